@@ -4,10 +4,12 @@
 //! Sets `DET_POST_FATBIN` (the file's path) and the cfg `kernels` when it
 //! could; without nvcc it warns and the build goes on, and CUDA is reported as
 //! built without kernels. Environment: `DET_POST_NVCC` names the compiler,
-//! `DET_POST_CUDA_ARCHS` the architectures (`87` or `80,90`).
+//! `DET_POST_CUDA_ARCHS` the architectures (`87` or `80,90`);
+//! `DET_POST_CUDA_LINE_INFO=1` adds line tables for profilers and compute-sanitizer,
+//! which nearly triple the size of the kernels.
 //!
 //! Sets the cfg `iron_services` where r2r generates the types of the services that
-//! nodes have from ROS 2 Iron on.
+//! nodes have from ROS 2 Iron on, and `std_srvs` where it generates those of that package.
 
 use std::env;
 use std::ffi::OsString;
@@ -20,13 +22,20 @@ const ARCHITECTURES: [u32; 7] = [80, 86, 87, 89, 90, 100, 120];
 
 /// The switches of every kernel. Contraction is off so that a kernel computes
 /// what its CPU twin computes; a fused multiply-add is written where wanted.
-const SWITCHES: [&str; 4] = ["-O3", "-std=c++17", "--fmad=false", "-lineinfo"];
+const SWITCHES: [&str; 3] = ["-O3", "-std=c++17", "--fmad=false"];
 
 fn main() {
-    println!("cargo:rustc-check-cfg=cfg(iron_services, kernels)");
+    println!("cargo:rustc-check-cfg=cfg(iron_services, kernels, std_srvs)");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=kernels");
-    for name in ["DET_POST_NVCC", "DET_POST_CUDA_ARCHS", "CUDACXX", "CUDA_HOME", "CUDA_PATH"] {
+    for name in [
+        "DET_POST_NVCC",
+        "DET_POST_CUDA_ARCHS",
+        "DET_POST_CUDA_LINE_INFO",
+        "CUDACXX",
+        "CUDA_HOME",
+        "CUDA_PATH",
+    ] {
         println!("cargo:rerun-if-env-changed={name}");
     }
     if env::var_os("CARGO_FEATURE_ROS2").is_some() {
@@ -48,14 +57,18 @@ fn ask_ros() {
     for name in prefixes.iter().chain(&selections) {
         println!("cargo:rerun-if-env-changed={name}");
     }
-    let package = "type_description_interfaces";
-    let file = Path::new("share").join(package).join("srv/GetTypeDescription.srv");
-    let has_file = |paths: OsString| env::split_paths(&paths).any(|p| p.join(&file).is_file());
-    let is_selected = |name| env::var(name).is_ok_and(|list| list.contains(package));
-    if prefixes.iter().filter_map(env::var_os).any(has_file)
-        && selections.iter().all(|name| env::var_os(name).is_none() || is_selected(*name))
-    {
-        println!("cargo:rustc-cfg=iron_services");
+    for (cfg, package, service) in [
+        ("iron_services", "type_description_interfaces", "GetTypeDescription"),
+        ("std_srvs", "std_srvs", "SetBool"),
+    ] {
+        let file = Path::new("share").join(package).join(format!("srv/{service}.srv"));
+        let has_file = |paths: OsString| env::split_paths(&paths).any(|p| p.join(&file).is_file());
+        let is_selected = |name| env::var(name).is_ok_and(|list| list.contains(package));
+        if prefixes.iter().filter_map(env::var_os).any(has_file)
+            && selections.iter().all(|name| env::var_os(name).is_none() || is_selected(*name))
+        {
+            println!("cargo:rustc-cfg={cfg}");
+        }
     }
 }
 
@@ -71,7 +84,10 @@ fn compile() -> Result<(), String> {
 
     let mut command = Command::new(&nvcc);
     command.args(SWITCHES).args(["-fatbin", "-I", "kernels", "--threads", "0", "-o"]);
-    command.arg(&fatbin).arg(&unity);
+    command.arg(&fatbin).arg(&unity).arg(compression(&nvcc));
+    if env::var("DET_POST_CUDA_LINE_INFO").is_ok_and(|value| value == "1") {
+        command.arg("-lineinfo");
+    }
     for (position, architecture) in architectures.iter().enumerate() {
         let mut target = |virtual_name: &str, codes: &str| {
             command.arg(format!("-gencode=arch=compute_{virtual_name},code=[{codes}]"));
@@ -122,6 +138,16 @@ fn find_nvcc() -> Option<PathBuf> {
     let usual = ["/usr/local/cuda/bin", "/opt/cuda/bin"].map(PathBuf::from);
     let folders = homes.chain(path).chain(usual);
     named.chain(folders.map(|folder| folder.join("nvcc"))).find(|nvcc| nvcc.is_file())
+}
+
+/// The switch for the smallest kernels: zstd from CUDA 12.8 on, LZ4 before.
+fn compression(nvcc: &Path) -> &'static str {
+    let help = Command::new(nvcc).arg("--help").output();
+    let help = help.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    match help {
+        Ok(text) if text.contains("--compress-mode") => "--compress-mode=size",
+        _ => "-Xfatbin=-compress-all",
+    }
 }
 
 fn architectures(nvcc: &Path) -> Result<Vec<u32>, String> {

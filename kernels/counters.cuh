@@ -5,7 +5,7 @@
 // of the frame (gather.cu) copies all entries to memory that the host reads,
 // without knowing their meaning, and clears them for the next frame. The kernels
 // of a frame run one after another on one stream, and one thread of a kernel adds
-// to an entry: no addition is atomic.
+// to an entry: no addition is atomic, except to kScoresNan.
 #pragma once
 
 #include "slice.cuh"
@@ -24,9 +24,10 @@ enum Count : uint32_t {
     kCandidatesOverTopK = 10,
     kDetectionsOverLimit = 11,
     kScoresOutOfRange = 12,  // counted by the host
-    kMemoryCleared = 13,     // counted by the host
+    kScoresNan = 13,
+    kMemoryCleared = 14,  // counted by the host
 };
-constexpr uint32_t kNumCounters = 14;
+constexpr uint32_t kNumCounters = 15;
 
 using Counters = Slice<uint32_t>;
 

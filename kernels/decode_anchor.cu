@@ -134,7 +134,9 @@ __device__ void decode(const Args<T>& args) {
     const uint32_t num_items = args.num_cells * args.num_anchors;
     const uint32_t first = blockIdx.x * kThreads * kItems + threadIdx.x;
     const float bound = args.bound[0];
-    const bool may_pass = args.num_voxels[0] != 0 && !isnan(bound);
+    const bool has_voxels = args.num_voxels[0] != 0;
+    const bool may_pass = has_voxels && !isnan(bound);
+    uint32_t num_nan = 0;
 #pragma unroll
     for (uint32_t k = 0; k < kItems; ++k) {
         const uint32_t item = first + k * kThreads;
@@ -142,17 +144,21 @@ __device__ void decode(const Args<T>& args) {
         const AnchorPosition position = position_of(args, item);
         float best = 0.0f;
         uint32_t best_class = kNoClass;
+        bool has_nan = false;
         for (uint32_t c = 0; c < args.num_classes; ++c) {
             const float logit = value_at(args, args.classes, args.num_classes, position, c);
+            has_nan |= isnan(logit);
             if (!isnan(logit) && (best_class == kNoClass || logit > best)) {
                 best = logit;
                 best_class = c;
             }
         }
+        num_nan += has_nan;
         if (may_pass && best_class != kNoClass && best >= bound) {
             passing[atomicAdd(&num_passing, 1)] = {position, best, best_class};
         }
     }
+    if (has_voxels) selection::count_nan(args.selection, num_nan);
     __syncthreads();
     const auto nothing = [](auto...) {};
     const auto decode = [&](uint32_t i, Candidate3d& candidate) {

@@ -213,6 +213,7 @@ __device__ void decode(const Args<T>& args) {
     const bool has_voxels = args.num_voxels[0] != 0;
     float best[kCells];
     uint32_t best_class[kCells];
+    uint32_t nan_cells = 0;  // a bit per cell of the thread
 #pragma unroll
     for (uint32_t k = 0; k < kCells; ++k) {
         best[k] = -INFINITY;
@@ -226,6 +227,7 @@ __device__ void decode(const Args<T>& args) {
         for (uint32_t k = 0; k < kCells; ++k) {
             const uint32_t cell = first + k * kThreads;
             const float value = cell < num_cells ? widened(heat[cell]) : -INFINITY;
+            if (isnan(value)) nan_cells |= 1u << k;
             if (value > best[k] || (value == best[k] && class_index < best_class[k])) {
                 best[k] = value;
                 best_class[k] = class_index;
@@ -240,6 +242,7 @@ __device__ void decode(const Args<T>& args) {
             passing[atomicAdd(&num_passing, 1)] = {cell, best[k], best_class[k]};
         }
     }
+    if (has_voxels) selection::count_nan(args.selection, __popc(nan_cells));
     __syncthreads();
     Motion motion = {};
     selection::append(

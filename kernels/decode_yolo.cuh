@@ -88,17 +88,18 @@ __device__ inline Candidate2d from_center(float4 box, const Rank& rank) {
 }
 
 // The class with the largest value, the lowest one on ties; kLast if no value is above
-// minus infinity.
+// minus infinity. Whether any value is NaN.
 struct BestClass {
     float value;
     uint32_t class_index;
+    bool has_nan;
 };
 
 // For a warp: the best of the classes, whose values are `distance` apart.
 template <typename T>
 __device__ BestClass best_class(const T* classes, uint64_t distance, uint32_t num_classes) {
     constexpr uint32_t kAtOnce = 4;
-    BestClass best = {-INFINITY, kLast};
+    BestClass best = {-INFINITY, kLast, false};
     for (uint32_t first = lane_of(); first < num_classes; first += kAtOnce * kLanes) {
         // All loads in flight before the first comparison.
         T values[kAtOnce] = {};
@@ -111,7 +112,11 @@ __device__ BestClass best_class(const T* classes, uint64_t distance, uint32_t nu
         for (uint32_t k = 0; k < kAtOnce; ++k) {
             const uint32_t c = first + k * kLanes;
             const float value = widened(values[k]);
-            if (c < num_classes && value > best.value) best = {value, c};
+            best.has_nan |= isnan(value);
+            if (c < num_classes && value > best.value) {
+                best.value = value;
+                best.class_index = c;
+            }
         }
     }
     // A word that ascends with the value; zeros of both signs are equal.
@@ -119,7 +124,8 @@ __device__ BestClass best_class(const T* classes, uint64_t distance, uint32_t nu
     const uint32_t highest = __reduce_max_sync(kAllLanes, word);
     const uint32_t index =
         __reduce_min_sync(kAllLanes, word == highest ? best.class_index : kLast);
-    return {__shfl_sync(kAllLanes, best.value, index % kLanes), highest == 0 ? kLast : index};
+    return {__shfl_sync(kAllLanes, best.value, index % kLanes), highest == 0 ? kLast : index,
+            __any_sync(kAllLanes, best.has_nan) != 0};
 }
 
 }  // namespace yolo

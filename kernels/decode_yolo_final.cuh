@@ -39,6 +39,7 @@ __device__ void decode_end_to_end(const Args<T>& args) {
         const float score = widened(values[4]);
         const uint32_t class_index = class_of(widened(values[5]), args.num_classes);
         candidate = {box.x, box.y, box.z, box.w, {score, class_index, row}};
+        selection::count_nan(args.selection, isnan(score));
         return score >= score_threshold(args) && class_index != kLast;
     });
 }
@@ -71,6 +72,7 @@ __device__ void decode_detr(const Args<T>& args) {
     if (row < args.num_rows) {
         const T* scores = args.outputs[1].data + static_cast<uint64_t>(row) * args.num_classes;
         const BestClass best = best_class(scores, 1, args.num_classes);
+        if (lane_of() == 0) selection::count_nan(args.selection, best.has_nan);
         if (best.class_index != kLast && best.value >= detr_bound(args) && lane_of() == 0) {
             add(found, detr_candidate(args, row, best.value, best.class_index));
         }
@@ -84,6 +86,7 @@ __device__ void decode_detr_labels(const Args<T>& args) {
     append_rows(args, [&](uint32_t row, Candidate2d& candidate) {
         const float value = widened(args.outputs[1][row]);
         const uint32_t class_index = class_of(widened(args.outputs[2][row]), args.num_classes);
+        selection::count_nan(args.selection, isnan(value));
         if (!(value >= detr_bound(args)) || class_index == kLast) return false;
         candidate = detr_candidate(args, row, value, class_index);
         return true;

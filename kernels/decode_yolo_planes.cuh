@@ -39,6 +39,7 @@ __device__ void decode_planes(const Args<T, typename Columns::Candidate>& args) 
     __shared__ float bests[kWarps][kLanes];
     __shared__ uint32_t classes[kWarps][kLanes];
     __shared__ float boxes[Columns::kNumbers][kLanes];
+    __shared__ uint32_t nan_lanes[kWarps];
     if (threadIdx.x == 0) found.num = 0;
     const uint32_t lane = lane_of();
     const uint32_t warp = warp_of();
@@ -49,6 +50,7 @@ __device__ void decode_planes(const Args<T, typename Columns::Candidate>& args) 
     const uint32_t end = min((warp + 1) * share, args.num_classes);
     float best = -INFINITY;
     uint32_t best_class = 0;
+    bool has_nan = false;
     if (is_column) {
         const T* values = args.outputs[0].data + column;
         if (warp < Columns::kNumbers) {
@@ -58,6 +60,7 @@ __device__ void decode_planes(const Args<T, typename Columns::Candidate>& args) 
 #pragma unroll 10
         for (uint32_t c = warp * share; c < end; ++c) {
             const float value = widened(values[(4 + c) * distance]);
+            has_nan |= isnan(value);
             if (value > best) {
                 best = value;
                 best_class = c;
@@ -66,7 +69,13 @@ __device__ void decode_planes(const Args<T, typename Columns::Candidate>& args) 
     }
     bests[warp][lane] = best;
     classes[warp][lane] = best_class;
+    const uint32_t nan_votes = __ballot_sync(kAllLanes, has_nan);
+    if (lane == 0) nan_lanes[warp] = nan_votes;
     __syncthreads();
+    if (warp == 1) {
+        const uint32_t votes = __reduce_or_sync(kAllLanes, lane < kWarps ? nan_lanes[lane] : 0);
+        if (lane == 0) selection::count_nan(args.selection, __popc(votes));
+    }
     if (warp == 0 && is_column) {
         for (uint32_t other = 1; other < kWarps; ++other) {
             if (bests[other][lane] > best) {

@@ -99,6 +99,7 @@ __device__ void decode_row(const Args<T>& args, Found& found, uint32_t row, floa
     float number = place.number(lane_of() % 4);
     const BestClass best =
         best_class(place.first + 5 * place.distance, place.distance, args.num_classes);
+    if (lane_of() == 0) selection::count_nan(args.selection, best.has_nan);
     if (best.class_index == kLast) return;
     float score = objectness * best.value;
     if (Layout::kLogits) {
@@ -130,6 +131,7 @@ __device__ void decode_rows(const Args<T>& args) {
     const float own = is_row ? Layout::place(args, static_cast<uint32_t>(row)).number(4) : 0.0f;
     const float least = Layout::kLogits ? args.bound[0] : score_threshold(args);
     const bool passes = is_row && own >= least;
+    selection::count_nan(args.selection, isnan(own));
     __syncthreads();
     if (passes) {
         const uint32_t position = atomicAdd(&num_rows, 1);

@@ -41,6 +41,7 @@ struct alignas(16) NmsSettings {
     uint32_t reading;
     float sigma;
     float min_score;
+    uint32_t num_unlimited;
 };
 static_assert(sizeof(NmsSettings) == 64);
 
@@ -89,7 +90,7 @@ struct NmsParameters {
     Slice<const NmsSettings> settings;
     Slice<const uint32_t> groups;      // by class
     Slice<const float> thresholds;     // by class
-    Slice<const uint2> forbidden;      // pairs of classes
+    Slice<const uint2> pairs;          // of classes: forbidden, then unlimited
 };
 
 // Slices of one allocation; a kernel family uses some, the others are empty.

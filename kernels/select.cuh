@@ -64,6 +64,13 @@ static_assert(sizeof(Slices<Candidate2d>) == 128);
 __device__ inline float widened(float value) { return value; }
 __device__ inline float widened(__half value) { return __half2float(value); }
 
+// For any thread, several times: counts boxes with a NaN among the scores that were read.
+// A frame without one costs a predicate.
+template <typename Candidate>
+__device__ void count_nan(const Slices<Candidate>& args, uint32_t num) {
+    if (num != 0) atomicAdd(&args.counters[kScoresNan], num);
+}
+
 template <typename Candidate>
 __device__ bool is_wanted(const Slices<Candidate>& args, uint32_t class_index) {
     if (args.settings[0].has_filter == 0) return true;

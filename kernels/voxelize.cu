@@ -8,29 +8,24 @@
 //            points
 //   fill     a thread per point writes it to the bucket of its voxel, in any order
 //   order    a thread per point counts the lower points in its bucket, which is its
-//            position in the voxel; a warp per large bucket selects the lowest;
+//            position in the voxel; a warp per large bucket selects the lowest, or,
+//            without a limit on the points of a voxel, a block orders all of them;
 //            entries are cleared for the next frame
 //
 // Atomics compute minima, sums and free positions: no result depends on their
 // order. An entry belongs to one cell or, on large grids, is found by hashing.
 
+#include "bucket_order.cuh"
 #include "counters.cuh"
 #include "grid.cuh"
 #include "scan.cuh"
+#include "voxel_bucket.cuh"
 
 namespace voxelize {
 
-constexpr uint32_t kLanes = 32;
-constexpr uint32_t kAllLanes = 0xffffffffu;
-constexpr uint32_t kThreads = 256;
-constexpr uint32_t kWarps = kThreads / kLanes;
 constexpr uint32_t kNumberThreads = 512;
-constexpr uint32_t kNone = 0xffffffffu;
-// The maximum number of points of a bucket that is ordered by a thread per point.
-constexpr uint32_t kMaxSmallBucket = 64;
-// Blocks for large buckets, and the points of one that a warp holds.
+// Blocks for large buckets.
 constexpr uint32_t kLargeBucketBlocks = 132;
-constexpr uint32_t kMaxHeld = 512;
 // The voxels of a tile and, above these bits, their points in one aggregate.
 constexpr uint32_t kVoxelBits = 10;
 constexpr uint32_t kVoxelMask = (1u << kVoxelBits) - 1;
@@ -52,20 +47,13 @@ struct DroppedPoints {
 };
 static_assert(sizeof(DroppedPoints) == 8);
 
-// All points of a voxel: a range of `bucket_points`.
-struct VoxelBucket {
-    uint32_t offset;
-    uint32_t count;
-};
-static_assert(sizeof(VoxelBucket) == 8);
-
 // In Rust: `VoxelizeArgs` in src/ops/voxelize/kernels.rs.
 struct Args {
     Slice<const float> points;
     Slice<const uint32_t> num_points;
     Slice<uint32_t> cells;                 // by voxel
     Slice<uint32_t> num_points_per_voxel;  // by voxel
-    Slice<uint32_t> point_indices;         // by voxel, max_points_per_voxel each
+    Slice<uint32_t> point_indices;  // by voxel, max_points_per_voxel each; without a limit as buckets
     Slice<uint32_t> num_voxels;
     Counters counters;
     Slice<Entry> entries;
@@ -81,7 +69,7 @@ struct Args {
     VoxelGrid grid;
     uint32_t num_channels;
     uint32_t point_capacity;
-    uint32_t max_points_per_voxel;
+    uint32_t max_points_per_voxel;  // all ones: no limit
     uint32_t voxel_capacity;
     uint32_t hash_shift;  // 0: an entry per cell
 };
@@ -107,64 +95,6 @@ __device__ inline uint32_t find_entry(const Args& args, uint32_t cell) {
         if (found == 0 || found == cell + 1) return entry;
         entry = entry + 1 == num ? 0 : entry + 1;
     }
-}
-
-// For a warp: moves the `num_wanted` lowest of `n` distinct values below
-// 2 * `top_bit` to the front, in any order; there are at least that many.
-__device__ void move_lowest_to_front(uint32_t* values, uint32_t n, uint32_t num_wanted,
-                                      uint32_t top_bit) {
-    const uint32_t lane = threadIdx.x % kLanes;
-    // The highest of them, from its top bit downwards.
-    uint32_t highest = 0;
-    for (uint32_t bit = top_bit; bit != 0; bit >>= 1) {
-        const uint32_t tried = highest | (bit - 1);
-        uint32_t num = 0;
-        for (uint32_t i = lane; i < n; i += kLanes) num += values[i] <= tried;
-        if (__reduce_add_sync(kAllLanes, num) < num_wanted) highest |= bit;
-    }
-    uint32_t num_taken = 0;
-    for (uint32_t start = 0; start < n; start += kLanes) {
-        const uint32_t i = start + lane;
-        const uint32_t value = i < n ? values[i] : kNone;
-        const bool is_taken = i < n && value <= highest;
-        const uint32_t votes = __ballot_sync(kAllLanes, is_taken);
-        __syncwarp();
-        // A target is at or before the value's position, which all lanes have read.
-        if (is_taken) values[num_taken + __popc(votes & ((1u << lane) - 1))] = value;
-        num_taken += __popc(votes);
-        __syncwarp();
-    }
-}
-
-// For a warp: writes the lowest points of a large bucket in order. The lowest so far
-// are kept at the front of `values` while further points are loaded behind them, for
-// which `MAX_POINTS_PER_VOXEL` leaves space.
-__device__ inline void order_large_bucket(const Args& args, uint32_t voxel, uint32_t* values) {
-    const uint32_t lane = threadIdx.x % kLanes;
-    const VoxelBucket bucket = args.buckets[voxel];
-    const uint32_t* points = args.bucket_points.data + bucket.offset;
-    const uint32_t num_wanted = args.max_points_per_voxel;
-    const uint32_t top_bit = 1u << (31 - __clz(args.point_capacity | 1));
-    uint32_t num_held = 0;
-    for (uint32_t start = 0; start < bucket.count;) {
-        const uint32_t num = min(bucket.count - start, kMaxHeld - num_held);
-        for (uint32_t i = lane; i < num; i += kLanes) values[num_held + i] = points[start + i];
-        __syncwarp();
-        start += num;
-        num_held += num;
-        if (num_held > num_wanted) {
-            move_lowest_to_front(values, num_held, num_wanted, top_bit);
-            num_held = num_wanted;
-        }
-    }
-    uint32_t* out = args.point_indices.data + static_cast<uint64_t>(voxel) * num_wanted;
-    for (uint32_t i = lane; i < num_held; i += kLanes) {
-        const uint32_t value = values[i];
-        uint32_t rank = 0;
-        for (uint32_t other = 0; other < num_held; ++other) rank += values[other] < value;
-        out[rank] = value;
-    }
-    __syncwarp();
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
@@ -322,6 +252,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
 // For a thread: writes a point to its position in the voxel and, once per cell,
 // clears the entry.
+template <bool kHasLimit>
 __device__ inline void order_point(const Args& args, uint32_t own) {
     const uint32_t own_entry = args.point_entries[own];
     if (own_entry == kNone) return;
@@ -341,27 +272,61 @@ __device__ inline void order_point(const Args& args, uint32_t own) {
     uint32_t rank = 0;
 #pragma unroll 4
     for (uint32_t i = 0; i < bucket.count; ++i) rank += points[i] < own;
-    if (rank < args.max_points_per_voxel) {
+    if constexpr (kHasLimit) {
+        if (rank >= args.max_points_per_voxel) return;
         args.point_indices[static_cast<uint64_t>(voxel) * args.max_points_per_voxel + rank] = own;
+    } else {
+        args.point_indices[bucket.offset + rank] = own;
     }
+}
+
+// For the blocks after those for large buckets.
+template <bool kHasLimit>
+__device__ inline void order_points(const Args& args) {
+    const uint32_t n = num_points(args);
+    const uint32_t num_threads = (gridDim.x - kLargeBucketBlocks) * kThreads;
+    const uint32_t first = (blockIdx.x - kLargeBucketBlocks) * kThreads + threadIdx.x;
+    for (uint32_t own = first; own < n; own += num_threads) order_point<kHasLimit>(args, own);
+}
+
+__device__ inline uint32_t num_large_buckets(const Args& args) {
+    return min(args.num_large_buckets[0], static_cast<uint32_t>(args.large_buckets.len));
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     voxelize_order(const __grid_constant__ Args args) {
     __shared__ uint32_t held[kWarps][kMaxHeld];
     if (blockIdx.x < kLargeBucketBlocks) {
-        const uint32_t num = min(args.num_large_buckets[0], static_cast<uint32_t>(args.large_buckets.len));
+        const uint32_t num_buckets = num_large_buckets(args);
         uint32_t* values = held[threadIdx.x / kLanes];
-        for (uint32_t i = threadIdx.x / kLanes * kLargeBucketBlocks + blockIdx.x; i < num;
+        for (uint32_t i = threadIdx.x / kLanes * kLargeBucketBlocks + blockIdx.x; i < num_buckets;
              i += kLargeBucketBlocks * kWarps) {
-            order_large_bucket(args, args.large_buckets[i], values);
+            const uint32_t voxel = args.large_buckets[i];
+            const VoxelBucket bucket = args.buckets[voxel];
+            const uint32_t limit = args.max_points_per_voxel;
+            const uint32_t top_bit = 1u << (31 - __clz(args.point_capacity | 1));
+            const uint32_t num = gather_lowest(args.bucket_points.data + bucket.offset, bucket.count,
+                                               limit, top_bit, values);
+            write_in_order(values, num, args.point_indices.data + static_cast<uint64_t>(voxel) * limit);
         }
         return;
     }
-    const uint32_t n = num_points(args);
-    const uint32_t num_threads = (gridDim.x - kLargeBucketBlocks) * kThreads;
-    const uint32_t first = (blockIdx.x - kLargeBucketBlocks) * kThreads + threadIdx.x;
-    for (uint32_t own = first; own < n; own += num_threads) order_point(args, own);
+    order_points<true>(args);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    voxelize_order_all(const __grid_constant__ Args args) {
+    __shared__ uint32_t bitmap[kWindowWords];
+    if (blockIdx.x < kLargeBucketBlocks) {
+        const uint32_t num = num_large_buckets(args);
+        for (uint32_t i = blockIdx.x; i < num; i += kLargeBucketBlocks) {
+            const VoxelBucket bucket = args.buckets[args.large_buckets[i]];
+            order_all(args.bucket_points.data + bucket.offset, bucket.count, bitmap,
+                      args.point_indices.data + bucket.offset);
+        }
+        return;
+    }
+    order_points<false>(args);
 }
 
 }  // namespace voxelize

@@ -45,11 +45,21 @@ impl Node {
     /// Reads one document of at most [`MAX_BYTES`]. Errors are plain text: the
     /// caller knows the file.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        Self::parse_within(text, MAX_BYTES)
+        Self::parse_within(text, MAX_BYTES, None)
+    }
+
+    /// As [`Node::parse`]; `read_text` reads the scalars that YAML takes as text, given
+    /// whether they stand without quotes.
+    pub(crate) fn parse_with(text: &str, read_text: &ReadText<'_>) -> Result<Self, String> {
+        Self::parse_within(text, MAX_BYTES, Some(read_text))
     }
 
     /// Reads one document of at most `max_bytes`.
-    fn parse_within(text: &str, max_bytes: usize) -> Result<Self, String> {
+    fn parse_within(
+        text: &str,
+        max_bytes: usize,
+        read_text: Option<&ReadText<'_>>,
+    ) -> Result<Self, String> {
         if text.len() > max_bytes {
             return Err(format!("{} bytes; at most {max_bytes} are read", text.len()));
         }
@@ -57,7 +67,8 @@ impl Node {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         check_structure(text)?;
         let budget = Budget { bytes: Cell::new(max_bytes), values: Cell::new(3 * MAX_SEPARATORS) };
-        Bounded { budget: &budget, depth: 0 }
+        let document = Document { text, budget, read_text };
+        Bounded { document: &document, depth: 0 }
             .deserialize(serde_yaml::Deserializer::from_str(text))
             .map_err(|error| error.to_string())
     }
@@ -69,7 +80,7 @@ impl Node {
     /// The outer error is of the file, the inner one of its text.
     pub(crate) fn read(path: &Path, max_bytes: usize) -> std::io::Result<Result<Self, String>> {
         let text = input_file::read_text(path, max_bytes)?;
-        Ok(Self::parse_within(&text, max_bytes))
+        Ok(Self::parse_within(&text, max_bytes, None))
     }
 
     /// Whether it is null or an empty text or list, which stand for nothing.
@@ -138,6 +149,33 @@ fn excerpt(text: &str) -> String {
     format!("{}{more}", start.escape_debug())
 }
 
+/// Reads a scalar that YAML takes as text, given whether it stands without quotes.
+pub(crate) type ReadText<'a> = dyn Fn(&str, bool) -> Node + 'a;
+
+/// A text that is read.
+struct Document<'a> {
+    text: &'a str,
+    budget: Budget,
+    read_text: Option<&'a ReadText<'a>>,
+}
+
+impl Document<'_> {
+    fn scalar(&self, scalar: &str, is_plain: bool) -> Node {
+        match self.read_text {
+            Some(read_text) => read_text(scalar, is_plain),
+            None => Node::Text(scalar.to_owned()),
+        }
+    }
+
+    /// Whether a part of the text, which the parser lends where a scalar stands as it is,
+    /// follows no quote.
+    fn is_plain(&self, part: &str) -> bool {
+        let start = (part.as_ptr() as usize).checked_sub(self.text.as_ptr() as usize);
+        let before = start.and_then(|start| self.text.get(..start));
+        before.is_some_and(|before| !before.ends_with(['"', '\'']))
+    }
+}
+
 /// What a tree may cost: no more than a text without aliases spells out.
 struct Budget {
     bytes: Cell<usize>,
@@ -146,13 +184,14 @@ struct Budget {
 
 /// Builds a [`Node`] while a budget lasts.
 struct Bounded<'a> {
-    budget: &'a Budget,
+    document: &'a Document<'a>,
     depth: usize,
 }
 
 impl Bounded<'_> {
     fn spend<E: serde::de::Error>(&self, num_bytes: usize) -> Result<(), E> {
-        for (left, num) in [(&self.budget.bytes, num_bytes), (&self.budget.values, 1)] {
+        let budget = &self.document.budget;
+        for (left, num) in [(&budget.bytes, num_bytes), (&budget.values, 1)] {
             let rest = left.get().checked_sub(num);
             left.set(rest.ok_or_else(|| E::custom("aliases make it too large"))?);
         }
@@ -163,7 +202,7 @@ impl Bounded<'_> {
         if self.depth == MAX_DEPTH {
             return Err(E::custom(too_deep()));
         }
-        Ok(Self { budget: self.budget, depth: self.depth + 1 })
+        Ok(Self { document: self.document, depth: self.depth + 1 })
     }
 }
 
@@ -214,7 +253,12 @@ impl<'de> Visitor<'de> for Bounded<'_> {
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Node, E> {
         self.spend(1 + text.len())?;
-        Ok(Node::Text(text.to_owned()))
+        Ok(self.document.scalar(text, false))
+    }
+
+    fn visit_borrowed_str<E: serde::de::Error>(self, text: &'de str) -> Result<Node, E> {
+        self.spend(1 + text.len())?;
+        Ok(self.document.scalar(text, self.document.is_plain(text)))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
@@ -302,6 +346,24 @@ mod tests {
     }
 
     #[test]
+    fn quotes_are_seen() {
+        let text =
+            "a: yes\nb: 'yes'\nc: \"yes\"\nd: [yes, 'yes',yes]\ne: |\n  yes\n'f': {\"g\":yes}\n";
+        let read = |text: &str, is_plain: bool| match is_plain {
+            true => Node::Flag(text == "yes"),
+            false => Node::Text(text.to_owned()),
+        };
+        let Ok(Node::Map(map)) = Node::parse_with(text, &read) else { panic!() };
+        let plain = Node::Flag(true);
+        let quoted = Node::Text("yes".into());
+        assert_eq!(map["a"], plain);
+        assert_eq!((&map["b"], &map["c"]), (&quoted, &quoted));
+        assert_eq!(map["d"], Node::List(vec![plain.clone(), quoted, plain.clone()]));
+        assert_eq!(map["e"], Node::Text("yes\n".into()));
+        assert_eq!(map["f"], Node::Map(IndexMap::from([("g".to_owned(), plain)])));
+    }
+
+    #[test]
     fn hostile_documents_are_refused_quickly() {
         let wide_alias = format!("a: &a [{}]\nb: [{}]", "1,".repeat(20_000), "*a,".repeat(20_000));
         let mut laughs = "a0: &a0 [x, x]\n".to_owned();
@@ -351,7 +413,7 @@ mod tests {
         ] {
             assert!(text.len() <= MAX, "{name}");
             let start = std::time::Instant::now();
-            let parsed = Node::parse_within(&text, MAX);
+            let parsed = Node::parse_within(&text, MAX, None);
             assert!(parsed.is_err() || name == "one key", "{name}");
             assert!(start.elapsed().as_secs() < 2, "{name} took {:?}", start.elapsed());
         }

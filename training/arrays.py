@@ -10,20 +10,25 @@ import numpy as np
 import torch
 
 
+def seeds(folder: Path, max_seeds: int | None = None, part: tuple[int, int] = (0, 1)) -> list[Path]:
+    """The folders of the seeds in their order; of `part` (i, n) those of every n-th seed,
+    from the i-th on."""
+    found = sorted(path for path in folder.iterdir() if path.is_dir())[:max_seeds]
+    found = found[part[0] :: part[1]]
+    if not found:
+        raise SystemExit(f"{folder} holds no seeds; run the exporter first")
+    trained = [seed.name for seed in found if int(seed.name) >= 9000]
+    if trained:
+        raise SystemExit(f"seeds from 9000 on are for evaluation: {', '.join(trained)}")
+    return found
+
+
 def load(
     folder: Path, names: list[str], max_seeds: int | None = None, part: tuple[int, int] = (0, 1)
 ) -> dict[str, np.ndarray]:
-    """Concatenates arrays of all seeds, in the order of the seeds; of `part`
-    (i, n) those of every n-th seed, from the i-th on."""
-    seeds = sorted(path for path in folder.iterdir() if path.is_dir())[:max_seeds]
-    seeds = seeds[part[0] :: part[1]]
-    if not seeds:
-        raise SystemExit(f"{folder} holds no seeds; run the exporter first")
-    trained = [seed.name for seed in seeds if int(seed.name) >= 9000]
-    if trained:
-        raise SystemExit(f"seeds from 9000 on are for evaluation: {', '.join(trained)}")
+    """Concatenates arrays of all `seeds`, in their order."""
     columns = {name: [] for name in names}
-    for seed in seeds:
+    for seed in seeds(folder, max_seeds, part):
         for name in names:
             columns[name].append(np.load(seed / f"{name}.npy"))
     return {name: np.concatenate(parts) for name, parts in columns.items()}

@@ -8,18 +8,17 @@ OpenPCDet, which tools/export_sparse.py turns into ONNX.
 import argparse
 import copy
 import math
-import os
 import time
 from pathlib import Path
 
 import numpy as np
 import torch
-import torch.distributed as dist
 
 import arrays
 import center_head
 import sparse
 import voxel_network as net
+from loop import Group, Progress, average, learning_rate
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
@@ -53,61 +52,6 @@ class Frames:
         coordinates = torch.cat([owner[None], cells.T.flip(0)])
         sites, order = sparse.sorted_sites(coordinates, net.GRID, len(frames))
         return sites, means[order], *self.boxes.of(frames, turn)
-
-
-class Group:
-    """The processes that torchrun started, each with a GPU and seeds of its own;
-    without it this process alone."""
-
-    def __init__(self):
-        self.size, self.rank = (int(os.environ.get(k, d)) for k, d in (("WORLD_SIZE", 1), ("RANK", 0)))
-        if self.size > 1:
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-            dist.init_process_group("nccl")
-
-    def average(self, parameters: list[torch.Tensor], share: float) -> float:
-        """Averages the gradients, and how far training is, over the processes."""
-        if self.size == 1:
-            return share
-        gradients = [p.grad for p in parameters]
-        flat = torch.cat([g.flatten() for g in gradients] + [gradients[0].new_tensor([share])])
-        dist.all_reduce(flat)
-        flat /= self.size
-        parts = flat[:-1].split([g.numel() for g in gradients])
-        torch._foreach_copy_(gradients, [part.view_as(g) for part, g in zip(parts, gradients)])
-        return float(flat[-1])
-
-
-class Progress:
-    """How far training is: by steps, or by the clock where that ends earlier."""
-
-    def __init__(self, num_steps: int, seconds: float):
-        self.num_steps, self.seconds = num_steps, seconds
-        self.start = time.monotonic()
-        self.step = 0
-
-    def elapsed(self) -> float:
-        return time.monotonic() - self.start
-
-    def share(self) -> float:
-        return max(self.step / self.num_steps, self.elapsed() / self.seconds)
-
-
-def learning_rate(share: float, highest: float, rise: float = 0.15) -> float:
-    """One cycle: up along a cosine, and down to almost zero."""
-    low, end = highest / 25, highest / 1e4
-    if share < rise:
-        return low + (highest - low) * (1 - math.cos(math.pi * share / rise)) / 2
-    part = min(1.0, (share - rise) / (1 - rise))
-    return end + (highest - end) * (1 + math.cos(math.pi * part)) / 2
-
-
-def average(mean: torch.nn.Module, now: torch.nn.Module, keep: float) -> None:
-    """Moves the averaged parameters and statistics towards the present ones."""
-    pairs = zip(mean.state_dict().values(), now.state_dict().values())
-    means, nows = zip(*(pair for pair in pairs if pair[0].is_floating_point()))
-    with torch.no_grad():
-        torch._foreach_lerp_(list(means), list(nows), 1 - keep)
 
 
 def save(network: net.VoxelNetwork, path: Path) -> None:
@@ -187,8 +131,7 @@ def train(args, group: Group):
                f"{progress.elapsed():.0f} s, {100 * share:.0f} %", flush=True)  # fmt: skip
     if group.rank == 0:
         save(averaged, args.out)
-    if group.size > 1:
-        dist.destroy_process_group()
+    group.close()
 
 
 if __name__ == "__main__":

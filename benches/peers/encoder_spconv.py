@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sparse encoders beside spconv: the same network, the same voxels, one thread.
 
-    python3 benches/peers/encoder_spconv.py [--voxels 105000] [--points FILE]
+    python3 benches/peers/encoder_spconv.py [--voxels 105000] [--points FILE] [--gpu]
 
 Needs numpy, torch, spconv (the CPU package), onnx and cargo. The networks are
 OpenPCDet's VoxelResBackBone8x (res) and VoxelBackBone8x (plain) with random
@@ -14,6 +14,9 @@ when a map differs by more than 1e-4 of its largest value.
 
 spconv's CPU path gives wrong rows at times with more than one thread
 (OMP_NUM_THREADS=1 here), and accepts no bias: the residual blocks have none.
+
+With --gpu, spconv alone runs on the GPU, in f16 and f32, and wall times of a frame
+are printed; det_post's are those of `DET_POST_BENCH_SCAN=FILE det_post bench sparse`.
 """
 
 import argparse
@@ -33,6 +36,8 @@ import onnx  # noqa: E402
 import spconv.pytorch as spconv  # noqa: E402
 import torch  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from spconv import __version__ as spconv_version  # noqa: E402
+from spconv import constants  # noqa: E402
 from spconv.core import ConvAlgo  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -45,6 +50,7 @@ CELLS = np.array([1440, 1440, 40])
 SHAPE = [41, 1440, 1440]
 WIDTHS = {"res": [16, 32, 64, 128], "plain": [16, 32, 64, 64]}
 ROUNDS = 3
+GPU_ROUNDS = 40
 
 
 def rings(num_voxels, rng):
@@ -96,12 +102,12 @@ def layers(family):
 class Encoder(nn.Module):
     """The network as spconv's users have it."""
 
-    def __init__(self, family):
+    def __init__(self, family, algorithm=ConvAlgo.Native):
         super().__init__()
         self.rows = layers(family)
         self.convolutions, self.norms = nn.ModuleList(), nn.ModuleList()
         for key, num_inputs, num_outputs, geometry, _ in self.rows:
-            same = {"bias": False, "indice_key": key, "algo": ConvAlgo.Native}
+            same = {"bias": False, "indice_key": key, "algo": algorithm}
             if geometry is None:
                 layer = spconv.SubMConv3d(num_inputs, num_outputs, 3, padding=1, **same)
             else:
@@ -191,10 +197,31 @@ def ours(folder, coordinates, features):
     return np.fromfile(files[3], np.float32), times
 
 
+def on_gpu(coordinates, features):
+    """Prints wall times of spconv on the GPU, each frame with a wait for it."""
+    constants.SPCONV_ALLOW_TF32 = False
+    coordinates = coordinates.cuda()
+    print(f"spconv {spconv_version} on {torch.cuda.get_device_name()}, {len(coordinates)} voxels, wall ms")
+    print(f"{'encoder':<16}{'median':>10}{'least':>10}")
+    for family in ("res", "plain"):
+        for dtype in (torch.float16, torch.float32):
+            encoder = Encoder(family, algorithm=None).cuda().to(dtype).eval()
+            values, times = features.cuda().to(dtype), []
+            for _ in range(GPU_ROUNDS):
+                start = time.perf_counter()
+                encoder(coordinates, values)
+                torch.cuda.synchronize()
+                times.append(1e3 * (time.perf_counter() - start))
+            times = times[GPU_ROUNDS // 5 :]
+            name = f"{family} {str(dtype).removeprefix('torch.')}"
+            print(f"{name:<16}{statistics.median(times):>10.2f}{min(times):>10.2f}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--voxels", type=int, default=105_000)
     parser.add_argument("--points", type=Path)
+    parser.add_argument("--gpu", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(1)
     if args.points:
@@ -203,6 +230,10 @@ def main():
         points = rings(args.voxels, np.random.default_rng(1))
     coordinates, features = voxels(points)
     tensors = torch.from_numpy(coordinates), torch.from_numpy(features)
+    if args.gpu:
+        with torch.no_grad():
+            on_gpu(*tensors)
+        return 0
     same = True
     print(f"sparse encoders of {len(coordinates)} voxels, f32, one thread, median s (wall / CPU)")
     print(f"{'encoder':<8}{'spconv':>16}{'det_post':>16}{'ratio':>14}  largest difference")

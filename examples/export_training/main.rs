@@ -1,6 +1,7 @@
 //! Writes simulated frames as arrays for training, as the networks of the demo
 //! take them: letterboxed pictures; points grouped into pillars, and means of
-//! voxels, after past sweeps have joined. All by the operations that serve them.
+//! voxels, after past sweeps have joined; the pictures of all cameras of a rig. All by
+//! the operations that serve them.
 //!
 //! One folder a seed, NumPy files, rows of all frames one after the other:
 //!
@@ -16,6 +17,11 @@
 //! | camera | `pictures` | [3, height, width] red, green, blue |
 //! | camera | `boxes_2d` | class, left, top, right, bottom in the network's pixels, visibility |
 //! | camera | `camera_frames` | number of boxes |
+//! | surround | `rig_pictures` | [cameras, height, width, 3] red, green, blue |
+//! | surround | `rig_boxes` | class, x, y, z, length, width, height, yaw, vx, vy, pixels, visibility in `base_link` |
+//! | surround | `rig_frames` | number of boxes, place in its clip of consecutive frames |
+//! | surround | `rig_poses` | x, y, yaw of `base_link` in the map, seconds |
+//! | surround | `rig_matrices` | [3, 4] per camera, `base_link` to (u z, v z, z) in the network's pixels |
 //!
 //! Seeds from 9000 on are for evaluation and are refused.
 #![allow(clippy::print_stdout, reason = "an example says what it did")]
@@ -26,14 +32,16 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::{Parser, ValueEnum};
-use det_post::config::{ChannelKind, Config, EncoderFacts, LidarConfig, YoloFacts};
+use det_post::config::{ChannelKind, Config, EncoderFacts, LidarConfig, SurroundConfig, YoloFacts};
 use det_post::sim::{Drive, Options};
 use pictures::export_pictures;
 use scans::ScanExporter;
+use surround::{drive_options, export_surround};
 
 mod array;
 mod pictures;
 mod scans;
+mod surround;
 
 /// Seeds from here on are never trained on.
 const FIRST_EVALUATION_SEED: u64 = 9000;
@@ -46,6 +54,7 @@ enum Network {
     Pillar,
     Voxel,
     Camera,
+    Surround,
 }
 
 #[derive(Parser)]
@@ -66,7 +75,8 @@ struct Arguments {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "config/demo.param.yaml,config/demo_voxel.param.yaml"
+        default_value = "config/demo.param.yaml,config/demo_voxel.param.yaml,\
+                         config/demo_surround_3d.param.yaml"
     )]
     config: Vec<PathBuf>,
 }
@@ -106,6 +116,7 @@ struct Channels {
     pillar: Option<Box<LidarConfig>>,
     voxel: Option<Box<LidarConfig>>,
     camera: Option<YoloFacts>,
+    surround: Option<Box<SurroundConfig>>,
 }
 
 impl Channels {
@@ -119,14 +130,14 @@ impl Channels {
                         EncoderFacts::Pillars(_) => channels.pillar = Some(config),
                         EncoderFacts::Voxels(_) => channels.voxel = Some(config),
                     },
-                    // None of these networks takes the pictures of several cameras.
-                    ChannelKind::Surround(_) => {}
+                    ChannelKind::Surround(config) => channels.surround = Some(config),
                 }
             }
         }
         channels.pillar = select(channels.pillar, Network::Pillar, arguments)?;
         channels.voxel = select(channels.voxel, Network::Voxel, arguments)?;
         channels.camera = select(channels.camera, Network::Camera, arguments)?;
+        channels.surround = select(channels.surround, Network::Surround, arguments)?;
         Ok(channels)
     }
 }
@@ -164,6 +175,10 @@ fn export_seeds(
         }
         if let Some(camera) = &channels.camera {
             export_pictures(&drive, camera, arguments.frames, &folder)?;
+        }
+        if let Some(config) = &channels.surround {
+            let drive = Drive::new(seed, &drive_options(config))?;
+            export_surround(&drive, seed, config, arguments.frames, &folder)?;
         }
     }
 }

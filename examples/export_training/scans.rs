@@ -8,7 +8,7 @@ use det_post::ops::pillar_features::pillar_features;
 use det_post::ops::voxel_mean::voxel_mean;
 use det_post::ops::voxelize::{self, VoxelizeParams, Voxels, voxelize};
 use det_post::sim::{Drive, Scan};
-use det_post::types::{ElementType, Points, Tensor, TensorValues};
+use det_post::types::{ElementType, Evidence, Points, Tensor, TensorValues};
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
 use crate::array::Array;
@@ -195,7 +195,10 @@ impl Arrays {
             let [x, y, z] = b.center;
             let size = [b.length_m, b.width_m, b.height_m];
             let [length, width, height] = size;
-            let (num_points, visibility) = (object.num_points as f32, object.visibility);
+            let Evidence::Points(num_points) = object.evidence else {
+                return Err("the truth of a scan has no points".into());
+            };
+            let (num_points, visibility) = (num_points as f32, object.visibility);
             self.boxes.push(&[
                 class, x, y, z, length, width, height, b.yaw_rad, vx, vy, num_points, visibility,
             ])?;

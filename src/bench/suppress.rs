@@ -6,10 +6,10 @@ use super::inputs::{Spread, boxes, objects};
 use super::measure::Bench;
 use crate::device::Device;
 use crate::error::Result;
-use crate::ops::nms::{Workspace, suppress_2d, suppress_3d};
+use crate::ops::nms::{Workspace, suppress_2d, suppress_stages_3d};
 use crate::types::{
-    Box2d, Box3d, Candidate, CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast,
-    NmsIou, NmsIou3d, NmsSoft, Object3d, SoftDecay,
+    Box2d, Box3d, Candidate, CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsBevFast,
+    NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsSoft, Object3d, SoftDecay,
 };
 
 /// Kind, number of boxes, bar; each uniform and in clusters.
@@ -26,15 +26,21 @@ const IN_IMAGES: [(Kind2d, usize, Option<Bar>); 9] = [
 ];
 
 /// Kind, number of objects, bar.
-const IN_SPACE: [(Kind3d, usize, Option<Bar>); 7] = [
+const IN_SPACE: [(Kind3d, usize, Option<Bar>); 10] = [
     (Kind3d::Circle, 500, wall(Some(158.0), 12.0)),
     (Kind3d::Circle, 2000, wall(Some(551.0), 16.0)),
     (Kind3d::Circle, 10_000, wall(Some(6060.0), 40.0)),
     (Kind3d::Bev, 500, None),
     (Kind3d::Bev, 2000, None),
+    (Kind3d::BevFast, 500, None),
+    (Kind3d::BevFast, 1000, None),
+    (Kind3d::BevFast, 2000, None),
     (Kind3d::Iou3d, 500, None),
     (Kind3d::Iou3d, 2000, None),
 ];
+
+/// Numbers of objects for two suppressions in a row.
+const IN_TWO_STAGES: [usize; 2] = [1000, 2000];
 
 #[derive(Clone, Copy, Debug)]
 enum Kind2d {
@@ -79,6 +85,7 @@ impl Kind2d {
 enum Kind3d {
     Circle,
     Bev,
+    BevFast,
     Iou3d,
 }
 
@@ -87,6 +94,7 @@ impl Kind3d {
         match self {
             Self::Circle => "nms_circle",
             Self::Bev => "nms_bev",
+            Self::BevFast => "nms_bev_fast",
             Self::Iou3d => "nms_iou_3d",
         }
     }
@@ -105,6 +113,13 @@ impl Kind3d {
                 forbidden_pairs: Vec::new(),
                 class_mode,
             }),
+            Self::BevFast => Nms3d::BevFast(NmsBevFast {
+                iou_thresholds: vec![0.1],
+                search_distance_m: 10.0,
+                unlimited_pairs: Vec::new(),
+                forbidden_pairs: Vec::new(),
+                class_mode,
+            }),
             Self::Iou3d => Nms3d::Iou3d(NmsIou3d { iou_thresholds: vec![0.1], class_mode }),
         }
     }
@@ -120,11 +135,18 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
             }
         }
     }
+    for num in IN_TWO_STAGES {
+        let name = format!("nms_circle + nms_bev_fast {num}");
+        if bench.wants(&name) {
+            let stages = [Kind3d::Circle, Kind3d::BevFast].map(Kind3d::settings);
+            in_space(bench, Case::new(name), device, &stages, &objects(num))?;
+        }
+    }
     for (kind, num, bar) in IN_SPACE {
         let name = format!("{} {num}", kind.name());
         if bench.wants(&name) {
             let case = Case::new(name).with_bar(bar);
-            in_space(bench, case, device, &kind.settings(), &objects(num))?;
+            in_space(bench, case, device, &[kind.settings()], &objects(num))?;
         }
     }
     Ok(())
@@ -163,7 +185,7 @@ fn in_space(
     bench: &mut Bench<'_>,
     case: Case,
     device: &Device,
-    nms: &Nms3d,
+    stages: &[Nms3d],
     candidates: &[Candidate<Box3d>],
 ) -> Result<()> {
     match device {
@@ -175,19 +197,19 @@ fn in_space(
             };
             let candidates: Vec<_> = candidates.iter().map(with_object).collect();
             let mut workspace = Workspace::with_capacity(candidates.len());
-            bench.host(case, || suppress_3d(&candidates, nms, &mut workspace, &mut keep))
+            bench.host(case, || suppress_stages_3d(&candidates, stages, &mut workspace, &mut keep))
         }
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => {
             use crate::device::cuda::{DeviceCandidates, Graph};
-            use crate::ops::nms::cuda::{Capacity, Suppression3d};
+            use crate::ops::nms::cuda::{Capacity, Stages3d};
 
             let stream = &device.stream()?;
             let capacity = Capacity { candidates: candidates.len(), classes: 5 };
-            let mut suppression = Suppression3d::new(stream, nms, capacity)?;
+            let mut suppression = Stages3d::new(stream, stages, capacity)?;
             let mut on_device = DeviceCandidates::with_capacity(stream, candidates.len())?;
             on_device.write(candidates)?;
-            let graph = Graph::record(stream, || suppression.enqueue(&on_device))?;
+            let graph = Graph::record(stream, || suppression.enqueue(&on_device, None).map(drop))?;
             bench.device(case, stream, || graph.enqueue(), || stream.synchronize())
         }
     }

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::{ConfigArguments, ExitStatus, stdout};
-use crate::config::{ChannelKind, Config, EncoderFacts, LidarConfig};
+use crate::config::{ChannelKind, EncoderFacts, LidarConfig};
+use crate::detectors::image2d::describe_cut;
 use crate::detectors::voxels;
 use crate::error::{Error, Result};
+use crate::infer::efficient_nms::EfficientNms;
 use crate::infer::sparse::{self, Plan};
 use crate::text::{LineBreaks, shown};
 
@@ -23,8 +25,8 @@ pub(super) struct CheckArguments {
 }
 
 /// Prints the configuration that the files and overrides make, as a ROS 2 parameter file
-/// that gives the same again, and as comments behind it the layers of the channels' sparse
-/// encoders; the listing of an encoder where one is named.
+/// that gives the same again, and as comments behind it what is cut off a network and the layers
+/// of the channels' sparse encoders; the listing of an encoder where one is named.
 pub(super) fn check(arguments: &CheckArguments) -> Result<ExitStatus> {
     if let Some(encoder) = &arguments.encoder {
         stdout::print(&listing(encoder, arguments.voxel_capacity)?)?;
@@ -32,9 +34,17 @@ pub(super) fn check(arguments: &CheckArguments) -> Result<ExitStatus> {
             return Ok(ExitStatus::Done);
         }
     }
-    let config = Config::load(&arguments.config.files, &arguments.config.overrides)?;
+    let ConfigArguments { files, overrides, like } = &arguments.config;
+    let config = like.load(files, overrides)?;
     let mut text = config.to_yaml();
     for channel in &config.channels {
+        if let ChannelKind::Camera(camera) = &channel.kind
+            && camera.model_path.is_file()
+            && let Some(nms) = EfficientNms::of_file(&camera.model_path)?
+        {
+            let path = camera.model_path.display();
+            text += &comments(&format!("{}: {path} {}", channel.name, describe_cut(&nms)));
+        }
         if let ChannelKind::Lidar(lidar) = &channel.kind
             && matches!(lidar.facts.encoder, EncoderFacts::Voxels(_))
         {

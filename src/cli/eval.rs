@@ -34,10 +34,14 @@ pub(super) struct EvalArguments {
     /// Points that an object in space must have to count.
     #[arg(long, value_name = "N", default_value_t = Filters::default().min_points)]
     min_points: u32,
+    /// Pixels that an object around a rig of cameras must have in one picture to count.
+    #[arg(long, value_name = "N", default_value_t = Filters::default().min_pixels)]
+    min_pixels: u32,
     /// Height that an object in a picture must have to count, in pixels.
     #[arg(long, value_name = "PIXELS", default_value_t = Filters::default().min_height)]
     min_height: f64,
-    /// Part of an object in a picture that must be seen for it to count.
+    /// Part of an object in a picture, or around a rig of cameras, that must be seen for it to
+    /// count.
     #[arg(long, value_name = "PART", default_value_t = Filters::default().min_visibility)]
     min_visibility: f64,
     /// Counts the objects of frames without detections as missed.
@@ -77,6 +81,7 @@ pub(super) fn eval(arguments: &EvalArguments) -> Result<ExitStatus> {
             filters: Filters {
                 max_range_m: arguments.max_range,
                 min_points: arguments.min_points,
+                min_pixels: arguments.min_pixels,
                 min_height: arguments.min_height,
                 min_visibility: arguments.min_visibility,
             },

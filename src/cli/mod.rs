@@ -3,6 +3,7 @@
 //! Exit codes are those of [`ExitStatus`]. Results go to stdout, logs and progress to stderr.
 
 mod bench;
+mod calibrate;
 mod check;
 mod demo;
 mod eval;
@@ -10,6 +11,8 @@ mod exit;
 mod heap;
 mod inspect;
 mod interrupt;
+mod like;
+mod migrate;
 mod progress;
 mod replay;
 mod ros_args;
@@ -24,6 +27,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub use exit::ExitStatus;
+use like::LikeArguments;
 use ros_args::RosArguments;
 
 use crate::detectors;
@@ -67,9 +71,16 @@ enum Command {
         /// A rosbag2 directory, an .mcap file or a .db3 file.
         bag: PathBuf,
     },
+    /// Translates parameter files of Autoware's nodes: ours on stdout, what became of each
+    /// parameter on stderr.
+    Migrate(migrate::MigrateArguments),
     /// Serves the frames of one channel for the process that started this one.
     #[command(hide = true)]
     Isolated,
+    /// Finds the scales of int8 feature maps of surround channels over a recording, and writes
+    /// them as a parameter file.
+    #[command(after_help = exit::HELP)]
+    Calibrate(calibrate::CalibrateArguments),
     /// Checks parameter files and prints the effective configuration, or lists a sparse encoder
     /// layer by layer.
     Check(check::CheckArguments),
@@ -84,6 +95,8 @@ struct ConfigArguments {
     /// Overrides one parameter, as ROS does: -p camera.score_threshold:=0.4
     #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]
     overrides: Vec<String>,
+    #[command(flatten)]
+    like: LikeArguments,
 }
 
 /// Parses the command line and runs the command.
@@ -129,7 +142,9 @@ fn run(command: &Command, ros: &RosArguments) -> Result<ExitStatus> {
         Command::Eval(arguments) => eval::eval(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Inspect { bag } => inspect::inspect(bag),
+        Command::Migrate(arguments) => migrate::migrate(arguments),
         Command::Isolated => isolated::serve(detectors::open).map(|()| ExitStatus::Done),
+        Command::Calibrate(arguments) => calibrate::calibrate(arguments),
         Command::Check(arguments) => check::check(arguments),
     }
 }

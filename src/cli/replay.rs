@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use super::interrupt::Interrupt;
 use super::progress::Progress;
-use super::{ExitStatus, stdout};
-use crate::config::Config;
+use super::{ExitStatus, LikeArguments, stdout};
 use crate::error::Result;
-use crate::replay::{Rate, Replay, ReplayFiles, ReplayOptions, Report};
+use crate::replay::{Rate, Replay, ReplayFiles, ReplayFrame, ReplayOptions, Report};
 use crate::types::DeviceChoice;
 
 /// Arguments of `det_post replay`.
@@ -21,6 +20,8 @@ pub(super) struct ReplayArguments {
     /// Overrides one parameter, as ROS does: -p camera.score_threshold:=0.4
     #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]
     overrides: Vec<String>,
+    #[command(flatten)]
+    like: LikeArguments,
     /// Folder for detections.jsonl, detections/ (a recording), report.json and pictures/.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -49,7 +50,7 @@ fn parse_rate(text: &str) -> std::result::Result<Rate, String> {
 /// Replays as the command line says and prints the report.
 pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
     let interrupt = Interrupt::listen()?;
-    let mut config = Config::load(&arguments.config, &arguments.overrides)?;
+    let mut config = arguments.like.load(&arguments.config, &arguments.overrides)?;
     if let Some(device) = arguments.device {
         config = config.with_device(device)?;
     }
@@ -75,10 +76,21 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
 /// # Errors
 /// Those of [`Replay::run`] and [`ReplayFiles::write`].
 pub(super) fn run(replay: Replay, mut files: Option<&mut ReplayFiles>) -> Result<Report> {
+    run_with(replay, |frame| files.as_mut().map_or(Ok(()), |files| files.write(frame)))
+}
+
+/// Runs a replay with a progress bar.
+///
+/// # Errors
+/// Those of [`Replay::run`] and `on_frame`.
+pub(super) fn run_with(
+    replay: Replay,
+    mut on_frame: impl FnMut(&ReplayFrame<'_>) -> Result<()> + Send,
+) -> Result<Report> {
     let progress = Progress::new(replay.num_messages(), "messages");
     replay.run(|frame| {
         progress.set(frame.num_messages_read);
-        files.as_mut().map_or(Ok(()), |files| files.write(frame))
+        on_frame(frame)
     })
 }
 

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::config::NODE_NAME;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ros::{NodeName, Remaps};
 
@@ -50,13 +49,13 @@ impl RosArguments {
         Ok((ours, ros))
     }
 
-    /// Name and namespace of the node.
+    /// Name and namespace of the node; those that are not given are of `default`.
     ///
     /// # Errors
     /// `Config` when the name or the namespace is invalid in ROS.
-    pub(super) fn node(&self) -> Result<NodeName> {
-        let namespace = self.namespace.as_deref().unwrap_or("/");
-        NodeName::new(namespace, self.name.as_deref().unwrap_or(NODE_NAME))
+    pub(super) fn node_or(&self, default: &NodeName) -> Result<NodeName> {
+        let namespace = self.namespace.as_deref().unwrap_or(default.namespace());
+        NodeName::new(namespace, self.name.as_deref().unwrap_or(default.name()))
     }
 
     /// Whether there were none.
@@ -115,6 +114,10 @@ fn usage(message: String) -> Error {
 mod tests {
     use super::*;
 
+    fn det_post() -> NodeName {
+        NodeName::new("", "det_post").unwrap()
+    }
+
     fn split(text: &str) -> Result<(Vec<String>, RosArguments)> {
         RosArguments::split(text.split_whitespace().map(str::to_owned).collect())
     }
@@ -128,7 +131,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(ours.join(" "), "det_post run --config a.yaml --middleware dds");
-        let node = ros.node().unwrap();
+        let node = ros.node_or(&det_post()).unwrap();
         assert_eq!(node.full(), "/front/eyes");
         assert_eq!(ros.remaps.resolve(&node, "image"), "/cam/image_raw");
         assert_eq!(ros.params_files, [PathBuf::from("/tmp/p.yaml")]);
@@ -155,7 +158,7 @@ mod tests {
         let (ours, ros) = split("det_post replay bag -- -x").unwrap();
         assert_eq!(ours.join(" "), "det_post replay bag -- -x");
         assert!(ros.is_empty());
-        assert_eq!(ros.node().unwrap().full(), "/det_post");
+        assert_eq!(ros.node_or(&det_post()).unwrap().full(), "/det_post");
     }
 
     #[test]
@@ -171,6 +174,6 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Usage);
         }
         let (_, ros) = split("run --ros-args -r __node:=1x").unwrap();
-        assert!(ros.node().is_err());
+        assert!(ros.node_or(&det_post()).is_err());
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use super::ExitStatus;
 use super::interrupt::Interrupt;
 use super::ros_args::RosArguments;
-use crate::config::Config;
+use super::{ExitStatus, LikeArguments};
+use crate::config::{Config, Like};
+use crate::detectors;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Change, LiveNode};
 use crate::ros::LifecycleState;
@@ -30,6 +31,8 @@ pub(super) struct RunArguments {
     /// Overrides one parameter, as ROS does: -p camera.score_threshold:=0.4
     #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]
     overrides: Vec<String>,
+    #[command(flatten)]
+    like: LikeArguments,
     /// Where all channels run: auto, cpu or cuda:N (overrides every parameter `device`).
     #[arg(long)]
     device: Option<DeviceChoice>,
@@ -50,12 +53,16 @@ enum MiddlewareChoice {
 
 /// Runs the node until a signal or a shutdown transition.
 pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitStatus> {
-    let node = ros.node()?;
+    let like = arguments.like.or_by_program();
+    let node = ros.node_or(&like.node()?)?;
     let files = [&arguments.config[..], &ros.params_files[..]].concat();
     let overrides = [&arguments.overrides[..], &ros.overrides[..]].concat();
-    let mut config = Config::load_for(&node, &files, &overrides)?;
+    let mut config = Config::read(&node, &like.source(&files, &overrides))?;
     if let Some(device) = arguments.device {
         config = config.with_device(device)?;
+    }
+    if config.like.as_ref().is_some_and(Like::is_build_only) {
+        return build(&config);
     }
     let starts_itself = config.autostart;
 
@@ -83,6 +90,15 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
     }
     if let Err(error) = live.shut_down(STOP_PATIENCE) {
         tracing::warn!("stopping all the same: {error}");
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// Loads the networks of all channels and runs each once, as `build_only` asks for.
+fn build(config: &Config) -> Result<ExitStatus> {
+    for channel in &config.channels {
+        detectors::open(channel, channel.device)?.warm_up()?;
+        tracing::info!("{}: the networks are loaded and were run once", channel.name);
     }
     Ok(ExitStatus::Done)
 }

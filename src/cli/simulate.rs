@@ -8,6 +8,7 @@ use super::progress::Progress;
 use super::{ExitStatus, stdout};
 use crate::error::Result;
 use crate::sim::{self, Drive, Options, PictureFormat};
+use crate::types::Size;
 
 /// Arguments of `det_post simulate`.
 #[derive(Clone, Debug, clap::Args)]
@@ -40,12 +41,27 @@ pub(super) struct SimulateArguments {
     /// Pictures a second.
     #[arg(long, default_value_t = Options::default().camera_rate_hz, value_name = "HZ")]
     pub(super) camera_rate: f64,
+    /// Width and height of the pictures in pixels; the width in multiples of 8.
+    #[arg(long, default_value = "1280x720", value_name = "WxH", value_parser = parse_size)]
+    pub(super) picture_size: Size,
+}
+
+fn parse_size(text: &str) -> std::result::Result<Size, String> {
+    let sides = text.split_once('x').and_then(|(w, h)| Some((w.parse().ok()?, h.parse().ok()?)));
+    sides.map(|(w, h)| Size::new(w, h)).ok_or_else(|| "a size is written 640x360".into())
 }
 
 impl SimulateArguments {
+    /// A drive with six cameras and no LiDAR, for the surround network of the demo.
+    pub(super) fn of_surround_demo(seed: u64, seconds: f64, out: &Path) -> Self {
+        let picture_size = Size::new(640, 360);
+        Self { cameras: 6, lidars: 0, picture_size, ..Self::of_demo(seed, seconds, out) }
+    }
+
     /// A drive with one sensor of each kind, as the defaults say.
     pub(super) fn of_demo(seed: u64, seconds: f64, out: &Path) -> Self {
-        let Options { num_actors, num_points, camera_rate_hz, .. } = Options::default();
+        let Options { num_actors, num_points, camera_rate_hz, picture_size, .. } =
+            Options::default();
         Self {
             seed,
             seconds,
@@ -56,6 +72,7 @@ impl SimulateArguments {
             points: num_points,
             compressed: false,
             camera_rate: camera_rate_hz,
+            picture_size,
         }
     }
 }
@@ -95,6 +112,7 @@ fn options(arguments: &SimulateArguments) -> Options {
         num_actors: arguments.actors,
         num_points: arguments.points,
         camera_rate_hz: arguments.camera_rate,
+        picture_size: arguments.picture_size,
         ..Options::default()
     }
 }

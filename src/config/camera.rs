@@ -1,58 +1,63 @@
 //! Camera channels: images to boxes in the image.
 
 use std::mem::size_of;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k};
+use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k, score_kept_when};
 use super::classes::class_filter;
-use super::declaration::Change::Live;
-use super::engine::{engine, model_path};
+use super::declaration::Change::{Fixed, Live};
+use super::engine::{engine_or_external, model_path};
 use super::head::YoloFacts;
 use super::memory::{Buffers, bytes};
 use super::nms::nms_2d;
 use super::reader::Reader;
-use super::value::number;
-use crate::types::{Box2d, Candidate, EngineOptions, Nms2d};
+use super::value::Length::Exactly;
+use super::value::{list, number, whole};
+use crate::types::{Box2d, Candidate, EngineKind, EngineOptions, Nms2d, Size};
 
 /// How a camera channel is deployed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CameraConfig {
     /// Name or path of the head, as given.
     pub head: String,
-    /// The network, relative to the current directory.
+    /// The network, relative to the current directory; empty when it runs elsewhere
+    /// (`EngineKind::External`).
     pub model_path: PathBuf,
-    /// What runs it.
+    /// Size of the source image, where the network runs elsewhere and it is known.
+    pub source_size: Option<Size>,
+    /// Its engine.
     pub engine: EngineOptions,
     /// Boxes with a score of at least this are kept.
     pub score_threshold: f32,
-    /// Most decoded boxes of a frame.
+    /// The maximum number of decoded boxes of a frame.
     pub candidate_capacity: usize,
-    /// Most candidates that enter suppression.
+    /// The maximum number of candidates for suppression.
     pub pre_nms_top_k: usize,
     /// Suppression. `max_num` and `score_threshold` of [`crate::types::NmsIou`]
     /// set no limit: the channel's own limits come before and after it.
     pub nms: Nms2d,
-    /// Most detections of a frame.
+    /// The maximum number of detections of a frame.
     pub max_detections: usize,
-    /// The only classes to keep, rising; empty for all.
+    /// The wanted classes, ascending; empty for all.
     pub class_filter: Vec<u32>,
-    /// What the network takes and gives.
+    /// Inputs and outputs of the network.
     pub facts: YoloFacts,
 }
 
 impl CameraConfig {
     pub(super) fn read(p: &mut Reader<'_>, head: String, facts: YoloFacts) -> Self {
+        let engine = engine_or_external(p);
+        let is_external = engine.kind == EngineKind::External;
+        let source_size = source_size(p, is_external);
+        if is_external {
+            check_external(p, &facts, source_size.is_some());
+        }
         Self {
             head,
-            model_path: model_path(p),
-            engine: engine(p),
-            score_threshold: p.value(
-                "score_threshold",
-                Live,
-                number(0.0..=1.0),
-                0.3,
-                "Boxes with a score of at least this are kept.",
-            ),
+            model_path: if is_external { PathBuf::new() } else { model_path(p) },
+            source_size,
+            engine,
+            score_threshold: score_threshold(p),
             class_filter: class_filter(p, &facts.class_names),
             candidate_capacity: candidate_capacity(p),
             pre_nms_top_k: pre_nms_top_k(p),
@@ -62,10 +67,53 @@ impl CameraConfig {
         }
     }
 
+    /// Names and paths of the models that are loaded.
+    pub fn model_paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let path = Some(self.model_path.as_path()).filter(|path| !path.as_os_str().is_empty());
+        path.map(|path| ("model", path)).into_iter()
+    }
+
     /// The largest buffers on the CPU; those on a GPU are as large.
     pub(super) fn buffers(&self) -> Vec<Buffers> {
         let n = self.candidate_capacity;
         let bytes = bytes(&[n, size_of::<Candidate<Box2d>>()]);
         vec![("candidate_capacity", n.to_string(), bytes)]
+    }
+}
+
+fn score_threshold(p: &mut Reader<'_>) -> f32 {
+    let threshold = p.value(
+        "score_threshold",
+        Live,
+        number(0.0..=1.0),
+        0.3,
+        "Boxes with a score of at least this (see `score_kept_when`) are kept.",
+    );
+    score_kept_when(p).least_score(threshold)
+}
+
+fn source_size(p: &mut Reader<'_>, is_external: bool) -> Option<Size> {
+    const KEY: &str = "source_size";
+    let size = p.optional(
+        KEY,
+        Fixed,
+        list(whole(1..=16384).in_unit("px"), Exactly(2)),
+        "boxes are in pixels of the network's input",
+        "Width and height of the images that the tensors of `engine.kind: external` were made of, by the head's \
+         `placement`: boxes are given in their pixels.",
+    );
+    if size.is_some() && !is_external {
+        p.refuse(KEY, "a size", "none, unless engine.kind is external: images have their own");
+    }
+    size.map(|size| Size::new(size[0], size[1]))
+}
+
+/// Refuses heads whose tensors cannot be decoded without the network.
+fn check_external(p: &mut Reader<'_>, facts: &YoloFacts, has_source_size: bool) {
+    if facts.output_names.is_empty() {
+        p.problem("engine.kind", "external needs a head with `output_names`");
+    }
+    if facts.input_size.is_none() && (facts.layout.needs_input_size() || has_source_size) {
+        p.problem("engine.kind", "external needs a head with `input_size` here");
     }
 }

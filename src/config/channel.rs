@@ -13,6 +13,7 @@ use super::lidar::LidarConfig;
 use super::live::{LiveConfig, Transforms};
 use super::memory;
 use super::node::NODE_NAME;
+use super::output::PublishConfig;
 use super::problems::Problems;
 use super::reader::Reader;
 use super::surround::SurroundConfig;
@@ -27,20 +28,17 @@ use crate::types::{
 pub struct ChannelConfig {
     /// Its name, unique.
     pub name: String,
-    /// Its inputs, in the order that its detector takes them; at least one.
+    /// Its inputs, in the order of its detector; at least one.
     pub inputs: Vec<InputConfig>,
-    /// How messages of several inputs become frames.
+    /// The synchronization of several inputs.
     pub sync: SyncConfig,
     /// Topic of the detections, absolute, unique.
     pub output: String,
-    /// The message that they are published as.
-    pub output_type: OutputType,
-    /// The `class_id` of each class in published detections: its name, or its
-    /// index.
-    pub class_ids: Vec<String>,
+    /// How they are published.
+    pub publish: PublishConfig,
     /// Where its frames run.
     pub device: DeviceChoice,
-    /// What it does when its device fails.
+    /// The policy for failures of its device.
     pub failures: FailurePolicy,
     /// Whether its frames run in a process of their own.
     pub is_isolated: bool,
@@ -53,6 +51,15 @@ pub struct ChannelConfig {
 }
 
 impl ChannelConfig {
+    /// The topics of the detections and their messages: the one that is configured and, where
+    /// it is asked for, that of `vision_msgs` beside it.
+    pub fn detection_topics(&self) -> impl Iterator<Item = (&str, OutputType)> {
+        let output_type = self.publish.format.output_type;
+        let vision = self.publish.vision_topic.as_deref();
+        let vision = vision.map(|topic| (topic, output_type.vision()));
+        std::iter::once((self.output.as_str(), output_type)).chain(vision)
+    }
+
     /// The effective parameters of this channel as a parameter file, which loads
     /// as the same channel of a node whose `device` is `auto`.
     pub fn to_yaml(&self) -> String {
@@ -60,7 +67,7 @@ impl ChannelConfig {
     }
 }
 
-/// What a channel's sensor is.
+/// The sensor of a channel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChannelKind {
     /// Images to 2D detections.
@@ -128,10 +135,19 @@ pub(super) fn read(
     problems: &mut Problems,
 ) -> Option<ChannelConfig> {
     let prefix = format!("{name}.");
+    let (facts_given, given) = split_facts(given);
+    let is_inline = !facts_given.is_empty();
+    let key = format!("{prefix}head");
+    let (inline, facts_declared) = match is_inline {
+        true => head::read_inline(&format!("{key}."), facts_given, problems),
+        false => (None, Vec::new()),
+    };
     let mut p = Reader::new(&prefix, given, problems);
-    let head = head_name(&mut p);
-    let found =
-        head.as_ref().and_then(|head| head::read(&format!("{prefix}head"), head, p.problems()));
+    let head = if is_inline { Some(key.clone()) } else { head_name(&mut p) };
+    let found = match &head {
+        Some(head) if !is_inline => head::read(&key, head, p.problems()),
+        _ => inline,
+    };
     let (Some(head), Some(Head { facts, suggested })) = (head, found) else {
         let known = [CAMERA_HEAD, LIDAR_HEAD, VOXEL_HEAD, SURROUND_HEAD];
         p.finish_without_head(&known.map(declarations).concat());
@@ -140,8 +156,21 @@ pub(super) fn read(
     p.set_class_names(facts.class_names());
     p.suggest(suggested);
     let mut channel = parameters(&mut p, (node, name), head, facts, device_of_node);
-    channel.declared = p.finish();
+    channel.declared = facts_declared;
+    channel.declared.append(&mut p.finish());
     Some(channel)
+}
+
+/// Splits off the facts of a head that stand below `head`, by the key below it.
+fn split_facts(given: Entries) -> (Entries, Entries) {
+    let (mut facts, mut rest) = (Entries::new(), Entries::new());
+    for (key, entry) in given {
+        match key.strip_prefix("head.") {
+            Some(fact) => facts.insert(fact.to_owned(), entry),
+            None => rest.insert(key, entry),
+        };
+    }
+    (facts, rest)
 }
 
 /// The parameters of the channels of a family, described for any of its heads.
@@ -161,8 +190,8 @@ fn head_name(p: &mut Reader<'_>) -> Option<String> {
     p.required_or_none(
         "head",
         text(),
-        "What the network takes and gives: the name of a shipped head, or the path of a head file (with a `/` or \
-         ending in `.yaml`).",
+        "What the network takes and gives: the name of a shipped head, the path of a head file (with a `/` or \
+         ending in `.yaml`), or a mapping of the facts themselves (`head.sensor` and so on).",
     )
 }
 
@@ -184,9 +213,8 @@ fn parameters(
         Facts::Lidar(_) => Transforms::OfSweeps,
         Facts::Surround(_) => Transforms::OfFrames,
     };
-    let output = output(p, name);
-    let output_type = output_type(p, &facts);
-    let class_ids = class_ids(p, facts.class_names());
+    let output = node.expand(&output(p, name));
+    let publish = PublishConfig::read(p, node, &output, &facts);
     let (kind, engine) = match facts {
         Facts::Camera(facts) => {
             let camera = CameraConfig::read(p, head, facts);
@@ -229,9 +257,8 @@ fn parameters(
         name: name.to_owned(),
         inputs,
         sync,
-        output: node.expand(&output),
-        output_type,
-        class_ids,
+        output,
+        publish,
         device,
         failures: failure_policy(p),
         is_isolated,
@@ -249,51 +276,6 @@ fn output(p: &mut Reader<'_>, name: &str) -> String {
         ("`~/NAME/detections` for the channel NAME", &*format!("~/{name}/detections")),
         "Topic of the detections.",
     )
-}
-
-/// The messages that boxes in an image, and those that boxes in space fit into.
-const OUTPUT_TYPES_2D: &[(&str, OutputType)] =
-    &[("detection_2d_array", OutputType::Detection2dArray)];
-const OUTPUT_TYPES_3D: &[(&str, OutputType)] =
-    &[("detection_3d_array", OutputType::Detection3dArray)];
-
-fn output_type(p: &mut Reader<'_>, facts: &Facts) -> OutputType {
-    let (types, default) = match facts {
-        Facts::Camera(_) => (one_of(OUTPUT_TYPES_2D), "detection_2d_array"),
-        Facts::Lidar(_) | Facts::Surround(_) => (one_of(OUTPUT_TYPES_3D), "detection_3d_array"),
-    };
-    p.value(
-        "output_type",
-        Fixed,
-        types,
-        default,
-        "Message that the detections are published as, of vision_msgs.",
-    )
-}
-
-/// What identifies the class of a published detection.
-#[derive(Clone, Copy)]
-enum ClassId {
-    Name,
-    Index,
-}
-
-const CLASS_IDS: &[(&str, ClassId)] = &[("name", ClassId::Name), ("index", ClassId::Index)];
-
-/// The `class_id` of each class.
-fn class_ids(p: &mut Reader<'_>, class_names: &[String]) -> Vec<String> {
-    let class_id = p.value(
-        "publish.class_id",
-        Fixed,
-        one_of(CLASS_IDS),
-        "name",
-        "`class_id` of published detections: the `name` of the class, or its `index` in `OUTPUT/label_info`. \
-         Lines of `detections.jsonl` hold the name either way; `eval` compares names.",
-    );
-    match class_id {
-        ClassId::Name => class_names.to_vec(),
-        ClassId::Index => (0..class_names.len()).map(|index| index.to_string()).collect(),
-    }
 }
 
 const FALLBACKS: &[(&str, Fallback)] = &[("none", Fallback::None), ("cpu", Fallback::Cpu)];

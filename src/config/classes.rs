@@ -10,7 +10,7 @@ pub(super) fn index_of(name: &str, class_names: &[String]) -> Option<u32> {
     class_names.iter().position(|class| class == name).map(|index| index as u32)
 }
 
-/// `class_filter`: the only classes to keep, rising; empty for all.
+/// `class_filter`: the wanted classes, ascending; empty for all.
 pub(super) fn class_filter(p: &mut Reader<'_>, class_names: &[String]) -> Vec<u32> {
     const KEY: &str = "class_filter";
     let names = p.optional(

@@ -14,6 +14,12 @@ const KINDS: &[(&str, EngineKind)] = &[
     ("rten", EngineKind::Rten),
     ("onnxruntime", EngineKind::OnnxRuntime),
 ];
+const KINDS_OF_CAMERAS: &[(&str, EngineKind)] = &[
+    ("auto", EngineKind::Auto),
+    ("rten", EngineKind::Rten),
+    ("onnxruntime", EngineKind::OnnxRuntime),
+    ("external", EngineKind::External),
+];
 const PROVIDERS: &[(&str, Provider)] = &[
     ("auto", Provider::Auto),
     ("cpu", Provider::Cpu),
@@ -30,15 +36,35 @@ pub(super) fn model_path(p: &mut Reader<'_>) -> PathBuf {
 
 /// The parameters `engine.*`.
 pub(super) fn engine(p: &mut Reader<'_>) -> EngineOptions {
+    let kind = p.value(
+        "engine.kind",
+        Fixed,
+        one_of(KINDS),
+        "auto",
+        "Engine that runs the network. `auto`: ONNX Runtime when its library is found, else the \
+         embedded rten.",
+    );
+    options(p, kind)
+}
+
+/// The parameters `engine.*` of a channel whose network may run elsewhere.
+pub(super) fn engine_or_external(p: &mut Reader<'_>) -> EngineOptions {
+    let kind = p.value(
+        "engine.kind",
+        Fixed,
+        one_of(KINDS_OF_CAMERAS),
+        "auto",
+        "Engine that runs the network. `auto`: ONNX Runtime when its library is found, else the \
+         embedded rten. `external`: none; the input is a topic of \
+         isaac_ros_tensor_list_interfaces/TensorList with the tensors that the head names in \
+         `output_names`, which are decoded on the CPU.",
+    );
+    options(p, kind)
+}
+
+fn options(p: &mut Reader<'_>, kind: EngineKind) -> EngineOptions {
     EngineOptions {
-        kind: p.value(
-            "engine.kind",
-            Fixed,
-            one_of(KINDS),
-            "auto",
-            "Engine that runs the network. `auto`: ONNX Runtime when its library is found, else the \
-             embedded rten.",
-        ),
+        kind,
         library: p
             .optional(
                 "engine.library",
@@ -106,6 +132,10 @@ pub(super) fn engine(p: &mut Reader<'_>) -> EngineOptions {
 /// Refuses an engine that cannot run where the channel runs.
 pub(super) fn check_engine(p: &mut Reader<'_>, engine: &EngineOptions, device: DeviceChoice) {
     let EngineOptions { kind, gpu, .. } = engine;
+    if *kind == EngineKind::External && matches!(device, DeviceChoice::Cuda(_)) {
+        let found = format!("\"external\" with the device {device}");
+        p.refuse("engine.kind", found, "it on the devices auto, cpu: tensors are decoded there");
+    }
     let provider = match gpu.provider {
         Provider::Auto | Provider::Cpu => None,
         Provider::Cuda => Some("cuda"),

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use indexmap::{IndexMap, IndexSet};
 
 use super::problems::{Origin, Problems, shorten};
+use super::scalar::scalar;
+use super::substitution::{self, Arguments, substitute};
 use crate::error::{Error, ErrorKind, Result};
 use crate::input_file;
 use crate::ros::NodeName;
@@ -14,7 +16,10 @@ use crate::yaml::{MAX_BYTES, Node};
 /// The key above the parameters of a node.
 const PARAMETERS: &str = "ros__parameters";
 
-/// A value and where it was given.
+/// The section for every node.
+const EVERY_NODE: &str = "/**";
+
+/// A value and its origin.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) node: Node,
@@ -24,32 +29,51 @@ pub(super) struct Entry {
 /// Values by dotted key.
 pub(super) type Entries = BTreeMap<String, Entry>;
 
-/// What parameter files hold for a node.
+/// The values of parameter files for a node.
 pub(super) struct Sections<'a> {
     node: &'a NodeName,
-    /// The sections that apply to the node, by name, in the order in which the
-    /// names first appear. rcl applies them in this order; a later file's values
-    /// for a name already seen join the first place of that name.
+    arguments: &'a Arguments,
+    /// Whether a file without sections holds values for every node.
+    takes_plain: bool,
+    /// The sections that apply to the node, by name, in the order in which the names
+    /// first appear. rcl applies them in this order; values of a later file for a name
+    /// that was seen before are at the position of its first appearance.
     applying: IndexMap<String, Entries>,
     /// Names of sections of other nodes.
     others: IndexSet<String>,
 }
 
 impl<'a> Sections<'a> {
-    pub(super) fn new(node: &'a NodeName) -> Self {
-        Self { node, applying: IndexMap::new(), others: IndexSet::new() }
+    pub(super) fn new(node: &'a NodeName, arguments: &'a Arguments, takes_plain: bool) -> Self {
+        let (applying, others) = (IndexMap::new(), IndexSet::new());
+        Self { node, arguments, takes_plain, applying, others }
     }
 
     /// Adds the sections of a file's text. An empty file has none.
     pub(super) fn add_file(&mut self, text: &str, origin: &str, problems: &mut Problems) {
-        let added = Node::parse(text).and_then(|file| match file {
+        let read_text = |text: &str, is_plain| self.read_text(text, is_plain);
+        let added = Node::parse_with(text, &read_text).and_then(|file| match file {
             Node::Null => Ok(()),
+            Node::Map(_) if self.takes_plain && !has_section(&file) => {
+                self.add_section(EVERY_NODE, file, origin, problems);
+                Ok(())
+            }
             Node::Map(_) => self.add_sections("", file, origin, problems),
             _ => Err("is not a parameter file; allowed: a mapping of node names".into()),
         });
         if let Err(message) = added {
             problems.push(origin, &message);
         }
+    }
+
+    /// A scalar with its substitutions replaced; without quotes it is then read as ROS reads
+    /// it. One that cannot be replaced remains, and is refused if its section applies.
+    fn read_text(&self, text: &str, is_plain: bool) -> Node {
+        let replaced = match substitution::is_in(text) {
+            true => substitute(text, self.arguments).unwrap_or_else(|_| text.to_owned()),
+            false => text.to_owned(),
+        };
+        if is_plain { scalar(&replaced) } else { Node::Text(replaced) }
     }
 
     /// Follows node names, nested or joined by `/`, down to `ros__parameters:`.
@@ -87,10 +111,28 @@ impl<'a> Sections<'a> {
         let origin = Origin { name: origin.into(), is_shared: name.ends_with('*') };
         let mut entries = Entries::new();
         flatten("", node, &origin, &mut entries, problems);
+        for (key, entry) in &entries {
+            self.check_replaced(key, &entry.node, &origin, problems);
+        }
         self.applying.entry(name.to_owned()).or_default().extend(entries);
     }
 
-    /// The values that hold: of two sections, those of the later.
+    /// Refuses a substitution that was not replaced.
+    fn check_replaced(&self, key: &str, node: &Node, origin: &Origin, problems: &mut Problems) {
+        match node {
+            Node::Text(text) if substitution::is_in(text) => {
+                if let Err(message) = substitute(text, self.arguments) {
+                    problems.push(&format!("{}: {key}", origin.name), &message);
+                }
+            }
+            Node::List(items) => {
+                items.iter().for_each(|item| self.check_replaced(key, item, origin, problems));
+            }
+            _ => {}
+        }
+    }
+
+    /// The effective values: the later section takes precedence.
     pub(super) fn into_entries(self, problems: &mut Problems) -> Entries {
         if self.applying.is_empty() && !self.others.is_empty() {
             let found: Vec<_> = self.others.iter().map(|name| format!("`{name}`")).collect();
@@ -98,6 +140,14 @@ impl<'a> Sections<'a> {
             problems.warn(format!("no section applies to {}: found {found}", self.node.full()));
         }
         self.applying.into_values().flatten().collect()
+    }
+}
+
+/// Whether a file has a section.
+fn has_section(node: &Node) -> bool {
+    match node {
+        Node::Map(map) => map.iter().any(|(key, node)| key == PARAMETERS || has_section(node)),
+        _ => false,
     }
 }
 
@@ -128,14 +178,14 @@ fn name_parts(name: &str) -> impl Iterator<Item = &str> {
     name.split('/').filter(|part| !part.is_empty())
 }
 
-/// Reads what files, then overrides hold for `node`; the later wins.
+/// Reads what files, then overrides hold for the node of `sections`; the later wins.
 pub(super) fn read(
-    node: &NodeName,
+    mut sections: Sections<'_>,
     files: &[PathBuf],
     overrides: &[String],
     problems: &mut Problems,
 ) -> Result<Entries> {
-    let mut sections = Sections::new(node);
+    let node = sections.node;
     for path in files {
         sections.add_file(&read_file(path)?, &path.display().to_string(), problems);
     }
@@ -178,11 +228,15 @@ pub(super) fn assignment_of(
     if key.is_empty() || key.split('.').any(str::is_empty) {
         return Err(format!("has an empty part in its key; {allowed}"));
     }
-    Ok((key.to_owned(), Node::parse(value)?))
+    let read_text = |text: &str, is_plain| match is_plain {
+        true => scalar(text),
+        false => Node::Text(text.to_owned()),
+    };
+    Ok((key.to_owned(), Node::parse_with(value, &read_text)?))
 }
 
-/// Turns nested mappings into dotted keys below `prefix`. An empty mapping, or
-/// one left out after its colon at the top, holds nothing.
+/// Turns nested mappings into dotted keys below `prefix`. An empty mapping, or a
+/// top-level key without a value, has no values.
 pub(super) fn flatten(
     prefix: &str,
     node: Node,

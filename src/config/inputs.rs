@@ -1,4 +1,4 @@
-//! The inputs of a channel, and how their messages become frames.
+//! The inputs of a channel and their synchronization.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::ros::NodeName;
 pub struct InputConfig {
     /// Topic of the sensor's messages, absolute.
     pub topic: String,
-    /// Whether live images come as `sensor_msgs/CompressedImage`. A recording
-    /// gives the type itself.
+    /// Whether live images are `sensor_msgs/CompressedImage`. In a recording the type of
+    /// the topic decides.
     pub is_compressed: bool,
     /// Topic of the camera's `sensor_msgs/CameraInfo`, absolute; `None`: not
     /// subscribed.
@@ -47,16 +47,15 @@ pub struct SyncConfig {
     /// The largest difference of stamps: to the reference (`Nearest`), or within
     /// the frame (`Latest`).
     pub max_skew: Duration,
-    /// How long after the arrival of its reference a frame closes at the latest
+    /// The latest time at which a frame is complete, after the arrival of its reference
     /// (`Nearest`).
     pub deadline: Duration,
-    /// The shortest time between two stamps of an input; zero where that is not
-    /// known. With it a frame need not wait for a message that cannot be nearer
-    /// (`Nearest`).
+    /// The shortest time between two stamps of an input; zero if it is not known. A frame
+    /// does not wait for a message that cannot be nearer (`Nearest`).
     pub min_period: Duration,
-    /// Messages that are kept of each input.
+    /// The number of messages kept per input.
     pub depth: usize,
-    /// The fewest inputs of a frame, the reference included; `None`: all.
+    /// The minimum number of inputs of a frame, the reference included; `None`: all.
     pub min_inputs: Option<usize>,
 }
 

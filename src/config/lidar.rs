@@ -3,7 +3,7 @@
 use std::mem::size_of;
 use std::path::PathBuf;
 
-use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k};
+use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k, score_kept_when};
 use super::classes::{class_filter, per_class};
 use super::declaration::Change::{Fixed, Live};
 use super::engine::{engine, model_path};
@@ -24,45 +24,46 @@ pub struct LidarConfig {
     pub head: String,
     /// The encoder, relative to the current directory.
     pub encoder_path: PathBuf,
-    /// How a sparse encoder runs; of no effect with a pillar encoder.
+    /// The options of a sparse encoder; without effect on a pillar encoder.
     pub sparse_encoder: SparseEncoderConfig,
     /// The network, relative to the current directory.
     pub model_path: PathBuf,
-    /// What runs the network and a pillar encoder.
+    /// The engine of the network and of a pillar encoder.
     pub engine: EngineOptions,
-    /// Least scores for every class of the head; infinite for the classes that
+    /// Minimum scores for every class of the head; infinite for the classes that
     /// `class_filter` leaves out.
     pub score_thresholds: ScoreThresholds,
-    /// Per class, the least norm of (sine, cosine); empty for no check.
+    /// Per class, the minimum norm of (sine, cosine); empty for no check.
     pub yaw_norm_thresholds: Vec<f32>,
-    /// Suppression.
-    pub nms: Nms3d,
-    /// Most points of a frame, all sweeps together.
+    /// Suppressions in a row, each of the survivors of the one before.
+    pub nms: Vec<Nms3d>,
+    /// The maximum number of points of a frame, all sweeps together.
     pub point_capacity: usize,
-    /// Most voxels of a frame.
+    /// The maximum number of voxels of a frame.
     pub voxel_capacity: usize,
-    /// Most decoded boxes of a frame.
+    /// The maximum number of decoded boxes of a frame.
     pub candidate_capacity: usize,
-    /// Most candidates that enter suppression.
+    /// The maximum number of candidates for suppression.
     pub pre_nms_top_k: usize,
-    /// Most detections of a frame.
+    /// The maximum number of detections of a frame.
     pub max_detections: usize,
-    /// How past sweeps join the current one.
+    /// The merging of past sweeps with the current one.
     pub densification: DensificationConfig,
-    /// What the networks take and give.
+    /// Inputs and outputs of the networks.
     pub facts: LidarFacts,
 }
 
-/// How a sparse encoder runs.
+/// The options of a sparse encoder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SparseEncoderConfig {
     /// The arithmetic of its convolutions.
     pub precision: EncoderPrecision,
-    /// Most sites of each level after the voxels; `None` for shares of `voxel_capacity`.
+    /// The maximum number of sites of each level after the voxels; `None` for shares of
+    /// `voxel_capacity`.
     pub level_capacities: Option<Vec<usize>>,
 }
 
-/// How past sweeps join the current one.
+/// The merging of past sweeps with the current one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DensificationConfig {
     /// Past sweeps merged into the current one.
@@ -236,7 +237,7 @@ pub(super) fn score_thresholds(p: &mut Reader<'_>, class_names: &[String]) -> Sc
         Live,
         list(number(0.0..=1.0), OneOrPerClass),
         0.35,
-        "Boxes with a score of at least this are kept; one for all classes, or one per class.",
+        "Boxes with a score of at least this (see `score_kept_when`) are kept; one for all classes, or one per class.",
     );
     let limits = p.optional(
         LIMITS,
@@ -253,6 +254,7 @@ pub(super) fn score_thresholds(p: &mut Reader<'_>, class_names: &[String]) -> Sc
         "Score thresholds of a class, one per bin of `distance_upper_limits_m`.",
     );
     let filter = class_filter(p, class_names);
+    let kept_when = score_kept_when(p);
     let limits = limits.unwrap_or_default();
     if !limits.is_sorted_by(|a, b| a < b) {
         p.refuse(LIMITS, format!("{limits:?}"), "rising limits");
@@ -270,7 +272,10 @@ pub(super) fn score_thresholds(p: &mut Reader<'_>, class_names: &[String]) -> Sc
         }
         let num_bins = limits.len().max(1);
         bins_of_class.push(match filter.is_empty() || filter.contains(&(class as u32)) {
-            true => bins.unwrap_or_else(|| vec![threshold; num_bins]),
+            true => {
+                let bins = bins.unwrap_or_else(|| vec![threshold; num_bins]);
+                bins.into_iter().map(|threshold| kept_when.least_score(threshold)).collect()
+            }
             false => vec![f32::INFINITY; num_bins],
         });
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::declaration::Change::{Fixed, Live};
 use super::reader::Reader;
-use super::value::{Kind, above, flag, integer, number, one_of, seconds};
+use super::value::{Kind, above, flag, integer, number, one_of, seconds, text, topic};
 use crate::ros::{Durability, Qos, Reliability};
 
 /// The parameters of a channel in the live node.
@@ -13,18 +13,18 @@ use crate::ros::{Durability, Qos, Reliability};
 pub struct LiveConfig {
     /// Quality of service of the inputs.
     pub qos: Qos,
-    /// Most bytes of a message; larger ones are refused.
+    /// The maximum size of a message in bytes; larger ones are refused.
     pub max_payload_bytes: usize,
     /// Frames that are older than this on arrival are dropped; `None`: never.
     pub max_age: Option<Duration>,
-    /// Without input for this long there is a warning.
+    /// The time without input until a warning.
     pub gap_warn: Duration,
-    /// Without input for this long there is an error.
+    /// The time without input until an error.
     pub gap_error: Duration,
-    /// Below this rate of the input there is a warning.
+    /// The rate of the input below which there is a warning.
     pub min_rate_hz: f64,
-    /// Above this time per frame (99th percentile) there is a warning;
-    /// `None`: never.
+    /// The time per frame (99th percentile) above which there is a warning; `None`:
+    /// never.
     pub latency_budget: Option<Duration>,
     /// How long a frame waits for the transforms that its detector uses.
     pub transform_wait: Duration,
@@ -32,9 +32,30 @@ pub struct LiveConfig {
     pub publishes_markers: bool,
     /// Whether a debug image is published while there is a subscriber.
     pub publishes_debug_image: bool,
+    /// Whether frames are skipped while no output has a subscriber.
+    pub is_idle_without_subscribers: bool,
+    /// Whether frames are processed.
+    pub is_enabled: bool,
+    /// Name of a service that sets `is_enabled`.
+    pub enable_service: Option<String>,
+    /// Diagnostics of Autoware's nodes about the time per frame.
+    pub processing_time: Option<ProcessingTimeLimits>,
+    /// Name of a status of Autoware's nodes about the number of voxels, after that of the node.
+    pub voxel_status: Option<String>,
 }
 
-/// What a channel uses transforms for.
+/// Limits of the time per frame, as Autoware's nodes check them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessingTimeLimits {
+    /// A frame that takes longer is a warning.
+    pub max: Duration,
+    /// Frames that take longer for this time are an error.
+    pub max_delay: Duration,
+    /// Time from one check to the next.
+    pub interval: Duration,
+}
+
+/// The use of transforms by a channel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transforms {
     /// Nothing.
@@ -118,11 +139,74 @@ impl LiveConfig {
                 Live,
                 flag(),
                 true,
-                "Whether an image with the boxes drawn (`OUTPUT/debug_image`, and as JPEG below it on `compressed`) \
-                 is published live while there is a subscriber.",
+                "Whether an image with the boxes drawn (`publish.debug_image_topic`, and as JPEG below it on \
+                 `compressed`) is published live while there is a subscriber.",
             ),
+            is_idle_without_subscribers: p.value(
+                "idle_without_subscribers",
+                Live,
+                flag(),
+                false,
+                "Whether live frames are skipped while the detections, markers and debug images have no subscriber.",
+            ),
+            is_enabled: p.value(
+                "enabled",
+                Live,
+                flag(),
+                true,
+                "Whether live frames are processed; otherwise they are skipped.",
+            ),
+            enable_service: p.optional(
+                "enable_service",
+                Fixed,
+                topic(),
+                "none",
+                "Name of a service of type std_srvs/SetBool that sets `enabled`, as that of yolo_ros.",
+            ),
+            processing_time: processing_time(p),
+            voxel_status: match transforms {
+                Transforms::OfSweeps => p.optional(
+                    "processing_time_diagnostics.pillars_status",
+                    Fixed,
+                    text(),
+                    "none",
+                    "Name, after that of the node, of a status that tells whether all pillars of the newest frame \
+                     fit, as autoware_lidar_centerpoint publishes it: `centerpoint_trt`.",
+                ),
+                Transforms::Unused | Transforms::OfFrames => None,
+            },
         }
     }
+}
+
+fn processing_time(p: &mut Reader<'_>) -> Option<ProcessingTimeLimits> {
+    let milliseconds = |ms: f32| seconds(ms) / 1000;
+    let max = p.optional(
+        "processing_time_diagnostics.max_ms",
+        Fixed,
+        above(0.0, 1e6).in_unit("ms"),
+        "no such status",
+        "Time per frame above which the status `processing_time_status` of Autoware's nodes warns.",
+    );
+    let max_delay = p.value(
+        "processing_time_diagnostics.max_delay_ms",
+        Fixed,
+        number(0.0..=1e6).in_unit("ms"),
+        1000.0,
+        "The status is an error when frames take longer than `max_ms` for this time.",
+    );
+    let interval = p.value(
+        "processing_time_diagnostics.interval_ms",
+        Fixed,
+        number(10.0..=60_000.0).in_unit("ms"),
+        100.0,
+        "Time from one such status to the next.",
+    );
+    max.map(|max| ProcessingTimeLimits {
+        max: milliseconds(max),
+        max_delay: milliseconds(max_delay),
+        interval: milliseconds(interval),
+    })
 }
 
 fn qos(p: &mut Reader<'_>) -> Qos {

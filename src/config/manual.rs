@@ -27,8 +27,12 @@ Sections of a file apply as in ROS:
 - `start_type_description_service`, which every ROS node has, is accepted and has no effect.
 - `qos_overrides.TOPIC.subscription.POLICY` and `qos_overrides.TOPIC.publisher.POLICY` override the quality of
   service of single topics, that of inputs before `NAME.qos.*`: [live node](live-node.md#parameters).
-- `yes`, `on`, `y`, `no`, `off`, `n` are booleans. Duplicate keys and tags are refused. A file has at most
-  256 KiB.
+- Scalars without quotes are read as ROS reads them: `yes`, `on`, `y`, `no`, `off`, `n` are booleans, `0x10` and `010`
+  are 16 and 8, `inf` is a number. Duplicate keys and tags are refused. A file has at most 256 KiB.
+- `$(var NAME)` is replaced by the value of `--arg NAME:=VALUE`, `$(env NAME)` by that of the environment,
+  `$(find-pkg-share PACKAGE)` by a folder of `AMENT_PREFIX_PATH`, as launch files do with `allow_substs`.
+
+Parameter files of other packages: [in place of another node](dropin.md).
 
 Everything is checked at start: unknown keys, wrong types, wrong lengths and values out of range are
 refused together, each with its key, what was found and what is allowed. An integer is accepted for a

@@ -1,11 +1,10 @@
 //! Parameter files to a checked configuration.
 //!
-//! ROS 2 parameter files and `key:=value` overrides are merged; of two values
-//! the later wins. The result is read by the declarations of the parameters
-//! (see `reader.rs`). Nothing is repaired: unknown keys, wrong types, wrong
-//! lengths and values out of range are refused in one error of kind `Config`,
-//! one a line, each with its full key, what was found and what is allowed. An
-//! integer is accepted for a number.
+//! ROS 2 parameter files and `key:=value` overrides are merged; of two values the later
+//! takes precedence. The result is read by the declarations of the parameters (see
+//! `reader.rs`). Nothing is repaired: unknown keys, wrong types, wrong lengths and values
+//! out of range are refused in one error of kind `Config`, one a line, each with its full
+//! key, what was found and what is allowed. An integer is accepted for a number.
 //!
 //! Top-level values belong to the node; every top-level mapping is a channel
 //! of that name. The sensors of a channel follow from its head. A value of the user precedes a default that the head suggests, which
@@ -26,15 +25,19 @@ mod files;
 mod head;
 mod inputs;
 mod lidar;
+mod like;
 mod live;
 mod manual;
 mod memory;
 mod nms;
 mod node;
+mod output;
 mod problems;
 mod qos_overrides;
 mod reader;
 mod ros_parameters;
+mod scalar;
+mod substitution;
 mod surround;
 mod value;
 
@@ -50,10 +53,12 @@ pub use head::{
 };
 pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy};
 pub use lidar::{DensificationConfig, LidarConfig, SparseEncoderConfig};
-pub use live::LiveConfig;
+pub use like::{Fate, Like, Package, State, packages, parameter_table};
+pub use live::{LiveConfig, ProcessingTimeLimits};
 pub use manual::manual;
 pub(crate) use memory::available_bytes;
 pub use node::NODE_NAME;
+pub use output::PublishConfig;
 pub use qos_overrides::QosOverrides;
 pub use ros_parameters::DeclaredParameter;
 pub use surround::{SurroundConfig, SurroundDecoder};
@@ -61,10 +66,12 @@ pub use surround::{SurroundConfig, SurroundDecoder};
 use crate::error::Result;
 use crate::ros::NodeName;
 use crate::types::DeviceChoice;
+use crate::yaml::Node;
 use declaration::{Declaration, parameter_file, values};
-use files::{Entries, Sections};
+use files::{Entries, Entry, Sections};
 use problems::Problems;
 use reader::Reader;
+use substitution::Arguments;
 
 /// A parameter that rcl gives every node. It is accepted in files and has no
 /// effect here.
@@ -76,9 +83,9 @@ pub struct Config {
     /// The node: selects the sections of parameter files, is the namespace of relative
     /// topics and the meaning of `~`.
     pub node: NodeName,
-    /// Where the frames of channels without a `device` of their own run.
+    /// The device of channels without a `device` of their own.
     pub device: DeviceChoice,
-    /// Whether ages are measured by `/clock`.
+    /// Whether the clock of the node is `/clock`.
     pub use_sim_time: bool,
     /// Whether the live node starts itself.
     pub autostart: bool,
@@ -88,12 +95,29 @@ pub struct Config {
     pub qos_overrides: QosOverrides,
     /// The channels, by name; at least one.
     pub channels: Vec<ChannelConfig>,
+    /// The node of another package that this one stands for.
+    pub like: Option<Like>,
     /// The parameters of the node itself.
     declared: Vec<Declaration>,
+    /// The parameters of ours that those of another package became.
+    migrated: Vec<(String, Node)>,
+}
+
+/// What a configuration is read from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Source {
+    /// Parameter files; of two values the later holds.
+    pub files: Vec<PathBuf>,
+    /// Assignments `KEY:=VALUE`, which hold over files.
+    pub overrides: Vec<String>,
+    /// Launch arguments `NAME:=VALUE`, for `$(var NAME)` in files.
+    pub arguments: Vec<String>,
+    /// The package whose parameters are given.
+    pub like: Option<Package>,
 }
 
 impl Config {
-    /// Reads parameter files, then `key:=value` overrides; the later wins.
+    /// Reads parameter files, then `key:=value` overrides; the later takes precedence.
     /// Head files are read, networks are not.
     ///
     /// # Errors
@@ -114,9 +138,65 @@ impl Config {
     /// # Errors
     /// As [`Config::load`].
     pub fn load_for(node: &NodeName, files: &[PathBuf], overrides: &[String]) -> Result<Self> {
+        let (files, overrides) = (files.to_vec(), overrides.to_vec());
+        Self::read(node, &Source { files, overrides, ..Source::default() })
+    }
+
+    /// As [`Config::load_for`], with launch arguments, and for files of another package.
+    ///
+    /// # Errors
+    /// As [`Config::load`]; also a substitution without a value, and files of a package
+    /// that was not named.
+    pub fn read(node: &NodeName, source: &Source) -> Result<Self> {
+        let Source { files, overrides, arguments, like } = source;
         let mut problems = Problems::default();
-        let entries = files::read(node, files, overrides, &mut problems)?;
-        Self::from_entries(node, entries, problems)
+        let arguments = arguments_of(arguments, &mut problems);
+        let sections = Sections::new(node, &arguments, like.is_some());
+        let given = files::read(sections, files, overrides, &mut problems)?;
+        let Some(package) = *like else {
+            let has_channel = given.keys().any(|key| is_head(key));
+            if let Some(found) = like::recognize(&given).filter(|_| !has_channel) {
+                let names: Vec<String> = files.iter().map(|f| f.display().to_string()).collect();
+                problems.push(&names.join(", "), &found.refusal());
+                return Err(problems.into_error());
+            }
+            return Self::from_entries(node, given, problems);
+        };
+        let (entries, like) = like::translate(package, node, given, &arguments, &mut problems);
+        Self::from_translated(node, entries, like, problems)
+    }
+
+    /// The configuration of parameters that those of another node became.
+    fn from_translated(
+        node: &NodeName,
+        entries: Entries,
+        like: Like,
+        problems: Problems,
+    ) -> Result<Self> {
+        let plain = |(key, entry): (&String, &Entry)| (key.clone(), entry.node.clone());
+        let migrated = entries.iter().map(plain).collect();
+        let config = Self::from_entries(node, entries, problems)?;
+        Ok(Self { like: Some(like), migrated, ..config })
+    }
+
+    /// The package whose parameters a source without one has, by their keys.
+    ///
+    /// # Errors
+    /// `Config` for a file that cannot be read, and for one of a package that is known and
+    /// not read.
+    pub fn recognize(source: &Source) -> Result<Option<Package>> {
+        let node = NodeName::new("", NODE_NAME)?;
+        let mut problems = Problems::default();
+        let arguments = arguments_of(&source.arguments, &mut problems);
+        let sections = Sections::new(&node, &arguments, true);
+        let given = files::read(sections, &source.files, &source.overrides, &mut problems)?;
+        match like::recognize(&given) {
+            Some(found) if found.package().is_none() => {
+                problems.push("FILES", &found.refusal());
+                Err(problems.into_error())
+            }
+            found => Ok(found.and_then(|found| found.package())),
+        }
     }
 
     /// As [`Config::load`], from the text of one parameter file.
@@ -125,7 +205,8 @@ impl Config {
     /// As [`Config::load`].
     pub fn parse(text: &str) -> Result<Self> {
         let node = NodeName::new("", NODE_NAME)?;
-        let (mut sections, mut problems) = (Sections::new(&node), Problems::default());
+        let (arguments, mut problems) = (Arguments::new(), Problems::default());
+        let mut sections = Sections::new(&node, &arguments, false);
         sections.add_file(text, "the text", &mut problems);
         let entries = sections.into_entries(&mut problems);
         Self::from_entries(&node, entries, problems)
@@ -157,7 +238,9 @@ impl Config {
             diagnostics_period,
             qos_overrides,
             channels,
+            like: None,
             declared,
+            migrated: Vec::new(),
         })
     }
 
@@ -168,6 +251,25 @@ impl Config {
         let declared = values(self.declared.iter().chain(of_channels));
         parameter_file(declared.chain(self.qos_overrides.values()))
     }
+}
+
+/// Whether a key is the head of a channel, or a fact of it.
+fn is_head(key: &str) -> bool {
+    key.split('.').nth(1) == Some("head")
+}
+
+/// The values of launch arguments `NAME:=VALUE`; the later holds.
+fn arguments_of(texts: &[String], problems: &mut Problems) -> Arguments {
+    let mut arguments = Arguments::new();
+    for text in texts {
+        match text.split_once(":=").filter(|(name, _)| !name.is_empty()) {
+            Some((name, value)) => {
+                arguments.insert(name.to_owned(), value.to_owned());
+            }
+            None => problems.push(&format!("--arg {text}"), "has no `:=`; allowed: `NAME:=VALUE`"),
+        }
+    }
+    arguments
 }
 
 /// Splits values into those of the node, those of each channel, by the key below
@@ -194,8 +296,8 @@ fn split(
         }
     }
     of_channels.retain(|name, entries| {
-        let is_channel =
-            entries.contains_key("head") || entries.values().any(|entry| !entry.origin.is_shared);
+        let is_channel = entries.keys().any(|key| key.split('.').next() == Some("head"))
+            || entries.values().any(|entry| !entry.origin.is_shared);
         if !is_channel {
             for (key, entry) in entries {
                 problems.unknown_key(&format!("{name}.{key}"), &entry.origin, None);

@@ -6,8 +6,8 @@ use super::reader::Reader;
 use super::value::Length::{OneOrMore, OneOrPerClass};
 use super::value::{above, flag, integer, list, number, one_of, text};
 use crate::types::{
-    CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d,
-    NmsRotated, NmsSoft, SoftDecay, YoloLayout,
+    CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou,
+    NmsIou3d, NmsRotated, NmsSoft, SoftDecay, YoloLayout,
 };
 use crate::yaml::Node;
 
@@ -110,6 +110,7 @@ pub(super) fn nms_2d(p: &mut Reader<'_>, layout: &YoloLayout) -> Nms2d {
 enum Kind3d {
     Circle,
     Bev,
+    BevFast,
     Iou3d,
     None,
 }
@@ -117,6 +118,7 @@ enum Kind3d {
 const KINDS_3D: &[(&str, Kind3d)] = &[
     ("circle", Kind3d::Circle),
     ("bev", Kind3d::Bev),
+    ("bev_fast", Kind3d::BevFast),
     ("iou_3d", Kind3d::Iou3d),
     ("none", Kind3d::None),
 ];
@@ -128,15 +130,8 @@ pub(super) fn nms_3d(
     p: &mut Reader<'_>,
     class_names: &[String],
     task_of_class: impl FnOnce() -> Vec<u32>,
-) -> Nms3d {
-    let kind = p.value(
-        "nms.kind",
-        Live,
-        one_of(KINDS_3D),
-        "circle",
-        "Suppression by the distance of centres (`circle`), the IoU of footprints (`bev`) or the IoU of \
-         volumes (`iou_3d`).",
-    );
+) -> Vec<Nms3d> {
+    let kinds = kinds_3d(p);
     let thresholds = p.value(
         "nms.circle_radius_m",
         Live,
@@ -157,29 +152,90 @@ pub(super) fn nms_3d(
         Live,
         list(number(0.0..=1.0), OneOrPerClass),
         0.1,
-        "A box is suppressed when its IoU with a better one is above this (`bev`, `iou_3d`); one for all \
-         classes, or one per class (that of the better box holds).",
+        "A box is suppressed when its IoU with a better one is above this (`bev`, `bev_fast`, `iou_3d`); one for \
+         all classes, or one per class (that of the better box holds).",
     );
     let search_distance_m = p.optional(
         "nms.search_distance_m",
         Live,
         above(0.0, 1e6).in_unit("m"),
         "no limit",
-        "Boxes farther apart than this are not compared (`bev`).",
+        "Boxes farther apart than this are not compared (`bev`, `bev_fast`).",
     );
+    let search_distance_m = search_distance_m.unwrap_or(f32::INFINITY);
+    let unlimited_pairs = unlimited_pairs(p, class_names);
     let forbidden_pairs = forbidden_pairs(p, class_names);
     let class_mode = class_mode(p, "agnostic", || ClassMode::Groups(task_of_class()));
-    match kind {
-        Kind3d::Circle => Nms3d::Circle(NmsCircle { thresholds, reading, class_mode }),
-        Kind3d::Bev => Nms3d::Bev(NmsBev {
-            iou_thresholds,
-            search_distance_m: search_distance_m.unwrap_or(f32::INFINITY),
-            forbidden_pairs,
-            class_mode,
-        }),
-        Kind3d::Iou3d => Nms3d::Iou3d(NmsIou3d { iou_thresholds, class_mode }),
-        Kind3d::None => Nms3d::None,
+    let stage = |kind| {
+        let (iou_thresholds, class_mode) = (iou_thresholds.clone(), class_mode.clone());
+        let forbidden_pairs = forbidden_pairs.clone();
+        match kind {
+            Kind3d::Circle => {
+                Nms3d::Circle(NmsCircle { thresholds: thresholds.clone(), reading, class_mode })
+            }
+            Kind3d::Bev => Nms3d::Bev(NmsBev {
+                iou_thresholds,
+                search_distance_m,
+                forbidden_pairs,
+                class_mode,
+            }),
+            Kind3d::BevFast => Nms3d::BevFast(NmsBevFast {
+                iou_thresholds,
+                search_distance_m,
+                unlimited_pairs: unlimited_pairs.clone(),
+                forbidden_pairs,
+                class_mode,
+            }),
+            Kind3d::Iou3d => Nms3d::Iou3d(NmsIou3d { iou_thresholds, class_mode }),
+            Kind3d::None => Nms3d::None,
+        }
+    };
+    kinds.into_iter().map(stage).collect()
+}
+
+/// `nms.kind`: up to [`MAX_STAGES`].
+fn kinds_3d(p: &mut Reader<'_>) -> Vec<Kind3d> {
+    let kinds = p.value(
+        "nms.kind",
+        Live,
+        list(one_of(KINDS_3D), OneOrMore),
+        "circle",
+        "Suppression by the distance of centres (`circle`), the IoU of footprints (`bev`; `bev_fast` in one pass, \
+         suppressed boxes suppress others, too) or the IoU of volumes (`iou_3d`). Of two kinds, such as \
+         `[circle, bev_fast]`, the second takes the survivors of the first.",
+    );
+    if kinds.len() > MAX_STAGES {
+        p.refuse("nms.kind", format!("{} kinds", kinds.len()), "one or two");
     }
+    kinds
+}
+
+/// Most suppressions in a row.
+const MAX_STAGES: usize = 2;
+
+/// The pairs of the classes of `nms.unlimited_classes`, each class with itself, too.
+fn unlimited_pairs(p: &mut Reader<'_>, class_names: &[String]) -> Vec<[u32; 2]> {
+    const KEY: &str = "nms.unlimited_classes";
+    let names = p.optional(
+        KEY,
+        Live,
+        list(text(), OneOrMore),
+        "none",
+        "Boxes of two of these classes are compared at any distance (`bev_fast`).",
+    );
+    let mut classes = Vec::new();
+    for name in names.unwrap_or_default() {
+        match index_of(&name, class_names) {
+            Some(class) => classes.push(class),
+            None => p.refuse(KEY, name, &class_names.join(", ")),
+        }
+    }
+    classes.sort_unstable();
+    classes.dedup();
+    let with_later = |(position, &a): (usize, &u32)| {
+        classes[position..].iter().map(move |&b| [a, b]).collect::<Vec<_>>()
+    };
+    classes.iter().enumerate().flat_map(with_later).collect()
 }
 
 #[derive(Clone, Copy)]
@@ -220,7 +276,7 @@ fn class_mode(
     }
 }
 
-/// Pairs of class indices, rising, each once.
+/// Pairs of class indices, ascending, each once.
 fn forbidden_pairs(p: &mut Reader<'_>, class_names: &[String]) -> Vec<[u32; 2]> {
     const KEY: &str = "nms.forbidden_pairs";
     let texts = p.optional(
@@ -228,7 +284,7 @@ fn forbidden_pairs(p: &mut Reader<'_>, class_names: &[String]) -> Vec<[u32; 2]> 
         Live,
         list(text(), OneOrMore),
         "none",
-        "Pairs of classes that never suppress each other (`bev`), as `CAR-PEDESTRIAN`; `PEDESTRIAN-*` pairs \
+        "Pairs of classes that never suppress each other (`bev`, `bev_fast`), as `CAR-PEDESTRIAN`; `PEDESTRIAN-*` pairs \
          one with every other.",
     );
     let mut pairs = Vec::new();
@@ -245,8 +301,8 @@ fn forbidden_pairs(p: &mut Reader<'_>, class_names: &[String]) -> Vec<[u32; 2]> 
     pairs
 }
 
-/// The pairs that `A-B` or `A-*` names. Names may hold dashes themselves: the
-/// first dash with a class on both sides counts.
+/// The pairs that `A-B` or `A-*` names. Names may contain dashes: the pair is split at
+/// the first dash with a class on both sides.
 fn pairs_of(text: &str, class_names: &[String]) -> Vec<[u32; 2]> {
     let num_classes = class_names.len() as u32;
     for (dash, _) in text.match_indices('-') {

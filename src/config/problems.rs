@@ -1,5 +1,6 @@
 //! The problems of a configuration, with suggestions.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
@@ -36,6 +37,9 @@ impl Origin {
 pub(super) struct Problems {
     problems: Vec<String>,
     warnings: Vec<String>,
+    notes: Vec<String>,
+    /// By key of ours: the key of another node that its value comes from.
+    origins: BTreeMap<String, String>,
     /// By file: keys of sections for many nodes that this node does not have.
     ignored: IndexMap<Rc<str>, Vec<String>>,
 }
@@ -43,7 +47,8 @@ pub(super) struct Problems {
 impl Problems {
     /// Adds a problem of a key.
     pub(super) fn push(&mut self, key: &str, message: &str) {
-        self.problems.push(format!("{}: {message}", shorten(key)));
+        let from = self.origins.get(key).map_or(String::new(), |from| format!("{from}: as "));
+        self.problems.push(format!("{from}{}: {message}", shorten(key)));
     }
 
     /// Adds a value that is not allowed.
@@ -72,6 +77,22 @@ impl Problems {
         }
     }
 
+    /// Adds a remark that is logged where all is well.
+    pub(super) fn note(&mut self, message: String) {
+        self.notes.push(message);
+    }
+
+    /// Names the key of another node that the value of a key of ours comes from.
+    pub(super) fn name_origin(&mut self, key: &str, from: &str) {
+        self.origins.insert(key.to_owned(), from.to_owned());
+    }
+
+    /// Drops the warnings and remarks so far, which were logged before.
+    pub(super) fn forget_warnings(&mut self) {
+        self.warnings.clear();
+        self.notes.clear();
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.problems.is_empty()
     }
@@ -79,13 +100,13 @@ impl Problems {
     pub(super) fn append(&mut self, mut others: Self) {
         self.problems.append(&mut others.problems);
         self.warnings.append(&mut others.warnings);
+        self.notes.append(&mut others.notes);
         for (file, mut keys) in others.ignored {
             self.ignored.entry(file).or_default().append(&mut keys);
         }
     }
 
-    /// Logs the warnings; with a problem, an error that prints all of both, one
-    /// a line.
+    /// Logs the warnings; with a problem, [`Self::into_error`].
     pub(super) fn into_result(mut self) -> Result<()> {
         for (file, keys) in &self.ignored {
             let named = keys.len().min(MAX_NAMED);
@@ -99,8 +120,14 @@ impl Problems {
         }
         if self.problems.is_empty() {
             self.warnings.iter().for_each(|warning| tracing::warn!("config: {warning}"));
+            self.notes.iter().for_each(|note| tracing::info!("config: {note}"));
             return Ok(());
         }
+        Err(self.into_error())
+    }
+
+    /// An error that prints all problems and warnings, one a line.
+    pub(super) fn into_error(self) -> Error {
         let count = self.problems.len();
         let mut lines = [self.problems, self.warnings].concat();
         if lines.len() > MAX_LINES {
@@ -112,7 +139,7 @@ impl Problems {
             _ if count == 1 => lines.join("\n  "),
             _ => format!("{count} problems\n  {}", lines.join("\n  ")),
         };
-        Err(Error::new(ErrorKind::Config, "config", message))
+        Error::new(ErrorKind::Config, "config", message)
     }
 }
 

@@ -12,7 +12,7 @@ use super::problems::{Problems, nearest, shorten};
 use super::value::{Kind, found};
 use crate::yaml::Node;
 
-/// Most unknown keys for which a correction is looked for.
+/// The maximum number of unknown keys for which a correction is searched.
 const MAX_HINTS: usize = 100;
 
 /// Reads one group of parameters.
@@ -20,9 +20,9 @@ pub(super) struct Reader<'a> {
     /// Prefix of every key in messages and names: the channel or the file, with its
     /// separator.
     prefix: String,
-    /// What the user gave, less what is read.
+    /// The given values that are not read yet.
     given: Entries,
-    /// What the head suggests for keys that are not given, less what is read.
+    /// The defaults of the head that are not read yet.
     suggested: Entries,
     class_names: Vec<String>,
     /// Whether it only describes the parameters, for any head.
@@ -60,8 +60,8 @@ impl<'a> Reader<'a> {
         self.class_names = class_names.to_vec();
     }
 
-    /// Sets defaults that suit the network. They go before the declared defaults
-    /// and after what the user gives.
+    /// Sets defaults that suit the network. They take precedence over the declared
+    /// defaults; given values take precedence over them.
     pub(super) fn suggest(&mut self, suggested: Entries) {
         self.suggested = suggested;
     }
@@ -152,6 +152,13 @@ impl<'a> Reader<'a> {
             .collect()
     }
 
+    /// Whether anything is given below a key, or the parameters are described for any head.
+    pub(super) fn is_given_below(&self, key: &str) -> bool {
+        let is_below =
+            |name: &String| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
+        self.is_manual || self.given.keys().chain(self.suggested.keys()).any(is_below)
+    }
+
     /// Accepts the former key of a parameter, with a warning that names the
     /// present one. `convert` translates a value; `allowed` are its values.
     pub(super) fn renamed(
@@ -175,18 +182,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What was found wrong so far.
+    /// The problems found so far.
     pub(super) fn problems(&mut self) -> &mut Problems {
         self.problems
     }
 
-    /// Notes that the value of a key does not fit the others.
+    /// Adds the problem that the value of a key does not fit the others.
     pub(super) fn refuse(&mut self, key: &str, found: impl std::fmt::Display, allowed: &str) {
         let name = self.declared_name(key);
         self.problems.refuse(&name, found, allowed);
     }
 
-    /// Notes any other problem with a key.
+    /// Adds any other problem of a key.
     pub(super) fn problem(&mut self, key: &str, message: &str) {
         let name = self.declared_name(key);
         self.problems.push(&name, message);
@@ -198,7 +205,7 @@ impl<'a> Reader<'a> {
         name
     }
 
-    /// Notes every key that is given and not declared.
+    /// Adds every given key that is not declared.
     pub(super) fn finish(mut self) -> Vec<Declaration> {
         let mut unknown = std::mem::take(&mut self.suggested);
         unknown.append(&mut self.given);
@@ -209,7 +216,7 @@ impl<'a> Reader<'a> {
         self.declared
     }
 
-    /// Notes every key that is given and not among those of any head.
+    /// Adds every given key that no head declares.
     pub(super) fn finish_without_head(self, known: &[Declaration]) {
         for (index, (key, entry)) in self.given.iter().enumerate() {
             let is_known = |name: &str| match name.strip_suffix("<CLASS>") {

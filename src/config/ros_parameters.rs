@@ -13,19 +13,30 @@ use crate::yaml::Node;
 /// A parameter of the node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeclaredParameter {
-    /// What it is.
+    /// Its declaration.
     pub descriptor: ParameterDescriptor,
-    /// What it holds: an empty list or `NotSet` where it is not given and has
-    /// no default.
+    /// Its value: an empty list or `NotSet` where it is not given and has no default.
     pub value: ParameterValue,
 }
 
 impl Config {
     /// Every parameter, by name.
     pub fn parameters(&self) -> Vec<DeclaredParameter> {
-        let mut declared: Vec<_> = self.declared().map(describe).collect();
+        let ours = self.declared().map(describe);
+        let mut declared: Vec<_> = match &self.like {
+            Some(like) => like.parameters(ours),
+            None => ours.collect(),
+        };
         declared.sort_by(|a, b| a.descriptor.name.cmp(&b.descriptor.name));
         declared
+    }
+
+    /// The name of a parameter of a channel, of which `key` is the name without the channel.
+    pub fn parameter_name(&self, channel: &str, key: &str) -> String {
+        match &self.like {
+            Some(like) => like.name_of(key),
+            None => format!("{channel}.{key}"),
+        }
     }
 
     /// The configuration with some parameters set to other values, all or
@@ -33,8 +44,13 @@ impl Config {
     ///
     /// # Errors
     /// `Config`, naming every parameter that is not known, is fixed when the
-    /// node starts, or does not take its value, with what is allowed.
+    /// node starts, or whose value is not allowed, with the allowed values.
     pub fn with_parameters(&self, changes: &[Parameter]) -> Result<Self> {
+        if let Some(like) = &self.like {
+            let changed = like.with_parameters(&self.node, &self.parameters(), changes)?;
+            self.check_heads(&changed)?;
+            return Ok(changed);
+        }
         let mut problems = Problems::default();
         let origin = Origin::own("set_parameters");
         let mut entries = entries(self.declared(), &origin);
@@ -68,10 +84,15 @@ impl Config {
             let node = Node::Text(device.to_string());
             entries.insert(key, Entry { node, origin: origin.clone() });
         }
-        Self::from_entries(&self.node, entries, Problems::default())
+        let mut config = Self::from_entries(&self.node, entries, Problems::default())?;
+        (config.like, config.migrated) = (self.like.clone(), self.migrated.clone());
+        if let Some(like) = &mut config.like {
+            like.set_device(&device.to_string());
+        }
+        Ok(config)
     }
 
-    /// The value as the configuration takes it; `None` when it is to be unset.
+    /// The value in the form of the configuration; `None` to unset it.
     fn settable(
         &self,
         name: &str,
@@ -97,7 +118,7 @@ impl Config {
         Ok(Some(node))
     }
 
-    /// Refuses to go on with head files that are no longer those of the start.
+    /// Refuses a change if a head file has changed since the start.
     fn check_heads(&self, changed: &Self) -> Result<()> {
         let mut problems = Problems::default();
         for (mine, theirs) in self.channels.iter().zip(&changed.channels) {
@@ -154,7 +175,7 @@ fn describe(declared: &Declaration) -> DeclaredParameter {
     DeclaredParameter { descriptor, value }
 }
 
-fn value_of(node: &Node) -> ParameterValue {
+pub(super) fn value_of(node: &Node) -> ParameterValue {
     match node {
         Node::Flag(flag) => ParameterValue::Flag(*flag),
         Node::Integer(integer) => ParameterValue::Integer(*integer),
@@ -178,7 +199,7 @@ fn value_of(node: &Node) -> ParameterValue {
     }
 }
 
-fn node_of(value: &ParameterValue) -> std::result::Result<Node, String> {
+pub(super) fn node_of(value: &ParameterValue) -> std::result::Result<Node, String> {
     fn list<T: Clone>(items: &[T], node: impl Fn(T) -> Node) -> Node {
         Node::List(items.iter().cloned().map(node).collect())
     }

@@ -12,10 +12,11 @@ use super::lidar::{score_thresholds, yaw_norm_thresholds};
 use super::memory::{Buffers, bytes};
 use super::nms::nms_3d;
 use super::reader::Reader;
-use super::value::{above, flag, one_of, seconds, text};
+use super::value::Length::OneOrMore;
+use super::value::{above, flag, list, one_of, seconds, text};
 use crate::types::{
     Candidate, EngineOptions, Nms3d, Object3d, QueryDecode, ScoreThresholds, StreamPetrDecode,
-    Undistort,
+    Undistort, ViewPrecision,
 };
 
 /// How a surround channel is deployed.
@@ -27,11 +28,11 @@ pub struct SurroundConfig {
     pub model_path: PathBuf,
     /// The networks from feature maps to boxes.
     pub decoder: SurroundDecoder,
-    /// What runs the networks.
+    /// The engine of the networks.
     pub engine: EngineOptions,
     /// Coordinate frame of the boxes, fixed to the vehicle.
     pub target_frame: String,
-    /// Fixed frame through which the motion of the vehicle is known.
+    /// Fixed frame for the motion of the vehicle.
     pub world_frame: String,
     /// Static transforms in addition to those of the graph or the recording.
     pub transforms_path: Option<PathBuf>,
@@ -42,20 +43,20 @@ pub struct SurroundConfig {
     pub compensate_skew: bool,
     /// After a larger gap between two frames the memory is cleared.
     pub max_gap: Duration,
-    /// Least scores for every class of the head; infinite for the classes that
+    /// Minimum scores for every class of the head; infinite for the classes that
     /// `class_filter` leaves out.
     pub score_thresholds: ScoreThresholds,
-    /// Per class, the least norm of (sine, cosine); empty for no check.
+    /// Per class, the minimum norm of (sine, cosine); empty for no check.
     pub yaw_norm_thresholds: Vec<f32>,
-    /// Suppression.
-    pub nms: Nms3d,
-    /// Most decoded boxes of a frame.
+    /// Suppressions in a row, each of the survivors of the one before.
+    pub nms: Vec<Nms3d>,
+    /// The maximum number of decoded boxes of a frame.
     pub candidate_capacity: usize,
-    /// Most candidates that enter suppression.
+    /// The maximum number of candidates for suppression.
     pub pre_nms_top_k: usize,
-    /// Most detections of a frame.
+    /// The maximum number of detections of a frame.
     pub max_detections: usize,
-    /// What the networks take and give.
+    /// Inputs and outputs of the networks.
     pub facts: SurroundFacts,
 }
 
@@ -73,8 +74,15 @@ pub enum SurroundDecoder {
     Views {
         /// The weights of the decoder.
         weights_path: PathBuf,
+        /// The arithmetic of the decoder.
+        precision: ViewPrecision,
+        /// Values of 1 of int8 feature maps, one per level; `None` for maps of floats.
+        map_scales: Option<Vec<f32>>,
     },
 }
+
+const PRECISIONS: &[(&str, ViewPrecision)] =
+    &[("auto", ViewPrecision::Auto), ("f32", ViewPrecision::F32), ("f16", ViewPrecision::F16)];
 
 const UNDISTORT: &[(&str, Undistort)] = &[("auto", Undistort::Auto), ("never", Undistort::Never)];
 
@@ -151,7 +159,7 @@ impl SurroundConfig {
             SurroundDecoder::StreamPetr { position_embedding_path, head_path } => {
                 [Some(("position_embedding", position_embedding_path)), Some(("head", head_path))]
             }
-            SurroundDecoder::Views { weights_path } => [Some(("weights", weights_path)), None],
+            SurroundDecoder::Views { weights_path, .. } => [Some(("weights", weights_path)), None],
         };
         let paths = [Some(("model", &self.model_path))].into_iter().chain(of_decoder).flatten();
         paths.map(|(key, path)| (key, path.as_path()))
@@ -166,21 +174,13 @@ impl SurroundConfig {
 
     /// The settings of `ops::decode_streampetr` for outputs of a layout.
     pub fn streampetr_decode(&self, channels_last: bool) -> StreamPetrDecode {
-        let SurroundFacts { size_order, yaw, center_range, .. } = self.facts;
-        let mut score_thresholds = self.score_thresholds.clone();
+        let mut query = self.query_decode();
         // Autoware keeps scores above the threshold, `decode_streampetr` those at least as
         // large.
-        for threshold in score_thresholds.per_class.iter_mut().flatten() {
+        for threshold in query.score_thresholds.per_class.iter_mut().flatten() {
             *threshold = threshold.next_up();
         }
-        StreamPetrDecode {
-            channels_last,
-            size_order,
-            yaw,
-            score_thresholds,
-            yaw_norm_thresholds: self.yaw_norm_thresholds.clone(),
-            center_range,
-        }
+        StreamPetrDecode { channels_last, query }
     }
 
     /// The settings of `ops::decode_query`.
@@ -214,14 +214,34 @@ fn decoder(p: &mut Reader<'_>, kind: &SurroundKind) -> SurroundDecoder {
                 )
                 .into(),
         },
-        SurroundKind::Views(_) => SurroundDecoder::Views {
-            weights_path: p
-                .required(
-                    "weights_path",
-                    text(),
-                    "Path of the decoder's weights, a file of safetensors (`detr3d`, `sparse4d`).",
-                )
-                .into(),
-        },
+        SurroundKind::Views(facts) => {
+            let weights_path = p.required(
+                "weights_path",
+                text(),
+                "Path of the decoder's weights, a file of safetensors (`detr3d`, `sparse4d`).",
+            );
+            let precision = p.value(
+                "decoder.precision",
+                Fixed,
+                one_of(PRECISIONS),
+                "auto",
+                "Arithmetic of the decoder (`detr3d`, `sparse4d`). `auto`: `f16` on a GPU, `f32` on the CPU, which has \
+                 no other.",
+            );
+            let map_scales = p.optional(
+                "decoder.map_scales",
+                Fixed,
+                list(above(0.0, 1e6), OneOrMore),
+                "feature maps of floats",
+                "Values of 1 of int8 feature maps, one per level, finest first (`detr3d`, `sparse4d`): `det_post \
+                 calibrate` finds them. On a GPU they need an arithmetic of `f16`.",
+            );
+            let num_levels = facts.level_strides.len() + usize::from(facts.extra_level);
+            if let Some(scales) = map_scales.as_ref().filter(|scales| scales.len() != num_levels) {
+                let allowed = format!("{num_levels} scales, one per level");
+                p.refuse("decoder.map_scales", format!("{scales:?}"), &allowed);
+            }
+            SurroundDecoder::Views { weights_path: weights_path.into(), precision, map_scales }
+        }
     }
 }

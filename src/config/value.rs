@@ -4,6 +4,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::scalar::flag_of;
 use crate::ros::{ParameterRange, ParameterType};
 use crate::types::DeviceChoice;
 use crate::yaml::Node;
@@ -18,13 +19,13 @@ pub(super) struct Kind<T> {
     /// Replaces a value that is missing or refused, so that reading continues and
     /// finds all problems. A configuration with problems is never used.
     pub(super) placeholder: T,
-    /// What is allowed in a list of this kind.
+    /// The allowed values in a list of this kind.
     plural: String,
     allowed: Allowed,
     read: Read<T>,
 }
 
-/// What is allowed, in words; it may depend on the number of classes.
+/// The allowed values, in words; they may depend on the number of classes.
 type Allowed = Box<dyn Fn(Option<usize>) -> String>;
 
 /// Reads a value and its plain form, for a number of classes.
@@ -59,7 +60,7 @@ impl<T> Kind<T> {
         (self.read)(node, num_classes)
     }
 
-    /// What is allowed; without a number of classes, for any head.
+    /// The allowed values; without a number of classes, for any head.
     pub(super) fn allowed(&self, num_classes: Option<usize>) -> String {
         (self.allowed)(num_classes)
     }
@@ -70,11 +71,7 @@ pub(super) fn flag() -> Kind<bool> {
     Kind::new(ParameterType::Flag, "true or false", false, |node| {
         let flag = match node {
             Node::Flag(flag) => *flag,
-            Node::Text(word) => match word.as_str() {
-                "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => true,
-                "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => false,
-                _ => return None,
-            },
+            Node::Text(word) => flag_of(word)?,
             _ => return None,
         };
         Some((flag, Node::Flag(flag)))
@@ -112,7 +109,7 @@ pub(super) fn topic() -> Kind<String> {
     Kind { plural: "topic names".into(), ..topic }
 }
 
-/// Where frames run.
+/// The device of frames.
 pub(super) fn device() -> Kind<DeviceChoice> {
     from_text("auto, cpu, cuda:N", DeviceChoice::Auto, |text| text.parse().ok())
 }
@@ -135,6 +132,18 @@ pub(super) fn integer(range: RangeInclusive<usize>) -> Kind<usize> {
         _ => None,
     });
     let plural = format!("integers from {min} to {max}");
+    Kind { range: Some(ParameterRange::Integer { from, to }), plural, ..integer }
+}
+
+/// An integer of a range that may be below 0.
+pub(super) fn signed(range: RangeInclusive<i64>) -> Kind<i64> {
+    let (from, to) = range.into_inner();
+    let allowed = format!("an integer from {from} to {to}");
+    let integer = Kind::new(ParameterType::Integer, allowed, from, move |node| match node {
+        Node::Integer(n) if (from..=to).contains(n) => Some((*n, node.clone())),
+        _ => None,
+    });
+    let plural = format!("integers from {from} to {to}");
     Kind { range: Some(ParameterRange::Integer { from, to }), plural, ..integer }
 }
 
@@ -287,6 +296,18 @@ impl From<f64> for Node {
 impl From<&str> for Node {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Node {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<T: Into<Node>> From<Vec<T>> for Node {
+    fn from(items: Vec<T>) -> Self {
+        Self::List(items.into_iter().map(Into::into).collect())
     }
 }
 

@@ -4,7 +4,7 @@ use nalgebra::Isometry3;
 
 pub use crate::config::MAX_INPUTS;
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{CameraCalibration, CloudView, Header, ImagePayload, Stamp};
+use crate::types::{CameraCalibration, CloudView, Header, ImagePayload, ReceivedTensors, Stamp};
 
 /// The type of the messages of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,13 @@ pub enum PayloadKind {
     Image,
     /// Point clouds.
     Cloud,
+    /// Outputs of a network that runs elsewhere.
+    Tensors,
+}
+
+impl PayloadKind {
+    /// Every type, in order.
+    pub const ALL: [Self; 3] = [Self::Image, Self::Cloud, Self::Tensors];
 }
 
 /// The requirements of a detector for one of its inputs.
@@ -44,6 +51,8 @@ pub enum Payload<'a> {
     Image(ImagePayload<'a>),
     /// Points.
     Cloud(&'a CloudView<'a>),
+    /// Outputs of a network.
+    Tensors(&'a ReceivedTensors<'a>),
 }
 
 impl Payload<'_> {
@@ -52,6 +61,16 @@ impl Payload<'_> {
         match self {
             Self::Image(_) => PayloadKind::Image,
             Self::Cloud(_) => PayloadKind::Cloud,
+            Self::Tensors(_) => PayloadKind::Tensors,
+        }
+    }
+
+    /// Its name, with an article.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Image(_) => "an image",
+            Self::Cloud(_) => "a point cloud",
+            Self::Tensors(_) => "a list of tensors",
         }
     }
 }
@@ -85,6 +104,11 @@ impl<'a> FrameInput<'a> {
     /// A cloud without a pose.
     pub fn cloud(header: Header<'a>, cloud: &'a CloudView<'a>) -> Self {
         Self::new(header, Payload::Cloud(cloud))
+    }
+
+    /// Tensors without a pose.
+    pub fn tensors(header: Header<'a>, tensors: &'a ReceivedTensors<'a>) -> Self {
+        Self::new(header, Payload::Tensors(tensors))
     }
 
     /// The same input with the pose of its sensor.
@@ -154,22 +178,33 @@ impl<'a> FrameSet<'a> {
     /// The image of an input.
     ///
     /// # Errors
-    /// `Argument` when the frame does not have it, or it is a cloud.
+    /// `Argument` when the frame does not have it, or it is of another kind.
     pub fn image(&self, index: usize) -> Result<ImagePayload<'a>> {
         match self.input(index)?.payload {
             Payload::Image(image) => Ok(image),
-            Payload::Cloud(_) => Err(unfit(index, "a point cloud", "an image")),
+            other => Err(unfit(index, other.name(), "an image")),
         }
     }
 
     /// The point cloud of an input.
     ///
     /// # Errors
-    /// `Argument` when the frame does not have it, or it is an image.
+    /// `Argument` when the frame does not have it, or it is of another kind.
     pub fn cloud(&self, index: usize) -> Result<&'a CloudView<'a>> {
         match self.input(index)?.payload {
             Payload::Cloud(cloud) => Ok(cloud),
-            Payload::Image(_) => Err(unfit(index, "an image", "a point cloud")),
+            other => Err(unfit(index, other.name(), "a point cloud")),
+        }
+    }
+
+    /// The tensors of an input.
+    ///
+    /// # Errors
+    /// `Argument` when the frame does not have it, or it is of another kind.
+    pub fn tensors(&self, index: usize) -> Result<&'a ReceivedTensors<'a>> {
+        match self.input(index)?.payload {
+            Payload::Tensors(tensors) => Ok(tensors),
+            other => Err(unfit(index, other.name(), "a list of tensors")),
         }
     }
 }

@@ -8,6 +8,7 @@
 //! | family | inputs | stages on the CPU |
 //! |---|---|---|
 //! | [`image2d`] | one image | decompress, letterbox, infer, decode, select, suppress, gather |
+//! | [`image2d`] | one list of tensors | decode, select, suppress, gather |
 //! | [`pillars`] | one cloud | unpack, densify, voxelize, pillar features, encode, scatter, infer, decode, select, suppress, gather |
 //! | [`voxels`] | one cloud | unpack, densify, voxelize, voxel mean, encode, infer, decode, select, suppress, gather |
 //! | [`surround`] | pictures of all cameras | decompress, letterbox, infer, encode, decode, select, suppress, gather |
@@ -34,7 +35,7 @@ pub use frame_set::{
 use crate::config::{ChannelConfig, ChannelKind, EncoderFacts};
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Detections, DeviceChoice, FrameReport, Stage};
+use crate::types::{Detections, DeviceChoice, EngineKind, FrameReport, Stage};
 
 /// Finds objects in the inputs of a frame.
 ///
@@ -65,6 +66,25 @@ pub trait Detector: Send {
 
     /// The device and the engine of its frames. Constant.
     fn info(&self) -> &DetectorInfo;
+
+    /// Whether [`Detector::prepare`] does anything. Constant.
+    fn prepares(&self) -> bool {
+        false
+    }
+
+    /// Does what can be done with a message of an input before its frame is complete, such as
+    /// its upload, and keeps the result for [`Detector::detect`], which is faster and has the
+    /// same result as without. Messages of an input are told apart by their stamps, which rise
+    /// until [`Detector::reset`]. A message whose frame does not come is replaced by later
+    /// ones.
+    ///
+    /// # Errors
+    /// The reason why the message cannot be processed, which `detect` reports again for its
+    /// frame; `Device` and `DeviceLost` as there.
+    fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
+        let _ = (input, message);
+        Ok(())
+    }
 
     /// Detects the objects of a frame. Detections are in the total order (score, class,
     /// source) and valid until the next call. Adds durations, counters and copied bytes to
@@ -146,6 +166,12 @@ impl DetectorInfo {
 /// when a network cannot be loaded or does not fit its head, `Argument` when
 /// the device has no implementation of what is configured.
 pub fn open(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn Detector>> {
+    // Without a network there is nothing to compute on a device.
+    if let ChannelKind::Camera(camera) = &config.kind
+        && camera.engine.kind == EngineKind::External
+    {
+        return image2d::open_received(camera);
+    }
     let device = Device::open(device)?;
     match &config.kind {
         ChannelKind::Camera(camera) => image2d::open(camera, &device),

@@ -19,6 +19,9 @@ use crate::types::{
 /// Edge length of a bird's-eye picture in pixels.
 pub const BEV_SIZE: u32 = 1000;
 
+/// Size of the picture of a frame without an image whose size is unknown.
+const EMPTY_IMAGE: Size = Size::new(640, 640);
+
 /// Colour of truth, which is drawn below the detections, in a thin line.
 const TRUTH_COLOR: Rgb888 = Rgb888::new(255, 255, 255);
 
@@ -48,9 +51,15 @@ pub fn draw(
 ) -> Result<Canvas> {
     let class_names = config.kind.class_names();
     match detections {
-        Detections::Boxes2d(found) => draw_camera(&frame.image(reference)?, found, class_names),
+        Detections::Boxes2d(found) => {
+            let mut canvas = camera_canvas(frame, reference, config)?;
+            draw_boxes(&mut canvas, found, class_names);
+            Ok(canvas)
+        }
         Detections::RotatedBoxes2d(found) => {
-            draw_camera(&frame.image(reference)?, found, class_names)
+            let mut canvas = camera_canvas(frame, reference, config)?;
+            draw_boxes(&mut canvas, found, class_names);
+            Ok(canvas)
         }
         Detections::Boxes3d(found) => {
             if let ChannelKind::Surround(surround) = &config.kind {
@@ -59,13 +68,27 @@ pub fn draw(
             let mut clouds =
                 frame.inputs.iter().flatten().filter_map(|input| match input.payload {
                     Payload::Cloud(cloud) => Some(cloud),
-                    Payload::Image(_) => None,
+                    Payload::Image(_) | Payload::Tensors(_) => None,
                 });
             let range = config.kind.point_range().unwrap_or(DEFAULT_RANGE);
             let mut picture = BevPicture::new(clouds.next(), &range, BEV_SIZE)?;
             picture.draw_detections(found, class_names);
             Ok(picture.canvas)
         }
+    }
+}
+
+/// The image of a frame; an empty one where a frame has the outputs of a network instead.
+fn camera_canvas(frame: &FrameSet<'_>, reference: usize, config: &ChannelConfig) -> Result<Canvas> {
+    let ChannelKind::Camera(camera) = &config.kind else {
+        return image_canvas(&frame.image(reference)?, None);
+    };
+    match frame.input(reference)?.payload {
+        Payload::Tensors(_) => {
+            let size = camera.source_size.or(camera.facts.input_size);
+            Ok(Canvas::new(size.unwrap_or(EMPTY_IMAGE)))
+        }
+        Payload::Image(_) | Payload::Cloud(_) => image_canvas(&frame.image(reference)?, None),
     }
 }
 
@@ -95,6 +118,15 @@ pub fn draw_camera_over_truth<B: Copy + Into<ImageBox>>(
     for bbox in truth {
         canvas.polygon(&bbox.corners(), TRUTH_COLOR, 1);
     }
+    draw_boxes(&mut canvas, detections, class_names);
+    Ok(canvas)
+}
+
+fn draw_boxes<B: Copy + Into<ImageBox>>(
+    canvas: &mut Canvas,
+    detections: &[Detection2d<B>],
+    class_names: &[String],
+) {
     for detection in detections {
         let color = class_color(detection.class);
         let corners = detection.bbox.into().corners();
@@ -103,7 +135,15 @@ pub fn draw_camera_over_truth<B: Copy + Into<ImageBox>>(
         canvas.polygon(&corners, color, 2);
         canvas.label(top, &label(class_names, detection.class, detection.score), color);
     }
-    Ok(canvas)
+}
+
+/// Two pictures beside each other, at the top.
+pub fn side_by_side(left: &Canvas, right: &Canvas) -> Canvas {
+    let [a, b] = [left.size(), right.size()];
+    let mut canvas = Canvas::new(Size::new(a.width + b.width, a.height.max(b.height)));
+    canvas.paste(left, [0, 0]);
+    canvas.paste(right, [a.width, 0]);
+    canvas
 }
 
 /// Points, boxes and headings from above: x up, y to the left, rings centred at the sensor.

@@ -22,7 +22,7 @@ mod surround;
 pub use {
     animation::Animation,
     canvas::Canvas,
-    frame::{BEV_SIZE, BevPicture, draw, draw_camera, draw_camera_over_truth},
+    frame::{BEV_SIZE, BevPicture, draw, draw_camera, draw_camera_over_truth, side_by_side},
     plot::{Curve, save_plot},
 };
 

@@ -63,7 +63,9 @@ fn tile(
     let image_size = match input.payload {
         Payload::Image(ImagePayload::Raw(image)) => image.size(),
         Payload::Image(ImagePayload::Compressed(file)) => decompress::size(&file)?,
-        Payload::Cloud(_) => return Ok(Canvas::new(Size::new(TILE_WIDTH, 1))),
+        Payload::Cloud(_) | Payload::Tensors(_) => {
+            return Ok(Canvas::new(Size::new(TILE_WIDTH, 1)));
+        }
     };
     let Payload::Image(payload) = &input.payload else { return Ok(Canvas::new(image_size)) };
     let height = u64::from(TILE_WIDTH) * u64::from(image_size.height);

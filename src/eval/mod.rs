@@ -39,7 +39,7 @@ pub(crate) mod recordings;
 
 pub use curve::{NUM_RECALL_POINTS, recall_points};
 
-use crate::types::{Box2d, Box3d, Detection2d, Detection3d, ImageBox};
+use crate::types::{Box2d, Box3d, Detection2d, Detection3d, Evidence, ImageBox};
 
 /// An object in space, of the ground truth.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,8 +50,10 @@ pub struct GroundTruth3d {
     pub bbox: Box3d,
     /// Velocity over ground along x and y of the sensor's frame.
     pub velocity_mps: [f32; 2],
-    /// Number of points on it.
-    pub num_points: u32,
+    /// Its points or its pixels.
+    pub evidence: Evidence,
+    /// The fraction of it that is not occluded.
+    pub visibility: f32,
 }
 
 /// An object in an image, of the ground truth.
@@ -93,8 +95,12 @@ pub struct Filter3d {
     pub min_range_m: f64,
     /// Exclusive upper limit of that distance.
     pub max_range_m: f64,
-    /// Minimum number of points on an object.
+    /// Minimum number of points on an object of a cloud.
     pub min_points: u32,
+    /// Minimum number of pixels of an object of pictures.
+    pub min_pixels: u32,
+    /// Minimum visibility of an object of pictures.
+    pub min_visibility: f64,
 }
 
 impl Filter3d {
@@ -106,7 +112,13 @@ impl Filter3d {
 
     /// Whether an object is evaluated.
     pub fn counts(&self, truth: &GroundTruth3d) -> bool {
-        truth.num_points >= self.min_points && self.is_in_range(&truth.bbox)
+        let is_shown = match truth.evidence {
+            Evidence::Points(num_points) => num_points >= self.min_points,
+            Evidence::Pixels(num_pixels) => {
+                num_pixels >= self.min_pixels && f64::from(truth.visibility) >= self.min_visibility
+            }
+        };
+        is_shown && self.is_in_range(&truth.bbox)
     }
 }
 

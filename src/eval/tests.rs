@@ -6,7 +6,13 @@ use super::center_distance::{Errors, Matching, THRESHOLDS_M};
 use super::*;
 use crate::types::{ImageBox, Object3d};
 
-const ALL: Filter3d = Filter3d { min_range_m: 0.0, max_range_m: 50.0, min_points: 5 };
+const ALL: Filter3d = Filter3d {
+    min_range_m: 0.0,
+    max_range_m: 50.0,
+    min_points: 5,
+    min_pixels: 12,
+    min_visibility: 0.5,
+};
 const ALL_2D: Filter2d =
     Filter2d { min_height: 12.0, max_height: f64::INFINITY, min_visibility: 0.5 };
 
@@ -15,7 +21,8 @@ fn box_at(x: f32) -> Box3d {
 }
 
 fn there(x: f32, num_points: u32) -> GroundTruth3d {
-    GroundTruth3d { class: 0, bbox: box_at(x), velocity_mps: [1.0, 2.0], num_points }
+    let evidence = Evidence::Points(num_points);
+    GroundTruth3d { class: 0, bbox: box_at(x), velocity_mps: [1.0, 2.0], evidence, visibility: 0.0 }
 }
 
 fn found(x: f32, score: f32) -> Detection3d {

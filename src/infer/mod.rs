@@ -5,13 +5,18 @@
 //! | [`RtenEngine`] | CPU, embedded | f32, i32; f16 widened to f32, i64 and bool narrowed to i32 | yes, with the same number of threads |
 //! | [`OrtEngine`] | CPU, a library loaded at run time | f32, f16, i32, i64 | yes, with the same library and number of threads |
 //!
+//! [`External`] stands for a network that runs elsewhere: its outputs are tensors of a message.
+//!
 //! Outputs of the two engines, or of one with different numbers of threads, may differ
 //! in the last bits, since the order of sums differs: to compare bytes across machines,
 //! set the number of threads. A run allocates inside the engine only.
 
 #[cfg(feature = "cuda")]
 pub mod device;
+pub mod efficient_nms;
 mod engine;
+mod external;
+mod onnx;
 mod ort;
 mod rten;
 pub mod safetensors;
@@ -23,6 +28,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 pub use engine::Engine;
+pub use external::External;
 pub use ort::OrtEngine;
 pub use rten::RtenEngine;
 pub use signature::{Expected, ExpectedDim, Side, bind};
@@ -42,9 +48,13 @@ const STAGE: &str = "infer";
 /// cannot be loaded is an error.
 ///
 /// # Errors
-/// `Model` when there is no file at `model`, the engine cannot read it, or the library of
+/// `Model` for [`EngineKind::External`], when there is no file at `model`, the engine cannot read it, or the library of
 /// ONNX Runtime is missing, too old, or another than this process has loaded before.
 pub fn load(model: &Path, options: &EngineOptions) -> Result<Box<dyn Engine>> {
+    if options.kind == EngineKind::External {
+        let message = "the engine external runs no network: its tensors are received";
+        return Err(Error::new(ErrorKind::Model, STAGE, message));
+    }
     let choice = choose(options, std::env::var_os(LIBRARY_VARIABLE).as_deref());
     let engine: Box<dyn Engine> = match &choice.library {
         Some(library) => Box::new(OrtEngine::load(model, library, options.threads)?),
@@ -66,7 +76,9 @@ fn choose(options: &EngineOptions, variable: Option<&OsStr>) -> Choice {
     let named = options.library.clone().map(|path| (path, "the options name a library"));
     let named = named.or(variable.map(|path| (path, "ORT_DYLIB_PATH names a library")));
     match (options.kind, named) {
-        (EngineKind::Rten, _) => Choice { library: None, reason: "the options ask for rten" },
+        (EngineKind::Rten | EngineKind::External, _) => {
+            Choice { library: None, reason: "the options ask for rten" }
+        }
         (EngineKind::Auto, None) => {
             Choice { library: None, reason: "no library of ONNX Runtime is named" }
         }

@@ -17,7 +17,7 @@ use ort::session::{
 use ort::value::{DynValue, Outlet, TensorElementType, TensorRef};
 
 use super::engine::place_of;
-use super::{Engine, LIBRARY_VARIABLE, check_file, check_inputs};
+use super::{Engine, LIBRARY_VARIABLE, check_file, check_inputs, efficient_nms};
 use crate::error::{Error, ErrorKind, Result};
 use crate::input_file;
 use crate::types::{Dim, ElementType, TensorSpec, TensorValues, TensorView};
@@ -55,7 +55,8 @@ impl OrtEngine {
     pub fn load(path: &Path, library: &Path, threads: Option<usize>) -> Result<Self> {
         check_file(path)?;
         let environment = environment(library)?;
-        let session = open(&environment, path, threads).map_err(|cause| {
+        let cut = efficient_nms::cut(path)?;
+        let session = open(&environment, path, cut.as_deref(), threads).map_err(|cause| {
             Error::new(ErrorKind::Model, STAGE, format!("cannot load {}", path.display()))
                 .with_source(cause)
         })?;
@@ -75,12 +76,21 @@ impl OrtEngine {
     }
 }
 
-fn open(environment: &Environment, path: &Path, threads: Option<usize>) -> ort::Result<Session> {
+/// `cut`: the network in memory, in place of the file.
+fn open(
+    environment: &Environment,
+    path: &Path,
+    cut: Option<&[u8]>,
+    threads: Option<usize>,
+) -> ort::Result<Session> {
     let mut builder = Session::builder(environment)?.with_deterministic_compute(true)?;
     if let Some(num) = threads {
         builder = builder.with_intra_threads(num.max(1))?;
     }
-    builder.commit_from_file(path)
+    match cut {
+        Some(bytes) => builder.commit_from_memory(bytes),
+        None => builder.commit_from_file(path),
+    }
 }
 
 /// The library of this process and the environment made from it.

@@ -17,7 +17,7 @@ use rten::{
 use rten_tensor::prelude::*;
 
 use super::engine::place_of;
-use super::{Engine, check_file, check_inputs};
+use super::{Engine, check_file, check_inputs, efficient_nms};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Dim, ElementType, TensorSpec, TensorValues, TensorView};
 
@@ -46,7 +46,12 @@ impl RtenEngine {
     /// rten does not support.
     pub fn load(path: &Path, threads: Option<usize>) -> Result<Self> {
         check_file(path)?;
-        let model = Model::load_file(path).map_err(|cause| {
+        let cut = efficient_nms::cut(path)?;
+        let model = match cut {
+            Some(bytes) => Model::load(bytes),
+            None => Model::load_file(path),
+        };
+        let model = model.map_err(|cause| {
             let message = format!("cannot load {}", path.display());
             Error::new(ErrorKind::Model, STAGE, message).with_source(cause)
         })?;

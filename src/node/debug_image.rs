@@ -41,6 +41,12 @@ impl DebugImage {
         })))
     }
 
+    /// Whether a topic has a subscriber.
+    pub fn has_subscribers(&self) -> bool {
+        let publishers = self.0.iter().flat_map(|of| [&of.raw, &of.compressed]);
+        publishers.into_iter().any(|publisher| publisher.num_subscribers() > 0)
+    }
+
     /// Draws and publishes a frame, where the configuration asks for it and a topic has
     /// subscribers. `message` is scratch memory.
     ///

@@ -5,19 +5,20 @@
 //! | `NODE: node` | not active; incompatible peers | a transition failed; a part of the middleware is lost |
 //! | `NODE: CHANNEL: input` (`input N` of several) | silent for `gap_warn_s`; below `min_rate_hz`; messages refused, or missing by their stamps | silent for `gap_error_s` |
 //! | `NODE: CHANNEL: camera_info` (`camera_info N`) | none for `gap_warn_s`; another size or frame than the images; not calibrated; messages refused | |
-//! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; scores above 1; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread has ended |
+//! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; scores above 1 or NaN; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread has ended |
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
 //! | `NODE: CHANNEL: device` | it failed and is built again; the CPU replaces it | it failed too often, or is lost: frames are dropped |
 
 use std::time::{Duration, Instant};
 
 use super::calibration::CalibrationHealth;
+use super::frame_window::{FrameSummary, FrameWindow};
 use super::status::{StatusBuilder, TopicStatus, cause_of_silence};
-use super::worker::{FrameSummary, FrameWindow};
 use crate::config::{ChannelConfig, ChannelKind};
 use crate::runtime::account::{LevelSummary, Reason};
 use crate::runtime::input::InputSummary;
 use crate::runtime::serving::Serving;
+use crate::runtime::spread::SpreadSummary;
 use crate::runtime::supervisor::Health;
 use crate::transport::messages::{DiagnosticLevel, DiagnosticStatus};
 use crate::types::Count;
@@ -132,6 +133,13 @@ impl ChannelHealth<'_> {
         if self.inputs.len() > 1 {
             status.value("state", input_state(health, live.gap_warn));
             status.value("unused", totals.num_unused.to_string());
+            let times = self.window.account.times_of(index);
+            for (what, spread) in [("skew", times.skew_ms), ("age", times.age_ms)] {
+                let Some(SpreadSummary { min, median, max }) = spread else { continue };
+                for (part, ms) in [("min", min), ("median", median), ("max", max)] {
+                    status.value(&format!("{what}_{part}_ms"), format!("{ms:.3}"));
+                }
+            }
         }
         status.value("abandoned", totals.num_abandoned.to_string());
         topic_status.add_losses(&mut status);
@@ -178,6 +186,7 @@ impl ChannelHealth<'_> {
         status.value("frames_out", num.to_string());
         status.value("frames_out_total", self.frames.num_out.to_string());
         status.value("detections", account.num_detections().to_string());
+        status.value("skipped", self.window.num_skipped.to_string());
         status.reasons("dropped", account.dropped());
         status.reasons("alone", account.degraded());
         account.truncated().for_each(|(count, num)| status.value(count.name(), num.to_string()));
@@ -314,6 +323,7 @@ fn is_warning(count: Count) -> bool {
         | Count::CandidatesOverCapacity
         | Count::DetectionsOverLimit
         | Count::ScoresOutOfRange
+        | Count::ScoresNan
         | Count::MemoryCleared => true,
         Count::PointsNotFinite
         | Count::PointsOutOfRange
@@ -326,7 +336,9 @@ fn is_warning(count: Count) -> bool {
 
 fn models(kind: &ChannelKind) -> Vec<(&'static str, String)> {
     match kind {
-        ChannelKind::Camera(camera) => vec![("model", camera.model_path.display().to_string())],
+        ChannelKind::Camera(camera) => {
+            camera.model_paths().map(|(key, path)| (key, path.display().to_string())).collect()
+        }
         ChannelKind::Lidar(lidar) => vec![
             ("encoder", lidar.encoder_path.display().to_string()),
             ("model", lidar.model_path.display().to_string()),

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ros::{Direction, ParameterDescriptor, ParameterValue};
 use crate::transport::middleware::{
     Durability, Handler, InputKind, Middleware, Publisher, Qos, Receiver, Reliability,
-    Subscription, Watcher,
+    Subscription, Switch, Watcher,
 };
 use crate::types::OutputType;
 
@@ -30,6 +30,9 @@ pub(super) const MARKERS_QOS: Qos = Qos { depth: 1, ..Qos::DEFAULT };
 pub(super) const DEBUG_IMAGE_QOS: Qos =
     Qos { reliability: Reliability::BestEffort, durability: Durability::Volatile, depth: 1 };
 
+/// Times for debugging, as Autoware's nodes publish them.
+pub(super) const DEBUG_TIMES_QOS: Qos = Qos { depth: 1, ..Qos::DEFAULT };
+
 /// Topic of the class table of a channel, below its detections.
 pub(super) const LABELS: &str = "label_info";
 /// Topic of the markers of a lidar channel, below its detections.
@@ -38,6 +41,12 @@ pub(super) const MARKERS: &str = "markers";
 pub(super) const DEBUG_IMAGE: &str = "debug_image";
 /// Topic of the compressed debug image, below the debug image.
 pub(super) const COMPRESSED: &str = "compressed";
+
+/// Topics of the times for debugging, below the one that is configured.
+const DEBUG_TIMES: [&str; 3] =
+    ["debug/cyclic_time_ms", "debug/processing_time_ms", "debug/pipeline_latency_ms"];
+/// Topic of the times of publication, below the detections.
+pub(super) const PUBLISHED_TIME: &str = "debug/published_time";
 
 /// A topic of the node.
 pub(super) struct Endpoint {
@@ -69,11 +78,14 @@ pub(super) fn endpoints(config: &Config, resolve: impl Fn(&str) -> String) -> Ve
             found.extend(topics.map(|topic| (topic.clone(), Subscription, channel.live.qos)));
         }
         let topics = OutputTopics::of(channel, &resolve);
-        found.push((topics.detections, Publisher, Qos::DEFAULT));
-        found.push((topics.labels, Publisher, Qos::LATCHED));
+        let detections = topics.detections.into_iter();
+        found.extend(detections.map(|(topic, _)| (topic, Publisher, Qos::DEFAULT)));
+        found.extend(topics.labels.map(|topic| (topic, Publisher, Qos::LATCHED)));
         found.extend(topics.markers.map(|topic| (topic, Publisher, MARKERS_QOS)));
         found.push((topics.debug_image, Publisher, DEBUG_IMAGE_QOS));
         found.push((topics.compressed_debug_image, Publisher, DEBUG_IMAGE_QOS));
+        let times = topics.debug_times.into_iter().flatten().chain(topics.published_time);
+        found.extend(times.map(|topic| (topic, Publisher, DEBUG_TIMES_QOS)));
     }
     let mut endpoints: Vec<Endpoint> = Vec::new();
     for (topic, direction, qos) in found {
@@ -90,11 +102,16 @@ pub(super) fn endpoints(config: &Config, resolve: impl Fn(&str) -> String) -> Ve
 /// The topics of a channel's outputs, as they are advertised. A topic below
 /// another follows a remap of that one, unless a remap names it itself.
 pub(super) struct OutputTopics {
-    pub(super) detections: String,
-    pub(super) labels: String,
+    /// The detections and their messages.
+    pub(super) detections: Vec<(String, OutputType)>,
+    /// Where a message of `vision_msgs` has a class table.
+    pub(super) labels: Option<String>,
     pub(super) markers: Option<String>,
     pub(super) debug_image: String,
     pub(super) compressed_debug_image: String,
+    /// Cyclic time, processing time, latency.
+    pub(super) debug_times: Option<[String; 3]>,
+    pub(super) published_time: Option<String>,
 }
 
 impl OutputTopics {
@@ -105,12 +122,25 @@ impl OutputTopics {
             if resolve(&own) == own { format!("{}/{name}", resolve(topic)) } else { own }
         };
         let output = &config.output;
-        let has_markers = config.output_type == OutputType::Detection3dArray;
-        let debug_image = below(output, DEBUG_IMAGE);
+        let has_labels = config.detection_topics().any(|(_, output_type)| output_type.is_vision());
+        let has_markers = config.publish.format.output_type.is_3d();
+        let debug_image = config.publish.debug_image_topic.clone();
+        let debug_image = debug_image.unwrap_or_else(|| below(output, DEBUG_IMAGE));
+        let topics = config.detection_topics().map(|(topic, output_type)| {
+            let own_or_below = topic.strip_prefix(output).and_then(|end| end.strip_prefix('/'));
+            let topic = own_or_below.map_or(topic.to_owned(), |name| below(output, name));
+            (topic, output_type)
+        });
+        let debug_times = config.publish.debug_times.as_ref();
         Self {
-            detections: output.clone(),
-            labels: below(output, LABELS),
+            detections: topics.collect(),
+            labels: has_labels.then(|| below(output, LABELS)),
             markers: has_markers.then(|| below(output, MARKERS)),
+            debug_times: debug_times.map(|topic| DEBUG_TIMES.map(|name| below(topic, name))),
+            published_time: config
+                .publish
+                .has_published_time
+                .then(|| below(output, PUBLISHED_TIME)),
             compressed_debug_image: below(&debug_image, COMPRESSED),
             debug_image,
         }
@@ -203,6 +233,10 @@ impl Middleware for OverridingMiddleware {
 
     fn serve(&mut self, handler: Handler) -> Result<()> {
         self.middleware.serve(handler)
+    }
+
+    fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()> {
+        self.middleware.serve_switch(name, set)
     }
 
     fn watch(&mut self, watcher: Watcher) {

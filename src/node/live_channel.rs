@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use super::calibration::{CalibrationSummary, CalibrationWatch};
 use super::clock::NodeClock;
 use super::diagnostics::ChannelHealth;
+use super::frame_window::FrameWindow;
 use super::live_input::LiveInput;
 use super::outputs::ChannelOutputs;
 use super::publisher::OutputGate;
 use super::status::TopicStatus;
 use super::transforms::LiveTransforms;
-use super::worker::{ChannelState, FrameWindow, InputState, Worker, lock};
+use super::worker::{ChannelState, InputState, Worker, lock};
 use crate::config::{ChannelConfig, ChannelKind};
 use crate::detectors::DetectorInfo;
 use crate::error::{Error, ErrorKind, Result};
@@ -133,8 +134,9 @@ impl LiveChannel {
             return Err(error);
         }
         self.state.inputs.iter().for_each(|input| input.reopen(Instant::now()));
-        let options =
-            SlotOptions { inputs: &self.config.inputs, sync: &self.config.sync, rate: 1.0 };
+        let ChannelConfig { inputs, sync, .. } = &self.config;
+        let announces = worker.channel.prepares();
+        let options = SlotOptions { inputs, sync, rate: 1.0, announces };
         let memory = || worker.channel.payload_memory();
         let (writers, reader, closer) = slot(options, memory, self.loss_counter());
         let (state, clock) = (Arc::clone(&self.state), Arc::clone(clock));
@@ -212,6 +214,12 @@ impl LiveChannel {
         Ok(())
     }
 
+    /// The status of the time per frame, as Autoware's nodes publish it.
+    pub(super) fn processing_time_status(&self, node: &str) -> Option<DiagnosticStatus> {
+        let limits = self.config.live.processing_time?;
+        Some(self.state.processing_times().status(node, limits, Instant::now()))
+    }
+
     /// The statuses since the last call. `topic_status` is the status of a topic.
     pub(super) fn statuses<'t>(
         &mut self,
@@ -251,7 +259,10 @@ impl LiveChannel {
 
 fn model_of(kind: &ChannelKind) -> String {
     match kind {
-        ChannelKind::Camera(camera) => camera.model_path.display().to_string(),
+        ChannelKind::Camera(camera) => match camera.model_paths().next() {
+            Some((_, path)) => path.display().to_string(),
+            None => "no network".to_owned(),
+        },
         ChannelKind::Lidar(lidar) => {
             format!("{} and {}", lidar.encoder_path.display(), lidar.model_path.display())
         }

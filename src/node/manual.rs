@@ -2,15 +2,16 @@
 
 use super::bond::{BOND_IN_QOS, BOND_OUT_QOS, BOND_TOPIC};
 use super::endpoints::{
-    CLOCK_QOS, COMPRESSED, DEBUG_IMAGE, DEBUG_IMAGE_QOS, DIAGNOSTICS_TOPIC, LABELS, MARKERS,
-    MARKERS_QOS, PARAMETER_EVENTS_QOS, PARAMETER_EVENTS_TOPIC, TF_QOS, TF_STATIC_QOS,
-    TRANSITION_EVENT_TOPIC,
+    CLOCK_QOS, COMPRESSED, DEBUG_IMAGE, DEBUG_IMAGE_QOS, DEBUG_TIMES_QOS, DIAGNOSTICS_TOPIC,
+    LABELS, MARKERS, MARKERS_QOS, PARAMETER_EVENTS_QOS, PARAMETER_EVENTS_TOPIC, PUBLISHED_TIME,
+    TF_QOS, TF_STATIC_QOS, TRANSITION_EVENT_TOPIC,
 };
 use super::lifecycle::{NUM_PUBLIC, TRANSITIONS};
 use super::logs::{ROSOUT_QOS, ROSOUT_TOPIC};
 use crate::transport::messages::{
-    BondStatus, CompressedImage, Detection2DArray, Detection3DArray, DiagnosticArray, Image,
-    LabelInfo, Log, MarkerArray, ParameterEvent, TransitionEvent,
+    BondStatus, CompressedImage, DetectedObjects, DetectedObjectsWithFeature, Detection2DArray,
+    Detection3DArray, DiagnosticArray, Float64Stamped, Image, LabelInfo, Log, MarkerArray,
+    ParameterEvent, PublishedTime, TransitionEvent, YoloDetectionArray,
 };
 use crate::transport::middleware::{InputKind, Qos, ServiceKind};
 
@@ -117,9 +118,13 @@ cures: [troubleshooting](troubleshooting.md).
 | `NODE: node` | not active; a peer whose type or quality of service does not match; transforms refused; no `/clock` yet, or it went back | the last change of state failed; a part of the middleware is lost |
 | `NODE: NAME: input` | silent for `gap_warn_s`; below `min_rate_hz`; messages refused, or missing by their stamps | silent for `gap_error_s`, and why |
 | `NODE: NAME: camera_info` (with `camera_info`) | none for `gap_warn_s`, and why; of another size or frame than the images, with both; not calibrated; messages refused | |
-| `NODE: NAME: frames` | frames dropped, overtaken or degraded, by reason; a capacity exceeded; scores above 1; stamps that do not increase | every frame dropped, by reason; input, but no output for `gap_error_s`; the thread of the channel has ended |
+| `NODE: NAME: frames` | frames dropped, overtaken or degraded, by reason; a capacity exceeded; scores above 1 or NaN; stamps that do not increase | every frame dropped, by reason; input, but no output for `gap_error_s`; the thread of the channel has ended |
 | `NODE: NAME: latency` | 99th percentile from arrival to publication above `latency_budget_ms` | |
 | `NODE: NAME: device` | failed, and built or to be built again; failed, and running on the CPU | failed too often, or lost to the process: frames are dropped |
+
+Two more, by the names and keys of Autoware's nodes and without the namespace, where they are configured:
+`NODE: processing_time_status` every `processing_time_diagnostics.interval_ms`, and
+`NODE: centerpoint_trt`, or another name, with every frame of a lidar channel.
 
 Their values: rates, gaps, ages, counts by reason and by capacity, 50th and 99th percentile of every stage
 and the bytes that it moves per frame, the time since the last output, the configured device and the one
@@ -141,6 +146,8 @@ pub fn manual() -> String {
     for service in ServiceKind::ALL {
         page += &format!("| `~/{}` | {} |\n", service.name(), service.type_name());
     }
+    let switch = ServiceKind::SetSwitch.type_name();
+    page += &format!("| `enable_service` of a channel | {switch} |\n");
     page += LOGGERS;
     page += LIFE_CYCLE;
     page += "\n| from | transition | number | by way of |\n|---|---|---|---|\n";
@@ -177,6 +184,12 @@ fn topics() -> Vec<[String; 4]> {
             sensor.clone(),
             "in, of camera channels with `camera_info`",
         ),
+        input(
+            "INPUT",
+            InputKind::TensorList,
+            sensor.clone(),
+            "in, of camera channels with `engine.kind: external`",
+        ),
         input("INPUT", InputKind::PointCloud2, sensor, "in, of lidar channels"),
         input(
             "/tf",
@@ -194,7 +207,30 @@ fn topics() -> Vec<[String; 4]> {
         input("/clock", InputKind::Clock, CLOCK_QOS.to_string(), "in, with `use_sim_time`"),
         output("OUTPUT".into(), Detection2DArray::TYPE, Qos::DEFAULT, "out, pixels of the input"),
         output("OUTPUT".into(), Detection3DArray::TYPE, Qos::DEFAULT, "out, metres in its frame"),
-        output(below(LABELS), LabelInfo::TYPE, Qos::LATCHED, "out, at the start"),
+        output(
+            "OUTPUT".into(),
+            DetectedObjects::TYPE,
+            Qos::DEFAULT,
+            "out, with `output_type: detected_objects`",
+        ),
+        output(
+            "OUTPUT".into(),
+            DetectedObjectsWithFeature::TYPE,
+            Qos::DEFAULT,
+            "out, with `output_type: detected_objects_with_feature`",
+        ),
+        output(
+            "OUTPUT".into(),
+            YoloDetectionArray::TYPE,
+            Qos::DEFAULT,
+            "out, with `output_type: yolo_detection_array`",
+        ),
+        output(
+            below(LABELS),
+            LabelInfo::TYPE,
+            Qos::LATCHED,
+            "out, at the start, beside vision_msgs",
+        ),
         output(below(MARKERS), MarkerArray::TYPE, MARKERS_QOS, "out, of lidar channels"),
         output(below(DEBUG_IMAGE), Image::TYPE, DEBUG_IMAGE_QOS, "out, boxes drawn"),
         output(
@@ -202,6 +238,18 @@ fn topics() -> Vec<[String; 4]> {
             CompressedImage::TYPE,
             DEBUG_IMAGE_QOS,
             "out, the same as JPEG",
+        ),
+        output(
+            "TIMES/debug/..._ms".into(),
+            Float64Stamped::TYPE,
+            DEBUG_TIMES_QOS,
+            "out, with `publish.debug_times: TIMES`",
+        ),
+        output(
+            below(PUBLISHED_TIME),
+            PublishedTime::TYPE,
+            DEBUG_TIMES_QOS,
+            "out, with `publish.published_time`",
         ),
         output(DIAGNOSTICS_TOPIC.into(), DiagnosticArray::TYPE, Qos::DEFAULT, "out"),
         output(

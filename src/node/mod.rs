@@ -2,21 +2,24 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `worker`, `outputs`, `publisher`, `markers`, `debug_image` | the thread of a channel, and its topics |
+//! | `worker`, `outputs`, `publisher`, `markers`, `debug_image`, `debug_times` | the thread of a channel, and its topics |
 //! | `live` | the node: services, life cycle, start and end |
 //! | `parameters`, `lifecycle` | what its services answer |
 //! | `bond` | the bond with a lifecycle manager of Nav2 |
 //! | `endpoints` | its topics and their quality of service |
 //! | `logs` | its log on `/rosout` |
 //! | `clock`, `transforms` | time |
-//! | `calibration`, `diagnostics`, `status` | its health, as diagnostic statuses |
+//! | `calibration`, `diagnostics`, `frame_window`, `autoware_status`, `status` | its health, as diagnostic statuses |
 
+mod autoware_status;
 mod bond;
 mod calibration;
 mod clock;
 mod debug_image;
+mod debug_times;
 mod diagnostics;
 mod endpoints;
+mod frame_window;
 mod lifecycle;
 mod live;
 mod live_channel;

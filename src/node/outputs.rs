@@ -1,27 +1,36 @@
-//! The topics of a live channel: detections and labels always, markers and
-//! debug images while they have a subscriber.
+//! The topics of a live channel: detections and labels always, markers, debug
+//! images and times while they have a subscriber.
 
+use std::time::Duration;
+
+use super::autoware_status::VoxelStatus;
 use super::debug_image::DebugImage;
-use super::endpoints::{MARKERS_QOS, OutputTopics};
+use super::debug_times::DebugTimes;
+use super::endpoints::{DIAGNOSTICS_TOPIC, MARKERS_QOS, OutputTopics};
 use super::markers::encode_markers;
 use super::publisher::{GatedPublisher, OutputGate};
 use crate::config::ChannelConfig;
 use crate::detectors::FrameInput;
 use crate::error::Result;
+use crate::ros::NodeName;
 use crate::runtime::channel::{Channel, Served};
-use crate::transport::messages::{LabelInfo, MarkerArray};
+use crate::transport::messages::{DiagnosticArray, LabelInfo, MarkerArray};
 use crate::transport::middleware::{Middleware, Qos};
-use crate::types::{Detections, Header, Stamp};
+use crate::types::{Detections, Header, OutputType, Stamp};
 
 /// The publishers of a channel.
 pub struct ChannelOutputs {
-    detections: GatedPublisher,
-    labels: GatedPublisher,
+    /// By message.
+    detections: Vec<(OutputType, GatedPublisher)>,
+    /// Of channels that publish messages of `vision_msgs`.
+    labels: Option<GatedPublisher>,
     /// Of channels whose detections are boxes in space.
     markers: Option<GatedPublisher>,
     /// Whether markers were published that still may show.
     shows_markers: bool,
     debug_image: DebugImage,
+    debug_times: DebugTimes,
+    voxel_status: Option<VoxelStatus>,
     gate: OutputGate,
     message: Vec<u8>,
 }
@@ -31,27 +40,48 @@ impl ChannelOutputs {
     ///
     /// # Errors
     /// `Middleware` when the graph refuses.
-    pub fn open(channel: &Channel, middleware: &mut dyn Middleware) -> Result<Self> {
+    pub fn open(
+        channel: &Channel,
+        node: &NodeName,
+        middleware: &mut dyn Middleware,
+    ) -> Result<Self> {
         let config = channel.config();
         let gate = OutputGate::new();
         let topics = OutputTopics::of(config, |topic| middleware.resolve(topic));
         let mut advertise = |topic: &str, type_name, qos| {
             Ok(GatedPublisher::new(middleware.advertise(topic, type_name, qos)?, &gate))
         };
-        let detections =
-            advertise(&topics.detections, config.output_type.type_name(), Qos::DEFAULT)?;
-        let labels = advertise(&topics.labels, LabelInfo::TYPE, Qos::LATCHED)?;
+        let mut detections = Vec::new();
+        for (topic, output_type) in &topics.detections {
+            let publisher = advertise(topic, output_type.type_name(), Qos::DEFAULT)?;
+            detections.push((*output_type, publisher));
+        }
+        let labels = match &topics.labels {
+            Some(topic) => Some(advertise(topic, LabelInfo::TYPE, Qos::LATCHED)?),
+            None => None,
+        };
         let markers = match &topics.markers {
             Some(topic) => Some(advertise(topic, MarkerArray::TYPE, MARKERS_QOS)?),
             None => None,
         };
-        let debug_image = DebugImage::open(&topics, advertise)?;
+        let debug_image = DebugImage::open(&topics, &mut advertise)?;
+        let debug_times = DebugTimes::open(&topics, &mut advertise)?;
+        let voxel_status = match &config.live.voxel_status {
+            Some(name) => Some(VoxelStatus {
+                publisher: advertise(DIAGNOSTICS_TOPIC, DiagnosticArray::TYPE, Qos::DEFAULT)?,
+                node: node.name().to_owned(),
+                name: name.clone(),
+            }),
+            None => None,
+        };
         Ok(Self {
             detections,
             labels,
             markers,
             shows_markers: false,
             debug_image,
+            debug_times,
+            voxel_status,
             gate,
             message: Vec::new(),
         })
@@ -70,8 +100,16 @@ impl ChannelOutputs {
         let class_names = config.kind.class_names();
         let threshold = config.kind.lowest_score_threshold();
         let header = Header { stamp: now, frame_id: "" };
+        let Some(labels) = &mut self.labels else { return Ok(()) };
         LabelInfo { header, class_names, threshold }.encode(&mut self.message)?;
-        self.labels.publish(&self.message)
+        labels.publish(&self.message)
+    }
+
+    /// Whether the detections or what shows them have a subscriber.
+    pub fn have_subscribers(&self) -> bool {
+        let detections = self.detections.iter().map(|(_, publisher)| publisher);
+        let have = |publisher: &GatedPublisher| publisher.num_subscribers() > 0;
+        detections.chain(&self.markers).any(have) || self.debug_image.has_subscribers()
     }
 
     /// Publishes the detections of a frame, with the stamp and the frame of its
@@ -81,8 +119,31 @@ impl ChannelOutputs {
     /// `Middleware` when it could not be handed over.
     pub fn publish(&mut self, served: &Served<'_>) -> Result<()> {
         let Served { config, header, detections, .. } = served;
-        config.output_type.encode(header, *detections, &config.class_ids, &mut self.message)?;
-        self.detections.publish(&self.message)
+        for (output_type, publisher) in &mut self.detections {
+            let format = &config.publish.format;
+            format.encode(*output_type, header, *detections, &mut self.message)?;
+            publisher.publish(&self.message)?;
+        }
+        Ok(())
+    }
+
+    /// Publishes the times and the status of a frame whose detections were published `now`,
+    /// where they are configured.
+    ///
+    /// # Errors
+    /// `Middleware` when something could not be handed over.
+    pub fn report(
+        &mut self,
+        served: &Served<'_>,
+        processing: Duration,
+        now: Option<Stamp>,
+    ) -> Result<()> {
+        let Self { debug_times, voxel_status, message, .. } = self;
+        debug_times.publish(&served.header, processing, now, message)?;
+        match voxel_status {
+            Some(status) => status.publish(&served.header, served.report, message),
+            None => Ok(()),
+        }
     }
 
     /// Publishes markers and debug images that have a subscriber.

@@ -75,7 +75,8 @@ impl ParameterServer {
             | Request::GetTransitionGraph
             | Request::GetLoggerLevels(_)
             | Request::SetLoggerLevels(_)
-            | Request::GetTypeDescription { .. } => return None,
+            | Request::GetTypeDescription { .. }
+            | Request::SetSwitch(_) => return None,
         })
     }
 

@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
-
+use super::autoware_status::ProcessingTimes;
 use super::calibration::{CalibrationSummary, CalibrationWatch};
 use super::clock::NodeClock;
+use super::frame_window::{FrameSummary, FrameWindow};
 use super::outputs::ChannelOutputs;
 use super::transforms::LiveTransforms;
 use crate::config::ChannelConfig;
 use crate::detectors::MAX_INPUTS;
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::account::{Account, Reason};
-use crate::runtime::assembler::SharedMessage;
+use crate::runtime::account::Reason;
+use crate::runtime::assembler::{Sequence, SharedMessage};
 use crate::runtime::channel::{Channel, Served};
 use crate::runtime::input::{InputAccount, InputSummary};
 use crate::runtime::message_buffer::MessageBuffer;
@@ -29,9 +29,6 @@ const FUTURE_TOLERANCE: Duration = Duration::from_millis(100);
 
 /// Maximum lead of poses over the sweep that they belong to.
 const POSE_LEAD_NS: i64 = 1_000_000_000;
-
-/// Upper limit of recorded response times: an hour.
-const MAX_RESPONSE_US: u64 = 3_600_000_000;
 
 /// A channel and its outputs, which move to the thread and back.
 pub struct Worker {
@@ -89,54 +86,7 @@ struct Frames {
     last_output: Option<Instant>,
     num_out: u64,
     unpublished: Option<Reason>,
-}
-
-/// Account of the frames since the last summary.
-pub struct FrameWindow {
-    /// Frames in, frames out, and losses.
-    pub account: Account,
-    /// Time from arrival to publication, in microseconds.
-    pub response_us: Option<Histogram<u64>>,
-    /// Number of frames with a stamp ahead of the node's clock.
-    pub num_future: u64,
-    /// Age of the newest frame on arrival, by its stamp; `None` when the time is
-    /// unknown.
-    pub age_s: Option<f64>,
-}
-
-/// Totals of the frames of a channel.
-#[derive(Clone, Debug)]
-pub struct FrameSummary {
-    /// The detector and its device.
-    pub serving: Serving,
-    /// Time of the last published detections.
-    pub last_output: Option<Instant>,
-    /// Number of published frames.
-    pub num_out: u64,
-    /// Frames with an output that could not be published.
-    pub unpublished: Option<Reason>,
-}
-
-impl FrameWindow {
-    /// An empty window.
-    pub fn new() -> Self {
-        let response_us = Histogram::new_with_bounds(1, MAX_RESPONSE_US, 3).ok();
-        Self { account: Account::new(), response_us, num_future: 0, age_s: None }
-    }
-
-    /// Empties it; keeps the memory.
-    pub fn reset(&mut self) {
-        self.account.reset();
-        self.response_us.iter_mut().for_each(Histogram::reset);
-        self.num_future = 0;
-        self.age_s = None;
-    }
-}
-
-impl Default for FrameWindow {
-    fn default() -> Self {
-        Self::new()
-    }
+    processing: ProcessingTimes,
 }
 
 impl ChannelState {
@@ -144,7 +94,8 @@ impl ChannelState {
     pub fn new(inputs: Vec<InputState>, serving: Serving) -> Self {
         let window = FrameWindow::new();
         let (last_output, unpublished) = (None, None);
-        let frames = Frames { window, serving, last_output, num_out: 0, unpublished };
+        let processing = ProcessingTimes::default();
+        let frames = Frames { window, serving, last_output, num_out: 0, unpublished, processing };
         Self {
             inputs,
             frames: Mutex::new(frames),
@@ -157,6 +108,11 @@ impl ChannelState {
     pub fn reconfigure(&self, config: &ChannelConfig) {
         *lock(&self.pending) = Some(config.clone());
         self.has_pending.store(true, Ordering::Release);
+    }
+
+    /// The time per frame.
+    pub fn processing_times(&self) -> ProcessingTimes {
+        lock(&self.frames).processing
     }
 
     /// Swaps the window since the last call into `window`, whose memory is reused,
@@ -208,16 +164,31 @@ impl Worker {
             match taken {
                 Taken::Frame { messages, sequence } => {
                     self.channel.set_sequence(sequence);
-                    let now = clock.now();
-                    if let Err(error) = self.process(messages, now, state, transforms) {
+                    if self.is_skipping() {
+                        self.skip(state);
+                    } else if let Err(error) = self.process(messages, clock, state, transforms) {
                         self.note_dropped(state, &error, 1);
                     }
                 }
+                Taken::Arrived { input, message } => self.prepare(input, message, state),
                 Taken::Refused { error, num } => self.note_dropped(state, &error, num),
             }
             lock(&state.frames).serving.refresh(&self.channel);
         }
         self
+    }
+
+    /// Whether frames are not processed.
+    fn is_skipping(&self) -> bool {
+        let live = &self.channel.config().live;
+        !live.is_enabled || (live.is_idle_without_subscribers && !self.outputs.have_subscribers())
+    }
+
+    /// Counts a frame that is not processed. The next one does not follow the previous one.
+    fn skip(&mut self, state: &ChannelState) {
+        lock(&state.frames).window.num_skipped += 1;
+        state.inputs.iter().for_each(|input| lock(&input.account).note_output());
+        self.channel.set_sequence(Sequence::Broken);
     }
 
     /// Records the age of a frame, `None` when the time is unknown.
@@ -248,10 +219,11 @@ impl Worker {
     fn process(
         &mut self,
         messages: &[Option<SharedMessage>],
-        now: Option<Stamp>,
+        clock: &NodeClock,
         state: &ChannelState,
         transforms: &LiveTransforms,
     ) -> Result<()> {
+        let (start, now) = (Instant::now(), clock.now());
         let reference = messages.get(self.channel.config().sync.reference);
         let reference = reference.and_then(Option::as_deref);
         let stamp = reference.map(MessageBuffer::stamp).unwrap_or_default();
@@ -260,7 +232,8 @@ impl Worker {
         for (view, message) in views.iter_mut().zip(messages) {
             *view = message.as_deref().map(MessageBuffer::view).transpose()?;
         }
-        let calibrations = self.calibrations(state);
+        let calibrations: [_; MAX_INPUTS] =
+            std::array::from_fn(|index| self.calibration(index, state));
         let mut inputs = [const { None }; MAX_INPUTS];
         for ((input, view), calibration) in inputs.iter_mut().zip(&views).zip(&calibrations) {
             *input = view.as_ref().map(|view| view.input_with(calibration.as_deref()));
@@ -269,6 +242,7 @@ impl Worker {
         let timeout = self.channel.config().live.transform_wait;
         let lookup = |to: &str, from: &str, at| transforms.lookup(to, from, at, timeout);
         let served = self.channel.process(inputs, Some(&lookup))?;
+        lock(&state.frames).window.account.add_times(served.header.stamp, inputs, now);
         for (input, state) in inputs.iter().zip(&state.inputs) {
             if let (Some(input), Some(calibration)) = (input, &state.calibration) {
                 lock(calibration).note_image(input);
@@ -284,22 +258,35 @@ impl Worker {
         let published = self.outputs.publish(&served);
         let arrived = reference.and_then(MessageBuffer::arrived);
         note_served(state, &served, arrived, published);
-        if let Err(error) = self.outputs.show(&served, inputs) {
-            count_unpublished(&mut lock(&state.frames), &served.config.name, &error);
+        let ended = Instant::now();
+        let processing = ended - start;
+        let limits = served.config.live.processing_time;
+        lock(&state.frames).processing.note(processing, limits, ended);
+        let reported = self.outputs.report(&served, processing, clock.now());
+        for result in [reported, self.outputs.show(&served, inputs)] {
+            if let Err(error) = result {
+                count_unpublished(&mut lock(&state.frames), &served.config.name, &error);
+            }
         }
         Ok(())
     }
 
-    /// The newest calibrations of the cameras whose detector needs them.
-    fn calibrations(&self, state: &ChannelState) -> [Option<Arc<CameraCalibration>>; MAX_INPUTS] {
-        std::array::from_fn(|index| {
-            if !self.channel.wants_calibration(index) {
-                return None;
-            }
-            let watch = state.inputs.get(index)?.calibration.as_ref();
-            let newest = watch.and_then(|watch| lock(watch).newest());
-            newest.or_else(|| self.channel.calibration_of_file(index).cloned())
-        })
+    /// Prepares a message of a frame that is not complete yet.
+    fn prepare(&mut self, input: usize, message: &SharedMessage, state: &ChannelState) {
+        // An error of the view is that of its frame.
+        let Ok(view) = message.view() else { return };
+        let calibration = self.calibration(input, state);
+        self.channel.prepare(input, &view.input_with(calibration.as_deref()));
+    }
+
+    /// The newest calibration of a camera whose detector needs it.
+    fn calibration(&self, index: usize, state: &ChannelState) -> Option<Arc<CameraCalibration>> {
+        if !self.channel.wants_calibration(index) {
+            return None;
+        }
+        let watch = state.inputs.get(index)?.calibration.as_ref();
+        let newest = watch.and_then(|watch| lock(watch).newest());
+        newest.or_else(|| self.channel.calibration_of_file(index).cloned())
     }
 
     /// Counts dropped frames. The first with a reason is logged as a warning.
@@ -346,10 +333,8 @@ fn note_served(
         }
         Err(error) => count_unpublished(&mut frames, name, &error),
     }
-    if let (Some(arrived), Some(response)) = (arrived, &mut frames.window.response_us) {
-        let micros = now.saturating_duration_since(arrived).as_micros();
-        let micros = u64::try_from(micros).unwrap_or(u64::MAX);
-        response.saturating_record(micros.clamp(1, MAX_RESPONSE_US));
+    if let Some(arrived) = arrived {
+        frames.window.note_response(now.saturating_duration_since(arrived));
     }
 }
 

@@ -1,11 +1,13 @@
-//! Sigmoid and exponential with the same result on every platform, and score
-//! thresholds in logit space.
+//! Sigmoid and exponential with the same result on every platform, score thresholds in
+//! logit space, and the class of the greatest logit.
 //!
 //! Both functions are computed in f64 and rounded once to f32. The f64 exponentials
 //! of common libraries are accurate enough that the rounded f32 is the same
 //! everywhere, except for about one argument in 2^28, whose exact result is within
 //! the f64 error of the midpoint between two f32. They are meant for the few rows
 //! that pass a threshold.
+
+use crate::types::ScoreThresholds;
 
 /// `1 / (1 + exp(-logit))`. NaN stays NaN.
 #[inline]
@@ -38,6 +40,33 @@ pub fn logit_bound(threshold: f32) -> f32 {
         if passes(middle) { holds = middle } else { fails = middle }
     }
     from_key(holds)
+}
+
+/// The smallest logit that passes for any class at any distance; NaN if none does.
+pub fn lowest_bound(thresholds: &ScoreThresholds) -> f32 {
+    let classes = 0..thresholds.per_class.len() as u32;
+    let lowest = classes.filter_map(|class| thresholds.lowest(class)).reduce(f32::min);
+    lowest.map_or(f32::NAN, logit_bound)
+}
+
+/// The class of the greatest logit, the lowest on ties, and the logit; `None` when all
+/// are NaN. `num_nan` is raised by 1 if any is.
+#[inline]
+pub fn best_class(
+    logits: impl IntoIterator<Item = f32>,
+    num_nan: &mut usize,
+) -> Option<(u32, f32)> {
+    let mut best = None;
+    let mut has_nan = false;
+    for (class, logit) in (0..).zip(logits) {
+        if logit.is_nan() {
+            has_nan = true;
+        } else if best.is_none_or(|(_, best)| logit > best) {
+            best = Some((class, logit));
+        }
+    }
+    *num_nan += usize::from(has_nan);
+    best
 }
 
 /// Maps floats to integers in the same order; adjacent floats differ by one.

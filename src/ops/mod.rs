@@ -8,9 +8,9 @@
 //! | input, camera | [`decompress`], [`letterbox`], [`resample`] |
 //! | input, LiDAR | [`unpack`], [`densify`], [`voxelize`], [`pillar_features`], [`scatter`] |
 //! | sparse networks | [`voxel_mean`], [`rulebook`], [`sparse_conv`], [`sparse_max_pool`], [`to_map`] |
-//! | view decoders | [`channels_last`], [`view_sample`], [`attention`], [`linear`], [`layer_norm`], [`refine`], [`top_rows`], [`detr3d_block`] |
+//! | view decoders | [`channels_last`], [`view_sample`], [`attention`], [`linear`], [`layer_norm`], [`layer_stack`], [`refine`], [`top_rows`], [`detr3d_block`] |
 //! | output | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`decode_query`], [`decode_streampetr`], [`select`], [`gather`] |
-//! | suppression | [`nms`], which selects one of [`nms_none`], [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_iou_3d`] |
+//! | suppression | [`nms`], which selects one of [`nms_none`], [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_bev_fast`], [`nms_iou_3d`]; between two kinds in a row [`survivors`] |
 //!
 //! Operations copy nothing between host and device, and allocate nothing once their
 //! workspaces have grown to the sizes of the data.
@@ -49,12 +49,16 @@ pub mod decompress;
 pub mod densify;
 pub mod detr3d_block;
 pub mod gather;
+#[cfg(feature = "cuda")]
+mod image_kernels;
 pub mod layer_norm;
+pub mod layer_stack;
 pub mod letterbox;
 pub mod linear;
 pub(crate) mod logit;
 pub mod nms;
 pub mod nms_bev;
+pub mod nms_bev_fast;
 pub mod nms_circle;
 pub mod nms_fast;
 pub mod nms_iou;
@@ -73,6 +77,7 @@ pub mod scatter;
 pub mod select;
 pub mod sparse_conv;
 pub mod sparse_max_pool;
+pub mod survivors;
 #[cfg(feature = "cuda")]
 mod thresholds;
 pub mod to_map;

@@ -1,114 +1,92 @@
 //! Rows of matrices: what the operations of transformer networks read and write.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A range of the columns of a row-major matrix.
+/// A range of the columns of a row-major matrix, in a slice `V` that is read ([`Rows`]) or
+/// written ([`RowsMut`]).
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'a> {
-    values: &'a [f32],
+pub struct Columns<V> {
+    values: V,
     num_matrix_columns: usize,
     first_column: usize,
     num_columns: usize,
+}
+
+/// Columns to be read.
+pub type Rows<'a> = Columns<&'a [f32]>;
+/// Columns to be written.
+pub type RowsMut<'a> = Columns<&'a mut [f32]>;
+
+impl<V: Deref<Target = [f32]>> Columns<V> {
+    /// All columns of a matrix of `num_columns`, which is at least 1.
+    pub fn new(values: V, num_columns: usize) -> Self {
+        Self { values, num_matrix_columns: num_columns.max(1), first_column: 0, num_columns }
+    }
+
+    /// A range of these columns, cut to those there are.
+    pub fn columns(self, range: Range<usize>) -> Self {
+        let end = range.end.min(self.num_columns);
+        let start = range.start.min(end);
+        Self { first_column: self.first_column + start, num_columns: end - start, ..self }
+    }
+
+    /// Rows.
+    pub fn len(&self) -> usize {
+        self.values.len() / self.num_matrix_columns
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Columns of the range.
+    pub fn num_columns(&self) -> usize {
+        self.num_columns
+    }
+
+    fn range(&self, row: usize) -> Range<usize> {
+        let start = row * self.num_matrix_columns + self.first_column;
+        start..start + self.num_columns
+    }
+
+    /// Refuses values that are not `expected` rows of whole matrix rows.
+    pub(in crate::ops) fn check(
+        &self,
+        op: &'static str,
+        name: &str,
+        [num_rows, expected_columns]: [usize; 2],
+    ) -> Result<()> {
+        let Self { num_matrix_columns, num_columns, .. } = *self;
+        let len = self.values.len();
+        let has_rows = Some(len) == num_rows.checked_mul(num_matrix_columns);
+        if has_rows && num_columns == expected_columns {
+            return Ok(());
+        }
+        let message = format!(
+            "{name} has {num_columns} columns of {len} values in rows of {num_matrix_columns}; \
+             {num_rows} rows of {expected_columns} columns expected"
+        );
+        Err(Error::new(ErrorKind::Argument, op, message))
+    }
 }
 
 impl<'a> Rows<'a> {
-    /// All columns of a matrix of `num_columns`, which is at least 1.
-    pub fn new(values: &'a [f32], num_columns: usize) -> Self {
-        Self { values, num_matrix_columns: num_columns.max(1), first_column: 0, num_columns }
-    }
-
-    /// A range of these columns, cut to those there are.
-    pub fn columns(self, range: Range<usize>) -> Self {
-        let end = range.end.min(self.num_columns);
-        let start = range.start.min(end);
-        Self { first_column: self.first_column + start, num_columns: end - start, ..self }
-    }
-
-    /// Rows.
-    pub fn len(&self) -> usize {
-        self.values.len() / self.num_matrix_columns
-    }
-
-    /// Whether there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Columns of the range.
-    pub fn num_columns(&self) -> usize {
-        self.num_columns
-    }
-
     /// One row.
     #[inline]
     pub fn row(&self, index: usize) -> &'a [f32] {
-        &self.values[index * self.num_matrix_columns + self.first_column..][..self.num_columns]
-    }
-
-    /// Refuses values that are not `expected` rows of whole matrix rows.
-    pub(in crate::ops) fn check(
-        &self,
-        op: &'static str,
-        name: &str,
-        expected: [usize; 2],
-    ) -> Result<()> {
-        check(op, name, [self.values.len(), self.num_matrix_columns], self.num_columns, expected)
+        &self.values[self.range(index)]
     }
 }
 
-/// A range of the columns of a row-major matrix, to be written.
-#[derive(Debug)]
-pub struct RowsMut<'a> {
-    values: &'a mut [f32],
-    num_matrix_columns: usize,
-    first_column: usize,
-    num_columns: usize,
-}
-
-impl<'a> RowsMut<'a> {
-    /// All columns of a matrix of `num_columns`, which is at least 1.
-    pub fn new(values: &'a mut [f32], num_columns: usize) -> Self {
-        Self { values, num_matrix_columns: num_columns.max(1), first_column: 0, num_columns }
-    }
-
-    /// A range of these columns, cut to those there are.
-    pub fn columns(self, range: Range<usize>) -> Self {
-        let end = range.end.min(self.num_columns);
-        let start = range.start.min(end);
-        Self { first_column: self.first_column + start, num_columns: end - start, ..self }
-    }
-
-    /// Rows.
-    pub fn len(&self) -> usize {
-        self.values.len() / self.num_matrix_columns
-    }
-
-    /// Whether there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Columns of the range.
-    pub fn num_columns(&self) -> usize {
-        self.num_columns
-    }
-
+impl RowsMut<'_> {
     /// One row.
     #[inline]
     pub fn row(&mut self, index: usize) -> &mut [f32] {
-        &mut self.values[index * self.num_matrix_columns + self.first_column..][..self.num_columns]
-    }
-
-    /// Refuses values that are not `expected` rows of whole matrix rows.
-    pub(in crate::ops) fn check(
-        &self,
-        op: &'static str,
-        name: &str,
-        expected: [usize; 2],
-    ) -> Result<()> {
-        check(op, name, [self.values.len(), self.num_matrix_columns], self.num_columns, expected)
+        let range = self.range(index);
+        &mut self.values[range]
     }
 }
 
@@ -147,23 +125,6 @@ impl Part<'_> {
             Self::Sum(a, b) => out.extend(a.row(row).iter().zip(b.row(row)).map(|(a, b)| a + b)),
         }
     }
-}
-
-fn check(
-    op: &'static str,
-    name: &str,
-    [len, num_matrix_columns]: [usize; 2],
-    num_columns: usize,
-    [num_rows, expected_columns]: [usize; 2],
-) -> Result<()> {
-    if num_columns == expected_columns && Some(len) == num_rows.checked_mul(num_matrix_columns) {
-        return Ok(());
-    }
-    let message = format!(
-        "{name} has {num_columns} columns of {len} values in rows of {num_matrix_columns}; \
-         {num_rows} rows of {expected_columns} columns expected"
-    );
-    Err(Error::new(ErrorKind::Argument, op, message))
 }
 
 #[cfg(test)]

@@ -87,12 +87,27 @@ impl ReplayChannel {
             })
     }
 
-    /// The newest calibrations of the cameras whose detector asks for them.
+    /// The newest calibrations of the cameras whose detector needs them.
     fn calibrations(&self) -> [Option<Arc<CameraCalibration>>; MAX_INPUTS] {
-        std::array::from_fn(|index| {
-            let of_file = || self.channel.calibration_of_file(index).cloned();
-            self.inputs.get(index)?.calibration().or_else(of_file)
-        })
+        std::array::from_fn(|index| self.calibration(index))
+    }
+
+    fn calibration(&self, index: usize) -> Option<Arc<CameraCalibration>> {
+        let of_file = || self.channel.calibration_of_file(index).cloned();
+        self.inputs.get(index)?.calibration().or_else(of_file)
+    }
+
+    /// Whether messages are passed to [`Self::prepare`] when they arrive.
+    pub(super) fn prepares(&self) -> bool {
+        self.channel.prepares()
+    }
+
+    /// Prepares a message of a frame that is not complete yet.
+    pub(super) fn prepare(&mut self, input: usize, message: &SharedMessage) {
+        // An error of the view is that of its frame.
+        let Ok(view) = message.view() else { return };
+        let calibration = self.calibration(input);
+        self.channel.prepare(input, &view.input_with(calibration.as_deref()));
     }
 
     /// Its inputs, in the order of the configuration.
@@ -241,6 +256,7 @@ impl ReplayChannel {
         let feed = context.transforms.as_ref();
         let lookup = feed.map(|feed| |to: &str, from: &str, at| lock(feed).lookup(to, from, at));
         let lookup = lookup.as_ref().map(|lookup| lookup as _);
+        let now = log_time();
         let served = match self.channel.process(inputs, lookup) {
             Ok(served) => served,
             Err(error) => return self.drop_frame(&error, context),
@@ -248,6 +264,7 @@ impl ReplayChannel {
         let number = self.account.frames_in();
         self.account.add_served(served.report, served.detections.len());
         self.account.add_stamp(served.order);
+        self.account.add_times(served.header.stamp, inputs, Some(now));
         let degraded = served.degraded.as_ref();
         let is_first = degraded.is_some_and(|error| self.account.add_degraded(error) == 1);
         if let Some(error) = degraded.filter(|_| is_first) {
@@ -333,11 +350,12 @@ impl ReplayChannel {
     pub(super) fn add_to(&self, report: &mut Report) {
         let ChannelConfig { name, inputs, output, .. } = self.channel.config();
         let info = self.channel.detector_info();
-        let of_input = |(input, config): (&ReplayInput, &InputConfig)| InputReport {
-            topic: config.topic.clone(),
-            totals: input.totals.clone(),
+        let of_input = |(index, (input, config)): (usize, (&ReplayInput, &InputConfig))| {
+            let (topic, totals) = (config.topic.clone(), input.totals.clone());
+            InputReport { topic, totals, times: self.account.times_of(index) }
         };
-        let several = self.inputs.iter().zip(inputs).filter(|_| self.inputs.len() > 1);
+        let several = self.inputs.iter().zip(inputs).enumerate();
+        let several = several.filter(|_| self.inputs.len() > 1);
         let summary = ChannelSummary {
             input: inputs.iter().map(|input| input.topic.as_str()).collect::<Vec<_>>().join(", "),
             output: output.clone(),

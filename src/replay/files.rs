@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::output_folder::{OutputFolder, Replaces};
 use crate::transport::bag::{BagWriter, Durability, OfferedQos};
 use crate::transport::messages::{LabelInfo, definition};
-use crate::types::{Box2d, Detection2d, Detections, Header, ImageBox, RotatedBox2d};
+use crate::types::{Box2d, Detection2d, Detections, Header, ImageBox, OutputType, RotatedBox2d};
 
 /// The results of a replay; those of an earlier one are replaced.
 const REPLACES: Replaces =
@@ -29,7 +29,7 @@ const REPLACES: Replaces =
 /// | file | content |
 /// |---|---|
 /// | `detections.jsonl` | one line per processed frame |
-/// | `detections/` | a recording of the detections and, latched, their class tables |
+/// | `detections/` | a recording of the detections and, latched, the class tables of those of `vision_msgs` |
 /// | `report.json` | the [`Report`] |
 /// | `pictures/` | the first frames of each channel with their detections (feature `pictures`) |
 ///
@@ -47,8 +47,10 @@ pub struct ReplayFiles {
 
 /// The topics of a channel in the recording of detections.
 struct ChannelTopics {
-    detections: usize,
-    labels: usize,
+    /// Topics of the detections and their messages.
+    detections: Vec<(usize, OutputType)>,
+    /// The class table, where a message of `vision_msgs` has one.
+    labels: Option<usize>,
     are_labels_written: bool,
 }
 
@@ -100,16 +102,17 @@ impl ReplayFiles {
             .map_err(|e| cannot("write", &self.lines_path).with_source(e))?;
 
         let topics = &mut self.channels[frame.channel];
-        let ChannelConfig { kind, output_type, class_ids, .. } = frame.config;
-        let class_names = kind.class_names();
-        if !topics.are_labels_written {
-            let threshold = kind.lowest_score_threshold();
+        let ChannelConfig { kind, publish, .. } = frame.config;
+        if let Some(labels) = topics.labels.filter(|_| !topics.are_labels_written) {
+            let (class_names, threshold) = (kind.class_names(), kind.lowest_score_threshold());
             LabelInfo { header: *header, class_names, threshold }.encode(&mut self.message)?;
-            self.bag.write(topics.labels, *log_time, &self.message)?;
+            self.bag.write(labels, *log_time, &self.message)?;
             topics.are_labels_written = true;
         }
-        output_type.encode(header, *detections, class_ids, &mut self.message)?;
-        self.bag.write(topics.detections, *log_time, &self.message)?;
+        for &(topic, output_type) in &topics.detections {
+            publish.format.encode(output_type, header, *detections, &mut self.message)?;
+            self.bag.write(topic, *log_time, &self.message)?;
+        }
         if frame.number < self.num_pictures {
             self.draw(frame, found)?;
         }
@@ -156,7 +159,7 @@ impl ReplayFiles {
     }
 }
 
-/// Adds the topics of a channel: its detections and, below them, its class table.
+/// Adds the topics of a channel: its detections and, below them, their class table.
 fn add_topics(bag: &mut BagWriter, config: &ChannelConfig) -> Result<ChannelTopics> {
     let mut add = |topic: &str, type_name: &str, qos| {
         let text = definition(type_name).ok_or_else(|| {
@@ -166,11 +169,16 @@ fn add_topics(bag: &mut BagWriter, config: &ChannelConfig) -> Result<ChannelTopi
     };
     let latched =
         OfferedQos { depth: 1, durability: Durability::TransientLocal, ..OfferedQos::default() };
-    Ok(ChannelTopics {
-        detections: add(&config.output, config.output_type.type_name(), OfferedQos::default())?,
-        labels: add(&format!("{}/label_info", config.output), LabelInfo::TYPE, latched)?,
-        are_labels_written: false,
-    })
+    let (mut detections, mut labels) = (Vec::new(), None);
+    for (topic, output_type) in config.detection_topics() {
+        let number = add(topic, output_type.type_name(), OfferedQos::default())?;
+        detections.push((number, output_type));
+        if output_type.is_vision() {
+            let topic = format!("{}/label_info", config.output);
+            labels = Some(add(&topic, LabelInfo::TYPE, latched)?);
+        }
+    }
+    Ok(ChannelTopics { detections, labels, are_labels_written: false })
 }
 
 fn cannot(verb: &str, path: &Path) -> Error {

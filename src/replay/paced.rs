@@ -155,7 +155,7 @@ fn open(channel: &mut ReplayChannel, factor: f64) -> (Feeder, SlotReader) {
         let mut totals = counted.0.lock().unwrap_or_else(PoisonError::into_inner);
         totals[input].add_loss(loss, num);
     });
-    let options = SlotOptions { inputs, sync, rate: factor };
+    let options = SlotOptions { inputs, sync, rate: factor, announces: channel.prepares() };
     let (writers, reader, closer) = slot(options, || channel.payload_memory(), count);
     let input = |(input, writer): (&mut ReplayInput, SlotWriter)| Input {
         topic: input.topic,
@@ -205,6 +205,7 @@ fn process_newest(
                 channel.set_sequence(sequence);
                 channel.process_messages(messages, &|| pace.now(), context)?;
             }
+            Taken::Arrived { input, message } => channel.prepare(input, message),
             Taken::Refused { error, num } => {
                 (0..num).try_for_each(|_| channel.drop_frame(&error, context))?;
             }

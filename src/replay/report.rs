@@ -6,8 +6,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::runtime::account::{Account, BytesSummary, LevelSummary, Reason, StageSummary};
+use crate::runtime::account::{
+    Account, BytesSummary, InputTimesSummary, LevelSummary, Reason, StageSummary,
+};
 use crate::runtime::input::InputTotals;
+use crate::runtime::spread::SpreadSummary;
 use crate::types::Transfer;
 
 /// How reading the recording went.
@@ -44,6 +47,9 @@ pub struct InputReport {
     /// What became of its messages.
     #[serde(flatten)]
     pub totals: InputTotals,
+    /// When those in processed frames were acquired.
+    #[serde(flatten)]
+    pub times: InputTimesSummary,
 }
 
 /// What became of the frames of one channel.
@@ -131,13 +137,20 @@ impl Report {
                  ({}, {})",
                 channel.device, channel.engine
             );
-            for InputReport { topic, totals } in &channel.inputs {
+            for InputReport { topic, totals, times } in &channel.inputs {
                 let InputTotals { num_received, num_overtaken, num_unused, refused, .. } = totals;
                 let _ = writeln!(
                     table,
                     "  input  {topic}  {num_received} in, {num_overtaken} overtaken, {num_unused} \
                      in no frame"
                 );
+                for (what, spread) in [("skew", times.skew_ms), ("age", times.age_ms)] {
+                    let Some(SpreadSummary { min, median, max }) = spread else { continue };
+                    let _ = writeln!(
+                        table,
+                        "  {what:<5}  {min:.1} to {max:.1} ms, median {median:.1} ms"
+                    );
+                }
                 for (reason, Reason { count, first }) in refused {
                     let _ = writeln!(table, "  refused {count:>6}  {reason}: {first}");
                 }

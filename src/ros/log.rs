@@ -8,9 +8,9 @@ pub enum LogLevel {
     Debug = 10,
     /// Progress.
     Info = 20,
-    /// Something to look at.
+    /// A warning.
     Warn = 30,
-    /// Something failed.
+    /// An error.
     Error = 40,
     /// The process ends.
     Fatal = 50,

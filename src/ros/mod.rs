@@ -1,4 +1,4 @@
-//! Nouns of ROS 2, independent of any client library: names and remaps, quality of
+//! Data of ROS 2, independent of any client library: names and remaps, quality of
 //! service, parameter values, states and transitions of a managed node, descriptions of
 //! types.
 

@@ -102,7 +102,7 @@ pub enum ParameterRange {
     },
 }
 
-/// What a parameter is: `rcl_interfaces/ParameterDescriptor`.
+/// The declaration of a parameter: `rcl_interfaces/ParameterDescriptor`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParameterDescriptor {
     /// Dotted name.
@@ -110,14 +110,14 @@ pub struct ParameterDescriptor {
     /// Type it is declared with; a value set later may be of another type where
     /// `is_dynamically_typed`.
     pub parameter_type: ParameterType,
-    /// What it means.
+    /// Its description.
     pub description: String,
-    /// What is allowed, in words.
+    /// The allowed values, in words.
     pub additional_constraints: String,
     /// Whether it is fixed when the node starts.
     pub is_read_only: bool,
-    /// Whether values of several types are taken: a list or one value, an
-    /// integer where a float is meant, or a parameter that may be unset.
+    /// Whether values of several types are accepted: a list or a single value, an integer
+    /// for a float, or a parameter that may be unset.
     pub is_dynamically_typed: bool,
     /// Range of a scalar.
     pub range: Option<ParameterRange>,

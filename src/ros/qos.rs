@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Qos {
     /// Whether lost messages are sent again.
     pub reliability: Reliability,
-    /// Whether late subscribers get what was published before.
+    /// Whether late subscribers receive messages that were published before.
     pub durability: Durability,
     /// Messages kept for a slow reader (history: keep last).
     pub depth: usize,
@@ -31,7 +31,7 @@ impl Qos {
     };
 }
 
-/// The side of a topic that a node has.
+/// Whether a node publishes or subscribes to a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// The node publishes.
@@ -59,10 +59,10 @@ pub enum Reliability {
     Reliable,
 }
 
-/// Whether late subscribers get what was published before.
+/// Whether late subscribers receive messages that were published before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Durability {
-    /// Late subscribers get new messages alone.
+    /// Late subscribers receive new messages only.
     Volatile,
     /// The publisher sends late subscribers the last `depth` messages.
     TransientLocal,

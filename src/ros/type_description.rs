@@ -50,7 +50,7 @@ pub struct FieldType {
     pub nested_type_name: String,
 }
 
-/// The text that a type is declared by.
+/// The source text of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeSource {
     /// Full name of the type.
@@ -119,7 +119,7 @@ impl fmt::Display for TypeHash {
     }
 }
 
-/// The reason why a text is no hash of version 1, as rcl words it.
+/// The reason why a text is not a hash of version 1, in the words of rcl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseTypeHashError;
 

@@ -6,9 +6,11 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::spread::{Spread, SpreadSummary};
 use super::stamps::StampOrder;
+use crate::detectors::FrameInput;
 use crate::error::Error;
-use crate::types::{Count, FrameReport, LevelCounts, Stage, Transfer};
+use crate::types::{Count, FrameReport, LevelCounts, Stage, Stamp, Transfer};
 
 /// Latencies are kept from 1 ns to an hour, to 1 part in 1000.
 const MAX_LATENCY_NS: u64 = 3_600_000_000_000;
@@ -26,6 +28,27 @@ pub struct Account {
     bytes: [[u64; Transfer::ALL.len()]; Stage::ALL.len()],
     levels: [LevelTotals; FrameReport::MAX_LEVELS],
     num_levels: usize,
+    /// The times of each of several inputs.
+    inputs: Vec<InputTimes>,
+}
+
+/// The stamps of the messages of an input.
+#[derive(Clone, Debug, Default)]
+struct InputTimes {
+    skew: Spread,
+    age: Spread,
+}
+
+/// When the messages of one of several inputs were acquired, over all processed frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct InputTimesSummary {
+    /// From the stamp of the frame to that of the message: negative if it was acquired before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skew_ms: Option<SpreadSummary>,
+    /// From the stamp of the message to the processing of its frame: the time on the clock of
+    /// the node, or of the recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_ms: Option<SpreadSummary>,
 }
 
 /// Frames or messages with one reason.
@@ -104,6 +127,7 @@ impl Account {
             bytes: [[0; Transfer::ALL.len()]; Stage::ALL.len()],
             levels: [LevelTotals::default(); FrameReport::MAX_LEVELS],
             num_levels: 0,
+            inputs: Vec::new(),
         }
     }
 
@@ -168,6 +192,39 @@ impl Account {
         self.num_levels = self.num_levels.max(frame.levels().len());
     }
 
+    /// Adds the stamps of the inputs of a processed frame, if there are several. `now` is the
+    /// time of its processing, if it is known.
+    pub fn add_times(
+        &mut self,
+        stamp: Stamp,
+        inputs: &[Option<FrameInput<'_>>],
+        now: Option<Stamp>,
+    ) {
+        if inputs.len() < 2 {
+            return;
+        }
+        if self.inputs.len() < inputs.len() {
+            self.inputs.resize_with(inputs.len(), InputTimes::default);
+        }
+        for (times, input) in self.inputs.iter_mut().zip(inputs) {
+            let Some(acquired) = input.as_ref().map(|input| input.header.stamp.nanos()) else {
+                continue;
+            };
+            times.skew.add(acquired.saturating_sub(stamp.nanos()));
+            if let Some(now) = now {
+                times.age.add(now.nanos().saturating_sub(acquired));
+            }
+        }
+    }
+
+    /// The stamps of one of several inputs.
+    pub fn times_of(&self, input: usize) -> InputTimesSummary {
+        self.inputs.get(input).map_or_else(Default::default, |times| InputTimesSummary {
+            skew_ms: times.skew.summary(),
+            age_ms: times.age.summary(),
+        })
+    }
+
     /// Adds frames dropped for one reason. Returns the number of frames with that reason.
     pub fn add_dropped(&mut self, error: &Error, num: u64) -> u64 {
         self.frames_in += num;
@@ -214,6 +271,13 @@ impl Account {
                 (_, None) => {}
             }
         }
+        if self.inputs.len() < other.inputs.len() {
+            self.inputs.resize_with(other.inputs.len(), InputTimes::default);
+        }
+        for (mine, theirs) in self.inputs.iter_mut().zip(&other.inputs) {
+            mine.skew.merge(&theirs.skew);
+            mine.age.merge(&theirs.age);
+        }
         for (mine, theirs) in self.bytes.iter_mut().zip(&other.bytes) {
             add_all(mine, theirs);
         }
@@ -227,7 +291,12 @@ impl Account {
     pub fn reset(&mut self) {
         let mut latencies = std::mem::replace(&mut self.latencies, std::array::from_fn(|_| None));
         latencies.iter_mut().flatten().for_each(Histogram::reset);
-        *self = Self { latencies, ..Self::new() };
+        let mut inputs = std::mem::take(&mut self.inputs);
+        for InputTimes { skew, age } in &mut inputs {
+            skew.reset();
+            age.reset();
+        }
+        *self = Self { latencies, inputs, ..Self::new() };
     }
 
     fn add_latency(&mut self, stage: Stage, duration: Duration) {

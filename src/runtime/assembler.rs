@@ -112,6 +112,12 @@ impl Assembler {
         Some((at, usable))
     }
 
+    /// The oldest message, with its input, that a later frame may contain and that was not
+    /// returned before.
+    pub fn announce(&mut self) -> Option<(usize, SharedMessage)> {
+        self.sync.announce()
+    }
+
     /// The deadline of the oldest open frame.
     pub fn next_deadline(&self) -> Option<Stamp> {
         self.sync.next_deadline()

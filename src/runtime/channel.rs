@@ -18,8 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::transport::calibration_files::read_camera;
 use crate::transport::middleware::{InputKind, Received};
 use crate::types::{
-    CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, OutputType, Stage,
-    Stamp,
+    CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, Stage, Stamp,
 };
 
 /// A channel whose networks are loaded.
@@ -115,6 +114,7 @@ impl Channel {
                 ("images", &[InputKind::Image, InputKind::CompressedImage][..])
             }
             Some(PayloadKind::Cloud) => ("point clouds", &[InputKind::PointCloud2][..]),
+            Some(PayloadKind::Tensors) => ("lists of tensors", &[InputKind::TensorList][..]),
             None => ("nothing", &[][..]),
         };
         let kind = kinds.iter().find(|kind| kind.type_name() == type_name).copied();
@@ -131,6 +131,7 @@ impl Channel {
         let is_compressed = self.config.inputs.get(input).is_some_and(|input| input.is_compressed);
         match self.needs.get(input).map(|needs| needs.kind) {
             Some(PayloadKind::Cloud) => InputKind::PointCloud2,
+            Some(PayloadKind::Tensors) => InputKind::TensorList,
             _ if is_compressed => InputKind::CompressedImage,
             _ => InputKind::Image,
         }
@@ -161,11 +162,6 @@ impl Channel {
         self.supervisor.detector().map(Detector::payload_memory).unwrap_or_default()
     }
 
-    /// The type of its output messages.
-    pub fn output_type(&self) -> OutputType {
-        self.config.output_type
-    }
-
     /// Whether its detector uses the pose of a sensor or of its target frame.
     pub fn wants_transforms(&self) -> bool {
         self.needs.iter().any(|needs| needs.pose_in.is_some())
@@ -177,9 +173,24 @@ impl Channel {
         self.needs.get(input).is_some_and(|needs| needs.calibration)
     }
 
+    /// Whether messages are passed to [`Channel::prepare`] when they arrive.
+    pub fn prepares(&self) -> bool {
+        self.needs.len() > 1 && self.supervisor.detector().is_some_and(Detector::prepares)
+    }
+
     /// The calibration of an input's camera that a file states.
     pub fn calibration_of_file(&self, input: usize) -> Option<&Arc<CameraCalibration>> {
         self.calibrations.get(input)?.as_ref()
+    }
+
+    /// Does what the detector can do with a message before its frame is complete. A message
+    /// that cannot be processed is reported with its frame.
+    pub fn prepare(&mut self, input: usize, message: &FrameInput<'_>) {
+        let Some((detector, failures)) = self.supervisor.ready_now() else { return };
+        if let Err(error) = failures.note(detector.prepare(input, message)) {
+            let topic = self.config.inputs.get(input).map_or("", |input| input.topic.as_str());
+            tracing::debug!("channel {}: {topic} is not prepared: {error}", self.config.name);
+        }
     }
 
     /// Detects the objects of a frame, whose inputs are in the order of the configuration.
@@ -303,6 +314,7 @@ pub fn frame_input<'a>(message: &Received<'a>) -> Option<FrameInput<'a>> {
     match *message {
         Received::Picture { header, payload } => Some(FrameInput::image(header, payload)),
         Received::Cloud { header, view } => Some(FrameInput::cloud(header, view)),
+        Received::Tensors { header, tensors } => Some(FrameInput::tensors(header, tensors)),
         Received::CameraInfo(_)
         | Received::Transform { .. }
         | Received::Clock(_)

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::transport::middleware::Received;
 use crate::types::{
     CameraCalibration, CloudView, CompressedFormat, CompressedView, Encoding, Header, ImagePayload,
-    ImageView, PointField, PointFields, Size, Stamp,
+    ImageView, PointField, PointFields, ReceivedTensors, Size, Stamp, TensorEntries,
 };
 
 /// Memory for a message, which holds the only copy of its payload.
@@ -20,6 +20,7 @@ pub struct MessageBuffer {
     layout: Layout,
     fields: Vec<OwnedField>,
     num_fields: usize,
+    tensors: TensorEntries,
     data: PayloadMemory,
 }
 
@@ -40,6 +41,7 @@ enum Layout {
         steps: [u32; 2],
         is_big_endian: bool,
     },
+    Tensors,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +78,10 @@ impl MessageBuffer {
                 (header, Layout::File(file.format), file.data)
             }
             Received::Cloud { header, view } => (header, self.fill_cloud(view), view.data()),
+            Received::Tensors { header, tensors } => {
+                self.tensors = *tensors.entries();
+                (header, Layout::Tensors, tensors.bytes())
+            }
             Received::CameraInfo(_)
             | Received::Transform { .. }
             | Received::Clock(_)
@@ -165,6 +171,7 @@ impl MessageBuffer {
                 }
                 PayloadView::Cloud(CloudView::new(shape, steps, is_big_endian, fields, data)?)
             }
+            Layout::Tensors => PayloadView::Tensors(ReceivedTensors::new(self.tensors, data)?),
         };
         Ok(InputView { header, payload })
     }
@@ -187,6 +194,8 @@ pub enum PayloadView<'a> {
     Image(ImagePayload<'a>),
     /// Points.
     Cloud(CloudView<'a>),
+    /// Outputs of a network.
+    Tensors(ReceivedTensors<'a>),
 }
 
 impl InputView<'_> {
@@ -200,6 +209,7 @@ impl InputView<'_> {
         let payload = match &self.payload {
             PayloadView::Image(image) => Payload::Image(*image),
             PayloadView::Cloud(cloud) => Payload::Cloud(cloud),
+            PayloadView::Tensors(tensors) => Payload::Tensors(tensors),
         };
         FrameInput::new(self.header, payload)
     }

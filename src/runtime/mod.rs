@@ -8,7 +8,7 @@
 //! | [`slot`], `input` | the newest frame of live inputs, and the counters of their messages |
 //! | [`supervisor`] | the detector, which is built again after a failure of its device |
 //! | [`isolated`] | a detector in a process of its own |
-//! | `account`, `stamps`, `serving` | counters, order of stamps, health |
+//! | `account`, `spread`, `stamps`, `serving` | counters, times, order of stamps, health |
 
 pub(crate) mod account;
 pub(crate) mod assembler;
@@ -18,6 +18,7 @@ pub mod isolated;
 pub mod message_buffer;
 pub(crate) mod serving;
 pub mod slot;
+pub(crate) mod spread;
 pub(crate) mod stamps;
 pub mod supervisor;
 pub mod synchronizer;

@@ -56,6 +56,7 @@ pub struct SlotWriter {
 pub struct SlotReader {
     shared: Arc<Shared>,
     taken: Vec<Option<SharedMessage>>,
+    announced: Option<SharedMessage>,
 }
 
 /// Closes a slot from another thread.
@@ -72,6 +73,13 @@ pub enum Taken<'a> {
         /// Its position in the sequence of frames.
         sequence: Sequence,
     },
+    /// A message that a later frame may contain, once, if [`SlotOptions::announces`].
+    Arrived {
+        /// Its input.
+        input: usize,
+        /// The message.
+        message: &'a SharedMessage,
+    },
     /// Frames that were refused, for one reason.
     Refused {
         /// The error of the first.
@@ -87,6 +95,7 @@ struct Shared {
     opened: Instant,
     /// Seconds of the deadlines' clock per second.
     rate: f64,
+    announces: bool,
     count_loss: LossCounter,
 }
 
@@ -112,6 +121,8 @@ pub struct SlotOptions<'a> {
     /// Seconds of the deadlines' clock per second: 1 if live, another rate for a replay that
     /// is slower or faster than its recording.
     pub rate: f64,
+    /// Whether the reader takes messages before their frames are complete.
+    pub announces: bool,
 }
 
 /// A slot whose buffers are in memory that `memory` allocates: a writer for each input, a
@@ -121,7 +132,7 @@ pub fn slot(
     memory: impl FnMut() -> PayloadMemory,
     count_loss: LossCounter,
 ) -> (Vec<SlotWriter>, SlotReader, SlotCloser) {
-    let SlotOptions { inputs, sync, rate } = options;
+    let SlotOptions { inputs, sync, rate, announces } = options;
     let (assembler, buffers) = Assembler::new(inputs, sync, memory);
     let [ready, closed, taken] = [(); 3].map(|()| Vec::with_capacity(assembler.num_inputs()));
     let refused = Vec::new();
@@ -131,11 +142,12 @@ pub fn slot(
         changed: Condvar::new(),
         opened: Instant::now(),
         rate,
+        announces,
         count_loss,
     });
     let writer = |(input, buffer)| SlotWriter { shared: Arc::clone(&shared), input, buffer };
     let writers = buffers.into_iter().enumerate().map(writer).collect();
-    let reader = SlotReader { shared: Arc::clone(&shared), taken };
+    let reader = SlotReader { shared: Arc::clone(&shared), taken, announced: None };
     (writers, reader, SlotCloser(shared))
 }
 
@@ -163,9 +175,11 @@ impl SlotWriter {
 
 impl SlotReader {
     /// Waits for a frame; `None` once the slot is closed, which discards the waiting frame.
+    /// A frame goes before messages that arrived.
     pub fn take(&mut self) -> Option<Taken<'_>> {
-        let Self { shared, taken } = self;
+        let Self { shared, taken, announced } = self;
         taken.clear();
+        *announced = None;
         let mut state = shared.lock();
         loop {
             if state.is_closed {
@@ -182,6 +196,11 @@ impl SlotReader {
                 std::mem::swap(&mut state.ready, taken);
                 let sequence = state.assembler.take_sequence();
                 return Some(Taken::Frame { messages: taken, sequence });
+            }
+            if shared.announces
+                && let Some((input, message)) = state.assembler.announce()
+            {
+                return Some(Taken::Arrived { input, message: announced.insert(message) });
             }
             state = shared.wait(state);
         }
@@ -311,6 +330,14 @@ mod tests {
         num_inputs: usize,
         sync: &SyncConfig,
     ) -> (Vec<SlotWriter>, SlotReader, SlotCloser, Arc<Lost>) {
+        slot_with(num_inputs, sync, false)
+    }
+
+    fn slot_with(
+        num_inputs: usize,
+        sync: &SyncConfig,
+        announces: bool,
+    ) -> (Vec<SlotWriter>, SlotReader, SlotCloser, Arc<Lost>) {
         let lost = Arc::new(Lost::default());
         let counters = Arc::clone(&lost);
         let count: LossCounter = Arc::new(move |input, loss, num| {
@@ -322,7 +349,7 @@ mod tests {
             counter.fetch_add(if input == 0 { num } else { 0 }, Ordering::Relaxed);
         });
         let inputs = inputs(num_inputs);
-        let options = SlotOptions { inputs: &inputs, sync, rate: 1.0 };
+        let options = SlotOptions { inputs: &inputs, sync, rate: 1.0, announces };
         let (writers, reader, closer) = slot(options, PayloadMemory::default, count);
         (writers, reader, closer, lost)
     }
@@ -437,6 +464,38 @@ mod tests {
             offer(1, second).unwrap();
         }
         assert_eq!((next(&mut reader), lost.num()), (vec![Some(21), Some(21)], [1, 0, 0]));
+        closer.close();
+        assert!(reader.take().is_none());
+    }
+
+    #[test]
+    fn messages_are_announced_until_their_frame_is_complete() {
+        let (mut writers, mut reader, closer, lost) = slot_with(2, &deadline(Duration::MAX), true);
+        let mut offer = |input: usize, second| {
+            let writer: &mut SlotWriter = &mut writers[input];
+            writer.offer(&picture(second, &[second as u8]), 9).map(drop).unwrap();
+        };
+        let arrived = |reader: &mut SlotReader| match reader.take() {
+            Some(Taken::Arrived { input, message }) => (input, message.stamp().to_ros().0),
+            other => panic!("{other:?}"),
+        };
+        // More often than there are buffers.
+        for second in (0..100).step_by(10) {
+            offer(1, second);
+            assert_eq!(arrived(&mut reader), (1, second));
+            offer(0, second);
+            // The frame is complete, and goes before its second message.
+            assert_eq!(next(&mut reader), [Some(second), Some(second)]);
+            offer(1, second + 1);
+            assert_eq!(arrived(&mut reader), (1, second + 1));
+            // The last two are kept; what the reader has is not written over.
+            for more in 2..6 {
+                offer(1, second + more);
+            }
+            assert_eq!(arrived(&mut reader), (1, second + 4));
+            assert_eq!(arrived(&mut reader), (1, second + 5));
+        }
+        assert_eq!(lost.num(), [0, 0, 0]);
         closer.close();
         assert!(reader.take().is_none());
     }

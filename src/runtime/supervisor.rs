@@ -126,6 +126,13 @@ impl Supervisor {
         Ok((detector.insert(ready).as_mut(), failures))
     }
 
+    /// The detector as [`Supervisor::ready`] returns it; `None` if it has to be built first.
+    pub fn ready_now(&mut self) -> Option<(&mut dyn Detector, &mut Failures)> {
+        let Self { detector, failures, .. } = self;
+        let detector = detector.as_mut().filter(|_| !failures.must_remake)?;
+        Some((detector.as_mut(), failures))
+    }
+
     /// Replaces the function that builds detectors.
     pub fn make_with(
         &mut self,

@@ -70,6 +70,7 @@ struct Kept<T> {
     stamp: Stamp,
     item: T,
     is_used: bool,
+    is_announced: bool,
 }
 
 /// A frame that waits for messages.
@@ -178,7 +179,7 @@ impl<T: Clone> Synchronizer<T> {
         if is_full && let Some(oldest) = of.kept.pop_front() {
             of.num_unused += u64::from(!oldest.is_used);
         }
-        of.kept.push_back(Kept { stamp, item, is_used: false });
+        of.kept.push_back(Kept { stamp, item, is_used: false, is_announced: false });
         if is_reference {
             let deadline = now.nanos().saturating_add(self.deadline_ns);
             self.open.push_back(Open { stamp, deadline: Stamp::from_nanos(deadline) });
@@ -212,6 +213,18 @@ impl<T: Clone> Synchronizer<T> {
                 closed(at, cause, outcome)
             }
         }
+    }
+
+    /// The oldest message, with its input, that a later frame may contain and that was not
+    /// returned before.
+    pub fn announce(&mut self) -> Option<(usize, T)> {
+        let inputs = self.inputs.iter_mut().enumerate();
+        let new = inputs.filter_map(|(index, input)| {
+            input.kept.iter_mut().find(|kept| !kept.is_announced).map(|kept| (index, kept))
+        });
+        let (index, oldest) = new.min_by_key(|(_, kept)| kept.stamp)?;
+        oldest.is_announced = true;
+        Some((index, oldest.item.clone()))
     }
 
     /// The deadline of the oldest open frame.
@@ -471,6 +484,25 @@ mod tests {
             frame(7, 3, Cause::Complete, &[Some(7), Some(7)]),
         ];
         assert_eq!(events, expected);
+    }
+
+    #[test]
+    fn a_message_is_announced_once_while_a_frame_may_contain_it() {
+        let mut sync = Synchronizer::new(&nearest(20, 100), 2);
+        let mut chosen = Vec::new();
+        for (input, ms) in [(1, 490), (0, 500), (1, 480)] {
+            let _ = sync.arrive(stamp(0), input, stamp(ms), (input, ms));
+        }
+        let announced = |sync: &mut Synchronizer<(usize, i64)>| {
+            std::iter::from_fn(|| sync.announce()).collect::<Vec<_>>()
+        };
+        assert_eq!(announced(&mut sync), [(1, (1, 490)), (0, (0, 500))]);
+        sync.arrive(stamp(1), 1, stamp(510), (1, 510)).unwrap();
+        assert!(sync.close(stamp(1), &mut chosen).is_some());
+        // The message at 510 is left; those of the frame are not.
+        sync.arrive(stamp(2), 0, stamp(600), (0, 600)).unwrap();
+        assert_eq!(announced(&mut sync), [(1, (1, 510)), (0, (0, 600))]);
+        assert_eq!(announced(&mut sync), []);
     }
 
     #[test]

@@ -16,9 +16,9 @@ use super::rig::{LidarMount, SCAN_S, pose_of};
 use super::scene::{Scene, View};
 use super::solid::{LANES, surface_point};
 use super::traffic::PAVEMENT_HEIGHT_M;
-use crate::types::{Box3d, Truth3d};
+use crate::types::{Box3d, Evidence, Truth3d};
 
-/// The truth lists objects up to this distance from the sensor.
+/// The truth in space lists objects up to this distance from the sensor, or from the vehicle.
 pub const TRUTH_RANGE_M: f64 = 75.0;
 
 const MIN_RANGE_M: f32 = 0.8;
@@ -144,12 +144,12 @@ impl Drive {
             } else {
                 0.0
             };
-            Some(Truth3d { num_points: rays.returned, visibility, ..object })
+            Some(Truth3d { evidence: Evidence::Points(rays.returned), visibility, ..object })
         }));
     }
 
-    /// An actor in the frame of a LiDAR; `None` beyond [`TRUTH_RANGE_M`].
-    fn object_3d(
+    /// An actor in the frame of a LiDAR or of the vehicle; `None` beyond [`TRUTH_RANGE_M`].
+    pub(super) fn object_3d(
         &self,
         actor: usize,
         state: &super::traffic::State,
@@ -175,7 +175,7 @@ impl Drive {
                 yaw_rad: libm::atan2(heading.y, heading.x) as f32,
             },
             velocity_mps: [velocity.x as f32, velocity.y as f32],
-            num_points: 0,
+            evidence: Evidence::Points(0),
             visibility: 0.0,
         })
     }

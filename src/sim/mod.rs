@@ -16,6 +16,7 @@
 //! | `rig`, `scene` | the sensors; the solids in the range of a sensor at a time |
 //! | `lidar`, `cast` | scans |
 //! | `camera`, `raster`, `light`, `shadow`, `sky`, `lens` | pictures |
+//! | `surround` | truth around the vehicle, for all cameras together |
 //! | `recording` | a drive as a recording |
 //!
 //! ```
@@ -49,6 +50,7 @@ mod shadow;
 mod sky;
 mod solid;
 mod surface;
+mod surround;
 mod town;
 mod traffic;
 
@@ -59,6 +61,7 @@ pub use drive::{Drive, Object, Pose};
 pub use lidar::{Scan, ScanPoint, TRUTH_RANGE_M};
 pub use recording::{PictureFormat, record};
 pub use rig::{CameraMount, LidarMount, MAX_SENSORS, Options, Rig, SCAN_RATE_HZ, START};
+pub use surround::SeenByCameras;
 
 #[cfg(test)]
 mod tests;

@@ -87,6 +87,11 @@ impl<'a> Reader<'a> {
         self.body.len() - self.offset
     }
 
+    /// The bytes that are not read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        &self.body[self.offset..]
+    }
+
     /// Offset in the message at which the next field may start.
     fn position(&self) -> usize {
         ENCAPSULATION_LEN + self.offset

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::middleware::{
     Handler, InputKind, Middleware, MiddlewareEvent, MiddlewareOptions, Publisher, Qos, Receiver,
-    Request, Response, Subscription, Watcher, Watchers, deliver,
+    Request, Response, Subscription, Switch, Watcher, Watchers, deliver,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::ros::SetResult;
 
 /// The node's side of a graph in memory.
 pub struct MemoryMiddleware {
@@ -29,6 +30,8 @@ struct Shared {
     inputs: Mutex<Vec<Arc<Input>>>,
     outputs: Mutex<BTreeMap<String, Output>>,
     handler: Mutex<Option<Arc<Handler>>>,
+    /// By the name of the service.
+    switches: Mutex<BTreeMap<String, Arc<Switch>>>,
     watchers: Watchers,
 }
 
@@ -72,6 +75,12 @@ impl MemoryGraph {
     pub fn call(&self, request: Request) -> Option<Response> {
         let handler = lock(&self.0.handler).clone()?;
         Some(handler(request))
+    }
+
+    /// Calls the switch of a name; `None` when the node serves none.
+    pub fn switch(&self, name: &str, on: bool) -> Option<SetResult> {
+        let set = lock(&self.0.switches).get(name).cloned()?;
+        Some(set(on))
     }
 
     /// Sets the number of matched publishers of a subscribed topic.
@@ -166,6 +175,12 @@ impl Middleware for MemoryMiddleware {
                 Err(Error::new(ErrorKind::Middleware, "memory", "services are served already"))
             }
         }
+    }
+
+    fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()> {
+        let name = self.options.remaps.resolve(&self.options.node, name);
+        lock(&self.graph.0.switches).insert(name, Arc::new(set));
+        Ok(())
     }
 
     fn watch(&mut self, watcher: Watcher) {

@@ -7,7 +7,7 @@
 //!
 //! | array | fields of its companion |
 //! |---|---|
-//! | `Detection3DArray` | `x y z` centre (m) · `vx vy` (m/s) · `track_id` · `num_points` · `visibility` |
+//! | `Detection3DArray` | `x y z` centre (m) · `vx vy` (m/s) · `track_id` · `num_points` or `num_pixels` · `visibility` |
 //! | `Detection2DArray` | `x y` centre (pixels) · `track_id` · `visibility` · `truncation` · `num_pixels` |
 //!
 //! Counts and ids are written as `uint32`, all others as `float32`. All datatypes
@@ -20,7 +20,8 @@ use crate::transport::messages::{
     Detection2D, Detection2DArray, Detection3D, Detection3DArray, Hypothesis, PointCloud2, Pose,
 };
 use crate::types::{
-    Box3d, CloudView, Datatype, Header, ImageBox, PointField, PointFields, Truth2d, Truth3d,
+    Box3d, CloudView, Datatype, Evidence, Header, ImageBox, PointField, PointFields, Truth2d,
+    Truth3d,
 };
 
 /// The suffix that makes the companion topic of a truth topic.
@@ -33,16 +34,22 @@ const U32: u8 = 6;
 /// The columns of a table in the order of writing, each of four bytes.
 type Columns<const N: usize> = [(&'static str, u8); N];
 
-const COLUMNS_3D: Columns<8> = [
-    ("x", F32),
-    ("y", F32),
-    ("z", F32),
-    ("vx", F32),
-    ("vy", F32),
-    ("track_id", U32),
-    ("num_points", U32),
-    ("visibility", F32),
-];
+const NUM_POINTS: &str = "num_points";
+const NUM_PIXELS: &str = "num_pixels";
+
+/// The columns of objects in space, whose evidence has a name.
+const fn columns_3d(evidence: &'static str) -> Columns<8> {
+    [
+        ("x", F32),
+        ("y", F32),
+        ("z", F32),
+        ("vx", F32),
+        ("vy", F32),
+        ("track_id", U32),
+        (evidence, U32),
+        ("visibility", F32),
+    ]
+}
 
 const COLUMNS_2D: Columns<6> = [
     ("x", F32),
@@ -50,14 +57,15 @@ const COLUMNS_2D: Columns<6> = [
     ("track_id", U32),
     ("visibility", F32),
     ("truncation", F32),
-    ("num_pixels", U32),
+    (NUM_PIXELS, U32),
 ];
 
 /// Encodes objects in space as a `Detection3DArray` and its companion, replacing
-/// the content of both buffers.
+/// the content of both buffers. The evidence of all objects is that of the first, of none
+/// points.
 ///
 /// # Errors
-/// `Message` when a message exceeds 4 GiB.
+/// `Message` when a message exceeds 4 GiB or objects differ in the kind of their evidence.
 pub fn encode_3d(
     header: &Header<'_>,
     objects: &[Truth3d<'_>],
@@ -81,15 +89,19 @@ pub fn encode_3d(
         })
         .collect();
     Detection3DArray::encode_as_is(header, &messages, detections)?;
+    let kind = objects.first().map_or(NUM_POINTS, |object| evidence_of(object).0);
+    if objects.iter().any(|object| evidence_of(object).0 != kind) {
+        return Err(refuse("objects with points and with pixels in one message".into()));
+    }
     let rows = objects.iter().map(|object| {
         let [x, y, z] = object.bbox.center;
         let [vx, vy] = object.velocity_mps;
         let [x, y, z, vx, vy, visibility] =
             [x, y, z, vx, vy, object.visibility].map(f32::to_le_bytes);
-        let [track_id, num_points] = [object.track_id, object.num_points].map(u32::to_le_bytes);
-        [x, y, z, vx, vy, track_id, num_points, visibility]
+        let [track_id, evidence] = [object.track_id, evidence_of(object).1].map(u32::to_le_bytes);
+        [x, y, z, vx, vy, track_id, evidence, visibility]
     });
-    encode_table(header, COLUMNS_3D, rows, attributes)
+    encode_table(header, columns_3d(kind), rows, attributes)
 }
 
 /// Decodes the messages of [`encode_3d`]. Class names are borrowed.
@@ -104,13 +116,16 @@ pub fn decode_3d<'a>(
     attributes: &[u8],
 ) -> Result<(Header<'a>, Vec<Truth3d<'a>>)> {
     let array = Detection3DArray::decode(detections)?;
-    let table = Table::open(attributes, &array.header, array.detections.len(), COLUMNS_3D)?;
+    let is_of_pictures = PointCloud2::decode(attributes)?.fields.find(&[NUM_PIXELS]).is_some();
+    let kind = if is_of_pictures { NUM_PIXELS } else { NUM_POINTS };
+    let table = Table::open(attributes, &array.header, array.detections.len(), columns_3d(kind))?;
     let mut objects = Vec::new();
     for (row, detection) in array.detections.enumerate() {
         let detection = detection?;
-        let [_, _, _, vx, vy, track_id, num_points, visibility] = table.row(row);
+        let [_, _, _, vx, vy, track_id, evidence, visibility] = table.row(row);
         let track_id = checked_track_id(detection.id, track_id)?;
         let [length_m, width_m, height_m] = detection.size.map(|value| value as f32);
+        let evidence = whole(kind, evidence)?;
         objects.push(Truth3d {
             class_name: class_name(detection.best.as_ref())?,
             track_id,
@@ -122,7 +137,10 @@ pub fn decode_3d<'a>(
                 yaw_rad: detection.center.yaw_rad() as f32,
             },
             velocity_mps: [vx as f32, vy as f32],
-            num_points: whole("num_points", num_points)?,
+            evidence: match is_of_pictures {
+                true => Evidence::Pixels(evidence),
+                false => Evidence::Points(evidence),
+            },
             visibility: visibility as f32,
         });
     }
@@ -187,6 +205,14 @@ pub fn decode_2d<'a>(
 
 fn certain(class_id: &str, pose: Pose) -> Hypothesis<'_> {
     Hypothesis { class_id, score: 1.0, pose, covariance: [0.0; 36] }
+}
+
+/// The name of an object's evidence, and its number.
+fn evidence_of(object: &Truth3d<'_>) -> (&'static str, u32) {
+    match object.evidence {
+        Evidence::Points(count) => (NUM_POINTS, count),
+        Evidence::Pixels(count) => (NUM_PIXELS, count),
+    }
 }
 
 fn refuse(message: String) -> Error {
@@ -333,7 +359,7 @@ mod tests {
                 yaw_rad: 0.25 * f,
             },
             velocity_mps: [0.1 * f, -7.0],
-            num_points: u32::from(i) * 1000,
+            evidence: Evidence::Points(u32::from(i) * 1000),
             visibility: 0.125 * f,
         }
     }

@@ -1,4 +1,4 @@
-//! How a camera maps space to its image.
+//! The calibration of a camera.
 
 use super::image::Size;
 
@@ -29,6 +29,6 @@ pub struct CameraCalibration {
 }
 
 impl CameraCalibration {
-    /// The most coefficients of a distortion model that are read.
+    /// The maximum number of coefficients of a distortion model.
     pub const MAX_COEFFICIENTS: usize = 1024;
 }

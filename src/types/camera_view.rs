@@ -38,7 +38,7 @@ pub struct CameraView {
     /// Of the network's picture.
     pinhole: Pinhole,
     rectified: Rectified,
-    /// The lens that is undone.
+    /// The lens whose distortion is removed.
     undistorted: Option<CameraModel>,
 }
 
@@ -67,7 +67,7 @@ impl CameraView {
         &self.placed
     }
 
-    /// Whether a lens is undone, by [`CameraView::raw_position`].
+    /// Whether distortion is removed, by [`CameraView::raw_position`].
     pub fn is_undistorted(&self) -> bool {
         self.undistorted.is_some()
     }
@@ -97,7 +97,7 @@ impl CameraView {
         self.picture_from_camera() * (camera_from_base * base_at_picture_from_base).to_homogeneous()
     }
 
-    /// The pixel of the image as received that a pixel of the network's input shows; `None`
+    /// The pixel of the received image that a pixel of the network's input shows; `None`
     /// outside the content, and where the camera does not see the ray. It may be outside
     /// the image.
     pub fn raw_position(&self, x: u32, y: u32) -> Option<[f64; 2]> {

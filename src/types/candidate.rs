@@ -1,4 +1,4 @@
-//! Decoded boxes before suppression, and the order they are compared in.
+//! Decoded boxes before suppression, and their order.
 
 use std::cmp::Ordering;
 
@@ -12,8 +12,8 @@ pub struct Candidate<B> {
     pub score: f32,
     /// Class index, a position in the head's `class_names`.
     pub class: u32,
-    /// Where in the network's output the box came from (row, or cell over all
-    /// tasks). Unique within a frame: the last word in the total order.
+    /// Position of the box in the network's output (row, or cell over all tasks). Unique
+    /// within a frame: the last criterion of the total order.
     pub source: u32,
 }
 
@@ -28,9 +28,9 @@ pub fn total_order<B>(a: &Candidate<B>, b: &Candidate<B>) -> Ordering {
         .then_with(|| a.source.cmp(&b.source))
 }
 
-/// A survivor of suppression: which candidate, and its score afterwards.
+/// A candidate that suppression kept, and its score afterwards.
 ///
-/// Hard suppression leaves the score as it was, soft suppression lowers it.
+/// Hard suppression does not change the score, soft suppression lowers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Kept {
     /// Position in the slice of candidates that was suppressed.
@@ -39,31 +39,38 @@ pub struct Kept {
     pub score: f32,
 }
 
-/// A bounded collection of candidates that loses the worst first.
+/// A bounded collection of candidates, which drops the worst first.
 ///
-/// Holds `capacity` candidates. More may be pushed: the worst by
-/// [`total_order`] are dropped and counted. Memory for twice the capacity is
-/// taken once, at [`Candidates::with_capacity`]; pushing never allocates.
-/// Which candidates stay does not depend on the order of pushing.
+/// Holds `capacity` candidates. More may be pushed: the worst by [`total_order`] are
+/// dropped and counted. Memory for twice the capacity is allocated once, by
+/// [`Candidates::with_capacity`]; pushing never allocates. The order of pushing has no
+/// effect on the result.
 #[derive(Clone, Debug)]
 pub struct Candidates<B> {
     items: Vec<Candidate<B>>,
     capacity: usize,
     num_dropped: usize,
+    num_nan_scores: usize,
 }
 
 impl<B: Copy> Candidates<B> {
     /// An empty collection for at most `capacity` candidates (at least one).
     pub fn with_capacity(capacity: usize) -> Self {
         let capacity = capacity.max(1);
-        Self { items: Vec::with_capacity(2 * capacity), capacity, num_dropped: 0 }
+        Self {
+            items: Vec::with_capacity(2 * capacity),
+            capacity,
+            num_dropped: 0,
+            num_nan_scores: 0,
+        }
     }
 
-    /// Adds a candidate. A NaN score is dropped and counted.
+    /// Adds a candidate. One whose score is NaN is not held, but counted in
+    /// [`Candidates::num_nan_scores`].
     #[inline]
     pub fn push(&mut self, candidate: Candidate<B>) {
         if candidate.score.is_nan() {
-            self.num_dropped += 1;
+            self.num_nan_scores += 1;
             return;
         }
         if self.items.len() == 2 * self.capacity {
@@ -72,9 +79,15 @@ impl<B: Copy> Candidates<B> {
         self.items.push(candidate);
     }
 
-    /// Sorts into the total order and cuts to `limit` and to the capacity.
-    /// Returns how many candidates the cut cost; what the capacity had cost
-    /// before is in [`Candidates::num_dropped`].
+    /// Counts boxes of which a decoder read a NaN as a score
+    /// ([`Count::ScoresNan`](super::Count::ScoresNan)).
+    pub fn add_nan_scores(&mut self, num: usize) {
+        self.num_nan_scores += num;
+    }
+
+    /// Sorts into the total order and cuts to `limit` and to the capacity. Returns the
+    /// number of candidates beyond `limit`; those beyond the capacity are in
+    /// [`Candidates::num_dropped`].
     pub fn finish(&mut self, limit: usize) -> usize {
         self.drop_worst();
         let over = self.items.len().saturating_sub(limit);
@@ -86,9 +99,8 @@ impl<B: Copy> Candidates<B> {
         over
     }
 
-    /// Cuts to the capacity, then removes the candidates that are not wanted.
-    /// These do not count as lost; those that the capacity has cost stay lost,
-    /// whatever the order of pushing.
+    /// Cuts to the capacity, then removes the candidates that are not wanted. These do
+    /// not count as dropped; those beyond the capacity do, in any order of pushing.
     pub fn retain(&mut self, mut is_wanted: impl FnMut(&Candidate<B>) -> bool) {
         self.drop_worst();
         self.items.retain(|candidate| is_wanted(candidate));
@@ -98,6 +110,7 @@ impl<B: Copy> Candidates<B> {
     pub fn clear(&mut self) {
         self.items.clear();
         self.num_dropped = 0;
+        self.num_nan_scores = 0;
     }
 
     /// The candidates held: in the total order after [`Candidates::finish`],
@@ -106,13 +119,17 @@ impl<B: Copy> Candidates<B> {
         &self.items
     }
 
-    /// Candidates lost since the last [`Candidates::clear`]: over the
-    /// capacity, or with a NaN score.
+    /// Candidates over the capacity since the last [`Candidates::clear`].
     pub fn num_dropped(&self) -> usize {
         self.num_dropped
     }
 
-    /// The most candidates that [`Candidates::finish`] can leave.
+    /// Boxes with a NaN score since the last [`Candidates::clear`].
+    pub fn num_nan_scores(&self) -> usize {
+        self.num_nan_scores
+    }
+
+    /// The maximum number of candidates after [`Candidates::finish`].
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -189,12 +206,15 @@ mod tests {
     }
 
     #[test]
-    fn limit_cuts_after_the_capacity_and_nan_is_dropped() {
+    fn limit_cuts_after_the_capacity_and_nan_is_counted_apart() {
         let mut candidates = Candidates::with_capacity(8);
         (0..6).for_each(|source| candidates.push(candidate(source as f32, 0, source)));
         candidates.push(candidate(f32::NAN, 0, 6));
+        candidates.add_nan_scores(2);
         assert_eq!(candidates.finish(2), 4);
-        assert_eq!(candidates.num_dropped(), 1);
+        assert_eq!((candidates.num_dropped(), candidates.num_nan_scores()), (0, 3));
         assert_eq!(candidates.as_slice().iter().map(|c| c.source).collect::<Vec<_>>(), [5, 4]);
+        candidates.clear();
+        assert_eq!(candidates.num_nan_scores(), 0);
     }
 }

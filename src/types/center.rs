@@ -27,14 +27,14 @@ pub struct CenterDecode {
     pub yaw: YawConvention,
     /// Score thresholds.
     pub score_thresholds: ScoreThresholds,
-    /// Per class, the least norm of (sine, cosine); empty for no check.
+    /// Per class, the minimum norm of (sine, cosine); empty for no check.
     pub yaw_norm_thresholds: Vec<f32>,
     /// Centres outside are dropped; `None` keeps all.
     pub center_range: Option<PointRange>,
     /// Whether there are two velocity channels.
     pub has_velocity: bool,
-    /// Whether every regression tensor holds as many logarithms of variances
-    /// behind its values.
+    /// Whether the values of every regression tensor are followed by as many logarithms
+    /// of variances.
     pub has_variance: bool,
 }
 
@@ -83,15 +83,14 @@ impl YawConvention {
     }
 }
 
-/// Least scores per class, constant or by distance from the sensor.
+/// Minimum scores per class, constant or by distance from the sensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScoreThresholds {
-    /// Upper limits of the distance bins in metres, rising. Empty: one bin
-    /// without a limit. Otherwise an object at or beyond the last is
-    /// dropped.
+    /// Upper limits of the distance bins in metres, ascending. Empty: one bin without a
+    /// limit. Otherwise an object at or beyond the last is dropped.
     pub distance_upper_limits_m: Vec<f32>,
-    /// Per class, one threshold per bin. A candidate stays when its score is
-    /// at least the threshold.
+    /// Per class, one threshold per bin. A candidate passes when its score is at least
+    /// the threshold.
     pub per_class: Vec<Vec<f32>>,
 }
 
@@ -101,8 +100,8 @@ impl ScoreThresholds {
         Self { distance_upper_limits_m: Vec::new(), per_class: vec![vec![threshold]; num_classes] }
     }
 
-    /// The threshold of a class at a distance; `None` when nothing of the kind
-    /// is to be kept (beyond the last bin, or an unknown class).
+    /// The threshold of a class at a distance; `None` when no score passes (beyond the
+    /// last bin, or an unknown class).
     pub fn at(&self, class: u32, distance_m: f32) -> Option<f32> {
         let bins = self.per_class.get(class as usize)?;
         if self.distance_upper_limits_m.is_empty() {
@@ -112,8 +111,7 @@ impl ScoreThresholds {
         bins.get(bin).copied()
     }
 
-    /// The lowest threshold of a class over all distances: what a first, cheap
-    /// test may use.
+    /// The lowest threshold of a class over all distances, for a first test.
     pub fn lowest(&self, class: u32) -> Option<f32> {
         self.per_class.get(class as usize)?.iter().copied().reduce(f32::min)
     }

@@ -1,10 +1,10 @@
-//! Point clouds as they lie in a message, and points as the ops take them.
+//! Point clouds in the memory of a message, and points as operations read them.
 
 use std::fmt;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most fields a cloud may declare.
+/// The maximum number of fields of a cloud.
 pub const MAX_POINT_FIELDS: usize = 32;
 
 /// `sensor_msgs/PointField` datatypes.
@@ -111,9 +111,9 @@ impl Default for PointFields<'_> {
 
 /// A `sensor_msgs/PointCloud2` in the memory of its message.
 ///
-/// Checked: every point of `point_step` bytes in every row of `row_step` bytes
-/// lies inside `data`. The fields are checked by the op that reads them, which
-/// needs only some of them. A cloud of no points is valid.
+/// Checked: every point of `point_step` bytes in every row of `row_step` bytes is inside
+/// `data`. The fields are checked by the operation that reads them. A cloud without
+/// points is valid.
 #[derive(Clone, Copy, Debug)]
 pub struct CloudView<'a> {
     width: usize,
@@ -163,12 +163,12 @@ impl<'a> CloudView<'a> {
         Ok(Self { width, height, point_step, row_step, big_endian, fields, data })
     }
 
-    /// Number of points, NaN and all.
+    /// Number of points, including those that are not finite.
     pub fn num_points(&self) -> usize {
         self.width * self.height
     }
 
-    /// Points a row.
+    /// Points per row.
     pub fn width(&self) -> usize {
         self.width
     }
@@ -178,17 +178,17 @@ impl<'a> CloudView<'a> {
         self.height
     }
 
-    /// Bytes from a point to the next.
+    /// Bytes from one point to the next.
     pub fn point_step(&self) -> usize {
         self.point_step
     }
 
-    /// Bytes from a row to the next.
+    /// Bytes from one row to the next.
     pub fn row_step(&self) -> usize {
         self.row_step
     }
 
-    /// Whether values have their high byte first.
+    /// Whether values are big-endian.
     pub fn is_big_endian(&self) -> bool {
         self.big_endian
     }
@@ -252,7 +252,7 @@ impl PointChannel {
 }
 
 impl fmt::Display for PointChannel {
-    /// The names to look for, as an error message gives them.
+    /// The names of the field, for error messages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Intensity => "intensity or i",
@@ -263,12 +263,11 @@ impl fmt::Display for PointChannel {
     }
 }
 
-/// Points as the ops take them: rows of `num_channels` floats, the first three
-/// x, y, z in metres, all of them finite.
+/// Points as operations read them: rows of `num_channels` floats, the first three x, y, z
+/// in metres, all finite.
 ///
-/// What the other channels mean is the head's business (intensity, time lag
-/// …). Bounded: beyond `capacity` points nothing is taken, and the op that
-/// fills it counts what it turned away.
+/// The head defines the other channels (intensity, time lag, …). Points beyond `capacity`
+/// are rejected; the operation that appends them counts them.
 #[derive(Clone, Debug)]
 pub struct Points {
     values: Vec<f32>,
@@ -286,10 +285,10 @@ impl Points {
         Self { values: Vec::with_capacity(num_channels * capacity), num_channels, capacity }
     }
 
-    /// Appends a point; false, and nothing happens, when full.
+    /// Appends a point. Returns false, without a change, when the capacity is reached.
     ///
     /// # Panics
-    /// When the point has not `num_channels` values.
+    /// When the point does not have `num_channels` values.
     #[inline]
     pub fn push(&mut self, point: &[f32]) -> bool {
         assert_eq!(point.len(), self.num_channels, "values of a point");
@@ -300,11 +299,11 @@ impl Points {
         true
     }
 
-    /// Appends the points of another collection in their order, as many as
-    /// there is room for. Returns how many there was no room for.
+    /// Appends the points of another collection in their order, up to the capacity.
+    /// Returns the number of points beyond it.
     ///
     /// # Panics
-    /// When the points have not `num_channels` values.
+    /// When the points do not have `num_channels` values.
     pub fn extend_from(&mut self, points: &Self) -> usize {
         assert_eq!(points.num_channels, self.num_channels, "values of a point");
         let num_taken = points.len().min(self.capacity - self.len());
@@ -317,28 +316,28 @@ impl Points {
         self.values.clear();
     }
 
-    /// Number of points held.
+    /// Number of points.
     pub fn len(&self) -> usize {
         self.values.len() / self.num_channels
     }
 
-    /// Whether no point is held.
+    /// Whether there are no points.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Whether there is no room for another point.
+    /// Whether the capacity is reached.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.values.len() == self.capacity * self.num_channels
     }
 
-    /// The most points that can be held.
+    /// The maximum number of points.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Floats a point.
+    /// Floats per point.
     pub fn num_channels(&self) -> usize {
         self.num_channels
     }

@@ -87,12 +87,3 @@ impl Detections<'_> {
         self.len() == 0
     }
 }
-
-/// The message that a channel publishes its detections as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutputType {
-    /// `vision_msgs/Detection2DArray`, of boxes in an image, axis-aligned or rotated.
-    Detection2dArray,
-    /// `vision_msgs/Detection3DArray`, of boxes in space.
-    Detection3dArray,
-}

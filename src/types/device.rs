@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 /// The configured device of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// The first GPU when one is usable, else the CPU; which, is logged.
+    /// The first GPU when one is usable, else the CPU; the choice is logged.
     #[default]
     Auto,
     /// The CPU.
@@ -31,10 +31,10 @@ impl fmt::Display for DeviceChoice {
 impl FromStr for DeviceChoice {
     type Err = Error;
 
-    /// Reads what [`Display`](fmt::Display) writes.
+    /// Parses the format of [`Display`](fmt::Display).
     ///
     /// # Errors
-    /// `Config` when the text is another.
+    /// `Config` for any other text.
     fn from_str(text: &str) -> Result<Self, Error> {
         let ordinal = text.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok());
         match (text, ordinal) {

@@ -1,4 +1,4 @@
-//! Which engine runs a network.
+//! The engine of a network and its options.
 
 use std::path::PathBuf;
 
@@ -13,6 +13,8 @@ pub enum EngineKind {
     Rten,
     /// ONNX Runtime, loaded when the program runs.
     OnnxRuntime,
+    /// None: the network runs elsewhere and its tensors are received.
+    External,
 }
 
 /// Options of an engine.
@@ -32,23 +34,23 @@ pub struct EngineOptions {
 /// What runs a network for a channel on a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Provider {
-    /// The CUDA provider of ONNX Runtime when its library has one, else the
-    /// CPU with copies of every input and output; which, is logged.
+    /// The CUDA provider of ONNX Runtime when its library has one, else the CPU with
+    /// copies of every input and output; the choice is logged.
     #[default]
     Auto,
     /// The CPU, with copies of every input and output.
     Cpu,
     /// The CUDA provider of ONNX Runtime, or an error.
     Cuda,
-    /// The TensorRT provider of ONNX Runtime, and its CUDA provider for what
-    /// TensorRT does not take, or an error.
+    /// The TensorRT provider of ONNX Runtime, and its CUDA provider for operators that
+    /// TensorRT does not support, or an error.
     TensorRt,
 }
 
 /// Whether a network's kernels are recorded once and launched as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CudaGraph {
-    /// When the whole network runs on the GPU; which, is logged.
+    /// When the whole network runs on the GPU; the choice is logged.
     #[default]
     Auto,
     /// Always, or an error.
@@ -78,7 +80,7 @@ pub enum EncoderPrecision {
 pub struct GpuEngineOptions {
     /// What runs it.
     pub provider: Provider,
-    /// Whether it is one launch.
+    /// Whether it is launched as one graph.
     pub cuda_graph: CudaGraph,
     /// Whether products of 32-bit floats may be rounded to 10 bits of mantissa
     /// before they are summed: faster, and about three decimal digits.

@@ -12,7 +12,7 @@ pub struct PointRange {
 }
 
 impl PointRange {
-    /// A box from its least x, y, z, then its greatest.
+    /// A box from its minimum and its maximum x, y, z.
     pub fn from_bounds([x0, y0, z0, x1, y1, z1]: [f32; 6]) -> Self {
         Self { min: [x0, y0, z0], max: [x1, y1, z1] }
     }
@@ -26,10 +26,10 @@ impl PointRange {
 
 /// A regular grid of voxels over a [`PointRange`], x fastest.
 ///
-/// Index of a point along an axis: `floor((p - min) / voxel_size)` in f32, and
-/// where that is a cell of the grid the point is inside. The
-/// division is a division: multiplying by the reciprocal puts points at cell
-/// borders elsewhere (105127 instead of 105086 voxels on one nuScenes scan).
+/// Index of a point along an axis: `floor((p - min) / voxel_size)` in f32, and where that
+/// is a cell of the grid the point is inside. The division is a true one: multiplication by
+/// the reciprocal moves points at the borders of cells (105127 instead of 105086 voxels
+/// on one nuScenes scan).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grid {
     range: PointRange,
@@ -38,7 +38,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The most cells a grid may have along an axis.
+    /// The maximum number of cells along an axis.
     pub const MAX_AXIS: u32 = 1 << 16;
 
     /// A grid of `round((max - min) / voxel_size)` cells along each axis.
@@ -97,8 +97,8 @@ impl Grid {
         let mut voxel = [0; 3];
         for axis in 0..3 {
             let cell = (point[axis] - self.range.min[axis]) / self.voxel_size_m[axis];
-            // Written so that NaN fails. What passes is not negative: cutting
-            // the fraction off is the floor.
+            // NaN fails this comparison. What passes is not negative, so that truncation
+            // is the floor.
             if !(cell >= 0.0 && cell < self.grid_size[axis] as f32) {
                 return None;
             }

@@ -18,7 +18,7 @@ impl Size {
     }
 }
 
-/// The wire encodings that are read, named as in `sensor_msgs/image_encodings`.
+/// The supported encodings, named as in `sensor_msgs/image_encodings`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// `rgb8`: 3 bytes per pixel.
@@ -81,7 +81,7 @@ impl Encoding {
     /// The encoding of a ROS name.
     ///
     /// # Errors
-    /// `Encoding` naming what was found and what is read.
+    /// `Encoding`, naming the encoding and those that are supported.
     pub fn from_ros(name: &str) -> Result<Self> {
         match Self::NAMES.iter().find(|(known, _)| *known == name) {
             Some((_, encoding)) => Ok(*encoding),
@@ -213,7 +213,7 @@ impl<'a> ImageView<'a> {
         self.step
     }
 
-    /// How the bytes of a row are to be read.
+    /// The encoding of the pixels.
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }

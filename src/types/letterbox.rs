@@ -20,7 +20,7 @@ pub enum Placement {
     CropTop,
 }
 
-/// How a network's picture is made from the pixels of a larger one.
+/// The filter that resizes an image to the network's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resize {
     /// Of the four nearest pixels, whatever the scale: thin structures are lost below a half.
@@ -72,10 +72,10 @@ pub struct Affine2 {
 }
 
 impl Affine2 {
-    /// The transform that changes nothing.
+    /// The identity.
     pub const IDENTITY: Self = Self { scale: [1.0; 2], offset: [0.0; 2] };
 
-    /// The transform back.
+    /// The inverse.
     pub fn inverse(&self) -> Self {
         Self {
             scale: self.scale.map(|s| 1.0 / s),
@@ -112,11 +112,11 @@ impl Affine2 {
 
 /// The placement of one source size in one network size.
 ///
-/// The content rectangle has whole pixels, as the trainers of these networks
-/// make it: centred placements round the resized size (half to even, as
-/// Python's `round`) and give the smaller half of the padding to the left and
-/// the top; the top-left placement and the cropped one round the resized size down. The
-/// two scales are therefore content over source per axis, and may differ a little.
+/// The content rectangle has whole pixels, as the trainers of these networks make it:
+/// centred placements round the resized size (half to even, as Python's `round`) and give
+/// the smaller half of the padding to the left and the top; the top-left placement and
+/// the cropped one round the resized size down. The two scales are therefore content over
+/// source per axis, and may differ slightly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Letterbox {
     /// Size of the source image.

@@ -2,7 +2,7 @@
 //! these.
 //!
 //! Images, clouds and tensors are borrowed views of the memory of a message, checked when
-//! they are made:
+//! they are created:
 //!
 //! ```
 //! use det_post::types::{CloudView, PointField, PointFields};
@@ -37,6 +37,8 @@ mod header;
 mod image;
 mod letterbox;
 mod nms;
+mod output;
+mod received_tensors;
 mod report;
 mod streampetr;
 mod tensor;
@@ -55,7 +57,7 @@ pub use cloud::{
     ChannelTransform, CloudView, Datatype, MAX_POINT_FIELDS, PointChannel, PointField, PointFields,
     Points,
 };
-pub use detection::{Detection2d, Detection3d, Detections, Object3d, OutputType, Variance3d};
+pub use detection::{Detection2d, Detection3d, Detections, Object3d, Variance3d};
 pub use device::DeviceChoice;
 pub use engine::{
     CudaGraph, EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions, Provider,
@@ -66,15 +68,20 @@ pub use header::{Header, Stamp};
 pub use image::{CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, Size};
 pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement, Resize};
 pub use nms::{
-    CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d,
-    NmsRotated, NmsSoft, SoftDecay,
+    CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou,
+    NmsIou3d, NmsRotated, NmsSoft, SoftDecay,
+};
+pub use output::{AreaRemap, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
+pub use received_tensors::{
+    MAX_RANK, MAX_TENSORS, OwnedTensor, ReceivedTensors, Span, TensorEntries, TensorEntry,
+    TensorType,
 };
 pub use report::{Count, FrameReport, LevelCounts, Stage, Transfer};
 pub use streampetr::StreamPetrDecode;
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
-pub use truth::{Truth2d, Truth3d};
+pub use truth::{Evidence, Truth2d, Truth3d};
 pub use view_decoder::{
     AttentionResidual, CachedYaw, Detr3d, MapLayout, Motion, QueryBox, QueryDecode, Sparse4d,
-    ViewDecoder,
+    ViewDecoder, ViewPrecision,
 };
 pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};

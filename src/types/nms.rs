@@ -1,4 +1,4 @@
-//! The settings of every suppression op, a struct each.
+//! The settings of the suppression operations.
 //!
 //! An IoU suppresses if it is strictly above its threshold, a distance if it is
 //! strictly below.
@@ -44,7 +44,7 @@ pub struct NmsIou {
     /// Boxes are eligible if their score is strictly above this, as in mmcv;
     /// `None`: all.
     pub score_threshold: Option<f32>,
-    /// The most boxes kept, best first, over all classes.
+    /// The maximum number of kept boxes, best first, over all classes.
     pub max_num: usize,
 }
 
@@ -73,10 +73,10 @@ pub enum SoftDecay {
     },
 }
 
-/// Suppression by lowering scores (`ops::nms_soft`).
+/// Soft suppression, which lowers scores (`ops::nms_soft`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct NmsSoft {
-    /// How scores fall.
+    /// The decay of scores.
     pub decay: SoftDecay,
     /// Boxes whose score decays below this are dropped, except the top box, as in
     /// mmcv.
@@ -135,6 +135,23 @@ pub struct NmsBev {
     pub class_mode: ClassMode,
 }
 
+/// One-pass suppression by IoU of footprints in the bird's-eye view
+/// (`ops::nms_bev_fast`): a box is suppressed if any better box overlaps it, even a
+/// suppressed one. Not equal to greedy NMS.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NmsBevFast {
+    /// As [`NmsBev::iou_thresholds`], those of the better box.
+    pub iou_thresholds: Vec<f32>,
+    /// As [`NmsBev::search_distance_m`].
+    pub search_distance_m: f32,
+    /// Pairs of classes that are compared at any distance, in either order.
+    pub unlimited_pairs: Vec<[u32; 2]>,
+    /// As [`NmsBev::forbidden_pairs`].
+    pub forbidden_pairs: Vec<[u32; 2]>,
+    /// Which boxes suppress each other.
+    pub class_mode: ClassMode,
+}
+
 /// Greedy suppression by IoU of volumes (`ops::nms_iou_3d`): of footprints with
 /// yaw, times vertical intervals.
 #[derive(Clone, Debug, PartialEq)]
@@ -171,6 +188,8 @@ pub enum Nms3d {
     Circle(NmsCircle),
     /// By overlap of footprints.
     Bev(NmsBev),
+    /// One pass by overlap of footprints.
+    BevFast(NmsBevFast),
     /// By overlap of volumes.
     Iou3d(NmsIou3d),
 }

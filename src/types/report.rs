@@ -31,15 +31,16 @@ pub enum Stage {
     Infer,
     /// Tensors become candidates.
     Decode,
-    /// Candidates are cut and brought into the total order.
+    /// The best candidates are selected and sorted into the total order.
     Select,
-    /// Overlapping candidates go.
+    /// Overlapping candidates are suppressed.
     Suppress,
     /// Survivors become detections in the input's frame.
     Gather,
     /// From decoding to gathering, where a device does all of it in one launch.
     Postprocess,
-    /// The whole frame, from the message to the detections.
+    /// The whole frame, from its messages to the detections, without what was done before
+    /// the frame was complete.
     Total,
 }
 
@@ -89,8 +90,8 @@ impl Stage {
     }
 }
 
-/// What a frame may lose without being refused, or have against expectation.
-/// Every limit has its counter.
+/// What is counted in a frame that is processed: losses, each limit by itself, and
+/// unexpected data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Count {
     /// Points with a NaN or infinite coordinate.
@@ -99,11 +100,12 @@ pub enum Count {
     PointsOutOfRange,
     /// Points beyond `point_capacity`.
     PointsOverCapacity,
-    /// Past sweeps that could not be used, for want of a transform or room.
+    /// Past sweeps that are not used: too old, without a transform, or beyond the
+    /// capacity.
     SweepsDropped,
     /// Points whose voxel was full.
     PointsOverVoxel,
-    /// Points whose voxel would have been one too many.
+    /// Points of voxels beyond `voxel_capacity`.
     PointsOverVoxelCapacity,
     /// Voxels beyond `voxel_capacity`.
     VoxelsOverCapacity,
@@ -121,13 +123,17 @@ pub enum Count {
     /// Detections whose score is above 1: the network's scores are not
     /// probabilities. Nothing is dropped.
     ScoresOutOfRange,
+    /// Boxes of the network's output (rows, cells, anchors, queries) with a NaN among the
+    /// scores that were read. A NaN passes no threshold; another class of the box may.
+    /// Where boxes have an objectness, class scores are read if it passes.
+    ScoresNan,
     /// Memories of past frames that were cleared because of a gap between frames.
     MemoryCleared,
 }
 
 impl Count {
     /// Every counter, in order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::PointsNotFinite,
         Self::PointsOutOfRange,
         Self::PointsOverCapacity,
@@ -141,6 +147,7 @@ impl Count {
         Self::CandidatesOverTopK,
         Self::DetectionsOverLimit,
         Self::ScoresOutOfRange,
+        Self::ScoresNan,
         Self::MemoryCleared,
     ];
 
@@ -160,13 +167,13 @@ impl Count {
             Self::CandidatesOverTopK => "candidates_over_top_k",
             Self::DetectionsOverLimit => "detections_over_limit",
             Self::ScoresOutOfRange => "scores_out_of_range",
+            Self::ScoresNan => "scores_nan",
             Self::MemoryCleared => "memory_cleared",
         }
     }
 }
 
-/// The ways that bytes of a frame move. Where everything is read where it lies,
-/// nothing moves.
+/// The copies of a frame's bytes. What is read in place is not copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transfer {
     /// From host memory to host memory, by this program.
@@ -178,7 +185,7 @@ pub enum Transfer {
 }
 
 impl Transfer {
-    /// Every way, in order.
+    /// Every kind of copy, in order.
     pub const ALL: [Self; 3] = [Self::HostCopy, Self::Upload, Self::Download];
 
     /// The name in reports.
@@ -202,7 +209,7 @@ pub struct LevelCounts {
     pub num_inputs_without_output: u64,
 }
 
-/// Durations, losses, moved bytes and sites of one frame.
+/// Durations, counters, copied bytes and sites of one frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrameReport {
     durations: [Option<Duration>; Stage::ALL.len()],
@@ -221,12 +228,12 @@ impl FrameReport {
         Self::default()
     }
 
-    /// Notes how long a stage took; a stage that runs twice adds up.
+    /// Adds to the duration of a stage.
     pub fn add_duration(&mut self, stage: Stage, duration: Duration) {
         *self.durations[stage as usize].get_or_insert_default() += duration;
     }
 
-    /// Does the work of a stage and notes how long it took.
+    /// Runs a stage and adds its duration.
     pub fn time<T>(&mut self, stage: Stage, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let result = work();
@@ -234,7 +241,7 @@ impl FrameReport {
         result
     }
 
-    /// How long a stage took; `None` when it did not run.
+    /// The duration of a stage; `None` if it did not run.
     pub fn duration(&self, stage: Stage) -> Option<Duration> {
         self.durations[stage as usize]
     }
@@ -265,12 +272,26 @@ impl FrameReport {
         &self.levels[..self.num_levels]
     }
 
-    /// Notes bytes that a stage moved.
+    /// Adds bytes that a stage copied.
     pub fn add_bytes(&mut self, stage: Stage, transfer: Transfer, num: usize) {
         self.bytes[stage as usize][transfer as usize] += num as u64;
     }
 
-    /// Bytes that a stage moved.
+    /// Adds the durations, counters and bytes of work that was done for the frame before it
+    /// was complete. Levels are not part of such work.
+    pub fn merge(&mut self, earlier: &Self) {
+        let add = |sum: &mut u64, other: &u64| *sum += other;
+        for (duration, other) in self.durations.iter_mut().zip(earlier.durations) {
+            if let Some(other) = other {
+                *duration.get_or_insert_default() += other;
+            }
+        }
+        self.counts.iter_mut().zip(&earlier.counts).for_each(|(sum, other)| add(sum, other));
+        let bytes = self.bytes.as_flattened_mut().iter_mut();
+        bytes.zip(earlier.bytes.as_flattened()).for_each(|(sum, other)| add(sum, other));
+    }
+
+    /// Bytes that a stage copied.
     pub fn bytes(&self, stage: Stage, transfer: Transfer) -> u64 {
         self.bytes[stage as usize][transfer as usize]
     }
@@ -296,6 +317,24 @@ mod tests {
         assert_eq!(report.bytes(Stage::Upload, Transfer::HostCopy), 42);
         assert_eq!(report.bytes(Stage::Upload, Transfer::Upload), 0);
         assert_eq!(report.bytes(Stage::Infer, Transfer::Download), 7);
+    }
+
+    #[test]
+    fn earlier_work_is_added() {
+        let mut earlier = FrameReport::new();
+        earlier.add_duration(Stage::Letterbox, Duration::from_millis(2));
+        earlier.add_bytes(Stage::Upload, Transfer::Upload, 5);
+        earlier.add_count(Count::MemoryCleared, 1);
+        let mut report = earlier.clone();
+        report.add_duration(Stage::Infer, Duration::from_millis(9));
+        report.merge(&earlier);
+        let durations = [Stage::Letterbox, Stage::Infer, Stage::Upload];
+        assert_eq!(
+            durations.map(|stage| report.duration(stage).map(|of| of.as_millis())),
+            [Some(4), Some(9), None]
+        );
+        assert_eq!(report.bytes(Stage::Upload, Transfer::Upload), 10);
+        assert_eq!(report.count(Count::MemoryCleared), 2);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use half::f16;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Element types that networks take and give.
+/// Element types of the inputs and outputs of networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElementType {
     /// 32-bit float.
@@ -36,9 +36,9 @@ impl fmt::Display for ElementType {
 /// One dimension of a model's input or output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dim {
-    /// Always this many.
+    /// This length.
     Fixed(usize),
-    /// Known only when the model runs.
+    /// Known only at run time.
     Dynamic,
 }
 
@@ -116,7 +116,7 @@ impl TensorValues<'_> {
     }
 }
 
-/// A tensor, borrowed: as many values as the shape has places.
+/// A borrowed tensor; the number of values is the product of the shape.
 #[derive(Clone, Copy, Debug)]
 pub struct TensorView<'a> {
     shape: &'a [usize],

@@ -1,23 +1,32 @@
-//! What is true of an object: the answer that a detection is compared with.
+//! Ground truth: the objects that detections are compared with.
 
 use super::boxes::{Box2d, Box3d};
 
-/// An object in space at the stamp of a cloud, in the cloud's frame.
+/// What the sensors that a truth belongs to measured of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// Points of a cloud on it.
+    Points(u32),
+    /// Pixels that show it, in the picture with the most of them.
+    Pixels(u32),
+}
+
+/// An object in space at the stamp of a cloud or of a set of pictures, in the frame of the
+/// cloud or of the vehicle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Truth3d<'a> {
     /// Name of its class.
     pub class_name: &'a str,
     /// The object's number, the same in every frame and for every sensor.
     pub track_id: u32,
-    /// Where it is and how large.
+    /// Its box.
     pub bbox: Box3d,
-    /// Velocity over ground along x and y of the cloud's frame, in metres per
-    /// second.
+    /// Velocity over ground along x and y of that frame, in metres per second.
     pub velocity_mps: [f32; 2],
-    /// Number of points of the cloud on it.
-    pub num_points: u32,
-    /// Of the rays that would hit it if nothing stood before it, the fraction
-    /// that do; 0 when there are none.
+    /// Its points or its pixels.
+    pub evidence: Evidence,
+    /// The fraction of the rays or pixels that would show it without occlusion that do, in
+    /// the picture with the largest fraction; 0 when there are none.
     pub visibility: f32,
 }
 
@@ -28,11 +37,10 @@ pub struct Truth2d<'a, B = Box2d> {
     pub class_name: &'a str,
     /// The object's number, the same in every frame and for every sensor.
     pub track_id: u32,
-    /// The tight box of what would be seen of it if nothing stood before it,
-    /// clipped to the image where it is axis-aligned.
+    /// The tight box of its outline without occlusion, clipped to the image where it is
+    /// axis-aligned.
     pub bbox: B,
-    /// Of the pixels that would show it if nothing stood before it, the
-    /// fraction that do.
+    /// The fraction of the pixels that would show it without occlusion that do.
     pub visibility: f32,
     /// Fraction of its unclipped box that is outside the image.
     pub truncation: f32,

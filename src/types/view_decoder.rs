@@ -1,5 +1,5 @@
-//! What is known of a network that decodes boxes from the feature maps of several
-//! cameras, besides its weights.
+//! Facts of a network that decodes boxes from the feature maps of several cameras, in
+//! addition to its weights.
 
 use super::center::{ScoreThresholds, SizeOrder, YawConvention};
 use super::grid::PointRange;
@@ -44,7 +44,7 @@ pub struct Detr3d {
     pub num_classes: usize,
     /// The range that reference points of 0 to 1 span, in metres.
     pub range: PointRange,
-    /// The least depth, exclusive, at which a camera sees a point, in metres.
+    /// The minimum depth, exclusive, at which a camera sees a point, in metres.
     pub min_depth_m: f32,
     /// What the attention among queries is added to.
     pub attention_residual: AttentionResidual,
@@ -83,7 +83,7 @@ pub struct Sparse4d {
     pub num_single_frame_blocks: usize,
     /// Classes.
     pub num_classes: usize,
-    /// The least depth, exclusive, at which a camera sees a point, in metres.
+    /// The minimum depth, exclusive, at which a camera sees a point, in metres.
     pub min_depth_m: f32,
     /// How the yaw of a cached anchor is turned into the current frame.
     pub cached_yaw: CachedYaw,
@@ -105,6 +105,18 @@ pub enum CachedYaw {
     /// Sine and cosine change places, as in the published code, with which the
     /// published weights were trained.
     CosSin,
+}
+
+/// The arithmetic of a view decoder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ViewPrecision {
+    /// f16 on a GPU, f32 on the CPU.
+    #[default]
+    Auto,
+    /// f32.
+    F32,
+    /// Weights, feature maps and activations in f16, sums in f32; on a GPU alone.
+    F16,
 }
 
 /// The box of a query as a view decoder refines it: the centre x, y, z in metres, the
@@ -130,7 +142,7 @@ pub struct QueryDecode {
     pub yaw: YawConvention,
     /// Thresholds of the class score.
     pub score_thresholds: ScoreThresholds,
-    /// Per class, the least norm of (sine, cosine); empty for no check.
+    /// Per class, the minimum norm of (sine, cosine); empty for no check.
     pub yaw_norm_thresholds: Vec<f32>,
     /// Centres outside are dropped; `None` keeps all.
     pub center_range: Option<PointRange>,

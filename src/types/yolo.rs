@@ -32,10 +32,10 @@ pub enum YoloLayout {
     /// One tensor `[1, N, 6]`: x1 y1 x2 y2 score class, final (YOLOv10 and
     /// models exported with their suppression inside).
     EndToEnd,
-    /// Boxes `[1, N, 4]` and scores, final (RT-DETR and its kin). Scores are
+    /// Boxes `[1, N, 4]` and scores, final (RT-DETR and similar networks). Scores are
     /// `[1, N, C]`, or `[1, N]` with a third tensor of labels `[1, N]`.
     Detr {
-        /// How the four numbers of a box are to be read.
+        /// The meaning of the four numbers of a box.
         boxes: DetrBoxes,
         /// Whether scores are logits, to be passed through a sigmoid.
         logits: bool,
@@ -48,7 +48,16 @@ impl YoloLayout {
         matches!(self, Self::Obb)
     }
 
-    /// Whether the network's answers are final: nothing is to be suppressed.
+    /// Whether decoding depends on the size of the network's input.
+    pub fn needs_input_size(&self) -> bool {
+        match self {
+            Self::V5Raw { .. } | Self::Yolox { .. } => true,
+            Self::Detr { boxes, .. } => *boxes == DetrBoxes::CenterNormalized,
+            Self::V5 | Self::V8 | Self::Obb | Self::EndToEnd => false,
+        }
+    }
+
+    /// Whether the outputs are final: nothing is suppressed.
     pub fn is_end_to_end(&self) -> bool {
         matches!(self, Self::EndToEnd | Self::Detr { .. })
     }
@@ -57,13 +66,13 @@ impl YoloLayout {
 /// One level of an anchor-based 2D head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnchorLevel {
-    /// Network pixels a cell.
+    /// Network pixels per cell.
     pub stride: u32,
     /// Width and height of each anchor in network pixels.
     pub anchors: Vec<[f32; 2]>,
 }
 
-/// How the four numbers of a DETR-style box are to be read.
+/// The meaning of the four numbers of a DETR-style box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetrBoxes {
     /// cx cy w h as fractions of the network's input.

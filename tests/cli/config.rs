@@ -12,9 +12,9 @@ use det_post::config::{
 };
 use det_post::ros::NodeName;
 use det_post::types::{
-    ChannelTransform, ClassMode, CudaGraph, DeviceChoice, EncoderPrecision, EngineOptions,
-    FailurePolicy, Fallback, GpuEngineOptions, Nms2d, Nms3d, NmsRotated, OutputType, Provider,
-    SizeOrder, YawConvention, YoloLayout,
+    ChannelTransform, ClassMode, CudaGraph, DeviceChoice, EncoderPrecision, EngineKind,
+    EngineOptions, FailurePolicy, Fallback, GpuEngineOptions, Nms2d, Nms3d, NmsRotated,
+    ObjectLabel, OutputType, Provider, SizeOrder, YawConvention, YoloLayout,
 };
 use det_post::{ErrorKind, Result};
 
@@ -205,7 +205,7 @@ fn facts_of_two_heads_arrive() {
     assert_eq!(lidar.facts.grid.grid_size(), [512, 512, 1]);
     let LidarOutputs::Center(center) = &lidar.facts.outputs else { panic!() };
     assert_eq!(lidar.center_decode(center).cell_size_m, [0.8, 0.8]);
-    let Nms3d::Circle(circle) = &lidar.nms else { panic!() };
+    let [Nms3d::Circle(circle)] = &lidar.nms[..] else { panic!() };
     assert_eq!(circle.class_mode, ClassMode::Groups(vec![0, 1, 1, 2, 2, 3, 4, 4, 5, 5]));
     assert_eq!(lidar.densification.num_past_sweeps, 9);
 }
@@ -322,7 +322,7 @@ fn thresholds_by_distance_and_forbidden_pairs() {
     let ChannelKind::Lidar(lidar) = &config.channels[0].kind else { panic!() };
     assert_eq!(lidar.score_thresholds.per_class[2], [0.1, 0.2]);
     assert_eq!(lidar.score_thresholds.per_class[0], [0.35, 0.35]);
-    let Nms3d::Bev(bev) = &lidar.nms else { panic!() };
+    let [Nms3d::Bev(bev)] = &lidar.nms[..] else { panic!() };
     assert_eq!(bev.forbidden_pairs, [[0, 4], [1, 4], [2, 4], [3, 4]]);
     assert_eq!(bev.search_distance_m, f32::INFINITY);
 }
@@ -336,8 +336,8 @@ fn keys_of_suppression_mean_the_same_for_every_sensor() {
                 Nms2d::Iou(nms) => nms.class_mode,
                 other => panic!("{other:?}"),
             },
-            ChannelKind::Lidar(lidar) => match lidar.nms {
-                Nms3d::Circle(nms) => nms.class_mode,
+            ChannelKind::Lidar(lidar) => match &lidar.nms[..] {
+                [Nms3d::Circle(nms)] => nms.class_mode.clone(),
                 other => panic!("{other:?}"),
             },
             other => panic!("{other:?}"),
@@ -401,7 +401,7 @@ fn former_keys_are_accepted_with_a_warning() {
 #[test]
 fn the_output_type_follows_from_the_family() {
     let output_type = |base: &[&str], more: &[&str]| {
-        load_overrides(base, more).map(|config| config.channels[0].output_type)
+        load_overrides(base, more).map(|config| config.channels[0].publish.format.output_type)
     };
     assert_eq!(output_type(&CAMERA, &[]).unwrap(), OutputType::Detection2dArray);
     assert_eq!(output_type(&LIDAR, &[]).unwrap(), OutputType::Detection3dArray);
@@ -909,4 +909,48 @@ fn mutated_files_never_panic() {
         }
     }
     println!("{iterations} mutated files, {num_loaded} of them sound");
+}
+
+#[test]
+fn labels_are_parameters_of_channels_that_publish_them() {
+    let labels = |more: &[&str]| {
+        let config = load_overrides(&LIDAR, more).unwrap();
+        let names = config.parameters().into_iter().map(|p| p.descriptor.name);
+        let num = names.filter(|name| name.starts_with("lidar.labels.")).count();
+        (num, config.channels[0].publish.format.objects.labels.clone())
+    };
+    let by_name = [1, 2, 3, 6, 7].map(|label| Some(ObjectLabel(label)));
+    assert_eq!(labels(&[]), (0, by_name.to_vec()));
+    let objects = "lidar.output_type:=detected_objects";
+    assert_eq!(labels(&[objects]), (5, by_name.to_vec()));
+    let (num, given) = labels(&["lidar.labels.BUS:=-1", "lidar.labels.CAR:=9"]);
+    assert_eq!((num, given[0], given[2]), (5, Some(ObjectLabel(9)), None));
+    for (parameter, part) in [
+        ("lidar.labels.CAR:=256", "lidar.labels.CAR: found 256"),
+        ("lidar.labels.CAT:=1", "lidar.labels.CAT"),
+        ("lidar.remap_by_area:=[CAR TRUCK 12]", "lidar.remap_by_area: found \"CAR TRUCK 12\""),
+        ("lidar.output_type:=yolo_detection_array", "lidar.output_type"),
+    ] {
+        let error = load_overrides(&LIDAR, &[objects, parameter]).unwrap_err();
+        assert!(error.message().contains(part), "{parameter}: {error}");
+    }
+}
+
+#[test]
+fn an_engine_elsewhere_needs_no_network() {
+    let base = ["camera.head:=isaac_ros_yolov8", "camera.input:=tensor_sub"];
+    let config = load_overrides(&base, &[]).unwrap();
+    let ChannelKind::Camera(camera) = &config.channels[0].kind else { panic!("a camera head") };
+    assert_eq!(camera.engine.kind, EngineKind::External);
+    assert_eq!(camera.model_paths().count(), 0);
+    for (base, parameter, part) in [
+        (&base[..], "camera.model_path:=x.onnx", "camera.model_path"),
+        (&base[..], "camera.device:=cuda:0", "camera.engine.kind: found \"external\""),
+        (&CAMERA[..], "camera.engine.kind:=external", "needs a head with `output_names`"),
+        (&CAMERA[..], "camera.source_size:=[640, 480]", "camera.source_size"),
+        (&LIDAR[..], "lidar.engine.kind:=external", "allowed: auto, rten, onnxruntime"),
+    ] {
+        let error = load_overrides(base, &[parameter]).unwrap_err();
+        assert!(error.message().contains(part), "{parameter}: {error}");
+    }
 }

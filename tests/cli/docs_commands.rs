@@ -8,6 +8,8 @@ use std::process::Command;
 
 use crate::common::replay::det_post;
 use crate::common::require::{Need, skip};
+use crate::common::streampetr::{Form, Weights, save};
+use crate::common::surround_rig::SIZES;
 
 #[path = "../../examples/one_message.rs"]
 mod one_message;
@@ -86,11 +88,24 @@ fn options_in_the_docs_exist() {
 /// Runs the marked commands of a page one after the other in a folder that has these parts
 /// of a clone; what they printed. `programs` are folders searched before all others.
 fn run_marked(name: &str, parts: &[&str], programs: &[&Path]) -> Vec<String> {
+    run_marked_beside(name, parts, &[], programs)
+}
+
+/// As [`run_marked`], with more folders, by the names that the page gives them.
+fn run_marked_beside(
+    name: &str,
+    parts: &[&str],
+    folders: &[(&str, &Path)],
+    programs: &[&Path],
+) -> Vec<String> {
     let blocks = runnable_blocks(&fs::read_to_string(root().join(name)).unwrap());
     assert!(!blocks.is_empty(), "{name} marks no commands");
     let clone = tempfile::tempdir().unwrap();
     for part in parts {
         symlink(root().join(part), clone.path().join(part)).unwrap();
+    }
+    for (name, folder) in folders {
+        symlink(folder, clone.path().join(name)).unwrap();
     }
     let program = Path::new(env!("CARGO_BIN_EXE_det_post")).parent().unwrap();
     let others = std::env::var_os("PATH").unwrap();
@@ -145,6 +160,30 @@ fn the_tutorial_of_voxel_networks_runs() {
         assert!(all.contains(expected), "{name}: {expected}:\n{all}");
     }
     assert!(outputs.last().unwrap().contains("/truth/lidar_0"), "nothing was evaluated:\n{all}");
+}
+
+/// With a small network in place of Autoware's, in files of the same names and tensors.
+#[test]
+fn the_tutorial_of_six_cameras_runs() {
+    let networks = tempfile::tempdir().unwrap();
+    save(networks.path(), &SIZES, &Weights::random(&SIZES, 11), Form::AllLayers);
+    let folders = [("streampetr", networks.path())];
+    let name = "docs/tutorials/six-cameras.md";
+    let outputs = run_marked_beside(name, &["config", "models"], &folders, &[]);
+    let [drive, parameters, replay, streampetr] = &outputs[..] else { panic!("{outputs:?}") };
+    for (expected, printed) in [
+        ("/camera_5/camera_info", drive),
+        ("reference_camera: 0", parameters),
+        ("4 in, 3 out", replay),
+        ("uncalibrated: surround: camera 5 (camera_5_optical_frame)", replay),
+        ("input  /camera_5/image  4 in", replay),
+        ("skew   0.0 to 0.0 ms", replay),
+        ("/truth/surround", replay),
+        ("head: streampetr_autoware", streampetr),
+        ("4 in, 3 out", streampetr),
+    ] {
+        assert!(printed.contains(expected), "{name}: {expected}:\n{printed}");
+    }
 }
 
 /// The names of the examples that README.md runs, all of them without arguments.

@@ -10,7 +10,7 @@ use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
 use det_post::transport::messages::{Detection2DArray, Detection3DArray, PointCloud2, definition};
 use det_post::transport::truth::{encode_2d, encode_3d};
 use det_post::types::{
-    Box2d, Box3d, Detection2d, Detection3d, Header, Object3d, Stamp, Truth2d, Truth3d,
+    Box2d, Box3d, Detection2d, Detection3d, Evidence, Header, Object3d, Stamp, Truth2d, Truth3d,
 };
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ fn write_truth(folder: &Path) {
             track_id: i,
             bbox: box_3d(i),
             velocity_mps: [1.0, 0.0],
-            num_points: if i == 3 { 4 } else { 50 },
+            evidence: Evidence::Points(if i == 3 { 4 } else { 50 }),
             visibility: 1.0,
         };
         let objects: Vec<_> = (0..NUM_OBJECTS).map(objects).collect();

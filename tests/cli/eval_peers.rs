@@ -10,7 +10,7 @@ use std::process::Command;
 use det_post::eval::box_overlap::{Overlaps, View};
 use det_post::eval::center_distance::Matching;
 use det_post::eval::{Filter2d, Filter3d, Frame2d, Frame3d, GroundTruth2d, GroundTruth3d, image};
-use det_post::types::{Box2d, Box3d, Detection2d, Detection3d, ImageBox, Object3d};
+use det_post::types::{Box2d, Box3d, Detection2d, Detection3d, Evidence, ImageBox, Object3d};
 use require::{Need, skip};
 use serde_json::{Value, json};
 
@@ -61,7 +61,8 @@ fn frame_3d(random: &mut Random, noise: f32) -> Frame3d {
             yaw_rad: random.between(-4.0, 4.0),
         };
         let velocity_mps = [random.between(-9.0, 9.0), random.between(-9.0, 9.0)];
-        frame.truth.push(GroundTruth3d { class, bbox, velocity_mps, num_points: random.below(40) });
+        let evidence = Evidence::Points(random.below(40));
+        frame.truth.push(GroundTruth3d { class, bbox, velocity_mps, evidence, visibility: 1.0 });
         while random.unit() < 0.6 {
             let mut jitter = |value: f32| value + noise * random.between(-1.0, 1.0);
             let found = Box3d {
@@ -91,9 +92,13 @@ fn frame_3d(random: &mut Random, noise: f32) -> Frame3d {
         let class = random.below(ONLY_FOUND + 1);
         let object = Object3d { bbox, velocity_mps: None, variance: None };
         frame.detections.push(Detection3d { class, score: random.score(), object });
-        let truth =
-            GroundTruth3d { class: ONLY_THERE, bbox, velocity_mps: [0.0; 2], num_points: 9 };
-        frame.truth.push(truth);
+        frame.truth.push(GroundTruth3d {
+            class: ONLY_THERE,
+            bbox,
+            velocity_mps: [0.0; 2],
+            evidence: Evidence::Points(9),
+            visibility: 1.0,
+        });
     }
     frame
 }
@@ -156,7 +161,8 @@ fn with(mut value: Value, more: Value) -> Value {
 fn space(frames: &[Frame3d]) -> Value {
     let as_json = |frame: &Frame3d| {
         let truth = frame.truth.iter().map(|t| {
-            let more = json!({"class": t.class, "velocity": doubles(&t.velocity_mps), "num_points": t.num_points});
+            let Evidence::Points(num_points) = t.evidence else { panic!("{t:?}") };
+            let more = json!({"class": t.class, "velocity": doubles(&t.velocity_mps), "num_points": num_points});
             with(box_json(&t.bbox), more)
         });
         let detections = frame.detections.iter().map(|d| {
@@ -172,7 +178,13 @@ fn space(frames: &[Frame3d]) -> Value {
         for (min_range_m, max_range_m, min_points) in
             [(0.0, 1e9, 0), (0.0, 50.0, 5), (10.0, 20.0, 5)]
         {
-            let filter = Filter3d { min_range_m, max_range_m, min_points };
+            let filter = Filter3d {
+                min_range_m,
+                max_range_m,
+                min_points,
+                min_pixels: 0,
+                min_visibility: 0.0,
+            };
             let min_overlap = [0.3, 0.5, 0.7, 0.5, 0.5][class as usize];
             let found = matching.accuracy(&filter);
             let errors = found.errors.map(|e| {

@@ -296,7 +296,7 @@ fn ros_2_lists_the_same_arguments() {
         return;
     }
     let Some(python) = python() else { return };
-    for file in FILES {
+    for file in FILES.into_iter().chain(DROP_IN.map(|(file, _)| file)) {
         let output = Command::new("ros2")
             .args(["launch", file, "--show-args"])
             .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -308,6 +308,143 @@ fn ros_2_lists_the_same_arguments() {
         {
             let name = format!("'{}':", argument["name"].as_str().unwrap());
             assert!(listed.contains(&name), "{name} is not in\n{listed}");
+        }
+    }
+}
+
+/// The launch files of nodes that det_post takes the place of, and the arguments that their
+/// callers give.
+const DROP_IN: [(&str, &[&str]); 4] = [
+    (
+        "launch/lidar_centerpoint.launch.xml",
+        &[
+            "input/pointcloud",
+            "output/objects",
+            "node_name",
+            "data_path",
+            "model_name",
+            "model_path",
+            "model_param_path",
+            "ml_package_param_path",
+            "class_remapper_param_path",
+            "common_param_path",
+            "diagnostics_param_path",
+            "score_threshold",
+            "has_twist",
+            "build_only",
+            "use_pointcloud_container",
+            "pointcloud_container_name",
+        ],
+    ),
+    ("launch/yolox.launch.xml", YOLOX_ARGUMENTS),
+    ("launch/yolox_tiny.launch.xml", YOLOX_ARGUMENTS),
+    ("launch/yolox_s_plus_opt.launch.xml", YOLOX_ARGUMENTS),
+];
+const YOLOX_ARGUMENTS: &[&str] = &[
+    "input/image",
+    "output/objects",
+    "output/mask",
+    "model_name",
+    "model_path",
+    "label_path",
+    "color_map_path",
+    "yolox_param_path",
+    "data_path",
+    "use_decompress",
+    "build_only",
+    "yolox_node_name",
+];
+
+#[test]
+fn launch_files_of_other_nodes_have_their_arguments() {
+    let Some(python) = python() else { return };
+    for (file, arguments) in DROP_IN {
+        let report = launch(&python, file, &[]);
+        let declared = report["declared"].as_array().unwrap();
+        for argument in arguments {
+            let found = declared.iter().find(|declared| declared["name"] == *argument);
+            let found = found.unwrap_or_else(|| panic!("{file} has no {argument}"));
+            assert!(found["default"].is_string(), "{file}: {argument} has no default");
+            assert!(found["description"].as_str().unwrap().ends_with('.'), "{file}: {argument}");
+        }
+        assert_eq!(report["logged"], json!([]));
+        let [node] = report["processes"].as_array().unwrap().as_slice() else { panic!("{report}") };
+        assert_eq!(
+            (&node["package"], &node["executable"]),
+            (&json!("det_post"), &json!("det_post"))
+        );
+        assert_eq!(node["files"], json!([]), "none is there, and none is needed to show arguments");
+    }
+}
+
+#[test]
+fn a_lidar_node_is_replaced_with_its_files_topics_and_container() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    // The order in which later files win: node, network, labels by area, common.
+    let files = [
+        "centerpoint.param.yaml",
+        "centerpoint_ml_package.param.yaml",
+        "detection_class_remapper.param.yaml",
+        "centerpoint_common.param.yaml",
+    ];
+    files.iter().for_each(|name| std::fs::write(path(name), "").unwrap());
+    let arguments = [
+        "input/pointcloud:=/points".to_owned(),
+        "output/objects:=centerpoint/objects".to_owned(),
+        "node_name:=lidar_short_range_centerpoint".to_owned(),
+        "model_name:=centerpoint".to_owned(),
+        format!("model_path:={}", folder.path().display()),
+        format!("model_param_path:={}", path(files[0])),
+        format!("common_param_path:={}", path(files[3])),
+        "use_pointcloud_container:=true".to_owned(),
+        "has_twist:=true".to_owned(),
+        "build_only:=true".to_owned(),
+    ];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let report = launch(&python, DROP_IN[0].0, &arguments);
+    let node = &report["processes"][0];
+    assert_eq!(node["name"], "lidar_short_range_centerpoint");
+    assert_eq!(texts(&node["arguments"]), ["run", "--like", "autoware_lidar_centerpoint"]);
+    assert_eq!(texts(&node["files"]), files.map(path));
+    let topics =
+        json!([["~/input/pointcloud", "/points"], ["~/output/objects", "centerpoint/objects"]]);
+    assert_eq!(node["remappings"], topics);
+    let parameters = json!({"has_twist": true, "build_only": true,
+        "logger_name": "lidar_short_range_centerpoint"});
+    assert_eq!(node["parameters"], parameters);
+    let logged = texts(&report["logged"]).join(" ");
+    assert!(logged.contains("cannot be loaded into pointcloud_container"), "{logged}");
+
+    // One folder per network, with the file of the network alone.
+    std::fs::remove_file(path(files[1])).unwrap();
+    std::fs::write(path("ml_package.param.yaml"), "").unwrap();
+    let report = launch(&python, DROP_IN[0].0, &[arguments[4]]);
+    let found = texts(&report["processes"][0]["files"]);
+    assert_eq!(found, ["ml_package.param.yaml", files[2]].map(path));
+}
+
+#[test]
+fn a_camera_node_is_replaced_with_its_network_and_images() {
+    let Some(python) = python() else { return };
+    let base = ["data_path:=/data", "input/image:=/cam0", "output/objects:=rois0"];
+    for (file, name) in [
+        (DROP_IN[2].0, "yolox-tiny"),
+        (DROP_IN[3].0, "yolox-sPlus-opt-pseudoV2-T4-960x960-T4-seg16cls"),
+    ] {
+        for (more, image) in
+            [("use_decompress:=true", "/cam0/compressed"), ("use_decompress:=false", "/cam0")]
+        {
+            let arguments = [&base[..], &[more]].concat();
+            let report = launch(&python, file, &arguments);
+            let node = &report["processes"][0];
+            assert_eq!(texts(&node["arguments"]), ["run", "--like", "autoware_tensorrt_yolox"]);
+            assert_eq!(node["remappings"], json!([["~/out/objects", "rois0"]]));
+            let folder = "/data/tensorrt_yolox";
+            let parameters = json!({"input": image, "model_path": format!("{folder}/{name}.onnx"),
+                "label_path": format!("{folder}/label.txt"), "build_only": false});
+            assert_eq!(node["parameters"], parameters);
         }
     }
 }

@@ -13,6 +13,8 @@ mod common;
 mod commands;
 mod config;
 mod docs_commands;
+mod dropin;
+mod dropin_cameras;
 mod eval;
 mod eval_peers;
 mod launch;

@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use det_post::sim::{Class, Drive, Options, START, Scan};
+use det_post::sim::{Class, Drive, Options, START, Scan, TRUTH_RANGE_M};
 use det_post::transport::bag::BagReader;
 use det_post::transport::messages::{
     CameraInfo, Clock, CompressedImage, Image, PointCloud2, TfMessage,
 };
 use det_post::transport::tf::{TfBuffer, TfLimits, isometry};
 use det_post::transport::truth::{decode_2d, decode_3d};
-use det_post::types::Stamp;
+use det_post::types::{Evidence, Stamp};
 use require::{Need, skip};
 
 fn simulate(out: &Path, arguments: &[&str]) -> Output {
@@ -205,4 +205,63 @@ fn peers_read_the_recording() {
         println!("{name}: {text}");
         assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     }
+}
+
+#[test]
+fn several_cameras_share_a_truth_around_the_vehicle() {
+    let folder = tempfile::tempdir().unwrap();
+    let size = ["--cameras", "3", "--lidars", "0", "--picture-size", "320x184"];
+    let bag = simulated(folder.path(), "rig", &[&["--seconds", "0.2"][..], &size].concat());
+    let messages = messages(&bag);
+    let truth = |name: &str, at: usize| {
+        let topic = format!("/truth/{name}");
+        [&topic, &format!("{topic}/attributes")].map(|topic| messages[topic][at].1.clone())
+    };
+    let options = Options { num_cameras: 3, num_lidars: 0, ..Options::default() };
+    let drive = Drive::new(9003, &options).unwrap();
+    assert_eq!(messages["/truth/surround"].len(), 2);
+    let mut num_seen = 0;
+    for at in 0..2 {
+        let [array, attributes] = truth("surround", at);
+        let (header, found) = decode_3d(&array, &attributes).unwrap();
+        let stamp = drive.rig().picture_stamp(at as u64);
+        assert_eq!((header.frame_id, header.stamp), ("base_link", stamp));
+        assert_eq!(messages["/truth/surround"][at].0, stamp);
+        // Of each object the picture that shows it best.
+        let mut best: BTreeMap<u32, (f32, u32)> = BTreeMap::new();
+        for camera in 0..3 {
+            let [array, attributes] = truth(&format!("camera_{camera}"), at);
+            for object in decode_2d(&array, &attributes).unwrap().1 {
+                let best = best.entry(object.track_id).or_default();
+                *best = (best.0.max(object.visibility), best.1.max(object.num_pixels));
+            }
+        }
+        let ego = drive.ego(stamp);
+        let (sin, cos) = ego.yaw_rad.sin_cos();
+        let objects = drive.objects(stamp);
+        for object in &found {
+            let (visibility, num_pixels) = best.get(&object.track_id).copied().unwrap_or_default();
+            assert_eq!(object.evidence, Evidence::Pixels(num_pixels));
+            assert_eq!(object.visibility, visibility);
+            num_seen += usize::from(num_pixels > 0);
+            let expected = objects.iter().find(|o| o.track_id == object.track_id).unwrap();
+            let [x, y, _] = object.bbox.center.map(f64::from);
+            assert!(x.hypot(y) <= TRUTH_RANGE_M);
+            let in_map = [cos * x - sin * y, sin * x + cos * y];
+            for (axis, at) in in_map.into_iter().enumerate() {
+                let error = at + ego.position_m[axis] - f64::from(expected.bbox.center[axis]);
+                assert!(error.abs() < 1e-4, "{error}");
+            }
+        }
+        let ids: Vec<u32> = found.iter().map(|object| object.track_id).collect();
+        assert!(ids.is_sorted() && ids.len() > 20, "{ids:?}");
+    }
+    assert!(num_seen > 10, "{num_seen}");
+    let image = Image::decode(&messages["/camera_2/image"][0].1).unwrap();
+    assert_eq!((image.width, image.height), (320, 184));
+    let one = simulated(folder.path(), "one", &["--seconds", "0.1", "--lidars", "0"]);
+    let topics = BagReader::open(&one).unwrap().topics().to_vec();
+    assert!(topics.iter().all(|topic| !topic.name.contains("surround")));
+    let wrong = simulate(&folder.path().join("wrong"), &["--picture-size", "640"]);
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("a size is written 640x360"));
 }

@@ -9,6 +9,7 @@ use det_post::config::{
 };
 use det_post::types::{
     CachedYaw, ClassMode, Nms3d, OutputType, PixelConvention, SizeOrder, Undistort, ViewDecoder,
+    ViewPrecision,
 };
 
 const REQUIRED: [&str; 5] = [
@@ -43,7 +44,7 @@ fn a_surround_channel_has_the_defaults_of_its_head() {
         assert_eq!(input.camera_info.as_deref(), Some(info));
         assert_eq!(input.calibration_path, None);
     }
-    assert_eq!(channel.output_type, OutputType::Detection3dArray);
+    assert_eq!(channel.publish.format.output_type, OutputType::Detection3dArray);
     assert_eq!(channel.sync.policy, SyncPolicy::Nearest);
     // Seconds are read in single precision.
     let wait = channel.live.transform_wait;
@@ -61,7 +62,7 @@ fn a_surround_channel_has_the_defaults_of_its_head() {
     assert_eq!(surround.facts.class_names[4], "PEDESTRIAN");
     assert_eq!(surround.facts.pixel_convention, PixelConvention::Trainer);
     assert_eq!(surround.facts.size_order, SizeOrder::LengthWidthHeight);
-    let Nms3d::Bev(nms) = &surround.nms else { panic!("{:?}", surround.nms) };
+    let [Nms3d::Bev(nms)] = &surround.nms[..] else { panic!("{:?}", surround.nms) };
     assert_eq!((nms.iou_thresholds[0], nms.search_distance_m), (0.5, 10.0));
     assert_eq!(nms.class_mode, ClassMode::Agnostic);
     assert_eq!(nms.forbidden_pairs, [[0, 4], [1, 4], [2, 4], [3, 4]]);
@@ -74,12 +75,12 @@ fn scores_of_streampetr_are_above_their_thresholds() {
     let channel = load(&["rig.class_filter:=[CAR, BUS]"]).unwrap();
     let decode = surround(&channel).streampetr_decode(true);
     assert!(decode.channels_last);
-    let least = |class: u32| decode.score_thresholds.at(class, 10.0).unwrap();
+    let least = |class: u32| decode.query.score_thresholds.at(class, 10.0).unwrap();
     for (class, threshold) in [(0, 0.36_f32), (2, 0.38)] {
         assert!(least(class) > threshold && least(class).next_down() <= threshold);
     }
     assert!(least(1).is_infinite() && least(4).is_infinite());
-    assert_eq!(decode.yaw_norm_thresholds, [0.3, 0.3, 0.3, 0.3, 0.0]);
+    assert_eq!(decode.query.yaw_norm_thresholds, [0.3, 0.3, 0.3, 0.3, 0.0]);
 }
 
 #[test]
@@ -107,7 +108,7 @@ fn values_of_a_surround_channel_arrive_and_survive_their_own_yaml() {
     assert_eq!((found.target_frame.as_str(), found.world_frame.as_str()), ("ego", "odom"));
     assert_eq!(found.transforms_path, Some(PathBuf::from("rig.yaml")));
     assert!(found.compensate_skew && found.undistort == Undistort::Never);
-    assert_eq!((found.max_gap, &found.nms), (Duration::from_secs(2), &Nms3d::None));
+    assert_eq!((found.max_gap, &found.nms[..]), (Duration::from_secs(2), &[Nms3d::None][..]));
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), channel.to_yaml()).unwrap();
     let again = Config::load(&[file.path().to_owned()], &[]).unwrap();
@@ -158,7 +159,11 @@ fn heads_of_view_decoders_state_their_facts() {
     assert!(config.compensate_skew, "own decoders are trained with the motion in their matrices");
     assert_eq!(
         config.decoder,
-        SurroundDecoder::Views { weights_path: "decoder.safetensors".into() }
+        SurroundDecoder::Views {
+            weights_path: "decoder.safetensors".into(),
+            precision: ViewPrecision::Auto,
+            map_scales: None
+        }
     );
     assert_eq!(config.model_paths().map(|(key, _)| key).collect::<Vec<_>>(), ["model", "weights"]);
     let SurroundKind::Views(facts) = &config.facts.kind else { panic!("{:?}", config.facts) };

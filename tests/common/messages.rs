@@ -2,12 +2,12 @@
 //! ones that cover every type.
 
 use det_post::transport::messages::{
-    CameraInfo, CompressedImage, Detection2DArray, Detection3DArray, Image, LabelInfo, PointCloud2,
-    TfMessage, TransformStamped,
+    CameraInfo, CompressedImage, Detection2DArray, Detection3DArray, Float64Stamped, Image,
+    LabelInfo, PointCloud2, PublishedTime, TensorList, TfMessage, TransformStamped,
 };
 use det_post::types::{
-    Box2d, Box3d, Detection2d, Detection3d, Header, Object3d, PointField, PointFields, Stamp,
-    Variance3d,
+    AreaRemap, Box2d, Box3d, Detection2d, Detection3d, Detections, Header, Object3d, ObjectFormat,
+    ObjectLabel, OutputFormat, OutputType, PointField, PointFields, Stamp, TensorType, Variance3d,
 };
 use std::path::Path;
 
@@ -195,5 +195,75 @@ pub fn built() -> Vec<Message> {
 
     LabelInfo { header, class_names: &class_names, threshold: 0.375 }.encode(&mut cdr).unwrap();
     add(LabelInfo::TYPE, &cdr);
+
+    for (type_name, cdr) in built_for_other_stacks(&header) {
+        add(type_name, &cdr);
+    }
+    messages
+}
+
+/// One message of every type of Autoware, Isaac ROS and yolo_ros.
+fn built_for_other_stacks(header: &Header<'_>) -> Vec<(&'static str, Vec<u8>)> {
+    let class_names = ["CAR", "PEDESTRIAN", "DOG"].map(str::to_owned).to_vec();
+    let labels = class_names.iter().map(|name| Some(ObjectLabel::of_class(name)));
+    let objects = ObjectFormat {
+        labels: labels.collect(),
+        remap_by_area: vec![AreaRemap::parse("CAR TRUCK 7 36").unwrap()],
+        has_twist: true,
+        cell_size_m: Some([0.5, 0.25]),
+    };
+    let format = OutputFormat {
+        output_type: OutputType::DetectedObjects,
+        class_ids: class_names.clone(),
+        class_names,
+        objects,
+    };
+    let solid = |class, length_m, variance| {
+        let bbox = Box3d {
+            center: [12.5, -3.25, 0.75],
+            length_m,
+            width_m: 1.75,
+            height_m: 1.5,
+            yaw_rad: 0.0,
+        };
+        let object = Object3d { bbox, velocity_mps: Some([3.0, -1.5]), variance };
+        Detection3d { class, score: 0.375, object }
+    };
+    let variance = Variance3d {
+        center: [0.25, 0.125, 0.5],
+        size: [1.0; 3],
+        yaw: 0.0625,
+        velocity: [4.0, 5.0],
+    };
+    let solids = [solid(0, 4.5, Some(variance)), solid(1, 0.5, None), solid(2, 2.0, None)];
+    let flat = [(0, 0.75, 3.5), (2, 0.5, 101.25)].map(|(class, score, x)| Detection2d {
+        class,
+        score,
+        bbox: Box2d::new(x, 20.0, x + 31.0, 60.5),
+    });
+    let encoded = |output_type, detections| {
+        let mut cdr = Vec::new();
+        format.encode(output_type, header, detections, &mut cdr).unwrap();
+        (output_type.type_name(), cdr)
+    };
+    let mut messages = vec![
+        encoded(OutputType::DetectedObjects, Detections::Boxes3d(&solids)),
+        encoded(OutputType::DetectedObjectsWithFeature, Detections::Boxes2d(&flat)),
+        encoded(OutputType::YoloDetectionArray, Detections::Boxes2d(&flat)),
+    ];
+    let mut cdr = Vec::new();
+    let data: Vec<u8> = (0..24).collect();
+    let tensors = [
+        ("boxes", TensorType::F32, &[1, 2, 3][..], &data[..]),
+        ("labels", TensorType::I64, &[2], &data[..16]),
+        ("none", TensorType::U8, &[0, 4], &[]),
+    ];
+    TensorList::encode(header, &tensors, &mut cdr).unwrap();
+    messages.push((TensorList::TYPE, cdr.clone()));
+    Float64Stamped { stamp: header.stamp, data: 4.25 }.encode(&mut cdr).unwrap();
+    messages.push((Float64Stamped::TYPE, cdr.clone()));
+    let published = Stamp::from_ros(1_700_000_002, 7);
+    PublishedTime { header: *header, published }.encode(&mut cdr).unwrap();
+    messages.push((PublishedTime::TYPE, cdr));
     messages
 }

@@ -15,7 +15,8 @@ pub fn one_input_slot() -> (SlotWriter, SlotReader, SlotCloser) {
         camera_info: None,
         calibration_path: None,
     };
-    let options = SlotOptions { inputs: &[input], sync: &SyncConfig::default(), rate: 1.0 };
+    let sync = SyncConfig::default();
+    let options = SlotOptions { inputs: &[input], sync: &sync, rate: 1.0, announces: false };
     let (mut writers, reader, closer) =
         slot(options, PayloadMemory::default, Arc::new(|_, _, _| {}));
     (writers.remove(0), reader, closer)

@@ -11,7 +11,7 @@ pub struct Run {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
-    out: PathBuf,
+    pub out: PathBuf,
 }
 
 /// Runs `det_post` with arguments, in the root of the package.

@@ -154,3 +154,51 @@ pub fn calibration_file(fixture: &Fixture) -> PathBuf {
     std::fs::write(&path, text).unwrap();
     path
 }
+
+/// The nominal rig of nuScenes: topic, frame, x and y of the camera, its yaw in degrees, focal
+/// length.
+const NUSCENES: [(&str, &str, [f64; 2], f64, f64); 6] = [
+    ("front", "CAM_FRONT", [1.7, 0.0], 0.0, 1266.0),
+    ("front_right", "CAM_FRONT_RIGHT", [1.5, -0.5], -55.0, 1260.0),
+    ("front_left", "CAM_FRONT_LEFT", [1.5, 0.5], 55.0, 1272.0),
+    ("back", "CAM_BACK", [0.0, 0.0], 180.0, 809.0),
+    ("back_left", "CAM_BACK_LEFT", [1.0, 0.5], 110.0, 1256.0),
+    ("back_right", "CAM_BACK_RIGHT", [1.0, -0.5], -110.0, 1259.0),
+];
+
+/// The topics of the compressed pictures of nuScenes, in the order of the channel.
+pub fn nuscenes_topics() -> [String; 6] {
+    NUSCENES.map(|(name, ..)| format!("/camera/{name}/image_raw/compressed"))
+}
+
+/// The parameters of a channel of these cameras, with files of calibrations and transforms,
+/// which their recording lacks.
+pub fn nuscenes_parameters(fixture: &Fixture) -> Vec<String> {
+    let mut transforms =
+        "map:\n  base_link: {x: 0, y: 0, z: 0, roll: 0, pitch: 0, yaw: 0}\nbase_link:\n".to_owned();
+    let mut files = Vec::new();
+    for (name, frame, [x, y], degrees, focal) in NUSCENES {
+        let yaw = (degrees - 90.0).to_radians();
+        transforms += &format!(
+            "  {frame}: {{x: {x}, y: {y}, z: 1.5, roll: -1.5708, pitch: 0, yaw: {yaw}}}\n"
+        );
+        let file = fixture.path(&format!("{name}.yaml"));
+        let text = format!(
+            "image_width: 1600\nimage_height: 900\ndistortion_model: plumb_bob\n\
+             distortion_coefficients: {{rows: 1, cols: 5, data: [0, 0, 0, 0, 0]}}\n\
+             camera_matrix: {{rows: 3, cols: 3, data: [{focal}, 0, 800, 0, {focal}, 450, 0, 0, 1]}}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        files.push(file.display().to_string());
+    }
+    let rig = fixture.path("nuscenes.yaml");
+    std::fs::write(&rig, transforms).unwrap();
+    vec![
+        format!("rig.inputs:=[{}]", nuscenes_topics().join(", ")),
+        format!("rig.calibration_paths:=[{}]", files.join(", ")),
+        format!("rig.transforms_path:={}", rig.display()),
+        "rig.sync.max_skew_s:=0.05".to_owned(),
+        // A keyframe every half second.
+        "rig.memory.max_gap_s:=0.6".to_owned(),
+    ]
+}

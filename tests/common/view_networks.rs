@@ -143,6 +143,12 @@ pub fn sparse4d_facts() -> Sparse4d {
 
 /// A Sparse4D decoder with 7 + 2 key points, feed-forward layers 24 wide.
 pub fn sparse4d(facts: &Sparse4d) -> StateDict {
+    sparse4d_of(facts, 2, 24)
+}
+
+/// A Sparse4D decoder with 7 key points and as many learned ones, and feed-forward layers of a
+/// width.
+pub fn sparse4d_of(facts: &Sparse4d, num_learned: usize, width: usize) -> StateDict {
     let c = facts.num_channels;
     let mut dict = StateDict { tensors: Vec::new(), seed: 500 };
     dict.add("instance_bank.anchor".into(), &[facts.num_anchors, 11]);
@@ -152,13 +158,13 @@ pub fn sparse4d(facts: &Sparse4d) -> StateDict {
         anchor[7] += 1.0;
     }
     dict.add("instance_bank.instance_feature".into(), &[facts.num_anchors, c]);
-    for (part, num_inputs, width) in
+    for (part, num_inputs, part_width) in
         [("pos", 3, c / 2), ("size", 3, 2), ("yaw", 2, 2), ("vel", 3, c / 2 - 4)]
     {
         for layer in 0..4 {
-            let num_inputs = if layer == 0 { num_inputs } else { width };
-            dict.linear(&format!("anchor_encoder.{part}_fc.{}", 3 * layer), width, num_inputs);
-            dict.norm(&format!("anchor_encoder.{part}_fc.{}", 3 * layer + 2), width);
+            let num_inputs = if layer == 0 { num_inputs } else { part_width };
+            dict.linear(&format!("anchor_encoder.{part}_fc.{}", 3 * layer), part_width, num_inputs);
+            dict.norm(&format!("anchor_encoder.{part}_fc.{}", 3 * layer + 2), part_width);
         }
     }
     dict.add("fc_before.weight".into(), &[2 * c, c]);
@@ -178,19 +184,19 @@ pub fn sparse4d(facts: &Sparse4d) -> StateDict {
         }
         let views = next();
         dict.add(format!("{views}.kps_generator.fix_scale"), &[7, 3]);
-        dict.linear(&format!("{views}.kps_generator.learnable_fc"), 6, c);
+        dict.linear(&format!("{views}.kps_generator.learnable_fc"), 3 * num_learned, c);
         dict.linear(&format!("{views}.camera_encoder.0"), c, 12);
         dict.norm(&format!("{views}.camera_encoder.2"), c);
         dict.linear(&format!("{views}.camera_encoder.3"), c, c);
         dict.norm(&format!("{views}.camera_encoder.5"), c);
-        let num_logits = facts.num_levels * 9 * facts.num_groups;
+        let num_logits = facts.num_levels * (7 + num_learned) * facts.num_groups;
         dict.linear(&format!("{views}.weights_fc"), num_logits, c);
         dict.linear(&format!("{views}.output_proj"), c, c);
         let name = next();
         dict.norm(&format!("{name}.pre_norm"), 2 * c);
         dict.linear(&format!("{name}.identity_fc"), c, 2 * c);
-        dict.linear(&format!("{name}.layers.0.0"), 24, 2 * c);
-        dict.linear(&format!("{name}.layers.1"), c, 24);
+        dict.linear(&format!("{name}.layers.0.0"), width, 2 * c);
+        dict.linear(&format!("{name}.layers.1"), c, width);
         dict.norm(&next(), c);
         let name = next();
         for layer in [0, 2, 5, 7] {

@@ -17,7 +17,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-use common::{drive, memory, one_input_slot, recording, replay, require, session};
+use common::{
+    drive, memory, one_input_slot, recording, replay, require, session, shared_data, surround_rig,
+};
 
 mod calibration;
 mod flood;
@@ -26,9 +28,11 @@ mod hostile;
 mod load;
 mod messages;
 mod node;
+mod other_stacks;
 mod peer;
 mod robustness;
 mod rtps;
 mod services;
 mod soak;
+mod surround;
 mod third_party;

@@ -29,6 +29,9 @@ fn in_words(received: det_post::Result<Received<'_>>) -> String {
             let (n, data) = (view.num_points(), view.data());
             format!("{} {} {n} of {names:?} {data:?}", header.stamp, header.frame_id)
         }
+        Ok(Received::Tensors { header, tensors }) => {
+            format!("{} {} {}", header.stamp, header.frame_id, tensors.describe())
+        }
         Ok(Received::CameraInfo(info)) => {
             format!(
                 "{} {}x{} {:?} {:?}",

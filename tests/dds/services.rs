@@ -3,7 +3,7 @@
 use super::peer::{PATIENCE, Peer, events, turn};
 use det_post::ros::{
     LifecycleState, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
-    ParameterRange, ParameterType, ParameterValue,
+    ParameterRange, ParameterType, ParameterValue, Remaps,
 };
 use det_post::transport::cdr::Reader;
 use det_post::transport::messages::find_type;
@@ -45,6 +45,7 @@ fn answer(request: Request) -> Response {
         Request::SetParameters(parameters) => {
             Response::SetResults(parameters.iter().map(refused).collect())
         }
+        Request::SetSwitch(_) => Response::SetResult(Err("no switch".into())),
         Request::SetParametersAtomically(parameters) => {
             Response::SetResult(parameters.iter().try_for_each(refused))
         }
@@ -106,6 +107,20 @@ fn call(peer: &mut Peer, service: &str, type_name: &str, request: &Value) -> Val
 
 fn parameter(name: &str, number: u8, field: &str, value: &Value) -> Value {
     json!({"name": name, "value": {"type": number, field: value}})
+}
+
+#[test]
+fn a_switch_answers_under_its_own_name() {
+    let turn = turn();
+    let Some(mut peer) = turn.peer() else { return };
+    let mut middleware = turn.middleware_in("yolo", "yolo_node", Remaps::default());
+    let set = |on: bool| if on { Ok(()) } else { Err("it stays on".to_owned()) };
+    middleware.serve_switch("enable", Box::new(set)).unwrap();
+    for (on, reason) in [(true, ""), (false, "it stays on")] {
+        let answer = peer.ask(&json!({"op": "call", "service": "/yolo/enable",
+            "type": "std_srvs/srv/SetBool", "request": {"data": on}}));
+        assert_eq!((&answer["success"], &answer["message"]), (&json!(on), &json!(reason)));
+    }
 }
 
 #[test]

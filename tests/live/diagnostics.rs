@@ -250,6 +250,22 @@ fn scores_above_1_are_published_counted_and_warned_about() {
 }
 
 #[test]
+fn nan_scores_are_counted_and_warned_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("camera.onnx");
+    stand_in::camera(f32::NAN).save(&model).unwrap();
+    let model_path = format!("camera.model_path:={}", model.display());
+    let session = Session::active(&["camera.head:=demo_camera", &model_path]);
+    let cdr = session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)), CAMERA_OUT);
+    let array = Detection2DArray::decode(&cdr).unwrap();
+    let scores: Vec<f64> = array.detections.map(|d| d.unwrap().best.unwrap().score).collect();
+    assert_eq!(scores, [f64::from(0.8_f32)], "the box without a score is no detection");
+    let status = await_status(&session, FRAMES, |status| status.values["frames_out_total"] == "1");
+    assert_eq!((status.level, &*status.values["scores_nan"]), (1, "1"), "{status:?}");
+    assert!(status.message.contains("1 scores_nan"), "{status:?}");
+}
+
+#[test]
 fn full_levels_of_a_sparse_encoder_are_a_warning_with_the_sites_of_each() {
     let folder = tempfile::tempdir().unwrap();
     let file = counting_voxels::write(folder.path());

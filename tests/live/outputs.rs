@@ -56,6 +56,22 @@ fn topics_below_an_output_follow_its_remap() {
 }
 
 #[test]
+fn a_debug_image_has_the_topic_that_is_configured() {
+    let session = Session::open(&["camera.publish.debug_image_topic:=~/out/image"]);
+    session.node.change(Change::Configure).unwrap();
+    let topics: Vec<String> =
+        session.graph.outputs().into_iter().map(|(topic, ..)| topic).collect();
+    for (topic, is_there) in [
+        ("/det_post/out/image", true),
+        ("/det_post/out/image/compressed", true),
+        ("/det_post/camera/detections/debug_image", false),
+        ("/det_post/lidar/detections/debug_image", true),
+    ] {
+        assert_eq!(topics.iter().any(|of| of == topic), is_there, "{topic}");
+    }
+}
+
+#[test]
 fn two_outputs_that_are_exchanged_keep_their_topics_apart() {
     let mut remaps = Remaps::default();
     remaps.push("/det_post/camera/detections", "/det_post/lidar/detections");

@@ -1,6 +1,6 @@
 //! The views in config/ (RViz, Foxglove) show the outputs of the node: every topic
-//! they name is one of the node that `config/demo.param.yaml` makes, with a
-//! quality of service that it offers.
+//! they name is one of the node that `config/demo.param.yaml` or
+//! `config/demo_surround_3d.param.yaml` makes, with a quality of service that it offers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,9 +24,13 @@ fn config(name: &str) -> PathBuf {
 
 /// What the demo's node reads, and what it publishes.
 fn topics() -> (Topics, Topics) {
+    topics_of(&config("demo.param.yaml"))
+}
+
+/// What the node of a parameter file reads, and what it publishes.
+fn topics_of(parameters: &Path) -> (Topics, Topics) {
     let node = NodeName::new("", "det_post").unwrap();
-    let demo = config("demo.param.yaml");
-    let session = Session::open_file(node, Remaps::default(), &demo, &["device:=cpu"]);
+    let session = Session::open_file(node, Remaps::default(), parameters, &["device:=cpu"]);
     session.node.change(Change::Configure).unwrap();
     session.node.change(Change::Activate).unwrap();
     let inputs = session.graph.inputs().into_iter();
@@ -49,10 +53,9 @@ fn type_of_display(class: &str) -> Option<&'static str> {
     }
 }
 
-#[test]
-fn rviz_shows_what_the_demo_publishes() {
-    let (inputs, outputs) = topics();
-    let text = std::fs::read_to_string(config("det_post.rviz")).unwrap();
+/// The topics that a view for RViz shows, each of the node.
+fn shown_by_rviz(name: &str, (inputs, outputs): &(Topics, Topics)) -> Vec<String> {
+    let text = std::fs::read_to_string(config(name)).unwrap();
     let view: Value = serde_yaml::from_str(&text).unwrap();
     let manager = &view["Visualization Manager"];
     assert_eq!(manager["Global Options"]["Fixed Frame"], VEHICLE_FRAME);
@@ -76,11 +79,26 @@ fn rviz_shows_what_the_demo_publishes() {
         if asked["Durability Policy"] == "Transient Local" {
             assert!(!is_input && offered.durability == Durability::TransientLocal, "{name}");
         }
-        shown.push(topic);
+        shown.push(topic.to_owned());
     }
+    shown
+}
+
+#[test]
+fn rviz_shows_what_the_demo_publishes() {
+    let shown = shown_by_rviz("det_post.rviz", &topics());
     for topic in ["/lidar_0/points", "/det_post/lidar/detections/markers"] {
-        assert!(shown.contains(&topic), "{topic} is not shown");
+        assert!(shown.iter().any(|of| of == topic), "{topic} is not shown");
     }
+}
+
+#[test]
+fn rviz_shows_what_a_surround_channel_publishes() {
+    let topics = topics_of(&config("demo_surround_3d.param.yaml"));
+    let mut shown = shown_by_rviz("surround.rviz", &topics);
+    shown.sort();
+    let output = "/det_post/surround/detections";
+    assert_eq!(shown, [format!("{output}/debug_image"), format!("{output}/markers")]);
 }
 
 #[test]

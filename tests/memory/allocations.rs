@@ -85,7 +85,7 @@ impl Engine for Prepared {
 }
 
 /// A number in [0, 1) that looks random.
-fn noise(i: usize) -> f32 {
+pub(super) fn noise(i: usize) -> f32 {
     (i.wrapping_mul(2_654_435_761) % 1_000_003) as f32 / 1_000_003.0
 }
 
@@ -95,7 +95,7 @@ fn channel(overrides: &[&str]) -> ChannelKind {
 }
 
 /// Number of detections of a frame.
-fn detect(detector: &mut dyn Detector, frame: &FrameSet<'_>) -> usize {
+pub(super) fn detect(detector: &mut dyn Detector, frame: &FrameSet<'_>) -> usize {
     let mut report = FrameReport::new();
     let num_detections = detector.detect(frame, &mut report).unwrap().len();
     let reports = |stage: &&Stage| report.duration(**stage).is_some();
@@ -105,7 +105,7 @@ fn detect(detector: &mut dyn Detector, frame: &FrameSet<'_>) -> usize {
 }
 
 /// Allocations of `work` once it ran a few times.
-fn allocations_after_warm_up(mut work: impl FnMut()) -> u64 {
+pub(super) fn allocations_after_warm_up(mut work: impl FnMut()) -> u64 {
     (0..3).for_each(|_| work());
     let before = NUM_ALLOCATIONS.with(Cell::get);
     (0..5).for_each(|_| work());
@@ -177,7 +177,8 @@ static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 /// The GPU for one test alone, or `None` with the reason printed.
 #[cfg(feature = "cuda")]
-fn gpu() -> Option<(std::sync::MutexGuard<'static, ()>, det_post::device::cuda::CudaDevice)> {
+pub(super) fn gpu()
+-> Option<(std::sync::MutexGuard<'static, ()>, det_post::device::cuda::CudaDevice)> {
     use det_post::device::Device;
     use det_post::types::DeviceChoice;
 

@@ -17,17 +17,18 @@
 use super::allocator::LARGEST_OF_THREAD;
 use crate::common::{cpu_time, memory, messages, shared_data};
 use det_post::Result;
+use det_post::infer::{Engine, External};
 use det_post::ops::letterbox::{self, LetterboxParams, letterbox};
 use det_post::ops::unpack::{UnpackParams, unpack};
 use det_post::transport::messages::{
     CameraInfo, Clock, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2,
-    TfMessage,
+    TensorList, TfMessage,
 };
 use det_post::transport::tf::{self, TfBuffer, TfLimits};
 use det_post::transport::truth;
 use det_post::types::{
-    Box2d, Box3d, CameraModel, ChannelOrder, ElementType, Header, Normalization, Placement,
-    PointChannel, Points, Size, Stamp, Tensor, Truth2d, Truth3d,
+    Box2d, Box3d, CameraModel, ChannelOrder, ElementType, Evidence, Header, Normalization,
+    Placement, PointChannel, Points, ReceivedTensors, Size, Stamp, Tensor, Truth2d, Truth3d,
 };
 use messages::Message;
 use std::sync::LazyLock;
@@ -44,16 +45,16 @@ const MAX_GROWTH: usize = 512 << 20;
 const MAX_CPU_TIME: Duration = Duration::from_secs(1);
 
 /// Marsaglia's 64-bit xorshift.
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         random.next();
         random
     }
 
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -61,7 +62,7 @@ impl Random {
     }
 
     /// A number below `bound`; 0 when that is 0.
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         (self.next() >> 11) as usize % bound.max(1)
     }
 }
@@ -94,8 +95,19 @@ fn decode(decoder: usize, cdr: &[u8], buffer: &mut TfBuffer) -> Result<()> {
         8 => truth::decode_3d(cdr, &TRUTH[1].cdr).map(drop),
         9 => truth::decode_3d(&TRUTH[0].cdr, cdr).map(drop),
         10 => truth::decode_2d(cdr, &TRUTH[3].cdr).map(drop),
-        _ => truth::decode_2d(&TRUTH[2].cdr, cdr).map(drop),
+        11 => truth::decode_2d(&TRUTH[2].cdr, cdr).map(drop),
+        _ => tensors(&TensorList::decode(cdr)?.tensors),
     }
+}
+
+/// Copies the tensors, and names one that is not there.
+fn tensors(tensors: &ReceivedTensors<'_>) -> Result<()> {
+    let mut engine = External::new(&["boxes".to_owned(), "labels".to_owned()]);
+    engine.receive(tensors)?;
+    for index in 0..2 {
+        std::hint::black_box(engine.output(index)?.values().len());
+    }
+    Ok(())
 }
 
 /// What is made of a calibration: pixels that are finite, whatever it contains.
@@ -111,7 +123,7 @@ fn camera_model(info: &CameraInfo<'_>) -> Result<()> {
     Ok(())
 }
 
-const NUM_DECODERS: usize = 12;
+const NUM_DECODERS: usize = 13;
 
 /// Truth in space and its companion, truth in a picture and its companion.
 static TRUTH: LazyLock<[Message; 4]> = LazyLock::new(|| {
@@ -128,7 +140,7 @@ static TRUTH: LazyLock<[Message; 4]> = LazyLock::new(|| {
             yaw_rad: -2.7,
         },
         velocity_mps: [8.25, -0.5],
-        num_points: 117,
+        evidence: Evidence::Points(117),
         visibility: 0.625,
     });
     let in_picture = objects.map(|(class_name, track_id)| Truth2d {
@@ -226,6 +238,7 @@ fn decoder_of(type_name: &str) -> usize {
         "truth 2" => 9,
         "truth 3" => 10,
         "truth 4" => 11,
+        TensorList::TYPE => 12,
         _ => 0,
     }
 }
@@ -332,12 +345,17 @@ fn mutate(cdr: &mut Vec<u8>, seeds: &[Message], random: &mut Random) {
     }
 }
 
-#[test]
-fn mutated_messages_are_decoded_or_refused() {
-    let num_iterations = match std::env::var("DET_POST_FUZZ_ITERATIONS") {
+/// The number of mutations.
+pub(super) fn iterations() -> u64 {
+    match std::env::var("DET_POST_FUZZ_ITERATIONS") {
         Ok(text) => text.parse().expect("DET_POST_FUZZ_ITERATIONS is a number"),
         Err(_) => 100_000,
-    };
+    }
+}
+
+#[test]
+fn mutated_messages_are_decoded_or_refused() {
+    let num_iterations = iterations();
     let seeds = seeds();
     let mut buffer = small_buffer();
     let mut first_ops = FirstOps::new();

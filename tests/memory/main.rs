@@ -15,6 +15,8 @@ mod common;
 mod allocations;
 mod allocator;
 mod fuzz_bags;
+mod fuzz_cameras;
 mod fuzz_messages;
 mod fuzz_networks;
 mod live_memory;
+mod surround;

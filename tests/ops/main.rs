@@ -11,6 +11,7 @@
 mod common;
 
 mod cameras;
+mod efficient_nms;
 mod engines;
 mod fuzz_pictures;
 mod lidar_reference;

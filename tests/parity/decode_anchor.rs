@@ -6,7 +6,7 @@ use det_post::ops::decode_anchor::cuda::Workspace;
 use det_post::ops::decode_anchor::{AnchorOutputs, decode_anchor};
 use det_post::ops::select::{Limits, select};
 use det_post::types::{
-    Anchor, AnchorDecode, Box3d, Candidate, Candidates, Count, ElementType, FrameReport, Object3d,
+    Anchor, AnchorDecode, Box3d, Candidate, Candidates, ElementType, FrameReport, Object3d,
     PointRange, ScoreThresholds, Tensor, total_order,
 };
 
@@ -96,10 +96,8 @@ impl Head {
         let mut candidates = Candidates::with_capacity(limits.candidate_capacity);
         decode_anchor(&outputs, &self.params, &mut candidates).unwrap();
         let cut = select(&mut candidates, limits.pre_nms_top_k);
-        let counts = super::counted([
-            (Count::CandidatesOverCapacity, cut.num_over_capacity),
-            (Count::CandidatesOverTopK, cut.num_over_top_k),
-        ]);
+        let mut counts = FrameReport::new();
+        cut.add_to(&mut counts);
         (candidates, counts)
     }
 
@@ -147,6 +145,7 @@ impl Head {
         num_voxels.write(&[0]).unwrap();
         graph.enqueue().unwrap();
         assert_eq!(candidates.num.read().unwrap(), [0], "{context}: of no voxels");
+        assert_eq!(counters.take().unwrap(), FrameReport::new(), "{context}: of no voxels");
     }
 }
 

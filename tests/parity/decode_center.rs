@@ -130,10 +130,8 @@ impl Head {
         let mut candidates = Candidates::with_capacity(capacity);
         decode_center(&tasks, &self.params, &mut candidates).unwrap();
         let cut = select(&mut candidates, top_k);
-        let counts = super::counted([
-            (Count::CandidatesOverCapacity, cut.num_over_capacity),
-            (Count::CandidatesOverTopK, cut.num_over_top_k),
-        ]);
+        let mut counts = FrameReport::new();
+        cut.add_to(&mut counts);
         (candidates, counts)
     }
 }
@@ -241,6 +239,7 @@ impl Problem<'_> {
         num_voxels.write(&[0]).unwrap();
         graph.enqueue().unwrap();
         assert_eq!(candidates.num.read().unwrap(), [0], "{context}: of no voxels");
+        assert_eq!(counters.take().unwrap(), FrameReport::new(), "{context}: of no voxels");
     }
 }
 

@@ -6,7 +6,8 @@ use det_post::device::cuda::{CudaDevice, DeviceCandidates, DeviceCounters, Graph
 use det_post::ops::decode_yolo::cuda::{Selection, Workspace};
 use det_post::ops::select::select;
 use det_post::types::{
-    Box2d, Candidate, Candidates, Count, FrameReport, RotatedBox2d, Size, YoloLayout, total_order,
+    Box2d, Candidate, Candidates, Count, FrameReport, RotatedBox2d, Size, Tensor, YoloLayout,
+    total_order,
 };
 
 use super::bound;
@@ -54,10 +55,8 @@ impl Problem<'_> {
             candidates.retain(|c| selection.class_filter.contains(&c.class));
         }
         let cut = select(&mut candidates, selection.pre_nms_top_k);
-        let counts = super::counted([
-            (Count::CandidatesOverCapacity, cut.num_over_capacity),
-            (Count::CandidatesOverTopK, cut.num_over_top_k),
-        ]);
+        let mut counts = FrameReport::new();
+        cut.add_to(&mut counts);
         (candidates.as_slice().to_vec(), counts)
     }
 
@@ -104,6 +103,15 @@ impl Problem<'_> {
             true => self.reference::<RotatedBox2d>().0.len(),
             false => self.reference::<Box2d>().0.len(),
         }
+    }
+
+    /// Number of rows with a NaN score on the CPU.
+    fn num_nan(&self) -> u64 {
+        let counts = match self.head.layout.has_rotated_boxes() {
+            true => self.reference::<RotatedBox2d>().1,
+            false => self.reference::<Box2d>().1,
+        };
+        counts.count(Count::ScoresNan)
     }
 
     /// Compares both devices, with the boxes that the layout has.
@@ -223,6 +231,27 @@ fn values_that_are_no_numbers_and_ties_agree() {
         let mut head = heads::yolox(Size::new(320, 320), vec![8, 16, 32], 6);
         head.fill(&mut random, Filling { passing: 0.6, num_scores: 4, broken: 0.02 }, half);
         Problem { head: &head, capacity: 3000, selection: all(0.3) }.check(&device);
+    }
+}
+
+#[test]
+fn tensors_of_nan_are_counted_row_by_row() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(34);
+    for half in [false, true] {
+        for layout in [YoloLayout::V5, YoloLayout::V8, YoloLayout::Obb] {
+            for num_rows in [1, 33, 8400] {
+                let mut head = heads::head(layout.clone(), num_rows, 80);
+                head.fill(&mut random, Filling { passing: 1.0, ..Filling::default() }, half);
+                match &mut head.tensor {
+                    Tensor::F32 { values, .. } => values.fill(f32::NAN),
+                    Tensor::F16 { values, .. } => values.fill(half::f16::NAN),
+                }
+                let problem = Problem { head: &head, capacity: 100, selection: all(0.25) };
+                assert_eq!(problem.num_nan(), num_rows as u64);
+                problem.check(&device);
+            }
+        }
     }
 }
 

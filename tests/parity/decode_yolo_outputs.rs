@@ -7,7 +7,8 @@ use det_post::device::cuda::{
 use det_post::ops::decode_yolo::cuda::{Selection, Workspace};
 use det_post::ops::decode_yolo::decode_yolo;
 use det_post::types::{
-    AnchorLevel, Box2d, Candidate, Candidates, DetrBoxes, ElementType, Size, Tensor, YoloLayout,
+    AnchorLevel, Box2d, Candidate, Candidates, Count, DetrBoxes, ElementType, Size, Tensor,
+    YoloLayout,
 };
 use half::f16;
 
@@ -25,12 +26,13 @@ struct Problem {
 }
 
 impl Problem {
-    fn reference(&self, threshold: f32) -> Vec<Candidate<Box2d>> {
+    /// The candidates, and the number of rows with a NaN score.
+    fn reference(&self, threshold: f32) -> (Vec<Candidate<Box2d>>, u64) {
         let mut candidates = Candidates::with_capacity(CAPACITY);
         let outputs: Vec<_> = self.tensors.iter().map(|tensor| tensor.view()).collect();
         let Self { layout, num_classes, .. } = self;
         decode_yolo(&outputs, layout, SIZE, *num_classes, threshold, &mut candidates).unwrap();
-        candidates.as_slice().to_vec()
+        (candidates.as_slice().to_vec(), candidates.num_nan_scores() as u64)
     }
 
     fn workspace(&self, stream: &Stream) -> det_post::Result<Workspace> {
@@ -38,7 +40,7 @@ impl Problem {
         Workspace::new(stream, &self.layout, SIZE, self.num_classes, &shapes)
     }
 
-    fn on_device(&self, device: &CudaDevice, threshold: f32) -> Vec<Candidate<Box2d>> {
+    fn on_device(&self, device: &CudaDevice, threshold: f32) -> (Vec<Candidate<Box2d>>, u64) {
         let stream = device.stream().unwrap();
         let mut counters = DeviceCounters::new(&stream).unwrap();
         let mut workspace = self.workspace(&stream).unwrap();
@@ -53,25 +55,26 @@ impl Problem {
                 pre_nms_top_k: CAPACITY,
             })
             .unwrap();
-        let mut answer = Vec::new();
+        let (mut answer, mut num_nan) = (Vec::new(), 0);
         for _ in 0..2 {
             workspace.enqueue(&outputs, &mut candidates, &mut counters).unwrap();
             let num = candidates.num.read().unwrap()[0] as usize;
             answer = candidates.items.read().unwrap();
             assert!(num <= answer.len(), "{num} candidates");
             answer.truncate(num);
+            num_nan = counters.take().unwrap().count(Count::ScoresNan);
         }
-        answer
+        (answer, num_nan)
     }
 
     fn check(&self, device: &CudaDevice, threshold: f32) {
-        let (mut found, mut expected) =
+        let ((mut found, num_nan), (mut expected, expected_nan)) =
             (self.on_device(device, threshold), self.reference(threshold));
         found.sort_by_key(|c| c.source);
         expected.sort_by_key(|c| c.source);
         let shapes: Vec<_> = self.tensors.iter().map(|tensor| tensor.shape()).collect();
         let context = format!("{:?} {shapes:?}, threshold {threshold}", self.layout);
-        assert_eq!(found.len(), expected.len(), "{context}");
+        assert_eq!((found.len(), num_nan), (expected.len(), expected_nan), "{context}");
         for (a, b) in found.iter().zip(&expected) {
             let equal = (a.class, a.source) == (b.class, b.source) && self.is_near(a, b);
             assert!(equal, "{context}: {a:?}, expected {b:?}");

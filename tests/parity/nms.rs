@@ -3,12 +3,16 @@
 
 use std::fmt::Debug;
 
-use det_post::device::cuda::{CudaDevice, DeviceCandidates, Graph, Plain};
-use det_post::ops::nms::cuda::{Capacity, Suppressible, Suppression, Suppression2d, Suppression3d};
-use det_post::ops::nms::{Workspace, suppress_2d, suppress_3d, suppress_rotated};
+use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceCandidates, Graph, Plain};
+use det_post::ops::nms::cuda::{
+    Capacity, Stages3d, Suppressible, Suppression, Suppression2d, Suppression3d,
+};
+use det_post::ops::nms::{
+    Workspace, suppress_2d, suppress_3d, suppress_rotated, suppress_stages_3d,
+};
 use det_post::types::{
-    Box2d, Box3d, Candidate, CircleThreshold, ClassMode, Kept, Nms2d, Nms3d, NmsBev, NmsCircle,
-    NmsFast, NmsIou, NmsIou3d, NmsRotated, NmsSoft, Object3d, RotatedBox2d, SoftDecay,
+    Box2d, Box3d, Candidate, CircleThreshold, ClassMode, Kept, Nms2d, Nms3d, NmsBev, NmsBevFast,
+    NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsRotated, NmsSoft, Object3d, RotatedBox2d, SoftDecay,
 };
 use det_post::{ErrorKind, Result};
 
@@ -176,7 +180,7 @@ fn rotated() -> Nms2d {
 }
 
 /// A setting of every kind for boxes in space.
-fn kinds_3d() -> [Nms3d; 4] {
+fn kinds_3d() -> [Nms3d; 5] {
     let class_mode = || ClassMode::Aware;
     let reading = CircleThreshold::Radius;
     [
@@ -189,7 +193,74 @@ fn kinds_3d() -> [Nms3d; 4] {
             class_mode: class_mode(),
         }),
         Nms3d::Iou3d(NmsIou3d { iou_thresholds: vec![0.1], class_mode: class_mode() }),
+        bev_fast(class_mode()),
     ]
+}
+
+fn bev_fast(class_mode: ClassMode) -> Nms3d {
+    Nms3d::BevFast(NmsBevFast {
+        iou_thresholds: vec![0.1],
+        search_distance_m: 10.0,
+        unlimited_pairs: vec![[0, 0]],
+        forbidden_pairs: vec![[0, 4], [1, 4], [2, 4], [3, 4]],
+        class_mode,
+    })
+}
+
+/// Two suppressions in a row in one recorded graph: the survivors of the CPU, in their
+/// order.
+#[test]
+fn stages_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(82);
+    let class_mode = ClassMode::Agnostic;
+    let circle = NmsCircle {
+        thresholds: vec![1.5],
+        reading: CircleThreshold::Radius,
+        class_mode: class_mode.clone(),
+    };
+    let stages = [Nms3d::Circle(circle), bev_fast(class_mode)];
+    for (num, half_side) in [(0, 10.0), (1, 10.0), (500, 20.0), (1000, 60.0), (2600, 60.0)] {
+        let candidates = objects(&mut random, num, half_side);
+        let with_object = |c: &Candidate<Box3d>| Candidate {
+            bbox: Object3d { bbox: c.bbox, ..Object3d::default() },
+            score: c.score,
+            class: c.class,
+            source: c.source,
+        };
+        let on_cpu: Vec<_> = candidates.iter().map(with_object).collect();
+        for num_stages in 0..=stages.len() {
+            let stages = &stages[..num_stages];
+            let expected =
+                kept(|workspace, keep| suppress_stages_3d(&on_cpu, stages, workspace, keep))
+                    .unwrap();
+            let stream = device.stream().unwrap();
+            let capacity = num.max(1);
+            let room = Capacity { candidates: capacity, classes: 5 };
+            let mut suppression = Stages3d::new(&stream, stages, room).unwrap();
+            suppression.set(stages).unwrap();
+            let mut on_device = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
+            on_device.write(&candidates).unwrap();
+            let mut places = DeviceBuffer::zeros(&stream, capacity).unwrap();
+            places.write(&(0..capacity as u32).collect::<Vec<_>>()).unwrap();
+            let graph =
+                Graph::record(&stream, || suppression.enqueue(&on_device, Some(&places)).map(drop))
+                    .unwrap();
+            for _ in 0..2 {
+                graph.enqueue().unwrap();
+                stream.synchronize().unwrap();
+                let left = suppression.survivors(&on_device, Some(&places));
+                let num_kept = left.kept.1.read().unwrap()[0].num_kept as usize;
+                let found_places = left.places.unwrap().read().unwrap();
+                let found: Vec<Kept> = left.kept.0.read().unwrap()[..num_kept]
+                    .iter()
+                    .map(|kept| Kept { index: found_places[kept.index as usize], ..*kept })
+                    .collect();
+                let context = || format!("{num} candidates, {num_stages} stages");
+                super::assert_same_kept(&found, &expected, context);
+            }
+        }
+    }
 }
 
 #[test]
@@ -240,7 +311,7 @@ fn settings_of_another_kind_are_refused() {
             assert_eq!(refused, i != j, "{other:?} in a workspace of {nms:?}");
         }
     }
-    let [_, circle, bev, _] = kinds_3d();
+    let [_, circle, bev, ..] = kinds_3d();
     let mut suppression = Suppression3d::new(&stream, &bev, room).unwrap();
     assert_eq!(suppression.set(&circle).unwrap_err().kind(), ErrorKind::Argument);
     suppression.set(&bev).unwrap();

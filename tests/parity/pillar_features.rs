@@ -46,7 +46,7 @@ impl Problem {
         let num_channels = self.frames[0].num_channels();
         let mut points = DevicePoints::with_capacity(&stream, num_channels, capacity).unwrap();
         let mut group = Workspace::new(&stream, &self.params, capacity).unwrap();
-        let mut voxels = DeviceVoxels::new(&stream, &self.params).unwrap();
+        let mut voxels = DeviceVoxels::new(&stream, &self.params, capacity).unwrap();
         let mut rows = DeviceTensor::zeros(&stream, self.element, &self.shape()).unwrap();
         // Whatever it held before.
         let num_values = self.shape().iter().product();
@@ -169,7 +169,7 @@ fn many_points_and_shared_scans_agree() {
 fn tensors_that_do_not_fit_are_refused() {
     let Some(device) = super::gpu() else { return };
     let stream = device.stream().unwrap();
-    let voxels = DeviceVoxels::new(&stream, &pillars(20, 10)).unwrap();
+    let voxels = DeviceVoxels::new(&stream, &pillars(20, 10), 100).unwrap();
     let points = DevicePoints::with_capacity(&stream, 4, 100).unwrap();
     for shape in [[9, 20, 9], [10, 19, 9], [10, 20, 10]] {
         let mut out = DeviceTensor::zeros(&stream, ElementType::F32, &shape).unwrap();

@@ -38,7 +38,7 @@ impl Problem {
         let capacity = self.frames.iter().map(Points::len).max().unwrap().max(1);
         let mut points = DevicePoints::with_capacity(&stream, 3, capacity).unwrap();
         let mut group = Workspace::new(&stream, &self.params, capacity).unwrap();
-        let mut voxels = DeviceVoxels::new(&stream, &self.params).unwrap();
+        let mut voxels = DeviceVoxels::new(&stream, &self.params, capacity).unwrap();
         let mut workspace = cuda::Workspace::new(&stream, &self.params.grid).unwrap();
         let features = upload(&stream, &self.features);
         let mut map = DeviceTensor::zeros(&stream, self.to, &self.shape()).unwrap();
@@ -108,7 +108,7 @@ fn what_does_not_fit_is_refused() {
     assert!(cuda::Workspace::new(&stream, &high).is_err());
     let flat = grid(5.0, 1.0, [0.5, 0.5, 2.0]);
     let params = VoxelizeParams { grid: flat, max_points_per_voxel: 2, voxel_capacity: 100 };
-    let voxels = DeviceVoxels::new(&stream, &params).unwrap();
+    let voxels = DeviceVoxels::new(&stream, &params, 100).unwrap();
     let mut workspace = cuda::Workspace::new(&stream, &flat).unwrap();
     let zeros = |shape: &[usize]| DeviceTensor::zeros(&stream, ElementType::F32, shape).unwrap();
     let mut map = zeros(&[1, 8, 20, 20]);

@@ -44,7 +44,7 @@ impl Problem {
         let num_channels = self.frames[0].num_channels();
         let mut points = DevicePoints::with_capacity(&stream, num_channels, capacity).unwrap();
         let mut workspace = Workspace::new(&stream, &self.params, capacity).unwrap();
-        let mut voxels = DeviceVoxels::new(&stream, &self.params).unwrap();
+        let mut voxels = DeviceVoxels::new(&stream, &self.params, capacity).unwrap();
         let graph =
             Graph::record(&stream, || workspace.enqueue(&points, &mut voxels, &mut counters))
                 .unwrap();
@@ -81,11 +81,13 @@ fn check_voxels(found: &DeviceVoxels, expected: &Voxels, context: &str) {
     let num_points = found.num_points_per_voxel.read().unwrap();
     assert_eq!(&num_points[..num], expected.num_points_per_voxel(), "{context}: points a voxel");
     let indices = found.point_indices.read().unwrap();
-    for (voxel, places) in
-        indices.chunks_exact(found.params().max_points_per_voxel).take(num).enumerate()
-    {
+    let limit = found.params().max_points_per_voxel;
+    let mut first = 0;
+    for voxel in 0..num {
         let expected = expected.points_of(voxel);
-        assert_eq!(&places[..expected.len()], expected, "{context}: points of voxel {voxel}");
+        let places = &indices[first..][..expected.len()];
+        assert!(places == expected, "{context}: points of voxel {voxel}");
+        first += if limit == VoxelizeParams::ALL_POINTS { expected.len() } else { limit };
     }
 }
 
@@ -127,6 +129,53 @@ fn both_limits_and_everything_in_one_voxel_agree() {
     for voxel_capacity in [1, 2, 100, num_voxels - 1, num_voxels, num_voxels + 1] {
         Problem::new(vec![frame.clone()], pillars(4, voxel_capacity)).check(&device);
     }
+}
+
+#[test]
+fn voxels_of_all_points_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(115);
+    let all = VoxelizeParams::ALL_POINTS;
+    // A voxel of 64 points is ordered by a thread per point, one of 65 by a block.
+    for num in [1, 63, 64, 65, 256, 3000] {
+        let mut params = pillars(all, 500);
+        params.grid = grid(1.0, 1.0, [2.0, 2.0, 2.0]);
+        let frames = vec![uniform(&mut random, num, 4, 0.9), uniform(&mut random, num, 4, 1.1)];
+        Problem::new(frames, params).check(&device);
+        params.grid = grid(1.0, 1.0, [0.25, 0.25, 2.0]);
+        let frames = vec![uniform(&mut random, num, 4, 1.1), uniform(&mut random, 0, 4, 1.1)];
+        Problem::new(frames, params).check(&device);
+    }
+    // Voxels beyond the capacity, and a hashed grid.
+    let frame = uniform(&mut random, 9000, 4, 53.0);
+    for voxel_capacity in [1, 100, 9000] {
+        Problem::new(vec![frame.clone()], pillars(all, voxel_capacity)).check(&device);
+    }
+    let fine = VoxelizeParams {
+        grid: grid(5.0, 2.5, [0.01, 0.01, 0.01]),
+        max_points_per_voxel: all,
+        voxel_capacity: 4000,
+    };
+    Problem::new(vec![uniform(&mut random, 6000, 5, 0.05)], fine).check(&device);
+}
+
+#[test]
+fn a_voxel_of_100000_points_keeps_them_in_order() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(116);
+    // Every third point is elsewhere, so that the indices of the others span two windows of
+    // the bitmap in which a block orders them.
+    let mut frame = uniform(&mut random, 150_000, 4, 50.0);
+    for (at, values) in frame.values_mut().chunks_exact_mut(4).enumerate() {
+        if at % 3 != 0 {
+            values[..3].fill(0.1);
+        }
+    }
+    let (voxels, _) =
+        Problem::new(vec![frame.clone()], pillars(VoxelizeParams::ALL_POINTS, 30_000))
+            .reference(&frame);
+    assert!(voxels.num_points_per_voxel().iter().any(|&num| num >= 100_000));
+    Problem::new(vec![frame], pillars(VoxelizeParams::ALL_POINTS, 30_000)).check(&device);
 }
 
 #[test]
@@ -194,12 +243,12 @@ fn what_does_not_fit_is_refused() {
     let Some(device) = super::gpu() else { return };
     let stream = device.stream().unwrap();
     let mut counters = DeviceCounters::new(&stream).unwrap();
-    assert!(DeviceVoxels::new(&stream, &pillars(0, 10)).is_err());
-    assert!(DeviceVoxels::new(&stream, &pillars(257, 10)).is_err());
-    assert!(DeviceVoxels::new(&stream, &pillars(1, 0)).is_err());
+    assert!(DeviceVoxels::new(&stream, &pillars(0, 10), 100).is_err());
+    assert!(DeviceVoxels::new(&stream, &pillars(257, 10), 100).is_err());
+    assert!(DeviceVoxels::new(&stream, &pillars(1, 0), 100).is_err());
     let mut workspace = Workspace::new(&stream, &pillars(20, 10), 100).unwrap();
-    let mut voxels = DeviceVoxels::new(&stream, &pillars(20, 10)).unwrap();
-    let mut other = DeviceVoxels::new(&stream, &pillars(21, 10)).unwrap();
+    let mut voxels = DeviceVoxels::new(&stream, &pillars(20, 10), 100).unwrap();
+    let mut other = DeviceVoxels::new(&stream, &pillars(21, 10), 100).unwrap();
     let points = DevicePoints::with_capacity(&stream, 4, 100).unwrap();
     let many = DevicePoints::with_capacity(&stream, 4, 101).unwrap();
     assert!(workspace.enqueue(&points, &mut voxels, &mut counters).is_ok());

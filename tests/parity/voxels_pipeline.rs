@@ -49,7 +49,11 @@ impl Pair {
         let folder = tempfile::tempdir().unwrap();
         let exact = [&["encoder.precision:=f32"], more].concat();
         let channel = channel(folder.path(), anchors, &exact);
-        let config = lidar(&channel);
+        Self::of(device, &channel, folder)
+    }
+
+    fn of(device: &CudaDevice, channel: &ChannelConfig, folder: tempfile::TempDir) -> Self {
+        let config = lidar(channel);
         let stream = device.stream().unwrap();
         let engine = || infer::load(&config.model_path, &config.engine).unwrap();
         Self {
@@ -146,6 +150,28 @@ fn limits_cut_and_count_alike() {
             assert!(num_detections > 0, "{more:?}");
         }
     }
+}
+
+#[test]
+fn voxels_of_all_points_agree() {
+    let Some(device) = super::gpu() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = counting_voxels::write(folder.path());
+    let head = folder.path().join("counting.yaml");
+    let limited = format!("max_points_per_voxel: {}", counting_voxels::NUM_POINTS);
+    let facts = std::fs::read_to_string(&head).unwrap();
+    std::fs::write(&head, facts.replace(&limited, "max_points_per_voxel: 0")).unwrap();
+    let exact = ["lidar.encoder.precision:=f32".to_owned()];
+    let channel = Config::load(&[file], &exact).unwrap().channels.remove(0);
+    let mut pair = Pair::of(&device, &channel, folder);
+    // The same clouds, and one whose points are in one voxel, as those of sensors that report
+    // no return as zeros.
+    let mut points = counting_voxels::cloud(11, 3000);
+    let mut num_detections = pair.check(&points, 0, "scattered");
+    let place = points[0];
+    points.extend(std::iter::repeat_n(place, 15_000));
+    num_detections += pair.check(&points, 1, "one voxel");
+    assert!(num_detections > 0);
 }
 
 #[test]

@@ -11,9 +11,14 @@ which the end ends the launch, what is logged, and what the end of the node with
 
 import importlib.util
 import json
+import os
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
+from xml.etree import ElementTree
+
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -78,6 +83,7 @@ class Node:
         arguments=(),
         ros_arguments=(),
         parameters=(),
+        remappings=(),
         cwd=None,
         respawn=False,
         respawn_delay=None,
@@ -95,6 +101,7 @@ class Node:
             "ros_arguments": [*ros_arguments],
             "files": files,
             "parameters": {key: value for given in values for key, value in given.items()},
+            "remappings": [list(pair) for pair in remappings],
             "cwd": cwd,
             "respawn": respawn,
             "respawn_delay": respawn_delay,
@@ -196,8 +203,61 @@ class IncludeLaunchDescription:
         described(self.source.path).execute(context)
 
 
+class XmlDescription:
+    """A launch file in XML: arg, let, group, include, and the substitutions var, env and dirname."""
+
+    def __init__(self, path):
+        self.path = Path(path)
+        self.root = ElementTree.parse(path).getroot()
+        assert self.root.tag == "launch"
+
+    def execute(self, context):
+        self.each(self.root, context)
+
+    def each(self, element, context):
+        for child in element:
+            if "if" not in child.attrib or yaml.safe_load(self.text(child.attrib["if"], context)):
+                getattr(self, child.tag)(child, context)
+
+    def arg(self, element, context):
+        default = element.get("default")
+        default = default if default is None else self.text(default, context)
+        argument = DeclareLaunchArgument(
+            element.attrib["name"], default_value=default, description=element.get("description")
+        )
+        argument.execute(context)
+
+    def let(self, element, context):
+        context.values[element.attrib["name"]] = self.text(element.attrib["value"], context)
+
+    def group(self, element, context):
+        before = dict(context.values)
+        self.each(element, context)
+        context.values = before
+
+    def include(self, element, context):
+        for argument in element:
+            assert argument.tag == "arg"
+            self.let(argument, context)
+        described(self.text(element.attrib["file"], context)).execute(context)
+
+    def text(self, text, context):
+        def value(match):
+            kind, _, rest = match[1].partition(" ")
+            if kind == "dirname":
+                return str(self.path.parent)
+            if kind == "env":
+                return os.environ[rest]
+            assert kind == "var", match[0]
+            return LaunchConfiguration(rest).perform(context)
+
+        return re.sub(r"\$\(([^()]*)\)", value, text)
+
+
 def described(path):
     """The launch description of a file."""
+    if str(path).endswith(".xml"):
+        return XmlDescription(path)
     spec = importlib.util.spec_from_file_location(Path(path).name.replace(".", "_"), path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

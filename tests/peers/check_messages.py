@@ -22,12 +22,28 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 SEPARATOR = "=" * 80 + "\n"
 
-# Type hashes of vision_msgs 4.1 as generated for ROS 2 Jazzy.
-VISION_HASHES = {
+# Type hashes of packages that rosbags does not have: vision_msgs 4.1 as generated for ROS 2
+# Jazzy, autoware_msgs 1.12, isaac_ros_tensor_list_interfaces 4.5, yolo_msgs 4.6.1.
+KNOWN_HASHES = {
     "vision_msgs/msg/Detection2DArray": "214274120007f4a683866481336b70310268cfa107aebe9d594a6acf75bda968",
     "vision_msgs/msg/Detection3DArray": "793f5eab9595ac1c0da07873cc859db42eae51f0ee76056db8562515d830e018",
     "vision_msgs/msg/LabelInfo": "3d37df4015cdf660cc851c51897f2acd957e1ca6205ba0a99aebffb9406b0783",
     "vision_msgs/msg/VisionClass": "1e4a11f0fed50b5623cb8ff26ca0e37952a48a9c074d16f804b44e9164c2037a",
+    "autoware_internal_debug_msgs/msg/Float64Stamped": "588b194ed7eddc089b6ca098eb093e92f29bdad96ebd906fc9282816335942eb",
+    "autoware_internal_msgs/msg/PublishedTime": "21dd0f5f27787b09d004f430fa63fb6e4e9e830c6b78dbd02d4b2018b48ea4d7",
+    "autoware_perception_msgs/msg/DetectedObject": "395e8cae03c45c86ddb3263f9db58f5a1364bdabdcec56c24c817a372f7d566f",
+    "autoware_perception_msgs/msg/DetectedObjectKinematics": "a01b4e06aa855e7a501b1af1e7c6a9eddb70e728e8f1195372ff5801cae1c9eb",
+    "autoware_perception_msgs/msg/DetectedObjects": "2facd6b15786cbd1f720cdd23d22e6d60d2e7e83b8dff8fd401330e24edb187b",
+    "autoware_perception_msgs/msg/ObjectClassification": "38131fef2df46486c20c12c238faf778328309f4c3e9daa6ffd621732e48dd19",
+    "autoware_perception_msgs/msg/Shape": "1a32ac3073c17e4822d39b7f4c263eb1c4a2bacbf707d6db96e77e867063562b",
+    "isaac_ros_tensor_list_interfaces/msg/Tensor": "4f84320fd44d2c4f4bfa5562a6c47c4403be8bdb7d25fe5df37f4e2786fcd66d",
+    "isaac_ros_tensor_list_interfaces/msg/TensorList": "498b4418eed651d1eb843a154ac3dd6b7612b3fa851e1bd930f9f0c2e862cf6c",
+    "isaac_ros_tensor_list_interfaces/msg/TensorShape": "3e0d2f347cd48e20550029e8754bb509be05e11d073ed43888fded7fb686cd60",
+    "tier4_perception_msgs/msg/DetectedObjectWithFeature": "51eb5d9e5ccc322e746d51e0fdd64c6ee7a9c65cb5860af93e345e860f8c2d58",
+    "tier4_perception_msgs/msg/DetectedObjectsWithFeature": "57ca7ba338d93c8174ea5a411ed093a01cd22df19c934ffb977103c98d697291",
+    "tier4_perception_msgs/msg/Feature": "ca53ec39afda975d0d32cc7588ea81a29a6cdc094fb4874b11c2853acf89891c",
+    "yolo_msgs/msg/Detection": "303e881e77fbe95c37cef2bdc8c047eee9051f22e4f7189f64bd029bfaedfca8",
+    "yolo_msgs/msg/DetectionArray": "719290b4e201b2b6f9aa59f01215bc15b774e7b822f7f6d931d68e5ba6354a6a",
 }
 
 HEADER = {"stamp": {"sec": 1_700_000_001, "nanosec": 250_000_003}, "frame_id": "sensor"}
@@ -76,6 +92,77 @@ def detection_3d(class_id, score, yaw, variances):
         "bbox": {"center": pose, "size": xyz(4.5, 1.75, 1.5)},
         "id": "",
     }
+
+
+def detected_object(probability, label, availability, covariance, twist, twist_covariance, size):
+    """An autoware_perception_msgs/DetectedObject; covariances by index, others zero."""
+    position = xyz(12.5, -3.25, 0.75) if size else xyz(0.0, 0.0, 0.0)
+    matrix = lambda values: [values.get(i, 0.0) for i in range(36)]
+    return {
+        "existence_probability": probability,
+        "classification": [{"label": label, "probability": 1.0}],
+        "kinematics": {
+            "pose_with_covariance": {
+                "pose": {"position": position, "orientation": NO_ROTATION},
+                "covariance": matrix(covariance),
+            },
+            "has_position_covariance": bool(covariance),
+            "orientation_availability": availability,
+            "twist_with_covariance": {
+                "twist": {"linear": xyz(*(twist or (0.0, 0.0)), 0.0), "angular": xyz(0.0, 0.0, 0.0)},
+                "covariance": matrix(twist_covariance),
+            },
+            "has_twist": twist is not None,
+            "has_twist_covariance": bool(twist_covariance),
+        },
+        "shape": {
+            "type": 0,
+            "footprint": {"points": []},
+            "dimensions": xyz(*(size or (0.0, 0.0, 0.0))),
+        },
+    }
+
+
+def object_with_feature(probability, label, x, y, width, height):
+    cluster = {
+        "header": {"stamp": {"sec": 0, "nanosec": 0}, "frame_id": ""},
+        "height": 0,
+        "width": 0,
+        "fields": [],
+        "is_bigendian": False,
+        "point_step": 0,
+        "row_step": 0,
+        "data": [],
+        "is_dense": False,
+    }
+    roi = {"x_offset": x, "y_offset": y, "height": height, "width": width, "do_rectify": False}
+    return {
+        "object": detected_object(probability, label, 0, {}, None, {}, None),
+        "feature": {"cluster": cluster, "roi": roi},
+    }
+
+
+def yolo_detection(class_id, class_name, score, x, y, width, height):
+    pose = {"position": xyz(0.0, 0.0, 0.0), "orientation": NO_ROTATION}
+    return {
+        "class_id": class_id,
+        "class_name": class_name,
+        "score": score,
+        "id": "",
+        "bbox": {
+            "center": {"position": {"x": x, "y": y}, "theta": 0.0},
+            "size": {"x": width, "y": height},
+        },
+        "bbox3d": {"center": pose, "size": xyz(0.0, 0.0, 0.0), "frame_id": ""},
+        "mask": {"height": 0, "width": 0, "data": []},
+        "keypoints": {"data": []},
+        "keypoints3d": {"data": [], "frame_id": ""},
+    }
+
+
+def tensor(name, dims, data_type, strides, data):
+    shape = {"rank": len(dims), "dims": dims}
+    return {"name": name, "shape": shape, "data_type": data_type, "strides": strides, "data": data}
 
 
 def field(name, offset, datatype):
@@ -144,6 +231,50 @@ EXPECTED = {
         ],
         "threshold": 0.375,
     },
+    "autoware_perception_msgs/msg/DetectedObjects": {
+        "header": HEADER,
+        "objects": [
+            # Variances of x and y in cells of 0.5 m by 0.25 m, times 0.5 m. A truck by its area.
+            detected_object(
+                0.375,
+                2,
+                1,
+                {0: 0.5, 7: 1.0, 14: 0.5, 35: 0.0625},
+                (3.0, -1.5),
+                {0: 4.0, 7: 5.0},
+                (4.5, 1.75, 1.5),
+            ),
+            detected_object(0.375, 7, 0, {}, (3.0, -1.5), {}, (0.5, 1.75, 1.5)),
+            detected_object(0.375, 0, 0, {}, (3.0, -1.5), {}, (2.0, 1.75, 1.5)),
+        ],
+    },
+    "tier4_perception_msgs/msg/DetectedObjectsWithFeature": {
+        "header": HEADER,
+        "feature_objects": [
+            object_with_feature(0.75, 1, 3, 20, 31, 40),
+            object_with_feature(0.5, 0, 101, 20, 31, 40),
+        ],
+    },
+    "yolo_msgs/msg/DetectionArray": {
+        "header": HEADER,
+        "detections": [
+            yolo_detection(0, "CAR", 0.75, 19.0, 40.25, 31.0, 40.5),
+            yolo_detection(2, "DOG", 0.5, 116.75, 40.25, 31.0, 40.5),
+        ],
+    },
+    "isaac_ros_tensor_list_interfaces/msg/TensorList": {
+        "header": HEADER,
+        "tensors": [
+            tensor("boxes", [1, 2, 3], 9, [24, 12, 4], list(range(24))),
+            tensor("labels", [2], 7, [8], list(range(16))),
+            tensor("none", [0, 4], 2, [4, 1], []),
+        ],
+    },
+    "autoware_internal_debug_msgs/msg/Float64Stamped": {"stamp": HEADER["stamp"], "data": 4.25},
+    "autoware_internal_msgs/msg/PublishedTime": {
+        "header": HEADER,
+        "published_stamp": {"sec": 1_700_000_002, "nanosec": 7},
+    },
 }
 
 
@@ -196,7 +327,7 @@ def check(folder, type_name):
     num_hashes = 0
     for name in definitions:
         digest = ours.hash_rihs01(name)
-        known = [VISION_HASHES[name]] if name in VISION_HASHES else []
+        known = [KNOWN_HASHES[name]] if name in KNOWN_HASHES else []
         for store in (Stores.ROS2_HUMBLE, Stores.ROS2_JAZZY):
             theirs = get_typestore(store)
             if name in theirs.types:

@@ -94,7 +94,7 @@ def check(name, messages):
         if topic.startswith("/truth/"):
             if topic.endswith("/attributes"):
                 array = waiting.pop(topic.removesuffix("/attributes"))
-                num_detections += check_detections(array, message, "/lidar_" in topic)
+                num_detections += check_detections(array, message, "/camera_" not in topic)
             else:
                 waiting[topic] = message
         elif topic.endswith("/points"):

@@ -247,6 +247,88 @@ class LabelInfo:
     threshold: float32
 
 
+@ros("geometry_msgs/msg/Twist")
+class Twist:
+    linear: Vector3
+    angular: Vector3
+
+
+@ros("geometry_msgs/msg/TwistWithCovariance")
+class TwistWithCovariance:
+    twist: Twist
+    covariance: array[float64, 36]
+
+
+@ros("geometry_msgs/msg/Point32")
+class Point32:
+    x: float32
+    y: float32
+    z: float32
+
+
+@ros("geometry_msgs/msg/Polygon")
+class Polygon:
+    points: sequence[Point32]
+
+
+@ros("autoware_perception_msgs/msg/ObjectClassification")
+class ObjectClassification:
+    label: uint8
+    probability: float32
+
+
+@ros("autoware_perception_msgs/msg/DetectedObjectKinematics")
+class DetectedObjectKinematics:
+    pose_with_covariance: PoseWithCovariance
+    has_position_covariance: bool
+    orientation_availability: uint8
+    twist_with_covariance: TwistWithCovariance
+    has_twist: bool
+    has_twist_covariance: bool
+
+
+@ros("autoware_perception_msgs/msg/Shape")
+class Shape:
+    type: uint8
+    footprint: Polygon
+    dimensions: Vector3
+
+
+@ros("autoware_perception_msgs/msg/DetectedObject")
+class DetectedObject:
+    existence_probability: float32
+    classification: sequence[ObjectClassification]
+    kinematics: DetectedObjectKinematics
+    shape: Shape
+
+
+@ros("autoware_perception_msgs/msg/DetectedObjects")
+class DetectedObjects:
+    header: Header
+    objects: sequence[DetectedObject]
+
+
+@ros("isaac_ros_tensor_list_interfaces/msg/TensorShape")
+class TensorShape:
+    rank: uint8
+    dims: sequence[uint32]
+
+
+@ros("isaac_ros_tensor_list_interfaces/msg/Tensor")
+class Tensor:
+    name: str
+    shape: TensorShape
+    data_type: int32
+    strides: sequence[uint64]
+    data: sequence[uint8]
+
+
+@ros("isaac_ros_tensor_list_interfaces/msg/TensorList")
+class TensorList:
+    header: Header
+    tensors: sequence[Tensor]
+
+
 @ros("diagnostic_msgs/msg/KeyValue")
 class KeyValue:
     key: str
@@ -428,6 +510,7 @@ class TransitionEvent:
 
 # Services: on the wire of CycloneDDS's ROS, a header goes before request and response.
 SERVICES = {
+    "std_srvs/srv/SetBool": ({"data": bool}, {"success": bool, "message": str}),
     "rcl_interfaces/srv/ListParameters": (
         {"prefixes": sequence[str], "depth": uint64},
         {"names": sequence[str], "prefixes": sequence[str]},

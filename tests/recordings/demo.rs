@@ -99,6 +99,39 @@ fn a_pace_that_is_too_fast_drops_and_says_so(demo: &Path, at_full_speed: &Value)
 }
 
 #[test]
+fn the_surround_demo_shows_all_cameras_and_the_view_from_above() {
+    if !Path::new(env!("CARGO_MANIFEST_DIR")).join("models/surround_backbone.onnx").is_file() {
+        skip(Need::Models, "no models/surround_backbone.onnx");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("demo");
+    let text = out.display().to_string();
+    let run = det_post(&["demo", "--surround", "--seconds", "0.4", "--out", &text]);
+    run.expect_code(0);
+    assert!(run.stdout.contains("12 pixels and visibility 0.5 or more"), "{}", run.stdout);
+    let size_of = |name: &str| {
+        let file = std::fs::File::open(out.join("pictures").join(name)).unwrap();
+        let reader = png::Decoder::new(std::io::BufReader::new(file)).read_info().unwrap();
+        reader.info().size()
+    };
+    // Three by two pictures of 640x360, and a square beside them.
+    assert_eq!(size_of("surround.png"), (3 * 640 + 720, 720));
+    assert_eq!(size_of("drive.png"), (640, 640));
+    let report = json_of(&out.join("report.json"));
+    let channel = &report["channels"]["surround"];
+    // Of the first frame the calibrations come after the pictures.
+    assert_eq!((&channel["frames_in"], &channel["frames_out"]), (&json!(4), &json!(3)), "{report}");
+    assert!(channel["detections"].as_u64().unwrap() > 10, "{report}");
+    let figures = json_of(&out.join("eval.json"));
+    let sensor = &figures["sensors"][0];
+    assert_eq!(sensor["truth"], "/truth/surround");
+    assert_eq!((&sensor["counted_by"], &sensor["num_frames"]), (&json!("pixels"), &json!(3)));
+    // Chance would find nothing.
+    assert!(sensor["map"].as_f64().unwrap() > 0.3, "{sensor}");
+}
+
+#[test]
 fn a_demo_without_networks_says_where_it_looked() {
     let folder = tempfile::tempdir().unwrap();
     let [models, out] =
@@ -108,11 +141,16 @@ fn a_demo_without_networks_says_where_it_looked() {
     assert!(run.stderr.contains("looked into") && run.stderr.contains(&models), "{}", run.stderr);
 }
 
-fn replay_in_background(config: &str, bag: &str, out: &str) -> Child {
+fn replay_in_background(config: &str, channels: &[&str], bag: &str, out: &str) -> Child {
+    let engines = channels.iter().flat_map(|channel| {
+        let [kind, threads] =
+            ["kind:=rten", "threads:=1"].map(|value| format!("{channel}.engine.{value}"));
+        ["-p".to_owned(), kind, "-p".to_owned(), threads]
+    });
     Command::new(env!("CARGO_BIN_EXE_det_post"))
         .args(["replay", bag, "--config", config, "--device", "cpu"])
-        .args(["-p", "camera.engine.kind:=rten", "-p", "lidar.engine.kind:=rten"])
-        .args(["-p", "camera.engine.threads:=1", "-p", "lidar.engine.threads:=1", "--out", out])
+        .args(engines)
+        .args(["--out", out])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env_remove("ORT_DYLIB_PATH")
         .stdout(Stdio::null())
@@ -123,13 +161,13 @@ fn replay_in_background(config: &str, bag: &str, out: &str) -> Child {
 
 /// A drive that no network was trained on, twice through the networks of a parameter file:
 /// the same bytes, and what `eval` says of them.
-fn figures_of(config: &str, simulate: &[&str]) -> Value {
+fn figures_of(config: &str, channels: &[&str], simulate: &[&str]) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (bag, figures) = (path("drive"), path("eval.json"));
     det_post(&[&["simulate", "--out", &bag], simulate].concat()).expect_code(0);
     let runs = ["first", "second"]
-        .map(|name| (path(name), replay_in_background(config, &bag, &path(name))));
+        .map(|name| (path(name), replay_in_background(config, channels, &bag, &path(name))));
     let [first, second] = runs.map(|(out, mut child)| {
         assert!(child.wait().unwrap().success(), "{out}");
         std::fs::read(format!("{out}/detections.jsonl")).unwrap()
@@ -153,13 +191,24 @@ fn the_trained_networks_stay_as_good_and_say_the_same_twice() {
     let (seed, seconds, voxel_seconds) =
         (number("seed"), number("seconds"), number("voxel_seconds"));
     let mut found = recorded.clone();
-    for (config, seconds, num_cameras, prefix) in [
-        ("config/demo.param.yaml", &seconds, "1", ""),
+    let both = ["camera", "lidar"];
+    // Frames of six cameras half a second apart, without a LiDAR.
+    let rig = ["--lidars", "0", "--picture-size", "640x360", "--camera-rate", "2"];
+    for (config, channels, seconds, num_cameras, more, prefix) in [
+        ("config/demo.param.yaml", &both[..], &seconds, "1", &[][..], ""),
         // A second of the same drive, the LiDAR alone.
-        ("config/demo_voxel.param.yaml", &voxel_seconds, "0", "voxel_"),
+        ("config/demo_voxel.param.yaml", &both[..], &voxel_seconds, "0", &[][..], "voxel_"),
+        (
+            "config/demo_surround_3d.param.yaml",
+            &["surround"][..],
+            &seconds,
+            "6",
+            &rig[..],
+            "surround_",
+        ),
     ] {
         let drive = ["--seed", &seed, "--seconds", seconds, "--cameras", num_cameras];
-        let figures = figures_of(config, &drive);
+        let figures = figures_of(config, channels, &[&drive[..], more].concat());
         for sensor in figures["sensors"].as_array().unwrap() {
             let key = format!("{prefix}{}_map", sensor["sensor"].as_str().unwrap());
             println!("{key} {} (recorded {})", sensor["map"], recorded[&key]);
@@ -172,7 +221,7 @@ fn the_trained_networks_stay_as_good_and_say_the_same_twice() {
         println!("recorded in {RECORDED}");
         return;
     }
-    for key in ["lidar_map", "camera_map", "voxel_lidar_map"] {
+    for key in ["lidar_map", "camera_map", "voxel_lidar_map", "surround_lidar_map"] {
         let wanted = recorded[key]
             .as_f64()
             .unwrap_or_else(|| panic!("{key}: run once with DET_POST_RECORD=1"));

@@ -10,14 +10,18 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod autoware_messages;
 mod bags;
 mod damaged_bags;
 mod demo;
 mod detections_recording;
+mod dropin;
 mod golden;
 mod lidar_replay;
 mod messages;
+mod nan_scores;
 mod rotated_boxes;
 mod surround;
 mod surround_views;
+mod tensor_replay;
 mod voxel_replay;

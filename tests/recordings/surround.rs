@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::common::replay::Run;
 use crate::common::shared_data::shared_data;
-use crate::common::surround_rig::{Fixture, NUM_FRAMES, calibration_file};
+use crate::common::surround_rig::{Fixture, NUM_FRAMES, calibration_file, nuscenes_parameters};
 
 /// Frames out, and dropped frames by reason.
 pub(super) fn frames(run: &Run) -> (u64, BTreeMap<String, u64>) {
@@ -41,8 +41,13 @@ fn six_cameras_become_boxes_in_the_frame_of_the_vehicle() {
     let report = run.report();
     let inputs = report["channels"]["rig"]["inputs"].as_array().unwrap();
     assert_eq!(inputs.len(), 6);
-    for input in inputs {
+    for (camera, input) in inputs.iter().enumerate() {
         assert_eq!(input["received"], NUM_FRAMES as u64, "{input}");
+        let [skew, age] = ["skew_ms", "age_ms"].map(|what| &input[what]);
+        let [min, median, max] = ["min", "median", "max"].map(|part| skew[part].as_f64().unwrap());
+        // The cameras of the drive fire at the same time, after which frames are complete.
+        assert!((min, max) == (0.0, 0.0) && median == 0.0, "camera {camera}: {skew}");
+        assert!(age["min"].as_f64().unwrap() >= 0.0, "camera {camera}: {age}");
     }
     // Equal bytes again, in a process of its own, and with files in place of CameraInfo.
     let again = fixture.replay(&fixture.drive(), "again", &[]);
@@ -170,49 +175,11 @@ fn a_changed_calibration_holds_from_its_frame_on() {
     assert_ne!(changed[3..], plain[3..]);
 }
 
-/// The nominal rig of nuScenes: topic, frame, x and y of the camera, its yaw in degrees, focal
-/// length.
-const NUSCENES: [(&str, &str, [f64; 2], f64, f64); 6] = [
-    ("front", "CAM_FRONT", [1.7, 0.0], 0.0, 1266.0),
-    ("front_right", "CAM_FRONT_RIGHT", [1.5, -0.5], -55.0, 1260.0),
-    ("front_left", "CAM_FRONT_LEFT", [1.5, 0.5], 55.0, 1272.0),
-    ("back", "CAM_BACK", [0.0, 0.0], 180.0, 809.0),
-    ("back_left", "CAM_BACK_LEFT", [1.0, 0.5], 110.0, 1256.0),
-    ("back_right", "CAM_BACK_RIGHT", [1.0, -0.5], -110.0, 1259.0),
-];
-
 #[test]
 fn compressed_cameras_without_camera_info_run_with_calibration_files() {
     let Some(data) = shared_data() else { return };
     let fixture = Fixture::new();
-    let mut transforms =
-        "map:\n  base_link: {x: 0, y: 0, z: 0, roll: 0, pitch: 0, yaw: 0}\nbase_link:\n".to_owned();
-    let (mut topics, mut files) = (Vec::new(), Vec::new());
-    for (name, frame, [x, y], degrees, focal) in NUSCENES {
-        let yaw = (degrees - 90.0).to_radians();
-        transforms += &format!(
-            "  {frame}: {{x: {x}, y: {y}, z: 1.5, roll: -1.5708, pitch: 0, yaw: {yaw}}}\n"
-        );
-        let file = fixture.path(&format!("{name}.yaml"));
-        let text = format!(
-            "image_width: 1600\nimage_height: 900\ndistortion_model: plumb_bob\n\
-             distortion_coefficients: {{rows: 1, cols: 5, data: [0, 0, 0, 0, 0]}}\n\
-             camera_matrix: {{rows: 3, cols: 3, data: [{focal}, 0, 800, 0, {focal}, 450, 0, 0, 1]}}\n"
-        );
-        std::fs::write(&file, text).unwrap();
-        topics.push(format!("/camera/{name}/image_raw/compressed"));
-        files.push(file.display().to_string());
-    }
-    let rig = fixture.path("nuscenes.yaml");
-    std::fs::write(&rig, transforms).unwrap();
-    let parameters = [
-        format!("rig.inputs:=[{}]", topics.join(", ")),
-        format!("rig.calibration_paths:=[{}]", files.join(", ")),
-        format!("rig.transforms_path:={}", rig.display()),
-        "rig.sync.max_skew_s:=0.05".to_owned(),
-        // A keyframe every half second.
-        "rig.memory.max_gap_s:=0.6".to_owned(),
-    ];
+    let parameters = nuscenes_parameters(&fixture);
     let parameters: Vec<&str> = parameters.iter().map(String::as_str).collect();
     let bag = data.join("bags/nuscenes_surround_mcap");
     let run = fixture.replay(&bag, "nuscenes", &parameters);
@@ -221,7 +188,15 @@ fn compressed_cameras_without_camera_info_run_with_calibration_files() {
     assert_eq!(lines.len(), 5);
     // The pictures repeat, so what changes is the memory's doing.
     assert_ne!(lines[0]["detections_3d"], lines[1]["detections_3d"]);
-    assert_eq!(run.report()["channels"]["rig"]["truncated"].get("memory_cleared"), None);
+    let report = &run.report()["channels"]["rig"];
+    assert_eq!(report["truncated"].get("memory_cleared"), None);
+    // Each camera fires at its own time of the reference's period, the same in every round.
+    for (camera, input) in report["inputs"].as_array().unwrap().iter().enumerate() {
+        let skew = |part: &str| input["skew_ms"][part].as_f64().unwrap();
+        assert!(skew("max") - skew("min") < 1e-3 && skew("max").abs() < 50.0, "{input}");
+        assert!((skew("median") - skew("min")).abs() <= 0.01 * skew("min").abs() + 1e-3);
+        assert_eq!(skew("max") == 0.0, camera == 0, "{input}");
+    }
     // With less skew than the cameras have, no frame is whole.
     let strict = [&parameters[..], &["rig.sync.max_skew_s:=0.01"]].concat();
     let run = fixture.replay(&bag, "strict", &strict);

@@ -4,65 +4,10 @@
 use det_post::types::{Detr3d, Sparse4d};
 
 use super::surround::{NUM_SERVED, frames, reasons};
-use crate::common::streampetr::backbone;
-use crate::common::surround_rig::{Fixture, NUM_FRAMES, SIZES};
-use crate::common::view_networks::{StateDict, detr3d, detr3d_facts, sparse4d, sparse4d_facts};
-
-const HEAD: &str = "sensor: surround
-class_names: [car, truck, pedestrian]
-cameras: 6
-input_size: [96, 48]
-channel_order: rgb
-mean: [120.0, 120.0, 120.0]
-std: [60.0, 60.0, 60.0]
-level_strides: [8]
-extra_level: true
-size_order: length_width_height
-yaw: counter_clockwise
-defaults: {nms: {kind: none}}
-";
-
-/// Writes a backbone of one output, a head and weights.
-fn fixture(facts: &str, weights: &StateDict) -> Fixture {
-    let fixture = Fixture::with_drive();
-    let path = |name: &str| fixture.path(name).display().to_string();
-    backbone(&SIZES, 11).save(&fixture.path("backbone.onnx")).unwrap();
-    std::fs::write(fixture.path("head.yaml"), format!("{HEAD}{facts}")).unwrap();
-    std::fs::write(fixture.path("weights.safetensors"), weights.to_safetensors()).unwrap();
-    fixture.write_parameters(&format!(
-        "      head: {}
-      model_path: {}
-      weights_path: {}",
-        path("head.yaml"),
-        path("backbone.onnx"),
-        path("weights.safetensors")
-    ));
-    fixture
-}
-
-fn detr3d_fixture() -> Fixture {
-    let weights = detr3d(&Detr3d { num_views: 6, ..detr3d_facts() });
-    let facts = "kind: detr3d
-point_range_m: [-30, -30, -3, 30, 30, 3]
-decoder: {channels: 16, heads: 2, queries: 12, blocks: 2, min_depth_m: 0.01}
-";
-    fixture(facts, &weights)
-}
-
-fn sparse4d_fixture() -> Fixture {
-    let mut weights = sparse4d(&Sparse4d { num_views: 6, ..sparse4d_facts() });
-    // Around the vehicle, so that every camera sees some.
-    let is_anchors = |(name, ..): &&mut (String, _, _)| name == "instance_bank.anchor";
-    let (.., anchors) = weights.tensors.iter_mut().find(is_anchors).unwrap();
-    for (index, anchor) in anchors.chunks_exact_mut(11).enumerate() {
-        let angle = std::f32::consts::FRAC_PI_3 * index as f32;
-        [anchor[0], anchor[1]] = [8.0 * angle.cos(), 8.0 * angle.sin()];
-    }
-    let facts = "kind: sparse4d
-decoder: {channels: 16, heads: 4, groups: 2, anchors: 10, cached: 6, blocks: 3}
-";
-    fixture(facts, &weights)
-}
+use crate::common::replay::det_post;
+use crate::common::surround_rig::{Fixture, NUM_FRAMES};
+use crate::common::view_networks::{detr3d, detr3d_facts, sparse4d, sparse4d_facts};
+use crate::common::view_rig::{detr3d_fixture, sparse4d_fixture};
 
 #[test]
 fn both_families_find_boxes_in_the_frame_of_the_vehicle() {
@@ -118,6 +63,60 @@ fn a_camera_may_be_missing() {
 }
 
 #[test]
+fn calibration_finds_the_scales_of_int8_maps() {
+    let fixture = detr3d_fixture();
+    let config = fixture.path("rig.param.yaml").display().to_string();
+    let (bag, scales) = (fixture.drive().display().to_string(), fixture.path("scales.param.yaml"));
+    let out = scales.display().to_string();
+    let calibrate = |more: &[&str]| {
+        let arguments = [&["calibrate", &bag, "--config", &config][..], more].concat();
+        det_post(&arguments)
+    };
+    calibrate(&["--out", &out]).expect_code(0);
+    let text = std::fs::read_to_string(&scales).unwrap();
+    assert!(text.contains(&format!("# {NUM_SERVED} frames, 99.99 % of the values")), "{text}");
+    let scales_of = |text: &str| -> Vec<f32> {
+        let (_, list) = text.split_once("map_scales: [").unwrap();
+        let (list, _) = list.split_once(']').unwrap();
+        list.split(", ").map(|scale| scale.parse().unwrap()).collect()
+    };
+    let found = scales_of(&text);
+    // Two levels, the second made of texels of the first. The largest value is at least as
+    // large; printed without a file, whatever scales the configuration has.
+    let largest = calibrate(&["--percentile", "100", "-p", "rig.decoder.map_scales:=[9.0, 9.0]"]);
+    let largest = scales_of(&largest.expect_code(0).stdout);
+    assert_eq!((found.len(), largest.len()), (2, 2));
+    assert!(found.iter().zip(&largest).all(|(a, b)| 0.0 < *a && a <= b), "{found:?} {largest:?}");
+    assert!(largest[1] <= largest[0]);
+
+    // The file is one more parameter file of a replay, whose scores it changes a little.
+    let all = ["-p", "rig.score_thresholds:=0.0"];
+    let replay = |files: &[&str], name: &str| {
+        let out = fixture.path(name).display().to_string();
+        let arguments = [&["replay", &bag, "--out", &out, "--config"], files, &all].concat();
+        det_post(&arguments).expect_code(0);
+        let text = std::fs::read_to_string(fixture.path(name).join("detections.jsonl")).unwrap();
+        let line: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        let detections = line["detections_3d"].as_array().unwrap().iter();
+        detections.map(|one| one["score"].as_f64().unwrap()).collect::<Vec<f64>>()
+    };
+    let (floats, integers) = (replay(&[&config], "floats"), replay(&[&config, &out], "integers"));
+    assert_eq!(floats.len(), integers.len());
+    let apart = floats.iter().zip(&integers).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(apart > 0.0 && apart < 0.03, "{apart}");
+
+    let refused = |more: &[&str], expected: &str| {
+        let run = calibrate(more);
+        assert!(run.code != 0 && run.stderr.contains(expected), "{expected}: {}", run.stderr);
+    };
+    refused(&["--percentile", "40"], "above 50 and at most 100");
+    refused(&["-p", "rig.world_frame:=nowhere"], "no frame was complete");
+    let camera = ["calibrate", &bag, "--config", "config/camera.param.yaml"];
+    let run = det_post(&camera);
+    assert!(run.stderr.contains("no channel has a head of kind"), "{}", run.stderr);
+}
+
+#[test]
 fn files_that_do_not_fit_each_other_are_refused_by_name() {
     let fixture = sparse4d_fixture();
     let refused = |change: &[&str], expected: &str| {
@@ -126,6 +125,8 @@ fn files_that_do_not_fit_each_other_are_refused_by_name() {
     };
     let two = "rig.inputs:=[/camera_0/image, /camera_1/image]";
     refused(&[two], "takes 6 cameras");
+    refused(&["rig.decoder.precision:=f16"], "f16 is possible on a GPU alone");
+    refused(&["rig.decoder.map_scales:=[0.1]"], "allowed: 2 scales, one per level");
     let no_file = format!("rig.weights_path:={}", fixture.path("no.safetensors").display());
     refused(&[&no_file], "no.safetensors");
     let weights = detr3d(&Detr3d { num_views: 6, ..detr3d_facts() }).to_safetensors();

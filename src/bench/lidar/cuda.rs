@@ -77,7 +77,7 @@ impl Pillars {
             points: DevicePoints::with_capacity(stream, 4, NUM_POINTS)?,
             counters: DeviceCounters::new(stream)?,
             voxelize: Voxelizer::new(stream, &params, NUM_POINTS)?,
-            voxels: DeviceVoxels::new(stream, &params)?,
+            voxels: DeviceVoxels::new(stream, &params, NUM_POINTS)?,
             make_features: Features::new(stream, &features)?,
             features,
             scatter: Scatterer::new(stream, &params.grid)?,

@@ -2,6 +2,7 @@
 
 mod networks;
 mod scenes;
+mod surround;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -15,6 +16,7 @@ use crate::eval::recordings::{Classes, Evaluation, Sides, Terms};
 use crate::output_folder::{OutputFolder, Replaces};
 use crate::replay::{Replay, ReplayFiles, ReplayOptions};
 use scenes::Scenes;
+use surround::SurroundScene;
 
 /// The results of a demo, beside its drive; those of an earlier one are
 /// replaced.
@@ -43,8 +45,12 @@ pub(super) struct DemoArguments {
     /// Run the voxel CenterPoint on the LiDAR, in the place of the pillar network.
     #[arg(long)]
     voxel: bool,
+    /// Run the surround network on six cameras, in the place of one camera and a LiDAR.
+    #[arg(long, conflicts_with = "voxel")]
+    surround: bool,
     /// Folder of camera.onnx and of lidar_encoder.onnx and lidar_head.onnx (with --voxel
-    /// voxel_encoder.scn.onnx and voxel_dense.onnx); else those that came with the program.
+    /// voxel_encoder.scn.onnx and voxel_dense.onnx; with --surround surround_backbone.onnx and
+    /// surround_decoder.safetensors); else those that came with the program.
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
 }
@@ -54,22 +60,34 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
     let start = Instant::now();
     let interrupt = Interrupt::listen()?;
     let out = &arguments.out;
-    let networks = if arguments.voxel { networks::VOXELS } else { networks::PILLARS };
+    let networks = match (arguments.surround, arguments.voxel) {
+        (true, _) => networks::SURROUND,
+        (false, true) => networks::VOXELS,
+        (false, false) => networks::PILLARS,
+    };
     let overrides = networks.overrides(arguments.models.as_deref())?;
     let mut folder = OutputFolder::open(out, REPLACES)?;
     let config = configuration(&mut folder, networks.parameters, &overrides)?;
     let bag = out.join("drive");
 
     tracing::info!("1 of 4: {} s of a simulated drive, with truth", arguments.seconds);
-    let drive = SimulateArguments::of_demo(arguments.seed, arguments.seconds, &bag);
+    let of_demo = match arguments.surround {
+        true => SimulateArguments::of_surround_demo,
+        false => SimulateArguments::of_demo,
+    };
+    let drive = of_demo(arguments.seed, arguments.seconds, &bag);
     if simulate::record(&drive, &interrupt)? == ExitStatus::Interrupted {
         return interrupted(folder);
     }
-    tracing::info!("2 of 4: camera and lidar through their networks");
+    tracing::info!("2 of 4: the sensors through their networks");
     let options = ReplayOptions { stop: interrupt.flag(), ..ReplayOptions::default() };
     let replay = Replay::open(&bag, &config, options)?;
     let mut files = ReplayFiles::in_folder(folder, &replay, 0)?;
-    let report = replay::run(replay, Some(&mut files))?;
+    let mut surround = SurroundScene::in_the_middle(arguments.seconds * drive.camera_rate);
+    let report = replay::run_with(replay, |frame| {
+        files.write(frame)?;
+        surround.see(frame)
+    })?;
     let mut folder = files.close(&report)?;
     if report.is_interrupted() {
         return interrupted(folder);
@@ -77,6 +95,10 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
     let detections = folder.path_of("detections.jsonl");
     tracing::info!("3 of 4: detections against truth");
     let mut classes = Classes::default();
+    // The colours of a class are those of its index.
+    for name in config.channels.iter().flat_map(|channel| channel.kind.class_names()) {
+        classes.index(name);
+    }
     let mut sides = Sides::read(&detections, &bag, &mut classes, &interrupt.flag())?;
     sides.name_detections(&out.join("detections.jsonl"));
     if interrupt.is_set() {
@@ -86,13 +108,21 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
     folder.write("eval.json", &evaluation.to_json()?)?;
     evaluation.draw(&mut folder, "figures/")?;
     tracing::info!("4 of 4: pictures");
-    draw(&config, &bag, (&sides, &classes), &mut folder, &interrupt)?;
+    if arguments.surround {
+        surround.draw(&sides, &mut folder, &interrupt)?;
+    } else {
+        draw(&config, &bag, (&sides, &classes), &mut folder, &interrupt)?;
+    }
     if interrupt.is_set() {
         return interrupted(folder);
     }
     folder.finish()?;
 
-    let directions = directions(out, start.elapsed().as_secs_f64());
+    let seconds = start.elapsed().as_secs_f64();
+    let directions = match arguments.surround {
+        true => surround::directions(out, seconds),
+        false => directions(out, seconds),
+    };
     stdout::print(&format!("{}\n{}{directions}", report.to_table(), evaluation.to_table()))?;
     Ok(ExitStatus::Done)
 }

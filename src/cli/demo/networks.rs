@@ -9,13 +9,13 @@ pub(super) struct Networks {
     /// The parameter file of the channels.
     pub(super) parameters: &'static str,
     /// The files, by the parameters of their paths.
-    files: [(&'static str, &'static str); 3],
+    files: &'static [(&'static str, &'static str)],
 }
 
 /// A camera and the pillar CenterPoint.
 pub(super) const PILLARS: Networks = Networks {
     parameters: include_str!("../../../config/demo.param.yaml"),
-    files: [
+    files: &[
         ("camera.model_path", "camera.onnx"),
         ("lidar.encoder_path", "lidar_encoder.onnx"),
         ("lidar.model_path", "lidar_head.onnx"),
@@ -25,10 +25,19 @@ pub(super) const PILLARS: Networks = Networks {
 /// A camera and the voxel CenterPoint.
 pub(super) const VOXELS: Networks = Networks {
     parameters: include_str!("../../../config/demo_voxel.param.yaml"),
-    files: [
+    files: &[
         ("camera.model_path", "camera.onnx"),
         ("lidar.encoder_path", "voxel_encoder.scn.onnx"),
         ("lidar.model_path", "voxel_dense.onnx"),
+    ],
+};
+
+/// Six cameras and the surround network.
+pub(super) const SURROUND: Networks = Networks {
+    parameters: include_str!("../../../config/demo_surround_3d.param.yaml"),
+    files: &[
+        ("surround.model_path", "surround_backbone.onnx"),
+        ("surround.weights_path", "surround_decoder.safetensors"),
     ],
 };
 
@@ -45,14 +54,15 @@ impl Networks {
         let folder = folders.iter().find(is_complete).ok_or_else(|| {
             let looked: Vec<String> =
                 folders.iter().map(|path| path.display().to_string()).collect();
-            let files = self.files.map(|(_, file)| file).join(", ");
+            let files: Vec<&str> = self.files.iter().map(|(_, file)| *file).collect();
+            let files = files.join(", ");
             let message = format!("the demo needs {files}; looked into {}", looked.join(", "));
             Error::new(ErrorKind::Model, "demo", message)
         })?;
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
         // As a quoted YAML text: a path may contain any character.
         let quoted = |file: &str| format!("{:?}", folder.join(file).display().to_string());
-        Ok(self.files.map(|(key, file)| format!("{key}:={}", quoted(file))).into())
+        Ok(self.files.iter().map(|(key, file)| format!("{key}:={}", quoted(file))).collect())
     }
 }
 
@@ -69,7 +79,11 @@ mod tests {
 
     #[test]
     fn all_files_must_be_there() {
-        for (networks, last) in [(PILLARS, "lidar_head.onnx"), (VOXELS, "voxel_dense.onnx")] {
+        for (networks, first, last) in [
+            (PILLARS, "camera.model_path", "lidar_head.onnx"),
+            (VOXELS, "camera.model_path", "voxel_dense.onnx"),
+            (SURROUND, "surround.model_path", "surround_decoder.safetensors"),
+        ] {
             let folder = tempfile::tempdir().unwrap();
             let error = networks.overrides(Some(folder.path())).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Model);
@@ -78,8 +92,8 @@ mod tests {
                 std::fs::write(folder.path().join(file), "").unwrap();
             }
             let found = networks.overrides(Some(folder.path())).unwrap();
-            assert!(found[0].starts_with("camera.model_path:=\"/"), "{found:?}");
-            assert!(found[2].ends_with(&format!("{last}\"")), "{found:?}");
+            assert!(found[0].starts_with(&format!("{first}:=\"/")), "{found:?}");
+            assert!(found[found.len() - 1].ends_with(&format!("{last}\"")), "{found:?}");
         }
     }
 }

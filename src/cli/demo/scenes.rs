@@ -17,11 +17,11 @@ use crate::types::{
 };
 
 /// Edge length of the animation in pixels.
-const ANIMATION_SIZE: u32 = 640;
+pub(super) const ANIMATION_SIZE: u32 = 640;
 
 /// Every second scan is shown, for as long as it lasted.
-const SCANS_PER_FRAME: usize = 2;
-const FRAME_MS: u16 = 200;
+pub(super) const SCANS_PER_FRAME: usize = 2;
+pub(super) const FRAME_MS: u16 = 200;
 
 /// The inputs of the pictures of a drive.
 pub(super) struct Scenes<'a> {
@@ -34,9 +34,9 @@ pub(super) struct Scenes<'a> {
 }
 
 /// Truth and detections of one stamp.
-struct Moment<T, D> {
-    truth: Vec<T>,
-    detections: Vec<D>,
+pub(super) struct Moment<T, D> {
+    pub(super) truth: Vec<T>,
+    pub(super) detections: Vec<D>,
 }
 
 impl Scenes<'_> {
@@ -46,7 +46,7 @@ impl Scenes<'_> {
     /// # Errors
     /// `Io` when a picture cannot be written, and those of decoding.
     pub(super) fn draw(&self, folder: &mut OutputFolder, interrupt: &Interrupt) -> Result<()> {
-        let (pictures, clouds) = (self.camera_moments(), self.lidar_moments());
+        let (pictures, clouds) = (self.camera_moments(), moments_in_space(self.sides));
         let fullest_picture = fullest(&pictures);
         let fullest_cloud = fullest(&clouds);
         let shown: Vec<Stamp> = clouds.keys().copied().step_by(SCANS_PER_FRAME).collect();
@@ -104,13 +104,6 @@ impl Scenes<'_> {
         moments(&self.sides.truth.cameras, &self.sides.detections.cameras, counted)
     }
 
-    fn lidar_moments(&self) -> BTreeMap<Stamp, Moment<Box3d, Detection3d>> {
-        let Filters { max_range_m, min_points, .. } = Filters::default();
-        let filter = Filter3d { min_range_m: 0.0, max_range_m, min_points };
-        let counted = |truth: &GroundTruth3d| filter.counts(truth).then_some(truth.bbox);
-        moments(&self.sides.truth.lidars, &self.sides.detections.lidars, counted)
-    }
-
     fn picture(
         &self,
         payload: &ImagePayload<'_>,
@@ -135,6 +128,14 @@ impl Scenes<'_> {
         picture.draw_detections(&moment.detections, names);
         Ok(picture)
     }
+}
+
+/// The boxes in space of the one sensor or rig.
+pub(super) fn moments_in_space(sides: &Sides) -> BTreeMap<Stamp, Moment<Box3d, Detection3d>> {
+    let Filters { max_range_m, min_points, min_pixels, min_visibility, .. } = Filters::default();
+    let filter = Filter3d { min_range_m: 0.0, max_range_m, min_points, min_pixels, min_visibility };
+    let counted = |truth: &GroundTruth3d| filter.counts(truth).then_some(truth.bbox);
+    moments(&sides.truth.lidars, &sides.detections.lidars, counted)
 }
 
 /// The boxes of truth that count and the detections, for the frames that have both, of the one

@@ -17,11 +17,11 @@ pub struct YoloFacts {
     pub class_names: Vec<String>,
     /// Size of the network's input; `None`: that of the model.
     pub input_size: Option<Size>,
-    /// Where the image is placed in the input.
+    /// The placement of the image in the input.
     pub placement: Placement,
     /// Order of the input's planes.
     pub channel_order: ChannelOrder,
-    /// What happens to values of 0 to 255.
+    /// The normalization of values from 0 to 255.
     pub normalization: Normalization,
     /// Grey of the padding in 0 to 255, before normalisation.
     pub pad_value: f32,

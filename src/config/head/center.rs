@@ -13,8 +13,10 @@ pub struct CenterFacts {
     /// Per task, the class of each channel of its heat map; every class once.
     pub tasks: Vec<Vec<u32>>,
     /// Per task, names of its outputs: offset, height, size, rotation,
-    /// velocity (if any), heat map. Empty: by position in this order.
+    /// velocity (if any), heat map. Empty: by position.
     pub output_names: Vec<Vec<String>>,
+    /// Whether outputs bound by position are in Autoware's order, the heat map first.
+    pub heatmap_first: bool,
     /// Voxels of a cell of the output maps along one axis.
     pub downsample_factor: u32,
     /// Order of the size channels.
@@ -34,6 +36,7 @@ pub struct CenterFacts {
 }
 
 const OUTPUT_NAMES: &str = "output_names";
+const OUTPUT_ORDERS: &[(&str, bool)] = &[("heatmap_last", false), ("heatmap_first", true)];
 pub(super) const SIZE_ORDERS: &[(&str, SizeOrder)] = &[
     ("width_length_height", SizeOrder::WidthLengthHeight),
     ("length_width_height", SizeOrder::LengthWidthHeight),
@@ -50,8 +53,16 @@ impl CenterFacts {
             OUTPUT_NAMES,
             Fixed,
             list(list(text(), OneOrMore), OneOrMore),
-            "by position, task by task in the order stated",
+            "by position, task by task in the order of `output_order`",
             "Per task, names of its outputs: offset, height, size, rotation, velocity (if any), heat map.",
+        );
+        let heatmap_first = p.value(
+            "output_order",
+            Fixed,
+            one_of(OUTPUT_ORDERS),
+            "heatmap_last",
+            "Where the heat map of a task stands among its outputs that are bound by position: after offset, height, \
+             size, rotation and velocity, or before them.",
         );
         let downsample_factor = p.required(
             "downsample_factor",
@@ -83,6 +94,7 @@ impl CenterFacts {
         Self {
             tasks,
             output_names: output_names.unwrap_or_default(),
+            heatmap_first,
             downsample_factor: downsample_factor as u32,
             size_order,
             size_log,
@@ -108,11 +120,14 @@ pub(super) fn center_range(p: &mut Reader<'_>) -> Option<PointRange> {
 }
 
 fn tasks(p: &mut Reader<'_>, class_names: &[String]) -> Vec<Vec<u32>> {
-    let names = p.required(
+    let names = p.optional(
         "tasks",
+        Fixed,
         list(list(text(), OneOrMore), OneOrMore),
+        "one task of all classes",
         "Classes of each task's heat map; every class once.",
     );
+    let names = names.unwrap_or_else(|| vec![class_names.to_vec()]);
     let index_of = |name: &String| index_of(name, class_names);
     let tasks: Vec<Vec<u32>> =
         names.iter().map(|names| names.iter().filter_map(index_of).collect()).collect();

@@ -5,7 +5,7 @@ use crate::config::reader::Reader;
 use crate::config::value::{flag, one_of, text};
 use crate::types::ChannelTransform;
 
-/// What turns the points of a frame into the network's input.
+/// The encoder from the points of a frame to the network's input.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EncoderFacts {
     /// A network on the points of each pillar (`detectors::pillars`).
@@ -17,7 +17,7 @@ pub enum EncoderFacts {
 /// Facts of a pillar encoder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PillarFacts {
-    /// Whether features hold three offsets from the pillar's center, or two.
+    /// Whether features contain three offsets from the pillar's center, or two.
     pub center_offset_z: bool,
     /// Name of the encoder's input; `None`: the first.
     pub encoder_input: Option<String>,

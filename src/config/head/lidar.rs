@@ -9,7 +9,7 @@ use crate::config::value::Length::{Exactly, OneOrMore};
 use crate::config::value::{above, integer, list, number, one_of, text};
 use crate::types::{Grid, PointChannel, PointRange};
 
-/// Most pillars of a grid, which bounds the memory of a map.
+/// The maximum number of pillars of a grid, which bounds the memory of a map.
 const MAX_PILLARS: u64 = 1 << 24;
 
 /// Most voxels of a grid: those that the sites of a sparse encoder are numbered by.
@@ -31,19 +31,19 @@ pub struct LidarFacts {
     pub class_names: Vec<String>,
     /// Crop box and voxels; pillars are one cell high.
     pub grid: Grid,
-    /// Points of a voxel that count; `usize::MAX` is no limit.
+    /// The maximum number of points of a voxel; `usize::MAX` is no limit.
     pub max_points_per_voxel: usize,
-    /// The most voxels of a frame, unless the channel says otherwise.
+    /// The default maximum number of voxels of a frame.
     pub voxel_capacity: usize,
-    /// What a point carries beyond x, y, z, in order.
+    /// The channels of a point after x, y, z, in order.
     pub point_channels: Vec<PointChannel>,
     /// Factor on the [`PointChannel::Intensity`] of messages.
     pub intensity_scale: f32,
-    /// What turns points into the network's input.
+    /// The encoder from points to the network's input.
     pub encoder: EncoderFacts,
     /// Name of the network's input; `None`: the first.
     pub model_input: Option<String>,
-    /// What the network's outputs hold.
+    /// The outputs of the network.
     pub outputs: LidarOutputs,
 }
 
@@ -159,7 +159,7 @@ fn max_points_per_voxel(p: &mut Reader<'_>, encoder: EncoderKind) -> usize {
     let found = p.required(
         KEY,
         integer(0..=1024),
-        "Most points of a voxel; the network sees no more. With `encoder: voxels` on the CPU 0 is no limit.",
+        "Most points of a voxel; the network sees no more. With `encoder: voxels` 0 is no limit.",
     );
     match (found, encoder) {
         (0, EncoderKind::Voxels) => usize::MAX,

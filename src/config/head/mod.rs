@@ -50,7 +50,10 @@ pub(super) const SHIPPED: &[(&str, &str)] = &[
     ("centerpoint_voxel_waymo", include_str!("../../../config/heads/centerpoint_voxel_waymo.yaml")),
     ("demo_camera", include_str!("../../../config/heads/demo_camera.yaml")),
     ("demo_lidar", include_str!("../../../config/heads/demo_lidar.yaml")),
+    ("demo_surround", include_str!("../../../config/heads/demo_surround.yaml")),
     ("demo_voxel", include_str!("../../../config/heads/demo_voxel.yaml")),
+    ("isaac_ros_rtdetr", include_str!("../../../config/heads/isaac_ros_rtdetr.yaml")),
+    ("isaac_ros_yolov8", include_str!("../../../config/heads/isaac_ros_yolov8.yaml")),
     ("pointpillars_kitti", include_str!("../../../config/heads/pointpillars_kitti.yaml")),
     ("rtdetr", include_str!("../../../config/heads/rtdetr.yaml")),
     ("second_kitti", include_str!("../../../config/heads/second_kitti.yaml")),
@@ -99,6 +102,25 @@ pub(super) fn read(key: &str, name: &str, problems: &mut Problems) -> Option<Hea
         .filter(|_| of_head.is_empty());
     problems.append(of_head);
     head
+}
+
+/// Reads a head whose facts stand in the configuration itself; `prefix` precedes their keys.
+/// Also returns the facts as parameters.
+pub(super) fn read_inline(
+    prefix: &str,
+    mut facts_given: Entries,
+    problems: &mut Problems,
+) -> (Option<Head>, Vec<Declaration>) {
+    if let Some(names) = facts_given.get_mut("class_names") {
+        expand(&mut names.node);
+    }
+    let mut of_head = Problems::default();
+    let mut p = Reader::new(prefix, facts_given, &mut of_head);
+    let facts = facts(&mut p);
+    let declared = p.finish();
+    let head = facts.filter(|_| of_head.is_empty());
+    problems.append(of_head);
+    (head.map(|facts| Head { facts, suggested: Entries::new() }), declared)
 }
 
 fn text_of(key: &str, name: &str, problems: &mut Problems) -> Option<String> {
@@ -166,7 +188,7 @@ fn facts(p: &mut Reader<'_>) -> Option<Facts> {
     })
 }
 
-/// What every head file has.
+/// The keys of every head file.
 fn common(p: &mut Reader<'_>) -> (Sensor, Vec<String>) {
     let sensor = p.required("sensor", one_of(SENSORS), "Sensor that the network is for.");
     let class_names = p.required(
@@ -227,7 +249,7 @@ pub(super) fn declarations() -> [Vec<Declaration>; 9] {
     [camera, lidar, pillars, voxels, center, anchor, surround, detr3d, sparse4d]
 }
 
-/// Puts the names of a shipped list in the place of its name.
+/// Replaces the name of a shipped list by its names.
 fn expand(class_names: &mut Node) {
     let list = match class_names {
         Node::Text(name) => CLASS_LISTS.iter().find(|(shipped, _)| shipped == name),

@@ -22,11 +22,11 @@ pub struct SurroundFacts {
     pub class_names: Vec<String>,
     /// Number of cameras; `None`: that of the model.
     pub num_cameras: Option<usize>,
-    /// Size of the pictures that the network takes; `None`: that of the model.
+    /// Size of the network's input pictures; `None`: that of the model.
     pub input_size: Option<Size>,
     /// Order of a picture's planes.
     pub channel_order: ChannelOrder,
-    /// What happens to values of 0 to 255.
+    /// The normalization of values from 0 to 255.
     pub normalization: Normalization,
     /// The filter of the resize.
     pub resize: Resize,

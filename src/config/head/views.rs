@@ -38,7 +38,7 @@ const RESIDUALS: &[(&str, AttentionResidual)] = &[
 const CACHED_YAWS: &[(&str, CachedYaw)] =
     &[("sin_cos", CachedYaw::SinCos), ("cos_sin", CachedYaw::CosSin)];
 
-/// Most channels, queries or layers of a decoder.
+/// The maximum number of channels, queries or layers of a decoder.
 const MAX_COUNT: usize = 1 << 14;
 
 impl ViewFacts {
@@ -78,7 +78,7 @@ impl ViewFacts {
     }
 }
 
-/// What both families have.
+/// The facts of both families.
 struct Sizes {
     num_views: usize,
     num_levels: usize,

@@ -1,7 +1,8 @@
 //! 2D detection in images: the YOLO families and end-to-end detectors.
 //!
 //! Boxes are in pixels of the source image, axis-aligned and clipped to it, or
-//! rotated, depending on the head. Detections and counts are equal on both devices,
+//! rotated, depending on the head. [`ReceivedDetector`] decodes tensors of a message in
+//! place of an image. Detections and counts are equal on both devices,
 //! bit for bit if the network's outputs are. The whole frame is one function in
 //! `cpu.rs` and in `cuda.rs`, with the same stages in the same order.
 
@@ -9,13 +10,18 @@ mod boxes;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod cut;
 mod head;
+mod postprocess;
+mod received;
 
 pub use boxes::ImageBoxes;
 pub use cpu::CpuDetector;
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaDetector, DeviceBoxes};
+pub use cut::describe as describe_cut;
 pub use head::YoloHead;
+pub use received::ReceivedDetector;
 
 pub use crate::ops::decompress::MAX_DECODE_TIME;
 
@@ -23,6 +29,7 @@ use super::{Detector, FrameInput, FrameSet, InputNeeds, PayloadKind, another_fam
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind};
 use crate::device::Device;
 use crate::error::Result;
+use crate::infer::efficient_nms::EfficientNms;
 use crate::types::{Box2d, Encoding, Header, ImagePayload, ImageView, RotatedBox2d, Size};
 
 /// The one input.
@@ -30,6 +37,17 @@ const IMAGE: usize = 0;
 
 /// Width and height of the image that networks are warmed up with.
 const WARM_UP_SIZE: u32 = 64;
+
+/// A decoder of tensors that are received, for a channel of the engine `external`.
+///
+/// # Errors
+/// As [`ReceivedDetector::new`].
+pub fn open_received(config: &CameraConfig) -> Result<Box<dyn Detector>> {
+    Ok(match config.facts.layout.has_rotated_boxes() {
+        false => Box::new(ReceivedDetector::<Box2d>::new(config)?),
+        true => Box::new(ReceivedDetector::<RotatedBox2d>::new(config)?),
+    })
+}
 
 /// Loads the network for a device and allocates all memory that the
 /// configuration bounds.
@@ -39,6 +57,18 @@ const WARM_UP_SIZE: u32 = 64;
 /// `Argument` when the device has no implementation of the head or the
 /// suppression; `Device` when there is not enough memory.
 pub fn open(config: &CameraConfig, device: &Device) -> Result<Box<dyn Detector>> {
+    match EfficientNms::of_file(&config.model_path)? {
+        Some(nms) => {
+            tracing::info!("{} {}", config.model_path.display(), cut::describe(&nms));
+            let inner = open_whole(&cut::configured(config, &nms)?, device)?;
+            Ok(Box::new(cut::CutDetector::new(inner, nms)))
+        }
+        None => open_whole(config, device),
+    }
+}
+
+/// As [`open`], for a network whose outputs are those of its head.
+fn open_whole(config: &CameraConfig, device: &Device) -> Result<Box<dyn Detector>> {
     let has_rotated_boxes = config.facts.layout.has_rotated_boxes();
     Ok(match (device, has_rotated_boxes) {
         (Device::Cpu, false) => Box::new(CpuDetector::<Box2d>::load(config)?),

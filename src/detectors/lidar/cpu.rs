@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::infer::{Engine, ExpectedDim};
 use crate::ops::densify::{Sweeps, densify};
 use crate::ops::gather::gather_3d;
-use crate::ops::nms::{self, suppress_3d};
+use crate::ops::nms::{self, suppress_stages_3d};
 use crate::ops::select::select;
 use crate::ops::unpack::{UnpackParams, unpack};
 use crate::ops::voxelize::{self, VoxelizeParams, Voxels, voxelize};
@@ -64,7 +64,7 @@ pub struct CpuDetector<E> {
     head: LidarHead,
     candidates: Candidates<Object3d>,
     pre_nms_top_k: usize,
-    nms: Nms3d,
+    nms: Vec<Nms3d>,
     suppression: nms::Workspace,
     keep: Vec<Kept>,
     max_detections: usize,
@@ -152,15 +152,14 @@ impl<E: MapEncoder> Detector for CpuDetector<E> {
         let cut = report.time(Stage::Select, || select(&mut self.candidates, self.pre_nms_top_k));
         report.time(Stage::Suppress, || {
             let candidates = self.candidates.as_slice();
-            suppress_3d(candidates, &self.nms, &mut self.suppression, &mut self.keep)
+            suppress_stages_3d(candidates, &self.nms, &mut self.suppression, &mut self.keep)
         })?;
         let num_over_limit = report.time(Stage::Gather, || {
             let candidates = self.candidates.as_slice();
             gather_3d(candidates, &self.keep, self.max_detections, &mut self.detections)
         });
 
-        report.add_count(Count::CandidatesOverCapacity, cut.num_over_capacity);
-        report.add_count(Count::CandidatesOverTopK, cut.num_over_top_k);
+        cut.add_to(report);
         report.add_count(Count::DetectionsOverLimit, num_over_limit);
         Ok(Detections::Boxes3d(&self.detections))
     }

@@ -61,7 +61,7 @@ impl DevicePillarMap {
             PillarEncoder::new(config, encoder.inputs(), encoder.outputs())?.output_index();
         let params = voxelize_params(config);
         let stream = points.stream();
-        let mut voxels = DeviceVoxels::new(stream, &params)?;
+        let mut voxels = DeviceVoxels::new(stream, &params, points.capacity())?;
         let mut voxelize = Voxelize::new(stream, &params, points.capacity())?;
         let mut scatter = Scatter::new(stream, &params.grid)?;
         let group = Graph::record(stream, || voxelize.enqueue(points, &mut voxels, counters))?;

@@ -29,6 +29,8 @@ pub struct Cameras<M> {
     picture_from_target: Vec<Matrix4<f64>>,
     is_present: Vec<bool>,
     has_changed: bool,
+    /// The number of views that were computed.
+    num_views: u64,
 }
 
 /// A camera whose calibration fits its images.
@@ -38,6 +40,7 @@ pub struct Camera<M> {
     image_size: Size,
     frame_id: String,
     view: CameraView,
+    revision: u64,
     /// How the network's picture is sampled from an image.
     pub map: M,
 }
@@ -56,6 +59,7 @@ impl<M> Cameras<M> {
             picture_from_target: vec![Matrix4::zeros(); num_cameras],
             is_present: vec![false; num_cameras],
             has_changed: false,
+            num_views: 0,
         }
     }
 
@@ -78,10 +82,10 @@ impl<M> Cameras<M> {
             }
             let input = frame.input(index)?;
             let of_camera = |error: Error| named(index, input, &error);
-            self.update_view(index, input, &mut map_of).map_err(of_camera)?;
-            let Some(camera) = &self.cameras[index] else { continue };
+            let compensate_skew = self.compensate_skew;
+            let camera = self.update_view(index, input, &mut map_of).map_err(of_camera)?;
             let camera_from_target =
-                camera_from_target(self.compensate_skew, input, frame).map_err(of_camera)?;
+                camera_from_target(compensate_skew, input, frame).map_err(of_camera)?;
             let matrices = matrices(&camera.view, &camera_from_target).map_err(of_camera)?;
             let [k, picture_from_target, inverse] = matrices;
             self.picture_from_target[index] = picture_from_target;
@@ -107,6 +111,11 @@ impl<M> Cameras<M> {
         self.cameras.iter().map(Option::as_ref)
     }
 
+    /// A camera with a view.
+    pub fn get(&self, index: usize) -> Option<&Camera<M>> {
+        self.cameras.get(index)?.as_ref()
+    }
+
     /// Intrinsic matrices of the network's pictures, [N, 4, 4].
     pub fn intrinsics(&self) -> &[f32] {
         &self.intrinsics
@@ -124,13 +133,20 @@ impl<M> Cameras<M> {
         &self.target_from_picture
     }
 
-    /// Computes the view of a camera if its calibration or its images have changed.
-    fn update_view(
+    /// Computes the view of a camera if its calibration or its images have changed, and
+    /// returns it.
+    ///
+    /// # Errors
+    /// As [`Cameras::update`], without the name of the camera; `Argument` for a camera that
+    /// does not exist.
+    pub fn update_view(
         &mut self,
         index: usize,
         input: &FrameInput<'_>,
-        map_of: &mut impl FnMut(&CameraView) -> Result<M>,
-    ) -> Result<()> {
+        mut map_of: impl FnMut(&CameraView) -> Result<M>,
+    ) -> Result<&Camera<M>> {
+        let Self { cameras, undistort, picture, convention, num_views, .. } = self;
+        let current = cameras.get_mut(index).ok_or_else(|| no_camera(index))?;
         let error = |message: &str| Error::new(ErrorKind::Uncalibrated, STAGE, message);
         let calibration = input.calibration.ok_or_else(|| error("no calibration has arrived"))?;
         let image_size = image_size(input)?;
@@ -139,35 +155,38 @@ impl<M> Cameras<M> {
                 && camera.image_size == image_size
                 && camera.frame_id == input.header.frame_id
         };
-        if self.cameras[index].as_ref().is_some_and(is_same) {
-            return Ok(());
+        if !current.as_ref().is_some_and(is_same) {
+            // A camera that does not fit is none.
+            *current = None;
+            let model = CameraModel::new(calibration)?;
+            model.check_image(input.header.frame_id, image_size)?;
+            let view =
+                CameraView::new(&model, *undistort, *picture, Placement::CropTop, *convention);
+            tracing::info!(
+                "camera {index} ({}): {}x{}, {}",
+                input.header.frame_id,
+                image_size.width,
+                image_size.height,
+                if view.is_undistorted() { "undistorted" } else { "as received" },
+            );
+            *num_views += 1;
+            *current = Some(Camera {
+                calibration: calibration.clone(),
+                image_size,
+                frame_id: input.header.frame_id.to_owned(),
+                map: map_of(&view)?,
+                view,
+                revision: *num_views,
+            });
         }
-        // A camera that does not fit is none.
-        self.cameras[index] = None;
-        let model = CameraModel::new(calibration)?;
-        model.check_image(input.header.frame_id, image_size)?;
-        let view = CameraView::new(
-            &model,
-            self.undistort,
-            self.picture,
-            Placement::CropTop,
-            self.convention,
-        );
-        tracing::info!(
-            "camera {index} ({}): {}x{}, {}",
-            input.header.frame_id,
-            image_size.width,
-            image_size.height,
-            if view.is_undistorted() { "undistorted" } else { "as received" },
-        );
-        self.cameras[index] = Some(Camera {
-            calibration: calibration.clone(),
-            image_size,
-            frame_id: input.header.frame_id.to_owned(),
-            map: map_of(&view)?,
-            view,
-        });
-        Ok(())
+        current.as_ref().ok_or_else(|| error("has no view"))
+    }
+}
+
+impl<M> Camera<M> {
+    /// A number that no other view of these cameras has.
+    pub fn revision(&self) -> u64 {
+        self.revision
     }
 }
 
@@ -188,13 +207,22 @@ pub fn camera_from_target(
     })
 }
 
-/// The intrinsic matrix of the network's picture, the projection and its inverse.
+/// The intrinsic matrix of the network's picture, the projection and its inverse, all finite
+/// as f32.
 fn matrices(view: &CameraView, camera_from_target: &Isometry3<f64>) -> Result<[Matrix4<f64>; 3]> {
     let picture_from_target = view.picture_from_camera() * camera_from_target.to_homogeneous();
     let inverse = picture_from_target.try_inverse().ok_or_else(|| {
         Error::new(ErrorKind::Uncalibrated, STAGE, "its projection cannot be inverted")
     })?;
-    Ok([view.intrinsics().to_homogeneous(), picture_from_target, inverse])
+    let matrices = [view.intrinsics().to_homogeneous(), picture_from_target, inverse];
+    let is_finite =
+        |matrix: &Matrix4<f64>| rounded_rows(matrix, None).iter().all(|value| value.is_finite());
+    if matrices.iter().all(is_finite) {
+        return Ok(matrices);
+    }
+    let [x, y, z] = camera_from_target.translation.vector.into();
+    let message = format!("its pose, [{x:e}, {y:e}, {z:e}] m, gives matrices beyond f32");
+    Err(Error::new(ErrorKind::Transform, STAGE, message))
 }
 
 /// The size of the image of an input.
@@ -202,10 +230,15 @@ fn image_size(input: &FrameInput<'_>) -> Result<Size> {
     match input.payload {
         Payload::Image(ImagePayload::Raw(image)) => Ok(image.size()),
         Payload::Image(ImagePayload::Compressed(file)) => decompress::size(&file),
-        Payload::Cloud(_) => {
-            Err(Error::new(ErrorKind::Argument, STAGE, "a point cloud, not an image"))
+        Payload::Cloud(_) | Payload::Tensors(_) => {
+            Err(Error::new(ErrorKind::Argument, STAGE, "the input is not an image"))
         }
     }
+}
+
+/// The error of a camera that the channel does not have.
+pub(super) fn no_camera(index: usize) -> Error {
+    Error::new(ErrorKind::Argument, STAGE, format!("there is no camera {index}"))
 }
 
 /// An error of a camera, with its name.

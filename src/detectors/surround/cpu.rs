@@ -1,23 +1,25 @@
 //! Surround detection on the CPU.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::cameras::{Cameras, named};
+use super::cameras::Cameras;
+use super::pictures::CpuPictures;
 use super::postprocess::Postprocess;
 use super::streampetr::{CameraMatrices, StreamPetr};
 use super::views::{ViewHead, picture_size};
 use super::{EgoMotion, Step, family, needs, target, world_from_target};
 use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder, SurroundKind};
-use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds, TargetFrame};
+use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, TargetFrame};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::infer::{self, Engine, view_decoder};
+use crate::infer::view_decoder::{self, ViewNetwork};
+use crate::infer::{self, Engine};
+use crate::ops::channels_last::MapStatistics;
 use crate::ops::decode_streampetr::decode_streampetr;
-use crate::ops::decompress::{Picture, decompress};
-use crate::ops::resample::{self, ResampleParams, SampleMap, resample};
+use crate::ops::resample::SampleMap;
 use crate::types::{
-    Count, Detections, ElementType, FrameReport, ImagePayload, Resize, Stage, StreamPetrDecode,
-    Tensor, TensorView,
+    Count, Detections, FrameReport, Resize, Stage, StreamPetrDecode, Tensor, TensorView,
 };
 
 /// The timed stages, in order.
@@ -38,13 +40,8 @@ pub struct CpuDetector {
     needs: Vec<InputNeeds>,
     target: TargetFrame,
     cameras: Cameras<SampleMap>,
-    /// Memory for decompressed images.
-    picture: Picture,
-    params: ResampleParams,
+    pictures: CpuPictures,
     resize: Resize,
-    resampling: resample::Workspace,
-    /// The pictures of all cameras, [N, 3, H, W].
-    input: Tensor,
     backbone: Box<dyn Engine>,
     /// Whether the backbone takes the pictures of all cameras as one batch of 1.
     has_batch: bool,
@@ -65,6 +62,19 @@ enum Decoder {
     Views(Box<ViewHead>),
 }
 
+/// The networks behind the backbone.
+pub enum Networks {
+    /// Those of a head of kind `streampetr`.
+    StreamPetr {
+        /// Matrices to position embeddings.
+        position: Box<dyn Engine>,
+        /// Features, embeddings and memory to boxes.
+        head: Box<dyn Engine>,
+    },
+    /// The decoder of a head of kind `detr3d` or `sparse4d`.
+    Views(ViewNetwork),
+}
+
 impl CpuDetector {
     /// Loads the networks.
     ///
@@ -72,19 +82,45 @@ impl CpuDetector {
     /// As [`super::open`].
     pub fn load(config: &SurroundConfig, num_cameras: usize) -> Result<Self> {
         let load = |path| infer::load(path, &config.engine);
-        let mut backbone = load(&config.model_path)?;
-        let (decoder, of_network, picture) = match (&config.decoder, &config.facts.kind) {
-            (SurroundDecoder::Views { weights_path }, SurroundKind::Views(facts)) => {
-                let network = view_decoder::load(weights_path, &facts.decoder)?;
+        let networks = match (&config.decoder, &config.facts.kind) {
+            (SurroundDecoder::Views { weights_path, .. }, SurroundKind::Views(facts)) => {
+                Networks::Views(view_decoder::load(weights_path, &facts.decoder)?)
+            }
+            (SurroundDecoder::StreamPetr { position_embedding_path, head_path }, _) => {
+                Networks::StreamPetr {
+                    position: load(position_embedding_path)?,
+                    head: load(head_path)?,
+                }
+            }
+            (SurroundDecoder::Views { .. }, SurroundKind::StreamPetr) => {
+                let message = "weights of a decoder for a head of kind streampetr";
+                return Err(Error::new(ErrorKind::Argument, super::STAGE, message));
+            }
+        };
+        Self::new(config, num_cameras, load(&config.model_path)?, networks)
+    }
+
+    /// A detector with these networks.
+    ///
+    /// # Errors
+    /// `Model` when a network does not fit its head or takes another number of cameras.
+    pub fn new(
+        config: &SurroundConfig,
+        num_cameras: usize,
+        mut backbone: Box<dyn Engine>,
+        networks: Networks,
+    ) -> Result<Self> {
+        let (decoder, of_network, picture) = match (networks, &config.facts.kind) {
+            (Networks::Views(network), SurroundKind::Views(facts)) => {
                 let head = ViewHead::new(backbone.as_mut(), &network, facts, config)?;
                 let [num_views, ..] = network.map_sizes();
                 (Decoder::Views(Box::new(head)), num_views, picture_size(&config.facts)?)
             }
-            (SurroundDecoder::StreamPetr { position_embedding_path, head_path }, _) => {
+            (Networks::StreamPetr { position, head }, _) => {
                 let network = StreamPetr::new(
                     backbone.as_mut(),
-                    load(position_embedding_path)?,
-                    load(head_path)?,
+                    position,
+                    head,
                     config.facts.class_names.len(),
                     (config.facts.num_cameras, config.facts.input_size),
                 )?;
@@ -95,13 +131,12 @@ impl CpuDetector {
                 let decoder = Decoder::StreamPetr { network, features, decode };
                 (decoder, lengths.num_cameras, lengths.picture)
             }
-            (SurroundDecoder::Views { .. }, SurroundKind::StreamPetr) => {
-                let message = "weights of a decoder for a head of kind streampetr";
+            (Networks::Views(_), SurroundKind::StreamPetr) => {
+                let message = "a view decoder for a head of kind streampetr";
                 return Err(Error::new(ErrorKind::Argument, super::STAGE, message));
             }
         };
         super::check_cameras(of_network, num_cameras)?;
-        let [height, width] = [picture.height, picture.width].map(|n| n as usize);
         // StreamPETR's backbones have 5 dimensions; others say so.
         let of_backbone = backbone.inputs().first().and_then(|spec| spec.shape.as_ref());
         let is_streampetr = matches!(decoder, Decoder::StreamPetr { .. });
@@ -111,11 +146,8 @@ impl CpuDetector {
             needs: needs(config, num_cameras),
             target: target(config),
             cameras: Cameras::new(config, num_cameras, picture),
-            picture: Picture::new(),
-            params: super::resample_params(config),
+            pictures: CpuPictures::new(num_cameras, picture, super::resample_params(config))?,
             resize: config.facts.resize,
-            resampling: resample::Workspace::new(),
-            input: Tensor::zeros(ElementType::F32, &[num_cameras, 3, height, width])?,
             backbone,
             has_batch,
             decoder,
@@ -125,33 +157,18 @@ impl CpuDetector {
         })
     }
 
-    /// Writes the pictures of all cameras into the input of the backbone.
-    fn prepare(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
-        let Self { cameras, picture, params, resampling, input, .. } = self;
-        for (index, camera) in cameras.iter().enumerate() {
-            // Of a missing camera the old picture stays, which the decoder does not read.
-            if matches!(frame.inputs.get(index), Some(None)) {
-                continue;
+    /// Measures the feature maps of the next frames instead of decoding them: frames then have
+    /// no detections.
+    ///
+    /// # Errors
+    /// `Argument` for a head of kind `streampetr`.
+    pub fn measure_maps(&mut self, statistics: Arc<Mutex<MapStatistics>>) -> Result<()> {
+        match &mut self.decoder {
+            Decoder::Views(head) => head.measure(statistics),
+            Decoder::StreamPetr { .. } => {
+                let message = "a head of kind streampetr has no maps of several levels";
+                return Err(Error::new(ErrorKind::Argument, super::STAGE, message));
             }
-            let of_frame = frame.input(index)?;
-            let of_camera = |error: Error| named(index, of_frame, &error);
-            let image = match frame.image(index)? {
-                ImagePayload::Raw(image) => image,
-                ImagePayload::Compressed(file) => {
-                    report
-                        .time(Stage::Decompress, || decompress(&file, picture))
-                        .map_err(of_camera)?;
-                    picture.view()?
-                }
-            };
-            let camera = camera.ok_or_else(|| {
-                of_camera(Error::new(ErrorKind::Uncalibrated, super::STAGE, "has no view"))
-            })?;
-            report
-                .time(Stage::Letterbox, || {
-                    resample(&image, &camera.map, params, resampling, index, input)
-                })
-                .map_err(of_camera)?;
         }
         Ok(())
     }
@@ -162,7 +179,9 @@ impl CpuDetector {
         let pose = world_from_target(frame)?;
         let Self { backbone, decoder, cameras, motion, postprocess, .. } = self;
         let has_batch = self.has_batch;
-        report.time(Stage::Encode, || run_backbone(backbone.as_mut(), &self.input, has_batch))?;
+        report.time(Stage::Encode, || {
+            run_backbone(backbone.as_mut(), self.pictures.input(), has_batch)
+        })?;
         let step = motion.step(frame.stamp, &pose, self.max_gap, report);
         match decoder {
             Decoder::StreamPetr { network, features, decode } => {
@@ -184,14 +203,7 @@ impl CpuDetector {
                 Ok(0)
             }
             Decoder::Views(head) => {
-                for (view, (matrix, is_present)) in
-                    head.views_mut().iter_mut().zip(cameras.picture_from_target())
-                {
-                    view.is_present = is_present;
-                    view.pixels_from_base = std::array::from_fn(|row| {
-                        std::array::from_fn(|column| matrix[(row, column)])
-                    });
-                }
+                head.set_views(cameras.picture_from_target());
                 report.time(Stage::Infer, || head.run(backbone.as_ref(), &step))?;
                 motion.commit(frame.stamp, pose);
                 report.time(Stage::Decode, || head.decode(&mut postprocess.candidates))
@@ -213,6 +225,17 @@ impl Detector for CpuDetector {
         &self.info
     }
 
+    fn prepares(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
+        let Self { cameras, pictures, resize, .. } = self;
+        let camera =
+            cameras.update_view(input, message, |view| SampleMap::of_view(view, *resize))?;
+        pictures.prepare(input, message, camera)
+    }
+
     fn detect<'a>(
         &'a mut self,
         frame: &FrameSet<'_>,
@@ -223,7 +246,7 @@ impl Detector for CpuDetector {
         }
         let resize = self.resize;
         self.cameras.update(frame, |view| SampleMap::of_view(view, resize))?;
-        self.prepare(frame, report)?;
+        self.pictures.write(frame, &self.cameras, report)?;
         let num_over_top_k = self.infer(frame, report)?;
         report.add_count(Count::CandidatesOverTopK, num_over_top_k);
         Ok(Detections::Boxes3d(self.postprocess.run(report)?))
@@ -244,6 +267,7 @@ impl Detector for CpuDetector {
 
     fn reset(&mut self) -> Result<()> {
         self.motion.reset();
+        self.pictures.forget();
         if let Decoder::Views(head) = &mut self.decoder {
             head.forget();
         }
@@ -251,7 +275,7 @@ impl Detector for CpuDetector {
     }
 
     fn warm_up(&mut self) -> Result<()> {
-        run_backbone(self.backbone.as_mut(), &self.input, self.has_batch)?;
+        run_backbone(self.backbone.as_mut(), self.pictures.input(), self.has_batch)?;
         match &mut self.decoder {
             Decoder::StreamPetr { network, features, .. } => {
                 network.warm_up(&self.backbone.output(*features)?)

@@ -3,29 +3,28 @@
 
 use std::time::Duration;
 
-use super::cameras::{Cameras, named};
+use super::cameras::Cameras;
+use super::pictures::CudaPictures;
 use super::postprocess::Postprocess;
 use super::streampetr::{CameraMatrices, DeviceStreamPetr};
+use super::views::{DeviceViewHead, picture_size};
 use super::{EgoMotion, family, needs, target, world_from_target};
-use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder};
-use crate::detectors::frame_stream::{FrameStream, Running, capacity_for};
-use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds, TargetFrame};
-use crate::device::cuda::{DeviceImage, ImageLayout, InPlaceUploads, Stream};
+use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder, SurroundKind};
+use crate::detectors::frame_stream::FrameStream;
+use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, TargetFrame};
+use crate::device::cuda::{InPlaceUploads, Stream};
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
-use crate::infer;
 use crate::infer::device::{DeviceEngine, fixed_shape};
+use crate::infer::view_decoder::ViewNetwork;
+use crate::infer::{self, view_decoder};
 use crate::ops::decode_streampetr::decode_streampetr;
-use crate::ops::decompress::decompress_into;
-use crate::ops::resample::cuda::{DeviceMap, Kernels, enqueue_resample};
-use crate::ops::resample::{ResampleParams, SampleMap};
+use crate::ops::resample::SampleMap;
+use crate::ops::resample::cuda::DeviceMap;
 use crate::types::{
-    CompressedFormat, Detections, FrameReport, ImagePayload, Resize, Stage, Stamp,
-    StreamPetrDecode, Transfer,
+    Count, Detections, FrameReport, Resize, Size, Stage, Stamp, StreamPetrDecode, TensorSpec,
+    Transfer,
 };
-
-/// The initial capacity for images, which grows by powers of two.
-const MIN_PICTURE_BYTES: usize = 1 << 16;
 
 /// The stages timed on the stream, in order.
 const STREAM_STAGES: [Stage; 4] = [Stage::Upload, Stage::Letterbox, Stage::Encode, Stage::Infer];
@@ -51,11 +50,9 @@ pub struct CudaDetector {
     uploads: InPlaceUploads,
     frames: FrameStream,
     cameras: Cameras<DeviceMap>,
-    pictures: Pictures,
+    pictures: CudaPictures,
     resize: Resize,
     backbone: DeviceEngine,
-    /// The position of the feature maps among the outputs of the backbone.
-    features: usize,
     decoder: Decoder,
     motion: EgoMotion,
     max_gap: Duration,
@@ -64,7 +61,13 @@ pub struct CudaDetector {
 
 /// What turns feature maps into boxes, by the kind of the head.
 enum Decoder {
-    StreamPetr { network: Box<DeviceStreamPetr>, decode: StreamPetrDecode },
+    StreamPetr {
+        network: Box<DeviceStreamPetr>,
+        /// The position of the feature maps among the outputs of the backbone.
+        features: usize,
+        decode: StreamPetrDecode,
+    },
+    Views(Box<DeviceViewHead>),
 }
 
 impl CudaDetector {
@@ -73,23 +76,78 @@ impl CudaDetector {
     /// # Errors
     /// As [`super::open`].
     pub fn load(config: &SurroundConfig, num_cameras: usize, stream: &Stream) -> Result<Self> {
-        let SurroundDecoder::StreamPetr { position_embedding_path, head_path } = &config.decoder
-        else {
-            let message = "heads of kind detr3d and sparse4d run on the CPU alone";
+        let load = |path| DeviceEngine::load(path, &config.engine, stream, fixed_shape);
+        match (&config.decoder, &config.facts.kind) {
+            (SurroundDecoder::Views { weights_path, .. }, SurroundKind::Views(facts)) => {
+                let network = view_decoder::load(weights_path, &facts.decoder)?;
+                let picture = picture_size(&config.facts)?;
+                let [num_views, ..] = network.map_sizes();
+                let shape_of = |spec: &TensorSpec| Ok(pictures_shape(spec, num_views, picture));
+                let backbone =
+                    DeviceEngine::load(&config.model_path, &config.engine, stream, shape_of)?;
+                Self::with_views(config, num_cameras, stream, backbone, &network)
+            }
+            (SurroundDecoder::StreamPetr { position_embedding_path, head_path }, _) => {
+                let backbone = load(&config.model_path)?;
+                let network = DeviceStreamPetr::new(
+                    stream,
+                    &backbone,
+                    infer::load(position_embedding_path, &config.engine)?,
+                    load(head_path)?,
+                    config.facts.class_names.len(),
+                    (config.facts.num_cameras, config.facts.input_size),
+                )?;
+                let lengths = network.signature().lengths;
+                let decoder = Decoder::StreamPetr {
+                    features: network.signature().features,
+                    network: Box::new(network),
+                    decode: config.streampetr_decode(lengths.channels_last),
+                };
+                super::check_cameras(lengths.num_cameras, num_cameras)?;
+                Self::with_decoder(
+                    config,
+                    stream,
+                    backbone,
+                    decoder,
+                    (num_cameras, lengths.picture),
+                )
+            }
+            (SurroundDecoder::Views { .. }, SurroundKind::StreamPetr) => {
+                let message = "weights of a decoder for a head of kind streampetr";
+                Err(Error::new(ErrorKind::Argument, super::STAGE, message))
+            }
+        }
+    }
+
+    /// A detector of kind `detr3d` or `sparse4d` with a loaded backbone, whose stream is `stream`.
+    ///
+    /// # Errors
+    /// As [`super::open`].
+    pub fn with_views(
+        config: &SurroundConfig,
+        num_cameras: usize,
+        stream: &Stream,
+        backbone: DeviceEngine,
+        network: &ViewNetwork,
+    ) -> Result<Self> {
+        let SurroundKind::Views(facts) = &config.facts.kind else {
+            let message = "a view decoder for a head of kind streampetr";
             return Err(Error::new(ErrorKind::Argument, super::STAGE, message));
         };
-        let load = |path| DeviceEngine::load(path, &config.engine, stream, fixed_shape);
-        let backbone = load(&config.model_path)?;
-        let network = DeviceStreamPetr::new(
-            stream,
-            &backbone,
-            infer::load(position_embedding_path, &config.engine)?,
-            load(head_path)?,
-            config.facts.class_names.len(),
-            (config.facts.num_cameras, config.facts.input_size),
-        )?;
-        let lengths = network.signature().lengths;
-        super::check_cameras(lengths.num_cameras, num_cameras)?;
+        let [num_views, ..] = network.map_sizes();
+        super::check_cameras(num_views, num_cameras)?;
+        let head = DeviceViewHead::new(stream, &backbone, network, facts, config)?;
+        let pictures = (num_cameras, picture_size(&config.facts)?);
+        Self::with_decoder(config, stream, backbone, Decoder::Views(Box::new(head)), pictures)
+    }
+
+    fn with_decoder(
+        config: &SurroundConfig,
+        stream: &Stream,
+        backbone: DeviceEngine,
+        decoder: Decoder,
+        (num_cameras, picture): (usize, Size),
+    ) -> Result<Self> {
         let device = Device::Cuda(stream.device().clone());
         Ok(Self {
             info: DetectorInfo::new(&device, backbone.name(), &STAGES),
@@ -97,15 +155,11 @@ impl CudaDetector {
             target: target(config),
             uploads: InPlaceUploads::new(stream)?,
             frames: FrameStream::new(stream, &STREAM_STAGES)?,
-            cameras: Cameras::new(config, num_cameras, lengths.picture),
-            pictures: Pictures::new(stream, num_cameras, super::resample_params(config))?,
+            cameras: Cameras::new(config, num_cameras, picture),
+            pictures: CudaPictures::new(stream, num_cameras, super::resample_params(config))?,
             resize: config.facts.resize,
-            features: network.signature().features,
             backbone,
-            decoder: Decoder::StreamPetr {
-                network: Box::new(network),
-                decode: config.streampetr_decode(lengths.channels_last),
-            },
+            decoder,
             motion: EgoMotion::default(),
             max_gap: config.max_gap,
             postprocess: Postprocess::new(config),
@@ -117,23 +171,21 @@ impl CudaDetector {
         let pose = world_from_target(frame)?;
         let Self { uploads, frames, cameras, pictures, backbone, decoder, motion, .. } = self;
         let step = motion.step(frame.stamp, &pose, self.max_gap, report);
-        let (features, candidates) = (self.features, &mut self.postprocess.candidates);
+        let candidates = &mut self.postprocess.candidates;
         let ran = uploads.scope(|scope| {
             let mut running = frames.begin(scope, report);
-            pictures.upload(frame, &mut running)?;
-            pictures.enqueue_resample(cameras, backbone)?;
-            running.end_of(Stage::Letterbox)?;
+            pictures.enqueue(frame, cameras, &mut running, backbone.input(0)?)?;
             backbone.enqueue()?;
             running.end_of(Stage::Encode)?;
             match decoder {
-                Decoder::StreamPetr { network, decode } => {
+                Decoder::StreamPetr { network, features, decode } => {
                     if cameras.take_changed() || !network.is_embedded() {
                         network.embed(&CameraMatrices {
                             intrinsics: cameras.intrinsics(),
                             target_from_picture: cameras.target_from_picture(),
                         })?;
                     }
-                    network.enqueue(backbone.output(features)?, frame.stamp, &step)?;
+                    network.enqueue(backbone.output(*features)?, frame.stamp, &step)?;
                     running.end_of(Stage::Infer)?;
                     running.add_copies(Stage::Encode, backbone);
                     running.add_copies(Stage::Infer, network.head());
@@ -146,6 +198,17 @@ impl CudaDetector {
                         .time(Stage::Decode, || decode_streampetr(&outputs, decode, candidates));
                     decoded?;
                 }
+                Decoder::Views(head) => {
+                    head.set_views(cameras.picture_from_target());
+                    head.enqueue(&step)?;
+                    running.end_of(Stage::Infer)?;
+                    running.add_copies(Stage::Encode, backbone);
+                    // The first wait of the frame, and the last.
+                    let num_over_top_k = head.read(candidates)?;
+                    let report = &mut *running.report;
+                    report.add_bytes(Stage::Infer, Transfer::Download, head.num_read_bytes());
+                    report.add_count(Count::CandidatesOverTopK, num_over_top_k);
+                }
             }
             running.finish()
         });
@@ -157,6 +220,9 @@ impl CudaDetector {
             Err(error) => {
                 // The memory may hold a part of this frame.
                 motion.reset();
+                if let Decoder::Views(head) = decoder {
+                    head.forget();
+                }
                 Err(error)
             }
         }
@@ -176,11 +242,27 @@ impl Detector for CudaDetector {
         &self.info
     }
 
+    fn prepares(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
+        let Self { frames, cameras, pictures, uploads, backbone, resize, .. } = self;
+        let stream = frames.stream();
+        let camera = cameras.update_view(input, message, |view| {
+            DeviceMap::new(stream, &SampleMap::of_view(view, *resize)?)
+        })?;
+        pictures.prepare(input, message, camera, uploads, backbone.input(0)?)
+    }
+
     fn detect<'a>(
         &'a mut self,
         frame: &FrameSet<'_>,
         report: &mut FrameReport,
     ) -> Result<Detections<'a>> {
+        if matches!(self.decoder, Decoder::StreamPetr { .. }) {
+            (0..self.needs.len()).try_for_each(|index| frame.input(index).map(drop))?;
+        }
         let (resize, stream) = (self.resize, self.frames.stream().clone());
         self.cameras
             .update(frame, |view| DeviceMap::new(&stream, &SampleMap::of_view(view, resize)?))?;
@@ -194,6 +276,7 @@ impl Detector for CudaDetector {
             Decoder::StreamPetr { decode, .. } => {
                 *decode = config.streampetr_decode(decode.channels_last);
             }
+            Decoder::Views(head) => head.reconfigure(config, &self.backbone)?,
         }
         self.max_gap = config.max_gap;
         self.postprocess.reconfigure(config);
@@ -202,20 +285,29 @@ impl Detector for CudaDetector {
 
     fn reset(&mut self) -> Result<()> {
         self.motion.reset();
+        self.pictures.forget();
+        if let Decoder::Views(head) = &mut self.decoder {
+            head.forget();
+        }
         Ok(())
     }
 
     fn warm_up(&mut self) -> Result<()> {
         self.backbone.enqueue()?;
-        let features = self.backbone.output(self.features)?;
         match &mut self.decoder {
-            Decoder::StreamPetr { network, .. } => {
+            Decoder::StreamPetr { network, features, .. } => {
+                let features = self.backbone.output(*features)?;
                 let zeros = vec![0.0; 16 * self.needs.len()];
                 let matrices = CameraMatrices { intrinsics: &zeros, target_from_picture: &zeros };
                 network.embed(&matrices)?;
                 network.enqueue(features, Stamp::default(), &super::Step::First)?;
                 network.outputs()?;
                 network.invalidate();
+            }
+            Decoder::Views(head) => {
+                head.enqueue(&super::Step::First)?;
+                head.read(&mut self.postprocess.candidates)?;
+                head.forget();
             }
         }
         self.motion.reset();
@@ -227,98 +319,9 @@ impl Detector for CudaDetector {
     }
 }
 
-/// The images of all cameras on the device, and their way into the input of the backbone.
-struct Pictures {
-    stream: Stream,
-    images: Vec<DeviceImage>,
-    kernels: Kernels,
-    params: ResampleParams,
-}
-
-impl Pictures {
-    fn new(stream: &Stream, num_cameras: usize, params: ResampleParams) -> Result<Self> {
-        let image = |_| DeviceImage::with_capacity(stream, MIN_PICTURE_BYTES);
-        Ok(Self {
-            stream: stream.clone(),
-            images: (0..num_cameras).map(image).collect::<Result<_>>()?,
-            kernels: Kernels::load(stream.device())?,
-            params,
-        })
-    }
-
-    /// Queues one upload per camera: of pixels in place or through one copy into page-locked
-    /// memory, of a file from its decoding into that memory.
-    fn upload<'env>(
-        &mut self,
-        frame: &FrameSet<'env>,
-        running: &mut Running<'_, 'env>,
-    ) -> Result<()> {
-        let Self { stream, images, .. } = self;
-        let mut written = [const { None }; crate::detectors::MAX_INPUTS];
-        let mut num_bytes = 0;
-        for (index, image) in images.iter_mut().enumerate() {
-            match frame.image(index)? {
-                ImagePayload::Raw(raw) => {
-                    num_bytes += raw.data().len();
-                    reserve(image, stream, raw.data().len())?;
-                }
-                ImagePayload::Compressed(file) => {
-                    let decoded = running.report.time(Stage::Decompress, || {
-                        let decoded = decompress_into(&file, |num_bytes| {
-                            reserve(image, stream, num_bytes)?;
-                            image.slot(num_bytes)
-                        })?;
-                        Ok::<_, Error>((ImageLayout::of(&decoded), decoded.data().len()))
-                    });
-                    let input = frame.input(index)?;
-                    let (layout, len) =
-                        decoded.map_err(|error: Error| named(index, input, &error))?;
-                    if file.format == CompressedFormat::Jpeg {
-                        running.report.add_bytes(Stage::Decompress, Transfer::HostCopy, len);
-                    }
-                    num_bytes += len;
-                    written[index] = Some((layout, len));
-                }
-            }
-        }
-        running.upload(num_bytes, |scope| {
-            let mut num_copied = 0;
-            for (index, image) in images.iter_mut().enumerate() {
-                match (written[index].take(), frame.image(index)?) {
-                    (Some((layout, len)), _) => image.enqueue_written(layout, len)?,
-                    (None, ImagePayload::Raw(raw)) => {
-                        num_copied += image.enqueue_payload(&raw, scope)?;
-                    }
-                    (None, ImagePayload::Compressed(_)) => {}
-                }
-            }
-            Ok(num_copied)
-        })
-    }
-
-    /// Queues the resampling of all images into the input of the backbone.
-    fn enqueue_resample(
-        &self,
-        cameras: &Cameras<DeviceMap>,
-        backbone: &mut DeviceEngine,
-    ) -> Result<()> {
-        let Self { stream, images, kernels, params } = self;
-        let input = backbone.input(0)?;
-        for (index, (image, camera)) in images.iter().zip(cameras.iter()).enumerate() {
-            let camera = camera.ok_or_else(|| {
-                let message = format!("camera {index} has no view");
-                Error::new(ErrorKind::Uncalibrated, super::STAGE, message)
-            })?;
-            enqueue_resample(stream, kernels, image, &camera.map, params, index, input)?;
-        }
-        Ok(())
-    }
-}
-
-/// Reserves memory for an image.
-fn reserve(image: &mut DeviceImage, stream: &Stream, num_bytes: usize) -> Result<()> {
-    if num_bytes > image.capacity() {
-        *image = DeviceImage::with_capacity(stream, capacity_for(num_bytes))?;
-    }
-    Ok(())
+/// The shape of the backbone's input, with a batch of 1 where it has one.
+fn pictures_shape(input: &TensorSpec, num_views: usize, picture: Size) -> Vec<usize> {
+    let shape = [1, num_views, 3, picture.height as usize, picture.width as usize];
+    let has_batch = input.shape.as_ref().is_some_and(|shape| shape.len() == 5);
+    shape[usize::from(!has_batch)..].to_vec()
 }

@@ -22,15 +22,18 @@ mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod ego_motion;
+mod pictures;
 mod postprocess;
 pub mod streampetr;
 mod views;
 
 pub use cameras::{Camera, Cameras, camera_from_target};
-pub use cpu::CpuDetector;
+pub use cpu::{CpuDetector, Networks};
 #[cfg(feature = "cuda")]
 pub use cuda::CudaDetector;
 pub use ego_motion::{EgoMotion, Step};
+
+pub use crate::ops::channels_last::MapStatistics;
 
 use nalgebra::Isometry3;
 

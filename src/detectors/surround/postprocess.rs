@@ -3,7 +3,7 @@
 use crate::config::SurroundConfig;
 use crate::error::Result;
 use crate::ops::gather::gather_3d;
-use crate::ops::nms::{self, suppress_3d};
+use crate::ops::nms::{self, suppress_stages_3d};
 use crate::ops::select::select;
 use crate::types::{Candidates, Count, Detection3d, FrameReport, Kept, Nms3d, Object3d, Stage};
 
@@ -12,7 +12,7 @@ pub(super) struct Postprocess {
     /// The candidates of the frame.
     pub(super) candidates: Candidates<Object3d>,
     pre_nms_top_k: usize,
-    nms: Nms3d,
+    nms: Vec<Nms3d>,
     suppression: nms::Workspace,
     keep: Vec<Kept>,
     max_detections: usize,
@@ -49,13 +49,13 @@ impl Postprocess {
     pub(super) fn run(&mut self, report: &mut FrameReport) -> Result<&[Detection3d]> {
         let Self { candidates, nms, suppression, keep, detections, .. } = self;
         let cut = report.time(Stage::Select, || select(candidates, self.pre_nms_top_k));
-        report
-            .time(Stage::Suppress, || suppress_3d(candidates.as_slice(), nms, suppression, keep))?;
+        report.time(Stage::Suppress, || {
+            suppress_stages_3d(candidates.as_slice(), nms, suppression, keep)
+        })?;
         let num_over_limit = report.time(Stage::Gather, || {
             gather_3d(candidates.as_slice(), keep, self.max_detections, detections)
         });
-        report.add_count(Count::CandidatesOverCapacity, cut.num_over_capacity);
-        report.add_count(Count::CandidatesOverTopK, cut.num_over_top_k);
+        cut.add_to(report);
         report.add_count(Count::DetectionsOverLimit, num_over_limit);
         Ok(detections)
     }

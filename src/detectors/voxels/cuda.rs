@@ -11,7 +11,6 @@ use crate::infer::sparse::{CudaEncoder, GridAxes, Plan};
 use crate::ops::rulebook::cuda::Cells;
 use crate::ops::sparse_conv::Precision;
 use crate::ops::voxel_mean::cuda::Workspace as VoxelMean;
-use crate::ops::voxelize::VoxelizeParams;
 use crate::ops::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
 use crate::types::{Stage, Transfer};
 
@@ -62,13 +61,8 @@ impl DeviceVoxelMap {
             return Err(Error::new(ErrorKind::Argument, "encoder", message));
         }
         let params = voxelize_params(config);
-        if params.max_points_per_voxel == VoxelizeParams::ALL_POINTS {
-            let message = "the head sets no limit on the points of a voxel (max_points_per_voxel \
-                           0), which is possible on the CPU alone";
-            return Err(Error::new(ErrorKind::Argument, "voxelize", message));
-        }
         let stream = points.stream();
-        let mut voxels = DeviceVoxels::new(stream, &params)?;
+        let mut voxels = DeviceVoxels::new(stream, &params, points.capacity())?;
         let mut voxelize = Voxelize::new(stream, &params, points.capacity())?;
         let voxel_mean = VoxelMean::new(stream, &transforms(config)?)?;
         let num_values = params.voxel_capacity.saturating_mul(points.num_channels());

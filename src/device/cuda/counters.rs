@@ -117,6 +117,7 @@ const _: () = {
         (Count::CandidatesOverTopK, kernel_constant!("counters.cuh", "kCandidatesOverTopK")),
         (Count::DetectionsOverLimit, kernel_constant!("counters.cuh", "kDetectionsOverLimit")),
         (Count::ScoresOutOfRange, kernel_constant!("counters.cuh", "kScoresOutOfRange")),
+        (Count::ScoresNan, kernel_constant!("counters.cuh", "kScoresNan")),
         (Count::MemoryCleared, kernel_constant!("counters.cuh", "kMemoryCleared")),
     ];
     assert!(positions.len() == Count::ALL.len(), "kernels/counters.cuh names all counters");

@@ -274,22 +274,23 @@ pub(crate) fn check_lens(
     slices.try_for_each(|(slice, found, needed)| check_len(kernel, slice, found, needed))
 }
 
-/// Implements [`KernelSpec`] for the kernels of an op that have the same parameter
-/// struct, for several element types, and the same check. The comment above the table
-/// argues the promises of [`KernelSpec`]:
+/// Implements [`KernelSpec`] for the kernels of an op that have the same parameter struct
+/// and the same check, which may take one more argument. The comment above the table argues
+/// the promises of [`KernelSpec`]:
 ///
 /// ```text
 /// kernel_specs! {
 ///     check;
 ///     unsafe DecodeAnchor<f32>: "decode_anchor_f32", AnchorArgs<f32>;
+///     unsafe PoolF32: "sparse_max_pool_f32", PoolArgs, 4;
 /// }
 /// ```
 macro_rules! kernel_specs {
-    ($check:ident; $(unsafe $spec:ty: $name:literal, $args:ident<$($element:ty),+> $(, $limits:expr)?;)+) => {$(
+    ($check:ident; $(unsafe $spec:ty: $name:literal, $args:ident $(<$($element:ty),+>)? $(, $limits:expr)?;)+) => {$(
         // SAFETY: argued above the table.
         unsafe impl KernelSpec for $spec {
             const NAME: &'static str = $name;
-            type Args<'a> = $args<'a, $($element),+>;
+            type Args<'a> = $args<'a $($(, $element)+)?>;
             fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
                 $check(Self::NAME, args, grid $(, $limits)?)
             }

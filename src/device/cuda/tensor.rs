@@ -166,6 +166,24 @@ impl DeviceTensor {
         }
     }
 
+    /// Queues a copy of `part` to its place among the consecutive parts, each as large as
+    /// it, of this tensor.
+    ///
+    /// # Errors
+    /// `Argument` for a part of another element type or beyond the end; `Device` when it
+    /// belongs to another stream or the copy fails.
+    pub fn enqueue_part(&mut self, index: usize, part: &DeviceTensor) -> Result<()> {
+        match (&mut self.values, &part.values) {
+            (DeviceValues::F32(to), DeviceValues::F32(from)) => {
+                to.enqueue_copy_at(index.saturating_mul(from.len()), from)
+            }
+            (DeviceValues::F16(to), DeviceValues::F16(from)) => {
+                to.enqueue_copy_at(index.saturating_mul(from.len()), from)
+            }
+            _ => Err(unlike(&self.shape, part.element(), &part.shape)),
+        }
+    }
+
     /// Waits, then copies the tensor to new host memory: for tests, not for frames.
     ///
     /// # Errors
@@ -221,6 +239,32 @@ impl PinnedTensor {
                 TensorValues::F16(to.download(from)?)
             }
             _ => return Err(unlike(&self.shape, source.element(), &source.shape)),
+        };
+        TensorView::new(&self.shape, values)
+    }
+
+    /// Queues a copy of a tensor to this memory. [`PinnedTensor::view`] waits for it.
+    ///
+    /// # Errors
+    /// `Argument` when the tensor has another shape or element type; `Device` when the copy
+    /// fails.
+    pub fn enqueue_download(&mut self, source: &DeviceTensor) -> Result<()> {
+        self.check(source.element(), &source.shape)?;
+        match (&mut self.values, &source.values) {
+            (PinnedValues::F32(to), DeviceValues::F32(from)) => to.enqueue_download(from),
+            (PinnedValues::F16(to), DeviceValues::F16(from)) => to.enqueue_download(from),
+            _ => Err(unlike(&self.shape, source.element(), &source.shape)),
+        }
+    }
+
+    /// The values, after the previous copy.
+    ///
+    /// # Errors
+    /// `Device` when earlier work fails.
+    pub fn view(&self) -> Result<TensorView<'_>> {
+        let values = match &self.values {
+            PinnedValues::F32(values) => TensorValues::F32(values.values(values.capacity())?),
+            PinnedValues::F16(values) => TensorValues::F16(values.values(values.capacity())?),
         };
         TensorView::new(&self.shape, values)
     }

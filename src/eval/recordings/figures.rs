@@ -9,10 +9,10 @@ use crate::eval::box_overlap::{Overlaps, View};
 use crate::eval::calibration::{Calibration, calibration};
 use crate::eval::center_distance::{Errors, Matching, REFERENCE, THRESHOLDS_M};
 use crate::eval::{
-    Filter2d, Filter3d, GroundTruth2d, GroundTruth3d, Scored, image, mean, num_unusable_2d,
-    num_unusable_3d,
+    Filter2d, Filter3d, Frame3d, GroundTruth2d, GroundTruth3d, Scored, image, mean,
+    num_unusable_2d, num_unusable_3d,
 };
-use crate::types::{Detection2d, Detection3d, ImageBox};
+use crate::types::{Detection2d, Detection3d, Evidence, ImageBox};
 
 /// Width of a bin of ranges.
 const RANGE_BIN_M: f64 = 10.0;
@@ -25,13 +25,20 @@ const HEIGHT_BORDERS: [f64; 3] = [25.0, 50.0, 100.0];
 pub(crate) struct Filters {
     pub(crate) max_range_m: f64,
     pub(crate) min_points: u32,
+    pub(crate) min_pixels: u32,
     pub(crate) min_height: f64,
     pub(crate) min_visibility: f64,
 }
 
 impl Default for Filters {
     fn default() -> Self {
-        Self { max_range_m: 50.0, min_points: 5, min_height: 12.0, min_visibility: 0.5 }
+        Self {
+            max_range_m: 50.0,
+            min_points: 5,
+            min_pixels: 12,
+            min_height: 12.0,
+            min_visibility: 0.5,
+        }
     }
 }
 
@@ -60,8 +67,28 @@ pub(super) enum Figures {
     Camera(CameraFigures),
 }
 
+/// The evidence by which objects count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum CountedBy {
+    /// Points of a cloud.
+    Points,
+    /// Pixels and visibility in pictures.
+    Pixels,
+}
+
+impl CountedBy {
+    fn of(frames: &[Frame3d]) -> Self {
+        match frames.iter().flat_map(|frame| &frame.truth).next().map(|truth| truth.evidence) {
+            Some(Evidence::Pixels(_)) => Self::Pixels,
+            Some(Evidence::Points(_)) | None => Self::Points,
+        }
+    }
+}
+
 #[derive(Serialize)]
 pub(super) struct LidarFigures {
+    pub(super) counted_by: CountedBy,
     /// Mean AP over distances and classes.
     pub(super) map: Option<f64>,
     /// Means over classes.
@@ -179,7 +206,8 @@ impl SensorFigures {
         let all: Vec<&LidarRow> = rows.values().map(|class| &class.all).collect();
         let mean = LidarRow::mean_of(&all);
         let num_unusable = num_unusable_3d(&paired.frames);
-        let figures = LidarFigures { map: mean.ap, mean, classes: rows };
+        let counted_by = CountedBy::of(&paired.frames);
+        let figures = LidarFigures { counted_by, map: mean.ap, mean, classes: rows };
         Self::new(paired, num_unusable, &scored, Figures::Lidar(figures))
     }
 
@@ -253,6 +281,8 @@ fn lidar_class(
             min_range_m: bin.from,
             max_range_m: bin.to.unwrap_or(f64::INFINITY),
             min_points: filters.min_points,
+            min_pixels: filters.min_pixels,
+            min_visibility: filters.min_visibility,
         };
         let accuracy = matching.accuracy(&filter);
         let ap_by_overlap = |view| overlaps.average_precision(view, min_overlap, &filter);

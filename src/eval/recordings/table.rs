@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::Evaluation;
 use super::figures::{
-    Bin, CameraFigures, CameraRow, Figures, Filters, LidarFigures, LidarRow, SensorFigures,
+    Bin, CameraFigures, CameraRow, CountedBy, Figures, Filters, LidarFigures, LidarRow,
+    SensorFigures,
 };
 use crate::eval::box_overlap::MIN_NUM_TRUTH;
 use crate::text::{LineBreaks, shown};
@@ -66,11 +67,17 @@ fn figure(value: Option<f64>) -> String {
 }
 
 fn lidar(table: &mut String, figures: &LidarFigures, filters: &Filters) {
-    let Filters { max_range_m, min_points, .. } = filters;
+    let Filters { max_range_m, min_points, min_pixels, min_visibility, .. } = filters;
+    let least = match figures.counted_by {
+        CountedBy::Points => format!("{min_points} points or more"),
+        CountedBy::Pixels => {
+            format!("{min_pixels} pixels and visibility {min_visibility} or more")
+        }
+    };
     line(
         table,
         format!(
-            "  objects of {min_points} points or more within {max_range_m} m; \
+            "  objects of {least} within {max_range_m} m; \
              mAP {}, AP by distance of centres, errors at 2 m",
             figure(figures.map)
         ),

@@ -118,7 +118,8 @@ fn add(
             class: classes.index(object.class_name),
             bbox: object.bbox,
             velocity_mps: object.velocity_mps,
-            num_points: object.num_points,
+            evidence: object.evidence,
+            visibility: object.visibility,
         });
         let names = [&*topic.name, &*topic.name, header.frame_id];
         insert(&mut truth.lidars, names, header.stamp, objects.collect())

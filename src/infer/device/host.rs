@@ -20,6 +20,7 @@ pub struct NumBytes {
 
 /// An engine on the CPU, and page-locked memory for the copies of its tensors.
 pub(super) struct HostRunner {
+    stream: Stream,
     engine: Box<dyn Engine>,
     inputs: Vec<PinnedTensor>,
     /// One per output; `None` for an output that does not hold floats.
@@ -55,6 +56,7 @@ impl HostRunner {
         };
         let pinned = |tensor: &DeviceTensor| PinnedTensor::like(stream, tensor);
         let runner = Self {
+            stream: stream.clone(),
             inputs: network.inputs.iter().map(pinned).collect::<Result<_>>()?,
             outputs: network
                 .outputs
@@ -77,13 +79,17 @@ impl HostRunner {
         Ok((runner, network))
     }
 
-    /// Waits for the inputs, runs, and queues the upload of the outputs.
+    /// Waits once for all inputs, runs, and queues the upload of the outputs.
     pub(super) fn enqueue(&mut self, network: &mut Network) -> Result<()> {
-        let Self { engine, inputs, outputs, .. } = self;
+        let Self { stream, engine, inputs, outputs, .. } = self;
         let num_inputs = inputs.len();
+        for (pinned, input) in inputs.iter_mut().zip(&network.inputs) {
+            pinned.enqueue_download(input)?;
+        }
+        stream.synchronize()?;
         let mut views = [TensorView::default(); MAX_INPUTS];
-        for ((view, pinned), input) in views.iter_mut().zip(inputs).zip(&network.inputs) {
-            *view = pinned.download(input)?;
+        for (view, pinned) in views.iter_mut().zip(inputs.iter()) {
+            *view = pinned.view()?;
         }
         engine.run(&views[..num_inputs])?;
         for (index, (pinned, target)) in outputs.iter_mut().zip(&mut network.outputs).enumerate() {

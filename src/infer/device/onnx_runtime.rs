@@ -19,8 +19,8 @@ use super::binding::{Bound, cuda_provider, tensorrt_provider};
 use super::network::{Network, allocate_inputs, allocate_output, failed};
 use crate::device::cuda::{DeviceTensor, Stream, recording};
 use crate::error::{Error, ErrorKind, Result};
-use crate::infer::check_file;
 use crate::infer::ort::{environment, spec};
+use crate::infer::{check_file, efficient_nms};
 use crate::types::{CudaGraph, Dim, ElementType, EngineOptions, Provider, TensorSpec};
 
 const STAGE: &str = "onnxruntime";
@@ -140,6 +140,7 @@ fn open(
     stream: &Stream,
     graph: bool,
 ) -> Result<Session> {
+    let cut = efficient_nms::cut(model)?;
     let session = || -> ort::Result<Session> {
         let mut builder = Session::builder(environment)?
             .with_deterministic_compute(true)?
@@ -147,7 +148,10 @@ fn open(
         if let Some(num) = options.threads {
             builder = builder.with_intra_threads(num.max(1))?;
         }
-        builder.commit_from_file(model)
+        match &cut {
+            Some(bytes) => builder.commit_from_memory(bytes),
+            None => builder.commit_from_file(model),
+        }
     };
     session().map_err(|cause| {
         let message = format!("cannot load {}", model.display());

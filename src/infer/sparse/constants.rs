@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::builder::Weights;
-use super::onnx::{Graph, Node};
 use super::refuse;
 use crate::error::{Error, ErrorKind, Result};
+use crate::infer::onnx::{Graph, Node};
 
 /// The constants of a graph that have been asked for.
 pub(super) struct Constants<'g, 'a> {

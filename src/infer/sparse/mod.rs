@@ -20,7 +20,6 @@ mod cpu;
 mod cuda;
 mod listing;
 mod node;
-mod onnx;
 mod operation;
 mod plan;
 mod scn;
@@ -38,8 +37,8 @@ pub use operation::{
 pub use plan::{Memory, Plan, PlannedRulebook, Step, StepKind};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::infer::onnx::Model;
 use crate::input_file;
-use onnx::Model;
 
 const STAGE: &str = "sparse_network";
 

@@ -15,10 +15,10 @@ use std::collections::HashMap;
 use super::builder::{NetworkBuilder, Weights};
 use super::constants::{Constants, WeightSizes};
 use super::node::{self, Attributes};
-use super::onnx::{DataType, Model, Node, ValueInfo};
 use super::operation::{GridAxes, SparseNetwork};
 use super::refuse;
 use crate::error::Result;
+use crate::infer::onnx::{DataType, Model, Node, ValueInfo};
 use crate::ops::rulebook::Geometry;
 
 const DOMAINS: [&str; 3] = ["", "ai.onnx", "det_post"];

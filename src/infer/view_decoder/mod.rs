@@ -12,15 +12,21 @@
 //! | Sparse4D v3 | [`sparse4d`] | the best anchors of the frame before |
 //!
 //! Products of constants are folded when a network is read, in f64, and rounded once. A
-//! network is then a list of layers that the CPU ([`CpuViewDecoder`]) runs in f32. Batch size is 1.
+//! network is then a list of layers that the CPU ([`CpuViewDecoder`]) runs in f32, a GPU
+//! ([`CudaViewDecoder`]) in f32 or f16. Batch size is 1.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 pub mod detr3d;
 mod reader;
 pub mod sparse4d;
-mod stack;
+#[cfg(feature = "cuda")]
+mod uploaded;
 
 pub use cpu::CpuViewDecoder;
+#[cfg(feature = "cuda")]
+pub use cuda::CudaViewDecoder;
 
 use std::io::Read;
 use std::path::Path;
@@ -90,6 +96,19 @@ pub fn parse(bytes: &[u8], facts: &ViewDecoder) -> Result<ViewNetwork> {
 }
 
 impl ViewNetwork {
+    /// Queries and classes.
+    pub fn query_sizes(&self) -> [usize; 2] {
+        match self {
+            Self::Detr3d(network) => [network.facts().num_queries, network.facts().num_classes],
+            Self::Sparse4d(network) => [network.facts().num_anchors, network.facts().num_classes],
+        }
+    }
+
+    /// Whether queries have logits of centreness and yawness.
+    pub fn has_quality(&self) -> bool {
+        matches!(self, Self::Sparse4d(network) if network.facts().has_quality)
+    }
+
     /// Views, levels and channels of the feature maps.
     pub fn map_sizes(&self) -> [usize; 3] {
         match self {

@@ -1,7 +1,7 @@
 //! Diagnostics of the live node.
 
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Shared;
 use crate::node::logs::Logs;
@@ -13,28 +13,63 @@ use crate::transport::middleware::Publisher;
 use crate::types::Header;
 
 impl Shared {
-    /// Publishes diagnostics until the node ends.
+    /// Publishes diagnostics until the node ends: all statuses once in `period`, and those of
+    /// the time per frame, where they are configured, at their own interval.
     pub(super) fn publish_diagnostics(&self, mut publisher: Box<dyn Publisher>, period: Duration) {
         let mut bytes = Vec::new();
-        loop {
-            let ends = lock(&self.ends);
-            let (ends, _) = self
-                .ended
-                .wait_timeout_while(ends, period, |ends| !*ends)
-                .unwrap_or_else(PoisonError::into_inner);
-            if *ends {
-                return;
-            }
-            drop(ends);
-            let status = self.statuses();
+        let mut publish = |status: &[DiagnosticStatus]| {
             let header = Header { stamp: self.clock.now().unwrap_or_default(), frame_id: "" };
-            let published = DiagnosticArray { header, status: &status }
+            let published = DiagnosticArray { header, status }
                 .encode(&mut bytes)
                 .and_then(|()| publisher.publish(&bytes));
             if let Err(error) = published {
                 tracing::warn!("diagnostics: {error}");
             }
+        };
+        let interval = self.processing_time_interval();
+        let start = Instant::now();
+        let (mut due, mut times_due) = (start + period, interval.map(|interval| start + interval));
+        loop {
+            let next = times_due.map_or(due, |times_due| times_due.min(due));
+            let timeout = next.saturating_duration_since(Instant::now());
+            let ends = lock(&self.ends);
+            let (ends, _) = self
+                .ended
+                .wait_timeout_while(ends, timeout, |ends| !*ends)
+                .unwrap_or_else(PoisonError::into_inner);
+            if *ends {
+                return;
+            }
+            drop(ends);
+            let now = Instant::now();
+            if let (Some(at), Some(interval)) = (&mut times_due, interval)
+                && now >= *at
+            {
+                // Intervals that passed unused are not made up for.
+                *at = (*at + interval).max(now);
+                let statuses = self.processing_time_statuses();
+                if !statuses.is_empty() {
+                    publish(&statuses);
+                }
+            }
+            if now >= due {
+                due = (due + period).max(now);
+                publish(&self.statuses());
+            }
         }
+    }
+
+    /// The shortest interval of the statuses of the time per frame.
+    fn processing_time_interval(&self) -> Option<Duration> {
+        let config = self.parameters.config();
+        let limits = config.channels.iter().filter_map(|channel| channel.live.processing_time);
+        limits.map(|limits| limits.interval).min()
+    }
+
+    fn processing_time_statuses(&self) -> Vec<DiagnosticStatus> {
+        let Ok(channels) = self.channels.try_lock() else { return Vec::new() };
+        let node = self.node.name();
+        channels.iter().filter_map(|channel| channel.processing_time_status(node)).collect()
     }
 
     fn statuses(&self) -> Vec<DiagnosticStatus> {

@@ -212,6 +212,7 @@ impl Shared {
             let input = middleware.subscribe("/clock", InputKind::Clock, CLOCK_QOS, receiver)?;
             *lock(&self.clock_input) = Some(input);
         }
+        self.serve_switches(middleware.as_mut())?;
         middleware.serve(Box::new(move |request| match node.upgrade() {
             Some(node) => node.answer(&request),
             None => services::refusal(&request),
@@ -249,8 +250,9 @@ impl Shared {
         let config = self.parameters.config();
         let mut channels = Vec::with_capacity(config.channels.len());
         for channel in &config.channels {
-            let open_outputs =
-                |channel: &_| ChannelOutputs::open(channel, lock(&self.middleware).as_mut());
+            let open_outputs = |channel: &_| {
+                ChannelOutputs::open(channel, &self.node, lock(&self.middleware).as_mut())
+            };
             let factory = Arc::clone(&self.factory);
             channels.push(LiveChannel::open(channel, factory, open_outputs)?);
             if let Some(path) = channel.kind.transforms_path() {

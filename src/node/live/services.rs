@@ -1,12 +1,14 @@
 //! The services of the live node.
 
+use std::sync::Arc;
+
 use super::{FRAME_TIMEOUT, Shared};
 use crate::config::Config;
 use crate::error::{Error, ErrorKind};
 use crate::node::lifecycle::{Change, STAGE, TRANSITIONS};
-use crate::ros::{LifecycleState, Parameter, ParseTypeHashError, TypeHash};
+use crate::ros::{LifecycleState, Parameter, ParameterValue, ParseTypeHashError, TypeHash};
 use crate::transport::messages::find_type;
-use crate::transport::middleware::{DescribedType, Request, Response};
+use crate::transport::middleware::{DescribedType, Middleware, Request, Response};
 
 impl Shared {
     pub(super) fn answer(&self, request: &Request) -> Response {
@@ -45,6 +47,34 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Serves the switches of channels that have one.
+    pub(super) fn serve_switches(
+        self: &Arc<Self>,
+        middleware: &mut dyn Middleware,
+    ) -> crate::error::Result<()> {
+        let config = self.parameters.config();
+        for channel in &config.channels {
+            let Some(service) = &channel.live.enable_service else { continue };
+            let name = config.parameter_name(&channel.name, "enabled");
+            let node = Arc::downgrade(self);
+            middleware.serve_switch(
+                service,
+                Box::new(move |on| {
+                    let node = node.upgrade().ok_or("the node is gone")?;
+                    let parameter =
+                        Parameter { name: name.clone(), value: ParameterValue::Flag(on) };
+                    match node.answer(&Request::SetParametersAtomically(vec![parameter])) {
+                        Response::SetResult(result) => result,
+                        other => Err(format!("{other:?}")),
+                    }
+                }),
+            )?;
+        }
+        Ok(())
+    }
+}
+
 /// Describes the type of a hash; an error has rcl's words.
 fn describe(type_hash: &str, with_sources: bool) -> Result<DescribedType, String> {
     let hash: TypeHash =
@@ -63,7 +93,7 @@ pub(super) fn refusal(request: &Request) -> Response {
         Request::GetParameterTypes(_) => Response::Types(Vec::new()),
         Request::DescribeParameters(_) => Response::Descriptors(Vec::new()),
         Request::SetParameters(all) => Response::SetResults(all.iter().map(|_| gone()).collect()),
-        Request::SetParametersAtomically(_) => Response::SetResult(gone()),
+        Request::SetParametersAtomically(_) | Request::SetSwitch(_) => Response::SetResult(gone()),
         Request::ChangeState { .. } => Response::Changed(false),
         Request::GetState => Response::State(LifecycleState::Finalized),
         Request::GetAvailableStates => Response::States(LifecycleState::ALL.to_vec()),

@@ -10,8 +10,16 @@
 //! A subsampled level takes the texels of even rows and columns: the further level
 //! of a feature pyramid that max pooling with kernel 1 and stride 2 makes.
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+mod kernels;
+mod statistics;
 #[cfg(test)]
 mod tests;
+
+pub use statistics::{LevelStatistics, MapStatistics};
 
 use half::f16;
 

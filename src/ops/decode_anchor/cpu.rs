@@ -3,7 +3,7 @@
 use std::f32::consts::PI;
 
 use super::AnchorOutputs;
-use crate::ops::logit::{exp, logit_bound, sigmoid};
+use crate::ops::logit::{best_class, exp, lowest_bound, sigmoid};
 use crate::types::{
     Anchor, AnchorDecode, Box3d, Candidate, Candidates, Object3d, TensorValues, TensorView,
 };
@@ -16,14 +16,13 @@ pub(super) fn decode_anchor(
     candidates: &mut Candidates<Object3d>,
 ) {
     let num_classes = params.anchors.len();
-    let Some(bound) = logit_bound_of(params) else { return };
-
+    let bound = lowest_bound(&params.score_thresholds);
+    let mut num_nan = 0;
     let head = Head::new(outputs, params, [height, width]);
     for cell in 0..height * width {
         for anchor in 0..head.num_anchors {
-            let Some((class, logit)) = best_class(&head.classes, cell, anchor, num_classes) else {
-                continue;
-            };
+            let logits = (0..num_classes).map(|class| head.classes.at(cell, anchor, class));
+            let Some((class, logit)) = best_class(logits, &mut num_nan) else { continue };
             if logit < bound || bound.is_nan() {
                 continue;
             }
@@ -38,30 +37,7 @@ pub(super) fn decode_anchor(
             }
         }
     }
-}
-
-/// The smallest logit whose score may pass; `None` when no class has a threshold.
-pub(super) fn logit_bound_of(params: &AnchorDecode) -> Option<f32> {
-    let classes = 0..params.anchors.len() as u32;
-    let lowest = classes.filter_map(|class| params.score_thresholds.lowest(class));
-    lowest.reduce(f32::min).map(logit_bound)
-}
-
-/// The class of the greatest logit; `None` when all are NaN.
-fn best_class(
-    classes: &Map<'_>,
-    cell: usize,
-    anchor: usize,
-    num_classes: usize,
-) -> Option<(u32, f32)> {
-    let mut best = None;
-    for class in 0..num_classes {
-        let logit = classes.at(cell, anchor, class);
-        if !logit.is_nan() && best.is_none_or(|(_, best)| logit > best) {
-            best = Some((class as u32, logit));
-        }
-    }
-    best
+    candidates.add_nan_scores(num_nan);
 }
 
 fn decode_box(

@@ -16,6 +16,7 @@ use crate::device::cuda::{
     Stream, blocks,
 };
 use crate::error::Result;
+use crate::ops::logit::lowest_bound;
 use crate::ops::select::Limits;
 use crate::ops::select::cuda::Selecting;
 use crate::ops::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
@@ -87,7 +88,7 @@ impl Workspace {
         }
         let memory = &mut self.memory;
         memory.thresholds.set("decode_anchor", &params.score_thresholds)?;
-        memory.bound.write(&[cpu::logit_bound_of(params).unwrap_or(f32::NAN)])?;
+        memory.bound.write(&[lowest_bound(&params.score_thresholds)])?;
         memory.selecting.set(limits)
     }
 

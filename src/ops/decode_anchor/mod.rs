@@ -14,7 +14,8 @@
 //!
 //! An anchor becomes a candidate if its score is at least the threshold of its
 //! class at its distance, `sqrt(x² + y²)` of the decoded centre, and all its
-//! numbers are finite; NaN never passes. Logits below the lowest threshold are
+//! numbers are finite; NaN never passes, and anchors with a NaN logit are counted
+//! ([`Candidates::num_nan_scores`]). Logits below the lowest threshold are
 //! rejected before any exponential is computed, with the same result.
 //! [`Candidate::source`] is `(row * W + column) * A + anchor`.
 //!

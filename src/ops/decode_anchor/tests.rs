@@ -46,6 +46,16 @@ fn run(
     with_directions: bool,
     half: bool,
 ) -> Vec<Candidate<Object3d>> {
+    decode(maps, params, with_directions, half).as_slice().to_vec()
+}
+
+/// As [`run`], with what was counted.
+fn decode(
+    maps: &[Vec<f32>; 3],
+    params: &AnchorDecode,
+    with_directions: bool,
+    half: bool,
+) -> Candidates<Object3d> {
     let mut shapes = PER_ANCHOR.map(|n| [1, HEIGHT, WIDTH, NUM_ANCHORS * n]);
     let mut maps = maps.clone();
     if !params.channels_last {
@@ -69,7 +79,7 @@ fn run(
     let mut candidates = Candidates::with_capacity(100);
     decode_anchor(&outputs, params, &mut candidates).unwrap();
     candidates.finish(usize::MAX);
-    candidates.as_slice().to_vec()
+    candidates
 }
 
 fn close(a: f32, b: f32) -> bool {
@@ -194,6 +204,31 @@ fn scores_ties_thresholds_and_nan() {
         maps[map][(3 * NUM_ANCHORS + 1) * PER_ANCHOR[map] + channel] = nan;
         assert!(run(&maps, &params(), true, false).is_empty(), "map {map} channel {channel}");
     }
+}
+
+#[test]
+fn anchors_with_a_nan_logit_are_counted_once() {
+    let nan = f32::NAN;
+    let mut maps = empty();
+    set(&mut maps[0], 0, 2, &[nan, 1.0]);
+    set(&mut maps[0], 1, 0, &[-1.0, nan]);
+    set(&mut maps[0], 5, 3, &[nan, nan]);
+    set(&mut maps[0], 4, 3, &[1.0, 0.0]);
+    // Neither boxes nor directions are scores.
+    set(&mut maps[1], 4, 3, &[nan; 7]);
+    set(&mut maps[2], 4, 3, &[nan; 2]);
+    for channels_last in [true, false] {
+        for (half, thresholds) in [
+            (false, ScoreThresholds::uniform(0.5, 2)),
+            (true, ScoreThresholds::uniform(2.0, 2)),
+            (false, ScoreThresholds::uniform(0.5, 0)),
+        ] {
+            let params = AnchorDecode { channels_last, score_thresholds: thresholds, ..params() };
+            let candidates = decode(&maps, &params, true, half);
+            assert_eq!((candidates.num_nan_scores(), candidates.num_dropped()), (3, 0));
+        }
+    }
+    assert_eq!(decode(&empty(), &params(), true, false).num_nan_scores(), 0);
 }
 
 #[test]

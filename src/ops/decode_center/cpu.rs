@@ -31,16 +31,20 @@ fn decode_task<T: Copy + Into<f32>>(
     params: &CenterDecode,
     candidates: &mut Candidates<Object3d>,
 ) {
-    let Some(bound) = heat_bound(classes, params) else { return };
+    let bound = heat_bound(classes, params).unwrap_or(f32::NAN);
+    let mut num_nan = 0;
     for cell in 0..maps.num_cells {
         let mut best = f32::NEG_INFINITY;
         let mut best_class = u32::MAX;
+        let mut has_nan = false;
         for (channel, &class) in classes.iter().enumerate() {
             let value: f32 = heat[channel * maps.num_cells + cell].into();
+            has_nan |= value.is_nan();
             if value > best || (value == best && class < best_class) {
                 (best, best_class) = (value, class);
             }
         }
+        num_nan += usize::from(has_nan);
         if best >= bound && best_class != u32::MAX {
             let score = if params.heatmap_logits { sigmoid(best) } else { best };
             if let Some(candidate) = decode_cell(maps, cell, best_class, score, params) {
@@ -48,6 +52,7 @@ fn decode_task<T: Copy + Into<f32>>(
             }
         }
     }
+    candidates.add_nan_scores(num_nan);
 }
 
 /// The smallest heat whose score may pass; `None` when no class of the task has a

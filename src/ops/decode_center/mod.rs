@@ -7,7 +7,8 @@
 //!   `sqrt(x² + y²)` of the decoded centre;
 //! - the norm of (sine, cosine) is at least the yaw-norm threshold of the class;
 //! - its centre is in the centre range;
-//! - all its numbers are finite. NaN never passes.
+//! - all its numbers are finite. NaN never passes, and cells with a NaN in the heat of a
+//!   task are counted ([`Candidates::num_nan_scores`]).
 //!
 //! Cells are numbered task by task and row by row; [`Candidate::source`] is that
 //! number. Logits below the lowest threshold of a task are rejected before any

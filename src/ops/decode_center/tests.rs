@@ -56,6 +56,13 @@ fn params(tasks: &[&[u32]]) -> CenterDecode {
 
 /// Decodes in f32 or f16, sorted.
 fn run(tasks: &[Task], params: &CenterDecode, half: bool) -> Vec<Candidate<Object3d>> {
+    let mut candidates = Candidates::with_capacity(100);
+    decode(tasks, params, half, &mut candidates);
+    candidates.as_slice().to_vec()
+}
+
+/// As [`run`], into candidates that are there.
+fn decode(tasks: &[Task], params: &CenterDecode, half: bool, to: &mut Candidates<Object3d>) {
     let shapes: Vec<[[usize; 4]; 6]> = tasks
         .iter()
         .map(|task| std::array::from_fn(|i| [1, task.maps[i].len() / CELLS, HEIGHT, WIDTH]))
@@ -86,10 +93,8 @@ fn run(tasks: &[Task], params: &CenterDecode, half: bool) -> Vec<Candidate<Objec
             }
         })
         .collect();
-    let mut candidates = Candidates::with_capacity(100);
-    decode_center(&views, params, &mut candidates).unwrap();
-    assert_eq!(candidates.finish(usize::MAX), 0);
-    candidates.as_slice().to_vec()
+    decode_center(&views, params, to).unwrap();
+    assert_eq!(to.finish(usize::MAX), 0);
 }
 
 fn close(a: f32, b: f32) -> bool {
@@ -208,6 +213,25 @@ fn the_best_class_of_a_cell_counts_and_ties_go_to_the_lower() {
 }
 
 #[test]
+fn cells_with_nan_heat_are_counted_once_in_a_task() {
+    let nan = f32::NAN;
+    let mut tasks = [Task::empty(1, 1), Task::empty(2, 1)];
+    tasks[0].set(0, 2, &[nan]);
+    // Maps other than the heat have no scores.
+    (1..6).for_each(|map| tasks[0].set(map, 5, &[nan]));
+    for (cell, heat) in [(2, [nan, 0.7]), (3, [nan, nan]), (CELLS - 1, [1.0, nan])] {
+        tasks[1].set(0, cell, &heat);
+    }
+    let mut candidates = Candidates::with_capacity(1);
+    for (half, threshold, num_classes) in [(false, 0.4, 3), (true, 2.0, 3), (false, 0.4, 0)] {
+        let score_thresholds = ScoreThresholds::uniform(threshold, num_classes);
+        let params = CenterDecode { score_thresholds, ..params(&[&[0], &[1, 2]]) };
+        decode(&tasks, &params, half, &mut candidates);
+        assert_eq!(candidates.num_nan_scores(), 4);
+    }
+}
+
+#[test]
 fn what_is_not_finite_never_passes() {
     for map in 1..6 {
         for bad in [f32::NAN, f32::INFINITY] {
@@ -312,21 +336,9 @@ fn what_does_not_fit_is_refused() {
 fn over_capacity_the_lowest_scores_are_lost() {
     let mut task = Task::empty(1, 1);
     (0..CELLS).for_each(|cell| task.set(0, cell, &[cell as f32 * 0.1]));
-    let shape = |i: usize| [1, task.maps[i].len() / CELLS, HEIGHT, WIDTH];
-    let shapes: [[usize; 4]; 6] = std::array::from_fn(shape);
-    let view = |i: usize| TensorView::new(&shapes[i], TensorValues::F32(&task.maps[i])).unwrap();
-    let task = CenterTask {
-        heatmap: view(0),
-        offset: view(1),
-        height: view(2),
-        size: view(3),
-        rotation: view(4),
-        velocity: Some(view(5)),
-    };
     let mut candidates = Candidates::with_capacity(2);
     for _ in 0..2 {
-        decode_center(&[task], &params(&[&[0]]), &mut candidates).unwrap();
-        candidates.finish(usize::MAX);
+        decode(std::slice::from_ref(&task), &params(&[&[0]]), false, &mut candidates);
         let sources: Vec<_> = candidates.as_slice().iter().map(|c| c.source).collect();
         assert_eq!((sources, candidates.num_dropped()), (vec![14, 13], CELLS - 2));
     }

@@ -5,7 +5,8 @@
 //! threshold of the class at the distance `sqrt(x² + y²)` of the centre, so that no
 //! sigmoid is computed for a pair that does not pass. It also has to be finite, with
 //! its centre in the centre range and its norm of (sine, cosine) at least that of the
-//! class. NaN never passes.
+//! class. NaN never passes; queries with a NaN logit, of a class or of the centreness, are
+//! counted ([`Candidates::num_nan_scores`]).
 //!
 //! The best pairs are kept in logit space, by (logit descending, class, query), as
 //! many as the capacity of [`Workspace`]; the others are dropped and counted
@@ -18,6 +19,11 @@
 //! arc tangents in f64, rounded once. [`Candidate::source`] is the query. Candidates are
 //! unsorted: see [`Candidates::finish`].
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+mod kernels;
 #[cfg(test)]
 mod tests;
 
@@ -84,37 +90,45 @@ pub fn decode_query(
         || queries.quality.is_some_and(|quality| quality.len() != num_queries)
         || (num_norms != 0 && num_norms != num_classes)
     {
-        return Err(Error::new(
-            ErrorKind::Argument,
-            "decode_query",
-            format!(
-                "{} logits and {} qualities do not fit {num_queries} queries, {num_classes} score \
-                 thresholds and {num_norms} yaw-norm thresholds",
-                queries.logits.len(),
-                queries.quality.map_or(0, <[_]>::len)
-            ),
+        return argument(format!(
+            "{} logits and {} qualities do not fit {num_queries} queries, {num_classes} score \
+             thresholds and {num_norms} yaw-norm thresholds",
+            queries.logits.len(),
+            queries.quality.map_or(0, <[_]>::len)
         ));
     }
-    keep_pairs(queries, params, workspace);
+    keep_pairs(queries, params, workspace, candidates);
     for pair in workspace.pairs.as_slice() {
         let query = pair.source as usize;
-        let quality = queries.quality.map_or(1.0, |quality| sigmoid(quality[query][0]));
-        let object = object_of(&queries.boxes[query], params);
-        if object.bbox.is_finite() {
-            let score = sigmoid(pair.score) * quality;
-            candidates.push(Candidate {
-                bbox: object,
-                score,
-                class: pair.class,
-                source: pair.source,
-            });
-        }
+        let centerness = queries.quality.map(|quality| quality[query][0]);
+        let of_class = (pair.class, pair.score, centerness);
+        let candidate = candidate_of(pair.source, of_class, &queries.boxes[query], params);
+        candidate.into_iter().for_each(|candidate| candidates.push(candidate));
     }
     Ok(())
 }
 
-/// Keeps the best pairs that pass, sorted.
-fn keep_pairs(queries: &Queries<'_>, params: &QueryDecode, workspace: &mut Workspace) {
+/// The candidate of a query: class, its logit and, where there is one, the logit of the
+/// centreness. `None` when the box is not finite.
+fn candidate_of(
+    query: u32,
+    (class, logit, centerness): (u32, f32, Option<f32>),
+    bbox: &QueryBox,
+    params: &QueryDecode,
+) -> Option<Candidate<Object3d>> {
+    let object = object_of(bbox, params);
+    let score = sigmoid(logit) * centerness.map_or(1.0, sigmoid);
+    let candidate = Candidate { bbox: object, score, class, source: query };
+    object.bbox.is_finite().then_some(candidate)
+}
+
+/// Keeps the best pairs that pass, sorted. Counts NaN in `candidates`.
+fn keep_pairs(
+    queries: &Queries<'_>,
+    params: &QueryDecode,
+    workspace: &mut Workspace,
+    candidates: &mut Candidates<Object3d>,
+) {
     let Workspace { pairs, bounds } = workspace;
     let thresholds = &params.score_thresholds;
     let num_classes = thresholds.per_class.len();
@@ -128,7 +142,13 @@ fn keep_pairs(queries: &Queries<'_>, params: &QueryDecode, workspace: &mut Works
         return;
     }
     let rows = queries.boxes.iter().zip(queries.logits.chunks_exact(num_classes));
-    for (query, (bbox, logits)) in (0..).zip(rows) {
+    for (query, (bbox, logits)) in (0_u32..).zip(rows) {
+        let quality = queries.quality.map_or(1.0, |quality| quality[query as usize][0]);
+        let has_nan = quality.is_nan() || logits.iter().any(|logit| logit.is_nan());
+        candidates.add_nan_scores(usize::from(has_nan));
+        if quality.is_nan() {
+            continue;
+        }
         let &[x, y, z, _, _, _, sin, cos, ..] = bbox;
         let is_in_range = params.center_range.is_none_or(|range| range.contains([x, y, z]));
         let Some(bin) = bin_of(thresholds, (x * x + y * y).sqrt()).filter(|_| is_in_range) else {
@@ -161,7 +181,8 @@ fn bin_of(thresholds: &ScoreThresholds, distance_m: f32) -> Option<usize> {
     }
 }
 
-fn object_of(bbox: &QueryBox, params: &QueryDecode) -> Object3d {
+/// The object of a query's numbers.
+pub(in crate::ops) fn object_of(bbox: &QueryBox, params: &QueryDecode) -> Object3d {
     let &[x, y, z, e0, e1, e2, sin, cos, vx, vy, _] = bbox;
     let [length_m, width_m, height_m] =
         params.size_order.length_width_height([e0, e1, e2].map(exp));
@@ -171,4 +192,8 @@ fn object_of(bbox: &QueryBox, params: &QueryDecode) -> Object3d {
         velocity_mps: Some([vx, vy]),
         variance: None,
     }
+}
+
+fn argument<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Argument, "decode_query", message))
 }

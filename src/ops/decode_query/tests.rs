@@ -45,6 +45,35 @@ fn thresholds_are_inclusive_and_nan_never_passes() {
 }
 
 #[test]
+fn queries_with_a_nan_logit_are_counted_once() {
+    let nan = f32::NAN;
+    // By query, two logits and the quality.
+    let cases = [
+        ([1.0, 2.0], [0.0, 0.0], 0, 2),
+        ([1.0, nan], [0.0, 0.0], 1, 1),
+        ([nan, nan], [0.0, 0.0], 1, 0),
+        ([1.0, 2.0], [nan, 0.0], 1, 0),
+        ([nan, nan], [nan, 0.0], 1, 0),
+        ([1.0, 2.0], [0.0, nan], 0, 2), // the yawness is no score
+    ];
+    for (logits, quality, num_nan, num_found) in cases {
+        // In front, out of range, without a position.
+        let boxes = [query_box(1.0), query_box(99.0), query_box(nan)];
+        let quality = [quality; 3];
+        let logits = logits.repeat(3);
+        let queries = Queries { logits: &logits, boxes: &boxes, quality: Some(&quality) };
+        let center_range = Some(PointRange { min: [-5.0; 3], max: [5.0; 3] });
+        let params = QueryDecode { center_range, ..params(0.5, 2) };
+        let mut candidates = Candidates::with_capacity(9);
+        let mut workspace = Workspace::new(1);
+        decode_query(&queries, &params, &mut workspace, &mut candidates).unwrap();
+        assert_eq!(candidates.num_nan_scores(), 3 * num_nan, "{logits:?} {quality:?}");
+        let found = candidates.as_slice().len() + workspace.num_dropped();
+        assert_eq!(found, num_found, "{logits:?} {quality:?}");
+    }
+}
+
+#[test]
 fn a_box_is_decoded_by_its_conventions() {
     let queries = Queries { logits: &[3.0], boxes: &[query_box(1.0)], quality: None };
     let mut params = params(0.1, 1);

@@ -1,9 +1,10 @@
 //! The reference on the CPU.
 
 use super::{NUM_BOX_CHANNELS, StreamPetrOutputs};
-use crate::ops::logit::{exp, logit_bound, sigmoid};
+use crate::ops::decode_query::object_of;
+use crate::ops::logit::{best_class, lowest_bound, sigmoid};
 use crate::types::{
-    Box3d, Candidate, Candidates, Object3d, StreamPetrDecode, TensorValues, TensorView,
+    Candidate, Candidates, Object3d, QueryDecode, StreamPetrDecode, TensorValues, TensorView,
 };
 
 /// Decodes outputs that fit the parameters.
@@ -13,8 +14,9 @@ pub(super) fn decode_streampetr(
     num_queries: usize,
     candidates: &mut Candidates<Object3d>,
 ) {
-    let num_classes = params.score_thresholds.per_class.len();
-    let Some(bound) = logit_bound_of(params) else { return };
+    let num_classes = params.query.score_thresholds.per_class.len();
+    let bound = lowest_bound(&params.query.score_thresholds);
+    let mut num_nan = 0;
     let strides = |num_channels| match params.channels_last {
         true => [num_channels, 1],
         false => [1, num_queries],
@@ -22,36 +24,18 @@ pub(super) fn decode_streampetr(
     let logits = Channels { values: outputs.logits.values(), strides: strides(num_classes) };
     let boxes = Channels { values: outputs.boxes.values(), strides: strides(NUM_BOX_CHANNELS) };
     for query in 0..num_queries {
-        let Some((class, logit)) = best_class(&logits, query, num_classes) else { continue };
+        let logits = (0..num_classes).map(|class| logits.at(query, class));
+        let Some((class, logit)) = best_class(logits, &mut num_nan) else { continue };
         if logit < bound || bound.is_nan() {
             continue;
         }
         let numbers = std::array::from_fn(|channel| boxes.at(query, channel));
         let score = sigmoid(logit);
-        if let Some(bbox) = decode_query(numbers, class, score, params) {
+        if let Some(bbox) = decode_query(numbers, class, score, &params.query) {
             candidates.push(Candidate { bbox, score, class, source: query as u32 });
         }
     }
-}
-
-/// The smallest logit whose score may pass; `None` when no class has a threshold.
-pub(super) fn logit_bound_of(params: &StreamPetrDecode) -> Option<f32> {
-    let thresholds = &params.score_thresholds;
-    let classes = 0..thresholds.per_class.len() as u32;
-    let lowest = classes.filter_map(|class| thresholds.lowest(class)).reduce(f32::min);
-    lowest.map(logit_bound)
-}
-
-/// The class of the greatest logit; `None` when all are NaN.
-fn best_class(logits: &Channels<'_>, query: usize, num_classes: usize) -> Option<(u32, f32)> {
-    let mut best = None;
-    for class in 0..num_classes {
-        let logit = logits.at(query, class);
-        if !logit.is_nan() && best.is_none_or(|(_, best)| logit > best) {
-            best = Some((class as u32, logit));
-        }
-    }
-    best
+    candidates.add_nan_scores(num_nan);
 }
 
 /// The box of a query; `None` when it does not pass.
@@ -59,7 +43,7 @@ fn decode_query(
     [x, y, z, a, b, c, sin, cos, vx, vy]: [f32; NUM_BOX_CHANNELS],
     class: u32,
     score: f32,
-    params: &StreamPetrDecode,
+    params: &QueryDecode,
 ) -> Option<Object3d> {
     let threshold = params.score_thresholds.at(class, (x * x + y * y).sqrt())?;
     let yaw_norm = (sin * sin + cos * cos).sqrt();
@@ -70,12 +54,10 @@ fn decode_query(
     if !passes {
         return None;
     }
-    let [length_m, width_m, height_m] = params.size_order.length_width_height([a, b, c].map(exp));
-    let yaw_rad = params.yaw.yaw(sin, cos);
-    let numbers = [x, y, z, a, b, c, length_m, width_m, height_m, sin, cos, yaw_rad, vx, vy];
-    let bbox = Box3d { center: [x, y, z], length_m, width_m, height_m, yaw_rad };
-    let object = Object3d { bbox, velocity_mps: Some([vx, vy]), variance: None };
-    numbers.iter().all(|number| number.is_finite()).then_some(object)
+    let object = object_of(&[x, y, z, a, b, c, sin, cos, vx, vy, 0.0], params);
+    let numbers = [a, b, c, sin, cos, vx, vy];
+    let is_finite = object.bbox.is_finite() && numbers.iter().all(|number| number.is_finite());
+    is_finite.then_some(object)
 }
 
 /// An output, and the values from query to query and from channel to channel.

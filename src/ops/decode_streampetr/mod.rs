@@ -8,7 +8,8 @@
 //!   `sqrt(x² + y²)` of the centre;
 //! - the norm of (sine, cosine) is at least the yaw-norm threshold of the class;
 //! - its centre is in the centre range;
-//! - all its numbers are finite. NaN never passes.
+//! - all its numbers are finite. NaN never passes, and queries with a NaN logit are
+//!   counted ([`Candidates::num_nan_scores`]).
 //!
 //! [`Candidate::source`] is the index of the query. Logits below the lowest threshold are
 //! rejected before any exponential is computed, with the same result.
@@ -54,25 +55,26 @@ pub fn decode_streampetr(
     candidates: &mut Candidates<Object3d>,
 ) -> Result<()> {
     candidates.clear();
-    let form = |tensor: TensorView<'_>| (tensor.values().element(), tensor.shape().to_vec());
-    let num_queries = check(&form(outputs.logits), &form(outputs.boxes), params)?;
+    let num_queries = check(&outputs.logits, &outputs.boxes, params)?;
     cpu::decode_streampetr(outputs, params, num_queries, candidates);
     Ok(())
 }
 
 /// Checks element types and shapes. Returns the number of queries.
 fn check(
-    logits: &(ElementType, Vec<usize>),
-    boxes: &(ElementType, Vec<usize>),
+    logits: &TensorView<'_>,
+    boxes: &TensorView<'_>,
     params: &StreamPetrDecode,
 ) -> Result<usize> {
-    let num_classes = params.score_thresholds.per_class.len();
-    let num_queries = num_queries_of(&logits.1, num_classes, params.channels_last);
-    let of_boxes = num_queries_of(&boxes.1, NUM_BOX_CHANNELS, params.channels_last);
-    let is_float = |element| matches!(element, ElementType::F32 | ElementType::F16);
+    let num_classes = params.query.score_thresholds.per_class.len();
+    let num_queries = num_queries_of(logits.shape(), num_classes, params.channels_last);
+    let of_boxes = num_queries_of(boxes.shape(), NUM_BOX_CHANNELS, params.channels_last);
+    let elements = [logits, boxes].map(|tensor| tensor.values().element());
+    let are_floats =
+        elements.iter().all(|element| matches!(element, ElementType::F32 | ElementType::F16));
     match num_queries {
-        Some(num) if of_boxes == Some(num) && is_float(logits.0) && is_float(boxes.0) => {
-            match params.yaw_norm_thresholds.len() {
+        Some(num) if of_boxes == Some(num) && are_floats => {
+            match params.query.yaw_norm_thresholds.len() {
                 0 => Ok(num),
                 n if n == num_classes => Ok(num),
                 n => argument(format!("{n} yaw-norm thresholds for {num_classes} classes")),
@@ -81,7 +83,10 @@ fn check(
         _ => argument(format!(
             "logits are {} {:?}, boxes {} {:?}; floats of K queries with {num_classes} and \
              {NUM_BOX_CHANNELS} channels expected",
-            logits.0, logits.1, boxes.0, boxes.1
+            elements[0],
+            logits.shape(),
+            elements[1],
+            boxes.shape()
         )),
     }
 }

@@ -1,17 +1,19 @@
 use super::*;
-use crate::types::{PointRange, ScoreThresholds, SizeOrder, TensorValues, YawConvention};
+use crate::types::{
+    PointRange, QueryDecode, ScoreThresholds, SizeOrder, TensorValues, YawConvention,
+};
 
 const NUM_CLASSES: usize = 3;
 
 fn params(channels_last: bool) -> StreamPetrDecode {
-    StreamPetrDecode {
-        channels_last,
+    let query = QueryDecode {
         size_order: SizeOrder::LengthWidthHeight,
         yaw: YawConvention::CounterClockwise,
         score_thresholds: ScoreThresholds::uniform(0.5, NUM_CLASSES),
         yaw_norm_thresholds: vec![0.3, 0.3, 0.0],
         center_range: Some(PointRange { min: [-10.0, -10.0, -2.0], max: [10.0, 10.0, 2.0] }),
-    }
+    };
+    StreamPetrDecode { channels_last, query }
 }
 
 /// A query in the middle of everything.
@@ -19,10 +21,7 @@ const SOUND: ([f32; 3], [f32; 10]) =
     ([2.0, 1.0, -1.0], [1.0, -2.0, 0.5, 1.0, 0.5, 0.25, 0.6, 0.8, 3.0, -4.0]);
 
 /// Decodes queries in both layouts, which must agree.
-fn decode(
-    queries: &[([f32; 3], [f32; 10])],
-    change: impl Fn(&mut StreamPetrDecode),
-) -> Vec<Object> {
+fn decode(queries: &[([f32; 3], [f32; 10])], change: impl Fn(&mut QueryDecode)) -> Vec<Object> {
     let num = queries.len();
     let [mut first, mut last] = [Vec::new(), Vec::new()];
     for channels_last in [false, true] {
@@ -45,7 +44,7 @@ fn decode(
             boxes: TensorView::new(&shape_of_boxes, TensorValues::F32(&boxes)).unwrap(),
         };
         let mut params = params(channels_last);
-        change(&mut params);
+        change(&mut params.query);
         let mut candidates = Candidates::with_capacity(100);
         decode_streampetr(&outputs, &params, &mut candidates).unwrap();
         candidates.finish(100);
@@ -59,7 +58,7 @@ fn decode(
 type Object = (u32, u32, f32, Object3d);
 
 /// Whether one query is a candidate.
-fn passes(query: ([f32; 3], [f32; 10]), change: impl Fn(&mut StreamPetrDecode)) -> bool {
+fn passes(query: ([f32; 3], [f32; 10]), change: impl Fn(&mut QueryDecode)) -> bool {
     !decode(&[query], change).is_empty()
 }
 
@@ -105,6 +104,26 @@ fn the_class_is_the_first_greatest_and_nan_is_none() {
 }
 
 #[test]
+fn queries_with_a_nan_logit_are_counted_once() {
+    let nan = f32::NAN;
+    // By query, the logits of two classes.
+    let logits = [[nan, nan], [nan, 2.0], [1.0, nan], [1.0, 2.0]];
+    let boxes = [[nan; NUM_BOX_CHANNELS]; 4];
+    for threshold in [0.5, 1.5] {
+        let outputs = StreamPetrOutputs {
+            logits: TensorView::new(&[4, 2], TensorValues::F32(logits.as_flattened())).unwrap(),
+            boxes: TensorView::new(&[4, 10], TensorValues::F32(boxes.as_flattened())).unwrap(),
+        };
+        let mut params = params(true);
+        params.query.yaw_norm_thresholds.clear();
+        params.query.score_thresholds = ScoreThresholds::uniform(threshold, 2);
+        let mut candidates = Candidates::with_capacity(9);
+        decode_streampetr(&outputs, &params, &mut candidates).unwrap();
+        assert_eq!((candidates.num_nan_scores(), candidates.as_slice().len()), (3, 0));
+    }
+}
+
+#[test]
 fn what_is_outside_weak_or_not_finite_is_dropped() {
     assert!(passes(SOUND, |_| {}));
     assert!(passes(with(0, 10.0), |params| params.center_range = None));
@@ -122,7 +141,7 @@ fn what_is_outside_weak_or_not_finite_is_dropped() {
         }
     }
     assert!(!passes(with(3, 200.0), |_| {}), "an extent that overflows");
-    let by_distance = |params: &mut StreamPetrDecode| {
+    let by_distance = |params: &mut QueryDecode| {
         params.score_thresholds = ScoreThresholds {
             distance_upper_limits_m: vec![2.0, 3.0],
             per_class: vec![vec![0.5, 0.9]; NUM_CLASSES],
@@ -157,6 +176,6 @@ fn tensors_that_do_not_fit_are_refused() {
     assert!(refused(six, view(boxes), &params), "integers");
     assert!(refused(view(&[60]), view(boxes), &params), "one dimension");
     let mut fewer = params.clone();
-    fewer.yaw_norm_thresholds.pop();
+    fewer.query.yaw_norm_thresholds.pop();
     assert!(refused(view(logits), view(&[1, 10, 6]), &fewer));
 }

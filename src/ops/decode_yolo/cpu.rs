@@ -3,7 +3,7 @@
 
 use std::fmt::Arguments;
 
-use super::values::{Floats, Spaced, best_class, class_of_float, class_of_integer};
+use super::values::{Floats, Spaced, best_class, class_of_float, class_of_integer, passes};
 use super::{Head, argument};
 use crate::error::Result;
 use crate::ops::logit::{exp, logit_bound, sigmoid};
@@ -41,10 +41,18 @@ pub(super) fn misfit(output: &TensorView<'_>, expected: Arguments<'_>) -> crate:
 /// Class and score of a row of activated `… objectness classes`, objectness
 /// at `start + 4`, if it passes.
 #[inline(always)]
-fn scored(values: Floats<'_>, start: usize, head: &Head) -> Option<(usize, f32)> {
-    let objectness = Some(values.at(start + 4)).filter(|&o| o >= head.score_threshold)?;
+fn scored(
+    values: Floats<'_>,
+    start: usize,
+    head: &Head,
+    num_nan: &mut usize,
+) -> Option<(usize, f32)> {
+    let objectness = values.at(start + 4);
+    if !passes(objectness, head.score_threshold, num_nan) {
+        return None;
+    }
     let place = Spaced { start: start + 5, distance: 1 };
-    let (class, best) = best_class(values, place, head.num_classes)?;
+    let (class, best) = best_class(values, place, head.num_classes, num_nan)?;
     let score = objectness * best;
     (score >= head.score_threshold).then_some((class, score))
 }
@@ -62,13 +70,15 @@ pub(super) fn v5(
         return Err(misfit(output, expected));
     }
     let values = Floats::of(output)?;
+    let mut num_nan = 0;
     for row in 0..num_rows {
         let start = row * row_len;
-        if let Some((class, score)) = scored(values, start, head) {
+        if let Some((class, score)) = scored(values, start, head, &mut num_nan) {
             let [cx, cy, width, height] = values.four(start);
             push(candidates, Box2d::from_center(cx, cy, width, height), score, class, row);
         }
     }
+    candidates.add_nan_scores(num_nan);
     Ok(())
 }
 
@@ -92,13 +102,13 @@ pub(super) fn yolox(
         return Err(misfit(output, expected));
     }
     let values = Floats::of(output)?;
-    let mut row = 0;
+    let (mut row, mut num_nan) = (0, 0);
     for &stride in strides {
         let [num_columns, num_lines] = cells(head, stride)?;
         let stride = stride as f32;
         for cell in 0..num_columns * num_lines {
             let start = row * row_len;
-            if let Some((class, score)) = scored(values, start, head) {
+            if let Some((class, score)) = scored(values, start, head, &mut num_nan) {
                 let [x, y, width, height] = values.four(start);
                 let cx = (x + (cell % num_columns) as f32) * stride;
                 let cy = (y + (cell / num_columns) as f32) * stride;
@@ -108,6 +118,7 @@ pub(super) fn yolox(
             row += 1;
         }
     }
+    candidates.add_nan_scores(num_nan);
     Ok(())
 }
 
@@ -138,13 +149,14 @@ pub(super) fn v5_raw(
         RawLevel::new(output, level, head)?;
     }
     let bound = logit_bound(head.score_threshold);
-    let mut source = 0;
+    let (mut source, mut num_nan) = (0, 0);
     for (output, level) in outputs.iter().zip(levels) {
         let (values, raw) = (Floats::of(output)?, RawLevel::new(output, level, head)?);
         for (anchor, size) in level.anchors.iter().enumerate() {
             for cell in 0..raw.num_columns * raw.num_lines {
                 let place = raw.place(anchor, cell, head);
-                if let Some((bbox, score, class)) = raw.decode(values, place, bound, head) {
+                let decoded = raw.decode(values, place, bound, head, &mut num_nan);
+                if let Some((bbox, score, class)) = decoded {
                     let (x, y) = (cell % raw.num_columns, cell / raw.num_columns);
                     let stride = level.stride as f32;
                     let [tx, ty, tw, th] = bbox.map(|logit| sigmoid(logit) * 2.0);
@@ -160,6 +172,7 @@ pub(super) fn v5_raw(
             }
         }
     }
+    candidates.add_nan_scores(num_nan);
     Ok(())
 }
 
@@ -202,11 +215,15 @@ impl RawLevel {
         Spaced { start, distance }: Spaced,
         bound: f32,
         head: &Head,
+        num_nan: &mut usize,
     ) -> Option<([f32; 4], f32, usize)> {
-        let objectness = Some(values.at(start + 4 * distance)).filter(|&o| o >= bound)?;
+        let objectness = values.at(start + 4 * distance);
+        if !passes(objectness, bound, num_nan) {
+            return None;
+        }
         let classes = Spaced { start: start + 5 * distance, distance };
-        let (class, best) =
-            best_class(values, classes, head.num_classes).filter(|&(_, best)| best >= bound)?;
+        let (class, best) = best_class(values, classes, head.num_classes, num_nan)
+            .filter(|&(_, best)| best >= bound)?;
         let score = sigmoid(objectness) * sigmoid(best);
         let bbox = std::array::from_fn(|i| values.at(start + i * distance));
         (score >= head.score_threshold).then_some((bbox, score, class))
@@ -223,16 +240,18 @@ pub(super) fn end_to_end(
         return Err(misfit(output, format_args!("[1, N, 6]")));
     };
     let values = Floats::of(output)?;
+    let mut num_nan = 0;
     for row in 0..num_rows {
         let start = row * 6;
         let (score, class) = (values.at(start + 4), values.at(start + 5));
-        if score >= head.score_threshold
+        if passes(score, head.score_threshold, &mut num_nan)
             && let Some(class) = class_of_float(class, head.num_classes)
         {
             let [x1, y1, x2, y2] = values.four(start);
             push(candidates, Box2d::new(x1, y1, x2, y2), score, class, row);
         }
     }
+    candidates.add_nan_scores(num_nan);
     Ok(())
 }
 
@@ -245,8 +264,10 @@ pub(super) fn detr(
 ) -> Result<()> {
     let detr = Detr::new(outputs, head)?;
     let bound = if logits { logit_bound(head.score_threshold) } else { head.score_threshold };
+    let mut num_nan = 0;
     for row in 0..detr.num_rows {
-        let Some((class, value)) = detr.class_and_value(row, head, bound) else { continue };
+        let found = detr.class_and_value(row, head, bound, &mut num_nan);
+        let Some((class, value)) = found else { continue };
         let score = if logits { sigmoid(value) } else { value };
         let [a, b, c, d] = detr.boxes.four(row * 4);
         let bbox = match boxes {
@@ -258,6 +279,7 @@ pub(super) fn detr(
         };
         push(candidates, bbox, score, class, row);
     }
+    candidates.add_nan_scores(num_nan);
     Ok(())
 }
 
@@ -306,13 +328,22 @@ impl<'a> Detr<'a> {
     }
 
     /// Class and score or logit of a row, if at least `bound`.
-    fn class_and_value(&self, row: usize, head: &Head, bound: f32) -> Option<(usize, f32)> {
+    fn class_and_value(
+        &self,
+        row: usize,
+        head: &Head,
+        bound: f32,
+        num_nan: &mut usize,
+    ) -> Option<(usize, f32)> {
         let Some(labels) = self.labels else {
             let place = Spaced { start: row * head.num_classes, distance: 1 };
-            return best_class(self.scores, place, head.num_classes)
+            return best_class(self.scores, place, head.num_classes, num_nan)
                 .filter(|&(_, value)| value >= bound);
         };
-        let value = Some(self.scores.at(row)).filter(|&value| value >= bound)?;
+        let value = self.scores.at(row);
+        if !passes(value, bound, num_nan) {
+            return None;
+        }
         let class = match labels {
             TensorValues::I64(labels) => class_of_integer(labels[row], head.num_classes),
             TensorValues::I32(labels) => class_of_integer(i64::from(labels[row]), head.num_classes),

@@ -8,7 +8,8 @@
 //! # Which rows pass
 //! Those with `score >= score_threshold`. The class is the one with the
 //! largest value in the tensor (score or logit), the lowest index on ties.
-//! NaN is never larger and never passes. A row whose score or box is not finite, or
+//! NaN is never larger and never passes; rows with a NaN among the scores that are read
+//! are counted ([`Candidates::num_nan_scores`]). A row whose score or box is not finite, or
 //! whose class is not below `num_classes`, is dropped.
 //!
 //! With an objectness the score is objectness times class, one f32 product,

@@ -16,10 +16,11 @@ pub(super) fn v8(
 ) -> Result<()> {
     let num_planes = 4 + head.num_classes;
     let planes = Planes::new(outputs, num_planes, format_args!("[1, {num_planes}, N]"))?;
-    planes.for_each_passing(head, |column, class, score| {
+    let num_nan = planes.for_each_passing(head, |column, class, score| {
         let [cx, cy, width, height] = planes.four(column);
         push(candidates, Box2d::from_center(cx, cy, width, height), score, class, column);
     });
+    candidates.add_nan_scores(num_nan);
     Ok(())
 }
 
@@ -30,7 +31,7 @@ pub(super) fn obb(
 ) -> Result<()> {
     let num_planes = 4 + head.num_classes + 1;
     let planes = Planes::new(outputs, num_planes, format_args!("[1, {num_planes}, N]"))?;
-    planes.for_each_passing(head, |column, class, score| {
+    let num_nan = planes.for_each_passing(head, |column, class, score| {
         let [cx, cy, width, height] = planes.four(column);
         let angle_rad = planes.at(num_planes - 1, column);
         let bbox = RotatedBox2d { cx, cy, width, height, angle_rad }.regularized();
@@ -39,6 +40,7 @@ pub(super) fn obb(
             candidates.push(Candidate { bbox, score, class, source });
         }
     });
+    candidates.add_nan_scores(num_nan);
     Ok(())
 }
 
@@ -70,15 +72,22 @@ impl<'a> Planes<'a> {
     }
 
     /// Calls `found(column, class, score)` for each column whose best score
-    /// passes, in order.
-    fn for_each_passing(&self, head: &Head, mut found: impl FnMut(usize, usize, f32)) {
+    /// passes, in order. Returns the number of columns with a NaN score.
+    fn for_each_passing(&self, head: &Head, mut found: impl FnMut(usize, usize, f32)) -> usize {
         let num_columns = self.num_columns;
         let mut best = [0.0; BLOCK];
+        let mut num_nan = 0;
         for first in (0..num_columns).step_by(BLOCK) {
             let best = &mut best[..BLOCK.min(num_columns - first)];
             best.fill(f32::NEG_INFINITY);
+            let mut has_nan = false;
             for class in 0..head.num_classes {
-                raise(best, self.values, (4 + class) * num_columns + first);
+                has_nan |= raise(best, self.values, (4 + class) * num_columns + first);
+            }
+            if has_nan {
+                let is_nan = |column| move |class| self.at(4 + class, column).is_nan();
+                let columns = first..first + best.len();
+                num_nan += columns.filter(|&c| (0..head.num_classes).any(is_nan(c))).count();
             }
             for (column, &score) in (first..).zip(&*best) {
                 if score >= head.score_threshold
@@ -89,6 +98,7 @@ impl<'a> Planes<'a> {
                 }
             }
         }
+        num_nan
     }
 }
 
@@ -208,6 +218,40 @@ mod tests {
         let half = decode_output(half, 0.7);
         assert_eq!(half, decode_output(full, 0.7));
         assert!(half.len() > 100 && half.len() < 2500, "{}", half.len());
+    }
+
+    /// Columns with a NaN score of three classes, of V8 and of Obb.
+    fn num_nan(values: &[f32], num_columns: usize) -> [usize; 2] {
+        let shape = [1, NUM_PLANES, num_columns];
+        let rotated = TensorView::new(&shape, TensorValues::F32(values)).unwrap();
+        let shape = [1, NUM_PLANES - 1, num_columns];
+        let planes: Vec<f16> =
+            values[..7 * num_columns].iter().map(|&value| f16::from_f32(value)).collect();
+        let aligned = TensorView::new(&shape, TensorValues::F16(&planes)).unwrap();
+        let mut boxes = Candidates::with_capacity(1);
+        decode_yolo(&[aligned], &YoloLayout::V8, NETWORK, NUM_CLASSES, 0.25, &mut boxes).unwrap();
+        let mut turned = Candidates::with_capacity(1);
+        let obb = YoloLayout::Obb;
+        decode_yolo_rotated(&[rotated], &obb, NETWORK, NUM_CLASSES, 0.25, &mut turned).unwrap();
+        [boxes.num_nan_scores(), turned.num_nan_scores()]
+    }
+
+    #[test]
+    fn columns_with_a_nan_score_are_counted_once_in_every_block() {
+        let num_columns = 2500;
+        let mut values = vec![0.1; NUM_PLANES * num_columns];
+        // Neither boxes nor angles are scores.
+        values[..4 * num_columns].fill(NAN);
+        values[7 * num_columns..].fill(NAN);
+        assert_eq!(num_nan(&values, num_columns), [0, 0]);
+        for (column, classes) in
+            [(0, &[0_usize][..]), (1023, &[1]), (1024, &[0, 2]), (2047, &[0, 1, 2]), (2499, &[2])]
+        {
+            classes.iter().for_each(|class| values[(4 + class) * num_columns + column] = NAN);
+        }
+        assert_eq!(num_nan(&values, num_columns), [5, 5]);
+        values.fill(NAN);
+        assert_eq!(num_nan(&values, num_columns), [num_columns; 2]);
     }
 
     #[test]

@@ -216,6 +216,79 @@ fn detr_boxes_scores_and_labels() {
     }
 }
 
+/// Rows with a NaN score, of the values in f32 and in f16.
+fn num_nan(outputs: &[Values], layout: &YoloLayout, num_classes: usize) -> usize {
+    let halves: Vec<Vec<f16>> = outputs
+        .iter()
+        .map(|(_, values)| values.iter().map(|&value| f16::from_f32(value)).collect())
+        .collect();
+    let [in_f32, in_f16] = [false, true].map(|half| {
+        let view = |i: usize| {
+            let (shape, values) = &outputs[i];
+            let values =
+                if half { TensorValues::F16(&halves[i]) } else { TensorValues::F32(values) };
+            TensorView::new(shape, values).unwrap()
+        };
+        let views: Vec<_> = (0..outputs.len()).map(view).collect();
+        let mut candidates = Candidates::with_capacity(1);
+        decode_yolo(&views, layout, NETWORK, num_classes, 0.25, &mut candidates).unwrap();
+        candidates.num_nan_scores()
+    });
+    assert_eq!(in_f32, in_f16, "{layout:?}");
+    in_f32
+}
+
+#[test]
+fn rows_with_a_nan_score_are_counted_once() {
+    // Objectness and scores of two classes.
+    let rows = [
+        ([1.0, 0.5, 0.5], 0),
+        ([NAN, 1.0, 1.0], 1),
+        ([1.0, NAN, 0.5], 1),
+        ([1.0, NAN, NAN], 1),
+        ([0.1, NAN, NAN], 0), // not read: the objectness is below the threshold
+        ([1.0, 0.1, NAN], 1),
+        ([NAN, NAN, NAN], 1),
+    ];
+    // Each row alone, and six times.
+    for ([objectness, first, second], expected) in rows {
+        for num_rows in [1, 6] {
+            let of_row = |row: &[f32]| row.repeat(num_rows);
+            let shape = |length| vec![1, num_rows, length];
+            let expected = num_rows * expected;
+            let whole = [5.0, 5.0, 1.0, 1.0, objectness, first, second];
+            let v5 = (shape(7), of_row(&whole));
+            assert_eq!(num_nan(&[v5], &YoloLayout::V5, 2), expected, "{whole:?}");
+        }
+        // Six cells of stride 32.
+        let whole = [0.0, 0.0, 0.0, 0.0, objectness, first, second];
+        let yolox = YoloLayout::Yolox { strides: vec![32] };
+        assert_eq!(num_nan(&[(vec![1, 6, 7], whole.repeat(6))], &yolox, 2), 6 * expected);
+        let levels = vec![AnchorLevel { stride: 32, anchors: vec![[4.0, 4.0]] }];
+        let raw = YoloLayout::V5Raw { levels };
+        // Logits: the threshold is at -1.1.
+        let logit = if objectness == 0.1 { -2.0 } else { objectness };
+        let whole = [0.0, 0.0, 0.0, 0.0, logit, first, second];
+        let last = (vec![1, 1, 2, 3, 7], whole.repeat(6));
+        let outermost = (vec![1, 7, 2, 3], whole.iter().flat_map(|&v| [v; 6]).collect());
+        for output in [last, outermost] {
+            assert_eq!(num_nan(&[output], &raw, 2), 6 * expected, "{whole:?}");
+        }
+    }
+    let end_to_end = [[5.0, 5.0, 9.0, 9.0, NAN, 1.0], [NAN, 5.0, 9.0, 9.0, 0.9, NAN]];
+    let output = (vec![1, 2, 6], end_to_end.concat());
+    assert_eq!(num_nan(&[output], &YoloLayout::EndToEnd, 2), 1);
+    for logits in [false, true] {
+        let layout = YoloLayout::Detr { boxes: DetrBoxes::CornerPixels, logits };
+        let corners = (vec![1, 3, 4], vec![NAN; 12]);
+        let scores = (vec![1, 3, 2], vec![NAN, 0.1, 0.2, 0.3, NAN, NAN]);
+        assert_eq!(num_nan(&[corners.clone(), scores], &layout, 2), 2);
+        let scores = (vec![1, 3], vec![NAN, 0.9, NAN]);
+        let labels = (vec![1, 3], vec![NAN, NAN, 0.0]);
+        assert_eq!(num_nan(&[corners, scores, labels], &layout, 2), 2);
+    }
+}
+
 #[test]
 fn halves_decode_as_the_floats_they_are() {
     let mut state = 5_u32;

@@ -52,20 +52,31 @@ pub(super) struct Spaced {
     pub(super) distance: usize,
 }
 
+/// Whether the only score of a row, or its objectness, is at least `bound`; a NaN is
+/// counted.
+pub(super) fn passes(value: f32, bound: f32, num_nan: &mut usize) -> bool {
+    *num_nan += usize::from(value.is_nan());
+    value >= bound
+}
+
 /// The class with the largest value, the lowest on ties, and the value. `None`
-/// when no value is above minus infinity; NaN is not.
+/// when no value is above minus infinity; NaN is not. A row with a NaN is counted.
 pub(super) fn best_class(
     values: Floats<'_>,
     place: Spaced,
     num_classes: usize,
+    num_nan: &mut usize,
 ) -> Option<(usize, f32)> {
     let mut best = (0, f32::NEG_INFINITY);
+    let mut has_nan = false;
     for class in 0..num_classes {
         let value = values.at(place.start + class * place.distance);
+        has_nan |= value.is_nan();
         if value > best.1 {
             best = (class, value);
         }
     }
+    *num_nan += usize::from(has_nan);
     (best.1 > f32::NEG_INFINITY).then_some(best)
 }
 
@@ -83,8 +94,8 @@ pub(super) fn class_of_integer(class: i64, num_classes: usize) -> Option<usize> 
 pub(super) const BLOCK: usize = 1024;
 
 /// Replaces each of at most [`BLOCK`] values by the tensor's value at the same
-/// position from `start` on, if that is larger.
-pub(super) fn raise(best: &mut [f32], values: Floats<'_>, start: usize) {
+/// position from `start` on, if that is larger. Returns whether any of these is NaN.
+pub(super) fn raise(best: &mut [f32], values: Floats<'_>, start: usize) -> bool {
     let end = start + best.len();
     let mut widened = [0.0; BLOCK];
     let row = match values {
@@ -95,7 +106,11 @@ pub(super) fn raise(best: &mut [f32], values: Floats<'_>, start: usize) {
             widened
         }
     };
+    // A word, unlike a flag, keeps the loop in vector registers.
+    let mut has_nan = 0_u32;
     for (best, &value) in best.iter_mut().zip(row) {
         *best = if value > *best { value } else { *best };
+        has_nan |= u32::from(value.is_nan());
     }
+    has_nan != 0
 }

@@ -45,7 +45,7 @@ impl Detr3dBlock {
     ///
     /// # Errors
     /// `Argument` when no kernel reads such texels; else as [`Kernel::enqueue`].
-    pub fn enqueue(&self, stream: &Stream, texel: Texel, args: BlockArgs<'_>) -> Result<()> {
+    pub fn enqueue(&self, stream: &Stream, texel: Texel, args: &BlockArgs<'_>) -> Result<()> {
         match (&self.0, texel) {
             (Clusters::Small(kernel, _), Texel::F16) => enqueue(kernel, stream, args),
             (Clusters::Small(_, kernel), Texel::I8) => enqueue(kernel, stream, args),
@@ -68,14 +68,14 @@ fn find<K: BlockSpec>(device: &CudaDevice) -> Result<Option<(Kernel<K>, u32)>> {
     }))
 }
 
-fn enqueue<K: BlockSpec>(kernel: &Kernel<K>, stream: &Stream, args: BlockArgs<'_>) -> Result<()> {
+fn enqueue<K: BlockSpec>(kernel: &Kernel<K>, stream: &Stream, args: &BlockArgs<'_>) -> Result<()> {
     let num_clusters = args.num_queries.div_ceil(K::CLUSTER_QUERIES);
     let num_blocks = [num_clusters * CLUSTER_BLOCKS, 1];
     let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
     let is_first = !args.attended.is_empty();
     if is_first {
-        kernel.enqueue(stream, grid, args)
+        kernel.enqueue(stream, grid, *args)
     } else {
-        kernel.enqueue_overlapping(stream, grid, args)
+        kernel.enqueue_overlapping(stream, grid, *args)
     }
 }

@@ -4,22 +4,21 @@
 use half::f16;
 
 use super::kernels::{
-    Axis, Bayer, COLUMNS_PER_BLOCK, LetterboxArgs, Packed3, Plain, ROWS_PER_BLOCK,
-    THREADS_PER_BLOCK, Yuv,
+    Axis, COLUMNS_PER_BLOCK, LetterboxArgs, LetterboxOp, ROWS_PER_BLOCK, THREADS_PER_BLOCK,
 };
 use super::{LetterboxParams, network_size, place};
 use crate::device::cuda::{
-    CudaDevice, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Kernel, KernelSpec,
-    Out, Stream,
+    CudaDevice, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Out, Stream,
 };
 use crate::error::Result;
-use crate::ops::wire_layout::{LayoutGroup, WireLayout};
+use crate::ops::image_kernels::ImageKernels;
+use crate::ops::wire_layout::WireLayout;
 use crate::types::Letterbox;
 
 /// The kernels of the op on one GPU.
 pub struct Kernels {
-    f32: ByLayout<Packed3<f32>, Plain<f32>, Yuv<f32>, Bayer<f32>>,
-    f16: ByLayout<Packed3<f16>, Plain<f16>, Yuv<f16>, Bayer<f16>>,
+    f32: ImageKernels<LetterboxOp, f32>,
+    f16: ImageKernels<LetterboxOp, f16>,
 }
 
 impl Kernels {
@@ -28,48 +27,18 @@ impl Kernels {
     /// # Errors
     /// `Device` when this build has no such kernels.
     pub fn load(device: &CudaDevice) -> Result<Self> {
-        Ok(Self { f32: ByLayout::load(device)?, f16: ByLayout::load(device)? })
+        Ok(Self { f32: ImageKernels::load(device)?, f16: ImageKernels::load(device)? })
     }
 }
 
-struct ByLayout<P, O, Y, B> {
-    packed3: Kernel<P>,
-    plain: Kernel<O>,
-    yuv: Kernel<Y>,
-    bayer: Kernel<B>,
-}
-
-impl<P, O, Y, B, T> ByLayout<P, O, Y, B>
-where
-    T: 'static,
-    P: for<'a> KernelSpec<Args<'a> = LetterboxArgs<'a, T>>,
-    O: for<'a> KernelSpec<Args<'a> = LetterboxArgs<'a, T>>,
-    Y: for<'a> KernelSpec<Args<'a> = LetterboxArgs<'a, T>>,
-    B: for<'a> KernelSpec<Args<'a> = LetterboxArgs<'a, T>>,
-{
-    fn load(device: &CudaDevice) -> Result<Self> {
-        Ok(Self {
-            packed3: device.kernel()?,
-            plain: device.kernel()?,
-            yuv: device.kernel()?,
-            bayer: device.kernel()?,
-        })
-    }
-
-    fn enqueue(&self, stream: &Stream, args: LetterboxArgs<'_, T>) -> Result<()> {
-        let grid = Grid {
-            num_blocks: [
-                args.x.network.div_ceil(COLUMNS_PER_BLOCK),
-                args.y.network.div_ceil(ROWS_PER_BLOCK),
-            ],
-            threads_per_block: THREADS_PER_BLOCK,
-        };
-        match args.layout.group() {
-            LayoutGroup::Packed3 => self.packed3.enqueue(stream, grid, args),
-            LayoutGroup::Plain => self.plain.enqueue(stream, grid, args),
-            LayoutGroup::Yuv => self.yuv.enqueue(stream, grid, args),
-            LayoutGroup::Bayer => self.bayer.enqueue(stream, grid, args),
-        }
+/// The launch shape.
+fn grid<T>(args: &LetterboxArgs<'_, T>) -> Grid {
+    Grid {
+        num_blocks: [
+            args.x.network.div_ceil(COLUMNS_PER_BLOCK),
+            args.y.network.div_ceil(ROWS_PER_BLOCK),
+        ],
+        threads_per_block: THREADS_PER_BLOCK,
     }
 }
 
@@ -93,12 +62,12 @@ pub fn enqueue_letterbox(
     let bytes = image.bytes().input(stream)?;
     match out.values_mut() {
         DeviceValues::F32(out) => {
-            let out = out.output(stream)?;
-            kernels.f32.enqueue(stream, args(&layout, params, &placed, bytes, out))?;
+            let args = args(&layout, params, &placed, bytes, out.output(stream)?);
+            kernels.f32.enqueue(stream, grid(&args), args.layout, args)?;
         }
         DeviceValues::F16(out) => {
-            let out = out.output(stream)?;
-            kernels.f16.enqueue(stream, args(&layout, params, &placed, bytes, out))?;
+            let args = args(&layout, params, &placed, bytes, out.output(stream)?);
+            kernels.f16.enqueue(stream, grid(&args), args.layout, args)?;
         }
     }
     Ok(placed)

@@ -1,7 +1,5 @@
 //! The parameters of `kernels/letterbox.cu`.
 
-use std::marker::PhantomData;
-
 use half::f16;
 
 use crate::device::cuda::{
@@ -9,6 +7,7 @@ use crate::device::cuda::{
     kernel_constant, kernel_specs, refused,
 };
 use crate::error::Result;
+use crate::ops::image_kernels::{Bayer, Packed3, Plain, Yuv, check_image};
 use crate::ops::wire_layout::WireLayout;
 use crate::types::ImageView;
 
@@ -95,10 +94,6 @@ assert_mirrors!(LetterboxArgs<'_, f32>, "letterbox.cu", "LetterboxArgs<float>");
 
 fn check<T>(kernel: &str, args: &LetterboxArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
-    let group = kernel.strip_prefix("letterbox_").unwrap_or_default();
-    if !group.starts_with(args.layout.group().name()) {
-        return Err(refused(kernel, &format!("{:?} belongs to another kernel", args.layout)));
-    }
     for axis in [&args.x, &args.y] {
         let sides = 1..=ImageView::MAX_SIDE;
         let origin = axis.origin.cast_signed();
@@ -109,23 +104,13 @@ fn check<T>(kernel: &str, args: &LetterboxArgs<'_, T>, grid: &Grid) -> Result<()
             return Err(refused(kernel, &format!("{axis:?} is not possible")));
         }
     }
-    let (width, height) = (args.x.source as usize, args.y.source as usize);
-    let needed = args.layout.num_bytes(width, height, args.step as usize);
-    let needed = needed.ok_or_else(|| {
-        refused(kernel, &format!("{width}x{height} of {:?} is not possible", args.layout))
-    })?;
-    check_len(kernel, "image", args.image.len(), needed.saturating_add(TAIL_BYTES))?;
+    let image = (args.image.len(), TAIL_BYTES);
+    check_image(kernel, args.layout, [args.x.source, args.y.source], args.step, image)?;
     check_len(kernel, "out", args.out.len(), 3 * args.x.network as usize * args.y.network as usize)
 }
 
-/// `letterbox_packed3_*`: [`WireLayout::Packed3`].
-pub struct Packed3<T>(PhantomData<T>);
-/// `letterbox_plain_*`: the other layouts with all colours in each pixel.
-pub struct Plain<T>(PhantomData<T>);
-/// `letterbox_yuv_*`: layouts with separate luma and chroma.
-pub struct Yuv<T>(PhantomData<T>);
-/// `letterbox_bayer_*`: layouts with one colour per pixel.
-pub struct Bayer<T>(PhantomData<T>);
+/// The op, in the types of its kernels.
+pub struct LetterboxOp;
 
 // SAFETY: `LetterboxArgs` mirrors the struct of that name (size asserted, `#[repr(C)]`
 // in the same order). A thread outside the network's input stops; the others write
@@ -136,12 +121,12 @@ pub struct Bayer<T>(PhantomData<T>);
 // thread waits.
 kernel_specs! {
     check;
-    unsafe Packed3<f32>: "letterbox_packed3_f32", LetterboxArgs<f32>;
-    unsafe Packed3<f16>: "letterbox_packed3_f16", LetterboxArgs<f16>;
-    unsafe Plain<f32>: "letterbox_plain_f32", LetterboxArgs<f32>;
-    unsafe Plain<f16>: "letterbox_plain_f16", LetterboxArgs<f16>;
-    unsafe Yuv<f32>: "letterbox_yuv_f32", LetterboxArgs<f32>;
-    unsafe Yuv<f16>: "letterbox_yuv_f16", LetterboxArgs<f16>;
-    unsafe Bayer<f32>: "letterbox_bayer_f32", LetterboxArgs<f32>;
-    unsafe Bayer<f16>: "letterbox_bayer_f16", LetterboxArgs<f16>;
+    unsafe Packed3<LetterboxOp, f32>: "letterbox_packed3_f32", LetterboxArgs<f32>;
+    unsafe Packed3<LetterboxOp, f16>: "letterbox_packed3_f16", LetterboxArgs<f16>;
+    unsafe Plain<LetterboxOp, f32>: "letterbox_plain_f32", LetterboxArgs<f32>;
+    unsafe Plain<LetterboxOp, f16>: "letterbox_plain_f16", LetterboxArgs<f16>;
+    unsafe Yuv<LetterboxOp, f32>: "letterbox_yuv_f32", LetterboxArgs<f32>;
+    unsafe Yuv<LetterboxOp, f16>: "letterbox_yuv_f16", LetterboxArgs<f16>;
+    unsafe Bayer<LetterboxOp, f32>: "letterbox_bayer_f32", LetterboxArgs<f32>;
+    unsafe Bayer<LetterboxOp, f16>: "letterbox_bayer_f16", LetterboxArgs<f16>;
 }

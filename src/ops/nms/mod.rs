@@ -9,6 +9,7 @@
 //! | [`nms_rotated`](super::nms_rotated) | rotated boxes in a plane | IoU |
 //! | [`nms_circle`](super::nms_circle) | boxes in space | distance of centres |
 //! | [`nms_bev`](super::nms_bev) | boxes in space | IoU of footprints |
+//! | [`nms_bev_fast`](super::nms_bev_fast) | boxes in space | IoU of footprints, in one pass |
 //! | [`nms_iou_3d`](super::nms_iou_3d) | boxes in space | IoU of volumes |
 //!
 //! Common to all:
@@ -40,6 +41,7 @@ pub(super) mod workspace;
 pub use workspace::Workspace;
 
 use super::nms_bev::nms_bev;
+use super::nms_bev_fast::nms_bev_fast;
 use super::nms_circle::nms_circle;
 use super::nms_fast::nms_fast;
 use super::nms_iou::nms_iou;
@@ -47,6 +49,7 @@ use super::nms_iou_3d::nms_iou_3d;
 use super::nms_none::nms_none;
 use super::nms_rotated::nms_rotated;
 use super::nms_soft::nms_soft;
+use super::survivors::survivors;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Box2d, Candidate, Kept, Nms2d, Nms3d, Object3d, RotatedBox2d};
 
@@ -102,8 +105,37 @@ pub fn suppress_3d(
         Nms3d::None => nms_none(candidates, |o| o.bbox.is_finite(), workspace, keep),
         Nms3d::Circle(params) => nms_circle(candidates, params, workspace, keep),
         Nms3d::Bev(params) => nms_bev(candidates, params, workspace, keep),
+        Nms3d::BevFast(params) => nms_bev_fast(candidates, params, workspace, keep),
         Nms3d::Iou3d(params) => nms_iou_3d(candidates, params, workspace, keep),
     }
+}
+
+/// Suppresses candidates with boxes in space by several kinds in a row: each takes the
+/// survivors of the one before. Without a kind all eligible candidates are kept.
+///
+/// # Errors
+/// Those of the ops.
+pub fn suppress_stages_3d(
+    candidates: &[Candidate<Object3d>],
+    stages: &[Nms3d],
+    workspace: &mut Workspace,
+    keep: &mut Vec<Kept>,
+) -> Result<()> {
+    let Some((first, rest)) = stages.split_first() else {
+        return suppress_3d(candidates, &Nms3d::None, workspace, keep);
+    };
+    suppress_3d(candidates, first, workspace, keep)?;
+    let mut remaining = std::mem::take(&mut workspace.survivors);
+    let mut positions = std::mem::take(&mut workspace.positions);
+    for stage in rest {
+        survivors(candidates, keep, &mut remaining);
+        positions.clear();
+        positions.extend(keep.iter().map(|kept| kept.index));
+        suppress_3d(&remaining, stage, workspace, keep)?;
+        keep.iter_mut().for_each(|kept| kept.index = positions[kept.index as usize]);
+    }
+    (workspace.survivors, workspace.positions) = (remaining, positions);
+    Ok(())
 }
 
 /// The error of a kind that does not support the boxes of the candidates.

@@ -7,7 +7,7 @@ use super::grid::{Extent, Grid, Reach};
 use super::lanes::Lanes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::overlap::{AlignedBox, Extents, Rectangle, Solid};
-use crate::types::{Candidate, ClassMode, Kept};
+use crate::types::{Candidate, ClassMode, Kept, Object3d};
 
 /// Scratch memory of every suppression op, reused from frame to frame.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,9 @@ pub struct Workspace {
     pub(in crate::ops) scores: Vec<f32>,
     pub(in crate::ops) lowered_by: Vec<u32>,
     pub(in crate::ops) queue: BinaryHeap<Reverse<u128>>,
+    /// The candidates that a stage leaves to the next, and their positions.
+    pub(super) survivors: Vec<Candidate<Object3d>>,
+    pub(super) positions: Vec<u32>,
 }
 
 impl Workspace {
@@ -39,6 +42,8 @@ impl Workspace {
             scores: Vec::with_capacity(num_candidates),
             lowered_by: Vec::with_capacity(num_candidates),
             queue: BinaryHeap::with_capacity(num_candidates),
+            survivors: Vec::with_capacity(num_candidates),
+            positions: Vec::with_capacity(num_candidates),
         }
     }
 }

@@ -3,7 +3,8 @@
 //! The footprint is the box seen from above, with its yaw; heights are ignored.
 //! Corresponds to mmcv's `nms3d` and to the rotated suppression of CenterPoint; with
 //! a search distance and forbidden pairs to that of Autoware's LiDAR detectors,
-//! except that there a suppressed box still suppresses others.
+//! except that there a suppressed box still suppresses others
+//! ([`nms_bev_fast`](super::nms_bev_fast)).
 //!
 //! A box is suppressed if `intersection / ((area_better + area) - intersection)`,
 //! in f32, is strictly above the threshold of the better box's class; the

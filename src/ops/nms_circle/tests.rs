@@ -94,3 +94,39 @@ proptest! {
         prop_assert_eq!(run(&candidates, &params(&thresholds, reading, class_mode)), expected);
     }
 }
+
+proptest! {
+    /// Two suppressions in a row are the sequential answer: the second on the survivors of
+    /// the first.
+    #[test]
+    fn stages_are_the_sequential_answer(
+        (kind, num, seed) in scenes(), radius in 0.0_f32..20.0, iou_threshold in 0.0_f32..1.0,
+    ) {
+        use super::super::nms::suppress_stages_3d;
+        use super::super::nms_bev_fast::nms_bev_fast;
+        use crate::types::{Nms3d, NmsBevFast};
+
+        let candidates = scene_3d(kind, num, seed);
+        let circle = params(&[radius], CircleThreshold::Radius, ClassMode::Agnostic);
+        let fast = NmsBevFast {
+            iou_thresholds: vec![iou_threshold],
+            search_distance_m: 25.0,
+            unlimited_pairs: vec![],
+            forbidden_pairs: vec![[0, 1]],
+            class_mode: ClassMode::Agnostic,
+        };
+        let first = run(&candidates, &circle);
+        let left: Vec<_> = first.iter().map(|&index| candidates[index as usize]).collect();
+        let (mut keep, mut workspace) = (Vec::new(), Workspace::default());
+        nms_bev_fast(&left, &fast, &mut workspace, &mut keep).unwrap();
+        let expected: Vec<u32> =
+            indices(&left, &keep).iter().map(|&at| first[at as usize]).collect();
+        let stages = [Nms3d::Circle(circle), Nms3d::BevFast(fast)];
+        suppress_stages_3d(&candidates, &stages, &mut workspace, &mut keep).unwrap();
+        prop_assert_eq!(indices(&candidates, &keep), expected.clone());
+        suppress_stages_3d(&candidates, &stages, &mut workspace, &mut keep).unwrap();
+        prop_assert_eq!(indices(&candidates, &keep), expected);
+        suppress_stages_3d(&candidates, &stages[..1], &mut workspace, &mut keep).unwrap();
+        prop_assert_eq!(indices(&candidates, &keep), first);
+    }
+}

@@ -78,7 +78,7 @@ impl Workspace {
         if out.address() != self.address {
             return argument("another tensor than the workspace was made for".into());
         }
-        let num_values = voxels.params().max_points_per_voxel * num_features;
+        let num_values = voxels.params().max_points_per_voxel.saturating_mul(num_features);
         let is_few = num_values <= FEW_VALUES;
         let voxels_per_block = if is_few { FEW_VOXELS_PER_BLOCK } else { MANY_VOXELS_PER_BLOCK };
         let Self { stream, kernels, written, .. } = self;
@@ -97,9 +97,9 @@ impl Workspace {
 fn check(out: &DeviceTensor, voxels: &DeviceVoxels, num_features: usize) -> Result<usize> {
     let (num_slots, capacity) =
         (voxels.params().max_points_per_voxel, voxels.params().voxel_capacity);
+    let num_values = num_slots.saturating_mul(num_features);
     match *out.shape() {
-        _ if num_slots * num_features > MANY_VALUES => {
-            let num_values = num_slots * num_features;
+        _ if num_values > MANY_VALUES => {
             argument(format!("{num_values} values a voxel; at most {MANY_VALUES}"))
         }
         [rows, slots, features]

@@ -4,22 +4,23 @@
 use half::f16;
 
 use super::kernels::{
-    Bayer, COLUMNS_PER_BLOCK, Packed3, Plain, ROWS_PER_BLOCK, ResampleArgs, THREADS_PER_BLOCK, Yuv,
+    COLUMNS_PER_BLOCK, ROWS_PER_BLOCK, ResampleArgs, ResampleOp, THREADS_PER_BLOCK,
 };
 use super::map::{Positions, SampleMap};
 use super::{ResampleParams, check_source, picture_range};
 use crate::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In,
-    Kernel, KernelSpec, Out, Stream,
+    CudaDevice, DeviceBuffer, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Out,
+    Stream,
 };
 use crate::error::Result;
-use crate::ops::wire_layout::{LayoutGroup, WireLayout};
+use crate::ops::image_kernels::ImageKernels;
+use crate::ops::wire_layout::WireLayout;
 use crate::types::Size;
 
 /// The kernels of the op on one GPU.
 pub struct Kernels {
-    f32: ByLayout<Packed3<f32>, Plain<f32>, Yuv<f32>, Bayer<f32>>,
-    f16: ByLayout<Packed3<f16>, Plain<f16>, Yuv<f16>, Bayer<f16>>,
+    f32: ImageKernels<ResampleOp, f32>,
+    f16: ImageKernels<ResampleOp, f16>,
 }
 
 impl Kernels {
@@ -28,46 +29,16 @@ impl Kernels {
     /// # Errors
     /// `Device` when this build has no such kernels.
     pub fn load(device: &CudaDevice) -> Result<Self> {
-        Ok(Self { f32: ByLayout::load(device)?, f16: ByLayout::load(device)? })
+        Ok(Self { f32: ImageKernels::load(device)?, f16: ImageKernels::load(device)? })
     }
 }
 
-struct ByLayout<P, O, Y, B> {
-    packed3: Kernel<P>,
-    plain: Kernel<O>,
-    yuv: Kernel<Y>,
-    bayer: Kernel<B>,
-}
-
-impl<P, O, Y, B, T> ByLayout<P, O, Y, B>
-where
-    T: 'static,
-    P: for<'a> KernelSpec<Args<'a> = ResampleArgs<'a, T>>,
-    O: for<'a> KernelSpec<Args<'a> = ResampleArgs<'a, T>>,
-    Y: for<'a> KernelSpec<Args<'a> = ResampleArgs<'a, T>>,
-    B: for<'a> KernelSpec<Args<'a> = ResampleArgs<'a, T>>,
-{
-    fn load(device: &CudaDevice) -> Result<Self> {
-        Ok(Self {
-            packed3: device.kernel()?,
-            plain: device.kernel()?,
-            yuv: device.kernel()?,
-            bayer: device.kernel()?,
-        })
-    }
-
-    fn enqueue(&self, stream: &Stream, args: ResampleArgs<'_, T>) -> Result<()> {
-        let [columns, rows] = args.network;
-        let grid = Grid {
-            num_blocks: [columns.div_ceil(COLUMNS_PER_BLOCK), rows.div_ceil(ROWS_PER_BLOCK)],
-            threads_per_block: THREADS_PER_BLOCK,
-        };
-        match args.layout.group() {
-            LayoutGroup::Packed3 => self.packed3.enqueue(stream, grid, args),
-            LayoutGroup::Plain => self.plain.enqueue(stream, grid, args),
-            LayoutGroup::Yuv => self.yuv.enqueue(stream, grid, args),
-            LayoutGroup::Bayer => self.bayer.enqueue(stream, grid, args),
-        }
+/// The launch shape.
+fn grid<T>(args: &ResampleArgs<'_, T>) -> Grid {
+    let [columns, rows] = args.network;
+    Grid {
+        num_blocks: [columns.div_ceil(COLUMNS_PER_BLOCK), rows.div_ceil(ROWS_PER_BLOCK)],
+        threads_per_block: THREADS_PER_BLOCK,
     }
 }
 
@@ -136,8 +107,14 @@ pub fn enqueue_resample(
     let positions = map.positions.input(stream)?;
     let launch = Launch { layout: &layout, map, params, start, bytes, positions };
     match out.values_mut() {
-        DeviceValues::F32(out) => kernels.f32.enqueue(stream, launch.args(out.output(stream)?)),
-        DeviceValues::F16(out) => kernels.f16.enqueue(stream, launch.args(out.output(stream)?)),
+        DeviceValues::F32(out) => {
+            let args = launch.args(out.output(stream)?);
+            kernels.f32.enqueue(stream, grid(&args), args.layout, args)
+        }
+        DeviceValues::F16(out) => {
+            let args = launch.args(out.output(stream)?);
+            kernels.f16.enqueue(stream, grid(&args), args.layout, args)
+        }
     }
 }
 

@@ -1,7 +1,5 @@
 //! The parameters of `kernels/resample.cu`.
 
-use std::marker::PhantomData;
-
 use half::f16;
 
 use super::map::SampleMap;
@@ -10,6 +8,7 @@ use crate::device::cuda::{
     kernel_specs, refused,
 };
 use crate::error::Result;
+use crate::ops::image_kernels::{Bayer, Packed3, Plain, Yuv, check_image};
 use crate::ops::wire_layout::WireLayout;
 use crate::types::ImageView;
 
@@ -58,10 +57,6 @@ assert_mirrors!(ResampleArgs<'_, f32>, "resample.cu", "Args<float>");
 
 fn check<T>(kernel: &str, args: &ResampleArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
-    let group = kernel.strip_prefix("resample_").unwrap_or_default();
-    if !group.starts_with(args.layout.group().name()) {
-        return Err(refused(kernel, &format!("{:?} belongs to another kernel", args.layout)));
-    }
     let sides = [args.source, args.network];
     if !sides.as_flattened().iter().all(|side| (1..=ImageView::MAX_SIDE).contains(side)) {
         return Err(refused(kernel, &format!("sides {sides:?} are not possible")));
@@ -69,25 +64,16 @@ fn check<T>(kernel: &str, args: &ResampleArgs<'_, T>, grid: &Grid) -> Result<()>
     if !args.reach.iter().all(|reach| (1..=SampleMap::MAX_SCALE << 16).contains(reach)) {
         return Err(refused(kernel, &format!("reach {:?} is not possible", args.reach)));
     }
-    let [[width, height], [columns, rows]] = sides.map(|sides| sides.map(|side| side as usize));
-    let needed = args.layout.num_bytes(width, height, args.step as usize).ok_or_else(|| {
-        refused(kernel, &format!("{width}x{height} of {:?} is not possible", args.layout))
-    })?;
-    check_len(kernel, "image", args.image.len(), needed)?;
+    check_image(kernel, args.layout, args.source, args.step, (args.image.len(), 0))?;
+    let [columns, rows] = args.network.map(|side| side as usize);
     let num_positions = if args.per_pixel == 0 { columns + rows } else { 2 * columns * rows };
     check_len(kernel, "positions", args.positions.len(), num_positions)?;
     let end = (args.picture as usize).saturating_add(3 * columns * rows);
     check_len(kernel, "out", args.out.len(), end)
 }
 
-/// `resample_packed3_*`: [`WireLayout::Packed3`].
-pub struct Packed3<T>(PhantomData<T>);
-/// `resample_plain_*`: the other layouts with all colours in each pixel.
-pub struct Plain<T>(PhantomData<T>);
-/// `resample_yuv_*`: layouts with separate luma and chroma.
-pub struct Yuv<T>(PhantomData<T>);
-/// `resample_bayer_*`: layouts with one colour per pixel.
-pub struct Bayer<T>(PhantomData<T>);
+/// The op, in the types of its kernels.
+pub struct ResampleOp;
 
 // SAFETY: `ResampleArgs` mirrors the struct of that name (size asserted, `#[repr(C)]` in the
 // same order). A thread outside the picture stops; the others read the positions of their
@@ -97,12 +83,12 @@ pub struct Bayer<T>(PhantomData<T>);
 // overflows. Loops run over at most twice the reach. No thread waits.
 kernel_specs! {
     check;
-    unsafe Packed3<f32>: "resample_packed3_f32", ResampleArgs<f32>;
-    unsafe Packed3<f16>: "resample_packed3_f16", ResampleArgs<f16>;
-    unsafe Plain<f32>: "resample_plain_f32", ResampleArgs<f32>;
-    unsafe Plain<f16>: "resample_plain_f16", ResampleArgs<f16>;
-    unsafe Yuv<f32>: "resample_yuv_f32", ResampleArgs<f32>;
-    unsafe Yuv<f16>: "resample_yuv_f16", ResampleArgs<f16>;
-    unsafe Bayer<f32>: "resample_bayer_f32", ResampleArgs<f32>;
-    unsafe Bayer<f16>: "resample_bayer_f16", ResampleArgs<f16>;
+    unsafe Packed3<ResampleOp, f32>: "resample_packed3_f32", ResampleArgs<f32>;
+    unsafe Packed3<ResampleOp, f16>: "resample_packed3_f16", ResampleArgs<f16>;
+    unsafe Plain<ResampleOp, f32>: "resample_plain_f32", ResampleArgs<f32>;
+    unsafe Plain<ResampleOp, f16>: "resample_plain_f16", ResampleArgs<f16>;
+    unsafe Yuv<ResampleOp, f32>: "resample_yuv_f32", ResampleArgs<f32>;
+    unsafe Yuv<ResampleOp, f16>: "resample_yuv_f16", ResampleArgs<f16>;
+    unsafe Bayer<ResampleOp, f32>: "resample_bayer_f32", ResampleArgs<f32>;
+    unsafe Bayer<ResampleOp, f16>: "resample_bayer_f16", ResampleArgs<f16>;
 }

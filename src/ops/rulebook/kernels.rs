@@ -3,7 +3,8 @@
 use super::SiteGrid;
 use super::args::{GeometryArgs, GridArgs, SiteIndexArgs};
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
+    kernel_specs, refused,
 };
 use crate::error::Result;
 
@@ -200,27 +201,20 @@ fn check_cells(kernel: &str, args: &CellsArgs<'_>, grid: &Grid) -> Result<()> {
     )
 }
 
-macro_rules! cells {
-    ($kernel:ident, $name:literal, $text:literal) => {
-        #[doc = $text]
-        pub struct $kernel;
+/// Sets the bits of the input's cells.
+pub struct MarkCells;
+/// Writes the sites of the input and their first rows.
+pub struct Place;
 
-        // SAFETY: `CellsArgs` mirrors the struct of that name. Rows are read below the
-        // number of rows and the capacity, for which the slices are long enough. A cell
-        // is inside the grid or below 32 times the bitmap's length. A site is compared
-        // with the length of `sites`. No thread waits.
-        unsafe impl KernelSpec for $kernel {
-            const NAME: &'static str = $name;
-            type Args<'a> = CellsArgs<'a>;
-            fn check(args: &CellsArgs<'_>, grid: &Grid) -> Result<()> {
-                check_cells(Self::NAME, args, grid)
-            }
-        }
-    };
+// SAFETY: `CellsArgs` mirrors the struct of that name. Rows are read below the number of rows
+// and the capacity, for which the slices are long enough. A cell is inside the grid or below
+// 32 times the bitmap's length. A site is compared with the length of `sites`. No thread
+// waits.
+kernel_specs! {
+    check_cells;
+    unsafe MarkCells: "rulebook_mark_cells", CellsArgs;
+    unsafe Place: "rulebook_place", CellsArgs;
 }
-
-cells!(MarkCells, "rulebook_mark_cells", "Sets the bits of the input's cells.");
-cells!(Place, "rulebook_place", "Writes the sites of the input and their first rows.");
 
 fn check_rank(kernel: &str, args: &RankArgs<'_>, grid: &Grid, words: u32) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, RANK_THREADS_PER_BLOCK)?;
@@ -241,28 +235,24 @@ fn check_rank(kernel: &str, args: &RankArgs<'_>, grid: &Grid, words: u32) -> Res
     )
 }
 
-macro_rules! rank {
-    ($kernel:ident, $name:literal, $words:expr, $text:literal) => {
-        #[doc = $text]
-        pub struct $kernel;
+/// Counts the bits of tiles of the input.
+pub struct CountInput;
+/// Ranks the words of the input.
+pub struct RankInput;
+/// Counts the bits of tiles.
+pub struct CountOutput;
+/// Ranks the words and writes the sites.
+pub struct RankOutput;
 
-        // SAFETY: `RankArgs` mirrors the struct of that name. A block per tile reads and
-        // writes words below `num_words`, and sites below the capacity; the check covers
-        // both. No thread waits.
-        unsafe impl KernelSpec for $kernel {
-            const NAME: &'static str = $name;
-            type Args<'a> = RankArgs<'a>;
-            fn check(args: &RankArgs<'_>, grid: &Grid) -> Result<()> {
-                check_rank(Self::NAME, args, grid, $words)
-            }
-        }
-    };
+// SAFETY: `RankArgs` mirrors the struct of that name. A block per tile reads and writes words
+// below `num_words`, and sites below the capacity; the check covers both. No thread waits.
+kernel_specs! {
+    check_rank;
+    unsafe CountInput: "rulebook_count_input", RankArgs, INPUT_WORDS;
+    unsafe RankInput: "rulebook_rank_input", RankArgs, INPUT_WORDS;
+    unsafe CountOutput: "rulebook_count_output", RankArgs, OUTPUT_WORDS;
+    unsafe RankOutput: "rulebook_rank_output", RankArgs, OUTPUT_WORDS;
 }
-
-rank!(CountInput, "rulebook_count_input", INPUT_WORDS, "Counts the bits of tiles of the input.");
-rank!(RankInput, "rulebook_rank_input", INPUT_WORDS, "Ranks the words of the input.");
-rank!(CountOutput, "rulebook_count_output", OUTPUT_WORDS, "Counts the bits of tiles.");
-rank!(RankOutput, "rulebook_rank_output", OUTPUT_WORDS, "Ranks the words and writes the sites.");
 
 /// Sets the bits of the cells that sites reach.
 pub struct MarkOutputs;

@@ -12,15 +12,26 @@ pub(in crate::ops) mod cuda;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
 
-use crate::types::Candidates;
+use crate::types::{Candidates, Count, FrameReport};
 
-/// Candidates that selection dropped, for the frame report.
+/// What decoding and selection dropped, for the frame report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SelectCounts {
-    /// Candidates beyond the capacity of decoding, and candidates whose score is NaN.
+    /// Candidates beyond the capacity of decoding.
     pub num_over_capacity: usize,
     /// Candidates within the capacity and beyond `pre_nms_top_k`.
     pub num_over_top_k: usize,
+    /// Boxes with a NaN score.
+    pub num_nan_scores: usize,
+}
+
+impl SelectCounts {
+    /// Adds the counts to a report.
+    pub fn add_to(&self, report: &mut FrameReport) {
+        report.add_count(Count::CandidatesOverCapacity, self.num_over_capacity);
+        report.add_count(Count::CandidatesOverTopK, self.num_over_top_k);
+        report.add_count(Count::ScoresNan, self.num_nan_scores);
+    }
 }
 
 /// Maximum numbers of candidates.
@@ -36,7 +47,11 @@ pub struct Limits {
 /// order. Nothing is allocated.
 pub fn select<B: Copy>(candidates: &mut Candidates<B>, pre_nms_top_k: usize) -> SelectCounts {
     let num_over_top_k = candidates.finish(pre_nms_top_k);
-    SelectCounts { num_over_capacity: candidates.num_dropped(), num_over_top_k }
+    SelectCounts {
+        num_over_capacity: candidates.num_dropped(),
+        num_over_top_k,
+        num_nan_scores: candidates.num_nan_scores(),
+    }
 }
 
 #[cfg(test)]
@@ -69,7 +84,10 @@ mod tests {
         for (capacity, top_k, num_over_capacity, num_over_top_k, sources) in cases {
             let mut candidates = filled(capacity, &scores);
             let counts = select(&mut candidates, top_k);
-            assert_eq!(counts, SelectCounts { num_over_capacity, num_over_top_k });
+            assert_eq!(
+                counts,
+                SelectCounts { num_over_capacity, num_over_top_k, num_nan_scores: 0 }
+            );
             let kept: Vec<u32> = candidates.as_slice().iter().map(|c| c.source).collect();
             assert_eq!(kept, sources, "capacity {capacity}, top {top_k}");
             assert!(candidates.as_slice().iter().all(|c| c.bbox == c.source * 10));
@@ -77,11 +95,15 @@ mod tests {
     }
 
     #[test]
-    fn empty_stays_empty_and_nan_is_lost() {
+    fn empty_stays_empty_and_nan_is_counted() {
         assert_eq!(select(&mut filled(4, &[]), 4), SelectCounts::default());
         let mut candidates = filled(4, &[f32::NAN, 0.5]);
-        assert_eq!(select(&mut candidates, 4).num_over_capacity, 1);
+        let counts = select(&mut candidates, 4);
+        assert_eq!(counts, SelectCounts { num_nan_scores: 1, ..SelectCounts::default() });
         assert_eq!(candidates.as_slice().len(), 1);
+        let mut report = FrameReport::new();
+        counts.add_to(&mut report);
+        assert_eq!(report.count(Count::ScoresNan), 1);
     }
 
     proptest! {

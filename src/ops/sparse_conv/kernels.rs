@@ -2,7 +2,8 @@
 
 use super::shape::{Method, Shape};
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
+    kernel_specs, refused,
 };
 use crate::error::Result;
 
@@ -316,43 +317,41 @@ fn check_add(kernel: &str, args: &AddArgs<'_>, grid: &Grid, bytes: usize) -> Res
     )
 }
 
-macro_rules! features {
-    ($input:ident: $input_name:literal, $add:ident: $add_name:literal, $limits:expr) => {
-        #[doc = concat!("`", $input_name, "`.")]
-        pub struct $input;
-        #[doc = concat!("`", $add_name, "`.")]
-        pub struct $add;
-
-        // SAFETY: `InputArgs` mirrors the struct of that name. A thread writes a value of
-        // a row below the number of sites and the length of `input_rows`, for which the
-        // output is long enough (checked). A row of the input is read if it ends within
-        // the features. No thread waits.
-        unsafe impl KernelSpec for $input {
-            const NAME: &'static str = $input_name;
-            type Args<'a> = InputArgs<'a>;
-            fn check(args: &InputArgs<'_>, grid: &Grid) -> Result<()> {
-                check_input(Self::NAME, args, grid, $limits)
-            }
-        }
-
-        // SAFETY: `AddArgs` mirrors the struct of that name. A thread writes a value of a
-        // row below the number of sites and the capacity, for which the slices are long
-        // enough (checked). No thread waits.
-        unsafe impl KernelSpec for $add {
-            const NAME: &'static str = $add_name;
-            type Args<'a> = AddArgs<'a>;
-            fn check(args: &AddArgs<'_>, grid: &Grid) -> Result<()> {
-                check_add(Self::NAME, args, grid, $limits[0] as usize)
-            }
-        }
-    };
-}
-
 /// Bytes of a value and parts of a value of the input, by precision: f16.
 pub const F16_PARTS: u32 = 2;
 /// The same of bf16.
 pub const BF16_PARTS: u32 = 3;
 
-features!(InputF32: "sparse_conv_input_f32", AddF32: "sparse_conv_add_f32", [4, 1]);
-features!(InputF16: "sparse_conv_input_f16", AddF16: "sparse_conv_add_f16", [2, F16_PARTS]);
-features!(InputBf16: "sparse_conv_input_bf16", AddBf16: "sparse_conv_add_bf16", [2, BF16_PARTS]);
+/// `sparse_conv_input_f32`.
+pub struct InputF32;
+/// `sparse_conv_input_f16`.
+pub struct InputF16;
+/// `sparse_conv_input_bf16`.
+pub struct InputBf16;
+
+// SAFETY: `InputArgs` mirrors the struct of that name. A thread writes a value of a row below
+// the number of sites and the length of `input_rows`, for which the output is long enough
+// (checked). A row of the input is read if it ends within the features. No thread waits.
+kernel_specs! {
+    check_input;
+    unsafe InputF32: "sparse_conv_input_f32", InputArgs, [4, 1];
+    unsafe InputF16: "sparse_conv_input_f16", InputArgs, [2, F16_PARTS];
+    unsafe InputBf16: "sparse_conv_input_bf16", InputArgs, [2, BF16_PARTS];
+}
+
+/// `sparse_conv_add_f32`.
+pub struct AddF32;
+/// `sparse_conv_add_f16`.
+pub struct AddF16;
+/// `sparse_conv_add_bf16`.
+pub struct AddBf16;
+
+// SAFETY: `AddArgs` mirrors the struct of that name. A thread writes a value of a row below
+// the number of sites and the capacity, for which the slices are long enough (checked). No
+// thread waits.
+kernel_specs! {
+    check_add;
+    unsafe AddF32: "sparse_conv_add_f32", AddArgs, 4;
+    unsafe AddF16: "sparse_conv_add_f16", AddArgs, 2;
+    unsafe AddBf16: "sparse_conv_add_bf16", AddArgs, 2;
+}

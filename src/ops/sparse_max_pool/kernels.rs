@@ -1,7 +1,8 @@
 //! The parameters of `kernels/sparse_max_pool.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
+    kernel_specs, refused,
 };
 use crate::error::Result;
 use crate::ops::sparse_conv::ZERO_BYTES;
@@ -56,25 +57,20 @@ fn check(kernel: &str, args: &PoolArgs<'_>, grid: &Grid, element_bytes: usize) -
     )
 }
 
-macro_rules! pool {
-    ($kernel:ident, $name:literal, $bytes:literal) => {
-        #[doc = concat!("`", $name, "`.")]
-        pub struct $kernel;
+/// `sparse_max_pool_f32`.
+pub struct PoolF32;
+/// `sparse_max_pool_f16`.
+pub struct PoolF16;
+/// `sparse_max_pool_bf16`.
+pub struct PoolBf16;
 
-        // SAFETY: `PoolArgs` mirrors `sparse_max_pool::Args`. A thread writes a value of a
-        // row below the number of sites and the capacity, for which words and output are
-        // long enough (checked). Words name rows below `num_input_rows`, for which the
-        // features are (checked). No thread waits.
-        unsafe impl KernelSpec for $kernel {
-            const NAME: &'static str = $name;
-            type Args<'a> = PoolArgs<'a>;
-            fn check(args: &PoolArgs<'_>, grid: &Grid) -> Result<()> {
-                check(Self::NAME, args, grid, $bytes)
-            }
-        }
-    };
+// SAFETY: `PoolArgs` mirrors `sparse_max_pool::Args`. A thread writes a value of a row below
+// the number of sites and the capacity, for which words and output are long enough (checked).
+// Words name rows below `num_input_rows`, for which the features are (checked). No thread
+// waits.
+kernel_specs! {
+    check;
+    unsafe PoolF32: "sparse_max_pool_f32", PoolArgs, 4;
+    unsafe PoolF16: "sparse_max_pool_f16", PoolArgs, 2;
+    unsafe PoolBf16: "sparse_max_pool_bf16", PoolArgs, 2;
 }
-
-pool!(PoolF32, "sparse_max_pool_f32", 4);
-pool!(PoolF16, "sparse_max_pool_f16", 2);
-pool!(PoolBf16, "sparse_max_pool_bf16", 2);

@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
+    kernel_specs, refused,
 };
 use crate::error::Result;
 use crate::ops::rulebook::args::SiteIndexArgs;
@@ -79,25 +80,16 @@ fn check<To>(kernel: &str, args: &MapArgs<'_, To>, grid: &Grid, element: usize) 
     )
 }
 
-macro_rules! write {
-    ($from:ty, $to:ty, $name:literal, $bytes:literal) => {
-        // SAFETY: `MapArgs` mirrors `to_map::Args` (size asserted, `#[repr(C)]` in the same
-        // order). A thread has a place of the map and a cell of the grid, both checked; the
-        // row of a cell is below the number of the level's sites, whose rows the features
-        // hold. Values are written below the length of the map. No thread waits.
-        unsafe impl KernelSpec for Write<$from, $to> {
-            const NAME: &'static str = $name;
-            type Args<'a> = MapArgs<'a, $to>;
-            fn check(args: &MapArgs<'_, $to>, grid: &Grid) -> Result<()> {
-                check(Self::NAME, args, grid, $bytes)
-            }
-        }
-    };
+// SAFETY: `MapArgs` mirrors `to_map::Args` (size asserted, `#[repr(C)]` in the same order). A
+// thread has a place of the map and a cell of the grid, both checked; the row of a cell is
+// below the number of the level's sites, whose rows the features hold. Values are written
+// below the length of the map. No thread waits.
+kernel_specs! {
+    check;
+    unsafe Write<f32, f32>: "to_map_f32", MapArgs<f32>, 4;
+    unsafe Write<f32, f16>: "to_map_f32_to_f16", MapArgs<f16>, 4;
+    unsafe Write<f16, f16>: "to_map_f16", MapArgs<f16>, 2;
+    unsafe Write<f16, f32>: "to_map_f16_to_f32", MapArgs<f32>, 2;
+    unsafe Write<Bf16, f16>: "to_map_bf16_to_f16", MapArgs<f16>, 2;
+    unsafe Write<Bf16, f32>: "to_map_bf16_to_f32", MapArgs<f32>, 2;
 }
-
-write!(f32, f32, "to_map_f32", 4);
-write!(f32, f16, "to_map_f32_to_f16", 4);
-write!(f16, f16, "to_map_f16", 2);
-write!(f16, f32, "to_map_f16_to_f32", 2);
-write!(Bf16, f16, "to_map_bf16_to_f16", 2);
-write!(Bf16, f32, "to_map_bf16_to_f32", 2);

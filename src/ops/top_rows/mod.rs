@@ -4,6 +4,12 @@
 //! sign comes after every number. Rows beyond the number asked for are not written.
 //! Values are compared and never changed: results are equal on every device.
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+mod kernels;
+
 use crate::error::{Error, ErrorKind, Result};
 
 /// Writes the indices of the rows with the largest of `values`, as many as `rows` has.

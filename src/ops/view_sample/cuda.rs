@@ -8,8 +8,10 @@ pub use super::kernels::{
     LevelArgs, MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, MapsArgs, ReferenceArgs, SampleElement, Texel,
 };
 
+pub use super::points::{PointElement, PointSampling, PointsArgs};
+
 use super::kernels::{ReferenceAndLinearArgs, THREADS_PER_BLOCK};
-use super::{FeatureMaps, Texels};
+use super::{FeatureLevel, FeatureMaps, Texels};
 use crate::device::cuda::{CudaDevice, DeviceBuffer, Grid, In, Kernel, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::linear::cuda::{JobArgs, LinearArgs, shared_bytes};
@@ -23,20 +25,55 @@ pub struct DeviceFeatureMaps {
     levels: Vec<DeviceLevel>,
 }
 
+/// One level of feature maps.
 #[derive(Debug)]
-struct DeviceLevel {
-    size: [usize; 2],
-    texels: DeviceTexels,
+pub(in crate::ops) struct DeviceLevel {
+    /// Width and height.
+    pub size: [usize; 2],
+    pub texels: DeviceTexels,
 }
 
 #[derive(Debug)]
-enum DeviceTexels {
+pub(in crate::ops) enum DeviceTexels {
     F32(DeviceBuffer<f32>),
     F16(DeviceBuffer<f16>),
     I8 { values: DeviceBuffer<u8>, scale: f32 },
 }
 
 impl DeviceFeatureMaps {
+    /// Maps of zeros: a width and a height per level. `scales` are those of int8 texels, one
+    /// per level, and not read for others.
+    ///
+    /// # Errors
+    /// `Argument` when a level lacks its scale; `Device` when there is not enough memory.
+    pub fn zeros(
+        stream: &Stream,
+        [num_views, num_channels]: [usize; 2],
+        sizes: &[[usize; 2]],
+        texel: Texel,
+        scales: &[f32],
+    ) -> Result<Self> {
+        let level = |(index, &size): (usize, &[usize; 2])| {
+            let len = num_views * num_channels * size[0] * size[1];
+            let texels = match (texel, scales.get(index)) {
+                (Texel::F32, _) => DeviceTexels::F32(DeviceBuffer::zeros(stream, len)?),
+                (Texel::F16, _) => DeviceTexels::F16(DeviceBuffer::zeros(stream, len)?),
+                (Texel::I8, Some(&scale)) => {
+                    DeviceTexels::I8 { values: DeviceBuffer::zeros(stream, len)?, scale }
+                }
+                (Texel::I8, None) => return argument(format!("level {index} has no scale")),
+            };
+            Ok(DeviceLevel { size, texels })
+        };
+        let levels = sizes.iter().enumerate().map(level).collect::<Result<_>>()?;
+        Ok(Self { num_views, num_channels, levels })
+    }
+
+    /// The levels, to be written.
+    pub(in crate::ops) fn levels_mut(&mut self) -> &mut [DeviceLevel] {
+        &mut self.levels
+    }
+
     /// Copies maps to the device and waits: for setup and tests.
     ///
     /// # Errors
@@ -68,6 +105,25 @@ impl DeviceFeatureMaps {
             num_channels: maps.num_channels(),
             levels: levels.collect::<Result<_>>()?,
         })
+    }
+
+    /// Waits, then copies the maps to new host memory: for tests, not for frames.
+    ///
+    /// # Errors
+    /// `Device` when earlier work or a copy fails.
+    pub fn read(&self) -> Result<FeatureMaps> {
+        let levels = self.levels.iter().map(|level| {
+            let texels = match &level.texels {
+                DeviceTexels::F32(values) => Texels::F32(values.read()?),
+                DeviceTexels::F16(values) => Texels::F16(values.read()?),
+                DeviceTexels::I8 { values, scale } => Texels::I8 {
+                    values: values.read()?.into_iter().map(u8::cast_signed).collect(),
+                    scale: *scale,
+                },
+            };
+            Ok(FeatureLevel::new(level.size, texels))
+        });
+        FeatureMaps::new(self.num_views, self.num_channels, levels.collect::<Result<_>>()?)
     }
 
     /// Views, levels and channels.

@@ -33,6 +33,9 @@ pub mod cuda;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
 mod maps;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+mod points;
 mod projection;
 mod sample;
 #[cfg(test)]

@@ -1,26 +1,32 @@
 //! The CUDA implementation of [`voxel_mean`](super::voxel_mean): equal to the CPU in
 //! f32. Rows beyond the voxels keep what they held.
+//!
+//! The sum of a voxel has an order, so that its additions wait for each other. A thread per
+//! channel adds; the values of voxels with more than 64 points are loaded by a block.
 
-use super::kernels::{MAX_TRANSFORMS, Mean, MeanArgs, THREADS_PER_BLOCK};
+use super::kernels::{
+    LARGE_VOXEL_BLOCKS, MAX_TRANSFORMS, Mean, MeanArgs, MeanOfAll, THREADS_PER_BLOCK,
+};
 use crate::device::cuda::{DeviceBuffer, DevicePoints, Grid as Blocks, Kernel, Stream, blocks};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::voxelize::cuda::DeviceVoxels;
 use crate::types::ChannelTransform;
 
-/// The kernel of the op on one stream.
+/// The kernels of the op on one stream.
 pub struct Workspace {
     stream: Stream,
     mean: Kernel<Mean>,
+    mean_of_all: Kernel<MeanOfAll>,
     tanh_channels: u32,
 }
 
 impl Workspace {
-    /// Loads the kernel. `transforms` are those of the channels; a channel beyond them is
+    /// Loads the kernels. `transforms` are those of the channels; a channel beyond them is
     /// taken as it is.
     ///
     /// # Errors
     /// `Argument` when a channel after the 32nd has a transform; `Device` when this build
-    /// has no such kernel.
+    /// has no such kernels.
     pub fn new(stream: &Stream, transforms: &[ChannelTransform]) -> Result<Self> {
         let mut tanh_channels = 0;
         for (channel, transform) in transforms.iter().enumerate() {
@@ -32,8 +38,13 @@ impl Workspace {
                 }
             }
         }
-        let mean = stream.device().kernel()?;
-        Ok(Self { stream: stream.clone(), mean, tanh_channels })
+        let device = stream.device();
+        Ok(Self {
+            stream: stream.clone(),
+            mean: device.kernel()?,
+            mean_of_all: device.kernel()?,
+            tanh_channels,
+        })
     }
 
     /// Queues the writing of a row of `features` per voxel, as wide as the points that the
@@ -41,7 +52,8 @@ impl Workspace {
     ///
     /// # Errors
     /// `Argument` when `features` has fewer values than there may be; `Device` when a
-    /// buffer belongs to another stream or the launch fails.
+    /// buffer belongs to another stream, there is no limit on the points of a voxel and they
+    /// have more than 256 channels, or the launch fails.
     pub fn enqueue(
         &self,
         points: &DevicePoints,
@@ -60,14 +72,22 @@ impl Workspace {
             point_indices: voxels.point_indices.input(stream)?,
             num_points_per_voxel: voxels.num_points_per_voxel.input(stream)?,
             num_voxels: voxels.num.input(stream)?,
+            buckets: voxels.buckets.input(stream)?,
+            large_voxels: voxels.large_buckets.input(stream)?,
+            num_large_voxels: voxels.num_large_buckets.input(stream)?,
             features: features.output(stream)?,
             num_channels: num_channels as u32,
-            max_points_per_voxel: params.max_points_per_voxel as u32,
+            max_points_per_voxel: voxels.max_points_per_voxel(),
             tanh_channels: self.tanh_channels,
             reserved: 0,
         };
-        let num_blocks = [blocks(num_values, THREADS_PER_BLOCK), 1];
-        self.mean.enqueue(stream, Blocks { num_blocks, threads_per_block: THREADS_PER_BLOCK }, args)
+        let num_blocks = blocks(num_values, THREADS_PER_BLOCK);
+        let grid = |num| Blocks { num_blocks: [num, 1], threads_per_block: THREADS_PER_BLOCK };
+        if voxels.has_all_points() {
+            self.mean_of_all.enqueue(stream, grid(LARGE_VOXEL_BLOCKS + num_blocks), args)
+        } else {
+            self.mean.enqueue(stream, grid(num_blocks), args)
+        }
     }
 }
 

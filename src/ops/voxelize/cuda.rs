@@ -3,12 +3,19 @@
 //!
 //! The number of points is read on the device, and the number of voxels stays
 //! there: all steps can be recorded as one graph.
+//!
+//! Points reach the bucket of their voxel in any order. A thread per point then counts the lower
+//! indices of its bucket, which takes the square of the points of a voxel; of more than
+//! `MAX_SMALL_BUCKET` points a warp selects the lowest as far as the limit goes or, without a
+//! limit, a block sets a bit per point and reads the bits in order. The time of that is
+//! proportional to the points, even if all are in one voxel, as those of sensors that report
+//! no return as the origin.
 
 use super::VoxelizeParams;
 use super::kernels::{
     Claim, DroppedPoints, Entry, Fill, GridArgs, LARGE_BUCKET_BLOCKS, MAX_POINTS,
-    MAX_POINTS_PER_VOXEL, MAX_SMALL_BUCKET, NUMBER_THREADS_PER_BLOCK, Number, Order,
-    THREADS_PER_BLOCK, VoxelBucket, VoxelizeArgs,
+    MAX_POINTS_PER_VOXEL, MAX_SMALL_BUCKET, NO_LIMIT, NUMBER_THREADS_PER_BLOCK, Number, Order,
+    OrderAll, THREADS_PER_BLOCK, VoxelBucket, VoxelizeArgs,
 };
 use crate::device::cuda::{
     DeviceBuffer, DeviceCounters, DevicePoints, Grid as Blocks, Kernel, KernelSpec,
@@ -25,40 +32,68 @@ pub struct DeviceVoxels {
     /// Per voxel, the number of its points.
     pub num_points_per_voxel: DeviceBuffer<u32>,
     /// Per voxel `max_points_per_voxel` elements, the first of which are its points in
-    /// ascending order.
+    /// ascending order; with [`VoxelizeParams::ALL_POINTS`] the points of all voxels without
+    /// gaps, voxel by voxel.
     pub point_indices: DeviceBuffer<u32>,
     /// One value: the number of voxels.
     pub num: DeviceBuffer<u32>,
+    /// Per voxel, the range of all its points among those of all voxels.
+    pub(in crate::ops) buckets: DeviceBuffer<VoxelBucket>,
+    /// Voxels with more than `MAX_SMALL_BUCKET` points, in any order.
+    pub(in crate::ops) large_buckets: DeviceBuffer<u32>,
+    /// Their number.
+    pub(in crate::ops) num_large_buckets: DeviceBuffer<u32>,
     params: VoxelizeParams,
+    point_capacity: usize,
 }
 
 impl DeviceVoxels {
-    /// No voxels, with memory for the capacity of the parameters.
+    /// No voxels, with memory for the capacity of the parameters and up to `point_capacity`
+    /// points.
     ///
     /// # Errors
-    /// `Argument` when a limit is zero or a voxel may have more points than
-    /// `MAX_POINTS_PER_VOXEL`; `Device` when there is not enough memory.
-    pub fn new(stream: &Stream, params: &VoxelizeParams) -> Result<Self> {
+    /// `Argument` when a limit is zero, or that on the points of a voxel is neither at most
+    /// `MAX_POINTS_PER_VOXEL` nor [`VoxelizeParams::ALL_POINTS`]; `Device` when there is not
+    /// enough memory.
+    pub fn new(stream: &Stream, params: &VoxelizeParams, point_capacity: usize) -> Result<Self> {
         let VoxelizeParams { max_points_per_voxel, voxel_capacity, .. } = *params;
-        if voxel_capacity == 0 || !(1..=MAX_POINTS_PER_VOXEL).contains(&max_points_per_voxel) {
+        let num_elements = match max_points_per_voxel {
+            1..=MAX_POINTS_PER_VOXEL => voxel_capacity.saturating_mul(max_points_per_voxel),
+            VoxelizeParams::ALL_POINTS => point_capacity,
+            _ => 0,
+        };
+        if voxel_capacity == 0 || num_elements == 0 && point_capacity != 0 {
             return argument(format!(
                 "limits of {voxel_capacity} voxels of {max_points_per_voxel} points; 1 or more of \
-                 1 to {MAX_POINTS_PER_VOXEL} are possible"
+                 1 to {MAX_POINTS_PER_VOXEL}, or of all, are possible"
             ));
         }
-        let num_elements = voxel_capacity.saturating_mul(max_points_per_voxel);
         Ok(Self {
             cells: DeviceBuffer::zeros(stream, voxel_capacity)?,
             num_points_per_voxel: DeviceBuffer::zeros(stream, voxel_capacity)?,
             point_indices: DeviceBuffer::zeros(stream, num_elements)?,
             num: DeviceBuffer::zeros(stream, 1)?,
+            buckets: DeviceBuffer::zeros(stream, voxel_capacity)?,
+            large_buckets: DeviceBuffer::zeros(stream, point_capacity / (MAX_SMALL_BUCKET + 1))?,
+            num_large_buckets: DeviceBuffer::zeros(stream, 1)?,
             params: *params,
+            point_capacity,
         })
     }
 
     /// The grid and the limits.
     pub fn params(&self) -> &VoxelizeParams {
         &self.params
+    }
+
+    /// Whether voxels keep all of their points.
+    pub(in crate::ops) fn has_all_points(&self) -> bool {
+        self.params.max_points_per_voxel == VoxelizeParams::ALL_POINTS
+    }
+
+    /// `max_points_per_voxel` as kernels read it.
+    pub(in crate::ops) fn max_points_per_voxel(&self) -> u32 {
+        if self.has_all_points() { NO_LIMIT } else { self.params.max_points_per_voxel as u32 }
     }
 }
 
@@ -68,7 +103,7 @@ pub struct Workspace {
     claim: Kernel<Claim>,
     number: Kernel<Number>,
     fill: Kernel<Fill>,
-    order: Kernel<Order>,
+    order: OrderKernel,
     params: VoxelizeParams,
     point_capacity: usize,
     hash_shift: u32,
@@ -76,12 +111,15 @@ pub struct Workspace {
     point_entries: DeviceBuffer<u32>,
     point_positions: DeviceBuffer<u32>,
     bucket_points: DeviceBuffer<u32>,
-    buckets: DeviceBuffer<VoxelBucket>,
-    large_buckets: DeviceBuffer<u32>,
-    num_large_buckets: DeviceBuffer<u32>,
     ticket: DeviceBuffer<u64>,
     aggregates: DeviceBuffer<u64>,
     dropped: DeviceBuffer<DroppedPoints>,
+}
+
+/// The step `order`, by the limit on the points of a voxel.
+enum OrderKernel {
+    Limited(Kernel<Order>),
+    All(Kernel<OrderAll>),
 }
 
 impl Workspace {
@@ -114,7 +152,10 @@ impl Workspace {
             claim: device.kernel()?,
             number: device.kernel()?,
             fill: device.kernel()?,
-            order: device.kernel()?,
+            order: match params.max_points_per_voxel {
+                VoxelizeParams::ALL_POINTS => OrderKernel::All(device.kernel()?),
+                _ => OrderKernel::Limited(device.kernel()?),
+            },
             params: *params,
             point_capacity,
             hash_shift,
@@ -122,9 +163,6 @@ impl Workspace {
             point_entries: DeviceBuffer::zeros(stream, point_capacity)?,
             point_positions: DeviceBuffer::zeros(stream, point_capacity)?,
             bucket_points: DeviceBuffer::zeros(stream, point_capacity)?,
-            buckets: DeviceBuffer::zeros(stream, params.voxel_capacity)?,
-            large_buckets: DeviceBuffer::zeros(stream, point_capacity / (MAX_SMALL_BUCKET + 1))?,
-            num_large_buckets: DeviceBuffer::zeros(stream, 1)?,
             ticket: DeviceBuffer::zeros(stream, 1)?,
             aggregates: DeviceBuffer::zeros(stream, num_tiles)?,
             dropped: DeviceBuffer::zeros(stream, num_tiles)?,
@@ -135,8 +173,8 @@ impl Workspace {
     /// added to `counters`.
     ///
     /// # Errors
-    /// `Argument` when the capacity of `points` is above that of the workspace, or
-    /// `voxels` were made for another grid or other limits; `Device` when a buffer
+    /// `Argument` when the capacity of `points` is above that of the workspace or of
+    /// `voxels`, or `voxels` were made for another grid or other limits; `Device` when a buffer
     /// belongs to another stream or a launch fails.
     pub fn enqueue(
         &mut self,
@@ -144,18 +182,18 @@ impl Workspace {
         voxels: &mut DeviceVoxels,
         counters: &mut DeviceCounters,
     ) -> Result<()> {
-        if points.capacity() > self.point_capacity || voxels.params != self.params {
+        let point_capacity = points.capacity();
+        if point_capacity > self.point_capacity.min(voxels.point_capacity)
+            || voxels.params != self.params
+        {
             return argument(format!(
-                "up to {} points into {:?}, the workspace is for {} and {:?}",
-                points.capacity(),
-                voxels.params,
-                self.point_capacity,
-                self.params
+                "up to {point_capacity} points into {:?} of {}, the workspace is for {} and {:?}",
+                voxels.params, voxels.point_capacity, self.point_capacity, self.params
             ));
         }
         let stream = &self.stream;
-        let VoxelizeParams { grid, max_points_per_voxel, voxel_capacity } = self.params;
-        let point_capacity = points.capacity();
+        let VoxelizeParams { grid, voxel_capacity, .. } = self.params;
+        let max_points_per_voxel = voxels.max_points_per_voxel();
         let args = VoxelizeArgs {
             points: points.values.input(stream)?,
             num_points: points.num.input(stream)?,
@@ -168,23 +206,27 @@ impl Workspace {
             point_entries: self.point_entries.output(stream)?,
             point_positions: self.point_positions.output(stream)?,
             bucket_points: self.bucket_points.output(stream)?,
-            buckets: self.buckets.output(stream)?,
-            large_buckets: self.large_buckets.output(stream)?,
-            num_large_buckets: self.num_large_buckets.output(stream)?,
+            buckets: voxels.buckets.output(stream)?,
+            large_buckets: voxels.large_buckets.output(stream)?,
+            num_large_buckets: voxels.num_large_buckets.output(stream)?,
             ticket: self.ticket.output(stream)?,
             aggregates: self.aggregates.output(stream)?,
             dropped: self.dropped.output(stream)?,
             grid: GridArgs::new(&grid),
             num_channels: points.num_channels() as u32,
             point_capacity: point_capacity as u32,
-            max_points_per_voxel: max_points_per_voxel as u32,
+            max_points_per_voxel,
             voxel_capacity: u32::try_from(voxel_capacity).unwrap_or(u32::MAX),
             hash_shift: self.hash_shift,
         };
         launch(&self.claim, stream, [THREADS_PER_BLOCK, 0], args)?;
         launch(&self.number, stream, [NUMBER_THREADS_PER_BLOCK, 0], args)?;
         launch(&self.fill, stream, [THREADS_PER_BLOCK, 0], args)?;
-        launch(&self.order, stream, [THREADS_PER_BLOCK, LARGE_BUCKET_BLOCKS], args)
+        let shape = [THREADS_PER_BLOCK, LARGE_BUCKET_BLOCKS];
+        match &self.order {
+            OrderKernel::Limited(order) => launch(order, stream, shape, args),
+            OrderKernel::All(order) => launch(order, stream, shape, args),
+        }
     }
 }
 

@@ -8,18 +8,22 @@ use crate::error::Result;
 use crate::types::{self, Count};
 
 /// Threads per block of every step but `number`.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("voxelize.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("bucket_order.cuh", "kThreads");
 /// Threads per block of the step `number`, and points per tile.
 pub const NUMBER_THREADS_PER_BLOCK: u32 = kernel_constant!("voxelize.cu", "kNumberThreads");
 /// Blocks of the step `order` for large buckets, before those for points.
 pub const LARGE_BUCKET_BLOCKS: u32 = kernel_constant!("voxelize.cu", "kLargeBucketBlocks");
 /// The maximum number of points of a bucket that is not large.
-pub const MAX_SMALL_BUCKET: usize = kernel_constant!("voxelize.cu", "kMaxSmallBucket") as usize;
+pub const MAX_SMALL_BUCKET: usize =
+    kernel_constant!("voxel_bucket.cuh", "kMaxSmallBucket") as usize;
 /// The maximum number of points: the aggregate of a tile holds the numbers of its
 /// voxels and of their points.
 pub const MAX_POINTS: usize = (1 << (32 - kernel_constant!("voxelize.cu", "kVoxelBits"))) - 1;
 /// The maximum number of points per voxel: a warp holds twice as many.
-pub const MAX_POINTS_PER_VOXEL: usize = kernel_constant!("voxelize.cu", "kMaxHeld") as usize / 2;
+pub const MAX_POINTS_PER_VOXEL: usize =
+    kernel_constant!("bucket_order.cuh", "kMaxHeld") as usize / 2;
+/// As the maximum number of points per voxel: no limit.
+pub const NO_LIMIT: u32 = u32::MAX;
 
 /// A grid: `VoxelGrid` in the kernels.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,7 +82,7 @@ unsafe impl Plain for DroppedPoints {}
 
 assert_mirrors!(GridArgs, "grid.cuh", "VoxelGrid");
 assert_mirrors!(Entry, "voxelize.cu", "Entry");
-assert_mirrors!(VoxelBucket, "voxelize.cu", "VoxelBucket");
+assert_mirrors!(VoxelBucket, "voxel_bucket.cuh", "VoxelBucket");
 assert_mirrors!(DroppedPoints, "voxelize.cu", "DroppedPoints");
 
 /// The parameter of every step: `Args` in the kernel.
@@ -93,7 +97,7 @@ pub struct VoxelizeArgs<'a> {
     pub cells: Out<'a, u32>,
     /// By voxel, the number of its points.
     pub num_points_per_voxel: Out<'a, u32>,
-    /// By voxel, the indices of its points, ascending.
+    /// By voxel, the indices of its points, ascending; without a limit as `buckets`.
     pub point_indices: Out<'a, u32>,
     /// The number of voxels.
     pub num_voxels: Out<'a, u32>,
@@ -125,7 +129,7 @@ pub struct VoxelizeArgs<'a> {
     pub num_channels: u32,
     /// The maximum number of points.
     pub point_capacity: u32,
-    /// The maximum number of points per voxel.
+    /// The maximum number of points per voxel, or [`NO_LIMIT`].
     pub max_points_per_voxel: u32,
     /// The maximum number of voxels.
     pub voxel_capacity: u32,
@@ -140,10 +144,17 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
     let points = args.point_capacity as usize;
     let voxels = args.voxel_capacity as usize;
     let wanted = args.max_points_per_voxel as usize;
+    let has_limit = args.max_points_per_voxel != NO_LIMIT;
+    let has_step = match step.points {
+        Points::Some => has_limit,
+        Points::All => !has_limit,
+        Points::SomeOrAll => true,
+    };
     let num_cells = args.grid.num_cells();
     if grid.num_blocks[0] <= step.further_blocks
         || grid.num_blocks[1] != 1
-        || !(1..=MAX_POINTS_PER_VOXEL).contains(&wanted)
+        || !has_step
+        || has_limit && !(1..=MAX_POINTS_PER_VOXEL).contains(&wanted)
         || !(1..=u64::from(u32::MAX)).contains(&num_cells)
         || args.num_channels < 3
         || points > MAX_POINTS
@@ -163,13 +174,14 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
             return Err(refused(kernel, &message));
         }
     };
+    let num_indices = if has_limit { voxels.saturating_mul(wanted) } else { points };
     let num_tiles = points.div_ceil(NUMBER_THREADS_PER_BLOCK as usize).max(1);
     let slices = [
         ("points", args.points.len(), points.saturating_mul(args.num_channels as usize)),
         ("num_points", args.num_points.len(), 1),
         ("cells", args.cells.len(), voxels),
         ("num_points_per_voxel", args.num_points_per_voxel.len(), voxels),
-        ("point_indices", args.point_indices.len(), voxels.saturating_mul(wanted)),
+        ("point_indices", args.point_indices.len(), num_indices),
         ("num_voxels", args.num_voxels.len(), 1),
         ("counters", args.counters.len(), Count::ALL.len()),
         ("entries", args.entries.len(), num_entries),
@@ -190,10 +202,21 @@ struct Step {
     threads_per_block: u32,
     /// Blocks in addition to those for points.
     further_blocks: u32,
+    points: Points,
+}
+
+/// The points of a voxel that a step is for.
+enum Points {
+    /// Those below the limit.
+    Some,
+    /// All: there is no limit.
+    All,
+    /// Either.
+    SomeOrAll,
 }
 
 macro_rules! step {
-    ($kernel:ident, $name:literal, $text:literal, $threads:expr, $further_blocks:expr) => {
+    ($kernel:ident, $name:literal, $text:literal, $threads:expr, $further_blocks:expr, $points:ident) => {
         #[doc = $text]
         pub struct $kernel;
 
@@ -204,27 +227,55 @@ macro_rules! step {
         // the number of entries, and so is a hash. A hash table has twice as many
         // entries as points, all empty at first and cleared by the step `order`, so
         // that the search for a free entry ends. Buckets are disjoint ranges and
-        // hold each point once, so that they end below the number of points. Blocks
+        // hold each point once, so that they end below the number of points; without a
+        // limit the indices of points are as many (checked). Blocks
         // wait for aggregates of tiles that were taken before theirs: those blocks
         // run and publish before they wait.
         unsafe impl KernelSpec for $kernel {
             const NAME: &'static str = $name;
             type Args<'a> = VoxelizeArgs<'a>;
             fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-                let step = Step { threads_per_block: $threads, further_blocks: $further_blocks };
+                let step = Step {
+                    threads_per_block: $threads,
+                    further_blocks: $further_blocks,
+                    points: Points::$points,
+                };
                 check(Self::NAME, args, grid, &step)
             }
         }
     };
 }
 
-step!(Claim, "voxelize_claim", "Finds the entry of every point's cell.", THREADS_PER_BLOCK, 0);
-step!(Number, "voxelize_number", "Assigns indices to voxels.", NUMBER_THREADS_PER_BLOCK, 0);
-step!(Fill, "voxelize_fill", "Writes points to their buckets.", THREADS_PER_BLOCK, 0);
+step!(
+    Claim,
+    "voxelize_claim",
+    "Finds the entry of every point's cell.",
+    THREADS_PER_BLOCK,
+    0,
+    SomeOrAll
+);
+step!(
+    Number,
+    "voxelize_number",
+    "Assigns indices to voxels.",
+    NUMBER_THREADS_PER_BLOCK,
+    0,
+    SomeOrAll
+);
+step!(Fill, "voxelize_fill", "Writes points to their buckets.", THREADS_PER_BLOCK, 0, SomeOrAll);
 step!(
     Order,
     "voxelize_order",
     "Orders the points of every voxel.",
     THREADS_PER_BLOCK,
-    LARGE_BUCKET_BLOCKS
+    LARGE_BUCKET_BLOCKS,
+    Some
+);
+step!(
+    OrderAll,
+    "voxelize_order_all",
+    "Orders the points of every voxel, of which there may be any number.",
+    THREADS_PER_BLOCK,
+    LARGE_BUCKET_BLOCKS,
+    All
 );

@@ -38,8 +38,8 @@ pub struct VoxelizeParams {
 }
 
 impl VoxelizeParams {
-    /// As `max_points_per_voxel`: voxels keep all of their points. On the CPU
-    /// alone; mmdet3d's dynamic voxelization.
+    /// As `max_points_per_voxel`: voxels keep all of their points, as in mmdet3d's dynamic
+    /// voxelization.
     pub const ALL_POINTS: usize = usize::MAX;
 }
 

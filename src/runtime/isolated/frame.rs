@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::runtime::message_buffer::{InputView, PayloadView};
 use crate::types::{
     CameraCalibration, CloudView, CompressedFormat, CompressedView, Encoding, Header, ImagePayload,
-    ImageView, PointField, PointFields, Size, Stamp,
+    ImageView, MAX_RANK, PointField, PointFields, ReceivedTensors, Size, Span, Stamp,
+    TensorEntries, TensorEntry, TensorType,
 };
 
 /// The tags of payloads.
@@ -19,6 +20,7 @@ mod payload {
     pub(super) const PIXELS: u32 = 1;
     pub(super) const FILE: u32 = 2;
     pub(super) const CLOUD: u32 = 3;
+    pub(super) const TENSORS: u32 = 4;
 }
 
 /// The alignment of payloads in the shared memory.
@@ -34,6 +36,7 @@ pub(super) fn payloads<'a>(
             Payload::Image(ImagePayload::Raw(image)) => image.data(),
             Payload::Image(ImagePayload::Compressed(file)) => file.data,
             Payload::Cloud(cloud) => cloud.data(),
+            Payload::Tensors(tensors) => tensors.bytes(),
         };
         let start = end.next_multiple_of(ALIGNMENT);
         end = start.saturating_add(data.len());
@@ -65,6 +68,10 @@ pub(super) fn put_frame(message: &mut Message, frame: &FrameSet<'_>) -> Result<(
             Payload::Cloud(cloud) => {
                 message.put_u32(payload::CLOUD);
                 put_cloud(message, cloud)?;
+            }
+            Payload::Tensors(tensors) => {
+                message.put_u32(payload::TENSORS);
+                put_tensors(message, tensors.entries());
             }
         }
         let Header { stamp, frame_id } = input.header;
@@ -156,6 +163,40 @@ fn put_cloud(message: &mut Message, cloud: &CloudView<'_>) -> Result<()> {
     Ok(())
 }
 
+fn put_tensors(message: &mut Message, entries: &TensorEntries) {
+    message.put_u32(entries.as_slice().len() as u32);
+    for entry in entries.as_slice() {
+        for n in [entry.name.start, entry.name.len, entry.data.start, entry.data.len] {
+            message.put_u64(n as u64);
+        }
+        message.put_u32(entry.element.number() as u32).put_u32(entry.rank as u32);
+        for dim in entry.shape() {
+            message.put_u64(*dim as u64);
+        }
+    }
+}
+
+fn take_tensors(message: &Message) -> Result<TensorEntries> {
+    let mut entries = TensorEntries::default();
+    for _ in 0..message.u32()? {
+        let mut entry = TensorEntry {
+            name: Span { start: message.usize()?, len: message.usize()? },
+            data: Span { start: message.usize()?, len: message.usize()? },
+            element: i32::try_from(message.u32()?)
+                .ok()
+                .and_then(TensorType::from_number)
+                .ok_or_else(malformed)?,
+            rank: message.u32()? as usize,
+            dims: [0; MAX_RANK],
+        };
+        for dim in entry.dims.get_mut(..entry.rank).ok_or_else(malformed)? {
+            *dim = message.usize()?;
+        }
+        entries.push(entry)?;
+    }
+    Ok(entries)
+}
+
 /// A frame that [`put_frame`] wrote.
 pub(super) struct TakenFrame<'a> {
     pub(super) stamp: Stamp,
@@ -208,6 +249,7 @@ fn take_input<'a>(
             is_big_endian: message.u32()? != 0,
             fields: take_fields(message)?,
         },
+        payload::TENSORS => TakenLayout::Tensors(take_tensors(message)?),
         _ => return Err(malformed()),
     };
     let stamp = Stamp::from_nanos(message.u64()? as i64);
@@ -228,6 +270,7 @@ enum TakenLayout<'a> {
     Pixels { size: Size, step: usize, encoding: Encoding, is_big_endian: bool },
     File { is_png: bool },
     Cloud { shape: [u32; 2], steps: [u32; 2], is_big_endian: bool, fields: PointFields<'a> },
+    Tensors(TensorEntries),
 }
 
 impl<'a> TakenLayout<'a> {
@@ -244,6 +287,7 @@ impl<'a> TakenLayout<'a> {
             Self::Cloud { shape, steps, is_big_endian, fields } => {
                 PayloadView::Cloud(CloudView::new(shape, steps, is_big_endian, fields, data)?)
             }
+            Self::Tensors(entries) => PayloadView::Tensors(ReceivedTensors::new(entries, data)?),
         })
     }
 }

@@ -19,6 +19,7 @@ pub(super) mod request {
     pub const RECONFIGURE: u8 = 3;
     pub const RESET: u8 = 4;
     pub const WARM_UP: u8 = 5;
+    pub const PREPARE: u8 = 6;
 }
 
 /// Responses of the process.

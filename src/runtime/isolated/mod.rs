@@ -29,11 +29,11 @@ use std::time::{Duration, Instant};
 use memory::PayloadBuffer;
 use message::{Message, STAGE, malformed, request, response};
 pub use serve::serve;
-use wire::DetectionBuffers;
+use wire::{Description, DetectionBuffers};
 
 use crate::config::ChannelConfig;
 use crate::detectors::image2d::MAX_DECODE_TIME;
-use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds, TargetFrame};
+use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, TargetFrame};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Detections, DeviceChoice, FrameReport, Stage, Transfer};
@@ -61,9 +61,7 @@ pub struct Proxy {
     socket: UnixStream,
     memory: Option<PayloadBuffer>,
     message: Message,
-    info: DetectorInfo,
-    needs: Vec<InputNeeds>,
-    target: Option<TargetFrame>,
+    description: Description,
     /// The stages of the other process, which follow the copy to it.
     stages: Vec<Stage>,
     found: DetectionBuffers,
@@ -93,20 +91,24 @@ impl Proxy {
             socket,
             memory: None,
             message: Message::default(),
-            info: DetectorInfo::new(&Device::Cpu, "", &[]),
-            needs: Vec::new(),
-            target: None,
+            description: Description {
+                info: DetectorInfo::new(&Device::Cpu, "", &[]),
+                needs: Vec::new(),
+                target: None,
+                prepares: false,
+            },
             stages: Vec::new(),
             found: DetectionBuffers::default(),
         };
         let message = proxy.message.start(request::START);
         message.put_text(&config.name).put_text(&device.to_string()).put_text(&config.to_yaml());
         proxy.ask(START_TIMEOUT, response::STARTED)?;
-        (proxy.info, proxy.needs, proxy.target) = wire::take_detector(&proxy.message)?;
-        proxy.info.process_id = Some(proxy.process.id());
-        proxy.stages.clone_from(&proxy.info.stages);
+        proxy.description = wire::take_detector(&proxy.message)?;
+        let info = &mut proxy.description.info;
+        info.process_id = Some(proxy.process.id());
+        proxy.stages.clone_from(&info.stages);
         if !proxy.stages.contains(&Stage::Upload) {
-            proxy.info.stages.insert(0, Stage::Upload);
+            info.stages.insert(0, Stage::Upload);
         }
         Ok(proxy)
     }
@@ -206,15 +208,30 @@ impl Proxy {
 
 impl Detector for Proxy {
     fn inputs(&self) -> &[InputNeeds] {
-        &self.needs
+        &self.description.needs
     }
 
     fn target(&self) -> Option<&TargetFrame> {
-        self.target.as_ref()
+        self.description.target.as_ref()
     }
 
     fn info(&self) -> &DetectorInfo {
-        &self.info
+        &self.description.info
+    }
+
+    fn prepares(&self) -> bool {
+        self.description.prepares
+    }
+
+    fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
+        // A frame of this message alone, in the place where the next frame will be.
+        let FrameInput { header, payload, calibration, .. } = *message;
+        let inputs = [Some(FrameInput { header, payload, pose: None, calibration })];
+        let frame = FrameSet::single(&inputs);
+        self.share(&frame)?;
+        let index = u32::try_from(input).map_err(|_| malformed())?;
+        frame::put_frame(self.message.start(request::PREPARE).put_u32(index), &frame)?;
+        self.ask(FRAME_TIMEOUT, response::DONE)
     }
 
     fn detect<'a>(

@@ -69,6 +69,10 @@ impl<M: Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>>> Serving<M
                 let memory = memory.as_ref().ok_or_else(malformed)?;
                 return detect((detector.as_mut(), stages), received, memory, sent);
             }
+            (request::PREPARE, Some(detector)) => {
+                let memory = memory.as_ref().ok_or_else(malformed)?;
+                prepare(detector.as_mut(), received, memory)?;
+            }
             (request::RECONFIGURE, Some(detector)) => {
                 detector.reconfigure(&channel(&self.name, received.text()?)?)?;
             }
@@ -112,6 +116,13 @@ fn detect(
     wire::put_report(message, stages, &report);
     wire::put_detections(message, detections);
     Ok(())
+}
+
+fn prepare(detector: &mut dyn Detector, received: &Message, memory: &PayloadView) -> Result<()> {
+    let index = received.u32()? as usize;
+    let TakenFrame { views, calibrations, .. } = take_frame(received, memory.bytes())?;
+    let view = views[0].as_ref().ok_or_else(malformed)?;
+    detector.prepare(index, &view.input_with(calibrations[0].as_ref()))
 }
 
 /// The channel of a configuration.

@@ -21,7 +21,7 @@ pub(super) fn put_detector(message: &mut Message, detector: &dyn Detector) {
     }
     message.put_u32(needs.len() as u32);
     for InputNeeds { kind, pose_in, calibration } in needs {
-        message.put_u32(u32::from(*kind == PayloadKind::Cloud));
+        message.put_u32(*kind as u32);
         put_frame_of(message, pose_in.as_deref());
         message.put_u32(u32::from(*calibration));
     }
@@ -30,6 +30,7 @@ pub(super) fn put_detector(message: &mut Message, detector: &dyn Detector) {
         message.put_text(frame_id);
         put_frame_of(message, pose_in.as_deref());
     }
+    message.put_u32(u32::from(detector.prepares()));
 }
 
 /// Appends the name of the frame of reference of a pose.
@@ -42,11 +43,17 @@ fn take_frame_of(message: &Message) -> Result<Option<String>> {
     Ok(has_pose.then(|| frame.to_owned()))
 }
 
-/// The description, the inputs and the target frame of a detector in another process.
-pub(super) type Described = (DetectorInfo, Vec<InputNeeds>, Option<TargetFrame>);
+/// The constant properties of a detector in another process.
+#[derive(Debug)]
+pub(super) struct Description {
+    pub(super) info: DetectorInfo,
+    pub(super) needs: Vec<InputNeeds>,
+    pub(super) target: Option<TargetFrame>,
+    pub(super) prepares: bool,
+}
 
 /// Reads what [`put_detector`] wrote.
-pub(super) fn take_detector(message: &Message) -> Result<Described> {
+pub(super) fn take_detector(message: &Message) -> Result<Description> {
     let mut info = DetectorInfo {
         device: message.text()?.parse()?,
         device_name: message.text()?.to_owned(),
@@ -60,7 +67,8 @@ pub(super) fn take_detector(message: &Message) -> Result<Described> {
     }
     let mut needs = Vec::new();
     for _ in 0..message.u32()? {
-        let kind = if message.u32()? != 0 { PayloadKind::Cloud } else { PayloadKind::Image };
+        let kind = PayloadKind::ALL.get(message.u32()? as usize).copied();
+        let kind = kind.ok_or_else(malformed)?;
         let pose_in = take_frame_of(message)?;
         needs.push(InputNeeds { kind, pose_in, calibration: message.u32()? != 0 });
     }
@@ -69,7 +77,7 @@ pub(super) fn take_detector(message: &Message) -> Result<Described> {
         let frame_id = message.text()?.to_owned();
         target = Some(TargetFrame { frame_id, pose_in: take_frame_of(message)? });
     }
-    Ok((info, needs, target))
+    Ok(Description { info, needs, target, prepares: message.u32()? != 0 })
 }
 
 /// Memory for the detections of a frame.

@@ -1,7 +1,7 @@
 //! Frames of a drive as messages of a recording.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::sim::{Drive, Picture, Pose, Scan};
+use crate::sim::{Drive, Picture, Pose, Scan, SeenByCameras};
 use crate::transport::bag::{BagWriter, Durability, OfferedQos};
 use crate::transport::messages::{
     CameraInfo, Clock, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2,
@@ -17,6 +17,11 @@ const POINT_FIELDS: [(&str, u32, u8); 6] =
     [("x", 0, 7), ("y", 4, 7), ("z", 8, 7), ("intensity", 12, 7), ("ring", 16, 4), ("time", 20, 7)];
 /// Bytes from a point to the next.
 const POINT_STEP: usize = 24;
+
+/// The frame of the vehicle.
+const VEHICLE_FRAME: &str = "base_link";
+/// The topic of the truth around the vehicle.
+const SURROUND_TRUTH: &str = "/truth/surround";
 
 /// How pictures are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +49,12 @@ struct CameraTopics {
     attributes: usize,
 }
 
+/// The topics of the truth around the vehicle.
+struct SurroundTopics {
+    truth: usize,
+    attributes: usize,
+}
+
 /// Renders frames of a drive and records them. Its memory is used again from
 /// frame to frame.
 pub(super) struct Recorder<'a> {
@@ -55,8 +66,11 @@ pub(super) struct Recorder<'a> {
     clock: usize,
     lidars: Vec<LidarTopics>,
     cameras: Vec<CameraTopics>,
+    /// With several cameras.
+    surround: Option<SurroundTopics>,
     scan: Scan,
     picture: Picture,
+    seen: SeenByCameras,
     payload: Vec<u8>,
     message: Vec<u8>,
     attributes: Vec<u8>,
@@ -108,6 +122,17 @@ impl<'a> Recorder<'a> {
                 attributes: add(topic + ATTRIBUTES_SUFFIX, PointCloud2::TYPE, usual)?,
             });
         }
+        let surround = match cameras.len() {
+            0 | 1 => None,
+            _ => Some(SurroundTopics {
+                truth: add(SURROUND_TRUTH.into(), Detection3DArray::TYPE, usual)?,
+                attributes: add(
+                    format!("{SURROUND_TRUTH}{ATTRIBUTES_SUFFIX}"),
+                    PointCloud2::TYPE,
+                    usual,
+                )?,
+            }),
+        };
         Ok(Self {
             drive,
             bag,
@@ -117,8 +142,10 @@ impl<'a> Recorder<'a> {
             clock,
             lidars,
             cameras,
+            surround,
             scan: Scan::default(),
             picture: Picture::default(),
+            seen: SeenByCameras::default(),
             payload: Vec::new(),
             message: Vec::new(),
             attributes: Vec::new(),
@@ -128,7 +155,7 @@ impl<'a> Recorder<'a> {
     /// Records where the sensors sit.
     pub(super) fn mounts(&mut self, log_time: Stamp) -> Result<()> {
         let rig = self.drive.rig();
-        let header = Header { stamp: log_time, frame_id: "base_link" };
+        let header = Header { stamp: log_time, frame_id: VEHICLE_FRAME };
         let lidars = rig.lidars.iter().zip(&self.lidars).map(|(mount, topics)| TransformStamped {
             header,
             child_frame_id: &topics.frame_id,
@@ -158,7 +185,7 @@ impl<'a> Recorder<'a> {
         let Pose { position_m, yaw_rad, .. } = self.drive.ego(log_time);
         let transform = TransformStamped {
             header: Header { stamp: log_time, frame_id: "map" },
-            child_frame_id: "base_link",
+            child_frame_id: VEHICLE_FRAME,
             translation: position_m,
             rotation: level_quaternion(yaw_rad),
         };
@@ -208,6 +235,26 @@ impl<'a> Recorder<'a> {
         self.bag.write(topics.info, log_time, &self.message)?;
         let truth = &self.picture.truth;
         truth::encode_2d(&header, truth, &mut self.message, &mut self.attributes)?;
+        self.bag.write(topics.truth, log_time, &self.message)?;
+        self.bag.write(topics.attributes, log_time, &self.attributes)?;
+        self.surround_truth(camera, index, log_time)
+    }
+
+    /// Adds the truth of a picture to that around the vehicle, and records it after the last
+    /// camera: pictures with an index follow each other.
+    fn surround_truth(&mut self, camera: usize, index: u64, log_time: Stamp) -> Result<()> {
+        let Some(topics) = &self.surround else { return Ok(()) };
+        if camera == 0 {
+            self.seen.clear();
+        }
+        self.seen.add(&self.picture.truth);
+        if camera + 1 < self.cameras.len() {
+            return Ok(());
+        }
+        let stamp = self.drive.rig().picture_stamp(index);
+        let header = Header { stamp, frame_id: VEHICLE_FRAME };
+        let objects = self.drive.surround_truth(index, &self.seen);
+        truth::encode_3d(&header, &objects, &mut self.message, &mut self.attributes)?;
         self.bag.write(topics.truth, log_time, &self.message)?;
         self.bag.write(topics.attributes, log_time, &self.attributes)
     }

@@ -36,6 +36,7 @@ enum Event {
 /// | `/camera_N/image`, or `/camera_N/image/compressed` | `Image` or `CompressedImage` |
 /// | `/camera_N/camera_info` | `CameraInfo` |
 /// | `/truth/lidar_N`, `/truth/camera_N` | detection arrays, each with a topic of attributes |
+/// | `/truth/surround` | the same in `base_link`, at the stamps of the pictures, for several cameras |
 /// | `/tf`, `/tf_static`, `/clock` | poses of vehicle and sensors, time |
 ///
 /// # Errors

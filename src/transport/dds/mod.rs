@@ -43,7 +43,7 @@ pub use publisher::MAX_KEPT_BYTES;
 use crate::error::Result;
 use crate::transport::middleware::{
     Handler, InputKind, Middleware, MiddlewareOptions, Publisher, Qos, Receiver, ServiceKind,
-    Subscription, Watcher,
+    Subscription, Switch, Watcher, switch_handler,
 };
 use error::error;
 use graph::Graph;
@@ -128,6 +128,13 @@ impl Middleware for DdsMiddleware {
         }
         self.serves = true;
         Ok(())
+    }
+
+    fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()> {
+        let name = self.options.remaps.resolve(&self.options.node, name);
+        let named = std::iter::once((ServiceKind::SetSwitch, name));
+        let handler = Arc::new(switch_handler(set));
+        service::start(&self.graph, &mut self.threads, "dds switch", named, &handler)
     }
 
     fn watch(&mut self, watcher: Watcher) {

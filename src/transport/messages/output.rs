@@ -1,8 +1,13 @@
 //! Detections as the message that a channel is configured to publish.
 
-use super::{Detection2DArray, Detection3DArray};
+use super::{
+    DetectedObjects, DetectedObjectsWithFeature, Detection2DArray, Detection3DArray,
+    YoloDetectionArray,
+};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Detections, Header, OutputType};
+use crate::types::{
+    Detection2d, Detection3d, Detections, Header, ImageBox, OutputFormat, OutputType,
+};
 
 impl OutputType {
     /// The ROS name of the message.
@@ -10,36 +15,73 @@ impl OutputType {
         match self {
             Self::Detection2dArray => Detection2DArray::TYPE,
             Self::Detection3dArray => Detection3DArray::TYPE,
+            Self::DetectedObjects => DetectedObjects::TYPE,
+            Self::DetectedObjectsWithFeature => DetectedObjectsWithFeature::TYPE,
+            Self::YoloDetectionArray => YoloDetectionArray::TYPE,
+        }
+    }
+}
+
+impl OutputFormat {
+    /// Encodes `detections` into `bytes` as one message of `output_type`, replacing the content.
+    ///
+    /// # Errors
+    /// `Argument` when a class is not known to the format or the message cannot hold such
+    /// detections, `Message` when it exceeds 4 GiB.
+    pub fn encode(
+        &self,
+        output_type: OutputType,
+        header: &Header<'_>,
+        detections: Detections<'_>,
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
+        match detections {
+            Detections::Boxes2d(boxes) => self.encode_2d(output_type, header, boxes, bytes),
+            Detections::RotatedBoxes2d(boxes) => self.encode_2d(output_type, header, boxes, bytes),
+            Detections::Boxes3d(boxes) => self.encode_3d(output_type, header, boxes, bytes),
         }
     }
 
-    /// Encodes `detections` into `bytes` as one message, replacing the content.
-    /// `class_ids` holds the `class_id` of each class: its name or its index.
-    ///
-    /// # Errors
-    /// `Argument` when a class has no `class_id` or the message cannot hold such
-    /// detections, `Message` when it exceeds 4 GiB.
-    pub fn encode(
-        self,
+    fn encode_2d<B: Copy + Into<ImageBox>>(
+        &self,
+        output_type: OutputType,
         header: &Header<'_>,
-        detections: Detections<'_>,
-        class_ids: &[String],
+        boxes: &[Detection2d<B>],
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
-        match (self, detections) {
-            (Self::Detection2dArray, Detections::Boxes2d(boxes)) => {
-                Detection2DArray::encode(header, boxes, class_ids, bytes)
+        match output_type {
+            OutputType::Detection2dArray => {
+                Detection2DArray::encode(header, boxes, &self.class_ids, bytes)
             }
-            (Self::Detection2dArray, Detections::RotatedBoxes2d(boxes)) => {
-                Detection2DArray::encode(header, boxes, class_ids, bytes)
+            OutputType::DetectedObjectsWithFeature => {
+                DetectedObjectsWithFeature::encode(header, boxes, &self.objects, bytes)
             }
-            (Self::Detection3dArray, Detections::Boxes3d(boxes)) => {
-                Detection3DArray::encode(header, boxes, class_ids, bytes)
+            OutputType::YoloDetectionArray => {
+                YoloDetectionArray::encode(header, boxes, &self.class_names, bytes)
             }
-            (Self::Detection2dArray, Detections::Boxes3d(_)) => Err(unfit(self, "3D")),
-            (Self::Detection3dArray, Detections::Boxes2d(_) | Detections::RotatedBoxes2d(_)) => {
-                Err(unfit(self, "2D"))
+            OutputType::Detection3dArray | OutputType::DetectedObjects => {
+                Err(unfit(output_type, "2D"))
             }
+        }
+    }
+
+    fn encode_3d(
+        &self,
+        output_type: OutputType,
+        header: &Header<'_>,
+        boxes: &[Detection3d],
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
+        match output_type {
+            OutputType::Detection3dArray => {
+                Detection3DArray::encode(header, boxes, &self.class_ids, bytes)
+            }
+            OutputType::DetectedObjects => {
+                DetectedObjects::encode(header, boxes, &self.objects, bytes)
+            }
+            OutputType::Detection2dArray
+            | OutputType::DetectedObjectsWithFeature
+            | OutputType::YoloDetectionArray => Err(unfit(output_type, "3D")),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The requests and responses of the services that every ROS node or managed
 //! node has: those of `rcl_interfaces`, `lifecycle_msgs` and
-//! `type_description_interfaces`.
+//! `type_description_interfaces`; and `std_srvs/SetBool`.
 //!
 //! What precedes them on the wire is up to the middleware.
 
@@ -56,6 +56,7 @@ pub fn read_request(kind: ServiceKind, reader: &mut Reader<'_>) -> Result<Reques
             let type_hash = reader.str()?.to_owned();
             Request::GetTypeDescription { type_hash, with_sources: reader.bool()? }
         }
+        ServiceKind::SetSwitch => Request::SetSwitch(reader.bool()?),
     })
 }
 
@@ -123,6 +124,7 @@ pub fn write_response(response: &Response, writer: &mut Writer<'_>) {
         Response::Types(types) => writer.sequence(types, |writer, &of| writer.u8(of as u8)),
         Response::Descriptors(descriptors) => writer.sequence(descriptors, write_descriptor),
         Response::SetResults(results) => writer.sequence(results, write_set_result),
+        // SetParametersResult, and the response of SetBool.
         Response::SetResult(result) => write_set_result(writer, result),
         Response::Changed(reached) => writer.bool(*reached),
         Response::State(state) => write_state(writer, *state),
@@ -262,6 +264,7 @@ mod tests {
             Request::GetLoggerLevels(texts()),
             Request::SetLoggerLevels(vec![LoggerLevel { name: "front.eyes".into(), level: 10 }]),
             Request::GetTypeDescription { type_hash: "RIHS01_00".into(), with_sources: true },
+            Request::SetSwitch(true),
         ];
         all.map(|sent| (request(sent.kind(), |writer| write(&sent, writer)), sent)).into()
     }
@@ -276,6 +279,7 @@ mod tests {
             | Request::GetParameterTypes(names)
             | Request::DescribeParameters(names)
             | Request::GetLoggerLevels(names) => write_texts(writer, names),
+            Request::SetSwitch(on) => writer.bool(*on),
             Request::SetLoggerLevels(levels) => {
                 writer.sequence_len(levels.len());
                 for LoggerLevel { name, level } in levels {

@@ -16,7 +16,8 @@ mod service;
 mod stamp_gaps;
 mod watchers;
 
-pub use service::{DescribedType, Request, Response, ServiceKind};
+pub(in crate::transport) use service::switch_handler;
+pub use service::{DescribedType, Request, Response, ServiceKind, Switch};
 pub use stamp_gaps::StampGaps;
 pub(in crate::transport) use watchers::Watchers;
 
@@ -26,9 +27,10 @@ use crate::error::Result;
 use crate::ros::{NodeName, Remaps};
 use crate::transport::cdr::Reader;
 use crate::transport::messages::{
-    BondStatus, CameraInfo, Clock, CompressedImage, Image, PointCloud2, TfMessage, TransformStamped,
+    BondStatus, CameraInfo, Clock, CompressedImage, Image, PointCloud2, TensorList, TfMessage,
+    TransformStamped,
 };
-use crate::types::{CloudView, Header, ImagePayload, Stamp};
+use crate::types::{CloudView, Header, ImagePayload, ReceivedTensors, Stamp};
 
 /// Options that every middleware is opened with.
 #[derive(Clone, Debug)]
@@ -83,6 +85,12 @@ pub trait Middleware: Send {
     /// `Middleware` when the graph refuses, or services are served already.
     fn serve(&mut self, handler: Handler) -> Result<()>;
 
+    /// Serves `std_srvs/SetBool` under `name` for as long as the middleware is open.
+    ///
+    /// # Errors
+    /// `Middleware` when the graph refuses, or the type is not known to the middleware.
+    fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()>;
+
     /// Reports later events of the graph to `watcher`, from any thread.
     fn watch(&mut self, watcher: Watcher);
 
@@ -132,6 +140,8 @@ pub enum InputKind {
     CompressedImage,
     /// `sensor_msgs/PointCloud2`.
     PointCloud2,
+    /// `isaac_ros_tensor_list_interfaces/TensorList`.
+    TensorList,
     /// `sensor_msgs/CameraInfo`.
     CameraInfo,
     /// `tf2_msgs/TFMessage`.
@@ -152,6 +162,7 @@ impl InputKind {
             Self::Image => Image::TYPE,
             Self::CompressedImage => CompressedImage::TYPE,
             Self::PointCloud2 => PointCloud2::TYPE,
+            Self::TensorList => TensorList::TYPE,
             Self::CameraInfo => CameraInfo::TYPE,
             Self::Transforms { .. } => TfMessage::TYPE,
             Self::Clock => Clock::TYPE,
@@ -177,6 +188,13 @@ pub enum Received<'a> {
         /// The points.
         view: &'a CloudView<'a>,
     },
+    /// Of `TensorList`.
+    Tensors {
+        /// Stamp and frame.
+        header: Header<'a>,
+        /// The tensors.
+        tensors: &'a ReceivedTensors<'a>,
+    },
     /// Of `CameraInfo`.
     CameraInfo(&'a CameraInfo<'a>),
     /// A transform of a `TFMessage`; each transform is a call of its own.
@@ -196,7 +214,9 @@ impl Received<'_> {
     /// The stamp of a message that has one header.
     pub fn stamp(&self) -> Option<Stamp> {
         match self {
-            Self::Picture { header, .. } | Self::Cloud { header, .. } => Some(header.stamp),
+            Self::Picture { header, .. }
+            | Self::Cloud { header, .. }
+            | Self::Tensors { header, .. } => Some(header.stamp),
             Self::CameraInfo(info) => Some(info.header.stamp),
             Self::Transform { .. } | Self::Clock(_) | Self::Bond(_) => None,
         }
@@ -243,6 +263,10 @@ fn read(
         InputKind::PointCloud2 => {
             let cloud = PointCloud2::read(message)?;
             receiver(Ok(Received::Cloud { header: cloud.header, view: &cloud.view()? }));
+        }
+        InputKind::TensorList => {
+            let list = TensorList::read(message)?;
+            receiver(Ok(Received::Tensors { header: list.header, tensors: &list.tensors }));
         }
         InputKind::CameraInfo => receiver(Ok(Received::CameraInfo(&CameraInfo::read(message)?))),
         InputKind::Transforms { is_static } => {

@@ -1,11 +1,12 @@
 //! The services of ROS nodes and managed nodes.
 
+use super::Handler;
 use crate::ros::{
     LifecycleState, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
     ParameterType, ParameterValue, SetResult, TypeDescription, TypeSource,
 };
 
-/// The services of a node.
+/// The services of a node, and that of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ServiceKind {
     /// `list_parameters`.
@@ -36,10 +37,12 @@ pub enum ServiceKind {
     SetLoggerLevels,
     /// `get_type_description`.
     GetTypeDescription,
+    /// A switch, which has a name of its own.
+    SetSwitch,
 }
 
 impl ServiceKind {
-    /// All of them.
+    /// Those of every node.
     pub const ALL: [Self; 14] = [
         Self::ListParameters,
         Self::GetParameters,
@@ -74,6 +77,7 @@ impl ServiceKind {
             Self::GetLoggerLevels => "get_logger_levels",
             Self::SetLoggerLevels => "set_logger_levels",
             Self::GetTypeDescription => "get_type_description",
+            Self::SetSwitch => "set_switch",
         }
     }
 
@@ -95,6 +99,7 @@ impl ServiceKind {
             Self::GetLoggerLevels => "rcl_interfaces/srv/GetLoggerLevels",
             Self::SetLoggerLevels => "rcl_interfaces/srv/SetLoggerLevels",
             Self::GetTypeDescription => "type_description_interfaces/srv/GetTypeDescription",
+            Self::SetSwitch => "std_srvs/srv/SetBool",
         }
     }
 }
@@ -146,6 +151,8 @@ pub enum Request {
         /// Whether the texts of the definitions are wanted, too.
         with_sources: bool,
     },
+    /// Turns a switch on or off.
+    SetSwitch(bool),
 }
 
 impl Request {
@@ -166,6 +173,7 @@ impl Request {
             Self::GetLoggerLevels(_) => ServiceKind::GetLoggerLevels,
             Self::SetLoggerLevels(_) => ServiceKind::SetLoggerLevels,
             Self::GetTypeDescription { .. } => ServiceKind::GetTypeDescription,
+            Self::SetSwitch(_) => ServiceKind::SetSwitch,
         }
     }
 }
@@ -191,7 +199,7 @@ pub enum Response {
     Descriptors(Vec<ParameterDescriptor>),
     /// To `SetParameters` and `SetLoggerLevels`: one result per parameter or level.
     SetResults(Vec<SetResult>),
-    /// To `SetParametersAtomically`.
+    /// To `SetParametersAtomically` and `SetSwitch`.
     SetResult(SetResult),
     /// To `ChangeState`: whether the goal was reached.
     Changed(bool),
@@ -214,4 +222,15 @@ pub struct DescribedType {
     pub description: TypeDescription,
     /// Their definitions; none unless they were requested.
     pub sources: Vec<TypeSource>,
+}
+
+/// Turns a switch on or off; the result is sent to the client.
+pub type Switch = Box<dyn Fn(bool) -> SetResult + Send + Sync>;
+
+/// The handler of the service of a switch.
+pub(in crate::transport) fn switch_handler(set: Switch) -> Handler {
+    Box::new(move |request| match request {
+        Request::SetSwitch(on) => Response::SetResult(set(on)),
+        other => Response::SetResult(Err(format!("{:?} is no switch", other.kind()))),
+    })
 }

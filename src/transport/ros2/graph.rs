@@ -34,8 +34,10 @@ pub(super) struct Graph {
     inputs: Vec<Input>,
     /// Moves waiting requests on to the thread that answers.
     services: Vec<Box<dyn FnMut()>>,
-    /// The end of the thread that responds to requests; `None` before it starts.
-    jobs_end: Option<JobsEnd>,
+    /// Whether the services of the node are served.
+    serves: bool,
+    /// The ends of the threads that respond to requests.
+    jobs_ends: Vec<JobsEnd>,
     watchers: Watchers,
     next_id: u64,
     next_lookup: Instant,
@@ -94,7 +96,8 @@ impl Graph {
             node,
             inputs: Vec::new(),
             services: Vec::new(),
-            jobs_end: None,
+            serves: false,
+            jobs_ends: Vec::new(),
             watchers,
             next_id: 0,
             next_lookup: Instant::now(),
@@ -122,15 +125,18 @@ impl Graph {
         }
         // The senders of jobs go with what makes them, and an answer needs the node.
         self.services.clear();
-        if let Some(end) = &self.jobs_end {
-            end.wait();
-        }
+        self.jobs_ends.iter().for_each(JobsEnd::wait);
     }
 
     pub(super) fn subscribe(&mut self, wanted: Wanted, receiver: Receiver) -> Result<u64> {
         let drain = self.open_input(&wanted, receiver).map_err(|cause| {
             let (topic, type_name) = (&wanted.full_topic, wanted.kind.type_name());
-            error(format!("cannot subscribe to {topic} as {type_name}")).with_source(cause)
+            let package = type_name.split('/').next().unwrap_or(type_name);
+            let message = format!(
+                "cannot subscribe to {topic} as {type_name}; if {package} was not installed when \
+                 det_post was built, build it again with it"
+            );
+            error(message).with_source(cause)
         })?;
         let id = self.next_id;
         self.next_id += 1;
@@ -177,14 +183,36 @@ impl Graph {
     }
 
     pub(super) fn serve(&mut self, handler: Handler) -> Result<()> {
-        if self.jobs_end.is_some() {
+        if self.serves {
             return Err(error("services are served already"));
         }
         let (jobs, jobs_end) = Jobs::start(handler, self.watchers.clone())?;
-        self.services = serve_every(&mut self.node, &jobs)
+        let services = serve_every(&mut self.node, &jobs)
             .map_err(|cause| error("cannot serve the node's services").with_source(cause))?;
-        self.jobs_end = Some(jobs_end);
+        self.services.extend(services);
+        self.jobs_ends.push(jobs_end);
+        self.serves = true;
         Ok(())
+    }
+
+    /// Serves `std_srvs/SetBool` under a name.
+    #[cfg(std_srvs)]
+    pub(super) fn serve_switch(&mut self, name: &str, handler: Handler) -> Result<()> {
+        let (jobs, jobs_end) = Jobs::start(handler, self.watchers.clone())?;
+        let service = super::switch::serve(&mut self.node, &jobs, name)
+            .map_err(|cause| error(format!("cannot serve {name}")).with_source(cause))?;
+        self.services.push(service);
+        self.jobs_ends.push(jobs_end);
+        Ok(())
+    }
+
+    /// Refuses: r2r has no such type.
+    #[cfg(not(std_srvs))]
+    #[expect(clippy::unused_self, clippy::needless_pass_by_value, reason = "nothing is served")]
+    pub(super) fn serve_switch(&mut self, name: &str, _: Handler) -> Result<()> {
+        Err(error(format!(
+            "cannot serve {name}: std_srvs was not installed when det_post was built"
+        )))
     }
 
     /// Counts the publishers of each input and reports changes.

@@ -28,6 +28,8 @@ mod parameters;
 #[expect(unsafe_code, reason = "a function of rcl that r2r does not bind")]
 mod rosout;
 mod services;
+#[cfg(std_srvs)]
+mod switch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -36,7 +38,7 @@ use std::thread::JoinHandle;
 
 use super::middleware::{
     Handler, InputKind, Middleware, MiddlewareOptions, Publisher, Qos, Receiver, Subscription,
-    Watcher, Watchers,
+    Switch, Watcher, Watchers, switch_handler,
 };
 use super::socket_buffers;
 use crate::error::Result;
@@ -157,6 +159,11 @@ impl Middleware for RosMiddleware {
 
     fn serve(&mut self, handler: Handler) -> Result<()> {
         self.commands.run(move |graph| graph.serve(handler))
+    }
+
+    fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()> {
+        let name = name.to_owned();
+        self.commands.run(move |graph| graph.serve_switch(&name, switch_handler(set)))
     }
 
     fn watch(&mut self, watcher: Watcher) {

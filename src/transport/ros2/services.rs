@@ -225,8 +225,21 @@ pub(super) fn serve<S>(
 where
     S: WrappedServiceTypeSupport + 'static,
 {
-    let service = format!("~/{}", kind.name());
-    let mut requests = node.create_service::<S>(&service, r2r::QosProfile::services_default())?;
+    serve_as::<S>(node, jobs, (kind, &format!("~/{}", kind.name())), request_of, response_of)
+}
+
+/// As [`serve`], under a name of its own.
+pub(super) fn serve_as<S>(
+    node: &mut r2r::Node,
+    jobs: &Jobs,
+    (kind, service): (ServiceKind, &str),
+    request_of: impl Fn(S::Request) -> Request + 'static,
+    response_of: fn(Response) -> Option<S::Response>,
+) -> r2r::Result<Box<dyn FnMut()>>
+where
+    S: WrappedServiceTypeSupport + 'static,
+{
+    let mut requests = node.create_service::<S>(service, r2r::QosProfile::services_default())?;
     let jobs = jobs.clone();
     Ok(Box::new(move || {
         while let Some(Some(request)) = requests.next().now_or_never() {

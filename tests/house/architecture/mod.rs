@@ -70,7 +70,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 35] = [
+const UNSAFE_FILES: [&str; 41] = [
     "src/cli/heap.rs",
     "src/device/cuda/diagnostic.rs",
     "src/device/cuda/graph.rs",
@@ -82,12 +82,15 @@ const UNSAFE_FILES: [&str; 35] = [
     "src/device/cuda/stream.rs",
     "src/infer/device/binding.rs",
     "src/ops/attention/kernels.rs",
+    "src/ops/channels_last/kernels.rs",
     "src/ops/decode_anchor/kernels.rs",
     "src/ops/decode_center/kernels.rs",
+    "src/ops/decode_query/kernels.rs",
     "src/ops/decode_yolo/kernels.rs",
     "src/ops/densify/kernels.rs",
     "src/ops/detr3d_block/kernels.rs",
     "src/ops/gather/kernels.rs",
+    "src/ops/layer_stack/kernels.rs",
     "src/ops/letterbox/kernels.rs",
     "src/ops/linear/kernels.rs",
     "src/ops/nms/cuda/kernels.rs",
@@ -98,9 +101,12 @@ const UNSAFE_FILES: [&str; 35] = [
     "src/ops/select/kernels.rs",
     "src/ops/sparse_conv/kernels.rs",
     "src/ops/sparse_max_pool/kernels.rs",
+    "src/ops/survivors/kernels.rs",
     "src/ops/to_map/kernels.rs",
+    "src/ops/top_rows/kernels.rs",
     "src/ops/unpack/kernels.rs",
     "src/ops/view_sample/kernels.rs",
+    "src/ops/view_sample/points.rs",
     "src/ops/voxel_mean/kernels.rs",
     "src/ops/voxelize/kernels.rs",
     "src/runtime/isolated/memory.rs",

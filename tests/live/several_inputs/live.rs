@@ -14,7 +14,7 @@ use det_post::transport::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
 use det_post::transport::messages::read_header;
 use det_post::transport::middleware::{
     Handler, InputKind, Middleware, MiddlewareOptions, Publisher, Qos, Receiver, Subscription,
-    Watcher,
+    Switch, Watcher,
 };
 
 use super::rig::{self, Message};
@@ -67,6 +67,10 @@ impl Middleware for InputsOverDds {
     }
 
     fn serve(&mut self, _: Handler) -> Result<()> {
+        Ok(())
+    }
+
+    fn serve_switch(&mut self, _: &str, _: Switch) -> Result<()> {
         Ok(())
     }
 

@@ -8,8 +8,11 @@ use det_post::replay::{Rate, Replay, ReplayFiles, ReplayOptions};
 use det_post::runtime::Factory;
 use det_post::runtime::isolated::Proxy;
 use det_post::transport::bag::BagReader;
-use det_post::types::Stage;
-use det_post::{Error, ErrorKind};
+use det_post::types::{
+    CameraCalibration, DeviceChoice, Encoding, FrameReport, Header, ImagePayload, ImageView, Size,
+    Stage, Stamp,
+};
+use det_post::{Detector, Error, ErrorKind, FrameInput, FrameSet};
 use serde_json::Value;
 
 use super::rig::{self, NUM_INCOMPLETE, NUM_SERVED};
@@ -153,6 +156,60 @@ fn every_frame_is_passed_on_with_its_detections_or_its_error() {
     assert_eq!((channel.frames_out, channel.detections), (NUM_SERVED, num_detections));
     assert_eq!((report.read.num_messages, num_read), (num_messages, num_messages));
     assert!(!report.is_interrupted() && !report.is_damaged());
+}
+
+#[test]
+fn a_paced_replay_prepares_messages_while_their_frames_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    rig::record(rig::OTHER_CAMERA, &folder.path().join("rig"));
+    let run = |rate| {
+        let prepared = stub::Prepared::default();
+        let options =
+            ReplayOptions { rate, factory: stub::preparing(&prepared), ..ReplayOptions::default() };
+        let bag = folder.path().join("rig");
+        let replay = Replay::open(&bag, &rig::config("cameras"), options).unwrap();
+        let mut in_frames = Vec::new();
+        let report = replay.run(|frame| {
+            let inputs = frame.result.as_ref().map_or(&[][..], |found| found.inputs.inputs);
+            in_frames.extend(inputs.iter().flatten().map(|input| input.header.stamp));
+            Ok(())
+        });
+        assert_eq!(report.unwrap().channels["cameras"].dropped.get("inference_failed"), None);
+        let prepared = prepared.lock().unwrap().clone();
+        (prepared, in_frames)
+    };
+    let (prepared, in_frames) = run(Rate::Factor(1.0));
+    assert!(prepared.iter().any(|(_, stamp)| in_frames.contains(stamp)), "{prepared:?}");
+    for (index, message) in prepared.iter().enumerate() {
+        assert!(!prepared[..index].contains(message), "{message:?} twice");
+    }
+    // Otherwise a frame follows its last message at once.
+    assert_eq!(run(Rate::Max).0, []);
+}
+
+#[test]
+fn a_message_is_prepared_in_the_process_of_its_detector() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = rig::config("cameras").channels.remove(0);
+    let program = stub::program(folder.path());
+    let mut proxy = Proxy::start(&program, &config, DeviceChoice::Cpu).unwrap();
+    assert!(proxy.prepares());
+    let pixels = [7, 8, 9, 10];
+    let image = ImageView::new(Size::new(2, 2), 2, Encoding::Mono8, false, &pixels).unwrap();
+    let header = Header { stamp: Stamp::from_nanos(-5), frame_id: "front" };
+    let calibration = CameraCalibration { intrinsics: [1.5; 9], ..CameraCalibration::default() };
+    let mut message = FrameInput::image(header, ImagePayload::Raw(image));
+    message.calibration = Some(&calibration);
+    for _ in 0..2 {
+        let error = proxy.prepare(1, &message).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Inference);
+        let expected = r#"prepared (1, -5, "front", [7, 8, 9, 10], Some(1.5))"#;
+        assert!(error.message().contains(expected), "{error}");
+    }
+    // The detector goes on.
+    let inputs = [Some(FrameInput::image(header, ImagePayload::Raw(image))), None];
+    let frame = FrameSet { stamp: header.stamp, inputs: &inputs, target_pose: None };
+    assert_eq!(proxy.detect(&frame, &mut FrameReport::new()).unwrap().len(), 2);
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub fn config(name: &str) -> Config {
     let channel = &mut config.channels[0];
     add_second_input(channel, if name == "cameras" { OTHER_CAMERA } else { LIDAR });
     if name == "fused" {
-        channel.output_type = OutputType::Detection3dArray;
+        channel.publish.format.output_type = OutputType::Detection3dArray;
     }
     config
 }

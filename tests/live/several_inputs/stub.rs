@@ -3,18 +3,20 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
-use det_post::Result;
 use det_post::config::ChannelConfig;
 use det_post::detectors::{
     Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, Payload, PayloadKind,
 };
 use det_post::device::Device;
+use det_post::runtime::Factory;
 use det_post::runtime::isolated::serve;
 use det_post::types::{
-    Box2d, Box3d, Detection2d, Detection3d, Detections, DeviceChoice, FrameReport, ImagePayload,
-    Object3d, Stage,
+    Box2d, Box3d, Detection2d, Detection3d, Detections, DeviceChoice, FrameReport, Header,
+    ImagePayload, Object3d, Stage, Stamp,
 };
+use det_post::{Error, ErrorKind, Result};
 
 /// Makes the detector that a channel is named after: `cameras` has two cameras
 /// and boxes in an image, `fused` a camera and a lidar and boxes in space.
@@ -48,6 +50,7 @@ fn digest(frame: &FrameSet<'_>, input: &FrameInput<'_>) -> [f32; 4] {
         Payload::Image(ImagePayload::Raw(image)) => image.data(),
         Payload::Image(ImagePayload::Compressed(file)) => file.data,
         Payload::Cloud(cloud) => cloud.data(),
+        Payload::Tensors(tensors) => tensors.bytes(),
     };
     let sum: u32 = data.iter().map(|byte| u32::from(*byte)).sum();
     let offset_us = input.header.stamp.nanos() - frame.stamp.nanos();
@@ -87,7 +90,7 @@ impl Detector for Stub {
             }
         });
         Ok(match self.needs[1].kind {
-            PayloadKind::Image => Detections::Boxes2d(boxes_2d),
+            PayloadKind::Image | PayloadKind::Tensors => Detections::Boxes2d(boxes_2d),
             PayloadKind::Cloud => Detections::Boxes3d(boxes_3d),
         })
     }
@@ -106,6 +109,67 @@ impl Detector for Stub {
     }
 }
 
+/// The messages that detectors of [`preparing`] were given before their frames: input and
+/// stamp.
+pub type Prepared = Arc<Mutex<Vec<(usize, Stamp)>>>;
+
+/// Makes detectors as [`open`] does, which note the messages that they prepare.
+pub fn preparing(prepared: &Prepared) -> Factory {
+    let prepared = Arc::clone(prepared);
+    Arc::new(move |config, device| {
+        let prepared = Arc::clone(&prepared);
+        Ok(Box::new(Preparing { detector: open(config, device)?, prepared }))
+    })
+}
+
+struct Preparing {
+    detector: Box<dyn Detector>,
+    prepared: Prepared,
+}
+
+impl Detector for Preparing {
+    fn inputs(&self) -> &[InputNeeds] {
+        self.detector.inputs()
+    }
+
+    fn info(&self) -> &DetectorInfo {
+        self.detector.info()
+    }
+
+    fn prepares(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
+        let Header { stamp, frame_id } = message.header;
+        self.prepared.lock().unwrap().push((input, stamp));
+        let Payload::Image(ImagePayload::Raw(image)) = message.payload else { return Ok(()) };
+        let focal_length = message.calibration.map(|calibration| calibration.intrinsics[0]);
+        let found = (input, stamp.nanos(), frame_id, image.data(), focal_length);
+        Err(Error::new(ErrorKind::Inference, "stub", format!("prepared {found:?}")))
+    }
+
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
+        report: &mut FrameReport,
+    ) -> Result<Detections<'a>> {
+        self.detector.detect(frame, report)
+    }
+
+    fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
+        self.detector.reconfigure(config)
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.detector.reset()
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        self.detector.warm_up()
+    }
+}
+
 /// Set for the process of [`program`].
 const VARIABLE: &str = "DET_POST_STUB_PROCESS";
 
@@ -113,7 +177,7 @@ const VARIABLE: &str = "DET_POST_STUB_PROCESS";
 #[test]
 fn process_of_a_stub() {
     if std::env::var_os(VARIABLE).is_some() {
-        serve(open).unwrap();
+        serve(|config, device| preparing(&Prepared::default())(config, device)).unwrap();
     }
 }
 

@@ -6,10 +6,8 @@ use det_post::infer::view_decoder::detr3d::{CpuDecoder, Network, Start};
 use det_post::ops::view_sample::{FeatureMaps, Projection};
 use det_post::types::{AttentionResidual, Detr3d, PointRange};
 
-use super::{
-    Bounds, Case, EXACT, File, SAMPLED, assert_near, assert_selected, converted, decoded_boxes,
-    poison,
-};
+use super::{Bounds, EXACT, SAMPLED, assert_near, assert_selected, decoded_boxes};
+use crate::common::view_cases::{Case, File, converted, poison};
 
 struct Decoder {
     case: Case,

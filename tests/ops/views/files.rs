@@ -6,7 +6,7 @@ use det_post::ops::view_sample::FeatureMaps;
 use det_post::types::{CachedYaw, Motion, QueryBox, ViewDecoder};
 use proptest::prelude::*;
 
-use super::poison;
+use crate::common::view_cases::poison;
 use crate::common::view_networks::{
     StateDict, detr3d, detr3d_facts, sparse4d, sparse4d_facts, two_maps, two_views,
 };

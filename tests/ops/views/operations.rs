@@ -4,7 +4,8 @@ use det_post::ops::channels_last::{MapSource, MapValues, channels_last};
 use det_post::ops::view_sample::{FeatureLevel, FeatureMaps, Texels, add_sample};
 use det_post::types::MapLayout;
 
-use super::{Bounds, Case, assert_near, level};
+use super::{Bounds, assert_near};
+use crate::common::view_cases::{Case, level};
 
 #[test]
 fn bilinear_samples_at_borders_and_far_away() {

@@ -6,9 +6,8 @@ use det_post::infer::view_decoder::sparse4d::{CpuDecoder, Network};
 use det_post::ops::view_sample::FeatureMaps;
 use det_post::types::{CachedYaw, Motion, QueryBox, Sparse4d};
 
-use super::{
-    Bounds, Case, EXACT, File, assert_near, assert_selected, converted, decoded_boxes, poison,
-};
+use super::{Bounds, EXACT, assert_near, assert_selected, decoded_boxes};
+use crate::common::view_cases::{Case, File, converted, motion, poison, sparse4d_c64};
 
 struct Decoder {
     case: Case,
@@ -17,32 +16,12 @@ struct Decoder {
     decoder: CpuDecoder,
 }
 
-pub(super) fn facts() -> Sparse4d {
-    Sparse4d {
-        num_views: 6,
-        num_levels: 4,
-        num_channels: 64,
-        num_heads: 8,
-        num_groups: 8,
-        num_anchors: 48,
-        num_cached: 32,
-        num_blocks: 3,
-        num_single_frame_blocks: 1,
-        num_classes: 10,
-        min_depth_m: 1e-5,
-        cached_yaw: CachedYaw::CosSin,
-        has_quality: true,
-        confidence_decay: 0.6,
-        default_interval_s: 0.5,
-    }
-}
-
 impl Decoder {
     #[track_caller]
     fn open(cached_yaw: CachedYaw) -> Option<Self> {
         let case = Case::open("sparse4d_c64")?;
         let (inputs, expected) = (case.file("inputs"), case.file("expected"));
-        let facts = Sparse4d { cached_yaw, ..facts() };
+        let facts = Sparse4d { cached_yaw, ..sparse4d_c64() };
         let network = Network::read(&case.file("weights").tensors(), facts).unwrap();
         let mut decoder = CpuDecoder::new(Arc::new(network));
         decoder.set_views(&inputs.views(&inputs)).unwrap();
@@ -54,13 +33,7 @@ impl Decoder {
     }
 
     fn motion(&self, frame: usize) -> Option<Motion> {
-        (frame > 0).then(|| {
-            let rows = self.inputs.rows::<4>(&format!("frame{frame}.current_from_past"));
-            Motion {
-                interval_s: self.inputs.f32s(&format!("frame{frame}.dt"))[0],
-                current_from_past: [rows[0], rows[1], rows[2]],
-            }
-        })
+        motion(&self.inputs, frame)
     }
 
     /// Compares the features with a stored step and replaces them by it.

@@ -16,6 +16,9 @@ use crate::types::{
 /// The maximum number of output tensors of a head.
 const MAX_OUTPUTS: usize = 8;
 
+/// The maximum width and height of a network's input, as head files may state it.
+const MAX_INPUT_SIZE: u32 = 16384;
+
 /// The head of a camera network, with tensors that fit.
 #[derive(Clone, Debug)]
 pub struct YoloHead {
@@ -60,6 +63,24 @@ impl YoloHead {
             element: input.element.unwrap_or(ElementType::F32),
             outputs: bind(Side::Output, &expected, outputs)?,
         })
+    }
+
+    /// As [`Self::new`], for outputs that come without the network. Without an `input_size` the
+    /// network's input is as large as any.
+    ///
+    /// # Errors
+    /// `Model` naming expected and found tensors when they do not fit.
+    pub fn of_outputs(facts: &YoloFacts, outputs: &[TensorSpec]) -> Result<Self> {
+        let size = facts.input_size.unwrap_or(Size::new(MAX_INPUT_SIZE, MAX_INPUT_SIZE));
+        let shape = input_shape(size).map(Dim::Fixed);
+        let name = facts.input_name.clone().unwrap_or_default();
+        let input = TensorSpec { name, element: None, shape: Some(shape.to_vec()) };
+        Self::new(facts, &[input], outputs)
+    }
+
+    /// Size of the network's input.
+    pub fn network(&self) -> Size {
+        self.network
     }
 
     /// Memory for the network's input, `[1, 3, height, width]`.

@@ -8,25 +8,25 @@ use crate::device::cuda::{DeviceBuffer, DeviceCandidates, DeviceCounters, Graph,
 use crate::error::Result;
 use crate::infer::device::DeviceEngine;
 use crate::ops::gather::cuda::{Inputs3d, Workspace3d as Gatherer};
-use crate::ops::nms::cuda::{Capacity, Suppression3d};
+use crate::ops::nms::cuda::{Capacity, Stages3d};
 use crate::ops::select;
 use crate::types::{Box3d, Nms3d};
 
 /// From the network's outputs to detections: one graph.
 pub(super) struct Postprocess {
     decoder: LidarDecoder,
-    suppression: Suppression3d,
+    suppression: Stages3d,
     pub(super) gather: Gatherer,
     pub(super) graph: Graph,
     pub(super) limits: Limits,
 }
 
 /// The sizes and kinds of the kernels and memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     num_candidates: usize,
     max_detections: usize,
-    nms: Discriminant<Nms3d>,
+    nms: Vec<Discriminant<Nms3d>>,
     num_distances: usize,
     num_yaw_norms: usize,
 }
@@ -36,7 +36,7 @@ impl Limits {
         Self {
             num_candidates: config.pre_nms_top_k.min(config.candidate_capacity).max(1),
             max_detections: config.max_detections,
-            nms: discriminant(&config.nms),
+            nms: config.nms.iter().map(discriminant).collect(),
             num_distances: config.score_thresholds.distance_upper_limits_m.len(),
             num_yaw_norms: config.yaw_norm_thresholds.len(),
         }
@@ -56,13 +56,15 @@ impl Postprocess {
         let mut decoder = head.decoder(stream, engine, num_candidates)?;
         let classes = config.facts.class_names.len();
         let capacity = Capacity { candidates: num_candidates, classes };
-        let mut suppression = Suppression3d::new(stream, &config.nms, capacity)?;
+        let mut suppression = Stages3d::new(stream, &config.nms, capacity)?;
         let mut gather = Gatherer::new(stream, head.attributes(), max_detections)?;
         let graph = Graph::record(stream, || {
             head.enqueue_decode(engine, &mut decoder, num_voxels, &mut candidates, counters)?;
-            suppression.enqueue(&candidates)?;
-            let (motions, kept) = (decoder.motions(), suppression.kept());
-            gather.enqueue(&Inputs3d { candidates: &candidates, motions, kept }, counters)
+            let motions = decoder.motions();
+            let left = suppression.enqueue(&candidates, motions.map(|(_, places)| places))?;
+            let motions = motions.map(|(motions, _)| motions).zip(left.places);
+            let inputs = Inputs3d { candidates: left.candidates, motions, kept: left.kept };
+            gather.enqueue(&inputs, counters)
         })?;
         let mut recorded = Self { decoder, suppression, gather, graph, limits };
         recorded.set(config, head)?;

@@ -141,13 +141,15 @@ impl LidarHead {
     }
 }
 
-/// The outputs of every task: by name, or by position in the order offset,
-/// height, size, rotation, velocity, heat map.
+/// The outputs of every task: by name, or by position in the order offset, height, size,
+/// rotation, velocity, heat map, or with the heat map first.
 fn bind_center(facts: &CenterFacts, found: &[TensorSpec]) -> Result<Vec<CenterTask<usize>>> {
     if facts.tasks.len() > MAX_TASKS {
         return refuse(format!("{} tasks, at most {MAX_TASKS}", facts.tasks.len()));
     }
     let variances = if facts.has_variance { 2 } else { 1 };
+    let per_task = if facts.has_velocity { 6 } else { 5 };
+    let heatmap_first = facts.heatmap_first && facts.output_names.is_empty();
     let mut expected = Vec::new();
     for (task, classes) in facts.tasks.iter().enumerate() {
         let mut names = facts.output_names.get(task).into_iter().flatten().cloned();
@@ -163,16 +165,25 @@ fn bind_center(facts: &CenterFacts, found: &[TensorSpec]) -> Result<Vec<CenterTa
             add("velocity", 2 * variances);
         }
         add("heat map", classes.len());
+        if heatmap_first {
+            let first = expected.len() - per_task;
+            expected[first..].rotate_right(1);
+        }
     }
     let positions = bind(Side::Output, &expected, found)?;
-    let per_task = if facts.has_velocity { 6 } else { 5 };
-    let outputs = positions.chunks_exact(per_task).map(|of_task| CenterTask {
-        offset: of_task[0],
-        height: of_task[1],
-        size: of_task[2],
-        rotation: of_task[3],
-        velocity: facts.has_velocity.then(|| of_task[4]),
-        heatmap: of_task[per_task - 1],
+    let outputs = positions.chunks_exact(per_task).map(|of_task| {
+        let (heatmap, maps) = match heatmap_first {
+            true => (of_task[0], &of_task[1..]),
+            false => (of_task[per_task - 1], of_task),
+        };
+        CenterTask {
+            offset: maps[0],
+            height: maps[1],
+            size: maps[2],
+            rotation: maps[3],
+            velocity: facts.has_velocity.then(|| maps[4]),
+            heatmap,
+        }
     });
     Ok(outputs.collect())
 }

@@ -24,6 +24,7 @@ const MEMORY: [(HeadInput, HeadOutput); 4] = [
 
 /// StreamPETR's position embedding, head and memory.
 pub struct DeviceStreamPetr {
+    stream: Stream,
     position: PositionEmbedding,
     head: DeviceEngine,
     signature: Signature,
@@ -89,6 +90,7 @@ impl DeviceStreamPetr {
             PinnedTensor::like(stream, head.output(signature.head_outputs[output as usize])?)
         };
         Ok(Self {
+            stream: stream.clone(),
             position: PositionEmbedding::new(position, &signature)?,
             ages: Ages::new(signature.lengths.memory),
             num_new,
@@ -184,16 +186,16 @@ impl DeviceStreamPetr {
         Ok(())
     }
 
-    /// Waits for the queued work and copies the outputs to the host.
+    /// Waits once for the queued work and the copies of the outputs to the host.
     ///
     /// # Errors
     /// `Device` when earlier work or a copy fails.
     pub fn outputs(&mut self) -> Result<StreamPetrOutputs<TensorView<'_>>> {
-        let Self { head, signature, logits, boxes, .. } = self;
+        let Self { stream, head, signature, logits, boxes, .. } = self;
         let output = |output: HeadOutput| head.output(signature.head_outputs[output as usize]);
-        Ok(StreamPetrOutputs {
-            logits: logits.download(output(HeadOutput::Logits)?)?,
-            boxes: boxes.download(output(HeadOutput::Boxes)?)?,
-        })
+        logits.enqueue_download(output(HeadOutput::Logits)?)?;
+        boxes.enqueue_download(output(HeadOutput::Boxes)?)?;
+        stream.synchronize()?;
+        Ok(StreamPetrOutputs { logits: logits.view()?, boxes: boxes.view()? })
     }
 }

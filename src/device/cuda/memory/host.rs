@@ -22,8 +22,8 @@ const PART_BYTES: usize = 1 << 20;
 pub struct PinnedBuffer<T> {
     address: usize,
     len: usize,
-    // Recorded behind every upload, which reads the memory until then.
-    uploaded: Event,
+    // Recorded behind every queued copy, which uses the memory until then.
+    copied: Event,
     stream: Stream,
     values: PhantomData<T>,
 }
@@ -35,8 +35,8 @@ impl<T: Plain> PinnedBuffer<T> {
     /// `Device` when there is not enough memory.
     pub fn zeros(stream: &Stream, len: usize) -> Result<Self> {
         let address = host_memory::<T>(stream, len, 0)?;
-        let uploaded = Event::new(stream)?;
-        Ok(Self { address, len, uploaded, stream: stream.clone(), values: PhantomData })
+        let copied = Event::new(stream)?;
+        Ok(Self { address, len, copied, stream: stream.clone(), values: PhantomData })
     }
 
     /// The maximum number of values.
@@ -44,18 +44,18 @@ impl<T: Plain> PinnedBuffer<T> {
         self.len
     }
 
-    /// The first `num` values, to be written, after the previous upload has read
-    /// them. [`PinnedBuffer::enqueue_written`] uploads them.
+    /// The first `num` values, to be written, after the previous copy.
+    /// [`PinnedBuffer::enqueue_written`] uploads them.
     ///
     /// # Errors
     /// `Argument` when the buffer holds fewer; `Device` when earlier work failed.
     pub fn values_mut(&mut self, num: usize) -> Result<&mut [T]> {
         check_capacity("pinned", num, self.len)?;
-        self.uploaded.wait()?;
+        self.copied.wait()?;
         // SAFETY: the allocation holds the values (checked), is aligned to a page,
         // was zeroed, any bits are a `T`, and it lives as long as the stream that
-        // `self` holds. There is no other access: the last upload is complete, and
-        // this buffer is borrowed exclusively.
+        // `self` holds. There is no other access: the last copy is complete, and this
+        // buffer is borrowed exclusively.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.address as *mut T, num) })
     }
 
@@ -70,7 +70,7 @@ impl<T: Plain> PinnedBuffer<T> {
         self.stream.bind()?;
         let queued = self.enqueue_part(0..num, target);
         // Also after an error: some parts may have been queued.
-        let marked = self.uploaded.record(&self.stream);
+        let marked = self.copied.record(&self.stream);
         queued.and(marked)
     }
 
@@ -99,7 +99,7 @@ impl<T: Plain> PinnedBuffer<T> {
             self.enqueue_part(start..start + part.len(), target)
         });
         // Also after an error: some parts may have been queued.
-        let marked = self.uploaded.record(&self.stream);
+        let marked = self.copied.record(&self.stream);
         queued.and(marked)
     }
 
@@ -138,7 +138,7 @@ impl<T: Plain> PinnedBuffer<T> {
     fn enqueue_part(&self, range: Range<usize>, target: &DeviceBuffer<T>) -> Result<()> {
         let offset = range.start * size_of::<T>();
         // SAFETY: both sides hold the range (the callers, all in this file, check
-        // it). The memory is not written before `uploaded`, which the callers record
+        // it). The memory is not written before `copied`, which the callers record
         // behind the copy, is complete; it is freed after the stream's work.
         let copied = unsafe {
             let from = (self.address + offset) as *const T;
@@ -146,6 +146,41 @@ impl<T: Plain> PinnedBuffer<T> {
             result::memcpy_htod_async(target.address + offset as u64, pinned, self.stream.raw())
         };
         copied.map_err(|e| failed("queue an upload", e))
+    }
+
+    /// Queues a copy of a whole buffer to this one. [`PinnedBuffer::values`] waits for it.
+    ///
+    /// # Errors
+    /// `Argument` when the source has more values than this buffer holds; `Device` when it
+    /// belongs to another stream or the copy fails.
+    pub fn enqueue_download(&mut self, source: &DeviceBuffer<T>) -> Result<()> {
+        check_capacity("pinned", source.len, self.len)?;
+        self.stream.check_owns(&source.stream)?;
+        self.stream.bind()?;
+        // SAFETY: as in `download`; the slice ends before anything reads it, which needs
+        // another borrow of `self` and waits for the event below.
+        let target = unsafe { std::slice::from_raw_parts_mut(self.address as *mut T, source.len) };
+        // SAFETY: both sides have `source.len` values and stay until the stream's work is
+        // done.
+        let copied =
+            unsafe { result::memcpy_dtoh_async(target, source.address, self.stream.raw()) };
+        // Also after an error: the copy may have been queued.
+        let marked = self.copied.record(&self.stream);
+        copied.map_err(|e| failed("copy from the device", e)).and(marked)
+    }
+
+    /// The first `num` values, after the previous copy.
+    ///
+    /// # Errors
+    /// `Argument` when the buffer holds fewer; `Device` when earlier work failed.
+    pub fn values(&self, num: usize) -> Result<&[T]> {
+        check_capacity("pinned", num, self.len)?;
+        self.copied.wait()?;
+        // SAFETY: the allocation holds the values (checked), is aligned to a page, was
+        // zeroed, any bits are a `T`, and it lives as long as the stream that `self` holds.
+        // Nothing writes them: the last copy is complete, and the next needs an exclusive
+        // borrow.
+        Ok(unsafe { std::slice::from_raw_parts(self.address as *const T, num) })
     }
 
     /// Queues a copy of a whole buffer to this one, waits, and returns the values.

@@ -285,6 +285,25 @@ impl<T: Plain> DeviceBuffer<T> {
         copied.map_err(|e| failed("queue a copy on the device", e))
     }
 
+    /// Queues a copy of a whole buffer to the values from `start` on.
+    ///
+    /// # Errors
+    /// `Argument` when they are not all in this buffer; `Device` when the other belongs to
+    /// another stream or the copy fails.
+    pub fn enqueue_copy_at(&mut self, start: usize, source: &Self) -> Result<()> {
+        check_capacity("device", start.saturating_add(source.len), self.len)?;
+        self.stream.check_owns(&source.stream)?;
+        self.stream.bind()?;
+        let target = self.address + (start * size_of::<T>()) as u64;
+        let num_bytes = source.len * size_of::<T>();
+        // SAFETY: both allocations have these bytes (checked) and stay until the stream's
+        // work is done; they are two, since `self` is borrowed alone.
+        let copied = unsafe {
+            result::memcpy_dtod_async(target, source.address, num_bytes, self.stream.raw())
+        };
+        copied.map_err(|e| failed("queue a copy on the device", e))
+    }
+
     /// Waits, then copies all values to the host: for tests, not for frames.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! Coordinates in Autoware's files: which column is which axis.
 
 use super::super::node;
-use super::super::onnx::{AttributeValue, Node};
 use super::reader::{Column, Reader, Sites, Value};
 use crate::error::Result;
+use crate::infer::onnx::{AttributeValue, Node};
 
 /// Coordinates of a few columns.
 fn indices(of: Sites, columns: Vec<Column>) -> Option<Value> {

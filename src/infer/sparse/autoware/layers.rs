@@ -1,10 +1,10 @@
 //! Sums, biases and batch normalization between the convolutions of Autoware's
 //! files.
 
-use super::super::onnx::{AttributeValue, Node};
 use super::super::{node, refuse};
 use super::reader::{Reader, Value};
 use crate::error::Result;
+use crate::infer::onnx::{AttributeValue, Node};
 
 impl<'a> Reader<'_, 'a> {
     /// `Add` of two tensors of sites, or of a bias.

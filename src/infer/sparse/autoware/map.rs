@@ -1,9 +1,9 @@
 //! From the features of sites to the map, in Autoware's files.
 
-use super::super::onnx::{AttributeValue, Node};
 use super::super::{node, refuse};
 use super::reader::{Map, Reader, Sites, Value};
 use crate::error::Result;
+use crate::infer::onnx::{AttributeValue, Node};
 
 impl<'a> Reader<'_, 'a> {
     /// `ConstantOfShape` of zeros.

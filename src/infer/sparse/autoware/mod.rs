@@ -27,10 +27,10 @@ use std::collections::HashMap;
 use super::builder::NetworkBuilder;
 use super::constants::{Constants, WeightSizes};
 use super::node::{self, Attributes};
-use super::onnx::{Graph, Model, Node};
 use super::operation::SparseNetwork;
 use super::refuse;
 use crate::error::Result;
+use crate::infer::onnx::{Graph, Model, Node};
 use crate::ops::rulebook::Mode;
 use reader::{Reader, Rulebook, Value};
 

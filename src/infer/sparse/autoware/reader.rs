@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use super::super::builder::NetworkBuilder;
 use super::super::constants::Constants;
-use super::super::onnx::{Graph, Node, Source};
 use super::super::operation::GridAxes;
 use super::super::refuse;
 use crate::error::Result;
+use crate::infer::onnx::{Graph, Node, Source};
 use crate::ops::rulebook::{Geometry, Mode};
 
 /// A column of coordinates.

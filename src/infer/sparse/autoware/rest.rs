@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::super::onnx::{AttributeValue, Model, Source, write};
 use super::super::refuse;
 use crate::error::Result;
+use crate::infer::onnx::{AttributeValue, Model, Source, write};
 
 /// The nodes between the map and the outputs of the graph, with the constants
 /// that they read, as the bytes of an ONNX model whose only input is the map.

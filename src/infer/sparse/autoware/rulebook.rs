@@ -4,11 +4,11 @@
 use serde::Deserialize;
 
 use super::super::node::{self, Attributes};
-use super::super::onnx::{Model, Node};
 use super::super::operation::GridAxes;
 use super::super::refuse;
 use super::reader::{Column, Reader, Rulebook, Sites, Value};
 use crate::error::Result;
+use crate::infer::onnx::{Model, Node};
 use crate::ops::rulebook::{Geometry, Mode};
 
 /// The metadata entry with the rulebooks that are inputs of the graph.

@@ -1,10 +1,10 @@
 //! Standard nodes around the convolutions of Autoware's files.
 
 use super::super::node;
-use super::super::onnx::{AttributeValue, DataType, Node, Source, Tensor, ValueInfo};
 use super::reader::{Column, Reader, Sites, Value};
 use super::rulebook;
 use crate::error::Result;
+use crate::infer::onnx::{AttributeValue, DataType, Node, Source, Tensor, ValueInfo};
 
 /// The largest constant of shapes, axes and indices.
 const MAX_CONSTANT_BYTES: usize = 1 << 10;

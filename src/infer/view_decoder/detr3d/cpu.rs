@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::super::stack::Workspace as Layers;
 use super::super::{DecodedQueries, View, set_projections};
 use super::{Network, adds_position};
 use crate::error::Result;
 use crate::ops::attention::{Workspace as AttentionWorkspace, attention};
+use crate::ops::layer_stack::Workspace as Layers;
 use crate::ops::linear::linear;
 use crate::ops::refine::{inverse_sigmoid, reference_boxes, reference_points, refine_references};
 use crate::ops::rows::{Part, Rows, RowsMut};

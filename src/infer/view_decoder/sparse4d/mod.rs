@@ -29,10 +29,14 @@
 
 mod block;
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod memory;
 
 pub use block::{AnchorEncoder, Block, FeedForward, GraphAttention, Refinement, ViewAttention};
 pub use cpu::CpuDecoder;
+#[cfg(feature = "cuda")]
+pub use cuda::{Activation, CudaDecoder};
 pub use memory::AnchorMemory;
 
 use super::reader::Reader;

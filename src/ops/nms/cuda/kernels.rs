@@ -9,8 +9,8 @@ use crate::device::cuda::{
 };
 use crate::error::Result;
 use crate::types::{
-    Box2d, Box3d, Candidate, Kept, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsRotated,
-    NmsSoft, RotatedBox2d,
+    Box2d, Box3d, Candidate, Kept, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou, NmsIou3d,
+    NmsRotated, NmsSoft, RotatedBox2d,
 };
 
 /// Up to this capacity the kernel `bitmask` does everything.
@@ -62,8 +62,10 @@ pub struct NmsSettings {
     pub sigma: f32,
     /// Boxes whose score decays below this are dropped, except the top box.
     pub min_score: f32,
+    /// Pairs of classes that are compared at any distance.
+    pub num_unlimited: u32,
     /// Fills the struct to 64 bytes.
-    pub reserved: [u32; 2],
+    pub reserved: u32,
 }
 
 // SAFETY: 16 values of 4 bytes each, no gap, any bits are a value.
@@ -93,8 +95,8 @@ pub struct ParameterSlices<'a> {
     pub groups: In<'a, u32>,
     /// By class.
     pub thresholds: In<'a, f32>,
-    /// Pairs of classes.
-    pub forbidden: In<'a, [u32; 2]>,
+    /// Pairs of classes: the forbidden, then the unlimited.
+    pub pairs: In<'a, [u32; 2]>,
 }
 
 /// For how many candidates a kernel needs the slices of scratch memory.
@@ -304,6 +306,7 @@ families! {
     NmsCircle: "nms_circle", "nms_circle", Greedy, Box3d, 0;
     NmsRotated: "nms_rotated", "nms_rotated", Greedy, RotatedBox2d, 2;
     NmsBev: "nms_bev", "nms_bev", Greedy, Box3d, 2;
+    NmsBevFast: "nms_bev_fast", "nms_bev_fast", Greedy, Box3d, 2;
     NmsIou3d: "nms_iou_3d", "nms_iou_3d", Greedy, Box3d, 3;
 }
 
@@ -322,7 +325,7 @@ impl<P, const STEP: usize> StepOf<P, STEP> {
 // which it limits to the capacity, or was stored by an earlier kernel. Stored indices
 // are below the capacity, since scratch memory is zeroed at first and receives
 // positions of candidates alone, or are compared with it where they are sums. Groups,
-// thresholds and forbidden pairs are read within their lengths. The check covers all
+// thresholds and pairs of classes are read within their lengths. The check covers all
 // other slices. Candidates are read 16 bytes at a time within the slice, whose start
 // is so aligned. Every kernel ends: `reduce` waits only for candidates that blocks
 // with earlier tickets, hence running ones, have taken, and the last block of

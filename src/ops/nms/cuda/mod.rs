@@ -11,9 +11,11 @@
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
 pub(in crate::ops) mod parameters;
+mod stages;
 mod workspace;
 
 pub use kernels::NmsCounts;
+pub use stages::{Stages3d, Survivors3d};
 pub use workspace::Capacity;
 
 use std::fmt::Debug;
@@ -24,10 +26,12 @@ use self::workspace::{Op, Workspace};
 use super::unsupported;
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Plain, Stream};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::{nms_bev, nms_circle, nms_fast, nms_iou, nms_iou_3d, nms_rotated, nms_soft};
+use crate::ops::{
+    nms_bev, nms_bev_fast, nms_circle, nms_fast, nms_iou, nms_iou_3d, nms_rotated, nms_soft,
+};
 use crate::types::{
-    Box2d, Box3d, Candidate, ClassMode, Kept, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast, NmsIou,
-    NmsIou3d, NmsRotated, NmsSoft, RotatedBox2d,
+    Box2d, Box3d, Candidate, ClassMode, Kept, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle, NmsFast,
+    NmsIou, NmsIou3d, NmsRotated, NmsSoft, RotatedBox2d,
 };
 
 /// The suppression of candidates with axis-aligned boxes.
@@ -170,6 +174,9 @@ impl Suppressible for Box3d {
             Nms3d::None => Kind::none(),
             Nms3d::Circle(params) => Kind::of::<NmsCircle>(nms_circle::cuda::parameters(params)?),
             Nms3d::Bev(params) => Kind::of::<NmsBev>(nms_bev::cuda::parameters(params)?),
+            Nms3d::BevFast(params) => {
+                Kind::of::<NmsBevFast>(nms_bev_fast::cuda::parameters(params)?)
+            }
             Nms3d::Iou3d(params) => Kind::of::<NmsIou3d>(nms_iou_3d::cuda::parameters(params)?),
         })
     }

@@ -15,13 +15,15 @@ pub struct Parameters<'a> {
     pub thresholds: &'a [f32],
     /// Pairs of classes that never suppress each other.
     pub forbidden: &'a [[u32; 2]],
+    /// Pairs of classes that are compared at any distance.
+    pub unlimited: &'a [[u32; 2]],
 }
 
 impl<'a> Parameters<'a> {
     /// Parameters without lists and without a limit of survivors.
     pub(in crate::ops) fn new(class_mode: &'a ClassMode, settings: NmsSettings) -> Self {
         let settings = NmsSettings { max_num: u32::MAX, ..settings };
-        Self { settings, class_mode, thresholds: &[], forbidden: &[] }
+        Self { settings, class_mode, thresholds: &[], forbidden: &[], unlimited: &[] }
     }
 
     /// Adds thresholds by class.

@@ -23,7 +23,7 @@ pub struct Capacity {
     /// Candidates.
     pub candidates: usize,
     /// Classes that have a threshold or a group of their own, or are named in
-    /// forbidden pairs.
+    /// pairs.
     pub classes: usize,
 }
 
@@ -120,7 +120,7 @@ struct Memory {
     settings: DeviceBuffer<NmsSettings>,
     groups: DeviceBuffer<u32>,
     thresholds: DeviceBuffer<f32>,
-    forbidden: DeviceBuffer<[u32; 2]>,
+    pairs: DeviceBuffer<[u32; 2]>,
     sizes: Sizes,
     scratch: DeviceBuffer<u8>,
     kept: DeviceBuffer<Kept>,
@@ -140,7 +140,7 @@ impl Memory {
             settings: DeviceBuffer::zeros(stream, 1)?,
             groups: DeviceBuffer::zeros(stream, classes)?,
             thresholds: DeviceBuffer::zeros(stream, classes)?,
-            forbidden: DeviceBuffer::zeros(stream, classes * classes)?,
+            pairs: DeviceBuffer::zeros(stream, classes * classes)?,
             sizes,
             scratch: DeviceBuffer::zeros(stream, Scratch::num_bytes(&sizes))?,
             kept: DeviceBuffer::zeros(stream, candidates)?,
@@ -161,7 +161,7 @@ impl Memory {
             settings: self.settings.input(stream)?,
             groups: self.groups.input(stream)?,
             thresholds: self.thresholds.input(stream)?,
-            forbidden: self.forbidden.input(stream)?,
+            pairs: self.pairs.input(stream)?,
         };
         let scratch = Scratch::carve(self.scratch.output(stream)?, &self.sizes)?;
         let output = OutputSlices {
@@ -208,7 +208,8 @@ where
     }
 
     fn set(&mut self, parameters: &Parameters<'_>) -> Result<()> {
-        let Parameters { mut settings, class_mode, thresholds, forbidden } = *parameters;
+        let Parameters { mut settings, class_mode, thresholds, forbidden, unlimited } = *parameters;
+        let pairs = [forbidden, unlimited].concat();
         let (class_mode, groups) = match class_mode {
             ClassMode::Aware => (0, &[][..]),
             ClassMode::Agnostic => (1, &[][..]),
@@ -217,14 +218,15 @@ where
         let classes = self.memory.capacity.classes;
         check_fits(P::OP, "groups", groups.len(), classes)?;
         check_fits(P::OP, "thresholds", thresholds.len(), classes)?;
-        check_fits(P::OP, "forbidden pairs", forbidden.len(), classes * classes)?;
+        check_fits(P::OP, "pairs of classes", pairs.len(), classes * classes)?;
         settings.class_mode = class_mode;
         settings.num_groups = groups.len() as u32;
         settings.num_thresholds = thresholds.len() as u32;
         settings.num_forbidden = forbidden.len() as u32;
+        settings.num_unlimited = unlimited.len() as u32;
         self.memory.groups.write(groups)?;
         self.memory.thresholds.write(thresholds)?;
-        self.memory.forbidden.write(forbidden)?;
+        self.memory.pairs.write(&pairs)?;
         self.memory.settings.write(&[settings])
     }
 

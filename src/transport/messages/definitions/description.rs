@@ -222,7 +222,8 @@ mod tests {
     use crate::transport::messages::*;
     use crate::transport::middleware::{InputKind, ServiceKind};
 
-    /// Types and their hashes as ROS 2 Jazzy has them (vision_msgs 4.1.1, bond 4.0.0).
+    /// Types and their hashes as ROS 2 Jazzy has them (vision_msgs 4.1.1, bond 4.0.0,
+    /// autoware_msgs 1.12, yolo_msgs 4.6.1; those of packages that Jazzy does not ship by rosbags).
     const HASHES: &str = include_str!("hashes.txt");
 
     fn hashes() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -248,6 +249,7 @@ mod tests {
             InputKind::Image,
             InputKind::CompressedImage,
             InputKind::PointCloud2,
+            InputKind::TensorList,
             InputKind::CameraInfo,
             InputKind::Transforms { is_static: true },
             InputKind::Clock,
@@ -262,6 +264,12 @@ mod tests {
             Log::TYPE,
             ParameterEvent::TYPE,
             TransitionEvent::TYPE,
+            DetectedObjects::TYPE,
+            DetectedObjectsWithFeature::TYPE,
+            YoloDetectionArray::TYPE,
+            Float64Stamped::TYPE,
+            PublishedTime::TYPE,
+            TensorList::TYPE,
         ];
         let services = ServiceKind::ALL.map(ServiceKind::type_name);
         for type_name in inputs.map(InputKind::type_name).iter().chain(&outputs).chain(&services) {

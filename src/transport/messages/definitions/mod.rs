@@ -23,13 +23,20 @@ macro_rules! definitions {
 }
 
 definitions! {
+    "autoware_internal_debug_msgs" { msg: "Float64Stamped"; }
+    "autoware_internal_msgs" { msg: "PublishedTime"; }
+    "autoware_perception_msgs" {
+        msg: "DetectedObject" "DetectedObjectKinematics" "DetectedObjects" "ObjectClassification"
+            "Shape";
+    }
     "bond" { msg: "Status"; }
     "builtin_interfaces" { msg: "Duration" "Time"; }
     "diagnostic_msgs" { msg: "DiagnosticArray" "DiagnosticStatus" "KeyValue"; }
     "geometry_msgs" {
-        msg: "Point" "Pose" "PoseWithCovariance" "Quaternion" "Transform" "TransformStamped"
-            "Vector3";
+        msg: "Point" "Point32" "Polygon" "Pose" "PoseWithCovariance" "Quaternion" "Transform"
+            "TransformStamped" "Twist" "TwistWithCovariance" "Vector3";
     }
+    "isaac_ros_tensor_list_interfaces" { msg: "Tensor" "TensorList" "TensorShape"; }
     "lifecycle_msgs" {
         msg: "State" "Transition" "TransitionDescription" "TransitionEvent";
         srv: "ChangeState" "GetAvailableStates" "GetAvailableTransitions" "GetState";
@@ -49,7 +56,11 @@ definitions! {
     }
     "service_msgs" { msg: "ServiceEventInfo"; }
     "std_msgs" { msg: "ColorRGBA" "Header"; }
+    "std_srvs" { srv: "SetBool"; }
     "tf2_msgs" { msg: "TFMessage"; }
+    "tier4_perception_msgs" {
+        msg: "DetectedObjectWithFeature" "DetectedObjectsWithFeature" "Feature";
+    }
     "type_description_interfaces" {
         msg: "Field" "FieldType" "IndividualTypeDescription" "KeyValue" "TypeDescription"
             "TypeSource";
@@ -61,6 +72,10 @@ definitions! {
             "Point2D" "Pose2D" "VisionClass";
     }
     "visualization_msgs" { msg: "Marker" "MarkerArray" "MeshFile" "UVCoordinate"; }
+    "yolo_msgs" {
+        msg: "BoundingBox2D" "BoundingBox3D" "Detection" "DetectionArray" "KeyPoint2D"
+            "KeyPoint2DArray" "KeyPoint3D" "KeyPoint3DArray" "Mask" "Point2D" "Pose2D" "Vector2";
+    }
 }
 
 /// The file of a type.
@@ -123,6 +138,12 @@ mod tests {
             Detection3DArray::TYPE,
             LabelInfo::TYPE,
             Clock::TYPE,
+            DetectedObjects::TYPE,
+            DetectedObjectsWithFeature::TYPE,
+            YoloDetectionArray::TYPE,
+            TensorList::TYPE,
+            Float64Stamped::TYPE,
+            PublishedTime::TYPE,
         ] {
             assert!(definition(type_name).is_some(), "{type_name}");
         }

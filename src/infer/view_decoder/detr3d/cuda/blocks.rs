@@ -171,7 +171,7 @@ impl CudaDecoder<f16> {
             sample_offsets: block.sample_offsets.input(stream)?,
             boxes: Out::empty(),
             logits: Out::empty(),
-            maps: maps.args(stream, &self.projections, facts.min_depth_m)?,
+            maps: maps.args(stream, self.projections.device(), facts.min_depth_m)?,
             low: facts.range.min,
             extent: std::array::from_fn(|axis| facts.range.max[axis] - facts.range.min[axis]),
             num_queries: num_queries as u32,
@@ -200,7 +200,7 @@ impl CudaDecoder<f16> {
             let results = self.results.output(stream)?;
             [args.boxes, args.logits] = results.split_at(num_queries * BOX_LEN);
         }
-        buffers.kernel.enqueue(stream, maps.texel()?, args)
+        buffers.kernel.enqueue(stream, maps.texel()?, &args)
     }
 }
 

@@ -130,7 +130,7 @@ impl<T: Activation> CudaDecoder<T> {
             weights: block.sample_weights.input(stream)?,
             offsets: block.sample_offsets.input(stream)?,
             output: rows.gathered.output(stream)?,
-            maps: maps.args(stream, projections, facts.min_depth_m)?,
+            maps: maps.args(stream, projections.device(), facts.min_depth_m)?,
             low: facts.range.min,
             extent,
             num_queries: num_queries as u32,

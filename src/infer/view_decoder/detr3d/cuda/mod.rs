@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use self::blocks::WholeBlocks;
 use self::weights::{DeviceBlock, DeviceClasses};
+use super::super::uploaded::Uploaded;
 use super::super::{DecodedQueries, STAGE, View, set_projections};
 use super::{Network, adds_position};
 use crate::device::cuda::{DeviceBuffer, Graph, PinnedBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::attention::cuda::{AttentionElement, AttentionKernel, value_stride};
+use crate::ops::decode_query::cuda::DeviceQueries;
 use crate::ops::linear::cuda::{DeviceRows, LinearKernels, padded};
 use crate::ops::view_sample::Projection;
 use crate::ops::view_sample::cuda::{
@@ -57,7 +59,7 @@ pub struct CudaDecoder<T: Activation> {
     whole_blocks: Option<T::Buffers>,
     /// References of even and odd blocks.
     references: [DeviceBuffer<f32>; 2],
-    projections: DeviceBuffer<f32>,
+    projections: Uploaded,
     host_projections: Vec<Projection>,
     /// Boxes, then logits.
     results: DeviceBuffer<f32>,
@@ -166,7 +168,7 @@ impl<T: Activation> CudaDecoder<T> {
             rows: Buffers::new(stream, num_queries, channels, hidden)?,
             whole_blocks: T::buffers(stream, &network)?,
             references: [references()?, references()?],
-            projections: DeviceBuffer::zeros(stream, 12 * num_views)?,
+            projections: Uploaded::zeros(stream, 12 * num_views)?,
             host_projections: vec![Projection::UNSEEN; num_views],
             results: DeviceBuffer::zeros(stream, num_results)?,
             pinned: PinnedBuffer::zeros(stream, num_results)?,
@@ -175,25 +177,26 @@ impl<T: Activation> CudaDecoder<T> {
             stream: stream.clone(),
             network,
         };
-        decoder.write_projections()?;
+        decoder.upload_projections()?;
         let network = decoder.network.clone();
         decoder.set_start(&network.start().contents, &network.start().references)?;
         Ok(decoder)
     }
 
-    /// Replaces the views of the next frames and waits.
+    /// Replaces the views of the next frames. Waits for nothing.
     ///
     /// # Errors
     /// `Argument` when there are not as many as the network has, or a matrix is not finite;
     /// `Device` when the copy fails.
     pub fn set_views(&mut self, views: &[View]) -> Result<()> {
         set_projections(views, &mut self.host_projections, self.network.facts().num_views)?;
-        self.write_projections()
+        self.upload_projections()
     }
 
-    fn write_projections(&mut self) -> Result<()> {
-        let rows = self.host_projections.iter().map(|projection| projection.rows().as_flattened());
-        self.projections.write(&rows.collect::<Vec<_>>().concat())
+    fn upload_projections(&mut self) -> Result<()> {
+        let rows = self.host_projections.iter().flat_map(|view| view.rows().as_flattened());
+        self.projections.host.iter_mut().zip(rows).for_each(|(to, value)| *to = *value);
+        self.projections.enqueue()
     }
 
     /// Replaces the contents `[Q, C]` and references before the first block, computes what
@@ -277,6 +280,19 @@ impl<T: Activation> CudaDecoder<T> {
         self.boxes.as_flattened_mut().copy_from_slice(boxes);
         self.logits.copy_from_slice(logits);
         Ok(DecodedQueries { logits: &self.logits, boxes: &self.boxes, quality: None })
+    }
+
+    /// What the last frame gives, for a kernel to read.
+    ///
+    /// # Errors
+    /// `Device` for a stream other than the decoder's.
+    pub fn queries(&self, stream: &Stream) -> Result<DeviceQueries<'_>> {
+        let results = self.results.input(stream)?;
+        Ok(DeviceQueries {
+            boxes: results,
+            logits: results.from(self.boxes.as_flattened().len()),
+            quality: results.from(results.len()),
+        })
     }
 
     /// Waits, then copies the content `[Q, C]` that the last block's feed-forward layers

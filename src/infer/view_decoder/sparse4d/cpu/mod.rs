@@ -4,11 +4,11 @@ mod steps;
 
 use std::sync::Arc;
 
-use super::super::stack::Workspace as Layers;
 use super::super::{DecodedQueries, View, set_projections};
 use super::{AnchorMemory, Network};
 use crate::error::Result;
 use crate::ops::attention::Workspace as AttentionWorkspace;
+use crate::ops::layer_stack::Workspace as Layers;
 use crate::ops::rows::{Part, Rows, RowsMut};
 use crate::ops::view_sample::{FeatureMaps, Projection, Workspace as SamplingWorkspace};
 use crate::types::{Motion, QueryBox};

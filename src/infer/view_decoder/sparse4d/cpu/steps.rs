@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::super::super::stack::Workspace as Layers;
 use super::super::{AnchorEncoder, GraphAttention};
 use super::{Buffers, CpuDecoder};
 use crate::error::Result;
 use crate::ops::attention::attention;
 use crate::ops::layer_norm::layer_norm;
+use crate::ops::layer_stack::Workspace as Layers;
 use crate::ops::linear::{LinearLayer, linear};
 use crate::ops::refine::{key_points, refine_anchors};
 use crate::ops::rows::{Part, Rows, RowsMut};

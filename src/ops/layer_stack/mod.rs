@@ -1,26 +1,38 @@
-//! Layers that follow each other.
+//! Linear layers that follow each other: rows pass through all of them.
+//!
+//! Input `[R, I]` of the first layer, output `[R, O]` of the last; every layer is one of
+//! [`linear`](crate::ops::linear), whose contract holds for each. A NaN reaches its row alone.
+//!
+//! On a GPU a launch takes rows through all layers of several stacks. Activations are rounded to
+//! the elements of the rows after each layer and after each normalization.
+
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+mod kernels;
+#[cfg(test)]
+mod tests;
 
 use crate::error::Result;
 use crate::ops::linear::{LinearLayer, linear};
 use crate::ops::rows::{Part, Rows, RowsMut};
 
-/// Memory of stacks of layers.
+/// Memory of the op.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Workspace {
+pub struct Workspace {
     /// Rows of an input.
-    pub(super) rows: Vec<f32>,
+    pub(crate) rows: Vec<f32>,
     /// The outputs between layers.
     between: [Vec<f32>; 2],
 }
 
 impl Workspace {
-    /// Runs layers, at least one, from the first's input to the last's output.
-    pub(super) fn run(
-        &mut self,
-        input: Part<'_>,
-        layers: &[LinearLayer],
-        out: RowsMut<'_>,
-    ) -> Result<()> {
+    /// Writes all of `out`. Without layers nothing is written.
+    ///
+    /// # Errors
+    /// `Argument` when the layers do not fit the input, each other or the output.
+    pub fn run(&mut self, input: Part<'_>, layers: &[LinearLayer], out: RowsMut<'_>) -> Result<()> {
         let Some((last, others)) = layers.split_last() else { return Ok(()) };
         let num_rows = out.len();
         let Self { rows, between: [previous, next] } = self;

@@ -1,6 +1,6 @@
 //! The container of ONNX files: a reader that borrows from the file.
 //!
-//! Only what networks of sparse convolutions need is read: the graph with its
+//! Only what networks of sparse convolutions and the cut of a network need is read: the graph with its
 //! nodes, attributes and initializers, the shapes of its inputs and outputs,
 //! operator sets and metadata. Names and values are slices of the file.
 //! The depth of nesting is that of the schema, and [`MAX_ITEMS`] bounds what is

@@ -1,0 +1,72 @@
+"""Starts det_post in the place of another node, with that node's parameter files.
+
+The launch files of the nodes that it takes the place of (lidar_centerpoint.launch.xml,
+yolox.launch.xml ...) include this one with their arguments. Substitutions in
+parameter files, such as $(var model_path), are those of the launch that includes it.
+"""
+
+from pathlib import Path
+
+import yaml
+from launch import LaunchDescription
+from launch.actions import DeclareLaunchArgument, LogInfo, OpaqueFunction
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import Node
+from launch_ros.descriptions import ParameterFile
+
+ARGUMENTS = {
+    "like": (None, "The package whose node is replaced, such as autoware_lidar_centerpoint."),
+    "like_node_name": (None, "Name of the node."),
+    "like_files": ("", "Parameter files, the later wins; one that ends in '?' may be absent."),
+    "like_remaps": ("", "Topics: '~/input/pointcloud:=/points ~/output/objects:=objects'."),
+    "like_parameters": ("", "Further parameters, KEY:=VALUE; those without a value are left out."),
+    "like_container": ("", "Container into which the node was to be loaded; it starts as a process of its own."),
+}
+
+
+def files(text: str) -> list[str]:
+    """The parameter files that are there, and those that must be."""
+    found = []
+    for word in text.split():
+        path = word.removesuffix("?")
+        if path == word or Path(path).is_file():
+            found.append(path)
+    return found
+
+
+def pairs(argument: str, text: str) -> list[tuple[str, str]]:
+    """The words of an argument, each KEY:=VALUE; those without a value are left out."""
+    words = [word.partition(":=") for word in text.split()]
+    for key, mark, _ in words:
+        if not (key and mark):
+            raise ValueError(f"{argument}: found {key + mark!r}, wanted KEY:=VALUE")
+    return [(key, value) for key, _, value in words if value]
+
+
+def start(context):
+    """The node, once the arguments are known."""
+    values = {name: LaunchConfiguration(name).perform(context) for name in ARGUMENTS}
+    parameters = {key: yaml.safe_load(value) for key, value in pairs("like_parameters", values["like_parameters"])}
+    node = Node(
+        package="det_post",
+        executable="det_post",
+        name=values["like_node_name"],
+        arguments=["run", "--like", values["like"]],
+        parameters=[*(ParameterFile(path, allow_substs=True) for path in files(values["like_files"])), parameters],
+        remappings=pairs("like_remaps", values["like_remaps"]),
+        output="screen",
+    )
+    container = values["like_container"]
+    if not container:
+        return [node]
+    message = f"det_post is no component and cannot be loaded into {container}: it starts as a process of its own"
+    return [LogInfo(msg=message), node]
+
+
+def generate_launch_description():
+    """Called by launch."""
+    declared = [
+        DeclareLaunchArgument(name, default_value=default, description=description)
+        for name, (default, description) in ARGUMENTS.items()
+    ]
+    return LaunchDescription([*declared, OpaqueFunction(function=start)])

@@ -1,0 +1,114 @@
+//! Pictures of the surround network: all cameras and the bird's-eye view.
+
+use std::path::Path;
+
+use super::scenes::{ANIMATION_SIZE, FRAME_MS, SCANS_PER_FRAME, moments_in_space};
+use crate::cli::interrupt::Interrupt;
+use crate::draw::{Animation, BevPicture, Canvas, draw, side_by_side};
+use crate::error::Result;
+use crate::eval::recordings::Sides;
+use crate::output_folder::OutputFolder;
+use crate::replay::ReplayFrame;
+use crate::types::{Detection3d, Detections, PointRange, Size, Stamp};
+
+/// The range of the bird's-eye views.
+const RANGE: PointRange = PointRange { min: [-52.0, -52.0, -5.0], max: [52.0, 52.0, 5.0] };
+
+/// The frame of a drive that is drawn, as it was served.
+pub(super) struct SurroundScene {
+    number: u64,
+    served: Option<Served>,
+}
+
+struct Served {
+    stamp: Stamp,
+    /// All cameras, with the boxes that they show.
+    pictures: Canvas,
+    detections: Vec<Detection3d>,
+    class_names: Vec<String>,
+}
+
+impl SurroundScene {
+    /// The frame in the middle of a drive.
+    pub(super) fn in_the_middle(num_frames: f64) -> Self {
+        Self { number: (0.5 * num_frames) as u64, served: None }
+    }
+
+    /// Keeps the frame if it is the one, or before it if it is the first that was served.
+    ///
+    /// # Errors
+    /// Those of drawing.
+    pub(super) fn see(&mut self, frame: &ReplayFrame<'_>) -> Result<()> {
+        let is_wanted = frame.number == self.number || self.served.is_none();
+        let (true, Ok(found)) = (is_wanted, &frame.result) else { return Ok(()) };
+        let Detections::Boxes3d(detections) = found.detections else { return Ok(()) };
+        self.served = Some(Served {
+            stamp: found.header.stamp,
+            pictures: draw(&found.inputs, 0, found.detections, frame.config)?,
+            detections: detections.to_vec(),
+            class_names: frame.config.kind.class_names().to_vec(),
+        });
+        Ok(())
+    }
+
+    /// Draws the frame with its truth to `pictures/surround.png`, and an animation of the
+    /// bird's-eye view to `pictures/drive.png`.
+    ///
+    /// # Errors
+    /// `Io` when a picture cannot be written.
+    pub(super) fn draw(
+        &self,
+        sides: &Sides,
+        folder: &mut OutputFolder,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        let moments = moments_in_space(sides);
+        if let Some(served) = &self.served {
+            let size = served.pictures.size().height;
+            let mut from_above = BevPicture::new(None, &RANGE, size)?;
+            if let Some(moment) = moments.get(&served.stamp) {
+                from_above.draw_truth(moment.truth.iter().copied());
+            }
+            from_above.draw_detections(&served.detections, &served.class_names);
+            let both = side_by_side(&served.pictures, from_above.canvas());
+            both.save(&folder.file("pictures/surround.png")?)?;
+        }
+        let shown: Vec<_> = moments.values().step_by(SCANS_PER_FRAME).collect();
+        if shown.is_empty() {
+            return Ok(());
+        }
+        let path = folder.file("pictures/drive.png")?;
+        let size = Size::new(ANIMATION_SIZE, ANIMATION_SIZE);
+        let mut animation = Animation::create(&path, size, shown.len() as u32, FRAME_MS)?;
+        for moment in shown {
+            if interrupt.is_set() {
+                return Ok(());
+            }
+            let mut picture = BevPicture::new(None, &RANGE, ANIMATION_SIZE)?;
+            picture.draw_truth(moment.truth.iter().copied());
+            picture.draw_detections(&moment.detections, &[]);
+            animation.add(picture.canvas())?;
+        }
+        animation.finish()
+    }
+}
+
+/// The list of results, and further commands.
+pub(super) fn directions(out: &Path, seconds: f64) -> String {
+    let out = out.display();
+    let program = std::env::args().next().unwrap_or_else(|| "det_post".into());
+    format!(
+        "in {seconds:.0} s, below {out}/
+  drive/             the recording with its truth: drive_0.mcap for Foxglove, ros2 bag play for RViz
+  detections/        the detections as a recording; detections.jsonl the same as lines
+  pictures/          surround.png: six cameras and the view from above; drive.png moves; truth is white
+  figures/           precision over recall, calibration; eval.json has every figure
+  report.json        what every stage took and what every limit cost
+
+next
+  {program} replay {out}/drive --config {out}/demo.param.yaml -p surround.score_thresholds:=[0.5] \\
+      --out certain && {program} eval --detections certain --truth {out}/drive
+  {program} inspect {out}/drive
+"
+    )
+}

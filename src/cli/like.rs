@@ -1,0 +1,54 @@
+//! `--like` and `--arg`: parameter files of other packages.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::{Config, NODE_NAME, Package, Source};
+use crate::error::Result;
+use crate::ros::NodeName;
+
+/// The package whose node is replaced, and the arguments of its launch file.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct LikeArguments {
+    /// Reads the parameter files of this package, in the order of its launch file:
+    /// autoware_lidar_centerpoint, autoware_tensorrt_yolox, isaac_ros_yolov8, isaac_ros_rtdetr,
+    /// yolo_ros.
+    #[arg(long, value_name = "PACKAGE")]
+    pub(super) like: Option<Package>,
+    /// A launch argument, for `$(var NAME)` in parameter files.
+    #[arg(long = "arg", value_name = "NAME:=VALUE")]
+    pub(super) arguments: Vec<String>,
+}
+
+impl LikeArguments {
+    /// What a configuration is read from.
+    pub(super) fn source(&self, files: &[PathBuf], overrides: &[String]) -> Source {
+        Source {
+            files: files.to_vec(),
+            overrides: overrides.to_vec(),
+            arguments: self.arguments.clone(),
+            like: self.like,
+        }
+    }
+
+    /// The name of the node, unless it is started under another: that of the node that is
+    /// replaced.
+    pub(super) fn node(&self) -> Result<NodeName> {
+        let (namespace, name) = self.like.map_or(("", NODE_NAME), Package::node);
+        NodeName::new(namespace, name)
+    }
+
+    /// The configuration of files and overrides.
+    pub(super) fn load(&self, files: &[PathBuf], overrides: &[String]) -> Result<Config> {
+        Config::read(&self.node()?, &self.source(files, overrides))
+    }
+
+    /// The package that the name stands for by which the program was started, unless one is
+    /// given.
+    pub(super) fn or_by_program(&self) -> Self {
+        let by_program = || {
+            let program = std::env::args_os().next()?;
+            Package::of_executable(Path::new(&program).file_name()?.to_str()?)
+        };
+        Self { like: self.like.or_else(by_program), ..self.clone() }
+    }
+}

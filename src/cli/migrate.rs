@@ -1,0 +1,58 @@
+//! `det_post migrate`: parameters of Autoware's nodes become ours.
+
+use std::path::PathBuf;
+
+use super::{ExitStatus, LikeArguments, stdout};
+use crate::config::Config;
+use crate::error::{Error, ErrorKind, Result};
+
+/// What to translate.
+#[derive(Debug, clap::Args)]
+pub(super) struct MigrateArguments {
+    /// Their parameter files, in the order of their launch file.
+    #[arg(value_name = "YAML", required = true)]
+    files: Vec<PathBuf>,
+    /// A parameter that their launch file gives: -p model_path:=/models/yolox.onnx
+    #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]
+    overrides: Vec<String>,
+    #[command(flatten)]
+    like: LikeArguments,
+    /// text: YAML on stdout and a table on stderr; json: both as one object on stdout.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// YAML on stdout, the table on stderr.
+    Text,
+    /// Both as one JSON object on stdout.
+    Json,
+}
+
+/// Prints our parameters, and what became of theirs.
+pub(super) fn migrate(arguments: &MigrateArguments) -> Result<ExitStatus> {
+    let MigrateArguments { files, overrides, like, format } = arguments;
+    let mut like = like.clone();
+    if like.like.is_none() {
+        like.like = Config::recognize(&like.source(files, overrides))?;
+    }
+    if like.like.is_none() {
+        let message = "these are parameter files of no package that is known; name it by --like";
+        return Err(Error::new(ErrorKind::Config, "migrate", message));
+    }
+    let config = like.load(files, overrides)?;
+    let (Some(yaml), Some(json), Some(like)) =
+        (config.migrated_yaml(), config.migration_json(), &config.like)
+    else {
+        return Ok(ExitStatus::Done);
+    };
+    match format {
+        Format::Text => {
+            eprint!("{}", like.table());
+            stdout::print(&yaml)?
+        }
+        Format::Json => stdout::print(&format!("{json:#}\n"))?,
+    };
+    Ok(ExitStatus::Done)
+}

@@ -1,0 +1,102 @@
+//! Networks that end in a suppression of TensorRT, which is cut off and done here.
+
+use super::family;
+use crate::config::{CameraConfig, ChannelConfig, ChannelKind};
+use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
+use crate::device::PayloadMemory;
+use crate::error::{Error, ErrorKind, Result};
+use crate::infer::efficient_nms::EfficientNms;
+use crate::types::{ClassMode, Detections, DetrBoxes, FrameReport, Nms2d, NmsIou, YoloLayout};
+
+/// A detector of a network without its suppression, whose settings hold in place of those
+/// of the configuration.
+pub(super) struct CutDetector {
+    inner: Box<dyn Detector>,
+    nms: EfficientNms,
+}
+
+impl CutDetector {
+    pub(super) fn new(inner: Box<dyn Detector>, nms: EfficientNms) -> Self {
+        Self { inner, nms }
+    }
+}
+
+/// The configuration with the layout, the thresholds and the suppression of the end of
+/// the network.
+///
+/// # Errors
+/// `Model` when the head has no class of the background's number.
+pub(super) fn configured(config: &CameraConfig, nms: &EfficientNms) -> Result<CameraConfig> {
+    let mut config = config.clone();
+    config.facts.layout =
+        YoloLayout::Detr { boxes: DetrBoxes::CornerPixels, logits: nms.has_logits };
+    config.facts.output_names = vec![nms.boxes.clone(), nms.scores.clone()];
+    config.score_threshold = nms.score_threshold;
+    config.max_detections = config.max_detections.min(nms.max_output_boxes.max(1));
+    config.nms = Nms2d::Iou(NmsIou {
+        iou_threshold: nms.iou_threshold,
+        offset: 0,
+        class_mode: if nms.is_class_agnostic { ClassMode::Agnostic } else { ClassMode::Aware },
+        score_threshold: None,
+        max_num: usize::MAX,
+    });
+    if let Some(background) = nms.background_class {
+        let num_classes = config.facts.class_names.len() as u32;
+        if background >= num_classes {
+            let message = format!("background_class {background} of {num_classes} classes");
+            return Err(Error::new(ErrorKind::Model, "head", message));
+        }
+        if config.class_filter.is_empty() {
+            config.class_filter = (0..num_classes).collect();
+        }
+        config.class_filter.retain(|&class| class != background);
+    }
+    Ok(config)
+}
+
+/// A description of the cut, for the log and `det_post check`.
+pub fn describe(nms: &EfficientNms) -> String {
+    let EfficientNms { score_threshold, iou_threshold, max_output_boxes, .. } = nms;
+    let classes = if nms.is_class_agnostic { "all classes" } else { "each class" };
+    format!(
+        "ends in EfficientNMS_TRT, which is cut off: its suppression is done here, with its score_threshold \
+         {score_threshold} and iou_threshold {iou_threshold} over {classes}, up to {max_output_boxes} boxes, in place \
+         of score_threshold and nms.*"
+    )
+}
+
+impl Detector for CutDetector {
+    fn inputs(&self) -> &[InputNeeds] {
+        self.inner.inputs()
+    }
+
+    fn info(&self) -> &DetectorInfo {
+        self.inner.info()
+    }
+
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
+        report: &mut FrameReport,
+    ) -> Result<Detections<'a>> {
+        self.inner.detect(frame, report)
+    }
+
+    fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
+        let mut changed = config.clone();
+        changed.kind = ChannelKind::Camera(Box::new(configured(family(config)?, &self.nms)?));
+        self.inner.reconfigure(&changed)
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.inner.reset()
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        self.inner.warm_up()
+    }
+
+    fn payload_memory(&self) -> PayloadMemory {
+        self.inner.payload_memory()
+    }
+}

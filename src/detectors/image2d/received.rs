@@ -1,0 +1,88 @@
+//! 2D detection from tensors that are received: a decoder without a network.
+
+use super::boxes::{self, ImageBoxes};
+use super::postprocess::{self, Postprocess};
+use super::{YoloHead, family};
+use crate::config::{CameraConfig, ChannelConfig};
+use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds, PayloadKind};
+use crate::device::Device;
+use crate::error::Result;
+use crate::infer::{Engine, External};
+use crate::types::{Affine2, Box2d, Detections, FrameReport, Letterbox, Size};
+
+/// The one input.
+const TENSORS: usize = 0;
+
+static NEEDS: [InputNeeds; 1] =
+    [InputNeeds { kind: PayloadKind::Tensors, pose_in: None, calibration: false }];
+
+/// Finds boxes `B` in tensors of a message, on the CPU.
+///
+/// Boxes are in pixels of the network's input, clipped to it, or in those of the source image
+/// where its size is configured.
+pub struct ReceivedDetector<B = Box2d> {
+    info: DetectorInfo,
+    tensors: External,
+    head: YoloHead,
+    source_from_network: Affine2,
+    source: Size,
+    postprocess: Postprocess<B>,
+}
+
+impl<B: ImageBoxes> ReceivedDetector<B> {
+    /// A decoder of the tensors that the head names.
+    ///
+    /// # Errors
+    /// `Model` when the head has boxes of the other kind, or names too few tensors.
+    pub fn new(config: &CameraConfig) -> Result<Self> {
+        boxes::check::<B>(&config.facts.layout)?;
+        let tensors = External::new(&config.facts.output_names);
+        let head = YoloHead::of_outputs(&config.facts, tensors.outputs())?;
+        let network = head.network();
+        let (source_from_network, source) = match config.source_size {
+            Some(source) => {
+                let placed = Letterbox::new(source, network, config.facts.placement);
+                (placed.source_from_network(), source)
+            }
+            None => (Affine2::IDENTITY, network),
+        };
+        Ok(Self {
+            info: DetectorInfo::new(&Device::Cpu, tensors.name(), &postprocess::STAGES),
+            tensors,
+            head,
+            source_from_network,
+            source,
+            postprocess: Postprocess::new(config),
+        })
+    }
+}
+
+impl<B: ImageBoxes> Detector for ReceivedDetector<B> {
+    fn inputs(&self) -> &[InputNeeds] {
+        &NEEDS
+    }
+
+    fn info(&self) -> &DetectorInfo {
+        &self.info
+    }
+
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
+        report: &mut FrameReport,
+    ) -> Result<Detections<'a>> {
+        self.tensors.receive(frame.tensors(TENSORS)?)?;
+        let Self { tensors, head, source_from_network, source, postprocess, .. } = self;
+        postprocess.run(tensors, head, source_from_network, *source, report)
+    }
+
+    fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
+        self.postprocess.reconfigure(family(config)?);
+        Ok(())
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        // There is no network.
+        Ok(())
+    }
+}

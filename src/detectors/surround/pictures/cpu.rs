@@ -1,0 +1,134 @@
+//! Pictures on the CPU.
+
+use super::{Key, Prepared, image, view_of};
+use crate::detectors::surround::cameras::{Camera, Cameras, named};
+use crate::detectors::{FrameInput, FrameSet};
+use crate::error::{Error, Result};
+use crate::ops::decompress::{Picture, decompress};
+use crate::ops::resample::{self, ResampleParams, SampleMap, resample};
+use crate::types::{ElementType, FrameReport, ImagePayload, Size, Stage, Tensor};
+
+/// The input of the backbone, and what writes it.
+pub(in crate::detectors::surround) struct Pictures {
+    resampler: Resampler,
+    /// The pictures of all cameras, [N, 3, H, W].
+    input: Tensor,
+    prepared: Prepared<Tensor>,
+    /// The shape of one picture, [1, 3, H, W].
+    shape: [usize; 4],
+}
+
+/// Memory and parameters of decompression and resampling.
+struct Resampler {
+    decompressed: Picture,
+    params: ResampleParams,
+    workspace: resample::Workspace,
+}
+
+impl Pictures {
+    /// Pictures of a size, all zero.
+    pub(in crate::detectors::surround) fn new(
+        num_cameras: usize,
+        size: Size,
+        params: ResampleParams,
+    ) -> Result<Self> {
+        let [height, width] = [size.height, size.width].map(|n| n as usize);
+        let workspace = resample::Workspace::new();
+        Ok(Self {
+            resampler: Resampler { decompressed: Picture::new(), params, workspace },
+            input: Tensor::zeros(ElementType::F32, &[num_cameras, 3, height, width])?,
+            prepared: Prepared::new(num_cameras),
+            shape: [1, 3, height, width],
+        })
+    }
+
+    /// The pictures of the last frame, [N, 3, H, W].
+    pub(in crate::detectors::surround) fn input(&self) -> &Tensor {
+        &self.input
+    }
+
+    /// Prepares the picture of a message.
+    ///
+    /// # Errors
+    /// Those of decompression and resampling.
+    pub(in crate::detectors::surround) fn prepare(
+        &mut self,
+        index: usize,
+        message: &FrameInput<'_>,
+        camera: &Camera<SampleMap>,
+    ) -> Result<()> {
+        let Self { resampler, prepared, shape, .. } = self;
+        let make = || Tensor::zeros(ElementType::F32, shape);
+        prepared.fill(index, Key::new(message, camera), make, |picture, report| {
+            resampler.write(message, camera, report, 0, picture)
+        })
+    }
+
+    /// Discards prepared pictures.
+    pub(in crate::detectors::surround) fn forget(&mut self) {
+        self.prepared.clear();
+    }
+
+    /// Writes the pictures of a frame. A camera that the frame lacks keeps its old picture.
+    ///
+    /// # Errors
+    /// Those of decompression and resampling, with the name of the camera.
+    pub(in crate::detectors::surround) fn write(
+        &mut self,
+        frame: &FrameSet<'_>,
+        cameras: &Cameras<SampleMap>,
+        report: &mut FrameReport,
+    ) -> Result<()> {
+        let Self { resampler, input, prepared, .. } = self;
+        for (index, camera) in cameras.iter().enumerate() {
+            if matches!(frame.inputs.get(index), Some(None)) {
+                continue;
+            }
+            let message = frame.input(index)?;
+            let of_camera = |error: Error| named(index, message, &error);
+            let camera = view_of(camera).map_err(of_camera)?;
+            match prepared.get(index, Key::new(message, camera)) {
+                Some((picture, earlier)) => {
+                    report.merge(earlier);
+                    report.time(Stage::Letterbox, || copy_picture(picture, index, input));
+                }
+                None => {
+                    resampler.write(message, camera, report, index, input).map_err(of_camera)?
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Resampler {
+    /// Writes the picture of a message to a place in a tensor [N, 3, H, W].
+    fn write(
+        &mut self,
+        message: &FrameInput<'_>,
+        camera: &Camera<SampleMap>,
+        report: &mut FrameReport,
+        place: usize,
+        out: &mut Tensor,
+    ) -> Result<()> {
+        let Self { decompressed, params, workspace } = self;
+        let image = match image(message)? {
+            ImagePayload::Raw(image) => image,
+            ImagePayload::Compressed(file) => {
+                report.time(Stage::Decompress, || decompress(&file, decompressed))?;
+                decompressed.view()?
+            }
+        };
+        report
+            .time(Stage::Letterbox, || resample(&image, &camera.map, params, workspace, place, out))
+    }
+}
+
+/// Copies a picture to its place among the pictures of all cameras, both f32.
+fn copy_picture(picture: &Tensor, place: usize, pictures: &mut Tensor) {
+    if let (Tensor::F32 { values: from, .. }, Tensor::F32 { values: to, .. }) = (picture, pictures)
+        && let Some(to) = to.chunks_exact_mut(from.len()).nth(place)
+    {
+        to.copy_from_slice(from);
+    }
+}

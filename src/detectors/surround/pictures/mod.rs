@@ -1,0 +1,166 @@
+//! The pictures of the cameras, from their messages to the input of the backbone,
+//! [N, 3, H, W].
+//!
+//! A picture is prepared when it arrives, where the caller passes it to
+//! [`Detector::prepare`](crate::detectors::Detector::prepare): decompressed, uploaded and
+//! resampled into memory of its own. When its frame is complete it is copied to its place.
+//! A picture that was not prepared, or with another calibration than its frame has, is
+//! resampled into its place directly; the values are the same.
+
+mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+
+pub(super) use cpu::Pictures as CpuPictures;
+#[cfg(feature = "cuda")]
+pub(super) use cuda::Pictures as CudaPictures;
+
+use super::STAGE;
+use super::cameras::{Camera, no_camera};
+use crate::detectors::{FrameInput, Payload};
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{FrameReport, ImagePayload, Stamp};
+
+/// Prepared pictures that are kept for each camera: that of the frame that waits for other
+/// cameras, and the one after it.
+const NUM_PREPARED: usize = 2;
+
+/// The prepared pictures of all cameras as `T`.
+#[derive(Debug)]
+struct Prepared<T> {
+    cameras: Vec<[Slot<T>; NUM_PREPARED]>,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    /// `None` if the slot holds no picture.
+    key: Option<Key>,
+    /// Allocated with the first picture.
+    memory: Option<T>,
+    /// The durations and bytes of preparing it.
+    report: FrameReport,
+}
+
+/// What a prepared picture depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    /// The stamp of the message, which occurs once in the sequence of a camera.
+    stamp: Stamp,
+    /// The revision of the camera's view.
+    revision: u64,
+}
+
+impl Key {
+    fn new<M>(message: &FrameInput<'_>, camera: &Camera<M>) -> Self {
+        Self { stamp: message.header.stamp, revision: camera.revision() }
+    }
+}
+
+impl<T> Prepared<T> {
+    fn new(num_cameras: usize) -> Self {
+        let slot = || Slot { key: None, memory: None, report: FrameReport::new() };
+        Self { cameras: (0..num_cameras).map(|_| [slot(), slot()]).collect() }
+    }
+
+    /// Prepares a picture in the memory of the oldest one: `make` allocates the memory if
+    /// there is none yet, `fill` writes the picture.
+    fn fill(
+        &mut self,
+        camera: usize,
+        key: Key,
+        make: impl FnOnce() -> Result<T>,
+        fill: impl FnOnce(&mut T, &mut FrameReport) -> Result<()>,
+    ) -> Result<()> {
+        let oldest = self.cameras.get_mut(camera).and_then(|slots| {
+            // A picture with the same stamp is replaced, so that there is one of each.
+            slots.iter_mut().min_by_key(|slot| slot.key.map(|of| (of.stamp != key.stamp, of.stamp)))
+        });
+        let Slot { key: of_slot, memory, report } = oldest.ok_or_else(|| no_camera(camera))?;
+        *of_slot = None;
+        *report = FrameReport::new();
+        let picture = match memory {
+            Some(picture) => picture,
+            None => memory.insert(make()?),
+        };
+        fill(picture, report)?;
+        *of_slot = Some(key);
+        Ok(())
+    }
+
+    /// A prepared picture, and the durations and bytes of preparing it.
+    fn get(&self, camera: usize, key: Key) -> Option<(&T, &FrameReport)> {
+        let slot = self.cameras.get(camera)?.iter().find(|slot| slot.key == Some(key))?;
+        slot.memory.as_ref().map(|picture| (picture, &slot.report))
+    }
+
+    /// Discards the pictures, not their memory.
+    fn clear(&mut self) {
+        self.cameras.as_flattened_mut().iter_mut().for_each(|slot| slot.key = None);
+    }
+}
+
+/// The image of a message.
+fn image<'a>(message: &FrameInput<'a>) -> Result<ImagePayload<'a>> {
+    match message.payload {
+        Payload::Image(image) => Ok(image),
+        Payload::Cloud(_) | Payload::Tensors(_) => {
+            Err(Error::new(ErrorKind::Argument, STAGE, "a point cloud or tensors, not an image"))
+        }
+    }
+}
+
+/// The view of a camera with a picture.
+fn view_of<M>(camera: Option<&Camera<M>>) -> Result<&Camera<M>> {
+    camera.ok_or_else(|| Error::new(ErrorKind::Uncalibrated, STAGE, "has no view"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(stamp: i64, revision: u64) -> Key {
+        Key { stamp: Stamp::from_nanos(stamp), revision }
+    }
+
+    #[test]
+    fn the_two_newest_pictures_of_a_camera_are_kept() {
+        let mut prepared = Prepared::<u32>::new(2);
+        let mut num_made = 0;
+        let mut fill = |prepared: &mut Prepared<u32>, camera, key, value| {
+            let make = || {
+                num_made += 1;
+                Ok(0)
+            };
+            prepared.fill(camera, key, make, |picture, report| {
+                assert_eq!(*report, FrameReport::new());
+                *picture = value;
+                Ok(())
+            })
+        };
+        let found =
+            |prepared: &Prepared<u32>, camera, key| prepared.get(camera, key).map(|of| *of.0);
+        for (stamp, value) in [(1, 10), (2, 20), (3, 30)] {
+            fill(&mut prepared, 0, key(stamp, 1), value).unwrap();
+        }
+        let of_camera = [1, 2, 3].map(|stamp| found(&prepared, 0, key(stamp, 1)));
+        assert_eq!(of_camera, [None, Some(20), Some(30)]);
+        // Not with another view, nor of another camera.
+        assert_eq!(found(&prepared, 0, key(3, 2)), None);
+        assert_eq!(found(&prepared, 1, key(3, 1)), None);
+        // The same message again, with another view, replaces its picture alone.
+        fill(&mut prepared, 0, key(3, 2), 31).unwrap();
+        let of_camera = [key(2, 1), key(3, 1), key(3, 2)].map(|key| found(&prepared, 0, key));
+        assert_eq!(of_camera, [Some(20), None, Some(31)]);
+        // What fails leaves no picture.
+        let fails = |_: &mut u32, _: &mut FrameReport| {
+            Err(Error::new(ErrorKind::Argument, STAGE, "is not an image"))
+        };
+        prepared.fill(0, key(4, 2), || Ok(0), fails).unwrap_err();
+        assert_eq!(found(&prepared, 0, key(4, 2)), None);
+        assert_eq!(found(&prepared, 0, key(3, 2)), Some(31));
+        prepared.clear();
+        assert_eq!(found(&prepared, 0, key(3, 2)), None);
+        assert!(fill(&mut prepared, 2, key(5, 1), 0).is_err(), "there are two cameras");
+        assert_eq!(num_made, 2, "memory is reused");
+    }
+}

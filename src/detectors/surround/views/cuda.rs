@@ -1,0 +1,214 @@
+//! DETR3D and Sparse4D on a GPU: maps, decoder and the choice of the best pairs are one graph; a
+//! network with a memory has another one for frames without it.
+
+use nalgebra::Matrix4;
+
+use super::{
+    check_outputs, level_sizes, map_shape, model_error, motion_of, picture_size, unseen_views,
+    write_views,
+};
+use crate::config::{SurroundConfig, SurroundDecoder, ViewFacts};
+use crate::detectors::surround::Step;
+use crate::device::cuda::{Graph, Stream};
+use crate::error::Result;
+use crate::infer::device::DeviceEngine;
+use crate::infer::view_decoder::{CudaViewDecoder, View, ViewNetwork};
+use crate::ops::channels_last::cuda::{DeviceMapSource, Kernels as ChannelsLast};
+use crate::ops::decode_query::cuda::Workspace as Selection;
+use crate::ops::view_sample::cuda::{DeviceFeatureMaps, Texel};
+use crate::types::{Candidates, Object3d, ViewPrecision};
+
+/// A decoder of feature maps with what it reads and writes.
+pub(in crate::detectors::surround) struct DeviceViewHead {
+    stream: Stream,
+    // Dropped first: work in the memory of the others.
+    graphs: Graphs,
+    decoder: CudaViewDecoder,
+    channels_last: ChannelsLast,
+    maps: DeviceFeatureMaps,
+    facts: ViewFacts,
+    selection: Selection,
+    query_sizes: [usize; 2],
+    has_quality: bool,
+    views: Vec<View>,
+}
+
+/// The recorded frames.
+struct Graphs {
+    alone: Graph,
+    with_memory: Option<Graph>,
+}
+
+impl DeviceViewHead {
+    /// A head for the outputs of a backbone, on the backbone's stream.
+    ///
+    /// # Errors
+    /// `Model` when the outputs of the backbone are not those that the head states, or the
+    /// network is larger than the kernels; `Argument` for int8 maps in f32, or more candidates
+    /// than a GPU can choose; `Device` when there is not enough memory.
+    pub(in crate::detectors::surround) fn new(
+        stream: &Stream,
+        backbone: &DeviceEngine,
+        network: &ViewNetwork,
+        facts: &ViewFacts,
+        config: &SurroundConfig,
+    ) -> Result<Self> {
+        check_outputs(backbone.outputs().len(), facts)?;
+        let (precision, scales) = match &config.decoder {
+            SurroundDecoder::Views { precision, map_scales, .. } => {
+                (*precision, map_scales.as_deref())
+            }
+            SurroundDecoder::StreamPetr { .. } => (ViewPrecision::Auto, None),
+        };
+        let texel = match (precision, scales) {
+            (ViewPrecision::F32, Some(_)) => {
+                return model_error(
+                    "decoder.map_scales with decoder.precision f32: on a GPU a decoder in f32 \
+                     reads maps of f32"
+                        .into(),
+                );
+            }
+            (ViewPrecision::F32, None) => Texel::F32,
+            (_, Some(_)) => Texel::I8,
+            (_, None) => Texel::F16,
+        };
+        let [num_views, _, num_channels] = network.map_sizes();
+        let picture = picture_size(&config.facts)?;
+        let sizes = level_sizes(picture, facts);
+        let maps = [num_views, num_channels];
+        let mut maps =
+            DeviceFeatureMaps::zeros(stream, maps, &sizes, texel, scales.unwrap_or_default())?;
+        let query_sizes = network.query_sizes();
+        let mut decoder = CudaViewDecoder::new(stream, network, precision)?;
+        let mut selection =
+            Selection::new(stream, query_sizes, &config.query_decode(), config.pre_nms_top_k)?;
+        let channels_last = ChannelsLast::load(stream)?;
+        let sources = sources(backbone, facts, &maps)?;
+        let recorded = (&mut maps, &mut decoder, &mut selection);
+        let graphs = record(stream, &channels_last, &sources, recorded)?;
+        Ok(Self {
+            stream: stream.clone(),
+            graphs,
+            decoder,
+            channels_last,
+            maps,
+            facts: facts.clone(),
+            selection,
+            query_sizes,
+            has_quality: network.has_quality(),
+            views: unseen_views(num_views, picture),
+        })
+    }
+
+    /// Takes the matrices of the next frame, and which cameras it has.
+    pub(in crate::detectors::surround) fn set_views<'a>(
+        &mut self,
+        matrices: impl Iterator<Item = (&'a Matrix4<f64>, bool)>,
+    ) {
+        write_views(&mut self.views, matrices);
+    }
+
+    /// Queues a frame after its backbone: from the outputs to the pairs that are kept.
+    ///
+    /// # Errors
+    /// `Argument` when a matrix is not finite; `Device` when the GPU fails. The memory is then
+    /// forgotten.
+    pub(in crate::detectors::surround) fn enqueue(&mut self, step: &Step) -> Result<()> {
+        let Self { decoder, graphs, views, .. } = self;
+        let motion = motion_of(step);
+        let queued = decoder.set_views(views).and_then(|()| decoder.begin(motion.as_ref()));
+        let queued = queued.and_then(|uses_memory| match (&graphs.with_memory, uses_memory) {
+            (Some(graph), true) => graph.enqueue(),
+            _ => graphs.alone.enqueue(),
+        });
+        if queued.is_err() {
+            decoder.forget();
+        }
+        queued
+    }
+
+    /// Waits for the queued frame, once, and replaces the candidates by its candidates. Returns
+    /// the pairs of a query and a class above their thresholds and beyond the limit.
+    ///
+    /// # Errors
+    /// `Device` when the GPU has failed; the memory is then forgotten.
+    pub(in crate::detectors::surround) fn read(
+        &mut self,
+        candidates: &mut Candidates<Object3d>,
+    ) -> Result<usize> {
+        let num_dropped = self.selection.read(self.has_quality, candidates);
+        if num_dropped.is_err() {
+            self.decoder.forget();
+        }
+        num_dropped
+    }
+
+    /// Bytes that the device wrote to the host for the last frame.
+    pub(in crate::detectors::surround) fn num_read_bytes(&self) -> usize {
+        self.selection.num_bytes()
+    }
+
+    /// Takes thresholds and limits of another configuration; more candidates than there is
+    /// memory for are recorded anew.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(in crate::detectors::surround) fn reconfigure(
+        &mut self,
+        config: &SurroundConfig,
+        backbone: &DeviceEngine,
+    ) -> Result<()> {
+        let (params, max_pairs) = (config.query_decode(), config.pre_nms_top_k);
+        if self.selection.holds(max_pairs) {
+            return self.selection.set(&params, max_pairs);
+        }
+        let mut selection = Selection::new(&self.stream, self.query_sizes, &params, max_pairs)?;
+        let sources = sources(backbone, &self.facts, &self.maps)?;
+        let recorded = (&mut self.maps, &mut self.decoder, &mut selection);
+        self.graphs = record(&self.stream, &self.channels_last, &sources, recorded)?;
+        self.selection = selection;
+        Ok(())
+    }
+
+    /// Forgets the frames before.
+    pub(in crate::detectors::surround) fn forget(&mut self) {
+        self.decoder.forget();
+    }
+}
+
+/// The outputs of the backbone, by level.
+fn sources<'a>(
+    backbone: &'a DeviceEngine,
+    facts: &ViewFacts,
+    maps: &DeviceFeatureMaps,
+) -> Result<Vec<DeviceMapSource<'a>>> {
+    let [num_views, num_levels, num_channels] = maps.sizes();
+    let num_outputs = facts.level_strides.len();
+    let source = |index: usize| {
+        // The level after the outputs is made of the last.
+        let values = backbone.output(index.min(num_outputs - 1))?;
+        let shape = map_shape(values.shape(), facts.layout, [num_views, num_channels])?;
+        let subsampled = index >= num_outputs;
+        Ok(DeviceMapSource { shape, layout: facts.layout, values, subsampled })
+    };
+    (0..num_levels).map(source).collect()
+}
+
+/// Records the frames.
+fn record(
+    stream: &Stream,
+    channels_last: &ChannelsLast,
+    sources: &[DeviceMapSource<'_>],
+    (maps, decoder, selection): (&mut DeviceFeatureMaps, &mut CudaViewDecoder, &mut Selection),
+) -> Result<Graphs> {
+    let has_memory = decoder.has_memory();
+    let mut graph = |uses_memory| {
+        Graph::record(stream, || {
+            channels_last.enqueue(stream, sources, maps)?;
+            decoder.enqueue(maps, uses_memory)?;
+            selection.enqueue(&decoder.queries(stream)?)
+        })
+    };
+    let alone = graph(false)?;
+    Ok(Graphs { alone, with_memory: has_memory.then(|| graph(true)).transpose()? })
+}

@@ -1,0 +1,135 @@
+//! Writing a model from pieces of another one.
+
+use super::wire::Message;
+use crate::error::Result;
+
+const VARINT: u64 = 0;
+const BYTES: u64 = 2;
+
+/// A graph `rest` of nodes, constants and outputs as they stand in a file, with
+/// one input of f32.
+pub(in super::super) fn graph<'a>(
+    nodes: impl Iterator<Item = &'a [u8]>,
+    initializers: impl Iterator<Item = &'a [u8]>,
+    (input, shape): (&str, [usize; 4]),
+    outputs: impl Iterator<Item = &'a [u8]>,
+) -> Vec<u8> {
+    let mut graph = Vec::new();
+    nodes.for_each(|node| put_bytes(&mut graph, 1, node));
+    put_bytes(&mut graph, 2, b"rest");
+    initializers.for_each(|tensor| put_bytes(&mut graph, 5, tensor));
+    put_bytes(&mut graph, 11, &value_info(input, Some(shape)));
+    outputs.for_each(|output| put_bytes(&mut graph, 12, output));
+    graph
+}
+
+/// A model without one of its nodes, whose outputs are these tensors of f32.
+///
+/// # Errors
+/// `Model` when `bytes` are not of the format.
+pub(in super::super) fn without_node(
+    bytes: &[u8],
+    node: &[u8],
+    outputs: &[&str],
+) -> Result<Vec<u8>> {
+    let mut model = Vec::with_capacity(bytes.len());
+    let mut message = Message::new("ModelProto", bytes, 0);
+    loop {
+        let rest = message.bytes();
+        let Some(field) = message.next_field()? else { return Ok(model) };
+        if field.number == 7 {
+            let graph = graph_without_node(field.message("GraphProto")?, node, outputs)?;
+            put_bytes(&mut model, 7, &graph);
+        } else {
+            model.extend_from_slice(&rest[..rest.len() - message.bytes().len()]);
+        }
+    }
+}
+
+fn graph_without_node(mut message: Message<'_>, node: &[u8], outputs: &[&str]) -> Result<Vec<u8>> {
+    let mut graph = Vec::with_capacity(message.bytes().len());
+    // The types of tensors inside, where the exporter gives them.
+    let mut types: Vec<Option<&[u8]>> = vec![None; outputs.len()];
+    loop {
+        let rest = message.bytes();
+        let Some(field) = message.next_field()? else { break };
+        match field.number {
+            1 if field.bytes()? == node => continue,
+            12 => continue,
+            13 => {
+                let name = name_of(field.message("ValueInfoProto")?)?;
+                if let Some(at) = outputs.iter().position(|output| *output == name) {
+                    types[at] = Some(field.bytes()?);
+                }
+            }
+            _ => {}
+        }
+        graph.extend_from_slice(&rest[..rest.len() - message.bytes().len()]);
+    }
+    for (name, info) in outputs.iter().zip(types) {
+        match info {
+            Some(info) => put_bytes(&mut graph, 12, info),
+            None => put_bytes(&mut graph, 12, &value_info(name, None)),
+        }
+    }
+    Ok(graph)
+}
+
+fn name_of(mut message: Message<'_>) -> Result<&str> {
+    while let Some(field) = message.next_field()? {
+        if field.number == 1 {
+            return field.text();
+        }
+    }
+    Ok("")
+}
+
+/// A model of a graph.
+pub(in super::super) fn model(ir_version: i64, operator_sets: &[&[u8]], graph: &[u8]) -> Vec<u8> {
+    let mut model = Vec::with_capacity(graph.len() + 256);
+    put_int(&mut model, 1, ir_version.cast_unsigned());
+    put_bytes(&mut model, 2, b"det_post");
+    put_bytes(&mut model, 7, graph);
+    operator_sets.iter().for_each(|set| put_bytes(&mut model, 8, set));
+    model
+}
+
+/// A ValueInfoProto of a tensor of f32.
+fn value_info(name: &str, shape: Option<[usize; 4]>) -> Vec<u8> {
+    let mut tensor = Vec::new();
+    put_int(&mut tensor, 1, 1);
+    if let Some(shape) = shape {
+        let mut dims = Vec::new();
+        for dim in shape {
+            let mut dimension = Vec::new();
+            put_int(&mut dimension, 1, dim as u64);
+            put_bytes(&mut dims, 1, &dimension);
+        }
+        put_bytes(&mut tensor, 2, &dims);
+    }
+    let mut of_type = Vec::new();
+    put_bytes(&mut of_type, 1, &tensor);
+    let mut info = Vec::new();
+    put_bytes(&mut info, 1, name.as_bytes());
+    put_bytes(&mut info, 2, &of_type);
+    info
+}
+
+fn put_int(to: &mut Vec<u8>, field: u64, value: u64) {
+    put_varint(to, field << 3 | VARINT);
+    put_varint(to, value);
+}
+
+fn put_bytes(to: &mut Vec<u8>, field: u64, bytes: &[u8]) {
+    put_varint(to, field << 3 | BYTES);
+    put_varint(to, bytes.len() as u64);
+    to.extend_from_slice(bytes);
+}
+
+fn put_varint(to: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        to.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    to.push(value as u8);
+}

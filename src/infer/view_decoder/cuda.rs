@@ -1,0 +1,120 @@
+//! A view decoder of either family on a GPU.
+
+use half::f16;
+
+use super::{View, ViewNetwork, detr3d, sparse4d};
+use crate::device::cuda::Stream;
+use crate::error::Result;
+use crate::ops::decode_query::cuda::DeviceQueries;
+use crate::ops::view_sample::cuda::DeviceFeatureMaps;
+use crate::types::{Motion, ViewPrecision};
+
+/// A view decoder on a GPU, in f32 or f16.
+pub struct CudaViewDecoder {
+    family: Family,
+}
+
+enum Family {
+    Detr3dF32(Box<detr3d::CudaDecoder<f32>>),
+    Detr3dF16(Box<detr3d::CudaDecoder<f16>>),
+    Sparse4dF32(Box<sparse4d::CudaDecoder<f32>>),
+    Sparse4dF16(Box<sparse4d::CudaDecoder<f16>>),
+}
+
+/// Calls a method of the decoder of any family.
+macro_rules! of_family {
+    ($family:expr, $decoder:ident => $call:expr) => {
+        match $family {
+            Family::Detr3dF32($decoder) => $call,
+            Family::Detr3dF16($decoder) => $call,
+            Family::Sparse4dF32($decoder) => $call,
+            Family::Sparse4dF16($decoder) => $call,
+        }
+    };
+}
+
+impl CudaViewDecoder {
+    /// A decoder without views: it sees nothing until they are set. [`ViewPrecision::Auto`] is
+    /// f16.
+    ///
+    /// # Errors
+    /// `Model` when the network is larger than the kernels; `Device` when this build has none,
+    /// the GPU has too little shared memory, or there is not enough memory.
+    pub fn new(stream: &Stream, network: &ViewNetwork, precision: ViewPrecision) -> Result<Self> {
+        let is_exact = precision == ViewPrecision::F32;
+        let family = match network.clone() {
+            ViewNetwork::Detr3d(network) if is_exact => {
+                Family::Detr3dF32(Box::new(detr3d::CudaDecoder::new(stream, network)?))
+            }
+            ViewNetwork::Detr3d(network) => {
+                Family::Detr3dF16(Box::new(detr3d::CudaDecoder::new(stream, network)?))
+            }
+            ViewNetwork::Sparse4d(network) if is_exact => {
+                Family::Sparse4dF32(Box::new(sparse4d::CudaDecoder::new(stream, network)?))
+            }
+            ViewNetwork::Sparse4d(network) => {
+                Family::Sparse4dF16(Box::new(sparse4d::CudaDecoder::new(stream, network)?))
+            }
+        };
+        Ok(Self { family })
+    }
+
+    /// Whether frames use those before: [`Self::enqueue`] then has two forms.
+    pub fn has_memory(&self) -> bool {
+        matches!(self.family, Family::Sparse4dF32(_) | Family::Sparse4dF16(_))
+    }
+
+    /// Replaces the views of the next frames. Waits for nothing.
+    ///
+    /// # Errors
+    /// `Argument` when there are not as many as the network has, or a matrix is not finite;
+    /// `Device` when a copy or a launch fails.
+    pub fn set_views(&mut self, views: &[View]) -> Result<()> {
+        of_family!(&mut self.family, decoder => decoder.set_views(views))
+    }
+
+    /// Begins a frame and returns whether it uses the memory, which a frame without a motion
+    /// forgets. A network without a memory never does.
+    ///
+    /// # Errors
+    /// `Device` when a copy fails.
+    pub fn begin(&mut self, motion: Option<&Motion>) -> Result<bool> {
+        match &mut self.family {
+            Family::Detr3dF32(_) | Family::Detr3dF16(_) => Ok(false),
+            Family::Sparse4dF32(decoder) => decoder.begin(motion),
+            Family::Sparse4dF16(decoder) => decoder.begin(motion),
+        }
+    }
+
+    /// Queues a frame that was begun. Its launches are always the same for the same maps and
+    /// `uses_memory`: they can be recorded.
+    ///
+    /// # Errors
+    /// `Argument` when the maps are not of the network's views, levels and channels, or no
+    /// kernel reads their texels; `Device` when a launch fails.
+    pub fn enqueue(&mut self, maps: &DeviceFeatureMaps, uses_memory: bool) -> Result<()> {
+        match &mut self.family {
+            Family::Detr3dF32(decoder) => decoder.enqueue(maps),
+            Family::Detr3dF16(decoder) => decoder.enqueue(maps),
+            Family::Sparse4dF32(decoder) => decoder.enqueue(maps, uses_memory),
+            Family::Sparse4dF16(decoder) => decoder.enqueue(maps, uses_memory),
+        }
+    }
+
+    /// What the last frame gives, for a kernel to read.
+    ///
+    /// # Errors
+    /// `Device` for a stream other than the decoder's.
+    pub fn queries(&self, stream: &Stream) -> Result<DeviceQueries<'_>> {
+        of_family!(&self.family, decoder => decoder.queries(stream))
+    }
+
+    /// Forgets the frames before.
+    pub fn forget(&mut self) {
+        match &mut self.family {
+            Family::Detr3dF32(_) | Family::Detr3dF16(_) => {}
+            Family::Sparse4dF32(decoder) => decoder.forget(),
+            Family::Sparse4dF16(decoder) => decoder.forget(),
+        }
+    }
+}

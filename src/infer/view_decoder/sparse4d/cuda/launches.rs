@@ -1,0 +1,377 @@
+//! The launches of a frame.
+
+use super::CudaDecoder;
+use super::encoder::enqueue_encoder;
+use super::rows::{Activation, BOX_LEN, Buffers, FIRST_DIVIDED, INTERVAL};
+use super::weights::DeviceAttention;
+use crate::device::cuda::{DeviceBuffer, In, Out, Stream};
+use crate::error::Result;
+use crate::ops::attention::cuda::{AttentionArgs, AttentionKernel, score_scale, value_stride};
+use crate::ops::layer_stack::cuda::{MAX_JOBS, StackArgs};
+use crate::ops::linear::cuda::{DeviceRows, JobArgs, LinearKernels, PartArgs};
+use crate::ops::top_rows::cuda::TopRowsArgs;
+use crate::ops::view_sample::cuda::{DeviceFeatureMaps, PointsArgs};
+use crate::types::{CachedYaw, Sparse4d};
+
+/// The rows that an attention reads and writes, beside the features.
+struct AttentionRows<'a, T> {
+    queries: &'a mut DeviceRows<T>,
+    keys: &'a mut DeviceRows<T>,
+    /// Transposed.
+    values: &'a mut DeviceBuffer<T>,
+    attended: &'a mut DeviceRows<T>,
+    output: &'a mut DeviceRows<T>,
+}
+
+/// The keys of an attention: features and embeddings of the first rows.
+struct Keys<'a, T> {
+    features: PartArgs<'a, T>,
+    embeddings: PartArgs<'a, T>,
+    num: usize,
+    /// Whether values are of the features alone.
+    are_folded: bool,
+}
+
+impl<T: Activation> CudaDecoder<T> {
+    /// Attention to the memory, then among the anchors, in the blocks that have them.
+    pub(super) fn enqueue_attentions(&mut self, index: usize, uses_memory: bool) -> Result<()> {
+        let facts = self.network.facts();
+        let &Sparse4d { num_anchors, num_cached, .. } = facts;
+        let is_joined = uses_memory && index == facts.num_single_frame_blocks;
+        let Self { stream, blocks, rows, memory, kernels, .. } = self;
+        let block = &blocks[index];
+        let Buffers { features, joined, embeddings, temporal, attended_features, .. } = rows;
+        let Buffers { queries, keys, values, cached_values, attended, .. } = rows;
+        let features = if is_joined { &*joined } else { &*features };
+        let mut input = features.part(stream)?;
+        let embeddings = embeddings.part(stream)?;
+        let kernels = (&kernels.linear, &kernels.attention);
+        if let Some(layers) = &block.temporal {
+            let (of_keys, num, values) = if uses_memory {
+                (memory.features.part(stream)?, num_cached, &mut *cached_values)
+            } else {
+                (input, num_anchors, &mut *values)
+            };
+            let of_keys = Keys { features: of_keys, embeddings, num, are_folded: uses_memory };
+            let to = AttentionRows { queries, keys, values, attended, output: temporal };
+            enqueue_attention(stream, kernels, facts, layers, [input, embeddings], &of_keys, to)?;
+            input = temporal.part(stream)?;
+        }
+        let Some(layers) = &block.attention else { return Ok(()) };
+        let of_keys = Keys { features: input, embeddings, num: num_anchors, are_folded: true };
+        let to = AttentionRows { queries, keys, values, attended, output: attended_features };
+        enqueue_attention(stream, kernels, facts, layers, [input, embeddings], &of_keys, to)
+    }
+
+    /// Key points, weights, and the sampling of the maps.
+    pub(super) fn enqueue_sampling(
+        &mut self,
+        index: usize,
+        maps: &DeviceFeatureMaps,
+        uses_memory: bool,
+    ) -> Result<()> {
+        let facts = self.network.facts();
+        let &Sparse4d { num_anchors, num_channels, num_groups, .. } = facts;
+        let is_joined = uses_memory && index == facts.num_single_frame_blocks;
+        let Self {
+            stream, blocks, rows, start, kernels, anchors, projections, view_logits, ..
+        } = self;
+        let block = &blocks[index];
+        let Buffers { wide, weight_logits, learned_points, gathered, .. } = rows;
+        let embeddings = if index == 0 { &start.embeddings } else { &rows.embeddings };
+        // The features before their normalization, which both layers compute.
+        let (input, norm) = match &block.attention {
+            None => (&start.features, In::empty()),
+            Some(attention) => {
+                let norm = attention.norm.as_ref();
+                (&rows.attended_features, norm.map_or(Ok(In::empty()), |n| n.input(stream))?)
+            }
+        };
+        let input = input.part(stream)?;
+        let [_, beside] = wide.output(stream)?.split_at(num_channels);
+        let num_learned = learned_points.len() / num_anchors;
+        let learned = JobArgs {
+            norm,
+            values: learned_points.output(stream)?,
+            values_stride: num_learned as u32,
+            num_values: num_learned as u32,
+            ..block.learned_points.job(stream, input, num_anchors)?
+        };
+        let weights = JobArgs {
+            norm,
+            normalized: beside,
+            normalized_stride: 2 * num_channels as u32,
+            addend: embeddings.input(stream)?,
+            output_stride: weight_logits.stride(),
+            output: weight_logits.output(stream)?,
+            ..block.weight_logits.job(stream, input, num_anchors)?
+        };
+        kernels.linear.enqueue(stream, &[learned, weights])?;
+
+        let anchors = match index.checked_sub(1) {
+            None => &start.anchors,
+            Some(_) if is_joined => &rows.joined_anchors,
+            Some(before) => &anchors[before % 2],
+        };
+        let output_stride = gathered.stride();
+        let args = PointsArgs {
+            anchors: anchors.input(stream)?,
+            fixed: block.fixed_points.input(stream)?,
+            learned: learned_points.input(stream)?,
+            logits: weight_logits.input(stream)?,
+            view_logits: view_logits[index].input(stream)?,
+            output: gathered.output(stream)?,
+            maps: maps.args(stream, projections.device(), facts.min_depth_m)?,
+            logit_stride: weight_logits.stride(),
+            output_stride,
+            num_queries: num_anchors as u32,
+            num_fixed: (block.fixed_points.len() / 3) as u32,
+            num_learned: (num_learned / 3) as u32,
+            num_groups: num_groups as u32,
+        };
+        kernels.sampling.enqueue(stream, args, maps.texel()?)
+    }
+
+    /// The output of the sampling beside the features, and the feed-forward layers.
+    pub(super) fn enqueue_feed_forward(&mut self, index: usize) -> Result<()> {
+        let num_anchors = self.network.facts().num_anchors;
+        let Self { stream, blocks, rows, kernels, .. } = self;
+        let block = &blocks[index];
+        let Buffers { gathered, wide, normalized, hidden, output, .. } = rows;
+        let sampled = JobArgs {
+            output_stride: wide.stride(),
+            output: wide.output(stream)?,
+            ..block.view_output.job(stream, gathered.part(stream)?, num_anchors)?
+        };
+        kernels.linear.enqueue(stream, &[sampled])?;
+        let [first, second] = &block.feed_forward;
+        let job = JobArgs {
+            norm: block.norms[0].input(stream)?,
+            normalized_stride: normalized.stride(),
+            normalized: normalized.output(stream)?,
+            has_relu: 1,
+            output_stride: hidden.stride(),
+            output: hidden.output(stream)?,
+            ..first.job(stream, wide.part(stream)?, num_anchors)?
+        };
+        kernels.linear.enqueue(stream, &[job])?;
+        let normalized = normalized.part(stream)?;
+        // The padded columns of a narrower block's hidden rows are beyond its inputs.
+        let hidden = PartArgs { len: second.num_inputs() - normalized.len, ..hidden.part(stream)? };
+        let mut job = second.job(stream, normalized, num_anchors)?;
+        job.parts[1] = hidden;
+        job.output_stride = output.stride();
+        job.output = output.output(stream)?;
+        kernels.linear.enqueue(stream, &[job])
+    }
+
+    /// Refines the anchors and normalizes the features; class logits, and the quality, where
+    /// they are asked for.
+    pub(super) fn enqueue_refinement(
+        &mut self,
+        index: usize,
+        uses_memory: bool,
+        classifies: bool,
+    ) -> Result<()> {
+        let facts = self.network.facts();
+        let &Sparse4d { num_anchors, num_classes, num_single_frame_blocks, .. } = facts;
+        let is_joined = uses_memory && index == num_single_frame_blocks;
+        let is_last = index + 1 == facts.num_blocks;
+        let Self { stream, blocks, rows, start, kernels, anchors, frame, logits, quality, .. } =
+            self;
+        let block = &blocks[index];
+        let embeddings = if index == 0 { &start.embeddings } else { &rows.embeddings };
+        let addend = embeddings.input(stream)?;
+        let input = rows.output.part(stream)?;
+        let norm = block.norms[1].input(stream)?;
+        let [even, odd] = anchors;
+        let (before, refined) = if index.is_multiple_of(2) { (odd, even) } else { (even, odd) };
+        let before = match index {
+            0 => &start.anchors,
+            _ if is_joined => &rows.joined_anchors,
+            _ => &*before,
+        };
+        let deltas = StackArgs {
+            norm,
+            normalized: rows.features.output(stream)?,
+            normalized_stride: embeddings.stride(),
+            addend,
+            addend_stride: embeddings.stride(),
+            values: refined.output(stream)?,
+            output_stride: BOX_LEN as u32,
+            summand: before.input(stream)?,
+            interval: frame.input(stream)?.from(INTERVAL),
+            first_divided: FIRST_DIVIDED,
+            ..block.deltas.of_rows(stream, input, num_anchors)?
+        };
+        let mut jobs = [deltas, StackArgs::empty(), StackArgs::empty()];
+        let mut num_jobs = 1;
+        if classifies {
+            jobs[1] = StackArgs {
+                norm,
+                values: logits.output(stream)?,
+                output_stride: num_classes as u32,
+                ..block.classes.of_rows(stream, input, num_anchors)?
+            };
+            num_jobs = 2;
+        }
+        if let Some(stack) = block.quality.as_ref().filter(|_| is_last) {
+            jobs[num_jobs] = StackArgs {
+                norm,
+                addend,
+                addend_stride: embeddings.stride(),
+                values: quality.output(stream)?,
+                output_stride: 2,
+                ..stack.of_rows(stream, input, num_anchors)?
+            };
+            num_jobs += 1;
+        }
+        kernels.stack.enqueue(stream, &jobs[..num_jobs])
+    }
+
+    /// Puts the cached anchors, moved, before the best of the frame.
+    pub(super) fn enqueue_join(&mut self, index: usize) -> Result<()> {
+        let facts = self.network.facts();
+        let &Sparse4d { num_anchors, num_cached, num_classes, num_channels, .. } = facts;
+        let Self { stream, rows, memory, kernels, anchors, frame, logits, .. } = self;
+        let args = TopRowsArgs {
+            logits: logits.input(stream)?,
+            features: rows.features.input(stream)?,
+            boxes: anchors[index % 2].input(stream)?,
+            confidence: In::empty(),
+            to_features: rows.joined.output(stream)?,
+            to_boxes: rows.joined_anchors.output(stream)?,
+            to_confidence: Out::empty(),
+            rows: memory.kept_rows.output(stream)?,
+            memory_features: memory.features.input(stream)?,
+            memory_boxes: memory.anchors.input(stream)?,
+            motion: frame.input(stream)?,
+            num_rows: num_anchors as u32,
+            num_classes: num_classes as u32,
+            num_chosen: (num_anchors - num_cached) as u32,
+            num_memory: num_cached as u32,
+            num_channels: num_channels as u32,
+            swaps_yaw: u32::from(facts.cached_yaw == CachedYaw::CosSin),
+            decay: 1.0,
+            reserved: 0,
+        };
+        kernels.top_rows.enqueue(stream, args)
+    }
+
+    /// Caches the anchors with the highest confidence.
+    pub(super) fn enqueue_store(&mut self, uses_memory: bool) -> Result<()> {
+        let facts = self.network.facts();
+        let &Sparse4d { num_anchors, num_cached, num_classes, num_channels, .. } = facts;
+        let last = facts.num_blocks - 1;
+        let Self { stream, rows, memory, kernels, anchors, logits, .. } = self;
+        let confidence = memory.confidence.input(stream)?;
+        let args = TopRowsArgs {
+            logits: logits.input(stream)?,
+            features: rows.features.input(stream)?,
+            boxes: anchors[last % 2].input(stream)?,
+            confidence: if uses_memory { confidence } else { In::empty() },
+            to_features: memory.features.output(stream)?,
+            to_boxes: memory.anchors.output(stream)?,
+            to_confidence: memory.next_confidence.output(stream)?,
+            rows: memory.cached_rows.output(stream)?,
+            memory_features: In::empty(),
+            memory_boxes: In::empty(),
+            motion: In::empty(),
+            num_rows: num_anchors as u32,
+            num_classes: num_classes as u32,
+            num_chosen: num_cached as u32,
+            num_memory: 0,
+            num_channels: num_channels as u32,
+            swaps_yaw: 0,
+            decay: facts.confidence_decay,
+            reserved: 0,
+        };
+        kernels.top_rows.enqueue(stream, args)?;
+        // The next frame's decay is of these.
+        memory.confidence.enqueue_copy(&memory.next_confidence)
+    }
+
+    /// Encodes the anchors that the next block reads.
+    pub(super) fn enqueue_embeddings(&mut self, index: usize, are_joined: bool) -> Result<()> {
+        let Self { stream, encoder, kernels, rows, anchors, .. } = self;
+        let anchors = if are_joined { &rows.joined_anchors } else { &anchors[index % 2] };
+        enqueue_encoder(stream, &kernels.stack, encoder, anchors, &mut rows.embeddings)
+    }
+
+    /// Queues what the views add to the logits of the weights, in all blocks.
+    pub(super) fn enqueue_view_logits(&mut self) -> Result<()> {
+        let num_views = self.network.facts().num_views;
+        let Self { stream, blocks, kernels, matrices, view_logits, .. } = self;
+        let columns = (matrices.input(stream)?, 12);
+        let launches = blocks.chunks(MAX_JOBS).zip(view_logits.chunks_mut(MAX_JOBS));
+        for (blocks, logits) in launches {
+            let mut jobs = [StackArgs::<T>::empty(); MAX_JOBS];
+            for ((job, block), logits) in jobs.iter_mut().zip(blocks).zip(logits) {
+                let num_columns = logits.len() / num_views;
+                *job = StackArgs {
+                    values: logits.output(stream)?,
+                    output_stride: num_columns as u32,
+                    ..block.view_logits.over_columns(stream, columns, 0, num_views)?
+                };
+            }
+            kernels.stack.enqueue(stream, &jobs[..blocks.len()])?;
+        }
+        Ok(())
+    }
+}
+
+/// Queues projections, attention and its output.
+fn enqueue_attention<T: Activation>(
+    stream: &Stream,
+    (linear, attention): (&LinearKernels<T>, &AttentionKernel<T>),
+    facts: &Sparse4d,
+    layers: &DeviceAttention,
+    [features, embeddings]: [PartArgs<'_, T>; 2],
+    of_keys: &Keys<'_, T>,
+    to: AttentionRows<'_, T>,
+) -> Result<()> {
+    let &Sparse4d { num_anchors, num_channels, num_heads, .. } = facts;
+    let AttentionRows { queries, keys, values, attended, output } = to;
+    let mut of_queries = layers.queries.job(stream, features, num_anchors)?;
+    of_queries.parts[1] = embeddings;
+    of_queries.output_stride = queries.stride();
+    of_queries.output = queries.output(stream)?;
+    let mut job = layers.keys.job(stream, of_keys.features, of_keys.num)?;
+    job.parts[1] = of_keys.embeddings;
+    job.output_stride = keys.stride();
+    job.output = keys.output(stream)?;
+    let stride = value_stride(of_keys.num) as u32;
+    let layer = if of_keys.are_folded { &layers.values } else { &layers.unfolded_values };
+    let mut of_values = layer.job(stream, of_keys.features, of_keys.num)?;
+    if !of_keys.are_folded {
+        of_values.parts[1] = of_keys.embeddings;
+    }
+    of_values.is_transposed = 1;
+    of_values.output_stride = stride;
+    of_values.output = values.output(stream)?;
+    linear.enqueue(stream, &[of_queries, job, of_values])?;
+
+    let head_len = 2 * num_channels / num_heads;
+    let output_stride = attended.stride();
+    let args = AttentionArgs {
+        queries: queries.input(stream)?,
+        keys: keys.input(stream)?,
+        values: values.input(stream)?,
+        output: attended.output(stream)?,
+        query_stride: queries.stride(),
+        key_stride: keys.stride(),
+        value_stride: stride,
+        output_stride,
+        num_queries: num_anchors as u32,
+        num_keys: of_keys.num as u32,
+        head_len: head_len as u32,
+        scale: score_scale(head_len),
+    };
+    attention.enqueue(stream, args, num_heads as u32, &[])?;
+
+    let mut job = layers.output.job(stream, attended.part(stream)?, num_anchors)?;
+    job.parts[1..].copy_from_slice(&[features, embeddings]);
+    job.output_stride = output.stride();
+    job.output = output.output(stream)?;
+    linear.enqueue(stream, &[job])
+}

@@ -1,0 +1,104 @@
+//! The weights of a Sparse4D decoder in device memory.
+
+use super::super::{Block, GraphAttention};
+use crate::device::cuda::{DeviceBuffer, Stream};
+use crate::error::{Error, ErrorKind, Result};
+use crate::infer::view_decoder::STAGE;
+use crate::ops::layer_stack::cuda::{DeviceStack, StackElement};
+use crate::ops::linear::LinearLayer;
+use crate::ops::linear::cuda::{DeviceLayer, device_norm};
+
+/// An attention among rows `[f, e]`.
+pub(super) struct DeviceAttention {
+    pub queries: DeviceLayer,
+    pub keys: DeviceLayer,
+    pub values: DeviceLayer,
+    /// Those of temporal attention without a memory.
+    pub unfolded_values: DeviceLayer,
+    pub output: DeviceLayer,
+    /// After the output, where there is one.
+    pub norm: Option<DeviceBuffer<f32>>,
+}
+
+/// A block.
+pub(super) struct DeviceBlock {
+    pub temporal: Option<DeviceAttention>,
+    pub attention: Option<DeviceAttention>,
+    /// `[P', 3]` shares of the extents.
+    pub fixed_points: DeviceBuffer<f32>,
+    pub learned_points: DeviceLayer,
+    pub weight_logits: DeviceLayer,
+    pub view_logits: DeviceStack,
+    pub view_output: DeviceLayer,
+    pub feed_forward: [DeviceLayer; 2],
+    /// Before the feed-forward layers, and after them.
+    pub norms: [DeviceBuffer<f32>; 2],
+    pub deltas: DeviceStack,
+    pub classes: DeviceStack,
+    pub quality: Option<DeviceStack>,
+}
+
+impl DeviceAttention {
+    fn new<T: StackElement>(stream: &Stream, attention: &GraphAttention) -> Result<Self> {
+        let layer = |layer: &LinearLayer| DeviceLayer::new::<T>(stream, layer);
+        let norm = attention.output.finish().norm();
+        Ok(Self {
+            queries: layer(&attention.queries)?,
+            keys: layer(&attention.keys)?,
+            values: layer(&attention.values)?,
+            unfolded_values: layer(&attention.unfolded_values)?,
+            output: layer(&attention.output)?,
+            norm: norm.map(|norm| device_norm(stream, norm)).transpose()?,
+        })
+    }
+
+    fn num_bytes(&self) -> usize {
+        let layers = [&self.queries, &self.keys, &self.values, &self.unfolded_values, &self.output];
+        layers.into_iter().map(DeviceLayer::num_bytes).sum()
+    }
+}
+
+impl DeviceBlock {
+    pub(super) fn new<T: StackElement>(stream: &Stream, block: &Block) -> Result<Self> {
+        let layer = |layer: &LinearLayer| DeviceLayer::new::<T>(stream, layer);
+        let attention = |attention: &Option<GraphAttention>| {
+            let attention = attention.as_ref();
+            attention.map(|attention| DeviceAttention::new::<T>(stream, attention)).transpose()
+        };
+        let Block { views, feed_forward, refinement, .. } = block;
+        let fixed = views.fixed_points.as_flattened();
+        let mut fixed_points = DeviceBuffer::zeros(stream, fixed.len())?;
+        fixed_points.write(fixed)?;
+        let Some(after) = feed_forward.output.finish().norm() else {
+            let message = "the feed-forward layers have no normalization";
+            return Err(Error::new(ErrorKind::Model, STAGE, message));
+        };
+        let quality = refinement.quality.as_ref();
+        Ok(Self {
+            temporal: attention(&block.temporal)?,
+            attention: attention(&block.attention)?,
+            fixed_points,
+            learned_points: layer(&views.learned_points)?,
+            weight_logits: layer(&views.weight_logits)?,
+            view_logits: DeviceStack::of_columns::<T>(stream, &views.view_logits)?,
+            view_output: layer(&views.output)?,
+            feed_forward: [layer(&feed_forward.hidden)?, layer(&feed_forward.output)?],
+            norms: [device_norm(stream, &feed_forward.norm)?, device_norm(stream, after)?],
+            deltas: DeviceStack::new::<T>(stream, &refinement.deltas)?,
+            classes: DeviceStack::new::<T>(stream, &refinement.classes)?,
+            quality: quality.map(|q| DeviceStack::new::<T>(stream, q)).transpose()?,
+        })
+    }
+
+    /// Bytes of device memory.
+    pub(super) fn num_bytes(&self) -> usize {
+        let attentions = [&self.temporal, &self.attention].into_iter().flatten();
+        let layers = [&self.learned_points, &self.weight_logits, &self.view_output];
+        let layers = layers.into_iter().chain(&self.feed_forward);
+        let stacks = [&self.view_logits, &self.deltas, &self.classes];
+        let stacks = stacks.into_iter().chain(&self.quality);
+        attentions.map(DeviceAttention::num_bytes).sum::<usize>()
+            + layers.map(DeviceLayer::num_bytes).sum::<usize>()
+            + stacks.map(DeviceStack::num_bytes).sum::<usize>()
+    }
+}

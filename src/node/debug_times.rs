@@ -1,0 +1,77 @@
+//! The times of a frame, published for debugging as Autoware's nodes do.
+
+use std::time::{Duration, Instant};
+
+use super::endpoints::{DEBUG_TIMES_QOS, OutputTopics};
+use super::publisher::GatedPublisher;
+use crate::error::Result;
+use crate::transport::messages::{Float64Stamped, PublishedTime};
+use crate::transport::middleware::Qos;
+use crate::types::{Header, Stamp};
+
+/// The publishers of times; each publishes while it has a subscriber.
+pub struct DebugTimes {
+    /// Cyclic time, processing time, latency.
+    durations: Option<[GatedPublisher; 3]>,
+    published: Option<GatedPublisher>,
+    /// When the previous frame was published.
+    previous: Option<Instant>,
+}
+
+impl DebugTimes {
+    /// Announces the topics that are configured through `advertise`, which takes topic, type
+    /// and quality of service.
+    ///
+    /// # Errors
+    /// Those of `advertise`.
+    pub fn open(
+        topics: &OutputTopics,
+        mut advertise: impl FnMut(&str, &'static str, Qos) -> Result<GatedPublisher>,
+    ) -> Result<Self> {
+        let mut number = |topic: &String| advertise(topic, Float64Stamped::TYPE, DEBUG_TIMES_QOS);
+        let durations = match &topics.debug_times {
+            Some([cyclic, processing, latency]) => {
+                Some([number(cyclic)?, number(processing)?, number(latency)?])
+            }
+            None => None,
+        };
+        let published = match &topics.published_time {
+            Some(topic) => Some(advertise(topic, PublishedTime::TYPE, DEBUG_TIMES_QOS)?),
+            None => None,
+        };
+        Ok(Self { durations, published, previous: None })
+    }
+
+    /// Publishes the times of a frame that was published at `now`: nothing when the time is
+    /// unknown. `message` is scratch memory.
+    ///
+    /// # Errors
+    /// `Middleware` when a time could not be handed over.
+    pub fn publish(
+        &mut self,
+        header: &Header<'_>,
+        processing: Duration,
+        now: Option<Stamp>,
+        message: &mut Vec<u8>,
+    ) -> Result<()> {
+        let instant = Instant::now();
+        let cycle = self.previous.replace(instant).map(|previous| instant - previous);
+        let Some(now) = now else { return Ok(()) };
+        let milliseconds = [
+            cycle.unwrap_or_default().as_secs_f64() * 1e3,
+            processing.as_secs_f64() * 1e3,
+            now.seconds_since(header.stamp) * 1e3,
+        ];
+        for (publisher, data) in self.durations.iter_mut().flatten().zip(milliseconds) {
+            if publisher.num_subscribers() > 0 {
+                Float64Stamped { stamp: now, data }.encode(message)?;
+                publisher.publish(message)?;
+            }
+        }
+        if let Some(publisher) = self.published.as_mut().filter(|of| of.num_subscribers() > 0) {
+            PublishedTime { header: *header, published: now }.encode(message)?;
+            publisher.publish(message)?;
+        }
+        Ok(())
+    }
+}

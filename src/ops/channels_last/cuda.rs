@@ -1,0 +1,189 @@
+//! The CUDA implementation of [`channels_last`](super::channels_last()): equal to the CPU. NaNs
+//! that become 0 are not counted.
+
+use half::f16;
+
+use super::kernels::{
+    ChannelsLastArgs, LevelArgs, MAX_LEVELS, TEXELS_PER_BLOCK, THREADS_PER_BLOCK, Write,
+};
+use crate::device::cuda::{
+    DeviceBuffer, DeviceFloat, DeviceTensor, Grid, Kernel, KernelSpec, Plain, Stream,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::view_sample::cuda::{DeviceFeatureMaps, DeviceLevel, DeviceTexels};
+use crate::types::{ElementType, MapLayout};
+
+/// One level of all views as a network gives it.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceMapSource<'a> {
+    /// Views, channels, rows and columns.
+    pub shape: [usize; 4],
+    /// The order of the values.
+    pub layout: MapLayout,
+    /// The values.
+    pub values: &'a DeviceTensor,
+    /// Whether texels of even rows and columns alone are taken.
+    pub subsampled: bool,
+}
+
+/// The loaded kernels.
+pub struct Kernels {
+    f32: OfElement<f32>,
+    f16: OfElement<f16>,
+}
+
+/// The kernels that read maps of `T`.
+struct OfElement<T>
+where
+    Write<T, f32>: KernelSpec,
+    Write<T, f16>: KernelSpec,
+    Write<T, u8>: KernelSpec,
+{
+    to_f32: Kernel<Write<T, f32>>,
+    to_f16: Kernel<Write<T, f16>>,
+    to_i8: Kernel<Write<T, u8>>,
+}
+
+impl Kernels {
+    /// Loads the kernels.
+    ///
+    /// # Errors
+    /// `Device` when this build has no such kernels.
+    pub fn load(stream: &Stream) -> Result<Self> {
+        let device = stream.device();
+        Ok(Self {
+            f32: OfElement {
+                to_f32: device.kernel()?,
+                to_f16: device.kernel()?,
+                to_i8: device.kernel()?,
+            },
+            f16: OfElement {
+                to_f32: device.kernel()?,
+                to_f16: device.kernel()?,
+                to_i8: device.kernel()?,
+            },
+        })
+    }
+
+    /// Queues the writing of all levels of `maps` from `sources`, all of the same element, in
+    /// one launch.
+    ///
+    /// # Errors
+    /// `Argument` when sources and levels do not fit each other, or a source is in blocks of
+    /// channels; `Device` when a buffer belongs to another stream or the launch fails.
+    pub fn enqueue(
+        &self,
+        stream: &Stream,
+        sources: &[DeviceMapSource<'_>],
+        maps: &mut DeviceFeatureMaps,
+    ) -> Result<()> {
+        match sources.first().map(|source| source.values.element()) {
+            Some(ElementType::F16) => self.f16.enqueue(stream, sources, maps),
+            _ => self.f32.enqueue(stream, sources, maps),
+        }
+    }
+}
+
+impl<T: DeviceFloat> OfElement<T>
+where
+    Write<T, f32>: for<'a> KernelSpec<Args<'a> = ChannelsLastArgs<'a, T, f32>>,
+    Write<T, f16>: for<'a> KernelSpec<Args<'a> = ChannelsLastArgs<'a, T, f16>>,
+    Write<T, u8>: for<'a> KernelSpec<Args<'a> = ChannelsLastArgs<'a, T, u8>>,
+{
+    fn enqueue(
+        &self,
+        stream: &Stream,
+        sources: &[DeviceMapSource<'_>],
+        maps: &mut DeviceFeatureMaps,
+    ) -> Result<()> {
+        let [num_views, _, num_channels] = maps.sizes();
+        let sizes = [num_views, num_channels];
+        let levels = maps.levels_mut();
+        match levels.first().map(|level| &level.texels) {
+            Some(DeviceTexels::F16(_)) => {
+                launch(stream, &self.to_f16, sizes, sources, levels, f16s)
+            }
+            Some(DeviceTexels::I8 { .. }) => {
+                launch(stream, &self.to_i8, sizes, sources, levels, bytes)
+            }
+            _ => launch(stream, &self.to_f32, sizes, sources, levels, f32s),
+        }
+    }
+}
+
+/// The texels of one type, and their scale.
+type TexelsOf<To> = fn(&mut DeviceTexels) -> Option<(&mut DeviceBuffer<To>, f32)>;
+
+fn f32s(texels: &mut DeviceTexels) -> Option<(&mut DeviceBuffer<f32>, f32)> {
+    if let DeviceTexels::F32(values) = texels { Some((values, 1.0)) } else { None }
+}
+
+fn f16s(texels: &mut DeviceTexels) -> Option<(&mut DeviceBuffer<f16>, f32)> {
+    if let DeviceTexels::F16(values) = texels { Some((values, 1.0)) } else { None }
+}
+
+fn bytes(texels: &mut DeviceTexels) -> Option<(&mut DeviceBuffer<u8>, f32)> {
+    if let DeviceTexels::I8 { values, scale } = texels { Some((values, *scale)) } else { None }
+}
+
+fn launch<From: DeviceFloat, To: Plain>(
+    stream: &Stream,
+    kernel: &Kernel<Write<From, To>>,
+    [num_views, num_channels]: [usize; 2],
+    sources: &[DeviceMapSource<'_>],
+    levels: &mut [DeviceLevel],
+    texels_of: TexelsOf<To>,
+) -> Result<()>
+where
+    Write<From, To>: for<'a> KernelSpec<Args<'a> = ChannelsLastArgs<'a, From, To>>,
+{
+    let num_levels = levels.len();
+    if sources.len() != num_levels || num_levels > MAX_LEVELS {
+        return argument(format!(
+            "{} sources of {num_levels} levels; at most {MAX_LEVELS} are possible",
+            sources.len()
+        ));
+    }
+    let mut args = ChannelsLastArgs {
+        levels: [LevelArgs::empty(); MAX_LEVELS],
+        num_levels: num_levels as u32,
+        num_views: num_views as u32,
+        num_channels: num_channels as u32,
+        reserved: 0,
+    };
+    let mut end_block = 0;
+    let pairs = sources.iter().zip(levels).zip(&mut args.levels);
+    for (index, ((source, level), to)) in pairs.enumerate() {
+        let [views, channels, height, width] = source.shape;
+        let step = if source.subsampled { 2 } else { 1 };
+        let size = [width.div_ceil(step), height.div_ceil(step)];
+        let of_type = texels_of(&mut level.texels);
+        let (Some((texels, scale)), false) = (of_type, source.layout == MapLayout::Blocks32) else {
+            return argument(format!("level {index} is in {:?}", source.layout));
+        };
+        if [views, channels] != [num_views, num_channels] || level.size != size {
+            return argument(format!(
+                "{views} views, {channels} channels and {width}x{height} texels do not fit level \
+                 {index} of {:?} with {num_views} views and {num_channels} channels",
+                level.size
+            ));
+        }
+        end_block += (size[0] * size[1]).div_ceil(TEXELS_PER_BLOCK as usize) as u32;
+        *to = LevelArgs {
+            values: source.values.input(stream)?,
+            texels: texels.output(stream)?,
+            source_size: [width, height].map(|n| n as u32),
+            size: size.map(|n| n as u32),
+            step: step as u32,
+            is_channels_last: u32::from(source.layout == MapLayout::ChannelsLast),
+            scale,
+            end_block,
+        };
+    }
+    let num_blocks = [end_block, num_views as u32];
+    kernel.enqueue(stream, Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK }, args)
+}
+
+fn argument<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Argument, "channels_last", message))
+}

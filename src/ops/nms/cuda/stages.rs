@@ -1,0 +1,96 @@
+//! Several suppressions in a row, each of the survivors of the one before.
+
+use super::{Capacity, NmsCounts, Suppression3d};
+use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Stream};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::survivors::cuda::Workspace as Survivors;
+use crate::types::{Box3d, Kept, Nms3d};
+
+/// The CUDA side of [`suppress_stages_3d`](crate::ops::nms::suppress_stages_3d).
+pub struct Stages3d {
+    first: Suppression3d,
+    rest: Vec<(Survivors, Suppression3d)>,
+}
+
+/// What is left by the last stage, on the device.
+#[derive(Clone, Copy)]
+pub struct Survivors3d<'a> {
+    /// The candidates of the last stage.
+    pub candidates: &'a DeviceCandidates<Box3d>,
+    /// Their places, where [`Stages3d::enqueue`] was given places.
+    pub places: Option<&'a DeviceBuffer<u32>>,
+    /// Those that it keeps, best first, and their number.
+    pub kept: (&'a DeviceBuffer<Kept>, &'a DeviceBuffer<NmsCounts>),
+}
+
+impl Stages3d {
+    /// Loads the kernels, allocates the memory and writes the settings.
+    ///
+    /// # Errors
+    /// Those of [`Suppression3d::new`].
+    pub fn new(stream: &Stream, stages: &[Nms3d], capacity: Capacity) -> Result<Self> {
+        let (first, rest) = stages.split_first().unwrap_or((&Nms3d::None, &[]));
+        let first = Suppression3d::new(stream, first, capacity)?;
+        let stage = |nms| {
+            let survivors = Survivors::new(stream, capacity.candidates)?;
+            Ok((survivors, Suppression3d::new(stream, nms, capacity)?))
+        };
+        Ok(Self { first, rest: rest.iter().map(stage).collect::<Result<_>>()? })
+    }
+
+    /// Writes settings of the same kinds to the device and waits; recorded graphs follow
+    /// them.
+    ///
+    /// # Errors
+    /// `Argument` as [`Suppression3d::new`], or for settings of other kinds.
+    pub fn set(&mut self, stages: &[Nms3d]) -> Result<()> {
+        let (first, rest) = stages.split_first().unwrap_or((&Nms3d::None, &[]));
+        if rest.len() != self.rest.len() {
+            let message = format!("{} stages for {}", rest.len() + 1, self.rest.len() + 1);
+            return Err(Error::new(ErrorKind::Argument, "nms", message));
+        }
+        self.first.set(first)?;
+        self.rest.iter_mut().zip(rest).try_for_each(|((_, suppression), nms)| suppression.set(nms))
+    }
+
+    /// Queues all stages. `places`: by candidate its index in other lists.
+    ///
+    /// # Errors
+    /// Those of [`Suppression3d::enqueue`].
+    pub fn enqueue<'a>(
+        &'a mut self,
+        candidates: &'a DeviceCandidates<Box3d>,
+        places: Option<&'a DeviceBuffer<u32>>,
+    ) -> Result<Survivors3d<'a>> {
+        self.first.enqueue(candidates)?;
+        let mut left = Survivors3d { candidates, places, kept: self.first.kept() };
+        for (survivors, suppression) in &mut self.rest {
+            survivors.enqueue(left.candidates, left.places, left.kept)?;
+            suppression.enqueue(survivors.survivors().0)?;
+            left = left.after(survivors, suppression);
+        }
+        Ok(left)
+    }
+
+    /// What the last stage leaves of the candidates that were queued.
+    pub fn survivors<'a>(
+        &'a self,
+        candidates: &'a DeviceCandidates<Box3d>,
+        places: Option<&'a DeviceBuffer<u32>>,
+    ) -> Survivors3d<'a> {
+        let first = Survivors3d { candidates, places, kept: self.first.kept() };
+        let after = |left: Survivors3d<'a>, (survivors, suppression): &'a (_, _)| {
+            left.after(survivors, suppression)
+        };
+        self.rest.iter().fold(first, after)
+    }
+}
+
+impl<'a> Survivors3d<'a> {
+    /// What a further stage leaves.
+    fn after(self, survivors: &'a Survivors, suppression: &'a Suppression3d) -> Self {
+        let (candidates, places) = survivors.survivors();
+        let places = self.places.map(|_| places);
+        Self { candidates, places, kept: suppression.kept() }
+    }
+}

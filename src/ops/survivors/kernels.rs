@@ -1,0 +1,52 @@
+//! The parameters of `kernels/survivors.cu`.
+
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
+};
+use crate::error::Result;
+use crate::ops::nms::cuda::NmsCounts;
+use crate::types::{Box3d, Candidate, Kept};
+
+/// Threads per block: a survivor each.
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("survivors.cu", "kThreads");
+
+/// The parameter of `survivors_3d`: `Args` in the kernel.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct SurvivorsArgs<'a> {
+    /// The candidates.
+    pub candidates: In<'a, Candidate<Box3d>>,
+    /// The index of each candidate in other lists.
+    pub places: In<'a, u32>,
+    /// The survivors, best first.
+    pub kept: In<'a, Kept>,
+    /// Their number.
+    pub nms_counts: In<'a, NmsCounts>,
+    /// The candidates of the survivors.
+    pub survivors: Out<'a, Candidate<Box3d>>,
+    /// Their places.
+    pub survivor_places: Out<'a, u32>,
+    /// Their number.
+    pub num: Out<'a, u32>,
+}
+
+assert_mirrors!(SurvivorsArgs<'_>, "survivors.cu", "Args");
+
+/// `survivors_3d`.
+pub struct Survivors;
+
+// SAFETY: `SurvivorsArgs` mirrors `survivors::Args` (7 slices, size asserted). A thread
+// reads a survivor below the lengths of `kept`, `survivors` and `survivor_places`, and
+// the candidate and the place at its index, which is compared with their lengths. The
+// check covers the other slices. No thread waits.
+unsafe impl KernelSpec for Survivors {
+    const NAME: &'static str = "survivors_3d";
+    type Args<'a> = SurvivorsArgs<'a>;
+    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+        check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
+        check_lens(
+            Self::NAME,
+            [("nms_counts", args.nms_counts.len(), 1), ("num", args.num.len(), 1)],
+        )
+    }
+}

@@ -1,0 +1,70 @@
+//! `yolo_msgs/DetectionArray`.
+
+use super::detection::{Pose, class_name, write_array};
+use crate::error::Result;
+use crate::transport::cdr::Writer;
+use crate::types::{Box2d, Detection2d, Header, ImageBox, RotatedBox2d};
+
+/// `yolo_msgs/DetectionArray`, as yolo_ros publishes it.
+#[derive(Clone, Copy, Debug)]
+pub struct YoloDetectionArray;
+
+impl YoloDetectionArray {
+    /// The ROS name.
+    pub const TYPE: &'static str = "yolo_msgs/msg/DetectionArray";
+
+    /// Encodes `detections` into `bytes`, replacing the content.
+    ///
+    /// Each has its class by index and name, its score, and its box in pixels of the source
+    /// image by centre, size and angle, which is 0 for axis-aligned boxes. Identifier, box in
+    /// space, mask and key points are empty.
+    ///
+    /// # Errors
+    /// `Argument` when a class has no name, `Message` when the message would have 4 GiB or more.
+    pub fn encode<B: Copy + Into<ImageBox>, S: AsRef<str>>(
+        header: &Header<'_>,
+        detections: &[Detection2d<B>],
+        class_names: &[S],
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
+        write_array(Self::TYPE, header, detections, bytes, |detection, writer| {
+            writer.i32(i32::try_from(detection.class).unwrap_or(i32::MAX));
+            writer.str(class_name(detection.class, class_names, Self::TYPE)?);
+            writer.f64(detection.score.into());
+            // Identifier of a tracked object.
+            writer.str("");
+            write_bbox(writer, detection.bbox.into());
+            write_nothing_else(writer);
+            Ok(())
+        })
+    }
+}
+
+/// Writes a `yolo_msgs/BoundingBox2D`: x, y, theta, width, height.
+fn write_bbox(writer: &mut Writer<'_>, bbox: ImageBox) {
+    writer.f64_array(&match bbox {
+        ImageBox::Aligned(Box2d { x1, y1, x2, y2 }) => {
+            let [x1, y1, x2, y2] = [x1, y1, x2, y2].map(f64::from);
+            [0.5 * (x1 + x2), 0.5 * (y1 + y2), 0.0, x2 - x1, y2 - y1]
+        }
+        ImageBox::Rotated(RotatedBox2d { cx, cy, width, height, angle_rad }) => {
+            [cx, cy, angle_rad, width, height].map(f64::from)
+        }
+    });
+}
+
+/// Writes the parts of a detection that have no content.
+fn write_nothing_else(writer: &mut Writer<'_>) {
+    // Box in space.
+    Pose::from_yaw([0.0; 3], 0.0).write(writer);
+    writer.f64_array(&[0.0; 3]);
+    writer.str("");
+    // Mask: height, width, points.
+    writer.i32(0);
+    writer.i32(0);
+    writer.sequence_len(0);
+    // Key points in the image, then in space with their frame.
+    writer.sequence_len(0);
+    writer.sequence_len(0);
+    writer.str("");
+}

@@ -1,0 +1,145 @@
+//! The nodes of Isaac ROS and yolo_ros that ours replaces: from their parameters to ours.
+
+use det_post::config::{ChannelConfig, ChannelKind, Config, Package, Source};
+use det_post::ros::{NodeName, Parameter, ParameterValue};
+use det_post::types::{ClassMode, EngineKind, Nms2d, OutputType};
+
+/// The configuration that stands for the node of a package with some parameters.
+fn load(package: &str, parameters: &[&str]) -> det_post::Result<Config> {
+    let package: Package = package.parse().unwrap();
+    let (namespace, name) = package.node();
+    let source = Source {
+        files: Vec::new(),
+        overrides: parameters.iter().map(|text| (*text).to_owned()).collect(),
+        arguments: Vec::new(),
+        like: Some(package),
+    };
+    Config::read(&NodeName::new(namespace, name).unwrap(), &source)
+}
+
+/// Its one channel, a camera.
+#[track_caller]
+fn channel(package: &str, parameters: &[&str]) -> ChannelConfig {
+    let config = load(package, parameters).unwrap_or_else(|error| panic!("{package}: {error}"));
+    let [channel] = config.channels.as_slice() else { panic!("{config:?}") };
+    channel.clone()
+}
+
+#[track_caller]
+fn camera(channel: &ChannelConfig) -> &det_post::config::CameraConfig {
+    match &channel.kind {
+        ChannelKind::Camera(camera) => camera,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn refused(package: &str, parameters: &[&str], part: &str) {
+    let error = load(package, parameters).unwrap_err();
+    assert!(error.message().contains(part), "{parameters:?}: {error}");
+}
+
+/// The next smaller number is not kept.
+fn is_above(threshold: f32, given: f32) -> bool {
+    threshold == given || threshold == given.next_up()
+}
+
+#[test]
+fn a_decoder_of_yolov8_has_its_defaults_and_names() {
+    let found = channel("isaac_ros_yolov8", &[]);
+    assert_eq!((&*found.inputs[0].topic, &*found.output), ("/tensor_sub", "/detections_output"));
+    assert_eq!(found.publish.format.output_type, OutputType::Detection2dArray);
+    assert_eq!(found.publish.format.class_ids[79], "79");
+    let of = camera(&found);
+    assert_eq!((of.engine.kind, of.facts.class_names.len()), (EngineKind::External, 80));
+    assert_eq!(of.facts.output_names, ["output_tensor"]);
+    assert!(is_above(of.score_threshold, 0.25), "{}", of.score_threshold);
+    let Nms2d::Iou(nms) = &of.nms else { panic!("{:?}", of.nms) };
+    assert_eq!((nms.iou_threshold, &nms.class_mode), (0.45, &ClassMode::Agnostic));
+    assert_eq!((of.source_size, of.facts.input_size), (None, None));
+
+    let given = [
+        "tensor_name:=output0",
+        "confidence_threshold:=0.5",
+        "nms_threshold:=0.7",
+        "num_classes:=3",
+        "network_image_width:=640",
+        "network_image_height:=480",
+        "source_size:=[1920, 1080]",
+        "no_such_key:=1",
+    ];
+    let found = channel("isaac_ros_yolov8", &given);
+    let of = camera(&found);
+    assert_eq!(of.facts.output_names, ["output0"]);
+    assert_eq!(of.facts.class_names, ["0", "1", "2"]);
+    assert!(is_above(of.score_threshold, 0.5), "{}", of.score_threshold);
+    let sizes =
+        [of.facts.input_size, of.source_size].map(|size| size.map(|of| (of.width, of.height)));
+    assert_eq!(sizes, [Some((640, 480)), Some((1920, 1080))]);
+
+    for (parameter, part) in [
+        ("num_classes:=0", "num_classes"),
+        ("tensor_name:=3", "tensor_name"),
+        ("confidence_threshold:=high", "confidence_threshold"),
+        ("network_image_width:=640", "network_image_height"),
+        ("source_size:=[1920, 1080]", "input_size"),
+        ("device:=cuda:0", "external"),
+    ] {
+        refused("isaac_ros_yolov8", &[parameter], part);
+    }
+}
+
+#[test]
+fn a_decoder_of_rtdetr_has_its_defaults_and_names() {
+    let found = channel("isaac_ros_rtdetr", &["scores_tensor_name:=s", "input_qos:=SENSOR_DATA"]);
+    let of = camera(&found);
+    assert_eq!(of.facts.output_names, ["boxes", "s", "labels"]);
+    assert!(is_above(of.score_threshold, 0.9), "{}", of.score_threshold);
+    assert_eq!(of.nms, Nms2d::None);
+    assert_eq!(found.live.qos.reliability, det_post::ros::Reliability::BestEffort);
+}
+
+#[test]
+fn yolo_ros_loads_the_network_that_was_exported() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("signs.pt");
+    let found = channel("yolo_ros", &[&format!("model:={}", model.display())]);
+    let of = camera(&found);
+    assert_eq!(of.model_path, folder.path().join("signs.onnx"));
+    assert_eq!((&*found.inputs[0].topic, &*found.output), ("/yolo/image_raw", "/yolo/detections"));
+    assert_eq!(found.publish.format.output_type, OutputType::YoloDetectionArray);
+    assert_eq!(found.live.enable_service.as_deref(), Some("enable"));
+    assert!(found.live.is_enabled && is_above(of.score_threshold, 0.5));
+    assert_eq!(of.max_detections, 300);
+
+    let given = [
+        "enable:=false",
+        "threshold:=0.25",
+        "iou:=0.7",
+        "max_det:=20",
+        "agnostic_nms:=true",
+        "image_reliability:=1",
+        "device:=cpu",
+        "half:=true",
+    ];
+    let found = channel("yolo_ros", &given);
+    let of = camera(&found);
+    assert_eq!(of.model_path.to_str(), Some("yolov8m.onnx"));
+    let Nms2d::Iou(nms) = &of.nms else { panic!("{:?}", of.nms) };
+    assert_eq!((nms.iou_threshold, &nms.class_mode), (0.7, &ClassMode::Agnostic));
+    assert_eq!((found.live.is_enabled, of.max_detections), (false, 20));
+    assert_eq!(found.live.qos.reliability, det_post::ros::Reliability::Reliable);
+    assert_eq!(found.device.to_string(), "cpu");
+    refused("yolo_ros", &["model_type:=World"], "model_type");
+
+    // The switch sets their parameter where it is given, ours otherwise.
+    for (parameters, name) in [(&[][..], "enabled"), (&["enable:=true"], "enable")] {
+        let config = load("yolo_ros", parameters).unwrap();
+        assert_eq!(config.parameter_name("camera", "enabled"), name);
+        let off = Parameter { name: name.to_owned(), value: ParameterValue::Flag(false) };
+        let changed = config.with_parameters(&[off]).unwrap();
+        assert!(!changed.channels[0].live.is_enabled, "{name}");
+        let threshold = |name: &str| config.parameters().iter().any(|p| p.descriptor.name == name);
+        assert!(threshold("score_threshold") && !threshold("threshold"));
+    }
+}
