@@ -206,7 +206,8 @@ pub fn sparse4d_of(facts: &Sparse4d, num_learned: usize, width: usize) -> StateD
         dict.norm(&format!("{name}.layers.9"), c);
         dict.linear(&format!("{name}.layers.10"), 11, c);
         dict.add(format!("{name}.layers.11.scale"), &[11]);
-        for (head, num_outputs) in [("cls", facts.num_classes), ("quality", 2)] {
+        let heads = [("cls", facts.num_classes), ("quality", 2)];
+        for &(head, num_outputs) in &heads[..1 + usize::from(facts.has_quality)] {
             for layer in [0, 3] {
                 dict.linear(&format!("{name}.{head}_layers.{layer}"), c, c);
                 dict.norm(&format!("{name}.{head}_layers.{}", layer + 2), c);

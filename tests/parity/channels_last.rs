@@ -34,6 +34,12 @@ impl Network {
         Self { shapes, layout, values }
     }
 
+    fn round_to_f16(&mut self) {
+        for value in self.values.iter_mut().flatten() {
+            *value = f16::from_f32(*value).to_f32();
+        }
+    }
+
     fn levels(&self) -> impl Iterator<Item = (usize, bool)> {
         [(0, false), (1, false), (1, true)].into_iter()
     }
@@ -94,11 +100,14 @@ fn bits(maps: &FeatureMaps) -> Vec<Vec<u32>> {
 }
 
 fn compare(device: &CudaDevice, sizes: [usize; 2], layout: MapLayout) {
-    let network = Network::new(sizes, layout);
+    let mut network = Network::new(sizes, layout);
     let stream = device.stream().unwrap();
     let kernels = Kernels::load(&stream).unwrap();
     let level_sizes = [[13, 7], [5, 3], [3, 2]];
     for element in [ElementType::F32, ElementType::F16] {
+        if element == ElementType::F16 {
+            network.round_to_f16();
+        }
         let tensors = network.on_device(&stream, element);
         let sources = network.levels().map(|(index, subsampled)| DeviceMapSource {
             shape: network.shapes[index],
