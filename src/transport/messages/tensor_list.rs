@@ -187,7 +187,7 @@ mod tests {
         let rank = name_len;
         let num_dims = rank + 2;
         let element = num_dims + 4 + 12;
-        let strides = element + 4 + 4 + 4;
+        let strides = element + 4 + 4;
         let data_len = strides + 24;
         assert_eq!(good[data_len..data_len + 4], 24_u32.to_le_bytes());
         // (byte, value, part of the message)
