@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use half::f16;
 
 use super::super::Network;
-use super::{BOX_LEN, CudaDecoder};
+use super::{BOX_LEN, CudaDecoder, WholeBlocks};
 use crate::device::cuda::{DeviceBuffer, In, Out, Stream};
 use crate::error::Result;
 use crate::ops::attention::cuda::{score_scale, value_stride};
@@ -15,26 +15,6 @@ use crate::ops::detr3d_block::cuda::{
 use crate::ops::layer_norm::EPSILON;
 use crate::ops::linear::cuda::{DeviceLayer, DeviceRows};
 use crate::ops::view_sample::cuda::DeviceFeatureMaps;
-
-/// Elements of the activations by whether a kernel computes a whole block.
-pub trait WholeBlocks: Sized {
-    /// What blocks leave to the next.
-    type Buffers;
-
-    /// `None` when no kernel computes the blocks of the network.
-    #[doc(hidden)]
-    fn buffers(stream: &Stream, network: &Network) -> Result<Option<Self::Buffers>>;
-
-    /// Queues a block; the last gives the results.
-    #[doc(hidden)]
-    fn enqueue(
-        decoder: &mut CudaDecoder<Self>,
-        index: usize,
-        maps: &DeviceFeatureMaps,
-    ) -> Result<()>
-    where
-        Self: super::Activation;
-}
 
 impl WholeBlocks for f32 {
     type Buffers = Infallible;

@@ -6,7 +6,6 @@ mod weights;
 
 use std::sync::Arc;
 
-use self::blocks::WholeBlocks;
 use self::weights::{DeviceBlock, DeviceClasses};
 use super::super::uploaded::Uploaded;
 use super::super::{DecodedQueries, STAGE, View, set_projections};
@@ -21,6 +20,26 @@ use crate::ops::view_sample::cuda::{
     DeviceFeatureMaps, MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, ReferenceSampling, SampleElement,
 };
 use crate::types::QueryBox;
+
+/// Elements of the activations by whether a kernel computes a whole block.
+pub trait WholeBlocks: Sized {
+    /// What blocks leave to the next.
+    type Buffers;
+
+    /// `None` when no kernel computes the blocks of the network.
+    #[doc(hidden)]
+    fn buffers(stream: &Stream, network: &Network) -> Result<Option<Self::Buffers>>;
+
+    /// Queues a block; the last gives the results.
+    #[doc(hidden)]
+    fn enqueue(
+        decoder: &mut CudaDecoder<Self>,
+        index: usize,
+        maps: &DeviceFeatureMaps,
+    ) -> Result<()>
+    where
+        Self: Activation;
+}
 
 /// Elements of the activations: f32 or f16. Sums, normalizations, references and results are
 /// f32 in both.
