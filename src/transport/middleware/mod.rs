@@ -16,6 +16,7 @@ mod service;
 mod stamp_gaps;
 mod watchers;
 
+#[cfg(any(feature = "dds", feature = "ros2"))]
 pub(in crate::transport) use service::switch_handler;
 pub use service::{DescribedType, Request, Response, ServiceKind, Switch};
 pub use stamp_gaps::StampGaps;

@@ -228,6 +228,7 @@ pub struct DescribedType {
 pub type Switch = Box<dyn Fn(bool) -> SetResult + Send + Sync>;
 
 /// The handler of the service of a switch.
+#[cfg(any(feature = "dds", feature = "ros2"))]
 pub(in crate::transport) fn switch_handler(set: Switch) -> Handler {
     Box::new(move |request| match request {
         Request::SetSwitch(on) => Response::SetResult(set(on)),

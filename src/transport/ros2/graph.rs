@@ -208,7 +208,7 @@ impl Graph {
 
     /// Refuses: r2r has no such type.
     #[cfg(not(std_srvs))]
-    #[expect(clippy::unused_self, clippy::needless_pass_by_value, reason = "nothing is served")]
+    #[expect(clippy::unused_self, reason = "nothing is served")]
     pub(super) fn serve_switch(&mut self, name: &str, _: Handler) -> Result<()> {
         Err(error(format!(
             "cannot serve {name}: std_srvs was not installed when det_post was built"
