@@ -1,6 +1,5 @@
 //! The services of ROS nodes and managed nodes.
 
-use super::Handler;
 use crate::ros::{
     LifecycleState, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
     ParameterType, ParameterValue, SetResult, TypeDescription, TypeSource,
@@ -229,7 +228,7 @@ pub type Switch = Box<dyn Fn(bool) -> SetResult + Send + Sync>;
 
 /// The handler of the service of a switch.
 #[cfg(any(feature = "dds", feature = "ros2"))]
-pub(in crate::transport) fn switch_handler(set: Switch) -> Handler {
+pub(in crate::transport) fn switch_handler(set: Switch) -> super::Handler {
     Box::new(move |request| match request {
         Request::SetSwitch(on) => Response::SetResult(set(on)),
         other => Response::SetResult(Err(format!("{:?} is no switch", other.kind()))),
