@@ -74,7 +74,7 @@ pub trait Detector: Send {
 
     /// Does what can be done with a message of an input before its frame is complete, such as
     /// its upload, and keeps the result for [`Detector::detect`], which is faster and has the
-    /// same result as without. Messages of an input are told apart by their stamps, which rise
+    /// same result as without. Messages of an input differ in their stamps, which rise
     /// until [`Detector::reset`]. A message whose frame does not come is replaced by later
     /// ones.
     ///
