@@ -20,11 +20,21 @@ pub(super) fn class_filter(p: &mut Reader<'_>, class_names: &[String]) -> Vec<u3
         "every class",
         "Names of the classes to keep; boxes of other classes are dropped before suppression.",
     );
+    indices_of(p, KEY, names.unwrap_or_default(), class_names)
+}
+
+/// The indices of classes, ascending, each once. Refuses names that are no class.
+pub(super) fn indices_of(
+    p: &mut Reader<'_>,
+    key: &str,
+    names: Vec<String>,
+    class_names: &[String],
+) -> Vec<u32> {
     let mut classes = Vec::new();
-    for name in names.unwrap_or_default() {
+    for name in names {
         match index_of(&name, class_names) {
             Some(class) => classes.push(class),
-            None => p.refuse(KEY, name, &class_names.join(", ")),
+            None => p.refuse(key, name, &class_names.join(", ")),
         }
     }
     classes.sort_unstable();

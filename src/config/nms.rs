@@ -1,6 +1,6 @@
 //! The parameters of suppression.
 
-use super::classes::index_of;
+use super::classes::{index_of, indices_of};
 use super::declaration::Change::Live;
 use super::reader::Reader;
 use super::value::Length::{OneOrMore, OneOrPerClass};
@@ -223,15 +223,7 @@ fn unlimited_pairs(p: &mut Reader<'_>, class_names: &[String]) -> Vec<[u32; 2]> 
         "none",
         "Boxes of two of these classes are compared at any distance (`bev_fast`).",
     );
-    let mut classes = Vec::new();
-    for name in names.unwrap_or_default() {
-        match index_of(&name, class_names) {
-            Some(class) => classes.push(class),
-            None => p.refuse(KEY, name, &class_names.join(", ")),
-        }
-    }
-    classes.sort_unstable();
-    classes.dedup();
+    let classes = indices_of(p, KEY, names.unwrap_or_default(), class_names);
     let with_later = |(position, &a): (usize, &u32)| {
         classes[position..].iter().map(move |&b| [a, b]).collect::<Vec<_>>()
     };
