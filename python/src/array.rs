@@ -42,7 +42,8 @@ impl Input {
             return Err(PyTypeError::new_err(message));
         }
         let tensor = from_dlpack(array.as_borrowed(), None, None)?;
-        let invalid = |error: dlpark::tensor::Error| PyValueError::new_err(format!("{name}: {error}"));
+        let invalid =
+            |error: dlpark::tensor::Error| PyValueError::new_err(format!("{name}: {error}"));
         let view = tensor.validate().map_err(invalid)?;
         let (device, dtype) = (view.device(), view.dtype());
         // Sizes were checked not to be negative.

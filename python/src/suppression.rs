@@ -42,11 +42,19 @@ fn candidates<B, const K: usize>(
     let scores = Input::new("scores", scores)?;
     let scores = scores.vector::<f32>(boxes.len())?;
     if u32::try_from(boxes.len()).is_err() {
-        return Err(PyValueError::new_err(format!("{} boxes; below 2^32 are possible", boxes.len())));
+        return Err(PyValueError::new_err(format!(
+            "{} boxes; below 2^32 are possible",
+            boxes.len()
+        )));
     }
     let both = (0..).zip(boxes.iter().zip(scores));
     let mut candidates: Vec<_> = both
-        .map(|(source, (&numbers, &score))| Candidate { bbox: bbox(numbers), score, class: 0, source })
+        .map(|(source, (&numbers, &score))| Candidate {
+            bbox: bbox(numbers),
+            score,
+            class: 0,
+            source,
+        })
         .collect();
     if let Some(classes) = classes {
         let input = Input::new("classes", classes)?;
@@ -80,7 +88,9 @@ fn class_mode(classes: Option<&Array<'_>>) -> ClassMode {
 fn suppressed<B: Send + Sync>(
     py: Python<'_>,
     candidates: &[Candidate<B>],
-    suppress: impl Fn(&[Candidate<B>], &mut Workspace, &mut Vec<Kept>) -> det_post::Result<()> + Send + Sync,
+    suppress: impl Fn(&[Candidate<B>], &mut Workspace, &mut Vec<Kept>) -> det_post::Result<()>
+    + Send
+    + Sync,
 ) -> PyResult<Vec<Kept>> {
     py.detach(|| {
         let mut keep = Vec::new();
@@ -292,7 +302,12 @@ pub fn nms_bev<'py>(
             class_mode,
         })
     } else {
-        Nms3d::Bev(NmsBev { iou_thresholds, search_distance_m, forbidden_pairs: Vec::new(), class_mode })
+        Nms3d::Bev(NmsBev {
+            iou_thresholds,
+            search_distance_m,
+            forbidden_pairs: Vec::new(),
+            class_mode,
+        })
     };
     suppress_in_space([boxes, scores], classes, object, &nms)
 }

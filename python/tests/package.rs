@@ -58,6 +58,5 @@ fn package() {
         assert!(status.success(), "{arguments:?}: {status}");
     };
     run(&["-m", "mypy", "--config-file=python/pyproject.toml", "python/det_post"]);
-    // -P: the folder of the process is not searched for modules.
-    run(&["-P", "-m", "pytest", "-q", "--config-file=python/pyproject.toml", "python/tests"]);
+    run(&["-m", "pytest", "-q", "--config-file=python/pyproject.toml", "python/tests"]);
 }
