@@ -14,12 +14,14 @@
 pub mod cuda;
 
 mod copy;
+mod mapped_file;
 mod mapped_uploads;
 mod payload;
 
 pub(crate) use copy::copy;
 pub use copy::{num_copy_threads, set_copy_threads};
-pub use mapped_uploads::{FileBytes, MappedUploads, UploadTotals};
+pub use mapped_file::{FileBytes, UploadTotals};
+pub use mapped_uploads::MappedUploads;
 pub use payload::PayloadMemory;
 
 use crate::error::{Error, ErrorKind, Result};

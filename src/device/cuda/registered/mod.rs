@@ -18,7 +18,7 @@ use std::time::Duration;
 use cudarc::driver::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED as READ_ONLY_REGISTRATION;
 
 use super::{CudaDevice, failed};
-use crate::device::{FileBytes, UploadTotals};
+use crate::device::mapped_file::{FileBytes, UploadTotals};
 use crate::error::Result;
 use plan::{Plan, Step};
 pub(super) use table::{HeldWindows, Place, find};

@@ -7,8 +7,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use cudarc::driver::sys;
 
-use crate::device::FileBytes;
 use crate::device::cuda::{CudaDevice, failed};
+use crate::device::mapped_file::FileBytes;
 use crate::error::Result;
 
 /// The most windows that a payload may span; a longer one is copied.
