@@ -45,8 +45,11 @@ const LAYERS: [(&str, &[&str]); 19] = [
             "output_folder",
         ],
     ),
-    ("node", &["types", "ros", "ops", "config", "detectors", "draw", "runtime", "transport"]),
-    ("bench", &["types", "device", "ops", "infer", "config", "detectors"]),
+    (
+        "node",
+        &["types", "ros", "device", "ops", "config", "detectors", "draw", "runtime", "transport"],
+    ),
+    ("bench", &["types", "device", "ops", "infer", "config", "detectors", "transport"]),
     (
         "cli",
         &[
@@ -70,9 +73,10 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 42] = [
+const UNSAFE_FILES: [&str; 45] = [
     "python/src/array.rs",
     "src/cli/heap.rs",
+    "src/device/copy.rs",
     "src/device/cuda/diagnostic.rs",
     "src/device/cuda/graph.rs",
     "src/device/cuda/kernel.rs",
@@ -80,6 +84,7 @@ const UNSAFE_FILES: [&str; 42] = [
     "src/device/cuda/memory/mod.rs",
     "src/device/cuda/memory/page_locked.rs",
     "src/device/cuda/open.rs",
+    "src/device/cuda/registered/table.rs",
     "src/device/cuda/stream.rs",
     "src/infer/device/binding.rs",
     "src/ops/attention/kernels.rs",
@@ -112,6 +117,7 @@ const UNSAFE_FILES: [&str; 42] = [
     "src/ops/voxelize/kernels.rs",
     "src/runtime/isolated/memory.rs",
     "src/transport/bag/mapped.rs",
+    "src/transport/bag/truncation.rs",
     "src/transport/ros2/rosout.rs",
 ];
 
