@@ -175,7 +175,6 @@ pub fn nms<'py>(
 /// idxs: the classes, int64 or int32 [N]. As torchvision.ops.batched_nms, without moving boxes.
 #[pyfunction]
 #[pyo3(signature = (boxes, scores, idxs, iou_threshold, *, offset=0, score_threshold=None, max_num=None))]
-#[expect(clippy::too_many_arguments, reason = "the signature of torchvision, and options by name")]
 pub fn batched_nms<'py>(
     boxes: &Array<'py>,
     scores: &Array<'py>,
