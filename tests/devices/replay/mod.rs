@@ -16,6 +16,7 @@ mod drop_in;
 #[path = "networks.rs"]
 mod networks_on_the_gpu;
 mod surround;
+mod uploads;
 mod voxels;
 
 use std::path::Path;
