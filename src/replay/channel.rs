@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::context::{ReplayContext, lock};
 use super::frame::{ReplayDetections, ReplayFrame};
-use super::input::ReplayInput;
+use super::input::{CalibrationTopic, ReplayInput};
 use super::report::{ChannelSummary, InputReport, Report};
 use crate::config::{ChannelConfig, InputConfig};
 use crate::detectors::{FrameInput, FrameSet, MAX_INPUTS};
@@ -71,9 +71,13 @@ impl ReplayChannel {
 
     /// The topics that it reads.
     pub(super) fn topics(&self) -> impl Iterator<Item = &str> {
-        let calibrations = self.inputs.iter().filter_map(|input| input.calibration.as_ref());
         let inputs = self.channel.config().inputs.iter().map(|input| input.topic.as_str());
-        inputs.chain(calibrations.map(|topic| topic.name.as_str()))
+        inputs.chain(self.calibration_topics().map(|topic| topic.name.as_str()))
+    }
+
+    /// The topics of its cameras' calibrations.
+    pub(super) fn calibration_topics(&self) -> impl Iterator<Item = &CalibrationTopic> {
+        self.inputs.iter().filter_map(|input| input.calibration.as_ref())
     }
 
     /// Whether a message is to be given to [`Self::process`]: every message of
@@ -142,7 +146,8 @@ impl ReplayChannel {
         let topic = Some(message.topic);
         let input = self.inputs.iter().position(|input| input.topic == topic);
         if let Err(error) = check_log_time(message.log_time) {
-            return input.map_or(Ok(()), |input| self.refuse(input, &error, context));
+            let at = message.log_time;
+            return input.map_or(Ok(()), |input| self.refuse(input, &error, at, context));
         }
         self.advance_to(message.log_time, context)?;
         self.inputs.iter().filter_map(|input| input.calibration.as_ref()).for_each(|topic| {
@@ -162,18 +167,20 @@ impl ReplayChannel {
                     let input = input.map(|input| FrameInput { calibration, ..input });
                     self.process_frame(&mut [input], &|| message.log_time, context)
                 }
-                Err(error) => self.refuse(input, &error, context),
+                Err(error) => self.refuse(input, &error, message.log_time, context),
             };
         });
         passed_on
     }
 
-    /// Processes the frames of several inputs that still wait, at the end of the recording.
+    /// Processes the frames of several inputs that still wait, at the end of the recording, or
+    /// those that are due in the slice, at its end.
     ///
     /// # Errors
     /// As [`Self::process`].
     pub(super) fn finish(&mut self, context: &ReplayContext<'_>) -> Result<()> {
-        self.advance_to(Stamp::from_nanos(i64::MAX), context)
+        let last = context.owned.to.map_or(i64::MAX, |to| to.nanos().saturating_sub(1));
+        self.advance_to(Stamp::from_nanos(last), context)
     }
 
     /// Keeps a message for the frames of several inputs.
@@ -191,10 +198,10 @@ impl ReplayChannel {
             .and_then(|()| assembler.exchange(input, buffer));
         match taken {
             Ok(()) => {
-                self.inputs[input].totals.num_received += 1;
+                self.inputs[input].totals.num_received += u64::from(context.owns(log_time));
                 Ok(())
             }
-            Err(error) => self.refuse(input, &error, context),
+            Err(error) => self.refuse(input, &error, log_time, context),
         }
     }
 
@@ -206,7 +213,7 @@ impl ReplayChannel {
             self.channel.set_sequence(frames.assembler.take_sequence());
             match usable {
                 Ok(()) => passed_on = self.process_messages(&frames.chosen, &|| at, context),
-                Err(error) => passed_on = self.drop_frame(&error, context),
+                Err(error) => passed_on = self.drop_frame(&error, at, context),
             }
             frames.chosen.clear();
             if passed_on.is_err() {
@@ -214,7 +221,10 @@ impl ReplayChannel {
             }
         }
         for (index, input) in self.inputs.iter_mut().enumerate() {
-            input.totals.add_loss(Loss::Unused, frames.assembler.take_unused(index));
+            let num_unused = frames.assembler.take_unused(index);
+            if context.owns(log_time) {
+                input.totals.add_loss(Loss::Unused, num_unused);
+            }
         }
         self.frames = Some(frames);
         passed_on
@@ -234,7 +244,7 @@ impl ReplayChannel {
         for (view, message) in views.iter_mut().zip(messages) {
             match message.as_deref().map(MessageBuffer::view).transpose() {
                 Ok(message) => *view = message,
-                Err(error) => return self.drop_frame(&error, context),
+                Err(error) => return self.drop_frame(&error, log_time(), context),
             }
         }
         let calibrations = self.calibrations();
@@ -259,8 +269,11 @@ impl ReplayChannel {
         let now = log_time();
         let served = match self.channel.process(inputs, lookup) {
             Ok(served) => served,
-            Err(error) => return self.drop_frame(&error, context),
+            Err(error) => return self.drop_frame(&error, now, context),
         };
+        if !context.owns(now) {
+            return Ok(());
+        }
         let number = self.account.frames_in();
         self.account.add_served(served.report, served.detections.len());
         self.account.add_stamp(served.order);
@@ -308,9 +321,18 @@ impl ReplayChannel {
     }
 
     /// Counts a message that cannot be decoded. With one input it is a frame.
-    fn refuse(&mut self, input: usize, error: &Error, context: &ReplayContext<'_>) -> Result<()> {
+    fn refuse(
+        &mut self,
+        input: usize,
+        error: &Error,
+        log_time: Stamp,
+        context: &ReplayContext<'_>,
+    ) -> Result<()> {
         if self.frames.is_none() {
-            return self.drop_frame(error, context);
+            return self.drop_frame(error, log_time, context);
+        }
+        if !context.owns(log_time) {
+            return Ok(());
         }
         let ChannelConfig { name, inputs, .. } = self.channel.config();
         let topic = &inputs[input].topic;
@@ -328,7 +350,15 @@ impl ReplayChannel {
     ///
     /// # Errors
     /// As [`Self::process`].
-    pub(super) fn drop_frame(&mut self, error: &Error, context: &ReplayContext<'_>) -> Result<()> {
+    pub(super) fn drop_frame(
+        &mut self,
+        error: &Error,
+        log_time: Stamp,
+        context: &ReplayContext<'_>,
+    ) -> Result<()> {
+        if !context.owns(log_time) {
+            return Ok(());
+        }
         let config = self.channel.config();
         let number = self.account.frames_in();
         let name = &config.name;
