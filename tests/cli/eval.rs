@@ -370,3 +370,32 @@ fn numbers_that_are_none_are_left_out_and_counted() {
     assert_eq!(figures["sensors"][0]["num_unusable_detections"], 1);
     assert!(table.contains("1 detections left out: score or box not finite"), "{table}");
 }
+
+#[test]
+fn a_list_of_drives_is_what_the_command_line_would_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let [truth, found] = ["truth", "found"].map(|name| folder.path().join(name));
+    write_truth(&truth);
+    write_recording(&found);
+    let list = folder.path().join("drives.jsonl");
+    let line = "{\"detections\": \"found\", \"truth\": \"truth\", \"unit\": \"a\"}\n";
+    std::fs::write(&list, [line, line].concat()).unwrap();
+    let [truth, found, list] = [&truth, &found, &list].map(|path| path.display().to_string());
+    let [a, b] = ["a.json", "b.json"].map(|name| folder.path().join(name).display().to_string());
+    let named = det_post(&[
+        "eval",
+        "--detections",
+        &found,
+        &found,
+        "--truth",
+        &truth,
+        &truth,
+        "--json",
+        &a,
+    ]);
+    let listed = det_post(&["eval", "--drives", &list, "--json", &b]);
+    assert_eq!(named.expect_code(0).stdout, listed.expect_code(0).stdout);
+    assert_eq!(std::fs::read(&a).unwrap(), std::fs::read(&b).unwrap());
+    det_post(&["eval", "--drives", &list, "--truth", &truth]).expect_code(2);
+    det_post(&["eval"]).expect_code(2);
+}

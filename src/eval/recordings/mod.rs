@@ -1,6 +1,7 @@
 //! Recordings of detections against recordings of truth: the figures of `det_post eval`.
 
 mod detections;
+mod drives;
 mod figures;
 mod pair;
 mod plots;
@@ -14,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 
 use self::detections::Detections;
+pub(crate) use self::drives::{Drive, read_drives};
 pub(crate) use self::figures::Filters;
 use self::figures::SensorFigures;
 pub(crate) use self::pair::{TopicPair, parse_pair};
