@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::config::{ChannelConfig, ChannelKind, Config, InputConfig};
+use crate::device::{FileBytes, MappedUploads, set_copy_threads};
 use crate::error::{Error, ErrorKind, Result};
 pub use crate::runtime::account::{BytesSummary, Reason, StageSummary};
 pub use crate::runtime::input::InputTotals;
@@ -109,6 +110,8 @@ pub struct Replay {
     channels: Vec<ReplayChannel>,
     transforms: Option<TransformFeed>,
     bounds: Bounds,
+    /// The most bytes of the recording that are registered for uploads at a time.
+    mapped_bytes: usize,
     options: ReplayOptions,
 }
 
@@ -137,6 +140,7 @@ impl Replay {
             }
             slice.warm_up = Some(Duration::ZERO);
         }
+        set_copy_threads(config.uploads.copy_threads);
         let read = ReadOptions { stop: Arc::clone(&options.stop), ..ReadOptions::default() };
         let mut reader = BagReader::open_with(bag, &read)?;
         let channels = open_channels(config, reader.topics(), &options.factory)?;
@@ -160,7 +164,9 @@ impl Replay {
                 feed.skip_to(bag, &read, start)?;
             }
         }
-        Ok(Self { bag: bag.to_owned(), reader, channels, transforms, bounds, options })
+        let mapped_bytes = config.uploads.mapped_bytes;
+        let bag = bag.to_owned();
+        Ok(Self { bag, reader, channels, transforms, bounds, mapped_bytes, options })
     }
 
     /// The configurations of the channels that run.
@@ -188,7 +194,7 @@ impl Replay {
         self,
         mut on_frame: impl FnMut(&ReplayFrame<'_>) -> Result<()> + Send,
     ) -> Result<Report> {
-        let Self { bag, reader, mut channels, transforms, bounds, options } = self;
+        let Self { bag, reader, mut channels, transforms, bounds, mapped_bytes, options } = self;
         let context = ReplayContext {
             on_frame: Mutex::new(&mut on_frame),
             transforms: transforms.map(Mutex::new),
@@ -197,8 +203,13 @@ impl Replay {
         };
         let mut reading =
             Reading { reader, context: &context, stop: &options.stop, damage: Vec::new() };
+        let mut totals = None;
         match options.rate {
-            Rate::Max => process_all(&mut reading, &mut channels)?,
+            Rate::Max => {
+                let uploads = start_uploads(&reading.reader, &channels, mapped_bytes);
+                process_all(&mut reading, &mut channels, uploads.as_ref())?;
+                totals = uploads.as_ref().map(MappedUploads::totals);
+            }
             Rate::Factor(factor) => paced::process(&mut reading, &mut channels, factor)?,
         }
         let Reading { reader, damage, .. } = reading;
@@ -213,18 +224,40 @@ impl Replay {
         }
         let mut report = Report::new(&bag, read);
         report.slice = SliceSummary::of(&bounds);
+        report.uploads = totals;
         channels.iter().for_each(|channel| channel.add_to(&mut report));
         Ok(report)
     }
 }
 
+/// Starts to register the mapped files of a recording for channels that upload from them.
+fn start_uploads(
+    reader: &BagReader,
+    channels: &[ReplayChannel],
+    limit: usize,
+) -> Option<MappedUploads> {
+    let device = channels.iter().find_map(ReplayChannel::uploads_in_place)?;
+    let files = reader.mapped_files().into_iter();
+    let files = files.map(|file| Arc::new(file) as FileBytes).collect();
+    MappedUploads::start(device, files, limit)
+}
+
 /// Processes every message, one after the other.
-fn process_all(reading: &mut Reading<'_>, channels: &mut [ReplayChannel]) -> Result<()> {
+fn process_all(
+    reading: &mut Reading<'_>,
+    channels: &mut [ReplayChannel],
+    uploads: Option<&MappedUploads>,
+) -> Result<()> {
     let context = reading.context;
     reading.each(&mut |message| {
         context.advance_to(message.log_time);
-        let mut channels = channels.iter_mut().filter(|channel| channel.concerns(message));
-        channels.try_for_each(|channel| channel.process(message, context))
+        for channel in channels.iter_mut().filter(|channel| channel.concerns(message)) {
+            if let Some(uploads) = uploads.filter(|_| channel.uploads_in_place().is_some()) {
+                uploads.advance(message.data);
+            }
+            channel.process(message, context)?;
+        }
+        Ok(())
     })?;
     channels.iter_mut().try_for_each(|channel| channel.finish(context))
 }
