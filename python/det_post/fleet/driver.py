@@ -148,7 +148,8 @@ def _run_on_ray(ray: Any, resources: Resources, plan: Plan, units: list[Unit], f
     )(_run_unit)
     shared = ray.put(Plan(**{**vars(plan), "units": []}))
     attempts = {unit.folder: Attempts() for unit in units}
-    waiting, running = deque(units), {}
+    waiting = deque(units)
+    running: dict[Any, Unit] = {}
     # Ray shows a fraction of a GPU as the only one.
     device = "cuda:0" if resources.gpus and plan.device == "cuda" else None
     while waiting or running:
