@@ -26,8 +26,6 @@ from det_post.fleet.stores import Store  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = str(ROOT / "config/demo.param.yaml")
-MORE_BOXES = ["-p", "camera.score_threshold:=0.02"]
-"""The camera finds little in so short a drive."""
 SECONDS = 0.35
 
 
@@ -53,7 +51,7 @@ def drives(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("drives")
     for seed in range(4):
         out = folder / f"town/{seed}" if seed else folder / "first"
-        det_post("simulate", "--seed", 9101 + seed, "--seconds", SECONDS, "--compressed", "--out", out)
+        det_post("simulate", "--seed", 9101 + seed, "--seconds", SECONDS, "--out", out)
         (out / ".det_post.jsonl").unlink()
     cut = next((folder / "town/3").glob("*.mcap"))
     os.truncate(cut, cut.stat().st_size * 2 // 3)
@@ -69,7 +67,7 @@ def serial(drives: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The recordings replayed one after the other by the program alone."""
     out = tmp_path_factory.mktemp("serial")
     for name, code in zip(NAMES, CODES):
-        options = ["--config", CONFIG, *MORE_BOXES, "--device", "cpu", "--out", out / name]
+        options = ["--config", CONFIG, "--device", "cpu", "--out", out / name]
         det_post("replay", drives / name, *options, codes=(code,))
     return out
 
@@ -93,7 +91,7 @@ def assert_same(out: Path, serial: Path) -> None:
 
 
 def run_fleet(drives: Path | str, out: Path | str, *more: str) -> int:
-    return fleet.main([str(drives), "--config", CONFIG, *MORE_BOXES, "--device", "cpu", "--out", str(out), *more])
+    return fleet.main([str(drives), "--config", CONFIG, "--device", "cpu", "--out", str(out), *more])
 
 
 def states(out: Path) -> list[tuple[str, str, int]]:

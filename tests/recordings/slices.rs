@@ -127,7 +127,7 @@ fn slices_of_the_demo_drive_join_to_the_whole() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let (bag, config) = demo(folder.path(), 1.2, "models", PictureFormat::Jpeg);
+    let (bag, config) = demo(folder.path(), 1.2, "models", PictureFormat::Raw);
     let cuts = [vec![after(0.6)], vec![after(0.31), after(0.55), after(1.0)]];
     let whole = check(&bag, &config, &cuts);
     let cold = joined(&bag, &config, &cuts[0], Some(Duration::ZERO));
