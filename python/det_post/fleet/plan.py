@@ -163,12 +163,11 @@ def _recordings(store: Store, results: Store) -> dict[str, dict[str, dict[str, A
     """The files of each recording by its name; the empty name is the folder itself.
 
     Results below the same folder are no recordings."""
-    files = store.find()
-    if not files and store.fs.exists(store.path):
-        # The path is one file.
+    if store.fs.isfile(store.path):
         parent, _, name = store.path.rpartition("/")
         store.path, store.url = parent, store.url.rpartition("/")[0]
         return {name: {name: store.fs.info(f"{parent}/{name}")}}
+    files = store.find()
     inside = results.path + "/"
     files = {name: about for name, about in files.items() if not store.at(name).startswith(inside)}
     folders = {name.rpartition("/")[0] for name in files if name.rpartition("/")[2] == "metadata.yaml"}

@@ -89,7 +89,8 @@ class Store:
         self.fs.invalidate_cache()
         found = self.fs.find(self.path, detail=True)
         start = len(self.path.rstrip("/")) + 1
-        return {path[start:]: about for path, about in sorted(found.items())}
+        # Of what is no folder, or an empty one, some file systems give the path itself.
+        return {path[start:]: about for path, about in sorted(found.items()) if path[start:]}
 
     def fetch(self, name: str, to: Path) -> Path:
         """A local copy of a file or folder; of a local one, itself."""
