@@ -31,6 +31,9 @@ pub(super) struct EvalArguments {
     /// Folder for precision-recall curves and calibration plots.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Folder for boxes in pictures as files of COCO: a truth and a list of detections per camera.
+    #[arg(long, value_name = "DIR")]
+    coco: Option<PathBuf>,
     /// Says which topic of truth a topic of detections belongs to; else the frame of reference does.
     #[arg(long = "pair", value_name = "DETECTIONS=TRUTH", value_parser = parse_pair)]
     pairs: Vec<TopicPair>,
@@ -101,6 +104,7 @@ pub(super) fn eval(arguments: &EvalArguments) -> Result<ExitStatus> {
                 min_visibility: arguments.min_visibility,
             },
             count_missing: arguments.count_missing,
+            keeps_coco: arguments.coco.is_some(),
         },
     )?;
     if interrupt.is_set() {
@@ -112,6 +116,11 @@ pub(super) fn eval(arguments: &EvalArguments) -> Result<ExitStatus> {
     if let Some(folder) = &arguments.out {
         let mut folder = OutputFolder::open(folder, Replaces::These(&[]))?;
         evaluation.draw(&mut folder, "")?;
+        folder.finish()?;
+    }
+    if let Some(folder) = &arguments.coco {
+        let mut folder = OutputFolder::open(folder, Replaces::These(&[]))?;
+        evaluation.write_coco(&mut folder)?;
         folder.finish()?;
     }
     stdout::print(&evaluation.to_table())?;

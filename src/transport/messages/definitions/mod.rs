@@ -32,6 +32,10 @@ definitions! {
     "bond" { msg: "Status"; }
     "builtin_interfaces" { msg: "Duration" "Time"; }
     "diagnostic_msgs" { msg: "DiagnosticArray" "DiagnosticStatus" "KeyValue"; }
+    "foxglove_msgs" {
+        msg: "CircleAnnotation" "Color" "ImageAnnotations" "Point2" "PointsAnnotation"
+            "TextAnnotation";
+    }
     "geometry_msgs" {
         msg: "Point" "Point32" "Polygon" "Pose" "PoseWithCovariance" "Quaternion" "Transform"
             "TransformStamped" "Twist" "TwistWithCovariance" "Vector3";
@@ -144,6 +148,8 @@ mod tests {
             TensorList::TYPE,
             Float64Stamped::TYPE,
             PublishedTime::TYPE,
+            MarkerArray::TYPE,
+            ImageAnnotations::TYPE,
         ] {
             assert!(definition(type_name).is_some(), "{type_name}");
         }
