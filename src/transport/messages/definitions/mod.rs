@@ -36,6 +36,10 @@ definitions! {
     "bond" { msg: "Status"; }
     "builtin_interfaces" { msg: "Duration" "Time"; }
     "diagnostic_msgs" { msg: "DiagnosticArray" "DiagnosticStatus" "KeyValue"; }
+    "foxglove_msgs" {
+        msg: "CircleAnnotation" "Color" "ImageAnnotations" "Point2" "PointsAnnotation"
+            "TextAnnotation";
+    }
     "geometry_msgs" {
         msg: "Point" "Point32" "Polygon" "Pose" "PoseWithCovariance" "Quaternion" "Transform"
             "TransformStamped" "Twist" "TwistWithCovariance" "Vector3";
@@ -151,6 +155,8 @@ mod tests {
             Float64Stamped::TYPE,
             Float64Stamped::FORMER_TYPE,
             PublishedTime::TYPE,
+            MarkerArray::TYPE,
+            ImageAnnotations::TYPE,
         ] {
             assert!(definition(type_name).is_some(), "{type_name}");
         }
