@@ -10,7 +10,7 @@ use super::spread::{Spread, SpreadSummary};
 use super::stamps::StampOrder;
 use crate::detectors::FrameInput;
 use crate::error::Error;
-use crate::types::{Count, FrameReport, LevelCounts, Stage, Stamp, Transfer};
+use crate::types::{Count, FrameReport, LevelCounts, PictureDecoder, Stage, Stamp, Transfer};
 
 /// Latencies are kept from 1 ns to an hour, to 1 part in 1000.
 const MAX_LATENCY_NS: u64 = 3_600_000_000_000;
@@ -26,6 +26,7 @@ pub struct Account {
     truncated: [u64; Count::ALL.len()],
     latencies: [Option<Histogram<u64>>; Stage::ALL.len()],
     bytes: [[u64; Transfer::ALL.len()]; Stage::ALL.len()],
+    pictures: [u64; PictureDecoder::ALL.len()],
     levels: [LevelTotals; FrameReport::MAX_LEVELS],
     num_levels: usize,
     /// The times of each of several inputs.
@@ -125,6 +126,7 @@ impl Account {
             truncated: [0; Count::ALL.len()],
             latencies: std::array::from_fn(|_| None),
             bytes: [[0; Transfer::ALL.len()]; Stage::ALL.len()],
+            pictures: [0; PictureDecoder::ALL.len()],
             levels: [LevelTotals::default(); FrameReport::MAX_LEVELS],
             num_levels: 0,
             inputs: Vec::new(),
@@ -162,6 +164,13 @@ impl Account {
         counts.filter(|&(_, num)| num > 0)
     }
 
+    /// Compressed pictures of processed frames, by what decoded them.
+    pub fn pictures(&self) -> impl Iterator<Item = (PictureDecoder, u64)> {
+        let pictures =
+            PictureDecoder::ALL.map(|decoder| (decoder, self.pictures[decoder as usize]));
+        pictures.into_iter().filter(|&(_, num)| num > 0)
+    }
+
     /// Processed frames whose stamp did not rise, by order.
     pub fn stamps(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let orders = StampOrder::ALL.iter().map(|&o| (o, self.stamps[o as usize]));
@@ -185,6 +194,9 @@ impl Account {
             for transfer in Transfer::ALL {
                 self.bytes[stage as usize][transfer as usize] += frame.bytes(stage, transfer);
             }
+        }
+        for decoder in PictureDecoder::ALL {
+            self.pictures[decoder as usize] += frame.pictures(decoder);
         }
         for (level, counts) in self.levels.iter_mut().zip(frame.levels()) {
             level.add(counts, counts.num_sites);
@@ -261,6 +273,7 @@ impl Account {
         merge_reasons(&mut self.degraded, &other.degraded);
         add_all(&mut self.stamps, &other.stamps);
         add_all(&mut self.truncated, &other.truncated);
+        add_all(&mut self.pictures, &other.pictures);
         for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
             match (mine, theirs) {
                 (Some(mine), Some(theirs)) => {

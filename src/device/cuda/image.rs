@@ -106,6 +106,24 @@ impl DeviceImage {
         Ok(())
     }
 
+    /// The address of the device memory, into which work on `stream` writes an image of this
+    /// layout; it is the layout of the image from now on.
+    ///
+    /// # Errors
+    /// `Argument` when the image is larger than the capacity; `Device` when `stream` is
+    /// another one than that of the memory.
+    pub(super) fn decoded_into(&mut self, layout: ImageLayout, stream: &Stream) -> Result<u64> {
+        let num_bytes = layout.step.saturating_mul(layout.encoding.num_rows(layout.size.height));
+        if num_bytes > self.capacity() {
+            let capacity = self.capacity();
+            let message = format!("an image of {num_bytes} bytes, the memory holds {capacity}");
+            return Err(Error::new(ErrorKind::Argument, "device", message));
+        }
+        stream.check_owns(self.bytes.stream())?;
+        self.layout = Some(layout);
+        Ok(self.bytes.address())
+    }
+
     /// The bytes of the message, and [`TAIL_BYTES`] more.
     pub fn bytes(&self) -> &DeviceBuffer<u8> {
         &self.bytes

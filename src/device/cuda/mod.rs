@@ -15,6 +15,7 @@ mod graph;
 mod image;
 mod kernel;
 mod memory;
+mod nvjpeg;
 mod open;
 mod points;
 pub(crate) mod shared;
@@ -41,6 +42,7 @@ pub use memory::{
     DeviceBuffer, Floats, In, InPlaceUploads, MappedBuffer, Out, PageLocked, PinnedBuffer, Plain,
     UploadScope,
 };
+pub use nvjpeg::JpegEngines;
 pub use points::DevicePoints;
 pub(crate) use shared::{assert_mirrors, kernel_constant, kernel_struct_size};
 pub use stream::{Event, Stream};

@@ -32,6 +32,8 @@
 //! decoding starts. Decoding of a PNG that takes longer than [`MAX_DECODE_TIME`] is aborted.
 //! Its text and colour profiles, which inflate, are skipped.
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod jpeg;
 mod jpeg_markers;
 mod png;
