@@ -16,6 +16,7 @@ use crate::types::{Count, FrameReport, LevelCounts, PictureDecoder, Stage, Stamp
 const MAX_LATENCY_NS: u64 = 3_600_000_000_000;
 
 /// Counters and latencies of the frames of one channel.
+#[derive(Default)]
 pub struct Account {
     frames_in: u64,
     frames_out: u64,
@@ -116,21 +117,7 @@ pub struct LevelSummary {
 impl Account {
     /// An account without frames.
     pub fn new() -> Self {
-        Self {
-            frames_in: 0,
-            frames_out: 0,
-            num_detections: 0,
-            dropped: BTreeMap::new(),
-            degraded: BTreeMap::new(),
-            stamps: [0; StampOrder::ALL.len()],
-            truncated: [0; Count::ALL.len()],
-            latencies: std::array::from_fn(|_| None),
-            bytes: [[0; Transfer::ALL.len()]; Stage::ALL.len()],
-            pictures: [0; PictureDecoder::ALL.len()],
-            levels: [LevelTotals::default(); FrameReport::MAX_LEVELS],
-            num_levels: 0,
-            inputs: Vec::new(),
-        }
+        Self::default()
     }
 
     /// Number of frames received.
@@ -166,9 +153,7 @@ impl Account {
 
     /// Compressed pictures of processed frames, by what decoded them.
     pub fn pictures(&self) -> impl Iterator<Item = (PictureDecoder, u64)> {
-        let pictures =
-            PictureDecoder::ALL.map(|decoder| (decoder, self.pictures[decoder as usize]));
-        pictures.into_iter().filter(|&(_, num)| num > 0)
+        PictureDecoder::ALL.into_iter().zip(self.pictures).filter(|&(_, num)| num > 0)
     }
 
     /// Processed frames whose stamp did not rise, by order.
@@ -195,9 +180,7 @@ impl Account {
                 self.bytes[stage as usize][transfer as usize] += frame.bytes(stage, transfer);
             }
         }
-        for decoder in PictureDecoder::ALL {
-            self.pictures[decoder as usize] += frame.pictures(decoder);
-        }
+        add_all(&mut self.pictures, &PictureDecoder::ALL.map(|decoder| frame.pictures(decoder)));
         for (level, counts) in self.levels.iter_mut().zip(frame.levels()) {
             level.add(counts, counts.num_sites);
         }
@@ -395,12 +378,6 @@ fn merge_reasons(
 
 fn add_all<const N: usize>(sums: &mut [u64; N], others: &[u64; N]) {
     sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += other);
-}
-
-impl Default for Account {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 #[cfg(test)]
