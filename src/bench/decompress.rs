@@ -83,16 +83,15 @@ mod cuda {
         for (num, name, bar) in rows {
             let files = (0..num as u32).map(picture).collect::<Result<Vec<_>>>()?;
             let refused = || Error::new(ErrorKind::Codec, "bench", "the engines refuse a picture");
-            let layout = decoder.layout(&view(&files[0])).ok_or_else(refused)?;
-            let num_bytes = layout.step * layout.size.height as usize;
+            let planes = decoder.planes(&view(&files[0])).ok_or_else(refused)?;
+            let num_bytes = 3 * planes.size.width as usize * planes.size.height as usize;
             let image = |_| DeviceImage::with_capacity(stream, num_bytes);
             let mut images = (0..num).map(image).collect::<Result<Vec<_>>>()?;
             let mut out = DeviceTensor::zeros(stream, ElementType::F32, &input_shape())?;
             let enqueue = || {
                 uploads.scope(|scope| {
-                    let pictures = files.iter().zip(&mut images);
-                    let pictures = pictures.map(|(file, image)| (&file[..], layout, image));
-                    if !decoder.enqueue(pictures, scope)? {
+                    let file_of = |index: usize| Some((&files.get(index)?[..], planes));
+                    if !decoder.enqueue(&mut images, file_of, scope)? {
                         return Err(refused());
                     }
                     images.iter().try_for_each(|image| {

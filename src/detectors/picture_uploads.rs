@@ -3,9 +3,9 @@
 //! into that memory.
 
 use crate::detectors::frame_stream::capacity_for;
-use crate::device::cuda::{DeviceImage, ImageLayout, Stream, UploadScope};
+use crate::device::cuda::{DeviceImage, ImageLayout, JpegPlanes, Stream, UploadScope};
 use crate::error::{Error, Result};
-use crate::ops::decompress::cuda::JpegDecoder;
+use crate::ops::decompress::cuda::{JpegDecoder, layout};
 use crate::ops::decompress::decompress_into;
 use crate::types::{
     CompressedView, FrameReport, ImagePayload, ImageView, JpegOptions, PictureDecoder, Stage,
@@ -28,8 +28,8 @@ pub(super) enum Pending<'env> {
     Raw(ImageView<'env>),
     /// Pixels that were decompressed into the page-locked memory, and their number of bytes.
     Written(ImageLayout, usize),
-    /// A file for the JPEG engines of the GPU, and the layout of its pixels.
-    Jpeg(CompressedView<'env>, ImageLayout),
+    /// A file for the JPEG engines of the GPU.
+    Jpeg(CompressedView<'env>, JpegPlanes),
 }
 
 impl PictureUploads {
@@ -57,10 +57,10 @@ impl PictureUploads {
                 reserve(target, &self.stream, image.data().len())?;
                 Ok(Pending::Raw(image))
             }
-            ImagePayload::Compressed(file) => match self.decoder.layout(&file) {
-                Some(layout) => {
-                    reserve(target, &self.stream, num_bytes(layout))?;
-                    Ok(Pending::Jpeg(file, layout))
+            ImagePayload::Compressed(file) => match self.decoder.planes(&file) {
+                Some(planes) => {
+                    reserve(target, &self.stream, num_bytes(layout(&planes)))?;
+                    Ok(Pending::Jpeg(file, planes))
                 }
                 None => decompress_to(target, &self.stream, &file, report),
             },
@@ -113,32 +113,23 @@ impl PictureUploads {
         scope: &UploadScope<'_, 'env>,
         report: &mut FrameReport,
     ) -> Result<bool> {
-        let files = || pending.iter().filter_map(Option::as_ref).filter_map(Pending::file);
-        let num_files = files().count();
+        let file_of = |index: usize| match pending.get(index)?.as_ref()? {
+            Pending::Jpeg(file, planes) => Some((file.data, *planes)),
+            Pending::Raw(_) | Pending::Written(..) => None,
+        };
+        let files = (0..pending.len()).filter_map(file_of);
+        let (num_files, num_bytes) =
+            files.fold((0, 0), |(num, bytes), (file, _)| (num + 1, bytes + file.len()));
         if num_files == 0 {
             return Ok(true);
         }
-        let pictures = images.iter_mut().zip(pending).filter_map(|(image, pending)| {
-            let (file, layout) = pending.as_ref()?.file()?;
-            Some((file.data, layout, image))
-        });
         let is_decoded =
-            report.time(Stage::Decompress, || self.decoder.enqueue(pictures, scope))?;
+            report.time(Stage::Decompress, || self.decoder.enqueue(images, file_of, scope))?;
         if is_decoded {
-            let num_bytes = files().map(|(file, _)| file.data.len()).sum();
             report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
             report.add_pictures(PictureDecoder::Gpu, num_files);
         }
         Ok(is_decoded)
-    }
-}
-
-impl<'env> Pending<'env> {
-    fn file(&self) -> Option<(CompressedView<'env>, ImageLayout)> {
-        match *self {
-            Self::Jpeg(file, layout) => Some((file, layout)),
-            Self::Raw(_) | Self::Written(..) => None,
-        }
     }
 }
 

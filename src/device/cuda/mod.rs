@@ -42,7 +42,7 @@ pub use memory::{
     DeviceBuffer, Floats, In, InPlaceUploads, MappedBuffer, Out, PageLocked, PinnedBuffer, Plain,
     UploadScope,
 };
-pub use nvjpeg::JpegEngines;
+pub use nvjpeg::{JpegBatch, JpegEngines, JpegPlanes};
 pub use points::DevicePoints;
 pub(crate) use shared::{assert_mirrors, kernel_constant, kernel_struct_size};
 pub use stream::{Event, Stream};

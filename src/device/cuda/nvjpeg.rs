@@ -3,7 +3,8 @@
 //!
 //! Server GPUs (A100, H100 and later) have engines that decode baseline JPEG beside the
 //! kernels. Of nvJPEG nothing else is used: its decoders without an engine do the entropy
-//! decoding on the host, no faster than the CPU decoder of this program, and round otherwise.
+//! decoding on the host, no faster than the CPU decoder of this program, and round otherwise;
+//! its conversion of colours rounds otherwise, too, so that planes are decoded here.
 
 use std::ffi::{OsStr, c_int, c_uint, c_void};
 use std::mem::ManuallyDrop;
@@ -11,19 +12,19 @@ use std::ptr;
 
 use libloading::Library;
 
-use super::{DeviceImage, Event, ImageLayout, Stream, UploadScope, error, recording};
+use super::{DeviceBuffer, Event, Stream, UploadScope, error, recording};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::Encoding;
+use crate::types::Size;
 
 /// `NVJPEG_BACKEND_HARDWARE`
 const BACKEND_HARDWARE: c_int = 3;
-/// `NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION`: chroma as libjpeg-turbo interpolates it.
-const INTERPOLATED_CHROMA: c_uint = 1 << 5;
+/// `NVJPEG_FLAGS_DEFAULT`
+const NO_FLAGS: c_uint = 0;
 /// `NVJPEG_MAX_COMPONENT`
 const MAX_COMPONENTS: usize = 4;
 /// `MAJOR_VERSION` of `libraryPropertyType`
 const MAJOR_VERSION: c_int = 0;
-/// The oldest version that interpolates chroma.
+/// The oldest supported version.
 const MIN_VERSION: c_int = 12;
 
 /// The names of the library, newest first.
@@ -115,23 +116,44 @@ fn open(path: &OsStr) -> Result<Library> {
     })
 }
 
-/// The pixels that the engines write.
+/// The planes of a picture, one after the other without padding: luma, then Cb and Cr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Output {
-    /// `NVJPEG_OUTPUT_Y`
-    Grey = 2,
-    /// `NVJPEG_OUTPUT_RGBI`
-    Rgb = 5,
+pub struct JpegPlanes {
+    /// Columns and rows of the picture and of its luma.
+    pub size: Size,
+    /// Columns and rows of Cb and Cr; `None` for a grey picture.
+    pub chroma: Option<Size>,
 }
 
-/// A batch in the making, with memory that is reused.
-struct Batch {
+impl JpegPlanes {
+    /// Bytes of all planes.
+    pub fn num_bytes(&self) -> usize {
+        let [of_luma, of_chroma] = [Some(self.size), self.chroma].map(num_samples);
+        of_luma + 2 * of_chroma
+    }
+}
+
+fn num_samples(size: Option<Size>) -> usize {
+    size.map_or(0, |size| size.width as usize * size.height as usize)
+}
+
+/// The planes that the engines write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Output {
+    /// `NVJPEG_OUTPUT_YUV`
+    Yuv = 1,
+    /// `NVJPEG_OUTPUT_Y`
+    Grey = 2,
+}
+
+/// The files of one output, in memory that is reused.
+struct Files {
     output: Output,
     /// nvJPEG's memory for batches of this output.
     state: *mut c_void,
     /// The size for which `state` was last prepared; 0 after a failure.
     num_prepared: usize,
-    files: Vec<*const u8>,
+    starts: Vec<*const u8>,
     lengths: Vec<usize>,
     planes: Vec<Planes>,
 }
@@ -140,7 +162,8 @@ struct Batch {
 pub struct JpegEngines {
     functions: Functions,
     handle: *mut c_void,
-    batches: [Batch; 2],
+    /// Grey, colour.
+    batches: [Files; 2],
     /// Recorded behind the last batch.
     decoded: Event,
     stream: Stream,
@@ -175,18 +198,18 @@ impl JpegEngines {
         // into a live local.
         let status = unsafe {
             let none = ptr::null_mut();
-            (functions.create)(BACKEND_HARDWARE, none, none, INTERPOLATED_CHROMA, &raw mut handle)
+            (functions.create)(BACKEND_HARDWARE, none, none, NO_FLAGS, &raw mut handle)
         };
         check(status, "use the JPEG engines of this GPU")?;
-        let batch = |output| Batch {
+        let batch = |output| Files {
             output,
             state: ptr::null_mut(),
             num_prepared: 0,
-            files: Vec::new(),
+            starts: Vec::new(),
             lengths: Vec::new(),
             planes: Vec::new(),
         };
-        let batches = [Output::Grey, Output::Rgb].map(batch);
+        let batches = [Output::Grey, Output::Yuv].map(batch);
         let decoded = Event::new(stream)?;
         let mut engines = Self { functions, handle, batches, decoded, stream: stream.clone() };
         engines.prepare()?;
@@ -212,57 +235,29 @@ impl JpegEngines {
         Ok(())
     }
 
-    /// Queues the decoding of JPEG files, each into an image with a layout: `mono8` or `rgb8`
-    /// without padding, big enough for the picture. Files of one encoding are decoded at
-    /// once. Waits for the batch before.
+    /// An empty batch of files that are borrowed until the end of `scope`. Waits for the batch
+    /// before.
     ///
     /// # Errors
-    /// `Codec` when nvJPEG refuses a file or finds another size in it: then no image is
-    /// valid. `Argument` when an image is too small for its layout or the layout is another;
-    /// `Device` when the device fails.
-    pub fn enqueue<'env, 'image>(
-        &mut self,
-        pictures: impl Iterator<Item = (&'env [u8], ImageLayout, &'image mut DeviceImage)>,
-        scope: &UploadScope<'_, 'env>,
-    ) -> Result<()> {
+    /// `Device` when the scope is of another stream or earlier work failed.
+    pub fn batch<'a, 'env>(
+        &'a mut self,
+        scope: &'a UploadScope<'a, 'env>,
+    ) -> Result<JpegBatch<'a, 'env>> {
         self.stream.check_owns(scope.stream())?;
         self.stream.bind()?;
-        for Batch { files, lengths, planes, .. } in &mut self.batches {
-            files.clear();
+        self.decoded.wait()?;
+        for Files { starts, lengths, planes, .. } in &mut self.batches {
+            starts.clear();
             lengths.clear();
             planes.clear();
         }
-        for (file, layout, image) in pictures {
-            self.add(file, layout, image)?;
-        }
-        self.decoded.wait()?;
-        let queued = self.decode();
-        // Also after an error: a part may have been queued.
-        let marked = scope.mark_read().and_then(|()| self.decoded.record(&self.stream));
-        queued.and(marked)
+        Ok(JpegBatch { engines: self, scope })
     }
 
-    fn add(&mut self, file: &[u8], layout: ImageLayout, image: &mut DeviceImage) -> Result<()> {
-        let output = match layout.encoding {
-            Encoding::Mono8 => Output::Grey,
-            Encoding::Rgb8 => Output::Rgb,
-            other => return Err(error(format!("JPEG pictures of {other:?}"))),
-        };
-        self.check_size(file, layout)?;
-        let address = image.decoded_into(layout, &self.stream)?;
-        let [grey, rgb] = &mut self.batches;
-        let batch = if output == Output::Grey { grey } else { rgb };
-        batch.files.push(file.as_ptr());
-        batch.lengths.push(file.len());
-        batch
-            .planes
-            .push(Planes { addresses: [address, 0, 0, 0], pitches: [layout.step, 0, 0, 0] });
-        Ok(())
-    }
-
-    /// Checks that nvJPEG finds the size and the number of components of a layout in a file:
-    /// it writes as many rows and columns as it finds.
-    fn check_size(&self, file: &[u8], layout: ImageLayout) -> Result<()> {
+    /// Checks that nvJPEG finds these planes in a file: it writes as many rows and columns as
+    /// it finds.
+    fn check_planes(&self, file: &[u8], planes: &JpegPlanes) -> Result<()> {
         let (mut num_components, mut sampling) = (0, 0);
         let (mut widths, mut heights) = ([0; MAX_COMPONENTS], [0; MAX_COMPONENTS]);
         // SAFETY: the file is borrowed for the call; all results are live locals of the
@@ -279,27 +274,29 @@ impl JpegEngines {
             )
         };
         check_file(status)?;
-        let expected = if layout.encoding == Encoding::Mono8 { 1 } else { 3 };
-        let [width, height] = [layout.size.width, layout.size.height].map(i64::from);
-        let found = (num_components, i64::from(widths[0]), i64::from(heights[0]));
-        if found != (expected, width, height) {
+        let expected = [Some(planes.size), planes.chroma, planes.chroma];
+        let num_expected = expected.iter().flatten().count();
+        let fits = (0..num_expected).all(|plane| {
+            let found = [widths[plane], heights[plane]].map(i64::from);
+            expected[plane].map(|size| [size.width, size.height].map(i64::from)) == Some(found)
+        });
+        if usize::try_from(num_components) != Ok(num_expected) || !fits {
             return Err(refused(format!(
-                "it finds {found:?}, not {:?}",
-                (expected, width, height)
+                "it finds {num_components} planes of {widths:?} x {heights:?}, not {planes:?}"
             )));
         }
         Ok(())
     }
 
-    /// Queues the batches that have pictures.
+    /// Queues the batches that have files.
     fn decode(&mut self) -> Result<()> {
         let Self { functions, handle, batches, stream, .. } = self;
-        for batch in batches.iter_mut().filter(|batch| !batch.files.is_empty()) {
-            let num = batch.files.len();
+        for batch in batches.iter_mut().filter(|batch| !batch.starts.is_empty()) {
+            let num = batch.starts.len();
             if std::mem::take(&mut batch.num_prepared) != num {
                 let size = c_int::try_from(num).map_err(|_| error("too many pictures"))?;
                 // SAFETY: handle and state are alive, and the work of the state before is
-                // complete (`decoded`).
+                // complete (`batch`).
                 let status = unsafe {
                     (functions.begin_batch)(*handle, batch.state, size, 1, batch.output as c_int)
                 };
@@ -307,16 +304,15 @@ impl JpegEngines {
             }
             // SAFETY: the batch was prepared for this number of files, and the lists have
             // that length. Each file is borrowed for longer than the scope of uploads, which
-            // at its end waits for the work queued here. Each plane is an image in device
-            // memory of this stream that holds the rows that nvJPEG writes: it found the
-            // size of the layout in the file (`check_size`), and the image has room for the
-            // layout (`DeviceImage::decoded_into`); its memory outlives the stream's work.
-            // The work of the state before is complete.
+            // at its end waits for the work queued here. The planes are in device memory of
+            // this stream and hold the rows that nvJPEG writes: it found their sizes in the
+            // file, and the buffer has room for them (`JpegBatch::add`); the memory outlives
+            // the stream's work. The work of the state before is complete.
             let status = unsafe {
                 (functions.decode_batch)(
                     *handle,
                     batch.state,
-                    batch.files.as_ptr(),
+                    batch.starts.as_ptr(),
                     batch.lengths.as_ptr(),
                     batch.planes.as_mut_ptr(),
                     stream.handle().cast(),
@@ -326,6 +322,62 @@ impl JpegEngines {
             batch.num_prepared = num;
         }
         Ok(())
+    }
+}
+
+/// Files that are decoded at once.
+pub struct JpegBatch<'a, 'env> {
+    engines: &'a mut JpegEngines,
+    scope: &'a UploadScope<'a, 'env>,
+}
+
+impl<'env> JpegBatch<'_, 'env> {
+    /// Adds a file, whose planes are written to the start of `target`.
+    ///
+    /// # Errors
+    /// `Codec` when nvJPEG refuses the file or finds other planes in it. `Argument` when
+    /// `target` is too small; `Device` when it belongs to another stream.
+    pub fn add(
+        &mut self,
+        file: &'env [u8],
+        planes: &JpegPlanes,
+        target: &mut DeviceBuffer<u8>,
+    ) -> Result<()> {
+        let engines = &mut *self.engines;
+        engines.stream.check_owns(target.stream())?;
+        let needed = planes.num_bytes();
+        if target.len() < needed {
+            let found = target.len();
+            let message = format!("memory of {found} bytes for planes of {needed}");
+            return Err(Error::new(ErrorKind::Argument, "device", message));
+        }
+        engines.check_planes(file, planes)?;
+        let [of_luma, of_chroma] = [Some(planes.size), planes.chroma].map(num_samples);
+        let luma = target.address();
+        let [cb, cr] = [of_luma, of_luma + of_chroma].map(|offset| luma + offset as u64);
+        let [grey, colour] = &mut engines.batches;
+        let (files, addresses, chroma_step) = match planes.chroma {
+            None => (grey, [luma, 0, 0, 0], 0),
+            Some(chroma) => (colour, [luma, cb, cr, 0], chroma.width as usize),
+        };
+        files.starts.push(file.as_ptr());
+        files.lengths.push(file.len());
+        let pitches = [planes.size.width as usize, chroma_step, chroma_step, 0];
+        files.planes.push(Planes { addresses, pitches });
+        Ok(())
+    }
+
+    /// Queues the decoding.
+    ///
+    /// # Errors
+    /// `Codec` when nvJPEG refuses a file: then the planes of none are valid. `Device` when
+    /// the device fails.
+    pub fn enqueue(self) -> Result<()> {
+        let Self { engines, scope } = self;
+        let queued = engines.decode();
+        // Also after an error: a part may have been queued.
+        let marked = scope.mark_read().and_then(|()| engines.decoded.record(&engines.stream));
+        queued.and(marked)
     }
 }
 

@@ -78,11 +78,11 @@ pub(super) fn decode<'m>(
     Ok((Pixels { size, encoding }, bytes))
 }
 
-/// Size and encoding of a picture that the JPEG engines of GPUs decode to the same pixels:
-/// baseline coding in one scan, complete, grey or of three components with chroma at full
-/// or half the resolution. `None` for others.
+/// The size of a picture that the JPEG engines of GPUs decode to the same samples, and that
+/// of its planes of chroma, unless it is grey: baseline coding in one scan, complete, 4:4:4,
+/// 4:2:2 or 4:2:0. `None` for others.
 #[cfg(feature = "cuda")]
-pub(super) fn baseline(data: &[u8]) -> Option<(Size, Encoding)> {
+pub(super) fn baseline(data: &[u8]) -> Option<(Size, Option<Size>)> {
     const RGB: [u8; 3] = *b"RGB";
     let markers = jpeg_markers::read(data);
     let frame = markers.frame?;
@@ -99,13 +99,13 @@ pub(super) fn baseline(data: &[u8]) -> Option<(Size, Encoding)> {
         return None;
     }
     let [first, second, third, _] = frame.components;
-    match (frame.num_components, [first.1, second.1, third.1]) {
-        (1, [0x11, ..]) => Some((size, Encoding::Mono8)),
-        (3, [0x11 | 0x21 | 0x22, 0x11, 0x11]) => {
-            ([first.0, second.0, third.0] != RGB).then_some((size, Encoding::Rgb8))
-        }
-        _ => None,
-    }
+    let [across, down] = match (frame.num_components, [first.1, second.1, third.1]) {
+        (1, [0x11, ..]) => return Some((size, None)),
+        (3, [luma @ (0x11 | 0x21 | 0x22), 0x11, 0x11]) => [luma >> 4, luma & 0xF].map(u32::from),
+        _ => return None,
+    };
+    let chroma = Size::new(size.width.div_ceil(across), size.height.div_ceil(down));
+    ([first.0, second.0, third.0] != RGB).then_some((size, Some(chroma)))
 }
 
 /// Refuses codings that cameras do not write: lossless, hierarchical, arithmetic, and

@@ -36,6 +36,9 @@
 pub mod cuda;
 mod jpeg;
 mod jpeg_markers;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+mod kernels;
 mod png;
 mod timed;
 
