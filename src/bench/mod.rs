@@ -14,6 +14,8 @@ mod given;
 mod inputs;
 mod letterbox;
 mod lidar;
+#[cfg(feature = "cuda")]
+mod mapped;
 mod measure;
 mod resample;
 mod sparse;

@@ -6,12 +6,15 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::slice::Bounds;
+use crate::device::UploadTotals;
 use crate::runtime::account::{
     Account, BytesSummary, InputTimesSummary, LevelSummary, Reason, StageSummary,
 };
 use crate::runtime::input::InputTotals;
 use crate::runtime::spread::SpreadSummary;
-use crate::types::Transfer;
+use crate::transport::bag::LogSpan;
+use crate::types::{Stamp, Transfer};
 
 /// How reading the recording went.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -27,14 +30,43 @@ pub struct ReadSummary {
     pub interrupted: bool,
 }
 
+/// The part of a recording that was replayed; `None` for a side without a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SliceSummary {
+    /// The first log time, in nanoseconds since the epoch.
+    pub from_ns: Option<i64>,
+    /// The end, exclusive.
+    pub to_ns: Option<i64>,
+    /// The log time from which messages were read; frames before `from_ns` are not in the
+    /// results. `None`: from the start of the recording.
+    pub read_from_ns: Option<i64>,
+}
+
+impl SliceSummary {
+    /// `None` for a whole recording.
+    pub(super) fn of(bounds: &Bounds) -> Option<Self> {
+        let Bounds { owned: LogSpan { from, to }, read } = *bounds;
+        let [from_ns, to_ns, read_from_ns] =
+            [from, to, read.from].map(|time| time.map(Stamp::nanos));
+        (from.is_some() || to.is_some()).then_some(Self { from_ns, to_ns, read_from_ns })
+    }
+}
+
 /// The summary of a replay; its JSON is `report.json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Path of the recording.
     pub recording: String,
+    /// The part of it that was replayed; `None` for the whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slice: Option<SliceSummary>,
     /// How reading it went.
     #[serde(flatten)]
     pub read: ReadSummary,
+    /// How payloads of uncompressed messages reached the GPUs of channels with one input;
+    /// `None` where there are none, and at a [`Rate::Factor`](super::Rate::Factor).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uploads: Option<UploadTotals>,
     /// The channels by name.
     pub channels: BTreeMap<String, ChannelSummary>,
 }
@@ -116,7 +148,8 @@ impl ChannelSummary {
 impl Report {
     /// A report without channels yet.
     pub(super) fn new(recording: &Path, read: ReadSummary) -> Self {
-        Self { recording: recording.display().to_string(), read, channels: BTreeMap::new() }
+        let recording = recording.display().to_string();
+        Self { recording, slice: None, read, uploads: None, channels: BTreeMap::new() }
     }
 
     /// Whether the recording itself is damaged.
@@ -197,6 +230,15 @@ impl Report {
             for BytesSummary { stage, host_copy, upload, download } in &channel.bytes_per_frame {
                 let _ = writeln!(table, "  {stage:<16}{host_copy:>12}{upload:>12}{download:>12}");
             }
+        }
+        if let Some(uploads) = &self.uploads {
+            let UploadTotals { in_place_bytes, copied_bytes, refused, .. } = uploads;
+            let reason = refused.as_deref().map_or(String::new(), |reason| format!(": {reason}"));
+            let _ = writeln!(
+                table,
+                "uploads  {in_place_bytes} bytes from the mapped recording, {copied_bytes} copied \
+                 first{reason}"
+            );
         }
         for damage in &self.read.damage {
             let _ = writeln!(table, "recording damaged: {damage}");

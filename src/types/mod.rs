@@ -58,7 +58,7 @@ pub use cloud::{
     Points,
 };
 pub use detection::{Detection2d, Detection3d, Detections, Object3d, Variance3d};
-pub use device::DeviceChoice;
+pub use device::{DeviceChoice, UploadOptions};
 pub use engine::{
     CudaGraph, EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions, Provider,
 };
@@ -74,7 +74,7 @@ pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou,
     NmsIou3d, NmsRotated, NmsSoft, SoftDecay,
 };
-pub use output::{AreaRemap, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
+pub use output::{AreaRemap, DebugTimesType, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
 pub use received_tensors::{
     MAX_RANK, MAX_TENSORS, OwnedTensor, ReceivedTensors, Span, TensorEntries, TensorEntry,
     TensorType,

@@ -21,6 +21,8 @@ mod lidar_replay;
 mod messages;
 mod nan_scores;
 mod rotated_boxes;
+mod shortened_bags;
+mod slices;
 mod surround;
 mod surround_views;
 mod tensor_replay;

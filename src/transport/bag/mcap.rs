@@ -20,20 +20,26 @@ use super::mapped::Mapped;
 use super::options::ReadOptions;
 use super::part::{Part, Reader, Unopened};
 use super::record::{ChunkIndex, MAGIC, RECORD_HEAD};
+use super::span::LogSpan;
 use super::summary::Summary;
 use super::time::{Head, stamp};
 use super::topic::TopicInfo;
 use super::walk::{Census, Piece, piece_at};
 use crate::types::Stamp;
 
+/// Before a payload of this size the length of the file is looked up.
+const MIN_CHECKED_BYTES: usize = 64 << 10;
+
 /// A reader of one mapped MCAP file.
 pub(super) struct McapFile {
-    map: Mapped,
+    pub(super) map: Mapped,
     pub(super) topics: Vec<TopicInfo>,
     /// First and last log time, as the file declares or as counted.
     pub(super) span: Option<(Stamp, Stamp)>,
     /// One entry per topic.
     wanted: Vec<bool>,
+    /// The log times that are delivered.
+    limits: LogSpan,
     pub(super) damage: Option<Damage>,
     topic_of: BTreeMap<u16, usize>,
     plan: Plan,
@@ -94,6 +100,7 @@ impl McapFile {
         Self {
             map,
             wanted: vec![true; topics.len()],
+            limits: LogSpan::default(),
             topics,
             span: span.map(|(first, last)| (stamp(first), stamp(last))),
             damage: None,
@@ -115,6 +122,13 @@ impl McapFile {
         self.skip_unwanted();
     }
 
+    /// Delivers only messages with these log times. Parts that are already open keep what they
+    /// hold.
+    pub(super) fn limit(&mut self, limits: LogSpan) {
+        self.limits = limits;
+        self.skip_unwanted();
+    }
+
     /// The time of the next message.
     pub(super) fn head(&self) -> Head {
         let ready = self.heads.peek().map(|Reverse(head)| head.log_time);
@@ -132,6 +146,31 @@ impl McapFile {
     pub(super) fn message(&self) -> Option<(usize, &[u8])> {
         let Reverse(head) = self.heads.peek()?;
         self.open.get(head.at)?.as_ref()?.message(&self.map)
+    }
+
+    /// Whether the file is as long as it was when it was opened; if not, it ends here. Called
+    /// for each message: looks at the system's length before a large payload alone, and at
+    /// what the guard of the mapping has seen before all others.
+    pub(super) fn is_whole(&mut self) -> bool {
+        let is_large = self.message().is_some_and(|(_, data)| data.len() >= MIN_CHECKED_BYTES);
+        if !is_large && !self.map.is_hit() {
+            return true;
+        }
+        let Some(damage) = self.truncation() else { return true };
+        self.damage = Some(damage);
+        self.plan = Plan::Done;
+        self.heads.clear();
+        self.open.clear();
+        self.free.clear();
+        false
+    }
+
+    /// The damage of a file that was shortened since it was opened.
+    fn truncation(&self) -> Option<Damage> {
+        let (len, opened) = (self.map.shortened_to()?, self.map.len());
+        let position = usize::try_from(len).map_or(opened, |len| len.min(opened));
+        let what = format!("the file was truncated while it was read: it had {opened} bytes");
+        Some(Damage::at(position, what))
     }
 
     /// Drops the message at the head.
@@ -175,7 +214,8 @@ impl McapFile {
         match self.load_into(&mut part) {
             Ok(()) => {}
             Err(Unopened::Damaged(damage)) => {
-                self.damage = Some(damage);
+                // Bytes behind the end of a shortened file are zeros.
+                self.damage = Some(self.truncation().unwrap_or(damage));
                 self.plan = Plan::Done;
             }
             Err(Unopened::OverBudget(num_bytes)) => {
@@ -216,7 +256,7 @@ impl McapFile {
     }
 
     fn load_into(&mut self, part: &mut Part) -> Result<(), Unopened> {
-        let reader = Reader { topic_of: &self.topic_of, wanted: &self.wanted };
+        let reader = Reader { topic_of: &self.topic_of, wanted: &self.wanted, limits: self.limits };
         match &mut self.plan {
             Plan::Done => Ok(()),
             Plan::ByTime { chunks, next } => {
@@ -273,14 +313,16 @@ impl McapFile {
         }
     }
 
-    /// Passes over chunks that hold no wanted message.
+    /// Passes over chunks that hold no wanted message by their topics or log times.
     fn skip_unwanted(&mut self) {
         let Plan::ByTime { chunks, next } = &mut self.plan else { return };
         let is_wanted = |id: &u16| {
             self.topic_of.get(id).and_then(|topic| self.wanted.get(*topic)) == Some(&true)
         };
+        let limits = self.limits;
         while chunks.get(*next).is_some_and(|chunk| {
-            !chunk.channels.is_empty() && !chunk.channels.iter().any(is_wanted)
+            let is_of_others = !chunk.channels.is_empty() && !chunk.channels.iter().any(is_wanted);
+            is_of_others || !limits.meets(stamp(chunk.start_time), stamp(chunk.end_time))
         }) {
             *next += 1;
         }

@@ -29,7 +29,8 @@
 //! missing or damaged index alone is not damage. No memory is allocated for an
 //! unchecked length. Of a truncated file only whole messages are delivered: of
 //! MCAP those whose record is complete, of sqlite3 those before the first row with
-//! a missing page.
+//! a missing page. An MCAP file that is truncated while it is read ends there, with its
+//! damage; the message that is being read at that moment may contain zeros.
 //!
 //! **Trust.** Recordings are not trusted. Only regular files inside the
 //! directory are opened, each once; the messages and topics of sqlite3 files must
@@ -57,10 +58,12 @@ mod options;
 mod part;
 mod record;
 mod source;
+mod span;
 mod summary;
 mod time;
 mod topic;
 mod topics;
+mod truncation;
 mod walk;
 mod write;
 
@@ -72,9 +75,11 @@ use std::time::Duration;
 pub use self::budget::MemoryBudget;
 use self::damage::{damaged, full_message};
 use self::files::Files;
+pub use self::mapped::Mapped;
 use self::metadata::Metadata;
 pub use self::options::ReadOptions;
 use self::source::Source;
+pub use self::span::LogSpan;
 use self::time::Head;
 pub use self::topic::TopicInfo;
 use self::topics::{declare, merge_topics};
@@ -101,6 +106,8 @@ pub struct BagReader {
     wanted: Vec<bool>,
     /// First and last log time as declared.
     span: Option<(Stamp, Stamp)>,
+    /// The log times that are delivered.
+    limits: LogSpan,
     /// The files in order; `None` for those that have ended.
     sources: Vec<Option<Source>>,
     /// The sources in the order of their next messages: a lower bound of the time of
@@ -169,6 +176,7 @@ impl BagReader {
             topics,
             wanted,
             span,
+            limits: LogSpan::default(),
             sources: sources.into_iter().map(Some).collect(),
             heads,
             blocked: Vec::new(),
@@ -195,17 +203,30 @@ impl BagReader {
             let is_wanted = |topic: &usize| self.wanted.get(*topic) == Some(&true);
             source.select(source.topic_of.iter().map(is_wanted).collect());
         }
-        self.heads.clear();
-        for at in 0..self.sources.len() {
-            if self.borrowed != Some(at) {
-                self.queue(at);
-            }
-        }
+        self.queue_all();
+    }
+
+    /// Delivers only messages with these log times, with the effect on a reader in use as of
+    /// [`Self::select`]. Chunks of other times are skipped if they are indexed, so damage in
+    /// them is not detected.
+    pub fn limit(&mut self, limits: LogSpan) {
+        self.limits = limits;
+        self.sources.iter_mut().flatten().for_each(|source| source.limit(limits));
+        self.queue_all();
+    }
+
+    /// The mapped files, in the order of the recording: payloads of uncompressed MCAP are
+    /// slices of them. Those of sqlite3 are not mapped.
+    pub fn mapped_files(&self) -> Vec<Mapped> {
+        self.sources.iter().flatten().filter_map(Source::mapped).cloned().collect()
     }
 
     /// Number of messages of the selected topics by [`TopicInfo::num_messages`];
-    /// `None` when one is unknown.
+    /// `None` when one is unknown, or when the log times are limited.
     pub fn num_messages(&self) -> Option<u64> {
+        if !self.limits.is_unbounded() {
+            return None;
+        }
         let selected = self.topics.iter().zip(&self.wanted).filter(|(_, wanted)| **wanted);
         selected
             .map(|(topic, _)| topic.num_messages)
@@ -277,7 +298,9 @@ impl BagReader {
             };
             let Some(source) = self.source(at) else { continue };
             match source.head() {
-                Head::Ready(log_time) => return Ok(Some((at, log_time))),
+                Head::Ready(log_time) if source.is_whole() => return Ok(Some((at, log_time))),
+                // It has ended there.
+                Head::Ready(_) => self.queue(at),
                 Head::NotBefore(_) => {
                     source.load();
                     self.queue(at);
@@ -295,6 +318,16 @@ impl BagReader {
 
     fn source(&mut self, at: usize) -> Option<&mut Source> {
         self.sources.get_mut(at)?.as_mut()
+    }
+
+    /// Queues all sources again, except the borrowed one.
+    fn queue_all(&mut self) {
+        self.heads.clear();
+        for at in 0..self.sources.len() {
+            if self.borrowed != Some(at) {
+                self.queue(at);
+            }
+        }
     }
 
     /// Inserts a source into the queue at its position.
