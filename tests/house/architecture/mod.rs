@@ -73,7 +73,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 45] = [
+const UNSAFE_FILES: [&str; 47] = [
     "python/src/array.rs",
     "src/cli/heap.rs",
     "src/device/copy.rs",
@@ -83,6 +83,7 @@ const UNSAFE_FILES: [&str; 45] = [
     "src/device/cuda/memory/host.rs",
     "src/device/cuda/memory/mod.rs",
     "src/device/cuda/memory/page_locked.rs",
+    "src/device/cuda/nvjpeg.rs",
     "src/device/cuda/open.rs",
     "src/device/cuda/registered/table.rs",
     "src/device/cuda/stream.rs",
@@ -93,6 +94,7 @@ const UNSAFE_FILES: [&str; 45] = [
     "src/ops/decode_center/kernels.rs",
     "src/ops/decode_query/kernels.rs",
     "src/ops/decode_yolo/kernels.rs",
+    "src/ops/decompress/kernels.rs",
     "src/ops/densify/kernels.rs",
     "src/ops/detr3d_block/kernels.rs",
     "src/ops/gather/kernels.rs",
