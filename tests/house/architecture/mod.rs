@@ -45,8 +45,11 @@ const LAYERS: [(&str, &[&str]); 19] = [
             "output_folder",
         ],
     ),
-    ("node", &["types", "ros", "ops", "config", "detectors", "draw", "runtime", "transport"]),
-    ("bench", &["types", "device", "ops", "infer", "config", "detectors"]),
+    (
+        "node",
+        &["types", "ros", "device", "ops", "config", "detectors", "draw", "runtime", "transport"],
+    ),
+    ("bench", &["types", "device", "ops", "infer", "config", "detectors", "transport"]),
     (
         "cli",
         &[
@@ -70,8 +73,9 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 41] = [
+const UNSAFE_FILES: [&str; 44] = [
     "src/cli/heap.rs",
+    "src/device/copy.rs",
     "src/device/cuda/diagnostic.rs",
     "src/device/cuda/graph.rs",
     "src/device/cuda/kernel.rs",
@@ -79,6 +83,7 @@ const UNSAFE_FILES: [&str; 41] = [
     "src/device/cuda/memory/mod.rs",
     "src/device/cuda/memory/page_locked.rs",
     "src/device/cuda/open.rs",
+    "src/device/cuda/registered/table.rs",
     "src/device/cuda/stream.rs",
     "src/infer/device/binding.rs",
     "src/ops/attention/kernels.rs",
@@ -111,6 +116,7 @@ const UNSAFE_FILES: [&str; 41] = [
     "src/ops/voxelize/kernels.rs",
     "src/runtime/isolated/memory.rs",
     "src/transport/bag/mapped.rs",
+    "src/transport/bag/truncation.rs",
     "src/transport/ros2/rosout.rs",
 ];
 
