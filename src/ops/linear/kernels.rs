@@ -181,8 +181,9 @@ impl<T: Element> LinearKernels<T> {
     /// # Errors
     /// `Device` when this build has no kernels, or the GPU has too little shared memory.
     pub fn load(device: &CudaDevice, max_inputs: u32, max_norm: u32) -> Result<Self> {
-        let [one, two, four] = T::BLOCKS
-            .map(|block| (block.shared_bytes::<T>(max_inputs, [2 * max_norm; 2]), block.num_threads()));
+        let [one, two, four] = T::BLOCKS.map(|block| {
+            (block.shared_bytes::<T>(max_inputs, [2 * max_norm; 2]), block.num_threads())
+        });
         let tiles_1: Kernel<T::Tiles1> = device.kernel()?;
         tiles_1.reserve_shared(one.0, one.1)?;
         let tiles_2: Kernel<T::Tiles2> = device.kernel()?;
