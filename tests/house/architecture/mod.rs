@@ -73,7 +73,8 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 46] = [
+const UNSAFE_FILES: [&str; 47] = [
+    "python/src/array.rs",
     "src/cli/heap.rs",
     "src/device/copy.rs",
     "src/device/cuda/diagnostic.rs",
@@ -143,6 +144,11 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// The sources of the library and of the Python package's extension module.
+fn source_files() -> Vec<PathBuf> {
+    ["src", "python/src"].iter().flat_map(|folder| rust_files(&root().join(folder))).collect()
+}
+
 /// The lines before the test module, without comments.
 fn code_of(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap();
@@ -184,7 +190,7 @@ fn rooms_name_only_lower_rooms() {
 #[test]
 fn unsafe_stands_only_where_it_is_argued() {
     let mut wrong = Vec::new();
-    for file in rust_files(&root().join("src")) {
+    for file in source_files() {
         let name = relative(&file);
         let text = fs::read_to_string(&file).unwrap();
         let uses = text.lines().any(|line| {
@@ -204,7 +210,7 @@ fn unsafe_stands_only_where_it_is_argued() {
 
 #[test]
 fn files_are_short() {
-    let long: Vec<String> = rust_files(&root().join("src"))
+    let long: Vec<String> = source_files()
         .iter()
         .filter_map(|file| {
             let text = fs::read_to_string(file).unwrap();
@@ -236,7 +242,7 @@ fn every_op_has_its_contract_and_numerics_row() {
 
 #[test]
 fn no_room_is_a_junk_drawer() {
-    for file in rust_files(&root().join("src")) {
+    for file in source_files() {
         let stem = file.file_stem().unwrap().to_str().unwrap();
         assert!(
             !["utils", "util", "helpers", "common", "misc", "manager"].contains(&stem),

@@ -1,0 +1,39 @@
+"""Operations on arrays: numpy, torch, cupy and any other library that speaks DLPack.
+
+| operation | boxes |
+|---|---|
+| :func:`nms`, :func:`batched_nms`, :func:`fast_nms`, :func:`soft_nms` | ``[N, 4]``, left, top, right, bottom |
+| :func:`nms_rotated` | ``[N, 5]``, centre, width, height, angle |
+| :func:`nms_bev`, :func:`nms_3d` | ``[N, 7]``, centre, length, width, height, yaw |
+| :func:`circle_nms` | ``[N, 2]``, centres |
+
+Inputs are float32 and contiguous. They are read where they are: nothing is copied or converted, and
+an array that does not fit is refused with how to convert it. Results are arrays of the library of the
+first argument. The interpreter's lock is free while an operation works; do not write to its inputs
+meanwhile.
+
+Survivors are sorted by score, equal scores by class and position, so that the same input gives the
+same output everywhere.
+"""
+
+from ._ops import (
+    batched_nms,
+    circle_nms,
+    fast_nms,
+    nms,
+    nms_3d,
+    nms_bev,
+    nms_rotated,
+    soft_nms,
+)
+
+__all__ = [
+    "batched_nms",
+    "circle_nms",
+    "fast_nms",
+    "nms",
+    "nms_3d",
+    "nms_bev",
+    "nms_rotated",
+    "soft_nms",
+]
