@@ -56,8 +56,8 @@ def replay(
     if out is None:
         temporary = tempfile.TemporaryDirectory(prefix="det_post-")
         out = temporary.name
-    arguments: list[PathLike] = ["replay", recording, "--out", out, *_overrides(params)]
-    if files := _paths(config):
+    arguments: list[PathLike] = ["replay", recording, "--out", out, *(f"--param={each}" for each in overrides(params))]
+    if files := paths(config):
         arguments += ["--config", *files]
     if like is not None:
         arguments += ["--like", like]
@@ -115,7 +115,7 @@ def evaluate(
     :class:`InterruptedRunError`, or :class:`Error`.
     """
     found = [each.folder if isinstance(each, Result) else each for each in _each(detections)]
-    arguments: list[PathLike] = ["eval", "--detections", *found, "--truth", *_paths(truth)]
+    arguments: list[PathLike] = ["eval", "--detections", *found, "--truth", *paths(truth)]
     for topics in (pairs or {}).items():
         arguments += ["--pair", "=".join(topics)]
     if out is not None:
@@ -187,7 +187,8 @@ def _each(value: Any) -> list[Any]:
     return [value] if isinstance(value, (str, os.PathLike, Result)) else list(value)
 
 
-def _paths(value: PathLike | Sequence[PathLike]) -> list[PathLike]:
+def paths(value: PathLike | Sequence[PathLike]) -> list[PathLike]:
+    """One path or several as a list."""
     return _each(value)
 
 
@@ -197,9 +198,10 @@ def _options(**options: float | str | None) -> list[PathLike]:
     ]
 
 
-def _overrides(params: Mapping[str, Any] | None) -> list[PathLike]:
+def overrides(params: Mapping[str, Any] | None) -> list[str]:
+    """Parameters as the program takes them: ``KEY:=VALUE``."""
     # JSON is YAML, which the values of parameters are.
-    return [f"--param={key}:={_yaml(value)}" for key, value in (params or {}).items()]
+    return [f"{key}:={_yaml(value)}" for key, value in (params or {}).items()]
 
 
 def _yaml(value: Any) -> str:

@@ -1,5 +1,8 @@
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any, Literal, Protocol, TypeVar
+
+from typing_extensions import Self
 
 class _Array(Protocol):
     """An array that speaks DLPack."""
@@ -64,3 +67,64 @@ def circle_nms(
     classes: A | None = None,
     squared: bool = False,
 ) -> A: ...
+def letterbox(
+    image: A,
+    size: tuple[int, int],
+    *,
+    encoding: str = "rgb8",
+    placement: Literal["center", "top_left", "stretch", "crop_top"] = "center",
+    channel_order: Literal["rgb", "bgr"] = "rgb",
+    mean: Sequence[float] = ...,
+    std: Sequence[float] = ...,
+    pad_value: float = 114.0,
+    dtype: Literal["float32", "float16"] = "float32",
+) -> tuple[A, tuple[float, float, float, float]]: ...
+def voxelize(
+    points: A,
+    voxel_size: Sequence[float],
+    point_range: Sequence[float],
+    *,
+    max_points_per_voxel: int | None = None,
+    max_voxels: int | None = None,
+) -> tuple[A, A, A]: ...
+def pillar_features(
+    points: A,
+    voxel_size: Sequence[float],
+    point_range: Sequence[float],
+    *,
+    max_points_per_voxel: int,
+    max_voxels: int | None = None,
+    center_offset_z: bool = False,
+) -> tuple[A, A, A]: ...
+
+class Camera:
+    def __new__(
+        cls,
+        config: Sequence[str | PathLike[str]],
+        overrides: Sequence[str],
+        channel: str | None,
+        device: str,
+    ) -> Self: ...
+    @property
+    def class_names(self) -> list[str]: ...
+    def process(self, image: A, *, encoding: str = "rgb8") -> dict[str, A]: ...
+
+class Lidar:
+    def __new__(
+        cls,
+        config: Sequence[str | PathLike[str]],
+        overrides: Sequence[str],
+        channel: str | None,
+        device: str,
+    ) -> Self: ...
+    @property
+    def class_names(self) -> list[str]: ...
+    def process(
+        self,
+        points: A,
+        fields: Sequence[str] = ...,
+        *,
+        stamp: float = 0.0,
+        transform: Sequence[Sequence[float]] | None = None,
+    ) -> dict[str, A]: ...
+    def reset(self) -> None: ...

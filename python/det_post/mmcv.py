@@ -1,10 +1,11 @@
-"""Suppression with the signatures and return values of ``mmcv.ops``: change the import alone.
+"""Suppression and voxelization with the signatures and return values of ``mmcv.ops``: change the import alone.
 
 ``from mmcv.ops import nms, soft_nms`` becomes ``from det_post.mmcv import nms, soft_nms``. Arrays
 are of numpy, torch or cupy. What differs from mmcv:
 
 | matter | mmcv | here |
 |---|---|---|
+| ``voxelization`` | in any order without ``deterministic`` | in the order of first points |
 | equal scores | in the order of an unstable sort | by class, then position |
 | boxes with a NaN | undefined | never kept, suppress nothing |
 | inputs that are not float32 | converted or refused by the op | converted by these functions, which mmcv's users expect |
@@ -19,7 +20,7 @@ from typing import Any
 
 from . import ops
 
-__all__ = ["batched_nms", "nms", "nms3d", "nms_bev", "nms_rotated", "soft_nms"]
+__all__ = ["batched_nms", "nms", "nms3d", "nms_bev", "nms_rotated", "soft_nms", "voxelization"]
 
 
 def nms(
@@ -167,6 +168,59 @@ def batched_nms(
     else:
         raise ValueError(f"type is {kind!r}; nms, soft_nms and nms_rotated are possible")
     return _with_scores(boxes[keep], scores[keep]), keep
+
+
+def voxelization(
+    points: Any,
+    voxel_size: Any,
+    coors_range: Any,
+    max_points: int = 35,
+    max_voxels: int = 20000,
+    deterministic: bool = True,
+) -> Any:
+    """``mmcv.ops.voxelization``: points of voxels, their cells (z, y, x) and numbers of points.
+
+    With ``max_points`` or ``max_voxels`` of -1 the cells of all points, -1 outside of the range.
+    The result is always that of ``deterministic``.
+    """
+    points = _float32(points)
+    size = [float(value) for value in voxel_size]
+    limits = [float(value) for value in coors_range]
+    if max_points == -1 or max_voxels == -1:
+        cells, numbers, indices = ops.voxelize(points, size, limits)
+        coors = _full((points.shape[0], 3), -1, cells)
+        coors[indices] = _repeat(_flip(cells), numbers)
+        return coors
+    cells, numbers, indices = ops.voxelize(
+        points, size, limits, max_points_per_voxel=max_points, max_voxels=max_voxels
+    )
+    voxels = _full((cells.shape[0], max_points, points.shape[1]), 0, points)
+    namespace = _torch() if _is_torch(points) else _namespace(points)
+    slots = namespace.arange(max_points)
+    voxels[slots[None, :] < numbers[:, None]] = points[indices]
+    return voxels, _flip(cells), numbers
+
+
+def _torch() -> Any:
+    import torch
+
+    return torch
+
+
+def _full(shape: tuple[int, ...], value: int, like: Any) -> Any:
+    if _is_torch(like):
+        return _torch().full(shape, value, dtype=like.dtype, device=like.device)
+    return _namespace(like).full(shape, value, dtype=like.dtype)
+
+
+def _flip(cells: Any) -> Any:
+    return cells.flip(1) if _is_torch(cells) else _namespace(cells).ascontiguousarray(cells[:, ::-1])
+
+
+def _repeat(rows: Any, numbers: Any) -> Any:
+    if _is_torch(rows):
+        return rows.repeat_interleave(numbers.long(), dim=0)
+    return _namespace(rows).repeat(rows, numbers, axis=0)
 
 
 def _refuse(kind: str, rest: dict[str, Any]) -> None:

@@ -7,8 +7,13 @@
 | :func:`nms_bev`, :func:`nms_3d` | ``[N, 7]``, centre, length, width, height, yaw |
 | :func:`circle_nms` | ``[N, 2]``, centres |
 
-Inputs are float32 and contiguous. They are read where they are: nothing is copied or converted, and
-an array that does not fit is refused with how to convert it. Results are arrays of the library of the
+| operation | |
+|---|---|
+| :func:`letterbox` | an image to a network's input |
+| :func:`voxelize`, :func:`pillar_features` | points to voxels and features |
+
+Inputs are contiguous arrays in memory of the CPU, float32 unless said otherwise. They are read where
+they are and not converted: an array that does not fit is refused with how to convert it. Results are arrays of the library of the
 first argument. The interpreter's lock is free while an operation works; do not write to its inputs
 meanwhile.
 
@@ -20,20 +25,26 @@ from ._ops import (
     batched_nms,
     circle_nms,
     fast_nms,
+    letterbox,
     nms,
     nms_3d,
     nms_bev,
     nms_rotated,
+    pillar_features,
     soft_nms,
+    voxelize,
 )
 
 __all__ = [
     "batched_nms",
     "circle_nms",
     "fast_nms",
+    "letterbox",
     "nms",
     "nms_3d",
     "nms_bev",
     "nms_rotated",
+    "pillar_features",
     "soft_nms",
+    "voxelize",
 ]

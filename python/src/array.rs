@@ -93,6 +93,19 @@ impl Input {
         unsafe { view.cpu_slice::<T>() }.map_err(|error| self.refuse(&error))
     }
 
+    /// The memory of all values, row by row.
+    ///
+    /// # Errors
+    /// `ValueError` for elements that are not whole bytes.
+    pub fn bytes(&self) -> PyResult<&[u8]> {
+        if self.shape.contains(&0) {
+            return Ok(&[]);
+        }
+        let view = self.tensor.validate().map_err(|error| self.refuse(&error))?;
+        // SAFETY: as in `values`, for elements of any type.
+        unsafe { view.cpu_bytes() }.map_err(|error| self.refuse(&error))
+    }
+
     /// The rows of an array `[N, K]`.
     ///
     /// # Errors

@@ -4,7 +4,10 @@
 //! that of the functions here.
 
 mod array;
+mod cloud;
+mod detector;
 mod error;
+mod image;
 mod suppression;
 
 /// Operations on arrays; see det_post.ops.
@@ -12,6 +15,12 @@ mod suppression;
 mod _ops {
     #[pymodule_export]
     use crate::array::Output;
+    #[pymodule_export]
+    use crate::cloud::{pillar_features, voxelize};
+    #[pymodule_export]
+    use crate::detector::{Camera, Lidar};
+    #[pymodule_export]
+    use crate::image::letterbox;
     #[pymodule_export]
     use crate::suppression::{
         batched_nms, circle_nms, fast_nms, nms, nms_3d, nms_bev, nms_rotated, soft_nms,

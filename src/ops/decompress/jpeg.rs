@@ -81,7 +81,7 @@ pub(super) fn decode<'m>(
 /// The size of a picture that the JPEG engines of GPUs decode to the same samples, and that
 /// of its planes of chroma, unless it is grey: baseline coding in one scan, complete, 4:4:4,
 /// 4:2:2 or 4:2:0. `None` for others.
-#[cfg(feature = "cuda")]
+#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only GPUs have JPEG engines"))]
 pub(super) fn baseline(data: &[u8]) -> Option<(Size, Option<Size>)> {
     const RGB: [u8; 3] = *b"RGB";
     let markers = jpeg_markers::read(data);
