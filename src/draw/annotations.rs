@@ -1,6 +1,6 @@
 //! Detections in a picture as annotations for Foxglove.
 
-use super::class_rgb;
+use super::colors::class_rgb;
 use crate::error::Result;
 use crate::transport::messages::{ImageAnnotations, LabeledOutline};
 use crate::types::{Detection2d, ImageBox, Stamp};

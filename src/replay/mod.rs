@@ -5,6 +5,7 @@
 //! `det_post replay --out` does. The same recording and configuration give the same
 //! detections on the same device, byte for byte.
 
+mod calibrations;
 mod channel;
 mod context;
 mod files;
@@ -27,6 +28,7 @@ pub use crate::runtime::account::{BytesSummary, Reason, StageSummary};
 pub use crate::runtime::input::InputTotals;
 use crate::runtime::{Factory, open_detector};
 use crate::transport::bag::{BagReader, ReadOptions, TopicInfo};
+use calibrations::read_calibrations;
 use channel::ReplayChannel;
 use context::{Reading, ReplayContext};
 pub use files::ReplayFiles;
@@ -159,7 +161,7 @@ impl Replay {
         let bounds = Bounds::new(&slice, reader.start_time(), configs)?;
         reader.limit(bounds.read);
         if let Some(start) = bounds.read.from {
-            slice::read_calibrations(bag, &read, start, &channels)?;
+            read_calibrations(bag, &read, start, &channels)?;
             if let Some(feed) = &mut transforms {
                 feed.skip_to(bag, &read, start)?;
             }

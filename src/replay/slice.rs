@@ -5,23 +5,18 @@
 //! once. What a frame needs of the time before the slice is read as well: past sweeps and
 //! waiting inputs by processing the frames of the warm-up without passing them on, transforms
 //! and calibrations by [`TransformFeed`](super::transforms::TransformFeed) and
-//! [`read_calibrations`].
+//! [`read_calibrations`](super::calibrations::read_calibrations).
 
-use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::channel::ReplayChannel;
 use crate::config::{ChannelConfig, Past};
 use crate::error::{Error, ErrorKind, Result};
-use crate::transport::bag::{BagReader, LogSpan, ReadOptions};
+use crate::transport::bag::LogSpan;
 use crate::types::Stamp;
 
 /// Added to a warm-up: messages are logged up to this much later than they are stamped.
 const MAX_LATENCY: Duration = Duration::from_secs(1);
-
-/// Calibrations that are published with every picture are found this far before a slice.
-const CALIBRATION_PERIOD: Duration = Duration::from_secs(10);
 
 /// A log time of a recording. As text: seconds since the epoch, `1700000000.25`, or after the
 /// start of the recording, `+60`.
@@ -150,40 +145,6 @@ fn needed(channel: &ChannelConfig) -> Option<Duration> {
         Past::Recent(age) => Some(waiting.max(MAX_LATENCY) + age),
         Past::All => None,
     }
-}
-
-/// Reads the calibrations of the channels' cameras that are in force when the slice starts.
-///
-/// # Errors
-/// Those of opening the recording.
-pub(super) fn read_calibrations(
-    bag: &Path,
-    options: &ReadOptions,
-    start: Stamp,
-    channels: &[ReplayChannel],
-) -> Result<()> {
-    let topics = || channels.iter().flat_map(ReplayChannel::calibration_topics);
-    let recent = before(start, CALIBRATION_PERIOD);
-    // A topic with no message in the recent past has few: its chunks are found by the index.
-    for (from, to) in [(Some(recent), start), (None, recent)] {
-        let missing: Vec<&str> =
-            topics().filter(|topic| !topic.is_known()).map(|topic| topic.name.as_str()).collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let mut reader = BagReader::open_with(bag, options)?;
-        reader.select(&missing);
-        reader.limit(LogSpan { from, to: Some(to) });
-        loop {
-            match reader.next_message() {
-                Ok(Some(message)) => topics().for_each(|topic| topic.take(&message)),
-                Ok(None) => break,
-                // The main reader reports damage; messages after it are sound.
-                Err(_) => {}
-            }
-        }
-    }
-    Ok(())
 }
 
 /// `stamp`, earlier by a duration.

@@ -5,7 +5,6 @@
 
 use serde::Serialize;
 
-use super::Evaluation;
 use super::figures::Filters;
 use super::pair::Paired;
 use crate::error::{Error, ErrorKind, Result};
@@ -102,20 +101,14 @@ impl CocoFiles {
             detections: json(&found)?,
         })
     }
-}
 
-impl Evaluation {
-    /// Writes two files for every camera into a folder: `CAMERA_truth.json` and
-    /// `CAMERA_detections.json`.
+    /// Begins the two files in a folder: `CAMERA_truth.json` and `CAMERA_detections.json`.
     ///
     /// # Errors
     /// `Usage` and `Io` of the folder.
-    pub(crate) fn write_coco(&self, folder: &mut OutputFolder) -> Result<()> {
-        for CocoFiles { name, truth, detections } in &self.coco {
-            folder.write(&format!("{name}_truth.json"), truth)?;
-            folder.write(&format!("{name}_detections.json"), detections)?;
-        }
-        Ok(())
+    pub(super) fn write(&self, folder: &mut OutputFolder) -> Result<()> {
+        folder.write(&format!("{}_truth.json", self.name), &self.truth)?;
+        folder.write(&format!("{}_detections.json", self.name), &self.detections)
     }
 }
 

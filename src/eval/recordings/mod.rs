@@ -25,6 +25,7 @@ use self::pair::{describe, pair, pool};
 pub(crate) use self::streams::{Classes, Stream};
 use self::truth::Truth;
 use crate::error::{Error, ErrorKind, Result};
+use crate::output_folder::OutputFolder;
 
 /// Detections and truth of one drive, read into memory.
 pub(crate) struct Sides {
@@ -165,6 +166,14 @@ impl Evaluation {
             damage: damage.cloned().collect(),
             coco,
         })
+    }
+
+    /// Writes two files of COCO for every camera into a folder, where the terms kept them.
+    ///
+    /// # Errors
+    /// `Usage` and `Io` of the folder.
+    pub(crate) fn write_coco(&self, folder: &mut OutputFolder) -> Result<()> {
+        self.coco.iter().try_for_each(|files| files.write(folder))
     }
 
     /// Whether a recording is damaged.

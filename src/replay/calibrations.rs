@@ -1,0 +1,47 @@
+//! The calibrations that are in force when a slice of a recording starts.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::channel::ReplayChannel;
+use super::slice::before;
+use crate::error::Result;
+use crate::transport::bag::{BagReader, LogSpan, ReadOptions};
+use crate::types::Stamp;
+
+/// Calibrations that are published with every picture are found this far before a slice.
+const CALIBRATION_PERIOD: Duration = Duration::from_secs(10);
+
+/// Reads the calibrations of the channels' cameras that are in force when the slice starts.
+///
+/// # Errors
+/// Those of opening the recording.
+pub(super) fn read_calibrations(
+    bag: &Path,
+    options: &ReadOptions,
+    start: Stamp,
+    channels: &[ReplayChannel],
+) -> Result<()> {
+    let topics = || channels.iter().flat_map(ReplayChannel::calibration_topics);
+    let recent = before(start, CALIBRATION_PERIOD);
+    // A topic with no message in the recent past has few: its chunks are found by the index.
+    for (from, to) in [(Some(recent), start), (None, recent)] {
+        let missing: Vec<&str> =
+            topics().filter(|topic| !topic.is_known()).map(|topic| topic.name.as_str()).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut reader = BagReader::open_with(bag, options)?;
+        reader.select(&missing);
+        reader.limit(LogSpan { from, to: Some(to) });
+        loop {
+            match reader.next_message() {
+                Ok(Some(message)) => topics().for_each(|topic| topic.take(&message)),
+                Ok(None) => break,
+                // The main reader reports damage; messages after it are sound.
+                Err(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
