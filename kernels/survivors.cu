@@ -1,7 +1,6 @@
-// The candidates that a suppression keeps, and their footprints where the next suppression
-// compares footprints: src/ops/survivors/mod.rs.
+// The candidates that a suppression keeps: src/ops/survivors/mod.rs.
 
-#include "bev_footprints.cuh"
+#include "nms_args.cuh"
 
 namespace survivors {
 
@@ -16,9 +15,8 @@ struct Args {
     Slice<Candidate3d> survivors;
     Slice<uint32_t> survivor_places;
     Slice<uint32_t> num;
-    Slice<float4> footprints;  // as `NmsScratch::geometry`; empty: none
 };
-static_assert(sizeof(Args) == 128);
+static_assert(sizeof(Args) == 112);
 
 }  // namespace survivors
 
@@ -30,17 +28,6 @@ extern "C" __global__ void __launch_bounds__(survivors::kThreads)
     if (own == 0) args.num[0] = static_cast<uint32_t>(num);
     if (own >= num) return;
     const uint32_t index = args.kept[own].index;
-    if (index < args.candidates.len) {
-        const Candidate3d candidate = args.candidates[index];
-        args.survivors[own] = candidate;
-        if (args.footprints.len != 0) {
-            float4 footprint[BevFootprints::kGeometryVectors];
-            BevFootprints::prepare(candidate, footprint);
-#pragma unroll
-            for (uint32_t v = 0; v < BevFootprints::kGeometryVectors; ++v) {
-                args.footprints[v * args.survivors.len + own] = footprint[v];
-            }
-        }
-    }
+    if (index < args.candidates.len) args.survivors[own] = args.candidates[index];
     args.survivor_places[own] = index < args.places.len ? args.places[index] : kNone;
 }
