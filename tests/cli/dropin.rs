@@ -69,6 +69,7 @@ impl Case {
                 overrides: assignments("set"),
                 arguments: assignments("args"),
                 like: Some(package),
+                ..Source::default()
             },
             expected,
             folder,

@@ -34,10 +34,12 @@ pub enum Need {
     Crates,
     /// The Python of `DET_POST_TORCH_PYTHON` with torch and onnx.
     Torch,
+    /// `gcc` and `g++`.
+    Compiler,
 }
 
 impl Need {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Cuda,
         Self::Data,
         Self::Ort,
@@ -48,6 +50,7 @@ impl Need {
         Self::Ros2,
         Self::Crates,
         Self::Torch,
+        Self::Compiler,
     ];
 
     /// The need in `DET_POST_REQUIRE` and in the lines of skipped tests.
@@ -63,6 +66,7 @@ impl Need {
             Self::Ros2 => "ros2",
             Self::Crates => "crates",
             Self::Torch => "torch",
+            Self::Compiler => "compiler",
         }
     }
 }

@@ -1,0 +1,5 @@
+//! The C ABI: the header, and programs in C and C++ that are compiled and run.
+
+mod header;
+mod programs;
+mod recordings;
