@@ -1,7 +1,8 @@
-//! Camera ops on one thread: letterbox from every wire encoding, decoding of
+//! Camera ops on one thread: JPEG files, letterbox from every wire encoding, decoding of
 //! YOLO heads.
 //!
-//! `benches/peers/letterbox_opencv.py` puts OpenCV beside `letterbox/…`.
+//! `benches/peers/letterbox_opencv.py` puts OpenCV beside `letterbox/…`, `jpeg_opencv.py` beside
+//! `jpeg/…`: the files of the folder that `DET_POST_BENCH_JPEG` names.
 
 #![allow(missing_docs, reason = "the macros of criterion make items without")]
 #![allow(clippy::expect_used, reason = "a bench may end on a broken fixture")]
@@ -10,10 +11,11 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use det_post::ops::decode_yolo::decode_yolo;
+use det_post::ops::decompress::{Picture, decompress};
 use det_post::ops::letterbox::{LetterboxParams, Workspace, letterbox};
 use det_post::types::{
-    Candidates, ChannelOrder, ElementType, Encoding, ImageView, Normalization, Placement, Size,
-    Tensor, TensorValues, TensorView, YoloLayout,
+    Candidates, ChannelOrder, CompressedFormat, CompressedView, ElementType, Encoding, ImageView,
+    Normalization, Placement, Size, Tensor, TensorValues, TensorView, YoloLayout,
 };
 
 fn noise(len: usize) -> Vec<u8> {
@@ -57,6 +59,24 @@ fn letterbox_1080p(c: &mut Criterion) {
     group.finish();
 }
 
+fn jpeg(c: &mut Criterion) {
+    let Some(folder) = std::env::var_os("DET_POST_BENCH_JPEG") else { return };
+    let mut group = c.benchmark_group("jpeg");
+    for entry in std::fs::read_dir(folder).expect("a folder of JPEG files") {
+        let path = entry.expect("a readable folder").path();
+        let data = std::fs::read(&path).expect("a readable file");
+        let file = CompressedView { format: CompressedFormat::Jpeg, data: &data };
+        let mut picture = Picture::new();
+        group.bench_function(
+            path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
+            |b| {
+                b.iter(|| decompress(black_box(&file), &mut picture).expect("a sound file"));
+            },
+        );
+    }
+    group.finish();
+}
+
 /// Scores as networks give them: nearly all close to zero.
 fn decode_640(c: &mut Criterion) {
     let (num_classes, network) = (80, Size::new(640, 640));
@@ -85,5 +105,5 @@ fn decode_640(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, letterbox_1080p, decode_640);
+criterion_group!(benches, jpeg, letterbox_1080p, decode_640);
 criterion_main!(benches);

@@ -1,11 +1,11 @@
-/* The C ABI of det_post: detectors and operations. docs/cpp.md explains it and what it promises.
+/* The C ABI of det_post. docs/cpp.md explains it and what it promises.
  *
  * Made from src/capi by `DET_POST_BLESS=1 cargo test --test cli capi::header`: do not edit.
  *
- * Every function returns at once what it was asked for, or a status and a message
- * (det_post_error_message). What is passed to a function is read and written until it returns,
- * never later. Any thread may call any function; two calls on one object at a time are refused
- * with DET_POST_ERROR_BUSY, but for det_post_error_message and closing. */
+ * A function that fails returns a status; det_post_error_message has the message. Memory of the
+ * caller is read and written until a function returns, never later. Any thread may call any
+ * function. Of two calls on one object at a time the second is refused with
+ * DET_POST_ERROR_BUSY, except det_post_error_message and det_post_detector_close. */
 #ifndef DET_POST_H
 #define DET_POST_H
 
@@ -550,7 +550,7 @@ uint32_t det_post_abi_version(void);
 /** The version of the library, such as `0.1.0`. Valid for ever. */
 const char *det_post_version(void);
 
-/** The message of the last call that failed: on the object `id` (`detector.id`, `ops.id`), or,
+/** The message of the last call that failed: on the object `id` (`detector.id`), or,
  * if `id` is 0, of this thread among the calls without an object: those that open one or whose
  * object is closed. Writes at most `capacity` bytes to `buffer`, the last of them 0, and
  * returns the length of the whole message, without that 0: 0 if no call has failed. `buffer`

@@ -33,11 +33,13 @@ fn on_cpu(bench: &mut Bench<'_>) -> Result<()> {
 
 #[cfg(feature = "cuda")]
 mod cuda {
+    use super::super::case::wall;
     use super::{Bench, COPIES, Case, Result};
     use crate::device::cuda::diagnostic::{Empty, EmptyArgs};
     use crate::device::cuda::{
         CudaDevice, DeviceBuffer, Graph, Grid, Kernel, MappedBuffer, PinnedBuffer, Stream,
     };
+    use crate::device::set_copy_threads;
     use crate::types::Detection2d;
 
     const GRID: Grid = Grid { num_blocks: [132, 1], threads_per_block: 256 };
@@ -48,7 +50,31 @@ mod cuda {
         for num_bytes in COPIES {
             copies(bench, stream, num_bytes)?;
         }
+        copy_threads(bench, stream)?;
         mapped_read(bench, stream)
+    }
+
+    /// The copy of a picture into page-locked memory and its upload, by numbers of threads.
+    fn copy_threads(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
+        const NUM_BYTES: usize = 1920 * 1080 * 3;
+        for num_threads in [1, 2, 4, 8] {
+            let name = format!("floor: copy in and upload {NUM_BYTES} B, threads: {num_threads}");
+            if !bench.wants(&name) {
+                continue;
+            }
+            let mut pinned = PinnedBuffer::<u8>::zeros(stream, NUM_BYTES)?;
+            let mut target = DeviceBuffer::zeros(stream, NUM_BYTES)?;
+            let payload = vec![1; NUM_BYTES];
+            set_copy_threads(num_threads);
+            let upload = || pinned.enqueue_upload(&payload, &mut target);
+            let case = Case::new(name).moving(NUM_BYTES);
+            // The bar is of the default on a machine of four cores.
+            let case = case.with_bar(wall(None, 350.0).filter(|_| num_threads == 4));
+            let measured = bench.device(case, stream, upload, || stream.synchronize());
+            set_copy_threads(0);
+            measured?;
+        }
+        Ok(())
     }
 
     /// Kernels that do nothing, one by one and recorded.

@@ -19,12 +19,16 @@ use crate::types::{ElementType, Encoding, FrameReport, Header, ImagePayload, Ten
 const AROUND: &str = "camera frame but network and upload, 1920x1080 bgr8, yolov5, 200";
 const CAMERA: &str = "camera frame but network, 1920x1080 bgr8, yolov5, 200 candidates";
 const LIDAR: &str = "lidar frame but networks, 200k points, 5x480x480";
+/// From payloads in a mapped recording.
+const MAPPED_CAMERA: &str =
+    "camera frame but network, mapped recording, 1920x1080 bgr8, yolov5, 200";
+const MAPPED_LIDAR: &str = "lidar frame but networks, mapped recording, 200k points, 5x480x480";
 
 pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
-    if bench.wants(AROUND) || bench.wants(CAMERA) {
+    if [AROUND, CAMERA, MAPPED_CAMERA].iter().any(|name| bench.wants(name)) {
         camera(bench, device)?;
     }
-    if bench.wants(LIDAR) {
+    if bench.wants(LIDAR) || bench.wants(MAPPED_LIDAR) {
         lidar(bench, device)?;
     }
     Ok(())
@@ -40,7 +44,7 @@ fn camera(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
             Device::Cuda(device) => cuda::around(bench, device, &picture, &answered)?,
         }
     }
-    if bench.wants(CAMERA) {
+    if bench.wants(CAMERA) || bench.wants(MAPPED_CAMERA) {
         let config = camera_config()?;
         let network = Network {
             input: ("images", input_shape().to_vec()),
@@ -59,7 +63,13 @@ fn camera(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
         let input = [Some(FrameInput::image(Header::default(), payload))];
         let frame = FrameSet::single(&input);
         let mut detect = || detector.detect(&frame, &mut FrameReport::new()).map(drop);
-        bench.host(Case::new(CAMERA), &mut detect)?;
+        if bench.wants(CAMERA) {
+            bench.host(Case::new(CAMERA), &mut detect)?;
+        }
+        #[cfg(feature = "cuda")]
+        if let Device::Cuda(device) = device {
+            cuda::mapped_camera(bench, device, &picture, detector.as_mut())?;
+        }
     }
     Ok(())
 }
@@ -90,6 +100,13 @@ fn lidar(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
         }
     };
     let cloud = Cloud::of(&scan());
+    #[cfg(feature = "cuda")]
+    if let Device::Cuda(device) = device {
+        cuda::mapped_lidar(bench, device, &cloud, detector.as_mut())?;
+    }
+    if !bench.wants(LIDAR) {
+        return Ok(());
+    }
     let cloud = &cloud.view()?;
     let input = [Some(FrameInput::cloud(Header::default(), cloud))];
     let frame = FrameSet::single(&input);
@@ -159,7 +176,12 @@ fn of_another_sensor() -> Error {
 mod cuda {
     use super::super::case::wall;
     use super::super::decode::cuda::Steps;
-    use super::{AROUND, Answered, Bench, Case, ElementType, Picture, Result, input_shape, params};
+    use super::super::mapped::MappedPayloads;
+    use super::{
+        AROUND, Answered, Bench, Case, Cloud, Detector, ElementType, FrameInput, FrameReport,
+        FrameSet, Header, ImagePayload, MAPPED_CAMERA, MAPPED_LIDAR, Picture, Result, input_shape,
+        params,
+    };
     use crate::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, Graph};
     use crate::ops::letterbox::cuda::{Kernels, enqueue_letterbox};
 
@@ -184,5 +206,45 @@ mod cuda {
         let enqueue = || before.enqueue().and_then(|()| after.enqueue());
         let case = Case::new(AROUND).with_bar(wall(None, 30.0));
         bench.device(case, stream, enqueue, || steps.read())
+    }
+
+    /// Frames of pictures in a mapped file.
+    pub(super) fn mapped_camera(
+        bench: &mut Bench<'_>,
+        device: &CudaDevice,
+        picture: &Picture,
+        detector: &mut dyn Detector,
+    ) -> Result<()> {
+        if !bench.wants(MAPPED_CAMERA) {
+            return Ok(());
+        }
+        let mapped = MappedPayloads::new(device, picture.view()?.data())?;
+        let mut run = 0;
+        bench.frames(Case::new(MAPPED_CAMERA).with_bar(wall(None, 180.0)), || {
+            run += 1;
+            let payload = ImagePayload::Raw(picture.view_of(mapped.payload(run))?);
+            let input = [Some(FrameInput::image(Header::default(), payload))];
+            detector.detect(&FrameSet::single(&input), &mut FrameReport::new()).map(drop)
+        })
+    }
+
+    /// Frames of clouds in a mapped file.
+    pub(super) fn mapped_lidar(
+        bench: &mut Bench<'_>,
+        device: &CudaDevice,
+        cloud: &Cloud,
+        detector: &mut dyn Detector,
+    ) -> Result<()> {
+        if !bench.wants(MAPPED_LIDAR) {
+            return Ok(());
+        }
+        let mapped = MappedPayloads::new(device, cloud.view()?.data())?;
+        let mut run = 0;
+        bench.frames(Case::new(MAPPED_LIDAR).with_bar(wall(None, 260.0)), || {
+            run += 1;
+            let cloud = &Cloud::view_of(mapped.payload(run))?;
+            let input = [Some(FrameInput::cloud(Header::default(), cloud))];
+            detector.detect(&FrameSet::single(&input), &mut FrameReport::new()).map(drop)
+        })
     }
 }

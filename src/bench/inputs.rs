@@ -49,8 +49,13 @@ impl Picture {
     }
 
     pub(super) fn view(&self) -> Result<ImageView<'_>> {
+        self.view_of(&self.data)
+    }
+
+    /// A picture of the same layout.
+    pub(super) fn view_of<'a>(&self, data: &'a [u8]) -> Result<ImageView<'a>> {
         let step = self.encoding.row_bytes(self.size.width);
-        ImageView::new(self.size, step, self.encoding, false, &self.data)
+        ImageView::new(self.size, step, self.encoding, false, data)
     }
 }
 

@@ -54,7 +54,18 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures calls on the host.
-    pub(super) fn host(&mut self, case: Case, mut run: impl FnMut() -> Result<()>) -> Result<()> {
+    pub(super) fn host(&mut self, case: Case, run: impl FnMut() -> Result<()>) -> Result<()> {
+        // Bars are for GPUs.
+        self.calls(case.with_bar(None), run)
+    }
+
+    /// Measures calls that wait for a GPU themselves.
+    #[cfg(feature = "cuda")]
+    pub(super) fn frames(&mut self, case: Case, run: impl FnMut() -> Result<()>) -> Result<()> {
+        self.calls(case, run)
+    }
+
+    fn calls(&mut self, case: Case, mut run: impl FnMut() -> Result<()>) -> Result<()> {
         let start = Instant::now();
         run()?;
         let once = start.elapsed().max(Duration::from_nanos(1));
@@ -103,8 +114,6 @@ impl<'a> Bench<'a> {
     /// Adds a case and prints its line at once.
     fn add(&mut self, case: Case, gpu_us: Option<Times>, wall_us: Times) -> Result<()> {
         let Case { name, bar, num_bytes, .. } = case;
-        // Bars are for GPUs.
-        let bar = bar.filter(|_| gpu_us.is_some());
         let row = Row { case: name, gpu_us, wall_us, num_bytes, bar };
         let head = if self.rows.is_empty() { table::head() + "\n" } else { String::new() };
         self.print(&format!("{head}{}\n", table::line(&row)))?;

@@ -13,6 +13,8 @@ mod given;
 mod inputs;
 mod letterbox;
 mod lidar;
+#[cfg(feature = "cuda")]
+mod mapped;
 mod measure;
 mod resample;
 mod sparse;

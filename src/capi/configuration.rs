@@ -52,7 +52,9 @@ impl Configuration {
         }
         let texts = |texts: In<Text>, num: usize, name: &str| {
             let texts = call.slice(texts, num, name)?.iter();
-            texts.map(|&text| call.text(text, name).map(str::to_owned)).collect::<Result<Vec<_>, _>>()
+            texts
+                .map(|&text| call.text(text, name).map(str::to_owned))
+                .collect::<Result<Vec<_>, _>>()
         };
         let files = texts(self.files, self.num_files, "configuration.files")?;
         let like = call.text_or_null(self.like, "configuration.like")?;
@@ -78,9 +80,7 @@ impl Configuration {
         let program = program.map(|program| Path::new(program).to_owned());
         Ok(Arc::new(move |config, device| match (config.is_isolated, &program) {
             (false, _) => detectors::open(config, device),
-            (true, Some(program)) => {
-                Ok(Box::new(isolated::Proxy::start(program, config, device)?))
-            }
+            (true, Some(program)) => Ok(Box::new(isolated::Proxy::start(program, config, device)?)),
             (true, None) => {
                 let message = format!(
                     "{}.isolate: a channel with a process of its own needs `program`, the path of \

@@ -142,7 +142,11 @@ impl Found {
     }
 
     /// Copies the result of a frame.
-    pub(super) fn fill(&mut self, served: &Served<'_>, has_started_over: bool) -> Const<Detections> {
+    pub(super) fn fill(
+        &mut self,
+        served: &Served<'_>,
+        has_started_over: bool,
+    ) -> Const<Detections> {
         self.boxes_2d.clear();
         self.rotated_boxes_2d.clear();
         self.boxes_3d.clear();
@@ -171,9 +175,8 @@ impl Found {
             boxes_2d: Const::if_so(pointer(DETECTIONS_2D), &self.boxes_2d),
             rotated_boxes_2d: Const::if_so(pointer(DETECTIONS_ROTATED_2D), &self.rotated_boxes_2d),
             boxes_3d: Const::if_so(pointer(DETECTIONS_3D), &self.boxes_3d),
-            degraded: degraded.map_or(ConstText::NULL, |text| {
-                ConstText::copy_to(&mut self.degraded, &text)
-            }),
+            degraded: degraded
+                .map_or(ConstText::NULL, |text| ConstText::copy_to(&mut self.degraded, &text)),
         };
         Const::of(std::slice::from_ref(&self.public))
     }

@@ -329,7 +329,8 @@ pub extern "C" fn det_post_detector_add_transforms(
                 let parent = call.text(transform.parent, "transform.parent")?;
                 let child = call.text(transform.child, "transform.child")?;
                 let stamp = Stamp::from_nanos(transform.stamp_ns);
-                let (motion, is_static) = (transform.parent_from_child()?, transform.is_static != 0);
+                let (motion, is_static) =
+                    (transform.parent_from_child()?, transform.is_static != 0);
                 opened.transforms.insert(parent, child, stamp, motion, is_static)?;
             }
             Ok(())

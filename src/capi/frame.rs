@@ -299,7 +299,9 @@ impl Input {
                 View::Tensors(ReceivedTensors::new(entries, &memory.bytes)?)
             }
             (other, _) => {
-                return Err(Failure::argument(format!("input.kind is {other}, which is not known")));
+                return Err(Failure::argument(format!(
+                    "input.kind is {other}, which is not known"
+                )));
             }
         }))
     }

@@ -134,9 +134,9 @@ impl Reported {
             num_copies: copies.len(),
             health: ConstText::copy_to(&mut self.health, health.name()),
             num_failures,
-            last_failure: channel.last_failure().map_or(ConstText::NULL, |text| {
-                ConstText::copy_to(&mut self.last_failure, text)
-            }),
+            last_failure: channel
+                .last_failure()
+                .map_or(ConstText::NULL, |text| ConstText::copy_to(&mut self.last_failure, text)),
         };
         Const::of(std::slice::from_ref(&self.public))
     }

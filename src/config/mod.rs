@@ -65,7 +65,7 @@ pub use surround::{SurroundConfig, SurroundDecoder};
 
 use crate::error::Result;
 use crate::ros::NodeName;
-use crate::types::DeviceChoice;
+use crate::types::{DeviceChoice, UploadOptions};
 use crate::yaml::Node;
 use declaration::{Declaration, parameter_file, values};
 use files::{Entries, Entry, Sections};
@@ -91,6 +91,8 @@ pub struct Config {
     pub autostart: bool,
     /// Time between diagnostics of the live node.
     pub diagnostics_period: Duration,
+    /// How payloads reach a GPU.
+    pub uploads: UploadOptions,
     /// Quality of service of single topics.
     pub qos_overrides: QosOverrides,
     /// The channels, by name; at least one.
@@ -234,13 +236,15 @@ impl Config {
             problems.push("channels", "none is configured; allowed: one or more, as `NAME.head`");
         }
         problems.into_result()?;
-        let node::NodeParameters { device, use_sim_time, autostart, diagnostics_period } = own;
+        let node::NodeParameters { device, use_sim_time, autostart, diagnostics_period, uploads } =
+            own;
         Ok(Self {
             node: node.clone(),
             device,
             use_sim_time,
             autostart,
             diagnostics_period,
+            uploads,
             qos_overrides,
             channels,
             like: None,

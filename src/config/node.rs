@@ -6,11 +6,13 @@ use super::declaration::Change::Fixed;
 use super::declaration::Declaration;
 use super::problems::Problems;
 use super::reader::Reader;
-use super::value::{device, flag, number, seconds};
-use crate::types::DeviceChoice;
+use super::value::{device, flag, integer, number, seconds};
+use crate::types::{DeviceChoice, UploadOptions};
 
 /// Name of the node unless it is started under another.
 pub const NODE_NAME: &str = "det_post";
+
+const MIB: usize = 1 << 20;
 
 /// The parameters of the node itself.
 pub(super) struct NodeParameters {
@@ -18,6 +20,7 @@ pub(super) struct NodeParameters {
     pub(super) use_sim_time: bool,
     pub(super) autostart: bool,
     pub(super) diagnostics_period: Duration,
+    pub(super) uploads: UploadOptions,
 }
 
 pub(super) fn read(p: &mut Reader<'_>) -> NodeParameters {
@@ -51,6 +54,25 @@ pub(super) fn read(p: &mut Reader<'_>) -> NodeParameters {
             1.0,
             "Time from one `/diagnostics` message of the live node to the next.",
         )),
+        uploads: UploadOptions {
+            copy_threads: p.value(
+                "copy_threads",
+                Fixed,
+                integer(0..=UploadOptions::MAX_COPY_THREADS),
+                0,
+                "Threads that copy a payload of 1 MiB or more into memory from which a GPU reads; 0: as many as there \
+                 are cores, at most 4.",
+            ),
+            mapped_bytes: MIB
+                * p.value(
+                    "mapped_upload_mib",
+                    Fixed,
+                    integer(0..=65_536).in_unit("MiB"),
+                    256,
+                    "Memory of a mapped recording that is registered with the driver ahead of the reader, so that a \
+                     replay uploads payloads without a copy; 0: they are copied.",
+                ),
+        },
     }
 }
 

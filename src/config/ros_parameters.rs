@@ -347,7 +347,10 @@ mod tests {
             ])
             .unwrap();
         let ChannelKind::Camera(camera) = &changed.channels[0].kind else { panic!() };
-        assert_eq!((camera.score_threshold.to_bits(), &camera.class_filter[..]), (1.0_f32.to_bits(), &[2][..]));
+        assert_eq!(
+            (camera.score_threshold.to_bits(), &camera.class_filter[..]),
+            (1.0_f32.to_bits(), &[2][..])
+        );
         for (assignment, message) in [
             ("camera.score_threshold", "has no `:=`"),
             ("camera.model_path:=other.onnx", "is read-only"),

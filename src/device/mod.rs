@@ -13,8 +13,15 @@
 #[expect(unsafe_code, reason = "the driver is a C library; each block states why it is sound")]
 pub mod cuda;
 
+mod copy;
+mod mapped_file;
+mod mapped_uploads;
 mod payload;
 
+pub(crate) use copy::copy;
+pub use copy::{num_copy_threads, set_copy_threads};
+pub use mapped_file::{FileBytes, UploadTotals};
+pub use mapped_uploads::MappedUploads;
 pub use payload::PayloadMemory;
 
 use crate::error::{Error, ErrorKind, Result};

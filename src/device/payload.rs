@@ -2,6 +2,8 @@
 
 use super::Device;
 #[cfg(feature = "cuda")]
+use super::copy::copy;
+#[cfg(feature = "cuda")]
 use super::cuda::{CudaDevice, PageLocked};
 
 /// The smallest page-locked allocation; larger ones are powers of two.
@@ -47,7 +49,8 @@ impl PayloadMemory {
         Self { storage, len: 0 }
     }
 
-    /// Replaces the payload by a copy of `data`.
+    /// Replaces the payload by a copy of `data`, made by several threads if it is large and
+    /// for a GPU, for which the copy is a large part of a frame's time.
     pub fn copy_from(&mut self, data: &[u8]) {
         #[cfg(feature = "cuda")]
         self.reserve(data.len());
@@ -59,7 +62,7 @@ impl PayloadMemory {
             }
             #[cfg(feature = "cuda")]
             HostStorage::PageLocked { memory: Some(memory), .. } => {
-                memory.bytes_mut()[..data.len()].copy_from_slice(data);
+                copy(data, &mut memory.bytes_mut()[..data.len()]);
             }
             #[cfg(feature = "cuda")]
             HostStorage::PageLocked { memory: None, .. } => {}

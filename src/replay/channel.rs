@@ -17,8 +17,8 @@ use crate::runtime::channel::{Channel, frame_input};
 use crate::runtime::message_buffer::MessageBuffer;
 use crate::runtime::slot::Loss;
 use crate::transport::bag::{BagMessage, TopicInfo, check_log_time};
-use crate::transport::middleware::{Received, deliver};
-use crate::types::{CameraCalibration, Stamp};
+use crate::transport::middleware::{InputKind, Received, deliver};
+use crate::types::{CameraCalibration, DeviceChoice, Stamp};
 
 /// A channel and where its messages come from and go to.
 pub(super) struct ReplayChannel {
@@ -85,6 +85,18 @@ impl ReplayChannel {
                 let calibration = input.calibration.as_ref().map(|topic| topic.number);
                 input.topic == topic || calibration == topic
             })
+    }
+
+    /// The GPU that uploads payloads of the recording where they are: of a channel with one
+    /// input whose messages are not compressed, in this process.
+    pub(super) fn uploads_in_place(&self) -> Option<DeviceChoice> {
+        let [ReplayInput { kind: InputKind::Image | InputKind::PointCloud2, .. }] =
+            &self.inputs[..]
+        else {
+            return None;
+        };
+        let info = self.channel.detector_info().filter(|info| info.process_id.is_none())?;
+        matches!(info.device, DeviceChoice::Cuda(_)).then_some(info.device)
     }
 
     /// The newest calibrations of the cameras whose detector needs them.

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::config::{ChannelConfig, ChannelKind, Config, InputConfig};
+use crate::device::{FileBytes, MappedUploads, set_copy_threads};
 use crate::error::{Error, ErrorKind, Result};
 pub use crate::runtime::account::{BytesSummary, Reason, StageSummary};
 pub use crate::runtime::input::InputTotals;
@@ -95,6 +96,8 @@ pub struct Replay {
     reader: BagReader,
     channels: Vec<ReplayChannel>,
     transforms: Option<TransformFeed>,
+    /// The most bytes of the recording that are registered for uploads at a time.
+    mapped_bytes: usize,
     options: ReplayOptions,
 }
 
@@ -115,6 +118,7 @@ impl Replay {
             let message = format!("the rate is {factor}; it must be finite and above 0");
             return Err(Error::new(ErrorKind::Argument, "replay", message));
         }
+        set_copy_threads(config.uploads.copy_threads);
         let read = ReadOptions { stop: Arc::clone(&options.stop), ..ReadOptions::default() };
         let mut reader = BagReader::open_with(bag, &read)?;
         let channels = open_channels(config, reader.topics(), &options.factory)?;
@@ -129,7 +133,8 @@ impl Replay {
         }
         let topics: Vec<&str> = channels.iter().flat_map(ReplayChannel::topics).collect();
         reader.select(&topics);
-        Ok(Self { bag: bag.to_owned(), reader, channels, transforms, options })
+        let mapped_bytes = config.uploads.mapped_bytes;
+        Ok(Self { bag: bag.to_owned(), reader, channels, transforms, mapped_bytes, options })
     }
 
     /// The configurations of the channels that run.
@@ -156,7 +161,7 @@ impl Replay {
         self,
         mut on_frame: impl FnMut(&ReplayFrame<'_>) -> Result<()> + Send,
     ) -> Result<Report> {
-        let Self { bag, reader, mut channels, transforms, options } = self;
+        let Self { bag, reader, mut channels, transforms, mapped_bytes, options } = self;
         let context = ReplayContext {
             on_frame: Mutex::new(&mut on_frame),
             transforms: transforms.map(Mutex::new),
@@ -164,8 +169,13 @@ impl Replay {
         };
         let mut reading =
             Reading { reader, context: &context, stop: &options.stop, damage: Vec::new() };
+        let mut totals = None;
         match options.rate {
-            Rate::Max => process_all(&mut reading, &mut channels)?,
+            Rate::Max => {
+                let uploads = start_uploads(&reading.reader, &channels, mapped_bytes);
+                process_all(&mut reading, &mut channels, uploads.as_ref())?;
+                totals = uploads.as_ref().map(MappedUploads::totals);
+            }
             Rate::Factor(factor) => paced::process(&mut reading, &mut channels, factor)?,
         }
         let Reading { reader, damage, .. } = reading;
@@ -179,18 +189,40 @@ impl Replay {
             read.num_lost = reader.num_messages().map(|n| n.saturating_sub(read.num_messages));
         }
         let mut report = Report::new(&bag, read);
+        report.uploads = totals;
         channels.iter().for_each(|channel| channel.add_to(&mut report));
         Ok(report)
     }
 }
 
+/// Starts to register the mapped files of a recording for channels that upload from them.
+fn start_uploads(
+    reader: &BagReader,
+    channels: &[ReplayChannel],
+    limit: usize,
+) -> Option<MappedUploads> {
+    let device = channels.iter().find_map(ReplayChannel::uploads_in_place)?;
+    let files = reader.mapped_files().into_iter();
+    let files = files.map(|file| Arc::new(file) as FileBytes).collect();
+    MappedUploads::start(device, files, limit)
+}
+
 /// Processes every message, one after the other.
-fn process_all(reading: &mut Reading<'_>, channels: &mut [ReplayChannel]) -> Result<()> {
+fn process_all(
+    reading: &mut Reading<'_>,
+    channels: &mut [ReplayChannel],
+    uploads: Option<&MappedUploads>,
+) -> Result<()> {
     let context = reading.context;
     reading.each(&mut |message| {
         context.advance_to(message.log_time);
-        let mut channels = channels.iter_mut().filter(|channel| channel.concerns(message));
-        channels.try_for_each(|channel| channel.process(message, context))
+        for channel in channels.iter_mut().filter(|channel| channel.concerns(message)) {
+            if let Some(uploads) = uploads.filter(|_| channel.uploads_in_place().is_some()) {
+                uploads.advance(message.data);
+            }
+            channel.process(message, context)?;
+        }
+        Ok(())
     })?;
     channels.iter_mut().try_for_each(|channel| channel.finish(context))
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::device::UploadTotals;
 use crate::runtime::account::{
     Account, BytesSummary, InputTimesSummary, LevelSummary, Reason, StageSummary,
 };
@@ -35,6 +36,10 @@ pub struct Report {
     /// How reading it went.
     #[serde(flatten)]
     pub read: ReadSummary,
+    /// How payloads of uncompressed messages reached the GPUs of channels with one input;
+    /// `None` where there are none, and at a [`Rate::Factor`](super::Rate::Factor).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uploads: Option<UploadTotals>,
     /// The channels by name.
     pub channels: BTreeMap<String, ChannelSummary>,
 }
@@ -112,7 +117,8 @@ impl ChannelSummary {
 impl Report {
     /// A report without channels yet.
     pub(super) fn new(recording: &Path, read: ReadSummary) -> Self {
-        Self { recording: recording.display().to_string(), read, channels: BTreeMap::new() }
+        let recording = recording.display().to_string();
+        Self { recording, read, uploads: None, channels: BTreeMap::new() }
     }
 
     /// Whether the recording itself is damaged.
@@ -193,6 +199,15 @@ impl Report {
             for BytesSummary { stage, host_copy, upload, download } in &channel.bytes_per_frame {
                 let _ = writeln!(table, "  {stage:<16}{host_copy:>12}{upload:>12}{download:>12}");
             }
+        }
+        if let Some(uploads) = &self.uploads {
+            let UploadTotals { in_place_bytes, copied_bytes, refused, .. } = uploads;
+            let reason = refused.as_deref().map_or(String::new(), |reason| format!(": {reason}"));
+            let _ = writeln!(
+                table,
+                "uploads  {in_place_bytes} bytes from the mapped recording, {copied_bytes} copied \
+                 first{reason}"
+            );
         }
         for damage in &self.read.damage {
             let _ = writeln!(table, "recording damaged: {damage}");

@@ -17,6 +17,22 @@ pub enum DeviceChoice {
     Cuda(u32),
 }
 
+/// How payloads reach a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UploadOptions {
+    /// Threads that copy a large payload into memory from which a GPU reads; 0 follows the
+    /// number of cores.
+    pub copy_threads: usize,
+    /// The most bytes of mapped recordings that are registered for uploads at a time; 0
+    /// registers none.
+    pub mapped_bytes: usize,
+}
+
+impl UploadOptions {
+    /// The largest number of threads that copy one payload.
+    pub const MAX_COPY_THREADS: usize = 16;
+}
+
 impl fmt::Display for DeviceChoice {
     /// `auto`, `cpu`, `cuda:0`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,7 +10,7 @@ use crate::common;
 
 use std::time::{Duration, Instant};
 
-use common::jpeg::empty_scans;
+use common::jpeg::{empty_scans, zero_scans};
 use common::shared_data::shared_data;
 use det_post::ErrorKind;
 use det_post::ops::decompress::{MAX_DECODE_TIME, Picture, decompress};
@@ -112,4 +112,5 @@ fn mutated_progressive_jpeg_files() {
         fuzz(CompressedFormat::Jpeg, &file);
     }
     fuzz(CompressedFormat::Jpeg, &empty_scans(320, 240, 60));
+    fuzz(CompressedFormat::Jpeg, &zero_scans(320, 240, 60));
 }

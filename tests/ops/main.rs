@@ -14,6 +14,7 @@ mod cameras;
 mod efficient_nms;
 mod engines;
 mod fuzz_pictures;
+mod jpeg_pixels;
 mod lidar_reference;
 mod nms_tables;
 mod sparse;

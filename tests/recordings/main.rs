@@ -21,6 +21,7 @@ mod lidar_replay;
 mod messages;
 mod nan_scores;
 mod rotated_boxes;
+mod shortened_bags;
 mod surround;
 mod surround_views;
 mod tensor_replay;

@@ -89,8 +89,13 @@ impl Cloud {
     }
 
     pub(super) fn view(&self) -> Result<CloudView<'_>> {
-        let steps = [16, self.0.len() as u32];
-        CloudView::new([NUM_POINTS as u32, 1], steps, false, Self::fields()?, &self.0)
+        Self::view_of(&self.0)
+    }
+
+    /// A cloud of the same layout.
+    pub(super) fn view_of(data: &[u8]) -> Result<CloudView<'_>> {
+        let steps = [16, data.len() as u32];
+        CloudView::new([NUM_POINTS as u32, 1], steps, false, Self::fields()?, data)
     }
 }
 

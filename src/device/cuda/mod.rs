@@ -17,6 +17,7 @@ mod kernel;
 mod memory;
 mod open;
 mod points;
+mod registered;
 pub(crate) mod shared;
 mod stream;
 mod tensor;
@@ -42,6 +43,7 @@ pub use memory::{
     UploadScope,
 };
 pub use points::DevicePoints;
+pub use registered::RegisteredFiles;
 pub(crate) use shared::{assert_mirrors, kernel_constant, kernel_struct_size};
 pub use stream::{Event, Stream};
 pub use tensor::{DeviceFloat, DeviceTensor, DeviceValues, PinnedTensor};

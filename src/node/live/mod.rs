@@ -26,6 +26,7 @@ use super::parameters::ParameterServer;
 use super::transforms::LiveTransforms;
 use super::worker::lock;
 use crate::config::Config;
+use crate::device::set_copy_threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ros::{LifecycleState, LifecycleTransition, NodeName, Parameter};
 use crate::runtime::{Factory, open_detector};
@@ -95,6 +96,7 @@ impl LiveNode {
         let mut middleware: Box<dyn Middleware> =
             Box::new(OverridingMiddleware { middleware, overrides });
         let period = config.diagnostics_period;
+        set_copy_threads(config.uploads.copy_threads);
         let log = middleware.advertise(ROSOUT_TOPIC, Log::TYPE, ROSOUT_QOS)?;
         let rosout = Some(Rosout::start(&config.node, log)?);
         let diagnostics =

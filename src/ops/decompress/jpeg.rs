@@ -1,12 +1,8 @@
-//! JPEG.
+//! JPEG, by a decoder that gives the pixels of libjpeg-turbo, bit for bit.
 
-use std::io;
-use std::time::Instant;
+use libjpeg_turbo_rs::{ColorSpace, DecodeLimits, Decoder, JpegError, PixelFormat};
 
-use jpeg_decoder::{Decoder, ImageInfo, PixelFormat};
-
-use super::jpeg_markers::{self, Markers};
-use super::timed::TimedBytes;
+use super::jpeg_markers::{self, Frame, Markers};
 use super::{MAX_PIXELS, MAX_SCANNED_PIXELS, MAX_SCANS, Pixels, check_size, codec, exceeded};
 use crate::error::{Error, Result};
 use crate::types::{Encoding, Size};
@@ -18,66 +14,90 @@ const MAX_PIXELS_PER_BYTE: u64 = 8 * 64;
 /// build. A scan uses at most eight tables of at most 273 bytes.
 const MAX_TABLE_BYTES: u64 = MAX_SCANS * 8 * 273;
 
-/// Bytes between two queries of the clock: at most about twenty scans, and in
-/// entropy-coded data a hundred times the cost of a query.
-const CLOCK_INTERVAL: usize = 256;
-
 /// The size of the picture.
-pub(super) fn size(data: &[u8], deadline: Instant) -> Result<Size> {
-    read_header(&mut decoder(data, deadline), data).map(|(size, _)| size)
+pub(super) fn size(data: &[u8]) -> Result<Size> {
+    let frame = jpeg_markers::frame(data).ok_or_else(without_header)?;
+    size_of(&frame, data)
 }
 
-fn decoder(data: &[u8], deadline: Instant) -> Decoder<TimedBytes<'_>> {
-    Decoder::new(TimedBytes::new(data, deadline, CLOCK_INTERVAL))
-}
-
-/// Size and format of the pixels in `data`, which `decoder` reads.
-fn read_header(decoder: &mut Decoder<TimedBytes<'_>>, data: &[u8]) -> Result<(Size, PixelFormat)> {
-    decoder.set_max_decoding_buffer_size(4 * MAX_PIXELS as usize);
-    decoder.read_info().map_err(failed)?;
-    let Some(ImageInfo { width, height, pixel_format, .. }) = decoder.info() else {
-        return Err(codec("JPEG without a header"));
-    };
-    let size = Size::new(u32::from(width), u32::from(height));
+fn size_of(frame: &Frame, data: &[u8]) -> Result<Size> {
+    let size = Size::new(frame.width.into(), frame.height.into());
     check_size(size, data.len(), MAX_PIXELS_PER_BYTE)?;
-    Ok((size, pixel_format))
+    Ok(size)
 }
 
-fn failed(cause: jpeg_decoder::Error) -> Error {
-    match &cause {
-        jpeg_decoder::Error::Io(error) if error.kind() == io::ErrorKind::TimedOut => {
-            super::timed_out()
-        }
-        _ => Error::with_source(codec("JPEG is damaged or not supported"), cause),
-    }
+fn without_header() -> Error {
+    codec("JPEG without a header")
 }
 
-/// The picture and its pixels, in memory that the decoder has allocated.
-pub(super) fn decode(data: &[u8], deadline: Instant) -> Result<(Pixels, Vec<u8>)> {
-    let mut decoder = decoder(data, deadline);
-    let (size, pixel_format) = read_header(&mut decoder, data)?;
-    let encoding = match pixel_format {
-        PixelFormat::L8 => Encoding::Mono8,
-        PixelFormat::RGB24 => Encoding::Rgb8,
-        PixelFormat::L16 | PixelFormat::CMYK32 => {
-            return Err(codec(format!(
-                "JPEG of {pixel_format:?} pixels; grey and colour are supported"
-            )));
+fn failed(cause: JpegError) -> Error {
+    let message = "JPEG is damaged or not supported";
+    let error = match &cause {
+        JpegError::LimitExceeded { .. } | JpegError::AllocationFailed { .. } => exceeded(message),
+        _ => codec(message),
+    };
+    Error::with_source(error, cause)
+}
+
+/// Decodes into the memory that `memory` returns for a number of bytes; the pixels are
+/// at its start.
+pub(super) fn decode<'m>(
+    data: &[u8],
+    memory: impl FnOnce(usize) -> Result<&'m mut [u8]>,
+) -> Result<(Pixels, &'m [u8])> {
+    let markers = jpeg_markers::read(data);
+    let frame = markers.frame.ok_or_else(without_header)?;
+    let size = size_of(&frame, data)?;
+    check_coding(&frame)?;
+    check_work(size, data, &markers)?;
+    let limits = DecodeLimits {
+        max_pixels: MAX_PIXELS,
+        max_scans: MAX_SCANS as usize,
+        ..DecodeLimits::default()
+    };
+    let mut decoder = Decoder::new_with_limits(data, limits).map_err(failed)?;
+    let (format, encoding) = match decoder.jpeg_color_space() {
+        ColorSpace::Grayscale => (PixelFormat::Grayscale, Encoding::Mono8),
+        ColorSpace::YCbCr | ColorSpace::Rgb => (PixelFormat::Rgb, Encoding::Rgb8),
+        other => {
+            return Err(codec(format!("JPEG of {other:?} pixels; grey and colour are supported")));
         }
     };
-    check_work(size, data)?;
-    let bytes = decoder.decode().map_err(failed)?;
+    decoder.set_output_format(format);
     let num_bytes = encoding.row_bytes(size.width) * size.height as usize;
-    if bytes.len() != num_bytes {
-        return Err(codec(format!("JPEG decodes to {} bytes, not {num_bytes}", bytes.len())));
+    let bytes = memory(num_bytes)?;
+    let found = bytes.len();
+    let pixels = bytes
+        .get_mut(..num_bytes)
+        .ok_or_else(|| codec(format!("memory of {found} bytes; the picture needs {num_bytes}")))?;
+    let decoded = decoder.decode_image_into(pixels).map_err(failed)?;
+    if decoded.bytes_written != num_bytes {
+        let found = decoded.bytes_written;
+        return Err(codec(format!("JPEG decodes to {found} bytes, not {num_bytes}")));
     }
     Ok((Pixels { size, encoding }, bytes))
 }
 
+/// Refuses codings that cameras do not write: lossless, hierarchical, arithmetic, and
+/// samples of 12 bits.
+fn check_coding(frame: &Frame) -> Result<()> {
+    let is_supported =
+        matches!(frame.coding, Frame::BASELINE | Frame::EXTENDED | Frame::PROGRESSIVE);
+    if !is_supported || frame.precision != 8 {
+        return Err(codec(format!(
+            "JPEG of coding {} with {} bits; baseline, extended and progressive Huffman coding of \
+             8 bits (0, 1, 2) are supported",
+            frame.coding - Frame::BASELINE,
+            frame.precision
+        )));
+    }
+    Ok(())
+}
+
 /// Checks that the file is complete and limits the passes over the pixels: a scan of
 /// a few bytes takes as long as decoding all pixels of the picture.
-fn check_work(size: Size, data: &[u8]) -> Result<()> {
-    let Markers { num_scans, num_table_bytes, has_end } = jpeg_markers::walk(data);
+fn check_work(size: Size, data: &[u8], markers: &Markers) -> Result<()> {
+    let &Markers { num_scans, num_table_bytes, has_end, .. } = markers;
     let Size { width, height } = size;
     let num_pixels = u64::from(width) * u64::from(height);
     if num_scans > MAX_SCANS || num_scans * num_pixels > MAX_SCANNED_PIXELS {

@@ -17,21 +17,20 @@
 //! that was written after a cut is not detected, nor is damage that still decodes:
 //! JPEG has no checksum.
 //!
-//! PNG is exact. JPEG decoders differ by a few levels of 255 (inverse cosine
-//! transform, chroma upsampling). This one is close to libjpeg-turbo, which decodes
-//! the pictures of training sets: a bias of a fifth of a level changes the score of a
-//! small, dark object by hundredths.
+//! PNG is exact. The pixels of a JPEG are those of libjpeg-turbo, with which the pictures
+//! of training sets are decoded, bit for bit: its integer inverse cosine transform
+//! (`ISLOW`), its interpolation of chroma ("fancy upsampling") and its conversion of colours.
 //!
 //! The maximum side is [`ImageView::MAX_SIDE`], the maximum picture [`MAX_PIXELS`].
 //! The header is checked before memory is allocated, and so is the size of the file
-//! against the best compression of its format. The memory of a PNG's pixels is reused
-//! for the next picture; that of a JPEG's, and the decoders' tables, are not.
+//! against the best compression of its format. The memory of the pixels is reused for the
+//! next picture; the decoders' tables and planes are not.
 //!
 //! The time per picture is bounded. A JPEG is decoded scan by scan, each over all
-//! pixels even if the file has no data for it: the number of scans ([`MAX_SCANS`])
+//! pixels even if the file has little data for it: the number of scans ([`MAX_SCANS`])
 //! and the pixels of all scans together ([`MAX_SCANNED_PIXELS`]) are checked before
-//! decoding starts. Decoding that takes longer than [`MAX_DECODE_TIME`] is aborted.
-//! Text and colour profiles of a PNG, which inflate, are skipped.
+//! decoding starts. Decoding of a PNG that takes longer than [`MAX_DECODE_TIME`] is aborted.
+//! Its text and colour profiles, which inflate, are skipped.
 
 mod jpeg;
 mod jpeg_markers;
@@ -107,28 +106,17 @@ impl Pixels {
 /// supported, `DecodeLimit` when it takes too much work or time. Then `picture` has
 /// no pixels.
 pub fn decompress(input: &CompressedView<'_>, picture: &mut Picture) -> Result<()> {
-    let deadline = Instant::now() + MAX_DECODE_TIME;
     let Picture { bytes, pixels } = picture;
     *pixels = None;
-    *pixels = Some(match input.format {
-        CompressedFormat::Jpeg => {
-            let (pixels, decoded) = jpeg::decode(input.data, deadline)?;
-            *bytes = decoded;
-            pixels
-        }
-        CompressedFormat::Png => {
-            let (pixels, _) = png::decode(input.data, deadline, |num_bytes| {
-                bytes.resize(num_bytes, 0);
-                Ok(bytes)
-            })?;
-            pixels
-        }
-    });
+    let (decoded, _) = decode(input, |num_bytes| {
+        bytes.resize(num_bytes, 0);
+        Ok(bytes)
+    })?;
+    *pixels = Some(decoded);
     Ok(())
 }
 
-/// As [`decompress`], into the memory that `memory` returns for a number of bytes.
-/// The pixels of a PNG are decoded there, those of a JPEG are copied there. The
+/// As [`decompress`], into the memory that `memory` returns for a number of bytes. The
 /// picture is at the start of that memory.
 ///
 /// # Errors
@@ -137,33 +125,29 @@ pub fn decompress_into<'m>(
     input: &CompressedView<'_>,
     memory: impl FnOnce(usize) -> Result<&'m mut [u8]>,
 ) -> Result<ImageView<'m>> {
-    let deadline = Instant::now() + MAX_DECODE_TIME;
-    let (pixels, bytes) = match input.format {
-        CompressedFormat::Jpeg => {
-            let (pixels, decoded) = jpeg::decode(input.data, deadline)?;
-            let bytes = memory(decoded.len())?;
-            let Some(to) = bytes.get_mut(..decoded.len()) else {
-                let (found, needed) = (bytes.len(), decoded.len());
-                return Err(codec(format!("memory of {found} bytes; the picture needs {needed}")));
-            };
-            to.copy_from_slice(&decoded);
-            (pixels, &*bytes)
-        }
-        CompressedFormat::Png => png::decode(input.data, deadline, memory)?,
-    };
+    let (pixels, bytes) = decode(input, memory)?;
     pixels.view(bytes)
+}
+
+fn decode<'m>(
+    input: &CompressedView<'_>,
+    memory: impl FnOnce(usize) -> Result<&'m mut [u8]>,
+) -> Result<(Pixels, &'m [u8])> {
+    match input.format {
+        CompressedFormat::Jpeg => jpeg::decode(input.data, memory),
+        CompressedFormat::Png => png::decode(input.data, Instant::now() + MAX_DECODE_TIME, memory),
+    }
 }
 
 /// The size of the picture in `input`, by its header; nothing is decompressed.
 ///
 /// # Errors
 /// `Codec` when there is no such header or the size is not supported; `DecodeLimit`
-/// when the data before the header takes too long to read.
+/// when the data before the header of a PNG takes too long to read.
 pub fn size(input: &CompressedView<'_>) -> Result<Size> {
-    let deadline = Instant::now() + MAX_DECODE_TIME;
     match input.format {
-        CompressedFormat::Jpeg => jpeg::size(input.data, deadline),
-        CompressedFormat::Png => png::size(input.data, deadline),
+        CompressedFormat::Jpeg => jpeg::size(input.data),
+        CompressedFormat::Png => png::size(input.data, Instant::now() + MAX_DECODE_TIME),
     }
 }
 

@@ -51,20 +51,6 @@ impl Read for TimedBytes<'_> {
         self.fill_buf()?;
         self.chunk.read(buffer)
     }
-
-    /// Copies at once from a chunk that is long enough: the JPEG decoder reads byte by
-    /// byte.
-    #[inline]
-    fn read_exact(&mut self, mut buffer: &mut [u8]) -> io::Result<()> {
-        while buffer.len() > self.chunk.len() {
-            let len = self.read(buffer)?;
-            if len == 0 {
-                return Err(ErrorKind::UnexpectedEof.into());
-            }
-            buffer = &mut buffer[len..];
-        }
-        self.chunk.read_exact(buffer)
-    }
 }
 
 impl Seek for TimedBytes<'_> {

@@ -34,7 +34,7 @@ use wire::{Description, DetectionBuffers};
 use crate::config::ChannelConfig;
 use crate::detectors::image2d::MAX_DECODE_TIME;
 use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, TargetFrame};
-use crate::device::Device;
+use crate::device::{Device, copy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Detections, DeviceChoice, FrameReport, Stage, Transfer};
 
@@ -128,7 +128,7 @@ impl Proxy {
         let mut num_shared = 0;
         if let Some(memory) = &mut self.memory {
             for (start, data) in frame::payloads(frame) {
-                memory.bytes()[start..start + data.len()].copy_from_slice(data);
+                copy(data, &mut memory.bytes()[start..start + data.len()]);
                 num_shared += data.len();
             }
         }

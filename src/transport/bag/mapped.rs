@@ -1,22 +1,38 @@
-//! Files mapped into memory: the only `unsafe` code of this module.
+//! Files mapped into memory.
 
+use std::fs::File;
 use std::ops::{Deref, Range};
 use std::path::Path;
+use std::sync::Arc;
 
 use memmap2::{Mmap, UncheckedAdvice};
 
+use super::truncation::TruncationGuard;
 use crate::error::{Error, ErrorKind, Result};
 use crate::input_file;
 
 /// The bytes of a file, mapped read-only for the lifetime of the value.
 ///
 /// An empty file maps to an empty slice.
-pub(super) struct Mapped(Option<Mmap>);
+///
+/// Clones share the mapping.
+#[derive(Clone)]
+pub struct Mapped(Option<Arc<MappedFile>>);
+
+struct MappedFile {
+    /// Dropped before the mapping.
+    guard: TruncationGuard,
+    map: Mmap,
+    file: File,
+}
 
 impl Mapped {
     /// Maps the whole of `path`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] when the file cannot be opened or mapped.
     #[expect(unsafe_code, reason = "mapping is the only way to borrow payloads without a copy")]
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path) -> Result<Self> {
         let failed = |what: &str, error| {
             let message = format!("cannot {what} {}", path.display());
             Error::new(ErrorKind::Io, "bag", message).with_source(error)
@@ -28,21 +44,35 @@ impl Mapped {
         }
         // SAFETY: the mapping is private and read-only, so nothing in this
         // process writes through it, and it outlives every slice because
-        // `Deref` ties them to `self`. What remains is that another process
-        // shortens or rewrites a recording while it is being read. That is
-        // outside the contract of this module, as it is for every reader that
-        // maps: a shortened file ends the process with SIGBUS, and a rewritten
-        // one may change text that a decoder has checked. A recording is not
-        // written while it is replayed (docs/limits.md).
+        // `Deref` ties them to `self`. Another process may shorten the file:
+        // `guard` turns what is behind its end into zeros. What remains is that
+        // it rewrites the file, which may change text that a decoder has checked;
+        // that is outside the contract of this module, as it is for every reader
+        // that maps. A recording is not written while it is replayed
+        // (docs/limits.md).
         let map = unsafe { Mmap::map(&file) }.map_err(|error| failed("map", error))?;
-        Ok(Self(Some(map)))
+        let addresses = map.as_ptr_range();
+        let guard = TruncationGuard::new(addresses.start as usize..addresses.end as usize);
+        Ok(Self(Some(Arc::new(MappedFile { guard, map, file }))))
+    }
+
+    /// Whether bytes behind the end of a shortened file were read, as zeros.
+    pub(super) fn is_hit(&self) -> bool {
+        self.0.as_ref().is_some_and(|file| file.guard.is_hit())
+    }
+
+    /// The length to which the file was shortened since it was mapped, if it was.
+    pub(super) fn shortened_to(&self) -> Option<u64> {
+        let MappedFile { guard, map, file } = &**self.0.as_ref()?;
+        let len = file.metadata().map_or(map.len() as u64, |metadata| metadata.len());
+        (guard.is_hit() || len < map.len() as u64).then_some(len)
     }
 
     /// Releases the memory of bytes that have been read, so that a long recording
     /// does not fill it. They can be read again.
     #[expect(unsafe_code, reason = "the advice is only safe for mappings as this one")]
     pub(super) fn release(&self, bytes: Range<usize>) {
-        let Some(map) = &self.0 else { return };
+        let Some(MappedFile { map, .. }) = self.0.as_deref() else { return };
         let advice = UncheckedAdvice::DontNeed;
         // SAFETY: nothing writes through the mapping, so a released page is read from
         // the file again with the same bytes.
@@ -56,7 +86,13 @@ impl Deref for Mapped {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.0.as_deref().unwrap_or_default()
+        self.0.as_ref().map_or(&[], |file| &file.map)
+    }
+}
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        self
     }
 }
 
@@ -76,6 +112,24 @@ mod tests {
         let mut lines = smaps.lines().skip_while(|line| holds(line) != Some(true));
         let resident = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
         resident.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    #[test]
+    fn a_file_that_is_shortened_reads_as_zeros_and_says_so() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), vec![7; 1 << 20]).unwrap();
+        let (map, other) = (Mapped::open(file.path()).unwrap(), Mapped::open(file.path()).unwrap());
+        assert!(map.shortened_to().is_none() && map.iter().all(|byte| *byte == 7));
+        file.as_file().set_len(300_000).unwrap();
+        assert_eq!(map.shortened_to(), Some(300_000));
+        let end = 300_000_usize.next_multiple_of(64 << 10);
+        assert!(map[..300_000].iter().all(|byte| *byte == 7));
+        assert!(map[end..].iter().all(|byte| *byte == 0));
+        drop(map);
+        // Another mapping is guarded by itself; the zeros stay when the file grows again.
+        assert_eq!(other[end], 0);
+        file.as_file().set_len(1 << 20).unwrap();
+        assert_eq!(other.shortened_to(), Some(1 << 20));
     }
 
     #[test]

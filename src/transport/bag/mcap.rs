@@ -26,9 +26,12 @@ use super::topic::TopicInfo;
 use super::walk::{Census, Piece, piece_at};
 use crate::types::Stamp;
 
+/// Before a payload of this size the length of the file is looked up.
+const MIN_CHECKED_BYTES: usize = 64 << 10;
+
 /// A reader of one mapped MCAP file.
 pub(super) struct McapFile {
-    map: Mapped,
+    pub(super) map: Mapped,
     pub(super) topics: Vec<TopicInfo>,
     /// First and last log time, as the file declares or as counted.
     pub(super) span: Option<(Stamp, Stamp)>,
@@ -134,6 +137,31 @@ impl McapFile {
         self.open.get(head.at)?.as_ref()?.message(&self.map)
     }
 
+    /// Whether the file is as long as it was when it was opened; if not, it ends here. Called
+    /// for each message: looks at the system's length before a large payload alone, and at
+    /// what the guard of the mapping has seen before all others.
+    pub(super) fn is_whole(&mut self) -> bool {
+        let is_large = self.message().is_some_and(|(_, data)| data.len() >= MIN_CHECKED_BYTES);
+        if !is_large && !self.map.is_hit() {
+            return true;
+        }
+        let Some(damage) = self.truncation() else { return true };
+        self.damage = Some(damage);
+        self.plan = Plan::Done;
+        self.heads.clear();
+        self.open.clear();
+        self.free.clear();
+        false
+    }
+
+    /// The damage of a file that was shortened since it was opened.
+    fn truncation(&self) -> Option<Damage> {
+        let (len, opened) = (self.map.shortened_to()?, self.map.len());
+        let position = usize::try_from(len).map_or(opened, |len| len.min(opened));
+        let what = format!("the file was truncated while it was read: it had {opened} bytes");
+        Some(Damage::at(position, what))
+    }
+
     /// Drops the message at the head.
     pub(super) fn advance(&mut self) {
         let Some(mut head) = self.heads.peek_mut() else { return };
@@ -175,7 +203,8 @@ impl McapFile {
         match self.load_into(&mut part) {
             Ok(()) => {}
             Err(Unopened::Damaged(damage)) => {
-                self.damage = Some(damage);
+                // Bytes behind the end of a shortened file are zeros.
+                self.damage = Some(self.truncation().unwrap_or(damage));
                 self.plan = Plan::Done;
             }
             Err(Unopened::OverBudget(num_bytes)) => {

@@ -29,7 +29,8 @@
 //! missing or damaged index alone is not damage. No memory is allocated for an
 //! unchecked length. Of a truncated file only whole messages are delivered: of
 //! MCAP those whose record is complete, of sqlite3 those before the first row with
-//! a missing page.
+//! a missing page. An MCAP file that is truncated while it is read ends there, with its
+//! damage; the message that is being read at that moment may contain zeros.
 //!
 //! **Trust.** Recordings are not trusted. Only regular files inside the
 //! directory are opened, each once; the messages and topics of sqlite3 files must
@@ -61,6 +62,7 @@ mod summary;
 mod time;
 mod topic;
 mod topics;
+mod truncation;
 mod walk;
 mod write;
 
@@ -72,6 +74,7 @@ use std::time::Duration;
 pub use self::budget::MemoryBudget;
 use self::damage::{damaged, full_message};
 use self::files::Files;
+pub use self::mapped::Mapped;
 use self::metadata::Metadata;
 pub use self::options::ReadOptions;
 use self::source::Source;
@@ -203,6 +206,12 @@ impl BagReader {
         }
     }
 
+    /// The mapped files, in the order of the recording: payloads of uncompressed MCAP are
+    /// slices of them. Those of sqlite3 are not mapped.
+    pub fn mapped_files(&self) -> Vec<Mapped> {
+        self.sources.iter().flatten().filter_map(Source::mapped).cloned().collect()
+    }
+
     /// Number of messages of the selected topics by [`TopicInfo::num_messages`];
     /// `None` when one is unknown.
     pub fn num_messages(&self) -> Option<u64> {
@@ -277,7 +286,9 @@ impl BagReader {
             };
             let Some(source) = self.source(at) else { continue };
             match source.head() {
-                Head::Ready(log_time) => return Ok(Some((at, log_time))),
+                Head::Ready(log_time) if source.is_whole() => return Ok(Some((at, log_time))),
+                // It has ended there.
+                Head::Ready(_) => self.queue(at),
                 Head::NotBefore(_) => {
                     source.load();
                     self.queue(at);

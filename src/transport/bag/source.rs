@@ -91,6 +91,15 @@ impl Source {
         })
     }
 
+    /// The mapped file, of which payloads of uncompressed messages are slices.
+    pub(super) fn mapped(&self) -> Option<&Mapped> {
+        match &self.storage {
+            Storage::Mcap(file) => Some(&file.map),
+            #[cfg(feature = "db3")]
+            Storage::Db3(_) => None,
+        }
+    }
+
     pub(super) fn topics(&self) -> &[TopicInfo] {
         with_file!(&self.storage, file => &file.topics)
     }
@@ -124,6 +133,16 @@ impl Source {
     /// Ends a blocked file whose memory exceeds the budget.
     pub(super) fn refuse_blocked(&mut self) {
         with_file!(&mut self.storage, file => file.refuse_blocked())
+    }
+
+    /// Whether the message at a ready head can be read. If its file was shortened, the file
+    /// ends with that damage.
+    pub(super) fn is_whole(&mut self) -> bool {
+        match &mut self.storage {
+            Storage::Mcap(file) => file.is_whole(),
+            #[cfg(feature = "db3")]
+            Storage::Db3(_) => true,
+        }
     }
 
     pub(super) fn load(&mut self) {

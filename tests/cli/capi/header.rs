@@ -198,8 +198,12 @@ impl Declarations {
     fn constant(&mut self, attributes: &[Attribute], name: &str, value: &LitInt) {
         let text = comment(attributes, "");
         let suffix = if name.starts_with("ERROR_") || name == "OK" { "" } else { "u" };
-        write!(self.constants, "\n{text}#define DET_POST_{name} {}{suffix}\n", value.base10_digits())
-            .unwrap();
+        write!(
+            self.constants,
+            "\n{text}#define DET_POST_{name} {}{suffix}\n",
+            value.base10_digits()
+        )
+        .unwrap();
     }
 
     fn statuses(&mut self, rows: &syn::Macro) {
@@ -246,7 +250,8 @@ impl Declarations {
 
     /// The text of the header.
     fn header(&self) -> String {
-        let forward = self.struct_names.iter().map(|name| format!("typedef struct {name} {name};\n"));
+        let forward =
+            self.struct_names.iter().map(|name| format!("typedef struct {name} {name};\n"));
         let forward: String = forward.collect();
         let Self { constants, structs, functions, .. } = self;
         format!("{TOP}{constants}\n{forward}{structs}{functions}{BOTTOM}")

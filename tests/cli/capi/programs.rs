@@ -108,7 +108,8 @@ fn the_header_compiles_as_c_and_as_cpp() {
         let Some(mut compiler) = compiler(language) else { return };
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("header").with_extension(suffix);
-        let code = "#include <det_post.h>\nint main(void) { return det_post_abi_version() == 0; }\n";
+        let code =
+            "#include <det_post.h>\nint main(void) { return det_post_abi_version() == 0; }\n";
         std::fs::write(&source, code).unwrap();
         let compiled = compiler.arg("-c").arg(source).arg("-o").arg(folder.path().join("o"));
         let compiled = compiled.output().unwrap();

@@ -136,8 +136,7 @@ fn same_detections(program: &Program, bag: &Path, config: &str) {
 #[test]
 fn a_program_in_c_finds_what_a_replay_finds_in_a_simulated_drive() {
     let options = ["-fsanitize=address,undefined", "-fno-sanitize-recover"];
-    let Some(program) = Program::compile("tests/cli/capi/replay.c", Language::C11, &options)
-    else {
+    let Some(program) = Program::compile("tests/cli/capi/replay.c", Language::C11, &options) else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();

@@ -17,6 +17,7 @@ use require::Need;
 mod engine;
 mod faults;
 mod kernels;
+mod uploads;
 
 /// Times and memory of one test do not mix with another's.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

@@ -15,6 +15,7 @@ use crate::common::{camera_net, lidar_nets, parameters, recording};
 #[path = "networks.rs"]
 mod networks_on_the_gpu;
 mod surround;
+mod uploads;
 mod voxels;
 
 use std::path::Path;

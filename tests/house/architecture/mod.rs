@@ -45,8 +45,11 @@ const LAYERS: [(&str, &[&str]); 20] = [
             "output_folder",
         ],
     ),
-    ("node", &["types", "ros", "ops", "config", "detectors", "draw", "runtime", "transport"]),
-    ("bench", &["types", "device", "ops", "infer", "config", "detectors"]),
+    (
+        "node",
+        &["types", "ros", "device", "ops", "config", "detectors", "draw", "runtime", "transport"],
+    ),
+    ("bench", &["types", "device", "ops", "infer", "config", "detectors", "transport"]),
     ("capi", &["types", "ros", "config", "detectors", "runtime", "transport"]),
     (
         "cli",
@@ -71,9 +74,10 @@ const LAYERS: [(&str, &[&str]); 20] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 42] = [
+const UNSAFE_FILES: [&str; 45] = [
     "src/capi/call.rs",
     "src/cli/heap.rs",
+    "src/device/copy.rs",
     "src/device/cuda/diagnostic.rs",
     "src/device/cuda/graph.rs",
     "src/device/cuda/kernel.rs",
@@ -81,6 +85,7 @@ const UNSAFE_FILES: [&str; 42] = [
     "src/device/cuda/memory/mod.rs",
     "src/device/cuda/memory/page_locked.rs",
     "src/device/cuda/open.rs",
+    "src/device/cuda/registered/table.rs",
     "src/device/cuda/stream.rs",
     "src/infer/device/binding.rs",
     "src/ops/attention/kernels.rs",
@@ -113,6 +118,7 @@ const UNSAFE_FILES: [&str; 42] = [
     "src/ops/voxelize/kernels.rs",
     "src/runtime/isolated/memory.rs",
     "src/transport/bag/mapped.rs",
+    "src/transport/bag/truncation.rs",
     "src/transport/ros2/rosout.rs",
 ];
 

@@ -3,19 +3,15 @@
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
-use std::ops::Range;
 
 use cudarc::driver::{result, sys};
 
 use super::page_locked::is_page_locked;
 use super::{DeviceBuffer, Out, Plain, UploadScope, check_capacity, num_bytes};
+use crate::device::copy::copy_in_parts;
+use crate::device::cuda::registered::{Place, find};
 use crate::device::cuda::{Event, Stream, failed};
 use crate::error::Result;
-
-/// Uploads are queued in parts of this size, so that the host copies one part while
-/// the previous one is uploaded: small enough to start early, large enough for the
-/// bandwidth of the bus.
-const PART_BYTES: usize = 1 << 20;
 
 /// Page-locked host memory for uploads and downloads.
 #[derive(Debug)]
@@ -68,7 +64,7 @@ impl<T: Plain> PinnedBuffer<T> {
         check_capacity("device", num, target.len)?;
         self.stream.check_owns(&target.stream)?;
         self.stream.bind()?;
-        let queued = self.enqueue_part(0..num, target);
+        let queued = self.enqueue_first(num, target);
         // Also after an error: some parts may have been queued.
         let marked = self.copied.record(&self.stream);
         queued.and(marked)
@@ -76,7 +72,8 @@ impl<T: Plain> PinnedBuffer<T> {
 
     /// Copies values to this buffer, after the previous upload has read it, and
     /// queues their upload to the start of `target`: part by part, so that one part
-    /// is uploaded while the next is copied.
+    /// is uploaded while the next is copied, by several threads if they are many
+    /// ([`copy_in_parts`]).
     ///
     /// # Errors
     /// `Argument` when either side holds fewer values; `Device` when earlier work or
@@ -85,65 +82,39 @@ impl<T: Plain> PinnedBuffer<T> {
         check_capacity("device", values.len(), target.len)?;
         self.stream.check_owns(&target.stream)?;
         self.stream.bind()?;
-        self.values_mut(values.len())?;
-        let part_len = (PART_BYTES / size_of::<T>()).max(1);
-        let mut parts = (0..).step_by(part_len).zip(values.chunks(part_len));
-        let queued = parts.try_for_each(|(start, part)| {
-            // SAFETY: the allocation holds all values (checked by `values_mut`, which
-            // has waited for the previous upload). The uploads under way read the
-            // parts before this one.
-            unsafe {
-                let to = (self.address as *mut T).add(start);
-                to.copy_from_nonoverlapping(part.as_ptr(), part.len());
+        let pinned = self.values_mut(values.len())?;
+        // SAFETY: `Plain` values have no padding, so that their bytes can be read, and any
+        // bytes are values, so that they can be written; both slices keep their borrows.
+        let (from, to) = unsafe {
+            let num_bytes = size_of_val(values);
+            let from = std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), num_bytes);
+            (from, std::slice::from_raw_parts_mut(pinned.as_mut_ptr().cast::<u8>(), num_bytes))
+        };
+        let (stream, mut queued) = (self.stream.clone(), Ok(()));
+        copy_in_parts(from, to, |start, part| {
+            if queued.is_ok() {
+                // SAFETY: the target holds all values (checked). The part is not written
+                // again before `copied`, which is recorded below, is complete; the
+                // memory is freed after the stream's work.
+                let copied = unsafe {
+                    result::memcpy_htod_async(target.address + start as u64, part, stream.raw())
+                };
+                queued = copied.map_err(|e| failed("queue an upload", e));
             }
-            self.enqueue_part(start..start + part.len(), target)
         });
         // Also after an error: some parts may have been queued.
         let marked = self.copied.record(&self.stream);
         queued.and(marked)
     }
 
-    /// Queues the upload of a payload to the start of `target`: in place when it is
-    /// in page-locked memory, else copied to this buffer first, as by
-    /// [`PinnedBuffer::enqueue_upload`]. Returns the number of bytes copied on the
-    /// host.
-    ///
-    /// # Errors
-    /// Those of `enqueue_upload`.
-    pub fn enqueue_payload<'env>(
-        &mut self,
-        values: &'env [T],
-        target: &mut DeviceBuffer<T>,
-        scope: &UploadScope<'_, 'env>,
-    ) -> Result<usize> {
-        self.stream.bind()?;
-        if !is_page_locked(values) {
-            self.enqueue_upload(values, target)?;
-            return Ok(size_of_val(values));
-        }
-        check_capacity("device", values.len(), target.len)?;
-        self.stream.check_owns(&target.stream)?;
-        self.stream.check_owns(scope.stream())?;
-        // SAFETY: the target is large enough (checked). The values are borrowed until
-        // the copy is complete: `'env` outlives the scope, which at its end waits for
-        // all work queued before the mark below, whatever the copy returns.
-        let copied =
-            unsafe { result::memcpy_htod_async(target.address, values, self.stream.raw()) };
-        let marked = scope.mark_read();
-        copied.map_err(|e| failed("queue an upload", e)).and(marked)?;
-        Ok(0)
-    }
-
-    /// Queues the upload of a range that both sides hold, to the same positions.
-    fn enqueue_part(&self, range: Range<usize>, target: &DeviceBuffer<T>) -> Result<()> {
-        let offset = range.start * size_of::<T>();
-        // SAFETY: both sides hold the range (the callers, all in this file, check
-        // it). The memory is not written before `copied`, which the callers record
-        // behind the copy, is complete; it is freed after the stream's work.
+    /// Queues the upload of the first `num` values, which both sides hold.
+    fn enqueue_first(&self, num: usize, target: &DeviceBuffer<T>) -> Result<()> {
+        // SAFETY: both sides hold the values (the caller checks it). The memory is not
+        // written before `copied`, which the caller records behind the copy, is complete;
+        // it is freed after the stream's work.
         let copied = unsafe {
-            let from = (self.address + offset) as *const T;
-            let pinned = std::slice::from_raw_parts(from, range.len());
-            result::memcpy_htod_async(target.address + offset as u64, pinned, self.stream.raw())
+            let pinned = std::slice::from_raw_parts(self.address as *const T, num);
+            result::memcpy_htod_async(target.address, pinned, self.stream.raw())
         };
         copied.map_err(|e| failed("queue an upload", e))
     }
@@ -205,6 +176,58 @@ impl<T: Plain> PinnedBuffer<T> {
         self.stream.synchronize()?;
         copied.map_err(|e| failed("copy from the device", e))?;
         Ok(values)
+    }
+}
+
+impl PinnedBuffer<u8> {
+    /// Queues the upload of a payload to the start of `target`: in place when it is
+    /// in page-locked memory or in registered windows of a mapped file, else copied to
+    /// this buffer first, as by [`PinnedBuffer::enqueue_upload`]. Returns the number of
+    /// bytes copied on the host.
+    ///
+    /// # Errors
+    /// Those of `enqueue_upload`.
+    pub fn enqueue_payload<'env>(
+        &mut self,
+        payload: &'env [u8],
+        target: &mut DeviceBuffer<u8>,
+        scope: &UploadScope<'_, 'env>,
+    ) -> Result<usize> {
+        self.stream.bind()?;
+        check_capacity("device", payload.len(), target.len)?;
+        self.stream.check_owns(&target.stream)?;
+        self.stream.check_owns(scope.stream())?;
+        let queued = match find(payload) {
+            Place::Registered(windows) => scope.hold(windows).map(|windows| {
+                let mut parts = windows.parts(payload);
+                parts.try_for_each(|(start, part)| self.enqueue_in_place(start, part, target))
+            }),
+            Place::Elsewhere if is_page_locked(payload) => {
+                Some(self.enqueue_in_place(0, payload, target))
+            }
+            Place::Elsewhere | Place::Unregistered => None,
+        };
+        let Some(queued) = queued else {
+            self.enqueue_upload(payload, target)?;
+            return Ok(payload.len());
+        };
+        // Also after an error: some parts may have been queued.
+        let marked = scope.mark_read();
+        queued.and(marked)?;
+        Ok(0)
+    }
+
+    /// Queues the upload of a part of a payload to the same position of `target`. The caller
+    /// marks it as read by the scope that borrows the payload, and has checked the capacity.
+    fn enqueue_in_place(&self, start: usize, part: &[u8], target: &DeviceBuffer<u8>) -> Result<()> {
+        // SAFETY: the target is large enough (checked by the caller). The part is borrowed
+        // until the copy is complete: `'env` outlives the scope, which holds the windows of
+        // a mapped file and at its end waits for all work queued before its mark, which the
+        // caller sets whatever the copy returns.
+        let copied = unsafe {
+            result::memcpy_htod_async(target.address + start as u64, part, self.stream.raw())
+        };
+        copied.map_err(|e| failed("queue an upload", e))
     }
 }
 

@@ -1,8 +1,9 @@
 //! Uploads that read borrowed page-locked memory in place.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::marker::PhantomData;
 
+use crate::device::cuda::registered::HeldWindows;
 use crate::device::cuda::{Event, Stream};
 use crate::error::Result;
 
@@ -28,7 +29,12 @@ impl InPlaceUploads {
     /// this returns or unwinds, the uploads are complete: if `work` has waited for
     /// the stream after them, there is no second wait.
     pub fn scope<'env, R>(&self, work: impl FnOnce(&UploadScope<'_, 'env>) -> R) -> R {
-        let scope = UploadScope { uploads: self, is_reading: Cell::new(false), env: PhantomData };
+        let scope = UploadScope {
+            uploads: self,
+            is_reading: Cell::new(false),
+            windows: OnceCell::new(),
+            env: PhantomData,
+        };
         work(&scope)
     }
 }
@@ -36,16 +42,24 @@ impl InPlaceUploads {
 /// The scope of uploads that read borrowed memory, until [`InPlaceUploads::scope`]
 /// returns. A borrow for `'env` outlives the scope; the lifetime is invariant, so
 /// that it can be neither shortened nor extended.
-#[derive(Debug)]
 pub struct UploadScope<'uploads, 'env> {
     uploads: &'uploads InPlaceUploads,
     is_reading: Cell<bool>,
+    /// Released after the wait at the end.
+    windows: OnceCell<HeldWindows>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
 impl UploadScope<'_, '_> {
     pub(super) fn stream(&self) -> &Stream {
         &self.uploads.stream
+    }
+
+    /// Keeps windows of a mapped file registered until the uploads are complete; of one
+    /// payload per scope. Returns a reference to them, or `None` for a second payload.
+    pub(super) fn hold(&self, windows: HeldWindows) -> Option<&HeldWindows> {
+        self.windows.set(windows).ok()?;
+        self.windows.get()
     }
 
     /// Marks that the uploads queued so far may read borrowed memory.
