@@ -158,22 +158,6 @@ impl Call {
         Ok(unsafe { std::slice::from_raw_parts(values.0, len) })
     }
 
-    /// Values to be written; none if there are 0, whatever the pointer.
-    pub(super) fn slice_mut<'call, T>(
-        &'call self,
-        values: Out<T>,
-        len: usize,
-        name: &str,
-    ) -> Checked<&'call mut [T]> {
-        if len == 0 {
-            return Ok(&mut []);
-        }
-        self.check(values.0, len, name)?;
-        // SAFETY: as in `slice`; by the contract nothing else reads or writes them during the
-        // call. They are numbers, of which any bits are a value.
-        Ok(unsafe { std::slice::from_raw_parts_mut(values.0, len) })
-    }
-
     /// A text.
     pub(super) fn text<'call>(&'call self, text: Text, name: &str) -> Checked<&'call str> {
         if text.0.is_null() {
@@ -209,8 +193,11 @@ impl Call {
 
     /// Writes as much of a text as fits, and 0 behind it.
     pub(super) fn write_text(&self, to: Out<u8>, capacity: usize, text: &str) -> Checked<()> {
-        let buffer = self.slice_mut(to, capacity, "buffer")?;
-        let Some(most) = buffer.len().checked_sub(1) else { return Ok(()) };
+        let Some(most) = capacity.checked_sub(1) else { return Ok(()) };
+        self.check(to.0, capacity, "buffer")?;
+        // SAFETY: not null, and a length that memory can have (checked). By the contract of this
+        // file the bytes are there, and nothing else reads or writes them during the call.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(to.0, capacity) };
         let num = text.floor_char_boundary(most);
         buffer[..num].copy_from_slice(&text.as_bytes()[..num]);
         buffer[num] = 0;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::call::{Call, In, Text};
 use super::status::Failure;
-use crate::config::{ChannelConfig, Config, NODE_NAME, Source};
+use crate::config::{ChannelConfig, Config, NODE_NAME, Package, Source};
 use crate::detectors;
 use crate::error::{Error, ErrorKind};
 use crate::ros::NodeName;
@@ -63,7 +63,7 @@ impl Configuration {
             files: files.into_iter().map(PathBuf::from).collect(),
             overrides: texts(self.overrides, self.num_overrides, "configuration.overrides")?,
             arguments: texts(self.arguments, self.num_arguments, "configuration.arguments")?,
-            like: like.map(str::parse).transpose().map_err(Failure::config)?,
+            like: like.map(package).transpose()?,
         };
         let namespace = call.text_or_null(self.node_namespace, "configuration.node_namespace")?;
         let name = call.text_or_null(self.node_name, "configuration.node_name")?;
@@ -91,6 +91,11 @@ impl Configuration {
             }
         }))
     }
+}
+
+/// The package of a name.
+fn package(name: &str) -> Result<Package, Failure> {
+    name.parse().map_err(|error| Failure::config(format!("configuration.like: {name:?}: {error}")))
 }
 
 /// The channel of a name; without a name, the only one.

@@ -279,7 +279,7 @@ impl Input {
     fn view<'a>(
         &self,
         call: &'a Call,
-        tensors: Option<(TensorEntries, &'a TensorMemory)>,
+        tensors: Option<(&TensorEntries, &'a TensorMemory)>,
     ) -> Result<Option<View<'a>>, Failure> {
         Ok(Some(match (self.kind, tensors) {
             (INPUT_NONE, _) => return Ok(None),
@@ -296,7 +296,7 @@ impl Input {
             }
             (INPUT_CLOUD, _) => View::Cloud(call.one(self.cloud, "input.cloud")?.view(call)?),
             (INPUT_TENSORS, Some((entries, memory))) => {
-                View::Tensors(ReceivedTensors::new(entries, &memory.bytes)?)
+                View::Tensors(ReceivedTensors::new(*entries, &memory.bytes)?)
             }
             (other, _) => {
                 return Err(Failure::argument(format!(
@@ -338,8 +338,8 @@ impl Frame {
             };
         }
         let mut views = [const { None }; MAX_INPUTS];
-        for ((view, input), entries) in views.iter_mut().zip(inputs).zip(entries) {
-            *view = input.view(call, entries.map(|entries| (entries, &*memory)))?;
+        for ((view, input), entries) in views.iter_mut().zip(inputs).zip(&entries) {
+            *view = input.view(call, entries.as_ref().map(|entries| (entries, &*memory)))?;
         }
         let mut frame = [const { None }; MAX_INPUTS];
         for (index, input) in inputs.iter().enumerate() {

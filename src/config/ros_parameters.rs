@@ -80,7 +80,7 @@ impl Config {
         let mut changes = Vec::new();
         for assignment in overrides {
             match assignment_of(&self.node, assignment) {
-                Ok((name, node)) => changes.push(Parameter { name, value: given(node) }),
+                Ok((name, node)) => changes.push(Parameter { name, value: given(&node) }),
                 Err(message) => problems.push(assignment, &message),
             }
         }
@@ -217,8 +217,8 @@ pub(super) fn value_of(node: &Node) -> ParameterValue {
 }
 
 /// The value of an assignment, whose lists hold what was written.
-fn given(node: Node) -> ParameterValue {
-    let Node::List(items) = &node else { return value_of(&node) };
+fn given(node: &Node) -> ParameterValue {
+    let Node::List(items) = node else { return value_of(node) };
     let integers = items.iter().map(|item| match item {
         Node::Integer(integer) => Some(*integer),
         _ => None,

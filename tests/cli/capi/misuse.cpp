@@ -139,7 +139,8 @@ void configurations(const char * file)
   configuration.num_overrides = 0;
   configuration.like = "no_package";
   expect_error(
-    det_post_detector_open(&configuration, &detector), DET_POST_ERROR_CONFIG, 0, "no_package",
+    det_post_detector_open(&configuration, &detector), DET_POST_ERROR_CONFIG, 0,
+    "configuration.like",
     "a package that is not known");
   expect(detector.id == 0, "a failed call writes no detector");
 }
