@@ -10,9 +10,10 @@
 // GPUs of compute capability 9.0 have matrix instructions of four warps: there 64 and 128
 // output channels in 16 bits take kernels of their own (`warpgroup`).
 //
-// f32: `sum = fma(x, w, sum)` over taps and channels ascending, as on the CPU.
+// f32: `sum = fma(x, w, sum)` over taps and channels ascending, as on the CPU. Only pairs of an
+// output row and an input row are multiplied.
 //
-// The number of rows is read on the device. Blocks and warps share the tiles evenly.
+// The number of rows is read on the device. Blocks and warps share tiles or rows evenly.
 
 #include "sparse_conv_exact.cuh"
 #include "sparse_conv_features.cuh"
@@ -69,7 +70,7 @@ SPARSE_CONV_RESIDENT(sparse_conv::Tf32, 4, 32, 3, 2, sparse_conv_resident_32_tf3
 SPARSE_CONV_STAGED(sparse_conv::Tf32, 16, 1, sparse_conv_staged_16_tf32)
 SPARSE_CONV_STAGED(sparse_conv::Tf32, 32, 1, sparse_conv_staged_32_tf32)
 SPARSE_CONV_STAGED(sparse_conv::Tf32, 64, 1, sparse_conv_staged_64_tf32)
-SPARSE_CONV_F32(16, 2, sparse_conv_16_f32)
+SPARSE_CONV_F32(16, sparse_conv::kF32NarrowBlocks, sparse_conv_16_f32)
 SPARSE_CONV_F32(32, 1, sparse_conv_32_f32)
 SPARSE_CONV_F32(64, 1, sparse_conv_64_f32)
 SPARSE_CONV_F32(128, 1, sparse_conv_128_f32)

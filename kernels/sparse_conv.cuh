@@ -39,7 +39,7 @@ struct Args {
     uint32_t capacity;       // output rows
     uint32_t num_input_rows;  // that words name at most
     uint32_t zero;           // 0
-    uint32_t reserved;
+    uint32_t max_rows;       // that a block of an f32 kernel sums at once
 };
 static_assert(sizeof(Args) == 160);
 

@@ -1,5 +1,10 @@
-// Sums in f32 in the order of the CPU, without matrix instructions. The weights pass through
-// a ring in shared memory, some input channels of a tap at a time.
+// Sums in f32 in the order of the CPU, without matrix instructions.
+//
+// Only pairs of an output row and an input row are multiplied, as on the CPU: a block lists the
+// rows that have a tap and divides the list among its lanes, so that a row without the tap costs
+// nothing. The sums of a row stay in shared memory between taps and are in registers while a tap
+// is added. Weights and features of a tap are copied to shared memory a stage ahead, some input
+// channels at a time.
 #pragma once
 
 #include "sparse_conv_staged.cuh"
@@ -7,224 +12,387 @@
 namespace sparse_conv {
 
 constexpr uint32_t kF32Threads = 256;
-// Input channels of the weights that a stage of the ring has.
-constexpr uint32_t kF32StageChannels = 32;
-constexpr uint32_t kF32Stages = 3;
+constexpr uint32_t kF32Stages = 2;
+// Input channels of a stage, for up to 32 output channels and for more.
+constexpr uint32_t kF32NarrowDepth = 16;
+constexpr uint32_t kF32Depth = 32;
+// Values between the channels of two pairs: neighbouring pairs are in different banks.
+constexpr uint32_t kF32Padding = 4;
+// Sums in the registers of a block, for 16 output channels and for more.
+constexpr uint32_t kF32NarrowSums = 4096;
+constexpr uint32_t kF32Sums = 16384;
+// Blocks per multiprocessor for 16 output channels; one for more.
+constexpr uint32_t kF32NarrowBlocks = 2;
+// Words per row whose pairs are listed at once, and their taps at most.
+constexpr uint32_t kF32Batch = 3;
+constexpr uint32_t kF32BatchTaps = 9;
+// Consecutive rows of a block. The rows after them are those of the other blocks, so that all
+// blocks have about equally many pairs.
+constexpr uint32_t kF32Consecutive = 4;
 
-// What a warp adds up. A lane has some channels, by fours, of up to `kMaxRows` rows. Loaded
-// values reach the registers at a quarter of the rate at which they can be multiplied, so that
-// a lane multiplies each about four times or more.
+// How the lanes of a block share the pairs of a tap: each has `kParts` times 4 output channels
+// of up to `kMaxRows` pairs.
 template <uint32_t kChannels>
 struct ExactTile {
-    static constexpr uint32_t kColumns = kChannels <= 32 ? 4 : 8;
-    static constexpr uint32_t kParts = kChannels / kColumns / 4;
-    static constexpr uint32_t kRowLanes = kLanes / kColumns;
-    static constexpr uint32_t kMaxRows = kChannels == 128 ? 6 : 8;
-    // Of 8 rows, as `Taps` has them.
-    static constexpr uint32_t kGroups = kRowLanes;
-    // Input channels that are loaded at once.
-    static constexpr uint32_t kStep = kChannels == 32 || kChannels == 64 ? 8 : 4;
+    static constexpr uint32_t kParts = 2;
+    static constexpr uint32_t kColumns = kChannels < 32 * kParts ? kChannels / 4 / kParts : 8;
+    static constexpr uint32_t kColumnWarps = kChannels / 4 / kParts / kColumns;
+    static constexpr uint32_t kWarpRows = kLanes / kColumns;
+    static constexpr uint32_t kBlockRows = kF32Threads / kLanes / kColumnWarps * kWarpRows;
+    static constexpr uint32_t kMaxPairs = (kChannels == 16 ? kF32NarrowSums : kF32Sums) / kChannels;
+    static constexpr uint32_t kMaxRows = kMaxPairs / kBlockRows;
+    static constexpr uint32_t kDepth = kChannels <= 32 ? kF32NarrowDepth : kF32Depth;
+    static constexpr uint32_t kPitch = kDepth + kF32Padding;
+    static constexpr uint32_t kWeightsLen = kDepth * kChannels;
 };
 
-// A lane's sums and what it multiplies next.
+// What a block has in shared memory. A slot is a row of the block.
+template <uint32_t kChannels>
+struct ExactShared {
+    uint32_t max_rows;
+    uint32_t stage_len;
+    float* stages;        // each: weights, then features by pair
+    float* sums;          // by slot and channel
+    uint32_t* words;      // of the table, by group and slot
+    uint16_t* slots;      // by tap, those that have it
+    uint32_t* num_pairs;  // by tap
+
+    __device__ ExactShared(uint4* shared, uint32_t* num_pairs, uint32_t max_rows)
+        : max_rows(max_rows), num_pairs(num_pairs) {
+        using Tile = ExactTile<kChannels>;
+        const uint32_t max_pairs = max_rows < Tile::kMaxPairs ? max_rows : Tile::kMaxPairs;
+        stage_len = Tile::kWeightsLen + max_pairs * Tile::kPitch;
+        stages = reinterpret_cast<float*>(shared);
+        sums = stages + kF32Stages * stage_len;
+        words = reinterpret_cast<uint32_t*>(sums + max_rows * kChannels);
+        slots = reinterpret_cast<uint16_t*>(words + kF32Batch * max_rows);
+    }
+};
+
+// The rows that a block sums at once.
+struct ExactRows {
+    uint32_t first;  // of the block's groups of consecutive rows
+    uint32_t num_slots;
+    uint32_t num_rows;  // of all blocks
+
+    __device__ uint32_t operator[](uint32_t slot) const {
+        const uint32_t group = first + slot / kF32Consecutive;
+        return (group * gridDim.x + blockIdx.x) * kF32Consecutive + slot % kF32Consecutive;
+    }
+};
+
+// Lists the pairs of some words of the table by tap.
+template <uint32_t kChannels>
+__device__ void list_pairs(const Args& args, const ExactRows& rows, uint32_t first_group,
+                           const ExactShared<kChannels>& shared) {
+    const uint32_t left = args.num_groups - first_group;
+    const uint32_t num_groups = left < kF32Batch ? left : kF32Batch;
+    for (uint32_t slot = threadIdx.x; slot < rows.num_slots; slot += kF32Threads) {
+        const uint32_t row = rows[slot];
+#pragma unroll
+        for (uint32_t i = 0; i < kF32Batch; ++i) {
+            uint32_t word = 0;
+            if (i < num_groups && row < rows.num_rows) {
+                word = __ldg(&args.words[static_cast<uint64_t>(first_group + i) * args.stride + row]);
+            }
+            shared.words[i * shared.max_rows + slot] = word;
+        }
+    }
+    __syncthreads();
+    for (uint32_t tap = warp_of(); tap < kF32BatchTaps; tap += kF32Threads / kLanes) {
+        const uint32_t group = tap / args.width;
+        const uint32_t bit = 1u << tap % args.width;
+        uint32_t num = 0;
+        if (group < num_groups) {
+#pragma unroll 4
+            for (uint32_t first = 0; first < rows.num_slots; first += kLanes) {
+                const uint32_t slot = first + lane_of();
+                const uint32_t word =
+                    slot < rows.num_slots ? shared.words[group * shared.max_rows + slot] : 0;
+                const bool has_tap = (word & bit) != 0;
+                const uint32_t votes = __ballot_sync(kAllLanes, has_tap);
+                if (has_tap) shared.slots[tap * shared.max_rows + num + num_lanes_before(votes)] = slot;
+                num += __popc(votes);
+            }
+        }
+        if (lane_of() == 0) shared.num_pairs[tap] = num;
+    }
+    __syncthreads();
+}
+
+// The pairs of a tap that are added at once; the shares of a tap are of about equal size.
+template <uint32_t kChannels>
+struct ExactShare {
+    const uint32_t* num_pairs;
+    uint32_t tap = 0;
+    uint32_t begin = 0, end = 0;  // pairs of the tap
+
+    __device__ explicit ExactShare(const uint32_t* num_pairs) : num_pairs(num_pairs) { find_tap(); }
+    __device__ bool is_end() const { return tap == kF32BatchTaps; }
+    __device__ void next() {
+        const uint32_t left = num_pairs[tap] - end;
+        if (left == 0) return ++tap, find_tap();
+        begin = end;
+        end += left < each ? left : each;
+    }
+
+private:
+    uint32_t each = 0;
+
+    __device__ void find_tap() {
+        constexpr uint32_t kMax = ExactTile<kChannels>::kMaxPairs;
+        while (tap < kF32BatchTaps && num_pairs[tap] == 0) ++tap;
+        if (is_end()) return;
+        const uint32_t num = num_pairs[tap];
+        const uint32_t num_shares = (num + kMax - 1) / kMax;
+        each = (num + num_shares - 1) / num_shares;
+        begin = 0, end = each;
+    }
+};
+
+// Copies the weights and the features of shares, a stage at a time.
+template <uint32_t kChannels>
+struct ExactCopier {
+    using Tile = ExactTile<kChannels>;
+    const Args& args;
+    const ExactShared<kChannels>& shared;
+    const float* weights;  // of the first tap
+    uint32_t num_inputs;
+    ExactShare<kChannels> share;
+    uint32_t first = 0, stage = 0;
+
+    __device__ __forceinline__ void copy_next() {
+        if (!share.is_end()) {
+            const uint32_t left = num_inputs - first;
+            const uint32_t num_channels = left < Tile::kDepth ? left : Tile::kDepth;
+            float* to = shared.stages + stage * shared.stage_len;
+            copy_weights(to, num_channels);
+            copy_features(to + Tile::kWeightsLen, num_channels);
+            first += Tile::kDepth;
+            if (first >= num_inputs) first = 0, share.next();
+            stage = (stage + 1) % kF32Stages;
+        }
+        commit_copies();
+    }
+
+private:
+    __device__ __forceinline__ void copy_weights(float* to, uint32_t num_channels) const {
+        constexpr uint32_t kQuads = kChannels / 4;
+        const uint32_t first_row = share.tap * num_inputs + first;
+        const float* from = weights + static_cast<uint64_t>(first_row) * args.num_outputs;
+#pragma unroll
+        for (uint32_t i = threadIdx.x; i < Tile::kWeightsLen / 4; i += kF32Threads) {
+            if (i >= num_channels * kQuads) break;
+            copy_async(reinterpret_cast<uint4*>(to) + i,
+                       reinterpret_cast<const uint4*>(from + i / kQuads * args.num_outputs) + i % kQuads);
+        }
+    }
+    __device__ __forceinline__ void copy_features(float* to, uint32_t num_channels) const {
+        constexpr uint32_t kQuads = Tile::kDepth / 4;
+        const uint32_t quad = threadIdx.x % kQuads;
+        if (quad * 4 >= num_channels) return;
+        const uint16_t* slots = shared.slots + share.tap * shared.max_rows;
+        const uint32_t* words = shared.words + share.tap / args.width * shared.max_rows;
+        const uint8_t* from = args.features.data + kZeroBytes + first * 4 + quad * 16;
+        const uint32_t at = share.tap % args.width;
+#pragma unroll 4
+        for (uint32_t i = share.begin + threadIdx.x / kQuads; i < share.end;
+             i += kF32Threads / kQuads) {
+            // Features have less than 2^32 bytes.
+            const uint32_t byte = input_row(words[slots[i]], at) * args.row_bytes;
+            copy_async(reinterpret_cast<uint4*>(to + (i - share.begin) * Tile::kPitch) + quad,
+                       reinterpret_cast<const uint4*>(from + byte));
+        }
+    }
+};
+
+__device__ __forceinline__ float of_quad(const float4& v, uint32_t at) {
+    return at == 0 ? v.x : at == 1 ? v.y : at == 2 ? v.z : v.w;
+}
+
+// A lane's sums of a share.
 template <uint32_t kChannels>
 struct ExactLane {
     using Tile = ExactTile<kChannels>;
-    using Step = float[Tile::kMaxRows][Tile::kStep];
+    using Step = float4[Tile::kMaxRows];
 
-    float sums[Tile::kMaxRows][Tile::kParts][4] = {};
-    const uint8_t* features;
-    const Offsets<Tile::kGroups> (*offsets)[8];
-    uint32_t num_bytes;  // of a row
-    uint32_t taps = 0, byte = 0;
-    uint32_t of_tap[Tile::kMaxRows] = {};
-    Step even = {}, odd = {};
+    const ExactShared<kChannels>& shared;
+    uint32_t row;                     // this lane's first pair
+    uint32_t channels[Tile::kParts];  // the first of 4
+    float sums[Tile::kMaxRows][Tile::kParts][4];
+    Step even, odd;
 
-    template <uint32_t kRows>
-    __device__ __forceinline__ void find_rows() {
+    __device__ explicit ExactLane(const ExactShared<kChannels>& shared) : shared(shared) {
+        const uint32_t row_of_warp = lane_of() / Tile::kColumns;
+        row = warp_of() / Tile::kColumnWarps * Tile::kWarpRows + row_of_warp;
+        // Where eight lanes have several pairs, the parts of neighbouring pairs are swapped: their
+        // sums are in different banks.
+        const uint32_t swapped = Tile::kColumns < 8 ? row_of_warp % 2 : 0;
 #pragma unroll
-        for (uint32_t i = 0; i < kRows; ++i) {
-            const uint32_t slot = lane_of() / Tile::kColumns + i * Tile::kRowLanes;
-            const auto* of_rows = reinterpret_cast<const uint32_t*>(offsets[__ffs(taps) - 1]);
-            of_tap[i] = of_rows[slot % 8 * Tile::kGroups + slot / 8];
+        for (uint32_t part = 0; part < Tile::kParts; ++part) {
+            channels[part] = warp_of() % Tile::kColumnWarps * (Tile::kColumns * Tile::kParts * 4) +
+                             (part ^ swapped) * (Tile::kColumns * 4) + lane_of() % Tile::kColumns * 4;
         }
     }
+
+    // Calls `work` for this lane's pairs with the sums in shared memory.
+    template <typename Work>
+    __device__ __forceinline__ void for_sums(const ExactShare<kChannels>& share,
+                                             const Work& work) const {
+        const uint16_t* slots = shared.slots + share.tap * shared.max_rows;
+#pragma unroll
+        for (uint32_t i = 0; i < Tile::kMaxRows; ++i) {
+            const uint32_t at = share.begin + row + i * Tile::kBlockRows;
+            if (at >= share.end) continue;
+            float* of_slot = shared.sums + slots[at] * kChannels;
+#pragma unroll
+            for (uint32_t part = 0; part < Tile::kParts; ++part) {
+                work(i, part, reinterpret_cast<float4*>(of_slot + channels[part]));
+            }
+        }
+    }
+    __device__ __forceinline__ void load_sums(const ExactShare<kChannels>& share) {
+        for_sums(share, [&](uint32_t i, uint32_t part, const float4* from) {
+            const float4 v = *from;
+            float* sum = sums[i][part];
+            sum[0] = v.x, sum[1] = v.y, sum[2] = v.z, sum[3] = v.w;
+        });
+    }
+    __device__ __forceinline__ void store_sums(const ExactShare<kChannels>& share) const {
+        for_sums(share, [&](uint32_t i, uint32_t part, float4* to) {
+            const float* sum = sums[i][part];
+            *to = make_float4(sum[0], sum[1], sum[2], sum[3]);
+        });
+    }
+
     template <uint32_t kRows>
-    __device__ __forceinline__ void load(Step& step, uint32_t at) {
+    __device__ __forceinline__ void load(Step& step, const float* features) {
 #pragma unroll
         for (uint32_t i = 0; i < kRows; ++i) {
-#pragma unroll
-            for (uint32_t c = 0; c < Tile::kStep; c += 4) {
-                const float4 v = __ldg(reinterpret_cast<const float4*>(features + of_tap[i] + at + c * 4));
-                step[i][c] = v.x, step[i][c + 1] = v.y, step[i][c + 2] = v.z, step[i][c + 3] = v.w;
-            }
+            step[i] = *reinterpret_cast<const float4*>(features + i * (Tile::kBlockRows * Tile::kPitch));
         }
     }
     template <uint32_t kRows>
     __device__ __forceinline__ void multiply(const Step& step, const float* weights) {
 #pragma unroll
-        for (uint32_t c = 0; c < Tile::kStep; ++c) {
+        for (uint32_t c = 0; c < 4; ++c) {
+            float4 w[Tile::kParts];
 #pragma unroll
             for (uint32_t part = 0; part < Tile::kParts; ++part) {
-                const float4 w = *reinterpret_cast<const float4*>(weights + c * kChannels + part * (Tile::kColumns * 4));
+                w[part] = *reinterpret_cast<const float4*>(weights + c * kChannels + channels[part]);
+            }
+            // By weight, then by row: the compiler then keeps more factors from one multiply-add to
+            // the next (docs/decisions/0006-kernel-experiments.md).
+#pragma unroll
+            for (uint32_t to = 0; to < Tile::kParts * 4; ++to) {
 #pragma unroll
                 for (uint32_t i = 0; i < kRows; ++i) {
-                    float* sum = sums[i][part];
-                    sum[0] = fmaf(step[i][c], w.x, sum[0]);
-                    sum[1] = fmaf(step[i][c], w.y, sum[1]);
-                    sum[2] = fmaf(step[i][c], w.z, sum[2]);
-                    sum[3] = fmaf(step[i][c], w.w, sum[3]);
+                    float& sum = sums[i][to / 4][to % 4];
+                    sum = fmaf(of_quad(step[i], c), of_quad(w[to / 4], to % 4), sum);
                 }
             }
         }
     }
-
-    // Begins a batch: the first step of the first tap is loaded.
-    template <uint32_t kRows>
-    __device__ __forceinline__ void begin() {
-        find_rows<kRows>();
-        load<kRows>(even, 0);
-    }
-    // Adds the products of some input channels of the lowest tap.
+    // Adds the products of a stage. The last load reads the padding of a pair.
     template <uint32_t kRows>
     __device__ __forceinline__ void add(const float* weights, uint32_t num_channels) {
-        constexpr uint32_t kStepBytes = Tile::kStep * 4;
+        const float* features = weights + Tile::kWeightsLen + row * Tile::kPitch;
+        load<kRows>(even, features);
 #pragma unroll 1
-        for (uint32_t channel = 0; channel < num_channels; channel += 2 * Tile::kStep) {
-            load<kRows>(odd, byte + kStepBytes);
+        for (uint32_t channel = 0; channel < num_channels; channel += 8) {
+            load<kRows>(odd, features + channel + 4);
             multiply<kRows>(even, weights + channel * kChannels);
-            byte += 2 * kStepBytes;
-            if (byte == num_bytes) {
-                byte = 0;
-                taps &= taps - 1;
-                if (taps != 0) find_rows<kRows>();
-            }
-            if (taps != 0) load<kRows>(even, byte);
-            multiply<kRows>(odd, weights + (channel + Tile::kStep) * kChannels);
+            load<kRows>(even, features + channel + 8);
+            multiply<kRows>(odd, weights + (channel + 4) * kChannels);
         }
+    }
+    // Calls `add` with the number of rows as a constant: absent rows cost nothing.
+    template <uint32_t kRows = Tile::kMaxRows>
+    __device__ __forceinline__ void add_rows(uint32_t num_rows, const float* weights,
+                                             uint32_t num_channels) {
+        if constexpr (kRows > 1) {
+            if (num_rows < kRows) return add_rows<kRows - 1>(num_rows, weights, num_channels);
+        }
+        add<kRows>(weights, num_channels);
     }
 };
 
-// Calls `work` with the number of rows as a constant: all at once would cost as much as the most.
-template <uint32_t kRows, typename Work>
-__device__ __forceinline__ void with_rows(uint32_t num_rows, const Work& work) {
-    if constexpr (kRows > 1) {
-        if (num_rows < kRows) return with_rows<kRows - 1>(num_rows, work);
+// Adds the products of the listed pairs to the sums.
+template <uint32_t kChannels>
+__device__ void add_pairs(const Args& args, uint32_t first_tap, const ExactShared<kChannels>& shared) {
+    using Tile = ExactTile<kChannels>;
+    const uint32_t num_inputs = (args.num_inputs + 7) / 8 * 8;
+    const uint64_t first_weight = static_cast<uint64_t>(first_tap) * num_inputs * args.num_outputs;
+    const float* weights =
+        reinterpret_cast<const float*>(args.weights.data) + first_weight + blockIdx.y * kChannels;
+    ExactShare<kChannels> share(shared.num_pairs);
+    ExactCopier<kChannels> copier{args, shared, weights, num_inputs, share};
+    ExactLane<kChannels> lane(shared);
+    copier.copy_next();
+    for (uint32_t stage = 0; !share.is_end(); share.next()) {
+        // Rows of the warp's first lanes, which have the most.
+        const uint32_t begin = share.begin + warp_of() / Tile::kColumnWarps * Tile::kWarpRows;
+        const uint32_t num_rows =
+            begin < share.end ? (share.end - begin + Tile::kBlockRows - 1) / Tile::kBlockRows : 0;
+        for (uint32_t first = 0; first < num_inputs; first += Tile::kDepth) {
+            wait_for_copies<0>();
+            __syncthreads();
+            copier.copy_next();
+            if (first == 0) lane.load_sums(share);
+            const uint32_t left = num_inputs - first;
+            const uint32_t num_channels = left < Tile::kDepth ? left : Tile::kDepth;
+            const float* weights_and_features = shared.stages + stage * shared.stage_len;
+            if (num_rows != 0) lane.add_rows(num_rows, weights_and_features, num_channels);
+            stage = (stage + 1) % kF32Stages;
+        }
+        lane.store_sums(share);
     }
-    work.template operator()<kRows>();
+}
+
+// Writes the rows of a block from their sums.
+template <uint32_t kChannels>
+__device__ void write_rows(const Args& args, const ExactRows& rows, const float4* sums) {
+    constexpr uint32_t kQuads = kChannels / 4;
+    constexpr uint32_t kRowsAtOnce = 4;
+    constexpr uint32_t kStep = kF32Threads / kQuads;
+    const uint32_t quad = threadIdx.x % kQuads;
+    for (uint32_t first = threadIdx.x / kQuads; first < rows.num_slots; first += kStep * kRowsAtOnce) {
+        uint32_t row[kRowsAtOnce];
+        float values[kRowsAtOnce][4];
+#pragma unroll
+        for (uint32_t i = 0; i < kRowsAtOnce; ++i) {
+            const uint32_t slot = first + i * kStep;
+            const bool has_slot = slot < rows.num_slots;
+            row[i] = has_slot ? rows[slot] : rows.num_rows;
+            const float4 v = sums[(has_slot ? slot : 0) * kQuads + quad];
+            values[i][0] = v.x, values[i][1] = v.y, values[i][2] = v.z, values[i][3] = v.w;
+        }
+        finish<float>(args, {0, rows.num_rows}, row, blockIdx.y * kChannels + quad * 4, values);
+    }
 }
 
 template <uint32_t kChannels>
-struct ExactBegin {
-    ExactLane<kChannels>& lane;
-    template <uint32_t kRows>
-    __device__ __forceinline__ void operator()() const {
-        lane.template begin<kRows>();
-    }
-};
-template <uint32_t kChannels>
-struct ExactAdd {
-    ExactLane<kChannels>& lane;
-    const float* weights;
-    uint32_t num_channels;
-    template <uint32_t kRows>
-    __device__ __forceinline__ void operator()() const {
-        lane.template add<kRows>(weights, num_channels);
-    }
-};
-
-template <uint32_t kChannels>
 __device__ void exact(const Args& args) {
-    using Tile = ExactTile<kChannels>;
-    constexpr uint32_t kWarps = kF32Threads / kLanes;
-    constexpr uint32_t kStageLen = kF32StageChannels * kChannels;
-    constexpr uint32_t kMultiple = 2 * Tile::kStep;
-    extern __shared__ uint4 shared[];
-    __shared__ uint32_t block_taps;
-    auto* stages = reinterpret_cast<float*>(shared);
-    auto* offsets = reinterpret_cast<Offsets<Tile::kGroups>(*)[8]>(stages + kF32Stages * kStageLen) + warp_of() * kBatchTaps;
-    const uint32_t num_inputs = (args.num_inputs + kMultiple - 1) / kMultiple * kMultiple;
-    const auto* packed = reinterpret_cast<const float*>(args.weights.data) + blockIdx.y * kChannels;
-    const uint32_t lane_channel = lane_of() % Tile::kColumns * 4;
-    // Units of as many rows as a warp adds up side by side.
+    extern __shared__ uint4 dynamic_shared[];
+    __shared__ uint32_t num_pairs[kF32BatchTaps];
+    const ExactShared<kChannels> shared(dynamic_shared, num_pairs, args.max_rows);
+    auto* sums = reinterpret_cast<float4*>(shared.sums);
     const uint32_t num_rows = num_rows_of(args);
-    const Range units(0, (num_rows + Tile::kRowLanes - 1) / Tile::kRowLanes, blockIdx.x, gridDim.x);
-    const uint32_t num_units = units.end - units.begin;
-    const uint32_t num_passes = (num_units + kWarps * Tile::kMaxRows - 1) / (kWarps * Tile::kMaxRows);
+    const uint32_t num_groups = (num_rows + kF32Consecutive - 1) / kF32Consecutive;
+    const uint32_t own = (num_groups + gridDim.x - 1 - blockIdx.x) / gridDim.x;
+    const uint32_t num_passes = (own * kF32Consecutive + args.max_rows - 1) / args.max_rows;
     for (uint32_t pass = 0; pass < num_passes; ++pass) {
-        const Range of_pass(units.begin, num_units, pass, num_passes);
-        const Range of_warp(of_pass.begin, of_pass.end - of_pass.begin, warp_of(), kWarps);
-        const uint32_t end = of_warp.end * Tile::kRowLanes;
-        const Rows rows = {of_warp.begin * Tile::kRowLanes, end < num_rows ? end : num_rows};
-        const uint32_t rows_of_lane = of_warp.end - of_warp.begin;
-        ExactLane<kChannels> lane;
-        lane.features = args.features.data;
-        lane.offsets = offsets;
-        lane.num_bytes = num_inputs * 4;
-        for (uint32_t group = 0; group < args.num_groups; group += kBatch) {
-            // No warp is still at the last batch.
+        const Range groups(0, own, pass, num_passes);
+        const uint32_t num_slots = (groups.end - groups.begin) * kF32Consecutive;
+        const ExactRows rows = {groups.begin, num_slots, num_rows};
+        for (uint32_t i = threadIdx.x; i < num_slots * kChannels / 4; i += kF32Threads) sums[i] = {};
+        for (uint32_t group = 0; group < args.num_groups; group += kF32Batch) {
+            list_pairs(args, rows, group, shared);
+            add_pairs(args, group * args.width, shared);
             __syncthreads();
-            if (threadIdx.x == 0) block_taps = 0;
-            __syncthreads();
-            const Taps<Tile::kGroups> taps(args, rows, group, offsets);
-            if (lane_of() == 0) atomicOr(&block_taps, taps.any);
-            __syncthreads();
-
-            uint32_t ahead = block_taps, first_ahead = 0, stage_ahead = 0;
-            const auto copy_next = [&] {
-                if (ahead != 0) {
-                    const uint32_t left = num_inputs - first_ahead;
-                    const uint32_t num_quads = (left < kF32StageChannels ? left : kF32StageChannels) * (kChannels / 4);
-                    const uint32_t first_row = (group * args.width + __ffs(ahead) - 1) * num_inputs + first_ahead;
-                    auto* to = reinterpret_cast<uint4*>(stages + stage_ahead * kStageLen);
-#pragma unroll
-                    for (uint32_t first = 0; first < kStageLen / 4; first += kF32Threads) {
-                        const uint32_t i = first + threadIdx.x;
-                        const float* from = packed + static_cast<uint64_t>(first_row + i / (kChannels / 4)) * args.num_outputs +
-                                            i % (kChannels / 4) * 4;
-                        if (i < num_quads) copy_async(to + i, reinterpret_cast<const uint4*>(from));
-                    }
-                    first_ahead += kF32StageChannels;
-                    if (first_ahead >= num_inputs) first_ahead = 0, ahead &= ahead - 1;
-                    if (++stage_ahead == kF32Stages) stage_ahead = 0;
-                }
-                commit_copies();
-            };
-#pragma unroll
-            for (uint32_t i = 0; i < kF32Stages - 1; ++i) copy_next();
-
-            lane.taps = taps.any;
-            if (taps.any != 0) with_rows<Tile::kMaxRows>(rows_of_lane, ExactBegin<kChannels>{lane});
-            uint32_t stage = 0;
-            for (uint32_t rest = block_taps; rest != 0; rest &= rest - 1) {
-                const bool has_tap = (rest & -rest & taps.any) != 0;
-                for (uint32_t first = 0; first < num_inputs; first += kF32StageChannels) {
-                    wait_for_copies<kF32Stages - 2>();
-                    __syncthreads();
-                    copy_next();
-                    const float* weights = stages + stage * kStageLen + lane_channel;
-                    if (++stage == kF32Stages) stage = 0;
-                    if (!has_tap) continue;
-                    const uint32_t left = num_inputs - first;
-                    const uint32_t num_channels = left < kF32StageChannels ? left : kF32StageChannels;
-                    with_rows<Tile::kMaxRows>(rows_of_lane, ExactAdd<kChannels>{lane, weights, num_channels});
-                }
-            }
         }
-        uint32_t row[Tile::kMaxRows];
-#pragma unroll
-        for (uint32_t i = 0; i < Tile::kMaxRows; ++i) row[i] = rows.first + lane_of() / Tile::kColumns + i * Tile::kRowLanes;
-#pragma unroll
-        for (uint32_t part = 0; part < Tile::kParts; ++part) {
-            const uint32_t channel = blockIdx.y * kChannels + lane_channel + part * (Tile::kColumns * 4);
-            float of_rows[Tile::kMaxRows][4];
-#pragma unroll
-            for (uint32_t i = 0; i < Tile::kMaxRows; ++i) {
-#pragma unroll
-                for (uint32_t c = 0; c < 4; ++c) of_rows[i][c] = lane.sums[i][part][c];
-            }
-            finish<float>(args, rows, row, channel, of_rows);
-        }
+        write_rows<kChannels>(args, rows, sums);
+        __syncthreads();
     }
 }
 

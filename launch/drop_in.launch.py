@@ -1,7 +1,7 @@
 """Starts det_post in the place of another node, with that node's parameter files.
 
 The launch files of the nodes that it takes the place of (lidar_centerpoint.launch.xml,
-yolox.launch.xml ...) include this one with their arguments. Substitutions in
+yolox.launch.xml, yolo.launch.py ...) include this one with their arguments. Substitutions in
 parameter files, such as $(var model_path), are those of the launch that includes it.
 """
 
@@ -17,6 +17,7 @@ from launch_ros.descriptions import ParameterFile
 ARGUMENTS = {
     "like": (None, "The package whose node is replaced, such as autoware_lidar_centerpoint."),
     "like_node_name": (None, "Name of the node."),
+    "like_namespace": ("", "Namespace of the node."),
     "like_files": ("", "Parameter files, the later wins; one that ends in '?' may be absent."),
     "like_remaps": ("", "Topics: '~/input/pointcloud:=/points ~/output/objects:=objects'."),
     "like_parameters": ("", "Further parameters, KEY:=VALUE; those without a value are left out."),
@@ -51,6 +52,7 @@ def start(context):
         package="det_post",
         executable="det_post",
         name=values["like_node_name"],
+        namespace=values["like_namespace"] or None,
         arguments=["run", "--like", values["like"]],
         parameters=[*(ParameterFile(path, allow_substs=True) for path in files(values["like_files"])), parameters],
         remappings=pairs("like_remaps", values["like_remaps"]),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::fingerprint::Fingerprint;
 use super::{ConfigArguments, ExitStatus, stdout};
 use crate::config::{ChannelKind, EncoderFacts, LidarConfig};
 use crate::detectors::image2d::describe_cut;
@@ -16,6 +17,10 @@ use crate::text::{LineBreaks, shown};
 pub(super) struct CheckArguments {
     #[command(flatten)]
     config: ConfigArguments,
+    /// Prints the effective configuration as JSON, with the hashes of its files and a key that
+    /// changes when either does.
+    #[arg(long, conflicts_with = "encoder")]
+    json: bool,
     /// A sparse encoder (scn or Autoware's ONNX): lists its levels, steps and memory.
     #[arg(long, value_name = "ONNX")]
     encoder: Option<PathBuf>,
@@ -24,7 +29,7 @@ pub(super) struct CheckArguments {
     voxel_capacity: usize,
 }
 
-/// Prints the configuration that the files and overrides make, as a ROS 2 parameter file
+/// Prints, unless as JSON, the configuration that the files and overrides make, as a ROS 2 parameter file
 /// that gives the same again, and as comments behind it what is cut off a network and the layers
 /// of the channels' sparse encoders; the listing of an encoder where one is named.
 pub(super) fn check(arguments: &CheckArguments) -> Result<ExitStatus> {
@@ -36,6 +41,10 @@ pub(super) fn check(arguments: &CheckArguments) -> Result<ExitStatus> {
     }
     let ConfigArguments { files, overrides, like } = &arguments.config;
     let config = like.load(files, overrides)?;
+    if arguments.json {
+        stdout::print(&Fingerprint::of(&config)?.to_json()?)?;
+        return Ok(ExitStatus::Done);
+    }
     let mut text = config.to_yaml();
     for channel in &config.channels {
         if let ChannelKind::Camera(camera) = &channel.kind

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use super::interrupt::Interrupt;
 use super::{ExitStatus, stdout};
 use crate::error::{Error, ErrorKind, Result};
-use crate::eval::recordings::{Classes, Evaluation, Filters, Sides, Terms, TopicPair, parse_pair};
+use crate::eval::recordings::{
+    Classes, Drive, Evaluation, Filters, Sides, Terms, TopicPair, parse_pair, read_drives,
+};
 use crate::output_folder::{OutputFolder, Replaces, write_file};
 
 /// Arguments of `det_post eval`.
@@ -13,18 +15,25 @@ use crate::output_folder::{OutputFolder, Replaces, write_file};
 pub(super) struct EvalArguments {
     /// detections.jsonl of a replay, a folder that holds it, or a recording of detections; of
     /// several drives, which are measured as one, one each.
-    #[arg(long, value_name = "BAG_OR_JSONL", num_args = 1.., required = true)]
+    #[arg(long, value_name = "BAG_OR_JSONL", num_args = 1.., required_unless_present = "drives")]
     detections: Vec<PathBuf>,
     /// A recording with topics of truth, as det_post simulate writes it; one for each of the
     /// detections, in their order.
-    #[arg(long, value_name = "BAG", num_args = 1.., required = true)]
+    #[arg(long, value_name = "BAG", num_args = 1.., required_unless_present = "drives")]
     truth: Vec<PathBuf>,
+    /// A list of drives in place of --detections and --truth: a JSON object a line with
+    /// `detections` and `truth`, paths relative to the list.
+    #[arg(long, value_name = "JSONL", conflicts_with_all = ["detections", "truth"])]
+    drives: Option<PathBuf>,
     /// Writes every figure to a file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Folder for precision-recall curves and calibration plots.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Folder for boxes in pictures as files of COCO: a truth and a list of detections per camera.
+    #[arg(long, value_name = "DIR")]
+    coco: Option<PathBuf>,
     /// Says which topic of truth a topic of detections belongs to; else the frame of reference does.
     #[arg(long = "pair", value_name = "DETECTIONS=TRUTH", value_parser = parse_pair)]
     pairs: Vec<TopicPair>,
@@ -56,20 +65,29 @@ fn parse_range(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
-/// Evaluates, prints the tables and writes the requested files.
-pub(super) fn eval(arguments: &EvalArguments) -> Result<ExitStatus> {
-    let interrupt = Interrupt::listen()?;
-    let EvalArguments { detections, truth, .. } = arguments;
+/// The drives that the command line names.
+fn drives(arguments: &EvalArguments) -> Result<Vec<Drive>> {
+    let EvalArguments { detections, truth, drives, .. } = arguments;
+    if let Some(list) = drives {
+        return read_drives(list);
+    }
     if detections.len() != truth.len() {
         let message =
             format!("{} --detections for {} --truth: one each", detections.len(), truth.len());
         return Err(Error::new(ErrorKind::Argument, "eval", message));
     }
+    let sides = detections.iter().cloned().zip(truth.iter().cloned());
+    Ok(sides.map(|(detections, truth)| Drive { detections, truth }).collect())
+}
+
+/// Evaluates, prints the tables and writes the requested files.
+pub(super) fn eval(arguments: &EvalArguments) -> Result<ExitStatus> {
+    let interrupt = Interrupt::listen()?;
     let mut classes = Classes::default();
-    let both = detections.iter().zip(truth);
-    let drives: Vec<Sides> = both
-        .map(|(found, truth)| Sides::read(found, truth, &mut classes, &interrupt.flag()))
-        .collect::<Result<_>>()?;
+    let read = |Drive { detections, truth }: &Drive| {
+        Sides::read(detections, truth, &mut classes, &interrupt.flag())
+    };
+    let drives: Vec<Sides> = drives(arguments)?.iter().map(read).collect::<Result<_>>()?;
     if interrupt.is_set() {
         return Ok(ExitStatus::Interrupted);
     }
@@ -86,6 +104,7 @@ pub(super) fn eval(arguments: &EvalArguments) -> Result<ExitStatus> {
                 min_visibility: arguments.min_visibility,
             },
             count_missing: arguments.count_missing,
+            keeps_coco: arguments.coco.is_some(),
         },
     )?;
     if interrupt.is_set() {
@@ -97,6 +116,11 @@ pub(super) fn eval(arguments: &EvalArguments) -> Result<ExitStatus> {
     if let Some(folder) = &arguments.out {
         let mut folder = OutputFolder::open(folder, Replaces::These(&[]))?;
         evaluation.draw(&mut folder, "")?;
+        folder.finish()?;
+    }
+    if let Some(folder) = &arguments.coco {
+        let mut folder = OutputFolder::open(folder, Replaces::These(&[]))?;
+        evaluation.write_coco(&mut folder)?;
         folder.finish()?;
     }
     stdout::print(&evaluation.to_table())?;

@@ -8,6 +8,7 @@ mod check;
 mod demo;
 mod eval;
 mod exit;
+mod fingerprint;
 mod heap;
 mod inspect;
 mod interrupt;

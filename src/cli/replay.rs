@@ -1,12 +1,15 @@
 //! `det_post replay`: a recorded drive in, detections out.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::interrupt::Interrupt;
 use super::progress::Progress;
 use super::{ExitStatus, LikeArguments, stdout};
 use crate::error::Result;
-use crate::replay::{Rate, Replay, ReplayFiles, ReplayFrame, ReplayOptions, Report};
+use crate::replay::{
+    LogTime, Rate, Replay, ReplayFiles, ReplayFrame, ReplayOptions, Report, Slice,
+};
 use crate::types::DeviceChoice;
 
 /// Arguments of `det_post replay`.
@@ -32,6 +35,16 @@ pub(super) struct ReplayArguments {
     /// as 1.0, at which channels serve the newest and drop what they are too slow for.
     #[arg(long, default_value = "max", value_parser = parse_rate)]
     rate: Rate,
+    /// Replays from this log time on: seconds since the epoch, or +S after the recording's start.
+    #[arg(long, value_name = "T")]
+    from: Option<LogTime>,
+    /// Replays up to this log time, exclusive.
+    #[arg(long, value_name = "T")]
+    to: Option<LogTime>,
+    /// Seconds before --from whose frames are processed and not written. The default is what past
+    /// sweeps and the memory of networks need: joined slices then equal a replay of the whole.
+    #[arg(long, value_name = "S", requires = "from", value_parser = parse_warm_up)]
+    warm_up: Option<Duration>,
     /// Draws the first N frames of every channel into pictures/ (needs --out).
     #[arg(long, value_name = "N", default_value_t = 0, requires = "out")]
     pictures: u64,
@@ -47,6 +60,11 @@ fn parse_rate(text: &str) -> std::result::Result<Rate, String> {
     }
 }
 
+fn parse_warm_up(text: &str) -> std::result::Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "a warm-up is a number of seconds, 0 or above".into())
+}
+
 /// Replays as the command line says and prints the report.
 pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
     let interrupt = Interrupt::listen()?;
@@ -54,8 +72,13 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
     if let Some(device) = arguments.device {
         config = config.with_device(device)?;
     }
-    let options =
-        ReplayOptions { rate: arguments.rate, stop: interrupt.flag(), ..ReplayOptions::default() };
+    let ReplayArguments { rate, from, to, warm_up, .. } = *arguments;
+    let options = ReplayOptions {
+        rate,
+        stop: interrupt.flag(),
+        slice: Slice { from, to, warm_up },
+        ..ReplayOptions::default()
+    };
     let replay = Replay::open(&arguments.bag, &config, options)?;
     let create = |out: &PathBuf| ReplayFiles::create(out, &replay, arguments.pictures);
     let mut files = arguments.out.as_ref().map(create).transpose()?;

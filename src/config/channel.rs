@@ -1,6 +1,7 @@
 //! Channels of all families: head, topics, device, capacities.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::camera::CameraConfig;
 use super::declaration::Change::Fixed;
@@ -67,6 +68,17 @@ impl ChannelConfig {
     }
 }
 
+/// The past frames on which the detections of a frame depend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// None.
+    None,
+    /// Frames whose stamps are at most this long before.
+    Recent(Duration),
+    /// All of them: every frame reads and writes the memory of the network.
+    All,
+}
+
 /// The sensor of a channel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChannelKind {
@@ -103,6 +115,19 @@ impl ChannelKind {
         match self {
             Self::Camera(_) | Self::Lidar(_) => None,
             Self::Surround(surround) => surround.transforms_path.as_deref(),
+        }
+    }
+
+    /// The past frames on which the detections of a frame depend.
+    pub fn past(&self) -> Past {
+        match self {
+            Self::Camera(_) => Past::None,
+            Self::Lidar(lidar) if lidar.densification.num_past_sweeps == 0 => Past::None,
+            Self::Lidar(lidar) => {
+                Past::Recent(Duration::from_secs_f32(lidar.densification.max_sweep_age_s.max(0.0)))
+            }
+            Self::Surround(surround) if surround.facts.kind.has_memory() => Past::All,
+            Self::Surround(_) => Past::None,
         }
     }
 

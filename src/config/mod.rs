@@ -46,7 +46,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use camera::CameraConfig;
-pub use channel::{ChannelConfig, ChannelKind};
+pub use channel::{ChannelConfig, ChannelKind, Past};
 pub use head::{
     AnchorFacts, CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, PillarFacts, SurroundFacts,
     SurroundKind, ViewFacts, VoxelFacts, YoloFacts,

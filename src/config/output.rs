@@ -6,7 +6,9 @@ use super::reader::Reader;
 use super::value::Length::OneOrMore;
 use super::value::{flag, list, one_of, signed, text, topic};
 use crate::ros::NodeName;
-use crate::types::{AreaRemap, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
+use crate::types::{
+    AreaRemap, DebugTimesType, ObjectFormat, ObjectLabel, OutputFormat, OutputType,
+};
 
 /// The outputs of a channel beside the topic of its detections.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +21,8 @@ pub struct PublishConfig {
     pub debug_image_topic: Option<String>,
     /// Topic below which the times of frames are published for debugging.
     pub debug_times: Option<String>,
+    /// The message of those times.
+    pub debug_times_type: DebugTimesType,
     /// Whether the time of publication is published, below the detections.
     pub has_published_time: bool,
 }
@@ -46,9 +50,17 @@ impl PublishConfig {
             Fixed,
             topic(),
             "none",
-            "Topic below which the times of a frame are published live, in ms, as \
-             autoware_internal_debug_msgs/Float64Stamped: `debug/cyclic_time_ms` since the previous frame, \
-             `debug/processing_time_ms`, and `debug/pipeline_latency_ms` since the stamp of the input.",
+            "Topic below which the times of a frame are published live, in ms, as Float64Stamped: \
+             `debug/cyclic_time_ms` since the previous frame, `debug/processing_time_ms`, and \
+             `debug/pipeline_latency_ms` since the stamp of the input.",
+        );
+        let debug_times_type = p.value(
+            "publish.debug_times_package",
+            Fixed,
+            one_of(DEBUG_TIMES_PACKAGES),
+            "autoware_internal_debug_msgs",
+            "Package of the Float64Stamped of `publish.debug_times`: Autoware's nodes published that of \
+             tier4_debug_msgs until 2025-02.",
         );
         Self {
             vision_topic: (has_vision_msgs && !format.output_type.is_vision())
@@ -56,6 +68,7 @@ impl PublishConfig {
             format,
             debug_image_topic: debug_image_topic.map(|topic| node.expand(&topic)),
             debug_times: debug_times.map(|topic| node.expand(&topic)),
+            debug_times_type,
             has_published_time: p.value(
                 "publish.published_time",
                 Fixed,
@@ -68,6 +81,11 @@ impl PublishConfig {
     }
 }
 
+const DEBUG_TIMES_PACKAGES: &[(&str, DebugTimesType)] = &[
+    ("autoware_internal_debug_msgs", DebugTimesType::AutowareInternalDebug),
+    ("tier4_debug_msgs", DebugTimesType::Tier4Debug),
+];
+
 /// The messages that boxes in an image, and those that boxes in space fit into.
 const OUTPUT_TYPES_2D: &[(&str, OutputType)] = &[
     ("detection_2d_array", OutputType::Detection2dArray),
@@ -77,6 +95,7 @@ const OUTPUT_TYPES_2D: &[(&str, OutputType)] = &[
 const OUTPUT_TYPES_3D: &[(&str, OutputType)] = &[
     ("detection_3d_array", OutputType::Detection3dArray),
     ("detected_objects", OutputType::DetectedObjects),
+    ("auto_detected_objects", OutputType::AutoDetectedObjects),
 ];
 
 fn format(p: &mut Reader<'_>, facts: &Facts) -> OutputFormat {
@@ -91,7 +110,7 @@ fn format(p: &mut Reader<'_>, facts: &Facts) -> OutputFormat {
             OUTPUT_TYPES_3D,
             "detection_3d_array",
             "Message that the detections are published as: `detection_3d_array` of vision_msgs, `detected_objects` \
-             of autoware_perception_msgs.",
+             of autoware_perception_msgs, or `auto_detected_objects` of its predecessor autoware_auto_perception_msgs.",
         ),
     };
     let class_names = facts.class_names();
@@ -160,7 +179,13 @@ fn labels(
     output_type: OutputType,
 ) -> Vec<Option<ObjectLabel>> {
     const KEY: &str = "labels";
-    let of_name = |name: &String| Some(ObjectLabel::of_class(name));
+    let of_name = |name: &String| {
+        let label = ObjectLabel::of_class(name);
+        Some(match output_type {
+            OutputType::AutoDetectedObjects => label.in_auto_msgs(),
+            _ => label,
+        })
+    };
     if output_type.is_vision() && !p.is_given_below(KEY) {
         return class_names.iter().map(of_name).collect();
     }

@@ -1,11 +1,12 @@
-//! Pictures of frames with their detections, curves and animations (feature `pictures`), and
-//! the colours of classes.
+//! Pictures of frames with their detections, curves and animations (feature `pictures`), the
+//! colours of classes, and messages that viewers draw: markers in space, annotations of pictures.
 //!
 //! Drawing is for people and not fast: the first frames of a replay, and live frames while a
 //! debug image has subscribers.
 
 #[cfg(feature = "pictures")]
 mod animation;
+mod annotations;
 #[cfg(feature = "pictures")]
 mod canvas;
 mod colors;
@@ -13,6 +14,7 @@ mod colors;
 mod frame;
 #[cfg(feature = "pictures")]
 mod image;
+mod markers;
 #[cfg(feature = "pictures")]
 mod plot;
 #[cfg(feature = "pictures")]
@@ -26,4 +28,6 @@ pub use {
     plot::{Curve, save_plot},
 };
 
+pub use annotations::encode_annotations;
 pub use colors::class_rgb;
+pub use markers::encode_markers;

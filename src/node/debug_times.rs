@@ -28,7 +28,8 @@ impl DebugTimes {
         topics: &OutputTopics,
         mut advertise: impl FnMut(&str, &'static str, Qos) -> Result<GatedPublisher>,
     ) -> Result<Self> {
-        let mut number = |topic: &String| advertise(topic, Float64Stamped::TYPE, DEBUG_TIMES_QOS);
+        let mut number =
+            |topic: &String| advertise(topic, topics.debug_times_type.type_name(), DEBUG_TIMES_QOS);
         let durations = match &topics.debug_times {
             Some([cyclic, processing, latency]) => {
                 Some([number(cyclic)?, number(processing)?, number(latency)?])

@@ -8,7 +8,7 @@ use crate::transport::middleware::{
     Durability, Handler, InputKind, Middleware, Publisher, Qos, Receiver, Reliability,
     Subscription, Switch, Watcher,
 };
-use crate::types::OutputType;
+use crate::types::{DebugTimesType, OutputType};
 
 /// Topic of diagnostics.
 pub const DIAGNOSTICS_TOPIC: &str = "/diagnostics";
@@ -111,6 +111,7 @@ pub(super) struct OutputTopics {
     pub(super) compressed_debug_image: String,
     /// Cyclic time, processing time, latency.
     pub(super) debug_times: Option<[String; 3]>,
+    pub(super) debug_times_type: DebugTimesType,
     pub(super) published_time: Option<String>,
 }
 
@@ -137,6 +138,7 @@ impl OutputTopics {
             labels: has_labels.then(|| below(output, LABELS)),
             markers: has_markers.then(|| below(output, MARKERS)),
             debug_times: debug_times.map(|topic| DEBUG_TIMES.map(|name| below(topic, name))),
+            debug_times_type: config.publish.debug_times_type,
             published_time: config
                 .publish
                 .has_published_time

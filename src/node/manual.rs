@@ -215,6 +215,12 @@ fn topics() -> Vec<[String; 4]> {
         ),
         output(
             "OUTPUT".into(),
+            DetectedObjects::FORMER_TYPE,
+            Qos::DEFAULT,
+            "out, with `output_type: auto_detected_objects`",
+        ),
+        output(
+            "OUTPUT".into(),
             DetectedObjectsWithFeature::TYPE,
             Qos::DEFAULT,
             "out, with `output_type: detected_objects_with_feature`",
@@ -244,6 +250,12 @@ fn topics() -> Vec<[String; 4]> {
             Float64Stamped::TYPE,
             DEBUG_TIMES_QOS,
             "out, with `publish.debug_times: TIMES`",
+        ),
+        output(
+            "TIMES/debug/..._ms".into(),
+            Float64Stamped::FORMER_TYPE,
+            DEBUG_TIMES_QOS,
+            "out, with `publish.debug_times_package: tier4_debug_msgs`",
         ),
         output(
             below(PUBLISHED_TIME),

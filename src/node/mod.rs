@@ -26,7 +26,6 @@ mod live_channel;
 mod live_input;
 mod logs;
 mod manual;
-mod markers;
 mod outputs;
 mod parameters;
 mod publisher;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::frame::ReplayFrame;
 use super::transforms::TransformFeed;
 use crate::error::Result;
-use crate::transport::bag::{BagMessage, BagReader};
+use crate::transport::bag::{BagMessage, BagReader, LogSpan};
 use crate::types::Stamp;
 
 /// The closure that receives the frames.
@@ -18,6 +18,8 @@ pub(super) struct ReplayContext<'a> {
     pub(super) on_frame: Mutex<&'a mut OnFrame<'a>>,
     pub(super) transforms: Option<Mutex<TransformFeed>>,
     pub(super) num_messages_read: AtomicU64,
+    /// The log times of the frames that are passed on.
+    pub(super) owned: LogSpan,
 }
 
 impl ReplayContext<'_> {
@@ -26,6 +28,12 @@ impl ReplayContext<'_> {
         if let Some(feed) = &self.transforms {
             lock(feed).advance_to(log_time);
         }
+    }
+
+    /// Whether what happens at `log_time` belongs to the slice. Before it, frames are processed
+    /// and neither passed on nor counted.
+    pub(super) fn owns(&self, log_time: Stamp) -> bool {
+        self.owned.from.is_none_or(|from| log_time >= from)
     }
 
     pub(super) fn num_messages_read(&self) -> u64 {
@@ -64,7 +72,8 @@ impl Reading<'_> {
         while !self.is_stopped() {
             match self.reader.next_message() {
                 Ok(Some(message)) => {
-                    self.context.num_messages_read.fetch_add(1, Ordering::Relaxed);
+                    let is_owned = self.context.owns(message.log_time);
+                    self.context.num_messages_read.fetch_add(is_owned.into(), Ordering::Relaxed);
                     work(&message)?;
                 }
                 Ok(None) => break,

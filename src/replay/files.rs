@@ -12,12 +12,11 @@ use serde::Serialize;
 use super::report::Report;
 use super::{Replay, ReplayDetections, ReplayFrame};
 use crate::config::ChannelConfig;
-#[cfg(feature = "pictures")]
 use crate::draw;
 use crate::error::{Error, ErrorKind, Result};
 use crate::output_folder::{OutputFolder, Replaces};
 use crate::transport::bag::{BagWriter, Durability, OfferedQos};
-use crate::transport::messages::{LabelInfo, definition};
+use crate::transport::messages::{ImageAnnotations, LabelInfo, MarkerArray, definition};
 use crate::types::{Box2d, Detection2d, Detections, Header, ImageBox, OutputType, RotatedBox2d};
 
 /// The results of a replay; those of an earlier one are replaced.
@@ -29,7 +28,7 @@ const REPLACES: Replaces =
 /// | file | content |
 /// |---|---|
 /// | `detections.jsonl` | one line per processed frame |
-/// | `detections/` | a recording of the detections and, latched, the class tables of those of `vision_msgs` |
+/// | `detections/` | a recording of the detections, of what viewers draw of them (`…/markers`, `…/annotations`) and, latched, of the class tables of those of `vision_msgs` |
 /// | `report.json` | the [`Report`] |
 /// | `pictures/` | the first frames of each channel with their detections (feature `pictures`) |
 ///
@@ -49,6 +48,8 @@ pub struct ReplayFiles {
 struct ChannelTopics {
     /// Topics of the detections and their messages.
     detections: Vec<(usize, OutputType)>,
+    /// Markers of boxes in space, or annotations of boxes in a picture.
+    shown: usize,
     /// The class table, where a message of `vision_msgs` has one.
     labels: Option<usize>,
     are_labels_written: bool,
@@ -113,6 +114,19 @@ impl ReplayFiles {
             publish.format.encode(output_type, header, *detections, &mut self.message)?;
             self.bag.write(topic, *log_time, &self.message)?;
         }
+        let names = kind.class_names();
+        match *detections {
+            Detections::Boxes2d(found) => {
+                draw::encode_annotations(header.stamp, found, names, &mut self.message)?;
+            }
+            Detections::RotatedBoxes2d(found) => {
+                draw::encode_annotations(header.stamp, found, names, &mut self.message)?;
+            }
+            Detections::Boxes3d(found) => {
+                draw::encode_markers(header, found, names, &mut self.message)?;
+            }
+        }
+        self.bag.write(topics.shown, *log_time, &self.message)?;
         if frame.number < self.num_pictures {
             self.draw(frame, found)?;
         }
@@ -178,7 +192,12 @@ fn add_topics(bag: &mut BagWriter, config: &ChannelConfig) -> Result<ChannelTopi
             labels = Some(add(&topic, LabelInfo::TYPE, latched)?);
         }
     }
-    Ok(ChannelTopics { detections, labels, are_labels_written: false })
+    let (name, type_name) = match config.publish.format.output_type.is_3d() {
+        true => ("markers", MarkerArray::TYPE),
+        false => ("annotations", ImageAnnotations::TYPE),
+    };
+    let shown = add(&format!("{}/{name}", config.output), type_name, OfferedQos::default())?;
+    Ok(ChannelTopics { detections, shown, labels, are_labels_written: false })
 }
 
 fn cannot(verb: &str, path: &Path) -> Error {

@@ -33,6 +33,11 @@ pub(super) struct CalibrationTopic {
 }
 
 impl CalibrationTopic {
+    /// Whether a calibration was read.
+    pub(super) fn is_known(&self) -> bool {
+        lock(&self.newest).is_some()
+    }
+
     /// Stores the calibration of a message, if it is of this topic.
     pub(super) fn take(&self, message: &BagMessage<'_>) {
         if self.number != message.topic {

@@ -12,11 +12,13 @@ mod frame;
 mod input;
 mod paced;
 mod report;
+mod slice;
 mod transforms;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::config::{ChannelConfig, ChannelKind, Config, InputConfig};
 use crate::device::{FileBytes, MappedUploads, set_copy_threads};
@@ -29,7 +31,9 @@ use channel::ReplayChannel;
 use context::{Reading, ReplayContext};
 pub use files::ReplayFiles;
 pub use frame::{ReplayDetections, ReplayFrame};
-pub use report::{ChannelSummary, InputReport, ReadSummary, Report};
+pub use report::{ChannelSummary, InputReport, ReadSummary, Report, SliceSummary};
+use slice::Bounds;
+pub use slice::{LogTime, Slice, warm_up};
 use transforms::TransformFeed;
 
 /// Pace of a replay.
@@ -53,12 +57,21 @@ pub struct ReplayOptions {
     pub stop: Arc<AtomicBool>,
     /// Builds the detector of a channel.
     pub factory: Factory,
+    /// The part of the recording that is replayed. At a [`Rate::Factor`] it begins as a node
+    /// that is started then, without a warm-up.
+    pub slice: Slice,
 }
 
 impl Default for ReplayOptions {
-    /// Full speed, nothing that stops it, and the detectors that the configuration names.
+    /// The whole recording at full speed, nothing that stops it, and the detectors that the
+    /// configuration names.
     fn default() -> Self {
-        Self { rate: Rate::default(), stop: Arc::default(), factory: Arc::new(open_detector) }
+        Self {
+            rate: Rate::default(),
+            stop: Arc::default(),
+            factory: Arc::new(open_detector),
+            slice: Slice::default(),
+        }
     }
 }
 
@@ -96,6 +109,7 @@ pub struct Replay {
     reader: BagReader,
     channels: Vec<ReplayChannel>,
     transforms: Option<TransformFeed>,
+    bounds: Bounds,
     /// The most bytes of the recording that are registered for uploads at a time.
     mapped_bytes: usize,
     options: ReplayOptions,
@@ -110,13 +124,21 @@ impl Replay {
     /// `Config` when no channel has its reference input in the recording or a topic has
     /// another type than its channel takes, `Model` when a network cannot be loaded, `Io`
     /// or `DamagedBag` when the recording cannot be opened, `Argument` for a rate that is
-    /// not above 0, `Interrupted` when the replay is stopped before it starts.
+    /// not above 0, `Usage` for a slice that ends before it starts, `Interrupted` when the replay is stopped before it starts.
     pub fn open(bag: &Path, config: &Config, options: ReplayOptions) -> Result<Self> {
         if let Rate::Factor(factor) = options.rate
             && !(factor > 0.0 && factor.is_finite())
         {
             let message = format!("the rate is {factor}; it must be finite and above 0");
             return Err(Error::new(ErrorKind::Argument, "replay", message));
+        }
+        let mut slice = options.slice;
+        if let Rate::Factor(_) = options.rate {
+            if slice.warm_up.is_some_and(|warm_up| !warm_up.is_zero()) {
+                let message = "a warm-up is for replays at full speed";
+                return Err(Error::new(ErrorKind::Usage, "replay", message));
+            }
+            slice.warm_up = Some(Duration::ZERO);
         }
         set_copy_threads(config.uploads.copy_threads);
         let read = ReadOptions { stop: Arc::clone(&options.stop), ..ReadOptions::default() };
@@ -133,8 +155,18 @@ impl Replay {
         }
         let topics: Vec<&str> = channels.iter().flat_map(ReplayChannel::topics).collect();
         reader.select(&topics);
+        let configs = channels.iter().map(ReplayChannel::config);
+        let bounds = Bounds::new(&slice, reader.start_time(), configs)?;
+        reader.limit(bounds.read);
+        if let Some(start) = bounds.read.from {
+            slice::read_calibrations(bag, &read, start, &channels)?;
+            if let Some(feed) = &mut transforms {
+                feed.skip_to(bag, &read, start)?;
+            }
+        }
         let mapped_bytes = config.uploads.mapped_bytes;
-        Ok(Self { bag: bag.to_owned(), reader, channels, transforms, mapped_bytes, options })
+        let bag = bag.to_owned();
+        Ok(Self { bag, reader, channels, transforms, bounds, mapped_bytes, options })
     }
 
     /// The configurations of the channels that run.
@@ -142,7 +174,8 @@ impl Replay {
         self.channels.iter().map(ReplayChannel::config)
     }
 
-    /// Messages of the channels' inputs in the recording, where it says how many.
+    /// Messages of the channels' inputs in the recording, where it says how many and all are
+    /// read.
     pub fn num_messages(&self) -> Option<u64> {
         self.reader.num_messages()
     }
@@ -161,11 +194,12 @@ impl Replay {
         self,
         mut on_frame: impl FnMut(&ReplayFrame<'_>) -> Result<()> + Send,
     ) -> Result<Report> {
-        let Self { bag, reader, mut channels, transforms, mapped_bytes, options } = self;
+        let Self { bag, reader, mut channels, transforms, bounds, mapped_bytes, options } = self;
         let context = ReplayContext {
             on_frame: Mutex::new(&mut on_frame),
             transforms: transforms.map(Mutex::new),
             num_messages_read: AtomicU64::new(0),
+            owned: bounds.owned,
         };
         let mut reading =
             Reading { reader, context: &context, stop: &options.stop, damage: Vec::new() };
@@ -189,6 +223,7 @@ impl Replay {
             read.num_lost = reader.num_messages().map(|n| n.saturating_sub(read.num_messages));
         }
         let mut report = Report::new(&bag, read);
+        report.slice = SliceSummary::of(&bounds);
         report.uploads = totals;
         channels.iter().for_each(|channel| channel.add_to(&mut report));
         Ok(report)

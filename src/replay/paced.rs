@@ -207,7 +207,7 @@ fn process_newest(
             }
             Taken::Arrived { input, message } => channel.prepare(input, message),
             Taken::Refused { error, num } => {
-                (0..num).try_for_each(|_| channel.drop_frame(&error, context))?;
+                (0..num).try_for_each(|_| channel.drop_frame(&error, pace.now(), context))?;
             }
         }
     }

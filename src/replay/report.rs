@@ -6,13 +6,15 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::slice::Bounds;
 use crate::device::UploadTotals;
 use crate::runtime::account::{
     Account, BytesSummary, InputTimesSummary, LevelSummary, Reason, StageSummary,
 };
 use crate::runtime::input::InputTotals;
 use crate::runtime::spread::SpreadSummary;
-use crate::types::Transfer;
+use crate::transport::bag::LogSpan;
+use crate::types::{Stamp, Transfer};
 
 /// How reading the recording went.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -28,11 +30,36 @@ pub struct ReadSummary {
     pub interrupted: bool,
 }
 
+/// The part of a recording that was replayed; `None` for a side without a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SliceSummary {
+    /// The first log time, in nanoseconds since the epoch.
+    pub from_ns: Option<i64>,
+    /// The end, exclusive.
+    pub to_ns: Option<i64>,
+    /// The log time from which messages were read; frames before `from_ns` are not in the
+    /// results. `None`: from the start of the recording.
+    pub read_from_ns: Option<i64>,
+}
+
+impl SliceSummary {
+    /// `None` for a whole recording.
+    pub(super) fn of(bounds: &Bounds) -> Option<Self> {
+        let Bounds { owned: LogSpan { from, to }, read } = *bounds;
+        let [from_ns, to_ns, read_from_ns] =
+            [from, to, read.from].map(|time| time.map(Stamp::nanos));
+        (from.is_some() || to.is_some()).then_some(Self { from_ns, to_ns, read_from_ns })
+    }
+}
+
 /// The summary of a replay; its JSON is `report.json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Path of the recording.
     pub recording: String,
+    /// The part of it that was replayed; `None` for the whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slice: Option<SliceSummary>,
     /// How reading it went.
     #[serde(flatten)]
     pub read: ReadSummary,
@@ -118,7 +145,7 @@ impl Report {
     /// A report without channels yet.
     pub(super) fn new(recording: &Path, read: ReadSummary) -> Self {
         let recording = recording.display().to_string();
-        Self { recording, read, uploads: None, channels: BTreeMap::new() }
+        Self { recording, slice: None, read, uploads: None, channels: BTreeMap::new() }
     }
 
     /// Whether the recording itself is damaged.

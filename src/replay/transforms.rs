@@ -1,11 +1,13 @@
 //! The transforms of a recording, read ahead of its frames.
 
 use std::path::Path;
+use std::time::Duration;
 
 use nalgebra::Isometry3;
 
+use super::slice::before;
 use crate::error::Result;
-use crate::transport::bag::{BagReader, ReadOptions};
+use crate::transport::bag::{BagReader, LogSpan, ReadOptions};
 use crate::transport::calibration_files::{StaticTransform, read_transforms};
 use crate::transport::messages::TfMessage;
 use crate::transport::tf::TfBuffer;
@@ -15,6 +17,10 @@ use crate::types::Stamp;
 /// belongs to; without this, the sample that follows the newest sweep would be missing for the
 /// interpolation.
 const LOOKAHEAD_NS: i64 = 500_000_000;
+
+/// How far before a slice its transforms are read: twice the window of the buffer, for an edge
+/// with the fewest samples between which there is a pose.
+const LOOKBACK: Duration = Duration::from_secs(20);
 
 /// A second reader of the recording that feeds a TF buffer.
 pub(super) struct TransformFeed {
@@ -58,6 +64,39 @@ impl TransformFeed {
         for StaticTransform { parent, child, parent_from_child } in read_transforms(path)? {
             self.buffer.insert(&parent, &child, Stamp::default(), parent_from_child, true)?;
         }
+        Ok(())
+    }
+
+    /// Skips the transforms before a slice that starts at `start`, except static ones and those
+    /// of the last [`LOOKBACK`].
+    ///
+    /// # Errors
+    /// Those of opening the recording.
+    pub(super) fn skip_to(
+        &mut self,
+        bag: &Path,
+        options: &ReadOptions,
+        start: Stamp,
+    ) -> Result<()> {
+        let start = before(start, LOOKBACK);
+        let mut reader = BagReader::open_with(bag, options)?;
+        let topics = reader.topics().iter().zip(&self.topic_is_static);
+        let topics =
+            topics.filter(|(topic, is_static)| **is_static && topic.type_name == TfMessage::TYPE);
+        let topics: Vec<String> = topics.map(|(topic, _)| topic.name.clone()).collect();
+        reader.select(&topics.iter().map(String::as_str).collect::<Vec<_>>());
+        reader.limit(LogSpan { from: None, to: Some(start) });
+        loop {
+            match reader.next_message() {
+                Ok(Some(message)) => {
+                    insert(&mut self.buffer, message.data, true, &mut self.is_warned);
+                }
+                Ok(None) => break,
+                // As in `advance_to`.
+                Err(_) => {}
+            }
+        }
+        self.reader.limit(LogSpan { from: Some(start), to: None });
         Ok(())
     }
 

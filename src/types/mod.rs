@@ -71,7 +71,7 @@ pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou,
     NmsIou3d, NmsRotated, NmsSoft, SoftDecay,
 };
-pub use output::{AreaRemap, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
+pub use output::{AreaRemap, DebugTimesType, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
 pub use received_tensors::{
     MAX_RANK, MAX_TENSORS, OwnedTensor, ReceivedTensors, Span, TensorEntries, TensorEntry,
     TensorType,

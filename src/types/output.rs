@@ -9,6 +9,8 @@ pub enum OutputType {
     Detection3dArray,
     /// `autoware_perception_msgs/DetectedObjects`, of boxes in space.
     DetectedObjects,
+    /// `autoware_auto_perception_msgs/DetectedObjects`, their predecessor until 2024-06.
+    AutoDetectedObjects,
     /// `tier4_perception_msgs/DetectedObjectsWithFeature`, of boxes in an image.
     DetectedObjectsWithFeature,
     /// `yolo_msgs/DetectionArray`, of boxes in an image.
@@ -19,7 +21,7 @@ impl OutputType {
     /// Whether its boxes are in space; in an image otherwise.
     pub fn is_3d(self) -> bool {
         match self {
-            Self::Detection3dArray | Self::DetectedObjects => true,
+            Self::Detection3dArray | Self::DetectedObjects | Self::AutoDetectedObjects => true,
             Self::Detection2dArray
             | Self::DetectedObjectsWithFeature
             | Self::YoloDetectionArray => false,
@@ -35,6 +37,15 @@ impl OutputType {
     pub fn vision(self) -> Self {
         if self.is_3d() { Self::Detection3dArray } else { Self::Detection2dArray }
     }
+}
+
+/// The message that the times of a frame are published as, for debugging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DebugTimesType {
+    /// `autoware_internal_debug_msgs/Float64Stamped`.
+    AutowareInternalDebug,
+    /// `tier4_debug_msgs/Float64Stamped`, its predecessor until 2025-02.
+    Tier4Debug,
 }
 
 /// How the detections of a channel become messages.
@@ -108,6 +119,11 @@ impl ObjectLabel {
         let other = OTHER_NAMES.iter().find(|(other, _)| *other == name).map(|(_, label)| *label);
         let is_number = name.parse::<u8>().is_ok();
         other.or_else(|| Self::parse(&name).filter(|_| !is_number)).unwrap_or(Self::UNKNOWN)
+    }
+
+    /// The label in `autoware_auto_perception_msgs`, which has those up to `PEDESTRIAN` (7) alone.
+    pub fn in_auto_msgs(self) -> Self {
+        if self.0 <= 7 { self } else { Self::UNKNOWN }
     }
 
     /// Whether a vehicle has it whose front and rear look alike to a detector: `CAR`, `TRUCK`,

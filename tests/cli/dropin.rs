@@ -10,83 +10,12 @@ use det_post::config::{
 };
 use det_post::ops::nms::{Workspace, suppress_stages_3d};
 use det_post::ros::{NodeName, Parameter, ParameterValue};
-use det_post::types::{Box3d, Candidate, Nms3d, Object3d};
+use det_post::types::{DebugTimesType, Nms3d, OutputType};
 use serde_json::{Value, json};
 
+use crate::common::drop_in::Case;
+use crate::common::drop_in::two_stages::TwoStages;
 use crate::common::shared_data::shared_data;
-
-/// A case of `expected.json` with its files in a folder of its own.
-struct Case {
-    name: String,
-    package: Package,
-    source: Source,
-    expected: Value,
-    folder: tempfile::TempDir,
-}
-
-impl Case {
-    fn all() -> Option<Vec<Self>> {
-        let data = shared_data()?.join("dropin");
-        let text = std::fs::read_to_string(data.join("expected.json")).unwrap();
-        let cases: Vec<Value> = serde_json::from_str(&text).unwrap();
-        Some(cases.iter().map(|case| Self::new(&data, case)).collect())
-    }
-
-    /// Absolute paths of a case are put below its folder, where YOLOX finds its labels.
-    fn new(data: &Path, case: &Value) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        for place in ["data/tensorrt_yolox", "m"] {
-            let place = folder.path().join(place);
-            std::fs::create_dir_all(&place).unwrap();
-            std::fs::write(place.join("label.txt"), "CAR\nPEDESTRIAN\n").unwrap();
-            std::fs::copy(
-                data.join("yolox/roi_label_remap.csv"),
-                place.join("roi_label_remap.csv"),
-            )
-            .unwrap();
-        }
-        let root = folder.path().to_str().unwrap();
-        let text = serde_json::to_string(case).unwrap();
-        let text = text.replace("\"/data", &format!("\"{root}/data"));
-        let expected: Value =
-            serde_json::from_str(&text.replace("\"/m/", &format!("\"{root}/m/"))).unwrap();
-        let assignments = |key: &str| -> Vec<String> {
-            let text = |value: &Value| match value {
-                Value::String(text) if text.is_empty() => "''".to_owned(),
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            let map = expected[key].as_object().unwrap();
-            map.iter().map(|(name, value)| format!("{name}:={}", text(value))).collect()
-        };
-        let files = expected["files"].as_array().unwrap();
-        let package: Package = expected["like"].as_str().unwrap().parse().unwrap();
-        Self {
-            name: expected["case"].as_str().unwrap().to_owned(),
-            package,
-            source: Source {
-                files: files.iter().map(|file| data.join(file.as_str().unwrap())).collect(),
-                overrides: assignments("set"),
-                arguments: assignments("args"),
-                like: Some(package),
-                ..Source::default()
-            },
-            expected,
-            folder,
-        }
-    }
-
-    fn node(&self) -> NodeName {
-        let (namespace, name) = self.package.node();
-        NodeName::new(namespace, name).unwrap()
-    }
-
-    fn load(&self, more: &[&str]) -> Config {
-        let mut source = self.source.clone();
-        source.overrides.extend(more.iter().map(|text| (*text).to_owned()));
-        Config::read(&self.node(), &source).unwrap_or_else(|e| panic!("{}: {e}", self.name))
-    }
-}
 
 /// The value below a dotted key of a channel's parameters.
 fn at<'v>(parameters: &'v Value, key: &str) -> &'v Value {
@@ -268,56 +197,17 @@ fn the_tables_of_the_manual_are_made_from_the_code() {
 /// Circle, then footprints in which boxes that go still suppress.
 #[test]
 fn the_two_stages_of_autoware_keep_its_boxes() {
-    let Some(data) = shared_data() else { return };
-    let text = std::fs::read_to_string(data.join("dropin/messages/two_stage_nms.json")).unwrap();
-    let cases: Vec<Value> = serde_json::from_str(&text).unwrap();
-    assert!(!cases.is_empty());
-    for case in &cases {
-        let number = |value: &Value| value.as_f64().unwrap() as f32;
-        let classes = ["CAR", "PEDESTRIAN"];
-        let boxes = (0..).zip(case["boxes"].as_array().unwrap()).map(|(source, b)| {
-            let bbox = Box3d {
-                center: [number(&b["x"]), number(&b["y"]), 0.0],
-                length_m: number(&b["length"]),
-                width_m: number(&b["width"]),
-                height_m: 1.0,
-                yaw_rad: number(&b["yaw"]),
-            };
-            let class = classes.iter().position(|name| b["class"] == *name).unwrap() as u32;
-            let bbox = Object3d { bbox, ..Object3d::default() };
-            Candidate { bbox, score: number(&b["score"]), class, source }
-        });
-        let boxes: Vec<_> = boxes.collect();
-        let stages = |fast: &str| {
-            let overrides = [
-                "l.input:=/points",
-                "l.head:=centerpoint_autoware",
-                "l.encoder_path:=e.onnx",
-                "l.model_path:=m.onnx",
-                &format!("l.nms.kind:=[circle, {fast}]"),
-                &format!("l.nms.circle_radius_m:={}", case["circle_radius_m"]),
-                &format!("l.nms.iou_thresholds:={}", case["iou_threshold"]),
-                &format!("l.nms.search_distance_m:={}", case["search_distance_m"]),
-            ];
-            let config = Config::load(&[], &overrides.map(str::to_owned)).unwrap();
-            let ChannelKind::Lidar(lidar) = &config.channels[0].kind else { panic!() };
-            let mut stages = lidar.nms.clone();
-            // Of this case's two classes.
-            match &mut stages[1] {
-                Nms3d::Bev(bev) => bev.forbidden_pairs = vec![[0, 1]],
-                Nms3d::BevFast(bev) => bev.forbidden_pairs = vec![[0, 1]],
-                other => panic!("{other:?}"),
-            }
-            stages
-        };
+    let Some(scenes) = TwoStages::all() else { return };
+    for scene in &scenes {
+        let boxes = scene.boxes();
         let run = |stages: &[Nms3d]| {
             let mut keep = Vec::new();
             suppress_stages_3d(&boxes, stages, &mut Workspace::default(), &mut keep).unwrap();
-            json!(keep.iter().map(|kept| kept.index).collect::<Vec<_>>())
+            keep.iter().map(|kept| kept.index).collect::<Vec<_>>()
         };
-        assert_eq!(run(&stages("bev_fast")), case["kept"]);
-        assert_eq!(run(&stages("bev")), case["kept_by_a_greedy_stage"]);
-        assert_eq!(run(&stages("bev")[..1]), case["after_circle"]);
+        assert_eq!(run(&scene.stages("bev_fast")), scene.indices("kept"));
+        assert_eq!(run(&scene.stages("bev")), scene.indices("kept_by_a_greedy_stage"));
+        assert_eq!(run(&scene.stages("bev")[..1]), scene.indices("after_circle"));
     }
 }
 
@@ -368,6 +258,40 @@ fn a_migrated_file_is_the_same_configuration() {
         assert_eq!(json["like"], case.package.name());
         let found = Config::recognize(&Source { like: None, ..case.source.clone() }).unwrap();
         assert_eq!(found, Some(case.package), "{}", case.name);
+    }
+}
+
+/// Other nodes of the time of a file subscribe to the messages of that time.
+#[test]
+fn messages_are_those_of_the_generation() {
+    let Some(cases) = Case::all() else { return };
+    for case in &cases {
+        let objects = match &*case.name {
+            "g0" | "g1" | "g2" => OutputType::AutoDetectedObjects,
+            name if name.starts_with('g') => OutputType::DetectedObjects,
+            _ => OutputType::DetectedObjectsWithFeature,
+        };
+        let times = match &*case.name {
+            "g0" | "g1" | "g2" | "g3" | "y1" => DebugTimesType::Tier4Debug,
+            _ => DebugTimesType::AutowareInternalDebug,
+        };
+        let publish = |more: &[&str]| case.load(more).channels.remove(0).publish;
+        let found = publish(&[]);
+        assert_eq!(
+            (found.format.output_type, found.debug_times_type),
+            (objects, times),
+            "{}",
+            case.name
+        );
+        if case.name == "g0" {
+            let given = [
+                "output_type:=detected_objects",
+                "publish.debug_times_package:=autoware_internal_debug_msgs",
+            ];
+            let found = publish(&given);
+            assert_eq!(found.format.output_type, OutputType::DetectedObjects);
+            assert_eq!(found.debug_times_type, DebugTimesType::AutowareInternalDebug);
+        }
     }
 }
 

@@ -370,3 +370,74 @@ fn numbers_that_are_none_are_left_out_and_counted() {
     assert_eq!(figures["sensors"][0]["num_unusable_detections"], 1);
     assert!(table.contains("1 detections left out: score or box not finite"), "{table}");
 }
+
+#[test]
+fn a_list_of_drives_is_what_the_command_line_would_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let [truth, found] = ["truth", "found"].map(|name| folder.path().join(name));
+    write_truth(&truth);
+    write_recording(&found);
+    let list = folder.path().join("drives.jsonl");
+    let line = "{\"detections\": \"found\", \"truth\": \"truth\", \"unit\": \"a\"}\n";
+    std::fs::write(&list, [line, line].concat()).unwrap();
+    let [truth, found, list] = [&truth, &found, &list].map(|path| path.display().to_string());
+    let [a, b] = ["a.json", "b.json"].map(|name| folder.path().join(name).display().to_string());
+    let named = det_post(&[
+        "eval",
+        "--detections",
+        &found,
+        &found,
+        "--truth",
+        &truth,
+        &truth,
+        "--json",
+        &a,
+    ]);
+    let listed = det_post(&["eval", "--drives", &list, "--json", &b]);
+    assert_eq!(named.expect_code(0).stdout, listed.expect_code(0).stdout);
+    assert_eq!(std::fs::read(&a).unwrap(), std::fs::read(&b).unwrap());
+    det_post(&["eval", "--drives", &list, "--truth", &truth]).expect_code(2);
+    det_post(&["eval"]).expect_code(2);
+}
+
+#[test]
+fn files_of_coco_hold_every_box() {
+    let folder = tempfile::tempdir().unwrap();
+    let [truth, found, coco] = ["truth", "found", "coco"].map(|name| folder.path().join(name));
+    write_truth(&truth);
+    write_recording(&found);
+    let [truth, found, out] = [&truth, &found, &coco].map(|path| path.display().to_string());
+    let arguments = ["eval", "--detections", &found, "--truth", &truth, "--coco", &out];
+    det_post(&arguments).expect_code(0);
+    let read = |name: &str| -> Value {
+        let text = std::fs::read_to_string(coco.join(name)).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let mut files: Vec<String> = std::fs::read_dir(&coco)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".json"))
+        .collect();
+    files.sort();
+    let [detections, truth] = [0, 1].map(|at: usize| read(&files[at]));
+    assert!(files[0].ends_with("_detections.json") && files[1].ends_with("_truth.json"));
+    let images = truth["images"].as_array().unwrap();
+    assert_eq!(images.len(), NUM_FRAMES as usize);
+    let annotations = truth["annotations"].as_array().unwrap();
+    assert_eq!(annotations.len(), (NUM_FRAMES * NUM_OBJECTS) as usize);
+    let Box2d { x1, y1, x2, y2 } = box_2d(0);
+    let expected = [x1, y1, x2 - x1, y2 - y1].map(f64::from);
+    assert_eq!(annotations[0]["bbox"], json!(expected));
+    let names: Vec<_> = truth["categories"].as_array().unwrap().iter().collect();
+    let name_of =
+        |id: &Value| names.iter().find(|entry| entry["id"] == *id).unwrap()["name"].clone();
+    assert_eq!(name_of(&annotations[0]["category_id"]), CLASSES[0]);
+    let found = detections.as_array().unwrap();
+    assert!(!found.is_empty());
+    for detection in found {
+        let image = detection["image_id"].as_u64().unwrap();
+        assert!((1..=u64::from(NUM_FRAMES)).contains(&image), "{detection}");
+    }
+    // Another run replaces the files.
+    det_post(&arguments).expect_code(0);
+}

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use det_post::config::Config;
+use det_post::config::{Config, Package, Source, State};
+use det_post::ros::NodeName;
 use require::{Need, skip};
 use serde_json::{Value, json};
 
@@ -30,9 +31,15 @@ fn python() -> Option<String> {
 }
 
 fn run(python: &str, file: &str, arguments: &[&str]) -> Output {
+    run_beside(python, file, arguments, "{}")
+}
+
+/// As [`run`], with further packages: a JSON object of their names and folders.
+fn run_beside(python: &str, file: &str, arguments: &[&str], installed: &str) -> Output {
     Command::new(python)
         .args(["tests/peers/check_launch.py", file])
         .args(arguments)
+        .env("INSTALLED_PACKAGES", installed)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap()
@@ -41,7 +48,13 @@ fn run(python: &str, file: &str, arguments: &[&str]) -> Output {
 /// What a launch file declares, reads and would start.
 #[track_caller]
 fn launch(python: &str, file: &str, arguments: &[&str]) -> Value {
-    let output = run(python, file, arguments);
+    launch_beside(python, file, arguments, "{}")
+}
+
+/// As [`launch`], with further packages.
+#[track_caller]
+fn launch_beside(python: &str, file: &str, arguments: &[&str], installed: &str) -> Value {
+    let output = run_beside(python, file, arguments, installed);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{file} {arguments:?}: {stderr}");
     serde_json::from_slice(&output.stdout).unwrap()
@@ -314,7 +327,7 @@ fn ros_2_lists_the_same_arguments() {
 
 /// The launch files of nodes that det_post takes the place of, and the arguments that their
 /// callers give.
-const DROP_IN: [(&str, &[&str]); 4] = [
+const DROP_IN: [(&str, &[&str]); 9] = [
     (
         "launch/lidar_centerpoint.launch.xml",
         &[
@@ -339,6 +352,41 @@ const DROP_IN: [(&str, &[&str]); 4] = [
     ("launch/yolox.launch.xml", YOLOX_ARGUMENTS),
     ("launch/yolox_tiny.launch.xml", YOLOX_ARGUMENTS),
     ("launch/yolox_s_plus_opt.launch.xml", YOLOX_ARGUMENTS),
+    ("launch/yolo.launch.py", YOLO_ROS_ARGUMENTS),
+    ("launch/yolov5.launch.py", YOLO_ROS_ARGUMENTS),
+    ("launch/yolov11.launch.py", YOLO_ROS_ARGUMENTS),
+    ("launch/yolov9.launch.py", YOLO_ROS_ARGUMENTS),
+    ("launch/yolov12.launch.py", YOLO_ROS_ARGUMENTS),
+];
+const YOLO_ROS_ARGUMENTS: &[&str] = &[
+    "model_type",
+    "model",
+    "tracker",
+    "device",
+    "fuse_model",
+    "yolo_encoding",
+    "enable",
+    "threshold",
+    "iou",
+    "imgsz_height",
+    "imgsz_width",
+    "half",
+    "max_det",
+    "augment",
+    "agnostic_nms",
+    "retina_masks",
+    "input_image_topic",
+    "image_reliability",
+    "input_depth_topic",
+    "depth_image_reliability",
+    "input_depth_info_topic",
+    "depth_info_reliability",
+    "target_frame",
+    "depth_image_units_divisor",
+    "namespace",
+    "use_tracking",
+    "use_3d",
+    "use_debug",
 ];
 const YOLOX_ARGUMENTS: &[&str] = &[
     "input/image",
@@ -367,7 +415,9 @@ fn launch_files_of_other_nodes_have_their_arguments() {
             assert!(found["default"].is_string(), "{file}: {argument} has no default");
             assert!(found["description"].as_str().unwrap().ends_with('.'), "{file}: {argument}");
         }
-        assert_eq!(report["logged"], json!([]));
+        // Without yolo_ros its other nodes are not started, which is said.
+        let says_missing = texts(&report["logged"]).iter().any(|text| text.contains("yolo_ros"));
+        assert_eq!(says_missing, file.ends_with(".py"), "{report}");
         let [node] = report["processes"].as_array().unwrap().as_slice() else { panic!("{report}") };
         assert_eq!(
             (&node["package"], &node["executable"]),
@@ -447,4 +497,111 @@ fn a_camera_node_is_replaced_with_its_network_and_images() {
             assert_eq!(node["parameters"], parameters);
         }
     }
+}
+
+/// The parameters of a process, given to `--like` as its launch file gives them, are read.
+#[track_caller]
+fn stands_for(process: &Value, package: &str) -> Config {
+    assert_eq!(texts(&process["arguments"]), ["run", "--like", package]);
+    let package: Package = package.parse().unwrap();
+    let overrides = overrides(process);
+    let source = Source { overrides, like: Some(package), ..Source::default() };
+    let text = |key: &str| process[key].as_str().unwrap_or_default().to_owned();
+    let node = NodeName::new(&text("namespace"), &text("name")).unwrap();
+    let config = Config::read(&node, &source).unwrap();
+    let fates = &config.like.as_ref().unwrap().fates;
+    assert!(fates.iter().all(|fate| fate.state != State::Unknown), "{fates:?}");
+    config
+}
+
+#[test]
+fn a_node_of_yolo_ros_is_replaced_beside_its_followers() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let packages = folder.path().join(".venv/lib/python3.12/site-packages");
+    std::fs::create_dir_all(&packages).unwrap();
+    let installed = json!({"yolo_ros": folder.path()}).to_string();
+    let arguments =
+        ["namespace:=eyes", "input_image_topic:=/cam", "use_3d:=True", "threshold:=0.25"];
+    let report = launch_beside(&python, "launch/yolo.launch.py", &arguments, &installed);
+    assert_eq!(report["logged"], json!([]));
+    let [node, tracking, in_space, debug] = report["processes"].as_array().unwrap().as_slice()
+    else {
+        panic!("{report}")
+    };
+    assert_eq!((&node["name"], &node["namespace"]), (&json!("yolo_node"), &json!("eyes")));
+    assert_eq!(node["remappings"], json!([["image_raw", "/cam"]]));
+    let config = stands_for(node, "yolo_ros");
+    assert_eq!(config.channels[0].output, "/eyes/detections");
+    for (follower, name, topic) in [
+        (tracking, "tracking_node", None),
+        (in_space, "detect_3d_node", Some("tracking")),
+        (debug, "debug_node", Some("detections_3d")),
+    ] {
+        assert_eq!(
+            (&follower["package"], &follower["executable"]),
+            (&json!("yolo_ros"), &json!(name))
+        );
+        assert_eq!(follower["namespace"], "eyes");
+        let path = follower["environment"]["PYTHONPATH"].as_str().unwrap();
+        assert!(path.starts_with(packages.to_str().unwrap()), "{path}");
+        let topics = follower["remappings"].as_array().unwrap();
+        let of_detections = topics.iter().find(|pair| pair[0] == "detections");
+        assert_eq!(of_detections.map(|pair| pair[1].as_str().unwrap()), topic, "{name}");
+    }
+    let alone = ["use_tracking:=False", "use_debug:=False"];
+    let report = launch_beside(&python, "launch/yolov8.launch.py", &alone, &installed);
+    assert_eq!(report["processes"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn decoders_of_isaac_ros_are_replaced_beside_its_encoder_and_tensorrt() {
+    let Some(python) = python() else { return };
+    let encoder = "/opt/isaac/share/isaac_ros_dnn_image_encoder";
+    let installed = json!({"isaac_ros_dnn_image_encoder": encoder}).to_string();
+    let sizes = ["input_image_width:=1920", "input_image_height:=1080"];
+    let own = ["output_tensor_names:=['boxes']", "nms_threshold:=0.6"];
+    let arguments = [&sizes[..], &own].concat();
+    for (file, num_further) in [
+        ("launch/yolov8_tensor_rt.launch.py", 0),
+        ("launch/isaac_ros_yolov8_visualize.launch.py", 2),
+    ] {
+        let report = launch_beside(&python, file, &arguments, &installed);
+        let [container, decoder, further @ ..] = report["processes"].as_array().unwrap().as_slice()
+        else {
+            panic!("{report}")
+        };
+        assert_eq!(further.len(), num_further);
+        let [tensor_rt] = container["components"].as_array().unwrap().as_slice() else {
+            panic!("{container}")
+        };
+        assert_eq!(tensor_rt["parameters"]["output_tensor_names"], json!(["boxes"]));
+        let [included] = report["included"].as_array().unwrap().as_slice() else {
+            panic!("{report}")
+        };
+        assert_eq!(included["path"], format!("{encoder}/launch/dnn_image_encoder.launch.py"));
+        assert_eq!(included["arguments"]["input_image_width"], "1920");
+        assert_eq!(included["arguments"]["component_container_name"], container["name"]);
+        assert_eq!(decoder["name"], "yolov8_decoder_node");
+        let config = stands_for(decoder, "isaac_ros_yolov8");
+        assert_eq!(config.channels[0].inputs[0].topic, "/tensor_sub");
+        let yaml = config.to_yaml();
+        assert!(yaml.contains("0.6") && yaml.contains("boxes"), "{yaml}");
+    }
+    // Without the encoder's package there is nothing to start.
+    let output = run(&python, "launch/yolov8_tensor_rt.launch.py", &sizes);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("isaac_ros_dnn_image_encoder"), "{stderr}");
+
+    let given = ["confidence_threshold:=0.7"];
+    let report = launch(&python, "launch/isaac_ros_rtdetr.launch.py", &given);
+    let [container, decoder] = report["processes"].as_array().unwrap().as_slice() else {
+        panic!("{report}")
+    };
+    let components = container["components"].as_array().unwrap();
+    assert_eq!(components.len(), 8);
+    let decoders = components.iter().filter(|of| of["name"] == "rtdetr_decoder").count();
+    assert_eq!(decoders, 0);
+    assert_eq!(decoder["name"], "rtdetr_decoder");
+    assert!(stands_for(decoder, "isaac_ros_rtdetr").to_yaml().contains("0.7"));
 }

@@ -18,6 +18,7 @@ mod dropin;
 mod dropin_cameras;
 mod eval;
 mod eval_peers;
+mod fingerprint;
 mod launch;
 mod outputs;
 mod sample;

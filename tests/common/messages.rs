@@ -6,8 +6,9 @@ use det_post::transport::messages::{
     LabelInfo, PointCloud2, PublishedTime, TensorList, TfMessage, TransformStamped,
 };
 use det_post::types::{
-    AreaRemap, Box2d, Box3d, Detection2d, Detection3d, Detections, Header, Object3d, ObjectFormat,
-    ObjectLabel, OutputFormat, OutputType, PointField, PointFields, Stamp, TensorType, Variance3d,
+    AreaRemap, Box2d, Box3d, DebugTimesType, Detection2d, Detection3d, Detections, Header,
+    Object3d, ObjectFormat, ObjectLabel, OutputFormat, OutputType, PointField, PointFields, Stamp,
+    TensorType, Variance3d,
 };
 use std::path::Path;
 
@@ -248,6 +249,7 @@ fn built_for_other_stacks(header: &Header<'_>) -> Vec<(&'static str, Vec<u8>)> {
     };
     let mut messages = vec![
         encoded(OutputType::DetectedObjects, Detections::Boxes3d(&solids)),
+        encoded(OutputType::AutoDetectedObjects, Detections::Boxes3d(&solids)),
         encoded(OutputType::DetectedObjectsWithFeature, Detections::Boxes2d(&flat)),
         encoded(OutputType::YoloDetectionArray, Detections::Boxes2d(&flat)),
     ];
@@ -261,7 +263,9 @@ fn built_for_other_stacks(header: &Header<'_>) -> Vec<(&'static str, Vec<u8>)> {
     TensorList::encode(header, &tensors, &mut cdr).unwrap();
     messages.push((TensorList::TYPE, cdr.clone()));
     Float64Stamped { stamp: header.stamp, data: 4.25 }.encode(&mut cdr).unwrap();
-    messages.push((Float64Stamped::TYPE, cdr.clone()));
+    for times in [DebugTimesType::AutowareInternalDebug, DebugTimesType::Tier4Debug] {
+        messages.push((times.type_name(), cdr.clone()));
+    }
     let published = Stamp::from_ros(1_700_000_002, 7);
     PublishedTime { header: *header, published }.encode(&mut cdr).unwrap();
     messages.push((PublishedTime::TYPE, cdr));

@@ -11,6 +11,7 @@ pub mod cpu_time;
 pub mod detect;
 #[path = "../../examples/make_sample/drive.rs"]
 pub mod drive;
+pub mod drop_in;
 pub mod encoders;
 pub mod jpeg;
 #[path = "../../examples/make_sample/lidar_nets.rs"]

@@ -17,11 +17,22 @@ use super::session::{LIDAR_OUT, messages, sample};
 
 #[test]
 fn a_tracker_of_autoware_receives_objects() {
+    objects_are_received("detected_objects", DetectedObjects::TYPE);
+}
+
+#[test]
+fn a_tracker_of_autoware_before_2024_06_receives_objects() {
+    objects_are_received("auto_detected_objects", DetectedObjects::FORMER_TYPE);
+}
+
+/// A peer that knows this type alone subscribes to the detections of the sample's lidar.
+fn objects_are_received(output_type: &str, type_name: &str) {
     let turn = turn();
     let Some(mut peer) = turn.peer() else { return };
-    let program = Program::start_sample(turn.domain, &["lidar.output_type:=detected_objects"]);
+    let output_type = format!("lidar.output_type:={output_type}");
+    let program = Program::start_sample(turn.domain, &[&output_type]);
     let reliable = json!({"reliable": true, "depth": 100});
-    peer.reader(LIDAR_OUT, DetectedObjects::TYPE, &reliable, 1);
+    peer.reader(LIDAR_OUT, type_name, &reliable, 1);
     peer.writer(CLOUD_TOPIC, InputKind::PointCloud2.type_name(), &reliable, 1);
     let (.., cloud) =
         messages(&sample().join("drive")).into_iter().find(|(of, ..)| of == CLOUD_TOPIC).unwrap();

@@ -16,6 +16,7 @@ use det_post::types::{
 };
 use det_post::{ErrorKind, Result};
 
+use super::common::drop_in::two_stages::TwoStages;
 use super::nms_iou::clustered;
 use super::nms_rotated;
 use super::random::Random;
@@ -209,6 +210,19 @@ fn bev_fast(class_mode: ClassMode) -> Nms3d {
 
 /// Two suppressions in a row in one recorded graph: the survivors of the CPU, in their
 /// order.
+/// What the stages left, with the places of the candidates.
+fn kept_places(
+    suppression: &Stages3d,
+    candidates: &DeviceCandidates<Box3d>,
+    places: &DeviceBuffer<u32>,
+) -> Vec<Kept> {
+    let left = suppression.survivors(candidates, Some(places));
+    let num_kept = left.kept.1.read().unwrap()[0].num_kept as usize;
+    let places = left.places.unwrap().read().unwrap();
+    let kept = left.kept.0.read().unwrap();
+    kept[..num_kept].iter().map(|of| Kept { index: places[of.index as usize], ..*of }).collect()
+}
+
 #[test]
 fn stages_agree() {
     let Some(device) = super::gpu() else { return };
@@ -249,17 +263,47 @@ fn stages_agree() {
             for _ in 0..2 {
                 graph.enqueue().unwrap();
                 stream.synchronize().unwrap();
-                let left = suppression.survivors(&on_device, Some(&places));
-                let num_kept = left.kept.1.read().unwrap()[0].num_kept as usize;
-                let found_places = left.places.unwrap().read().unwrap();
-                let found: Vec<Kept> = left.kept.0.read().unwrap()[..num_kept]
-                    .iter()
-                    .map(|kept| Kept { index: found_places[kept.index as usize], ..*kept })
-                    .collect();
+                let found = kept_places(&suppression, &on_device, &places);
                 let context = || format!("{num} candidates, {num_stages} stages");
                 super::assert_same_kept(&found, &expected, context);
             }
         }
+    }
+}
+
+/// The stages of Autoware on the device keep its boxes.
+#[test]
+fn the_two_stages_of_autoware_keep_its_boxes() {
+    let Some(device) = super::gpu() else { return };
+    let Some(scenes) = TwoStages::all() else { return };
+    for scene in &scenes {
+        let stages = scene.stages("bev_fast");
+        let boxes: Vec<Candidate<Box3d>> = scene
+            .boxes()
+            .iter()
+            .map(|c| Candidate {
+                bbox: c.bbox.bbox,
+                score: c.score,
+                class: c.class,
+                source: c.source,
+            })
+            .collect();
+        let stream = device.stream().unwrap();
+        let room = Capacity { candidates: boxes.len(), classes: 2 };
+        let mut suppression = Stages3d::new(&stream, &stages, room).unwrap();
+        suppression.set(&stages).unwrap();
+        let mut on_device = DeviceCandidates::with_capacity(&stream, boxes.len()).unwrap();
+        on_device.write(&boxes).unwrap();
+        let mut places = DeviceBuffer::zeros(&stream, boxes.len()).unwrap();
+        places.write(&(0..boxes.len() as u32).collect::<Vec<_>>()).unwrap();
+        let graph =
+            Graph::record(&stream, || suppression.enqueue(&on_device, Some(&places)).map(drop))
+                .unwrap();
+        graph.enqueue().unwrap();
+        stream.synchronize().unwrap();
+        let found = kept_places(&suppression, &on_device, &places);
+        let found: Vec<u32> = found.iter().map(|kept| kept.index).collect();
+        assert_eq!(found, scene.indices("kept"));
     }
 }
 

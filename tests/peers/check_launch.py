@@ -5,8 +5,9 @@
 
 Stand-ins of `launch` and `launch_ros` take the place of ROS 2, which is not needed: they know what the
 launch files here use of them, and nothing else. Prints JSON: the arguments that the file and those it
-includes declare, which of them it read, the processes it would start, in their order, those of
-which the end ends the launch, what is logged, and what the end of the node with an exit code leads to.
+includes declare, which of them it read, the launch files of other packages that it includes, the processes
+it would start, in their order, those of which the end ends the launch, what is logged, and what the end of the
+node with an exit code leads to. INSTALLED_PACKAGES is a JSON object of packages and their share folders.
 """
 
 import importlib.util
@@ -29,7 +30,7 @@ class Context:
     def __init__(self, values):
         self.values = dict(values)
         self.declared, self.read, self.processes, self.ended_by = [], set(), [], []
-        self.logged, self.after_exit = [], {}
+        self.logged, self.after_exit, self.included = [], {}, []
 
 
 class DeclareLaunchArgument:
@@ -88,6 +89,7 @@ class Node:
         respawn=False,
         respawn_delay=None,
         output="log",
+        additional_env=None,
     ):
         files = [given.path for given in parameters if isinstance(given, ParameterFile)]
         values = [given for given in parameters if not isinstance(given, ParameterFile)]
@@ -106,10 +108,28 @@ class Node:
             "respawn": respawn,
             "respawn_delay": respawn_delay,
             "output": output,
+            "environment": additional_env,
         }
 
     def execute(self, context):
         context.processes.append(self.process)
+
+
+class ComposableNode:
+    def __init__(self, *, name, package, plugin, parameters=(), remappings=()):
+        self.node = {
+            "name": name,
+            "package": package,
+            "plugin": plugin,
+            "parameters": {key: value for given in parameters for key, value in given.items()},
+            "remappings": [list(pair) for pair in remappings],
+        }
+
+
+class ComposableNodeContainer(Node):
+    def __init__(self, *, composable_node_descriptions, **of_container):
+        super().__init__(**of_container)
+        self.process["components"] = [described.node for described in composable_node_descriptions]
 
 
 class ExecuteProcess:
@@ -195,11 +215,28 @@ class PythonLaunchDescriptionSource:
         self.path = path
 
 
+class PackageNotFoundError(KeyError):
+    pass
+
+
+def get_package_share_directory(package):
+    """The folder of this package, or of another one that is said to be installed."""
+    installed = {"det_post": ROOT, **json.loads(os.environ.get("INSTALLED_PACKAGES", "{}"))}
+    if package not in installed:
+        raise PackageNotFoundError(package)
+    return str(installed[package])
+
+
 class IncludeLaunchDescription:
-    def __init__(self, source):
-        self.source = source
+    def __init__(self, source, *, launch_arguments=()):
+        self.source, self.launch_arguments = source, dict(launch_arguments)
 
     def execute(self, context):
+        assert all(isinstance(value, str) for value in self.launch_arguments.values())
+        if not Path(self.source.path).is_relative_to(ROOT):
+            context.included.append({"path": str(self.source.path), "arguments": self.launch_arguments})
+            return
+        context.values |= self.launch_arguments
         described(self.source.path).execute(context)
 
 
@@ -282,10 +319,10 @@ STAND_INS = {
     "launch.launch_description_sources": [PythonLaunchDescriptionSource],
     "launch.substitutions": [LaunchConfiguration],
     "launch_ros": [],
-    "launch_ros.actions": [Node],
-    "launch_ros.descriptions": [ParameterFile],
+    "launch_ros.actions": [ComposableNodeContainer, Node],
+    "launch_ros.descriptions": [ComposableNode, ParameterFile],
     "ament_index_python": [],
-    "ament_index_python.packages": [],
+    "ament_index_python.packages": [PackageNotFoundError],
 }
 
 
@@ -294,7 +331,7 @@ def main():
         module = sys.modules[name] = ModuleType(name)
         for stand_in in classes:
             setattr(module, stand_in.__name__, stand_in)
-    sys.modules["ament_index_python.packages"].get_package_share_directory = lambda _: str(ROOT)
+    sys.modules["ament_index_python.packages"].get_package_share_directory = get_package_share_directory
     # The files are read where they stand, and leave nothing beside them.
     sys.dont_write_bytecode = True
 
@@ -308,6 +345,7 @@ def main():
         "ended_by": context.ended_by,
         "logged": context.logged,
         "after_exit": context.after_exit,
+        "included": context.included,
     }
     print(json.dumps(report))
 

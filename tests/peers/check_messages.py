@@ -23,12 +23,17 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 SEPARATOR = "=" * 80 + "\n"
 
 # Type hashes of packages that rosbags does not have: vision_msgs 4.1 as generated for ROS 2
-# Jazzy, autoware_msgs 1.12, isaac_ros_tensor_list_interfaces 4.5, yolo_msgs 4.6.1.
+# Jazzy, autoware_msgs 1.12, autoware_auto_perception_msgs 1.0, isaac_ros_tensor_list_interfaces 4.5, yolo_msgs 4.6.1.
 KNOWN_HASHES = {
     "vision_msgs/msg/Detection2DArray": "214274120007f4a683866481336b70310268cfa107aebe9d594a6acf75bda968",
     "vision_msgs/msg/Detection3DArray": "793f5eab9595ac1c0da07873cc859db42eae51f0ee76056db8562515d830e018",
     "vision_msgs/msg/LabelInfo": "3d37df4015cdf660cc851c51897f2acd957e1ca6205ba0a99aebffb9406b0783",
     "vision_msgs/msg/VisionClass": "1e4a11f0fed50b5623cb8ff26ca0e37952a48a9c074d16f804b44e9164c2037a",
+    "autoware_auto_perception_msgs/msg/DetectedObject": "a4eb98f2ca7f3f7769aac984d3444cd3b959829f28d68fc49cae78264dc26407",
+    "autoware_auto_perception_msgs/msg/DetectedObjectKinematics": "01b64d4b02fcd5fa01e4cef05e0a8d6e4e58aef5a24f534852cbefd4946435aa",
+    "autoware_auto_perception_msgs/msg/DetectedObjects": "54428a0ec8d3548343f709655a5c092dd2ba6d881048597c2abf3b4a7e4bd222",
+    "autoware_auto_perception_msgs/msg/ObjectClassification": "a6c2de255575201427d95aa1dc43d9263272a628f5dc6d58558137cdaab7af4a",
+    "autoware_auto_perception_msgs/msg/Shape": "f3114e0d2b7aa7bacc66ea3c4bd723ff62436f9a0a17a5b9cc2cc5c433769cab",
     "autoware_internal_debug_msgs/msg/Float64Stamped": "588b194ed7eddc089b6ca098eb093e92f29bdad96ebd906fc9282816335942eb",
     "autoware_internal_msgs/msg/PublishedTime": "21dd0f5f27787b09d004f430fa63fb6e4e9e830c6b78dbd02d4b2018b48ea4d7",
     "autoware_perception_msgs/msg/DetectedObject": "395e8cae03c45c86ddb3263f9db58f5a1364bdabdcec56c24c817a372f7d566f",
@@ -39,6 +44,7 @@ KNOWN_HASHES = {
     "isaac_ros_tensor_list_interfaces/msg/Tensor": "4f84320fd44d2c4f4bfa5562a6c47c4403be8bdb7d25fe5df37f4e2786fcd66d",
     "isaac_ros_tensor_list_interfaces/msg/TensorList": "498b4418eed651d1eb843a154ac3dd6b7612b3fa851e1bd930f9f0c2e862cf6c",
     "isaac_ros_tensor_list_interfaces/msg/TensorShape": "3e0d2f347cd48e20550029e8754bb509be05e11d073ed43888fded7fb686cd60",
+    "tier4_debug_msgs/msg/Float64Stamped": "cc26a190f81c52bc4d3668856f8f27185b4feec2bb39d6758e6daa045fdd31c9",
     "tier4_perception_msgs/msg/DetectedObjectWithFeature": "51eb5d9e5ccc322e746d51e0fdd64c6ee7a9c65cb5860af93e345e860f8c2d58",
     "tier4_perception_msgs/msg/DetectedObjectsWithFeature": "57ca7ba338d93c8174ea5a411ed093a01cd22df19c934ffb977103c98d697291",
     "tier4_perception_msgs/msg/Feature": "ca53ec39afda975d0d32cc7588ea81a29a6cdc094fb4874b11c2853acf89891c",
@@ -276,6 +282,13 @@ EXPECTED = {
         "published_stamp": {"sec": 1_700_000_002, "nanosec": 7},
     },
 }
+
+# Predecessors of other names and the same fields.
+for former, present in [
+    ("autoware_auto_perception_msgs/msg/DetectedObjects", "autoware_perception_msgs/msg/DetectedObjects"),
+    ("tier4_debug_msgs/msg/Float64Stamped", "autoware_internal_debug_msgs/msg/Float64Stamped"),
+]:
+    EXPECTED[former] = EXPECTED[present]
 
 
 def values(decoded):

@@ -64,9 +64,40 @@ def check_array(message, line):
     return len(line[kind])
 
 
+def check_markers(message, line):
+    """The removal of the markers before, then a box, a line and a text for each detection."""
+    boxes = [marker for marker in message.markers if marker.ns == "boxes"]
+    assert message.markers[0].action == 3 and len(boxes) == len(line["detections_3d"])
+    for marker, expected in zip(boxes, line["detections_3d"]):
+        check_header(marker.header, line)
+        size = [marker.scale.x, marker.scale.y, marker.scale.z]
+        assert size == [float32(value) for value in expected["size"]], expected
+
+
+def check_annotations(message, line):
+    """An outline and a label for each detection, with the stamp of the picture."""
+    found = line["detections_2d"]
+    assert len(message.circles) == 0 and len(message.points) == len(message.texts) == len(found)
+    for outline, text, expected in zip(message.points, message.texts, found):
+        for stamp in (outline.timestamp, text.timestamp):
+            assert stamp.sec * 10**9 + stamp.nanosec == line["stamp_ns"]
+        x1, y1, x2, y2 = (float32(value) for value in expected["box"])
+        corners = [(point.x, point.y) for point in outline.points]
+        assert outline.type == 2 and corners == [(x1, y1), (x2, y1), (x2, y2), (x1, y2)], expected
+        assert (text.position.x, text.position.y) == (x1, y1)
+        assert text.text.startswith(expected["class_name"]), text.text
+
+
+SHOWN = {
+    "visualization_msgs/msg/MarkerArray": check_markers,
+    "foxglove_msgs/msg/ImageAnnotations": check_annotations,
+}
+
+
 def check(name, messages, lines_of):
     waiting = {topic: iter(lines) for topic, lines in lines_of.items()}
     tables, num_arrays, num_detections = {}, 0, 0
+    newest, num_shown = {}, 0
     for topic, type_name, log_time, message in messages:
         if type_name == "vision_msgs/msg/LabelInfo":
             output = topic.removesuffix("/label_info")
@@ -75,13 +106,18 @@ def check(name, messages, lines_of):
             tables[output] = [entry.class_name for entry in message.class_map]
             check_header(message.header, lines_of[output][0])
             continue
-        line = next(waiting[topic])
+        if type_name in SHOWN:
+            SHOWN[type_name](message, newest[topic.rpartition("/")[0]])
+            num_shown += 1
+            continue
+        line = newest[topic] = next(waiting[topic])
         num_arrays += 1
         num_detections += check_array(message, line)
         for expected in line.get("detections_2d", line.get("detections_3d")):
             assert tables[topic][expected["class_id"]] == expected["class_name"]
     assert all(next(rest, None) is None for rest in waiting.values())
     assert tables.keys() == lines_of.keys()
+    assert num_shown == num_arrays
     print(f"{name}: {num_arrays} arrays, {num_detections} detections, {len(tables)} class tables equal")
 
 

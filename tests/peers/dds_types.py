@@ -308,6 +308,42 @@ class DetectedObjects:
     objects: sequence[DetectedObject]
 
 
+class AutowareAuto:
+    """Autoware's objects until 2024-06: the same fields under other names."""
+
+    @ros("autoware_auto_perception_msgs/msg/ObjectClassification")
+    class ObjectClassification:
+        label: uint8
+        probability: float32
+
+    @ros("autoware_auto_perception_msgs/msg/DetectedObjectKinematics")
+    class DetectedObjectKinematics:
+        pose_with_covariance: PoseWithCovariance
+        has_position_covariance: bool
+        orientation_availability: uint8
+        twist_with_covariance: TwistWithCovariance
+        has_twist: bool
+        has_twist_covariance: bool
+
+    @ros("autoware_auto_perception_msgs/msg/Shape")
+    class Shape:
+        type: uint8
+        footprint: Polygon
+        dimensions: Vector3
+
+    @ros("autoware_auto_perception_msgs/msg/DetectedObject")
+    class DetectedObject:
+        existence_probability: float32
+        classification: sequence[ObjectClassification]
+        kinematics: DetectedObjectKinematics
+        shape: Shape
+
+    @ros("autoware_auto_perception_msgs/msg/DetectedObjects")
+    class DetectedObjects:
+        header: Header
+        objects: sequence[DetectedObject]
+
+
 @ros("isaac_ros_tensor_list_interfaces/msg/TensorShape")
 class TensorShape:
     rank: uint8

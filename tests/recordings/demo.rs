@@ -5,12 +5,14 @@
 
 use crate::common;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use common::replay::{det_post, replay_at};
 use common::require::{Need, skip};
 use common::stand_in;
+use det_post::transport::bag::BagReader;
 use serde_json::{Value, json};
 
 /// What the guard compares with.
@@ -56,6 +58,7 @@ fn the_demo_makes_everything_it_names() {
         let file = std::io::BufReader::new(std::fs::File::open(path).unwrap());
         assert_eq!(png::Decoder::new(file).read_info().unwrap().info().size(), size);
     }
+    a_replay_holds_what_its_layout_shows(&out);
     let figures = json_of(&out.join("eval.json"));
     let sensors = figures["sensors"].as_array().unwrap();
     assert_eq!(sensors.len(), 2);
@@ -71,6 +74,31 @@ fn the_demo_makes_everything_it_names() {
         assert!(channel["detections"].as_u64().unwrap() > 0, "{report}");
     }
     a_pace_that_is_too_fast_drops_and_says_so(&out, &report);
+}
+
+/// The drive and its detections together have every topic of the layout for replays.
+fn a_replay_holds_what_its_layout_shows(demo: &Path) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/config/det_post_replay.foxglove.json");
+    let view = json_of(Path::new(path));
+    let panels = &view["configById"];
+    let image = &panels["Image!camera"]["imageMode"];
+    let mut shown = vec![image["imageTopic"].as_str().unwrap()];
+    for topics in [&panels["3D!detections"]["topics"], &image["annotations"]] {
+        shown.extend(topics.as_object().unwrap().keys().map(String::as_str));
+    }
+    assert_eq!(shown.len(), 4);
+    let topics = ["drive", "detections"].map(|bag| {
+        let mut reader = BagReader::open(&demo.join(bag)).unwrap();
+        let mut num_messages = BTreeMap::new();
+        let names: Vec<String> = reader.topics().iter().map(|t| t.name.clone()).collect();
+        while let Some(message) = reader.next_message().unwrap() {
+            *num_messages.entry(names[message.topic].clone()).or_insert(0) += 1;
+        }
+        num_messages
+    });
+    for topic in shown {
+        assert!(topics.iter().any(|of| of.get(topic).is_some_and(|num| *num > 0)), "{topic}");
+    }
 }
 
 /// The demo's parameter file replays its drive at a pace nobody can keep: every

@@ -22,6 +22,7 @@ mod messages;
 mod nan_scores;
 mod rotated_boxes;
 mod shortened_bags;
+mod slices;
 mod surround;
 mod surround_views;
 mod tensor_replay;

@@ -237,7 +237,7 @@ fn messages_and_definitions_are_laid_out_for_the_peers() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("messages");
     std::fs::create_dir_all(&folder).unwrap();
     let built = messages::built();
-    assert_eq!(built.len(), 14);
+    assert_eq!(built.len(), 16);
     for message in built {
         let stem = message.type_name.replace("/msg/", ".");
         assert_eq!(message.cdr.len() % 4, 0, "{stem}");

@@ -9,7 +9,7 @@ use crate::config::reader::Reader;
 use crate::config::value::Length::Exactly;
 use crate::config::value::{integer, list, one_of, whole};
 use crate::types::{
-    ChannelOrder, Normalization, PixelConvention, PointRange, Resize, Size, SizeOrder,
+    ChannelOrder, Normalization, PixelConvention, PointRange, Resize, Size, SizeOrder, ViewDecoder,
     YawConvention,
 };
 
@@ -50,6 +50,14 @@ pub enum SurroundKind {
 }
 
 impl SurroundKind {
+    /// Whether the network carries a memory from frame to frame.
+    pub fn has_memory(&self) -> bool {
+        match self {
+            Self::StreamPetr => true,
+            Self::Views(views) => matches!(views.decoder, ViewDecoder::Sparse4d(_)),
+        }
+    }
+
     /// Whether a frame may lack a camera: the network can mask it.
     pub fn masks_missing_cameras(&self) -> bool {
         match self {

@@ -71,6 +71,7 @@ pub(super) fn yolov8(t: &mut Translation<'_>) {
 pub(super) fn rtdetr(t: &mut Translation<'_>) {
     common(t, "detr", "top_left");
     t.set("head.layout.boxes", "corner_pixels");
+    t.set("head.layout.logits", false);
     let names = [(&BOXES_NAME, "boxes"), (&SCORES_NAME, "scores"), (&LABELS_NAME, "labels")]
         .map(|(key, otherwise)| name_of(t, key, otherwise));
     t.set("head.output_names", names.each_ref().map(String::as_str));

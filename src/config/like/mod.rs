@@ -89,7 +89,7 @@ const PACKAGES: &[Names] = &[
     Names {
         package: Package::YoloRos,
         names: &["yolo_ros"],
-        executables: &[],
+        executables: &["yolo_node"],
         node: ("yolo", "yolo_node"),
         channel: "camera",
     },

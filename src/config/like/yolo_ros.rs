@@ -57,7 +57,7 @@ pub(super) fn translate(t: &mut Translation<'_>) {
     if let Some(given) = t.take(&MODEL_TYPE) {
         match text_of(&given.node) {
             Some("YOLO") => t.ignore(&given, State::NoEffect, ""),
-            _ => t.refuse(&given, "YOLO: World and YOLOE take their classes at run time"),
+            _ => t.refuse(&given, "YOLO: World and YOLOE make weights of names of classes, which an exported network cannot"),
         }
     }
     model(t);

@@ -25,7 +25,7 @@ mod tensor;
 use std::fmt;
 use std::sync::Arc;
 
-use cudarc::driver::sys::CUresult;
+use cudarc::driver::sys::{CUdevice_attribute, CUresult};
 use cudarc::driver::{CudaContext, CudaModule, DriverError};
 
 pub use candidates::DeviceCandidates;
@@ -118,6 +118,16 @@ impl CudaDevice {
         let (free, _) =
             self.context().mem_get_info().map_err(|e| failed("query the free memory", e))?;
         Ok(free)
+    }
+
+    /// The most bytes of shared memory that a block may have.
+    ///
+    /// # Errors
+    /// `Device` with the driver's error.
+    pub fn shared_bytes_per_block(&self) -> Result<u32> {
+        let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        let bytes = self.context().attribute(attribute);
+        Ok(bytes.map_err(|e| failed("query the shared memory of a block", e))?.unsigned_abs())
     }
 
     /// The number of this GPU.

@@ -1,6 +1,8 @@
 //! Recordings of detections against recordings of truth: the figures of `det_post eval`.
 
+mod coco;
 mod detections;
+mod drives;
 mod figures;
 mod pair;
 mod plots;
@@ -13,7 +15,9 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 
+use self::coco::CocoFiles;
 use self::detections::Detections;
+pub(crate) use self::drives::{Drive, read_drives};
 pub(crate) use self::figures::Filters;
 use self::figures::SensorFigures;
 pub(crate) use self::pair::{TopicPair, parse_pair};
@@ -35,6 +39,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) pairs: &'a [TopicPair],
     pub(crate) filters: Filters,
     pub(crate) count_missing: bool,
+    /// Whether boxes in pictures are kept as files of COCO.
+    pub(crate) keeps_coco: bool,
 }
 
 /// Where the two sides of a drive were read from.
@@ -54,6 +60,8 @@ pub(crate) struct Evaluation {
     num_incomplete_frames: usize,
     /// What is wrong with the recordings.
     damage: Vec<String>,
+    #[serde(skip)]
+    coco: Vec<CocoFiles>,
 }
 
 impl Sides {
@@ -126,7 +134,7 @@ impl Evaluation {
     /// # Errors
     /// `Argument` when the sides of a drive have nothing in common.
     pub(crate) fn of(drives: &[Sides], classes: &Classes, terms: &Terms<'_>) -> Result<Self> {
-        let Terms { pairs, filters, count_missing } = terms;
+        let Terms { pairs, filters, count_missing, keeps_coco } = terms;
         let (mut lidars, mut cameras) = (Vec::new(), Vec::new());
         for drive in drives {
             let Sides { detections, truth, .. } = drive;
@@ -140,6 +148,9 @@ impl Evaluation {
             pool(&mut cameras, of_cameras);
         }
         let names = classes.by_name();
+        let coco = cameras.iter().filter(|_| *keeps_coco);
+        let coco =
+            coco.map(|paired| CocoFiles::of(paired, &names, filters)).collect::<Result<_>>()?;
         let lidars = lidars.iter().map(|paired| SensorFigures::of_lidar(paired, &names, filters));
         let cameras =
             cameras.iter().map(|paired| SensorFigures::of_camera(paired, &names, filters));
@@ -152,6 +163,7 @@ impl Evaluation {
             num_repeated_frames: left_out(|d| d.detections.num_repeated + d.truth.num_repeated),
             num_incomplete_frames: left_out(|d| d.truth.num_incomplete),
             damage: damage.cloned().collect(),
+            coco,
         })
     }
 

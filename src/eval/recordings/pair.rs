@@ -29,6 +29,8 @@ pub(super) struct Paired<T, D> {
     pub(super) truth: String,
     pub(super) frame_id: String,
     pub(super) frames: Vec<Frame<T, D>>,
+    /// Of each frame.
+    pub(super) stamps: Vec<Stamp>,
     /// Frames of truth without a message of detections.
     pub(super) num_truth_alone: usize,
     /// Messages of detections without truth.
@@ -77,6 +79,7 @@ pub(super) fn pool<T, D>(pooled: &mut Vec<Paired<T, D>>, drive: Vec<Paired<T, D>
         match pooled.iter_mut().find(is_same) {
             Some(sensor) => {
                 sensor.frames.extend(paired.frames);
+                sensor.stamps.extend(paired.stamps);
                 sensor.num_truth_alone += paired.num_truth_alone;
                 sensor.num_detections_alone += paired.num_detections_alone;
             }
@@ -111,6 +114,7 @@ fn match_frames<T: Clone, D: Clone>(
         truth: there.topic.clone(),
         frame_id: there.frame_id.clone(),
         frames: Vec::new(),
+        stamps: Vec::new(),
         num_truth_alone: 0,
         num_detections_alone: 0,
     };
@@ -119,6 +123,7 @@ fn match_frames<T: Clone, D: Clone>(
         paired.num_truth_alone += usize::from(detections.is_none());
         if detections.is_some() || count_missing {
             let detections = detections.cloned().unwrap_or_default();
+            paired.stamps.push(*stamp);
             paired.frames.push(Frame { truth: truth.clone(), detections });
         }
     }

@@ -30,6 +30,7 @@ pub struct Convolution {
     num_inputs: usize,
     num_outputs: usize,
     num_chunks: u32,
+    max_rows: u32,
     num_blocks: [u32; 2],
 }
 
@@ -87,7 +88,8 @@ impl Convolution {
         let (kernel, shape) =
             kernel_of(stream, suffix, precision, num_taps, num_inputs, num_outputs)?;
         let num_chunks = num_chunks(shape, row_bytes);
-        let shared_bytes = shape.shared_bytes_for(num_taps as u32, num_chunks);
+        let max_rows = shape.max_rows(stream.device().shared_bytes_per_block()?);
+        let shared_bytes = shape.shared_bytes_for(num_taps as u32, num_chunks, max_rows);
         let num_resident = kernel.reserve(shared_bytes, shape.threads_per_block())?;
         let padded = row_len(num_outputs);
         let num_columns = padded as u32 / shape.channels;
@@ -107,6 +109,7 @@ impl Convolution {
             num_inputs,
             num_outputs,
             num_chunks,
+            max_rows,
             num_blocks: [(num_resident / num_columns).max(1), num_columns],
         })
     }
@@ -176,7 +179,7 @@ impl Convolution {
             capacity: sites.capacity() as u32,
             num_input_rows: table.input_capacity() as u32,
             zero: 0,
-            reserved: 0,
+            max_rows: self.max_rows,
         };
         let threads_per_block = self.shape.threads_per_block();
         let grid = Blocks { num_blocks: self.num_blocks, threads_per_block };
@@ -312,7 +315,7 @@ fn shapes_of(
     let exact = (precision == Precision::F32).then(|| shape(Method::Exact, 16));
     let resident = shape(Method::Resident, if row_bytes == 32 { 32 } else { 64 });
     let resident_bytes =
-        resident.shared_bytes_for(num_taps as u32, num_chunks(resident, row_bytes));
+        resident.shared_bytes_for(num_taps as u32, num_chunks(resident, row_bytes), 0);
     let fits = channels <= 32 && resident_bytes <= MAX_RESIDENT_BYTES;
     let warpgroup = shape(Method::Warpgroup, WARPGROUP_STEP_BYTES);
     let is_whole = row_bytes.is_multiple_of(WARPGROUP_STEP_BYTES as usize);

@@ -1,6 +1,6 @@
 //! The parameters of `kernels/sparse_conv.cu`.
 
-use super::shape::{Method, Shape};
+use super::shape::{F32_INPUT_MULTIPLE, Method, Shape};
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
     kernel_specs, refused,
@@ -55,8 +55,8 @@ pub struct ConvArgs<'a> {
     pub num_input_rows: u32,
     /// 0, which the compiler of the kernels is not to know.
     pub zero: u32,
-    /// Padding.
-    pub reserved: u32,
+    /// Of an f32 kernel: the rows that a block sums at once.
+    pub max_rows: u32,
 }
 
 /// The parameter of `sparse_conv_input_*`.
@@ -115,7 +115,11 @@ fn check(kernel: &str, args: &ConvArgs<'_>, grid: &Grid, shape: Shape) -> Result
     };
     let fits = matches!(args.width, 1 | 3)
         && row_is_padded
-        && (shape.method == Method::Exact || chunks_cover && chunk_is_whole)
+        && (if shape.method == Method::Exact {
+            args.max_rows != 0
+        } else {
+            chunks_cover && chunk_is_whole
+        })
         && args.row_bytes as usize <= ZERO_BYTES
         && args.zero == 0
         && grid.num_blocks[1] * shape.channels == args.num_outputs;
@@ -132,7 +136,7 @@ fn check(kernel: &str, args: &ConvArgs<'_>, grid: &Grid, shape: Shape) -> Result
     let out_len = rows(capacity, out_bytes);
     let weights = match shape.method {
         Method::Exact => {
-            let num_inputs = args.num_inputs.next_multiple_of(shape.input_multiple());
+            let num_inputs = args.num_inputs.next_multiple_of(F32_INPUT_MULTIPLE);
             4 * num_taps * u64::from(num_inputs * args.num_outputs)
         }
         _ => u64::from(grid.num_blocks[1]) * num_taps * u64::from(shape.tap_bytes(args.num_chunks)),
@@ -191,7 +195,8 @@ macro_rules! convolutions {
                     check(Self::NAME, args, grid, Self::SHAPE)
                 }
                 fn shared_bytes(args: &ConvArgs<'_>) -> u32 {
-                    Self::SHAPE.shared_bytes_for(args.num_groups * args.width, args.num_chunks)
+                    let num_taps = args.num_groups * args.width;
+                    Self::SHAPE.shared_bytes_for(num_taps, args.num_chunks, args.max_rows)
                 }
             }
         )+

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::shape::{Method, Shape};
+use super::shape::{F32_INPUT_MULTIPLE, Method, Shape};
 use super::{ConvParameters, Precision};
 
 /// Lanes of a warp.
@@ -28,7 +28,7 @@ pub(super) fn pack(
     let source = Source { parameters, parts };
     let mut packed = Packed { bytes: Vec::new(), precision };
     match shape.method {
-        Method::Exact => pack_exact(&source, shape, &mut packed),
+        Method::Exact => pack_exact(&source, &mut packed),
         Method::Resident | Method::Staged => pack_lanes(&source, shape, num_chunks, &mut packed),
         Method::Warpgroup => pack_rows(&source, shape, num_chunks, &mut packed),
     }
@@ -62,10 +62,10 @@ impl Source<'_> {
 }
 
 /// By tap, input channel, output channel.
-fn pack_exact(source: &Source<'_>, shape: Shape, packed: &mut Packed) {
+fn pack_exact(source: &Source<'_>, packed: &mut Packed) {
     let num_inputs = source.parameters.num_inputs() as u32;
     for tap in 0..source.num_taps() {
-        for input in 0..num_inputs.next_multiple_of(shape.input_multiple()) {
+        for input in 0..num_inputs.next_multiple_of(F32_INPUT_MULTIPLE) {
             for output in 0..source.padded_outputs() {
                 packed.push(source.weight(output, tap, input));
             }

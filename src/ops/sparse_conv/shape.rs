@@ -23,9 +23,28 @@ const WARPGROUPS: [[u32; 2]; 2] = [
     ],
 ];
 const WARPGROUP_THREADS: u32 = kernel_constant!("sparse_conv_warpgroup.cuh", "kWarpgroupLanes");
-/// Stages of the ring of an f32 kernel, and their input channels.
+/// Stages of an f32 kernel, their input channels for up to 32 output channels and for more, and
+/// the values between the channels of two pairs.
 const F32_STAGES: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32Stages");
-const F32_STAGE_CHANNELS: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32StageChannels");
+const F32_NARROW_DEPTH: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32NarrowDepth");
+const F32_DEPTH: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32Depth");
+const F32_PADDING: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32Padding");
+/// Sums in the registers of an f32 block, for 16 output channels and for more.
+const F32_NARROW_SUMS: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32NarrowSums");
+const F32_SUMS: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32Sums");
+/// Blocks per multiprocessor for 16 output channels.
+const F32_NARROW_BLOCKS: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32NarrowBlocks");
+/// Words per row whose pairs an f32 kernel lists at once, and their taps at most.
+const F32_BATCH: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32Batch");
+const F32_BATCH_TAPS: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32BatchTaps");
+/// The rows of an f32 block are a multiple of this, the pairs that a warp reads side by side at
+/// most: it reads none beyond those of a stage.
+const F32_ROW_MULTIPLE: u32 = 16;
+/// Input channels of f32 weights are padded to a multiple of this.
+pub const F32_INPUT_MULTIPLE: u32 = 8;
+/// Bytes of shared memory that the driver takes for each block (1024), and more than an f32
+/// kernel declares.
+const OTHER_SHARED_BYTES: u32 = 1280;
 /// Taps of which a warp has the rows in shared memory at once.
 const BATCH_TAPS: u32 = kernel_constant!("sparse_conv.cuh", "kBatchTaps");
 const WARPS_PER_BLOCK: u32 = THREADS_PER_BLOCK / 32;
@@ -62,8 +81,8 @@ impl Shape {
         num_chunks * self.chunk_bytes * self.channels
     }
 
-    /// Bytes of shared memory of a block.
-    pub fn shared_bytes_for(self, num_taps: u32, num_chunks: u32) -> u32 {
+    /// Bytes of shared memory of a block. `max_rows` counts for f32 kernels alone.
+    pub fn shared_bytes_for(self, num_taps: u32, num_chunks: u32, max_rows: u32) -> u32 {
         let tap = self.tap_bytes(num_chunks);
         // By tap the places of a warp's rows.
         let offsets = |num_warps: u32, num_rows: u32| num_warps * BATCH_TAPS * 4 * num_rows;
@@ -79,11 +98,42 @@ impl Shape {
                     + offsets(self.threads_per_block() / 32, 16)
             }
             Method::Exact => {
-                let num_rows = if self.channels <= 32 { 64 } else { 32 };
-                F32_STAGES * F32_STAGE_CHANNELS * 4 * self.channels
-                    + offsets(F32_THREADS_PER_BLOCK / 32, num_rows)
+                let [weights, pair, row] = self.exact_bytes();
+                weights + max_rows.min(self.max_pairs()) * pair + max_rows * row
             }
         }
+    }
+
+    /// The most rows that a block of an f32 kernel sums at once where blocks may have
+    /// `shared_bytes` of shared memory; 0 for other kernels.
+    pub fn max_rows(self, shared_bytes: u32) -> u32 {
+        if self.method != Method::Exact {
+            return 0;
+        }
+        let [weights, pair, row] = self.exact_bytes();
+        let num_blocks = if self.channels == 16 { F32_NARROW_BLOCKS } else { 1 };
+        let left = (shared_bytes / num_blocks).saturating_sub(OTHER_SHARED_BYTES + weights);
+        let with_pairs = left / (pair + row);
+        let max_rows = if with_pairs <= self.max_pairs() {
+            with_pairs
+        } else {
+            (left - self.max_pairs() * pair) / row
+        };
+        max_rows / F32_ROW_MULTIPLE * F32_ROW_MULTIPLE
+    }
+
+    /// Bytes of shared memory of an f32 block: of the weights, per pair, per row.
+    fn exact_bytes(self) -> [u32; 3] {
+        let depth = if self.channels <= 32 { F32_NARROW_DEPTH } else { F32_DEPTH };
+        let weights = F32_STAGES * depth * self.channels * 4;
+        let pair = F32_STAGES * (depth + F32_PADDING) * 4;
+        [weights, pair, self.channels * 4 + F32_BATCH * 4 + F32_BATCH_TAPS * 2]
+    }
+
+    /// The most pairs of a tap that a block of an f32 kernel multiplies at once.
+    fn max_pairs(self) -> u32 {
+        let sums = if self.channels == 16 { F32_NARROW_SUMS } else { F32_SUMS };
+        sums / self.channels
     }
 
     /// Threads per block.
@@ -93,11 +143,6 @@ impl Shape {
             Method::Warpgroup => self.warpgroups()[0] * WARPGROUP_THREADS,
             Method::Exact => F32_THREADS_PER_BLOCK,
         }
-    }
-
-    /// Of an f32 kernel: input channels are padded to a multiple of this.
-    pub fn input_multiple(self) -> u32 {
-        if matches!(self.channels, 32 | 64) { 16 } else { 8 }
     }
 
     /// Warpgroups of a block and stages of its ring.

@@ -20,6 +20,7 @@ use super::mapped::Mapped;
 use super::options::ReadOptions;
 use super::part::{Part, Reader, Unopened};
 use super::record::{ChunkIndex, MAGIC, RECORD_HEAD};
+use super::span::LogSpan;
 use super::summary::Summary;
 use super::time::{Head, stamp};
 use super::topic::TopicInfo;
@@ -37,6 +38,8 @@ pub(super) struct McapFile {
     pub(super) span: Option<(Stamp, Stamp)>,
     /// One entry per topic.
     wanted: Vec<bool>,
+    /// The log times that are delivered.
+    limits: LogSpan,
     pub(super) damage: Option<Damage>,
     topic_of: BTreeMap<u16, usize>,
     plan: Plan,
@@ -97,6 +100,7 @@ impl McapFile {
         Self {
             map,
             wanted: vec![true; topics.len()],
+            limits: LogSpan::default(),
             topics,
             span: span.map(|(first, last)| (stamp(first), stamp(last))),
             damage: None,
@@ -115,6 +119,13 @@ impl McapFile {
     /// Parts that are already open keep what they hold.
     pub(super) fn select(&mut self, wanted: Vec<bool>) {
         self.wanted = wanted;
+        self.skip_unwanted();
+    }
+
+    /// Delivers only messages with these log times. Parts that are already open keep what they
+    /// hold.
+    pub(super) fn limit(&mut self, limits: LogSpan) {
+        self.limits = limits;
         self.skip_unwanted();
     }
 
@@ -245,7 +256,7 @@ impl McapFile {
     }
 
     fn load_into(&mut self, part: &mut Part) -> Result<(), Unopened> {
-        let reader = Reader { topic_of: &self.topic_of, wanted: &self.wanted };
+        let reader = Reader { topic_of: &self.topic_of, wanted: &self.wanted, limits: self.limits };
         match &mut self.plan {
             Plan::Done => Ok(()),
             Plan::ByTime { chunks, next } => {
@@ -302,14 +313,16 @@ impl McapFile {
         }
     }
 
-    /// Passes over chunks that hold no wanted message.
+    /// Passes over chunks that hold no wanted message by their topics or log times.
     fn skip_unwanted(&mut self) {
         let Plan::ByTime { chunks, next } = &mut self.plan else { return };
         let is_wanted = |id: &u16| {
             self.topic_of.get(id).and_then(|topic| self.wanted.get(*topic)) == Some(&true)
         };
+        let limits = self.limits;
         while chunks.get(*next).is_some_and(|chunk| {
-            !chunk.channels.is_empty() && !chunk.channels.iter().any(is_wanted)
+            let is_of_others = !chunk.channels.is_empty() && !chunk.channels.iter().any(is_wanted);
+            is_of_others || !limits.meets(stamp(chunk.start_time), stamp(chunk.end_time))
         }) {
             *next += 1;
         }

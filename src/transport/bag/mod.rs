@@ -58,6 +58,7 @@ mod options;
 mod part;
 mod record;
 mod source;
+mod span;
 mod summary;
 mod time;
 mod topic;
@@ -78,6 +79,7 @@ pub use self::mapped::Mapped;
 use self::metadata::Metadata;
 pub use self::options::ReadOptions;
 use self::source::Source;
+pub use self::span::LogSpan;
 use self::time::Head;
 pub use self::topic::TopicInfo;
 use self::topics::{declare, merge_topics};
@@ -104,6 +106,8 @@ pub struct BagReader {
     wanted: Vec<bool>,
     /// First and last log time as declared.
     span: Option<(Stamp, Stamp)>,
+    /// The log times that are delivered.
+    limits: LogSpan,
     /// The files in order; `None` for those that have ended.
     sources: Vec<Option<Source>>,
     /// The sources in the order of their next messages: a lower bound of the time of
@@ -172,6 +176,7 @@ impl BagReader {
             topics,
             wanted,
             span,
+            limits: LogSpan::default(),
             sources: sources.into_iter().map(Some).collect(),
             heads,
             blocked: Vec::new(),
@@ -198,12 +203,16 @@ impl BagReader {
             let is_wanted = |topic: &usize| self.wanted.get(*topic) == Some(&true);
             source.select(source.topic_of.iter().map(is_wanted).collect());
         }
-        self.heads.clear();
-        for at in 0..self.sources.len() {
-            if self.borrowed != Some(at) {
-                self.queue(at);
-            }
-        }
+        self.queue_all();
+    }
+
+    /// Delivers only messages with these log times, with the effect on a reader in use as of
+    /// [`Self::select`]. Chunks of other times are skipped if they are indexed, so damage in
+    /// them is not detected.
+    pub fn limit(&mut self, limits: LogSpan) {
+        self.limits = limits;
+        self.sources.iter_mut().flatten().for_each(|source| source.limit(limits));
+        self.queue_all();
     }
 
     /// The mapped files, in the order of the recording: payloads of uncompressed MCAP are
@@ -213,8 +222,11 @@ impl BagReader {
     }
 
     /// Number of messages of the selected topics by [`TopicInfo::num_messages`];
-    /// `None` when one is unknown.
+    /// `None` when one is unknown, or when the log times are limited.
     pub fn num_messages(&self) -> Option<u64> {
+        if !self.limits.is_unbounded() {
+            return None;
+        }
         let selected = self.topics.iter().zip(&self.wanted).filter(|(_, wanted)| **wanted);
         selected
             .map(|(topic, _)| topic.num_messages)
@@ -306,6 +318,16 @@ impl BagReader {
 
     fn source(&mut self, at: usize) -> Option<&mut Source> {
         self.sources.get_mut(at)?.as_mut()
+    }
+
+    /// Queues all sources again, except the borrowed one.
+    fn queue_all(&mut self) {
+        self.heads.clear();
+        for at in 0..self.sources.len() {
+            if self.borrowed != Some(at) {
+                self.queue(at);
+            }
+        }
     }
 
     /// Inserts a source into the queue at its position.

@@ -14,6 +14,8 @@ use super::chunk::check_crc;
 use super::damage::Damage;
 use super::mapped::Mapped;
 use super::record::{Chunk, MessageHead, RECORD_HEAD, opcode};
+use super::span::LogSpan;
+use super::time::stamp;
 use super::walk::{contents, walk};
 
 /// The most memory of a part that is kept for the next one.
@@ -128,6 +130,7 @@ impl Part {
 pub(super) struct Reader<'a> {
     pub(super) topic_of: &'a BTreeMap<u16, usize>,
     pub(super) wanted: &'a [bool],
+    pub(super) limits: LogSpan,
 }
 
 impl Reader<'_> {
@@ -208,7 +211,7 @@ impl Reader<'_> {
     }
 
     /// The message of one record whose body starts at `at`; `None` when its
-    /// topic is not wanted.
+    /// topic or log time is not wanted.
     fn entry(&self, body: &[u8], at: usize) -> Result<Option<Entry>, String> {
         let MessageHead { channel, log_time } = MessageHead::parse(body).ok_or_else(|| {
             format!(
@@ -223,7 +226,8 @@ impl Reader<'_> {
             .ok_or_else(|| format!("a message is on channel {channel}, which is not declared"))?;
         let len = body.len() - MessageHead::LEN;
         let entry = Entry { log_time, topic, start: at + MessageHead::LEN, len };
-        Ok((self.wanted.get(topic) == Some(&true)).then_some(entry))
+        let is_wanted = self.wanted.get(topic) == Some(&true);
+        Ok((is_wanted && self.limits.contains(stamp(log_time))).then_some(entry))
     }
 }
 

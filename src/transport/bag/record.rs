@@ -187,6 +187,8 @@ impl<'a> Chunk<'a> {
 /// A ChunkIndex record.
 pub(super) struct ChunkIndex {
     pub(super) start_time: u64,
+    /// Not before `start_time`; the latest possible where the file gives an earlier one.
+    pub(super) end_time: u64,
     /// Of the Chunk record in the file.
     pub(super) offset: usize,
     /// Of the Chunk record with its head.
@@ -200,7 +202,8 @@ pub(super) struct ChunkIndex {
 impl ChunkIndex {
     pub(super) fn parse(body: &[u8]) -> Option<Self> {
         let mut fields = Fields(body);
-        let (start_time, _end) = (fields.u64()?, fields.u64()?);
+        let (start_time, end_time) = (fields.u64()?, fields.u64()?);
+        let end_time = if end_time < start_time { u64::MAX } else { end_time };
         let offset = usize::try_from(fields.u64()?).ok()?;
         let len = usize::try_from(fields.u64()?).ok()?;
         let mut map = Fields(fields.counted()?);
@@ -212,7 +215,7 @@ impl ChunkIndex {
         let message_index_len = usize::try_from(fields.u64()?).ok()?;
         let _compression = fields.counted()?;
         let (_compressed_size, _uncompressed_size) = (fields.u64()?, fields.u64()?);
-        Some(Self { start_time, offset, len, message_index_len, channels })
+        Some(Self { start_time, end_time, offset, len, message_index_len, channels })
     }
 }
 

@@ -11,6 +11,7 @@ use super::mcap::McapFile;
 use super::metadata::io_error;
 use super::options::ReadOptions;
 use super::record;
+use super::span::LogSpan;
 use super::time::Head;
 use super::topic::TopicInfo;
 use crate::error::{Error, ErrorKind, Result};
@@ -110,6 +111,10 @@ impl Source {
 
     pub(super) fn select(&mut self, wanted: Vec<bool>) {
         with_file!(&mut self.storage, file => file.select(wanted))
+    }
+
+    pub(super) fn limit(&mut self, limits: LogSpan) {
+        with_file!(&mut self.storage, file => file.limit(limits))
     }
 
     pub(super) fn head(&self) -> Head {

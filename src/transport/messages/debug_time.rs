@@ -3,7 +3,7 @@
 use super::header::{write_header, write_stamp};
 use crate::error::Result;
 use crate::transport::cdr::Writer;
-use crate::types::{Header, Stamp};
+use crate::types::{DebugTimesType, Header, Stamp};
 
 /// `autoware_internal_debug_msgs/Float64Stamped`: a number and its time.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +18,9 @@ impl Float64Stamped {
     /// The ROS name.
     pub const TYPE: &'static str = "autoware_internal_debug_msgs/msg/Float64Stamped";
 
+    /// The ROS name until 2025-02. The fields and therefore the bytes are the same.
+    pub const FORMER_TYPE: &'static str = "tier4_debug_msgs/msg/Float64Stamped";
+
     /// Encodes the message into `bytes`, replacing the content.
     ///
     /// # Errors
@@ -27,6 +30,16 @@ impl Float64Stamped {
         write_stamp(&mut writer, self.stamp);
         writer.f64(self.data);
         writer.finish(Self::TYPE)
+    }
+}
+
+impl DebugTimesType {
+    /// The ROS name of the message.
+    pub fn type_name(self) -> &'static str {
+        match self {
+            Self::AutowareInternalDebug => Float64Stamped::TYPE,
+            Self::Tier4Debug => Float64Stamped::FORMER_TYPE,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `autoware_perception_msgs/DetectedObjects` and
+//! `autoware_perception_msgs/DetectedObjects`, which was of `autoware_auto_perception_msgs`, and
 //! `tier4_perception_msgs/DetectedObjectsWithFeature`.
 
 use super::detection::Pose;
@@ -20,6 +20,9 @@ pub struct DetectedObjectsWithFeature;
 impl DetectedObjects {
     /// The ROS name.
     pub const TYPE: &'static str = "autoware_perception_msgs/msg/DetectedObjects";
+
+    /// The ROS name until 2024-06. The fields and therefore the bytes are the same.
+    pub const FORMER_TYPE: &'static str = "autoware_auto_perception_msgs/msg/DetectedObjects";
 
     /// Encodes `detections` into `bytes`, replacing the content, as autoware_lidar_centerpoint
     /// publishes them.

@@ -16,6 +16,7 @@ impl OutputType {
             Self::Detection2dArray => Detection2DArray::TYPE,
             Self::Detection3dArray => Detection3DArray::TYPE,
             Self::DetectedObjects => DetectedObjects::TYPE,
+            Self::AutoDetectedObjects => DetectedObjects::FORMER_TYPE,
             Self::DetectedObjectsWithFeature => DetectedObjectsWithFeature::TYPE,
             Self::YoloDetectionArray => YoloDetectionArray::TYPE,
         }
@@ -59,9 +60,9 @@ impl OutputFormat {
             OutputType::YoloDetectionArray => {
                 YoloDetectionArray::encode(header, boxes, &self.class_names, bytes)
             }
-            OutputType::Detection3dArray | OutputType::DetectedObjects => {
-                Err(unfit(output_type, "2D"))
-            }
+            OutputType::Detection3dArray
+            | OutputType::DetectedObjects
+            | OutputType::AutoDetectedObjects => Err(unfit(output_type, "2D")),
         }
     }
 
@@ -76,7 +77,7 @@ impl OutputFormat {
             OutputType::Detection3dArray => {
                 Detection3DArray::encode(header, boxes, &self.class_ids, bytes)
             }
-            OutputType::DetectedObjects => {
+            OutputType::DetectedObjects | OutputType::AutoDetectedObjects => {
                 DetectedObjects::encode(header, boxes, &self.objects, bytes)
             }
             OutputType::Detection2dArray

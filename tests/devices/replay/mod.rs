@@ -12,6 +12,7 @@
 use crate::common;
 use crate::common::{camera_net, lidar_nets, parameters, recording};
 
+mod drop_in;
 #[path = "networks.rs"]
 mod networks_on_the_gpu;
 mod surround;

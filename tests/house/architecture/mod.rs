@@ -29,7 +29,7 @@ const LAYERS: [(&str, &[&str]); 20] = [
     ("eval", &["types", "input_file", "transport", "draw", "output_folder"]),
     ("sim", &["types", "transport", "output_folder"]),
     ("detectors", &["types", "device", "ops", "infer", "config"]),
-    ("draw", &["types", "ops", "config", "detectors"]),
+    ("draw", &["types", "ops", "config", "detectors", "transport"]),
     ("runtime", &["types", "device", "config", "detectors", "transport"]),
     ("output_folder", &["transport"]),
     (

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use det_post::replay::{Rate, Replay, ReplayFiles, ReplayOptions};
+use det_post::replay::{LogTime, Rate, Replay, ReplayFiles, ReplayOptions, Slice};
 use det_post::runtime::Factory;
 use det_post::runtime::isolated::Proxy;
 use det_post::transport::bag::BagReader;
@@ -241,5 +242,63 @@ fn a_replay_ends_where_its_caller_says() {
         let options = ReplayOptions { rate: Rate::Factor(factor), ..ReplayOptions::default() };
         let error = open(folder.path(), options).map(drop).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Argument, "{error}");
+    }
+}
+
+/// Everything that the closure receives, in a form that can be compared.
+fn passed_on(bag: &Path, name: &str, slice: Slice) -> (Vec<String>, [u64; 2]) {
+    let options =
+        ReplayOptions { factory: Arc::new(stub::open), slice, ..ReplayOptions::default() };
+    let replay = Replay::open(bag, &rig::config(name), options).unwrap();
+    let mut frames = Vec::new();
+    let report = replay
+        .run(|frame| {
+            frames.push(match &frame.result {
+                Ok(found) => format!("{} {:?}", found.log_time, found.detections),
+                Err(error) => error.to_string(),
+            });
+            Ok(())
+        })
+        .unwrap();
+    let channel = &report.channels[name];
+    let received = channel.inputs.iter().map(|input| input.totals.num_received).sum();
+    (frames, [channel.frames_in, received])
+}
+
+/// Frames that wait for a message or their deadline, refused messages, a restart of the clock,
+/// and calibrations and static poses that precede every picture: wherever the cut is.
+#[test]
+fn slices_of_several_inputs_join_to_the_whole() {
+    for (name, second) in [("cameras", rig::OTHER_CAMERA), ("fused", rig::LIDAR)] {
+        let folder = tempfile::tempdir().unwrap();
+        let bag = folder.path().join("rig");
+        rig::record(second, &bag);
+        let (whole, counts) = passed_on(&bag, name, Slice::default());
+        let mut cuts: Vec<i64> =
+            rig::messages(second).iter().map(|message| message.at.nanos()).collect();
+        // Around each message, and around the deadline of a frame that it opens.
+        let beside = |at: i64| [at, at + 1, at + 60_000_000, at + 150_000_000, at + 150_000_001];
+        cuts = cuts.into_iter().flat_map(beside).collect();
+        for cut in cuts {
+            let at = Some(LogTime::At(Stamp::from_nanos(cut)));
+            // The stub remembers all frames before, as a network with a memory does.
+            let warm_up = Some(Duration::from_secs(1000));
+            let (mut joined, first) = passed_on(&bag, name, Slice { to: at, ..Slice::default() });
+            let (rest, second) = passed_on(&bag, name, Slice { from: at, to: None, warm_up });
+            joined.extend(rest);
+            assert_eq!(joined, whole, "{name} cut at {cut}");
+            assert_eq!([0, 1].map(|of| first[of] + second[of]), counts, "{name} cut at {cut}");
+        }
+        // A cut in a quiet time, far behind the calibration and the pose.
+        let quiet = Some(LogTime::At(Stamp::from_nanos(104_300_000_000)));
+        let slice = Slice { from: quiet, to: None, warm_up: Some(Duration::ZERO) };
+        let (rest, _) = passed_on(&bag, name, slice);
+        assert_eq!(rest.len(), 1, "{rest:?}");
+        // Except for the scores, which count the frames that the stub remembers.
+        let without_scores = |text: &str| -> Vec<String> {
+            text.split(", ").filter(|part| !part.starts_with("score")).map(str::to_owned).collect()
+        };
+        let last = whole.last().unwrap();
+        assert_eq!(without_scores(&rest[0]), without_scores(last), "{name}");
     }
 }

@@ -11,6 +11,7 @@ use crate::common::{recordings, shared_data};
 
 mod hostile_db3;
 mod hostile_metadata;
+mod limits;
 mod memory;
 
 use std::path::Path;

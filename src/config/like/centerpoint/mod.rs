@@ -44,9 +44,11 @@ pub(super) fn translate(t: &mut Translation<'_>, node: &NodeName) {
     let class_names = head(t);
     let is_single = scores::translate(t, &class_names, is_nested);
     scores::yaw_norms(t, class_names.len(), is_nested);
-    suppression(t, &class_names, is_nested, is_single);
+    let is_before_2024_12 = !is_nested || (is_single && t.has_key(&keys::IOU_TARGETS));
+    suppression(t, &class_names, is_nested, is_before_2024_12);
     densification(t, is_nested);
     publishing(t);
+    messages(t, is_nested, is_before_2024_12);
     for (key, value) in [("pre_nms_top_k", MAX_BOXES), ("max_detections", MAX_BOXES)] {
         t.default(key, value);
     }
@@ -101,9 +103,13 @@ fn features(t: &mut Translation<'_>) {
     t.convert(&encoder, &[("head.center_offset_z", has_z.into())], "");
 }
 
-/// Circle suppression, then that of footprints where their node has it. `is_single`: one
-/// score threshold for all classes.
-fn suppression(t: &mut Translation<'_>, class_names: &[String], is_nested: bool, is_single: bool) {
+/// Circle suppression, then that of footprints where their node has it.
+fn suppression(
+    t: &mut Translation<'_>,
+    class_names: &[String],
+    is_nested: bool,
+    is_before_2024_12: bool,
+) {
     t.set("nms.class_mode", "agnostic");
     circle(t, is_nested);
     let given_targets = t.take(&keys::IOU_TARGETS);
@@ -123,7 +129,7 @@ fn suppression(t: &mut Translation<'_>, class_names: &[String], is_nested: bool,
             None => t.missing(key.names[usize::from(!is_nested)], NODE_FILE),
         }
     }
-    pairs(t, given_targets, class_names, is_nested, is_single);
+    pairs(t, given_targets, class_names, is_before_2024_12);
 }
 
 fn circle(t: &mut Translation<'_>, is_nested: bool) {
@@ -149,13 +155,11 @@ fn pairs(
     t: &mut Translation<'_>,
     targets: Option<Given>,
     class_names: &[String],
-    is_nested: bool,
-    is_single: bool,
+    is_before_2024_12: bool,
 ) {
     const PEDESTRIAN: &str = "PEDESTRIAN";
-    let is_former = !is_nested || (is_single && targets.is_some());
     match targets {
-        Some(given) if is_former => {
+        Some(given) if is_before_2024_12 => {
             let known = |name: &String| class_names.contains(name);
             let names = texts_of(&given.node)
                 .map(|names| names.into_iter().filter(known).map(Node::Text).collect::<Vec<_>>());
@@ -166,7 +170,7 @@ fn pairs(
         None => {}
     }
     let has_others = class_names.iter().any(|name| name != PEDESTRIAN);
-    if !is_former && has_others && class_names.iter().any(|name| name == PEDESTRIAN) {
+    if !is_before_2024_12 && has_others && class_names.iter().any(|name| name == PEDESTRIAN) {
         t.set("nms.forbidden_pairs", [format!("{PEDESTRIAN}-*")]);
     }
 }
@@ -290,10 +294,20 @@ fn publishing(t: &mut Translation<'_>) {
         }
     }
     t.default("processing_time_diagnostics.pillars_status", "centerpoint_trt");
-    t.default("output_type", "detected_objects");
     t.default("publish.published_time", true);
     t.default("idle_without_subscribers", true);
     t.topics("~/input/pointcloud", "~/output/objects");
+}
+
+/// The packages of the messages, which other nodes of that time subscribe to: files with
+/// groups are of 2024-04 and later, those with `iou_nms_target_class_names` beside one
+/// threshold of 2024-12 and before.
+fn messages(t: &mut Translation<'_>, is_nested: bool, is_before_2024_12: bool) {
+    let objects = if is_nested { "detected_objects" } else { "auto_detected_objects" };
+    t.default("output_type", objects);
+    if is_before_2024_12 {
+        t.default("publish.debug_times_package", "tier4_debug_msgs");
+    }
 }
 
 /// A list of numbers of a length.

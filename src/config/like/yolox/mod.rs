@@ -22,6 +22,7 @@ pub(super) fn translate(t: &mut Translation<'_>, node: &NodeName) {
     if let Some(given) = t.take(&keys::CONFIG_DIR) {
         read_folder(t, node, &given);
     }
+    let is_before_2024_07 = t.has("calibration_algorithm") && !t.has(keys::COLOR_MASK.names[0]);
     let folder = t.take(&keys::MODEL_DIR).and_then(|given| {
         t.convert(&given, &[], "the folder of the networks");
         text_of(&given.node).map(PathBuf::from)
@@ -56,6 +57,9 @@ pub(super) fn translate(t: &mut Translation<'_>, node: &NodeName) {
         t.default(key, value);
     }
     t.default("output_type", "detected_objects_with_feature");
+    if is_before_2024_07 {
+        t.default("publish.debug_times_package", "tier4_debug_msgs");
+    }
     t.default("publish.debug_times", node.name());
     t.default("idle_without_subscribers", true);
     t.default("publish.debug_image_topic", "~/out/image");

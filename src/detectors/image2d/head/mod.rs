@@ -49,7 +49,10 @@ impl YoloHead {
             shapes: vec![vec![Exactly(1), Exactly(3), height, width]],
         };
         let input = &inputs[bind(Side::Input, &[image], inputs)?[0]];
-        let expected = expected_outputs(facts, num_classes);
+        let bound = bind(Side::Output, &expected_outputs(facts, num_classes), outputs)?;
+        for (_, unused) in outputs.iter().enumerate().filter(|(index, _)| !bound.contains(index)) {
+            tracing::info!("the network's output {unused} is not read");
+        }
         Ok(Self {
             layout: facts.layout.clone(),
             num_classes,
@@ -61,7 +64,7 @@ impl YoloHead {
             },
             network: network_size(facts, input)?,
             element: input.element.unwrap_or(ElementType::F32),
-            outputs: bind(Side::Output, &expected, outputs)?,
+            outputs: bound,
         })
     }
 

@@ -27,6 +27,7 @@ use super::budget::{MemoryBudget, Reservation};
 use super::damage::Damage;
 use super::mapped::Mapped;
 use super::options::{MAX_DECLARED_BYTES, MAX_NAME_BYTES, ReadOptions};
+use super::span::LogSpan;
 use super::time::Head;
 use super::topic::TopicInfo;
 use crate::error::{Error, ErrorKind, Result};
@@ -53,6 +54,8 @@ pub(super) struct Db3File {
     /// First and last log time of the readable rows.
     pub(super) span: Option<(Stamp, Stamp)>,
     wanted: Vec<bool>,
+    /// The log times that are delivered.
+    limits: LogSpan,
     pub(super) damage: Option<Damage>,
     /// By log time, then row identifier.
     rows: Vec<Row>,
@@ -108,6 +111,7 @@ impl Db3File {
             database,
             num_bytes,
             wanted: vec![true; topics.len()],
+            limits: LogSpan::default(),
             topics,
             span: rows.first().map(time).zip(rows.last().map(time)),
             damage: listed.err().or_else(|| incomplete(path, cut.as_ref())),
@@ -124,6 +128,12 @@ impl Db3File {
     /// Delivers only the topics marked in `wanted`, one entry per topic.
     pub(super) fn select(&mut self, wanted: Vec<bool>) {
         self.wanted = wanted;
+        self.skip_unwanted();
+    }
+
+    /// Delivers only messages with these log times.
+    pub(super) fn limit(&mut self, limits: LogSpan) {
+        self.limits = limits;
         self.skip_unwanted();
     }
 
@@ -209,7 +219,10 @@ impl Db3File {
     }
 
     fn skip_unwanted(&mut self) {
-        let is_unwanted = |row: &Row| self.wanted.get(row.topic as usize) != Some(&true);
+        let is_unwanted = |row: &Row| {
+            self.wanted.get(row.topic as usize) != Some(&true)
+                || !self.limits.contains(Stamp::from_nanos(row.log_time))
+        };
         while self.rows.get(self.next).is_some_and(is_unwanted) {
             self.next += 1;
             self.payload_len = None;

@@ -223,7 +223,7 @@ mod tests {
     use crate::transport::middleware::{InputKind, ServiceKind};
 
     /// Types and their hashes as ROS 2 Jazzy has them (vision_msgs 4.1.1, bond 4.0.0,
-    /// autoware_msgs 1.12, yolo_msgs 4.6.1; those of packages that Jazzy does not ship by rosbags).
+    /// autoware_msgs 1.12, autoware_auto_perception_msgs 1.0, yolo_msgs 4.6.1; those of packages that Jazzy does not ship by rosbags).
     const HASHES: &str = include_str!("hashes.txt");
 
     fn hashes() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -265,9 +265,11 @@ mod tests {
             ParameterEvent::TYPE,
             TransitionEvent::TYPE,
             DetectedObjects::TYPE,
+            DetectedObjects::FORMER_TYPE,
             DetectedObjectsWithFeature::TYPE,
             YoloDetectionArray::TYPE,
             Float64Stamped::TYPE,
+            Float64Stamped::FORMER_TYPE,
             PublishedTime::TYPE,
             TensorList::TYPE,
         ];

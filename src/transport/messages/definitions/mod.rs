@@ -23,6 +23,10 @@ macro_rules! definitions {
 }
 
 definitions! {
+    "autoware_auto_perception_msgs" {
+        msg: "DetectedObject" "DetectedObjectKinematics" "DetectedObjects" "ObjectClassification"
+            "Shape";
+    }
     "autoware_internal_debug_msgs" { msg: "Float64Stamped"; }
     "autoware_internal_msgs" { msg: "PublishedTime"; }
     "autoware_perception_msgs" {
@@ -32,6 +36,10 @@ definitions! {
     "bond" { msg: "Status"; }
     "builtin_interfaces" { msg: "Duration" "Time"; }
     "diagnostic_msgs" { msg: "DiagnosticArray" "DiagnosticStatus" "KeyValue"; }
+    "foxglove_msgs" {
+        msg: "CircleAnnotation" "Color" "ImageAnnotations" "Point2" "PointsAnnotation"
+            "TextAnnotation";
+    }
     "geometry_msgs" {
         msg: "Point" "Point32" "Polygon" "Pose" "PoseWithCovariance" "Quaternion" "Transform"
             "TransformStamped" "Twist" "TwistWithCovariance" "Vector3";
@@ -58,6 +66,7 @@ definitions! {
     "std_msgs" { msg: "ColorRGBA" "Header"; }
     "std_srvs" { srv: "SetBool"; }
     "tf2_msgs" { msg: "TFMessage"; }
+    "tier4_debug_msgs" { msg: "Float64Stamped"; }
     "tier4_perception_msgs" {
         msg: "DetectedObjectWithFeature" "DetectedObjectsWithFeature" "Feature";
     }
@@ -139,11 +148,15 @@ mod tests {
             LabelInfo::TYPE,
             Clock::TYPE,
             DetectedObjects::TYPE,
+            DetectedObjects::FORMER_TYPE,
             DetectedObjectsWithFeature::TYPE,
             YoloDetectionArray::TYPE,
             TensorList::TYPE,
             Float64Stamped::TYPE,
+            Float64Stamped::FORMER_TYPE,
             PublishedTime::TYPE,
+            MarkerArray::TYPE,
+            ImageAnnotations::TYPE,
         ] {
             assert!(definition(type_name).is_some(), "{type_name}");
         }

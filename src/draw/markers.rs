@@ -1,6 +1,6 @@
 //! Detections in space as markers for RViz and Foxglove.
 
-use crate::draw::class_rgb;
+use super::class_rgb;
 use crate::error::Result;
 use crate::transport::messages::{Marker, MarkerAction, MarkerArray, MarkerShape, Pose};
 use crate::types::{Detection3d, Header};

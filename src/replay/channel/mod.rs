@@ -1,15 +1,16 @@
 //! One channel of a replay: messages of its inputs in, detections out.
 
+mod accounting;
+
 use std::sync::Arc;
 
-use super::context::{ReplayContext, lock};
-use super::frame::{ReplayDetections, ReplayFrame};
-use super::input::ReplayInput;
-use super::report::{ChannelSummary, InputReport, Report};
-use crate::config::{ChannelConfig, InputConfig};
+use crate::config::ChannelConfig;
 use crate::detectors::{FrameInput, FrameSet, MAX_INPUTS};
 use crate::device::PayloadMemory;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::replay::context::{ReplayContext, lock};
+use crate::replay::frame::{ReplayDetections, ReplayFrame};
+use crate::replay::input::{CalibrationTopic, ReplayInput};
 use crate::runtime::Factory;
 use crate::runtime::account::Account;
 use crate::runtime::assembler::{Assembler, Sequence, SharedMessage, fill};
@@ -21,7 +22,7 @@ use crate::transport::middleware::{InputKind, Received, deliver};
 use crate::types::{CameraCalibration, DeviceChoice, Stamp};
 
 /// A channel and where its messages come from and go to.
-pub(super) struct ReplayChannel {
+pub(in crate::replay) struct ReplayChannel {
     /// Its place among the channels that run.
     index: usize,
     channel: Channel,
@@ -45,7 +46,7 @@ impl ReplayChannel {
     /// # Errors
     /// `Config` when the channel cannot take the type of a topic, `Model` when a
     /// network cannot be loaded or does not fit.
-    pub(super) fn open(
+    pub(in crate::replay) fn open(
         index: usize,
         config: &ChannelConfig,
         topics: &[TopicInfo],
@@ -65,20 +66,24 @@ impl ReplayChannel {
     }
 
     /// Its configuration.
-    pub(super) fn config(&self) -> &ChannelConfig {
+    pub(in crate::replay) fn config(&self) -> &ChannelConfig {
         self.channel.config()
     }
 
     /// The topics that it reads.
-    pub(super) fn topics(&self) -> impl Iterator<Item = &str> {
-        let calibrations = self.inputs.iter().filter_map(|input| input.calibration.as_ref());
+    pub(in crate::replay) fn topics(&self) -> impl Iterator<Item = &str> {
         let inputs = self.channel.config().inputs.iter().map(|input| input.topic.as_str());
-        inputs.chain(calibrations.map(|topic| topic.name.as_str()))
+        inputs.chain(self.calibration_topics().map(|topic| topic.name.as_str()))
+    }
+
+    /// The topics of its cameras' calibrations.
+    pub(in crate::replay) fn calibration_topics(&self) -> impl Iterator<Item = &CalibrationTopic> {
+        self.inputs.iter().filter_map(|input| input.calibration.as_ref())
     }
 
     /// Whether a message is to be given to [`Self::process`]: every message of
     /// the recording moves the time of frames of several inputs.
-    pub(super) fn concerns(&self, message: &BagMessage<'_>) -> bool {
+    pub(in crate::replay) fn concerns(&self, message: &BagMessage<'_>) -> bool {
         let topic = Some(message.topic);
         self.frames.is_some()
             || self.inputs.iter().any(|input| {
@@ -89,7 +94,7 @@ impl ReplayChannel {
 
     /// The GPU that uploads payloads of the recording where they are: of a channel with one
     /// input whose messages are not compressed, in this process.
-    pub(super) fn uploads_in_place(&self) -> Option<DeviceChoice> {
+    pub(in crate::replay) fn uploads_in_place(&self) -> Option<DeviceChoice> {
         let [ReplayInput { kind: InputKind::Image | InputKind::PointCloud2, .. }] =
             &self.inputs[..]
         else {
@@ -110,12 +115,12 @@ impl ReplayChannel {
     }
 
     /// Whether messages are passed to [`Self::prepare`] when they arrive.
-    pub(super) fn prepares(&self) -> bool {
+    pub(in crate::replay) fn prepares(&self) -> bool {
         self.channel.prepares()
     }
 
     /// Prepares a message of a frame that is not complete yet.
-    pub(super) fn prepare(&mut self, input: usize, message: &SharedMessage) {
+    pub(in crate::replay) fn prepare(&mut self, input: usize, message: &SharedMessage) {
         // An error of the view is that of its frame.
         let Ok(view) = message.view() else { return };
         let calibration = self.calibration(input);
@@ -123,7 +128,7 @@ impl ReplayChannel {
     }
 
     /// Its inputs, in the order of the configuration.
-    pub(super) fn inputs_mut(&mut self) -> &mut [ReplayInput] {
+    pub(in crate::replay) fn inputs_mut(&mut self) -> &mut [ReplayInput] {
         &mut self.inputs
     }
 
@@ -131,12 +136,12 @@ impl ReplayChannel {
     ///
     /// # Errors
     /// Those of the detector.
-    pub(super) fn warm_up(&mut self) -> Result<()> {
+    pub(in crate::replay) fn warm_up(&mut self) -> Result<()> {
         self.channel.warm_up()
     }
 
     /// Whether its detector asks for the poses of sensors.
-    pub(super) fn wants_transforms(&self) -> bool {
+    pub(in crate::replay) fn wants_transforms(&self) -> bool {
         self.channel.wants_transforms()
     }
 
@@ -145,8 +150,8 @@ impl ReplayChannel {
     /// cannot be processed is dropped, counted and named in the log.
     ///
     /// # Errors
-    /// Those of [`Replay::run`](super::Replay::run)'s closure; nothing else ends the replay.
-    pub(super) fn process(
+    /// Those of [`Replay::run`](crate::replay::Replay::run)'s closure; nothing else ends the replay.
+    pub(in crate::replay) fn process(
         &mut self,
         message: &BagMessage<'_>,
         context: &ReplayContext<'_>,
@@ -154,7 +159,8 @@ impl ReplayChannel {
         let topic = Some(message.topic);
         let input = self.inputs.iter().position(|input| input.topic == topic);
         if let Err(error) = check_log_time(message.log_time) {
-            return input.map_or(Ok(()), |input| self.refuse(input, &error, context));
+            let at = message.log_time;
+            return input.map_or(Ok(()), |input| self.refuse(input, &error, at, context));
         }
         self.advance_to(message.log_time, context)?;
         self.inputs.iter().filter_map(|input| input.calibration.as_ref()).for_each(|topic| {
@@ -174,18 +180,20 @@ impl ReplayChannel {
                     let input = input.map(|input| FrameInput { calibration, ..input });
                     self.process_frame(&mut [input], &|| message.log_time, context)
                 }
-                Err(error) => self.refuse(input, &error, context),
+                Err(error) => self.refuse(input, &error, message.log_time, context),
             };
         });
         passed_on
     }
 
-    /// Processes the frames of several inputs that still wait, at the end of the recording.
+    /// Processes the frames of several inputs that still wait, at the end of the recording, or
+    /// those that are due in the slice, at its end.
     ///
     /// # Errors
     /// As [`Self::process`].
-    pub(super) fn finish(&mut self, context: &ReplayContext<'_>) -> Result<()> {
-        self.advance_to(Stamp::from_nanos(i64::MAX), context)
+    pub(in crate::replay) fn finish(&mut self, context: &ReplayContext<'_>) -> Result<()> {
+        let last = context.owned.to.map_or(i64::MAX, |to| to.nanos().saturating_sub(1));
+        self.advance_to(Stamp::from_nanos(last), context)
     }
 
     /// Keeps a message for the frames of several inputs.
@@ -203,10 +211,10 @@ impl ReplayChannel {
             .and_then(|()| assembler.exchange(input, buffer));
         match taken {
             Ok(()) => {
-                self.inputs[input].totals.num_received += 1;
+                self.inputs[input].totals.num_received += u64::from(context.owns(log_time));
                 Ok(())
             }
-            Err(error) => self.refuse(input, &error, context),
+            Err(error) => self.refuse(input, &error, log_time, context),
         }
     }
 
@@ -218,7 +226,7 @@ impl ReplayChannel {
             self.channel.set_sequence(frames.assembler.take_sequence());
             match usable {
                 Ok(()) => passed_on = self.process_messages(&frames.chosen, &|| at, context),
-                Err(error) => passed_on = self.drop_frame(&error, context),
+                Err(error) => passed_on = self.drop_frame(&error, at, context),
             }
             frames.chosen.clear();
             if passed_on.is_err() {
@@ -226,7 +234,10 @@ impl ReplayChannel {
             }
         }
         for (index, input) in self.inputs.iter_mut().enumerate() {
-            input.totals.add_loss(Loss::Unused, frames.assembler.take_unused(index));
+            let num_unused = frames.assembler.take_unused(index);
+            if context.owns(log_time) {
+                input.totals.add_loss(Loss::Unused, num_unused);
+            }
         }
         self.frames = Some(frames);
         passed_on
@@ -236,7 +247,7 @@ impl ReplayChannel {
     ///
     /// # Errors
     /// As [`Self::process`].
-    pub(super) fn process_messages(
+    pub(in crate::replay) fn process_messages(
         &mut self,
         messages: &[Option<SharedMessage>],
         log_time: &dyn Fn() -> Stamp,
@@ -246,7 +257,7 @@ impl ReplayChannel {
         for (view, message) in views.iter_mut().zip(messages) {
             match message.as_deref().map(MessageBuffer::view).transpose() {
                 Ok(message) => *view = message,
-                Err(error) => return self.drop_frame(&error, context),
+                Err(error) => return self.drop_frame(&error, log_time(), context),
             }
         }
         let calibrations = self.calibrations();
@@ -271,8 +282,11 @@ impl ReplayChannel {
         let now = log_time();
         let served = match self.channel.process(inputs, lookup) {
             Ok(served) => served,
-            Err(error) => return self.drop_frame(&error, context),
+            Err(error) => return self.drop_frame(&error, now, context),
         };
+        if !context.owns(now) {
+            return Ok(());
+        }
         let number = self.account.frames_in();
         self.account.add_served(served.report, served.detections.len());
         self.account.add_stamp(served.order);
@@ -305,77 +319,17 @@ impl ReplayChannel {
     }
 
     /// Memory from which messages reach the device in the fewest copies.
-    pub(super) fn payload_memory(&self) -> PayloadMemory {
+    pub(in crate::replay) fn payload_memory(&self) -> PayloadMemory {
         self.channel.payload_memory()
     }
 
     /// How the next frame relates to the ones before.
-    pub(super) fn set_sequence(&mut self, sequence: Sequence) {
+    pub(in crate::replay) fn set_sequence(&mut self, sequence: Sequence) {
         self.channel.set_sequence(sequence);
     }
 
     /// The account of its frames.
-    pub(super) fn account_mut(&mut self) -> &mut Account {
+    pub(in crate::replay) fn account_mut(&mut self) -> &mut Account {
         &mut self.account
-    }
-
-    /// Counts a message that cannot be decoded. With one input it is a frame.
-    fn refuse(&mut self, input: usize, error: &Error, context: &ReplayContext<'_>) -> Result<()> {
-        if self.frames.is_none() {
-            return self.drop_frame(error, context);
-        }
-        let ChannelConfig { name, inputs, .. } = self.channel.config();
-        let topic = &inputs[input].topic;
-        match self.inputs[input].totals.add_refused(error) {
-            1 => tracing::warn!("channel {name}: message of {topic} refused: {error}"),
-            count => {
-                tracing::debug!("channel {name}: message of {topic} refused ({count}): {error}")
-            }
-        }
-        Ok(())
-    }
-
-    /// Counts a frame that is dropped and passes its error on; the first of a reason is a
-    /// warning.
-    ///
-    /// # Errors
-    /// As [`Self::process`].
-    pub(super) fn drop_frame(&mut self, error: &Error, context: &ReplayContext<'_>) -> Result<()> {
-        let config = self.channel.config();
-        let number = self.account.frames_in();
-        let name = &config.name;
-        match self.account.add_dropped(error, 1) {
-            1 => tracing::warn!("channel {name}: frame dropped: {error}"),
-            count => tracing::debug!("channel {name}: frame dropped ({count}): {error}"),
-        }
-        let mut on_frame = lock(&context.on_frame);
-        on_frame(&ReplayFrame {
-            channel: self.index,
-            config,
-            number,
-            num_messages_read: context.num_messages_read(),
-            result: Err(error),
-        })
-    }
-
-    /// Adds the channel's account to the report of the replay.
-    pub(super) fn add_to(&self, report: &mut Report) {
-        let ChannelConfig { name, inputs, output, .. } = self.channel.config();
-        let info = self.channel.detector_info();
-        let of_input = |(index, (input, config)): (usize, (&ReplayInput, &InputConfig))| {
-            let (topic, totals) = (config.topic.clone(), input.totals.clone());
-            InputReport { topic, totals, times: self.account.times_of(index) }
-        };
-        let several = self.inputs.iter().zip(inputs).enumerate();
-        let several = several.filter(|_| self.inputs.len() > 1);
-        let summary = ChannelSummary {
-            input: inputs.iter().map(|input| input.topic.as_str()).collect::<Vec<_>>().join(", "),
-            output: output.clone(),
-            device: info.map_or("none", |info| &info.device_name).to_owned(),
-            engine: info.map_or("none", |info| &info.engine_name).to_owned(),
-            inputs: several.map(of_input).collect(),
-            ..ChannelSummary::new(&self.account)
-        };
-        report.channels.insert(name.clone(), summary);
     }
 }

@@ -1,0 +1,178 @@
+"""The results of all units as one: joined slices, the table of units, tables of boxes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .plan import Plan, Unit
+from .stores import Store, iterate_json_lines
+from .unit import Outcome
+
+MANIFEST = "manifest.parquet"
+FAILURES = "failures.jsonl"
+DRIVES = "drives.jsonl"
+BOXES = {"detections_2d": "detections_2d.parquet", "detections_3d": "detections_3d.parquet"}
+
+LINES = "detections.jsonl"
+
+_NAME = pa.dictionary(pa.int32(), pa.string())
+
+SCHEMA_OF_MANIFEST = pa.schema(
+    [
+        ("name", pa.string()),
+        ("recording", pa.string()),
+        ("slice", pa.int32()),
+        ("num_slices", pa.int32()),
+        ("from_ns", pa.int64()),
+        ("to_ns", pa.int64()),
+        ("data_seconds", pa.float64()),
+        ("num_bytes", pa.int64()),
+        ("key", pa.string()),
+        ("state", _NAME),
+        ("exit_code", pa.int32()),
+        ("attempt", pa.int32()),
+        ("seconds", pa.float64()),
+        ("host", _NAME),
+        ("frames", pa.int64()),
+        ("detections", pa.int64()),
+        ("dropped", pa.int64()),
+        ("log", pa.string()),
+    ]
+)
+
+_OF_FRAME = [
+    ("recording", _NAME),
+    ("channel", _NAME),
+    ("stamp_ns", pa.int64()),
+    ("frame_id", _NAME),
+    ("index", pa.int32()),
+    ("class_id", pa.int32()),
+    ("class_name", _NAME),
+    ("score", pa.float32()),
+]
+
+SCHEMAS_OF_BOXES = {
+    # A box has x1 to y2, a rotated one the other five.
+    "detections_2d": [
+        *_OF_FRAME,
+        *((name, pa.float32()) for name in ("x1", "y1", "x2", "y2")),
+        *((name, pa.float32()) for name in ("center_x", "center_y", "width", "height", "theta")),
+    ],
+    "detections_3d": [
+        *_OF_FRAME,
+        *((name, pa.float32()) for name in ("x", "y", "z", "length", "width", "height", "yaw")),
+        *((name, pa.float32()) for name in ("velocity_x", "velocity_y")),
+    ],
+}
+
+ROWS_PER_GROUP = 1 << 16
+
+
+def state_of(outcome: Outcome | None) -> str:
+    """The state of a unit in one word."""
+    if outcome is None:
+        return "missing"
+    return {0: "done", 3: "damaged", 4: "interrupted"}.get(outcome.exit_code, "failed")
+
+
+def collect(plan: Plan, outcomes: dict[str, Outcome], *, boxes: bool = False) -> None:
+    """Writes what a run has to say as a whole into the folder of results.
+
+    ``outcomes`` are by the folder of the unit. Slices of a recording are joined when all are
+    kept.
+    """
+    store = Store(plan.out)
+    names = join_slices(plan, outcomes, store)
+    rows = [_row(unit, outcomes.get(unit.folder)) for unit in plan.units]
+    _write_table(store, MANIFEST, pa.Table.from_pylist(rows, schema=SCHEMA_OF_MANIFEST))
+    failures = [row for row in rows if row["state"] in ("failed", "interrupted", "missing")]
+    store.write(FAILURES, _lines({key: row[key] for key in ("name", "slice", "state", "log")} for row in failures))
+    recordings = Store(plan.recordings)
+    drives = ({"detections": name, "truth": recordings.at(recording)} for name, recording in names.items())
+    store.write(DRIVES, _lines(drives))
+    if boxes:
+        for kind, file in BOXES.items():
+            _write_boxes(store, names, kind, file)
+
+
+def join_slices(plan: Plan, outcomes: dict[str, Outcome], store: Store) -> dict[str, str]:
+    """Joins the lines of slices in their order; gives the names with results, by recording."""
+    units: dict[str, list[Unit]] = {}
+    for unit in plan.units:
+        units.setdefault(unit.name, []).append(unit)
+    names = {}
+    for name, parts in units.items():
+        found = [outcomes.get(part.folder) for part in parts]
+        if not all(outcome is not None and outcome.is_kept for outcome in found):
+            continue
+        names[name] = parts[0].recording
+        if parts[0].slice is not None:
+            joined = b"".join(store.read(f"{part.folder}/{LINES}") or b"" for part in parts)
+            store.write(f"{name}/{LINES}", joined)
+    return names
+
+
+def _row(unit: Unit, outcome: Outcome | None) -> dict[str, Any]:
+    about = outcome or Outcome(unit, -1, host="", attempt=0)
+    value = {**vars(unit), **{key: getattr(about, key) for key in vars(about) if key != "unit"}}
+    value["state"] = state_of(outcome)
+    return {name: value[name] for name in SCHEMA_OF_MANIFEST.names}
+
+
+def _lines(values: Any) -> bytes:
+    return "".join(json.dumps(value) + "\n" for value in values).encode()
+
+
+def _write_table(store: Store, name: str, table: pa.Table) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    store.write(name, sink.getvalue().to_pybytes())
+
+
+def _write_boxes(store: Store, names: dict[str, str], kind: str, file: str) -> None:
+    """One row a box, in the order of recordings, lines and boxes."""
+    schema = pa.schema(SCHEMAS_OF_BOXES[kind])
+    with store.fs.open(store.at(file), "wb") as sink, pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        rows: list[dict[str, Any]] = []
+        for name in names:
+            for row in _boxes(store, name, kind):
+                rows.append(row)
+                if len(rows) == ROWS_PER_GROUP:
+                    writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+                    rows = []
+        writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+
+
+def _boxes(store: Store, name: str, kind: str) -> Iterator[dict[str, Any]]:
+    for line in iterate_json_lines(store.read(f"{name}/{LINES}") or b""):
+        for index, box in enumerate(line.get(kind) or []):
+            row = {
+                "recording": name,
+                "channel": line["channel"],
+                "stamp_ns": line["stamp_ns"],
+                "frame_id": line["frame_id"],
+                "index": index,
+                "class_id": box["class_id"],
+                "class_name": box["class_name"],
+                "score": box["score"],
+            }
+            yield {**row, **(_box_2d(box) if kind == "detections_2d" else _box_3d(box))}
+
+
+def _box_2d(box: dict[str, Any]) -> dict[str, Any]:
+    if "box" in box:
+        return dict(zip(("x1", "y1", "x2", "y2"), box["box"]))
+    (x, y), (width, height) = box["center"], box["size"]
+    return {"center_x": x, "center_y": y, "width": width, "height": height, "theta": box["theta"]}
+
+
+def _box_3d(box: dict[str, Any]) -> dict[str, Any]:
+    values = dict(zip(("x", "y", "z"), box["center"]))
+    values.update(zip(("length", "width", "height"), box["size"]))
+    velocity = box.get("velocity") or (None, None)
+    return {**values, "yaw": box["yaw"], "velocity_x": velocity[0], "velocity_y": velocity[1]}

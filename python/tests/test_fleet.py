@@ -1,0 +1,330 @@
+"""Fleet runs: the same results as single replays, whatever dies on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="no pyarrow")
+fsspec = pytest.importorskip("fsspec", reason="no fsspec")
+
+import pyarrow.parquet as pq  # noqa: E402
+
+from det_post import _program  # noqa: E402
+from det_post.fleet import __main__ as fleet  # noqa: E402
+from det_post.fleet import unit as unit_module  # noqa: E402
+from det_post.fleet.plan import _slices, make_plan  # noqa: E402
+from det_post.fleet.stores import Store  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = str(ROOT / "config/demo.param.yaml")
+SECONDS = 0.35
+
+
+def det_post(*arguments: object, codes: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
+    command = [str(_program.path()), *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=_program.environment())
+    assert done.returncode in codes, f"{command}: {done.returncode}\n{done.stderr}"
+    return done
+
+
+@pytest.fixture(scope="module", autouse=True)
+def working_directory() -> object:
+    """The demo's configuration names its networks relative to the repository."""
+    before = Path.cwd()
+    os.chdir(ROOT)
+    yield
+    os.chdir(before)
+
+
+@pytest.fixture(scope="module")
+def drives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four recordings, one of them cut."""
+    folder = tmp_path_factory.mktemp("drives")
+    for seed in range(4):
+        out = folder / f"town/{seed}" if seed else folder / "first"
+        det_post("simulate", "--seed", 9101 + seed, "--seconds", SECONDS, "--out", out)
+        (out / ".det_post.jsonl").unlink()
+    cut = next((folder / "town/3").glob("*.mcap"))
+    os.truncate(cut, cut.stat().st_size * 2 // 3)
+    return folder
+
+
+NAMES = ["first", "town/1", "town/2", "town/3"]
+CODES = [0, 0, 0, 3]
+
+
+@pytest.fixture(scope="module")
+def serial(drives: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recordings replayed one after the other by the program alone."""
+    out = tmp_path_factory.mktemp("serial")
+    for name, code in zip(NAMES, CODES):
+        options = ["--config", CONFIG, "--device", "cpu", "--out", out / name]
+        det_post("replay", drives / name, *options, codes=(code,))
+    return out
+
+
+def results(folder: Path, name: str) -> dict[str, bytes]:
+    """What does not depend on times."""
+    files = [folder / name / "detections.jsonl", *sorted((folder / name / "detections").iterdir())]
+    found = {path.name: path.read_bytes() for path in files}
+    report = json.loads((folder / name / "report.json").read_text())
+    channels = {
+        name: {key: value for key, value in channel.items() if key not in ("stages_ms", "bytes_per_frame")}
+        for name, channel in report["channels"].items()
+    }
+    found["report.json"] = json.dumps([channels, report["num_messages"]]).encode()
+    return found
+
+
+def assert_same(out: Path, serial: Path) -> None:
+    for name in NAMES:
+        assert results(out, name) == results(serial, name), name
+
+
+def run_fleet(drives: Path | str, out: Path | str, *more: str) -> int:
+    return fleet.main([str(drives), "--config", CONFIG, "--device", "cpu", "--out", str(out), *more])
+
+
+def states(out: Path) -> list[tuple[str, str, int]]:
+    rows = pq.read_table(out / "manifest.parquet").to_pylist()
+    return [(row["name"], row["state"], row["attempt"]) for row in rows]
+
+
+def ray_or_skip() -> None:
+    ray = pytest.importorskip("ray", reason="no ray")
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    # Workers are nice by default, and starve where anything else runs.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    from det_post.fleet.driver import Resources, _start
+
+    try:
+        _start(ray, Resources(), None)
+    except Exception as error:
+        pytest.skip(f"ray does not start: {error}")
+
+
+def test_a_worker_that_dies_costs_an_attempt_and_nothing_else(drives: Path, serial: Path, tmp_path: Path) -> None:
+    ray_or_skip()
+    import ray
+
+    out = tmp_path / "out"
+    killed: list[tuple[int, int]] = []
+    watcher = threading.Thread(target=kill_first_worker, args=(out, killed))
+    watcher.start()
+    try:
+        assert run_fleet(drives, out, "--parquet", "--price-per-hour", "3") == 3
+        watcher.join()
+        assert killed, "no worker was killed"
+        assert_same(out, serial)
+        assert [state for _, state, _ in states(out)] == ["done", "done", "done", "damaged"]
+        wait_for_end(killed[0][1])
+        check_tables(out, serial)
+        check_eval(out, serial, drives)
+        # Again: nothing is done. Without one record: that unit alone.
+        records = {name: (out / name / "unit.json").stat().st_mtime_ns for name in NAMES}
+        assert run_fleet(drives, out) == 3
+        assert records == {name: (out / name / "unit.json").stat().st_mtime_ns for name in NAMES}
+        (out / "town/1/unit.json").unlink()
+        assert run_fleet(drives, out) == 3
+        assert_same(out, serial)
+        after = {name: (out / name / "unit.json").stat().st_mtime_ns for name in NAMES}
+        assert [name for name in NAMES if after[name] != records[name]] == ["town/1"]
+        left = [path for path in out.rglob("*") if ".part-" in path.name]
+        assert left == [], "an attempt's folder is left"
+    finally:
+        ray.shutdown()
+
+
+def kill_first_worker(out: Path, killed: list[tuple[int, int]]) -> None:
+    """Kills the Ray worker of the first replay that has begun to write."""
+    end = time.monotonic() + 120.0
+    while time.monotonic() < end:
+        for process in Path("/proc").iterdir():
+            if not process.name.isdigit():
+                continue
+            try:
+                command = (process / "cmdline").read_bytes().split(b"\0")
+                parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            if b"replay" in command and any(str(out).encode() in part and b".part-" in part for part in command):
+                if not any(".part-" in path.name for path in out.rglob("*")):
+                    continue
+                os.kill(parent, signal.SIGKILL)
+                killed.append((parent, int(process.name)))
+                return
+        time.sleep(0.01)
+
+
+def wait_for_end(pid: int) -> None:
+    """A replay does not outlive its worker."""
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return
+        if state in "ZX":
+            return
+        time.sleep(0.1)
+    pytest.fail(f"the replay {pid} of the killed worker lives")
+
+
+def check_tables(out: Path, serial: Path) -> None:
+    """Every box is a row, in order."""
+    boxes_2d, boxes_3d = (pq.read_table(out / f"detections_{n}d.parquet").to_pylist() for n in (2, 3))
+    expected_2d, expected_3d = [], []
+    for name in NAMES:
+        for line in (serial / name / "detections.jsonl").read_text().splitlines():
+            frame = json.loads(line)
+            expected_2d += [(name, frame["stamp_ns"], box) for box in frame.get("detections_2d") or []]
+            expected_3d += [(name, frame["stamp_ns"], box) for box in frame.get("detections_3d") or []]
+    assert len(boxes_2d) == len(expected_2d) > 0 and len(boxes_3d) == len(expected_3d) > 0
+    for row, (name, stamp_ns, box) in zip(boxes_2d, expected_2d):
+        assert (row["recording"], row["stamp_ns"], row["class_name"]) == (name, stamp_ns, box["class_name"])
+        assert [row[key] for key in ("x1", "y1", "x2", "y2")] == pytest.approx(box["box"], rel=1e-6)
+    for row, (name, stamp_ns, box) in zip(boxes_3d, expected_3d):
+        assert (row["recording"], row["stamp_ns"], row["class_id"]) == (name, stamp_ns, box["class_id"])
+        assert [row[key] for key in ("x", "y", "z")] == pytest.approx(box["center"], rel=1e-6)
+        assert (row["velocity_x"] is None) == (box["velocity"] is None)
+
+
+def check_eval(out: Path, serial: Path, drives: Path) -> None:
+    one = det_post(
+        "eval",
+        "--detections", *(serial / name for name in NAMES),
+        "--truth", *(drives / name for name in NAMES),
+        codes=(3,),
+    )
+    assert det_post("eval", "--drives", out / "drives.jsonl", codes=(3,)).stdout == one.stdout
+    assert "mAP" in one.stdout
+
+
+def test_a_store_without_renames(drives: Path, serial: Path, tmp_path: Path) -> None:
+    """``memory://`` is an object store in this process."""
+    memory = fsspec.filesystem("memory")
+    memory.put(str(drives), "/drives", recursive=True)
+    try:
+        assert run_fleet("memory://drives", "memory://results", "--engine", "process", "--parquet") == 3
+        memory.get("/results", str(tmp_path / "results"), recursive=True)
+        assert_same(tmp_path / "results", serial)
+        assert len(states(tmp_path / "results")) == 4
+        # A folder whose record is gone is not complete: it is made again.
+        memory.rm("/results/first/unit.json")
+        memory.pipe_file("/results/first/stale", b"of another key")
+        assert run_fleet("memory://drives", "memory://results", "--engine", "process") == 3
+        assert memory.exists("/results/first/unit.json") and not memory.exists("/results/first/stale")
+    finally:
+        memory.rm("/", recursive=True)
+
+
+def test_slices_join_and_a_unit_runs_alone(drives: Path, serial: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    slicing = ["--slice-seconds", str(SECONDS / 2.5), "--plan-only"]
+    assert run_fleet(drives / "first", out, *slicing) == 0
+    assert len(json.loads((out / "plan.json").read_text())["units"]) > 2
+    num_units = len(json.loads((out / "plan.json").read_text())["units"])
+    for index in range(num_units):
+        environment = {**os.environ, "JOB_COMPLETION_INDEX": str(index)}
+        command = [sys.executable, "-m", "det_post.fleet.unit", str(out)]
+        subprocess.run(command, env=environment, check=True, cwd=tmp_path)
+    assert unit_module.main([str(out), "--index", str(num_units)]) == 2
+    assert fleet.main(["--out", str(out), "--collect-only"]) == 0
+    assert (out / "first/detections.jsonl").read_bytes() == (serial / "first/detections.jsonl").read_bytes()
+
+
+def test_failures_are_retried_by_their_code_and_listed(
+    drives: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "program"
+    real = _program.path()
+    program.write_text(
+        "#!/bin/sh\n"
+        f'[ "$1" = replay ] || exec {real} "$@"\n'
+        f'echo "$2" >> {tmp_path}/attempts\n'
+        'case "$2" in\n'
+        '  */first) echo "it is broken" >&2; exit 1;;\n'
+        "  */town/1) kill -9 $$;;\n"
+        f'  */town/2) [ $(grep -c town/2 {tmp_path}/attempts) = 1 ] && exit 4;;\n'
+        "esac\n"
+        f'exec {real} "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("DET_POST_PROGRAM", str(program))
+    out = tmp_path / "out"
+    assert run_fleet(drives, out, "--engine", "process") == 1
+    found = states(out)
+    assert [state for _, state, _ in found] == ["failed", "interrupted", "done", "damaged"]
+    attempts = (tmp_path / "attempts").read_text().split()
+    of = [sum(line.endswith(name) for line in attempts) for name in NAMES]
+    assert of == [2, 4, 2, 1]
+    failures = [json.loads(line) for line in (out / "failures.jsonl").read_text().splitlines()]
+    assert [failure["name"] for failure in failures] == ["first", "town/1"]
+    assert failures[0]["log"] == "it is broken"
+    assert not (out / "first").exists()
+
+
+def test_a_wrong_configuration_ends_the_run_before_it_starts(drives: Path, tmp_path: Path) -> None:
+    assert run_fleet(drives, tmp_path / "out", "-p", "camera.score_threshold:=7") == 2
+    assert run_fleet(drives, tmp_path / "out", "-p", "camera.model_path:=none.onnx") == 2
+    assert run_fleet(tmp_path, tmp_path / "out") == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_key_follows_what_results_depend_on(drives: Path, tmp_path: Path) -> None:
+    def keys(*parameters: str, device: str = "cpu", of: Path = drives) -> list[str]:
+        plan = make_plan(str(of), str(tmp_path / "out"), [CONFIG], parameters=parameters, device=device)
+        return [unit.key for unit in plan.units]
+
+    before = keys()
+    assert len(set(before)) == 4 and keys() == before
+    assert not set(keys("camera.score_threshold:=0.7")) & set(before)
+    assert not set(keys(device="cuda:0")) & set(before)
+    # A byte at the end of one recording: that unit alone.
+    copy = tmp_path / "drives"
+    subprocess.run(["cp", "-r", drives, copy], check=True)
+    assert keys(of=copy) == before
+    changed = next((copy / "town/1").glob("*.mcap"))
+    data = bytearray(changed.read_bytes())
+    data[-20] ^= 1
+    changed.write_bytes(data)
+    assert [a == b for a, b in zip(keys(of=copy), before)] == [True, False, True, True]
+
+
+def test_slices_cover_all_log_times() -> None:
+    parts = _slices((10_000_000_000, 35_000_000_001), 10.0)
+    bounds = [part["bounds"] for part in parts]
+    assert bounds[0][0] is None and bounds[-1][1] is None and len(bounds) == 3
+    assert all(a[1] == b[0] for a, b in zip(bounds, bounds[1:]))
+    assert _slices((0, 5_000_000_000), 10.0)[0]["bounds"] == (None, None)
+    assert _slices((0, 50_000_000_000), 0.0)[0]["num_slices"] == 1
+    assert _slices(None, 10.0)[0]["bounds"] == (None, None)
+
+
+def test_single_files_are_recordings_that_declare_their_span(drives: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    data = next((drives / "first").glob("*.mcap")).read_bytes()
+    (folder / "a.mcap").write_bytes(data)
+    (folder / "cut.mcap").write_bytes(data[: len(data) // 2])
+    plan = make_plan(str(folder), str(tmp_path / "out"), [CONFIG], device="cpu")
+    whole, cut = plan.units
+    assert (whole.name, cut.name) == ("a", "cut")
+    assert whole.data_seconds == pytest.approx(SECONDS, abs=0.2) and cut.data_seconds is None
+    alone = make_plan(str(folder / "a.mcap"), str(tmp_path / "out"), [CONFIG], device="cpu")
+    assert [unit.name for unit in alone.units] == ["a"]
+
+
+def test_the_sweep_removes_what_attempts_left_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("a.part-0123abcd", "b/c.part-ffffffff", "my.part-time", "d"):
+        (tmp_path / name).mkdir(parents=True)
+    assert Store(str(tmp_path)).sweep() == ["a.part-0123abcd", "b/c.part-ffffffff"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "d", "my.part-time"]

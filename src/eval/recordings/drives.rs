@@ -1,0 +1,88 @@
+//! Lists of drives: one JSON object a line.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::input_file;
+
+/// The longest list that is read: more than a hundred thousand drives.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The two sides of a drive. Other fields of a line are ignored.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Drive {
+    /// `detections.jsonl`, a folder that holds it, or a recording of detections.
+    pub(crate) detections: PathBuf,
+    /// A recording with truth.
+    pub(crate) truth: PathBuf,
+}
+
+/// Reads a list of drives. Relative paths start at the folder of the list; empty lines are
+/// ignored.
+///
+/// # Errors
+/// `Io` when the file cannot be read, `Usage` naming the line that is no drive, or when there
+/// is none.
+pub(crate) fn read_drives(path: &Path) -> Result<Vec<Drive>> {
+    let shown = path.display();
+    let cannot_read =
+        |e| Error::new(ErrorKind::Io, "eval", format!("cannot read {shown}")).with_source(e);
+    let mut text = String::new();
+    let file = input_file::open(path).map_err(cannot_read)?;
+    file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(cannot_read)?;
+    let wrong = |message| Error::new(ErrorKind::Usage, "eval", message);
+    if text.len() as u64 > MAX_BYTES {
+        return Err(wrong(format!("{shown} has more than {MAX_BYTES} bytes")));
+    }
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let mut drives = Vec::new();
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let Drive { detections, truth } = serde_json::from_str(line).map_err(|e| {
+            let message = format!("line {} of {shown} names no drive", index + 1);
+            wrong(message).with_source(e)
+        })?;
+        let (detections, truth) = (folder.join(detections), folder.join(truth));
+        drives.push(Drive { detections, truth });
+    }
+    if drives.is_empty() {
+        return Err(wrong(format!("{shown} names no drive")));
+    }
+    Ok(drives)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drives_are_named_line_by_line_beside_their_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = folder.path().join("drives.jsonl");
+        let read = |text: &str| {
+            std::fs::write(&list, text).unwrap();
+            read_drives(&list)
+        };
+        let drives = read(
+            "{\"detections\": \"out/a\", \"truth\": \"/data/a\", \"unit\": 3}\n\n\
+             {\"truth\": \"b\", \"detections\": \"b.jsonl\"}",
+        );
+        let drive = |detections: &str, truth: &str| Drive {
+            detections: folder.path().join(detections),
+            truth: folder.path().join(truth),
+        };
+        assert_eq!(drives.unwrap(), [drive("out/a", "/data/a"), drive("b.jsonl", "b")]);
+        for (text, part) in [
+            ("", "names no drive"),
+            ("{\"detections\": \"a\", \"truth\": \"b\"}\n{\"truth\": \"b\"}", "line 2 of"),
+            ("a b", "line 1 of"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Usage);
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        assert_eq!(read_drives(&folder.path().join("none")).unwrap_err().kind(), ErrorKind::Io);
+    }
+}

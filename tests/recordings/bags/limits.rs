@@ -1,0 +1,51 @@
+//! Readers whose log times are limited.
+
+use std::path::Path;
+
+use det_post::transport::bag::{BagReader, LogSpan};
+use det_post::types::Stamp;
+
+use super::recordings::{Message, mcap_file, messages, write_db3};
+use super::{drain, jumbled, layouts};
+
+/// Every pair of limits gives the messages of the whole recording with those log times, in
+/// its order.
+fn check_limits(path: &Path, limits: &[Option<u64>]) {
+    let (whole, errors) = drain(&mut BagReader::open(path).unwrap());
+    assert!(errors.is_empty(), "{errors:?}");
+    for &from in limits {
+        for &to in limits {
+            let mut reader = BagReader::open(path).unwrap();
+            let [from_stamp, to_stamp] =
+                [from, to].map(|time| time.map(|time| Stamp::from_nanos(time as i64)));
+            reader.limit(LogSpan { from: from_stamp, to: to_stamp });
+            let is_whole = from.is_none() && to.is_none();
+            assert_eq!(reader.num_messages().is_some(), is_whole);
+            let is_inside = |message: &&Message| {
+                from.is_none_or(|from| message.1 >= from) && to.is_none_or(|to| message.1 < to)
+            };
+            let expected: Vec<Message> = whole.iter().filter(is_inside).cloned().collect();
+            let (found, errors) = drain(&mut reader);
+            assert!(errors.is_empty(), "{errors:?}");
+            assert_eq!(found, expected, "{} from {from:?} to {to:?}", path.display());
+        }
+    }
+}
+
+#[test]
+fn limits_select_by_log_time_in_every_storage() {
+    let folder = tempfile::tempdir().unwrap();
+    // Messages are logged at 1000, 1010, ... 1190.
+    let limits = [None, Some(0), Some(1000), Some(1001), Some(1035), Some(1190), Some(9999)];
+    for messages in [messages(20), jumbled()] {
+        for (index, layout) in layouts().into_iter().enumerate() {
+            let path = folder.path().join(format!("{index}.mcap"));
+            std::fs::write(&path, mcap_file(layout, &messages)).unwrap();
+            check_limits(&path, &limits);
+        }
+        let path = folder.path().join("drive.db3");
+        let _ = std::fs::remove_file(&path);
+        write_db3(&path, &messages);
+        check_limits(&path, &limits);
+    }
+}
