@@ -11,8 +11,8 @@ from typing import Any
 
 __all__ = ["view"]
 
-TIMELINES = ("message_log_time", "ros2_timestamp", "stamp")
-"""Timelines on which boxes are: those of Rerun's reader of recordings, and one of stamps."""
+TIMELINES = ("message_log_time", "message_publish_time", "ros2_timestamp")
+"""Those of Rerun's reader of recordings. Boxes are at their stamps on all of them."""
 
 
 def view(
@@ -44,10 +44,12 @@ def view(
         for timeline in TIMELINES:
             rr.set_time(timeline, timestamp=line["stamp_ns"] * 1e-9)
         entity = f"{inputs.get(line['channel'], line['topic'])}/detections"
+        # The reader gives a picture the frame of its plane, and a cloud its own.
+        frame = line["frame_id"]
         if (found := line.get("detections_2d")) is not None:
-            rr.log(entity, _boxes_2d(rr, found))
+            rr.log(entity, rr.CoordinateFrame(f"{frame}_image_plane"), _boxes_2d(rr, found))
         if (found := line.get("detections_3d")) is not None:
-            rr.log(entity, _boxes_3d(rr, found))
+            rr.log(entity, rr.CoordinateFrame(frame), _boxes_3d(rr, found))
     rr.disconnect()
 
 

@@ -56,7 +56,7 @@ def test_boxes_are_below_their_input(results: Path, tmp_path: Path) -> None:
     saved = tmp_path / "drive.rrd"
     view(None, results, save=saved)
     data = saved.read_bytes()
-    for text in (b"/camera_0/image/detections", b"/lidar_0/points/detections", b"LineStrips2D", b"Boxes3D"):
+    for text in (b"/camera_0/image/detections", b"/lidar_0/points/detections", b"LineStrips2D", b"Boxes3D", b"CoordinateFrame"):
         assert text in data, text
 
 

@@ -7,6 +7,7 @@
 
 mod case;
 mod decode;
+mod decompress;
 mod floors;
 mod frame;
 mod given;
@@ -53,6 +54,7 @@ pub(crate) fn run<'a>(
 /// Every case, in the order of the table.
 fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     floors::cases(bench, device)?;
+    decompress::cases(bench, device)?;
     letterbox::cases(bench, device)?;
     resample::cases(bench, device)?;
     decode::cases(bench, device)?;

@@ -26,8 +26,9 @@ const IN_IMAGES: [(Kind2d, usize, Option<Bar>); 9] = [
 ];
 
 /// Kind, number of objects, bar.
-const IN_SPACE: [(Kind3d, usize, Option<Bar>); 10] = [
+const IN_SPACE: [(Kind3d, usize, Option<Bar>); 11] = [
     (Kind3d::Circle, 500, wall(Some(158.0), 12.0)),
+    (Kind3d::Circle, 1000, None),
     (Kind3d::Circle, 2000, wall(Some(551.0), 16.0)),
     (Kind3d::Circle, 10_000, wall(Some(6060.0), 40.0)),
     (Kind3d::Bev, 500, None),

@@ -8,12 +8,13 @@ use super::classes::class_filter;
 use super::declaration::Change::{Fixed, Live};
 use super::engine::{engine_or_external, model_path};
 use super::head::YoloFacts;
+use super::jpeg::jpeg;
 use super::memory::{Buffers, bytes};
 use super::nms::nms_2d;
 use super::reader::Reader;
 use super::value::Length::Exactly;
 use super::value::{list, number, whole};
-use crate::types::{Box2d, Candidate, EngineKind, EngineOptions, Nms2d, Size};
+use crate::types::{Box2d, Candidate, EngineKind, EngineOptions, JpegOptions, Nms2d, Size};
 
 /// How a camera channel is deployed.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +28,8 @@ pub struct CameraConfig {
     pub source_size: Option<Size>,
     /// Its engine.
     pub engine: EngineOptions,
+    /// How JPEG pictures are decoded.
+    pub jpeg: JpegOptions,
     /// Boxes with a score of at least this are kept.
     pub score_threshold: f32,
     /// The maximum number of decoded boxes of a frame.
@@ -57,6 +60,7 @@ impl CameraConfig {
             model_path: if is_external { PathBuf::new() } else { model_path(p) },
             source_size,
             engine,
+            jpeg: jpeg(p),
             score_threshold: score_threshold(p),
             class_filter: class_filter(p, &facts.class_names),
             candidate_capacity: candidate_capacity(p),

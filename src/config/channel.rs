@@ -10,6 +10,7 @@ use super::engine::check_engine;
 use super::files::Entries;
 use super::head::{self, Facts, Head};
 use super::inputs::{InputConfig, SyncConfig, images, input};
+use super::jpeg::check_jpeg;
 use super::lidar::LidarConfig;
 use super::live::{LiveConfig, Transforms};
 use super::memory;
@@ -21,7 +22,7 @@ use super::surround::SurroundConfig;
 use super::value::{above, device, flag, integer, one_of, seconds, text, topic};
 use crate::ros::NodeName;
 use crate::types::{
-    DeviceChoice, FailurePolicy, Fallback, OutputType, PointRange, ScoreThresholds,
+    DeviceChoice, FailurePolicy, Fallback, JpegOptions, OutputType, PointRange, ScoreThresholds,
 };
 
 /// A channel: input topics, a detector, an output topic.
@@ -240,24 +241,24 @@ fn parameters(
     };
     let output = node.expand(&output(p, name));
     let publish = PublishConfig::read(p, node, &output, &facts);
-    let (kind, engine) = match facts {
+    let (kind, engine, jpeg) = match facts {
         Facts::Camera(facts) => {
             let camera = CameraConfig::read(p, head, facts);
             memory::check(p, &camera.buffers());
-            let engine = camera.engine.clone();
-            (ChannelKind::Camera(Box::new(camera)), engine)
+            let (engine, jpeg) = (camera.engine.clone(), camera.jpeg.clone());
+            (ChannelKind::Camera(Box::new(camera)), engine, jpeg)
         }
         Facts::Lidar(facts) => {
             let lidar = LidarConfig::read(p, head, facts);
             memory::check(p, &lidar.buffers());
             let engine = lidar.engine.clone();
-            (ChannelKind::Lidar(Box::new(lidar)), engine)
+            (ChannelKind::Lidar(Box::new(lidar)), engine, JpegOptions::default())
         }
         Facts::Surround(facts) => {
             let surround = SurroundConfig::read(p, head, facts);
             memory::check(p, &surround.buffers());
-            let engine = surround.engine.clone();
-            (ChannelKind::Surround(Box::new(surround)), engine)
+            let (engine, jpeg) = (surround.engine.clone(), surround.jpeg.clone());
+            (ChannelKind::Surround(Box::new(surround)), engine, jpeg)
         }
     };
     let own_device = p.optional(
@@ -269,6 +270,7 @@ fn parameters(
     );
     let device = own_device.unwrap_or(device_of_node);
     check_engine(p, &engine, device);
+    check_jpeg(p, &jpeg, device);
     let is_isolated = p.value(
         "isolate",
         Fixed,

@@ -24,6 +24,7 @@ mod engine;
 mod files;
 mod head;
 mod inputs;
+mod jpeg;
 mod lidar;
 mod like;
 mod live;

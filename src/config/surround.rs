@@ -8,6 +8,7 @@ use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k};
 use super::declaration::Change::{Fixed, Live};
 use super::engine::{engine, model_path};
 use super::head::{SurroundFacts, SurroundKind};
+use super::jpeg::jpeg;
 use super::lidar::{score_thresholds, yaw_norm_thresholds};
 use super::memory::{Buffers, bytes};
 use super::nms::nms_3d;
@@ -15,8 +16,8 @@ use super::reader::Reader;
 use super::value::Length::OneOrMore;
 use super::value::{above, flag, list, one_of, seconds, text};
 use crate::types::{
-    Candidate, EngineOptions, Nms3d, Object3d, QueryDecode, ScoreThresholds, StreamPetrDecode,
-    Undistort, ViewPrecision,
+    Candidate, EngineOptions, JpegOptions, Nms3d, Object3d, QueryDecode, ScoreThresholds,
+    StreamPetrDecode, Undistort, ViewPrecision,
 };
 
 /// How a surround channel is deployed.
@@ -30,6 +31,8 @@ pub struct SurroundConfig {
     pub decoder: SurroundDecoder,
     /// The engine of the networks.
     pub engine: EngineOptions,
+    /// How JPEG pictures are decoded.
+    pub jpeg: JpegOptions,
     /// Coordinate frame of the boxes, fixed to the vehicle.
     pub target_frame: String,
     /// Fixed frame for the motion of the vehicle.
@@ -94,6 +97,7 @@ impl SurroundConfig {
             model_path: model_path(p),
             decoder: decoder(p, &facts.kind),
             engine: engine(p),
+            jpeg: jpeg(p),
             target_frame: p.value(
                 "target_frame",
                 Fixed,

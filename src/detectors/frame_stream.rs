@@ -73,10 +73,21 @@ impl<'env> Running<'_, 'env> {
         num_bytes: usize,
         enqueue: impl FnOnce(&UploadScope<'_, 'env>) -> Result<usize>,
     ) -> Result<()> {
+        self.upload_by(|scope, report| {
+            let num_copied = enqueue(scope)?;
+            report.add_bytes(Stage::Upload, Transfer::HostCopy, num_copied);
+            report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
+            Ok(())
+        })
+    }
+
+    /// The first stage: uploads payloads by `enqueue`, which adds their bytes to the report.
+    pub(super) fn upload_by(
+        &mut self,
+        enqueue: impl FnOnce(&UploadScope<'_, 'env>, &mut FrameReport) -> Result<()>,
+    ) -> Result<()> {
         self.stopwatch.start()?;
-        let num_copied = enqueue(self.scope)?;
-        self.report.add_bytes(Stage::Upload, Transfer::HostCopy, num_copied);
-        self.report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
+        enqueue(self.scope, self.report)?;
         self.end_of(Stage::Upload)
     }
 

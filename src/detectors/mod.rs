@@ -22,6 +22,8 @@ mod frame_set;
 mod frame_stream;
 pub mod image2d;
 pub mod lidar;
+#[cfg(feature = "cuda")]
+mod picture_uploads;
 pub mod pillars;
 #[cfg(feature = "cuda")]
 mod stopwatch;

@@ -10,12 +10,13 @@ use super::spread::{Spread, SpreadSummary};
 use super::stamps::StampOrder;
 use crate::detectors::FrameInput;
 use crate::error::Error;
-use crate::types::{Count, FrameReport, LevelCounts, Stage, Stamp, Transfer};
+use crate::types::{Count, FrameReport, LevelCounts, PictureDecoder, Stage, Stamp, Transfer};
 
 /// Latencies are kept from 1 ns to an hour, to 1 part in 1000.
 const MAX_LATENCY_NS: u64 = 3_600_000_000_000;
 
 /// Counters and latencies of the frames of one channel.
+#[derive(Default)]
 pub struct Account {
     frames_in: u64,
     frames_out: u64,
@@ -26,6 +27,7 @@ pub struct Account {
     truncated: [u64; Count::ALL.len()],
     latencies: [Option<Histogram<u64>>; Stage::ALL.len()],
     bytes: [[u64; Transfer::ALL.len()]; Stage::ALL.len()],
+    pictures: [u64; PictureDecoder::ALL.len()],
     levels: [LevelTotals; FrameReport::MAX_LEVELS],
     num_levels: usize,
     /// The times of each of several inputs.
@@ -115,20 +117,7 @@ pub struct LevelSummary {
 impl Account {
     /// An account without frames.
     pub fn new() -> Self {
-        Self {
-            frames_in: 0,
-            frames_out: 0,
-            num_detections: 0,
-            dropped: BTreeMap::new(),
-            degraded: BTreeMap::new(),
-            stamps: [0; StampOrder::ALL.len()],
-            truncated: [0; Count::ALL.len()],
-            latencies: std::array::from_fn(|_| None),
-            bytes: [[0; Transfer::ALL.len()]; Stage::ALL.len()],
-            levels: [LevelTotals::default(); FrameReport::MAX_LEVELS],
-            num_levels: 0,
-            inputs: Vec::new(),
-        }
+        Self::default()
     }
 
     /// Number of frames received.
@@ -162,6 +151,11 @@ impl Account {
         counts.filter(|&(_, num)| num > 0)
     }
 
+    /// Compressed pictures of processed frames, by what decoded them.
+    pub fn pictures(&self) -> impl Iterator<Item = (PictureDecoder, u64)> {
+        PictureDecoder::ALL.into_iter().zip(self.pictures).filter(|&(_, num)| num > 0)
+    }
+
     /// Processed frames whose stamp did not rise, by order.
     pub fn stamps(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let orders = StampOrder::ALL.iter().map(|&o| (o, self.stamps[o as usize]));
@@ -186,6 +180,7 @@ impl Account {
                 self.bytes[stage as usize][transfer as usize] += frame.bytes(stage, transfer);
             }
         }
+        add_all(&mut self.pictures, &PictureDecoder::ALL.map(|decoder| frame.pictures(decoder)));
         for (level, counts) in self.levels.iter_mut().zip(frame.levels()) {
             level.add(counts, counts.num_sites);
         }
@@ -261,6 +256,7 @@ impl Account {
         merge_reasons(&mut self.degraded, &other.degraded);
         add_all(&mut self.stamps, &other.stamps);
         add_all(&mut self.truncated, &other.truncated);
+        add_all(&mut self.pictures, &other.pictures);
         for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
             match (mine, theirs) {
                 (Some(mine), Some(theirs)) => {
@@ -382,12 +378,6 @@ fn merge_reasons(
 
 fn add_all<const N: usize>(sums: &mut [u64; N], others: &[u64; N]) {
     sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += other);
-}
-
-impl Default for Account {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 #[cfg(test)]

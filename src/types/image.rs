@@ -1,5 +1,7 @@
 //! Images in the memory of a message.
 
+use std::path::PathBuf;
+
 use crate::error::{Error, ErrorKind, Result};
 
 /// Width and height in pixels.
@@ -256,6 +258,30 @@ pub struct CompressedView<'a> {
     pub format: CompressedFormat,
     /// The file's bytes.
     pub data: &'a [u8],
+}
+
+/// Where a channel on a GPU decodes JPEG pictures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JpegDevice {
+    /// On the GPU if it has JPEG engines and nvJPEG is found, else on the CPU; the choice is
+    /// logged.
+    #[default]
+    Auto,
+    /// On the CPU.
+    Cpu,
+    /// On the JPEG engines of the GPU, or an error. Pictures that these do not decode are
+    /// decoded on the CPU.
+    Gpu,
+}
+
+/// How JPEG pictures are decoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JpegOptions {
+    /// Where.
+    pub device: JpegDevice,
+    /// The nvJPEG library; `None` takes `DET_POST_NVJPEG`, and then the library that the
+    /// loader finds.
+    pub library: Option<PathBuf>,
 }
 
 /// The payload of an image message.

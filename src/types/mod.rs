@@ -65,7 +65,10 @@ pub use engine::{
 pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
-pub use image::{CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, Size};
+pub use image::{
+    CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, JpegDevice, JpegOptions,
+    Size,
+};
 pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement, Resize};
 pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou,
@@ -76,7 +79,7 @@ pub use received_tensors::{
     MAX_RANK, MAX_TENSORS, OwnedTensor, ReceivedTensors, Span, TensorEntries, TensorEntry,
     TensorType,
 };
-pub use report::{Count, FrameReport, LevelCounts, Stage, Transfer};
+pub use report::{Count, FrameReport, LevelCounts, PictureDecoder, Stage, Transfer};
 pub use streampetr::StreamPetrDecode;
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Evidence, Truth2d, Truth3d};

@@ -36,10 +36,12 @@ pub enum Need {
     Torch,
     /// `gcc` and `g++`.
     Compiler,
+    /// nvJPEG, and a GPU with JPEG engines.
+    NvJpeg,
 }
 
 impl Need {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Cuda,
         Self::Data,
         Self::Ort,
@@ -51,6 +53,7 @@ impl Need {
         Self::Crates,
         Self::Torch,
         Self::Compiler,
+        Self::NvJpeg,
     ];
 
     /// The need in `DET_POST_REQUIRE` and in the lines of skipped tests.
@@ -67,6 +70,7 @@ impl Need {
             Self::Crates => "crates",
             Self::Torch => "torch",
             Self::Compiler => "compiler",
+            Self::NvJpeg => "nvjpeg",
         }
     }
 }

@@ -27,6 +27,7 @@ mod decode_center;
 mod decode_query;
 mod decode_yolo;
 mod decode_yolo_outputs;
+mod decompress;
 mod densify;
 mod detr3d_block;
 mod gather;

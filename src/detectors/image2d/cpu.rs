@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::infer::{self, Engine};
 use crate::ops::decompress::{Picture, decompress};
 use crate::ops::letterbox::{self, letterbox};
-use crate::types::{Box2d, Detections, FrameReport, ImagePayload, Stage, Tensor};
+use crate::types::{Box2d, Detections, FrameReport, ImagePayload, PictureDecoder, Stage, Tensor};
 
 /// The timed stages, in order: those before the outputs of the network and those after.
 const STAGES: [Stage; 7] = {
@@ -78,6 +78,7 @@ impl<B: ImageBoxes> Detector for CpuDetector<B> {
             ImagePayload::Raw(image) => image,
             ImagePayload::Compressed(file) => {
                 report.time(Stage::Decompress, || decompress(&file, picture))?;
+                report.add_pictures(PictureDecoder::Cpu, 1);
                 picture.view()?
             }
         };

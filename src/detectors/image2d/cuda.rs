@@ -6,28 +6,25 @@ use std::mem::{Discriminant, discriminant};
 use super::boxes::{self, ImageBoxes};
 use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
-use crate::detectors::frame_stream::{FrameStream, Running, capacity_for};
+use crate::detectors::frame_stream::{FrameStream, Running};
+use crate::detectors::picture_uploads::{MIN_PICTURE_BYTES, PictureUploads};
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
 use crate::device::cuda::{
     DeviceCandidates, DeviceCounters, DeviceImage, DeviceTensor, Graph, ImageLayout,
     InPlaceUploads, Stream,
 };
 use crate::device::{Device, PayloadMemory};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::infer::device::DeviceEngine;
 use crate::ops::decode_yolo::cuda::{Decoded, Selection, Workspace as Decoder};
-use crate::ops::decompress::decompress_into;
 use crate::ops::gather::cuda::{Gather, Gathered, Workspace as Gatherer};
 use crate::ops::letterbox::LetterboxParams;
 use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};
 use crate::ops::nms::cuda::{Capacity, NmsCounts, Suppressible, Suppression};
 use crate::types::{
-    Box2d, CompressedFormat, Detection2d, Detections, FrameReport, ImagePayload, Kept, Letterbox,
-    Nms2d, Stage, TensorSpec, Transfer,
+    Box2d, Detection2d, Detections, FrameReport, ImagePayload, JpegOptions, Kept, Letterbox, Nms2d,
+    Stage, TensorSpec, Transfer,
 };
-
-/// The initial capacity for images, which grows by powers of two.
-const MIN_PICTURE_BYTES: usize = 1 << 16;
 
 /// The stages timed on the stream, in order.
 const STREAM_STAGES: [Stage; 4] =
@@ -80,7 +77,7 @@ impl<B: DeviceBoxes> CudaDetector<B> {
             postprocess: Postprocess::new(config, &head, &engine, working)?,
             uploads: InPlaceUploads::new(stream)?,
             frames,
-            pictures: Pictures::new(stream, head.letterbox())?,
+            pictures: Pictures::new(stream, &config.jpeg, head.letterbox())?,
             engine,
             head,
             detections: Vec::with_capacity(config.max_detections),
@@ -164,16 +161,19 @@ fn input_shape(facts: &YoloFacts, input: &TensorSpec) -> Result<Vec<usize>> {
 /// layout.
 struct Pictures {
     stream: Stream,
+    uploads: PictureUploads,
     picture: DeviceImage,
     kernels: LetterboxKernels,
     params: LetterboxParams,
-    recorded: Option<(ImageLayout, Graph)>,
+    /// With the layout of the image and the capacity of its memory.
+    recorded: Option<((ImageLayout, usize), Graph)>,
 }
 
 impl Pictures {
-    fn new(stream: &Stream, params: &LetterboxParams) -> Result<Self> {
+    fn new(stream: &Stream, jpeg: &JpegOptions, params: &LetterboxParams) -> Result<Self> {
         Ok(Self {
             stream: stream.clone(),
+            uploads: PictureUploads::new(stream, jpeg)?,
             picture: DeviceImage::with_capacity(stream, MIN_PICTURE_BYTES)?,
             kernels: LetterboxKernels::load(stream.device())?,
             params: *params,
@@ -181,45 +181,18 @@ impl Pictures {
         })
     }
 
-    /// Queues one upload of the image: of pixels in place or through one copy into
-    /// page-locked memory, of a file from its decoding into that memory.
+    /// Queues the upload or the decoding of the image.
     fn upload<'env>(
         &mut self,
         payload: &ImagePayload<'env>,
         frame: &mut Running<'_, 'env>,
     ) -> Result<()> {
-        match payload {
-            ImagePayload::Raw(image) => {
-                let num_bytes = image.data().len();
-                self.reserve(num_bytes)?;
-                frame.upload(num_bytes, |scope| self.picture.enqueue_payload(image, scope))
-            }
-            ImagePayload::Compressed(file) => {
-                let (layout, num_bytes) = frame.report.time(Stage::Decompress, || {
-                    let image = decompress_into(file, |num_bytes| {
-                        self.reserve(num_bytes)?;
-                        self.picture.slot(num_bytes)
-                    })?;
-                    Ok::<_, Error>((ImageLayout::of(&image), image.data().len()))
-                })?;
-                if file.format == CompressedFormat::Jpeg {
-                    frame.report.add_bytes(Stage::Decompress, Transfer::HostCopy, num_bytes);
-                }
-                frame.upload(num_bytes, |_| {
-                    self.picture.enqueue_written(layout, num_bytes)?;
-                    Ok(0)
-                })
-            }
-        }
-    }
-
-    /// Reserves memory for an image. New memory discards the recorded letterbox.
-    fn reserve(&mut self, num_bytes: usize) -> Result<()> {
-        if num_bytes > self.picture.capacity() {
-            self.picture = DeviceImage::with_capacity(&self.stream, capacity_for(num_bytes))?;
-            self.recorded = None;
-        }
-        Ok(())
+        let Self { uploads, picture, .. } = self;
+        let pending = uploads.receive(picture, *payload, frame.report)?;
+        frame.upload_by(|scope, report| {
+            let images = std::slice::from_mut(picture);
+            uploads.enqueue(images, &mut [Some(pending)], (scope, report), |_, error| error)
+        })
     }
 
     /// Queues the letterbox of the image. At a new layout it is recorded, and the
@@ -229,8 +202,9 @@ impl Pictures {
         input: &mut DeviceTensor,
         postprocess: &mut Postprocess<impl DeviceBoxes>,
     ) -> Result<()> {
-        let Self { stream, picture, kernels, params, recorded } = self;
-        let layout = picture.layout()?;
+        let Self { stream, picture, kernels, params, recorded, .. } = self;
+        // Larger memory is other memory.
+        let layout = (picture.layout()?, picture.capacity());
         if let Some((of, graph)) = recorded
             && *of == layout
         {

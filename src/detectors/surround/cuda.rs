@@ -156,7 +156,12 @@ impl CudaDetector {
             uploads: InPlaceUploads::new(stream)?,
             frames: FrameStream::new(stream, &STREAM_STAGES)?,
             cameras: Cameras::new(config, num_cameras, picture),
-            pictures: CudaPictures::new(stream, num_cameras, super::resample_params(config))?,
+            pictures: CudaPictures::new(
+                stream,
+                num_cameras,
+                &config.jpeg,
+                super::resample_params(config),
+            )?,
             resize: config.facts.resize,
             backbone,
             decoder,

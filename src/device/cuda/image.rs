@@ -106,6 +106,22 @@ impl DeviceImage {
         Ok(())
     }
 
+    /// The device memory, into which work on the device writes an image of this layout; it is
+    /// the layout of the image from now on.
+    ///
+    /// # Errors
+    /// `Argument` when the image is larger than the capacity.
+    pub fn device_written(&mut self, layout: ImageLayout) -> Result<&mut DeviceBuffer<u8>> {
+        let num_bytes = layout.step.saturating_mul(layout.encoding.num_rows(layout.size.height));
+        if num_bytes > self.capacity() {
+            let capacity = self.capacity();
+            let message = format!("an image of {num_bytes} bytes, the memory holds {capacity}");
+            return Err(Error::new(ErrorKind::Argument, "device", message));
+        }
+        self.layout = Some(layout);
+        Ok(&mut self.bytes)
+    }
+
     /// The bytes of the message, and [`TAIL_BYTES`] more.
     pub fn bytes(&self) -> &DeviceBuffer<u8> {
         &self.bytes

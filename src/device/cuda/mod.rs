@@ -15,6 +15,7 @@ mod graph;
 mod image;
 mod kernel;
 mod memory;
+mod nvjpeg;
 mod open;
 mod points;
 mod registered;
@@ -42,6 +43,7 @@ pub use memory::{
     DeviceBuffer, Floats, In, InPlaceUploads, MappedBuffer, Out, PageLocked, PinnedBuffer, Plain,
     UploadScope,
 };
+pub use nvjpeg::{JpegBatch, JpegEngines, JpegPlanes};
 pub use points::DevicePoints;
 pub use registered::RegisteredFiles;
 pub(crate) use shared::{assert_mirrors, kernel_constant, kernel_struct_size};

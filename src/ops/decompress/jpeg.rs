@@ -78,6 +78,36 @@ pub(super) fn decode<'m>(
     Ok((Pixels { size, encoding }, bytes))
 }
 
+/// The size of a picture that the JPEG engines of GPUs decode to the same samples, and that
+/// of its planes of chroma, unless it is grey: baseline coding in one scan, complete, 4:4:4,
+/// 4:2:2 or 4:2:0. `None` for others.
+#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only GPUs have JPEG engines"))]
+pub(super) fn baseline(data: &[u8]) -> Option<(Size, Option<Size>)> {
+    const RGB: [u8; 3] = *b"RGB";
+    let markers = jpeg_markers::read(data);
+    let frame = markers.frame?;
+    let size = size_of(&frame, data).ok()?;
+    check_work(size, data, &markers).ok()?;
+    let is_plain = frame.coding == Frame::BASELINE
+        && frame.precision == 8
+        && (markers.num_frames, markers.num_scans) == (1, 1)
+        && markers.num_table_bytes > 0
+        && markers.has_quantization
+        // Of another colour space, perhaps.
+        && !markers.is_adobe;
+    if !is_plain {
+        return None;
+    }
+    let [first, second, third, _] = frame.components;
+    let [across, down] = match (frame.num_components, [first.1, second.1, third.1]) {
+        (1, [0x11, ..]) => return Some((size, None)),
+        (3, [luma @ (0x11 | 0x21 | 0x22), 0x11, 0x11]) => [luma >> 4, luma & 0xF].map(u32::from),
+        _ => return None,
+    };
+    let chroma = Size::new(size.width.div_ceil(across), size.height.div_ceil(down));
+    ([first.0, second.0, third.0] != RGB).then_some((size, Some(chroma)))
+}
+
 /// Refuses codings that cameras do not write: lossless, hierarchical, arithmetic, and
 /// samples of 12 bits.
 fn check_coding(frame: &Frame) -> Result<()> {

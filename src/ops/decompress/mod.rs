@@ -32,8 +32,13 @@
 //! decoding starts. Decoding of a PNG that takes longer than [`MAX_DECODE_TIME`] is aborted.
 //! Its text and colour profiles, which inflate, are skipped.
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod jpeg;
 mod jpeg_markers;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+mod kernels;
 mod png;
 mod timed;
 

@@ -7,7 +7,7 @@ use crate::detectors::{Detector, DetectorInfo, InputNeeds, PayloadKind, TargetFr
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{
     Box2d, Box3d, Count, Detection2d, Detection3d, Detections, FrameReport, LevelCounts, Object3d,
-    RotatedBox2d, Stage, Transfer, Variance3d,
+    PictureDecoder, RotatedBox2d, Stage, Transfer, Variance3d,
 };
 
 /// Appends the description, the target frame and the inputs of a detector.
@@ -216,7 +216,7 @@ fn floats<const N: usize>(message: &Message) -> Result<[f32; N]> {
     Ok(values)
 }
 
-/// Appends durations and bytes of `stages`, and the counts of a report.
+/// Appends durations and bytes of `stages`, and the counts and pictures of a report.
 pub(super) fn put_report(message: &mut Message, stages: &[Stage], report: &FrameReport) {
     for &stage in stages {
         let duration = report.duration(stage);
@@ -227,6 +227,9 @@ pub(super) fn put_report(message: &mut Message, stages: &[Stage], report: &Frame
     }
     for count in Count::ALL {
         message.put_u64(report.count(count));
+    }
+    for decoder in PictureDecoder::ALL {
+        message.put_u64(report.pictures(decoder));
     }
     message.put_u64(report.levels().len() as u64);
     for level in report.levels() {
@@ -256,6 +259,9 @@ pub(super) fn take_report(
         if !matches!(count, Count::SitesOverCapacity | Count::SitesWithoutOutput) {
             report.add_count(count, num);
         }
+    }
+    for decoder in PictureDecoder::ALL {
+        report.add_pictures(decoder, message.usize()?);
     }
     for _ in 0..message.usize()? {
         report.add_level(LevelCounts {
@@ -353,6 +359,7 @@ mod tests {
         let mut report = FrameReport::new();
         report.add_duration(Stage::Infer, Duration::from_micros(1250));
         report.add_count(Count::CandidatesOverTopK, 4);
+        report.add_pictures(PictureDecoder::Gpu, 6);
         report.add_bytes(Stage::Upload, Transfer::Upload, 123);
         for (num_sites, num_over_capacity) in [(9, 0), (5, 3)] {
             report.add_level(LevelCounts {

@@ -74,7 +74,8 @@ const LAYERS: [(&str, &[&str]); 20] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 45] = [
+const UNSAFE_FILES: [&str; 48] = [
+    "python/src/array.rs",
     "src/capi/call.rs",
     "src/cli/heap.rs",
     "src/device/copy.rs",
@@ -84,6 +85,7 @@ const UNSAFE_FILES: [&str; 45] = [
     "src/device/cuda/memory/host.rs",
     "src/device/cuda/memory/mod.rs",
     "src/device/cuda/memory/page_locked.rs",
+    "src/device/cuda/nvjpeg.rs",
     "src/device/cuda/open.rs",
     "src/device/cuda/registered/table.rs",
     "src/device/cuda/stream.rs",
@@ -94,6 +96,7 @@ const UNSAFE_FILES: [&str; 45] = [
     "src/ops/decode_center/kernels.rs",
     "src/ops/decode_query/kernels.rs",
     "src/ops/decode_yolo/kernels.rs",
+    "src/ops/decompress/kernels.rs",
     "src/ops/densify/kernels.rs",
     "src/ops/detr3d_block/kernels.rs",
     "src/ops/gather/kernels.rs",
@@ -143,6 +146,11 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// The sources of the library and of the Python package's extension module.
+fn source_files() -> Vec<PathBuf> {
+    ["src", "python/src"].iter().flat_map(|folder| rust_files(&root().join(folder))).collect()
+}
+
 /// The lines before the test module, without comments.
 fn code_of(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap();
@@ -184,7 +192,7 @@ fn rooms_name_only_lower_rooms() {
 #[test]
 fn unsafe_stands_only_where_it_is_argued() {
     let mut wrong = Vec::new();
-    for file in rust_files(&root().join("src")) {
+    for file in source_files() {
         let name = relative(&file);
         let text = fs::read_to_string(&file).unwrap();
         let uses = text.lines().any(|line| {
@@ -204,7 +212,7 @@ fn unsafe_stands_only_where_it_is_argued() {
 
 #[test]
 fn files_are_short() {
-    let long: Vec<String> = rust_files(&root().join("src"))
+    let long: Vec<String> = source_files()
         .iter()
         .filter_map(|file| {
             let text = fs::read_to_string(file).unwrap();
@@ -236,7 +244,7 @@ fn every_op_has_its_contract_and_numerics_row() {
 
 #[test]
 fn no_room_is_a_junk_drawer() {
-    for file in rust_files(&root().join("src")) {
+    for file in source_files() {
         let stem = file.file_stem().unwrap().to_str().unwrap();
         assert!(
             !["utils", "util", "helpers", "common", "misc", "manager"].contains(&stem),

@@ -6,7 +6,7 @@ use crate::detectors::{FrameInput, FrameSet};
 use crate::error::{Error, Result};
 use crate::ops::decompress::{Picture, decompress};
 use crate::ops::resample::{self, ResampleParams, SampleMap, resample};
-use crate::types::{ElementType, FrameReport, ImagePayload, Size, Stage, Tensor};
+use crate::types::{ElementType, FrameReport, ImagePayload, PictureDecoder, Size, Stage, Tensor};
 
 /// The input of the backbone, and what writes it.
 pub(in crate::detectors::surround) struct Pictures {
@@ -116,6 +116,7 @@ impl Resampler {
             ImagePayload::Raw(image) => image,
             ImagePayload::Compressed(file) => {
                 report.time(Stage::Decompress, || decompress(&file, decompressed))?;
+                report.add_pictures(PictureDecoder::Cpu, 1);
                 decompressed.view()?
             }
         };

@@ -51,7 +51,7 @@ pub struct UploadScope<'uploads, 'env> {
 }
 
 impl UploadScope<'_, '_> {
-    pub(super) fn stream(&self) -> &Stream {
+    pub(in crate::device::cuda) fn stream(&self) -> &Stream {
         &self.uploads.stream
     }
 
@@ -63,7 +63,7 @@ impl UploadScope<'_, '_> {
     }
 
     /// Marks that the uploads queued so far may read borrowed memory.
-    pub(super) fn mark_read(&self) -> Result<()> {
+    pub(in crate::device::cuda) fn mark_read(&self) -> Result<()> {
         self.is_reading.set(true);
         let InPlaceUploads { read, stream } = self.uploads;
         let marked = read.record(stream);

@@ -1,0 +1,208 @@
+"""The program's commands as functions."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, Union
+
+from . import _program
+from ._errors import DamagedError, of_exit_code
+from ._result import Result
+
+__all__ = ["Evaluation", "evaluate", "replay", "simulate"]
+
+PathLike = Union[str, "os.PathLike[str]"]
+T = TypeVar("T")
+
+
+def replay(
+    recording: PathLike,
+    config: PathLike | Sequence[PathLike] = (),
+    *,
+    out: PathLike | None = None,
+    params: Mapping[str, Any] | None = None,
+    like: str | None = None,
+    args: Mapping[str, str] | None = None,
+    device: str | None = None,
+    rate: float | None = None,
+    pictures: int = 0,
+    onnxruntime: bool | PathLike = True,
+    show_log: bool = False,
+) -> Result:
+    """Replays a recording through the channels of a configuration: ``det_post replay``.
+
+    - ``recording``: a rosbag2 directory, an ``.mcap`` file or a ``.db3`` file.
+    - ``config``: ROS 2 parameter files; later ones win.
+    - ``out``: the folder of the results; without it, a temporary one that lives as long as the
+      result.
+    - ``params``: overrides, such as ``{"camera.score_threshold": 0.4}``.
+    - ``like``, ``args``: parameter files of another package, and its launch arguments.
+    - ``device``: ``auto``, ``cpu`` or ``cuda:N`` for all channels.
+    - ``rate``: a factor of the recorded pace, at which channels drop what they are too slow
+      for; without it every message is served.
+    - ``pictures``: how many frames of each channel are drawn.
+    - ``onnxruntime``: whether networks run on an installed ONNX Runtime, or on that library.
+    - ``show_log``: passes the log on to stderr.
+
+    Raises :class:`UsageError`, :class:`DamagedError` with the result of what could be read,
+    :class:`InterruptedRunError`, or :class:`Error`.
+    """
+    temporary = None
+    if out is None:
+        temporary = tempfile.TemporaryDirectory(prefix="det_post-")
+        out = temporary.name
+    arguments: list[PathLike] = ["replay", recording, "--out", out, *(f"--param={each}" for each in overrides(params))]
+    if files := paths(config):
+        arguments += ["--config", *files]
+    if like is not None:
+        arguments += ["--like", like]
+    for name, value in (args or {}).items():
+        arguments += ["--arg", f"{name}:={value}"]
+    if device is not None:
+        arguments += ["--device", device]
+    if rate is not None:
+        arguments += ["--rate", repr(float(rate))]
+    if pictures:
+        arguments += ["--pictures", str(pictures)]
+    completed = _program.run(arguments, onnxruntime=onnxruntime, show_log=show_log)
+    result = Result(out, log=completed.log)
+    result._temporary = temporary
+    return _checked(completed, result)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Figures of detections against truth."""
+
+    figures: dict[str, Any]
+    """Every figure: ``eval.json``."""
+    table: str
+    """The tables that the program prints."""
+
+    def __str__(self) -> str:
+        return self.table
+
+
+def evaluate(
+    detections: Result | PathLike | Sequence[Result | PathLike],
+    truth: PathLike | Sequence[PathLike],
+    *,
+    out: PathLike | None = None,
+    pairs: Mapping[str, str] | None = None,
+    max_range: float | None = None,
+    min_points: int | None = None,
+    min_pixels: int | None = None,
+    min_height: float | None = None,
+    min_visibility: float | None = None,
+    count_missing: bool = False,
+    show_log: bool = False,
+) -> Evaluation:
+    """Compares detections with truth: ``det_post eval``.
+
+    - ``detections``: results of replays, their folders, or recordings of detections; several
+      are measured as one drive.
+    - ``truth``: recordings with topics of truth, one for each of the detections, in order.
+    - ``out``: a folder for precision-recall curves and calibration plots.
+    - ``pairs``: topics of detections and the topics of truth that they belong to.
+    - the other arguments: which objects count; without them the defaults of the program.
+
+    Raises :class:`UsageError`, :class:`DamagedError` with the figures of what could be read,
+    :class:`InterruptedRunError`, or :class:`Error`.
+    """
+    found = [each.folder if isinstance(each, Result) else each for each in _each(detections)]
+    arguments: list[PathLike] = ["eval", "--detections", *found, "--truth", *paths(truth)]
+    for topics in (pairs or {}).items():
+        arguments += ["--pair", "=".join(topics)]
+    if out is not None:
+        arguments += ["--out", out]
+    arguments += _options(
+        max_range=max_range,
+        min_points=min_points,
+        min_pixels=min_pixels,
+        min_height=min_height,
+        min_visibility=min_visibility,
+    )
+    if count_missing:
+        arguments.append("--count-missing")
+    with tempfile.TemporaryDirectory(prefix="det_post-") as folder:
+        json_file = Path(folder, "eval.json")
+        completed = _program.run([*arguments, "--json", json_file], show_log=show_log)
+        figures = json.loads(json_file.read_text())
+    return _checked(completed, Evaluation(figures, completed.stdout))
+
+
+def simulate(
+    out: PathLike,
+    *,
+    seed: int = 0,
+    seconds: float = 10.0,
+    cameras: int | None = None,
+    lidars: int | None = None,
+    actors: int | None = None,
+    points: int | None = None,
+    camera_rate: float | None = None,
+    picture_size: tuple[int, int] | None = None,
+    compressed: bool = False,
+    show_log: bool = False,
+) -> Path:
+    """Simulates a drive with ground truth and writes its recording: ``det_post simulate``.
+
+    The same arguments give the same bytes on every machine. ``picture_size`` is width and
+    height. Returns ``out``.
+
+    Raises :class:`UsageError` or :class:`Error`.
+    """
+    arguments: list[PathLike] = ["simulate", "--out", out]
+    arguments += _options(
+        seed=seed,
+        seconds=seconds,
+        cameras=cameras,
+        lidars=lidars,
+        actors=actors,
+        points=points,
+        camera_rate=camera_rate,
+        picture_size="x".join(map(str, picture_size)) if picture_size else None,
+    )
+    if compressed:
+        arguments.append("--compressed")
+    _program.run(arguments, show_log=show_log)
+    return Path(out)
+
+
+def _checked(completed: _program.Completed, result: T) -> T:
+    if completed.exit_code == 0:
+        return result
+    error = of_exit_code(completed.exit_code, completed.log)
+    assert isinstance(error, DamagedError)
+    error.result = result
+    raise error
+
+
+def _each(value: Any) -> list[Any]:
+    return [value] if isinstance(value, (str, os.PathLike, Result)) else list(value)
+
+
+def paths(value: PathLike | Sequence[PathLike]) -> list[PathLike]:
+    """One path or several as a list."""
+    return _each(value)
+
+
+def _options(**options: float | str | None) -> list[PathLike]:
+    return [
+        f"--{name.replace('_', '-')}={value}" for name, value in options.items() if value is not None
+    ]
+
+
+def overrides(params: Mapping[str, Any] | None) -> list[str]:
+    """Parameters as the program takes them: ``KEY:=VALUE``."""
+    # JSON is YAML, which the values of parameters are.
+    return [f"{key}:={_yaml(value)}" for key, value in (params or {}).items()]
+
+
+def _yaml(value: Any) -> str:
+    return os.fspath(value) if isinstance(value, os.PathLike) else json.dumps(value)

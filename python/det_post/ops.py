@@ -1,0 +1,50 @@
+"""Operations on arrays: numpy, torch, cupy and any other library that speaks DLPack.
+
+| operation | boxes |
+|---|---|
+| :func:`nms`, :func:`batched_nms`, :func:`fast_nms`, :func:`soft_nms` | ``[N, 4]``, left, top, right, bottom |
+| :func:`nms_rotated` | ``[N, 5]``, centre, width, height, angle |
+| :func:`nms_bev`, :func:`nms_3d` | ``[N, 7]``, centre, length, width, height, yaw |
+| :func:`circle_nms` | ``[N, 2]``, centres |
+
+| operation | |
+|---|---|
+| :func:`letterbox` | an image to a network's input |
+| :func:`voxelize`, :func:`pillar_features` | points to voxels and features |
+
+Inputs are contiguous arrays in memory of the CPU, float32 unless said otherwise. They are read where
+they are and not converted: an array that does not fit is refused with how to convert it. Results are arrays of the library of the
+first argument. The interpreter's lock is free while an operation works; do not write to its inputs
+meanwhile.
+
+Survivors are sorted by score, equal scores by class and position, so that the same input gives the
+same output everywhere.
+"""
+
+from ._ops import (
+    batched_nms,
+    circle_nms,
+    fast_nms,
+    letterbox,
+    nms,
+    nms_3d,
+    nms_bev,
+    nms_rotated,
+    pillar_features,
+    soft_nms,
+    voxelize,
+)
+
+__all__ = [
+    "batched_nms",
+    "circle_nms",
+    "fast_nms",
+    "letterbox",
+    "nms",
+    "nms_3d",
+    "nms_bev",
+    "nms_rotated",
+    "pillar_features",
+    "soft_nms",
+    "voxelize",
+]

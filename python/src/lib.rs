@@ -1,0 +1,28 @@
+//! The extension module `det_post._ops`: operations on arrays of any library that speaks DLPack.
+//!
+//! `python/det_post/_ops.pyi` declares the functions with their types; their documentation is
+//! that of the functions here.
+
+mod array;
+mod cloud;
+mod detector;
+mod error;
+mod image;
+mod suppression;
+
+/// Operations on arrays; see det_post.ops.
+#[pyo3::pymodule]
+mod _ops {
+    #[pymodule_export]
+    use crate::array::Output;
+    #[pymodule_export]
+    use crate::cloud::{pillar_features, voxelize};
+    #[pymodule_export]
+    use crate::detector::{Camera, Lidar};
+    #[pymodule_export]
+    use crate::image::letterbox;
+    #[pymodule_export]
+    use crate::suppression::{
+        batched_nms, circle_nms, fast_nms, nms, nms_3d, nms_bev, nms_rotated, soft_nms,
+    };
+}

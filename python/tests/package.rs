@@ -1,0 +1,62 @@
+//! Runs the tests of the Python package with the program and the extension module that this
+//! build made: mypy on the package, then pytest.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(clippy::print_stdout, reason = "tests say what they skipped")]
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use self::require::{Need, skip};
+
+#[path = "../../tests/common/require.rs"]
+mod require;
+
+/// The folder of this build, such as target/debug.
+fn build() -> PathBuf {
+    let this = env::current_exe().unwrap();
+    this.ancestors().nth(2).unwrap().to_owned()
+}
+
+/// A package of links: the Python files and the extension module beside them.
+fn link_package(site: &Path) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("det_post");
+    let package = site.join("det_post");
+    let _ = fs::remove_dir_all(&package);
+    fs::create_dir_all(&package).unwrap();
+    for entry in fs::read_dir(source).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name();
+        // A copy of the module in the source folder is of an earlier build.
+        if name != "__pycache__" && !name.to_string_lossy().ends_with(".so") {
+            symlink(entry.path(), package.join(name)).unwrap();
+        }
+    }
+    symlink(build().join("lib_ops.so"), package.join("_ops.abi3.so")).unwrap();
+}
+
+#[test]
+fn package() {
+    let Some(python) = env::var_os("DET_POST_PEER_PYTHON") else {
+        return skip(Need::Peers, "DET_POST_PEER_PYTHON is not set");
+    };
+    let program = build().join("det_post");
+    assert!(program.is_file(), "no {}: run `cargo test --workspace`", program.display());
+    let site = build().join("python");
+    link_package(&site);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let run = |arguments: &[&str]| {
+        let status = Command::new(&python)
+            .args(arguments)
+            .current_dir(folder.parent().unwrap())
+            .env("DET_POST_PROGRAM", &program)
+            .env("PYTHONPATH", &site)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .status()
+            .unwrap();
+        assert!(status.success(), "{arguments:?}: {status}");
+    };
+    run(&["-m", "mypy", "--config-file=python/pyproject.toml", "python/det_post"]);
+    run(&["-m", "pytest", "-q", "--config-file=python/pyproject.toml", "python/tests"]);
+}

@@ -1,0 +1,164 @@
+//! Images of messages on their way to a GPU: pixels in place or through one copy into
+//! page-locked memory, compressed pictures by the JPEG engines of the GPU or decompressed
+//! into that memory.
+
+use crate::detectors::frame_stream::capacity_for;
+use crate::device::cuda::{DeviceImage, ImageLayout, JpegPlanes, Stream, UploadScope};
+use crate::error::{Error, Result};
+use crate::ops::decompress::cuda::{JpegDecoder, layout};
+use crate::ops::decompress::decompress_into;
+use crate::types::{
+    CompressedView, FrameReport, ImagePayload, ImageView, JpegOptions, PictureDecoder, Stage,
+    Transfer,
+};
+
+/// The initial capacity for images, which grows by powers of two.
+pub(super) const MIN_PICTURE_BYTES: usize = 1 << 16;
+
+/// Uploads images on a stream.
+pub(super) struct PictureUploads {
+    stream: Stream,
+    decoder: JpegDecoder,
+}
+
+/// An image that is uploaded next.
+#[derive(Clone, Copy)]
+pub(super) enum Pending<'env> {
+    /// The pixels of a message.
+    Raw(ImageView<'env>),
+    /// Pixels that were decompressed into the page-locked memory, and their number of bytes.
+    Written(ImageLayout, usize),
+    /// A file for the JPEG engines of the GPU.
+    Jpeg(CompressedView<'env>, JpegPlanes),
+}
+
+impl PictureUploads {
+    /// Uploads on `stream`.
+    ///
+    /// # Errors
+    /// Those of [`JpegDecoder::new`].
+    pub(super) fn new(stream: &Stream, options: &JpegOptions) -> Result<Self> {
+        Ok(Self { stream: stream.clone(), decoder: JpegDecoder::new(stream, options)? })
+    }
+
+    /// Reserves memory for an image, and decompresses a file for the CPU into the page-locked
+    /// part of it. Memory that is too small is replaced.
+    ///
+    /// # Errors
+    /// Those of decompression; `Device` when there is not enough memory.
+    pub(super) fn receive<'env>(
+        &mut self,
+        target: &mut DeviceImage,
+        image: ImagePayload<'env>,
+        report: &mut FrameReport,
+    ) -> Result<Pending<'env>> {
+        match image {
+            ImagePayload::Raw(image) => {
+                reserve(target, &self.stream, image.data().len())?;
+                Ok(Pending::Raw(image))
+            }
+            ImagePayload::Compressed(file) => match self.decoder.planes(&file) {
+                Some(planes) => {
+                    reserve(target, &self.stream, num_bytes(layout(&planes)))?;
+                    Ok(Pending::Jpeg(file, planes))
+                }
+                None => decompress_to(target, &self.stream, &file, report),
+            },
+        }
+    }
+
+    /// Queues the upload of images, those for the JPEG engines first and in one batch. If the
+    /// engines refuse one of these, all are decompressed on the CPU; `named` adds the
+    /// index of an image to its error.
+    ///
+    /// # Errors
+    /// Those of decompression; `Device` when the device fails.
+    pub(super) fn enqueue<'env>(
+        &mut self,
+        images: &mut [DeviceImage],
+        pending: &mut [Option<Pending<'env>>],
+        (scope, report): (&UploadScope<'_, 'env>, &mut FrameReport),
+        named: impl Fn(usize, Error) -> Error,
+    ) -> Result<()> {
+        let is_decoded = self.decode(images, pending, scope, report)?;
+        for (index, (image, pending)) in images.iter_mut().zip(pending).enumerate() {
+            if let Some(Pending::Jpeg(file, _)) = *pending
+                && !is_decoded
+            {
+                let written = decompress_to(image, &self.stream, &file, report);
+                *pending = Some(written.map_err(|error| named(index, error))?);
+            }
+            let (num_copied, num_uploaded) = match *pending {
+                Some(Pending::Raw(view)) => {
+                    (image.enqueue_payload(&view, scope)?, view.data().len())
+                }
+                Some(Pending::Written(layout, num_bytes)) => {
+                    image.enqueue_written(layout, num_bytes)?;
+                    (0, num_bytes)
+                }
+                Some(Pending::Jpeg(..)) | None => continue,
+            };
+            report.add_bytes(Stage::Upload, Transfer::HostCopy, num_copied);
+            report.add_bytes(Stage::Upload, Transfer::Upload, num_uploaded);
+        }
+        Ok(())
+    }
+
+    /// Queues the decoding of the files for the JPEG engines. Returns whether there are none
+    /// or the engines decode them.
+    fn decode<'env>(
+        &mut self,
+        images: &mut [DeviceImage],
+        pending: &[Option<Pending<'env>>],
+        scope: &UploadScope<'_, 'env>,
+        report: &mut FrameReport,
+    ) -> Result<bool> {
+        let file_of = |index: usize| match pending.get(index)?.as_ref()? {
+            Pending::Jpeg(file, planes) => Some((file.data, *planes)),
+            Pending::Raw(_) | Pending::Written(..) => None,
+        };
+        let files = (0..pending.len()).filter_map(file_of);
+        let (num_files, num_bytes) =
+            files.fold((0, 0), |(num, bytes), (file, _)| (num + 1, bytes + file.len()));
+        if num_files == 0 {
+            return Ok(true);
+        }
+        let is_decoded =
+            report.time(Stage::Decompress, || self.decoder.enqueue(images, file_of, scope))?;
+        if is_decoded {
+            report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
+            report.add_pictures(PictureDecoder::Gpu, num_files);
+        }
+        Ok(is_decoded)
+    }
+}
+
+/// Decompresses a file into the page-locked part of the memory of an image.
+fn decompress_to<'env>(
+    target: &mut DeviceImage,
+    stream: &Stream,
+    file: &CompressedView<'_>,
+    report: &mut FrameReport,
+) -> Result<Pending<'env>> {
+    let decoded = report.time(Stage::Decompress, || {
+        let decoded = decompress_into(file, |num_bytes| {
+            reserve(target, stream, num_bytes)?;
+            target.slot(num_bytes)
+        })?;
+        Ok::<_, Error>(Pending::Written(ImageLayout::of(&decoded), decoded.data().len()))
+    })?;
+    report.add_pictures(PictureDecoder::Cpu, 1);
+    Ok(decoded)
+}
+
+fn num_bytes(layout: ImageLayout) -> usize {
+    layout.step * layout.encoding.num_rows(layout.size.height)
+}
+
+/// Reserves memory for an image.
+fn reserve(image: &mut DeviceImage, stream: &Stream, num_bytes: usize) -> Result<()> {
+    if num_bytes > image.capacity() {
+        *image = DeviceImage::with_capacity(stream, capacity_for(num_bytes))?;
+    }
+    Ok(())
+}

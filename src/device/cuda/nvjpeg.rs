@@ -1,0 +1,438 @@
+//! The JPEG engines of a GPU, through nvJPEG, a library of the CUDA toolkit that is loaded
+//! at run time.
+//!
+//! Server GPUs (A100, H100 and later) have engines that decode baseline JPEG beside the
+//! kernels. Of nvJPEG nothing else is used: its decoders without an engine do the entropy
+//! decoding on the host, no faster than the CPU decoder of this program, and round otherwise;
+//! its conversion of colours rounds otherwise, too, so that planes are decoded here.
+
+use std::ffi::{OsStr, c_int, c_uint, c_void};
+use std::mem::ManuallyDrop;
+use std::ptr;
+
+use libloading::Library;
+
+use super::{DeviceBuffer, Event, Stream, UploadScope, error, recording};
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::Size;
+
+/// `NVJPEG_BACKEND_HARDWARE`
+const BACKEND_HARDWARE: c_int = 3;
+/// `NVJPEG_FLAGS_DEFAULT`
+const NO_FLAGS: c_uint = 0;
+/// `NVJPEG_MAX_COMPONENT`
+const MAX_COMPONENTS: usize = 4;
+/// `MAJOR_VERSION` of `libraryPropertyType`
+const MAJOR_VERSION: c_int = 0;
+/// The oldest supported version.
+const MIN_VERSION: c_int = 12;
+
+/// The names of the library, newest first.
+const NAMES: [&str; 3] = ["libnvjpeg.so.13", "libnvjpeg.so.12", "libnvjpeg.so"];
+
+type Status = c_int;
+const SUCCESS: Status = 0;
+
+/// `nvjpegImage_t`: device memory of each channel, and bytes from row to row.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Planes {
+    addresses: [u64; MAX_COMPONENTS],
+    pitches: [usize; MAX_COMPONENTS],
+}
+
+/// The functions of nvJPEG that are used, as `nvjpeg.h` of CUDA 12 and 13 declares them.
+struct Functions {
+    get_property: unsafe extern "C" fn(c_int, *mut c_int) -> Status,
+    create:
+        unsafe extern "C" fn(c_int, *mut c_void, *mut c_void, c_uint, *mut *mut c_void) -> Status,
+    destroy: unsafe extern "C" fn(*mut c_void) -> Status,
+    num_engines: unsafe extern "C" fn(*mut c_void, *mut c_uint, *mut c_uint) -> Status,
+    create_state: unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> Status,
+    destroy_state: unsafe extern "C" fn(*mut c_void) -> Status,
+    image_info: unsafe extern "C" fn(
+        *mut c_void,
+        *const u8,
+        usize,
+        *mut c_int,
+        *mut c_int,
+        *mut c_int,
+        *mut c_int,
+    ) -> Status,
+    begin_batch: unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, c_int, c_int) -> Status,
+    decode_batch: unsafe extern "C" fn(
+        *mut c_void,
+        *mut c_void,
+        *const *const u8,
+        *const usize,
+        *mut Planes,
+        *mut c_void,
+    ) -> Status,
+    // Never unloaded: the CUDA runtime inside registers functions that run when the process
+    // ends.
+    _library: ManuallyDrop<Library>,
+}
+
+impl Functions {
+    /// Loads the library of this path, else the one that the system's loader finds.
+    fn load(path: Option<&OsStr>) -> Result<Self> {
+        let library = match path {
+            Some(path) => open(path)?,
+            None => {
+                let mut found = NAMES.iter().map(|name| open(OsStr::new(name)));
+                let first = found.next().unwrap_or_else(|| Err(error("no name of nvJPEG")));
+                first.or_else(|cause| found.find_map(Result::ok).ok_or(cause))?
+            }
+        };
+        macro_rules! symbol {
+            ($name:literal) => {
+                // SAFETY: the type is that of the declaration in `nvjpeg.h`, and the
+                // library stays loaded.
+                *unsafe { library.get($name) }.map_err(|cause| {
+                    error("the library is not nvJPEG 12 or newer").with_source(cause)
+                })?
+            };
+        }
+        Ok(Self {
+            get_property: symbol!(c"nvjpegGetProperty"),
+            create: symbol!(c"nvjpegCreateEx"),
+            destroy: symbol!(c"nvjpegDestroy"),
+            num_engines: symbol!(c"nvjpegGetHardwareDecoderInfo"),
+            create_state: symbol!(c"nvjpegJpegStateCreate"),
+            destroy_state: symbol!(c"nvjpegJpegStateDestroy"),
+            image_info: symbol!(c"nvjpegGetImageInfo"),
+            begin_batch: symbol!(c"nvjpegDecodeBatchedInitialize"),
+            decode_batch: symbol!(c"nvjpegDecodeBatched"),
+            _library: ManuallyDrop::new(library),
+        })
+    }
+}
+
+fn open(path: &OsStr) -> Result<Library> {
+    // SAFETY: loads a library that the user or the system names, whose initialisers are
+    // trusted as far as those of the driver.
+    unsafe { Library::new(path) }.map_err(|cause| {
+        error(format!("cannot load nvJPEG ({})", path.display())).with_source(cause)
+    })
+}
+
+/// The planes of a picture, one after the other without padding: luma, then Cb and Cr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JpegPlanes {
+    /// Columns and rows of the picture and of its luma.
+    pub size: Size,
+    /// Columns and rows of Cb and Cr; `None` for a grey picture.
+    pub chroma: Option<Size>,
+}
+
+impl JpegPlanes {
+    /// Bytes of all planes.
+    pub fn num_bytes(&self) -> usize {
+        let [of_luma, of_chroma] = [Some(self.size), self.chroma].map(num_samples);
+        of_luma + 2 * of_chroma
+    }
+}
+
+fn num_samples(size: Option<Size>) -> usize {
+    size.map_or(0, |size| size.width as usize * size.height as usize)
+}
+
+/// The planes that the engines write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Output {
+    /// `NVJPEG_OUTPUT_YUV`
+    Yuv = 1,
+    /// `NVJPEG_OUTPUT_Y`
+    Grey = 2,
+}
+
+/// The files of one output, in memory that is reused.
+struct Files {
+    output: Output,
+    /// nvJPEG's memory for batches of this output.
+    state: *mut c_void,
+    /// The size for which `state` was last prepared; 0 after a failure.
+    num_prepared: usize,
+    starts: Vec<*const u8>,
+    lengths: Vec<usize>,
+    planes: Vec<Planes>,
+}
+
+/// The JPEG engines of the GPU of a stream.
+pub struct JpegEngines {
+    functions: Functions,
+    handle: *mut c_void,
+    /// Grey, colour.
+    batches: [Files; 2],
+    /// Recorded behind the last batch.
+    decoded: Event,
+    stream: Stream,
+}
+
+// SAFETY: handle and states belong to no thread: nvJPEG's functions may be called on any
+// thread with the context current, one at a time for a state. `JpegEngines` is not `Sync`,
+// owns them, and makes the context current first. The pointers of a batch are used within
+// one call.
+unsafe impl Send for JpegEngines {}
+
+impl JpegEngines {
+    /// Loads nvJPEG from `library`, else from where the system's loader finds it, for work
+    /// on `stream`.
+    ///
+    /// # Errors
+    /// `Device` with the reason: no library, a version before 12, a GPU without engines.
+    pub fn open(stream: &Stream, library: Option<&OsStr>) -> Result<Self> {
+        let functions = Functions::load(library)?;
+        let mut version = 0;
+        // SAFETY: writes a number into a live local.
+        let status = unsafe { (functions.get_property)(MAJOR_VERSION, &raw mut version) };
+        check(status, "query its version")?;
+        if version < MIN_VERSION {
+            return Err(error(format!("nvJPEG {version}; needed is {MIN_VERSION}")));
+        }
+        // It allocates memory.
+        let _alone = recording();
+        stream.bind()?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: without allocators of the caller it uses its own; the handle is written
+        // into a live local.
+        let status = unsafe {
+            let none = ptr::null_mut();
+            (functions.create)(BACKEND_HARDWARE, none, none, NO_FLAGS, &raw mut handle)
+        };
+        check(status, "use the JPEG engines of this GPU")?;
+        let batch = |output| Files {
+            output,
+            state: ptr::null_mut(),
+            num_prepared: 0,
+            starts: Vec::new(),
+            lengths: Vec::new(),
+            planes: Vec::new(),
+        };
+        let batches = [Output::Grey, Output::Yuv].map(batch);
+        let decoded = Event::new(stream)?;
+        let mut engines = Self { functions, handle, batches, decoded, stream: stream.clone() };
+        engines.prepare()?;
+        Ok(engines)
+    }
+
+    /// Checks that there are engines, and creates the states.
+    fn prepare(&mut self) -> Result<()> {
+        let Self { functions, handle, batches, .. } = self;
+        let (mut num_engines, mut num_cores) = (0, 0);
+        // SAFETY: the handle is alive; the numbers are written into live locals.
+        let status =
+            unsafe { (functions.num_engines)(*handle, &raw mut num_engines, &raw mut num_cores) };
+        check(status, "query the JPEG engines of this GPU")?;
+        if num_engines == 0 {
+            return Err(error("this GPU has no JPEG engine"));
+        }
+        for batch in batches {
+            // SAFETY: the handle is alive; the state is written into a field that is.
+            let status = unsafe { (functions.create_state)(*handle, &raw mut batch.state) };
+            check(status, "prepare decoding")?;
+        }
+        Ok(())
+    }
+
+    /// An empty batch of files that are borrowed until the end of `scope`. Waits for the batch
+    /// before.
+    ///
+    /// # Errors
+    /// `Device` when the scope is of another stream or earlier work failed.
+    pub fn batch<'a, 'env>(
+        &'a mut self,
+        scope: &'a UploadScope<'a, 'env>,
+    ) -> Result<JpegBatch<'a, 'env>> {
+        self.stream.check_owns(scope.stream())?;
+        self.stream.bind()?;
+        self.decoded.wait()?;
+        for Files { starts, lengths, planes, .. } in &mut self.batches {
+            starts.clear();
+            lengths.clear();
+            planes.clear();
+        }
+        Ok(JpegBatch { engines: self, scope })
+    }
+
+    /// Checks that nvJPEG finds these planes in a file: it writes as many rows and columns as
+    /// it finds.
+    fn check_planes(&self, file: &[u8], planes: &JpegPlanes) -> Result<()> {
+        let (mut num_components, mut sampling) = (0, 0);
+        let (mut widths, mut heights) = ([0; MAX_COMPONENTS], [0; MAX_COMPONENTS]);
+        // SAFETY: the file is borrowed for the call; all results are live locals of the
+        // sizes that the declaration asks for.
+        let status = unsafe {
+            (self.functions.image_info)(
+                self.handle,
+                file.as_ptr(),
+                file.len(),
+                &raw mut num_components,
+                &raw mut sampling,
+                widths.as_mut_ptr(),
+                heights.as_mut_ptr(),
+            )
+        };
+        check_file(status)?;
+        let expected = [Some(planes.size), planes.chroma, planes.chroma];
+        let num_expected = expected.iter().flatten().count();
+        let fits = (0..num_expected).all(|plane| {
+            let found = [widths[plane], heights[plane]].map(i64::from);
+            expected[plane].map(|size| [size.width, size.height].map(i64::from)) == Some(found)
+        });
+        if usize::try_from(num_components) != Ok(num_expected) || !fits {
+            return Err(refused(format!(
+                "it finds {num_components} planes of {widths:?} x {heights:?}, not {planes:?}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Queues the batches that have files.
+    fn decode(&mut self) -> Result<()> {
+        let Self { functions, handle, batches, stream, .. } = self;
+        for batch in batches.iter_mut().filter(|batch| !batch.starts.is_empty()) {
+            let num = batch.starts.len();
+            if std::mem::take(&mut batch.num_prepared) != num {
+                let size = c_int::try_from(num).map_err(|_| error("too many pictures"))?;
+                // SAFETY: handle and state are alive, and the work of the state before is
+                // complete (`batch`).
+                let status = unsafe {
+                    (functions.begin_batch)(*handle, batch.state, size, 1, batch.output as c_int)
+                };
+                check(status, "prepare a batch")?;
+            }
+            // SAFETY: the batch was prepared for this number of files, and the lists have
+            // that length. Each file is borrowed for longer than the scope of uploads, which
+            // at its end waits for the work queued here. The planes are in device memory of
+            // this stream and hold the rows that nvJPEG writes: it found their sizes in the
+            // file, and the buffer has room for them (`JpegBatch::add`); the memory outlives
+            // the stream's work. The work of the state before is complete.
+            let status = unsafe {
+                (functions.decode_batch)(
+                    *handle,
+                    batch.state,
+                    batch.starts.as_ptr(),
+                    batch.lengths.as_ptr(),
+                    batch.planes.as_mut_ptr(),
+                    stream.handle().cast(),
+                )
+            };
+            check_file(status)?;
+            batch.num_prepared = num;
+        }
+        Ok(())
+    }
+}
+
+/// Files that are decoded at once.
+pub struct JpegBatch<'a, 'env> {
+    engines: &'a mut JpegEngines,
+    scope: &'a UploadScope<'a, 'env>,
+}
+
+impl<'env> JpegBatch<'_, 'env> {
+    /// Adds a file, whose planes are written to the start of `target`.
+    ///
+    /// # Errors
+    /// `Codec` when nvJPEG refuses the file or finds other planes in it. `Argument` when
+    /// `target` is too small; `Device` when it belongs to another stream.
+    pub fn add(
+        &mut self,
+        file: &'env [u8],
+        planes: &JpegPlanes,
+        target: &mut DeviceBuffer<u8>,
+    ) -> Result<()> {
+        let engines = &mut *self.engines;
+        engines.stream.check_owns(target.stream())?;
+        let needed = planes.num_bytes();
+        if target.len() < needed {
+            let found = target.len();
+            let message = format!("memory of {found} bytes for planes of {needed}");
+            return Err(Error::new(ErrorKind::Argument, "device", message));
+        }
+        engines.check_planes(file, planes)?;
+        let [of_luma, of_chroma] = [Some(planes.size), planes.chroma].map(num_samples);
+        let luma = target.address();
+        let [cb, cr] = [of_luma, of_luma + of_chroma].map(|offset| luma + offset as u64);
+        let [grey, colour] = &mut engines.batches;
+        let (files, addresses, chroma_step) = match planes.chroma {
+            None => (grey, [luma, 0, 0, 0], 0),
+            Some(chroma) => (colour, [luma, cb, cr, 0], chroma.width as usize),
+        };
+        files.starts.push(file.as_ptr());
+        files.lengths.push(file.len());
+        let pitches = [planes.size.width as usize, chroma_step, chroma_step, 0];
+        files.planes.push(Planes { addresses, pitches });
+        Ok(())
+    }
+
+    /// Queues the decoding.
+    ///
+    /// # Errors
+    /// `Codec` when nvJPEG refuses a file: then the planes of none are valid. `Device` when
+    /// the device fails.
+    pub fn enqueue(self) -> Result<()> {
+        let Self { engines, scope } = self;
+        let queued = engines.decode();
+        // Also after an error: a part may have been queued.
+        let marked = scope.mark_read().and_then(|()| engines.decoded.record(&engines.stream));
+        queued.and(marked)
+    }
+}
+
+impl Drop for JpegEngines {
+    fn drop(&mut self) {
+        // The states' memory is in use until the work is complete. Errors cannot be
+        // reported here: a lost context has no memory to free.
+        if self.stream.bind().is_err() || self.stream.synchronize().is_err() {
+            return;
+        }
+        for batch in &self.batches {
+            if !batch.state.is_null() {
+                // SAFETY: created in `prepare`, owned here alone, its work is complete.
+                unsafe { (self.functions.destroy_state)(batch.state) };
+            }
+        }
+        // SAFETY: created in `open`, owned here alone; its states are gone.
+        unsafe { (self.functions.destroy)(self.handle) };
+    }
+}
+
+/// Checks the result of a call that depends on the device alone.
+fn check(status: Status, what: &str) -> Result<()> {
+    match status {
+        SUCCESS => Ok(()),
+        _ => Err(error(format!("nvJPEG cannot {what}: {}", reason(status)))),
+    }
+}
+
+/// Checks the result of a call that depends on a file.
+fn check_file(status: Status) -> Result<()> {
+    match status {
+        SUCCESS => Ok(()),
+        _ => Err(refused(reason(status))),
+    }
+}
+
+fn refused(reason: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Codec, "device", format!("nvJPEG refuses a file: {reason}"))
+}
+
+/// The names of `nvjpegStatus_t`.
+fn reason(status: Status) -> String {
+    let name = match status {
+        1 => "not initialized",
+        2 => "invalid parameter",
+        3 => "bad JPEG",
+        4 => "JPEG not supported",
+        5 => "allocator failure",
+        6 => "execution failed",
+        7 => "architecture mismatch",
+        8 => "internal error",
+        9 => "implementation not supported",
+        10 => "incomplete bitstream",
+        _ => return format!("status {status}"),
+    };
+    name.to_owned()
+}

@@ -1,0 +1,67 @@
+//! The parameters of `kernels/decompress.cu`.
+
+use crate::device::cuda::{
+    Grid, In, JpegPlanes, KernelSpec, Out, assert_mirrors, blocks, check_lens, check_threads,
+    kernel_constant, refused,
+};
+use crate::error::Result;
+use crate::types::Size;
+
+/// Threads per block: two pixels each.
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("decompress.cu", "kThreads");
+
+/// The parameter of `decompress_planes`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PlanesArgs<'a> {
+    /// Y, Cb, Cr.
+    pub planes: In<'a, u8>,
+    /// The picture, `rgb8` without padding.
+    pub rgb: Out<'a, u8>,
+    /// Columns of the picture.
+    pub width: u32,
+    /// Rows of the picture.
+    pub height: u32,
+    /// Columns of Cb and Cr: those of the picture, or half of them, rounded up.
+    pub chroma_width: u32,
+    /// Rows of Cb and Cr, likewise.
+    pub chroma_height: u32,
+}
+
+assert_mirrors!(PlanesArgs<'_>, "decompress.cu", "Args");
+
+/// `decompress_planes`.
+pub struct PlanesToRgb;
+
+/// Blocks of a picture.
+pub fn num_blocks(size: Size) -> u32 {
+    blocks(size.width.div_ceil(2) as usize * size.height as usize, THREADS_PER_BLOCK)
+}
+
+// SAFETY: `PlanesArgs` mirrors `decompress::Args` (size asserted, `#[repr(C)]` in the same
+// order). A thread reads samples of the planes at columns and rows that are clamped to their
+// sizes, and writes two pixels below the size of the picture; the check covers both slices
+// and that each plane of chroma has a sample for every pixel. No thread waits.
+unsafe impl KernelSpec for PlanesToRgb {
+    const NAME: &'static str = "decompress_planes";
+    type Args<'a> = PlanesArgs<'a>;
+    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+        check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
+        let &PlanesArgs { width, height, chroma_width, chroma_height, .. } = args;
+        let (size, chroma) = (Size::new(width, height), Size::new(chroma_width, chroma_height));
+        let covers = |part: u32, whole: u32| part == whole || part == whole.div_ceil(2);
+        if grid.num_blocks != [num_blocks(size), 1]
+            || !covers(chroma_width, width)
+            || !covers(chroma_height, height)
+        {
+            let message = format!("{:?} blocks for {size:?} and {chroma:?}", grid.num_blocks);
+            return Err(refused(Self::NAME, &message));
+        }
+        let num_pixels = width as usize * height as usize;
+        let needed = JpegPlanes { size, chroma: Some(chroma) }.num_bytes();
+        check_lens(
+            Self::NAME,
+            [("planes", args.planes.len(), needed), ("rgb", args.rgb.len(), 3 * num_pixels)],
+        )
+    }
+}
