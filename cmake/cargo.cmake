@@ -1,7 +1,13 @@
 # Runs cargo for CMakeLists.txt:
-#   cmake -DCARGO=... -DVERB=build|test -DTARGET_DIR=... -DROS2=ON|OFF -DIDL_FILTER=a,b -DEXTRA="..." -P cargo.cmake
+#   cmake -DCARGO=... -DVERB=build|library|test -DTARGET_DIR=... -DROS2=ON|OFF -DIDL_FILTER=a,b -DEXTRA="..." -P cargo.cmake
 set(ENV{CARGO_TARGET_DIR} "${TARGET_DIR}")
-set(arguments ${VERB} --release)
+if(VERB STREQUAL "library")
+  # The C ABI joins no graph: neither the middlewares nor the program are part of it.
+  set(arguments rustc --release --lib --no-default-features --features capi,cuda --crate-type cdylib)
+  set(ROS2 OFF)
+else()
+  set(arguments ${VERB} --release)
+endif()
 if(VERB STREQUAL "build")
   list(APPEND arguments --bin det_post)
 endif()

@@ -27,6 +27,7 @@ impl LikeArguments {
             overrides: overrides.to_vec(),
             arguments: self.arguments.clone(),
             like: self.like,
+            ..Source::default()
         }
     }
 

@@ -109,6 +109,8 @@ pub struct Config {
 /// What a configuration is read from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Source {
+    /// The text of a parameter file, over which the files hold.
+    pub text: Option<String>,
     /// Parameter files; of two values the later holds.
     pub files: Vec<PathBuf>,
     /// Assignments `KEY:=VALUE`, which hold over files.
@@ -151,10 +153,13 @@ impl Config {
     /// As [`Config::load`]; also a substitution without a value, and files of a package
     /// that was not named.
     pub fn read(node: &NodeName, source: &Source) -> Result<Self> {
-        let Source { files, overrides, arguments, like } = source;
+        let Source { text, files, overrides, arguments, like } = source;
         let mut problems = Problems::default();
         let arguments = arguments_of(arguments, &mut problems);
-        let sections = Sections::new(node, &arguments, like.is_some());
+        let mut sections = Sections::new(node, &arguments, like.is_some());
+        if let Some(text) = text {
+            sections.add_file(text, "the text", &mut problems);
+        }
         let given = files::read(sections, files, overrides, &mut problems)?;
         let Some(package) = *like else {
             let has_channel = given.keys().any(|key| is_head(key));

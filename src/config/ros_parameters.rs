@@ -2,7 +2,7 @@
 //! node runs.
 
 use super::declaration::{Declaration, DefaultValue, entries};
-use super::files::Entry;
+use super::files::{Entry, assignment_of};
 use super::problems::{Origin, Problems, nearest};
 use super::{ChannelKind, Config};
 use crate::error::Result;
@@ -69,6 +69,23 @@ impl Config {
         let changed = Self::from_entries(&self.node, entries, problems)?;
         self.check_heads(&changed)?;
         Ok(changed)
+    }
+
+    /// As [`Config::with_parameters`], from assignments `key:=value`.
+    ///
+    /// # Errors
+    /// As there, and for an assignment that cannot be read.
+    pub fn with_overrides(&self, overrides: &[String]) -> Result<Self> {
+        let mut problems = Problems::default();
+        let mut changes = Vec::new();
+        for assignment in overrides {
+            match assignment_of(&self.node, assignment) {
+                Ok((name, node)) => changes.push(Parameter { name, value: given(&node) }),
+                Err(message) => problems.push(assignment, &message),
+            }
+        }
+        problems.into_result()?;
+        self.with_parameters(&changes)
     }
 
     /// The configuration with the node and all its channels on one device.
@@ -199,6 +216,31 @@ pub(super) fn value_of(node: &Node) -> ParameterValue {
     }
 }
 
+/// The value of an assignment, whose lists hold what was written.
+fn given(node: &Node) -> ParameterValue {
+    let Node::List(items) = node else { return value_of(node) };
+    let integers = items.iter().map(|item| match item {
+        Node::Integer(integer) => Some(*integer),
+        _ => None,
+    });
+    if let Some(integers) = integers.collect() {
+        return ParameterValue::Integers(integers);
+    }
+    let numbers = items.iter().map(|item| match item {
+        Node::Integer(integer) => Some(*integer as f64),
+        Node::Number(number) => Some(*number),
+        _ => None,
+    });
+    if let Some(numbers) = numbers.collect() {
+        return ParameterValue::Numbers(numbers);
+    }
+    let text = |item: &Node| match item {
+        Node::Text(text) => text.clone(),
+        other => other.to_string(),
+    };
+    ParameterValue::Texts(items.iter().map(text).collect())
+}
+
 pub(super) fn node_of(value: &ParameterValue) -> std::result::Result<Node, String> {
     fn list<T: Clone>(items: &[T], node: impl Fn(T) -> Node) -> Node {
         Node::List(items.iter().cloned().map(node).collect())
@@ -292,6 +334,33 @@ mod tests {
         let dump: Vec<String> = config.parameters().into_iter().map(assignment).collect();
         assert!(dump.contains(&"lidar.nms.search_distance_m:=null".to_owned()), "{dump:?}");
         assert_eq!(Config::load(&[], &dump).unwrap(), config);
+    }
+
+    #[test]
+    fn assignments_change_live_parameters() {
+        let changed = config()
+            .with_overrides(&[
+                "camera.score_threshold:=1".into(),
+                "lidar.distance_upper_limits_m:=[20, 50.5]".into(),
+                "lidar.score_thresholds_by_distance.CAR:=[0.4, 0.5]".into(),
+                "camera.class_filter:=[car]".into(),
+            ])
+            .unwrap();
+        let ChannelKind::Camera(camera) = &changed.channels[0].kind else { panic!() };
+        assert_eq!(
+            (camera.score_threshold.to_bits(), &camera.class_filter[..]),
+            (1.0_f32.to_bits(), &[2][..])
+        );
+        for (assignment, message) in [
+            ("camera.score_threshold", "has no `:=`"),
+            ("camera.model_path:=other.onnx", "is read-only"),
+            ("camera.score_treshold:=0.5", "did you mean `camera.score_threshold`?"),
+            ("camera.score_threshold:=2", "allowed"),
+            ("camera.score_threshold:=[0.5, a]", "allowed"),
+        ] {
+            let error = config().with_overrides(&[assignment.into()]).unwrap_err();
+            assert!(error.message().contains(message), "{assignment}: {error}");
+        }
     }
 
     #[test]

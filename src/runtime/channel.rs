@@ -173,6 +173,11 @@ impl Channel {
         self.needs.get(input).is_some_and(|needs| needs.calibration)
     }
 
+    /// The frame in which its detector asks for the pose of an input's sensor.
+    pub fn pose_in(&self, input: usize) -> Option<&str> {
+        self.needs.get(input)?.pose_in.as_deref()
+    }
+
     /// Whether messages are passed to [`Channel::prepare`] when they arrive.
     pub fn prepares(&self) -> bool {
         self.needs.len() > 1 && self.supervisor.detector().is_some_and(Detector::prepares)

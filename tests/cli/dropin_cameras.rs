@@ -13,6 +13,7 @@ fn load(package: &str, parameters: &[&str]) -> det_post::Result<Config> {
         overrides: parameters.iter().map(|text| (*text).to_owned()).collect(),
         arguments: Vec::new(),
         like: Some(package),
+        ..Source::default()
     };
     Config::read(&NodeName::new(namespace, name).unwrap(), &source)
 }

@@ -34,12 +34,14 @@ pub enum Need {
     Crates,
     /// The Python of `DET_POST_TORCH_PYTHON` with torch and onnx.
     Torch,
+    /// `gcc` and `g++`.
+    Compiler,
     /// nvJPEG, and a GPU with JPEG engines.
     NvJpeg,
 }
 
 impl Need {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Cuda,
         Self::Data,
         Self::Ort,
@@ -50,6 +52,7 @@ impl Need {
         Self::Ros2,
         Self::Crates,
         Self::Torch,
+        Self::Compiler,
         Self::NvJpeg,
     ];
 
@@ -66,6 +69,7 @@ impl Need {
             Self::Ros2 => "ros2",
             Self::Crates => "crates",
             Self::Torch => "torch",
+            Self::Compiler => "compiler",
             Self::NvJpeg => "nvjpeg",
         }
     }

@@ -72,6 +72,7 @@ impl Case {
                 overrides: assignments("set"),
                 arguments: assignments("args"),
                 like: Some(package),
+                ..Source::default()
             },
             expected,
             folder,

@@ -1,0 +1,295 @@
+// The C ABI of det_post for C++17: objects that close themselves, views of results, exceptions.
+// Header-only; docs/cpp.md explains it. Without exceptions (-fno-exceptions) only the functions
+// that are noexcept are declared: they return a status.
+#ifndef DET_POST_HPP
+#define DET_POST_HPP
+
+#include <det_post.h>
+
+#include <cstddef>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#if defined(__cpp_exceptions)
+#include <stdexcept>
+#endif
+
+namespace det_post
+{
+
+/// The message of the last call that failed: on an object, or of this thread for 0.
+inline std::string error_message(uint64_t id = 0)
+{
+  std::string message(det_post_error_message(id, nullptr, 0), '\0');
+  // The last character is the 0 that every string has behind its text.
+  det_post_error_message(id, message.data(), message.size() + 1);
+  return message;
+}
+
+#if defined(__cpp_exceptions)
+/// A call that failed.
+class Error : public std::runtime_error
+{
+public:
+  Error(det_post_status status, const std::string & message)
+  : std::runtime_error(message), status_(status) {}
+
+  /// One of `DET_POST_ERROR_…`.
+  det_post_status status() const noexcept {return status_;}
+  /// Its name, such as `unsupported_encoding`.
+  const char * name() const noexcept {return det_post_status_name(status_);}
+
+private:
+  det_post_status status_;
+};
+
+/// Throws the error of a status.
+inline void check(det_post_status status, uint64_t id = 0)
+{
+  if (status != DET_POST_OK) {throw Error(status, error_message(id));}
+}
+#endif
+
+/// Values of the library, borrowed.
+template<typename T>
+class Span
+{
+public:
+  Span() noexcept = default;
+  Span(const T * data, std::size_t size) noexcept
+  : data_(data), size_(data == nullptr ? 0 : size) {}
+
+  const T * data() const noexcept {return data_;}
+  std::size_t size() const noexcept {return size_;}
+  bool empty() const noexcept {return size_ == 0;}
+  const T * begin() const noexcept {return data_;}
+  const T * end() const noexcept {return data_ + size_;}
+  const T & operator[](std::size_t index) const noexcept {return data_[index];}
+
+private:
+  const T * data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// The detections of a frame, valid until the next frame of their detector.
+class Detections
+{
+public:
+  explicit Detections(const det_post_detections & found) noexcept
+  : found_(&found) {}
+
+  /// Boxes in an image; none of a detector of other boxes.
+  Span<det_post_detection_2d> boxes_2d() const noexcept
+  {
+    return {found_->boxes_2d, found_->num_detections};
+  }
+  /// Rotated boxes in an image; none of a detector of other boxes.
+  Span<det_post_rotated_detection_2d> rotated_boxes_2d() const noexcept
+  {
+    return {found_->rotated_boxes_2d, found_->num_detections};
+  }
+  /// Boxes in space; none of a detector of other boxes.
+  Span<det_post_detection_3d> boxes_3d() const noexcept
+  {
+    return {found_->boxes_3d, found_->num_detections};
+  }
+  /// Number of detections of any kind.
+  std::size_t size() const noexcept {return found_->num_detections;}
+  /// Stamp, coordinate frame and the rest.
+  const det_post_detections & get() const noexcept {return *found_;}
+
+private:
+  const det_post_detections * found_;
+};
+
+/// From where a detector is configured: see `det_post_configuration`.
+struct Configuration
+{
+  std::string text;
+  std::vector<std::string> files;
+  /// `key:=value`.
+  std::vector<std::string> overrides;
+  std::string channel;
+  std::string like;
+  std::string node_namespace;
+  std::string node_name;
+  std::string program;
+};
+
+/// An input of a frame.
+inline det_post_input input(
+  const det_post_image & image, int64_t stamp_ns, const char * frame_id) noexcept
+{
+  det_post_input input{};
+  input.kind = DET_POST_INPUT_IMAGE;
+  input.stamp_ns = stamp_ns;
+  input.frame_id = frame_id;
+  input.image = &image;
+  return input;
+}
+
+/// An input of a frame.
+inline det_post_input input(
+  const det_post_compressed_image & image, int64_t stamp_ns, const char * frame_id) noexcept
+{
+  det_post_input input{};
+  input.kind = DET_POST_INPUT_COMPRESSED_IMAGE;
+  input.stamp_ns = stamp_ns;
+  input.frame_id = frame_id;
+  input.compressed_image = &image;
+  return input;
+}
+
+/// An input of a frame.
+inline det_post_input input(
+  const det_post_cloud & cloud, int64_t stamp_ns, const char * frame_id) noexcept
+{
+  det_post_input input{};
+  input.kind = DET_POST_INPUT_CLOUD;
+  input.stamp_ns = stamp_ns;
+  input.frame_id = frame_id;
+  input.cloud = &cloud;
+  return input;
+}
+
+/// A detector, which is closed with this object. One thread at a time.
+class Detector
+{
+public:
+  /// No detector: every call is refused.
+  Detector() noexcept = default;
+  Detector(Detector && other) noexcept
+  : detector_(std::exchange(other.detector_, {})) {}
+  Detector & operator=(Detector && other) noexcept
+  {
+    std::swap(detector_, other.detector_);
+    return *this;
+  }
+  Detector(const Detector &) = delete;
+  Detector & operator=(const Detector &) = delete;
+  ~Detector()
+  {
+    if (detector_.id != 0) {det_post_detector_close(detector_);}
+  }
+
+  /// Opens a detector in place of this one.
+  det_post_status open(const Configuration & from, std::nothrow_t)
+  {
+    const auto pointers = [](const std::vector<std::string> & texts) {
+        std::vector<const char *> pointers;
+        for (const auto & text : texts) {pointers.push_back(text.c_str());}
+        return pointers;
+      };
+    const auto or_null = [](const std::string & text) {
+        return text.empty() ? nullptr : text.c_str();
+      };
+    const auto files = pointers(from.files);
+    const auto overrides = pointers(from.overrides);
+    det_post_configuration configuration{};
+    configuration.text = or_null(from.text);
+    configuration.files = files.data();
+    configuration.num_files = files.size();
+    configuration.overrides = overrides.data();
+    configuration.num_overrides = overrides.size();
+    configuration.channel = or_null(from.channel);
+    configuration.like = or_null(from.like);
+    configuration.node_namespace = or_null(from.node_namespace);
+    configuration.node_name = or_null(from.node_name);
+    configuration.program = or_null(from.program);
+    Detector opened;
+    const auto status = det_post_detector_open(&configuration, &opened.detector_);
+    if (status == DET_POST_OK) {*this = std::move(opened);}
+    return status;
+  }
+
+  /// Detects in the inputs of a frame; `found` is written on success.
+  det_post_status detect(
+    const det_post_input * inputs, std::size_t num_inputs,
+    const det_post_detections ** found) noexcept
+  {
+    det_post_frame frame{};
+    frame.inputs = inputs;
+    frame.num_inputs = num_inputs;
+    return det_post_detector_detect(detector_, &frame, found);
+  }
+
+#if defined(__cpp_exceptions)
+  explicit Detector(const Configuration & configuration)
+  {
+    if (det_post_abi_version() != DET_POST_ABI_VERSION) {
+      throw Error(DET_POST_ERROR_ARGUMENT, "header and library have different versions");
+    }
+    check(open(configuration, std::nothrow));
+  }
+
+  /// Detects in the one input of a frame.
+  Detections detect(const det_post_input & input)
+  {
+    const det_post_detections * found = nullptr;
+    check(detect(&input, 1, &found), detector_.id);
+    return Detections(*found);
+  }
+
+  /// Detects in the inputs of a frame.
+  Detections detect(const std::vector<det_post_input> & inputs)
+  {
+    const det_post_detections * found = nullptr;
+    check(detect(inputs.data(), inputs.size(), &found), detector_.id);
+    return Detections(*found);
+  }
+
+  /// What the detector is.
+  const det_post_detector_info & info() const
+  {
+    const det_post_detector_info * info = nullptr;
+    check(det_post_detector_describe(detector_, &info), detector_.id);
+    return *info;
+  }
+
+  /// Durations and counters of the last frame.
+  const det_post_report & report()
+  {
+    const det_post_report * report = nullptr;
+    check(det_post_detector_report(detector_, &report), detector_.id);
+    return *report;
+  }
+
+  /// Sets live parameters, all or none.
+  void reconfigure(const std::vector<std::string> & overrides)
+  {
+    std::vector<const char *> texts;
+    for (const auto & text : overrides) {texts.push_back(text.c_str());}
+    check(det_post_detector_reconfigure(detector_, texts.data(), texts.size()), detector_.id);
+  }
+
+  /// Adds a transform.
+  void add_transform(const det_post_transform & transform)
+  {
+    check(det_post_detector_add_transforms(detector_, &transform, 1), detector_.id);
+  }
+
+  /// Sets the calibration of the camera of an input.
+  void set_calibration(std::size_t input, const det_post_camera_calibration & calibration)
+  {
+    check(det_post_detector_set_calibration(detector_, input, &calibration), detector_.id);
+  }
+
+  /// Runs the networks once.
+  void warm_up() {check(det_post_detector_warm_up(detector_), detector_.id);}
+
+  /// Discards past frames.
+  void reset() {check(det_post_detector_reset(detector_), detector_.id);}
+#endif
+
+  /// The object of the C ABI.
+  det_post_detector get() const noexcept {return detector_;}
+
+private:
+  det_post_detector detector_{};
+};
+
+}  // namespace det_post
+
+#endif
