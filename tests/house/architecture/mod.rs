@@ -58,6 +58,7 @@ const LAYERS: [(&str, &[&str]); 20] = [
             "node",
             "types",
             "ros",
+            "input_file",
             "device",
             "infer",
             "config",
