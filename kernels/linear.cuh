@@ -102,9 +102,9 @@ struct Layout {
     }
 };
 
-// The rows of a block in shared memory. A warp brings a row at a time, and normalizes four, eight
+// The rows of a block in shared memory. Of each 16, a warp brings and normalizes four, eight
 // lanes a row.
-template <typename T, uint32_t kTiles, uint32_t kBlockWarps = kWarps>
+template <typename T, uint32_t kTiles>
 struct Rows {
     T* values;
     uint32_t pitch;
@@ -114,13 +114,15 @@ struct Rows {
     __device__ void copy(Slice<const T> from, uint32_t stride, uint32_t len, uint32_t column) const {
         constexpr uint32_t kQuad = 16 / sizeof(T);
 #pragma unroll 1
-        for (uint32_t c = lane_of() * kQuad; c < len; c += kLanes * kQuad) {
+        for (uint32_t m = 0; m < kTiles; ++m) {
 #pragma unroll
-            for (uint32_t i = 0; i < (16 * kTiles + kBlockWarps - 1) / kBlockWarps; ++i) {
-                const uint32_t r = warp_of() + i * kBlockWarps;
+            for (uint32_t i = 0; i < 4; ++i) {
+                const uint32_t r = m * 16 + warp_of() * 4 + i;
                 const bool exists = first_row + r < num_rows;
                 const T* row = from.data + static_cast<uint64_t>(exists ? first_row + r : 0) * stride;
-                copy_async(values + r * pitch + column + c, row + c, exists);
+                for (uint32_t c = lane_of() * kQuad; c < len; c += kLanes * kQuad) {
+                    copy_async(values + r * pitch + column + c, row + c, exists);
+                }
             }
         }
     }
@@ -163,7 +165,8 @@ struct Rows {
         const float inverse = 1.0f / static_cast<float>(len);
         const uint32_t first = lane_of() % 8 * row::kGroup;
 #pragma unroll 1
-        for (uint32_t r = warp_of() * 4 + lane_of() / 8; r < 16 * kTiles; r += 4 * kBlockWarps) {
+        for (uint32_t m = 0; m < kTiles; ++m) {
+            const uint32_t r = m * 16 + warp_of() * 4 + lane_of() / 8;
             const uint64_t row = first_row + r;
             T* at = values + r * pitch;
             float mean = 0, scale = 0;
@@ -225,8 +228,7 @@ __device__ void prefetch(const P& parameters) {
 }
 
 __device__ inline void copy_floats(float* to, const float* from, uint32_t len) {
-#pragma unroll 1
-    for (uint32_t i = threadIdx.x * 4; i < len; i += blockDim.x * 4) copy_async(to + i, from + i);
+    for (uint32_t i = threadIdx.x * 4; i < len; i += kThreads * 4) copy_async(to + i, from + i);
 }
 
 // Copies this warp's weights of a chunk of the inputs.

@@ -7,7 +7,7 @@ use crate::device::cuda::{
     check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
-use crate::ops::linear::cuda::{Block, Element, JobArgs, LinearArgs};
+use crate::ops::linear::cuda::{Element, JobArgs, LinearArgs};
 
 /// Threads per block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("attention.cuh", "kThreads");
@@ -137,7 +137,7 @@ macro_rules! attention {
                     check(Self::NAME, args, grid, $head_len)
                 }
                 fn shared_bytes(args: &Self::Args<'_>) -> u32 {
-                    args.linear.shared_bytes(Block::BESIDE)
+                    args.linear.shared_bytes(1)
                 }
             }
         )+
@@ -184,7 +184,7 @@ impl<T: AttentionElement> AttentionKernel<T> {
                 format!("heads of {head_len} channels; 8 to 64 in steps of 8 are possible");
             return Err(refused("attention", &message));
         }
-        let bytes = Block::BESIDE.shared_bytes::<T>(max_inputs, [0; 2]);
+        let bytes = crate::ops::linear::cuda::shared_bytes::<T>(1, max_inputs, [0; 2]);
         Ok(match head_len {
             8..=16 => {
                 let kernel: Kernel<T::Head16> = device.kernel()?;

@@ -5,7 +5,7 @@
 //! A normalization is computed by the layers that read its rows: a block has whole rows of
 //! its input, but not of its output.
 
-pub use super::job::{Block, JobArgs, PartArgs};
+pub use super::job::{JobArgs, PartArgs, shared_bytes};
 pub use super::kernels::{Element, LinearArgs, LinearKernels};
 
 use super::LinearLayer;

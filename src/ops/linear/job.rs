@@ -15,7 +15,6 @@ pub const TILE_ROWS: u32 = 16;
 const CHUNK_F16: u32 = kernel_constant!("linear.cuh", "kChunkF16");
 const CHUNK_F32: u32 = kernel_constant!("linear.cuh", "kChunkF32");
 const STAGE_PITCH: u32 = kernel_constant!("linear.cuh", "kStagePitch");
-const SUM_PITCH: u32 = kernel_constant!("linear_split.cuh", "kSumPitch");
 
 /// Some columns of the input.
 #[derive(Clone, Copy, Debug)]
@@ -140,10 +139,10 @@ impl<'a, T: Plain> JobArgs<'a, T> {
         self.parts.iter().map(|part| part.len).sum()
     }
 
-    /// Bytes of shared memory of a block.
-    pub(super) fn shared_bytes(&self, block: Block) -> u32 {
+    /// Bytes of shared memory of a block of `num_tiles` tiles: `Layout` in the kernels.
+    pub(super) fn shared_bytes(&self, num_tiles: u32) -> u32 {
         let lens = [self.norm.len() as u32, self.position_norm.len() as u32];
-        block.shared_bytes::<T>(self.num_inputs(), lens)
+        shared_bytes::<T>(num_tiles, self.num_inputs(), lens)
     }
 
     pub(super) fn check(&self, kernel: &str, encodes: bool) -> Result<()> {
@@ -255,40 +254,17 @@ impl<'a, T: Plain> JobArgs<'a, T> {
     }
 }
 
-/// A block of a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// Tiles of rows.
-    pub num_tiles: u32,
-    /// Parts into which the inputs are split over warps; `None`: a warp has all of them, and
-    /// weights pass through shared memory.
-    pub num_parts: Option<u32>,
-}
-
-impl Block {
-    /// The block of layers beside another operation.
-    pub const BESIDE: Self = Self { num_tiles: 1, num_parts: None };
-
-    /// Threads.
-    pub fn num_threads(self) -> u32 {
-        THREADS_PER_BLOCK * self.num_parts.unwrap_or(1)
-    }
-
-    /// Bytes of shared memory for so many inputs and values of both norms: `Layout` in the
-    /// kernels.
-    pub fn shared_bytes<T>(self, num_inputs: u32, [norm, position_norm]: [u32; 2]) -> u32 {
-        let bytes = size_of::<T>() as u32;
-        let num_rows = TILE_ROWS * self.num_tiles;
-        let pitch = |len: u32| len + 16 / bytes;
-        let rows = num_rows * pitch(num_inputs) * bytes;
-        let position =
-            if position_norm == 0 { 0 } else { num_rows * pitch(position_norm / 2) * bytes };
-        let before = (norm + position_norm) * 4 + position;
-        if let Some(num_parts) = self.num_parts {
-            return before + rows.max(num_parts * num_rows * SUM_PITCH * 4);
-        }
-        let chunk = if bytes == 2 { CHUNK_F16 } else { CHUNK_F32 };
-        let stage = THREADS_PER_BLOCK / 32 * num_rows * STAGE_PITCH * 4;
-        stage + before + rows + num_inputs.min(chunk) * COLUMNS_PER_BLOCK * bytes
-    }
+/// Bytes of shared memory of a block: `Layout` in the kernels.
+pub fn shared_bytes<T>(num_tiles: u32, num_inputs: u32, [norm, position_norm]: [u32; 2]) -> u32 {
+    let bytes = size_of::<T>() as u32;
+    let chunk = if bytes == 2 { CHUNK_F16 } else { CHUNK_F32 };
+    let num_rows = TILE_ROWS * num_tiles;
+    let pitch = |len: u32| len + 16 / bytes;
+    let stage = THREADS_PER_BLOCK / 32 * num_rows * STAGE_PITCH * 4;
+    let position = if position_norm == 0 { 0 } else { num_rows * pitch(position_norm / 2) * bytes };
+    stage
+        + (norm + position_norm) * 4
+        + position
+        + num_rows * pitch(num_inputs) * bytes
+        + num_inputs.min(chunk) * COLUMNS_PER_BLOCK * bytes
 }

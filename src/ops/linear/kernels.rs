@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::job::{Block, COLUMNS_PER_BLOCK, JobArgs, TILE_ROWS};
+use super::job::{COLUMNS_PER_BLOCK, JobArgs, THREADS_PER_BLOCK, TILE_ROWS, shared_bytes};
 use crate::device::cuda::{
     CudaDevice, Grid, Kernel, KernelSpec, Plain, Stream, assert_mirrors, check_threads,
     kernel_constant, refused,
@@ -68,9 +68,9 @@ impl<'a, T: Element> LinearArgs<'a, T> {
         num_rows.div_ceil(TILE_ROWS * num_tiles)
     }
 
-    /// Bytes of shared memory of a block.
-    pub(in crate::ops) fn shared_bytes(&self, block: Block) -> u32 {
-        self.jobs().iter().map(|job| job.shared_bytes(block)).max().unwrap_or(0)
+    /// Bytes of shared memory of a block of `num_tiles` tiles.
+    pub(in crate::ops) fn shared_bytes(&self, num_tiles: u32) -> u32 {
+        self.jobs().iter().map(|job| job.shared_bytes(num_tiles)).max().unwrap_or(0)
     }
 
     pub(in crate::ops) fn check(&self, kernel: &str, encodes: bool) -> Result<()> {
@@ -87,9 +87,6 @@ pub trait Element: Plain {
     /// Four tiles.
     type Tiles4: for<'a> KernelSpec<Args<'a> = LinearArgs<'a, Self>>;
 
-    /// The blocks of the kernels.
-    const BLOCKS: [Block; 3];
-
     /// Rounded once.
     fn from_f32(value: f32) -> Self;
     /// Exact.
@@ -99,7 +96,7 @@ pub trait Element: Plain {
 }
 
 macro_rules! element {
-    ($element:ty, $from:expr, $to:expr; $($spec:ident: $tiles:ident = $num_tiles:literal, $parts:expr, $name:literal;)+) => {
+    ($element:ty, $from:expr, $to:expr; $($spec:ident: $tiles:ident = $num_tiles:literal, $name:literal;)+) => {
         $(
             #[doc = concat!("`", $name, "`.")]
             pub struct $spec;
@@ -115,8 +112,7 @@ macro_rules! element {
                 const NAME: &'static str = $name;
                 type Args<'a> = LinearArgs<'a, $element>;
                 fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-                    let block = Block { num_tiles: $num_tiles, num_parts: $parts };
-                    check_threads(Self::NAME, grid.threads_per_block, block.num_threads())?;
+                    check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
                     let expected = [args.num_row_blocks($num_tiles), args.num_column_blocks()];
                     if args.num_jobs == 0 || grid.num_blocks != expected {
                         let message = format!("{:?} blocks, needed are {expected:?}", grid.num_blocks);
@@ -125,15 +121,13 @@ macro_rules! element {
                     args.check(Self::NAME, false)
                 }
                 fn shared_bytes(args: &Self::Args<'_>) -> u32 {
-                    args.shared_bytes(Block { num_tiles: $num_tiles, num_parts: $parts })
+                    args.shared_bytes($num_tiles)
                 }
             }
         )+
 
         impl Element for $element {
             $(type $tiles = $spec;)+
-
-            const BLOCKS: [Block; 3] = [$(Block { num_tiles: $num_tiles, num_parts: $parts }),+];
 
             fn from_f32(value: f32) -> Self {
                 $from(value)
@@ -150,15 +144,15 @@ macro_rules! element {
 
 element! {
     f32, std::convert::identity, std::convert::identity;
-    Tiles1F32: Tiles1 = 1, None, "linear_16_f32";
-    Tiles2F32: Tiles2 = 2, None, "linear_32_f32";
-    Tiles4F32: Tiles4 = 4, None, "linear_64_f32";
+    Tiles1F32: Tiles1 = 1, "linear_16_f32";
+    Tiles2F32: Tiles2 = 2, "linear_32_f32";
+    Tiles4F32: Tiles4 = 4, "linear_64_f32";
 }
 element! {
     f16, f16::from_f32, f16::to_f32;
-    Tiles1F16: Tiles1 = 1, Some(kernel_constant!("linear_split.cuh", "kParts16")), "linear_16_f16";
-    Tiles2F16: Tiles2 = 2, Some(kernel_constant!("linear_split.cuh", "kParts32")), "linear_32_f16";
-    Tiles4F16: Tiles4 = 4, Some(kernel_constant!("linear_split.cuh", "kParts64")), "linear_64_f16";
+    Tiles1F16: Tiles1 = 1, "linear_16_f16";
+    Tiles2F16: Tiles2 = 2, "linear_32_f16";
+    Tiles4F16: Tiles4 = 4, "linear_64_f16";
 }
 
 /// The loaded kernels.
@@ -168,10 +162,10 @@ pub struct LinearKernels<T: Element> {
     tiles_4: Option<Kernel<T::Tiles4>>,
 }
 
-/// Blocks of a launch up to which small tiles are taken, measured on an H200: one per
+/// Blocks of a launch up to which small tiles are taken, measured on an H200: eight per
 /// multiprocessor in f16, three in f32.
 fn max_small_blocks<T>() -> u32 {
-    if size_of::<T>() == 2 { 132 } else { 132 * 3 }
+    if size_of::<T>() == 2 { 132 * 8 } else { 132 * 3 }
 }
 
 impl<T: Element> LinearKernels<T> {
@@ -181,16 +175,14 @@ impl<T: Element> LinearKernels<T> {
     /// # Errors
     /// `Device` when this build has no kernels, or the GPU has too little shared memory.
     pub fn load(device: &CudaDevice, max_inputs: u32, max_norm: u32) -> Result<Self> {
-        let [one, two, four] = T::BLOCKS.map(|block| {
-            (block.shared_bytes::<T>(max_inputs, [2 * max_norm; 2]), block.num_threads())
-        });
+        let bytes = |tiles| shared_bytes::<T>(tiles, max_inputs, [2 * max_norm; 2]);
         let tiles_1: Kernel<T::Tiles1> = device.kernel()?;
-        tiles_1.reserve_shared(one.0, one.1)?;
+        tiles_1.reserve_shared(bytes(1), THREADS_PER_BLOCK)?;
         let tiles_2: Kernel<T::Tiles2> = device.kernel()?;
         let tiles_4: Kernel<T::Tiles4> = device.kernel()?;
         // A smaller GPU runs with smaller tiles.
-        let fits_2 = tiles_2.reserve_shared(two.0, two.1).is_ok();
-        let fits_4 = tiles_4.reserve_shared(four.0, four.1).is_ok();
+        let fits_2 = tiles_2.reserve_shared(bytes(2), THREADS_PER_BLOCK).is_ok();
+        let fits_4 = tiles_4.reserve_shared(bytes(4), THREADS_PER_BLOCK).is_ok();
         Ok(Self { tiles_1, tiles_2: fits_2.then_some(tiles_2), tiles_4: fits_4.then_some(tiles_4) })
     }
 
@@ -201,17 +193,17 @@ impl<T: Element> LinearKernels<T> {
     pub fn enqueue(&self, stream: &Stream, jobs: &[JobArgs<'_, T>]) -> Result<()> {
         let args = LinearArgs::new(jobs)?;
         let columns = args.num_column_blocks();
-        let [one, two, four] = T::BLOCKS.map(|block| Grid {
-            num_blocks: [args.num_row_blocks(block.num_tiles), columns],
-            threads_per_block: block.num_threads(),
-        });
+        let grid = |tiles| Grid {
+            num_blocks: [args.num_row_blocks(tiles), columns],
+            threads_per_block: THREADS_PER_BLOCK,
+        };
         let is_small = |tiles| args.num_row_blocks(tiles) * columns <= max_small_blocks::<T>();
         match (&self.tiles_2, &self.tiles_4) {
             (Some(_), Some(kernel)) if !is_small(1) && !is_small(2) => {
-                kernel.enqueue(stream, four, args)
+                kernel.enqueue(stream, grid(4), args)
             }
-            (Some(kernel), _) if !is_small(1) => kernel.enqueue(stream, two, args),
-            _ => self.tiles_1.enqueue(stream, one, args),
+            (Some(kernel), _) if !is_small(1) => kernel.enqueue(stream, grid(2), args),
+            _ => self.tiles_1.enqueue(stream, grid(1), args),
         }
     }
 }

@@ -14,7 +14,7 @@ use super::kernels::{ReferenceAndLinearArgs, THREADS_PER_BLOCK};
 use super::{FeatureLevel, FeatureMaps, Texels};
 use crate::device::cuda::{CudaDevice, DeviceBuffer, Grid, In, Kernel, Stream};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::linear::cuda::{Block, JobArgs, LinearArgs};
+use crate::ops::linear::cuda::{JobArgs, LinearArgs, shared_bytes};
 use half::f16;
 
 /// Feature maps in device memory, channels last.
@@ -198,7 +198,7 @@ impl<T: SampleElement> ReferenceSampling<T> {
     /// # Errors
     /// `Device` when this build has no kernels, or the GPU has too little shared memory.
     pub fn load(device: &CudaDevice, num_channels: u32) -> Result<Self> {
-        let bytes = Block::BESIDE.shared_bytes::<T>(num_channels, [2 * num_channels, 0]);
+        let bytes = shared_bytes::<T>(1, num_channels, [2 * num_channels, 0]);
         let same: Kernel<T::Same> = device.kernel()?;
         same.reserve_shared(bytes, THREADS_PER_BLOCK)?;
         let smaller: Kernel<T::Smaller> = device.kernel()?;

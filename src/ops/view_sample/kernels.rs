@@ -8,7 +8,7 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
-use crate::ops::linear::cuda::{Block, Element, LinearArgs};
+use crate::ops::linear::cuda::{Element, LinearArgs};
 
 /// Threads per block: a query, a warp per level.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view_sample.cuh", "kReferenceThreads");
@@ -170,7 +170,7 @@ macro_rules! references {
                 check(Self::NAME, args, grid, size_of::<$texel>())
             }
             fn shared_bytes(args: &Self::Args<'_>) -> u32 {
-                args.linear.shared_bytes(Block::BESIDE)
+                args.linear.shared_bytes(1)
             }
         }
     )+};
