@@ -224,7 +224,7 @@ impl Declarations {
         write!(self.structs, "\n{}struct {name} {{\n", comment(&item.attrs, "")).unwrap();
         for field in &fields.named {
             let declared = declare(&field.ty, &field.ident.as_ref().unwrap().to_string());
-            write!(self.structs, "{}    {declared};\n", comment(&field.attrs, "    ")).unwrap();
+            writeln!(self.structs, "{}    {declared};", comment(&field.attrs, "    ")).unwrap();
         }
         self.structs += "};\n";
         self.struct_names.push(name);
