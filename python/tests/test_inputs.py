@@ -51,7 +51,7 @@ def test_letterbox_resizes_and_places(image: Any, placement: Any) -> None:
     expected[top : top + height] = resized(image, height, 96)[:, :, ::-1]
     expected = (expected - np.float32(mean)) / np.float32(std)
     np.testing.assert_allclose(tensor[0].transpose(1, 2, 0), expected, atol=1e-4)
-    assert affine == (1.5, height / 36, 0, top)
+    assert affine == (1.5, np.float32(height / 36), 0, top)
 
 
 def test_encodings_and_types_of_the_input(image: Any) -> None:
@@ -78,7 +78,7 @@ def test_images_that_do_not_fit_are_refused(image: Any) -> None:
         (ValueError, r"uint8 \[36, 64, 3\]: uint16 \[H, W\]", image, {"encoding": "mono16"}),
         (ValueError, "float64", image / 255, {}),
         (ValueError, "not contiguous", image[:, ::2], {}),
-        (ValueError, "placement is 'left'; center, top_left", image, {"placement": "left"}),
+        (ValueError, 'placement is "left"; center, top_left', image, {"placement": "left"}),
         (ValueError, "encoding", image, {"encoding": "jpeg"}),
     ]
     for kind, words, wrong, options in cases:
