@@ -1,6 +1,7 @@
-// The candidates that a suppression keeps: src/ops/survivors/mod.rs.
+// The candidates that a suppression keeps, and their footprints where the next suppression
+// compares footprints: src/ops/survivors/mod.rs.
 
-#include "nms_args.cuh"
+#include "bev_footprints.cuh"
 
 namespace survivors {
 
@@ -15,8 +16,9 @@ struct Args {
     Slice<Candidate3d> survivors;
     Slice<uint32_t> survivor_places;
     Slice<uint32_t> num;
+    Slice<float4> footprints;  // as `NmsScratch::geometry`; empty: none
 };
-static_assert(sizeof(Args) == 112);
+static_assert(sizeof(Args) == 128);
 
 }  // namespace survivors
 
@@ -28,6 +30,17 @@ extern "C" __global__ void __launch_bounds__(survivors::kThreads)
     if (own == 0) args.num[0] = static_cast<uint32_t>(num);
     if (own >= num) return;
     const uint32_t index = args.kept[own].index;
-    if (index < args.candidates.len) args.survivors[own] = args.candidates[index];
+    if (index < args.candidates.len) {
+        const Candidate3d candidate = args.candidates[index];
+        args.survivors[own] = candidate;
+        if (args.footprints.len != 0) {
+            float4 footprint[BevFootprints::kGeometryVectors];
+            BevFootprints::prepare(candidate, footprint);
+#pragma unroll
+            for (uint32_t v = 0; v < BevFootprints::kGeometryVectors; ++v) {
+                args.footprints[v * args.survivors.len + own] = footprint[v];
+            }
+        }
+    }
     args.survivor_places[own] = index < args.places.len ? args.places[index] : kNone;
 }

@@ -233,7 +233,9 @@ fn stages_agree() {
         reading: CircleThreshold::Radius,
         class_mode: class_mode.clone(),
     };
-    let stages = [Nms3d::Circle(circle), bev_fast(class_mode)];
+    let solid =
+        Nms3d::Iou3d(NmsIou3d { iou_thresholds: vec![0.1], class_mode: class_mode.clone() });
+    let stages = [Nms3d::Circle(circle), bev_fast(class_mode), solid];
     for (num, half_side) in [(0, 10.0), (1, 10.0), (500, 20.0), (1000, 60.0), (2600, 60.0)] {
         let candidates = objects(&mut random, num, half_side);
         let with_object = |c: &Candidate<Box3d>| Candidate {

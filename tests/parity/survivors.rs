@@ -29,7 +29,7 @@ fn survivors_and_their_places_agree() {
         let mut workspace = Workspace::new(&stream, capacity).unwrap();
         let graph = Graph::record(&stream, || {
             suppression.enqueue(&on_device)?;
-            workspace.enqueue(&on_device, Some(&places), suppression.kept())
+            workspace.enqueue(&on_device, Some(&places), suppression.kept(), None)
         })
         .unwrap();
         for _ in 0..2 {

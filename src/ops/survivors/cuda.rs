@@ -1,7 +1,7 @@
 //! The CUDA implementation of [`survivors`](super::survivors) for boxes in space.
 
 use super::kernels::{Survivors, SurvivorsArgs, THREADS_PER_BLOCK};
-use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Grid, Kernel, Stream, blocks};
+use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Grid, Kernel, Out, Stream, blocks};
 use crate::error::Result;
 use crate::ops::nms::cuda::NmsCounts;
 use crate::types::{Box3d, Kept};
@@ -29,7 +29,9 @@ impl Workspace {
     }
 
     /// Queues the copying of the survivors `kept` of `candidates`, and of their `places`:
-    /// by candidate its index in other lists. Survivors over the capacity are left out.
+    /// by candidate its index in other lists. Survivors over the capacity are left out. The
+    /// footprints of the survivors are written, too, where memory for them is given: for as
+    /// many candidates as the capacity, vector by vector.
     ///
     /// # Errors
     /// `Device` when a buffer belongs to another stream or the launch fails.
@@ -38,6 +40,7 @@ impl Workspace {
         candidates: &DeviceCandidates<Box3d>,
         places: Option<&DeviceBuffer<u32>>,
         (kept, nms_counts): (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>),
+        footprints: Option<Out<'_, [f32; 4]>>,
     ) -> Result<()> {
         let stream = &self.stream;
         let num_blocks = [blocks(self.places.len(), THREADS_PER_BLOCK).max(1), 1];
@@ -49,6 +52,7 @@ impl Workspace {
             survivors: self.survivors.items.output(stream)?,
             survivor_places: self.places.output(stream)?,
             num: self.survivors.num.output(stream)?,
+            footprints: footprints.unwrap_or_else(Out::empty),
         };
         self.kernel.enqueue(stream, Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK }, args)
     }

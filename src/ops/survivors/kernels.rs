@@ -5,10 +5,14 @@ use crate::device::cuda::{
 };
 use crate::error::Result;
 use crate::ops::nms::cuda::NmsCounts;
+use crate::ops::nms::cuda::kernels::Geometry;
 use crate::types::{Box3d, Candidate, Kept};
 
 /// Threads per block: a survivor each.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("survivors.cu", "kThreads");
+
+/// Vectors of a footprint.
+const FOOTPRINT_VECTORS: usize = Geometry::Footprint.num_vectors();
 
 /// The parameter of `survivors_3d`: `Args` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +32,8 @@ pub struct SurvivorsArgs<'a> {
     pub survivor_places: Out<'a, u32>,
     /// Their number.
     pub num: Out<'a, u32>,
+    /// Their footprints, vector by vector; empty: none are written.
+    pub footprints: Out<'a, [f32; 4]>,
 }
 
 assert_mirrors!(SurvivorsArgs<'_>, "survivors.cu", "Args");
@@ -35,7 +41,7 @@ assert_mirrors!(SurvivorsArgs<'_>, "survivors.cu", "Args");
 /// `survivors_3d`.
 pub struct Survivors;
 
-// SAFETY: `SurvivorsArgs` mirrors `survivors::Args` (7 slices, size asserted). A thread
+// SAFETY: `SurvivorsArgs` mirrors `survivors::Args` (8 slices, size asserted). A thread
 // reads a survivor below the lengths of `kept`, `survivors` and `survivor_places`, and
 // the candidate and the place at its index, which is compared with their lengths. The
 // check covers the other slices. No thread waits.
@@ -44,9 +50,15 @@ unsafe impl KernelSpec for Survivors {
     type Args<'a> = SurvivorsArgs<'a>;
     fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
         check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
+        let no_footprints = args.footprints.is_empty();
+        let footprints = if no_footprints { 0 } else { FOOTPRINT_VECTORS * args.survivors.len() };
         check_lens(
             Self::NAME,
-            [("nms_counts", args.nms_counts.len(), 1), ("num", args.num.len(), 1)],
+            [
+                ("nms_counts", args.nms_counts.len(), 1),
+                ("num", args.num.len(), 1),
+                ("footprints", args.footprints.len(), footprints),
+            ],
         )
     }
 }

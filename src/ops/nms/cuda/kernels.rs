@@ -111,7 +111,7 @@ pub struct Sizes {
 impl Sizes {
     /// The sizes that a kernel of `P` needs for `capacity` candidates.
     pub fn of<P: Family>(step: Step, capacity: usize) -> Self {
-        let geometry = P::GEOMETRY_VECTORS * capacity;
+        let geometry = P::GEOMETRY.num_vectors() * capacity;
         match step {
             Step::Only if P::METHOD == Method::Soft => Self { soft: capacity, ..Self::default() },
             Step::Only => Self::default(),
@@ -145,6 +145,11 @@ macro_rules! scratch {
             /// `Argument` when it is too small.
             pub fn carve(mut memory: Out<'a, u8>, sizes: &Sizes) -> Result<Self> {
                 Ok(Self { $($name: { let $sizes = sizes; memory.carve($len)? },)* })
+            }
+
+            /// The geometry of all candidates.
+            pub fn geometry(self) -> Out<'a, [f32; 4]> {
+                self.geometry
             }
 
             fn check(&self, kernel: &str, sizes: &Sizes) -> Result<()> {
@@ -214,6 +219,30 @@ pub enum Method {
     Greedy,
 }
 
+/// What a family's kernel `prepare` writes of each candidate for the exact test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Geometry {
+    /// Nothing: there is no such kernel.
+    None,
+    /// A rectangle in the image.
+    Rectangle,
+    /// The footprint of a box in space and its class.
+    Footprint,
+    /// A footprint and the heights of a box in space.
+    Solid,
+}
+
+impl Geometry {
+    /// Vectors of 16 bytes per candidate.
+    pub const fn num_vectors(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Rectangle | Self::Footprint => 2,
+            Self::Solid => 3,
+        }
+    }
+}
+
 /// A kernel of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -256,7 +285,7 @@ impl Step {
 ///
 /// # Safety
 /// The implementer promises that `NAMES`, by [`Step`], are kernels of `METHOD` for
-/// candidates with boxes `Bbox`, of a policy with `GEOMETRY_VECTORS`.
+/// candidates with boxes `Bbox`, of a policy with `GEOMETRY`.
 pub unsafe trait Family: 'static {
     /// The box of a candidate.
     type Bbox: Copy + 'static;
@@ -266,16 +295,15 @@ pub unsafe trait Family: 'static {
     const METHOD: Method;
     /// Names of the kernels.
     const NAMES: [&'static str; 8];
-    /// Vectors of 16 bytes per candidate that `prepare` writes for the exact test;
-    /// 0: the op has no such kernel.
-    const GEOMETRY_VECTORS: usize;
+    /// What `prepare` writes for the exact test.
+    const GEOMETRY: Geometry;
 }
 
 /// [`Method::None`] of candidates with boxes `B`.
 pub struct KeepAll<B>(PhantomData<B>);
 
 macro_rules! families {
-    ($($params:ty: $op:literal, $name:literal, $method:ident, $bbox:ty, $vectors:literal;)*) => {$(
+    ($($params:ty: $op:literal, $name:literal, $method:ident, $bbox:ty, $geometry:ident;)*) => {$(
         // SAFETY: the table repeats the kernels of kernels/nms_*.cu.
         unsafe impl Family for $params {
             type Bbox = $bbox;
@@ -291,23 +319,23 @@ macro_rules! families {
                 concat!($name, "_reduce"),
                 concat!($name, "_compact"),
             ];
-            const GEOMETRY_VECTORS: usize = $vectors;
+            const GEOMETRY: Geometry = Geometry::$geometry;
         }
     )*};
 }
 
 families! {
-    KeepAll<Box2d>: "nms_none", "nms_none_2d", None, Box2d, 0;
-    KeepAll<RotatedBox2d>: "nms_none", "nms_none_rotated", None, RotatedBox2d, 0;
-    KeepAll<Box3d>: "nms_none", "nms_none_3d", None, Box3d, 0;
-    NmsSoft: "nms_soft", "nms_soft", Soft, Box2d, 0;
-    NmsIou: "nms_iou", "nms_iou", Greedy, Box2d, 0;
-    NmsFast: "nms_fast", "nms_fast", Greedy, Box2d, 0;
-    NmsCircle: "nms_circle", "nms_circle", Greedy, Box3d, 0;
-    NmsRotated: "nms_rotated", "nms_rotated", Greedy, RotatedBox2d, 2;
-    NmsBev: "nms_bev", "nms_bev", Greedy, Box3d, 2;
-    NmsBevFast: "nms_bev_fast", "nms_bev_fast", Greedy, Box3d, 2;
-    NmsIou3d: "nms_iou_3d", "nms_iou_3d", Greedy, Box3d, 3;
+    KeepAll<Box2d>: "nms_none", "nms_none_2d", None, Box2d, None;
+    KeepAll<RotatedBox2d>: "nms_none", "nms_none_rotated", None, RotatedBox2d, None;
+    KeepAll<Box3d>: "nms_none", "nms_none_3d", None, Box3d, None;
+    NmsSoft: "nms_soft", "nms_soft", Soft, Box2d, None;
+    NmsIou: "nms_iou", "nms_iou", Greedy, Box2d, None;
+    NmsFast: "nms_fast", "nms_fast", Greedy, Box2d, None;
+    NmsCircle: "nms_circle", "nms_circle", Greedy, Box3d, None;
+    NmsRotated: "nms_rotated", "nms_rotated", Greedy, RotatedBox2d, Rectangle;
+    NmsBev: "nms_bev", "nms_bev", Greedy, Box3d, Footprint;
+    NmsBevFast: "nms_bev_fast", "nms_bev_fast", Greedy, Box3d, Footprint;
+    NmsIou3d: "nms_iou_3d", "nms_iou_3d", Greedy, Box3d, Solid;
 }
 
 /// One kernel of the family of `P`, by the number of its [`Step`].

@@ -119,7 +119,7 @@ impl<B: Suppressible> Suppression<B> {
     /// `Argument` when the candidates' capacity is above the workspace's; `Device`
     /// when a buffer is another stream's or a launch fails.
     pub fn enqueue(&mut self, candidates: &DeviceCandidates<B>) -> Result<()> {
-        self.0.enqueue(candidates)
+        self.0.enqueue(candidates, false)
     }
 
     /// Waits for the queued suppression and reads the survivors, best first.

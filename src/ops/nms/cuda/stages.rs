@@ -65,8 +65,11 @@ impl Stages3d {
         self.first.enqueue(candidates)?;
         let mut left = Survivors3d { candidates, places, kept: self.first.kept() };
         for (survivors, suppression) in &mut self.rest {
-            survivors.enqueue(left.candidates, left.places, left.kept)?;
-            suppression.enqueue(survivors.survivors().0)?;
+            // One launch copies the survivors and writes their footprints.
+            let footprints = suppression.0.footprints()?;
+            let is_prepared = footprints.is_some();
+            survivors.enqueue(left.candidates, left.places, left.kept, footprints)?;
+            suppression.0.enqueue(survivors.survivors().0, is_prepared)?;
             left = left.after(survivors, suppression);
         }
         Ok(left)

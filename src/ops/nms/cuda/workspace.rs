@@ -1,13 +1,13 @@
 //! Kernels, memory and launches of one kind of suppression.
 
 use super::kernels::{
-    BITMASK_CAPACITY, Family, Method, NONE_PER_BLOCK, NmsArgs, NmsCounts, NmsSettings,
+    BITMASK_CAPACITY, Family, Geometry, Method, NONE_PER_BLOCK, NmsArgs, NmsCounts, NmsSettings,
     OutputSlices, ParameterSlices, SORTED_PER_BLOCK, Scratch, Sizes, Step, StepOf, TILE,
     TILES_AT_ONCE,
 };
 use super::parameters::Parameters;
 use crate::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceCandidates, Grid, In, Kernel, MappedBuffer, Plain, Stream,
+    CudaDevice, DeviceBuffer, DeviceCandidates, Grid, In, Kernel, MappedBuffer, Out, Plain, Stream,
     blocks,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -180,8 +180,11 @@ pub trait Op<B>: Send {
     fn name(&self) -> &'static str;
     /// Writes parameters to the device and waits.
     fn set(&mut self, parameters: &Parameters<'_>) -> Result<()>;
-    /// Queues all kernels.
-    fn enqueue(&mut self, candidates: &DeviceCandidates<B>) -> Result<()>;
+    /// Queues all kernels; `prepare` only unless the geometry is written already.
+    fn enqueue(&mut self, candidates: &DeviceCandidates<B>, is_prepared: bool) -> Result<()>;
+    /// Where the footprints of candidates are written, vector by vector; `None` for kinds
+    /// that compare something else.
+    fn footprints(&mut self) -> Result<Option<Out<'_, [f32; 4]>>>;
     /// Waits for the stream and reads the survivors.
     fn read_kept(&mut self, keep: &mut Vec<Kept>) -> Result<()>;
     /// The survivors and their number on the device.
@@ -191,7 +194,7 @@ pub trait Op<B>: Send {
 impl<P: Family> Workspace<P> {
     pub(super) fn new(stream: &Stream, capacity: Capacity) -> Result<Self> {
         let device = stream.device();
-        let has_geometry = P::GEOMETRY_VECTORS > 0;
+        let has_geometry = P::GEOMETRY != Geometry::None;
         let kernels = Kernels::<P>::load(device, capacity.candidates)?;
         let memory = Memory::new(stream, capacity, kernels.sizes(capacity.candidates))?;
         let prepare = has_geometry.then(|| device.kernel()).transpose()?;
@@ -230,13 +233,23 @@ where
         self.memory.settings.write(&[settings])
     }
 
-    fn enqueue(&mut self, candidates: &DeviceCandidates<P::Bbox>) -> Result<()> {
+    fn footprints(&mut self) -> Result<Option<Out<'_, [f32; 4]>>> {
+        if P::GEOMETRY != Geometry::Footprint {
+            return Ok(None);
+        }
+        let Memory { scratch, sizes, .. } = &mut self.memory;
+        Ok(Some(Scratch::carve(scratch.output(&self.stream)?, sizes)?.geometry()))
+    }
+
+    fn enqueue(&mut self, candidates: &DeviceCandidates<P::Bbox>, is_prepared: bool) -> Result<()> {
         let Self { stream, prepare, kernels, memory } = self;
         let capacity = candidates.capacity();
         check_fits(P::OP, "candidates", capacity, memory.capacity.candidates)?;
         let (items, num) = (candidates.items.input(stream)?, candidates.num.input(stream)?);
         let args = memory.args(stream, items, num)?;
-        if let Some(prepare) = prepare {
+        if let Some(prepare) = prepare
+            && !is_prepared
+        {
             prepare.enqueue(stream, thread_per_candidate::<P>(Step::Prepare, capacity), args)?;
         }
         kernels.enqueue(stream, &args)
