@@ -144,3 +144,27 @@ fn yolo_ros_loads_the_network_that_was_exported() {
         assert!(threshold("score_threshold") && !threshold("threshold"));
     }
 }
+
+/// Live parameters have their names whether they are given or not.
+#[test]
+fn parameters_that_are_not_given_are_set_under_their_names() {
+    for (package, names) in [
+        ("yolo_ros", &["threshold", "iou", "max_det", "enable", "agnostic_nms"][..]),
+        ("isaac_ros_yolov8", &["confidence_threshold", "nms_threshold"]),
+        ("isaac_ros_rtdetr", &["confidence_threshold"]),
+    ] {
+        let declared = load(package, &[]).unwrap().parameters();
+        for name in names {
+            let found = declared.iter().find(|known| known.descriptor.name == *name);
+            let found = found.unwrap_or_else(|| panic!("{package} has no {name}"));
+            assert!(!found.descriptor.is_read_only, "{package}: {name}");
+        }
+    }
+    let value = ParameterValue::Number(0.75);
+    let change = Parameter { name: "threshold".to_owned(), value };
+    let changed = load("yolo_ros", &[]).unwrap().with_parameters(&[change]).unwrap();
+    assert!(is_above(camera(&changed.channels[0]).score_threshold, 0.75));
+    // Our own name holds beside a value of theirs that is not given.
+    let own = load("yolo_ros", &["score_threshold:=0.625"]).unwrap();
+    assert!(is_above(camera(&own.channels[0]).score_threshold, 0.625));
+}

@@ -46,15 +46,25 @@ const MAX_BOXES: i64 = 65_536;
 /// Classes of a network that does not tell their number.
 const MAX_CLASSES: i64 = 256;
 
+/// The live parameters of the decoder of YOLOv8 as its node has them.
+pub(super) fn yolov8_defaults() -> Vec<(&'static str, Node)> {
+    vec![("confidence_threshold", Node::Number(0.25)), ("nms_threshold", Node::Number(0.45))]
+}
+
+/// The live parameters of the decoder of RT-DETR as its node has them.
+pub(super) fn rtdetr_defaults() -> Vec<(&'static str, Node)> {
+    vec![("confidence_threshold", Node::Number(0.9))]
+}
+
 /// Emits our parameters for the decoder of YOLOv8.
 pub(super) fn yolov8(t: &mut Translation<'_>) {
     common(t, "v8", "center");
     let name = name_of(t, &TENSOR_NAME, "output_tensor");
     t.set("head.output_names", [name.as_str()]);
-    threshold(t, &YOLO_CONFIDENCE, "score_threshold", 0.25);
+    threshold(t, &YOLO_CONFIDENCE, "score_threshold");
     t.set("nms.kind", "iou");
     t.set("nms.class_mode", "agnostic");
-    threshold(t, &NMS_THRESHOLD, "nms.iou_threshold", 0.45);
+    threshold(t, &NMS_THRESHOLD, "nms.iou_threshold");
     match t.take(&NUM_CLASSES) {
         None => t.set("head.class_names", "coco80"),
         Some(given) => match given.node {
@@ -76,7 +86,7 @@ pub(super) fn rtdetr(t: &mut Translation<'_>) {
         .map(|(key, otherwise)| name_of(t, key, otherwise));
     t.set("head.output_names", names.each_ref().map(String::as_str));
     t.set("head.class_names", numbers(MAX_CLASSES));
-    threshold(t, &DETR_CONFIDENCE, "score_threshold", 0.9);
+    threshold(t, &DETR_CONFIDENCE, "score_threshold");
     if let Some(given) = t.take(&INPUT_QOS) {
         let is_sensor_data =
             text_of(&given.node).is_some_and(|qos| qos.eq_ignore_ascii_case("sensor_data"));
@@ -132,10 +142,9 @@ fn name_of(t: &mut Translation<'_>, key: &Key, otherwise: &str) -> String {
     }
 }
 
-fn threshold(t: &mut Translation<'_>, key: &Key, ours: &str, otherwise: f64) {
-    match t.take(key) {
-        Some(given) => t.rename(&given, ours),
-        None => t.default(ours, otherwise),
+fn threshold(t: &mut Translation<'_>, key: &Key, ours: &str) {
+    if let Some(given) = t.take(key) {
+        t.rename(&given, ours);
     }
 }
 

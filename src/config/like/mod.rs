@@ -143,6 +143,17 @@ impl Package {
         }
     }
 
+    /// Values of parameters that may change while its node runs, where they are not given:
+    /// the node has these parameters then, too.
+    fn defaults(self) -> Vec<(&'static str, Node)> {
+        match self {
+            Self::LidarCenterpoint | Self::TensorrtYolox => Vec::new(),
+            Self::IsaacYolov8 => isaac::yolov8_defaults(),
+            Self::IsaacRtdetr => isaac::rtdetr_defaults(),
+            Self::YoloRos => yolo_ros::defaults(),
+        }
+    }
+
     /// A shipped head of the family of its channel, for the parameters of such a channel.
     fn head(self) -> &'static str {
         match self {
@@ -188,15 +199,19 @@ impl Like {
 pub(super) fn translate(
     package: Package,
     node_name: &NodeName,
-    given: Entries,
+    mut given: Entries,
     arguments: &Arguments,
     problems: &mut Problems,
 ) -> (Entries, Like) {
-    let plain = |(key, entry): (&String, &Entry)| (key.clone(), entry.node.clone());
-    let given_nodes = given.iter().map(plain).collect();
     if let Some(other) = recognize(&given).filter(|found| found.package != Some(package)) {
         problems.push(&format!("--like {}", package.name()), &other.refusal());
     }
+    for (key, node) in package.defaults() {
+        let entry = || Entry { node, origin: Origin::own("--like") };
+        given.entry(key.to_owned()).or_insert_with(entry);
+    }
+    let plain = |(key, entry): (&String, &Entry)| (key.clone(), entry.node.clone());
+    let given_nodes = given.iter().map(plain).collect();
     let declared = declared_of(package);
     let mut translation = Translation::new(package.channel(), given, arguments, problems);
     match package {

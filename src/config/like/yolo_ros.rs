@@ -39,6 +39,17 @@ pub(super) const KEYS: &[&Key] = &[
     &NOTHING,
 ];
 
+/// Its live parameters as its node has them.
+pub(super) fn defaults() -> Vec<(&'static str, Node)> {
+    vec![
+        ("threshold", Node::Number(0.5)),
+        ("iou", Node::Number(0.5)),
+        ("max_det", Node::Integer(300)),
+        ("enable", Node::Flag(true)),
+        ("agnostic_nms", Node::Flag(false)),
+    ]
+}
+
 /// Emits our parameters.
 pub(super) fn translate(t: &mut Translation<'_>) {
     for (key, value) in [
@@ -62,23 +73,19 @@ pub(super) fn translate(t: &mut Translation<'_>) {
     }
     model(t);
     device(t);
-    for (key, ours, otherwise) in [
-        (&THRESHOLD, "score_threshold", Node::Number(0.5)),
-        (&IOU, "nms.iou_threshold", Node::Number(0.5)),
-        (&MAX_DET, "max_detections", Node::Integer(300)),
-        (&ENABLE, "enabled", Node::Flag(true)),
+    for (key, ours) in [
+        (&THRESHOLD, "score_threshold"),
+        (&IOU, "nms.iou_threshold"),
+        (&MAX_DET, "max_detections"),
+        (&ENABLE, "enabled"),
     ] {
-        match t.take(key) {
-            Some(given) => t.rename(&given, ours),
-            None => t.default(ours, otherwise),
+        if let Some(given) = t.take(key) {
+            t.rename(&given, ours);
         }
     }
-    let given = t.take(&AGNOSTIC_NMS);
-    let is_agnostic = given.as_ref().is_some_and(|given| given.node == Node::Flag(true));
-    let mode = if is_agnostic { "agnostic" } else { "aware" };
-    match given {
-        Some(given) => t.convert(&given, &[("nms.class_mode", mode.into())], ""),
-        None => t.default("nms.class_mode", mode),
+    if let Some(given) = t.take(&AGNOSTIC_NMS) {
+        let mode = if given.node == Node::Flag(true) { "agnostic" } else { "aware" };
+        t.convert(&given, &[("nms.class_mode", mode.into())], "");
     }
     match t.take(&IMAGE_RELIABILITY) {
         Some(given) if given.node == Node::Integer(1) => {
