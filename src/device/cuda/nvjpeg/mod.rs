@@ -6,115 +6,19 @@
 //! decoding on the host, no faster than the CPU decoder of this program, and round otherwise;
 //! its conversion of colours rounds otherwise, too, so that planes are decoded here.
 
-use std::ffi::{OsStr, c_int, c_uint, c_void};
-use std::mem::ManuallyDrop;
+mod library;
+
+use std::ffi::{OsStr, c_int, c_void};
 use std::ptr;
 
-use libloading::Library;
+use library::{
+    BACKEND_HARDWARE, Functions, MAJOR_VERSION, MAX_COMPONENTS, MIN_VERSION, NO_FLAGS, Planes,
+    check, check_file, refused,
+};
 
 use super::{DeviceBuffer, Event, Stream, UploadScope, error, recording};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Size;
-
-/// `NVJPEG_BACKEND_HARDWARE`
-const BACKEND_HARDWARE: c_int = 3;
-/// `NVJPEG_FLAGS_DEFAULT`
-const NO_FLAGS: c_uint = 0;
-/// `NVJPEG_MAX_COMPONENT`
-const MAX_COMPONENTS: usize = 4;
-/// `MAJOR_VERSION` of `libraryPropertyType`
-const MAJOR_VERSION: c_int = 0;
-/// The oldest supported version.
-const MIN_VERSION: c_int = 12;
-
-/// The names of the library, newest first.
-const NAMES: [&str; 3] = ["libnvjpeg.so.13", "libnvjpeg.so.12", "libnvjpeg.so"];
-
-type Status = c_int;
-const SUCCESS: Status = 0;
-
-/// `nvjpegImage_t`: device memory of each channel, and bytes from row to row.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Planes {
-    addresses: [u64; MAX_COMPONENTS],
-    pitches: [usize; MAX_COMPONENTS],
-}
-
-/// The functions of nvJPEG that are used, as `nvjpeg.h` of CUDA 12 and 13 declares them.
-struct Functions {
-    get_property: unsafe extern "C" fn(c_int, *mut c_int) -> Status,
-    create:
-        unsafe extern "C" fn(c_int, *mut c_void, *mut c_void, c_uint, *mut *mut c_void) -> Status,
-    destroy: unsafe extern "C" fn(*mut c_void) -> Status,
-    num_engines: unsafe extern "C" fn(*mut c_void, *mut c_uint, *mut c_uint) -> Status,
-    create_state: unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> Status,
-    destroy_state: unsafe extern "C" fn(*mut c_void) -> Status,
-    image_info: unsafe extern "C" fn(
-        *mut c_void,
-        *const u8,
-        usize,
-        *mut c_int,
-        *mut c_int,
-        *mut c_int,
-        *mut c_int,
-    ) -> Status,
-    begin_batch: unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, c_int, c_int) -> Status,
-    decode_batch: unsafe extern "C" fn(
-        *mut c_void,
-        *mut c_void,
-        *const *const u8,
-        *const usize,
-        *mut Planes,
-        *mut c_void,
-    ) -> Status,
-    // Never unloaded: the CUDA runtime inside registers functions that run when the process
-    // ends.
-    _library: ManuallyDrop<Library>,
-}
-
-impl Functions {
-    /// Loads the library of this path, else the one that the system's loader finds.
-    fn load(path: Option<&OsStr>) -> Result<Self> {
-        let library = match path {
-            Some(path) => open(path)?,
-            None => {
-                let mut found = NAMES.iter().map(|name| open(OsStr::new(name)));
-                let first = found.next().unwrap_or_else(|| Err(error("no name of nvJPEG")));
-                first.or_else(|cause| found.find_map(Result::ok).ok_or(cause))?
-            }
-        };
-        macro_rules! symbol {
-            ($name:literal) => {
-                // SAFETY: the type is that of the declaration in `nvjpeg.h`, and the
-                // library stays loaded.
-                *unsafe { library.get($name) }.map_err(|cause| {
-                    error("the library is not nvJPEG 12 or newer").with_source(cause)
-                })?
-            };
-        }
-        Ok(Self {
-            get_property: symbol!(c"nvjpegGetProperty"),
-            create: symbol!(c"nvjpegCreateEx"),
-            destroy: symbol!(c"nvjpegDestroy"),
-            num_engines: symbol!(c"nvjpegGetHardwareDecoderInfo"),
-            create_state: symbol!(c"nvjpegJpegStateCreate"),
-            destroy_state: symbol!(c"nvjpegJpegStateDestroy"),
-            image_info: symbol!(c"nvjpegGetImageInfo"),
-            begin_batch: symbol!(c"nvjpegDecodeBatchedInitialize"),
-            decode_batch: symbol!(c"nvjpegDecodeBatched"),
-            _library: ManuallyDrop::new(library),
-        })
-    }
-}
-
-fn open(path: &OsStr) -> Result<Library> {
-    // SAFETY: loads a library that the user or the system names, whose initialisers are
-    // trusted as far as those of the driver.
-    unsafe { Library::new(path) }.map_err(|cause| {
-        error(format!("cannot load nvJPEG ({})", path.display())).with_source(cause)
-    })
-}
 
 /// The planes of a picture, one after the other without padding: luma, then Cb and Cr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -397,42 +301,4 @@ impl Drop for JpegEngines {
         // SAFETY: created in `open`, owned here alone; its states are gone.
         unsafe { (self.functions.destroy)(self.handle) };
     }
-}
-
-/// Checks the result of a call that depends on the device alone.
-fn check(status: Status, what: &str) -> Result<()> {
-    match status {
-        SUCCESS => Ok(()),
-        _ => Err(error(format!("nvJPEG cannot {what}: {}", reason(status)))),
-    }
-}
-
-/// Checks the result of a call that depends on a file.
-fn check_file(status: Status) -> Result<()> {
-    match status {
-        SUCCESS => Ok(()),
-        _ => Err(refused(reason(status))),
-    }
-}
-
-fn refused(reason: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Codec, "device", format!("nvJPEG refuses a file: {reason}"))
-}
-
-/// The names of `nvjpegStatus_t`.
-fn reason(status: Status) -> String {
-    let name = match status {
-        1 => "not initialized",
-        2 => "invalid parameter",
-        3 => "bad JPEG",
-        4 => "JPEG not supported",
-        5 => "allocator failure",
-        6 => "execution failed",
-        7 => "architecture mismatch",
-        8 => "internal error",
-        9 => "implementation not supported",
-        10 => "incomplete bitstream",
-        _ => return format!("status {status}"),
-    };
-    name.to_owned()
 }
