@@ -28,7 +28,7 @@
 //! | [`replay`] | a recording to detections |
 //! | [`node`] | the live node |
 //! | [`sim`], [`eval`] | the simulated drive; figures of accuracy |
-//! | `capi` | the C ABI (`include/det_post.h`), with the feature `capi` |
+//! | capi | the C ABI (`include/det_post.h`), with the feature `capi` |
 //!
 //! An image to detections:
 //!

@@ -22,7 +22,7 @@ use crate::transport::middleware::{InputKind, Received, deliver};
 use crate::types::{CameraCalibration, DeviceChoice, Stamp};
 
 /// A channel and where its messages come from and go to.
-pub(in crate::replay) struct ReplayChannel {
+pub(super) struct ReplayChannel {
     /// Its place among the channels that run.
     index: usize,
     channel: Channel,
@@ -46,7 +46,7 @@ impl ReplayChannel {
     /// # Errors
     /// `Config` when the channel cannot take the type of a topic, `Model` when a
     /// network cannot be loaded or does not fit.
-    pub(in crate::replay) fn open(
+    pub(super) fn open(
         index: usize,
         config: &ChannelConfig,
         topics: &[TopicInfo],
@@ -66,24 +66,24 @@ impl ReplayChannel {
     }
 
     /// Its configuration.
-    pub(in crate::replay) fn config(&self) -> &ChannelConfig {
+    pub(super) fn config(&self) -> &ChannelConfig {
         self.channel.config()
     }
 
     /// The topics that it reads.
-    pub(in crate::replay) fn topics(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn topics(&self) -> impl Iterator<Item = &str> {
         let inputs = self.channel.config().inputs.iter().map(|input| input.topic.as_str());
         inputs.chain(self.calibration_topics().map(|topic| topic.name.as_str()))
     }
 
     /// The topics of its cameras' calibrations.
-    pub(in crate::replay) fn calibration_topics(&self) -> impl Iterator<Item = &CalibrationTopic> {
+    pub(super) fn calibration_topics(&self) -> impl Iterator<Item = &CalibrationTopic> {
         self.inputs.iter().filter_map(|input| input.calibration.as_ref())
     }
 
     /// Whether a message is to be given to [`Self::process`]: every message of
     /// the recording moves the time of frames of several inputs.
-    pub(in crate::replay) fn concerns(&self, message: &BagMessage<'_>) -> bool {
+    pub(super) fn concerns(&self, message: &BagMessage<'_>) -> bool {
         let topic = Some(message.topic);
         self.frames.is_some()
             || self.inputs.iter().any(|input| {
@@ -94,7 +94,7 @@ impl ReplayChannel {
 
     /// The GPU that uploads payloads of the recording where they are: of a channel with one
     /// input whose messages are not compressed, in this process.
-    pub(in crate::replay) fn uploads_in_place(&self) -> Option<DeviceChoice> {
+    pub(super) fn uploads_in_place(&self) -> Option<DeviceChoice> {
         let [ReplayInput { kind: InputKind::Image | InputKind::PointCloud2, .. }] =
             &self.inputs[..]
         else {
@@ -115,12 +115,12 @@ impl ReplayChannel {
     }
 
     /// Whether messages are passed to [`Self::prepare`] when they arrive.
-    pub(in crate::replay) fn prepares(&self) -> bool {
+    pub(super) fn prepares(&self) -> bool {
         self.channel.prepares()
     }
 
     /// Prepares a message of a frame that is not complete yet.
-    pub(in crate::replay) fn prepare(&mut self, input: usize, message: &SharedMessage) {
+    pub(super) fn prepare(&mut self, input: usize, message: &SharedMessage) {
         // An error of the view is that of its frame.
         let Ok(view) = message.view() else { return };
         let calibration = self.calibration(input);
@@ -128,7 +128,7 @@ impl ReplayChannel {
     }
 
     /// Its inputs, in the order of the configuration.
-    pub(in crate::replay) fn inputs_mut(&mut self) -> &mut [ReplayInput] {
+    pub(super) fn inputs_mut(&mut self) -> &mut [ReplayInput] {
         &mut self.inputs
     }
 
@@ -136,12 +136,12 @@ impl ReplayChannel {
     ///
     /// # Errors
     /// Those of the detector.
-    pub(in crate::replay) fn warm_up(&mut self) -> Result<()> {
+    pub(super) fn warm_up(&mut self) -> Result<()> {
         self.channel.warm_up()
     }
 
     /// Whether its detector asks for the poses of sensors.
-    pub(in crate::replay) fn wants_transforms(&self) -> bool {
+    pub(super) fn wants_transforms(&self) -> bool {
         self.channel.wants_transforms()
     }
 
@@ -151,7 +151,7 @@ impl ReplayChannel {
     ///
     /// # Errors
     /// Those of [`Replay::run`](crate::replay::Replay::run)'s closure; nothing else ends the replay.
-    pub(in crate::replay) fn process(
+    pub(super) fn process(
         &mut self,
         message: &BagMessage<'_>,
         context: &ReplayContext<'_>,
@@ -191,7 +191,7 @@ impl ReplayChannel {
     ///
     /// # Errors
     /// As [`Self::process`].
-    pub(in crate::replay) fn finish(&mut self, context: &ReplayContext<'_>) -> Result<()> {
+    pub(super) fn finish(&mut self, context: &ReplayContext<'_>) -> Result<()> {
         let last = context.owned.to.map_or(i64::MAX, |to| to.nanos().saturating_sub(1));
         self.advance_to(Stamp::from_nanos(last), context)
     }
@@ -247,7 +247,7 @@ impl ReplayChannel {
     ///
     /// # Errors
     /// As [`Self::process`].
-    pub(in crate::replay) fn process_messages(
+    pub(super) fn process_messages(
         &mut self,
         messages: &[Option<SharedMessage>],
         log_time: &dyn Fn() -> Stamp,
@@ -319,17 +319,17 @@ impl ReplayChannel {
     }
 
     /// Memory from which messages reach the device in the fewest copies.
-    pub(in crate::replay) fn payload_memory(&self) -> PayloadMemory {
+    pub(super) fn payload_memory(&self) -> PayloadMemory {
         self.channel.payload_memory()
     }
 
     /// How the next frame relates to the ones before.
-    pub(in crate::replay) fn set_sequence(&mut self, sequence: Sequence) {
+    pub(super) fn set_sequence(&mut self, sequence: Sequence) {
         self.channel.set_sequence(sequence);
     }
 
     /// The account of its frames.
-    pub(in crate::replay) fn account_mut(&mut self) -> &mut Account {
+    pub(super) fn account_mut(&mut self) -> &mut Account {
         &mut self.account
     }
 }

@@ -93,6 +93,9 @@ impl<'ast> Visit<'ast> for Collector {
         }
     }
 
+    /// `pub(in crate::replay)` imports nothing.
+    fn visit_visibility(&mut self, _: &'ast Visibility) {}
+
     fn visit_path(&mut self, path: &'ast Path) {
         let segments: Name = path.segments.iter().map(|s| s.ident.to_string()).collect();
         if segments.len() > 1 && ["crate", "super"].contains(&segments[0].as_str()) {
