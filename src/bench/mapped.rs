@@ -42,6 +42,7 @@ impl MappedPayloads {
         let uploads = MappedUploads::start(DeviceChoice::Cuda(ordinal), files, 8 * file.len());
         let uploads = uploads.ok_or_else(|| failed("the GPU is lost"))?;
         let mapped = Self { path, file, uploads, len: payload.len() };
+        mapped.payload(0);
         let start = Instant::now();
         while mapped.uploads.totals().registered_bytes < mapped.file.len() as u64 {
             if let Some(reason) = mapped.uploads.totals().refused {

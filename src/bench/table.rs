@@ -32,7 +32,7 @@ pub(super) fn line(row: &Row) -> String {
 pub(super) fn bars(rows: &[Row]) -> String {
     let mut table = String::new();
     for row in rows {
-        let (Some(bar), Some(gpu)) = (row.bar, row.gpu_us) else { continue };
+        let Some(bar) = row.bar else { continue };
         if table.is_empty() {
             // Writing to a String cannot fail.
             let _ = writeln!(
@@ -44,7 +44,7 @@ pub(super) fn bars(rows: &[Row]) -> String {
         let Bar { clock, classic_us, must_reach_us } = bar;
         let classic = classic_us.map_or_else(|| "-".to_owned(), |us| format!("{us:.1}"));
         let (measured, clock) = match clock {
-            Clock::Gpu => (gpu.p50, "GPU"),
+            Clock::Gpu => (row.gpu_us.unwrap_or(row.wall_us).p50, "GPU"),
             Clock::Wall => (row.wall_us.p50, "wall"),
         };
         let _ = writeln!(

@@ -37,6 +37,10 @@ struct Shared {
     files: Vec<Arc<WindowedFile>>,
     /// The window that is read, numbered through all files. It never goes back.
     position: AtomicUsize,
+    /// Whether a payload of the files was read.
+    is_begun: AtomicBool,
+    /// Bytes of payloads that are in none of the files.
+    num_elsewhere: AtomicU64,
     is_ended: AtomicBool,
     num_registered: AtomicU64,
     /// Why nothing more is registered.
@@ -54,6 +58,8 @@ impl RegisteredFiles {
         let shared = Arc::new(Shared {
             files,
             position: AtomicUsize::new(0),
+            is_begun: AtomicBool::new(false),
+            num_elsewhere: AtomicU64::new(0),
             is_ended: AtomicBool::new(false),
             num_registered: AtomicU64::new(0),
             refused: Mutex::default(),
@@ -72,21 +78,23 @@ impl RegisteredFiles {
         started
     }
 
-    /// Notes the payload that is read next.
+    /// Notes the payload that is read next. The first one in a file starts the registration.
     pub fn advance(&self, payload: &[u8]) {
         let mut before = 0;
         for file in &self.shared.files {
             if let Some(window) = file.window_of(payload) {
                 let position = before + window;
-                if self.shared.position.fetch_max(position, Ordering::Relaxed) < position
-                    && let Some(thread) = &self.thread
-                {
+                let has_moved =
+                    self.shared.position.fetch_max(position, Ordering::Relaxed) < position;
+                let is_first = !self.shared.is_begun.swap(true, Ordering::Relaxed);
+                if let Some(thread) = self.thread.as_ref().filter(|_| has_moved || is_first) {
                     thread.thread().unpark();
                 }
                 return;
             }
             before += file.num_windows();
         }
+        self.shared.num_elsewhere.fetch_add(payload.len() as u64, Ordering::Relaxed);
     }
 
     /// How the payloads in these files were uploaded so far.
@@ -94,11 +102,14 @@ impl RegisteredFiles {
         let totals = self.shared.files.iter().map(|file| file.totals());
         let [in_place_bytes, copied_bytes] =
             totals.fold([0, 0], |[a, b], [in_place, copied]| [a + in_place, b + copied]);
+        let elsewhere = self.shared.num_elsewhere.load(Ordering::Relaxed);
+        let refused = self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let not_mapped = "messages of compressed chunks and of sqlite3 are not mapped";
         UploadTotals {
             in_place_bytes,
-            copied_bytes,
+            copied_bytes: copied_bytes + elsewhere,
             registered_bytes: self.shared.num_registered.load(Ordering::Relaxed),
-            refused: self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            refused: refused.or_else(|| (elsewhere > 0).then(|| not_mapped.to_owned())),
         }
     }
 }
@@ -120,6 +131,9 @@ impl Shared {
     fn follow(&self, device: &CudaDevice, mut plan: Plan) {
         if let Err(error) = check_supported(device) {
             return self.refuse(error.to_string());
+        }
+        while !self.is_begun.load(Ordering::Relaxed) && !self.is_ended.load(Ordering::Relaxed) {
+            thread::park();
         }
         while !self.is_ended.load(Ordering::Relaxed) {
             match plan.step(self.position.load(Ordering::Relaxed)) {
