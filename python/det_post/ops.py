@@ -1,4 +1,4 @@
-"""Operations on arrays: numpy, torch, cupy and any other library that speaks DLPack.
+"""Operations on arrays: numpy, torch and any other library that speaks DLPack.
 
 | operation | boxes |
 |---|---|
