@@ -33,7 +33,7 @@ fn link_package(site: &Path) {
             symlink(entry.path(), package.join(name)).unwrap();
         }
     }
-    symlink(build().join("lib_ops.so"), package.join("_ops.abi3.so")).unwrap();
+    symlink(build().join("deps/lib_ops.so"), package.join("_ops.abi3.so")).unwrap();
 }
 
 #[test]

@@ -87,7 +87,9 @@ fn a_recording_of_detections_has_the_message_that_is_configured() {
     let topics: Vec<_> =
         reader.topics().iter().map(|topic| (topic.name.clone(), topic.type_name.clone())).collect();
     let type_name = "tier4_perception_msgs/msg/DetectedObjectsWithFeature";
-    assert_eq!(topics, [("/rois".to_owned(), type_name.to_owned())]);
+    let expected =
+        [("/rois", type_name), ("/rois/annotations", "foxglove_msgs/msg/ImageAnnotations")];
+    assert_eq!(topics, expected.map(|(name, of)| (name.to_owned(), of.to_owned())));
     let first = reader.next_message().unwrap().unwrap();
     let mut cdr = det_post::transport::cdr::Reader::new("test", first.data).unwrap();
     let header = det_post::transport::messages::read_header(&mut cdr).unwrap();
