@@ -234,7 +234,7 @@ fn slices_of_shared_recordings_join_to_the_whole() {
     };
     for (name, config) in [
         ("kitti_000008_mcap", camera("/sensing/camera/image_raw")),
-        ("nuscenes_surround_mcap", camera("/camera/front_left/image_raw/compressed")),
+        ("nuscenes_surround_mcap", camera("/camera/front/image_raw/compressed")),
         ("waymo_5_db3", lidar("/sensing/lidar/points")),
         ("detections_pointpillars_mcap", lidar("/sensing/lidar/points")),
     ] {
