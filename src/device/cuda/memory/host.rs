@@ -73,7 +73,7 @@ impl<T: Plain> PinnedBuffer<T> {
     /// Copies values to this buffer, after the previous upload has read it, and
     /// queues their upload to the start of `target`: part by part, so that one part
     /// is uploaded while the next is copied, by several threads if they are many
-    /// ([`copy_in_parts`]).
+    /// (`device::copy`).
     ///
     /// # Errors
     /// `Argument` when either side holds fewer values; `Device` when earlier work or
