@@ -2,7 +2,7 @@
 //!
 //! All memory of the caller is accessed here. What every `unsafe` block of this file relies on
 //! is the contract of the header, which no library can check: a pointer that is not null points
-//! to as many values as its length says, which stay, and which nobody writes, until the call
+//! to as many values as its length says, which stay valid and unchanged until the call
 //! returns. Null, wrong alignment and lengths that no memory has are checked.
 
 use std::ffi::{CStr, c_char};

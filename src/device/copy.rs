@@ -96,7 +96,7 @@ struct CopyPool {
     to: AtomicPtr<u8>,
     len: AtomicUsize,
     part_len: AtomicUsize,
-    /// The next part that nobody has taken.
+    /// The next part to copy.
     next: AtomicUsize,
     /// A bit for each part that is copied.
     copied: AtomicU64,
@@ -258,7 +258,7 @@ impl Job<'_> {
             return num_reported;
         };
         let to = self.pool.to.load(Ordering::Relaxed);
-        // SAFETY: these parts are complete (acquired above) and nobody writes them again;
+        // SAFETY: these parts are complete (acquired above) and are not written again;
         // the slice is borrowed by this job.
         let bytes =
             unsafe { std::slice::from_raw_parts(to.add(before.end), part.end - before.end) };
