@@ -13,6 +13,8 @@
 //! Names of Rust become names of C: `Frame` is `det_post_frame`. Structs hold numbers,
 //! pointers and such structs alone, so that any bits are a value.
 
+#![expect(unsafe_code, reason = "exported names; memory of the caller, in call.rs alone")]
+
 pub mod call;
 pub mod configuration;
 pub mod detections;

@@ -1,4 +1,4 @@
-//! `include/det_post.h` is what `src/capi` declares, with its documentation.
+//! `include/det_post.h` is what `capi/src` declares, with its documentation.
 //!
 //! `DET_POST_BLESS=1` writes it.
 
@@ -15,13 +15,20 @@ use syn::{
 };
 
 /// The files, in the order of the header.
-const FILES: [&str; 7] =
-    ["mod", "status", "configuration", "frame", "detections", "report", "detector"];
+const FILES: [&str; 7] = [
+    "lib",
+    "status",
+    "configuration",
+    "frame",
+    "detections",
+    "report",
+    "detector",
+];
 
 const TOP: &str = "\
 /* The C ABI of det_post. docs/cpp.md explains it and what it promises.
  *
- * Made from src/capi by `DET_POST_BLESS=1 cargo test --test cli capi::header`: do not edit.
+ * Made from capi/src by `DET_POST_BLESS=1 cargo test --test cli capi::header`: do not edit.
  *
  * A function that fails returns a status; det_post_error_message has the message. Memory of the
  * caller is read and written until a function returns, never later. Any thread may call any
@@ -170,10 +177,10 @@ fn base(ty: &Type) -> String {
 }
 
 impl Declarations {
-    /// Reads `src/capi`.
+    /// Reads `capi/src`.
     pub fn read() -> Self {
         let mut all = Self::default();
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/capi");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("capi/src");
         for file in FILES {
             let text = fs::read_to_string(folder.join(file).with_extension("rs")).unwrap();
             for item in syn::parse_file(&text).unwrap().items {

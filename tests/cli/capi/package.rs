@@ -25,7 +25,7 @@ fn stand_in_for_cargo(path: &Path) {
     let script = format!(
         "#!/bin/sh\nset -e\nmkdir -p \"$CARGO_TARGET_DIR/release\"\n\
          case \"$*\" in\n\
-         'rustc --release --lib --no-default-features --features capi,cuda --crate-type cdylib')\n\
+         'build --release -p det_post_capi')\n\
          cp '{library}' \"$CARGO_TARGET_DIR/release/\" ;;\n\
          'build --release --bin det_post') cp '{program}' \"$CARGO_TARGET_DIR/release/\" ;;\n\
          *) echo \"unexpected: $*\"; exit 1 ;;\nesac\n"

@@ -32,8 +32,7 @@ pub fn library() -> &'static Path {
         let program = Path::new(env!("CARGO_BIN_EXE_det_post"));
         let target = program.parent().unwrap().parent().unwrap();
         let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["rustc", "--locked", "--lib", "--no-default-features", "--features", "capi"])
-            .args(["--crate-type", "cdylib", "--target-dir"])
+            .args(["build", "--locked", "-p", "det_post_capi", "--target-dir"])
             .arg(target)
             .current_dir(root())
             .output()
