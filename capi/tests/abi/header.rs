@@ -15,7 +15,7 @@ use syn::{
 };
 
 /// The files, in the order of the header.
-const FILES: [&str; 7] = [
+const FILES: [&str; 14] = [
     "lib",
     "status",
     "configuration",
@@ -23,6 +23,13 @@ const FILES: [&str; 7] = [
     "detections",
     "report",
     "detector",
+    "workspace",
+    "suppression",
+    "letterbox",
+    "voxels",
+    "decoding_settings",
+    "decoding",
+    "sparse",
 ];
 
 const TOP: &str = "\
@@ -154,6 +161,7 @@ fn base(ty: &Type) -> String {
     };
     match (segment.ident.to_string().as_str(), inner) {
         ("u8", _) => "uint8_t".into(),
+        ("u16", _) => "uint16_t".into(),
         ("u32", _) => "uint32_t".into(),
         ("i32", _) => "int32_t".into(),
         ("u64", _) => "uint64_t".into(),
