@@ -7,11 +7,12 @@ use super::configuration::Configuration;
 use super::detections::{Detections, Found};
 use super::frame::{
     CameraCalibration, Frame, INPUT_CLOUD, INPUT_COMPRESSED_IMAGE, INPUT_IMAGE, INPUT_TENSORS,
-    TensorMemory, Transform,
+    Transform,
 };
 use super::handles::Handles;
 use super::report::{Report, Reported};
 use super::status::{Failure, Status};
+use super::tensors::TensorMemory;
 use det_post::config::{ChannelConfig, Config};
 use det_post::detectors::MAX_INPUTS;
 use det_post::runtime::channel::Channel;

@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
 
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
@@ -14,11 +13,14 @@ use syn::{
     LitStr, Meta, Pat, PathArguments, ReturnType, Token, Type, Visibility,
 };
 
+use super::root;
+
 /// The files, in the order of the header.
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     "lib",
     "status",
     "configuration",
+    "tensors",
     "frame",
     "detections",
     "report",
@@ -35,7 +37,7 @@ const FILES: [&str; 14] = [
 const TOP: &str = "\
 /* The C ABI of det_post. docs/cpp.md explains it and what it promises.
  *
- * Made from capi/src by `DET_POST_BLESS=1 cargo test --test cli capi::header`: do not edit.
+ * Made from capi/src by `DET_POST_BLESS=1 cargo test --workspace --test abi header`: do not edit.
  *
  * A function that fails returns a status; det_post_error_message has the message. Memory of the
  * caller is read and written until a function returns, never later. Any thread may call any
@@ -188,7 +190,7 @@ impl Declarations {
     /// Reads `capi/src`.
     pub fn read() -> Self {
         let mut all = Self::default();
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("capi/src");
+        let folder = root().join("capi/src");
         for file in FILES {
             let text = fs::read_to_string(folder.join(file).with_extension("rs")).unwrap();
             for item in syn::parse_file(&text).unwrap().items {
@@ -275,7 +277,7 @@ impl Declarations {
 
 #[test]
 fn the_header_is_what_the_library_declares() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/det_post.h");
+    let path = root().join("include/det_post.h");
     let header = Declarations::read().header();
     if std::env::var_os("DET_POST_BLESS").is_some() {
         fs::write(&path, &header).unwrap();
