@@ -132,13 +132,13 @@ impl Stream {
     ///
     /// # Safety
     /// The handle is that of a live stream of this stream's GPU.
-    pub unsafe fn wait_for(&self, foreign: u64) -> Result<()> {
+    pub unsafe fn follow(&self, foreign: u64) -> Result<()> {
         // SAFETY: by this function's contract.
         unsafe { self.order(foreign as CUstream, self.raw()) }
     }
 
     /// Lets the later work of another library's stream begin after this stream's work so far.
-    /// `foreign` as in [`Stream::wait_for`].
+    /// `foreign` as in [`Stream::follow`].
     ///
     /// # Errors
     /// `Device` with the driver's error.
