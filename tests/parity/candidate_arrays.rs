@@ -141,7 +141,7 @@ fn borrowed_memory_is_used_in_place_and_checked() {
     assert!(device.bytes_from(address).unwrap() >= 256);
     // SAFETY: `memory` lives to the end, and its stream is ordered with the other.
     unsafe {
-        ours.wait_for(theirs.handle() as u64).unwrap();
+        ours.follow(theirs.handle() as u64).unwrap();
         let mut buffer = DeviceBuffer::<u32>::borrow(&ours, address, 64).unwrap();
         assert_eq!(buffer.read().unwrap(), (0..64).collect::<Vec<u32>>());
         buffer.enqueue_clear().unwrap();

@@ -33,7 +33,7 @@ unsafe impl DlpackStream for Consumer<'_> {
         producer: *mut std::ffi::c_void,
     ) -> PyResult<bool> {
         // SAFETY: the producer's live stream of the same GPU, as the caller promises.
-        let ordered = unsafe { self.0.wait_for(producer.addr() as u64) };
+        let ordered = unsafe { self.0.follow(producer.addr() as u64) };
         ordered.map(|()| true).map_err(|error| raised(&error))
     }
 }
