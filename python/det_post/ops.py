@@ -21,8 +21,9 @@ converted: an array that does not fit is refused with how to convert it. Results
 library of the first argument. The interpreter's lock is free while an operation works; do not write
 to its inputs meanwhile.
 
-Suppressions and :func:`letterbox` take arrays of torch and cupy on a CUDA GPU, too: after the work of
-the library's current stream, and until the call returns. Other functions take arrays on the CPU.
+Suppressions, :func:`letterbox` and :func:`decode_yolo` take arrays of torch and cupy on a CUDA GPU, too:
+after the work of the library's current stream, and until the call returns. Other functions take
+arrays on the CPU.
 
 Survivors are sorted by score, equal scores by class and position, so that the same input gives the
 same output everywhere.
