@@ -55,6 +55,8 @@ pub struct CudaDetector<B: DeviceBoxes = Box2d> {
     /// The context of the earliest frame in flight, and the number of these frames.
     earliest: usize,
     num_in_flight: usize,
+    /// Whether there was not enough memory for frames in flight.
+    is_refused: bool,
     detections: Vec<Detection2d<B>>,
 }
 
@@ -100,8 +102,17 @@ impl<B: DeviceBoxes> CudaDetector<B> {
             head,
             earliest: 0,
             num_in_flight: 0,
+            is_refused: false,
             detections: Vec::with_capacity(config.max_detections),
         })
+    }
+
+    /// Contexts that upload beside the network.
+    fn overlapping_contexts(&self) -> Result<Vec<Context<B>>> {
+        let Self { config, head, engine, stream, .. } = self;
+        let uploads = stream.beside()?;
+        let new = |_| Context::new(config, head, engine, (stream, &uploads));
+        (0..MAX_IN_FLIGHT).map(new).collect()
     }
 }
 
@@ -193,15 +204,18 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
         Ok(B::detections(detections))
     }
 
-    fn allow_in_flight(&mut self, num: usize) -> Result<usize> {
-        if num > 1 && self.contexts.len() < MAX_IN_FLIGHT && self.num_in_flight == 0 {
-            // All of them upload beside the network.
-            let streams = (&self.stream, &self.stream.beside()?);
-            let Self { config, head, engine, .. } = self;
-            let new = |_| Context::new(config, head, engine, streams);
-            self.contexts = (0..MAX_IN_FLIGHT).map(new).collect::<Result<_>>()?;
+    fn allow_in_flight(&mut self, num: usize) -> usize {
+        let is_wanted = num > 1 && self.contexts.len() < MAX_IN_FLIGHT;
+        if is_wanted && self.num_in_flight == 0 && !self.is_refused {
+            match self.overlapping_contexts() {
+                Ok(contexts) => self.contexts = contexts,
+                Err(reason) => {
+                    tracing::warn!("frames do not overlap: {reason}");
+                    self.is_refused = true;
+                }
+            }
         }
-        Ok(self.contexts.len())
+        self.contexts.len()
     }
 
     fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
@@ -213,7 +227,7 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
         let Some(Context { uploads, work }) = free else {
             return Err(in_flight("as many frames as allowed are in flight"));
         };
-        // At its end the payload is uploaded.
+        // At its end the payload is uploaded, or held where it is in a mapped file.
         let begun = uploads.scope(|scope| work.begin(&payload, engine, scope, report));
         work.frames.settle(begun)?;
         *num_in_flight += 1;
@@ -223,7 +237,8 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
     fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
         let Self { contexts, engine, earliest, num_in_flight, detections, .. } = self;
         let num_contexts = contexts.len();
-        let Some(Context { work, .. }) = contexts.get_mut(*earliest).filter(|_| *num_in_flight > 0)
+        let Some(Context { uploads, work }) =
+            contexts.get_mut(*earliest).filter(|_| *num_in_flight > 0)
         else {
             return Err(in_flight("no frame is in flight"));
         };
@@ -231,6 +246,7 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
         *num_in_flight -= 1;
         let ended = work.end(engine, detections, report);
         work.frames.settle(ended)?;
+        uploads.finish();
         Ok(B::detections(detections))
     }
 
