@@ -3,9 +3,10 @@
 
 mod postprocess;
 
+pub use postprocess::DeviceBoxes;
 use postprocess::Postprocess;
 
-use super::boxes::{self, ImageBoxes};
+use super::boxes;
 use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
 use crate::detectors::frame_stream::{FrameStream, Running, add_copies};
@@ -17,13 +18,12 @@ use crate::device::cuda::{
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::device::DeviceEngine;
-use crate::ops::decode_yolo::cuda::Decoded;
-use crate::ops::gather::cuda::{Gather, Gathered};
+use crate::ops::gather::cuda::Gathered;
 use crate::ops::letterbox::LetterboxParams;
 use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};
-use crate::ops::nms::cuda::{NmsCounts, Suppressible};
+use crate::ops::nms::cuda::NmsCounts;
 use crate::types::{
-    Box2d, Detection2d, Detections, FrameReport, ImagePayload, JpegOptions, Kept, Nms2d, Stage,
+    Box2d, Detection2d, Detections, FrameReport, ImagePayload, JpegOptions, Kept, Stage,
     TensorSpec, Transfer,
 };
 
@@ -34,11 +34,6 @@ const STREAM_STAGES: [Stage; 4] =
 /// The reported stages, in order: decompression runs on the host.
 const STAGES: [Stage; 5] =
     [Stage::Decompress, Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess];
-
-/// Boxes in an image, from the network's outputs to detections, on a GPU.
-pub trait DeviceBoxes: ImageBoxes + Decoded + Suppressible<Nms = Nms2d> + Gather {}
-
-impl<B: ImageBoxes + Decoded + Suppressible<Nms = Nms2d> + Gather> DeviceBoxes for B {}
 
 /// The most frames in flight: one is uploaded while the network runs on the other.
 const MAX_IN_FLIGHT: usize = 2;
