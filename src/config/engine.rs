@@ -114,7 +114,9 @@ fn options(p: &mut Reader<'_>, kind: EngineKind) -> EngineOptions {
                 Fixed,
                 flag(),
                 false,
-                "Whether TensorRT may compute in 16-bit floats. Other providers use the types of the file.",
+                "Whether a GPU computes in 16-bit floats. `cuda`: convolutions and what lies between them, \
+                 converted when the network is loaded. `tensorrt`: what TensorRT chooses. The CPU uses the \
+                 types of the file.",
             ),
             cache_folder: p
                 .optional(
@@ -151,13 +153,14 @@ pub(super) fn check_engine(p: &mut Reader<'_>, engine: &EngineOptions, device: D
             p.refuse("engine.provider", found, "auto, cpu; or the engine onnxruntime");
         }
     }
-    if gpu.provider != Provider::TensorRt {
+    let is_on_cpu = device == DeviceChoice::Cpu || gpu.provider == Provider::Cpu;
+    if gpu.fp16 && (is_on_cpu || *kind == EngineKind::Rten) {
+        p.refuse("engine.fp16", "true", "it with ONNX Runtime on a GPU");
+    }
+    if let Some(folder) = &gpu.cache_folder
+        && gpu.provider != Provider::TensorRt
+    {
         let allowed = "it with engine.provider tensorrt only";
-        if gpu.fp16 {
-            p.refuse("engine.fp16", "true", allowed);
-        }
-        if let Some(folder) = &gpu.cache_folder {
-            p.refuse("engine.cache_folder", format!("{folder:?}"), allowed);
-        }
+        p.refuse("engine.cache_folder", format!("{folder:?}"), allowed);
     }
 }

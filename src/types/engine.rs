@@ -85,7 +85,8 @@ pub struct GpuEngineOptions {
     /// Whether products of 32-bit floats may be rounded to 10 bits of mantissa
     /// before they are summed: faster, and about three decimal digits.
     pub tf32: bool,
-    /// Whether TensorRT may compute in 16-bit floats.
+    /// Whether convolutions and what lies between them run in 16-bit floats: converted as
+    /// [`infer::fp16`](crate::infer::fp16) does, or as TensorRT chooses.
     pub fp16: bool,
     /// Where TensorRT keeps the engines it builds; `None` builds at every start.
     pub cache_folder: Option<PathBuf>,

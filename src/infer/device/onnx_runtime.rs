@@ -19,6 +19,7 @@ use super::binding::{Bound, cuda_provider, tensorrt_provider};
 use super::network::{Network, allocate_inputs, allocate_output, failed};
 use crate::device::cuda::{DeviceTensor, Stream, recording};
 use crate::error::{Error, ErrorKind, Result};
+use crate::infer::fp16::{self, Converted};
 use crate::infer::ort::{environment, spec};
 use crate::infer::{check_file, efficient_nms};
 use crate::types::{CudaGraph, Dim, ElementType, EngineOptions, Provider, TensorSpec};
@@ -140,7 +141,7 @@ fn open(
     stream: &Stream,
     graph: bool,
 ) -> Result<Session> {
-    let cut = efficient_nms::cut(model)?;
+    let rewritten = rewritten(model, options)?;
     let session = || -> ort::Result<Session> {
         let mut builder = Session::builder(environment)?
             .with_deterministic_compute(true)?
@@ -148,7 +149,7 @@ fn open(
         if let Some(num) = options.threads {
             builder = builder.with_intra_threads(num.max(1))?;
         }
-        match &cut {
+        match &rewritten {
             Some(bytes) => builder.commit_from_memory(bytes),
             None => builder.commit_from_file(model),
         }
@@ -157,6 +158,33 @@ fn open(
         let message = format!("cannot load {}", model.display());
         model_error(message + &advice(&cause.to_string())).with_source(cause)
     })
+}
+
+/// The network in memory, where it is loaded otherwise than as it stands in the file: without
+/// the suppression at its end, in 16-bit floats.
+fn rewritten(model: &Path, options: &EngineOptions) -> Result<Option<Vec<u8>>> {
+    let cut = efficient_nms::cut(model)?;
+    // TensorRT has its own conversion.
+    if !options.gpu.fp16 || options.gpu.provider == Provider::TensorRt {
+        return Ok(cut);
+    }
+    let bytes = cut.map_or_else(|| read(model), Ok)?;
+    let Some(half) = fp16::convert(&bytes)? else {
+        tracing::info!("model {} has no convolution to run in f16", model.display());
+        return Ok(Some(bytes));
+    };
+    let Converted { num_converted, num_nodes, num_casts, .. } = half;
+    tracing::info!(
+        "model {}: {num_converted} of {num_nodes} nodes in f16, {num_casts} casts",
+        model.display()
+    );
+    Ok(Some(half.bytes))
+}
+
+fn read(model: &Path) -> Result<Vec<u8>> {
+    let unreadable =
+        |cause| model_error(format!("cannot read {}", model.display())).with_source(cause);
+    std::fs::read(model).map_err(unreadable)
 }
 
 fn providers(
