@@ -6,7 +6,7 @@ use super::declaration::Change::Fixed;
 use super::reader::Reader;
 use super::value::{flag, integer, one_of, text};
 use crate::types::{
-    CudaGraph, DeviceChoice, EngineKind, EngineOptions, GpuEngineOptions, Provider,
+    ChannelsLast, CudaGraph, DeviceChoice, EngineKind, EngineOptions, GpuEngineOptions, Provider,
 };
 
 const KINDS: &[(&str, EngineKind)] = &[
@@ -28,6 +28,11 @@ const PROVIDERS: &[(&str, Provider)] = &[
 ];
 const CUDA_GRAPH: &[(&str, CudaGraph)] =
     &[("auto", CudaGraph::Auto), ("always", CudaGraph::Always), ("never", CudaGraph::Never)];
+const CHANNELS_LAST: &[(&str, ChannelsLast)] = &[
+    ("auto", ChannelsLast::Auto),
+    ("always", ChannelsLast::Always),
+    ("never", ChannelsLast::Never),
+];
 
 /// `model_path`, of every family.
 pub(super) fn model_path(p: &mut Reader<'_>) -> PathBuf {
@@ -100,6 +105,15 @@ fn options(p: &mut Reader<'_>, kind: EngineKind) -> EngineOptions {
                 "auto",
                 "Whether a network on a GPU is captured into a CUDA graph. `auto`: when all of it runs \
                  there.",
+            ),
+            channels_last: p.value(
+                "engine.channels_last",
+                Fixed,
+                one_of(CHANNELS_LAST),
+                "auto",
+                "Whether the provider `cuda` keeps feature maps with the channels side by side (NHWC) and adds \
+                 the bias within a convolution, which is faster. `auto`: with `fp16` or `tf32`, when the \
+                 network loads so.",
             ),
             tf32: p.value(
                 "engine.tf32",

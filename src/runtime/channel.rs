@@ -16,7 +16,7 @@ use crate::detectors::{
 use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::calibration_files::read_camera;
-use crate::transport::middleware::{InputKind, Received};
+use crate::transport::middleware::{InputKind, Received, advice_for_type};
 use crate::types::{
     CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, Stage, Stamp,
 };
@@ -121,7 +121,9 @@ impl Channel {
         kind.ok_or_else(|| {
             let ChannelConfig { name, inputs, .. } = &self.config;
             let topic = inputs.get(input).map_or("", |input| input.topic.as_str());
-            let message = format!("{name}.input: {topic} carries {type_name}; it takes {takes}");
+            let advice = advice_for_type(type_name).unwrap_or_default();
+            let message =
+                format!("{name}.input: {topic} carries {type_name}; it takes {takes}{advice}");
             Error::new(ErrorKind::Config, "channel", message)
         })
     }

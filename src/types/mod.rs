@@ -60,7 +60,8 @@ pub use cloud::{
 pub use detection::{Detection2d, Detection3d, Detections, Object3d, Variance3d};
 pub use device::{DeviceChoice, UploadOptions};
 pub use engine::{
-    CudaGraph, EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions, Provider,
+    ChannelsLast, CudaGraph, EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions,
+    Provider,
 };
 pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange};

@@ -6,6 +6,7 @@ use det_post::infer::fp16::{Converted, convert};
 use det_post::infer::{Engine, LIBRARY_VARIABLE, OrtEngine};
 use det_post::types::{Dim, ElementType, TensorValues, TensorView};
 
+use crate::common::bounds::bound;
 use crate::common::onnx::{Attr, Graph};
 use crate::common::require::{Need, skip};
 use crate::common::shared_data;
@@ -157,28 +158,24 @@ fn a_network_without_convolutions_is_left_alone() {
     assert!(convert(&[1, 2, 3]).is_err());
 }
 
-/// The largest difference of each output of a network, converted, with the bound of
-/// docs/numerics.md.
-fn agrees(network: &[u8], num_casts: usize, bound: f32) {
+/// Whether the outputs of a converted network are within the bound of docs/numerics.md.
+fn agrees(network: &[u8], num_casts: usize) {
+    let bound = bound("network", "converted to f16", "outputs, share of the largest").in_unit();
     let half = convert(network).unwrap().unwrap();
     println!("{} of {} nodes, {} casts", half.num_converted, half.num_nodes, half.num_casts);
     assert_eq!(half.num_casts, num_casts);
-    if let Ok(folder) = std::env::var("FP16_DUMP") {
-        std::fs::write(Path::new(&folder).join(format!("{}.onnx", half.num_nodes)), &half.bytes)
-            .unwrap();
-    }
     let (Some(found), Some(expected)) = (outputs(&half.bytes), outputs(network)) else { return };
     for (found, expected) in found.iter().zip(&expected) {
         let difference = difference(found, expected);
         println!("differs by {difference:e} of the largest value");
-        assert!(difference > 0.0 && difference < bound, "{difference:e}");
+        assert!(difference > 0.0 && f64::from(difference) < bound, "{difference:e}");
     }
 }
 
 #[test]
 fn the_demo_network_agrees() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/camera.onnx");
-    agrees(&std::fs::read(path).unwrap(), 3, 1e-2);
+    agrees(&std::fs::read(path).unwrap(), 3);
 }
 
 #[test]
@@ -186,6 +183,6 @@ fn networks_of_ultralytics_agree() {
     let Some(data) = shared_data::shared_data() else { return };
     for (name, num_casts) in [("yolov5n_fp32_640.onnx", 4), ("yolov8n_f32_from_qdq_640.onnx", 3)] {
         println!("{name}");
-        agrees(&std::fs::read(data.join("models").join(name)).unwrap(), num_casts, 1e-2);
+        agrees(&std::fs::read(data.join("models").join(name)).unwrap(), num_casts);
     }
 }
