@@ -58,7 +58,7 @@ pub use cloud::{
     Points,
 };
 pub use detection::{Detection2d, Detection3d, Detections, Object3d, Variance3d};
-pub use device::{DeviceChoice, UploadOptions};
+pub use device::{DeviceChoice, UploadOptions, ZeroCopy};
 pub use engine::{
     ChannelsLast, CudaGraph, EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions,
     Provider,

@@ -75,7 +75,7 @@ impl<B: DeviceBoxes> CudaDetector<B> {
         Ok(Self {
             info: DetectorInfo::new(&device, engine.name(), &STAGES),
             postprocess: Postprocess::new(config, &head, &engine, working)?,
-            uploads: InPlaceUploads::new(stream)?,
+            uploads: InPlaceUploads::with_zero_copy(stream, config.zero_copy)?,
             frames,
             pictures: Pictures::new(stream, &config.jpeg, head.letterbox())?,
             engine,
@@ -165,8 +165,9 @@ struct Pictures {
     picture: DeviceImage,
     kernels: LetterboxKernels,
     params: LetterboxParams,
-    /// With the layout of the image and the capacity of its memory.
-    recorded: Option<((ImageLayout, usize), Graph)>,
+    /// With the layout of the image and the capacity of its memory; no graph for images that
+    /// are read in host memory.
+    recorded: Option<((ImageLayout, usize), Option<Graph>)>,
 }
 
 impl Pictures {
@@ -205,12 +206,20 @@ impl Pictures {
         let Self { stream, picture, kernels, params, recorded, .. } = self;
         // Larger memory is other memory.
         let layout = (picture.layout()?, picture.capacity());
-        if let Some((of, graph)) = recorded
-            && *of == layout
-        {
-            return graph.enqueue();
+        let is_in_place = picture.is_in_place();
+        match recorded {
+            Some((of, Some(graph))) if *of == layout && !is_in_place => return graph.enqueue(),
+            // The address of an image in host memory differs from frame to frame.
+            Some((of, None)) if *of == layout && is_in_place => {
+                return enqueue_letterbox(stream, kernels, picture, params, input).map(drop);
+            }
+            _ => *recorded = None,
         }
-        *recorded = None;
+        if is_in_place {
+            let placed = enqueue_letterbox(stream, kernels, picture, params, input)?;
+            *recorded = Some((layout, None));
+            return postprocess.set_placement(&placed);
+        }
         let mut placed = None;
         let graph = Graph::record(stream, || {
             placed = Some(enqueue_letterbox(stream, kernels, picture, params, input)?);
@@ -219,8 +228,9 @@ impl Pictures {
         if let Some(placed) = placed {
             postprocess.set_placement(&placed)?;
         }
-        let (_, graph) = recorded.insert((layout, graph));
-        graph.enqueue()
+        graph.enqueue()?;
+        *recorded = Some((layout, Some(graph)));
+        Ok(())
     }
 }
 

@@ -59,7 +59,7 @@ pub fn enqueue_letterbox(
     let network = network_size(out.shape())?;
     let layout = image.layout()?;
     let placed = place(layout.size, network, params.placement)?;
-    let bytes = image.bytes().input(stream)?;
+    let bytes = image.input(stream)?;
     match out.values_mut() {
         DeviceValues::F32(out) => {
             let args = args(&layout, params, &placed, bytes, out.output(stream)?);

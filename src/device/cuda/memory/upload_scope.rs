@@ -1,19 +1,28 @@
-//! Uploads that read borrowed page-locked memory in place.
+//! Uploads, and kernels, that read borrowed page-locked memory in place.
 
 use std::cell::{Cell, OnceCell};
 use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::device::cuda::registered::HeldWindows;
+use super::page_locked::is_page_locked;
+use super::payload::{Borrowed, device_address, pointer};
+use crate::device::cuda::registered::{HeldWindows, Place, find};
 use crate::device::cuda::{Event, Stream};
 use crate::error::Result;
+use crate::types::ZeroCopy;
 
-/// Lets uploads read borrowed page-locked memory in place, without a copy on the
-/// host, while a closure runs.
+/// Lets uploads, or kernels in place of uploads, read borrowed page-locked memory, without a
+/// copy on the host, while a closure runs.
 #[derive(Debug)]
 pub struct InPlaceUploads {
     // Recorded behind the last upload that reads borrowed memory.
     read: Event,
     stream: Stream,
+    /// Whether kernels read payloads where they are, in place of an upload.
+    zero_copy: bool,
+    /// The scopes that have ended.
+    num_ended: Arc<AtomicU64>,
 }
 
 impl InPlaceUploads {
@@ -22,7 +31,26 @@ impl InPlaceUploads {
     /// # Errors
     /// `Device` with the driver's error.
     pub fn new(stream: &Stream) -> Result<Self> {
-        Ok(Self { read: Event::new(stream)?, stream: stream.clone() })
+        let (read, stream) = (Event::new(stream)?, stream.clone());
+        Ok(Self { read, stream, zero_copy: false, num_ended: Arc::default() })
+    }
+
+    /// As [`Self::new`]; kernels on the stream read payloads where they are if `zero_copy` says so.
+    ///
+    /// # Errors
+    /// `Device` with the driver's error.
+    pub fn with_zero_copy(stream: &Stream, zero_copy: ZeroCopy) -> Result<Self> {
+        let zero_copy = match zero_copy {
+            ZeroCopy::Auto => stream.device().is_integrated()?,
+            ZeroCopy::Always => true,
+            ZeroCopy::Never => false,
+        };
+        Ok(Self { zero_copy, ..Self::new(stream)? })
+    }
+
+    /// Whether kernels read payloads where they are.
+    pub fn is_zero_copy(&self) -> bool {
+        self.zero_copy
     }
 
     /// Runs `work`, which may queue uploads of memory that outlives this call. When
@@ -32,6 +60,7 @@ impl InPlaceUploads {
         let scope = UploadScope {
             uploads: self,
             is_reading: Cell::new(false),
+            is_borrowed: Cell::new(false),
             windows: OnceCell::new(),
             env: PhantomData,
         };
@@ -45,12 +74,14 @@ impl InPlaceUploads {
 pub struct UploadScope<'uploads, 'env> {
     uploads: &'uploads InPlaceUploads,
     is_reading: Cell<bool>,
+    /// Whether kernels may read borrowed memory.
+    is_borrowed: Cell<bool>,
     /// Released after the wait at the end.
     windows: OnceCell<HeldWindows>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
-impl UploadScope<'_, '_> {
+impl<'env> UploadScope<'_, 'env> {
     pub(in crate::device::cuda) fn stream(&self) -> &Stream {
         &self.uploads.stream
     }
@@ -62,10 +93,37 @@ impl UploadScope<'_, '_> {
         self.windows.get()
     }
 
+    /// Whether kernels read payloads where they are.
+    pub(super) fn reads_in_place(&self) -> bool {
+        self.uploads.zero_copy
+    }
+
+    /// The memory of a payload for kernels to read while the scope lasts, and `tail` bytes after it;
+    /// `None` where they cannot.
+    pub(super) fn borrow(&self, payload: &'env [u8], tail: usize) -> Option<Borrowed> {
+        let len = payload.len() + tail;
+        let address = device_address(payload.as_ptr() as usize, len)?;
+        match find(payload) {
+            Place::Registered(windows) => {
+                let windows = self.hold(windows)?;
+                let is_in_order = |(start, part): (usize, &[u8])| {
+                    pointer(part.as_ptr() as usize) == Some(address + start as u64)
+                };
+                windows.parts(payload).all(is_in_order).then_some(())?;
+            }
+            Place::Elsewhere if is_page_locked(payload) => {}
+            Place::Elsewhere | Place::Unregistered => return None,
+        }
+        self.is_borrowed.set(true);
+        let scopes = Arc::clone(&self.uploads.num_ended);
+        let scope = scopes.load(Ordering::Relaxed);
+        Some(Borrowed { address, len: len as u64, scope, scopes })
+    }
+
     /// Marks that the uploads queued so far may read borrowed memory.
     pub(in crate::device::cuda) fn mark_read(&self) -> Result<()> {
         self.is_reading.set(true);
-        let InPlaceUploads { read, stream } = self.uploads;
+        let InPlaceUploads { read, stream, .. } = self.uploads;
         let marked = read.record(stream);
         if marked.is_err() {
             // If neither the event nor the wait succeeds, the context is lost and
@@ -78,7 +136,13 @@ impl UploadScope<'_, '_> {
 
 impl Drop for UploadScope<'_, '_> {
     fn drop(&mut self) {
-        let InPlaceUploads { read, stream } = self.uploads;
+        let InPlaceUploads { read, stream, num_ended, .. } = self.uploads;
+        // What was queued with a borrowed address may read it; nothing is queued with it later.
+        num_ended.fetch_add(1, Ordering::Relaxed);
+        if self.is_borrowed.get() {
+            // See `mark_read`.
+            let _ = stream.synchronize();
+        }
         if self.is_reading.get() && read.wait().is_err() {
             // See `mark_read`.
             let _ = stream.synchronize();
