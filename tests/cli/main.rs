@@ -10,7 +10,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod capi;
 mod commands;
 mod config;
 mod docs_commands;
@@ -21,6 +20,7 @@ mod eval_peers;
 mod fingerprint;
 mod launch;
 mod outputs;
+mod page;
 mod sample;
 mod simulate;
 mod surround_config;

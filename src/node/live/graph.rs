@@ -33,7 +33,7 @@ impl Graph {
                 self.note_mismatch(topic, format!("a peer has another {policy}"));
             }
             MiddlewareEvent::IncompatibleType { topic, found } => {
-                let advice = advice_for_type(&found).unwrap_or_default();
+                let advice = advice_for_type(&found);
                 self.note_mismatch(topic, format!("a peer has type {found}{advice}"));
             }
             MiddlewareEvent::Compatible { topic } => {

@@ -1,4 +1,5 @@
-//! However payloads reach the GPU, the detections are the same.
+//! However payloads reach the GPU, and however many frames are in progress, the detections are
+//! the same.
 
 use std::path::Path;
 
@@ -23,7 +24,7 @@ fn uncompress(from: &Path, to: &Path) {
 }
 
 #[test]
-fn copied_and_registered_payloads_give_the_same_bytes() {
+fn uploads_and_overlap_do_not_change_detections() {
     if !has_gpu() {
         return;
     }
@@ -32,9 +33,18 @@ fn copied_and_registered_payloads_give_the_same_bytes() {
     let plain = sample.path().join("plain");
     uncompress(&drive, &plain);
     let mut expected = None;
-    for (bag, mib, threads) in
-        [(&drive, 256, 4), (&plain, 0, 1), (&plain, 0, 4), (&plain, 1, 1), (&plain, 256, 4)]
-    {
+    for (bag, mib, threads, in_flight, zero_copy) in [
+        (&drive, 256, 4, 1, "never"),
+        (&drive, 256, 4, 2, "never"),
+        (&plain, 0, 1, 1, "never"),
+        (&plain, 0, 4, 2, "never"),
+        (&plain, 1, 1, 2, "never"),
+        (&plain, 256, 4, 1, "never"),
+        (&plain, 256, 4, 2, "never"),
+        (&drive, 256, 4, 1, "always"),
+        (&plain, 0, 4, 1, "always"),
+        (&plain, 256, 4, 2, "always"),
+    ] {
         let out = sample.path().join("out");
         let parameters = [
             "camera.engine.kind:=rten".to_owned(),
@@ -42,9 +52,13 @@ fn copied_and_registered_payloads_give_the_same_bytes() {
             "device:=cuda:0".to_owned(),
             format!("mapped_upload_mib:={mib}"),
             format!("copy_threads:={threads}"),
+            format!("camera.zero_copy:={zero_copy}"),
+            format!("lidar.zero_copy:={zero_copy}"),
         ];
         let (bag_text, out_text) = (bag.display().to_string(), out.display().to_string());
+        let in_flight = in_flight.to_string();
         let mut arguments = vec!["replay", &bag_text, "--config", &config, "--out", &out_text];
+        arguments.extend(["--frames-in-flight", &in_flight]);
         parameters.iter().for_each(|parameter| arguments.extend(["-p", parameter]));
         let mut run = det_post(&arguments);
         run.out = out;
@@ -58,6 +72,12 @@ fn copied_and_registered_payloads_give_the_same_bytes() {
             assert!(in_place == 0 && uploads["refused"].is_string());
         } else if uploads["refused"].is_null() {
             assert!(in_place > 0);
+        }
+        for channel in ["camera", "lidar"] {
+            let moved = report["channels"][channel]["bytes_per_frame"].as_array().unwrap();
+            let of_payload = moved.iter().find(|row| row["stage"] == "upload");
+            let uploaded = of_payload.map_or(0, |row| row["upload"].as_u64().unwrap());
+            assert_eq!(uploaded == 0, zero_copy == "always", "{channel}: {uploaded}");
         }
         let found = (run.code, run.bytes("detections.jsonl"));
         assert!(!found.1.is_empty());

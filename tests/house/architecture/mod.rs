@@ -16,7 +16,7 @@ mod skips;
 mod troubleshooting;
 
 /// Which rooms a room may name. Lower rooms never name higher ones.
-const LAYERS: [(&str, &[&str]); 20] = [
+const LAYERS: [(&str, &[&str]); 19] = [
     ("types", &[]),
     ("ros", &[]),
     ("input_file", &[]),
@@ -49,8 +49,7 @@ const LAYERS: [(&str, &[&str]); 20] = [
         "node",
         &["types", "ros", "device", "ops", "config", "detectors", "draw", "runtime", "transport"],
     ),
-    ("bench", &["types", "device", "ops", "infer", "config", "detectors", "transport"]),
-    ("capi", &["types", "ros", "config", "detectors", "runtime", "transport"]),
+    ("bench", &["types", "device", "ops", "infer", "config", "detectors", "transport", "replay"]),
     (
         "cli",
         &[
@@ -75,17 +74,22 @@ const LAYERS: [(&str, &[&str]); 20] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 49] = [
-    "python/src/array.rs",
-    "src/capi/call.rs",
+const UNSAFE_FILES: [&str; 54] = [
+    "python/src/array/gpu.rs",
+    "python/src/array/host.rs",
+    "python/src/array/mod.rs",
+    "python/src/array/output.rs",
+    "capi/src/call.rs",
     "src/cli/heap.rs",
     "src/device/copy.rs",
     "src/device/cuda/diagnostic.rs",
     "src/device/cuda/graph.rs",
     "src/device/cuda/kernel.rs",
+    "src/device/cuda/memory/borrowed.rs",
     "src/device/cuda/memory/host.rs",
     "src/device/cuda/memory/mod.rs",
     "src/device/cuda/memory/page_locked.rs",
+    "src/device/cuda/memory/payload.rs",
     "src/device/cuda/nvjpeg/library.rs",
     "src/device/cuda/nvjpeg/mod.rs",
     "src/device/cuda/open.rs",
@@ -93,6 +97,7 @@ const UNSAFE_FILES: [&str; 49] = [
     "src/device/cuda/stream.rs",
     "src/infer/device/binding.rs",
     "src/ops/attention/kernels.rs",
+    "src/ops/candidate_arrays/kernels.rs",
     "src/ops/channels_last/kernels.rs",
     "src/ops/decode_anchor/kernels.rs",
     "src/ops/decode_center/kernels.rs",
@@ -148,9 +153,12 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The sources of the library and of the Python package's extension module.
+/// The sources of the library, of the C library and of the Python package's extension module.
 fn source_files() -> Vec<PathBuf> {
-    ["src", "python/src"].iter().flat_map(|folder| rust_files(&root().join(folder))).collect()
+    ["src", "capi/src", "python/src"]
+        .iter()
+        .flat_map(|folder| rust_files(&root().join(folder)))
+        .collect()
 }
 
 /// The lines before the test module, without comments.
