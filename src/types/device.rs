@@ -18,6 +18,18 @@ pub enum DeviceChoice {
     Cuda(u32),
 }
 
+/// Whether kernels read payloads in host memory, in place of an upload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ZeroCopy {
+    /// On a GPU that shares its memory with the CPU.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
 /// How payloads reach a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UploadOptions {

@@ -89,6 +89,7 @@ const UNSAFE_FILES: [&str; 54] = [
     "src/device/cuda/memory/host.rs",
     "src/device/cuda/memory/mod.rs",
     "src/device/cuda/memory/page_locked.rs",
+    "src/device/cuda/memory/payload.rs",
     "src/device/cuda/nvjpeg/library.rs",
     "src/device/cuda/nvjpeg/mod.rs",
     "src/device/cuda/open.rs",
@@ -155,7 +156,10 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
 
 /// The sources of the library, of the C library and of the Python package's extension module.
 fn source_files() -> Vec<PathBuf> {
-    ["src", "capi/src", "python/src"].iter().flat_map(|folder| rust_files(&root().join(folder))).collect()
+    ["src", "capi/src", "python/src"]
+        .iter()
+        .flat_map(|folder| rust_files(&root().join(folder)))
+        .collect()
 }
 
 /// The lines before the test module, without comments.

@@ -124,7 +124,8 @@ impl<B: DeviceBoxes> Context<B> {
         let postprocess = Postprocess::new(config, head, engine, working)?;
         let pictures = Pictures::new((stream, uploads), &config.jpeg, head.letterbox())?;
         let work = Work { frames, pictures, postprocess };
-        Ok(Self { uploads: InPlaceUploads::new(uploads)?, work })
+        let uploads = InPlaceUploads::with_zero_copy(uploads, config.zero_copy)?;
+        Ok(Self { uploads, work })
     }
 }
 
@@ -200,6 +201,10 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
     }
 
     fn allow_in_flight(&mut self, num: usize) -> usize {
+        // A payload that kernels read in host memory is borrowed until they have.
+        if self.contexts.first().is_some_and(|context| context.uploads.is_zero_copy()) {
+            return 1;
+        }
         let is_wanted = num > 1 && self.contexts.len() < MAX_IN_FLIGHT;
         if is_wanted && self.num_in_flight == 0 && !self.is_refused {
             match self.overlapping_contexts() {
@@ -292,8 +297,9 @@ struct Pictures {
     picture: DeviceImage,
     kernels: LetterboxKernels,
     params: LetterboxParams,
-    /// With the layout of the image and the capacity of its memory.
-    recorded: Option<((ImageLayout, usize), Graph)>,
+    /// With the layout of the image and the capacity of its memory; no graph for images that
+    /// are read in host memory.
+    recorded: Option<((ImageLayout, usize), Option<Graph>)>,
 }
 
 impl Pictures {
@@ -337,12 +343,20 @@ impl Pictures {
         let Self { stream, picture, kernels, params, recorded, .. } = self;
         // Larger memory is other memory.
         let layout = (picture.layout()?, picture.capacity());
-        if let Some((of, graph)) = recorded
-            && *of == layout
-        {
-            return graph.enqueue();
+        let is_in_place = picture.is_in_place();
+        match recorded {
+            Some((of, Some(graph))) if *of == layout && !is_in_place => return graph.enqueue(),
+            // The address of an image in host memory differs from frame to frame.
+            Some((of, None)) if *of == layout && is_in_place => {
+                return enqueue_letterbox(stream, kernels, picture, params, input).map(drop);
+            }
+            _ => *recorded = None,
         }
-        *recorded = None;
+        if is_in_place {
+            let placed = enqueue_letterbox(stream, kernels, picture, params, input)?;
+            *recorded = Some((layout, None));
+            return postprocess.set_placement(&placed);
+        }
         let mut placed = None;
         let graph = Graph::record(stream, || {
             placed = Some(enqueue_letterbox(stream, kernels, picture, params, input)?);
@@ -351,7 +365,8 @@ impl Pictures {
         if let Some(placed) = placed {
             postprocess.set_placement(&placed)?;
         }
-        let (_, graph) = recorded.insert((layout, graph));
-        graph.enqueue()
+        graph.enqueue()?;
+        *recorded = Some((layout, Some(graph)));
+        Ok(())
     }
 }
