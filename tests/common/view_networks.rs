@@ -159,7 +159,7 @@ pub fn sparse4d_of(facts: &Sparse4d, num_learned: usize, width: usize) -> StateD
     }
     dict.add("instance_bank.instance_feature".into(), &[facts.num_anchors, c]);
     for (part, num_inputs, part_width) in
-        [("pos", 3, c / 2), ("size", 3, 2), ("yaw", 2, 2), ("vel", 3, c / 2 - 4)]
+        [("pos", 3, c / 2), ("size", 3, c / 8), ("yaw", 2, c / 8), ("vel", 3, c / 4)]
     {
         for layer in 0..4 {
             let num_inputs = if layer == 0 { num_inputs } else { part_width };
