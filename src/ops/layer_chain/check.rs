@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::kernels::{
+use super::args::{
     AfterArgs, BOX_LEN, CHANNELS, COLUMNS, ChainArgs, ENCODER_PARTS, LoadArgs, MAX_LOADS,
     MAX_STEPS, StepArgs, target,
 };
