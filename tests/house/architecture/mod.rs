@@ -107,6 +107,7 @@ const UNSAFE_FILES: [&str; 56] = [
     "src/ops/densify/kernels.rs",
     "src/ops/detr3d_block/kernels.rs",
     "src/ops/gather/kernels.rs",
+    "src/ops/layer_chain/kernels.rs",
     "src/ops/layer_stack/kernels.rs",
     "src/ops/letterbox/kernels.rs",
     "src/ops/linear/kernels.rs",
