@@ -9,8 +9,8 @@ use det_post::device::cuda::{DeviceTensor, DeviceValues, Stream};
 use det_post::infer::device::{DeviceEngine, NumBytes, fixed_shape};
 use det_post::infer::{Engine, LIBRARY_VARIABLE, OrtEngine, RtenEngine};
 use det_post::types::{
-    ChannelsLast, CudaGraph, ElementType, EngineKind, EngineOptions, GpuEngineOptions, Provider, Tensor,
-    TensorSpec, TensorValues, TensorView,
+    ChannelsLast, CudaGraph, ElementType, EngineKind, EngineOptions, GpuEngineOptions, Provider,
+    Tensor, TensorSpec, TensorValues, TensorView,
 };
 
 use super::network::{INPUT, network, noise};
