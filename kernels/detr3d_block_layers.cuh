@@ -114,7 +114,9 @@ struct Layers {
         return v;
     }
 
-    // Adds the parts of the sums, and what else a step adds, and stores the result.
+    // Adds the parts of the sums, and what else a step adds, and stores the result. The parts of the
+    // next step may be stored as soon as the result is received: its bytes come after every read of
+    // these. racecheck does not follow such a wait and reports hazards of `parts`.
     template <Step kStep>
     __device__ void finish(float4 of_step, float4 rows) {
         if constexpr (kStep == kValues) return store_values(of_step.x);

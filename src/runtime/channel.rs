@@ -256,8 +256,7 @@ impl Channel {
         if num < 2 || self.needs.len() > 1 || self.wants_transforms() || self.wants_calibration(0) {
             return 1;
         }
-        let Some((detector, failures)) = self.supervisor.ready_now() else { return 1 };
-        failures.note(detector.allow_in_flight(num)).unwrap_or(1)
+        self.supervisor.ready_now().map_or(1, |(detector, _)| detector.allow_in_flight(num))
     }
 
     /// The number of frames in flight.

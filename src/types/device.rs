@@ -8,7 +8,8 @@ use crate::error::{Error, ErrorKind};
 /// The configured device of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// The first GPU when one is usable, else the CPU; the choice is logged.
+    /// The first GPU when one is usable, else the CPU; the choice is logged. On a machine with
+    /// several GPUs, channels are placed on all of them before.
     #[default]
     Auto,
     /// The CPU.

@@ -77,6 +77,14 @@ impl CudaDevice {
         open::open(ordinal)
     }
 
+    /// The number of GPUs of this machine.
+    ///
+    /// # Errors
+    /// As [`CudaDevice::open`], before a GPU is opened.
+    pub fn count() -> Result<u32> {
+        open::count()
+    }
+
     /// Whether the GPU is usable: after a fault of any kernel, all its streams,
     /// buffers and graphs fail.
     ///

@@ -1,6 +1,6 @@
 //! Uploads, and kernels, that read borrowed page-locked memory in place.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,12 +13,13 @@ use crate::error::Result;
 use crate::types::ZeroCopy;
 
 /// Lets uploads, or kernels in place of uploads, read borrowed page-locked memory, without a
-/// copy on the host, while a closure runs.
-#[derive(Debug)]
+/// copy on the host, while a closure runs; and uploads mapped files, until they are complete.
 pub struct InPlaceUploads {
-    // Recorded behind the last upload that reads borrowed memory.
+    // Recorded behind the last upload that reads memory in place.
     read: Event,
     stream: Stream,
+    /// Windows of a mapped file that an upload may still read after its scope.
+    held: RefCell<Option<HeldWindows>>,
     /// Whether kernels read payloads where they are, in place of an upload.
     zero_copy: bool,
     /// The scopes that have ended.
@@ -31,8 +32,8 @@ impl InPlaceUploads {
     /// # Errors
     /// `Device` with the driver's error.
     pub fn new(stream: &Stream) -> Result<Self> {
-        let (read, stream) = (Event::new(stream)?, stream.clone());
-        Ok(Self { read, stream, zero_copy: false, num_ended: Arc::default() })
+        let (read, stream, held) = (Event::new(stream)?, stream.clone(), RefCell::default());
+        Ok(Self { read, stream, held, zero_copy: false, num_ended: Arc::default() })
     }
 
     /// As [`Self::new`]; kernels on the stream read payloads where they are if `zero_copy` says so.
@@ -45,7 +46,9 @@ impl InPlaceUploads {
             ZeroCopy::Always => true,
             ZeroCopy::Never => false,
         };
-        Ok(Self { zero_copy, ..Self::new(stream)? })
+        let mut uploads = Self::new(stream)?;
+        uploads.zero_copy = zero_copy;
+        Ok(uploads)
     }
 
     /// Whether kernels read payloads where they are.
@@ -54,9 +57,12 @@ impl InPlaceUploads {
     }
 
     /// Runs `work`, which may queue uploads of memory that outlives this call. When
-    /// this returns or unwinds, the uploads are complete: if `work` has waited for
-    /// the stream after them, there is no second wait.
+    /// this returns or unwinds, the uploads of borrowed memory are complete: if `work` has
+    /// waited for the stream after them, there is no second wait. Those of a mapped file hold
+    /// it until [`InPlaceUploads::finish`], which is called before the next scope or at its
+    /// start.
     pub fn scope<'env, R>(&self, work: impl FnOnce(&UploadScope<'_, 'env>) -> R) -> R {
+        self.finish();
         let scope = UploadScope {
             uploads: self,
             is_reading: Cell::new(false),
@@ -65,6 +71,29 @@ impl InPlaceUploads {
             env: PhantomData,
         };
         work(&scope)
+    }
+
+    /// Waits for the uploads of the scope before and releases the mapped file.
+    pub fn finish(&self) {
+        let held = self.held.take();
+        if held.is_some() {
+            self.wait();
+        }
+    }
+
+    /// Waits until no upload reads memory in place.
+    fn wait(&self) {
+        if self.read.wait().is_err() {
+            // If neither the event nor the wait succeeds, the context is lost and
+            // no work runs in it.
+            let _ = self.stream.synchronize();
+        }
+    }
+}
+
+impl Drop for InPlaceUploads {
+    fn drop(&mut self) {
+        self.finish();
     }
 }
 
@@ -76,7 +105,7 @@ pub struct UploadScope<'uploads, 'env> {
     is_reading: Cell<bool>,
     /// Whether kernels may read borrowed memory.
     is_borrowed: Cell<bool>,
-    /// Released after the wait at the end.
+    /// Of a mapped file that an upload reads.
     windows: OnceCell<HeldWindows>,
     env: PhantomData<&'env mut &'env ()>,
 }
@@ -86,7 +115,7 @@ impl<'env> UploadScope<'_, 'env> {
         &self.uploads.stream
     }
 
-    /// Keeps windows of a mapped file registered until the uploads are complete; of one
+    /// Keeps windows of a mapped file, and the file, until the uploads are complete; of one
     /// payload per scope. Returns a reference to them, or `None` for a second payload.
     pub(super) fn hold(&self, windows: HeldWindows) -> Option<&HeldWindows> {
         self.windows.set(windows).ok()?;
@@ -123,11 +152,15 @@ impl<'env> UploadScope<'_, 'env> {
     /// Marks that the uploads queued so far may read borrowed memory.
     pub(in crate::device::cuda) fn mark_read(&self) -> Result<()> {
         self.is_reading.set(true);
+        self.mark_held()
+    }
+
+    /// Marks that the uploads queued so far may read windows that are held.
+    pub(super) fn mark_held(&self) -> Result<()> {
         let InPlaceUploads { read, stream, .. } = self.uploads;
         let marked = read.record(stream);
         if marked.is_err() {
-            // If neither the event nor the wait succeeds, the context is lost and
-            // no work runs in it.
+            // See `InPlaceUploads::wait`.
             let _ = stream.synchronize();
         }
         marked
@@ -136,16 +169,19 @@ impl<'env> UploadScope<'_, 'env> {
 
 impl Drop for UploadScope<'_, '_> {
     fn drop(&mut self) {
-        let InPlaceUploads { read, stream, num_ended, .. } = self.uploads;
+        let InPlaceUploads { stream, num_ended, .. } = self.uploads;
         // What was queued with a borrowed address may read it; nothing is queued with it later.
         num_ended.fetch_add(1, Ordering::Relaxed);
         if self.is_borrowed.get() {
-            // See `mark_read`.
+            // See `InPlaceUploads::wait`.
             let _ = stream.synchronize();
         }
-        if self.is_reading.get() && read.wait().is_err() {
-            // See `mark_read`.
-            let _ = stream.synchronize();
+        if self.is_reading.get() {
+            self.uploads.wait();
+        } else if let Some(windows) = self.windows.take()
+            && !self.uploads.read.is_complete()
+        {
+            *self.uploads.held.borrow_mut() = Some(windows);
         }
     }
 }
