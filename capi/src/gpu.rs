@@ -65,6 +65,13 @@ fn settle<R>(stream: &Stream, caller: u64, ran: Result<R>) -> Result<R> {
     settled
 }
 
+/// Lets a stream, whose memory is freed when its work is done, wait for what the caller's stream
+/// still reads there.
+fn finish(stream: &Stream, caller: u64) -> Result<()> {
+    // SAFETY: a live stream of this GPU, by the contract of this file.
+    unsafe { stream.follow(caller) }
+}
+
 impl Gpu {
     pub(super) fn new(device: CudaDevice) -> Self {
         let (aligned, rotated, in_space) = (None, None, None);
@@ -85,9 +92,12 @@ impl Gpu {
     {
         let capacity = rounded_up(arrays.num_boxes);
         let fits = |of: &Session<B>| of.nms == *nms && of.candidates.capacity() == capacity;
-        let session = match session.take().filter(fits) {
-            Some(of_before) => session.insert(of_before),
-            None => session.insert(Session::new(&self.device, nms, capacity)?),
+        let session = match session.take() {
+            Some(of_before) if fits(&of_before) => session.insert(of_before),
+            other => {
+                other.map(|of_before| finish(&of_before.stream, self.caller)).transpose()?;
+                session.insert(Session::new(&self.device, nms, capacity)?)
+            }
         };
         let ran = session.run(arrays, self.caller);
         settle(&session.stream, self.caller, ran)
@@ -106,9 +116,10 @@ impl Gpu {
             of.image.capacity() == num_bytes
                 && (of.tensor.element(), of.tensor.shape()) == (element, &shape[..])
         };
-        let session = match self.letterbox.take().filter(fits) {
-            Some(of_before) => self.letterbox.insert(of_before),
-            None => {
+        let session = match self.letterbox.take() {
+            Some(of_before) if fits(&of_before) => self.letterbox.insert(of_before),
+            other => {
+                other.map(|of_before| finish(&of_before.stream, self.caller)).transpose()?;
                 let made = LetterboxSession::new(&self.device, num_bytes, (element, shape))?;
                 self.letterbox.insert(made)
             }
