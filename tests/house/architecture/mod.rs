@@ -74,7 +74,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 56] = [
+const UNSAFE_FILES: [&str; 58] = [
     "python/src/array/gpu.rs",
     "python/src/array/host.rs",
     "python/src/array/mod.rs",
@@ -90,6 +90,7 @@ const UNSAFE_FILES: [&str; 56] = [
     "src/device/cuda/memory/host.rs",
     "src/device/cuda/memory/mod.rs",
     "src/device/cuda/memory/page_locked.rs",
+    "src/device/cuda/memory/payload.rs",
     "src/device/cuda/nvjpeg/library.rs",
     "src/device/cuda/nvjpeg/mod.rs",
     "src/device/cuda/open.rs",
@@ -111,6 +112,7 @@ const UNSAFE_FILES: [&str; 56] = [
     "src/ops/letterbox/kernels.rs",
     "src/ops/linear/kernels.rs",
     "src/ops/nms/cuda/kernels.rs",
+    "src/ops/nms_bev_fast/kernels.rs",
     "src/ops/pillar_features/kernels.rs",
     "src/ops/resample/kernels.rs",
     "src/ops/rulebook/kernels.rs",
@@ -156,7 +158,10 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
 
 /// The sources of the library, of the C library and of the Python package's extension module.
 fn source_files() -> Vec<PathBuf> {
-    ["src", "capi/src", "python/src"].iter().flat_map(|folder| rust_files(&root().join(folder))).collect()
+    ["src", "capi/src", "python/src"]
+        .iter()
+        .flat_map(|folder| rust_files(&root().join(folder)))
+        .collect()
 }
 
 /// The lines before the test module, without comments.

@@ -66,9 +66,8 @@ impl Clouds {
     ) -> Result<()> {
         match cloud {
             AnyCloud::Host(cloud) => {
-                let num_bytes = num_bytes(cloud);
-                self.reserve(num_bytes, cloud.num_points())?;
-                frame.upload(num_bytes, |scope| self.cloud.enqueue_payload(cloud, scope))
+                self.reserve(num_bytes(cloud), cloud.num_points())?;
+                frame.upload(|scope| self.cloud.enqueue_payload(cloud, scope))
             }
             AnyCloud::Device(cloud) => {
                 self.reserve(num_bytes(cloud), cloud.num_points())?;
