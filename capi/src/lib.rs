@@ -15,7 +15,10 @@
 //! Names of Rust become names of C: `Frame` is `det_post_frame`. Structs hold numbers,
 //! pointers and such structs alone, so that any bits are a value.
 
-#![expect(unsafe_code, reason = "exported names; memory of the caller, in call.rs alone")]
+#![expect(
+    unsafe_code,
+    reason = "exported names; memory of the caller, in call.rs and gpu.rs alone"
+)]
 
 pub mod call;
 pub mod configuration;
@@ -24,6 +27,7 @@ pub mod decoding_settings;
 pub mod detections;
 pub mod detector;
 pub mod frame;
+mod gpu;
 mod handles;
 pub mod letterbox;
 pub mod report;

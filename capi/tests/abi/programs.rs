@@ -129,6 +129,18 @@ fn misuse_is_refused() {
     has_no_failures("capi/tests/abi/misuse.cpp", &["config/demo.param.yaml"]);
 }
 
+/// Frames and arrays in the memory of a GPU, written by streams that are busy.
+#[test]
+fn device_pointers_wait_for_their_streams() {
+    let source = "capi/tests/abi/gpu.cpp";
+    let Some(program) = Program::compile(source, Language::Cpp17, &["-ldl"]) else { return };
+    let engines = ["camera.engine.kind:=rten", "lidar.engine.kind:=rten"];
+    match program.run(&[&["config/demo.param.yaml"][..], &engines].concat()).as_str() {
+        "no GPU\n" => skip(Need::Cuda, "no GPU"),
+        printed => assert_eq!(printed, "no failures\n"),
+    }
+}
+
 /// Results that were worked out by hand; null, wrong sizes, unknown numbers, two threads.
 #[test]
 fn operations_are_right_and_their_misuse_is_refused() {

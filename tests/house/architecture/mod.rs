@@ -74,12 +74,13 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 56] = [
+const UNSAFE_FILES: [&str; 58] = [
     "python/src/array/gpu.rs",
     "python/src/array/host.rs",
     "python/src/array/mod.rs",
     "python/src/array/output.rs",
     "capi/src/call.rs",
+    "capi/src/gpu.rs",
     "src/cli/heap.rs",
     "src/device/copy.rs",
     "src/device/cuda/diagnostic.rs",
@@ -132,6 +133,7 @@ const UNSAFE_FILES: [&str; 56] = [
     "src/transport/bag/mapped.rs",
     "src/transport/bag/truncation.rs",
     "src/transport/ros2/rosout.rs",
+    "src/types/device_bytes.rs",
 ];
 
 /// Lines of code a file may have, tests aside.

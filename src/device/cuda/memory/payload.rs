@@ -4,6 +4,7 @@ use super::host_address::{Borrowed, device_address};
 use super::{DeviceBuffer, In, PinnedBuffer, UploadScope, check_capacity};
 use crate::device::cuda::Stream;
 use crate::error::{Error, ErrorKind, Result};
+use crate::types::DeviceBytes;
 
 /// A payload of a bounded size for kernels to read: in device memory, or where it is in host
 /// memory ([`ZeroCopy`](crate::types::ZeroCopy)).
@@ -128,6 +129,20 @@ impl DevicePayload {
         self.source = Source::Device;
         self.pinned.enqueue_written(num_bytes, &mut self.bytes)?;
         Ok(num_bytes)
+    }
+
+    /// Queues a copy of a payload of another library, after the work that writes it.
+    ///
+    /// # Errors
+    /// `Argument` when it is larger than the capacity or not on this GPU; `Device` when the copy
+    /// fails.
+    pub fn enqueue_copy<'env>(
+        &mut self,
+        payload: DeviceBytes<'env>,
+        scope: &UploadScope<'_, 'env>,
+    ) -> Result<()> {
+        check_capacity("payload", payload.len(), self.capacity)?;
+        self.device_written()?.enqueue_copy_of(payload, scope)
     }
 
     /// The device memory, into which work on the device writes a payload; kernels read it there.
