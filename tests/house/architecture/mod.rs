@@ -106,6 +106,7 @@ const UNSAFE_FILES: [&str; 49] = [
     "src/ops/letterbox/kernels.rs",
     "src/ops/linear/kernels.rs",
     "src/ops/nms/cuda/kernels.rs",
+    "src/ops/nms_bev_fast/kernels.rs",
     "src/ops/pillar_features/kernels.rs",
     "src/ops/resample/kernels.rs",
     "src/ops/rulebook/kernels.rs",
