@@ -9,6 +9,7 @@
 //!   on an object that another thread is using.
 //! - [`status`]: errors by number.
 //! - [`configuration`], [`frame`], [`detections`], [`report`], [`detector`]: detectors.
+//! - [`node`], [`graph`]: the live node in a ROS graph of the caller.
 //!
 //! Names of Rust become names of C: `Frame` is `det_post_frame`. Structs hold numbers,
 //! pointers and such structs alone, so that any bits are a value.
@@ -18,7 +19,9 @@ pub mod configuration;
 pub mod detections;
 pub mod detector;
 pub mod frame;
+pub mod graph;
 mod handles;
+pub mod node;
 pub mod report;
 pub mod status;
 

@@ -50,7 +50,7 @@ const LAYERS: [(&str, &[&str]); 20] = [
         &["types", "ros", "device", "ops", "config", "detectors", "draw", "runtime", "transport"],
     ),
     ("bench", &["types", "device", "ops", "infer", "config", "detectors", "transport"]),
-    ("capi", &["types", "ros", "config", "detectors", "runtime", "transport"]),
+    ("capi", &["types", "ros", "config", "detectors", "runtime", "transport", "node"]),
     (
         "cli",
         &[
