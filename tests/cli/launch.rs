@@ -215,7 +215,6 @@ fn conventional_arguments_are_accepted() {
         params_file.as_str(),
         "config:=demo.param.yaml",
         "autostart:=false",
-        "use_composition:=True",
         "middleware:=dds",
     ];
     let report = launch(&python, FILES[0], &arguments);
@@ -224,11 +223,34 @@ fn conventional_arguments_are_accepted() {
     assert!(!own.autostart);
     assert!(own.to_yaml().contains("max_detections: 7"), "{}", own.to_yaml());
     assert_eq!(texts(&node["arguments"]), ["run", "--middleware", "dds"]);
-    let logged = texts(&report["logged"]).join(" ");
-    assert!(logged.contains("use_composition") && logged.contains("process"), "{logged}");
     // Alone it takes the place of the demo.
     let report = launch(&python, FILES[0], &[&params_file]);
     assert_eq!(texts(&report["processes"][0]["files"]), [file.to_str().unwrap()]);
+}
+
+/// The component has the parameters that the process would have, in a container of its own or
+/// in one that runs.
+#[test]
+fn the_node_is_loaded_into_a_container() {
+    let Some(python) = python() else { return };
+    let arguments = ["device:=cpu", "parameters:=camera.max_detections:=9", "node_name:=eyes"];
+    let process = &launch(&python, FILES[0], &arguments)["processes"][0];
+    let composed = [&arguments[..], &["use_composition:=True"]].concat();
+    let own = launch(&python, FILES[0], &composed);
+    let loaded =
+        launch(&python, FILES[0], &[&composed[..], &["container_name:=/sensors"]].concat());
+    assert_eq!(own["processes"][0]["executable"], "component_container_mt");
+    assert_eq!(own["processes"][0]["name"], "eyes_container");
+    assert_eq!(loaded["processes"][0]["container"], "/sensors");
+    for report in [&own, &loaded] {
+        assert_eq!(report["processes"].as_array().unwrap().len(), 1);
+        let component = &report["processes"][0]["components"][0];
+        assert_eq!(component["plugin"], "det_post::DetPost");
+        assert_eq!(component["extra_arguments"], json!([{"use_intra_process_comms": true}]));
+        for key in ["name", "namespace", "package", "files", "parameters"] {
+            assert_eq!(component[key], process[key], "{key}");
+        }
+    }
 }
 
 #[test]
