@@ -27,7 +27,7 @@ add_dependencies(det_post_component det_post_library)
 target_compile_features(det_post_component PRIVATE cxx_std_17)
 target_compile_options(det_post_component PRIVATE -Wall -Wextra -Wpedantic)
 target_include_directories(det_post_component PRIVATE include)
-target_link_libraries(det_post_component PRIVATE "${target_dir}/release/libdet_post.so"
+target_link_libraries(det_post_component PRIVATE "${target_dir}/release/libdet_post_c.so"
   ament_index_cpp::ament_index_cpp rclcpp::rclcpp rclcpp_components::component
   rclcpp_lifecycle::rclcpp_lifecycle ${lifecycle_msgs_TARGETS} ${sensor_msgs_TARGETS} ${vision_msgs_TARGETS})
 set_target_properties(det_post_component PROPERTIES INSTALL_RPATH "$ORIGIN")

@@ -23,6 +23,9 @@ pub(crate) mod stamps;
 pub mod supervisor;
 pub mod synchronizer;
 
+pub use assembler::Sequence;
+pub use stamps::StampOrder;
+
 use std::sync::Arc;
 
 use crate::config::ChannelConfig;

@@ -50,7 +50,6 @@ const LAYERS: [(&str, &[&str]); 20] = [
         &["types", "ros", "device", "ops", "config", "detectors", "draw", "runtime", "transport"],
     ),
     ("bench", &["types", "device", "ops", "infer", "config", "detectors", "transport"]),
-    ("capi", &["types", "ros", "config", "detectors", "runtime", "transport", "node"]),
     (
         "cli",
         &[
@@ -77,7 +76,7 @@ const LAYERS: [(&str, &[&str]); 20] = [
 /// Files that may hold `unsafe`, each block with its argument.
 const UNSAFE_FILES: [&str; 49] = [
     "python/src/array.rs",
-    "src/capi/call.rs",
+    "capi/src/call.rs",
     "src/cli/heap.rs",
     "src/device/copy.rs",
     "src/device/cuda/diagnostic.rs",
@@ -149,9 +148,9 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The sources of the library and of the Python package's extension module.
+/// The sources of the library, of the C library and of the Python package's extension module.
 fn source_files() -> Vec<PathBuf> {
-    ["src", "python/src"].iter().flat_map(|folder| rust_files(&root().join(folder))).collect()
+    ["src", "capi/src", "python/src"].iter().flat_map(|folder| rust_files(&root().join(folder))).collect()
 }
 
 /// The lines before the test module, without comments.

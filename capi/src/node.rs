@@ -3,17 +3,19 @@
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use det_post::config::Config;
+use det_post::node::{Change, LiveNode};
+use det_post::ros::{ParameterDescriptor, ParameterValue};
+use det_post::transport::middleware::{InputKind, Received, Request, Response, deliver};
+use det_post::types::ImagePayload;
+
 use super::call::{Call, Const, ConstText, In, Out, Text, run};
 use super::configuration::Configuration;
-use super::frame::{Bytes, Input, TensorMemory, View};
+use super::frame::{Input, View};
 use super::graph::{Endpoints, Graph, GraphMiddleware};
 use super::handles::Handles;
 use super::status::{Failure, Status};
-use crate::config::Config;
-use crate::node::{Change, LiveNode};
-use crate::ros::{ParameterDescriptor, ParameterValue};
-use crate::transport::middleware::{InputKind, Received, Request, Response, deliver};
-use crate::types::ImagePayload;
+use super::tensors::TensorMemory;
 
 /// A live node: all channels of a configuration, with life cycle and diagnostics, in the ROS
 /// graph of the caller. It behaves as the program `det_post run` does.

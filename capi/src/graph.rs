@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::call::{Address, Const, ConstText, Out};
-use super::status::{self, Failure, Status};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ros::{Durability, Qos as RosQos, Reliability};
-use crate::transport::middleware::{
+use det_post::ros::{Durability, Qos as RosQos, Reliability};
+use det_post::transport::middleware::{
     Handler, InputKind, Middleware, MiddlewareEvent, Publisher, Received, Receiver, Request,
     Response, StampGaps, Subscription, Switch, Watcher,
 };
+use det_post::{Error, ErrorKind, Result};
+
+use super::call::{Address, Const, ConstText, Out};
+use super::status::{self, Failure, Status};
 
 const STAGE: &str = "graph";
 /// Longest full name of a topic.
