@@ -86,7 +86,7 @@ pub struct Graph {
     pub reserved: [u64; 4],
 }
 
-type Text2 = extern "C" fn(Address, u64, ConstText, ConstText, Qos) -> Status;
+type Create = extern "C" fn(Address, u64, ConstText, ConstText, Qos) -> Status;
 type Count = extern "C" fn(Address, u64) -> usize;
 type End = extern "C" fn(Address, u64);
 
@@ -95,10 +95,10 @@ type End = extern "C" fn(Address, u64);
 pub(super) struct Functions {
     context: Address,
     resolve: extern "C" fn(Address, ConstText, Out<u8>, usize) -> usize,
-    subscribe: Text2,
+    subscribe: Create,
     unsubscribe: End,
     num_publishers: Count,
-    advertise: Text2,
+    advertise: Create,
     unadvertise: End,
     num_subscribers: Count,
     publish: extern "C" fn(Address, u64, Const<u8>, usize) -> Status,
@@ -202,8 +202,9 @@ impl GraphMiddleware {
     }
 }
 
+/// Calls `subscribe` or `advertise`.
 fn create(
-    (functions, create): (&Functions, Text2),
+    (create, context): (Create, Address),
     number: u64,
     (topic, type_name): (&str, &str),
     qos: RosQos,
@@ -214,7 +215,7 @@ fn create(
         is_transient_local: u32::from(qos.durability == Durability::TransientLocal),
     };
     let (topic, type_name) = (text(topic), text(type_name));
-    create(functions.context, number, ConstText::of(&topic), ConstText::of(&type_name), qos)
+    create(context, number, ConstText::of(&topic), ConstText::of(&type_name), qos)
 }
 
 impl Middleware for GraphMiddleware {
@@ -244,8 +245,8 @@ impl Middleware for GraphMiddleware {
         let functions = self.functions;
         let subscription =
             GraphSubscription { functions, number, endpoints: Arc::clone(&self.endpoints) };
-        let create_by = (&functions, functions.subscribe);
-        match create(create_by, number, (topic, kind.type_name()), qos) {
+        let subscribe = (functions.subscribe, functions.context);
+        match create(subscribe, number, (topic, kind.type_name()), qos) {
             status::OK => Ok(Box::new(subscription)),
             status => Err(refused("subscribe to", topic, status)),
         }
@@ -259,7 +260,8 @@ impl Middleware for GraphMiddleware {
     ) -> Result<Box<dyn Publisher>> {
         let (number, functions) = (self.number(), self.functions);
         let topic = topic.to_owned();
-        match create((&functions, functions.advertise), number, (&topic, type_name), qos) {
+        let advertise = (functions.advertise, functions.context);
+        match create(advertise, number, (&topic, type_name), qos) {
             status::OK => Ok(Box::new(GraphPublisher { functions, number, topic })),
             status => Err(refused("advertise", &topic, status)),
         }
