@@ -28,6 +28,9 @@ pub(super) struct EvalArguments {
     /// Writes every figure to a file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Writes tables, curves and the ten worst frames of every sensor as a page for browsers.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Folder for precision-recall curves and calibration plots.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -105,6 +108,7 @@ pub(super) fn eval(arguments: &EvalArguments) -> Result<ExitStatus> {
             },
             count_missing: arguments.count_missing,
             keeps_coco: arguments.coco.is_some(),
+            keeps_worst: arguments.html.is_some(),
         },
     )?;
     if interrupt.is_set() {
@@ -112,6 +116,13 @@ pub(super) fn eval(arguments: &EvalArguments) -> Result<ExitStatus> {
     }
     if let Some(path) = &arguments.json {
         write_file(path, &evaluation.to_json()?)?;
+    }
+    if let Some(path) = &arguments.html {
+        let page = evaluation.to_html(&interrupt.flag())?;
+        if interrupt.is_set() {
+            return Ok(ExitStatus::Interrupted);
+        }
+        write_file(path, &page)?;
     }
     if let Some(folder) = &arguments.out {
         let mut folder = OutputFolder::open(folder, Replaces::These(&[]))?;

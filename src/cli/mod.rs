@@ -5,6 +5,7 @@
 mod bench;
 mod calibrate;
 mod check;
+mod completions;
 mod demo;
 mod eval;
 mod exit;
@@ -13,6 +14,7 @@ mod heap;
 mod inspect;
 mod interrupt;
 mod like;
+mod man;
 mod migrate;
 mod progress;
 mod replay;
@@ -85,6 +87,10 @@ enum Command {
     /// Checks parameter files and prints the effective configuration, or lists a sparse encoder
     /// layer by layer.
     Check(check::CheckArguments),
+    /// Prints the completions of a shell: `source <(det_post completions bash)`.
+    Completions(completions::CompletionsArguments),
+    /// Writes a manual page per command.
+    Man(man::ManArguments),
 }
 
 /// Where the configuration comes from.
@@ -147,5 +153,7 @@ fn run(command: &Command, ros: &RosArguments) -> Result<ExitStatus> {
         Command::Isolated => isolated::serve(detectors::open).map(|()| ExitStatus::Done),
         Command::Calibrate(arguments) => calibrate::calibrate(arguments),
         Command::Check(arguments) => check::check(arguments),
+        Command::Completions(arguments) => completions::completions(arguments),
+        Command::Man(arguments) => man::man(arguments),
     }
 }

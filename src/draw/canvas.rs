@@ -135,6 +135,25 @@ impl Canvas {
         draw(&Text::with_baseline(text, point(at), font, Baseline::Bottom), self);
     }
 
+    /// Encodes the picture as a JPEG file, replacing the content of `jpeg`.
+    ///
+    /// # Errors
+    /// `Codec` when a side has no pixel or more than 65535.
+    pub fn encode_jpeg(&self, quality: u8, jpeg: &mut Vec<u8>) -> Result<()> {
+        let Size { width, height } = self.size;
+        let refused = || {
+            let message = format!("a picture of {width}x{height} is no JPEG");
+            Error::new(ErrorKind::Codec, "pictures", message)
+        };
+        let [Ok(width), Ok(height)] = [width, height].map(u16::try_from) else {
+            return Err(refused());
+        };
+        jpeg.clear();
+        jpeg_encoder::Encoder::new(jpeg, quality)
+            .encode(&self.pixels, width, height, jpeg_encoder::ColorType::Rgb)
+            .map_err(|cause| refused().with_source(cause))
+    }
+
     /// Writes the picture as a PNG file.
     ///
     /// # Errors

@@ -5,11 +5,26 @@ use embedded_graphics::pixelcolor::Rgb888;
 use super::canvas::Canvas;
 use super::class_rgb;
 use crate::error::Result;
-use crate::ops::decompress::{Picture, decompress};
+use crate::ops::decompress::{self, Picture, decompress};
 use crate::ops::letterbox::{self, LetterboxParams, letterbox};
 use crate::types::{
     ChannelOrder, ElementType, ImagePayload, Normalization, Placement, Size, Tensor, TensorValues,
 };
+
+/// An image without detections, at most `max_width` pixels wide, and its own size.
+///
+/// # Errors
+/// Those of decompressing and converting the picture.
+pub fn draw_image(payload: &ImagePayload<'_>, max_width: u32) -> Result<(Size, Canvas)> {
+    let size = match payload {
+        ImagePayload::Raw(image) => image.size(),
+        ImagePayload::Compressed(file) => decompress::size(file)?,
+    };
+    let width = size.width.min(max_width);
+    let height = u64::from(size.height) * u64::from(width) / u64::from(size.width.max(1));
+    let shown = Size::new(width, u32::try_from(height).unwrap_or(u32::MAX).max(1));
+    Ok((size, image_canvas(payload, Some(shown))?))
+}
 
 /// An image of any supported encoding as a canvas of a size, or of its own.
 pub(super) fn image_canvas(payload: &ImagePayload<'_>, size: Option<Size>) -> Result<Canvas> {

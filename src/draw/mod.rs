@@ -25,6 +25,7 @@ pub use {
     animation::Animation,
     canvas::Canvas,
     frame::{BEV_SIZE, BevPicture, draw, draw_camera, draw_camera_over_truth, side_by_side},
+    image::draw_image,
     plot::{Curve, save_plot},
 };
 

@@ -13,7 +13,7 @@
 //! published evaluation.
 
 use super::curve::{NUM_RECALL_POINTS, Ranking, interpolate, recall_points};
-use super::{Filter3d, Frame3d, GroundTruth3d, Scored, Usable};
+use super::{Filter3d, Frame3d, GroundTruth3d, Match, Scored, Usable};
 use crate::types::Detection3d;
 
 /// Distance thresholds of a match.
@@ -54,14 +54,6 @@ pub struct Accuracy {
     pub scored: Vec<Scored>,
 }
 
-/// A detection and its matched object.
-#[derive(Clone, Copy)]
-struct Match {
-    frame: usize,
-    detection: usize,
-    truth: Option<usize>,
-}
-
 /// The matches of one class at every threshold, for any number of filters.
 pub struct Matching<'a> {
     frames: &'a [Frame3d],
@@ -75,6 +67,11 @@ impl<'a> Matching<'a> {
         let ranked = rank(frames, class);
         let by_threshold = THRESHOLDS_M.map(|threshold_m| match_all(frames, &ranked, threshold_m));
         Self { frames, class, by_threshold }
+    }
+
+    /// The usable detections and what they are matched to at 2 m, in descending order of score.
+    pub fn matches(&self) -> &[Match] {
+        &self.by_threshold[REFERENCE]
     }
 
     /// The metrics with a filter.
@@ -116,7 +113,8 @@ impl<'a> Matching<'a> {
 
     /// Errors of the evaluated matches at the recall positions.
     fn errors(&self, filter: &Filter3d, scored: &[Scored], num_truth: usize) -> Errors {
-        let pairs: Vec<_> = self.by_threshold[REFERENCE]
+        let pairs: Vec<_> = self
+            .matches()
             .iter()
             .filter_map(|found| Some((self.detection(found), self.truth(found)?)))
             .filter(|(_, truth)| filter.counts(truth))

@@ -14,8 +14,7 @@
 
 use super::curve::{NUM_RECALL_POINTS, Ranking, envelope, recall_points};
 use super::overlap::overlap_2d;
-use super::{Filter2d, Frame2d, GroundTruth2d, Scored, Usable};
-use crate::types::{Detection2d, ImageBox};
+use super::{Filter2d, Frame2d, Match, Scored, Usable};
 
 /// Most detections of a class that are taken from a picture.
 pub const MAX_DETECTIONS: usize = 100;
@@ -55,12 +54,42 @@ impl Accuracy {
 
 /// What one class has in one picture, as one filter sees it.
 struct Picture<'a> {
-    /// The best detections, highest score first.
-    detections: Vec<&'a Detection2d<ImageBox>>,
-    /// Whether an object counts; those that do come first.
+    frame: &'a Frame2d,
+    /// The best detections, highest score first, as indices.
+    detections: Vec<usize>,
+    /// Its objects as indices; those that count come first.
+    truth: Vec<usize>,
+    /// Whether an object counts.
     truth_counts: Vec<bool>,
     /// By detection, then by object.
     overlaps: Vec<Vec<f64>>,
+}
+
+impl Picture<'_> {
+    /// What each detection takes, as places in its lists.
+    fn taken(&self, threshold: f64) -> impl Iterator<Item = (usize, Option<usize>)> {
+        let mut is_taken = vec![false; self.truth.len()];
+        self.overlaps.iter().enumerate().map(move |(detection, overlaps)| {
+            let truth = best(overlaps, &self.truth_counts, &is_taken, threshold);
+            if let Some(truth) = truth {
+                is_taken[truth] = true;
+            }
+            (detection, truth)
+        })
+    }
+}
+
+/// The best detections of a class in a frame and what they are matched to at an overlap of 0.5,
+/// in descending order of score. The index of the frame is 0.
+pub fn matches(frame: &Frame2d, class: u32, filter: &Filter2d) -> Vec<Match> {
+    let picture = picture(frame, class, filter);
+    let [threshold, ..] = thresholds();
+    let matched = picture.taken(threshold).map(|(detection, truth)| Match {
+        frame: 0,
+        detection: picture.detections[detection],
+        truth: truth.map(|at| picture.truth[at]),
+    });
+    matched.collect()
 }
 
 /// The figures of a class inside a filter.
@@ -85,44 +114,42 @@ fn thresholds() -> [f64; NUM_THRESHOLDS] {
 }
 
 fn picture<'a>(frame: &'a Frame2d, class: u32, filter: &Filter2d) -> Picture<'a> {
-    let of_class = |d: &&Detection2d<ImageBox>| d.class == class && d.is_usable();
-    let mut detections: Vec<&Detection2d<ImageBox>> =
-        frame.detections.iter().filter(of_class).collect();
-    detections.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let Frame2d { truth, detections: found } = frame;
+    let of_class = |&d: &usize| found[d].class == class && found[d].is_usable();
+    let mut detections: Vec<usize> = (0..found.len()).filter(of_class).collect();
+    detections.sort_by(|&a, &b| found[b].score.total_cmp(&found[a].score));
     detections.truncate(MAX_DETECTIONS);
-    let (mut truth, regions): (Vec<&GroundTruth2d>, Vec<_>) = frame
-        .truth
-        .iter()
-        .filter(|truth| truth.class == class)
-        .partition(|truth| filter.counts(truth));
-    let num_counted = truth.len();
-    truth.extend(regions);
-    let truth_counts: Vec<bool> = (0..truth.len()).map(|at| at < num_counted).collect();
-    let overlaps = detections.iter().map(|detection| {
-        let objects = truth.iter().zip(&truth_counts);
-        objects.map(|(t, counts)| overlap_2d(&detection.bbox, &t.bbox, !counts)).collect()
+    let of_class = (0..truth.len()).filter(|&t| truth[t].class == class);
+    let (mut objects, regions): (Vec<usize>, Vec<_>) =
+        of_class.partition(|&t| filter.counts(&truth[t]));
+    let num_counted = objects.len();
+    objects.extend(regions);
+    let truth_counts: Vec<bool> = (0..objects.len()).map(|at| at < num_counted).collect();
+    let overlaps = detections.iter().map(|&detection| {
+        let objects = objects.iter().zip(&truth_counts);
+        let overlap = |(&t, counts): (&usize, &bool)| {
+            overlap_2d(&found[detection].bbox, &truth[t].bbox, !counts)
+        };
+        objects.map(overlap).collect()
     });
-    Picture { overlaps: overlaps.collect(), detections, truth_counts }
+    Picture { frame, overlaps: overlaps.collect(), detections, truth: objects, truth_counts }
 }
 
 /// The verdicts of all pictures at one overlap, highest score first.
 fn ranked(pictures: &[Picture<'_>], threshold: f64, filter: &Filter2d) -> Vec<Scored> {
     let mut scored = Vec::new();
     for picture in pictures {
-        let mut is_taken = vec![false; picture.truth_counts.len()];
-        for (detection, overlaps) in picture.detections.iter().zip(&picture.overlaps) {
+        for (detection, truth) in picture.taken(threshold) {
+            let detection = &picture.frame.detections[picture.detections[detection]];
             let score = detection.score;
-            match best(overlaps, &picture.truth_counts, &is_taken, threshold) {
-                Some(truth) => {
-                    is_taken[truth] = true;
-                    if picture.truth_counts[truth] {
-                        scored.push(Scored { score, is_right: true });
-                    }
+            match truth {
+                Some(truth) if picture.truth_counts[truth] => {
+                    scored.push(Scored { score, is_right: true });
                 }
                 None if filter.has_height(&detection.bbox) => {
                     scored.push(Scored { score, is_right: false });
                 }
-                None => {}
+                Some(_) | None => {}
             }
         }
     }

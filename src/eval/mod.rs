@@ -155,6 +155,17 @@ pub struct Scored {
     pub is_right: bool,
 }
 
+/// A detection and the object that it is matched to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// Index of the frame.
+    pub frame: usize,
+    /// Index in the frame's detections.
+    pub detection: usize,
+    /// Index in the frame's truth; `None` without a match.
+    pub truth: Option<usize>,
+}
+
 /// Detections with finite scores and boxes can be evaluated.
 trait Usable {
     fn is_usable(&self) -> bool;

@@ -86,7 +86,7 @@ mod drawn {
     use super::Publishers;
     use crate::detectors::{FrameInput, FrameSet};
     use crate::draw::{self, Canvas};
-    use crate::error::{Error, ErrorKind, Result};
+    use crate::error::Result;
     use crate::runtime::channel::Served;
     use crate::transport::messages::{CompressedImage, Image};
     use crate::types::Header;
@@ -115,7 +115,7 @@ mod drawn {
                 self.raw.publish(message)?;
             }
             if wants_compressed {
-                compress(&canvas, &mut self.jpeg)?;
+                canvas.encode_jpeg(JPEG_QUALITY, &mut self.jpeg)?;
                 // The format as image_transport writes it.
                 let format = "rgb8; jpeg compressed bgr8";
                 CompressedImage { header: *header, format, data: &self.jpeg }.encode(message)?;
@@ -136,19 +136,5 @@ mod drawn {
             data: canvas.pixels(),
         };
         image.encode(message)
-    }
-
-    fn compress(canvas: &Canvas, jpeg: &mut Vec<u8>) -> Result<()> {
-        let size = canvas.size();
-        let refused = || {
-            let message = format!("a debug image of {}x{} is no JPEG", size.width, size.height);
-            Error::new(ErrorKind::Codec, "debug_image", message)
-        };
-        let sides = [size.width, size.height].map(u16::try_from);
-        let [Ok(width), Ok(height)] = sides else { return Err(refused()) };
-        jpeg.clear();
-        jpeg_encoder::Encoder::new(jpeg, JPEG_QUALITY)
-            .encode(canvas.pixels(), width, height, jpeg_encoder::ColorType::Rgb)
-            .map_err(|cause| refused().with_source(cause))
     }
 }

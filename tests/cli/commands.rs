@@ -34,6 +34,43 @@ fn help_and_version_succeed_and_misuse_is_code_2() {
     det_post(&["check", "config/camera.param.yaml"]).expect_code(0);
 }
 
+/// Every command that users see is completed and has a page; the one that processes start is not.
+#[test]
+fn completions_and_manual_pages_name_every_command() {
+    let help = det_post(&["--help"]).stdout;
+    let commands: Vec<&str> = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|command| *command != "help")
+        .collect();
+    assert!(commands.len() >= 11 && commands.contains(&"replay"), "{help}");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let run = det_post(&["completions", shell]);
+        run.expect_code(0);
+        for command in &commands {
+            assert!(run.stdout.contains(command), "{shell}: {command}");
+        }
+        assert!(
+            run.stdout.contains("count-missing") && !run.stdout.contains("isolated"),
+            "{shell}"
+        );
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man1");
+    det_post(&["man", pages.to_str().unwrap()]).expect_code(0);
+    for command in commands {
+        let page = pages.join(format!("det_post-{command}.1"));
+        let text = std::fs::read_to_string(&page).unwrap();
+        assert!(text.contains(".SH NAME") && text.contains(".SH SYNOPSIS"), "{command}");
+    }
+    assert!(std::fs::read_to_string(pages.join("det_post.1")).unwrap().contains("replay"));
+    assert!(!pages.join("det_post-isolated.1").exists());
+}
+
 #[test]
 fn wrong_configuration_is_code_2_and_names_the_key() {
     let run = det_post(&["check", "config/camera.param.yaml", "-p", "camera.score_treshold:=0.3"]);

@@ -20,6 +20,7 @@ mod eval_peers;
 mod fingerprint;
 mod launch;
 mod outputs;
+mod page;
 mod sample;
 mod simulate;
 mod surround_config;

@@ -38,10 +38,12 @@ pub enum Need {
     Compiler,
     /// nvJPEG, and a GPU with JPEG engines.
     NvJpeg,
+    /// Chromium or Chrome.
+    Chromium,
 }
 
 impl Need {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Cuda,
         Self::Data,
         Self::Ort,
@@ -54,6 +56,7 @@ impl Need {
         Self::Torch,
         Self::Compiler,
         Self::NvJpeg,
+        Self::Chromium,
     ];
 
     /// The need in `DET_POST_REQUIRE` and in the lines of skipped tests.
@@ -71,6 +74,7 @@ impl Need {
             Self::Torch => "torch",
             Self::Compiler => "compiler",
             Self::NvJpeg => "nvjpeg",
+            Self::Chromium => "chromium",
         }
     }
 }

@@ -44,6 +44,7 @@ fn the_demo_makes_everything_it_names() {
         "detections/metadata.yaml",
         "detections.jsonl",
         "report.json",
+        "report.html",
         "eval.json",
         "demo.param.yaml",
         "figures/lidar_precision_recall.png",

@@ -27,6 +27,7 @@ const REPLACES: Replaces = Replaces::These(&[
     "eval.json",
     "figures/",
     "pictures/",
+    "report.html",
     "report.json",
 ]);
 
@@ -104,8 +105,13 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
     if interrupt.is_set() {
         return interrupted(folder);
     }
-    let evaluation = Evaluation::of(std::slice::from_ref(&sides), &classes, &Terms::default())?;
+    let evaluation = Evaluation::of(
+        std::slice::from_ref(&sides),
+        &classes,
+        &Terms { keeps_worst: true, ..Terms::default() },
+    )?;
     folder.write("eval.json", &evaluation.to_json()?)?;
+    folder.write("report.html", &evaluation.to_html(&interrupt.flag())?)?;
     evaluation.draw(&mut folder, "figures/")?;
     tracing::info!("4 of 4: pictures");
     if arguments.surround {
@@ -181,6 +187,7 @@ fn directions(out: &Path, seconds: f64) -> String {
   drive/             the recording with its truth: drive_0.mcap for Foxglove, ros2 bag play for RViz
   detections/        the detections as a recording; detections.jsonl the same as lines
   pictures/          drive.png moves; camera.png, birds_eye.png; truth is white
+  report.html        accuracy, curves and the worst frames, for a browser
   figures/           precision over recall, calibration; eval.json has every figure
   report.json        what every stage took and what every limit cost
 

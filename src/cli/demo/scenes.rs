@@ -8,7 +8,7 @@ use crate::cli::progress::Progress;
 use crate::draw::{Animation, BEV_SIZE, BevPicture, draw_camera_over_truth};
 use crate::error::Result;
 use crate::eval::recordings::{Classes, Filters, Sides, Stream};
-use crate::eval::{Filter2d, Filter3d, GroundTruth2d, GroundTruth3d};
+use crate::eval::{GroundTruth2d, GroundTruth3d};
 use crate::output_folder::OutputFolder;
 use crate::transport::bag::BagReader;
 use crate::transport::messages::{Image, PointCloud2};
@@ -98,8 +98,7 @@ impl Scenes<'_> {
     }
 
     fn camera_moments(&self) -> BTreeMap<Stamp, Moment<ImageBox, Detection2d<ImageBox>>> {
-        let Filters { min_height, min_visibility, .. } = Filters::default();
-        let filter = Filter2d { min_height, max_height: f64::INFINITY, min_visibility };
+        let filter = Filters::default().in_images();
         let counted = |truth: &GroundTruth2d| filter.counts(truth).then_some(truth.bbox);
         moments(&self.sides.truth.cameras, &self.sides.detections.cameras, counted)
     }
@@ -132,8 +131,7 @@ impl Scenes<'_> {
 
 /// The boxes in space of the one sensor or rig.
 pub(super) fn moments_in_space(sides: &Sides) -> BTreeMap<Stamp, Moment<Box3d, Detection3d>> {
-    let Filters { max_range_m, min_points, min_pixels, min_visibility, .. } = Filters::default();
-    let filter = Filter3d { min_range_m: 0.0, max_range_m, min_points, min_pixels, min_visibility };
+    let filter = Filters::default().in_space();
     let counted = |truth: &GroundTruth3d| filter.counts(truth).then_some(truth.bbox);
     moments(&sides.truth.lidars, &sides.detections.lidars, counted)
 }

@@ -102,6 +102,7 @@ pub(super) fn directions(out: &Path, seconds: f64) -> String {
   drive/             the recording with its truth: drive_0.mcap for Foxglove, ros2 bag play for RViz
   detections/        the detections as a recording; detections.jsonl the same as lines
   pictures/          surround.png: six cameras and the view from above; drive.png moves; truth is white
+  report.html        accuracy, curves and the worst frames, for a browser
   figures/           precision over recall, calibration; eval.json has every figure
   report.json        what every stage took and what every limit cost
 

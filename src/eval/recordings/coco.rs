@@ -5,10 +5,10 @@
 
 use serde::Serialize;
 
-use super::figures::Filters;
+use super::filters::Filters;
 use super::pair::Paired;
 use crate::error::{Error, ErrorKind, Result};
-use crate::eval::{Filter2d, GroundTruth2d};
+use crate::eval::GroundTruth2d;
 use crate::output_folder::OutputFolder;
 use crate::types::{Box2d, Detection2d, ImageBox};
 
@@ -69,8 +69,7 @@ impl CocoFiles {
         classes: &[(&str, u32)],
         filters: &Filters,
     ) -> Result<Self> {
-        let Filters { min_height, min_visibility, .. } = *filters;
-        let filter = Filter2d { min_height, max_height: f64::INFINITY, min_visibility };
+        let filter = filters.in_images();
         let categories =
             classes.iter().map(|&(name, class)| Category { id: class + 1, name }).collect();
         let (mut images, mut annotations, mut found) = (Vec::new(), Vec::new(), Vec::new());

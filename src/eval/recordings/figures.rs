@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::filters::Filters;
 use super::pair::Paired;
 use crate::eval::box_overlap::{Overlaps, View};
 use crate::eval::calibration::{Calibration, calibration};
@@ -19,28 +20,6 @@ const RANGE_BIN_M: f64 = 10.0;
 
 /// Borders between bins of heights, beyond the lowest that counts.
 const HEIGHT_BORDERS: [f64; 3] = [25.0, 50.0, 100.0];
-
-/// What counts.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Filters {
-    pub(crate) max_range_m: f64,
-    pub(crate) min_points: u32,
-    pub(crate) min_pixels: u32,
-    pub(crate) min_height: f64,
-    pub(crate) min_visibility: f64,
-}
-
-impl Default for Filters {
-    fn default() -> Self {
-        Self {
-            max_range_m: 50.0,
-            min_points: 5,
-            min_pixels: 12,
-            min_height: 12.0,
-            min_visibility: 0.5,
-        }
-    }
-}
 
 /// The figures of one pair of topics.
 #[derive(Serialize)]
@@ -280,9 +259,7 @@ fn lidar_class(
         let filter = Filter3d {
             min_range_m: bin.from,
             max_range_m: bin.to.unwrap_or(f64::INFINITY),
-            min_points: filters.min_points,
-            min_pixels: filters.min_pixels,
-            min_visibility: filters.min_visibility,
+            ..filters.in_space()
         };
         let accuracy = matching.accuracy(&filter);
         let ap_by_overlap = |view| overlaps.average_precision(view, min_overlap, &filter);
@@ -326,7 +303,7 @@ fn camera_class(
         let filter = Filter2d {
             min_height: bin.from,
             max_height: bin.to.unwrap_or(f64::INFINITY),
-            min_visibility: filters.min_visibility,
+            ..filters.in_images()
         };
         let accuracy = image::accuracy(frames, class, &filter);
         let row = CameraRow {

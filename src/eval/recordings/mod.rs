@@ -4,13 +4,16 @@ mod coco;
 mod detections;
 mod drives;
 mod figures;
+mod filters;
+mod page;
 mod pair;
 mod plots;
 mod streams;
 mod table;
 mod truth;
+mod worst;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
@@ -18,18 +21,21 @@ use serde::Serialize;
 use self::coco::CocoFiles;
 use self::detections::Detections;
 pub(crate) use self::drives::{Drive, read_drives};
-pub(crate) use self::figures::Filters;
 use self::figures::SensorFigures;
+pub(crate) use self::filters::Filters;
 pub(crate) use self::pair::{TopicPair, parse_pair};
 use self::pair::{describe, pair, pool};
 pub(crate) use self::streams::{Classes, Stream};
 use self::truth::Truth;
+use self::worst::WorstFrames;
 use crate::error::{Error, ErrorKind, Result};
 use crate::output_folder::OutputFolder;
 
 /// Detections and truth of one drive, read into memory.
 pub(crate) struct Sides {
     names: DriveNames,
+    /// The recording of the truth.
+    truth_path: PathBuf,
     pub(crate) detections: Detections,
     pub(crate) truth: Truth,
 }
@@ -42,6 +48,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) count_missing: bool,
     /// Whether boxes in pictures are kept as files of COCO.
     pub(crate) keeps_coco: bool,
+    /// Whether the worst frames are kept for a page.
+    pub(crate) keeps_worst: bool,
 }
 
 /// Where the two sides of a drive were read from.
@@ -63,6 +71,15 @@ pub(crate) struct Evaluation {
     damage: Vec<String>,
     #[serde(skip)]
     coco: Vec<CocoFiles>,
+    /// Of each sensor, where the terms keep them.
+    #[serde(skip)]
+    worst: Vec<WorstFrames>,
+    /// Class names by their indices.
+    #[serde(skip)]
+    class_names: Vec<String>,
+    /// Of each drive the recording of its truth.
+    #[serde(skip)]
+    recordings: Vec<PathBuf>,
 }
 
 impl Sides {
@@ -78,9 +95,11 @@ impl Sides {
         stop: &AtomicBool,
     ) -> Result<Self> {
         let [found_in, truth_in] = [detections, truth].map(|path| path.display().to_string());
+        let truth_path = truth.to_owned();
         let truth = truth::read(truth, classes, stop)?;
         let detections = detections::read(detections, classes, stop)?;
-        Ok(Self { names: DriveNames { detections: found_in, truth: truth_in }, detections, truth })
+        let names = DriveNames { detections: found_in, truth: truth_in };
+        Ok(Self { names, truth_path, detections, truth })
     }
 
     /// Says where the detections will be once they are complete.
@@ -89,7 +108,7 @@ impl Sides {
     }
 
     fn nothing_in_common(&self) -> Error {
-        let Self { names, detections, truth } = self;
+        let Self { names, detections, truth, .. } = self;
         let [found, there] = [
             [describe(&detections.lidars), describe(&detections.cameras)].join(" "),
             [describe(&truth.lidars), describe(&truth.cameras)].join(" "),
@@ -135,13 +154,14 @@ impl Evaluation {
     /// # Errors
     /// `Argument` when the sides of a drive have nothing in common.
     pub(crate) fn of(drives: &[Sides], classes: &Classes, terms: &Terms<'_>) -> Result<Self> {
-        let Terms { pairs, filters, count_missing, keeps_coco } = terms;
+        let Terms { pairs, filters, count_missing, keeps_coco, keeps_worst } = terms;
         let (mut lidars, mut cameras) = (Vec::new(), Vec::new());
-        for drive in drives {
+        for (index, drive) in drives.iter().enumerate() {
             let Sides { detections, truth, .. } = drive;
             check_pairs(pairs, detections, truth)?;
-            let of_lidars = pair(&detections.lidars, &truth.lidars, pairs, *count_missing)?;
-            let of_cameras = pair(&detections.cameras, &truth.cameras, pairs, *count_missing)?;
+            let of_lidars = pair(&detections.lidars, &truth.lidars, pairs, *count_missing, index)?;
+            let of_cameras =
+                pair(&detections.cameras, &truth.cameras, pairs, *count_missing, index)?;
             if of_lidars.is_empty() && of_cameras.is_empty() {
                 return Err(drive.nothing_in_common());
             }
@@ -152,6 +172,11 @@ impl Evaluation {
         let coco = cameras.iter().filter(|_| *keeps_coco);
         let coco =
             coco.map(|paired| CocoFiles::of(paired, &names, filters)).collect::<Result<_>>()?;
+        let mut worst = Vec::new();
+        if *keeps_worst {
+            worst.extend(lidars.iter().map(|of| WorstFrames::in_space(of, &names, filters)));
+            worst.extend(cameras.iter().map(|of| WorstFrames::in_images(of, &names, filters)));
+        }
         let lidars = lidars.iter().map(|paired| SensorFigures::of_lidar(paired, &names, filters));
         let cameras =
             cameras.iter().map(|paired| SensorFigures::of_camera(paired, &names, filters));
@@ -165,6 +190,9 @@ impl Evaluation {
             num_incomplete_frames: left_out(|d| d.truth.num_incomplete),
             damage: damage.cloned().collect(),
             coco,
+            worst,
+            class_names: classes.names().to_vec(),
+            recordings: drives.iter().map(|drive| drive.truth_path.clone()).collect(),
         })
     }
 

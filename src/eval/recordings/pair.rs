@@ -31,6 +31,8 @@ pub(super) struct Paired<T, D> {
     pub(super) frames: Vec<Frame<T, D>>,
     /// Of each frame.
     pub(super) stamps: Vec<Stamp>,
+    /// Of each frame the index of its drive.
+    pub(super) drives: Vec<usize>,
     /// Frames of truth without a message of detections.
     pub(super) num_truth_alone: usize,
     /// Messages of detections without truth.
@@ -39,7 +41,7 @@ pub(super) struct Paired<T, D> {
 
 /// Pairs topics of detections with topics of truth: those that `wanted` names,
 /// and of the rest those of one frame of reference. Topics of detections that
-/// stay alone are named in the log.
+/// stay alone are named in the log. `drive` is the index of the drive.
 ///
 /// # Errors
 /// `Argument` when a pair has no frame in common.
@@ -48,6 +50,7 @@ pub(super) fn pair<T: Clone, D: Clone>(
     truth: &[Stream<T>],
     wanted: &[TopicPair],
     count_missing: bool,
+    drive: usize,
 ) -> Result<Vec<Paired<T, D>>> {
     let mut paired = Vec::new();
     for found in detections {
@@ -57,7 +60,11 @@ pub(super) fn pair<T: Clone, D: Clone>(
             None => stream.frame_id == found.frame_id,
         };
         match truth.iter().find(of_topic) {
-            Some(there) => paired.push(match_frames(found, there, count_missing)?),
+            Some(there) => {
+                let mut frames = match_frames(found, there, count_missing)?;
+                frames.drives = vec![drive; frames.frames.len()];
+                paired.push(frames);
+            }
             None => tracing::warn!(
                 "{} (frame {:?}) belongs to no truth ({}); --pair {}=TRUTH would say to which",
                 found.topic,
@@ -80,6 +87,7 @@ pub(super) fn pool<T, D>(pooled: &mut Vec<Paired<T, D>>, drive: Vec<Paired<T, D>
             Some(sensor) => {
                 sensor.frames.extend(paired.frames);
                 sensor.stamps.extend(paired.stamps);
+                sensor.drives.extend(paired.drives);
                 sensor.num_truth_alone += paired.num_truth_alone;
                 sensor.num_detections_alone += paired.num_detections_alone;
             }
@@ -115,6 +123,7 @@ fn match_frames<T: Clone, D: Clone>(
         frame_id: there.frame_id.clone(),
         frames: Vec::new(),
         stamps: Vec::new(),
+        drives: Vec::new(),
         num_truth_alone: 0,
         num_detections_alone: 0,
     };

@@ -25,8 +25,8 @@ impl Evaluation {
     }
 }
 
-/// Precision over recall, a curve for each class that is there.
-fn draw_precision(sensor: &SensorFigures, path: &Path) -> Result<()> {
+/// Precision over recall, a curve for each class that is there, and by which matches.
+pub(super) fn precision_curves(sensor: &SensorFigures) -> (&'static str, Vec<Curve>) {
     let curve = |name: &str, ap: Option<f64>, precision: &[f64]| {
         let points = recall_points().into_iter().zip(precision).map(|(x, &y)| [x, y]);
         ap.map(|ap| Curve { name: format!("{name} {ap:.2}"), points: points.collect() })
@@ -44,20 +44,27 @@ fn draw_precision(sensor: &SensorFigures, path: &Path) -> Result<()> {
             ("overlap of 0.5", curves.collect())
         }
     };
-    let curves: Vec<Curve> = curves.into_iter().flatten().collect();
-    save_plot(path, &format!("{}: {title}", sensor.name), ["recall", "precision"], &curves)
+    (title, curves.into_iter().flatten().collect())
 }
 
 /// Precision over score, beside what it should be.
-fn draw_calibration(sensor: &SensorFigures, path: &Path) -> Result<()> {
+pub(super) fn calibration_curves(sensor: &SensorFigures) -> [Curve; 2] {
     let bins = sensor.calibration.bins.iter();
     let points = bins.filter_map(|bin| Some([bin.mean_score?, bin.precision?])).collect();
     let error = sensor.calibration.expected_error;
     let name = error.map_or_else(|| "no detections".into(), |error| format!("gap {error:.3}"));
-    let curves = [
+    [
         Curve { name, points },
         Curve { name: "calibrated".into(), points: vec![[0.0, 0.0], [1.0, 1.0]] },
-    ];
+    ]
+}
+
+fn draw_precision(sensor: &SensorFigures, path: &Path) -> Result<()> {
+    let (title, curves) = precision_curves(sensor);
+    save_plot(path, &format!("{}: {title}", sensor.name), ["recall", "precision"], &curves)
+}
+
+fn draw_calibration(sensor: &SensorFigures, path: &Path) -> Result<()> {
     let title = format!("{}: how often a score is right", sensor.name);
-    save_plot(path, &title, ["score", "precision"], &curves)
+    save_plot(path, &title, ["score", "precision"], &calibration_curves(sensor))
 }

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use super::Evaluation;
 use super::figures::{
-    Bin, CameraFigures, CameraRow, CountedBy, Figures, Filters, LidarFigures, LidarRow,
-    SensorFigures,
+    Bin, CameraFigures, CameraRow, CountedBy, Figures, LidarFigures, LidarRow, SensorFigures,
 };
+use super::filters::Filters;
 use crate::eval::box_overlap::MIN_NUM_TRUTH;
 use crate::text::{LineBreaks, shown};
 

@@ -49,7 +49,7 @@ const LAYERS: [(&str, &[&str]); 20] = [
         "node",
         &["types", "ros", "device", "ops", "config", "detectors", "draw", "runtime", "transport"],
     ),
-    ("bench", &["types", "device", "ops", "infer", "config", "detectors", "transport"]),
+    ("bench", &["types", "device", "ops", "infer", "config", "detectors", "transport", "replay"]),
     (
         "cli",
         &[

@@ -1,0 +1,169 @@
+//! The worst frames: their pictures and numbers.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::AtomicBool;
+
+use super::pictures::{self, Picture, Wanted};
+use super::text;
+use crate::error::Result;
+use crate::eval::recordings::Evaluation;
+use crate::eval::recordings::worst::{Fate, Outline, Plane, WorstFrame, WorstFrames};
+
+const KEY: &str = "<p class=key><span class=truth>object</span><span class=missed>missed \
+                   object</span><span class=right>right detection</span><span class=false>false \
+                   detection</span><span class=ignored>not counted</span></p>\n";
+
+/// A section per sensor, where the evaluation keeps its worst frames.
+///
+/// # Errors
+/// Those of opening a recording, and of encoding a picture.
+pub(super) fn sections(evaluation: &Evaluation, stop: &AtomicBool) -> Result<Vec<String>> {
+    let sensors = || evaluation.worst.iter().zip(&evaluation.sensors);
+    let max_range_m = evaluation.filters.max_range_m;
+    // By drive, sensor and place in it.
+    let mut found = BTreeMap::new();
+    for (drive, bag) in evaluation.recordings.iter().enumerate() {
+        let (mut places, mut wanted) = (Vec::new(), Vec::new());
+        for (index, (worst, sensor)) in sensors().enumerate() {
+            let of_drive = |(_, frame): &(usize, &WorstFrame)| frame.drive == drive;
+            for (place, frame) in worst.frames.iter().enumerate().filter(of_drive) {
+                places.push((index, place));
+                let (plane, frame_id) = (worst.plane, sensor.frame_id.as_str());
+                wanted.push(Wanted { plane, frame_id, stamp: frame.stamp, picture: None });
+            }
+        }
+        pictures::find(bag, &mut wanted, max_range_m, stop)?;
+        found.extend(places.into_iter().zip(wanted.into_iter().map(|frame| frame.picture)));
+    }
+    let mut sections = Vec::new();
+    for (index, (worst, _)) in sensors().enumerate() {
+        let picture = |place| found.remove(&(index, place)).flatten();
+        sections.push(section(evaluation, worst, picture)?);
+    }
+    Ok(sections)
+}
+
+fn section(
+    evaluation: &Evaluation,
+    worst: &WorstFrames,
+    mut picture: impl FnMut(usize) -> Option<Picture>,
+) -> Result<String> {
+    if worst.frames.is_empty() {
+        return Ok("<p>No frame has an error.</p>\n".to_owned());
+    }
+    let mut section = format!(
+        "<h3>The worst frames</h3>\n<p>By their missed objects and the scores of their false \
+         detections, added up.</p>\n{KEY}<div class=row>"
+    );
+    for (place, frame) in worst.frames.iter().enumerate() {
+        let picture = match (picture(place), worst.plane) {
+            (None, Plane::Above) => Some(pictures::above(None, evaluation.filters.max_range_m)?),
+            (picture, _) => picture,
+        };
+        let names = &evaluation.class_names;
+        let _ = write!(
+            section,
+            "<figure>{}<figcaption>{}</figcaption></figure>\n",
+            drawing(frame, picture.as_ref(), names),
+            caption(frame, names)
+        );
+    }
+    Ok(section + "</div>\n")
+}
+
+/// The boxes over the picture.
+fn drawing(frame: &WorstFrame, picture: Option<&Picture>, class_names: &[String]) -> String {
+    let [x, y, width, height] = picture.map_or_else(|| bounds(&frame.outlines), |of| of.view);
+    let mut svg = format!("<svg viewBox=\"{x} {y} {width} {height}\">\n");
+    if let Some(Picture { url, .. }) = picture {
+        let _ = writeln!(
+            svg,
+            "<image x={x} y={y} width={width} height={height} preserveAspectRatio=none \
+             href=\"{url}\"/>"
+        );
+    }
+    let is_finite = |outline: &&Outline| outline.corners.iter().flatten().all(|at| at.is_finite());
+    let mut outlines: Vec<&Outline> = frame.outlines.iter().filter(is_finite).collect();
+    // Errors are on top.
+    outlines.sort_by_key(|outline| match (outline.fate, outline.score) {
+        (Fate::Ignored, _) => 0,
+        (Fate::Matched, _) => 1,
+        (Fate::Unmatched, Some(_)) => 2,
+        (Fate::Unmatched, None) => 3,
+    });
+    for outline in outlines {
+        let class = style(outline);
+        let points = outline.corners.map(|[x, y]| format!("{x:.2},{y:.2}")).join(" ");
+        let label = text(&label(outline, class_names));
+        let _ = write!(
+            svg,
+            "<polygon class=\"box {class}\" points=\"{points}\"><title>{label}</title></polygon>"
+        );
+        if let Some([[x, y], [front_x, front_y]]) = outline.heading {
+            let _ = write!(
+                svg,
+                "<path class=\"box {class}\" d=\"M{x:.2} {y:.2}L{front_x:.2} {front_y:.2}\"/>"
+            );
+        }
+    }
+    svg + "</svg>"
+}
+
+/// What a frame without a picture shows.
+fn bounds(outlines: &[Outline]) -> [f64; 4] {
+    let corners = || outlines.iter().flat_map(|outline| outline.corners);
+    let corners = || corners().filter(|corner| corner.iter().all(|at| at.is_finite()));
+    let least = |axis: usize| corners().map(|at| at[axis]).fold(f64::INFINITY, f64::min);
+    let most = |axis: usize| corners().map(|at| at[axis]).fold(f64::NEG_INFINITY, f64::max);
+    let [x, y] = [least(0), least(1)];
+    let [width, height] = [most(0) - x, most(1) - y];
+    if !(width > 0.0 && height > 0.0) {
+        return [0.0, 0.0, 1.0, 1.0];
+    }
+    [x - 0.05 * width, y - 0.05 * height, 1.1 * width, 1.1 * height]
+}
+
+/// The numbers of a frame, and its errors by name.
+fn caption(frame: &WorstFrame, class_names: &[String]) -> String {
+    let of = |is_detection: bool, fate: Fate| {
+        let outlines = frame.outlines.iter();
+        outlines.filter(move |o| o.score.is_some() == is_detection && o.fate == fate)
+    };
+    let [matched, missed] = [Fate::Matched, Fate::Unmatched].map(|fate| of(false, fate).count());
+    let wrong = of(true, Fate::Unmatched).count();
+    let mut caption = format!(
+        "<b>{:.2}</b>: {} objects, {matched} found, {missed} missed; {wrong} false detections. \
+         Drive {}, {} s",
+        frame.error,
+        matched + missed,
+        frame.drive + 1,
+        frame.stamp
+    );
+    let names = |outlines: &mut dyn Iterator<Item = &Outline>| {
+        let each: Vec<String> = outlines.map(|outline| label(outline, class_names)).collect();
+        text(&each.join(", "))
+    };
+    if missed > 0 {
+        let _ = write!(caption, "<br>missed: {}", names(&mut of(false, Fate::Unmatched)));
+    }
+    if wrong > 0 {
+        let _ = write!(caption, "<br>false: {}", names(&mut of(true, Fate::Unmatched)));
+    }
+    caption
+}
+
+fn label(outline: &Outline, class_names: &[String]) -> String {
+    let name = class_names.get(outline.class as usize).map_or("?", String::as_str);
+    outline.score.map_or_else(|| name.to_owned(), |score| format!("{name} {score:.2}"))
+}
+
+fn style(outline: &Outline) -> &'static str {
+    match (outline.fate, outline.score) {
+        (Fate::Ignored, _) => "ignored",
+        (Fate::Matched, None) => "truth",
+        (Fate::Unmatched, None) => "missed",
+        (Fate::Matched, Some(_)) => "right",
+        (Fate::Unmatched, Some(_)) => "false",
+    }
+}

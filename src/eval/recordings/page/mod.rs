@@ -1,0 +1,127 @@
+//! An evaluation as a page for people: one file of HTML with its pictures, which opens from disk
+//! and loads nothing.
+
+mod frames;
+mod pictures;
+mod plot;
+mod table;
+
+use std::fmt::Write as _;
+use std::sync::atomic::AtomicBool;
+
+use super::Evaluation;
+use super::figures::SensorFigures;
+use super::plots::{calibration_curves, precision_curves};
+use crate::error::Result;
+use crate::text::{LineBreaks, shown};
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// The page may run its own script and show its own pictures, and load nothing.
+const POLICY: &str =
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+
+impl Evaluation {
+    /// The page: for each sensor its tables, curves and, where the terms keep them, worst
+    /// frames, with what the recordings of the truth show of them. The same evaluation gives the
+    /// same bytes.
+    ///
+    /// # Errors
+    /// Those of opening a recording, and of encoding a picture.
+    pub(crate) fn to_html(&self, stop: &AtomicBool) -> Result<String> {
+        let mut page = format!(
+            "<!doctype html>\n<html lang=en><head><meta charset=utf-8>\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+             <meta name=viewport content=\"width=device-width\">\n\
+             <title>det_post: accuracy</title>\n<style>\n{STYLE}</style></head>\n<body>\n\
+             <h1>Accuracy of detections</h1>\n"
+        );
+        page += &self.head();
+        let worst = frames::sections(self, stop)?;
+        for (index, sensor) in self.sensors.iter().enumerate() {
+            page += &section(sensor);
+            page += worst.get(index).map_or("", String::as_str);
+        }
+        let _ = write!(page, "<script>\n{SCRIPT}</script>\n</body></html>\n");
+        Ok(page)
+    }
+
+    /// What was compared, and what was left out.
+    fn head(&self) -> String {
+        let drives: String = self
+            .drives
+            .iter()
+            .map(|drive| {
+                let [detections, truth] = [&drive.detections, &drive.truth].map(|path| text(path));
+                format!("<li><code>{detections}</code> against <code>{truth}</code></li>\n")
+            })
+            .collect();
+        let mut head = format!(
+            "<p>det_post {}, docs/evaluation.md defines the figures.</p>\n<ol>{drives}</ol>\n",
+            env!("CARGO_PKG_VERSION")
+        );
+        let damage = self.damage.iter().map(|damage| format!("recording damaged: {damage}"));
+        let left_out = [
+            (self.num_repeated_frames, "frames left out: their stamp is repeated on their topic"),
+            (self.num_incomplete_frames, "frames of truth left out: array or attributes missing"),
+        ];
+        let left_out = left_out.into_iter().filter(|&(num, _)| num > 0);
+        for line in damage.chain(left_out.map(|(num, what)| format!("{num} {what}"))) {
+            let _ = writeln!(head, "<p class=warning>{}</p>", text(&line));
+        }
+        head
+    }
+}
+
+/// The figures of a sensor.
+fn section(sensor: &SensorFigures) -> String {
+    let SensorFigures { name, detections, truth, frame_id, num_frames, .. } = sensor;
+    let mut section = format!("<h2>{}</h2>\n", text(name));
+    let about = format!("{detections} against {truth} in {frame_id}, {num_frames} frames");
+    let _ = writeln!(section, "<p>{}</p>", text(&about));
+    for (num, what) in [
+        (sensor.num_truth_frames_alone, "frames of truth without detections"),
+        (sensor.num_detection_frames_alone, "frames of detections without truth, left out"),
+        (sensor.num_unusable_detections, "detections left out: score or box not finite"),
+    ] {
+        if num > 0 {
+            let _ = writeln!(section, "<p class=warning>{num} {what}</p>");
+        }
+    }
+    let (title, curves) = precision_curves(sensor);
+    let precision = plot::plot(title, ["recall", "precision"], &curves);
+    let curves = calibration_curves(sensor);
+    let calibration = plot::plot("how often a score is right", ["score", "precision"], &curves);
+    let tables = table::tables(&sensor.of);
+    let _ = writeln!(section, "{tables}<div class=row>{precision}{calibration}</div>");
+    section
+}
+
+/// Text from a recording or a path, for the content or a quoted attribute of an element.
+fn text(plain: &str) -> String {
+    let mut escaped = String::new();
+    for character in shown(plain.to_owned(), LineBreaks::Escaped).chars() {
+        match character {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\'' => escaped += "&#39;",
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_text_and_never_markup() {
+        let name = "</script><b onclick='x'>&\u{1b}[2K\"";
+        let escaped = text(name);
+        assert_eq!(escaped, "&lt;/script&gt;&lt;b onclick=&#39;x&#39;&gt;&amp;\\u{1b}[2K&quot;");
+    }
+}

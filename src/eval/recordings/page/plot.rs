@@ -1,0 +1,73 @@
+//! Curves in the unit square as SVG.
+
+use std::fmt::Write as _;
+
+use super::text;
+use crate::draw::{Curve, class_rgb};
+
+/// Width and height, and the area of the curves: left, top, edge length.
+const SIZE: [f64; 2] = [640.0, 460.0];
+const AREA: [f64; 3] = [50.0, 30.0, 380.0];
+
+/// Curves over a grid, with a legend beside it.
+pub(super) fn plot(title: &str, [x_label, y_label]: [&str; 2], curves: &[Curve]) -> String {
+    let [left, top, edge] = AREA;
+    let [width, height] = SIZE;
+    let [right, bottom] = [left + edge, top + edge];
+    let mut svg = format!(
+        "<svg class=plot viewBox=\"0 0 {width} {height}\" role=img>\
+         <title>{title}</title><text x={left} y=18>{title}</text>\n",
+        title = text(title)
+    );
+    // Writing to a String cannot fail.
+    for tick in 0..=10 {
+        let share = f64::from(tick) / 10.0;
+        let [x, y] = pixel([share, share]);
+        let _ =
+            write!(svg, "<path class=grid d=\"M{x:.1} {top}V{bottom}M{left} {y:.1}H{right}\"/>");
+        if tick % 2 == 0 {
+            let _ = write!(
+                svg,
+                "<text x={x:.1} y={} text-anchor=middle>{share:.1}</text>\
+                 <text x={} y={:.1} text-anchor=end>{share:.1}</text>",
+                bottom + 16.0,
+                left - 6.0,
+                y + 4.0
+            );
+        }
+    }
+    let _ = write!(
+        svg,
+        "<text x={} y={} text-anchor=middle>{}</text>\
+         <text transform=\"translate(14 {}) rotate(-90)\" text-anchor=middle>{}</text>\n",
+        left + 0.5 * edge,
+        bottom + 36.0,
+        text(x_label),
+        top + 0.5 * edge,
+        text(y_label)
+    );
+    for (index, curve) in curves.iter().enumerate() {
+        let [r, g, b] = class_rgb(index as u32);
+        let points: Vec<String> = curve
+            .points
+            .iter()
+            .map(|&point| pixel(point))
+            .map(|[x, y]| format!("{x:.1},{y:.1}"))
+            .collect();
+        let name = text(&curve.name);
+        let _ = write!(
+            svg,
+            "<polyline class=curve stroke=\"rgb({r} {g} {b})\" points=\"{}\"><title>{name}</title>\
+             </polyline><text x={} y={} style=\"fill:rgb({r} {g} {b})\">{name}</text>\n",
+            points.join(" "),
+            right + 14.0,
+            top + 14.0 + 18.0 * index as f64
+        );
+    }
+    svg + "</svg>\n"
+}
+
+fn pixel([x, y]: [f64; 2]) -> [f64; 2] {
+    let [left, top, edge] = AREA;
+    [left + x * edge, top + (1.0 - y) * edge]
+}

@@ -1,0 +1,134 @@
+//! Tables of figures whose rows can be sorted.
+
+use super::text;
+use crate::eval::recordings::figures::{
+    Bin, CameraFigures, CameraRow, Figures, LidarFigures, LidarRow,
+};
+
+/// What a cell shows.
+enum Cell {
+    Text(String),
+    Count(usize),
+    /// A figure, if there is one.
+    Figure(Option<f64>),
+    Bin(Bin),
+}
+
+const LIDAR_HEADS: [&str; 12] = [
+    "objects",
+    "AP",
+    "0.5 m",
+    "1 m",
+    "2 m",
+    "4 m",
+    "translation, m",
+    "scale",
+    "heading, rad",
+    "velocity, m/s",
+    "BEV AP",
+    "3D AP",
+];
+const CAMERA_HEADS: [&str; 4] = ["objects", "AP", "AP50", "AP75"];
+
+/// The tables of a sensor: by class, and by class and range or height.
+pub(super) fn tables(figures: &Figures) -> String {
+    match figures {
+        Figures::Lidar(figures) => lidar(figures),
+        Figures::Camera(figures) => camera(figures),
+    }
+}
+
+fn lidar(figures: &LidarFigures) -> String {
+    let classes = figures.classes.iter();
+    let rows = classes.clone().map(|(name, class)| row(name, None, lidar_cells(&class.all)));
+    let mean = row("mean", None, lidar_cells(&figures.mean));
+    let bins = classes.flat_map(|(name, class)| {
+        let row = |(bin, of): &(Bin, LidarRow)| row(name, Some(*bin), lidar_cells(of));
+        class.by_range_m.iter().map(row)
+    });
+    table("By class", &[&["class"], &LIDAR_HEADS[..]].concat(), rows, Some(mean))
+        + &table(
+            "By class and range",
+            &[&["class", "range, m"], &LIDAR_HEADS[..]].concat(),
+            bins,
+            None,
+        )
+}
+
+fn camera(figures: &CameraFigures) -> String {
+    let classes = figures.classes.iter();
+    let rows = classes.clone().map(|(name, class)| row(name, None, camera_cells(&class.all)));
+    let mean = row("mean", None, camera_cells(&figures.mean));
+    let bins = classes.flat_map(|(name, class)| {
+        let row = |(bin, of): &(Bin, CameraRow)| row(name, Some(*bin), camera_cells(of));
+        class.by_height.iter().map(row)
+    });
+    table("By class", &[&["class"], &CAMERA_HEADS[..]].concat(), rows, Some(mean))
+        + &table(
+            "By class and height",
+            &[&["class", "height, pixels"], &CAMERA_HEADS[..]].concat(),
+            bins,
+            None,
+        )
+}
+
+fn row(class: &str, bin: Option<Bin>, cells: impl IntoIterator<Item = Cell>) -> Vec<Cell> {
+    let head = [Cell::Text(class.to_owned())].into_iter().chain(bin.map(Cell::Bin));
+    head.chain(cells).collect()
+}
+
+fn lidar_cells(row: &LidarRow) -> Vec<Cell> {
+    let by_distance = row.ap_by_distance.map_or([None; 4], |ap| ap.map(Some));
+    let errors = row.errors;
+    let figures = [row.ap].into_iter().chain(by_distance).chain([
+        errors.translation_m,
+        errors.scale,
+        errors.heading_rad,
+        errors.velocity_mps,
+        row.ap_bev,
+        row.ap_3d,
+    ]);
+    [Cell::Count(row.num_truth)].into_iter().chain(figures.map(Cell::Figure)).collect()
+}
+
+fn camera_cells(row: &CameraRow) -> Vec<Cell> {
+    let figures = [row.ap, row.ap50, row.ap75].map(Cell::Figure);
+    [Cell::Count(row.num_truth)].into_iter().chain(figures).collect()
+}
+
+/// A table; the last row stays below the sorted ones.
+fn table(
+    caption: &str,
+    heads: &[&str],
+    rows: impl Iterator<Item = Vec<Cell>>,
+    last: Option<Vec<Cell>>,
+) -> String {
+    let heads: String =
+        heads.iter().map(|head| format!("<th><button>{}</button></th>", text(head))).collect();
+    let rows: String = rows.map(|row| line(&row)).collect();
+    let last = last.map_or(String::new(), |row| format!("<tfoot>{}</tfoot>", line(&row)));
+    format!(
+        "<table class=sortable><caption>{caption}</caption><thead><tr>{heads}</tr></thead>\n\
+         <tbody>{rows}</tbody>{last}</table>\n"
+    )
+}
+
+fn line(cells: &[Cell]) -> String {
+    let cells: String = cells.iter().map(Cell::html).collect();
+    format!("<tr>{cells}</tr>\n")
+}
+
+impl Cell {
+    fn html(&self) -> String {
+        match self {
+            Self::Text(name) => format!("<td>{}</td>", text(name)),
+            Self::Count(num) => format!("<td>{num}</td>"),
+            Self::Figure(Some(value)) => format!("<td data-value={value}>{value:.3}</td>"),
+            Self::Figure(None) => "<td data-value=\"\">–</td>".to_owned(),
+            Self::Bin(Bin { from, to }) => {
+                let to = to.map_or_else(String::new, |to| to.to_string());
+                format!("<td data-value={from}>{from}–{to}</td>")
+            }
+        }
+    }
+}
