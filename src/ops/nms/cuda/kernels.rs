@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use super::scratch::{Scratch, Sizes};
+use super::scratch::{DENSE_CAPACITY, Scratch, Sizes};
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
     refused,
@@ -17,9 +17,6 @@ use crate::types::{
 /// Up to this capacity the kernel `bitmask` does everything.
 pub const BITMASK_CAPACITY: usize = kernel_constant!("nms_bits.cuh", "kBitmaskCapacity") as usize;
 const MAX_ROWS: usize = kernel_constant!("nms_bits.cuh", "kMaxRows") as usize;
-/// Up to as many candidates have a dense bitmask.
-pub const DENSE_CAPACITY: usize =
-    kernel_constant!("nms_bitmask_dense.cuh", "kDenseCapacity") as usize;
 const DENSE_ROWS: usize = kernel_constant!("nms_bitmask_dense.cuh", "kDenseRows") as usize;
 /// Candidates that are sorted together before `merge`.
 pub const TILE: u32 = kernel_constant!("nms_sort.cuh", "kTile");
@@ -231,6 +228,22 @@ pub unsafe trait Family: 'static {
     const NAMES: [&'static str; 8];
     /// What `prepare` writes for the exact test.
     const GEOMETRY: Geometry;
+}
+
+impl Sizes {
+    /// The sizes that a kernel of `P` needs for `capacity` candidates.
+    pub fn of<P: Family>(step: Step, capacity: usize) -> Self {
+        let geometry = P::GEOMETRY.num_vectors() * capacity;
+        match step {
+            Step::Only if P::METHOD == Method::Soft => Self { soft: capacity, ..Self::default() },
+            Step::Only => Self::default(),
+            Step::Prepare => Self { geometry, ..Self::default() },
+            Step::Bitmask => Self { geometry, bitmask: capacity, ..Self::default() },
+            Step::Sort | Step::Merge | Step::Leaves | Step::Reduce | Step::Compact => {
+                Self { geometry, search: capacity, ..Self::default() }
+            }
+        }
+    }
 }
 
 /// [`Method::None`] of candidates with boxes `B`.

@@ -1,41 +1,29 @@
 //! The scratch memory of the kernels of `kernels/nms*.cu`: one allocation in slices.
 
-use super::kernels::{DENSE_CAPACITY, Family, Method, Step};
 use crate::device::cuda::{Out, check_len, kernel_constant};
 use crate::error::Result;
 use crate::types::Kept;
 
+/// Up to as many candidates have a dense bitmask.
+pub(super) const DENSE_CAPACITY: usize =
+    kernel_constant!("nms_bitmask_dense.cuh", "kDenseCapacity") as usize;
 const WORD_BITS: usize = kernel_constant!("nms_bitmask_sparse.cuh", "kWordBits") as usize;
 const LANES: usize = 32;
 
 /// For how many candidates a kernel needs the slices of scratch memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sizes {
-    geometry: usize,
-    bitmask: usize,
-    search: usize,
-    ranked: usize,
-    soft: usize,
+    pub(super) geometry: usize,
+    pub(super) bitmask: usize,
+    pub(super) search: usize,
+    pub(super) ranked: usize,
+    pub(super) soft: usize,
 }
 
 impl Sizes {
     /// The sizes that a one-pass suppression of up to `capacity` ranked candidates needs.
     pub fn of_ranked(capacity: usize) -> Self {
         Self { ranked: capacity, ..Self::default() }
-    }
-
-    /// The sizes that a kernel of `P` needs for `capacity` candidates.
-    pub fn of<P: Family>(step: Step, capacity: usize) -> Self {
-        let geometry = P::GEOMETRY.num_vectors() * capacity;
-        match step {
-            Step::Only if P::METHOD == Method::Soft => Self { soft: capacity, ..Self::default() },
-            Step::Only => Self::default(),
-            Step::Prepare => Self { geometry, ..Self::default() },
-            Step::Bitmask => Self { geometry, bitmask: capacity, ..Self::default() },
-            Step::Sort | Step::Merge | Step::Leaves | Step::Reduce | Step::Compact => {
-                Self { geometry, search: capacity, ..Self::default() }
-            }
-        }
     }
 }
 
