@@ -239,7 +239,8 @@ impl Middleware for GraphMiddleware {
         receiver: Receiver,
     ) -> Result<Box<dyn Subscription>> {
         let number = self.number();
-        let input = Input { kind, topic: self.resolve(topic), receiver, gaps: StampGaps::default() };
+        let input =
+            Input { kind, topic: self.resolve(topic), receiver, gaps: StampGaps::default() };
         lock(&self.endpoints.receivers).insert(number, Arc::new(Mutex::new(input)));
         // From here on it is ended when it is dropped.
         let functions = self.functions;
@@ -269,9 +270,10 @@ impl Middleware for GraphMiddleware {
 
     fn serve(&mut self, handler: Handler) -> Result<()> {
         // The caller has services of its own, which ask this handler.
-        self.endpoints.handler.set(handler).map_err(|_| {
-            Error::new(ErrorKind::Middleware, STAGE, "services are served already")
-        })
+        self.endpoints
+            .handler
+            .set(handler)
+            .map_err(|_| Error::new(ErrorKind::Middleware, STAGE, "services are served already"))
     }
 
     fn serve_switch(&mut self, name: &str, _: Switch) -> Result<()> {

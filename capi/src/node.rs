@@ -142,7 +142,9 @@ impl Opened {
 
     fn answer(&self, request: Request) -> Result<Response, Failure> {
         let name = request.kind().name();
-        self.endpoints.answer(request).ok_or_else(|| Failure::argument(format!("{name}: no answer")))
+        self.endpoints
+            .answer(request)
+            .ok_or_else(|| Failure::argument(format!("{name}: no answer")))
     }
 
     fn describe(&self) -> Result<Described, Failure> {

@@ -211,12 +211,8 @@ fn conventional_arguments_are_accepted() {
     let file = folder.path().join("own.yaml");
     std::fs::write(&file, "/**: {ros__parameters: {lidar: {max_detections: 7}}}\n").unwrap();
     let params_file = format!("params_file:={}", file.display());
-    let arguments = [
-        params_file.as_str(),
-        "config:=demo.param.yaml",
-        "autostart:=false",
-        "middleware:=dds",
-    ];
+    let arguments =
+        [params_file.as_str(), "config:=demo.param.yaml", "autostart:=false", "middleware:=dds"];
     let report = launch(&python, FILES[0], &arguments);
     let node = &report["processes"][0];
     let own = config(node);

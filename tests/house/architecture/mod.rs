@@ -150,7 +150,10 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
 
 /// The sources of the library, of the C library and of the Python package's extension module.
 fn source_files() -> Vec<PathBuf> {
-    ["src", "capi/src", "python/src"].iter().flat_map(|folder| rust_files(&root().join(folder))).collect()
+    ["src", "capi/src", "python/src"]
+        .iter()
+        .flat_map(|folder| rust_files(&root().join(folder)))
+        .collect()
 }
 
 /// The lines before the test module, without comments.
