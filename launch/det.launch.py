@@ -23,6 +23,7 @@ command line or configuration stays wrong.
 from pathlib import Path
 
 import yaml
+from ament_index_python import has_resource
 from ament_index_python.packages import get_package_share_directory
 from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, EmitEvent, LogInfo, OpaqueFunction, RegisterEventHandler
@@ -176,10 +177,13 @@ def start(context):
     names = [*values["config"].split(), *values["params_file"].split()] or [DEFAULT_CONFIG]
     files = [ParameterFile(config_path(share, name), allow_substs=True) for name in names]
     parameters = [*files, overrides(values)]
-    if switch(values, "use_composition"):
+    if switch(values, "use_composition") and has_resource("rclcpp_components", "det_post"):
         started = component(values, parameters)
     else:
         started = process(values, share, parameters)
+        if switch(values, "use_composition"):
+            message = "use_composition: the component of det_post is not installed; it starts as a process of its own"
+            started.insert(0, LogInfo(msg=message))
     if not switch(values, "rviz"):
         return started
     rviz = Node(

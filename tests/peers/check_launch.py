@@ -245,6 +245,12 @@ def get_package_share_directory(package):
     return str(installed[package])
 
 
+def has_resource(kind, name):
+    """The component of this package is there if the package of components is said to be installed."""
+    assert (kind, name) == ("rclcpp_components", "det_post")
+    return "rclcpp_components" in json.loads(os.environ.get("INSTALLED_PACKAGES", "{}"))
+
+
 class IncludeLaunchDescription:
     def __init__(self, source, *, launch_arguments=()):
         self.source, self.launch_arguments = source, dict(launch_arguments)
@@ -349,6 +355,7 @@ def main():
         module = sys.modules[name] = ModuleType(name)
         for stand_in in classes:
             setattr(module, stand_in.__name__, stand_in)
+    sys.modules["ament_index_python"].has_resource = has_resource
     sys.modules["ament_index_python.packages"].get_package_share_directory = get_package_share_directory
     # The files are read where they stand, and leave nothing beside them.
     sys.dont_write_bytecode = True
