@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use cudarc::driver::sys::{self, CUevent_flags, CUstream, CUstreamCaptureMode};
+use cudarc::driver::sys::{self, CUevent_flags, CUevent_wait_flags, CUstream, CUstreamCaptureMode};
 use cudarc::driver::{CudaEvent, CudaStream, DriverError, result};
 
 use super::{CudaDevice, error, failed};
@@ -123,6 +123,52 @@ impl Stream {
         self.inner.synchronize().map_err(|e| failed("finish the queued work", e))
     }
 
+    /// Lets this stream's later work begin after what another library has queued on a stream
+    /// of its own so far. `foreign` is that stream's driver handle, `CUstream`; 1 is the
+    /// legacy default stream, 2 the one of this thread.
+    ///
+    /// # Errors
+    /// `Device` with the driver's error.
+    ///
+    /// # Safety
+    /// The handle is that of a live stream of this stream's GPU.
+    pub unsafe fn follow(&self, foreign: u64) -> Result<()> {
+        // SAFETY: by this function's contract.
+        unsafe { self.order(foreign as CUstream, self.raw()) }
+    }
+
+    /// Lets the later work of another library's stream begin after this stream's work so far.
+    /// `foreign` as in [`Stream::follow`].
+    ///
+    /// # Errors
+    /// `Device` with the driver's error.
+    ///
+    /// # Safety
+    /// The handle is that of a live stream of this stream's GPU.
+    pub unsafe fn precede(&self, foreign: u64) -> Result<()> {
+        // SAFETY: by this function's contract.
+        unsafe { self.order(self.raw(), foreign as CUstream) }
+    }
+
+    /// Lets later work of a stream begin after another's work so far.
+    ///
+    /// # Safety
+    /// Both are live streams of this stream's GPU.
+    unsafe fn order(&self, earlier: CUstream, later: CUstream) -> Result<()> {
+        self.bind()?;
+        let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING;
+        let event = result::event::create(flags).map_err(|e| failed("make an event", e))?;
+        let flags = CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: the event is alive, and so are the streams, as the caller promises.
+        let ordered = unsafe {
+            result::event::record(event, earlier)
+                .and_then(|()| result::stream::wait_event(later, event, flags))
+        };
+        // SAFETY: made above and not used any more; the driver keeps what queued work needs.
+        let destroyed = unsafe { result::event::destroy(event) };
+        ordered.and(destroyed).map_err(|e| failed("order two streams", e))
+    }
+
     /// The number of times that the host has waited for this stream: once per frame.
     pub fn num_waits(&self) -> u64 {
         self.inner.num_waits.load(Ordering::Relaxed)
@@ -156,7 +202,7 @@ impl Stream {
 
     /// The driver's handle, for a library that queues work of its own; valid as long
     /// as this stream.
-    pub(crate) fn handle(&self) -> *mut () {
+    pub fn handle(&self) -> *mut () {
         self.raw().cast()
     }
 
