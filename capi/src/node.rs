@@ -265,8 +265,8 @@ pub extern "C" fn det_post_node_deliver_message(
 ) -> Status {
     run(node.id, |call| {
         let cdr = call.slice(message, num_bytes, "message")?;
-        let show = |kind, receiver: &mut dyn FnMut(_)| deliver(kind, cdr, receiver);
-        NODES.shared(node.id)?.endpoints.deliver(subscription, show);
+        let opened = NODES.shared(node.id)?;
+        opened.endpoints.deliver(subscription, |kind, receiver| deliver(kind, cdr, receiver));
         Ok(())
     })
 }

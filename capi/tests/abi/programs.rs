@@ -129,6 +129,13 @@ fn misuse_is_refused() {
     has_no_failures("capi/tests/abi/misuse.cpp", &["config/demo.param.yaml"]);
 }
 
+/// A node in a graph of the program detects what a detector detects, and refuses what
+/// `det_post run` refuses.
+#[test]
+fn a_node_runs_in_a_graph_of_the_caller() {
+    has_no_failures("capi/tests/abi/node.cpp", &["config/demo.param.yaml"]);
+}
+
 /// Results that were worked out by hand; null, wrong sizes, unknown numbers, two threads.
 #[test]
 fn operations_are_right_and_their_misuse_is_refused() {
