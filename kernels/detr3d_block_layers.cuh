@@ -97,17 +97,25 @@ struct Layers {
         return P::place_of(columns);
     }
 
+    // The warps' sums of a step. Steps with nothing but a receive between them have different places,
+    // so that the second stores nothing that a thread of the first may still read.
+    template <Step kStep>
+    __device__ float* parts() const {
+        static_assert(2 * P::kParts * P::kPartLen <= sizeof(shared.parts) / sizeof(float));
+        return shared.parts + (kStep == kFeed || kStep == kMove ? P::kParts * P::kPartLen : 0);
+    }
+
     // Multiplies rows; `next` is the next step's `prepare`.
     template <Step kStep, typename Next>
     __device__ void run(const __half* input, uint32_t pitch, Next next) {
         const float4 of_step = bias, rows = residual;
-        product.multiply(input, pitch, shared.parts, next());
+        product.multiply(input, pitch, parts<kStep>(), next());
         __syncthreads();
         finish<kStep>(of_step, rows);
     }
 
-    __device__ float4 sum_of_parts() const {
-        const float* part = shared.parts + my_row() * P::kSumPitch + my_column();
+    __device__ float4 sum_of(const float* parts) const {
+        const float* part = parts + my_row() * P::kSumPitch + my_column();
         float4 v = load4(part);
 #pragma unroll
         for (uint32_t p = 1; p < P::kParts; ++p) v = v + load4(part + p * P::kPartLen);
@@ -120,7 +128,7 @@ struct Layers {
         if constexpr (kStep == kValues) return store_values(of_step.x);
         if (threadIdx.x >= kStepThreads) return;
         const uint32_t column = first_column<kStep>() + my_column(), place = my_row() * kPitch + column;
-        float4 v = sum_of_parts() + of_step;
+        float4 v = sum_of(parts<kStep>()) + of_step;
         const auto relu = [&] { v = make_float4(row::relu(v.x), row::relu(v.y), row::relu(v.z), row::relu(v.w)); };
         if constexpr (kStep == kEncode || kStep == kClassifyMore) {
             share(shared.d + place, v);

@@ -162,10 +162,12 @@ struct Block : Layers<kRows> {
             __syncthreads();
             attend_queries();
             receive(2);
+            __syncthreads();
             run<kAttend>(shared.a, kPitch, [] { return nullptr; });
         }
         sample(look);
         receive(1);
+        __syncthreads();
         run<kView>(shared.a, kPitch, [&] { return prepare<kHide>(); });
         receive(1);
         normalize_rows(shared.c, kViewNorm, false);

@@ -76,7 +76,8 @@ class Block(nn.Module):
         rows = self.norms[1](rows + sampled + encoded)
         rows = self.norms[2](rows + self.feed_forward(functional.relu(self.hidden(rows))))
         change = self.regression(rows).float()
-        references = torch.sigmoid(change[:, [0, 1, 4]] + inverse_sigmoid(references))
+        moved = torch.cat([change[:, :2], change[:, 4:5]], 1)
+        references = torch.sigmoid(moved + inverse_sigmoid(references))
         return rows, change, references
 
 
@@ -97,7 +98,7 @@ class Decoder(nn.Module):
             rows, change, references = block(rows, self.positions, references, maps, projections, low, extent)
         centres = low + references * extent
         logits = self.classes(rows).float()
-        return torch.cat([centres, change[:, [2, 3, 5, 6, 7, 8, 9]], logits], dim=1), None
+        return torch.cat([centres, change[:, 2:4], change[:, 5:], logits], 1), None
 
 
 def main():

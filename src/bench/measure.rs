@@ -56,23 +56,12 @@ impl<'a> Bench<'a> {
     /// Measures calls on the host.
     pub(super) fn host(&mut self, case: Case, run: impl FnMut() -> Result<()>) -> Result<()> {
         // Bars are for GPUs.
-        self.calls(case.with_bar(None), timed(run))
+        self.calls(case.with_bar(None), run)
     }
 
     /// Measures calls that wait for a GPU themselves.
     #[cfg(feature = "cuda")]
     pub(super) fn frames(&mut self, case: Case, run: impl FnMut() -> Result<()>) -> Result<()> {
-        self.calls(case, timed(run))
-    }
-
-    /// Measures the last part of calls that wait for a GPU themselves: `run` returns how long
-    /// it took.
-    #[cfg(feature = "cuda")]
-    pub(super) fn ends_of_frames(
-        &mut self,
-        case: Case,
-        run: impl FnMut() -> Result<Duration>,
-    ) -> Result<()> {
         self.calls(case, run)
     }
 
@@ -82,7 +71,7 @@ impl<'a> Bench<'a> {
         self.add(case, None, wall_us)
     }
 
-    fn calls(&mut self, case: Case, mut run: impl FnMut() -> Result<Duration>) -> Result<()> {
+    fn calls(&mut self, case: Case, mut run: impl FnMut() -> Result<()>) -> Result<()> {
         let start = Instant::now();
         run()?;
         let once = start.elapsed().max(Duration::from_nanos(1));
@@ -90,7 +79,9 @@ impl<'a> Bench<'a> {
         let num_runs = num_runs.clamp(MIN_RUNS, MAX_RUNS);
         let mut walls = Vec::with_capacity(num_runs);
         for _ in 0..num_runs {
-            walls.push(micros(run()?));
+            let start = Instant::now();
+            run()?;
+            walls.push(micros(start));
         }
         let wall_us = Times::of(&mut walls);
         self.add(case, None, wall_us)
@@ -113,7 +104,7 @@ impl<'a> Bench<'a> {
             let begin = Instant::now();
             enqueue()?;
             read()?;
-            let wall = micros(begin.elapsed());
+            let wall = micros(begin);
             start.record(stream)?;
             enqueue()?;
             end.record(stream)?;
@@ -137,16 +128,8 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The same calls with their durations.
-fn timed(mut run: impl FnMut() -> Result<()>) -> impl FnMut() -> Result<Duration> {
-    move || {
-        let start = Instant::now();
-        run().map(|()| start.elapsed())
-    }
-}
-
-fn micros(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e6
+fn micros(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e6
 }
 
 #[cfg(test)]

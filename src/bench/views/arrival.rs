@@ -9,7 +9,7 @@ use nalgebra::{Isometry3, Rotation3, Translation3, UnitQuaternion};
 
 use super::rig::{CHANNELS, LEVELS, NUM_VIEWS, PICTURE};
 use super::{detr3d, sparse4d};
-use crate::bench::case::{Case, wall};
+use crate::bench::case::{Case, Times, wall};
 use crate::bench::decompress::{self, HEIGHT, WIDTH};
 use crate::bench::frame::channel;
 use crate::bench::given::Network;
@@ -29,6 +29,8 @@ use crate::types::{
 
 /// From the last picture to the detections, one H200.
 const BAR_US: f64 = 600.0;
+/// Frames of a case, after as many tenths to warm up.
+const NUM_FRAMES: usize = 300;
 const FRAME_IDS: [&str; NUM_VIEWS] = ["c0", "c1", "c2", "c3", "c4", "c5"];
 
 /// How pictures arrive.
@@ -96,11 +98,14 @@ fn case_of(
     let backbone = backbone().on_device(stream)?;
     let mut detector = CudaDetector::with_views(&config, NUM_VIEWS, stream, backbone, &network)?;
     let rig = Rig::new(&detector, form)?;
-    let mut number = 0;
-    bench.ends_of_frames(case, || {
-        number += 1;
-        rig.detect(&mut detector, number)
-    })
+    let mut times = Vec::with_capacity(NUM_FRAMES);
+    for number in 0..NUM_FRAMES + NUM_FRAMES / 10 {
+        let time = rig.detect(&mut detector, number as i64)?;
+        if number >= NUM_FRAMES / 10 {
+            times.push(time.as_secs_f64() * 1e6);
+        }
+    }
+    bench.measured(case, Times::of(&mut times))
 }
 
 /// A channel of six cameras with a decoder.

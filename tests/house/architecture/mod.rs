@@ -74,7 +74,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 55] = [
+const UNSAFE_FILES: [&str; 56] = [
     "python/src/array/gpu.rs",
     "python/src/array/host.rs",
     "python/src/array/mod.rs",
@@ -89,6 +89,7 @@ const UNSAFE_FILES: [&str; 55] = [
     "src/device/cuda/memory/host.rs",
     "src/device/cuda/memory/mod.rs",
     "src/device/cuda/memory/page_locked.rs",
+    "src/device/cuda/memory/payload.rs",
     "src/device/cuda/nvjpeg/library.rs",
     "src/device/cuda/nvjpeg/mod.rs",
     "src/device/cuda/open.rs",
