@@ -118,7 +118,8 @@ det_post::Configuration configured(const char * file)
 {
   det_post::Configuration configuration;
   configuration.files = {file};
-  configuration.overrides = {"device:=cpu", "camera.score_threshold:=0.0"};
+  configuration.overrides = {
+    "device:=cpu", "camera.score_threshold:=0.0", "camera.output:=/boxes"};
   return configuration;
 }
 
@@ -149,7 +150,7 @@ void detects_as_the_detector_does(const char * file)
   const auto camera = graph.subscription("/camera_0/image");
   expect(camera != 0, "the images are subscribed");
   expect(node.deliver(camera, picture.input) == DET_POST_OK, "deliver");
-  const auto message = graph.wait_for("~/camera/detections", 0);
+  const auto message = graph.wait_for("/boxes", 0);
 
   configuration.channel = "camera";
   det_post::Detector detector(configuration);
@@ -161,7 +162,7 @@ void detects_as_the_detector_does(const char * file)
   auto later = picture.input;
   later.stamp_ns += 100'000'000;
   expect(node.deliver(camera, later) == DET_POST_OK, "a second image");
-  expect(num_detections(graph.wait_for("~/camera/detections", 1)) == 0, "the new threshold");
+  expect(num_detections(graph.wait_for("/boxes", 1)) == 0, "the new threshold");
 
   expect(node.change(4) == DET_POST_OK, "deactivate");
   expect(graph.subscription("/camera_0/image") == 0, "nothing is subscribed any more");
