@@ -14,11 +14,6 @@ use half::f16;
 
 use super::status::{self, Failure, Status};
 
-/// `void *`: an address of the caller, which is passed back and never read.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-pub struct Address(*mut c_void);
-
 /// `const T *`: values that a call reads.
 #[derive(Debug)]
 #[repr(transparent)]
@@ -29,7 +24,8 @@ pub struct In<T>(*const T);
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
 
-/// `void *`: a handle of another library, such as a `cudaStream_t`.
+/// `void *`: an address of the caller or a handle of another library, such as a
+/// `cudaStream_t`, which is passed on and never read.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Address(*mut c_void);
