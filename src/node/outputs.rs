@@ -112,6 +112,11 @@ impl ChannelOutputs {
         detections.chain(&self.markers).any(have) || self.debug_image.has_subscribers()
     }
 
+    /// Whether something that shows the inputs of a frame has a subscriber.
+    pub fn show_inputs(&self, config: &ChannelConfig) -> bool {
+        config.live.publishes_debug_image && self.debug_image.has_subscribers()
+    }
+
     /// Publishes the detections of a frame, with the stamp and the frame of its
     /// reference input.
     ///
@@ -146,7 +151,7 @@ impl ChannelOutputs {
         }
     }
 
-    /// Publishes markers and debug images that have a subscriber.
+    /// Publishes markers and, of a frame with its inputs, debug images that have a subscriber.
     ///
     /// # Errors
     /// `Middleware` when something could not be handed over; why a picture cannot be
@@ -162,6 +167,9 @@ impl ChannelOutputs {
             } else if self.shows_markers {
                 self.remove_markers(header)?;
             }
+        }
+        if inputs.is_empty() {
+            return Ok(());
         }
         self.debug_image.publish(served, inputs, &mut self.message)
     }

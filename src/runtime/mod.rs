@@ -8,6 +8,7 @@
 //! | [`slot`], `input` | the newest frame of live inputs, and the counters of their messages |
 //! | [`supervisor`] | the detector, which is built again after a failure of its device |
 //! | [`isolated`] | a detector in a process of its own |
+//! | [`placement`] | channels of device `auto` on several GPUs |
 //! | `account`, `spread`, `stamps`, `serving`, `in_flight` | counters, times, order of stamps, health, frames in progress |
 
 pub(crate) mod account;
@@ -17,12 +18,16 @@ pub(crate) mod in_flight;
 pub(crate) mod input;
 pub mod isolated;
 pub mod message_buffer;
+pub mod placement;
 pub(crate) mod serving;
 pub mod slot;
 pub(crate) mod spread;
 pub(crate) mod stamps;
 pub mod supervisor;
 pub mod synchronizer;
+
+pub use assembler::Sequence;
+pub use stamps::StampOrder;
 
 use std::sync::Arc;
 

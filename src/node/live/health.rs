@@ -4,9 +4,9 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use super::Shared;
+use crate::node::channel_state::lock;
 use crate::node::logs::Logs;
 use crate::node::status::StatusBuilder;
-use crate::node::worker::lock;
 use crate::ros::LifecycleState;
 use crate::transport::messages::{DiagnosticArray, DiagnosticLevel, DiagnosticStatus};
 use crate::transport::middleware::Publisher;

@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::bond::BondKeeper;
+use super::channel_state::lock;
 use super::clock::NodeClock;
 use super::endpoints::{
     self, CLOCK_QOS, OverridingMiddleware, PARAMETER_EVENTS_QOS, TF_QOS, TF_STATIC_QOS,
@@ -24,11 +25,11 @@ use super::logs::{Loggers, ROSOUT_QOS, ROSOUT_TOPIC, Rosout};
 use super::outputs::ChannelOutputs;
 use super::parameters::ParameterServer;
 use super::transforms::LiveTransforms;
-use super::worker::lock;
 use crate::config::Config;
 use crate::device::set_copy_threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ros::{LifecycleState, LifecycleTransition, NodeName, Parameter};
+use crate::runtime::placement::place_on_gpus;
 use crate::runtime::{Factory, open_detector};
 use crate::transport::messages::{DiagnosticArray, Log, ParameterEvent, TransitionEvent};
 use crate::transport::middleware::{InputKind, Middleware, Publisher, Qos, Received, Subscription};
@@ -251,7 +252,9 @@ impl Shared {
     fn configure(&self) -> Result<()> {
         let config = self.parameters.config();
         let mut channels = Vec::with_capacity(config.channels.len());
-        for channel in &config.channels {
+        let mut placed = config.channels.clone();
+        place_on_gpus(&mut placed);
+        for channel in &placed {
             let open_outputs = |channel: &_| {
                 ChannelOutputs::open(channel, &self.node, lock(&self.middleware).as_mut())
             };

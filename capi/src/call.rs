@@ -8,6 +8,8 @@
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use half::f16;
+
 use super::status::{self, Failure, Status};
 
 /// `const T *`: values that a call reads.
@@ -100,6 +102,25 @@ impl<T> Const<T> {
     pub(super) fn of(values: &[T]) -> Self {
         Self(values.as_ptr())
     }
+
+    /// A value that the library holds.
+    pub(super) fn one(value: &T) -> Self {
+        Self(value)
+    }
+}
+
+impl Const<u16> {
+    /// The bits of values that the library holds.
+    pub(super) fn bits_of(values: &[f16]) -> Self {
+        Self(values.as_ptr().cast())
+    }
+}
+
+impl In<u8> {
+    /// The same address, of other values.
+    pub(super) fn cast<T>(self) -> In<T> {
+        In(self.0.cast())
+    }
 }
 
 /// A call in progress, for which the arguments are borrowed.
@@ -156,6 +177,16 @@ impl Call {
         self.check(values.0, len, name)?;
         // SAFETY: as in `one`, and the length is one that memory can have.
         Ok(unsafe { std::slice::from_raw_parts(values.0, len) })
+    }
+
+    /// Values, or `None` for null.
+    pub(super) fn slice_or_null<'call, T>(
+        &'call self,
+        values: In<T>,
+        len: usize,
+        name: &str,
+    ) -> Checked<Option<&'call [T]>> {
+        if values.0.is_null() { Ok(None) } else { self.slice(values, len, name).map(Some) }
     }
 
     /// A text.

@@ -5,13 +5,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::programs::library;
-use crate::common::require::{Need, skip};
+use super::require::{Need, skip};
+use super::{build, library, root};
 
 /// Runs a command in the root of the package and returns what it printed.
 #[track_caller]
 fn run(command: &mut Command) -> String {
-    let output = command.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    let output = command.current_dir(root()).output().unwrap();
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     assert!(output.status.success(), "{command:?}:\n{out}\n{err}");
     out.into_owned()
@@ -20,12 +20,12 @@ fn run(command: &mut Command) -> String {
 /// In the place of cargo a script that hands over the library of the tests, since a release
 /// build takes minutes.
 fn stand_in_for_cargo(path: &Path) {
-    let program = env!("CARGO_BIN_EXE_det_post");
-    let library = library().join("libdet_post.so").display().to_string();
+    let program = build().join("det_post").display().to_string();
+    let library = library().join("libdet_post_c.so").display().to_string();
     let script = format!(
         "#!/bin/sh\nset -e\nmkdir -p \"$CARGO_TARGET_DIR/release\"\n\
          case \"$*\" in\n\
-         'rustc --release --lib --no-default-features --features capi,cuda --crate-type cdylib')\n\
+         'build --release -p det_post_capi')\n\
          cp '{library}' \"$CARGO_TARGET_DIR/release/\" ;;\n\
          'build --release --bin det_post') cp '{program}' \"$CARGO_TARGET_DIR/release/\" ;;\n\
          *) echo \"unexpected: $*\"; exit 1 ;;\nesac\n"
@@ -83,5 +83,5 @@ fn the_installed_package_is_found_and_its_examples_run() {
     let found = run(Command::new("pkg-config")
         .args(["--cflags", "--libs", "det_post"])
         .env("PKG_CONFIG_PATH", path("prefix").join("lib/pkgconfig")));
-    assert!(found.contains("-I") && found.contains("-ldet_post"), "{found}");
+    assert!(found.contains("-I") && found.contains("-ldet_post_c"), "{found}");
 }

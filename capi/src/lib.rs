@@ -1,4 +1,4 @@
-//! The C ABI: detectors for programs in C and C++.
+//! The C ABI: detectors and operations for programs in C and C++.
 //!
 //! `include/det_post.h` is generated from this module: its functions, structs and constants,
 //! with their documentation. `docs/cpp.md` states what the ABI promises.
@@ -9,18 +9,30 @@
 //!   on an object that another thread is using.
 //! - [`status`]: errors by number.
 //! - [`configuration`], [`frame`], [`detections`], [`report`], [`detector`]: detectors.
+//! - [`workspace`], [`suppression`], [`letterbox`], [`voxels`], [`decoding`], [`sparse`]:
+//!   operations.
 //!
 //! Names of Rust become names of C: `Frame` is `det_post_frame`. Structs hold numbers,
 //! pointers and such structs alone, so that any bits are a value.
 
+#![expect(unsafe_code, reason = "exported names; memory of the caller, in call.rs alone")]
+
 pub mod call;
 pub mod configuration;
+pub mod decoding;
+pub mod decoding_settings;
 pub mod detections;
 pub mod detector;
 pub mod frame;
 mod handles;
+pub mod letterbox;
 pub mod report;
+pub mod sparse;
 pub mod status;
+pub mod suppression;
+pub mod tensors;
+pub mod voxels;
+pub mod workspace;
 
 use call::{ConstText, Out, run};
 use status::Status;

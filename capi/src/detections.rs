@@ -1,8 +1,8 @@
 //! The detections of a frame, as arrays.
 
 use super::call::{Const, ConstText};
-use crate::runtime::channel::Served;
-use crate::types::{self, Object3d, RotatedBox2d};
+use det_post::runtime::channel::Served;
+use det_post::types::{self, Object3d, RotatedBox2d};
 
 /// Axis-aligned boxes in an image: `boxes_2d`.
 pub const DETECTIONS_2D: u32 = 1;

@@ -14,6 +14,7 @@ use det_post::types::{Detections, ImagePayload};
 use det_post::{Config, Replay, ReplayOptions};
 
 use super::programs::{Language, Program};
+use super::root;
 
 /// A detection as the program prints it.
 fn line(class: u32, score: f32, numbers: &[f32]) -> String {
@@ -109,7 +110,7 @@ fn write_transforms(bag: &Path, file: &mut impl Write) {
 fn same_detections(program: &Program, bag: &Path, config: &str) {
     // The program runs without ONNX Runtime, in which AddressSanitizer finds leaks.
     let overrides = ["device:=cpu", "camera.engine.kind:=rten", "lidar.engine.kind:=rten"];
-    let parsed = Config::load(&[config.into()], &overrides.map(Into::into)).unwrap();
+    let parsed = Config::load(&[root().join(config)], &overrides.map(Into::into)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = |channel: usize| folder.path().join(channel.to_string());
     let replay = Replay::open(bag, &parsed, ReplayOptions::default()).unwrap();
@@ -138,7 +139,7 @@ fn same_detections(program: &Program, bag: &Path, config: &str) {
 #[test]
 fn a_program_in_c_finds_what_a_replay_finds_in_a_simulated_drive() {
     let options = ["-fsanitize=address,undefined", "-fno-sanitize-recover"];
-    let Some(program) = Program::compile("tests/cli/capi/replay.c", Language::C11, &options) else {
+    let Some(program) = Program::compile("capi/tests/abi/replay.c", Language::C11, &options) else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();

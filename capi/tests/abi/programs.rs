@@ -1,14 +1,13 @@
 //! The shared library, and programs that are compiled against it.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
 use super::header::Declarations;
-use crate::common::require::{Need, skip};
+use super::require::{Need, skip};
+use super::{library, root};
 
 /// How a program is compiled.
 #[derive(Clone, Copy, Debug)]
@@ -17,30 +16,8 @@ pub enum Language {
     Cpp17,
 }
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
 fn text(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).concat()
-}
-
-/// The folder of the shared library, which is built once per run of the tests.
-pub fn library() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let program = Path::new(env!("CARGO_BIN_EXE_det_post"));
-        let target = program.parent().unwrap().parent().unwrap();
-        let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["rustc", "--locked", "--lib", "--no-default-features", "--features", "capi"])
-            .args(["--crate-type", "cdylib", "--target-dir"])
-            .arg(target)
-            .current_dir(root())
-            .output()
-            .unwrap();
-        assert!(built.status.success(), "{}", text(&built));
-        target.join("debug")
-    })
 }
 
 /// The compiler; `None`, and the test is skipped, without one.
@@ -77,7 +54,7 @@ impl Program {
             .arg(folder.path().join("program"))
             .arg("-L")
             .arg(library())
-            .args(["-ldet_post", "-Wl,-rpath"])
+            .args(["-ldet_post_c", "-Wl,-rpath"])
             .arg(library())
             .output()
             .unwrap();
@@ -122,7 +99,7 @@ fn the_header_compiles_as_c_and_as_cpp() {
 fn the_library_exports_the_functions_of_the_header_and_no_others() {
     let listed = Command::new("nm")
         .args(["--dynamic", "--defined-only", "--format=posix"])
-        .arg(library().join("libdet_post.so"))
+        .arg(library().join("libdet_post_c.so"))
         .output();
     let Ok(listed) = listed else {
         skip(Need::Compiler, "no nm");
@@ -134,17 +111,26 @@ fn the_library_exports_the_functions_of_the_header_and_no_others() {
     assert_eq!(exported, Declarations::read().function_names);
 }
 
-/// Null, wrong sizes, closed objects, two threads, several detectors: statuses and messages.
-/// The program runs as it is and under the sanitizers of gcc; the library itself, which is
-/// Rust, is not instrumented.
-#[test]
-fn misuse_is_refused() {
+/// Runs a program that prints `no failures` as it is and under the sanitizers of gcc; the
+/// library itself, which is Rust, is not instrumented.
+#[track_caller]
+fn has_no_failures(source: &str, arguments: &[&str]) {
     let variants: [&[&str]; 3] =
         [&[], &["-fsanitize=address,undefined", "-fno-sanitize-recover"], &["-fsanitize=thread"]];
     for options in variants {
-        let source = "tests/cli/capi/misuse.cpp";
         let Some(program) = Program::compile(source, Language::Cpp17, options) else { return };
-        let printed = program.run(&["config/demo.param.yaml"]);
-        assert_eq!(printed, "no failures\n", "{options:?}");
+        assert_eq!(program.run(arguments), "no failures\n", "{source} {options:?}");
     }
+}
+
+/// Null, wrong sizes, closed objects, two threads, several detectors: statuses and messages.
+#[test]
+fn misuse_is_refused() {
+    has_no_failures("capi/tests/abi/misuse.cpp", &["config/demo.param.yaml"]);
+}
+
+/// Results that were worked out by hand; null, wrong sizes, unknown numbers, two threads.
+#[test]
+fn operations_are_right_and_their_misuse_is_refused() {
+    has_no_failures("capi/tests/abi/operations.cpp", &[]);
 }

@@ -7,20 +7,20 @@ use super::configuration::Configuration;
 use super::detections::{Detections, Found};
 use super::frame::{
     CameraCalibration, Frame, INPUT_CLOUD, INPUT_COMPRESSED_IMAGE, INPUT_IMAGE, INPUT_TENSORS,
-    TensorMemory, Transform,
+    Transform,
 };
 use super::handles::Handles;
 use super::report::{Report, Reported};
 use super::status::{Failure, Status};
-use crate::config::{ChannelConfig, Config};
-use crate::detectors::MAX_INPUTS;
-use crate::runtime::assembler::Sequence;
-use crate::runtime::channel::Channel;
-use crate::runtime::stamps::StampOrder;
-use crate::transport::calibration_files::{StaticTransform, read_transforms};
-use crate::transport::middleware::InputKind;
-use crate::transport::tf::TfBuffer;
-use crate::types::{self, FrameReport, Stamp};
+use super::tensors::TensorMemory;
+use det_post::config::{ChannelConfig, Config};
+use det_post::detectors::MAX_INPUTS;
+use det_post::runtime::channel::Channel;
+use det_post::runtime::{Sequence, StampOrder};
+use det_post::transport::calibration_files::{StaticTransform, read_transforms};
+use det_post::transport::middleware::InputKind;
+use det_post::transport::tf::TfBuffer;
+use det_post::types::{self, FrameReport, Stamp};
 
 /// An open detector: a channel of a configuration, its networks and its memory.
 #[derive(Clone, Copy)]

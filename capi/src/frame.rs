@@ -4,14 +4,14 @@ use nalgebra::Isometry3;
 
 use super::call::{Call, In, Text};
 use super::status::Failure;
-use crate::detectors::{FrameInput, MAX_INPUTS, Payload};
-use crate::error::Error;
-use crate::transport::messages::CompressedImage as CompressedMessage;
-use crate::transport::tf::isometry;
-use crate::types::{
+use super::tensors::{Bytes, Tensor, TensorMemory};
+use det_post::Error;
+use det_post::detectors::{FrameInput, MAX_INPUTS, Payload};
+use det_post::transport::messages::CompressedImage as CompressedMessage;
+use det_post::transport::tf::isometry;
+use det_post::types::{
     CameraCalibration as Calibration, CloudView, Encoding, Header, ImagePayload, ImageView,
-    MAX_RANK, PointField as Field, PointFields, ReceivedTensors, Size, Span, Stamp, TensorEntries,
-    TensorEntry, TensorType,
+    PointField as Field, PointFields, ReceivedTensors, Size, Stamp, TensorEntries,
 };
 
 /// The input is missing from the frame, which `sync.min_inputs` must allow.
@@ -24,15 +24,6 @@ pub const INPUT_COMPRESSED_IMAGE: u32 = 2;
 pub const INPUT_CLOUD: u32 = 3;
 /// Outputs of a network that runs elsewhere: `tensors`.
 pub const INPUT_TENSORS: u32 = 4;
-
-/// Bytes in host memory.
-#[repr(C)]
-pub struct Bytes {
-    /// The first byte.
-    pub data: In<u8>,
-    /// Their number.
-    pub num_bytes: usize,
-}
 
 /// An image, as `sensor_msgs/Image` describes it.
 #[repr(C)]
@@ -91,22 +82,6 @@ pub struct Cloud {
     /// Number of `fields`, up to 32.
     pub num_fields: usize,
     /// The points.
-    pub bytes: Bytes,
-}
-
-/// A tensor: dense, row-major, little-endian.
-#[repr(C)]
-pub struct Tensor {
-    /// Name in the network.
-    pub name: Text,
-    /// Type of the elements: 1 to 10 for int8, uint8, int16, uint16, int32, uint32, int64,
-    /// uint64, float32, float64.
-    pub element: u32,
-    /// Number of dimensions, up to 8.
-    pub rank: u32,
-    /// Lengths of the dimensions.
-    pub shape: In<usize>,
-    /// The elements.
     pub bytes: Bytes,
 }
 
@@ -207,48 +182,6 @@ impl View<'_> {
     }
 }
 
-/// The tensors of a frame in one piece of memory, which grows to the largest frame.
-#[derive(Default)]
-pub(super) struct TensorMemory {
-    bytes: Vec<u8>,
-}
-
-impl TensorMemory {
-    /// Copies the tensors of an input behind those of the inputs before it.
-    fn add(&mut self, call: &Call, input: &Input) -> Result<TensorEntries, Failure> {
-        let mut entries = TensorEntries::default();
-        for tensor in call.slice(input.tensors, input.num_tensors, "tensors")? {
-            let name = call.text(tensor.name, "tensor.name")?;
-            let found = i32::try_from(tensor.element).ok().and_then(TensorType::from_number);
-            let element = found.ok_or_else(|| {
-                Failure::argument(format!("tensor {name}: element {} is not known", tensor.element))
-            })?;
-            let rank = tensor.rank as usize;
-            if rank > MAX_RANK {
-                let message = format!("tensor {name}: {rank} dimensions, {MAX_RANK} are possible");
-                return Err(Failure::argument(message));
-            }
-            let mut dims = [0; MAX_RANK];
-            dims[..rank].copy_from_slice(call.slice(tensor.shape, rank, "tensor.shape")?);
-            let (name, data) = (self.push(name.as_bytes()), self.push(tensor.bytes.read(call)?));
-            entries.push(TensorEntry { name, data, element, dims, rank })?;
-        }
-        Ok(entries)
-    }
-
-    fn push(&mut self, bytes: &[u8]) -> Span {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
-        Span { start, len: bytes.len() }
-    }
-}
-
-impl Bytes {
-    fn read<'call>(&self, call: &'call Call) -> Result<&'call [u8], Failure> {
-        call.slice(self.data, self.num_bytes, "bytes.data")
-    }
-}
-
 impl Image {
     /// A checked view.
     pub(super) fn view<'call>(&self, call: &'call Call) -> Result<ImageView<'call>, Failure> {
@@ -296,7 +229,7 @@ impl Input {
             }
             (INPUT_CLOUD, _) => View::Cloud(call.one(self.cloud, "input.cloud")?.view(call)?),
             (INPUT_TENSORS, Some((entries, memory))) => {
-                View::Tensors(ReceivedTensors::new(*entries, &memory.bytes)?)
+                View::Tensors(ReceivedTensors::new(*entries, memory.bytes())?)
             }
             (other, _) => {
                 return Err(Failure::argument(format!(
@@ -329,7 +262,7 @@ impl Frame {
             let message = format!("{} inputs, {MAX_INPUTS} are possible", inputs.len());
             return Err(Failure::argument(message));
         }
-        memory.bytes.clear();
+        memory.clear();
         let mut entries = [const { None }; MAX_INPUTS];
         for (entries, input) in entries.iter_mut().zip(inputs) {
             *entries = match input.kind {

@@ -4,8 +4,8 @@ use std::ffi::CString;
 use std::sync::LazyLock;
 
 use super::call::{Const, ConstText};
-use crate::runtime::channel::Channel;
-use crate::types::{Count, FrameReport, Stage, Transfer};
+use det_post::runtime::channel::Channel;
+use det_post::types::{Count, FrameReport, Stage, Transfer};
 
 /// The duration of a stage.
 #[repr(C)]

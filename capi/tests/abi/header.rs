@@ -1,11 +1,10 @@
-//! `include/det_post.h` is what `src/capi` declares, with its documentation.
+//! `include/det_post.h` is what `capi/src` declares, with its documentation.
 //!
 //! `DET_POST_BLESS=1` writes it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
 
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
@@ -14,14 +13,31 @@ use syn::{
     LitStr, Meta, Pat, PathArguments, ReturnType, Token, Type, Visibility,
 };
 
+use super::root;
+
 /// The files, in the order of the header.
-const FILES: [&str; 7] =
-    ["mod", "status", "configuration", "frame", "detections", "report", "detector"];
+const FILES: [&str; 15] = [
+    "lib",
+    "status",
+    "configuration",
+    "tensors",
+    "frame",
+    "detections",
+    "report",
+    "detector",
+    "workspace",
+    "suppression",
+    "letterbox",
+    "voxels",
+    "decoding_settings",
+    "decoding",
+    "sparse",
+];
 
 const TOP: &str = "\
 /* The C ABI of det_post. docs/cpp.md explains it and what it promises.
  *
- * Made from src/capi by `DET_POST_BLESS=1 cargo test --test cli capi::header`: do not edit.
+ * Made from capi/src by `DET_POST_BLESS=1 cargo test --workspace --test abi header`: do not edit.
  *
  * A function that fails returns a status; det_post_error_message has the message. Memory of the
  * caller is read and written until a function returns, never later. Any thread may call any
@@ -147,6 +163,7 @@ fn base(ty: &Type) -> String {
     };
     match (segment.ident.to_string().as_str(), inner) {
         ("u8", _) => "uint8_t".into(),
+        ("u16", _) => "uint16_t".into(),
         ("u32", _) => "uint32_t".into(),
         ("i32", _) => "int32_t".into(),
         ("u64", _) => "uint64_t".into(),
@@ -170,10 +187,10 @@ fn base(ty: &Type) -> String {
 }
 
 impl Declarations {
-    /// Reads `src/capi`.
+    /// Reads `capi/src`.
     pub fn read() -> Self {
         let mut all = Self::default();
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/capi");
+        let folder = root().join("capi/src");
         for file in FILES {
             let text = fs::read_to_string(folder.join(file).with_extension("rs")).unwrap();
             for item in syn::parse_file(&text).unwrap().items {
@@ -260,7 +277,7 @@ impl Declarations {
 
 #[test]
 fn the_header_is_what_the_library_declares() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/det_post.h");
+    let path = root().join("include/det_post.h");
     let header = Declarations::read().header();
     if std::env::var_os("DET_POST_BLESS").is_some() {
         fs::write(&path, &header).unwrap();

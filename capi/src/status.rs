@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::error::{Error, ErrorKind};
+use det_post::{Error, ErrorKind};
 
 /// `DET_POST_OK` or one of the errors.
 pub type Status = i32;
@@ -21,7 +21,11 @@ macro_rules! statuses {
 
         /// The number of a kind of error, which never changes.
         fn number(kind: ErrorKind) -> Status {
-            match kind { $($(ErrorKind::$kind => $number,)?)* }
+            match kind {
+                $($(ErrorKind::$kind => $number,)?)*
+                // A test holds that no kind is.
+                _ => UNKNOWN,
+            }
         }
     };
     (@kind) => { None };
@@ -95,6 +99,8 @@ statuses! {
     BUSY = 1003, "busy";
     /// A fault of the library. An object that it happened to can only be closed.
     PANIC = 1004, "panic";
+    /// An error that has no number of its own.
+    UNKNOWN = 1005, "unknown";
 }
 
 /// Why a call failed.

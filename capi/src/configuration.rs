@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::call::{Call, In, Text};
 use super::status::Failure;
-use crate::config::{ChannelConfig, Config, NODE_NAME, Package, Source};
-use crate::detectors;
-use crate::error::{Error, ErrorKind};
-use crate::ros::NodeName;
-use crate::runtime::{Factory, isolated};
+use det_post::config::{ChannelConfig, Config, NODE_NAME, Package, Source};
+use det_post::detectors;
+use det_post::ros::NodeName;
+use det_post::runtime::{Factory, isolated};
+use det_post::{Error, ErrorKind};
 
 /// The parameters of a detector: those of one channel of a node. Of two values for a key the
 /// later holds: `text`, `files`, `overrides`. Set what is not used to 0.
