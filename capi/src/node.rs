@@ -164,6 +164,11 @@ impl Opened {
 
     /// Delivers data of a sensor by pointer.
     fn deliver(&self, call: &Call, subscription: u64, input: &Input) -> Result<(), Failure> {
+        if input.is_on_device != 0 {
+            return Err(Failure::argument(
+                "input.is_on_device is 1: nodes take data in host memory",
+            ));
+        }
         let header = input.header(call)?;
         let mut tensors = self.tensors.lock().unwrap_or_else(PoisonError::into_inner);
         let view = input.view_alone(call, &mut tensors);
@@ -180,7 +185,7 @@ impl Opened {
         let kind = match &view {
             View::Image(ImagePayload::Raw(_)) => InputKind::Image,
             View::Image(ImagePayload::Compressed(_)) => InputKind::CompressedImage,
-            View::Cloud(_) => InputKind::PointCloud2,
+            View::Cloud(_) | View::CloudOnDevice(_) => InputKind::PointCloud2,
             View::Tensors(_) => InputKind::TensorList,
         };
         let mut wanted = kind;
@@ -192,6 +197,8 @@ impl Opened {
             receiver(Ok(match &view {
                 View::Image(payload) => Received::Picture { header, payload: *payload },
                 View::Cloud(view) => Received::Cloud { header, view },
+                // Refused above.
+                View::CloudOnDevice(_) => return,
                 View::Tensors(tensors) => Received::Tensors { header, tensors },
             }));
         });
