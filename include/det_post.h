@@ -427,6 +427,13 @@ struct det_post_input {
     const det_post_tensor *tensors;
     /** Number of `tensors`, up to 16. */
     size_t num_tensors;
+    /** 1 if `bytes.data` of the image or cloud is a device pointer, to memory of the detector's
+     * GPU; 0 for host memory. The bytes are copied on the GPU; when the call returns, they have
+     * been read. */
+    uint32_t is_on_device;
+    /** Of device pointers: the CUDA stream whose queued work writes the bytes (`cudaStream_t` or
+     * `CUstream`), which the detector waits for on the GPU; `NULL` is the default stream. */
+    void *stream;
 };
 
 /** The inputs of one frame, in the order of the configuration. The stamp of the frame is that
@@ -1151,15 +1158,22 @@ det_post_status det_post_detector_set_calibration(det_post_detector detector, si
  * before the frame. At most 10 s before the newest transform of a frame are kept. */
 det_post_status det_post_detector_add_transforms(det_post_detector detector, const det_post_transform *transforms, size_t num_transforms);
 
-/** Opens a workspace on a device: `cpu`. The arrays that an operation reads are in the memory of
- * that device; so are its results, which are memory of the workspace and valid until the next
- * call of the same function on it, or until the workspace is closed. Close it with
- * `det_post_workspace_close`. */
+/** Opens a workspace on a device: `cpu` or `cuda:N`. The arrays that an operation reads are in the
+ * memory of that device; so are its results, which are memory of the workspace and valid until
+ * the next call of the same function on it, or until the workspace is closed. Structs are in host
+ * memory, whatever the device. On a GPU, boxes are suppressed and images are resized; the other
+ * operations take host memory alone. Close it with `det_post_workspace_close`. */
 det_post_status det_post_workspace_open(const char *device, det_post_workspace *workspace);
 
 /** Closes a workspace and frees its memory. If another thread is in a call on it, that call ends
  * as usual. */
 det_post_status det_post_workspace_close(det_post_workspace workspace);
+
+/** Sets the CUDA stream (`cudaStream_t` or `CUstream`) of a workspace on a GPU; without this call
+ * and for `NULL` it is the default stream. An operation begins after the work that is queued
+ * there when it is called. Its result is ready for work that is queued there after the call, and
+ * is not overwritten by a later call before that work is done. */
+det_post_status det_post_workspace_set_stream(det_post_workspace workspace, void *stream);
 
 /** Suppresses boxes. A box with a value that is not finite, or a score that is NaN, is neither
  * kept nor suppresses others. */

@@ -189,6 +189,112 @@ inline det_post_input input(
   return input;
 }
 
+#if defined(__cpp_exceptions)
+/// A workspace, which is closed with this object: operations on arrays in the memory of its device.
+/// Results are valid until the next call of the same function. One thread at a time.
+class Workspace
+{
+public:
+  /// Opens a workspace on a device, such as `cpu` or `cuda:0`.
+  explicit Workspace(const std::string & device)
+  {
+    check(det_post_workspace_open(device.c_str(), &workspace_));
+  }
+  Workspace(Workspace && other) noexcept
+  : workspace_(std::exchange(other.workspace_, {})) {}
+  Workspace & operator=(Workspace && other) noexcept
+  {
+    std::swap(workspace_, other.workspace_);
+    return *this;
+  }
+  Workspace(const Workspace &) = delete;
+  Workspace & operator=(const Workspace &) = delete;
+  ~Workspace()
+  {
+    if (workspace_.id != 0) {det_post_workspace_close(workspace_);}
+  }
+
+  /// Sets the CUDA stream on which arrays are written and results are read.
+  void set_stream(void * stream)
+  {
+    check(det_post_workspace_set_stream(workspace_, stream), workspace_.id);
+  }
+
+  /// Suppresses boxes.
+  const det_post_survivors & suppress(
+    const det_post_suppression & suppression, const det_post_boxes & boxes)
+  {
+    return result(det_post_workspace_suppress, suppression, boxes);
+  }
+
+  /// Resizes and normalises an image.
+  const det_post_letterboxed & letterbox(
+    const det_post_letterbox & letterbox, const det_post_image & image)
+  {
+    return result(det_post_workspace_letterbox, letterbox, image);
+  }
+
+  /// Groups points into voxels.
+  const det_post_voxels & voxelize(
+    const det_post_voxel_grid & grid, const det_post_points & points)
+  {
+    return result(det_post_workspace_voxelize, grid, points);
+  }
+
+  /// Convolves features at sites.
+  const det_post_sparse_result & convolve(
+    const det_post_sparse_convolution & convolution, const det_post_sparse_features & input)
+  {
+    return result(det_post_workspace_sparse_convolve, convolution, input);
+  }
+
+  /// Decodes the outputs of a network.
+  const det_post_decoded & decode(
+    const det_post_yolo_decoding & decoding, const std::vector<det_post_tensor> & tensors)
+  {
+    return decoded(det_post_workspace_decode_yolo, decoding, tensors);
+  }
+  const det_post_decoded & decode(
+    const det_post_center_decoding & decoding, const std::vector<det_post_tensor> & tensors)
+  {
+    return decoded(det_post_workspace_decode_center, decoding, tensors);
+  }
+  const det_post_decoded & decode(
+    const det_post_anchor_decoding & decoding, const std::vector<det_post_tensor> & tensors)
+  {
+    return decoded(det_post_workspace_decode_anchor, decoding, tensors);
+  }
+
+  /// The object of the C ABI.
+  det_post_workspace get() const noexcept {return workspace_;}
+
+private:
+  template<typename How, typename Input, typename Result>
+  const Result & result(
+    det_post_status (* operation)(
+      det_post_workspace, const How *, const Input *, const Result **),
+    const How & how, const Input & input)
+  {
+    const Result * result = nullptr;
+    check(operation(workspace_, &how, &input, &result), workspace_.id);
+    return *result;
+  }
+
+  template<typename How>
+  const det_post_decoded & decoded(
+    det_post_status (* operation)(
+      det_post_workspace, const How *, const det_post_tensor *, size_t, const det_post_decoded **),
+    const How & how, const std::vector<det_post_tensor> & tensors)
+  {
+    const det_post_decoded * decoded = nullptr;
+    check(operation(workspace_, &how, tensors.data(), tensors.size(), &decoded), workspace_.id);
+    return *decoded;
+  }
+
+  det_post_workspace workspace_{};
+};
+#endif
+
 /// A detector, which is closed with this object. One thread at a time.
 class Detector
 {

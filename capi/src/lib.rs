@@ -16,7 +16,10 @@
 //! Names of Rust become names of C: `Frame` is `det_post_frame`. Structs hold numbers,
 //! pointers and such structs alone, so that any bits are a value.
 
-#![expect(unsafe_code, reason = "exported names; memory of the caller, in call.rs alone")]
+#![expect(
+    unsafe_code,
+    reason = "exported names; memory of the caller, in call.rs and gpu.rs alone"
+)]
 
 pub mod call;
 pub mod configuration;
@@ -25,7 +28,11 @@ pub mod decoding_settings;
 pub mod detections;
 pub mod detector;
 pub mod frame;
+<<<<<<< HEAD
 pub mod graph;
+=======
+mod gpu;
+>>>>>>> main
 mod handles;
 pub mod letterbox;
 pub mod node;
