@@ -14,11 +14,6 @@ use half::f16;
 
 use super::status::{self, Failure, Status};
 
-/// `void *`: an address of the caller, which is passed back and never read.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-pub struct Address(*mut c_void);
-
 /// `const T *`: values that a call reads.
 #[derive(Debug)]
 #[repr(transparent)]
@@ -29,7 +24,8 @@ pub struct In<T>(*const T);
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
 
-/// `void *`: a handle of another library, such as a `cudaStream_t`.
+/// `void *`: an address of the caller or a handle of another library, such as a
+/// `cudaStream_t`, which is passed back and never read.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Address(*mut c_void);
@@ -73,12 +69,6 @@ impl<T> Clone for Const<T> {
 
 impl<T> Copy for Const<T> {}
 
-<<<<<<< HEAD
-// SAFETY: passed back to the caller alone, which promises to take it on any thread.
-unsafe impl Send for Address {}
-// SAFETY: as above.
-unsafe impl Sync for Address {}
-=======
 impl Address {
     /// Its number.
     pub(super) fn number(self) -> u64 {
@@ -105,7 +95,10 @@ impl<T> Const<T> {
     }
 }
 
->>>>>>> main
+// SAFETY: passed back to the caller alone, which promises to take it on any thread.
+unsafe impl Send for Address {}
+// SAFETY: as above.
+unsafe impl Sync for Address {}
 // SAFETY: addresses, which are read by the caller alone.
 unsafe impl Send for ConstText {}
 // SAFETY: as above.

@@ -28,11 +28,8 @@ pub mod decoding_settings;
 pub mod detections;
 pub mod detector;
 pub mod frame;
-<<<<<<< HEAD
-pub mod graph;
-=======
 mod gpu;
->>>>>>> main
+pub mod graph;
 mod handles;
 pub mod letterbox;
 pub mod node;

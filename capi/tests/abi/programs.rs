@@ -136,15 +136,6 @@ fn misuse_is_refused() {
     has_no_failures("capi/tests/abi/misuse.cpp", &["config/demo.param.yaml"]);
 }
 
-<<<<<<< HEAD
-/// A node in a graph of the program detects what a detector detects, and refuses what
-/// `det_post run` refuses. Not under the sanitizer of threads, which does not see how the
-/// threads of the library synchronize.
-#[test]
-fn a_node_runs_in_a_graph_of_the_caller() {
-    let variants = [AS_IT_IS, OF_MEMORY];
-    has_no_failures_in(&variants, "capi/tests/abi/node.cpp", &["config/demo.param.yaml"]);
-=======
 /// Frames and arrays in the memory of a GPU, written by streams that are busy.
 #[test]
 fn device_pointers_wait_for_their_streams() {
@@ -155,7 +146,15 @@ fn device_pointers_wait_for_their_streams() {
         "no GPU\n" => skip(Need::Cuda, "no GPU"),
         printed => assert_eq!(printed, "no failures\n"),
     }
->>>>>>> main
+}
+
+/// A node in a graph of the program detects what a detector detects, and refuses what
+/// `det_post run` refuses. Not under the sanitizer of threads, which does not see how the
+/// threads of the library synchronize.
+#[test]
+fn a_node_runs_in_a_graph_of_the_caller() {
+    let variants = [AS_IT_IS, OF_MEMORY];
+    has_no_failures_in(&variants, "capi/tests/abi/node.cpp", &["config/demo.param.yaml"]);
 }
 
 /// Results that were worked out by hand; null, wrong sizes, unknown numbers, two threads.
