@@ -25,7 +25,7 @@ pub struct In<T>(*const T);
 pub struct Out<T>(*mut T);
 
 /// `void *`: an address of the caller or a handle of another library, such as a
-/// `cudaStream_t`, which is passed back and never read.
+/// `cudaStream_t`, which is passed on and never read.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Address(*mut c_void);

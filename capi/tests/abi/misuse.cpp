@@ -181,6 +181,7 @@ void frames(const char * file)
   expect_error(detect(picture.frame), DET_POST_ERROR_ARGUMENT, id, "17", "too many inputs");
   picture.frame.num_inputs = 1;
   expect(detect(picture.frame) == DET_POST_OK, "a good frame after bad ones");
+  picture.frame.inputs = &picture.input;
   picture.input.is_on_device = 1;
   expect_error(
     detect(picture.frame), DET_POST_ERROR_ARGUMENT, id, "memory of a GPU", "a GPU's image on a CPU");
