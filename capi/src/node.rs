@@ -164,11 +164,6 @@ impl Opened {
 
     /// Delivers data of a sensor by pointer.
     fn deliver(&self, call: &Call, subscription: u64, input: &Input) -> Result<(), Failure> {
-        if input.is_on_device != 0 {
-            return Err(Failure::argument(
-                "input.is_on_device is 1: nodes take data in host memory",
-            ));
-        }
         let header = input.header(call)?;
         let mut tensors = self.tensors.lock().unwrap_or_else(PoisonError::into_inner);
         let view = input.view_alone(call, &mut tensors);
@@ -182,25 +177,26 @@ impl Opened {
                 return Ok(());
             }
         };
-        let kind = match &view {
-            View::Image(ImagePayload::Raw(_)) => InputKind::Image,
-            View::Image(ImagePayload::Compressed(_)) => InputKind::CompressedImage,
-            View::Cloud(_) | View::CloudOnDevice(_) => InputKind::PointCloud2,
-            View::Tensors(_) => InputKind::TensorList,
+        let picture = |payload| Received::Picture { header, payload };
+        let (kind, received) = match &view {
+            View::Image(payload @ ImagePayload::Raw(_)) => (InputKind::Image, picture(*payload)),
+            View::Image(payload @ ImagePayload::Compressed(_)) => {
+                (InputKind::CompressedImage, picture(*payload))
+            }
+            View::Cloud(view) => (InputKind::PointCloud2, Received::Cloud { header, view }),
+            View::Tensors(tensors) => {
+                (InputKind::TensorList, Received::Tensors { header, tensors })
+            }
+            View::Image(_) | View::CloudOnDevice(_) => {
+                return Err(Failure::argument("message.is_on_device: a node reads host memory"));
+            }
         };
         let mut wanted = kind;
         self.endpoints.deliver(subscription, |of_subscription, receiver| {
             wanted = of_subscription;
-            if wanted != kind {
-                return;
+            if wanted == kind {
+                receiver(Ok(received));
             }
-            receiver(Ok(match &view {
-                View::Image(payload) => Received::Picture { header, payload: *payload },
-                View::Cloud(view) => Received::Cloud { header, view },
-                // Refused above.
-                View::CloudOnDevice(_) => return,
-                View::Tensors(tensors) => Received::Tensors { header, tensors },
-            }));
         });
         if wanted == kind {
             return Ok(());
@@ -247,8 +243,8 @@ pub extern "C" fn det_post_node_change(node: Node, transition: u32) -> Status {
     })
 }
 
-/// Delivers a message of a subscription by pointer: an image, a point cloud or tensors. It is
-/// copied once. A message whose sizes contradict each other is counted as refused, as in the
+/// Delivers a message of a subscription by pointer: an image, a point cloud or tensors in host
+/// memory. It is copied once. A message whose sizes contradict each other is counted as refused, as in the
 /// program; one for a subscription that has ended is dropped.
 #[unsafe(no_mangle)]
 pub extern "C" fn det_post_node_deliver(
