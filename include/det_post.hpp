@@ -104,7 +104,22 @@ private:
   const det_post_detections * found_;
 };
 
-/// From where a detector is configured: see `det_post_configuration`.
+namespace detail
+{
+inline std::vector<const char *> pointers(const std::vector<std::string> & texts)
+{
+  std::vector<const char *> pointers;
+  for (const auto & text : texts) {pointers.push_back(text.c_str());}
+  return pointers;
+}
+
+inline const char * or_null(const std::string & text) noexcept
+{
+  return text.empty() ? nullptr : text.c_str();
+}
+}  // namespace detail
+
+/// From where a detector or a node is configured: see `det_post_configuration`.
 struct Configuration
 {
   std::string text;
@@ -116,6 +131,26 @@ struct Configuration
   std::string node_namespace;
   std::string node_name;
   std::string program;
+
+  /// Calls a function with this configuration for C, which is valid until it returns.
+  template<typename Function>
+  det_post_status with(Function function) const
+  {
+    const auto of_files = detail::pointers(files);
+    const auto of_overrides = detail::pointers(overrides);
+    det_post_configuration configuration{};
+    configuration.text = detail::or_null(text);
+    configuration.files = of_files.data();
+    configuration.num_files = of_files.size();
+    configuration.overrides = of_overrides.data();
+    configuration.num_overrides = of_overrides.size();
+    configuration.channel = detail::or_null(channel);
+    configuration.like = detail::or_null(like);
+    configuration.node_namespace = detail::or_null(node_namespace);
+    configuration.node_name = detail::or_null(node_name);
+    configuration.program = detail::or_null(program);
+    return function(configuration);
+  }
 };
 
 /// An input of a frame.
@@ -283,29 +318,10 @@ public:
   /// Opens a detector in place of this one.
   det_post_status open(const Configuration & from, std::nothrow_t)
   {
-    const auto pointers = [](const std::vector<std::string> & texts) {
-        std::vector<const char *> pointers;
-        for (const auto & text : texts) {pointers.push_back(text.c_str());}
-        return pointers;
-      };
-    const auto or_null = [](const std::string & text) {
-        return text.empty() ? nullptr : text.c_str();
-      };
-    const auto files = pointers(from.files);
-    const auto overrides = pointers(from.overrides);
-    det_post_configuration configuration{};
-    configuration.text = or_null(from.text);
-    configuration.files = files.data();
-    configuration.num_files = files.size();
-    configuration.overrides = overrides.data();
-    configuration.num_overrides = overrides.size();
-    configuration.channel = or_null(from.channel);
-    configuration.like = or_null(from.like);
-    configuration.node_namespace = or_null(from.node_namespace);
-    configuration.node_name = or_null(from.node_name);
-    configuration.program = or_null(from.program);
     Detector opened;
-    const auto status = det_post_detector_open(&configuration, &opened.detector_);
+    const auto status = from.with([&](const det_post_configuration & configuration) {
+          return det_post_detector_open(&configuration, &opened.detector_);
+      });
     if (status == DET_POST_OK) {*this = std::move(opened);}
     return status;
   }
@@ -365,8 +381,7 @@ public:
   /// Sets live parameters, all or none.
   void reconfigure(const std::vector<std::string> & overrides)
   {
-    std::vector<const char *> texts;
-    for (const auto & text : overrides) {texts.push_back(text.c_str());}
+    const auto texts = detail::pointers(overrides);
     check(det_post_detector_reconfigure(detector_, texts.data(), texts.size()), detector_.id);
   }
 
@@ -394,6 +409,99 @@ public:
 
 private:
   det_post_detector detector_{};
+};
+
+/// A parameter of a node: see `det_post_parameter`.
+using Parameter = det_post_parameter;
+
+/// A live node in a ROS graph of the caller, which is shut down and closed with this object. Any
+/// thread may call any function.
+class Node
+{
+public:
+  /// No node: every call is refused.
+  Node() noexcept = default;
+  Node(Node && other) noexcept
+  : node_(std::exchange(other.node_, {})) {}
+  Node & operator=(Node && other) noexcept
+  {
+    std::swap(node_, other.node_);
+    return *this;
+  }
+  Node(const Node &) = delete;
+  Node & operator=(const Node &) = delete;
+  ~Node() {close();}
+
+  /// Opens a node in place of this one.
+  det_post_status open(const Configuration & from, const det_post_graph & graph, std::nothrow_t)
+  {
+    Node opened;
+    const auto status = from.with([&](const det_post_configuration & configuration) {
+          return det_post_node_open(&configuration, &graph, &opened.node_);
+      });
+    if (status == DET_POST_OK) {*this = std::move(opened);}
+    return status;
+  }
+
+  /// Shuts the node down and closes it.
+  void close() noexcept
+  {
+    if (node_.id != 0) {det_post_node_close(std::exchange(node_, {}));}
+  }
+
+  /// Changes the state, by the number of a `lifecycle_msgs/msg/Transition`.
+  det_post_status change(uint32_t transition) noexcept
+  {
+    return det_post_node_change(node_, transition);
+  }
+
+  /// Delivers a message of a subscription by pointer.
+  det_post_status deliver(uint64_t subscription, const det_post_input & message) noexcept
+  {
+    return det_post_node_deliver(node_, subscription, &message);
+  }
+
+  /// Delivers a message of a subscription as CDR.
+  det_post_status deliver(
+    uint64_t subscription, const uint8_t * message, std::size_t num_bytes) noexcept
+  {
+    return det_post_node_deliver_message(node_, subscription, message, num_bytes);
+  }
+
+  /// Sets live parameters `key:=value`, all or none.
+  det_post_status set_parameters(const std::vector<std::string> & overrides)
+  {
+    const auto texts = detail::pointers(overrides);
+    return det_post_node_set_parameters(node_, texts.data(), texts.size());
+  }
+
+#if defined(__cpp_exceptions)
+  Node(const Configuration & configuration, const det_post_graph & graph)
+  {
+    if (det_post_abi_version() != DET_POST_ABI_VERSION) {
+      throw Error(DET_POST_ERROR_ARGUMENT, "header and library have different versions");
+    }
+    check(open(configuration, graph, std::nothrow));
+  }
+
+  /// The parameters with their present values, until the next call.
+  Span<Parameter> parameters() const
+  {
+    const Parameter * parameters = nullptr;
+    std::size_t num_parameters = 0;
+    check(det_post_node_parameters(node_, &parameters, &num_parameters), node_.id);
+    return {parameters, num_parameters};
+  }
+#endif
+
+  /// The message of the last call that failed.
+  std::string error_message() const {return det_post::error_message(node_.id);}
+
+  /// The object of the C ABI.
+  det_post_node get() const noexcept {return node_;}
+
+private:
+  det_post_node node_{};
 };
 
 }  // namespace det_post

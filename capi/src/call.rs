@@ -14,6 +14,11 @@ use half::f16;
 
 use super::status::{self, Failure, Status};
 
+/// `void *`: an address of the caller, which is passed back and never read.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Address(*mut c_void);
+
 /// `const T *`: values that a call reads.
 #[derive(Debug)]
 #[repr(transparent)]
@@ -94,10 +99,21 @@ impl<T> Const<T> {
     }
 }
 
+// SAFETY: passed back to the caller alone, which promises to take it on any thread.
+unsafe impl Send for Address {}
+// SAFETY: as above.
+unsafe impl Sync for Address {}
 // SAFETY: addresses, which are read by the caller alone.
 unsafe impl Send for ConstText {}
 // SAFETY: as above.
 unsafe impl<T> Send for Const<T> {}
+
+impl<T> Out<T> {
+    /// Values of the library that the caller writes while it is called.
+    pub(super) fn of(values: &mut [T]) -> Self {
+        Self(values.as_mut_ptr())
+    }
+}
 
 impl ConstText {
     /// No text.

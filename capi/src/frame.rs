@@ -291,7 +291,23 @@ impl Input {
         }))
     }
 
-    fn header<'call>(&self, call: &'call Call) -> Result<Header<'call>, Failure> {
+    /// The data of an input that is no part of a frame; its tensors are copied to `memory`.
+    pub(super) fn view_alone<'a>(
+        &self,
+        call: &'a Call,
+        memory: &'a mut TensorMemory,
+    ) -> Result<Option<View<'a>>, Failure> {
+        memory.clear();
+        match self.kind {
+            INPUT_TENSORS => {
+                let entries = memory.add(call, self)?;
+                Ok(Some(View::Tensors(ReceivedTensors::new(entries, memory.bytes())?)))
+            }
+            _ => self.view(call, None),
+        }
+    }
+
+    pub(super) fn header<'call>(&self, call: &'call Call) -> Result<Header<'call>, Failure> {
         let frame_id = call.text_or_null(self.frame_id, "input.frame_id")?.unwrap_or_default();
         Ok(Header { stamp: Stamp::from_nanos(self.stamp_ns), frame_id })
     }

@@ -11,6 +11,7 @@
 //! - [`configuration`], [`frame`], [`detections`], [`report`], [`detector`]: detectors.
 //! - [`workspace`], [`suppression`], [`letterbox`], [`voxels`], [`decoding`], [`sparse`]:
 //!   operations.
+//! - [`node`], [`graph`]: the live node in a ROS graph of the caller.
 //!
 //! Names of Rust become names of C: `Frame` is `det_post_frame`. Structs hold numbers,
 //! pointers and such structs alone, so that any bits are a value.
@@ -28,8 +29,10 @@ pub mod detections;
 pub mod detector;
 pub mod frame;
 mod gpu;
+pub mod graph;
 mod handles;
 pub mod letterbox;
+pub mod node;
 pub mod report;
 pub mod sparse;
 pub mod status;
