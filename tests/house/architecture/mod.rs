@@ -74,7 +74,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 59] = [
+const UNSAFE_FILES: [&str; 58] = [
     "python/src/array/gpu.rs",
     "python/src/array/host.rs",
     "python/src/array/mod.rs",

@@ -5,9 +5,9 @@ use std::convert::Infallible;
 use half::f16;
 
 use super::super::{Block, Network};
+use super::CudaDecoder;
 use super::launches::attention_args;
-use super::rows::{Buffers, FIRST_DIVIDED, INTERVAL};
-use super::{Chained, CudaDecoder};
+use super::rows::{Activation, Buffers, FIRST_DIVIDED, INTERVAL};
 use crate::device::cuda::{DeviceBuffer, Stream};
 use crate::error::Result;
 use crate::ops::attention::cuda::value_stride;
@@ -18,6 +18,26 @@ use crate::ops::linear::LinearLayer;
 use crate::ops::linear::cuda::DeviceRows;
 use crate::ops::view_sample::cuda::DeviceFeatureMaps;
 use crate::types::Sparse4d;
+
+/// Elements of activations, which chains have or not.
+pub trait Chained: Sized {
+    /// What chains need beside the buffers of the decoder.
+    type Chains;
+
+    /// `None` when no chains compute the layers of the network.
+    #[doc(hidden)]
+    fn chains(stream: &Stream, network: &Network) -> Result<Option<Self::Chains>>;
+
+    /// Queues a frame that uses the memory.
+    #[doc(hidden)]
+    fn enqueue(decoder: &mut CudaDecoder<Self>, maps: &DeviceFeatureMaps) -> Result<()>
+    where
+        Self: Activation;
+
+    /// Bytes of device memory of the weights.
+    #[doc(hidden)]
+    fn num_bytes(chains: &Self::Chains) -> usize;
+}
 
 impl Chained for f32 {
     type Chains = Infallible;

@@ -1,9 +1,9 @@
 //! The launches of a frame.
 
+use super::CudaDecoder;
 use super::encoder::enqueue_encoder;
-use super::rows::{BOX_LEN, Buffers, FIRST_DIVIDED, INTERVAL};
+use super::rows::{Activation, BOX_LEN, Buffers, FIRST_DIVIDED, INTERVAL};
 use super::weights::DeviceAttention;
-use super::{Activation, CudaDecoder};
 use crate::device::cuda::{DeviceBuffer, In, Out, Stream};
 use crate::error::Result;
 use crate::ops::attention::cuda::{AttentionArgs, AttentionKernel, score_scale, value_stride};

@@ -8,7 +8,8 @@ mod weights;
 
 use std::sync::Arc;
 
-pub use self::rows::Element;
+pub use self::chains::Chained;
+pub use self::rows::Activation;
 
 use self::encoder::enqueue_encoder;
 use self::rows::{BOX_LEN, Buffers, INTERVAL, Memory, Start};
@@ -28,31 +29,6 @@ use crate::ops::view_sample::cuda::{
     DeviceFeatureMaps, MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, PointSampling,
 };
 use crate::types::{Motion, QueryBox, Sparse4d};
-
-/// Elements of activations, which chains have or not.
-pub trait Chained: Sized {
-    /// What chains need beside the buffers of the decoder.
-    type Chains;
-
-    /// `None` when no chains compute the layers of the network.
-    #[doc(hidden)]
-    fn chains(stream: &Stream, network: &Network) -> Result<Option<Self::Chains>>;
-
-    /// Queues a frame that uses the memory.
-    #[doc(hidden)]
-    fn enqueue(decoder: &mut CudaDecoder<Self>, maps: &DeviceFeatureMaps) -> Result<()>
-    where
-        Self: Activation;
-
-    /// Bytes of device memory of the weights.
-    #[doc(hidden)]
-    fn num_bytes(chains: &Self::Chains) -> usize;
-}
-
-/// Elements of the activations: f32 or f16. Sums, normalizations, key points, boxes, confidences
-/// and results are f32 in both.
-pub trait Activation: Element + Chained {}
-impl<T: Element + Chained> Activation for T {}
 
 /// A Sparse4D decoder on a GPU, with its memory.
 ///
