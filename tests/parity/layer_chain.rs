@@ -71,14 +71,14 @@ fn chain(device: &CudaDevice, num_rows: usize) {
     let [rotated, deltas] = [[512, 512], [18, 256]].map(|sizes| layer(&mut random, sizes, 0));
     let few = num_rows.div_ceil(2);
 
-    let firsts = stored(through(&[(&wide[..], 512), (&narrow[..], 256)], &first));
+    let firsts = stored(through(&[(&wide, 512), (&narrow, 256)], &first));
     let sums = stored(firsts.iter().zip(&narrow).map(|(a, b)| a + b).collect());
-    let hiddens = stored(through(&[(&narrow[..], 256), (&firsts[..], 256)], &hidden));
-    let seconds = stored(through(&[(&hiddens[..], 1024)], &second));
-    let expected_logits = through(&[(&sums[..], 256)], &logits);
-    let expected_deltas = through(&[(&seconds[..], 256)], &deltas);
+    let hiddens = stored(through(&[(&narrow, 256), (&firsts, 256)], &hidden));
+    let seconds = stored(through(&[(&hiddens, 1024)], &second));
+    let expected_logits = through(&[(&sums, 256)], &logits);
+    let expected_deltas = through(&[(&seconds, 256)], &deltas);
     // The second half of the inputs is before the first in the columns.
-    let columns = through(&[(&firsts[..], 256), (&narrow[..], 256)], &rotated);
+    let columns = through(&[(&firsts, 256), (&narrow, 256)], &rotated);
 
     let wide = DeviceRows::<f16>::from_host(&stream, &wide, 512).unwrap();
     let narrow = DeviceRows::<f16>::from_host(&stream, &narrow, 256).unwrap();

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::args::{
+use super::kernels::{
     AfterArgs, BOX_LEN, CHANNELS, COLUMNS, ChainArgs, ENCODER_PARTS, LoadArgs, MAX_LOADS,
     MAX_STEPS, StepArgs, target,
 };

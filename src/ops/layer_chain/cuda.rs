@@ -4,14 +4,13 @@
 
 use half::f16;
 
-pub use super::args::{BOX_LEN, CHANNELS, COLUMNS, MAX_LOADS, MAX_STEPS};
+pub use super::kernels::{BOX_LEN, CHANNELS, COLUMNS, MAX_LOADS, MAX_STEPS};
 pub use super::layers::{ChainEncoder, ChainLayer, chain_norm};
 
-use super::args::{
-    AfterArgs, CLUSTER_BLOCKS, ChainArgs, ENCODER_PARTS, LoadArgs, StepArgs, THREADS_PER_BLOCK,
-    target,
+use super::kernels::{
+    AfterArgs, CLUSTER_BLOCKS, Chain, ChainArgs, ChainSpec, ENCODER_PARTS, LoadArgs, StepArgs,
+    THREADS_PER_BLOCK, target,
 };
-use super::kernels::{Chain, ChainSpec};
 use super::layers::argument;
 use crate::device::cuda::{CudaDevice, DeviceBuffer, Grid, In, Kernel, Out, Stream};
 use crate::error::Result;

@@ -1,6 +1,6 @@
 //! Layers in device memory, packed for chains.
 
-use super::args::{CHANNELS, CLUSTER_BLOCKS, COLUMNS, ENCODER_PARTS};
+use super::kernels::{CHANNELS, CLUSTER_BLOCKS, COLUMNS, ENCODER_PARTS};
 use super::pack;
 use crate::device::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::args::{CHANNELS, CLUSTER_BLOCKS, WARP_COLUMNS, WARPS};
+use super::kernels::{CHANNELS, CLUSTER_BLOCKS, WARP_COLUMNS, WARPS};
 use crate::ops::layer_norm::LayerNorm;
 use crate::ops::linear::LinearLayer;
 
