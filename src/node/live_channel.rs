@@ -18,10 +18,13 @@ use crate::config::{ChannelConfig, ChannelKind};
 use crate::detectors::DetectorInfo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::Factory;
+use crate::runtime::account::Account;
 use crate::runtime::channel::Channel;
-use crate::runtime::input::InputSummary;
+use crate::runtime::input::{InputSummary, InputTotals};
+use crate::runtime::metrics::ChannelMetrics;
 use crate::runtime::serving::Serving;
 use crate::runtime::slot::{LossCounter, SlotCloser, SlotOptions, SlotWriter, slot};
+use crate::runtime::trace::Trace;
 use crate::transport::messages::DiagnosticStatus;
 use crate::transport::middleware::Middleware;
 use crate::types::Header;
@@ -36,6 +39,9 @@ pub(super) struct LiveChannel {
     gate: OutputGate,
     /// Reused memory of summaries.
     window: FrameWindow,
+    /// Totals of the frames and, of each input, of its messages, as of the last summary.
+    totals: Account,
+    input_totals: Vec<InputTotals>,
     num_failures_seen: u64,
 }
 
@@ -60,6 +66,7 @@ impl LiveChannel {
     pub(super) fn open(
         config: &ChannelConfig,
         factory: Factory,
+        trace: Option<Arc<Trace>>,
         open_outputs: impl FnOnce(&Channel) -> Result<ChannelOutputs>,
     ) -> Result<Self> {
         let start = Instant::now();
@@ -83,11 +90,13 @@ impl LiveChannel {
             config: config.clone(),
             inputs,
             wants_transforms: channel.wants_transforms(),
-            state: Arc::new(ChannelState::new(states.collect(), Serving::of(&channel))),
+            state: Arc::new(ChannelState::new(states.collect(), Serving::of(&channel), trace)),
             num_failures_seen: 0,
             gate: outputs.gate(),
             stage: Stage::Idle(Box::new(Worker { channel, outputs })),
             window: FrameWindow::new(),
+            totals: Account::new(),
+            input_totals: vec![InputTotals::default(); config.inputs.len()],
         })
     }
 
@@ -220,6 +229,13 @@ impl LiveChannel {
         Some(self.state.processing_times().status(node, limits, Instant::now()))
     }
 
+    /// Totals up to the last call of [`Self::statuses`].
+    pub(super) fn metrics(&self) -> ChannelMetrics<'_> {
+        let topics = self.config.inputs.iter().map(|input| input.topic.as_str());
+        let inputs = topics.zip(&self.input_totals).collect();
+        ChannelMetrics { name: &self.config.name, account: &self.totals, inputs }
+    }
+
     /// The statuses since the last call. `topic_status` is the status of a topic.
     pub(super) fn statuses<'t>(
         &mut self,
@@ -230,6 +246,10 @@ impl LiveChannel {
         let summaries: Vec<(InputSummary, Option<CalibrationSummary>)> =
             self.state.inputs.iter().map(|input| input.summaries(now)).collect();
         let frames = self.state.summary(&mut self.window);
+        self.totals.merge(&self.window.account);
+        for (totals, (summary, _)) in self.input_totals.iter_mut().zip(&summaries) {
+            totals.clone_from(&summary.totals);
+        }
         let running = match &self.stage {
             Stage::Running(running) => Some(running),
             Stage::Idle(_) | Stage::Lost => None,

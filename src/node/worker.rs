@@ -22,6 +22,7 @@ use crate::runtime::message_buffer::MessageBuffer;
 use crate::runtime::serving::Serving;
 use crate::runtime::slot::{SlotReader, Taken};
 use crate::runtime::stamps::StampOrder;
+use crate::runtime::trace::{Trace, TracedFrame};
 use crate::types::{CameraCalibration, Stamp};
 
 /// Tolerated lead of stamps over the node's clock, for clocks of two machines.
@@ -43,6 +44,7 @@ pub struct ChannelState {
     /// Its inputs.
     pub inputs: Vec<InputState>,
     frames: Mutex<Frames>,
+    trace: Option<Arc<Trace>>,
     /// A configuration to apply before the next frame.
     pending: Mutex<Option<ChannelConfig>>,
     has_pending: AtomicBool,
@@ -91,7 +93,7 @@ struct Frames {
 
 impl ChannelState {
     /// A channel without frames so far.
-    pub fn new(inputs: Vec<InputState>, serving: Serving) -> Self {
+    pub fn new(inputs: Vec<InputState>, serving: Serving, trace: Option<Arc<Trace>>) -> Self {
         let window = FrameWindow::new();
         let (last_output, unpublished) = (None, None);
         let processing = ProcessingTimes::default();
@@ -99,6 +101,7 @@ impl ChannelState {
         Self {
             inputs,
             frames: Mutex::new(frames),
+            trace,
             pending: Mutex::new(None),
             has_pending: AtomicBool::new(false),
         }
@@ -292,6 +295,9 @@ impl Worker {
     /// Counts dropped frames. The first with a reason is logged as a warning.
     fn note_dropped(&self, state: &ChannelState, error: &Error, num: u64) {
         let name = &self.channel.config().name;
+        if let Some(trace) = &state.trace {
+            trace.add_dropped(name, error.kind().reason());
+        }
         match lock(&state.frames).window.account.add_dropped(error, num) {
             1 => tracing::warn!("channel {name}: frame dropped: {error}"),
             count => tracing::debug!("channel {name}: frame dropped ({count}): {error}"),
@@ -317,6 +323,10 @@ fn note_served(
 ) {
     let now = Instant::now();
     let name = &served.config.name;
+    if let Some(trace) = &state.trace {
+        let (stamp, num_detections) = (served.header.stamp, served.detections.len());
+        trace.add(&TracedFrame { channel: name, stamp, num_detections, report: served.report });
+    }
     let mut frames = lock(&state.frames);
     frames.window.account.add_served(served.report, served.detections.len());
     frames.window.account.add_stamp(served.order);

@@ -9,6 +9,7 @@
 //! | [`supervisor`] | the detector, which is built again after a failure of its device |
 //! | [`isolated`] | a detector in a process of its own |
 //! | `account`, `spread`, `stamps`, `serving` | counters, times, order of stamps, health |
+//! | `metrics`, [`trace`] | counters for Prometheus, frames over time for Perfetto |
 
 pub(crate) mod account;
 pub(crate) mod assembler;
@@ -16,12 +17,14 @@ pub mod channel;
 pub(crate) mod input;
 pub mod isolated;
 pub mod message_buffer;
+pub(crate) mod metrics;
 pub(crate) mod serving;
 pub mod slot;
 pub(crate) mod spread;
 pub(crate) mod stamps;
 pub mod supervisor;
 pub mod synchronizer;
+pub mod trace;
 
 use std::sync::Arc;
 

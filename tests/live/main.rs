@@ -13,6 +13,7 @@ mod calibration;
 mod diagnostics;
 mod frames;
 mod hostile;
+mod observed;
 mod other_stacks;
 mod outputs;
 mod process;

@@ -3,19 +3,27 @@
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use super::Shared;
+use super::{OnMetrics, Shared};
+use crate::node::live_channel::LiveChannel;
 use crate::node::logs::Logs;
 use crate::node::status::StatusBuilder;
 use crate::node::worker::lock;
 use crate::ros::LifecycleState;
+use crate::runtime::metrics::to_prometheus;
 use crate::transport::messages::{DiagnosticArray, DiagnosticLevel, DiagnosticStatus};
 use crate::transport::middleware::Publisher;
 use crate::types::Header;
 
 impl Shared {
     /// Publishes diagnostics until the node ends: all statuses once in `period`, and those of
-    /// the time per frame, where they are configured, at their own interval.
-    pub(super) fn publish_diagnostics(&self, mut publisher: Box<dyn Publisher>, period: Duration) {
+    /// the time per frame, where they are configured, at their own interval. Metrics are passed
+    /// on with all statuses and at the end.
+    pub(super) fn publish_diagnostics(
+        &self,
+        mut publisher: Box<dyn Publisher>,
+        period: Duration,
+        mut on_metrics: Option<OnMetrics>,
+    ) {
         let mut bytes = Vec::new();
         let mut publish = |status: &[DiagnosticStatus]| {
             let header = Header { stamp: self.clock.now().unwrap_or_default(), frame_id: "" };
@@ -37,10 +45,12 @@ impl Shared {
                 .ended
                 .wait_timeout_while(ends, timeout, |ends| !*ends)
                 .unwrap_or_else(PoisonError::into_inner);
-            if *ends {
+            let is_last = *ends;
+            drop(ends);
+            if is_last {
+                self.pass_metrics(&mut on_metrics);
                 return;
             }
-            drop(ends);
             let now = Instant::now();
             if let (Some(at), Some(interval)) = (&mut times_due, interval)
                 && now >= *at
@@ -55,8 +65,17 @@ impl Shared {
             if now >= due {
                 due = (due + period).max(now);
                 publish(&self.statuses());
+                self.pass_metrics(&mut on_metrics);
             }
         }
+    }
+
+    /// Passes the metrics on, unless channels start or stop.
+    fn pass_metrics(&self, on_metrics: &mut Option<OnMetrics>) {
+        let Some(on_metrics) = on_metrics else { return };
+        let Ok(channels) = self.channels.try_lock() else { return };
+        let channels: Vec<_> = channels.iter().map(LiveChannel::metrics).collect();
+        on_metrics(&to_prometheus(&channels));
     }
 
     /// The shortest interval of the statuses of the time per frame.

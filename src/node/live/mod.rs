@@ -29,6 +29,7 @@ use crate::config::Config;
 use crate::device::set_copy_threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ros::{LifecycleState, LifecycleTransition, NodeName, Parameter};
+use crate::runtime::trace::Trace;
 use crate::runtime::{Factory, open_detector};
 use crate::transport::messages::{DiagnosticArray, Log, ParameterEvent, TransitionEvent};
 use crate::transport::middleware::{InputKind, Middleware, Publisher, Qos, Received, Subscription};
@@ -46,6 +47,27 @@ pub struct LiveNode {
     rosout: Option<Rosout>,
 }
 
+/// What a node may have beside its configuration.
+pub struct LiveOptions {
+    /// Builds the detector of a channel.
+    pub factory: Factory,
+    /// Takes the metrics of all channels as text for Prometheus, with the diagnostics and once
+    /// more at the end. It is called by the thread of the diagnostics.
+    pub on_metrics: Option<OnMetrics>,
+    /// Takes every frame; the caller finishes it after the node.
+    pub trace: Option<Arc<Trace>>,
+}
+
+/// See [`LiveOptions::on_metrics`].
+pub type OnMetrics = Box<dyn FnMut(&str) + Send>;
+
+impl Default for LiveOptions {
+    /// The detectors that the configuration names, and nothing else.
+    fn default() -> Self {
+        Self { factory: Arc::new(open_detector), on_metrics: None, trace: None }
+    }
+}
+
 struct Shared {
     name: String,
     node: NodeName,
@@ -54,6 +76,7 @@ struct Shared {
     parameters: ParameterServer,
     loggers: Loggers,
     factory: Factory,
+    trace: Option<Arc<Trace>>,
     lifecycle: Lifecycle,
     clock: Arc<NodeClock>,
     transforms: Arc<LiveTransforms>,
@@ -78,7 +101,7 @@ impl LiveNode {
     /// # Errors
     /// `Middleware` when the graph refuses, `Io` when there is no thread.
     pub fn open(config: Config, middleware: Box<dyn Middleware>) -> Result<Self> {
-        Self::with_factory(config, middleware, Arc::new(open_detector))
+        Self::with_options(config, middleware, LiveOptions::default())
     }
 
     /// As [`LiveNode::open`], with another factory of detectors.
@@ -90,6 +113,19 @@ impl LiveNode {
         middleware: Box<dyn Middleware>,
         factory: Factory,
     ) -> Result<Self> {
+        Self::with_options(config, middleware, LiveOptions { factory, ..LiveOptions::default() })
+    }
+
+    /// As [`LiveNode::open`], with options.
+    ///
+    /// # Errors
+    /// As [`LiveNode::open`].
+    pub fn with_options(
+        config: Config,
+        middleware: Box<dyn Middleware>,
+        options: LiveOptions,
+    ) -> Result<Self> {
+        let LiveOptions { factory, on_metrics, trace } = options;
         let endpoints = endpoints::endpoints(&config, |topic| middleware.resolve(topic));
         endpoints::warn_of_unused(&config.qos_overrides, &endpoints);
         let overrides = config.qos_overrides.clone();
@@ -120,6 +156,7 @@ impl LiveNode {
             clock: Arc::new(NodeClock::new(is_simulated)),
             parameters,
             factory,
+            trace,
             lifecycle: Lifecycle::new(),
             transforms: Arc::new(LiveTransforms::default()),
             channels: Mutex::new(Vec::new()),
@@ -137,7 +174,7 @@ impl LiveNode {
         let of_thread = Arc::clone(&shared);
         let health = std::thread::Builder::new()
             .name("diagnostics".into())
-            .spawn(move || of_thread.publish_diagnostics(diagnostics, period))
+            .spawn(move || of_thread.publish_diagnostics(diagnostics, period, on_metrics))
             .map_err(|e| Error::new(ErrorKind::Io, "node", "no thread").with_source(e))?;
         Ok(Self { shared, health: Some(health), rosout })
     }
@@ -256,7 +293,8 @@ impl Shared {
                 ChannelOutputs::open(channel, &self.node, lock(&self.middleware).as_mut())
             };
             let factory = Arc::clone(&self.factory);
-            channels.push(LiveChannel::open(channel, factory, open_outputs)?);
+            let trace = self.trace.clone();
+            channels.push(LiveChannel::open(channel, factory, trace, open_outputs)?);
             if let Some(path) = channel.kind.transforms_path() {
                 self.transforms.insert_file(path)?;
             }
