@@ -3,7 +3,7 @@
 //!
 //! Sets `DET_POST_FATBIN` (the file's path) and the cfg `kernels` when it
 //! could; without nvcc it warns and the build goes on, and CUDA is reported as
-//! built without kernels. Environment: `DET_POST_NVCC` names the compiler,
+//! built without kernels. `ptxas.log` beside the fatbin has what each kernel takes. Environment: `DET_POST_NVCC` names the compiler,
 //! `DET_POST_CUDA_ARCHS` the architectures (`87` or `80,90`);
 //! `DET_POST_CUDA_LINE_INFO=1` adds line tables for profilers and compute-sanitizer,
 //! which nearly triple the size of the kernels.
@@ -83,7 +83,16 @@ fn compile() -> Result<(), String> {
     let fatbin = out.join("kernels.fatbin");
 
     let mut command = Command::new(&nvcc);
-    command.args(SWITCHES).args(["-fatbin", "-I", "kernels", "--threads", "0", "-o"]);
+    command.args(SWITCHES).args([
+        "-fatbin",
+        "-Xptxas",
+        "-v",
+        "-I",
+        "kernels",
+        "--threads",
+        "0",
+        "-o",
+    ]);
     command.arg(&fatbin).arg(&unity).arg(compression(&nvcc));
     if env::var("DET_POST_CUDA_LINE_INFO").is_ok_and(|value| value == "1") {
         command.arg("-lineinfo");
@@ -111,6 +120,8 @@ fn compile() -> Result<(), String> {
         eprintln!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
         std::process::exit(1);
     }
+    let log = out.join("ptxas.log");
+    std::fs::write(&log, &output.stderr).map_err(|e| format!("{}: {e}", log.display()))?;
     println!("cargo:rustc-env=DET_POST_FATBIN={}", fatbin.display());
     println!("cargo:rustc-cfg=kernels");
     Ok(())

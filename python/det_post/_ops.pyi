@@ -1,6 +1,6 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from typing_extensions import Self
 
@@ -10,6 +10,9 @@ class _Array(Protocol):
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 A = TypeVar("A", bound=_Array)
+_Scores: TypeAlias = float | Sequence[float] | Sequence[Sequence[float]]
+_SizeOrder: TypeAlias = Literal["length_width_height", "width_length_height"]
+_Yaw: TypeAlias = Literal["counter_clockwise", "clockwise_from_minus_y"]
 
 def nms(
     boxes: A,
@@ -96,6 +99,130 @@ def pillar_features(
     max_voxels: int | None = None,
     center_offset_z: bool = False,
 ) -> tuple[A, A, A]: ...
+
+def decode_yolo(
+    outputs: A | Sequence[A],
+    layout: Literal["v5", "v5_raw", "v8", "obb", "yolox", "end_to_end", "detr"],
+    *,
+    num_classes: int,
+    score_threshold: float = 0.25,
+    size: tuple[int, int] | None = None,
+    strides: Sequence[int] = ...,
+    anchors: Sequence[Sequence[Sequence[float]]] | None = None,
+    detr_boxes: Literal["center_normalized", "corner_pixels"] = "center_normalized",
+    logits: bool = True,
+    max_num: int | None = None,
+) -> dict[str, A]: ...
+def decode_center(
+    tasks: Sequence[Mapping[str, A]],
+    *,
+    origin: Sequence[float],
+    cell_size: Sequence[float],
+    score_threshold: _Scores = 0.1,
+    distance_limits: Sequence[float] = ...,
+    classes: Sequence[Sequence[int]] | None = None,
+    heatmap_logits: bool = True,
+    size_order: _SizeOrder = "length_width_height",
+    size_log: bool = True,
+    yaw: _Yaw = "counter_clockwise",
+    yaw_norm_thresholds: Sequence[float] = ...,
+    center_range: Sequence[float] | None = None,
+    has_variance: bool = False,
+    max_num: int | None = None,
+) -> dict[str, A]: ...
+def decode_anchor(
+    classes: A,
+    boxes: A,
+    directions: A | None = None,
+    *,
+    point_range: Sequence[float],
+    anchor_sizes: Sequence[Sequence[float]],
+    anchor_heights: Sequence[float],
+    rotations: Sequence[float] = ...,
+    direction_offset: float = 0.0,
+    align_center: bool = False,
+    channels_last: bool = False,
+    score_threshold: _Scores = 0.1,
+    distance_limits: Sequence[float] = ...,
+    max_num: int | None = None,
+) -> dict[str, A]: ...
+def decode_query(
+    logits: A,
+    boxes: A,
+    quality: A | None = None,
+    *,
+    score_threshold: _Scores = 0.1,
+    distance_limits: Sequence[float] = ...,
+    size_order: _SizeOrder = "width_length_height",
+    yaw: _Yaw = "counter_clockwise",
+    yaw_norm_thresholds: Sequence[float] = ...,
+    center_range: Sequence[float] | None = None,
+    max_num: int = 300,
+) -> dict[str, A]: ...
+def decode_streampetr(
+    logits: A,
+    boxes: A,
+    *,
+    channels_last: bool = True,
+    score_threshold: _Scores = 0.1,
+    distance_limits: Sequence[float] = ...,
+    size_order: _SizeOrder = "width_length_height",
+    yaw: _Yaw = "counter_clockwise",
+    yaw_norm_thresholds: Sequence[float] = ...,
+    center_range: Sequence[float] | None = None,
+    max_num: int | None = None,
+) -> dict[str, A]: ...
+
+class Sites:
+    def __new__(
+        cls,
+        coordinates: A,
+        shape: Sequence[int],
+        *,
+        batch_size: int = 1,
+        max_sites: int | None = None,
+    ) -> Self: ...
+    @property
+    def coordinates(self) -> Any: ...
+    @property
+    def rows(self) -> Any: ...
+    @property
+    def shape(self) -> list[int]: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def num_dropped(self) -> int: ...
+    def __len__(self) -> int: ...
+
+class Rulebook:
+    def __new__(
+        cls,
+        sites: Sites,
+        kernel_size: int | Sequence[int],
+        *,
+        mode: Literal["submanifold", "strided", "transposed", "inverse"] = "submanifold",
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        output_padding: int | Sequence[int] = 0,
+        output: Sites | None = None,
+        max_sites: int | None = None,
+    ) -> Self: ...
+    @property
+    def sites(self) -> Sites: ...
+    @property
+    def table(self) -> Any: ...
+
+def sparse_conv(
+    features: A,
+    rulebook: Rulebook,
+    weight: A,
+    *,
+    bias: A | None = None,
+    residual: A | None = None,
+    relu: bool = False,
+    precision: Literal["float32", "tf32", "float16", "bfloat16"] = "float32",
+) -> A: ...
 
 class Camera:
     def __new__(

@@ -11,6 +11,10 @@
 |---|---|
 | :func:`letterbox` | an image to a network's input |
 | :func:`voxelize`, :func:`pillar_features` | points to voxels and features |
+| :func:`decode_yolo` | outputs of camera networks to boxes |
+| :func:`decode_center`, :func:`decode_anchor` | maps of LiDAR networks to boxes |
+| :func:`decode_query`, :func:`decode_streampetr` | queries of surround networks to boxes |
+| :class:`Sites`, :class:`Rulebook`, :func:`sparse_conv` | sparse convolution |
 
 Inputs are contiguous arrays in memory of the CPU, float32 unless said otherwise. They are read where
 they are and not converted: an array that does not fit is refused with how to convert it. Results are arrays of the library of the
@@ -22,8 +26,15 @@ same output everywhere.
 """
 
 from ._ops import (
+    Rulebook,
+    Sites,
     batched_nms,
     circle_nms,
+    decode_anchor,
+    decode_center,
+    decode_query,
+    decode_streampetr,
+    decode_yolo,
     fast_nms,
     letterbox,
     nms,
@@ -32,12 +43,20 @@ from ._ops import (
     nms_rotated,
     pillar_features,
     soft_nms,
+    sparse_conv,
     voxelize,
 )
 
 __all__ = [
+    "Rulebook",
+    "Sites",
     "batched_nms",
     "circle_nms",
+    "decode_anchor",
+    "decode_center",
+    "decode_query",
+    "decode_streampetr",
+    "decode_yolo",
     "fast_nms",
     "letterbox",
     "nms",
@@ -46,5 +65,6 @@ __all__ = [
     "nms_rotated",
     "pillar_features",
     "soft_nms",
+    "sparse_conv",
     "voxelize",
 ]

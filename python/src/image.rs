@@ -2,19 +2,25 @@
 
 use det_post::ops::letterbox::{LetterboxParams, Workspace, letterbox as resize};
 use det_post::types::{
-    ChannelOrder, ElementType, Encoding, ImageView, Normalization, Placement, Size, Tensor,
+    ChannelOrder, ElementType, Encoding, ImageView, Letterbox, Normalization, Placement, Size,
+    Tensor,
 };
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::array::{Input, Output};
+use crate::argument::one_of;
+use crate::array::{Input, Output, gpu_of};
 use crate::error::raised;
+use crate::gpu;
 
-/// An image as the view of a message: rows without gaps, of the encoding's layout.
+/// The size of an image in an array of this shape, and the bytes from row to row.
 ///
 /// # Errors
-/// `ValueError` when the shape is not that of the encoding.
-pub fn view(image: &Input, encoding: Encoding) -> PyResult<ImageView<'_>> {
+/// What the encoding needs, when shape or type of the elements is another.
+pub fn size_and_step(
+    shape: &[usize],
+    has_type: bool,
+    encoding: Encoding,
+) -> Result<(Size, usize), String> {
     let (channels, expected) = match encoding {
         Encoding::Rgb8 | Encoding::Bgr8 => (3, "uint8 [H, W, 3]"),
         Encoding::Rgba8 | Encoding::Bgra8 => (4, "uint8 [H, W, 4]"),
@@ -24,32 +30,34 @@ pub fn view(image: &Input, encoding: Encoding) -> PyResult<ImageView<'_>> {
         _ => (1, "uint8 [H, W]"),
     };
     let element_bytes = if encoding == Encoding::Mono16 { 2 } else { 1 };
-    let has_type = if element_bytes == 2 { image.is::<u16>() } else { image.is::<u8>() };
-    let [rows, width] = match *image.shape() {
+    let [rows, width] = match *shape {
         [rows, width] if channels == 1 => [rows, width],
         [rows, width, found] if found == channels => [rows, width],
         _ => [0, 0],
     };
     if !has_type || rows == 0 || width == 0 {
-        return Err(image.refuse(&format!("{expected} is needed for {}", encoding.to_ros())));
+        return Err(format!("{expected} is needed for {}", encoding.to_ros()));
     }
     let height = match encoding {
         Encoding::Nv12 | Encoding::Nv21 => rows / 3 * 2,
         _ => rows,
     };
     let side = |side| u32::try_from(side).unwrap_or(u32::MAX);
-    let size = Size::new(side(width), side(height));
-    let is_big_endian = cfg!(target_endian = "big");
-    let data = image.bytes()?;
-    ImageView::new(size, width * channels * element_bytes, encoding, is_big_endian, data)
-        .map_err(|error| raised(&error))
+    Ok((Size::new(side(width), side(height)), width * channels * element_bytes))
 }
 
-fn one_of<T: Copy>(name: &str, found: &str, choices: &[(&str, T)]) -> PyResult<T> {
-    choices.iter().find(|(choice, _)| *choice == found).map(|(_, value)| *value).ok_or_else(|| {
-        let choices: Vec<_> = choices.iter().map(|(choice, _)| *choice).collect();
-        PyValueError::new_err(format!("{name} is {found:?}; {} are possible", choices.join(", ")))
-    })
+/// An image as the view of a message: rows without gaps, of the encoding's layout.
+///
+/// # Errors
+/// `ValueError` when the shape is not that of the encoding.
+pub fn view(image: &Input, encoding: Encoding) -> PyResult<ImageView<'_>> {
+    let is_wide = encoding == Encoding::Mono16;
+    let has_type = if is_wide { image.is::<u16>() } else { image.is::<u8>() };
+    let (size, step) = size_and_step(image.shape(), has_type, encoding)
+        .map_err(|expected| image.refuse(&expected))?;
+    let is_big_endian = cfg!(target_endian = "big");
+    ImageView::new(size, step, encoding, is_big_endian, image.bytes()?)
+        .map_err(|error| raised(&error))
 }
 
 /// Resizes and normalises an image to a network's input, in one pass.
@@ -94,21 +102,31 @@ pub fn letterbox<'py>(
     };
     let element = one_of("dtype", dtype, &elements)?;
     let encoding = Encoding::from_ros(encoding).map_err(|error| raised(&error))?;
+    let shape = [1, 3, size.0 as usize, size.1 as usize];
+    if let Some(gpu) = gpu_of("image", image)? {
+        let (array, placed) = gpu::letterbox(gpu, image, encoding, &params, (element, shape))?;
+        return Ok((array, affine(&placed)));
+    }
     let input = Input::new("image", image)?;
     let view = view(&input, encoding)?;
-    let shape = [1, 3, size.0 as usize, size.1 as usize];
     let (tensor, placed) = image
         .py()
         .detach(|| {
             let mut tensor = Tensor::zeros(element, &shape)?;
             let placed = resize(&view, &params, &mut Workspace::new(), &mut tensor)?;
-            Ok((tensor, placed.network_from_source()))
+            Ok((tensor, placed))
         })
         .map_err(|error: det_post::Error| raised(&error))?;
     let array = match tensor {
         Tensor::F32 { values, .. } => Output::of(values, &shape, image)?,
         Tensor::F16 { values, .. } => Output::of(values, &shape, image)?,
     };
+    Ok((array, affine(&placed)))
+}
+
+/// Scales and offsets of x and y, from the image to the input.
+fn affine(placed: &Letterbox) -> (f32, f32, f32, f32) {
+    let placed = placed.network_from_source();
     let ([scale_x, scale_y], [offset_x, offset_y]) = (placed.scale, placed.offset);
-    Ok((array, (scale_x, scale_y, offset_x, offset_y)))
+    (scale_x, scale_y, offset_x, offset_y)
 }

@@ -3,11 +3,16 @@
 //! `python/det_post/_ops.pyi` declares the functions with their types; their documentation is
 //! that of the functions here.
 
+mod argument;
 mod array;
 mod cloud;
+mod decode;
 mod detector;
 mod error;
+mod gpu;
 mod image;
+mod library;
+mod sparse;
 mod suppression;
 
 /// Operations on arrays; see det_post.ops.
@@ -18,9 +23,15 @@ mod _ops {
     #[pymodule_export]
     use crate::cloud::{pillar_features, voxelize};
     #[pymodule_export]
+    use crate::decode::{
+        decode_anchor, decode_center, decode_query, decode_streampetr, decode_yolo,
+    };
+    #[pymodule_export]
     use crate::detector::{Camera, Lidar};
     #[pymodule_export]
     use crate::image::letterbox;
+    #[pymodule_export]
+    use crate::sparse::{Rulebook, Sites, sparse_conv};
     #[pymodule_export]
     use crate::suppression::{
         batched_nms, circle_nms, fast_nms, nms, nms_3d, nms_bev, nms_rotated, soft_nms,

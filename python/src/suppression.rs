@@ -1,5 +1,6 @@
 //! Suppression on arrays.
 
+use det_post::ops::candidate_arrays::{Classes, candidate_arrays};
 use det_post::ops::nms::{Workspace, suppress_2d, suppress_3d, suppress_rotated};
 use det_post::types::{
     Box2d, Box3d, Candidate, CircleThreshold, ClassMode, Kept, Nms2d, Nms3d, NmsBev, NmsBevFast,
@@ -8,75 +9,32 @@ use det_post::types::{
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::array::{Input, Output};
+use crate::argument::Thresholds;
+use crate::array::{Input, Output, gpu_of};
 use crate::error::raised;
+use crate::gpu::{self, Sessions, SuppressionSession};
 
 type Array<'py> = Bound<'py, PyAny>;
 
-/// A threshold for all classes, or one per class.
-#[derive(FromPyObject)]
-pub enum Thresholds {
-    /// For all classes.
-    One(f32),
-    /// Per class.
-    PerClass(Vec<f32>),
-}
-
-impl From<Thresholds> for Vec<f32> {
-    fn from(thresholds: Thresholds) -> Self {
-        match thresholds {
-            Thresholds::One(threshold) => vec![threshold],
-            Thresholds::PerClass(thresholds) => thresholds,
-        }
-    }
-}
-
 /// Candidates from arrays: `boxes` of `K` numbers each, scores, and classes where there are any.
 fn candidates<B, const K: usize>(
-    boxes: &Input,
-    scores: &Array<'_>,
+    [boxes, scores]: [&Array<'_>; 2],
     classes: Option<&Array<'_>>,
     bbox: impl Fn([f32; K]) -> B,
 ) -> PyResult<Vec<Candidate<B>>> {
+    let [boxes, scores] = [Input::new("boxes", boxes)?, Input::new("scores", scores)?];
     let boxes = boxes.rows::<f32, K>()?;
-    let scores = Input::new("scores", scores)?;
     let scores = scores.vector::<f32>(boxes.len())?;
-    if u32::try_from(boxes.len()).is_err() {
-        return Err(PyValueError::new_err(format!(
-            "{} boxes; below 2^32 are possible",
-            boxes.len()
-        )));
-    }
-    let both = (0..).zip(boxes.iter().zip(scores));
-    let mut candidates: Vec<_> = both
-        .map(|(source, (&numbers, &score))| Candidate {
-            bbox: bbox(numbers),
-            score,
-            class: 0,
-            source,
-        })
-        .collect();
-    if let Some(classes) = classes {
-        let input = Input::new("classes", classes)?;
-        if input.is::<i32>() {
-            set_classes(&mut candidates, &input, input.vector::<i32>(boxes.len())?)?;
-        } else {
-            set_classes(&mut candidates, &input, input.vector::<i64>(boxes.len())?)?;
-        }
-    }
+    let classes = classes.map(|classes| Input::new("classes", classes)).transpose()?;
+    let classes = match &classes {
+        None => Classes::None,
+        Some(input) if input.is::<i32>() => Classes::I32(input.vector(boxes.len())?),
+        Some(input) => Classes::I64(input.vector(boxes.len())?),
+    };
+    let mut candidates = Vec::with_capacity(boxes.len());
+    candidate_arrays(boxes, scores, classes, bbox, &mut candidates)
+        .map_err(|error| raised(&error))?;
     Ok(candidates)
-}
-
-fn set_classes<B, T: Copy + TryInto<u32> + std::fmt::Display>(
-    candidates: &mut [Candidate<B>],
-    input: &Input,
-    classes: &[T],
-) -> PyResult<()> {
-    for (candidate, &class) in candidates.iter_mut().zip(classes) {
-        let refused = |_| input.refuse(&format!("class {class}; 0 to 2^32 - 1 are possible"));
-        candidate.class = class.try_into().map_err(refused)?;
-    }
-    Ok(())
 }
 
 /// Boxes of one class suppress each other where there are classes, else all boxes.
@@ -106,18 +64,33 @@ fn indices<'py>(kept: &[Kept], like: &Array<'py>) -> PyResult<Array<'py>> {
     Output::of(indices, &[kept.len()], like)
 }
 
-fn suppress_aligned(
-    py: Python<'_>,
-    [boxes, scores]: [&Array<'_>; 2],
-    classes: Option<&Array<'_>>,
+/// The scores of the survivors as they were kept, float32.
+fn scores_of<'py>(kept: &[Kept], like: &Array<'py>) -> PyResult<Array<'py>> {
+    Output::of(kept.iter().map(|kept| kept.score).collect::<Vec<f32>>(), &[kept.len()], like)
+}
+
+static ALIGNED: Sessions<SuppressionSession<Box2d>> = Sessions::new();
+static ROTATED: Sessions<SuppressionSession<RotatedBox2d>> = Sessions::new();
+static IN_SPACE: Sessions<SuppressionSession<Box3d>> = Sessions::new();
+
+/// The survivors of boxes `[N, 4]`: positions and, if wanted, scores.
+fn suppress_aligned<'py>(
+    arrays: [&Array<'py>; 2],
+    classes: Option<&Array<'py>>,
     nms: &Nms2d,
-) -> PyResult<Vec<Kept>> {
-    let input = Input::new("boxes", boxes)?;
+    has_scores: bool,
+) -> PyResult<(Array<'py>, Option<Array<'py>>)> {
+    let [boxes, _] = arrays;
+    if let Some(gpu) = gpu_of("boxes", boxes)? {
+        return gpu::suppressed(&ALIGNED, gpu, arrays, classes, (4, nms), has_scores);
+    }
     let bbox = |[x1, y1, x2, y2]: [f32; 4]| Box2d { x1, y1, x2, y2 };
-    let candidates = candidates(&input, scores, classes, bbox)?;
-    suppressed(py, &candidates, |candidates, workspace, keep| {
+    let candidates = candidates(arrays, classes, bbox)?;
+    let kept = suppressed(boxes.py(), &candidates, |candidates, workspace, keep| {
         suppress_2d(candidates, nms, workspace, keep)
-    })
+    })?;
+    let scores = has_scores.then(|| scores_of(&kept, boxes)).transpose()?;
+    Ok((indices(&kept, boxes)?, scores))
 }
 
 /// Boxes `[N, 7]`: centre, length, width, height, yaw.
@@ -127,14 +100,19 @@ fn object(numbers: [f32; 7]) -> Object3d {
     Object3d { bbox, ..Object3d::default() }
 }
 
+/// The survivors of boxes `[N, K]` in space.
 fn suppress_in_space<'py, const K: usize>(
-    [boxes, scores]: [&Array<'py>; 2],
+    arrays: [&Array<'py>; 2],
     classes: Option<&Array<'py>>,
     bbox: impl Fn([f32; K]) -> Object3d,
     nms: &Nms3d,
 ) -> PyResult<Array<'py>> {
-    let input = Input::new("boxes", boxes)?;
-    let candidates = candidates(&input, scores, classes, bbox)?;
+    let [boxes, _] = arrays;
+    if let Some(gpu) = gpu_of("boxes", boxes)? {
+        let (kept, _) = gpu::suppressed(&IN_SPACE, gpu, arrays, classes, (K, nms), false)?;
+        return Ok(kept);
+    }
+    let candidates = candidates(arrays, classes, bbox)?;
     let kept = suppressed(boxes.py(), &candidates, |candidates, workspace, keep| {
         suppress_3d(candidates, nms, workspace, keep)
     })?;
@@ -167,7 +145,7 @@ pub fn nms<'py>(
         score_threshold,
         max_num: max_num.unwrap_or(usize::MAX),
     });
-    indices(&suppress_aligned(boxes.py(), [boxes, scores], None, &nms)?, boxes)
+    Ok(suppress_aligned([boxes, scores], None, &nms, false)?.0)
 }
 
 /// As nms, where only boxes of one class suppress each other.
@@ -191,7 +169,7 @@ pub fn batched_nms<'py>(
         score_threshold,
         max_num: max_num.unwrap_or(usize::MAX),
     });
-    indices(&suppress_aligned(boxes.py(), [boxes, scores], Some(idxs), &nms)?, boxes)
+    Ok(suppress_aligned([boxes, scores], Some(idxs), &nms, false)?.0)
 }
 
 /// Suppression by IoU in one pass: a box is suppressed by any better box that overlaps it, even
@@ -207,7 +185,7 @@ pub fn fast_nms<'py>(
     classes: Option<&Array<'py>>,
 ) -> PyResult<Array<'py>> {
     let nms = Nms2d::Fast(NmsFast { iou_threshold, class_mode: class_mode(classes) });
-    indices(&suppress_aligned(boxes.py(), [boxes, scores], classes, &nms)?, boxes)
+    Ok(suppress_aligned([boxes, scores], classes, &nms, false)?.0)
 }
 
 /// Suppression that lowers scores.
@@ -241,9 +219,8 @@ pub fn soft_nms<'py>(
     };
     let class_mode = class_mode(classes);
     let nms = Nms2d::Soft(NmsSoft { decay, min_score, offset, class_mode });
-    let kept = suppress_aligned(boxes.py(), [boxes, scores], classes, &nms)?;
-    let lowered = kept.iter().map(|kept| kept.score).collect();
-    Ok((indices(&kept, boxes)?, Output::of::<f32>(lowered, &[kept.len()], boxes)?))
+    let (kept, lowered) = suppress_aligned([boxes, scores], classes, &nms, true)?;
+    lowered.map(|lowered| (kept, lowered)).ok_or_else(|| PyValueError::new_err("no scores"))
 }
 
 /// Greedy suppression by IoU of rotated boxes in a plane.
@@ -259,7 +236,10 @@ pub fn nms_rotated<'py>(
     classes: Option<&Array<'py>>,
 ) -> PyResult<Array<'py>> {
     let nms = Nms2d::Rotated(NmsRotated { iou_threshold, class_mode: class_mode(classes) });
-    let input = Input::new("boxes", boxes)?;
+    if let Some(gpu) = gpu_of("boxes", boxes)? {
+        let arrays = [boxes, scores];
+        return Ok(gpu::suppressed(&ROTATED, gpu, arrays, classes, (5, &nms), false)?.0);
+    }
     let bbox = |[cx, cy, width, height, angle_rad]: [f32; 5]| RotatedBox2d {
         cx,
         cy,
@@ -267,7 +247,7 @@ pub fn nms_rotated<'py>(
         height,
         angle_rad,
     };
-    let candidates = candidates(&input, scores, classes, bbox)?;
+    let candidates = candidates([boxes, scores], classes, bbox)?;
     let kept = suppressed(boxes.py(), &candidates, |candidates, workspace, keep| {
         suppress_rotated(candidates, &nms, workspace, keep)
     })?;

@@ -33,7 +33,7 @@ fn view(data: &[u8]) -> CompressedView<'_> {
 }
 
 /// A file of about 200 kB: areas, edges and a little noise.
-fn picture(seed: u32) -> Result<Vec<u8>> {
+pub(super) fn picture(seed: u32) -> Result<Vec<u8>> {
     let mut random = super::inputs::Random::new(seed.into());
     let mut pixels = Vec::with_capacity(3 * usize::from(WIDTH) * usize::from(HEIGHT));
     for y in 0..u32::from(HEIGHT) {

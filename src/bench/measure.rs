@@ -65,6 +65,12 @@ impl<'a> Bench<'a> {
         self.calls(case, run)
     }
 
+    /// Adds a case that was measured elsewhere.
+    #[cfg(feature = "cuda")]
+    pub(super) fn measured(&mut self, case: Case, wall_us: Times) -> Result<()> {
+        self.add(case, None, wall_us)
+    }
+
     fn calls(&mut self, case: Case, mut run: impl FnMut() -> Result<()>) -> Result<()> {
         let start = Instant::now();
         run()?;

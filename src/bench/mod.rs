@@ -17,6 +17,8 @@ mod lidar;
 #[cfg(feature = "cuda")]
 mod mapped;
 mod measure;
+#[cfg(feature = "cuda")]
+mod replay;
 mod resample;
 mod sparse;
 mod suppress;
@@ -62,5 +64,10 @@ fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     lidar::cases(bench, device)?;
     sparse::cases(bench, device)?;
     views::cases(bench, device)?;
-    frame::cases(bench, device)
+    frame::cases(bench, device)?;
+    #[cfg(feature = "cuda")]
+    if let Device::Cuda(device) = device {
+        replay::cases(bench, device)?;
+    }
+    Ok(())
 }

@@ -36,6 +36,10 @@ pub(super) struct ReplayArguments {
     /// as 1.0, at which channels serve the newest and drop what they are too slow for.
     #[arg(long, default_value = "max", value_parser = parse_rate)]
     rate: Rate,
+    /// Frames of a channel in progress at once: 2 uploads a frame of one camera to a GPU while the
+    /// network runs on the frame before. The results are the same; with --pictures it is 1.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
+    frames_in_flight: u8,
     /// Replays from this log time on: seconds since the epoch, or +S after the recording's start.
     #[arg(long, value_name = "T")]
     from: Option<LogTime>,
@@ -75,10 +79,13 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
     if let Some(device) = arguments.device {
         config = config.with_device(device)?;
     }
+    // Pictures show the inputs of their frames.
+    let frames_in_flight = if arguments.pictures > 0 { 1 } else { arguments.frames_in_flight };
     let ReplayArguments { rate, from, to, warm_up, .. } = *arguments;
     let options = ReplayOptions {
         rate,
         stop: interrupt.flag(),
+        frames_in_flight: frames_in_flight.into(),
         slice: Slice { from, to, warm_up },
         ..ReplayOptions::default()
     };

@@ -26,9 +26,19 @@ pub struct Running<'a, 'env> {
 impl FrameStream {
     /// A stream for frames with these stages, in this order.
     pub(super) fn new(stream: &Stream, stages: &[Stage]) -> Result<Self> {
+        Self::with_uploads_on(stream, stream, stages)
+    }
+
+    /// As [`FrameStream::new`], with uploads in another queue of the stream, beside the frame
+    /// before.
+    pub(super) fn with_uploads_on(
+        stream: &Stream,
+        uploads: &Stream,
+        stages: &[Stage],
+    ) -> Result<Self> {
         Ok(Self {
             stream: stream.clone(),
-            stopwatch: Stopwatch::new(stream, stages)?,
+            stopwatch: Stopwatch::new(stream, uploads, stages)?,
             counters: DeviceCounters::new(stream)?,
         })
     }
@@ -51,6 +61,15 @@ impl FrameStream {
     ) -> Running<'a, 'env> {
         let Self { stopwatch, counters, .. } = self;
         Running { stopwatch, scope, counters, report }
+    }
+
+    /// Waits for the last stage of the frame that was begun, and adds its durations and
+    /// counters to the report. Returns the number of bytes that the counters have.
+    pub(super) fn wait(&mut self, report: &mut FrameReport) -> Result<usize> {
+        self.stopwatch.wait()?;
+        self.stopwatch.add_to(report)?;
+        self.counters.add_to(report);
+        Ok(self.counters.num_bytes())
     }
 
     /// Ends a frame. After an error, waits for the work that it queued and clears the
@@ -88,7 +107,7 @@ impl<'env> Running<'_, 'env> {
     ) -> Result<()> {
         self.stopwatch.start()?;
         enqueue(self.scope, self.report)?;
-        self.end_of(Stage::Upload)
+        self.stopwatch.end_of_upload()
     }
 
     /// Adds the durations of the stages to the report, after the wait for the last one.
@@ -110,11 +129,16 @@ impl<'env> Running<'_, 'env> {
 
     /// Adds the copies of a network that runs on the host to the report.
     pub(super) fn add_copies(&mut self, stage: Stage, engine: &DeviceEngine) {
-        let NumBytes { to_host, to_device } = engine.copies();
-        self.report.add_bytes(stage, Transfer::Download, to_host);
-        self.report.add_bytes(stage, Transfer::HostCopy, to_device);
-        self.report.add_bytes(stage, Transfer::Upload, to_device);
+        add_copies(self.report, stage, engine);
     }
+}
+
+/// Adds the copies of a network that runs on the host to a report.
+pub(super) fn add_copies(report: &mut FrameReport, stage: Stage, engine: &DeviceEngine) {
+    let NumBytes { to_host, to_device } = engine.copies();
+    report.add_bytes(stage, Transfer::Download, to_host);
+    report.add_bytes(stage, Transfer::HostCopy, to_device);
+    report.add_bytes(stage, Transfer::Upload, to_device);
 }
 
 /// The capacity of memory for a payload: a power of two.

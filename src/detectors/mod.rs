@@ -102,6 +102,39 @@ pub trait Detector: Send {
         report: &mut FrameReport,
     ) -> Result<Detections<'a>>;
 
+    /// Allows up to `num` frames between [`Detector::submit`] and [`Detector::collect`], and
+    /// allocates what they need. Returns how many the detector can have; 1 means that it
+    /// implements neither. A detector that keeps state between frames has 1.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    fn allow_in_flight(&mut self, num: usize) -> Result<usize> {
+        let _ = num;
+        Ok(1)
+    }
+
+    /// Begins a frame: queues its work, and returns once its payload is no longer read. Its
+    /// detections are those of [`Detector::detect`], and are given by the call of
+    /// [`Detector::collect`] that follows those of the frames before, with the same `report`.
+    /// While frames are in flight, only these two are called.
+    ///
+    /// # Errors
+    /// The reason why the frame is dropped, as of `detect`; it is not collected, and frames in
+    /// flight are not affected. `Argument` when as many as allowed are in flight.
+    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
+        let _ = (frame, report);
+        Err(Error::new(ErrorKind::Argument, "detector", "frames are processed one after another"))
+    }
+
+    /// Waits for the earliest frame in flight and ends it.
+    ///
+    /// # Errors
+    /// The reason why that frame is dropped, as of `detect`; `Argument` when none is in flight.
+    fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
+        let _ = report;
+        Err(Error::new(ErrorKind::Argument, "detector", "no frame is in flight"))
+    }
+
     /// Applies the parameters that may change between frames: thresholds, limits, classes,
     /// suppression. The others are those of construction.
     ///

@@ -10,7 +10,7 @@
 //! | sparse networks | [`voxel_mean`], [`rulebook`], [`sparse_conv`], [`sparse_max_pool`], [`to_map`] |
 //! | view decoders | [`channels_last`], [`view_sample`], [`attention`], [`linear`], [`layer_norm`], [`layer_stack`], [`refine`], [`top_rows`], [`detr3d_block`] |
 //! | output | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`decode_query`], [`decode_streampetr`], [`select`], [`gather`] |
-//! | suppression | [`nms`], which selects one of [`nms_none`], [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_bev_fast`], [`nms_iou_3d`]; between two kinds in a row [`survivors`] |
+//! | suppression | [`nms`], which selects one of [`nms_none`], [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_bev_fast`], [`nms_iou_3d`]; between two kinds in a row [`survivors`]; from arrays and to arrays [`candidate_arrays`] |
 //!
 //! Operations copy nothing between host and device, and allocate nothing once their
 //! workspaces have grown to the sizes of the data.
@@ -39,6 +39,7 @@
 //! ```
 
 pub mod attention;
+pub mod candidate_arrays;
 pub mod channels_last;
 pub mod decode_anchor;
 pub mod decode_center;

@@ -3,9 +3,12 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::frame::ReplayFrame;
+use super::frame::{ReplayDetections, ReplayFrame};
 use super::transforms::TransformFeed;
+use crate::detectors::FrameSet;
 use crate::error::Result;
+use crate::runtime::account::Account;
+use crate::runtime::channel::Served;
 use crate::transport::bag::{BagMessage, BagReader, LogSpan};
 use crate::types::Stamp;
 
@@ -38,6 +41,44 @@ impl ReplayContext<'_> {
 
     pub(super) fn num_messages_read(&self) -> u64 {
         self.num_messages_read.load(Ordering::Relaxed)
+    }
+
+    /// Counts a processed frame of a channel in its account and passes it on; `log_time` gives
+    /// the time of its detections on the clock of the recording.
+    ///
+    /// # Errors
+    /// Those of the closure.
+    pub(super) fn pass_on(
+        &self,
+        (channel, account): (usize, &mut Account),
+        served: &Served<'_>,
+        inputs: FrameSet<'_>,
+        log_time: &dyn Fn() -> Stamp,
+    ) -> Result<()> {
+        let number = account.frames_in();
+        account.add_served(served.report, served.detections.len());
+        account.add_stamp(served.order);
+        let degraded = served.degraded.as_ref();
+        let is_first = degraded.is_some_and(|error| account.add_degraded(error) == 1);
+        if let Some(error) = degraded.filter(|_| is_first) {
+            tracing::warn!("channel {}: sweep served alone: {error}", served.config.name);
+        }
+        let mut on_frame = lock(&self.on_frame);
+        on_frame(&ReplayFrame {
+            channel,
+            config: served.config,
+            number,
+            num_messages_read: self.num_messages_read(),
+            result: Ok(ReplayDetections {
+                header: served.header,
+                detections: served.detections,
+                report: served.report,
+                degraded,
+                inputs,
+                // Read under the lock: from frame to frame it does not go back.
+                log_time: log_time(),
+            }),
+        })
     }
 }
 

@@ -10,6 +10,7 @@ mod channel;
 mod context;
 mod files;
 mod frame;
+mod in_order;
 mod input;
 mod paced;
 mod report;
@@ -33,6 +34,7 @@ use channel::ReplayChannel;
 use context::{Reading, ReplayContext};
 pub use files::ReplayFiles;
 pub use frame::{ReplayDetections, ReplayFrame};
+use in_order::InOrder;
 pub use report::{ChannelSummary, InputReport, ReadSummary, Report, SliceSummary};
 use slice::Bounds;
 pub use slice::{LogTime, Slice, warm_up};
@@ -57,6 +59,11 @@ pub struct ReplayOptions {
     pub rate: Rate,
     /// Set it to end the replay after the frame in progress.
     pub stop: Arc<AtomicBool>,
+    /// The most frames of a channel in progress at once at [`Rate::Max`]: 1 or 2. With 2, a
+    /// channel of one camera on a GPU uploads a frame while its network runs on the frame
+    /// before. Detections, their order and what is dropped are the same; frames that overlap
+    /// are passed on without their inputs.
+    pub frames_in_flight: usize,
     /// Builds the detector of a channel.
     pub factory: Factory,
     /// The part of the recording that is replayed. At a [`Rate::Factor`] it begins as a node
@@ -65,12 +72,13 @@ pub struct ReplayOptions {
 }
 
 impl Default for ReplayOptions {
-    /// The whole recording at full speed, nothing that stops it, and the detectors that the
-    /// configuration names.
+    /// The whole recording at full speed, one frame after another, nothing that stops it, and
+    /// the detectors that the configuration names.
     fn default() -> Self {
         Self {
             rate: Rate::default(),
             stop: Arc::default(),
+            frames_in_flight: 1,
             factory: Arc::new(open_detector),
             slice: Slice::default(),
         }
@@ -209,7 +217,10 @@ impl Replay {
         match options.rate {
             Rate::Max => {
                 let uploads = start_uploads(&reading.reader, &channels, mapped_bytes);
-                process_all(&mut reading, &mut channels, uploads.as_ref())?;
+                let num = options.frames_in_flight;
+                let mut in_order = InOrder::new(&mut channels, uploads.as_ref(), &context, num);
+                reading.each(&mut |message| in_order.process(message))?;
+                in_order.finish()?;
                 totals = uploads.as_ref().map(MappedUploads::totals);
             }
             Rate::Factor(factor) => paced::process(&mut reading, &mut channels, factor)?,
@@ -242,26 +253,6 @@ fn start_uploads(
     let files = reader.mapped_files().into_iter();
     let files = files.map(|file| Arc::new(file) as FileBytes).collect();
     MappedUploads::start(device, files, limit)
-}
-
-/// Processes every message, one after the other.
-fn process_all(
-    reading: &mut Reading<'_>,
-    channels: &mut [ReplayChannel],
-    uploads: Option<&MappedUploads>,
-) -> Result<()> {
-    let context = reading.context;
-    reading.each(&mut |message| {
-        context.advance_to(message.log_time);
-        for channel in channels.iter_mut().filter(|channel| channel.concerns(message)) {
-            if let Some(uploads) = uploads.filter(|_| channel.uploads_in_place().is_some()) {
-                uploads.advance(message.data);
-            }
-            channel.process(message, context)?;
-        }
-        Ok(())
-    })?;
-    channels.iter_mut().try_for_each(|channel| channel.finish(context))
 }
 
 /// Opens the configured channels whose reference input the recording holds.

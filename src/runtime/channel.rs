@@ -7,6 +7,7 @@ use nalgebra::Isometry3;
 
 use super::Factory;
 use super::assembler::Sequence;
+use super::in_flight::{FrameInFlight, FramesInFlight};
 use super::stamps::{StampOrder, StampWatch};
 use super::supervisor::{Health, Supervisor};
 use crate::config::{ChannelConfig, InputConfig};
@@ -36,6 +37,9 @@ pub struct Channel {
     /// The position of the next frame in the sequence.
     sequence: Sequence,
     report: FrameReport,
+    in_flight: FramesInFlight,
+    /// The frame that was collected last.
+    collected: Option<FrameInFlight>,
 }
 
 /// The transform between two frames of reference at a time: `(target, source, stamp)` to
@@ -101,6 +105,8 @@ impl Channel {
             stamps: StampWatch::default(),
             sequence: Sequence::Follows,
             report: FrameReport::new(),
+            in_flight: FramesInFlight::default(),
+            collected: None,
         })
     }
 
@@ -240,6 +246,72 @@ impl Channel {
         let unknown = inputs.iter_mut().flatten().find(|i| matches!(i.pose, Some(Err(_))));
         let degraded = unknown.and_then(|input| input.pose.take()?.err());
         Ok(Served { config, header, detections, report, target_pose, order, degraded })
+    }
+
+    /// Allows up to `num` frames between [`Channel::submit`] and [`Channel::collect`]; returns
+    /// how many there can be: of one input without pose and calibration, as many as its detector
+    /// can have. 1 means that frames are processed one after another, as
+    /// after a failure of the device until the detector is built again.
+    pub fn allow_in_flight(&mut self, num: usize) -> usize {
+        if num < 2 || self.needs.len() > 1 || self.wants_transforms() || self.wants_calibration(0) {
+            return 1;
+        }
+        let Some((detector, failures)) = self.supervisor.ready_now() else { return 1 };
+        failures.note(detector.allow_in_flight(num)).unwrap_or(1)
+    }
+
+    /// The number of frames in flight.
+    pub fn num_in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Begins a frame, as [`Channel::process`] does, and returns once its payload is no longer
+    /// read. [`Channel::collect`] ends it.
+    ///
+    /// # Errors
+    /// Those of `process`. The frame is dropped; frames in flight remain so and must be
+    /// collected before the next call.
+    pub fn submit(&mut self, inputs: &[Option<FrameInput<'_>>]) -> Result<()> {
+        let Self { config, supervisor, needs, stamps, sequence, in_flight, .. } = self;
+        let header = check(config, needs, inputs)?;
+        let sequence = std::mem::take(sequence);
+        let order = stamps.note(header.stamp, sequence == Sequence::StartsOver);
+        let (detector, failures) = supervisor.ready()?;
+        let mut begun = in_flight.begin(&header, order);
+        let frame = FrameSet { stamp: header.stamp, inputs, target_pose: None };
+        let submitted = failures.note(detector.submit(&frame, &mut begun.report));
+        match submitted {
+            Ok(()) => in_flight.push(begun),
+            Err(_) => in_flight.reuse(begun),
+        }
+        submitted
+    }
+
+    /// Waits for the earliest frame in flight and returns its detections; `None` when there is
+    /// none.
+    ///
+    /// # Errors
+    /// The reason why that frame is dropped; the others in flight remain so.
+    pub fn collect(&mut self) -> Option<Result<Served<'_>>> {
+        let Self { config, supervisor, in_flight, collected, .. } = self;
+        if let Some(before) = collected.take() {
+            in_flight.reuse(before);
+        }
+        let FrameInFlight { stamp, frame_id, order, start, report } =
+            collected.insert(in_flight.pop()?);
+        let Some((detector, failures)) = supervisor.in_use() else {
+            let lost = "the detector is gone, and the frame with it";
+            return Some(Err(Error::new(ErrorKind::Device, "channel", lost)));
+        };
+        let detections = match failures.note(detector.collect(report)) {
+            Ok(detections) => detections,
+            Err(error) => return Some(Err(error)),
+        };
+        report.add_duration(Stage::Total, start.elapsed());
+        report.add_count(Count::ScoresOutOfRange, detections.num_scores_out_of_range());
+        let header = Header { stamp: *stamp, frame_id };
+        let (target_pose, order, degraded) = (None, *order, None);
+        Some(Ok(Served { config, header, detections, report, target_pose, order, degraded }))
     }
 
     /// Sets the position of the next frame in the sequence. The detector is reset before a

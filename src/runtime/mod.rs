@@ -8,12 +8,13 @@
 //! | [`slot`], `input` | the newest frame of live inputs, and the counters of their messages |
 //! | [`supervisor`] | the detector, which is built again after a failure of its device |
 //! | [`isolated`] | a detector in a process of its own |
-//! | `account`, `spread`, `stamps`, `serving` | counters, times, order of stamps, health |
 //! | `metrics`, [`trace`] | counters for Prometheus, frames over time for Perfetto |
+//! | `account`, `spread`, `stamps`, `serving`, `in_flight` | counters, times, order of stamps, health, frames in progress |
 
 pub(crate) mod account;
 pub(crate) mod assembler;
 pub mod channel;
+pub(crate) mod in_flight;
 pub(crate) mod input;
 pub mod isolated;
 pub mod message_buffer;

@@ -126,6 +126,13 @@ impl Supervisor {
         Ok((detector.insert(ready).as_mut(), failures))
     }
 
+    /// The detector that was built last, also when the device has failed since; `None` if
+    /// there is none.
+    pub fn in_use(&mut self) -> Option<(&mut dyn Detector, &mut Failures)> {
+        let Self { detector, failures, .. } = self;
+        Some((detector.as_mut()?.as_mut(), failures))
+    }
+
     /// The detector as [`Supervisor::ready`] returns it; `None` if it has to be built first.
     pub fn ready_now(&mut self) -> Option<(&mut dyn Detector, &mut Failures)> {
         let Self { detector, failures, .. } = self;

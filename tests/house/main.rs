@@ -1,4 +1,4 @@
-//! The rules of the house, and the build script.
+//! The rules of the house, the build script and the budget of the kernels.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,3 +12,4 @@ mod common;
 
 mod architecture;
 mod build_script;
+mod kernels;

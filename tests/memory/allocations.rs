@@ -223,6 +223,53 @@ fn a_camera_frame_on_a_gpu_allocates_nothing() {
     assert!(num_detections > 20, "{num_detections} detections");
 }
 
+#[test]
+#[cfg(feature = "cuda")]
+fn overlapped_camera_frames_on_a_gpu_allocate_nothing_and_agree() {
+    let Some((_alone, device)) = gpu() else { return };
+    let ChannelKind::Camera(config) =
+        channel(&["c.input:=/i", "c.head:=yolov5", "c.model_path:=m", "c.score_threshold:=0.2"])
+    else {
+        panic!("a camera head")
+    };
+    let rows = |i: usize| if i % 85 < 4 { noise(i) * 16.0 + 1.0 } else { noise(i) };
+    let stream = device.stream().unwrap();
+    let engine = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, 1000, 85], rows)]);
+    let mut pipeline =
+        <image2d::CudaDetector>::new(&config, &stream, given(&stream, &engine)).unwrap();
+    let pixels: Vec<u8> = (0..640 * 480 * 3).map(|i| i as u8).collect();
+    let image = ImageView::new(Size::new(640, 480), 640 * 3, Encoding::Bgr8, false, &pixels);
+    let input = [Some(FrameInput::image(Header::default(), ImagePayload::Raw(image.unwrap())))];
+    let frame = FrameSet::single(&input);
+    let num_expected = detect(&mut pipeline, &frame);
+    assert_eq!(pipeline.allow_in_flight(2).unwrap(), 2);
+    let mut reports = [FrameReport::new(), FrameReport::new()];
+    pipeline.submit(&frame, &mut reports[0]).unwrap();
+    let mut num_frames = 0;
+    let mut step = || {
+        num_frames += 1;
+        let next = num_frames % 2;
+        pipeline.submit(&frame, &mut reports[next]).unwrap();
+        let refused = num_frames == 1 && pipeline.submit(&frame, &mut reports[next]).is_err();
+        assert!(refused || num_frames > 1, "a third frame in flight");
+        let report = &mut reports[1 - next];
+        assert_eq!(pipeline.collect(report).unwrap().len(), num_expected);
+        assert!(report.duration(Stage::Infer).is_some());
+        *report = FrameReport::new();
+    };
+    (0..3).for_each(|_| step());
+    let on_device = || (stream.num_allocations(), device.free_memory().unwrap());
+    let (before, waits) = (on_device(), stream.num_waits());
+    let num_allocations = allocations_after_warm_up(&mut step);
+    assert_eq!(on_device(), before);
+    assert_eq!(num_allocations, 0);
+    let waits = stream.num_waits() - waits;
+    assert!(waits as usize <= num_frames, "{waits} waits in {num_frames} frames");
+    pipeline.collect(&mut FrameReport::new()).unwrap();
+    assert!(pipeline.collect(&mut FrameReport::new()).is_err());
+    assert_eq!(detect(&mut pipeline, &frame), num_expected);
+}
+
 /// A cloud of x, y, z, intensity.
 fn cloud_bytes(num_points: usize) -> Vec<u8> {
     let point = |i: usize| {

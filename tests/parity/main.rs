@@ -20,6 +20,7 @@ use det_post::types::{Count, DeviceChoice, FrameReport, Kept};
 mod attention;
 mod camera_frame;
 mod camera_pipeline;
+mod candidate_arrays;
 mod channels_last;
 mod clouds;
 mod decode_anchor;

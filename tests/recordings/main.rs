@@ -20,6 +20,7 @@ mod golden;
 mod lidar_replay;
 mod messages;
 mod nan_scores;
+mod overlap;
 mod rotated_boxes;
 mod shortened_bags;
 mod slices;

@@ -40,8 +40,8 @@ pub(crate) use kernel::{
     RESIDENT_THREADS, blocks, check_len, check_lens, check_threads, kernel_specs, refused,
 };
 pub use memory::{
-    DeviceBuffer, Floats, In, InPlaceUploads, MappedBuffer, Out, PageLocked, PinnedBuffer, Plain,
-    UploadScope,
+    BUFFER_ALIGNMENT, DeviceBuffer, Floats, In, InPlaceUploads, MappedBuffer, Out, PageLocked,
+    PinnedBuffer, Plain, UploadScope,
 };
 pub use nvjpeg::{JpegBatch, JpegEngines, JpegPlanes};
 pub use points::DevicePoints;

@@ -34,6 +34,24 @@ impl DevicePoints {
         Ok(Self { values, num, num_channels, capacity })
     }
 
+    /// Points in buffers of one stream: all values, point by point, and the number of points.
+    ///
+    /// # Errors
+    /// `Argument` when there are fewer than three channels, or `num` is not one value.
+    pub fn of(
+        values: DeviceBuffer<f32>,
+        num: DeviceBuffer<u32>,
+        num_channels: usize,
+    ) -> Result<Self> {
+        if num_channels < 3 || num.len() != 1 {
+            let num = num.len();
+            let message = format!("points of {num_channels} channels and {num} numbers of points");
+            return Err(Error::new(ErrorKind::Argument, "device", message));
+        }
+        let capacity = values.len() / num_channels;
+        Ok(Self { values, num, num_channels, capacity })
+    }
+
     /// The stream that owns the memory.
     pub fn stream(&self) -> &Stream {
         self.values.stream()

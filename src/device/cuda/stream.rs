@@ -2,23 +2,36 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use cudarc::driver::sys::{self, CUevent_flags, CUstream, CUstreamCaptureMode};
-use cudarc::driver::{CudaEvent, CudaStream, result};
+use cudarc::driver::sys::{self, CUevent_flags, CUevent_wait_flags, CUstream, CUstreamCaptureMode};
+use cudarc::driver::{CudaEvent, CudaStream, DriverError, result};
 
 use super::{CudaDevice, error, failed};
 use crate::error::Result;
 
 /// A queue of work on one GPU, with all memory that was allocated on it. Clones
 /// are handles of the same stream.
+///
+/// A stream may have a second queue, for uploads that run beside its work
+/// ([`Stream::beside`]). Both use the same memory.
 #[derive(Clone)]
 pub struct Stream {
     inner: Arc<Inner>,
+    queue: Queue,
+}
+
+/// The queue of a stream that a handle works on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Queue {
+    Work,
+    Uploads,
 }
 
 struct Inner {
     stream: Arc<CudaStream>,
+    /// The second queue, once it is asked for.
+    uploads: OnceLock<Arc<CudaStream>>,
     device: CudaDevice,
     owned: Mutex<Owned>,
     num_waits: AtomicU64,
@@ -34,7 +47,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // Queued work may still use the memory. Errors cannot be reported here: a
         // lost context has no memory to free.
-        if self.device.context().bind_to_thread().is_err() || self.stream.synchronize().is_err() {
+        if self.device.context().bind_to_thread().is_err() || self.synchronize().is_err() {
             return;
         }
         let owned = self.owned.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -50,16 +63,25 @@ impl Drop for Inner {
     }
 }
 
+impl Inner {
+    /// Waits for the work of both queues.
+    fn synchronize(&self) -> std::result::Result<(), DriverError> {
+        let uploads = self.uploads.get().map_or(Ok(()), |uploads| uploads.synchronize());
+        uploads.and(self.stream.synchronize())
+    }
+}
+
 impl Stream {
     pub(super) fn new(device: &CudaDevice) -> Result<Self> {
         let stream = device.context().new_stream().map_err(|e| failed("make a stream", e))?;
         let inner = Inner {
             stream,
+            uploads: OnceLock::new(),
             device: device.clone(),
             owned: Mutex::default(),
             num_waits: AtomicU64::new(0),
         };
-        let stream = Self { inner: Arc::new(inner) };
+        let stream = Self { inner: Arc::new(inner), queue: Queue::Work };
         stream.bind()?;
         Ok(stream)
     }
@@ -69,13 +91,82 @@ impl Stream {
         &self.inner.device
     }
 
-    /// Waits until all queued work is done.
+    /// A handle of this stream's second queue, whose work runs beside that of the first.
+    /// Work of one queue that needs the other's is queued after [`Stream::wait_for`] an event
+    /// of it.
+    ///
+    /// # Errors
+    /// `Device` with the driver's error.
+    pub fn beside(&self) -> Result<Self> {
+        if self.inner.uploads.get().is_none() {
+            let made = self.device().context().new_stream();
+            // Another thread may have made one meanwhile, which remains.
+            let _ = self.inner.uploads.set(made.map_err(|e| failed("make a stream", e))?);
+        }
+        Ok(Self { inner: Arc::clone(&self.inner), queue: Queue::Uploads })
+    }
+
+    /// Lets work that is queued from now on begin after an event. The host does not wait.
+    ///
+    /// # Errors
+    /// `Device` with the driver's error.
+    pub fn wait_for(&self, event: &Event) -> Result<()> {
+        self.cuda().wait(&event.event).map_err(|e| failed("wait for another queue", e))
+    }
+
+    /// Waits until all queued work is done, that of both queues.
     ///
     /// # Errors
     /// `Device` with the first failure of any of it.
     pub fn synchronize(&self) -> Result<()> {
         self.count_wait();
-        self.inner.stream.synchronize().map_err(|e| failed("finish the queued work", e))
+        self.inner.synchronize().map_err(|e| failed("finish the queued work", e))
+    }
+
+    /// Lets this stream's later work begin after what another library has queued on a stream
+    /// of its own so far. `foreign` is that stream's driver handle, `CUstream`; 1 is the
+    /// legacy default stream, 2 the one of this thread.
+    ///
+    /// # Errors
+    /// `Device` with the driver's error.
+    ///
+    /// # Safety
+    /// The handle is that of a live stream of this stream's GPU.
+    pub unsafe fn follow(&self, foreign: u64) -> Result<()> {
+        // SAFETY: by this function's contract.
+        unsafe { self.order(foreign as CUstream, self.raw()) }
+    }
+
+    /// Lets the later work of another library's stream begin after this stream's work so far.
+    /// `foreign` as in [`Stream::follow`].
+    ///
+    /// # Errors
+    /// `Device` with the driver's error.
+    ///
+    /// # Safety
+    /// The handle is that of a live stream of this stream's GPU.
+    pub unsafe fn precede(&self, foreign: u64) -> Result<()> {
+        // SAFETY: by this function's contract.
+        unsafe { self.order(self.raw(), foreign as CUstream) }
+    }
+
+    /// Lets later work of a stream begin after another's work so far.
+    ///
+    /// # Safety
+    /// Both are live streams of this stream's GPU.
+    unsafe fn order(&self, earlier: CUstream, later: CUstream) -> Result<()> {
+        self.bind()?;
+        let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING;
+        let event = result::event::create(flags).map_err(|e| failed("make an event", e))?;
+        let flags = CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: the event is alive, and so are the streams, as the caller promises.
+        let ordered = unsafe {
+            result::event::record(event, earlier)
+                .and_then(|()| result::stream::wait_event(later, event, flags))
+        };
+        // SAFETY: made above and not used any more; the driver keeps what queued work needs.
+        let destroyed = unsafe { result::event::destroy(event) };
+        ordered.and(destroyed).map_err(|e| failed("order two streams", e))
     }
 
     /// The number of times that the host has waited for this stream: once per frame.
@@ -94,16 +185,24 @@ impl Stream {
     }
 
     pub(super) fn cuda(&self) -> &Arc<CudaStream> {
-        &self.inner.stream
+        match self.queue {
+            Queue::Work => &self.inner.stream,
+            Queue::Uploads => self.inner.uploads.get().unwrap_or(&self.inner.stream),
+        }
     }
 
     pub(super) fn raw(&self) -> CUstream {
-        self.inner.stream.cu_stream()
+        self.cuda().cu_stream()
+    }
+
+    /// Whether two handles are of one queue.
+    pub(crate) fn is_same_queue(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner) && self.queue == other.queue
     }
 
     /// The driver's handle, for a library that queues work of its own; valid as long
     /// as this stream.
-    pub(crate) fn handle(&self) -> *mut () {
+    pub fn handle(&self) -> *mut () {
         self.raw().cast()
     }
 

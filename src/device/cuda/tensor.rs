@@ -66,6 +66,25 @@ impl DeviceTensor {
         Ok(Self { shape: shape.to_vec(), values })
     }
 
+    /// A tensor of this shape with these values.
+    ///
+    /// # Errors
+    /// `Argument` when the number of values is not the product of the shape.
+    pub fn of(shape: &[usize], values: DeviceValues) -> Result<Self> {
+        let tensor = Self { shape: shape.to_vec(), values };
+        let found = match &tensor.values {
+            DeviceValues::F32(values) => values.len(),
+            DeviceValues::F16(values) => values.len(),
+        };
+        match shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim)) {
+            Some(num) if num == found => Ok(tensor),
+            _ => {
+                let message = format!("{found} values are not those of a tensor of {shape:?}");
+                Err(Error::new(ErrorKind::Argument, "device", message))
+            }
+        }
+    }
+
     /// Lengths of the dimensions.
     pub fn shape(&self) -> &[usize] {
         &self.shape

@@ -111,9 +111,15 @@ impl<B: Gather> Workspace<B> {
     pub fn read(&mut self, out: &mut Vec<Detection2d<B>>) -> Result<Gathered> {
         out.clear();
         self.stream.synchronize()?;
+        Ok(self.read_complete(out))
+    }
+
+    /// As [`Workspace::read`], after the caller has waited for the queued frame.
+    pub fn read_complete(&mut self, out: &mut Vec<Detection2d<B>>) -> Gathered {
+        out.clear();
         let gathered = self.gathered.get(0).unwrap_or_default();
         self.detections.copy_to(gathered.num_detections as usize, out);
-        Ok(gathered)
+        gathered
     }
 }
 

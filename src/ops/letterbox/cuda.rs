@@ -8,7 +8,8 @@ use super::kernels::{
 };
 use super::{LetterboxParams, network_size, place};
 use crate::device::cuda::{
-    CudaDevice, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Out, Stream,
+    CudaDevice, DeviceBuffer, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Out,
+    Stream,
 };
 use crate::error::Result;
 use crate::ops::image_kernels::ImageKernels;
@@ -56,10 +57,24 @@ pub fn enqueue_letterbox(
     params: &LetterboxParams,
     out: &mut DeviceTensor,
 ) -> Result<Letterbox> {
+    enqueue_letterbox_of(stream, kernels, (image.layout()?, image.bytes()), params, out)
+}
+
+/// As [`enqueue_letterbox`], of an image of a layout in any buffer: its bytes, and
+/// [`TAIL_BYTES`](crate::device::cuda::TAIL_BYTES) more that may be read.
+///
+/// # Errors
+/// Those of [`enqueue_letterbox`]; `Argument` when the buffer is shorter.
+pub fn enqueue_letterbox_of(
+    stream: &Stream,
+    kernels: &Kernels,
+    (layout, bytes): (ImageLayout, &DeviceBuffer<u8>),
+    params: &LetterboxParams,
+    out: &mut DeviceTensor,
+) -> Result<Letterbox> {
     let network = network_size(out.shape())?;
-    let layout = image.layout()?;
     let placed = place(layout.size, network, params.placement)?;
-    let bytes = image.bytes().input(stream)?;
+    let bytes = bytes.input(stream)?;
     match out.values_mut() {
         DeviceValues::F32(out) => {
             let args = args(&layout, params, &placed, bytes, out.output(stream)?);

@@ -9,7 +9,6 @@ use crate::detectors::{FrameInput, FrameSet, MAX_INPUTS};
 use crate::device::PayloadMemory;
 use crate::error::Result;
 use crate::replay::context::{ReplayContext, lock};
-use crate::replay::frame::{ReplayDetections, ReplayFrame};
 use crate::replay::input::{CalibrationTopic, ReplayInput};
 use crate::runtime::Factory;
 use crate::runtime::account::Account;
@@ -287,35 +286,57 @@ impl ReplayChannel {
         if !context.owns(now) {
             return Ok(());
         }
-        let number = self.account.frames_in();
-        self.account.add_served(served.report, served.detections.len());
-        self.account.add_stamp(served.order);
         self.account.add_times(served.header.stamp, inputs, Some(now));
-        let degraded = served.degraded.as_ref();
-        let is_first = degraded.is_some_and(|error| self.account.add_degraded(error) == 1);
-        if let Some(error) = degraded.filter(|_| is_first) {
-            tracing::warn!("channel {}: sweep served alone: {error}", served.config.name);
+        let (stamp, target_pose) = (served.header.stamp, served.target_pose);
+        let inputs = FrameSet { stamp, inputs, target_pose };
+        context.pass_on((self.index, &mut self.account), &served, inputs, log_time)
+    }
+
+    /// Whether frames begin by [`Self::begin`] and end by [`Self::end`], at most
+    /// `max_in_flight` of them at once.
+    pub(super) fn overlaps(&mut self, max_in_flight: usize) -> bool {
+        max_in_flight > 1
+            && self.frames.is_none()
+            && self.channel.allow_in_flight(max_in_flight) >= max_in_flight
+    }
+
+    /// The number of frames that have begun and not ended.
+    pub(super) fn num_in_flight(&self) -> usize {
+        self.channel.num_in_flight()
+    }
+
+    /// Begins the frame of a message; returns false for a message of another topic.
+    ///
+    /// # Errors
+    /// The reason why the frame is dropped; it is not counted yet.
+    pub(super) fn begin(&mut self, message: &BagMessage<'_>) -> Result<bool> {
+        let [ReplayInput { topic, kind, .. }] = &self.inputs[..] else { return Ok(false) };
+        if *topic != Some(message.topic) {
+            return Ok(false);
         }
-        let mut on_frame = lock(&context.on_frame);
-        on_frame(&ReplayFrame {
-            channel: self.index,
-            config: served.config,
-            number,
-            num_messages_read: context.num_messages_read(),
-            result: Ok(ReplayDetections {
-                header: served.header,
-                detections: served.detections,
-                report: served.report,
-                degraded,
-                inputs: FrameSet {
-                    stamp: served.header.stamp,
-                    inputs,
-                    target_pose: served.target_pose,
-                },
-                // Read under the lock: from frame to frame it does not go back.
-                log_time: log_time(),
-            }),
-        })
+        check_log_time(message.log_time)?;
+        let mut begun = Ok(());
+        deliver(*kind, message.data, &mut |received| {
+            begun = received.and_then(|received| self.channel.submit(&[frame_input(&received)]));
+        });
+        begun.map(|()| true)
+    }
+
+    /// Ends the earliest frame that has begun, and passes it on.
+    ///
+    /// # Errors
+    /// As [`Self::process`].
+    pub(super) fn end(&mut self, log_time: Stamp, context: &ReplayContext<'_>) -> Result<()> {
+        let served = match self.channel.collect() {
+            Some(Ok(served)) => served,
+            Some(Err(error)) => return self.drop_frame(&error, log_time, context),
+            None => return Ok(()),
+        };
+        if !context.owns(log_time) {
+            return Ok(());
+        }
+        let inputs = FrameSet { stamp: served.header.stamp, inputs: &[], target_pose: None };
+        context.pass_on((self.index, &mut self.account), &served, inputs, &|| log_time)
     }
 
     /// Memory from which messages reach the device in the fewest copies.

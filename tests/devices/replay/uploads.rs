@@ -1,4 +1,5 @@
-//! However payloads reach the GPU, the detections are the same.
+//! However payloads reach the GPU, and however many frames are in progress, the detections are
+//! the same.
 
 use std::path::Path;
 
@@ -23,7 +24,7 @@ fn uncompress(from: &Path, to: &Path) {
 }
 
 #[test]
-fn copied_and_registered_payloads_give_the_same_bytes() {
+fn uploads_and_overlap_do_not_change_detections() {
     if !has_gpu() {
         return;
     }
@@ -32,9 +33,15 @@ fn copied_and_registered_payloads_give_the_same_bytes() {
     let plain = sample.path().join("plain");
     uncompress(&drive, &plain);
     let mut expected = None;
-    for (bag, mib, threads) in
-        [(&drive, 256, 4), (&plain, 0, 1), (&plain, 0, 4), (&plain, 1, 1), (&plain, 256, 4)]
-    {
+    for (bag, mib, threads, in_flight) in [
+        (&drive, 256, 4, 1),
+        (&drive, 256, 4, 2),
+        (&plain, 0, 1, 1),
+        (&plain, 0, 4, 2),
+        (&plain, 1, 1, 2),
+        (&plain, 256, 4, 1),
+        (&plain, 256, 4, 2),
+    ] {
         let out = sample.path().join("out");
         let parameters = [
             "camera.engine.kind:=rten".to_owned(),
@@ -44,7 +51,9 @@ fn copied_and_registered_payloads_give_the_same_bytes() {
             format!("copy_threads:={threads}"),
         ];
         let (bag_text, out_text) = (bag.display().to_string(), out.display().to_string());
+        let in_flight = in_flight.to_string();
         let mut arguments = vec!["replay", &bag_text, "--config", &config, "--out", &out_text];
+        arguments.extend(["--frames-in-flight", &in_flight]);
         parameters.iter().for_each(|parameter| arguments.extend(["-p", parameter]));
         let mut run = det_post(&arguments);
         run.out = out;

@@ -49,7 +49,7 @@ const LAYERS: [(&str, &[&str]); 20] = [
         "node",
         &["types", "ros", "device", "ops", "config", "detectors", "draw", "runtime", "transport"],
     ),
-    ("bench", &["types", "device", "ops", "infer", "config", "detectors", "transport"]),
+    ("bench", &["types", "device", "ops", "infer", "config", "detectors", "transport", "replay"]),
     ("capi", &["types", "ros", "config", "detectors", "runtime", "transport"]),
     (
         "cli",
@@ -75,14 +75,18 @@ const LAYERS: [(&str, &[&str]); 20] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 49] = [
-    "python/src/array.rs",
+const UNSAFE_FILES: [&str; 54] = [
+    "python/src/array/gpu.rs",
+    "python/src/array/host.rs",
+    "python/src/array/mod.rs",
+    "python/src/array/output.rs",
     "src/capi/call.rs",
     "src/cli/heap.rs",
     "src/device/copy.rs",
     "src/device/cuda/diagnostic.rs",
     "src/device/cuda/graph.rs",
     "src/device/cuda/kernel.rs",
+    "src/device/cuda/memory/borrowed.rs",
     "src/device/cuda/memory/host.rs",
     "src/device/cuda/memory/mod.rs",
     "src/device/cuda/memory/page_locked.rs",
@@ -93,6 +97,7 @@ const UNSAFE_FILES: [&str; 49] = [
     "src/device/cuda/stream.rs",
     "src/infer/device/binding.rs",
     "src/ops/attention/kernels.rs",
+    "src/ops/candidate_arrays/kernels.rs",
     "src/ops/channels_last/kernels.rs",
     "src/ops/decode_anchor/kernels.rs",
     "src/ops/decode_center/kernels.rs",

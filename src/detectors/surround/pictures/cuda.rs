@@ -40,7 +40,7 @@ impl Pictures {
             kernels: Kernels::load(stream.device())?,
             params,
             prepared: Prepared::new(num_cameras),
-            stopwatch: Stopwatch::new(stream, &[Stage::Upload, Stage::Letterbox])?,
+            stopwatch: Stopwatch::new(stream, stream, &[Stage::Upload, Stage::Letterbox])?,
         })
     }
 
@@ -73,7 +73,7 @@ impl Pictures {
                 stopwatch.start()?;
                 let images = std::slice::from_mut(target);
                 received.enqueue(images, &mut [Some(pending)], (scope, report), |_, e| e)?;
-                stopwatch.end_of(Stage::Upload)?;
+                stopwatch.end_of_upload()?;
                 enqueue_resample(stream, kernels, target, &camera.map, params, 0, picture)?;
                 stopwatch.end_of(Stage::Letterbox)?;
                 stream.synchronize()?;

@@ -2,15 +2,17 @@
 //!
 //! Every buffer has a fixed capacity, is zeroed and belongs to the stream that it
 //! was allocated on; its memory is freed when the stream and all its handles are
-//! dropped. There are no references into memory that the GPU may write: values are
+//! dropped. Memory of other libraries is used in place by [`DeviceBuffer::borrow`]. There are no references into memory that the GPU may write: values are
 //! copied in and out.
 
+mod borrowed;
 mod host;
 mod page_locked;
 mod upload_scope;
 
 use std::marker::PhantomData;
 
+pub use borrowed::BUFFER_ALIGNMENT;
 use cudarc::driver::result;
 use half::f16;
 pub use host::{MappedBuffer, PinnedBuffer};
@@ -214,7 +216,9 @@ impl<T: Plain> DeviceBuffer<T> {
         self.len == 0
     }
 
-    pub(super) fn address(&self) -> u64 {
+    /// The address of the values, for a library that queues work of its own. The memory is
+    /// valid as long as the buffer's stream.
+    pub fn address(&self) -> u64 {
         self.address
     }
 

@@ -1,0 +1,84 @@
+// Candidates from arrays of boxes, scores and classes, and survivors as arrays:
+// src/ops/candidate_arrays/mod.rs.
+
+#include "candidate.cuh"
+#include "nms_args.cuh"
+
+namespace candidate_arrays {
+
+constexpr uint32_t kThreads = 256;
+
+// The struct in Rust: src/ops/candidate_arrays/kernels.rs.
+template <typename Candidate>
+struct Args {
+    Slice<const float> boxes;  // row by row
+    Slice<const float> scores;
+    Slice<const int32_t> classes32;  // one of the two, or neither
+    Slice<const int64_t> classes64;
+    Slice<Candidate> candidates;
+    Slice<uint32_t> num;
+    Slice<uint32_t> refused;  // receives `call` if a class is out of range
+    uint32_t num_columns;
+    uint32_t call;
+};
+static_assert(sizeof(Args<Candidate2d>) == 120);
+
+struct SurvivorArgs {
+    Slice<const Kept> kept;
+    Slice<int64_t> indices;
+    Slice<float> scores;  // empty: none are written
+};
+static_assert(sizeof(SurvivorArgs) == 48);
+
+// A candidate is its box, then its rank.
+template <typename Candidate>
+__device__ inline void copy(const Args<Candidate>& args) {
+    constexpr uint32_t kNumbers = (sizeof(Candidate) - sizeof(Rank)) / sizeof(float);
+    const uint64_t own = static_cast<uint64_t>(blockIdx.x) * kThreads + threadIdx.x;
+    const uint64_t num = min(args.scores.len, args.candidates.len);
+    if (own == 0) args.num[0] = static_cast<uint32_t>(num);
+    if (own >= num) return;
+    float numbers[kNumbers];
+#pragma unroll
+    for (uint32_t column = 0; column < kNumbers; ++column) {
+        const bool is_given = column < args.num_columns;
+        numbers[column] = is_given ? args.boxes[own * args.num_columns + column] : 0.0f;
+    }
+    Candidate candidate;
+    memcpy(&candidate, numbers, sizeof(numbers));
+    int64_t class_index = 0;
+    if (args.classes32.len != 0) class_index = args.classes32[own];
+    if (args.classes64.len != 0) class_index = args.classes64[own];
+    if (class_index < 0 || class_index > UINT32_MAX) args.refused[0] = args.call;
+    candidate.rank.score = args.scores[own];
+    candidate.rank.class_index = static_cast<uint32_t>(class_index);
+    candidate.rank.source = static_cast<uint32_t>(own);
+    args.candidates[own] = candidate;
+}
+
+}  // namespace candidate_arrays
+
+extern "C" __global__ void __launch_bounds__(candidate_arrays::kThreads)
+    candidate_arrays_2d(const __grid_constant__ candidate_arrays::Args<Candidate2d> args) {
+    candidate_arrays::copy(args);
+}
+
+extern "C" __global__ void __launch_bounds__(candidate_arrays::kThreads) candidate_arrays_rotated(
+    const __grid_constant__ candidate_arrays::Args<CandidateRotated> args) {
+    candidate_arrays::copy(args);
+}
+
+extern "C" __global__ void __launch_bounds__(candidate_arrays::kThreads)
+    candidate_arrays_3d(const __grid_constant__ candidate_arrays::Args<Candidate3d> args) {
+    candidate_arrays::copy(args);
+}
+
+extern "C" __global__ void __launch_bounds__(candidate_arrays::kThreads)
+    candidate_arrays_survivors(const __grid_constant__ candidate_arrays::SurvivorArgs args) {
+    const uint64_t own =
+        static_cast<uint64_t>(blockIdx.x) * candidate_arrays::kThreads + threadIdx.x;
+    if (own >= min(args.kept.len, args.indices.len)) return;
+    const Kept kept = args.kept[own];
+    args.indices[own] = kept.index;
+    if (own < args.scores.len) args.scores[own] = kept.score;
+}

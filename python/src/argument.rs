@@ -1,0 +1,49 @@
+//! Arguments that several operations take.
+
+use dlpark::ffi::DLDataType;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// A number for all classes, or one per class.
+#[derive(FromPyObject)]
+pub enum Thresholds {
+    /// For all classes.
+    One(f32),
+    /// Per class.
+    PerClass(Vec<f32>),
+}
+
+impl From<Thresholds> for Vec<f32> {
+    fn from(thresholds: Thresholds) -> Self {
+        match thresholds {
+            Thresholds::One(threshold) => vec![threshold],
+            Thresholds::PerClass(thresholds) => thresholds,
+        }
+    }
+}
+
+/// The value of a name among choices.
+///
+/// # Errors
+/// `ValueError` with the choices.
+pub fn one_of<T: Copy>(name: &str, found: &str, choices: &[(&str, T)]) -> PyResult<T> {
+    choices.iter().find(|(choice, _)| *choice == found).map(|(_, value)| *value).ok_or_else(|| {
+        let choices: Vec<_> = choices.iter().map(|(choice, _)| *choice).collect();
+        PyValueError::new_err(format!("{name} is {found:?}; {} are possible", choices.join(", ")))
+    })
+}
+
+/// The name of an element type in numpy and torch.
+pub fn dtype_name(dtype: DLDataType) -> String {
+    use dlpark::ffi::DLDataTypeCode as Code;
+    let kind = match dtype.code {
+        Code::INT => "int",
+        Code::UINT => "uint",
+        Code::FLOAT => "float",
+        Code::BFLOAT => "bfloat",
+        Code::COMPLEX => "complex",
+        Code::BOOL => return "bool".into(),
+        code => return format!("type {code:?} of {} bits", dtype.bits),
+    };
+    format!("{kind}{}", dtype.bits)
+}

@@ -1,0 +1,170 @@
+//! Arrays on GPUs.
+
+use std::fmt::Display;
+use std::marker::PhantomData;
+
+use det_post::device::cuda::{DeviceBuffer, In, Out, Plain, Stream};
+use dlpark::ffi::DLDevice;
+use dlpark::python::consumer::stream;
+use dlpark::python::{DlpackStream, StreamArg};
+use dlpark::{DlpackElement, DlpackFlags};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::{Imported, gpu_of_request, request};
+use crate::error::raised;
+
+/// An array on a GPU that a caller passes, borrowed for the call, as [`Input`].
+pub struct GpuInput(Imported);
+
+/// A stream as the consumer of arrays.
+struct Consumer<'a>(&'a Stream);
+
+// SAFETY: the handle is that of a live stream of the device, whose number was compared with the
+// array's before the import.
+unsafe impl DlpackStream for Consumer<'_> {
+    fn as_python_arg(&self, _: Python<'_>, _: DLDevice) -> PyResult<StreamArg> {
+        Ok(stream::cuda(self.0.handle().cast()))
+    }
+
+    unsafe fn wait_for_producer(
+        &self,
+        _: DLDevice,
+        producer: *mut std::ffi::c_void,
+    ) -> PyResult<bool> {
+        // SAFETY: the producer's live stream of the same GPU, as the caller promises.
+        let ordered = unsafe { self.0.follow(producer.addr() as u64) };
+        ordered.map(|()| true).map_err(|error| raised(&error))
+    }
+}
+
+/// The time in which a GPU uses arrays: what borrows them for `'env` outlives it.
+pub struct GpuScope<'stream, 'env> {
+    stream: &'stream Stream,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl<'stream, 'env> GpuScope<'stream, 'env> {
+    /// Runs `work`, which queues work on a stream with arrays that outlive this call. When this
+    /// returns or unwinds, the queued work is complete.
+    pub fn run<R>(stream: &'stream Stream, work: impl FnOnce(&Self) -> R) -> R {
+        work(&Self { stream, env: PhantomData })
+    }
+}
+
+impl Drop for GpuScope<'_, '_> {
+    fn drop(&mut self) {
+        // If that fails, the context is lost and no work runs in it.
+        let _ = self.stream.synchronize();
+    }
+}
+
+impl GpuInput {
+    /// Imports an array on the GPU of a stream, whose later work finds it written.
+    ///
+    /// # Errors
+    /// As [`Input::new`], for that GPU.
+    pub fn new(name: &'static str, array: &Bound<'_, PyAny>, stream: &Stream) -> PyResult<Self> {
+        let request = request(name, array)?;
+        let expected = stream.device().ordinal();
+        match gpu_of_request(name, &request)? {
+            Some(gpu) if gpu as usize == expected => {
+                Imported::new(name, request.import(Some(&Consumer(stream)), Some(false))?).map(Self)
+            }
+            found => {
+                let found = found.map_or("the CPU".into(), |gpu| format!("cuda:{gpu}"));
+                let message = format!("{name} is on {found}, other arrays are on cuda:{expected}");
+                Err(PyValueError::new_err(message))
+            }
+        }
+    }
+
+    /// The sizes of the dimensions.
+    pub fn shape(&self) -> &[usize] {
+        &self.0.shape
+    }
+
+    /// Whether the elements are of this type.
+    pub fn is<T: DlpackElement>(&self) -> bool {
+        self.0.dtype.is::<T>()
+    }
+
+    /// The error of an array that does not fit.
+    pub fn refuse(&self, reason: &dyn Display) -> PyErr {
+        self.0.refuse(reason)
+    }
+
+    /// All values, of elements `T` with the bits of `B`, for kernels without vectors.
+    ///
+    /// # Errors
+    /// `TypeError` when the elements are of another type, `ValueError` when the memory is not as
+    /// [`In::borrow`] needs it.
+    pub fn slice<'env, T: DlpackElement, B: Plain>(
+        &'env self,
+        scope: &GpuScope<'_, 'env>,
+    ) -> PyResult<In<'env, B>> {
+        const { assert!(size_of::<T>() == size_of::<B>()) };
+        self.0.check_type::<T>()?;
+        let (address, len) = (self.0.address()?.addr() as u64, self.0.num_elements());
+        // SAFETY: the producer keeps the memory until the tensor is dropped, which `self` holds
+        // for longer than the scope, which waits for the stream. The caller does not write to
+        // the array meanwhile. The slice is used in the scope alone.
+        let slice = unsafe { In::borrow(scope.stream.device(), address, len) };
+        slice.map_err(|error| self.refuse(&error))
+    }
+
+    /// As [`GpuInput::slice`], to be written.
+    ///
+    /// # Errors
+    /// As [`GpuInput::slice`]; `ValueError` for an array that may only be read.
+    pub fn output<'env, T: DlpackElement, B: Plain>(
+        &'env mut self,
+        scope: &GpuScope<'_, 'env>,
+    ) -> PyResult<Out<'env, B>> {
+        const { assert!(size_of::<T>() == size_of::<B>()) };
+        self.0.check_type::<T>()?;
+        let (address, len) = (self.writable()?, self.0.num_elements());
+        // SAFETY: as in `slice`; the array was made for this result.
+        let slice = unsafe { Out::borrow(scope.stream.device(), address, len) };
+        slice.map_err(|error| self.refuse(&error))
+    }
+
+    /// The memory as a buffer of the scope's stream, to be written.
+    ///
+    /// # Errors
+    /// As [`GpuInput::output`], for [`DeviceBuffer::borrow`].
+    pub fn buffer<'env, T: DlpackElement + Plain>(
+        &'env mut self,
+        scope: &GpuScope<'_, 'env>,
+    ) -> PyResult<DeviceBuffer<T>> {
+        self.0.check_type::<T>()?;
+        let (address, len) = (self.writable()?, self.0.num_elements());
+        // SAFETY: as in `output`.
+        let buffer = unsafe { DeviceBuffer::borrow(scope.stream, address, len) };
+        buffer.map_err(|error| self.refuse(&error))
+    }
+
+    /// The first bytes as a buffer of the scope's stream: of the array, and of the allocation
+    /// past it, which the caller may read where there is one.
+    ///
+    /// # Errors
+    /// As [`GpuInput::slice`], for [`DeviceBuffer::borrow`].
+    pub fn bytes<'env>(
+        &'env self,
+        num_bytes: usize,
+        scope: &GpuScope<'_, 'env>,
+    ) -> PyResult<DeviceBuffer<u8>> {
+        let address = self.0.address()?.addr() as u64;
+        // SAFETY: as in `slice`. Values past the array may change while they are read: the
+        // caller does not depend on them.
+        let buffer = unsafe { DeviceBuffer::borrow(scope.stream, address, num_bytes) };
+        buffer.map_err(|error| self.refuse(&error))
+    }
+
+    fn writable(&self) -> PyResult<u64> {
+        if self.0.tensor.flags().contains(DlpackFlags::READ_ONLY) {
+            return Err(self.refuse(&"it may only be read"));
+        }
+        Ok(self.0.address()?.addr() as u64)
+    }
+}

@@ -1,0 +1,116 @@
+//! Arrays on the CPU.
+
+use std::fmt::Display;
+
+use det_post::types::{TensorValues, TensorView};
+use dlpark::DlpackElement;
+use dlpark::ffi::DLDataType;
+use half::f16;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::{Imported, gpu_of_request, request};
+
+/// An array on the CPU that a caller passes, borrowed for the call.
+///
+/// The caller must not write to it meanwhile from another thread, as with any function that
+/// works without the interpreter's lock.
+pub struct Input(Imported);
+
+impl Input {
+    /// Imports an array on the CPU.
+    ///
+    /// # Errors
+    /// `TypeError` for an object without `__dlpack__`, `ValueError` for an array on another
+    /// device or one that is not contiguous.
+    pub fn new(name: &'static str, array: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let request = request(name, array)?;
+        if let Some(gpu) = gpu_of_request(name, &request)? {
+            let message = format!("{name} is on cuda:{gpu}; an array on the CPU is needed here");
+            return Err(PyValueError::new_err(message));
+        }
+        Imported::new(name, request.import(None, None)?).map(Self)
+    }
+
+    /// The sizes of the dimensions.
+    pub fn shape(&self) -> &[usize] {
+        &self.0.shape
+    }
+
+    /// Whether the elements are of this type.
+    pub fn is<T: DlpackElement>(&self) -> bool {
+        self.0.dtype.is::<T>()
+    }
+
+    /// All values, row by row.
+    ///
+    /// # Errors
+    /// `TypeError` when the elements are of another type.
+    pub fn values<T: DlpackElement>(&self) -> PyResult<&[T]> {
+        self.0.check_type::<T>()?;
+        let data = self.0.address()?.cast::<T>();
+        if !data.is_aligned() {
+            return Err(self.refuse(&"it is not aligned to its elements"));
+        }
+        // SAFETY: the address is that of memory on the CPU with all elements without gaps, which
+        // the producer keeps until the tensor is dropped, which `self` holds. Type and alignment
+        // were checked. The caller does not write to it during the call.
+        Ok(unsafe { std::slice::from_raw_parts(data, self.0.num_elements()) })
+    }
+
+    /// The memory of all values, row by row.
+    ///
+    /// # Errors
+    /// `ValueError` for elements that are not whole bytes.
+    pub fn bytes(&self) -> PyResult<&[u8]> {
+        let DLDataType { bits, lanes, .. } = self.0.dtype;
+        if !bits.is_multiple_of(8) || lanes != 1 {
+            return Err(self.refuse(&"elements of whole bytes are needed"));
+        }
+        let num_bytes = self.0.num_elements() * usize::from(bits / 8);
+        // SAFETY: as in `values`, for elements of any type.
+        Ok(unsafe { std::slice::from_raw_parts(self.0.address()?, num_bytes) })
+    }
+
+    /// The array as the output of a network.
+    ///
+    /// # Errors
+    /// `TypeError` for elements that no network gives.
+    pub fn tensor(&self) -> PyResult<TensorView<'_>> {
+        let values = match () {
+            () if self.is::<f16>() => TensorValues::F16(self.values()?),
+            () if self.is::<i32>() => TensorValues::I32(self.values()?),
+            () if self.is::<i64>() => TensorValues::I64(self.values()?),
+            () if self.is::<f64>() => TensorValues::F64(self.values()?),
+            () => TensorValues::F32(self.values()?),
+        };
+        TensorView::new(self.shape(), values).map_err(|error| self.refuse(&error))
+    }
+
+    /// The rows of an array `[N, K]`.
+    ///
+    /// # Errors
+    /// `TypeError` for another type, `ValueError` for another shape.
+    pub fn rows<T: DlpackElement, const K: usize>(&self) -> PyResult<&[[T; K]]> {
+        match *self.shape() {
+            [_, columns] if columns == K => Ok(self.values()?.as_chunks().0),
+            _ => Err(self.refuse(&format!("[N, {K}] is needed"))),
+        }
+    }
+
+    /// The values of an array `[N]` of a known length.
+    ///
+    /// # Errors
+    /// `TypeError` for another type, `ValueError` for another shape.
+    pub fn vector<T: DlpackElement>(&self, len: usize) -> PyResult<&[T]> {
+        match *self.shape() {
+            [found] if found == len => self.values(),
+            _ => Err(self.refuse(&format!("[{len}] is needed, one per box"))),
+        }
+    }
+
+    /// The error of an array that does not fit.
+    pub fn refuse(&self, reason: &dyn Display) -> PyErr {
+        self.0.refuse(reason)
+    }
+}

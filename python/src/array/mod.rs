@@ -1,0 +1,128 @@
+//! Arrays of other libraries, by DLPack: inputs that are borrowed for a call, on the CPU and on
+//! GPUs, and outputs that take the memory of a vector along.
+//!
+//! Nothing is copied or converted. What an operation cannot read is refused with the array's
+//! name, what it is and how to convert it.
+
+#![expect(unsafe_code, reason = "DLPack is pointers; each block argues for its own")]
+
+mod gpu;
+mod host;
+mod output;
+
+use std::fmt::Display;
+
+use dlpark::DlpackElement;
+use dlpark::ffi::{DLDataType, DLDevice, DLDeviceType};
+use dlpark::python::{ImportRequest, ImportedDlpack};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+pub use self::gpu::{GpuInput, GpuScope};
+pub use self::host::Input;
+pub use self::output::Output;
+use crate::argument::dtype_name;
+
+/// What an array is, and its memory until it is dropped.
+struct Imported {
+    name: &'static str,
+    tensor: ImportedDlpack,
+    shape: Vec<usize>,
+    dtype: DLDataType,
+}
+
+/// The number of the GPU that an array is on; `None` for the CPU.
+///
+/// # Errors
+/// `TypeError` for an object without `__dlpack__`; `ValueError` for another device.
+pub fn gpu_of(name: &str, array: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
+    gpu_of_request(name, &request(name, array)?)
+}
+
+fn request<'py>(name: &str, array: &Bound<'py, PyAny>) -> PyResult<ImportRequest<'py>> {
+    if !array.hasattr(pyo3::intern!(array.py(), "__dlpack__"))? {
+        let found = array.get_type().name()?;
+        let message =
+            format!("{name} is a {found}; an array with __dlpack__ is needed, such as numpy's");
+        return Err(PyTypeError::new_err(message));
+    }
+    ImportRequest::new(array.as_borrowed())
+}
+
+fn gpu_of_request(name: &str, request: &ImportRequest<'_>) -> PyResult<Option<u32>> {
+    let DLDevice { device_type, device_id } = request.device()?;
+    match device_type {
+        DLDeviceType::CPU => Ok(None),
+        DLDeviceType::CUDA => Ok(Some(device_id.unsigned_abs())),
+        DLDeviceType(other) => {
+            let message = format!("{name} is on a device of type {other} in DLPack's list");
+            Err(PyValueError::new_err(message + "; the CPU and CUDA GPUs are possible"))
+        }
+    }
+}
+
+impl Imported {
+    fn new(name: &'static str, tensor: ImportedDlpack) -> PyResult<Self> {
+        let invalid =
+            |error: dlpark::tensor::Error| PyValueError::new_err(format!("{name}: {error}"));
+        let view = tensor.validate().map_err(invalid)?;
+        let dtype = view.dtype();
+        // Sizes were checked not to be negative.
+        let shape = view.shape().iter().map(|&side| side as usize).collect::<Vec<_>>();
+        let has_gaps = view.strides().is_some_and(|strides| !are_compact(&shape, strides));
+        let array = Self { name, tensor, shape, dtype };
+        if has_gaps {
+            return Err(PyValueError::new_err(format!(
+                "{array} is not contiguous: numpy.ascontiguousarray(…) or .contiguous() makes it so"
+            )));
+        }
+        Ok(array)
+    }
+
+    fn num_elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    fn check_type<T: DlpackElement>(&self) -> PyResult<()> {
+        if self.dtype.is::<T>() {
+            return Ok(());
+        }
+        let expected = dtype_name(DLDataType::of::<T>());
+        Err(PyTypeError::new_err(format!(
+            "{self}: {expected} is needed, which .astype(\"{expected}\") or .to(torch.{expected}) \
+             makes"
+        )))
+    }
+
+    /// The address of the first element; of an empty array any that is aligned.
+    fn address(&self) -> PyResult<*const u8> {
+        if self.shape.contains(&0) {
+            return Ok(std::ptr::without_provenance(256));
+        }
+        let view = self.tensor.validate().map_err(|error| self.refuse(&error))?;
+        // SAFETY: the producer vouches for the descriptor until the tensor is dropped.
+        unsafe { view.offset_bytes_ptr() }.map_err(|error| self.refuse(&error))
+    }
+
+    fn refuse(&self, reason: &dyn Display) -> PyErr {
+        PyValueError::new_err(format!("{self}: {reason}"))
+    }
+}
+
+/// Whether elements stand row by row without gaps. The strides of sides of 1 are of no matter.
+fn are_compact(shape: &[usize], strides: &[i64]) -> bool {
+    let mut expected = 1;
+    let sides = shape.iter().zip(strides).rev();
+    shape.contains(&0)
+        || sides.fold(true, |is_compact, (&side, &stride)| {
+            let fits = side == 1 || usize::try_from(stride) == Ok(expected);
+            expected *= side;
+            is_compact && fits
+        })
+}
+
+impl Display for Imported {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} is {} {:?}", self.name, dtype_name(self.dtype), self.shape)
+    }
+}

@@ -1,0 +1,119 @@
+//! The outputs of YOLO-family networks.
+
+use det_post::ops::decode_yolo::{decode_yolo as decode_rows, decode_yolo_rotated};
+use det_post::types::{AnchorLevel, DetrBoxes, Size, YoloLayout};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::{Array, Found, columns, decoded};
+use crate::argument::one_of;
+use crate::array::Input;
+
+/// Decodes the outputs of a YOLO-family network.
+///
+/// outputs: the tensors of one frame, float32 or float16; layout: what they hold, as layout.kind
+/// of a camera's parameters: v5 [1, N, 5 + C], v5_raw (logits, one tensor per stride), v8
+/// [1, 4 + C, N], obb [1, 4 + C + 1, N], yolox [1, N, 5 + C] (grid and strides not applied),
+/// end_to_end [1, N, 6], detr (boxes [1, N, 4] and scores). size: height and width of the
+/// network's input, for v5_raw, yolox and normalized boxes of detr. strides: of v5_raw and yolox;
+/// anchors: of v5_raw, per level pairs of width and height. detr_boxes: center_normalized or
+/// corner_pixels; logits: whether scores of detr are logits. Boxes with a score of at least
+/// score_threshold pass; the best max_num are kept, all by default.
+///
+/// Returns a dict of arrays, best first: boxes, float32 [K, 4] (left, top, right, bottom in pixels
+/// of the network's input) or, of obb, [K, 5] (centre, width, height, angle); scores, float32 [K];
+/// classes, int64 [K]; rows, int64 [K], the positions in the tensors.
+#[pyfunction]
+#[pyo3(signature = (outputs, layout, *, num_classes, score_threshold=0.25, size=None, strides=vec![8, 16, 32], anchors=None, detr_boxes="center_normalized", logits=true, max_num=None))]
+#[expect(clippy::too_many_arguments, reason = "options by name")]
+pub fn decode_yolo<'py>(
+    outputs: &Array<'py>,
+    layout: &str,
+    num_classes: usize,
+    score_threshold: f32,
+    size: Option<(u32, u32)>,
+    strides: Vec<u32>,
+    anchors: Option<Vec<Vec<[f32; 2]>>>,
+    detr_boxes: &str,
+    logits: bool,
+    max_num: Option<usize>,
+) -> Found<'py> {
+    let py = outputs.py();
+    // An array is a sequence, too.
+    let arrays = match outputs.hasattr(pyo3::intern!(py, "__dlpack__"))? {
+        true => vec![outputs.clone()],
+        false => outputs.extract::<Vec<_>>()?,
+    };
+    let Some(like) = arrays.first() else {
+        return Err(PyValueError::new_err("outputs is empty; the tensors of a frame are needed"));
+    };
+    let inputs = arrays.iter().map(|array| Input::new("outputs", array));
+    let inputs = inputs.collect::<PyResult<Vec<_>>>()?;
+    let tensors = inputs.iter().map(Input::tensor).collect::<PyResult<Vec<_>>>()?;
+    let layout = yolo_layout(layout, strides, anchors, detr_boxes, logits)?;
+    let network = match size {
+        Some((height, width)) => Size::new(width, height),
+        None if layout.needs_input_size() => {
+            let message = "size is None; this layout needs the height and width of the input";
+            return Err(PyValueError::new_err(message));
+        }
+        None => Size::new(1, 1),
+    };
+    // A row has at least four numbers.
+    let num_rows = tensors.iter().map(|tensor| tensor.values().len()).sum::<usize>() / 4;
+    let capacity = max_num.unwrap_or(usize::MAX).min(num_rows);
+    let options = (num_classes, score_threshold);
+    if layout.has_rotated_boxes() {
+        let found = decoded(py, capacity, |candidates| {
+            decode_yolo_rotated(&tensors, &layout, network, options.0, options.1, candidates)
+        })?;
+        return columns(found.as_slice(), |b| [b.cx, b.cy, b.width, b.height, b.angle_rad], like);
+    }
+    let found = decoded(py, capacity, |candidates| {
+        decode_rows(&tensors, &layout, network, options.0, options.1, candidates)
+    })?;
+    columns(found.as_slice(), |b| [b.x1, b.y1, b.x2, b.y2], like)
+}
+
+fn yolo_layout(
+    kind: &str,
+    strides: Vec<u32>,
+    anchors: Option<Vec<Vec<[f32; 2]>>>,
+    detr_boxes: &str,
+    logits: bool,
+) -> PyResult<YoloLayout> {
+    Ok(match kind {
+        "v5" => YoloLayout::V5,
+        "v8" => YoloLayout::V8,
+        "obb" => YoloLayout::Obb,
+        "yolox" => YoloLayout::Yolox { strides },
+        "end_to_end" => YoloLayout::EndToEnd,
+        "detr" => {
+            let forms = [
+                ("center_normalized", DetrBoxes::CenterNormalized),
+                ("corner_pixels", DetrBoxes::CornerPixels),
+            ];
+            YoloLayout::Detr { boxes: one_of("detr_boxes", detr_boxes, &forms)?, logits }
+        }
+        "v5_raw" => {
+            let anchors = anchors.unwrap_or_default();
+            if anchors.len() != strides.len() {
+                let message = format!(
+                    "anchors are of {} levels and strides of {}; v5_raw needs both",
+                    anchors.len(),
+                    strides.len()
+                );
+                return Err(PyValueError::new_err(message));
+            }
+            let levels = strides.into_iter().zip(anchors);
+            let levels = levels.map(|(stride, anchors)| AnchorLevel { stride, anchors });
+            YoloLayout::V5Raw { levels: levels.collect() }
+        }
+        _ => {
+            let message = format!(
+                "layout is {kind:?}; v5, v5_raw, v8, obb, yolox, end_to_end, detr are possible"
+            );
+            return Err(PyValueError::new_err(message));
+        }
+    })
+}

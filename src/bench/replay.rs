@@ -1,0 +1,191 @@
+//! Replays of cameras at full rate on a GPU, beside their network by itself: what reading, uploads,
+//! decompression and post-processing add to a frame that overlaps with the next.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::case::{Case, Times, wall};
+use super::decode::SOURCE;
+use super::decompress;
+use super::inputs::Picture;
+use super::measure::Bench;
+use crate::config::{ChannelKind, Config};
+use crate::detectors::image2d::YoloHead;
+use crate::device::cuda::CudaDevice;
+use crate::error::{Error, ErrorKind, Result};
+use crate::infer::device::DeviceEngine;
+use crate::replay::{Replay, ReplayOptions};
+use crate::transport::bag::{BagCompression, BagWriter, OfferedQos};
+use crate::transport::messages::{CompressedImage, Image, definition};
+use crate::types::{Encoding, Header, Stamp};
+
+/// Names the network of the demo camera, in the sources `models/camera.onnx`.
+const NETWORK_VARIABLE: &str = "DET_POST_BENCH_NETWORK";
+const NETWORK: &str = "models/camera.onnx";
+
+const ALONE: &str = "replay: the network of the demo camera alone, back to back";
+/// The share of the network's own rate that a replay must reach.
+const MIN_SHARE: f64 = 0.9;
+
+/// Frames of a replay, of all cameras.
+const NUM_FRAMES: usize = 200;
+/// Each measured: their quantiles are of means over the frames.
+const NUM_REPLAYS: usize = 7;
+
+/// A recording to replay.
+struct Recorded {
+    name: &'static str,
+    num_cameras: usize,
+    is_compressed: bool,
+}
+
+const RECORDINGS: [Recorded; 2] = [
+    Recorded {
+        name: "replay: 200 pictures 1920x1080 bgr8, one camera",
+        num_cameras: 1,
+        is_compressed: false,
+    },
+    Recorded {
+        name: "replay: 200 pictures 1600x900 jpeg, six cameras",
+        num_cameras: 6,
+        is_compressed: true,
+    },
+];
+
+pub(super) fn cases(bench: &mut Bench<'_>, device: &CudaDevice) -> Result<()> {
+    if !RECORDINGS.iter().any(|recorded| bench.wants(recorded.name)) && !bench.wants(ALONE) {
+        return Ok(());
+    }
+    let network = std::env::var_os(NETWORK_VARIABLE).map_or_else(|| NETWORK.into(), PathBuf::from);
+    let mut alone = match alone(device, &network) {
+        Ok(walls) => walls,
+        Err(reason) => return bench.print(&format!("no cases of replay: {reason}\n")),
+    };
+    let alone = Times::of(&mut alone);
+    bench.measured(Case::new(ALONE), alone)?;
+    for recorded in &RECORDINGS {
+        if !bench.wants(recorded.name) {
+            continue;
+        }
+        let folder = TemporaryFolder::new();
+        recorded.write(&folder.0)?;
+        let config = config(device, &network, recorded.num_cameras)?;
+        let mut walls = vec![];
+        for _ in 0..NUM_REPLAYS {
+            let replay = Replay::open(&folder.0, &config, options())?;
+            let (start, mut num_frames) = (Instant::now(), 0_u32);
+            replay.run(|frame| {
+                num_frames += 1;
+                frame.result.as_ref().map(drop).map_err(|dropped| failed(&dropped.to_string()))
+            })?;
+            walls.push(start.elapsed().as_secs_f64() * 1e6 / f64::from(num_frames.max(1)));
+        }
+        let bar = wall(None, alone.p50 / MIN_SHARE);
+        bench.measured(Case::new(recorded.name).with_bar(bar), Times::of(&mut walls))?;
+    }
+    Ok(())
+}
+
+/// Microseconds of a run of the network, each a mean of as many as a replay has frames.
+fn alone(device: &CudaDevice, network: &Path) -> Result<Vec<f64>> {
+    let config = config(device, network, 1)?;
+    let Some(ChannelKind::Camera(camera)) = config.channels.first().map(|channel| &channel.kind)
+    else {
+        return Err(failed("the demo has no camera"));
+    };
+    let stream = &device.stream()?;
+    let mut engine = DeviceEngine::load(&camera.model_path, &camera.engine, stream, |input| {
+        YoloHead::input_shape(&camera.facts, input).map(|shape| shape.to_vec())
+    })?;
+    let mut walls = vec![];
+    for _ in 0..NUM_REPLAYS {
+        let start = Instant::now();
+        (0..NUM_FRAMES).try_for_each(|_| engine.enqueue())?;
+        stream.synchronize()?;
+        walls.push(start.elapsed().as_secs_f64() * 1e6 / NUM_FRAMES as f64);
+    }
+    Ok(walls)
+}
+
+/// Cameras with the network, which has to run on the GPU.
+fn config(device: &CudaDevice, network: &Path, num_cameras: usize) -> Result<Config> {
+    let mut parameters = vec![];
+    for camera in 0..num_cameras {
+        parameters.extend([
+            format!("c{camera}.input:={}", topic(camera)),
+            format!("c{camera}.head:=demo_camera"),
+            format!("c{camera}.model_path:={}", network.display()),
+            format!("c{camera}.engine.provider:=cuda"),
+            format!("c{camera}.device:=cuda:{}", device.ordinal()),
+        ]);
+    }
+    Config::load(&[], &parameters)
+}
+
+fn options() -> ReplayOptions {
+    ReplayOptions { frames_in_flight: 2, ..ReplayOptions::default() }
+}
+
+fn topic(camera: usize) -> String {
+    format!("/camera_{camera}")
+}
+
+impl Recorded {
+    /// Writes the pictures of all cameras in turn.
+    fn write(&self, folder: &Path) -> Result<()> {
+        let mut bag = BagWriter::create(folder, BagCompression::None)?;
+        let type_name = if self.is_compressed { CompressedImage::TYPE } else { Image::TYPE };
+        let text = definition(type_name).ok_or_else(|| failed("a message without definition"))?;
+        let add = |camera| bag.add_topic(&topic(camera), type_name, &text, OfferedQos::default());
+        let topics = (0..self.num_cameras).map(add).collect::<Result<Vec<_>>>()?;
+        let pictures = (0..self.num_cameras).map(|camera| self.picture(camera));
+        let pictures = pictures.collect::<Result<Vec<_>>>()?;
+        let mut message = vec![];
+        for frame in 0..NUM_FRAMES {
+            let camera = frame % self.num_cameras;
+            let stamp = Stamp::from_nanos(1_000_000_000 + 10_000_000 * frame as i64);
+            self.encode(&pictures[camera], stamp, &mut message)?;
+            bag.write(topics[camera], stamp, &message)?;
+        }
+        bag.finish().map(drop)
+    }
+
+    fn picture(&self, camera: usize) -> Result<Vec<u8>> {
+        if self.is_compressed {
+            return decompress::picture(camera as u32);
+        }
+        Ok(Picture::new(SOURCE, Encoding::Bgr8).view()?.data().to_vec())
+    }
+
+    fn encode(&self, data: &[u8], stamp: Stamp, message: &mut Vec<u8>) -> Result<()> {
+        let header = Header { stamp, frame_id: "camera" };
+        if self.is_compressed {
+            return CompressedImage { header, format: "jpeg", data }.encode(message);
+        }
+        let encoding = "bgr8";
+        let step = Encoding::Bgr8.row_bytes(SOURCE.width) as u32;
+        let (height, width) = (SOURCE.height, SOURCE.width);
+        Image { header, height, width, encoding, is_bigendian: false, step, data }.encode(message)
+    }
+}
+
+/// A folder that is removed.
+struct TemporaryFolder(PathBuf);
+
+impl TemporaryFolder {
+    fn new() -> Self {
+        let name = format!("det_post-bench-replay-{}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        // A recording of 1.2 GB stays behind at worst.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn failed(message: &str) -> Error {
+    Error::new(ErrorKind::Device, "bench", message)
+}

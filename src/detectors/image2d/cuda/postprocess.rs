@@ -1,0 +1,86 @@
+//! From a network's outputs to detections, as one recorded graph.
+
+use std::mem::{Discriminant, discriminant};
+
+use super::{DeviceBoxes, YoloHead};
+use crate::config::CameraConfig;
+use crate::device::cuda::{DeviceCandidates, DeviceCounters, Graph, Stream};
+use crate::error::Result;
+use crate::infer::device::DeviceEngine;
+use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
+use crate::ops::gather::cuda::Workspace as Gatherer;
+use crate::ops::nms::cuda::{Capacity, Suppression};
+use crate::types::{Letterbox, Nms2d};
+
+/// The operations from the network's outputs to detections, recorded once.
+pub(super) struct Postprocess<B: DeviceBoxes> {
+    decoder: Decoder<B>,
+    suppression: Suppression<B>,
+    pub(super) gather: Gatherer<B>,
+    pub(super) graph: Graph,
+    limits: Limits,
+}
+
+/// The values that kernels and memory are chosen for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limits {
+    num_candidates: usize,
+    max_detections: usize,
+    nms: Discriminant<Nms2d>,
+}
+
+impl Limits {
+    fn of(config: &CameraConfig) -> Self {
+        Self {
+            num_candidates: config.pre_nms_top_k.min(config.candidate_capacity).max(1),
+            max_detections: config.max_detections,
+            nms: discriminant(&config.nms),
+        }
+    }
+}
+
+impl<B: DeviceBoxes> Postprocess<B> {
+    pub(super) fn new(
+        config: &CameraConfig,
+        head: &YoloHead,
+        engine: &DeviceEngine,
+        (stream, counters): (&Stream, &mut DeviceCounters),
+    ) -> Result<Self> {
+        let limits = Limits::of(config);
+        let mut candidates = DeviceCandidates::<B>::with_capacity(stream, limits.num_candidates)?;
+        let mut decoder = head.decoder(stream, engine)?;
+        let classes = config.facts.class_names.len();
+        let capacity = Capacity { candidates: limits.num_candidates, classes };
+        let mut suppression = Suppression::new(stream, &config.nms, capacity)?;
+        let mut gather = Gatherer::new(stream, limits.max_detections)?;
+        let graph = Graph::record(stream, || {
+            head.enqueue_decode(engine, &mut decoder, &mut candidates, counters)?;
+            suppression.enqueue(&candidates)?;
+            gather.enqueue(&candidates, suppression.kept(), counters)
+        })?;
+        let mut recorded = Self { decoder, suppression, gather, graph, limits };
+        recorded.set(config)?;
+        Ok(recorded)
+    }
+
+    /// Whether a configuration changes only values in device memory.
+    pub(super) fn fits(&self, config: &CameraConfig) -> bool {
+        self.limits == Limits::of(config)
+    }
+
+    /// Writes thresholds and wanted classes to the device and waits.
+    pub(super) fn set(&mut self, config: &CameraConfig) -> Result<()> {
+        self.suppression.set(&config.nms)?;
+        self.decoder.set(&Selection {
+            score_threshold: config.score_threshold,
+            class_filter: &config.class_filter,
+            candidate_capacity: config.candidate_capacity,
+            pre_nms_top_k: config.pre_nms_top_k,
+        })
+    }
+
+    /// Writes the transform to source pixels to the device and waits.
+    pub(super) fn set_placement(&mut self, placed: &Letterbox) -> Result<()> {
+        self.gather.set_placement(&placed.source_from_network(), placed.source)
+    }
+}

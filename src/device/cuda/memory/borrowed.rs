@@ -1,0 +1,117 @@
+//! Device memory of another library, used in place.
+
+use std::marker::PhantomData;
+
+use cudarc::driver::sys::{self, CUpointer_attribute};
+
+use super::{DeviceBuffer, In, Out, Plain};
+use crate::device::cuda::{CudaDevice, Stream, failed};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The alignment in bytes of every [`DeviceBuffer`]: kernels read vectors of this size.
+pub const BUFFER_ALIGNMENT: usize = 16;
+
+impl<T: Plain> DeviceBuffer<T> {
+    /// `len` values at an address in memory of another library, as a buffer of `stream`. The
+    /// memory is used in place and never freed here.
+    ///
+    /// # Errors
+    /// `Argument` when the address is not a multiple of [`BUFFER_ALIGNMENT`], or the values are
+    /// not all in one allocation on the stream's GPU.
+    ///
+    /// # Safety
+    /// From the first use of the buffer until the work queued on the stream with it is
+    /// complete, the memory stays allocated, nothing else writes to it and, where the buffer
+    /// is written, nothing else reads it.
+    pub unsafe fn borrow(stream: &Stream, address: u64, len: usize) -> Result<Self> {
+        check(stream.device(), address, len, [size_of::<T>(), BUFFER_ALIGNMENT])?;
+        Ok(Self { address, len, stream: stream.clone(), values: PhantomData })
+    }
+}
+
+impl<'a, T: Plain> In<'a, T> {
+    /// `len` values at an address in memory of another library, for kernels that read no
+    /// vectors of them.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::borrow`], for the alignment of a value.
+    ///
+    /// # Safety
+    /// As [`DeviceBuffer::borrow`], for the work of one stream with this slice.
+    pub unsafe fn borrow(device: &CudaDevice, address: u64, len: usize) -> Result<Self> {
+        check(device, address, len, [size_of::<T>(), align_of::<T>()])?;
+        Ok(Self { address, len: len as u64, memory: PhantomData })
+    }
+}
+
+impl<'a, T: Plain> Out<'a, T> {
+    /// `len` values at an address in memory of another library, for kernels that write no
+    /// vectors of them.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::borrow`], for the alignment of a value.
+    ///
+    /// # Safety
+    /// As [`DeviceBuffer::borrow`], for the work of one stream with this slice.
+    pub unsafe fn borrow(device: &CudaDevice, address: u64, len: usize) -> Result<Self> {
+        check(device, address, len, [size_of::<T>(), align_of::<T>()])?;
+        Ok(Self { address, len: len as u64, memory: PhantomData })
+    }
+}
+
+impl CudaDevice {
+    /// Bytes from an address to the end of its allocation on this GPU.
+    ///
+    /// # Errors
+    /// `Argument` when the address is not in device memory of this GPU.
+    pub fn bytes_from(&self, address: u64) -> Result<usize> {
+        let outside = |_| {
+            let message = format!("address {address:#x} is not in memory of {self}");
+            Error::new(ErrorKind::Argument, "device", message)
+        };
+        self.context().bind_to_thread().map_err(|e| failed("use the GPU", e))?;
+        let mut ordinal = -1_i32;
+        let attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+        // SAFETY: the attribute is an int, which the live local holds; the driver returns an
+        // error for addresses that it does not know.
+        unsafe {
+            sys::cuPointerGetAttribute((&raw mut ordinal).cast(), attribute, address).result()
+        }
+        .map_err(outside)?;
+        let (mut start, mut num_bytes) = (0, 0);
+        // SAFETY: both results are live locals; the driver returns an error for addresses
+        // that are not in device memory.
+        unsafe {
+            sys::cuMemGetAddressRange_v2(&raw mut start, &raw mut num_bytes, address).result()
+        }
+        .map_err(outside)?;
+        if usize::try_from(ordinal) != Ok(self.ordinal()) {
+            let message = format!("address {address:#x} is in memory of GPU {ordinal}, not {self}");
+            return Err(Error::new(ErrorKind::Argument, "device", message));
+        }
+        Ok(num_bytes.saturating_sub((address - start) as usize))
+    }
+}
+
+/// Refuses an address that is not aligned, and values beyond its allocation.
+fn check(
+    device: &CudaDevice,
+    address: u64,
+    len: usize,
+    [size, alignment]: [usize; 2],
+) -> Result<()> {
+    if len == 0 {
+        return Ok(());
+    }
+    let argument = |message| Err(Error::new(ErrorKind::Argument, "device", message));
+    if !address.is_multiple_of(alignment as u64) {
+        return argument(format!("address {address:#x} is not a multiple of {alignment} bytes"));
+    }
+    let num_bytes = device.bytes_from(address)?;
+    match len.checked_mul(size) {
+        Some(needed) if needed <= num_bytes => Ok(()),
+        _ => argument(format!(
+            "{len} values of {size} bytes at {address:#x}, where {num_bytes} bytes are left"
+        )),
+    }
+}

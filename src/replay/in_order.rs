@@ -1,0 +1,100 @@
+//! Every message of a recording, in its order, with frames that overlap.
+//!
+//! A channel whose detector can have several frames in flight begins a frame while the one
+//! before is in progress. Frames are passed on in the order of their messages, whatever
+//! channel they are of, so that the results are those of one frame after another.
+
+use std::collections::VecDeque;
+
+use super::channel::ReplayChannel;
+use super::context::ReplayContext;
+use crate::device::MappedUploads;
+use crate::error::Result;
+use crate::transport::bag::BagMessage;
+use crate::types::Stamp;
+
+/// The channels of a replay that processes every message.
+pub(super) struct InOrder<'a, 'c> {
+    channels: &'a mut [ReplayChannel],
+    uploads: Option<&'a MappedUploads>,
+    context: &'a ReplayContext<'c>,
+    /// The most frames of a channel in flight.
+    max_in_flight: usize,
+    /// The frames in flight: index of the channel and log time, earliest first.
+    in_flight: VecDeque<(usize, Stamp)>,
+}
+
+impl<'a, 'c> InOrder<'a, 'c> {
+    pub(super) fn new(
+        channels: &'a mut [ReplayChannel],
+        uploads: Option<&'a MappedUploads>,
+        context: &'a ReplayContext<'c>,
+        max_in_flight: usize,
+    ) -> Self {
+        let in_flight = VecDeque::with_capacity(channels.len() * max_in_flight);
+        Self { channels, uploads, context, max_in_flight, in_flight }
+    }
+
+    /// Processes a message, and passes on the frames that it ends.
+    ///
+    /// # Errors
+    /// As of [`ReplayChannel::process`].
+    pub(super) fn process(&mut self, message: &BagMessage<'_>) -> Result<()> {
+        self.context.advance_to(message.log_time);
+        for index in 0..self.channels.len() {
+            let channel = &mut self.channels[index];
+            if !channel.concerns(message) {
+                continue;
+            }
+            if let Some(uploads) = self.uploads.filter(|_| channel.uploads_in_place().is_some()) {
+                uploads.advance(message.data);
+            }
+            if channel.overlaps(self.max_in_flight) {
+                self.begin(index, message)?;
+            } else {
+                self.end_all()?;
+                self.channels[index].process(message, self.context)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes on all frames, at the end of the recording.
+    ///
+    /// # Errors
+    /// As [`InOrder::process`].
+    pub(super) fn finish(mut self) -> Result<()> {
+        self.end_all()?;
+        self.channels.iter_mut().try_for_each(|channel| channel.finish(self.context))
+    }
+
+    /// Begins the frame of a message and ends the earliest ones, until its channel may begin
+    /// another.
+    fn begin(&mut self, index: usize, message: &BagMessage<'_>) -> Result<()> {
+        match self.channels[index].begin(message) {
+            Ok(true) => self.in_flight.push_back((index, message.log_time)),
+            Ok(false) => {}
+            Err(error) => {
+                self.end_all()?;
+                let channel = &mut self.channels[index];
+                return channel.drop_frame(&error, message.log_time, self.context);
+            }
+        }
+        while self.channels[index].num_in_flight() >= self.max_in_flight {
+            self.end_earliest()?;
+        }
+        Ok(())
+    }
+
+    fn end_earliest(&mut self) -> Result<()> {
+        let Some((index, log_time)) = self.in_flight.pop_front() else { return Ok(()) };
+        self.channels[index].end(log_time, self.context)
+    }
+
+    fn end_all(&mut self) -> Result<()> {
+        while !self.in_flight.is_empty() {
+            self.end_earliest()?;
+        }
+        Ok(())
+    }
+}

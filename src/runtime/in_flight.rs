@@ -1,0 +1,69 @@
+//! Frames of a channel that are in progress while the next one begins.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use super::stamps::StampOrder;
+use crate::types::{FrameReport, Header, Stamp};
+
+/// The frames between submission and collection, earliest first. Nothing is allocated once
+/// there was the largest number of them.
+#[derive(Debug, Default)]
+pub struct FramesInFlight {
+    frames: VecDeque<FrameInFlight>,
+    /// Frames that are over, to be used again.
+    spare: Vec<FrameInFlight>,
+}
+
+/// What a frame in flight keeps of its message and its work.
+#[derive(Debug)]
+pub struct FrameInFlight {
+    /// Its stamp.
+    pub stamp: Stamp,
+    /// The coordinate frame of its detections.
+    pub frame_id: String,
+    /// The order of its stamp and the one before.
+    pub order: StampOrder,
+    /// When it began.
+    pub start: Instant,
+    /// Durations and counters so far.
+    pub report: FrameReport,
+}
+
+impl FramesInFlight {
+    /// The number of frames.
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Begins a frame, which is not in flight yet.
+    pub fn begin(&mut self, header: &Header<'_>, order: StampOrder) -> FrameInFlight {
+        let mut frame = self.spare.pop().unwrap_or_else(|| FrameInFlight {
+            stamp: header.stamp,
+            frame_id: String::new(),
+            order,
+            start: Instant::now(),
+            report: FrameReport::new(),
+        });
+        (frame.stamp, frame.order, frame.start) = (header.stamp, order, Instant::now());
+        frame.report = FrameReport::new();
+        frame.frame_id.clear();
+        frame.frame_id.push_str(header.frame_id);
+        frame
+    }
+
+    /// Adds a frame that was submitted.
+    pub fn push(&mut self, frame: FrameInFlight) {
+        self.frames.push_back(frame);
+    }
+
+    /// Takes the earliest frame; it is given back by [`FramesInFlight::reuse`].
+    pub fn pop(&mut self) -> Option<FrameInFlight> {
+        self.frames.pop_front()
+    }
+
+    /// Takes back a frame that is over.
+    pub fn reuse(&mut self, frame: FrameInFlight) {
+        self.spare.push(frame);
+    }
+}

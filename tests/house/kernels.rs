@@ -1,0 +1,82 @@
+//! What every kernel of this build takes on sm_90a, against the budget in
+//! `kernels/resources.txt`. `DET_POST_BLESS=1` writes the budget anew.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use crate::common::require::{Need, skip};
+use std::path::Path;
+
+/// One line a kernel: name, registers, bytes of shared memory, bytes spilled; by name.
+/// `log` is the output of `ptxas -v`.
+fn resources(log: &str) -> String {
+    let quoted = |line: &'_ str, at: usize| line.split('\'').nth(at).unwrap_or_default().to_owned();
+    // The number before `unit`.
+    let number = |line: &str, unit: &str| {
+        let before = line.split(unit).next().filter(|before| before.len() < line.len())?;
+        before.split_whitespace().next_back()?.parse::<u32>().ok()
+    };
+    let (mut lines, mut name, mut spilled) = (Vec::new(), None, 0);
+    for line in log.lines() {
+        if line.contains("Compiling entry function") {
+            name = (quoted(line, 3) == "sm_90a").then(|| quoted(line, 1));
+            spilled = 0;
+        } else if line.contains("bytes spill stores") {
+            for unit in [" bytes spill stores", " bytes spill loads"] {
+                spilled += number(line, unit).unwrap_or(0);
+            }
+        } else if let Some(registers) = number(line, " registers")
+            && let Some(name) = name.take()
+        {
+            let shared = number(line, " bytes smem").unwrap_or(0);
+            lines.push(format!("{name} {registers} {shared} {spilled}\n"));
+        }
+    }
+    lines.sort();
+    lines.concat()
+}
+
+#[test]
+fn kernels_keep_to_their_budget() {
+    let Some(fatbin) = option_env!("DET_POST_FATBIN") else {
+        return skip(Need::Nvcc, "this build has no kernels");
+    };
+    let log = std::fs::read_to_string(Path::new(fatbin).with_file_name("ptxas.log")).unwrap();
+    let found = resources(&log);
+    if found.is_empty() {
+        return skip(Need::Nvcc, "this build has no kernels for sm_90a");
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/resources.txt");
+    if std::env::var("DET_POST_BLESS").is_ok_and(|value| value == "1") {
+        std::fs::write(&path, &found).unwrap();
+    }
+    let budget = std::fs::read_to_string(&path).unwrap();
+    let changed: Vec<String> = [(&budget, &found, '-'), (&found, &budget, '+')]
+        .into_iter()
+        .flat_map(|(a, b, sign)| {
+            let missing = a.lines().filter(|line| !b.lines().any(|other| other == *line));
+            missing.map(move |line| format!("{sign} {line}"))
+        })
+        .collect();
+    assert!(
+        changed.is_empty(),
+        "name, registers, shared bytes, bytes spilled:\n{}\n\
+         `DET_POST_BLESS=1 cargo test --test house kernels` writes them to kernels/resources.txt",
+        changed.join("\n")
+    );
+}
+
+#[test]
+fn resources_are_read_from_the_output_of_ptxas() {
+    let log = "\
+ptxas info    : Compiling entry function 'unpack' for 'sm_80'
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 12 registers, 16 bytes smem
+ptxas info    : Compiling entry function 'unpack' for 'sm_90a'
+ptxas info    : Function properties for unpack
+    8 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers, 256 bytes smem
+ptxas info    : Compiling entry function 'clear' for 'sm_90a'
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, used 0 barriers
+";
+    assert_eq!(resources(log), "clear 8 0 0\nunpack 40 256 12\n");
+}

@@ -1,0 +1,263 @@
+//! Replays whose frames overlap: the same results in the same order as one frame after
+//! another, also when frames fail.
+
+use crate::common::session;
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use det_post::config::{ChannelConfig, Config};
+use det_post::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds, Payload, PayloadKind};
+use det_post::device::Device;
+use det_post::replay::{Replay, ReplayOptions};
+use det_post::runtime::Factory;
+use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
+use det_post::transport::messages::{Image, PointCloud2, definition};
+use det_post::types::{Box2d, Detection2d, Detections, FrameReport, ImagePayload, Stage, Stamp};
+use det_post::{Error, ErrorKind, Result};
+
+const NUM_FRAMES: u32 = 12;
+
+/// Where a frame of a camera fails: channel, number of the frame, at submission or at
+/// collection, and how.
+type Fault = (&'static str, u32, Step, ErrorKind);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Submit,
+    Collect,
+}
+
+/// Boxes that tell the frame and its bytes.
+struct Stub {
+    channel: String,
+    needs: [InputNeeds; 1],
+    info: DetectorInfo,
+    faults: Arc<Vec<Fault>>,
+    /// Frames at most in flight, and the largest number that there was.
+    allowed: usize,
+    most: Arc<AtomicUsize>,
+    in_flight: VecDeque<(u32, f32)>,
+    found: Vec<Detection2d>,
+}
+
+impl Stub {
+    fn fails(&self, number: u32, step: Step) -> Result<()> {
+        let is_hit = |(channel, at, when, _): &&Fault| {
+            (*channel, *at, *when) == (self.channel.as_str(), number, step)
+        };
+        match self.faults.iter().find(is_hit) {
+            Some((.., kind)) => Err(Error::new(*kind, "stub", "on purpose")),
+            None => Ok(()),
+        }
+    }
+
+    fn digest(frame: &FrameSet<'_>) -> Result<(u32, f32)> {
+        let input = frame.input(0)?;
+        let data = match input.payload {
+            Payload::Image(ImagePayload::Raw(image)) => image.data(),
+            Payload::Cloud(cloud) => cloud.data(),
+            _ => panic!("another payload"),
+        };
+        let sum: u32 = data.iter().map(|byte| u32::from(*byte)).sum();
+        Ok(((input.header.stamp.nanos() / 1_000_000_000) as u32, sum as f32))
+    }
+
+    fn boxes(&mut self, (number, sum): (u32, f32)) -> Detections<'_> {
+        self.found.clear();
+        let bbox = Box2d { x1: number as f32, y1: sum, x2: 0.0, y2: 0.0 };
+        self.found.push(Detection2d { class: 0, score: 0.5, bbox });
+        Detections::Boxes2d(&self.found)
+    }
+}
+
+impl Detector for Stub {
+    fn inputs(&self) -> &[InputNeeds] {
+        &self.needs
+    }
+
+    fn info(&self) -> &DetectorInfo {
+        &self.info
+    }
+
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
+        _: &mut FrameReport,
+    ) -> Result<Detections<'a>> {
+        assert!(self.in_flight.is_empty(), "a frame in between");
+        let digest = Self::digest(frame)?;
+        self.fails(digest.0, Step::Submit)?;
+        self.fails(digest.0, Step::Collect)?;
+        Ok(self.boxes(digest))
+    }
+
+    fn allow_in_flight(&mut self, num: usize) -> Result<usize> {
+        if self.channel != "lidar" {
+            self.allowed = num.min(2);
+        }
+        Ok(self.allowed)
+    }
+
+    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
+        assert!(self.in_flight.len() < self.allowed);
+        let digest = Self::digest(frame)?;
+        self.fails(digest.0, Step::Submit)?;
+        report.time(Stage::Infer, || self.in_flight.push_back(digest));
+        self.most.fetch_max(self.in_flight.len(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn collect<'a>(&'a mut self, _: &mut FrameReport) -> Result<Detections<'a>> {
+        let digest = self.in_flight.pop_front().expect("a frame in flight");
+        self.fails(digest.0, Step::Collect)?;
+        Ok(self.boxes(digest))
+    }
+
+    fn reconfigure(&mut self, _: &ChannelConfig) -> Result<()> {
+        Ok(())
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Two cameras in turn, a cloud every third time, and a picture that cannot be decoded.
+fn record(folder: &Path) {
+    let mut bag = BagWriter::create(folder, BagCompression::None).unwrap();
+    let mut add = |topic, type_name| {
+        let text = definition(type_name).unwrap();
+        bag.add_topic(topic, type_name, &text, OfferedQos::default()).unwrap()
+    };
+    let cameras = [add("/a", Image::TYPE), add("/b", Image::TYPE)];
+    let lidar = add("/points", PointCloud2::TYPE);
+    for frame in 1..=NUM_FRAMES {
+        let at = |part: u32| Stamp::from_ros(frame as i32, part);
+        let mut picture = session::picture(at(0));
+        let end = picture.len() - 1;
+        picture[end] = frame as u8;
+        bag.write(cameras[0], at(0), &picture).unwrap();
+        if frame == 5 {
+            bag.write(cameras[0], at(1), &picture[..200]).unwrap();
+        }
+        if frame % 3 == 0 {
+            bag.write(lidar, at(2), &session::cloud(at(0))).unwrap();
+        }
+        if frame != 7 {
+            bag.write(cameras[1], at(3), &picture).unwrap();
+        }
+    }
+    bag.finish().unwrap();
+}
+
+/// A frame as it was passed on: channel, number, and what was found or the reason why not.
+type Passed = (String, u64, std::result::Result<(i64, i64, Vec<Detection2d>), String>);
+
+/// What a replay passes on, its report as JSON without times, and the largest number of frames
+/// in flight.
+fn replay(
+    bag: &Path,
+    channels: &[&str],
+    frames_in_flight: usize,
+    faults: &[Fault],
+) -> (Vec<Passed>, serde_json::Value, usize) {
+    let mut parameters = vec![];
+    for channel in channels {
+        let (head, topic, more) = match *channel {
+            "lidar" => ("centerpoint_autoware", "/points", Some("lidar.encoder_path:=e")),
+            "a" => ("yolov5", "/a", None),
+            _ => ("yolov5", "/b", None),
+        };
+        parameters.push(format!("{channel}.head:={head}"));
+        parameters.push(format!("{channel}.input:={topic}"));
+        parameters.push(format!("{channel}.model_path:=m"));
+        parameters.extend(more.map(str::to_owned));
+    }
+    let config = Config::load(&[], &parameters).unwrap();
+    let most = Arc::new(AtomicUsize::new(0));
+    let num_faults = faults.len();
+    let (faults, seen) = (Arc::new(faults.to_vec()), Arc::clone(&most));
+    let factory: Factory = Arc::new(move |config: &ChannelConfig, _| {
+        let is_lidar = config.name == "lidar";
+        let kind = if is_lidar { PayloadKind::Cloud } else { PayloadKind::Image };
+        let stub = Stub {
+            channel: config.name.clone(),
+            needs: [InputNeeds { kind, pose_in: None, calibration: false }],
+            info: DetectorInfo::new(&Device::Cpu, "stub", &[Stage::Infer]),
+            faults: Arc::clone(&faults),
+            allowed: 1,
+            most: Arc::clone(&seen),
+            in_flight: VecDeque::new(),
+            found: vec![],
+        };
+        Ok(Box::new(stub) as Box<dyn Detector>)
+    });
+    let options = ReplayOptions { frames_in_flight, factory, ..ReplayOptions::default() };
+    let mut passed = vec![];
+    let report = Replay::open(bag, &config, options).unwrap().run(|frame| {
+        let result = match &frame.result {
+            Ok(found) => {
+                let Detections::Boxes2d(boxes) = found.detections else { panic!() };
+                let stamp = found.header.stamp.nanos();
+                assert!(!found.header.frame_id.is_empty());
+                let is_sequential = frames_in_flight == 1 || frame.config.name == "lidar";
+                // The frame for which a detector is built again does not overlap.
+                if is_sequential || num_faults == 0 {
+                    assert_eq!(found.inputs.inputs.len(), usize::from(is_sequential));
+                }
+                Ok((stamp, found.log_time.nanos(), boxes.to_vec()))
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        passed.push((frame.config.name.clone(), frame.number, result));
+        Ok(())
+    });
+    let mut report = serde_json::to_value(report.unwrap()).unwrap();
+    for channel in report["channels"].as_object_mut().unwrap().values_mut() {
+        channel.as_object_mut().unwrap().remove("stages_ms");
+    }
+    (passed, report, most.load(Ordering::Relaxed))
+}
+
+#[test]
+fn overlapping_frames_are_passed_on_as_single_ones_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("drive");
+    record(&bag);
+    for channels in [&["a"][..], &["a", "b"], &["a", "b", "lidar"]] {
+        let (expected, report, none) = replay(&bag, channels, 1, &[]);
+        assert!(none == 0 && expected.len() >= 13 && expected.iter().any(|f| f.2.is_err()));
+        let (found, overlapped, most) = replay(&bag, channels, 2, &[]);
+        assert_eq!(most, 2, "{channels:?}");
+        assert_eq!(found, expected, "{channels:?}");
+        assert_eq!(overlapped, report, "{channels:?}");
+    }
+}
+
+#[test]
+fn a_fault_costs_the_frame_that_it_hits_and_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("drive");
+    record(&bag);
+    let (whole, ..) = replay(&bag, &["a", "b"], 2, &[]);
+    for kind in [ErrorKind::Encoding, ErrorKind::Inference, ErrorKind::Device] {
+        for step in [Step::Submit, Step::Collect] {
+            // The first, one in between, two in a row, the last.
+            let faults = [1, 4, 8, 9, NUM_FRAMES].map(|frame| ("a", frame, step, kind));
+            for faults in [&faults[..1], &faults[1..2], &faults[2..4], &faults[4..]] {
+                let (found, report, most) = replay(&bag, &["a", "b"], 2, faults);
+                let (expected, sequential, _) = replay(&bag, &["a", "b"], 1, faults);
+                assert_eq!(found, expected, "{faults:?}");
+                assert_eq!(report, sequential, "{faults:?}");
+                assert_eq!(most, 2);
+                let differ = found.iter().zip(&whole).filter(|(found, whole)| found != whole);
+                let lost: Vec<_> = differ.map(|(found, _)| found).collect();
+                assert_eq!((found.len(), lost.len()), (whole.len(), faults.len()), "{faults:?}");
+                assert!(lost.iter().all(|lost| lost.0 == "a" && lost.2.is_err()), "{lost:?}");
+            }
+        }
+    }
+}
