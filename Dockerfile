@@ -5,6 +5,9 @@
 ARG BASE=ubuntu:24.04
 
 FROM ${BASE} AS build
+SHELL ["/bin/bash", "-o", "pipefail", "-c"]
+# The distribution's versions belong together.
+# hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends build-essential ca-certificates curl \
     && rm -rf /var/lib/apt/lists/*
 RUN curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal --default-toolchain none
