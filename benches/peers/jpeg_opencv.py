@@ -11,17 +11,15 @@ det_post takes more than `--bar` times as long.
 """
 
 import argparse
-import json
-import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 
 import cv2
 import numpy as np
+
+from both_sides import bench_binary, criterion_ms, median_ms
 
 SIZE = (1280, 720)
 QUALITY = 90
@@ -30,17 +28,6 @@ SAMPLINGS = {
     "422": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_422,
     "444": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444,
 }
-
-
-def build():
-    """Builds the bench binary and returns its path."""
-    command = ["cargo", "bench", "--bench", "camera", "--no-run", "--message-format=json"]
-    lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    for line in lines.splitlines():
-        message = json.loads(line)
-        if message.get("executable") and message["target"]["name"] == "camera":
-            return message["executable"]
-    sys.exit("cargo built no bench called camera")
 
 
 def picture():
@@ -63,27 +50,9 @@ def write_files(folder):
             cv2.imwrite(str(folder / f"{name}{suffix}.jpg"), pixels, options)
 
 
-def det_post_ms(binary, folder):
-    with tempfile.TemporaryDirectory() as home:
-        command = [binary, "--bench", "jpeg/", "--noplot"]
-        command += ["--warm-up-time", "0.3", "--measurement-time", "1", "--sample-size", "20"]
-        environment = dict(os.environ, CRITERION_HOME=home, DET_POST_BENCH_JPEG=str(folder))
-        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL)
-        found = pathlib.Path(home).glob("jpeg/*/new/estimates.json")
-        return {path.parts[-3]: json.loads(path.read_text())["median"]["point_estimate"] / 1e6
-                for path in found}
-
-
-def opencv_ms(path, seconds=0.5):
+def opencv_ms(path):
     data = np.fromfile(path, np.uint8)
-    times = []
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        start = time.perf_counter()
-        cv2.imdecode(data, cv2.IMREAD_COLOR_RGB)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e3
+    return median_ms(lambda: cv2.imdecode(data, cv2.IMREAD_COLOR_RGB), seconds=0.5)
 
 
 def main():
@@ -92,13 +61,13 @@ def main():
     parser.add_argument("--bar", type=float, default=1.3)
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
-    binary = build()
+    binary = bench_binary("camera")
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         write_files(folder)
         rounds = []
         for _ in range(arguments.rounds):
-            ours = det_post_ms(binary, folder)
+            ours = criterion_ms(binary, "jpeg/", 0.3, DET_POST_BENCH_JPEG=str(folder))
             rounds.append({name: (time, opencv_ms(folder / f"{name}.jpg"))
                            for name, time in ours.items()})
     print(f"{'file':>16} {'det_post ms':>12} {'opencv ms':>12} {'ratio':>7}   (OpenCV {cv2.__version__})")

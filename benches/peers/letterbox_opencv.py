@@ -12,17 +12,13 @@ Exit status 1 when det_post is not `--bar` times as fast.
 """
 
 import argparse
-import json
-import os
-import pathlib
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
 
 import cv2
 import numpy as np
+
+from both_sides import bench_binary, criterion_ms, median_ms
 
 BENCH = "letterbox_1080p_to_640/bgr8_f32"
 SOURCE = (1920, 1080)
@@ -30,26 +26,9 @@ CONTENT = (640, 360)
 PADDING = 140
 
 
-def build():
-    """Builds the bench binary and returns its path."""
-    command = ["cargo", "bench", "--bench", "camera", "--no-run", "--message-format=json"]
-    lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    for line in lines.splitlines():
-        message = json.loads(line)
-        if message.get("executable") and message["target"]["name"] == "camera":
-            return message["executable"]
-    sys.exit("cargo built no bench called camera")
-
-
 def det_post_ms(binary):
-    with tempfile.TemporaryDirectory() as home:
-        command = [binary, "--bench", BENCH, "--noplot"]
-        command += ["--warm-up-time", "0.5", "--measurement-time", "1", "--sample-size", "20"]
-        environment = dict(os.environ, CRITERION_HOME=home, RAYON_NUM_THREADS="1")
-        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL)
-        (estimates,) = pathlib.Path(home).glob("**/new/estimates.json")
-        return json.loads(estimates.read_text())["median"]["point_estimate"] / 1e6
+    (median,) = criterion_ms(binary, BENCH, 0.5, RAYON_NUM_THREADS="1").values()
+    return median
 
 
 def opencv(picture):
@@ -59,16 +38,10 @@ def opencv(picture):
     return cv2.dnn.blobFromImage(padded, 1 / 255, swapRB=True)
 
 
-def opencv_ms(picture, seconds=1.0):
+def opencv_ms(picture):
     for _ in range(5):
         opencv(picture)
-    times = []
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        start = time.perf_counter()
-        opencv(picture)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e3
+    return median_ms(lambda: opencv(picture), seconds=1.0)
 
 
 def main():
@@ -79,7 +52,7 @@ def main():
     cv2.setNumThreads(1)
     width, height = SOURCE
     picture = np.random.default_rng(1).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    binary = build()
+    binary = bench_binary("camera")
     rounds = [(det_post_ms(binary), opencv_ms(picture)) for _ in range(arguments.rounds)]
     print(f"{'round':>6} {'det_post ms':>12} {'opencv ms':>12} {'ratio':>7}")
     for number, (ours, theirs) in enumerate(rounds, 1):

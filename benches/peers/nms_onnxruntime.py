@@ -24,6 +24,8 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper
 
+from both_sides import bench_binary
+
 IOU_THRESHOLD = 0.5
 
 
@@ -95,22 +97,8 @@ def time_ours(bench, rows, folder):
     return int(result.stdout), np.fromfile(keep, dtype="<u4")
 
 
-def build():
-    """Builds the bench; returns its path."""
-    import json
-
-    command = ["cargo", "bench", "--bench", "nms", "--no-run", "--message-format", "json"]
-    lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    messages = [json.loads(line) for line in lines.splitlines()]
-    return next(
-        m["executable"]
-        for m in messages
-        if m["reason"] == "compiler-artifact" and m["target"]["name"] == "nms"
-    )
-
-
 def main():
-    bench, peer = build(), session()
+    bench, peer = bench_binary("nms"), session()
     print(f"onnxruntime {onnxruntime.__version__}, IoU threshold {IOU_THRESHOLD}")
     print(f"{'scene':<10} {'boxes':>6} {'kept':>6} {'ours us':>9} {'peer us':>10} {'ratio':>7}")
     all_equal = True
