@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::calibration::{CalibrationSummary, CalibrationWatch};
 use super::clock::NodeClock;
 use super::diagnostics::ChannelHealth;
-use super::frame_window::FrameWindow;
+use super::frame_window::{FrameSummary, FrameWindow};
 use super::live_input::LiveInput;
 use super::outputs::ChannelOutputs;
 use super::publisher::OutputGate;
@@ -28,6 +28,9 @@ use crate::runtime::trace::Trace;
 use crate::transport::messages::DiagnosticStatus;
 use crate::transport::middleware::Middleware;
 use crate::types::Header;
+
+/// The messages of an input, and its calibrations, since the last call.
+type InputSummaries = (InputSummary, Option<CalibrationSummary>);
 
 /// A channel with its networks loaded and its outputs advertised.
 pub(super) struct LiveChannel {
@@ -229,7 +232,19 @@ impl LiveChannel {
         Some(self.state.processing_times().status(node, limits, Instant::now()))
     }
 
-    /// Totals up to the last call of [`Self::statuses`].
+    /// Adds what happened since the last call to the totals.
+    pub(super) fn sum_up(&mut self, now: Instant) -> (Vec<InputSummaries>, FrameSummary) {
+        let summaries: Vec<InputSummaries> =
+            self.state.inputs.iter().map(|input| input.summaries(now)).collect();
+        let frames = self.state.summary(&mut self.window);
+        self.totals.merge(&self.window.account);
+        for (totals, (summary, _)) in self.input_totals.iter_mut().zip(&summaries) {
+            totals.clone_from(&summary.totals);
+        }
+        (summaries, frames)
+    }
+
+    /// Totals up to the last call of [`Self::sum_up`].
     pub(super) fn metrics(&self) -> ChannelMetrics<'_> {
         let topics = self.config.inputs.iter().map(|input| input.topic.as_str());
         let inputs = topics.zip(&self.input_totals).collect();
@@ -243,13 +258,7 @@ impl LiveChannel {
         topic_status: impl Fn(&str) -> TopicStatus<'t>,
     ) -> Vec<DiagnosticStatus> {
         let now = Instant::now();
-        let summaries: Vec<(InputSummary, Option<CalibrationSummary>)> =
-            self.state.inputs.iter().map(|input| input.summaries(now)).collect();
-        let frames = self.state.summary(&mut self.window);
-        self.totals.merge(&self.window.account);
-        for (totals, (summary, _)) in self.input_totals.iter_mut().zip(&summaries) {
-            totals.clone_from(&summary.totals);
-        }
+        let (summaries, frames) = self.sum_up(now);
         let running = match &self.stage {
             Stage::Running(running) => Some(running),
             Stage::Idle(_) | Stage::Lost => None,

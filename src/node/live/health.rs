@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use super::{OnMetrics, Shared};
+use super::Shared;
 use crate::node::live_channel::LiveChannel;
 use crate::node::logs::Logs;
 use crate::node::status::StatusBuilder;
@@ -17,13 +17,8 @@ use crate::types::Header;
 impl Shared {
     /// Publishes diagnostics until the node ends: all statuses once in `period`, and those of
     /// the time per frame, where they are configured, at their own interval. Metrics are passed
-    /// on with all statuses and at the end.
-    pub(super) fn publish_diagnostics(
-        &self,
-        mut publisher: Box<dyn Publisher>,
-        period: Duration,
-        mut on_metrics: Option<OnMetrics>,
-    ) {
+    /// on with all statuses.
+    pub(super) fn publish_diagnostics(&self, mut publisher: Box<dyn Publisher>, period: Duration) {
         let mut bytes = Vec::new();
         let mut publish = |status: &[DiagnosticStatus]| {
             let header = Header { stamp: self.clock.now().unwrap_or_default(), frame_id: "" };
@@ -45,12 +40,10 @@ impl Shared {
                 .ended
                 .wait_timeout_while(ends, timeout, |ends| !*ends)
                 .unwrap_or_else(PoisonError::into_inner);
-            let is_last = *ends;
-            drop(ends);
-            if is_last {
-                self.pass_metrics(&mut on_metrics);
+            if *ends {
                 return;
             }
+            drop(ends);
             let now = Instant::now();
             if let (Some(at), Some(interval)) = (&mut times_due, interval)
                 && now >= *at
@@ -65,17 +58,32 @@ impl Shared {
             if now >= due {
                 due = (due + period).max(now);
                 publish(&self.statuses());
-                self.pass_metrics(&mut on_metrics);
+                if let Ok(channels) = self.channels.try_lock() {
+                    self.pass_metrics(&channels);
+                }
             }
         }
     }
 
-    /// Passes the metrics on, unless channels start or stop.
-    fn pass_metrics(&self, on_metrics: &mut Option<OnMetrics>) {
-        let Some(on_metrics) = on_metrics else { return };
-        let Ok(channels) = self.channels.try_lock() else { return };
-        let channels: Vec<_> = channels.iter().map(LiveChannel::metrics).collect();
-        on_metrics(&to_prometheus(&channels));
+    /// Passes the metrics of channels on, if there is a receiver.
+    pub(super) fn pass_metrics(&self, channels: &[LiveChannel]) {
+        if let Some(on_metrics) = &mut *lock(&self.on_metrics) {
+            let channels: Vec<_> = channels.iter().map(LiveChannel::metrics).collect();
+            on_metrics(&to_prometheus(&channels));
+        }
+    }
+
+    /// Unloads all channels, whose last metrics are passed on.
+    pub(super) fn unload(&self) {
+        let mut channels = lock(&self.channels);
+        let now = Instant::now();
+        for channel in channels.iter_mut() {
+            channel.sum_up(now);
+        }
+        if !channels.is_empty() {
+            self.pass_metrics(&channels);
+        }
+        channels.clear();
     }
 
     /// The shortest interval of the statuses of the time per frame.

@@ -52,7 +52,7 @@ pub struct LiveOptions {
     /// Builds the detector of a channel.
     pub factory: Factory,
     /// Takes the metrics of all channels as text for Prometheus, with the diagnostics and once
-    /// more at the end. It is called by the thread of the diagnostics.
+    /// more when the channels are unloaded.
     pub on_metrics: Option<OnMetrics>,
     /// Takes every frame; the caller finishes it after the node.
     pub trace: Option<Arc<Trace>>,
@@ -77,6 +77,7 @@ struct Shared {
     loggers: Loggers,
     factory: Factory,
     trace: Option<Arc<Trace>>,
+    on_metrics: Mutex<Option<OnMetrics>>,
     lifecycle: Lifecycle,
     clock: Arc<NodeClock>,
     transforms: Arc<LiveTransforms>,
@@ -157,6 +158,7 @@ impl LiveNode {
             parameters,
             factory,
             trace,
+            on_metrics: Mutex::new(on_metrics),
             lifecycle: Lifecycle::new(),
             transforms: Arc::new(LiveTransforms::default()),
             channels: Mutex::new(Vec::new()),
@@ -174,7 +176,7 @@ impl LiveNode {
         let of_thread = Arc::clone(&shared);
         let health = std::thread::Builder::new()
             .name("diagnostics".into())
-            .spawn(move || of_thread.publish_diagnostics(diagnostics, period, on_metrics))
+            .spawn(move || of_thread.publish_diagnostics(diagnostics, period))
             .map_err(|e| Error::new(ErrorKind::Io, "node", "no thread").with_source(e))?;
         Ok(Self { shared, health: Some(health), rosout })
     }
@@ -264,12 +266,12 @@ impl Shared {
             Change::Activate => self.activate(),
             Change::Deactivate => self.deactivate(timeout),
             Change::Cleanup => {
-                lock(&self.channels).clear();
+                self.unload();
                 Ok(())
             }
             Change::Shutdown => {
                 let stopped = self.deactivate(timeout);
-                lock(&self.channels).clear();
+                self.unload();
                 stopped
             }
         };
