@@ -2,8 +2,7 @@
 #   cmake -DCARGO=... -DVERB=build|library|test -DTARGET_DIR=... -DROS2=ON|OFF -DIDL_FILTER=a,b -DEXTRA="..." -P cargo.cmake
 set(ENV{CARGO_TARGET_DIR} "${TARGET_DIR}")
 if(VERB STREQUAL "library")
-  # The C ABI joins no graph: neither the middlewares nor the program are part of it.
-  set(arguments rustc --release --lib --no-default-features --features capi,cuda --crate-type cdylib)
+  set(arguments build --release -p det_post_capi)
   set(ROS2 OFF)
 else()
   set(arguments ${VERB} --release)

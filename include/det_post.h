@@ -1,6 +1,6 @@
 /* The C ABI of det_post. docs/cpp.md explains it and what it promises.
  *
- * Made from src/capi by `DET_POST_BLESS=1 cargo test --test cli capi::header`: do not edit.
+ * Made from capi/src by `DET_POST_BLESS=1 cargo test --workspace --test abi header`: do not edit.
  *
  * A function that fails returns a status; det_post_error_message has the message. Memory of the
  * caller is read and written until a function returns, never later. Any thread may call any
@@ -122,6 +122,9 @@ typedef int32_t det_post_status;
 /** A fault of the library. An object that it happened to can only be closed. */
 #define DET_POST_ERROR_PANIC 1004
 
+/** An error that has no number of its own. */
+#define DET_POST_ERROR_UNKNOWN 1005
+
 /** The input is missing from the frame, which `sync.min_inputs` must allow. */
 #define DET_POST_INPUT_NONE 0u
 
@@ -152,13 +155,112 @@ typedef int32_t det_post_status;
 /** `detection_3d.has`: the head estimates variances. */
 #define DET_POST_HAS_VARIANCE 2u
 
+/** Greedy by IoU of axis-aligned boxes, as torchvision. */
+#define DET_POST_SUPPRESS_IOU 1u
+
+/** By IoU of axis-aligned boxes in one pass: a suppressed box still suppresses others. */
+#define DET_POST_SUPPRESS_FAST 2u
+
+/** Axis-aligned boxes lower scores: `score * (1 - iou)` from the threshold on. */
+#define DET_POST_SUPPRESS_SOFT_LINEAR 3u
+
+/** Axis-aligned boxes lower scores: `score * exp(-iou^2 / sigma)`. */
+#define DET_POST_SUPPRESS_SOFT_GAUSSIAN 4u
+
+/** Greedy by IoU of rotated boxes in a plane. */
+#define DET_POST_SUPPRESS_ROTATED 5u
+
+/** Greedy by distance of centres, below a radius in metres, as Autoware. */
+#define DET_POST_SUPPRESS_CIRCLE 6u
+
+/** Greedy by squared distance of centres, at most a threshold, as mmdet3d's `circle_nms`. */
+#define DET_POST_SUPPRESS_CIRCLE_SQUARED 7u
+
+/** Greedy by IoU of footprints in the bird's-eye view. */
+#define DET_POST_SUPPRESS_BEV 8u
+
+/** By IoU of footprints in one pass, as Autoware. */
+#define DET_POST_SUPPRESS_BEV_FAST 9u
+
+/** Greedy by IoU of volumes. */
+#define DET_POST_SUPPRESS_IOU_3D 10u
+
+/** `suppression.class_mode`: every box suppresses every other. */
+#define DET_POST_CLASSES_AGNOSTIC 0u
+
+/** `suppression.class_mode`: boxes suppress boxes of their class. */
+#define DET_POST_CLASSES_AWARE 1u
+
+/** `suppression.class_mode`: boxes suppress boxes whose classes have the same group. */
+#define DET_POST_CLASSES_GROUPS 2u
+
+/** `letterbox.placement`: in the centre (YOLOv5 and later). */
+#define DET_POST_PLACE_CENTER 0u
+
+/** `letterbox.placement`: at the top left corner (YOLOX). */
+#define DET_POST_PLACE_TOP_LEFT 1u
+
+/** `letterbox.placement`: stretched to the whole input. */
+#define DET_POST_PLACE_STRETCH 2u
+
+/** `letterbox.placement`: as wide as the input, what is too high cut off at the top. */
+#define DET_POST_PLACE_CROP_TOP 3u
+
+/** `yolo_decoding.layout`: `[1, N, 5 + C]`, decoded (YOLOv5 and v7 exports). */
+#define DET_POST_YOLO_V5 1u
+
+/** `yolo_decoding.layout`: a tensor of logits per stride, `[1, A * (5 + C), H, W]` or
+ * `[1, A, H, W, 5 + C]`, with `strides` and `anchors` (YOLOv5 without its export head). */
+#define DET_POST_YOLO_V5_RAW 2u
+
+/** `yolo_decoding.layout`: `[1, 4 + C, N]` (YOLOv8, v9, 11). */
+#define DET_POST_YOLO_V8 3u
+
+/** `yolo_decoding.layout`: `[1, 4 + C + 1, N]`, rotated boxes (ultralytics' OBB). */
+#define DET_POST_YOLO_OBB 4u
+
+/** `yolo_decoding.layout`: `[1, N, 5 + C]`, offsets and logarithms, with `strides` (YOLOX). */
+#define DET_POST_YOLO_X 5u
+
+/** `yolo_decoding.layout`: `[1, N, 6]`, final boxes (YOLOv10). */
+#define DET_POST_YOLO_END_TO_END 6u
+
+/** `yolo_decoding.layout`: boxes `[1, N, 4]`, centre and size as fractions of the input, and
+ * scores `[1, N, C]`, or scores `[1, N]` and labels `[1, N]` (RT-DETR). */
+#define DET_POST_YOLO_DETR 7u
+
+/** `yolo_decoding.layout`: as `DET_POST_YOLO_DETR`, boxes as corners in pixels of the input. */
+#define DET_POST_YOLO_DETR_CORNERS 8u
+
+/** `sparse_convolution.mode`: the output has the sites of the input; the kernel is odd, the
+ * stride 1 and the padding not read. */
+#define DET_POST_SPARSE_SUBMANIFOLD 0u
+
+/** `sparse_convolution.mode`: the output has every cell with a site under its kernel. */
+#define DET_POST_SPARSE_STRIDED 1u
+
+/** `sparse_convolution.mode`: the output has every cell that a site reaches. */
+#define DET_POST_SPARSE_TRANSPOSED 2u
+
+/** `sparse_convolution.precision`: float32, equal on CPU and GPU. */
+#define DET_POST_PRECISION_F32 0u
+
+/** `sparse_convolution.precision`: products of TensorFloat-32. */
+#define DET_POST_PRECISION_TF32 1u
+
+/** `sparse_convolution.precision`: products and outputs of float16. */
+#define DET_POST_PRECISION_F16 2u
+
+/** `sparse_convolution.precision`: products and outputs of bfloat16. */
+#define DET_POST_PRECISION_BF16 3u
+
 typedef struct det_post_configuration det_post_configuration;
 typedef struct det_post_bytes det_post_bytes;
+typedef struct det_post_tensor det_post_tensor;
 typedef struct det_post_image det_post_image;
 typedef struct det_post_compressed_image det_post_compressed_image;
 typedef struct det_post_point_field det_post_point_field;
 typedef struct det_post_cloud det_post_cloud;
-typedef struct det_post_tensor det_post_tensor;
 typedef struct det_post_input det_post_input;
 typedef struct det_post_frame det_post_frame;
 typedef struct det_post_camera_calibration det_post_camera_calibration;
@@ -174,6 +276,23 @@ typedef struct det_post_report det_post_report;
 typedef struct det_post_detector det_post_detector;
 typedef struct det_post_input_info det_post_input_info;
 typedef struct det_post_detector_info det_post_detector_info;
+typedef struct det_post_workspace det_post_workspace;
+typedef struct det_post_suppression det_post_suppression;
+typedef struct det_post_boxes det_post_boxes;
+typedef struct det_post_survivors det_post_survivors;
+typedef struct det_post_letterbox det_post_letterbox;
+typedef struct det_post_letterboxed det_post_letterboxed;
+typedef struct det_post_voxel_grid det_post_voxel_grid;
+typedef struct det_post_points det_post_points;
+typedef struct det_post_voxels det_post_voxels;
+typedef struct det_post_yolo_decoding det_post_yolo_decoding;
+typedef struct det_post_center_decoding det_post_center_decoding;
+typedef struct det_post_anchor_size det_post_anchor_size;
+typedef struct det_post_anchor_decoding det_post_anchor_decoding;
+typedef struct det_post_decoded det_post_decoded;
+typedef struct det_post_sparse_convolution det_post_sparse_convolution;
+typedef struct det_post_sparse_features det_post_sparse_features;
+typedef struct det_post_sparse_result det_post_sparse_result;
 
 /** The parameters of a detector: those of one channel of a node. Of two values for a key the
  * later holds: `text`, `files`, `overrides`. Set what is not used to 0. */
@@ -213,6 +332,21 @@ struct det_post_bytes {
     const uint8_t *data;
     /** Their number. */
     size_t num_bytes;
+};
+
+/** A tensor: dense, row-major, little-endian. */
+struct det_post_tensor {
+    /** Name in the network. */
+    const char *name;
+    /** Type of the elements: 1 to 10 for int8, uint8, int16, uint16, int32, uint32, int64,
+     * uint64, float32, float64; for decoders also 11 for float16. */
+    uint32_t element;
+    /** Number of dimensions, up to 8. */
+    uint32_t rank;
+    /** Lengths of the dimensions. */
+    const size_t *shape;
+    /** The elements. */
+    det_post_bytes bytes;
 };
 
 /** An image, as `sensor_msgs/Image` describes it. */
@@ -268,21 +402,6 @@ struct det_post_cloud {
     /** Number of `fields`, up to 32. */
     size_t num_fields;
     /** The points. */
-    det_post_bytes bytes;
-};
-
-/** A tensor: dense, row-major, little-endian. */
-struct det_post_tensor {
-    /** Name in the network. */
-    const char *name;
-    /** Type of the elements: 1 to 10 for int8, uint8, int16, uint16, int32, uint32, int64,
-     * uint64, float32, float64. */
-    uint32_t element;
-    /** Number of dimensions, up to 8. */
-    uint32_t rank;
-    /** Lengths of the dimensions. */
-    const size_t *shape;
-    /** The elements. */
     det_post_bytes bytes;
 };
 
@@ -544,6 +663,355 @@ struct det_post_detector_info {
     size_t reference;
 };
 
+/** An open workspace: a device, and the memory of operations on it. For parallel work, open one
+ * per thread. */
+struct det_post_workspace {
+    /** Its number; 0 is never a workspace. */
+    uint64_t id;
+};
+
+/** How boxes are suppressed. In host memory, whatever the device. Set what is not used to 0. */
+struct det_post_suppression {
+    /** One of `DET_POST_SUPPRESS_…`. */
+    uint32_t kind;
+    /** One of `DET_POST_CLASSES_…`. */
+    uint32_t class_mode;
+    /** Of `DET_POST_CLASSES_GROUPS`: the group of each class. */
+    const uint32_t *class_groups;
+    /** Number of `class_groups`. */
+    size_t num_class_groups;
+    /** What a box is suppressed above (circles: below): one for all classes or, for boxes in
+     * space, one per class, that of the better box. Not read by `…_SOFT_GAUSSIAN`. */
+    const float *thresholds;
+    /** Number of `thresholds`. */
+    size_t num_thresholds;
+    /** Of `…_IOU` and `…_SOFT_…`: 0, or 1 for boxes whose corners are whole pixels. */
+    uint32_t offset;
+    /** Of `…_IOU`: 1 if only boxes with a score above `score_threshold` are eligible, else 0. */
+    uint32_t has_score_threshold;
+    /** See `has_score_threshold`. */
+    float score_threshold;
+    /** Of `…_SOFT_GAUSSIAN`: the width of the decay, above 0. */
+    float sigma;
+    /** Of `…_SOFT_…`: boxes whose score decays below this are dropped, except the top box. */
+    float min_score;
+    /** Of `…_BEV` and `…_BEV_FAST`: boxes whose centres are farther apart do not suppress each
+     * other; 0 is no limit. */
+    float search_distance_m;
+    /** Of `…_IOU`: the maximum number of kept boxes; 0 is no limit. */
+    size_t max_num;
+    /** Of `…_BEV` and `…_BEV_FAST`: pairs of classes that do not suppress each other. */
+    const uint32_t *forbidden_pairs;
+    /** Number of pairs in `forbidden_pairs`. */
+    size_t num_forbidden_pairs;
+    /** Of `…_BEV_FAST`: pairs of classes that are compared at any distance. */
+    const uint32_t *unlimited_pairs;
+    /** Number of pairs in `unlimited_pairs`. */
+    size_t num_unlimited_pairs;
+    /** For later versions; 0. */
+    uint64_t reserved[4];
+};
+
+/** Boxes with scores, in any order. */
+struct det_post_boxes {
+    /** `num_boxes` times `box_len` values: 4 of axis-aligned boxes (x1, y1, x2, y2), 5 of rotated
+     * boxes (cx, cy, width, height, turn of the width from +x towards +y in radians), 7 of boxes
+     * in space (x, y, z of the centre, length, width, height, yaw). */
+    const float *boxes;
+    /** A score per box. */
+    const float *scores;
+    /** A class per box; `NULL`: all are of class 0. */
+    const uint32_t *classes;
+    /** Number of boxes, below 2^32. */
+    size_t num_boxes;
+    /** Values of a box, those of the kind of suppression. */
+    size_t box_len;
+};
+
+/** The boxes that a suppression keeps, best first: score descending, then class, then position. */
+struct det_post_survivors {
+    /** Positions among the boxes. */
+    const int64_t *indices;
+    /** Their scores, which `DET_POST_SUPPRESS_SOFT_…` lowers. */
+    const float *scores;
+    /** Number of survivors. */
+    size_t num_survivors;
+};
+
+/** The input of a network, into which an image is resized with its aspect ratio. */
+struct det_post_letterbox {
+    /** Pixels per row of the input. */
+    uint32_t width;
+    /** Rows of the input. */
+    uint32_t height;
+    /** One of `DET_POST_PLACE_…`. */
+    uint32_t placement;
+    /** Order of the planes: 0 for red, green, blue; 1 for blue, green, red. */
+    uint32_t is_bgr;
+    /** Elements of the input: 0 for float32, 1 for float16. */
+    uint32_t is_half;
+    /** A value around the image, 0 to 255, before it is normalised. */
+    float pad_value;
+    /** Per plane: an element is (value - mean) / std, of values from 0 to 255. */
+    float mean[3];
+    /** See `mean`; not 0. */
+    float std[3];
+    /** For later versions; 0. */
+    uint64_t reserved[4];
+};
+
+/** The input of a network: `[1, 3, height, width]`, and how an image is placed in it:
+ * `x of the input = scale[0] * x of the image + offset[0]`, likewise y. */
+struct det_post_letterboxed {
+    /** The elements as float32, or `NULL`. */
+    const float *values;
+    /** The elements as float16, or `NULL`. */
+    const uint16_t *half_values;
+    /** Number of elements. */
+    size_t num_values;
+    /** Pixels of the input per pixel of the image, along x and y. */
+    float scale[2];
+    /** Position of the image's corner in the input, x and y. */
+    float offset[2];
+};
+
+/** A grid of voxels and its limits. In host memory, whatever the device. */
+struct det_post_voxel_grid {
+    /** Edge lengths of a voxel along x, y, z in metres. */
+    float voxel_size_m[3];
+    /** Smallest x, y, z, then largest, exclusive, in metres. */
+    float range_m[6];
+    /** The first points that a voxel keeps; 0 is no limit. */
+    size_t max_points_per_voxel;
+    /** The first voxels that are kept; 0 is no limit. */
+    size_t max_voxels;
+    /** For later versions; 0. */
+    uint64_t reserved[4];
+};
+
+/** Points of several values each. */
+struct det_post_points {
+    /** `num_points` times `num_channels` values: x, y, z first. */
+    const float *values;
+    /** Number of points, below 2^32. */
+    size_t num_points;
+    /** Values of a point, 3 to 16. */
+    size_t num_channels;
+};
+
+/** Points grouped by voxel, in the order of the voxels' first points. */
+struct det_post_voxels {
+    /** Per voxel, its cell along x, y, z. */
+    const uint32_t *cells;
+    /** Per voxel, the number of its points, at least 1. */
+    const uint32_t *num_points_per_voxel;
+    /** Voxel by voxel, the positions of its points, ascending. */
+    const uint32_t *point_indices;
+    /** Number of voxels. */
+    size_t num_voxels;
+    /** Number of `point_indices`. */
+    size_t num_point_indices;
+    /** Points outside the grid. */
+    size_t num_out_of_range;
+    /** Voxels over `max_voxels`. */
+    size_t num_voxels_over_capacity;
+    /** Points that their voxel drops, which is full. */
+    size_t num_points_over_voxel;
+    /** Points whose voxel is over `max_voxels`. */
+    size_t num_points_over_voxel_capacity;
+};
+
+/** What the outputs of a network of the YOLO family mean. In host memory, whatever the device. */
+struct det_post_yolo_decoding {
+    /** One of `DET_POST_YOLO_…`. */
+    uint32_t layout;
+    /** Pixels per row of the network's input. */
+    uint32_t input_width;
+    /** Rows of the network's input. */
+    uint32_t input_height;
+    /** Number of classes. */
+    uint32_t num_classes;
+    /** Boxes with a score of at least this are candidates. */
+    float score_threshold;
+    /** Of `…_DETR…`: 1 if scores are logits, else 0. */
+    uint32_t has_logits;
+    /** The maximum number of candidates: the best are kept. */
+    size_t capacity;
+    /** Of `…_V5_RAW` and `…_X`: the strides, in the order of the outputs. */
+    const uint32_t *strides;
+    /** Number of `strides`. */
+    size_t num_strides;
+    /** Of `…_V5_RAW`: stride by stride, width and height of each anchor in pixels of the input. */
+    const float *anchors;
+    /** Number of anchors per stride. */
+    size_t num_anchors;
+    /** For later versions; 0. */
+    uint64_t reserved[4];
+};
+
+/** What the maps of a CenterPoint head mean. In host memory, whatever the device. */
+struct det_post_center_decoding {
+    /** x and y of the corner of the map in metres: the smallest of the range. */
+    float origin_m[2];
+    /** Edge lengths of a cell of the map along x and y in metres. */
+    float cell_size_m[2];
+    /** Per task, the number of its classes, which are numbered in the order of tasks. */
+    const uint32_t *num_classes_of_tasks;
+    /** Number of tasks. */
+    size_t num_tasks;
+    /** 1 if heat maps are logits, else 0. */
+    uint32_t has_logits;
+    /** 1 if sizes are length, width, height; 0 for width, length, height. */
+    uint32_t has_length_first;
+    /** 1 if sizes are logarithms, else 0. */
+    uint32_t has_log_sizes;
+    /** 1 if yaws turn clockwise from -y (CenterPoint, Autoware); 0 for counter-clockwise from +x. */
+    uint32_t has_clockwise_yaw;
+    /** 1 if there are velocities, else 0. */
+    uint32_t has_velocity;
+    /** 1 if regression maps are followed by as many logarithms of variances, else 0. */
+    uint32_t has_variance;
+    /** Scores that candidates have at least: one for all classes, or one per class. */
+    const float *score_thresholds;
+    /** Number of `score_thresholds`. */
+    size_t num_score_thresholds;
+    /** Per class, the minimum norm of sine and cosine; `NULL` for none. */
+    const float *yaw_norm_thresholds;
+    /** Number of `yaw_norm_thresholds`. */
+    size_t num_yaw_norm_thresholds;
+    /** Centres outside are dropped: smallest x, y, z, then largest; all 0: no range. */
+    float center_range_m[6];
+    /** The maximum number of candidates: the best are kept. */
+    size_t capacity;
+    /** For later versions; 0. */
+    uint64_t reserved[4];
+};
+
+/** The anchor of a class. */
+struct det_post_anchor_size {
+    /** Length, width, height in metres. */
+    float size_m[3];
+    /** Height of the centre in metres. */
+    float center_z_m;
+};
+
+/** What the maps of an anchor head mean. In host memory, whatever the device. */
+struct det_post_anchor_decoding {
+    /** The range of the map: smallest x, y, z, then largest, in metres. */
+    float range_m[6];
+    /** Per class, its anchor. */
+    const det_post_anchor_size *anchors;
+    /** Number of `anchors`: of classes. */
+    size_t num_anchors;
+    /** Yaws of each class's anchors. */
+    const float *rotations_rad;
+    /** Number of `rotations_rad`. */
+    size_t num_rotations;
+    /** Angle between the two directions. */
+    float direction_offset_rad;
+    /** 1 if anchors are at the centres of cells; 0 if the first and last are on the border of the
+     * range (OpenPCDet). */
+    uint32_t has_centered_anchors;
+    /** 1 if maps are `[1, H, W, channels]`; 0 for `[1, channels, H, W]`. */
+    uint32_t has_channels_last;
+    /** Scores that candidates have at least: one for all classes, or one per class. */
+    const float *score_thresholds;
+    /** Number of `score_thresholds`. */
+    size_t num_score_thresholds;
+    /** The maximum number of candidates: the best are kept. */
+    size_t capacity;
+    /** For later versions; 0. */
+    uint64_t reserved[4];
+};
+
+/** The boxes that a decoder finds, in the total order: score descending, then class, then
+ * position in the network's output. They are what `det_post_workspace_suppress` takes. */
+struct det_post_decoded {
+    /** `num_candidates` times `box_len` values, as `boxes.boxes`. */
+    const float *boxes;
+    /** A score per candidate. */
+    const float *scores;
+    /** A class per candidate. */
+    const uint32_t *classes;
+    /** A position in the network's output per candidate. */
+    const uint32_t *sources;
+    /** Per candidate the velocity along x and y in metres per second, or `NULL`. */
+    const float *velocities_mps;
+    /** Number of candidates. */
+    size_t num_candidates;
+    /** Values of a box: 4, 5 of rotated boxes, 7 of boxes in space. */
+    size_t box_len;
+    /** Candidates over the capacity, the worst, which are not among these. */
+    size_t num_over_capacity;
+    /** Boxes with a score that is NaN, which are not among these. */
+    size_t num_nan_scores;
+};
+
+/** A sparse convolution. Axes are in the order of the coordinates. */
+struct det_post_sparse_convolution {
+    /** One of `DET_POST_SPARSE_…`. */
+    uint32_t mode;
+    /** One of `DET_POST_PRECISION_…`. Sums are float32 always. */
+    uint32_t precision;
+    /** Number of scenes. */
+    uint32_t batch_size;
+    /** Cells of the input along the three axes. */
+    uint32_t grid_size[3];
+    /** Taps per axis, 1 to 15. */
+    uint32_t kernel[3];
+    /** Cells of the input from one output cell to the next. */
+    uint32_t stride[3];
+    /** Cells added in front of and behind the input. */
+    uint32_t padding[3];
+    /** Cells of the input from one tap to the next. */
+    uint32_t dilation[3];
+    /** Of `…_TRANSPOSED`: cells added behind the output. */
+    uint32_t output_padding[3];
+    /** 1 if negative results become 0, else 0. */
+    uint32_t has_relu;
+    /** Channels of the input. */
+    size_t num_input_channels;
+    /** Channels of the output. */
+    size_t num_output_channels;
+    /** `[output channels, taps, input channels]`, where tap k0, k1, k2 is number
+     * `(k0 * kernel[1] + k1) * kernel[2] + k2`. */
+    const float *weights;
+    /** `[output channels]`, or `NULL`. */
+    const float *bias;
+    /** The maximum number of sites of the output; 0 is no limit. */
+    size_t max_sites;
+    /** For later versions; 0. */
+    uint64_t reserved[4];
+};
+
+/** Features at sites of a grid. */
+struct det_post_sparse_features {
+    /** Per site: scene, then the cell along the three axes. */
+    const int32_t *coordinates;
+    /** `[sites, channels]`. */
+    const float *features;
+    /** Number of sites. */
+    size_t num_sites;
+};
+
+/** The result of a sparse convolution: sites in ascending order of scene and cell. */
+struct det_post_sparse_result {
+    /** Per site: scene, then the cell along the three axes. */
+    const uint32_t *coordinates;
+    /** `[sites, output channels]`. */
+    const float *features;
+    /** Number of sites. */
+    size_t num_sites;
+    /** Cells of the output along the three axes. */
+    uint32_t grid_size[3];
+    /** Sites of the input outside the grid or the batch, which are not read. */
+    size_t num_outside;
+    /** Sites of the input at a cell that an earlier one has, which are not read. */
+    size_t num_duplicates;
+    /** Sites of the output over `max_sites`. */
+    size_t num_over_capacity;
+};
+
 /** The version of the ABI that the library has. */
 uint32_t det_post_abi_version(void);
 
@@ -602,6 +1070,42 @@ det_post_status det_post_detector_set_calibration(det_post_detector detector, si
  * that asks for a pose (`input_info.pose_in`) needs the transforms around the stamp of a frame
  * before the frame. At most 10 s before the newest transform of a frame are kept. */
 det_post_status det_post_detector_add_transforms(det_post_detector detector, const det_post_transform *transforms, size_t num_transforms);
+
+/** Opens a workspace on a device: `cpu`. The arrays that an operation reads are in the memory of
+ * that device; so are its results, which are memory of the workspace and valid until the next
+ * call of the same function on it, or until the workspace is closed. Close it with
+ * `det_post_workspace_close`. */
+det_post_status det_post_workspace_open(const char *device, det_post_workspace *workspace);
+
+/** Closes a workspace and frees its memory. If another thread is in a call on it, that call ends
+ * as usual. */
+det_post_status det_post_workspace_close(det_post_workspace workspace);
+
+/** Suppresses boxes. A box with a value that is not finite, or a score that is NaN, is neither
+ * kept nor suppresses others. */
+det_post_status det_post_workspace_suppress(det_post_workspace workspace, const det_post_suppression *suppression, const det_post_boxes *boxes, const det_post_survivors **survivors);
+
+/** Resizes and normalises an image, of any encoding that detectors take, to the input of a
+ * network, in one pass. */
+det_post_status det_post_workspace_letterbox(det_post_workspace workspace, const det_post_letterbox *letterbox, const det_post_image *image, const det_post_letterboxed **letterboxed);
+
+/** Groups points into the voxels of a grid. */
+det_post_status det_post_workspace_voxelize(det_post_workspace workspace, const det_post_voxel_grid *grid, const det_post_points *points, const det_post_voxels **voxels);
+
+/** Decodes the outputs of a network of the YOLO family or of a DETR, float32 or float16, in the
+ * order of the layout, to boxes in pixels of the network's input. */
+det_post_status det_post_workspace_decode_yolo(det_post_workspace workspace, const det_post_yolo_decoding *decoding, const det_post_tensor *tensors, size_t num_tensors, const det_post_decoded **decoded);
+
+/** Decodes the maps of a CenterPoint head, `[1, channels, H, W]`, float32 or float16. Tensors
+ * task by task: heat map, offset, height, size, rotation and, with `has_velocity`, velocity. */
+det_post_status det_post_workspace_decode_center(det_post_workspace workspace, const det_post_center_decoding *decoding, const det_post_tensor *tensors, size_t num_tensors, const det_post_decoded **decoded);
+
+/** Decodes the maps of an anchor head, float32 or float16. Tensors: class logits, boxes and, if
+ * there are any, logits of directions. */
+det_post_status det_post_workspace_decode_anchor(det_post_workspace workspace, const det_post_anchor_decoding *decoding, const det_post_tensor *tensors, size_t num_tensors, const det_post_decoded **decoded);
+
+/** Convolves features at the sites of a grid. */
+det_post_status det_post_workspace_sparse_convolve(det_post_workspace workspace, const det_post_sparse_convolution *convolution, const det_post_sparse_features *input, const det_post_sparse_result **result);
 
 #ifdef __cplusplus
 }

@@ -23,6 +23,18 @@ struct Args {
 };
 static_assert(sizeof(Args<Candidate2d>) == 120);
 
+// Arrays of the candidates that a suppression keeps.
+template <typename Candidate>
+struct ColumnArgs {
+    Slice<const Candidate> candidates;
+    Slice<const Kept> kept;
+    Slice<float> boxes;  // row by row
+    Slice<float> scores;
+    Slice<int64_t> classes;
+    Slice<int64_t> sources;
+};
+static_assert(sizeof(ColumnArgs<Candidate2d>) == 96);
+
 struct SurvivorArgs {
     Slice<const Kept> kept;
     Slice<int64_t> indices;
@@ -32,8 +44,11 @@ static_assert(sizeof(SurvivorArgs) == 48);
 
 // A candidate is its box, then its rank.
 template <typename Candidate>
+constexpr uint32_t kNumbersOf = (sizeof(Candidate) - sizeof(Rank)) / sizeof(float);
+
+template <typename Candidate>
 __device__ inline void copy(const Args<Candidate>& args) {
-    constexpr uint32_t kNumbers = (sizeof(Candidate) - sizeof(Rank)) / sizeof(float);
+    constexpr uint32_t kNumbers = kNumbersOf<Candidate>;
     const uint64_t own = static_cast<uint64_t>(blockIdx.x) * kThreads + threadIdx.x;
     const uint64_t num = min(args.scores.len, args.candidates.len);
     if (own == 0) args.num[0] = static_cast<uint32_t>(num);
@@ -54,6 +69,25 @@ __device__ inline void copy(const Args<Candidate>& args) {
     candidate.rank.class_index = static_cast<uint32_t>(class_index);
     candidate.rank.source = static_cast<uint32_t>(own);
     args.candidates[own] = candidate;
+}
+
+template <typename Candidate>
+__device__ inline void write_columns(const ColumnArgs<Candidate>& args) {
+    constexpr uint32_t kNumbers = kNumbersOf<Candidate>;
+    const uint64_t own = static_cast<uint64_t>(blockIdx.x) * kThreads + threadIdx.x;
+    if (own >= min(args.kept.len, args.scores.len)) return;
+    const uint32_t index = args.kept[own].index;
+    if (index >= args.candidates.len) return;
+    const Candidate candidate = args.candidates[index];
+    float numbers[kNumbers];
+    memcpy(numbers, &candidate, sizeof(numbers));
+#pragma unroll
+    for (uint32_t column = 0; column < kNumbers; ++column) {
+        args.boxes[own * kNumbers + column] = numbers[column];
+    }
+    args.scores[own] = candidate.rank.score;
+    args.classes[own] = candidate.rank.class_index;
+    args.sources[own] = candidate.rank.source;
 }
 
 }  // namespace candidate_arrays
@@ -81,4 +115,22 @@ extern "C" __global__ void __launch_bounds__(candidate_arrays::kThreads)
     const Kept kept = args.kept[own];
     args.indices[own] = kept.index;
     if (own < args.scores.len) args.scores[own] = kept.score;
+}
+
+extern "C" __global__ void __launch_bounds__(candidate_arrays::kThreads)
+    candidate_arrays_columns_2d(
+        const __grid_constant__ candidate_arrays::ColumnArgs<Candidate2d> args) {
+    candidate_arrays::write_columns(args);
+}
+
+extern "C" __global__ void __launch_bounds__(candidate_arrays::kThreads)
+    candidate_arrays_columns_rotated(
+        const __grid_constant__ candidate_arrays::ColumnArgs<CandidateRotated> args) {
+    candidate_arrays::write_columns(args);
+}
+
+extern "C" __global__ void __launch_bounds__(candidate_arrays::kThreads)
+    candidate_arrays_columns_3d(
+        const __grid_constant__ candidate_arrays::ColumnArgs<Candidate3d> args) {
+    candidate_arrays::write_columns(args);
 }

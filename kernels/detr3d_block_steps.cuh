@@ -1,222 +1,32 @@
-// The steps of a block: detr3d_block.cuh.
+// The steps of a block in their order: detr3d_block.cuh.
 #pragma once
 
-#include "detr3d_block.cuh"
+#include "detr3d_block_layers.cuh"
 
 namespace detr3d_block {
-
-__host__ __device__ constexpr uint32_t layer_of(Step step) {
-    switch (step) {
-        case kEncode: return kEncoderLayer;
-        case kAttend: return kOutputLayer;
-        case kView: return kViewLayer;
-        case kHide: case kHideMore: return kHiddenLayer;
-        case kFeed: case kFeedMore: return kFeedForwardLayer;
-        case kQueries: case kKeys: return kQueriesKeysLayer;
-        case kValues: return kValuesLayer;
-        case kRegress: return kRegressionLayer;
-        case kRegressMore: return kRegressionLayer + 1;
-        case kMove: return kRegressionLayer + 2;
-        case kClassify: return kClassLayer;
-        case kClassifyMore: return kClassLayer + 1;
-        default: return kClassLayer + 2;
-    }
-}
 
 // Launches may overlap: the next may begin, and waits until this one and those before have ended.
 __device__ inline void allow_next_launch() { asm volatile("griddepcontrol.launch_dependents;"); }
 __device__ inline void wait_for_earlier_launches() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-
-// A thread block of a cluster. Of a step a thread has 4 columns of a row.
+// A thread block of a cluster.
 template <typename M, uint32_t kRows>
-struct Block {
-    using P = Product<kRows>;
-    static constexpr uint32_t kColumns = P::kColumns;
-    // Threads of a row, and of all rows.
-    static constexpr uint32_t kRowThreads = kColumns / 4;
-    static constexpr uint32_t kStepThreads = kRows * kRowThreads;
+struct Block : Layers<kRows> {
+    using Base = Layers<kRows>;
+    using Base::args, Base::shared, Base::rank, Base::first_row, Base::inbox, Base::product;
+    using Base::kColumns, Base::kStepThreads, Base::is_first, Base::is_last, Base::my_row, Base::my_column;
+    using Base::normalize_row, Base::normalize_rows, Base::receive, Base::share;
     // Queries of this thread block when sampling, warps of a query, levels of a warp.
     static constexpr uint32_t kOwnQueries = kRows / kBlocks;
     static constexpr uint32_t kQueryWarps = kWarps / kOwnQueries;
     static constexpr uint32_t kLevels = view_sample::kMaxLevels / kQueryWarps;
-    static_assert(kStepThreads <= kThreads && kRows <= kWarps);
 
-    const Args& args;
-    Shared<kRows>& shared;
-    uint32_t rank;
-    uint32_t first_row;
-    cluster::Inbox inbox;
-    // Of the next step.
-    P product;
-    float4 bias;
-    float4 residual;
+    using Base::Base;
 
-    __device__ Block(const Args& args, Shared<kRows>& shared)
-        : args(args), shared(shared), rank(cluster::rank()), first_row(blockIdx.x / kBlocks * kRows), inbox(shared.inbox) {}
-
-    __device__ bool is_first() const { return args.attended.len != 0; }
-    __device__ bool is_last() const { return args.boxes.len != 0; }
-    __device__ static uint32_t my_row() { return threadIdx.x / kRowThreads; }
-    __device__ static uint32_t my_column() { return threadIdx.x % kRowThreads * 4; }
-    __device__ uint32_t my_query() const { return first_row + my_row(); }
-    __device__ bool has_row() const { return my_row() < kRows && my_query() < args.num_queries; }
-
-    // Stores four values of this thread at the same place of both thread blocks: neighbouring
-    // threads store 8 values together, each in one of the blocks.
-    __device__ void share(__half* to, float4 v) const {
-        const uint2 mine = make_uint2(row::pack(v.x, v.y), row::pack(v.z, v.w));
-        const uint2 other = make_uint2(__shfl_xor_sync(kAllLanes, mine.x, 1), __shfl_xor_sync(kAllLanes, mine.y, 1));
-        const uint32_t is_odd = lane_of() % 2;
-        const uint4 words = is_odd ? make_uint4(other.x, other.y, mine.x, mine.y) : make_uint4(mine.x, mine.y, other.x, other.y);
-        inbox.send(static_cast<uint32_t>(__cvta_generic_to_shared(to - 4 * is_odd)), is_odd, words);
-    }
-    // Waits for the rows of a number of buffers, which both thread blocks store.
-    __device__ void receive(uint32_t num_buffers) { inbox.receive(num_buffers * kRows * kChannels * sizeof(__half)); }
-
-    // The first column of this thread block in a step's layer.
+    // A name in a template of a base is not known to be a template.
     template <Step kStep>
-    __device__ uint32_t first_column() const {
-        if constexpr (kStep == kMove || kStep == kScore) return 0;
-        return rank * kColumns + (kStep == kKeys || kStep == kHideMore ? kChannels : 0);
-    }
-
-    // Loads what a step adds; returns the place of its weights.
-    template <Step kStep>
-    __device__ const uint4* prepare() {
-        constexpr bool is_second = kStep == kFeed || kStep == kFeedMore;
-        const Layer& layer = args.layers[layer_of(kStep)];
-        const uint32_t first = first_column<kStep>();
-        Columns columns = {layer.weights.data, is_second ? kHidden : kChannels, kStep == kFeedMore ? kStepInputs : 0,
-                           first / linear::kWarpColumns, P::kGroups};
-        if constexpr (kStep == kMove) columns.num_groups = 1;
-        if constexpr (kStep == kScore) columns.num_groups = (args.num_classes + linear::kWarpColumns - 1) / linear::kWarpColumns;
-        if constexpr (kStep == kValues) {
-            // A thread has a column of 8 rows.
-            bias.x = layer.bias.data[first + threadIdx.x % kColumns];
-        } else if constexpr (kStep != kFeedMore) {
-            bias = make_float4(0, 0, 0, 0);
-            if (first + my_column() < layer.bias.len) bias = load4(layer.bias.data + first + my_column());
-        }
-        if constexpr (kStep == kAttend || kStep == kQueries || kStep == kKeys) {
-            constexpr uint32_t kStride = kStep == kAttend ? kChannels : 2 * kChannels;
-            const __half* rows = kStep == kAttend ? args.content.data : args.offsets.data;
-            residual = make_float4(0, 0, 0, 0);
-            if (has_row()) residual = load4(rows + my_query() * kStride + first + my_column());
-        }
-        return P::place_of(columns);
-    }
-
-    // Multiplies rows; `next` is the next step's `prepare`.
+    __device__ const uint4* prepare() { return Base::template prepare<kStep>(); }
     template <Step kStep, typename Next>
-    __device__ void run(const __half* input, uint32_t pitch, Next next) {
-        const float4 of_step = bias, rows = residual;
-        product.multiply(input, pitch, shared.parts, next());
-        __syncthreads();
-        finish<kStep>(of_step, rows);
-    }
-
-    __device__ float4 sum_of_parts() const {
-        const float* part = shared.parts + my_row() * P::kSumPitch + my_column();
-        float4 v = load4(part);
-#pragma unroll
-        for (uint32_t p = 1; p < P::kParts; ++p) v = v + load4(part + p * P::kPartLen);
-        return v;
-    }
-
-    // Adds the parts of the sums, and what else a step adds, and stores the result.
-    template <Step kStep>
-    __device__ void finish(float4 of_step, float4 rows) {
-        if constexpr (kStep == kValues) return store_values(of_step.x);
-        if (threadIdx.x >= kStepThreads) return;
-        const uint32_t column = first_column<kStep>() + my_column(), place = my_row() * kPitch + column;
-        float4 v = sum_of_parts() + of_step;
-        const auto relu = [&] { v = make_float4(row::relu(v.x), row::relu(v.y), row::relu(v.z), row::relu(v.w)); };
-        if constexpr (kStep == kEncode || kStep == kClassifyMore) {
-            share(shared.d + place, v);
-        } else if constexpr (kStep == kAttend) {
-            v = v + rows;
-            if (args.positions.len != 0 && has_row()) v = v + load4(args.positions.data + my_query() * kChannels + column);
-            share(shared.b + place, v);
-        } else if constexpr (kStep == kView) {
-            share(shared.c + place, v + load4(shared.b + place) + load4(shared.d + place));
-        } else if constexpr (kStep == kHide || kStep == kHideMore) {
-            relu();
-            share(shared.a + my_row() * kHiddenPitch + column, v);
-        } else if constexpr (kStep == kFeed) {
-            // The second half of the inputs follows.
-            bias = v;
-        } else if constexpr (kStep == kFeedMore) {
-            v = v + load4(shared.c + place);
-            if (args.output.len != 0 && has_row()) row::store4(v, args.output.data + my_query() * kChannels + column);
-            share(shared.d + place, v);
-        } else if constexpr (kStep == kRegress || kStep == kRegressMore) {
-            relu();
-            share((kStep == kRegress ? shared.a : shared.c) + place, v);
-        } else if constexpr (kStep == kClassify) {
-            share(shared.b + place, v);
-        } else if constexpr (kStep == kQueries || kStep == kKeys) {
-            if (has_row()) row::store4(v + rows, args.next_queries_keys.data + my_query() * 2 * kChannels + column);
-        } else if constexpr (kStep == kMove) {
-            move(v);
-        } else {
-            const float values[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-            for (uint32_t i = 0; i < 4; ++i) {
-                if (has_row() && column + i < args.num_classes) args.logits.data[my_query() * args.num_classes + column + i] = values[i];
-            }
-        }
-    }
-
-    // Stores the values transposed: a column of 8 rows a thread.
-    __device__ void store_values(float bias) const {
-        const uint32_t column = threadIdx.x % kColumns, first = threadIdx.x / kColumns * 8;
-        if (first >= kRows) return;
-        float v[row::kGroup];
-#pragma unroll
-        for (uint32_t r = 0; r < row::kGroup; ++r) {
-            const float* part = shared.parts + (first + r) * P::kSumPitch + column;
-            v[r] = part[0];
-#pragma unroll
-            for (uint32_t p = 1; p < P::kParts; ++p) v[r] += part[p * P::kPartLen];
-            v[r] += bias;
-        }
-        row::store(v, args.next_values.data + (first_column<kValues>() + column) * args.value_stride + first_row + first);
-    }
-
-    // Moves the point of a row; of the last block, stores the box.
-    __device__ void move(float4 v) const {
-        if (!has_row() || my_column() >= kBoxLen) return;
-        const uint32_t query = my_query();
-        float values[4] = {v.x, v.y, v.z, v.w};
-        if (my_column() == 0) {
-#pragma unroll
-            for (uint32_t i = 0; i < 3; ++i) {
-                values[i] = refine::sigmoid_as<__half>(values[i] + refine::inverse_sigmoid<__half>(args.points.data[3 * query + i]));
-                if (!is_last()) args.moved.data[3 * query + i] = values[i];
-                values[i] = fmaf(values[i], args.extent[i], args.low[i]);
-            }
-        }
-        if (!is_last()) return;
-#pragma unroll
-        for (uint32_t i = 0; i < 4; ++i) {
-            // The last value of a box is no output of the layer.
-            if (my_column() + i + 1 < kBoxLen) args.boxes.data[query * kBoxLen + my_column() + i] = values[i];
-        }
-    }
-
-    // Normalizes a row of a buffer, by a warp.
-    __device__ void normalize_row(__half* rows, uint32_t r, uint32_t norm, bool has_relu) const {
-        __half* at = rows + r * kPitch + lane_of() * row::kGroup;
-        float values[row::kGroup];
-        row::load(at, values);
-        normalize(values, shared.norms[norm], has_relu, args.epsilon);
-        row::store(values, at);
-    }
-    // Normalizes the rows of a buffer, then synchronizes.
-    __device__ void normalize_rows(__half* rows, uint32_t norm, bool has_relu) const {
-        if (warp_of() < kRows) normalize_row(rows, warp_of(), norm, has_relu);
-        __syncthreads();
-    }
+    __device__ void run(const __half* input, uint32_t pitch, Next next) { Base::template run<kStep>(input, pitch, next); }
 
     // A coordinate of the point of this warp's row: lane % 3.
     __device__ float my_coordinate() const {
@@ -352,10 +162,12 @@ struct Block {
             __syncthreads();
             attend_queries();
             receive(2);
+            __syncthreads();
             run<kAttend>(shared.a, kPitch, [] { return nullptr; });
         }
         sample(look);
         receive(1);
+        __syncthreads();
         run<kView>(shared.a, kPitch, [&] { return prepare<kHide>(); });
         receive(1);
         normalize_rows(shared.c, kViewNorm, false);

@@ -48,11 +48,12 @@ struct Raw<int8_t> {
     uint2 words;
     __device__ void load(const int8_t* from) { words = *reinterpret_cast<const uint2*>(from); }
     __device__ void clear() { words = make_uint2(0, 0); }
+    // Conversions run at an eighth of the rate of sums: v + 128 becomes the last byte of 2^23 instead.
     __device__ void unpack(float (&to)[kGroup]) const {
+        const uint32_t w[2] = {words.x ^ 0x80808080u, words.y ^ 0x80808080u};
 #pragma unroll
         for (uint32_t i = 0; i < kGroup; ++i) {
-            const uint32_t word = i < 4 ? words.x : words.y;
-            to[i] = static_cast<float>(static_cast<int8_t>(word >> 8 * (i % 4)));
+            to[i] = __uint_as_float(__byte_perm(w[i / 4], 0x4b000000u, 0x7440u | i % 4)) - 8388736.0f;
         }
     }
 };

@@ -63,72 +63,128 @@ __device__ void key_point(const PointsArgs<T>& args, uint32_t query, uint32_t in
 // Values of all threads with the same `threadIdx.x % num_groups`, reduced in a fixed order.
 template <typename Reduce>
 __device__ float reduce_group(float value, uint32_t num_groups, uint32_t num_active, float* shared, const Reduce& reduce) {
-    shared[threadIdx.x] = value;
+    uint32_t num_left = num_active;
+    if (kLanes % num_groups == 0) {
+        for (uint32_t step = kLanes / 2; step >= num_groups; step /= 2) {
+            value = reduce(value, __shfl_xor_sync(kAllLanes, value, step));
+        }
+        if (lane_of() < num_groups) shared[warp_of() * num_groups + lane_of()] = value;
+        num_left = kPointsWarps * num_groups;
+    } else {
+        shared[threadIdx.x] = value;
+    }
     __syncthreads();
-    float all = shared[threadIdx.x % num_groups];
-    for (uint32_t i = threadIdx.x % num_groups + num_groups; i < num_active; i += num_groups) all = reduce(all, shared[i]);
+    const uint32_t group = threadIdx.x % num_groups;
+    float all = shared[group];
+#pragma unroll 1
+    for (uint32_t i = group + num_groups; i < num_left; i += num_groups) all = reduce(all, shared[i]);
     __syncthreads();
     return all;
 }
 
+// The logits of all views, and the softmaxes over them: a thread has every `num_active`th
+// logit of a view, all of one group.
+template <typename T>
+struct Softmax {
+    static constexpr uint32_t kBatch = 8;
+    uint32_t num_groups, num_active, num_views, num_of_view;
+    float* weights;  // [views, levels, points, groups]
+
+    // Stores logits and returns the largest of this thread.
+    __device__ float store_logits(const T* logits, const float* of_views) const {
+        float most = -INFINITY;
+        if (threadIdx.x >= num_active) return most;
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x; i < num_of_view; i += num_active) {
+            const float logit = static_cast<float>(logits[i]);
+#pragma unroll 1
+            for (uint32_t first = 0; first < num_views; first += kBatch) {
+                float of_view[kBatch];
+#pragma unroll
+                for (uint32_t k = 0; k < kBatch; ++k) {
+                    if (first + k < num_views) of_view[k] = of_views[(first + k) * num_of_view + i];
+                }
+#pragma unroll
+                for (uint32_t k = 0; k < kBatch; ++k) {
+                    if (first + k >= num_views) break;
+                    const float sum = logit + of_view[k];
+                    weights[(first + k) * num_of_view + i] = sum;
+                    most = fmaxf(most, sum);
+                }
+            }
+        }
+        return most;
+    }
+    // Replaces logits by exponentials and returns the sum of this thread's.
+    __device__ float exponentiate(float most) const {
+        float total = 0;
+        if (threadIdx.x >= num_active) return total;
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x; i < num_of_view; i += num_active) {
+#pragma unroll 2
+            for (uint32_t view = 0; view < num_views; ++view) {
+                const float weight = exponential_as<T>(weights[view * num_of_view + i] - most);
+                weights[view * num_of_view + i] = weight;
+                total += weight;
+            }
+        }
+        return total;
+    }
+};
+
+// The places that views see, in the order of views and points.
+struct Places {
+    float2 at[kMaxPlaces];
+    uint16_t views[kMaxPlaces], points[kMaxPlaces];
+    uint32_t num_of_warps[kMaxPlaces / kLanes];
+};
+
 template <typename T, typename M>
 __device__ void sample_points(const PointsArgs<T>& args, float* weights) {
+    constexpr uint32_t kOwnPlaces = kMaxPlaces / kPointsThreads;
     __shared__ float values[kPointsThreads];
     __shared__ __align__(16) float sums_of_warps[kPointsWarps][kMaxChannels];
-    // What views see: the places in the order of views and points.
-    __shared__ float2 places[kMaxPlaces];
-    __shared__ uint16_t indices[kMaxPlaces];
-    __shared__ uint32_t num_seen;
+    __shared__ Places places;
+    linear::prefetch(args);
     const Maps& maps = args.maps;
     const uint32_t query = blockIdx.x;
     const uint32_t num_points = args.num_fixed + args.num_learned, num_levels = maps.num_levels;
     const uint32_t num_groups = args.num_groups, channels = maps.num_channels;
 
-    // The last warp selects, the others begin with the weights.
-    if (warp_of() == kPointsWarps - 1) {
-        uint32_t num = 0;
-        const uint32_t num_places = maps.num_views * num_points;
-        for (uint32_t first = 0; first < num_places; first += kLanes) {
-            const uint32_t own = first + lane_of();
-            Place place = {0, 0, false};
-            if (own < num_places) {
-                float point[3];
-                key_point(args, query, own % num_points, point);
-                place = place_of(maps, own / num_points, point);
-            }
-            const uint32_t seen = __ballot_sync(kAllLanes, place.is_seen);
-            if (place.is_seen) {
-                const uint32_t to = num + num_lanes_before(seen);
-                places[to] = make_float2(place.u, place.v);
-                indices[to] = static_cast<uint16_t>(own);
-            }
-            num += __popc(seen);
+    // A thread has some pairs of a view and a point.
+    const uint32_t num_places = maps.num_views * num_points;
+    Place own[kOwnPlaces];
+    uint32_t seen[kOwnPlaces];
+#pragma unroll
+    for (uint32_t i = 0; i < kOwnPlaces; ++i) {
+        const uint32_t index = i * kPointsThreads + threadIdx.x;
+        own[i] = {0, 0, false};
+        if (index < num_places) {
+            float point[3];
+            key_point(args, query, index % num_points, point);
+            own[i] = place_of(maps, index / num_points, point);
         }
-        if (lane_of() == 0) num_seen = num;
+        seen[i] = __ballot_sync(kAllLanes, own[i].is_seen);
+        if (lane_of() == 0) places.num_of_warps[i * kPointsWarps + warp_of()] = __popc(seen[i]);
     }
 
-    // Softmax of every group: a thread has a group's every `num_active / num_groups`th logit.
-    const uint32_t num_of_view = num_levels * num_points * num_groups, num_all = maps.num_views * num_of_view;
-    const uint32_t num_active = kPointsThreads / num_groups * num_groups;
-    const T* logits = args.logits.data + static_cast<uint64_t>(query) * args.logit_stride;
-    float most = -INFINITY;
-    if (threadIdx.x < num_active) {
-        for (uint32_t i = threadIdx.x; i < num_all; i += num_active) {
-            const float logit = static_cast<float>(logits[i % num_of_view]) + args.view_logits.data[i];
-            weights[i] = logit;
-            most = fmaxf(most, logit);
+    const Softmax<T> softmax = {num_groups, kPointsThreads / num_groups * num_groups, maps.num_views,
+                                num_levels * num_points * num_groups, weights};
+    float most = softmax.store_logits(args.logits.data + static_cast<uint64_t>(query) * args.logit_stride, args.view_logits.data);
+    most = reduce_group(most, num_groups, softmax.num_active, values, [](float a, float b) { return fmaxf(a, b); });
+    uint32_t num_seen = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kMaxPlaces / kLanes; ++i) {
+        if (i % kPointsWarps == warp_of() && own[i / kPointsWarps].is_seen) {
+            const uint32_t to = num_seen + num_lanes_before(seen[i / kPointsWarps]), index = i * kLanes + lane_of();
+            places.at[to] = make_float2(own[i / kPointsWarps].u, own[i / kPointsWarps].v);
+            places.views[to] = static_cast<uint16_t>(index / num_points);
+            places.points[to] = static_cast<uint16_t>(index % num_points);
         }
+        num_seen += places.num_of_warps[i];
     }
-    most = reduce_group(most, num_groups, num_active, values, [](float a, float b) { return fmaxf(a, b); });
-    float total = 0;
-    if (threadIdx.x < num_active) {
-        for (uint32_t i = threadIdx.x; i < num_all; i += num_active) {
-            const float weight = exponential_as<T>(weights[i] - most);
-            weights[i] = weight;
-            total += weight;
-        }
-    }
-    total = reduce_group(total, num_groups, num_active, values, [](float a, float b) { return a + b; });
+    float total = softmax.exponentiate(most);
+    total = reduce_group(total, num_groups, softmax.num_active, values, [](float a, float b) { return a + b; });
     // The sums of the groups, for all threads.
     if (threadIdx.x < num_groups) values[threadIdx.x] = total;
     __syncthreads();
@@ -140,18 +196,19 @@ __device__ void sample_points(const PointsArgs<T>& args, float* weights) {
     float sums[row::kGroup] = {};
     const uint32_t num_samples = num_seen * num_levels;
     // Neighbouring samples are of a level and a view: they share texels.
+    uint32_t level = 0, place = warp_of();
 #pragma unroll 2
-    for (uint32_t i = warp_of(); i < num_samples; i += kPointsWarps) {
-        const uint32_t level = i / num_seen, place = i % num_seen;
-        const uint32_t index = indices[place];
-        const uint32_t view = index / num_points, point = index % num_points;
+    for (uint32_t i = warp_of(); i < num_samples; i += kPointsWarps, place += kPointsWarps) {
+        while (place >= num_seen) place -= num_seen, ++level;
+        const uint32_t view = places.views[place];
         Corners<M> corners;
-        corners.load(maps, level, view, places[place].x, places[place].y, has_channels);
-        const float weight = weights[((view * num_levels + level) * num_points + point) * num_groups + group] / group_total;
+        corners.load(maps, level, view, places.at[place].x, places.at[place].y, has_channels);
+        const float weight = weights[((view * num_levels + level) * num_points + places.points[place]) * num_groups + group] / group_total;
         corners.add_to(sums, weight * maps.levels[level].scale);
     }
     if (has_channels) row::store(sums, &sums_of_warps[warp_of()][c]);
     __syncthreads();
+#pragma unroll 1
     for (uint32_t pair = 2 * threadIdx.x; pair < channels; pair += 2 * kPointsThreads) {
         float2 sum = {};
         for (uint32_t w = 0; w < kPointsWarps; ++w) {

@@ -28,7 +28,6 @@
 //! | [`replay`] | a recording to detections |
 //! | [`node`] | the live node |
 //! | [`sim`], [`eval`] | the simulated drive; figures of accuracy |
-//! | capi | the C ABI (`include/det_post.h`), with the feature `capi` |
 //!
 //! An image to detections:
 //!
@@ -61,7 +60,6 @@
 //!
 //! | feature | adds | default |
 //! |---|---|---|
-//! | `capi` | the C ABI, in a library that is built by a command of its own | no |
 //! | `cli` | the program: arguments, log output, signals (with `pictures`) | yes |
 //! | `cuda` | the CUDA driver, loaded at run time, and the kernels when the build finds nvcc | yes |
 //! | `db3` | recordings in SQLite files | yes |
@@ -73,9 +71,6 @@
 
 #[cfg(feature = "cli")]
 mod bench;
-#[cfg(feature = "capi")]
-#[expect(unsafe_code, reason = "exported names; memory of the caller, in capi/call.rs alone")]
-pub mod capi;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;

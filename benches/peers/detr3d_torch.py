@@ -1,23 +1,20 @@
-"""A DETR3D decoder in plain PyTorch, compiled into a CUDA graph: the peer of `det_post bench views`.
+"""A DETR3D decoder in plain PyTorch: the peer of `det_post bench views`.
 
-    python benches/peers/detr3d_torch.py [--eager] [PART]
+    python benches/peers/detr3d_torch.py [--eager] [--graph] [--compiled] [PART]
 
 Prints the median wall time in microseconds from feature maps in place to boxes and logits on the
-host, of the cases with PART in their name: six cameras of 736x288, 256 channels, four levels, random weights. Needs PyTorch and a GPU.
+host, of the cases with PART in their name, launch by launch, as a CUDA graph, and compiled
+(torch_frames.py). Needs PyTorch and a GPU.
 """
-
-import sys
-import time
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-CHANNELS, HEADS, HIDDEN, CLASSES = 256, 8, 512, 10
-WIDTH, HEIGHT = 736, 288
-LEVELS = [(36, 92), (18, 46), (9, 23), (5, 12)]
+from torch_frames import CHANNELS, CLASSES, LEVELS, measure, project, ring, title
+
+HEADS, HIDDEN = 8, 512
 LOW, EXTENT = (-51.2, -51.2, -5.0), (102.4, 102.4, 8.0)
-NUM_RUNS = 300
 
 
 def inverse_sigmoid(points):
@@ -59,11 +56,8 @@ class Block(nn.Module):
 
     def sample(self, rows, positions, references, maps, projections, low, extent):
         num_views = projections.shape[0]
-        points = functional.pad(low + references * extent, (0, 1), value=1.0)
-        seen_at = points @ projections.transpose(1, 2)
-        depth = seen_at[..., 2:]
-        places = seen_at[..., :2] / depth.clamp(min=1e-5)
-        seen = (depth[..., 0] > 1e-5) & ((places > 0) & (places < 1)).all(-1)
+        places, seen = project((low + references * extent)[:, None], projections)
+        places, seen = places[:, :, 0], seen[:, :, 0]
         weights = self.weights(rows + positions).sigmoid().view(-1, num_views, len(LEVELS))
         weights = weights * seen.transpose(0, 1)[..., None]
         grid = (2 * places - 1).to(rows.dtype)[:, :, None]
@@ -82,7 +76,8 @@ class Block(nn.Module):
         rows = self.norms[1](rows + sampled + encoded)
         rows = self.norms[2](rows + self.feed_forward(functional.relu(self.hidden(rows))))
         change = self.regression(rows).float()
-        references = torch.sigmoid(change[:, [0, 1, 4]] + inverse_sigmoid(references))
+        moved = torch.cat([change[:, :2], change[:, 4:5]], 1)
+        references = torch.sigmoid(moved + inverse_sigmoid(references))
         return rows, change, references
 
 
@@ -103,52 +98,14 @@ class Decoder(nn.Module):
             rows, change, references = block(rows, self.positions, references, maps, projections, low, extent)
         centres = low + references * extent
         logits = self.classes(rows).float()
-        return torch.cat([centres, change[:, [2, 3, 5, 6, 7, 8, 9]], logits], dim=1)
-
-
-def ring(num_views=6):
-    """Projections of cameras 60 degrees apart, to fractions of the picture times depth."""
-    yaw = torch.arange(num_views) * (2 * torch.pi / num_views)
-    sin, cos, none, one = yaw.sin(), yaw.cos(), torch.zeros(num_views), torch.ones(num_views)
-    focal = 0.5 * WIDTH / torch.tan(torch.tensor(35.5) * torch.pi / 180)
-    ahead = torch.stack([cos, sin, none, none], 1)
-    right = torch.stack([sin, -cos, none, none], 1)
-    down = torch.stack([none, none, -one, 1.6 * one], 1)
-    rows = [focal / WIDTH * right + 0.5 * ahead, focal / HEIGHT * down + 0.5 * ahead, ahead]
-    return torch.stack(rows, 1)
-
-
-def measure(num_blocks, num_queries, dtype, is_eager):
-    torch.manual_seed(7)
-    decoder = Decoder(num_blocks, num_queries, ring()).cuda().to(dtype).eval()
-    decoder.constants = [value.cuda() for value in decoder.constants]
-    maps = [torch.randn(6, CHANNELS, *level, device="cuda", dtype=dtype) for level in LEVELS]
-    maps = [level.contiguous(memory_format=torch.channels_last) for level in maps]
-    run = decoder if is_eager else torch.compile(decoder, mode="reduce-overhead", fullgraph=True)
-    host = torch.empty(num_queries, 10 + CLASSES, pin_memory=True)
-    times = []
-    with torch.inference_mode():
-        for _ in range(NUM_RUNS):
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            host.copy_(run(maps), non_blocking=True)
-            torch.cuda.synchronize()
-            times.append(time.perf_counter() - start)
-    times = sorted(times[NUM_RUNS // 3 :])
-    assert host.isfinite().all()
-    return 1e6 * times[len(times) // 2]
+        return torch.cat([centres, change[:, 2:4], change[:, 5:], logits], 1), None
 
 
 def main():
-    is_eager = "--eager" in sys.argv
-    part = next((argument for argument in sys.argv[1:] if argument != "--eager"), "")
-    torch.backends.cuda.matmul.allow_tf32 = False
-    print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name()}, {'eager' if is_eager else 'compiled'}")
+    title()
     for num_blocks, num_queries in [(4, 512), (6, 512), (6, 900)]:
-        for name, dtype in [("f16", torch.float16), ("f32", torch.float32)]:
-            case = f"detr3d {num_blocks} blocks, {num_queries} queries, 6 cameras {name}"
-            if part in case:
-                print(f"{case}: {measure(num_blocks, num_queries, dtype, is_eager):.1f} us", flush=True)
+        name = f"detr3d {num_blocks} blocks, {num_queries} queries"
+        measure(name, lambda: Decoder(num_blocks, num_queries, ring()))
 
 
 if __name__ == "__main__":

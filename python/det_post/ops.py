@@ -16,10 +16,14 @@
 | :func:`decode_query`, :func:`decode_streampetr` | queries of surround networks to boxes |
 | :class:`Sites`, :class:`Rulebook`, :func:`sparse_conv` | sparse convolution |
 
-Inputs are contiguous arrays in memory of the CPU, float32 unless said otherwise. They are read where
-they are and not converted: an array that does not fit is refused with how to convert it. Results are arrays of the library of the
-first argument. The interpreter's lock is free while an operation works; do not write to its inputs
-meanwhile.
+Inputs are contiguous arrays, float32 unless said otherwise. They are read where they are and not
+converted: an array that does not fit is refused with how to convert it. Results are arrays of the
+library of the first argument. The interpreter's lock is free while an operation works; do not write
+to its inputs meanwhile.
+
+Suppressions, :func:`letterbox` and :func:`decode_yolo` take arrays of torch and cupy on a CUDA GPU, too:
+after the work of the library's current stream, and until the call returns. Other functions take
+arrays on the CPU.
 
 Survivors are sorted by score, equal scores by class and position, so that the same input gives the
 same output everywhere.

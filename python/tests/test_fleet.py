@@ -144,6 +144,34 @@ def test_a_worker_that_dies_costs_an_attempt_and_nothing_else(drives: Path, seri
         ray.shutdown()
 
 
+def test_units_are_spread_over_the_devices(
+    drives: Path, serial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from det_post.fleet import driver
+
+    monkeypatch.setattr(driver, "devices_of", lambda device: [device, device])
+    out = tmp_path / "out"
+    assert run_fleet(drives, out, "--engine", "process") == 3
+    assert_same(out, serial)
+    rows = pq.read_table(out / "manifest.parquet").to_pylist()
+    assert [(row["name"], row["device"]) for row in rows] == [(name, "cpu") for name in NAMES]
+
+
+def test_every_gpu_is_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from det_post.fleet.driver import devices_of
+    from det_post.fleet.plan import PlanError
+
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H200 (UUID: GPU-a)'\necho 'GPU 1: NVIDIA H200 (UUID: GPU-b)'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert devices_of("cuda:*") == devices_of("cuda") == ["cuda:0", "cuda:1"]
+    assert (devices_of("cpu"), devices_of("cuda:3")) == (["cpu"], ["cuda:3"])
+    tool.write_text("#!/bin/sh\nexit 9\n")
+    with pytest.raises(PlanError, match="not known"):
+        devices_of("cuda:*")
+
+
 def kill_first_worker(out: Path, killed: list[tuple[int, int]]) -> None:
     """Kills the Ray worker of the first replay that has begun to write."""
     end = time.monotonic() + 120.0

@@ -8,8 +8,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::decompress::{Picture, decompress};
 use crate::types::{CompressedFormat, CompressedView};
 
-const WIDTH: u16 = 1600;
-const HEIGHT: u16 = 900;
+pub(super) const WIDTH: u16 = 1600;
+pub(super) const HEIGHT: u16 = 900;
 /// That of libjpeg's encoders by default for photos of cameras.
 const QUALITY: u8 = 90;
 
@@ -28,7 +28,7 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     }
 }
 
-fn view(data: &[u8]) -> CompressedView<'_> {
+pub(super) fn view(data: &[u8]) -> CompressedView<'_> {
     CompressedView { format: CompressedFormat::Jpeg, data }
 }
 

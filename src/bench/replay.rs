@@ -11,6 +11,7 @@ use super::inputs::Picture;
 use super::measure::Bench;
 use crate::config::{ChannelKind, Config};
 use crate::detectors::image2d::YoloHead;
+use crate::device::Device;
 use crate::device::cuda::CudaDevice;
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::device::DeviceEngine;
@@ -26,8 +27,10 @@ const NETWORK: &str = "models/camera.onnx";
 const ALONE: &str = "replay: the network of the demo camera alone, back to back";
 /// The share of the network's own rate that a replay must reach.
 const MIN_SHARE: f64 = 0.9;
+/// The share of each GPU of several that the rate must reach, of that of one alone.
+const MIN_SHARE_OF_GPUS: f64 = 0.95;
 
-/// Frames of a replay, of all cameras.
+/// Frames of a replay, of all cameras: at least.
 const NUM_FRAMES: usize = 200;
 /// Each measured: their quantiles are of means over the frames.
 const NUM_REPLAYS: usize = 7;
@@ -39,6 +42,12 @@ struct Recorded {
     is_compressed: bool,
 }
 
+/// On one GPU, and on all where there are several.
+const ON_GPUS: [&str; 2] = [
+    "replay: 204 pictures 1920x1080 bgr8, twelve cameras, one GPU",
+    "replay: 204 pictures 1920x1080 bgr8, twelve cameras, all GPUs",
+];
+
 const RECORDINGS: [Recorded; 2] = [
     Recorded {
         name: "replay: 200 pictures 1920x1080 bgr8, one camera",
@@ -46,14 +55,15 @@ const RECORDINGS: [Recorded; 2] = [
         is_compressed: false,
     },
     Recorded {
-        name: "replay: 200 pictures 1600x900 jpeg, six cameras",
+        name: "replay: 204 pictures 1600x900 jpeg, six cameras",
         num_cameras: 6,
         is_compressed: true,
     },
 ];
 
 pub(super) fn cases(bench: &mut Bench<'_>, device: &CudaDevice) -> Result<()> {
-    if !RECORDINGS.iter().any(|recorded| bench.wants(recorded.name)) && !bench.wants(ALONE) {
+    let mut names = RECORDINGS.iter().map(|recorded| recorded.name).chain(ON_GPUS).chain([ALONE]);
+    if !names.any(|name| bench.wants(name)) {
         return Ok(());
     }
     let network = std::env::var_os(NETWORK_VARIABLE).map_or_else(|| NETWORK.into(), PathBuf::from);
@@ -69,26 +79,54 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &CudaDevice) -> Result<()> {
         }
         let folder = TemporaryFolder::new();
         recorded.write(&folder.0)?;
-        let config = config(device, &network, recorded.num_cameras)?;
-        let mut walls = vec![];
-        for _ in 0..NUM_REPLAYS {
-            let replay = Replay::open(&folder.0, &config, options())?;
-            let (start, mut num_frames) = (Instant::now(), 0_u32);
-            replay.run(|frame| {
-                num_frames += 1;
-                frame.result.as_ref().map(drop).map_err(|dropped| failed(&dropped.to_string()))
-            })?;
-            walls.push(start.elapsed().as_secs_f64() * 1e6 / f64::from(num_frames.max(1)));
-        }
+        let device = format!("cuda:{}", device.ordinal());
+        let config = config(&device, &network, recorded.num_cameras)?;
         let bar = wall(None, alone.p50 / MIN_SHARE);
-        bench.measured(Case::new(recorded.name).with_bar(bar), Times::of(&mut walls))?;
+        bench.measured(Case::new(recorded.name).with_bar(bar), replays(&folder.0, &config)?)?;
+    }
+    if ON_GPUS.iter().any(|name| bench.wants(name)) {
+        on_gpus(bench, device, &network)?;
     }
     Ok(())
 }
 
+/// Cameras on one GPU and, placed by their loads, on all.
+fn on_gpus(bench: &mut Bench<'_>, device: &CudaDevice, network: &Path) -> Result<()> {
+    let num_gpus = Device::usable_gpus().len();
+    if num_gpus < 2 {
+        return bench.print("no cases of several GPUs: this machine has one\n");
+    }
+    let recorded = Recorded { name: ON_GPUS[0], num_cameras: 12, is_compressed: false };
+    let folder = TemporaryFolder::new();
+    recorded.write(&folder.0)?;
+    let one = config(&format!("cuda:{}", device.ordinal()), network, recorded.num_cameras)?;
+    let on_one = replays(&folder.0, &one)?;
+    bench.measured(Case::new(ON_GPUS[0]), on_one)?;
+    let all = config("auto", network, recorded.num_cameras)?;
+    let bar = wall(None, on_one.p50 / (MIN_SHARE_OF_GPUS * num_gpus as f64));
+    bench.measured(Case::new(ON_GPUS[1]).with_bar(bar), replays(&folder.0, &all)?)
+}
+
+/// Microseconds of a frame: the time of a whole replay, after its networks are loaded, by its
+/// number of frames.
+fn replays(folder: &Path, config: &Config) -> Result<Times> {
+    let mut walls = vec![];
+    for _ in 0..NUM_REPLAYS {
+        let options = ReplayOptions { frames_in_flight: 2, ..ReplayOptions::default() };
+        let replay = Replay::open(folder, config, options)?;
+        let (start, mut num_frames) = (Instant::now(), 0_u32);
+        replay.run(|frame| {
+            num_frames += 1;
+            frame.result.as_ref().map(drop).map_err(|dropped| failed(&dropped.to_string()))
+        })?;
+        walls.push(start.elapsed().as_secs_f64() * 1e6 / f64::from(num_frames.max(1)));
+    }
+    Ok(Times::of(&mut walls))
+}
+
 /// Microseconds of a run of the network, each a mean of as many as a replay has frames.
 fn alone(device: &CudaDevice, network: &Path) -> Result<Vec<f64>> {
-    let config = config(device, network, 1)?;
+    let config = config(&format!("cuda:{}", device.ordinal()), network, 1)?;
     let Some(ChannelKind::Camera(camera)) = config.channels.first().map(|channel| &channel.kind)
     else {
         return Err(failed("the demo has no camera"));
@@ -108,22 +146,17 @@ fn alone(device: &CudaDevice, network: &Path) -> Result<Vec<f64>> {
 }
 
 /// Cameras with the network, which has to run on the GPU.
-fn config(device: &CudaDevice, network: &Path, num_cameras: usize) -> Result<Config> {
-    let mut parameters = vec![];
+fn config(device: &str, network: &Path, num_cameras: usize) -> Result<Config> {
+    let mut parameters = vec![format!("device:={device}")];
     for camera in 0..num_cameras {
         parameters.extend([
             format!("c{camera}.input:={}", topic(camera)),
             format!("c{camera}.head:=demo_camera"),
             format!("c{camera}.model_path:={}", network.display()),
             format!("c{camera}.engine.provider:=cuda"),
-            format!("c{camera}.device:=cuda:{}", device.ordinal()),
         ]);
     }
     Config::load(&[], &parameters)
-}
-
-fn options() -> ReplayOptions {
-    ReplayOptions { frames_in_flight: 2, ..ReplayOptions::default() }
 }
 
 fn topic(camera: usize) -> String {
@@ -141,7 +174,7 @@ impl Recorded {
         let pictures = (0..self.num_cameras).map(|camera| self.picture(camera));
         let pictures = pictures.collect::<Result<Vec<_>>>()?;
         let mut message = vec![];
-        for frame in 0..NUM_FRAMES {
+        for frame in 0..NUM_FRAMES.next_multiple_of(self.num_cameras) {
             let camera = frame % self.num_cameras;
             let stamp = Stamp::from_nanos(1_000_000_000 + 10_000_000 * frame as i64);
             self.encode(&pictures[camera], stamp, &mut message)?;

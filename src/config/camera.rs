@@ -14,7 +14,10 @@ use super::nms::nms_2d;
 use super::reader::Reader;
 use super::value::Length::Exactly;
 use super::value::{list, number, whole};
-use crate::types::{Box2d, Candidate, EngineKind, EngineOptions, JpegOptions, Nms2d, Size};
+use super::zero_copy::zero_copy;
+use crate::types::{
+    Box2d, Candidate, EngineKind, EngineOptions, JpegOptions, Nms2d, Size, ZeroCopy,
+};
 
 /// How a camera channel is deployed.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +33,8 @@ pub struct CameraConfig {
     pub engine: EngineOptions,
     /// How JPEG pictures are decoded.
     pub jpeg: JpegOptions,
+    /// Whether kernels read payloads in host memory.
+    pub zero_copy: ZeroCopy,
     /// Boxes with a score of at least this are kept.
     pub score_threshold: f32,
     /// The maximum number of decoded boxes of a frame.
@@ -61,6 +66,7 @@ impl CameraConfig {
             source_size,
             engine,
             jpeg: jpeg(p),
+            zero_copy: zero_copy(p),
             score_threshold: score_threshold(p),
             class_filter: class_filter(p, &facts.class_names),
             candidate_capacity: candidate_capacity(p),

@@ -40,6 +40,8 @@ pub struct ChannelConfig {
     pub publish: PublishConfig,
     /// Where its frames run.
     pub device: DeviceChoice,
+    /// The share of a GPU's time that it takes, relative to other channels.
+    pub gpu_load: f32,
     /// The policy for failures of its device.
     pub failures: FailurePolicy,
     /// Whether its frames run in a process of their own.
@@ -270,6 +272,19 @@ fn parameters(
     );
     let device = own_device.unwrap_or(device_of_node);
     check_engine(p, &engine, device);
+    let usual_load = match &kind {
+        ChannelKind::Camera(_) => 1.0,
+        ChannelKind::Lidar(_) => 2.0,
+        ChannelKind::Surround(_) => 4.0,
+    };
+    let gpu_load = p.optional(
+        "gpu_load",
+        Fixed,
+        above(0.0, 1000.0),
+        "1 for a camera, 2 for clouds, 4 for several cameras",
+        "Share of a GPU's time that the channel takes, relative to the others. Where there are several GPUs, channels \
+         whose device is `auto` are placed by it: the largest first, each on the GPU with the smallest sum.",
+    );
     check_jpeg(p, &jpeg, device);
     let is_isolated = p.value(
         "isolate",
@@ -287,6 +302,7 @@ fn parameters(
         output,
         publish,
         device,
+        gpu_load: gpu_load.unwrap_or(usual_load),
         failures: failure_policy(p),
         is_isolated,
         live: LiveConfig::read(p, transforms),

@@ -6,7 +6,7 @@ use super::declaration::Change::Fixed;
 use super::reader::Reader;
 use super::value::{flag, integer, one_of, text};
 use crate::types::{
-    CudaGraph, DeviceChoice, EngineKind, EngineOptions, GpuEngineOptions, Provider,
+    ChannelsLast, CudaGraph, DeviceChoice, EngineKind, EngineOptions, GpuEngineOptions, Provider,
 };
 
 const KINDS: &[(&str, EngineKind)] = &[
@@ -28,6 +28,11 @@ const PROVIDERS: &[(&str, Provider)] = &[
 ];
 const CUDA_GRAPH: &[(&str, CudaGraph)] =
     &[("auto", CudaGraph::Auto), ("always", CudaGraph::Always), ("never", CudaGraph::Never)];
+const CHANNELS_LAST: &[(&str, ChannelsLast)] = &[
+    ("auto", ChannelsLast::Auto),
+    ("always", ChannelsLast::Always),
+    ("never", ChannelsLast::Never),
+];
 
 /// `model_path`, of every family.
 pub(super) fn model_path(p: &mut Reader<'_>) -> PathBuf {
@@ -101,6 +106,15 @@ fn options(p: &mut Reader<'_>, kind: EngineKind) -> EngineOptions {
                 "Whether a network on a GPU is captured into a CUDA graph. `auto`: when all of it runs \
                  there.",
             ),
+            channels_last: p.value(
+                "engine.channels_last",
+                Fixed,
+                one_of(CHANNELS_LAST),
+                "auto",
+                "Whether the provider `cuda` keeps feature maps with the channels side by side (NHWC) and adds \
+                 the bias within a convolution, which is faster. `auto`: with `fp16` or `tf32`, when the \
+                 network loads so.",
+            ),
             tf32: p.value(
                 "engine.tf32",
                 Fixed,
@@ -114,7 +128,9 @@ fn options(p: &mut Reader<'_>, kind: EngineKind) -> EngineOptions {
                 Fixed,
                 flag(),
                 false,
-                "Whether TensorRT may compute in 16-bit floats. Other providers use the types of the file.",
+                "Whether a GPU computes in 16-bit floats. `cuda`: convolutions and what lies between them, \
+                 converted when the network is loaded. `tensorrt`: what TensorRT chooses. The CPU uses the \
+                 types of the file.",
             ),
             cache_folder: p
                 .optional(
@@ -151,13 +167,14 @@ pub(super) fn check_engine(p: &mut Reader<'_>, engine: &EngineOptions, device: D
             p.refuse("engine.provider", found, "auto, cpu; or the engine onnxruntime");
         }
     }
-    if gpu.provider != Provider::TensorRt {
+    let is_on_cpu = device == DeviceChoice::Cpu || gpu.provider == Provider::Cpu;
+    if gpu.fp16 && (is_on_cpu || *kind == EngineKind::Rten) {
+        p.refuse("engine.fp16", "true", "it with ONNX Runtime on a GPU");
+    }
+    if let Some(folder) = &gpu.cache_folder
+        && gpu.provider != Provider::TensorRt
+    {
         let allowed = "it with engine.provider tensorrt only";
-        if gpu.fp16 {
-            p.refuse("engine.fp16", "true", allowed);
-        }
-        if let Some(folder) = &gpu.cache_folder {
-            p.refuse("engine.cache_folder", format!("{folder:?}"), allowed);
-        }
+        p.refuse("engine.cache_folder", format!("{folder:?}"), allowed);
     }
 }

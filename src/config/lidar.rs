@@ -13,8 +13,10 @@ use super::nms::nms_3d;
 use super::reader::Reader;
 use super::value::Length::{OneOrMore, OneOrPerClass};
 use super::value::{above, integer, list, number, one_of, text};
+use super::zero_copy::zero_copy;
 use crate::types::{
     Candidate, CenterDecode, EncoderPrecision, EngineOptions, Nms3d, Object3d, ScoreThresholds,
+    ZeroCopy,
 };
 
 /// How a LiDAR channel is deployed.
@@ -30,6 +32,8 @@ pub struct LidarConfig {
     pub model_path: PathBuf,
     /// The engine of the network and of a pillar encoder.
     pub engine: EngineOptions,
+    /// Whether kernels read payloads in host memory.
+    pub zero_copy: ZeroCopy,
     /// Minimum scores for every class of the head; infinite for the classes that
     /// `class_filter` leaves out.
     pub score_thresholds: ScoreThresholds,
@@ -91,6 +95,7 @@ impl LidarConfig {
             },
             model_path: model_path(p),
             engine: engine(p),
+            zero_copy: zero_copy(p),
             score_thresholds: score_thresholds(p, &facts.class_names),
             yaw_norm_thresholds: yaw_norm_thresholds(p, facts.class_names.len()),
             nms: nms_3d(p, &facts.class_names, || facts.task_of_class()),

@@ -28,6 +28,8 @@ pub struct LiveConfig {
     pub latency_budget: Option<Duration>,
     /// How long a frame waits for the transforms that its detector uses.
     pub transform_wait: Duration,
+    /// The most frames in progress at once: 1 or 2.
+    pub frames_in_flight: usize,
     /// Whether markers are published while there is a subscriber.
     pub publishes_markers: bool,
     /// Whether a debug image is published while there is a subscriber.
@@ -133,6 +135,15 @@ impl LiveConfig {
                 )) / 1000,
             ),
             transform_wait,
+            frames_in_flight: p.value(
+                "frames_in_flight",
+                Live,
+                integer(1..=2),
+                1,
+                "Live frames in progress at once. With 2, a channel of one camera on a GPU that is slower than its \
+                 input uploads the next frame while the network runs: more frames per second, each published later. \
+                 Every other channel, and one whose debug image has a subscriber, processes one at a time.",
+            ),
             publishes_markers,
             publishes_debug_image: p.value(
                 "publish.debug_image",

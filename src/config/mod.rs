@@ -41,6 +41,7 @@ mod scalar;
 mod substitution;
 mod surround;
 mod value;
+mod zero_copy;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

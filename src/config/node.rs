@@ -30,7 +30,8 @@ pub(super) fn read(p: &mut Reader<'_>) -> NodeParameters {
             Fixed,
             device(),
             "auto",
-            "Where the frames of all channels run: `auto` (GPU 0 when it is usable, else the CPU), `cpu` or `cuda:N`.",
+            "Where the frames of all channels run: `auto` (GPU 0 when it is usable, else the CPU; of several GPUs the one \
+             on which `gpu_load` places the channel), `cpu` or `cuda:N`.",
         ),
         use_sim_time: p.value(
             "use_sim_time",

@@ -2,7 +2,7 @@
 //! one wait per frame, until which the frame borrows its payload.
 
 use crate::detectors::stopwatch::Stopwatch;
-use crate::device::cuda::{DeviceCounters, Stream, UploadScope};
+use crate::device::cuda::{DeviceCounters, Moved, Stream, UploadScope};
 use crate::error::Result;
 use crate::infer::device::{DeviceEngine, NumBytes};
 use crate::types::{FrameReport, Stage, Transfer};
@@ -85,17 +85,15 @@ impl FrameStream {
 }
 
 impl<'env> Running<'_, 'env> {
-    /// The first stage: uploads a payload by `enqueue`, which returns the number of bytes
-    /// that it copied on the host.
+    /// The first stage: makes a payload readable for kernels by `enqueue`.
     pub(super) fn upload(
         &mut self,
-        num_bytes: usize,
-        enqueue: impl FnOnce(&UploadScope<'_, 'env>) -> Result<usize>,
+        enqueue: impl FnOnce(&UploadScope<'_, 'env>) -> Result<Moved>,
     ) -> Result<()> {
         self.upload_by(|scope, report| {
-            let num_copied = enqueue(scope)?;
+            let Moved { num_copied, num_uploaded } = enqueue(scope)?;
             report.add_bytes(Stage::Upload, Transfer::HostCopy, num_copied);
-            report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
+            report.add_bytes(Stage::Upload, Transfer::Upload, num_uploaded);
             Ok(())
         })
     }

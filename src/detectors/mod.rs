@@ -104,13 +104,11 @@ pub trait Detector: Send {
 
     /// Allows up to `num` frames between [`Detector::submit`] and [`Detector::collect`], and
     /// allocates what they need. Returns how many the detector can have; 1 means that it
-    /// implements neither. A detector that keeps state between frames has 1.
-    ///
-    /// # Errors
-    /// `Device` when there is not enough memory.
-    fn allow_in_flight(&mut self, num: usize) -> Result<usize> {
+    /// implements neither, or has not enough memory, which is logged. A detector that keeps state
+    /// between frames has 1.
+    fn allow_in_flight(&mut self, num: usize) -> usize {
         let _ = num;
-        Ok(1)
+        1
     }
 
     /// Begins a frame: queues its work, and returns once its payload is no longer read. Its

@@ -3,7 +3,7 @@
 //! into that memory.
 
 use crate::detectors::frame_stream::capacity_for;
-use crate::device::cuda::{DeviceImage, ImageLayout, JpegPlanes, Stream, UploadScope};
+use crate::device::cuda::{DeviceImage, ImageLayout, JpegPlanes, Moved, Stream, UploadScope};
 use crate::error::{Error, Result};
 use crate::ops::decompress::cuda::{JpegDecoder, layout};
 use crate::ops::decompress::decompress_into;
@@ -88,18 +88,16 @@ impl PictureUploads {
                 let written = decompress_to(image, &self.stream, &file, report);
                 *pending = Some(written.map_err(|error| named(index, error))?);
             }
-            let (num_copied, num_uploaded) = match *pending {
-                Some(Pending::Raw(view)) => {
-                    (image.enqueue_payload(&view, scope)?, view.data().len())
-                }
+            let moved = match *pending {
+                Some(Pending::Raw(view)) => image.enqueue_payload(&view, scope)?,
                 Some(Pending::Written(layout, num_bytes)) => {
-                    image.enqueue_written(layout, num_bytes)?;
-                    (0, num_bytes)
+                    let num_uploaded = image.enqueue_written(layout, num_bytes, scope)?;
+                    Moved { num_copied: 0, num_uploaded }
                 }
                 Some(Pending::Jpeg(..)) | None => continue,
             };
-            report.add_bytes(Stage::Upload, Transfer::HostCopy, num_copied);
-            report.add_bytes(Stage::Upload, Transfer::Upload, num_uploaded);
+            report.add_bytes(Stage::Upload, Transfer::HostCopy, moved.num_copied);
+            report.add_bytes(Stage::Upload, Transfer::Upload, moved.num_uploaded);
         }
         Ok(())
     }

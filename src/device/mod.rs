@@ -40,7 +40,8 @@ pub enum Device {
 impl Device {
     /// Opens the device of a channel's choice and logs which it is.
     ///
-    /// [`DeviceChoice::Auto`] selects GPU 0, or the CPU with the reason logged.
+    /// [`DeviceChoice::Auto`] selects GPU 0, or the CPU with the reason logged. Channels are
+    /// placed on several GPUs before.
     ///
     /// # Errors
     /// `Device` with the reason, when a GPU was chosen by number; `DeviceLost`
@@ -58,6 +59,19 @@ impl Device {
         };
         tracing::info!("device {choice}: {device}{reason}");
         Ok(device)
+    }
+
+    /// The numbers of the GPUs that can be opened, if there are several; else none, and no GPU
+    /// is opened.
+    pub fn usable_gpus() -> Vec<u32> {
+        #[cfg(feature = "cuda")]
+        let num = cuda::CudaDevice::count().unwrap_or(0);
+        #[cfg(not(feature = "cuda"))]
+        let num = 0;
+        match num {
+            0 | 1 => Vec::new(),
+            num => (0..num).filter(|gpu| Self::open_cuda(*gpu).is_ok()).collect(),
+        }
     }
 
     /// The choice that opens this device again.

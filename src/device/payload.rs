@@ -4,7 +4,7 @@ use super::Device;
 #[cfg(feature = "cuda")]
 use super::copy::copy;
 #[cfg(feature = "cuda")]
-use super::cuda::{CudaDevice, PageLocked};
+use super::cuda::{CudaDevice, PageLocked, TAIL_BYTES};
 
 /// The smallest page-locked allocation; larger ones are powers of two.
 #[cfg(feature = "cuda")]
@@ -78,7 +78,8 @@ impl PayloadMemory {
         }
         let capacity = num_bytes.max(MIN_PAGE_LOCKED);
         let capacity = capacity.checked_next_power_of_two().unwrap_or(capacity);
-        match PageLocked::zeros(device, capacity) {
+        // Kernels that read images in place may read some bytes after them.
+        match PageLocked::zeros(device, capacity.saturating_add(TAIL_BYTES)) {
             Ok(larger) => *memory = Some(larger),
             Err(error) => {
                 tracing::warn!("payloads for {device} are copied twice: {error}");

@@ -16,6 +16,7 @@ pub mod device;
 pub mod efficient_nms;
 mod engine;
 mod external;
+pub mod fp16;
 mod onnx;
 mod ort;
 mod rten;

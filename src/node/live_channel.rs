@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::calibration::{CalibrationSummary, CalibrationWatch};
+use super::channel_state::{ChannelState, InputState, lock};
 use super::clock::NodeClock;
 use super::diagnostics::ChannelHealth;
 use super::frame_window::{FrameSummary, FrameWindow};
@@ -13,7 +14,7 @@ use super::outputs::ChannelOutputs;
 use super::publisher::OutputGate;
 use super::status::TopicStatus;
 use super::transforms::LiveTransforms;
-use super::worker::{ChannelState, InputState, Worker, lock};
+use super::worker::Worker;
 use crate::config::{ChannelConfig, ChannelKind};
 use crate::detectors::DetectorInfo;
 use crate::error::{Error, ErrorKind, Result};
@@ -96,7 +97,7 @@ impl LiveChannel {
             state: Arc::new(ChannelState::new(states.collect(), Serving::of(&channel), trace)),
             num_failures_seen: 0,
             gate: outputs.gate(),
-            stage: Stage::Idle(Box::new(Worker { channel, outputs })),
+            stage: Stage::Idle(Box::new(Worker::new(channel, outputs))),
             window: FrameWindow::new(),
             totals: Account::new(),
             input_totals: vec![InputTotals::default(); config.inputs.len()],
@@ -113,11 +114,13 @@ impl LiveChannel {
         self.wants_transforms
     }
 
-    /// Applies live parameters between frames.
+    /// Applies live parameters between frames. The device remains that of its placement.
     pub(super) fn reconfigure(&mut self, config: &ChannelConfig) {
-        if self.config != *config {
-            self.config = config.clone();
-            self.state.reconfigure(config);
+        let mut config = config.clone();
+        config.device = self.config.device;
+        if self.config != config {
+            self.state.reconfigure(&config);
+            self.config = config;
         }
     }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::calibration::{CalibrationHealth, CalibrationSummary};
+use super::channel_state::{ChannelState, lock};
 use super::diagnostics::InputHealth;
 use super::status::TopicStatus;
-use super::worker::{ChannelState, lock};
 use crate::config::{ChannelConfig, InputConfig, LiveConfig};
 use crate::error::Result;
 use crate::runtime::input::InputSummary;

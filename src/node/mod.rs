@@ -14,6 +14,7 @@
 mod autoware_status;
 mod bond;
 mod calibration;
+mod channel_state;
 mod clock;
 mod debug_image;
 mod debug_times;

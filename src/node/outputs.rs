@@ -121,6 +121,11 @@ impl ChannelOutputs {
             || self.debug_image.has_subscribers()
     }
 
+    /// Whether something that shows the inputs of a frame has a subscriber.
+    pub fn show_inputs(&self, config: &ChannelConfig) -> bool {
+        config.live.publishes_debug_image && self.debug_image.has_subscribers()
+    }
+
     /// Publishes the detections of a frame, with the stamp and the frame of its
     /// reference input.
     ///
@@ -155,7 +160,8 @@ impl ChannelOutputs {
         }
     }
 
-    /// Publishes markers, annotations and debug images that have a subscriber.
+    /// Publishes markers, annotations and, of a frame with its inputs, debug images that have a
+    /// subscriber.
     ///
     /// # Errors
     /// `Middleware` when something could not be handed over; why a picture cannot be
@@ -187,6 +193,9 @@ impl ChannelOutputs {
                 }
             }
             annotations.publish(message)?;
+        }
+        if inputs.is_empty() {
+            return Ok(());
         }
         self.debug_image.publish(served, inputs, &mut self.message)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::worker::lock;
+use super::channel_state::lock;
 use crate::config::{Config, DeclaredParameter};
 use crate::ros::{Parameter, ParameterType, SetResult};
 use crate::transport::middleware::{Request, Response};

@@ -1,28 +1,21 @@
 //! The thread of a live channel: takes the newest frame, processes it, publishes
 //! the detections, and takes the next.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::autoware_status::ProcessingTimes;
-use super::calibration::{CalibrationSummary, CalibrationWatch};
+use super::channel_state::{ChannelState, lock};
 use super::clock::NodeClock;
-use super::frame_window::{FrameSummary, FrameWindow};
 use super::outputs::ChannelOutputs;
 use super::transforms::LiveTransforms;
-use crate::config::ChannelConfig;
-use crate::detectors::MAX_INPUTS;
+use crate::detectors::{FrameInput, MAX_INPUTS};
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::account::Reason;
 use crate::runtime::assembler::{Sequence, SharedMessage};
 use crate::runtime::channel::{Channel, Served};
-use crate::runtime::input::{InputAccount, InputSummary};
 use crate::runtime::message_buffer::MessageBuffer;
-use crate::runtime::serving::Serving;
 use crate::runtime::slot::{SlotReader, Taken};
 use crate::runtime::stamps::StampOrder;
-use crate::runtime::trace::{Trace, TracedFrame};
 use crate::types::{CameraCalibration, Stamp};
 
 /// Tolerated lead of stamps over the node's clock, for clocks of two machines.
@@ -37,109 +30,34 @@ pub struct Worker {
     pub channel: Channel,
     /// Its publishers.
     pub outputs: ChannelOutputs,
+    /// The frames in flight, earliest first.
+    begun: VecDeque<Begun>,
 }
 
-/// The state of a channel that the threads of the node share.
-pub struct ChannelState {
-    /// Its inputs.
-    pub inputs: Vec<InputState>,
-    frames: Mutex<Frames>,
-    trace: Option<Arc<Trace>>,
-    /// A configuration to apply before the next frame.
-    pending: Mutex<Option<ChannelConfig>>,
-    has_pending: AtomicBool,
+/// When a frame began and when its message arrived.
+#[derive(Clone, Copy)]
+struct Begun {
+    start: Instant,
+    arrived: Option<Instant>,
 }
 
-/// The state of an input that the threads of the node share.
-pub struct InputState {
-    /// Account of its messages.
-    pub account: Mutex<InputAccount>,
-    /// What its CameraInfo is beside its pictures, where that is asked for.
-    pub calibration: Option<Mutex<CalibrationWatch>>,
-}
-
-impl InputState {
-    /// An input without messages so far.
-    pub fn new(now: Instant, calibration: Option<CalibrationWatch>) -> Self {
-        Self {
-            account: Mutex::new(InputAccount::new(now)),
-            calibration: calibration.map(Mutex::new),
-        }
-    }
-
-    /// Starts over when the input is subscribed again. Totals remain.
-    pub fn reopen(&self, now: Instant) {
-        lock(&self.account).reopen(now);
-        if let Some(calibration) = &self.calibration {
-            lock(calibration).input.reopen(now);
-        }
-    }
-
-    /// The summaries since the last call.
-    pub fn summaries(&self, now: Instant) -> (InputSummary, Option<CalibrationSummary>) {
-        let calibration = self.calibration.as_ref().map(|watch| lock(watch).summary(now));
-        (lock(&self.account).look(now), calibration)
-    }
-}
-
-struct Frames {
-    window: FrameWindow,
-    serving: Serving,
-    last_output: Option<Instant>,
-    num_out: u64,
-    unpublished: Option<Reason>,
-    processing: ProcessingTimes,
-}
-
-impl ChannelState {
-    /// A channel without frames so far.
-    pub fn new(inputs: Vec<InputState>, serving: Serving, trace: Option<Arc<Trace>>) -> Self {
-        let window = FrameWindow::new();
-        let (last_output, unpublished) = (None, None);
-        let processing = ProcessingTimes::default();
-        let frames = Frames { window, serving, last_output, num_out: 0, unpublished, processing };
-        Self {
-            inputs,
-            frames: Mutex::new(frames),
-            trace,
-            pending: Mutex::new(None),
-            has_pending: AtomicBool::new(false),
-        }
-    }
-
-    /// Applies a configuration before the next frame.
-    pub fn reconfigure(&self, config: &ChannelConfig) {
-        *lock(&self.pending) = Some(config.clone());
-        self.has_pending.store(true, Ordering::Release);
-    }
-
-    /// The time per frame.
-    pub fn processing_times(&self) -> ProcessingTimes {
-        lock(&self.frames).processing
-    }
-
-    /// Swaps the window since the last call into `window`, whose memory is reused,
-    /// and returns the totals.
-    pub fn summary(&self, window: &mut FrameWindow) -> FrameSummary {
-        window.reset();
-        let mut frames = lock(&self.frames);
-        std::mem::swap(&mut frames.window, window);
-        FrameSummary {
-            serving: frames.serving.clone(),
-            last_output: frames.last_output,
-            num_out: frames.num_out,
-            unpublished: frames.unpublished.clone(),
-        }
-    }
+/// What the frames of a channel are published with.
+#[derive(Clone, Copy)]
+struct Surroundings<'a> {
+    state: &'a ChannelState,
+    clock: &'a NodeClock,
+    transforms: &'a LiveTransforms,
 }
 
 impl Worker {
+    /// A channel and its publishers.
+    pub fn new(channel: Channel, outputs: ChannelOutputs) -> Self {
+        Self { channel, outputs, begun: VecDeque::new() }
+    }
+
     /// Applies the pending configuration, if there is one.
     pub fn apply_pending(&mut self, state: &ChannelState, clock: &NodeClock) {
-        if !state.has_pending.swap(false, Ordering::Acquire) {
-            return;
-        }
-        let Some(config) = lock(&state.pending).take() else { return };
+        let Some(config) = state.take_pending() else { return };
         let name = config.name.clone();
         let before = self.channel.config().kind.lowest_score_threshold();
         if let Err(error) = self.channel.reconfigure(&config) {
@@ -153,7 +71,9 @@ impl Worker {
         }
     }
 
-    /// Processes frames until the slot is closed. The frame in flight is finished.
+    /// Processes frames until the slot is closed. The frames in flight are finished.
+    ///
+    /// With `frames_in_flight: 2` a frame that waits begins before the one in flight ends.
     #[must_use]
     pub fn run(
         mut self: Box<Self>,
@@ -162,23 +82,90 @@ impl Worker {
         clock: &NodeClock,
         transforms: &LiveTransforms,
     ) -> Box<Self> {
-        while let Some(taken) = slot.take() {
-            self.apply_pending(state, clock);
+        let around = Surroundings { state, clock, transforms };
+        loop {
+            let is_idle = self.begun.is_empty();
+            let taken = if is_idle {
+                let Some(taken) = slot.take() else { return self };
+                self.apply_pending(state, clock);
+                Some(taken)
+            } else if state.has_pending() {
+                None
+            } else {
+                slot.try_take()
+            };
             match taken {
-                Taken::Frame { messages, sequence } => {
+                Some(Taken::Frame { messages, sequence }) => {
                     self.channel.set_sequence(sequence);
-                    if self.is_skipping() {
+                    let done = if self.is_skipping() {
                         self.skip(state);
-                    } else if let Err(error) = self.process(messages, clock, state, transforms) {
+                        Ok(())
+                    } else if self.overlaps() {
+                        self.begin(messages, clock, state)
+                    } else {
+                        self.end_all(around);
+                        self.process(messages, around)
+                    };
+                    if let Err(error) = done {
                         self.note_dropped(state, &error, 1);
                     }
                 }
-                Taken::Arrived { input, message } => self.prepare(input, message, state),
-                Taken::Refused { error, num } => self.note_dropped(state, &error, num),
+                Some(Taken::Arrived { input, message }) => self.prepare(input, message, state),
+                Some(Taken::Refused { error, num }) => self.note_dropped(state, &error, num),
+                None => {}
+            }
+            if !is_idle {
+                self.end(around);
             }
             lock(&state.frames).serving.refresh(&self.channel);
         }
-        self
+    }
+
+    /// Whether the next frame begins by [`Worker::begin`] and ends by [`Worker::end`].
+    fn overlaps(&mut self) -> bool {
+        let num = self.channel.config().live.frames_in_flight;
+        num > 1
+            && !self.outputs.show_inputs(self.channel.config())
+            && self.channel.allow_in_flight(num) >= num
+    }
+
+    /// Begins a frame of one input.
+    ///
+    /// # Errors
+    /// The reason why the frame is dropped; frames in flight are not affected.
+    fn begin(
+        &mut self,
+        messages: &[Option<SharedMessage>],
+        clock: &NodeClock,
+        state: &ChannelState,
+    ) -> Result<()> {
+        let start = Instant::now();
+        let Some(message) = messages.first().and_then(Option::as_deref) else { return Ok(()) };
+        self.check_age(clock.now().map(|now| now.seconds_since(message.stamp())), state)?;
+        let view = message.view()?;
+        let input = view.input_with(None);
+        if let Some(watch) = state.inputs.first().and_then(|input| input.calibration.as_ref()) {
+            lock(watch).note_image(&input);
+        }
+        self.channel.submit(&[Some(input)])?;
+        self.begun.push_back(Begun { start, arrived: message.arrived() });
+        Ok(())
+    }
+
+    /// Ends the earliest frame in flight, if there is one, and publishes its detections.
+    fn end(&mut self, around: Surroundings<'_>) {
+        let Some(begun) = self.begun.pop_front() else { return };
+        match self.channel.collect() {
+            Some(Ok(served)) => publish(&mut self.outputs, &served, &[], begun, around),
+            Some(Err(error)) => self.note_dropped(around.state, &error, 1),
+            None => {}
+        }
+    }
+
+    fn end_all(&mut self, around: Surroundings<'_>) {
+        while !self.begun.is_empty() {
+            self.end(around);
+        }
     }
 
     /// Whether frames are not processed.
@@ -222,10 +209,9 @@ impl Worker {
     fn process(
         &mut self,
         messages: &[Option<SharedMessage>],
-        clock: &NodeClock,
-        state: &ChannelState,
-        transforms: &LiveTransforms,
+        around: Surroundings<'_>,
     ) -> Result<()> {
+        let Surroundings { state, clock, transforms } = around;
         let (start, now) = (Instant::now(), clock.now());
         let reference = messages.get(self.channel.config().sync.reference);
         let reference = reference.and_then(Option::as_deref);
@@ -251,26 +237,8 @@ impl Worker {
                 lock(calibration).note_image(input);
             }
         }
-        if served.order == StampOrder::Restart {
-            let name = &served.config.name;
-            let stamp = served.header.stamp;
-            tracing::warn!("channel {name}: stamps start over at {stamp}: the history is cleared");
-            let latest = stamp.nanos().saturating_add(POSE_LEAD_NS);
-            transforms.forget_after(Stamp::from_nanos(latest));
-        }
-        let published = self.outputs.publish(&served);
-        let arrived = reference.and_then(MessageBuffer::arrived);
-        note_served(state, &served, arrived, published);
-        let ended = Instant::now();
-        let processing = ended - start;
-        let limits = served.config.live.processing_time;
-        lock(&state.frames).processing.note(processing, limits, ended);
-        let reported = self.outputs.report(&served, processing, clock.now());
-        for result in [reported, self.outputs.show(&served, inputs)] {
-            if let Err(error) = result {
-                count_unpublished(&mut lock(&state.frames), &served.config.name, &error);
-            }
-        }
+        let begun = Begun { start, arrived: reference.and_then(MessageBuffer::arrived) };
+        publish(&mut self.outputs, &served, inputs, begun, around);
         Ok(())
     }
 
@@ -310,53 +278,36 @@ impl Worker {
         publish: impl FnOnce(&mut Self) -> Result<()>,
     ) {
         if let Err(error) = publish(self) {
-            count_unpublished(&mut lock(&state.frames), &self.channel.config().name, &error);
+            lock(&state.frames).count_unpublished(&self.channel.config().name, &error);
         }
     }
 }
 
-fn note_served(
-    state: &ChannelState,
+/// Publishes the detections of a frame and what is shown of it, and counts it.
+fn publish(
+    outputs: &mut ChannelOutputs,
     served: &Served<'_>,
-    arrived: Option<Instant>,
-    published: Result<()>,
+    inputs: &[Option<FrameInput<'_>>],
+    Begun { start, arrived }: Begun,
+    Surroundings { state, clock, transforms }: Surroundings<'_>,
 ) {
-    let now = Instant::now();
-    let name = &served.config.name;
-    if let Some(trace) = &state.trace {
-        let (stamp, num_detections) = (served.header.stamp, served.detections.len());
-        trace.add(&TracedFrame { channel: name, stamp, num_detections, report: served.report });
+    if served.order == StampOrder::Restart {
+        let name = &served.config.name;
+        let stamp = served.header.stamp;
+        tracing::warn!("channel {name}: stamps start over at {stamp}: the history is cleared");
+        let latest = stamp.nanos().saturating_add(POSE_LEAD_NS);
+        transforms.forget_after(Stamp::from_nanos(latest));
     }
-    let mut frames = lock(&state.frames);
-    frames.window.account.add_served(served.report, served.detections.len());
-    frames.window.account.add_stamp(served.order);
-    if let Some(error) = &served.degraded
-        && frames.window.account.add_degraded(error) == 1
-    {
-        tracing::debug!("channel {name}: sweep processed without past sweeps: {error}");
-    }
-    match published {
-        Ok(()) => {
-            frames.last_output = Some(now);
-            frames.num_out += 1;
-            state.inputs.iter().for_each(|input| lock(&input.account).note_output());
+    let published = outputs.publish(served);
+    state.note_served(served, arrived, published);
+    let ended = Instant::now();
+    let processing = ended - start;
+    let limits = served.config.live.processing_time;
+    lock(&state.frames).processing.note(processing, limits, ended);
+    let reported = outputs.report(served, processing, clock.now());
+    for result in [reported, outputs.show(served, inputs)] {
+        if let Err(error) = result {
+            lock(&state.frames).count_unpublished(&served.config.name, &error);
         }
-        Err(error) => count_unpublished(&mut frames, name, &error),
     }
-    if let Some(arrived) = arrived {
-        frames.window.note_response(now.saturating_duration_since(arrived));
-    }
-}
-
-fn count_unpublished(frames: &mut Frames, name: &str, error: &Error) {
-    if frames.unpublished.is_none() {
-        tracing::error!("channel {name}: not published: {error}");
-    }
-    let first = || Reason { count: 0, first: error.to_string() };
-    frames.unpublished.get_or_insert_with(first).count += 1;
-}
-
-/// Locks a mutex whose value a panic leaves whole.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -27,6 +27,7 @@ use crate::device::{FileBytes, MappedUploads, set_copy_threads};
 use crate::error::{Error, ErrorKind, Result};
 pub use crate::runtime::account::{BytesSummary, Reason, StageSummary};
 pub use crate::runtime::input::InputTotals;
+use crate::runtime::placement::place_on_gpus;
 use crate::runtime::{Factory, open_detector};
 use crate::transport::bag::{BagReader, ReadOptions, TopicInfo};
 use calibrations::read_calibrations;
@@ -264,18 +265,17 @@ fn open_channels(
     topics: &[TopicInfo],
     factory: &Factory,
 ) -> Result<Vec<ReplayChannel>> {
-    let mut channels = Vec::new();
+    let mut chosen = Vec::new();
     for channel in &config.channels {
         let is_there = |input: &InputConfig| topics.iter().any(|topic| topic.name == input.topic);
         for input in channel.inputs.iter().filter(|input| !is_there(input)) {
             tracing::warn!("channel {}: the recording has no topic {}", channel.name, input.topic);
         }
         if channel.inputs.get(channel.sync.reference).is_some_and(is_there) {
-            let index = channels.len();
-            channels.push(ReplayChannel::open(index, channel, topics, Arc::clone(factory))?);
+            chosen.push(channel.clone());
         }
     }
-    if channels.is_empty() {
+    if chosen.is_empty() {
         let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
         let inputs = config.channels.iter().flat_map(|channel| &channel.inputs);
         let inputs: Vec<&str> = inputs.map(|input| input.topic.as_str()).collect();
@@ -289,5 +289,7 @@ fn open_channels(
             ),
         ));
     }
-    Ok(channels)
+    place_on_gpus(&mut chosen);
+    let open = |(index, channel)| ReplayChannel::open(index, channel, topics, Arc::clone(factory));
+    chosen.iter().enumerate().map(open).collect()
 }

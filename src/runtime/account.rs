@@ -77,17 +77,6 @@ pub struct StageSummary {
     pub max: f64,
 }
 
-/// The durations of a stage, by buckets.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StageHistogram {
-    /// Frames in which the stage took up to each bound.
-    pub cumulative: Vec<u64>,
-    /// All frames in which the stage ran.
-    pub count: u64,
-    /// The sum of the durations in seconds, to 1 part in 1000.
-    pub sum_s: f64,
-}
-
 /// Bytes that one stage copies per frame, on average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct BytesSummary {
@@ -321,7 +310,7 @@ impl Account {
     pub fn stages_ms(&self) -> Vec<StageSummary> {
         let milliseconds = |nanos: u64| nanos as f64 / 1e6;
         let summary = |&stage: &Stage| {
-            let histogram = self.latencies[stage as usize].as_ref().filter(|h| !h.is_empty())?;
+            let histogram = self.latencies(stage)?;
             Some(StageSummary {
                 stage: stage.name(),
                 p50: milliseconds(histogram.value_at_quantile(0.50)),
@@ -333,22 +322,9 @@ impl Account {
         Stage::ALL.iter().filter_map(summary).collect()
     }
 
-    /// Durations of a stage by rising bounds in seconds; `None` for one that did not run.
-    pub fn stage_histogram(&self, stage: Stage, bounds_s: &[f64]) -> Option<StageHistogram> {
-        let histogram = self.latencies[stage as usize].as_ref().filter(|h| !h.is_empty())?;
-        let mut found = StageHistogram {
-            cumulative: vec![0; bounds_s.len()],
-            count: histogram.len(),
-            sum_s: 0.0,
-        };
-        for recorded in histogram.iter_recorded() {
-            let (num, seconds) =
-                (recorded.count_at_value(), recorded.value_iterated_to() as f64 / 1e9);
-            found.sum_s += num as f64 * seconds;
-            let buckets = bounds_s.iter().zip(&mut found.cumulative);
-            buckets.filter(|(bound, _)| seconds <= **bound).for_each(|(_, sum)| *sum += num);
-        }
-        Some(found)
+    /// Latencies of a stage in nanoseconds; `None` for one that did not run.
+    pub(super) fn latencies(&self, stage: Stage) -> Option<&Histogram<u64>> {
+        self.latencies[stage as usize].as_ref().filter(|histogram| !histogram.is_empty())
     }
 
     /// Bytes that a stage copied in all frames.

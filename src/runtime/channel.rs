@@ -17,7 +17,7 @@ use crate::detectors::{
 use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::calibration_files::read_camera;
-use crate::transport::middleware::{InputKind, Received};
+use crate::transport::middleware::{InputKind, Received, advice_for_type};
 use crate::types::{
     CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, Stage, Stamp,
 };
@@ -42,8 +42,7 @@ pub struct Channel {
     collected: Option<FrameInFlight>,
 }
 
-/// The transform between two frames of reference at a time: `(target, source, stamp)` to
-/// `target_from_source`.
+/// The transform between two frames at a time: `(target, source, stamp)` to `target_from_source`.
 pub type TransformLookup<'a> = dyn Fn(&str, &str, Stamp) -> Result<Isometry3<f64>> + 'a;
 
 /// The result of a frame, valid until the next.
@@ -127,6 +126,7 @@ impl Channel {
         kind.ok_or_else(|| {
             let ChannelConfig { name, inputs, .. } = &self.config;
             let topic = inputs.get(input).map_or("", |input| input.topic.as_str());
+            let takes = format!("{takes}{}", advice_for_type(type_name));
             let message = format!("{name}.input: {topic} carries {type_name}; it takes {takes}");
             Error::new(ErrorKind::Config, "channel", message)
         })
@@ -256,8 +256,7 @@ impl Channel {
         if num < 2 || self.needs.len() > 1 || self.wants_transforms() || self.wants_calibration(0) {
             return 1;
         }
-        let Some((detector, failures)) = self.supervisor.ready_now() else { return 1 };
-        failures.note(detector.allow_in_flight(num)).unwrap_or(1)
+        self.supervisor.ready_now().map_or(1, |(detector, _)| detector.allow_in_flight(num))
     }
 
     /// The number of frames in flight.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::account::{Account, Reason, StageHistogram};
+use super::account::{Account, Reason};
 use super::input::InputTotals;
 use crate::types::{Stage, Transfer};
 
@@ -119,10 +119,16 @@ fn durations(text: &mut Text, channels: &[ChannelMetrics<'_>]) {
     text.family(name, "histogram", "Duration of a stage of a frame; the stage total is all of it.");
     for channel in channels {
         for stage in Stage::ALL {
-            let Some(histogram) = channel.account.stage_histogram(stage, &BOUNDS_S) else {
-                continue;
-            };
-            let StageHistogram { cumulative, count, sum_s } = histogram;
+            let Some(histogram) = channel.account.latencies(stage) else { continue };
+            let (mut cumulative, mut sum_s) = ([0; BOUNDS_S.len()], 0.0);
+            for recorded in histogram.iter_recorded() {
+                let (num, seconds) =
+                    (recorded.count_at_value(), recorded.value_iterated_to() as f64 / 1e9);
+                sum_s += num as f64 * seconds;
+                let buckets = BOUNDS_S.iter().zip(&mut cumulative);
+                buckets.filter(|(bound, _)| seconds <= **bound).for_each(|(_, sum)| *sum += num);
+            }
+            let count = histogram.len();
             let labels = [("channel", channel.name), ("stage", stage.name())];
             let bucket = "stage_duration_seconds_bucket";
             for (bound, num) in BOUNDS_S.iter().zip(cumulative) {

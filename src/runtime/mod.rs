@@ -9,6 +9,7 @@
 //! | [`supervisor`] | the detector, which is built again after a failure of its device |
 //! | [`isolated`] | a detector in a process of its own |
 //! | `metrics`, [`trace`] | counters for Prometheus, frames over time for Perfetto |
+//! | [`placement`] | channels of device `auto` on several GPUs |
 //! | `account`, `spread`, `stamps`, `serving`, `in_flight` | counters, times, order of stamps, health, frames in progress |
 
 pub(crate) mod account;
@@ -19,6 +20,7 @@ pub(crate) mod input;
 pub mod isolated;
 pub mod message_buffer;
 pub(crate) mod metrics;
+pub mod placement;
 pub(crate) mod serving;
 pub mod slot;
 pub(crate) mod spread;
@@ -26,6 +28,9 @@ pub(crate) mod stamps;
 pub mod supervisor;
 pub mod synchronizer;
 pub mod trace;
+
+pub use assembler::Sequence;
+pub use stamps::StampOrder;
 
 use std::sync::Arc;
 

@@ -177,6 +177,15 @@ impl SlotReader {
     /// Waits for a frame; `None` once the slot is closed, which discards the waiting frame.
     /// A frame goes before messages that arrived.
     pub fn take(&mut self) -> Option<Taken<'_>> {
+        self.take_or(true)
+    }
+
+    /// As [`SlotReader::take`] without waiting: `None` also when nothing waits.
+    pub fn try_take(&mut self) -> Option<Taken<'_>> {
+        self.take_or(false)
+    }
+
+    fn take_or(&mut self, waits: bool) -> Option<Taken<'_>> {
         let Self { shared, taken, announced } = self;
         taken.clear();
         *announced = None;
@@ -201,6 +210,9 @@ impl SlotReader {
                 && let Some((input, message)) = state.assembler.announce()
             {
                 return Some(Taken::Arrived { input, message: announced.insert(message) });
+            }
+            if !waits {
+                return None;
             }
             state = shared.wait(state);
         }

@@ -8,13 +8,26 @@ use crate::error::{Error, ErrorKind};
 /// The configured device of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// The first GPU when one is usable, else the CPU; the choice is logged.
+    /// The first GPU when one is usable, else the CPU; the choice is logged. On a machine with
+    /// several GPUs, channels are placed on all of them before.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
     /// The GPU of this number, or an error.
     Cuda(u32),
+}
+
+/// Whether kernels read payloads in host memory, in place of an upload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ZeroCopy {
+    /// On a GPU that shares its memory with the CPU.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
 }
 
 /// How payloads reach a GPU.

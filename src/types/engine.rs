@@ -59,6 +59,19 @@ pub enum CudaGraph {
     Never,
 }
 
+/// Whether a network on a GPU keeps its feature maps with the channels of a pixel side by
+/// side (NHWC), with which the fast convolutions work and take a bias with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChannelsLast {
+    /// With 16-bit floats or TF32, when the network loads so; the choice is logged.
+    #[default]
+    Auto,
+    /// Always, or an error.
+    Always,
+    /// Never.
+    Never,
+}
+
 /// The arithmetic of a sparse encoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EncoderPrecision {
@@ -82,10 +95,13 @@ pub struct GpuEngineOptions {
     pub provider: Provider,
     /// Whether it is launched as one graph.
     pub cuda_graph: CudaGraph,
+    /// The layout of its feature maps with the CUDA provider.
+    pub channels_last: ChannelsLast,
     /// Whether products of 32-bit floats may be rounded to 10 bits of mantissa
     /// before they are summed: faster, and about three decimal digits.
     pub tf32: bool,
-    /// Whether TensorRT may compute in 16-bit floats.
+    /// Whether convolutions and what lies between them run in 16-bit floats: converted as
+    /// [`infer::fp16`](crate::infer::fp16) does, or as TensorRT chooses.
     pub fp16: bool,
     /// Where TensorRT keeps the engines it builds; `None` builds at every start.
     pub cache_folder: Option<PathBuf>,
@@ -96,6 +112,7 @@ impl Default for GpuEngineOptions {
         Self {
             provider: Provider::default(),
             cuda_graph: CudaGraph::default(),
+            channels_last: ChannelsLast::default(),
             tf32: true,
             fp16: false,
             cache_folder: None,

@@ -58,9 +58,10 @@ pub use cloud::{
     Points,
 };
 pub use detection::{Detection2d, Detection3d, Detections, Object3d, Variance3d};
-pub use device::{DeviceChoice, UploadOptions};
+pub use device::{DeviceChoice, UploadOptions, ZeroCopy};
 pub use engine::{
-    CudaGraph, EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions, Provider,
+    ChannelsLast, CudaGraph, EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions,
+    Provider,
 };
 pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange};

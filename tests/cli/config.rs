@@ -12,8 +12,8 @@ use det_post::config::{
 };
 use det_post::ros::NodeName;
 use det_post::types::{
-    ChannelTransform, ClassMode, CudaGraph, DeviceChoice, EncoderPrecision, EngineKind,
-    EngineOptions, FailurePolicy, Fallback, GpuEngineOptions, Nms2d, Nms3d, NmsRotated,
+    ChannelTransform, ChannelsLast, ClassMode, CudaGraph, DeviceChoice, EncoderPrecision,
+    EngineKind, EngineOptions, FailurePolicy, Fallback, GpuEngineOptions, Nms2d, Nms3d, NmsRotated,
     ObjectLabel, OutputType, Provider, SizeOrder, YawConvention, YoloLayout,
 };
 use det_post::{ErrorKind, Result};
@@ -228,6 +228,7 @@ fn a_channel_says_where_and_how_it_runs() {
         "camera.engine.fp16:=true",
         "camera.engine.cache_folder:=/var/cache/det_post",
         "camera.engine.cuda_graph:=always",
+        "camera.engine.channels_last:=never",
         "camera.engine.tf32:=false",
         "camera.fallback:=cpu",
         "camera.max_failures:=5",
@@ -243,6 +244,7 @@ fn a_channel_says_where_and_how_it_runs() {
     let gpu = GpuEngineOptions {
         provider: Provider::TensorRt,
         cuda_graph: CudaGraph::Always,
+        channels_last: ChannelsLast::Never,
         tf32: false,
         fp16: true,
         cache_folder: Some("/var/cache/det_post".into()),
@@ -270,7 +272,8 @@ fn an_engine_that_cannot_run_on_the_device_is_refused() {
         (&["device:=cpu", "camera.engine.provider:=cuda"][..], "camera.engine.provider"),
         (&["camera.device:=cpu", "camera.engine.provider:=tensorrt"], "camera.engine.provider"),
         (&["camera.engine.kind:=rten", "camera.engine.provider:=cuda"], "camera.engine.provider"),
-        (&["camera.engine.fp16:=true"], "camera.engine.fp16"),
+        (&["camera.device:=cpu", "camera.engine.fp16:=true"], "camera.engine.fp16"),
+        (&["camera.engine.provider:=cpu", "camera.engine.fp16:=true"], "camera.engine.fp16"),
         (&["camera.engine.cache_folder:=x"], "camera.engine.cache_folder"),
         (&["camera.device:=gpu"], "camera.device"),
         (&["camera.max_failures:=0"], "camera.max_failures"),

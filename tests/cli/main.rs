@@ -10,7 +10,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod capi;
 mod commands;
 mod config;
 mod docs_commands;

@@ -22,6 +22,7 @@ pub mod network;
 pub mod npz;
 pub mod one_input_slot;
 pub mod onnx;
+pub mod overlapping;
 #[path = "../../examples/make_sample/parameters.rs"]
 pub mod parameters;
 pub mod point_cloud;

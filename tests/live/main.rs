@@ -7,12 +7,15 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-use common::{camera_net, counting_pillars, drive, recording, replay, require, session, stand_in};
+use common::{
+    camera_net, counting_pillars, drive, overlapping, recording, replay, require, session, stand_in,
+};
 
 mod calibration;
 mod diagnostics;
 mod frames;
 mod hostile;
+mod in_flight;
 mod observed;
 mod other_stacks;
 mod outputs;

@@ -13,6 +13,7 @@ mod common;
 mod cameras;
 mod efficient_nms;
 mod engines;
+mod fp16;
 mod fuzz_pictures;
 mod jpeg_pixels;
 mod lidar_reference;

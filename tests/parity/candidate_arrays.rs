@@ -3,7 +3,9 @@
 use det_post::device::cuda::{
     BUFFER_ALIGNMENT, CudaDevice, DeviceBuffer, DeviceCandidates, In, Out, Plain, Stream,
 };
-use det_post::ops::candidate_arrays::cuda::{DeviceArrays, DeviceClasses, Workspace};
+use det_post::ops::candidate_arrays::cuda::{
+    DeviceArrays, DeviceClasses, SurvivorColumns, Workspace,
+};
 use det_post::ops::candidate_arrays::{Classes, candidate_arrays};
 use det_post::types::{Box2d, Box3d, Candidate, Kept, RotatedBox2d};
 
@@ -128,6 +130,48 @@ fn survivors_of_a_list_are_copied() {
     let mut long = DeviceBuffer::zeros(&stream, 701).unwrap();
     let long = long.output(&stream).unwrap();
     assert!(workspace.enqueue_survivors(&on_device, long, Out::empty()).is_err());
+}
+
+#[test]
+fn columns_of_survivors_are_those_of_the_candidates() {
+    let Some(device) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    let mut random = Random::new(31);
+    let candidates: Vec<Candidate<RotatedBox2d>> = (0..600_u32)
+        .map(|source| Candidate {
+            bbox: RotatedBox2d { cx: random.range(0.0, 9.0), ..RotatedBox2d::default() },
+            score: random.range(0.0, 1.0),
+            class: source % 7,
+            source: 1_000_000 + source,
+        })
+        .collect();
+    let mut on_device = DeviceCandidates::with_capacity(&stream, 600).unwrap();
+    on_device.write(&candidates).unwrap();
+    let kept: Vec<Kept> =
+        (0..300).map(|place| Kept { index: (place * 7) % 600, score: 0.0 }).collect();
+    let kept_on_device = uploaded(&stream, &kept);
+    let workspace = Workspace::<RotatedBox2d>::new(&stream).unwrap();
+    let mut boxes = DeviceBuffer::zeros(&stream, 5 * 300).unwrap();
+    let mut scores = DeviceBuffer::zeros(&stream, 300).unwrap();
+    let [mut classes, mut sources] = [(); 2].map(|()| DeviceBuffer::zeros(&stream, 300).unwrap());
+    let columns = SurvivorColumns {
+        boxes: boxes.output(&stream).unwrap(),
+        scores: scores.output(&stream).unwrap(),
+        classes: classes.output(&stream).unwrap(),
+        sources: sources.output(&stream).unwrap(),
+    };
+    workspace.enqueue_columns(&on_device, &kept_on_device, columns).unwrap();
+    let short = SurvivorColumns { classes: Out::empty(), ..columns };
+    assert!(workspace.enqueue_columns(&on_device, &kept_on_device, short).is_err());
+    let found = (boxes.read().unwrap(), scores.read().unwrap());
+    let (found_classes, found_sources) = (classes.read().unwrap(), sources.read().unwrap());
+    for (row, kept) in kept.iter().enumerate() {
+        let expected = candidates[kept.index as usize];
+        assert_eq!(found.0[5 * row..][..5], [expected.bbox.cx, 0.0, 0.0, 0.0, 0.0]);
+        assert_eq!(found.1[row], expected.score);
+        assert_eq!(found_classes[row], u64::from(expected.class));
+        assert_eq!(found_sources[row], u64::from(expected.source));
+    }
 }
 
 #[test]

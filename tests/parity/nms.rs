@@ -208,8 +208,6 @@ fn bev_fast(class_mode: ClassMode) -> Nms3d {
     })
 }
 
-/// Two suppressions in a row in one recorded graph: the survivors of the CPU, in their
-/// order.
 /// What the stages left, with the places of the candidates.
 fn kept_places(
     suppression: &Stages3d,
@@ -223,6 +221,42 @@ fn kept_places(
     kept[..num_kept].iter().map(|of| Kept { index: places[of.index as usize], ..*of }).collect()
 }
 
+/// Fails unless stages of a recorded graph keep what they keep on the CPU, in its order.
+pub fn check_stages(
+    device: &CudaDevice,
+    candidates: &[Candidate<Box3d>],
+    capacity: usize,
+    stages: &[Nms3d],
+) {
+    let with_object = |c: &Candidate<Box3d>| Candidate {
+        bbox: Object3d { bbox: c.bbox, ..Object3d::default() },
+        score: c.score,
+        class: c.class,
+        source: c.source,
+    };
+    let on_cpu: Vec<_> = candidates.iter().map(with_object).collect();
+    let expected =
+        kept(|workspace, keep| suppress_stages_3d(&on_cpu, stages, workspace, keep)).unwrap();
+    let stream = device.stream().unwrap();
+    let room = Capacity { candidates: capacity, classes: 5 };
+    let mut suppression = Stages3d::new(&stream, stages, room).unwrap();
+    suppression.set(stages).unwrap();
+    let mut on_device = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
+    on_device.write(candidates).unwrap();
+    let mut places = DeviceBuffer::zeros(&stream, capacity).unwrap();
+    places.write(&(0..capacity as u32).collect::<Vec<_>>()).unwrap();
+    let graph = Graph::record(&stream, || suppression.enqueue(&on_device, Some(&places)).map(drop));
+    let graph = graph.unwrap();
+    for _ in 0..2 {
+        graph.enqueue().unwrap();
+        stream.synchronize().unwrap();
+        let found = kept_places(&suppression, &on_device, &places);
+        let context = || format!("{} candidates, {} stages", candidates.len(), stages.len());
+        super::assert_same_kept(&found, &expected, context);
+    }
+}
+
+/// Up to three suppressions in a row.
 #[test]
 fn stages_agree() {
     let Some(device) = super::gpu() else { return };
@@ -238,37 +272,8 @@ fn stages_agree() {
     let stages = [Nms3d::Circle(circle), bev_fast(class_mode), solid];
     for (num, half_side) in [(0, 10.0), (1, 10.0), (500, 20.0), (1000, 60.0), (2600, 60.0)] {
         let candidates = objects(&mut random, num, half_side);
-        let with_object = |c: &Candidate<Box3d>| Candidate {
-            bbox: Object3d { bbox: c.bbox, ..Object3d::default() },
-            score: c.score,
-            class: c.class,
-            source: c.source,
-        };
-        let on_cpu: Vec<_> = candidates.iter().map(with_object).collect();
         for num_stages in 0..=stages.len() {
-            let stages = &stages[..num_stages];
-            let expected =
-                kept(|workspace, keep| suppress_stages_3d(&on_cpu, stages, workspace, keep))
-                    .unwrap();
-            let stream = device.stream().unwrap();
-            let capacity = num.max(1);
-            let room = Capacity { candidates: capacity, classes: 5 };
-            let mut suppression = Stages3d::new(&stream, stages, room).unwrap();
-            suppression.set(stages).unwrap();
-            let mut on_device = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
-            on_device.write(&candidates).unwrap();
-            let mut places = DeviceBuffer::zeros(&stream, capacity).unwrap();
-            places.write(&(0..capacity as u32).collect::<Vec<_>>()).unwrap();
-            let graph =
-                Graph::record(&stream, || suppression.enqueue(&on_device, Some(&places)).map(drop))
-                    .unwrap();
-            for _ in 0..2 {
-                graph.enqueue().unwrap();
-                stream.synchronize().unwrap();
-                let found = kept_places(&suppression, &on_device, &places);
-                let context = || format!("{num} candidates, {num_stages} stages");
-                super::assert_same_kept(&found, &expected, context);
-            }
+            check_stages(&device, &candidates, num.max(1), &stages[..num_stages]);
         }
     }
 }

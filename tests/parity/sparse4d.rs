@@ -7,20 +7,16 @@ use std::sync::Arc;
 use det_post::device::cuda::{Graph, Stream};
 use det_post::infer::view_decoder::sparse4d::{Activation, CpuDecoder, CudaDecoder, Network};
 use det_post::infer::view_decoder::{View, ViewNetwork, parse};
-use det_post::ops::decode_query::cuda::Workspace as Selection;
-use det_post::ops::view_sample::cuda::{DeviceFeatureMaps, Texel};
+use det_post::ops::view_sample::cuda::DeviceFeatureMaps;
 use det_post::ops::view_sample::{FeatureMaps, Texels};
-use det_post::types::{
-    CachedYaw, Candidates, Motion, QueryBox, QueryDecode, ScoreThresholds, SizeOrder, Sparse4d,
-    ViewDecoder, YawConvention,
-};
+use det_post::types::{CachedYaw, Motion, QueryBox, Sparse4d, ViewDecoder};
 use half::f16;
 
 use super::bound;
 use super::linear::share;
 use super::view_sample::{As, maps};
 use crate::common::view_cases::{Case, File, converted, motion, sparse4d_c64};
-use crate::common::view_networks::{noise, sparse4d, sparse4d_facts, sparse4d_of, two_views};
+use crate::common::view_networks::{noise, sparse4d, sparse4d_facts, two_views};
 
 fn facts() -> Sparse4d {
     Sparse4d {
@@ -85,15 +81,48 @@ fn hand_over<T: Activation>(reference: &CpuDecoder, decoder: &mut CudaDecoder<T>
     decoder.set_memory(memory.features(), memory.anchors(), memory.confidence()).unwrap();
 }
 
-fn near(found: &[f32], expected: &[f32], part: &str, number: &str, context: &str) {
-    let (share, bound) = (share(found, expected), bound("network", part, number).in_unit());
-    assert!(share <= bound, "{context}, {part}, {number}: {share:e}");
+/// Results of one network on both devices, in rows of an anchor each.
+struct Compared<'a> {
+    /// The part of the table of bounds.
+    part: &'a str,
+    context: String,
+}
+
+impl Compared<'_> {
+    /// Compares rows of a length. In f16 a few may be farther apart: where a key point crosses
+    /// the border of a picture or is close to a camera, rounding decides what is sampled.
+    fn near<const LEN: usize>(&self, found: &[f32], expected: &[f32], number: &str) {
+        assert_eq!(found.len(), expected.len());
+        let Self { part, context } = self;
+        let largest = expected.iter().fold(1e-30_f32, |most, value| most.max(value.abs()));
+        let rows = found.as_chunks::<LEN>().0.iter().zip(expected.as_chunks::<LEN>().0);
+        let apart = |(a, b): (&[f32; LEN], &[f32; LEN])| {
+            let most = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+            let most = most.map(|x| if x.is_nan() { f32::INFINITY } else { x });
+            most.fold(0.0, f32::max)
+        };
+        let mut shares: Vec<f64> = rows.map(|row| f64::from(apart(row) / largest)).collect();
+        shares.sort_by(f64::total_cmp);
+        let may_be_farther = match part.ends_with("f16") {
+            true => bound("network", part, "share of anchors beyond").in_unit(),
+            false => 0.0,
+        };
+        let num_farther = (may_be_farther * shares.len() as f64) as usize;
+        let bound = bound("network", part, number).in_unit();
+        let (of_all, most) = (shares[shares.len() - 1], shares[shares.len() - 1 - num_farther]);
+        println!("{context}, {part}, {number}: {most:.1e}, of all {of_all:.1e}");
+        assert!(of_all.is_finite(), "{context}, {part}: NaN");
+        assert!(
+            most <= bound,
+            "{context}, {part}, {number}: {most:e}, of all {of_all:e}; {bound:e} allowed"
+        );
+    }
 }
 
 /// Frames of one network on both devices, each from the memory of the CPU; in f32 also through
 /// all frames, with the same rows in the memory. In f16 the first frame alone: rows that join
 /// the memory by their logits change places.
-fn compare<T: Activation>(facts: &Sparse4d, texels: As, part: &str) {
+fn compare<T: Activation>(facts: &Sparse4d, texels: As, part: &str, name: &str) {
     let Some(device) = super::gpu() else { return };
     let stream = device.stream().unwrap();
     let network = network(facts);
@@ -106,25 +135,25 @@ fn compare<T: Activation>(facts: &Sparse4d, texels: As, part: &str) {
     let num_frames = if size_of::<T>() == 4 { 3 } else { 1 };
     for frame in 0..num_frames {
         let motion = step(frame);
-        let context = format!("frame {frame}");
+        let context = format!("{name}, maps of {texels:?}, frame {frame}");
+        let compared = Compared { part, context };
         if frame > 0 {
             hand_over(&reference, &mut alone);
         }
         let expected = reference.run(&maps, motion.as_ref()).unwrap();
         let (boxes, logits, quality) = run(&mut alone, &on_device, motion.as_ref());
-        near(&logits, expected.logits, part, "logits, share of the largest", &context);
-        let of_boxes = "boxes, share of the largest";
-        near(boxes.as_flattened(), expected.boxes.as_flattened(), part, of_boxes, &context);
+        let (of_logits, of_boxes) = ("logits, share of the largest", "boxes, share of the largest");
+        compared.near::<3>(&logits, expected.logits, of_logits);
+        compared.near::<11>(boxes.as_flattened(), expected.boxes.as_flattened(), of_boxes);
         if let Some(expected) = expected.quality {
-            let expected = expected.as_flattened();
-            near(&quality, expected, part, "logits, share of the largest", &context);
+            compared.near::<2>(&quality, expected.as_flattened(), of_logits);
         }
         run(&mut through, &on_device, motion.as_ref());
         if size_of::<T>() == 4 {
             let (rows, confidence) = through.read_memory().unwrap();
-            assert_eq!(rows, reference.memory().rows(), "{context}");
+            assert_eq!(rows, reference.memory().rows(), "{}", compared.context);
             let number = "confidence, share of the largest";
-            near(&confidence, reference.memory().confidence(), part, number, &context);
+            compared.near::<1>(&confidence, reference.memory().confidence(), number);
         }
     }
 }
@@ -134,11 +163,16 @@ fn decoders_agree_over_frames() {
     let without_quality = Sparse4d { has_quality: false, num_groups: 4, ..facts() };
     let two_single = Sparse4d { num_blocks: 4, num_single_frame_blocks: 2, ..facts() };
     let swapped = Sparse4d { cached_yaw: CachedYaw::CosSin, num_anchors: 77, ..facts() };
-    for facts in [facts(), without_quality, two_single, swapped] {
-        compare::<f32>(&facts, As::F32, "Sparse4D, f32");
-        compare::<f32>(&facts, As::F16, "Sparse4D, f32");
-        compare::<f16>(&facts, As::F16, "Sparse4D, f16");
-        compare::<f16>(&facts, As::I8, "Sparse4D, f16");
+    for (name, facts) in [
+        ("three blocks", facts()),
+        ("four groups without quality", without_quality),
+        ("four blocks", two_single),
+        ("77 anchors, swapped yaw", swapped),
+    ] {
+        compare::<f32>(&facts, As::F32, "Sparse4D, f32", name);
+        compare::<f32>(&facts, As::F16, "Sparse4D, f32", name);
+        compare::<f16>(&facts, As::F16, "Sparse4D, f16", name);
+        compare::<f16>(&facts, As::I8, "Sparse4D, f16", name);
     }
 }
 
@@ -356,94 +390,4 @@ fn the_reference_over_three_frames() {
             }
         }
     }
-}
-
-/// Six views of 736 x 288 around the vehicle, 70 degrees wide.
-fn six_views() -> [View; 6] {
-    std::array::from_fn(|index| {
-        let (sin, cos) = (std::f64::consts::FRAC_PI_3 * index as f64).sin_cos();
-        let (focal, [cx, cy]) = (525.0, [368.0, 144.0]);
-        let [right, ahead] = [[sin, -cos, 0.0, 0.0], [cos, sin, 0.0, 0.0]];
-        let down = [0.0, 0.0, -1.0, 1.5];
-        let row = |axis: [f64; 4], centre: f64| {
-            std::array::from_fn(|column| focal * axis[column] + centre * ahead[column])
-        };
-        let pixels_from_base = [row(right, cx), row(down, cy), ahead];
-        View { pixels_from_base, size: [736, 288], is_present: true }
-    })
-}
-
-/// Wall time of frames of published size, from maps in place to candidates on the host.
-fn measure<T: Activation>(stream: &Stream, [num_anchors, num_cached]: [usize; 2], texel: Texel) {
-    let facts = Sparse4d {
-        num_views: 6,
-        num_levels: 4,
-        num_channels: 256,
-        num_heads: 8,
-        num_groups: 8,
-        num_anchors,
-        num_cached,
-        num_blocks: 6,
-        num_classes: 10,
-        ..sparse4d_facts()
-    };
-    let mut dict = sparse4d_of(&facts, 6, 1024);
-    let is_anchors = |(name, ..): &&mut (String, _, _)| name == "instance_bank.anchor";
-    let (.., anchors) = dict.tensors.iter_mut().find(is_anchors).unwrap();
-    let places = noise(anchors.len(), 9);
-    for (anchor, place) in anchors.chunks_exact_mut(11).zip(places.chunks_exact(11)) {
-        [anchor[0], anchor[1], anchor[2]] = [50.0 * place[0], 50.0 * place[1], place[2]];
-    }
-    let tensors = dict.to_safetensors();
-    let network = parse(&tensors, &ViewDecoder::Sparse4d(facts)).unwrap();
-    let ViewNetwork::Sparse4d(network) = network else { unreachable!("facts of Sparse4D") };
-    let sizes = [[92, 36], [46, 18], [23, 9], [12, 5]];
-    let maps = DeviceFeatureMaps::zeros(stream, [6, 256], &sizes, texel, &[0.01; 4]).unwrap();
-    let mut decoder = decoder::<T>(stream, &network, &six_views());
-    let params = QueryDecode {
-        size_order: SizeOrder::LengthWidthHeight,
-        yaw: YawConvention::CounterClockwise,
-        score_thresholds: ScoreThresholds::uniform(0.3, 10),
-        yaw_norm_thresholds: Vec::new(),
-        center_range: None,
-    };
-    let mut selection = Selection::new(stream, [num_anchors, 10], &params, 300).unwrap();
-    let mut record = |uses_memory| {
-        Graph::record(stream, || {
-            decoder.enqueue(&maps, uses_memory)?;
-            selection.enqueue(&decoder.queries(stream)?)
-        })
-        .unwrap()
-    };
-    let graphs = [false, true].map(&mut record);
-    let mut candidates = Candidates::with_capacity(300);
-    let mut times = Vec::new();
-    for frame in 0..300 {
-        let start = std::time::Instant::now();
-        let uses_memory = decoder.begin(step(frame).as_ref()).unwrap();
-        graphs[usize::from(uses_memory)].enqueue().unwrap();
-        selection.read(true, &mut candidates).unwrap();
-        times.push(start.elapsed().as_secs_f64() * 1e6);
-    }
-    let times = &mut times[100..];
-    times.sort_by(f64::total_cmp);
-    let name = std::any::type_name::<T>();
-    println!(
-        "6 x ({num_anchors}+{num_cached}), {name}, maps {texel:?}: median {:.1} us, least {:.1}",
-        times[times.len() / 2],
-        times[0]
-    );
-    assert!(times[0] > 0.0 && decoder.read().unwrap().1.iter().all(|logit| logit.is_finite()));
-}
-
-#[test]
-#[ignore = "measures"]
-fn times_of_frames() {
-    let Some(device) = super::gpu() else { return };
-    let stream = device.stream().unwrap();
-    for sizes in [[512, 300], [900, 600]] {
-        measure::<f16>(&stream, sizes, Texel::F16);
-        measure::<f16>(&stream, sizes, Texel::I8);
-    }
-    measure::<f32>(&stream, [512, 300], Texel::F32);
 }

@@ -32,7 +32,7 @@ pub fn network_of_width(facts: &Detr3d, hidden: usize) -> Arc<Network> {
     }
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum As {
     F32,
     F16,

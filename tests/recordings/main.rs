@@ -27,4 +27,5 @@ mod slices;
 mod surround;
 mod surround_views;
 mod tensor_replay;
+mod video;
 mod voxel_replay;

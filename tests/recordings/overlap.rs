@@ -1,129 +1,26 @@
 //! Replays whose frames overlap: the same results in the same order as one frame after
 //! another, also when frames fail.
 
+use crate::common::overlapping::{Faults, Overlapping, Step};
 use crate::common::session;
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use det_post::ErrorKind;
 use det_post::config::{ChannelConfig, Config};
-use det_post::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds, Payload, PayloadKind};
-use det_post::device::Device;
+use det_post::detectors::{Detector, PayloadKind};
 use det_post::replay::{Replay, ReplayOptions};
 use det_post::runtime::Factory;
 use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
 use det_post::transport::messages::{Image, PointCloud2, definition};
-use det_post::types::{Box2d, Detection2d, Detections, FrameReport, ImagePayload, Stage, Stamp};
-use det_post::{Error, ErrorKind, Result};
+use det_post::types::{Detection2d, Detections, Stamp};
 
 const NUM_FRAMES: u32 = 12;
 
-/// Where a frame of a camera fails: channel, number of the frame, at submission or at
-/// collection, and how.
+/// Where a frame of a camera fails: channel, number of the frame, step, and how.
 type Fault = (&'static str, u32, Step, ErrorKind);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Submit,
-    Collect,
-}
-
-/// Boxes that tell the frame and its bytes.
-struct Stub {
-    channel: String,
-    needs: [InputNeeds; 1],
-    info: DetectorInfo,
-    faults: Arc<Vec<Fault>>,
-    /// Frames at most in flight, and the largest number that there was.
-    allowed: usize,
-    most: Arc<AtomicUsize>,
-    in_flight: VecDeque<(u32, f32)>,
-    found: Vec<Detection2d>,
-}
-
-impl Stub {
-    fn fails(&self, number: u32, step: Step) -> Result<()> {
-        let is_hit = |(channel, at, when, _): &&Fault| {
-            (*channel, *at, *when) == (self.channel.as_str(), number, step)
-        };
-        match self.faults.iter().find(is_hit) {
-            Some((.., kind)) => Err(Error::new(*kind, "stub", "on purpose")),
-            None => Ok(()),
-        }
-    }
-
-    fn digest(frame: &FrameSet<'_>) -> Result<(u32, f32)> {
-        let input = frame.input(0)?;
-        let data = match input.payload {
-            Payload::Image(ImagePayload::Raw(image)) => image.data(),
-            Payload::Cloud(cloud) => cloud.data(),
-            _ => panic!("another payload"),
-        };
-        let sum: u32 = data.iter().map(|byte| u32::from(*byte)).sum();
-        Ok(((input.header.stamp.nanos() / 1_000_000_000) as u32, sum as f32))
-    }
-
-    fn boxes(&mut self, (number, sum): (u32, f32)) -> Detections<'_> {
-        self.found.clear();
-        let bbox = Box2d { x1: number as f32, y1: sum, x2: 0.0, y2: 0.0 };
-        self.found.push(Detection2d { class: 0, score: 0.5, bbox });
-        Detections::Boxes2d(&self.found)
-    }
-}
-
-impl Detector for Stub {
-    fn inputs(&self) -> &[InputNeeds] {
-        &self.needs
-    }
-
-    fn info(&self) -> &DetectorInfo {
-        &self.info
-    }
-
-    fn detect<'a>(
-        &'a mut self,
-        frame: &FrameSet<'_>,
-        _: &mut FrameReport,
-    ) -> Result<Detections<'a>> {
-        assert!(self.in_flight.is_empty(), "a frame in between");
-        let digest = Self::digest(frame)?;
-        self.fails(digest.0, Step::Submit)?;
-        self.fails(digest.0, Step::Collect)?;
-        Ok(self.boxes(digest))
-    }
-
-    fn allow_in_flight(&mut self, num: usize) -> Result<usize> {
-        if self.channel != "lidar" {
-            self.allowed = num.min(2);
-        }
-        Ok(self.allowed)
-    }
-
-    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
-        assert!(self.in_flight.len() < self.allowed);
-        let digest = Self::digest(frame)?;
-        self.fails(digest.0, Step::Submit)?;
-        report.time(Stage::Infer, || self.in_flight.push_back(digest));
-        self.most.fetch_max(self.in_flight.len(), Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn collect<'a>(&'a mut self, _: &mut FrameReport) -> Result<Detections<'a>> {
-        let digest = self.in_flight.pop_front().expect("a frame in flight");
-        self.fails(digest.0, Step::Collect)?;
-        Ok(self.boxes(digest))
-    }
-
-    fn reconfigure(&mut self, _: &ChannelConfig) -> Result<()> {
-        Ok(())
-    }
-
-    fn warm_up(&mut self) -> Result<()> {
-        Ok(())
-    }
-}
 
 /// Two cameras in turn, a cloud every third time, and a picture that cannot be decoded.
 fn record(folder: &Path) {
@@ -179,21 +76,17 @@ fn replay(
     let config = Config::load(&[], &parameters).unwrap();
     let most = Arc::new(AtomicUsize::new(0));
     let num_faults = faults.len();
-    let (faults, seen) = (Arc::new(faults.to_vec()), Arc::clone(&most));
+    let (faults, seen) = (faults.to_vec(), Arc::clone(&most));
     let factory: Factory = Arc::new(move |config: &ChannelConfig, _| {
         let is_lidar = config.name == "lidar";
         let kind = if is_lidar { PayloadKind::Cloud } else { PayloadKind::Image };
-        let stub = Stub {
-            channel: config.name.clone(),
-            needs: [InputNeeds { kind, pose_in: None, calibration: false }],
-            info: DetectorInfo::new(&Device::Cpu, "stub", &[Stage::Infer]),
-            faults: Arc::clone(&faults),
-            allowed: 1,
-            most: Arc::clone(&seen),
-            in_flight: VecDeque::new(),
-            found: vec![],
-        };
-        Ok(Box::new(stub) as Box<dyn Detector>)
+        let here = faults.iter().filter(|fault| fault.0 == config.name).copied();
+        let here: Vec<Fault> = here.collect();
+        let faults: Faults = Arc::new(move |number, step| {
+            let hit = here.iter().find(|(_, at, when, _)| (*at, *when) == (number, step));
+            hit.map(|(.., kind)| *kind)
+        });
+        Ok(Box::new(Overlapping::new(kind, &faults, &seen)) as Box<dyn Detector>)
     });
     let options = ReplayOptions { frames_in_flight, factory, ..ReplayOptions::default() };
     let mut passed = vec![];
@@ -243,7 +136,7 @@ fn a_fault_costs_the_frame_that_it_hits_and_no_other() {
     let bag = folder.path().join("drive");
     record(&bag);
     let (whole, ..) = replay(&bag, &["a", "b"], 2, &[]);
-    for kind in [ErrorKind::Encoding, ErrorKind::Inference, ErrorKind::Device] {
+    for kind in [ErrorKind::Inference, ErrorKind::Device] {
         for step in [Step::Submit, Step::Collect] {
             // The first, one in between, two in a row, the last.
             let faults = [1, 4, 8, 9, NUM_FRAMES].map(|frame| ("a", frame, step, kind));

@@ -18,11 +18,11 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("-c", "--config", nargs="+", default=[], metavar="YAML", help="parameter files; later ones win")
     parser.add_argument("-p", "--param", action="append", default=[], metavar="KEY:=VALUE")
     parser.add_argument("-o", "--out", required=True, help="folder or URL of the results")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda:N, or cuda:* for every GPU")
     parser.add_argument("--slice-seconds", type=float, default=600.0, metavar="S",
                         help="recordings longer than this are divided; 0: none (default 600)")
     parser.add_argument("--engine", choices=["ray", "process"], default="ray",
-                        help="ray, or one unit after the other in this process")
+                        help="ray, or from this process: one unit at a time, with cuda:* one on each GPU")
     parser.add_argument("--address", help="Ray cluster; default: this machine")
     parser.add_argument("--cpus", type=int, default=1, metavar="N", help="CPU cores and threads of a unit")
     parser.add_argument("--gpus", type=float, default=None, metavar="1/K",
@@ -92,7 +92,7 @@ def _run(plan: Plan, parsed: argparse.Namespace, outcomes: dict[str, Outcome]) -
     engine = in_process if parsed.engine == "process" else on_ray(resources, parsed.address)
     try:
         run(plan, engine, finished)
-    except ConfigurationError as error:
+    except (ConfigurationError, PlanError) as error:
         print(error, file=sys.stderr)
         return WRONG
     print(progress.line(), file=sys.stderr)

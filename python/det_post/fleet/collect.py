@@ -38,6 +38,7 @@ SCHEMA_OF_MANIFEST = pa.schema(
         ("attempt", pa.int32()),
         ("seconds", pa.float64()),
         ("host", _NAME),
+        ("device", pa.string()),
         ("frames", pa.int64()),
         ("detections", pa.int64()),
         ("dropped", pa.int64()),

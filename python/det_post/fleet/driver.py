@@ -1,15 +1,18 @@
-"""Runs the units of a plan: on Ray, or one after the other in this process."""
+"""Runs the units of a plan: on Ray, or from this process, one at a time on each device."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
-from .plan import Plan, Unit
+from .plan import Plan, PlanError, Unit
 from .unit import FAILED, INTERRUPTED, WRONG, Outcome, find_outcome, run_unit
 
 MAX_FAILURES = 2
@@ -26,6 +29,10 @@ STARTS = 3
 
 OBJECT_STORE_BYTES = 100 << 20
 """Nothing of a run goes through Ray's object store."""
+
+
+ALL_GPUS = ("cuda", "cuda:*")
+"""The devices that mean every GPU."""
 
 
 class ConfigurationError(Exception):
@@ -83,13 +90,52 @@ def run(plan: Plan, run_units: Callable[[Plan, list[Unit], Finished], None], fin
 
 
 def in_process(plan: Plan, units: list[Unit], finished: Finished) -> None:
-    """Runs units one after the other, without Ray."""
-    for unit in units:
-        attempts = Attempts()
-        outcome = run_unit(plan, unit)
-        while not _is_final(outcome, attempts):
-            outcome = run_unit(plan, unit, attempt=attempts.next)
-        finished(outcome)
+    """Runs units without Ray: one at a time on each of :func:`devices_of` the plan.
+
+    A unit takes the next device that is free, so that its place depends on the run; its results
+    do not.
+    """
+    waiting = deque(units)
+    alone = threading.Lock()
+
+    def work(device: str) -> None:
+        while waiting:
+            try:
+                unit = waiting.popleft()
+            except IndexError:
+                return
+            attempts = Attempts()
+            outcome = run_unit(plan, unit, device=device)
+            try:
+                while not _is_final(outcome, attempts):
+                    outcome = run_unit(plan, unit, attempt=attempts.next, device=device)
+            except ConfigurationError:
+                waiting.clear()
+                raise
+            with alone:
+                finished(outcome)
+
+    devices = devices_of(plan.device)
+    with ThreadPoolExecutor(len(devices)) as pool:
+        for done in as_completed([pool.submit(work, device) for device in devices]):
+            done.result()
+
+
+def devices_of(device: str) -> list[str]:
+    """The devices of this machine that ``device`` means: every GPU for ``cuda`` and ``cuda:*``.
+
+    Raises :class:`.PlanError` when there is none.
+    """
+    if device not in ALL_GPUS:
+        return [device]
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise PlanError(f"--device {device}: the GPUs of this machine are not known: {error}") from error
+    num = sum(line.startswith("GPU ") for line in listed.splitlines())
+    if num == 0:
+        raise PlanError(f"--device {device}: this machine has no GPU")
+    return [f"cuda:{number}" for number in range(num)]
 
 
 def _is_final(outcome: Outcome, attempts: Attempts) -> bool:
@@ -151,7 +197,7 @@ def _run_on_ray(ray: Any, resources: Resources, plan: Plan, units: list[Unit], f
     waiting = deque(units)
     running: dict[Any, Unit] = {}
     # Ray shows a fraction of a GPU as the only one.
-    device = "cuda:0" if resources.gpus and plan.device == "cuda" else None
+    device = "cuda:0" if resources.gpus and plan.device in ALL_GPUS else None
     while waiting or running:
         while waiting and len(running) < MAX_WAITING:
             unit = waiting.popleft()

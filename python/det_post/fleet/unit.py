@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ class Outcome:
     seconds: float = 0.0
     host: str = field(default_factory=socket.gethostname)
     attempt: int = 1
+    device: str = ""
+    """What processed the frames, as the report of the replay names it."""
     frames: int = 0
     detections: int = 0
     dropped: int = 0
@@ -137,12 +140,20 @@ def _replay(plan: Plan, unit: Unit, scratch: Path, part: Path, device: str) -> O
     if outcome.is_kept:
         report = json.loads((part / "report.json").read_text())
         channels = report["channels"].values()
+        outcome.device = _device(channels)
         outcome.frames = sum(channel["frames_out"] for channel in channels)
         outcome.detections = sum(channel["detections"] for channel in channels)
         outcome.dropped = sum(channel["frames_in"] - channel["frames_out"] for channel in channels)
     else:
         outcome.log = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
     return outcome
+
+
+def _device(channels: Iterable[dict[str, Any]]) -> str:
+    """The devices of a report. Where Ray shows one GPU as the only one, also which it is."""
+    devices = ", ".join(sorted({channel["device"] for channel in channels}))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return f"{devices} of CUDA_VISIBLE_DEVICES={visible}" if visible and "cuda" in devices else devices
 
 
 def index_of_job() -> int | None:

@@ -3,11 +3,12 @@
 use std::fmt::Display;
 use std::marker::PhantomData;
 
-use det_post::device::cuda::{DeviceBuffer, In, Out, Plain, Stream};
+use det_post::device::cuda::{DeviceBuffer, DeviceTensor, DeviceValues, In, Out, Plain, Stream};
 use dlpark::ffi::DLDevice;
 use dlpark::python::consumer::stream;
 use dlpark::python::{DlpackStream, StreamArg};
 use dlpark::{DlpackElement, DlpackFlags};
+use half::f16;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -140,6 +141,31 @@ impl GpuInput {
         self.0.check_type::<T>()?;
         let (address, len) = (self.writable()?, self.0.num_elements());
         // SAFETY: as in `output`.
+        let buffer = unsafe { DeviceBuffer::borrow(scope.stream, address, len) };
+        buffer.map_err(|error| self.refuse(&error))
+    }
+
+    /// The array as the output of a network, to be read.
+    ///
+    /// # Errors
+    /// `TypeError` when the elements are neither float32 nor float16; as [`GpuInput::slice`], for
+    /// [`DeviceBuffer::borrow`].
+    pub fn tensor<'env>(&'env self, scope: &GpuScope<'_, 'env>) -> PyResult<DeviceTensor> {
+        let values = if self.is::<f16>() {
+            DeviceValues::F16(self.borrowed(scope)?)
+        } else {
+            self.0.check_type::<f32>()?;
+            DeviceValues::F32(self.borrowed(scope)?)
+        };
+        DeviceTensor::of(self.shape(), values).map_err(|error| self.refuse(&error))
+    }
+
+    fn borrowed<'env, T: Plain>(
+        &'env self,
+        scope: &GpuScope<'_, 'env>,
+    ) -> PyResult<DeviceBuffer<T>> {
+        let (address, len) = (self.0.address()?.addr() as u64, self.0.num_elements());
+        // SAFETY: as in `slice`; the buffer is only read.
         let buffer = unsafe { DeviceBuffer::borrow(scope.stream, address, len) };
         buffer.map_err(|error| self.refuse(&error))
     }

@@ -30,6 +30,7 @@ use crate::array::Input;
 #[pyfunction]
 #[pyo3(signature = (tasks, *, origin, cell_size, score_threshold=Scores::One(0.1), distance_limits=vec![], classes=None, heatmap_logits=true, size_order="length_width_height", size_log=true, yaw="counter_clockwise", yaw_norm_thresholds=vec![], center_range=None, has_variance=false, max_num=None))]
 #[expect(clippy::too_many_arguments, reason = "options by name")]
+#[expect(clippy::needless_pass_by_value, reason = "lists from Python are made for the call")]
 pub fn decode_center<'py>(
     py: Python<'py>,
     tasks: Vec<Bound<'py, PyMapping>>,

@@ -1,13 +1,14 @@
 //! The outputs of YOLO-family networks.
 
 use det_post::ops::decode_yolo::{decode_yolo as decode_rows, decode_yolo_rotated};
-use det_post::types::{AnchorLevel, DetrBoxes, Size, YoloLayout};
+use det_post::types::{AnchorLevel, Box2d, DetrBoxes, RotatedBox2d, Size, YoloLayout};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::{Array, Found, columns, decoded};
 use crate::argument::one_of;
-use crate::array::Input;
+use crate::array::{Input, gpu_of};
+use crate::gpu::{self, Sessions, YoloHead, YoloSession};
 
 /// Decodes the outputs of a YOLO-family network.
 ///
@@ -47,9 +48,6 @@ pub fn decode_yolo<'py>(
     let Some(like) = arrays.first() else {
         return Err(PyValueError::new_err("outputs is empty; the tensors of a frame are needed"));
     };
-    let inputs = arrays.iter().map(|array| Input::new("outputs", array));
-    let inputs = inputs.collect::<PyResult<Vec<_>>>()?;
-    let tensors = inputs.iter().map(Input::tensor).collect::<PyResult<Vec<_>>>()?;
     let layout = yolo_layout(layout, strides, anchors, detr_boxes, logits)?;
     let network = match size {
         Some((height, width)) => Size::new(width, height),
@@ -59,9 +57,23 @@ pub fn decode_yolo<'py>(
         }
         None => Size::new(1, 1),
     };
-    // A row has at least four numbers.
-    let num_rows = tensors.iter().map(|tensor| tensor.values().len()).sum::<usize>() / 4;
-    let capacity = max_num.unwrap_or(usize::MAX).min(num_rows);
+    let max_num = max_num.unwrap_or(usize::MAX);
+    if let Some(gpu) = gpu_of("outputs", like)? {
+        let shapes = arrays.iter().map(|array| array.getattr("shape")?.extract());
+        let shapes: Vec<Vec<usize>> = shapes.collect::<PyResult<_>>()?;
+        let num_values = shapes.iter().map(|shape| shape.iter().product::<usize>()).sum::<usize>();
+        let capacity = max_num.min(most_rows(&layout, num_classes, num_values));
+        let head = YoloHead { layout, network, num_classes, score_threshold, capacity };
+        if head.layout.has_rotated_boxes() {
+            return gpu::decoded(&ROTATED, gpu, &arrays, &shapes, &head);
+        }
+        return gpu::decoded(&ALIGNED, gpu, &arrays, &shapes, &head);
+    }
+    let inputs = arrays.iter().map(|array| Input::new("outputs", array));
+    let inputs = inputs.collect::<PyResult<Vec<_>>>()?;
+    let tensors = inputs.iter().map(Input::tensor).collect::<PyResult<Vec<_>>>()?;
+    let num_values = tensors.iter().map(|tensor| tensor.values().len()).sum::<usize>();
+    let capacity = max_num.min(most_rows(&layout, num_classes, num_values));
     let options = (num_classes, score_threshold);
     if layout.has_rotated_boxes() {
         let found = decoded(py, capacity, |candidates| {
@@ -73,6 +85,19 @@ pub fn decode_yolo<'py>(
         decode_rows(&tensors, &layout, network, options.0, options.1, candidates)
     })?;
     columns(found.as_slice(), |b| [b.x1, b.y1, b.x2, b.y2], like)
+}
+
+static ALIGNED: Sessions<YoloSession<Box2d>> = Sessions::new();
+static ROTATED: Sessions<YoloSession<RotatedBox2d>> = Sessions::new();
+
+/// The most boxes in so many values.
+fn most_rows(layout: &YoloLayout, num_classes: usize, num_values: usize) -> usize {
+    let least_of_a_row = match layout {
+        YoloLayout::EndToEnd => 6,
+        YoloLayout::Detr { .. } => 4,
+        _ => 4 + num_classes,
+    };
+    num_values / least_of_a_row
 }
 
 fn yolo_layout(

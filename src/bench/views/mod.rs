@@ -1,10 +1,16 @@
-//! View decoders from feature maps in place to boxes on the host, on a GPU: six cameras of
-//! 736 x 288, 256 channels, four levels, random weights and maps.
+//! View decoders on a GPU, with random weights and maps: from feature maps in place to boxes on
+//! the host, and what is around a backbone from the arrival of a frame's last picture.
 
 #[cfg(feature = "cuda")]
-mod cuda;
+mod arrival;
 #[cfg(feature = "cuda")]
-mod network;
+mod detr3d;
+#[cfg(feature = "cuda")]
+mod rig;
+#[cfg(feature = "cuda")]
+mod sparse4d;
+#[cfg(feature = "cuda")]
+mod weights;
 
 use super::measure::Bench;
 use crate::device::Device;
@@ -18,6 +24,18 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
             Ok(())
         }
         #[cfg(feature = "cuda")]
-        Device::Cuda(device) => cuda::cases(bench, device),
+        Device::Cuda(device) => {
+            let stream = &device.stream()?;
+            detr3d::cases(bench, stream)?;
+            sparse4d::cases(bench, stream)?;
+            arrival::cases(bench, stream)
+        }
     }
+}
+
+/// The error of a network of another family than its facts.
+#[cfg(feature = "cuda")]
+fn other_family() -> crate::error::Error {
+    let kind = crate::error::ErrorKind::Model;
+    crate::error::Error::new(kind, "bench", "the decoder is of another family")
 }

@@ -1,6 +1,6 @@
 //! Point clouds in device memory, as in their messages.
 
-use super::{DeviceBuffer, PinnedBuffer, Stream, UploadScope};
+use super::{DevicePayload, In, Moved, Stream, UploadScope};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::CloudView;
 
@@ -23,8 +23,7 @@ pub struct CloudLayout {
 /// layout of its message.
 #[derive(Debug)]
 pub struct DeviceCloud {
-    pinned: PinnedBuffer<u8>,
-    bytes: DeviceBuffer<u8>,
+    payload: DevicePayload,
     layout: Option<CloudLayout>,
 }
 
@@ -47,14 +46,13 @@ impl DeviceCloud {
     /// # Errors
     /// `Device` when there is not enough memory.
     pub fn with_capacity(stream: &Stream, num_bytes: usize) -> Result<Self> {
-        let pinned = PinnedBuffer::zeros(stream, num_bytes)?;
-        let bytes = DeviceBuffer::zeros(stream, num_bytes)?;
-        Ok(Self { pinned, bytes, layout: None })
+        let payload = DevicePayload::with_capacity(stream, num_bytes, 0)?;
+        Ok(Self { payload, layout: None })
     }
 
     /// The maximum size of a cloud in bytes.
     pub fn capacity(&self) -> usize {
-        self.pinned.capacity()
+        self.payload.capacity()
     }
 
     /// Copies a cloud, up to the end of its last point, into the pinned memory and
@@ -64,14 +62,13 @@ impl DeviceCloud {
     /// `Argument` when the cloud is larger than the capacity; `Device` when the
     /// upload fails.
     pub fn enqueue_upload(&mut self, cloud: &CloudView<'_>) -> Result<()> {
-        self.pinned.enqueue_upload(used_bytes(cloud), &mut self.bytes)?;
+        self.payload.enqueue_upload(used_bytes(cloud))?;
         self.layout = Some(CloudLayout::of(cloud));
         Ok(())
     }
 
-    /// Queues the upload of a cloud: in place when it is in page-locked memory, else
-    /// through one copy into the pinned memory. Returns the number of bytes copied
-    /// on the host.
+    /// Makes a cloud readable for kernels: in place when it is in page-locked memory, by an
+    /// upload unless the scope reads in place, else through one copy into the pinned memory.
     ///
     /// # Errors
     /// Those of [`DeviceCloud::enqueue_upload`].
@@ -79,16 +76,18 @@ impl DeviceCloud {
         &mut self,
         cloud: &CloudView<'env>,
         scope: &UploadScope<'_, 'env>,
-    ) -> Result<usize> {
-        let used = used_bytes(cloud);
-        let num_copied = self.pinned.enqueue_payload(used, &mut self.bytes, scope)?;
+    ) -> Result<Moved> {
+        let moved = self.payload.enqueue_payload(used_bytes(cloud), scope)?;
         self.layout = Some(CloudLayout::of(cloud));
-        Ok(num_copied)
+        Ok(moved)
     }
 
-    /// The bytes of the message.
-    pub fn bytes(&self) -> &DeviceBuffer<u8> {
-        &self.bytes
+    /// The bytes of the message, for kernels on `stream`.
+    ///
+    /// # Errors
+    /// Those of [`DevicePayload::input`].
+    pub fn input(&self, stream: &Stream) -> Result<In<'_, u8>> {
+        self.payload.input(stream)
     }
 
     /// The layout of the last cloud.

@@ -1,6 +1,6 @@
 //! Images in device memory, as in their messages.
 
-use super::{DeviceBuffer, PinnedBuffer, Stream, UploadScope};
+use super::{DeviceBuffer, DevicePayload, In, Moved, Stream, UploadScope};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Encoding, ImageView, Size};
 
@@ -36,8 +36,7 @@ pub const TAIL_BYTES: usize = 16;
 /// layout of its message.
 #[derive(Debug)]
 pub struct DeviceImage {
-    pinned: PinnedBuffer<u8>,
-    bytes: DeviceBuffer<u8>,
+    payload: DevicePayload,
     layout: Option<ImageLayout>,
 }
 
@@ -47,14 +46,13 @@ impl DeviceImage {
     /// # Errors
     /// `Device` when there is not enough memory.
     pub fn with_capacity(stream: &Stream, num_bytes: usize) -> Result<Self> {
-        let pinned = PinnedBuffer::zeros(stream, num_bytes)?;
-        let bytes = DeviceBuffer::zeros(stream, num_bytes.saturating_add(TAIL_BYTES))?;
-        Ok(Self { pinned, bytes, layout: None })
+        let payload = DevicePayload::with_capacity(stream, num_bytes, TAIL_BYTES)?;
+        Ok(Self { payload, layout: None })
     }
 
     /// The maximum size of an image in bytes.
     pub fn capacity(&self) -> usize {
-        self.pinned.capacity()
+        self.payload.capacity()
     }
 
     /// Copies an image into the pinned memory and queues its upload.
@@ -63,14 +61,13 @@ impl DeviceImage {
     /// `Argument` when the image is larger than the capacity; `Device` when the
     /// upload fails.
     pub fn enqueue_upload(&mut self, image: &ImageView<'_>) -> Result<()> {
-        self.pinned.enqueue_upload(image.data(), &mut self.bytes)?;
+        self.payload.enqueue_upload(image.data())?;
         self.layout = Some(ImageLayout::of(image));
         Ok(())
     }
 
-    /// Queues the upload of an image: in place when it is in page-locked memory,
-    /// else through one copy into the pinned memory. Returns the number of bytes
-    /// copied on the host.
+    /// Makes an image readable for kernels: in place when it is in page-locked memory, by an
+    /// upload unless the scope reads in place, else through one copy into the pinned memory.
     ///
     /// # Errors
     /// Those of [`DeviceImage::enqueue_upload`].
@@ -78,39 +75,45 @@ impl DeviceImage {
         &mut self,
         image: &ImageView<'env>,
         scope: &UploadScope<'_, 'env>,
-    ) -> Result<usize> {
-        let num_copied = self.pinned.enqueue_payload(image.data(), &mut self.bytes, scope)?;
+    ) -> Result<Moved> {
+        let moved = self.payload.enqueue_payload(image.data(), scope)?;
         self.layout = Some(ImageLayout::of(image));
-        Ok(num_copied)
+        Ok(moved)
     }
 
     /// The first `num_bytes` of the pinned memory, to be written, after the previous
-    /// upload has read it. [`DeviceImage::enqueue_written`] uploads them.
+    /// image has been read. [`DeviceImage::enqueue_written`] passes them on.
     ///
     /// # Errors
     /// `Argument` when that is more than the capacity; `Device` when earlier
     /// work failed.
     pub fn slot(&mut self, num_bytes: usize) -> Result<&mut [u8]> {
-        self.pinned.values_mut(num_bytes)
+        self.payload.slot(num_bytes)
     }
 
-    /// Queues the upload of an image of `num_bytes` that was written into the pinned
-    /// memory, with the layout that [`ImageLayout::of`] its view gives.
+    /// Makes an image of `num_bytes` that was written into the pinned memory readable for
+    /// kernels, with the layout that [`ImageLayout::of`] its view gives: in place if the scope
+    /// reads so, else by an upload. Returns the bytes uploaded.
     ///
     /// # Errors
     /// `Argument` when that is more than the capacity; `Device` when the upload
     /// fails.
-    pub fn enqueue_written(&mut self, layout: ImageLayout, num_bytes: usize) -> Result<()> {
-        self.pinned.enqueue_written(num_bytes, &mut self.bytes)?;
+    pub fn enqueue_written(
+        &mut self,
+        layout: ImageLayout,
+        num_bytes: usize,
+        scope: &UploadScope<'_, '_>,
+    ) -> Result<usize> {
+        let num_uploaded = self.payload.enqueue_written(num_bytes, scope)?;
         self.layout = Some(layout);
-        Ok(())
+        Ok(num_uploaded)
     }
 
     /// The device memory, into which work on the device writes an image of this layout; it is
     /// the layout of the image from now on.
     ///
     /// # Errors
-    /// `Argument` when the image is larger than the capacity.
+    /// `Argument` when the image is larger than the capacity; `Device` when earlier work failed.
     pub fn device_written(&mut self, layout: ImageLayout) -> Result<&mut DeviceBuffer<u8>> {
         let num_bytes = layout.step.saturating_mul(layout.encoding.num_rows(layout.size.height));
         if num_bytes > self.capacity() {
@@ -119,12 +122,26 @@ impl DeviceImage {
             return Err(Error::new(ErrorKind::Argument, "device", message));
         }
         self.layout = Some(layout);
-        Ok(&mut self.bytes)
+        self.payload.device_written()
     }
 
-    /// The bytes of the message, and [`TAIL_BYTES`] more.
+    /// Whether kernels read the image in host memory, at an address that differs from image to
+    /// image.
+    pub fn is_in_place(&self) -> bool {
+        self.payload.is_in_place()
+    }
+
+    /// The device memory, which holds the image unless it is read in place.
     pub fn bytes(&self) -> &DeviceBuffer<u8> {
-        &self.bytes
+        self.payload.device_bytes()
+    }
+
+    /// The bytes of the message, and [`TAIL_BYTES`] more, for kernels on `stream`.
+    ///
+    /// # Errors
+    /// Those of [`DevicePayload::input`].
+    pub fn input(&self, stream: &Stream) -> Result<In<'_, u8>> {
+        self.payload.input(stream)
     }
 
     /// The layout of the last image.

@@ -40,8 +40,8 @@ pub(crate) use kernel::{
     RESIDENT_THREADS, blocks, check_len, check_lens, check_threads, kernel_specs, refused,
 };
 pub use memory::{
-    BUFFER_ALIGNMENT, DeviceBuffer, Floats, In, InPlaceUploads, MappedBuffer, Out, PageLocked,
-    PinnedBuffer, Plain, UploadScope,
+    BUFFER_ALIGNMENT, DeviceBuffer, DevicePayload, Floats, In, InPlaceUploads, MappedBuffer, Moved,
+    Out, PageLocked, PinnedBuffer, Plain, UploadScope,
 };
 pub use nvjpeg::{JpegBatch, JpegEngines, JpegPlanes};
 pub use points::DevicePoints;
@@ -75,6 +75,14 @@ impl CudaDevice {
     /// `DeviceLost` after a fault.
     pub fn open(ordinal: u32) -> Result<Self> {
         open::open(ordinal)
+    }
+
+    /// The number of GPUs of this machine.
+    ///
+    /// # Errors
+    /// As [`CudaDevice::open`], before a GPU is opened.
+    pub fn count() -> Result<u32> {
+        open::count()
     }
 
     /// Whether the GPU is usable: after a fault of any kernel, all its streams,
@@ -130,6 +138,16 @@ impl CudaDevice {
         let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
         let bytes = self.context().attribute(attribute);
         Ok(bytes.map_err(|e| failed("query the shared memory of a block", e))?.unsigned_abs())
+    }
+
+    /// Whether the GPU shares its memory with the CPU.
+    ///
+    /// # Errors
+    /// `Device` with the driver's error.
+    pub fn is_integrated(&self) -> Result<bool> {
+        let attribute =
+            self.context().attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED);
+        Ok(attribute.map_err(|e| failed("query the kind of the GPU", e))? != 0)
     }
 
     /// The number of this GPU.

@@ -54,8 +54,24 @@ pub(super) fn open(ordinal: u32) -> Result<CudaDevice> {
     Ok(CudaDevice { inner })
 }
 
+/// The number of GPUs.
+pub(super) fn count() -> Result<u32> {
+    start_driver()?;
+    let num = CudaContext::device_count().map_err(|e| failed("count the GPUs", e))?;
+    Ok(u32::try_from(num).unwrap_or(0))
+}
+
 /// Checks that there are a supported driver and a GPU of this number.
 fn check_driver(ordinal: u32) -> Result<()> {
+    let num = count()?;
+    if ordinal >= num {
+        return Err(error(format!("no GPU {ordinal}: this machine has {num}")));
+    }
+    Ok(())
+}
+
+/// Starts the driver, if it is supported.
+fn start_driver() -> Result<()> {
     // SAFETY: loads the driver's library, whose initialisers are trusted as
     // far as any system library's; the call has no other precondition.
     if !unsafe { sys::is_culib_present() } {
@@ -70,10 +86,6 @@ fn check_driver(ordinal: u32) -> Result<()> {
     if version < MIN_DRIVER {
         let (found, needed) = (dotted(version), dotted(MIN_DRIVER));
         return Err(error(format!("the driver is for CUDA {found}, needed is {needed}")));
-    }
-    let num = CudaContext::device_count().map_err(|e| failed("count the GPUs", e))?;
-    if i64::from(ordinal) >= i64::from(num) {
-        return Err(error(format!("no GPU {ordinal}: this machine has {num}")));
     }
     Ok(())
 }

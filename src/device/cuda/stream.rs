@@ -284,6 +284,11 @@ impl Event {
         self.event.record(stream.cuda()).map_err(|e| failed("record an event", e))
     }
 
+    /// Whether the stream has reached the event without a failure.
+    pub fn is_complete(&self) -> bool {
+        self.event.try_is_complete().unwrap_or(false)
+    }
+
     /// Waits until the stream has reached the event; returns at once if it has.
     ///
     /// # Errors

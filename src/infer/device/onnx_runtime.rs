@@ -7,6 +7,7 @@
 //! every process. ONNX Runtime records per thread: the first run on another thread
 //! records again.
 
+use std::fmt;
 use std::path::Path;
 use std::thread::{self, ThreadId};
 
@@ -19,9 +20,13 @@ use super::binding::{Bound, cuda_provider, tensorrt_provider};
 use super::network::{Network, allocate_inputs, allocate_output, failed};
 use crate::device::cuda::{DeviceTensor, Stream, recording};
 use crate::error::{Error, ErrorKind, Result};
+use crate::infer::fp16::{self, Converted};
 use crate::infer::ort::{environment, spec};
 use crate::infer::{check_file, efficient_nms};
-use crate::types::{CudaGraph, Dim, ElementType, EngineOptions, Provider, TensorSpec};
+use crate::types::{
+    ChannelsLast, CudaGraph, Dim, ElementType, EngineOptions, GpuEngineOptions, Provider,
+    TensorSpec,
+};
 
 const STAGE: &str = "onnxruntime";
 
@@ -51,31 +56,24 @@ impl OrtRunner {
         let environment = environment(library)?;
         let provider = options.gpu.provider;
         check_provider(provider, library)?;
-        let attempts: &[bool] = match options.gpu.cuda_graph {
-            CudaGraph::Always => &[true],
-            CudaGraph::Never => &[false],
-            // Operators that TensorRT leaves to CUDA would be outside the graph.
-            CudaGraph::Auto if provider == Provider::TensorRt => &[false],
-            CudaGraph::Auto => &[true, false],
-        };
         let file = library.file_name().unwrap_or(library.as_os_str()).to_string_lossy();
-        let provider = if provider == Provider::TensorRt { "TensorRT" } else { "CUDA" };
+        let name = if provider == Provider::TensorRt { "TensorRT" } else { "CUDA" };
         let _alone = recording();
         let mut refused = None;
-        for &graph in attempts {
-            let suffix = if graph { ", one CUDA graph" } else { "" };
-            let name = format!("onnxruntime ({file}) on {provider}{suffix}");
-            let session = open(&environment, model, options, stream, graph);
+        for way in ways(&options.gpu) {
+            let name = format!("onnxruntime ({file}) on {name}{way}");
+            let session = open(&environment, model, options, stream, way);
             match session.and_then(|session| Self::start(session, name, stream, &shape_of)) {
                 Ok(engine) => {
-                    if let Some(refused) = refused {
-                        tracing::info!("{} is not one CUDA graph: {refused}", model.display());
+                    if let Some((refused, cause)) = refused {
+                        tracing::info!("{} does not run as{refused}: {cause}", model.display());
                     }
                     return Ok(engine);
                 }
-                Err(cause) => refused = Some(cause),
+                Err(cause) => refused = Some((way, cause)),
             }
         }
+        let refused = refused.map(|(_, cause)| cause);
         Err(refused.unwrap_or_else(|| model_error(format!("cannot load {}", model.display()))))
     }
 
@@ -116,6 +114,45 @@ impl OrtRunner {
     }
 }
 
+/// A way to load a network that may be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Way {
+    graph: bool,
+    channels_last: bool,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { graph, channels_last } = self;
+        f.write_str(if *channels_last { ", channels last" } else { "" })?;
+        f.write_str(if *graph { ", one CUDA graph" } else { "" })
+    }
+}
+
+/// The ways to try, the fastest first.
+fn ways(gpu: &GpuEngineOptions) -> Vec<Way> {
+    let is_tensorrt = gpu.provider == Provider::TensorRt;
+    let graphs: &[bool] = match gpu.cuda_graph {
+        CudaGraph::Always => &[true],
+        CudaGraph::Never => &[false],
+        // Operators that TensorRT leaves to CUDA would be outside the graph.
+        CudaGraph::Auto if is_tensorrt => &[false],
+        CudaGraph::Auto => &[true, false],
+    };
+    let layouts: &[bool] = match gpu.channels_last {
+        // TensorRT has its own layouts.
+        _ if is_tensorrt => &[false],
+        ChannelsLast::Always => &[true],
+        ChannelsLast::Never => &[false],
+        // Convolutions of unrounded floats are faster in the layout of the file.
+        ChannelsLast::Auto if !gpu.tf32 && !gpu.fp16 => &[false],
+        ChannelsLast::Auto => &[true, false],
+    };
+    let with =
+        |&graph: &bool| layouts.iter().map(move |&channels_last| Way { graph, channels_last });
+    graphs.iter().flat_map(with).collect()
+}
+
 /// Refuses a provider that the library was built without.
 fn check_provider(provider: Provider, library: &Path) -> Result<()> {
     let (name, is_there) = match provider {
@@ -138,17 +175,17 @@ fn open(
     model: &Path,
     options: &EngineOptions,
     stream: &Stream,
-    graph: bool,
+    way: Way,
 ) -> Result<Session> {
-    let cut = efficient_nms::cut(model)?;
+    let rewritten = rewritten(model, options)?;
     let session = || -> ort::Result<Session> {
         let mut builder = Session::builder(environment)?
             .with_deterministic_compute(true)?
-            .with_execution_providers(providers(options, stream, graph))?;
+            .with_execution_providers(providers(options, stream, way))?;
         if let Some(num) = options.threads {
             builder = builder.with_intra_threads(num.max(1))?;
         }
-        match &cut {
+        match &rewritten {
             Some(bytes) => builder.commit_from_memory(bytes),
             None => builder.commit_from_file(model),
         }
@@ -159,10 +196,37 @@ fn open(
     })
 }
 
+/// The network in memory, where it is loaded otherwise than as it stands in the file: without
+/// the suppression at its end, in 16-bit floats.
+fn rewritten(model: &Path, options: &EngineOptions) -> Result<Option<Vec<u8>>> {
+    let cut = efficient_nms::cut(model)?;
+    // TensorRT has its own conversion.
+    if !options.gpu.fp16 || options.gpu.provider == Provider::TensorRt {
+        return Ok(cut);
+    }
+    let bytes = cut.map_or_else(|| read(model), Ok)?;
+    let Some(half) = fp16::convert(&bytes)? else {
+        tracing::info!("model {} has no convolution to run in f16", model.display());
+        return Ok(Some(bytes));
+    };
+    let Converted { num_converted, num_nodes, num_casts, .. } = half;
+    tracing::info!(
+        "model {}: {num_converted} of {num_nodes} nodes in f16, {num_casts} casts",
+        model.display()
+    );
+    Ok(Some(half.bytes))
+}
+
+fn read(model: &Path) -> Result<Vec<u8>> {
+    let unreadable =
+        |cause| model_error(format!("cannot read {}", model.display())).with_source(cause);
+    std::fs::read(model).map_err(unreadable)
+}
+
 fn providers(
     options: &EngineOptions,
     stream: &Stream,
-    graph: bool,
+    Way { graph, channels_last }: Way,
 ) -> Vec<ExecutionProviderDispatch> {
     let gpu = &options.gpu;
     let ordinal = i32::try_from(stream.device().ordinal()).unwrap_or(i32::MAX);
@@ -171,6 +235,8 @@ fn providers(
         .with_device_id(ordinal)
         .with_tf32(gpu.tf32)
         .with_conv_algorithm_search(ConvAlgorithmSearch::Heuristic)
+        .with_prefer_nhwc(channels_last)
+        .with_fuse_conv_bias(channels_last)
         .with_cuda_graph(graph && !is_tensorrt);
     let mut providers = vec![cuda.build().error_on_failure()];
     if is_tensorrt {
@@ -260,6 +326,24 @@ fn model_error(message: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_fastest_way_is_tried_first() {
+        let gpu = GpuEngineOptions::default();
+        let ways_of = |gpu: &GpuEngineOptions| {
+            ways(gpu).iter().map(|way| (way.graph, way.channels_last)).collect::<Vec<_>>()
+        };
+        let all = [(true, true), (true, false), (false, true), (false, false)];
+        assert_eq!(ways_of(&gpu), all);
+        let exact = GpuEngineOptions { tf32: false, ..gpu.clone() };
+        assert_eq!(ways_of(&exact), [(true, false), (false, false)]);
+        let tensorrt = GpuEngineOptions { provider: Provider::TensorRt, ..gpu.clone() };
+        assert_eq!(ways_of(&tensorrt), [(false, false)]);
+        let channels_last = ChannelsLast::Always;
+        let one = GpuEngineOptions { channels_last, cuda_graph: CudaGraph::Never, ..gpu };
+        assert_eq!(ways_of(&one), [(false, true)]);
+        assert_eq!(ways(&one)[0].to_string(), ", channels last");
+    }
 
     #[test]
     fn missing_libraries_are_named_with_what_they_belong_to() {

@@ -1,6 +1,6 @@
 //! The container of ONNX files: a reader that borrows from the file.
 //!
-//! Only what networks of sparse convolutions and the cut of a network need is read: the graph with its
+//! Only what networks of sparse convolutions and the rewriting of a network need is read: the graph with its
 //! nodes, attributes and initializers, the shapes of its inputs and outputs,
 //! operator sets and metadata. Names and values are slices of the file.
 //! The depth of nesting is that of the schema, and [`MAX_ITEMS`] bounds what is
@@ -188,6 +188,11 @@ impl<'a> Node<'a> {
     pub(super) fn attribute(&self, name: &str) -> Option<&AttributeValue<'a>> {
         let attribute = self.attributes.iter().find(|attribute| attribute.name == name);
         attribute.map(|attribute| &attribute.value)
+    }
+
+    /// Whether an attribute is a graph: control flow.
+    pub(super) fn has_graphs(&self) -> bool {
+        self.attributes.iter().any(|attribute| attribute.value == AttributeValue::Graph)
     }
 
     /// The name by which errors and reports know the node: its own, else that

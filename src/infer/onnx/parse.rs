@@ -2,6 +2,7 @@
 //! the format asks for; what was dropped (documentation, training …) does not
 //! change what a network computes.
 
+use super::tensor::OTHER_FILE;
 use super::wire::{Field, Message};
 use super::{
     Attribute, AttributeValue, DataType, Graph, MAX_ATTRIBUTES, MAX_ITEMS, Model, Node, Tensor,
@@ -172,7 +173,7 @@ impl Parser {
                 4 => tensor.elsewhere = Some("float_data"),
                 5 => tensor.elsewhere = Some("int32_data"),
                 7 => tensor.elsewhere = Some("int64_data"),
-                13 => tensor.elsewhere = Some("another file"),
+                13 => tensor.elsewhere = Some(OTHER_FILE),
                 _ => {}
             }
         }

@@ -40,6 +40,9 @@ impl std::fmt::Display for DataType {
     }
 }
 
+/// [`Tensor::elsewhere`] of values in another file.
+pub(super) const OTHER_FILE: &str = "another file";
+
 /// A constant, whose values are borrowed from the file.
 #[derive(Clone, Debug, PartialEq)]
 pub(in super::super) struct Tensor<'a> {
@@ -58,6 +61,16 @@ pub(in super::super) struct Tensor<'a> {
 }
 
 impl Tensor<'_> {
+    /// Whether the values are in the file's `raw_data`.
+    pub(in super::super) fn is_in_raw_data(&self) -> bool {
+        self.elsewhere.is_none()
+    }
+
+    /// Whether the values are in another file.
+    pub(in super::super) fn is_in_other_file(&self) -> bool {
+        self.elsewhere == Some(OTHER_FILE)
+    }
+
     /// Whether all values are known to be zero.
     pub(in super::super) fn is_zero(&self) -> bool {
         self.elsewhere.is_none() && self.raw_data.iter().all(|&byte| byte == 0)

@@ -32,18 +32,105 @@ pub(in super::super) fn without_node(
     node: &[u8],
     outputs: &[&str],
 ) -> Result<Vec<u8>> {
+    replace_graph(bytes, |graph| graph_without_node(graph, node, outputs))
+}
+
+/// A model with another graph.
+fn replace_graph<'a>(
+    bytes: &'a [u8],
+    replaced: impl Fn(Message<'a>) -> Result<Vec<u8>>,
+) -> Result<Vec<u8>> {
     let mut model = Vec::with_capacity(bytes.len());
     let mut message = Message::new("ModelProto", bytes, 0);
     loop {
         let rest = message.bytes();
         let Some(field) = message.next_field()? else { return Ok(model) };
         if field.number == 7 {
-            let graph = graph_without_node(field.message("GraphProto")?, node, outputs)?;
-            put_bytes(&mut model, 7, &graph);
+            put_bytes(&mut model, 7, &replaced(field.message("GraphProto")?)?);
         } else {
             model.extend_from_slice(&rest[..rest.len() - message.bytes().len()]);
         }
     }
+}
+
+/// The number of f32 among the element types of the schema.
+pub(in super::super) const F32: u64 = 1;
+/// The number of f16.
+pub(in super::super) const F16: u64 = 10;
+
+/// A model with other nodes: `first`, then for each node of the file, by its index, those
+/// that `rewritten` gives. Types of tensors inside are left out, since they may change.
+///
+/// # Errors
+/// `Model` when `bytes` are not of the format, and those of `rewritten`.
+pub(in super::super) fn with_nodes(
+    bytes: &[u8],
+    first: &[Vec<u8>],
+    rewritten: impl Fn(usize) -> Result<Vec<Vec<u8>>>,
+) -> Result<Vec<u8>> {
+    replace_graph(bytes, |mut message| {
+        let mut graph = Vec::with_capacity(message.bytes().len());
+        first.iter().for_each(|node| put_bytes(&mut graph, 1, node));
+        let mut num_nodes = 0;
+        loop {
+            let rest = message.bytes();
+            let Some(field) = message.next_field()? else { return Ok(graph) };
+            match field.number {
+                1 => {
+                    rewritten(num_nodes)?.iter().for_each(|node| put_bytes(&mut graph, 1, node));
+                    num_nodes += 1;
+                }
+                13 => {}
+                _ => graph.extend_from_slice(&rest[..rest.len() - message.bytes().len()]),
+            }
+        }
+    })
+}
+
+/// A node that reads and writes tensors of other names, where the functions give one: `reads`
+/// of the position and the name of an input, `writes` of the name of an output.
+///
+/// # Errors
+/// `Model` when `node` is not of the format.
+pub(in super::super) fn renamed_node(
+    node: &[u8],
+    reads: impl Fn(usize, &str) -> Option<String>,
+    writes: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<u8>> {
+    let mut renamed = Vec::with_capacity(node.len() + 64);
+    let mut message = Message::new("NodeProto", node, 0);
+    let mut num_inputs = 0;
+    loop {
+        let rest = message.bytes();
+        let Some(field) = message.next_field()? else { return Ok(renamed) };
+        let name = match field.number {
+            1 => {
+                num_inputs += 1;
+                reads(num_inputs - 1, field.text()?)
+            }
+            2 => writes(field.text()?),
+            _ => None,
+        };
+        match name {
+            Some(name) => put_bytes(&mut renamed, field.number, name.as_bytes()),
+            None => renamed.extend_from_slice(&rest[..rest.len() - message.bytes().len()]),
+        }
+    }
+}
+
+/// A node that converts a tensor to the element type of a number.
+pub(in super::super) fn cast_node(from: &str, to: &str, data_type: u64) -> Vec<u8> {
+    const INTEGER: u64 = 2;
+    let mut attribute = Vec::new();
+    put_bytes(&mut attribute, 1, b"to");
+    put_int(&mut attribute, 3, data_type);
+    put_int(&mut attribute, 20, INTEGER);
+    let mut node = Vec::new();
+    put_bytes(&mut node, 1, from.as_bytes());
+    put_bytes(&mut node, 2, to.as_bytes());
+    put_bytes(&mut node, 4, b"Cast");
+    put_bytes(&mut node, 5, &attribute);
+    node
 }
 
 fn graph_without_node(mut message: Message<'_>, node: &[u8], outputs: &[&str]) -> Result<Vec<u8>> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::node::status::TopicStatus;
-use crate::transport::middleware::MiddlewareEvent;
+use crate::transport::middleware::{MiddlewareEvent, advice_for_type};
 
 /// The most topics whose events are kept, and the most failed parts.
 const MAX_EVENTS: usize = 64;
@@ -33,7 +33,8 @@ impl Graph {
                 self.note_mismatch(topic, format!("a peer has another {policy}"));
             }
             MiddlewareEvent::IncompatibleType { topic, found } => {
-                self.note_mismatch(topic, format!("a peer has type {found}"));
+                let advice = advice_for_type(&found);
+                self.note_mismatch(topic, format!("a peer has type {found}{advice}"));
             }
             MiddlewareEvent::Compatible { topic } => {
                 if self.events.remove(&topic).is_some() {

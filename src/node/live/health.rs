@@ -4,10 +4,10 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use super::Shared;
+use crate::node::channel_state::lock;
 use crate::node::live_channel::LiveChannel;
 use crate::node::logs::Logs;
 use crate::node::status::StatusBuilder;
-use crate::node::worker::lock;
 use crate::ros::LifecycleState;
 use crate::runtime::metrics::to_prometheus;
 use crate::transport::messages::{DiagnosticArray, DiagnosticLevel, DiagnosticStatus};
@@ -65,8 +65,11 @@ impl Shared {
         }
     }
 
-    /// Passes the metrics of channels on, if there is a receiver.
+    /// Passes the metrics of channels on, if there are channels and a receiver.
     pub(super) fn pass_metrics(&self, channels: &[LiveChannel]) {
+        if channels.is_empty() {
+            return;
+        }
         if let Some(on_metrics) = &mut *lock(&self.on_metrics) {
             let channels: Vec<_> = channels.iter().map(LiveChannel::metrics).collect();
             on_metrics(&to_prometheus(&channels));
@@ -80,9 +83,7 @@ impl Shared {
         for channel in channels.iter_mut() {
             channel.sum_up(now);
         }
-        if !channels.is_empty() {
-            self.pass_metrics(&channels);
-        }
+        self.pass_metrics(&channels);
         channels.clear();
     }
 

@@ -7,6 +7,7 @@
 
 mod graph;
 mod health;
+mod options;
 mod services;
 
 use std::sync::{Arc, Condvar, Mutex, Weak};
@@ -14,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::bond::BondKeeper;
+use super::channel_state::lock;
 use super::clock::NodeClock;
 use super::endpoints::{
     self, CLOCK_QOS, OverridingMiddleware, PARAMETER_EVENTS_QOS, TF_QOS, TF_STATIC_QOS,
@@ -24,16 +26,17 @@ use super::logs::{Loggers, ROSOUT_QOS, ROSOUT_TOPIC, Rosout};
 use super::outputs::ChannelOutputs;
 use super::parameters::ParameterServer;
 use super::transforms::LiveTransforms;
-use super::worker::lock;
 use crate::config::Config;
 use crate::device::set_copy_threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ros::{LifecycleState, LifecycleTransition, NodeName, Parameter};
+use crate::runtime::Factory;
+use crate::runtime::placement::place_on_gpus;
 use crate::runtime::trace::Trace;
-use crate::runtime::{Factory, open_detector};
 use crate::transport::messages::{DiagnosticArray, Log, ParameterEvent, TransitionEvent};
 use crate::transport::middleware::{InputKind, Middleware, Publisher, Qos, Received, Subscription};
 use graph::Graph;
+pub use options::{LiveOptions, OnMetrics};
 
 pub use super::endpoints::{DIAGNOSTICS_TOPIC, PARAMETER_EVENTS_TOPIC, TRANSITION_EVENT_TOPIC};
 
@@ -45,27 +48,6 @@ pub struct LiveNode {
     shared: Arc<Shared>,
     health: Option<JoinHandle<()>>,
     rosout: Option<Rosout>,
-}
-
-/// What a node may have beside its configuration.
-pub struct LiveOptions {
-    /// Builds the detector of a channel.
-    pub factory: Factory,
-    /// Takes the metrics of all channels as text for Prometheus, with the diagnostics and once
-    /// more when the channels are unloaded.
-    pub on_metrics: Option<OnMetrics>,
-    /// Takes every frame; the caller finishes it after the node.
-    pub trace: Option<Arc<Trace>>,
-}
-
-/// See [`LiveOptions::on_metrics`].
-pub type OnMetrics = Box<dyn FnMut(&str) + Send>;
-
-impl Default for LiveOptions {
-    /// The detectors that the configuration names, and nothing else.
-    fn default() -> Self {
-        Self { factory: Arc::new(open_detector), on_metrics: None, trace: None }
-    }
 }
 
 struct Shared {
@@ -290,7 +272,9 @@ impl Shared {
     fn configure(&self) -> Result<()> {
         let config = self.parameters.config();
         let mut channels = Vec::with_capacity(config.channels.len());
-        for channel in &config.channels {
+        let mut placed = config.channels.clone();
+        place_on_gpus(&mut placed);
+        for channel in &placed {
             let open_outputs = |channel: &_| {
                 ChannelOutputs::open(channel, &self.node, lock(&self.middleware).as_mut())
             };

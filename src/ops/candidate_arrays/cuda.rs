@@ -2,7 +2,9 @@
 //! arrays: equal to the CPU, bit for bit.
 
 pub use super::kernels::Columns;
-use super::kernels::{ArrayArgs, Copy, SurvivorArgs, Survivors, THREADS_PER_BLOCK};
+use super::kernels::{
+    ArrayArgs, ColumnArgs, Copy, SurvivorArgs, Survivors, THREADS_PER_BLOCK, WriteColumns,
+};
 use super::{POSSIBLE_CLASSES, argument, lengths};
 use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, Grid, In, Kernel, MappedBuffer, Out, Plain, Stream, blocks,
@@ -34,10 +36,24 @@ pub enum DeviceClasses<'a> {
     I64(In<'a, u64>),
 }
 
+/// Arrays of survivors in device memory, of one length.
+#[derive(Clone, Copy, Debug)]
+pub struct SurvivorColumns<'a> {
+    /// Boxes, row by row.
+    pub boxes: Out<'a, f32>,
+    /// Scores as decoded.
+    pub scores: Out<'a, f32>,
+    /// Classes, the bits of signed integers.
+    pub classes: Out<'a, u64>,
+    /// Positions in the network's output, the bits of signed integers.
+    pub sources: Out<'a, u64>,
+}
+
 /// Kernels of the op on one stream, for boxes `B`.
 pub struct Workspace<B> {
     stream: Stream,
     copy: Kernel<Copy<B>>,
+    columns: Kernel<WriteColumns<B>>,
     survivors: Kernel<Survivors>,
     /// The number of the last call with a class out of range.
     refused: MappedBuffer<u32>,
@@ -57,6 +73,7 @@ where
         Ok(Self {
             stream: stream.clone(),
             copy: device.kernel()?,
+            columns: device.kernel()?,
             survivors: device.kernel()?,
             refused: MappedBuffer::zeros(stream, 1)?,
             call: 0,
@@ -135,6 +152,30 @@ where
         let num = indices.len();
         let args = SurvivorArgs { kept: kept.input(&self.stream)?, indices, scores };
         self.survivors.enqueue(&self.stream, grid(num), args)
+    }
+
+    /// Queues the copying of the first survivors among `candidates` into `columns`, as many as
+    /// it has scores.
+    ///
+    /// # Errors
+    /// `Argument` when the columns are not of one length or there is no memory of so many
+    /// survivors; `Device` when a buffer belongs to another stream or the launch fails.
+    pub fn enqueue_columns(
+        &self,
+        candidates: &DeviceCandidates<B>,
+        kept: &DeviceBuffer<Kept>,
+        columns: SurvivorColumns<'_>,
+    ) -> Result<()> {
+        let SurvivorColumns { boxes, scores, classes, sources } = columns;
+        let args = ColumnArgs {
+            candidates: candidates.items.input(&self.stream)?,
+            kept: kept.input(&self.stream)?,
+            boxes,
+            scores,
+            classes,
+            sources,
+        };
+        self.columns.enqueue(&self.stream, grid(scores.len()), args)
     }
 }
 

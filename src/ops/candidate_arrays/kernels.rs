@@ -36,6 +36,26 @@ pub struct ArrayArgs<'a, B> {
 
 assert_mirrors!(ArrayArgs<'_, Box2d>, "candidate_arrays.cu", "Args<Candidate2d>");
 
+/// The parameter of `candidate_arrays_columns_*`: `ColumnArgs` in the kernel.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct ColumnArgs<'a, B> {
+    /// The candidates.
+    pub candidates: In<'a, Candidate<B>>,
+    /// The survivors among them.
+    pub kept: In<'a, Kept>,
+    /// Their boxes, row by row.
+    pub boxes: Out<'a, f32>,
+    /// Their scores.
+    pub scores: Out<'a, f32>,
+    /// Their classes, the bits of signed integers.
+    pub classes: Out<'a, u64>,
+    /// Their sources, the bits of signed integers.
+    pub sources: Out<'a, u64>,
+}
+
+assert_mirrors!(ColumnArgs<'_, Box2d>, "candidate_arrays.cu", "ColumnArgs<Candidate2d>");
+
 /// The parameter of `candidate_arrays_survivors`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -52,32 +72,39 @@ assert_mirrors!(SurvivorArgs<'_>, "candidate_arrays.cu", "SurvivorArgs");
 
 /// Boxes whose candidates are made from arrays.
 pub trait Columns: Sized + 'static {
-    /// The kernel.
-    const NAME: &'static str;
+    /// The kernel from arrays to candidates.
+    const COPY: &'static str;
+    /// The kernel from survivors to arrays.
+    const COLUMNS: &'static str;
+    /// Numbers of a box.
+    const NUM_NUMBERS: usize = size_of::<Self>() / size_of::<f32>();
 }
 
 impl Columns for Box2d {
-    const NAME: &'static str = "candidate_arrays_2d";
+    const COPY: &'static str = "candidate_arrays_2d";
+    const COLUMNS: &'static str = "candidate_arrays_columns_2d";
 }
 
 impl Columns for RotatedBox2d {
-    const NAME: &'static str = "candidate_arrays_rotated";
+    const COPY: &'static str = "candidate_arrays_rotated";
+    const COLUMNS: &'static str = "candidate_arrays_columns_rotated";
 }
 
 impl Columns for Box3d {
-    const NAME: &'static str = "candidate_arrays_3d";
+    const COPY: &'static str = "candidate_arrays_3d";
+    const COLUMNS: &'static str = "candidate_arrays_columns_3d";
 }
 
 /// `candidate_arrays_2d`, `_rotated` and `_3d`.
 pub struct Copy<B>(std::marker::PhantomData<B>);
 
 // SAFETY: `ArrayArgs` mirrors `candidate_arrays::Args` (size asserted, `#[repr(C)]` in the same
-// order), and `NAME` is the kernel for candidates with boxes `B`. A thread below the numbers of
+// order), and `COPY` is the kernel for candidates with boxes `B`. A thread below the numbers of
 // scores and of candidates reads its row, score and class, which the check covers, and writes its
 // candidate; the others write nothing. All threads that write `refused` write the same value. No
 // value is read or written by vectors. No thread waits.
 unsafe impl<B: Columns + Clone + std::marker::Copy> KernelSpec for Copy<B> {
-    const NAME: &'static str = B::NAME;
+    const NAME: &'static str = B::COPY;
     type Args<'a> = ArrayArgs<'a, B>;
 
     fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
@@ -95,6 +122,32 @@ unsafe impl<B: Columns + Clone + std::marker::Copy> KernelSpec for Copy<B> {
                 ("classes64", args.classes64.len(), of_class(args.classes64.len())),
                 ("num", args.num.len(), 1),
                 ("refused", args.refused.len(), 1),
+            ],
+        )
+    }
+}
+
+/// `candidate_arrays_columns_2d`, `_rotated` and `_3d`.
+pub struct WriteColumns<B>(std::marker::PhantomData<B>);
+
+// SAFETY: `ColumnArgs` mirrors the struct of that name (6 slices, size asserted), and `COLUMNS` is
+// the kernel for candidates with boxes `B`. A thread reads a survivor below the lengths of `kept`
+// and `scores`, and the candidate at its index, which is compared with their number. It writes
+// one value of each array and a row of boxes, of which the check makes sure. No thread waits.
+unsafe impl<B: Columns + Clone + std::marker::Copy> KernelSpec for WriteColumns<B> {
+    const NAME: &'static str = B::COLUMNS;
+    type Args<'a> = ColumnArgs<'a, B>;
+
+    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+        check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
+        let num = args.scores.len();
+        check_lens(
+            Self::NAME,
+            [
+                ("kept", args.kept.len(), num),
+                ("boxes", args.boxes.len(), num.saturating_mul(B::NUM_NUMBERS)),
+                ("classes", args.classes.len(), num),
+                ("sources", args.sources.len(), num),
             ],
         )
     }

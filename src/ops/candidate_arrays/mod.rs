@@ -2,8 +2,9 @@
 //!
 //! The candidate at a position has the box, the score and the class at that position, and the
 //! position as its source. Without classes all are of class 0. The arrays of survivors have
-//! the order of a suppression, best first: positions as 64-bit integers, and scores. Nothing
-//! is computed: values are copied, equal on every device.
+//! the order of a suppression, best first: positions as 64-bit integers and scores, or the
+//! columns of the candidates themselves. Nothing is computed: values are copied, equal on
+//! every device.
 //!
 //! On the device a box has as many numbers as the array has columns; numbers past the columns
 //! are 0, so that centres alone are boxes without extents.

@@ -57,7 +57,7 @@ pub fn enqueue_letterbox(
     params: &LetterboxParams,
     out: &mut DeviceTensor,
 ) -> Result<Letterbox> {
-    enqueue_letterbox_of(stream, kernels, (image.layout()?, image.bytes()), params, out)
+    enqueue(stream, kernels, (image.layout()?, image.input(stream)?), params, out)
 }
 
 /// As [`enqueue_letterbox`], of an image of a layout in any buffer: its bytes, and
@@ -72,9 +72,18 @@ pub fn enqueue_letterbox_of(
     params: &LetterboxParams,
     out: &mut DeviceTensor,
 ) -> Result<Letterbox> {
+    enqueue(stream, kernels, (layout, bytes.input(stream)?), params, out)
+}
+
+fn enqueue(
+    stream: &Stream,
+    kernels: &Kernels,
+    (layout, bytes): (ImageLayout, In<'_, u8>),
+    params: &LetterboxParams,
+    out: &mut DeviceTensor,
+) -> Result<Letterbox> {
     let network = network_size(out.shape())?;
     let placed = place(layout.size, network, params.placement)?;
-    let bytes = bytes.input(stream)?;
     match out.values_mut() {
         DeviceValues::F32(out) => {
             let args = args(&layout, params, &placed, bytes, out.output(stream)?);

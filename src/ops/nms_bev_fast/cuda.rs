@@ -1,10 +1,20 @@
-//! The parameters of the kernels `nms_bev_fast_*`.
+//! The parameters of the kernels `nms_bev_fast_*`, and the one-pass suppression of
+//! candidates that another suppression has ranked.
 
 use super::check;
+use super::kernels::{NmsBevFastRanked, RANKED_ROWS, RANKED_THREADS, RankedArgs};
+use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Grid, Kernel, Stream, blocks};
 use crate::error::Result;
 use crate::ops::nms::cuda::kernels::NmsSettings;
 use crate::ops::nms::cuda::parameters::Parameters;
-use crate::types::NmsBevFast;
+use crate::ops::nms::cuda::scratch::Sizes;
+use crate::ops::nms::cuda::workspace::Memory;
+use crate::ops::nms::cuda::{Capacity, NmsCounts};
+use crate::types::{Box3d, Kept, NmsBevFast};
+
+const OP: &str = "nms_bev_fast";
+/// Blocks for few candidates: about as many as a large GPU runs side by side.
+const MIN_BLOCKS: u32 = 128;
 
 /// # Errors
 /// `Argument` as on the CPU, or for an empty list of thresholds.
@@ -15,7 +25,64 @@ pub(in crate::ops) fn parameters(params: &NmsBevFast) -> Result<Parameters<'_>> 
         ..NmsSettings::default()
     };
     let parameters = Parameters::new(&params.class_mode, settings)
-        .with_thresholds("nms_bev_fast", &params.iou_thresholds)?;
+        .with_thresholds(OP, &params.iou_thresholds)?;
     let NmsBevFast { forbidden_pairs, unlimited_pairs, .. } = params;
     Ok(Parameters { forbidden: forbidden_pairs, unlimited: unlimited_pairs, ..parameters })
+}
+
+/// Kernel and memory of the suppression of ranked candidates on one stream: one launch,
+/// since neither are ranks counted nor are survivors copied.
+pub(in crate::ops) struct Ranked {
+    stream: Stream,
+    kernel: Kernel<NmsBevFastRanked>,
+    memory: Memory,
+}
+
+impl Ranked {
+    /// Loads the kernel, allocates the memory and writes the parameters.
+    ///
+    /// # Errors
+    /// `Argument` as on the CPU, for an empty list of thresholds, or for more thresholds,
+    /// groups or pairs than fit; `Device` when this build has no such kernel or there is
+    /// not enough memory.
+    pub fn new(stream: &Stream, params: &NmsBevFast, capacity: Capacity) -> Result<Self> {
+        let mut memory = Memory::new(stream, capacity, Sizes::of_ranked(capacity.candidates))?;
+        memory.set(OP, &parameters(params)?)?;
+        Ok(Self { stream: stream.clone(), kernel: stream.device().kernel()?, memory })
+    }
+
+    /// Writes parameters to the device and waits; recorded graphs follow them.
+    ///
+    /// # Errors
+    /// `Argument` as [`Ranked::new`].
+    pub fn set(&mut self, params: &NmsBevFast) -> Result<()> {
+        self.memory.set(OP, &parameters(params)?)
+    }
+
+    /// Queues the suppression of the `ranked` of `candidates`, best first in the total order.
+    ///
+    /// # Errors
+    /// `Argument` when the candidates' capacity is above the workspace's; `Device` when a
+    /// buffer is of another stream or the launch fails.
+    pub fn enqueue(
+        &mut self,
+        candidates: &DeviceCandidates<Box3d>,
+        (ranked, ranked_counts): (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>),
+    ) -> Result<()> {
+        let Self { stream, kernel, memory } = self;
+        let num_blocks = blocks(candidates.capacity(), RANKED_ROWS).max(MIN_BLOCKS);
+        let (items, num) = (candidates.items.input(stream)?, candidates.num.input(stream)?);
+        let args = RankedArgs {
+            nms: memory.args(OP, stream, items, num)?,
+            ranked: ranked.input(stream)?,
+            ranked_counts: ranked_counts.input(stream)?,
+        };
+        let grid = Grid { num_blocks: [num_blocks, 1], threads_per_block: RANKED_THREADS };
+        kernel.enqueue(stream, grid, args)
+    }
+
+    /// The survivors, best first, as indices of the candidates, and their number.
+    pub fn kept(&self) -> (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>) {
+        self.memory.kept()
+    }
 }

@@ -15,6 +15,9 @@
 
 #[cfg(feature = "cuda")]
 pub(super) mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+mod kernels;
 
 use super::nms::Workspace;
 use super::nms::grid::Reach;

@@ -103,7 +103,7 @@ pub fn enqueue_resample(
     let layout = image.layout()?;
     check_source(layout.size, map.source)?;
     let start = picture_range(out.shape(), map.network, picture)?.start as u64;
-    let bytes = image.bytes().input(stream)?;
+    let bytes = image.input(stream)?;
     let positions = map.positions.input(stream)?;
     let launch = Launch { layout: &layout, map, params, start, bytes, positions };
     match out.values_mut() {

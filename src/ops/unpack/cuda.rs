@@ -87,7 +87,7 @@ impl Workspace {
         let stream = &self.stream;
         let (num_channels, capacity) = (out.num_channels(), out.capacity());
         let mut args = UnpackArgs {
-            data: cloud.bytes().input(stream)?,
+            data: cloud.input(stream)?,
             points: out.values.output(stream)?,
             num: out.num.output(stream)?,
             counters: counters.output(stream)?,

@@ -172,6 +172,21 @@ impl InputKind {
     }
 }
 
+/// What to do about a topic whose messages are video, to append to the error that names its
+/// type; empty for other types.
+pub fn advice_for_type(type_name: &str) -> String {
+    let transport = match type_name {
+        "foxglove_msgs/msg/CompressedVideo" => "foxglove",
+        "ffmpeg_image_transport_msgs/msg/FFMPEGPacket" => "ffmpeg",
+        _ => return String::new(),
+    };
+    format!(
+        "; video is not decoded here: decode it with `ros2 run image_transport republish --ros-args \
+         -p in_transport:={transport} -p out_transport:=raw -r in/{transport}:=TOPIC -r out:=DECODED` and \
+         use DECODED (docs/troubleshooting.md)"
+    )
+}
+
 /// A message that arrived, borrowed from the middleware for the duration of the call.
 #[derive(Clone, Copy, Debug)]
 pub enum Received<'a> {

@@ -9,8 +9,8 @@ use det_post::device::cuda::{DeviceTensor, DeviceValues, Stream};
 use det_post::infer::device::{DeviceEngine, NumBytes, fixed_shape};
 use det_post::infer::{Engine, LIBRARY_VARIABLE, OrtEngine, RtenEngine};
 use det_post::types::{
-    CudaGraph, ElementType, EngineKind, EngineOptions, GpuEngineOptions, Provider, Tensor,
-    TensorSpec, TensorValues, TensorView,
+    ChannelsLast, CudaGraph, ElementType, EngineKind, EngineOptions, GpuEngineOptions, Provider,
+    Tensor, TensorSpec, TensorValues, TensorView,
 };
 
 use super::network::{INPUT, network, noise};
@@ -125,6 +125,38 @@ fn the_cuda_provider_agrees_with_the_cpu() {
                 println!("{} (tf32 {tf32}) and {}: {found:e}", engine.name(), cpu.name());
                 assert!(found < bound, "{found:e}");
             }
+            assert!(answer == run(&mut engine, &values), "the same input, other bytes");
+        }
+    }
+}
+
+/// Both layouts, and 16-bit floats in each.
+#[test]
+fn every_way_to_run_a_network_agrees_with_the_cpu() {
+    let (Some((_alone, device)), Some(_)) = (gpu(), library()) else { return };
+    let file = saved(&network(false));
+    let stream = device.stream().unwrap();
+    let mut rten = RtenEngine::load(file.path(), None).unwrap();
+    let provider = Provider::Cuda;
+    for (fp16, channels_last, bound) in [
+        (false, ChannelsLast::Never, 5e-3),
+        (false, ChannelsLast::Always, 5e-3),
+        (true, ChannelsLast::Never, 1e-2),
+        (true, ChannelsLast::Always, 1e-2),
+    ] {
+        let gpu = GpuEngineOptions { provider, fp16, channels_last, ..GpuEngineOptions::default() };
+        let mut engine = load(file.path(), &options(gpu), &stream);
+        assert_eq!(
+            engine.name().contains("channels last"),
+            channels_last == ChannelsLast::Always,
+            "{}",
+            engine.name()
+        );
+        for values in inputs() {
+            let answer = run(&mut engine, &values);
+            let found = difference(&answer, &run_on_cpu(&mut rten, &values));
+            println!("{} (fp16 {fp16}): {found:e}", engine.name());
+            assert!(found < bound, "{found:e}");
             assert!(answer == run(&mut engine, &values), "the same input, other bytes");
         }
     }

@@ -10,6 +10,7 @@ use super::common::bounds::bound;
 use super::common::replay::{det_post, replay};
 use super::common::require::{Need, skip};
 use super::common::shared_data::shared_data;
+use super::common::surround_rig::Fixture;
 use super::{has_gpu, networks, trained};
 
 /// By how much a number may differ, in pixels or in metres, radians and metres a second.
@@ -176,4 +177,13 @@ fn the_demo_with_its_networks_on_the_gpu() {
     let out = drive.to_str().unwrap();
     det_post(&["simulate", "--seed", "9002", "--seconds", "2", "--out", out]).expect_code(0);
     compare(&drive, "config/demo.param.yaml", &["camera", "lidar"], &[], &library);
+}
+
+/// StreamPETR in three networks, whose memory goes from frame to frame.
+#[test]
+fn the_trio_of_streampetr_with_its_networks_on_the_gpu() {
+    let (true, Some(library)) = (has_gpu(), library()) else { return };
+    let fixture = Fixture::new();
+    let config = fixture.path("rig.param.yaml");
+    compare(&fixture.drive(), config.to_str().unwrap(), &["rig"], &[], &library);
 }

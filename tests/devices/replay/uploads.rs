@@ -33,14 +33,17 @@ fn uploads_and_overlap_do_not_change_detections() {
     let plain = sample.path().join("plain");
     uncompress(&drive, &plain);
     let mut expected = None;
-    for (bag, mib, threads, in_flight) in [
-        (&drive, 256, 4, 1),
-        (&drive, 256, 4, 2),
-        (&plain, 0, 1, 1),
-        (&plain, 0, 4, 2),
-        (&plain, 1, 1, 2),
-        (&plain, 256, 4, 1),
-        (&plain, 256, 4, 2),
+    for (bag, mib, threads, in_flight, zero_copy) in [
+        (&drive, 256, 4, 1, "never"),
+        (&drive, 256, 4, 2, "never"),
+        (&plain, 0, 1, 1, "never"),
+        (&plain, 0, 4, 2, "never"),
+        (&plain, 1, 1, 2, "never"),
+        (&plain, 256, 4, 1, "never"),
+        (&plain, 256, 4, 2, "never"),
+        (&drive, 256, 4, 1, "always"),
+        (&plain, 0, 4, 1, "always"),
+        (&plain, 256, 4, 2, "always"),
     ] {
         let out = sample.path().join("out");
         let parameters = [
@@ -49,6 +52,8 @@ fn uploads_and_overlap_do_not_change_detections() {
             "device:=cuda:0".to_owned(),
             format!("mapped_upload_mib:={mib}"),
             format!("copy_threads:={threads}"),
+            format!("camera.zero_copy:={zero_copy}"),
+            format!("lidar.zero_copy:={zero_copy}"),
         ];
         let (bag_text, out_text) = (bag.display().to_string(), out.display().to_string());
         let in_flight = in_flight.to_string();
@@ -67,6 +72,12 @@ fn uploads_and_overlap_do_not_change_detections() {
             assert!(in_place == 0 && uploads["refused"].is_string());
         } else if uploads["refused"].is_null() {
             assert!(in_place > 0);
+        }
+        for channel in ["camera", "lidar"] {
+            let moved = report["channels"][channel]["bytes_per_frame"].as_array().unwrap();
+            let of_payload = moved.iter().find(|row| row["stage"] == "upload");
+            let uploaded = of_payload.map_or(0, |row| row["upload"].as_u64().unwrap());
+            assert_eq!(uploaded == 0, zero_copy == "always", "{channel}: {uploaded}");
         }
         let found = (run.code, run.bytes("detections.jsonl"));
         assert!(!found.1.is_empty());

@@ -3,9 +3,10 @@
 
 mod postprocess;
 
+pub use postprocess::DeviceBoxes;
 use postprocess::Postprocess;
 
-use super::boxes::{self, ImageBoxes};
+use super::boxes;
 use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
 use crate::detectors::frame_stream::{FrameStream, Running, add_copies};
@@ -17,13 +18,12 @@ use crate::device::cuda::{
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::device::DeviceEngine;
-use crate::ops::decode_yolo::cuda::Decoded;
-use crate::ops::gather::cuda::{Gather, Gathered};
+use crate::ops::gather::cuda::Gathered;
 use crate::ops::letterbox::LetterboxParams;
 use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};
-use crate::ops::nms::cuda::{NmsCounts, Suppressible};
+use crate::ops::nms::cuda::NmsCounts;
 use crate::types::{
-    Box2d, Detection2d, Detections, FrameReport, ImagePayload, JpegOptions, Kept, Nms2d, Stage,
+    Box2d, Detection2d, Detections, FrameReport, ImagePayload, JpegOptions, Kept, Stage,
     TensorSpec, Transfer,
 };
 
@@ -34,11 +34,6 @@ const STREAM_STAGES: [Stage; 4] =
 /// The reported stages, in order: decompression runs on the host.
 const STAGES: [Stage; 5] =
     [Stage::Decompress, Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess];
-
-/// Boxes in an image, from the network's outputs to detections, on a GPU.
-pub trait DeviceBoxes: ImageBoxes + Decoded + Suppressible<Nms = Nms2d> + Gather {}
-
-impl<B: ImageBoxes + Decoded + Suppressible<Nms = Nms2d> + Gather> DeviceBoxes for B {}
 
 /// The most frames in flight: one is uploaded while the network runs on the other.
 const MAX_IN_FLIGHT: usize = 2;
@@ -55,6 +50,8 @@ pub struct CudaDetector<B: DeviceBoxes = Box2d> {
     /// The context of the earliest frame in flight, and the number of these frames.
     earliest: usize,
     num_in_flight: usize,
+    /// Whether there was not enough memory for frames in flight.
+    is_refused: bool,
     detections: Vec<Detection2d<B>>,
 }
 
@@ -100,8 +97,17 @@ impl<B: DeviceBoxes> CudaDetector<B> {
             head,
             earliest: 0,
             num_in_flight: 0,
+            is_refused: false,
             detections: Vec::with_capacity(config.max_detections),
         })
+    }
+
+    /// Contexts that upload beside the network.
+    fn overlapping_contexts(&self) -> Result<Vec<Context<B>>> {
+        let Self { config, head, engine, stream, .. } = self;
+        let uploads = stream.beside()?;
+        let new = |_| Context::new(config, head, engine, (stream, &uploads));
+        (0..MAX_IN_FLIGHT).map(new).collect()
     }
 }
 
@@ -118,7 +124,8 @@ impl<B: DeviceBoxes> Context<B> {
         let postprocess = Postprocess::new(config, head, engine, working)?;
         let pictures = Pictures::new((stream, uploads), &config.jpeg, head.letterbox())?;
         let work = Work { frames, pictures, postprocess };
-        Ok(Self { uploads: InPlaceUploads::new(uploads)?, work })
+        let uploads = InPlaceUploads::with_zero_copy(uploads, config.zero_copy)?;
+        Ok(Self { uploads, work })
     }
 }
 
@@ -193,15 +200,22 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
         Ok(B::detections(detections))
     }
 
-    fn allow_in_flight(&mut self, num: usize) -> Result<usize> {
-        if num > 1 && self.contexts.len() < MAX_IN_FLIGHT && self.num_in_flight == 0 {
-            // All of them upload beside the network.
-            let streams = (&self.stream, &self.stream.beside()?);
-            let Self { config, head, engine, .. } = self;
-            let new = |_| Context::new(config, head, engine, streams);
-            self.contexts = (0..MAX_IN_FLIGHT).map(new).collect::<Result<_>>()?;
+    fn allow_in_flight(&mut self, num: usize) -> usize {
+        // A payload that kernels read in host memory is borrowed until they have.
+        if self.contexts.first().is_some_and(|context| context.uploads.is_zero_copy()) {
+            return 1;
         }
-        Ok(self.contexts.len())
+        let is_wanted = num > 1 && self.contexts.len() < MAX_IN_FLIGHT;
+        if is_wanted && self.num_in_flight == 0 && !self.is_refused {
+            match self.overlapping_contexts() {
+                Ok(contexts) => self.contexts = contexts,
+                Err(reason) => {
+                    tracing::warn!("frames do not overlap: {reason}");
+                    self.is_refused = true;
+                }
+            }
+        }
+        self.contexts.len()
     }
 
     fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
@@ -213,7 +227,7 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
         let Some(Context { uploads, work }) = free else {
             return Err(in_flight("as many frames as allowed are in flight"));
         };
-        // At its end the payload is uploaded.
+        // At its end the payload is uploaded, or held where it is in a mapped file.
         let begun = uploads.scope(|scope| work.begin(&payload, engine, scope, report));
         work.frames.settle(begun)?;
         *num_in_flight += 1;
@@ -223,7 +237,8 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
     fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
         let Self { contexts, engine, earliest, num_in_flight, detections, .. } = self;
         let num_contexts = contexts.len();
-        let Some(Context { work, .. }) = contexts.get_mut(*earliest).filter(|_| *num_in_flight > 0)
+        let Some(Context { uploads, work }) =
+            contexts.get_mut(*earliest).filter(|_| *num_in_flight > 0)
         else {
             return Err(in_flight("no frame is in flight"));
         };
@@ -231,6 +246,7 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
         *num_in_flight -= 1;
         let ended = work.end(engine, detections, report);
         work.frames.settle(ended)?;
+        uploads.finish();
         Ok(B::detections(detections))
     }
 
@@ -281,8 +297,9 @@ struct Pictures {
     picture: DeviceImage,
     kernels: LetterboxKernels,
     params: LetterboxParams,
-    /// With the layout of the image and the capacity of its memory.
-    recorded: Option<((ImageLayout, usize), Graph)>,
+    /// With the layout of the image and the capacity of its memory; no graph for images that
+    /// are read in host memory.
+    recorded: Option<((ImageLayout, usize), Option<Graph>)>,
 }
 
 impl Pictures {
@@ -326,12 +343,20 @@ impl Pictures {
         let Self { stream, picture, kernels, params, recorded, .. } = self;
         // Larger memory is other memory.
         let layout = (picture.layout()?, picture.capacity());
-        if let Some((of, graph)) = recorded
-            && *of == layout
-        {
-            return graph.enqueue();
+        let is_in_place = picture.is_in_place();
+        match recorded {
+            Some((of, Some(graph))) if *of == layout && !is_in_place => return graph.enqueue(),
+            // The address of an image in host memory differs from frame to frame.
+            Some((of, None)) if *of == layout && is_in_place => {
+                return enqueue_letterbox(stream, kernels, picture, params, input).map(drop);
+            }
+            _ => *recorded = None,
         }
-        *recorded = None;
+        if is_in_place {
+            let placed = enqueue_letterbox(stream, kernels, picture, params, input)?;
+            *recorded = Some((layout, None));
+            return postprocess.set_placement(&placed);
+        }
         let mut placed = None;
         let graph = Graph::record(stream, || {
             placed = Some(enqueue_letterbox(stream, kernels, picture, params, input)?);
@@ -340,7 +365,8 @@ impl Pictures {
         if let Some(placed) = placed {
             postprocess.set_placement(&placed)?;
         }
-        let (_, graph) = recorded.insert((layout, graph));
-        graph.enqueue()
+        graph.enqueue()?;
+        *recorded = Some((layout, Some(graph)));
+        Ok(())
     }
 }

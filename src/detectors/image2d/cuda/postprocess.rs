@@ -2,15 +2,21 @@
 
 use std::mem::{Discriminant, discriminant};
 
-use super::{DeviceBoxes, YoloHead};
 use crate::config::CameraConfig;
+use crate::detectors::image2d::boxes::ImageBoxes;
+use crate::detectors::image2d::head::YoloHead;
 use crate::device::cuda::{DeviceCandidates, DeviceCounters, Graph, Stream};
 use crate::error::Result;
 use crate::infer::device::DeviceEngine;
-use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
-use crate::ops::gather::cuda::Workspace as Gatherer;
-use crate::ops::nms::cuda::{Capacity, Suppression};
+use crate::ops::decode_yolo::cuda::{Decoded, Selection, Workspace as Decoder};
+use crate::ops::gather::cuda::{Gather, Workspace as Gatherer};
+use crate::ops::nms::cuda::{Capacity, Suppressible, Suppression};
 use crate::types::{Letterbox, Nms2d};
+
+/// Boxes in an image, from the network's outputs to detections, on a GPU.
+pub trait DeviceBoxes: ImageBoxes + Decoded + Suppressible<Nms = Nms2d> + Gather {}
+
+impl<B: ImageBoxes + Decoded + Suppressible<Nms = Nms2d> + Gather> DeviceBoxes for B {}
 
 /// The operations from the network's outputs to detections, recorded once.
 pub(super) struct Postprocess<B: DeviceBoxes> {

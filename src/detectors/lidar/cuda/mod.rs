@@ -117,7 +117,7 @@ impl<E: DeviceMapEncoder> CudaDetector<E> {
             info: DetectorInfo::new(&device, engine.name(), &stages),
             needs: needs(config),
             facts: config.facts.clone(),
-            uploads: InPlaceUploads::new(stream)?,
+            uploads: InPlaceUploads::with_zero_copy(stream, config.zero_copy)?,
             frames,
             postprocess,
             clouds,

@@ -47,7 +47,7 @@ impl Clouds {
         if cloud.num_points() > self.unpack.max_points() {
             self.unpack.reserve(capacity_for(cloud.num_points()))?;
         }
-        frame.upload(num_bytes, |scope| self.cloud.enqueue_payload(cloud, scope))
+        frame.upload(|scope| self.cloud.enqueue_payload(cloud, scope))
     }
 
     /// Queues the unpacking of the cloud.

@@ -197,33 +197,35 @@ impl PinnedBuffer<u8> {
         check_capacity("device", payload.len(), target.len)?;
         self.stream.check_owns(&target.stream)?;
         self.stream.check_owns(scope.stream())?;
+        // Marked also after an error: some parts may have been queued.
         let queued = match find(payload) {
             Place::Registered(windows) => scope.hold(windows).map(|windows| {
                 let mut parts = windows.parts(payload);
-                parts.try_for_each(|(start, part)| self.enqueue_in_place(start, part, target))
+                let queued =
+                    parts.try_for_each(|(start, part)| self.enqueue_in_place(start, part, target));
+                queued.and(scope.mark_held())
             }),
             Place::Elsewhere if is_page_locked(payload) => {
-                Some(self.enqueue_in_place(0, payload, target))
+                let queued = self.enqueue_in_place(0, payload, target);
+                Some(queued.and(scope.mark_read()))
             }
             Place::Elsewhere | Place::Unregistered => None,
         };
-        let Some(queued) = queued else {
-            self.enqueue_upload(payload, target)?;
-            return Ok(payload.len());
-        };
-        // Also after an error: some parts may have been queued.
-        let marked = scope.mark_read();
-        queued.and(marked)?;
-        Ok(0)
+        match queued {
+            Some(queued) => queued.map(|()| 0),
+            None => self.enqueue_upload(payload, target).map(|()| payload.len()),
+        }
     }
 
     /// Queues the upload of a part of a payload to the same position of `target`. The caller
     /// marks it as read by the scope that borrows the payload, and has checked the capacity.
     fn enqueue_in_place(&self, start: usize, part: &[u8], target: &DeviceBuffer<u8>) -> Result<()> {
-        // SAFETY: the target is large enough (checked by the caller). The part is borrowed
-        // until the copy is complete: `'env` outlives the scope, which holds the windows of
-        // a mapped file and at its end waits for all work queued before its mark, which the
-        // caller sets whatever the copy returns.
+        // SAFETY: the target is large enough (checked by the caller). The part is readable
+        // until the copy is complete: in a mapped file, whose windows, which keep the bytes,
+        // are held by the scope and after it by its `InPlaceUploads`, until all work queued
+        // before the mark is complete; else it is borrowed for `'env`, which outlives the
+        // scope, which waits for that work at its end. The caller sets the mark whatever the
+        // copy returns.
         let copied = unsafe {
             result::memcpy_htod_async(target.address + start as u64, part, self.stream.raw())
         };

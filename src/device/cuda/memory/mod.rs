@@ -8,6 +8,7 @@
 mod borrowed;
 mod host;
 mod page_locked;
+mod payload;
 mod upload_scope;
 
 use std::marker::PhantomData;
@@ -17,6 +18,7 @@ use cudarc::driver::result;
 use half::f16;
 pub use host::{MappedBuffer, PinnedBuffer};
 pub use page_locked::PageLocked;
+pub use payload::{DevicePayload, Moved};
 pub use upload_scope::{InPlaceUploads, UploadScope};
 
 use super::{Stream, assert_mirrors, error, failed};
@@ -97,6 +99,11 @@ impl<T> In<'_, T> {
     /// No values.
     pub fn empty() -> Self {
         Self { address: 0, len: 0, memory: PhantomData }
+    }
+
+    /// `len` values that kernels can read, for as long as the borrow lasts.
+    fn at(address: u64, len: u64) -> Self {
+        Self { address, len, memory: PhantomData }
     }
 
     /// Number of values.

@@ -156,9 +156,9 @@ impl Shared {
         while !self.is_ended.load(Ordering::Relaxed) {
             thread::park();
         }
-        let num_windows = self.files.iter().map(|file| file.num_windows()).sum();
-        for number in 0..num_windows {
-            self.release(number);
+        // Uploads that are not complete release theirs.
+        for file in &self.files {
+            (0..file.num_windows()).for_each(|window| drop(file.take(window)));
         }
     }
 

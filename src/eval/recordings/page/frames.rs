@@ -62,9 +62,9 @@ fn section(
             (picture, _) => picture,
         };
         let names = &evaluation.class_names;
-        let _ = write!(
+        let _ = writeln!(
             section,
-            "<figure>{}<figcaption>{}</figcaption></figure>\n",
+            "<figure>{}<figcaption>{}</figcaption></figure>",
             drawing(frame, picture.as_ref(), names),
             caption(frame, names)
         );

@@ -36,10 +36,10 @@ pub(super) fn plot(title: &str, [x_label, y_label]: [&str; 2], curves: &[Curve])
             );
         }
     }
-    let _ = write!(
+    let _ = writeln!(
         svg,
         "<text x={} y={} text-anchor=middle>{}</text>\
-         <text transform=\"translate(14 {}) rotate(-90)\" text-anchor=middle>{}</text>\n",
+         <text transform=\"translate(14 {}) rotate(-90)\" text-anchor=middle>{}</text>",
         left + 0.5 * edge,
         bottom + 36.0,
         text(x_label),
@@ -55,10 +55,10 @@ pub(super) fn plot(title: &str, [x_label, y_label]: [&str; 2], curves: &[Curve])
             .map(|[x, y]| format!("{x:.1},{y:.1}"))
             .collect();
         let name = text(&curve.name);
-        let _ = write!(
+        let _ = writeln!(
             svg,
             "<polyline class=curve stroke=\"rgb({r} {g} {b})\" points=\"{}\"><title>{name}</title>\
-             </polyline><text x={} y={} style=\"fill:rgb({r} {g} {b})\">{name}</text>\n",
+             </polyline><text x={} y={} style=\"fill:rgb({r} {g} {b})\">{name}</text>",
             points.join(" "),
             right + 14.0,
             top + 14.0 + 18.0 * index as f64

@@ -3,6 +3,7 @@
 
 use std::marker::PhantomData;
 
+use super::scratch::{DENSE_CAPACITY, Scratch, Sizes};
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
     refused,
@@ -16,9 +17,7 @@ use crate::types::{
 /// Up to this capacity the kernel `bitmask` does everything.
 pub const BITMASK_CAPACITY: usize = kernel_constant!("nms_bits.cuh", "kBitmaskCapacity") as usize;
 const MAX_ROWS: usize = kernel_constant!("nms_bits.cuh", "kMaxRows") as usize;
-const DENSE_CAPACITY: usize = kernel_constant!("nms_bitmask_dense.cuh", "kDenseCapacity") as usize;
 const DENSE_ROWS: usize = kernel_constant!("nms_bitmask_dense.cuh", "kDenseRows") as usize;
-const WORD_BITS: usize = kernel_constant!("nms_bitmask_sparse.cuh", "kWordBits") as usize;
 /// Candidates that are sorted together before `merge`.
 pub const TILE: u32 = kernel_constant!("nms_sort.cuh", "kTile");
 /// Candidates that a block of `sort` sorts against their tile.
@@ -27,7 +26,6 @@ pub const SORTED_PER_BLOCK: u32 = kernel_constant!("nms_sort.cuh", "kSortedPerBl
 pub const TILES_AT_ONCE: u32 = kernel_constant!("nms_sort.cuh", "kTilesAtOnce");
 /// Candidates per block of `nms_none`.
 pub const NONE_PER_BLOCK: u32 = kernel_constant!("nms_none.cu", "kCandidatesPerBlock");
-const LANES: usize = 32;
 
 /// The mirror of `NmsSettings`, in device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -99,91 +97,6 @@ pub struct ParameterSlices<'a> {
     pub pairs: In<'a, [u32; 2]>,
 }
 
-/// For how many candidates a kernel needs the slices of scratch memory.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sizes {
-    geometry: usize,
-    bitmask: usize,
-    search: usize,
-    soft: usize,
-}
-
-impl Sizes {
-    /// The sizes that a kernel of `P` needs for `capacity` candidates.
-    pub fn of<P: Family>(step: Step, capacity: usize) -> Self {
-        let geometry = P::GEOMETRY.num_vectors() * capacity;
-        match step {
-            Step::Only if P::METHOD == Method::Soft => Self { soft: capacity, ..Self::default() },
-            Step::Only => Self::default(),
-            Step::Prepare => Self { geometry, ..Self::default() },
-            Step::Bitmask => Self { geometry, bitmask: capacity, ..Self::default() },
-            Step::Sort | Step::Merge | Step::Leaves | Step::Reduce | Step::Compact => {
-                Self { geometry, search: capacity, ..Self::default() }
-            }
-        }
-    }
-}
-
-macro_rules! scratch {
-    ($($name:ident: $type:ty = |$sizes:ident| $len:expr;)*) => {
-        /// The mirror of `NmsScratch`: slices of one allocation.
-        #[derive(Clone, Copy, Debug)]
-        #[repr(C)]
-        pub struct Scratch<'a> { $($name: Out<'a, $type>,)* }
-
-        impl<'a> Scratch<'a> {
-            /// Bytes of the allocation.
-            pub fn num_bytes(sizes: &Sizes) -> usize {
-                let mut num_bytes = 0;
-                $({ let $sizes = sizes; num_bytes += Out::<$type>::num_carved_bytes($len); })*
-                num_bytes
-            }
-
-            /// Divides the allocation.
-            ///
-            /// # Errors
-            /// `Argument` when it is too small.
-            pub fn carve(mut memory: Out<'a, u8>, sizes: &Sizes) -> Result<Self> {
-                Ok(Self { $($name: { let $sizes = sizes; memory.carve($len)? },)* })
-            }
-
-            /// The geometry of all candidates.
-            pub fn geometry(self) -> Out<'a, [f32; 4]> {
-                self.geometry
-            }
-
-            fn check(&self, kernel: &str, sizes: &Sizes) -> Result<()> {
-                $({
-                    let $sizes = sizes;
-                    check_len(kernel, stringify!($name), self.$name.len(), $len)?;
-                })*
-                Ok(())
-            }
-        }
-    };
-}
-
-scratch! {
-    geometry: [f32; 4] = |s| s.geometry;
-    order: Kept = |s| s.bitmask + s.search;
-    ticket: u32 = |s| 2 * (s.bitmask + s.search).min(1);
-    rows: [u32; 4] = |s| s.bitmask;
-    row_entries: u32 = |s| s.bitmask.div_ceil(WORD_BITS) * s.bitmask;
-    dense: u64 = |s| s.bitmask.min(1) * DENSE_CAPACITY * DENSE_CAPACITY / 32;
-    keys: u64 = |s| 2 * s.search;
-    ranks: u32 = |s| s.search;
-    spatial_positions: u64 = |s| s.search;
-    spatial_candidates: u32 = |s| s.search;
-    proxies: [f32; 4] = |s| s.search;
-    group_of_rank: u64 = |s| s.search;
-    spatial_proxies: [f32; 4] = |s| s.search;
-    spatial_ranks: u32 = |s| s.search;
-    spatial_groups: u64 = |s| s.search;
-    leaves: [u32; 4] = |s| s.search.div_ceil(LANES);
-    states: u32 = |s| s.search;
-    scores: f32 = |s| s.soft;
-}
-
 /// The mirror of `NmsOutput`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -207,6 +120,24 @@ pub struct NmsArgs<'a, C> {
 }
 
 assert_mirrors!(NmsArgs<'_, Candidate<Box2d>>, "nms_args.cuh", "NmsArgs<Candidate2d>");
+
+impl<C> NmsArgs<'_, C> {
+    /// Refuses slices that are shorter than the capacity or the sizes ask for.
+    ///
+    /// # Errors
+    /// `Argument` with the kernel, the slice and both lengths.
+    pub fn check(&self, kernel: &str, sizes: &Sizes) -> Result<()> {
+        let capacity = self.candidates.len();
+        let OutputSlices { kept, counts, published, published_counts } = &self.output;
+        check_len(kernel, "num_candidates", self.num_candidates.len(), 1)?;
+        check_len(kernel, "settings", self.parameters.settings.len(), 1)?;
+        check_len(kernel, "kept", kept.len(), capacity)?;
+        check_len(kernel, "counts", counts.len(), 1)?;
+        check_len(kernel, "published", published.len(), capacity)?;
+        check_len(kernel, "published_counts", published_counts.len(), 1)?;
+        self.scratch.check(kernel, sizes)
+    }
+}
 
 /// How a family suppresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,6 +230,22 @@ pub unsafe trait Family: 'static {
     const GEOMETRY: Geometry;
 }
 
+impl Sizes {
+    /// The sizes that a kernel of `P` needs for `capacity` candidates.
+    pub fn of<P: Family>(step: Step, capacity: usize) -> Self {
+        let geometry = P::GEOMETRY.num_vectors() * capacity;
+        match step {
+            Step::Only if P::METHOD == Method::Soft => Self { soft: capacity, ..Self::default() },
+            Step::Only => Self::default(),
+            Step::Prepare => Self { geometry, ..Self::default() },
+            Step::Bitmask => Self { geometry, bitmask: capacity, ..Self::default() },
+            Step::Sort | Step::Merge | Step::Leaves | Step::Reduce | Step::Compact => {
+                Self { geometry, search: capacity, ..Self::default() }
+            }
+        }
+    }
+}
+
 /// [`Method::None`] of candidates with boxes `B`.
 pub struct KeepAll<B>(PhantomData<B>);
 
@@ -374,14 +321,7 @@ unsafe impl<P: Family, const STEP: usize> KernelSpec for StepOf<P, STEP> {
             }
             _ => {}
         }
-        let OutputSlices { kept, counts, published, published_counts } = args.output;
-        check_len(kernel, "num_candidates", args.num_candidates.len(), 1)?;
-        check_len(kernel, "settings", args.parameters.settings.len(), 1)?;
-        check_len(kernel, "kept", kept.len(), capacity)?;
-        check_len(kernel, "counts", counts.len(), 1)?;
-        check_len(kernel, "published", published.len(), capacity)?;
-        check_len(kernel, "published_counts", published_counts.len(), 1)?;
-        args.scratch.check(kernel, &Sizes::of::<P>(Self::STEP, capacity))
+        args.check(kernel, &Sizes::of::<P>(Self::STEP, capacity))
     }
 }
 

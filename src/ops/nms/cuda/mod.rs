@@ -11,8 +11,9 @@
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
 pub(in crate::ops) mod parameters;
+pub(in crate::ops) mod scratch;
 mod stages;
-mod workspace;
+pub(in crate::ops) mod workspace;
 
 pub use kernels::NmsCounts;
 pub use stages::{Stages3d, Survivors3d};

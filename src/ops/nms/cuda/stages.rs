@@ -3,19 +3,62 @@
 use super::{Capacity, NmsCounts, Suppression3d};
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Stream};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::nms_bev_fast::cuda::Ranked;
 use crate::ops::survivors::cuda::Workspace as Survivors;
 use crate::types::{Box3d, Kept, Nms3d};
 
 /// The CUDA side of [`suppress_stages_3d`](crate::ops::nms::suppress_stages_3d).
 pub struct Stages3d {
     first: Suppression3d,
-    rest: Vec<(Survivors, Suppression3d)>,
+    rest: Vec<Stage>,
+}
+
+/// A stage after the first.
+enum Stage {
+    /// One pass over the survivors where they are, in the order that they have.
+    OnePass(Box<Ranked>),
+    /// The survivors are copied and ranked again.
+    Copied(Survivors, Suppression3d),
+}
+
+impl Stage {
+    fn new(stream: &Stream, nms: &Nms3d, capacity: Capacity) -> Result<Self> {
+        if let Nms3d::BevFast(params) = nms {
+            return Ok(Self::OnePass(Box::new(Ranked::new(stream, params, capacity)?)));
+        }
+        let survivors = Survivors::new(stream, capacity.candidates)?;
+        Ok(Self::Copied(survivors, Suppression3d::new(stream, nms, capacity)?))
+    }
+
+    fn set(&mut self, nms: &Nms3d) -> Result<()> {
+        match (self, nms) {
+            (Self::OnePass(ranked), Nms3d::BevFast(params)) => ranked.set(params),
+            (Self::OnePass(_), _) => {
+                let message = format!("{nms:?} is not for a workspace of nms_bev_fast");
+                Err(Error::new(ErrorKind::Argument, "nms", message))
+            }
+            (Self::Copied(_, suppression), _) => suppression.set(nms),
+        }
+    }
+
+    fn enqueue(&mut self, left: Survivors3d<'_>) -> Result<()> {
+        match self {
+            Self::OnePass(ranked) => ranked.enqueue(left.candidates, left.kept),
+            Self::Copied(survivors, suppression) => {
+                // One launch copies the survivors and writes their footprints.
+                let footprints = suppression.0.footprints()?;
+                let is_prepared = footprints.is_some();
+                survivors.enqueue(left.candidates, left.places, left.kept, footprints)?;
+                suppression.0.enqueue(survivors.survivors().0, is_prepared)
+            }
+        }
+    }
 }
 
 /// What is left by the last stage, on the device.
 #[derive(Clone, Copy)]
 pub struct Survivors3d<'a> {
-    /// The candidates of the last stage.
+    /// The candidates that the last stage refers to.
     pub candidates: &'a DeviceCandidates<Box3d>,
     /// Their places, where [`Stages3d::enqueue`] was given places.
     pub places: Option<&'a DeviceBuffer<u32>>,
@@ -31,11 +74,8 @@ impl Stages3d {
     pub fn new(stream: &Stream, stages: &[Nms3d], capacity: Capacity) -> Result<Self> {
         let (first, rest) = stages.split_first().unwrap_or((&Nms3d::None, &[]));
         let first = Suppression3d::new(stream, first, capacity)?;
-        let stage = |nms| {
-            let survivors = Survivors::new(stream, capacity.candidates)?;
-            Ok((survivors, Suppression3d::new(stream, nms, capacity)?))
-        };
-        Ok(Self { first, rest: rest.iter().map(stage).collect::<Result<_>>()? })
+        let rest = rest.iter().map(|nms| Stage::new(stream, nms, capacity));
+        Ok(Self { first, rest: rest.collect::<Result<_>>()? })
     }
 
     /// Writes settings of the same kinds to the device and waits; recorded graphs follow
@@ -50,7 +90,7 @@ impl Stages3d {
             return Err(Error::new(ErrorKind::Argument, "nms", message));
         }
         self.first.set(first)?;
-        self.rest.iter_mut().zip(rest).try_for_each(|((_, suppression), nms)| suppression.set(nms))
+        self.rest.iter_mut().zip(rest).try_for_each(|(stage, nms)| stage.set(nms))
     }
 
     /// Queues all stages. `places`: by candidate its index in other lists.
@@ -64,13 +104,9 @@ impl Stages3d {
     ) -> Result<Survivors3d<'a>> {
         self.first.enqueue(candidates)?;
         let mut left = Survivors3d { candidates, places, kept: self.first.kept() };
-        for (survivors, suppression) in &mut self.rest {
-            // One launch copies the survivors and writes their footprints.
-            let footprints = suppression.0.footprints()?;
-            let is_prepared = footprints.is_some();
-            survivors.enqueue(left.candidates, left.places, left.kept, footprints)?;
-            suppression.0.enqueue(survivors.survivors().0, is_prepared)?;
-            left = left.after(survivors, suppression);
+        for stage in &mut self.rest {
+            stage.enqueue(left)?;
+            left = left.after(stage);
         }
         Ok(left)
     }
@@ -82,18 +118,20 @@ impl Stages3d {
         places: Option<&'a DeviceBuffer<u32>>,
     ) -> Survivors3d<'a> {
         let first = Survivors3d { candidates, places, kept: self.first.kept() };
-        let after = |left: Survivors3d<'a>, (survivors, suppression): &'a (_, _)| {
-            left.after(survivors, suppression)
-        };
-        self.rest.iter().fold(first, after)
+        self.rest.iter().fold(first, Survivors3d::after)
     }
 }
 
 impl<'a> Survivors3d<'a> {
     /// What a further stage leaves.
-    fn after(self, survivors: &'a Survivors, suppression: &'a Suppression3d) -> Self {
-        let (candidates, places) = survivors.survivors();
-        let places = self.places.map(|_| places);
-        Self { candidates, places, kept: suppression.kept() }
+    fn after(self, stage: &'a Stage) -> Self {
+        match stage {
+            Stage::OnePass(ranked) => Self { kept: ranked.kept(), ..self },
+            Stage::Copied(survivors, suppression) => {
+                let (candidates, places) = survivors.survivors();
+                let places = self.places.map(|_| places);
+                Self { candidates, places, kept: suppression.kept() }
+            }
+        }
     }
 }

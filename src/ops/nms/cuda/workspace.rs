@@ -2,10 +2,10 @@
 
 use super::kernels::{
     BITMASK_CAPACITY, Family, Geometry, Method, NONE_PER_BLOCK, NmsArgs, NmsCounts, NmsSettings,
-    OutputSlices, ParameterSlices, SORTED_PER_BLOCK, Scratch, Sizes, Step, StepOf, TILE,
-    TILES_AT_ONCE,
+    OutputSlices, ParameterSlices, SORTED_PER_BLOCK, Step, StepOf, TILE, TILES_AT_ONCE,
 };
 use super::parameters::Parameters;
+use super::scratch::{Scratch, Sizes};
 use crate::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceCandidates, Grid, In, Kernel, MappedBuffer, Out, Plain, Stream,
     blocks,
@@ -115,7 +115,8 @@ fn thread_per_candidate<P: Family>(step: Step, capacity: usize) -> Grid {
     grid::<P>(step, [blocks(capacity, step.num_threads(P::METHOD)).max(1), 1])
 }
 
-struct Memory {
+/// The memory of a suppression on one stream.
+pub(in crate::ops) struct Memory {
     capacity: Capacity,
     settings: DeviceBuffer<NmsSettings>,
     groups: DeviceBuffer<u32>,
@@ -131,7 +132,11 @@ struct Memory {
 }
 
 impl Memory {
-    fn new(stream: &Stream, capacity: Capacity, sizes: Sizes) -> Result<Self> {
+    /// Allocates memory, scratch memory for `sizes`.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn new(stream: &Stream, capacity: Capacity, sizes: Sizes) -> Result<Self> {
         let Capacity { candidates, classes } = capacity;
         // A single threshold applies to all classes.
         let classes = classes.max(1);
@@ -151,12 +156,46 @@ impl Memory {
         })
     }
 
-    fn args<'a, C>(
+    /// Writes parameters to the device and waits.
+    ///
+    /// # Errors
+    /// `Argument` for more thresholds, groups or pairs than fit.
+    pub fn set(&mut self, op: &'static str, parameters: &Parameters<'_>) -> Result<()> {
+        let Parameters { mut settings, class_mode, thresholds, forbidden, unlimited } = *parameters;
+        let pairs = [forbidden, unlimited].concat();
+        let (class_mode, groups) = match class_mode {
+            ClassMode::Aware => (0, &[][..]),
+            ClassMode::Agnostic => (1, &[][..]),
+            ClassMode::Groups(groups) => (2, groups.as_slice()),
+        };
+        let classes = self.capacity.classes;
+        check_fits(op, "groups", groups.len(), classes)?;
+        check_fits(op, "thresholds", thresholds.len(), classes)?;
+        check_fits(op, "pairs of classes", pairs.len(), classes * classes)?;
+        settings.class_mode = class_mode;
+        settings.num_groups = groups.len() as u32;
+        settings.num_thresholds = thresholds.len() as u32;
+        settings.num_forbidden = forbidden.len() as u32;
+        settings.num_unlimited = unlimited.len() as u32;
+        self.groups.write(groups)?;
+        self.thresholds.write(thresholds)?;
+        self.pairs.write(&pairs)?;
+        self.settings.write(&[settings])
+    }
+
+    /// The parameter of a kernel that suppresses these candidates.
+    ///
+    /// # Errors
+    /// `Argument` for more candidates than the capacity; `Device` when a buffer is of another
+    /// stream.
+    pub fn args<'a, C>(
         &'a mut self,
+        op: &'static str,
         stream: &Stream,
         candidates: In<'a, C>,
         num_candidates: In<'a, u32>,
     ) -> Result<NmsArgs<'a, C>> {
+        check_fits(op, "candidates", candidates.len(), self.capacity.candidates)?;
         let parameters = ParameterSlices {
             settings: self.settings.input(stream)?,
             groups: self.groups.input(stream)?,
@@ -171,6 +210,11 @@ impl Memory {
             published_counts: self.published_counts.output(stream)?,
         };
         Ok(NmsArgs { candidates, num_candidates, parameters, scratch, output })
+    }
+
+    /// The survivors and their number on the device.
+    pub fn kept(&self) -> (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>) {
+        (&self.kept, &self.counts)
     }
 }
 
@@ -211,26 +255,7 @@ where
     }
 
     fn set(&mut self, parameters: &Parameters<'_>) -> Result<()> {
-        let Parameters { mut settings, class_mode, thresholds, forbidden, unlimited } = *parameters;
-        let pairs = [forbidden, unlimited].concat();
-        let (class_mode, groups) = match class_mode {
-            ClassMode::Aware => (0, &[][..]),
-            ClassMode::Agnostic => (1, &[][..]),
-            ClassMode::Groups(groups) => (2, groups.as_slice()),
-        };
-        let classes = self.memory.capacity.classes;
-        check_fits(P::OP, "groups", groups.len(), classes)?;
-        check_fits(P::OP, "thresholds", thresholds.len(), classes)?;
-        check_fits(P::OP, "pairs of classes", pairs.len(), classes * classes)?;
-        settings.class_mode = class_mode;
-        settings.num_groups = groups.len() as u32;
-        settings.num_thresholds = thresholds.len() as u32;
-        settings.num_forbidden = forbidden.len() as u32;
-        settings.num_unlimited = unlimited.len() as u32;
-        self.memory.groups.write(groups)?;
-        self.memory.thresholds.write(thresholds)?;
-        self.memory.pairs.write(&pairs)?;
-        self.memory.settings.write(&[settings])
+        self.memory.set(P::OP, parameters)
     }
 
     fn footprints(&mut self) -> Result<Option<Out<'_, [f32; 4]>>> {
@@ -244,9 +269,8 @@ where
     fn enqueue(&mut self, candidates: &DeviceCandidates<P::Bbox>, is_prepared: bool) -> Result<()> {
         let Self { stream, prepare, kernels, memory } = self;
         let capacity = candidates.capacity();
-        check_fits(P::OP, "candidates", capacity, memory.capacity.candidates)?;
         let (items, num) = (candidates.items.input(stream)?, candidates.num.input(stream)?);
-        let args = memory.args(stream, items, num)?;
+        let args = memory.args(P::OP, stream, items, num)?;
         if let Some(prepare) = prepare
             && !is_prepared
         {
@@ -271,7 +295,7 @@ where
     }
 
     fn kept(&self) -> (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>) {
-        (&self.memory.kept, &self.memory.counts)
+        self.memory.kept()
     }
 }
 

@@ -1,0 +1,57 @@
+//! Operations on arrays in memory of GPUs.
+//!
+//! An operation works on a stream of its own: after the work that the arrays' library has queued
+//! on its current stream, and until the call returns, so that its results are ready for any stream
+//! and its inputs may be freed. Kernels and memory are kept for the calls that follow.
+
+mod letterbox;
+mod suppression;
+mod yolo;
+
+use std::sync::{Mutex, PoisonError};
+
+use det_post::device::cuda::Stream;
+
+pub use self::letterbox::letterbox;
+pub use self::suppression::{SuppressionSession, suppressed};
+pub use self::yolo::{YoloHead, YoloSession, decoded};
+
+/// Sessions that wait for the next call of an operation, the newest last.
+pub struct Sessions<S>(Mutex<Vec<S>>);
+
+impl<S> Sessions<S> {
+    /// The most sessions that are kept: of other sizes, settings, GPUs or threads.
+    const CAPACITY: usize = 8;
+
+    /// No sessions.
+    pub const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// A session that fits.
+    pub fn take(&self, fits: impl Fn(&S) -> bool) -> Option<S> {
+        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let position = sessions.iter().rposition(fits)?;
+        Some(sessions.remove(position))
+    }
+
+    /// Keeps a session after a call without an error.
+    pub fn put(&self, session: S) {
+        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let oldest = (sessions.len() >= Self::CAPACITY).then(|| sessions.remove(0));
+        sessions.push(session);
+        drop(sessions);
+        // Waits for its stream, without the lock.
+        drop(oldest);
+    }
+}
+
+/// The capacity of a session for so many values: few sizes serve all calls.
+pub fn rounded_up(num: usize) -> usize {
+    num.max(1024).checked_next_power_of_two().unwrap_or(num)
+}
+
+/// Whether a stream is of this GPU.
+pub fn is_of(stream: &Stream, gpu: u32) -> bool {
+    stream.device().ordinal() == gpu as usize
+}

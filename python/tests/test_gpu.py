@@ -1,0 +1,322 @@
+"""Arrays on a GPU: the results of the CPU, on any stream, without copies or growth."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from det_post import mmcv, ops
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("no GPU", allow_module_level=True)
+
+
+def scene(num: int, seed: int = 0) -> dict[str, Any]:
+    """Boxes of all kinds that overlap a lot, scores with ties, classes."""
+    rng = np.random.default_rng(seed)
+    corners = rng.uniform(0, 60, (num, 2))
+    in_space = np.hstack(
+        [rng.uniform(-20, 20, (num, 3)), rng.uniform(1, 5, (num, 3)), rng.uniform(-4, 4, (num, 1))]
+    )
+    rotated = np.hstack(
+        [corners, rng.uniform(2, 30, (num, 2)), rng.uniform(-2, 2, (num, 1))]
+    )
+    return {
+        "boxes": np.hstack([corners, corners + rng.uniform(1, 30, (num, 2))]).astype(np.float32),
+        "rotated": rotated.astype(np.float32),
+        "space": in_space.astype(np.float32),
+        "centers": in_space[:, :2].astype(np.float32),
+        "scores": (rng.integers(0, 4000, num) / 4000).astype(np.float32),
+        "classes": rng.integers(0, 3, num),
+    }
+
+
+def on_gpu(arrays: dict[str, Any]) -> dict[str, Any]:
+    return {name: torch.from_numpy(array).cuda() for name, array in arrays.items()}
+
+
+CALLS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "nms": lambda a: ops.nms(a["boxes"], a["scores"], 0.4),
+    "nms_limited": lambda a: ops.nms(
+        a["boxes"], a["scores"], 0.4, offset=1, score_threshold=0.2, max_num=7
+    ),
+    "batched_nms": lambda a: ops.batched_nms(a["boxes"], a["scores"], a["classes"], 0.4),
+    "fast_nms": lambda a: ops.fast_nms(a["boxes"], a["scores"], 0.3, classes=a["classes"]),
+    "soft_linear": lambda a: ops.soft_nms(a["boxes"], a["scores"], iou_threshold=0.3),
+    "soft_gaussian": lambda a: ops.soft_nms(
+        a["boxes"], a["scores"], method="gaussian", min_score=0.05, classes=a["classes"]
+    ),
+    "nms_rotated": lambda a: ops.nms_rotated(a["rotated"], a["scores"], 0.2, classes=a["classes"]),
+    "nms_bev": lambda a: ops.nms_bev(a["space"], a["scores"], [0.1, 0.2, 0.3], classes=a["classes"]),
+    "nms_bev_one_pass": lambda a: ops.nms_bev(a["space"], a["scores"], 0.1, one_pass=True),
+    "nms_3d": lambda a: ops.nms_3d(a["space"], a["scores"], 0.1),
+    "circle_nms": lambda a: ops.circle_nms(a["centers"], a["scores"], 2.0, classes=a["classes"]),
+    "circle_squared": lambda a: ops.circle_nms(a["centers"], a["scores"], 1.5, squared=True),
+}
+
+
+def equal(found: Any, expected: Any) -> None:
+    if isinstance(expected, tuple):
+        for one, other in zip(found, expected, strict=True):
+            equal(one, other)
+        return
+    if isinstance(found, torch.Tensor):
+        assert found.is_cuda
+        found = found.cpu().numpy()
+    else:
+        assert type(found).__module__.startswith("cupy")
+        found = found.get()
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == expected.dtype
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("num", [0, 1, 2, 300, 1025, 6000])
+def test_survivors_are_those_of_the_cpu(name: str, num: int) -> None:
+    arrays = scene(num, seed=num)
+    equal(CALLS[name](on_gpu(arrays)), CALLS[name](arrays))
+
+
+def test_classes_of_32_bits_and_slices_of_arrays() -> None:
+    arrays = scene(500)
+    gpu = on_gpu(arrays)
+    found = ops.batched_nms(gpu["boxes"], gpu["scores"], gpu["classes"].int(), 0.4)
+    equal(found, CALLS["batched_nms"](arrays))
+    part = {name: array[3:301] for name, array in arrays.items()}
+    for name in ("nms", "nms_3d", "circle_nms"):
+        equal(CALLS[name]({key: array[3:301] for key, array in gpu.items()}), CALLS[name](part))
+
+
+LAYOUTS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+    "v8": ((1, 84, 8400), {"num_classes": 80}),
+    "v5": ((1, 2000, 9), {"num_classes": 4}),
+    "obb": ((1, 4 + 3 + 1, 1500), {"num_classes": 3}),
+    "end_to_end": ((1, 300, 6), {"num_classes": 80}),
+    "yolox": ((1, 84 * 4, 8), {"num_classes": 3, "size": (128, 128)}),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_boxes_of_networks_are_those_of_the_cpu(layout: Any, dtype: Any) -> None:
+    shape, options = LAYOUTS[layout]
+    tensor = np.random.default_rng(9).uniform(0, 1, shape).astype(dtype)
+    if layout == "end_to_end":
+        tensor[..., 5] = np.random.default_rng(2).integers(0, 80, shape[:2])
+    for score_threshold, max_num in ((0.5, None), (0.9, 20), (2.0, None)):
+        limits: Any = {"score_threshold": score_threshold, "max_num": max_num}
+        expected = ops.decode_yolo(tensor, layout, **options, **limits)
+        for _ in range(2):
+            found = ops.decode_yolo(torch.from_numpy(tensor).cuda(), layout, **options, **limits)
+            equal(found["rows"], expected["rows"])
+            equal(found["classes"], expected["classes"])
+            for name in ("boxes", "scores"):
+                values = found[name].cpu().numpy()
+                np.testing.assert_allclose(values, expected[name], rtol=2e-6, atol=1e-6)
+        assert (score_threshold < 1) == (len(expected["rows"]) > 0)
+    boxes = torch.from_numpy(tensor).cuda()
+    with pytest.raises(ValueError, match="decode_yolo"):
+        ops.decode_yolo(boxes[:, :, :5].contiguous(), layout, **options)
+
+
+@pytest.mark.parametrize("encoding", ["rgb8", "bgra8", "mono8", "mono16", "nv12", "bayer_rggb8"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_letterbox_is_that_of_the_cpu(encoding: str, dtype: Any) -> None:
+    rng = np.random.default_rng(4)
+    shape = {"rgb8": (90, 160, 3), "bgra8": (90, 160, 4), "nv12": (135, 160)}.get(
+        encoding, (90, 160)
+    )
+    most, element = (65536, np.uint16) if encoding == "mono16" else (256, np.uint8)
+    image = rng.integers(0, most, shape, element)
+    options: Any = {"encoding": encoding, "mean": [10, 20, 30], "std": [50, 60, 70], "dtype": dtype}
+    expected, affine = ops.letterbox(image, (128, 96), **options)
+    found, same = ops.letterbox(torch.from_numpy(image).cuda(), (128, 96), **options)
+    assert affine == same
+    equal(found, expected)
+
+
+def test_an_image_at_the_end_of_its_allocation_is_read() -> None:
+    image = np.random.default_rng(5).integers(0, 256, (64, 64, 3), np.uint8)
+    expected, _ = ops.letterbox(image, (32, 32))
+    size = 20 << 20
+    block = torch.empty(size, dtype=torch.uint8, device="cuda")
+    end = block[size - image.size :].view(64, 64, 3)
+    end.copy_(torch.from_numpy(image))
+    for _ in range(3):
+        equal(ops.letterbox(end, (32, 32))[0], expected)
+    shifted = block[size - image.size - 3 : size - 3].view(64, 64, 3)
+    with pytest.raises(ValueError, match="not a multiple of 16"):
+        ops.letterbox(shifted, (32, 32))
+
+
+def test_inputs_are_awaited_on_any_stream() -> None:
+    arrays = scene(2000)
+    expected = CALLS["nms"](arrays)
+    source = on_gpu(arrays)
+    for stream in (torch.cuda.Stream(), torch.cuda.default_stream()):
+        with torch.cuda.stream(stream):
+            stream.wait_stream(torch.cuda.default_stream())
+            for _ in range(5):
+                boxes = torch.full_like(source["boxes"], 7)
+                scores = torch.full_like(source["scores"], 0.5)
+                torch.cuda._sleep(20_000_000)
+                boxes.copy_(source["boxes"])
+                scores.copy_(source["scores"])
+                found = ops.nms(boxes, scores, 0.4)
+                # The caching allocator gives their memory to the next tensors at once.
+                del boxes, scores
+                torch.full((2000, 4), float("nan"), device="cuda")
+                equal(found, expected)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_cupy_arrays_on_a_stream_of_their_own(name: str) -> None:
+    cupy = pytest.importorskip("cupy")
+    arrays = scene(700)
+    expected = CALLS[name](arrays)
+    with cupy.cuda.Stream(non_blocking=True):
+        equal(CALLS[name]({key: cupy.asarray(array) for key, array in arrays.items()}), expected)
+        image = np.random.default_rng(5).integers(0, 256, (64, 64, 3), np.uint8)
+        found, _ = ops.letterbox(cupy.asarray(image), (32, 32))
+        equal(found, ops.letterbox(image, (32, 32))[0])
+
+
+def test_survivors_are_those_of_torchvision() -> None:
+    torchvision = pytest.importorskip("torchvision")
+    for num in (1, 500, 5000):
+        arrays = scene(num)
+        arrays["scores"] = np.random.default_rng(1).permutation(num).astype(np.float32)
+        gpu = on_gpu(arrays)
+        theirs = torchvision.ops.nms(gpu["boxes"], gpu["scores"], 0.45)
+        assert torch.equal(ops.nms(gpu["boxes"], gpu["scores"], 0.45), theirs)
+
+
+def test_results_belong_to_the_librarys_allocator() -> None:
+    gpu = on_gpu(scene(3000))
+    before = torch.cuda.memory_allocated()
+    found = ops.nms(gpu["boxes"], gpu["scores"], 0.4)
+    held = torch.cuda.memory_allocated() - before
+    assert 0 < held <= -(-8 * len(found) // 512) * 512
+    del found
+    assert torch.cuda.memory_allocated() == before
+
+
+def test_a_thousand_calls_do_not_grow() -> None:
+    gpu = on_gpu(scene(800))
+    image = torch.zeros((270, 480, 3), dtype=torch.uint8, device="cuda")
+
+    def calls() -> None:
+        for call in CALLS.values():
+            call(gpu)
+        ops.letterbox(image, (128, 128))
+
+    for _ in range(5):
+        calls()
+    torch.cuda.synchronize()
+    free, held = torch.cuda.mem_get_info()[0], torch.cuda.memory_allocated()
+    for _ in range(1000 // len(CALLS) + 1):
+        calls()
+    torch.cuda.synchronize()
+    assert torch.cuda.memory_allocated() == held
+    assert torch.cuda.mem_get_info()[0] >= free - (2 << 20)
+
+
+def test_threads_share_nothing() -> None:
+    scenes = [scene(1500, seed) for seed in range(4)]
+    wrong: list[str] = []
+
+    def work(arrays: dict[str, Any]) -> None:
+        gpu = on_gpu(arrays)
+        for name in ("nms", "nms_bev", "soft_gaussian"):
+            expected = CALLS[name](arrays)
+            for _ in range(20):
+                try:
+                    equal(CALLS[name](gpu), expected)
+                except Exception as error:
+                    wrong.append(f"{name}: {error}")
+
+    threads = [threading.Thread(target=work, args=(arrays,)) for arrays in scenes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong[0]
+
+
+class Foreign:
+    """An array of a library that is not known."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.tensor.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.tensor.__dlpack_device__()
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    arrays = scene(10)
+    gpu = on_gpu(arrays)
+    boxes, scores = gpu["boxes"], gpu["scores"]
+    cases: list[tuple[type[Exception], str, Callable[[], Any]]] = [
+        (ValueError, "scores is on the CPU", lambda: ops.nms(boxes, arrays["scores"], 0.5)),
+        (ValueError, "logits is on cuda:0; an array on", lambda: ops.decode_query(boxes, boxes)),
+        (TypeError, "float64", lambda: ops.nms(boxes.double(), scores, 0.5)),
+        (ValueError, "contiguous", lambda: ops.nms(boxes.flip(1)[:, ::2], scores, 0.5)),
+        (ValueError, "10 boxes, 3 scores", lambda: ops.nms(boxes, scores[:3], 0.5)),
+        (ValueError, "class is out of range", lambda: ops.batched_nms(
+            boxes, scores, gpu["classes"] - 5, 0.5)),
+        (TypeError, "arrays of torch or cupy", lambda: ops.nms(Foreign(boxes), Foreign(scores), 0.5)),
+    ]
+    for kind, words, call in cases:
+        with pytest.raises(kind, match=words):
+            call()
+    equal(ops.nms(boxes, scores, 0.4), CALLS["nms"](arrays))
+
+
+def test_mmcv_takes_tensors_of_a_gpu() -> None:
+    arrays = scene(400)
+    gpu = on_gpu(arrays)
+    equal(mmcv.nms(gpu["boxes"], gpu["scores"], 0.4), mmcv.nms(arrays["boxes"], arrays["scores"], 0.4))
+    equal(
+        mmcv.nms_bev(gpu["space"][:, [0, 1, 3, 4, 6]], gpu["scores"], 0.2),
+        mmcv.nms_bev(arrays["space"][:, [0, 1, 3, 4, 6]], arrays["scores"], 0.2),
+    )
+
+
+def test_the_time_of_a_call_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = []
+    for num in (0, 300, 1000, 6000):
+        gpu = on_gpu(scene(num))
+        for name in ("nms", "nms_bev"):
+            call = CALLS[name]
+            for _ in range(20):
+                call(gpu)
+            times = []
+            for _ in range(200):
+                started = time.perf_counter()
+                call(gpu)
+                times.append(time.perf_counter() - started)
+            rows.append(f"{name} {num}: {sorted(times)[100] * 1e6:.0f} us")
+        torchvision = pytest.importorskip("torchvision")
+        theirs = []
+        for _ in range(200):
+            started = time.perf_counter()
+            torchvision.ops.nms(gpu["boxes"], gpu["scores"], 0.4)
+            torch.cuda.synchronize()
+            theirs.append(time.perf_counter() - started)
+        rows.append(f"torchvision {num}: {sorted(theirs)[100] * 1e6:.0f} us")
+    with capsys.disabled():
+        print("\n" + ", ".join(rows))
+    assert all(row.endswith("us") for row in rows)

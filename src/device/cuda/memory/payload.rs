@@ -1,0 +1,223 @@
+//! Payloads of messages on their way to kernels.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cudarc::driver::sys;
+
+use super::{DeviceBuffer, In, PinnedBuffer, UploadScope, check_capacity};
+use crate::device::cuda::Stream;
+use crate::error::{Error, ErrorKind, Result};
+
+/// A payload of a bounded size for kernels to read: in device memory, or where it is in host
+/// memory ([`ZeroCopy`](crate::types::ZeroCopy)).
+#[derive(Debug)]
+pub struct DevicePayload {
+    pinned: PinnedBuffer<u8>,
+    bytes: DeviceBuffer<u8>,
+    capacity: usize,
+    /// Bytes after a payload that kernels may read.
+    tail: usize,
+    source: Source,
+    stream: Stream,
+}
+
+/// Where kernels read a payload.
+#[derive(Debug)]
+enum Source {
+    /// In device memory.
+    Device,
+    /// In the page-locked memory, which must not be written before the stream's work is done.
+    Pinned(u64),
+    /// In memory that is borrowed while a scope lasts.
+    Borrowed(Borrowed),
+}
+
+/// Host memory that kernels may read while a scope lasts.
+#[derive(Debug)]
+pub(super) struct Borrowed {
+    pub(super) address: u64,
+    pub(super) len: u64,
+    /// The scopes that had ended when it was borrowed, and that have ended now.
+    pub(super) scope: u64,
+    pub(super) scopes: Arc<AtomicU64>,
+}
+
+/// What happened to a payload on its way to kernels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Bytes copied on the host.
+    pub num_copied: usize,
+    /// Bytes uploaded.
+    pub num_uploaded: usize,
+}
+
+impl DevicePayload {
+    /// Memory for payloads of up to `capacity` bytes, behind which kernels may read `tail` bytes more,
+    /// whose values are undefined.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn with_capacity(stream: &Stream, capacity: usize, tail: usize) -> Result<Self> {
+        let with_tail = capacity.saturating_add(tail);
+        Ok(Self {
+            pinned: PinnedBuffer::zeros(stream, with_tail)?,
+            bytes: DeviceBuffer::zeros(stream, with_tail)?,
+            capacity,
+            tail,
+            source: Source::Device,
+            stream: stream.clone(),
+        })
+    }
+
+    /// The maximum size of a payload in bytes.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Copies a payload into the page-locked memory and queues its upload.
+    ///
+    /// # Errors
+    /// `Argument` when the payload is larger than the capacity; `Device` when the upload fails.
+    pub fn enqueue_upload(&mut self, payload: &[u8]) -> Result<()> {
+        self.wait_for_readers()?;
+        check_capacity("payload", payload.len(), self.capacity)?;
+        self.pinned.enqueue_upload(payload, &mut self.bytes)
+    }
+
+    /// Makes a payload readable for kernels: where it is, if the scope reads in place and the
+    /// memory is page-locked; else by an upload from there, or from a copy.
+    ///
+    /// # Errors
+    /// Those of [`Self::enqueue_upload`].
+    pub fn enqueue_payload<'env>(
+        &mut self,
+        payload: &'env [u8],
+        scope: &UploadScope<'_, 'env>,
+    ) -> Result<Moved> {
+        check_capacity("payload", payload.len(), self.capacity)?;
+        let num_bytes = payload.len();
+        if !scope.reads_in_place() {
+            self.wait_for_readers()?;
+            let num_copied = self.pinned.enqueue_payload(payload, &mut self.bytes, scope)?;
+            return Ok(Moved { num_copied, num_uploaded: num_bytes });
+        }
+        if let Some(borrowed) = scope.borrow(payload, self.tail) {
+            self.source = Source::Borrowed(borrowed);
+            return Ok(Moved::default());
+        }
+        self.slot(num_bytes)?.copy_from_slice(payload);
+        let num_uploaded = self.enqueue_written(num_bytes, scope)?;
+        Ok(Moved { num_copied: num_bytes, num_uploaded })
+    }
+
+    /// The first `num_bytes` of the page-locked memory, to be written, after the previous payload
+    /// has been read. [`Self::enqueue_written`] passes them on.
+    ///
+    /// # Errors
+    /// `Argument` when that is more than the capacity; `Device` when earlier work failed.
+    pub fn slot(&mut self, num_bytes: usize) -> Result<&mut [u8]> {
+        self.wait_for_readers()?;
+        check_capacity("payload", num_bytes, self.capacity)?;
+        self.pinned.values_mut(num_bytes)
+    }
+
+    /// Makes the first `num_bytes` of the page-locked memory readable for kernels: in place if the
+    /// scope reads so, else by an upload. Returns the bytes uploaded.
+    ///
+    /// # Errors
+    /// `Argument` when that is more than the capacity; `Device` when the upload fails.
+    pub fn enqueue_written(
+        &mut self,
+        num_bytes: usize,
+        scope: &UploadScope<'_, '_>,
+    ) -> Result<usize> {
+        if scope.reads_in_place() {
+            let address = self.pinned.values(num_bytes)?.as_ptr() as usize;
+            if let Some(address) = device_address(address, num_bytes.max(1)) {
+                self.source = Source::Pinned(address);
+                return Ok(0);
+            }
+        }
+        self.source = Source::Device;
+        self.pinned.enqueue_written(num_bytes, &mut self.bytes)?;
+        Ok(num_bytes)
+    }
+
+    /// The device memory, into which work on the device writes a payload; kernels read it there.
+    ///
+    /// # Errors
+    /// `Device` when earlier work failed.
+    pub fn device_written(&mut self) -> Result<&mut DeviceBuffer<u8>> {
+        self.wait_for_readers()?;
+        Ok(&mut self.bytes)
+    }
+
+    /// The device memory, which holds the payload unless it is read in place.
+    pub fn device_bytes(&self) -> &DeviceBuffer<u8> {
+        &self.bytes
+    }
+
+    /// Whether kernels read the payload in host memory: its address differs from payload to
+    /// payload, and work that reads it cannot be recorded.
+    pub fn is_in_place(&self) -> bool {
+        !matches!(self.source, Source::Device)
+    }
+
+    /// The payload and the bytes after it, for kernels on `stream`.
+    ///
+    /// # Errors
+    /// `Device` when the payload belongs to another stream, or its scope has ended.
+    pub fn input(&self, stream: &Stream) -> Result<In<'_, u8>> {
+        let in_place = |address, len| {
+            stream.check_owns(&self.stream)?;
+            Ok(In::at(address, len))
+        };
+        match &self.source {
+            Source::Device => self.bytes.input(stream),
+            Source::Pinned(address) => in_place(*address, (self.capacity + self.tail) as u64),
+            Source::Borrowed(borrowed) if borrowed.is_alive() => {
+                in_place(borrowed.address, borrowed.len)
+            }
+            Source::Borrowed(_) => {
+                let message = "the payload was borrowed for an earlier frame";
+                Err(Error::new(ErrorKind::Device, "device", message))
+            }
+        }
+    }
+
+    /// Waits until no kernel reads the page-locked memory.
+    fn wait_for_readers(&mut self) -> Result<()> {
+        if let Source::Pinned(_) = self.source {
+            self.stream.synchronize()?;
+        }
+        self.source = Source::Device;
+        Ok(())
+    }
+}
+
+impl Borrowed {
+    fn is_alive(&self) -> bool {
+        self.scopes.load(Ordering::Relaxed) == self.scope
+    }
+}
+
+/// The address at which kernels read host memory that is page-locked or registered, if all of
+/// it is contiguous there.
+pub(super) fn device_address(address: usize, len: usize) -> Option<u64> {
+    let first = pointer(address)?;
+    let last = pointer(address + len.checked_sub(1)?)?;
+    (last.checked_sub(first)? == len as u64 - 1).then_some(first)
+}
+
+/// The address at which kernels read a byte of host memory, if they can.
+pub(super) fn pointer(address: usize) -> Option<u64> {
+    let mut on_device = 0_u64;
+    let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_POINTER;
+    // SAFETY: writes one address into a live local; any address may be queried, an unknown one
+    // returns an error.
+    let result = unsafe {
+        sys::cuPointerGetAttribute((&raw mut on_device).cast(), attribute, address as u64)
+    };
+    (result.result().is_ok() && on_device != 0).then_some(on_device)
+}

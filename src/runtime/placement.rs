@@ -1,0 +1,107 @@
+//! Which of several GPUs runs a channel whose device is `auto`.
+
+use crate::config::ChannelConfig;
+use crate::device::Device;
+use crate::types::DeviceChoice;
+
+/// Places the channels whose device is `auto` on the GPUs of this machine, if there are
+/// several: [`place`] on those that are usable. With one or none, `auto` remains.
+pub fn place_on_gpus(channels: &mut [ChannelConfig]) {
+    if channels.iter().all(|channel| channel.device != DeviceChoice::Auto) {
+        return;
+    }
+    let gpus = Device::usable_gpus();
+    if gpus.len() < 2 {
+        return;
+    }
+    place(channels, &gpus);
+    for ChannelConfig { name, device, gpu_load, .. } in channels {
+        tracing::info!("channel {name} (load {gpu_load}) runs on {device}");
+    }
+}
+
+/// Places the channels whose device is `auto`: the one with the largest
+/// [`gpu_load`](ChannelConfig::gpu_load) first, each on the GPU with the smallest sum of loads so
+/// far. Of equal loads the channel that is configured first comes first, of equal sums the GPU
+/// with the lowest number. Channels with a GPU of their own count there.
+///
+/// The result depends on the configuration and the numbers of the GPUs alone.
+pub fn place(channels: &mut [ChannelConfig], gpus: &[u32]) {
+    let mut loads: Vec<(f64, u32)> = gpus.iter().map(|gpu| (0.0, *gpu)).collect();
+    for channel in channels.iter() {
+        let own = loads.iter_mut().find(|(_, gpu)| channel.device == DeviceChoice::Cuda(*gpu));
+        if let Some((load, _)) = own {
+            *load += f64::from(channel.gpu_load);
+        }
+    }
+    let open = channels.iter_mut().filter(|channel| channel.device == DeviceChoice::Auto);
+    let mut open: Vec<&mut ChannelConfig> = open.collect();
+    open.sort_by(|a, b| b.gpu_load.total_cmp(&a.gpu_load));
+    for channel in open {
+        let lightest = loads.iter_mut().min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let Some((load, gpu)) = lightest else { return };
+        *load += f64::from(channel.gpu_load);
+        channel.device = DeviceChoice::Cuda(*gpu);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    /// Channels of these heads; `more` are further parameters.
+    fn channels(heads: &[(&str, &str)], more: &[&str]) -> Vec<ChannelConfig> {
+        let mut parameters: Vec<String> = more.iter().map(|&text| text.to_owned()).collect();
+        for (name, head) in heads {
+            parameters.push(format!("{name}.head:={head}"));
+            parameters.push(format!("{name}.input:=/{name}"));
+            parameters.push(format!("{name}.model_path:=m"));
+            if head.contains("centerpoint") {
+                parameters.push(format!("{name}.encoder_path:=e"));
+            }
+        }
+        Config::load(&[], &parameters).unwrap().channels
+    }
+
+    fn placed(mut channels: Vec<ChannelConfig>, gpus: &[u32]) -> Vec<(String, DeviceChoice)> {
+        place(&mut channels, gpus);
+        channels.into_iter().map(|channel| (channel.name, channel.device)).collect()
+    }
+
+    fn on(name: &str, gpu: u32) -> (String, DeviceChoice) {
+        (name.to_owned(), DeviceChoice::Cuda(gpu))
+    }
+
+    #[test]
+    fn twelve_cameras_are_shared_equally() {
+        let names: Vec<String> = (0..12).map(|number| format!("c{number:02}")).collect();
+        let heads: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "yolov5")).collect();
+        let channels = channels(&heads, &[]);
+        for num_gpus in [1, 2, 3, 4] {
+            let gpus: Vec<u32> = (0..num_gpus).collect();
+            let placed = placed(channels.clone(), &gpus);
+            for gpu in gpus {
+                let here = placed.iter().filter(|(_, device)| *device == DeviceChoice::Cuda(gpu));
+                assert_eq!(here.count() as u32, 12 / num_gpus);
+            }
+        }
+    }
+
+    #[test]
+    fn large_loads_come_first_and_fixed_devices_count() {
+        let heads = [("a", "yolov5"), ("b", "yolov5"), ("lidar", "centerpoint_autoware")];
+        // The cloud, which has twice the load, is alone; both cameras share the other GPU.
+        let expected = [on("a", 1), on("b", 1), on("lidar", 0)];
+        assert_eq!(placed(channels(&heads, &[]), &[0, 1]), expected);
+        // A stated load.
+        let more = ["a.gpu_load:=5.0"];
+        let expected = [on("a", 0), on("b", 1), on("lidar", 1)];
+        assert_eq!(placed(channels(&heads, &more), &[0, 1]), expected);
+        // Channels with a device of their own stay there. GPU 0 is not usable.
+        let more = ["lidar.device:=cuda:1", "b.device:=cpu"];
+        let found = placed(channels(&heads, &more), &[1, 2]);
+        assert_eq!(found, [on("a", 2), ("b".into(), DeviceChoice::Cpu), on("lidar", 1)]);
+        assert_eq!(placed(channels(&heads[..1], &[]), &[]), [("a".into(), DeviceChoice::Auto)]);
+    }
+}

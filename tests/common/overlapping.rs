@@ -1,0 +1,137 @@
+//! A detector whose frames overlap and which fails where a test asks for it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use det_post::config::ChannelConfig;
+use det_post::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds, Payload, PayloadKind};
+use det_post::device::Device;
+use det_post::types::{Box2d, Detection2d, Detections, FrameReport, ImagePayload, Stage};
+use det_post::{Error, ErrorKind, Result};
+
+/// A call of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Submit,
+    Collect,
+}
+
+/// Says how the frame of a number (the seconds of its stamp) fails at a step.
+pub type Faults = Arc<dyn Fn(u32, Step) -> Option<ErrorKind> + Send + Sync>;
+
+/// One box per frame, which tells the frame and its bytes.
+pub struct Overlapping {
+    needs: [InputNeeds; 1],
+    info: DetectorInfo,
+    faults: Faults,
+    /// The most frames in flight that it can have, that are allowed, and that there were.
+    can_have: usize,
+    allowed: usize,
+    most: Arc<AtomicUsize>,
+    /// How long a network takes.
+    duration: Duration,
+    in_flight: VecDeque<(u32, f32)>,
+    found: Vec<Detection2d>,
+}
+
+impl Overlapping {
+    /// For images two frames overlap, for clouds none. `most` becomes the largest number of
+    /// frames in flight.
+    pub fn new(kind: PayloadKind, faults: &Faults, most: &Arc<AtomicUsize>) -> Self {
+        Self {
+            needs: [InputNeeds { kind, pose_in: None, calibration: false }],
+            info: DetectorInfo::new(&Device::Cpu, "stub", &[Stage::Infer]),
+            faults: Arc::clone(faults),
+            can_have: if kind == PayloadKind::Image { 2 } else { 1 },
+            allowed: 1,
+            most: Arc::clone(most),
+            duration: Duration::ZERO,
+            in_flight: VecDeque::new(),
+            found: vec![],
+        }
+    }
+
+    pub fn taking(self, duration: Duration) -> Self {
+        Self { duration, ..self }
+    }
+
+    fn check(&self, number: u32, step: Step) -> Result<()> {
+        match (self.faults)(number, step) {
+            Some(kind) => Err(Error::new(kind, "stub", "on purpose")),
+            None => Ok(()),
+        }
+    }
+
+    fn digest(frame: &FrameSet<'_>) -> Result<(u32, f32)> {
+        let input = frame.input(0)?;
+        let data = match input.payload {
+            Payload::Image(ImagePayload::Raw(image)) => image.data(),
+            Payload::Cloud(cloud) => cloud.data(),
+            _ => panic!("another payload"),
+        };
+        let sum: u32 = data.iter().map(|byte| u32::from(*byte)).sum();
+        Ok(((input.header.stamp.nanos() / 1_000_000_000) as u32, sum as f32))
+    }
+
+    fn boxes(&mut self, (number, sum): (u32, f32)) -> Detections<'_> {
+        self.found.clear();
+        let bbox = Box2d { x1: number as f32, y1: sum, x2: 0.0, y2: 0.0 };
+        self.found.push(Detection2d { class: 0, score: 0.5, bbox });
+        Detections::Boxes2d(&self.found)
+    }
+}
+
+impl Detector for Overlapping {
+    fn inputs(&self) -> &[InputNeeds] {
+        &self.needs
+    }
+
+    fn info(&self) -> &DetectorInfo {
+        &self.info
+    }
+
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
+        _: &mut FrameReport,
+    ) -> Result<Detections<'a>> {
+        assert!(self.in_flight.is_empty(), "a frame in between");
+        let digest = Self::digest(frame)?;
+        self.check(digest.0, Step::Submit)?;
+        std::thread::sleep(self.duration);
+        self.check(digest.0, Step::Collect)?;
+        Ok(self.boxes(digest))
+    }
+
+    fn allow_in_flight(&mut self, num: usize) -> usize {
+        self.allowed = num.min(self.can_have);
+        self.allowed
+    }
+
+    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
+        assert!(self.in_flight.len() < self.allowed);
+        let digest = Self::digest(frame)?;
+        self.check(digest.0, Step::Submit)?;
+        report.time(Stage::Infer, || self.in_flight.push_back(digest));
+        self.most.fetch_max(self.in_flight.len(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn collect<'a>(&'a mut self, _: &mut FrameReport) -> Result<Detections<'a>> {
+        let digest = self.in_flight.pop_front().expect("a frame in flight");
+        std::thread::sleep(self.duration);
+        self.check(digest.0, Step::Collect)?;
+        Ok(self.boxes(digest))
+    }
+
+    fn reconfigure(&mut self, _: &ChannelConfig) -> Result<()> {
+        assert!(self.in_flight.is_empty(), "parameters change between frames");
+        Ok(())
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
