@@ -60,7 +60,7 @@ fn frames_in_flight_are_published_in_order_and_a_fault_costs_its_frame() {
             std::thread::sleep(Duration::from_millis(1));
             if number % 50 == 0 {
                 // Applied between frames, which the detector checks.
-                let score = ParameterValue::Double(f64::from(number) / 1000.0);
+                let score = ParameterValue::Number(f64::from(number) / 1000.0);
                 session.set("camera.score_threshold", score).unwrap();
             }
         }
