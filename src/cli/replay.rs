@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::interrupt::Interrupt;
+use super::observe::ObserveArguments;
 use super::progress::Progress;
 use super::{ExitStatus, LikeArguments, stdout};
 use crate::error::Result;
@@ -52,6 +53,8 @@ pub(super) struct ReplayArguments {
     /// Draws the first N frames of every channel into pictures/ (needs --out).
     #[arg(long, value_name = "N", default_value_t = 0, requires = "out")]
     pictures: u64,
+    #[command(flatten)]
+    observe: ObserveArguments,
 }
 
 fn parse_rate(text: &str) -> std::result::Result<Rate, String> {
@@ -89,24 +92,21 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
     let replay = Replay::open(&arguments.bag, &config, options)?;
     let create = |out: &PathBuf| ReplayFiles::create(out, &replay, arguments.pictures);
     let mut files = arguments.out.as_ref().map(create).transpose()?;
-    let report = run(replay, files.as_mut())?;
+    let mut observer = arguments.observe.of_replay(&replay)?;
+    let report = run_with(replay, |frame| {
+        observer.see(frame)?;
+        files.as_mut().map_or(Ok(()), |files| files.write(frame))
+    })?;
     if let Some(files) = files {
         files.finish(&report)?;
     }
+    observer.finish()?;
     stdout::print(&report.to_table())?;
     Ok(match (report.is_interrupted(), report.is_damaged()) {
         (true, _) => ExitStatus::Interrupted,
         (false, true) => ExitStatus::Damaged,
         (false, false) => ExitStatus::Done,
     })
-}
-
-/// Runs a replay with a progress bar and writes its files, if there are any.
-///
-/// # Errors
-/// Those of [`Replay::run`] and [`ReplayFiles::write`].
-pub(super) fn run(replay: Replay, mut files: Option<&mut ReplayFiles>) -> Result<Report> {
-    run_with(replay, |frame| files.as_mut().map_or(Ok(()), |files| files.write(frame)))
 }
 
 /// Runs a replay with a progress bar.

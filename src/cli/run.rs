@@ -6,12 +6,13 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use super::interrupt::Interrupt;
+use super::observe::{ObserveArguments, TraceFile};
 use super::ros_args::RosArguments;
 use super::{ExitStatus, LikeArguments};
 use crate::config::{Config, Like};
 use crate::detectors;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::{Change, LiveNode};
+use crate::node::{Change, LiveNode, LiveOptions};
 use crate::ros::LifecycleState;
 use crate::transport::middleware::{Middleware, MiddlewareOptions};
 use crate::types::DeviceChoice;
@@ -40,6 +41,8 @@ pub(super) struct RunArguments {
     /// where the build has it, else dds]
     #[arg(long, visible_alias = "door", value_name = "MIDDLEWARE")]
     middleware: Option<MiddlewareChoice>,
+    #[command(flatten)]
+    observe: ObserveArguments,
 }
 
 /// The middlewares.
@@ -67,13 +70,28 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
     let starts_itself = config.autostart;
 
     let interrupt = Interrupt::listen()?;
+    let (trace, on_metrics) = (arguments.observe.trace()?, arguments.observe.on_metrics()?);
     let middleware = open_middleware(
         arguments.middleware,
         MiddlewareOptions { node, remaps: ros.remaps.clone() },
     )?;
     tracing::info!("{} joins the graph through {}", config.node.full(), middleware.name());
-    let live = Arc::new(LiveNode::open(config, middleware)?);
-    let started = start(&live, starts_itself)?;
+    let options = LiveOptions {
+        on_metrics,
+        trace: trace.as_ref().map(TraceFile::trace),
+        ..LiveOptions::default()
+    };
+    let live = Arc::new(LiveNode::with_options(config, middleware, options)?);
+    let served = serve(&live, starts_itself, &interrupt);
+    // The last metrics are written when it is gone.
+    drop(live);
+    trace.map_or(Ok(()), TraceFile::finish)?;
+    served.map(|()| ExitStatus::Done)
+}
+
+/// Starts the node and waits for a signal or for its end.
+fn serve(live: &Arc<LiveNode>, starts_itself: bool, interrupt: &Interrupt) -> Result<()> {
+    let started = start(live, starts_itself)?;
     loop {
         if interrupt.is_set() {
             break;
@@ -85,13 +103,13 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(POLL),
         }
         if live.state() == LifecycleState::Finalized {
-            return Ok(ExitStatus::Done);
+            return Ok(());
         }
     }
     if let Err(error) = live.shut_down(STOP_PATIENCE) {
         tracing::warn!("stopping all the same: {error}");
     }
-    Ok(ExitStatus::Done)
+    Ok(())
 }
 
 /// Loads the networks of all channels and runs each once, as `build_only` asks for.

@@ -2,7 +2,7 @@
 //! configuration to apply.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::autoware_status::ProcessingTimes;
@@ -14,6 +14,7 @@ use crate::runtime::account::Reason;
 use crate::runtime::channel::Served;
 use crate::runtime::input::{InputAccount, InputSummary};
 use crate::runtime::serving::Serving;
+use crate::runtime::trace::{Trace, TracedFrame};
 
 /// The state of a channel that the threads of the node share.
 pub struct ChannelState {
@@ -21,6 +22,8 @@ pub struct ChannelState {
     pub inputs: Vec<InputState>,
     /// Its frames since the last summary, and their totals.
     pub frames: Mutex<Frames>,
+    /// Takes every frame, where one is asked for.
+    pub trace: Option<Arc<Trace>>,
     /// A configuration to apply before the next frame.
     pending: Mutex<Option<ChannelConfig>>,
     has_pending: AtomicBool,
@@ -84,7 +87,7 @@ impl Frames {
 
 impl ChannelState {
     /// A channel without frames so far.
-    pub fn new(inputs: Vec<InputState>, serving: Serving) -> Self {
+    pub fn new(inputs: Vec<InputState>, serving: Serving, trace: Option<Arc<Trace>>) -> Self {
         let window = FrameWindow::new();
         let (last_output, unpublished) = (None, None);
         let processing = ProcessingTimes::default();
@@ -92,6 +95,7 @@ impl ChannelState {
         Self {
             inputs,
             frames: Mutex::new(frames),
+            trace,
             pending: Mutex::new(None),
             has_pending: AtomicBool::new(false),
         }
@@ -125,6 +129,10 @@ impl ChannelState {
     ) {
         let now = Instant::now();
         let name = &served.config.name;
+        if let Some(trace) = &self.trace {
+            let (stamp, num_detections) = (served.header.stamp, served.detections.len());
+            trace.add(&TracedFrame { channel: name, stamp, num_detections, report: served.report });
+        }
         let mut frames = lock(&self.frames);
         frames.window.account.add_served(served.report, served.detections.len());
         frames.window.account.add_stamp(served.order);

@@ -37,6 +37,8 @@ pub(super) const DEBUG_TIMES_QOS: Qos = Qos { depth: 1, ..Qos::DEFAULT };
 pub(super) const LABELS: &str = "label_info";
 /// Topic of the markers of a lidar channel, below its detections.
 pub(super) const MARKERS: &str = "markers";
+/// Topic of the annotations of a camera channel, below its detections.
+pub(super) const ANNOTATIONS: &str = "annotations";
 /// Topic of the debug image of a channel, below its detections.
 pub(super) const DEBUG_IMAGE: &str = "debug_image";
 /// Topic of the compressed debug image, below the debug image.
@@ -81,7 +83,8 @@ pub(super) fn endpoints(config: &Config, resolve: impl Fn(&str) -> String) -> Ve
         let detections = topics.detections.into_iter();
         found.extend(detections.map(|(topic, _)| (topic, Publisher, Qos::DEFAULT)));
         found.extend(topics.labels.map(|topic| (topic, Publisher, Qos::LATCHED)));
-        found.extend(topics.markers.map(|topic| (topic, Publisher, MARKERS_QOS)));
+        let shown = topics.markers.into_iter().chain(topics.annotations);
+        found.extend(shown.map(|topic| (topic, Publisher, MARKERS_QOS)));
         found.push((topics.debug_image, Publisher, DEBUG_IMAGE_QOS));
         found.push((topics.compressed_debug_image, Publisher, DEBUG_IMAGE_QOS));
         let times = topics.debug_times.into_iter().flatten().chain(topics.published_time);
@@ -106,7 +109,10 @@ pub(super) struct OutputTopics {
     pub(super) detections: Vec<(String, OutputType)>,
     /// Where a message of `vision_msgs` has a class table.
     pub(super) labels: Option<String>,
+    /// Of boxes in space.
     pub(super) markers: Option<String>,
+    /// Of boxes in an image.
+    pub(super) annotations: Option<String>,
     pub(super) debug_image: String,
     pub(super) compressed_debug_image: String,
     /// Cyclic time, processing time, latency.
@@ -137,6 +143,7 @@ impl OutputTopics {
             detections: topics.collect(),
             labels: has_labels.then(|| below(output, LABELS)),
             markers: has_markers.then(|| below(output, MARKERS)),
+            annotations: (!has_markers).then(|| below(output, ANNOTATIONS)),
             debug_times: debug_times.map(|topic| DEBUG_TIMES.map(|name| below(topic, name))),
             debug_times_type: config.publish.debug_times_type,
             published_time: config

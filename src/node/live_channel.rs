@@ -8,7 +8,7 @@ use super::calibration::{CalibrationSummary, CalibrationWatch};
 use super::channel_state::{ChannelState, InputState, lock};
 use super::clock::NodeClock;
 use super::diagnostics::ChannelHealth;
-use super::frame_window::FrameWindow;
+use super::frame_window::{FrameSummary, FrameWindow};
 use super::live_input::LiveInput;
 use super::outputs::ChannelOutputs;
 use super::publisher::OutputGate;
@@ -19,13 +19,19 @@ use crate::config::{ChannelConfig, ChannelKind};
 use crate::detectors::DetectorInfo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::Factory;
+use crate::runtime::account::Account;
 use crate::runtime::channel::Channel;
-use crate::runtime::input::InputSummary;
+use crate::runtime::input::{InputSummary, InputTotals};
+use crate::runtime::metrics::ChannelMetrics;
 use crate::runtime::serving::Serving;
 use crate::runtime::slot::{LossCounter, SlotCloser, SlotOptions, SlotWriter, slot};
+use crate::runtime::trace::Trace;
 use crate::transport::messages::DiagnosticStatus;
 use crate::transport::middleware::Middleware;
 use crate::types::Header;
+
+/// The messages of an input, and its calibrations, since the last call.
+type InputSummaries = (InputSummary, Option<CalibrationSummary>);
 
 /// A channel with its networks loaded and its outputs advertised.
 pub(super) struct LiveChannel {
@@ -37,6 +43,9 @@ pub(super) struct LiveChannel {
     gate: OutputGate,
     /// Reused memory of summaries.
     window: FrameWindow,
+    /// Totals of the frames and, of each input, of its messages, as of the last summary.
+    totals: Account,
+    input_totals: Vec<InputTotals>,
     num_failures_seen: u64,
 }
 
@@ -61,6 +70,7 @@ impl LiveChannel {
     pub(super) fn open(
         config: &ChannelConfig,
         factory: Factory,
+        trace: Option<Arc<Trace>>,
         open_outputs: impl FnOnce(&Channel) -> Result<ChannelOutputs>,
     ) -> Result<Self> {
         let start = Instant::now();
@@ -84,11 +94,13 @@ impl LiveChannel {
             config: config.clone(),
             inputs,
             wants_transforms: channel.wants_transforms(),
-            state: Arc::new(ChannelState::new(states.collect(), Serving::of(&channel))),
+            state: Arc::new(ChannelState::new(states.collect(), Serving::of(&channel), trace)),
             num_failures_seen: 0,
             gate: outputs.gate(),
             stage: Stage::Idle(Box::new(Worker::new(channel, outputs))),
             window: FrameWindow::new(),
+            totals: Account::new(),
+            input_totals: vec![InputTotals::default(); config.inputs.len()],
         })
     }
 
@@ -223,6 +235,25 @@ impl LiveChannel {
         Some(self.state.processing_times().status(node, limits, Instant::now()))
     }
 
+    /// Adds what happened since the last call to the totals.
+    pub(super) fn sum_up(&mut self, now: Instant) -> (Vec<InputSummaries>, FrameSummary) {
+        let summaries: Vec<InputSummaries> =
+            self.state.inputs.iter().map(|input| input.summaries(now)).collect();
+        let frames = self.state.summary(&mut self.window);
+        self.totals.merge(&self.window.account);
+        for (totals, (summary, _)) in self.input_totals.iter_mut().zip(&summaries) {
+            totals.clone_from(&summary.totals);
+        }
+        (summaries, frames)
+    }
+
+    /// Totals up to the last call of [`Self::sum_up`].
+    pub(super) fn metrics(&self) -> ChannelMetrics<'_> {
+        let topics = self.config.inputs.iter().map(|input| input.topic.as_str());
+        let inputs = topics.zip(&self.input_totals).collect();
+        ChannelMetrics { name: &self.config.name, account: &self.totals, inputs }
+    }
+
     /// The statuses since the last call. `topic_status` is the status of a topic.
     pub(super) fn statuses<'t>(
         &mut self,
@@ -230,9 +261,7 @@ impl LiveChannel {
         topic_status: impl Fn(&str) -> TopicStatus<'t>,
     ) -> Vec<DiagnosticStatus> {
         let now = Instant::now();
-        let summaries: Vec<(InputSummary, Option<CalibrationSummary>)> =
-            self.state.inputs.iter().map(|input| input.summaries(now)).collect();
-        let frames = self.state.summary(&mut self.window);
+        let (summaries, frames) = self.sum_up(now);
         let running = match &self.stage {
             Stage::Running(running) => Some(running),
             Stage::Idle(_) | Stage::Lost => None,

@@ -2,16 +2,16 @@
 
 use super::bond::{BOND_IN_QOS, BOND_OUT_QOS, BOND_TOPIC};
 use super::endpoints::{
-    CLOCK_QOS, COMPRESSED, DEBUG_IMAGE, DEBUG_IMAGE_QOS, DEBUG_TIMES_QOS, DIAGNOSTICS_TOPIC,
-    LABELS, MARKERS, MARKERS_QOS, PARAMETER_EVENTS_QOS, PARAMETER_EVENTS_TOPIC, PUBLISHED_TIME,
-    TF_QOS, TF_STATIC_QOS, TRANSITION_EVENT_TOPIC,
+    ANNOTATIONS, CLOCK_QOS, COMPRESSED, DEBUG_IMAGE, DEBUG_IMAGE_QOS, DEBUG_TIMES_QOS,
+    DIAGNOSTICS_TOPIC, LABELS, MARKERS, MARKERS_QOS, PARAMETER_EVENTS_QOS, PARAMETER_EVENTS_TOPIC,
+    PUBLISHED_TIME, TF_QOS, TF_STATIC_QOS, TRANSITION_EVENT_TOPIC,
 };
 use super::lifecycle::{NUM_PUBLIC, TRANSITIONS};
 use super::logs::{ROSOUT_QOS, ROSOUT_TOPIC};
 use crate::transport::messages::{
     BondStatus, CompressedImage, DetectedObjects, DetectedObjectsWithFeature, Detection2DArray,
-    Detection3DArray, DiagnosticArray, Float64Stamped, Image, LabelInfo, Log, MarkerArray,
-    ParameterEvent, PublishedTime, TransitionEvent, YoloDetectionArray,
+    Detection3DArray, DiagnosticArray, Float64Stamped, Image, ImageAnnotations, LabelInfo, Log,
+    MarkerArray, ParameterEvent, PublishedTime, TransitionEvent, YoloDetectionArray,
 };
 use crate::transport::middleware::{InputKind, Qos, ServiceKind};
 
@@ -33,8 +33,9 @@ const TOPICS: &str = "
 ## Topics
 
 INPUT, CAMERA_INFO and OUTPUT are the parameters `input`, `camera_info` and `output` of a channel; NAME is
-its name. Detections, markers and debug images carry the stamp and the frame of their input. Markers and
-debug images are made while they have a subscriber and `publish.*` is true. A remap of OUTPUT also moves
+its name. Detections, markers, annotations and debug images carry the stamp and the frame of their input. Markers and
+debug images are made while they have a subscriber and `publish.*` is true, annotations while they have a
+subscriber. A remap of OUTPUT also moves
 the topics below it, unless a remap names them.
 ";
 
@@ -238,6 +239,12 @@ fn topics() -> Vec<[String; 4]> {
             "out, at the start, beside vision_msgs",
         ),
         output(below(MARKERS), MarkerArray::TYPE, MARKERS_QOS, "out, of lidar channels"),
+        output(
+            below(ANNOTATIONS),
+            ImageAnnotations::TYPE,
+            MARKERS_QOS,
+            "out, of camera channels, for Foxglove; with `ros2` where foxglove_msgs is installed",
+        ),
         output(below(DEBUG_IMAGE), Image::TYPE, DEBUG_IMAGE_QOS, "out, boxes drawn"),
         output(
             format!("{}/{COMPRESSED}", below(DEBUG_IMAGE)),

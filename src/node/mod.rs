@@ -36,6 +36,6 @@ mod worker;
 
 pub use endpoints::DIAGNOSTICS_TOPIC;
 pub use lifecycle::Change;
-pub use live::LiveNode;
+pub use live::{LiveNode, LiveOptions, OnMetrics};
 pub use logs::{LogRecord, Logs, ROSOUT_TOPIC, Rosout};
 pub use manual::manual;

@@ -1,4 +1,4 @@
-//! The topics of a live channel: detections and labels always, markers, debug
+//! The topics of a live channel: detections and labels always; markers, annotations, debug
 //! images and times while they have a subscriber.
 
 use std::time::Duration;
@@ -10,13 +10,13 @@ use super::endpoints::{DIAGNOSTICS_TOPIC, MARKERS_QOS, OutputTopics};
 use super::publisher::{GatedPublisher, OutputGate};
 use crate::config::ChannelConfig;
 use crate::detectors::FrameInput;
-use crate::draw::encode_markers;
+use crate::draw::{encode_annotations, encode_markers};
 use crate::error::Result;
 use crate::ros::NodeName;
 use crate::runtime::channel::{Channel, Served};
-use crate::transport::messages::{DiagnosticArray, LabelInfo, MarkerArray};
+use crate::transport::messages::{DiagnosticArray, ImageAnnotations, LabelInfo, MarkerArray};
 use crate::transport::middleware::{Middleware, Qos};
-use crate::types::{Detections, Header, OutputType, Stamp};
+use crate::types::{Detections, Header, ImageBox, OutputType, Stamp};
 
 /// The publishers of a channel.
 pub struct ChannelOutputs {
@@ -26,6 +26,8 @@ pub struct ChannelOutputs {
     labels: Option<GatedPublisher>,
     /// Of channels whose detections are boxes in space.
     markers: Option<GatedPublisher>,
+    /// Of channels whose detections are boxes in an image, where the middleware has the type.
+    annotations: Option<GatedPublisher>,
     /// Whether markers were published that still may show.
     shows_markers: bool,
     debug_image: DebugImage,
@@ -64,6 +66,11 @@ impl ChannelOutputs {
             Some(topic) => Some(advertise(topic, MarkerArray::TYPE, MARKERS_QOS)?),
             None => None,
         };
+        let annotations = topics.annotations.as_deref().and_then(|topic| {
+            let advertised = advertise(topic, ImageAnnotations::TYPE, MARKERS_QOS);
+            // A ROS 2 without foxglove_msgs has no viewer of them either.
+            advertised.inspect_err(|error| tracing::info!("no annotations: {error}")).ok()
+        });
         let debug_image = DebugImage::open(&topics, &mut advertise)?;
         let debug_times = DebugTimes::open(&topics, &mut advertise)?;
         let voxel_status = match &config.live.voxel_status {
@@ -78,6 +85,7 @@ impl ChannelOutputs {
             detections,
             labels,
             markers,
+            annotations,
             shows_markers: false,
             debug_image,
             debug_times,
@@ -109,7 +117,8 @@ impl ChannelOutputs {
     pub fn have_subscribers(&self) -> bool {
         let detections = self.detections.iter().map(|(_, publisher)| publisher);
         let have = |publisher: &GatedPublisher| publisher.num_subscribers() > 0;
-        detections.chain(&self.markers).any(have) || self.debug_image.has_subscribers()
+        detections.chain(&self.markers).chain(&self.annotations).any(have)
+            || self.debug_image.has_subscribers()
     }
 
     /// Whether something that shows the inputs of a frame has a subscriber.
@@ -151,7 +160,8 @@ impl ChannelOutputs {
         }
     }
 
-    /// Publishes markers and, of a frame with its inputs, debug images that have a subscriber.
+    /// Publishes markers, annotations and, of a frame with its inputs, debug images that have a
+    /// subscriber.
     ///
     /// # Errors
     /// `Middleware` when something could not be handed over; why a picture cannot be
@@ -167,6 +177,22 @@ impl ChannelOutputs {
             } else if self.shows_markers {
                 self.remove_markers(header)?;
             }
+        }
+        let annotations = self.annotations.as_mut();
+        if let Some(annotations) = annotations.filter(|topic| topic.num_subscribers() > 0) {
+            let (stamp, names) = (header.stamp, config.kind.class_names());
+            let message = &mut self.message;
+            match *detections {
+                Detections::Boxes2d(found) => encode_annotations(stamp, found, names, message)?,
+                Detections::RotatedBoxes2d(found) => {
+                    encode_annotations(stamp, found, names, message)?;
+                }
+                // Markers show them.
+                Detections::Boxes3d(_) => {
+                    encode_annotations::<ImageBox>(stamp, &[], names, message)?;
+                }
+            }
+            annotations.publish(message)?;
         }
         if inputs.is_empty() {
             return Ok(());

@@ -263,6 +263,9 @@ impl Worker {
     /// Counts dropped frames. The first with a reason is logged as a warning.
     fn note_dropped(&self, state: &ChannelState, error: &Error, num: u64) {
         let name = &self.channel.config().name;
+        if let Some(trace) = &state.trace {
+            trace.add_dropped(name, error.kind().reason());
+        }
         match lock(&state.frames).window.account.add_dropped(error, num) {
             1 => tracing::warn!("channel {name}: frame dropped: {error}"),
             count => tracing::debug!("channel {name}: frame dropped ({count}): {error}"),

@@ -310,7 +310,7 @@ impl Account {
     pub fn stages_ms(&self) -> Vec<StageSummary> {
         let milliseconds = |nanos: u64| nanos as f64 / 1e6;
         let summary = |&stage: &Stage| {
-            let histogram = self.latencies[stage as usize].as_ref().filter(|h| !h.is_empty())?;
+            let histogram = self.latencies(stage)?;
             Some(StageSummary {
                 stage: stage.name(),
                 p50: milliseconds(histogram.value_at_quantile(0.50)),
@@ -320,6 +320,16 @@ impl Account {
             })
         };
         Stage::ALL.iter().filter_map(summary).collect()
+    }
+
+    /// Latencies of a stage in nanoseconds; `None` for one that did not run.
+    pub(super) fn latencies(&self, stage: Stage) -> Option<&Histogram<u64>> {
+        self.latencies[stage as usize].as_ref().filter(|histogram| !histogram.is_empty())
+    }
+
+    /// Bytes that a stage copied in all frames.
+    pub fn bytes(&self, stage: Stage, transfer: Transfer) -> u64 {
+        self.bytes[stage as usize][transfer as usize]
     }
 
     /// The levels of a sparse encoder, finest first; none without one.

@@ -8,6 +8,7 @@
 //! | [`slot`], `input` | the newest frame of live inputs, and the counters of their messages |
 //! | [`supervisor`] | the detector, which is built again after a failure of its device |
 //! | [`isolated`] | a detector in a process of its own |
+//! | `metrics`, [`trace`] | counters for Prometheus, frames over time for Perfetto |
 //! | [`placement`] | channels of device `auto` on several GPUs |
 //! | `account`, `spread`, `stamps`, `serving`, `in_flight` | counters, times, order of stamps, health, frames in progress |
 
@@ -18,6 +19,7 @@ pub(crate) mod in_flight;
 pub(crate) mod input;
 pub mod isolated;
 pub mod message_buffer;
+pub(crate) mod metrics;
 pub mod placement;
 pub(crate) mod serving;
 pub mod slot;
@@ -25,6 +27,7 @@ pub(crate) mod spread;
 pub(crate) mod stamps;
 pub mod supervisor;
 pub mod synchronizer;
+pub mod trace;
 
 pub use assembler::Sequence;
 pub use stamps::StampOrder;

@@ -19,6 +19,7 @@ mod eval;
 mod eval_peers;
 mod fingerprint;
 mod launch;
+mod observe;
 mod outputs;
 mod page;
 mod sample;

@@ -27,13 +27,13 @@ const MARKER: &str = ".det_post.jsonl";
 const PARTIAL: &str = "det_post.partial";
 
 /// A simulated drive and networks that know nothing, made once.
-struct Fixture {
+pub(super) struct Fixture {
     _keeper: tempfile::TempDir,
     models: PathBuf,
-    drive: PathBuf,
+    pub(super) drive: PathBuf,
 }
 
-fn fixture() -> &'static Fixture {
+pub(super) fn fixture() -> &'static Fixture {
     static FIXTURE: OnceLock<Fixture> = OnceLock::new();
     FIXTURE.get_or_init(|| {
         let keeper = tempfile::tempdir().unwrap();
@@ -53,7 +53,7 @@ fn text(path: &Path) -> &str {
 }
 
 /// The arguments of a replay of the camera and the lidar of a drive.
-fn replay_arguments(bag: &Path, out: &Path, more: &[&str]) -> Vec<String> {
+pub(super) fn replay_arguments(bag: &Path, out: &Path, more: &[&str]) -> Vec<String> {
     let models = &fixture().models;
     let mut arguments: Vec<String> =
         ["replay", text(bag), "--config", "config/demo.param.yaml", "--device", "cpu"]

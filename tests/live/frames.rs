@@ -123,6 +123,37 @@ fn markers_and_pictures_are_made_while_someone_looks() {
     assert_eq!(first_marker(&session.next(&markers)), (1, 3));
 }
 
+/// Boxes in an image reach viewers as annotations with the stamp of the image.
+#[test]
+fn annotations_are_made_while_someone_looks() {
+    let session = Session::active(&[]);
+    let annotations = format!("{CAMERA_OUT}/annotations");
+    let types: Vec<_> = session.graph.outputs();
+    let of_topic = types.iter().find(|(topic, ..)| *topic == annotations).unwrap();
+    assert_eq!(of_topic.1, "foxglove_msgs/msg/ImageAnnotations");
+    assert!(types.iter().all(|(topic, ..)| *topic != format!("{LIDAR_OUT}/annotations")));
+    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)), CAMERA_OUT);
+    assert!(session.graph.take(&annotations).is_empty());
+    session.graph.set_subscribers(&annotations, 1);
+    let stamp = Stamp::from_ros(2, 0);
+    let cdr = session.send_for(IMAGE_TOPIC, &picture(stamp), CAMERA_OUT);
+    let num_detections = Detection2DArray::decode(&cdr).unwrap().detections.into_iter().count();
+    assert!(num_detections > 0);
+    // The annotations of the first frame may come after the subscriber, too.
+    let num_outlines = loop {
+        let shown = session.wait(&annotations, 1).pop().unwrap();
+        let mut reader = Reader::new("test", &shown).unwrap();
+        let (num_circles, num_outlines) =
+            (reader.sequence_len(1).unwrap(), reader.sequence_len(1).unwrap());
+        assert_eq!(num_circles, 0);
+        let shown = Stamp::from_ros(reader.i32().unwrap(), reader.u32().unwrap());
+        if shown == stamp {
+            break num_outlines;
+        }
+    };
+    assert_eq!(num_outlines, num_detections);
+}
+
 /// The stamp of the first marker.
 fn marker_stamp(cdr: &[u8]) -> Stamp {
     let mut reader = Reader::new("test", cdr).unwrap();

@@ -16,6 +16,7 @@ mod diagnostics;
 mod frames;
 mod hostile;
 mod in_flight;
+mod observed;
 mod other_stacks;
 mod outputs;
 mod process;

@@ -43,6 +43,7 @@ fn topics_below_an_output_follow_its_remap() {
         topics,
         [
             "/boxes",
+            "/boxes/annotations",
             "/boxes/debug_image",
             "/boxes/debug_image/compressed",
             "/boxes/label_info",

@@ -5,16 +5,19 @@ use std::time::{Duration, Instant};
 
 use super::Shared;
 use crate::node::channel_state::lock;
+use crate::node::live_channel::LiveChannel;
 use crate::node::logs::Logs;
 use crate::node::status::StatusBuilder;
 use crate::ros::LifecycleState;
+use crate::runtime::metrics::to_prometheus;
 use crate::transport::messages::{DiagnosticArray, DiagnosticLevel, DiagnosticStatus};
 use crate::transport::middleware::Publisher;
 use crate::types::Header;
 
 impl Shared {
     /// Publishes diagnostics until the node ends: all statuses once in `period`, and those of
-    /// the time per frame, where they are configured, at their own interval.
+    /// the time per frame, where they are configured, at their own interval. Metrics are passed
+    /// on with all statuses.
     pub(super) fn publish_diagnostics(&self, mut publisher: Box<dyn Publisher>, period: Duration) {
         let mut bytes = Vec::new();
         let mut publish = |status: &[DiagnosticStatus]| {
@@ -55,8 +58,33 @@ impl Shared {
             if now >= due {
                 due = (due + period).max(now);
                 publish(&self.statuses());
+                if let Ok(channels) = self.channels.try_lock() {
+                    self.pass_metrics(&channels);
+                }
             }
         }
+    }
+
+    /// Passes the metrics of channels on, if there are channels and a receiver.
+    pub(super) fn pass_metrics(&self, channels: &[LiveChannel]) {
+        if channels.is_empty() {
+            return;
+        }
+        if let Some(on_metrics) = &mut *lock(&self.on_metrics) {
+            let channels: Vec<_> = channels.iter().map(LiveChannel::metrics).collect();
+            on_metrics(&to_prometheus(&channels));
+        }
+    }
+
+    /// Unloads all channels, whose last metrics are passed on.
+    pub(super) fn unload(&self) {
+        let mut channels = lock(&self.channels);
+        let now = Instant::now();
+        for channel in channels.iter_mut() {
+            channel.sum_up(now);
+        }
+        self.pass_metrics(&channels);
+        channels.clear();
     }
 
     /// The shortest interval of the statuses of the time per frame.

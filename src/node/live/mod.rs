@@ -7,6 +7,7 @@
 
 mod graph;
 mod health;
+mod options;
 mod services;
 
 use std::sync::{Arc, Condvar, Mutex, Weak};
@@ -29,11 +30,13 @@ use crate::config::Config;
 use crate::device::set_copy_threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ros::{LifecycleState, LifecycleTransition, NodeName, Parameter};
+use crate::runtime::Factory;
 use crate::runtime::placement::place_on_gpus;
-use crate::runtime::{Factory, open_detector};
+use crate::runtime::trace::Trace;
 use crate::transport::messages::{DiagnosticArray, Log, ParameterEvent, TransitionEvent};
 use crate::transport::middleware::{InputKind, Middleware, Publisher, Qos, Received, Subscription};
 use graph::Graph;
+pub use options::{LiveOptions, OnMetrics};
 
 pub use super::endpoints::{DIAGNOSTICS_TOPIC, PARAMETER_EVENTS_TOPIC, TRANSITION_EVENT_TOPIC};
 
@@ -55,6 +58,8 @@ struct Shared {
     parameters: ParameterServer,
     loggers: Loggers,
     factory: Factory,
+    trace: Option<Arc<Trace>>,
+    on_metrics: Mutex<Option<OnMetrics>>,
     lifecycle: Lifecycle,
     clock: Arc<NodeClock>,
     transforms: Arc<LiveTransforms>,
@@ -79,7 +84,7 @@ impl LiveNode {
     /// # Errors
     /// `Middleware` when the graph refuses, `Io` when there is no thread.
     pub fn open(config: Config, middleware: Box<dyn Middleware>) -> Result<Self> {
-        Self::with_factory(config, middleware, Arc::new(open_detector))
+        Self::with_options(config, middleware, LiveOptions::default())
     }
 
     /// As [`LiveNode::open`], with another factory of detectors.
@@ -91,6 +96,19 @@ impl LiveNode {
         middleware: Box<dyn Middleware>,
         factory: Factory,
     ) -> Result<Self> {
+        Self::with_options(config, middleware, LiveOptions { factory, ..LiveOptions::default() })
+    }
+
+    /// As [`LiveNode::open`], with options.
+    ///
+    /// # Errors
+    /// As [`LiveNode::open`].
+    pub fn with_options(
+        config: Config,
+        middleware: Box<dyn Middleware>,
+        options: LiveOptions,
+    ) -> Result<Self> {
+        let LiveOptions { factory, on_metrics, trace } = options;
         let endpoints = endpoints::endpoints(&config, |topic| middleware.resolve(topic));
         endpoints::warn_of_unused(&config.qos_overrides, &endpoints);
         let overrides = config.qos_overrides.clone();
@@ -121,6 +139,8 @@ impl LiveNode {
             clock: Arc::new(NodeClock::new(is_simulated)),
             parameters,
             factory,
+            trace,
+            on_metrics: Mutex::new(on_metrics),
             lifecycle: Lifecycle::new(),
             transforms: Arc::new(LiveTransforms::default()),
             channels: Mutex::new(Vec::new()),
@@ -228,12 +248,12 @@ impl Shared {
             Change::Activate => self.activate(),
             Change::Deactivate => self.deactivate(timeout),
             Change::Cleanup => {
-                lock(&self.channels).clear();
+                self.unload();
                 Ok(())
             }
             Change::Shutdown => {
                 let stopped = self.deactivate(timeout);
-                lock(&self.channels).clear();
+                self.unload();
                 stopped
             }
         };
@@ -259,7 +279,8 @@ impl Shared {
                 ChannelOutputs::open(channel, &self.node, lock(&self.middleware).as_mut())
             };
             let factory = Arc::clone(&self.factory);
-            channels.push(LiveChannel::open(channel, factory, open_outputs)?);
+            let trace = self.trace.clone();
+            channels.push(LiveChannel::open(channel, factory, trace, open_outputs)?);
             if let Some(path) = channel.kind.transforms_path() {
                 self.transforms.insert_file(path)?;
             }
