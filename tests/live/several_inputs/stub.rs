@@ -51,6 +51,9 @@ fn digest(frame: &FrameSet<'_>, input: &FrameInput<'_>) -> [f32; 4] {
         Payload::Image(ImagePayload::Compressed(file)) => file.data,
         Payload::Cloud(cloud) => cloud.data(),
         Payload::Tensors(tensors) => tensors.bytes(),
+        Payload::Image(ImagePayload::OnDevice(_)) | Payload::CloudOnDevice(_) => {
+            unreachable!("messages are in host memory")
+        }
     };
     let sum: u32 = data.iter().map(|byte| u32::from(*byte)).sum();
     let offset_us = input.header.stamp.nanos() - frame.stamp.nanos();
