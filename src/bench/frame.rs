@@ -160,7 +160,7 @@ fn camera_config() -> Result<CameraConfig> {
     }
 }
 
-pub(super) fn channel(head: &str, more: &[&str]) -> Result<ChannelConfig> {
+fn channel(head: &str, more: &[&str]) -> Result<ChannelConfig> {
     let head = format!("c.head:={head}");
     let parameters = ["c.input:=/i", &head, "c.model_path:=m"];
     let parameters = parameters.iter().chain(more).map(|&parameter| parameter.to_owned());

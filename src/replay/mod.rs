@@ -154,7 +154,13 @@ impl Replay {
         set_copy_threads(config.uploads.copy_threads);
         let read = ReadOptions { stop: Arc::clone(&options.stop), ..ReadOptions::default() };
         let mut reader = BagReader::open_with(bag, &read)?;
-        let channels = open_channels(config, reader.topics(), &options.factory)?;
+        let mut channels = open_channels(config, reader.topics(), &options.factory)?;
+        if options.rate == Rate::Max {
+            // Allocates what frames in flight need before the first frame.
+            for channel in &mut channels {
+                channel.overlaps(options.frames_in_flight);
+            }
+        }
         let wants_transforms = channels.iter().any(ReplayChannel::wants_transforms);
         let mut transforms =
             wants_transforms.then(|| TransformFeed::open(bag, &read)).transpose()?;

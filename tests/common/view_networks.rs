@@ -156,7 +156,7 @@ pub fn sparse4d(facts: &Sparse4d) -> StateDict {
     // The published shares. The normalization of two channels is a step between them, which
     // makes a large error of a small one.
     for (part, num_inputs, part_width) in
-        [("pos", 3, c / 2), ("size", 3, c / 8), ("yaw", 2, c / 8), ("vel", 3, c / 4)]
+        [("pos", 3, c / 2), ("size", 3, 2), ("yaw", 2, 2), ("vel", 3, c / 2 - 4)]
     {
         for layer in 0..4 {
             let num_inputs = if layer == 0 { num_inputs } else { part_width };

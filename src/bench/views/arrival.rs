@@ -11,11 +11,10 @@ use super::rig::{CHANNELS, LEVELS, NUM_VIEWS, PICTURE};
 use super::{detr3d, sparse4d};
 use crate::bench::case::{Case, Times, wall};
 use crate::bench::decompress::{self, HEIGHT, WIDTH};
-use crate::bench::frame::channel;
 use crate::bench::given::Network;
 use crate::bench::inputs::{Picture, Random};
 use crate::bench::measure::Bench;
-use crate::config::{ChannelKind, SurroundConfig, SurroundKind, ViewFacts};
+use crate::config::{ChannelKind, Config, SurroundConfig, SurroundKind, ViewFacts};
 use crate::detectors::surround::CudaDetector;
 use crate::detectors::{Detector, FrameInput, FrameSet};
 use crate::device::PayloadMemory;
@@ -112,9 +111,10 @@ fn case_of(
 fn config(decoder: Decoder) -> Result<SurroundConfig> {
     let topics: Vec<_> = (0..NUM_VIEWS).map(|camera| format!("/camera_{camera}")).collect();
     let inputs = format!("c.inputs:=[{}]", topics.join(", "));
-    let ChannelKind::Surround(config) =
-        channel("demo_surround", &[&inputs, "c.weights_path:=w"])?.kind
-    else {
+    let parameters = [&inputs[..], "c.head:=demo_surround", "c.model_path:=m", "c.weights_path:=w"];
+    let loaded = Config::load(&[], &parameters.map(str::to_owned))?;
+    let channel = loaded.channels.into_iter().next();
+    let Some(ChannelKind::Surround(config)) = channel.map(|channel| channel.kind) else {
         return Err(Error::new(ErrorKind::Config, "bench", "a shipped head is of another sensor"));
     };
     let mut config = *config;

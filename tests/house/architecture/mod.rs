@@ -108,7 +108,6 @@ const UNSAFE_FILES: [&str; 58] = [
     "src/ops/densify/kernels.rs",
     "src/ops/detr3d_block/kernels.rs",
     "src/ops/gather/kernels.rs",
-    "src/ops/layer_chain/kernels.rs",
     "src/ops/layer_stack/kernels.rs",
     "src/ops/letterbox/kernels.rs",
     "src/ops/linear/kernels.rs",
