@@ -1215,9 +1215,9 @@ det_post_status det_post_node_close(det_post_node node);
  * shutdown. */
 det_post_status det_post_node_change(det_post_node node, uint32_t transition);
 
-/** Delivers a message of a subscription by pointer: an image, a point cloud or tensors. It is
- * copied once. A message whose sizes contradict each other is counted as refused, as in the
- * program; one for a subscription that has ended is dropped. */
+/** Delivers a message of a subscription by pointer: an image, a point cloud or tensors in host
+ * memory. It is copied once. A message whose sizes contradict each other is counted as
+ * refused, as in the program; one for a subscription that has ended is dropped. */
 det_post_status det_post_node_deliver(det_post_node node, uint64_t subscription, const det_post_input *message);
 
 /** Delivers a message of any subscription as CDR with its encapsulation header. */

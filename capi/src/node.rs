@@ -244,8 +244,8 @@ pub extern "C" fn det_post_node_change(node: Node, transition: u32) -> Status {
 }
 
 /// Delivers a message of a subscription by pointer: an image, a point cloud or tensors in host
-/// memory. It is copied once. A message whose sizes contradict each other is counted as refused, as in the
-/// program; one for a subscription that has ended is dropped.
+/// memory. It is copied once. A message whose sizes contradict each other is counted as
+/// refused, as in the program; one for a subscription that has ended is dropped.
 #[unsafe(no_mangle)]
 pub extern "C" fn det_post_node_deliver(
     node: Node,
