@@ -293,6 +293,10 @@ typedef struct det_post_decoded det_post_decoded;
 typedef struct det_post_sparse_convolution det_post_sparse_convolution;
 typedef struct det_post_sparse_features det_post_sparse_features;
 typedef struct det_post_sparse_result det_post_sparse_result;
+typedef struct det_post_qos det_post_qos;
+typedef struct det_post_graph det_post_graph;
+typedef struct det_post_node det_post_node;
+typedef struct det_post_parameter det_post_parameter;
 
 /** The parameters of a detector: those of one channel of a node. Of two values for a key the
  * later holds: `text`, `files`, `overrides`. Set what is not used to 0. */
@@ -423,6 +427,13 @@ struct det_post_input {
     const det_post_tensor *tensors;
     /** Number of `tensors`, up to 16. */
     size_t num_tensors;
+    /** 1 if `bytes.data` of the image or cloud is a device pointer, to memory of the detector's
+     * GPU; 0 for host memory. The bytes are copied on the GPU; when the call returns, they have
+     * been read. */
+    uint32_t is_on_device;
+    /** Of device pointers: the CUDA stream whose queued work writes the bytes (`cudaStream_t` or
+     * `CUstream`), which the detector waits for on the GPU; `NULL` is the default stream. */
+    void *stream;
 };
 
 /** The inputs of one frame, in the order of the configuration. The stamp of the frame is that
@@ -1012,6 +1023,82 @@ struct det_post_sparse_result {
     size_t num_over_capacity;
 };
 
+/** Quality of service of a topic: the last `depth` messages are kept. */
+struct det_post_qos {
+    /** Messages that are kept for a slow reader. */
+    size_t depth;
+    /** 1 reliable, 0 best effort. */
+    uint32_t is_reliable;
+    /** 1 transient local, 0 volatile. */
+    uint32_t is_transient_local;
+};
+
+/** The ROS graph of a node in the process of the caller: functions that create and use its
+ * subscriptions and publishers, which have numbers. They are called from any thread, also
+ * within `det_post_node_open`, `_change` and `_close`, and must not call functions of the
+ * same node. None may be null. A function that fails returns a status other than
+ * `DET_POST_OK`. */
+struct det_post_graph {
+    /** First argument of every function. */
+    void *context;
+    /** Writes the full name of a topic, expanded and remapped, with a 0 behind it, to at most
+     * `capacity` bytes, and returns its length. */
+    size_t (*resolve)(void *context, const char *topic, char *name, size_t capacity);
+    /** Subscribes to a topic of messages of `type_name`, such as `sensor_msgs/msg/Image`. Its
+     * messages are given to `det_post_node_deliver` or `det_post_node_deliver_message`. */
+    det_post_status (*subscribe)(void *context, uint64_t subscription, const char *topic, const char *type_name, det_post_qos qos);
+    /** Ends a subscription. */
+    void (*unsubscribe)(void *context, uint64_t subscription);
+    /** Number of publishers on the topic of a subscription. */
+    size_t (*num_publishers)(void *context, uint64_t subscription);
+    /** Advertises a topic of messages of `type_name`. */
+    det_post_status (*advertise)(void *context, uint64_t publisher, const char *topic, const char *type_name, det_post_qos qos);
+    /** Ends a publisher. */
+    void (*unadvertise)(void *context, uint64_t publisher);
+    /** Number of subscribers on the topic of a publisher; called once per frame. */
+    size_t (*num_subscribers)(void *context, uint64_t publisher);
+    /** Publishes a message: CDR in little endian, with its encapsulation header. */
+    det_post_status (*publish)(void *context, uint64_t publisher, const uint8_t *message, size_t num_bytes);
+    /** For later versions; 0. */
+    uint64_t reserved[4];
+};
+
+/** A live node: all channels of a configuration, with life cycle and diagnostics, in the ROS
+ * graph of the caller. It behaves as the program `det_post run` does. */
+struct det_post_node {
+    /** Its number; 0 is never a node. */
+    uint64_t id;
+};
+
+/** A parameter of a node, as `rcl_interfaces` describes it. */
+struct det_post_parameter {
+    /** Name. */
+    const char *name;
+    /** What it means, with its unit. */
+    const char *description;
+    /** Its allowed values. */
+    const char *allowed;
+    /** 1 if it is fixed when the node is opened, else 0. */
+    uint32_t is_read_only;
+    /** Type of the value, by its number in `rcl_interfaces/msg/ParameterType`: 0 not set, 1
+     * `flag`, 2 `integer`, 3 `number`, 4 `text`, 8 `numbers`, 9 `texts`. */
+    uint32_t value_type;
+    /** 0 or 1. */
+    uint32_t flag;
+    /** An integer. */
+    int64_t integer;
+    /** A floating-point number. */
+    double number;
+    /** A text. */
+    const char *text;
+    /** Floating-point numbers. */
+    const double *numbers;
+    /** Texts. */
+    const char *const *texts;
+    /** Number of `numbers` or `texts`. */
+    size_t num_values;
+};
+
 /** The version of the ABI that the library has. */
 uint32_t det_post_abi_version(void);
 
@@ -1071,15 +1158,22 @@ det_post_status det_post_detector_set_calibration(det_post_detector detector, si
  * before the frame. At most 10 s before the newest transform of a frame are kept. */
 det_post_status det_post_detector_add_transforms(det_post_detector detector, const det_post_transform *transforms, size_t num_transforms);
 
-/** Opens a workspace on a device: `cpu`. The arrays that an operation reads are in the memory of
- * that device; so are its results, which are memory of the workspace and valid until the next
- * call of the same function on it, or until the workspace is closed. Close it with
- * `det_post_workspace_close`. */
+/** Opens a workspace on a device: `cpu` or `cuda:N`. The arrays that an operation reads are in the
+ * memory of that device; so are its results, which are memory of the workspace and valid until
+ * the next call of the same function on it, or until the workspace is closed. Structs are in host
+ * memory, whatever the device. On a GPU, boxes are suppressed and images are resized; the other
+ * operations take host memory alone. Close it with `det_post_workspace_close`. */
 det_post_status det_post_workspace_open(const char *device, det_post_workspace *workspace);
 
 /** Closes a workspace and frees its memory. If another thread is in a call on it, that call ends
  * as usual. */
 det_post_status det_post_workspace_close(det_post_workspace workspace);
+
+/** Sets the CUDA stream (`cudaStream_t` or `CUstream`) of a workspace on a GPU; without this call
+ * and for `NULL` it is the default stream. An operation begins after the work that is queued
+ * there when it is called. Its result is ready for work that is queued there after the call, and
+ * is not overwritten by a later call before that work is done. */
+det_post_status det_post_workspace_set_stream(det_post_workspace workspace, void *stream);
 
 /** Suppresses boxes. A box with a value that is not finite, or a score that is NaN, is neither
  * kept nor suppresses others. */
@@ -1106,6 +1200,36 @@ det_post_status det_post_workspace_decode_anchor(det_post_workspace workspace, c
 
 /** Convolves features at the sites of a grid. */
 det_post_status det_post_workspace_sparse_convolve(det_post_workspace workspace, const det_post_sparse_convolution *convolution, const det_post_sparse_features *input, const det_post_sparse_result **result);
+
+/** Opens a live node in the graph of the caller, as `det_post run` opens one: parameters and
+ * diagnostics, no network. `configuration.channel` is not read. Close it with
+ * `det_post_node_close`. */
+det_post_status det_post_node_open(const det_post_configuration *configuration, const det_post_graph *graph, det_post_node *node);
+
+/** Shuts a node down and closes it: no function of its graph is called afterwards. If another
+ * thread is in a call on it, it is closed with the end of that call. */
+det_post_status det_post_node_close(det_post_node node);
+
+/** Changes the state of a node and waits for the result. `transition` is the number of
+ * `lifecycle_msgs/msg/Transition`: 1 configure, 2 cleanup, 3 activate, 4 deactivate, 5
+ * shutdown. */
+det_post_status det_post_node_change(det_post_node node, uint32_t transition);
+
+/** Delivers a message of a subscription by pointer: an image, a point cloud or tensors. It is
+ * copied once. A message whose sizes contradict each other is counted as refused, as in the
+ * program; one for a subscription that has ended is dropped. */
+det_post_status det_post_node_deliver(det_post_node node, uint64_t subscription, const det_post_input *message);
+
+/** Delivers a message of any subscription as CDR with its encapsulation header. */
+det_post_status det_post_node_deliver_message(det_post_node node, uint64_t subscription, const uint8_t *message, size_t num_bytes);
+
+/** The parameters of a node by name, with their present values. `parameters` points to memory
+ * of the node, valid until the next `det_post_node_parameters`, or until the node is closed. */
+det_post_status det_post_node_parameters(det_post_node node, const det_post_parameter **parameters, size_t *num_parameters);
+
+/** Sets parameters by assignments `key:=value`, all or none, as `set_parameters_atomically`
+ * does. */
+det_post_status det_post_node_set_parameters(det_post_node node, const char *const *overrides, size_t num_overrides);
 
 #ifdef __cplusplus
 }

@@ -104,7 +104,22 @@ private:
   const det_post_detections * found_;
 };
 
-/// From where a detector is configured: see `det_post_configuration`.
+namespace detail
+{
+inline std::vector<const char *> pointers(const std::vector<std::string> & texts)
+{
+  std::vector<const char *> pointers;
+  for (const auto & text : texts) {pointers.push_back(text.c_str());}
+  return pointers;
+}
+
+inline const char * or_null(const std::string & text) noexcept
+{
+  return text.empty() ? nullptr : text.c_str();
+}
+}  // namespace detail
+
+/// From where a detector or a node is configured: see `det_post_configuration`.
 struct Configuration
 {
   std::string text;
@@ -116,6 +131,26 @@ struct Configuration
   std::string node_namespace;
   std::string node_name;
   std::string program;
+
+  /// Calls a function with this configuration for C, which is valid until it returns.
+  template<typename Function>
+  det_post_status with(Function function) const
+  {
+    const auto of_files = detail::pointers(files);
+    const auto of_overrides = detail::pointers(overrides);
+    det_post_configuration configuration{};
+    configuration.text = detail::or_null(text);
+    configuration.files = of_files.data();
+    configuration.num_files = of_files.size();
+    configuration.overrides = of_overrides.data();
+    configuration.num_overrides = of_overrides.size();
+    configuration.channel = detail::or_null(channel);
+    configuration.like = detail::or_null(like);
+    configuration.node_namespace = detail::or_null(node_namespace);
+    configuration.node_name = detail::or_null(node_name);
+    configuration.program = detail::or_null(program);
+    return function(configuration);
+  }
 };
 
 /// An input of a frame.
@@ -154,6 +189,112 @@ inline det_post_input input(
   return input;
 }
 
+#if defined(__cpp_exceptions)
+/// A workspace, which is closed with this object: operations on arrays in the memory of its device.
+/// Results are valid until the next call of the same function. One thread at a time.
+class Workspace
+{
+public:
+  /// Opens a workspace on a device, such as `cpu` or `cuda:0`.
+  explicit Workspace(const std::string & device)
+  {
+    check(det_post_workspace_open(device.c_str(), &workspace_));
+  }
+  Workspace(Workspace && other) noexcept
+  : workspace_(std::exchange(other.workspace_, {})) {}
+  Workspace & operator=(Workspace && other) noexcept
+  {
+    std::swap(workspace_, other.workspace_);
+    return *this;
+  }
+  Workspace(const Workspace &) = delete;
+  Workspace & operator=(const Workspace &) = delete;
+  ~Workspace()
+  {
+    if (workspace_.id != 0) {det_post_workspace_close(workspace_);}
+  }
+
+  /// Sets the CUDA stream on which arrays are written and results are read.
+  void set_stream(void * stream)
+  {
+    check(det_post_workspace_set_stream(workspace_, stream), workspace_.id);
+  }
+
+  /// Suppresses boxes.
+  const det_post_survivors & suppress(
+    const det_post_suppression & suppression, const det_post_boxes & boxes)
+  {
+    return result(det_post_workspace_suppress, suppression, boxes);
+  }
+
+  /// Resizes and normalises an image.
+  const det_post_letterboxed & letterbox(
+    const det_post_letterbox & letterbox, const det_post_image & image)
+  {
+    return result(det_post_workspace_letterbox, letterbox, image);
+  }
+
+  /// Groups points into voxels.
+  const det_post_voxels & voxelize(
+    const det_post_voxel_grid & grid, const det_post_points & points)
+  {
+    return result(det_post_workspace_voxelize, grid, points);
+  }
+
+  /// Convolves features at sites.
+  const det_post_sparse_result & convolve(
+    const det_post_sparse_convolution & convolution, const det_post_sparse_features & input)
+  {
+    return result(det_post_workspace_sparse_convolve, convolution, input);
+  }
+
+  /// Decodes the outputs of a network.
+  const det_post_decoded & decode(
+    const det_post_yolo_decoding & decoding, const std::vector<det_post_tensor> & tensors)
+  {
+    return decoded(det_post_workspace_decode_yolo, decoding, tensors);
+  }
+  const det_post_decoded & decode(
+    const det_post_center_decoding & decoding, const std::vector<det_post_tensor> & tensors)
+  {
+    return decoded(det_post_workspace_decode_center, decoding, tensors);
+  }
+  const det_post_decoded & decode(
+    const det_post_anchor_decoding & decoding, const std::vector<det_post_tensor> & tensors)
+  {
+    return decoded(det_post_workspace_decode_anchor, decoding, tensors);
+  }
+
+  /// The object of the C ABI.
+  det_post_workspace get() const noexcept {return workspace_;}
+
+private:
+  template<typename How, typename Input, typename Result>
+  const Result & result(
+    det_post_status (* operation)(
+      det_post_workspace, const How *, const Input *, const Result **),
+    const How & how, const Input & input)
+  {
+    const Result * result = nullptr;
+    check(operation(workspace_, &how, &input, &result), workspace_.id);
+    return *result;
+  }
+
+  template<typename How>
+  const det_post_decoded & decoded(
+    det_post_status (* operation)(
+      det_post_workspace, const How *, const det_post_tensor *, size_t, const det_post_decoded **),
+    const How & how, const std::vector<det_post_tensor> & tensors)
+  {
+    const det_post_decoded * decoded = nullptr;
+    check(operation(workspace_, &how, tensors.data(), tensors.size(), &decoded), workspace_.id);
+    return *decoded;
+  }
+
+  det_post_workspace workspace_{};
+};
+#endif
+
 /// A detector, which is closed with this object. One thread at a time.
 class Detector
 {
@@ -177,29 +318,10 @@ public:
   /// Opens a detector in place of this one.
   det_post_status open(const Configuration & from, std::nothrow_t)
   {
-    const auto pointers = [](const std::vector<std::string> & texts) {
-        std::vector<const char *> pointers;
-        for (const auto & text : texts) {pointers.push_back(text.c_str());}
-        return pointers;
-      };
-    const auto or_null = [](const std::string & text) {
-        return text.empty() ? nullptr : text.c_str();
-      };
-    const auto files = pointers(from.files);
-    const auto overrides = pointers(from.overrides);
-    det_post_configuration configuration{};
-    configuration.text = or_null(from.text);
-    configuration.files = files.data();
-    configuration.num_files = files.size();
-    configuration.overrides = overrides.data();
-    configuration.num_overrides = overrides.size();
-    configuration.channel = or_null(from.channel);
-    configuration.like = or_null(from.like);
-    configuration.node_namespace = or_null(from.node_namespace);
-    configuration.node_name = or_null(from.node_name);
-    configuration.program = or_null(from.program);
     Detector opened;
-    const auto status = det_post_detector_open(&configuration, &opened.detector_);
+    const auto status = from.with([&](const det_post_configuration & configuration) {
+          return det_post_detector_open(&configuration, &opened.detector_);
+      });
     if (status == DET_POST_OK) {*this = std::move(opened);}
     return status;
   }
@@ -259,8 +381,7 @@ public:
   /// Sets live parameters, all or none.
   void reconfigure(const std::vector<std::string> & overrides)
   {
-    std::vector<const char *> texts;
-    for (const auto & text : overrides) {texts.push_back(text.c_str());}
+    const auto texts = detail::pointers(overrides);
     check(det_post_detector_reconfigure(detector_, texts.data(), texts.size()), detector_.id);
   }
 
@@ -288,6 +409,99 @@ public:
 
 private:
   det_post_detector detector_{};
+};
+
+/// A parameter of a node: see `det_post_parameter`.
+using Parameter = det_post_parameter;
+
+/// A live node in a ROS graph of the caller, which is shut down and closed with this object. Any
+/// thread may call any function.
+class Node
+{
+public:
+  /// No node: every call is refused.
+  Node() noexcept = default;
+  Node(Node && other) noexcept
+  : node_(std::exchange(other.node_, {})) {}
+  Node & operator=(Node && other) noexcept
+  {
+    std::swap(node_, other.node_);
+    return *this;
+  }
+  Node(const Node &) = delete;
+  Node & operator=(const Node &) = delete;
+  ~Node() {close();}
+
+  /// Opens a node in place of this one.
+  det_post_status open(const Configuration & from, const det_post_graph & graph, std::nothrow_t)
+  {
+    Node opened;
+    const auto status = from.with([&](const det_post_configuration & configuration) {
+          return det_post_node_open(&configuration, &graph, &opened.node_);
+      });
+    if (status == DET_POST_OK) {*this = std::move(opened);}
+    return status;
+  }
+
+  /// Shuts the node down and closes it.
+  void close() noexcept
+  {
+    if (node_.id != 0) {det_post_node_close(std::exchange(node_, {}));}
+  }
+
+  /// Changes the state, by the number of a `lifecycle_msgs/msg/Transition`.
+  det_post_status change(uint32_t transition) noexcept
+  {
+    return det_post_node_change(node_, transition);
+  }
+
+  /// Delivers a message of a subscription by pointer.
+  det_post_status deliver(uint64_t subscription, const det_post_input & message) noexcept
+  {
+    return det_post_node_deliver(node_, subscription, &message);
+  }
+
+  /// Delivers a message of a subscription as CDR.
+  det_post_status deliver(
+    uint64_t subscription, const uint8_t * message, std::size_t num_bytes) noexcept
+  {
+    return det_post_node_deliver_message(node_, subscription, message, num_bytes);
+  }
+
+  /// Sets live parameters `key:=value`, all or none.
+  det_post_status set_parameters(const std::vector<std::string> & overrides)
+  {
+    const auto texts = detail::pointers(overrides);
+    return det_post_node_set_parameters(node_, texts.data(), texts.size());
+  }
+
+#if defined(__cpp_exceptions)
+  Node(const Configuration & configuration, const det_post_graph & graph)
+  {
+    if (det_post_abi_version() != DET_POST_ABI_VERSION) {
+      throw Error(DET_POST_ERROR_ARGUMENT, "header and library have different versions");
+    }
+    check(open(configuration, graph, std::nothrow));
+  }
+
+  /// The parameters with their present values, until the next call.
+  Span<Parameter> parameters() const
+  {
+    const Parameter * parameters = nullptr;
+    std::size_t num_parameters = 0;
+    check(det_post_node_parameters(node_, &parameters, &num_parameters), node_.id);
+    return {parameters, num_parameters};
+  }
+#endif
+
+  /// The message of the last call that failed.
+  std::string error_message() const {return det_post::error_message(node_.id);}
+
+  /// The object of the C ABI.
+  det_post_node get() const noexcept {return node_;}
+
+private:
+  det_post_node node_{};
 };
 
 }  // namespace det_post

@@ -4,11 +4,17 @@
     ros2 launch det_post det.launch.py config:=surround.param.yaml device:=cuda:0 \
         input_topics:="front:=/cam0/image_raw back:=/cam1/image_raw" \
         model_paths:="front:=/models/yolox.onnx back:=/models/yolox.onnx"
+    ros2 launch det_post det.launch.py use_composition:=true container_name:=/sensors
 
 A parameter file is given as a path, or as the name of one in the package's config
 folder; several are separated by spaces, and the later wins. It may hold
 substitutions such as $(find-pkg-share det_post). Relative paths in it are below
 the package's share folder.
+
+use_composition loads the component det_post::DetPost instead, which takes messages
+of its process by pointer: into the container of container_name, or into one of its
+own. The node joins the graph through rclcpp then: middleware and respawn have no
+effect.
 
 A node that ends by itself starts again, unless its exit code is 2: a wrong
 command line or configuration stays wrong.
@@ -17,14 +23,15 @@ command line or configuration stays wrong.
 from pathlib import Path
 
 import yaml
+from ament_index_python import has_resource
 from ament_index_python.packages import get_package_share_directory
 from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, EmitEvent, LogInfo, OpaqueFunction, RegisterEventHandler
 from launch.event_handlers import OnProcessExit
 from launch.events.process import ShutdownProcess
 from launch.substitutions import LaunchConfiguration
-from launch_ros.actions import Node
-from launch_ros.descriptions import ParameterFile
+from launch_ros.actions import ComposableNodeContainer, LoadComposableNodes, Node
+from launch_ros.descriptions import ComposableNode, ParameterFile
 
 # Exit code of a wrong command line or configuration.
 USAGE = 2
@@ -48,7 +55,8 @@ ARGUMENTS = {
     "parameters": ("", "Further parameters: 'camera.score_threshold:=0.4 lidar.max_detections:=200'."),
     "use_sim_time": ("false", "Whether time comes from /clock."),
     "autostart": ("", "Whether the node configures and activates itself; empty: as the config says."),
-    "use_composition": ("false", "Accepted for other launch files; the node is always a process of its own."),
+    "use_composition": ("false", "Whether the node is loaded into a container of components."),
+    "container_name": ("", "A running container to load it into; empty: one of its own."),
     "middleware": ("", "ros2 or dds; empty: ros2 where the program was built with it, else dds."),
     "enclave": ("", "Enclave of the node, where SROS 2 is enabled; empty: the root, /."),
     "log_level": ("info", "debug, info, warn, error or fatal."),
@@ -114,13 +122,32 @@ def stays_down(node):
     return RegisterEventHandler(OnProcessExit(target_action=node, on_exit=exited))
 
 
-def start(context):
-    """The node, once the arguments are known."""
-    values = {name: LaunchConfiguration(name).perform(context) for name in ARGUMENTS}
-    share = Path(get_package_share_directory("det_post"))
-    names = [*values["config"].split(), *values["params_file"].split()] or [DEFAULT_CONFIG]
-    files = [ParameterFile(config_path(share, name), allow_substs=True) for name in names]
-    enclave = ["--enclave", values["enclave"]] if values["enclave"] else []
+def component(values: dict[str, str], parameters: list) -> list:
+    """The node in a container. Launch loads no component again, so that none is respawned."""
+    described = ComposableNode(
+        package="det_post",
+        plugin="det_post::DetPost",
+        name=values["node_name"],
+        namespace=values["namespace"],
+        parameters=parameters,
+        extra_arguments=[{"use_intra_process_comms": True}],
+    )
+    if values["container_name"]:
+        return [LoadComposableNodes(target_container=values["container_name"], composable_node_descriptions=[described])]
+    container = ComposableNodeContainer(
+        package="rclcpp_components",
+        executable="component_container_mt",
+        name=f"{values['node_name']}_container",
+        namespace=values["namespace"],
+        composable_node_descriptions=[described],
+        ros_arguments=["--log-level", values["log_level"], *enclave(values)],
+        output="screen",
+    )
+    return [container]
+
+
+def process(values: dict[str, str], share: Path, parameters: list) -> list:
+    """The node as a process of its own."""
     middleware = ["--middleware", values["middleware"]] if values["middleware"] else []
     node = Node(
         package="det_post",
@@ -128,17 +155,35 @@ def start(context):
         name=values["node_name"],
         namespace=values["namespace"],
         arguments=["run", *middleware],
-        ros_arguments=["--log-level", values["log_level"], *enclave],
-        parameters=[*files, overrides(values)],
+        ros_arguments=["--log-level", values["log_level"], *enclave(values)],
+        parameters=parameters,
         cwd=str(share),
         respawn=switch(values, "respawn"),
         respawn_delay=max(float(values["respawn_delay"]), MIN_RESPAWN_DELAY_S),
         output="screen",
     )
-    started = [node, stays_down(node)]
-    if switch(values, "use_composition"):
-        message = "use_composition: det_post is no component; it starts as a process of its own"
-        started.insert(0, LogInfo(msg=message))
+    return [node, stays_down(node)]
+
+
+def enclave(values: dict[str, str]) -> list[str]:
+    """The option that names the enclave."""
+    return ["--enclave", values["enclave"]] if values["enclave"] else []
+
+
+def start(context):
+    """The node, once the arguments are known."""
+    values = {name: LaunchConfiguration(name).perform(context) for name in ARGUMENTS}
+    share = Path(get_package_share_directory("det_post"))
+    names = [*values["config"].split(), *values["params_file"].split()] or [DEFAULT_CONFIG]
+    files = [ParameterFile(config_path(share, name), allow_substs=True) for name in names]
+    parameters = [*files, overrides(values)]
+    if switch(values, "use_composition") and has_resource("rclcpp_components", "det_post"):
+        started = component(values, parameters)
+    else:
+        started = process(values, share, parameters)
+        if switch(values, "use_composition"):
+            message = "use_composition: the component of det_post is not installed; it starts as a process of its own"
+            started.insert(0, LogInfo(msg=message))
     if not switch(values, "rviz"):
         return started
     rviz = Node(

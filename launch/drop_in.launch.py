@@ -8,11 +8,12 @@ parameter files, such as $(var model_path), are those of the launch that include
 from pathlib import Path
 
 import yaml
+from ament_index_python import has_resource
 from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, LogInfo, OpaqueFunction
 from launch.substitutions import LaunchConfiguration
-from launch_ros.actions import Node
-from launch_ros.descriptions import ParameterFile
+from launch_ros.actions import LoadComposableNodes, Node
+from launch_ros.descriptions import ComposableNode, ParameterFile
 
 ARGUMENTS = {
     "like": (None, "The package whose node is replaced, such as autoware_lidar_centerpoint."),
@@ -21,7 +22,7 @@ ARGUMENTS = {
     "like_files": ("", "Parameter files, the later wins; one that ends in '?' may be absent."),
     "like_remaps": ("", "Topics: '~/input/pointcloud:=/points ~/output/objects:=objects'."),
     "like_parameters": ("", "Further parameters, KEY:=VALUE; those without a value are left out."),
-    "like_container": ("", "Container into which the node was to be loaded; it starts as a process of its own."),
+    "like_container": ("", "Container into which the node is loaded; without the component it starts as a process of its own."),
 }
 
 
@@ -44,10 +45,34 @@ def pairs(argument: str, text: str) -> list[tuple[str, str]]:
     return [(key, value) for key, _, value in words if value]
 
 
+def component(values: dict[str, str], parameters: dict) -> LoadComposableNodes:
+    """The node in a running container."""
+    described = ComposableNode(
+        package="det_post",
+        plugin="det_post::DetPost",
+        name=values["like_node_name"],
+        namespace=values["like_namespace"],
+        parameters=[
+            *(ParameterFile(path, allow_substs=True) for path in files(values["like_files"])),
+            {**parameters, "like": values["like"]},
+        ],
+        remappings=pairs("like_remaps", values["like_remaps"]),
+        extra_arguments=[{"use_intra_process_comms": True}],
+    )
+    return LoadComposableNodes(
+        target_container=values["like_container"], composable_node_descriptions=[described]
+    )
+
+
 def start(context):
     """The node, once the arguments are known."""
     values = {name: LaunchConfiguration(name).perform(context) for name in ARGUMENTS}
     parameters = {key: yaml.safe_load(value) for key, value in pairs("like_parameters", values["like_parameters"])}
+    container = values["like_container"]
+    has_component = bool(has_resource("rclcpp_components", "det_post"))
+    # A component cannot end by itself, as `build_only` asks for.
+    if container and has_component and not parameters.get("build_only"):
+        return [component(values, parameters)]
     node = Node(
         package="det_post",
         executable="det_post",
@@ -58,10 +83,10 @@ def start(context):
         remappings=pairs("like_remaps", values["like_remaps"]),
         output="screen",
     )
-    container = values["like_container"]
     if not container:
         return [node]
-    message = f"det_post is no component and cannot be loaded into {container}: it starts as a process of its own"
+    reason = "with build_only" if has_component else "whose component is not installed"
+    message = f"det_post, {reason}, is not loaded into {container}: it starts as a process of its own"
     return [LogInfo(msg=message), node]
 
 

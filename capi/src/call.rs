@@ -3,11 +3,13 @@
 //! All memory of the caller is accessed here. What every `unsafe` block of this file relies on
 //! is the contract of the header, which no library can check: a pointer that is not null points
 //! to as many values as its length says, which stay valid and unchanged until the call
-//! returns. Null, wrong alignment and lengths that no memory has are checked.
+//! returns; a device pointer, to memory of the GPU that the call works on, and a stream, to one
+//! of that GPU. Null, wrong alignment and lengths that no memory has are checked.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use det_post::types::DeviceBytes;
 use half::f16;
 
 use super::status::{self, Failure, Status};
@@ -21,6 +23,12 @@ pub struct In<T>(*const T);
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
+
+/// `void *`: an address of the caller or a handle of another library, such as a
+/// `cudaStream_t`, which is passed on and never read.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Address(*mut c_void);
 
 /// `const char *`: a text of the caller, UTF-8, that ends with 0.
 #[derive(Clone, Copy, Debug)]
@@ -61,10 +69,47 @@ impl<T> Clone for Const<T> {
 
 impl<T> Copy for Const<T> {}
 
+impl Address {
+    /// Its number.
+    pub(super) fn number(self) -> u64 {
+        self.0.addr() as u64
+    }
+}
+
+impl<T> In<T> {
+    /// The number of the address.
+    pub(super) fn number(self) -> u64 {
+        self.0.addr() as u64
+    }
+
+    /// Whether it is null.
+    pub(super) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+}
+
+impl<T> Const<T> {
+    /// Values of the library in the memory of a GPU.
+    pub(super) fn on_device(address: u64) -> Self {
+        Self(std::ptr::without_provenance(address as usize))
+    }
+}
+
+// SAFETY: passed back to the caller alone, which promises to take it on any thread.
+unsafe impl Send for Address {}
+// SAFETY: as above.
+unsafe impl Sync for Address {}
 // SAFETY: addresses, which are read by the caller alone.
 unsafe impl Send for ConstText {}
 // SAFETY: as above.
 unsafe impl<T> Send for Const<T> {}
+
+impl<T> Out<T> {
+    /// Values of the library that the caller writes while it is called.
+    pub(super) fn of(values: &mut [T]) -> Self {
+        Self(values.as_mut_ptr())
+    }
+}
 
 impl ConstText {
     /// No text.
@@ -187,6 +232,21 @@ impl Call {
         name: &str,
     ) -> Checked<Option<&'call [T]>> {
         if values.0.is_null() { Ok(None) } else { self.slice(values, len, name).map(Some) }
+    }
+
+    /// Bytes in the memory of a GPU, which work on a stream writes.
+    pub(super) fn device_bytes<'call>(
+        &'call self,
+        values: In<u8>,
+        num_bytes: usize,
+        stream: u64,
+    ) -> Checked<DeviceBytes<'call>> {
+        if num_bytes > 0 {
+            self.check(values.0, num_bytes, "bytes.data")?;
+        }
+        // SAFETY: that the stream is one of the GPU of the bytes, and that these stay unchanged
+        // until the call returns, is the contract of this file for device pointers.
+        Ok(unsafe { DeviceBytes::new(values.0.addr() as u64, num_bytes, stream) })
     }
 
     /// A text.

@@ -47,6 +47,14 @@ pub struct Configuration {
 impl Configuration {
     /// The checked configuration, and the position of the channel.
     pub(super) fn read(&self, call: &Call) -> Result<(Config, usize), Failure> {
+        let config = self.read_node(call)?;
+        let name = call.text_or_null(self.channel, "configuration.channel")?;
+        let channel = position(&config.channels, name)?;
+        Ok((config, channel))
+    }
+
+    /// The checked configuration of all channels.
+    pub(super) fn read_node(&self, call: &Call) -> Result<Config, Failure> {
         if self.reserved != [0; 4] {
             return Err(Failure::argument("configuration.reserved is not 0"));
         }
@@ -68,10 +76,7 @@ impl Configuration {
         let namespace = call.text_or_null(self.node_namespace, "configuration.node_namespace")?;
         let name = call.text_or_null(self.node_name, "configuration.node_name")?;
         let node = NodeName::new(namespace.unwrap_or_default(), name.unwrap_or(NODE_NAME))?;
-        let config = Config::read(&node, &source)?;
-        let name = call.text_or_null(self.channel, "configuration.channel")?;
-        let channel = position(&config.channels, name)?;
-        Ok((config, channel))
+        Ok(Config::read(&node, &source)?)
     }
 
     /// The function that builds the detector.

@@ -222,6 +222,8 @@ fn decode<D>(
     run(workspace.id, |call| {
         call.check_out(decoded, "decoded")?;
         let decoding = call.one(decoding, "decoding")?;
+        // Before tensors are read: those of a GPU cannot be.
+        WORKSPACES.with(workspace.id, |opened| opened.check_host("decode"))?;
         let tensors = call.slice(tensors, num_tensors, "tensors")?.iter();
         let views = tensors.map(|tensor| tensor.view(call)).collect::<Result<Vec<_>, _>>()?;
         let found = WORKSPACES

@@ -2,7 +2,7 @@
 
 use nalgebra::Isometry3;
 
-use super::call::{Call, In, Text};
+use super::call::{Address, Call, In, Text};
 use super::status::Failure;
 use super::tensors::{Bytes, Tensor, TensorMemory};
 use det_post::Error;
@@ -10,8 +10,8 @@ use det_post::detectors::{FrameInput, MAX_INPUTS, Payload};
 use det_post::transport::messages::CompressedImage as CompressedMessage;
 use det_post::transport::tf::isometry;
 use det_post::types::{
-    CameraCalibration as Calibration, CloudView, Encoding, Header, ImagePayload, ImageView,
-    PointField as Field, PointFields, ReceivedTensors, Size, Stamp, TensorEntries,
+    CameraCalibration as Calibration, CloudView, DeviceBytes, Encoding, Header, ImagePayload,
+    ImageView, PointField as Field, PointFields, ReceivedTensors, Size, Stamp, TensorEntries,
 };
 
 /// The input is missing from the frame, which `sync.min_inputs` must allow.
@@ -104,6 +104,13 @@ pub struct Input {
     pub tensors: In<Tensor>,
     /// Number of `tensors`, up to 16.
     pub num_tensors: usize,
+    /// 1 if `bytes.data` of the image or cloud is a device pointer, to memory of the detector's
+    /// GPU; 0 for host memory. The bytes are copied on the GPU; when the call returns, they have
+    /// been read.
+    pub is_on_device: u32,
+    /// Of device pointers: the CUDA stream whose queued work writes the bytes (`cudaStream_t` or
+    /// `CUstream`), which the detector waits for on the GPU; `NULL` is the default stream.
+    pub stream: Address,
 }
 
 /// The inputs of one frame, in the order of the configuration. The stamp of the frame is that
@@ -168,6 +175,7 @@ pub struct Transform {
 pub(super) enum View<'a> {
     Image(ImagePayload<'a>),
     Cloud(CloudView<'a>),
+    CloudOnDevice(CloudView<'a, DeviceBytes<'a>>),
     Tensors(ReceivedTensors<'a>),
 }
 
@@ -177,23 +185,38 @@ impl View<'_> {
         match self {
             Self::Image(image) => Payload::Image(*image),
             Self::Cloud(cloud) => Payload::Cloud(cloud),
+            Self::CloudOnDevice(cloud) => Payload::CloudOnDevice(cloud),
             Self::Tensors(tensors) => Payload::Tensors(tensors),
         }
     }
 }
 
 impl Image {
+    fn encoding(&self, call: &Call) -> Result<Encoding, Failure> {
+        Ok(Encoding::from_ros(call.text(self.encoding, "image.encoding")?)?)
+    }
+
     /// A checked view.
     pub(super) fn view<'call>(&self, call: &'call Call) -> Result<ImageView<'call>, Failure> {
-        let encoding = Encoding::from_ros(call.text(self.encoding, "image.encoding")?)?;
-        let size = Size::new(self.width, self.height);
+        let (size, encoding) = (Size::new(self.width, self.height), self.encoding(call)?);
         let bytes = self.bytes.read(call)?;
         Ok(ImageView::new(size, self.step, encoding, self.is_bigendian != 0, bytes)?)
+    }
+
+    /// A checked view of an image in the memory of a GPU.
+    pub(super) fn device_view<'call>(
+        &self,
+        call: &'call Call,
+        stream: u64,
+    ) -> Result<ImageView<'call, DeviceBytes<'call>>, Failure> {
+        let (size, encoding) = (Size::new(self.width, self.height), self.encoding(call)?);
+        let bytes = call.device_bytes(self.bytes.data, self.bytes.num_bytes, stream)?;
+        Ok(ImageView::on_device(size, self.step, encoding, self.is_bigendian != 0, bytes)?)
     }
 }
 
 impl Cloud {
-    fn view<'call>(&self, call: &'call Call) -> Result<CloudView<'call>, Failure> {
+    fn fields<'call>(&self, call: &'call Call) -> Result<PointFields<'call>, Failure> {
         let mut fields = PointFields::new();
         for field in call.slice(self.fields, self.num_fields, "cloud.fields")? {
             let name = call.text(field.name, "cloud.fields.name")?;
@@ -201,9 +224,24 @@ impl Cloud {
             let datatype = u8::try_from(field.datatype).unwrap_or_default();
             fields.push(Field { name, offset: field.offset, datatype, count: field.count })?;
         }
+        Ok(fields)
+    }
+
+    fn view<'call>(&self, call: &'call Call) -> Result<CloudView<'call>, Failure> {
         let [size, steps] = [[self.width, self.height], [self.point_step, self.row_step]];
-        let bytes = self.bytes.read(call)?;
+        let (fields, bytes) = (self.fields(call)?, self.bytes.read(call)?);
         Ok(CloudView::new(size, steps, self.is_bigendian != 0, fields, bytes)?)
+    }
+
+    fn device_view<'call>(
+        &self,
+        call: &'call Call,
+        stream: u64,
+    ) -> Result<CloudView<'call, DeviceBytes<'call>>, Failure> {
+        let [size, steps] = [[self.width, self.height], [self.point_step, self.row_step]];
+        let bytes = call.device_bytes(self.bytes.data, self.bytes.num_bytes, stream)?;
+        let fields = self.fields(call)?;
+        Ok(CloudView::on_device(size, steps, self.is_bigendian != 0, fields, bytes)?)
     }
 }
 
@@ -214,11 +252,19 @@ impl Input {
         call: &'a Call,
         tensors: Option<(&TensorEntries, &'a TensorMemory)>,
     ) -> Result<Option<View<'a>>, Failure> {
+        let takes_device = matches!(self.kind, INPUT_IMAGE | INPUT_CLOUD);
+        if self.is_on_device > u32::from(takes_device) {
+            let message = "input.is_on_device is 1 for raw images and clouds alone";
+            return Err(Failure::argument(message));
+        }
         Ok(Some(match (self.kind, tensors) {
             (INPUT_NONE, _) => return Ok(None),
             (INPUT_IMAGE, _) => {
                 let image = call.one(self.image, "input.image")?;
-                View::Image(ImagePayload::Raw(image.view(call)?))
+                View::Image(match self.is_on_device {
+                    0 => ImagePayload::Raw(image.view(call)?),
+                    _ => ImagePayload::OnDevice(image.device_view(call, self.stream.number())?),
+                })
             }
             (INPUT_COMPRESSED_IMAGE, _) => {
                 let image = call.one(self.compressed_image, "input.compressed_image")?;
@@ -227,7 +273,13 @@ impl Input {
                 let message = CompressedMessage { header: Header::default(), format, data };
                 View::Image(ImagePayload::Compressed(message.view()?))
             }
-            (INPUT_CLOUD, _) => View::Cloud(call.one(self.cloud, "input.cloud")?.view(call)?),
+            (INPUT_CLOUD, _) => {
+                let cloud = call.one(self.cloud, "input.cloud")?;
+                match self.is_on_device {
+                    0 => View::Cloud(cloud.view(call)?),
+                    _ => View::CloudOnDevice(cloud.device_view(call, self.stream.number())?),
+                }
+            }
             (INPUT_TENSORS, Some((entries, memory))) => {
                 View::Tensors(ReceivedTensors::new(*entries, memory.bytes())?)
             }
@@ -239,7 +291,23 @@ impl Input {
         }))
     }
 
-    fn header<'call>(&self, call: &'call Call) -> Result<Header<'call>, Failure> {
+    /// The data of an input that is no part of a frame; its tensors are copied to `memory`.
+    pub(super) fn view_alone<'a>(
+        &self,
+        call: &'a Call,
+        memory: &'a mut TensorMemory,
+    ) -> Result<Option<View<'a>>, Failure> {
+        memory.clear();
+        match self.kind {
+            INPUT_TENSORS => {
+                let entries = memory.add(call, self)?;
+                Ok(Some(View::Tensors(ReceivedTensors::new(entries, memory.bytes())?)))
+            }
+            _ => self.view(call, None),
+        }
+    }
+
+    pub(super) fn header<'call>(&self, call: &'call Call) -> Result<Header<'call>, Failure> {
         let frame_id = call.text_or_null(self.frame_id, "input.frame_id")?.unwrap_or_default();
         Ok(Header { stamp: Stamp::from_nanos(self.stamp_ns), frame_id })
     }

@@ -75,6 +75,19 @@ impl<T> Handles<T> {
         work(&mut object)
     }
 
+    /// A copy of an object that several threads may use, such as an `Arc`.
+    ///
+    /// # Errors
+    /// For the number of no open object.
+    pub(super) fn shared(&self, id: u64) -> Result<T, Failure>
+    where
+        T: Clone,
+    {
+        let found = self.slot(&mut lock(&self.table), id).and_then(|slot| slot.object.clone());
+        let object = found.ok_or_else(|| Failure::handle(self.kind, id))?;
+        Ok(lock(&object).clone())
+    }
+
     /// Takes the number of an object away; the object ends with the call that uses it.
     ///
     /// # Errors

@@ -1,12 +1,13 @@
 //! Images to the inputs of networks.
 
 use det_post::ops::letterbox::{LetterboxParams, Workspace as Rows, letterbox};
-use det_post::types::{ChannelOrder, ElementType, Normalization, Placement, Tensor};
+use det_post::types::{ChannelOrder, ElementType, ImageView, Normalization, Placement, Tensor};
 
 use super::call::{Call, Const, In, Out, run};
 use super::frame::Image;
+use super::gpu::Gpu;
 use super::status::{Failure, Status};
-use super::workspace::{WORKSPACES, Workspace};
+use super::workspace::{Opened, WORKSPACES, Workspace};
 
 /// `letterbox.placement`: in the centre (YOLOv5 and later).
 pub const PLACE_CENTER: u32 = 0;
@@ -89,12 +90,48 @@ impl Letterbox {
         })
     }
 
+    /// The shape of the input, of a size that is possible, so that a wrong one allocates nothing.
+    fn shape(&self) -> Result<[usize; 4], Failure> {
+        const MAX_SIDE: u32 = ImageView::MAX_SIDE;
+        let (width, height) = (self.width, self.height);
+        if [width, height].iter().any(|side| !(1..=MAX_SIDE).contains(side)) {
+            let message =
+                format!("an input of {width}x{height}; 1x1 to {MAX_SIDE}x{MAX_SIDE} is possible");
+            return Err(Failure::argument(message));
+        }
+        Ok([1, 3, height as usize, width as usize])
+    }
+
     fn element(&self) -> ElementType {
         if self.is_half == 0 { ElementType::F32 } else { ElementType::F16 }
     }
 }
 
 impl Memory {
+    fn letterbox_on(
+        &mut self,
+        gpu: &mut Gpu,
+        call: &Call,
+        to: &Letterbox,
+        image: &Image,
+    ) -> Result<Const<Letterboxed>, Failure> {
+        let (params, shape) = (to.params()?, to.shape()?);
+        let image = image.device_view(call, gpu.caller)?;
+        let (address, placed) = gpu.letterbox(&image, &params, (to.element(), &shape))?;
+        let placed = placed.network_from_source();
+        let (values, half_values) = match to.element() {
+            ElementType::F16 => (Const::NULL, Const::on_device(address)),
+            _ => (Const::on_device(address), Const::NULL),
+        };
+        Ok(Const::one(self.public.insert(Letterboxed {
+            values,
+            half_values,
+            num_values: shape.iter().product(),
+            scale: placed.scale,
+            offset: placed.offset,
+        })))
+    }
+
     fn letterbox(
         &mut self,
         call: &Call,
@@ -102,12 +139,12 @@ impl Memory {
         image: &Image,
     ) -> Result<Const<Letterboxed>, Failure> {
         let (params, image) = (to.params()?, image.view(call)?);
-        let shape = [1, 3, to.height as usize, to.width as usize];
+        let shape = to.shape()?;
         let is_of = |tensor: &Tensor| (tensor.element(), tensor.shape()) == (to.element(), &shape);
         let Self { rows, tensor, public } = self;
         let tensor = match tensor.take().filter(is_of) {
             Some(of_before) => tensor.insert(of_before),
-            None => tensor.insert(zeros(to.element(), &shape)?),
+            None => tensor.insert(Tensor::zeros(to.element(), &shape)?),
         };
         let placed = letterbox(&image, &params, rows, tensor)?.network_from_source();
         let (values, half_values) = match &*tensor {
@@ -124,18 +161,6 @@ impl Memory {
     }
 }
 
-/// A tensor of a size that is possible, so that a wrong one allocates nothing.
-fn zeros(element: ElementType, shape: &[usize; 4]) -> Result<Tensor, Failure> {
-    const MAX_SIDE: usize = det_post::types::ImageView::MAX_SIDE as usize;
-    if shape[2..].iter().any(|side| !(1..=MAX_SIDE).contains(side)) {
-        let message = format!("an input of {}x{}", shape[3], shape[2]);
-        return Err(Failure::argument(format!(
-            "{message}; 1x1 to {MAX_SIDE}x{MAX_SIDE} is possible"
-        )));
-    }
-    Ok(Tensor::zeros(element, shape)?)
-}
-
 /// Resizes and normalises an image, of any encoding that detectors take, to the input of a
 /// network, in one pass.
 #[unsafe(no_mangle)]
@@ -148,8 +173,13 @@ pub extern "C" fn det_post_workspace_letterbox(
     run(workspace.id, |call| {
         call.check_out(letterboxed, "letterboxed")?;
         let (letterbox, image) = (call.one(letterbox, "letterbox")?, call.one(image, "image")?);
-        let done = WORKSPACES
-            .with(workspace.id, |opened| opened.letterbox.letterbox(call, letterbox, image))?;
+        let done = WORKSPACES.with(workspace.id, |opened| {
+            let Opened { gpu, letterbox: memory, .. } = opened;
+            match gpu {
+                None => memory.letterbox(call, letterbox, image),
+                Some(gpu) => memory.letterbox_on(gpu, call, letterbox, image),
+            }
+        })?;
         call.write(letterboxed, done, "letterboxed")
     })
 }

@@ -11,11 +11,15 @@
 //! - [`configuration`], [`frame`], [`detections`], [`report`], [`detector`]: detectors.
 //! - [`workspace`], [`suppression`], [`letterbox`], [`voxels`], [`decoding`], [`sparse`]:
 //!   operations.
+//! - [`node`], [`graph`]: the live node in a ROS graph of the caller.
 //!
 //! Names of Rust become names of C: `Frame` is `det_post_frame`. Structs hold numbers,
 //! pointers and such structs alone, so that any bits are a value.
 
-#![expect(unsafe_code, reason = "exported names; memory of the caller, in call.rs alone")]
+#![expect(
+    unsafe_code,
+    reason = "exported names; memory of the caller, in call.rs and gpu.rs alone"
+)]
 
 pub mod call;
 pub mod configuration;
@@ -24,8 +28,11 @@ pub mod decoding_settings;
 pub mod detections;
 pub mod detector;
 pub mod frame;
+mod gpu;
+pub mod graph;
 mod handles;
 pub mod letterbox;
+pub mod node;
 pub mod report;
 pub mod sparse;
 pub mod status;

@@ -237,8 +237,10 @@ pub extern "C" fn det_post_workspace_sparse_convolve(
         call.check_out(result, "result")?;
         let (convolution, input) =
             (call.one(convolution, "convolution")?, call.one(input, "input")?);
-        let found = WORKSPACES
-            .with(workspace.id, |opened| opened.sparse.convolve(call, convolution, input))?;
+        let found = WORKSPACES.with(workspace.id, |opened| {
+            opened.check_host("sparse_conv")?;
+            opened.sparse.convolve(call, convolution, input)
+        })?;
         call.write(result, found, "result")
     })
 }

@@ -153,6 +153,19 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// The error of data that is not usable.
+    ///
+    /// # Errors
+    /// The failure itself where it is a misuse of the ABI, which no kind of error stands for.
+    pub(super) fn into_error(self) -> Result<Error, Self> {
+        match ALL.iter().find(|(status, ..)| *status == self.status) {
+            Some((.., Some(kind))) => Ok(Error::new(*kind, "message", self.message)),
+            _ => Err(self),
+        }
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::new(number(error.kind()), error.to_string())

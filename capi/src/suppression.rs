@@ -7,8 +7,9 @@ use det_post::types::{
 };
 
 use super::call::{Call, Const, In, Out, run};
+use super::gpu::{Addresses, Gpu};
 use super::status::{Failure, Status};
-use super::workspace::{WORKSPACES, Workspace};
+use super::workspace::{Opened, WORKSPACES, Workspace};
 
 /// Greedy by IoU of axis-aligned boxes, as torchvision.
 pub const SUPPRESS_IOU: u32 = 1;
@@ -221,6 +222,19 @@ impl Suppression {
 }
 
 impl Boxes {
+    fn check_sizes(&self, expected: usize) -> Result<(), Failure> {
+        let Self { num_boxes, box_len, .. } = *self;
+        if box_len != expected {
+            let message = format!("boxes of {box_len} values; this suppression takes {expected}");
+            return Err(Failure::argument(message));
+        }
+        if u32::try_from(num_boxes).is_err() {
+            let message = format!("{num_boxes} boxes; below 2^32 are possible");
+            return Err(Failure::argument(message));
+        }
+        Ok(())
+    }
+
     /// Writes the boxes of `N` numbers to `candidates`.
     fn read<B, const N: usize>(
         &self,
@@ -228,14 +242,7 @@ impl Boxes {
         candidates: &mut Vec<Candidate<B>>,
         bbox: impl Fn([f32; N]) -> B,
     ) -> Result<(), Failure> {
-        if self.box_len != N {
-            let message = format!("boxes of {} values; this suppression takes {N}", self.box_len);
-            return Err(Failure::argument(message));
-        }
-        if u32::try_from(self.num_boxes).is_err() {
-            let message = format!("{} boxes; below 2^32 are possible", self.num_boxes);
-            return Err(Failure::argument(message));
-        }
+        self.check_sizes(N)?;
         let boxes = call.slice(self.boxes, self.num_boxes * N, "boxes.boxes")?.as_chunks().0;
         let scores = call.slice(self.scores, self.num_boxes, "boxes.scores")?;
         let classes = call.slice_or_null(self.classes, self.num_boxes, "boxes.classes")?;
@@ -255,7 +262,60 @@ fn object([x, y, z, length_m, width_m, height_m, yaw_rad]: [f32; 7]) -> Object3d
     Object3d { bbox, ..Object3d::default() }
 }
 
+impl Boxes {
+    /// The addresses of boxes of `N` numbers on a GPU.
+    fn addresses<const N: usize>(&self) -> Result<Addresses, Failure> {
+        self.check_sizes(N)?;
+        for (name, array) in [("boxes.boxes", self.boxes), ("boxes.scores", self.scores)] {
+            if array.is_null() && self.num_boxes > 0 {
+                return Err(Failure::null(name));
+            }
+        }
+        Ok(Addresses {
+            boxes: self.boxes.number(),
+            scores: self.scores.number(),
+            classes: self.classes.number(),
+            num_boxes: self.num_boxes,
+            box_len: N,
+        })
+    }
+}
+
 impl Memory {
+    fn suppress_on(
+        &mut self,
+        gpu: &mut Gpu,
+        call: &Call,
+        suppression: &Suppression,
+        boxes: &Boxes,
+    ) -> Result<Const<Survivors>, Failure> {
+        let found = match suppression.read(call)? {
+            Kind::Aligned(nms) => {
+                let mut session = gpu.aligned.take();
+                let found = gpu.suppress(&mut session, &boxes.addresses::<4>()?, &nms);
+                gpu.aligned = session;
+                found?
+            }
+            Kind::Rotated(nms) => {
+                let mut session = gpu.rotated.take();
+                let found = gpu.suppress(&mut session, &boxes.addresses::<5>()?, &nms);
+                gpu.rotated = session;
+                found?
+            }
+            Kind::InSpace(nms) => {
+                let mut session = gpu.in_space.take();
+                let found = gpu.suppress(&mut session, &boxes.addresses::<7>()?, &nms);
+                gpu.in_space = session;
+                found?
+            }
+        };
+        Ok(Const::one(self.public.insert(Survivors {
+            indices: Const::on_device(found.indices),
+            scores: Const::on_device(found.scores),
+            num_survivors: found.num,
+        })))
+    }
+
     fn suppress(
         &mut self,
         call: &Call,
@@ -309,8 +369,13 @@ pub extern "C" fn det_post_workspace_suppress(
         call.check_out(survivors, "survivors")?;
         let (suppression, boxes) =
             (call.one(suppression, "suppression")?, call.one(boxes, "boxes")?);
-        let found = WORKSPACES
-            .with(workspace.id, |opened| opened.suppression.suppress(call, suppression, boxes))?;
+        let found = WORKSPACES.with(workspace.id, |opened| {
+            let Opened { gpu, suppression: memory, .. } = opened;
+            match gpu {
+                None => memory.suppress(call, suppression, boxes),
+                Some(gpu) => memory.suppress_on(gpu, call, suppression, boxes),
+            }
+        })?;
         call.write(survivors, found, "survivors")
     })
 }

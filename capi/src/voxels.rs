@@ -162,8 +162,10 @@ pub extern "C" fn det_post_workspace_voxelize(
     run(workspace.id, |call| {
         call.check_out(voxels, "voxels")?;
         let (grid, points) = (call.one(grid, "grid")?, call.one(points, "points")?);
-        let found =
-            WORKSPACES.with(workspace.id, |opened| opened.voxels.voxelize(call, grid, points))?;
+        let found = WORKSPACES.with(workspace.id, |opened| {
+            opened.check_host("voxelize")?;
+            opened.voxels.voxelize(call, grid, points)
+        })?;
         call.write(voxels, found, "voxels")
     })
 }

@@ -1,8 +1,10 @@
 //! Operations on arrays: a device, and the memory of the operations on it.
 
+use det_post::device::Device;
 use det_post::types::DeviceChoice;
 
-use super::call::{Out, Text, run};
+use super::call::{Address, Out, Text, run};
+use super::gpu::{Gpu, unsupported};
 use super::handles::Handles;
 use super::status::{Failure, Status};
 use super::{decoding, letterbox, sparse, suppression, voxels};
@@ -19,6 +21,8 @@ pub struct Workspace {
 /// The object of a [`Workspace`], one part per operation.
 #[derive(Default)]
 pub(super) struct Opened {
+    /// Unless arrays are in host memory.
+    pub(super) gpu: Option<Gpu>,
     pub(super) suppression: suppression::Memory,
     pub(super) letterbox: letterbox::Memory,
     pub(super) voxels: voxels::Memory,
@@ -26,22 +30,34 @@ pub(super) struct Opened {
     pub(super) sparse: sparse::Memory,
 }
 
+impl Opened {
+    /// Refuses an operation that has no implementation for arrays on a GPU.
+    pub(super) fn check_host(&self, operation: &'static str) -> Result<(), Failure> {
+        match self.gpu {
+            Some(_) => Err(unsupported(operation).into()),
+            None => Ok(()),
+        }
+    }
+}
+
 pub(super) static WORKSPACES: Handles<Opened> = Handles::new("workspace", 2);
 
-/// Opens a workspace on a device: `cpu`. The arrays that an operation reads are in the memory of
-/// that device; so are its results, which are memory of the workspace and valid until the next
-/// call of the same function on it, or until the workspace is closed. Close it with
-/// `det_post_workspace_close`.
+/// Opens a workspace on a device: `cpu` or `cuda:N`. The arrays that an operation reads are in the
+/// memory of that device; so are its results, which are memory of the workspace and valid until
+/// the next call of the same function on it, or until the workspace is closed. Structs are in host
+/// memory, whatever the device. On a GPU, boxes are suppressed and images are resized; the other
+/// operations take host memory alone. Close it with `det_post_workspace_close`.
 #[unsafe(no_mangle)]
 pub extern "C" fn det_post_workspace_open(device: Text, workspace: Out<Workspace>) -> Status {
     run(0, |call| {
         call.check_out(workspace, "workspace")?;
         let choice: DeviceChoice = call.text(device, "device")?.parse()?;
-        if choice != DeviceChoice::Cpu {
-            return Err(Failure::argument(format!("device is {choice}; cpu is possible")));
-        }
-        let workspace_of = |opened| Workspace { id: WORKSPACES.open(opened) };
-        call.write(workspace, workspace_of(Opened::default()), "workspace")
+        let gpu = match Device::open(choice)? {
+            Device::Cpu => None,
+            Device::Cuda(device) => Some(Gpu::new(device)),
+        };
+        let id = WORKSPACES.open(Opened { gpu, ..Opened::default() });
+        call.write(workspace, Workspace { id }, "workspace")
     })
 }
 
@@ -50,4 +66,21 @@ pub extern "C" fn det_post_workspace_open(device: Text, workspace: Out<Workspace
 #[unsafe(no_mangle)]
 pub extern "C" fn det_post_workspace_close(workspace: Workspace) -> Status {
     run(workspace.id, |_| WORKSPACES.close(workspace.id))
+}
+
+/// Sets the CUDA stream (`cudaStream_t` or `CUstream`) of a workspace on a GPU; without this call
+/// and for `NULL` it is the default stream. An operation begins after the work that is queued
+/// there when it is called. Its result is ready for work that is queued there after the call, and
+/// is not overwritten by a later call before that work is done.
+#[unsafe(no_mangle)]
+pub extern "C" fn det_post_workspace_set_stream(workspace: Workspace, stream: Address) -> Status {
+    run(workspace.id, |_| {
+        WORKSPACES.with(workspace.id, |opened| match &mut opened.gpu {
+            Some(gpu) => {
+                gpu.caller = stream.number();
+                Ok(())
+            }
+            None => Err(Failure::argument("a workspace on cpu has no stream")),
+        })
+    })
 }

@@ -76,6 +76,14 @@ impl Config {
     /// # Errors
     /// As there, and for an assignment that cannot be read.
     pub fn with_overrides(&self, overrides: &[String]) -> Result<Self> {
+        self.with_parameters(&self.assignments(overrides)?)
+    }
+
+    /// The parameters that assignments `key:=value` set.
+    ///
+    /// # Errors
+    /// `Config` for an assignment that cannot be read.
+    pub fn assignments(&self, overrides: &[String]) -> Result<Vec<Parameter>> {
         let mut problems = Problems::default();
         let mut changes = Vec::new();
         for assignment in overrides {
@@ -85,7 +93,7 @@ impl Config {
             }
         }
         problems.into_result()?;
-        self.with_parameters(&changes)
+        Ok(changes)
     }
 
     /// The configuration with the node and all its channels on one device.

@@ -4,7 +4,9 @@ use nalgebra::Isometry3;
 
 pub use crate::config::MAX_INPUTS;
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{CameraCalibration, CloudView, Header, ImagePayload, ReceivedTensors, Stamp};
+use crate::types::{
+    CameraCalibration, CloudView, DeviceBytes, Header, ImagePayload, ReceivedTensors, Stamp,
+};
 
 /// The type of the messages of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub enum Payload<'a> {
     Image(ImagePayload<'a>),
     /// Points.
     Cloud(&'a CloudView<'a>),
+    /// Points in the memory of a GPU, which a detector on that GPU copies there.
+    CloudOnDevice(&'a CloudView<'a, DeviceBytes<'a>>),
     /// Outputs of a network.
     Tensors(&'a ReceivedTensors<'a>),
 }
@@ -60,7 +64,7 @@ impl Payload<'_> {
     pub fn kind(&self) -> PayloadKind {
         match self {
             Self::Image(_) => PayloadKind::Image,
-            Self::Cloud(_) => PayloadKind::Cloud,
+            Self::Cloud(_) | Self::CloudOnDevice(_) => PayloadKind::Cloud,
             Self::Tensors(_) => PayloadKind::Tensors,
         }
     }
@@ -70,6 +74,7 @@ impl Payload<'_> {
         match self {
             Self::Image(_) => "an image",
             Self::Cloud(_) => "a point cloud",
+            Self::CloudOnDevice(_) => "a point cloud in the memory of a GPU",
             Self::Tensors(_) => "a list of tensors",
         }
     }

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::ops::decompress::cuda::{JpegDecoder, layout};
 use crate::ops::decompress::decompress_into;
 use crate::types::{
-    CompressedView, FrameReport, ImagePayload, ImageView, JpegOptions, PictureDecoder, Stage,
-    Transfer,
+    CompressedView, DeviceBytes, FrameReport, ImagePayload, ImageView, JpegOptions, PictureDecoder,
+    Stage, Transfer,
 };
 
 /// The initial capacity for images, which grows by powers of two.
@@ -28,6 +28,8 @@ pub(super) enum Pending<'env> {
     Raw(ImageView<'env>),
     /// Pixels that were decompressed into the page-locked memory, and their number of bytes.
     Written(ImageLayout, usize),
+    /// Pixels in memory of another library on the GPU.
+    OnDevice(ImageView<'env, DeviceBytes<'env>>),
     /// A file for the JPEG engines of the GPU.
     Jpeg(CompressedView<'env>, JpegPlanes),
 }
@@ -56,6 +58,10 @@ impl PictureUploads {
             ImagePayload::Raw(image) => {
                 reserve(target, &self.stream, image.data().len())?;
                 Ok(Pending::Raw(image))
+            }
+            ImagePayload::OnDevice(image) => {
+                reserve(target, &self.stream, image.data().len())?;
+                Ok(Pending::OnDevice(image))
             }
             ImagePayload::Compressed(file) => match self.decoder.planes(&file) {
                 Some(planes) => {
@@ -94,6 +100,10 @@ impl PictureUploads {
                     let num_uploaded = image.enqueue_written(layout, num_bytes, scope)?;
                     Moved { num_copied: 0, num_uploaded }
                 }
+                Some(Pending::OnDevice(view)) => {
+                    image.enqueue_copy(&view, scope)?;
+                    continue;
+                }
                 Some(Pending::Jpeg(..)) | None => continue,
             };
             report.add_bytes(Stage::Upload, Transfer::HostCopy, moved.num_copied);
@@ -113,7 +123,7 @@ impl PictureUploads {
     ) -> Result<bool> {
         let file_of = |index: usize| match pending.get(index)?.as_ref()? {
             Pending::Jpeg(file, planes) => Some((file.data, *planes)),
-            Pending::Raw(_) | Pending::Written(..) => None,
+            Pending::Raw(_) | Pending::Written(..) | Pending::OnDevice(_) => None,
         };
         let files = (0..pending.len()).filter_map(file_of);
         let (num_files, num_bytes) =

@@ -68,7 +68,7 @@ pub fn draw(
             let mut clouds =
                 frame.inputs.iter().flatten().filter_map(|input| match input.payload {
                     Payload::Cloud(cloud) => Some(cloud),
-                    Payload::Image(_) | Payload::Tensors(_) => None,
+                    Payload::Image(_) | Payload::CloudOnDevice(_) | Payload::Tensors(_) => None,
                 });
             let range = config.kind.point_range().unwrap_or(DEFAULT_RANGE);
             let mut picture = BevPicture::new(clouds.next(), &range, BEV_SIZE)?;
@@ -88,7 +88,9 @@ fn camera_canvas(frame: &FrameSet<'_>, reference: usize, config: &ChannelConfig)
             let size = camera.source_size.or(camera.facts.input_size);
             Ok(Canvas::new(size.unwrap_or(EMPTY_IMAGE)))
         }
-        Payload::Image(_) | Payload::Cloud(_) => image_canvas(&frame.image(reference)?, None),
+        Payload::Image(_) | Payload::Cloud(_) | Payload::CloudOnDevice(_) => {
+            image_canvas(&frame.image(reference)?, None)
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::types::{
 pub fn draw_image(payload: &ImagePayload<'_>, max_width: u32) -> Result<(Size, Canvas)> {
     let size = match payload {
         ImagePayload::Raw(image) => image.size(),
+        ImagePayload::OnDevice(image) => image.size(),
         ImagePayload::Compressed(file) => decompress::size(file)?,
     };
     let width = size.width.min(max_width);
@@ -31,6 +32,7 @@ pub(super) fn image_canvas(payload: &ImagePayload<'_>, size: Option<Size>) -> Re
     let mut picture = Picture::new();
     let image = match payload {
         ImagePayload::Raw(image) => *image,
+        ImagePayload::OnDevice(image) => return Err(image.data().refused("draw")),
         ImagePayload::Compressed(file) => {
             decompress(file, &mut picture)?;
             picture.view()?

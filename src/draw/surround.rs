@@ -62,8 +62,9 @@ fn tile(
 ) -> Result<Canvas> {
     let image_size = match input.payload {
         Payload::Image(ImagePayload::Raw(image)) => image.size(),
+        Payload::Image(ImagePayload::OnDevice(image)) => image.size(),
         Payload::Image(ImagePayload::Compressed(file)) => decompress::size(&file)?,
-        Payload::Cloud(_) | Payload::Tensors(_) => {
+        Payload::Cloud(_) | Payload::CloudOnDevice(_) | Payload::Tensors(_) => {
             return Ok(Canvas::new(Size::new(TILE_WIDTH, 1)));
         }
     };

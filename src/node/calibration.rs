@@ -130,6 +130,7 @@ impl CalibrationWatch {
         let FrameInput { header, payload: Payload::Image(payload), .. } = input else { return };
         let size = match payload {
             ImagePayload::Raw(image) => Ok(image.size()),
+            ImagePayload::OnDevice(image) => Ok(image.size()),
             ImagePayload::Compressed(file) => decompress::size(file),
         };
         let Ok(size) = size else { return };

@@ -77,6 +77,9 @@ impl MessageBuffer {
             Received::Picture { header, payload: ImagePayload::Compressed(file) } => {
                 (header, Layout::File(file.format), file.data)
             }
+            Received::Picture { payload: ImagePayload::OnDevice(image), .. } => {
+                return Err(image.data().refused("slot"));
+            }
             Received::Cloud { header, view } => (header, self.fill_cloud(view), view.data()),
             Received::Tensors { header, tensors } => {
                 self.tensors = *tensors.entries();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::DeviceBytes;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The maximum number of fields of a cloud.
@@ -113,16 +114,16 @@ impl Default for PointFields<'_> {
 ///
 /// Checked: every point of `point_step` bytes in every row of `row_step` bytes is inside
 /// `data`. The fields are checked by the operation that reads them. A cloud without
-/// points is valid.
+/// points is valid. `B` is [`DeviceBytes`] for a cloud in the memory of a GPU.
 #[derive(Clone, Copy, Debug)]
-pub struct CloudView<'a> {
+pub struct CloudView<'a, B = &'a [u8]> {
     width: usize,
     height: usize,
     point_step: usize,
     row_step: usize,
     big_endian: bool,
     fields: PointFields<'a>,
-    data: &'a [u8],
+    data: B,
 }
 
 impl<'a> CloudView<'a> {
@@ -138,6 +139,49 @@ impl<'a> CloudView<'a> {
         fields: PointFields<'a>,
         data: &'a [u8],
     ) -> Result<Self> {
+        Self::checked(
+            [width, height],
+            [point_step, row_step],
+            (big_endian, fields),
+            data,
+            data.len(),
+        )
+    }
+
+    /// The bytes of row `y`, `width * point_step` of them.
+    ///
+    /// # Panics
+    /// When `y` is not a row of this cloud.
+    pub fn row(&self, y: usize) -> &'a [u8] {
+        let start = y * self.row_step;
+        &self.data[start..start + self.width * self.point_step]
+    }
+}
+
+impl<'a> CloudView<'a, DeviceBytes<'a>> {
+    /// A checked view of a cloud in the memory of a GPU, as [`CloudView::new`].
+    ///
+    /// # Errors
+    /// Those of [`CloudView::new`].
+    pub fn on_device(
+        size: [u32; 2],
+        steps: [u32; 2],
+        big_endian: bool,
+        fields: PointFields<'a>,
+        data: DeviceBytes<'a>,
+    ) -> Result<Self> {
+        Self::checked(size, steps, (big_endian, fields), data, data.len())
+    }
+}
+
+impl<'a, B: Copy> CloudView<'a, B> {
+    fn checked(
+        [width, height]: [u32; 2],
+        [point_step, row_step]: [u32; 2],
+        (big_endian, fields): (bool, PointFields<'a>),
+        data: B,
+        num_bytes: usize,
+    ) -> Result<Self> {
         let layout = |message: String| Err(Error::new(ErrorKind::Layout, "cloud", message));
         let [width, height, point_step, row_step] =
             [width, height, point_step, row_step].map(|n| n as usize);
@@ -152,11 +196,10 @@ impl<'a> CloudView<'a> {
                 ));
             }
             let needed = row_step.saturating_mul(height - 1).saturating_add(row_bytes);
-            if data.len() < needed {
+            if num_bytes < needed {
                 return layout(format!(
-                    "data has {} bytes, {width}x{height} points of point_step {point_step} and \
-                     row_step {row_step} need {needed}",
-                    data.len()
+                    "data has {num_bytes} bytes, {width}x{height} points of point_step \
+                     {point_step} and row_step {row_step} need {needed}"
                 ));
             }
         }
@@ -199,17 +242,8 @@ impl<'a> CloudView<'a> {
     }
 
     /// All bytes, from the first point.
-    pub fn data(&self) -> &'a [u8] {
+    pub fn data(&self) -> B {
         self.data
-    }
-
-    /// The bytes of row `y`, `width * point_step` of them.
-    ///
-    /// # Panics
-    /// When `y` is not a row of this cloud.
-    pub fn row(&self, y: usize) -> &'a [u8] {
-        let start = y * self.row_step;
-        &self.data[start..start + self.width * self.point_step]
     }
 }
 

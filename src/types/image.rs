@@ -1,7 +1,9 @@
 //! Images in the memory of a message.
 
+use std::marker::PhantomData;
 use std::path::PathBuf;
 
+use super::DeviceBytes;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Width and height in pixels.
@@ -141,14 +143,16 @@ impl Encoding {
 /// An image in the memory of its message, checked on construction.
 ///
 /// `data` contains every row of `step` bytes that the encoding needs; only the
-/// padding after the last row may be missing.
+/// padding after the last row may be missing. `B` is [`DeviceBytes`] for an image in the memory
+/// of a GPU.
 #[derive(Clone, Copy, Debug)]
-pub struct ImageView<'a> {
+pub struct ImageView<'a, B = &'a [u8]> {
     size: Size,
     step: usize,
     encoding: Encoding,
     big_endian: bool,
-    data: &'a [u8],
+    data: B,
+    borrowed: PhantomData<&'a [u8]>,
 }
 
 impl<'a> ImageView<'a> {
@@ -168,12 +172,50 @@ impl<'a> ImageView<'a> {
         big_endian: bool,
         data: &'a [u8],
     ) -> Result<Self> {
+        Self::checked((size, step), (encoding, big_endian), data, data.len())
+    }
+
+    /// The bytes of row `y` without padding; for nv12 and nv21 rows `height..`
+    /// are the UV rows.
+    ///
+    /// # Panics
+    /// When `y` is not a row of this image.
+    #[inline]
+    pub fn row(&self, y: usize) -> &'a [u8] {
+        let start = y * self.step;
+        &self.data[start..start + self.encoding.row_bytes(self.size.width)]
+    }
+}
+
+impl<'a> ImageView<'a, DeviceBytes<'a>> {
+    /// A checked view of an image in the memory of a GPU, as [`ImageView::new`].
+    ///
+    /// # Errors
+    /// Those of [`ImageView::new`].
+    pub fn on_device(
+        size: Size,
+        step: usize,
+        encoding: Encoding,
+        big_endian: bool,
+        data: DeviceBytes<'a>,
+    ) -> Result<Self> {
+        Self::checked((size, step), (encoding, big_endian), data, data.len())
+    }
+}
+
+impl<B: Copy> ImageView<'_, B> {
+    fn checked(
+        (size, step): (Size, usize),
+        (encoding, big_endian): (Encoding, bool),
+        data: B,
+        num_bytes: usize,
+    ) -> Result<Self> {
         let layout = |message: String| Err(Error::new(ErrorKind::Layout, "image", message));
         let Size { width, height } = size;
-        if width == 0 || height == 0 || width.max(height) > Self::MAX_SIDE {
+        if width == 0 || height == 0 || width.max(height) > ImageView::MAX_SIDE {
             return layout(format!(
                 "size {width}x{height}; 1x1 to {0}x{0} is possible",
-                Self::MAX_SIDE
+                ImageView::MAX_SIDE
             ));
         }
         let (multiple_x, multiple_y) = encoding.multiple();
@@ -194,12 +236,11 @@ impl<'a> ImageView<'a> {
         }
         let num_rows = encoding.num_rows(height);
         match step.checked_mul(num_rows - 1).and_then(|rows| rows.checked_add(row_bytes)) {
-            Some(needed) if data.len() >= needed => {
-                Ok(Self { size, step, encoding, big_endian, data })
+            Some(needed) if num_bytes >= needed => {
+                Ok(Self { size, step, encoding, big_endian, data, borrowed: PhantomData })
             }
             needed => layout(format!(
-                "data has {} bytes, {num_rows} rows of step {step} need {}",
-                data.len(),
+                "data has {num_bytes} bytes, {num_rows} rows of step {step} need {}",
                 needed.map_or_else(|| "more than memory".into(), |n| n.to_string())
             )),
         }
@@ -226,19 +267,8 @@ impl<'a> ImageView<'a> {
     }
 
     /// All bytes, from the start of the first row.
-    pub fn data(&self) -> &'a [u8] {
+    pub fn data(&self) -> B {
         self.data
-    }
-
-    /// The bytes of row `y` without padding; for nv12 and nv21 rows `height..`
-    /// are the UV rows.
-    ///
-    /// # Panics
-    /// When `y` is not a row of this image.
-    #[inline]
-    pub fn row(&self, y: usize) -> &'a [u8] {
-        let start = y * self.step;
-        &self.data[start..start + self.encoding.row_bytes(self.size.width)]
     }
 }
 
@@ -291,6 +321,8 @@ pub enum ImagePayload<'a> {
     Raw(ImageView<'a>),
     /// A file to decode first.
     Compressed(CompressedView<'a>),
+    /// Uncompressed pixels in the memory of a GPU, which a detector on that GPU copies there.
+    OnDevice(ImageView<'a, DeviceBytes<'a>>),
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ mod center;
 mod cloud;
 mod detection;
 mod device;
+#[expect(unsafe_code, reason = "a constructor with a contract that no library can check")]
+mod device_bytes;
 mod engine;
 mod failure;
 mod grid;
@@ -59,6 +61,7 @@ pub use cloud::{
 };
 pub use detection::{Detection2d, Detection3d, Detections, Object3d, Variance3d};
 pub use device::{DeviceChoice, UploadOptions, ZeroCopy};
+pub use device_bytes::DeviceBytes;
 pub use engine::{
     ChannelsLast, CudaGraph, EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions,
     Provider,

@@ -211,24 +211,48 @@ fn conventional_arguments_are_accepted() {
     let file = folder.path().join("own.yaml");
     std::fs::write(&file, "/**: {ros__parameters: {lidar: {max_detections: 7}}}\n").unwrap();
     let params_file = format!("params_file:={}", file.display());
-    let arguments = [
-        params_file.as_str(),
-        "config:=demo.param.yaml",
-        "autostart:=false",
-        "use_composition:=True",
-        "middleware:=dds",
-    ];
+    let arguments =
+        [params_file.as_str(), "config:=demo.param.yaml", "autostart:=false", "middleware:=dds"];
     let report = launch(&python, FILES[0], &arguments);
     let node = &report["processes"][0];
     let own = config(node);
     assert!(!own.autostart);
     assert!(own.to_yaml().contains("max_detections: 7"), "{}", own.to_yaml());
     assert_eq!(texts(&node["arguments"]), ["run", "--middleware", "dds"]);
-    let logged = texts(&report["logged"]).join(" ");
-    assert!(logged.contains("use_composition") && logged.contains("process"), "{logged}");
     // Alone it takes the place of the demo.
     let report = launch(&python, FILES[0], &[&params_file]);
     assert_eq!(texts(&report["processes"][0]["files"]), [file.to_str().unwrap()]);
+}
+
+/// The component has the parameters that the process would have, in a container of its own or
+/// in one that runs.
+#[test]
+fn the_node_is_loaded_into_a_container() {
+    let Some(python) = python() else { return };
+    let arguments = ["device:=cpu", "parameters:=camera.max_detections:=9", "node_name:=eyes"];
+    let process = &launch(&python, FILES[0], &arguments)["processes"][0];
+    let composed = [&arguments[..], &["use_composition:=True"]].concat();
+    let installed = json!({"rclcpp_components": "/components"}).to_string();
+    let own = launch_beside(&python, FILES[0], &composed, &installed);
+    let into = [&composed[..], &["container_name:=/sensors"]].concat();
+    let loaded = launch_beside(&python, FILES[0], &into, &installed);
+    assert_eq!(own["processes"][0]["executable"], "component_container_mt");
+    assert_eq!(own["processes"][0]["name"], "eyes_container");
+    assert_eq!(loaded["processes"][0]["container"], "/sensors");
+    for report in [&own, &loaded] {
+        assert_eq!(report["processes"].as_array().unwrap().len(), 1);
+        let component = &report["processes"][0]["components"][0];
+        assert_eq!(component["plugin"], "det_post::DetPost");
+        assert_eq!(component["extra_arguments"], json!([{"use_intra_process_comms": true}]));
+        for key in ["name", "namespace", "package", "files", "parameters"] {
+            assert_eq!(component[key], process[key], "{key}");
+        }
+    }
+    // Without the component it is a process.
+    let report = launch(&python, FILES[0], &composed);
+    assert_eq!(&report["processes"][0], process);
+    let logged = texts(&report["logged"]).join(" ");
+    assert!(logged.contains("use_composition") && logged.contains("process"), "{logged}");
 }
 
 #[test]
@@ -465,7 +489,23 @@ fn a_lidar_node_is_replaced_with_its_files_topics_and_container() {
         "logger_name": "lidar_short_range_centerpoint"});
     assert_eq!(node["parameters"], parameters);
     let logged = texts(&report["logged"]).join(" ");
-    assert!(logged.contains("cannot be loaded into pointcloud_container"), "{logged}");
+    assert!(logged.contains("is not loaded into pointcloud_container"), "{logged}");
+
+    // With its component it is loaded, unless it is to end by itself.
+    let installed = json!({"rclcpp_components": "/components"}).to_string();
+    let report = launch_beside(&python, DROP_IN[0].0, &arguments, &installed);
+    assert_eq!(report["processes"][0]["executable"], "det_post");
+    let loaded: Vec<&str> =
+        arguments.iter().copied().filter(|of| !of.starts_with("build_only")).collect();
+    let report = launch_beside(&python, DROP_IN[0].0, &loaded, &installed);
+    let (process, component) = (node, &report["processes"][0]["components"][0]);
+    assert_eq!(report["processes"][0]["container"], "pointcloud_container");
+    assert_eq!(component["plugin"], "det_post::DetPost");
+    for key in ["name", "files", "remappings"] {
+        assert_eq!(component[key], process[key], "{key}");
+    }
+    assert_eq!(component["parameters"]["like"], "autoware_lidar_centerpoint");
+    assert_eq!(component["parameters"]["has_twist"], true);
 
     // One folder per network, with the file of the network alone.
     std::fs::remove_file(path(files[1])).unwrap();

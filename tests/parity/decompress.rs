@@ -213,6 +213,89 @@ fn files_for_the_cpu_are_decoded_there_and_counted() {
     assert_eq!(stream.num_waits() - before, 2);
 }
 
+/// One of the files with up to five changes, half of them in its header.
+fn mutated(random: &mut Random, files: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = files[random.below(files.len())].clone();
+    for _ in 0..=random.below(5) {
+        let reach = if random.below(2) == 0 { file.len().min(700) } else { file.len() };
+        let at = random.below(reach);
+        match random.below(4) {
+            0 => file[at] ^= 1 << random.below(8),
+            1 => file[at] = [0x00, 0xFF, 0x7F, 0xD9, 0xDA, 0xC4][random.below(6)],
+            2 => {
+                let part = file[at..file.len().min(at + random.below(200))].to_vec();
+                file.splice(at..at, part);
+            }
+            _ => file[at] = random.below(256) as u8,
+        }
+    }
+    file
+}
+
+/// A batch is decoded or refused as a whole; whatever its damaged files become, the others
+/// are those of the CPU.
+#[test]
+fn mutated_files_do_not_touch_the_others_of_their_batch() {
+    let Some((stream, mut decoder, uploads)) = decoder() else { return };
+    let mut random = Random::new(35);
+    let size = Size::new(197, 131);
+    let files = SAMPLINGS.map(|sampling| jpeg(&mut random, size, sampling, 0));
+    let pixels = files.each_ref().map(|file| {
+        let mut picture = Picture::new();
+        decompress(&view(file), &mut picture).unwrap();
+        picture.view().unwrap().data().to_vec()
+    });
+    let (mut num_decoded, mut num_refused) = (0, 0);
+    for iteration in 0..500 {
+        let damaged = random.below(files.len());
+        let mut batch = files.clone();
+        batch[damaged] = mutated(&mut random, &files);
+        let planes = batch.each_ref().map(|file| decoder.planes(&view(file)));
+        let Some(planes) = planes.iter().copied().collect::<Option<Vec<_>>>() else { continue };
+        let num_bytes = |index: usize| {
+            let layout = layout(&planes[index]);
+            layout.step * layout.size.height as usize
+        };
+        if num_bytes(damaged) > 1 << 22 {
+            continue;
+        }
+        let image = |index| DeviceImage::with_capacity(&stream, num_bytes(index)).unwrap();
+        let mut images: Vec<_> = (0..batch.len()).map(image).collect();
+        let is_decoded = uploads.scope(|scope| {
+            let file_of = |index: usize| Some((&batch.get(index)?[..], planes[index]));
+            decoder.enqueue(&mut images, file_of, scope).unwrap()
+        });
+        stream.synchronize().unwrap_or_else(|error| panic!("mutation {iteration}: {error}"));
+        if !is_decoded {
+            num_refused += 1;
+            continue;
+        }
+        num_decoded += 1;
+        for index in (0..batch.len()).filter(|&index| index != damaged) {
+            let found = images[index].bytes().read().unwrap();
+            assert!(found.starts_with(&pixels[index]), "mutation {iteration}: file {index}");
+        }
+    }
+    println!("{num_decoded} batches decoded, {num_refused} refused");
+    assert!(num_decoded > 0);
+}
+
+/// Without the library `gpu` is an error that names it, and `auto` decodes on the CPU.
+#[test]
+fn a_missing_library_is_named_or_replaced_by_the_cpu() {
+    let Some(device) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    let library = Some(std::path::PathBuf::from("/no/such/libnvjpeg.so.13"));
+    let on_gpu = JpegOptions { device: JpegDevice::Gpu, library: library.clone() };
+    let error = JpegDecoder::new(&stream, &on_gpu).err().unwrap();
+    assert_eq!(error.kind(), det_post::ErrorKind::Device);
+    assert!(error.to_string().contains("/no/such/libnvjpeg.so.13"), "{error}");
+    let either = JpegOptions { device: JpegDevice::Auto, library };
+    let mut decoder = JpegDecoder::new(&stream, &either).unwrap();
+    let file = jpeg(&mut Random::new(36), Size::new(64, 64), Some(SamplingFactor::F_2_2), 0);
+    assert_eq!(decoder.planes(&view(&file)), None);
+}
+
 #[test]
 fn mutated_files_leave_the_engines_usable() {
     let Some(mut engines) = decoder() else { return };
@@ -227,20 +310,7 @@ fn mutated_files_leave_the_engines_usable() {
         .unwrap_or(2000);
     let (mut num_decoded, mut num_refused) = (0, 0);
     for iteration in 0..num_iterations {
-        let mut file = files[random.below(files.len())].clone();
-        for _ in 0..=random.below(5) {
-            let reach = if random.below(2) == 0 { file.len().min(700) } else { file.len() };
-            let at = random.below(reach);
-            match random.below(4) {
-                0 => file[at] ^= 1 << random.below(8),
-                1 => file[at] = [0x00, 0xFF, 0x7F, 0xD9, 0xDA, 0xC4][random.below(6)],
-                2 => {
-                    let part = file[at..file.len().min(at + random.below(200))].to_vec();
-                    file.splice(at..at, part);
-                }
-                _ => file[at] = random.below(256) as u8,
-            }
-        }
+        let file = mutated(&mut random, &files);
         let (stream, decoder, uploads) = &mut engines;
         if let Some(planes) = decoder.planes(&view(&file)) {
             let layout = layout(&planes);

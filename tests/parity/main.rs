@@ -34,6 +34,7 @@ mod detr3d_block;
 mod gather;
 mod heads;
 mod images;
+mod layer_chain;
 mod layer_stack;
 mod letterbox;
 mod lidar_pipeline;

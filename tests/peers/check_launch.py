@@ -116,13 +116,20 @@ class Node:
 
 
 class ComposableNode:
-    def __init__(self, *, name, package, plugin, parameters=(), remappings=()):
+    def __init__(
+        self, *, name, package, plugin, namespace=None, parameters=(), remappings=(), extra_arguments=()
+    ):
+        files = [given.path for given in parameters if isinstance(given, ParameterFile)]
+        values = [given for given in parameters if not isinstance(given, ParameterFile)]
         self.node = {
             "name": name,
+            "namespace": namespace,
             "package": package,
             "plugin": plugin,
-            "parameters": {key: value for given in parameters for key, value in given.items()},
+            "files": files,
+            "parameters": {key: value for given in values for key, value in given.items()},
             "remappings": [list(pair) for pair in remappings],
+            "extra_arguments": [*extra_arguments],
         }
 
 
@@ -130,6 +137,17 @@ class ComposableNodeContainer(Node):
     def __init__(self, *, composable_node_descriptions, **of_container):
         super().__init__(**of_container)
         self.process["components"] = [described.node for described in composable_node_descriptions]
+
+
+class LoadComposableNodes:
+    def __init__(self, *, target_container, composable_node_descriptions):
+        self.loaded = {
+            "container": target_container,
+            "components": [described.node for described in composable_node_descriptions],
+        }
+
+    def execute(self, context):
+        context.processes.append(self.loaded)
 
 
 class ExecuteProcess:
@@ -227,6 +245,12 @@ def get_package_share_directory(package):
     return str(installed[package])
 
 
+def has_resource(kind, name):
+    """The component of this package is there if the package of components is said to be installed."""
+    assert (kind, name) == ("rclcpp_components", "det_post")
+    return "rclcpp_components" in json.loads(os.environ.get("INSTALLED_PACKAGES", "{}"))
+
+
 class IncludeLaunchDescription:
     def __init__(self, source, *, launch_arguments=()):
         self.source, self.launch_arguments = source, dict(launch_arguments)
@@ -319,7 +343,7 @@ STAND_INS = {
     "launch.launch_description_sources": [PythonLaunchDescriptionSource],
     "launch.substitutions": [LaunchConfiguration],
     "launch_ros": [],
-    "launch_ros.actions": [ComposableNodeContainer, Node],
+    "launch_ros.actions": [ComposableNodeContainer, LoadComposableNodes, Node],
     "launch_ros.descriptions": [ComposableNode, ParameterFile],
     "ament_index_python": [],
     "ament_index_python.packages": [PackageNotFoundError],
@@ -331,6 +355,7 @@ def main():
         module = sys.modules[name] = ModuleType(name)
         for stand_in in classes:
             setattr(module, stand_in.__name__, stand_in)
+    sys.modules["ament_index_python"].has_resource = has_resource
     sys.modules["ament_index_python.packages"].get_package_share_directory = get_package_share_directory
     # The files are read where they stand, and leave nothing beside them.
     sys.dont_write_bytecode = True

@@ -16,7 +16,7 @@ use syn::{
 use super::root;
 
 /// The files, in the order of the header.
-const FILES: [&str; 15] = [
+const FILES: [&str; 17] = [
     "lib",
     "status",
     "configuration",
@@ -32,6 +32,8 @@ const FILES: [&str; 15] = [
     "decoding_settings",
     "decoding",
     "sparse",
+    "graph",
+    "node",
 ];
 
 const TOP: &str = "\
@@ -142,21 +144,43 @@ fn declare(ty: &Type, name: &str) -> String {
             let Lit::Int(len) = &len.lit else { panic!("{name}: length of an array") };
             declare(&array.elem, &format!("{name}[{len}]"))
         }
+        Type::Path(path) if path.path.segments[0].ident == "Option" => function_pointer(ty, name),
         Type::Path(_) => spaced(&base(ty), name),
         _ => panic!("{name}: no type of the ABI"),
+    }
+}
+
+/// A pointer to a function: `Option<extern "C" fn(…)>`.
+fn function_pointer(ty: &Type, name: &str) -> String {
+    let Some(Type::BareFn(function)) = argument(ty) else { panic!("{name}: no type of the ABI") };
+    let arguments = function.inputs.iter().map(|argument| {
+        let (name, _) = argument.name.as_ref().expect("an argument of a function has a name");
+        declare(&argument.ty, &name.to_string())
+    });
+    let arguments = arguments.collect::<Vec<_>>().join(", ");
+    let pointer = format!("(*{name})({arguments})");
+    match &function.output {
+        ReturnType::Type(_, ty) => declare(ty, &pointer),
+        ReturnType::Default => format!("void {pointer}"),
+    }
+}
+
+/// The type in angle brackets.
+fn argument(ty: &Type) -> Option<&Type> {
+    let Type::Path(path) = ty else { return None };
+    match &path.path.segments.last()?.arguments {
+        PathArguments::AngleBracketed(arguments) => match arguments.args.first()? {
+            GenericArgument::Type(inner) => Some(inner),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
 fn base(ty: &Type) -> String {
     let Type::Path(path) = ty else { panic!("no type of the ABI") };
     let segment = path.path.segments.last().unwrap();
-    let inner = match &segment.arguments {
-        PathArguments::AngleBracketed(arguments) => match &arguments.args[0] {
-            GenericArgument::Type(inner) => Some(inner),
-            _ => None,
-        },
-        _ => None,
-    };
+    let inner = argument(ty);
     let pointer = |inner: &str, to: &str| match inner.ends_with('*') {
         true => format!("{inner}{to}"),
         false => format!("{inner} {to}"),

@@ -7,12 +7,28 @@ mod programs;
 mod recordings;
 #[path = "../../../tests/common/require.rs"]
 mod require;
+#[path = "../../../tests/common/yolov8_tensor.rs"]
+#[allow(dead_code, reason = "each program uses its part")]
+mod yolov8_tensor;
 
 use std::path::{Path, PathBuf};
 
 /// The root of the repository.
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// The folder of the shared data: `DET_POST_SHARED_DATA`, else beside the checkout. `None` when
+/// there is none, which skips the calling test.
+#[track_caller]
+fn shared_data() -> Option<PathBuf> {
+    let folder = std::env::var_os("DET_POST_SHARED_DATA");
+    let folder = folder.map_or_else(|| root().join("../shared/data"), PathBuf::from);
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    require::skip(require::Need::Data, format_args!("{} is no folder", folder.display()));
+    None
 }
 
 /// The folder of this build, such as `target/debug`.

@@ -181,6 +181,18 @@ void frames(const char * file)
   expect_error(detect(picture.frame), DET_POST_ERROR_ARGUMENT, id, "17", "too many inputs");
   picture.frame.num_inputs = 1;
   expect(detect(picture.frame) == DET_POST_OK, "a good frame after bad ones");
+  picture.frame.inputs = &picture.input;
+  picture.input.is_on_device = 1;
+  expect_error(
+    detect(picture.frame), DET_POST_ERROR_ARGUMENT, id, "memory of a GPU", "a GPU's image on a CPU");
+  picture.input.is_on_device = 2;
+  expect_error(detect(picture.frame), DET_POST_ERROR_ARGUMENT, id, "is_on_device", "neither 0 nor 1");
+  picture.input.is_on_device = 1;
+  picture.input.kind = DET_POST_INPUT_COMPRESSED_IMAGE;
+  expect_error(
+    detect(picture.frame), DET_POST_ERROR_ARGUMENT, id, "is_on_device", "a file on a GPU");
+  picture.input.kind = DET_POST_INPUT_IMAGE;
+  picture.input.is_on_device = 0;
 
   char cut[8];
   det_post_detector_detect(detector, nullptr, &found);

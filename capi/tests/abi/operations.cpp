@@ -411,7 +411,12 @@ void handles()
     det_post_workspace_open(nullptr, &other), DET_POST_ERROR_NULL, 0, "device is null", "none");
   expect_error(
     det_post_workspace_open("cpu", nullptr), DET_POST_ERROR_NULL, 0, "workspace is null", "null");
+  expect_error(
+    det_post_workspace_open("cuda:77", &other), DET_POST_ERROR_DEVICE, 0, "", "a GPU that is not");
   expect(det_post_workspace_open("cpu", &other) == DET_POST_OK, "a second workspace");
+  expect_error(
+    det_post_workspace_set_stream(other, nullptr), DET_POST_ERROR_ARGUMENT, other.id, "no stream",
+    "a stream of the CPU");
   expect(other.id != workspace.id, "numbers of their own");
   expect_error(
     det_post_detector_reset({other.id}), DET_POST_ERROR_HANDLE, other.id, "detector",

@@ -111,12 +111,19 @@ fn the_library_exports_the_functions_of_the_header_and_no_others() {
     assert_eq!(exported, Declarations::read().function_names);
 }
 
+const AS_IT_IS: &[&str] = &[];
+const OF_MEMORY: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-recover"];
+const OF_THREADS: &[&str] = &["-fsanitize=thread"];
+
 /// Runs a program that prints `no failures` as it is and under the sanitizers of gcc; the
 /// library itself, which is Rust, is not instrumented.
 #[track_caller]
 fn has_no_failures(source: &str, arguments: &[&str]) {
-    let variants: [&[&str]; 3] =
-        [&[], &["-fsanitize=address,undefined", "-fno-sanitize-recover"], &["-fsanitize=thread"]];
+    has_no_failures_in(&[AS_IT_IS, OF_MEMORY, OF_THREADS], source, arguments);
+}
+
+#[track_caller]
+fn has_no_failures_in(variants: &[&[&str]], source: &str, arguments: &[&str]) {
     for options in variants {
         let Some(program) = Program::compile(source, Language::Cpp17, options) else { return };
         assert_eq!(program.run(arguments), "no failures\n", "{source} {options:?}");
@@ -127,6 +134,27 @@ fn has_no_failures(source: &str, arguments: &[&str]) {
 #[test]
 fn misuse_is_refused() {
     has_no_failures("capi/tests/abi/misuse.cpp", &["config/demo.param.yaml"]);
+}
+
+/// Frames and arrays in the memory of a GPU, written by streams that are busy.
+#[test]
+fn device_pointers_wait_for_their_streams() {
+    let source = "capi/tests/abi/gpu.cpp";
+    let Some(program) = Program::compile(source, Language::Cpp17, &["-ldl"]) else { return };
+    let engines = ["camera.engine.kind:=rten", "lidar.engine.kind:=rten"];
+    match program.run(&[&["config/demo.param.yaml"][..], &engines].concat()).as_str() {
+        "no GPU\n" => skip(Need::Cuda, "no GPU"),
+        printed => assert_eq!(printed, "no failures\n"),
+    }
+}
+
+/// A node in a graph of the program detects what a detector detects, and refuses what
+/// `det_post run` refuses. Not under the sanitizer of threads, which does not see how the
+/// threads of the library synchronize.
+#[test]
+fn a_node_runs_in_a_graph_of_the_caller() {
+    let variants = [AS_IT_IS, OF_MEMORY];
+    has_no_failures_in(&variants, "capi/tests/abi/node.cpp", &["config/demo.param.yaml"]);
 }
 
 /// Results that were worked out by hand; null, wrong sizes, unknown numbers, two threads.

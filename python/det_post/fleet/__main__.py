@@ -26,7 +26,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--address", help="Ray cluster; default: this machine")
     parser.add_argument("--cpus", type=int, default=1, metavar="N", help="CPU cores and threads of a unit")
     parser.add_argument("--gpus", type=float, default=None, metavar="1/K",
-                        help="share of a GPU of a unit (default 0.25 with --device cuda, else 0)")
+                        help="share of a GPU of a unit (default 0.5 with --device cuda, else 0)")
     parser.add_argument("--memory-gb", type=float, default=2.0, metavar="GB", help="memory of a unit")
     parser.add_argument("--scratch-gb", type=float, default=0.0, metavar="GB",
                         help="of Ray's custom resource scratch_gb that a unit takes")
@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(plan: Plan, parsed: argparse.Namespace, outcomes: dict[str, Outcome]) -> int:
     gpus = parsed.gpus
     if gpus is None:
-        gpus = 0.25 if parsed.device.startswith("cuda") else 0.0
+        gpus = 0.5 if parsed.device.startswith("cuda") else 0.0
     resources = Resources(parsed.cpus, gpus, int(parsed.memory_gb * 2**30), parsed.scratch_gb)
     progress = Progress(plan)
 

@@ -76,6 +76,7 @@ impl<B: ImageBoxes> Detector for CpuDetector<B> {
         let Self { engine, head, picture, letterbox: workspace, input, postprocess, .. } = self;
         let image = match frame.image(IMAGE)? {
             ImagePayload::Raw(image) => image,
+            ImagePayload::OnDevice(image) => return Err(image.data().refused("letterbox")),
             ImagePayload::Compressed(file) => {
                 report.time(Stage::Decompress, || decompress(&file, picture))?;
                 report.add_pictures(PictureDecoder::Cpu, 1);

@@ -229,8 +229,9 @@ fn matrices(view: &CameraView, camera_from_target: &Isometry3<f64>) -> Result<[M
 fn image_size(input: &FrameInput<'_>) -> Result<Size> {
     match input.payload {
         Payload::Image(ImagePayload::Raw(image)) => Ok(image.size()),
+        Payload::Image(ImagePayload::OnDevice(image)) => Ok(image.size()),
         Payload::Image(ImagePayload::Compressed(file)) => decompress::size(&file),
-        Payload::Cloud(_) | Payload::Tensors(_) => {
+        Payload::Cloud(_) | Payload::CloudOnDevice(_) | Payload::Tensors(_) => {
             Err(Error::new(ErrorKind::Argument, STAGE, "the input is not an image"))
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{DevicePayload, In, Moved, Stream, UploadScope};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::CloudView;
+use crate::types::{CloudView, DeviceBytes};
 
 /// The memory layout of a point cloud, checked by [`CloudView`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +28,8 @@ pub struct DeviceCloud {
 }
 
 impl CloudLayout {
-    /// The layout of a cloud in host memory.
-    pub fn of(cloud: &CloudView<'_>) -> Self {
+    /// The layout of a cloud.
+    pub fn of<B: Copy>(cloud: &CloudView<'_, B>) -> Self {
         Self {
             width: cloud.width(),
             height: cloud.height(),
@@ -82,6 +82,21 @@ impl DeviceCloud {
         Ok(moved)
     }
 
+    /// Queues a copy of a cloud in memory of another library, after the work that writes it.
+    ///
+    /// # Errors
+    /// `Argument` when the cloud is larger than the capacity or not on this GPU; `Device` when
+    /// the copy fails.
+    pub fn enqueue_copy<'env>(
+        &mut self,
+        cloud: &CloudView<'env, DeviceBytes<'env>>,
+        scope: &UploadScope<'_, 'env>,
+    ) -> Result<()> {
+        self.payload.enqueue_copy(cloud.data().first(num_bytes(cloud)), scope)?;
+        self.layout = Some(CloudLayout::of(cloud));
+        Ok(())
+    }
+
     /// The bytes of the message, for kernels on `stream`.
     ///
     /// # Errors
@@ -106,7 +121,7 @@ fn used_bytes<'a>(cloud: &CloudView<'a>) -> &'a [u8] {
 }
 
 /// The size of a cloud in bytes, up to the end of its last point.
-pub fn num_bytes(cloud: &CloudView<'_>) -> usize {
+pub fn num_bytes<B: Copy>(cloud: &CloudView<'_, B>) -> usize {
     match cloud.height().checked_sub(1) {
         Some(last) if cloud.width() > 0 => {
             last * cloud.row_step() + cloud.width() * cloud.point_step()

@@ -2,7 +2,7 @@
 
 use super::{DeviceBuffer, DevicePayload, In, Moved, Stream, UploadScope};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Encoding, ImageView, Size};
+use crate::types::{DeviceBytes, Encoding, ImageView, Size};
 
 /// The memory layout of an image, checked by [`ImageView`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub struct ImageLayout {
 }
 
 impl ImageLayout {
-    /// The layout of an image in host memory.
-    pub fn of(image: &ImageView<'_>) -> Self {
+    /// The layout of an image.
+    pub fn of<B: Copy>(image: &ImageView<'_, B>) -> Self {
         Self {
             size: image.size(),
             step: image.step(),
@@ -79,6 +79,21 @@ impl DeviceImage {
         let moved = self.payload.enqueue_payload(image.data(), scope)?;
         self.layout = Some(ImageLayout::of(image));
         Ok(moved)
+    }
+
+    /// Queues a copy of an image in memory of another library, after the work that writes it.
+    ///
+    /// # Errors
+    /// `Argument` when the image is larger than the capacity or not on this GPU; `Device` when
+    /// the copy fails.
+    pub fn enqueue_copy<'env>(
+        &mut self,
+        image: &ImageView<'env, DeviceBytes<'env>>,
+        scope: &UploadScope<'_, 'env>,
+    ) -> Result<()> {
+        self.payload.enqueue_copy(image.data(), scope)?;
+        self.layout = Some(ImageLayout::of(image));
+        Ok(())
     }
 
     /// The first `num_bytes` of the pinned memory, to be written, after the previous

@@ -57,16 +57,19 @@ impl OrtRunner {
         let provider = options.gpu.provider;
         check_provider(provider, library)?;
         let file = library.file_name().unwrap_or(library.as_os_str()).to_string_lossy();
-        let name = if provider == Provider::TensorRt { "TensorRT" } else { "CUDA" };
+        let on = if provider == Provider::TensorRt { "TensorRT" } else { "CUDA" };
+        let rewritten = rewritten(model, options)?;
+        let network = (model, rewritten.as_deref());
         let _alone = recording();
         let mut refused = None;
         for way in ways(&options.gpu) {
-            let name = format!("onnxruntime ({file}) on {name}{way}");
-            let session = open(&environment, model, options, stream, way);
+            let name = format!("onnxruntime ({file}) on {on}{way}");
+            let session = open(&environment, network, options, stream, way);
             match session.and_then(|session| Self::start(session, name, stream, &shape_of)) {
                 Ok(engine) => {
                     if let Some((refused, cause)) = refused {
-                        tracing::info!("{} does not run as{refused}: {cause}", model.display());
+                        let model = model.display();
+                        tracing::info!("model {model} does not run on {on}{refused}: {cause}");
                     }
                     return Ok(engine);
                 }
@@ -169,15 +172,14 @@ fn check_provider(provider: Provider, library: &Path) -> Result<()> {
     )))
 }
 
-/// A session of the network on the stream.
+/// A session of the network, a file or what was made of it, on the stream.
 fn open(
     environment: &Environment,
-    model: &Path,
+    (model, rewritten): (&Path, Option<&[u8]>),
     options: &EngineOptions,
     stream: &Stream,
     way: Way,
 ) -> Result<Session> {
-    let rewritten = rewritten(model, options)?;
     let session = || -> ort::Result<Session> {
         let mut builder = Session::builder(environment)?
             .with_deterministic_compute(true)?
@@ -185,7 +187,7 @@ fn open(
         if let Some(num) = options.threads {
             builder = builder.with_intra_threads(num.max(1))?;
         }
-        match &rewritten {
+        match rewritten {
             Some(bytes) => builder.commit_from_memory(bytes),
             None => builder.commit_from_file(model),
         }

@@ -36,6 +36,8 @@ pub(super) fn payloads<'a>(
             Payload::Image(ImagePayload::Raw(image)) => image.data(),
             Payload::Image(ImagePayload::Compressed(file)) => file.data,
             Payload::Cloud(cloud) => cloud.data(),
+            // `put_frame` refuses these.
+            Payload::Image(ImagePayload::OnDevice(_)) | Payload::CloudOnDevice(_) => &[],
             Payload::Tensors(tensors) => tensors.bytes(),
         };
         let start = end.next_multiple_of(ALIGNMENT);
@@ -65,6 +67,10 @@ pub(super) fn put_frame(message: &mut Message, frame: &FrameSet<'_>) -> Result<(
                 message.put_u32(payload::FILE);
                 message.put_u32(u32::from(file.format == CompressedFormat::Png));
             }
+            Payload::Image(ImagePayload::OnDevice(image)) => {
+                return Err(image.data().refused("isolated"));
+            }
+            Payload::CloudOnDevice(cloud) => return Err(cloud.data().refused("isolated")),
             Payload::Cloud(cloud) => {
                 message.put_u32(payload::CLOUD);
                 put_cloud(message, cloud)?;

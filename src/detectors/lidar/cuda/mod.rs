@@ -9,7 +9,7 @@ mod postprocess;
 mod sweeps;
 
 use postprocess::{Limits, Postprocess};
-use sweeps::{Clouds, MergedPoints};
+use sweeps::{AnyCloud, Clouds, MergedPoints};
 
 use super::{CLOUD, LidarHead, lidar_of, needs, with_empty_frame};
 use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
@@ -146,7 +146,7 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
     ) -> Result<Detections<'a>> {
         let Self { uploads, frames, clouds, points, encoder, .. } = self;
         let Self { engine, head, postprocess, detections, .. } = self;
-        let (cloud, pose) = (frame.cloud(CLOUD)?, frame.input(CLOUD)?.world_from_sensor());
+        let (cloud, pose) = (AnyCloud::of(frame, CLOUD)?, frame.input(CLOUD)?.world_from_sensor());
         let ran = uploads.scope(|scope| {
             let mut running = frames.begin(scope, report);
             clouds.upload(cloud, &mut running)?;

@@ -4,16 +4,40 @@ use nalgebra::Isometry3;
 
 use crate::config::LidarConfig;
 use crate::detectors::frame_stream::{Running, capacity_for};
-use crate::detectors::lidar;
+use crate::detectors::{FrameSet, Payload, lidar};
 use crate::device::cuda::{DeviceCloud, DeviceCounters, DevicePoints, Stream, num_bytes};
 use crate::error::Result;
 use crate::ops::densify::cuda::{DeviceSweeps, Joining, Workspace as Densify};
 use crate::ops::unpack::{UnpackParams, cuda::Workspace as Unpack};
-use crate::types::{CloudView, Count, Stamp};
+use crate::types::{CloudView, Count, DeviceBytes, PointFields, Stamp};
 
 /// The smallest memory for clouds; larger ones are powers of two.
 const MIN_CLOUD_BYTES: usize = 1 << 20;
 const MIN_CLOUD_POINTS: usize = 1 << 16;
+
+/// The cloud of a frame, in the memory of the host or of the GPU.
+#[derive(Clone, Copy)]
+pub(super) enum AnyCloud<'a> {
+    Host(&'a CloudView<'a>),
+    Device(&'a CloudView<'a, DeviceBytes<'a>>),
+}
+
+impl<'a> AnyCloud<'a> {
+    /// The cloud of the input of a frame.
+    pub(super) fn of(frame: &FrameSet<'a>, input: usize) -> Result<Self> {
+        match frame.input(input)?.payload {
+            Payload::CloudOnDevice(cloud) => Ok(Self::Device(cloud)),
+            _ => frame.cloud(input).map(Self::Host),
+        }
+    }
+
+    fn fields(&self) -> &PointFields<'a> {
+        match self {
+            Self::Host(cloud) => cloud.fields(),
+            Self::Device(cloud) => cloud.fields(),
+        }
+    }
+}
 
 /// The cloud of a frame, and the operation that unpacks it.
 pub(super) struct Clouds {
@@ -33,27 +57,39 @@ impl Clouds {
         })
     }
 
-    /// Uploads the cloud, in place or through one copy into page-locked memory. Allocates
-    /// for a cloud that is larger than all before.
+    /// Uploads the cloud, in place or through one copy into page-locked memory, or copies it on
+    /// the GPU. Allocates for a cloud that is larger than all before.
     pub(super) fn upload<'env>(
         &mut self,
-        cloud: &CloudView<'env>,
+        cloud: AnyCloud<'env>,
         frame: &mut Running<'_, 'env>,
     ) -> Result<()> {
-        let num_bytes = num_bytes(cloud);
+        match cloud {
+            AnyCloud::Host(cloud) => {
+                self.reserve(num_bytes(cloud), cloud.num_points())?;
+                frame.upload(|scope| self.cloud.enqueue_payload(cloud, scope))
+            }
+            AnyCloud::Device(cloud) => {
+                self.reserve(num_bytes(cloud), cloud.num_points())?;
+                frame.upload_by(|scope, _| self.cloud.enqueue_copy(cloud, scope))
+            }
+        }
+    }
+
+    fn reserve(&mut self, num_bytes: usize, num_points: usize) -> Result<()> {
         if num_bytes > self.cloud.capacity() {
             self.cloud = DeviceCloud::with_capacity(&self.stream, capacity_for(num_bytes))?;
         }
-        if cloud.num_points() > self.unpack.max_points() {
-            self.unpack.reserve(capacity_for(cloud.num_points()))?;
+        if num_points > self.unpack.max_points() {
+            self.unpack.reserve(capacity_for(num_points))?;
         }
-        frame.upload(|scope| self.cloud.enqueue_payload(cloud, scope))
+        Ok(())
     }
 
     /// Queues the unpacking of the cloud.
     pub(super) fn enqueue_unpack(
         &mut self,
-        cloud: &CloudView<'_>,
+        cloud: AnyCloud<'_>,
         points: &mut DevicePoints,
         counters: &mut DeviceCounters,
     ) -> Result<()> {

@@ -114,6 +114,7 @@ impl Resampler {
         let Self { decompressed, params, workspace } = self;
         let image = match image(message)? {
             ImagePayload::Raw(image) => image,
+            ImagePayload::OnDevice(image) => return Err(image.data().refused("letterbox")),
             ImagePayload::Compressed(file) => {
                 report.time(Stage::Decompress, || decompress(&file, decompressed))?;
                 report.add_pictures(PictureDecoder::Cpu, 1);

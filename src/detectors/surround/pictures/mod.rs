@@ -103,7 +103,7 @@ impl<T> Prepared<T> {
 fn image<'a>(message: &FrameInput<'a>) -> Result<ImagePayload<'a>> {
     match message.payload {
         Payload::Image(image) => Ok(image),
-        Payload::Cloud(_) | Payload::Tensors(_) => {
+        Payload::Cloud(_) | Payload::CloudOnDevice(_) | Payload::Tensors(_) => {
             Err(Error::new(ErrorKind::Argument, STAGE, "a point cloud or tensors, not an image"))
         }
     }

@@ -2,11 +2,13 @@
 
 use std::marker::PhantomData;
 
+use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUpointer_attribute};
 
-use super::{DeviceBuffer, In, Out, Plain};
+use super::{DeviceBuffer, In, Out, Plain, UploadScope, check_capacity};
 use crate::device::cuda::{CudaDevice, Stream, failed};
 use crate::error::{Error, ErrorKind, Result};
+use crate::types::DeviceBytes;
 
 /// The alignment in bytes of every [`DeviceBuffer`]: kernels read vectors of this size.
 pub const BUFFER_ALIGNMENT: usize = 16;
@@ -26,6 +28,39 @@ impl<T: Plain> DeviceBuffer<T> {
     pub unsafe fn borrow(stream: &Stream, address: u64, len: usize) -> Result<Self> {
         check(stream.device(), address, len, [size_of::<T>(), BUFFER_ALIGNMENT])?;
         Ok(Self { address, len, stream: stream.clone(), values: PhantomData })
+    }
+}
+
+impl DeviceBuffer<u8> {
+    /// Queues a copy of bytes of another library to the start of the buffer, after the work that
+    /// writes them. When the scope ends, they have been read.
+    ///
+    /// # Errors
+    /// `Argument` when there are more than the buffer holds, or they are not on this GPU; `Device`
+    /// when the copy fails.
+    pub(in crate::device::cuda) fn enqueue_copy_of<'env>(
+        &mut self,
+        bytes: DeviceBytes<'env>,
+        scope: &UploadScope<'_, 'env>,
+    ) -> Result<()> {
+        let (address, len) = (bytes.address(), bytes.len());
+        check_capacity("device", len, self.len())?;
+        let stream = self.stream().clone();
+        stream.check_owns(scope.stream())?;
+        check(stream.device(), address, len, [1, 1])?;
+        if len == 0 {
+            return Ok(());
+        }
+        // SAFETY: the stream is a live one of the GPU that the bytes are on, by the contract of
+        // `DeviceBytes`; that is this GPU (checked).
+        unsafe { stream.follow(bytes.stream())? };
+        stream.bind()?;
+        // SAFETY: both sides have these bytes (checked). Those of the other library stay for
+        // `'env`, and the scope ends after the copy.
+        let copied =
+            unsafe { result::memcpy_dtod_async(self.address(), address, len, stream.raw()) };
+        scope.mark_read()?;
+        copied.map_err(|e| failed("queue a copy on the device", e))
     }
 }
 

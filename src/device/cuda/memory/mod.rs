@@ -7,6 +7,7 @@
 
 mod borrowed;
 mod host;
+mod host_address;
 mod page_locked;
 mod payload;
 mod upload_scope;

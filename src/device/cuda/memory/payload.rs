@@ -1,13 +1,10 @@
 //! Payloads of messages on their way to kernels.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use cudarc::driver::sys;
-
+use super::host_address::{Borrowed, device_address};
 use super::{DeviceBuffer, In, PinnedBuffer, UploadScope, check_capacity};
 use crate::device::cuda::Stream;
 use crate::error::{Error, ErrorKind, Result};
+use crate::types::DeviceBytes;
 
 /// A payload of a bounded size for kernels to read: in device memory, or where it is in host
 /// memory ([`ZeroCopy`](crate::types::ZeroCopy)).
@@ -31,16 +28,6 @@ enum Source {
     Pinned(u64),
     /// In memory that is borrowed while a scope lasts.
     Borrowed(Borrowed),
-}
-
-/// Host memory that kernels may read while a scope lasts.
-#[derive(Debug)]
-pub(super) struct Borrowed {
-    pub(super) address: u64,
-    pub(super) len: u64,
-    /// The scopes that had ended when it was borrowed, and that have ended now.
-    pub(super) scope: u64,
-    pub(super) scopes: Arc<AtomicU64>,
 }
 
 /// What happened to a payload on its way to kernels.
@@ -144,6 +131,20 @@ impl DevicePayload {
         Ok(num_bytes)
     }
 
+    /// Queues a copy of a payload of another library, after the work that writes it.
+    ///
+    /// # Errors
+    /// `Argument` when it is larger than the capacity or not on this GPU; `Device` when the copy
+    /// fails.
+    pub fn enqueue_copy<'env>(
+        &mut self,
+        payload: DeviceBytes<'env>,
+        scope: &UploadScope<'_, 'env>,
+    ) -> Result<()> {
+        check_capacity("payload", payload.len(), self.capacity)?;
+        self.device_written()?.enqueue_copy_of(payload, scope)
+    }
+
     /// The device memory, into which work on the device writes a payload; kernels read it there.
     ///
     /// # Errors
@@ -194,30 +195,4 @@ impl DevicePayload {
         self.source = Source::Device;
         Ok(())
     }
-}
-
-impl Borrowed {
-    fn is_alive(&self) -> bool {
-        self.scopes.load(Ordering::Relaxed) == self.scope
-    }
-}
-
-/// The address at which kernels read host memory that is page-locked or registered, if all of
-/// it is contiguous there.
-pub(super) fn device_address(address: usize, len: usize) -> Option<u64> {
-    let first = pointer(address)?;
-    let last = pointer(address + len.checked_sub(1)?)?;
-    (last.checked_sub(first)? == len as u64 - 1).then_some(first)
-}
-
-/// The address at which kernels read a byte of host memory, if they can.
-pub(super) fn pointer(address: usize) -> Option<u64> {
-    let mut on_device = 0_u64;
-    let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_POINTER;
-    // SAFETY: writes one address into a live local; any address may be queried, an unknown one
-    // returns an error.
-    let result = unsafe {
-        sys::cuPointerGetAttribute((&raw mut on_device).cast(), attribute, address as u64)
-    };
-    (result.result().is_ok() && on_device != 0).then_some(on_device)
 }

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::host_address::{Borrowed, device_address, pointer};
 use super::page_locked::is_page_locked;
-use super::payload::{Borrowed, device_address, pointer};
 use crate::device::cuda::registered::{HeldWindows, Place, find};
 use crate::device::cuda::{Event, Stream};
 use crate::error::Result;

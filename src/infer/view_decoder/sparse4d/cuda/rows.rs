@@ -1,6 +1,7 @@
 //! The memory of a Sparse4D decoder on a GPU: rows of the anchors, and those of past frames.
 
 use super::super::Network;
+use super::chains::Chained;
 use crate::device::cuda::{DeviceBuffer, Stream};
 use crate::error::Result;
 use crate::ops::attention::cuda::{AttentionElement, value_stride};
@@ -12,8 +13,11 @@ use crate::types::{QueryBox, Sparse4d};
 
 /// Elements of the activations: f32 or f16. Sums, normalizations, key points, boxes, confidences
 /// and results are f32 in both.
-pub trait Activation: AttentionElement + PointElement + StackElement + RowElement {}
-impl<T: AttentionElement + PointElement + StackElement + RowElement> Activation for T {}
+pub trait Activation:
+    AttentionElement + PointElement + StackElement + RowElement + Chained
+{
+}
+impl<T: AttentionElement + PointElement + StackElement + RowElement + Chained> Activation for T {}
 
 pub(super) const BOX_LEN: usize = size_of::<QueryBox>() / size_of::<f32>();
 /// The first value of a box that is divided by the interval: the velocity.

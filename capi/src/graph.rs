@@ -1,0 +1,336 @@
+//! A ROS graph of the caller: a middleware whose functions are the caller's.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use det_post::ros::{Durability, Qos as RosQos, Reliability};
+use det_post::transport::middleware::{
+    Handler, InputKind, Middleware, MiddlewareEvent, Publisher, Received, Receiver, Request,
+    Response, StampGaps, Subscription, Switch, Watcher,
+};
+use det_post::{Error, ErrorKind, Result};
+
+use super::call::{Address, Const, ConstText, Out};
+use super::status::{self, Failure, Status};
+
+const STAGE: &str = "graph";
+/// Longest full name of a topic.
+const MAX_NAME_BYTES: usize = 1024;
+
+/// Quality of service of a topic: the last `depth` messages are kept.
+#[repr(C)]
+pub struct Qos {
+    /// Messages that are kept for a slow reader.
+    pub depth: usize,
+    /// 1 reliable, 0 best effort.
+    pub is_reliable: u32,
+    /// 1 transient local, 0 volatile.
+    pub is_transient_local: u32,
+}
+
+/// The ROS graph of a node in the process of the caller: functions that create and use its
+/// subscriptions and publishers, which have numbers. They are called from any thread, also
+/// within `det_post_node_open`, `_change` and `_close`, and must not call functions of the
+/// same node. None may be null. A function that fails returns a status other than
+/// `DET_POST_OK`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Graph {
+    /// First argument of every function.
+    pub context: Address,
+    /// Writes the full name of a topic, expanded and remapped, with a 0 behind it, to at most
+    /// `capacity` bytes, and returns its length.
+    pub resolve: Option<
+        extern "C" fn(context: Address, topic: ConstText, name: Out<u8>, capacity: usize) -> usize,
+    >,
+    /// Subscribes to a topic of messages of `type_name`, such as `sensor_msgs/msg/Image`. Its
+    /// messages are given to `det_post_node_deliver` or `det_post_node_deliver_message`.
+    pub subscribe: Option<
+        extern "C" fn(
+            context: Address,
+            subscription: u64,
+            topic: ConstText,
+            type_name: ConstText,
+            qos: Qos,
+        ) -> Status,
+    >,
+    /// Ends a subscription.
+    pub unsubscribe: Option<extern "C" fn(context: Address, subscription: u64)>,
+    /// Number of publishers on the topic of a subscription.
+    pub num_publishers: Option<extern "C" fn(context: Address, subscription: u64) -> usize>,
+    /// Advertises a topic of messages of `type_name`.
+    pub advertise: Option<
+        extern "C" fn(
+            context: Address,
+            publisher: u64,
+            topic: ConstText,
+            type_name: ConstText,
+            qos: Qos,
+        ) -> Status,
+    >,
+    /// Ends a publisher.
+    pub unadvertise: Option<extern "C" fn(context: Address, publisher: u64)>,
+    /// Number of subscribers on the topic of a publisher; called once per frame.
+    pub num_subscribers: Option<extern "C" fn(context: Address, publisher: u64) -> usize>,
+    /// Publishes a message: CDR in little endian, with its encapsulation header.
+    pub publish: Option<
+        extern "C" fn(
+            context: Address,
+            publisher: u64,
+            message: Const<u8>,
+            num_bytes: usize,
+        ) -> Status,
+    >,
+    /// For later versions; 0.
+    pub reserved: [u64; 4],
+}
+
+type Create = extern "C" fn(Address, u64, ConstText, ConstText, Qos) -> Status;
+type Count = extern "C" fn(Address, u64) -> usize;
+type End = extern "C" fn(Address, u64);
+
+/// A [`Graph`] without nulls.
+#[derive(Clone, Copy)]
+pub(super) struct Functions {
+    context: Address,
+    resolve: extern "C" fn(Address, ConstText, Out<u8>, usize) -> usize,
+    subscribe: Create,
+    unsubscribe: End,
+    num_publishers: Count,
+    advertise: Create,
+    unadvertise: End,
+    num_subscribers: Count,
+    publish: extern "C" fn(Address, u64, Const<u8>, usize) -> Status,
+}
+
+impl Graph {
+    /// The functions.
+    pub(super) fn functions(&self) -> std::result::Result<Functions, Failure> {
+        if self.reserved != [0; 4] {
+            return Err(Failure::argument("graph.reserved is not 0"));
+        }
+        fn given<F>(function: Option<F>, name: &str) -> std::result::Result<F, Failure> {
+            function.ok_or_else(|| Failure::null(name))
+        }
+        Ok(Functions {
+            context: self.context,
+            resolve: given(self.resolve, "graph.resolve")?,
+            subscribe: given(self.subscribe, "graph.subscribe")?,
+            unsubscribe: given(self.unsubscribe, "graph.unsubscribe")?,
+            num_publishers: given(self.num_publishers, "graph.num_publishers")?,
+            advertise: given(self.advertise, "graph.advertise")?,
+            unadvertise: given(self.unadvertise, "graph.unadvertise")?,
+            num_subscribers: given(self.num_subscribers, "graph.num_subscribers")?,
+            publish: given(self.publish, "graph.publish")?,
+        })
+    }
+}
+
+/// The receivers of subscriptions by number, and the services of the node.
+#[derive(Default)]
+pub(super) struct Endpoints {
+    receivers: Mutex<BTreeMap<u64, Arc<Mutex<Input>>>>,
+    watcher: Mutex<Option<Watcher>>,
+    handler: OnceLock<Handler>,
+}
+
+struct Input {
+    kind: InputKind,
+    topic: String,
+    receiver: Receiver,
+    gaps: StampGaps,
+}
+
+fn lock<T: ?Sized>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn refused(what: &str, topic: &str, status: Status) -> Error {
+    let name = status::name(status).trim_end_matches('\0');
+    Error::new(ErrorKind::Middleware, STAGE, format!("the graph refuses to {what} {topic}: {name}"))
+}
+
+fn text(text: &str) -> CString {
+    // Names of topics and types have no 0.
+    CString::new(text).unwrap_or_default()
+}
+
+impl Endpoints {
+    /// Passes a message to the receiver of a subscription; nothing for one that has ended.
+    pub(super) fn deliver(
+        &self,
+        subscription: u64,
+        show: impl FnOnce(InputKind, &mut dyn FnMut(Result<Received<'_>>)),
+    ) {
+        let Some(input) = lock(&self.receivers).get(&subscription).cloned() else { return };
+        let input = &mut *lock(&input);
+        let mut missing = 0;
+        show(input.kind, &mut |received| {
+            let stamp = received.as_ref().ok().and_then(Received::stamp);
+            missing = stamp.map_or(0, |stamp| input.gaps.note(stamp));
+            (input.receiver)(received);
+        });
+        if missing > 0
+            && let Some(watcher) = &*lock(&self.watcher)
+        {
+            watcher(MiddlewareEvent::Missing { topic: input.topic.clone(), count: missing });
+        }
+    }
+
+    /// Answers a request to a service of the node; `None` before it serves any.
+    pub(super) fn answer(&self, request: Request) -> Option<Response> {
+        self.handler.get().map(|handler| handler(request))
+    }
+}
+
+/// The middleware over the functions of the caller.
+pub(super) struct GraphMiddleware {
+    functions: Functions,
+    endpoints: Arc<Endpoints>,
+    num_endpoints: u64,
+}
+
+impl GraphMiddleware {
+    pub(super) fn new(functions: Functions, endpoints: Arc<Endpoints>) -> Self {
+        Self { functions, endpoints, num_endpoints: 0 }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.num_endpoints += 1;
+        self.num_endpoints
+    }
+}
+
+/// Calls `subscribe` or `advertise`.
+fn create(
+    (create, context): (Create, Address),
+    number: u64,
+    (topic, type_name): (&str, &str),
+    qos: RosQos,
+) -> Status {
+    let qos = Qos {
+        depth: qos.depth,
+        is_reliable: u32::from(qos.reliability == Reliability::Reliable),
+        is_transient_local: u32::from(qos.durability == Durability::TransientLocal),
+    };
+    let (topic, type_name) = (text(topic), text(type_name));
+    create(context, number, ConstText::of(&topic), ConstText::of(&type_name), qos)
+}
+
+impl Middleware for GraphMiddleware {
+    fn name(&self) -> &'static str {
+        "component"
+    }
+
+    fn resolve(&self, topic: &str) -> String {
+        let mut name = [0_u8; MAX_NAME_BYTES];
+        let Functions { context, resolve, .. } = self.functions;
+        let len = resolve(context, ConstText::of(&text(topic)), Out::of(&mut name), name.len());
+        let len = len.min(MAX_NAME_BYTES - 1);
+        String::from_utf8_lossy(&name[..len]).into_owned()
+    }
+
+    fn subscribe(
+        &mut self,
+        topic: &str,
+        kind: InputKind,
+        qos: RosQos,
+        receiver: Receiver,
+    ) -> Result<Box<dyn Subscription>> {
+        let number = self.number();
+        let input =
+            Input { kind, topic: self.resolve(topic), receiver, gaps: StampGaps::default() };
+        lock(&self.endpoints.receivers).insert(number, Arc::new(Mutex::new(input)));
+        // From here on it is ended when it is dropped.
+        let functions = self.functions;
+        let subscription =
+            GraphSubscription { functions, number, endpoints: Arc::clone(&self.endpoints) };
+        let subscribe = (functions.subscribe, functions.context);
+        match create(subscribe, number, (topic, kind.type_name()), qos) {
+            status::OK => Ok(Box::new(subscription)),
+            status => Err(refused("subscribe to", topic, status)),
+        }
+    }
+
+    fn advertise(
+        &mut self,
+        topic: &str,
+        type_name: &'static str,
+        qos: RosQos,
+    ) -> Result<Box<dyn Publisher>> {
+        let (number, functions) = (self.number(), self.functions);
+        let topic = topic.to_owned();
+        let advertise = (functions.advertise, functions.context);
+        match create(advertise, number, (&topic, type_name), qos) {
+            status::OK => Ok(Box::new(GraphPublisher { functions, number, topic })),
+            status => Err(refused("advertise", &topic, status)),
+        }
+    }
+
+    fn serve(&mut self, handler: Handler) -> Result<()> {
+        // The caller has services of its own, which ask this handler.
+        self.endpoints
+            .handler
+            .set(handler)
+            .map_err(|_| Error::new(ErrorKind::Middleware, STAGE, "services are served already"))
+    }
+
+    fn serve_switch(&mut self, name: &str, _: Switch) -> Result<()> {
+        let message = format!("{name}: a graph of the caller serves no std_srvs/SetBool");
+        Err(Error::new(ErrorKind::Middleware, STAGE, message))
+    }
+
+    fn watch(&mut self, watcher: Watcher) {
+        *lock(&self.endpoints.watcher) = Some(watcher);
+    }
+
+    fn counts_losses(&self) -> bool {
+        false
+    }
+}
+
+struct GraphSubscription {
+    functions: Functions,
+    number: u64,
+    endpoints: Arc<Endpoints>,
+}
+
+impl Subscription for GraphSubscription {
+    fn num_publishers(&self) -> usize {
+        (self.functions.num_publishers)(self.functions.context, self.number)
+    }
+}
+
+impl Drop for GraphSubscription {
+    fn drop(&mut self) {
+        lock(&self.endpoints.receivers).remove(&self.number);
+        (self.functions.unsubscribe)(self.functions.context, self.number);
+    }
+}
+
+struct GraphPublisher {
+    functions: Functions,
+    number: u64,
+    topic: String,
+}
+
+impl Publisher for GraphPublisher {
+    fn publish(&mut self, cdr: &[u8]) -> Result<()> {
+        let Functions { context, publish, .. } = self.functions;
+        match publish(context, self.number, Const::of(cdr), cdr.len()) {
+            status::OK => Ok(()),
+            status => Err(refused("publish on", &self.topic, status)),
+        }
+    }
+
+    fn num_subscribers(&self) -> usize {
+        (self.functions.num_subscribers)(self.functions.context, self.number)
+    }
+}
+
+impl Drop for GraphPublisher {
+    fn drop(&mut self) {
+        (self.functions.unadvertise)(self.functions.context, self.number);
+    }
+}

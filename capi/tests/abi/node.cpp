@@ -1,0 +1,261 @@
+// A live node in a graph of this program: what it subscribes to, advertises and publishes, its
+// life cycle, its parameters, and misuse. Prints `no failures`, or what failed.
+// Argument: a parameter file with the channels `camera` and `lidar`.
+
+#include "expect.hpp"
+
+#include <det_post.hpp>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+/// A graph in memory with one peer on every topic.
+struct Graph
+{
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<uint64_t, std::string> subscriptions, publishers;
+  std::set<std::string> types;
+  std::map<std::string, std::vector<Bytes>> published;
+  bool refuses = false;
+
+  det_post_graph functions()
+  {
+    det_post_graph graph{};
+    graph.context = this;
+    graph.resolve = [](void *, const char * topic, char * name, size_t capacity) {
+        const auto full = topic[0] == '~' ? "/node" + std::string(topic + 1) : std::string(topic);
+        std::snprintf(name, capacity, "%s", full.c_str());
+        return full.size();
+      };
+    graph.subscribe = [](void * context, uint64_t number, const char * topic, const char * type,
+        det_post_qos) {
+        return of(context).add(of(context).subscriptions, number, topic, type);
+      };
+    graph.advertise = [](void * context, uint64_t number, const char * topic, const char * type,
+        det_post_qos) {
+        return of(context).add(of(context).publishers, number, topic, type);
+      };
+    graph.unsubscribe = [](void * context, uint64_t number) {
+        of(context).remove(of(context).subscriptions, number);
+      };
+    graph.unadvertise = [](void * context, uint64_t number) {
+        of(context).remove(of(context).publishers, number);
+      };
+    graph.num_publishers = [](void *, uint64_t) {return size_t{1};};
+    graph.num_subscribers = [](void *, uint64_t) {return size_t{1};};
+    graph.publish = [](void * context, uint64_t number, const uint8_t * message, size_t num) {
+        auto & graph = of(context);
+        const std::lock_guard<std::mutex> lock(graph.mutex);
+        graph.published[graph.publishers[number]].emplace_back(message, message + num);
+        graph.changed.notify_all();
+        return det_post_status{DET_POST_OK};
+      };
+    return graph;
+  }
+
+  static Graph & of(void * context) {return *static_cast<Graph *>(context);}
+
+  det_post_status add(
+    std::map<uint64_t, std::string> & to, uint64_t number, const char * topic, const char * type)
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (refuses) {return DET_POST_ERROR_MIDDLEWARE;}
+    to[number] = topic;
+    types.insert(std::string(topic) + " " + type);
+    return DET_POST_OK;
+  }
+
+  void remove(std::map<uint64_t, std::string> & from, uint64_t number)
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    from.erase(number);
+  }
+
+  /// The number of the subscription to a topic, or 0.
+  uint64_t subscription(const std::string & topic)
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    for (const auto & [number, of] : subscriptions) {
+      if (of == topic) {return number;}
+    }
+    return 0;
+  }
+
+  /// Message number `index` of a topic, for which it waits.
+  Bytes wait_for(const std::string & topic, size_t index)
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    const auto is_there = [&] {return published[topic].size() > index;};
+    expect(changed.wait_for(lock, std::chrono::seconds(60), is_there), topic.c_str());
+    return is_there() ? published[topic][index] : Bytes();
+  }
+};
+
+/// The length of the sequence after the header of a message.
+uint32_t num_detections(const Bytes & message)
+{
+  uint32_t length = 0, num = 0;
+  if (message.size() < 16) {return 0;}
+  std::memcpy(&length, &message[12], 4);
+  // The body begins after 4 bytes, and the sequence at a multiple of 4 bytes of it.
+  const size_t at = 4 + (12 + length + 3) / 4 * 4;
+  if (message.size() >= at + 4) {std::memcpy(&num, &message[at], 4);}
+  return num;
+}
+
+det_post::Configuration configured(const char * file)
+{
+  det_post::Configuration configuration;
+  configuration.files = {file};
+  configuration.overrides = {
+    "device:=cpu", "camera.score_threshold:=0.0", "camera.output:=/boxes"};
+  return configuration;
+}
+
+/// An image and its input.
+struct Picture
+{
+  Picture() : pixels(3 * 320 * 192)
+  {
+    for (size_t i = 0; i < pixels.size(); ++i) {pixels[i] = static_cast<uint8_t>(i * i / 977);}
+    image = {320, 192, 960, "rgb8", 0, {pixels.data(), pixels.size()}};
+    input = det_post::input(image, 1'000'000'000, "camera");
+  }
+  Bytes pixels;
+  det_post_image image{};
+  det_post_input input{};
+};
+
+void detects_as_the_detector_does(const char * file)
+{
+  const Picture picture;
+  auto configuration = configured(file);
+  Graph graph;
+  det_post::Node node(configuration, graph.functions());
+  expect(graph.types.count("/diagnostics diagnostic_msgs/msg/DiagnosticArray") == 1, "diagnostics");
+  expect(graph.subscriptions.empty(), "nothing is subscribed before the node is active");
+  expect(node.change(1) == DET_POST_OK, "configure");
+  expect(node.change(3) == DET_POST_OK, "activate");
+  const auto camera = graph.subscription("/camera_0/image");
+  expect(camera != 0, "the images are subscribed");
+  expect(node.deliver(camera, picture.input) == DET_POST_OK, "deliver");
+  const auto message = graph.wait_for("/boxes", 0);
+
+  configuration.channel = "camera";
+  det_post::Detector detector(configuration);
+  const auto num = detector.detect(picture.input).size();
+  expect(num > 0 && num_detections(message) == num, "as many detections as the detector finds");
+
+  // A threshold that nothing reaches, from the next frame on.
+  expect(node.set_parameters({"camera.score_threshold:=1.0"}) == DET_POST_OK, "a live parameter");
+  auto later = picture.input;
+  later.stamp_ns += 100'000'000;
+  expect(node.deliver(camera, later) == DET_POST_OK, "a second image");
+  expect(num_detections(graph.wait_for("/boxes", 1)) == 0, "the new threshold");
+
+  expect(node.change(4) == DET_POST_OK, "deactivate");
+  expect(graph.subscription("/camera_0/image") == 0, "nothing is subscribed any more");
+  expect(node.deliver(camera, picture.input) == DET_POST_OK, "a late message is dropped");
+  node.close();
+  expect(graph.publishers.empty(), "no publisher is left");
+}
+
+void parameters(const char * file)
+{
+  Graph graph;
+  det_post::Node node(configured(file), graph.functions());
+  std::map<std::string, det_post::Parameter> by_name;
+  for (const auto & parameter : node.parameters()) {by_name[parameter.name] = parameter;}
+  const auto & threshold = by_name["camera.score_threshold"];
+  expect(threshold.value_type == 3 && threshold.number == 0.0, "a number");
+  expect(threshold.is_read_only == 0 && std::strlen(threshold.description) > 0, "it is live");
+  expect(std::strstr(threshold.allowed, "1") != nullptr, "its range");
+  const auto & device = by_name["device"];
+  expect(device.value_type == 4 && std::string(device.text) == "cpu", "a text");
+  expect(device.is_read_only == 1, "it is fixed");
+  expect(by_name["camera.class_filter"].value_type == 9, "an empty list of texts");
+  expect(node.set_parameters({"camera.class_filter:=[car]"}) == DET_POST_OK, "a list");
+  for (const auto & parameter : node.parameters()) {
+    if (std::string(parameter.name) != "camera.class_filter") {continue;}
+    expect(parameter.num_values == 1 && std::string(parameter.texts[0]) == "car", "its text");
+  }
+  const auto id = node.get().id;
+  const auto set = [&](const char * assignment) {return node.set_parameters({assignment});};
+  expect_error(
+    set("camera.score_threshold:=2.0"), DET_POST_ERROR_CONFIG, id, "from 0 to 1", "out of range");
+  expect_error(set("device:=cpu"), DET_POST_ERROR_CONFIG, id, "read-only", "a fixed parameter");
+  expect_error(
+    set("camera.score_treshold:=0.5"), DET_POST_ERROR_CONFIG, id, "did you mean", "a wrong name");
+}
+
+void misuse(const char * file)
+{
+  Graph graph;
+  const auto configuration = configured(file);
+  auto functions = graph.functions();
+  functions.publish = nullptr;
+  det_post::Node node;
+  expect_error(
+    node.open(configuration, functions, std::nothrow), DET_POST_ERROR_NULL, 0, "graph.publish",
+    "a function is missing");
+  functions = graph.functions();
+  functions.reserved[0] = 1;
+  expect_error(
+    node.open(configuration, functions, std::nothrow), DET_POST_ERROR_ARGUMENT, 0, "reserved",
+    "a field of a later version");
+  graph.refuses = true;
+  expect_error(
+    node.open(configuration, graph.functions(), std::nothrow), DET_POST_ERROR_MIDDLEWARE, 0,
+    "refuses to advertise", "a graph that refuses");
+  graph.refuses = false;
+  auto wrong = configuration;
+  wrong.overrides.push_back("camera.inptu:=/x");
+  expect_error(
+    node.open(wrong, graph.functions(), std::nothrow), DET_POST_ERROR_CONFIG, 0,
+    "did you mean `camera.input`", "a wrong key");
+  expect_error(node.change(1), DET_POST_ERROR_HANDLE, 0, "no open node", "no node");
+
+  expect(node.open(configuration, graph.functions(), std::nothrow) == DET_POST_OK, "open");
+  const auto id = node.get().id;
+  expect_error(node.change(3), DET_POST_ERROR_ARGUMENT, id, "", "active before it is configured");
+  expect_error(node.change(99), DET_POST_ERROR_ARGUMENT, id, "99", "no transition");
+  expect(node.change(1) == DET_POST_OK && node.change(3) == DET_POST_OK, "activate");
+  const Picture picture;
+  const auto camera = graph.subscription("/camera_0/image");
+  const auto lidar = graph.subscription("/lidar_0/points");
+  expect_error(
+    node.deliver(lidar, picture.input), DET_POST_ERROR_ARGUMENT, id, "PointCloud2",
+    "an image for clouds");
+  expect_error(
+    det_post_node_deliver(node.get(), camera, nullptr), DET_POST_ERROR_NULL, id, "message",
+    "no message");
+  // What contradicts itself is counted, as a message from the network is.
+  auto image = picture.image;
+  image.bytes.num_bytes -= 1000;
+  expect(
+    node.deliver(camera, det_post::input(image, 1, "camera")) == DET_POST_OK, "a short image");
+  const uint8_t garbage[8] = {0, 1, 0, 0, 255, 255, 255, 255};
+  expect(node.deliver(camera, garbage, sizeof(garbage)) == DET_POST_OK, "a truncated message");
+}
+
+}  // namespace
+
+int main(int, char ** arguments)
+{
+  detects_as_the_detector_does(arguments[1]);
+  parameters(arguments[1]);
+  misuse(arguments[1]);
+  if (num_failures == 0) {std::puts("no failures");}
+  return num_failures == 0 ? 0 : 1;
+}
