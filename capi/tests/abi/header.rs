@@ -154,7 +154,7 @@ fn declare(ty: &Type, name: &str) -> String {
 fn function_pointer(ty: &Type, name: &str) -> String {
     let Some(Type::BareFn(function)) = argument(ty) else { panic!("{name}: no type of the ABI") };
     let arguments = function.inputs.iter().map(|argument| {
-        let (name, _) = argument.name.as_ref().expect("an argument of a function has a name");
+        let (name, _) = argument.name.as_ref().unwrap();
         declare(&argument.ty, &name.to_string())
     });
     let arguments = arguments.collect::<Vec<_>>().join(", ");
