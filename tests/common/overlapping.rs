@@ -120,7 +120,7 @@ impl Detector for Overlapping {
     }
 
     fn collect<'a>(&'a mut self, _: &mut FrameReport) -> Result<Detections<'a>> {
-        let digest = self.in_flight.pop_front().expect("a frame in flight");
+        let digest = self.in_flight.pop_front().unwrap();
         std::thread::sleep(self.duration);
         self.check(digest.0, Step::Collect)?;
         Ok(self.boxes(digest))

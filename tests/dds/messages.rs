@@ -24,6 +24,9 @@ fn in_words(received: det_post::Result<Received<'_>>) -> String {
         Ok(Received::Picture { header, payload: ImagePayload::Compressed(file) }) => {
             format!("{} {} {:?} {:?}", header.stamp, header.frame_id, file.format, file.data)
         }
+        Ok(Received::Picture { payload: ImagePayload::OnDevice(_), .. }) => {
+            unreachable!("messages are in host memory")
+        }
         Ok(Received::Cloud { header, view }) => {
             let names: Vec<_> = view.fields().as_slice().iter().map(|field| field.name).collect();
             let (n, data) = (view.num_points(), view.data());

@@ -44,6 +44,7 @@ fn note(received: det_post::Result<Received<'_>>) -> Came {
         Ok(Received::Picture { payload, .. }) => match payload {
             det_post::types::ImagePayload::Raw(image) => Came::Data(image.data().to_owned()),
             det_post::types::ImagePayload::Compressed(file) => Came::Data(file.data.to_owned()),
+            on_device @ det_post::types::ImagePayload::OnDevice(_) => panic!("{on_device:?}"),
         },
         Ok(Received::Cloud { view, .. }) => Came::Data(view.data().to_owned()),
         Ok(other) => panic!("{other:?}"),

@@ -137,7 +137,7 @@ fn annotations_are_made_while_someone_looks() {
     session.graph.set_subscribers(&annotations, 1);
     let stamp = Stamp::from_ros(2, 0);
     let cdr = session.send_for(IMAGE_TOPIC, &picture(stamp), CAMERA_OUT);
-    let num_detections = Detection2DArray::decode(&cdr).unwrap().detections.into_iter().count();
+    let num_detections = Detection2DArray::decode(&cdr).unwrap().detections.count();
     assert!(num_detections > 0);
     // The annotations of the first frame may come after the subscriber, too.
     let num_outlines = loop {

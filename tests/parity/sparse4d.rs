@@ -16,7 +16,7 @@ use super::bound;
 use super::linear::share;
 use super::view_sample::{As, maps};
 use crate::common::view_cases::{Case, File, converted, motion, sparse4d_c64};
-use crate::common::view_networks::{noise, sparse4d, sparse4d_facts, sparse4d_of, two_views};
+use crate::common::view_networks::{noise, sparse4d, sparse4d_facts, two_views};
 
 fn facts() -> Sparse4d {
     Sparse4d {
