@@ -162,6 +162,8 @@ fn write_transforms(bag: &Path, file: &mut impl Write) {
 /// first of the parameter files is that of the program, too.
 #[track_caller]
 fn same_detections(program: &Program, bag: &Path, config: &Path, overrides: &[&str]) {
+    // Paths of models in shipped files are those of the root, where the program runs, too.
+    std::env::set_current_dir(root()).unwrap();
     let parsed =
         Config::load(&[config.into()], &overrides.iter().map(|&s| s.into()).collect::<Vec<_>>());
     let parsed = parsed.unwrap();
