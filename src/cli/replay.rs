@@ -38,7 +38,7 @@ pub(super) struct ReplayArguments {
     rate: Rate,
     /// Frames of a channel in progress at once: 2 uploads a frame of one camera to a GPU while the
     /// network runs on the frame before. The results are the same; with --pictures it is 1.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     frames_in_flight: u8,
     /// Replays from this log time on: seconds since the epoch, or +S after the recording's start.
     #[arg(long, value_name = "T")]
