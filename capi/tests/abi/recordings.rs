@@ -203,10 +203,10 @@ fn program() -> Option<Program> {
 }
 
 /// A simulated drive.
-fn simulate(options: &Options, folder: &Path) -> PathBuf {
+fn simulate(options: &Options, seconds: f64, folder: &Path) -> PathBuf {
     let bag = folder.join("drive");
     let drive = Drive::new(9001, options).unwrap();
-    sim::record(&drive, 1.0, PictureFormat::Raw, &bag, &false.into(), &mut |_, _| {}).unwrap();
+    sim::record(&drive, seconds, PictureFormat::Raw, &bag, &false.into(), &mut |_, _| {}).unwrap();
     bag
 }
 
@@ -214,7 +214,7 @@ fn simulate(options: &Options, folder: &Path) -> PathBuf {
 fn a_program_in_c_finds_what_a_replay_finds_in_a_simulated_drive() {
     let Some(program) = program() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let bag = simulate(&Options::default(), folder.path());
+    let bag = simulate(&Options::default(), 1.0, folder.path());
     // The program runs without ONNX Runtime, in which AddressSanitizer finds leaks.
     let overrides = ["device:=cpu", "camera.engine.kind:=rten", "lidar.engine.kind:=rten"];
     same_detections(&program, &bag, &root().join("config/demo.param.yaml"), &overrides);
@@ -226,7 +226,7 @@ fn it_finds_the_same_in_frames_of_six_cameras() {
     let folder = tempfile::tempdir().unwrap();
     let picture_size = Size::new(640, 360);
     let six = Options { num_cameras: 6, num_lidars: 0, picture_size, ..Options::default() };
-    let bag = simulate(&six, folder.path());
+    let bag = simulate(&six, 0.3, folder.path());
     let overrides = ["device:=cpu", "surround.engine.kind:=rten"];
     same_detections(&program, &bag, &root().join("config/demo_surround_3d.param.yaml"), &overrides);
 }
