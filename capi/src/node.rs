@@ -11,7 +11,7 @@ use det_post::types::ImagePayload;
 
 use super::call::{Call, Const, ConstText, In, Out, Text, run};
 use super::configuration::Configuration;
-use super::frame::{Input, View};
+use super::frame::{INPUT_TENSORS, Input, View};
 use super::graph::{Endpoints, Graph, GraphMiddleware};
 use super::handles::Handles;
 use super::status::{Failure, Status};
@@ -165,8 +165,16 @@ impl Opened {
     /// Delivers data of a sensor by pointer.
     fn deliver(&self, call: &Call, subscription: u64, input: &Input) -> Result<(), Failure> {
         let header = input.header(call)?;
-        let mut tensors = self.tensors.lock().unwrap_or_else(PoisonError::into_inner);
-        let view = input.view_alone(call, &mut tensors);
+        // Only tensors are copied; images and clouds of several threads do not wait for each other.
+        let (mut held, mut unused);
+        let memory = if input.kind == INPUT_TENSORS {
+            held = self.tensors.lock().unwrap_or_else(PoisonError::into_inner);
+            &mut *held
+        } else {
+            unused = TensorMemory::default();
+            &mut unused
+        };
+        let view = input.view_alone(call, memory);
         let view = match view {
             Ok(Some(view)) => view,
             Ok(None) => return Err(Failure::argument("input.kind is DET_POST_INPUT_NONE")),

@@ -92,10 +92,10 @@ mod tests {
         LiveFile::open(&path, "# mark").unwrap().replace("# mark 2\n").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "# mark 2\n");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else stays");
-        fs::write(&path, "of somebody else").unwrap();
+        fs::write(&path, "of another program").unwrap();
         for refused in [path.as_path(), folder.path(), Path::new("/"), Path::new("/dev/null")] {
             assert!(LiveFile::open(refused, "# mark").is_err(), "{}", refused.display());
         }
-        assert_eq!(fs::read_to_string(&path).unwrap(), "of somebody else");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "of another program");
     }
 }

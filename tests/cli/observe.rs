@@ -58,13 +58,13 @@ fn metrics_and_a_trace_agree_with_the_report() {
 fn files_of_others_are_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mine");
-    fs::write(&file, "of somebody else").unwrap();
+    fs::write(&file, "of another program").unwrap();
     for option in ["--metrics", "--trace"] {
         let more = [option, file.to_str().unwrap()];
         let arguments = replay_arguments(&fixture().drive, &folder.path().join("out"), &more);
         let run = det_post(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
         run.expect_code(2);
         assert!(run.stderr.contains("was not written by det_post"), "{}", run.stderr);
-        assert_eq!(fs::read_to_string(&file).unwrap(), "of somebody else");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "of another program");
     }
 }
