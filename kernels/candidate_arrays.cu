@@ -30,10 +30,12 @@ struct ColumnArgs {
     Slice<const Kept> kept;
     Slice<float> boxes;  // row by row
     Slice<float> scores;
-    Slice<int64_t> classes;
-    Slice<int64_t> sources;
+    Slice<int64_t> classes64;  // classes and sources of 64 bits or of 32
+    Slice<int64_t> sources64;
+    Slice<uint32_t> classes32;
+    Slice<uint32_t> sources32;
 };
-static_assert(sizeof(ColumnArgs<Candidate2d>) == 96);
+static_assert(sizeof(ColumnArgs<Candidate2d>) == 128);
 
 struct SurvivorArgs {
     Slice<const Kept> kept;
@@ -41,6 +43,16 @@ struct SurvivorArgs {
     Slice<float> scores;  // empty: none are written
 };
 static_assert(sizeof(SurvivorArgs) == 48);
+
+// Velocities and variances of the candidates that a suppression keeps.
+struct MotionArgs {
+    Slice<const Kept> kept;
+    Slice<const uint32_t> places;  // by candidate its index among the found ones
+    Slice<const Motion> motions;   // by found candidate
+    Slice<float> velocities;       // 2 each
+    Slice<float> variances;        // 9 each: centre, sizes, yaw, velocity; or none
+};
+static_assert(sizeof(MotionArgs) == 80);
 
 // A candidate is its box, then its rank.
 template <typename Candidate>
@@ -86,8 +98,10 @@ __device__ inline void write_columns(const ColumnArgs<Candidate>& args) {
         args.boxes[own * kNumbers + column] = numbers[column];
     }
     args.scores[own] = candidate.rank.score;
-    args.classes[own] = candidate.rank.class_index;
-    args.sources[own] = candidate.rank.source;
+    if (args.classes64.len != 0) args.classes64[own] = candidate.rank.class_index;
+    if (args.sources64.len != 0) args.sources64[own] = candidate.rank.source;
+    if (args.classes32.len != 0) args.classes32[own] = candidate.rank.class_index;
+    if (args.sources32.len != 0) args.sources32[own] = candidate.rank.source;
 }
 
 }  // namespace candidate_arrays
@@ -133,4 +147,26 @@ extern "C" __global__ void __launch_bounds__(candidate_arrays::kThreads)
     candidate_arrays_columns_3d(
         const __grid_constant__ candidate_arrays::ColumnArgs<Candidate3d> args) {
     candidate_arrays::write_columns(args);
+}
+
+extern "C" __global__ void __launch_bounds__(candidate_arrays::kThreads)
+    candidate_arrays_motions(const __grid_constant__ candidate_arrays::MotionArgs args) {
+    const uint64_t own =
+        static_cast<uint64_t>(blockIdx.x) * candidate_arrays::kThreads + threadIdx.x;
+    if (own >= args.kept.len || 2 * own + 2 > args.velocities.len) return;
+    const uint32_t index = args.kept[own].index;
+    if (index >= args.places.len || args.places[index] >= args.motions.len) return;
+    const Motion motion = args.motions[args.places[index]];
+    args.velocities[2 * own] = motion.velocity[0];
+    args.velocities[2 * own + 1] = motion.velocity[1];
+    if (9 * own + 9 > args.variances.len) return;
+    float* variances = args.variances.data + 9 * own;
+#pragma unroll
+    for (uint32_t i = 0; i < 3; ++i) {
+        variances[i] = motion.center_variance[i];
+        variances[3 + i] = motion.size_variance[i];
+    }
+    variances[6] = motion.yaw_variance;
+    variances[7] = motion.velocity_variance[0];
+    variances[8] = motion.velocity_variance[1];
 }

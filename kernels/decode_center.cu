@@ -8,6 +8,7 @@
 #include "logit.cuh"
 #include "select.cuh"
 #include "threshold.cuh"
+#include "yaw.cuh"
 
 namespace decode_center {
 
@@ -17,8 +18,6 @@ using selection::widened;
 constexpr uint32_t kCells = 4;
 constexpr uint32_t kMaxTasks = 16;
 constexpr uint32_t kNoClass = 0xffffffffu;
-constexpr float kPi = 3.14159274f;
-constexpr float kHalfPi = 1.57079637f;
 
 // The structs in Rust: src/ops/decode_center/kernels.rs.
 struct Settings {
@@ -95,14 +94,6 @@ struct Values {
         return all;
     }
 };
-
-__device__ inline float yaw_of(float sine, float cosine, bool turns_clockwise) {
-    const float angle =
-        __double2float_rn(atan2(static_cast<double>(sine), static_cast<double>(cosine)));
-    if (!turns_clockwise) return angle;
-    const float yaw = -angle - kHalfPi;
-    return yaw <= -kPi ? yaw + 2.0f * kPi : yaw;
-}
 
 // Reads the variances of a box; `size` is in the order of the channels. False if a
 // variance is not finite.

@@ -121,18 +121,42 @@ __device__ inline float4 load4(const __half* from) {
 }
 __device__ inline float4 operator+(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
 
-// Layer normalization of a row of which a lane has 8 neighbouring channels, and ReLU.
-__device__ inline void normalize(float (&values)[row::kGroup], const float* norm, bool has_relu, float epsilon) {
-    float rows[1][1][row::kGroup], mean[1], scale[1], gamma[row::kGroup], beta[row::kGroup];
-    row::load(norm + lane_of() * row::kGroup, gamma);
-    row::load(norm + kChannels + lane_of() * row::kGroup, beta);
+// Layer normalization of rows of which a lane has 8 neighbouring channels, and ReLU. Lanes merge means and squared
+// deviations (Chan et al. 1979): half as many exchanges in a row as sums of values, then of deviations.
+template <uint32_t kNum>
+__device__ void normalize(float (&values)[kNum][row::kGroup], const float* (&norms)[kNum], const bool (&has_relu)[kNum], float epsilon) {
+    float mean[kNum], deviation[kNum] = {};
 #pragma unroll
-    for (uint32_t k = 0; k < row::kGroup; ++k) rows[0][0][k] = values[k];
-    row::moments<1, 1>(rows, kChannels, epsilon, mean, scale);
+    for (uint32_t n = 0; n < kNum; ++n) {
+        mean[n] = 0;
 #pragma unroll
-    for (uint32_t k = 0; k < row::kGroup; ++k) {
-        values[k] = fmaf((values[k] - mean[0]) * scale[0], gamma[k], beta[k]);
-        if (has_relu) values[k] = row::relu(values[k]);
+        for (uint32_t k = 0; k < row::kGroup; ++k) mean[n] += values[n][k];
+        mean[n] *= 1.0f / row::kGroup;
+#pragma unroll
+        for (uint32_t k = 0; k < row::kGroup; ++k) deviation[n] = fmaf(values[n][k] - mean[n], values[n][k] - mean[n], deviation[n]);
+    }
+#pragma unroll
+    for (uint32_t step = 1; step < kLanes; step *= 2) {
+        // Half the values of each of two lanes' groups.
+        const float half = 0.5f * row::kGroup * step;
+#pragma unroll
+        for (uint32_t n = 0; n < kNum; ++n) {
+            const float other = __shfl_xor_sync(kAllLanes, mean[n], step), difference = other - mean[n];
+            deviation[n] = fmaf(half * difference, difference, deviation[n] + __shfl_xor_sync(kAllLanes, deviation[n], step));
+            mean[n] = 0.5f * (mean[n] + other);
+        }
+    }
+#pragma unroll
+    for (uint32_t n = 0; n < kNum; ++n) {
+        const float scale = rsqrtf(deviation[n] * (1.0f / kChannels) + epsilon);
+        float gamma[row::kGroup], beta[row::kGroup];
+        row::load(norms[n] + lane_of() * row::kGroup, gamma);
+        row::load(norms[n] + kChannels + lane_of() * row::kGroup, beta);
+#pragma unroll
+        for (uint32_t k = 0; k < row::kGroup; ++k) {
+            values[n][k] = fmaf((values[n][k] - mean[n]) * scale, gamma[k], beta[k]);
+            if (has_relu[n]) values[n][k] = row::relu(values[n][k]);
+        }
     }
 }
 

@@ -71,9 +71,9 @@ struct Layers {
         return rank * kColumns + (kStep == kKeys || kStep == kHideMore ? kChannels : 0);
     }
 
-    // Loads what a step adds; returns the place of its weights.
+    // Loads a step's weights, and what it adds.
     template <Step kStep>
-    __device__ const uint4* prepare() {
+    __device__ void prepare() {
         constexpr bool is_second = kStep == kFeed || kStep == kFeedMore;
         const Layer& layer = args.layers[layer_of(kStep)];
         const uint32_t first = first_column<kStep>();
@@ -94,7 +94,7 @@ struct Layers {
             residual = make_float4(0, 0, 0, 0);
             if (has_row()) residual = load4(rows + my_query() * kStride + first + my_column());
         }
-        return P::place_of(columns);
+        product.load(P::place_of(columns));
     }
 
     // The warps' sums of a step. Steps with nothing but a receive between them have different places,
@@ -105,11 +105,11 @@ struct Layers {
         return shared.parts + (kStep == kFeed || kStep == kMove ? P::kParts * P::kPartLen : 0);
     }
 
-    // Multiplies rows; `next` is the next step's `prepare`.
-    template <Step kStep, typename Next>
-    __device__ void run(const __half* input, uint32_t pitch, Next next) {
+    // Multiplies rows; `load_next` prepares the next step.
+    template <Step kStep, typename LoadNext>
+    __device__ void run(const __half* input, uint32_t pitch, LoadNext load_next) {
         const float4 of_step = bias, rows = residual;
-        product.multiply(input, pitch, parts<kStep>(), next());
+        product.multiply(input, pitch, parts<kStep>(), load_next);
         __syncthreads();
         finish<kStep>(of_step, rows);
     }
@@ -203,17 +203,24 @@ struct Layers {
         }
     }
 
-    // Normalizes a row of a buffer, by a warp.
-    __device__ void normalize_row(__half* rows, uint32_t r, uint32_t norm, bool has_relu) const {
-        __half* at = rows + r * kPitch + lane_of() * row::kGroup;
-        float values[row::kGroup];
-        row::load(at, values);
-        normalize(values, shared.norms[norm], has_relu, args.epsilon);
-        row::store(values, at);
+    // Normalizes a row of each of some buffers, by a warp.
+    template <uint32_t kNum>
+    __device__ void normalize_row(__half* const (&buffers)[kNum], uint32_t r, const uint32_t (&norms)[kNum], const bool (&has_relu)[kNum]) const {
+        const uint32_t place = r * kPitch + lane_of() * row::kGroup;
+        float values[kNum][row::kGroup];
+        const float* of_rows[kNum];
+#pragma unroll
+        for (uint32_t n = 0; n < kNum; ++n) {
+            row::load(buffers[n] + place, values[n]);
+            of_rows[n] = shared.norms[norms[n]];
+        }
+        normalize(values, of_rows, has_relu, args.epsilon);
+#pragma unroll
+        for (uint32_t n = 0; n < kNum; ++n) row::store(values[n], buffers[n] + place);
     }
     // Normalizes the rows of a buffer, then synchronizes.
     __device__ void normalize_rows(__half* rows, uint32_t norm, bool has_relu) const {
-        if (warp_of() < kRows) normalize_row(rows, warp_of(), norm, has_relu);
+        if (warp_of() < kRows) normalize_row({rows}, warp_of(), {norm}, {has_relu});
         __syncthreads();
     }
 };

@@ -47,14 +47,13 @@ struct Product {
         const uint32_t first = of_layer * columns.num_inputs + columns.first_input + part() * kPartInputs;
         return reinterpret_cast<const uint4*>(columns.weights) + first / 16 * kLanes + lane_of();
     }
-    // Null: nothing follows.
     __device__ void load(const uint4* from) {
-        if (from == nullptr) return;
 #pragma unroll
         for (uint32_t i = 0; i < kSteps; ++i) weights[i] = from[i * kLanes];
     }
-    // Stores the warp's sums in its part; loads the weights of the next step.
-    __device__ void multiply(const __half* rows, uint32_t pitch, float* parts, const uint4* next) {
+    // Stores the warp's sums in its part; `load_next` loads the weights of the next step.
+    template <typename LoadNext>
+    __device__ void multiply(const __half* rows, uint32_t pitch, float* parts, LoadNext load_next) {
         float sums[kRows / 8][4] = {};
         // Four operands of 8 rows and 8 inputs: of 32 inputs of 8 rows, or of 16 of 16.
         constexpr uint32_t kTogether = 16 / kRows;
@@ -71,7 +70,7 @@ struct Product {
             linear::multiply(sums[0], make_uint4(v.x, v.z, v.y, v.w), b.x, b.y);
             linear::multiply(sums[kRows / 8 - 1], make_uint4(w.x, w.z, w.y, w.w), b.z, b.w);
         }
-        load(next);
+        load_next();
         const uint32_t g = lane_of() / 4;
         float* to = parts + part() * kPartLen + lane_of() % 4 * 2 * kSumPitch + group() * linear::kWarpColumns + g / 2 * 4 + g % 2;
 #pragma unroll

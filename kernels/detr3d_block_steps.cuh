@@ -24,9 +24,9 @@ struct Block : Layers<kRows> {
 
     // A name in a template of a base is not known to be a template.
     template <Step kStep>
-    __device__ const uint4* prepare() { return Base::template prepare<kStep>(); }
-    template <Step kStep, typename Next>
-    __device__ void run(const __half* input, uint32_t pitch, Next next) { Base::template run<kStep>(input, pitch, next); }
+    __device__ void prepare() { Base::template prepare<kStep>(); }
+    template <Step kStep, typename LoadNext>
+    __device__ void run(const __half* input, uint32_t pitch, LoadNext load_next) { Base::template run<kStep>(input, pitch, load_next); }
 
     // A coordinate of the point of this warp's row: lane % 3.
     __device__ float my_coordinate() const {
@@ -39,7 +39,8 @@ struct Block : Layers<kRows> {
         if (r >= kRows) return;
         coordinate = refine::inverse_sigmoid<__half>(coordinate);
         const float* weights = shared.encoder + lane_of() * row::kGroup;
-        float values[row::kGroup], w[row::kGroup];
+        float rows[1][row::kGroup], w[row::kGroup];
+        auto& values = rows[0];
         row::load(weights + 3 * kChannels, values);
 #pragma unroll
         for (uint32_t i = 0; i < 3; ++i) {
@@ -48,7 +49,8 @@ struct Block : Layers<kRows> {
 #pragma unroll
             for (uint32_t k = 0; k < row::kGroup; ++k) values[k] = fmaf(x, w[k], values[k]);
         }
-        normalize(values, shared.norms[kEncoderInputNorm], true, args.epsilon);
+        const float* norms[] = {shared.norms[kEncoderInputNorm]};
+        normalize(rows, norms, {true}, args.epsilon);
         row::store(values, shared.c + r * kPitch + lane_of() * row::kGroup);
     }
 
@@ -58,7 +60,7 @@ struct Block : Layers<kRows> {
                                                    stride, stride, args.value_stride, 0, args.num_queries, args.num_queries,
                                                    kHeadLen, args.score_scale};
         const float4 v = attend<kRows>(attention, rank * (kHeads / kBlocks), first_row, shared.parts, shared.of_parts);
-        product.load(prepare<kAttend>());
+        prepare<kAttend>();
         if (threadIdx.x < kStepThreads) share(shared.a + my_row() * kPitch + rank * kColumns + my_column(), v);
     }
 
@@ -98,9 +100,13 @@ struct Block : Layers<kRows> {
         };
         load_next();
         receive(1);
-        if (warp_of() < kRows) normalize_row(shared.b, warp_of(), kAttentionNorm, false);
-        // The other warps, if there are.
-        if (warp_of() >= kWarps - kRows) normalize_row(shared.d, warp_of() - (kWarps - kRows), kEncoderNorm, true);
+        if constexpr (kRows == kWarps) {
+            normalize_row({shared.b, shared.d}, warp_of(), {kAttentionNorm, kEncoderNorm}, {false, true});
+        } else {
+            static_assert(2 * kRows == kWarps);
+            const bool is_attended = warp_of() < kRows;
+            normalize_row({is_attended ? shared.b : shared.d}, warp_of() % kRows, {is_attended ? kAttentionNorm : kEncoderNorm}, {!is_attended});
+        }
         __syncthreads();
         float content[row::kGroup], sums[row::kGroup] = {};
         row::load(shared.b + (rank * kOwnQueries + warp_of() / kQueryWarps) * kPitch + lane_of() * row::kGroup, content);
@@ -111,7 +117,7 @@ struct Block : Layers<kRows> {
             load_next();
         }
         row::store(sums, shared.parts + warp_of() * kChannels + lane_of() * row::kGroup);
-        product.load(prepare<kView>());
+        prepare<kView>();
         __syncthreads();
         const uint32_t query = threadIdx.x / (kChannels / 4), column = threadIdx.x % (kChannels / 4) * 4;
         if (query >= kOwnQueries) return;
@@ -135,7 +141,7 @@ struct Block : Layers<kRows> {
     __device__ void run() {
         if (threadIdx.x == 0) inbox.init();
         cluster::arrive();
-        product.load(prepare<kEncode>());
+        prepare<kEncode>();
         copy_norms();
         // The position encoder's weights of a channel: a row for each coordinate and the biases.
         float4 encoder = make_float4(0, 0, 0, 0);
@@ -155,7 +161,7 @@ struct Block : Layers<kRows> {
         // The barriers of the other thread block exist.
         cluster::wait();
         __syncthreads();
-        run<kEncode>(shared.c, kPitch, [] { return nullptr; });
+        run<kEncode>(shared.c, kPitch, [] {});
         if (is_first()) {
             read_attended();
         } else {
@@ -163,21 +169,21 @@ struct Block : Layers<kRows> {
             attend_queries();
             receive(2);
             __syncthreads();
-            run<kAttend>(shared.a, kPitch, [] { return nullptr; });
+            run<kAttend>(shared.a, kPitch, [] {});
         }
         sample(look);
         receive(1);
         __syncthreads();
-        run<kView>(shared.a, kPitch, [&] { return prepare<kHide>(); });
+        run<kView>(shared.a, kPitch, [&] { prepare<kHide>(); });
         receive(1);
         normalize_rows(shared.c, kViewNorm, false);
-        run<kHide>(shared.c, kPitch, [&] { return prepare<kHideMore>(); });
+        run<kHide>(shared.c, kPitch, [&] { prepare<kHideMore>(); });
         __syncthreads();
-        run<kHideMore>(shared.c, kPitch, [&] { return prepare<kFeed>(); });
+        run<kHideMore>(shared.c, kPitch, [&] { prepare<kFeed>(); });
         receive(2);
-        run<kFeed>(shared.a, kHiddenPitch, [&] { return prepare<kFeedMore>(); });
+        run<kFeed>(shared.a, kHiddenPitch, [&] { prepare<kFeedMore>(); });
         __syncthreads();
-        run<kFeedMore>(shared.a + kStepInputs, kHiddenPitch, [&] { return prepare<kRegress>(); });
+        run<kFeedMore>(shared.a + kStepInputs, kHiddenPitch, [&] { prepare<kRegress>(); });
         receive(1);
         normalize_rows(shared.d, kFeedForwardNorm, false);
         if (is_last()) finish_last_block();
@@ -191,36 +197,36 @@ struct Block : Layers<kRows> {
             const auto* from = reinterpret_cast<const uint4*>(shared.d + r * kPitch);
             reinterpret_cast<uint4*>(args.next_content.data + (first_row + r) * kChannels)[lane_of()] = from[lane_of()];
         }
-        run<kRegress>(shared.d, kPitch, [&] { return prepare<kQueries>(); });
+        run<kRegress>(shared.d, kPitch, [&] { prepare<kQueries>(); });
         __syncthreads();
-        run<kQueries>(shared.d, kPitch, [&] { return prepare<kKeys>(); });
+        run<kQueries>(shared.d, kPitch, [&] { prepare<kKeys>(); });
         __syncthreads();
-        run<kKeys>(shared.d, kPitch, [&] { return prepare<kValues>(); });
+        run<kKeys>(shared.d, kPitch, [&] { prepare<kValues>(); });
         __syncthreads();
-        run<kValues>(shared.d, kPitch, [&] { return prepare<kRegressMore>(); });
+        run<kValues>(shared.d, kPitch, [&] { prepare<kRegressMore>(); });
         receive(1);
         __syncthreads();
-        run<kRegressMore>(shared.a, kPitch, [&] { return prepare<kMove>(); });
+        run<kRegressMore>(shared.a, kPitch, [&] { prepare<kMove>(); });
         receive(1);
-        if (rank == 0) run<kMove>(shared.c, kPitch, [] { return nullptr; });
+        if (rank == 0) run<kMove>(shared.c, kPitch, [] {});
     }
 
     // Boxes and classes.
     __device__ void finish_last_block() {
-        run<kRegress>(shared.d, kPitch, [&] { return prepare<kClassify>(); });
+        run<kRegress>(shared.d, kPitch, [&] { prepare<kClassify>(); });
         __syncthreads();
-        run<kClassify>(shared.d, kPitch, [&] { return prepare<kRegressMore>(); });
+        run<kClassify>(shared.d, kPitch, [&] { prepare<kRegressMore>(); });
         receive(2);
         normalize_rows(shared.b, kClassNorm, true);
-        run<kRegressMore>(shared.a, kPitch, [&] { return prepare<kClassifyMore>(); });
+        run<kRegressMore>(shared.a, kPitch, [&] { prepare<kClassifyMore>(); });
         __syncthreads();
-        run<kClassifyMore>(shared.b, kPitch, [&] { return prepare<kScore>(); });
+        run<kClassifyMore>(shared.b, kPitch, [&] { prepare<kScore>(); });
         receive(2);
         normalize_rows(shared.d, kClassNorm + 1, true);
-        if (rank == kBlocks - 1) run<kScore>(shared.d, kPitch, [&] { return prepare<kMove>(); });
-        else product.load(prepare<kMove>());
+        if (rank == kBlocks - 1) run<kScore>(shared.d, kPitch, [&] { prepare<kMove>(); });
+        else prepare<kMove>();
         __syncthreads();
-        if (rank == 0) run<kMove>(shared.c, kPitch, [] { return nullptr; });
+        if (rank == 0) run<kMove>(shared.c, kPitch, [] {});
     }
 };
 

@@ -32,7 +32,7 @@ struct Args {
     Slice<const uint32_t> point_indices;
     Slice<const uint32_t> num_voxels;
     Slice<T> out;
-    Slice<uint32_t> written;  // by row: the first values that may be nonzero
+    Slice<uint32_t> written;  // by row: the first values that may be nonzero; empty: all
     VoxelGrid grid;
     uint32_t num_rows;
     uint32_t max_points_per_voxel;
@@ -126,7 +126,9 @@ __device__ void write_rows(const Args<T>& args) {
     const uint32_t own = lane / kLanesEach;
     const uint32_t voxel = first + own;
     const bool is_row = voxel < args.num_rows;
-    const uint32_t before = is_row ? args.written[voxel] : 0;
+    const uint32_t row_len = args.max_points_per_voxel * args.num_features;
+    const bool has_written = args.written.len != 0;
+    const uint32_t before = !is_row ? 0 : has_written ? args.written[voxel] : row_len;
     const Group<T, kLanesEach> group(args, voxel);
     T* row = rows[warp] + own * kMaxValues;
     make_features(group, row);
@@ -139,7 +141,6 @@ __device__ void write_rows(const Args<T>& args) {
     }
     __syncwarp();
     if (!is_row) return;
-    const uint32_t row_len = args.max_points_per_voxel * args.num_features;
     T* out = args.out.data + static_cast<uint64_t>(voxel) * row_len;
     if (row_len % kWide == 0) {
         for (uint32_t at = group.lane * kWide; at < end; at += kLanesEach * kWide) {
@@ -152,7 +153,7 @@ __device__ void write_rows(const Args<T>& args) {
             out[at] = at < num ? row[at] : narrowed(0.0f, T{});
         }
     }
-    if (group.lane == 0 && num != before) args.written[voxel] = num;
+    if (group.lane == 0 && has_written && num != before) args.written[voxel] = num;
 }
 
 }  // namespace pillar_features

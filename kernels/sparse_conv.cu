@@ -34,7 +34,7 @@
     }
 
 // Other GPUs do not have these kernels; the launcher looks for them.
-#if SPARSE_CONV_HAS_WARPGROUPS
+#if HAS_WARPGROUPS
 #define SPARSE_CONV_WARPGROUP(T, kChannels, name)                                            \
     extern "C" __global__ void                                                               \
         __launch_bounds__(sparse_conv::WarpgroupTile<kChannels>::kThreads, 1) name(          \

@@ -4,10 +4,12 @@
 #pragma once
 
 #include "sparse_conv_tiles.cuh"
+#include "warpgroup.cuh"
 
 namespace sparse_conv {
 
 constexpr uint32_t kWarpgroupLanes = 128;
+static_assert(kWarpgroupLanes == warpgroup::kThreads);
 // Rows of a warpgroup: a matrix instruction has as many, 16 a warp.
 constexpr uint32_t kWarpgroupRows = 64;
 // Bytes of the rows of a tap that are multiplied in a step.
@@ -27,63 +29,16 @@ struct WarpgroupTile {
     static constexpr uint32_t kThreads = kWarpgroups * kWarpgroupLanes;
 };
 
-// The instructions exist for sm_90a alone.
-#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define SPARSE_CONV_HAS_WARPGROUPS 1
-#else
-#define SPARSE_CONV_HAS_WARPGROUPS 0
-#endif
-#if SPARSE_CONV_HAS_WARPGROUPS
+#if HAS_WARPGROUPS
 
-// A ring of stages in shared memory that one thread fills and all warps read. A stage is
-// full once its bytes have arrived, and empty once every warp has released it.
-struct RingPlace {
-    uint32_t stage = 0, phase = 0;
-
-    __device__ void advance(uint32_t num_stages) {
-        if (++stage == num_stages) stage = 0, phase ^= 1;
-    }
-};
-
-__device__ inline uint32_t shared_address(const void* at) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(at));
-}
-__device__ inline void init_barrier(uint32_t barrier, uint32_t num_arrivals) {
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(num_arrivals));
-}
-__device__ inline void arrive(uint32_t barrier) {
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-__device__ inline void wait(uint32_t barrier, uint32_t phase) {
-    asm volatile(
-        "{\n.reg .pred done;\n"
-        "again: mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
-        "@!done bra again;\n}" ::"r"(barrier),
-        "r"(phase)
-        : "memory");
-}
-__device__ inline void copy_bulk(uint32_t to, const void* from, uint32_t num_bytes, uint32_t barrier) {
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier),
-                 "r"(num_bytes)
-                 : "memory");
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-        "l"(from), "r"(num_bytes), "r"(barrier)
-        : "memory");
-}
-
-__device__ inline void fence_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <uint32_t kPending>
-__device__ void wait_for_products() {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
-}
+using warpgroup::arrive, warpgroup::commit_products, warpgroup::copy_bulk, warpgroup::fence_products, warpgroup::init_barrier;
+using warpgroup::RingPlace, warpgroup::shared_address, warpgroup::wait, warpgroup::wait_for_products;
 
 // Of 16 channels of the weights in shared memory: blocks of 8 output channels, each two parts
-// of 8 rows of 16 bytes. Shared addresses have 18 bits: 16 bytes further on is 1 more.
+// of 8 rows of 16 bytes.
 __device__ inline uint64_t descriptor_of(uint32_t address) {
-    constexpr uint64_t kPartBytes = 128, kBlockBytes = 256;
-    return (address & 0x3ffff) >> 4 | (kPartBytes >> 4) << 16 | (kBlockBytes >> 4) << 32;
+    constexpr uint32_t kPartBytes = 128, kBlockBytes = 256;
+    return warpgroup::descriptor_of(address, kPartBytes, kBlockBytes);
 }
 
 #define SPARSE_CONV_OPERANDS_8(i)                                                              \

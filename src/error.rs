@@ -12,6 +12,7 @@
 
 use std::fmt::{self, Write};
 
+use crate::named::named;
 use crate::text::{LineBreaks, Shown, shown};
 
 /// Shorthand for results of this crate.
@@ -27,135 +28,71 @@ struct Inner {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// The kinds of failure a program can react to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// The command line is wrong.
-    Usage,
-    /// A parameter is unknown, missing, of the wrong type or out of range.
-    Config,
-    /// The operating system refused a file.
-    Io,
-    /// The recording is damaged: truncated, malformed or incomplete.
-    DamagedBag,
-    /// A message does not decode: too short, or lengths that contradict it.
-    Message,
-    /// An image encoding or compression format that is not supported.
-    Encoding,
-    /// Declared sizes contradict each other or the data (step, row, width …).
-    Layout,
-    /// A point field is missing or has an unusable type or offset.
-    PointField,
-    /// A compressed picture does not decode.
-    Codec,
-    /// A transform is unknown at the requested time.
-    Transform,
-    /// A time that a recording cannot represent: before 1970.
-    Time,
-    /// A model cannot be loaded or does not fit its head.
-    Model,
-    /// The engine failed while running a model.
-    Inference,
-    /// Arguments of an op do not fit together.
-    Argument,
-    /// The requested device is not usable.
-    Device,
-    /// A fault has made a GPU unusable for this process.
-    DeviceLost,
-    /// A frame is older than the channel allows.
-    Stale,
-    /// Inputs of a frame are missing.
-    IncompleteViews,
-    /// The stamps of a frame's inputs are further apart than allowed.
-    ViewsTooFarApart,
-    /// The stamp of a message is not newer than the last of its input.
-    StampNotNewer,
-    /// Interrupted by a request to stop.
-    Interrupted,
-    /// The ROS graph cannot be joined, or refuses a topic or a service.
-    Middleware,
-    /// The system does not provide the memory that a frame needs.
-    Memory,
-    /// A picture takes more work or time to decode than is allowed.
-    DecodeLimit,
-    /// A message is larger than a channel allows.
-    TooLarge,
-    /// The calibration of a camera is missing or unusable.
-    Uncalibrated,
-    /// The calibration of a camera is for images of another size or frame.
-    CalibrationMismatch,
-    /// A distortion model that is not supported.
-    UnsupportedDistortion,
-}
-
-impl ErrorKind {
-    /// Every kind, in order.
-    pub const ALL: [Self; 28] = [
-        Self::Usage,
-        Self::Config,
-        Self::Io,
-        Self::DamagedBag,
-        Self::Message,
-        Self::Encoding,
-        Self::Layout,
-        Self::PointField,
-        Self::Codec,
-        Self::Transform,
-        Self::Time,
-        Self::Model,
-        Self::Inference,
-        Self::Argument,
-        Self::Device,
-        Self::DeviceLost,
-        Self::Stale,
-        Self::IncompleteViews,
-        Self::ViewsTooFarApart,
-        Self::StampNotNewer,
-        Self::Interrupted,
-        Self::Middleware,
-        Self::Memory,
-        Self::DecodeLimit,
-        Self::TooLarge,
-        Self::Uncalibrated,
-        Self::CalibrationMismatch,
-        Self::UnsupportedDistortion,
-    ];
-
+named! {
+    /// The kinds of failure a program can react to.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    pub enum ErrorKind {
+        /// The command line is wrong.
+        Usage => "usage",
+        /// A parameter is unknown, missing, of the wrong type or out of range.
+        Config => "config",
+        /// The operating system refused a file.
+        Io => "io",
+        /// The recording is damaged: truncated, malformed or incomplete.
+        DamagedBag => "damaged_bag",
+        /// A message does not decode: too short, or lengths that contradict it.
+        Message => "malformed_message",
+        /// An image encoding or compression format that is not supported.
+        Encoding => "unsupported_encoding",
+        /// Declared sizes contradict each other or the data (step, row, width …).
+        Layout => "inconsistent_layout",
+        /// A point field is missing or has an unusable type or offset.
+        PointField => "unusable_point_field",
+        /// A compressed picture does not decode.
+        Codec => "undecodable_picture",
+        /// A transform is unknown at the requested time.
+        Transform => "missing_transform",
+        /// A time that a recording cannot represent: before 1970.
+        Time => "time_out_of_range",
+        /// A model cannot be loaded or does not fit its head.
+        Model => "model",
+        /// The engine failed while running a model.
+        Inference => "inference_failed",
+        /// Arguments of an op do not fit together.
+        Argument => "invalid_argument",
+        /// The requested device is not usable.
+        Device => "device",
+        /// A fault has made a GPU unusable for this process.
+        DeviceLost => "device_lost",
+        /// A frame is older than the channel allows.
+        Stale => "too_old",
+        /// Inputs of a frame are missing.
+        IncompleteViews => "incomplete_views",
+        /// The stamps of a frame's inputs are further apart than allowed.
+        ViewsTooFarApart => "views_too_far_apart",
+        /// The stamp of a message is not newer than the last of its input.
+        StampNotNewer => "stamp_not_newer",
+        /// Interrupted by a request to stop.
+        Interrupted => "interrupted",
+        /// The ROS graph cannot be joined, or refuses a topic or a service.
+        Middleware => "door",
+        /// The system does not provide the memory that a frame needs.
+        Memory => "out_of_memory",
+        /// A picture takes more work or time to decode than is allowed.
+        DecodeLimit => "decode_limit",
+        /// A message is larger than a channel allows.
+        TooLarge => "message_too_large",
+        /// The calibration of a camera is missing or unusable.
+        Uncalibrated => "uncalibrated",
+        /// The calibration of a camera is for images of another size or frame.
+        CalibrationMismatch => "calibration_mismatch",
+        /// A distortion model that is not supported.
+        UnsupportedDistortion => "unsupported_distortion",
+    }
     /// The stable short name under which dropped frames are counted in
     /// `report.json`.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Usage => "usage",
-            Self::Config => "config",
-            Self::Io => "io",
-            Self::DamagedBag => "damaged_bag",
-            Self::Message => "malformed_message",
-            Self::Encoding => "unsupported_encoding",
-            Self::Layout => "inconsistent_layout",
-            Self::PointField => "unusable_point_field",
-            Self::Codec => "undecodable_picture",
-            Self::Transform => "missing_transform",
-            Self::Time => "time_out_of_range",
-            Self::Model => "model",
-            Self::Inference => "inference_failed",
-            Self::Argument => "invalid_argument",
-            Self::Device => "device",
-            Self::DeviceLost => "device_lost",
-            Self::Stale => "too_old",
-            Self::IncompleteViews => "incomplete_views",
-            Self::ViewsTooFarApart => "views_too_far_apart",
-            Self::StampNotNewer => "stamp_not_newer",
-            Self::Interrupted => "interrupted",
-            Self::Middleware => "door",
-            Self::Memory => "out_of_memory",
-            Self::DecodeLimit => "decode_limit",
-            Self::TooLarge => "message_too_large",
-            Self::Uncalibrated => "uncalibrated",
-            Self::CalibrationMismatch => "calibration_mismatch",
-            Self::UnsupportedDistortion => "unsupported_distortion",
-        }
-    }
+    pub fn reason;
 }
 
 impl Error {

@@ -81,6 +81,7 @@ mod error;
 pub mod eval;
 pub mod infer;
 mod input_file;
+mod named;
 pub mod node;
 pub mod ops;
 mod output_folder;

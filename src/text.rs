@@ -23,7 +23,6 @@ pub enum LineBreaks {
     Kept,
     /// A line that begins with a mark, so that it cannot pass for a line of
     /// another origin.
-    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "for log output"))]
     Marked,
 }
 

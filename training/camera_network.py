@@ -101,7 +101,7 @@ def boxes_of(edges, points, strides):
 
 
 class Exported(nn.Module):
-    """What is served: [1, 4 + classes, N], centre and size in pixels, then
+    """What is served: [B, 4 + classes, N], centre and size in pixels, then
     scores."""
 
     def __init__(self, network: CameraNetwork):

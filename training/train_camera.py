@@ -144,7 +144,8 @@ def main():
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / "camera.onnx"
     example = torch.zeros(1, 3, net.HEIGHT, net.WIDTH)
-    export(net.Exported(averaged.cpu().eval()), example, path, "images", ["output0"])
+    exported = net.Exported(averaged.cpu().eval())
+    export(exported, example, path, "images", ["output0"], dynamic_batch=True)
     print(path.name, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
 
 

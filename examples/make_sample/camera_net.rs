@@ -1,8 +1,8 @@
 //! A camera network that was set by hand, not trained: it finds saturated
 //! red, green and blue patches on grey.
 //!
-//! Input `images` [1, 3, 320, 320], RGB in 0..1. Output `output0`
-//! [1, 4 + 3, 4800], the layout of YOLOv8: cx cy w h in network pixels, then
+//! Input `images` [B, 3, 320, 320], RGB in 0..1. Output `output0`
+//! [B, 4 + 3, 4800], the layout of YOLOv8: cx cy w h in network pixels, then
 //! the scores of car (red rectangles), pedestrian (green rectangles) and
 //! bicycle (blue discs). Row `1600 * class + cell` looks for one class around
 //! one cell of a 40 x 40 grid.
@@ -34,17 +34,22 @@ const DISC: f32 = 4.0;
 /// Patches smaller than this, in square network pixels, lose score.
 const SMALL_AREA: f32 = 60.0;
 
-/// The network.
+/// The network, for any number of images.
 pub fn graph() -> Graph {
+    graph_of(-1)
+}
+
+/// The network for `batch` images, -1 for any number.
+pub fn graph_of(batch: i64) -> Graph {
     let graph = Graph::new(
         "blobs_yolov8",
         "Set by hand, not trained. Finds saturated red, green and blue patches on grey.",
     );
-    let graph = graph.input("images", F32, &[1, 3, INPUT as i64, INPUT as i64]);
-    output(scores(boxes(moments(shares(graph)))))
+    let graph = graph.input("images", F32, &[batch, 3, INPUT as i64, INPUT as i64]);
+    output(scores(boxes(moments(shares(graph)))), batch)
 }
 
-/// `shares` [1, 3, 80, 80]: how much of each square has the class's colour.
+/// `shares` [B, 3, 80, 80]: how much of each square has the class's colour.
 fn shares(graph: Graph) -> Graph {
     // Own channel minus the mean of the others: zero on any grey.
     let colors: Vec<f32> =
@@ -64,7 +69,7 @@ fn shares(graph: Graph) -> Graph {
         .node("AveragePool", &["share"], &["shares"], &pool)
 }
 
-/// Sums over each cell's window, [1, 3, 40, 40] each: `s` of the shares, `sx`
+/// Sums over each cell's window, [B, 3, 40, 40] each: `s` of the shares, `sx`
 /// and `sy` of share times position, `sxx` and `syy` of share times its square.
 /// Positions are pixels from the middle of the picture.
 fn moments(graph: Graph) -> Graph {
@@ -127,7 +132,7 @@ fn boxes(graph: Graph) -> Graph {
     graph
 }
 
-/// `score` [1, 3, 40, 40]: falls with the squared distance between the patch's
+/// `score` [B, 3, 40, 40]: falls with the squared distance between the patch's
 /// centre and the cell's.
 fn scores(graph: Graph) -> Graph {
     let cell = |index: usize| (index as f32 * 2.0 + 0.5) * SHARE_STEP as f32 - INPUT as f32 / 2.0;
@@ -162,16 +167,16 @@ fn scores(graph: Graph) -> Graph {
 
 /// `output0`: rows of all classes behind each other, each with the score of
 /// its own class only.
-fn output(graph: Graph) -> Graph {
+fn output(graph: Graph, batch: i64) -> Graph {
     let rows = NUM_ROWS as i64;
     let concat = |axis| [("axis", Attr::Int(axis))];
     let own: Vec<f32> = (0..9).map(|place| f32::from(place / 3 == place % 3)).collect();
     graph
         .constant("middle", &[], &[INPUT as f32 / 2.0])
         .constant("own", &[1, 3, 3, 1], &own)
-        .integers("one_row", &[1, 1, rows])
-        .integers("class_rows", &[1, 1, 3, rows / 3])
-        .integers("score_rows", &[1, 3, rows])
+        .integers("one_row", &[0, 1, rows])
+        .integers("class_rows", &[0, 1, 3, rows / 3])
+        .integers("score_rows", &[0, 3, rows])
         .op("Add", &["cx", "middle"], "cx_pixels")
         .op("Add", &["cy", "middle"], "cy_pixels")
         .op("Reshape", &["cx_pixels", "one_row"], "cx_row")
@@ -182,5 +187,5 @@ fn output(graph: Graph) -> Graph {
         .op("Mul", &["class_scores", "own"], "own_scores")
         .op("Reshape", &["own_scores", "score_rows"], "scores")
         .node("Concat", &["cx_row", "cy_row", "w_row", "h_row", "scores"], &["output0"], &concat(1))
-        .output("output0", F32, &[1, 4 + CLASSES.len() as i64, rows])
+        .output("output0", F32, &[batch, 4 + CLASSES.len() as i64, rows])
 }

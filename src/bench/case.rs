@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What a case is called and what it must reach.
+/// The name of a case and its bar.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) name: String,
@@ -12,11 +12,11 @@ pub(super) struct Case {
     pub(super) num_times: u32,
 }
 
-/// What a case must reach on the machine that docs/benchmarks.md names.
+/// The time to reach on the machine that docs/benchmarks.md names.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Bar {
     pub(super) clock: Clock,
-    /// What the classic algorithms take, in microseconds.
+    /// The time of the classic algorithms, in microseconds.
     pub(super) classic_us: Option<f64>,
     pub(super) must_reach_us: f64,
 }
@@ -27,7 +27,7 @@ pub(super) struct Bar {
 pub(super) enum Clock {
     /// Between two events on the GPU.
     Gpu,
-    /// From the first launch until the host can read the answer: one wait.
+    /// From the first launch until the host can read the results: one wait.
     Wall,
 }
 
@@ -40,20 +40,19 @@ impl Case {
         Self { bar, ..self }
     }
 
-    /// Says that the thing is done so many times, one after the other: the
-    /// times are those of one of them.
+    /// A case whose work is done `num_times`, one after the other; the times are those of one.
     #[cfg(feature = "cuda")]
     pub(super) fn each_of(self, num_times: u32) -> Self {
         Self { num_times, ..self }
     }
 
-    /// How many times the thing is done.
+    /// How many times the work is done.
     #[cfg(feature = "cuda")]
     pub(super) fn num_times(&self) -> u32 {
         self.num_times
     }
 
-    /// Says how fast so many bytes move.
+    /// A case that moves `num_bytes`: its row has the rate.
     pub(super) fn moving(self, num_bytes: usize) -> Self {
         Self { num_bytes: Some(num_bytes), ..self }
     }
@@ -97,7 +96,7 @@ pub(super) struct Row {
     /// Between two events round everything that was queued; `None` on the CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) gpu_us: Option<Times>,
-    /// From the call until the host can read the answer.
+    /// From the call until the host can read the results.
     pub(super) wall_us: Times,
     /// Bytes moved, where the case is about that.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! From a network's answers to detections: decoding, suppression, gathering.
+//! From a network's outputs to detections: decoding, suppression, gathering.
 
 use super::case::{Bar, Case, wall};
 use super::inputs::yolo;
@@ -20,7 +20,7 @@ pub(super) const MAX_DETECTIONS: usize = 300;
 pub(super) const SCORE_THRESHOLD: f32 = 0.25;
 const NUM_CLASSES: usize = 80;
 /// The most candidates that are found, and that enter suppression: what the
-/// parameters `candidate_capacity` and `pre_nms_top_k` are where nobody sets them.
+/// parameters `candidate_capacity` and `pre_nms_top_k` are by default.
 const CAPACITY: usize = 8192;
 const TOP_K: usize = 1000;
 
@@ -74,14 +74,14 @@ impl Kind {
     }
 }
 
-/// A head and the answer of its network.
-pub(super) struct Answered {
+/// A head and the output of its network.
+pub(super) struct HeadOutput {
     pub(super) layout: YoloLayout,
     pub(super) tensor: Tensor,
     name: String,
 }
 
-impl Answered {
+impl HeadOutput {
     pub(super) fn new(kind: Kind, element: ElementType, num_passing: usize) -> Self {
         let layout = kind.layout();
         let tensor = yolo(&layout, kind.num_rows(), NUM_CLASSES, num_passing, element);
@@ -119,17 +119,17 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
         if !steps.iter().any(|step| bench.wants(&format!("{step} {name}"))) {
             continue;
         }
-        let answered = Answered::new(kind, element, num_passing);
-        match (device, answered.layout.has_rotated_boxes()) {
-            (Device::Cpu, false) => on_cpu::<Box2d>(bench, &answered)?,
-            (Device::Cpu, true) => on_cpu::<RotatedBox2d>(bench, &answered)?,
+        let output = HeadOutput::new(kind, element, num_passing);
+        match (device, output.layout.has_rotated_boxes()) {
+            (Device::Cpu, false) => on_cpu::<Box2d>(bench, &output)?,
+            (Device::Cpu, true) => on_cpu::<RotatedBox2d>(bench, &output)?,
             #[cfg(feature = "cuda")]
             (Device::Cuda(device), false) => {
-                cuda::measure::<Box2d>(bench, device, &answered, bar)?;
+                cuda::measure::<Box2d>(bench, device, &output, bar)?;
             }
             #[cfg(feature = "cuda")]
             (Device::Cuda(device), true) => {
-                cuda::measure::<RotatedBox2d>(bench, device, &answered, bar)?;
+                cuda::measure::<RotatedBox2d>(bench, device, &output, bar)?;
             }
         }
     }
@@ -156,39 +156,39 @@ impl<B: ImageBoxes> OnCpu<B> {
         }
     }
 
-    fn decode(&mut self, answered: &Answered) -> Result<()> {
-        let (outputs, threshold) = ([answered.tensor.view()], SCORE_THRESHOLD);
+    fn decode(&mut self, output: &HeadOutput) -> Result<()> {
+        let (outputs, threshold) = ([output.tensor.view()], SCORE_THRESHOLD);
         let out = &mut self.candidates;
-        B::DECODE(&outputs, &answered.layout, NETWORK, NUM_CLASSES, threshold, out)
+        B::DECODE(&outputs, &output.layout, NETWORK, NUM_CLASSES, threshold, out)
     }
 
-    fn suppress(&mut self, answered: &Answered) -> Result<()> {
-        self.decode(answered)?;
+    fn suppress(&mut self, output: &HeadOutput) -> Result<()> {
+        self.decode(output)?;
         select(&mut self.candidates, TOP_K);
         B::SUPPRESS(self.candidates.as_slice(), &self.nms, &mut self.workspace, &mut self.keep)
     }
 
     /// All of it.
-    pub(super) fn gather(&mut self, answered: &Answered) -> Result<()> {
-        self.suppress(answered)?;
+    pub(super) fn gather(&mut self, output: &HeadOutput) -> Result<()> {
+        self.suppress(output)?;
         let (candidates, back) = (self.candidates.as_slice(), placed().source_from_network());
         B::GATHER(candidates, &self.keep, &back, SOURCE, MAX_DETECTIONS, &mut self.detections);
         Ok(())
     }
 }
 
-fn on_cpu<B: ImageBoxes>(bench: &mut Bench<'_>, answered: &Answered) -> Result<()> {
-    let name = &answered.name;
+fn on_cpu<B: ImageBoxes>(bench: &mut Bench<'_>, output: &HeadOutput) -> Result<()> {
+    let name = &output.name;
     let mut steps = OnCpu::<B>::new();
-    bench.host(Case::new(format!("decode {name}")), || steps.decode(answered))?;
-    bench.host(Case::new(format!("decode + nms {name}")), || steps.suppress(answered))?;
-    bench.host(Case::new(format!("decode + nms + gather {name}")), || steps.gather(answered))
+    bench.host(Case::new(format!("decode {name}")), || steps.decode(output))?;
+    bench.host(Case::new(format!("decode + nms {name}")), || steps.suppress(output))?;
+    bench.host(Case::new(format!("decode + nms + gather {name}")), || steps.gather(output))
 }
 
 #[cfg(feature = "cuda")]
 pub(super) mod cuda {
     use super::{
-        Answered, Bar, Bench, CAPACITY, Case, Detection2d, MAX_DETECTIONS, NETWORK, NUM_CLASSES,
+        Bar, Bench, CAPACITY, Case, Detection2d, HeadOutput, MAX_DETECTIONS, NETWORK, NUM_CLASSES,
         Result, SCORE_THRESHOLD, SOURCE, TOP_K, nms, placed,
     };
     use crate::detectors::image2d::DeviceBoxes;
@@ -202,7 +202,7 @@ pub(super) mod cuda {
 
     /// What follows the network on a GPU.
     pub(in crate::bench) struct Steps<B: DeviceBoxes = Box2d> {
-        answer: DeviceTensor,
+        output: DeviceTensor,
         decoder: Decoder<B>,
         candidates: DeviceCandidates<B>,
         counters: DeviceCounters,
@@ -212,10 +212,10 @@ pub(super) mod cuda {
     }
 
     impl<B: DeviceBoxes> Steps<B> {
-        pub(in crate::bench) fn new(stream: &Stream, answered: &Answered) -> Result<Self> {
-            let Answered { layout, tensor, .. } = answered;
-            let mut answer = DeviceTensor::zeros(stream, tensor.element(), tensor.shape())?;
-            answer.write(&tensor.view())?;
+        pub(in crate::bench) fn new(stream: &Stream, output: &HeadOutput) -> Result<Self> {
+            let HeadOutput { layout, tensor, .. } = output;
+            let mut output = DeviceTensor::zeros(stream, tensor.element(), tensor.shape())?;
+            output.write(&tensor.view())?;
             let shapes = [tensor.shape()];
             let mut decoder = Decoder::new(stream, layout, NETWORK, NUM_CLASSES, &shapes)?;
             decoder.set(&Selection {
@@ -228,7 +228,7 @@ pub(super) mod cuda {
             let mut gather = Gatherer::new(stream, MAX_DETECTIONS)?;
             gather.set_placement(&placed().source_from_network(), SOURCE)?;
             Ok(Self {
-                answer,
+                output,
                 decoder,
                 candidates: DeviceCandidates::with_capacity(stream, TOP_K)?,
                 counters: DeviceCounters::new(stream)?,
@@ -239,7 +239,7 @@ pub(super) mod cuda {
         }
 
         fn decode(&mut self) -> Result<()> {
-            self.decoder.enqueue(&[&self.answer], &mut self.candidates, &mut self.counters)
+            self.decoder.enqueue(&[&self.output], &mut self.candidates, &mut self.counters)
         }
 
         fn suppress(&mut self) -> Result<()> {
@@ -262,12 +262,12 @@ pub(super) mod cuda {
     pub(super) fn measure<B: DeviceBoxes>(
         bench: &mut Bench<'_>,
         device: &CudaDevice,
-        answered: &Answered,
+        output: &HeadOutput,
         bar: Option<Bar>,
     ) -> Result<()> {
         let stream = &device.stream()?;
-        let name = &answered.name;
-        let mut steps = Steps::<B>::new(stream, answered)?;
+        let name = &output.name;
+        let mut steps = Steps::<B>::new(stream, output)?;
         let graph = Graph::record(stream, || steps.decode())?;
         let case = Case::new(format!("decode {name}"));
         bench.device(case, stream, || graph.enqueue(), || stream.synchronize())?;

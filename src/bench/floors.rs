@@ -6,7 +6,7 @@ use super::measure::Bench;
 use crate::device::Device;
 use crate::error::Result;
 
-/// Sizes of copies in bytes: an answer, a small and a large picture.
+/// Sizes of copies in bytes: detections, a small and a large picture.
 #[cfg(feature = "cuda")]
 const COPIES: [usize; 4] = [4 << 10, 2 << 20, 1920 * 1080 * 3, 64 << 20];
 
@@ -136,7 +136,7 @@ mod cuda {
         Ok(())
     }
 
-    /// What the host does with an answer that a kernel wrote.
+    /// The copy of detections that a kernel wrote to mapped memory.
     fn mapped_read(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
         const NUM: usize = 300;
         let name = "floor: read 300 detections from mapped memory";

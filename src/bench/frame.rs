@@ -2,8 +2,8 @@
 //! message to the detections with networks that take no time.
 
 use super::case::Case;
-use super::decode::{Answered, Kind, OnCpu, SOURCE};
-use super::given::Network;
+use super::decode::{HeadOutput, Kind, OnCpu, SOURCE};
+use super::fixed::Network;
 use super::inputs::Picture;
 use super::letterbox::{input_shape, params};
 use super::lidar::{Cloud, maps_of_a_head, scan};
@@ -36,19 +36,19 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
 
 fn camera(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     let picture = Picture::new(SOURCE, Encoding::Bgr8);
-    let answered = Answered::new(Kind::V5, ElementType::F32, 200);
+    let output = HeadOutput::new(Kind::V5, ElementType::F32, 200);
     if bench.wants(AROUND) {
         match device {
-            Device::Cpu => around_on_cpu(bench, &picture, &answered)?,
+            Device::Cpu => around_on_cpu(bench, &picture, &output)?,
             #[cfg(feature = "cuda")]
-            Device::Cuda(device) => cuda::around(bench, device, &picture, &answered)?,
+            Device::Cuda(device) => cuda::around(bench, device, &picture, &output)?,
         }
     }
     if bench.wants(CAMERA) || bench.wants(MAPPED_CAMERA) {
         let config = camera_config()?;
         let network = Network {
             input: ("images", input_shape().to_vec()),
-            answers: vec![("output", answered.tensor)],
+            outputs: vec![("output", output.tensor)],
         };
         let mut detector: Box<dyn Detector> = match device {
             Device::Cpu => Box::new(<image2d::CpuDetector>::new(&config, network.on_cpu())?),
@@ -74,14 +74,14 @@ fn camera(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     Ok(())
 }
 
-fn around_on_cpu(bench: &mut Bench<'_>, picture: &Picture, answered: &Answered) -> Result<()> {
+fn around_on_cpu(bench: &mut Bench<'_>, picture: &Picture, output: &HeadOutput) -> Result<()> {
     let image = picture.view()?;
     let mut workspace = Workspace::new();
     let mut input = Tensor::zeros(ElementType::F32, &input_shape())?;
     let mut rest = <OnCpu>::new();
     bench.host(Case::new(AROUND), || {
         letterbox(&image, &params(), &mut workspace, &mut input)?;
-        rest.gather(answered)
+        rest.gather(output)
     })
 }
 
@@ -125,13 +125,13 @@ fn lidar_networks(config: &LidarConfig) -> [Network; 2] {
     };
     let encoder = Network {
         input: ("input_features", vec![num_voxels, facts.max_points_per_voxel, num_features]),
-        answers: vec![("pillar_features", encoded)],
+        outputs: vec![("pillar_features", encoded)],
     };
     let [heatmap, reg, height, dim, rot] = maps_of_a_head();
     let vel = reg.clone();
     let head = Network {
         input: ("spatial_features", vec![1, NUM_CHANNELS, ny, nx]),
-        answers: vec![
+        outputs: vec![
             ("reg", reg),
             ("height", height),
             ("dim", dim),
@@ -178,9 +178,9 @@ mod cuda {
     use super::super::decode::cuda::Steps;
     use super::super::mapped::MappedPayloads;
     use super::{
-        AROUND, Answered, Bench, Case, Cloud, Detector, ElementType, FrameInput, FrameReport,
-        FrameSet, Header, ImagePayload, MAPPED_CAMERA, MAPPED_LIDAR, Picture, Result, input_shape,
-        params,
+        AROUND, Bench, Case, Cloud, Detector, ElementType, FrameInput, FrameReport, FrameSet,
+        HeadOutput, Header, ImagePayload, MAPPED_CAMERA, MAPPED_LIDAR, Picture, Result,
+        input_shape, params,
     };
     use crate::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, Graph};
     use crate::ops::letterbox::cuda::{Kernels, enqueue_letterbox};
@@ -190,7 +190,7 @@ mod cuda {
         bench: &mut Bench<'_>,
         device: &CudaDevice,
         picture: &Picture,
-        answered: &Answered,
+        output: &HeadOutput,
     ) -> Result<()> {
         let stream = &device.stream()?;
         let view = picture.view()?;
@@ -201,7 +201,7 @@ mod cuda {
         let before = Graph::record(stream, || {
             enqueue_letterbox(stream, &kernels, &image, &params(), &mut out).map(|_| ())
         })?;
-        let mut steps = <Steps>::new(stream, answered)?;
+        let mut steps = <Steps>::new(stream, output)?;
         let after = Graph::record(stream, || steps.gather())?;
         let enqueue = || before.enqueue().and_then(|()| after.enqueue());
         let case = Case::new(AROUND).with_bar(wall(None, 30.0));

@@ -102,12 +102,12 @@ pub(super) fn yolo(
     }
 }
 
-/// How boxes lie.
+/// The distribution of boxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spread {
     /// Anywhere.
     Uniform,
-    /// About twenty round each object, as a network answers.
+    /// About twenty around each object, as of a network.
     Clusters,
 }
 

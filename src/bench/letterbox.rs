@@ -35,7 +35,7 @@ const IN_A_ROW: u32 = 50;
 
 pub(super) const NETWORK: Size = Size::new(640, 640);
 
-/// As YOLOv5 and v8 want it.
+/// The parameters of YOLOv5 and v8.
 pub(super) fn params() -> LetterboxParams {
     LetterboxParams {
         placement: Placement::Center,

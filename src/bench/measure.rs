@@ -88,7 +88,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures what `enqueue` queues on a stream: between events, and from the
-    /// call until `read`, which waits once, has made the answer readable.
+    /// call until `read`, which waits once, has made the results readable.
     #[cfg(feature = "cuda")]
     pub(super) fn device(
         &mut self,

@@ -8,9 +8,9 @@
 mod case;
 mod decode;
 mod decompress;
+mod fixed;
 mod floors;
 mod frame;
-mod given;
 mod inputs;
 mod letterbox;
 mod lidar;

@@ -25,6 +25,8 @@ const NETWORK_VARIABLE: &str = "DET_POST_BENCH_NETWORK";
 const NETWORK: &str = "models/camera.onnx";
 
 const ALONE: &str = "replay: the network of the demo camera alone, back to back";
+const BATCH: usize = 6;
+const IN_BATCH: &str = "replay: that network for six pictures at once, a picture";
 /// The share of the network's own rate that a replay must reach.
 const MIN_SHARE: f64 = 0.9;
 /// The share of each GPU of several that the rate must reach, of that of one alone.
@@ -32,50 +34,80 @@ const MIN_SHARE_OF_GPUS: f64 = 0.95;
 
 /// Frames of a replay, of all cameras: at least.
 const NUM_FRAMES: usize = 200;
-/// Frames that are not measured: the first two of each camera open its JPEG engines (0.3 s each)
-/// and record graphs.
+/// Frames that are not measured: the first two of each camera prepare its JPEG engines and record
+/// graphs.
 const NUM_WARM_UP: u32 = 24;
 /// Each measured: their quantiles are of means over the frames.
-const NUM_REPLAYS: usize = 7;
+const NUM_REPLAYS: usize = 3;
 
 /// A recording to replay.
 struct Recorded {
     name: &'static str,
     num_cameras: usize,
     is_compressed: bool,
+    /// Whether the network runs once for the pictures of all cameras.
+    is_batched: bool,
 }
 
-/// On one GPU, and on all where there are several.
-const ON_GPUS: [&str; 2] = [
-    "replay: 204 pictures 1920x1080 bgr8, twelve cameras, one GPU",
-    "replay: 204 pictures 1920x1080 bgr8, twelve cameras, all GPUs",
+/// Twelve cameras, on one GPU and on all where there are several.
+const ON_GPUS: [OnGpus; 2] = [
+    OnGpus {
+        one: "replay: 204 pictures 1920x1080 bgr8, twelve cameras, one GPU",
+        all: "replay: 204 pictures 1920x1080 bgr8, twelve cameras, all GPUs",
+        is_compressed: false,
+    },
+    OnGpus {
+        one: "replay: 204 pictures 1600x900 jpeg, twelve cameras, one GPU",
+        all: "replay: 204 pictures 1600x900 jpeg, twelve cameras, all GPUs",
+        is_compressed: true,
+    },
 ];
 
-const RECORDINGS: [Recorded; 2] = [
+struct OnGpus {
+    one: &'static str,
+    all: &'static str,
+    is_compressed: bool,
+}
+
+const RECORDINGS: [Recorded; 3] = [
     Recorded {
         name: "replay: 200 pictures 1920x1080 bgr8, one camera",
         num_cameras: 1,
         is_compressed: false,
+        is_batched: false,
     },
     Recorded {
         name: "replay: 204 pictures 1600x900 jpeg, six cameras",
         num_cameras: 6,
         is_compressed: true,
+        is_batched: false,
+    },
+    Recorded {
+        name: "replay: 204 pictures 1600x900 jpeg, six cameras, one batch",
+        num_cameras: 6,
+        is_compressed: true,
+        is_batched: true,
     },
 ];
 
 pub(super) fn cases(bench: &mut Bench<'_>, device: &CudaDevice) -> Result<()> {
-    let mut names = RECORDINGS.iter().map(|recorded| recorded.name).chain(ON_GPUS).chain([ALONE]);
+    let of_gpus = ON_GPUS.iter().flat_map(|on| [on.one, on.all]);
+    let names = RECORDINGS.iter().map(|recorded| recorded.name).chain(of_gpus);
+    let mut names = names.chain([ALONE, IN_BATCH]);
     if !names.any(|name| bench.wants(name)) {
         return Ok(());
     }
     let network = std::env::var_os(NETWORK_VARIABLE).map_or_else(|| NETWORK.into(), PathBuf::from);
-    let mut alone = match alone(device, &network) {
+    let mut alone = match back_to_back(device, &network, 1) {
         Ok(walls) => walls,
         Err(reason) => return bench.print(&format!("no cases of replay: {reason}\n")),
     };
     let alone = Times::of(&mut alone);
     bench.measured(Case::new(ALONE), alone)?;
+    match back_to_back(device, &network, BATCH) {
+        Ok(mut walls) => bench.measured(Case::new(IN_BATCH), Times::of(&mut walls))?,
+        Err(reason) => bench.print(&format!("no case of a batch: {reason}\n"))?,
+    }
     for recorded in &RECORDINGS {
         if !bench.wants(recorded.name) {
             continue;
@@ -83,56 +115,67 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &CudaDevice) -> Result<()> {
         let folder = TemporaryFolder::new();
         recorded.write(&folder.0)?;
         let device = format!("cuda:{}", device.ordinal());
-        let config = config(&device, &network, recorded.num_cameras)?;
-        let bar = wall(None, alone.p50 / MIN_SHARE);
-        bench.measured(Case::new(recorded.name).with_bar(bar), replays(&folder.0, &config)?)?;
+        let mut case = Case::new(recorded.name);
+        let config = if recorded.is_batched {
+            in_one_batch(&device, &network, recorded.num_cameras)?
+        } else {
+            case = case.with_bar(wall(None, alone.p50 / MIN_SHARE));
+            config(&device, &network, recorded.num_cameras)?
+        };
+        bench.measured(case, replays(&folder.0, &config)?)?;
     }
-    if ON_GPUS.iter().any(|name| bench.wants(name)) {
-        on_gpus(bench, device, &network)?;
+    for on in &ON_GPUS {
+        if bench.wants(on.one) || bench.wants(on.all) {
+            on.measure(bench, device, &network)?;
+        }
     }
     Ok(())
 }
 
-/// Cameras on one GPU and, placed by their loads, on all.
-fn on_gpus(bench: &mut Bench<'_>, device: &CudaDevice, network: &Path) -> Result<()> {
-    let num_gpus = Device::usable_gpus().len();
-    if num_gpus < 2 {
-        return bench.print("no cases of several GPUs: this machine has one\n");
+impl OnGpus {
+    /// Cameras on one GPU and, placed by their loads, on all.
+    fn measure(&self, bench: &mut Bench<'_>, device: &CudaDevice, network: &Path) -> Result<()> {
+        let Self { one, all, is_compressed } = *self;
+        let recorded = Recorded { name: one, num_cameras: 12, is_compressed, is_batched: false };
+        let folder = TemporaryFolder::new();
+        recorded.write(&folder.0)?;
+        let config_on = |device: &str| config(device, network, recorded.num_cameras);
+        let on_one = replays(&folder.0, &config_on(&format!("cuda:{}", device.ordinal()))?)?;
+        bench.measured(Case::new(one), on_one)?;
+        let num_gpus = Device::usable_gpus().len();
+        if num_gpus < 2 {
+            return bench.print("no case of several GPUs: this machine has one\n");
+        }
+        let bar = wall(None, on_one.p50 / (MIN_SHARE_OF_GPUS * num_gpus as f64));
+        bench.measured(Case::new(all).with_bar(bar), replays(&folder.0, &config_on("auto")?)?)
     }
-    let recorded = Recorded { name: ON_GPUS[0], num_cameras: 12, is_compressed: false };
-    let folder = TemporaryFolder::new();
-    recorded.write(&folder.0)?;
-    let one = config(&format!("cuda:{}", device.ordinal()), network, recorded.num_cameras)?;
-    let on_one = replays(&folder.0, &one)?;
-    bench.measured(Case::new(ON_GPUS[0]), on_one)?;
-    let all = config("auto", network, recorded.num_cameras)?;
-    let bar = wall(None, on_one.p50 / (MIN_SHARE_OF_GPUS * num_gpus as f64));
-    bench.measured(Case::new(ON_GPUS[1]).with_bar(bar), replays(&folder.0, &all)?)
 }
 
 /// Microseconds of a frame: the time from the end of the first [`NUM_WARM_UP`] frames to the end
-/// of the replay, by the number of frames.
+/// of the last one, by the number of frames between. Networks are loaded and closed outside of it.
 fn replays(folder: &Path, config: &Config) -> Result<Times> {
     let mut walls = vec![];
     for _ in 0..NUM_REPLAYS {
         let options = ReplayOptions { frames_in_flight: 2, ..ReplayOptions::default() };
         let replay = Replay::open(folder, config, options)?;
-        let (mut start, mut num_frames) = (Instant::now(), 0_u32);
+        let (mut start, mut end, mut num_frames) = (Instant::now(), Instant::now(), 0_u32);
         replay.run(|frame| {
             num_frames += 1;
+            end = Instant::now();
             if num_frames == NUM_WARM_UP {
-                start = Instant::now();
+                start = end;
             }
             frame.result.as_ref().map(drop).map_err(|dropped| failed(&dropped.to_string()))
         })?;
         let num_measured = num_frames.saturating_sub(NUM_WARM_UP).max(1);
-        walls.push(start.elapsed().as_secs_f64() * 1e6 / f64::from(num_measured));
+        walls.push((end - start).as_secs_f64() * 1e6 / f64::from(num_measured));
     }
     Ok(Times::of(&mut walls))
 }
 
-/// Microseconds of a run of the network, each a mean of as many as a replay has frames.
-fn alone(device: &CudaDevice, network: &Path) -> Result<Vec<f64>> {
+/// Microseconds of a picture in runs of the network for this many, each a mean of as many runs as
+/// a replay has frames.
+fn back_to_back(device: &CudaDevice, network: &Path, batch: usize) -> Result<Vec<f64>> {
     let config = config(&format!("cuda:{}", device.ordinal()), network, 1)?;
     let Some(ChannelKind::Camera(camera)) = config.channels.first().map(|channel| &channel.kind)
     else {
@@ -140,20 +183,32 @@ fn alone(device: &CudaDevice, network: &Path) -> Result<Vec<f64>> {
     };
     let stream = &device.stream()?;
     let mut engine = DeviceEngine::load(&camera.model_path, &camera.engine, stream, |input| {
-        YoloHead::input_shape(&camera.facts, input).map(|shape| shape.to_vec())
+        let [_, channels, height, width] = YoloHead::input_shape(&camera.facts, input)?;
+        Ok(vec![batch, channels, height, width])
     })?;
     let mut walls = vec![];
     for _ in 0..NUM_REPLAYS {
         let start = Instant::now();
         (0..NUM_FRAMES).try_for_each(|_| engine.enqueue())?;
         stream.synchronize()?;
-        walls.push(start.elapsed().as_secs_f64() * 1e6 / NUM_FRAMES as f64);
+        walls.push(start.elapsed().as_secs_f64() * 1e6 / (NUM_FRAMES * batch) as f64);
     }
     Ok(walls)
 }
 
 /// Cameras with the network, which has to run on the GPU.
 fn config(device: &str, network: &Path, num_cameras: usize) -> Result<Config> {
+    Config::load(&[], &parameters(device, network, num_cameras))
+}
+
+/// The same in one batch.
+fn in_one_batch(device: &str, network: &Path, num_cameras: usize) -> Result<Config> {
+    let mut parameters = parameters(device, network, num_cameras);
+    parameters.extend((1..num_cameras).map(|camera| format!("c{camera}.batch_with:=c0")));
+    Config::load(&[], &parameters)
+}
+
+fn parameters(device: &str, network: &Path, num_cameras: usize) -> Vec<String> {
     let mut parameters = vec![format!("device:={device}")];
     for camera in 0..num_cameras {
         parameters.extend([
@@ -163,7 +218,7 @@ fn config(device: &str, network: &Path, num_cameras: usize) -> Result<Config> {
             format!("c{camera}.engine.provider:=cuda"),
         ]);
     }
-    Config::load(&[], &parameters)
+    parameters
 }
 
 fn topic(camera: usize) -> String {

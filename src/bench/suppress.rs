@@ -1,5 +1,5 @@
 //! Suppression of boxes in images and in space, unsorted in. On a GPU the
-//! survivors lie in memory of the host after the wait.
+//! survivors are in host memory after the wait.
 
 use super::case::{Bar, Case, wall};
 use super::inputs::{Spread, boxes, objects};

@@ -17,7 +17,7 @@ pub(super) fn head() -> String {
     )
 }
 
-/// One line of it. Cases that move bytes say how fast.
+/// One line of it, with the rate of a case that moves bytes.
 pub(super) fn line(row: &Row) -> String {
     let Row { case, gpu_us, wall_us: Times { p50, p95, p99 }, .. } = row;
     let gpu = gpu_us.map_or_else(|| "-".to_owned(), |times| format!("{:.2}", times.p50));

@@ -1,13 +1,15 @@
 //! `det_post replay`: a recorded drive in, detections out.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use super::interrupt::Interrupt;
 use super::observe::ObserveArguments;
 use super::progress::Progress;
 use super::{ExitStatus, LikeArguments, stdout};
-use crate::error::Result;
+use crate::device::Device;
+use crate::error::{Error, Result};
 use crate::replay::{
     LogTime, Rate, Replay, ReplayFiles, ReplayFrame, ReplayOptions, Report, Slice,
 };
@@ -29,16 +31,18 @@ pub(super) struct ReplayArguments {
     /// Folder for detections.jsonl, detections/ (a recording), report.json and pictures/.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Where all channels run: auto, cpu or cuda:N (overrides every parameter `device`).
+    /// Where all channels run: auto, cpu, cuda:N or, placed on all GPUs, cuda:* (overrides every
+    /// parameter `device`).
     #[arg(long)]
-    device: Option<DeviceChoice>,
+    device: Option<Devices>,
     /// How fast to replay: max, which serves every message, or a factor of the recorded pace such
     /// as 1.0, at which channels serve the newest and drop what they are too slow for.
     #[arg(long, default_value = "max", value_parser = parse_rate)]
     rate: Rate,
-    /// Frames of a channel in progress at once: 2 uploads a frame of one camera to a GPU while the
-    /// network runs on the frame before. The results are the same; with --pictures it is 1.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    /// Frames of a channel in progress at once: 2 uploads a frame of one camera or LiDAR to a GPU
+    /// while the network runs on the frame before. The results are the same. With --pictures it
+    /// is 1.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
     frames_in_flight: u8,
     /// Replays from this log time on: seconds since the epoch, or +S after the recording's start.
     #[arg(long, value_name = "T")]
@@ -55,6 +59,40 @@ pub(super) struct ReplayArguments {
     pictures: u64,
     #[command(flatten)]
     observe: ObserveArguments,
+}
+
+/// One device, or all GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Devices {
+    One(DeviceChoice),
+    AllGpus,
+}
+
+impl Devices {
+    /// The device of each channel; `Auto` is placed later.
+    ///
+    /// # Errors
+    /// `Device` for all GPUs where none is usable.
+    fn choice(self) -> Result<DeviceChoice> {
+        match self {
+            Self::One(device) => Ok(device),
+            Self::AllGpus => {
+                // Without several, the only one.
+                if Device::usable_gpus().is_empty() {
+                    Device::open(DeviceChoice::Cuda(0))?;
+                }
+                Ok(DeviceChoice::Auto)
+            }
+        }
+    }
+}
+
+impl FromStr for Devices {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text == "cuda:*" { Ok(Self::AllGpus) } else { text.parse().map(Self::One) }
+    }
 }
 
 fn parse_rate(text: &str) -> std::result::Result<Rate, String> {
@@ -76,8 +114,8 @@ fn parse_warm_up(text: &str) -> std::result::Result<Duration, String> {
 pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
     let interrupt = Interrupt::listen()?;
     let mut config = arguments.like.load(&arguments.config, &arguments.overrides)?;
-    if let Some(device) = arguments.device {
-        config = config.with_device(device)?;
+    if let Some(devices) = arguments.device {
+        config = config.with_device(devices.choice()?)?;
     }
     // Pictures show the inputs of their frames.
     let frames_in_flight = if arguments.pictures > 0 { 1 } else { arguments.frames_in_flight };
@@ -86,6 +124,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
         rate,
         stop: interrupt.flag(),
         frames_in_flight: frames_in_flight.into(),
+        shares_batches: arguments.pictures == 0,
         slice: Slice { from, to, warm_up },
         ..ReplayOptions::default()
     };
@@ -127,6 +166,15 @@ pub(super) fn run_with(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_are_one_or_all_gpus() {
+        assert_eq!("cuda:*".parse::<Devices>().unwrap(), Devices::AllGpus);
+        assert_eq!("cuda:1".parse::<Devices>().unwrap(), Devices::One(DeviceChoice::Cuda(1)));
+        assert!("cuda:**".parse::<Devices>().is_err());
+        let is_there = Device::open(DeviceChoice::Cuda(0)).is_ok();
+        assert_eq!(Devices::AllGpus.choice().is_ok(), is_there);
+    }
 
     #[test]
     fn rates_are_max_or_above_zero() {

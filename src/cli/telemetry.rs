@@ -5,12 +5,11 @@
 //! cut by [`crate::text`] before it is written, and the lines of one event after
 //! the first begin with a mark: no name can forge an entry or steer a terminal.
 
-use std::fmt::{self, Debug, Write};
+use std::fmt::{self, Debug};
 use std::io::IsTerminal;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use tracing::field::{Field, Visit};
-use tracing::{Event, Level};
+use tracing::Event;
+use tracing::field::Field;
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
@@ -18,10 +17,8 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::{EnvFilter, reload};
 
 use super::progress::AboveProgress;
-use crate::node::{LogRecord, Logs};
+use crate::node::{LogRecord, Logs, write_field};
 use crate::ros::LogLevel;
-use crate::text::{LineBreaks, Shown};
-use crate::types::Stamp;
 
 /// The filter without `RUST_LOG`: our own information, and warnings of libraries.
 const DEFAULT_FILTER: &str = "warn,det_post=info";
@@ -81,45 +78,14 @@ struct ToNodes;
 
 impl<S: tracing::Subscriber> Layer<S> for ToNodes {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let metadata = event.metadata();
-        if !metadata.target().starts_with(env!("CARGO_CRATE_NAME")) {
+        if !event.metadata().target().starts_with(env!("CARGO_CRATE_NAME")) {
             return;
         }
         let logs = Logs::process();
         if !logs.is_published() {
             return;
         }
-        let mut text = Text::default();
-        event.record(&mut text);
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let nanos = i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX);
-        logs.add(&LogRecord {
-            stamp: Stamp::from_nanos(nanos),
-            level: match *metadata.level() {
-                Level::ERROR => LogLevel::Error,
-                Level::WARN => LogLevel::Warn,
-                Level::INFO => LogLevel::Info,
-                Level::DEBUG | Level::TRACE => LogLevel::Debug,
-            },
-            message: text.0,
-            file: metadata.file().unwrap_or_default(),
-            module: metadata.module_path().unwrap_or_default(),
-            line: metadata.line().unwrap_or_default(),
-        });
-    }
-}
-
-/// The fields of an event as one text, safe to show.
-#[derive(Default)]
-struct Text(String);
-
-impl Visit for Text {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if !self.0.is_empty() {
-            self.0.push(' ');
-        }
-        // A `String` takes everything.
-        let _ = write_field(&mut self.0, field, value);
+        logs.add(&LogRecord::of_event(event));
     }
 }
 
@@ -142,15 +108,6 @@ fn fields() -> impl for<'w> FormatFields<'w> + 'static {
         write_field(writer, field, value)
     })
     .delimited(" ")
-}
-
-fn write_field(writer: &mut dyn Write, field: &Field, value: &dyn Debug) -> fmt::Result {
-    let mut shown = Shown::new(writer, LineBreaks::Marked);
-    match field.name() {
-        "message" => write!(shown, "{value:?}")?,
-        name => write!(shown, "{name}={value:?}")?,
-    }
-    shown.finish()
 }
 
 #[cfg(test)]

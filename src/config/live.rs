@@ -140,8 +140,8 @@ impl LiveConfig {
                 Live,
                 integer(1..=2),
                 1,
-                "Live frames in progress at once. With 2, a channel of one camera on a GPU that is slower than its \
-                 input uploads the next frame while the network runs: more frames per second, each published later. \
+                "Live frames in progress at once. With 2, a channel of one camera or one pillar network on a GPU that is slower \
+                 than its input uploads the next frame while the network runs: more frames per second, each published later. \
                  Every other channel, and one whose debug image has a subscriber, processes one at a time.",
             ),
             publishes_markers,

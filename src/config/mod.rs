@@ -15,6 +15,7 @@
 //! nodes (`/**:`) that this node does not have are ignored with one warning.
 //! Files are bounded in size and depth.
 
+mod batch;
 mod camera;
 mod capacities;
 mod channel;
@@ -57,7 +58,7 @@ pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy};
 pub use lidar::{DensificationConfig, LidarConfig, SparseEncoderConfig};
 pub use like::{Fate, Like, Package, State, packages, parameter_table};
 pub use live::{LiveConfig, ProcessingTimeLimits};
-pub use manual::manual;
+pub use manual::manual_tables;
 pub(crate) use memory::available_bytes;
 pub use node::NODE_NAME;
 pub use output::PublishConfig;
@@ -234,6 +235,7 @@ impl Config {
             })
             .collect();
         check_topics(&channels, &mut problems);
+        batch::check(&channels, &mut problems);
         if channels.is_empty() && problems.is_empty() {
             problems.push("channels", "none is configured; allowed: one or more, as `NAME.head`");
         }

@@ -69,9 +69,11 @@ pub(super) fn read(p: &mut Reader<'_>) -> NodeParameters {
                     "mapped_upload_mib",
                     Fixed,
                     integer(0..=65_536).in_unit("MiB"),
-                    256,
+                    2048,
                     "Memory of a mapped recording that is registered with the driver ahead of the reader, so that a \
-                     replay uploads payloads without a copy; 0: they are copied.",
+                     replay uploads payloads without a copy, at most an eighth of the machine's memory; 0: they are \
+                     copied. Of a larger recording, an eighth of this memory at a time is released behind the reader; \
+                     each release waits for the GPU.",
                 ),
         },
     }

@@ -7,10 +7,13 @@ use crate::error::Result;
 use crate::infer::device::{DeviceEngine, NumBytes};
 use crate::types::{FrameReport, Stage, Transfer};
 
-/// A stream on which frames run, one at a time.
+/// A stream on which frames run, in order.
 pub(super) struct FrameStream {
     stream: Stream,
-    stopwatch: Stopwatch,
+    /// One for each frame that may be in flight.
+    stopwatches: Vec<Stopwatch>,
+    /// The frame that is begun or ended next.
+    selected: usize,
     counters: DeviceCounters,
 }
 
@@ -38,9 +41,28 @@ impl FrameStream {
     ) -> Result<Self> {
         Ok(Self {
             stream: stream.clone(),
-            stopwatch: Stopwatch::new(stream, uploads, stages)?,
+            stopwatches: vec![Stopwatch::new(stream, uploads, stages)?],
+            selected: 0,
             counters: DeviceCounters::new(stream)?,
         })
+    }
+
+    /// Prepares for `num` frames in flight with these stages and with uploads in another queue
+    /// of the stream. No frame is in flight.
+    pub(super) fn overlap(&mut self, num: usize, uploads: &Stream, stages: &[Stage]) -> Result<()> {
+        let stopwatch = |_| Stopwatch::new(&self.stream, uploads, stages);
+        let stopwatches = (0..num).map(stopwatch).collect::<Result<_>>()?;
+        (0..num).rev().try_for_each(|frame| self.counters.select(frame))?;
+        (self.stopwatches, self.selected) = (stopwatches, 0);
+        Ok(())
+    }
+
+    /// Selects one of the frames that may be in flight, to begin or to end it, or to record work
+    /// that publishes its counters.
+    pub(super) fn select(&mut self, frame: usize) -> Result<()> {
+        self.counters.select(frame)?;
+        self.selected = frame;
+        Ok(())
     }
 
     /// The stream.
@@ -53,21 +75,28 @@ impl FrameStream {
         &mut self.counters
     }
 
-    /// Begins a frame. Each stage marks its end; the last call is [`Running::finish`].
+    /// Begins a frame. Each stage marks its end; the last call is [`Running::finish`], or
+    /// [`FrameStream::wait`] for the selected frame.
     pub(super) fn begin<'a, 'env>(
         &'a mut self,
         scope: &'a UploadScope<'a, 'env>,
         report: &'a mut FrameReport,
     ) -> Running<'a, 'env> {
-        let Self { stopwatch, counters, .. } = self;
-        Running { stopwatch, scope, counters, report }
+        let Self { stopwatches, selected, counters, .. } = self;
+        Running { stopwatch: &stopwatches[*selected], scope, counters, report }
+    }
+
+    /// Marks the end of a stage of the frame that was begun.
+    pub(super) fn end_of(&self, stage: Stage) -> Result<()> {
+        self.stopwatches[self.selected].end_of(stage)
     }
 
     /// Waits for the last stage of the frame that was begun, and adds its durations and
     /// counters to the report. Returns the number of bytes that the counters have.
     pub(super) fn wait(&mut self, report: &mut FrameReport) -> Result<usize> {
-        self.stopwatch.wait()?;
-        self.stopwatch.add_to(report)?;
+        let stopwatch = &self.stopwatches[self.selected];
+        stopwatch.wait()?;
+        stopwatch.add_to(report)?;
         self.counters.add_to(report);
         Ok(self.counters.num_bytes())
     }
@@ -116,13 +145,6 @@ impl<'env> Running<'_, 'env> {
     /// Marks the end of a stage.
     pub(super) fn end_of(&self, stage: Stage) -> Result<()> {
         self.stopwatch.end_of(stage)
-    }
-
-    /// Adds the counters of the frame to the report, after the wait for its last kernel.
-    /// Returns the number of bytes read.
-    pub(super) fn add_counters(&mut self) -> usize {
-        self.counters.add_to(self.report);
-        self.counters.num_bytes()
     }
 
     /// Adds the copies of a network that runs on the host to the report.

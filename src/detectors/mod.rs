@@ -21,6 +21,8 @@ mod frame_set;
 #[cfg(feature = "cuda")]
 mod frame_stream;
 pub mod image2d;
+#[cfg(feature = "cuda")]
+mod in_flight;
 pub mod lidar;
 #[cfg(feature = "cuda")]
 mod picture_uploads;
@@ -33,6 +35,8 @@ pub mod voxels;
 pub use frame_set::{
     FrameInput, FrameSet, InputNeeds, MAX_INPUTS, Payload, PayloadKind, TargetFrame,
 };
+
+pub use image2d::{BatchPlace, SharedNetwork};
 
 use crate::config::{ChannelConfig, ChannelKind, EncoderFacts};
 use crate::device::{Device, PayloadMemory};
@@ -103,9 +107,9 @@ pub trait Detector: Send {
     ) -> Result<Detections<'a>>;
 
     /// Allows up to `num` frames between [`Detector::submit`] and [`Detector::collect`], and
-    /// allocates what they need. Returns how many the detector can have; 1 means that it
-    /// implements neither, or has not enough memory, which is logged. A detector that keeps state
-    /// between frames has 1.
+    /// allocates what they need. Returns how many the detector can have; 1 means that frames do
+    /// not overlap: it implements neither, runs in a batch ([`DetectorInfo::is_batched`]), or has
+    /// not enough memory, which is logged.
     fn allow_in_flight(&mut self, num: usize) -> usize {
         let _ = num;
         1
@@ -114,7 +118,8 @@ pub trait Detector: Send {
     /// Begins a frame: queues its work, and returns once its payload is no longer read. Its
     /// detections are those of [`Detector::detect`], and are given by the call of
     /// [`Detector::collect`] that follows those of the frames before, with the same `report`.
-    /// While frames are in flight, only these two are called.
+    /// While frames are in flight, only these two are called, and [`Detector::reset`], which
+    /// applies to the frames that are submitted after it.
     ///
     /// # Errors
     /// The reason why the frame is dropped, as of `detect`; it is not collected, and frames in
@@ -175,6 +180,10 @@ pub struct DetectorInfo {
     pub engine_name: String,
     /// The process of the detector, if it is not this one.
     pub process_id: Option<u32>,
+    /// Whether its network runs once for frames of several channels, for which
+    /// [`Detector::detect`] waits. A caller that processes these channels in one thread submits
+    /// the frames of all before it collects the first; each has one frame in flight.
+    pub is_batched: bool,
     /// The stages of its reports, in the order in which they run.
     pub stages: Vec<Stage>,
 }
@@ -187,6 +196,7 @@ impl DetectorInfo {
             device_name: device.to_string(),
             engine_name: engine_name.to_owned(),
             process_id: None,
+            is_batched: false,
             stages: stages.to_vec(),
         }
     }
@@ -207,12 +217,27 @@ pub fn open(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn Dete
     }
     let device = Device::open(device)?;
     match &config.kind {
-        ChannelKind::Camera(camera) => image2d::open(camera, &device),
+        ChannelKind::Camera(camera) => image2d::open(camera, &device, None),
         ChannelKind::Lidar(lidar) => match &lidar.facts.encoder {
             EncoderFacts::Pillars(_) => pillars::open(lidar, &device),
             EncoderFacts::Voxels(_) => voxels::open(lidar, &device),
         },
         ChannelKind::Surround(surround) => surround::open(surround, config.inputs.len(), &device),
+    }
+}
+
+/// As [`open`], for a camera whose network runs once for all members of a batch.
+///
+/// # Errors
+/// As [`open`]; `Model` when the batch of the network is fixed, `Config` for another sensor.
+pub fn open_in_batch(
+    config: &ChannelConfig,
+    device: DeviceChoice,
+    batch: &BatchPlace,
+) -> Result<Box<dyn Detector>> {
+    match &config.kind {
+        ChannelKind::Camera(camera) => image2d::open(camera, &Device::open(device)?, Some(batch)),
+        ChannelKind::Lidar(_) | ChannelKind::Surround(_) => Err(another_family(config)),
     }
 }
 

@@ -134,6 +134,9 @@ impl PictureUploads {
         let is_decoded =
             report.time(Stage::Decompress, || self.decoder.enqueue(images, file_of, scope))?;
         if is_decoded {
+            if scope.is_overlapping() {
+                report.add_bytes(Stage::Upload, Transfer::HostCopy, num_bytes);
+            }
             report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
             report.add_pictures(PictureDecoder::Gpu, num_files);
         }

@@ -5,12 +5,14 @@
 //! | [`RtenEngine`] | CPU, embedded | f32, i32; f16 widened to f32, i64 and bool narrowed to i32 | yes, with the same number of threads |
 //! | [`OrtEngine`] | CPU, a library loaded at run time | f32, f16, i32, i64 | yes, with the same library and number of threads |
 //!
+//! In a [`batch`] a network runs once for the frames of several cameras.
 //! [`External`] stands for a network that runs elsewhere: its outputs are tensors of a message.
 //!
 //! Outputs of the two engines, or of one with different numbers of threads, may differ
 //! in the last bits, since the order of sums differs: to compare bytes across machines,
 //! set the number of threads. A run allocates inside the engine only.
 
+pub mod batch;
 #[cfg(feature = "cuda")]
 pub mod device;
 pub mod efficient_nms;

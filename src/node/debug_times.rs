@@ -20,27 +20,25 @@ pub struct DebugTimes {
 
 impl DebugTimes {
     /// Announces the topics that are configured through `advertise`, which takes topic, type
-    /// and quality of service.
-    ///
-    /// # Errors
-    /// Those of `advertise`.
+    /// and quality of service. Times that cannot be announced, such as of messages that the
+    /// middleware does not know, are left out with a warning: detections do not depend on them.
     pub fn open(
         topics: &OutputTopics,
         mut advertise: impl FnMut(&str, &'static str, Qos) -> Result<GatedPublisher>,
-    ) -> Result<Self> {
+    ) -> Self {
         let mut number =
             |topic: &String| advertise(topic, topics.debug_times_type.type_name(), DEBUG_TIMES_QOS);
-        let durations = match &topics.debug_times {
-            Some([cyclic, processing, latency]) => {
-                Some([number(cyclic)?, number(processing)?, number(latency)?])
-            }
-            None => None,
-        };
-        let published = match &topics.published_time {
-            Some(topic) => Some(advertise(topic, PublishedTime::TYPE, DEBUG_TIMES_QOS)?),
-            None => None,
-        };
-        Ok(Self { durations, published, previous: None })
+        let durations = topics.debug_times.as_ref().map(|[cyclic, processing, latency]| {
+            Ok([number(cyclic)?, number(processing)?, number(latency)?])
+        });
+        let published = topics.published_time.as_ref();
+        let published =
+            published.map(|topic| advertise(topic, PublishedTime::TYPE, DEBUG_TIMES_QOS));
+        Self {
+            durations: durations.and_then(or_left_out),
+            published: published.and_then(or_left_out),
+            previous: None,
+        }
     }
 
     /// Publishes the times of a frame that was published at `now`: nothing when the time is
@@ -75,4 +73,9 @@ impl DebugTimes {
         }
         Ok(())
     }
+}
+
+/// What was advertised; otherwise `None` and a warning.
+fn or_left_out<T>(advertised: Result<T>) -> Option<T> {
+    advertised.inspect_err(|error| tracing::warn!("no times for debugging: {error}")).ok()
 }

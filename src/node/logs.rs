@@ -1,17 +1,23 @@
 //! The log of the process on its way to `/rosout`, and its level.
 //!
-//! The program's subscriber of `tracing` hands entries over with [`Logs::add`];
-//! every node of the process publishes them on a thread of its own. Between the
+//! The program's subscriber of `tracing` makes a [`LogRecord`] of each event and adds it with
+//! [`Logs::add`]; every node of the process publishes them on a thread of its own. Between the
 //! two is a bounded queue: an entry that finds it full is counted and dropped, so
 //! that no frame waits for its log.
 
+use std::fmt::{self, Debug, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ros::{LogLevel, LoggerLevel, NodeName, SetResult};
+use crate::text::{LineBreaks, Shown};
 use crate::transport::messages::Log;
 use crate::transport::middleware::{Publisher, Qos};
 use crate::types::Stamp;
@@ -40,6 +46,54 @@ pub struct LogRecord {
     pub module: &'static str,
     /// Line in the source file.
     pub line: u32,
+}
+
+impl LogRecord {
+    /// The entry of an event that happens now.
+    pub fn of_event(event: &Event<'_>) -> Self {
+        let metadata = event.metadata();
+        let mut text = Text::default();
+        event.record(&mut text);
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let nanos = i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX);
+        Self {
+            stamp: Stamp::from_nanos(nanos),
+            level: match *metadata.level() {
+                Level::ERROR => LogLevel::Error,
+                Level::WARN => LogLevel::Warn,
+                Level::INFO => LogLevel::Info,
+                Level::DEBUG | Level::TRACE => LogLevel::Debug,
+            },
+            message: text.0,
+            file: metadata.file().unwrap_or_default(),
+            module: metadata.module_path().unwrap_or_default(),
+            line: metadata.line().unwrap_or_default(),
+        }
+    }
+}
+
+/// The fields of an event as one text, safe to show.
+#[derive(Default)]
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if !self.0.is_empty() {
+            self.0.push(' ');
+        }
+        // A `String` takes everything.
+        let _ = write_field(&mut self.0, field, value);
+    }
+}
+
+/// Writes a field of an event, escaped.
+pub(crate) fn write_field(writer: &mut dyn Write, field: &Field, value: &dyn Debug) -> fmt::Result {
+    let mut shown = Shown::new(writer, LineBreaks::Marked);
+    match field.name() {
+        "message" => write!(shown, "{value:?}")?,
+        name => write!(shown, "{name}={value:?}")?,
+    }
+    shown.finish()
 }
 
 /// Applies a level to the log of the process; `None`: the level of the start.

@@ -37,5 +37,7 @@ mod worker;
 pub use endpoints::DIAGNOSTICS_TOPIC;
 pub use lifecycle::Change;
 pub use live::{LiveNode, LiveOptions, OnMetrics};
+#[cfg(feature = "cli")]
+pub(crate) use logs::write_field;
 pub use logs::{LogRecord, Logs, ROSOUT_TOPIC, Rosout};
-pub use manual::manual;
+pub use manual::manual_tables;

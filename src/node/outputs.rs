@@ -72,7 +72,7 @@ impl ChannelOutputs {
             advertised.inspect_err(|error| tracing::info!("no annotations: {error}")).ok()
         });
         let debug_image = DebugImage::open(&topics, &mut advertise)?;
-        let debug_times = DebugTimes::open(&topics, &mut advertise)?;
+        let debug_times = DebugTimes::open(&topics, &mut advertise);
         let voxel_status = match &config.live.voxel_status {
             Some(name) => Some(VoxelStatus {
                 publisher: advertise(DIAGNOSTICS_TOPIC, DiagnosticArray::TYPE, Qos::DEFAULT)?,

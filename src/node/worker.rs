@@ -101,7 +101,7 @@ impl Worker {
                         self.skip(state);
                         Ok(())
                     } else if self.overlaps() {
-                        self.begin(messages, clock, state)
+                        self.begin(messages, around)
                     } else {
                         self.end_all(around);
                         self.process(messages, around)
@@ -136,9 +136,9 @@ impl Worker {
     fn begin(
         &mut self,
         messages: &[Option<SharedMessage>],
-        clock: &NodeClock,
-        state: &ChannelState,
+        around: Surroundings<'_>,
     ) -> Result<()> {
+        let Surroundings { state, clock, transforms } = around;
         let start = Instant::now();
         let Some(message) = messages.first().and_then(Option::as_deref) else { return Ok(()) };
         self.check_age(clock.now().map(|now| now.seconds_since(message.stamp())), state)?;
@@ -147,7 +147,9 @@ impl Worker {
         if let Some(watch) = state.inputs.first().and_then(|input| input.calibration.as_ref()) {
             lock(watch).note_image(&input);
         }
-        self.channel.submit(&[Some(input)])?;
+        let timeout = self.channel.config().live.transform_wait;
+        let lookup = |to: &str, from: &str, at| transforms.lookup(to, from, at, timeout);
+        self.channel.submit(&mut [Some(input)], Some(&lookup))?;
         self.begun.push_back(Begun { start, arrived: message.arrived() });
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! Every message of a recording, in its order, with frames that overlap.
 //!
 //! A channel whose detector can have several frames in flight begins a frame while the one
-//! before is in progress. Frames are passed on in the order of their messages, whatever
-//! channel they are of, so that the results are those of one frame after another.
+//! before is in progress; channels of one batch begin a frame each before the first of these
+//! ends. Frames of all channels are passed on in the order of their messages, so that the
+//! results are those of one frame after another.
 
 use std::collections::VecDeque;
 
@@ -69,9 +70,14 @@ impl<'a, 'c> InOrder<'a, 'c> {
     }
 
     /// Begins the frame of a message and ends the earliest ones, until its channel may begin
-    /// another.
+    /// another. The network of a batch runs when the first of its frames ends, which is before
+    /// its channel begins another.
     fn begin(&mut self, index: usize, message: &BagMessage<'_>) -> Result<()> {
-        match self.channels[index].begin(message) {
+        let is_batched = self.channels[index].is_batched();
+        while is_batched && self.channels[index].num_in_flight() > 0 {
+            self.end_earliest()?;
+        }
+        match self.channels[index].begin(message, self.context) {
             Ok(true) => self.in_flight.push_back((index, message.log_time)),
             Ok(false) => {}
             Err(error) => {
@@ -80,7 +86,7 @@ impl<'a, 'c> InOrder<'a, 'c> {
                 return channel.drop_frame(&error, message.log_time, self.context);
             }
         }
-        while self.channels[index].num_in_flight() >= self.max_in_flight {
+        while !is_batched && self.channels[index].num_in_flight() >= self.max_in_flight {
             self.end_earliest()?;
         }
         Ok(())

@@ -22,10 +22,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::config::{ChannelConfig, ChannelKind, Config, InputConfig};
+use crate::config::{ChannelConfig, ChannelKind, Config, InputConfig, available_bytes};
 use crate::device::{FileBytes, MappedUploads, set_copy_threads};
 use crate::error::{Error, ErrorKind, Result};
 pub use crate::runtime::account::{BytesSummary, Reason, StageSummary};
+use crate::runtime::batches::share_networks;
 pub use crate::runtime::input::InputTotals;
 use crate::runtime::placement::place_on_gpus;
 use crate::runtime::{Factory, open_detector};
@@ -61,11 +62,14 @@ pub struct ReplayOptions {
     /// Set it to end the replay after the frame in progress.
     pub stop: Arc<AtomicBool>,
     /// The most frames of a channel in progress at once at [`Rate::Max`]: 1 or 2. With 2, a
-    /// channel of one camera on a GPU uploads a frame while its network runs on the frame
-    /// before. Detections, their order and what is dropped are the same; frames that overlap
-    /// are passed on without their inputs.
+    /// channel of one camera or one pillar network on a GPU uploads a frame while its network
+    /// runs on the frame before. Detections, their order and what is dropped are the same;
+    /// frames that overlap are passed on without their inputs.
     pub frames_in_flight: usize,
-    /// Builds the detector of a channel.
+    /// Whether cameras with `batch_with` share the runs of their network. At [`Rate::Max`] their
+    /// frames are passed on without their inputs.
+    pub shares_batches: bool,
+    /// Builds the detector of a channel that shares no network.
     pub factory: Factory,
     /// The part of the recording that is replayed. At a [`Rate::Factor`] it begins as a node
     /// that is started then, without a warm-up.
@@ -80,6 +84,7 @@ impl Default for ReplayOptions {
             rate: Rate::default(),
             stop: Arc::default(),
             frames_in_flight: 1,
+            shares_batches: true,
             factory: Arc::new(open_detector),
             slice: Slice::default(),
         }
@@ -154,7 +159,7 @@ impl Replay {
         set_copy_threads(config.uploads.copy_threads);
         let read = ReadOptions { stop: Arc::clone(&options.stop), ..ReadOptions::default() };
         let mut reader = BagReader::open_with(bag, &read)?;
-        let mut channels = open_channels(config, reader.topics(), &options.factory)?;
+        let mut channels = open_channels(config, reader.topics(), &options)?;
         if options.rate == Rate::Max {
             // Allocates what frames in flight need before the first frame.
             for channel in &mut channels {
@@ -257,6 +262,9 @@ fn start_uploads(
     limit: usize,
 ) -> Option<MappedUploads> {
     let device = channels.iter().find_map(ReplayChannel::uploads_in_place)?;
+    // Registered pages cannot be swapped out.
+    let memory = available_bytes().and_then(|bytes| usize::try_from(bytes / 8).ok());
+    let limit = memory.map_or(limit, |most| limit.min(most));
     let files = reader.mapped_files().into_iter();
     let files = files.map(|file| Arc::new(file) as FileBytes).collect();
     MappedUploads::start(device, files, limit)
@@ -269,7 +277,7 @@ fn start_uploads(
 fn open_channels(
     config: &Config,
     topics: &[TopicInfo],
-    factory: &Factory,
+    options: &ReplayOptions,
 ) -> Result<Vec<ReplayChannel>> {
     let mut chosen = Vec::new();
     for channel in &config.channels {
@@ -296,6 +304,10 @@ fn open_channels(
         ));
     }
     place_on_gpus(&mut chosen);
-    let open = |(index, channel)| ReplayChannel::open(index, channel, topics, Arc::clone(factory));
+    let factory = match options.shares_batches {
+        true => share_networks(&mut chosen, &options.factory),
+        false => Arc::clone(&options.factory),
+    };
+    let open = |(index, channel)| ReplayChannel::open(index, channel, topics, Arc::clone(&factory));
     chosen.iter().enumerate().map(open).collect()
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::named::named;
+
 /// Quality of service, on which publisher and subscriber must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Qos {
@@ -31,61 +33,43 @@ impl Qos {
     };
 }
 
-/// Whether a node publishes or subscribes to a topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// The node publishes.
-    Publisher,
-    /// The node subscribes.
-    Subscription,
-}
-
-impl Direction {
-    /// The name in ROS's parameters.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Publisher => "publisher",
-            Self::Subscription => "subscription",
-        }
+named! {
+    /// Whether a node publishes or subscribes to a topic.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Direction {
+        /// The node publishes.
+        Publisher => "publisher",
+        /// The node subscribes.
+        Subscription => "subscription",
     }
-}
-
-/// Whether lost messages are sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reliability {
-    /// Lost messages are not sent again.
-    BestEffort,
-    /// Lost messages are sent again.
-    Reliable,
-}
-
-/// Whether late subscribers receive messages that were published before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Durability {
-    /// Late subscribers receive new messages only.
-    Volatile,
-    /// The publisher sends late subscribers the last `depth` messages.
-    TransientLocal,
-}
-
-impl Reliability {
     /// The name in ROS's parameters.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::BestEffort => "best_effort",
-            Self::Reliable => "reliable",
-        }
-    }
+    pub fn name;
 }
 
-impl Durability {
-    /// The name in ROS's parameters.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Volatile => "volatile",
-            Self::TransientLocal => "transient_local",
-        }
+named! {
+    /// Whether lost messages are sent again.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Reliability {
+        /// Lost messages are not sent again.
+        BestEffort => "best_effort",
+        /// Lost messages are sent again.
+        Reliable => "reliable",
     }
+    /// The name in ROS's parameters.
+    pub fn name;
+}
+
+named! {
+    /// Whether late subscribers receive messages that were published before.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Durability {
+        /// Late subscribers receive new messages only.
+        Volatile => "volatile",
+        /// The publisher sends late subscribers the last `depth` messages.
+        TransientLocal => "transient_local",
+    }
+    /// The name in ROS's parameters.
+    pub fn name;
 }
 
 impl fmt::Display for Qos {

@@ -8,6 +8,7 @@ use nalgebra::Isometry3;
 use super::Factory;
 use super::assembler::Sequence;
 use super::in_flight::{FrameInFlight, FramesInFlight};
+use super::poses::{TransformLookup, look_up_poses, take_unknown_pose};
 use super::stamps::{StampOrder, StampWatch};
 use super::supervisor::{Health, Supervisor};
 use crate::config::{ChannelConfig, InputConfig};
@@ -19,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::transport::calibration_files::read_camera;
 use crate::transport::middleware::{InputKind, Received, advice_for_type};
 use crate::types::{
-    CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, Stage, Stamp,
+    CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, Stage,
 };
 
 /// A channel whose networks are loaded.
@@ -41,9 +42,6 @@ pub struct Channel {
     /// The frame that was collected last.
     collected: Option<FrameInFlight>,
 }
-
-/// The transform between two frames at a time: `(target, source, stamp)` to `target_from_source`.
-pub type TransformLookup<'a> = dyn Fn(&str, &str, Stamp) -> Result<Isometry3<f64>> + 'a;
 
 /// The result of a frame, valid until the next.
 #[derive(Debug)]
@@ -243,17 +241,16 @@ impl Channel {
         // The best candidate of a frame survives every suppression: a frame with
         // any score above 1 has a detection with one.
         report.add_count(Count::ScoresOutOfRange, detections.num_scores_out_of_range());
-        let unknown = inputs.iter_mut().flatten().find(|i| matches!(i.pose, Some(Err(_))));
-        let degraded = unknown.and_then(|input| input.pose.take()?.err());
+        let degraded = take_unknown_pose(inputs);
         Ok(Served { config, header, detections, report, target_pose, order, degraded })
     }
 
     /// Allows up to `num` frames between [`Channel::submit`] and [`Channel::collect`]; returns
-    /// how many there can be: of one input without pose and calibration, as many as its detector
-    /// can have. 1 means that frames are processed one after another, as
+    /// how many there can be: of one input without calibration, with detections in its frame, as
+    /// many as its detector can have. 1 means that frames are processed one after another, as
     /// after a failure of the device until the detector is built again.
     pub fn allow_in_flight(&mut self, num: usize) -> usize {
-        if num < 2 || self.needs.len() > 1 || self.wants_transforms() || self.wants_calibration(0) {
+        if num < 2 || self.needs.len() > 1 || self.target.is_some() || self.wants_calibration(0) {
             return 1;
         }
         self.supervisor.ready_now().map_or(1, |(detector, _)| detector.allow_in_flight(num))
@@ -270,15 +267,24 @@ impl Channel {
     /// # Errors
     /// Those of `process`. The frame is dropped; frames in flight remain so and must be
     /// collected before the next call.
-    pub fn submit(&mut self, inputs: &[Option<FrameInput<'_>>]) -> Result<()> {
+    pub fn submit(
+        &mut self,
+        inputs: &mut [Option<FrameInput<'_>>],
+        transforms: Option<&TransformLookup<'_>>,
+    ) -> Result<()> {
         let Self { config, supervisor, needs, stamps, sequence, in_flight, .. } = self;
         let header = check(config, needs, inputs)?;
         let sequence = std::mem::take(sequence);
         let order = stamps.note(header.stamp, sequence == Sequence::StartsOver);
+        look_up_poses(needs, inputs, transforms);
         let (detector, failures) = supervisor.ready()?;
+        if order == StampOrder::Restart || sequence == Sequence::Broken {
+            failures.note(detector.reset())?;
+        }
         let mut begun = in_flight.begin(&header, order);
         let frame = FrameSet { stamp: header.stamp, inputs, target_pose: None };
         let submitted = failures.note(detector.submit(&frame, &mut begun.report));
+        begun.degraded = take_unknown_pose(inputs);
         match submitted {
             Ok(()) => in_flight.push(begun),
             Err(_) => in_flight.reuse(begun),
@@ -296,7 +302,7 @@ impl Channel {
         if let Some(before) = collected.take() {
             in_flight.reuse(before);
         }
-        let FrameInFlight { stamp, frame_id, order, start, report } =
+        let FrameInFlight { stamp, frame_id, order, degraded, start, report } =
             collected.insert(in_flight.pop()?);
         let Some((detector, failures)) = supervisor.in_use() else {
             let lost = "the detector is gone, and the frame with it";
@@ -309,7 +315,7 @@ impl Channel {
         report.add_duration(Stage::Total, start.elapsed());
         report.add_count(Count::ScoresOutOfRange, detections.num_scores_out_of_range());
         let header = Header { stamp: *stamp, frame_id };
-        let (target_pose, order, degraded) = (None, *order, None);
+        let (target_pose, order, degraded) = (None, *order, degraded.take());
         Some(Ok(Served { config, header, detections, report, target_pose, order, degraded }))
     }
 
@@ -369,20 +375,6 @@ fn check<'a>(
     }
     let reference = inputs.get(config.sync.reference).and_then(Option::as_ref);
     reference.map(|input| input.header).ok_or_else(|| refuse("a frame without its reference"))
-}
-
-/// Looks up the poses that the detector uses and stores them with their inputs.
-fn look_up_poses(
-    needs: &[InputNeeds],
-    inputs: &mut [Option<FrameInput<'_>>],
-    transforms: Option<&TransformLookup<'_>>,
-) {
-    let Some(lookup) = transforms else { return };
-    for (needs, input) in needs.iter().zip(inputs) {
-        if let (Some(world), Some(input)) = (&needs.pose_in, input) {
-            input.pose = Some(lookup(world, input.header.frame_id, input.header.stamp));
-        }
-    }
 }
 
 /// A sensor's message as an input of a frame; `None` for other messages.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::stamps::StampOrder;
+use crate::error::Error;
 use crate::types::{FrameReport, Header, Stamp};
 
 /// The frames between submission and collection, earliest first. Nothing is allocated once
@@ -24,6 +25,8 @@ pub struct FrameInFlight {
     pub frame_id: String,
     /// The order of its stamp and the one before.
     pub order: StampOrder,
+    /// Why the pose of its sensor is unknown, where its detector asks for it.
+    pub degraded: Option<Error>,
     /// When it began.
     pub start: Instant,
     /// Durations and counters so far.
@@ -42,11 +45,12 @@ impl FramesInFlight {
             stamp: header.stamp,
             frame_id: String::new(),
             order,
+            degraded: None,
             start: Instant::now(),
             report: FrameReport::new(),
         });
         (frame.stamp, frame.order, frame.start) = (header.stamp, order, Instant::now());
-        frame.report = FrameReport::new();
+        (frame.degraded, frame.report) = (None, FrameReport::new());
         frame.frame_id.clear();
         frame.frame_id.push_str(header.frame_id);
         frame

@@ -9,11 +9,14 @@
 //! | [`supervisor`] | the detector, which is built again after a failure of its device |
 //! | [`isolated`] | a detector in a process of its own |
 //! | `metrics`, [`trace`] | counters for Prometheus, frames over time for Perfetto |
+//! | [`batches`] | cameras that share the runs of their network |
 //! | [`placement`] | channels of device `auto` on several GPUs |
 //! | `account`, `spread`, `stamps`, `serving`, `in_flight` | counters, times, order of stamps, health, frames in progress |
+//! | `poses` | poses of the sensors of a frame |
 
 pub(crate) mod account;
 pub(crate) mod assembler;
+pub mod batches;
 pub mod channel;
 pub(crate) mod in_flight;
 pub(crate) mod input;
@@ -21,6 +24,7 @@ pub mod isolated;
 pub mod message_buffer;
 pub(crate) mod metrics;
 pub mod placement;
+pub(crate) mod poses;
 pub(crate) mod serving;
 pub mod slot;
 pub(crate) mod spread;
@@ -44,7 +48,7 @@ pub type Factory =
     Arc<dyn Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>> + Send + Sync>;
 
 /// Builds the detector of a configuration, in a process of its own if the channel is
-/// isolated, else in this one.
+/// isolated, else in this one. `batch_with` has no effect: see [`batches::share_networks`].
 ///
 /// That process is the program of this one, started again with the argument `isolated`. A
 /// program other than `det_post` gives a [`Factory`] that calls [`isolated::Proxy::start`] with

@@ -1,37 +1,27 @@
 //! The order of a channel's stamps.
 
+use crate::named::named;
 use crate::types::Stamp;
 
 /// A step back by at least this means that the clock starts over (a recording that loops),
 /// not that messages arrive out of order.
 pub(super) const RESTART_NS: i64 = 1_000_000_000;
 
-/// The order of a stamp and the newest one before it. Frames are processed in any case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StampOrder {
-    /// It is the first, or later.
-    Rising,
-    /// It is the same.
-    Equal,
-    /// It is earlier by less than a second.
-    Back,
-    /// It is earlier by a second or more: the clock starts over.
-    Restart,
-}
-
-impl StampOrder {
-    /// Every order.
-    pub const ALL: [Self; 4] = [Self::Rising, Self::Equal, Self::Back, Self::Restart];
-
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rising => "rising",
-            Self::Equal => "equal",
-            Self::Back => "back",
-            Self::Restart => "restart",
-        }
+named! {
+    /// The order of a stamp and the newest one before it. Frames are processed in any case.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum StampOrder {
+        /// It is the first, or later.
+        Rising => "rising",
+        /// It is the same.
+        Equal => "equal",
+        /// It is earlier by less than a second.
+        Back => "back",
+        /// It is earlier by a second or more: the clock starts over.
+        Restart => "restart",
     }
+    /// The name in reports.
+    pub fn name;
 }
 
 /// The newest stamp of a channel.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::detectors::Detector;
 use crate::error::{Error, ErrorKind, Result};
+use crate::named::named;
 use crate::types::{DeviceChoice, FailurePolicy, Fallback};
 
 /// The time between a failed attempt to build a detector and the next.
@@ -50,33 +51,24 @@ pub struct Failures {
     is_on_fallback: bool,
 }
 
-/// The state of a channel and its device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Health {
-    /// The configured device processes frames.
-    Good,
-    /// The device failed; the detector is built again for the next frame.
-    Rebuilding,
-    /// The device failed too often; frames are dropped until fewer failures are in the
-    /// window.
-    Resting,
-    /// A fault has ended the device for this process; frames are dropped.
-    Lost,
-    /// The device failed; the CPU processes the frames.
-    OnFallback,
-}
-
-impl Health {
-    /// Its name in diagnostics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Good => "good",
-            Self::Rebuilding => "rebuilding",
-            Self::Resting => "resting",
-            Self::Lost => "lost",
-            Self::OnFallback => "on_fallback",
-        }
+named! {
+    /// The state of a channel and its device.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Health {
+        /// The configured device processes frames.
+        Good => "good",
+        /// The device failed; the detector is built again for the next frame.
+        Rebuilding => "rebuilding",
+        /// The device failed too often; frames are dropped until fewer failures are in the
+        /// window.
+        Resting => "resting",
+        /// A fault has ended the device for this process; frames are dropped.
+        Lost => "lost",
+        /// The device failed; the CPU processes the frames.
+        OnFallback => "on_fallback",
     }
+    /// Its name in diagnostics.
+    pub fn name;
 }
 
 impl Supervisor {

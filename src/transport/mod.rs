@@ -7,7 +7,6 @@ pub mod calibration_files;
 pub mod cdr;
 #[cfg(feature = "dds")]
 pub mod dds;
-pub mod memory;
 pub mod messages;
 pub mod middleware;
 #[cfg(feature = "ros2")]

@@ -2,6 +2,7 @@
 
 use super::tensor::TensorValues;
 use crate::error::{Error, ErrorKind, Result};
+use crate::named::named;
 
 const STAGE: &str = "tensors";
 
@@ -14,48 +15,38 @@ const MAX_SHOWN_NAME: usize = 64;
 /// The most dimensions of a tensor of a message.
 pub const MAX_RANK: usize = 8;
 
-/// The element types of tensors of a message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TensorType {
-    /// 8-bit signed integers.
-    #[default]
-    I8,
-    /// 8-bit unsigned integers.
-    U8,
-    /// 16-bit signed integers.
-    I16,
-    /// 16-bit unsigned integers.
-    U16,
-    /// 32-bit signed integers.
-    I32,
-    /// 32-bit unsigned integers.
-    U32,
-    /// 64-bit signed integers.
-    I64,
-    /// 64-bit unsigned integers.
-    U64,
-    /// 32-bit floats.
-    F32,
-    /// 64-bit floats.
-    F64,
+named! {
+    /// The element types of tensors of a message, in the order of their numbers in
+    /// `isaac_ros_tensor_list_interfaces/Tensor`, which start at 1.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum TensorType {
+        /// 8-bit signed integers.
+        #[default]
+        I8 => "i8",
+        /// 8-bit unsigned integers.
+        U8 => "u8",
+        /// 16-bit signed integers.
+        I16 => "i16",
+        /// 16-bit unsigned integers.
+        U16 => "u16",
+        /// 32-bit signed integers.
+        I32 => "i32",
+        /// 32-bit unsigned integers.
+        U32 => "u32",
+        /// 64-bit signed integers.
+        I64 => "i64",
+        /// 64-bit unsigned integers.
+        U64 => "u64",
+        /// 32-bit floats.
+        F32 => "f32",
+        /// 64-bit floats.
+        F64 => "f64",
+    }
+    /// Its name, such as `f32`.
+    pub fn name;
 }
 
 impl TensorType {
-    /// Every type, in the order of their numbers in `isaac_ros_tensor_list_interfaces/Tensor`,
-    /// which start at 1.
-    pub const ALL: [Self; 10] = [
-        Self::I8,
-        Self::U8,
-        Self::I16,
-        Self::U16,
-        Self::I32,
-        Self::U32,
-        Self::I64,
-        Self::U64,
-        Self::F32,
-        Self::F64,
-    ];
-
     /// The type of a number of the message; `None` when it is not known.
     pub fn from_number(number: i32) -> Option<Self> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
@@ -74,22 +65,6 @@ impl TensorType {
             Self::I16 | Self::U16 => 2,
             Self::I32 | Self::U32 | Self::F32 => 4,
             Self::I64 | Self::U64 | Self::F64 => 8,
-        }
-    }
-
-    /// Its name, such as `f32`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::I8 => "i8",
-            Self::U8 => "u8",
-            Self::I16 => "i16",
-            Self::U16 => "u16",
-            Self::I32 => "i32",
-            Self::U32 => "u32",
-            Self::I64 => "i64",
-            Self::U64 => "u64",
-            Self::F32 => "f32",
-            Self::F64 => "f64",
         }
     }
 }

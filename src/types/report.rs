@@ -2,222 +2,125 @@
 
 use std::time::{Duration, Instant};
 
-/// The stages of a frame, in the order they run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stage {
-    /// A compressed picture becomes pixels.
-    Decompress,
-    /// The upload of a payload to the device.
-    Upload,
-    /// Pixels become the network's input.
-    Letterbox,
-    /// A message's points become rows of floats.
-    Unpack,
-    /// Past sweeps join the current one.
-    Densify,
-    /// Points are grouped into voxels.
-    Voxelize,
-    /// Voxels become the means of their points.
-    VoxelMean,
-    /// Pillars become the encoder's input.
-    PillarFeatures,
-    /// The encoder of pillars or voxels runs, or the backbone of a surround network. A sparse
-    /// encoder also writes the map; on a GPU its stage starts with the grouping of points
-    /// into voxels.
-    Encode,
-    /// Pillar features are laid out on the map.
-    Scatter,
-    /// The network runs.
-    Infer,
-    /// Tensors become candidates.
-    Decode,
-    /// The best candidates are selected and sorted into the total order.
-    Select,
-    /// Overlapping candidates are suppressed.
-    Suppress,
-    /// Survivors become detections in the input's frame.
-    Gather,
-    /// From decoding to gathering, where a device does all of it in one launch.
-    Postprocess,
-    /// The whole frame, from its messages to the detections, without what was done before
-    /// the frame was complete.
-    Total,
-}
+use crate::named::named;
 
-impl Stage {
-    /// Every stage, in order.
-    pub const ALL: [Self; 17] = [
-        Self::Decompress,
-        Self::Upload,
-        Self::Letterbox,
-        Self::Unpack,
-        Self::Densify,
-        Self::Voxelize,
-        Self::VoxelMean,
-        Self::PillarFeatures,
-        Self::Encode,
-        Self::Scatter,
-        Self::Infer,
-        Self::Decode,
-        Self::Select,
-        Self::Suppress,
-        Self::Gather,
-        Self::Postprocess,
-        Self::Total,
-    ];
-
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Decompress => "decompress",
-            Self::Upload => "upload",
-            Self::Letterbox => "letterbox",
-            Self::Unpack => "unpack",
-            Self::Densify => "densify",
-            Self::Voxelize => "voxelize",
-            Self::VoxelMean => "voxel_mean",
-            Self::PillarFeatures => "pillar_features",
-            Self::Encode => "encode",
-            Self::Scatter => "scatter",
-            Self::Infer => "infer",
-            Self::Decode => "decode",
-            Self::Select => "select",
-            Self::Suppress => "suppress",
-            Self::Gather => "gather",
-            Self::Postprocess => "postprocess",
-            Self::Total => "total",
-        }
+named! {
+    /// The stages of a frame, in the order they run.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Stage {
+        /// A compressed picture becomes pixels.
+        Decompress => "decompress",
+        /// The upload of a payload to the device.
+        Upload => "upload",
+        /// Pixels become the network's input.
+        Letterbox => "letterbox",
+        /// A message's points become rows of floats.
+        Unpack => "unpack",
+        /// Past sweeps join the current one.
+        Densify => "densify",
+        /// Points are grouped into voxels.
+        Voxelize => "voxelize",
+        /// Voxels become the means of their points.
+        VoxelMean => "voxel_mean",
+        /// Pillars become the encoder's input.
+        PillarFeatures => "pillar_features",
+        /// The encoder of pillars or voxels runs, or the backbone of a surround network. A sparse
+        /// encoder also writes the map; on a GPU its stage starts with the grouping of points
+        /// into voxels.
+        Encode => "encode",
+        /// Pillar features are laid out on the map.
+        Scatter => "scatter",
+        /// The network runs.
+        Infer => "infer",
+        /// Tensors become candidates.
+        Decode => "decode",
+        /// The best candidates are selected and sorted into the total order.
+        Select => "select",
+        /// Overlapping candidates are suppressed.
+        Suppress => "suppress",
+        /// Survivors become detections in the input's frame.
+        Gather => "gather",
+        /// From decoding to gathering, where a device does all of it in one launch.
+        Postprocess => "postprocess",
+        /// The whole frame, from its messages to the detections, without what was done before
+        /// the frame was complete.
+        Total => "total",
     }
-}
-
-/// What is counted in a frame that is processed: losses, each limit by itself, and
-/// unexpected data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Count {
-    /// Points with a NaN or infinite coordinate.
-    PointsNotFinite,
-    /// Points outside the crop box.
-    PointsOutOfRange,
-    /// Points beyond `point_capacity`.
-    PointsOverCapacity,
-    /// Past sweeps that are not used: too old, without a transform, or beyond the
-    /// capacity.
-    SweepsDropped,
-    /// Points whose voxel was full.
-    PointsOverVoxel,
-    /// Points of voxels beyond `voxel_capacity`.
-    PointsOverVoxelCapacity,
-    /// Voxels beyond `voxel_capacity`.
-    VoxelsOverCapacity,
-    /// Sites of a sparse encoder beyond the capacity of their level, all levels together.
-    SitesOverCapacity,
-    /// Sites of a sparse encoder that no convolution to the next level covers, all levels
-    /// together.
-    SitesWithoutOutput,
-    /// Candidates beyond `candidate_capacity`.
-    CandidatesOverCapacity,
-    /// Candidates beyond `pre_nms_top_k`.
-    CandidatesOverTopK,
-    /// Detections beyond `max_detections`.
-    DetectionsOverLimit,
-    /// Detections whose score is above 1: the network's scores are not
-    /// probabilities. Nothing is dropped.
-    ScoresOutOfRange,
-    /// Boxes of the network's output (rows, cells, anchors, queries) with a NaN among the
-    /// scores that were read. A NaN passes no threshold; another class of the box may.
-    /// Where boxes have an objectness, class scores are read if it passes.
-    ScoresNan,
-    /// Memories of past frames that were cleared because of a gap between frames.
-    MemoryCleared,
-}
-
-impl Count {
-    /// Every counter, in order.
-    pub const ALL: [Self; 15] = [
-        Self::PointsNotFinite,
-        Self::PointsOutOfRange,
-        Self::PointsOverCapacity,
-        Self::SweepsDropped,
-        Self::PointsOverVoxel,
-        Self::PointsOverVoxelCapacity,
-        Self::VoxelsOverCapacity,
-        Self::SitesOverCapacity,
-        Self::SitesWithoutOutput,
-        Self::CandidatesOverCapacity,
-        Self::CandidatesOverTopK,
-        Self::DetectionsOverLimit,
-        Self::ScoresOutOfRange,
-        Self::ScoresNan,
-        Self::MemoryCleared,
-    ];
-
     /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::PointsNotFinite => "points_not_finite",
-            Self::PointsOutOfRange => "points_out_of_range",
-            Self::PointsOverCapacity => "points_over_capacity",
-            Self::SweepsDropped => "sweeps_dropped",
-            Self::PointsOverVoxel => "points_over_voxel",
-            Self::PointsOverVoxelCapacity => "points_over_voxel_capacity",
-            Self::VoxelsOverCapacity => "voxels_over_capacity",
-            Self::SitesOverCapacity => "sites_over_capacity",
-            Self::SitesWithoutOutput => "sites_without_output",
-            Self::CandidatesOverCapacity => "candidates_over_capacity",
-            Self::CandidatesOverTopK => "candidates_over_top_k",
-            Self::DetectionsOverLimit => "detections_over_limit",
-            Self::ScoresOutOfRange => "scores_out_of_range",
-            Self::ScoresNan => "scores_nan",
-            Self::MemoryCleared => "memory_cleared",
-        }
+    pub fn name;
+}
+
+named! {
+    /// What is counted in a frame that is processed: losses, each limit by itself, and
+    /// unexpected data.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Count {
+        /// Points with a NaN or infinite coordinate.
+        PointsNotFinite => "points_not_finite",
+        /// Points outside the crop box.
+        PointsOutOfRange => "points_out_of_range",
+        /// Points beyond `point_capacity`.
+        PointsOverCapacity => "points_over_capacity",
+        /// Past sweeps that are not used: too old, without a transform, or beyond the
+        /// capacity.
+        SweepsDropped => "sweeps_dropped",
+        /// Points whose voxel was full.
+        PointsOverVoxel => "points_over_voxel",
+        /// Points of voxels beyond `voxel_capacity`.
+        PointsOverVoxelCapacity => "points_over_voxel_capacity",
+        /// Voxels beyond `voxel_capacity`.
+        VoxelsOverCapacity => "voxels_over_capacity",
+        /// Sites of a sparse encoder beyond the capacity of their level, all levels together.
+        SitesOverCapacity => "sites_over_capacity",
+        /// Sites of a sparse encoder that no convolution to the next level covers, all levels
+        /// together.
+        SitesWithoutOutput => "sites_without_output",
+        /// Candidates beyond `candidate_capacity`.
+        CandidatesOverCapacity => "candidates_over_capacity",
+        /// Candidates beyond `pre_nms_top_k`.
+        CandidatesOverTopK => "candidates_over_top_k",
+        /// Detections beyond `max_detections`.
+        DetectionsOverLimit => "detections_over_limit",
+        /// Detections whose score is above 1: the network's scores are not
+        /// probabilities. Nothing is dropped.
+        ScoresOutOfRange => "scores_out_of_range",
+        /// Boxes of the network's output (rows, cells, anchors, queries) with a NaN among the
+        /// scores that were read. A NaN passes no threshold; another class of the box may.
+        /// Where boxes have an objectness, class scores are read if it passes.
+        ScoresNan => "scores_nan",
+        /// Memories of past frames that were cleared because of a gap between frames.
+        MemoryCleared => "memory_cleared",
     }
-}
-
-/// The copies of a frame's bytes. What is read in place is not copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Transfer {
-    /// From host memory to host memory, by this program.
-    HostCopy,
-    /// From the host to a device.
-    Upload,
-    /// From a device to the host.
-    Download,
-}
-
-impl Transfer {
-    /// Every kind of copy, in order.
-    pub const ALL: [Self; 3] = [Self::HostCopy, Self::Upload, Self::Download];
-
     /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::HostCopy => "host_copy",
-            Self::Upload => "upload",
-            Self::Download => "download",
-        }
+    pub fn name;
+}
+
+named! {
+    /// The copies of a frame's bytes. What is read in place is not copied.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Transfer {
+        /// From host memory to host memory, by this program.
+        HostCopy => "host_copy",
+        /// From the host to a device.
+        Upload => "upload",
+        /// From a device to the host.
+        Download => "download",
     }
-}
-
-/// What decodes a compressed picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PictureDecoder {
-    /// The CPU.
-    Cpu,
-    /// The JPEG engines of a GPU.
-    Gpu,
-}
-
-impl PictureDecoder {
-    /// Both, in order.
-    pub const ALL: [Self; 2] = [Self::Cpu, Self::Gpu];
-
     /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Gpu => "gpu",
-        }
+    pub fn name;
+}
+
+named! {
+    /// What decodes a compressed picture.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum PictureDecoder {
+        /// The CPU.
+        Cpu => "cpu",
+        /// The JPEG engines of a GPU.
+        Gpu => "gpu",
     }
+    /// The name in reports.
+    pub fn name;
 }
 
 /// The sites of a level of a sparse encoder in one frame.

@@ -1,6 +1,7 @@
 //! Tensors in host memory: dense, row-major, shape and element type known.
 
 use std::fmt;
+use std::ops::Range;
 
 use half::f16;
 
@@ -87,7 +88,18 @@ pub enum TensorValues<'a> {
     F64(&'a [f64]),
 }
 
-impl TensorValues<'_> {
+impl<'a> TensorValues<'a> {
+    /// The values of a range; `None` when they are not all there.
+    pub fn get(self, range: Range<usize>) -> Option<Self> {
+        Some(match self {
+            Self::F32(values) => Self::F32(values.get(range)?),
+            Self::F16(values) => Self::F16(values.get(range)?),
+            Self::I32(values) => Self::I32(values.get(range)?),
+            Self::I64(values) => Self::I64(values.get(range)?),
+            Self::F64(values) => Self::F64(values.get(range)?),
+        })
+    }
+
     /// Number of values.
     pub fn len(&self) -> usize {
         match self {
@@ -227,6 +239,40 @@ impl Tensor {
             Self::F32 { .. } => ElementType::F32,
             Self::F16 { .. } => ElementType::F16,
         }
+    }
+
+    /// The number of values.
+    pub fn len(&self) -> usize {
+        self.view().values().len()
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies values of the same type to those from `start` on.
+    ///
+    /// # Errors
+    /// `Argument` for values of another type, or more than there are from `start` on.
+    pub fn write_at(&mut self, start: usize, values: TensorValues<'_>) -> Result<()> {
+        let (element, num) = (self.element(), self.len());
+        let range = start..start.saturating_add(values.len());
+        let written = match (self, values) {
+            (Self::F32 { values: to, .. }, TensorValues::F32(from)) => {
+                to.get_mut(range).map(|to| to.copy_from_slice(from))
+            }
+            (Self::F16 { values: to, .. }, TensorValues::F16(from)) => {
+                to.get_mut(range).map(|to| to.copy_from_slice(from))
+            }
+            _ => None,
+        };
+        written.ok_or_else(|| {
+            let (len, given) = (values.len(), values.element());
+            let message =
+                format!("{len} values of {given} at {start} of {num} values of {element}");
+            Error::new(ErrorKind::Argument, "tensor", message)
+        })
     }
 
     /// A borrowed view of the whole.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use det_post::config::{
-    ChannelKind, Config, EncoderFacts, LidarOutputs, SparseEncoderConfig, manual,
+    ChannelKind, Config, EncoderFacts, LidarOutputs, SparseEncoderConfig, manual_tables,
 };
 use det_post::ros::NodeName;
 use det_post::types::{
@@ -17,6 +17,8 @@ use det_post::types::{
     ObjectLabel, OutputType, Provider, SizeOrder, YawConvention, YoloLayout,
 };
 use det_post::{ErrorKind, Result};
+
+use crate::common::tables::assert_tables;
 
 const CAMERA: [&str; 3] =
     ["camera.input:=/image", "camera.head:=yolox", "camera.model_path:=model.onnx"];
@@ -808,12 +810,7 @@ fn broken_heads_are_named() {
 
 #[test]
 fn the_manual_is_made_from_the_declarations() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/parameters.md");
-    if std::env::var_os("DET_POST_BLESS").is_some() {
-        std::fs::write(&path, manual()).unwrap();
-    }
-    let stored = std::fs::read_to_string(&path).unwrap();
-    assert!(stored == manual(), "docs/parameters.md is old: run with DET_POST_BLESS=1");
+    assert_tables("parameters.md", manual_tables());
 }
 
 /// xorshift64*: small, seeded, the same everywhere.

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::common::drop_in::Case;
 use crate::common::drop_in::two_stages::TwoStages;
 use crate::common::shared_data::shared_data;
+use crate::common::tables::assert_tables;
 
 /// The value below a dotted key of a channel's parameters.
 fn at<'v>(parameters: &'v Value, key: &str) -> &'v Value {
@@ -178,20 +179,10 @@ fn remap(rules: &Value) -> Value {
 
 #[test]
 fn the_tables_of_the_manual_are_made_from_the_code() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/dropin.md");
-    let stored = std::fs::read_to_string(&path).unwrap();
-    let mut page = stored.clone();
-    for package in packages() {
-        let start = format!("<!-- parameters of {} -->\n", package.name());
-        let begin = page.find(&start).unwrap_or_else(|| panic!("no {start}")) + start.len();
-        let end = begin + page[begin..].find("<!-- end -->").unwrap();
-        page.replace_range(begin..end, &parameter_table(package));
-    }
-    if std::env::var_os("DET_POST_BLESS").is_some() {
-        std::fs::write(&path, &page).unwrap();
-    }
-    let stored = std::fs::read_to_string(&path).unwrap();
-    assert!(stored == page, "docs/dropin.md is old: run with DET_POST_BLESS=1");
+    let tables = packages()
+        .into_iter()
+        .map(|package| (format!("parameters of {}", package.name()), parameter_table(package)));
+    assert_tables("dropin.md", tables);
 }
 
 /// Circle, then footprints in which boxes that go still suppress.

@@ -17,6 +17,7 @@ pub mod jpeg;
 #[path = "../../examples/make_sample/lidar_nets.rs"]
 pub mod lidar_nets;
 pub mod memory;
+pub mod memory_middleware;
 pub mod messages;
 pub mod network;
 pub mod npz;
@@ -39,6 +40,7 @@ pub mod stand_in;
 pub mod streampetr;
 pub mod surround_frames;
 pub mod surround_rig;
+pub mod tables;
 pub mod view_cases;
 pub mod view_networks;
 pub mod view_rig;

@@ -30,27 +30,36 @@ pub struct Overlapping {
     can_have: usize,
     allowed: usize,
     most: Arc<AtomicUsize>,
-    /// How long a network takes.
+    /// How long the upload of a frame takes, and its network.
     duration: Duration,
     in_flight: VecDeque<(u32, f32)>,
     found: Vec<Detection2d>,
 }
 
 impl Overlapping {
-    /// For images two frames overlap, for clouds none. `most` becomes the largest number of
-    /// frames in flight.
+    /// Two frames overlap; clouds ask for a pose. `most` becomes the largest number of frames in
+    /// flight.
     pub fn new(kind: PayloadKind, faults: &Faults, most: &Arc<AtomicUsize>) -> Self {
         Self {
-            needs: [InputNeeds { kind, pose_in: None, calibration: false }],
+            needs: [InputNeeds {
+                kind,
+                pose_in: (kind == PayloadKind::Cloud).then(|| "map".to_owned()),
+                calibration: false,
+            }],
             info: DetectorInfo::new(&Device::Cpu, "stub", &[Stage::Infer]),
             faults: Arc::clone(faults),
-            can_have: if kind == PayloadKind::Image { 2 } else { 1 },
+            can_have: 2,
             allowed: 1,
             most: Arc::clone(most),
             duration: Duration::ZERO,
             in_flight: VecDeque::new(),
             found: vec![],
         }
+    }
+
+    /// One frame after another.
+    pub fn one_at_a_time(self) -> Self {
+        Self { can_have: 1, ..self }
     }
 
     pub fn taking(self, duration: Duration) -> Self {
@@ -115,6 +124,8 @@ impl Detector for Overlapping {
         let digest = Self::digest(frame)?;
         self.check(digest.0, Step::Submit)?;
         report.time(Stage::Infer, || self.in_flight.push_back(digest));
+        // A frame that arrives meanwhile begins before this one ends.
+        std::thread::sleep(self.duration);
         self.most.fetch_max(self.in_flight.len(), Ordering::Relaxed);
         Ok(())
     }

@@ -10,11 +10,11 @@ use det_post::node::LiveNode;
 use det_post::ros::{NodeName, Parameter, ParameterValue, Remaps, SetResult};
 use det_post::transport::bag::BagReader;
 use det_post::transport::cdr::Reader;
-use det_post::transport::memory::{MemoryGraph, MemoryMiddleware};
 use det_post::transport::messages::{Image, PointCloud2, read_header};
 use det_post::transport::middleware::{MiddlewareOptions, Request, Response};
 use det_post::types::Stamp;
 
+use super::memory_middleware::{MemoryGraph, MemoryMiddleware};
 use super::{camera_net, lidar_nets, parameters, recording};
 
 pub const CAMERA_OUT: &str = "/det_post/camera/detections";

@@ -7,7 +7,9 @@ use det_post::infer::safetensors::{SafeTensors, StoredTensor};
 use det_post::infer::view_decoder::View;
 use det_post::ops::channels_last::{MapSource, MapValues, channels_last};
 use det_post::ops::view_sample::{FeatureLevel, FeatureMaps, Texels};
-use det_post::types::{CachedYaw, MapLayout, Motion, Sparse4d};
+use det_post::types::{
+    AttentionResidual, CachedYaw, Detr3d, MapLayout, Motion, PointRange, Sparse4d,
+};
 use half::f16;
 
 use super::shared_data::shared_data;
@@ -145,6 +147,26 @@ pub fn poison(maps: &mut FeatureMaps, is_missing: impl Fn(usize) -> bool) {
                 values.fill(f32::NAN);
             }
         }
+    }
+}
+
+/// The decoder of a case of DETR3D.
+pub fn detr3d(name: &str, inputs: &File) -> Detr3d {
+    let (num_channels, num_queries, num_blocks, min_depth_m) = match name {
+        "detr3d_c64" => (64, 96, 4, 1e-2),
+        _ => (256, 300, 1, 1e-5),
+    };
+    Detr3d {
+        num_views: 6,
+        num_levels: 4,
+        num_channels,
+        num_heads: 8,
+        num_queries,
+        num_blocks,
+        num_classes: 10,
+        range: PointRange::from_bounds(inputs.rows("point_range")[0]),
+        min_depth_m,
+        attention_residual: AttentionResidual::Query,
     }
 }
 

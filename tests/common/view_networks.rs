@@ -23,6 +23,11 @@ pub fn noise(len: usize, seed: u32) -> Vec<f32> {
 }
 
 impl StateDict {
+    /// Tensors by name, with their shapes and values.
+    pub fn of(tensors: Vec<(String, Vec<usize>, Vec<f32>)>) -> Self {
+        Self { tensors, seed: 0 }
+    }
+
     /// Any tensor, scaled by its last dimension.
     fn add(&mut self, name: String, shape: &[usize]) {
         self.seed += 1;
@@ -143,7 +148,11 @@ pub fn sparse4d_facts() -> Sparse4d {
 
 /// A Sparse4D decoder with 7 + 2 key points, feed-forward layers 24 wide.
 pub fn sparse4d(facts: &Sparse4d) -> StateDict {
-    let (num_learned, width) = (2, 24);
+    sparse4d_of(facts, 2, 24)
+}
+
+/// A Sparse4D decoder with 7 + `num_learned` key points, feed-forward layers so wide.
+pub fn sparse4d_of(facts: &Sparse4d, num_learned: usize, width: usize) -> StateDict {
     let c = facts.num_channels;
     let mut dict = StateDict { tensors: Vec::new(), seed: 500 };
     dict.add("instance_bank.anchor".into(), &[facts.num_anchors, 11]);
@@ -153,10 +162,10 @@ pub fn sparse4d(facts: &Sparse4d) -> StateDict {
         anchor[7] += 1.0;
     }
     dict.add("instance_bank.instance_feature".into(), &[facts.num_anchors, c]);
-    // The published shares. The normalization of two channels is a step between them, which
-    // makes a large error of a small one.
+    // The published shares. A part of two channels would be normalized to a step, which makes a
+    // large error of a small one.
     for (part, num_inputs, part_width) in
-        [("pos", 3, c / 2), ("size", 3, 2), ("yaw", 2, 2), ("vel", 3, c / 2 - 4)]
+        [("pos", 3, c / 2), ("size", 3, c / 8), ("yaw", 2, c / 8), ("vel", 3, c / 4)]
     {
         for layer in 0..4 {
             let num_inputs = if layer == 0 { num_inputs } else { part_width };

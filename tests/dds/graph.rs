@@ -73,8 +73,9 @@ fn the_node_is_seen_with_its_endpoints() {
 
     middleware.serve(Box::new(|_| Response::Changed(true))).unwrap();
     assert!(middleware.serve(Box::new(|_| Response::Changed(true))).is_err());
-    let endpoints = node_with(&mut peer, 2 + 2 * ServiceKind::ALL.len());
-    for kind in ServiceKind::ALL {
+    let num_services = ServiceKind::of_nodes().count();
+    let endpoints = node_with(&mut peer, 2 + 2 * num_services);
+    for kind in ServiceKind::of_nodes() {
         let dds_type = kind.type_name().replace("/srv/", "::srv::dds_::");
         let name = format!("/front/det_post/{}", kind.name());
         assert_eq!(endpoints[&format!("readers rq{name}Request")], format!("{dds_type}_Request_"));
@@ -83,7 +84,7 @@ fn the_node_is_seen_with_its_endpoints() {
 
     drop(image);
     drop(out);
-    let endpoints = node_with(&mut peer, 2 * ServiceKind::ALL.len());
+    let endpoints = node_with(&mut peer, 2 * num_services);
     assert!(!endpoints.contains_key("readers rt/camera/image_raw"));
     let leaving = std::time::Instant::now();
     drop(middleware);

@@ -61,6 +61,52 @@ fn kernels_that_do_not_compile_fail_the_build() {
     assert!(!out.contains("rustc-cfg=kernels"), "{out}");
 }
 
+/// What nvcc is asked to make for a list of architectures.
+fn targets(architectures: &str) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let nvcc = folder.path().join("nvcc");
+    let script = format!("#!/bin/sh\necho \"$@\" >>'{}'\n", folder.path().join("calls").display());
+    std::fs::write(&nvcc, script).unwrap();
+    std::fs::set_permissions(&nvcc, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let nvcc = nvcc.to_str().unwrap();
+    let variables = [
+        ("CARGO_FEATURE_CUDA", "1"),
+        ("DET_POST_NVCC", nvcc),
+        ("DET_POST_CUDA_ARCHS", architectures),
+    ];
+    let (output, out) = run(folder.path(), &variables);
+    assert!(output.status.success() && out.contains("rustc-cfg=kernels"), "{out}");
+    let calls = std::fs::read_to_string(folder.path().join("calls")).unwrap();
+    let words = calls.split_whitespace().filter_map(|word| word.strip_prefix("-gencode="));
+    words.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_generation_is_compiled_to_ptx_once() {
+    for (architectures, expected) in [
+        (
+            "120 90,80;86,87,89,100",
+            vec![
+                "arch=compute_80,code=[sm_80,sm_86,sm_87,sm_89,compute_80]",
+                "arch=compute_90a,code=sm_90a",
+                "arch=compute_100,code=[sm_100,sm_120]",
+            ],
+        ),
+        ("87", vec!["arch=compute_87,code=[sm_87,compute_87]"]),
+        ("90", vec!["arch=compute_90a,code=sm_90a", "arch=compute_90,code=compute_90"]),
+        (
+            "90,120",
+            vec![
+                "arch=compute_90a,code=sm_90a",
+                "arch=compute_90,code=compute_90",
+                "arch=compute_120,code=[sm_120]",
+            ],
+        ),
+    ] {
+        assert_eq!(targets(architectures), expected, "{architectures}");
+    }
+}
+
 #[test]
 fn without_the_feature_no_compiler_is_looked_for() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,9 +1,13 @@
 //! What every kernel of this build takes on sm_90a, against the budget in
-//! `kernels/resources.txt`. `DET_POST_BLESS=1` writes the budget anew.
+//! `kernels/resources.txt`. `DET_POST_BLESS=1` writes the budget anew. What the program
+//! embeds for each architecture.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use crate::common::require::{Need, skip};
 use std::path::Path;
+
+/// The bytes that an architecture may add to the program, and the PTX.
+const MAX_ARCHITECTURE_BYTES: usize = 1_100_000;
 
 /// One line a kernel: name, registers, bytes of shared memory, bytes spilled; by name.
 /// `log` is the output of `ptxas -v`.
@@ -62,6 +66,25 @@ fn kernels_keep_to_their_budget() {
          `DET_POST_BLESS=1 cargo test --test house kernels` writes them to kernels/resources.txt",
         changed.join("\n")
     );
+}
+
+/// Seven architectures then leave 21 of the 30 MB of the program to the rest of it.
+#[test]
+fn kernels_are_compressed() {
+    let Some(fatbin) = option_env!("DET_POST_FATBIN") else {
+        return skip(Need::Nvcc, "this build has no kernels");
+    };
+    let fatbin = Path::new(fatbin);
+    let log = std::fs::read_to_string(fatbin.with_file_name("ptxas.log")).unwrap();
+    let entries = log.lines().filter(|line| line.contains("Compiling entry function"));
+    let mut architectures: Vec<&str> =
+        entries.filter_map(|line| line.split("' for '").nth(1)).collect();
+    architectures.sort_unstable();
+    architectures.dedup();
+    assert!(!architectures.is_empty());
+    let num_bytes = std::fs::metadata(fatbin).unwrap().len() as usize;
+    let most = (architectures.len() + 1) * MAX_ARCHITECTURE_BYTES;
+    assert!(num_bytes <= most, "{num_bytes} bytes, at most {most}: {architectures:?}");
 }
 
 #[test]

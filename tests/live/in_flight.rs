@@ -9,18 +9,18 @@ use det_post::config::{ChannelConfig, Config};
 use det_post::detectors::{Detector, PayloadKind};
 use det_post::node::{Change, LiveNode};
 use det_post::ros::{NodeName, ParameterValue, Remaps};
-use det_post::transport::memory::MemoryMiddleware;
 use det_post::transport::middleware::MiddlewareOptions;
 use det_post::types::{DeviceChoice, Stamp};
 
 use super::diagnostics;
+use super::memory_middleware::MemoryMiddleware;
 use super::overlapping::{Faults, Overlapping, Step};
 use super::recording::IMAGE_TOPIC;
 use super::session::{CAMERA_OUT, PATIENCE, Session, picture, sample, stamp_of};
 
 const NUM_SENT: i32 = 400;
 
-/// A node whose camera has a detector with frames of 2 ms, of which some fail.
+/// A node whose camera has a detector with uploads and networks of 2 ms, of which some fail.
 fn open(frames_in_flight: usize, most: &Arc<AtomicUsize>) -> Session {
     let faults: Faults = Arc::new(|number, step| match (number % 5, step) {
         (1, Step::Submit) => Some(ErrorKind::Encoding),

@@ -8,9 +8,11 @@
 mod common;
 
 use common::{
-    camera_net, counting_pillars, drive, overlapping, recording, replay, require, session, stand_in,
+    camera_net, counting_pillars, drive, memory_middleware, overlapping, recording, replay,
+    require, session, stand_in,
 };
 
+mod batch;
 mod calibration;
 mod diagnostics;
 mod frames;

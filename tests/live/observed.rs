@@ -8,11 +8,11 @@ use det_post::config::Config;
 use det_post::node::{Change, LiveNode, LiveOptions};
 use det_post::ros::{NodeName, Remaps};
 use det_post::runtime::trace::Trace;
-use det_post::transport::memory::MemoryMiddleware;
 use det_post::transport::middleware::MiddlewareOptions;
 use det_post::types::Stamp;
 use serde_json::Value;
 
+use super::memory_middleware::MemoryMiddleware;
 use super::recording::IMAGE_TOPIC;
 use super::session::{CAMERA_OUT, PATIENCE, picture, sample};
 

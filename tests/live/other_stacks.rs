@@ -6,13 +6,13 @@ use det_post::config::Config;
 use det_post::node::{Change, LiveNode};
 use det_post::ros::{NodeName, ParameterValue, Remaps};
 use det_post::transport::cdr::Reader;
-use det_post::transport::memory::MemoryMiddleware;
 use det_post::transport::messages::{Detection2DArray, Detection3DArray, read_header};
 use det_post::transport::middleware::{InputKind, MiddlewareOptions};
 use det_post::types::{Header, Stamp};
 
 use super::common::yolov8_tensor::{CANDIDATES, FOUND, message};
 use super::diagnostics::{await_status, decode};
+use super::memory_middleware::MemoryMiddleware;
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::session::{CAMERA_OUT, LIDAR_OUT, Session, cloud, picture};
 

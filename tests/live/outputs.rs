@@ -13,7 +13,6 @@ use det_post::ops::decompress::{Picture, decompress};
 use det_post::ros::{LogLevel, LoggerLevel, NodeName, ParameterValue, Remaps};
 use det_post::runtime::open_detector;
 use det_post::transport::cdr::Reader;
-use det_post::transport::memory::MemoryMiddleware;
 use det_post::transport::messages::{BondStatus, CompressedImage, Detection2DArray, Image};
 use det_post::transport::middleware::{
     Durability, MiddlewareOptions, Qos, Reliability, Request, Response,
@@ -21,6 +20,7 @@ use det_post::transport::middleware::{
 use det_post::types::{Detections, DeviceChoice, FrameReport, Header, Stamp};
 
 use super::camera_net;
+use super::memory_middleware::MemoryMiddleware;
 use super::recording::IMAGE_TOPIC;
 use super::session::{CAMERA_OUT, Session, picture, sample};
 

@@ -7,6 +7,7 @@ use det_post::transport::messages::Detection2DArray;
 use det_post::transport::middleware::{Request, Response};
 use det_post::types::Stamp;
 
+use super::common::tables::assert_tables;
 use super::recording::IMAGE_TOPIC;
 use super::require::{Need, skip};
 use super::session::{CAMERA_OUT, Session, picture};
@@ -248,15 +249,7 @@ fn parameters_set_before_the_start_apply_after_it() {
 
 #[test]
 fn the_page_of_the_live_node_is_made_from_the_code() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/live-node.md");
-    if std::env::var_os("DET_POST_BLESS").is_some() {
-        std::fs::write(&path, det_post::node::manual()).unwrap();
-    }
-    let stored = std::fs::read_to_string(&path).unwrap();
-    assert!(
-        stored == det_post::node::manual(),
-        "docs/live-node.md is old: run with DET_POST_BLESS=1"
-    );
+    assert_tables("live-node.md", det_post::node::manual_tables());
 }
 
 #[test]

@@ -193,20 +193,25 @@ pub(super) fn gpu()
     }
 }
 
-#[test]
+/// A camera's detector with a network whose outputs were made before.
 #[cfg(feature = "cuda")]
-fn a_camera_frame_on_a_gpu_allocates_nothing() {
-    let Some((_alone, device)) = gpu() else { return };
+fn camera_on(stream: &det_post::device::cuda::Stream) -> image2d::CudaDetector {
     let ChannelKind::Camera(config) =
         channel(&["c.input:=/i", "c.head:=yolov5", "c.model_path:=m", "c.score_threshold:=0.2"])
     else {
         panic!("a camera head")
     };
     let rows = |i: usize| if i % 85 < 4 { noise(i) * 16.0 + 1.0 } else { noise(i) };
-    let stream = device.stream().unwrap();
     let engine = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, 1000, 85], rows)]);
-    let engine = given(&stream, &engine);
-    let mut pipeline = <image2d::CudaDetector>::new(&config, &stream, engine).unwrap();
+    image2d::CudaDetector::new(&config, stream, given(stream, &engine)).unwrap()
+}
+
+#[test]
+#[cfg(feature = "cuda")]
+fn a_camera_frame_on_a_gpu_allocates_nothing() {
+    let Some((_alone, device)) = gpu() else { return };
+    let stream = device.stream().unwrap();
+    let mut pipeline = camera_on(&stream);
     // Two layouts in turn would be recorded anew: a channel has one.
     let pixels: Vec<u8> = (0..640 * 480 * 3).map(|i| i as u8).collect();
     let image = ImageView::new(Size::new(640, 480), 640 * 3, Encoding::Bgr8, false, &pixels);
@@ -227,16 +232,8 @@ fn a_camera_frame_on_a_gpu_allocates_nothing() {
 #[cfg(feature = "cuda")]
 fn overlapped_camera_frames_on_a_gpu_allocate_nothing_and_agree() {
     let Some((_alone, device)) = gpu() else { return };
-    let ChannelKind::Camera(config) =
-        channel(&["c.input:=/i", "c.head:=yolov5", "c.model_path:=m", "c.score_threshold:=0.2"])
-    else {
-        panic!("a camera head")
-    };
-    let rows = |i: usize| if i % 85 < 4 { noise(i) * 16.0 + 1.0 } else { noise(i) };
     let stream = device.stream().unwrap();
-    let engine = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, 1000, 85], rows)]);
-    let mut pipeline =
-        <image2d::CudaDetector>::new(&config, &stream, given(&stream, &engine)).unwrap();
+    let mut pipeline = camera_on(&stream);
     let pixels: Vec<u8> = (0..640 * 480 * 3).map(|i| i as u8).collect();
     let image = ImageView::new(Size::new(640, 480), 640 * 3, Encoding::Bgr8, false, &pixels);
     let input = [Some(FrameInput::image(Header::default(), ImagePayload::Raw(image.unwrap())))];

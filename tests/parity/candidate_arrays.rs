@@ -4,7 +4,7 @@ use det_post::device::cuda::{
     BUFFER_ALIGNMENT, CudaDevice, DeviceBuffer, DeviceCandidates, In, Out, Plain, Stream,
 };
 use det_post::ops::candidate_arrays::cuda::{
-    DeviceArrays, DeviceClasses, SurvivorColumns, Workspace,
+    DeviceArrays, DeviceClasses, SurvivorColumns, SurvivorIds, Workspace,
 };
 use det_post::ops::candidate_arrays::{Classes, candidate_arrays};
 use det_post::types::{Box2d, Box3d, Candidate, Kept, RotatedBox2d};
@@ -154,21 +154,37 @@ fn columns_of_survivors_are_those_of_the_candidates() {
     let mut boxes = DeviceBuffer::zeros(&stream, 5 * 300).unwrap();
     let mut scores = DeviceBuffer::zeros(&stream, 300).unwrap();
     let [mut classes, mut sources] = [(); 2].map(|()| DeviceBuffer::zeros(&stream, 300).unwrap());
-    let columns = SurvivorColumns {
-        boxes: boxes.output(&stream).unwrap(),
-        scores: scores.output(&stream).unwrap(),
+    let [mut classes32, mut sources32] =
+        [(); 2].map(|()| DeviceBuffer::zeros(&stream, 300).unwrap());
+    let ids = SurvivorIds::I64 {
         classes: classes.output(&stream).unwrap(),
         sources: sources.output(&stream).unwrap(),
     };
+    let columns = SurvivorColumns {
+        boxes: boxes.output(&stream).unwrap(),
+        scores: scores.output(&stream).unwrap(),
+        ids,
+    };
     workspace.enqueue_columns(&on_device, &kept_on_device, columns).unwrap();
-    let short = SurvivorColumns { classes: Out::empty(), ..columns };
+    let ids = SurvivorIds::U32 {
+        classes: classes32.output(&stream).unwrap(),
+        sources: sources32.output(&stream).unwrap(),
+    };
+    let columns = SurvivorColumns { ids, ..columns };
+    workspace.enqueue_columns(&on_device, &kept_on_device, columns).unwrap();
+    let ids = SurvivorIds::U32 { classes: Out::empty(), sources: Out::empty() };
+    let without = SurvivorColumns { ids, ..columns };
+    assert!(workspace.enqueue_columns(&on_device, &kept_on_device, without).is_err());
+    let short = SurvivorColumns { boxes: Out::empty(), ..columns };
     assert!(workspace.enqueue_columns(&on_device, &kept_on_device, short).is_err());
+    let found32 = (classes32.read().unwrap(), sources32.read().unwrap());
     let found = (boxes.read().unwrap(), scores.read().unwrap());
     let (found_classes, found_sources) = (classes.read().unwrap(), sources.read().unwrap());
     for (row, kept) in kept.iter().enumerate() {
         let expected = candidates[kept.index as usize];
         assert_eq!(found.0[5 * row..][..5], [expected.bbox.cx, 0.0, 0.0, 0.0, 0.0]);
         assert_eq!(found.1[row], expected.score);
+        assert_eq!((found32.0[row], found32.1[row]), (expected.class, expected.source));
         assert_eq!(found_classes[row], u64::from(expected.class));
         assert_eq!(found_sources[row], u64::from(expected.source));
     }

@@ -4,6 +4,9 @@
 use det_post::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Graph, Stream,
 };
+use det_post::ops::candidate_arrays::cuda::{
+    DecodedCenter, NUM_VARIANCES, SurvivorColumns, SurvivorIds,
+};
 use det_post::ops::decode_center::cuda::{Motion, Workspace};
 use det_post::ops::decode_center::{CenterTask, decode_center};
 use det_post::ops::gather::cuda::{Inputs3d, OutputAttributes, Workspace3d};
@@ -206,6 +209,7 @@ pub struct Problem<'a> {
 impl Problem<'_> {
     pub fn check(&self, device: &CudaDevice) {
         let Self { head, capacity, top_k } = *self;
+        check_arrays(head, capacity, device);
         let stream = device.stream().unwrap();
         let mut counters = DeviceCounters::new(&stream).unwrap();
         let mut workspace =
@@ -241,6 +245,67 @@ impl Problem<'_> {
         assert_eq!(candidates.num.read().unwrap(), [0], "{context}: of no voxels");
         assert_eq!(counters.take().unwrap(), FrameReport::new(), "{context}: of no voxels");
     }
+}
+
+/// The arrays of a decoder with memory of its own: those of the reference, in the total order.
+fn check_arrays(head: &Head, capacity: usize, device: &CudaDevice) {
+    let stream = device.stream().unwrap();
+    let mut decode = DecodedCenter::new(&stream, &head.params, head.num_cells(), capacity).unwrap();
+    let maps = Uploaded::new(&stream, head);
+    let (expected, counts) = head.reference(capacity, capacity);
+    let context = format!("arrays of {}, capacity {capacity}", head.describe());
+    for _ in 0..2 {
+        let num = decode.run(&maps.tasks()).unwrap();
+        assert_eq!(num, expected.as_slice().len(), "{context}");
+        let mut found_counts = FrameReport::new();
+        decode.ranked.take_counts().unwrap().add_to(&mut found_counts);
+        assert_eq!(found_counts, counts, "{context}");
+        let zeros = |len| DeviceBuffer::<f32>::zeros(&stream, len).unwrap();
+        let [mut boxes, mut scores] = [zeros(7 * num), zeros(num)];
+        let [mut velocities, mut variances] = [zeros(2 * num), zeros(NUM_VARIANCES * num)];
+        let integers = || DeviceBuffer::<u64>::zeros(&stream, num).unwrap();
+        let [mut classes, mut sources] = [integers(), integers()];
+        let columns = SurvivorColumns {
+            boxes: boxes.output(&stream).unwrap(),
+            scores: scores.output(&stream).unwrap(),
+            ids: SurvivorIds::I64 {
+                classes: classes.output(&stream).unwrap(),
+                sources: sources.output(&stream).unwrap(),
+            },
+        };
+        if num == 0 {
+            return;
+        }
+        decode.ranked.enqueue_columns(columns).unwrap();
+        let outputs = (velocities.output(&stream).unwrap(), variances.output(&stream).unwrap());
+        decode.enqueue_motions(outputs.0, outputs.1).unwrap();
+        let (boxes, scores) = (boxes.read().unwrap(), scores.read().unwrap());
+        let (velocities, variances) = (velocities.read().unwrap(), variances.read().unwrap());
+        let (classes, sources) = (classes.read().unwrap(), sources.read().unwrap());
+        let found = boxes.as_chunks::<7>().0.iter().zip(velocities.as_chunks::<2>().0);
+        let variances = variances.as_chunks::<NUM_VARIANCES>().0;
+        for (row, (&[x, y, z, length_m, width_m, height_m, yaw_rad], &velocity)) in
+            found.enumerate()
+        {
+            let b = expected.as_slice()[row];
+            let ids = (classes[row], sources[row]);
+            assert_eq!(ids, (b.class.into(), b.source.into()), "{context}");
+            let [vx, vy, vz, sx, sy, sz, yaw, v0, v1] = variances[row];
+            let motion = Motion {
+                velocity_mps: velocity,
+                center_variance: [vx, vy, vz],
+                size_variance: [sx, sy, sz],
+                yaw_variance: yaw,
+                velocity_variance: [v0, v1],
+            };
+            let bbox = Box3d { center: [x, y, z], length_m, width_m, height_m, yaw_rad };
+            let object = object_of(&head.params, bbox, motion);
+            check_near((scores[row], &object), (b.score, &b.bbox), &context);
+        }
+    }
+    let [mut short, mut long] = [(); 2].map(|()| DeviceBuffer::zeros(&stream, 8).unwrap());
+    let outputs = (short.output(&stream).unwrap(), long.output(&stream).unwrap());
+    assert!(decode.enqueue_motions(outputs.0, outputs.1).is_err(), "4 boxes, 8 variances");
 }
 
 /// The candidates with what lies beside them, in the total order.

@@ -113,6 +113,39 @@ where
     }
 }
 
+/// Checks settings on scenes of several sizes, crowded and not.
+pub fn check_scenes(seed: u64, settings: &[Nms3d]) {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(seed);
+    for num in [0, 1, 50, 500, 900, 2048, 2600] {
+        for half_side in [6.0, 60.0] {
+            // The reference tests all pairs of a crowd.
+            let num = if half_side < 10.0 { num.min(500) } else { num };
+            let candidates = objects(&mut random, num, half_side);
+            for nms in settings {
+                Problem { candidates: &candidates, capacity: num.max(1), nms }.check(&device);
+            }
+        }
+    }
+}
+
+/// Checks settings on ties and candidates that are not eligible, which `change` may change.
+pub fn check_damaged(
+    seed: u64,
+    settings: &[Nms3d],
+    change: impl Fn(&mut Random, &mut [Candidate<Box3d>]),
+) {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(seed);
+    for (num, capacity) in [(400, 400), (800, 800), (800, 2900)] {
+        let mut candidates = damaged_objects(&mut random, num);
+        change(&mut random, &mut candidates);
+        for nms in settings {
+            Problem { candidates: &candidates, capacity, nms }.check(&device);
+        }
+    }
+}
+
 /// Objects in space, in a rectangle around the origin.
 pub fn objects(random: &mut Random, num: usize, half_side: f32) -> Vec<Candidate<Box3d>> {
     (0..num as u32)

@@ -2,7 +2,7 @@
 
 use det_post::types::{Box3d, Candidate, ClassMode, Nms3d, NmsBev};
 
-use super::nms::{Problem, damaged_objects, objects};
+use super::nms::{Problem, check_damaged, check_scenes, objects};
 use super::random::Random;
 
 fn bev(iou_thresholds: &[f32], search_distance_m: f32, forbidden_pairs: &[[u32; 2]]) -> NmsBev {
@@ -16,8 +16,6 @@ fn bev(iou_thresholds: &[f32], search_distance_m: f32, forbidden_pairs: &[[u32; 
 
 #[test]
 fn sizes_densities_and_settings_agree() {
-    let Some(device) = super::gpu() else { return };
-    let mut random = Random::new(75);
     let by_class = bev(&[0.1, 0.0, 0.5, 0.2, 1.0], 20.0, &[[4, 3]]);
     let class_mode = ClassMode::Groups(vec![0, 1, 1]);
     let settings = [
@@ -25,29 +23,13 @@ fn sizes_densities_and_settings_agree() {
         Nms3d::Bev(bev(&[0.0], 3.0, &[[0, 1], [2, 2]])),
         Nms3d::Bev(NmsBev { class_mode, ..by_class }),
     ];
-    for num in [0, 1, 50, 500, 900, 2048, 2600] {
-        for half_side in [6.0, 60.0] {
-            // The reference tests all pairs of a crowd.
-            let num = if half_side < 10.0 { num.min(500) } else { num };
-            let candidates = objects(&mut random, num, half_side);
-            for nms in &settings {
-                Problem { candidates: &candidates, capacity: num.max(1), nms }.check(&device);
-            }
-        }
-    }
+    check_scenes(75, &settings);
 }
 
 #[test]
 fn ties_and_candidates_that_are_not_eligible_agree() {
-    let Some(device) = super::gpu() else { return };
-    let mut random = Random::new(76);
-    for (num, capacity) in [(400, 400), (800, 800), (800, 2900)] {
-        let candidates = damaged_objects(&mut random, num);
-        for nms in &[Nms3d::Bev(bev(&[0.2], f32::INFINITY, &[])), Nms3d::Bev(bev(&[0.0], 5.0, &[]))]
-        {
-            Problem { candidates: &candidates, capacity, nms }.check(&device);
-        }
-    }
+    let settings = [bev(&[0.2], f32::INFINITY, &[]), bev(&[0.0], 5.0, &[])].map(Nms3d::Bev);
+    check_damaged(76, &settings, |_, _| {});
 }
 
 #[test]

@@ -4,7 +4,7 @@ use det_post::device::cuda::DeviceCandidates;
 use det_post::ops::nms::cuda::{Capacity, Stages3d};
 use det_post::types::{Box3d, Candidate, ClassMode, Nms3d, NmsBevFast};
 
-use super::nms::{Problem, check_stages, damaged_objects, objects};
+use super::nms::{Problem, check_damaged, check_scenes, check_stages, damaged_objects, objects};
 use super::random::Random;
 
 fn fast(
@@ -24,8 +24,6 @@ fn fast(
 
 #[test]
 fn sizes_densities_and_settings_agree() {
-    let Some(device) = super::gpu() else { return };
-    let mut random = Random::new(175);
     let by_class = fast(&[0.1, 0.0, 0.5, 0.2, 1.0], 4.0, &[[0, 0], [2, 1]], &[[4, 3]]);
     let class_mode = ClassMode::Groups(vec![0, 1, 1]);
     let settings = [
@@ -33,36 +31,20 @@ fn sizes_densities_and_settings_agree() {
         Nms3d::BevFast(fast(&[0.0], 3.0, &[[1, 1]], &[[0, 1], [2, 2]])),
         Nms3d::BevFast(NmsBevFast { class_mode, ..by_class }),
     ];
-    for num in [0, 1, 50, 500, 900, 2048, 2600] {
-        for half_side in [6.0, 60.0] {
-            // The reference tests all pairs of a crowd.
-            let num = if half_side < 10.0 { num.min(500) } else { num };
-            let candidates = objects(&mut random, num, half_side);
-            for nms in &settings {
-                Problem { candidates: &candidates, capacity: num.max(1), nms }.check(&device);
-            }
-        }
-    }
+    check_scenes(175, &settings);
 }
 
 #[test]
 fn ties_tiny_boxes_and_candidates_that_are_not_eligible_agree() {
-    let Some(device) = super::gpu() else { return };
-    let mut random = Random::new(176);
-    for (num, capacity) in [(400, 400), (800, 800), (800, 2900)] {
-        let mut candidates = damaged_objects(&mut random, num);
+    let settings = [fast(&[0.2], f32::INFINITY, &[], &[]), fast(&[0.0], 5.0, &[[0, 3]], &[])]
+        .map(Nms3d::BevFast);
+    check_damaged(176, &settings, |random, candidates| {
         for candidate in candidates.iter_mut().step_by(7) {
             candidate.bbox.length_m = random.range(0.02, 0.2);
             candidate.bbox.width_m = random.range(0.02, 0.2);
             candidate.bbox.center = [random.range(0.0, 0.3), 0.0, 0.0];
         }
-        for nms in &[
-            Nms3d::BevFast(fast(&[0.2], f32::INFINITY, &[], &[])),
-            Nms3d::BevFast(fast(&[0.0], 5.0, &[[0, 3]], &[])),
-        ] {
-            Problem { candidates: &candidates, capacity, nms }.check(&device);
-        }
-    }
+    });
 }
 
 /// After another suppression the kernel takes the order that this one has written: sizes

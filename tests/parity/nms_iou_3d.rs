@@ -2,7 +2,7 @@
 
 use det_post::types::{ClassMode, Nms3d, NmsIou3d};
 
-use super::nms::{Problem, damaged_objects, objects};
+use super::nms::{Problem, check_damaged, check_scenes, objects};
 use super::random::Random;
 
 fn volumes(iou_thresholds: &[f32], class_mode: ClassMode) -> Nms3d {
@@ -11,35 +11,18 @@ fn volumes(iou_thresholds: &[f32], class_mode: ClassMode) -> Nms3d {
 
 #[test]
 fn sizes_densities_and_settings_agree() {
-    let Some(device) = super::gpu() else { return };
-    let mut random = Random::new(80);
     let settings = [
         volumes(&[0.0], ClassMode::Agnostic),
         volumes(&[0.1], ClassMode::Aware),
         volumes(&[0.1, 0.0, 0.5, 0.2, 1.0], ClassMode::Agnostic),
     ];
-    for num in [0, 1, 50, 500, 900, 2048, 2600] {
-        for half_side in [6.0, 60.0] {
-            // The reference tests all pairs of a crowd.
-            let num = if half_side < 10.0 { num.min(500) } else { num };
-            let candidates = objects(&mut random, num, half_side);
-            for nms in &settings {
-                Problem { candidates: &candidates, capacity: num.max(1), nms }.check(&device);
-            }
-        }
-    }
+    check_scenes(80, &settings);
 }
 
 #[test]
 fn ties_and_candidates_that_are_not_eligible_agree() {
-    let Some(device) = super::gpu() else { return };
-    let mut random = Random::new(81);
-    for (num, capacity) in [(400, 400), (800, 800), (800, 2900)] {
-        let candidates = damaged_objects(&mut random, num);
-        for nms in &[volumes(&[0.2], ClassMode::Agnostic), volumes(&[0.0], ClassMode::Agnostic)] {
-            Problem { candidates: &candidates, capacity, nms }.check(&device);
-        }
-    }
+    let settings = [volumes(&[0.2], ClassMode::Agnostic), volumes(&[0.0], ClassMode::Agnostic)];
+    check_damaged(81, &settings, |_, _| {});
 }
 
 #[test]

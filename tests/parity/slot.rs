@@ -38,11 +38,9 @@ fn a_picture_is_uploaded_from_its_slot() {
         let data = random.bytes(encoding.row_bytes(size.width) * encoding.num_rows(rows));
         let image = ImageView::new(size, 3 * 320, encoding, false, &data).unwrap();
         let payload = det_post::types::ImagePayload::Raw(image);
-        // The first picture of a layout waits to write down where it lies.
+        // The first picture of a layout also waits to write the placement.
         in_image(&mut pipeline, &payload).unwrap();
-        let before = stream.num_waits();
         let processed = in_image(&mut pipeline, &payload).unwrap();
-        let num_waits = stream.num_waits() - before;
         assert_eq!(moved(&processed.report), [data.len() as u64; 2]);
         let expected = camera_pipeline::bits(&processed.detections);
         frame.fill(&Received::Picture { header: HEADER, payload }, usize::MAX).unwrap();
@@ -51,7 +49,8 @@ fn a_picture_is_uploaded_from_its_slot() {
         };
         let before = stream.num_waits();
         let processed = in_image(&mut pipeline, &payload).unwrap();
-        assert_eq!(stream.num_waits() - before, num_waits, "round {round}");
+        // One for the answer, unless it is there already, one by the engine on the CPU.
+        assert!((1..=2).contains(&(stream.num_waits() - before)), "round {round}");
         assert_eq!(moved(&processed.report), [0, data.len() as u64], "round {round}");
         assert_eq!(camera_pipeline::bits(&processed.detections), expected);
     }
@@ -70,8 +69,9 @@ fn a_cloud_is_uploaded_from_its_slot() {
         let mut serve = |view: &CloudView<'_>| {
             let before = stream.num_waits();
             let processed = in_cloud(&mut pipeline, view, stamp, None).unwrap();
-            // One for the answer, one by each of the two engines on the CPU.
-            assert_eq!(stream.num_waits() - before, 3);
+            // One for the answer, unless it is there already, one by each of the two engines on
+            // the CPU.
+            assert!((2..=3).contains(&(stream.num_waits() - before)));
             (moved(&processed.report), format!("{:?}", processed.detections))
         };
         let (copied, expected) = serve(&view);

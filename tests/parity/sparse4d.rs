@@ -16,9 +16,11 @@ use super::bound;
 use super::linear::share;
 use super::view_sample::{As, maps};
 use crate::common::view_cases::{Case, File, converted, motion, sparse4d_c64};
-use crate::common::view_networks::{noise, sparse4d, sparse4d_facts, two_views};
+use crate::common::view_networks::{
+    StateDict, noise, sparse4d, sparse4d_facts, sparse4d_of, two_views,
+};
 
-fn facts() -> Sparse4d {
+pub fn facts() -> Sparse4d {
     Sparse4d {
         num_channels: 64,
         num_heads: 8,
@@ -30,7 +32,15 @@ fn facts() -> Sparse4d {
 }
 
 fn network(facts: &Sparse4d) -> Arc<Network> {
-    let mut dict = sparse4d(facts);
+    network_of(facts, sparse4d(facts))
+}
+
+/// A network with 13 key points, its feed-forward layers of a width.
+pub fn network_of_width(facts: &Sparse4d, width: usize) -> Arc<Network> {
+    network_of(facts, sparse4d_of(facts, 6, width))
+}
+
+fn network_of(facts: &Sparse4d, mut dict: StateDict) -> Arc<Network> {
     // Around the vehicle, so that both cameras see some.
     let is_anchors = |(name, ..): &&mut (String, _, _)| name == "instance_bank.anchor";
     let (.., anchors) = dict.tensors.iter_mut().find(is_anchors).unwrap();
@@ -44,7 +54,7 @@ fn network(facts: &Sparse4d) -> Arc<Network> {
     }
 }
 
-fn step(frame: usize) -> Option<Motion> {
+pub fn step(frame: usize) -> Option<Motion> {
     (frame > 0).then_some(Motion {
         interval_s: 0.1,
         current_from_past: [
@@ -76,7 +86,7 @@ fn run<T: Activation>(
 }
 
 /// Places the memory of the CPU in that of the device.
-fn hand_over<T: Activation>(reference: &CpuDecoder, decoder: &mut CudaDecoder<T>) {
+pub fn hand_over<T: Activation>(reference: &CpuDecoder, decoder: &mut CudaDecoder<T>) {
     let memory = reference.memory();
     decoder.set_memory(memory.features(), memory.anchors(), memory.confidence()).unwrap();
 }

@@ -1,10 +1,12 @@
 //! Unpacking: the same points in the same order, and the same counts.
 
 use det_post::ErrorKind;
-use det_post::device::cuda::{CudaDevice, DeviceCloud, DeviceCounters, DevicePoints, num_bytes};
+use det_post::device::cuda::{
+    CudaDevice, DeviceCloud, DeviceCounters, DevicePoints, InPlaceUploads, PageLocked, num_bytes,
+};
 use det_post::ops::unpack::cuda::Workspace;
 use det_post::ops::unpack::{UnpackCounts, UnpackParams, unpack};
-use det_post::types::{Count, PointChannel, PointRange, Points};
+use det_post::types::{CloudView, Count, PointChannel, PointRange, Points, ZeroCopy};
 
 use super::clouds::{Cloud, shared_scans};
 use super::random::Random;
@@ -120,6 +122,39 @@ fn sizes_around_blocks_and_capacities_agree() {
                 Problem { cloud: &cloud, params, capacity }.check(&device);
             }
         }
+    }
+}
+
+/// A message of a recording begins at any address of its mapped file.
+#[test]
+fn clouds_are_read_in_place_wherever_they_begin() {
+    let Some(device) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    let uploads = InPlaceUploads::with_zero_copy(&stream, ZeroCopy::Always).unwrap();
+    let mut random = Random::new(104);
+    let values: Vec<f32> = (0..4 * 700).map(|_| random.range(-50.0, 50.0)).collect();
+    let cloud = Cloud::plain(&values, &["intensity"]);
+    let params = params(vec![PointChannel::Intensity], Some(box_of(30.0)));
+    let problem = Problem { cloud: &cloud, params, capacity: 700 };
+    let (expected, _) = problem.reference();
+    for offset in 0..9 {
+        let mut memory = PageLocked::zeros(&device, offset + cloud.data.len() + 16).unwrap();
+        memory.bytes_mut()[offset..][..cloud.data.len()].copy_from_slice(&cloud.data);
+        let bytes = &memory.bytes()[offset..][..cloud.data.len()];
+        let steps = [cloud.point_step, cloud.row_step];
+        let view = CloudView::new(cloud.size, steps, false, cloud.fields(), bytes).unwrap();
+        let mut on_device = DeviceCloud::with_capacity(&stream, num_bytes(&view)).unwrap();
+        let mut workspace = Workspace::new(&stream, cloud.num_points()).unwrap();
+        let mut out = DevicePoints::with_capacity(&stream, 4, 700).unwrap();
+        let mut counters = DeviceCounters::new(&stream).unwrap();
+        let (moved, found) = uploads.scope(|scope| {
+            let moved = on_device.enqueue_payload(&view, scope).unwrap();
+            let (fields, params) = (view.fields(), &problem.params);
+            workspace.enqueue(&on_device, fields, params, &mut out, &mut counters).unwrap();
+            (moved, out.read().unwrap())
+        });
+        assert_eq!([moved.num_copied, moved.num_uploaded], [0, 0], "offset {offset}");
+        assert_eq!(found.values(), expected.values(), "offset {offset}");
     }
 }
 

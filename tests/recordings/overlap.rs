@@ -22,7 +22,8 @@ const NUM_FRAMES: u32 = 12;
 /// Where a frame of a camera fails: channel, number of the frame, step, and how.
 type Fault = (&'static str, u32, Step, ErrorKind);
 
-/// Two cameras in turn, a cloud every third time, and a picture that cannot be decoded.
+/// Two cameras in turn, a cloud without pose every third time, and a picture that cannot be
+/// decoded.
 fn record(folder: &Path) {
     let mut bag = BagWriter::create(folder, BagCompression::None).unwrap();
     let mut add = |topic, type_name| {
@@ -64,21 +65,21 @@ fn replay(
     let mut parameters = vec![];
     for channel in channels {
         let (head, topic, more) = match *channel {
-            "lidar" => ("centerpoint_autoware", "/points", Some("lidar.encoder_path:=e")),
+            "lidar" | "roof" => ("centerpoint_autoware", "/points", Some("encoder_path:=e")),
             "a" => ("yolov5", "/a", None),
             _ => ("yolov5", "/b", None),
         };
         parameters.push(format!("{channel}.head:={head}"));
         parameters.push(format!("{channel}.input:={topic}"));
         parameters.push(format!("{channel}.model_path:=m"));
-        parameters.extend(more.map(str::to_owned));
+        parameters.extend(more.map(|more| format!("{channel}.{more}")));
     }
     let config = Config::load(&[], &parameters).unwrap();
     let most = Arc::new(AtomicUsize::new(0));
     let num_faults = faults.len();
     let (faults, seen) = (faults.to_vec(), Arc::clone(&most));
     let factory: Factory = Arc::new(move |config: &ChannelConfig, _| {
-        let is_lidar = config.name == "lidar";
+        let is_lidar = ["lidar", "roof"].contains(&config.name.as_str());
         let kind = if is_lidar { PayloadKind::Cloud } else { PayloadKind::Image };
         let here = faults.iter().filter(|fault| fault.0 == config.name).copied();
         let here: Vec<Fault> = here.collect();
@@ -86,7 +87,10 @@ fn replay(
             let hit = here.iter().find(|(_, at, when, _)| (*at, *when) == (number, step));
             hit.map(|(.., kind)| *kind)
         });
-        Ok(Box::new(Overlapping::new(kind, &faults, &seen)) as Box<dyn Detector>)
+        let detector = Overlapping::new(kind, &faults, &seen);
+        let is_serial = config.name == "lidar";
+        let detector = if is_serial { detector.one_at_a_time() } else { detector };
+        Ok(Box::new(detector) as Box<dyn Detector>)
     });
     let options = ReplayOptions { frames_in_flight, factory, ..ReplayOptions::default() };
     let mut passed = vec![];
@@ -120,7 +124,9 @@ fn overlapping_frames_are_passed_on_as_single_ones_are() {
     let folder = tempfile::tempdir().unwrap();
     let bag = folder.path().join("drive");
     record(&bag);
-    for channels in [&["a"][..], &["a", "b"], &["a", "b", "lidar"]] {
+    for channels in
+        [&["a"][..], &["a", "b"], &["a", "b", "lidar"], &["a", "roof"], &["a", "roof", "lidar"]]
+    {
         let (expected, report, none) = replay(&bag, channels, 1, &[]);
         assert!(none == 0 && expected.len() >= 13 && expected.iter().any(|f| f.2.is_err()));
         let (found, overlapped, most) = replay(&bag, channels, 2, &[]);

@@ -11,7 +11,7 @@ use super::rig::{CHANNELS, LEVELS, NUM_VIEWS, PICTURE};
 use super::{detr3d, sparse4d};
 use crate::bench::case::{Case, Times, wall};
 use crate::bench::decompress::{self, HEIGHT, WIDTH};
-use crate::bench::given::Network;
+use crate::bench::fixed::Network;
 use crate::bench::inputs::{Picture, Random};
 use crate::bench::measure::Bench;
 use crate::config::{ChannelKind, Config, SurroundConfig, SurroundKind, ViewFacts};
@@ -140,7 +140,7 @@ fn config(decoder: Decoder) -> Result<SurroundConfig> {
 /// A backbone whose maps are f16 of a fixed frame.
 fn backbone() -> Network {
     let mut random = Random::new(11);
-    let answers =
+    let outputs =
         ["p3", "p4", "p5", "p6"].into_iter().zip(LEVELS).map(|(name, [width, height])| {
             let shape = vec![NUM_VIEWS, CHANNELS, height, width];
             let values = std::iter::repeat_with(|| f16::from_f32(random.range(-1.0, 1.0)));
@@ -148,7 +148,7 @@ fn backbone() -> Network {
             (name, Tensor::F16 { shape, values })
         });
     let [width, height] = PICTURE.map(|n| n as usize);
-    Network { input: ("pictures", vec![NUM_VIEWS, 3, height, width]), answers: answers.collect() }
+    Network { input: ("pictures", vec![NUM_VIEWS, 3, height, width]), outputs: outputs.collect() }
 }
 
 /// Cameras in a ring and a picture, in memory for messages of a live channel.

@@ -88,6 +88,18 @@ impl Detector for CutDetector {
         self.inner.reconfigure(&changed)
     }
 
+    fn allow_in_flight(&mut self, num: usize) -> usize {
+        self.inner.allow_in_flight(num)
+    }
+
+    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
+        self.inner.submit(frame, report)
+    }
+
+    fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
+        self.inner.collect(report)
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.inner.reset()
     }

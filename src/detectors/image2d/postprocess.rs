@@ -4,7 +4,7 @@ use super::boxes::ImageBoxes;
 use super::head::YoloHead;
 use crate::config::CameraConfig;
 use crate::error::Result;
-use crate::infer::Engine;
+use crate::infer::batch::Outputs;
 use crate::ops::nms;
 use crate::ops::select::select;
 use crate::types::{
@@ -45,20 +45,20 @@ impl<B: ImageBoxes> Postprocess<B> {
         }
     }
 
-    /// The detections of a frame, in pixels of an image of the size `source`.
+    /// Finds the detections of a frame, in pixels of an image of the size `source`.
     ///
     /// # Errors
     /// `Inference` or `Argument` when an output has another shape than declared.
     pub(super) fn run(
         &mut self,
-        engine: &dyn Engine,
+        outputs: &Outputs<'_>,
         head: &YoloHead,
         source_from_network: &Affine2,
         source: Size,
         report: &mut FrameReport,
-    ) -> Result<Detections<'_>> {
+    ) -> Result<()> {
         report.time(Stage::Decode, || {
-            head.decode(engine, self.score_threshold, &mut self.candidates)
+            head.decode(outputs, self.score_threshold, &mut self.candidates)
         })?;
         if !self.class_filter.is_empty() {
             self.candidates.retain(|c| self.class_filter.binary_search(&c.class).is_ok());
@@ -80,7 +80,12 @@ impl<B: ImageBoxes> Postprocess<B> {
         });
         cut.add_to(report);
         report.add_count(Count::DetectionsOverLimit, num_over_limit);
-        Ok(B::detections(&self.detections))
+        Ok(())
+    }
+
+    /// The detections of the last frame.
+    pub(super) fn detections(&self) -> Detections<'_> {
+        B::detections(&self.detections)
     }
 
     /// Applies the parameters that may change between frames.

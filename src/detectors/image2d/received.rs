@@ -73,7 +73,9 @@ impl<B: ImageBoxes> Detector for ReceivedDetector<B> {
     ) -> Result<Detections<'a>> {
         self.tensors.receive(frame.tensors(TENSORS)?)?;
         let Self { tensors, head, source_from_network, source, postprocess, .. } = self;
-        postprocess.run(tensors, head, source_from_network, *source, report)
+        let outputs = |index| tensors.output(index);
+        postprocess.run(&outputs, head, source_from_network, *source, report)?;
+        Ok(postprocess.detections())
     }
 
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use super::{PillarEncoder, map_dims, pillar_facts};
 use crate::config::LidarConfig;
-use crate::detectors::frame_stream::Running;
+use crate::detectors::frame_stream::{Running, add_copies};
 use crate::detectors::lidar::{self, DeviceMapEncoder, MapEnds, load_network, voxelize_params};
 use crate::device::cuda::{DeviceBuffer, Graph, Stream};
 use crate::error::Result;
@@ -10,7 +10,7 @@ use crate::infer::device::DeviceEngine;
 use crate::ops::pillar_features::cuda::Workspace as Features;
 use crate::ops::scatter::cuda::Workspace as Scatter;
 use crate::ops::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
-use crate::types::Stage;
+use crate::types::{FrameReport, Stage};
 
 /// Detects objects in point clouds on a GPU.
 pub type CudaDetector = lidar::CudaDetector<DevicePillarMap>;
@@ -77,6 +77,7 @@ impl DevicePillarMap {
 impl DeviceMapEncoder for DevicePillarMap {
     const STAGES: &'static [Stage] =
         &[Stage::Voxelize, Stage::PillarFeatures, Stage::Encode, Stage::Scatter];
+    const CAN_OVERLAP: bool = true;
 
     fn enqueue(&mut self, running: &mut Running<'_, '_>) -> Result<()> {
         self.group.enqueue()?;
@@ -93,7 +94,7 @@ impl DeviceMapEncoder for DevicePillarMap {
         &self.voxels.num
     }
 
-    fn add_to_report(&mut self, running: &mut Running<'_, '_>) {
-        running.add_copies(Stage::Encode, &self.encoder);
+    fn add_to_report(&mut self, report: &mut FrameReport) {
+        add_copies(report, Stage::Encode, &self.encoder);
     }
 }

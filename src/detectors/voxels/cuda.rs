@@ -12,7 +12,7 @@ use crate::ops::rulebook::cuda::Cells;
 use crate::ops::sparse_conv::Precision;
 use crate::ops::voxel_mean::cuda::Workspace as VoxelMean;
 use crate::ops::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
-use crate::types::{Stage, Transfer};
+use crate::types::{FrameReport, Stage, Transfer};
 
 /// Detects objects in point clouds on a GPU.
 pub type CudaDetector = lidar::CudaDetector<DeviceVoxelMap>;
@@ -82,6 +82,8 @@ impl DeviceVoxelMap {
 
 impl DeviceMapEncoder for DeviceVoxelMap {
     const STAGES: &'static [Stage] = &[Stage::Encode];
+    // The graph writes the counts of its levels to one place on the host.
+    const CAN_OVERLAP: bool = false;
 
     fn enqueue(&mut self, running: &mut Running<'_, '_>) -> Result<()> {
         self.graph.enqueue()?;
@@ -92,9 +94,9 @@ impl DeviceMapEncoder for DeviceVoxelMap {
         &self.voxels.num
     }
 
-    fn add_to_report(&mut self, running: &mut Running<'_, '_>) {
-        add_levels(self.encoder.published_counts(), running.report);
+    fn add_to_report(&mut self, report: &mut FrameReport) {
+        add_levels(self.encoder.published_counts(), report);
         let num_bytes = self.encoder.num_count_bytes();
-        running.report.add_bytes(Stage::Encode, Transfer::Download, num_bytes);
+        report.add_bytes(Stage::Encode, Transfer::Download, num_bytes);
     }
 }

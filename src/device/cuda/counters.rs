@@ -12,10 +12,16 @@ use crate::types::{Count, FrameReport};
 /// reads, and clears them: they need no launch, no copy and no wait of their own. After
 /// a frame that ended before its last kernel they are cleared by
 /// [`DeviceCounters::enqueue_clear`]. Entries that only the host counts stay 0.
+///
+/// Frames that overlap share the entries, since their work is in the order of the stream, and
+/// publish to memory of their own ([`DeviceCounters::select`]).
 #[derive(Debug)]
 pub struct DeviceCounters {
     entries: DeviceBuffer<u32>,
-    published: MappedBuffer<u32>,
+    /// Of each frame that may be in flight.
+    published: Vec<MappedBuffer<u32>>,
+    selected: usize,
+    stream: Stream,
 }
 
 /// The slices that the last kernel of a frame works on, of the same length.
@@ -35,8 +41,23 @@ impl DeviceCounters {
     pub fn new(stream: &Stream) -> Result<Self> {
         Ok(Self {
             entries: DeviceBuffer::zeros(stream, Count::ALL.len())?,
-            published: MappedBuffer::zeros(stream, Count::ALL.len())?,
+            published: vec![MappedBuffer::zeros(stream, Count::ALL.len())?],
+            selected: 0,
+            stream: stream.clone(),
         })
+    }
+
+    /// Selects the frame whose last kernel publishes and whose counters are read from now on: 0,
+    /// and others once memory for them is there, which is allocated here.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn select(&mut self, frame: usize) -> Result<()> {
+        while self.published.len() <= frame {
+            self.published.push(MappedBuffer::zeros(&self.stream, Count::ALL.len())?);
+        }
+        self.selected = frame;
+        Ok(())
     }
 
     /// The entries that a kernel on `stream` adds to.
@@ -52,10 +73,10 @@ impl DeviceCounters {
     /// # Errors
     /// `Device` when the counters belong to another stream.
     pub fn publish(&mut self, stream: &Stream) -> Result<PublishedCounters<'_>> {
-        let Self { entries, published } = self;
+        let Self { entries, published, selected, .. } = self;
         Ok(PublishedCounters {
             entries: entries.output(stream)?,
-            published: published.output(stream)?,
+            published: published[*selected].output(stream)?,
         })
     }
 
@@ -63,7 +84,8 @@ impl DeviceCounters {
     /// the stream.
     pub fn add_to(&self, report: &mut FrameReport) {
         for (index, &count) in Count::ALL.iter().enumerate() {
-            report.add_count(count, self.published.get(index).unwrap_or(0) as usize);
+            let published = &self.published[self.selected];
+            report.add_count(count, published.get(index).unwrap_or(0) as usize);
         }
     }
 

@@ -10,10 +10,12 @@ use crate::error::Result;
 
 static RECORDING: Mutex<()> = Mutex::new(());
 
-/// The guard of the one recording of this process. While ONNX Runtime loads a
-/// network it waits for the whole GPU, and while it records a graph no thread may
-/// allocate memory: neither may overlap a recording.
-pub(crate) fn recording() -> MutexGuard<'static, ()> {
+/// The guard of the one recording of this process.
+pub(crate) type Alone = MutexGuard<'static, ()>;
+
+/// Waits for the guard. While ONNX Runtime loads a network it waits for the whole GPU, and
+/// while it records a graph no thread may allocate memory: neither may overlap a recording.
+pub(crate) fn recording() -> Alone {
     RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -40,8 +42,19 @@ impl Graph {
     /// Those of `enqueue`; `Device` when it waited or allocated memory, which cannot
     /// be recorded, or queued nothing.
     pub fn record(stream: &Stream, enqueue: impl FnOnce() -> Result<()>) -> Result<Self> {
+        Self::record_alone(&recording(), stream, enqueue)
+    }
+
+    /// As [`Graph::record`], for a caller that holds the guard.
+    ///
+    /// # Errors
+    /// As of [`Graph::record`].
+    pub(crate) fn record_alone(
+        _alone: &Alone,
+        stream: &Stream,
+        enqueue: impl FnOnce() -> Result<()>,
+    ) -> Result<Self> {
         let cuda = stream.cuda();
-        let _alone = recording();
         cuda.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
             .map_err(|e| failed("start recording a graph", e))?;
         let enqueued = enqueue();

@@ -33,7 +33,7 @@ pub use candidates::DeviceCandidates;
 pub use cloud::{CloudLayout, DeviceCloud, num_bytes};
 pub use counters::{DeviceCounters, PublishedCounters};
 pub use graph::Graph;
-pub(crate) use graph::recording;
+pub(crate) use graph::{Alone, recording};
 pub use image::{DeviceImage, ImageLayout, TAIL_BYTES};
 pub use kernel::{Grid, Kernel, KernelSpec, OverlappingKernel};
 pub(crate) use kernel::{
@@ -44,7 +44,7 @@ pub use memory::{
     Out, PageLocked, PinnedBuffer, Plain, UploadScope,
 };
 pub use nvjpeg::{JpegBatch, JpegEngines, JpegPlanes};
-pub use points::DevicePoints;
+pub use points::{DevicePoints, PointSlices};
 pub use registered::RegisteredFiles;
 pub(crate) use shared::{assert_mirrors, kernel_constant, kernel_struct_size};
 pub use stream::{Event, Stream};

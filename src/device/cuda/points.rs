@@ -1,6 +1,6 @@
 //! Points in device memory.
 
-use super::{DeviceBuffer, Stream};
+use super::{DeviceBuffer, In, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Points;
 
@@ -16,6 +16,20 @@ pub struct DevicePoints {
     pub num: DeviceBuffer<u32>,
     num_channels: usize,
     capacity: usize,
+}
+
+/// Points in device memory that operations read: rows of `num_channels` floats, the first three
+/// x, y, z in metres.
+#[derive(Clone, Copy, Debug)]
+pub struct PointSlices<'a> {
+    /// All values, point by point, for at least `capacity` points.
+    pub values: In<'a, f32>,
+    /// One value: the number of points.
+    pub num: In<'a, u32>,
+    /// Floats per point, at least 3.
+    pub num_channels: usize,
+    /// The maximum number of points.
+    pub capacity: usize,
 }
 
 impl DevicePoints {
@@ -34,22 +48,17 @@ impl DevicePoints {
         Ok(Self { values, num, num_channels, capacity })
     }
 
-    /// Points in buffers of one stream: all values, point by point, and the number of points.
+    /// What operations on `stream` read.
     ///
     /// # Errors
-    /// `Argument` when there are fewer than three channels, or `num` is not one value.
-    pub fn of(
-        values: DeviceBuffer<f32>,
-        num: DeviceBuffer<u32>,
-        num_channels: usize,
-    ) -> Result<Self> {
-        if num_channels < 3 || num.len() != 1 {
-            let num = num.len();
-            let message = format!("points of {num_channels} channels and {num} numbers of points");
-            return Err(Error::new(ErrorKind::Argument, "device", message));
-        }
-        let capacity = values.len() / num_channels;
-        Ok(Self { values, num, num_channels, capacity })
+    /// `Device` when the points belong to another stream.
+    pub fn slices(&self, stream: &Stream) -> Result<PointSlices<'_>> {
+        Ok(PointSlices {
+            values: self.values.input(stream)?,
+            num: self.num.input(stream)?,
+            num_channels: self.num_channels,
+            capacity: self.capacity,
+        })
     }
 
     /// The stream that owns the memory.

@@ -41,6 +41,8 @@ struct Inner {
 struct Owned {
     device: Vec<u64>,
     host: Vec<usize>,
+    /// Streams whose memory this one's work uses, each once; dropped after that work.
+    streams: Vec<Stream>,
 }
 
 impl Drop for Inner {
@@ -52,8 +54,9 @@ impl Drop for Inner {
         }
         let owned = self.owned.get_mut().unwrap_or_else(PoisonError::into_inner);
         for address in owned.device.drain(..) {
-            // SAFETY: allocated by `malloc_sync` and owned here alone; only work of
-            // this stream uses it, all of which is complete.
+            // SAFETY: allocated by `malloc_sync` and owned here alone; only work of this
+            // stream uses it, all of which is complete, and work of streams that keep this
+            // one (`keep`), which drop it after theirs.
             let _ = unsafe { result::free_sync(address) };
         }
         for address in owned.host.drain(..) {
@@ -218,6 +221,15 @@ impl Stream {
 
     pub(super) fn own_host_memory(&self, address: usize) {
         self.inner.owned.lock().unwrap_or_else(PoisonError::into_inner).host.push(address);
+    }
+
+    /// Keeps another stream, and with it its memory, until this one's work is done.
+    pub(super) fn keep(&self, other: &Self) {
+        let mut owned = self.inner.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_other = |kept: &Self| !Arc::ptr_eq(&kept.inner, &other.inner);
+        if is_other(self) && owned.streams.iter().all(is_other) {
+            owned.streams.push(other.clone());
+        }
     }
 
     /// Refuses memory of another stream, which may be of another GPU, in use or freed.

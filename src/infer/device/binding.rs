@@ -11,7 +11,8 @@ use ort::session::{IoBinding, RunOptions, Session};
 use ort::value::{DynValueRefMut, TensorRefMut};
 use ort::{AsPointer, ep};
 
-use crate::device::cuda::{DeviceTensor, Stream};
+use crate::device::cuda::{Alone, DeviceTensor, Graph, Stream};
+use crate::infer::device::network::failed;
 use crate::types::ElementType;
 
 /// The key of the run option that selects a recording.
@@ -37,6 +38,8 @@ pub(super) fn tensorrt_provider(stream: &Stream) -> ep::TensorRT {
 pub(super) struct Bound {
     /// `None` only while being dropped.
     work: Option<Work>,
+    /// Whether the provider records runs as a graph of its own.
+    provider_records: bool,
     // Dropped after the session, which works in its memory.
     stream: Stream,
 }
@@ -61,10 +64,16 @@ impl Drop for Bound {
 }
 
 impl Bound {
-    /// Nothing is bound yet. The session was made with providers of `stream`.
-    pub(super) fn new(session: Session, stream: &Stream) -> ort::Result<Self> {
-        let (binding, options) = (session.create_binding()?, run_options()?);
-        Ok(Self { work: Some(Work { binding, options, session }), stream: stream.clone() })
+    /// Nothing is bound yet. The session was made with providers of `stream`, which record
+    /// runs if `provider_records` is set.
+    pub(super) fn new(
+        session: Session,
+        stream: &Stream,
+        provider_records: bool,
+    ) -> ort::Result<Self> {
+        let (binding, options) = (session.create_binding()?, run_options(provider_records)?);
+        let work = Some(Work { binding, options, session });
+        Ok(Self { work, provider_records, stream: stream.clone() })
     }
 
     /// Binds an input to a tensor.
@@ -98,12 +107,12 @@ impl Bound {
         names: &[&str],
     ) -> ort::Result<Vec<(Option<ElementType>, Vec<usize>)>> {
         let memory = self.memory()?;
-        let Work { binding, options, session } = self.work()?;
+        let unrecorded = run_options(false)?;
+        let Work { binding, session, .. } = self.work()?;
         for &name in names {
             binding.bind_output_to_device(name, &memory)?;
         }
-        options.set(GRAPH_KEY, NOT_RECORDED)?;
-        let outputs = session.run_binding_with_options(binding, options)?;
+        let outputs = session.run_binding_with_options(binding, &unrecorded)?;
         let found = names.iter().map(|&name| {
             let kind = outputs.get(name).map(|output| output.dtype());
             let dims = kind.and_then(|kind| kind.tensor_shape()).map_or(&[][..], |shape| shape);
@@ -114,22 +123,37 @@ impl Bound {
         let found = found.collect();
         drop(outputs);
         binding.clear_outputs();
-        *options = run_options()?;
         Ok(found)
     }
 
     /// Runs twice, waiting each time, and then once as frames do, which records the graph
-    /// of a session that has one. The first run allocates memory, the second again for
+    /// of a provider that does. The first run allocates memory, the second again for
     /// the plan that ONNX Runtime made in the first; a recording that allocates fails.
     pub(super) fn warm_up(&mut self) -> ort::Result<()> {
         const NUM_UNRECORDED: usize = 2;
+        let provider_records = self.provider_records;
         let Work { binding, session, .. } = self.work()?;
         let mut unrecorded = RunOptions::new()?;
         unrecorded.set(GRAPH_KEY, NOT_RECORDED)?;
         for _ in 0..NUM_UNRECORDED {
             session.run_binding_with_options(binding, &unrecorded)?;
         }
-        session.run_binding_with_options(binding, &RunOptions::new()?).map(drop)
+        if provider_records {
+            session.run_binding_with_options(binding, &RunOptions::new()?)?;
+        }
+        Ok(())
+    }
+
+    /// Records a run as a graph, after [`Bound::warm_up`], for which the session works in the
+    /// same memory. A graph that ONNX Runtime records waits for the GPU at each launch.
+    ///
+    /// # Errors
+    /// `Inference` when the run fails, `Device` when it cannot be recorded.
+    pub(super) fn record(&mut self, alone: &Alone) -> crate::error::Result<Graph> {
+        let stream = self.stream.clone();
+        Graph::record_alone(alone, &stream, || {
+            self.enqueue().map_err(|cause| failed("the run is not recorded").with_source(cause))
+        })
     }
 
     /// Queues the network on the stream.
@@ -167,9 +191,12 @@ impl Bound {
     }
 }
 
-/// Runs that return before the GPU is done.
-fn run_options() -> ort::Result<RunOptions> {
+/// Runs that return before the GPU is done, and that the provider may record.
+fn run_options(provider_records: bool) -> ort::Result<RunOptions> {
     let mut options = RunOptions::new()?;
     options.disable_device_sync()?;
+    if !provider_records {
+        options.set(GRAPH_KEY, NOT_RECORDED)?;
+    }
     Ok(options)
 }

@@ -9,43 +9,46 @@
 //! | --- | --- | --- |
 //! | [`DeviceEngine::load`] with ONNX Runtime and its CUDA provider | on the stream's GPU | none |
 //! | [`DeviceEngine::load`] otherwise, [`DeviceEngine::on_host`] | an [`Engine`] on the CPU | every input down, every output up, and one wait |
+//! | [`DeviceEngine::in_batch`] | as above, once for several engines ([`batch`](super::batch)) | as above |
 //! | [`DeviceEngine::fixed`] | nowhere: the outputs are constant | none |
 
+mod batch;
 #[expect(unsafe_code, reason = "ONNX Runtime is a C library; each block argues why it is sound")]
 mod binding;
 mod host;
 mod network;
 mod onnx_runtime;
+mod runner;
 
 use std::path::Path;
+use std::time::Duration;
 
+use batch::DeviceMember;
+pub use batch::DeviceWork;
 use host::HostRunner;
 pub use host::NumBytes;
 use network::Network;
 pub use network::fixed_shape;
 use network::{allocate_inputs, failed};
-use onnx_runtime::OrtRunner;
+use runner::Runner;
 
-use super::{Choice, Engine, LIBRARY_VARIABLE, OrtEngine, RtenEngine};
+use super::Engine;
+use super::batch::BatchSlot;
 use crate::device::cuda::{DeviceTensor, Stream};
 use crate::error::Result;
-use crate::types::{Dim, EngineOptions, Provider, Tensor, TensorSpec};
+use crate::types::{Dim, EngineOptions, Tensor, TensorSpec};
 
 /// A loaded network with its inputs and outputs in the memory of a stream.
 pub struct DeviceEngine {
     // Dropped first: works in the memory of the tensors.
-    runner: Runner,
+    role: Role,
     network: Network,
 }
 
-/// The runtime of a network.
-enum Runner {
-    /// ONNX Runtime on the GPU of the stream.
-    OnnxRuntime(OrtRunner),
-    /// An engine on the CPU, with copies through page-locked memory.
-    Host(HostRunner),
-    /// None: the outputs are constant.
-    Fixed,
+/// Whether the network runs for one engine or, in a batch, for several.
+enum Role {
+    Alone(Runner),
+    Member(DeviceMember),
 }
 
 impl DeviceEngine {
@@ -65,40 +68,8 @@ impl DeviceEngine {
         stream: &Stream,
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
-        let choice = super::choose(options, std::env::var_os(LIBRARY_VARIABLE).as_deref());
-        let provider = options.gpu.provider;
-        let Choice { library, reason } = choice;
-        let on_gpu = match (&library, provider) {
-            (Some(library), Provider::Auto) => onnx_runtime::has_cuda(library)?,
-            (_, provider) => matches!(provider, Provider::Cuda | Provider::TensorRt),
-        };
-        let engine = match &library {
-            Some(library) if on_gpu => {
-                let (runner, network) = OrtRunner::load(model, library, options, stream, shape_of)?;
-                Self { runner: Runner::OnnxRuntime(runner), network }
-            }
-            None if on_gpu => {
-                return Err(network::model_error(format!(
-                    "a network on the GPU needs a library of ONNX Runtime, but {reason}: name one \
-                     in engine.library or in {LIBRARY_VARIABLE}"
-                )));
-            }
-            Some(library) => {
-                let engine = OrtEngine::load(model, library, options.threads)?;
-                Self::on_host(Box::new(engine), stream, shape_of)?
-            }
-            None => {
-                let engine = RtenEngine::load(model, options.threads)?;
-                Self::on_host(Box::new(engine), stream, shape_of)?
-            }
-        };
-        let reason = match provider {
-            Provider::Cpu => "the options ask for the CPU",
-            _ => reason,
-        };
-        let (model, device) = (model.display(), stream.device());
-        tracing::info!("model {model} for {device} on {}: {reason}", engine.name());
-        Ok(engine)
+        let (runner, network) = Runner::load(model, options, stream, shape_of)?;
+        Ok(Self { role: Role::Alone(runner), network })
     }
 
     /// A network in an engine that runs on the CPU.
@@ -111,7 +82,60 @@ impl DeviceEngine {
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
         let (runner, network) = HostRunner::new(engine, stream, shape_of)?;
-        Ok(Self { runner: Runner::Host(runner), network })
+        Ok(Self { role: Role::Alone(Runner::Host(runner)), network })
+    }
+
+    /// A place in a batch, whose network is loaded if it is not yet: as [`DeviceEngine::load`],
+    /// `shape_of` with a first dimension of 1.
+    ///
+    /// The frame writes the input, and calls [`DeviceEngine::enter`] and
+    /// [`DeviceEngine::leave`].
+    ///
+    /// # Errors
+    /// As [`DeviceEngine::load`]; `Model` for a network whose batch is fixed.
+    pub fn in_batch(
+        model: &Path,
+        options: &EngineOptions,
+        stream: &Stream,
+        (slot, place): (&BatchSlot<DeviceWork>, usize),
+        shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>> + Send + 'static,
+    ) -> Result<Self> {
+        let joined = DeviceMember::join(model, options, stream, (slot, place), shape_of);
+        let (member, network) = joined?;
+        Ok(Self { role: Role::Member(member), network })
+    }
+
+    /// Whether other engines take part in its runs.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.role, Role::Member(_))
+    }
+
+    /// Enters the next run of the batch, whose input was written by the work queued so far.
+    /// Without a batch there is nothing to do.
+    ///
+    /// # Errors
+    /// `Argument` until the previous frame has left; `Device` when the GPU fails.
+    pub fn enter(&mut self) -> Result<()> {
+        match &mut self.role {
+            Role::Member(member) => member.enter(),
+            Role::Alone(_) => Ok(()),
+        }
+    }
+
+    /// Queues the network, and by `then` the work that reads the outputs. In a batch it waits
+    /// until the run is queued, at most `limit` for the other members.
+    ///
+    /// # Errors
+    /// `Inference` when the engine fails; `Device` when the GPU does; those of `then`.
+    pub fn leave(&mut self, limit: Duration, then: impl FnOnce() -> Result<()>) -> Result<()> {
+        let Self { role, network } = self;
+        match role {
+            Role::Member(member) => member.leave(network, limit, then),
+            Role::Alone(runner) => {
+                runner.enqueue(network)?;
+                then()
+            }
+        }
     }
 
     /// Inputs that are not read and outputs, by name, that are constant: for measuring a
@@ -142,7 +166,7 @@ impl DeviceEngine {
             output_specs: outputs.iter().map(spec).collect(),
             outputs: outputs.iter().map(upload).collect::<Result<_>>()?,
         };
-        Ok(Self { runner: Runner::Fixed, network })
+        Ok(Self { role: Role::Alone(Runner::Fixed), network })
     }
 
     /// The inputs of the network.
@@ -172,10 +196,12 @@ impl DeviceEngine {
     /// # Errors
     /// `Inference` when the engine fails; `Device` when the GPU does.
     pub fn enqueue(&mut self) -> Result<()> {
-        match &mut self.runner {
-            Runner::OnnxRuntime(runner) => runner.enqueue(),
-            Runner::Host(runner) => runner.enqueue(&mut self.network),
-            Runner::Fixed => Ok(()),
+        match &mut self.role {
+            Role::Alone(runner) => runner.enqueue(&mut self.network),
+            Role::Member(member) => {
+                member.enter()?;
+                member.leave(&mut self.network, Duration::ZERO, || Ok(()))
+            }
         }
     }
 
@@ -212,9 +238,9 @@ impl DeviceEngine {
 
     /// Bytes that one run copies between device and host.
     pub fn copies(&self) -> NumBytes {
-        match &self.runner {
-            Runner::OnnxRuntime(_) | Runner::Fixed => NumBytes::default(),
-            Runner::Host(runner) => runner.copies(),
+        match &self.role {
+            Role::Alone(runner) => runner.copies(),
+            Role::Member(member) => member.copies(),
         }
     }
 

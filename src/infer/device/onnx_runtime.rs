@@ -4,8 +4,11 @@
 //! for the operators that it does not support. Its kernels are queued on the stream;
 //! inputs and outputs are bound in place, and nothing is copied. Algorithms are selected
 //! by heuristics, not by measurement, so that the same input gives the same bytes in
-//! every process. ONNX Runtime records per thread: the first run on another thread
-//! records again.
+//! every process.
+//!
+//! Where the CUDA provider can record a run as a graph, the graph is recorded here: the
+//! provider waits for the GPU after each launch of a graph of its own, and records per thread.
+//! TensorRT records its own: there, the first run on another thread records again.
 
 use std::fmt;
 use std::path::Path;
@@ -18,7 +21,7 @@ use ort::session::Session;
 
 use super::binding::{Bound, cuda_provider, tensorrt_provider};
 use super::network::{Network, allocate_inputs, allocate_output, failed};
-use crate::device::cuda::{DeviceTensor, Stream, recording};
+use crate::device::cuda::{Alone, DeviceTensor, Graph, Stream, recording};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::fp16::{self, Converted};
 use crate::infer::ort::{environment, spec};
@@ -32,8 +35,10 @@ const STAGE: &str = "onnxruntime";
 
 /// A session of ONNX Runtime on the GPU of a stream.
 pub(super) struct OrtRunner {
+    /// The run, if it is recorded here. Dropped before the session, in whose memory it works.
+    graph: Option<Graph>,
     bound: Box<Bound>,
-    /// The thread for which ONNX Runtime has recorded.
+    /// The thread for which ONNX Runtime is warm.
     thread: ThreadId,
     stream: Stream,
 }
@@ -60,12 +65,15 @@ impl OrtRunner {
         let on = if provider == Provider::TensorRt { "TensorRT" } else { "CUDA" };
         let rewritten = rewritten(model, options)?;
         let network = (model, rewritten.as_deref());
-        let _alone = recording();
+        let alone = recording();
         let mut refused = None;
         for way in ways(&options.gpu) {
             let name = format!("onnxruntime ({file}) on {on}{way}");
+            let recorder = Recorder::of(way, provider, &alone);
             let session = open(&environment, network, options, stream, way);
-            match session.and_then(|session| Self::start(session, name, stream, &shape_of)) {
+            match session
+                .and_then(|session| Self::start((session, name), recorder, stream, &shape_of))
+            {
                 Ok(engine) => {
                     if let Some((refused, cause)) = refused {
                         let model = model.display();
@@ -82,14 +90,16 @@ impl OrtRunner {
 
     /// Binds a session to its memory and runs it until it allocates and records no more.
     fn start(
-        session: Session,
-        name: String,
+        (session, name): (Session, String),
+        recorder: Recorder<'_>,
         stream: &Stream,
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<(Self, Network)> {
         let input_specs: Vec<_> = session.inputs().iter().map(spec).collect();
         let output_specs: Vec<_> = session.outputs().iter().map(spec).collect();
-        let mut bound = Box::new(Bound::new(session, stream).map_err(first_run_failed)?);
+        let provider_records = matches!(recorder, Recorder::Provider);
+        let bound = Bound::new(session, stream, provider_records);
+        let mut bound = Box::new(bound.map_err(first_run_failed)?);
         let inputs = allocate_inputs(stream, &input_specs, shape_of)?;
         for (spec, tensor) in input_specs.iter().zip(&inputs) {
             bound.bind_input(&spec.name, tensor).map_err(first_run_failed)?;
@@ -97,11 +107,18 @@ impl OrtRunner {
         let outputs = bind_outputs(&mut bound, &output_specs, stream)?;
         bound.warm_up().map_err(first_run_failed)?;
         stream.synchronize()?;
-        let runner = Self { bound, thread: thread::current().id(), stream: stream.clone() };
+        let graph = match recorder {
+            Recorder::This(alone) => Some(bound.record(alone)?),
+            Recorder::Provider | Recorder::None => None,
+        };
+        let runner = Self { graph, bound, thread: thread::current().id(), stream: stream.clone() };
         Ok((runner, Network { name, input_specs, output_specs, inputs, outputs }))
     }
 
     pub(super) fn enqueue(&mut self) -> Result<()> {
+        if let Some(graph) = &self.graph {
+            return graph.enqueue();
+        }
         let current = thread::current().id();
         let run = if self.thread == current {
             self.bound.enqueue()
@@ -114,6 +131,24 @@ impl OrtRunner {
             Ok(()) => failed("the run failed").with_source(cause),
             Err(fault) => fault,
         })
+    }
+}
+
+/// What records the run of a network as a graph.
+#[derive(Clone, Copy)]
+enum Recorder<'a> {
+    None,
+    This(&'a Alone),
+    Provider,
+}
+
+impl<'a> Recorder<'a> {
+    fn of(way: Way, provider: Provider, alone: &'a Alone) -> Self {
+        match provider {
+            _ if !way.graph => Self::None,
+            Provider::TensorRt => Self::Provider,
+            Provider::Auto | Provider::Cuda | Provider::Cpu => Self::This(alone),
+        }
     }
 }
 
@@ -233,6 +268,7 @@ fn providers(
     let gpu = &options.gpu;
     let ordinal = i32::try_from(stream.device().ordinal()).unwrap_or(i32::MAX);
     let is_tensorrt = gpu.provider == Provider::TensorRt;
+    // With a graph the provider also checks that all nodes run on the GPU.
     let cuda = cuda_provider(stream)
         .with_device_id(ordinal)
         .with_tf32(gpu.tf32)

@@ -31,6 +31,7 @@ use crate::device::set_copy_threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ros::{LifecycleState, LifecycleTransition, NodeName, Parameter};
 use crate::runtime::Factory;
+use crate::runtime::batches::share_networks;
 use crate::runtime::placement::place_on_gpus;
 use crate::runtime::trace::Trace;
 use crate::transport::messages::{DiagnosticArray, Log, ParameterEvent, TransitionEvent};
@@ -274,12 +275,12 @@ impl Shared {
         let mut channels = Vec::with_capacity(config.channels.len());
         let mut placed = config.channels.clone();
         place_on_gpus(&mut placed);
+        let factory = share_networks(&mut placed, &self.factory);
         for channel in &placed {
             let open_outputs = |channel: &_| {
                 ChannelOutputs::open(channel, &self.node, lock(&self.middleware).as_mut())
             };
-            let factory = Arc::clone(&self.factory);
-            let trace = self.trace.clone();
+            let (factory, trace) = (Arc::clone(&factory), self.trace.clone());
             channels.push(LiveChannel::open(channel, factory, trace, open_outputs)?);
             if let Some(path) = channel.kind.transforms_path() {
                 self.transforms.insert_file(path)?;

@@ -5,6 +5,7 @@ use crate::device::cuda::{
     kernel_constant, refused,
 };
 use crate::error::Result;
+use crate::ops::decode_center::cuda::Motion;
 use crate::types::{Box2d, Box3d, Candidate, Kept, RotatedBox2d};
 
 /// Threads per block: a candidate or a survivor each.
@@ -48,10 +49,14 @@ pub struct ColumnArgs<'a, B> {
     pub boxes: Out<'a, f32>,
     /// Their scores.
     pub scores: Out<'a, f32>,
-    /// Their classes, the bits of signed integers.
-    pub classes: Out<'a, u64>,
-    /// Their sources, the bits of signed integers.
-    pub sources: Out<'a, u64>,
+    /// Their classes, the bits of signed integers of 64 bits; or none.
+    pub classes64: Out<'a, u64>,
+    /// Their sources likewise.
+    pub sources64: Out<'a, u64>,
+    /// Their classes of 32 bits; or none.
+    pub classes32: Out<'a, u32>,
+    /// Their sources likewise.
+    pub sources32: Out<'a, u32>,
 }
 
 assert_mirrors!(ColumnArgs<'_, Box2d>, "candidate_arrays.cu", "ColumnArgs<Candidate2d>");
@@ -69,6 +74,27 @@ pub struct SurvivorArgs<'a> {
 }
 
 assert_mirrors!(SurvivorArgs<'_>, "candidate_arrays.cu", "SurvivorArgs");
+
+/// The parameter of `candidate_arrays_motions`: `MotionArgs` in the kernel.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct MotionArgs<'a> {
+    /// The survivors.
+    pub kept: In<'a, Kept>,
+    /// By candidate, its index among the found ones.
+    pub places: In<'a, u32>,
+    /// By found candidate.
+    pub motions: In<'a, Motion>,
+    /// Along x and y.
+    pub velocities: Out<'a, f32>,
+    /// Of centre, sizes, yaw and velocity; empty: none are written.
+    pub variances: Out<'a, f32>,
+}
+
+assert_mirrors!(MotionArgs<'_>, "candidate_arrays.cu", "MotionArgs");
+
+/// Numbers of the variances of a box.
+pub const NUM_VARIANCES: usize = 9;
 
 /// Boxes whose candidates are made from arrays.
 pub trait Columns: Sized + 'static {
@@ -130,10 +156,11 @@ unsafe impl<B: Columns + Clone + std::marker::Copy> KernelSpec for Copy<B> {
 /// `candidate_arrays_columns_2d`, `_rotated` and `_3d`.
 pub struct WriteColumns<B>(std::marker::PhantomData<B>);
 
-// SAFETY: `ColumnArgs` mirrors the struct of that name (6 slices, size asserted), and `COLUMNS` is
+// SAFETY: `ColumnArgs` mirrors the struct of that name (8 slices, size asserted), and `COLUMNS` is
 // the kernel for candidates with boxes `B`. A thread reads a survivor below the lengths of `kept`
 // and `scores`, and the candidate at its index, which is compared with their number. It writes
-// one value of each array and a row of boxes, of which the check makes sure. No thread waits.
+// a row of boxes and a value of each other array that is not empty; all are long enough
+// (checked). No thread waits.
 unsafe impl<B: Columns + Clone + std::marker::Copy> KernelSpec for WriteColumns<B> {
     const NAME: &'static str = B::COLUMNS;
     type Args<'a> = ColumnArgs<'a, B>;
@@ -141,13 +168,20 @@ unsafe impl<B: Columns + Clone + std::marker::Copy> KernelSpec for WriteColumns<
     fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
         check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
         let num = args.scores.len();
+        let or_none = |len| if len == 0 { 0 } else { num };
+        let [long, short] = [
+            [args.classes64.len(), args.sources64.len()],
+            [args.classes32.len(), args.sources32.len()],
+        ];
         check_lens(
             Self::NAME,
             [
                 ("kept", args.kept.len(), num),
                 ("boxes", args.boxes.len(), num.saturating_mul(B::NUM_NUMBERS)),
-                ("classes", args.classes.len(), num),
-                ("sources", args.sources.len(), num),
+                ("classes64", long[0], or_none(long[0])),
+                ("sources64", long[1], or_none(long[1])),
+                ("classes32", short[0], or_none(short[0])),
+                ("sources32", short[1], or_none(short[1])),
             ],
         )
     }
@@ -166,5 +200,27 @@ unsafe impl KernelSpec for Survivors {
     fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
         check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
         check_len(Self::NAME, "kept", args.kept.len(), args.indices.len())
+    }
+}
+
+/// `candidate_arrays_motions`.
+pub struct Motions;
+
+// SAFETY: `MotionArgs` mirrors the struct of that name (5 slices, size asserted). A thread reads
+// a survivor below the length of `kept`, its place and motion where these are below the lengths
+// of their slices, and writes two velocities and nine variances where these end within theirs.
+// No thread waits.
+unsafe impl KernelSpec for Motions {
+    const NAME: &'static str = "candidate_arrays_motions";
+    type Args<'a> = MotionArgs<'a>;
+
+    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+        check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
+        let num = args.velocities.len() / 2;
+        let num_variances = if args.variances.is_empty() { 0 } else { num * NUM_VARIANCES };
+        check_lens(
+            Self::NAME,
+            [("kept", args.kept.len(), num), ("variances", args.variances.len(), num_variances)],
+        )
     }
 }

@@ -76,6 +76,38 @@ impl<T: Copy> CenterTask<T> {
     }
 }
 
+impl<T> CenterTask<T> {
+    /// The task with each map replaced by the result of `map` for its name and the map.
+    ///
+    /// # Errors
+    /// The first error of `map`.
+    pub fn try_map_named<'a, U, E>(
+        &'a self,
+        mut map: impl FnMut(&'static str, &'a T) -> std::result::Result<U, E>,
+    ) -> std::result::Result<CenterTask<U>, E> {
+        Ok(CenterTask {
+            heatmap: map("heatmap", &self.heatmap)?,
+            offset: map("offset", &self.offset)?,
+            height: map("height", &self.height)?,
+            size: map("size", &self.size)?,
+            rotation: map("rotation", &self.rotation)?,
+            velocity: self.velocity.as_ref().map(|of| map("velocity", of)).transpose()?,
+        })
+    }
+
+    /// The task with references to its maps.
+    pub fn as_ref(&self) -> CenterTask<&T> {
+        CenterTask {
+            heatmap: &self.heatmap,
+            offset: &self.offset,
+            height: &self.height,
+            size: &self.size,
+            rotation: &self.rotation,
+            velocity: self.velocity.as_ref(),
+        }
+    }
+}
+
 /// Replaces the contents of `candidates` by those of all tasks, unsorted: see
 /// [`Candidates::finish`]. If there are more than their capacity, those with the
 /// lowest scores are dropped and counted there.

@@ -22,6 +22,11 @@
 //! write all decoder layers, or the last alone, as queries of one list.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+mod kernels;
 
 use crate::error::{Error, ErrorKind, Result};
 #[cfg(doc)]
@@ -55,25 +60,23 @@ pub fn decode_streampetr(
     candidates: &mut Candidates<Object3d>,
 ) -> Result<()> {
     candidates.clear();
-    let num_queries = check(&outputs.logits, &outputs.boxes, params)?;
+    let forms = [&outputs.logits, &outputs.boxes].map(|of| (of.values().element(), of.shape()));
+    let num_queries = check(forms, params)?;
     cpu::decode_streampetr(outputs, params, num_queries, candidates);
     Ok(())
 }
 
-/// Checks element types and shapes. Returns the number of queries.
+/// Checks element types and shapes of logits and boxes. Returns the number of queries.
 fn check(
-    logits: &TensorView<'_>,
-    boxes: &TensorView<'_>,
+    [logits, boxes]: [(ElementType, &[usize]); 2],
     params: &StreamPetrDecode,
 ) -> Result<usize> {
     let num_classes = params.query.score_thresholds.per_class.len();
-    let num_queries = num_queries_of(logits.shape(), num_classes, params.channels_last);
-    let of_boxes = num_queries_of(boxes.shape(), NUM_BOX_CHANNELS, params.channels_last);
-    let elements = [logits, boxes].map(|tensor| tensor.values().element());
-    let are_floats =
-        elements.iter().all(|element| matches!(element, ElementType::F32 | ElementType::F16));
+    let num_queries = num_queries_of(logits.1, num_classes, params.channels_last);
+    let of_boxes = num_queries_of(boxes.1, NUM_BOX_CHANNELS, params.channels_last);
+    let is_float = |element| matches!(element, ElementType::F32 | ElementType::F16);
     match num_queries {
-        Some(num) if of_boxes == Some(num) && are_floats => {
+        Some(num) if of_boxes == Some(num) && is_float(logits.0) && is_float(boxes.0) => {
             match params.query.yaw_norm_thresholds.len() {
                 0 => Ok(num),
                 n if n == num_classes => Ok(num),
@@ -83,10 +86,7 @@ fn check(
         _ => argument(format!(
             "logits are {} {:?}, boxes {} {:?}; floats of K queries with {num_classes} and \
              {NUM_BOX_CHANNELS} channels expected",
-            elements[0],
-            logits.shape(),
-            elements[1],
-            boxes.shape()
+            logits.0, logits.1, boxes.0, boxes.1
         )),
     }
 }

@@ -215,13 +215,19 @@ impl Workspace3d {
     pub fn read(&mut self, out: &mut Vec<Detection3d>) -> Result<Gathered> {
         out.clear();
         self.stream.synchronize()?;
+        Ok(self.read_complete(out))
+    }
+
+    /// As [`Workspace3d::read`], after the caller has waited for the queued frame.
+    pub fn read_complete(&mut self, out: &mut Vec<Detection3d>) -> Gathered {
+        out.clear();
         let gathered = self.gathered.get(0).unwrap_or_default();
         let Self { attributes, words, read_words, .. } = self;
         let num_words = attributes.num_words();
         read_words.clear();
         words.copy_to(gathered.num_detections as usize * num_words, read_words);
         out.extend(read_words.chunks_exact(num_words).map(|words| attributes.detection(words)));
-        Ok(gathered)
+        gathered
     }
 }
 

@@ -14,8 +14,8 @@ use super::kernels::{
 };
 use super::num_features;
 use crate::device::cuda::{
-    DeviceBuffer, DevicePoints, DeviceTensor, DeviceValues, Grid as Blocks, Kernel, KernelSpec,
-    Out, Stream, blocks,
+    CudaDevice, DeviceBuffer, DevicePoints, DeviceTensor, DeviceValues, Grid as Blocks, Kernel,
+    KernelSpec, Out, PointSlices, Stream, blocks,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::voxelize::cuda::DeviceVoxels;
@@ -31,7 +31,8 @@ pub struct Workspace {
     address: u64,
 }
 
-struct Kernels {
+/// Kernels of the op, for tensors that hold any values before.
+pub struct Kernels {
     few_f32: Kernel<Few<f32>>,
     few_f16: Kernel<Few<f16>>,
     many_f32: Kernel<Many<f32>>,
@@ -50,13 +51,7 @@ impl Workspace {
         let row_len = u32::try_from(row.iter().product::<usize>()).unwrap_or(u32::MAX);
         let mut written = DeviceBuffer::zeros(stream, num_rows)?;
         written.write(&vec![row_len; num_rows])?;
-        let device = stream.device();
-        let kernels = Kernels {
-            few_f32: device.kernel()?,
-            few_f16: device.kernel()?,
-            many_f32: device.kernel()?,
-            many_f16: device.kernel()?,
-        };
+        let kernels = Kernels::load(stream.device())?;
         Ok(Self { stream: stream.clone(), kernels, written, address: out.address() })
     }
 
@@ -73,30 +68,89 @@ impl Workspace {
         center_offset_z: bool,
         out: &mut DeviceTensor,
     ) -> Result<()> {
-        let num_features = num_features(points.num_channels(), center_offset_z);
-        let num_rows = check(out, voxels, num_features)?;
         if out.address() != self.address {
             return argument("another tensor than the workspace was made for".into());
+        }
+        let Self { stream, kernels, written, .. } = self;
+        let points = points.slices(stream)?;
+        let capacity = voxels.params().voxel_capacity;
+        let input = Input { stream, points: &points, voxels, capacity, center_offset_z };
+        kernels.enqueue(&input, written.output(stream)?, out)
+    }
+}
+
+impl Kernels {
+    /// Loads the kernels.
+    ///
+    /// # Errors
+    /// `Device` when this build has no such kernels.
+    pub fn load(device: &CudaDevice) -> Result<Self> {
+        Ok(Self {
+            few_f32: device.kernel()?,
+            few_f16: device.kernel()?,
+            many_f32: device.kernel()?,
+            many_f16: device.kernel()?,
+        })
+    }
+
+    /// Queues the writing of all values of `out`, `[V, P, F]` with V at least `num_voxels`, the
+    /// number of voxels that the caller has read. `points` are those of the voxels; kernels read
+    /// no vectors of them.
+    ///
+    /// # Errors
+    /// `Argument` when `out` has another shape, or a row more than `MANY_VALUES` values;
+    /// `Device` when a buffer belongs to another stream or the launch fails.
+    pub fn enqueue_all(
+        &self,
+        stream: &Stream,
+        (points, voxels): (&PointSlices<'_>, &DeviceVoxels),
+        num_voxels: usize,
+        center_offset_z: bool,
+        out: &mut DeviceTensor,
+    ) -> Result<()> {
+        let input = Input { stream, points, voxels, capacity: num_voxels, center_offset_z };
+        self.enqueue(&input, Out::empty(), out)
+    }
+
+    fn enqueue(
+        &self,
+        input: &Input<'_>,
+        written: Out<'_, u32>,
+        out: &mut DeviceTensor,
+    ) -> Result<()> {
+        let Input { stream, points, voxels, .. } = *input;
+        let num_features = num_features(points.num_channels, input.center_offset_z);
+        let num_rows = check(out, input, num_features)?;
+        if num_rows == 0 {
+            return Ok(());
         }
         let num_values = voxels.params().max_points_per_voxel.saturating_mul(num_features);
         let is_few = num_values <= FEW_VALUES;
         let voxels_per_block = if is_few { FEW_VOXELS_PER_BLOCK } else { MANY_VOXELS_PER_BLOCK };
-        let Self { stream, kernels, written, .. } = self;
         let sizes = [num_rows, num_features];
-        let mut rows = Rows { stream, points, voxels, written, sizes, voxels_per_block };
+        let rows = Rows { stream, points, voxels, written, sizes, voxels_per_block };
         match out.values_mut() {
-            DeviceValues::F32(out) if is_few => rows.enqueue(&kernels.few_f32, out.output(stream)?),
-            DeviceValues::F32(out) => rows.enqueue(&kernels.many_f32, out.output(stream)?),
-            DeviceValues::F16(out) if is_few => rows.enqueue(&kernels.few_f16, out.output(stream)?),
-            DeviceValues::F16(out) => rows.enqueue(&kernels.many_f16, out.output(stream)?),
+            DeviceValues::F32(out) if is_few => rows.enqueue(&self.few_f32, out.output(stream)?),
+            DeviceValues::F32(out) => rows.enqueue(&self.many_f32, out.output(stream)?),
+            DeviceValues::F16(out) if is_few => rows.enqueue(&self.few_f16, out.output(stream)?),
+            DeviceValues::F16(out) => rows.enqueue(&self.many_f16, out.output(stream)?),
         }
     }
 }
 
+/// Voxels and their points.
+struct Input<'a> {
+    stream: &'a Stream,
+    points: &'a PointSlices<'a>,
+    voxels: &'a DeviceVoxels,
+    /// The most voxels that there may be.
+    capacity: usize,
+    center_offset_z: bool,
+}
+
 /// The rows of a tensor that fits the voxels.
-fn check(out: &DeviceTensor, voxels: &DeviceVoxels, num_features: usize) -> Result<usize> {
-    let (num_slots, capacity) =
-        (voxels.params().max_points_per_voxel, voxels.params().voxel_capacity);
+fn check(out: &DeviceTensor, input: &Input<'_>, num_features: usize) -> Result<usize> {
+    let (num_slots, capacity) = (input.voxels.params().max_points_per_voxel, input.capacity);
     let num_values = num_slots.saturating_mul(num_features);
     match *out.shape() {
         _ if num_values > MANY_VALUES => {
@@ -118,35 +172,35 @@ fn check(out: &DeviceTensor, voxels: &DeviceVoxels, num_features: usize) -> Resu
 /// Arguments that fit together.
 struct Rows<'a> {
     stream: &'a Stream,
-    points: &'a DevicePoints,
+    points: &'a PointSlices<'a>,
     voxels: &'a DeviceVoxels,
-    written: &'a mut DeviceBuffer<u32>,
+    written: Out<'a, u32>,
     /// Rows, and features of a point.
     sizes: [usize; 2],
     voxels_per_block: u32,
 }
 
 impl Rows<'_> {
-    fn enqueue<T: 'static, K>(&mut self, kernel: &Kernel<K>, out: Out<'_, T>) -> Result<()>
+    fn enqueue<T: 'static, K>(&self, kernel: &Kernel<K>, out: Out<'_, T>) -> Result<()>
     where
         K: for<'a> KernelSpec<Args<'a> = FeatureArgs<'a, T>>,
     {
         let Self { stream, points, voxels, .. } = *self;
         let ([num_rows, num_features], voxels_per_block) = (self.sizes, self.voxels_per_block);
         let args = FeatureArgs {
-            points: points.values.input(stream)?,
+            points: points.values,
             cells: voxels.cells.input(stream)?,
             num_points_per_voxel: voxels.num_points_per_voxel.input(stream)?,
             point_indices: voxels.point_indices.input(stream)?,
             num_voxels: voxels.num.input(stream)?,
             out,
-            written: self.written.output(stream)?,
+            written: self.written,
             grid: GridArgs::new(&voxels.params().grid),
             num_rows: num_rows as u32,
             max_points_per_voxel: voxels.params().max_points_per_voxel as u32,
-            num_channels: points.num_channels() as u32,
+            num_channels: points.num_channels as u32,
             num_features: num_features as u32,
-            point_capacity: points.capacity() as u32,
+            point_capacity: points.capacity as u32,
         };
         let num_blocks = [blocks(num_rows, voxels_per_block), 1];
         kernel.enqueue(stream, Blocks { num_blocks, threads_per_block: THREADS_PER_BLOCK }, args)

@@ -40,7 +40,7 @@ pub struct FeatureArgs<'a, T> {
     pub num_voxels: In<'a, u32>,
     /// The rows, `max_points_per_voxel` times `num_features` values each.
     pub out: Out<'a, T>,
-    /// By row, how many of its first values may be nonzero.
+    /// By row, how many of its first values may be nonzero; empty: all.
     pub written: Out<'a, u32>,
     /// The grid.
     pub grid: GridArgs,
@@ -98,7 +98,7 @@ fn check<T>(
         ("point_indices", args.point_indices.len(), num_voxels.saturating_mul(num_slots)),
         ("num_voxels", args.num_voxels.len(), 1),
         ("out", args.out.len(), num_rows.saturating_mul(row_len)),
-        ("written", args.written.len(), num_rows),
+        ("written", args.written.len(), if args.written.is_empty() { 0 } else { num_rows }),
     ];
     check_lens(kernel, slices)
 }
@@ -113,9 +113,10 @@ pub struct Many<T>(PhantomData<T>);
 // voxels are read below the length of `cells`, for which the other slices over voxels
 // are long enough (checked), points at indices clamped to `point_capacity`. A row is at
 // most as long as the shared memory of a group of lanes (checked). Rows have
-// `max_points_per_voxel` times `num_features` values, the maximum of `written`, and
-// `out` has all rows (checked); they are written by 16 bytes only where their length is
-// a multiple of that; allocations are aligned. No thread waits for another warp.
+// `max_points_per_voxel` times `num_features` values, the maximum of `written`. `out` has
+// all rows, and `written` has them or is empty and not accessed (checked). Rows are
+// written by 16 bytes only where their length is a multiple of that; buffers are aligned.
+// No thread waits for another warp.
 kernel_specs! {
     check;
     unsafe Few<f32>: "pillar_features_f32", FeatureArgs<f32>, FEW;

@@ -105,6 +105,8 @@ impl UnpackArgs<'_> {
         let in_steps = self.row_step.is_multiple_of(4) || self.width >= self.num_points;
         in_steps
             && self.point_step.is_multiple_of(4)
+            // A payload that is read in place may begin anywhere.
+            && self.data.is_aligned_to(4)
             && self.used_sources().iter().all(PointSource::is_aligned)
     }
 
@@ -131,7 +133,7 @@ pub struct Unpack;
 // SAFETY: `UnpackArgs` mirrors `unpack::Args` (size asserted, `#[repr(C)]` in the
 // same order). Threads without a point read nothing; the others read values that
 // end within their point (checked), which is within the length of `data` (checked),
-// by words only where `is_aligned` holds (checked; allocations are aligned). Rows
+// by words only where `is_aligned` holds (checked, with the address of `data`). Rows
 // are compared with `capacity`, for which `points` is large enough (checked).
 // Blocks wait for aggregates of tiles that were taken before theirs: those blocks
 // run and publish before they wait.

@@ -12,13 +12,14 @@
 //! no return as the origin.
 
 use super::VoxelizeParams;
+pub use super::kernels::MAX_POINTS;
 use super::kernels::{
-    Claim, DroppedPoints, Entry, Fill, GridArgs, LARGE_BUCKET_BLOCKS, MAX_POINTS,
-    MAX_POINTS_PER_VOXEL, MAX_SMALL_BUCKET, NO_LIMIT, NUMBER_THREADS_PER_BLOCK, Number, Order,
-    OrderAll, THREADS_PER_BLOCK, VoxelBucket, VoxelizeArgs,
+    Claim, DroppedPoints, Entry, Fill, GridArgs, LARGE_BUCKET_BLOCKS, MAX_POINTS_PER_VOXEL,
+    MAX_SMALL_BUCKET, NO_LIMIT, NUMBER_THREADS_PER_BLOCK, Number, Order, OrderAll,
+    THREADS_PER_BLOCK, VoxelBucket, VoxelizeArgs,
 };
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCounters, DevicePoints, Grid as Blocks, Kernel, KernelSpec,
+    DeviceBuffer, DeviceCounters, DevicePoints, Grid as Blocks, Kernel, KernelSpec, PointSlices,
     RESIDENT_THREADS, Stream, blocks,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -182,7 +183,21 @@ impl Workspace {
         voxels: &mut DeviceVoxels,
         counters: &mut DeviceCounters,
     ) -> Result<()> {
-        let point_capacity = points.capacity();
+        let points = points.slices(&self.stream)?;
+        self.enqueue_slices(&points, voxels, counters)
+    }
+
+    /// As [`Self::enqueue`], for points in memory of any owner. Kernels read no vectors of them.
+    ///
+    /// # Errors
+    /// As [`Self::enqueue`].
+    pub fn enqueue_slices(
+        &mut self,
+        points: &PointSlices<'_>,
+        voxels: &mut DeviceVoxels,
+        counters: &mut DeviceCounters,
+    ) -> Result<()> {
+        let point_capacity = points.capacity;
         if point_capacity > self.point_capacity.min(voxels.point_capacity)
             || voxels.params != self.params
         {
@@ -195,8 +210,8 @@ impl Workspace {
         let VoxelizeParams { grid, voxel_capacity, .. } = self.params;
         let max_points_per_voxel = voxels.max_points_per_voxel();
         let args = VoxelizeArgs {
-            points: points.values.input(stream)?,
-            num_points: points.num.input(stream)?,
+            points: points.values,
+            num_points: points.num,
             cells: voxels.cells.output(stream)?,
             num_points_per_voxel: voxels.num_points_per_voxel.output(stream)?,
             point_indices: voxels.point_indices.output(stream)?,
@@ -213,7 +228,7 @@ impl Workspace {
             aggregates: self.aggregates.output(stream)?,
             dropped: self.dropped.output(stream)?,
             grid: GridArgs::new(&grid),
-            num_channels: points.num_channels() as u32,
+            num_channels: u32::try_from(points.num_channels).unwrap_or(u32::MAX),
             point_capacity: point_capacity as u32,
             max_points_per_voxel,
             voxel_capacity: u32::try_from(voxel_capacity).unwrap_or(u32::MAX),

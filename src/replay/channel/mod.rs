@@ -295,9 +295,15 @@ impl ReplayChannel {
     /// Whether frames begin by [`Self::begin`] and end by [`Self::end`], at most
     /// `max_in_flight` of them at once.
     pub(super) fn overlaps(&mut self, max_in_flight: usize) -> bool {
-        max_in_flight > 1
-            && self.frames.is_none()
-            && self.channel.allow_in_flight(max_in_flight) >= max_in_flight
+        self.is_batched()
+            || max_in_flight > 1
+                && self.frames.is_none()
+                && self.channel.allow_in_flight(max_in_flight) >= max_in_flight
+    }
+
+    /// Whether its frames begin with those of other channels, one of each.
+    pub(super) fn is_batched(&self) -> bool {
+        self.channel.detector_info().is_some_and(|info| info.is_batched)
     }
 
     /// The number of frames that have begun and not ended.
@@ -309,7 +315,11 @@ impl ReplayChannel {
     ///
     /// # Errors
     /// The reason why the frame is dropped; it is not counted yet.
-    pub(super) fn begin(&mut self, message: &BagMessage<'_>) -> Result<bool> {
+    pub(super) fn begin(
+        &mut self,
+        message: &BagMessage<'_>,
+        context: &ReplayContext<'_>,
+    ) -> Result<bool> {
         let [ReplayInput { topic, kind, .. }] = &self.inputs[..] else { return Ok(false) };
         if *topic != Some(message.topic) {
             return Ok(false);
@@ -317,7 +327,13 @@ impl ReplayChannel {
         check_log_time(message.log_time)?;
         let mut begun = Ok(());
         deliver(*kind, message.data, &mut |received| {
-            begun = received.and_then(|received| self.channel.submit(&[frame_input(&received)]));
+            begun = received.and_then(|received| {
+                let feed = context.transforms.as_ref();
+                let lookup =
+                    feed.map(|feed| |to: &str, from: &str, at| lock(feed).lookup(to, from, at));
+                let lookup = lookup.as_ref().map(|lookup| lookup as _);
+                self.channel.submit(&mut [frame_input(&received)], lookup)
+            });
         });
         begun.map(|()| true)
     }

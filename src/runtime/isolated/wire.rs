@@ -59,6 +59,7 @@ pub(super) fn take_detector(message: &Message) -> Result<Description> {
         device_name: message.text()?.to_owned(),
         engine_name: message.text()?.to_owned(),
         process_id: None,
+        is_batched: false,
         stages: Vec::new(),
     };
     for _ in 0..message.u32()? {

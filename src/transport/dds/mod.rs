@@ -116,7 +116,7 @@ impl Middleware for DdsMiddleware {
         // A transition may take as long as loading networks: a thread of its own
         // leaves the other services responsive.
         let (changing, quick): (Vec<_>, Vec<_>) =
-            ServiceKind::ALL.into_iter().partition(|kind| *kind == ServiceKind::ChangeState);
+            ServiceKind::of_nodes().partition(|kind| *kind == ServiceKind::ChangeState);
         for (name, kinds) in [("dds services", quick), ("dds state", changing)] {
             let named = kinds.into_iter().map(|kind| {
                 (

@@ -1,6 +1,6 @@
 //! `sensor_msgs/CameraInfo`.
 
-use super::header::{read_header, write_header};
+use super::field::{Field, message, record};
 use crate::error::Result;
 use crate::transport::cdr::{Reader, Writer};
 use crate::types::{CameraCalibration, Header, Size};
@@ -33,25 +33,24 @@ pub struct CameraInfo<'a> {
     pub roi: RegionOfInterest,
 }
 
-/// `sensor_msgs/RegionOfInterest`, in pixels of the full image.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RegionOfInterest {
-    /// Left edge.
-    pub x_offset: u32,
-    /// Top edge.
-    pub y_offset: u32,
-    /// Rows.
-    pub height: u32,
-    /// Columns.
-    pub width: u32,
-    /// Whether rectification is restricted to this region.
-    pub do_rectify: bool,
+record! {
+    /// `sensor_msgs/RegionOfInterest`, in pixels of the full image.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct RegionOfInterest {
+        /// Left edge.
+        pub x_offset: u32,
+        /// Top edge.
+        pub y_offset: u32,
+        /// Rows.
+        pub height: u32,
+        /// Columns.
+        pub width: u32,
+        /// Whether rectification is restricted to this region.
+        pub do_rectify: bool,
+    }
 }
 
 impl<'a> CameraInfo<'a> {
-    /// The ROS name.
-    pub const TYPE: &'static str = "sensor_msgs/msg/CameraInfo";
-
     /// The calibration, owned.
     pub fn calibration(&self) -> CameraCalibration {
         let RegionOfInterest { x_offset, y_offset, height, width, .. } = self.roi;
@@ -67,78 +66,56 @@ impl<'a> CameraInfo<'a> {
             region: [x_offset, y_offset, width, height],
         }
     }
+}
 
-    /// Decodes a message.
-    ///
-    /// # Errors
-    /// `Message` when the bytes are not a camera info message, or it has more than
-    /// [`CameraCalibration::MAX_COEFFICIENTS`] distortion coefficients.
-    pub fn decode(cdr: &'a [u8]) -> Result<Self> {
-        Self::read(Reader::new(Self::TYPE, cdr)?)
-    }
+message! {
+    /// Also when it has more than [`CameraCalibration::MAX_COEFFICIENTS`] distortion
+    /// coefficients.
+    CameraInfo<'a>: "sensor_msgs/msg/CameraInfo"
+}
 
-    /// As [`Self::decode`], from a reader at the first field.
-    ///
-    /// # Errors
-    /// As [`Self::decode`].
-    pub fn read(mut reader: Reader<'a>) -> Result<Self> {
-        let header = read_header(&mut reader)?;
-        let (height, width) = (reader.u32()?, reader.u32()?);
-        let distortion_model = reader.str()?;
-        let num_coefficients = reader.sequence_len(size_of::<f64>())?;
-        if num_coefficients > CameraCalibration::MAX_COEFFICIENTS {
-            return Err(reader.error(format!(
-                "{num_coefficients} distortion coefficients; at most {} are read",
-                CameraCalibration::MAX_COEFFICIENTS
-            )));
-        }
-        let mut d = Vec::with_capacity(num_coefficients);
-        for _ in 0..num_coefficients {
-            d.push(reader.f64()?);
-        }
+impl<'a> Field<'a> for CameraInfo<'a> {
+    const MIN_SIZE: usize = Header::MIN_SIZE + 4 * 4 + 30 * 8 + 2 * 4 + RegionOfInterest::MIN_SIZE;
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self> {
         Ok(Self {
-            header,
-            height,
-            width,
-            distortion_model,
-            d,
+            header: Field::read(reader)?,
+            height: reader.u32()?,
+            width: reader.u32()?,
+            distortion_model: reader.str()?,
+            d: read_coefficients(reader)?,
             k: reader.f64_array()?,
             r: reader.f64_array()?,
             p: reader.f64_array()?,
             binning_x: reader.u32()?,
             binning_y: reader.u32()?,
-            roi: RegionOfInterest {
-                x_offset: reader.u32()?,
-                y_offset: reader.u32()?,
-                height: reader.u32()?,
-                width: reader.u32()?,
-                do_rectify: reader.bool()?,
-            },
+            roi: Field::read(reader)?,
         })
     }
 
-    /// Encodes the message into `bytes`, replacing the content.
-    ///
-    /// # Errors
-    /// `Message` when it exceeds 4 GiB.
-    pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
-        let mut writer = Writer::new(bytes);
-        write_header(&mut writer, &self.header);
+    fn write(&self, writer: &mut Writer<'_>) {
+        self.header.write(writer);
         writer.u32(self.height);
         writer.u32(self.width);
         writer.str(self.distortion_model);
-        writer.sequence_len(self.d.len());
-        for values in [&self.d[..], &self.k, &self.r, &self.p] {
+        self.d.write(writer);
+        for values in [&self.k[..], &self.r, &self.p] {
             writer.f64_array(values);
         }
         writer.u32(self.binning_x);
         writer.u32(self.binning_y);
-        for value in [self.roi.x_offset, self.roi.y_offset, self.roi.height, self.roi.width] {
-            writer.u32(value);
-        }
-        writer.bool(self.roi.do_rectify);
-        writer.finish(Self::TYPE)
+        self.roi.write(writer);
     }
+}
+
+fn read_coefficients(reader: &mut Reader<'_>) -> Result<Vec<f64>> {
+    const MAX_NUM: usize = CameraCalibration::MAX_COEFFICIENTS;
+    let num = reader.sequence_len(size_of::<f64>())?;
+    if num > MAX_NUM {
+        let message = format!("{num} distortion coefficients; at most {MAX_NUM} are read");
+        return Err(reader.error(message));
+    }
+    (0..num).map(|_| reader.f64()).collect()
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 //! `tier4_perception_msgs/DetectedObjectsWithFeature`.
 
 use super::detection::Pose;
-use super::header::write_header;
+use super::field::Field;
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::cdr::Writer;
 use crate::types::{
-    Box2d, Detection2d, Detection3d, Header, ImageBox, ObjectFormat, ObjectLabel, Stamp, Variance3d,
+    Box2d, Detection2d, Detection3d, Header, ImageBox, ObjectFormat, ObjectLabel, Variance3d,
 };
 
 /// `autoware_perception_msgs/DetectedObjects`.
@@ -49,7 +49,7 @@ impl DetectedObjects {
         };
         check_classes(Self::TYPE, format, detections.iter().map(|detection| detection.class))?;
         let mut writer = Writer::new(bytes);
-        write_header(&mut writer, header);
+        header.write(&mut writer);
         writer.sequence_len(detections.iter().filter(|found| label(found).is_some()).count());
         for detection in detections {
             if let Some(label) = label(detection) {
@@ -85,7 +85,7 @@ impl DetectedObjectsWithFeature {
         let label = |detection: &Detection2d<B>| format.label(detection.class, 0.0);
         check_classes(Self::TYPE, format, detections.iter().map(|detection| detection.class))?;
         let mut writer = Writer::new(bytes);
-        write_header(&mut writer, header);
+        header.write(&mut writer);
         writer.sequence_len(detections.iter().filter(|found| label(found).is_some()).count());
         for detection in detections {
             if let Some(label) = label(detection) {
@@ -228,7 +228,7 @@ fn write_object(writer: &mut Writer<'_>, object: &Object) {
 
 /// Writes `tier4_perception_msgs/Feature`: an empty cloud and a region of interest.
 fn write_feature(writer: &mut Writer<'_>, bbox: &Box2d) {
-    write_header(writer, &Header { stamp: Stamp::default(), frame_id: "" });
+    Header::default().write(writer);
     // Height, width; fields; is_bigendian; point_step, row_step; data; is_dense.
     writer.u32(0);
     writer.u32(0);

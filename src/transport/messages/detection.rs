@@ -1,23 +1,19 @@
 //! Common parts of the detections of `vision_msgs` 4.x in images and in space.
 
-use super::header::{self, write_header};
+use super::field::{Field, record, write_all};
 use crate::error::{Error, ErrorKind, Result};
-use crate::transport::cdr::{Reader, Writer};
+use crate::transport::cdr::{Reader, Sequence, Writer};
 use crate::types::Header;
 
-/// Bytes of the shortest `ObjectHypothesisWithPose`.
-const MIN_HYPOTHESIS_SIZE: usize = 4 + 8 + (7 + 36) * 8;
-
-/// Bytes of the shortest detection without its box.
-pub(super) const MIN_SIZE: usize = header::MIN_SIZE + 4 + 4;
-
-/// `geometry_msgs/Pose`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pose {
-    /// x, y, z.
-    pub position: [f64; 3],
-    /// Quaternion x, y, z, w.
-    pub orientation: [f64; 4],
+record! {
+    /// `geometry_msgs/Pose`.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Pose {
+        /// x, y, z.
+        pub position: [f64; 3],
+        /// Quaternion x, y, z, w.
+        pub orientation: [f64; 4],
+    }
 }
 
 impl Pose {
@@ -33,47 +29,33 @@ impl Pose {
         let [x, y, z, w] = self.orientation;
         libm::atan2(2.0 * (w * z + x * y), w * w + x * x - y * y - z * z)
     }
+}
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self> {
-        Ok(Self { position: reader.f64_array()?, orientation: reader.f64_array()? })
-    }
-
-    pub(super) fn write(&self, writer: &mut Writer<'_>) {
-        writer.f64_array(&self.position);
-        writer.f64_array(&self.orientation);
+record! {
+    /// `vision_msgs/ObjectHypothesisWithPose`.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Hypothesis<'a> {
+        /// The class. This crate writes its name.
+        pub class_id: &'a str,
+        /// Score, by convention in [0, 1].
+        pub score: f64,
+        /// Pose of the object under this hypothesis.
+        pub pose: Pose,
+        /// 6x6 covariance of the pose, row by row: x, y, z, then the rotations
+        /// about x, y, z. All zero means unknown.
+        pub covariance: [f64; 36],
     }
 }
 
-/// `vision_msgs/ObjectHypothesisWithPose`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Hypothesis<'a> {
-    /// The class. This crate writes its name.
-    pub class_id: &'a str,
-    /// Score, by convention in [0, 1].
-    pub score: f64,
-    /// Pose of the object under this hypothesis.
-    pub pose: Pose,
-    /// 6x6 covariance of the pose, row by row: x, y, z, then the rotations
-    /// about x, y, z. All zero means unknown.
-    pub covariance: [f64; 36],
-}
+/// The hypothesis with the highest score, the first of equals; NaN is lower than every number.
+/// On the wire a sequence, which is written with at most one.
+impl<'a> Field<'a> for Option<Hypothesis<'a>> {
+    const MIN_SIZE: usize = 4;
 
-impl<'a> Hypothesis<'a> {
     fn read(reader: &mut Reader<'a>) -> Result<Self> {
-        Ok(Self {
-            class_id: reader.str()?,
-            score: reader.f64()?,
-            pose: Pose::read(reader)?,
-            covariance: reader.f64_array()?,
-        })
-    }
-
-    /// Reads the hypotheses of a detection and returns the one with the highest
-    /// score, the first of equals. NaN is lower than every number.
-    pub(super) fn read_best(reader: &mut Reader<'a>) -> Result<Option<Self>> {
-        let mut best: Option<Self> = None;
-        for _ in 0..reader.sequence_len(MIN_HYPOTHESIS_SIZE)? {
-            let next = Self::read(reader)?;
+        let mut best: Self = None;
+        for _ in 0..reader.sequence_len(Hypothesis::MIN_SIZE)? {
+            let next = Hypothesis::read(reader)?;
             if best.is_none_or(|best| next.score > best.score || best.score.is_nan()) {
                 best = Some(next);
             }
@@ -81,15 +63,50 @@ impl<'a> Hypothesis<'a> {
         Ok(best)
     }
 
-    /// Writes a sequence of at most one hypothesis.
-    pub(super) fn write_best(best: Option<&Self>, writer: &mut Writer<'_>) {
-        writer.sequence_len(usize::from(best.is_some()));
-        if let Some(best) = best {
-            writer.str(best.class_id);
-            writer.f64(best.score);
-            best.pose.write(writer);
-            writer.f64_array(&best.covariance);
-        }
+    fn write(&self, writer: &mut Writer<'_>) {
+        write_all(writer, self.as_slice());
+    }
+}
+
+/// A detection of `vision_msgs`.
+pub trait Detection<'a>: Field<'a> {
+    /// The ROS name of an array of them.
+    const ARRAY_TYPE: &'static str;
+}
+
+/// An array of detections that are decoded one by one.
+#[derive(Clone, Debug)]
+pub struct DetectionArray<'a, D> {
+    /// Stamp and frame.
+    pub header: Header<'a>,
+    /// The detections.
+    pub detections: Sequence<'a, D>,
+}
+
+impl<'a, D: Detection<'a>> DetectionArray<'a, D> {
+    /// The ROS name.
+    pub const TYPE: &'static str = D::ARRAY_TYPE;
+
+    /// Decodes a message.
+    ///
+    /// # Errors
+    /// `Message` when the bytes are not an array of detections. A detection that
+    /// does not decode is an error of its own.
+    pub fn decode(cdr: &'a [u8]) -> Result<Self> {
+        let mut reader = Reader::new(Self::TYPE, cdr)?;
+        let header = Field::read(&mut reader)?;
+        Ok(Self { header, detections: Sequence::new(reader, D::MIN_SIZE, D::read)? })
+    }
+
+    /// Encodes detections as they are into `bytes`, replacing the content.
+    ///
+    /// # Errors
+    /// `Message` when the message exceeds 4 GiB.
+    pub fn encode_as_is(header: &Header<'_>, detections: &[D], bytes: &mut Vec<u8>) -> Result<()> {
+        write_array(Self::TYPE, header, detections, bytes, |detection, writer| {
+            detection.write(writer);
+            Ok(())
+        })
     }
 }
 
@@ -103,7 +120,7 @@ pub(super) fn write_array<T>(
     write: impl Fn(&T, &mut Writer<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut writer = Writer::new(bytes);
-    write_header(&mut writer, header);
+    header.write(&mut writer);
     writer.sequence_len(detections.len());
     detections.iter().try_for_each(|detection| write(detection, &mut writer))?;
     writer.finish(message_type)
@@ -162,7 +179,7 @@ mod tests {
             }
             writer.finish("test").unwrap();
             let mut reader = Reader::new("test", &bytes).unwrap();
-            let best = Hypothesis::read_best(&mut reader).unwrap();
+            let best = Option::<Hypothesis<'_>>::read(&mut reader).unwrap();
             assert_eq!(
                 best.map(|best| best.class_id),
                 expected.map(|i| names[i].as_str()),

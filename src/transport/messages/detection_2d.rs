@@ -1,55 +1,37 @@
 //! `vision_msgs/Detection2DArray`, 4.x layout.
 
-use super::detection::{self, Hypothesis, Pose, class_name, write_array};
-use super::header::{read_header, write_header};
+use super::detection::{Detection, DetectionArray, Hypothesis, Pose, class_name, write_array};
+use super::field::{Field, record};
 use crate::error::Result;
-use crate::transport::cdr::{Reader, Sequence, Writer};
 use crate::types::{Box2d, Detection2d, Header, ImageBox, RotatedBox2d};
 
-/// Bytes of the shortest `Detection2D`.
-const MIN_DETECTION_SIZE: usize = detection::MIN_SIZE + 5 * 8;
-
-/// `vision_msgs/Detection2D`: pixels of the source image.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Detection2D<'a> {
-    /// Stamp and frame.
-    pub header: Header<'a>,
-    /// The hypothesis with the highest score, if there is one.
-    pub best: Option<Hypothesis<'a>>,
-    /// Centre of the box: x, y.
-    pub center: [f64; 2],
-    /// Rotation of the box about its centre, in radians from +x towards +y.
-    pub theta_rad: f64,
-    /// Width and height of the box.
-    pub size: [f64; 2],
-    /// Identifier of a tracked object, or empty.
-    pub id: &'a str,
-}
-
-/// `vision_msgs/Detection2DArray`, with detections that are decoded one by one.
-#[derive(Clone, Debug)]
-pub struct Detection2DArray<'a> {
-    /// Stamp and frame.
-    pub header: Header<'a>,
-    /// The detections.
-    pub detections: Sequence<'a, Detection2D<'a>>,
-}
-
-impl<'a> Detection2DArray<'a> {
-    /// The ROS name.
-    pub const TYPE: &'static str = "vision_msgs/msg/Detection2DArray";
-
-    /// Decodes a message.
-    ///
-    /// # Errors
-    /// `Message` when the bytes are not an array of detections. A detection that
-    /// does not decode is an error of its own.
-    pub fn decode(cdr: &'a [u8]) -> Result<Self> {
-        let mut reader = Reader::new(Self::TYPE, cdr)?;
-        let header = read_header(&mut reader)?;
-        Ok(Self { header, detections: Sequence::new(reader, MIN_DETECTION_SIZE, read_detection)? })
+record! {
+    /// `vision_msgs/Detection2D`: pixels of the source image.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Detection2D<'a> {
+        /// Stamp and frame.
+        pub header: Header<'a>,
+        /// The hypothesis with the highest score, if there is one.
+        pub best: Option<Hypothesis<'a>>,
+        /// Centre of the box: x, y.
+        pub center: [f64; 2],
+        /// Rotation of the box about its centre, in radians from +x towards +y.
+        pub theta_rad: f64,
+        /// Width and height of the box.
+        pub size: [f64; 2],
+        /// Identifier of a tracked object, or empty.
+        pub id: &'a str,
     }
+}
 
+/// `vision_msgs/Detection2DArray`.
+pub type Detection2DArray<'a> = DetectionArray<'a, Detection2D<'a>>;
+
+impl<'a> Detection<'a> for Detection2D<'a> {
+    const ARRAY_TYPE: &'static str = "vision_msgs/msg/Detection2DArray";
+}
+
+impl Detection2DArray<'_> {
     /// Encodes `detections` into `bytes`, replacing the content.
     ///
     /// The array and every detection carry `header`. Each has one hypothesis,
@@ -75,22 +57,6 @@ impl<'a> Detection2DArray<'a> {
             };
             let best = Some(hypothesis);
             Detection2D::new(*header, best, detection.bbox.into(), "").write(writer);
-            Ok(())
-        })
-    }
-
-    /// Encodes detections in the form of this module into `bytes`, replacing the
-    /// content.
-    ///
-    /// # Errors
-    /// `Message` when the message exceeds 4 GiB.
-    pub fn encode_as_is(
-        header: &Header<'_>,
-        detections: &[Detection2D<'_>],
-        bytes: &mut Vec<u8>,
-    ) -> Result<()> {
-        write_array(Self::TYPE, header, detections, bytes, |detection, writer| {
-            detection.write(writer);
             Ok(())
         })
     }
@@ -129,29 +95,6 @@ impl<'a> Detection2D<'a> {
             [x, y, width, height, self.theta_rad].map(|value| value as f32);
         RotatedBox2d { cx, cy, width, height, angle_rad }.into()
     }
-
-    fn write(&self, writer: &mut Writer<'_>) {
-        write_header(writer, &self.header);
-        Hypothesis::write_best(self.best.as_ref(), writer);
-        let [x, y] = self.center;
-        let [width, height] = self.size;
-        writer.f64_array(&[x, y, self.theta_rad, width, height]);
-        writer.str(self.id);
-    }
-}
-
-fn read_detection<'a>(reader: &mut Reader<'a>) -> Result<Detection2D<'a>> {
-    let header = read_header(reader)?;
-    let best = Hypothesis::read_best(reader)?;
-    let [x, y, theta_rad, width, height] = reader.f64_array()?;
-    Ok(Detection2D {
-        header,
-        best,
-        center: [x, y],
-        theta_rad,
-        size: [width, height],
-        id: reader.str()?,
-    })
 }
 
 #[cfg(test)]

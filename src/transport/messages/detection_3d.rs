@@ -1,53 +1,35 @@
 //! `vision_msgs/Detection3DArray`, 4.x layout.
 
-use super::detection::{self, Hypothesis, Pose, class_name, write_array};
-use super::header::{read_header, write_header};
+use super::detection::{Detection, DetectionArray, Hypothesis, Pose, class_name, write_array};
+use super::field::{Field, record};
 use crate::error::Result;
-use crate::transport::cdr::{Reader, Sequence, Writer};
 use crate::types::{Detection3d, Header, Variance3d};
 
-/// Bytes of the shortest `Detection3D`.
-const MIN_DETECTION_SIZE: usize = detection::MIN_SIZE + 10 * 8;
-
-/// `vision_msgs/Detection3D`: metres, in the frame of the header.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Detection3D<'a> {
-    /// Stamp and frame.
-    pub header: Header<'a>,
-    /// The hypothesis with the highest score, if there is one.
-    pub best: Option<Hypothesis<'a>>,
-    /// Centre and orientation of the box.
-    pub center: Pose,
-    /// Extents along the local axes: length, width, height.
-    pub size: [f64; 3],
-    /// Identifier of a tracked object, or empty.
-    pub id: &'a str,
-}
-
-/// `vision_msgs/Detection3DArray`, with detections that are decoded one by one.
-#[derive(Clone, Debug)]
-pub struct Detection3DArray<'a> {
-    /// Stamp and frame.
-    pub header: Header<'a>,
-    /// The detections.
-    pub detections: Sequence<'a, Detection3D<'a>>,
-}
-
-impl<'a> Detection3DArray<'a> {
-    /// The ROS name.
-    pub const TYPE: &'static str = "vision_msgs/msg/Detection3DArray";
-
-    /// Decodes a message.
-    ///
-    /// # Errors
-    /// `Message` when the bytes are not an array of detections. A detection that
-    /// does not decode is an error of its own.
-    pub fn decode(cdr: &'a [u8]) -> Result<Self> {
-        let mut reader = Reader::new(Self::TYPE, cdr)?;
-        let header = read_header(&mut reader)?;
-        Ok(Self { header, detections: Sequence::new(reader, MIN_DETECTION_SIZE, read_detection)? })
+record! {
+    /// `vision_msgs/Detection3D`: metres, in the frame of the header.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Detection3D<'a> {
+        /// Stamp and frame.
+        pub header: Header<'a>,
+        /// The hypothesis with the highest score, if there is one.
+        pub best: Option<Hypothesis<'a>>,
+        /// Centre and orientation of the box.
+        pub center: Pose,
+        /// Extents along the local axes: length, width, height.
+        pub size: [f64; 3],
+        /// Identifier of a tracked object, or empty.
+        pub id: &'a str,
     }
+}
 
+/// `vision_msgs/Detection3DArray`.
+pub type Detection3DArray<'a> = DetectionArray<'a, Detection3D<'a>>;
+
+impl<'a> Detection<'a> for Detection3D<'a> {
+    const ARRAY_TYPE: &'static str = "vision_msgs/msg/Detection3DArray";
+}
+
+impl Detection3DArray<'_> {
     /// Encodes `detections` into `bytes`, replacing the content.
     ///
     /// The array and every detection carry `header`. Each has one hypothesis,
@@ -80,32 +62,6 @@ impl<'a> Detection3DArray<'a> {
             Ok(())
         })
     }
-
-    /// Encodes detections in the form of this module into `bytes`, replacing the
-    /// content.
-    ///
-    /// # Errors
-    /// `Message` when the message exceeds 4 GiB.
-    pub fn encode_as_is(
-        header: &Header<'_>,
-        detections: &[Detection3D<'_>],
-        bytes: &mut Vec<u8>,
-    ) -> Result<()> {
-        write_array(Self::TYPE, header, detections, bytes, |detection, writer| {
-            detection.write(writer);
-            Ok(())
-        })
-    }
-}
-
-impl Detection3D<'_> {
-    fn write(&self, writer: &mut Writer<'_>) {
-        write_header(writer, &self.header);
-        Hypothesis::write_best(self.best.as_ref(), writer);
-        self.center.write(writer);
-        writer.f64_array(&self.size);
-        writer.str(self.id);
-    }
 }
 
 /// The diagonal 6x6 matrix over x, y, z and the rotations about x, y, z.
@@ -116,16 +72,6 @@ fn pose_covariance(variance: Variance3d) -> [f64; 36] {
         covariance[7 * i] = value.into();
     }
     covariance
-}
-
-fn read_detection<'a>(reader: &mut Reader<'a>) -> Result<Detection3D<'a>> {
-    Ok(Detection3D {
-        header: read_header(reader)?,
-        best: Hypothesis::read_best(reader)?,
-        center: Pose::read(reader)?,
-        size: reader.f64_array()?,
-        id: reader.str()?,
-    })
 }
 
 #[cfg(test)]

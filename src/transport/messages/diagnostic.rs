@@ -1,6 +1,6 @@
 //! `diagnostic_msgs/DiagnosticArray`.
 
-use super::header::write_header;
+use super::field::Field;
 use crate::error::Result;
 use crate::transport::cdr::Writer;
 use crate::types::Header;
@@ -54,19 +54,17 @@ impl DiagnosticArray<'_> {
     /// `Message` when it exceeds 4 GiB.
     pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
         let mut writer = Writer::new(bytes);
-        write_header(&mut writer, &self.header);
-        writer.sequence_len(self.status.len());
-        for status in self.status {
+        self.header.write(&mut writer);
+        writer.sequence(self.status, |writer, status| {
             writer.u8(status.level as u8);
             writer.str(&status.name);
             writer.str(&status.message);
             writer.str(&status.hardware_id);
-            writer.sequence_len(status.values.len());
-            for (key, value) in &status.values {
+            writer.sequence(&status.values, |writer, (key, value)| {
                 writer.str(key);
                 writer.str(value);
-            }
-        }
+            });
+        });
         writer.finish(Self::TYPE)
     }
 }

@@ -1,6 +1,6 @@
 //! `sensor_msgs/Image` and `sensor_msgs/CompressedImage`.
 
-use super::header::{read_header, write_header};
+use super::field::{Field, message, record};
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::cdr::{Reader, Writer};
 use crate::types::{CompressedFormat, CompressedView, Encoding, Header, ImageView, Size};
@@ -38,25 +38,12 @@ pub struct Image<'a> {
     pub data: &'a [u8],
 }
 
-impl<'a> Image<'a> {
-    /// The ROS name.
-    pub const TYPE: &'static str = "sensor_msgs/msg/Image";
+impl<'a> Field<'a> for Image<'a> {
+    const MIN_SIZE: usize = Header::MIN_SIZE + 4 * 4 + 1 + 4;
 
-    /// Decodes a message.
-    ///
-    /// # Errors
-    /// `Message` when the bytes are not an image message.
-    pub fn decode(cdr: &'a [u8]) -> Result<Self> {
-        Self::read(Reader::new(Self::TYPE, cdr)?)
-    }
-
-    /// As [`Self::decode`], from a reader at the first field.
-    ///
-    /// # Errors
-    /// As [`Self::decode`].
-    pub fn read(mut reader: Reader<'a>) -> Result<Self> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self> {
         Ok(Self {
-            header: read_header(&mut reader)?,
+            header: Field::read(reader)?,
             height: reader.u32()?,
             width: reader.u32()?,
             encoding: reader.str()?,
@@ -66,6 +53,20 @@ impl<'a> Image<'a> {
         })
     }
 
+    fn write(&self, writer: &mut Writer<'_>) {
+        self.header.write(writer);
+        writer.u32(self.height);
+        writer.u32(self.width);
+        writer.str(self.encoding);
+        writer.bool(self.is_bigendian);
+        writer.u32(self.step);
+        writer.bytes(self.data);
+    }
+}
+
+message!(Image<'a>: "sensor_msgs/msg/Image");
+
+impl<'a> Image<'a> {
     /// The pixels, checked.
     ///
     /// # Errors
@@ -81,56 +82,25 @@ impl<'a> Image<'a> {
             self.data,
         )
     }
+}
 
-    /// Encodes the message into `bytes`, replacing the content.
-    ///
-    /// # Errors
-    /// `Message` when it exceeds 4 GiB.
-    pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
-        let mut writer = Writer::new(bytes);
-        write_header(&mut writer, &self.header);
-        writer.u32(self.height);
-        writer.u32(self.width);
-        writer.str(self.encoding);
-        writer.bool(self.is_bigendian);
-        writer.u32(self.step);
-        writer.bytes(self.data);
-        writer.finish(Self::TYPE)
+record! {
+    /// `sensor_msgs/CompressedImage` as in the message, unchecked.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct CompressedImage<'a> {
+        /// Stamp and frame.
+        pub header: Header<'a>,
+        /// How the data is compressed, such as `jpeg` or
+        /// `rgb8; jpeg compressed bgr8`.
+        pub format: &'a str,
+        /// The file.
+        pub data: &'a [u8],
     }
 }
 
-/// `sensor_msgs/CompressedImage` as in the message, unchecked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CompressedImage<'a> {
-    /// Stamp and frame.
-    pub header: Header<'a>,
-    /// How the data is compressed, such as `jpeg` or
-    /// `rgb8; jpeg compressed bgr8`.
-    pub format: &'a str,
-    /// The file.
-    pub data: &'a [u8],
-}
+message!(CompressedImage<'a>: "sensor_msgs/msg/CompressedImage");
 
 impl<'a> CompressedImage<'a> {
-    /// The ROS name.
-    pub const TYPE: &'static str = "sensor_msgs/msg/CompressedImage";
-
-    /// Decodes a message.
-    ///
-    /// # Errors
-    /// `Message` when the bytes are not a compressed image message.
-    pub fn decode(cdr: &'a [u8]) -> Result<Self> {
-        Self::read(Reader::new(Self::TYPE, cdr)?)
-    }
-
-    /// As [`Self::decode`], from a reader at the first field.
-    ///
-    /// # Errors
-    /// As [`Self::decode`].
-    pub fn read(mut reader: Reader<'a>) -> Result<Self> {
-        Ok(Self { header: read_header(&mut reader)?, format: reader.str()?, data: reader.bytes()? })
-    }
-
     /// The file and its compression: the one that `format` names, else the one of
     /// the file signature. The file itself is not decoded.
     ///
@@ -167,18 +137,6 @@ impl<'a> CompressedImage<'a> {
                 _ => None,
             })
             .unwrap_or(Named::Nothing)
-    }
-
-    /// Encodes the message into `bytes`, replacing the content.
-    ///
-    /// # Errors
-    /// `Message` when it exceeds 4 GiB.
-    pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
-        let mut writer = Writer::new(bytes);
-        write_header(&mut writer, &self.header);
-        writer.str(self.format);
-        writer.bytes(self.data);
-        writer.finish(Self::TYPE)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `foxglove_msgs/ImageAnnotations`: what viewers draw on a picture of the same stamp.
 
-use super::header::write_stamp;
+use super::field::Field;
 use crate::error::Result;
 use crate::transport::cdr::Writer;
 use crate::types::Stamp;
@@ -40,7 +40,7 @@ impl ImageAnnotations {
         let mut writer = Writer::new(bytes);
         writer.sequence_len(0); // circles
         writer.sequence(outlines, |writer, LabeledOutline { corners, color, .. }| {
-            write_stamp(writer, stamp);
+            stamp.write(writer);
             writer.u8(LINE_LOOP);
             writer.sequence(corners, |writer, corner| writer.f64_array(corner));
             write_color(writer, color, 1.0);
@@ -49,7 +49,7 @@ impl ImageAnnotations {
             writer.f64_array(&[LINE_WIDTH_PX]);
         });
         writer.sequence(outlines, |writer, LabeledOutline { corners, color, label }| {
-            write_stamp(writer, stamp);
+            stamp.write(writer);
             writer.f64_array(&corners[0]);
             writer.str(label);
             writer.f64_array(&[FONT_SIZE_PX]);

@@ -1,6 +1,6 @@
 //! `vision_msgs/LabelInfo`: the class table of a channel.
 
-use super::header::write_header;
+use super::field::Field;
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::cdr::Writer;
 use crate::types::Header;
@@ -31,7 +31,7 @@ impl<S: AsRef<str>> LabelInfo<'_, S> {
     pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
         const TYPE: &str = LabelInfo::TYPE;
         let mut writer = Writer::new(bytes);
-        write_header(&mut writer, &self.header);
+        self.header.write(&mut writer);
         writer.sequence_len(self.class_names.len());
         for (class, name) in self.class_names.iter().enumerate() {
             let class = u16::try_from(class).map_err(|_| {

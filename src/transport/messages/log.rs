@@ -1,6 +1,6 @@
 //! `rcl_interfaces/Log`.
 
-use super::header::write_stamp;
+use super::field::Field;
 use crate::error::Result;
 use crate::ros::LogLevel;
 use crate::transport::cdr::Writer;
@@ -35,7 +35,7 @@ impl Log<'_> {
     /// `Message` when it would have 4 GiB or more.
     pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
         let mut writer = Writer::new(bytes);
-        write_stamp(&mut writer, self.stamp);
+        self.stamp.write(&mut writer);
         writer.u8(self.level as u8);
         writer.str(self.name);
         writer.str(self.message);

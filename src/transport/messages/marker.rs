@@ -1,7 +1,7 @@
 //! `visualization_msgs/MarkerArray`, in the layout since Humble.
 
 use super::detection::Pose;
-use super::header::write_header;
+use super::field::Field;
 use crate::error::Result;
 use crate::transport::cdr::Writer;
 use crate::types::Header;
@@ -77,7 +77,7 @@ impl<'a> MarkerArray<'a> {
     /// Appends a marker.
     pub fn push(&mut self, marker: &Marker<'_>) {
         let writer = &mut self.writer;
-        write_header(writer, &marker.header);
+        marker.header.write(writer);
         writer.str(marker.namespace);
         writer.i32(marker.id);
         writer.i32(marker.shape as i32);
@@ -92,7 +92,7 @@ impl<'a> MarkerArray<'a> {
         marker.points.iter().for_each(|point| writer.f64_array(point));
         writer.sequence_len(0); // colours of points
         writer.str(""); // texture, its picture and its coordinates
-        write_header(writer, &Header::default());
+        Header::default().write(writer);
         writer.str("");
         writer.bytes(&[]);
         writer.sequence_len(0);

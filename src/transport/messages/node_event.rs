@@ -1,9 +1,9 @@
 //! Events of a node: `rcl_interfaces/ParameterEvent` and
 //! `lifecycle_msgs/TransitionEvent`.
 
-use super::header::write_stamp;
+use super::field::{Field, write_all};
 use crate::error::Result;
-use crate::ros::{LifecycleState, LifecycleTransition, Parameter, ParameterValue};
+use crate::ros::{LifecycleState, LifecycleTransition, Parameter};
 use crate::transport::cdr::Writer;
 use crate::types::Stamp;
 
@@ -30,11 +30,11 @@ impl ParameterEvent<'_> {
     /// `Message` when it exceeds 4 GiB.
     pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
         let mut writer = Writer::new(bytes);
-        write_stamp(&mut writer, self.stamp);
+        self.stamp.write(&mut writer);
         writer.str(self.node);
-        write_parameters(&mut writer, self.new_parameters);
-        write_parameters(&mut writer, self.changed_parameters);
-        write_parameters(&mut writer, &[]);
+        write_all(&mut writer, self.new_parameters);
+        write_all(&mut writer, self.changed_parameters);
+        writer.sequence_len(0);
         writer.finish(Self::TYPE)
     }
 }
@@ -73,36 +73,10 @@ pub(super) fn write_state(writer: &mut Writer<'_>, state: LifecycleState) {
     writer.str(state.label());
 }
 
-fn write_parameters(writer: &mut Writer<'_>, parameters: &[Parameter]) {
-    writer.sequence(parameters, |writer, Parameter { name, value }| {
-        writer.str(name);
-        write_parameter_value(writer, value);
-    });
-}
-
-/// Writes an `rcl_interfaces/ParameterValue`: the number of its type and a field
-/// for every type, of which one is used.
-pub fn write_parameter_value(writer: &mut Writer<'_>, value: &ParameterValue) {
-    use ParameterValue::{Bytes, Flag, Flags, Integer, Integers, Number, Numbers, Text, Texts};
-    writer.u8(value.parameter_type() as u8);
-    writer.bool(if let Flag(flag) = value { *flag } else { false });
-    writer.i64(if let Integer(integer) = value { *integer } else { 0 });
-    writer.f64(if let Number(number) = value { *number } else { 0.0 });
-    writer.str(if let Text(text) = value { text } else { "" });
-    writer.bytes(if let Bytes(bytes) = value { bytes } else { &[] });
-    let flags: &[bool] = if let Flags(flags) = value { flags } else { &[] };
-    writer.sequence(flags, |writer, flag| writer.bool(*flag));
-    let integers: &[i64] = if let Integers(integers) = value { integers } else { &[] };
-    writer.sequence(integers, |writer, integer| writer.i64(*integer));
-    let numbers: &[f64] = if let Numbers(numbers) = value { numbers } else { &[] };
-    writer.sequence(numbers, |writer, number| writer.f64(*number));
-    let texts: &[String] = if let Texts(texts) = value { texts } else { &[] };
-    writer.sequence(texts, |writer, text| writer.str(text));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ros::ParameterValue;
     use crate::transport::cdr::Reader;
 
     #[test]

@@ -1,6 +1,6 @@
 //! `sensor_msgs/PointCloud2`.
 
-use super::header::{read_header, write_header};
+use super::field::{Field, message, record};
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::cdr::{Reader, Writer};
 use crate::types::{CloudView, Header, PointField, PointFields};
@@ -11,66 +11,37 @@ const MIN_FIELD_SIZE: usize = 16;
 /// The maximum length of a field name, which errors quote.
 const MAX_FIELD_NAME_LEN: usize = 128;
 
-/// `sensor_msgs/PointCloud2` as in the message, unchecked.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PointCloud2<'a> {
-    /// Stamp and frame.
-    pub header: Header<'a>,
-    /// Rows; 1 for an unorganised cloud.
-    pub height: u32,
-    /// Points per row.
-    pub width: u32,
-    /// The fields of a point.
-    pub fields: PointFields<'a>,
-    /// Whether values are big endian.
-    pub is_bigendian: bool,
-    /// Bytes from one point to the next.
-    pub point_step: u32,
-    /// Bytes from one row to the next.
-    pub row_step: u32,
-    /// The points.
-    pub data: &'a [u8],
-    /// Whether the sender states that all points are finite.
-    pub is_dense: bool,
+record! {
+    /// `sensor_msgs/PointCloud2` as in the message, unchecked.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct PointCloud2<'a> {
+        /// Stamp and frame.
+        pub header: Header<'a>,
+        /// Rows; 1 for an unorganised cloud.
+        pub height: u32,
+        /// Points per row.
+        pub width: u32,
+        /// The fields of a point.
+        pub fields: PointFields<'a>,
+        /// Whether values are big endian.
+        pub is_bigendian: bool,
+        /// Bytes from one point to the next.
+        pub point_step: u32,
+        /// Bytes from one row to the next.
+        pub row_step: u32,
+        /// The points.
+        pub data: &'a [u8],
+        /// Whether the sender states that all points are finite.
+        pub is_dense: bool,
+    }
+}
+
+message! {
+    /// `PointField` when it has too many fields or one with too long a name.
+    PointCloud2<'a>: "sensor_msgs/msg/PointCloud2"
 }
 
 impl<'a> PointCloud2<'a> {
-    /// The ROS name.
-    pub const TYPE: &'static str = "sensor_msgs/msg/PointCloud2";
-
-    /// Decodes a message.
-    ///
-    /// # Errors
-    /// `Message` when the bytes are not a cloud message, `PointField` when it
-    /// has too many fields or one with too long a name.
-    pub fn decode(cdr: &'a [u8]) -> Result<Self> {
-        Self::read(Reader::new(Self::TYPE, cdr)?)
-    }
-
-    /// As [`Self::decode`], from a reader at the first field.
-    ///
-    /// # Errors
-    /// As [`Self::decode`].
-    pub fn read(mut reader: Reader<'a>) -> Result<Self> {
-        let header = read_header(&mut reader)?;
-        let (height, width) = (reader.u32()?, reader.u32()?);
-        let mut fields = PointFields::new();
-        for _ in 0..reader.sequence_len(MIN_FIELD_SIZE)? {
-            fields.push(read_field(&mut reader)?)?;
-        }
-        Ok(Self {
-            header,
-            height,
-            width,
-            fields,
-            is_bigendian: reader.bool()?,
-            point_step: reader.u32()?,
-            row_step: reader.u32()?,
-            data: reader.bytes()?,
-            is_dense: reader.bool()?,
-        })
-    }
-
     /// The points, checked. The operation that reads the fields checks those.
     ///
     /// # Errors
@@ -84,29 +55,26 @@ impl<'a> PointCloud2<'a> {
             self.data,
         )
     }
+}
 
-    /// Encodes the message into `bytes`, replacing the content.
-    ///
-    /// # Errors
-    /// `Message` when it exceeds 4 GiB.
-    pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
-        let mut writer = Writer::new(bytes);
-        write_header(&mut writer, &self.header);
-        writer.u32(self.height);
-        writer.u32(self.width);
-        writer.sequence_len(self.fields.as_slice().len());
-        for field in self.fields.as_slice() {
+impl<'a> Field<'a> for PointFields<'a> {
+    const MIN_SIZE: usize = 4;
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self> {
+        let mut fields = Self::new();
+        for _ in 0..reader.sequence_len(MIN_FIELD_SIZE)? {
+            fields.push(read_field(reader)?)?;
+        }
+        Ok(fields)
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.sequence(self.as_slice(), |writer, field| {
             writer.str(field.name);
             writer.u32(field.offset);
             writer.u8(field.datatype);
             writer.u32(field.count);
-        }
-        writer.bool(self.is_bigendian);
-        writer.u32(self.point_step);
-        writer.u32(self.row_step);
-        writer.bytes(self.data);
-        writer.bool(self.is_dense);
-        writer.finish(Self::TYPE)
+        });
     }
 }
 
@@ -171,7 +139,7 @@ mod tests {
     fn too_many_fields_and_too_long_names_are_refused() {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes);
-        write_header(&mut writer, &Header::default());
+        Header::default().write(&mut writer);
         writer.u32(1);
         writer.u32(0);
         writer.sequence_len(MAX_POINT_FIELDS + 1);

@@ -4,7 +4,8 @@
 //!
 //! What precedes them on the wire is up to the middleware.
 
-use super::node_event::{write_parameter_value, write_state};
+use super::field::{Field, write_all};
+use super::node_event::write_state;
 use crate::error::Result;
 use crate::ros::{
     IndividualTypeDescription, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
@@ -13,33 +14,24 @@ use crate::ros::{
 use crate::transport::cdr::{Reader, Writer};
 use crate::transport::middleware::{DescribedType, Request, Response, ServiceKind};
 
-/// Size of the shortest `Parameter` in bytes: an empty name, and a value with its
-/// ten fields.
-const MIN_PARAMETER_SIZE: usize = 4 + 1 + 1 + 8 + 8 + 6 * 4;
-
-/// Bytes of the shortest `LoggerLevel`.
-const MIN_LOGGER_LEVEL_SIZE: usize = 4 + 4;
-
 /// Reads the request of a service. `reader` is at its first field.
 ///
 /// # Errors
 /// `Message` when the bytes are not such a request.
 pub fn read_request(kind: ServiceKind, reader: &mut Reader<'_>) -> Result<Request> {
-    let parameters =
-        |reader: &mut Reader<'_>| read_list(reader, MIN_PARAMETER_SIZE, read_parameter);
     Ok(match kind {
         ServiceKind::ListParameters => {
-            Request::ListParameters { prefixes: read_texts(reader)?, depth: reader.u64()? }
+            Request::ListParameters { prefixes: Field::read(reader)?, depth: reader.u64()? }
         }
-        ServiceKind::GetParameters => Request::GetParameters(read_texts(reader)?),
-        ServiceKind::GetParameterTypes => Request::GetParameterTypes(read_texts(reader)?),
-        ServiceKind::DescribeParameters => Request::DescribeParameters(read_texts(reader)?),
-        ServiceKind::SetParameters => Request::SetParameters(parameters(reader)?),
+        ServiceKind::GetParameters => Request::GetParameters(Field::read(reader)?),
+        ServiceKind::GetParameterTypes => Request::GetParameterTypes(Field::read(reader)?),
+        ServiceKind::DescribeParameters => Request::DescribeParameters(Field::read(reader)?),
+        ServiceKind::SetParameters => Request::SetParameters(Field::read(reader)?),
         ServiceKind::SetParametersAtomically => {
-            Request::SetParametersAtomically(parameters(reader)?)
+            Request::SetParametersAtomically(Field::read(reader)?)
         }
         ServiceKind::ChangeState => {
-            Request::ChangeState { id: reader.u8()?, label: reader.str()?.to_owned() }
+            Request::ChangeState { id: reader.u8()?, label: Field::read(reader)? }
         }
         ServiceKind::GetState => read_nothing(reader, Request::GetState)?,
         ServiceKind::GetAvailableStates => read_nothing(reader, Request::GetAvailableStates)?,
@@ -47,10 +39,8 @@ pub fn read_request(kind: ServiceKind, reader: &mut Reader<'_>) -> Result<Reques
             read_nothing(reader, Request::GetAvailableTransitions)?
         }
         ServiceKind::GetTransitionGraph => read_nothing(reader, Request::GetTransitionGraph)?,
-        ServiceKind::GetLoggerLevels => Request::GetLoggerLevels(read_texts(reader)?),
-        ServiceKind::SetLoggerLevels => {
-            Request::SetLoggerLevels(read_list(reader, MIN_LOGGER_LEVEL_SIZE, read_logger_level)?)
-        }
+        ServiceKind::GetLoggerLevels => Request::GetLoggerLevels(Field::read(reader)?),
+        ServiceKind::SetLoggerLevels => Request::SetLoggerLevels(Field::read(reader)?),
         ServiceKind::GetTypeDescription => {
             let _type_name = reader.str()?;
             let type_hash = reader.str()?.to_owned();
@@ -66,61 +56,85 @@ fn read_nothing(reader: &mut Reader<'_>, request: Request) -> Result<Request> {
     Ok(request)
 }
 
-fn read_parameter(reader: &mut Reader<'_>) -> Result<Parameter> {
-    Ok(Parameter { name: reader.str()?.to_owned(), value: read_value(reader)? })
+impl Field<'_> for Parameter {
+    const MIN_SIZE: usize = String::MIN_SIZE + ParameterValue::MIN_SIZE;
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self { name: Field::read(reader)?, value: Field::read(reader)? })
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        self.name.write(writer);
+        self.value.write(writer);
+    }
 }
 
-fn read_logger_level(reader: &mut Reader<'_>) -> Result<LoggerLevel> {
-    Ok(LoggerLevel { name: reader.str()?.to_owned(), level: reader.u32()? })
+impl Field<'_> for LoggerLevel {
+    const MIN_SIZE: usize = String::MIN_SIZE + u32::MIN_SIZE;
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self { name: Field::read(reader)?, level: reader.u32()? })
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        self.name.write(writer);
+        writer.u32(self.level);
+    }
 }
 
-fn read_value(reader: &mut Reader<'_>) -> Result<ParameterValue> {
-    let number = reader.u8()?;
-    let flag = reader.bool()?;
-    let integer = reader.i64()?;
-    let float = reader.f64()?;
-    let text = reader.str()?;
-    let bytes = reader.bytes()?;
-    let flags = read_list(reader, 1, Reader::bool)?;
-    let integers = read_list(reader, 8, Reader::i64)?;
-    let numbers = read_list(reader, 8, Reader::f64)?;
-    let texts = read_texts(reader)?;
-    Ok(match number {
-        0 => ParameterValue::NotSet,
-        1 => ParameterValue::Flag(flag),
-        2 => ParameterValue::Integer(integer),
-        3 => ParameterValue::Number(float),
-        4 => ParameterValue::Text(text.to_owned()),
-        5 => ParameterValue::Bytes(bytes.to_owned()),
-        6 => ParameterValue::Flags(flags),
-        7 => ParameterValue::Integers(integers),
-        8 => ParameterValue::Numbers(numbers),
-        9 => ParameterValue::Texts(texts),
-        unknown => ParameterValue::Unknown(unknown),
-    })
-}
+/// `rcl_interfaces/ParameterValue`: the number of its type and a field for every type, of
+/// which one is used.
+impl Field<'_> for ParameterValue {
+    const MIN_SIZE: usize = 1 + 1 + 8 + 8 + 6 * 4;
 
-fn read_list<'a, T>(
-    reader: &mut Reader<'a>,
-    min_size: usize,
-    read: impl Fn(&mut Reader<'a>) -> Result<T>,
-) -> Result<Vec<T>> {
-    let len = reader.sequence_len(min_size)?;
-    (0..len).map(|_| read(reader)).collect()
-}
+    fn read(reader: &mut Reader<'_>) -> Result<Self> {
+        let number = reader.u8()?;
+        let flag = reader.bool()?;
+        let integer = reader.i64()?;
+        let float = reader.f64()?;
+        let text = reader.str()?;
+        let bytes = reader.bytes()?;
+        let flags = Field::read(reader)?;
+        let integers = Field::read(reader)?;
+        let numbers = Field::read(reader)?;
+        let texts = Field::read(reader)?;
+        Ok(match number {
+            0 => Self::NotSet,
+            1 => Self::Flag(flag),
+            2 => Self::Integer(integer),
+            3 => Self::Number(float),
+            4 => Self::Text(text.to_owned()),
+            5 => Self::Bytes(bytes.to_owned()),
+            6 => Self::Flags(flags),
+            7 => Self::Integers(integers),
+            8 => Self::Numbers(numbers),
+            9 => Self::Texts(texts),
+            unknown => Self::Unknown(unknown),
+        })
+    }
 
-fn read_texts(reader: &mut Reader<'_>) -> Result<Vec<String>> {
-    read_list(reader, 4, |reader| reader.str().map(str::to_owned))
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.u8(self.parameter_type() as u8);
+        writer.bool(if let Self::Flag(flag) = self { *flag } else { false });
+        writer.i64(if let Self::Integer(integer) = self { *integer } else { 0 });
+        writer.f64(if let Self::Number(number) = self { *number } else { 0.0 });
+        writer.str(if let Self::Text(text) = self { text } else { "" });
+        writer.bytes(if let Self::Bytes(bytes) = self { bytes } else { &[] });
+        write_all(writer, if let Self::Flags(flags) = self { flags } else { &[] });
+        write_all(writer, if let Self::Integers(integers) = self { integers } else { &[] });
+        write_all(writer, if let Self::Numbers(numbers) = self { numbers } else { &[] });
+        write_all(writer, if let Self::Texts(texts) = self { texts } else { &[] });
+    }
 }
 
 /// Appends a response.
 pub fn write_response(response: &Response, writer: &mut Writer<'_>) {
     match response {
         Response::Names { names, prefixes } => {
-            write_texts(writer, names);
-            write_texts(writer, prefixes);
+            names.write(writer);
+            prefixes.write(writer);
         }
-        Response::Values(values) => writer.sequence(values, write_parameter_value),
+        Response::Values(values) => values.write(writer),
         Response::Types(types) => writer.sequence(types, |writer, &of| writer.u8(of as u8)),
         Response::Descriptors(descriptors) => writer.sequence(descriptors, write_descriptor),
         Response::SetResults(results) => writer.sequence(results, write_set_result),
@@ -131,10 +145,7 @@ pub fn write_response(response: &Response, writer: &mut Writer<'_>) {
         Response::States(states) => {
             writer.sequence(states, |writer, state| write_state(writer, *state));
         }
-        Response::LoggerLevels(levels) => writer.sequence(levels, |writer, level| {
-            writer.str(&level.name);
-            writer.u32(level.level);
-        }),
+        Response::LoggerLevels(levels) => levels.write(writer),
         Response::Transitions(transitions) => writer.sequence(transitions, write_transition),
         Response::TypeDescription(described) => write_type_description(writer, described),
     }
@@ -177,10 +188,6 @@ fn write_individual(writer: &mut Writer<'_>, one: &IndividualTypeDescription) {
         // Default value.
         writer.str("");
     });
-}
-
-fn write_texts(writer: &mut Writer<'_>, texts: &[String]) {
-    writer.sequence(texts, |writer, text| writer.str(text));
 }
 
 /// Writes an `rcl_interfaces/ParameterDescriptor`.
@@ -272,27 +279,17 @@ mod tests {
     fn write(request: &Request, writer: &mut Writer<'_>) {
         match request {
             Request::ListParameters { prefixes, depth } => {
-                write_texts(writer, prefixes);
+                prefixes.write(writer);
                 writer.u64(*depth);
             }
             Request::GetParameters(names)
             | Request::GetParameterTypes(names)
             | Request::DescribeParameters(names)
-            | Request::GetLoggerLevels(names) => write_texts(writer, names),
+            | Request::GetLoggerLevels(names) => names.write(writer),
             Request::SetSwitch(on) => writer.bool(*on),
-            Request::SetLoggerLevels(levels) => {
-                writer.sequence_len(levels.len());
-                for LoggerLevel { name, level } in levels {
-                    writer.str(name);
-                    writer.u32(*level);
-                }
-            }
+            Request::SetLoggerLevels(levels) => levels.write(writer),
             Request::SetParameters(parameters) | Request::SetParametersAtomically(parameters) => {
-                writer.sequence_len(parameters.len());
-                for parameter in parameters {
-                    writer.str(&parameter.name);
-                    write_parameter_value(writer, &parameter.value);
-                }
+                parameters.write(writer);
             }
             Request::ChangeState { id, label } => {
                 writer.u8(*id);

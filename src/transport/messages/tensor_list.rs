@@ -1,6 +1,6 @@
 //! `isaac_ros_tensor_list_interfaces/TensorList`.
 
-use super::header::{read_header, write_header};
+use super::field::Field;
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::cdr::{Reader, Writer};
 use crate::types::{
@@ -40,7 +40,7 @@ impl<'a> TensorList<'a> {
     /// # Errors
     /// As [`Self::decode`].
     pub fn read(mut reader: Reader<'a>) -> Result<Self> {
-        let header = read_header(&mut reader)?;
+        let header = Field::read(&mut reader)?;
         let num_tensors = reader.sequence_len(MIN_TENSOR_SIZE)?;
         let bytes = reader.rest();
         let mut entries = TensorEntries::default();
@@ -62,7 +62,7 @@ impl<'a> TensorList<'a> {
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
         let mut writer = Writer::new(bytes);
-        write_header(&mut writer, header);
+        header.write(&mut writer);
         writer.sequence(tensors, |writer, (name, element, shape, data)| {
             writer.str(name);
             writer.u8(shape.len() as u8);

@@ -1,24 +1,23 @@
 //! `tf2_msgs/TFMessage` and `geometry_msgs/TransformStamped`.
 
-use super::header::{self, read_header, write_header};
+use super::field::{Field, record, write_all};
 use crate::error::Result;
 use crate::transport::cdr::{Reader, Sequence, Writer};
 use crate::types::Header;
 
-/// Bytes of the shortest `TransformStamped`.
-const MIN_TRANSFORM_SIZE: usize = header::MIN_SIZE + 4 + 7 * 8;
-
-/// `geometry_msgs/TransformStamped` as in the message, unchecked.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TransformStamped<'a> {
-    /// Stamp and parent frame.
-    pub header: Header<'a>,
-    /// The child frame.
-    pub child_frame_id: &'a str,
-    /// Origin of the child in the parent: x, y, z in metres.
-    pub translation: [f64; 3],
-    /// Rotation `parent_from_child` as a quaternion x, y, z, w.
-    pub rotation: [f64; 4],
+record! {
+    /// `geometry_msgs/TransformStamped` as in the message, unchecked.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct TransformStamped<'a> {
+        /// Stamp and parent frame.
+        pub header: Header<'a>,
+        /// The child frame.
+        pub child_frame_id: &'a str,
+        /// Origin of the child in the parent: x, y, z in metres.
+        pub translation: [f64; 3],
+        /// Rotation `parent_from_child` as a quaternion x, y, z, w.
+        pub rotation: [f64; 4],
+    }
 }
 
 /// `tf2_msgs/TFMessage`, with transforms that are decoded one by one.
@@ -46,7 +45,7 @@ impl<'a> TfMessage<'a> {
     /// # Errors
     /// As [`Self::decode`].
     pub fn read(reader: Reader<'a>) -> Result<Self> {
-        Ok(Self { transforms: Sequence::new(reader, MIN_TRANSFORM_SIZE, read_transform)? })
+        Ok(Self { transforms: Sequence::new(reader, TransformStamped::MIN_SIZE, Field::read)? })
     }
 
     /// Encodes a message of `transforms` into `bytes`, replacing the content.
@@ -55,23 +54,9 @@ impl<'a> TfMessage<'a> {
     /// `Message` when it exceeds 4 GiB.
     pub fn encode(transforms: &[TransformStamped<'_>], bytes: &mut Vec<u8>) -> Result<()> {
         let mut writer = Writer::new(bytes);
-        writer.sequence(transforms, |writer, transform| {
-            write_header(writer, &transform.header);
-            writer.str(transform.child_frame_id);
-            writer.f64_array(&transform.translation);
-            writer.f64_array(&transform.rotation);
-        });
+        write_all(&mut writer, transforms);
         writer.finish(Self::TYPE)
     }
-}
-
-fn read_transform<'a>(reader: &mut Reader<'a>) -> Result<TransformStamped<'a>> {
-    Ok(TransformStamped {
-        header: read_header(reader)?,
-        child_frame_id: reader.str()?,
-        translation: reader.f64_array()?,
-        rotation: reader.f64_array()?,
-    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `yolo_msgs/DetectionArray`.
 
 use super::detection::{Pose, class_name, write_array};
+use super::field::Field;
 use crate::error::Result;
 use crate::transport::cdr::Writer;
 use crate::types::{Box2d, Detection2d, Header, ImageBox, RotatedBox2d};

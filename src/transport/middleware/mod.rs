@@ -14,12 +14,14 @@
 
 mod service;
 mod stamp_gaps;
+#[cfg(any(feature = "dds", feature = "ros2"))]
 mod watchers;
 
 #[cfg(any(feature = "dds", feature = "ros2"))]
 pub(in crate::transport) use service::switch_handler;
 pub use service::{DescribedType, Request, Response, ServiceKind, Switch};
 pub use stamp_gaps::StampGaps;
+#[cfg(any(feature = "dds", feature = "ros2"))]
 pub(in crate::transport) use watchers::Watchers;
 
 pub use crate::ros::{Durability, Qos, Reliability};

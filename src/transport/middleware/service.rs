@@ -1,83 +1,54 @@
 //! The services of ROS nodes and managed nodes.
 
+use crate::named::named;
 use crate::ros::{
     LifecycleState, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
     ParameterType, ParameterValue, SetResult, TypeDescription, TypeSource,
 };
 
-/// The services of a node, and that of a switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ServiceKind {
-    /// `list_parameters`.
-    ListParameters,
-    /// `get_parameters`.
-    GetParameters,
-    /// `get_parameter_types`.
-    GetParameterTypes,
-    /// `describe_parameters`.
-    DescribeParameters,
-    /// `set_parameters`.
-    SetParameters,
-    /// `set_parameters_atomically`.
-    SetParametersAtomically,
-    /// `change_state`.
-    ChangeState,
-    /// `get_state`.
-    GetState,
-    /// `get_available_states`.
-    GetAvailableStates,
-    /// `get_available_transitions`.
-    GetAvailableTransitions,
-    /// `get_transition_graph`.
-    GetTransitionGraph,
-    /// `get_logger_levels`.
-    GetLoggerLevels,
-    /// `set_logger_levels`.
-    SetLoggerLevels,
-    /// `get_type_description`.
-    GetTypeDescription,
-    /// A switch, which has a name of its own.
-    SetSwitch,
+named! {
+    /// The services of a node, and that of a switch.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum ServiceKind {
+        /// `list_parameters`.
+        ListParameters => "list_parameters",
+        /// `get_parameters`.
+        GetParameters => "get_parameters",
+        /// `get_parameter_types`.
+        GetParameterTypes => "get_parameter_types",
+        /// `describe_parameters`.
+        DescribeParameters => "describe_parameters",
+        /// `set_parameters`.
+        SetParameters => "set_parameters",
+        /// `set_parameters_atomically`.
+        SetParametersAtomically => "set_parameters_atomically",
+        /// `change_state`.
+        ChangeState => "change_state",
+        /// `get_state`.
+        GetState => "get_state",
+        /// `get_available_states`.
+        GetAvailableStates => "get_available_states",
+        /// `get_available_transitions`.
+        GetAvailableTransitions => "get_available_transitions",
+        /// `get_transition_graph`.
+        GetTransitionGraph => "get_transition_graph",
+        /// `get_logger_levels`.
+        GetLoggerLevels => "get_logger_levels",
+        /// `set_logger_levels`.
+        SetLoggerLevels => "set_logger_levels",
+        /// `get_type_description`.
+        GetTypeDescription => "get_type_description",
+        /// A switch, which has a name of its own.
+        SetSwitch => "set_switch",
+    }
+    /// Its name relative to the node: the service is `~/NAME`.
+    pub fn name;
 }
 
 impl ServiceKind {
     /// Those of every node.
-    pub const ALL: [Self; 14] = [
-        Self::ListParameters,
-        Self::GetParameters,
-        Self::GetParameterTypes,
-        Self::DescribeParameters,
-        Self::SetParameters,
-        Self::SetParametersAtomically,
-        Self::ChangeState,
-        Self::GetState,
-        Self::GetAvailableStates,
-        Self::GetAvailableTransitions,
-        Self::GetTransitionGraph,
-        Self::GetLoggerLevels,
-        Self::SetLoggerLevels,
-        Self::GetTypeDescription,
-    ];
-
-    /// Its name relative to the node: the service is `~/NAME`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ListParameters => "list_parameters",
-            Self::GetParameters => "get_parameters",
-            Self::GetParameterTypes => "get_parameter_types",
-            Self::DescribeParameters => "describe_parameters",
-            Self::SetParameters => "set_parameters",
-            Self::SetParametersAtomically => "set_parameters_atomically",
-            Self::ChangeState => "change_state",
-            Self::GetState => "get_state",
-            Self::GetAvailableStates => "get_available_states",
-            Self::GetAvailableTransitions => "get_available_transitions",
-            Self::GetTransitionGraph => "get_transition_graph",
-            Self::GetLoggerLevels => "get_logger_levels",
-            Self::SetLoggerLevels => "set_logger_levels",
-            Self::GetTypeDescription => "get_type_description",
-            Self::SetSwitch => "set_switch",
-        }
+    pub fn of_nodes() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|kind| *kind != Self::SetSwitch)
     }
 
     /// The ROS type.

@@ -17,6 +17,7 @@ use require::Need;
 mod engine;
 mod faults;
 mod kernels;
+mod overlap;
 mod uploads;
 
 /// Times and memory of one test do not mix with another's.

@@ -19,7 +19,7 @@ fn largest_allowed(number: &str) -> f64 {
 }
 
 /// The library of ONNX Runtime, when one is named that has a CUDA provider.
-fn library() -> Option<PathBuf> {
+pub(super) fn library() -> Option<PathBuf> {
     let Some(library) = std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from) else {
         skip(Need::Ort, "ORT_DYLIB_PATH is not set");
         return None;
@@ -89,7 +89,13 @@ fn differences(expected: &[Value], found: &[Value], is_2d: bool, largest: &mut L
 }
 
 /// Replays with ONNX Runtime on the CPU and on GPU 0 and compares.
-fn compare(bag: &Path, config: &str, channels: &[&str], parameters: &[String], library: &Path) {
+pub(super) fn compare(
+    bag: &Path,
+    config: &str,
+    channels: &[&str],
+    parameters: &[String],
+    library: &Path,
+) {
     let folder = tempfile::tempdir().unwrap();
     let run = |device: &str, provider: &str| {
         let mut parameters = parameters.to_vec();

@@ -74,11 +74,8 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 58] = [
-    "python/src/array/gpu.rs",
-    "python/src/array/host.rs",
-    "python/src/array/mod.rs",
-    "python/src/array/output.rs",
+const UNSAFE_FILES: [&str; 59] = [
+    "python/src/array/memory.rs",
     "capi/src/call.rs",
     "capi/src/gpu.rs",
     "src/cli/heap.rs",
@@ -91,6 +88,7 @@ const UNSAFE_FILES: [&str; 58] = [
     "src/device/cuda/memory/host_address.rs",
     "src/device/cuda/memory/mod.rs",
     "src/device/cuda/memory/page_locked.rs",
+    "src/device/cuda/memory/part.rs",
     "src/device/cuda/nvjpeg/library.rs",
     "src/device/cuda/nvjpeg/mod.rs",
     "src/device/cuda/open.rs",
@@ -103,11 +101,13 @@ const UNSAFE_FILES: [&str; 58] = [
     "src/ops/decode_anchor/kernels.rs",
     "src/ops/decode_center/kernels.rs",
     "src/ops/decode_query/kernels.rs",
+    "src/ops/decode_streampetr/kernels.rs",
     "src/ops/decode_yolo/kernels.rs",
     "src/ops/decompress/kernels.rs",
     "src/ops/densify/kernels.rs",
     "src/ops/detr3d_block/kernels.rs",
     "src/ops/gather/kernels.rs",
+    "src/ops/layer_chain/kernels.rs",
     "src/ops/layer_stack/kernels.rs",
     "src/ops/letterbox/kernels.rs",
     "src/ops/linear/kernels.rs",
@@ -126,6 +126,7 @@ const UNSAFE_FILES: [&str; 58] = [
     "src/ops/unpack/kernels.rs",
     "src/ops/view_sample/kernels.rs",
     "src/ops/view_sample/points.rs",
+    "src/ops/voxel_arrays/kernels.rs",
     "src/ops/voxel_mean/kernels.rs",
     "src/ops/voxelize/kernels.rs",
     "src/runtime/isolated/memory.rs",

@@ -6,11 +6,12 @@
 
 use std::fs;
 
+use det_post::ErrorKind;
+use det_post::runtime::supervisor::Health;
+use det_post::types::Count;
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
-use syn::{
-    Attribute, Expr, ExprMethodCall, ImplItemFn, ItemFn, ItemImpl, ItemMod, LitStr, Token, Type,
-};
+use syn::{Attribute, Expr, ExprMethodCall, ItemMod, LitStr, Token};
 
 use super::root;
 
@@ -29,10 +30,6 @@ struct Texts {
     all: Vec<String>,
     /// Last names of statuses.
     statuses: Vec<String>,
-    /// Literals of functions, as (`Type::function`, text).
-    of_functions: Vec<(String, String)>,
-    self_type: String,
-    function: String,
 }
 
 impl Visit<'_> for Texts {
@@ -42,23 +39,6 @@ impl Visit<'_> for Texts {
         if module.ident != "tests" {
             visit::visit_item_mod(self, module);
         }
-    }
-
-    fn visit_item_impl(&mut self, block: &ItemImpl) {
-        if let Type::Path(path) = &*block.self_ty {
-            self.self_type = path.path.segments.last().unwrap().ident.to_string();
-        }
-        visit::visit_item_impl(self, block);
-    }
-
-    fn visit_impl_item_fn(&mut self, function: &ImplItemFn) {
-        self.function = format!("{}::{}", self.self_type, function.sig.ident);
-        visit::visit_impl_item_fn(self, function);
-    }
-
-    fn visit_item_fn(&mut self, function: &ItemFn) {
-        self.function = function.sig.ident.to_string();
-        visit::visit_item_fn(self, function);
     }
 
     fn visit_expr_method_call(&mut self, call: &ExprMethodCall) {
@@ -80,7 +60,6 @@ impl Visit<'_> for Texts {
 
     fn visit_lit_str(&mut self, text: &LitStr) {
         self.all.push(text.value());
-        self.of_functions.push((self.function.clone(), text.value()));
     }
 }
 
@@ -89,14 +68,6 @@ fn texts(file: &str) -> Texts {
     let mut texts = Texts::default();
     texts.visit_file(&syn::parse_file(&source).unwrap());
     texts
-}
-
-/// The literals of a function, such as the names of an enum's variants.
-fn names(file: &str, function: &str) -> Vec<String> {
-    let texts = texts(file).of_functions.into_iter();
-    let names: Vec<_> = texts.filter(|(of, _)| of == function).map(|(_, name)| name).collect();
-    assert!(!names.is_empty(), "{file} has no names in {function}");
-    names
 }
 
 /// The parts of a format string between its values that are several words.
@@ -155,12 +126,9 @@ fn every_diagnostics_message_and_status_is_explained() {
 #[test]
 fn every_reason_counter_state_and_exit_code_is_explained() {
     let page = page();
-    let names = [
-        names("src/error.rs", "ErrorKind::reason"),
-        names("src/types/report.rs", "Count::name"),
-        names("src/runtime/supervisor.rs", "Health::name"),
-    ];
-    for name in names.iter().flatten() {
+    let reasons = ErrorKind::ALL.map(ErrorKind::reason);
+    let names = reasons.into_iter().chain(Count::ALL.map(Count::name));
+    for name in names.chain(Health::ALL.map(Health::name)) {
         assert!(page.contains(&format!("`{name}`")), "docs/troubleshooting.md lacks `{name}`");
     }
     let exit = fs::read_to_string(root().join("src/cli/exit.rs")).unwrap();

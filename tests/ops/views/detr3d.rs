@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use det_post::infer::view_decoder::detr3d::{CpuDecoder, Network, Start};
 use det_post::ops::view_sample::{FeatureMaps, Projection};
-use det_post::types::{AttentionResidual, Detr3d, PointRange};
+use det_post::types::{AttentionResidual, Detr3d};
 
 use super::{Bounds, EXACT, SAMPLED, assert_near, assert_selected, decoded_boxes};
-use crate::common::view_cases::{Case, File, converted, poison};
+use crate::common::view_cases::{Case, File, converted, detr3d, poison};
 
 struct Decoder {
     case: Case,
@@ -15,25 +15,6 @@ struct Decoder {
     expected: File,
     maps: FeatureMaps,
     decoder: CpuDecoder,
-}
-
-fn facts(name: &str, inputs: &File) -> Detr3d {
-    let (num_channels, num_queries, num_blocks, min_depth_m) = match name {
-        "detr3d_c64" => (64, 96, 4, 1e-2),
-        _ => (256, 300, 1, 1e-5),
-    };
-    Detr3d {
-        num_views: 6,
-        num_levels: 4,
-        num_channels,
-        num_heads: 8,
-        num_queries,
-        num_blocks,
-        num_classes: 10,
-        range: PointRange::from_bounds(inputs.rows("point_range")[0]),
-        min_depth_m,
-        attention_residual: AttentionResidual::Query,
-    }
 }
 
 impl Decoder {
@@ -46,7 +27,7 @@ impl Decoder {
             positions: inputs.f32s("query_pos"),
             references: inputs.rows("reference_points"),
         };
-        let facts = Detr3d { attention_residual: residual, ..facts(name, &inputs) };
+        let facts = Detr3d { attention_residual: residual, ..detr3d(name, &inputs) };
         let weights = case.file("weights");
         let network = Network::with_start(&weights.tensors(), facts, start).unwrap();
         let mut decoder = CpuDecoder::new(Arc::new(network));

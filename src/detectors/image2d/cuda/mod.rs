@@ -1,30 +1,30 @@
 //! 2D detection on a GPU: per frame one upload, one wait and one read of the results.
 //! A payload in page-locked memory is uploaded in place.
 
+mod pictures;
 mod postprocess;
 
+use std::time::Duration;
+
+use pictures::Pictures;
 pub use postprocess::DeviceBoxes;
 use postprocess::Postprocess;
 
+use super::batch::BatchPlace;
 use super::boxes;
 use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
-use crate::detectors::frame_stream::{FrameStream, Running, add_copies};
-use crate::detectors::picture_uploads::{MIN_PICTURE_BYTES, PictureUploads};
+use crate::detectors::frame_stream::{FrameStream, add_copies};
+use crate::detectors::in_flight::Contexts;
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
-use crate::device::cuda::{
-    DeviceImage, DeviceTensor, Graph, ImageLayout, InPlaceUploads, Stream, UploadScope,
-};
+use crate::device::cuda::{InPlaceUploads, Stream, UploadScope};
 use crate::device::{Device, PayloadMemory};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::infer::device::DeviceEngine;
 use crate::ops::gather::cuda::Gathered;
-use crate::ops::letterbox::LetterboxParams;
-use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};
 use crate::ops::nms::cuda::NmsCounts;
 use crate::types::{
-    Box2d, Detection2d, Detections, FrameReport, ImagePayload, JpegOptions, Kept, Stage,
-    TensorSpec, Transfer,
+    Box2d, Detection2d, Detections, FrameReport, ImagePayload, Kept, Stage, TensorSpec, Transfer,
 };
 
 /// The stages timed on the stream, in order.
@@ -35,9 +35,6 @@ const STREAM_STAGES: [Stage; 4] =
 const STAGES: [Stage; 5] =
     [Stage::Decompress, Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess];
 
-/// The most frames in flight: one is uploaded while the network runs on the other.
-const MAX_IN_FLIGHT: usize = 2;
-
 /// Finds boxes `B` in images on a GPU.
 pub struct CudaDetector<B: DeviceBoxes = Box2d> {
     info: DetectorInfo,
@@ -45,13 +42,7 @@ pub struct CudaDetector<B: DeviceBoxes = Box2d> {
     stream: Stream,
     engine: DeviceEngine,
     head: YoloHead,
-    /// One for each frame that may be in flight, used in turn.
-    contexts: Vec<Context<B>>,
-    /// The context of the earliest frame in flight, and the number of these frames.
-    earliest: usize,
-    num_in_flight: usize,
-    /// Whether there was not enough memory for frames in flight.
-    is_refused: bool,
+    contexts: Contexts<Context<B>>,
     detections: Vec<Detection2d<B>>,
 }
 
@@ -70,13 +61,25 @@ struct Work<B: DeviceBoxes> {
 }
 
 impl<B: DeviceBoxes> CudaDetector<B> {
-    /// Loads the network; the frames run on `stream`.
+    /// Loads the network, which may be shared with other detectors; the frames run on `stream`.
     ///
     /// # Errors
     /// As [`super::open`].
-    pub fn load(config: &CameraConfig, stream: &Stream) -> Result<Self> {
-        let shape_of = |input: &TensorSpec| input_shape(&config.facts, input);
-        let engine = DeviceEngine::load(&config.model_path, &config.engine, stream, shape_of)?;
+    pub fn load(
+        config: &CameraConfig,
+        stream: &Stream,
+        batch: Option<&BatchPlace>,
+    ) -> Result<Self> {
+        let CameraConfig { model_path, engine, .. } = config;
+        let facts = config.facts.clone();
+        let shape_of = move |input: &TensorSpec| input_shape(&facts, input);
+        let engine = match batch {
+            Some(BatchPlace { network, place }) => {
+                let place = (&network.on_gpu, *place);
+                DeviceEngine::in_batch(model_path, engine, stream, place, shape_of)?
+            }
+            None => DeviceEngine::load(model_path, engine, stream, shape_of)?,
+        };
         Self::new(config, stream, engine)
     }
 
@@ -88,26 +91,31 @@ impl<B: DeviceBoxes> CudaDetector<B> {
         boxes::check::<B>(&config.facts.layout)?;
         let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
         let device = Device::Cuda(stream.device().clone());
+        let info = DetectorInfo::new(&device, engine.name(), &STAGES);
         Ok(Self {
-            info: DetectorInfo::new(&device, engine.name(), &STAGES),
+            info: DetectorInfo { is_batched: engine.is_shared(), ..info },
             config: config.clone(),
             stream: stream.clone(),
-            contexts: vec![Context::new(config, &head, &engine, (stream, stream))?],
+            contexts: Contexts::of_single(Context::new(config, &head, &engine, (stream, stream))?),
             engine,
             head,
-            earliest: 0,
-            num_in_flight: 0,
-            is_refused: false,
             detections: Vec::with_capacity(config.max_detections),
         })
     }
 
-    /// Contexts that upload beside the network.
-    fn overlapping_contexts(&self) -> Result<Vec<Context<B>>> {
-        let Self { config, head, engine, stream, .. } = self;
-        let uploads = stream.beside()?;
-        let new = |_| Context::new(config, head, engine, (stream, &uploads));
-        (0..MAX_IN_FLIGHT).map(new).collect()
+    /// Ends the earliest frame; waits at most `limit` for other members of the batch.
+    fn collect_within(
+        &mut self,
+        limit: Duration,
+        report: &mut FrameReport,
+    ) -> Result<Detections<'_>> {
+        let Self { contexts, engine, detections, .. } = self;
+        let (_, Context { uploads, work }) = contexts.end_earliest()?;
+        let ran = if engine.is_shared() { work.run_network(engine, limit) } else { Ok(()) };
+        let ended = ran.and_then(|()| work.end(engine, detections, report));
+        work.frames.settle(ended)?;
+        uploads.finish();
+        Ok(B::detections(detections))
     }
 }
 
@@ -124,13 +132,15 @@ impl<B: DeviceBoxes> Context<B> {
         let postprocess = Postprocess::new(config, head, engine, working)?;
         let pictures = Pictures::new((stream, uploads), &config.jpeg, head.letterbox())?;
         let work = Work { frames, pictures, postprocess };
+        let is_overlapping = !stream.is_same_queue(uploads);
         let uploads = InPlaceUploads::with_zero_copy(uploads, config.zero_copy)?;
+        let uploads = if is_overlapping { uploads.overlapping() } else { uploads };
         Ok(Self { uploads, work })
     }
 }
 
 impl<B: DeviceBoxes> Work<B> {
-    /// Queues all work of a frame.
+    /// Queues all work of a frame; in a batch, that before the network.
     fn begin<'env>(
         &mut self,
         payload: &ImagePayload<'env>,
@@ -143,10 +153,21 @@ impl<B: DeviceBoxes> Work<B> {
         pictures.upload(payload, &mut running)?;
         pictures.enqueue_letterbox(engine.input(0)?, postprocess)?;
         running.end_of(Stage::Letterbox)?;
-        engine.enqueue()?;
-        running.end_of(Stage::Infer)?;
-        postprocess.graph.enqueue()?;
-        running.end_of(Stage::Postprocess)
+        if engine.is_shared() {
+            return engine.enter();
+        }
+        self.run_network(engine, Duration::ZERO)
+    }
+
+    /// Queues the network and the post-processing; waits at most `limit` for other members of
+    /// the batch.
+    fn run_network(&mut self, engine: &mut DeviceEngine, limit: Duration) -> Result<()> {
+        let Self { frames, postprocess, .. } = self;
+        engine.leave(limit, || {
+            frames.end_of(Stage::Infer)?;
+            postprocess.graph.enqueue()?;
+            frames.end_of(Stage::Postprocess)
+        })
     }
 
     /// Waits for the frame and reads its detections.
@@ -184,14 +205,13 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
         frame: &FrameSet<'_>,
         report: &mut FrameReport,
     ) -> Result<Detections<'a>> {
-        if self.num_in_flight > 0 {
-            return Err(in_flight("frames are in flight"));
+        if self.engine.is_shared() {
+            self.submit(frame, report)?;
+            return self.collect_within(self.config.batch_wait, report);
         }
-        let payload = frame.image(IMAGE)?;
         let Self { contexts, engine, detections, .. } = self;
-        let Some(Context { uploads, work }) = contexts.first_mut() else {
-            return Err(in_flight("no memory for frames"));
-        };
+        let Context { uploads, work } = contexts.single()?;
+        let payload = frame.image(IMAGE)?;
         let ran = uploads.scope(|scope| {
             work.begin(&payload, engine, scope, report)?;
             work.end(engine, detections, report)
@@ -201,53 +221,30 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
     }
 
     fn allow_in_flight(&mut self, num: usize) -> usize {
-        // A payload that kernels read in host memory is borrowed until they have.
-        if self.contexts.first().is_some_and(|context| context.uploads.is_zero_copy()) {
+        if self.engine.is_shared() {
             return 1;
         }
-        let is_wanted = num > 1 && self.contexts.len() < MAX_IN_FLIGHT;
-        if is_wanted && self.num_in_flight == 0 && !self.is_refused {
-            match self.overlapping_contexts() {
-                Ok(contexts) => self.contexts = contexts,
-                Err(reason) => {
-                    tracing::warn!("frames do not overlap: {reason}");
-                    self.is_refused = true;
-                }
-            }
+        let Self { contexts, config, head, engine, stream, .. } = self;
+        // A payload that kernels read in host memory is borrowed until they have.
+        if contexts.single().is_ok_and(|context| context.uploads.is_zero_copy()) {
+            return 1;
         }
-        self.contexts.len()
+        contexts.allow(num, |_| Context::new(config, head, engine, (&*stream, &stream.beside()?)))
     }
 
     fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         let payload = frame.image(IMAGE)?;
-        let Self { contexts, engine, earliest, num_in_flight, .. } = self;
-        let num_contexts = contexts.len();
-        let place = (*earliest + *num_in_flight) % num_contexts;
-        let free = contexts.get_mut(place).filter(|_| *num_in_flight < num_contexts);
-        let Some(Context { uploads, work }) = free else {
-            return Err(in_flight("as many frames as allowed are in flight"));
-        };
+        let Self { contexts, engine, .. } = self;
+        let (_, Context { uploads, work }) = contexts.next()?;
         // At its end the payload is uploaded, or held where it is in a mapped file.
         let begun = uploads.scope(|scope| work.begin(&payload, engine, scope, report));
         work.frames.settle(begun)?;
-        *num_in_flight += 1;
+        contexts.has_begun();
         Ok(())
     }
 
     fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
-        let Self { contexts, engine, earliest, num_in_flight, detections, .. } = self;
-        let num_contexts = contexts.len();
-        let Some(Context { uploads, work }) =
-            contexts.get_mut(*earliest).filter(|_| *num_in_flight > 0)
-        else {
-            return Err(in_flight("no frame is in flight"));
-        };
-        *earliest = (*earliest + 1) % num_contexts;
-        *num_in_flight -= 1;
-        let ended = work.end(engine, detections, report);
-        work.frames.settle(ended)?;
-        uploads.finish();
-        Ok(B::detections(detections))
+        self.collect_within(Duration::ZERO, report)
     }
 
     /// Writes thresholds and classes to the device; records the post-processing again
@@ -255,7 +252,7 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
         let config = family(config)?;
         let Self { contexts, head, engine, stream, .. } = self;
-        for Context { work: Work { frames, pictures, postprocess }, .. } in contexts {
+        for Context { work: Work { frames, pictures, postprocess }, .. } in contexts.iter_mut() {
             if postprocess.fits(config) {
                 postprocess.set(config)?;
             } else {
@@ -279,94 +276,7 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
     }
 }
 
-/// The error of a call that does not fit the number of frames in flight.
-fn in_flight(what: &str) -> Error {
-    Error::new(ErrorKind::Argument, "camera", what)
-}
-
 /// The shape of the network's input.
 fn input_shape(facts: &YoloFacts, input: &TensorSpec) -> Result<Vec<usize>> {
     YoloHead::input_shape(facts, input).map(|shape| shape.to_vec())
-}
-
-/// The image of a frame and its letterbox, which is recorded at the first image of a
-/// layout.
-struct Pictures {
-    stream: Stream,
-    uploads: PictureUploads,
-    picture: DeviceImage,
-    kernels: LetterboxKernels,
-    params: LetterboxParams,
-    /// With the layout of the image and the capacity of its memory; no graph for images that
-    /// are read in host memory.
-    recorded: Option<((ImageLayout, usize), Option<Graph>)>,
-}
-
-impl Pictures {
-    /// The second stream is the queue of uploads.
-    fn new(
-        (stream, uploads): (&Stream, &Stream),
-        jpeg: &JpegOptions,
-        params: &LetterboxParams,
-    ) -> Result<Self> {
-        Ok(Self {
-            stream: stream.clone(),
-            uploads: PictureUploads::new(uploads, jpeg)?,
-            picture: DeviceImage::with_capacity(uploads, MIN_PICTURE_BYTES)?,
-            kernels: LetterboxKernels::load(stream.device())?,
-            params: *params,
-            recorded: None,
-        })
-    }
-
-    /// Queues the upload or the decoding of the image.
-    fn upload<'env>(
-        &mut self,
-        payload: &ImagePayload<'env>,
-        frame: &mut Running<'_, 'env>,
-    ) -> Result<()> {
-        let Self { uploads, picture, .. } = self;
-        let pending = uploads.receive(picture, *payload, frame.report)?;
-        frame.upload_by(|scope, report| {
-            let images = std::slice::from_mut(picture);
-            uploads.enqueue(images, &mut [Some(pending)], (scope, report), |_, error| error)
-        })
-    }
-
-    /// Queues the letterbox of the image. At a new layout it is recorded, and the
-    /// transform to source pixels written to the device.
-    fn enqueue_letterbox(
-        &mut self,
-        input: &mut DeviceTensor,
-        postprocess: &mut Postprocess<impl DeviceBoxes>,
-    ) -> Result<()> {
-        let Self { stream, picture, kernels, params, recorded, .. } = self;
-        // Larger memory is other memory.
-        let layout = (picture.layout()?, picture.capacity());
-        let is_in_place = picture.is_in_place();
-        match recorded {
-            Some((of, Some(graph))) if *of == layout && !is_in_place => return graph.enqueue(),
-            // The address of an image in host memory differs from frame to frame.
-            Some((of, None)) if *of == layout && is_in_place => {
-                return enqueue_letterbox(stream, kernels, picture, params, input).map(drop);
-            }
-            _ => *recorded = None,
-        }
-        if is_in_place {
-            let placed = enqueue_letterbox(stream, kernels, picture, params, input)?;
-            *recorded = Some((layout, None));
-            return postprocess.set_placement(&placed);
-        }
-        let mut placed = None;
-        let graph = Graph::record(stream, || {
-            placed = Some(enqueue_letterbox(stream, kernels, picture, params, input)?);
-            Ok(())
-        })?;
-        if let Some(placed) = placed {
-            postprocess.set_placement(&placed)?;
-        }
-        graph.enqueue()?;
-        *recorded = Some((layout, Some(graph)));
-        Ok(())
-    }
 }

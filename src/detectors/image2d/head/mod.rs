@@ -7,7 +7,8 @@ use super::boxes::ImageBoxes;
 use crate::config::YoloFacts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::ExpectedDim::{self, Any, Exactly};
-use crate::infer::{Engine, Expected, Side, bind};
+use crate::infer::batch::Outputs;
+use crate::infer::{Expected, Side, bind};
 use crate::ops::letterbox::LetterboxParams;
 use crate::types::{
     Candidates, Dim, ElementType, Size, Tensor, TensorSpec, TensorView, YoloLayout,
@@ -107,20 +108,20 @@ impl YoloHead {
         &self.letterbox
     }
 
-    /// Decodes the network's outputs into candidates, in pixels of its input.
+    /// Decodes the network's outputs, by their position, into candidates, in pixels of its input.
     ///
     /// # Errors
     /// `Inference` or `Argument` when an output has another shape than declared.
     pub fn decode<B: ImageBoxes>(
         &self,
-        engine: &dyn Engine,
+        outputs: &Outputs<'_>,
         score_threshold: f32,
         candidates: &mut Candidates<B>,
     ) -> Result<()> {
         let num_outputs = self.outputs.len();
         let mut tensors = [TensorView::default(); MAX_OUTPUTS];
         for (tensor, &output) in tensors.iter_mut().zip(&self.outputs) {
-            *tensor = engine.output(output)?;
+            *tensor = outputs(output)?;
         }
         B::DECODE(
             &tensors[..num_outputs],

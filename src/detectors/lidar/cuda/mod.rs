@@ -12,8 +12,9 @@ use postprocess::{Limits, Postprocess};
 use sweeps::{AnyCloud, Clouds, MergedPoints};
 
 use super::{CLOUD, LidarHead, lidar_of, needs, with_empty_frame};
-use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
-use crate::detectors::frame_stream::{FrameStream, Running};
+use crate::config::{ChannelConfig, LidarConfig};
+use crate::detectors::frame_stream::{FrameStream, Running, add_copies};
+use crate::detectors::in_flight::{Contexts, MAX_IN_FLIGHT};
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
 use crate::device::cuda::{
     DeviceBuffer, DeviceCounters, DevicePoints, DeviceTensor, InPlaceUploads, Stream,
@@ -34,6 +35,9 @@ pub trait DeviceMapEncoder: Send {
     /// The timed stages, in order.
     const STAGES: &'static [Stage];
 
+    /// Whether the work of a frame may be queued before the report of the one before is complete.
+    const CAN_OVERLAP: bool;
+
     /// Queues the writing of the map, and marks the end of each stage.
     ///
     /// # Errors
@@ -44,7 +48,7 @@ pub trait DeviceMapEncoder: Send {
     fn num_voxels(&self) -> &DeviceBuffer<u32>;
 
     /// Adds what the encoder counted and copied to the report, after the wait for the frame.
-    fn add_to_report(&mut self, running: &mut Running<'_, '_>);
+    fn add_to_report(&mut self, report: &mut FrameReport);
 }
 
 /// Where an encoder of a new detector reads and writes.
@@ -61,16 +65,26 @@ pub struct MapEnds<'a> {
 pub struct CudaDetector<E> {
     info: DetectorInfo,
     needs: [InputNeeds; 1],
-    facts: LidarFacts,
-    uploads: InPlaceUploads,
+    config: LidarConfig,
     frames: FrameStream,
+    contexts: Contexts<Context>,
+    shared: Shared<E>,
+    head: LidarHead,
+    detections: Vec<Detection3d>,
+}
+
+/// What a frame in flight does not share with another one.
+struct Context {
+    uploads: InPlaceUploads,
     clouds: Clouds,
+    postprocess: Postprocess,
+}
+
+/// What frames share: past sweeps, and memory that is used in the order of the stream.
+struct Shared<E> {
     points: MergedPoints,
     encoder: E,
     engine: DeviceEngine,
-    head: LidarHead,
-    postprocess: Postprocess,
-    detections: Vec<Detection3d>,
 }
 
 /// The network of a channel, loaded for a stream and a map of these dimensions.
@@ -108,25 +122,81 @@ impl<E: DeviceMapEncoder> CudaDetector<E> {
         let points = MergedPoints::new(config, stream)?;
         let (map, counters) = (engine.input(0)?, frames.counters());
         let encoder = build(MapEnds { points: &points.merged, map, counters })?;
-        let clouds = Clouds::new(config, stream)?;
-        let working = (stream, frames.counters());
-        let postprocess =
-            Postprocess::new(config, (&head, &engine), encoder.num_voxels(), working)?;
+        let shared = Shared { points, encoder, engine };
+        let context = Context::new(config, &head, &shared, (&mut frames, stream))?;
         let device = Device::Cuda(stream.device().clone());
         Ok(Self {
-            info: DetectorInfo::new(&device, engine.name(), &stages),
+            info: DetectorInfo::new(&device, shared.engine.name(), &stages),
             needs: needs(config),
-            facts: config.facts.clone(),
-            uploads: InPlaceUploads::with_zero_copy(stream, config.zero_copy)?,
+            config: config.clone(),
             frames,
-            postprocess,
-            clouds,
-            points,
-            encoder,
-            engine,
+            contexts: Contexts::of_single(context),
+            shared,
             head,
             detections: Vec::with_capacity(config.max_detections),
         })
+    }
+}
+
+impl Context {
+    /// Memory for the selected one of `frames`, whose upload is queued on `uploads`.
+    fn new<E: DeviceMapEncoder>(
+        config: &LidarConfig,
+        head: &LidarHead,
+        Shared { encoder, engine, .. }: &Shared<E>,
+        (frames, uploads): (&mut FrameStream, &Stream),
+    ) -> Result<Self> {
+        let stream = frames.stream().clone();
+        let is_overlapping = !stream.is_same_queue(uploads);
+        let working = (&stream, frames.counters());
+        let postprocess = Postprocess::new(config, (head, engine), encoder.num_voxels(), working)?;
+        let clouds = Clouds::new(config, (&stream, uploads))?;
+        let uploads = InPlaceUploads::with_zero_copy(uploads, config.zero_copy)?;
+        let uploads = if is_overlapping { uploads.overlapping() } else { uploads };
+        Ok(Self { uploads, clouds, postprocess })
+    }
+}
+
+impl<E: DeviceMapEncoder> Shared<E> {
+    /// Queues all work of a frame.
+    fn begin<'env>(
+        &mut self,
+        frame: &FrameSet<'env>,
+        (clouds, postprocess): (&mut Clouds, &Postprocess),
+        running: &mut Running<'_, 'env>,
+    ) -> Result<()> {
+        let Self { points, encoder, engine } = self;
+        let (cloud, pose) = (AnyCloud::of(frame, CLOUD)?, frame.input(CLOUD)?.world_from_sensor());
+        clouds.upload(cloud, running)?;
+        clouds.enqueue_unpack(cloud, points.current_mut(), running.counters)?;
+        running.end_of(Stage::Unpack)?;
+        points.merge(frame.stamp, pose, running)?;
+        running.end_of(Stage::Densify)?;
+        encoder.enqueue(running)?;
+        engine.enqueue()?;
+        running.end_of(Stage::Infer)?;
+        postprocess.graph.enqueue()?;
+        running.end_of(Stage::Postprocess)
+    }
+
+    /// Waits for the selected one of `frames` and reads its detections.
+    fn end(
+        &mut self,
+        frames: &mut FrameStream,
+        (postprocess, head): (&mut Postprocess, &LidarHead),
+        detections: &mut Vec<Detection3d>,
+        report: &mut FrameReport,
+    ) -> Result<()> {
+        detections.clear();
+        let num_counted = frames.wait(report)?;
+        let gathered = postprocess.gather.read_complete(detections);
+        check_thresholds(&gathered)?;
+        self.encoder.add_to_report(report);
+        add_copies(report, Stage::Infer, &self.engine);
+        let num_words = detections.len() * head.attributes().num_words();
+        let num_read = num_counted + size_of::<Gathered>() + num_words * size_of::<u32>();
+        report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
+        Ok(())
     }
 }
 
@@ -144,33 +214,56 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
         frame: &FrameSet<'_>,
         report: &mut FrameReport,
     ) -> Result<Detections<'a>> {
-        let Self { uploads, frames, clouds, points, encoder, .. } = self;
-        let Self { engine, head, postprocess, detections, .. } = self;
-        let (cloud, pose) = (AnyCloud::of(frame, CLOUD)?, frame.input(CLOUD)?.world_from_sensor());
+        let Self { frames, contexts, shared, head, detections, .. } = self;
+        let Context { uploads, clouds, postprocess } = contexts.single()?;
+        frames.select(0)?;
         let ran = uploads.scope(|scope| {
-            let mut running = frames.begin(scope, report);
-            clouds.upload(cloud, &mut running)?;
-            clouds.enqueue_unpack(cloud, points.current_mut(), running.counters)?;
-            running.end_of(Stage::Unpack)?;
-            points.merge(frame.stamp, pose, &mut running)?;
-            running.end_of(Stage::Densify)?;
-            encoder.enqueue(&mut running)?;
-            engine.enqueue()?;
-            running.end_of(Stage::Infer)?;
-            postprocess.graph.enqueue()?;
-            running.end_of(Stage::Postprocess)?;
-            let gathered = postprocess.gather.read(detections)?;
-
-            check_thresholds(&gathered)?;
-            let num_counted = running.add_counters();
-            encoder.add_to_report(&mut running);
-            running.add_copies(Stage::Infer, engine);
-            let num_words = detections.len() * head.attributes().num_words();
-            let num_read = num_counted + size_of::<Gathered>() + num_words * size_of::<u32>();
-            running.report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
-            running.finish()
+            shared.begin(frame, (clouds, postprocess), &mut frames.begin(scope, report))?;
+            shared.end(frames, (postprocess, head), detections, report)
         });
         frames.settle(ran)?;
+        Ok(Detections::Boxes3d(detections))
+    }
+
+    fn allow_in_flight(&mut self, num: usize) -> usize {
+        let Self { frames, contexts, shared, head, config, info, .. } = self;
+        // A payload that kernels read in host memory is borrowed until they have.
+        let is_borrowed = contexts.single().is_ok_and(|context| context.uploads.is_zero_copy());
+        if is_borrowed || !E::CAN_OVERLAP {
+            return 1;
+        }
+        contexts.allow(num, |place| {
+            let uploads = frames.stream().beside()?;
+            if place == 0 {
+                frames.overlap(MAX_IN_FLIGHT, &uploads, &info.stages)?;
+            }
+            frames.select(place)?;
+            Context::new(config, head, shared, (&mut *frames, &uploads))
+        })
+    }
+
+    /// Past sweeps are those of the frames that were submitted before: their work is in that
+    /// order.
+    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
+        let Self { frames, contexts, shared, .. } = self;
+        let (place, Context { uploads, clouds, postprocess }) = contexts.next()?;
+        frames.select(place)?;
+        // At its end the payload is uploaded, or held where it is in a mapped file.
+        let begun = uploads.scope(|scope| {
+            shared.begin(frame, (clouds, postprocess), &mut frames.begin(scope, report))
+        });
+        frames.settle(begun)?;
+        contexts.has_begun();
+        Ok(())
+    }
+
+    fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
+        let Self { frames, contexts, shared, head, detections, .. } = self;
+        let (place, Context { uploads, postprocess, .. }) = contexts.end_earliest()?;
+        frames.select(place)?;
+        let ended = shared.end(frames, (postprocess, head), detections, report);
+        frames.settle(ended)?;
+        uploads.finish();
         Ok(Detections::Boxes3d(detections))
     }
 
@@ -180,28 +273,32 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
         let config = lidar_of(config)?;
         let mut head = self.head.clone();
         head.reconfigure(config);
-        if self.postprocess.limits == Limits::of(config) {
-            self.postprocess.set(config, &head)?;
-        } else {
-            let stream = self.frames.stream().clone();
-            let (network, counters) = ((&head, &self.engine), self.frames.counters());
-            let num_voxels = self.encoder.num_voxels();
-            self.postprocess = Postprocess::new(config, network, num_voxels, (&stream, counters))?;
+        let Self { frames, contexts, shared: Shared { encoder, engine, .. }, .. } = self;
+        let stream = frames.stream().clone();
+        for (place, Context { postprocess, .. }) in contexts.iter_mut().enumerate() {
+            if postprocess.limits == Limits::of(config) {
+                postprocess.set(config, &head)?;
+            } else {
+                frames.select(place)?;
+                let (network, working) = ((&head, &*engine), (&stream, frames.counters()));
+                *postprocess = Postprocess::new(config, network, encoder.num_voxels(), working)?;
+            }
         }
         self.head = head;
-        self.points.reconfigure(config);
+        self.config = config.clone();
+        self.shared.points.reconfigure(config);
         self.detections.clear();
         self.detections.reserve(config.max_detections);
         Ok(())
     }
 
     fn reset(&mut self) -> Result<()> {
-        self.points.clear_past();
+        self.shared.points.clear_past();
         Ok(())
     }
 
     fn warm_up(&mut self) -> Result<()> {
-        let facts = self.facts.clone();
+        let facts = self.config.facts.clone();
         with_empty_frame(&facts, |frame| self.detect(frame, &mut FrameReport::new()).map(drop))?;
         self.reset()
     }

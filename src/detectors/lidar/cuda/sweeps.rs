@@ -41,17 +41,18 @@ impl<'a> AnyCloud<'a> {
 
 /// The cloud of a frame, and the operation that unpacks it.
 pub(super) struct Clouds {
-    stream: Stream,
+    uploads: Stream,
     cloud: DeviceCloud,
     unpack: Unpack,
     params: UnpackParams,
 }
 
 impl Clouds {
-    pub(super) fn new(config: &LidarConfig, stream: &Stream) -> Result<Self> {
+    /// The second stream is the queue of uploads.
+    pub(super) fn new(config: &LidarConfig, (stream, uploads): (&Stream, &Stream)) -> Result<Self> {
         Ok(Self {
-            stream: stream.clone(),
-            cloud: DeviceCloud::with_capacity(stream, MIN_CLOUD_BYTES)?,
+            uploads: uploads.clone(),
+            cloud: DeviceCloud::with_capacity(uploads, MIN_CLOUD_BYTES)?,
             unpack: Unpack::new(stream, MIN_CLOUD_POINTS)?,
             params: lidar::unpack_params(config),
         })
@@ -78,7 +79,7 @@ impl Clouds {
 
     fn reserve(&mut self, num_bytes: usize, num_points: usize) -> Result<()> {
         if num_bytes > self.cloud.capacity() {
-            self.cloud = DeviceCloud::with_capacity(&self.stream, capacity_for(num_bytes))?;
+            self.cloud = DeviceCloud::with_capacity(&self.uploads, capacity_for(num_bytes))?;
         }
         if num_points > self.unpack.max_points() {
             self.unpack.reserve(capacity_for(num_points))?;

@@ -9,6 +9,7 @@ mod borrowed;
 mod host;
 mod host_address;
 mod page_locked;
+mod part;
 mod payload;
 mod upload_scope;
 
@@ -105,6 +106,11 @@ impl<T> In<'_, T> {
     /// `len` values that kernels can read, for as long as the borrow lasts.
     fn at(address: u64, len: u64) -> Self {
         Self { address, len, memory: PhantomData }
+    }
+
+    /// Whether the address is a multiple of a number of bytes.
+    pub fn is_aligned_to(&self, num_bytes: u64) -> bool {
+        self.address.is_multiple_of(num_bytes)
     }
 
     /// Number of values.
@@ -290,7 +296,7 @@ impl<T: Plain> DeviceBuffer<T> {
         self.stream.bind()?;
         let num_bytes = self.len.min(source.len) * size_of::<T>();
         // SAFETY: both allocations have this many bytes and stay until the
-        // stream's work is done; they are two, since `self` is borrowed alone.
+        // stream's work is done.
         let copied = unsafe {
             result::memcpy_dtod_async(self.address, source.address, num_bytes, self.stream.raw())
         };
@@ -309,7 +315,7 @@ impl<T: Plain> DeviceBuffer<T> {
         let target = self.address + (start * size_of::<T>()) as u64;
         let num_bytes = source.len * size_of::<T>();
         // SAFETY: both allocations have these bytes (checked) and stay until the stream's
-        // work is done; they are two, since `self` is borrowed alone.
+        // work is done.
         let copied = unsafe {
             result::memcpy_dtod_async(target, source.address, num_bytes, self.stream.raw())
         };

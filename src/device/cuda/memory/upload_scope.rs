@@ -22,6 +22,8 @@ pub struct InPlaceUploads {
     held: RefCell<Option<HeldWindows>>,
     /// Whether kernels read payloads where they are, in place of an upload.
     zero_copy: bool,
+    /// Whether the scopes are those of frames that overlap.
+    is_overlapping: bool,
     /// The scopes that have ended.
     num_ended: Arc<AtomicU64>,
 }
@@ -33,7 +35,8 @@ impl InPlaceUploads {
     /// `Device` with the driver's error.
     pub fn new(stream: &Stream) -> Result<Self> {
         let (read, stream, held) = (Event::new(stream)?, stream.clone(), RefCell::default());
-        Ok(Self { read, stream, held, zero_copy: false, num_ended: Arc::default() })
+        let (zero_copy, is_overlapping) = (false, false);
+        Ok(Self { read, stream, held, zero_copy, is_overlapping, num_ended: Arc::default() })
     }
 
     /// As [`Self::new`]; kernels on the stream read payloads where they are if `zero_copy` says so.
@@ -49,6 +52,14 @@ impl InPlaceUploads {
         let mut uploads = Self::new(stream)?;
         uploads.zero_copy = zero_copy;
         Ok(uploads)
+    }
+
+    /// For frames that overlap: small payloads are copied, so that a scope ends without a wait
+    /// for them.
+    #[must_use]
+    pub fn overlapping(mut self) -> Self {
+        self.is_overlapping = true;
+        self
     }
 
     /// Whether kernels read payloads where they are.
@@ -122,6 +133,11 @@ impl<'env> UploadScope<'_, 'env> {
         self.windows.get()
     }
 
+    /// Whether small payloads are copied in place of a wait at the end.
+    pub fn is_overlapping(&self) -> bool {
+        self.uploads.is_overlapping
+    }
+
     /// Whether kernels read payloads where they are.
     pub(super) fn reads_in_place(&self) -> bool {
         self.uploads.zero_copy
@@ -131,8 +147,10 @@ impl<'env> UploadScope<'_, 'env> {
     /// `None` where they cannot.
     pub(super) fn borrow(&self, payload: &'env [u8], tail: usize) -> Option<Borrowed> {
         let len = payload.len() + tail;
+        // Counts the payload, also where it is copied.
+        let place = find(payload);
         let address = device_address(payload.as_ptr() as usize, len)?;
-        match find(payload) {
+        match place {
             Place::Registered(windows) => {
                 let windows = self.hold(windows)?;
                 let is_in_order = |(start, part): (usize, &[u8])| {

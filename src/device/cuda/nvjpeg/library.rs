@@ -1,23 +1,25 @@
-//! The library nvJPEG: its functions and the meaning of their results.
+//! The library nvJPEG: its handle of a GPU, its functions and the meaning of their results.
 
-use std::ffi::{OsStr, c_int, c_uint, c_void};
+use std::ffi::{OsStr, OsString, c_int, c_uint, c_void};
 use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use libloading::Library;
 
-use crate::device::cuda::error;
+use crate::device::cuda::{CudaDevice, Stream, error, recording};
 use crate::error::{Error, ErrorKind, Result};
 
 /// `NVJPEG_BACKEND_HARDWARE`
-pub(super) const BACKEND_HARDWARE: c_int = 3;
+const BACKEND_HARDWARE: c_int = 3;
 /// `NVJPEG_FLAGS_DEFAULT`
-pub(super) const NO_FLAGS: c_uint = 0;
+const NO_FLAGS: c_uint = 0;
 /// `NVJPEG_MAX_COMPONENT`
 pub(super) const MAX_COMPONENTS: usize = 4;
 /// `MAJOR_VERSION` of `libraryPropertyType`
-pub(super) const MAJOR_VERSION: c_int = 0;
+const MAJOR_VERSION: c_int = 0;
 /// The oldest supported version.
-pub(super) const MIN_VERSION: c_int = 12;
+const MIN_VERSION: c_int = 12;
 
 /// The names of the library, newest first.
 const NAMES: [&str; 3] = ["libnvjpeg.so.13", "libnvjpeg.so.12", "libnvjpeg.so"];
@@ -98,6 +100,90 @@ impl Functions {
             decode_batch: symbol!(c"nvjpegDecodeBatched"),
             _library: ManuallyDrop::new(library),
         })
+    }
+}
+
+/// nvJPEG on the JPEG engines of a GPU. Opening it takes 0.3 s, so that all decoders on a GPU
+/// share one.
+pub(super) struct Handle {
+    pub(super) functions: Functions,
+    pub(super) raw: *mut c_void,
+    device: CudaDevice,
+}
+
+// SAFETY: a handle belongs to no thread, and nvJPEG allows that several threads use one at once
+// (its documentation, "Thread Safety"). The pointer is not changed.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+/// A handle that is in use, by its GPU and the path of its library.
+type Opened = (usize, Option<OsString>, Weak<Handle>);
+
+/// The handles of this process.
+static OPENED: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
+
+impl Handle {
+    /// The handle of a stream's GPU: one that is in use, or a new one.
+    ///
+    /// # Errors
+    /// `Device` with the reason: no library, a version before 12, a GPU without engines.
+    pub(super) fn shared(stream: &Stream, library: Option<&OsStr>) -> Result<Arc<Self>> {
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.retain(|(.., handle)| handle.strong_count() > 0);
+        let ordinal = stream.device().ordinal();
+        let of_gpu =
+            opened.iter().find(|(of, path, _)| (*of, path.as_deref()) == (ordinal, library));
+        if let Some(handle) = of_gpu.and_then(|(.., handle)| handle.upgrade()) {
+            return Ok(handle);
+        }
+        let handle = Arc::new(Self::open(stream, library)?);
+        opened.push((ordinal, library.map(OsStr::to_owned), Arc::downgrade(&handle)));
+        Ok(handle)
+    }
+
+    fn open(stream: &Stream, library: Option<&OsStr>) -> Result<Self> {
+        let functions = Functions::load(library)?;
+        let mut version = 0;
+        // SAFETY: writes a number into a live local.
+        let status = unsafe { (functions.get_property)(MAJOR_VERSION, &raw mut version) };
+        check(status, "query its version")?;
+        if version < MIN_VERSION {
+            return Err(error(format!("nvJPEG {version}; needed is {MIN_VERSION}")));
+        }
+        // It allocates memory.
+        let _alone = recording();
+        stream.bind()?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: without allocators of the caller it uses its own; the handle is written
+        // into a live local.
+        let status = unsafe {
+            let none = ptr::null_mut();
+            (functions.create)(BACKEND_HARDWARE, none, none, NO_FLAGS, &raw mut raw)
+        };
+        check(status, "use the JPEG engines of this GPU")?;
+        let opened = Self { functions, raw, device: stream.device().clone() };
+        let (mut num_engines, mut num_cores) = (0, 0);
+        // SAFETY: the handle is alive; the numbers are written into live locals.
+        let status = unsafe {
+            (opened.functions.num_engines)(raw, &raw mut num_engines, &raw mut num_cores)
+        };
+        check(status, "query the JPEG engines of this GPU")?;
+        match num_engines {
+            0 => Err(error("this GPU has no JPEG engine")),
+            _ => Ok(opened),
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // A lost context has nothing to free.
+        if self.device.context().bind_to_thread().is_ok() {
+            // SAFETY: created in `open` and owned here alone; its states, which share it, are
+            // gone.
+            unsafe { (self.functions.destroy)(self.raw) };
+        }
     }
 }
 

@@ -10,13 +10,11 @@ mod library;
 
 use std::ffi::{OsStr, c_int, c_void};
 use std::ptr;
+use std::sync::Arc;
 
-use library::{
-    BACKEND_HARDWARE, Functions, MAJOR_VERSION, MAX_COMPONENTS, MIN_VERSION, NO_FLAGS, Planes,
-    check, check_file, refused,
-};
+use library::{Handle, MAX_COMPONENTS, Planes, check, check_file, refused};
 
-use super::{DeviceBuffer, Event, Stream, UploadScope, error, recording};
+use super::{DeviceBuffer, Event, PinnedBuffer, Stream, UploadScope, error, recording};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Size;
 
@@ -53,7 +51,7 @@ enum Output {
 /// The files of one output, in memory that is reused.
 struct Files {
     output: Output,
-    /// nvJPEG's memory for batches of this output.
+    /// nvJPEG's memory for batches of this output; null before the first one.
     state: *mut c_void,
     /// The size for which `state` was last prepared; 0 after a failure.
     num_prepared: usize,
@@ -62,20 +60,36 @@ struct Files {
     planes: Vec<Planes>,
 }
 
+impl Files {
+    /// Creates the state, unless there is one.
+    fn create_state(&mut self, handle: &Handle) -> Result<()> {
+        if self.state.is_null() {
+            // It allocates memory.
+            let _alone = recording();
+            // SAFETY: the handle is alive; the state is written into a field that is.
+            let status =
+                unsafe { (handle.functions.create_state)(handle.raw, &raw mut self.state) };
+            check(status, "prepare decoding")?;
+        }
+        Ok(())
+    }
+}
+
 /// The JPEG engines of the GPU of a stream.
 pub struct JpegEngines {
-    functions: Functions,
-    handle: *mut c_void,
+    handle: Arc<Handle>,
     /// Grey, colour.
     batches: [Files; 2],
+    /// Copies of the files of a batch that outlives its scope.
+    copies: Option<PinnedBuffer<u8>>,
     /// Recorded behind the last batch.
     decoded: Event,
     stream: Stream,
 }
 
-// SAFETY: handle and states belong to no thread: nvJPEG's functions may be called on any
-// thread with the context current, one at a time for a state. `JpegEngines` is not `Sync`,
-// owns them, and makes the context current first. The pointers of a batch are used within
+// SAFETY: states belong to no thread: nvJPEG's functions may be called on any thread with the
+// context current, one at a time for a state. `JpegEngines` is not `Sync`, owns them, and
+// makes the context current first. The pointers of a batch are used within
 // one call.
 unsafe impl Send for JpegEngines {}
 
@@ -86,25 +100,8 @@ impl JpegEngines {
     /// # Errors
     /// `Device` with the reason: no library, a version before 12, a GPU without engines.
     pub fn open(stream: &Stream, library: Option<&OsStr>) -> Result<Self> {
-        let functions = Functions::load(library)?;
-        let mut version = 0;
-        // SAFETY: writes a number into a live local.
-        let status = unsafe { (functions.get_property)(MAJOR_VERSION, &raw mut version) };
-        check(status, "query its version")?;
-        if version < MIN_VERSION {
-            return Err(error(format!("nvJPEG {version}; needed is {MIN_VERSION}")));
-        }
-        // It allocates memory.
-        let _alone = recording();
+        let handle = Handle::shared(stream, library)?;
         stream.bind()?;
-        let mut handle = ptr::null_mut();
-        // SAFETY: without allocators of the caller it uses its own; the handle is written
-        // into a live local.
-        let status = unsafe {
-            let none = ptr::null_mut();
-            (functions.create)(BACKEND_HARDWARE, none, none, NO_FLAGS, &raw mut handle)
-        };
-        check(status, "use the JPEG engines of this GPU")?;
         let batch = |output| Files {
             output,
             state: ptr::null_mut(),
@@ -115,32 +112,14 @@ impl JpegEngines {
         };
         let batches = [Output::Grey, Output::Yuv].map(batch);
         let decoded = Event::new(stream)?;
-        let mut engines = Self { functions, handle, batches, decoded, stream: stream.clone() };
-        engines.prepare()?;
+        let mut engines = Self { handle, batches, copies: None, decoded, stream: stream.clone() };
+        let [_grey, colour] = &mut engines.batches;
+        colour.create_state(&engines.handle)?;
         Ok(engines)
     }
 
-    /// Checks that there are engines, and creates the states.
-    fn prepare(&mut self) -> Result<()> {
-        let Self { functions, handle, batches, .. } = self;
-        let (mut num_engines, mut num_cores) = (0, 0);
-        // SAFETY: the handle is alive; the numbers are written into live locals.
-        let status =
-            unsafe { (functions.num_engines)(*handle, &raw mut num_engines, &raw mut num_cores) };
-        check(status, "query the JPEG engines of this GPU")?;
-        if num_engines == 0 {
-            return Err(error("this GPU has no JPEG engine"));
-        }
-        for batch in batches {
-            // SAFETY: the handle is alive; the state is written into a field that is.
-            let status = unsafe { (functions.create_state)(*handle, &raw mut batch.state) };
-            check(status, "prepare decoding")?;
-        }
-        Ok(())
-    }
-
-    /// An empty batch of files that are borrowed until the end of `scope`. Waits for the batch
-    /// before.
+    /// An empty batch of files that are borrowed until the end of `scope`, or copied if it does
+    /// not wait for them. Waits for the batch before.
     ///
     /// # Errors
     /// `Device` when the scope is of another stream or earlier work failed.
@@ -167,8 +146,8 @@ impl JpegEngines {
         // SAFETY: the file is borrowed for the call; all results are live locals of the
         // sizes that the declaration asks for.
         let status = unsafe {
-            (self.functions.image_info)(
-                self.handle,
+            (self.handle.functions.image_info)(
+                self.handle.raw,
                 file.as_ptr(),
                 file.len(),
                 &raw mut num_components,
@@ -192,29 +171,56 @@ impl JpegEngines {
         Ok(())
     }
 
+    /// Copies the files of all batches to page-locked memory, after the batch before has read
+    /// it.
+    fn copy_files(&mut self) -> Result<()> {
+        let Self { batches, copies, stream, .. } = self;
+        let num_bytes = batches.iter().flat_map(|batch| &batch.lengths).sum::<usize>();
+        let memory = match copies {
+            Some(memory) if memory.capacity() >= num_bytes => memory,
+            _ => {
+                let capacity = num_bytes.checked_next_power_of_two().unwrap_or(num_bytes);
+                copies.insert(PinnedBuffer::zeros(stream, capacity)?)
+            }
+        };
+        let mut rest = memory.values_mut(num_bytes)?;
+        for Files { starts, lengths, .. } in batches {
+            for (start, len) in starts.iter_mut().zip(lengths) {
+                let (to, after) = std::mem::take(&mut rest).split_at_mut(*len);
+                // SAFETY: a file of the batch, which is borrowed for longer than this call.
+                to.copy_from_slice(unsafe { std::slice::from_raw_parts(*start, *len) });
+                (*start, rest) = (to.as_ptr(), after);
+            }
+        }
+        Ok(())
+    }
+
     /// Queues the batches that have files.
     fn decode(&mut self) -> Result<()> {
-        let Self { functions, handle, batches, stream, .. } = self;
+        let Self { handle, batches, stream, .. } = self;
+        let Handle { functions, raw, .. } = &**handle;
         for batch in batches.iter_mut().filter(|batch| !batch.starts.is_empty()) {
             let num = batch.starts.len();
+            batch.create_state(handle)?;
             if std::mem::take(&mut batch.num_prepared) != num {
                 let size = c_int::try_from(num).map_err(|_| error("too many pictures"))?;
                 // SAFETY: handle and state are alive, and the work of the state before is
                 // complete (`batch`).
                 let status = unsafe {
-                    (functions.begin_batch)(*handle, batch.state, size, 1, batch.output as c_int)
+                    (functions.begin_batch)(*raw, batch.state, size, 1, batch.output as c_int)
                 };
                 check(status, "prepare a batch")?;
             }
             // SAFETY: the batch was prepared for this number of files, and the lists have
             // that length. Each file is borrowed for longer than the scope of uploads, which
-            // at its end waits for the work queued here. The planes are in device memory of
+            // at its end waits for the work queued here, or is a copy, which is not written
+            // before that work is complete (`batch`). The planes are in device memory of
             // this stream and hold the rows that nvJPEG writes: it found their sizes in the
             // file, and the buffer has room for them (`JpegBatch::add`); the memory outlives
             // the stream's work. The work of the state before is complete.
             let status = unsafe {
                 (functions.decode_batch)(
-                    *handle,
+                    *raw,
                     batch.state,
                     batch.starts.as_ptr(),
                     batch.lengths.as_ptr(),
@@ -278,10 +284,14 @@ impl<'env> JpegBatch<'_, 'env> {
     /// the device fails.
     pub fn enqueue(self) -> Result<()> {
         let Self { engines, scope } = self;
+        let is_copied = scope.is_overlapping();
+        if is_copied {
+            engines.copy_files()?;
+        }
         let queued = engines.decode();
         // Also after an error: a part may have been queued.
-        let marked = scope.mark_read().and_then(|()| engines.decoded.record(&engines.stream));
-        queued.and(marked)
+        let marked = if is_copied { Ok(()) } else { scope.mark_read() };
+        queued.and(marked.and_then(|()| engines.decoded.record(&engines.stream)))
     }
 }
 
@@ -294,11 +304,9 @@ impl Drop for JpegEngines {
         }
         for batch in &self.batches {
             if !batch.state.is_null() {
-                // SAFETY: created in `prepare`, owned here alone, its work is complete.
-                unsafe { (self.functions.destroy_state)(batch.state) };
+                // SAFETY: created in `create_state`, owned here alone, its work is complete.
+                unsafe { (self.handle.functions.destroy_state)(batch.state) };
             }
         }
-        // SAFETY: created in `open`, owned here alone; its states are gone.
-        unsafe { (self.functions.destroy)(self.handle) };
     }
 }

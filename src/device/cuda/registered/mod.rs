@@ -1,11 +1,11 @@
 //! Mapped files whose pages are registered with the driver ahead of a reader, so that their
 //! payloads are uploaded in place, without a copy on the host.
 //!
-//! A thread registers windows of the files ahead of the reader and releases those behind it;
-//! pages that are not in memory are read from the disk by that thread. Where the driver
-//! refuses, and until a window is registered, payloads are copied as before: results do not
-//! depend on it. An upload holds the windows that it reads until it is complete
-//! ([`UploadScope`](super::UploadScope)).
+//! A thread registers windows of the files ahead of the reader, and releases those behind it if
+//! the files exceed the limit: a release waits for the GPU. Pages that are not in memory are read
+//! from the disk by that thread. Where the driver refuses, and until a window is registered,
+//! payloads are copied as before: results do not depend on it. An upload holds the windows that
+//! it reads until it is complete ([`UploadScope`](super::UploadScope)).
 
 mod plan;
 mod table;

@@ -70,8 +70,10 @@ impl Plan {
         if self.is_wasteful() {
             return self.registered.front().map_or(Step::End, |first| Step::Release(*first));
         }
+        // The release of a window waits for the GPU: without need there is none.
+        let is_needed = self.num_windows > self.max_registered;
         match self.registered.front() {
-            Some(&first) if first + 1 < position => return Step::Release(first),
+            Some(&first) if is_needed && first + 1 < position => return Step::Release(first),
             None if self.next >= self.num_windows => return Step::End,
             _ => {}
         }
@@ -125,6 +127,15 @@ mod tests {
             assert!(plan.window_len * plan.max_registered <= limit, "{limit}");
             assert!(plan.max_registered >= WINDOWS_OF_LIMIT);
         }
+    }
+
+    #[test]
+    fn files_within_the_limit_stay_registered() {
+        let mut plan = Plan::new(8 << 20, 8);
+        let mut steps = Vec::new();
+        assert_eq!(follow(&mut plan, 0, &mut steps), Step::Wait);
+        assert_eq!(follow(&mut plan, 7, &mut steps), Step::Wait);
+        assert_eq!(steps, (0..8).map(Step::Register).collect::<Vec<_>>());
     }
 
     #[test]

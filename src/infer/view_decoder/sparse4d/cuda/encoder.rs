@@ -1,14 +1,14 @@
 //! The launch that encodes anchors.
 
 use super::super::AnchorEncoder;
-use super::rows::{Activation, BOX_LEN};
+use super::rows::{BOX_LEN, Element};
 use crate::device::cuda::{DeviceBuffer, Stream};
 use crate::error::Result;
 use crate::ops::layer_stack::cuda::{DeviceStack, StackArgs, StackKernel};
 use crate::ops::linear::cuda::DeviceRows;
 
 /// Queues the encoder of anchors.
-pub(super) fn enqueue_encoder<T: Activation>(
+pub(super) fn enqueue_encoder<T: Element>(
     stream: &Stream,
     kernel: &StackKernel<T>,
     encoder: &[DeviceStack; 4],

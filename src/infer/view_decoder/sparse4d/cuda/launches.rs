@@ -1,9 +1,9 @@
 //! The launches of a frame.
 
-use super::CudaDecoder;
 use super::encoder::enqueue_encoder;
-use super::rows::{Activation, BOX_LEN, Buffers, FIRST_DIVIDED, INTERVAL};
+use super::rows::{BOX_LEN, Buffers, FIRST_DIVIDED, INTERVAL};
 use super::weights::DeviceAttention;
+use super::{Activation, CudaDecoder};
 use crate::device::cuda::{DeviceBuffer, In, Out, Stream};
 use crate::error::Result;
 use crate::ops::attention::cuda::{AttentionArgs, AttentionKernel, score_scale, value_stride};
@@ -63,21 +63,12 @@ impl<T: Activation> CudaDecoder<T> {
         enqueue_attention(stream, kernels, facts, layers, [input, embeddings], &of_keys, to)
     }
 
-    /// Key points, weights, and the sampling of the maps.
-    pub(super) fn enqueue_sampling(
-        &mut self,
-        index: usize,
-        maps: &DeviceFeatureMaps,
-        uses_memory: bool,
-    ) -> Result<()> {
-        let facts = self.network.facts();
-        let &Sparse4d { num_anchors, num_channels, num_groups, .. } = facts;
-        let is_joined = uses_memory && index == facts.num_single_frame_blocks;
-        let Self {
-            stream, blocks, rows, start, kernels, anchors, projections, view_logits, ..
-        } = self;
+    /// Key points and weights of view sampling.
+    pub(super) fn enqueue_weights(&mut self, index: usize) -> Result<()> {
+        let &Sparse4d { num_anchors, num_channels, .. } = self.network.facts();
+        let Self { stream, blocks, rows, start, kernels, .. } = self;
         let block = &blocks[index];
-        let Buffers { wide, weight_logits, learned_points, gathered, .. } = rows;
+        let Buffers { wide, weight_logits, learned_points, .. } = rows;
         let embeddings = if index == 0 { &start.embeddings } else { &rows.embeddings };
         // The features before their normalization, which both layers compute.
         let (input, norm) = match &block.attention {
@@ -106,8 +97,25 @@ impl<T: Activation> CudaDecoder<T> {
             output: weight_logits.output(stream)?,
             ..block.weight_logits.job(stream, input, num_anchors)?
         };
-        kernels.linear.enqueue(stream, &[learned, weights])?;
+        kernels.linear.enqueue(stream, &[learned, weights])
+    }
 
+    /// View sampling through the key points.
+    pub(super) fn enqueue_points(
+        &mut self,
+        index: usize,
+        maps: &DeviceFeatureMaps,
+        uses_memory: bool,
+    ) -> Result<()> {
+        let facts = self.network.facts();
+        let &Sparse4d { num_anchors, num_groups, .. } = facts;
+        let is_joined = uses_memory && index == facts.num_single_frame_blocks;
+        let Self {
+            stream, blocks, rows, start, kernels, anchors, projections, view_logits, ..
+        } = self;
+        let block = &blocks[index];
+        let Buffers { weight_logits, learned_points, gathered, .. } = rows;
+        let num_learned = learned_points.len() / num_anchors;
         let anchors = match index.checked_sub(1) {
             None => &start.anchors,
             Some(_) if is_joined => &rows.joined_anchors,
@@ -330,7 +338,7 @@ fn enqueue_attention<T: Activation>(
     of_keys: &Keys<'_, T>,
     to: AttentionRows<'_, T>,
 ) -> Result<()> {
-    let &Sparse4d { num_anchors, num_channels, num_heads, .. } = facts;
+    let &Sparse4d { num_anchors, num_heads, .. } = facts;
     let AttentionRows { queries, keys, values, attended, output } = to;
     let mut of_queries = layers.queries.job(stream, features, num_anchors)?;
     of_queries.parts[1] = embeddings;
@@ -351,22 +359,8 @@ fn enqueue_attention<T: Activation>(
     of_values.output = values.output(stream)?;
     linear.enqueue(stream, &[of_queries, job, of_values])?;
 
-    let head_len = 2 * num_channels / num_heads;
-    let output_stride = attended.stride();
-    let args = AttentionArgs {
-        queries: queries.input(stream)?,
-        keys: keys.input(stream)?,
-        values: values.input(stream)?,
-        output: attended.output(stream)?,
-        query_stride: queries.stride(),
-        key_stride: keys.stride(),
-        value_stride: stride,
-        output_stride,
-        num_queries: num_anchors as u32,
-        num_keys: of_keys.num as u32,
-        head_len: head_len as u32,
-        scale: score_scale(head_len),
-    };
+    let of_keys = (&*keys, &*values, of_keys.num);
+    let args = attention_args(stream, queries, of_keys, attended, [num_anchors, num_heads])?;
     attention.enqueue(stream, args, num_heads as u32, &[])?;
 
     let mut job = layers.output.job(stream, attended.part(stream)?, num_anchors)?;
@@ -374,4 +368,29 @@ fn enqueue_attention<T: Activation>(
     job.output_stride = output.stride();
     job.output = output.output(stream)?;
     linear.enqueue(stream, &[job])
+}
+
+/// An attention of so many queries and heads to keys and their transposed values.
+pub(super) fn attention_args<'a, T: Activation>(
+    stream: &Stream,
+    queries: &'a DeviceRows<T>,
+    (keys, values, num_keys): (&'a DeviceRows<T>, &'a DeviceBuffer<T>, usize),
+    attended: &'a mut DeviceRows<T>,
+    [num_queries, num_heads]: [usize; 2],
+) -> Result<AttentionArgs<'a, T>> {
+    let head_len = attended.stride() as usize / num_heads;
+    Ok(AttentionArgs {
+        queries: queries.input(stream)?,
+        keys: keys.input(stream)?,
+        values: values.input(stream)?,
+        query_stride: queries.stride(),
+        key_stride: keys.stride(),
+        value_stride: value_stride(num_keys) as u32,
+        output_stride: attended.stride(),
+        output: attended.output(stream)?,
+        num_queries: num_queries as u32,
+        num_keys: num_keys as u32,
+        head_len: head_len as u32,
+        scale: score_scale(head_len),
+    })
 }

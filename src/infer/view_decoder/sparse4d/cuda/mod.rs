@@ -1,5 +1,6 @@
 //! A Sparse4D decoder on a GPU.
 
+mod chains;
 mod encoder;
 mod launches;
 mod rows;
@@ -7,7 +8,7 @@ mod weights;
 
 use std::sync::Arc;
 
-pub use self::rows::Activation;
+pub use self::rows::Element;
 
 use self::encoder::enqueue_encoder;
 use self::rows::{BOX_LEN, Buffers, INTERVAL, Memory, Start};
@@ -28,10 +29,37 @@ use crate::ops::view_sample::cuda::{
 };
 use crate::types::{Motion, QueryBox, Sparse4d};
 
+/// An element type of activations, with or without chains of layers.
+pub trait Chained: Sized {
+    /// The weights and buffers of chains.
+    type Chains;
+
+    /// The chains of a network; `None` where the GPU or the network does not allow them.
+    #[doc(hidden)]
+    fn chains(stream: &Stream, network: &Network) -> Result<Option<Self::Chains>>;
+
+    /// Queues a frame that uses the memory.
+    #[doc(hidden)]
+    fn enqueue(decoder: &mut CudaDecoder<Self>, maps: &DeviceFeatureMaps) -> Result<()>
+    where
+        Self: Activation;
+
+    /// Bytes of device memory of the weights.
+    #[doc(hidden)]
+    fn num_bytes(chains: &Self::Chains) -> usize;
+}
+
+/// Elements of the activations: f32 or f16. Sums, normalizations, key points, boxes, confidences
+/// and results are f32 in both.
+pub trait Activation: Element + Chained {}
+impl<T: Element + Chained> Activation for T {}
+
 /// A Sparse4D decoder on a GPU, with its memory.
 ///
-/// A block is 13 launches, those before the first attention fewer; layers that do not depend on
-/// each other share one:
+/// With 256 channels in f16, on GPUs of compute capability 9.0, a block of a frame that uses the
+/// memory is six launches: two attentions, view sampling, and three chains of layers
+/// ([`layer_chain`](crate::ops::layer_chain)). Other blocks are 13 launches, those before the
+/// first attention fewer; layers that do not depend on each other share one:
 ///
 /// | launches | |
 /// |---|---|
@@ -69,6 +97,8 @@ pub struct CudaDecoder<T: Activation> {
     has_view_logits: bool,
     /// By block, the logits of the views, `[N, L, P, G]`.
     view_logits: Vec<DeviceBuffer<f32>>,
+    /// Chains for frames that use the memory, where the GPU and the network allow them.
+    chains: Option<T::Chains>,
 }
 
 struct Kernels<T: Activation> {
@@ -140,6 +170,7 @@ impl<T: Activation> CudaDecoder<T> {
             matrices: Uploaded::zeros(stream, 12 * num_views)?,
             has_view_logits: false,
             view_logits,
+            chains: T::chains(stream, &network)?,
             stream: stream.clone(),
             network,
         };
@@ -216,12 +247,16 @@ impl<T: Activation> CudaDecoder<T> {
             );
             return Err(Error::new(ErrorKind::Argument, STAGE, message));
         }
+        if uses_memory && self.chains.is_some() {
+            return T::enqueue(self, maps);
+        }
         let (num_blocks, num_single) = (facts.num_blocks, facts.num_single_frame_blocks);
         for block in 0..num_blocks {
             if block > 0 {
                 self.enqueue_attentions(block, uses_memory)?;
             }
-            self.enqueue_sampling(block, maps, uses_memory)?;
+            self.enqueue_weights(block)?;
+            self.enqueue_points(block, maps, uses_memory)?;
             self.enqueue_feed_forward(block)?;
             let is_last = block + 1 == num_blocks;
             let joins = block + 1 == num_single && uses_memory;
@@ -294,7 +329,9 @@ impl<T: Activation> CudaDecoder<T> {
     /// Bytes of device memory of the weights.
     pub fn num_weight_bytes(&self) -> usize {
         let encoder = self.encoder.iter().map(DeviceStack::num_bytes).sum::<usize>();
-        encoder + self.blocks.iter().map(DeviceBlock::num_bytes).sum::<usize>()
+        self.chains.as_ref().map_or(0, T::num_bytes)
+            + encoder
+            + self.blocks.iter().map(DeviceBlock::num_bytes).sum::<usize>()
     }
 
     fn boxes(&self) -> &DeviceBuffer<f32> {

@@ -10,10 +10,9 @@ use crate::ops::top_rows::cuda::RowElement;
 use crate::ops::view_sample::cuda::PointElement;
 use crate::types::{QueryBox, Sparse4d};
 
-/// Elements of the activations: f32 or f16. Sums, normalizations, key points, boxes, confidences
-/// and results are f32 in both.
-pub trait Activation: AttentionElement + PointElement + StackElement + RowElement {}
-impl<T: AttentionElement + PointElement + StackElement + RowElement> Activation for T {}
+/// Elements of the rows.
+pub trait Element: AttentionElement + PointElement + StackElement + RowElement {}
+impl<T: AttentionElement + PointElement + StackElement + RowElement> Element for T {}
 
 pub(super) const BOX_LEN: usize = size_of::<QueryBox>() / size_of::<f32>();
 /// The first value of a box that is divided by the interval: the velocity.
@@ -70,7 +69,7 @@ pub(super) struct Memory<T> {
     pub cached_rows: DeviceBuffer<u32>,
 }
 
-impl<T: Activation> Buffers<T> {
+impl<T: Element> Buffers<T> {
     pub(super) fn new(stream: &Stream, network: &Network, hidden: usize) -> Result<Self> {
         let &Sparse4d { num_anchors, num_cached, num_channels, num_levels, num_groups, .. } =
             network.facts();
@@ -102,7 +101,7 @@ impl<T: Activation> Buffers<T> {
     }
 }
 
-impl<T: Activation> Memory<T> {
+impl<T: Element> Memory<T> {
     /// An empty memory.
     pub(super) fn new(stream: &Stream, facts: &Sparse4d) -> Result<Self> {
         let &Sparse4d { num_anchors, num_cached, num_channels, .. } = facts;

@@ -1,5 +1,4 @@
-//! A middleware within the process, for tests and for nodes that are fed from
-//! memory.
+//! A middleware within the process.
 //!
 //! [`MemoryMiddleware`] is the node's side; [`MemoryGraph`] is the side of its
 //! peers. Messages are delivered on the caller's thread: they have arrived when
@@ -8,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::middleware::{
+use det_post::ros::SetResult;
+use det_post::transport::middleware::{
     Handler, InputKind, Middleware, MiddlewareEvent, MiddlewareOptions, Publisher, Qos, Receiver,
-    Request, Response, Subscription, Switch, Watcher, Watchers, deliver,
+    Request, Response, Subscription, Switch, Watcher, deliver,
 };
-use crate::error::{Error, ErrorKind, Result};
-use crate::ros::SetResult;
+use det_post::{Error, ErrorKind, Result};
 
 /// The node's side of a graph in memory.
 pub struct MemoryMiddleware {
@@ -32,7 +31,7 @@ struct Shared {
     handler: Mutex<Option<Arc<Handler>>>,
     /// By the name of the service.
     switches: Mutex<BTreeMap<String, Arc<Switch>>>,
-    watchers: Watchers,
+    watchers: Mutex<Vec<Watcher>>,
 }
 
 struct Input {
@@ -123,7 +122,7 @@ impl MemoryGraph {
 
     /// Reports an event to the node.
     pub fn report(&self, event: &MiddlewareEvent) {
-        self.0.watchers.report(event);
+        lock(&self.0.watchers).iter().for_each(|watcher| watcher(event.clone()));
     }
 }
 
@@ -184,7 +183,7 @@ impl Middleware for MemoryMiddleware {
     }
 
     fn watch(&mut self, watcher: Watcher) {
-        self.graph.0.watchers.add(watcher);
+        lock(&self.graph.0.watchers).push(watcher);
     }
 }
 

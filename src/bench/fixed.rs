@@ -1,4 +1,4 @@
-//! Networks that take no time: their answers stand before they are asked.
+//! Networks with fixed outputs, which take no time.
 
 #[cfg(feature = "cuda")]
 use crate::device::cuda::Stream;
@@ -8,29 +8,29 @@ use crate::infer::Engine;
 use crate::infer::device::DeviceEngine;
 use crate::types::{Dim, ElementType, Tensor, TensorSpec, TensorView};
 
-/// What a network is given and what it answers.
+/// The input and the outputs of a network.
 pub(super) struct Network {
     pub(super) input: (&'static str, Vec<usize>),
-    pub(super) answers: Vec<(&'static str, Tensor)>,
+    pub(super) outputs: Vec<(&'static str, Tensor)>,
 }
 
 impl Network {
     /// As an engine on the CPU.
     pub(super) fn on_cpu(self) -> Box<dyn Engine> {
-        let outputs = self.answers.iter();
-        let outputs = outputs.map(|(name, answer)| spec(name, answer.element(), answer.shape()));
-        Box::new(Given {
+        let outputs = self.outputs.iter();
+        let outputs = outputs.map(|(name, tensor)| spec(name, tensor.element(), tensor.shape()));
+        Box::new(Fixed {
             inputs: vec![self.input()],
             outputs: outputs.collect(),
-            answers: self.answers.into_iter().map(|(_, answer)| answer).collect(),
+            tensors: self.outputs.into_iter().map(|(_, tensor)| tensor).collect(),
         })
     }
 
     /// As an engine of a stream.
     #[cfg(feature = "cuda")]
     pub(super) fn on_device(&self, stream: &Stream) -> Result<DeviceEngine> {
-        let answers: Vec<_> = self.answers.iter().map(|(name, answer)| (*name, answer)).collect();
-        DeviceEngine::fixed(stream, vec![self.input()], &answers)
+        let outputs: Vec<_> = self.outputs.iter().map(|(name, tensor)| (*name, tensor)).collect();
+        DeviceEngine::fixed(stream, vec![self.input()], &outputs)
     }
 
     fn input(&self) -> TensorSpec {
@@ -44,13 +44,13 @@ fn spec(name: &str, element: ElementType, shape: &[usize]) -> TensorSpec {
     TensorSpec { name: name.to_owned(), element: Some(element), shape }
 }
 
-struct Given {
+struct Fixed {
     inputs: Vec<TensorSpec>,
     outputs: Vec<TensorSpec>,
-    answers: Vec<Tensor>,
+    tensors: Vec<Tensor>,
 }
 
-impl Engine for Given {
+impl Engine for Fixed {
     fn inputs(&self) -> &[TensorSpec] {
         &self.inputs
     }
@@ -64,10 +64,10 @@ impl Engine for Given {
     }
 
     fn output(&self, index: usize) -> Result<TensorView<'_>> {
-        Ok(self.answers.get(index).map_or_else(TensorView::default, Tensor::view))
+        Ok(self.tensors.get(index).map_or_else(TensorView::default, Tensor::view))
     }
 
     fn name(&self) -> &str {
-        "given answers"
+        "fixed outputs"
     }
 }

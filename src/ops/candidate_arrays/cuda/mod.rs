@@ -1,10 +1,13 @@
 //! The CUDA implementation of [`candidate_arrays`](super::candidate_arrays()), and survivors as
 //! arrays: equal to the CPU, bit for bit.
 
-pub use super::kernels::Columns;
+mod decoded;
+
+pub use self::decoded::{DecodedAnchor, DecodedCenter, DecodedStreamPetr, DecodedYolo, Ranked};
 use super::kernels::{
     ArrayArgs, ColumnArgs, Copy, SurvivorArgs, Survivors, THREADS_PER_BLOCK, WriteColumns,
 };
+pub use super::kernels::{Columns, NUM_VARIANCES};
 use super::{POSSIBLE_CLASSES, argument, lengths};
 use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, Grid, In, Kernel, MappedBuffer, Out, Plain, Stream, blocks,
@@ -43,10 +46,27 @@ pub struct SurvivorColumns<'a> {
     pub boxes: Out<'a, f32>,
     /// Scores as decoded.
     pub scores: Out<'a, f32>,
-    /// Classes, the bits of signed integers.
-    pub classes: Out<'a, u64>,
-    /// Positions in the network's output, the bits of signed integers.
-    pub sources: Out<'a, u64>,
+    /// Classes, and positions in the network's output.
+    pub ids: SurvivorIds<'a>,
+}
+
+/// Classes and positions of [`SurvivorColumns`].
+#[derive(Clone, Copy, Debug)]
+pub enum SurvivorIds<'a> {
+    /// Unsigned integers of 32 bits.
+    U32 {
+        /// Classes.
+        classes: Out<'a, u32>,
+        /// Positions.
+        sources: Out<'a, u32>,
+    },
+    /// The bits of signed integers of 64 bits.
+    I64 {
+        /// Classes.
+        classes: Out<'a, u64>,
+        /// Positions.
+        sources: Out<'a, u64>,
+    },
 }
 
 /// Kernels of the op on one stream, for boxes `B`.
@@ -166,14 +186,33 @@ where
         kept: &DeviceBuffer<Kept>,
         columns: SurvivorColumns<'_>,
     ) -> Result<()> {
-        let SurvivorColumns { boxes, scores, classes, sources } = columns;
+        let SurvivorColumns { boxes, scores, ids } = columns;
+        let num = scores.len();
+        let (short, long) = match ids {
+            SurvivorIds::U32 { classes, sources } => {
+                ([classes, sources], [Out::empty(), Out::empty()])
+            }
+            SurvivorIds::I64 { classes, sources } => {
+                ([Out::empty(), Out::empty()], [classes, sources])
+            }
+        };
+        // The kernel leaves out arrays that are empty.
+        let lens = match ids {
+            SurvivorIds::U32 { .. } => short.map(|ids| ids.len()),
+            SurvivorIds::I64 { .. } => long.map(|ids| ids.len()),
+        };
+        if lens != [num; 2] {
+            return lengths(num, num, lens[0].min(lens[1]));
+        }
         let args = ColumnArgs {
             candidates: candidates.items.input(&self.stream)?,
             kept: kept.input(&self.stream)?,
             boxes,
             scores,
-            classes,
-            sources,
+            classes64: long[0],
+            sources64: long[1],
+            classes32: short[0],
+            sources32: short[1],
         };
         self.columns.enqueue(&self.stream, grid(scores.len()), args)
     }

@@ -1,0 +1,90 @@
+//! The memory of the frames of a detector that overlap.
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The most frames in flight: one is uploaded while the network runs on the other.
+pub(super) const MAX_IN_FLIGHT: usize = 2;
+
+/// What a frame in flight does not share with another one, once for each frame, used in turn.
+pub(super) struct Contexts<C> {
+    all: Vec<C>,
+    /// The context of the earliest frame in flight, and the number of these frames.
+    earliest: usize,
+    num_in_flight: usize,
+    /// Whether there was not enough memory for frames in flight.
+    is_refused: bool,
+}
+
+impl<C> Contexts<C> {
+    /// For one frame after another.
+    pub(super) fn of_single(context: C) -> Self {
+        Self { all: vec![context], earliest: 0, num_in_flight: 0, is_refused: false }
+    }
+
+    /// The context of a frame that does not overlap.
+    ///
+    /// # Errors
+    /// `Argument` while frames are in flight.
+    pub(super) fn single(&mut self) -> Result<&mut C> {
+        let single = self.all.first_mut().filter(|_| self.num_in_flight == 0);
+        single.ok_or_else(|| wrong("frames are in flight"))
+    }
+
+    /// Every context.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut C> {
+        self.all.iter_mut()
+    }
+
+    /// Allows up to `num` frames in flight, for which `make` makes the context of each; a failure
+    /// is logged. Returns how many there can be.
+    pub(super) fn allow(&mut self, num: usize, make: impl FnMut(usize) -> Result<C>) -> usize {
+        let is_wanted = num > 1 && self.all.len() < MAX_IN_FLIGHT;
+        if is_wanted && self.num_in_flight == 0 && !self.is_refused {
+            match (0..MAX_IN_FLIGHT).map(make).collect::<Result<Vec<_>>>() {
+                Ok(contexts) => (self.all, self.earliest) = (contexts, 0),
+                Err(reason) => {
+                    tracing::warn!("frames do not overlap: {reason}");
+                    self.is_refused = true;
+                }
+            }
+        }
+        self.all.len()
+    }
+
+    /// The context of the next frame, and its number. [`Contexts::has_begun`] follows, unless
+    /// the frame is dropped.
+    ///
+    /// # Errors
+    /// `Argument` when as many frames as allowed are in flight.
+    pub(super) fn next(&mut self) -> Result<(usize, &mut C)> {
+        if self.num_in_flight >= self.all.len() {
+            return Err(wrong("as many frames as allowed are in flight"));
+        }
+        let place = (self.earliest + self.num_in_flight) % self.all.len();
+        Ok((place, &mut self.all[place]))
+    }
+
+    /// Notes that the frame of [`Contexts::next`] is in flight.
+    pub(super) fn has_begun(&mut self) {
+        self.num_in_flight += 1;
+    }
+
+    /// The context of the earliest frame in flight, which ends, and its number.
+    ///
+    /// # Errors
+    /// `Argument` when no frame is in flight.
+    pub(super) fn end_earliest(&mut self) -> Result<(usize, &mut C)> {
+        if self.num_in_flight == 0 {
+            return Err(wrong("no frame is in flight"));
+        }
+        let place = self.earliest;
+        self.earliest = (place + 1) % self.all.len();
+        self.num_in_flight -= 1;
+        Ok((place, &mut self.all[place]))
+    }
+}
+
+/// The error of a call that does not fit the number of frames in flight.
+fn wrong(what: &str) -> Error {
+    Error::new(ErrorKind::Argument, "detector", what)
+}

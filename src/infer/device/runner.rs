@@ -1,0 +1,85 @@
+//! The runtimes of networks between kernels.
+
+use std::path::Path;
+
+use super::host::{HostRunner, NumBytes};
+use super::network::{Network, model_error};
+use super::onnx_runtime::{self, OrtRunner};
+use crate::device::cuda::Stream;
+use crate::error::Result;
+use crate::infer::{Choice, LIBRARY_VARIABLE, OrtEngine, RtenEngine, choose};
+use crate::types::{EngineOptions, Provider, TensorSpec};
+
+/// The runtime of a network.
+pub(super) enum Runner {
+    /// ONNX Runtime on the GPU of the stream.
+    OnnxRuntime(OrtRunner),
+    /// An engine on the CPU, with copies through page-locked memory.
+    Host(HostRunner),
+    /// None: the outputs are constant.
+    Fixed,
+}
+
+impl Runner {
+    /// Loads a network for a stream; see `DeviceEngine::load`.
+    pub(super) fn load(
+        model: &Path,
+        options: &EngineOptions,
+        stream: &Stream,
+        shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
+    ) -> Result<(Self, Network)> {
+        let choice = choose(options, std::env::var_os(LIBRARY_VARIABLE).as_deref());
+        let provider = options.gpu.provider;
+        let Choice { library, reason } = choice;
+        let on_gpu = match (&library, provider) {
+            (Some(library), Provider::Auto) => onnx_runtime::has_cuda(library)?,
+            (_, provider) => matches!(provider, Provider::Cuda | Provider::TensorRt),
+        };
+        let (runner, network) = match &library {
+            Some(library) if on_gpu => {
+                let (runner, network) = OrtRunner::load(model, library, options, stream, shape_of)?;
+                (Self::OnnxRuntime(runner), network)
+            }
+            None if on_gpu => {
+                return Err(model_error(format!(
+                    "a network on the GPU needs a library of ONNX Runtime, but {reason}: name one \
+                     in engine.library or in {LIBRARY_VARIABLE}"
+                )));
+            }
+            Some(library) => {
+                let engine = OrtEngine::load(model, library, options.threads)?;
+                let (runner, network) = HostRunner::new(Box::new(engine), stream, shape_of)?;
+                (Self::Host(runner), network)
+            }
+            None => {
+                let engine = RtenEngine::load(model, options.threads)?;
+                let (runner, network) = HostRunner::new(Box::new(engine), stream, shape_of)?;
+                (Self::Host(runner), network)
+            }
+        };
+        let reason = match provider {
+            Provider::Cpu => "the options ask for the CPU",
+            _ => reason,
+        };
+        let (model, device) = (model.display(), stream.device());
+        tracing::info!("model {model} for {device} on {}: {reason}", network.name);
+        Ok((runner, network))
+    }
+
+    /// Queues a run.
+    pub(super) fn enqueue(&mut self, network: &mut Network) -> Result<()> {
+        match self {
+            Self::OnnxRuntime(runner) => runner.enqueue(),
+            Self::Host(runner) => runner.enqueue(network),
+            Self::Fixed => Ok(()),
+        }
+    }
+
+    /// Bytes that a run copies between device and host.
+    pub(super) fn copies(&self) -> NumBytes {
+        match self {
+            Self::OnnxRuntime(_) | Self::Fixed => NumBytes::default(),
+            Self::Host(runner) => runner.copies(),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! One replay after another in one process: memory, handles and latency stay flat.
+
+use std::time::{Duration, Instant};
+
+use det_post::config::Config;
+use det_post::device::Device;
+use det_post::replay::{Rate, Replay, ReplayOptions};
+use det_post::types::{DeviceChoice, Stage};
+
+use crate::common::memory::resident;
+use crate::common::session::sample;
+
+/// What the process holds after a replay, and how long its frames took.
+struct Sample {
+    resident: usize,
+    on_gpu: usize,
+    num_files: usize,
+    num_threads: usize,
+    /// The median of the frames.
+    latency: Duration,
+}
+
+fn num_entries(folder: &str) -> usize {
+    std::fs::read_dir(folder).unwrap().count()
+}
+
+/// Replays the sample: on a GPU at full rate with two frames in flight, else at the recorded
+/// pace.
+fn replay(gpu: Option<&Device>) -> Sample {
+    let mut config = Config::load(&[sample().join("sample.param.yaml")], &[]).unwrap();
+    let mut options = ReplayOptions { frames_in_flight: 2, ..ReplayOptions::default() };
+    if let Some(device) = gpu {
+        config = config.with_device(device.choice()).unwrap();
+    } else {
+        config = config.with_device(DeviceChoice::Cpu).unwrap();
+        options.rate = Rate::Factor(1.0);
+    }
+    let mut times = vec![];
+    let replay = Replay::open(&sample().join("drive"), &config, options).unwrap();
+    let report = replay.run(|frame| {
+        let report = frame.result.as_ref().unwrap().report;
+        times.extend(report.duration(Stage::Total));
+        Ok(())
+    });
+    drop(report.unwrap());
+    times.sort_unstable();
+    let on_gpu = match gpu {
+        Some(Device::Cuda(device)) => {
+            // The free memory falls as the used one rises.
+            usize::MAX - device.free_memory().unwrap()
+        }
+        _ => 0,
+    };
+    Sample {
+        resident: resident(),
+        on_gpu,
+        num_files: num_entries("/proc/self/fd"),
+        num_threads: num_entries("/proc/self/task"),
+        latency: times[times.len() / 2],
+    }
+}
+
+/// `DET_POST_SOAK_SECONDS` is the duration.
+#[test]
+#[ignore = "takes ten minutes"]
+fn replay_after_replay_stays_flat() {
+    let seconds = std::env::var("DET_POST_SOAK_SECONDS").map_or(600, |text| text.parse().unwrap());
+    let gpu = Device::open(DeviceChoice::Cuda(0)).ok();
+    let (start, mut samples) = (Instant::now(), vec![]);
+    while start.elapsed() < Duration::from_secs(seconds) {
+        samples.push(replay(gpu.as_ref()));
+    }
+    // Pools and caches are full after the first quarter.
+    let settled = &samples[samples.len() / 4..];
+    let halves = settled.split_at(settled.len() / 2);
+    let most = |half: &[Sample], of: fn(&Sample) -> usize| half.iter().map(of).max().unwrap();
+    let latency = |half: &[Sample]| {
+        let mut medians: Vec<_> = half.iter().map(|sample| sample.latency).collect();
+        medians.sort_unstable();
+        medians[medians.len() / 2]
+    };
+    let of_halves = [halves.0, halves.1].map(|half| {
+        let counts: [usize; 4] = [
+            most(half, |sample| sample.resident),
+            most(half, |sample| sample.on_gpu),
+            most(half, |sample| sample.num_files),
+            most(half, |sample| sample.num_threads),
+        ];
+        (counts, latency(half))
+    });
+    println!("{} replays in {seconds} s on {gpu:?}", samples.len());
+    for ([resident, on_gpu, num_files, num_threads], latency) in of_halves {
+        let of_gpu = on_gpu.wrapping_sub(of_halves[0].0[1]) as isize >> 20;
+        println!(
+            "{} MiB resident, {of_gpu} MiB more on the GPU, {num_files} files, {num_threads} \
+             threads, frames of {latency:?}",
+            resident >> 20
+        );
+    }
+    let [(first, before), (second, after)] = of_halves;
+    assert!(second[0] <= first[0] + first[0] / 20, "memory is not flat within 5 %");
+    assert!(second[1] <= first[1].saturating_add(8 << 20), "memory of the GPU grows");
+    assert!(second[2] <= first[2], "files stay open");
+    assert!(second[3] <= first[3], "threads stay");
+    assert!(after <= before + before / 4, "latency rises");
+}
