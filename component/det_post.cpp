@@ -1,6 +1,7 @@
 // det_post as a component: the live node of the library in an rclcpp node, which gives it its
 // parameters, its life cycle and its topics.
 #include "graph.hpp"
+#include "log.hpp"
 #include "parameters.hpp"
 
 #include <filesystem>
@@ -26,7 +27,8 @@ class DetPost : public rclcpp_lifecycle::LifecycleNode
 public:
   /// Reads the parameters; throws for one that is not known, missing or out of range.
   explicit DetPost(const rclcpp::NodeOptions & options)
-  : LifecycleNode("det_post", options), graph_(*this, live_)
+  : LifecycleNode("det_post", options),
+    log_(get_logger()), graph_(*this, live_, [this] {follow_parameters();})
   {
     live_ = Node(configuration(), graph_.functions());
     bool starts_itself = true;
@@ -134,6 +136,18 @@ private:
     result.successful = assignments.empty() || live_.set_parameters(assignments) == DET_POST_OK;
     if (!result.successful) {result.reason = live_.error_message();}
     return result;
+  }
+
+  LogOfNode log_;
+  /// Takes over parameters that the node has changed itself.
+  void follow_parameters()
+  {
+    for (const auto & parameter : live_.parameters()) {
+      const rclcpp::Parameter held(parameter.name, value(parameter));
+      if (names_.count(parameter.name) > 0 && get_parameter(parameter.name) != held) {
+        set_parameter(held);
+      }
+    }
   }
 
   Node live_;

@@ -5,10 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include <rclcpp/serialization.hpp>
+#include <rcl/publisher.h>
+#include <rmw/rmw.h>
 #include <sensor_msgs/msg/compressed_image.hpp>
 #include <sensor_msgs/msg/image.hpp>
 #include <sensor_msgs/msg/point_cloud2.hpp>
+#include <std_srvs/srv/set_bool.hpp>
 #include <vision_msgs/msg/detection2_d_array.hpp>
 #include <vision_msgs/msg/detection3_d_array.hpp>
 
@@ -58,52 +60,81 @@ det_post_status deliver(Node & node, uint64_t number, const PointCloud2 & messag
   return node.deliver(number, input(cloud, stamp_ns(header), header.frame_id.c_str()));
 }
 
-rclcpp::SerializedMessage serialized(const uint8_t * message, std::size_t num_bytes)
-{
-  rclcpp::SerializedMessage copy(num_bytes);
-  auto & raw = copy.get_rcl_serialized_message();
-  std::memcpy(raw.buffer, message, num_bytes);
-  raw.buffer_length = num_bytes;
-  return copy;
-}
-
-/// Publishes messages of a type, each owned by its subscriber where that is in this process.
-template<typename Message>
-class Typed : public Publishing
+/// Publishes CDR of any installed type.
+class Serialized : public Publishing
 {
 public:
-  explicit Typed(std::shared_ptr<rclcpp::Publisher<Message>> publisher)
+  explicit Serialized(std::shared_ptr<rclcpp::PublisherBase> publisher)
   : publisher_(std::move(publisher)) {}
 
   void publish(const uint8_t * message, std::size_t num_bytes) override
   {
-    const auto cdr = serialized(message, num_bytes);
-    auto owned = std::make_unique<Message>();
-    serialization_.deserialize_message(&cdr, owned.get());
-    publisher_->publish(std::move(owned));
+    const auto cdr = borrowed(message, num_bytes);
+    const auto result =
+      rcl_publish_serialized_message(publisher_->get_publisher_handle().get(), &cdr, nullptr);
+    if (result != RCL_RET_OK && rclcpp::ok()) {
+      rclcpp::exceptions::throw_from_rcl_error(result, "a message is not published");
+    }
+    // A context that shuts down is no error.
+    rcl_reset_error();
   }
   std::size_t num_subscribers() const override {return publisher_->get_subscription_count();}
 
+protected:
+  /// A message as rcl takes it, which only reads it.
+  static rcl_serialized_message_t borrowed(const uint8_t * message, std::size_t num_bytes)
+  {
+    auto cdr = rmw_get_zero_initialized_serialized_message();
+    cdr.buffer = const_cast<uint8_t *>(message);
+    cdr.buffer_length = num_bytes;
+    cdr.buffer_capacity = num_bytes;
+    return cdr;
+  }
+
 private:
-  rclcpp::Serialization<Message> serialization_;
-  std::shared_ptr<rclcpp::Publisher<Message>> publisher_;
+  std::shared_ptr<rclcpp::PublisherBase> publisher_;
 };
 
-/// Publishes CDR of any installed type.
-class Untyped : public Publishing
+/// A publisher that can publish within the process alone.
+template<typename Message>
+class Within : public rclcpp::Publisher<Message>
 {
 public:
-  explicit Untyped(rclcpp::GenericPublisher::SharedPtr publisher)
-  : publisher_(std::move(publisher)) {}
+  using rclcpp::Publisher<Message>::Publisher;
+
+  void publish_within(std::unique_ptr<Message> message)
+  {
+    this->do_intra_process_ros_message_publish(std::move(message));
+  }
+};
+
+/// Publishes CDR to other processes and, within this one, messages that a subscriber takes over.
+template<typename Message>
+class Typed : public Serialized
+{
+public:
+  explicit Typed(std::shared_ptr<Within<Message>> publisher)
+  : Serialized(publisher), publisher_(std::move(publisher)) {}
 
   void publish(const uint8_t * message, std::size_t num_bytes) override
   {
-    publisher_->publish(serialized(message, num_bytes));
+    const auto num_within = publisher_->get_intra_process_subscription_count();
+    if (publisher_->get_subscription_count() > num_within) {
+      Serialized::publish(message, num_bytes);
+    }
+    if (num_within == 0) {return;}
+    const auto cdr = this->borrowed(message, num_bytes);
+    auto owned = std::make_unique<Message>();
+    const auto & type = rclcpp::get_message_type_support_handle<Message>();
+    const auto result = rmw_deserialize(&cdr, &type, owned.get());
+    if (result != RMW_RET_OK) {
+      rclcpp::exceptions::throw_from_rcl_error(result, "a message does not deserialize");
+    }
+    publisher_->publish_within(std::move(owned));
   }
-  std::size_t num_subscribers() const override {return publisher_->get_subscription_count();}
 
 private:
-  rclcpp::GenericPublisher::SharedPtr publisher_;
+  std::shared_ptr<Within<Message>> publisher_;
 };
 
 template<typename Message>
@@ -111,7 +142,8 @@ std::shared_ptr<Publishing> typed(
   rclcpp_lifecycle::LifecycleNode & node, const std::string & topic, const rclcpp::QoS & qos)
 {
   // Not the node's own kind of publisher, which is silent unless the node is active.
-  return std::make_shared<Typed<Message>>(rclcpp::create_publisher<Message>(node, topic, qos));
+  return std::make_shared<Typed<Message>>(
+    rclcpp::create_publisher<Message, std::allocator<void>, Within<Message>>(node, topic, qos));
 }
 
 /// What every node and every managed node of rclcpp publishes itself.
@@ -139,7 +171,8 @@ det_post_status Graph::guarded(void * context, Work work) noexcept
     work(graph(context));
     return DET_POST_OK;
   } catch (const std::exception & error) {
-    RCLCPP_ERROR(graph(context).node_.get_logger(), "%s", error.what());
+    // The reason; whether it is an error the node decides, and says.
+    RCLCPP_INFO(graph(context).node_.get_logger(), "%s", error.what());
     return DET_POST_ERROR_MIDDLEWARE;
   }
 }
@@ -209,6 +242,9 @@ det_post_graph Graph::functions()
           if (publisher) {publisher->publish(message, num_bytes);}
         });
     };
+  functions.serve_switch = [](void * context, uint64_t number, const char * name) {
+      return guarded(context, [&](Graph & graph) {graph.serve_switch(number, name);});
+    };
   return functions;
 }
 
@@ -270,19 +306,40 @@ void Graph::subscribe(
   subscriptions_[number] = std::move(subscription);
 }
 
+void Graph::serve_switch(uint64_t number, const std::string & name)
+{
+  using std_srvs::srv::SetBool;
+  auto service = node_.create_service<SetBool>(
+    name, [this, number](
+      const std::shared_ptr<SetBool::Request> request,
+      std::shared_ptr<SetBool::Response> response) {
+      response->success = receiver_.set_switch(number, request->data) == DET_POST_OK;
+      if (response->success) {
+        on_switch_();
+      } else {
+        response->message = receiver_.error_message();
+      }
+    });
+  const std::lock_guard<std::mutex> lock(mutex_);
+  switches_.push_back(std::move(service));
+}
+
 void Graph::advertise(
   uint64_t number, const std::string & topic, const std::string & type, const rclcpp::QoS & qos)
 {
   std::shared_ptr<Publishing> publisher;
+  // Not every rclcpp keeps messages within the process for later subscribers.
+  const bool is_within = node_.get_node_base_interface()->get_use_intra_process_default() &&
+    qos.durability() == rclcpp::DurabilityPolicy::Volatile;
   if (is_of_rclcpp(topic)) {
-  } else if (type == "vision_msgs/msg/Detection2DArray") {
+  } else if (is_within && type == "vision_msgs/msg/Detection2DArray") {
     publisher = typed<vision_msgs::msg::Detection2DArray>(node_, topic, qos);
-  } else if (type == "vision_msgs/msg/Detection3DArray") {
+  } else if (is_within && type == "vision_msgs/msg/Detection3DArray") {
     publisher = typed<vision_msgs::msg::Detection3DArray>(node_, topic, qos);
-  } else if (type == "sensor_msgs/msg/Image") {
+  } else if (is_within && type == "sensor_msgs/msg/Image") {
     publisher = typed<Image>(node_, topic, qos);
   } else {
-    publisher = std::make_shared<Untyped>(
+    publisher = std::make_shared<Serialized>(
       rclcpp::create_generic_publisher(node_.get_node_topics_interface(), topic, type, qos));
   }
   const std::lock_guard<std::mutex> lock(mutex_);

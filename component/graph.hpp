@@ -6,10 +6,13 @@
 #include <det_post.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <rclcpp/rclcpp.hpp>
 #include <rclcpp_lifecycle/lifecycle_node.hpp>
@@ -28,14 +31,17 @@ public:
 };
 
 /// The graph of an rclcpp node. Sensor data is passed on by pointer; the other inputs, which are
-/// small, as CDR. Detections are published as messages of their own, which subscribers in the
-/// same process take over; the other outputs, of any installed type, as CDR.
+/// small, as CDR. Outputs, of any installed type, are published as the CDR that the node writes,
+/// so that subscribers of other processes receive the bytes of the program; subscribers to
+/// detections and images in the same process get messages of their own.
 class Graph
 {
 public:
-  /// Messages go to `receiver`, which must be open before a subscription is made.
-  Graph(rclcpp_lifecycle::LifecycleNode & node, Node & receiver)
-  : node_(node), receiver_(receiver) {}
+  /// Messages go to `receiver`, which must be open before a subscription is made. `on_switch` is
+  /// called when a service has changed a parameter of it.
+  Graph(
+    rclcpp_lifecycle::LifecycleNode & node, Node & receiver, std::function<void()> on_switch)
+  : node_(node), receiver_(receiver), on_switch_(std::move(on_switch)) {}
   Graph(const Graph &) = delete;
   Graph & operator=(const Graph &) = delete;
 
@@ -50,6 +56,7 @@ private:
   void advertise(
     uint64_t number, const std::string & topic, const std::string & type, const rclcpp::QoS & qos);
   void report(det_post_status status);
+  void serve_switch(uint64_t number, const std::string & name);
   std::shared_ptr<Publishing> publisher(uint64_t number);
   rclcpp::SubscriptionBase::SharedPtr subscription(uint64_t number);
 
@@ -59,7 +66,9 @@ private:
 
   rclcpp_lifecycle::LifecycleNode & node_;
   Node & receiver_;
+  std::function<void()> on_switch_;
   std::mutex mutex_;
+  std::vector<rclcpp::ServiceBase::SharedPtr> switches_;
   std::map<uint64_t, rclcpp::SubscriptionBase::SharedPtr> subscriptions_;
   /// Null for topics that rclcpp itself publishes.
   std::map<uint64_t, std::shared_ptr<Publishing>> publishers_;

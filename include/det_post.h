@@ -125,6 +125,18 @@ typedef int32_t det_post_status;
 /** An error that has no number of its own. */
 #define DET_POST_ERROR_UNKNOWN 1005
 
+/** Level of an entry: details, for developers. */
+#define DET_POST_LOG_DEBUG 10u
+
+/** Level of an entry: progress. */
+#define DET_POST_LOG_INFO 20u
+
+/** Level of an entry: a warning. */
+#define DET_POST_LOG_WARN 30u
+
+/** Level of an entry: an error. */
+#define DET_POST_LOG_ERROR 40u
+
 /** The input is missing from the frame, which `sync.min_inputs` must allow. */
 #define DET_POST_INPUT_NONE 0u
 
@@ -330,7 +342,7 @@ struct det_post_configuration {
     uint64_t reserved[4];
 };
 
-/** Bytes in host memory. */
+/** Bytes in host memory or, where stated, in the memory of a GPU. */
 struct det_post_bytes {
     /** The first byte. */
     const uint8_t *data;
@@ -1036,8 +1048,8 @@ struct det_post_qos {
 /** The ROS graph of a node in the process of the caller: functions that create and use its
  * subscriptions and publishers, which have numbers. They are called from any thread, also
  * within `det_post_node_open`, `_change` and `_close`, and must not call functions of the
- * same node. None may be null. A function that fails returns a status other than
- * `DET_POST_OK`. */
+ * same node. None may be null but `serve_switch`. A function that fails returns a status
+ * other than `DET_POST_OK`. */
 struct det_post_graph {
     /** First argument of every function. */
     void *context;
@@ -1059,8 +1071,11 @@ struct det_post_graph {
     size_t (*num_subscribers)(void *context, uint64_t publisher);
     /** Publishes a message: CDR in little endian, with its encapsulation header. */
     det_post_status (*publish)(void *context, uint64_t publisher, const uint8_t *message, size_t num_bytes);
+    /** Serves `std_srvs/srv/SetBool` under a name until the node is closed; a request is given
+     * to `det_post_node_set_switch`. `NULL`: a configuration with such a service is refused. */
+    det_post_status (*serve_switch)(void *context, uint64_t switch_number, const char *name);
     /** For later versions; 0. */
-    uint64_t reserved[4];
+    uint64_t reserved[3];
 };
 
 /** A live node: all channels of a configuration, with life cycle and diagnostics, in the ROS
@@ -1116,6 +1131,18 @@ size_t det_post_error_message(uint64_t id, char *buffer, size_t capacity);
  * under. `unknown` for other numbers. Valid for ever. */
 const char *det_post_status_name(det_post_status status);
 
+/** Passes the log of the library to a function, in place of the one before: its entries from
+ * `level` on, and those of the libraries that it uses from `DET_POST_LOG_WARN` on. `NULL` ends
+ * the log; without a call there is none. `target` is the module that an entry is from, such as
+ * `det_post::node`; `message` is UTF-8 with control characters escaped, and may have several
+ * lines.
+ * 
+ * The function is called from any thread, also from several at a time and within calls of the
+ * library. It must not wait for other threads that use the library, and entries that it
+ * causes itself are left out. When this function returns, the one before is not called any
+ * more; it cannot be called by the function of the log. */
+det_post_status det_post_set_log(void (*function)(void *context, uint32_t level, const char *target, const char *message), void *context, uint32_t level);
+
 /** Opens the detector of a configuration: reads its files, opens its device and loads its
  * networks. Close it with `det_post_detector_close`. Any number of detectors may be open, on
  * any devices. */
@@ -1161,8 +1188,8 @@ det_post_status det_post_detector_add_transforms(det_post_detector detector, con
 /** Opens a workspace on a device: `cpu` or `cuda:N`. The arrays that an operation reads are in the
  * memory of that device; so are its results, which are memory of the workspace and valid until
  * the next call of the same function on it, or until the workspace is closed. Structs are in host
- * memory, whatever the device. On a GPU, boxes are suppressed and images are resized; the other
- * operations take host memory alone. Close it with `det_post_workspace_close`. */
+ * memory, whatever the device. On a GPU the tensors of decoders begin at multiples of 16 bytes,
+ * and sparse convolution is refused. Close it with `det_post_workspace_close`. */
 det_post_status det_post_workspace_open(const char *device, det_post_workspace *workspace);
 
 /** Closes a workspace and frees its memory. If another thread is in a call on it, that call ends
@@ -1183,7 +1210,8 @@ det_post_status det_post_workspace_suppress(det_post_workspace workspace, const 
  * network, in one pass. */
 det_post_status det_post_workspace_letterbox(det_post_workspace workspace, const det_post_letterbox *letterbox, const det_post_image *image, const det_post_letterboxed **letterboxed);
 
-/** Groups points into the voxels of a grid. */
+/** Groups points into the voxels of a grid. On a GPU up to 2^22 - 1 points, of which a voxel keeps
+ * up to 256, or all. */
 det_post_status det_post_workspace_voxelize(det_post_workspace workspace, const det_post_voxel_grid *grid, const det_post_points *points, const det_post_voxels **voxels);
 
 /** Decodes the outputs of a network of the YOLO family or of a DETR, float32 or float16, in the
@@ -1230,6 +1258,10 @@ det_post_status det_post_node_parameters(det_post_node node, const det_post_para
 /** Sets parameters by assignments `key:=value`, all or none, as `set_parameters_atomically`
  * does. */
 det_post_status det_post_node_set_parameters(det_post_node node, const char *const *overrides, size_t num_overrides);
+
+/** Sets a switch of `serve_switch` on (1) or off (0). A switch that refuses is
+ * `DET_POST_ERROR_CONFIG`, with its message. */
+det_post_status det_post_node_set_switch(det_post_node node, uint64_t switch_number, uint32_t is_on);
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,7 @@
 #include <det_post.h>
 
 #include <cstddef>
+#include <functional>
 #include <new>
 #include <string>
 #include <utility>
@@ -51,6 +52,47 @@ inline void check(det_post_status status, uint64_t id = 0)
   if (status != DET_POST_OK) {throw Error(status, error_message(id));}
 }
 #endif
+
+/// Receives the log of the library as long as it exists: see `det_post_set_log`. One at a time.
+class Log
+{
+public:
+  /// Takes an entry; what it throws is dropped.
+  using Function = std::function<void (uint32_t level, const char * target, const char * message)>;
+
+  explicit Log(Function function)
+  : function_(std::move(function)) {}
+  Log(const Log &) = delete;
+  Log & operator=(const Log &) = delete;
+  ~Log()
+  {
+    if (is_started_) {det_post_set_log(nullptr, nullptr, 0);}
+  }
+
+  /// Starts with entries from a level on, or changes the level.
+  det_post_status start(uint32_t level = DET_POST_LOG_INFO) noexcept
+  {
+    const auto status = det_post_set_log(&Log::write, this, level);
+    is_started_ |= status == DET_POST_OK;
+    return status;
+  }
+
+private:
+  static void write(void * log, uint32_t level, const char * target, const char * message)
+  {
+#if defined(__cpp_exceptions)
+    try {
+      static_cast<Log *>(log)->function_(level, target, message);
+    } catch (...) {
+    }
+#else
+    static_cast<Log *>(log)->function_(level, target, message);
+#endif
+  }
+
+  Function function_;
+  bool is_started_ = false;
+};
 
 /// Values of the library, borrowed.
 template<typename T>
@@ -473,6 +515,12 @@ public:
   {
     const auto texts = detail::pointers(overrides);
     return det_post_node_set_parameters(node_, texts.data(), texts.size());
+  }
+
+  /// Sets a switch of the graph's `serve_switch`.
+  det_post_status set_switch(uint64_t switch_number, bool is_on) noexcept
+  {
+    return det_post_node_set_switch(node_, switch_number, is_on);
   }
 
 #if defined(__cpp_exceptions)

@@ -3,13 +3,16 @@
 use det_post::ops::decode_anchor::{AnchorOutputs, decode_anchor};
 use det_post::ops::decode_center::{CenterTask, decode_center};
 use det_post::ops::decode_yolo::{decode_yolo, decode_yolo_rotated};
-use det_post::types::{Box2d, Candidate, Candidates, Object3d, RotatedBox2d, TensorView};
+use det_post::types::{
+    Box2d, Candidate, Candidates, CenterDecode, Object3d, RotatedBox2d, TensorView,
+};
 
 use super::call::{Call, Const, In, Out, run};
+use super::decoding_gpu::{OnGpu, Outputs, YoloHead};
 use super::decoding_settings::{AnchorDecoding, CenterDecoding, YoloDecoding};
 use super::status::{Failure, Status};
 use super::tensors::Tensor;
-use super::workspace::{WORKSPACES, Workspace};
+use super::workspace::{Opened, WORKSPACES, Workspace};
 
 /// The boxes that a decoder finds, in the total order: score descending, then class, then
 /// position in the network's output. They are what `det_post_workspace_suppress` takes.
@@ -41,6 +44,7 @@ pub(super) struct Memory {
     aligned: Option<(usize, Candidates<Box2d>)>,
     rotated: Option<(usize, Candidates<RotatedBox2d>)>,
     in_space: Option<(usize, Candidates<Object3d>)>,
+    on_gpu: OnGpu,
     boxes: Vec<f32>,
     scores: Vec<f32>,
     classes: Vec<u32>,
@@ -52,15 +56,20 @@ pub(super) struct Memory {
 /// The most candidates of a call.
 const MAX_CAPACITY: usize = 1 << 24;
 
+fn check_capacity(capacity: usize) -> Result<(), Failure> {
+    if (1..=MAX_CAPACITY).contains(&capacity) {
+        return Ok(());
+    }
+    let message = format!("a capacity of {capacity}; 1 to {MAX_CAPACITY} are possible");
+    Err(Failure::argument(message))
+}
+
 /// Candidates for a capacity: those of before if it is theirs.
 fn of_capacity<B: Copy>(
     of_before: &mut Option<(usize, Candidates<B>)>,
     capacity: usize,
 ) -> Result<&mut Candidates<B>, Failure> {
-    if !(1..=MAX_CAPACITY).contains(&capacity) {
-        let message = format!("a capacity of {capacity}; 1 to {MAX_CAPACITY} are possible");
-        return Err(Failure::argument(message));
-    }
+    check_capacity(capacity)?;
     if of_before.as_ref().is_none_or(|(of, _)| *of != capacity) {
         *of_before = None;
     }
@@ -153,12 +162,7 @@ impl Memory {
         outputs: &[TensorView<'_>],
     ) -> Result<Const<Decoded>, Failure> {
         let params = decoding.params(call)?;
-        let num_maps = if params.has_velocity { 6 } else { 5 };
-        if outputs.len() != num_maps * params.tasks.len() {
-            let (num, of) = (outputs.len(), params.tasks.len());
-            let message = format!("{num} tensors, not {num_maps} of each of {of} tasks");
-            return Err(Failure::argument(message));
-        }
+        let num_maps = num_maps(&params, outputs.len())?;
         let tasks: Vec<_> = outputs
             .chunks_exact(num_maps)
             .map(|maps| CenterTask {
@@ -188,16 +192,53 @@ impl Memory {
             [classes, boxes, directions] => {
                 AnchorOutputs { classes, boxes, directions: Some(directions) }
             }
-            _ => {
-                let message = format!("{} tensors, not 2 or 3", outputs.len());
-                return Err(Failure::argument(message));
-            }
+            _ => return Err(not_two_or_three(outputs.len())),
         };
         let (stores, arrays) = self.parts();
         let found = of_capacity(stores.in_space, decoding.capacity)?;
         decode_anchor(&outputs, &params, found)?;
         Ok(arrays.fill(found, of_object, none))
     }
+}
+
+impl Memory {
+    fn yolo_on(&mut self, outputs: Outputs<'_>, of: &YoloDecoding) -> Result<Decoded, Failure> {
+        let head = YoloHead {
+            layout: of.layout(outputs.call)?,
+            input: of.input_size(),
+            num_classes: of.num_classes as usize,
+            score_threshold: of.score_threshold,
+        };
+        Ok(self.on_gpu.yolo(&head, outputs)?)
+    }
+
+    fn center_on(&mut self, outputs: Outputs<'_>, of: &CenterDecoding) -> Result<Decoded, Failure> {
+        let params = of.params(outputs.call)?;
+        let num_maps = num_maps(&params, outputs.tensors.len())?;
+        Ok(self.on_gpu.center(&params, num_maps, outputs)?)
+    }
+
+    fn anchor_on(&mut self, outputs: Outputs<'_>, of: &AnchorDecoding) -> Result<Decoded, Failure> {
+        let params = of.params(outputs.call)?;
+        match outputs.tensors.len() {
+            2 | 3 => Ok(self.on_gpu.anchor(&params, outputs)?),
+            num => Err(not_two_or_three(num)),
+        }
+    }
+}
+
+/// Maps of a task among `num` of all tasks.
+fn num_maps(params: &CenterDecode, num: usize) -> Result<usize, Failure> {
+    let num_maps = if params.has_velocity { 6 } else { 5 };
+    if num == num_maps * params.tasks.len() {
+        return Ok(num_maps);
+    }
+    let of = params.tasks.len();
+    Err(Failure::argument(format!("{num} tensors, not {num_maps} of each of {of} tasks")))
+}
+
+fn not_two_or_three(num: usize) -> Failure {
+    Failure::argument(format!("{num} tensors, not 2 or 3"))
 }
 
 /// Candidates by their boxes.
@@ -211,23 +252,41 @@ fn none<B>(_: &B) -> Option<[f32; 2]> {
     None
 }
 
+/// A decoder on tensors in host memory.
+type OnHost<D> = fn(&mut Memory, &Call, &D, &[TensorView<'_>]) -> Result<Const<Decoded>, Failure>;
+
+/// A decoder: on tensors in host memory, and on a GPU.
+struct Decoder<D> {
+    on_host: OnHost<D>,
+    on_gpu: fn(&mut Memory, Outputs<'_>, &D) -> Result<Decoded, Failure>,
+    capacity: fn(&D) -> usize,
+}
+
 /// Runs a decoder on tensors.
 fn decode<D>(
     workspace: Workspace,
     decoding: In<D>,
     (tensors, num_tensors): (In<Tensor>, usize),
     decoded: Out<Const<Decoded>>,
-    by: impl FnOnce(&mut Memory, &Call, &D, &[TensorView<'_>]) -> Result<Const<Decoded>, Failure>,
+    decoder: &Decoder<D>,
 ) -> Status {
     run(workspace.id, |call| {
         call.check_out(decoded, "decoded")?;
         let decoding = call.one(decoding, "decoding")?;
-        // Before tensors are read: those of a GPU cannot be.
-        WORKSPACES.with(workspace.id, |opened| opened.check_host("decode"))?;
-        let tensors = call.slice(tensors, num_tensors, "tensors")?.iter();
-        let views = tensors.map(|tensor| tensor.view(call)).collect::<Result<Vec<_>, _>>()?;
-        let found = WORKSPACES
-            .with(workspace.id, |opened| by(&mut opened.decoding, call, decoding, &views))?;
+        let tensors = call.slice(tensors, num_tensors, "tensors")?;
+        let found = WORKSPACES.with(workspace.id, |opened| {
+            let Opened { gpu, decoding: memory, .. } = opened;
+            if let Some(gpu) = gpu {
+                let capacity = (decoder.capacity)(decoding);
+                check_capacity(capacity)?;
+                let outputs = Outputs { gpu, call, tensors, capacity };
+                let found = (decoder.on_gpu)(memory, outputs, decoding)?;
+                return Ok(Const::one(memory.public.insert(found)));
+            }
+            let views = tensors.iter().map(|tensor| tensor.view(call));
+            let views = views.collect::<Result<Vec<_>, _>>()?;
+            (decoder.on_host)(memory, call, decoding, &views)
+        })?;
         call.write(decoded, found, "decoded")
     })
 }
@@ -242,7 +301,12 @@ pub extern "C" fn det_post_workspace_decode_yolo(
     num_tensors: usize,
     decoded: Out<Const<Decoded>>,
 ) -> Status {
-    decode(workspace, decoding, (tensors, num_tensors), decoded, Memory::yolo)
+    let decoder = Decoder {
+        on_host: Memory::yolo,
+        on_gpu: Memory::yolo_on,
+        capacity: |decoding| decoding.capacity,
+    };
+    decode(workspace, decoding, (tensors, num_tensors), decoded, &decoder)
 }
 
 /// Decodes the maps of a CenterPoint head, `[1, channels, H, W]`, float32 or float16. Tensors
@@ -255,7 +319,12 @@ pub extern "C" fn det_post_workspace_decode_center(
     num_tensors: usize,
     decoded: Out<Const<Decoded>>,
 ) -> Status {
-    decode(workspace, decoding, (tensors, num_tensors), decoded, Memory::center)
+    let decoder = Decoder {
+        on_host: Memory::center,
+        on_gpu: Memory::center_on,
+        capacity: |decoding| decoding.capacity,
+    };
+    decode(workspace, decoding, (tensors, num_tensors), decoded, &decoder)
 }
 
 /// Decodes the maps of an anchor head, float32 or float16. Tensors: class logits, boxes and, if
@@ -268,5 +337,10 @@ pub extern "C" fn det_post_workspace_decode_anchor(
     num_tensors: usize,
     decoded: Out<Const<Decoded>>,
 ) -> Status {
-    decode(workspace, decoding, (tensors, num_tensors), decoded, Memory::anchor)
+    let decoder = Decoder {
+        on_host: Memory::anchor,
+        on_gpu: Memory::anchor_on,
+        capacity: |decoding| decoding.capacity,
+    };
+    decode(workspace, decoding, (tensors, num_tensors), decoded, &decoder)
 }

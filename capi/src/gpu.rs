@@ -1,4 +1,5 @@
-//! Operations on arrays in the memory of a GPU.
+//! Suppression and letterbox of arrays in the memory of a GPU, and what other operations need for
+//! such arrays.
 //!
 //! They run on streams of their own: after the work that is queued on the caller's stream when a
 //! call begins, and before what is queued there after the call. What the `unsafe` blocks rely on
@@ -17,6 +18,9 @@ use det_post::types::{
     Box2d, Box3d, Candidate, DeviceBytes, ElementType, ImageView, Kept, Letterbox, RotatedBox2d,
 };
 use det_post::{Error, Result};
+
+use super::call::{Call, In as Values};
+use super::tensors::Tensor;
 
 /// A GPU, with kernels and memory of the operations on it.
 pub(super) struct Gpu {
@@ -50,7 +54,7 @@ pub(super) struct OnDevice {
 const NUM_CLASSES: usize = 256;
 
 /// The capacity of memory for so many values: few sizes serve all calls.
-fn rounded_up(num: usize) -> usize {
+pub(super) fn rounded_up(num: usize) -> usize {
     num.max(1024).checked_next_power_of_two().unwrap_or(num)
 }
 
@@ -67,12 +71,56 @@ fn settle<R>(stream: &Stream, caller: u64, ran: Result<R>) -> Result<R> {
 
 /// Lets a stream, whose memory is freed when its work is done, wait for what the caller's stream
 /// still reads there.
-fn finish(stream: &Stream, caller: u64) -> Result<()> {
+pub(super) fn finish(stream: &Stream, caller: u64) -> Result<()> {
     // SAFETY: a live stream of this GPU, by the contract of this file.
     unsafe { stream.follow(caller) }
 }
 
+/// Runs work that queues on `stream`, and may wait for it, between the work of the caller's stream
+/// before the call and after it.
+pub(super) fn in_order<R>(
+    stream: &Stream,
+    caller: u64,
+    work: impl FnOnce() -> Result<R>,
+) -> Result<R> {
+    // SAFETY: a live stream of this GPU, by the contract of this file.
+    unsafe { stream.follow(caller)? };
+    let ran = work();
+    settle(stream, caller, ran)
+}
+
+/// Values of the caller in the memory of a GPU, which work of `stream` within [`in_order`] reads.
+pub(super) fn values_of<'call, T: Plain>(
+    _: &'call Call,
+    stream: &Stream,
+    values: Values<T>,
+    len: usize,
+) -> Result<In<'call, T>> {
+    // SAFETY: as many values, by the contract of this file, which are read before the caller's
+    // later work.
+    unsafe { In::borrow(stream.device(), values.number(), len) }
+}
+
+/// A tensor of the caller in the memory of a GPU, float32 or float16, as [`values_of`].
+pub(super) fn tensor_of(call: &Call, stream: &Stream, tensor: &Tensor) -> Result<DeviceTensor> {
+    let (element, shape, address) = tensor.floats_on_device(call)?;
+    let len = shape.iter().product();
+    // SAFETY: as in `values_of`; the buffers are only read.
+    let values = unsafe {
+        match element {
+            ElementType::F16 => DeviceValues::F16(DeviceBuffer::borrow(stream, address, len)?),
+            _ => DeviceValues::F32(DeviceBuffer::borrow(stream, address, len)?),
+        }
+    };
+    DeviceTensor::of(shape, values)
+}
+
 impl Gpu {
+    /// A stream for the memory of an operation.
+    pub(super) fn stream(&self) -> Result<Stream> {
+        self.device.stream()
+    }
+
     pub(super) fn new(device: CudaDevice) -> Self {
         let (aligned, rotated, in_space) = (None, None, None);
         Self { device, caller: 0, aligned, rotated, in_space, letterbox: None }

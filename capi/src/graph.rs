@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use det_post::ros::{Durability, Qos as RosQos, Reliability};
+use det_post::ros::{Durability, Qos as RosQos, Reliability, SetResult};
 use det_post::transport::middleware::{
     Handler, InputKind, Middleware, MiddlewareEvent, Publisher, Received, Receiver, Request,
     Response, StampGaps, Subscription, Switch, Watcher,
@@ -32,8 +32,8 @@ pub struct Qos {
 /// The ROS graph of a node in the process of the caller: functions that create and use its
 /// subscriptions and publishers, which have numbers. They are called from any thread, also
 /// within `det_post_node_open`, `_change` and `_close`, and must not call functions of the
-/// same node. None may be null. A function that fails returns a status other than
-/// `DET_POST_OK`.
+/// same node. None may be null but `serve_switch`. A function that fails returns a status
+/// other than `DET_POST_OK`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Graph {
@@ -82,15 +82,19 @@ pub struct Graph {
             num_bytes: usize,
         ) -> Status,
     >,
+    /// Serves `std_srvs/srv/SetBool` under a name until the node is closed; a request is given
+    /// to `det_post_node_set_switch`. `NULL`: a configuration with such a service is refused.
+    pub serve_switch:
+        Option<extern "C" fn(context: Address, switch_number: u64, name: ConstText) -> Status>,
     /// For later versions; 0.
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 3],
 }
 
 type Create = extern "C" fn(Address, u64, ConstText, ConstText, Qos) -> Status;
 type Count = extern "C" fn(Address, u64) -> usize;
 type End = extern "C" fn(Address, u64);
 
-/// A [`Graph`] without nulls.
+/// A [`Graph`] without nulls where none may be.
 #[derive(Clone, Copy)]
 pub(super) struct Functions {
     context: Address,
@@ -102,12 +106,13 @@ pub(super) struct Functions {
     unadvertise: End,
     num_subscribers: Count,
     publish: extern "C" fn(Address, u64, Const<u8>, usize) -> Status,
+    serve_switch: Option<extern "C" fn(Address, u64, ConstText) -> Status>,
 }
 
 impl Graph {
     /// The functions.
     pub(super) fn functions(&self) -> std::result::Result<Functions, Failure> {
-        if self.reserved != [0; 4] {
+        if self.reserved != [0; 3] {
             return Err(Failure::argument("graph.reserved is not 0"));
         }
         fn given<F>(function: Option<F>, name: &str) -> std::result::Result<F, Failure> {
@@ -123,14 +128,16 @@ impl Graph {
             unadvertise: given(self.unadvertise, "graph.unadvertise")?,
             num_subscribers: given(self.num_subscribers, "graph.num_subscribers")?,
             publish: given(self.publish, "graph.publish")?,
+            serve_switch: self.serve_switch,
         })
     }
 }
 
-/// The receivers of subscriptions by number, and the services of the node.
+/// The receivers of subscriptions and the switches by number, and the services of the node.
 #[derive(Default)]
 pub(super) struct Endpoints {
     receivers: Mutex<BTreeMap<u64, Arc<Mutex<Input>>>>,
+    switches: Mutex<BTreeMap<u64, Arc<Switch>>>,
     watcher: Mutex<Option<Watcher>>,
     handler: OnceLock<Handler>,
 }
@@ -176,6 +183,12 @@ impl Endpoints {
         {
             watcher(MiddlewareEvent::Missing { topic: input.topic.clone(), count: missing });
         }
+    }
+
+    /// Sets a switch; `None` for the number of none.
+    pub(super) fn set_switch(&self, number: u64, is_on: bool) -> Option<SetResult> {
+        let switch = lock(&self.switches).get(&number).cloned()?;
+        Some(switch(is_on))
     }
 
     /// Answers a request to a service of the node; `None` before it serves any.
@@ -276,9 +289,18 @@ impl Middleware for GraphMiddleware {
             .map_err(|_| Error::new(ErrorKind::Middleware, STAGE, "services are served already"))
     }
 
-    fn serve_switch(&mut self, name: &str, _: Switch) -> Result<()> {
-        let message = format!("{name}: a graph of the caller serves no std_srvs/SetBool");
-        Err(Error::new(ErrorKind::Middleware, STAGE, message))
+    fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()> {
+        let Functions { context, serve_switch, .. } = self.functions;
+        let serve_switch = serve_switch.ok_or_else(|| {
+            let message = format!("{name}: graph.serve_switch is null");
+            Error::new(ErrorKind::Middleware, STAGE, message)
+        })?;
+        let number = self.number();
+        lock(&self.endpoints.switches).insert(number, Arc::new(set));
+        match serve_switch(context, number, ConstText::of(&text(name))) {
+            status::OK => Ok(()),
+            status => Err(refused("serve", name, status)),
+        }
     }
 
     fn watch(&mut self, watcher: Watcher) {

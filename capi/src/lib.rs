@@ -5,9 +5,9 @@
 //!
 //! - [`call`]: one call from C. Pointers are checked and read there alone; a panic becomes a
 //!   status.
-//! - [`handles`]: objects by number. A number of a closed object is refused, and so is a call
+//! - `handles`: objects by number. A number of a closed object is refused, and so is a call
 //!   on an object that another thread is using.
-//! - [`status`]: errors by number.
+//! - [`status`]: errors by number. [`log`]: the log of the library.
 //! - [`configuration`], [`frame`], [`detections`], [`report`], [`detector`]: detectors.
 //! - [`workspace`], [`suppression`], [`letterbox`], [`voxels`], [`decoding`], [`sparse`]:
 //!   operations.
@@ -24,6 +24,7 @@
 pub mod call;
 pub mod configuration;
 pub mod decoding;
+mod decoding_gpu;
 pub mod decoding_settings;
 pub mod detections;
 pub mod detector;
@@ -32,6 +33,7 @@ mod gpu;
 pub mod graph;
 mod handles;
 pub mod letterbox;
+pub mod log;
 pub mod node;
 pub mod report;
 pub mod sparse;

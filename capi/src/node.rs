@@ -320,3 +320,18 @@ pub extern "C" fn det_post_node_set_parameters(
         }
     })
 }
+
+/// Sets a switch of `serve_switch` on (1) or off (0). A switch that refuses is
+/// `DET_POST_ERROR_CONFIG`, with its message.
+#[unsafe(no_mangle)]
+pub extern "C" fn det_post_node_set_switch(node: Node, switch_number: u64, is_on: u32) -> Status {
+    run(node.id, |_| {
+        if is_on > 1 {
+            return Err(Failure::argument(format!("is_on is {is_on}; allowed: 0, 1")));
+        }
+        let opened = NODES.shared(node.id)?;
+        let result = opened.endpoints.set_switch(switch_number, is_on == 1);
+        let missing = || Failure::argument(format!("there is no switch {switch_number}"));
+        result.ok_or_else(missing)?.map_err(Failure::config)
+    })
+}

@@ -1,14 +1,16 @@
 //! Bytes and tensors in the memory of the caller.
 
 use det_post::types::{
-    MAX_RANK, Span, TensorEntries, TensorEntry, TensorType, TensorValues, TensorView,
+    ElementType, MAX_RANK, Span, TensorEntries, TensorEntry, TensorType, TensorValues, TensorView,
 };
+
+use det_post::{Error, ErrorKind, Result as Checked};
 
 use super::call::{Call, In, Text};
 use super::frame::Input;
 use super::status::Failure;
 
-/// Bytes in host memory.
+/// Bytes in host memory or, where stated, in the memory of a GPU.
 #[repr(C)]
 pub struct Bytes {
     /// The first byte.
@@ -89,6 +91,34 @@ impl Bytes {
 }
 
 impl Tensor {
+    /// Type, shape and address of floats in the memory of a GPU.
+    pub(super) fn floats_on_device<'call>(
+        &self,
+        call: &'call Call,
+    ) -> Checked<(ElementType, &'call [usize], u64)> {
+        let refuse = |message| Error::new(ErrorKind::Argument, "decode", message);
+        let shape = call.slice(self.shape, self.rank as usize, "tensor.shape");
+        let shape = shape.map_err(|_| refuse("tensor.shape is NULL".to_owned()))?;
+        let (element, size) = match self.element {
+            9 => (ElementType::F32, 4),
+            FLOAT16 => (ElementType::F16, 2),
+            other => {
+                let message = format!("tensor.element {other}; on a GPU 9 and 11 are possible");
+                return Err(refuse(message));
+            }
+        };
+        let num_bytes = shape.iter().try_fold(size, |num: usize, &side| num.checked_mul(side));
+        let num_bytes = num_bytes.ok_or_else(|| refuse(format!("a tensor of {shape:?}")))?;
+        if self.bytes.num_bytes != num_bytes {
+            let found = self.bytes.num_bytes;
+            return Err(refuse(format!("{found} bytes of a tensor of {num_bytes}")));
+        }
+        if self.bytes.data.is_null() && num_bytes != 0 {
+            return Err(refuse("tensor.bytes.data is NULL".to_owned()));
+        }
+        Ok((element, shape, self.bytes.data.number()))
+    }
+
     /// A checked view of floats or integers, for decoders.
     pub(super) fn view<'call>(&self, call: &'call Call) -> Result<TensorView<'call>, Failure> {
         let shape = call.slice(self.shape, self.rank as usize, "tensor.shape")?;

@@ -1,13 +1,18 @@
 //! Points to voxels.
 
+use det_post::device::cuda::{DeviceBuffer, In as ValuesOnGpu};
+use det_post::ops::voxel_arrays::cuda::{PointGrouping, PointIndices, VoxelColumns};
+use det_post::ops::voxel_arrays::voxel_arrays;
+use det_post::ops::voxelize::cuda::MAX_POINTS;
 use det_post::ops::voxelize::{
-    VoxelizeParams, Voxels as Grouped, Workspace as Cells, voxelize as group,
+    VoxelizeCounts, VoxelizeParams, Voxels as Grouped, Workspace as Cells, voxelize as group,
 };
 use det_post::types::{Grid, PointRange, Points as Cloud};
 
 use super::call::{Call, Const, In, Out, run};
+use super::gpu::{Gpu, finish, in_order, rounded_up, values_of};
 use super::status::{Failure, Status};
-use super::workspace::{WORKSPACES, Workspace};
+use super::workspace::{Opened, WORKSPACES, Workspace};
 
 /// A grid of voxels and its limits. In host memory, whatever the device.
 #[repr(C)]
@@ -62,6 +67,7 @@ pub struct Voxels {
 #[derive(Default)]
 pub(super) struct Memory {
     of: Option<Of>,
+    on_gpu: Option<OnGpu>,
     point_indices: Vec<u32>,
     public: Option<Voxels>,
 }
@@ -72,6 +78,55 @@ struct Of {
     points: Cloud,
     cells: Cells,
     grouped: Grouped,
+}
+
+/// Memory on a GPU for a grid, limits and a number of points.
+struct OnGpu {
+    grouping: PointGrouping,
+    cells: DeviceBuffer<u32>,
+    num_points: DeviceBuffer<u32>,
+    point_indices: DeviceBuffer<u32>,
+}
+
+impl OnGpu {
+    fn new(gpu: &Gpu, params: &VoxelizeParams, capacity: usize) -> Result<Self, det_post::Error> {
+        let stream = gpu.stream()?;
+        Ok(Self {
+            grouping: PointGrouping::new(&stream, params, capacity)?,
+            cells: DeviceBuffer::zeros(&stream, 3 * params.voxel_capacity)?,
+            num_points: DeviceBuffer::zeros(&stream, params.voxel_capacity)?,
+            point_indices: DeviceBuffer::zeros(&stream, capacity)?,
+        })
+    }
+
+    /// Groups points, waits for the sizes, and queues the writing of the arrays.
+    fn group(
+        &mut self,
+        values: ValuesOnGpu<'_, f32>,
+        num_channels: usize,
+    ) -> Result<(VoxelizeCounts, [usize; 2]), det_post::Error> {
+        let (counts, sizes) = self.grouping.group(values, num_channels)?;
+        let [num_voxels, num_points] = sizes;
+        let stream = self.grouping.stream().clone();
+        let [point_indices, _] = self.point_indices.output(&stream)?.split_at(num_points);
+        self.grouping.enqueue(VoxelColumns {
+            cells: self.cells.output(&stream)?.split_at(3 * num_voxels)[0],
+            num_points: self.num_points.output(&stream)?.split_at(num_voxels)[0],
+            point_indices: PointIndices::U32(point_indices),
+        })?;
+        Ok((counts, sizes))
+    }
+}
+
+impl Points {
+    fn check(&self) -> Result<(), Failure> {
+        let Self { num_points, num_channels, .. } = *self;
+        if (3..=16).contains(&num_channels) && u32::try_from(num_points).is_ok() {
+            return Ok(());
+        }
+        let message = format!("{num_points} points of {num_channels} values");
+        Err(Failure::argument(format!("{message}; below 2^32 of 3 to 16 are possible")))
+    }
 }
 
 impl VoxelGrid {
@@ -112,18 +167,13 @@ impl Memory {
         grid: &VoxelGrid,
         points: &Points,
     ) -> Result<Const<Voxels>, Failure> {
+        points.check()?;
         let Points { values, num_points, num_channels } = *points;
-        if !(3..=16).contains(&num_channels) || u32::try_from(num_points).is_err() {
-            let message = format!("{num_points} points of {num_channels} values");
-            return Err(Failure::argument(format!(
-                "{message}; below 2^32 of 3 to 16 are possible"
-            )));
-        }
         let values = call.slice(values, num_points * num_channels, "points.values")?;
         // A power of two, so that clouds of about the same size have the same memory.
         let capacity = num_points.max(1).next_power_of_two();
         let params = grid.params(capacity)?;
-        let Self { of, point_indices, public } = self;
+        let Self { of, point_indices, public, .. } = self;
         let of = match of.take().filter(|of| of.fits(&params, points)) {
             Some(of_before) => of.insert(of_before),
             None => of.insert(Of::new(params, num_channels, capacity)),
@@ -134,9 +184,7 @@ impl Memory {
         });
         let counts = group(&of.points, &params, &mut of.cells, &mut of.grouped)?;
         let grouped = &of.grouped;
-        point_indices.clear();
-        (0..grouped.len())
-            .for_each(|voxel| point_indices.extend_from_slice(grouped.points_of(voxel)));
+        voxel_arrays(grouped, point_indices);
         Ok(Const::one(public.insert(Voxels {
             cells: Const::of(grouped.coordinates().as_flattened()),
             num_points_per_voxel: Const::of(grouped.num_points_per_voxel()),
@@ -151,7 +199,48 @@ impl Memory {
     }
 }
 
-/// Groups points into the voxels of a grid.
+impl Memory {
+    fn voxelize_on(
+        &mut self,
+        gpu: &Gpu,
+        call: &Call,
+        grid: &VoxelGrid,
+        points: &Points,
+    ) -> Result<Const<Voxels>, Failure> {
+        points.check()?;
+        let Points { values, num_points, num_channels } = *points;
+        let capacity = rounded_up(num_points).min(MAX_POINTS.max(num_points));
+        let params = grid.params(capacity)?;
+        let fits = |of: &OnGpu| {
+            *of.grouping.params() == params && of.grouping.point_capacity() == capacity
+        };
+        let on_gpu = match self.on_gpu.take() {
+            Some(of_before) if fits(&of_before) => self.on_gpu.insert(of_before),
+            other => {
+                other.map(|of| finish(of.grouping.stream(), gpu.caller)).transpose()?;
+                self.on_gpu.insert(OnGpu::new(gpu, &params, capacity)?)
+            }
+        };
+        let stream = on_gpu.grouping.stream().clone();
+        let values = values_of(call, &stream, values, num_points * num_channels)?;
+        let (counts, [num_voxels, num_point_indices]) =
+            in_order(&stream, gpu.caller, || on_gpu.group(values, num_channels))?;
+        Ok(Const::one(self.public.insert(Voxels {
+            cells: Const::on_device(on_gpu.cells.address()),
+            num_points_per_voxel: Const::on_device(on_gpu.num_points.address()),
+            point_indices: Const::on_device(on_gpu.point_indices.address()),
+            num_voxels,
+            num_point_indices,
+            num_out_of_range: counts.num_out_of_range,
+            num_voxels_over_capacity: counts.num_voxels_over_capacity,
+            num_points_over_voxel: counts.num_points_over_voxel,
+            num_points_over_voxel_capacity: counts.num_points_over_voxel_capacity,
+        })))
+    }
+}
+
+/// Groups points into the voxels of a grid. On a GPU up to 2^22 - 1 points, of which a voxel keeps
+/// up to 256, or all.
 #[unsafe(no_mangle)]
 pub extern "C" fn det_post_workspace_voxelize(
     workspace: Workspace,
@@ -163,8 +252,11 @@ pub extern "C" fn det_post_workspace_voxelize(
         call.check_out(voxels, "voxels")?;
         let (grid, points) = (call.one(grid, "grid")?, call.one(points, "points")?);
         let found = WORKSPACES.with(workspace.id, |opened| {
-            opened.check_host("voxelize")?;
-            opened.voxels.voxelize(call, grid, points)
+            let Opened { gpu, voxels: memory, .. } = opened;
+            match gpu {
+                None => memory.voxelize(call, grid, points),
+                Some(gpu) => memory.voxelize_on(gpu, call, grid, points),
+            }
         })?;
         call.write(voxels, found, "voxels")
     })

@@ -45,8 +45,8 @@ pub(super) static WORKSPACES: Handles<Opened> = Handles::new("workspace", 2);
 /// Opens a workspace on a device: `cpu` or `cuda:N`. The arrays that an operation reads are in the
 /// memory of that device; so are its results, which are memory of the workspace and valid until
 /// the next call of the same function on it, or until the workspace is closed. Structs are in host
-/// memory, whatever the device. On a GPU, boxes are suppressed and images are resized; the other
-/// operations take host memory alone. Close it with `det_post_workspace_close`.
+/// memory, whatever the device. On a GPU the tensors of decoders begin at multiples of 16 bytes,
+/// and sparse convolution is refused. Close it with `det_post_workspace_close`.
 #[unsafe(no_mangle)]
 pub extern "C" fn det_post_workspace_open(device: Text, workspace: Out<Workspace>) -> Status {
     run(0, |call| {

@@ -1,10 +1,12 @@
 // Device pointers and streams: detections and results of operations are those of host memory.
 // Prints `no failures`, `no GPU`, or what failed.
-// Arguments: a parameter file with the channels `camera` and `lidar`, assignments of parameters.
+// Arguments: a parameter file with the channels `camera` and `lidar`, assignments of parameters;
+// without arguments, operations alone are run.
 
 #include "cuda.hpp"
 #include "expect.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -111,10 +113,9 @@ void payloads(
   expect(detect(detector, input) == expected, "an odd address");
   bytes.data = host;
   expect(detect(detector, input).compare(0, 6, "failed") == 0, "a host pointer is refused");
-  bytes.data = pointer(odd);
-  bytes.num_bytes += std::size_t{1} << 30;
+  // The allocation ends before the payload does.
+  bytes.data = pointer(odd + bytes.num_bytes - 1);
   expect(detect(detector, input).compare(0, 6, "failed") == 0, "more than the allocation");
-  bytes.num_bytes -= std::size_t{1} << 30;
   input.is_on_device = 0;
   bytes.data = host;
   expect(detect(detector, input) == expected, "host memory after it");
@@ -252,12 +253,257 @@ void operations(Cuda & cuda)
     expect(
       std::memcmp(values.data(), on_cpu->values, 4 * values.size()) == 0, "the same pixels");
   }
+  expect(det_post_workspace_close(gpu) == DET_POST_OK, "closing");
+  expect(det_post_workspace_close(host) == DET_POST_OK, "closing");
+}
+
+// Values in the memory of the GPU, written by work that is queued behind milliseconds of other work.
+template<typename T>
+class Late
+{
+public:
+  Late(Cuda & cuda, void * stream, const std::vector<T> & values)
+  : cuda_(cuda), stream_(stream), num_bytes_(sizeof(T) * values.size()),
+    ready_(cuda.allocate(num_bytes_ + 16)), target_(cuda.allocate(num_bytes_ + 16))
+  {
+    cuda.upload(ready_, values.data(), num_bytes_, stream);
+  }
+
+  const T * queue()
+  {
+    cuda_.fill(target_, 0, num_bytes_, stream_);
+    keep_busy(cuda_, stream_);
+    cuda_.copy(target_, ready_, num_bytes_, stream_);
+    return reinterpret_cast<const T *>(static_cast<uintptr_t>(target_));
+  }
+
+private:
+  Cuda & cuda_;
+  void * stream_;
+  std::size_t num_bytes_;
+  Cuda::Address ready_, target_;
+};
+
+// Whether values on the GPU are those in host memory; floats up to a share of themselves.
+template<typename T>
+bool same(
+  Cuda & cuda, void * stream, const T * found, const T * expected, std::size_t num, double share = 0)
+{
+  std::vector<T> values(num);
+  cuda.download(values.data(), found, sizeof(T) * num, stream);
+  for (std::size_t i = 0; i < num; ++i) {
+    const double of = static_cast<double>(expected[i]), off = static_cast<double>(values[i]) - of;
+    if (!(std::fabs(off) <= share * (std::fabs(of) + 1))) {return false;}
+  }
+  return true;
+}
+
+void voxels(Cuda & cuda, det_post_workspace host, det_post_workspace gpu, void * stream)
+{
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal(0.0f, 8.0f);
+  std::vector<float> values(20000 * 5);
+  for (auto & value : values) {value = normal(random);}
+  Late<float> late(cuda, stream, values);
+  for (const std::size_t num : {std::size_t{20000}, std::size_t{700}, std::size_t{0}}) {
+    for (const std::size_t limit : {std::size_t{0}, std::size_t{6}}) {
+      const det_post_voxel_grid grid{
+        {0.5f, 0.5f, 4}, {-20, -20, -4, 20, 20, 4}, limit, 4 * limit * limit * limit, {}};
+      const det_post_voxels * expected = nullptr, * found = nullptr;
+      const det_post_points on_host{values.data(), num, 5};
+      expect(
+        det_post_workspace_voxelize(host, &grid, &on_host, &expected) == DET_POST_OK, "voxels");
+      const det_post_points on_gpu{late.queue(), num, 5};
+      expect(
+        det_post_workspace_voxelize(gpu, &grid, &on_gpu, &found) == DET_POST_OK,
+        message_of(gpu.id).c_str());
+      const auto num_voxels = expected->num_voxels, num_points = expected->num_point_indices;
+      expect(
+        found->num_voxels == num_voxels && found->num_point_indices == num_points &&
+          found->num_out_of_range == expected->num_out_of_range &&
+          found->num_voxels_over_capacity == expected->num_voxels_over_capacity &&
+          found->num_points_over_voxel == expected->num_points_over_voxel &&
+          found->num_points_over_voxel_capacity == expected->num_points_over_voxel_capacity,
+        "as many voxels");
+      expect(
+        same(cuda, stream, found->cells, expected->cells, 3 * num_voxels) &&
+          same(
+          cuda, stream, found->num_points_per_voxel, expected->num_points_per_voxel, num_voxels) &&
+          same(cuda, stream, found->point_indices, expected->point_indices, num_points),
+        "the same voxels");
+    }
+  }
   const det_post_voxel_grid grid{{1, 1, 1}, {0, 0, 0, 2, 2, 2}, 2, 0, {}};
-  const det_post_points points{floats(device_boxes), 5, 3};
-  const det_post_voxels * voxels = nullptr;
+  const det_post_voxels * found = nullptr;
+  det_post_points points{values.data(), 5, 3};
   expect_error(
-    det_post_workspace_voxelize(gpu, &grid, &points, &voxels), DET_POST_ERROR_ARGUMENT, gpu.id,
-    "on a GPU", "voxels on a GPU");
+    det_post_workspace_voxelize(gpu, &grid, &points, &found), DET_POST_ERROR_ARGUMENT, gpu.id,
+    "not in memory of", "points in host memory");
+  points.values = nullptr;
+  expect(det_post_workspace_voxelize(gpu, &grid, &points, &found) != DET_POST_OK, "no points");
+}
+
+void same_candidates(
+  Cuda & cuda, void * stream, const det_post_decoded & found, const det_post_decoded & expected,
+  const char * what)
+{
+  const auto num = expected.num_candidates;
+  expect(
+    found.num_candidates == num && found.box_len == expected.box_len &&
+      found.num_over_capacity == expected.num_over_capacity &&
+      found.num_nan_scores == expected.num_nan_scores &&
+      (found.velocities_mps == nullptr) == (expected.velocities_mps == nullptr),
+    what);
+  if (found.num_candidates != num) {return;}
+  // Exponentials may round to the next number.
+  expect(
+    same(cuda, stream, found.sources, expected.sources, num) &&
+      same(cuda, stream, found.classes, expected.classes, num) &&
+      same(cuda, stream, found.scores, expected.scores, num, 3e-7) &&
+      same(cuda, stream, found.boxes, expected.boxes, num * expected.box_len, 3e-7), what);
+  if (expected.velocities_mps != nullptr) {
+    expect(same(cuda, stream, found.velocities_mps, expected.velocities_mps, 2 * num), what);
+  }
+}
+
+void decoders(Cuda & cuda, det_post_workspace host, det_post_workspace gpu, void * stream)
+{
+  std::mt19937 random(12);
+  std::normal_distribution<float> normal(0.0f, 1.0f);
+  const auto values = [&](std::size_t num) {
+    std::vector<float> made(num);
+    for (auto & value : made) {value = normal(random);}
+    return made;
+  };
+  const auto tensor = [](const float * data, const std::size_t * shape, std::size_t rank, std::size_t num) {
+    return det_post_tensor{
+      "", 9, static_cast<uint32_t>(rank), shape, {reinterpret_cast<const uint8_t *>(data), 4 * num}};
+  };
+  const det_post_decoded * expected = nullptr, * found = nullptr;
+
+  const std::size_t rows[] = {1, 3000, 9};
+  const auto yolo_values = values(3000 * 9);
+  Late<float> late_yolo(cuda, stream, yolo_values);
+  det_post_yolo_decoding yolo{};
+  yolo.layout = DET_POST_YOLO_V5;
+  yolo.input_width = yolo.input_height = 64;
+  yolo.num_classes = 4;
+  yolo.score_threshold = 0.5f;
+  for (const std::size_t capacity : {std::size_t{3000}, std::size_t{50}}) {
+    yolo.capacity = capacity;
+    auto output = tensor(yolo_values.data(), rows, 3, yolo_values.size());
+    expect(
+      det_post_workspace_decode_yolo(host, &yolo, &output, 1, &expected) == DET_POST_OK, "rows");
+    output.bytes.data = reinterpret_cast<const uint8_t *>(late_yolo.queue());
+    expect(
+      det_post_workspace_decode_yolo(gpu, &yolo, &output, 1, &found) == DET_POST_OK,
+      message_of(gpu.id).c_str());
+    expect(expected->num_candidates > 20, "candidates");
+    same_candidates(cuda, stream, *found, *expected, "rows on the GPU");
+  }
+  auto wrong = tensor(yolo_values.data(), rows, 3, yolo_values.size());
+  expect_error(
+    det_post_workspace_decode_yolo(gpu, &yolo, &wrong, 1, &found), DET_POST_ERROR_ARGUMENT, gpu.id,
+    "not in memory of", "a tensor in host memory");
+  wrong.bytes.data = nullptr;
+  expect_error(
+    det_post_workspace_decode_yolo(gpu, &yolo, &wrong, 1, &found), DET_POST_ERROR_ARGUMENT, gpu.id,
+    "NULL", "no tensor");
+  wrong = tensor(late_yolo.queue(), rows, 3, yolo_values.size() - 1);
+  expect_error(
+    det_post_workspace_decode_yolo(gpu, &yolo, &wrong, 1, &found), DET_POST_ERROR_ARGUMENT, gpu.id,
+    "bytes of a tensor", "a tensor that ends early");
+  wrong.element = 5;
+  expect_error(
+    det_post_workspace_decode_yolo(gpu, &yolo, &wrong, 1, &found), DET_POST_ERROR_ARGUMENT, gpu.id,
+    "element 5", "integers");
+  yolo.capacity = 0;
+  expect_error(
+    det_post_workspace_decode_yolo(gpu, &yolo, &wrong, 1, &found), DET_POST_ERROR_ARGUMENT, gpu.id,
+    "capacity", "no capacity");
+
+  constexpr std::size_t height = 40, width = 56, num_cells = height * width;
+  const std::size_t channels[] = {2, 2, 1, 3, 2, 2};
+  std::size_t shapes[6][4];
+  std::vector<std::vector<float>> maps;
+  std::vector<Late<float>> late_maps;
+  std::vector<det_post_tensor> on_host, on_gpu;
+  for (std::size_t map = 0; map < 6; ++map) {
+    const std::size_t shape[] = {1, channels[map], height, width};
+    std::copy(shape, shape + 4, shapes[map]);
+    maps.push_back(values(channels[map] * num_cells));
+    late_maps.emplace_back(cuda, stream, maps[map]);
+    on_host.push_back(tensor(maps[map].data(), shapes[map], 4, maps[map].size()));
+    on_gpu.push_back(tensor(late_maps[map].queue(), shapes[map], 4, maps[map].size()));
+  }
+  const uint32_t num_classes = 2;
+  const float threshold = 0.7f;
+  det_post_center_decoding center{};
+  center.cell_size_m[0] = center.cell_size_m[1] = 0.5f;
+  center.num_classes_of_tasks = &num_classes;
+  center.num_tasks = 1;
+  center.has_logits = center.has_log_sizes = center.has_velocity = 1;
+  center.score_thresholds = &threshold;
+  center.num_score_thresholds = 1;
+  center.capacity = 200;
+  expect(
+    det_post_workspace_decode_center(host, &center, on_host.data(), 6, &expected) == DET_POST_OK,
+    "maps");
+  expect(
+    det_post_workspace_decode_center(gpu, &center, on_gpu.data(), 6, &found) == DET_POST_OK,
+    message_of(gpu.id).c_str());
+  expect(expected->num_candidates > 20, "centres");
+  same_candidates(cuda, stream, *found, *expected, "maps on the GPU");
+  expect(
+    det_post_workspace_decode_center(gpu, &center, on_gpu.data(), 5, &found) != DET_POST_OK,
+    "too few maps");
+
+  // Two anchors of a class: their logits are the maps of two channels.
+  const det_post_anchor_size anchor{{4, 2, 1.5f}, -1};
+  const float rotations[] = {0, 1.57f};
+  const std::size_t box_shape[] = {1, 14, height, width};
+  const auto box_values = values(14 * num_cells);
+  Late<float> late_boxes(cuda, stream, box_values);
+  det_post_anchor_decoding anchors{};
+  const float range[] = {0, 0, -3, 28, 20, 1};
+  std::copy(range, range + 6, anchors.range_m);
+  anchors.anchors = &anchor;
+  anchors.num_anchors = 1;
+  anchors.rotations_rad = rotations;
+  anchors.num_rotations = 2;
+  anchors.score_thresholds = &threshold;
+  anchors.num_score_thresholds = 1;
+  anchors.capacity = 300;
+  det_post_tensor outputs[] = {
+    on_host[0], tensor(box_values.data(), box_shape, 4, box_values.size())};
+  expect(
+    det_post_workspace_decode_anchor(host, &anchors, outputs, 2, &expected) == DET_POST_OK,
+    "anchors");
+  outputs[0] = on_gpu[0];
+  outputs[1].bytes.data = reinterpret_cast<const uint8_t *>(late_boxes.queue());
+  expect(
+    det_post_workspace_decode_anchor(gpu, &anchors, outputs, 2, &found) == DET_POST_OK,
+    message_of(gpu.id).c_str());
+  expect(expected->num_candidates > 20, "anchors that pass");
+  same_candidates(cuda, stream, *found, *expected, "anchors on the GPU");
+}
+
+// Operations on clouds and outputs of networks in the memory of the GPU, on a stream that is busy.
+void clouds_and_outputs(Cuda & cuda)
+{
+  det_post_workspace host{}, gpu{};
+  expect(det_post_workspace_open("cpu", &host) == DET_POST_OK, "a workspace");
+  expect(det_post_workspace_open("cuda:0", &gpu) == DET_POST_OK, "a workspace on the GPU");
+  auto * stream = cuda.stream();
+  expect(det_post_workspace_set_stream(gpu, stream) == DET_POST_OK, "its stream");
+  voxels(cuda, host, gpu, stream);
+  decoders(cuda, host, gpu, stream);
+  det_post_sparse_convolution convolution{};
+  det_post_sparse_features features{};
+  const det_post_sparse_result * result = nullptr;
+  expect_error(
+    det_post_workspace_sparse_convolve(gpu, &convolution, &features, &result),
+    DET_POST_ERROR_ARGUMENT, gpu.id, "on a GPU", "sparse convolution on a GPU");
   expect(det_post_workspace_close(gpu) == DET_POST_OK, "closing");
   expect(det_post_workspace_close(host) == DET_POST_OK, "closing");
 }
@@ -266,7 +512,6 @@ void operations(Cuda & cuda)
 
 int main(int argc, char ** argv)
 {
-  if (argc < 2) return 2;
   Cuda cuda;
   if (!cuda.open()) {
     std::printf("no GPU\n");
@@ -274,6 +519,11 @@ int main(int argc, char ** argv)
   }
   busy = cuda.allocate(num_busy_bytes);
   operations(cuda);
+  clouds_and_outputs(cuda);
+  if (argc < 2) {
+    if (num_failures == 0) std::printf("no failures\n");
+    return num_failures != 0;
+  }
   camera(cuda, argv + 1, argc - 1);
   lidar(cuda, argv + 1, argc - 1);
   // Detectors of two threads on one GPU.

@@ -16,9 +16,10 @@ use syn::{
 use super::root;
 
 /// The files, in the order of the header.
-const FILES: [&str; 17] = [
+const FILES: [&str; 18] = [
     "lib",
     "status",
+    "log",
     "configuration",
     "tensors",
     "frame",

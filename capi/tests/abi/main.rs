@@ -1,6 +1,7 @@
 //! The C ABI: the header, and programs in C and C++ that are compiled and run.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod documentation;
 mod header;
 mod package;
 mod programs;

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -24,10 +25,12 @@ struct Graph
 {
   std::mutex mutex;
   std::condition_variable changed;
-  std::map<uint64_t, std::string> subscriptions, publishers;
+  std::map<uint64_t, std::string> subscriptions, publishers, switches;
   std::set<std::string> types;
   std::map<std::string, std::vector<Bytes>> published;
   bool refuses = false;
+  /// A package whose messages this graph does not know.
+  std::string unknown_package = "none";
 
   det_post_graph functions()
   {
@@ -61,6 +64,9 @@ struct Graph
         graph.changed.notify_all();
         return det_post_status{DET_POST_OK};
       };
+    graph.serve_switch = [](void * context, uint64_t number, const char * name) {
+        return of(context).add(of(context).switches, number, name, "std_srvs/srv/SetBool");
+      };
     return graph;
   }
 
@@ -70,7 +76,8 @@ struct Graph
     std::map<uint64_t, std::string> & to, uint64_t number, const char * topic, const char * type)
   {
     const std::lock_guard<std::mutex> lock(mutex);
-    if (refuses) {return DET_POST_ERROR_MIDDLEWARE;}
+    const bool is_unknown = std::string(type).find(unknown_package + "/") == 0;
+    if (refuses || is_unknown) {return DET_POST_ERROR_MIDDLEWARE;}
     to[number] = topic;
     types.insert(std::string(topic) + " " + type);
     return DET_POST_OK;
@@ -83,11 +90,13 @@ struct Graph
   }
 
   /// The number of the subscription to a topic, or 0.
-  uint64_t subscription(const std::string & topic)
+  uint64_t subscription(const std::string & topic) {return number_of(subscriptions, topic);}
+
+  uint64_t number_of(const std::map<uint64_t, std::string> & endpoints, const std::string & name)
   {
     const std::lock_guard<std::mutex> lock(mutex);
-    for (const auto & [number, of] : subscriptions) {
-      if (of == topic) {return number;}
+    for (const auto & [number, of] : endpoints) {
+      if (of == name) {return number;}
     }
     return 0;
   }
@@ -199,6 +208,107 @@ void parameters(const char * file)
     set("camera.score_treshold:=0.5"), DET_POST_ERROR_CONFIG, id, "did you mean", "a wrong name");
 }
 
+void switches(const char * file)
+{
+  Graph graph;
+  auto configuration = configured(file);
+  configuration.overrides.push_back("camera.enable_service:=enable");
+  det_post::Node node;
+  auto functions = graph.functions();
+  functions.serve_switch = nullptr;
+  expect_error(
+    node.open(configuration, functions, std::nothrow), DET_POST_ERROR_MIDDLEWARE, 0,
+    "graph.serve_switch is null", "a graph without services");
+  expect(
+    node.open(configuration, graph.functions(), std::nothrow) == DET_POST_OK, "with services");
+  const auto is_enabled = [&] {
+      uint32_t flag = 2;
+      for (const auto & parameter : node.parameters()) {
+        if (std::string(parameter.name) == "camera.enabled") {flag = parameter.flag;}
+      }
+      return flag;
+    };
+  const auto enable = graph.number_of(graph.switches, "enable");
+  expect(enable != 0 && is_enabled() == 1, "the service is there, and the channel is on");
+  expect(node.set_switch(enable, false) == DET_POST_OK && is_enabled() == 0, "off");
+  expect(node.set_switch(enable, true) == DET_POST_OK && is_enabled() == 1, "on");
+  const auto id = node.get().id;
+  expect_error(
+    node.set_switch(enable + 1000, true), DET_POST_ERROR_ARGUMENT, id, "no switch", "no switch");
+  expect_error(
+    det_post_node_set_switch(node.get(), enable, 7), DET_POST_ERROR_ARGUMENT, id, "is_on is 7",
+    "neither on nor off");
+  node.close();
+  expect_error(node.set_switch(enable, true), DET_POST_ERROR_HANDLE, 0, "no open node", "closed");
+}
+
+/// Times for debugging of a package that a graph does not know are left out, with a warning;
+/// detections of one are refused.
+template<typename Has>
+void leaves_out_times(const char * file, det_post::Log & log, Has has)
+{
+  auto configuration = configured(file);
+  configuration.overrides.push_back("camera.publish.debug_times:=times");
+  Graph graph;
+  graph.unknown_package = "autoware_internal_debug_msgs";
+  expect(log.start(DET_POST_LOG_WARN) == DET_POST_OK, "warnings");
+  det_post::Node node(configuration, graph.functions());
+  expect(node.change(1) == DET_POST_OK && node.change(3) == DET_POST_OK, "active without times");
+  expect(has("30 det_post::node::debug_times: no times for debugging"), "a warning of no times");
+  expect(graph.number_of(graph.publishers, "/boxes") != 0, "detections are there");
+  node.close();
+  graph.unknown_package = "vision_msgs";
+  node = det_post::Node(configuration, graph.functions());
+  expect_error(
+    node.change(1), DET_POST_ERROR_MIDDLEWARE, node.get().id, "refuses to advertise",
+    "no detections");
+}
+
+void log(const char * file)
+{
+  std::mutex mutex;
+  std::vector<std::string> entries;
+  det_post_status nested = DET_POST_OK;
+  const auto has = [&](const char * text) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      for (const auto & entry : entries) {
+        if (entry.find(text) != std::string::npos) {return true;}
+      }
+      return false;
+    };
+  // Whether there were entries since the last call.
+  const auto take = [&] {
+      const std::lock_guard<std::mutex> lock(mutex);
+      return !std::exchange(entries, {}).empty();
+    };
+  {
+    det_post::Log log([&](uint32_t level, const char * target, const char * message) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        entries.push_back(std::to_string(level) + " " + target + ": " + message);
+        nested = det_post_set_log(nullptr, nullptr, 0);
+      });
+    expect(log.start() == DET_POST_OK, "a log");
+    Graph graph;
+    auto configuration = configured(file);
+    configuration.overrides.push_back("qos_overrides./nowhere.publisher.depth:=3");
+    det_post::Node node(configuration, graph.functions());
+    expect(has("30 det_post::node::endpoints: qos_overrides./nowhere"), "a warning");
+    expect(nested == DET_POST_ERROR_ARGUMENT, "a log that sets the log");
+    expect(node.change(1) == DET_POST_OK && has("20 det_post::"), "progress");
+    expect(node.change(2) == DET_POST_OK, "cleanup");
+    expect(log.start(DET_POST_LOG_ERROR) == DET_POST_OK, "another level");
+    take();
+    expect(node.change(1) == DET_POST_OK && !take(), "errors alone");
+    leaves_out_times(file, log, has);
+    expect_error(log.start(7), DET_POST_ERROR_ARGUMENT, 0, "10, 20, 30, 40", "no level");
+    expect(log.start(DET_POST_LOG_DEBUG) == DET_POST_OK, "details");
+  }
+  take();
+  Graph graph;
+  det_post::Node node(configured(file), graph.functions());
+  expect(node.change(1) == DET_POST_OK && !take(), "no entry after its end");
+}
+
 void misuse(const char * file)
 {
   Graph graph;
@@ -255,6 +365,8 @@ int main(int, char ** arguments)
 {
   detects_as_the_detector_does(arguments[1]);
   parameters(arguments[1]);
+  switches(arguments[1]);
+  log(arguments[1]);
   misuse(arguments[1]);
   if (num_failures == 0) {std::puts("no failures");}
   return num_failures == 0 ? 0 : 1;
