@@ -30,7 +30,14 @@ def replay(
     args: Mapping[str, str] | None = None,
     device: str | None = None,
     rate: float | None = None,
+    frames_in_flight: int | None = None,
+    from_time: float | str | None = None,
+    to_time: float | str | None = None,
+    warm_up: float | None = None,
     pictures: int = 0,
+    metrics: PathLike | None = None,
+    trace: PathLike | None = None,
+    recording_memory_mib: int | None = None,
     onnxruntime: bool | PathLike = True,
     show_log: bool = False,
 ) -> Result:
@@ -45,7 +52,14 @@ def replay(
     - ``device``: ``auto``, ``cpu`` or ``cuda:N`` for all channels.
     - ``rate``: a factor of the recorded pace, at which channels drop what they are too slow
       for; without it every message is served.
+    - ``frames_in_flight``: 2 overlaps the frames of a camera on a GPU.
+    - ``from_time``, ``to_time``: the part of the recording with log times in
+      [``from_time``, ``to_time``): seconds since the epoch, or ``"+S"`` after the start.
+    - ``warm_up``: seconds before ``from_time`` that are processed and not written; without it, as
+      many as the results of the part depend on.
     - ``pictures``: how many frames of each channel are drawn.
+    - ``metrics``, ``trace``: files for Prometheus and for Perfetto.
+    - ``recording_memory_mib``: memory that reading the recording may take.
     - ``onnxruntime``: whether networks run on an installed ONNX Runtime, or on that library.
     - ``show_log``: passes the log on to stderr.
 
@@ -65,10 +79,17 @@ def replay(
         arguments += ["--arg", f"{name}:={value}"]
     if device is not None:
         arguments += ["--device", device]
-    if rate is not None:
-        arguments += ["--rate", repr(float(rate))]
-    if pictures:
-        arguments += ["--pictures", str(pictures)]
+    arguments += _options(
+        rate=None if rate is None else float(rate),
+        frames_in_flight=frames_in_flight,
+        to=to_time,
+        warm_up=warm_up,
+        pictures=pictures or None,
+        metrics=metrics,
+        trace=trace,
+        recording_memory_mib=recording_memory_mib,
+        **{"from": from_time},
+    )
     completed = _program.run(arguments, onnxruntime=onnxruntime, show_log=show_log)
     result = Result(out, log=completed.log)
     result._temporary = temporary
@@ -89,10 +110,13 @@ class Evaluation:
 
 
 def evaluate(
-    detections: Result | PathLike | Sequence[Result | PathLike],
-    truth: PathLike | Sequence[PathLike],
+    detections: Result | PathLike | Sequence[Result | PathLike] = (),
+    truth: PathLike | Sequence[PathLike] = (),
     *,
+    drives: PathLike | None = None,
     out: PathLike | None = None,
+    html: PathLike | None = None,
+    coco: PathLike | None = None,
     pairs: Mapping[str, str] | None = None,
     max_range: float | None = None,
     min_points: int | None = None,
@@ -100,6 +124,7 @@ def evaluate(
     min_height: float | None = None,
     min_visibility: float | None = None,
     count_missing: bool = False,
+    recording_memory_mib: int | None = None,
     show_log: bool = False,
 ) -> Evaluation:
     """Compares detections with truth: ``det_post eval``.
@@ -107,25 +132,36 @@ def evaluate(
     - ``detections``: results of replays, their folders, or recordings of detections; several
       are measured as one drive.
     - ``truth``: recordings with topics of truth, one for each of the detections, in order.
+    - ``drives``: in place of both, a list of drives, such as the ``drives.jsonl`` of a fleet.
     - ``out``: a folder for precision-recall curves and calibration plots.
+    - ``html``: a page for a browser: tables, curves and the worst frames of every sensor.
+    - ``coco``: a folder for boxes in pictures as files of COCO.
     - ``pairs``: topics of detections and the topics of truth that they belong to.
-    - the other arguments: which objects count; without them the defaults of the program.
+    - ``max_range`` to ``count_missing``: which objects count; without them the defaults of the
+      program.
+    - ``recording_memory_mib``: memory that reading the recordings may take.
 
     Raises :class:`UsageError`, :class:`DamagedError` with the figures of what could be read,
     :class:`InterruptedRunError`, or :class:`Error`.
     """
     found = [each.folder if isinstance(each, Result) else each for each in _each(detections)]
-    arguments: list[PathLike] = ["eval", "--detections", *found, "--truth", *paths(truth)]
+    arguments: list[PathLike] = ["eval"]
+    for option, values in (("--detections", found), ("--truth", paths(truth))):
+        if values:
+            arguments += [option, *values]
     for topics in (pairs or {}).items():
         arguments += ["--pair", "=".join(topics)]
-    if out is not None:
-        arguments += ["--out", out]
     arguments += _options(
+        drives=drives,
+        out=out,
+        html=html,
+        coco=coco,
         max_range=max_range,
         min_points=min_points,
         min_pixels=min_pixels,
         min_height=min_height,
         min_visibility=min_visibility,
+        recording_memory_mib=recording_memory_mib,
     )
     if count_missing:
         arguments.append("--count-missing")
@@ -192,10 +228,16 @@ def paths(value: PathLike | Sequence[PathLike]) -> list[PathLike]:
     return _each(value)
 
 
-def _options(**options: float | str | None) -> list[PathLike]:
+def _options(**options: float | PathLike | None) -> list[PathLike]:
     return [
-        f"--{name.replace('_', '-')}={value}" for name, value in options.items() if value is not None
+        f"--{name.replace('_', '-')}={_text(value)}"
+        for name, value in options.items()
+        if value is not None
     ]
+
+
+def _text(value: float | PathLike) -> str:
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
 def overrides(params: Mapping[str, Any] | None) -> list[str]:

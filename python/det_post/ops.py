@@ -21,9 +21,8 @@ converted: an array that does not fit is refused with how to convert it. Results
 library of the first argument. The interpreter's lock is free while an operation works; do not write
 to its inputs meanwhile.
 
-Suppressions, :func:`letterbox` and :func:`decode_yolo` take arrays of torch and cupy on a CUDA GPU, too:
-after the work of the library's current stream, and until the call returns. Other functions take
-arrays on the CPU.
+All functions but sparse convolution also take arrays of torch and cupy on a CUDA GPU. They read
+them after the work that the library has queued on its current stream, and until the call returns.
 
 Survivors are sorted by score, equal scores by class and position, so that the same input gives the
 same output everywhere.

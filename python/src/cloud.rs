@@ -1,12 +1,14 @@
 //! Points to voxels and features.
 
 use det_post::ops::pillar_features::{num_features, pillar_features as features_of};
+use det_post::ops::voxel_arrays::voxel_arrays;
 use det_post::ops::voxelize::{VoxelizeParams, Voxels, Workspace, voxelize as group};
 use det_post::types::{ElementType, Grid, PointRange, Points, Tensor};
 use pyo3::prelude::*;
 
-use crate::array::{Input, Output};
+use crate::array::{Input, Output, gpu_of};
 use crate::error::raised;
+use crate::gpu::{self, Wanted};
 
 type Array<'py> = Bound<'py, PyAny>;
 
@@ -24,26 +26,41 @@ fn points_of(input: &Input) -> PyResult<Points> {
     Ok(points)
 }
 
-/// Voxels of points, with limits no larger than the points can reach.
-fn voxels_of(
-    points: &Points,
+/// A grid and its limits as arguments.
+pub struct VoxelGrid {
     grid: Grid,
     max_points_per_voxel: Option<usize>,
     max_voxels: Option<usize>,
-) -> det_post::Result<Voxels> {
-    let all = points.len().max(1);
-    let params = VoxelizeParams {
-        grid,
-        max_points_per_voxel: max_points_per_voxel.unwrap_or(VoxelizeParams::ALL_POINTS),
-        voxel_capacity: max_voxels.map_or(all, |max_voxels| max_voxels.min(all)),
-    };
-    let mut voxels = Voxels::new(&params);
-    group(points, &params, &mut Workspace::new(&grid, all), &mut voxels)?;
-    Ok(voxels)
 }
 
-fn grid_of(voxel_size: [f32; 3], point_range: [f32; 6]) -> PyResult<Grid> {
-    Grid::new(PointRange::from_bounds(point_range), voxel_size).map_err(|error| raised(&error))
+impl VoxelGrid {
+    fn new(
+        voxel_size: [f32; 3],
+        point_range: [f32; 6],
+        [max_points_per_voxel, max_voxels]: [Option<usize>; 2],
+    ) -> PyResult<Self> {
+        let grid = Grid::new(PointRange::from_bounds(point_range), voxel_size);
+        let grid = grid.map_err(|error| raised(&error))?;
+        Ok(Self { grid, max_points_per_voxel, max_voxels })
+    }
+
+    /// Grid and limits for up to `num_points` points, no larger than these can reach.
+    pub fn params(&self, num_points: usize) -> VoxelizeParams {
+        VoxelizeParams {
+            grid: self.grid,
+            max_points_per_voxel: self.max_points_per_voxel.unwrap_or(VoxelizeParams::ALL_POINTS),
+            voxel_capacity: self.max_voxels.map_or(num_points, |limit| limit.min(num_points)),
+        }
+    }
+
+    /// The voxels of points.
+    fn group(&self, points: &Points) -> det_post::Result<Voxels> {
+        let all = points.len().max(1);
+        let params = self.params(all);
+        let mut voxels = Voxels::new(&params);
+        group(points, &params, &mut Workspace::new(&self.grid, all), &mut voxels)?;
+        Ok(voxels)
+    }
 }
 
 /// Cells (int32 [V, 3], x y z) and numbers of points (int32 [V]).
@@ -74,17 +91,15 @@ pub fn voxelize<'py>(
     max_points_per_voxel: Option<usize>,
     max_voxels: Option<usize>,
 ) -> PyResult<(Array<'py>, Array<'py>, Array<'py>)> {
-    let grid = grid_of(voxel_size, point_range)?;
+    let grid = VoxelGrid::new(voxel_size, point_range, [max_points_per_voxel, max_voxels])?;
+    if let Some(gpu) = gpu_of("points", points)? {
+        return gpu::voxels(gpu, points, &grid, Wanted::Indices).map(Into::into);
+    }
     let input = Input::new("points", points)?;
     let cloud = points_of(&input)?;
-    let voxels = points
-        .py()
-        .detach(|| voxels_of(&cloud, grid, max_points_per_voxel, max_voxels))
-        .map_err(|error| raised(&error))?;
-    let indices: Vec<i64> = (0..voxels.len())
-        .flat_map(|voxel| voxels.points_of(voxel))
-        .map(|&index| i64::from(index))
-        .collect();
+    let voxels = points.py().detach(|| grid.group(&cloud)).map_err(|error| raised(&error))?;
+    let mut indices: Vec<i64> = Vec::new();
+    voxel_arrays(&voxels, &mut indices);
     let (cells, numbers) = arrays_of(&voxels, points)?;
     let num_points = indices.len();
     Ok((cells, numbers, Output::of(indices, &[num_points], points)?))
@@ -108,17 +123,23 @@ pub fn pillar_features<'py>(
     max_voxels: Option<usize>,
     center_offset_z: bool,
 ) -> PyResult<(Array<'py>, Array<'py>, Array<'py>)> {
-    let grid = grid_of(voxel_size, point_range)?;
+    let limits = [Some(max_points_per_voxel), max_voxels];
+    let grid = VoxelGrid::new(voxel_size, point_range, limits)?;
+    if let Some(gpu) = gpu_of("points", points)? {
+        let wanted = Wanted::Features { center_offset_z };
+        let [cells, numbers, features] = gpu::voxels(gpu, points, &grid, wanted)?;
+        return Ok((features, cells, numbers));
+    }
     let input = Input::new("points", points)?;
     let cloud = points_of(&input)?;
     let (voxels, tensor) = points
         .py()
         .detach(|| {
-            let voxels = voxels_of(&cloud, grid, Some(max_points_per_voxel), max_voxels)?;
+            let voxels = grid.group(&cloud)?;
             let num_features = num_features(cloud.num_channels(), center_offset_z);
             let shape = [voxels.len(), max_points_per_voxel, num_features];
             let mut tensor = Tensor::zeros(ElementType::F32, &shape)?;
-            features_of(&cloud, &voxels, &grid, center_offset_z, &mut tensor)?;
+            features_of(&cloud, &voxels, &grid.grid, center_offset_z, &mut tensor)?;
             Ok((voxels, tensor))
         })
         .map_err(|error: det_post::Error| raised(&error))?;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -122,7 +123,140 @@ def test_boxes_of_networks_are_those_of_the_cpu(layout: Any, dtype: Any) -> None
         assert (score_threshold < 1) == (len(expected["rows"]) > 0)
     boxes = torch.from_numpy(tensor).cuda()
     with pytest.raises(ValueError, match="decode_yolo"):
-        ops.decode_yolo(boxes[:, :, :5].contiguous(), layout, **options)
+        ops.decode_yolo(boxes[:, :3, :3].contiguous(), layout, **options)
+
+
+def near(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """The same boxes in the same order; exponentials may round to the next number."""
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        assert found[name].is_cuda
+        array = found[name].cpu().numpy()
+        assert array.dtype == values.dtype and array.shape == values.shape
+        if name in ("rows", "classes", "velocities"):
+            np.testing.assert_array_equal(array, values)
+        else:
+            np.testing.assert_allclose(array, values, rtol=3e-7, atol=3e-7)
+
+
+def maps(seed: int, dtype: Any, **channels: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        name: rng.normal(0, 1, (1, num, 40, 56)).astype(dtype) for name, num in channels.items()
+    }
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("has_variance", [False, True])
+def test_boxes_of_centers_are_those_of_the_cpu(dtype: Any, has_variance: bool) -> None:
+    copies = 2 if has_variance else 1
+    channels = {"offset": 2, "height": 1, "size": 3, "rotation": 2, "velocity": 2}
+    channels = {name: copies * num for name, num in channels.items()}
+    tasks = [maps(num, dtype, heatmap=num, **channels) for num in (1, 2)]
+    options: Any = {"origin": (-20, -30), "cell_size": (0.8, 0.8), "has_variance": has_variance}
+    limits: Any
+    for limits in (
+        {"score_threshold": 0.7},
+        {"score_threshold": 0.6, "max_num": 20},
+        {"score_threshold": 2.0},
+    ):
+        expected = ops.decode_center(tasks, **options, **limits)
+        for _ in range(2):
+            found = ops.decode_center([on_gpu(task) for task in tasks], **options, **limits)
+            near(found, expected)
+        assert (len(expected["rows"]) > 0) == (limits["score_threshold"] < 1)
+    without = [{k: v for k, v in task.items() if k != "velocity"} for task in tasks]
+    found = ops.decode_center([on_gpu(task) for task in without], **options)
+    near(found, ops.decode_center(without, **options))
+    with pytest.raises(ValueError, match="size of task 0"):
+        ops.decode_center([on_gpu({**tasks[0], "size": tasks[0]["heatmap"]})], **options)
+    with pytest.raises(ValueError, match="offset is on the CPU"):
+        ops.decode_center([{**on_gpu(tasks[0]), "offset": tasks[0]["offset"]}], **options)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_boxes_of_anchors_are_those_of_the_cpu(dtype: Any) -> None:
+    arrays = maps(3, dtype, classes=8, boxes=28, directions=8)
+    options: Any = {
+        "point_range": (0, -10, -3, 20, 10, 1),
+        "anchor_sizes": [(3.9, 1.6, 1.56), (0.8, 0.6, 1.7)],
+        "anchor_heights": [-1.0, -0.6],
+    }
+    gpu = on_gpu(arrays)
+    decode: Any = ops.decode_anchor
+    limits: Any
+    for limits in ({"score_threshold": 0.8}, {"max_num": 9}, {"score_threshold": 2.0}):
+        for names in (("classes", "boxes"), ("classes", "boxes", "directions")):
+            expected = decode(*(arrays[name] for name in names), **options, **limits)
+            found = decode(*(gpu[name] for name in names), **options, **limits)
+            near(found, expected)
+    last = {name: array.transpose(0, 2, 3, 1).copy() for name, array in arrays.items()}
+    options["channels_last"] = True
+    expected = decode(*last.values(), **options)
+    near(decode(*on_gpu(last).values(), **options), expected)
+    options["channels_last"] = False
+    with pytest.raises(ValueError, match="classes are"):
+        ops.decode_anchor(gpu["boxes"], gpu["boxes"], **options)
+
+
+def test_boxes_of_queries_are_those_of_the_cpu() -> None:
+    rng = np.random.default_rng(8)
+    arrays = {
+        name: rng.normal(0, 1, (900, num)).astype(np.float32)
+        for name, num in (("logits", 10), ("boxes", 11), ("quality", 2))
+    }
+    gpu = on_gpu(arrays)
+    limits: Any
+    for limits in ({"score_threshold": 0.3}, {"max_num": 17}, {"score_threshold": 2.0}):
+        for names in (("logits", "boxes"), ("logits", "boxes", "quality")):
+            expected = ops.decode_query(*(arrays[name] for name in names), **limits)
+            near(ops.decode_query(*(gpu[name] for name in names), **limits), expected)
+    for dtype in (np.float32, np.float16):
+        outputs = [arrays[name][None].astype(dtype) for name in ("logits", "boxes")]
+        outputs[1] = outputs[1][..., :10].copy()
+        for channels_last in (True, False):
+            if not channels_last:
+                outputs = [array.transpose(0, 2, 1).copy() for array in outputs]
+            late = [torch.from_numpy(array).cuda() for array in outputs]
+            for limits in ({"score_threshold": 0.8}, {"max_num": 17}, {"score_threshold": 2.0}):
+                options: Any = {"channels_last": channels_last, **limits}
+                expected = ops.decode_streampetr(*outputs, **options)
+                near(ops.decode_streampetr(*late, **options), expected)
+    with pytest.raises(ValueError, match="of K queries"):
+        ops.decode_streampetr(gpu["logits"][None], gpu["boxes"][None])
+    with pytest.raises(ValueError, match=r"\[900, 11\] is needed"):
+        ops.decode_query(gpu["logits"], gpu["boxes"][:, :10].contiguous())
+    with pytest.raises(ValueError, match=r"\[Q, classes\] is needed"):
+        ops.decode_query(gpu["logits"][0], gpu["boxes"])
+    with pytest.raises(ValueError, match="at most 8192"):
+        ops.decode_query(gpu["logits"], gpu["boxes"], max_num=9000)
+
+
+GRID: Any = {"voxel_size": (0.5, 0.5, 4), "point_range": (-20, -20, -2, 20, 20, 2)}
+
+
+@pytest.mark.parametrize("num", [0, 1, 1000, 30000, (1 << 21) + 1])
+@pytest.mark.parametrize("limits", [{}, {"max_points_per_voxel": 5}, {"max_voxels": 300}])
+def test_voxels_are_those_of_the_cpu(num: int, limits: Any) -> None:
+    points = np.random.default_rng(num).normal(0, 9, (num, 5)).astype(np.float32)
+    gpu = torch.from_numpy(points).cuda()
+    equal(ops.voxelize(gpu, **GRID, **limits), ops.voxelize(points, **GRID, **limits))
+    rows: Any = {"max_points_per_voxel": 20, **limits}
+    for center_offset_z in (False, True):
+        rows["center_offset_z"] = center_offset_z
+        found = ops.pillar_features(gpu, **GRID, **rows)
+        equal(found, ops.pillar_features(points, **GRID, **rows))
+    odd = torch.cat([torch.zeros(1, device="cuda"), gpu.flatten()])[1:].view(num, 5)
+    equal(ops.voxelize(odd, **GRID, **limits), ops.voxelize(points, **GRID, **limits))
+
+
+def test_clouds_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="x, y, z first"):
+        ops.voxelize(torch.zeros((9, 2), device="cuda"), **GRID)
+    with pytest.raises(ValueError, match="limits of"):
+        ops.voxelize(torch.zeros((9, 3), device="cuda"), **GRID, max_voxels=0)
+    with pytest.raises(ValueError, match="possible"):
+        ops.voxelize(torch.zeros((9, 3), device="cuda"), **GRID, max_points_per_voxel=100000)
 
 
 @pytest.mark.parametrize("encoding", ["rgb8", "bgra8", "mono8", "mono16", "nv12", "bayer_rggb8"])
@@ -175,6 +309,28 @@ def test_inputs_are_awaited_on_any_stream() -> None:
                 equal(found, expected)
 
 
+def test_clouds_and_maps_are_awaited_on_any_stream() -> None:
+    cloud = np.random.default_rng(6).normal(0, 9, (20000, 4)).astype(np.float32)
+    voxels = ops.voxelize(cloud, **GRID)
+    channels = {"heatmap": 2, "offset": 2, "height": 1, "size": 3, "rotation": 2}
+    task = maps(1, np.float32, **channels)
+    options: Any = {"origin": (0, 0), "cell_size": (1, 1), "score_threshold": 0.7}
+    boxes = ops.decode_center([task], **options)
+    source, ready = on_gpu({**task, "cloud": cloud}), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(ready):
+        for _ in range(5):
+            late = {name: torch.zeros_like(array) for name, array in source.items()}
+            torch.cuda._sleep(20_000_000)
+            for name, array in source.items():
+                late[name].copy_(array)
+            points = late.pop("cloud")
+            found = ops.voxelize(points, **GRID)
+            del points
+            equal(found, voxels)
+            near(ops.decode_center([late], **options), boxes)
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_cupy_arrays_on_a_stream_of_their_own(name: str) -> None:
     cupy = pytest.importorskip("cupy")
@@ -199,6 +355,8 @@ def test_survivors_are_those_of_torchvision() -> None:
 
 def test_results_belong_to_the_librarys_allocator() -> None:
     gpu = on_gpu(scene(3000))
+    # What other tests have left must not be freed meanwhile.
+    gc.collect()
     before = torch.cuda.memory_allocated()
     found = ops.nms(gpu["boxes"], gpu["scores"], 0.4)
     held = torch.cuda.memory_allocated() - before
@@ -210,11 +368,23 @@ def test_results_belong_to_the_librarys_allocator() -> None:
 def test_a_thousand_calls_do_not_grow() -> None:
     gpu = on_gpu(scene(800))
     image = torch.zeros((270, 480, 3), dtype=torch.uint8, device="cuda")
+    points = torch.randn((5000, 4), device="cuda") * 9
+    channels = {"heatmap": 2, "offset": 2, "height": 1, "size": 3, "rotation": 2, "velocity": 2}
+    task = on_gpu(maps(1, np.float32, **channels))
+    anchors: Any = {"anchor_sizes": [(4, 2, 1.5)], "anchor_heights": [-1.0]}
+    logits, boxes = task["heatmap"], torch.randn((1, 14, 40, 56), device="cuda")
+    queries = torch.randn((300, 10), device="cuda"), torch.randn((300, 11), device="cuda")
 
     def calls() -> None:
         for call in CALLS.values():
             call(gpu)
         ops.letterbox(image, (128, 128))
+        ops.voxelize(points, **GRID)
+        ops.pillar_features(points, **GRID, max_points_per_voxel=20)
+        ops.decode_center([task], origin=(0, 0), cell_size=(1, 1), score_threshold=0.7)
+        ops.decode_anchor(logits, boxes, point_range=(0, 0, -3, 9, 9, 1), **anchors)
+        ops.decode_query(*queries)
+        ops.decode_streampetr(queries[0][None], queries[1][None, :, :10].contiguous())
 
     for _ in range(5):
         calls()
@@ -271,7 +441,8 @@ def test_what_does_not_fit_is_refused() -> None:
     boxes, scores = gpu["boxes"], gpu["scores"]
     cases: list[tuple[type[Exception], str, Callable[[], Any]]] = [
         (ValueError, "scores is on the CPU", lambda: ops.nms(boxes, arrays["scores"], 0.5)),
-        (ValueError, "logits is on cuda:0; an array on", lambda: ops.decode_query(boxes, boxes)),
+        (ValueError, "coordinates is on cuda:0; an array on", lambda: ops.Sites(
+            torch.zeros((3, 4), dtype=torch.int32, device="cuda"), (4, 4, 4))),
         (TypeError, "float64", lambda: ops.nms(boxes.double(), scores, 0.5)),
         (ValueError, "contiguous", lambda: ops.nms(boxes.flip(1)[:, ::2], scores, 0.5)),
         (ValueError, "10 boxes, 3 scores", lambda: ops.nms(boxes, scores[:3], 0.5)),

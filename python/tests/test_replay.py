@@ -112,6 +112,20 @@ def test_a_result_without_a_folder_of_its_own_is_deleted_with_it(drive: Path, co
     assert not folder.exists()
 
 
+def test_parts_of_a_recording_join_to_the_whole(
+    result: det_post.Result, drive: Path, config: Path, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace.json"
+    first = det_post.replay(
+        drive, config, to_time="+0.2", device="cpu", onnxruntime=False, trace=trace
+    )
+    last = det_post.replay(drive, config, from_time="+0.2", device="cpu", onnxruntime=False)
+    parts = [list(part.frames()) for part in (first, last)]
+    assert all(parts)
+    assert parts[0] + parts[1] == list(result.frames())
+    assert json.loads(trace.read_text())
+
+
 def test_evaluation_compares_with_truth(result: det_post.Result, drive: Path) -> None:
     evaluation = det_post.evaluate(result, drive)
     assert str(evaluation) == evaluation.table
@@ -121,6 +135,20 @@ def test_evaluation_compares_with_truth(result: det_post.Result, drive: Path) ->
     assert twice.figures != evaluation.figures
     with pytest.raises(det_post.Error, match="1 --detections for 2 --truth"):
         det_post.evaluate(result, [drive, drive])
+
+
+def test_evaluation_writes_a_page_and_files_of_coco(
+    result: det_post.Result, drive: Path, tmp_path: Path
+) -> None:
+    drives = tmp_path / "drives.jsonl"
+    drives.write_text(json.dumps({"detections": str(result.folder), "truth": str(drive)}) + "\n")
+    page, coco = tmp_path / "page.html", tmp_path / "coco"
+    evaluation = det_post.evaluate(drives=drives, html=page, coco=coco)
+    assert evaluation.figures == det_post.evaluate(result, drive).figures
+    assert page.read_text().startswith("<!doctype html>")
+    assert list(coco.iterdir())
+    with pytest.raises(det_post.UsageError):
+        det_post.evaluate()
 
 
 def test_wrong_configuration_is_a_usage_error_in_the_programs_words(

@@ -4,40 +4,16 @@ use std::fmt::Display;
 use std::marker::PhantomData;
 
 use det_post::device::cuda::{DeviceBuffer, DeviceTensor, DeviceValues, In, Out, Plain, Stream};
-use dlpark::ffi::DLDevice;
-use dlpark::python::consumer::stream;
-use dlpark::python::{DlpackStream, StreamArg};
 use dlpark::{DlpackElement, DlpackFlags};
 use half::f16;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::memory::Consumer;
 use super::{Imported, gpu_of_request, request};
-use crate::error::raised;
 
 /// An array on a GPU that a caller passes, borrowed for the call, as [`Input`].
 pub struct GpuInput(Imported);
-
-/// A stream as the consumer of arrays.
-struct Consumer<'a>(&'a Stream);
-
-// SAFETY: the handle is that of a live stream of the device, whose number was compared with the
-// array's before the import.
-unsafe impl DlpackStream for Consumer<'_> {
-    fn as_python_arg(&self, _: Python<'_>, _: DLDevice) -> PyResult<StreamArg> {
-        Ok(stream::cuda(self.0.handle().cast()))
-    }
-
-    unsafe fn wait_for_producer(
-        &self,
-        _: DLDevice,
-        producer: *mut std::ffi::c_void,
-    ) -> PyResult<bool> {
-        // SAFETY: the producer's live stream of the same GPU, as the caller promises.
-        let ordered = unsafe { self.0.follow(producer.addr() as u64) };
-        ordered.map(|()| true).map_err(|error| raised(&error))
-    }
-}
 
 /// The time in which a GPU uses arrays: what borrows them for `'env` outlives it.
 pub struct GpuScope<'stream, 'env> {
@@ -50,6 +26,11 @@ impl<'stream, 'env> GpuScope<'stream, 'env> {
     /// returns or unwinds, the queued work is complete.
     pub fn run<R>(stream: &'stream Stream, work: impl FnOnce(&Self) -> R) -> R {
         work(&Self { stream, env: PhantomData })
+    }
+
+    /// The stream of the work.
+    pub(super) fn stream(&self) -> &'stream Stream {
+        self.stream
     }
 }
 
@@ -106,12 +87,7 @@ impl GpuInput {
     ) -> PyResult<In<'env, B>> {
         const { assert!(size_of::<T>() == size_of::<B>()) };
         self.0.check_type::<T>()?;
-        let (address, len) = (self.0.address()?.addr() as u64, self.0.num_elements());
-        // SAFETY: the producer keeps the memory until the tensor is dropped, which `self` holds
-        // for longer than the scope, which waits for the stream. The caller does not write to
-        // the array meanwhile. The slice is used in the scope alone.
-        let slice = unsafe { In::borrow(scope.stream.device(), address, len) };
-        slice.map_err(|error| self.refuse(&error))
+        self.0.device_values(scope)
     }
 
     /// As [`GpuInput::slice`], to be written.
@@ -124,25 +100,23 @@ impl GpuInput {
     ) -> PyResult<Out<'env, B>> {
         const { assert!(size_of::<T>() == size_of::<B>()) };
         self.0.check_type::<T>()?;
-        let (address, len) = (self.writable()?, self.0.num_elements());
-        // SAFETY: as in `slice`; the array was made for this result.
-        let slice = unsafe { Out::borrow(scope.stream.device(), address, len) };
-        slice.map_err(|error| self.refuse(&error))
+        self.check_writable()?;
+        self.0.device_output(scope)
     }
 
-    /// The memory as a buffer of the scope's stream, to be written.
+    /// The memory as a buffer of the scope's stream, to be written, of elements `T` with the bits of
+    /// `B`.
     ///
     /// # Errors
     /// As [`GpuInput::output`], for [`DeviceBuffer::borrow`].
-    pub fn buffer<'env, T: DlpackElement + Plain>(
+    pub fn buffer<'env, T: DlpackElement, B: Plain>(
         &'env mut self,
         scope: &GpuScope<'_, 'env>,
-    ) -> PyResult<DeviceBuffer<T>> {
+    ) -> PyResult<DeviceBuffer<B>> {
+        const { assert!(size_of::<T>() == size_of::<B>()) };
         self.0.check_type::<T>()?;
-        let (address, len) = (self.writable()?, self.0.num_elements());
-        // SAFETY: as in `output`.
-        let buffer = unsafe { DeviceBuffer::borrow(scope.stream, address, len) };
-        buffer.map_err(|error| self.refuse(&error))
+        self.check_writable()?;
+        self.0.device_buffer(self.0.num_elements(), scope)
     }
 
     /// The array as the output of a network, to be read.
@@ -152,22 +126,12 @@ impl GpuInput {
     /// [`DeviceBuffer::borrow`].
     pub fn tensor<'env>(&'env self, scope: &GpuScope<'_, 'env>) -> PyResult<DeviceTensor> {
         let values = if self.is::<f16>() {
-            DeviceValues::F16(self.borrowed(scope)?)
+            DeviceValues::F16(self.0.device_buffer(self.0.num_elements(), scope)?)
         } else {
             self.0.check_type::<f32>()?;
-            DeviceValues::F32(self.borrowed(scope)?)
+            DeviceValues::F32(self.0.device_buffer(self.0.num_elements(), scope)?)
         };
         DeviceTensor::of(self.shape(), values).map_err(|error| self.refuse(&error))
-    }
-
-    fn borrowed<'env, T: Plain>(
-        &'env self,
-        scope: &GpuScope<'_, 'env>,
-    ) -> PyResult<DeviceBuffer<T>> {
-        let (address, len) = (self.0.address()?.addr() as u64, self.0.num_elements());
-        // SAFETY: as in `slice`; the buffer is only read.
-        let buffer = unsafe { DeviceBuffer::borrow(scope.stream, address, len) };
-        buffer.map_err(|error| self.refuse(&error))
     }
 
     /// The first bytes as a buffer of the scope's stream: of the array, and of the allocation
@@ -180,17 +144,13 @@ impl GpuInput {
         num_bytes: usize,
         scope: &GpuScope<'_, 'env>,
     ) -> PyResult<DeviceBuffer<u8>> {
-        let address = self.0.address()?.addr() as u64;
-        // SAFETY: as in `slice`. Values past the array may change while they are read: the
-        // caller does not depend on them.
-        let buffer = unsafe { DeviceBuffer::borrow(scope.stream, address, num_bytes) };
-        buffer.map_err(|error| self.refuse(&error))
+        self.0.device_buffer(num_bytes, scope)
     }
 
-    fn writable(&self) -> PyResult<u64> {
+    fn check_writable(&self) -> PyResult<()> {
         if self.0.tensor.flags().contains(DlpackFlags::READ_ONLY) {
             return Err(self.refuse(&"it may only be read"));
         }
-        Ok(self.0.address()?.addr() as u64)
+        Ok(())
     }
 }

@@ -4,7 +4,6 @@ use std::fmt::Display;
 
 use det_post::types::{TensorValues, TensorView};
 use dlpark::DlpackElement;
-use dlpark::ffi::DLDataType;
 use half::f16;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -47,15 +46,7 @@ impl Input {
     /// # Errors
     /// `TypeError` when the elements are of another type.
     pub fn values<T: DlpackElement>(&self) -> PyResult<&[T]> {
-        self.0.check_type::<T>()?;
-        let data = self.0.address()?.cast::<T>();
-        if !data.is_aligned() {
-            return Err(self.refuse(&"it is not aligned to its elements"));
-        }
-        // SAFETY: the address is that of memory on the CPU with all elements without gaps, which
-        // the producer keeps until the tensor is dropped, which `self` holds. Type and alignment
-        // were checked. The caller does not write to it during the call.
-        Ok(unsafe { std::slice::from_raw_parts(data, self.0.num_elements()) })
+        self.0.host_values()
     }
 
     /// The memory of all values, row by row.
@@ -63,13 +54,7 @@ impl Input {
     /// # Errors
     /// `ValueError` for elements that are not whole bytes.
     pub fn bytes(&self) -> PyResult<&[u8]> {
-        let DLDataType { bits, lanes, .. } = self.0.dtype;
-        if !bits.is_multiple_of(8) || lanes != 1 {
-            return Err(self.refuse(&"elements of whole bytes are needed"));
-        }
-        let num_bytes = self.0.num_elements() * usize::from(bits / 8);
-        // SAFETY: as in `values`, for elements of any type.
-        Ok(unsafe { std::slice::from_raw_parts(self.0.address()?, num_bytes) })
+        self.0.host_bytes()
     }
 
     /// The array as the output of a network.

@@ -4,10 +4,9 @@
 //! Nothing is copied or converted. What an operation cannot read is refused with the array's
 //! name, what it is and how to convert it.
 
-#![expect(unsafe_code, reason = "DLPack is pointers; each block argues for its own")]
-
 mod gpu;
 mod host;
+mod memory;
 mod output;
 
 use std::fmt::Display;
@@ -92,16 +91,6 @@ impl Imported {
             "{self}: {expected} is needed, which .astype(\"{expected}\") or .to(torch.{expected}) \
              makes"
         )))
-    }
-
-    /// The address of the first element; of an empty array any that is aligned.
-    fn address(&self) -> PyResult<*const u8> {
-        if self.shape.contains(&0) {
-            return Ok(std::ptr::without_provenance(256));
-        }
-        let view = self.tensor.validate().map_err(|error| self.refuse(&error))?;
-        // SAFETY: the producer vouches for the descriptor until the tensor is dropped.
-        unsafe { view.offset_bytes_ptr() }.map_err(|error| self.refuse(&error))
     }
 
     fn refuse(&self, reason: &dyn Display) -> PyErr {

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use dlpark::ffi::{DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned};
-use dlpark::metadata::Dynamic;
+use dlpark::ffi::{DLDevice, DLManagedTensor, DLManagedTensorVersioned};
 use dlpark::python::{DlpackExporter, ExportRequest, export_dlpack};
 use dlpark::{DlpackElement, DlpackFlags, Managed, ManagedTensorBase};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::memory::{Owner, exported};
 use crate::library::from_dlpack_of;
 
 /// A result: the memory of a vector, which any library takes over by `from_dlpack`.
@@ -16,22 +15,6 @@ use crate::library::from_dlpack_of;
 pub struct Output {
     owner: Arc<dyn Owner>,
     shape: Vec<i64>,
-}
-
-/// Elements that an output keeps alive.
-trait Owner: Send + Sync {
-    fn data(&self) -> *mut std::ffi::c_void;
-    fn dtype(&self) -> DLDataType;
-}
-
-impl<T: DlpackElement + Send + Sync> Owner for Vec<T> {
-    fn data(&self) -> *mut std::ffi::c_void {
-        self.as_ptr().cast_mut().cast()
-    }
-
-    fn dtype(&self) -> DLDataType {
-        DLDataType::of::<T>()
-    }
 }
 
 impl Output {
@@ -65,14 +48,7 @@ impl Output {
     }
 
     fn export<M: ManagedTensorBase>(&self) -> PyResult<Managed<M>> {
-        let owner = Box::new(Arc::clone(&self.owner));
-        let tensor = Dynamic::compact(&self.shape[..]).initialize_as::<M>(owner);
-        let mut tensor = tensor.map_err(|error| PyValueError::new_err(error.to_string()))?;
-        tensor.set_data(self.owner.data()).set_dtype(self.owner.dtype()).set_device(DLDevice::CPU);
-        // SAFETY: the tensor holds the vector whose memory it names, of as many elements as the
-        // compact shape has and of this type. Nothing in Rust reads or writes the vector any
-        // more, so that the consumer may write to it.
-        Ok(unsafe { tensor.finish() })
+        exported(&self.owner, &self.shape)
     }
 }
 

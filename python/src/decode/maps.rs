@@ -2,13 +2,14 @@
 
 use det_post::ops::decode_anchor::{AnchorOutputs, decode_anchor as decode_anchors};
 use det_post::ops::decode_center::{CenterTask, decode_center as decode_tasks};
-use det_post::types::{Anchor, AnchorDecode, CenterDecode, PointRange, TensorView};
+use det_post::types::{Anchor, AnchorDecode, CenterDecode, PointRange};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
 use super::{Array, Found, Scores, decoded, size_order_of, space_columns, thresholds, yaw_of};
-use crate::array::Input;
+use crate::array::{Input, gpu_of};
+use crate::gpu;
 
 /// Decodes the maps of a CenterPoint head.
 ///
@@ -48,12 +49,24 @@ pub fn decode_center<'py>(
     has_variance: bool,
     max_num: Option<usize>,
 ) -> Found<'py> {
-    let Some(like) = tasks.first().map(|task| map_of(task, "heatmap")).transpose()? else {
+    let arrays = tasks.iter().map(arrays_of_task).collect::<PyResult<Vec<_>>>()?;
+    let Some(like) = arrays.first().map(|task| &task.heatmap) else {
         return Err(PyValueError::new_err("tasks is empty; at least one is needed"));
     };
-    let inputs = tasks.iter().map(inputs_of_task).collect::<PyResult<Vec<_>>>()?;
-    let maps = inputs.iter().map(views_of_task).collect::<PyResult<Vec<_>>>()?;
-    let channels = maps.iter().map(|task| task.heatmap.shape().get(1).copied().unwrap_or(0) as u32);
+    let gpu = gpu_of("heatmap", like)?;
+    let of_task = |task: &CenterTask<_>| task.try_map_named(Input::new);
+    let inputs = match gpu {
+        None => arrays.iter().map(of_task).collect::<PyResult<Vec<_>>>()?,
+        Some(_) => vec![],
+    };
+    let shapes = match gpu {
+        None => inputs.iter().map(|task| task.heatmap.shape().to_vec()).collect(),
+        Some(_) => arrays
+            .iter()
+            .map(|task| task.heatmap.getattr("shape")?.extract())
+            .collect::<PyResult<Vec<Vec<usize>>>>()?,
+    };
+    let channels = shapes.iter().map(|shape| shape.get(1).copied().unwrap_or(0) as u32);
     let mut num_counted = 0;
     let counted = channels.map(|num| {
         num_counted += num;
@@ -64,7 +77,7 @@ pub fn decode_center<'py>(
         None => counted.collect(),
     };
     let num_classes = classes.iter().flatten().max().map_or(0, |&class| class as usize + 1);
-    let has_velocity = maps.iter().any(|task| task.velocity.is_some());
+    let has_velocity = arrays.iter().any(|task| task.velocity.is_some());
     let params = CenterDecode {
         origin_m: origin,
         cell_size_m: cell_size,
@@ -79,36 +92,28 @@ pub fn decode_center<'py>(
         has_velocity,
         has_variance,
     };
+    if let Some(gpu) = gpu {
+        return gpu::decode_center(gpu, &arrays, &params, max_num);
+    }
+    let maps = inputs.iter().map(|task| task.try_map_named(|_, map| map.tensor()));
+    let maps = maps.collect::<PyResult<Vec<_>>>()?;
     let num_cells = maps.iter().map(|task| task.height.values().len()).sum::<usize>();
     let capacity = max_num.unwrap_or(usize::MAX).min(num_cells);
     let found = decoded(py, capacity, |candidates| decode_tasks(&maps, &params, candidates))?;
-    space_columns(&found, [has_velocity, has_variance], &like)
+    space_columns(&found, [has_velocity, has_variance], like)
 }
 
-fn map_of<'py>(task: &Bound<'py, PyMapping>, name: &str) -> PyResult<Array<'py>> {
-    task.get_item(name).map_err(|_| PyKeyError::new_err(format!("a task has no {name}")))
-}
-
-fn inputs_of_task(task: &Bound<'_, PyMapping>) -> PyResult<CenterTask<Input>> {
-    let input = |name| Input::new(name, &map_of(task, name)?);
+fn arrays_of_task<'py>(task: &Bound<'py, PyMapping>) -> PyResult<CenterTask<Array<'py>>> {
+    let map_of = |name: &str| {
+        task.get_item(name).map_err(|_| PyKeyError::new_err(format!("a task has no {name}")))
+    };
     Ok(CenterTask {
-        heatmap: input("heatmap")?,
-        offset: input("offset")?,
-        height: input("height")?,
-        size: input("size")?,
-        rotation: input("rotation")?,
-        velocity: task.contains("velocity")?.then(|| input("velocity")).transpose()?,
-    })
-}
-
-fn views_of_task(task: &CenterTask<Input>) -> PyResult<CenterTask<TensorView<'_>>> {
-    Ok(CenterTask {
-        heatmap: task.heatmap.tensor()?,
-        offset: task.offset.tensor()?,
-        height: task.height.tensor()?,
-        size: task.size.tensor()?,
-        rotation: task.rotation.tensor()?,
-        velocity: task.velocity.as_ref().map(Input::tensor).transpose()?,
+        heatmap: map_of("heatmap")?,
+        offset: map_of("offset")?,
+        height: map_of("height")?,
+        size: map_of("size")?,
+        rotation: map_of("rotation")?,
+        velocity: task.contains("velocity")?.then(|| map_of("velocity")).transpose()?,
     })
 }
 
@@ -153,6 +158,10 @@ pub fn decode_anchor<'py>(
         channels_last,
         score_thresholds: thresholds(score_threshold, distance_limits, num_classes)?,
     };
+    if let Some(gpu) = gpu_of("classes", classes)? {
+        let outputs = AnchorOutputs { classes, boxes, directions };
+        return gpu::decode_anchor(gpu, &outputs, &params, max_num);
+    }
     let inputs = (
         Input::new("classes", classes)?,
         Input::new("boxes", boxes)?,

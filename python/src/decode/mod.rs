@@ -84,30 +84,69 @@ pub(super) fn decoded<B: Copy + Send>(
     .map_err(|error| raised(&error))
 }
 
-/// Columns of candidates: boxes, scores, classes and rows.
+/// The values of a column.
+pub enum Column {
+    /// Floats.
+    F32(Vec<f32>),
+    /// Integers.
+    I64(Vec<i64>),
+}
+
+impl Column {
+    /// An array in host memory with these values.
+    fn on_host<'py>(self, shape: &[usize], like: &Array<'py>) -> PyResult<Array<'py>> {
+        match self {
+            Self::F32(values) => Output::of(values, shape, like),
+            Self::I64(values) => Output::of(values, shape, like),
+        }
+    }
+}
+
+/// Columns of candidates: boxes, scores, classes and rows. `array_of` makes an array of values
+/// and a shape.
+fn columns_by<'py, B: Copy, const K: usize>(
+    py: Python<'py>,
+    candidates: &[Candidate<B>],
+    numbers: impl Fn(B) -> [f32; K],
+    array_of: impl Fn(Column, &[usize]) -> PyResult<Array<'py>>,
+) -> Found<'py> {
+    let num = candidates.len();
+    let boxes = candidates.iter().flat_map(|found| numbers(found.bbox)).collect();
+    let scores = candidates.iter().map(|found| found.score).collect();
+    let classes = candidates.iter().map(|found| i64::from(found.class)).collect();
+    let rows = candidates.iter().map(|found| i64::from(found.source)).collect();
+    let found = PyDict::new(py);
+    found.set_item("boxes", array_of(Column::F32(boxes), &[num, K])?)?;
+    found.set_item("scores", array_of(Column::F32(scores), &[num])?)?;
+    found.set_item("classes", array_of(Column::I64(classes), &[num])?)?;
+    found.set_item("rows", array_of(Column::I64(rows), &[num])?)?;
+    Ok(found)
+}
+
+/// Columns of candidates in host memory, of the library of `like`.
 pub(super) fn columns<'py, B: Copy, const K: usize>(
     candidates: &[Candidate<B>],
     numbers: impl Fn(B) -> [f32; K],
     like: &Array<'py>,
 ) -> Found<'py> {
-    let num = candidates.len();
-    let boxes = candidates.iter().flat_map(|found| numbers(found.bbox)).collect();
-    let scores = candidates.iter().map(|found| found.score).collect();
-    let classes: Vec<i64> = candidates.iter().map(|found| i64::from(found.class)).collect();
-    let rows: Vec<i64> = candidates.iter().map(|found| i64::from(found.source)).collect();
-    let found = PyDict::new(like.py());
-    found.set_item("boxes", Output::of::<f32>(boxes, &[num, K], like)?)?;
-    found.set_item("scores", Output::of::<f32>(scores, &[num], like)?)?;
-    found.set_item("classes", Output::of(classes, &[num], like)?)?;
-    found.set_item("rows", Output::of(rows, &[num], like)?)?;
-    Ok(found)
+    columns_by(like.py(), candidates, numbers, |column, shape| column.on_host(shape, like))
+}
+
+/// Columns of boxes in space in host memory, of the library of `like`, as [`space_columns_by`].
+pub(super) fn space_columns<'py>(
+    candidates: &Candidates<Object3d>,
+    has: [bool; 2],
+    like: &Array<'py>,
+) -> Found<'py> {
+    space_columns_by(like.py(), candidates, has, |column, shape| column.on_host(shape, like))
 }
 
 /// Columns of boxes in space, with velocities and variances where a head gives them.
-pub(super) fn space_columns<'py>(
+pub fn space_columns_by<'py>(
+    py: Python<'py>,
     candidates: &Candidates<Object3d>,
     [has_velocity, has_variance]: [bool; 2],
-    like: &Array<'py>,
+    array_of: impl Fn(Column, &[usize]) -> PyResult<Array<'py>>,
 ) -> Found<'py> {
     let candidates = candidates.as_slice();
     let numbers = |object: Object3d| {
@@ -115,12 +154,12 @@ pub(super) fn space_columns<'py>(
         let [x, y, z] = b.center;
         [x, y, z, b.length_m, b.width_m, b.height_m, b.yaw_rad]
     };
-    let found = columns(candidates, numbers, like)?;
+    let found = columns_by(py, candidates, numbers, &array_of)?;
     let num = candidates.len();
     if has_velocity {
         let of = |found: &Candidate<Object3d>| found.bbox.velocity_mps.unwrap_or_default();
         let velocities = candidates.iter().flat_map(of).collect();
-        found.set_item("velocities", Output::of::<f32>(velocities, &[num, 2], like)?)?;
+        found.set_item("velocities", array_of(Column::F32(velocities), &[num, 2])?)?;
     }
     if has_variance {
         let of = |found: &Candidate<Object3d>| {
@@ -129,7 +168,7 @@ pub(super) fn space_columns<'py>(
             [x, y, z, l, w, h, v.yaw, vx, vy]
         };
         let variances = candidates.iter().flat_map(of).collect();
-        found.set_item("variances", Output::of::<f32>(variances, &[num, 9], like)?)?;
+        found.set_item("variances", array_of(Column::F32(variances), &[num, 9])?)?;
     }
     Ok(found)
 }

@@ -3,10 +3,12 @@
 use det_post::ops::decode_query::{Queries, Workspace, decode_query as decode_queries};
 use det_post::ops::decode_streampetr::{StreamPetrOutputs, decode_streampetr as decode_stream};
 use det_post::types::{PointRange, QueryBox, QueryDecode, StreamPetrDecode};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::{Array, Found, Scores, decoded, size_order_of, space_columns, thresholds, yaw_of};
-use crate::array::Input;
+use crate::array::{Input, gpu_of};
+use crate::gpu;
 
 /// How queries become boxes.
 fn query_decode(
@@ -47,18 +49,30 @@ pub fn decode_query<'py>(
     center_range: Option<[f32; 6]>,
     max_num: usize,
 ) -> Found<'py> {
+    let params = |num_classes| {
+        query_decode(
+            [size_order, yaw],
+            score_threshold,
+            distance_limits,
+            yaw_norm_thresholds,
+            center_range,
+            num_classes,
+        )
+    };
+    if let Some(gpu) = gpu_of("logits", logits)? {
+        let shape: Vec<usize> = logits.getattr("shape")?.extract()?;
+        let [num_queries, num_classes] = shape[..] else {
+            let message = format!("logits is {shape:?}; [Q, classes] is needed");
+            return Err(PyValueError::new_err(message));
+        };
+        let (params, arrays) = (params(num_classes)?, [logits, boxes]);
+        return gpu::decode_query(gpu, arrays, quality, &params, [num_queries, max_num]);
+    }
     let logit_input = Input::new("logits", logits)?;
     let &[_, num_classes] = logit_input.shape() else {
         return Err(logit_input.refuse(&"[Q, classes] is needed"));
     };
-    let params = query_decode(
-        [size_order, yaw],
-        score_threshold,
-        distance_limits,
-        yaw_norm_thresholds,
-        center_range,
-        num_classes,
-    )?;
+    let params = params(num_classes)?;
     let box_input = Input::new("boxes", boxes)?;
     let quality_input = quality.map(|quality| Input::new("quality", quality)).transpose()?;
     let rows: &[QueryBox] = box_input.rows()?;
@@ -93,21 +107,31 @@ pub fn decode_streampetr<'py>(
     center_range: Option<[f32; 6]>,
     max_num: Option<usize>,
 ) -> Found<'py> {
-    let inputs = [Input::new("logits", logits)?, Input::new("boxes", boxes)?];
-    let num_classes = match *inputs[0].shape() {
-        [.., channels, _] if !channels_last => channels,
-        [.., _, channels] => channels,
-        _ => return Err(inputs[0].refuse(&"two dimensions are needed")),
+    let params = |shape: &[usize]| {
+        let num_classes = match *shape {
+            [.., channels, _] if !channels_last => channels,
+            [.., _, channels] => channels,
+            _ => {
+                let message = format!("logits is {shape:?}; two dimensions are needed");
+                return Err(PyValueError::new_err(message));
+            }
+        };
+        let query = query_decode(
+            [size_order, yaw],
+            score_threshold,
+            distance_limits,
+            yaw_norm_thresholds,
+            center_range,
+            num_classes,
+        )?;
+        Ok(StreamPetrDecode { channels_last, query })
     };
-    let query = query_decode(
-        [size_order, yaw],
-        score_threshold,
-        distance_limits,
-        yaw_norm_thresholds,
-        center_range,
-        num_classes,
-    )?;
-    let params = StreamPetrDecode { channels_last, query };
+    if let Some(gpu) = gpu_of("logits", logits)? {
+        let shape: Vec<usize> = logits.getattr("shape")?.extract()?;
+        return gpu::decode_streampetr(gpu, [logits, boxes], &params(&shape)?, max_num);
+    }
+    let inputs = [Input::new("logits", logits)?, Input::new("boxes", boxes)?];
+    let params = params(inputs[0].shape())?;
     let outputs = StreamPetrOutputs { logits: inputs[0].tensor()?, boxes: inputs[1].tensor()? };
     let capacity = max_num.unwrap_or(usize::MAX).min(outputs.boxes.values().len() / 10);
     let found =

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use super::{Array, Found, columns, decoded};
 use crate::argument::one_of;
 use crate::array::{Input, gpu_of};
-use crate::gpu::{self, Sessions, YoloHead, YoloSession};
+use crate::gpu::{self, Sessions, YoloHead, YoloSessions};
 
 /// Decodes the outputs of a YOLO-family network.
 ///
@@ -65,9 +65,9 @@ pub fn decode_yolo<'py>(
         let capacity = max_num.min(most_rows(&layout, num_classes, num_values));
         let head = YoloHead { layout, network, num_classes, score_threshold, capacity };
         if head.layout.has_rotated_boxes() {
-            return gpu::decoded(&ROTATED, gpu, &arrays, &shapes, &head);
+            return gpu::decode_yolo(&ROTATED, gpu, &arrays, &shapes, &head);
         }
-        return gpu::decoded(&ALIGNED, gpu, &arrays, &shapes, &head);
+        return gpu::decode_yolo(&ALIGNED, gpu, &arrays, &shapes, &head);
     }
     let inputs = arrays.iter().map(|array| Input::new("outputs", array));
     let inputs = inputs.collect::<PyResult<Vec<_>>>()?;
@@ -87,8 +87,8 @@ pub fn decode_yolo<'py>(
     columns(found.as_slice(), |b| [b.x1, b.y1, b.x2, b.y2], like)
 }
 
-static ALIGNED: Sessions<YoloSession<Box2d>> = Sessions::new();
-static ROTATED: Sessions<YoloSession<RotatedBox2d>> = Sessions::new();
+static ALIGNED: YoloSessions<Box2d> = Sessions::new();
+static ROTATED: YoloSessions<RotatedBox2d> = Sessions::new();
 
 /// The most boxes in so many values.
 fn most_rows(layout: &YoloLayout, num_classes: usize, num_values: usize) -> usize {

@@ -6,6 +6,7 @@ use det_post::device::cuda::{
 use det_post::ops::letterbox::LetterboxParams;
 use det_post::ops::letterbox::cuda::{Kernels, enqueue_letterbox_of};
 use det_post::types::{ElementType, Encoding, Letterbox};
+use half::f16;
 use pyo3::prelude::*;
 
 use super::{Sessions, is_of, rounded_up};
@@ -70,8 +71,8 @@ pub fn letterbox<'py>(
         let in_place = input.bytes(num_bytes + TAIL_BYTES, scope);
         let source = in_place.or_else(|_| input.bytes(num_bytes, scope))?;
         let values = match element {
-            ElementType::F16 => DeviceValues::F16(out_input.buffer(scope)?),
-            _ => DeviceValues::F32(out_input.buffer(scope)?),
+            ElementType::F16 => DeviceValues::F16(out_input.buffer::<f16, f16>(scope)?),
+            _ => DeviceValues::F32(out_input.buffer::<f32, f32>(scope)?),
         };
         py.detach(|| {
             let mut tensor = DeviceTensor::of(&shape, values)?;

@@ -4,17 +4,22 @@
 //! on its current stream, and until the call returns, so that its results are ready for any stream
 //! and its inputs may be freed. Kernels and memory are kept for the calls that follow.
 
+mod decode;
 mod letterbox;
 mod suppression;
-mod yolo;
+mod voxels;
 
 use std::sync::{Mutex, PoisonError};
 
 use det_post::device::cuda::Stream;
 
+pub use self::decode::{
+    YoloHead, YoloSessions, decode_anchor, decode_center, decode_query, decode_streampetr,
+    decode_yolo,
+};
 pub use self::letterbox::letterbox;
 pub use self::suppression::{SuppressionSession, suppressed};
-pub use self::yolo::{YoloHead, YoloSession, decoded};
+pub use self::voxels::{Wanted, voxels};
 
 /// Sessions that wait for the next call of an operation, the newest last.
 pub struct Sessions<S>(Mutex<Vec<S>>);
