@@ -305,7 +305,7 @@ fn open_channels(
     }
     place_on_gpus(&mut chosen);
     let factory = match options.shares_batches {
-        true => share_networks(&mut chosen, &options.factory),
+        true => share_networks(&chosen, &options.factory),
         false => Arc::clone(&options.factory),
     };
     let open = |(index, channel)| ReplayChannel::open(index, channel, topics, Arc::clone(&factory));

@@ -230,11 +230,15 @@ impl<W: Work> Member<W> {
     ///
     /// # Errors
     /// Those of `write`; `Argument` until it has left its last run; `Device` when there are no
-    /// more runs.
+    /// more runs, or the device has failed in one, also in a run without this member.
     pub fn enter(&self, write: impl FnOnce(&mut W) -> Result<()>) -> Result<()> {
         let mut state = self.batch.shared.lock();
         if state.is_over {
             return Err(over());
+        }
+        if state.is_broken {
+            let message = "the device has failed in a run of other members";
+            return Err(Error::new(ErrorKind::Device, STAGE, message));
         }
         if !matches!(state.places[self.place], Place::Vacant) {
             return Err(argument("a frame enters before the one before has left".to_owned()));

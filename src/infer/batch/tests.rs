@@ -104,14 +104,18 @@ fn members_in_threads_get_the_sums_of_their_runs() {
 
 #[test]
 fn a_failure_is_that_of_all_members_of_the_run_and_a_broken_batch_is_replaced() {
-    let (batch, _ran) = batch(2, Some(1));
-    let members = members(&batch, 2);
-    members.iter().for_each(|member| enter(member, 1).unwrap());
-    for member in &members {
-        let error = leave(member, LONG).unwrap_err();
+    let (batch, _ran) = batch(3, Some(1));
+    let members = members(&batch, 3);
+    members[..2].iter().for_each(|member| enter(member, 1).unwrap());
+    for member in &members[..2] {
+        let error = leave(member, Duration::ZERO).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Device);
         assert_eq!(error.to_string(), "sums: on purpose: a cause");
     }
+    // The third member joins the new batch, too.
+    let error = enter(&members[2], 1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Device);
+    assert!(error.message().contains("other members"), "{error}");
     let slot = BatchSlot::new(2);
     let start = || Ok(Arc::clone(&batch));
     slot.running(|_| true, start).unwrap();

@@ -275,7 +275,7 @@ impl Shared {
         let mut channels = Vec::with_capacity(config.channels.len());
         let mut placed = config.channels.clone();
         place_on_gpus(&mut placed);
-        let factory = share_networks(&mut placed, &self.factory);
+        let factory = share_networks(&placed, &self.factory);
         for channel in &placed {
             let open_outputs = |channel: &_| {
                 ChannelOutputs::open(channel, &self.node, lock(&self.middleware).as_mut())
