@@ -222,10 +222,10 @@ def test_a_call_costs_a_few_microseconds() -> None:
     boxes, scores, _ = scene(1)
 
     def micros() -> float:
-        started = time.perf_counter()
+        started = time.thread_time()
         for _ in range(1000):
             ops.nms(boxes, scores, 0.5)
-        return (time.perf_counter() - started) * 1e3
+        return (time.thread_time() - started) * 1e3
 
     assert min(micros() for _ in range(50)) < 8
 

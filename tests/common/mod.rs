@@ -9,6 +9,7 @@ pub mod counting_pillars;
 pub mod counting_voxels;
 pub mod cpu_time;
 pub mod detect;
+pub mod domain;
 #[path = "../../examples/make_sample/drive.rs"]
 pub mod drive;
 pub mod drop_in;

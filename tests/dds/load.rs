@@ -2,7 +2,7 @@
 
 use super::memory::resident;
 use super::one_input_slot::{next_stamp, one_input_slot};
-use super::peer::{Turn, events, turn, with};
+use super::peer::{Turn, events, turn, wait_until, with};
 use det_post::transport::middleware::{
     InputKind, Middleware, MiddlewareEvent, Qos, Received, Receiver, Reliability, Subscription,
 };
@@ -32,6 +32,10 @@ const LIDAR: Sensor =
 const DEPTH: usize = 10;
 
 impl Sensor {
+    fn num_frames(self, duration: Duration) -> usize {
+        (duration.as_secs_f64() * self.hz) as usize
+    }
+
     /// Has a peer send so many frames.
     fn stream(self, count: u64) -> Value {
         with(
@@ -147,8 +151,7 @@ fn run(turn: &Turn, duration: Duration, reliability: Reliability) -> Option<Run>
         peer.writer(sensor.topic, sensor.kind.type_name(), &reliable, 1);
     }
     for (peer, (sensor, _)) in peers.iter_mut().zip(&sensors) {
-        let count = (duration.as_secs_f64() * sensor.hz) as u64;
-        peer.begin(&sensor.stream(count));
+        peer.begin(&sensor.stream(sensor.num_frames(duration) as u64));
     }
     assert!(num_threads() > 2, "the names of threads have changed");
     let mut memory = Vec::new();
@@ -160,7 +163,16 @@ fn run(turn: &Turn, duration: Duration, reliability: Reliability) -> Option<Run>
         let late = peer.finish().as_f64().unwrap();
         println!("{}: the last frame was sent {:.1} ms late", sensor.topic, 1e3 * late);
     }
-    std::thread::sleep(Duration::from_secs(1));
+    if is_reliable {
+        wait_until("all frames", || {
+            let is_whole = |(sensor, arrived): &(Sensor, Arc<Mutex<Arrived>>)| {
+                arrived.lock().unwrap().numbers.len() >= sensor.num_frames(duration)
+            };
+            sensors.iter().all(is_whole)
+        });
+    } else {
+        std::thread::sleep(Duration::from_secs(1));
+    }
     let lost = told.all().into_iter().filter_map(|event| match event {
         MiddlewareEvent::Lost { topic, count } => Some((topic, count)),
         _ => None,
@@ -173,7 +185,7 @@ fn report(sensor: Sensor, arrived: &Mutex<Arrived>, duration: Duration) -> usize
     let mut arrived = arrived.lock().unwrap();
     assert_eq!(arrived.refused, [""; 0]);
     assert!(arrived.numbers.is_sorted_by(|a, b| a < b), "frames out of order or twice");
-    let count = (duration.as_secs_f64() * sensor.hz) as usize;
+    let count = sensor.num_frames(duration);
     arrived.latencies.sort();
     let at = |share: f64| {
         let last = arrived.latencies.len() - 1;

@@ -8,10 +8,10 @@ use det_post::transport::middleware::{
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::common::domain::Domain;
 use super::require::{Need, skip};
 
 /// Loopback alone, without multicast, in fragments that one datagram holds.
@@ -29,18 +29,16 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// A test's turn, and the domain it has for itself.
 pub struct Turn {
     pub domain: u16,
+    _domain: Domain,
     _turn: MutexGuard<'static, ()>,
 }
 
 /// Waits for this test's turn.
 pub fn turn() -> Turn {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    static NEXT: AtomicU16 = AtomicU16::new(0);
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    // Other processes on this machine may test at the same time.
-    let base = u16::try_from(std::process::id() % 89).unwrap();
-    let domain = 10 + (base + 7 * NEXT.fetch_add(1, Ordering::Relaxed)) % 89;
-    Turn { domain, _turn }
+    let domain = Domain::reserve();
+    Turn { domain: domain.id, _domain: domain, _turn }
 }
 
 impl Turn {

@@ -9,7 +9,7 @@ use det_post::types::Stamp;
 
 use super::diagnostics::await_status;
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
-use super::session::{CAMERA_OUT, LIDAR_OUT, Session, cloud, picture};
+use super::session::{CAMERA_OUT, LIDAR_OUT, PATIENCE, Session, cloud, picture};
 
 /// A generator of its own, so that the same messages come every time.
 struct Random(u64);
@@ -84,7 +84,7 @@ fn under_load_the_newest_wins_and_every_frame_is_accounted_for() {
     let start = Instant::now();
     let mut stamps = Vec::new();
     while stamps.last() != Some(&last) {
-        assert!(start.elapsed() < Duration::from_secs(20));
+        assert!(start.elapsed() < PATIENCE);
         let taken = session.graph.take(CAMERA_OUT);
         stamps.extend(taken.iter().map(|cdr| super::session::stamp_of(cdr)));
     }
@@ -140,7 +140,8 @@ fn shutting_down_under_load_is_quick() {
     });
     result.unwrap();
     println!("shut down after {took:?}, two frames alone take {frame:?}");
-    assert!(took < Duration::from_secs(1).max(8 * frame), "{took:?}");
+    // A fraction of a second on a machine that does nothing else; `ros2 launch` waits for five.
+    assert!(took < Duration::from_secs(5).max(8 * frame), "{took:?}");
     assert_eq!(session.node.state(), LifecycleState::Finalized);
     // The channels' threads have ended and the inputs are unsubscribed.
     for (topic, cdr, output) in [(IMAGE_TOPIC, image, CAMERA_OUT), (CLOUD_TOPIC, points, LIDAR_OUT)]

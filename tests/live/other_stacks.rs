@@ -16,8 +16,7 @@ use super::memory_middleware::MemoryMiddleware;
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::session::{CAMERA_OUT, LIDAR_OUT, Session, cloud, picture};
 
-/// The diagnostics of the sample's channels come ten times a second.
-const SEVERAL_PERIODS: Duration = Duration::from_millis(400);
+const CAMERA_FRAMES: &str = "det_post: camera: frames";
 
 #[test]
 fn a_lidar_channel_publishes_as_autoware_does() {
@@ -104,12 +103,11 @@ fn a_lidar_channel_publishes_as_autoware_does() {
     }
 }
 
-/// The frames of the camera that were skipped so far, since diagnostics were taken last.
-fn count_skipped(session: &Session) -> f64 {
-    std::thread::sleep(SEVERAL_PERIODS);
-    let messages = session.graph.take("/diagnostics");
-    let statuses = messages.iter().filter_map(|cdr| decode(cdr).remove("det_post: camera: frames"));
-    statuses.map(|status| status.number("skipped")).sum()
+/// Waits for diagnostics with a frame of the camera that is skipped.
+#[track_caller]
+fn await_skipped(session: &Session) {
+    let status = await_status(session, CAMERA_FRAMES, |status| status.number("skipped") > 0.0);
+    assert_eq!(status.number("skipped"), 1.0);
 }
 
 #[test]
@@ -117,9 +115,8 @@ fn frames_are_skipped_without_subscribers() {
     let session = Session::active(&["camera.idle_without_subscribers:=true"]);
     for second in 1..=3 {
         session.graph.send(IMAGE_TOPIC, &picture(Stamp::from_ros(second, 0)));
-        std::thread::sleep(Duration::from_millis(20));
+        await_skipped(&session);
     }
-    assert_eq!(count_skipped(&session), 3.0);
     assert!(session.graph.take(CAMERA_OUT).is_empty());
     // Detections, or what shows them.
     let debug_image = format!("{CAMERA_OUT}/debug_image");
@@ -128,7 +125,10 @@ fn frames_are_skipped_without_subscribers() {
         session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(second, 0)), CAMERA_OUT);
         session.graph.set_subscribers(topic, 0);
     }
-    assert_eq!(count_skipped(&session), 0.0);
+    await_status(&session, CAMERA_FRAMES, |status| {
+        assert_eq!(status.number("skipped"), 0.0);
+        status.values["frames_out_total"] == "2"
+    });
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_switch_stops_and_starts_the_frames() {
 
     assert_eq!(session.graph.switch("/enable", false), Some(Ok(())));
     session.graph.send(IMAGE_TOPIC, &picture(Stamp::from_ros(2, 0)));
-    assert_eq!(count_skipped(&session), 1.0);
+    await_skipped(&session);
     // The switch is the parameter.
     session.set("camera.enabled", ParameterValue::Flag(true)).unwrap();
     session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(3, 0)), CAMERA_OUT);

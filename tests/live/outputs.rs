@@ -2,6 +2,7 @@
 //! nothing after the end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use det_post::Result;
@@ -195,10 +196,30 @@ fn levels_of_the_logger_are_set_by_service() {
     );
 }
 
-/// A detector that takes its time.
-struct Slow(Box<dyn Detector>, Duration);
+/// Detectors that hold their frames until they are let go, and how many there are of them.
+#[derive(Default)]
+struct Held {
+    are_let_go: AtomicBool,
+    num_frames: AtomicUsize,
+    num_detectors: AtomicUsize,
+}
 
-impl Detector for Slow {
+struct Holding(Box<dyn Detector>, Arc<Held>);
+
+impl Holding {
+    fn new(detector: Box<dyn Detector>, held: &Arc<Held>) -> Self {
+        held.num_detectors.fetch_add(1, Ordering::SeqCst);
+        Self(detector, Arc::clone(held))
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.1.num_detectors.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Detector for Holding {
     fn inputs(&self) -> &[InputNeeds] {
         self.0.inputs()
     }
@@ -212,7 +233,8 @@ impl Detector for Slow {
         frame: &FrameSet<'_>,
         report: &mut FrameReport,
     ) -> Result<Detections<'a>> {
-        std::thread::sleep(self.1);
+        self.1.num_frames.fetch_add(1, Ordering::SeqCst);
+        wait_until(|| self.1.are_let_go.load(Ordering::SeqCst));
         self.0.detect(frame, report)
     }
 
@@ -236,7 +258,6 @@ impl Detector for Slow {
 #[test]
 fn a_shutdown_under_load_publishes_nothing_afterwards() {
     const NUM_CHANNELS: usize = 10;
-    const FRAME: Duration = Duration::from_millis(500);
     let folder = sample().display();
     let overrides: Vec<String> = (0..NUM_CHANNELS)
         .flat_map(|n| {
@@ -252,8 +273,10 @@ fn a_shutdown_under_load_publishes_nothing_afterwards() {
     let node = NodeName::new("", "det_post").unwrap();
     let (middleware, graph) =
         MemoryMiddleware::open(MiddlewareOptions { node, remaps: Remaps::default() });
-    let open = |config: &ChannelConfig, device: DeviceChoice| {
-        Ok(Box::new(Slow(open_detector(config, device)?, FRAME)) as Box<dyn Detector>)
+    let held = Arc::new(Held::default());
+    let shared = Arc::clone(&held);
+    let open = move |config: &ChannelConfig, device: DeviceChoice| {
+        Ok(Box::new(Holding::new(open_detector(config, device)?, &shared)) as Box<dyn Detector>)
     };
     let live = LiveNode::with_factory(config, Box::new(middleware), Arc::new(open)).unwrap();
     live.change(Change::Configure).unwrap();
@@ -261,12 +284,13 @@ fn a_shutdown_under_load_publishes_nothing_afterwards() {
     for n in 0..NUM_CHANNELS {
         graph.send(&format!("/image_{n}"), &picture(Stamp::from_ros(1, 0)));
     }
-    std::thread::sleep(FRAME / 5);
+    wait_until(|| held.num_frames.load(Ordering::SeqCst) == NUM_CHANNELS);
     let error = live.shut_down(Duration::from_millis(20)).unwrap_err();
     assert!(error.to_string().contains("did not finish in time"), "{error}");
     drop(live);
-    // The frames in flight end some time after the node.
-    std::thread::sleep(3 * FRAME);
+    // The frames in flight end some time after the node, and their detectors with their channels.
+    held.are_let_go.store(true, Ordering::SeqCst);
+    wait_until(|| held.num_detectors.load(Ordering::SeqCst) == 0);
     for n in 0..NUM_CHANNELS {
         let messages = graph.take(&format!("/det_post/c{n}/detections"));
         assert!(messages.is_empty(), "channel {n} published {}", messages.len());
@@ -314,15 +338,23 @@ fn the_quality_of_service_of_a_topic_is_overridden() {
     assert!(refused.contains(name) && refused.contains("read-only"), "{refused}");
 }
 
+fn wait_until(is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < super::session::PATIENCE);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// A heartbeat of a lifecycle manager.
-fn heartbeat(active: bool) -> Vec<u8> {
+fn heartbeat(active: bool, heartbeat_timeout_s: f32) -> Vec<u8> {
     let mut bytes = Vec::new();
     let status = BondStatus {
         header: Header::default(),
         id: "det_post",
         instance_id: "a manager",
         active,
-        heartbeat_timeout_s: 0.5,
+        heartbeat_timeout_s,
         heartbeat_period_s: 0.1,
     };
     status.encode(&mut bytes).unwrap();
@@ -343,7 +375,7 @@ fn a_manager_of_nav2_is_answered_by_heartbeats() {
 
     // Heartbeats of others say nothing.
     let mut of_another = Vec::new();
-    let mine = heartbeat(true);
+    let mine = heartbeat(true, 60.0);
     let status = BondStatus { id: "controller", ..BondStatus::decode(&mine).unwrap() };
     status.encode(&mut of_another).unwrap();
     session.graph.send("/bond", &of_another);
@@ -351,7 +383,7 @@ fn a_manager_of_nav2_is_answered_by_heartbeats() {
     assert!(session.wait("/bond", 3).iter().all(is_active));
 
     // The manager ends it: confirmed, then silence.
-    session.graph.send("/bond", &heartbeat(false));
+    session.graph.send("/bond", &heartbeat(false, 60.0));
     let mut last = session.wait("/bond", 1).pop().unwrap();
     while is_active(&last) {
         last = session.wait("/bond", 1).pop().unwrap();
@@ -360,16 +392,16 @@ fn a_manager_of_nav2_is_answered_by_heartbeats() {
     assert!(session.graph.take("/bond").is_empty());
 
     // The manager is silent for longer than its timeout.
-    session.graph.send("/bond", &heartbeat(true));
     let start = Instant::now();
+    session.graph.send("/bond", &heartbeat(true, 0.5));
     while session.wait("/bond", 1).iter().all(is_active) {
         assert!(start.elapsed() < super::session::PATIENCE);
     }
-    assert!(start.elapsed() >= Duration::from_millis(400), "{:?}", start.elapsed());
+    assert!(start.elapsed() >= Duration::from_millis(500), "{:?}", start.elapsed());
 
     // The node ends it as it is deactivated.
     session.graph.take("/bond");
-    session.graph.send("/bond", &heartbeat(true));
+    session.graph.send("/bond", &heartbeat(true, 60.0));
     assert!(session.wait("/bond", 1).iter().all(is_active));
     session.node.change(Change::Deactivate).unwrap();
     assert!(!is_active(session.graph.take("/bond").last().unwrap()));

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use det_post::node::Change;
 use det_post::ros::{NodeName, Remaps};
 use det_post::transport::bag::BagReader;
-use det_post::transport::cdr::Reader;
-use det_post::transport::messages::{Image, read_header};
+use det_post::transport::messages::Image;
 
 use crate::common::session::{PATIENCE, Session, messages};
 use crate::common::surround_rig::{Fixture, NUM_FRAMES, calibration_file};
+use crate::diagnostics::decode;
 
 const OUTPUT: &str = "/det_post/rig/detections";
 
@@ -41,37 +41,22 @@ fn send_transforms(session: &Session, drive: &BTreeMap<String, Vec<Vec<u8>>>) {
     }
 }
 
-/// The value `state` of the status of each camera in the newest diagnostics.
-fn states(session: &Session) -> Vec<String> {
-    let mut states = BTreeMap::new();
-    for cdr in session.graph.take("/diagnostics") {
-        let mut reader = Reader::new("test", &cdr).unwrap();
-        read_header(&mut reader).unwrap();
-        for _ in 0..reader.sequence_len(1).unwrap() {
-            reader.u8().unwrap();
-            let [name, _, _] = [(); 3].map(|()| reader.str().unwrap().to_owned());
-            for _ in 0..reader.sequence_len(1).unwrap() {
-                let [key, value] = [(); 2].map(|()| reader.str().unwrap().to_owned());
-                if key == "state" && name.contains(": input ") {
-                    states.insert(name.clone(), value);
-                }
-            }
-        }
-    }
-    states.into_values().collect()
+/// The value `state` of the status of each camera in a message.
+fn states(diagnostics: &[u8]) -> Vec<String> {
+    let statuses = decode(diagnostics).into_iter();
+    let inputs = statuses.filter(|(name, _)| name.contains(": input "));
+    inputs.map(|(_, status)| status.values["state"].clone()).collect()
 }
 
+/// Waits for a message with these states; some last for one message.
 #[track_caller]
 fn await_states(session: &Session, expected: [&str; 6]) {
     let start = Instant::now();
     let mut found = Vec::new();
-    while found != expected {
+    while !found.iter().any(|states| *states == expected) {
         assert!(start.elapsed() < PATIENCE, "{found:?}, expected {expected:?}");
         std::thread::sleep(Duration::from_millis(20));
-        let newest = states(session);
-        if !newest.is_empty() {
-            found = newest;
-        }
+        found.extend(session.graph.take("/diagnostics").iter().map(|cdr| states(cdr)));
     }
 }
 
@@ -88,7 +73,8 @@ fn live_frames_have_the_bytes_of_a_replay() {
         expected.push(message.data.to_vec());
     }
     assert_eq!(expected.len(), NUM_FRAMES);
-    let session = open(&fixture, &[&paths]);
+    // Pictures are sent one after the other: their frame waits for all.
+    let session = open(&fixture, &[&paths, "rig.sync.deadline_s:=10.0"]);
     let drive = by_topic(&fixture);
     send_transforms(&session, &drive);
     session.graph.set_subscribers(&format!("{OUTPUT}/debug_image"), 1);

@@ -2,6 +2,7 @@
 //! input.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,9 +10,7 @@ use det_post::Result;
 use det_post::node::Change;
 use det_post::node::LiveNode;
 use det_post::ros::{NodeName, Remaps};
-use det_post::transport::cdr::Reader;
 use det_post::transport::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
-use det_post::transport::messages::read_header;
 use det_post::transport::middleware::{
     Handler, InputKind, Middleware, MiddlewareOptions, Publisher, Qos, Receiver, Subscription,
     Switch, Watcher,
@@ -19,8 +18,9 @@ use det_post::transport::middleware::{
 
 use super::rig::{self, Message};
 use super::{replay, stub};
-
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::common::domain::Domain;
+use crate::common::session::PATIENCE;
+use crate::diagnostics::decode;
 
 type Published = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
@@ -79,29 +79,10 @@ impl Middleware for InputsOverDds {
     }
 }
 
-fn middleware(node: &str) -> DdsMiddleware {
-    let domain = 110 + u16::try_from(std::process::id() % 89).unwrap();
-    let settings = DdsSettings { domain, range: DiscoveryRange::Localhost, gid_len: 16 };
+fn middleware(domain: &Domain, node: &str) -> DdsMiddleware {
+    let settings = DdsSettings { domain: domain.id, range: DiscoveryRange::Localhost, gid_len: 16 };
     let node = NodeName::new("", node).unwrap();
     DdsMiddleware::open(MiddlewareOptions { node, remaps: Remaps::default() }, &settings).unwrap()
-}
-
-/// Level and values of every status of a message, by name.
-fn statuses(cdr: &[u8]) -> BTreeMap<String, (u8, BTreeMap<String, String>)> {
-    let mut reader = Reader::new("test", cdr).unwrap();
-    read_header(&mut reader).unwrap();
-    let mut statuses = BTreeMap::new();
-    for _ in 0..reader.sequence_len(1).unwrap() {
-        let level = reader.u8().unwrap();
-        let [name, _message, _hardware] = [(); 3].map(|()| reader.str().unwrap().to_owned());
-        let mut values = BTreeMap::new();
-        for _ in 0..reader.sequence_len(1).unwrap() {
-            let key = reader.str().unwrap().to_owned();
-            values.insert(key, reader.str().unwrap().to_owned());
-        }
-        statuses.insert(name, (level, values));
-    }
-    statuses
 }
 
 fn of_topic(published: &Published, topic: &str) -> Vec<Vec<u8>> {
@@ -109,105 +90,127 @@ fn of_topic(published: &Published, topic: &str) -> Vec<Vec<u8>> {
     published.iter().filter(|(of, _)| of == topic).map(|(_, cdr)| cdr.clone()).collect()
 }
 
-/// Sends the messages at the times of their arrival, once `await_prepared` returns.
-fn send(sender: &mut DdsMiddleware, second: &'static str, await_prepared: impl FnOnce()) {
+/// What diagnostics say of the rig so far.
+#[derive(Debug, Default, PartialEq)]
+struct Account {
+    /// By input.
+    received: [u64; 2],
+    refused: [u64; 2],
+    unused: [u64; 2],
+    overtaken: [u64; 2],
+    num_dropped: u64,
+}
+
+impl Account {
+    fn read(published: &Published, name: &str) -> Self {
+        let mut account = Self::default();
+        for cdr in of_topic(published, "/diagnostics") {
+            let statuses = decode(&cdr);
+            let number = |status: &str, key: &str| {
+                let value = statuses[&format!("det_post: {name}: {status}")].values.get(key);
+                value.map_or(0, |value| value.parse().unwrap())
+            };
+            let inputs = |key| [number("input 0", key), number("input 1", key)];
+            // Totals, and the drops of each message.
+            account.received = inputs("received");
+            account.refused = inputs("refused.stamp_not_newer");
+            account.unused = inputs("unused");
+            account.overtaken = inputs("overtaken");
+            account.num_dropped += number("frames", "dropped.incomplete_views");
+        }
+        account
+    }
+}
+
+#[track_caller]
+fn wait_until<T: Debug>(mut look: impl FnMut() -> T, is_so: impl Fn(&T) -> bool) {
+    let start = Instant::now();
+    loop {
+        let seen = look();
+        if is_so(&seen) {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{seen:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sends the messages in their order, each when the one before has arrived. Where the recording
+/// pauses for longer than a deadline, every frame is published or dropped before the next message.
+fn send(sender: &mut DdsMiddleware, name: &str, second: &'static str, published: &Published) {
     let mut advertise = |topic, qos| sender.advertise(topic, rig::type_name(topic), qos).unwrap();
     let mut publishers: BTreeMap<&str, _> =
         [rig::CAMERA, second].map(|topic| (topic, advertise(topic, Qos::DEFAULT))).into();
     let mut poses = advertise(rig::TF_STATIC, Qos::LATCHED);
     poses.publish(&rig::pose()).unwrap();
     let mut calibrations = advertise(rig::CAMERA_INFO, Qos::DEFAULT);
-    let start = Instant::now();
-    while publishers.values().any(|publisher| publisher.num_subscribers() == 0) {
-        assert!(start.elapsed() < PATIENCE, "nobody listens");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    while calibrations.num_subscribers() == 0 {
-        assert!(start.elapsed() < PATIENCE, "nobody listens");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let num_subscribers = || {
+        let all = publishers.values().chain([&calibrations]);
+        all.map(|publisher| publisher.num_subscribers()).collect::<Vec<_>>()
+    };
+    wait_until(num_subscribers, |nums| !nums.contains(&0));
     calibrations.publish(&rig::calibration()).unwrap();
-    await_prepared();
+    // The calibration and the pose that a LiDAR needs, before the first frame.
+    let prepared = || {
+        let statuses = decode(&of_topic(published, "/diagnostics").pop()?);
+        let value = |status: &str, key: &str| Some(statuses.get(status)?.values[key].clone());
+        let num_calibrations = value(&format!("det_post: {name}: camera_info 0"), "received")?;
+        let num_poses = value("det_post: node", "transforms").filter(|_| second == rig::LIDAR);
+        Some([num_calibrations, num_poses.unwrap_or("1".into())])
+    };
+    wait_until(prepared, |nums| {
+        nums.as_ref().is_some_and(|nums| nums.iter().all(|num| num == "1"))
+    });
+
+    let output = rig::config(name).channels[0].output.clone();
     let messages = rig::messages(second);
-    let (start, first) = (Instant::now(), messages[0].at);
-    for Message { at, topic, cdr } in messages {
-        let due = start + Duration::from_secs_f64(at.seconds_since(first));
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        publishers.get_mut(topic).unwrap().publish(&cdr).unwrap();
+    let (mut num_sent, mut num_frames) = (0, 0);
+    for (index, Message { at, topic, cdr }) in messages.iter().enumerate() {
+        publishers.get_mut(topic).unwrap().publish(cdr).unwrap();
+        num_sent += 1;
+        num_frames += u64::from(*topic == rig::CAMERA);
+        let look = || (Account::read(published, name), of_topic(published, &output).len() as u64);
+        wait_until(look, |(account, _)| {
+            account.received.iter().chain(&account.refused).sum::<u64>() == num_sent
+        });
+        let is_pause = messages
+            .get(index + 1)
+            .is_none_or(|next| next.at.seconds_since(*at) > rig::DEADLINE.as_secs_f64());
+        if is_pause {
+            wait_until(look, |(account, num_published)| {
+                num_published + account.num_dropped + account.refused[0] == num_frames
+            });
+        }
     }
 }
 
 fn check(name: &str, second: &'static str) {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let config = rig::config(name);
+    let mut config = rig::config(name);
     let output = config.channels[0].output.clone();
     let expected = replay::expected(name, second, &output);
+    // Of the clock, not of the recording.
+    config.channels[0].sync.deadline = Duration::from_secs(2);
+    let domain = Domain::reserve();
     let published = Published::default();
-    let dds = middleware("det_post");
+    let dds = middleware(&domain, "det_post");
     let inputs = InputsOverDds { dds, published: Arc::clone(&published) };
     let node = LiveNode::with_factory(config, Box::new(inputs), Arc::new(stub::open)).unwrap();
     node.change(Change::Configure).unwrap();
     node.change(Change::Activate).unwrap();
-    // The calibration and the pose that a LiDAR needs, before the first frame.
-    let await_prepared = || {
-        let start = Instant::now();
-        loop {
-            let last = of_topic(&published, "/diagnostics").pop().map(|cdr| statuses(&cdr));
-            let is_one = |status: &str, key: &str| {
-                let status = last.as_ref().and_then(|last| last.get(status));
-                status.is_some_and(|(_, values)| values[key] == "1")
-            };
-            let has_pose = second != rig::LIDAR || is_one("det_post: node", "transforms");
-            if has_pose && is_one(&format!("det_post: {name}: camera_info 0"), "received") {
-                return;
-            }
-            assert!(start.elapsed() < PATIENCE, "{last:?}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    };
-    send(&mut middleware("sensors"), second, await_prepared);
-
-    let start = Instant::now();
-    while of_topic(&published, &output).len() < expected.len() && start.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    send(&mut middleware(&domain, "sensors"), name, second, &published);
     assert_eq!(of_topic(&published, &output), expected);
 
     // What happened to the inputs, each by itself.
-    let wanted = [
-        ("received", ["11", "11"]),
-        ("unused", ["0", "2"]),
-        ("overtaken", ["0", "0"]),
-        ("refused.stamp_not_newer", ["1", "1"]),
-    ];
-    let start = Instant::now();
-    loop {
-        let last = of_topic(&published, "/diagnostics").pop().map(|cdr| statuses(&cdr));
-        let found = last.map(|last| {
-            wanted.map(|(key, _)| {
-                let of_input = |input| {
-                    let (_, values) = &last[&format!("det_post: {name}: input {input}")];
-                    values.get(key).cloned().unwrap_or_default()
-                };
-                (key, [of_input(0), of_input(1)])
-            })
-        });
-        let wanted = wanted.map(|(key, values)| (key, values.map(str::to_owned)));
-        if found.as_ref() == Some(&wanted) {
-            break;
-        }
-        assert!(start.elapsed() < PATIENCE, "{found:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let dropped: u64 = of_topic(&published, "/diagnostics")
-        .iter()
-        .filter_map(|cdr| {
-            let (_, values) = &statuses(cdr)[&format!("det_post: {name}: frames")];
-            values.get("dropped.incomplete_views")?.parse::<u64>().ok()
-        })
-        .sum();
-    assert_eq!(dropped, rig::NUM_INCOMPLETE);
+    let wanted = Account {
+        received: [11, 11],
+        refused: [1, 1],
+        unused: [0, 2],
+        overtaken: [0, 0],
+        num_dropped: rig::NUM_INCOMPLETE,
+    };
+    wait_until(|| Account::read(&published, name), |account| *account == wanted);
 }
 
 #[test]

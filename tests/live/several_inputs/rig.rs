@@ -23,6 +23,8 @@ pub const FOCAL_LENGTH: f64 = 640.5;
 /// Time between two frames, in milliseconds.
 const PERIOD_MS: i64 = 400;
 const NUM_FRAMES: i64 = 12;
+/// How long a frame waits for its inputs.
+pub const DEADLINE: Duration = Duration::from_millis(150);
 
 /// A message: when it arrives, of which topic, and its bytes.
 pub struct Message {
@@ -66,7 +68,7 @@ fn add_second_input(channel: &mut ChannelConfig, topic: &str) {
     channel.live.qos.reliability = Reliability::Reliable;
     channel.sync = SyncConfig {
         max_skew: Duration::from_millis(50),
-        deadline: Duration::from_millis(150),
+        deadline: DEADLINE,
         ..SyncConfig::default()
     };
 }
