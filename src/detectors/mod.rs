@@ -61,21 +61,12 @@ use crate::types::{Detections, DeviceChoice, EngineKind, FrameReport, Stage};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Detector: Send {
-    /// The requirements for each input, in the order of [`FrameSet::inputs`]. Constant.
-    fn inputs(&self) -> &[InputNeeds];
-
-    /// The coordinate frame of the detections, if it is not that of the reference input.
-    /// Constant.
-    fn target(&self) -> Option<&TargetFrame> {
-        None
-    }
-
-    /// The device and the engine of its frames. Constant.
+    /// Its inputs, its device and its engine. Constant.
     fn info(&self) -> &DetectorInfo;
 
-    /// Whether [`Detector::prepare`] does anything. Constant.
-    fn prepares(&self) -> bool {
-        false
+    /// [`DetectorInfo::inputs`].
+    fn inputs(&self) -> &[InputNeeds] {
+        &self.info().inputs
     }
 
     /// Does what can be done with a message of an input before its frame is complete, such as
@@ -169,9 +160,15 @@ pub trait Detector: Send {
     }
 }
 
-/// The device and the engine of a detector's frames.
+/// The inputs, the device and the engine of a detector's frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetectorInfo {
+    /// The requirements for each input, in the order of [`FrameSet::inputs`].
+    pub inputs: Vec<InputNeeds>,
+    /// The coordinate frame of the detections, if it is not that of the reference input.
+    pub target: Option<TargetFrame>,
+    /// Whether [`Detector::prepare`] does anything.
+    pub prepares: bool,
     /// The device, never `Auto`.
     pub device: DeviceChoice,
     /// The device, for reports.
@@ -189,9 +186,17 @@ pub struct DetectorInfo {
 }
 
 impl DetectorInfo {
-    /// A detector in this process.
-    pub fn new(device: &Device, engine_name: &str, stages: &[Stage]) -> Self {
+    /// A detector in this process that prepares nothing.
+    pub fn new(
+        inputs: impl Into<Vec<InputNeeds>>,
+        device: &Device,
+        engine_name: &str,
+        stages: &[Stage],
+    ) -> Self {
         Self {
+            inputs: inputs.into(),
+            target: None,
+            prepares: false,
             device: device.choice(),
             device_name: device.to_string(),
             engine_name: engine_name.to_owned(),

@@ -81,8 +81,9 @@ impl Channel {
         let ChannelConfig { name, device, failures, .. } = config;
         let make = make_with(&factory, config);
         let supervisor = Supervisor::new(name, *device, *failures, make)?;
-        let needs = supervisor.detector().map_or(Vec::new(), |made| made.inputs().to_vec());
-        let target = supervisor.detector().and_then(Detector::target).cloned();
+        let info = supervisor.detector().map(Detector::info);
+        let needs = info.map_or(Vec::new(), |info| info.inputs.clone());
+        let target = info.and_then(|info| info.target.clone());
         if needs.len() != config.inputs.len() {
             let (found, wanted) = (config.inputs.len(), needs.len());
             let message = format!("{name} has {found} inputs, its detector takes {wanted}");
@@ -184,7 +185,7 @@ impl Channel {
 
     /// Whether messages are passed to [`Channel::prepare`] when they arrive.
     pub fn prepares(&self) -> bool {
-        self.needs.len() > 1 && self.supervisor.detector().is_some_and(Detector::prepares)
+        self.needs.len() > 1 && self.detector_info().is_some_and(|info| info.prepares)
     }
 
     /// The calibration of an input's camera that a file states.

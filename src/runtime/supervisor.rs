@@ -279,7 +279,7 @@ mod tests {
 
     use super::*;
     use crate::config::ChannelConfig;
-    use crate::detectors::{DetectorInfo, FrameSet, InputNeeds};
+    use crate::detectors::{DetectorInfo, FrameSet};
     use crate::device::Device;
     use crate::types::{Count, Detections, FrameReport, Stamp};
 
@@ -288,16 +288,12 @@ mod tests {
 
     impl Numbered {
         fn new(number: usize, device: DeviceChoice) -> Self {
-            let info = DetectorInfo::new(&Device::Cpu, "none", &[]);
+            let info = DetectorInfo::new([], &Device::Cpu, "none", &[]);
             Self(number, DetectorInfo { device, ..info })
         }
     }
 
     impl Detector for Numbered {
-        fn inputs(&self) -> &[InputNeeds] {
-            &[]
-        }
-
         fn info(&self) -> &DetectorInfo {
             &self.1
         }

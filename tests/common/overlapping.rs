@@ -23,7 +23,6 @@ pub type Faults = Arc<dyn Fn(u32, Step) -> Option<ErrorKind> + Send + Sync>;
 
 /// One box per frame, which tells the frame and its bytes.
 pub struct Overlapping {
-    needs: [InputNeeds; 1],
     info: DetectorInfo,
     faults: Faults,
     /// The most frames in flight that it can have, that are allowed, and that there were.
@@ -40,13 +39,10 @@ impl Overlapping {
     /// Two frames overlap; clouds ask for a pose. `most` becomes the largest number of frames in
     /// flight.
     pub fn new(kind: PayloadKind, faults: &Faults, most: &Arc<AtomicUsize>) -> Self {
+        let pose_in = (kind == PayloadKind::Cloud).then(|| "map".to_owned());
+        let needs = InputNeeds { kind, pose_in, calibration: false };
         Self {
-            needs: [InputNeeds {
-                kind,
-                pose_in: (kind == PayloadKind::Cloud).then(|| "map".to_owned()),
-                calibration: false,
-            }],
-            info: DetectorInfo::new(&Device::Cpu, "stub", &[Stage::Infer]),
+            info: DetectorInfo::new([needs], &Device::Cpu, "stub", &[Stage::Infer]),
             faults: Arc::clone(faults),
             can_have: 2,
             allowed: 1,
@@ -93,10 +89,6 @@ impl Overlapping {
 }
 
 impl Detector for Overlapping {
-    fn inputs(&self) -> &[InputNeeds] {
-        &self.needs
-    }
-
     fn info(&self) -> &DetectorInfo {
         &self.info
     }

@@ -19,7 +19,7 @@ use common::jpeg::empty_scans;
 use common::replay::{Run, replay, replay_after};
 use common::require::{Need, skip};
 use det_post::config::{ChannelConfig, Config};
-use det_post::detectors::{self, Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds};
+use det_post::detectors::{self, Detector, DetectorInfo, FrameInput, FrameSet};
 use det_post::device::{Device, PayloadMemory};
 use det_post::runtime::Factory;
 use det_post::runtime::channel::Channel;
@@ -267,10 +267,6 @@ impl Faulty {
 }
 
 impl Detector for Faulty {
-    fn inputs(&self) -> &[InputNeeds] {
-        self.detector.inputs()
-    }
-
     fn info(&self) -> &DetectorInfo {
         self.detector.info()
     }

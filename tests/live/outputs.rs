@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use det_post::Result;
 use det_post::config::{ChannelConfig, Config};
-use det_post::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
+use det_post::detectors::{Detector, DetectorInfo, FrameSet};
 use det_post::device::PayloadMemory;
 use det_post::node::{Change, LiveNode, LogRecord, Logs};
 use det_post::ops::decompress::{Picture, decompress};
@@ -220,10 +220,6 @@ impl Drop for Holding {
 }
 
 impl Detector for Holding {
-    fn inputs(&self) -> &[InputNeeds] {
-        self.0.inputs()
-    }
-
     fn info(&self) -> &DetectorInfo {
         self.0.info()
     }

@@ -7,7 +7,7 @@ use super::boxes::{self, ImageBoxes};
 use super::postprocess::{self, Postprocess};
 use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig};
-use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
+use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::batch::HostNetwork;
@@ -72,7 +72,7 @@ impl<B: ImageBoxes> CpuDetector<B> {
         boxes::check::<B>(&config.facts.layout)?;
         let head = YoloHead::new(&config.facts, network.inputs(), network.outputs())?;
         let input = head.input()?;
-        let info = DetectorInfo::new(&Device::Cpu, network.name(), &STAGES);
+        let info = DetectorInfo::new(NEEDS, &Device::Cpu, network.name(), &STAGES);
         Ok(Self {
             info: DetectorInfo { is_batched: network.is_shared(), ..info },
             network,
@@ -124,10 +124,6 @@ impl<B: ImageBoxes> CpuDetector<B> {
 }
 
 impl<B: ImageBoxes> Detector for CpuDetector<B> {
-    fn inputs(&self) -> &[InputNeeds] {
-        &NEEDS
-    }
-
     fn info(&self) -> &DetectorInfo {
         &self.info
     }

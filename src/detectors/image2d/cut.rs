@@ -2,7 +2,7 @@
 
 use super::family;
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind};
-use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
+use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::efficient_nms::EfficientNms;
@@ -66,10 +66,6 @@ pub fn describe(nms: &EfficientNms) -> String {
 }
 
 impl Detector for CutDetector {
-    fn inputs(&self) -> &[InputNeeds] {
-        self.inner.inputs()
-    }
-
     fn info(&self) -> &DetectorInfo {
         self.inner.info()
     }

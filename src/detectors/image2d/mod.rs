@@ -94,7 +94,7 @@ fn open_whole(
     })
 }
 
-static NEEDS: [InputNeeds; 1] =
+const NEEDS: [InputNeeds; 1] =
     [InputNeeds { kind: PayloadKind::Image, pose_in: None, calibration: false }];
 
 fn family(config: &ChannelConfig) -> Result<&CameraConfig> {

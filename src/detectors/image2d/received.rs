@@ -13,7 +13,7 @@ use crate::types::{Affine2, Box2d, Detections, FrameReport, Letterbox, Size};
 /// The one input.
 const TENSORS: usize = 0;
 
-static NEEDS: [InputNeeds; 1] =
+const NEEDS: [InputNeeds; 1] =
     [InputNeeds { kind: PayloadKind::Tensors, pose_in: None, calibration: false }];
 
 /// Finds boxes `B` in tensors of a message, on the CPU.
@@ -47,7 +47,7 @@ impl<B: ImageBoxes> ReceivedDetector<B> {
             None => (Affine2::IDENTITY, network),
         };
         Ok(Self {
-            info: DetectorInfo::new(&Device::Cpu, tensors.name(), &postprocess::STAGES),
+            info: DetectorInfo::new(NEEDS, &Device::Cpu, tensors.name(), &postprocess::STAGES),
             tensors,
             head,
             source_from_network,
@@ -58,10 +58,6 @@ impl<B: ImageBoxes> ReceivedDetector<B> {
 }
 
 impl<B: ImageBoxes> Detector for ReceivedDetector<B> {
-    fn inputs(&self) -> &[InputNeeds] {
-        &NEEDS
-    }
-
     fn info(&self) -> &DetectorInfo {
         &self.info
     }

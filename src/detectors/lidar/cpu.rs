@@ -4,7 +4,7 @@ use nalgebra::Isometry3;
 
 use super::{CLOUD, LidarHead, lidar_of, needs, with_empty_frame};
 use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
-use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
+use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::infer::{Engine, ExpectedDim};
@@ -50,7 +50,6 @@ pub trait MapEncoder: Send {
 /// Detects objects in point clouds on the CPU.
 pub struct CpuDetector<E> {
     info: DetectorInfo,
-    needs: [InputNeeds; 1],
     facts: LidarFacts,
     unpack: UnpackParams,
     points: Points,
@@ -84,8 +83,7 @@ impl<E: MapEncoder> CpuDetector<E> {
         let voxelize = super::voxelize_params(config);
         let stages = [&STAGES_BEFORE, E::STAGES, &STAGES_AFTER].concat();
         Ok(Self {
-            info: DetectorInfo::new(&Device::Cpu, engine.name(), &stages),
-            needs: needs(config),
+            info: DetectorInfo::new(needs(config), &Device::Cpu, engine.name(), &stages),
             facts: facts.clone(),
             unpack: super::unpack_params(config),
             points: Points::with_capacity(num_channels, config.point_capacity),
@@ -109,10 +107,6 @@ impl<E: MapEncoder> CpuDetector<E> {
 }
 
 impl<E: MapEncoder> Detector for CpuDetector<E> {
-    fn inputs(&self) -> &[InputNeeds] {
-        &self.needs
-    }
-
     fn info(&self) -> &DetectorInfo {
         &self.info
     }

@@ -8,9 +8,9 @@ use super::pictures::CpuPictures;
 use super::postprocess::Postprocess;
 use super::streampetr::{CameraMatrices, StreamPetr};
 use super::views::{ViewHead, picture_size};
-use super::{EgoMotion, Step, family, needs, target, world_from_target};
+use super::{EgoMotion, Step, family, info, world_from_target};
 use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder, SurroundKind};
-use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, TargetFrame};
+use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::view_decoder::{self, ViewNetwork};
@@ -37,8 +37,6 @@ const STAGES: [Stage; 8] = [
 /// Finds boxes in space in the pictures of several cameras on the CPU.
 pub struct CpuDetector {
     info: DetectorInfo,
-    needs: Vec<InputNeeds>,
-    target: TargetFrame,
     cameras: Cameras<SampleMap>,
     pictures: CpuPictures,
     resize: Resize,
@@ -142,9 +140,7 @@ impl CpuDetector {
         let is_streampetr = matches!(decoder, Decoder::StreamPetr { .. });
         let has_batch = of_backbone.map_or(is_streampetr, |shape| shape.len() == 5);
         Ok(Self {
-            info: DetectorInfo::new(&Device::Cpu, backbone.name(), &STAGES),
-            needs: needs(config, num_cameras),
-            target: target(config),
+            info: info(config, num_cameras, &Device::Cpu, backbone.name(), &STAGES),
             cameras: Cameras::new(config, num_cameras, picture),
             pictures: CpuPictures::new(num_cameras, picture, super::resample_params(config))?,
             resize: config.facts.resize,
@@ -213,20 +209,8 @@ impl CpuDetector {
 }
 
 impl Detector for CpuDetector {
-    fn inputs(&self) -> &[InputNeeds] {
-        &self.needs
-    }
-
-    fn target(&self) -> Option<&TargetFrame> {
-        Some(&self.target)
-    }
-
     fn info(&self) -> &DetectorInfo {
         &self.info
-    }
-
-    fn prepares(&self) -> bool {
-        true
     }
 
     fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
@@ -242,7 +226,7 @@ impl Detector for CpuDetector {
         report: &mut FrameReport,
     ) -> Result<Detections<'a>> {
         if matches!(self.decoder, Decoder::StreamPetr { .. }) {
-            (0..self.needs.len()).try_for_each(|index| frame.input(index).map(drop))?;
+            (0..self.info.inputs.len()).try_for_each(|index| frame.input(index).map(drop))?;
         }
         let resize = self.resize;
         self.cameras.update(frame, |view| SampleMap::of_view(view, resize))?;

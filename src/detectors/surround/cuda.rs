@@ -8,10 +8,10 @@ use super::pictures::CudaPictures;
 use super::postprocess::Postprocess;
 use super::streampetr::{CameraMatrices, DeviceStreamPetr};
 use super::views::{DeviceViewHead, picture_size};
-use super::{EgoMotion, family, needs, target, world_from_target};
+use super::{EgoMotion, family, info, world_from_target};
 use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder, SurroundKind};
 use crate::detectors::frame_stream::FrameStream;
-use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, TargetFrame};
+use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet};
 use crate::device::cuda::{InPlaceUploads, Stream};
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
@@ -45,8 +45,6 @@ const STAGES: [Stage; 9] = [
 /// Finds boxes in space in the pictures of several cameras on a GPU.
 pub struct CudaDetector {
     info: DetectorInfo,
-    needs: Vec<InputNeeds>,
-    target: TargetFrame,
     uploads: InPlaceUploads,
     frames: FrameStream,
     cameras: Cameras<DeviceMap>,
@@ -150,9 +148,7 @@ impl CudaDetector {
     ) -> Result<Self> {
         let device = Device::Cuda(stream.device().clone());
         Ok(Self {
-            info: DetectorInfo::new(&device, backbone.name(), &STAGES),
-            needs: needs(config, num_cameras),
-            target: target(config),
+            info: info(config, num_cameras, &device, backbone.name(), &STAGES),
             uploads: InPlaceUploads::new(stream)?,
             frames: FrameStream::new(stream, &STREAM_STAGES)?,
             cameras: Cameras::new(config, num_cameras, picture),
@@ -235,20 +231,8 @@ impl CudaDetector {
 }
 
 impl Detector for CudaDetector {
-    fn inputs(&self) -> &[InputNeeds] {
-        &self.needs
-    }
-
-    fn target(&self) -> Option<&TargetFrame> {
-        Some(&self.target)
-    }
-
     fn info(&self) -> &DetectorInfo {
         &self.info
-    }
-
-    fn prepares(&self) -> bool {
-        true
     }
 
     fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
@@ -266,7 +250,7 @@ impl Detector for CudaDetector {
         report: &mut FrameReport,
     ) -> Result<Detections<'a>> {
         if matches!(self.decoder, Decoder::StreamPetr { .. }) {
-            (0..self.needs.len()).try_for_each(|index| frame.input(index).map(drop))?;
+            (0..self.info.inputs.len()).try_for_each(|index| frame.input(index).map(drop))?;
         }
         let (resize, stream) = (self.resize, self.frames.stream().clone());
         self.cameras
@@ -302,7 +286,7 @@ impl Detector for CudaDetector {
         match &mut self.decoder {
             Decoder::StreamPetr { network, features, .. } => {
                 let features = self.backbone.output(*features)?;
-                let zeros = vec![0.0; 16 * self.needs.len()];
+                let zeros = vec![0.0; 16 * self.info.inputs.len()];
                 let matrices = CameraMatrices { intrinsics: &zeros, target_from_picture: &zeros };
                 network.embed(&matrices)?;
                 network.enqueue(features, Stamp::default(), &super::Step::First)?;

@@ -37,11 +37,14 @@ pub use crate::ops::channels_last::MapStatistics;
 
 use nalgebra::Isometry3;
 
-use super::{Detector, FrameSet, InputNeeds, PayloadKind, TargetFrame, another_family};
+use super::{
+    Detector, DetectorInfo, FrameSet, InputNeeds, PayloadKind, TargetFrame, another_family,
+};
 use crate::config::{ChannelConfig, ChannelKind, SurroundConfig, SurroundFacts};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::resample::ResampleParams;
+use crate::types::Stage;
 
 const STAGE: &str = "surround";
 
@@ -68,15 +71,24 @@ pub fn open(
 
 /// Of every camera its picture, its calibration and its pose: in the world where matrices
 /// contain the motion between the stamps, else in the target frame.
-fn needs(config: &SurroundConfig, num_cameras: usize) -> Vec<InputNeeds> {
+fn info(
+    config: &SurroundConfig,
+    num_cameras: usize,
+    device: &Device,
+    engine_name: &str,
+    stages: &[Stage],
+) -> DetectorInfo {
     let SurroundConfig { target_frame, world_frame, compensate_skew, .. } = config;
     let pose_in = Some(if *compensate_skew { world_frame } else { target_frame }.clone());
-    vec![InputNeeds { kind: PayloadKind::Image, pose_in, calibration: true }; num_cameras]
-}
-
-fn target(config: &SurroundConfig) -> TargetFrame {
-    let SurroundConfig { target_frame, world_frame, .. } = config;
-    TargetFrame { frame_id: target_frame.clone(), pose_in: Some(world_frame.clone()) }
+    let camera = InputNeeds { kind: PayloadKind::Image, pose_in, calibration: true };
+    DetectorInfo {
+        target: Some(TargetFrame {
+            frame_id: target_frame.clone(),
+            pose_in: Some(world_frame.clone()),
+        }),
+        prepares: true,
+        ..DetectorInfo::new(vec![camera; num_cameras], device, engine_name, stages)
+    }
 }
 
 fn family(config: &ChannelConfig) -> Result<&SurroundConfig> {

@@ -29,11 +29,11 @@ use std::time::{Duration, Instant};
 use memory::PayloadBuffer;
 use message::{Message, STAGE, malformed, request, response};
 pub use serve::serve;
-use wire::{Description, DetectionBuffers};
+use wire::DetectionBuffers;
 
 use crate::config::ChannelConfig;
 use crate::detectors::image2d::MAX_DECODE_TIME;
-use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, TargetFrame};
+use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet};
 use crate::device::{Device, copy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Detections, DeviceChoice, FrameReport, Stage, Transfer};
@@ -61,7 +61,7 @@ pub struct Proxy {
     socket: UnixStream,
     memory: Option<PayloadBuffer>,
     message: Message,
-    description: Description,
+    info: DetectorInfo,
     /// The stages of the other process, which follow the copy to it.
     stages: Vec<Stage>,
     found: DetectionBuffers,
@@ -91,20 +91,15 @@ impl Proxy {
             socket,
             memory: None,
             message: Message::default(),
-            description: Description {
-                info: DetectorInfo::new(&Device::Cpu, "", &[]),
-                needs: Vec::new(),
-                target: None,
-                prepares: false,
-            },
+            info: DetectorInfo::new([], &Device::Cpu, "", &[]),
             stages: Vec::new(),
             found: DetectionBuffers::default(),
         };
         let message = proxy.message.start(request::START);
         message.put_text(&config.name).put_text(&device.to_string()).put_text(&config.to_yaml());
         proxy.ask(START_TIMEOUT, response::STARTED)?;
-        proxy.description = wire::take_detector(&proxy.message)?;
-        let info = &mut proxy.description.info;
+        proxy.info = wire::take_info(&proxy.message)?;
+        let info = &mut proxy.info;
         info.process_id = Some(proxy.process.id());
         proxy.stages.clone_from(&info.stages);
         if !proxy.stages.contains(&Stage::Upload) {
@@ -207,20 +202,8 @@ impl Proxy {
 }
 
 impl Detector for Proxy {
-    fn inputs(&self) -> &[InputNeeds] {
-        &self.description.needs
-    }
-
-    fn target(&self) -> Option<&TargetFrame> {
-        self.description.target.as_ref()
-    }
-
     fn info(&self) -> &DetectorInfo {
-        &self.description.info
-    }
-
-    fn prepares(&self) -> bool {
-        self.description.prepares
+        &self.info
     }
 
     fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {

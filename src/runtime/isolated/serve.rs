@@ -90,7 +90,7 @@ impl<M: Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>>> Serving<M
         let config = channel(&self.name, received.text()?)?;
         let detector = self.detector.insert((self.make)(&config, device)?);
         self.stages.clone_from(&detector.info().stages);
-        wire::put_detector(sent.start(response::STARTED), detector.as_ref());
+        wire::put_info(sent.start(response::STARTED), detector.info());
         Ok(())
     }
 }

@@ -3,34 +3,33 @@
 use std::time::Duration;
 
 use super::message::{Message, malformed};
-use crate::detectors::{Detector, DetectorInfo, InputNeeds, PayloadKind, TargetFrame};
+use crate::detectors::{DetectorInfo, InputNeeds, PayloadKind, TargetFrame};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{
     Box2d, Box3d, Count, Detection2d, Detection3d, Detections, FrameReport, LevelCounts, Object3d,
     PictureDecoder, RotatedBox2d, Stage, Transfer, Variance3d,
 };
 
-/// Appends the description, the target frame and the inputs of a detector.
-pub(super) fn put_detector(message: &mut Message, detector: &dyn Detector) {
-    let (info, needs) = (detector.info(), detector.inputs());
+/// Appends the constant properties of a detector.
+pub(super) fn put_info(message: &mut Message, info: &DetectorInfo) {
     message.put_text(&info.device.to_string());
     message.put_text(&info.device_name).put_text(&info.engine_name);
     message.put_u32(info.stages.len() as u32);
     for stage in &info.stages {
         message.put_u32(*stage as u32);
     }
-    message.put_u32(needs.len() as u32);
-    for InputNeeds { kind, pose_in, calibration } in needs {
+    message.put_u32(info.inputs.len() as u32);
+    for InputNeeds { kind, pose_in, calibration } in &info.inputs {
         message.put_u32(*kind as u32);
         put_frame_of(message, pose_in.as_deref());
         message.put_u32(u32::from(*calibration));
     }
-    message.put_u32(u32::from(detector.target().is_some()));
-    if let Some(TargetFrame { frame_id, pose_in }) = detector.target() {
+    message.put_u32(u32::from(info.target.is_some()));
+    if let Some(TargetFrame { frame_id, pose_in }) = &info.target {
         message.put_text(frame_id);
         put_frame_of(message, pose_in.as_deref());
     }
-    message.put_u32(u32::from(detector.prepares()));
+    message.put_u32(u32::from(info.prepares));
 }
 
 /// Appends the name of the frame of reference of a pose.
@@ -43,18 +42,12 @@ fn take_frame_of(message: &Message) -> Result<Option<String>> {
     Ok(has_pose.then(|| frame.to_owned()))
 }
 
-/// The constant properties of a detector in another process.
-#[derive(Debug)]
-pub(super) struct Description {
-    pub(super) info: DetectorInfo,
-    pub(super) needs: Vec<InputNeeds>,
-    pub(super) target: Option<TargetFrame>,
-    pub(super) prepares: bool,
-}
-
-/// Reads what [`put_detector`] wrote.
-pub(super) fn take_detector(message: &Message) -> Result<Description> {
+/// Reads what [`put_info`] wrote.
+pub(super) fn take_info(message: &Message) -> Result<DetectorInfo> {
     let mut info = DetectorInfo {
+        inputs: Vec::new(),
+        target: None,
+        prepares: false,
         device: message.text()?.parse()?,
         device_name: message.text()?.to_owned(),
         engine_name: message.text()?.to_owned(),
@@ -66,19 +59,18 @@ pub(super) fn take_detector(message: &Message) -> Result<Description> {
         let stage = Stage::ALL.get(message.u32()? as usize).copied();
         info.stages.push(stage.ok_or_else(malformed)?);
     }
-    let mut needs = Vec::new();
     for _ in 0..message.u32()? {
         let kind = PayloadKind::ALL.get(message.u32()? as usize).copied();
         let kind = kind.ok_or_else(malformed)?;
         let pose_in = take_frame_of(message)?;
-        needs.push(InputNeeds { kind, pose_in, calibration: message.u32()? != 0 });
+        info.inputs.push(InputNeeds { kind, pose_in, calibration: message.u32()? != 0 });
     }
-    let mut target = None;
     if message.u32()? != 0 {
         let frame_id = message.text()?.to_owned();
-        target = Some(TargetFrame { frame_id, pose_in: take_frame_of(message)? });
+        info.target = Some(TargetFrame { frame_id, pose_in: take_frame_of(message)? });
     }
-    Ok(Description { info, needs, target, prepares: message.u32()? != 0 })
+    info.prepares = message.u32()? != 0;
+    Ok(info)
 }
 
 /// Memory for the detections of a frame.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use det_post::config::ChannelConfig;
-use det_post::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
+use det_post::detectors::{Detector, DetectorInfo, FrameSet};
 use det_post::device::Device;
 use det_post::device::cuda::diagnostic::{FaultKind, fail};
 use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceValues};
@@ -107,10 +107,6 @@ struct NetworkOnly {
 }
 
 impl Detector for NetworkOnly {
-    fn inputs(&self) -> &[InputNeeds] {
-        &[]
-    }
-
     fn info(&self) -> &DetectorInfo {
         &self.info
     }
@@ -157,7 +153,7 @@ fn supervisor(model: &Path, device: DeviceChoice, fallback: Fallback) -> Supervi
     let make = move |device| {
         let device = Device::open(device)?;
         let (answer, fault) = shared.clone();
-        let info = DetectorInfo::new(&device, "test", &[]);
+        let info = DetectorInfo::new([], &device, "test", &[]);
         let channel = Channel::new(&model, &device)?;
         Ok(Box::new(NetworkOnly { channel, info, answer, fault }) as Box<dyn Detector>)
     };

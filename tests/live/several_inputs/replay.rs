@@ -194,7 +194,7 @@ fn a_message_is_prepared_in_the_process_of_its_detector() {
     let config = rig::config("cameras").channels.remove(0);
     let program = stub::program(folder.path());
     let mut proxy = Proxy::start(&program, &config, DeviceChoice::Cpu).unwrap();
-    assert!(proxy.prepares());
+    assert!(proxy.info().prepares);
     let pixels = [7, 8, 9, 10];
     let image = ImageView::new(Size::new(2, 2), 2, Encoding::Mono8, false, &pixels).unwrap();
     let header = Header { stamp: Stamp::from_nanos(-5), frame_id: "front" };

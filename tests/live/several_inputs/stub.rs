@@ -29,12 +29,11 @@ pub fn open(config: &ChannelConfig, _: DeviceChoice) -> Result<Box<dyn Detector>
         "fused" => vec![camera, lidar],
         other => panic!("no stub is called {other}"),
     };
-    let info = DetectorInfo::new(&Device::Cpu, "stub", &[Stage::Infer]);
-    Ok(Box::new(Stub { needs, info, num_frames: 0, boxes_2d: vec![], boxes_3d: vec![] }))
+    let info = DetectorInfo::new(needs, &Device::Cpu, "stub", &[Stage::Infer]);
+    Ok(Box::new(Stub { info, num_frames: 0, boxes_2d: vec![], boxes_3d: vec![] }))
 }
 
 struct Stub {
-    needs: Vec<InputNeeds>,
     info: DetectorInfo,
     /// Since the last reset: what it remembers of the past.
     num_frames: u32,
@@ -64,10 +63,6 @@ fn digest(frame: &FrameSet<'_>, input: &FrameInput<'_>) -> [f32; 4] {
 }
 
 impl Detector for Stub {
-    fn inputs(&self) -> &[InputNeeds] {
-        &self.needs
-    }
-
     fn info(&self) -> &DetectorInfo {
         &self.info
     }
@@ -92,7 +87,7 @@ impl Detector for Stub {
                 boxes_3d.push(Detection3d { class, score, object });
             }
         });
-        Ok(match self.needs[1].kind {
+        Ok(match self.info.inputs[1].kind {
             PayloadKind::Image | PayloadKind::Tensors => Detections::Boxes2d(boxes_2d),
             PayloadKind::Cloud => Detections::Boxes3d(boxes_3d),
         })
@@ -121,26 +116,21 @@ pub fn preparing(prepared: &Prepared) -> Factory {
     let prepared = Arc::clone(prepared);
     Arc::new(move |config, device| {
         let prepared = Arc::clone(&prepared);
-        Ok(Box::new(Preparing { detector: open(config, device)?, prepared }))
+        let detector = open(config, device)?;
+        let info = DetectorInfo { prepares: true, ..detector.info().clone() };
+        Ok(Box::new(Preparing { detector, info, prepared }))
     })
 }
 
 struct Preparing {
     detector: Box<dyn Detector>,
+    info: DetectorInfo,
     prepared: Prepared,
 }
 
 impl Detector for Preparing {
-    fn inputs(&self) -> &[InputNeeds] {
-        self.detector.inputs()
-    }
-
     fn info(&self) -> &DetectorInfo {
-        self.detector.info()
-    }
-
-    fn prepares(&self) -> bool {
-        true
+        &self.info
     }
 
     fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {

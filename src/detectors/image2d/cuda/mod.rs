@@ -16,7 +16,7 @@ use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
 use crate::detectors::frame_stream::{FrameStream, add_copies};
 use crate::detectors::in_flight::Contexts;
-use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
+use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use crate::device::cuda::{InPlaceUploads, Stream, UploadScope};
 use crate::device::{Device, PayloadMemory};
 use crate::error::Result;
@@ -91,7 +91,7 @@ impl<B: DeviceBoxes> CudaDetector<B> {
         boxes::check::<B>(&config.facts.layout)?;
         let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
         let device = Device::Cuda(stream.device().clone());
-        let info = DetectorInfo::new(&device, engine.name(), &STAGES);
+        let info = DetectorInfo::new(NEEDS, &device, engine.name(), &STAGES);
         Ok(Self {
             info: DetectorInfo { is_batched: engine.is_shared(), ..info },
             config: config.clone(),
@@ -192,10 +192,6 @@ impl<B: DeviceBoxes> Work<B> {
 }
 
 impl<B: DeviceBoxes> Detector for CudaDetector<B> {
-    fn inputs(&self) -> &[InputNeeds] {
-        &NEEDS
-    }
-
     fn info(&self) -> &DetectorInfo {
         &self.info
     }

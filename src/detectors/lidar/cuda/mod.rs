@@ -15,7 +15,7 @@ use super::{CLOUD, LidarHead, lidar_of, needs, with_empty_frame};
 use crate::config::{ChannelConfig, LidarConfig};
 use crate::detectors::frame_stream::{FrameStream, Running, add_copies};
 use crate::detectors::in_flight::{Contexts, MAX_IN_FLIGHT};
-use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
+use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use crate::device::cuda::{
     DeviceBuffer, DeviceCounters, DevicePoints, DeviceTensor, InPlaceUploads, Stream,
 };
@@ -64,7 +64,6 @@ pub struct MapEnds<'a> {
 /// Detects objects in point clouds on a GPU.
 pub struct CudaDetector<E> {
     info: DetectorInfo,
-    needs: [InputNeeds; 1],
     config: LidarConfig,
     frames: FrameStream,
     contexts: Contexts<Context>,
@@ -126,8 +125,7 @@ impl<E: DeviceMapEncoder> CudaDetector<E> {
         let context = Context::new(config, &head, &shared, (&mut frames, stream))?;
         let device = Device::Cuda(stream.device().clone());
         Ok(Self {
-            info: DetectorInfo::new(&device, shared.engine.name(), &stages),
-            needs: needs(config),
+            info: DetectorInfo::new(needs(config), &device, shared.engine.name(), &stages),
             config: config.clone(),
             frames,
             contexts: Contexts::of_single(context),
@@ -201,10 +199,6 @@ impl<E: DeviceMapEncoder> Shared<E> {
 }
 
 impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
-    fn inputs(&self) -> &[InputNeeds] {
-        &self.needs
-    }
-
     fn info(&self) -> &DetectorInfo {
         &self.info
     }
