@@ -16,9 +16,7 @@ use super::reader::Reader;
 use super::value::Length::Exactly;
 use super::value::{list, number, seconds, text, whole};
 use super::zero_copy::zero_copy;
-use crate::types::{
-    Box2d, Candidate, EngineKind, EngineOptions, JpegOptions, Nms2d, Size, ZeroCopy,
-};
+use crate::types::{Box2d, Candidate, EngineKind, EngineOptions, JpegOptions, Nms2d, Size, Usage};
 
 /// How a camera channel is deployed.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,8 +37,9 @@ pub struct CameraConfig {
     pub batch_wait: Duration,
     /// How JPEG pictures are decoded.
     pub jpeg: JpegOptions,
-    /// Whether kernels read payloads in host memory.
-    pub zero_copy: ZeroCopy,
+    /// Whether kernels read payloads in host memory, in place of an upload; `Auto`: on a GPU that
+    /// shares its memory with the CPU.
+    pub zero_copy: Usage,
     /// Boxes with a score of at least this are kept.
     pub score_threshold: f32,
     /// The maximum number of decoded boxes of a frame.

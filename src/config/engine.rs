@@ -4,10 +4,8 @@ use std::path::PathBuf;
 
 use super::declaration::Change::Fixed;
 use super::reader::Reader;
-use super::value::{flag, integer, one_of, text};
-use crate::types::{
-    ChannelsLast, CudaGraph, DeviceChoice, EngineKind, EngineOptions, GpuEngineOptions, Provider,
-};
+use super::value::{flag, integer, one_of, text, usage};
+use crate::types::{DeviceChoice, EngineKind, EngineOptions, GpuEngineOptions, Provider};
 
 const KINDS: &[(&str, EngineKind)] = &[
     ("auto", EngineKind::Auto),
@@ -25,13 +23,6 @@ const PROVIDERS: &[(&str, Provider)] = &[
     ("cpu", Provider::Cpu),
     ("cuda", Provider::Cuda),
     ("tensorrt", Provider::TensorRt),
-];
-const CUDA_GRAPH: &[(&str, CudaGraph)] =
-    &[("auto", CudaGraph::Auto), ("always", CudaGraph::Always), ("never", CudaGraph::Never)];
-const CHANNELS_LAST: &[(&str, ChannelsLast)] = &[
-    ("auto", ChannelsLast::Auto),
-    ("always", ChannelsLast::Always),
-    ("never", ChannelsLast::Never),
 ];
 
 /// `model_path`, of every family.
@@ -101,7 +92,7 @@ fn options(p: &mut Reader<'_>, kind: EngineKind) -> EngineOptions {
             cuda_graph: p.value(
                 "engine.cuda_graph",
                 Fixed,
-                one_of(CUDA_GRAPH),
+                usage(),
                 "auto",
                 "Whether a network on a GPU is captured into a CUDA graph. `auto`: when all of it runs \
                  there.",
@@ -109,7 +100,7 @@ fn options(p: &mut Reader<'_>, kind: EngineKind) -> EngineOptions {
             channels_last: p.value(
                 "engine.channels_last",
                 Fixed,
-                one_of(CHANNELS_LAST),
+                usage(),
                 "auto",
                 "Whether the provider `cuda` keeps feature maps with the channels side by side (NHWC) and adds \
                  the bias within a convolution, which is faster. `auto`: with `fp16` or `tf32`, when the \

@@ -16,7 +16,7 @@ use super::value::{above, integer, list, number, one_of, text};
 use super::zero_copy::zero_copy;
 use crate::types::{
     Candidate, CenterDecode, EncoderPrecision, EngineOptions, Nms3d, Object3d, ScoreThresholds,
-    ZeroCopy,
+    Usage,
 };
 
 /// How a LiDAR channel is deployed.
@@ -32,8 +32,9 @@ pub struct LidarConfig {
     pub model_path: PathBuf,
     /// The engine of the network and of a pillar encoder.
     pub engine: EngineOptions,
-    /// Whether kernels read payloads in host memory.
-    pub zero_copy: ZeroCopy,
+    /// Whether kernels read payloads in host memory, in place of an upload; `Auto`: on a GPU that
+    /// shares its memory with the CPU.
+    pub zero_copy: Usage,
     /// Minimum scores for every class of the head; infinite for the classes that
     /// `class_filter` leaves out.
     pub score_thresholds: ScoreThresholds,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::scalar::flag_of;
 use crate::ros::{ParameterRange, ParameterType};
-use crate::types::DeviceChoice;
+use crate::types::{DeviceChoice, Usage};
 use crate::yaml::Node;
 
 /// A kind of value that is read as a `T`.
@@ -120,6 +120,11 @@ pub(super) fn one_of<T: Copy>(choices: &'static [(&'static str, T)]) -> Kind<T> 
     from_text(names.join(", "), choices[0].1, |text| {
         choices.iter().find(|(name, _)| *name == text).map(|(_, value)| *value)
     })
+}
+
+/// Whether a technique is used.
+pub(super) fn usage() -> Kind<Usage> {
+    one_of(&[("auto", Usage::Auto), ("always", Usage::Always), ("never", Usage::Never)])
 }
 
 /// An integer of a range.

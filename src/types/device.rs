@@ -18,13 +18,13 @@ pub enum DeviceChoice {
     Cuda(u32),
 }
 
-/// Whether kernels read payloads in host memory, in place of an upload.
+/// Whether a technique is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ZeroCopy {
-    /// On a GPU that shares its memory with the CPU.
+pub enum Usage {
+    /// Where it is possible and of advantage, as the option says.
     #[default]
     Auto,
-    /// Always.
+    /// Always, or an error.
     Always,
     /// Never.
     Never,

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::device::Usage;
+
 /// The engines, and the choice between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
@@ -47,31 +49,6 @@ pub enum Provider {
     TensorRt,
 }
 
-/// Whether a network's kernels are recorded once and launched as one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CudaGraph {
-    /// When the whole network runs on the GPU; the choice is logged.
-    #[default]
-    Auto,
-    /// Always, or an error.
-    Always,
-    /// Never.
-    Never,
-}
-
-/// Whether a network on a GPU keeps its feature maps with the channels of a pixel side by
-/// side (NHWC), with which the fast convolutions work and take a bias with them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ChannelsLast {
-    /// With 16-bit floats or TF32, when the network loads so; the choice is logged.
-    #[default]
-    Auto,
-    /// Always, or an error.
-    Always,
-    /// Never.
-    Never,
-}
-
 /// The arithmetic of a sparse encoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EncoderPrecision {
@@ -93,10 +70,13 @@ pub enum EncoderPrecision {
 pub struct GpuEngineOptions {
     /// What runs it.
     pub provider: Provider,
-    /// Whether it is launched as one graph.
-    pub cuda_graph: CudaGraph,
-    /// The layout of its feature maps with the CUDA provider.
-    pub channels_last: ChannelsLast,
+    /// Whether its kernels are recorded once and launched as one; `Auto`: when the whole network
+    /// runs on the GPU, which is logged.
+    pub cuda_graph: Usage,
+    /// Whether the CUDA provider keeps feature maps with the channels of a pixel side by side
+    /// (NHWC), with which the fast convolutions work and take a bias with them; `Auto`: with
+    /// 16-bit floats or TF32, when the network loads so, which is logged.
+    pub channels_last: Usage,
     /// Whether products of 32-bit floats may be rounded to 10 bits of mantissa
     /// before they are summed: faster, and about three decimal digits.
     pub tf32: bool,
@@ -111,8 +91,8 @@ impl Default for GpuEngineOptions {
     fn default() -> Self {
         Self {
             provider: Provider::default(),
-            cuda_graph: CudaGraph::default(),
-            channels_last: ChannelsLast::default(),
+            cuda_graph: Usage::default(),
+            channels_last: Usage::default(),
             tf32: true,
             fp16: false,
             cache_folder: None,

@@ -60,12 +60,9 @@ pub use cloud::{
     Points,
 };
 pub use detection::{Detection2d, Detection3d, Detections, Object3d, Variance3d};
-pub use device::{DeviceChoice, UploadOptions, ZeroCopy};
+pub use device::{DeviceChoice, UploadOptions, Usage};
 pub use device_bytes::DeviceBytes;
-pub use engine::{
-    ChannelsLast, CudaGraph, EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions,
-    Provider,
-};
+pub use engine::{EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions, Provider};
 pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};

@@ -12,9 +12,9 @@ use det_post::config::{
 };
 use det_post::ros::NodeName;
 use det_post::types::{
-    ChannelTransform, ChannelsLast, ClassMode, CudaGraph, DeviceChoice, EncoderPrecision,
-    EngineKind, EngineOptions, FailurePolicy, Fallback, GpuEngineOptions, Nms2d, Nms3d, NmsRotated,
-    ObjectLabel, OutputType, Provider, SizeOrder, YawConvention, YoloLayout,
+    ChannelTransform, ClassMode, DeviceChoice, EncoderPrecision, EngineKind, EngineOptions,
+    FailurePolicy, Fallback, GpuEngineOptions, Nms2d, Nms3d, NmsRotated, ObjectLabel, OutputType,
+    Provider, SizeOrder, Usage, YawConvention, YoloLayout,
 };
 use det_post::{ErrorKind, Result};
 
@@ -245,8 +245,8 @@ fn a_channel_says_where_and_how_it_runs() {
     let ChannelKind::Camera(camera) = &camera.kind else { panic!() };
     let gpu = GpuEngineOptions {
         provider: Provider::TensorRt,
-        cuda_graph: CudaGraph::Always,
-        channels_last: ChannelsLast::Never,
+        cuda_graph: Usage::Always,
+        channels_last: Usage::Never,
         tf32: false,
         fp16: true,
         cache_folder: Some("/var/cache/det_post".into()),

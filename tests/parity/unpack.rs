@@ -6,7 +6,7 @@ use det_post::device::cuda::{
 };
 use det_post::ops::unpack::cuda::Workspace;
 use det_post::ops::unpack::{UnpackCounts, UnpackParams, unpack};
-use det_post::types::{CloudView, Count, PointChannel, PointRange, Points, ZeroCopy};
+use det_post::types::{CloudView, Count, PointChannel, PointRange, Points, Usage};
 
 use super::clouds::{Cloud, shared_scans};
 use super::random::Random;
@@ -130,7 +130,7 @@ fn sizes_around_blocks_and_capacities_agree() {
 fn clouds_are_read_in_place_wherever_they_begin() {
     let Some(device) = super::gpu() else { return };
     let stream = device.stream().unwrap();
-    let uploads = InPlaceUploads::with_zero_copy(&stream, ZeroCopy::Always).unwrap();
+    let uploads = InPlaceUploads::with_zero_copy(&stream, Usage::Always).unwrap();
     let mut random = Random::new(104);
     let values: Vec<f32> = (0..4 * 700).map(|_| random.range(-50.0, 50.0)).collect();
     let cloud = Cloud::plain(&values, &["intensity"]);

@@ -27,8 +27,7 @@ use crate::infer::fp16::{self, Converted};
 use crate::infer::ort::{environment, spec};
 use crate::infer::{check_file, efficient_nms};
 use crate::types::{
-    ChannelsLast, CudaGraph, Dim, ElementType, EngineOptions, GpuEngineOptions, Provider,
-    TensorSpec,
+    Dim, ElementType, EngineOptions, GpuEngineOptions, Provider, TensorSpec, Usage,
 };
 
 const STAGE: &str = "onnxruntime";
@@ -171,20 +170,20 @@ impl fmt::Display for Way {
 fn ways(gpu: &GpuEngineOptions) -> Vec<Way> {
     let is_tensorrt = gpu.provider == Provider::TensorRt;
     let graphs: &[bool] = match gpu.cuda_graph {
-        CudaGraph::Always => &[true],
-        CudaGraph::Never => &[false],
+        Usage::Always => &[true],
+        Usage::Never => &[false],
         // Operators that TensorRT leaves to CUDA would be outside the graph.
-        CudaGraph::Auto if is_tensorrt => &[false],
-        CudaGraph::Auto => &[true, false],
+        Usage::Auto if is_tensorrt => &[false],
+        Usage::Auto => &[true, false],
     };
     let layouts: &[bool] = match gpu.channels_last {
         // TensorRT has its own layouts.
         _ if is_tensorrt => &[false],
-        ChannelsLast::Always => &[true],
-        ChannelsLast::Never => &[false],
+        Usage::Always => &[true],
+        Usage::Never => &[false],
         // Convolutions of unrounded floats are faster in the layout of the file.
-        ChannelsLast::Auto if !gpu.tf32 && !gpu.fp16 => &[false],
-        ChannelsLast::Auto => &[true, false],
+        Usage::Auto if !gpu.tf32 && !gpu.fp16 => &[false],
+        Usage::Auto => &[true, false],
     };
     let with =
         |&graph: &bool| layouts.iter().map(move |&channels_last| Way { graph, channels_last });
@@ -377,8 +376,8 @@ mod tests {
         assert_eq!(ways_of(&exact), [(true, false), (false, false)]);
         let tensorrt = GpuEngineOptions { provider: Provider::TensorRt, ..gpu.clone() };
         assert_eq!(ways_of(&tensorrt), [(false, false)]);
-        let channels_last = ChannelsLast::Always;
-        let one = GpuEngineOptions { channels_last, cuda_graph: CudaGraph::Never, ..gpu };
+        let channels_last = Usage::Always;
+        let one = GpuEngineOptions { channels_last, cuda_graph: Usage::Never, ..gpu };
         assert_eq!(ways_of(&one), [(false, true)]);
         assert_eq!(ways(&one)[0].to_string(), ", channels last");
     }

@@ -9,8 +9,8 @@ use det_post::device::cuda::{DeviceTensor, DeviceValues, Stream};
 use det_post::infer::device::{DeviceEngine, NumBytes, fixed_shape};
 use det_post::infer::{Engine, LIBRARY_VARIABLE, OrtEngine, RtenEngine};
 use det_post::types::{
-    ChannelsLast, CudaGraph, ElementType, EngineKind, EngineOptions, GpuEngineOptions, Provider,
-    Tensor, TensorSpec, TensorValues, TensorView,
+    ElementType, EngineKind, EngineOptions, GpuEngineOptions, Provider, Tensor, TensorSpec,
+    TensorValues, TensorView, Usage,
 };
 
 use super::network::{INPUT, network, noise};
@@ -33,7 +33,7 @@ fn options(gpu: GpuEngineOptions) -> EngineOptions {
 }
 
 /// On the CUDA provider, exactly as the CPU computes where `tf32` is off.
-fn on_cuda(tf32: bool, cuda_graph: CudaGraph) -> EngineOptions {
+fn on_cuda(tf32: bool, cuda_graph: Usage) -> EngineOptions {
     let provider = Provider::Cuda;
     options(GpuEngineOptions { provider, cuda_graph, tf32, ..GpuEngineOptions::default() })
 }
@@ -117,7 +117,7 @@ fn the_cuda_provider_agrees_with_the_cpu() {
     let mut rten = RtenEngine::load(file.path(), None).unwrap();
     let mut ort = OrtEngine::load(file.path(), &library, None).unwrap();
     for (tf32, bound) in [(false, 1e-5), (true, 5e-3)] {
-        let mut engine = load(file.path(), &on_cuda(tf32, CudaGraph::Auto), &stream);
+        let mut engine = load(file.path(), &on_cuda(tf32, Usage::Auto), &stream);
         assert_eq!(engine.copies(), NumBytes::default());
         for values in inputs() {
             let answer = run(&mut engine, &values);
@@ -141,16 +141,16 @@ fn every_way_to_run_a_network_agrees_with_the_cpu() {
     let provider = Provider::Cuda;
     let of_f16 = bound("network", "converted to f16", "outputs, share of the largest").in_unit();
     for (fp16, channels_last, bound) in [
-        (false, ChannelsLast::Never, 5e-3),
-        (false, ChannelsLast::Always, 5e-3),
-        (true, ChannelsLast::Never, of_f16),
-        (true, ChannelsLast::Always, of_f16),
+        (false, Usage::Never, 5e-3),
+        (false, Usage::Always, 5e-3),
+        (true, Usage::Never, of_f16),
+        (true, Usage::Always, of_f16),
     ] {
         let gpu = GpuEngineOptions { provider, fp16, channels_last, ..GpuEngineOptions::default() };
         let mut engine = load(file.path(), &options(gpu), &stream);
         assert_eq!(
             engine.name().contains("channels last"),
-            channels_last == ChannelsLast::Always,
+            channels_last == Usage::Always,
             "{}",
             engine.name()
         );
@@ -169,8 +169,8 @@ fn a_graph_gives_the_bytes_of_single_launches() {
     let (Some((_alone, device)), Some(_)) = (gpu(), library()) else { return };
     let file = saved(&network(false));
     let stream = device.stream().unwrap();
-    let mut single = load(file.path(), &on_cuda(true, CudaGraph::Never), &stream);
-    let mut graph = load(file.path(), &on_cuda(true, CudaGraph::Always), &stream);
+    let mut single = load(file.path(), &on_cuda(true, Usage::Never), &stream);
+    let mut graph = load(file.path(), &on_cuda(true, Usage::Always), &stream);
     assert!(graph.name().ends_with("one CUDA graph"), "{}", graph.name());
     for values in inputs() {
         assert!(run(&mut graph, &values) == run(&mut single, &values));
@@ -201,7 +201,7 @@ fn open_dimensions_are_fixed_at_load() {
     let file = saved(&network(true));
     let stream = device.stream().unwrap();
     let mut rten = RtenEngine::load(file.path(), None).unwrap();
-    for cuda_graph in [CudaGraph::Never, CudaGraph::Auto] {
+    for cuda_graph in [Usage::Never, Usage::Auto] {
         let mut engine = load(file.path(), &on_cuda(false, cuda_graph), &stream);
         assert_eq!(engine.output(0).unwrap().shape(), [1, 24, 24, 40]);
         for values in inputs() {
@@ -211,7 +211,7 @@ fn open_dimensions_are_fixed_at_load() {
         }
     }
     let refused =
-        DeviceEngine::load(file.path(), &on_cuda(false, CudaGraph::Auto), &stream, fixed_shape);
+        DeviceEngine::load(file.path(), &on_cuda(false, Usage::Auto), &stream, fixed_shape);
     assert_eq!(refused.err().unwrap().kind(), ErrorKind::Model);
 }
 
@@ -227,7 +227,7 @@ fn outputs_that_are_no_floats_are_refused_when_asked_for() {
     let file = saved(&graph);
     let stream = device.stream().unwrap();
     let host = options(GpuEngineOptions { provider: Provider::Cpu, ..GpuEngineOptions::default() });
-    for options in [&on_cuda(false, CudaGraph::Auto), &host] {
+    for options in [&on_cuda(false, Usage::Auto), &host] {
         let mut engine = load(file.path(), options, &stream);
         let values = noise(16, 3);
         let scores = run(&mut engine, &values);
@@ -262,7 +262,7 @@ fn engines_are_taken_down_again_and_again() {
     let [values, _] = inputs();
     let mut first = None;
     for round in 0..20 {
-        let graph = if round % 2 == 0 { CudaGraph::Never } else { CudaGraph::Always };
+        let graph = if round % 2 == 0 { Usage::Never } else { Usage::Always };
         let stream = device.stream().unwrap();
         let mut engine = load(file.path(), &on_cuda(false, graph), &stream);
         let answer = run(&mut engine, &values);

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::types::DeviceBytes;
 
 /// A payload of a bounded size for kernels to read: in device memory, or where it is in host
-/// memory ([`ZeroCopy`](crate::types::ZeroCopy)).
+/// memory (`zero_copy`).
 #[derive(Debug)]
 pub struct DevicePayload {
     pinned: PinnedBuffer<u8>,

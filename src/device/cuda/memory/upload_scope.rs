@@ -10,7 +10,7 @@ use super::page_locked::is_page_locked;
 use crate::device::cuda::registered::{HeldWindows, Place, find};
 use crate::device::cuda::{Event, Stream};
 use crate::error::Result;
-use crate::types::ZeroCopy;
+use crate::types::Usage;
 
 /// Lets uploads, or kernels in place of uploads, read borrowed page-locked memory, without a
 /// copy on the host, while a closure runs; and uploads mapped files, until they are complete.
@@ -43,11 +43,11 @@ impl InPlaceUploads {
     ///
     /// # Errors
     /// `Device` with the driver's error.
-    pub fn with_zero_copy(stream: &Stream, zero_copy: ZeroCopy) -> Result<Self> {
+    pub fn with_zero_copy(stream: &Stream, zero_copy: Usage) -> Result<Self> {
         let zero_copy = match zero_copy {
-            ZeroCopy::Auto => stream.device().is_integrated()?,
-            ZeroCopy::Always => true,
-            ZeroCopy::Never => false,
+            Usage::Auto => stream.device().is_integrated()?,
+            Usage::Always => true,
+            Usage::Never => false,
         };
         let mut uploads = Self::new(stream)?;
         uploads.zero_copy = zero_copy;
