@@ -27,6 +27,7 @@ pub mod lidar;
 #[cfg(feature = "cuda")]
 mod picture_uploads;
 pub mod pillars;
+mod postprocess_3d;
 #[cfg(feature = "cuda")]
 mod stopwatch;
 pub mod surround;

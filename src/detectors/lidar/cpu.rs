@@ -4,20 +4,15 @@ use nalgebra::Isometry3;
 
 use super::{CLOUD, LidarHead, lidar_of, needs, with_empty_frame};
 use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
+use crate::detectors::postprocess_3d::Postprocess3d;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::infer::{Engine, ExpectedDim};
 use crate::ops::densify::{Sweeps, densify};
-use crate::ops::gather::gather_3d;
-use crate::ops::nms::{self, suppress_stages_3d};
-use crate::ops::select::select;
 use crate::ops::unpack::{UnpackParams, unpack};
 use crate::ops::voxelize::{self, VoxelizeParams, Voxels, voxelize};
-use crate::types::{
-    Candidates, Count, Detection3d, Detections, FrameReport, Kept, Nms3d, Object3d, Points, Stage,
-    Stamp, Tensor,
-};
+use crate::types::{Count, Detections, FrameReport, Points, Stage, Stamp, Tensor};
 
 /// The timed stages before the encoder, and those after it, in order.
 const STAGES_BEFORE: [Stage; 3] = [Stage::Unpack, Stage::Densify, Stage::Voxelize];
@@ -61,13 +56,7 @@ pub struct CpuDetector<E> {
     map: Tensor,
     engine: Box<dyn Engine>,
     head: LidarHead,
-    candidates: Candidates<Object3d>,
-    pre_nms_top_k: usize,
-    nms: Vec<Nms3d>,
-    suppression: nms::Workspace,
-    keep: Vec<Kept>,
-    max_detections: usize,
-    detections: Vec<Detection3d>,
+    postprocess: Postprocess3d,
 }
 
 impl<E: MapEncoder> CpuDetector<E> {
@@ -95,13 +84,12 @@ impl<E: MapEncoder> CpuDetector<E> {
             map: LidarHead::input(&dims, engine.inputs())?,
             engine,
             head,
-            candidates: Candidates::with_capacity(config.candidate_capacity),
-            pre_nms_top_k: config.pre_nms_top_k,
-            nms: config.nms.clone(),
-            suppression: nms::Workspace::with_capacity(config.pre_nms_top_k),
-            keep: Vec::with_capacity(config.pre_nms_top_k),
-            max_detections: config.max_detections,
-            detections: Vec::with_capacity(config.max_detections),
+            postprocess: Postprocess3d::new(
+                config.candidate_capacity,
+                config.pre_nms_top_k,
+                &config.nms,
+                config.max_detections,
+            ),
         })
     }
 }
@@ -116,9 +104,9 @@ impl<E: MapEncoder> Detector for CpuDetector<E> {
         frame: &FrameSet<'_>,
         report: &mut FrameReport,
     ) -> Result<Detections<'a>> {
-        let Self { points, voxels, encoder, map, engine, head, .. } = self;
+        let Self { points, voxels, encoder, map, engine, head, postprocess, .. } = self;
         let (cloud, pose) = (frame.cloud(CLOUD)?, frame.input(CLOUD)?.world_from_sensor());
-        self.candidates.clear();
+        postprocess.candidates.clear();
 
         let unpacked = report.time(Stage::Unpack, || unpack(cloud, &self.unpack, points))?;
         report.add_count(Count::PointsNotFinite, unpacked.num_not_finite);
@@ -141,38 +129,20 @@ impl<E: MapEncoder> Detector for CpuDetector<E> {
         encoder.encode(points, voxels, map, report)?;
         if grouped.num_voxels > 0 {
             report.time(Stage::Infer, || engine.run(&[map.view()]))?;
-            report.time(Stage::Decode, || head.decode(engine.as_ref(), &mut self.candidates))?;
+            report.time(Stage::Decode, || {
+                head.decode(engine.as_ref(), &mut postprocess.candidates)
+            })?;
         }
-        let cut = report.time(Stage::Select, || select(&mut self.candidates, self.pre_nms_top_k));
-        report.time(Stage::Suppress, || {
-            let candidates = self.candidates.as_slice();
-            suppress_stages_3d(candidates, &self.nms, &mut self.suppression, &mut self.keep)
-        })?;
-        let num_over_limit = report.time(Stage::Gather, || {
-            let candidates = self.candidates.as_slice();
-            gather_3d(candidates, &self.keep, self.max_detections, &mut self.detections)
-        });
-
-        cut.add_to(report);
-        report.add_count(Count::DetectionsOverLimit, num_over_limit);
-        Ok(Detections::Boxes3d(&self.detections))
+        Ok(Detections::Boxes3d(postprocess.run(report)?))
     }
 
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
         let config = lidar_of(config)?;
         self.head.reconfigure(config);
-        if config.pre_nms_top_k > self.pre_nms_top_k {
-            self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);
-            self.keep = Vec::with_capacity(config.pre_nms_top_k);
-        }
-        self.pre_nms_top_k = config.pre_nms_top_k;
-        self.nms.clone_from(&config.nms);
-        self.max_detections = config.max_detections;
+        self.postprocess.set(config.pre_nms_top_k, &config.nms, config.max_detections);
         if let Some(densification) = &mut self.densification {
             densification.max_age_s = f64::from(config.densification.max_sweep_age_s);
         }
-        self.detections.clear();
-        self.detections.reserve(config.max_detections);
         Ok(())
     }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::cameras::Cameras;
 use super::pictures::CpuPictures;
-use super::postprocess::Postprocess;
 use super::streampetr::{CameraMatrices, StreamPetr};
 use super::views::{ViewHead, picture_size};
 use super::{EgoMotion, Step, family, info, world_from_target};
 use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder, SurroundKind};
+use crate::detectors::postprocess_3d::Postprocess3d;
 use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -46,7 +46,7 @@ pub struct CpuDetector {
     decoder: Decoder,
     motion: EgoMotion,
     max_gap: Duration,
-    postprocess: Postprocess,
+    postprocess: Postprocess3d,
 }
 
 /// What turns feature maps into boxes, by the kind of the head.
@@ -149,7 +149,12 @@ impl CpuDetector {
             decoder,
             motion: EgoMotion::default(),
             max_gap: config.max_gap,
-            postprocess: Postprocess::new(config),
+            postprocess: Postprocess3d::new(
+                config.candidate_capacity,
+                config.pre_nms_top_k,
+                &config.nms,
+                config.max_detections,
+            ),
         })
     }
 
@@ -245,7 +250,7 @@ impl Detector for CpuDetector {
             Decoder::Views(head) => head.reconfigure(config),
         }
         self.max_gap = config.max_gap;
-        self.postprocess.reconfigure(config);
+        self.postprocess.set(config.pre_nms_top_k, &config.nms, config.max_detections);
         Ok(())
     }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::cameras::Cameras;
 use super::pictures::CudaPictures;
-use super::postprocess::Postprocess;
 use super::streampetr::{CameraMatrices, DeviceStreamPetr};
 use super::views::{DeviceViewHead, picture_size};
 use super::{EgoMotion, family, info, world_from_target};
 use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder, SurroundKind};
 use crate::detectors::frame_stream::FrameStream;
+use crate::detectors::postprocess_3d::Postprocess3d;
 use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet};
 use crate::device::cuda::{InPlaceUploads, Stream};
 use crate::device::{Device, PayloadMemory};
@@ -54,7 +54,7 @@ pub struct CudaDetector {
     decoder: Decoder,
     motion: EgoMotion,
     max_gap: Duration,
-    postprocess: Postprocess,
+    postprocess: Postprocess3d,
 }
 
 /// What turns feature maps into boxes, by the kind of the head.
@@ -163,7 +163,12 @@ impl CudaDetector {
             decoder,
             motion: EgoMotion::default(),
             max_gap: config.max_gap,
-            postprocess: Postprocess::new(config),
+            postprocess: Postprocess3d::new(
+                config.candidate_capacity,
+                config.pre_nms_top_k,
+                &config.nms,
+                config.max_detections,
+            ),
         })
     }
 
@@ -268,7 +273,7 @@ impl Detector for CudaDetector {
             Decoder::Views(head) => head.reconfigure(config, &self.backbone)?,
         }
         self.max_gap = config.max_gap;
-        self.postprocess.reconfigure(config);
+        self.postprocess.set(config.pre_nms_top_k, &config.nms, config.max_detections);
         Ok(())
     }
 

@@ -23,7 +23,6 @@ mod cpu;
 mod cuda;
 mod ego_motion;
 mod pictures;
-mod postprocess;
 pub mod streampetr;
 mod views;
 

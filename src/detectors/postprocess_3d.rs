@@ -1,6 +1,5 @@
 //! From candidates to detections, on the host.
 
-use crate::config::SurroundConfig;
 use crate::error::Result;
 use crate::ops::gather::gather_3d;
 use crate::ops::nms::{self, suppress_stages_3d};
@@ -8,7 +7,7 @@ use crate::ops::select::select;
 use crate::types::{Candidates, Count, Detection3d, FrameReport, Kept, Nms3d, Object3d, Stage};
 
 /// Selection, suppression and gathering of the boxes of a frame.
-pub(super) struct Postprocess {
+pub(super) struct Postprocess3d {
     /// The candidates of the frame.
     pub(super) candidates: Candidates<Object3d>,
     pre_nms_top_k: usize,
@@ -19,30 +18,38 @@ pub(super) struct Postprocess {
     detections: Vec<Detection3d>,
 }
 
-impl Postprocess {
-    pub(super) fn new(config: &SurroundConfig) -> Self {
-        Self {
-            candidates: Candidates::with_capacity(config.candidate_capacity),
-            pre_nms_top_k: config.pre_nms_top_k,
-            nms: config.nms.clone(),
-            suppression: nms::Workspace::with_capacity(config.pre_nms_top_k),
-            keep: Vec::with_capacity(config.pre_nms_top_k),
-            max_detections: config.max_detections,
-            detections: Vec::with_capacity(config.max_detections),
-        }
+impl Postprocess3d {
+    /// Suppressions in a row, and the limits before and after them.
+    pub(super) fn new(
+        candidate_capacity: usize,
+        pre_nms_top_k: usize,
+        nms: &[Nms3d],
+        max_detections: usize,
+    ) -> Self {
+        let mut postprocess = Self {
+            candidates: Candidates::with_capacity(candidate_capacity),
+            pre_nms_top_k: 0,
+            nms: Vec::new(),
+            suppression: nms::Workspace::with_capacity(0),
+            keep: Vec::new(),
+            max_detections: 0,
+            detections: Vec::new(),
+        };
+        postprocess.set(pre_nms_top_k, nms, max_detections);
+        postprocess
     }
 
-    /// Applies the limits and the suppression of a configuration.
-    pub(super) fn reconfigure(&mut self, config: &SurroundConfig) {
-        if config.pre_nms_top_k > self.pre_nms_top_k {
-            self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);
-            self.keep = Vec::with_capacity(config.pre_nms_top_k);
+    /// Sets the suppressions and the limits before and after them.
+    pub(super) fn set(&mut self, pre_nms_top_k: usize, nms: &[Nms3d], max_detections: usize) {
+        if pre_nms_top_k > self.pre_nms_top_k {
+            self.suppression = nms::Workspace::with_capacity(pre_nms_top_k);
+            self.keep = Vec::with_capacity(pre_nms_top_k);
         }
-        self.pre_nms_top_k = config.pre_nms_top_k;
-        self.nms.clone_from(&config.nms);
-        self.max_detections = config.max_detections;
+        self.pre_nms_top_k = pre_nms_top_k;
+        nms.clone_into(&mut self.nms);
+        self.max_detections = max_detections;
         self.detections.clear();
-        self.detections.reserve(config.max_detections);
+        self.detections.reserve(max_detections);
     }
 
     /// The detections of the frame, in the total order.
