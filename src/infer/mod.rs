@@ -28,6 +28,7 @@ pub mod sparse;
 pub mod view_decoder;
 
 use std::ffi::OsStr;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 pub use engine::Engine;
@@ -37,12 +38,16 @@ pub use rten::RtenEngine;
 pub use signature::{Expected, ExpectedDim, Side, bind};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::input_file;
 use crate::types::{EngineKind, EngineOptions, TensorSpec, TensorView};
 
 /// The environment variable with the path of ONNX Runtime's library.
 pub const LIBRARY_VARIABLE: &str = "ORT_DYLIB_PATH";
 
 const STAGE: &str = "infer";
+
+/// The largest file of our own layers that is read. Published ones have up to 60 MB.
+const MAX_LAYER_BYTES: u64 = 512 << 20;
 
 /// Loads a network into the engine that the options select, and logs the engine and the
 /// reason.
@@ -96,6 +101,34 @@ fn choose(options: &EngineOptions, variable: Option<&OsStr>) -> Choice {
 fn system_library() -> PathBuf {
     use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
     format!("{DLL_PREFIX}onnxruntime{DLL_SUFFIX}").into()
+}
+
+/// Reads a network of our own layers from a file; errors name it.
+///
+/// The file is read into memory rather than mapped: another process that shortens it cannot end
+/// this one.
+fn load_layers<T>(
+    path: &Path,
+    stage: &'static str,
+    parse: impl FnOnce(&[u8]) -> Result<T>,
+) -> Result<T> {
+    let failed = |error| {
+        Error::new(ErrorKind::Io, stage, format!("cannot read {}", path.display()))
+            .with_source(error)
+    };
+    let mut bytes = Vec::new();
+    let file = input_file::open(path).map_err(failed)?;
+    file.take(MAX_LAYER_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let parsed = if bytes.len() as u64 > MAX_LAYER_BYTES {
+        let message = format!("more than {MAX_LAYER_BYTES} bytes");
+        Err(Error::new(ErrorKind::Model, stage, message))
+    } else {
+        parse(&bytes)
+    };
+    parsed.map_err(|error| {
+        let message = format!("{}: {}: {}", path.display(), error.stage(), error.message());
+        Error::new(error.kind(), stage, message)
+    })
 }
 
 /// Refuses a model path that is not a file.

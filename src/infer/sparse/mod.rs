@@ -24,7 +24,6 @@ mod operation;
 mod plan;
 mod scn;
 
-use std::io::Read;
 use std::path::Path;
 
 pub use builder::{NetworkBuilder, Weights};
@@ -37,14 +36,10 @@ pub use operation::{
 pub use plan::{Memory, Plan, PlannedRulebook, Step, StepKind};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::infer::load_layers;
 use crate::infer::onnx::Model;
-use crate::input_file;
 
 const STAGE: &str = "sparse_network";
-
-/// The largest file that is read. Encoders have about 5 MB, whole detectors
-/// about 60 MB.
-const MAX_FILE_BYTES: u64 = 512 << 20;
 
 /// The metadata entry that names the channels of a point, separated by spaces
 /// or commas.
@@ -85,29 +80,11 @@ impl std::fmt::Display for Dialect {
 
 /// Reads a network from a file.
 ///
-/// The file is read into memory rather than mapped: another process that
-/// shortens it cannot end this one.
-///
 /// # Errors
 /// `Io` when the file cannot be read, `Model` as [`parse`]; the message names
 /// the file.
 pub fn load(path: &Path) -> Result<SparseFile> {
-    let failed = |error| {
-        Error::new(ErrorKind::Io, STAGE, format!("cannot read {}", path.display()))
-            .with_source(error)
-    };
-    let mut bytes = Vec::new();
-    let file = input_file::open(path).map_err(failed)?;
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    let file = if bytes.len() as u64 > MAX_FILE_BYTES {
-        refuse(format!("more than {MAX_FILE_BYTES} bytes"))
-    } else {
-        parse(&bytes)
-    };
-    file.map_err(|error| {
-        let message = format!("{}: {}: {}", path.display(), error.stage(), error.message());
-        Error::new(error.kind(), STAGE, message)
-    })
+    load_layers(path, STAGE, parse)
 }
 
 /// Reads a network from the bytes of a file.

@@ -28,20 +28,16 @@ pub use cpu::CpuViewDecoder;
 #[cfg(feature = "cuda")]
 pub use cuda::CudaViewDecoder;
 
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::infer::load_layers;
 use crate::infer::safetensors::SafeTensors;
-use crate::input_file;
 use crate::ops::view_sample::{FeatureMaps, Projection};
 use crate::types::{QueryBox, ViewDecoder};
 
 const STAGE: &str = "view_decoder";
-
-/// The largest file that is read. Published decoders have 20 to 60 MB.
-const MAX_FILE_BYTES: u64 = 512 << 20;
 
 /// A network by its family.
 #[derive(Clone, Debug)]
@@ -54,29 +50,11 @@ pub enum ViewNetwork {
 
 /// Reads the weights of a network from a file.
 ///
-/// The file is read into memory rather than mapped: another process that shortens it
-/// cannot end this one.
-///
 /// # Errors
 /// `Io` when the file cannot be read; `Model` when it is not of the format or does not
 /// fit the facts. The message names the file.
 pub fn load(path: &Path, facts: &ViewDecoder) -> Result<ViewNetwork> {
-    let failed = |error| {
-        Error::new(ErrorKind::Io, STAGE, format!("cannot read {}", path.display()))
-            .with_source(error)
-    };
-    let mut bytes = Vec::new();
-    let file = input_file::open(path).map_err(failed)?;
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    let network = if bytes.len() as u64 > MAX_FILE_BYTES {
-        refuse(format!("more than {MAX_FILE_BYTES} bytes"))
-    } else {
-        parse(&bytes, facts)
-    };
-    network.map_err(|error| {
-        let message = format!("{}: {}: {}", path.display(), error.stage(), error.message());
-        Error::new(error.kind(), STAGE, message)
-    })
+    load_layers(path, STAGE, |bytes| parse(bytes, facts))
 }
 
 /// Reads the weights of a network from the bytes of a file.
