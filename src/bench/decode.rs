@@ -268,14 +268,9 @@ pub(super) mod cuda {
         let stream = &device.stream()?;
         let name = &output.name;
         let mut steps = Steps::<B>::new(stream, output)?;
-        let graph = Graph::record(stream, || steps.decode())?;
-        let case = Case::new(format!("decode {name}"));
-        bench.device(case, stream, || graph.enqueue(), || stream.synchronize())?;
-
-        let graph = Graph::record(stream, || steps.suppress())?;
+        bench.recorded(Case::new(format!("decode {name}")), stream, || steps.decode())?;
         let case = Case::new(format!("decode + nms {name}")).with_bar(bar);
-        bench.device(case, stream, || graph.enqueue(), || stream.synchronize())?;
-
+        bench.recorded(case, stream, || steps.suppress())?;
         let graph = Graph::record(stream, || steps.gather())?;
         let case = Case::new(format!("decode + nms + gather {name}"));
         bench.device(case, stream, || graph.enqueue(), || steps.read())

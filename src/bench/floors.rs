@@ -37,7 +37,7 @@ mod cuda {
     use super::{Bench, COPIES, Case, Result};
     use crate::device::cuda::diagnostic::{Empty, EmptyArgs};
     use crate::device::cuda::{
-        CudaDevice, DeviceBuffer, Graph, Grid, Kernel, MappedBuffer, PinnedBuffer, Stream,
+        CudaDevice, DeviceBuffer, Grid, Kernel, MappedBuffer, PinnedBuffer, Stream,
     };
     use crate::device::set_copy_threads;
     use crate::types::Detection2d;
@@ -90,11 +90,9 @@ mod cuda {
         for num in [1, 3, 5, 8] {
             let name = format!("floor: {num} empty kernels, recorded");
             if bench.wants(&name) {
-                let graph = Graph::record(stream, || {
+                bench.recorded(Case::new(name), stream, || {
                     (0..num).try_for_each(|_| kernel.enqueue(stream, GRID, args))
                 })?;
-                let launch = || graph.enqueue();
-                bench.device(Case::new(name), stream, launch, || stream.synchronize())?;
             }
         }
         Ok(())

@@ -91,7 +91,7 @@ fn on_cuda(
     picture: &Picture,
     element: ElementType,
 ) -> Result<()> {
-    use crate::device::cuda::{DeviceImage, DeviceTensor, Graph};
+    use crate::device::cuda::{DeviceImage, DeviceTensor};
     use crate::ops::letterbox::cuda::{Kernels, enqueue_letterbox};
 
     let stream = &device.stream()?;
@@ -100,10 +100,7 @@ fn on_cuda(
     let mut image = DeviceImage::with_capacity(stream, view.data().len())?;
     let mut out = DeviceTensor::zeros(stream, element, &input_shape())?;
     image.enqueue_upload(&view)?;
-    let graph = Graph::record(stream, || {
-        (0..case.num_times()).try_for_each(|_| {
-            enqueue_letterbox(stream, &kernels, &image, &params(), &mut out).map(|_| ())
-        })
-    })?;
-    bench.device(case, stream, || graph.enqueue(), || stream.synchronize())
+    bench.recorded(case, stream, || {
+        enqueue_letterbox(stream, &kernels, &image, &params(), &mut out).map(drop)
+    })
 }

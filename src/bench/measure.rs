@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::case::{Case, Row, Times};
 use super::table;
 #[cfg(feature = "cuda")]
-use crate::device::cuda::{Event, Stream};
+use crate::device::cuda::{Event, Graph, Stream};
 use crate::error::Result;
 
 /// Runs of a case on a GPU, after as many tenths to warm up.
@@ -115,6 +115,18 @@ impl<'a> Bench<'a> {
             }
         }
         self.add(case, Some(Times::of(&mut gpu)), Times::of(&mut walls))
+    }
+
+    /// Measures what `enqueue` queues on a stream, recorded as often as the case has it.
+    #[cfg(feature = "cuda")]
+    pub(super) fn recorded(
+        &mut self,
+        case: Case,
+        stream: &Stream,
+        mut enqueue: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let graph = Graph::record(stream, || (0..case.num_times).try_for_each(|_| enqueue()))?;
+        self.device(case, stream, || graph.enqueue(), || stream.synchronize())
     }
 
     /// Adds a case and prints its line at once.

@@ -105,7 +105,7 @@ fn on_cuda(
     map: &SampleMap,
     element: ElementType,
 ) -> Result<()> {
-    use crate::device::cuda::{DeviceImage, DeviceTensor, Graph};
+    use crate::device::cuda::{DeviceImage, DeviceTensor};
     use crate::ops::resample::cuda::{DeviceMap, Kernels, enqueue_resample};
 
     let stream = &device.stream()?;
@@ -116,10 +116,9 @@ fn on_cuda(
     let num = case.num_times() as usize;
     let mut out = DeviceTensor::zeros(stream, element, &shape(map, num))?;
     image.enqueue_upload(&view)?;
-    let graph = Graph::record(stream, || {
-        (0..num).try_for_each(|camera| {
-            enqueue_resample(stream, &kernels, &image, &map_on_device, &PARAMS, camera, &mut out)
-        })
-    })?;
-    bench.device(case, stream, || graph.enqueue(), || stream.synchronize())
+    let mut cameras = (0..num).cycle();
+    bench.recorded(case, stream, || {
+        let camera = cameras.next().unwrap_or_default();
+        enqueue_resample(stream, &kernels, &image, &map_on_device, &PARAMS, camera, &mut out)
+    })
 }

@@ -168,7 +168,7 @@ fn in_images(
         }
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => {
-            use crate::device::cuda::{DeviceCandidates, Graph};
+            use crate::device::cuda::DeviceCandidates;
             use crate::ops::nms::cuda::{Capacity, Suppression2d};
 
             let stream = &device.stream()?;
@@ -176,8 +176,7 @@ fn in_images(
             let mut suppression = Suppression2d::new(stream, nms, capacity)?;
             let mut on_device = DeviceCandidates::with_capacity(stream, candidates.len())?;
             on_device.write(candidates)?;
-            let graph = Graph::record(stream, || suppression.enqueue(&on_device))?;
-            bench.device(case, stream, || graph.enqueue(), || stream.synchronize())
+            bench.recorded(case, stream, || suppression.enqueue(&on_device))
         }
     }
 }
@@ -202,7 +201,7 @@ fn in_space(
         }
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => {
-            use crate::device::cuda::{DeviceCandidates, Graph};
+            use crate::device::cuda::DeviceCandidates;
             use crate::ops::nms::cuda::{Capacity, Stages3d};
 
             let stream = &device.stream()?;
@@ -210,8 +209,7 @@ fn in_space(
             let mut suppression = Stages3d::new(stream, stages, capacity)?;
             let mut on_device = DeviceCandidates::with_capacity(stream, candidates.len())?;
             on_device.write(candidates)?;
-            let graph = Graph::record(stream, || suppression.enqueue(&on_device, None).map(drop))?;
-            bench.device(case, stream, || graph.enqueue(), || stream.synchronize())
+            bench.recorded(case, stream, || suppression.enqueue(&on_device, None).map(drop))
         }
     }
 }

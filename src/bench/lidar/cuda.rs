@@ -126,9 +126,7 @@ fn before(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
     ];
     for (name, step, bar) in steps {
         if bench.wants(name) {
-            let graph = Graph::record(stream, || step(&mut pillars))?;
-            let case = Case::new(name).with_bar(bar);
-            bench.device(case, stream, || graph.enqueue(), || stream.synchronize())?;
+            bench.recorded(Case::new(name).with_bar(bar), stream, || step(&mut pillars))?;
         }
     }
     Ok(())
@@ -202,13 +200,11 @@ impl Objects {
 fn after(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
     let (mut objects, mut counters) = (Objects::new(stream)?, DeviceCounters::new(stream)?);
     if bench.wants(DECODE) {
-        let graph = Graph::record(stream, || objects.decode(&mut counters))?;
-        bench.device(Case::new(DECODE), stream, || graph.enqueue(), || stream.synchronize())?;
+        bench.recorded(Case::new(DECODE), stream, || objects.decode(&mut counters))?;
     }
     if bench.wants(AFTER) {
-        let graph = Graph::record(stream, || objects.suppress(&mut counters))?;
         let case = Case::new(AFTER).with_bar(wall(None, 20.0));
-        bench.device(case, stream, || graph.enqueue(), || stream.synchronize())?;
+        bench.recorded(case, stream, || objects.suppress(&mut counters))?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::{Family, NUM_VOXELS, Scene};
 use crate::bench::case::{Bar, Case, wall};
 use crate::bench::inputs::Random;
 use crate::bench::measure::Bench;
-use crate::device::cuda::{CudaDevice, DeviceBuffer, DeviceTensor, Graph, Stream};
+use crate::device::cuda::{CudaDevice, DeviceBuffer, DeviceTensor, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::sparse::CudaEncoder;
 use crate::ops::rulebook::Mode;
@@ -37,13 +37,7 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &CudaDevice) -> Result<()> {
         for &(family, precision) in encoders.as_flattened() {
             if bench.wants(&family.case(precision, scene_name)) {
                 let mut frame = Frame::new(stream, &scene, family, precision)?;
-                let graph = Graph::record(stream, || frame.enqueue())?;
-                bench.device(
-                    case(family, precision),
-                    stream,
-                    || graph.enqueue(),
-                    || stream.synchronize(),
-                )?;
+                bench.recorded(case(family, precision), stream, || frame.enqueue())?;
             }
         }
         if parts.any_wanted(bench) {
@@ -125,29 +119,22 @@ impl Parts {
     }
 
     fn measure(&self, bench: &mut Bench<'_>, stream: &Stream, frame: &mut Frame) -> Result<()> {
-        let wait = || stream.synchronize();
         if bench.wants(&self.rulebooks) {
             let bar = wall(None, [150.0, 300.0][self.size]);
-            let graph = Graph::record(stream, || {
+            bench.recorded(Case::new(&self.rulebooks).with_bar(bar), stream, || {
                 frame.encoder.enqueue_sites(Cells::Coordinates(&frame.cells), &frame.num)
             })?;
-            let case = Case::new(&self.rulebooks).with_bar(bar);
-            bench.device(case, stream, || graph.enqueue(), wait)?;
         }
         let encoder = &frame.encoder;
         if bench.wants(&self.map) {
             let network = encoder.plan().network();
             let tensor = network.tensors[network.map.input];
             let to_map = ToMap::new(stream)?;
-            let graph = Graph::record(stream, || {
-                (0..NUM_TIMES).try_for_each(|_| {
-                    let sites = &encoder.levels()[tensor.level];
-                    let (features, axes) = (encoder.map_features(), network.map.axes);
-                    to_map.enqueue(features, sites, axes, tensor.channels, &mut frame.map)
-                })
+            bench.recorded(Case::new(&self.map).each_of(NUM_TIMES), stream, || {
+                let sites = &encoder.levels()[tensor.level];
+                let (features, axes) = (encoder.map_features(), network.map.axes);
+                to_map.enqueue(features, sites, axes, tensor.channels, &mut frame.map)
             })?;
-            let case = Case::new(&self.map).each_of(NUM_TIMES);
-            bench.device(case, stream, || graph.enqueue(), wait)?;
         }
         for (width, level, name) in &self.convolutions {
             if bench.wants(name) {
@@ -183,12 +170,8 @@ fn convolution(
     let table = table.ok_or_else(|| {
         Error::new(ErrorKind::Model, "bench", format!("level {level} has no submanifold rulebook"))
     })?;
-    let graph = Graph::record(stream, || {
-        (0..NUM_TIMES).try_for_each(|_| {
-            let places = (table, &encoder.levels()[level]);
-            convolution.enqueue(&features, places, None, true, &mut out)
-        })
-    })?;
-    let case = Case::new(name).each_of(NUM_TIMES);
-    bench.device(case, stream, || graph.enqueue(), || stream.synchronize())
+    bench.recorded(Case::new(name).each_of(NUM_TIMES), stream, || {
+        let places = (table, &encoder.levels()[level]);
+        convolution.enqueue(&features, places, None, true, &mut out)
+    })
 }
