@@ -10,6 +10,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod aarch64;
 mod commands;
 mod config;
 mod docs_commands;

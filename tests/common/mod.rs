@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each program uses its part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+pub mod agreement;
 pub mod bounds;
 #[path = "../../examples/make_sample/camera_net.rs"]
 pub mod camera_net;

@@ -19,7 +19,8 @@ pub fn det_post(arguments: &[&str]) -> Run {
     run(Command::new(env!("CARGO_BIN_EXE_det_post")).args(arguments))
 }
 
-fn run(command: &mut Command) -> Run {
+/// Runs a command that starts `det_post`, in the root of the package.
+pub fn run(command: &mut Command) -> Run {
     let output = command
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env_remove("ORT_DYLIB_PATH")
@@ -56,7 +57,8 @@ pub fn replay_after(
     replay_with(&mut command, bag, config, parameters, out)
 }
 
-fn replay_with(
+/// As [`replay`], by a command that starts `det_post`.
+pub fn replay_with(
     program: &mut Command,
     bag: &Path,
     config: &str,

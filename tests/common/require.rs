@@ -40,10 +40,12 @@ pub enum Need {
     NvJpeg,
     /// Chromium or Chrome.
     Chromium,
+    /// The program for aarch64 that `DET_POST_AARCH64_PROGRAM` names, and qemu.
+    Aarch64,
 }
 
 impl Need {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Cuda,
         Self::Data,
         Self::Ort,
@@ -57,6 +59,7 @@ impl Need {
         Self::Compiler,
         Self::NvJpeg,
         Self::Chromium,
+        Self::Aarch64,
     ];
 
     /// The need in `DET_POST_REQUIRE` and in the lines of skipped tests.
@@ -75,6 +78,7 @@ impl Need {
             Self::Compiler => "compiler",
             Self::NvJpeg => "nvjpeg",
             Self::Chromium => "chromium",
+            Self::Aarch64 => "aarch64",
         }
     }
 }

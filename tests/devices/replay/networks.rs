@@ -4,19 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
-use super::common::bounds::bound;
+use super::common::agreement::agreement;
 use super::common::replay::{det_post, replay};
 use super::common::require::{Need, skip};
 use super::common::shared_data::shared_data;
 use super::common::surround_rig::Fixture;
 use super::{has_gpu, networks, trained};
-
-/// By how much a number may differ, in pixels or in metres, radians and metres a second.
-fn largest_allowed(number: &str) -> f64 {
-    bound("network", "CUDA provider", number).in_unit()
-}
 
 /// The library of ONNX Runtime, when one is named that has a CUDA provider.
 pub(super) fn library() -> Option<PathBuf> {
@@ -30,62 +23,6 @@ pub(super) fn library() -> Option<PathBuf> {
     }
     skip(Need::Cuda, format_args!("no CUDA provider beside {}", library.display()));
     None
-}
-
-/// Largest difference of scores and of boxes, each over its bound.
-#[derive(Default)]
-struct Largest {
-    score: f64,
-    pixels: f64,
-    metres: f64,
-}
-
-/// All numbers of some fields of a detection in a row.
-fn numbers(detection: &Value, fields: &[&str]) -> Vec<f64> {
-    let values = fields.iter().flat_map(|field| match &detection[field] {
-        Value::Array(values) => values.clone(),
-        value => vec![value.clone()],
-    });
-    values.filter_map(|value| value.as_f64()).collect()
-}
-
-fn largest_difference(a: &[f64], b: &[f64]) -> f64 {
-    assert_eq!(a.len(), b.len());
-    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
-}
-
-/// What is wrong with a frame's detections; empty when they agree one to one.
-fn differences(expected: &[Value], found: &[Value], is_2d: bool, largest: &mut Largest) -> String {
-    if expected.len() != found.len() {
-        return format!("{} detections, {} on the GPU", expected.len(), found.len());
-    }
-    let fields: &[&str] = if is_2d { &["box"] } else { &["center", "size", "yaw", "velocity"] };
-    let mut left: Vec<_> = found.iter().collect();
-    for one in expected {
-        let numbers_of_one = numbers(one, fields);
-        let distance = |other: &Value| largest_difference(&numbers_of_one, &numbers(other, fields));
-        let same_class = |(_, other): &(usize, &&Value)| other["class_id"] == one["class_id"];
-        let nearest = left
-            .iter()
-            .enumerate()
-            .filter(same_class)
-            .map(|(place, other)| (place, distance(other)))
-            .min_by(|a, b| a.1.total_cmp(&b.1));
-        let Some((place, distance)) = nearest else { return format!("missed {one}") };
-        let other = left.swap_remove(place);
-        let score = largest_difference(&numbers(one, &["score"]), &numbers(other, &["score"]));
-        let (of_box, bound) = if is_2d {
-            (&mut largest.pixels, largest_allowed("corner"))
-        } else {
-            (&mut largest.metres, largest_allowed("centre, size, yaw, velocity"))
-        };
-        *of_box = of_box.max(distance);
-        largest.score = largest.score.max(score);
-        if distance > bound || score > largest_allowed("score") {
-            return format!("{one} on the GPU {other}");
-        }
-    }
-    String::new()
 }
 
 /// Replays with ONNX Runtime on the CPU and on GPU 0 and compares.
@@ -119,28 +56,8 @@ pub(super) fn compare(
         assert!(engine.contains("on CUDA"), "{channel}: {engine}");
         println!("{channel}: {engine}");
     }
-    let (expected, found) = (on_cpu.lines(), on_gpu.lines());
-    assert_eq!(expected.len(), found.len());
-    let (mut largest, mut num_detections) = (Largest::default(), 0);
-    for (line, other) in expected.iter().zip(&found) {
-        assert_eq!((&line["channel"], &line["stamp_ns"]), (&other["channel"], &other["stamp_ns"]));
-        let is_2d = line["detections_2d"].is_array();
-        let detections = if is_2d { "detections_2d" } else { "detections_3d" };
-        let [a, b] = [line, other].map(|line| line[detections].as_array().unwrap());
-        let problem = differences(a, b, is_2d, &mut largest);
-        assert!(problem.is_empty(), "{} {}: {problem}", bag.display(), line["channel"]);
-        num_detections += a.len();
-    }
-    assert_ne!(num_detections, 0, "{}", bag.display());
-    println!(
-        "{} {parameters:?}: {} frames, {num_detections} detections agree; scores within {:.2e}, \
-         boxes within {:.2e} px, {:.2e} m",
-        bag.display(),
-        expected.len(),
-        largest.score,
-        largest.pixels,
-        largest.metres
-    );
+    let agreement = agreement(&on_cpu.lines(), &on_gpu.lines(), "CUDA provider");
+    println!("{} {parameters:?}: {agreement}", bag.display());
 }
 
 /// Without what [`trained`] says of engines.
