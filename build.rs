@@ -1,10 +1,11 @@
-//! Compiles `kernels/*.cu` into one fatbin that the program embeds, and asks which
+//! Compiles `kernels/*.cu` into the fatbins that the program embeds, and asks which
 //! services the sourced ROS 2 has types of.
 //!
-//! Sets `DET_POST_FATBIN` (the file's path) and the cfg `kernels` when it
+//! Sets `DET_POST_KERNELS` (their folder) and the cfg `kernels` when it
 //! could; without nvcc it warns and the build goes on, and CUDA is reported as
-//! built without kernels. `ptxas.log` beside the fatbin has what each kernel takes. Environment: `DET_POST_NVCC` names the compiler,
-//! `DET_POST_CUDA_ARCHS` the architectures (`87` or `80,90`);
+//! built without kernels. Beside each fatbin a log of ptxas has what its kernels take.
+//! Environment: `DET_POST_NVCC` names the compiler, `DET_POST_CUDA_ARCHS` the
+//! architectures (`87` or `80,90`);
 //! `DET_POST_CUDA_LINE_INFO=1` adds line tables for profilers and compute-sanitizer,
 //! which nearly triple the size of the kernels.
 //!
@@ -19,6 +20,22 @@ use std::process::Command;
 /// Machine code is made for these, as far as the toolkit knows them, and PTX
 /// for the lowest.
 const ARCHITECTURES: [u32; 7] = [80, 86, 87, 89, 90, 100, 120];
+
+/// The kernels of sparse networks, in a fatbin of their own.
+const SPARSE: [&str; 4] = ["rulebook.cu", "sparse_conv.cu", "sparse_max_pool.cu", "to_map.cu"];
+
+/// The kernels of surround decoders, in a fatbin of their own. All others are in `frames`.
+const SURROUND: [&str; 9] = [
+    "attention.cu",
+    "channels_last.cu",
+    "decode_query.cu",
+    "detr3d_block.cu",
+    "layer_chain.cu",
+    "layer_stack.cu",
+    "linear.cu",
+    "top_rows.cu",
+    "view_sample.cu",
+];
 
 /// The switches of every kernel. Contraction is off so that a kernel computes
 /// what its CPU twin computes; a fused multiply-add is written where wanted.
@@ -76,42 +93,52 @@ fn compile() -> Result<(), String> {
     let nvcc = find_nvcc().ok_or(
         "no nvcc in DET_POST_NVCC, CUDACXX, CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda, /opt/cuda",
     )?;
-    let architectures = architectures(&nvcc)?;
-    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
-    let unity = out.join("kernels.cu");
-    std::fs::write(&unity, unity_text()?).map_err(|e| format!("{}: {e}", unity.display()))?;
-    let fatbin = out.join("kernels.fatbin");
-
-    let mut command = Command::new(&nvcc);
-    command.args(SWITCHES).args([
-        "-fatbin",
-        "-Xptxas",
-        "-v",
-        "-I",
-        "kernels",
-        "--threads",
-        "0",
-        "-o",
-    ]);
-    command.arg(&fatbin).arg(&unity).arg(compression(&nvcc));
+    let targets = targets(&architectures(&nvcc)?);
+    let mut switches = SWITCHES.to_vec();
+    switches.extend(["-fatbin", "-Xptxas", "-v", "-I", "kernels", "--threads", "0"]);
+    switches.push(compression(&nvcc));
     if env::var("DET_POST_CUDA_LINE_INFO").is_ok_and(|value| value == "1") {
-        command.arg("-lineinfo");
+        switches.push("-lineinfo");
     }
-    command.args(targets(&architectures).iter().map(|target| format!("-gencode={target}")));
+    switches.extend(targets.iter().map(String::as_str));
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
+    let (nvcc, switches, out) = (&nvcc, &switches, &out);
+    std::thread::scope(|scope| {
+        let images = images()?.map(|(name, files)| {
+            scope.spawn(move || compile_image(nvcc, switches, &out.join(name), &files))
+        });
+        images.into_iter().try_for_each(|image| {
+            image.join().unwrap_or_else(|_| Err("a thread of the build ended early".to_owned()))
+        })
+    })?;
+    println!("cargo:rustc-env=DET_POST_KERNELS={}", out.display());
+    println!("cargo:rustc-cfg=kernels");
+    Ok(())
+}
+
+/// Compiles files as one unit into `image` with the extension `fatbin`.
+fn compile_image(
+    nvcc: &Path,
+    switches: &[&str],
+    image: &Path,
+    files: &[String],
+) -> Result<(), String> {
+    let unit = image.with_extension("cu");
+    let text: String = files.iter().map(|name| format!("#include \"{name}\"\n")).collect();
+    std::fs::write(&unit, text).map_err(|e| format!("{}: {e}", unit.display()))?;
+    let mut command = Command::new(nvcc);
+    command.args(switches).arg("-o").arg(image.with_extension("fatbin")).arg(&unit);
     let output = command.output().map_err(|e| format!("{}: {e}", nvcc.display()))?;
     if !output.status.success() {
         // A kernel that does not compile fails the build, a missing nvcc does not.
         eprintln!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
         std::process::exit(1);
     }
-    let log = out.join("ptxas.log");
-    std::fs::write(&log, &output.stderr).map_err(|e| format!("{}: {e}", log.display()))?;
-    println!("cargo:rustc-env=DET_POST_FATBIN={}", fatbin.display());
-    println!("cargo:rustc-cfg=kernels");
-    Ok(())
+    let log = image.with_extension("log");
+    std::fs::write(&log, &output.stderr).map_err(|e| format!("{}: {e}", log.display()))
 }
 
-/// What nvcc compiles for architectures in ascending order. Those of a generation share one run of the front end,
+/// The switches for architectures in ascending order. Those of a generation share one run of the front end,
 /// which takes two thirds of the time of an architecture: kernels distinguish generations alone.
 fn targets(architectures: &[u32]) -> Vec<String> {
     let generation = |architecture: &u32| (architecture / 10).min(10);
@@ -122,9 +149,9 @@ fn targets(architectures: &[u32]) -> Vec<String> {
         if group[0] == 90 {
             // Every GPU of 9.0 is a 9.0a: it has matrix instructions of warpgroups. PTX of
             // 9.0a would run on no other.
-            targets.push("arch=compute_90a,code=sm_90a".to_owned());
+            targets.push("-gencode=arch=compute_90a,code=sm_90a".to_owned());
             if is_lowest {
-                targets.push(format!("arch={ptx},code={ptx}"));
+                targets.push(format!("-gencode=arch={ptx},code={ptx}"));
             }
             continue;
         }
@@ -132,13 +159,13 @@ fn targets(architectures: &[u32]) -> Vec<String> {
         if is_lowest {
             codes.push(ptx.clone());
         }
-        targets.push(format!("arch={ptx},code=[{}]", codes.join(",")));
+        targets.push(format!("-gencode=arch={ptx},code=[{}]", codes.join(",")));
     }
     targets
 }
 
-/// All kernels as one file, in the order of their names.
-fn unity_text() -> Result<String, String> {
+/// The fatbins and their files, in the order of their names.
+fn images() -> Result<[(&'static str, Vec<String>); 3], String> {
     let folder = Path::new("kernels");
     let entries = folder.read_dir().map_err(|e| format!("{}: {e}", folder.display()))?;
     let mut names: Vec<String> = entries
@@ -146,7 +173,10 @@ fn unity_text() -> Result<String, String> {
         .filter(|name| name.ends_with(".cu"))
         .collect();
     names.sort();
-    Ok(names.iter().map(|name| format!("#include \"{name}\"\n")).collect())
+    let (sparse, names) = names.into_iter().partition(|name| SPARSE.contains(&name.as_str()));
+    let (surround, frames): (_, Vec<_>) =
+        Vec::into_iter(names).partition(|name: &String| SURROUND.contains(&name.as_str()));
+    Ok([("frames", frames), ("sparse", sparse), ("surround", surround)])
 }
 
 fn find_nvcc() -> Option<PathBuf> {

@@ -1,13 +1,24 @@
 //! What every kernel of this build takes on sm_90a, against the budget in
 //! `kernels/resources.txt`. `DET_POST_BLESS=1` writes the budget anew. What the program
-//! embeds for each architecture.
+//! embeds for each architecture, and in which image each kernel is.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use crate::common::require::{Need, skip};
+use std::collections::BTreeSet;
 use std::path::Path;
 
+/// The images of `src/device/cuda/modules.rs`.
+const IMAGES: [&str; 3] = ["frames", "sparse", "surround"];
+
+/// The folder of the images and what ptxas says of each; `None` in a build without kernels.
+fn logs() -> Option<(&'static Path, [String; 3])> {
+    let folder = Path::new(option_env!("DET_POST_KERNELS")?);
+    let log = |image| std::fs::read_to_string(folder.join(image).with_extension("log")).unwrap();
+    Some((folder, IMAGES.map(log)))
+}
+
 /// The bytes that an architecture may add to the program, and the PTX.
-const MAX_ARCHITECTURE_BYTES: usize = 1_100_000;
+const MAX_ARCHITECTURE_BYTES: u64 = 1_100_000;
 
 /// One line a kernel: name, registers, bytes of shared memory, bytes spilled; by name.
 /// `log` is the output of `ptxas -v`.
@@ -40,11 +51,10 @@ fn resources(log: &str) -> String {
 
 #[test]
 fn kernels_keep_to_their_budget() {
-    let Some(fatbin) = option_env!("DET_POST_FATBIN") else {
+    let Some((_, logs)) = logs() else {
         return skip(Need::Nvcc, "this build has no kernels");
     };
-    let log = std::fs::read_to_string(Path::new(fatbin).with_file_name("ptxas.log")).unwrap();
-    let found = resources(&log);
+    let found = resources(&logs.concat());
     if found.is_empty() {
         return skip(Need::Nvcc, "this build has no kernels for sm_90a");
     }
@@ -71,20 +81,49 @@ fn kernels_keep_to_their_budget() {
 /// Seven architectures then leave 21 of the 30 MB of the program to the rest of it.
 #[test]
 fn kernels_are_compressed() {
-    let Some(fatbin) = option_env!("DET_POST_FATBIN") else {
+    let Some((folder, logs)) = logs() else {
         return skip(Need::Nvcc, "this build has no kernels");
     };
-    let fatbin = Path::new(fatbin);
-    let log = std::fs::read_to_string(fatbin.with_file_name("ptxas.log")).unwrap();
+    let log = logs.concat();
     let entries = log.lines().filter(|line| line.contains("Compiling entry function"));
     let mut architectures: Vec<&str> =
         entries.filter_map(|line| line.split("' for '").nth(1)).collect();
     architectures.sort_unstable();
     architectures.dedup();
     assert!(!architectures.is_empty());
-    let num_bytes = std::fs::metadata(fatbin).unwrap().len() as usize;
-    let most = (architectures.len() + 1) * MAX_ARCHITECTURE_BYTES;
+    let num_bytes = |image| std::fs::metadata(folder.join(image).with_extension("fatbin"));
+    let num_bytes: u64 = IMAGES.map(|image| num_bytes(image).unwrap().len()).iter().sum();
+    let most = (architectures.len() as u64 + 1) * MAX_ARCHITECTURE_BYTES;
     assert!(num_bytes <= most, "{num_bytes} bytes, at most {most}: {architectures:?}");
+}
+
+/// A kernel in two images would be loaded from the first; camera and LiDAR channels load
+/// `frames` alone, so that theirs must be there.
+#[test]
+fn each_kernel_is_in_one_image() {
+    let Some((_, logs)) = logs() else {
+        return skip(Need::Nvcc, "this build has no kernels");
+    };
+    let names = |log: &String| {
+        let entries = log.lines().filter(|line| line.contains("Compiling entry function"));
+        let names = entries.filter_map(|line| line.split('\'').nth(1)).map(str::to_owned);
+        names.collect::<BTreeSet<_>>()
+    };
+    let [frames, sparse, surround] = logs.each_ref().map(names);
+    for (kernel, image) in [
+        ("letterbox_packed3_f32", &frames),
+        ("voxelize_claim", &frames),
+        ("pillar_features_f32", &frames),
+        ("nms_circle_bitmask", &frames),
+        ("rulebook_place", &sparse),
+        ("to_map_f32", &sparse),
+        ("linear_16_f32", &surround),
+        ("view_sample_points_f32", &surround),
+    ] {
+        assert!(image.contains(kernel), "{kernel}: {image:?}");
+    }
+    assert!(frames.is_disjoint(&sparse) && frames.is_disjoint(&surround));
+    assert!(sparse.is_disjoint(&surround));
 }
 
 #[test]

@@ -4,11 +4,11 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cudarc::driver::CudaFunction;
 use cudarc::driver::sys::{
     self, CUdevice_attribute, CUfunction_attribute_enum as Attribute, CUlaunchAttribute,
-    CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig, CUresult,
+    CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig,
 };
-use cudarc::driver::{CudaFunction, DriverError};
 
 use super::{CudaDevice, Stream, error, failed};
 use crate::error::{Error, ErrorKind, Result};
@@ -62,27 +62,21 @@ pub struct Grid {
 pub struct Kernel<K> {
     function: CudaFunction,
     max_threads_per_block: u32,
-    // Keeps the module, and with it the function, alive.
+    // Keeps the modules, and with them the function, alive.
     device: CudaDevice,
     spec: PhantomData<fn(K)>,
 }
 
 impl<K: KernelSpec> Kernel<K> {
     pub(super) fn load(device: &CudaDevice) -> Result<Self> {
-        let function = device
-            .module()
-            .load_function(K::NAME)
-            .map_err(|e| failed(&format!("find the kernel {}", K::NAME), e))?;
-        Self::new(device, function)
+        let kernel = Self::find(device)?;
+        kernel.ok_or_else(|| error(format!("{device} has no kernel {}", K::NAME)))
     }
 
     /// `None` when the kernel is not compiled for this GPU.
     pub(super) fn find(device: &CudaDevice) -> Result<Option<Self>> {
-        match device.module().load_function(K::NAME) {
-            Ok(function) => Self::new(device, function).map(Some),
-            Err(DriverError(CUresult::CUDA_ERROR_NOT_FOUND)) => Ok(None),
-            Err(e) => Err(failed(&format!("find the kernel {}", K::NAME), e)),
-        }
+        let function = device.modules().find(K::NAME)?;
+        function.map(|function| Self::new(device, function)).transpose()
     }
 
     fn new(device: &CudaDevice, function: CudaFunction) -> Result<Self> {
@@ -169,7 +163,7 @@ impl<K: KernelSpec> Kernel<K> {
             attrs: &raw mut attribute,
             numAttrs: u32::from(overlaps),
         };
-        // SAFETY: the function is loaded as long as `self.device` keeps its module.
+        // SAFETY: the function is loaded as long as `self.device` keeps its modules.
         // It takes one parameter of this struct's size (checked at load) and
         // layout (promised by `KernelSpec`), which the driver copies before the
         // call returns, as the configuration and its attribute. By the same promise and the

@@ -15,6 +15,7 @@ mod graph;
 mod image;
 mod kernel;
 mod memory;
+mod modules;
 mod nvjpeg;
 mod open;
 mod points;
@@ -27,7 +28,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CUdevice_attribute, CUresult};
-use cudarc::driver::{CudaContext, CudaModule, DriverError};
+use cudarc::driver::{CudaContext, DriverError};
 
 pub use candidates::DeviceCandidates;
 pub use cloud::{CloudLayout, DeviceCloud, num_bytes};
@@ -53,15 +54,14 @@ pub use tensor::{DeviceFloat, DeviceTensor, DeviceValues, PinnedTensor};
 use super::error;
 use crate::error::{Error, ErrorKind, Result};
 
-/// An opened GPU with this program's kernels loaded. Clones share it.
+/// An opened GPU. Clones share it.
 #[derive(Clone)]
 pub struct CudaDevice {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    // Dropped in this order: the module belongs to the context.
-    module: Arc<CudaModule>,
+    modules: modules::Modules,
     context: Arc<CudaContext>,
     name: String,
 }
@@ -159,8 +159,8 @@ impl CudaDevice {
         &self.inner.context
     }
 
-    fn module(&self) -> &Arc<CudaModule> {
-        &self.inner.module
+    fn modules(&self) -> &modules::Modules {
+        &self.inner.modules
     }
 }
 

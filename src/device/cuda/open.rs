@@ -10,27 +10,20 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cudarc::driver::sys::{self, CUresult};
 use cudarc::driver::{CudaContext, result};
-use cudarc::nvrtc::Ptx;
 
+use super::modules::{Modules, check_built};
 use super::{CudaDevice, Inner, error, failed};
 use crate::error::Result;
 
 /// The oldest supported driver, by the CUDA version that it implements: 12.6.
 const MIN_DRIVER: i32 = 12_060;
 
-#[cfg(kernels)]
-const FATBIN: Option<&[u8]> = Some(include_bytes!(env!("DET_POST_FATBIN")));
-#[cfg(not(kernels))]
-const FATBIN: Option<&[u8]> = None;
-
 /// The GPUs that are open.
 static OPEN: Mutex<Vec<(u32, Weak<Inner>)>> = Mutex::new(Vec::new());
 
 /// The GPU of this number: shared if it is open already.
 pub(super) fn open(ordinal: u32) -> Result<CudaDevice> {
-    let fatbin = FATBIN.ok_or_else(|| {
-        error("this program was built without kernels: no nvcc was found when it was built")
-    })?;
+    check_built()?;
     check_driver(ordinal)?;
     let mut gpus = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     gpus.retain(|(_, inner)| inner.strong_count() > 0);
@@ -45,11 +38,9 @@ pub(super) fn open(ordinal: u32) -> Result<CudaDevice> {
     // one stream that owns it, where launches execute in order, so that there is
     // nothing to track.
     unsafe { context.disable_event_tracking() };
-    let module = context
-        .load_module(Ptx::from_binary(fatbin.to_vec()))
-        .map_err(|e| failed("load the kernels", e))?;
+    let modules = Modules::open(&context)?;
     let name = context.name().map_err(|e| failed("query the GPU's name", e))?;
-    let inner = Arc::new(Inner { module, context, name });
+    let inner = Arc::new(Inner { modules, context, name });
     gpus.push((ordinal, Arc::downgrade(&inner)));
     Ok(CudaDevice { inner })
 }

@@ -338,6 +338,7 @@ fn every_op_on_cuda_has_its_kernel_and_its_parity_tests() {
 fn every_bound_between_devices_is_tested() {
     let mut sources = rust_files(&root().join("tests/parity"));
     sources.extend(rust_files(&root().join("tests/devices")));
+    sources.extend([root().join("tests/cli/aarch64.rs"), root().join("tests/common/agreement.rs")]);
     let text: String = sources.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
     assert!(!bounds::ROWS.is_empty());
     for Row { op, part, number, .. } in bounds::ROWS.iter() {
