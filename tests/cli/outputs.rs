@@ -104,7 +104,7 @@ fn await_path(child: &mut Child, path: &Path) {
     let start = Instant::now();
     while !path.exists() {
         assert!(child.try_wait().unwrap().is_none(), "ended before {} was there", path.display());
-        assert!(start.elapsed() < Duration::from_secs(60), "no {}", path.display());
+        assert!(start.elapsed() < Duration::from_secs(300), "no {}", path.display());
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -120,7 +120,7 @@ fn await_open(child: &mut Child, path: &Path) {
     };
     while !is_open() {
         assert!(child.try_wait().unwrap().is_none(), "ended before it read {}", path.display());
-        assert!(start.elapsed() < Duration::from_secs(60), "{} is not read", path.display());
+        assert!(start.elapsed() < Duration::from_secs(300), "{} is not read", path.display());
         std::thread::sleep(Duration::from_millis(1));
     }
 }
