@@ -17,9 +17,11 @@
 //!   further apart than `max_skew` is refused.
 //!
 //! With several inputs a message is refused if its stamp is not newer than the last of its
-//! input. A jump back by a second or more means that a clock starts over: once as many
-//! inputs as a frame needs have jumped, including the reference, all messages are removed,
-//! and the message that completes the jump is the first of the new sequence.
+//! input. After a jump back by a second or more that is so until enough inputs agree, as many
+//! as a frame needs and the reference among them: those that have jumped, too, and those whose
+//! stamps are not ahead by a second. If the reference has jumped, the stamps start over: all
+//! messages are removed, and the message is the first of the new sequence. Otherwise the input
+//! was ahead of the others, and its messages alone are removed.
 //!
 //! Each input keeps `depth` messages. One more message of the reference closes the oldest
 //! open frame as its deadline would; one more of another input removes the oldest. Every
@@ -44,7 +46,6 @@ pub struct Synchronizer<T> {
     min_inputs: usize,
     inputs: Vec<Input<T>>,
     open: VecDeque<Open>,
-    num_jumped: usize,
 }
 
 /// The rule by which frames are formed.
@@ -63,6 +64,20 @@ struct Input<T> {
     newest: Option<Stamp>,
     has_jumped: bool,
     num_unused: u64,
+}
+
+impl<T> Input<T> {
+    /// Whether `stamp` is a jump back from its newest one.
+    fn is_ahead_of(&self, stamp: Stamp) -> bool {
+        let ahead_ns = |newest: Stamp| newest.nanos().saturating_sub(stamp.nanos());
+        self.newest.is_some_and(|newest| ahead_ns(newest) >= RESTART_NS)
+    }
+
+    /// Removes its messages, after which any stamp may follow.
+    fn clear(&mut self) {
+        self.num_unused += self.kept.drain(..).filter(|kept| !kept.is_used).count() as u64;
+        (self.newest, self.has_jumped) = (None, false);
+    }
 }
 
 #[derive(Debug)]
@@ -153,7 +168,6 @@ impl<T: Clone> Synchronizer<T> {
             min_inputs: config.min_inputs.unwrap_or(num_inputs).clamp(1, num_inputs),
             inputs: (0..num_inputs).map(input).collect(),
             open: VecDeque::with_capacity(depth + 1),
-            num_jumped: 0,
         }
     }
 
@@ -237,32 +251,37 @@ impl<T: Clone> Synchronizer<T> {
         std::mem::take(&mut self.inputs[input].num_unused)
     }
 
-    /// Checks that the stamp of a message is newer than those of its input, or completes a
-    /// jump back.
+    /// Removes the messages of an input. Returns how many of them no frame contained.
+    pub fn remove_all(&mut self, input: usize) -> u64 {
+        self.inputs[input].clear();
+        self.take_unused(input)
+    }
+
+    /// Checks that the stamp of a message is newer than those of its input, or of a jump back
+    /// with which enough inputs agree.
     fn check(&mut self, input: usize, stamp: Stamp) -> Result<Arrival> {
         let of = &mut self.inputs[input];
         let Some(newest) = of.newest.filter(|newest| stamp <= *newest) else {
-            self.num_jumped -= usize::from(std::mem::take(&mut of.has_jumped));
+            of.has_jumped = false;
             return Ok(Arrival::Follows);
         };
-        if newest.nanos().saturating_sub(stamp.nanos()) >= RESTART_NS {
-            self.num_jumped += usize::from(!std::mem::replace(&mut of.has_jumped, true));
-            if self.num_jumped >= self.min_inputs && self.inputs[self.reference].has_jumped {
-                self.clear();
-                return Ok(Arrival::StartsOver);
+        if of.is_ahead_of(stamp) {
+            of.has_jumped = true;
+            let agrees = |of: &Input<T>| of.has_jumped || !of.is_ahead_of(stamp);
+            let num_agreeing = self.inputs.iter().filter(|of| agrees(of)).count();
+            let reference = &self.inputs[self.reference];
+            if num_agreeing >= self.min_inputs && agrees(reference) {
+                if reference.has_jumped {
+                    self.open.clear();
+                    self.inputs.iter_mut().for_each(Input::clear);
+                    return Ok(Arrival::StartsOver);
+                }
+                self.inputs[input].clear();
+                return Ok(Arrival::Follows);
             }
         }
         let message = format!("stamp {stamp} is not newer than {newest}, the last of its input");
         Err(Error::new(ErrorKind::StampNotNewer, "synchronizer", message))
-    }
-
-    fn clear(&mut self) {
-        self.open.clear();
-        self.num_jumped = 0;
-        for input in &mut self.inputs {
-            input.num_unused += input.kept.drain(..).filter(|kept| !kept.is_used).count() as u64;
-            (input.newest, input.has_jumped) = (None, false);
-        }
     }
 
     /// Whether no later message of an input can be nearer to `stamp`.
@@ -535,6 +554,59 @@ mod tests {
             events.iter().filter(|event| matches!(event, Event::Refused { .. })).collect();
         assert_eq!(refused.len(), 2, "{events:?}");
         assert!(!events.iter().any(|event| matches!(event, Event::StartsOver { .. })));
+    }
+
+    #[test]
+    fn an_input_that_was_ahead_follows_the_others_again() {
+        // The first stamp of input 1 is 37 s ahead, as before its clock is set.
+        let arrivals = [
+            (0, 0, 5000),
+            (1, 1, 42_000),
+            (10, 0, 5100),
+            (11, 1, 5100),
+            (20, 0, 5200),
+            (21, 1, 5200),
+        ];
+        let events = run(&nearest(50, 60), 2, &arrivals);
+        let expected = [
+            // Until its next message nothing is expected of input 1.
+            frame(5000, 1, Cause::Complete, &[Some(5000), None]),
+            frame(5100, 10, Cause::Complete, &[Some(5100), None]),
+            frame(5200, 21, Cause::Complete, &[Some(5200), Some(5200)]),
+        ];
+        assert_eq!(events, expected);
+        let config = SyncConfig { policy: SyncPolicy::Latest, ..nearest(50, 60) };
+        let last = run(&config, 2, &[&arrivals[..], &[(30, 0, 5210)]].concat()).pop().unwrap();
+        let Event::Frame { outcome, stamps, .. } = &last else { panic!("{last:?}") };
+        assert_eq!((*outcome, &stamps[..]), (Outcome::Usable, &[Some(5210), Some(5200)][..]));
+    }
+
+    #[test]
+    fn a_reference_that_was_ahead_starts_over() {
+        let arrivals = [(0, 1, 5000), (1, 0, 42_000), (10, 1, 5100), (11, 0, 5100), (12, 1, 5101)];
+        let events = run(&nearest(50, 60), 2, &arrivals);
+        let expected = [
+            Event::StartsOver { at: 11 },
+            frame(5100, 12, Cause::Complete, &[Some(5100), Some(5101)]),
+        ];
+        assert_eq!(events, expected);
+    }
+
+    #[test]
+    fn an_input_that_begins_after_a_jump_does_not_keep_the_others_from_starting_over() {
+        let arrivals = [
+            (0, 0, 5000),
+            (1, 1, 5000),
+            (20, 1, 3000),
+            // The first message of input 2 belongs to the new sequence.
+            (21, 2, 3000),
+            (22, 0, 3050),
+            (30, 1, 3051),
+            (31, 2, 3052),
+        ];
+        let last = run(&nearest(50, 60), 3, &arrivals).pop().unwrap();
+        let stamps = [3050, 3051, 3052].map(Some);
+        assert_eq!(last, frame(3050, 31, Cause::Complete, &stamps));
     }
 
     #[test]
