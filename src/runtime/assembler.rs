@@ -133,6 +133,11 @@ impl Assembler {
         self.sync.take_unused(input)
     }
 
+    /// Removes the messages of an input. Returns how many of them no frame contained.
+    pub fn remove_all(&mut self, input: usize) -> u64 {
+        self.sync.remove_all(input)
+    }
+
     /// Number of inputs.
     pub fn num_inputs(&self) -> usize {
         self.pools.len()

@@ -174,7 +174,7 @@ impl SlotWriter {
 }
 
 impl SlotReader {
-    /// Waits for a frame; `None` once the slot is closed, which discards the waiting frame.
+    /// Waits for a frame; `None` once the slot is closed, which discards the messages that wait.
     /// A frame goes before messages that arrived.
     pub fn take(&mut self) -> Option<Taken<'_>> {
         self.take_or(true)
@@ -191,14 +191,14 @@ impl SlotReader {
         *announced = None;
         let mut state = shared.lock();
         loop {
-            if state.is_closed {
-                return None;
-            }
-            if state.assembler.next_deadline().is_some() {
+            if !state.is_closed && state.assembler.next_deadline().is_some() {
                 state.close_frames(shared.now(), shared);
             }
             if let Some((error, num)) = state.refused.pop() {
                 return Some(Taken::Refused { error, num });
+            }
+            if state.is_closed {
+                return None;
             }
             if state.is_waiting {
                 state.is_waiting = false;
@@ -227,12 +227,18 @@ impl SlotCloser {
         state.is_waiting || !state.refused.is_empty() || state.assembler.next_deadline().is_some()
     }
 
-    /// Closes the slot. The messages of the waiting frame are lost.
+    /// Closes the slot. The messages that wait are lost.
     pub fn close(&self) {
         let mut state = self.0.lock();
         state.is_closed = true;
         if std::mem::take(&mut state.is_waiting) {
             self.0.count(&state.ready, Loss::Abandoned);
+        }
+        for input in 0..state.assembler.num_inputs() {
+            let num_abandoned = state.assembler.remove_all(input);
+            if num_abandoned > 0 {
+                (self.0.count_loss)(input, Loss::Abandoned, num_abandoned);
+            }
         }
         drop(state);
         self.0.changed.notify_all();
@@ -478,6 +484,27 @@ mod tests {
         assert_eq!((next(&mut reader), lost.num()), (vec![Some(21), Some(21)], [1, 0, 0]));
         closer.close();
         assert!(reader.take().is_none());
+    }
+
+    #[test]
+    fn messages_that_wait_at_the_end_are_counted() {
+        let (mut writers, mut reader, closer, lost) = slot_of(2, &deadline(Duration::MAX));
+        // A frame that waits, and two messages without the other input.
+        for (input, second) in [(0, 1), (1, 1), (0, 2), (0, 3)] {
+            writers[input].offer(&picture(second, &[1]), 9).unwrap();
+        }
+        closer.close();
+        assert!(reader.take().is_none());
+        assert_eq!(lost.num(), [0, 0, 3]);
+
+        // A frame that was refused is still reported.
+        let (mut writers, mut reader, closer, lost) = slot_of(2, &deadline(Duration::ZERO));
+        writers[0].offer(&picture(1, &[1]), 9).unwrap();
+        assert!(closer.is_waiting());
+        closer.close();
+        assert!(matches!(reader.take(), Some(Taken::Refused { num: 1, .. })));
+        assert!(reader.take().is_none());
+        assert_eq!(lost.num(), [0, 0, 0]);
     }
 
     #[test]
