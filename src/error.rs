@@ -95,6 +95,13 @@ named! {
     pub fn reason;
 }
 
+impl ErrorKind {
+    /// Whether a device has failed, or cannot be used.
+    pub fn is_of_device(self) -> bool {
+        matches!(self, Self::Device | Self::DeviceLost)
+    }
+}
+
 impl Error {
     /// An error of `kind` in `stage`. The message contains the numbers.
     pub fn new(kind: ErrorKind, stage: &'static str, message: impl Into<String>) -> Self {

@@ -326,13 +326,19 @@ impl Channel {
         self.sequence = self.sequence.max(sequence);
     }
 
-    /// Applies the parameters that may change between frames.
+    /// Applies the parameters that may change between frames. While the device has failed, they
+    /// are those of the detector that is built next.
     ///
     /// # Errors
     /// `Config` when `config` differs in others; then nothing changes.
     pub fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
-        let (detector, failures) = self.supervisor.ready()?;
-        failures.note(detector.reconfigure(config))?;
+        // Failures to build a detector are reported with the state of the channel.
+        if let Ok((detector, failures)) = self.supervisor.ready() {
+            match failures.note(detector.reconfigure(config)) {
+                Err(error) if !error.kind().is_of_device() => return Err(error),
+                _ => {}
+            }
+        }
         self.supervisor.make_with(make_with(&self.factory, config));
         self.config = config.clone();
         Ok(())

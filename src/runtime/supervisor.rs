@@ -179,7 +179,7 @@ impl Failures {
     /// That of `result`.
     pub fn note<T>(&mut self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result
-            && matches!(error.kind(), ErrorKind::Device | ErrorKind::DeviceLost)
+            && error.kind().is_of_device()
         {
             self.must_remake = true;
             self.add(error);

@@ -195,6 +195,31 @@ fn a_process_that_is_killed_costs_one_frame() {
     assert!(!PathBuf::from(format!("/proc/{last}")).exists(), "the process is left");
 }
 
+#[test]
+fn parameters_hold_that_are_set_after_the_process_was_killed() {
+    let sample = sample();
+    let config = camera(sample.path());
+    let factory: Factory = Arc::new(|config: &ChannelConfig, device| {
+        let proxy = Proxy::start(Path::new(PROGRAM), config, device)?;
+        Ok(Box::new(proxy) as Box<dyn Detector>)
+    });
+    let mut channel = Channel::with_factory(&config, factory).unwrap();
+    let picture = drive::picture(1);
+    let detect = |channel: &mut Channel| {
+        let input = FrameInput::image(Header::default(), image(&picture));
+        let served = channel.process(&mut [Some(input)], None)?;
+        Ok::<_, Error>(served.detections.len())
+    };
+    assert!(detect(&mut channel).unwrap() > 0);
+    kill(channel.detector_info().unwrap().process_id.unwrap());
+    let files = [sample.path().join("sample.param.yaml")];
+    let strict = Config::load(&files, &["camera.score_threshold:=1.0".to_owned()]).unwrap();
+    let strict = strict.channels.into_iter().find(|channel| channel.name == "camera").unwrap();
+    channel.reconfigure(&strict).unwrap();
+    assert_eq!(detect(&mut channel).unwrap(), 0);
+    assert_eq!(channel.health(), (Health::Good, 1));
+}
+
 /// A picture of minutes of work is the picture's fault, not the device's.
 #[test]
 fn a_jpeg_of_thousands_of_scans_costs_its_frame_alone() {

@@ -190,9 +190,7 @@ impl<W: Work> State<W> {
     fn run(&mut self) {
         let failure = self.work.run().err().map(|error| Failure::of(&error));
         self.is_due = false;
-        self.is_broken |= failure.as_ref().is_some_and(|failure| {
-            matches!(failure.kind, ErrorKind::Device | ErrorKind::DeviceLost)
-        });
+        self.is_broken |= failure.as_ref().is_some_and(|failure| failure.kind.is_of_device());
         for place in self.places.iter_mut().filter(|place| matches!(place, Place::Entered)) {
             *place = Place::Done(failure.clone());
         }
