@@ -14,6 +14,7 @@ use crate::runtime::account::Reason;
 use crate::runtime::channel::Served;
 use crate::runtime::input::{InputAccount, InputSummary};
 use crate::runtime::serving::Serving;
+use crate::runtime::stamps::StampOrder;
 use crate::runtime::trace::{Trace, TracedFrame};
 
 /// The state of a channel that the threads of the node share.
@@ -69,19 +70,20 @@ pub struct Frames {
     pub serving: Serving,
     last_output: Option<Instant>,
     num_out: u64,
-    unpublished: Option<Reason>,
+    /// Whether an output could not be published, ever.
+    has_unpublished: bool,
     /// The time per frame.
     pub processing: ProcessingTimes,
 }
 
 impl Frames {
-    /// Counts detections that were not published. The first are logged as an error.
+    /// Counts an output that was not published. The first is logged as an error.
     pub fn count_unpublished(&mut self, channel: &str, error: &Error) {
-        if self.unpublished.is_none() {
+        if !std::mem::replace(&mut self.has_unpublished, true) {
             tracing::error!("channel {channel}: not published: {error}");
         }
         let first = || Reason { count: 0, first: error.to_string() };
-        self.unpublished.get_or_insert_with(first).count += 1;
+        self.window.unpublished.get_or_insert_with(first).count += 1;
     }
 }
 
@@ -89,9 +91,14 @@ impl ChannelState {
     /// A channel without frames so far.
     pub fn new(inputs: Vec<InputState>, serving: Serving, trace: Option<Arc<Trace>>) -> Self {
         let window = FrameWindow::new();
-        let (last_output, unpublished) = (None, None);
-        let processing = ProcessingTimes::default();
-        let frames = Frames { window, serving, last_output, num_out: 0, unpublished, processing };
+        let frames = Frames {
+            window,
+            serving,
+            last_output: None,
+            num_out: 0,
+            has_unpublished: false,
+            processing: ProcessingTimes::default(),
+        };
         Self {
             inputs,
             frames: Mutex::new(frames),
@@ -135,7 +142,11 @@ impl ChannelState {
         }
         let mut frames = lock(&self.frames);
         frames.window.account.add_served(served.report, served.detections.len());
-        frames.window.account.add_stamp(served.order);
+        let num_of_order = frames.window.account.add_stamp(served.order);
+        if served.order == StampOrder::Restart && num_of_order == 1 {
+            let stamp = served.header.stamp;
+            tracing::warn!("channel {name}: stamps start over at {stamp}: the history is cleared");
+        }
         if let Some(error) = &served.degraded
             && frames.window.account.add_degraded(error) == 1
         {
@@ -169,7 +180,6 @@ impl ChannelState {
             serving: frames.serving.clone(),
             last_output: frames.last_output,
             num_out: frames.num_out,
-            unpublished: frames.unpublished.clone(),
         }
     }
 }
@@ -177,4 +187,36 @@ impl ChannelState {
 /// Locks a mutex whose value a panic leaves whole.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::runtime::supervisor::Health;
+
+    #[test]
+    fn a_summary_has_the_outputs_that_failed_since_the_one_before() {
+        let serving = Serving {
+            health: Health::Good,
+            num_failures: 0,
+            last_failure: None,
+            device: "cpu".into(),
+            engine: "an engine".into(),
+            process_id: None,
+        };
+        let state = ChannelState::new(Vec::new(), serving, None);
+        let error = Error::new(ErrorKind::Middleware, "publisher", "no such topic");
+        for _ in 0..2 {
+            lock(&state.frames).count_unpublished("camera", &error);
+        }
+        let mut window = FrameWindow::new();
+        state.summary(&mut window);
+        let Some(Reason { count: 2, first }) = &window.unpublished else {
+            panic!("{:?}", window.unpublished)
+        };
+        assert!(first.contains("no such topic"));
+        state.summary(&mut window);
+        assert!(window.unpublished.is_none());
+    }
 }

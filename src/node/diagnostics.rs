@@ -207,7 +207,7 @@ impl ChannelHealth<'_> {
         if self.is_dead {
             status.note(DiagnosticLevel::Error, "the thread of the channel is gone");
         }
-        if let Some(Reason { count, first }) = &self.frames.unpublished {
+        if let Some(Reason { count, first }) = &self.window.unpublished {
             status.note(DiagnosticLevel::Warn, &format!("{count} not published: {first}"));
         }
         let unanswered = self.reference().and_then(|input| input.unanswered_for);
@@ -387,7 +387,7 @@ mod tests {
             is_dead: false,
             inputs: Vec::new(),
             window: &window,
-            frames: &FrameSummary { serving, last_output: None, num_out: 0, unpublished: None },
+            frames: &FrameSummary { serving, last_output: None, num_out: 0 },
         }
         .input(0, &input)
     }
@@ -443,7 +443,7 @@ mod tests {
                 engine: "an engine".into(),
                 process_id: Some(77),
             };
-            let frames = FrameSummary { serving, last_output: None, num_out: 0, unpublished: None };
+            let frames = FrameSummary { serving, last_output: None, num_out: 0 };
             let status = ChannelHealth {
                 node: "n",
                 config: &config.channels[0],

@@ -24,6 +24,8 @@ pub struct FrameWindow {
     /// Age of the newest frame on arrival, by its stamp; `None` when the time is
     /// unknown.
     pub age_s: Option<f64>,
+    /// Outputs that could not be published.
+    pub unpublished: Option<Reason>,
 }
 
 /// Totals of the frames of a channel.
@@ -35,15 +37,20 @@ pub struct FrameSummary {
     pub last_output: Option<Instant>,
     /// Number of published frames.
     pub num_out: u64,
-    /// Frames with an output that could not be published.
-    pub unpublished: Option<Reason>,
 }
 
 impl FrameWindow {
     /// An empty window.
     pub fn new() -> Self {
         let response_us = Histogram::new_with_bounds(1, MAX_RESPONSE_US, 3).ok();
-        Self { account: Account::new(), response_us, num_future: 0, num_skipped: 0, age_s: None }
+        Self {
+            account: Account::new(),
+            response_us,
+            num_future: 0,
+            num_skipped: 0,
+            age_s: None,
+            unpublished: None,
+        }
     }
 
     /// Records the time from the arrival of a frame to its publication.
@@ -61,6 +68,7 @@ impl FrameWindow {
         self.num_future = 0;
         self.num_skipped = 0;
         self.age_s = None;
+        self.unpublished = None;
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nalgebra::Isometry3;
 
@@ -73,7 +73,7 @@ impl LiveTransforms {
         note_refusal(&mut self.lock(), error);
     }
 
-    /// The transform `target_from_source` at `stamp`. Waits for it up to `timeout`:
+    /// The transform `target_from_source` at `stamp`. Waits for it until `deadline`:
     /// a pose is often published after the sweep that it belongs to.
     ///
     /// # Errors
@@ -83,9 +83,8 @@ impl LiveTransforms {
         target: &str,
         source: &str,
         stamp: Stamp,
-        timeout: Duration,
+        deadline: Instant,
     ) -> Result<Isometry3<f64>> {
-        let deadline = Instant::now() + timeout;
         let mut state = self.lock();
         loop {
             let result = state.buffer.lookup(target, source, stamp);
@@ -134,6 +133,8 @@ fn note_refusal(state: &mut State, error: &crate::error::Error) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::types::Header;
 
@@ -156,18 +157,39 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(20));
                 transforms.insert(&pose(2), false);
             });
-            assert!(transforms.lookup("map", "lidar", at, Duration::from_secs(10)).is_ok());
+            let deadline = Instant::now() + Duration::from_secs(10);
+            assert!(transforms.lookup("map", "lidar", at, deadline).is_ok());
         });
     }
 
     #[test]
     fn after_a_timeout_lookups_do_not_wait_until_a_transform_arrives() {
         let transforms = LiveTransforms::default();
-        let ask = || transforms.lookup("map", "lidar", Stamp::default(), Duration::from_millis(50));
+        let ask = || {
+            let deadline = Instant::now() + Duration::from_millis(50);
+            transforms.lookup("map", "lidar", Stamp::default(), deadline)
+        };
         assert!(ask().is_err());
         let start = Instant::now();
         assert!((0..1000).all(|_| ask().is_err()));
         assert!(start.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn lookups_of_a_frame_wait_together_until_its_deadline() {
+        let transforms = LiveTransforms::default();
+        let start = Instant::now();
+        let deadline = start + Duration::from_millis(300);
+        for second in 1..=20 {
+            // Transforms of others arrive between the lookups.
+            transforms.insert(&pose(second), false);
+            assert!(transforms.lookup("map", "camera", Stamp::default(), deadline).is_err());
+        }
+        let waited = start.elapsed();
+        assert!(
+            waited >= Duration::from_millis(300) && waited < Duration::from_secs(3),
+            "{waited:?}"
+        );
     }
 
     #[test]

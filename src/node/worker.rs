@@ -47,6 +47,8 @@ struct Surroundings<'a> {
     state: &'a ChannelState,
     clock: &'a NodeClock,
     transforms: &'a LiveTransforms,
+    /// Whether the channel uses transforms: only then its stamps and theirs are of one clock.
+    wants_transforms: bool,
 }
 
 impl Worker {
@@ -82,7 +84,8 @@ impl Worker {
         clock: &NodeClock,
         transforms: &LiveTransforms,
     ) -> Box<Self> {
-        let around = Surroundings { state, clock, transforms };
+        let wants_transforms = self.channel.wants_transforms();
+        let around = Surroundings { state, clock, transforms, wants_transforms };
         loop {
             let is_idle = self.begun.is_empty();
             let taken = if is_idle {
@@ -138,7 +141,7 @@ impl Worker {
         messages: &[Option<SharedMessage>],
         around: Surroundings<'_>,
     ) -> Result<()> {
-        let Surroundings { state, clock, transforms } = around;
+        let Surroundings { state, clock, transforms, .. } = around;
         let start = Instant::now();
         let Some(message) = messages.first().and_then(Option::as_deref) else { return Ok(()) };
         self.check_age(clock.now().map(|now| now.seconds_since(message.stamp())), state)?;
@@ -147,8 +150,8 @@ impl Worker {
         if let Some(watch) = state.inputs.first().and_then(|input| input.calibration.as_ref()) {
             lock(watch).note_image(&input);
         }
-        let timeout = self.channel.config().live.transform_wait;
-        let lookup = |to: &str, from: &str, at| transforms.lookup(to, from, at, timeout);
+        let deadline = start + self.channel.config().live.transform_wait;
+        let lookup = |to: &str, from: &str, at| transforms.lookup(to, from, at, deadline);
         self.channel.submit(&mut [Some(input)], Some(&lookup))?;
         self.begun.push_back(Begun { start, arrived: message.arrived() });
         Ok(())
@@ -213,7 +216,7 @@ impl Worker {
         messages: &[Option<SharedMessage>],
         around: Surroundings<'_>,
     ) -> Result<()> {
-        let Surroundings { state, clock, transforms } = around;
+        let Surroundings { state, clock, transforms, .. } = around;
         let (start, now) = (Instant::now(), clock.now());
         let reference = messages.get(self.channel.config().sync.reference);
         let reference = reference.and_then(Option::as_deref);
@@ -230,8 +233,8 @@ impl Worker {
             *input = view.as_ref().map(|view| view.input_with(calibration.as_deref()));
         }
         let inputs = &mut inputs[..messages.len()];
-        let timeout = self.channel.config().live.transform_wait;
-        let lookup = |to: &str, from: &str, at| transforms.lookup(to, from, at, timeout);
+        let deadline = start + self.channel.config().live.transform_wait;
+        let lookup = |to: &str, from: &str, at| transforms.lookup(to, from, at, deadline);
         let served = self.channel.process(inputs, Some(&lookup))?;
         lock(&state.frames).window.account.add_times(served.header.stamp, inputs, now);
         for (input, state) in inputs.iter().zip(&state.inputs) {
@@ -291,13 +294,10 @@ fn publish(
     served: &Served<'_>,
     inputs: &[Option<FrameInput<'_>>],
     Begun { start, arrived }: Begun,
-    Surroundings { state, clock, transforms }: Surroundings<'_>,
+    Surroundings { state, clock, transforms, wants_transforms }: Surroundings<'_>,
 ) {
-    if served.order == StampOrder::Restart {
-        let name = &served.config.name;
-        let stamp = served.header.stamp;
-        tracing::warn!("channel {name}: stamps start over at {stamp}: the history is cleared");
-        let latest = stamp.nanos().saturating_add(POSE_LEAD_NS);
+    if served.order == StampOrder::Restart && wants_transforms {
+        let latest = served.header.stamp.nanos().saturating_add(POSE_LEAD_NS);
         transforms.forget_after(Stamp::from_nanos(latest));
     }
     let published = outputs.publish(served);

@@ -242,9 +242,10 @@ impl Account {
         count_reason(&mut self.degraded, error, 1)
     }
 
-    /// Adds the order of a frame's stamp.
-    pub fn add_stamp(&mut self, order: StampOrder) {
+    /// Adds the order of a frame's stamp. Returns the number of frames of that order.
+    pub fn add_stamp(&mut self, order: StampOrder) -> u64 {
         self.stamps[order as usize] += 1;
+        self.stamps[order as usize]
     }
 
     /// Adds another account of the same channel.

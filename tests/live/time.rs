@@ -106,6 +106,26 @@ fn sweeps_wait_for_their_pose_and_are_served_alone_without() {
 }
 
 #[test]
+fn stamps_of_a_camera_that_start_over_leave_transforms_alone() {
+    let session = Session::active(&[
+        "diagnostics_period_s:=0.3",
+        "lidar.densification.num_past_sweeps:=2",
+        "lidar.densification.transform_wait_s:=0.05",
+    ]);
+    for second in [1, 3] {
+        session.graph.send("/tf", &pose(second));
+    }
+    for second in [5, 0] {
+        session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(second, 0)), CAMERA_OUT);
+    }
+    session.send_for(CLOUD_TOPIC, &cloud(Stamp::from_ros(2, 0)), LIDAR_OUT);
+    let lidar = await_status(&session, LIDAR_FRAMES, |status| {
+        status.values.get("frames_out").is_some_and(|num| num == "1")
+    });
+    assert!(!lidar.values.contains_key("alone.missing_transform"), "{lidar:?}");
+}
+
+#[test]
 fn when_stamps_start_over_the_past_is_forgotten() {
     // Networks whose boxes tell of every past sweep.
     let folder = tempfile::tempdir().unwrap();
