@@ -224,9 +224,9 @@ impl LiveChannel {
             return lost("the frame in flight did not finish in time");
         }
         let Ok(mut worker) = thread.join() else { return lost("its thread panicked") };
-        worker.outputs.remove_markers(&Header::default())?;
+        let removed = worker.outputs.remove_markers(&Header::default());
         self.stage = Stage::Idle(worker);
-        Ok(())
+        removed
     }
 
     /// The status of the time per frame, as Autoware's nodes publish it.
