@@ -12,6 +12,7 @@ use cudarc::nvrtc::Ptx;
 use super::{error, failed};
 use crate::error::Result;
 
+#[cfg(kernels)]
 macro_rules! image {
     ($name:literal) => {
         include_bytes!(concat!(env!("DET_POST_KERNELS"), "/", $name, ".fatbin"))
