@@ -11,7 +11,7 @@
 //! | view decoders | [`channels_last`], [`view_sample`], [`attention`], [`linear`], [`layer_norm`], [`layer_stack`], [`layer_chain`], [`refine`], [`top_rows`], [`detr3d_block`] |
 //! | output | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`decode_query`], [`decode_streampetr`], [`select`], [`gather`] |
 //! | suppression | [`nms`], which selects one of [`nms_none`], [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_bev_fast`], [`nms_iou_3d`]; between two kinds in a row [`survivors`] |
-//! | arrays of other libraries | [`candidate_arrays`], [`voxel_arrays`] |
+//! | arrays of other libraries | [`candidate_arrays`], [`voxel_arrays`], [`sparse_arrays`] |
 //!
 //! Operations copy nothing between host and device, and allocate nothing once their
 //! workspaces have grown to the sizes of the data.
@@ -78,6 +78,7 @@ pub mod rows;
 pub mod rulebook;
 pub mod scatter;
 pub mod select;
+pub mod sparse_arrays;
 pub mod sparse_conv;
 pub mod sparse_max_pool;
 pub mod survivors;

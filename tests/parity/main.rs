@@ -60,6 +60,7 @@ mod scatter;
 mod select;
 mod slot;
 mod sparse4d;
+mod sparse_arrays;
 mod sparse_conv;
 mod sparse_encoder;
 mod sparse_max_pool;

@@ -12,7 +12,7 @@ use super::random::Random;
 use super::sparse_scenes::{Made, cases, values};
 
 /// Relative L2 distance, and the largest difference as a share of the largest value.
-fn distance(found: &[f32], expected: &[f32]) -> [f64; 2] {
+pub fn distance(found: &[f32], expected: &[f32]) -> [f64; 2] {
     assert_eq!(found.len(), expected.len());
     let pairs = || found.iter().zip(expected).map(|(&a, &b)| (f64::from(a), f64::from(b)));
     let sum: f64 = pairs().map(|(a, b)| (a - b).powi(2)).sum();

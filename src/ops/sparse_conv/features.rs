@@ -4,7 +4,7 @@ use super::Precision;
 use super::kernels::{BF16_PARTS, F16_PARTS, ZERO_BYTES};
 use super::pack::row_len;
 use crate::device::cuda::{DeviceBuffer, Stream};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// Rows of features of the sites of a level in device memory, each padded with zeros to
 /// 16 values or a multiple of 32.
@@ -26,6 +26,25 @@ impl DeviceFeatures {
     pub fn new(stream: &Stream, precision: Precision, len: usize) -> Result<Self> {
         let num_bytes = len.saturating_mul(element_bytes(precision)).saturating_add(ZERO_BYTES);
         Ok(Self { bytes: DeviceBuffer::zeros(stream, num_bytes)?, precision })
+    }
+
+    /// Rows in memory of any owner, of [`Self::num_bytes_for`]; undefined until they are written
+    /// by [`sparse_arrays`](crate::ops::sparse_arrays) or a convolution.
+    ///
+    /// # Errors
+    /// `Argument` when there is not even memory for no rows.
+    pub fn in_memory(bytes: DeviceBuffer<u8>, precision: Precision) -> Result<Self> {
+        if bytes.len() < ZERO_BYTES {
+            let message = format!("{} bytes, at least {ZERO_BYTES} are needed", bytes.len());
+            return Err(Error::new(ErrorKind::Argument, "sparse_conv", message));
+        }
+        Ok(Self { bytes, precision })
+    }
+
+    /// Bytes of [`Self::in_memory`] for rows of so many channels.
+    pub fn num_bytes_for(num_rows: usize, num_channels: usize, precision: Precision) -> usize {
+        let row_bytes = row_len(num_channels) * element_bytes(precision);
+        num_rows.saturating_mul(row_bytes).saturating_add(ZERO_BYTES)
     }
 
     /// Values of a row of so many channels.

@@ -74,7 +74,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 59] = [
+const UNSAFE_FILES: [&str; 60] = [
     "python/src/array/memory.rs",
     "capi/src/call.rs",
     "capi/src/gpu.rs",
@@ -118,6 +118,7 @@ const UNSAFE_FILES: [&str; 59] = [
     "src/ops/rulebook/kernels.rs",
     "src/ops/scatter/kernels.rs",
     "src/ops/select/kernels.rs",
+    "src/ops/sparse_arrays/kernels.rs",
     "src/ops/sparse_conv/kernels.rs",
     "src/ops/sparse_max_pool/kernels.rs",
     "src/ops/survivors/kernels.rs",

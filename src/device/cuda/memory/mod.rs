@@ -135,13 +135,25 @@ impl<'a, T: Plain> In<'a, T> {
         }
     }
 
+    /// The values before `end`; all when there are fewer.
+    pub fn until(self, end: usize) -> Self {
+        Self { len: self.len.min(end as u64), ..self }
+    }
+
     /// The values as bytes.
     pub fn bytes(self) -> In<'a, u8> {
         In { address: self.address, len: self.len * size_of::<T>() as u64, memory: PhantomData }
     }
 }
 
-/// Alignment of the slices that [`Out::carve`] makes.
+impl<'a> In<'a, u32> {
+    /// The values in fours; up to three at the end are left out.
+    pub fn in_fours(self) -> In<'a, [u32; 4]> {
+        In { address: self.address, len: self.len / 4, memory: PhantomData }
+    }
+}
+
+/// Alignment of the slices that [`Out::carve`] and [`DeviceBuffer::carve`] make.
 const CARVED_ALIGNMENT: usize = 256;
 
 impl<'a> Out<'a, u8> {
@@ -279,8 +291,11 @@ impl<T: Plain> DeviceBuffer<T> {
     /// # Errors
     /// `Device` with the driver's error.
     pub fn enqueue_clear(&mut self) -> Result<()> {
-        self.stream.bind()?;
         let num_bytes = self.len * size_of::<T>();
+        if num_bytes == 0 {
+            return Ok(());
+        }
+        self.stream.bind()?;
         // SAFETY: the allocation has this many bytes and stays until the stream's
         // work is done; zero bits are a `T`.
         unsafe { result::memset_d8_async(self.address, 0, num_bytes, self.stream.raw()) }

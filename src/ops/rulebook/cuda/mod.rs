@@ -8,6 +8,9 @@
 mod sites;
 mod table;
 
+use std::marker::PhantomData;
+use std::ops::Deref;
+
 pub use sites::{DeviceSites, PublishedCounts};
 pub use table::DeviceTable;
 
@@ -30,6 +33,30 @@ pub enum Cells<'a> {
     Indices(&'a DeviceBuffer<u32>),
     /// Rows of (batch, c0, c1, c2), each the bits of an i32.
     Coordinates(&'a DeviceBuffer<[u32; 4]>),
+    /// The same in memory of any owner.
+    Rows(In<'a, [u32; 4]>),
+}
+
+/// A level or a table for the work of another stream, read alone: while this lives, the original
+/// stays as it is.
+#[derive(Debug)]
+pub struct OnStream<'a, T> {
+    of: T,
+    original: PhantomData<&'a T>,
+}
+
+impl<T> OnStream<'_, T> {
+    fn new(of: T) -> Self {
+        Self { of, original: PhantomData }
+    }
+}
+
+impl<T> Deref for OnStream<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.of
+    }
 }
 
 /// Kernels of the op on one stream.
@@ -114,6 +141,7 @@ impl Workspace {
         let num_rows = match cells {
             Cells::Indices(cells) => cells.len(),
             Cells::Coordinates(rows) => rows.len(),
+            Cells::Rows(rows) => rows.len(),
         };
         let grid = rows(num_rows, 1);
         self.mark_cells.enqueue(stream, grid, cells_args(stream, cells, num, sites)?)?;
@@ -186,7 +214,7 @@ impl Workspace {
         let stream = &self.stream;
         let args = TableArgs {
             input: input.index(stream)?,
-            sites: output.sites.input(stream)?,
+            sites: output.sites.input(stream)?.until(output.capacity),
             counts: output.counts.input(stream)?,
             words: table.words.output(stream)?,
             input_grid: GridArgs::new(&input.grid),
@@ -241,6 +269,7 @@ fn cells_args<'a>(
     let (coordinates, cells, capacity) = match cells {
         Cells::Indices(cells) => (In::empty(), cells.input(stream)?, cells.len()),
         Cells::Coordinates(rows) => (rows.input(stream)?, In::empty(), rows.len()),
+        Cells::Rows(rows) => (rows, In::empty(), rows.len()),
     };
     Ok(CellsArgs {
         coordinates,
@@ -249,7 +278,7 @@ fn cells_args<'a>(
         bits: sites.bits.output(stream)?,
         ranks: sites.ranks.output(stream)?,
         counts: sites.counts.output(stream)?,
-        sites: sites.sites.output(stream)?,
+        sites: sites.sites.output(stream)?.split_at(sites.capacity)[0],
         input_rows: match &mut sites.input_rows {
             Some(rows) => rows.output(stream)?,
             None => Out::empty(),

@@ -1,5 +1,6 @@
 //! Sites in device memory.
 
+use super::OnStream;
 use crate::device::cuda::{DeviceBuffer, In, MappedBuffer, Out, Stream, blocks};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::rulebook::args::SiteIndexArgs;
@@ -30,9 +31,7 @@ impl DeviceSites {
     /// # Errors
     /// `Device` when there is not enough memory.
     pub fn input(stream: &Stream, grid: SiteGrid, capacity: usize) -> Result<Self> {
-        let mut sites = Self::output(stream, grid, capacity)?;
-        sites.input_rows = Some(DeviceBuffer::zeros(stream, sites.capacity)?);
-        Ok(sites)
+        Self::of(grid, capacity, true, |len| DeviceBuffer::zeros(stream, len))
     }
 
     /// Another level: no sites, with memory for `capacity`.
@@ -40,20 +39,86 @@ impl DeviceSites {
     /// # Errors
     /// `Device` when there is not enough memory.
     pub fn output(stream: &Stream, grid: SiteGrid, capacity: usize) -> Result<Self> {
+        Self::of(grid, capacity, false, |len| DeviceBuffer::zeros(stream, len))
+    }
+
+    /// A level in memory of any owner, of [`Self::num_bytes_for`]: no sites.
+    ///
+    /// # Errors
+    /// `Argument` when there is less memory; `Device` when it cannot be cleared.
+    pub fn in_memory(
+        mut memory: DeviceBuffer<u8>,
+        grid: SiteGrid,
+        capacity: usize,
+        is_input: bool,
+    ) -> Result<Self> {
+        let mut sites = Self::of(grid, capacity, is_input, |len| memory.carve(len))?;
+        sites.enqueue_reset()?;
+        Ok(sites)
+    }
+
+    /// Bytes of [`Self::in_memory`].
+    pub fn num_bytes_for(grid: &SiteGrid, capacity: usize, is_input: bool) -> usize {
         let capacity = capacity.min(grid.num_cells());
-        let num_words = grid.num_cells().div_ceil(32).next_multiple_of(4) as u32;
-        let num_tiles = blocks(num_words as usize, RANK_THREADS_PER_BLOCK * OUTPUT_WORDS) as usize;
+        let num_words = num_words(grid);
+        let lens = [
+            num_words,
+            num_words,
+            capacity,
+            NUM_COUNTS,
+            num_tiles(num_words),
+            if is_input { capacity } else { 0 },
+        ];
+        lens.into_iter().map(Out::<u32>::num_carved_bytes).fold(0, usize::saturating_add)
+    }
+
+    fn of(
+        grid: SiteGrid,
+        capacity: usize,
+        is_input: bool,
+        mut memory: impl FnMut(usize) -> Result<DeviceBuffer<u32>>,
+    ) -> Result<Self> {
+        let capacity = capacity.min(grid.num_cells());
+        let num_words = num_words(&grid);
         Ok(Self {
             grid,
             capacity,
-            num_words,
-            bits: DeviceBuffer::zeros(stream, num_words as usize)?,
-            ranks: DeviceBuffer::zeros(stream, num_words as usize)?,
-            sites: DeviceBuffer::zeros(stream, capacity)?,
-            counts: DeviceBuffer::zeros(stream, NUM_COUNTS)?,
-            sums: DeviceBuffer::zeros(stream, num_tiles)?,
-            input_rows: None,
+            num_words: num_words as u32,
+            bits: memory(num_words)?,
+            ranks: memory(num_words)?,
+            sites: memory(capacity)?,
+            counts: memory(NUM_COUNTS)?,
+            sums: memory(num_tiles(num_words))?,
+            input_rows: is_input.then(|| memory(capacity)).transpose()?,
         })
+    }
+
+    /// The same level for the work of another stream of the same GPU, which the caller orders
+    /// with that of this one.
+    ///
+    /// # Errors
+    /// `Device` when the stream is of another GPU.
+    pub fn on(&self, stream: &Stream) -> Result<OnStream<'_, Self>> {
+        Ok(OnStream::new(Self {
+            bits: self.bits.on(stream)?,
+            ranks: self.ranks.on(stream)?,
+            sites: self.sites.on(stream)?,
+            counts: self.counts.on(stream)?,
+            sums: self.sums.on(stream)?,
+            input_rows: self.input_rows.as_ref().map(|rows| rows.on(stream)).transpose()?,
+            ..*self
+        }))
+    }
+
+    /// Queues the removal of all sites, whatever the memory holds. The capacity is that of the
+    /// memory.
+    ///
+    /// # Errors
+    /// `Device` with the driver's error.
+    pub(in crate::ops) fn enqueue_reset(&mut self) -> Result<()> {
+        self.capacity = self.sites.len();
+        self.bits.enqueue_clear()?;
+        self.counts.enqueue_clear()
     }
 
     /// The grid.
@@ -116,6 +181,27 @@ impl DeviceSites {
         Ok(output(|position| counts[position]))
     }
 
+    /// As [`Self::entrance_counts`]. The capacity becomes the number of sites, until they are made
+    /// again from arrays, so that tables and features of the level are no larger.
+    ///
+    /// # Errors
+    /// `Device` when earlier work or the copy fails.
+    pub fn fit_entrance(&mut self) -> Result<EntranceCounts> {
+        let counts = self.entrance_counts()?;
+        self.capacity = counts.num_sites;
+        Ok(counts)
+    }
+
+    /// As [`Self::output_counts`], with the capacity as [`Self::fit_entrance`].
+    ///
+    /// # Errors
+    /// `Device` when earlier work or the copy fails.
+    pub fn fit_output(&mut self) -> Result<OutputCounts> {
+        let counts = self.output_counts()?;
+        self.capacity = counts.num_sites;
+        Ok(counts)
+    }
+
     /// The counts, of which the first is the number of sites.
     pub(in crate::ops) fn counts(&self, stream: &Stream) -> Result<In<'_, u32>> {
         self.counts.input(stream)
@@ -131,6 +217,11 @@ impl DeviceSites {
         self.input_rows.as_ref().map_or_else(|| Ok(In::empty()), |rows| rows.input(stream))
     }
 
+    /// The linear indices of the sites, as many as the capacity.
+    pub(in crate::ops) fn indices(&self, stream: &Stream) -> Result<In<'_, u32>> {
+        Ok(self.sites.input(stream)?.until(self.capacity))
+    }
+
     pub(super) fn level(&mut self, stream: &Stream) -> Result<LevelArgs<'_>> {
         Ok(LevelArgs {
             sites: self.sites.output(stream)?,
@@ -142,6 +233,16 @@ impl DeviceSites {
             },
         })
     }
+}
+
+/// Words of the bitmap of a grid.
+fn num_words(grid: &SiteGrid) -> usize {
+    grid.num_cells().div_ceil(32).next_multiple_of(4)
+}
+
+/// Tiles of the words of a bitmap.
+fn num_tiles(num_words: usize) -> usize {
+    blocks(num_words, RANK_THREADS_PER_BLOCK * OUTPUT_WORDS) as usize
 }
 
 /// The counts of the levels of a network in memory that the host reads.

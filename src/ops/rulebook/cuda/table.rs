@@ -1,7 +1,8 @@
 //! Tables in device memory.
 
+use super::OnStream;
 use crate::device::cuda::{DeviceBuffer, In, Stream};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::ops::rulebook::{Geometry, Mode, Table};
 
 /// The rulebook of a convolution in device memory: a [`Table`] with room for the
@@ -29,12 +30,61 @@ impl DeviceTable {
         [input_capacity, capacity]: [usize; 2],
     ) -> Result<Self> {
         geometry.check(mode)?;
-        let taps_per_word = Table::new(geometry, mode, 0).taps_per_word();
-        let stride = capacity.next_multiple_of(32);
-        let num_groups = geometry.num_taps() / taps_per_word;
-        let words = DeviceBuffer::zeros(stream, num_groups.saturating_mul(stride))?;
-        let geometry = *geometry;
+        let words = DeviceBuffer::zeros(stream, Self::num_words_for(geometry, mode, capacity))?;
+        Self::in_memory(words, geometry, mode, [input_capacity, capacity])
+    }
+
+    /// A table in memory of any owner, of [`Self::num_words_for`]: no pairs.
+    ///
+    /// # Errors
+    /// `Argument` when the geometry is wrong or there is less memory; `Device` when it cannot be
+    /// cleared.
+    pub fn in_memory(
+        mut words: DeviceBuffer<u32>,
+        geometry: &Geometry,
+        mode: Mode,
+        [input_capacity, capacity]: [usize; 2],
+    ) -> Result<Self> {
+        geometry.check(mode)?;
+        let num_words = Self::num_words_for(geometry, mode, capacity);
+        if words.len() < num_words {
+            let message = format!("{} words, a table of {num_words} is needed", words.len());
+            return Err(Error::new(ErrorKind::Argument, "rulebook", message));
+        }
+        let taps_per_word = Table::taps_per_word_of(geometry, mode);
+        let (stride, geometry) = (stride_of(capacity), *geometry);
+        words.enqueue_clear()?;
         Ok(Self { mode, geometry, taps_per_word, input_capacity, capacity, stride, words })
+    }
+
+    /// Words of [`Self::in_memory`].
+    pub fn num_words_for(geometry: &Geometry, mode: Mode, capacity: usize) -> usize {
+        let num_groups = geometry.num_taps() / Table::taps_per_word_of(geometry, mode);
+        num_groups.saturating_mul(stride_of(capacity))
+    }
+
+    /// The same table for the work of another stream of the same GPU, which the caller orders
+    /// with that of this one.
+    ///
+    /// # Errors
+    /// `Device` when the stream is of another GPU.
+    pub fn on(&self, stream: &Stream) -> Result<OnStream<'_, Self>> {
+        Ok(OnStream::new(Self { words: self.words.on(stream)?, ..*self }))
+    }
+
+    /// Makes it a table between levels of other capacities, without pairs. Returns whether there
+    /// is memory for it; if not, it stays as it is.
+    ///
+    /// # Errors
+    /// `Device` when the memory cannot be cleared.
+    pub fn resize(&mut self, [input_capacity, capacity]: [usize; 2]) -> Result<bool> {
+        if self.words.len() < Self::num_words_for(&self.geometry, self.mode, capacity) {
+            return Ok(false);
+        }
+        (self.input_capacity, self.capacity) = (input_capacity, capacity);
+        self.stride = stride_of(capacity);
+        self.words.enqueue_clear()?;
+        Ok(true)
     }
 
     /// Number of taps.
@@ -76,4 +126,9 @@ impl DeviceTable {
         let num_groups = self.num_taps() / self.taps_per_word;
         [self.taps_per_word as u32, num_groups as u32, self.stride as u32]
     }
+}
+
+/// Words from one group to the next.
+fn stride_of(capacity: usize) -> usize {
+    capacity.next_multiple_of(32)
 }
