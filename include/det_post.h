@@ -997,9 +997,9 @@ struct det_post_sparse_convolution {
     /** Channels of the output. */
     size_t num_output_channels;
     /** `[output channels, taps, input channels]`, where tap k0, k1, k2 is number
-     * `(k0 * kernel[1] + k1) * kernel[2] + k2`. */
+     * `(k0 * kernel[1] + k1) * kernel[2] + k2`. In host memory, whatever the device. */
     const float *weights;
-    /** `[output channels]`, or `NULL`. */
+    /** `[output channels]`, or `NULL`. In host memory, whatever the device. */
     const float *bias;
     /** The maximum number of sites of the output; 0 is no limit. */
     size_t max_sites;
@@ -1188,8 +1188,8 @@ det_post_status det_post_detector_add_transforms(det_post_detector detector, con
 /** Opens a workspace on a device: `cpu` or `cuda:N`. The arrays that an operation reads are in the
  * memory of that device; so are its results, which are memory of the workspace and valid until
  * the next call of the same function on it, or until the workspace is closed. Structs are in host
- * memory, whatever the device. On a GPU the tensors of decoders begin at multiples of 16 bytes,
- * and sparse convolution is refused. Close it with `det_post_workspace_close`. */
+ * memory, whatever the device. On a GPU the tensors of decoders begin at multiples of 16 bytes.
+ * Close it with `det_post_workspace_close`. */
 det_post_status det_post_workspace_open(const char *device, det_post_workspace *workspace);
 
 /** Closes a workspace and frees its memory. If another thread is in a call on it, that call ends
@@ -1226,7 +1226,10 @@ det_post_status det_post_workspace_decode_center(det_post_workspace workspace, c
  * there are any, logits of directions. */
 det_post_status det_post_workspace_decode_anchor(det_post_workspace workspace, const det_post_anchor_decoding *decoding, const det_post_tensor *tensors, size_t num_tensors, const det_post_decoded **decoded);
 
-/** Convolves features at the sites of a grid. */
+/** Convolves features at the sites of a grid. On a GPU a workspace keeps the packed weights and
+ * the memory of the last convolution, and uses them again if weights and settings are the same:
+ * open a workspace per layer. Without `max_sites` there is memory for as many sites as the taps of
+ * all sites of the input can reach. */
 det_post_status det_post_workspace_sparse_convolve(det_post_workspace workspace, const det_post_sparse_convolution *convolution, const det_post_sparse_features *input, const det_post_sparse_result **result);
 
 /** Opens a live node in the graph of the caller, as `det_post run` opens one: parameters and

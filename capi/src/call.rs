@@ -161,6 +161,13 @@ impl Const<u16> {
     }
 }
 
+impl In<i32> {
+    /// The same address, of the bits of the values.
+    pub(super) fn bits(self) -> In<u32> {
+        In(self.0.cast())
+    }
+}
+
 impl In<u8> {
     /// The same address, of other values.
     pub(super) fn cast<T>(self) -> In<T> {

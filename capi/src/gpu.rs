@@ -6,6 +6,7 @@
 //! is the contract of the header: the arrays are as long as stated and stay unchanged until the
 //! call returns, and the caller's stream is one of this GPU.
 
+use det_post::Result;
 use det_post::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceCandidates, DeviceImage, DeviceTensor, DeviceValues, In,
     InPlaceUploads, Plain, Stream,
@@ -17,7 +18,6 @@ use det_post::ops::nms::cuda::{Capacity, Suppressible, Suppression};
 use det_post::types::{
     Box2d, Box3d, Candidate, DeviceBytes, ElementType, ImageView, Kept, Letterbox, RotatedBox2d,
 };
-use det_post::{Error, Result};
 
 use super::call::{Call, In as Values};
 use super::tensors::Tensor;
@@ -273,10 +273,4 @@ impl LetterboxSession {
             stream,
         })
     }
-}
-
-/// The error of an operation that has no implementation for arrays on a GPU.
-pub(super) fn unsupported(operation: &'static str) -> Error {
-    let message = "arrays on a GPU are not taken: open a workspace on cpu";
-    Error::new(det_post::ErrorKind::Argument, operation, message)
 }

@@ -37,6 +37,7 @@ pub mod log;
 pub mod node;
 pub mod report;
 pub mod sparse;
+mod sparse_gpu;
 pub mod status;
 pub mod suppression;
 pub mod tensors;

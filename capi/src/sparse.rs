@@ -1,15 +1,19 @@
 //! Sparse convolution.
 
+use det_post::device::cuda::Stream;
 use det_post::ops::rulebook::{
     Geometry, Mode, SiteGrid, Sites, Table, fill_table, output_sites, sites_of_coordinates,
 };
+use det_post::ops::sparse_arrays::{cells as cells_of, rows_of_sites};
 use det_post::ops::sparse_conv::{
     ConvParameters, Epilogue, PackedWeights, Precision, Workspace as Threads, sparse_conv,
 };
 
 use super::call::{Call, Const, In, Out, run};
+use super::gpu::{Gpu, values_of};
+use super::sparse_gpu::{Arrays, Layer, OnGpu};
 use super::status::{Failure, Status};
-use super::workspace::{WORKSPACES, Workspace};
+use super::workspace::{Opened, WORKSPACES, Workspace};
 
 /// `sparse_convolution.mode`: the output has the sites of the input; the kernel is odd, the
 /// stride 1 and the padding not read.
@@ -56,9 +60,9 @@ pub struct SparseConvolution {
     /// Channels of the output.
     pub num_output_channels: usize,
     /// `[output channels, taps, input channels]`, where tap k0, k1, k2 is number
-    /// `(k0 * kernel[1] + k1) * kernel[2] + k2`.
+    /// `(k0 * kernel[1] + k1) * kernel[2] + k2`. In host memory, whatever the device.
     pub weights: In<f32>,
-    /// `[output channels]`, or `NULL`.
+    /// `[output channels]`, or `NULL`. In host memory, whatever the device.
     pub bias: In<f32>,
     /// The maximum number of sites of the output; 0 is no limit.
     pub max_sites: usize,
@@ -99,8 +103,10 @@ pub struct SparseResult {
 /// The memory of sparse convolutions.
 pub(super) struct Memory {
     threads: Threads,
+    sorted: Vec<f32>,
     coordinates: Vec<u32>,
     features: Vec<f32>,
+    on_gpu: OnGpu,
     public: Option<SparseResult>,
 }
 
@@ -109,8 +115,10 @@ impl Default for Memory {
         let num_threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             threads: Threads::new(num_threads),
+            sorted: Vec::new(),
             coordinates: Vec::new(),
             features: Vec::new(),
+            on_gpu: OnGpu::default(),
             public: None,
         }
     }
@@ -146,12 +154,34 @@ impl SparseConvolution {
         Ok(geometry)
     }
 
-    fn weights(&self, call: &Call, geometry: &Geometry) -> Result<PackedWeights, Failure> {
+    fn parameters<'call>(
+        &self,
+        call: &'call Call,
+        geometry: &Geometry,
+    ) -> Result<ConvParameters<'call>, Failure> {
         let sizes = [self.num_output_channels, geometry.num_taps(), self.num_input_channels];
         let num = sizes.iter().fold(1_usize, |num, &size| num.saturating_mul(size));
         let weights = call.slice(self.weights, num, "convolution.weights")?;
         let bias = call.slice_or_null(self.bias, sizes[0], "convolution.bias")?;
-        Ok(PackedWeights::new(&ConvParameters::new(sizes, weights, bias)?, self.precision()?))
+        Ok(ConvParameters::new(sizes, weights, bias)?)
+    }
+
+    fn input_grid(&self) -> Result<SiteGrid, Failure> {
+        Ok(SiteGrid::new(self.batch_size, self.grid_size)?)
+    }
+
+    fn output_grid(&self, geometry: &Geometry, mode: Mode) -> Result<SiteGrid, Failure> {
+        let shape = match mode {
+            Mode::Submanifold | Mode::Inverse => self.grid_size,
+            Mode::Strided => geometry.strided_shape(self.grid_size)?,
+            Mode::Transposed => geometry.transposed_shape(self.grid_size, self.output_padding)?,
+        };
+        Ok(SiteGrid::new(self.batch_size, shape)?)
+    }
+
+    /// The most sites of the output.
+    fn max_sites(&self) -> usize {
+        if self.max_sites == 0 { usize::MAX } else { self.max_sites }
     }
 
     /// The sites of the output, and how many are over the limit.
@@ -161,15 +191,11 @@ impl SparseConvolution {
         geometry: &Geometry,
         mode: Mode,
     ) -> Result<(Sites, usize), Failure> {
-        let shape = match mode {
-            Mode::Submanifold | Mode::Inverse => return Ok((input.clone(), 0)),
-            Mode::Strided => geometry.strided_shape(self.grid_size)?,
-            Mode::Transposed => geometry.transposed_shape(self.grid_size, self.output_padding)?,
-        };
-        let grid = SiteGrid::new(self.batch_size, shape)?;
-        let all = input.len().saturating_mul(geometry.num_taps()).min(grid.num_cells());
-        let most = if self.max_sites == 0 { all } else { self.max_sites.min(all) };
-        let mut output = Sites::new(grid, most);
+        if matches!(mode, Mode::Submanifold | Mode::Inverse) {
+            return Ok((input.clone(), 0));
+        }
+        let all = input.len().saturating_mul(geometry.num_taps());
+        let mut output = Sites::new(self.output_grid(geometry, mode)?, self.max_sites().min(all));
         let counts = output_sites(input, geometry, mode, &mut output)?;
         Ok((output, counts.num_over_capacity))
     }
@@ -184,35 +210,27 @@ impl Memory {
     ) -> Result<Const<SparseResult>, Failure> {
         let mode = convolution.mode()?;
         let geometry = convolution.geometry(mode)?;
-        let weights = convolution.weights(call, &geometry)?;
+        let precision = convolution.precision()?;
+        let weights = PackedWeights::new(&convolution.parameters(call, &geometry)?, precision);
         let (num_sites, num_channels) = (input.num_sites, convolution.num_input_channels);
         let cells = call.slice(input.coordinates, num_sites.saturating_mul(4), "coordinates")?;
         let features =
             call.slice(input.features, num_sites.saturating_mul(num_channels), "features")?;
-        let mut sites =
-            Sites::new(SiteGrid::new(convolution.batch_size, convolution.grid_size)?, num_sites);
+        let mut sites = Sites::new(convolution.input_grid()?, num_sites);
         let mut rows = Vec::with_capacity(num_sites);
         let entered = sites_of_coordinates(cells.as_chunks().0, &mut sites, &mut rows);
-        let sorted: Vec<f32> = rows
-            .iter()
-            .flat_map(|&row| &features[row as usize * num_channels..][..num_channels])
-            .copied()
-            .collect();
+        rows_of_sites(features, num_channels, &rows, &mut self.sorted);
         let (output, num_over_capacity) = convolution.output(&sites, &geometry, mode)?;
         let mut table = Table::new(&geometry, mode, output.len());
         fill_table(&sites, &output, &mut table)?;
-        let Self { threads, coordinates, features, public } = self;
+        let Self { threads, sorted, coordinates, features, public, .. } = self;
         features.clear();
         features.resize(output.len() * weights.num_outputs(), 0.0);
-        let epilogue = Epilogue {
-            residual: None,
-            relu: convolution.has_relu != 0,
-            stored: convolution.precision()?,
-        };
-        sparse_conv(&sorted, &table, &weights, epilogue, threads, features)?;
+        let epilogue =
+            Epilogue { residual: None, relu: convolution.has_relu != 0, stored: precision };
+        sparse_conv(sorted, &table, &weights, epilogue, threads, features)?;
         coordinates.clear();
-        let cells = output.indices().iter().flat_map(|&index| output.grid().cell_of(index));
-        coordinates.extend(cells);
+        coordinates.extend(cells_of(&output).flatten());
         Ok(Const::one(public.insert(SparseResult {
             coordinates: Const::of(coordinates),
             features: Const::of(features),
@@ -225,7 +243,61 @@ impl Memory {
     }
 }
 
-/// Convolves features at the sites of a grid.
+impl Memory {
+    fn convolve_on(
+        &mut self,
+        gpu: &Gpu,
+        call: &Call,
+        convolution: &SparseConvolution,
+        input: &SparseFeatures,
+    ) -> Result<Const<SparseResult>, Failure> {
+        let mode = convolution.mode()?;
+        let geometry = convolution.geometry(mode)?;
+        let layer = Layer {
+            mode,
+            geometry,
+            input: convolution.input_grid()?,
+            output: convolution.output_grid(&geometry, mode)?,
+            parameters: convolution.parameters(call, &geometry)?,
+            precision: convolution.precision()?,
+            max_sites: convolution.max_sites(),
+        };
+        let SparseFeatures { coordinates, features, num_sites } = *input;
+        let num_channels = convolution.num_input_channels;
+        let arrays = |stream: &Stream| {
+            Ok(Arrays {
+                coordinates: values_of(
+                    call,
+                    stream,
+                    coordinates.bits(),
+                    num_sites.saturating_mul(4),
+                )?,
+                features: values_of(
+                    call,
+                    stream,
+                    features,
+                    num_sites.saturating_mul(num_channels),
+                )?,
+            })
+        };
+        let of = (num_sites, convolution.has_relu != 0);
+        let found = self.on_gpu.convolve(gpu, &layer, of, arrays)?;
+        Ok(Const::one(self.public.insert(SparseResult {
+            coordinates: Const::on_device(found.coordinates),
+            features: Const::on_device(found.features),
+            num_sites: found.num_sites,
+            grid_size: layer.output.shape(),
+            num_outside: found.entered.num_outside,
+            num_duplicates: found.entered.num_duplicates,
+            num_over_capacity: found.num_over_capacity,
+        })))
+    }
+}
+
+/// Convolves features at the sites of a grid. On a GPU a workspace keeps the packed weights and
+/// the memory of the last convolution, and uses them again if weights and settings are the same:
+/// open a workspace per layer. Without `max_sites` there is memory for as many sites as the taps of
+/// all sites of the input can reach.
 #[unsafe(no_mangle)]
 pub extern "C" fn det_post_workspace_sparse_convolve(
     workspace: Workspace,
@@ -238,8 +310,11 @@ pub extern "C" fn det_post_workspace_sparse_convolve(
         let (convolution, input) =
             (call.one(convolution, "convolution")?, call.one(input, "input")?);
         let found = WORKSPACES.with(workspace.id, |opened| {
-            opened.check_host("sparse_conv")?;
-            opened.sparse.convolve(call, convolution, input)
+            let Opened { gpu, sparse: memory, .. } = opened;
+            match gpu {
+                None => memory.convolve(call, convolution, input),
+                Some(gpu) => memory.convolve_on(gpu, call, convolution, input),
+            }
         })?;
         call.write(result, found, "result")
     })

@@ -4,7 +4,7 @@ use det_post::device::Device;
 use det_post::types::DeviceChoice;
 
 use super::call::{Address, Out, Text, run};
-use super::gpu::{Gpu, unsupported};
+use super::gpu::Gpu;
 use super::handles::Handles;
 use super::status::{Failure, Status};
 use super::{decoding, letterbox, sparse, suppression, voxels};
@@ -30,23 +30,13 @@ pub(super) struct Opened {
     pub(super) sparse: sparse::Memory,
 }
 
-impl Opened {
-    /// Refuses an operation that has no implementation for arrays on a GPU.
-    pub(super) fn check_host(&self, operation: &'static str) -> Result<(), Failure> {
-        match self.gpu {
-            Some(_) => Err(unsupported(operation).into()),
-            None => Ok(()),
-        }
-    }
-}
-
 pub(super) static WORKSPACES: Handles<Opened> = Handles::new("workspace", 2);
 
 /// Opens a workspace on a device: `cpu` or `cuda:N`. The arrays that an operation reads are in the
 /// memory of that device; so are its results, which are memory of the workspace and valid until
 /// the next call of the same function on it, or until the workspace is closed. Structs are in host
-/// memory, whatever the device. On a GPU the tensors of decoders begin at multiples of 16 bytes,
-/// and sparse convolution is refused. Close it with `det_post_workspace_close`.
+/// memory, whatever the device. On a GPU the tensors of decoders begin at multiples of 16 bytes.
+/// Close it with `det_post_workspace_close`.
 #[unsafe(no_mangle)]
 pub extern "C" fn det_post_workspace_open(device: Text, workspace: Out<Workspace>) -> Status {
     run(0, |call| {

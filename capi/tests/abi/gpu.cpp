@@ -488,6 +488,99 @@ void decoders(Cuda & cuda, det_post_workspace host, det_post_workspace gpu, void
   same_candidates(cuda, stream, *found, *expected, "anchors on the GPU");
 }
 
+void same_convolution(
+  Cuda & cuda, void * stream, const det_post_sparse_result & found,
+  const det_post_sparse_result & expected, std::size_t num_channels, double share, const char * what)
+{
+  const auto num = expected.num_sites;
+  expect(found.num_sites == num, what);
+  if (found.num_sites != num) {return;}
+  for (int axis = 0; axis < 3; ++axis) {
+    expect(found.grid_size[axis] == expected.grid_size[axis], what);
+  }
+  expect(found.num_outside == expected.num_outside, "sites outside");
+  expect(found.num_duplicates == expected.num_duplicates, "duplicates");
+  expect(found.num_over_capacity == expected.num_over_capacity, "sites over the limit");
+  expect(same(cuda, stream, found.coordinates, expected.coordinates, 4 * num), "coordinates");
+  std::vector<float> values(num * num_channels);
+  cuda.download(values.data(), found.features, 4 * values.size(), stream);
+  float largest = 0, apart = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    largest = std::max(largest, std::fabs(expected.features[i]));
+    apart = std::max(apart, std::fabs(values[i] - expected.features[i]));
+  }
+  expect(static_cast<double>(apart) <= share * static_cast<double>(largest), what);
+}
+
+void sparse(Cuda & cuda, det_post_workspace host, det_post_workspace gpu, void * stream)
+{
+  std::mt19937 random(13);
+  std::normal_distribution<float> normal(0.0f, 1.0f);
+  const auto values = [&](std::size_t num) {
+    std::vector<float> made(num);
+    for (auto & value : made) {value = normal(random);}
+    return made;
+  };
+  constexpr std::size_t most_sites = 6000, num_inputs = 5, num_outputs = 33;
+  std::vector<int32_t> cells;
+  for (std::size_t i = 0; i < most_sites; ++i) {
+    // Some are outside, some are there twice.
+    for (int size : {2, 9, 33, 41}) {cells.push_back(static_cast<int32_t>(random() % (size + 1u)));}
+  }
+  const auto features = values(most_sites * num_inputs);
+  const auto weights = values(num_outputs * 27 * num_inputs), others = values(weights.size());
+  const auto bias = values(num_outputs);
+  Late<int32_t> late_cells(cuda, stream, cells);
+  Late<float> late_features(cuda, stream, features);
+  det_post_sparse_convolution convolution{};
+  convolution.batch_size = 2;
+  const uint32_t grid_size[] = {9, 33, 40};
+  for (int axis = 0; axis < 3; ++axis) {
+    convolution.grid_size[axis] = grid_size[axis];
+    convolution.kernel[axis] = 3;
+    convolution.dilation[axis] = convolution.padding[axis] = 1;
+  }
+  convolution.num_input_channels = num_inputs;
+  convolution.num_output_channels = num_outputs;
+  convolution.bias = bias.data();
+  const det_post_sparse_result * expected = nullptr, * found = nullptr;
+  const double shares[] = {0, 1e-5, 1e-3, 8e-3};
+  for (uint32_t mode = 0; mode < 3; ++mode) {
+    for (auto & stride : convolution.stride) {stride = mode == DET_POST_SPARSE_SUBMANIFOLD ? 1 : 2;}
+    convolution.mode = mode;
+    for (uint32_t precision = 0; precision < 4; ++precision) {
+      convolution.precision = precision;
+      // Fewer, more, none, with a limit, with other weights and ReLU.
+      std::size_t call = 0;
+      for (const std::size_t num_sites : {1000, 6000, 0, 1, 3000, 3000}) {
+        convolution.max_sites = call == 4 ? 100 : 0;
+        convolution.weights = call == 5 ? others.data() : weights.data();
+        convolution.has_relu = call == 5;
+        call += 1;
+        const det_post_sparse_features on_host{cells.data(), features.data(), num_sites};
+        expect(
+          det_post_workspace_sparse_convolve(host, &convolution, &on_host, &expected) ==
+          DET_POST_OK, message_of(host.id).c_str());
+        const det_post_sparse_features on_gpu{
+          late_cells.queue(), late_features.queue(), num_sites};
+        expect(
+          det_post_workspace_sparse_convolve(gpu, &convolution, &on_gpu, &found) == DET_POST_OK,
+          message_of(gpu.id).c_str());
+        same_convolution(
+          cuda, stream, *found, *expected, num_outputs, shares[precision], "a sparse convolution");
+      }
+    }
+  }
+  const det_post_sparse_features on_host{cells.data(), features.data(), 10};
+  expect_error(
+    det_post_workspace_sparse_convolve(gpu, &convolution, &on_host, &found),
+    DET_POST_ERROR_ARGUMENT, gpu.id, "not in memory of", "host pointers");
+  convolution.kernel[0] = 0;
+  expect_error(
+    det_post_workspace_sparse_convolve(gpu, &convolution, &on_host, &found),
+    DET_POST_ERROR_ARGUMENT, gpu.id, "kernel", "no taps");
+}
+
 // Operations on clouds and outputs of networks in the memory of the GPU, on a stream that is busy.
 void clouds_and_outputs(Cuda & cuda)
 {
@@ -498,12 +591,7 @@ void clouds_and_outputs(Cuda & cuda)
   expect(det_post_workspace_set_stream(gpu, stream) == DET_POST_OK, "its stream");
   voxels(cuda, host, gpu, stream);
   decoders(cuda, host, gpu, stream);
-  det_post_sparse_convolution convolution{};
-  det_post_sparse_features features{};
-  const det_post_sparse_result * result = nullptr;
-  expect_error(
-    det_post_workspace_sparse_convolve(gpu, &convolution, &features, &result),
-    DET_POST_ERROR_ARGUMENT, gpu.id, "on a GPU", "sparse convolution on a GPU");
+  sparse(cuda, host, gpu, stream);
   expect(det_post_workspace_close(gpu) == DET_POST_OK, "closing");
   expect(det_post_workspace_close(host) == DET_POST_OK, "closing");
 }
