@@ -213,15 +213,22 @@ class Rulebook:
     @property
     def table(self) -> Any: ...
 
+_Precision: TypeAlias = Literal["float32", "tf32", "float16", "bfloat16"]
+
+class SparseWeights:
+    def __new__(
+        cls, weight: A, *, bias: A | None = None, precision: _Precision = "float32"
+    ) -> Self: ...
+
 def sparse_conv(
     features: A,
     rulebook: Rulebook,
-    weight: A,
+    weight: A | SparseWeights,
     *,
     bias: A | None = None,
     residual: A | None = None,
     relu: bool = False,
-    precision: Literal["float32", "tf32", "float16", "bfloat16"] = "float32",
+    precision: _Precision | None = None,
 ) -> A: ...
 
 class Camera:

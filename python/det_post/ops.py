@@ -14,15 +14,15 @@
 | :func:`decode_yolo` | outputs of camera networks to boxes |
 | :func:`decode_center`, :func:`decode_anchor` | maps of LiDAR networks to boxes |
 | :func:`decode_query`, :func:`decode_streampetr` | queries of surround networks to boxes |
-| :class:`Sites`, :class:`Rulebook`, :func:`sparse_conv` | sparse convolution |
+| :class:`Sites`, :class:`Rulebook`, :class:`SparseWeights`, :func:`sparse_conv` | sparse convolution |
 
 Inputs are contiguous arrays, float32 unless said otherwise. They are read where they are and not
 converted: an array that does not fit is refused with how to convert it. Results are arrays of the
 library of the first argument. The interpreter's lock is free while an operation works; do not write
 to its inputs meanwhile.
 
-All functions but sparse convolution also take arrays of torch and cupy on a CUDA GPU. They read
-them after the work that the library has queued on its current stream, and until the call returns.
+All functions also take arrays of torch and cupy on a CUDA GPU. They read them after the work that
+the library has queued on its current stream, and until the call returns.
 
 Survivors are sorted by score, equal scores by class and position, so that the same input gives the
 same output everywhere.
@@ -31,6 +31,7 @@ same output everywhere.
 from ._ops import (
     Rulebook,
     Sites,
+    SparseWeights,
     batched_nms,
     circle_nms,
     decode_anchor,
@@ -53,6 +54,7 @@ from ._ops import (
 __all__ = [
     "Rulebook",
     "Sites",
+    "SparseWeights",
     "batched_nms",
     "circle_nms",
     "decode_anchor",

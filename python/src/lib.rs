@@ -31,7 +31,7 @@ mod _ops {
     #[pymodule_export]
     use crate::image::letterbox;
     #[pymodule_export]
-    use crate::sparse::{Rulebook, Sites, sparse_conv};
+    use crate::sparse::{Rulebook, Sites, SparseWeights, sparse_conv};
     #[pymodule_export]
     use crate::suppression::{
         batched_nms, circle_nms, fast_nms, nms, nms_3d, nms_bev, nms_rotated, soft_nms,

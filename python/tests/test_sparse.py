@@ -104,6 +104,41 @@ def test_inverse_returns_to_the_sites_of_the_strided_one() -> None:
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
+def test_weights_are_packed_once_for_all_calls() -> None:
+    sites = ops.Sites(scene(6), (5, 7, 6), batch_size=2)
+    rulebook = ops.Rulebook(sites, 3, mode="strided", stride=2, padding=1)
+    rng = np.random.default_rng(9)
+    features = rng.normal(0, 1, (len(sites), 5)).astype(np.float32)
+    weight = rng.normal(0, 1, (7, 3, 3, 3, 5)).astype(np.float32)
+    bias = rng.normal(0, 1, 7).astype(np.float32)
+    residual = rng.normal(0, 1, (len(rulebook.sites), 7)).astype(np.float32)
+    precisions: list[Any] = ["float32", "tf32", "float16", "bfloat16"]
+    for precision in precisions:
+        expected = ops.sparse_conv(
+            features, rulebook, weight, bias=bias, residual=residual, precision=precision
+        )
+        packed = ops.SparseWeights(weight.copy(), bias=bias, precision=precision)
+        for _ in range(2):
+            found = ops.sparse_conv(features, rulebook, packed, residual=residual)
+            np.testing.assert_array_equal(found, expected)
+    plain = ops.sparse_conv(features, rulebook, ops.SparseWeights(weight))
+    np.testing.assert_array_equal(plain, ops.sparse_conv(features, rulebook, weight))
+
+
+def test_results_of_16_bits_are_stored_so() -> None:
+    sites = ops.Sites(scene(7), (5, 7, 6), batch_size=2)
+    rulebook = ops.Rulebook(sites, 1)
+    features = np.zeros((len(sites), 3), np.float32)
+    weight = np.zeros((1, 1, 1, 1, 3), np.float32)
+    residual = np.full((len(sites), 1), 1 + 2**-12, np.float32)
+    for precision, expected in [("float32", 1 + 2**-12), ("tf32", 1 + 2**-12), ("float16", 1), ("bfloat16", 1)]:
+        found = ops.sparse_conv(features, rulebook, weight, residual=residual, precision=precision)  # type: ignore[arg-type]
+        assert (found == np.float32(expected)).all(), precision
+        bias = np.array([1 + 2**-12], np.float32)
+        found = ops.sparse_conv(features, rulebook, weight, bias=bias, precision=precision)  # type: ignore[arg-type]
+        assert (found == np.float32(expected)).all(), precision
+
+
 def test_precisions_round_products() -> None:
     sites = ops.Sites(scene(3), (5, 7, 6), batch_size=2)
     rulebook = ops.Rulebook(sites, 3)
@@ -129,6 +164,17 @@ def test_limits_and_what_is_refused() -> None:
     cases: list[tuple[str, Any]] = [
         (r"\[2, 4\] is needed", lambda: ops.sparse_conv(features[:1], rulebook, weight)),
         ("Cout, 3, 3, 3, Cin", lambda: ops.sparse_conv(features, rulebook, weight[:, :1])),
+        ("Cout, 3, 3, 3, Cin", lambda: ops.sparse_conv(
+            features, rulebook, ops.SparseWeights(weight[:, :1].copy()))),
+        ("Cout, k0, k1, k2, Cin", lambda: ops.SparseWeights(weight[0])),
+        ("bias and precision are those", lambda: ops.sparse_conv(
+            features, rulebook, ops.SparseWeights(weight), precision="tf32")),
+        ("bias and precision are those", lambda: ops.sparse_conv(
+            features, rulebook, ops.SparseWeights(weight), bias=features[0, :1])),
+        (r"\[2, 1\] is needed", lambda: ops.sparse_conv(
+            features, rulebook, weight, residual=features)),
+        ("NaN or infinite", lambda: ops.SparseWeights(weight * np.float32(np.nan))),
+        ("bias of 2", lambda: ops.SparseWeights(weight, bias=features[0, :2])),
         ("odd kernel", lambda: ops.Rulebook(sites, 2)),
         ("inverse needs the sites", lambda: ops.Rulebook(sites, 3, mode="inverse")),
         ("cells", lambda: ops.Sites(coordinates, (0, 2, 2))),

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 
 use super::memory::Consumer;
 use super::{Imported, gpu_of_request, request};
+use crate::error::raised;
 
 /// An array on a GPU that a caller passes, borrowed for the call, as [`Input`].
 pub struct GpuInput(Imported);
@@ -132,6 +133,20 @@ impl GpuInput {
             DeviceValues::F32(self.0.device_buffer(self.0.num_elements(), scope)?)
         };
         DeviceTensor::of(self.shape(), values).map_err(|error| self.refuse(&error))
+    }
+
+    /// A copy of all values on the CPU, of elements `T` with the bits of `B`, after a wait.
+    ///
+    /// # Errors
+    /// As [`GpuInput::slice`], for [`DeviceBuffer::borrow`]; those of the copy.
+    pub fn to_host<'env, T: DlpackElement, B: Plain>(
+        &'env self,
+        scope: &GpuScope<'_, 'env>,
+    ) -> PyResult<Vec<B>> {
+        const { assert!(size_of::<T>() == size_of::<B>()) };
+        self.0.check_type::<T>()?;
+        let values = self.0.device_buffer::<B>(self.0.num_elements(), scope)?;
+        values.read().map_err(|error| raised(&error))
     }
 
     /// The first bytes as a buffer of the scope's stream: of the array, and of the allocation

@@ -100,7 +100,8 @@ impl Imported {
     }
 
     /// The first values as a buffer of the scope's stream: of the array, and of the allocation
-    /// past it. An array that was not made for a result is only read.
+    /// past it. An array that was not made for a result or for memory is only read. Who keeps the
+    /// buffer beyond the scope keeps the array, too, and waits for the work on it.
     pub(super) fn device_buffer<'env, B: Plain>(
         &'env self,
         len: usize,

@@ -6,6 +6,7 @@
 
 mod decode;
 mod letterbox;
+mod sparse;
 mod suppression;
 mod voxels;
 
@@ -18,6 +19,7 @@ pub use self::decode::{
     decode_yolo,
 };
 pub use self::letterbox::letterbox;
+pub use self::sparse::{DeviceConvolution, DeviceLevel, DeviceRulebook, DeviceWeights};
 pub use self::suppression::{SuppressionSession, suppressed};
 pub use self::voxels::{Wanted, voxels};
 
