@@ -114,7 +114,10 @@ impl DeviceTable {
     /// `Device` when earlier work or the copy fails.
     pub fn read(&self, len: usize) -> Result<Vec<u32>> {
         let words = self.words.read()?;
-        Ok(words.chunks(self.stride.max(1)).flat_map(|group| &group[..len]).copied().collect())
+        // The memory may serve a larger table.
+        let num_groups = self.num_taps() / self.taps_per_word;
+        let groups = words.chunks(self.stride.max(1)).take(num_groups);
+        Ok(groups.flat_map(|group| &group[..len]).copied().collect())
     }
 
     pub(in crate::ops) fn words(&self, stream: &Stream) -> Result<In<'_, u32>> {
