@@ -22,7 +22,8 @@ use std::process::Command;
 const ARCHITECTURES: [u32; 7] = [80, 86, 87, 89, 90, 100, 120];
 
 /// The kernels of sparse networks, in a fatbin of their own.
-const SPARSE: [&str; 4] = ["rulebook.cu", "sparse_conv.cu", "sparse_max_pool.cu", "to_map.cu"];
+const SPARSE: [&str; 5] =
+    ["rulebook.cu", "sparse_arrays.cu", "sparse_conv.cu", "sparse_max_pool.cu", "to_map.cu"];
 
 /// The kernels of surround decoders, in a fatbin of their own. All others are in `frames`.
 const SURROUND: [&str; 9] = [
