@@ -180,7 +180,7 @@ impl Reader {
         let inputs = [Some(input)];
         let frame = FrameSet { stamp: STAMP, inputs: &inputs, target_pose: Some(&target_pose) };
         let mut cameras = Cameras::<SampleMap>::new(config, 1, NETWORK);
-        cameras.update(&frame, |view| SampleMap::of_view(view, resize))?;
+        cameras.update(&frame, |view, _| SampleMap::of_view(view, resize))?;
         let matrices = [cameras.intrinsics(), cameras.target_from_picture()];
         assert!(matrices.iter().all(|matrix| matrix.iter().all(|x| x.is_finite())), "{number}");
         for (matrix, is_present) in cameras.picture_from_target() {

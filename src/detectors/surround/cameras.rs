@@ -63,8 +63,9 @@ impl<M> Cameras<M> {
         }
     }
 
-    /// Takes calibrations and poses of a frame. `map_of` computes the map of a view. Of a
-    /// camera that the frame lacks, everything stays as it was.
+    /// Takes calibrations and poses of a frame. `map_of` computes the map of a view, from which
+    /// the map before may be taken over. Of a camera that the frame lacks, everything stays as it
+    /// was.
     ///
     /// # Errors
     /// `Uncalibrated`, `CalibrationMismatch` or `UnsupportedDistortion` when a camera has no
@@ -73,7 +74,7 @@ impl<M> Cameras<M> {
     pub fn update(
         &mut self,
         frame: &FrameSet<'_>,
-        mut map_of: impl FnMut(&CameraView) -> Result<M>,
+        mut map_of: impl FnMut(&CameraView, Option<M>) -> Result<M>,
     ) -> Result<()> {
         for index in 0..self.cameras.len() {
             self.is_present[index] = matches!(frame.inputs.get(index), Some(Some(_)));
@@ -143,7 +144,7 @@ impl<M> Cameras<M> {
         &mut self,
         index: usize,
         input: &FrameInput<'_>,
-        mut map_of: impl FnMut(&CameraView) -> Result<M>,
+        mut map_of: impl FnMut(&CameraView, Option<M>) -> Result<M>,
     ) -> Result<&Camera<M>> {
         let Self { cameras, undistort, picture, convention, num_views, .. } = self;
         let current = cameras.get_mut(index).ok_or_else(|| no_camera(index))?;
@@ -157,7 +158,7 @@ impl<M> Cameras<M> {
         };
         if !current.as_ref().is_some_and(is_same) {
             // A camera that does not fit is none.
-            *current = None;
+            let before = current.take().map(|camera| camera.map);
             let model = CameraModel::new(calibration)?;
             model.check_image(input.header.frame_id, image_size)?;
             let view =
@@ -174,7 +175,7 @@ impl<M> Cameras<M> {
                 calibration: calibration.clone(),
                 image_size,
                 frame_id: input.header.frame_id.to_owned(),
-                map: map_of(&view)?,
+                map: map_of(&view, before)?,
                 view,
                 revision: *num_views,
             });

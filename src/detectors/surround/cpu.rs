@@ -221,7 +221,7 @@ impl Detector for CpuDetector {
     fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
         let Self { cameras, pictures, resize, .. } = self;
         let camera =
-            cameras.update_view(input, message, |view| SampleMap::of_view(view, *resize))?;
+            cameras.update_view(input, message, |view, _| SampleMap::of_view(view, *resize))?;
         pictures.prepare(input, message, camera)
     }
 
@@ -234,7 +234,7 @@ impl Detector for CpuDetector {
             (0..self.info.inputs.len()).try_for_each(|index| frame.input(index).map(drop))?;
         }
         let resize = self.resize;
-        self.cameras.update(frame, |view| SampleMap::of_view(view, resize))?;
+        self.cameras.update(frame, |view, _| SampleMap::of_view(view, resize))?;
         self.pictures.write(frame, &self.cameras, report)?;
         let num_over_top_k = self.infer(frame, report)?;
         report.add_count(Count::CandidatesOverTopK, num_over_top_k);

@@ -178,11 +178,13 @@ impl CudaDetector {
         let Self { uploads, frames, cameras, pictures, backbone, decoder, motion, .. } = self;
         let step = motion.step(frame.stamp, &pose, self.max_gap, report);
         let candidates = &mut self.postprocess.candidates;
+        let mut is_decoding = false;
         let ran = uploads.scope(|scope| {
             let mut running = frames.begin(scope, report);
             pictures.enqueue(frame, cameras, &mut running, backbone.input(0)?)?;
             backbone.enqueue()?;
             running.end_of(Stage::Encode)?;
+            is_decoding = true;
             match decoder {
                 Decoder::StreamPetr { network, features, decode } => {
                     if cameras.take_changed() || !network.is_embedded() {
@@ -224,10 +226,12 @@ impl CudaDetector {
                 Ok(())
             }
             Err(error) => {
-                // The memory may hold a part of this frame.
-                motion.reset();
-                if let Decoder::Views(head) = decoder {
-                    head.forget();
+                if is_decoding {
+                    // The memory may hold a part of this frame.
+                    motion.reset();
+                    if let Decoder::Views(head) = decoder {
+                        head.forget();
+                    }
                 }
                 Err(error)
             }
@@ -243,8 +247,8 @@ impl Detector for CudaDetector {
     fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
         let Self { frames, cameras, pictures, uploads, backbone, resize, .. } = self;
         let stream = frames.stream();
-        let camera = cameras.update_view(input, message, |view| {
-            DeviceMap::new(stream, &SampleMap::of_view(view, *resize)?)
+        let camera = cameras.update_view(input, message, |view, before| {
+            DeviceMap::replacing(before, stream, &SampleMap::of_view(view, *resize)?)
         })?;
         pictures.prepare(input, message, camera, uploads, backbone.input(0)?)
     }
@@ -258,8 +262,9 @@ impl Detector for CudaDetector {
             (0..self.info.inputs.len()).try_for_each(|index| frame.input(index).map(drop))?;
         }
         let (resize, stream) = (self.resize, self.frames.stream().clone());
-        self.cameras
-            .update(frame, |view| DeviceMap::new(&stream, &SampleMap::of_view(view, resize)?))?;
+        self.cameras.update(frame, |view, before| {
+            DeviceMap::replacing(before, &stream, &SampleMap::of_view(view, resize)?)
+        })?;
         self.run(frame, report)?;
         Ok(Detections::Boxes3d(self.postprocess.run(report)?))
     }

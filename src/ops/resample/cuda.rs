@@ -59,6 +59,15 @@ impl DeviceMap {
     /// # Errors
     /// `Device` when there is not enough memory or the copy fails.
     pub fn new(stream: &Stream, map: &SampleMap) -> Result<Self> {
+        Self::replacing(None, stream, map)
+    }
+
+    /// As [`DeviceMap::new`], in the memory of a map of the same stream if that is large enough:
+    /// memory of a stream is freed with the stream.
+    ///
+    /// # Errors
+    /// As [`DeviceMap::new`].
+    pub fn replacing(old: Option<Self>, stream: &Stream, map: &SampleMap) -> Result<Self> {
         let words: Vec<u32> = match map.positions() {
             Positions::Separable { columns, rows } => {
                 columns.iter().chain(rows).map(|position| position.cast_unsigned()).collect()
@@ -67,7 +76,10 @@ impl DeviceMap {
                 positions.as_flattened().iter().map(|position| position.cast_unsigned()).collect()
             }
         };
-        let mut positions = DeviceBuffer::zeros(stream, words.len())?;
+        let mut positions = match old {
+            Some(old) if old.positions.len() >= words.len() => old.positions,
+            _ => DeviceBuffer::zeros(stream, words.len())?,
+        };
         positions.write(&words)?;
         Ok(Self {
             source: map.source(),
