@@ -113,9 +113,9 @@ impl<B: DeviceBoxes> CudaDetector<B> {
         let (_, Context { uploads, work }) = contexts.end_earliest()?;
         let ran = if engine.is_shared() { work.run_network(engine, limit) } else { Ok(()) };
         let ended = ran.and_then(|()| work.end(engine, detections, report));
-        work.frames.settle(ended)?;
+        let ended = work.frames.settle(ended);
         uploads.finish();
-        Ok(B::detections(detections))
+        ended.map(|()| B::detections(detections))
     }
 }
 
@@ -212,8 +212,9 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
             work.begin(&payload, engine, scope, report)?;
             work.end(engine, detections, report)
         });
-        work.frames.settle(ran)?;
-        Ok(B::detections(detections))
+        let ran = work.frames.settle(ran);
+        uploads.finish();
+        ran.map(|()| B::detections(detections))
     }
 
     fn allow_in_flight(&mut self, num: usize) -> usize {
@@ -234,9 +235,12 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
         let (_, Context { uploads, work }) = contexts.next()?;
         // At its end the payload is uploaded, or held where it is in a mapped file.
         let begun = uploads.scope(|scope| work.begin(&payload, engine, scope, report));
-        work.frames.settle(begun)?;
-        contexts.has_begun();
-        Ok(())
+        let begun = work.frames.settle(begun);
+        match begun {
+            Ok(()) => contexts.has_begun(),
+            Err(_) => uploads.finish(),
+        }
+        begun
     }
 
     fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {

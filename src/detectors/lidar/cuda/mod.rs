@@ -215,8 +215,9 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
             shared.begin(frame, (clouds, postprocess), &mut frames.begin(scope, report))?;
             shared.end(frames, (postprocess, head), detections, report)
         });
-        frames.settle(ran)?;
-        Ok(Detections::Boxes3d(detections))
+        let ran = frames.settle(ran);
+        uploads.finish();
+        ran.map(|()| Detections::Boxes3d(detections))
     }
 
     fn allow_in_flight(&mut self, num: usize) -> usize {
@@ -232,7 +233,13 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
                 frames.overlap(MAX_IN_FLIGHT, &uploads, &info.stages)?;
             }
             frames.select(place)?;
-            Context::new(config, head, shared, (&mut *frames, &uploads))
+            let context = Context::new(config, head, shared, (&mut *frames, &uploads));
+            if context.is_err() {
+                let stream = frames.stream().clone();
+                frames.overlap(1, &stream, &info.stages)?;
+                frames.select(0)?;
+            }
+            context
         })
     }
 
@@ -246,9 +253,12 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
         let begun = uploads.scope(|scope| {
             shared.begin(frame, (clouds, postprocess), &mut frames.begin(scope, report))
         });
-        frames.settle(begun)?;
-        contexts.has_begun();
-        Ok(())
+        let begun = frames.settle(begun);
+        match begun {
+            Ok(()) => contexts.has_begun(),
+            Err(_) => uploads.finish(),
+        }
+        begun
     }
 
     fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
@@ -256,9 +266,9 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
         let (place, Context { uploads, postprocess, .. }) = contexts.end_earliest()?;
         frames.select(place)?;
         let ended = shared.end(frames, (postprocess, head), detections, report);
-        frames.settle(ended)?;
+        let ended = frames.settle(ended);
         uploads.finish();
-        Ok(Detections::Boxes3d(detections))
+        ended.map(|()| Detections::Boxes3d(detections))
     }
 
     /// Writes thresholds to the device; records the postprocessing again for another kind

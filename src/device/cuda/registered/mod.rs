@@ -169,7 +169,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Releases a window once no upload reads it. Returns the bytes of it that were uploaded.
+    /// Releases a window once no upload reads it. Returns the bytes of it that were uploaded. At
+    /// the end the last upload releases it.
     fn release(&self, number: usize) -> u64 {
         let Some((file, window)) = self.find(number) else { return 0 };
         let Some(taken) = file.take(window) else { return 0 };
@@ -177,6 +178,7 @@ impl Shared {
         loop {
             match Arc::try_unwrap(taken) {
                 Ok(window) => return window.num_used(),
+                Err(_) if self.is_ended.load(Ordering::Relaxed) => return 0,
                 Err(shared) => taken = shared,
             }
             thread::sleep(RELEASE_PERIOD);
