@@ -148,12 +148,10 @@ impl Supervisor {
     /// The state of the channel.
     pub fn health(&self) -> Health {
         let failures = &self.failures;
-        if failures.is_on_fallback {
-            Health::OnFallback
+        if self.detector.is_some() && !failures.must_remake {
+            if failures.is_on_fallback { Health::OnFallback } else { Health::Good }
         } else if failures.is_lost {
             Health::Lost
-        } else if self.detector.is_some() && !failures.must_remake {
-            Health::Good
         } else if failures.recent.len() >= failures.policy.max_failures {
             Health::Resting
         } else {
@@ -238,7 +236,7 @@ impl Failures {
         if !self.is_lost && self.recent.len() < self.policy.max_failures {
             return Ok(());
         }
-        if self.policy.fallback == Fallback::None {
+        if self.is_on_fallback || self.policy.fallback == Fallback::None {
             return Err(self.refusal());
         }
         tracing::error!(
@@ -445,6 +443,19 @@ mod tests {
         for _ in 0..2 {
             assert_eq!((serve(&mut channel).unwrap(), channel.health()), (1, Health::OnFallback));
         }
+    }
+
+    #[test]
+    fn a_fallback_that_cannot_be_built_rests_like_the_device() {
+        let (mut channel, num_builds) = channel(policy(1, 60_000, Fallback::Cpu), &[1]);
+        fail(&mut channel);
+        assert!(serve(&mut channel).is_err());
+        assert_eq!(channel.health(), Health::Resting);
+        advance(&mut channel, RETRY_AFTER);
+        assert!(serve(&mut channel).is_err());
+        assert_eq!(num_builds.load(Ordering::Relaxed), 2);
+        advance(&mut channel, Duration::from_secs(60));
+        assert_eq!((serve(&mut channel).unwrap(), channel.health()), (2, Health::OnFallback));
     }
 
     #[test]
