@@ -122,9 +122,12 @@ impl OrtRunner {
         let run = if self.thread == current {
             self.bound.enqueue()
         } else {
-            self.thread = current;
             let _alone = recording();
-            self.bound.warm_up()
+            let run = self.bound.warm_up();
+            if run.is_ok() {
+                self.thread = current;
+            }
+            run
         };
         run.map_err(|cause| match self.stream.device().check() {
             Ok(()) => failed("the run failed").with_source(cause),
