@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use super::channel::ReplayChannel;
 use super::slice::before;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::transport::bag::{BagReader, LogSpan, ReadOptions};
 use crate::types::Stamp;
 
 /// Calibrations that are published with every picture are found this far before a slice.
 const CALIBRATION_PERIOD: Duration = Duration::from_secs(10);
 
-/// Reads the calibrations of the channels' cameras that are in force when the slice starts.
+/// Reads the calibrations of the channels' cameras that are in force when the slice starts, and
+/// gives the damage that was met. The main reader skips the chunks before a slice.
 ///
 /// # Errors
 /// Those of opening the recording.
@@ -21,7 +22,8 @@ pub(super) fn read_calibrations(
     options: &ReadOptions,
     start: Stamp,
     channels: &[ReplayChannel],
-) -> Result<()> {
+) -> Result<Vec<Error>> {
+    let mut damage = Vec::new();
     let topics = || channels.iter().flat_map(ReplayChannel::calibration_topics);
     let recent = before(start, CALIBRATION_PERIOD);
     // A topic with no message in the recent past has few: its chunks are found by the index.
@@ -29,7 +31,7 @@ pub(super) fn read_calibrations(
         let missing: Vec<&str> =
             topics().filter(|topic| !topic.is_known()).map(|topic| topic.name.as_str()).collect();
         if missing.is_empty() {
-            return Ok(());
+            break;
         }
         let mut reader = BagReader::open_with(bag, options)?;
         reader.select(&missing);
@@ -38,10 +40,10 @@ pub(super) fn read_calibrations(
             match reader.next_message() {
                 Ok(Some(message)) => topics().for_each(|topic| topic.take(&message)),
                 Ok(None) => break,
-                // The main reader reports damage; messages after it are sound.
-                Err(_) => {}
+                // Messages after it are sound.
+                Err(error) => damage.push(error),
             }
         }
     }
-    Ok(())
+    Ok(damage)
 }

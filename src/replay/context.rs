@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::frame::{ReplayDetections, ReplayFrame};
 use super::transforms::TransformFeed;
 use crate::detectors::FrameSet;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::runtime::account::Account;
 use crate::runtime::channel::Served;
-use crate::transport::bag::{BagMessage, BagReader, LogSpan};
+use crate::transport::bag::{BagMessage, BagReader, LogSpan, is_same_damage};
 use crate::types::Stamp;
 
 /// The closure that receives the frames.
@@ -92,7 +92,7 @@ pub(super) struct Reading<'a> {
     pub(super) context: &'a ReplayContext<'a>,
     pub(super) stop: &'a AtomicBool,
     /// What is wrong with the recording.
-    pub(super) damage: Vec<String>,
+    pub(super) damage: Vec<Error>,
 }
 
 impl Reading<'_> {
@@ -118,12 +118,23 @@ impl Reading<'_> {
                     work(&message)?;
                 }
                 Ok(None) => break,
-                Err(error) => {
-                    tracing::error!("{error}");
-                    self.damage.push(error.to_string());
-                }
+                Err(error) => self.note(error),
             }
         }
         Ok(())
+    }
+
+    /// Notes the damage that other readers of the recording met, unless it is known.
+    pub(super) fn note_others(&mut self, damage: impl IntoIterator<Item = Error>) {
+        for error in damage {
+            if !self.damage.iter().any(|known| is_same_damage(known, &error)) {
+                self.note(error);
+            }
+        }
+    }
+
+    fn note(&mut self, error: Error) {
+        tracing::error!("{error}");
+        self.damage.push(error);
     }
 }

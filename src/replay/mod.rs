@@ -33,7 +33,7 @@ use crate::runtime::{Factory, open_detector};
 use crate::transport::bag::{BagReader, ReadOptions, TopicInfo};
 use calibrations::read_calibrations;
 use channel::ReplayChannel;
-use context::{Reading, ReplayContext};
+use context::{Reading, ReplayContext, lock};
 pub use files::ReplayFiles;
 pub use frame::{ReplayDetections, ReplayFrame};
 use in_order::InOrder;
@@ -126,6 +126,8 @@ pub struct Replay {
     channels: Vec<ReplayChannel>,
     transforms: Option<TransformFeed>,
     bounds: Bounds,
+    /// What is wrong with the recording where calibrations before a slice are read.
+    damage: Vec<Error>,
     /// The most bytes of the recording that are registered for uploads at a time.
     mapped_bytes: usize,
     options: ReplayOptions,
@@ -180,15 +182,16 @@ impl Replay {
         let configs = channels.iter().map(ReplayChannel::config);
         let bounds = Bounds::new(&slice, reader.start_time(), configs)?;
         reader.limit(bounds.read);
+        let mut damage = Vec::new();
         if let Some(start) = bounds.read.from {
-            read_calibrations(bag, &read, start, &channels)?;
+            damage = read_calibrations(bag, &read, start, &channels)?;
             if let Some(feed) = &mut transforms {
                 feed.skip_to(bag, &read, start)?;
             }
         }
         let mapped_bytes = config.uploads.mapped_bytes;
         let bag = bag.to_owned();
-        Ok(Self { bag, reader, channels, transforms, bounds, mapped_bytes, options })
+        Ok(Self { bag, reader, channels, transforms, bounds, damage, mapped_bytes, options })
     }
 
     /// The configurations of the channels that run.
@@ -216,7 +219,8 @@ impl Replay {
         self,
         mut on_frame: impl FnMut(&ReplayFrame<'_>) -> Result<()> + Send,
     ) -> Result<Report> {
-        let Self { bag, reader, mut channels, transforms, bounds, mapped_bytes, options } = self;
+        let Self { bag, reader, mut channels, transforms, bounds, damage, mapped_bytes, options } =
+            self;
         let context = ReplayContext {
             on_frame: Mutex::new(&mut on_frame),
             transforms: transforms.map(Mutex::new),
@@ -237,11 +241,13 @@ impl Replay {
             }
             Rate::Factor(factor) => paced::process(&mut reading, &mut channels, factor)?,
         }
+        reading.note_others(damage);
+        reading.note_others(context.transforms.iter().flat_map(|feed| lock(feed).take_damage()));
         let Reading { reader, damage, .. } = reading;
         let mut read = ReadSummary {
             num_messages: context.num_messages_read(),
             num_lost: None,
-            damage,
+            damage: damage.iter().map(Error::to_string).collect(),
             interrupted: options.stop.load(Ordering::Relaxed),
         };
         if !read.damage.is_empty() && !read.interrupted {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nalgebra::Isometry3;
 
 use super::slice::before;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::transport::bag::{BagReader, LogSpan, ReadOptions};
 use crate::transport::calibration_files::{StaticTransform, read_transforms};
 use crate::transport::messages::TfMessage;
@@ -30,6 +30,8 @@ pub(super) struct TransformFeed {
     read_to: Stamp,
     at_end: bool,
     is_warned: bool,
+    /// What is wrong with the recording where it has transforms.
+    damage: Vec<Error>,
 }
 
 impl TransformFeed {
@@ -52,6 +54,7 @@ impl TransformFeed {
             read_to: Stamp::from_nanos(i64::MIN),
             at_end: wanted.is_empty(),
             is_warned: false,
+            damage: Vec::new(),
         })
     }
 
@@ -92,8 +95,8 @@ impl TransformFeed {
                     insert(&mut self.buffer, message.data, true, &mut self.is_warned);
                 }
                 Ok(None) => break,
-                // As in `advance_to`.
-                Err(_) => {}
+                // Messages after it are sound.
+                Err(error) => self.damage.push(error),
             }
         }
         self.reader.limit(LogSpan { from: Some(start), to: None });
@@ -111,10 +114,16 @@ impl TransformFeed {
                     insert(&mut self.buffer, message.data, is_static, &mut self.is_warned);
                 }
                 Ok(None) => self.at_end = true,
-                // The main reader reports damage; messages after it are sound.
-                Err(_) => {}
+                // Messages after it are sound.
+                Err(error) => self.damage.push(error),
             }
         }
+    }
+
+    /// The damage that was met since the last call. The main reader meets only that of chunks
+    /// with topics of the channels.
+    pub(super) fn take_damage(&mut self) -> Vec<Error> {
+        std::mem::take(&mut self.damage)
     }
 
     /// The transform `target_from_source` at a time.

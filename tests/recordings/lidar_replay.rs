@@ -7,12 +7,12 @@
 use crate::common;
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use common::counting_pillars::{self, Cloud, Expected, NUM_ROWS};
 use common::replay::{Run, det_post, replay};
 use common::shared_data::shared_data;
-use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
+use det_post::transport::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
 use det_post::transport::messages::{PointCloud2, TfMessage, TransformStamped, definition};
 use det_post::types::{Header, PointField, PointFields, Stamp};
 use serde_json::Value;
@@ -482,4 +482,97 @@ fn transforms_behind_a_damaged_file_are_read() {
         check_posts(line, now, now.min(2), 0.1 * now.min(2) as f64);
     }
     assert_eq!(channel(&report)["frames_out"], NUM_SWEEPS);
+}
+
+/// A recording of two files: the clouds of a drive, and its transforms, compressed, each
+/// `num_copies` times. Gives the file of the transforms.
+fn write_drive_in_two_files(bag: &Path, num_copies: usize) -> PathBuf {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole");
+    write_drive(&whole, 0..NUM_SWEEPS, |_| true);
+    std::fs::create_dir(bag).unwrap();
+    let files = [(false, BagCompression::None, 1), (true, BagCompression::Zstd, num_copies)];
+    let [_, transforms] = files.map(|(is_transforms, compression, num_copies)| {
+        let mut reader = BagReader::open(&whole).unwrap();
+        let part = folder.path().join(if is_transforms { "transforms" } else { "clouds" });
+        let mut writer = BagWriter::create(&part, compression).unwrap();
+        let mut topics = Vec::new();
+        for topic in reader.topics() {
+            let is_wanted = (topic.type_name == TfMessage::TYPE) == is_transforms;
+            let text = definition(&topic.type_name).unwrap();
+            let mut add =
+                || writer.add_topic(&topic.name, &topic.type_name, &text, OfferedQos::default());
+            topics.push(is_wanted.then(|| add().unwrap()));
+        }
+        while let Some(message) = reader.next_message().unwrap() {
+            let Some(topic) = topics[message.topic] else { continue };
+            for _ in 0..num_copies {
+                writer.write(topic, message.log_time, message.data).unwrap();
+            }
+        }
+        writer.finish().unwrap();
+        let name = format!("{}_0.mcap", part.file_name().unwrap().display());
+        let file = bag.join(&name);
+        std::fs::rename(part.join(&name), &file).unwrap();
+        file
+    });
+    transforms
+}
+
+/// Flips a bit in the contents of the first chunk of an MCAP file.
+fn flip_a_bit_of_a_chunk(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let len = |at: usize| u64::from_le_bytes(bytes[at + 1..at + 9].try_into().unwrap()) as usize;
+    let mut at = 8;
+    while bytes[at] != 0x06 {
+        at += 9 + len(at);
+    }
+    let middle = at + 9 + len(at) / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(path, &bytes).unwrap();
+}
+
+/// The chunks of the transforms hold no topic of a channel, so that the channels' messages are
+/// all there.
+#[test]
+fn damage_among_transforms_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = counting_pillars::write(folder.path(), NUM_ROWS, true);
+    let replay = |bag: &Path, more: &[&str]| {
+        let out = bag.with_extension("out");
+        let [bag, config, out_text] =
+            [bag, &config, &out].map(|path| path.to_str().unwrap().to_owned());
+        let past = "lidar.densification.num_past_sweeps:=2";
+        let arguments = ["replay", &bag, "-c", &config, "-p", past, "--out", &out_text];
+        Run { out, ..det_post(&[&arguments[..], more].concat()) }
+    };
+    let whole = folder.path().join("whole");
+    write_drive_in_two_files(&whole, 1);
+    let run = replay(&whole, &[]);
+    run.expect_code(0);
+    assert_eq!(channel(&run.report())["degraded"], serde_json::json!({}));
+
+    let flipped = folder.path().join("flipped");
+    flip_a_bit_of_a_chunk(&write_drive_in_two_files(&flipped, 1));
+    let large = folder.path().join("large");
+    write_drive_in_two_files(&large, 2000);
+    let budget: &[&str] = &["--recording-memory-mib", "1"];
+    for (bag, more, num_frames, part) in [
+        (&flipped, &[][..], NUM_SWEEPS, "transforms_0.mcap at byte "),
+        // Transforms are read before the slice, too.
+        (&flipped, &["--from", "+0.4"], NUM_SWEEPS - 3, "transforms_0.mcap at byte "),
+        (&large, budget, NUM_SWEEPS, "--recording-memory-mib"),
+    ] {
+        let run = replay(bag, more);
+        run.expect_code(3);
+        let report = run.report();
+        let damage = report["damage"].as_array().unwrap();
+        assert_eq!(damage.len(), 1, "{damage:?}");
+        let text = damage[0].as_str().unwrap();
+        assert!(text.contains(part), "{text}");
+        assert!(run.stderr.contains(text), "{}", run.stderr);
+        assert_eq!(report["num_messages"], num_frames);
+        assert_eq!(channel(&report)["frames_out"], num_frames);
+        assert_eq!(channel(&report)["degraded"]["missing_transform"]["count"], num_frames);
+    }
 }

@@ -73,6 +73,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use self::budget::MemoryBudget;
+pub(crate) use self::damage::is_same_damage;
 use self::damage::{damaged, full_message};
 use self::files::Files;
 pub use self::mapped::Mapped;

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::damage::{Damage, damaged};
+use super::damage::damaged;
 #[cfg(feature = "db3")]
 use super::db3::Db3File;
 use super::mapped::Mapped;
@@ -166,10 +166,8 @@ impl Source {
 
     /// The error to report after all readable messages.
     pub(super) fn into_damage(self) -> Option<Error> {
-        let Damage { position, what } = with_file!(self.storage, file => file.damage)?;
-        let place = position.map_or(String::new(), |at| format!(" at byte {at}"));
-        let (name, num) = (self.name, self.num_delivered);
-        Some(damaged(format!("{name}{place}: {what}; {num} messages of it were delivered before")))
+        let damage = with_file!(self.storage, file => file.damage)?;
+        Some(damage.into_error(&self.name, self.num_delivered))
     }
 }
 
