@@ -250,8 +250,16 @@ impl Replay {
             damage: damage.iter().map(Error::to_string).collect(),
             interrupted: options.stop.load(Ordering::Relaxed),
         };
-        if !read.damage.is_empty() && !read.interrupted {
-            read.num_lost = reader.num_messages().map(|n| n.saturating_sub(read.num_messages));
+        if !read.interrupted {
+            let num_lost = reader.num_messages().map(|n| n.saturating_sub(read.num_messages));
+            let is_damaged = !read.damage.is_empty();
+            read.num_lost = num_lost.filter(|num| is_damaged || *num > 0);
+            if let (false, Some(num)) = (is_damaged, read.num_lost) {
+                tracing::warn!(
+                    "the recording declares {num} messages of the channels that were not found; \
+                     the index of an MCAP file may leave them out"
+                );
+            }
         }
         let mut report = Report::new(&bag, read);
         report.slice = SliceSummary::of(&bounds);

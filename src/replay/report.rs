@@ -21,8 +21,9 @@ use crate::types::{Stamp, Transfer};
 pub struct ReadSummary {
     /// Messages of the channels' inputs that were read.
     pub num_messages: u64,
-    /// Messages of them that the recording declares and that could not be read; `None`
-    /// when the recording is sound or does not declare how many it holds.
+    /// Messages of them that the recording declares and that were not read; `None` when the
+    /// recording is sound and all were read, does not declare how many it holds, or is read in
+    /// part.
     pub num_lost: Option<u64>,
     /// What is wrong with the recording itself; empty for a sound one.
     pub damage: Vec<String>,

@@ -10,6 +10,7 @@ use crate::common;
 use std::path::Path;
 
 use common::counting_pillars::{self, Expected, NUM_ROWS};
+use common::recordings::{Layout, mcap_file, messages};
 use common::replay::{Run, replay};
 use common::shared_data::shared_data;
 use det_post::transport::bag::BagReader;
@@ -194,4 +195,47 @@ fn a_file_that_cannot_be_read_costs_that_file_alone() {
     assert_eq!(report["channels"]["lidar"]["frames_out"], 3);
     assert!(report["damage"][0].as_str().unwrap().contains("b.mcap"), "{report}");
     assert_eq!(run.lines().len(), 3);
+}
+
+/// Makes the first chunk index of an MCAP file name the first channel in place of all others.
+fn leave_out_channels(bytes: &mut [u8]) {
+    let number = |bytes: &[u8], at: usize| {
+        u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize
+    };
+    // Footer: start of the summary, start of its offsets, checksum; then magic.
+    let checksum = bytes.len() - 12;
+    let mut at = number(bytes, checksum - 16);
+    while bytes[at] != 0x08 {
+        at += 9 + number(bytes, at + 1);
+    }
+    // Times, position and length of the chunk; then bytes of the map.
+    let map = at + 9 + 4 * 8;
+    let num_entries = u32::from_le_bytes(bytes[map..map + 4].try_into().unwrap()) as usize / 10;
+    let channels: Vec<usize> = (0..num_entries).map(|entry| map + 4 + 10 * entry).collect();
+    let id = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+    let first = channels.iter().map(|at| id(*at)).min().unwrap().to_le_bytes();
+    assert_eq!(num_entries, 2);
+    channels.into_iter().for_each(|at| bytes[at..at + 2].copy_from_slice(&first));
+    // Not recorded.
+    bytes[checksum..checksum + 4].fill(0);
+}
+
+#[test]
+fn messages_that_an_index_leaves_out_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = counting_pillars::write(folder.path(), NUM_ROWS, true);
+    let mut bytes = mcap_file(Layout::PLAIN, &messages(12));
+    for (name, num_read, num_lost) in [("sound", 6, Value::Null), ("incomplete", 4, json!(2))] {
+        let bag = folder.path().join(name).with_extension("mcap");
+        std::fs::write(&bag, &bytes).unwrap();
+        let out = folder.path().join(name);
+        let run = replay(&bag, config.to_str().unwrap(), &["lidar.input:=/lidar".into()], &out);
+        run.expect_code(0);
+        let report = run.report();
+        assert_eq!(report["num_messages"], num_read, "{name}");
+        assert_eq!(report["num_lost"], num_lost, "{name}");
+        assert_eq!(report["damage"], json!([]), "{name}");
+        assert_eq!(run.stderr.contains("2 messages"), name == "incomplete", "{}", run.stderr);
+        leave_out_channels(&mut bytes);
+    }
 }
