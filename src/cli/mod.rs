@@ -33,7 +33,7 @@ use clap::{Parser, Subcommand};
 
 pub use exit::ExitStatus;
 use like::LikeArguments;
-use ros_args::RosArguments;
+use ros_args::{RosArguments, not_utf8};
 
 use crate::detectors;
 use crate::error::{Error, ErrorKind, Result};
@@ -110,17 +110,17 @@ struct ConfigArguments {
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
-    let split = RosArguments::split(std::env::args().collect());
+    let split = RosArguments::split(std::env::args_os());
     let (arguments, ros) = match split {
         Ok(split) => split,
-        Err(error) => {
-            telemetry::init(None, true);
-            tracing::error!("{error}");
-            return ExitCode::from(ExitStatus::from(&error).code());
-        }
+        Err(error) => return misuse(&error),
     };
-    let arguments = match Arguments::try_parse_from(arguments) {
+    let arguments = match Arguments::try_parse_from(&arguments) {
         Ok(arguments) => arguments,
+        // It names no argument.
+        Err(error) if error.kind() == clap::error::ErrorKind::InvalidUtf8 => {
+            return misuse(&not_utf8(arguments.iter().filter(|one| one.to_str().is_none())));
+        }
         Err(error) => {
             // Help and version go to stdout with code 0, misuse to stderr with 2.
             let _ = error.print();
@@ -134,6 +134,13 @@ pub fn main() -> ExitCode {
         ExitStatus::from(&error)
     });
     ExitCode::from(status.code())
+}
+
+/// Logs why the arguments are refused.
+fn misuse(error: &Error) -> ExitCode {
+    telemetry::init(None, true);
+    tracing::error!("{error}");
+    ExitCode::from(ExitStatus::from(error).code())
 }
 
 fn run(command: &Command, ros: &RosArguments) -> Result<ExitStatus> {

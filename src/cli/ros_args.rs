@@ -1,5 +1,6 @@
 //! `--ros-args`, as `ros2 run` and `ros2 launch` pass them to every node.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -29,22 +30,25 @@ impl RosArguments {
     /// others, which stands for the command `run`.
     ///
     /// # Errors
-    /// `Usage` naming an argument that is unknown or lacks its value.
-    pub(super) fn split(arguments: Vec<String>) -> Result<(Vec<String>, Self)> {
+    /// `Usage` naming an argument that is unknown, lacks its value, or is neither a path nor
+    /// UTF-8.
+    pub(super) fn split(
+        arguments: impl IntoIterator<Item = OsString>,
+    ) -> Result<(Vec<OsString>, Self)> {
         let mut ours = Vec::new();
         let mut ros = Self::default();
         let mut arguments = arguments.into_iter();
         let (mut is_ros, mut is_node) = (false, false);
         while let Some(argument) = arguments.next() {
-            match argument.as_str() {
-                "--ros-args" => (is_ros, is_node) = (true, true),
-                "--" if is_ros => is_ros = false,
-                _ if is_ros => ros.take(&argument, &mut arguments)?,
+            match argument.to_str() {
+                Some("--ros-args") => (is_ros, is_node) = (true, true),
+                Some("--") if is_ros => is_ros = false,
+                _ if is_ros => ros.take(&text(argument)?, &mut arguments)?,
                 _ => ours.push(argument),
             }
         }
         if is_node && ours.len() == 1 {
-            ours.push("run".to_owned());
+            ours.push("run".into());
         }
         Ok((ours, ros))
     }
@@ -63,17 +67,17 @@ impl RosArguments {
         *self == Self::default()
     }
 
-    fn take(&mut self, option: &str, rest: &mut impl Iterator<Item = String>) -> Result<()> {
+    fn take(&mut self, option: &str, rest: &mut impl Iterator<Item = OsString>) -> Result<()> {
         let mut value = || {
             let missing = || usage(format!("--ros-args {option}: a value is missing"));
             rest.next().ok_or_else(missing)
         };
         match option {
-            "-r" | "--remap" => self.remap(&value()?)?,
-            "-p" | "--param" => self.overrides.push(value()?),
+            "-r" | "--remap" => self.remap(&text(value()?)?)?,
+            "-p" | "--param" => self.overrides.push(text(value()?)?),
             "--params-file" => self.params_files.push(value()?.into()),
             "--log-level" => {
-                let level = value()?;
+                let level = text(value()?)?;
                 // A level for one logger is used for all.
                 let level = level.rsplit_once(":=").map_or(level.as_str(), |(_, level)| level);
                 self.log_level = Some(level.to_ascii_lowercase());
@@ -106,6 +110,20 @@ impl RosArguments {
     }
 }
 
+/// An argument that is no path.
+///
+/// # Errors
+/// `Usage` naming it when it is not UTF-8.
+fn text(argument: OsString) -> Result<String> {
+    argument.into_string().map_err(|argument| not_utf8([&argument]))
+}
+
+/// The error of arguments that are not UTF-8.
+pub(super) fn not_utf8<'a>(arguments: impl IntoIterator<Item = &'a OsString>) -> Error {
+    let named: Vec<String> = arguments.into_iter().map(|one| one.display().to_string()).collect();
+    usage(format!("not UTF-8, which only paths may be: {}", named.join(" ")))
+}
+
 fn usage(message: String) -> Error {
     Error::new(ErrorKind::Usage, "arguments", message)
 }
@@ -119,7 +137,8 @@ mod tests {
     }
 
     fn split(text: &str) -> Result<(Vec<String>, RosArguments)> {
-        RosArguments::split(text.split_whitespace().map(str::to_owned).collect())
+        let (ours, ros) = RosArguments::split(text.split_whitespace().map(OsString::from))?;
+        Ok((ours.into_iter().map(|argument| argument.into_string().unwrap()).collect(), ros))
     }
 
     #[test]
@@ -159,6 +178,26 @@ mod tests {
         assert_eq!(ours.join(" "), "det_post replay bag -- -x");
         assert!(ros.is_empty());
         assert_eq!(ros.node_or(&det_post()).unwrap().full(), "/det_post");
+    }
+
+    #[test]
+    fn only_paths_need_not_be_utf8() {
+        use std::os::unix::ffi::OsStringExt;
+
+        let latin = || OsString::from_vec(b"caf\xe9".to_vec());
+        let split = |option: &str| {
+            RosArguments::split(
+                ["det_post", "--ros-args", option].map(OsString::from).into_iter().chain([latin()]),
+            )
+        };
+        assert_eq!(split("--params-file").unwrap().1.params_files, [PathBuf::from(latin())]);
+        for option in ["-p", "-r", "--log-level", "--disable-rosout-logs"] {
+            let error = split(option).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Usage);
+            assert!(error.message().contains("caf\u{fffd}"), "{error}");
+        }
+        let (ours, _) = RosArguments::split([latin()]).unwrap();
+        assert_eq!(ours, [latin()]);
     }
 
     #[test]

@@ -4,9 +4,12 @@
 
 use crate::common;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::process::Command;
 
-use common::replay::{Run, det_post, replay};
+use common::replay::{Run, det_post, replay, run};
 use common::shared_data::shared_data;
 use common::sparse_onnx;
 
@@ -32,6 +35,33 @@ fn help_and_version_succeed_and_misuse_is_code_2() {
     det_post(&["replay"]).expect_code(2);
     det_post(&["replay", "x", "--rate", "0"]).expect_code(2);
     det_post(&["check", "config/camera.param.yaml"]).expect_code(0);
+}
+
+#[test]
+fn an_argument_that_is_not_utf8_is_a_path_or_code_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let latin = OsStr::from_bytes(b"caf\xe9.yaml");
+    let path = folder.path().join(latin);
+    std::fs::copy("config/camera.param.yaml", &path).unwrap();
+    let det_post =
+        |arguments: &[&OsStr]| run(Command::new(env!("CARGO_BIN_EXE_det_post")).args(arguments));
+    det_post(&["check".as_ref(), path.as_ref()]).expect_code(0);
+    let missing = det_post(&["inspect".as_ref(), latin]);
+    missing.expect_code(1);
+    assert!(missing.stderr.contains("caf\u{fffd}.yaml"), "{}", missing.stderr);
+    for arguments in [
+        &["check", "config/camera.param.yaml", "-p"][..],
+        &["check", "--like"],
+        &["replay", "drive", "--rate"],
+        &["run", "--ros-args", "-r"],
+        &["run", "--ros-args"],
+        &[],
+    ] {
+        let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).chain([latin]).collect();
+        let run = det_post(&arguments);
+        run.expect_code(2);
+        assert!(run.stderr.contains("caf\u{fffd}.yaml"), "{arguments:?}: {}", run.stderr);
+    }
 }
 
 /// Every command that users see is completed and has a page; the one that processes start is not.

@@ -181,7 +181,8 @@ fn draw(
 /// The list of results, and further commands.
 fn directions(out: &Path, seconds: f64) -> String {
     let out = out.display();
-    let program = std::env::args().next().unwrap_or_else(|| "det_post".into());
+    let program = std::env::args_os().next().unwrap_or_else(|| "det_post".into());
+    let program = program.display();
     format!(
         "in {seconds:.0} s, below {out}/
   drive/             the recording with its truth: drive_0.mcap for Foxglove, ros2 bag play for RViz
