@@ -8,6 +8,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 
 use indexmap::IndexMap;
@@ -109,21 +110,25 @@ impl Node {
 
 /// Checks nesting and number of values before the text reaches the parser,
 /// whose time grows with the square of the depth and whose memory grows with
-/// the number of values. Punctuation in quoted text and comments counts too; no
-/// file needs that much.
+/// the number of values. Punctuation in quoted text counts too; no file needs
+/// that much.
 fn check_structure(text: &str) -> Result<(), String> {
     let (mut depth, mut num_separators) = (0_usize, 0_usize);
     for line in text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']) {
         num_separators += 1;
-        for byte in line.bytes() {
-            match byte {
-                b'[' | b'{' => (depth, num_separators) = (depth + 1, num_separators + 1),
-                b']' | b'}' => depth = depth.saturating_sub(1),
-                b',' => num_separators += 1,
-                _ => {}
-            }
-            if depth > MAX_DEPTH {
-                return Err(too_deep());
+        let comment = comment_of(line);
+        // What is behind a comment is part of it or of a scalar, or follows a scalar.
+        for (part, closes) in [(&line[..comment.start], true), (&line[comment.end..], false)] {
+            for byte in part.bytes() {
+                match byte {
+                    b'[' | b'{' => (depth, num_separators) = (depth + 1, num_separators + 1),
+                    b']' | b'}' if closes => depth = depth.saturating_sub(1),
+                    b',' => num_separators += 1,
+                    _ => {}
+                }
+                if depth > MAX_DEPTH {
+                    return Err(too_deep());
+                }
             }
         }
         // Of `- - - a` or `? ? a`, each indicator nests.
@@ -136,6 +141,18 @@ fn check_structure(text: &str) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The bytes of a line that are certainly no structure because of a `#` at its start or behind a
+/// blank: up to the first quote, they are a comment or inside a scalar that an earlier line began.
+/// A quote may end that scalar, with structure behind it; a `#` behind a quote may be text.
+fn comment_of(line: &str) -> Range<usize> {
+    let mut signs = line.match_indices('#').map(|(at, _)| at);
+    let is_start = |at: &usize| *at == 0 || line[..*at].ends_with([' ', '\t']);
+    let none = line.len()..line.len();
+    let Some(start) = signs.find(is_start) else { return none };
+    let quote = line.find(['"', '\'']).unwrap_or(line.len());
+    if start < quote { start..quote } else { none }
 }
 
 fn too_deep() -> String {
@@ -386,6 +403,34 @@ mod tests {
             let start = std::time::Instant::now();
             assert!(Node::parse(&text).is_err(), "{name}");
             assert!(start.elapsed().as_secs() < 5, "{name} took {:?}", start.elapsed());
+        }
+    }
+
+    #[test]
+    fn brackets_of_comments_do_not_nest() {
+        let comments = "# range [0, 1)\n  # {\n".repeat(100);
+        for text in [
+            format!("{comments}a: 1"),
+            format!("a:\n{comments}  1"),
+            format!("a: [\n{comments}  1]"),
+            format!("# it's [counted)\n{comments}a: 1"),
+            (0..100).map(|n| format!("a{n}: [1, 2] # range [0, 1)\n")).collect(),
+        ] {
+            let parsed = Node::parse(&text);
+            assert!(parsed.is_ok(), "{parsed:?}: {text}");
+        }
+        let nested = "[".repeat(MAX_DEPTH);
+        let closed = "]".repeat(MAX_DEPTH);
+        for (name, text) in [
+            ("behind a quoted scalar", format!("[\"\n#\", {nested}")),
+            ("behind a longer one", format!("['\n # {nested}', {nested}")),
+            ("behind a quoted #", format!("['a #', {nested}")),
+            ("closed in a comment", format!("{nested}\n# {closed}\n[")),
+            ("closed behind a quote in a comment", format!("{nested} # ' {closed}\n[")),
+            ("behind another line break", format!("#\u{2028}{nested}[")),
+            ("behind no blank", format!("a#{nested}[")),
+        ] {
+            assert_eq!(check_structure(&text), Err(too_deep()), "{name}");
         }
     }
 

@@ -592,6 +592,16 @@ fn broken_files_are_named() {
     assert!(error.message().contains("none.yaml"), "{error}");
 }
 
+#[test]
+fn brackets_of_comments_are_no_nesting() {
+    let comments = "      # range [0, 1)\n".repeat(17);
+    let text = format!(
+        "/**:\n  ros__parameters:\n    channels: [camera]\n{comments}    {CHANNEL} # one of {{\n"
+    );
+    let config = load_text(&text).unwrap();
+    assert_eq!(config.channels.len(), 1);
+}
+
 /// Parameters of a camera channel, indented for a place below `ros__parameters:`.
 const CHANNEL: &str = "camera: {input: /image, head: yolox, model_path: model.onnx}";
 
