@@ -288,8 +288,9 @@ impl Shared {
             return self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         };
         let seconds = deadline.seconds_since(self.now()).max(0.0) / self.rate;
+        let left = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         // Rounding could end the wait just before the deadline.
-        let left = Duration::from_secs_f64(seconds) + Duration::from_micros(1);
+        let left = left.saturating_add(Duration::from_micros(1));
         self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
     }
 
@@ -558,6 +559,20 @@ mod tests {
         let (mut writers, mut reader, _closer, _) = slot_of(2, &sync);
         writers[0].offer(&picture(1, &[1]), 9).unwrap();
         assert_eq!(next(&mut reader), [Some(1), None]);
+    }
+
+    #[test]
+    fn a_deadline_beyond_all_time_is_waited_for() {
+        let inputs = inputs(2);
+        let sync = deadline(Duration::from_secs(10));
+        let options = SlotOptions { inputs: &inputs, sync: &sync, rate: 1e-20, announces: false };
+        let (mut writers, mut reader, closer) =
+            slot(options, PayloadMemory::default, Arc::new(|_, _, _| {}));
+        writers[0].offer(&picture(1, &[1]), 9).unwrap();
+        let waiting = std::thread::spawn(move || reader.take().is_none());
+        std::thread::sleep(Duration::from_millis(50));
+        closer.close();
+        assert!(waiting.join().unwrap());
     }
 
     #[test]
