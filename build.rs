@@ -3,7 +3,8 @@
 //!
 //! Sets `DET_POST_KERNELS` (their folder) and the cfg `kernels` when it
 //! could; without nvcc it warns and the build goes on, and CUDA is reported as
-//! built without kernels. Beside each fatbin a log of ptxas has what its kernels take.
+//! built without kernels. Beside each fatbin are the names of its kernels and a log of ptxas,
+//! which has what they take.
 //! Environment: `DET_POST_NVCC` names the compiler, `DET_POST_CUDA_ARCHS` the
 //! architectures (`87` or `80,90`);
 //! `DET_POST_CUDA_LINE_INFO=1` adds line tables for profilers and compute-sanitizer,
@@ -21,21 +22,46 @@ use std::process::Command;
 /// for the lowest.
 const ARCHITECTURES: [u32; 7] = [80, 86, 87, 89, 90, 100, 120];
 
-/// The kernels of sparse networks, in a fatbin of their own.
-const SPARSE: [&str; 5] =
-    ["rulebook.cu", "sparse_arrays.cu", "sparse_conv.cu", "sparse_max_pool.cu", "to_map.cu"];
-
-/// The kernels of surround decoders, in a fatbin of their own. All others are in `frames`.
-const SURROUND: [&str; 9] = [
-    "attention.cu",
-    "channels_last.cu",
-    "decode_query.cu",
-    "detr3d_block.cu",
-    "layer_chain.cu",
-    "layer_stack.cu",
-    "linear.cu",
-    "top_rows.cu",
-    "view_sample.cu",
+/// The fatbins of which a program loads what its channels use, and their files. All other files
+/// are in `frames`.
+const IMAGES: [(&str, &[&str]); 4] = [
+    ("camera", &["decode_yolo", "letterbox", "nms_fast", "nms_iou", "nms_rotated", "nms_soft"]),
+    (
+        "lidar",
+        &[
+            "decode_anchor",
+            "decode_center",
+            "densify",
+            "nms_bev",
+            "nms_bev_fast",
+            "nms_circle",
+            "nms_iou_3d",
+            "pillar_features",
+            "scatter",
+            "survivors",
+            "unpack",
+            "voxel_arrays",
+            "voxel_mean",
+            "voxelize",
+        ],
+    ),
+    ("sparse", &["rulebook", "sparse_arrays", "sparse_conv", "sparse_max_pool", "to_map"]),
+    (
+        "surround",
+        &[
+            "attention",
+            "channels_last",
+            "decode_query",
+            "decode_streampetr",
+            "detr3d_block",
+            "layer_chain",
+            "layer_stack",
+            "linear",
+            "resample",
+            "top_rows",
+            "view_sample",
+        ],
+    ),
 ];
 
 /// The switches of every kernel. Contraction is off so that a kernel computes
@@ -105,9 +131,11 @@ fn compile() -> Result<(), String> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let (nvcc, switches, out) = (&nvcc, &switches, &out);
     std::thread::scope(|scope| {
-        let images = images()?.map(|(name, files)| {
-            scope.spawn(move || compile_image(nvcc, switches, &out.join(name), &files))
-        });
+        let compile = |(name, files): (&str, Vec<String>)| {
+            let image = out.join(name);
+            scope.spawn(move || compile_image(nvcc, switches, &image, &files))
+        };
+        let images: Vec<_> = images()?.into_iter().map(compile).collect();
         images.into_iter().try_for_each(|image| {
             image.join().unwrap_or_else(|_| Err("a thread of the build ended early".to_owned()))
         })
@@ -117,7 +145,8 @@ fn compile() -> Result<(), String> {
     Ok(())
 }
 
-/// Compiles files as one unit into `image` with the extension `fatbin`.
+/// Compiles files as one unit into `image` with the extension `fatbin`; with `log`, what ptxas
+/// says, and with `kernels`, the names of its kernels, one a line.
 fn compile_image(
     nvcc: &Path,
     switches: &[&str],
@@ -125,7 +154,7 @@ fn compile_image(
     files: &[String],
 ) -> Result<(), String> {
     let unit = image.with_extension("cu");
-    let text: String = files.iter().map(|name| format!("#include \"{name}\"\n")).collect();
+    let text: String = files.iter().map(|name| format!("#include \"{name}.cu\"\n")).collect();
     std::fs::write(&unit, text).map_err(|e| format!("{}: {e}", unit.display()))?;
     let mut command = Command::new(nvcc);
     command.args(switches).arg("-o").arg(image.with_extension("fatbin")).arg(&unit);
@@ -135,8 +164,17 @@ fn compile_image(
         eprintln!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
         std::process::exit(1);
     }
-    let log = image.with_extension("log");
-    std::fs::write(&log, &output.stderr).map_err(|e| format!("{}: {e}", log.display()))
+    let log = String::from_utf8_lossy(&output.stderr);
+    let entries = log.lines().filter_map(|line| line.split_once("Compiling entry function '"));
+    let mut kernels: Vec<&str> =
+        entries.filter_map(|(_, name)| Some(name.split_once('\'')?.0)).collect();
+    kernels.sort_unstable();
+    kernels.dedup();
+    for (extension, text) in [("log", &*log), ("kernels", &kernels.join("\n"))] {
+        let path = image.with_extension(extension);
+        std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// The switches for architectures in ascending order. Those of a generation share one run of the front end,
@@ -166,18 +204,20 @@ fn targets(architectures: &[u32]) -> Vec<String> {
 }
 
 /// The fatbins and their files, in the order of their names.
-fn images() -> Result<[(&'static str, Vec<String>); 3], String> {
+fn images() -> Result<Vec<(&'static str, Vec<String>)>, String> {
     let folder = Path::new("kernels");
     let entries = folder.read_dir().map_err(|e| format!("{}: {e}", folder.display()))?;
     let mut names: Vec<String> = entries
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| name.ends_with(".cu"))
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".cu")?.to_owned()))
         .collect();
     names.sort();
-    let (sparse, names) = names.into_iter().partition(|name| SPARSE.contains(&name.as_str()));
-    let (surround, frames): (_, Vec<_>) =
-        Vec::into_iter(names).partition(|name: &String| SURROUND.contains(&name.as_str()));
-    Ok([("frames", frames), ("sparse", sparse), ("surround", surround)])
+    let mut images = Vec::new();
+    for (image, files) in IMAGES {
+        let is_of_image = |name: &mut String| files.contains(&name.as_str());
+        images.push((image, names.extract_if(.., is_of_image).collect()));
+    }
+    images.push(("frames", names));
+    Ok(images)
 }
 
 fn find_nvcc() -> Option<PathBuf> {

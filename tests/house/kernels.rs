@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The images of `src/device/cuda/modules.rs`.
-const IMAGES: [&str; 3] = ["frames", "sparse", "surround"];
+const IMAGES: [&str; 5] = ["frames", "camera", "lidar", "sparse", "surround"];
 
 /// The folder of the images and what ptxas says of each; `None` in a build without kernels.
-fn logs() -> Option<(&'static Path, [String; 3])> {
+fn logs() -> Option<(&'static Path, [String; 5])> {
     let folder = Path::new(option_env!("DET_POST_KERNELS")?);
     let log = |image| std::fs::read_to_string(folder.join(image).with_extension("log")).unwrap();
     Some((folder, IMAGES.map(log)))
@@ -97,33 +97,39 @@ fn kernels_are_compressed() {
     assert!(num_bytes <= most, "{num_bytes} bytes, at most {most}: {architectures:?}");
 }
 
-/// A kernel in two images would be loaded from the first; camera and LiDAR channels load
-/// `frames` alone, so that theirs must be there.
+/// What a channel uses is in the images of its sensors and in `frames`, so that it loads no
+/// others.
 #[test]
 fn each_kernel_is_in_one_image() {
-    let Some((_, logs)) = logs() else {
+    let Some((folder, logs)) = logs() else {
         return skip(Need::Nvcc, "this build has no kernels");
     };
-    let names = |log: &String| {
-        let entries = log.lines().filter(|line| line.contains("Compiling entry function"));
-        let names = entries.filter_map(|line| line.split('\'').nth(1)).map(str::to_owned);
-        names.collect::<BTreeSet<_>>()
-    };
-    let [frames, sparse, surround] = logs.each_ref().map(names);
+    let list = |image| std::fs::read_to_string(folder.join(image).with_extension("kernels"));
+    let lists = IMAGES.map(|image| list(image).unwrap());
     for (kernel, image) in [
-        ("letterbox_packed3_f32", &frames),
-        ("voxelize_claim", &frames),
-        ("pillar_features_f32", &frames),
-        ("nms_circle_bitmask", &frames),
-        ("rulebook_place", &sparse),
-        ("to_map_f32", &sparse),
-        ("linear_16_f32", &surround),
-        ("view_sample_points_f32", &surround),
+        ("gather_3d", "frames"),
+        ("letterbox_packed3_f32", "camera"),
+        ("nms_iou_bitmask", "camera"),
+        ("voxelize_claim", "lidar"),
+        ("nms_circle_bitmask", "lidar"),
+        ("rulebook_place", "sparse"),
+        ("resample_yuv_f16", "surround"),
+        ("linear_16_f32", "surround"),
     ] {
-        assert!(image.contains(kernel), "{kernel}: {image:?}");
+        let has_kernel = |list: &String| list.lines().any(|name| name == kernel);
+        let found: Vec<_> =
+            IMAGES.iter().zip(&lists).filter(|(_, list)| has_kernel(list)).collect();
+        assert!(matches!(found[..], [(name, _)] if *name == image), "{kernel}: {found:?}");
     }
-    assert!(frames.is_disjoint(&sparse) && frames.is_disjoint(&surround));
-    assert!(sparse.is_disjoint(&surround));
+    let mut kernels: Vec<&str> = lists.iter().flat_map(|list| list.lines()).collect();
+    let num_kernels = kernels.len();
+    kernels.sort_unstable();
+    kernels.dedup();
+    assert_eq!(kernels.len(), num_kernels, "a kernel is in two images");
+    let entries = logs.iter().flat_map(|log| log.lines());
+    let entries = entries.filter(|line| line.contains("Compiling entry function"));
+    let compiled: BTreeSet<_> = entries.filter_map(|line| line.split('\'').nth(1)).collect();
+    assert_eq!(kernels, Vec::from_iter(compiled));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The kernels of the program on one GPU, in modules that are loaded when they are used.
 //!
-//! Loading takes a few milliseconds for each megabyte of machine code, most of them to
-//! decompress it. Kernels that few channels use are in modules of their own, therefore.
+//! Loading takes two milliseconds for each megabyte of machine code, most of them to decompress
+//! it. Therefore `build.rs` compiles the kernels into several images, and the first kernel of an
+//! image loads it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,66 +13,70 @@ use cudarc::nvrtc::Ptx;
 use super::{error, failed};
 use crate::error::Result;
 
+/// Kernels that are loaded together.
+struct Image {
+    fatbin: &'static [u8],
+    /// Their names, one a line.
+    kernels: &'static str,
+}
+
 #[cfg(kernels)]
 macro_rules! image {
     ($name:literal) => {
-        include_bytes!(concat!(env!("DET_POST_KERNELS"), "/", $name, ".fatbin"))
+        Image {
+            fatbin: include_bytes!(concat!(env!("DET_POST_KERNELS"), "/", $name, ".fatbin")),
+            kernels: include_str!(concat!(env!("DET_POST_KERNELS"), "/", $name, ".kernels")),
+        }
     };
 }
 
-/// What `build.rs` compiles: a kernel is looked up in this order, and a module is loaded
-/// when those before it are without the kernel.
 #[cfg(kernels)]
-const IMAGES: &[&[u8]] = &[image!("frames"), image!("sparse"), image!("surround")];
+const IMAGES: &[Image] =
+    &[image!("frames"), image!("camera"), image!("lidar"), image!("sparse"), image!("surround")];
 #[cfg(not(kernels))]
-const IMAGES: &[&[u8]] = &[];
+const IMAGES: &[Image] = &[];
 
-/// The modules of a context.
+/// The modules of a context, by image.
 pub(super) struct Modules {
     context: Arc<CudaContext>,
-    /// Those of the first images.
-    loaded: Mutex<Vec<Arc<CudaModule>>>,
+    loaded: Mutex<Vec<Option<Arc<CudaModule>>>>,
 }
 
 impl Modules {
-    /// Loads the kernels that every channel uses.
+    /// None is loaded yet.
     ///
     /// # Errors
-    /// `Device`: no kernels in this build, none for this GPU, or an error of the driver.
-    pub(super) fn open(context: &Arc<CudaContext>) -> Result<Self> {
+    /// `Device` when this build has no kernels.
+    pub(super) fn new(context: &Arc<CudaContext>) -> Result<Self> {
         check_built()?;
-        let modules = Self { context: context.clone(), loaded: Mutex::default() };
-        modules.load(&mut modules.loaded.lock().unwrap_or_else(PoisonError::into_inner))?;
-        Ok(modules)
+        let loaded = Mutex::new(IMAGES.iter().map(|_| None).collect());
+        Ok(Self { context: context.clone(), loaded })
     }
 
-    /// The kernel of this name; `None` when it is not compiled for this GPU.
+    /// The kernel of this name, whose image is loaded with it; `None` when it is not compiled
+    /// for this GPU.
     ///
     /// # Errors
-    /// `Device` with the driver's error.
+    /// `Device`: no image for this GPU, or an error of the driver.
     pub(super) fn find(&self, kernel: &str) -> Result<Option<CudaFunction>> {
+        let has_kernel = |image: &&Image| image.kernels.lines().any(|name| name == kernel);
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        for at in 0..IMAGES.len() {
-            if at == loaded.len() {
-                self.load(&mut loaded)?;
+        let mut places = IMAGES.iter().zip(loaded.iter_mut());
+        let Some((image, module)) = places.find(|(image, _)| has_kernel(image)) else {
+            return Ok(None);
+        };
+        let module = match module {
+            Some(module) => module,
+            None => {
+                let fatbin = Ptx::from_binary(image.fatbin.to_vec());
+                let new = self.context.load_module(fatbin);
+                module.insert(new.map_err(|e| failed("load the kernels", e))?)
             }
-            match loaded[at].load_function(kernel) {
-                Err(DriverError(CUresult::CUDA_ERROR_NOT_FOUND)) => {}
-                found => {
-                    return found
-                        .map(Some)
-                        .map_err(|e| failed(&format!("find the kernel {kernel}"), e));
-                }
-            }
+        };
+        match module.load_function(kernel) {
+            Err(DriverError(CUresult::CUDA_ERROR_NOT_FOUND)) => Ok(None),
+            found => found.map(Some).map_err(|e| failed(&format!("find the kernel {kernel}"), e)),
         }
-        Ok(None)
-    }
-
-    /// Loads the first image that is not loaded yet.
-    fn load(&self, loaded: &mut Vec<Arc<CudaModule>>) -> Result<()> {
-        let image = Ptx::from_binary(IMAGES[loaded.len()].to_vec());
-        loaded.push(self.context.load_module(image).map_err(|e| failed("load the kernels", e))?);
-        Ok(())
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) fn open(ordinal: u32) -> Result<CudaDevice> {
     // one stream that owns it, where launches execute in order, so that there is
     // nothing to track.
     unsafe { context.disable_event_tracking() };
-    let modules = Modules::open(&context)?;
+    let modules = Modules::new(&context)?;
     let name = context.name().map_err(|e| failed("query the GPU's name", e))?;
     let inner = Arc::new(Inner { modules, context, name });
     gpus.push((ordinal, Arc::downgrade(&inner)));
