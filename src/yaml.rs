@@ -133,7 +133,7 @@ fn check_structure(text: &str) -> Result<(), String> {
         }
         // Of `- - - a` or `? ? a`, each indicator nests.
         let words = line.split_ascii_whitespace();
-        if words.take_while(|word| matches!(*word, "-" | "?")).count() > MAX_DEPTH {
+        if words.take_while(|word| matches!(*word, "-" | "?")).nth(MAX_DEPTH).is_some() {
             return Err(too_deep());
         }
         if num_separators > MAX_SEPARATORS {
