@@ -10,6 +10,7 @@ use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, DriverError};
 use cudarc::nvrtc::Ptx;
 
+use super::stream::ignore_other_recordings;
 use super::{error, failed};
 use crate::error::Result;
 
@@ -65,6 +66,9 @@ impl Modules {
         let Some((image, module)) = places.find(|(image, _)| has_kernel(image)) else {
             return Ok(None);
         };
+        // The driver may load code for a kernel of a loaded image, too.
+        self.context.bind_to_thread().map_err(|e| failed("use the GPU", e))?;
+        ignore_other_recordings()?;
         let module = match module {
             Some(module) => module,
             None => {

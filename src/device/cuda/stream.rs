@@ -245,9 +245,9 @@ impl Stream {
     }
 }
 
-/// Allows this thread to allocate and wait while another thread records. ONNX
-/// Runtime records in a mode that forbids both in the whole process; the streams
-/// of this module are independent of its streams.
+/// Allows this thread to allocate, wait and load kernels while another thread records. ONNX
+/// Runtime records in a mode that forbids these in the whole process; the streams of this
+/// module are independent of its streams.
 pub(super) fn ignore_other_recordings() -> Result<()> {
     thread_local!(static IS_SET: Cell<bool> = const { Cell::new(false) });
     if IS_SET.get() {
