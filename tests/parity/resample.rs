@@ -1,6 +1,6 @@
 //! Resample: bit-equal pictures for every encoding, size, placement, filter and lens.
 
-use det_post::device::cuda::{CudaDevice, DeviceImage, DeviceTensor};
+use det_post::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, Stream};
 use det_post::ops::resample::{ResampleParams, SampleMap, Workspace, cuda, resample};
 use det_post::types::{
     CameraCalibration, CameraModel, CameraView, ChannelOrder, ElementType, Encoding, Letterbox,
@@ -59,19 +59,23 @@ impl Problem {
     }
 
     fn check(&self, device: &CudaDevice) {
+        let stream = device.stream().unwrap();
+        self.check_with(&stream, &cuda::DeviceMap::new(&stream, &self.map).unwrap());
+    }
+
+    /// Compares both devices, with the map in memory of the GPU.
+    fn check_with(&self, stream: &Stream, map_on_device: &cuda::DeviceMap) {
         let mut expected = Tensor::zeros(self.element, &self.shape()).unwrap();
         let (map, params, picture) = (&self.map, &self.params, self.picture);
         let mut workspace = Workspace::new();
         resample(&self.image.view(), map, params, &mut workspace, picture, &mut expected).unwrap();
 
-        let stream = device.stream().unwrap();
-        let kernels = cuda::Kernels::load(device).unwrap();
-        let map = cuda::DeviceMap::new(&stream, map).unwrap();
-        let mut image =
-            DeviceImage::with_capacity(&stream, self.image.view().data().len()).unwrap();
-        let mut out = DeviceTensor::zeros(&stream, self.element, &self.shape()).unwrap();
+        let kernels = cuda::Kernels::load(stream.device()).unwrap();
+        let mut image = DeviceImage::with_capacity(stream, self.image.view().data().len()).unwrap();
+        let mut out = DeviceTensor::zeros(stream, self.element, &self.shape()).unwrap();
         image.enqueue_upload(&self.image.view()).unwrap();
-        cuda::enqueue_resample(&stream, &kernels, &image, &map, params, picture, &mut out).unwrap();
+        cuda::enqueue_resample(stream, &kernels, &image, map_on_device, params, picture, &mut out)
+            .unwrap();
         let context = format!("{} {:?}", self.what, self.element);
         assert_equal(&out.read().unwrap(), &expected, &context);
     }
@@ -142,6 +146,26 @@ fn resample_of_random_sizes_is_bit_equal() {
         if let Some(problem) = Problem::new(&mut random, size, network, encoding) {
             problem.check(&device);
         }
+    }
+}
+
+/// A camera whose calibration changes with every message takes no new memory.
+#[test]
+fn a_map_takes_the_memory_of_the_one_that_it_replaces() {
+    let Some(device) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    let mut random = Random::new(17);
+    let (size, network) = (Size::new(64, 48), Size::new(32, 32));
+    let mut problem = Problem::new(&mut random, size, network, Encoding::Rgb8).unwrap();
+    let mut map = None;
+    for (number, lens) in [1, 2, 3, 1, 2, 3].into_iter().enumerate() {
+        let view = view(lens, size, network, Placement::CropTop);
+        problem.map = SampleMap::of_view(&view, Resize::Bilinear).unwrap();
+        problem.what = format!("map {number}");
+        let num_before = stream.num_allocations();
+        let new = cuda::DeviceMap::replacing(map.take(), &stream, &problem.map).unwrap();
+        assert_eq!(stream.num_allocations() > num_before, number == 0, "map {number}");
+        problem.check_with(&stream, map.insert(new));
     }
 }
 
