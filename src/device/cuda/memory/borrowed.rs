@@ -3,8 +3,9 @@
 use std::marker::PhantomData;
 
 use cudarc::driver::result;
-use cudarc::driver::sys::{self, CUpointer_attribute};
+use cudarc::driver::sys;
 
+use super::pointer::PointerInfo;
 use super::{DeviceBuffer, In, Out, Plain, UploadScope, check_capacity};
 use crate::device::cuda::{CudaDevice, Stream, failed};
 use crate::error::{Error, ErrorKind, Result};
@@ -100,30 +101,23 @@ impl CudaDevice {
     /// # Errors
     /// `Argument` when the address is not in device memory of this GPU.
     pub fn bytes_from(&self, address: u64) -> Result<usize> {
-        let outside = |_| {
+        let outside = || {
             let message = format!("address {address:#x} is not in memory of {self}");
             Error::new(ErrorKind::Argument, "device", message)
         };
         self.context().bind_to_thread().map_err(|e| failed("use the GPU", e))?;
-        let mut ordinal = -1_i32;
-        let attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
-        // SAFETY: the attribute is an int, which the live local holds; the driver returns an
-        // error for addresses that it does not know.
-        unsafe {
-            sys::cuPointerGetAttribute((&raw mut ordinal).cast(), attribute, address).result()
+        let gpu = PointerInfo::of(address).gpu.ok_or_else(outside)?;
+        if gpu != self.ordinal() {
+            let message = format!("address {address:#x} is in memory of GPU {gpu}, not {self}");
+            return Err(Error::new(ErrorKind::Argument, "device", message));
         }
-        .map_err(outside)?;
         let (mut start, mut num_bytes) = (0, 0);
         // SAFETY: both results are live locals; the driver returns an error for addresses
         // that are not in device memory.
         unsafe {
             sys::cuMemGetAddressRange_v2(&raw mut start, &raw mut num_bytes, address).result()
         }
-        .map_err(outside)?;
-        if usize::try_from(ordinal) != Ok(self.ordinal()) {
-            let message = format!("address {address:#x} is in memory of GPU {ordinal}, not {self}");
-            return Err(Error::new(ErrorKind::Argument, "device", message));
-        }
+        .map_err(|_| outside())?;
         Ok(num_bytes.saturating_sub((address - start) as usize))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cudarc::driver::sys;
+use super::pointer::PointerInfo;
 
 /// Host memory that kernels may read while a scope lasts.
 #[derive(Debug)]
@@ -32,12 +32,5 @@ pub(super) fn device_address(address: usize, len: usize) -> Option<u64> {
 
 /// The address at which kernels read a byte of host memory, if they can.
 pub(super) fn pointer(address: usize) -> Option<u64> {
-    let mut on_device = 0_u64;
-    let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_POINTER;
-    // SAFETY: writes one address into a live local; any address may be queried, an unknown one
-    // returns an error.
-    let result = unsafe {
-        sys::cuPointerGetAttribute((&raw mut on_device).cast(), attribute, address as u64)
-    };
-    (result.result().is_ok() && on_device != 0).then_some(on_device)
+    PointerInfo::of(address as u64).device_address
 }

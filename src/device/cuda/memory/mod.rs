@@ -11,6 +11,7 @@ mod host_address;
 mod page_locked;
 mod part;
 mod payload;
+mod pointer;
 mod upload_scope;
 
 use std::marker::PhantomData;

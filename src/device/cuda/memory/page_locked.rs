@@ -3,6 +3,7 @@
 
 use cudarc::driver::{result, sys};
 
+use super::pointer::PointerInfo;
 use crate::device::cuda::stream::ignore_other_recordings;
 use crate::device::cuda::{CudaDevice, failed};
 use crate::error::Result;
@@ -65,15 +66,5 @@ pub(super) fn is_page_locked<T>(values: &[T]) -> bool {
     let bytes = values.as_ptr_range();
     let ends = [bytes.start as usize, (bytes.end as usize).wrapping_sub(1)];
     // One allocation has both ends of a slice, and all between.
-    !values.is_empty()
-        && ends.iter().all(|end| {
-            let mut kind = 0_u32;
-            let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-            // SAFETY: writes one number into a live local; any address may be queried,
-            // an unknown one returns an error.
-            let result = unsafe {
-                sys::cuPointerGetAttribute((&raw mut kind).cast(), attribute, *end as u64)
-            };
-            result.result().is_ok() && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
-        })
+    !values.is_empty() && ends.iter().all(|&end| PointerInfo::of(end as u64).is_page_locked)
 }
