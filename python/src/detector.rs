@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use det_post::detectors::Payload;
+use det_post::device::cuda::{CudaDevice, Stream};
 use det_post::types::{
     CloudView, Detection2d, Detections, DeviceChoice, Encoding, FrameReport, Header, ImagePayload,
     PointField, PointFields, Stamp,
@@ -13,8 +15,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::array::{Input, Output};
+use crate::array::{GpuInput, Input, gpu_of};
+use crate::column::Column;
 use crate::error::raised;
+use crate::gpu::is_of;
 use crate::image;
 
 type Array<'py> = Bound<'py, PyAny>;
@@ -22,6 +26,8 @@ type Array<'py> = Bound<'py, PyAny>;
 /// A detector and the names of its classes.
 struct Channel {
     detector: Mutex<Box<dyn Detector>>,
+    /// Follows the streams of arrays on the detector's GPU; `None` on the CPU.
+    stream: Option<Stream>,
     class_names: Vec<String>,
     description: String,
 }
@@ -53,17 +59,34 @@ impl Channel {
             let message = format!("channel {} is isolated: det_post.replay runs it", found.name);
             return Err(PyValueError::new_err(message));
         }
-        let detector = py
+        let (detector, stream) = py
             .detach(|| {
                 let mut detector = open_detector(found, device)?;
                 detector.warm_up()?;
-                Ok(detector)
+                let stream = match detector.info().device {
+                    DeviceChoice::Cuda(gpu) => Some(CudaDevice::open(gpu)?.stream()?),
+                    DeviceChoice::Auto | DeviceChoice::Cpu => None,
+                };
+                Ok((detector, stream))
             })
             .map_err(|error: det_post::Error| raised(&error))?;
         let info = detector.info();
         let description = format!("{} on {}, {}", found.name, info.device, info.engine_name);
         let class_names = found.kind.class_names().to_vec();
-        Ok(Self { detector: Mutex::new(detector), class_names, description })
+        Ok(Self { detector: Mutex::new(detector), stream, class_names, description })
+    }
+
+    /// The stream for an array on the detector's GPU; `None` for one on the CPU.
+    ///
+    /// # Errors
+    /// `ValueError` for an array on a GPU that is not the detector's.
+    fn stream_of(&self, name: &str, array: &Array<'_>) -> PyResult<Option<&Stream>> {
+        let Some(gpu) = gpu_of(name, array)? else { return Ok(None) };
+        let stream = self.stream.as_ref().filter(|stream| is_of(stream, gpu));
+        stream.map(Some).ok_or_else(|| {
+            let message = format!("{name} is on cuda:{gpu}; the channel is {}", self.description);
+            PyValueError::new_err(message)
+        })
     }
 
     /// Detects without the interpreter's lock; calls from several threads wait for each other.
@@ -127,14 +150,24 @@ impl Found {
         }
     }
 
-    fn arrays<'py>(self, like: &Array<'py>) -> PyResult<Bound<'py, PyDict>> {
+    /// Arrays of the library of `like`: on the GPU of the stream, or on the CPU.
+    fn arrays<'py>(
+        self,
+        like: &Array<'py>,
+        stream: Option<&Stream>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let array_of = |column: Column, shape: &[usize]| match stream {
+            Some(stream) => column.on_gpu(shape, (like, stream)),
+            None => column.on_host(shape, like),
+        };
         let num = self.scores.len();
         let arrays = PyDict::new(like.py());
-        arrays.set_item("boxes", Output::of(self.boxes, &[num, self.num_columns], like)?)?;
-        arrays.set_item("scores", Output::of(self.scores, &[num], like)?)?;
-        arrays.set_item("classes", Output::of(self.classes, &[num], like)?)?;
+        let boxes = array_of(Column::F32(self.boxes), &[num, self.num_columns])?;
+        arrays.set_item("boxes", boxes)?;
+        arrays.set_item("scores", array_of(Column::F32(self.scores), &[num])?)?;
+        arrays.set_item("classes", array_of(Column::I64(self.classes), &[num])?)?;
         if let Some(velocities) = self.velocities {
-            arrays.set_item("velocities", Output::of(velocities, &[num, 2], like)?)?;
+            arrays.set_item("velocities", array_of(Column::F32(velocities), &[num, 2])?)?;
         }
         Ok(arrays)
     }
@@ -173,18 +206,27 @@ impl Camera {
         format!("<det_post.Camera {}>", self.0.description)
     }
 
-    /// Detects objects in an image: see det_post.ops.letterbox for images and encodings.
+    /// Detects objects in an image: see det_post.ops.letterbox for images and encodings. An image
+    /// on a GPU is one on the detector's; it is read after what its library has queued.
     ///
-    /// Returns a dict of arrays, best first: boxes, float32 [N, 4] (left, top, right, bottom in
+    /// Returns a dict of arrays of the image's library and on its device, best first: boxes, float32 [N, 4] (left, top, right, bottom in
     /// pixels of the image) or [N, 5] (centre, width, height, angle); scores, float32 [N];
     /// classes, int64 [N].
     #[pyo3(signature = (image, *, encoding="rgb8"))]
     fn process<'py>(&self, image: &Array<'py>, encoding: &str) -> PyResult<Bound<'py, PyDict>> {
         let encoding = Encoding::from_ros(encoding).map_err(|error| raised(&error))?;
-        let pixels = Input::new("image", image)?;
-        let view = image::view(&pixels, encoding)?;
-        let input = FrameInput::image(Header::default(), ImagePayload::Raw(view));
-        self.0.detect(image.py(), input)?.arrays(image)
+        let detect = |payload: ImagePayload<'_>| {
+            self.0.detect(image.py(), FrameInput::image(Header::default(), payload))
+        };
+        let stream = self.0.stream_of("image", image)?;
+        let found = if let Some(stream) = stream {
+            let pixels = GpuInput::new("image", image, stream)?;
+            detect(ImagePayload::OnDevice(image::view_on_gpu(&pixels, encoding, stream)?))?
+        } else {
+            let pixels = Input::new("image", image)?;
+            detect(ImagePayload::Raw(image::view(&pixels, encoding)?))?
+        };
+        found.arrays(image, stream)
     }
 }
 
@@ -219,14 +261,15 @@ impl Lidar {
 
     /// Detects objects in a sweep.
     ///
-    /// points: float32 [N, C]; fields: the names of the C columns. stamp: seconds; transform: a
-    /// 4 by 4 matrix from the sensor to a fixed frame at that time, as nested lists or
-    /// matrix.tolist(). Networks that merge past sweeps need both; without a transform a sweep
-    /// stands alone.
+    /// points: float32 [N, C], on the CPU or the detector's GPU; fields: the names of the C
+    /// columns. stamp: seconds; transform: a 4 by 4 matrix from the sensor to a fixed frame at that
+    /// time, as nested lists or matrix.tolist(). Networks that merge past sweeps need both; without
+    /// a transform a sweep stands alone.
     ///
-    /// Returns a dict of arrays, best first: boxes, float32 [N, 7] (centre, length, width, height,
-    /// yaw in the frame of the points); scores, float32 [N]; classes, int64 [N]; and velocities,
-    /// float32 [N, 2], where the network gives them.
+    /// Returns a dict of arrays of the library of the points and on their device, best first:
+    /// boxes, float32 [N, 7] (centre, length, width, height, yaw in the frame of the points);
+    /// scores, float32 [N]; classes, int64 [N]; and velocities, float32 [N, 2], where the network
+    /// gives them.
     #[pyo3(signature = (points, fields=vec!["x".into(), "y".into(), "z".into(), "intensity".into()], *, stamp=0.0, transform=None))]
     fn process<'py>(
         &self,
@@ -235,34 +278,35 @@ impl Lidar {
         stamp: f64,
         transform: Option<[[f64; 4]; 4]>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let input = Input::new("points", points)?;
-        let &[num_points, num_columns] = input.shape() else {
-            return Err(input.refuse(&"[N, C] is needed"));
-        };
-        if !input.is::<f32>() || num_columns != fields.len() {
-            let reason = format!("float32 [N, {}] is needed for {fields:?}", fields.len());
-            return Err(input.refuse(&reason));
-        }
-        const FLOAT32: u8 = 7;
-        let mut columns = PointFields::new();
-        for (offset, name) in (0..).step_by(4).zip(&fields) {
-            let field = PointField { name, offset, datatype: FLOAT32, count: 1 };
-            columns.push(field).map_err(|error| raised(&error))?;
-        }
-        let size = |size| u32::try_from(size).map_err(|_| input.refuse(&"too many points"));
-        let row_step = size(4 * num_columns * num_points)?;
-        let data = input.bytes()?;
-        let steps = [size(4 * num_columns)?, row_step];
-        let is_big_endian = cfg!(target_endian = "big");
-        let cloud = CloudView::new([size(num_points)?, 1], steps, is_big_endian, columns, data)
-            .map_err(|error| raised(&error))?;
         let header = Header { stamp: stamp_of(stamp), frame_id: "" };
-        let frame = FrameInput::cloud(header, &cloud);
-        let frame = match transform {
-            Some(matrix) => frame.with_pose(isometry(&matrix)?),
-            None => frame,
+        let pose = transform.map(|matrix| isometry(&matrix)).transpose()?;
+        let detect = |payload: Payload<'_>| {
+            let frame = FrameInput::new(header, payload);
+            let frame = match pose {
+                Some(pose) => frame.with_pose(pose),
+                None => frame,
+            };
+            self.0.detect(points.py(), frame)
         };
-        self.0.detect(points.py(), frame)?.arrays(points)
+        let is_big_endian = cfg!(target_endian = "big");
+        let stream = self.0.stream_of("points", points)?;
+        let found = if let Some(stream) = stream {
+            let input = GpuInput::new("points", points, stream)?;
+            let layout = cloud_layout(input.shape(), input.is::<f32>(), &fields);
+            let (size, steps, columns) = layout.map_err(|reason| input.refuse(&reason))?;
+            let data = input.device_bytes(stream)?;
+            let cloud = CloudView::on_device(size, steps, is_big_endian, columns, data)
+                .map_err(|error| raised(&error))?;
+            detect(Payload::CloudOnDevice(&cloud))?
+        } else {
+            let input = Input::new("points", points)?;
+            let layout = cloud_layout(input.shape(), input.is::<f32>(), &fields);
+            let (size, steps, columns) = layout.map_err(|reason| input.refuse(&reason))?;
+            let cloud = CloudView::new(size, steps, is_big_endian, columns, input.bytes()?)
+                .map_err(|error| raised(&error))?;
+            detect(Payload::Cloud(&cloud))?
+        };
+        found.arrays(points, stream)
     }
 
     /// Forgets past sweeps.
@@ -270,6 +314,30 @@ impl Lidar {
         let mut detector = self.0.detector.lock().unwrap_or_else(PoisonError::into_inner);
         detector.reset().map_err(|error| raised(&error))
     }
+}
+
+/// Size, steps and fields of a cloud in an array of this shape.
+///
+/// # Errors
+/// What is needed, when shape or type of the elements is another.
+fn cloud_layout<'a>(
+    shape: &[usize],
+    is_f32: bool,
+    fields: &'a [String],
+) -> Result<([u32; 2], [u32; 2], PointFields<'a>), String> {
+    const FLOAT32: u8 = 7;
+    let num_points = match *shape {
+        [num_points, num_columns] if is_f32 && num_columns == fields.len() => num_points,
+        _ => return Err(format!("float32 [N, {}] is needed for {fields:?}", fields.len())),
+    };
+    let mut columns = PointFields::new();
+    for (offset, name) in (0..).step_by(4).zip(fields) {
+        let field = PointField { name, offset, datatype: FLOAT32, count: 1 };
+        columns.push(field).map_err(|error| error.to_string())?;
+    }
+    let size = |size: usize| u32::try_from(size).map_err(|_| "too many points".to_owned());
+    let steps = [size(4 * fields.len())?, size(4 * fields.len() * num_points)?];
+    Ok(([size(num_points)?, 1], steps, columns))
 }
 
 /// A rigid transform from its matrix.

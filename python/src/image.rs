@@ -1,14 +1,15 @@
 //! Images to the inputs of networks.
 
+use det_post::device::cuda::Stream;
 use det_post::ops::letterbox::{LetterboxParams, Workspace, letterbox as resize};
 use det_post::types::{
-    ChannelOrder, ElementType, Encoding, ImageView, Letterbox, Normalization, Placement, Size,
-    Tensor,
+    ChannelOrder, DeviceBytes, ElementType, Encoding, ImageView, Letterbox, Normalization,
+    Placement, Size, Tensor,
 };
 use pyo3::prelude::*;
 
 use crate::argument::one_of;
-use crate::array::{Input, Output, gpu_of};
+use crate::array::{GpuInput, Input, Output, gpu_of};
 use crate::error::raised;
 use crate::gpu;
 
@@ -16,9 +17,10 @@ use crate::gpu;
 ///
 /// # Errors
 /// What the encoding needs, when shape or type of the elements is another.
-pub fn size_and_step(
+fn size_and_step(
     shape: &[usize],
-    has_type: bool,
+    is_u8: bool,
+    is_u16: bool,
     encoding: Encoding,
 ) -> Result<(Size, usize), String> {
     let (channels, expected) = match encoding {
@@ -29,7 +31,8 @@ pub fn size_and_step(
         Encoding::Mono16 => (1, "uint16 [H, W]"),
         _ => (1, "uint8 [H, W]"),
     };
-    let element_bytes = if encoding == Encoding::Mono16 { 2 } else { 1 };
+    let (element_bytes, has_type) =
+        if encoding == Encoding::Mono16 { (2, is_u16) } else { (1, is_u8) };
     let [rows, width] = match *shape {
         [rows, width] if channels == 1 => [rows, width],
         [rows, width, found] if found == channels => [rows, width],
@@ -51,13 +54,35 @@ pub fn size_and_step(
 /// # Errors
 /// `ValueError` when the shape is not that of the encoding.
 pub fn view(image: &Input, encoding: Encoding) -> PyResult<ImageView<'_>> {
-    let is_wide = encoding == Encoding::Mono16;
-    let has_type = if is_wide { image.is::<u16>() } else { image.is::<u8>() };
-    let (size, step) = size_and_step(image.shape(), has_type, encoding)
+    let (size, step) = size_and_step(image.shape(), image.is::<u8>(), image.is::<u16>(), encoding)
         .map_err(|expected| image.refuse(&expected))?;
     let is_big_endian = cfg!(target_endian = "big");
     ImageView::new(size, step, encoding, is_big_endian, image.bytes()?)
         .map_err(|error| raised(&error))
+}
+
+/// An image on a GPU, as [`view`], for a detector: the work on `stream` so far has written it.
+///
+/// # Errors
+/// As [`view`].
+pub fn view_on_gpu<'a>(
+    image: &'a GpuInput,
+    encoding: Encoding,
+    stream: &'a Stream,
+) -> PyResult<ImageView<'a, DeviceBytes<'a>>> {
+    let (size, step) = size_and_step_on_gpu(image, encoding)?;
+    let is_big_endian = cfg!(target_endian = "big");
+    ImageView::on_device(size, step, encoding, is_big_endian, image.device_bytes(stream)?)
+        .map_err(|error| raised(&error))
+}
+
+/// As [`size_and_step`], of an image on a GPU.
+///
+/// # Errors
+/// `ValueError` when the shape is not that of the encoding.
+pub fn size_and_step_on_gpu(image: &GpuInput, encoding: Encoding) -> PyResult<(Size, usize)> {
+    size_and_step(image.shape(), image.is::<u8>(), image.is::<u16>(), encoding)
+        .map_err(|expected| image.refuse(&expected))
 }
 
 /// Resizes and normalises an image to a network's input, in one pass.

@@ -6,6 +6,7 @@
 mod argument;
 mod array;
 mod cloud;
+mod column;
 mod decode;
 mod detector;
 mod error;

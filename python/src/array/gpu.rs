@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::marker::PhantomData;
 
 use det_post::device::cuda::{DeviceBuffer, DeviceTensor, DeviceValues, In, Out, Plain, Stream};
+use det_post::types::DeviceBytes;
 use dlpark::{DlpackElement, DlpackFlags};
 use half::f16;
 use pyo3::exceptions::PyValueError;
@@ -160,6 +161,15 @@ impl GpuInput {
         scope: &GpuScope<'_, 'env>,
     ) -> PyResult<DeviceBuffer<u8>> {
         self.0.device_buffer(num_bytes, scope)
+    }
+
+    /// The memory of all values, row by row, for a detector that follows the stream for which the
+    /// array was imported.
+    ///
+    /// # Errors
+    /// `ValueError` for elements that are not whole bytes.
+    pub fn device_bytes<'env>(&'env self, stream: &'env Stream) -> PyResult<DeviceBytes<'env>> {
+        self.0.device_bytes(stream)
     }
 
     fn check_writable(&self) -> PyResult<()> {

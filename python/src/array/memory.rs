@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use det_post::device::cuda::{DeviceBuffer, In, Out, Plain, Stream};
+use det_post::types::DeviceBytes;
 use dlpark::ffi::{DLDataType, DLDevice};
 use dlpark::metadata::Dynamic;
 use dlpark::python::consumer::stream;
@@ -67,13 +68,30 @@ impl Imported {
 
     /// The memory of all values in host memory, row by row. The array is on the CPU.
     pub(super) fn host_bytes(&self) -> PyResult<&[u8]> {
+        // SAFETY: as in `host_values`, for elements of any type.
+        Ok(unsafe { std::slice::from_raw_parts(self.address()?, self.num_bytes()?) })
+    }
+
+    /// The number of bytes of all values.
+    fn num_bytes(&self) -> PyResult<usize> {
         let DLDataType { bits, lanes, .. } = self.dtype;
         if !bits.is_multiple_of(8) || lanes != 1 {
             return Err(self.refuse(&"elements of whole bytes are needed"));
         }
-        let num_bytes = self.num_elements() * usize::from(bits / 8);
-        // SAFETY: as in `host_values`, for elements of any type.
-        Ok(unsafe { std::slice::from_raw_parts(self.address()?, num_bytes) })
+        Ok(self.num_elements() * usize::from(bits / 8))
+    }
+
+    /// The memory of all values on the GPU of a stream, row by row, for work that follows that of
+    /// the stream. The array was imported for this stream.
+    pub(super) fn device_bytes<'env>(
+        &'env self,
+        stream: &'env Stream,
+    ) -> PyResult<DeviceBytes<'env>> {
+        let (address, num_bytes) = (self.address()?.addr() as u64, self.num_bytes()?);
+        // SAFETY: the memory is there as long as `self`, the stream as long as its borrow; it is
+        // of the array's GPU, and its work follows what the producer has queued. The caller does
+        // not write to it.
+        Ok(unsafe { DeviceBytes::new(address, num_bytes, stream.handle().addr() as u64) })
     }
 
     /// All values on the GPU of the scope's stream.

@@ -13,7 +13,7 @@ pub use self::maps::{decode_anchor, decode_center};
 pub use self::queries::{decode_query, decode_streampetr};
 pub use self::yolo::decode_yolo;
 use crate::argument::one_of;
-use crate::array::Output;
+use crate::column::Column;
 use crate::error::raised;
 
 type Array<'py> = Bound<'py, PyAny>;
@@ -82,24 +82,6 @@ pub(super) fn decoded<B: Copy + Send>(
         Ok(candidates)
     })
     .map_err(|error| raised(&error))
-}
-
-/// The values of a column.
-pub enum Column {
-    /// Floats.
-    F32(Vec<f32>),
-    /// Integers.
-    I64(Vec<i64>),
-}
-
-impl Column {
-    /// An array in host memory with these values.
-    fn on_host<'py>(self, shape: &[usize], like: &Array<'py>) -> PyResult<Array<'py>> {
-        match self {
-            Self::F32(values) => Output::of(values, shape, like),
-            Self::I64(values) => Output::of(values, shape, like),
-        }
-    }
 }
 
 /// Columns of candidates: boxes, scores, classes and rows. `array_of` makes an array of values

@@ -20,7 +20,7 @@ use pyo3::types::PyDict;
 
 use super::{Sessions, is_of};
 use crate::array::{GpuInput, GpuScope};
-use crate::decode::{Column, space_columns_by};
+use crate::decode::space_columns_by;
 use crate::error::raised;
 use crate::library::empty_like;
 
@@ -333,28 +333,9 @@ pub fn decode_query<'py>(
         .map_err(|error| raised(&error))
     })?;
     candidates.finish(usize::MAX);
-    let found = space_columns_by(py, &candidates, [true, false], |column, shape| match column {
-        Column::F32(values) => uploaded::<f32, f32>((logits, "float32"), &values, shape, &stream),
-        Column::I64(values) => {
-            let values: Vec<u64> = values.iter().map(|value| value.cast_unsigned()).collect();
-            uploaded::<i64, u64>((logits, "int64"), &values, shape, &stream)
-        }
+    let found = space_columns_by(py, &candidates, [true, false], |column, shape| {
+        column.on_gpu(shape, (logits, &stream))
     })?;
     QUERY.put(session);
     Ok(found)
-}
-
-/// A new array of elements `T` with the bits of `B`.
-fn uploaded<'py, T: dlpark::DlpackElement, B: Plain>(
-    (like, dtype): (&Array<'py>, &str),
-    values: &[B],
-    shape: &[usize],
-    stream: &Stream,
-) -> PyResult<Array<'py>> {
-    let array = empty_like(like, shape, dtype)?;
-    let mut out = GpuInput::new("result", &array, stream)?;
-    GpuScope::run(stream, |scope| {
-        out.buffer::<T, B>(scope)?.write(values).map_err(|error| raised(&error))
-    })?;
-    Ok(array)
 }

@@ -58,9 +58,7 @@ pub fn letterbox<'py>(
     };
     let stream = session.stream.clone();
     let input = GpuInput::new("image", image, &stream)?;
-    let has_type = if encoding == Encoding::Mono16 { input.is::<u16>() } else { input.is::<u8>() };
-    let (size, step) = image::size_and_step(input.shape(), has_type, encoding)
-        .map_err(|expected| input.refuse(&expected))?;
+    let (size, step) = image::size_and_step_on_gpu(&input, encoding)?;
     let layout = ImageLayout { size, step, encoding, big_endian: false };
     let num_bytes = step * encoding.num_rows(size.height);
     let name = if element == ElementType::F16 { "float16" } else { "float32" };
