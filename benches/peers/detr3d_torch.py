@@ -1,17 +1,12 @@
-"""A DETR3D decoder in plain PyTorch: the peer of `det_post bench views`.
+"""A DETR3D decoder in plain PyTorch, for views_torch.py."""
 
-    python benches/peers/detr3d_torch.py [--eager] [--graph] [--compiled] [PART]
-
-Prints the median wall time in microseconds from feature maps in place to boxes and logits on the
-host, of the cases with PART in their name, launch by launch, as a CUDA graph, and compiled
-(torch_frames.py). Needs PyTorch and a GPU.
-"""
+from functools import partial
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from torch_frames import CHANNELS, CLASSES, LEVELS, measure, project, ring, title
+from torch_frames import CHANNELS, CLASSES, LEVELS, project, ring
 
 HEADS, HIDDEN = 8, 512
 LOW, EXTENT = (-51.2, -51.2, -5.0), (102.4, 102.4, 8.0)
@@ -91,6 +86,9 @@ class Decoder(nn.Module):
         self.positions = nn.Parameter(torch.randn(num_queries, CHANNELS))
         self.constants = [torch.rand(num_queries, 3), projections, torch.tensor(LOW), torch.tensor(EXTENT)]
 
+    def parts(self):
+        return [*self.blocks, self.classes]
+
     def forward(self, maps):
         references, projections, low, extent = self.constants
         rows = self.content
@@ -101,12 +99,8 @@ class Decoder(nn.Module):
         return torch.cat([centres, change[:, 2:4], change[:, 5:], logits], 1), None
 
 
-def main():
-    title()
+def cases():
+    """Decoders by the name of their case."""
     for num_blocks, num_queries in [(4, 512), (6, 512), (6, 900)]:
         name = f"detr3d {num_blocks} blocks, {num_queries} queries"
-        measure(name, lambda: Decoder(num_blocks, num_queries, ring()))
-
-
-if __name__ == "__main__":
-    main()
+        yield name, partial(Decoder, num_blocks, num_queries, ring())

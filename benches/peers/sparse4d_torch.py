@@ -1,17 +1,15 @@
-"""A Sparse4D decoder with its memory in plain PyTorch: the peer of `det_post bench views`.
+"""A Sparse4D decoder with its memory in plain PyTorch, for views_torch.py.
 
-    python benches/peers/sparse4d_torch.py [--eager] [--graph] [--compiled] [PART]
-
-Prints the median wall time in microseconds from feature maps in place to the best 300 boxes on the
-host, of the cases with PART in their name, launch by launch, as a CUDA graph, and compiled
-(torch_frames.py). A frame uses the memory and writes it. Needs PyTorch and a GPU.
+A frame uses the memory and writes it. Its result are the best 300 boxes.
 """
+
+from functools import partial
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from torch_frames import CHANNELS, CLASSES, LEVELS, NUM_VIEWS, measure, project, ring, title
+from torch_frames import CHANNELS, CLASSES, LEVELS, NUM_VIEWS, project, ring
 
 HEADS, GROUPS, HIDDEN, BLOCKS = 8, 8, 1024, 6
 # Key points at shares of the extents: the centre and the faces. Six more are learned.
@@ -103,7 +101,9 @@ class Views(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, is_first):
+    """Scores of the first block choose the anchors that stay, those of the last one the boxes."""
+
+    def __init__(self, is_first, is_scored):
         super().__init__()
         self.temporal = None if is_first else GraphAttention()
         self.attention = None if is_first else GraphAttention()
@@ -114,13 +114,33 @@ class Block(nn.Module):
         self.feed_forward = nn.Sequential(nn.Linear(2 * CHANNELS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CHANNELS))
         self.last_norm = nn.LayerNorm(CHANNELS)
         self.deltas = pairs(11)
-        self.classes, self.quality = head(CLASSES), head(2)
+        self.classes, self.quality = (head(CLASSES), head(2)) if is_scored else (None, None)
+
+    def attend(self, features, embeddings, memory, shared):
+        cached = embeddings[: len(memory)]
+        features = self.temporal(features, embeddings, memory, cached, *shared)
+        features = self.attention(features, embeddings, features, embeddings, *shared)
+        return self.norm(features)
+
+    def forward(self, features, embeddings, anchors, maps, memory, shared, projections, fixed):
+        """Features, refined anchors, logits and quality; `shared` are the layers of all blocks."""
+        if self.temporal is not None:
+            features = self.attend(features, embeddings, memory, shared)
+        sampled = self.views(features, embeddings, anchors, maps, projections, fixed)
+        wide = self.wide_norm(torch.cat([sampled, features], 1))
+        features = self.last_norm(self.identity(wide) + self.feed_forward(wide))
+        scores = None, None
+        if self.classes is not None:
+            scores = self.classes(features).float(), self.quality(features + embeddings).float()
+        deltas = self.deltas(features + embeddings).float()
+        anchors = torch.cat([anchors[:, :8] + deltas[:, :8], anchors[:, 8:] + deltas[:, 8:] / INTERVAL_S], 1)
+        return features, anchors, *scores
 
 
 class Decoder(nn.Module):
     def __init__(self, num_anchors, num_cached):
         super().__init__()
-        self.blocks = nn.ModuleList(Block(index == 0) for index in range(BLOCKS))
+        self.blocks = nn.ModuleList(Block(i == 0, i in (0, BLOCKS - 1)) for i in range(BLOCKS))
         self.encoder = AnchorEncoder()
         self.before = nn.Linear(CHANNELS, 2 * CHANNELS, bias=False)
         self.after = nn.Linear(2 * CHANNELS, CHANNELS, bias=False)
@@ -137,32 +157,19 @@ class Decoder(nn.Module):
         boxes[:, :2] *= 50
         return boxes
 
-    def refine(self, block, features, embeddings, anchors):
-        deltas = block.deltas(features + embeddings).float()
-        return torch.cat([anchors[:, :8] + deltas[:, :8], anchors[:, 8:] + deltas[:, 8:] / INTERVAL_S], 1)
-
-    def run_block(self, block, features, embeddings, anchors, maps, memory, projections, fixed):
-        if block.temporal is not None:
-            cached = embeddings[: self.num_cached]
-            features = block.temporal(features, embeddings, memory, cached, self.before, self.after)
-            features = block.attention(features, embeddings, features, embeddings, self.before, self.after)
-            features = block.norm(features)
-        sampled = block.views(features, embeddings, anchors, maps, projections, fixed)
-        wide = block.wide_norm(torch.cat([sampled, features], 1))
-        return block.last_norm(block.identity(wide) + block.feed_forward(wide))
+    def parts(self):
+        return [*self.blocks, self.encoder]
 
     def forward(self, maps):
         anchors, cached, confidence, projections, fixed = self.constants
         # The vehicle has moved by a metre.
         moved = torch.cat([cached[:, :3] + cached[:, 8:] * INTERVAL_S, cached[:, 3:]], 1)
         features, embeddings = self.features, self.encoder(anchors)
+        shared = (self.before, self.after)
         for index, block in enumerate(self.blocks):
-            features = self.run_block(
-                block, features, embeddings, anchors, maps, self.memory_features, projections, fixed
+            features, anchors, logits, quality = block(
+                features, embeddings, anchors, maps, self.memory_features, shared, projections, fixed
             )
-            if index in (0, BLOCKS - 1):
-                logits, quality = block.classes(features).float(), block.quality(features + embeddings).float()
-            anchors = self.refine(block, features, embeddings, anchors)
             if index == 0:
                 best = logits.amax(1).topk(len(anchors) - self.num_cached).indices
                 anchors = torch.cat([moved, anchors[best]])
@@ -180,12 +187,8 @@ class Decoder(nn.Module):
         return torch.cat([score[:, None], (best % CLASSES)[:, None], anchors[rows]], 1), stored
 
 
-def main():
-    title()
+def cases():
+    """Decoders by the name of their case."""
     for num_anchors, num_cached in [(512, 300), (900, 600)]:
         name = f"sparse4d {BLOCKS} blocks, {num_anchors} anchors, {num_cached} cached"
-        measure(name, lambda: Decoder(num_anchors, num_cached))
-
-
-if __name__ == "__main__":
-    main()
+        yield name, partial(Decoder, num_anchors, num_cached)

@@ -3,7 +3,6 @@
 Six cameras of 736x288 in a ring, 256 channels, four levels, as in `det_post bench views`.
 """
 
-import sys
 import time
 
 import torch
@@ -13,11 +12,6 @@ WIDTH, HEIGHT = 736, 288
 LEVELS = [(36, 92), (18, 46), (9, 23), (5, 12)]
 NUM_VIEWS = 6
 NUM_RUNS = 300
-MODES = {
-    "--eager": "eager",
-    "--graph": "eager in a CUDA graph",
-    "--compiled": "compiled into a CUDA graph",
-}
 ELEMENTS = {"f16": torch.float16, "f32": torch.float32}
 
 
@@ -43,25 +37,12 @@ def project(points, projections):
     return places, seen
 
 
-def arguments():
-    """The modes, and the part of the names of the cases to measure."""
-    modes = [mode for mode in MODES if mode in sys.argv] or ["--compiled"]
-    return modes, next((argument for argument in sys.argv[1:] if argument not in MODES), "")
-
-
-def measure(name, make_decoder):
-    """Prints the median wall time from maps in place to the result on the host, in each element and mode."""
-    modes, part = arguments()
-    for element, dtype in ELEMENTS.items():
-        case = f"{name}, {NUM_VIEWS} cameras {element}"
-        for mode in modes:
-            if part in case:
-                time_us = median_us(make_decoder, dtype, mode)
-                print(f"{case}, {MODES[mode]}: {time_us:.1f} us", flush=True)
-
-
-def median_us(make_decoder, dtype, mode):
+def median_us(make_decoder, element, mode):
+    """The median wall time from maps in place to the result on the host."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.compiler.reset()
     torch.manual_seed(7)
+    dtype = ELEMENTS[element]
     decoder = make_decoder().to("cuda").to(dtype).eval()
     decoder.constants = [value.cuda() for value in decoder.constants]
     maps = [torch.randn(NUM_VIEWS, CHANNELS, *level, device="cuda", dtype=dtype) for level in LEVELS]
@@ -84,13 +65,19 @@ def median_us(make_decoder, dtype, mode):
 def frame_of(decoder, maps, mode):
     """A function that queues a frame and returns its result on the GPU.
 
-    A decoder returns its result and what it keeps for the next frame.
+    Modes: `eager`, launch by launch; `graph`, these launches as one CUDA graph; `compiled`, its blocks
+    compiled, in one CUDA graph (they share their code, which is compiled once); `whole`, compiled in one
+    piece, which takes minutes, with the CUDA graphs of torch.compile. A decoder returns its result and
+    what it keeps for the next frame.
     """
-    if mode == "--compiled":
+    if mode == "whole":
         compiled = torch.compile(decoder, mode="reduce-overhead", fullgraph=True)
         return lambda: compiled(maps)[0]
-    if mode == "--eager":
+    if mode == "eager":
         return lambda: decoder(maps)[0]
+    if mode == "compiled":
+        for part in decoder.parts():
+            part.compile(fullgraph=True, dynamic=False)
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(3):
@@ -105,9 +92,3 @@ def frame_of(decoder, maps, mode):
         return result
 
     return replay
-
-
-def title():
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name()}", flush=True)
