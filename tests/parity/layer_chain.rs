@@ -134,10 +134,18 @@ fn chain(device: &CudaDevice, num_rows: usize) {
 }
 
 #[test]
-fn chains_agree_with_their_layers() {
+fn chains_of_few_rows_agree_with_their_layers() {
     let Some(device) = super::gpu() else { return };
-    // Clusters of 16, 24 and 32 rows on a large GPU, the last cluster not full.
-    for num_rows in [1, 37, 500, 900] {
+    for num_rows in [1, 37] {
+        chain(&device, num_rows);
+    }
+}
+
+#[test]
+fn chains_of_many_rows_agree_with_their_layers() {
+    let Some(device) = super::gpu() else { return };
+    // Clusters of 24 and 32 rows on a large GPU, the last cluster not full.
+    for num_rows in [500, 900] {
         chain(&device, num_rows);
     }
 }
