@@ -37,6 +37,7 @@ pub mod require;
 pub mod safetensors;
 pub mod session;
 pub mod shared_data;
+pub mod sparse4d_reference;
 pub mod sparse_onnx;
 pub mod stand_in;
 pub mod streampetr;

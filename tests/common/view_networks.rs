@@ -3,7 +3,8 @@
 
 use det_post::infer::view_decoder::View;
 use det_post::ops::view_sample::{FeatureLevel, FeatureMaps, Texels};
-use det_post::types::{AttentionResidual, CachedYaw, Detr3d, PointRange, Sparse4d};
+use det_post::types::{AttentionResidual, CachedYaw, Detr3d, Motion, PointRange, Sparse4d};
+use half::f16;
 
 /// Tensors by name, with their shapes.
 #[derive(Clone)]
@@ -224,6 +225,44 @@ pub fn sparse4d_of(facts: &Sparse4d, num_learned: usize, width: usize) -> StateD
     dict
 }
 
+/// Sparse4D of the published width: 256 channels, feed-forward layers of 1024. All anchors but one
+/// are of the memory, so that no rows change places.
+pub fn sparse4d_of_256_channels() -> (Sparse4d, StateDict) {
+    let facts = Sparse4d {
+        num_channels: 256,
+        num_heads: 8,
+        num_groups: 8,
+        num_anchors: 18,
+        num_cached: 17,
+        ..sparse4d_facts()
+    };
+    let mut dict = sparse4d_of(&facts, 6, 1024);
+    spread_anchors(&mut dict);
+    (facts, dict)
+}
+
+/// Places the anchors around the vehicle, so that both of [`two_views`] see some.
+pub fn spread_anchors(dict: &mut StateDict) {
+    let is_anchors = |(name, ..): &&mut (String, _, _)| name == "instance_bank.anchor";
+    let (.., anchors) = dict.tensors.iter_mut().find(is_anchors).unwrap();
+    let places = noise(anchors.len(), 9);
+    for (anchor, place) in anchors.chunks_exact_mut(11).zip(places.chunks_exact(11)) {
+        [anchor[0], anchor[1], anchor[2]] = [15.0 * place[0], 6.0 * place[1], 2.0 * place[2]];
+    }
+}
+
+/// The motion of a vehicle that turns a little.
+pub fn turn() -> Motion {
+    Motion {
+        interval_s: 0.1,
+        current_from_past: [
+            [0.999, -0.04, 0.0, -0.8],
+            [0.04, 0.999, 0.0, 0.05],
+            [0.0, 0.0, 1.0, 0.01],
+        ],
+    }
+}
+
 /// A camera ahead and one behind, 90 degrees wide, pictures of 64 x 32.
 pub fn two_views() -> [View; 2] {
     [1.0, -1.0].map(|side| View {
@@ -235,6 +274,41 @@ pub fn two_views() -> [View; 2] {
         size: [64, 32],
         is_present: true,
     })
+}
+
+/// The elements of maps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum As {
+    F32,
+    F16,
+    I8,
+}
+
+/// Smooth maps of random waves, of two views and two levels: a point that moves a little reads
+/// about the same.
+pub fn maps(channels: usize, texels: As) -> FeatureMaps {
+    let level = |size: [usize; 2], seed| {
+        let phases = noise(2 * channels, seed);
+        let [width, height] = size;
+        let value = |at: usize| {
+            let (texel, c) = (at / channels, at % channels);
+            let (x, y) = (texel % width, texel / width % height);
+            let (u, v) = (x as f32 / width as f32, y as f32 / height as f32);
+            (3.0 * phases[2 * c] * u + 2.0 * phases[2 * c + 1] * v + c as f32).sin()
+        };
+        let values: Vec<f32> = (0..2 * width * height * channels).map(value).collect();
+        let halves = |values: &[f32]| values.iter().map(|&v| f16::from_f32(v)).collect();
+        let texels = match texels {
+            As::F32 => Texels::F32(values.iter().map(|&v| f16::from_f32(v).to_f32()).collect()),
+            As::F16 => Texels::F16(halves(&values)),
+            As::I8 => {
+                let values = values.iter().map(|v| (v * 127.0).round() as i8).collect();
+                Texels::I8 { values, scale: 1.0 / 127.0 }
+            }
+        };
+        FeatureLevel::new(size, texels)
+    };
+    FeatureMaps::new(2, channels, vec![level([16, 8], 1), level([8, 4], 2)]).unwrap()
 }
 
 /// Maps of two views, two levels and 16 channels.

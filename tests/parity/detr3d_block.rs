@@ -12,9 +12,9 @@ use det_post::types::{AttentionResidual, Detr3d};
 use half::f16;
 
 use super::bound;
-use super::common::view_networks::{detr3d_facts, two_views};
+use super::common::view_networks::{As, detr3d_facts, maps, two_views};
 use super::linear::share;
-use super::view_sample::{As, compare_network, decoder, maps, network_of_width, results};
+use super::view_sample::{compare_network, decoder, network_of_width, results};
 
 fn facts() -> Detr3d {
     Detr3d { num_channels: 256, num_heads: 8, num_queries: 150, ..detr3d_facts() }

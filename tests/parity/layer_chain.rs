@@ -1,8 +1,11 @@
 //! Layers that follow each other in chains. Only GPUs of compute capability 9.0 have any: on others
 //! the decoder's test runs the operations one by one.
 
+use std::sync::Arc;
+
 use det_post::device::cuda::{CudaDevice, DeviceBuffer};
-use det_post::infer::view_decoder::sparse4d::{CpuDecoder, CudaDecoder};
+use det_post::infer::safetensors::SafeTensors;
+use det_post::infer::view_decoder::sparse4d::{CpuDecoder, CudaDecoder, Network};
 use det_post::ops::layer_chain::cuda::{ChainLayer, LayerChain, Steps};
 use det_post::ops::layer_norm::LayerNorm;
 use det_post::ops::layer_stack::Workspace;
@@ -14,11 +17,11 @@ use det_post::types::Sparse4d;
 use half::f16;
 
 use super::bound;
-use super::common::view_networks::two_views;
+use super::common::sparse4d_reference::{Bounded, Frame, Past};
+use super::common::view_networks::{As, maps, sparse4d_of_256_channels, turn, two_views};
 use super::linear::share;
 use super::random::Random;
 use super::sparse4d::{facts, hand_over, network_of_width, step};
-use super::view_sample::{As, maps};
 
 /// As a device stores them.
 fn stored(values: Vec<f32>) -> Vec<f32> {
@@ -213,5 +216,34 @@ fn decoders_agree() {
         if let Some(expected) = expected.quality {
             near(quality, expected.as_flattened(), "logits, share of the largest");
         }
+    }
+}
+
+/// A frame that uses the memory, from maps of f16 and of integers, against one in f64.
+#[test]
+fn a_frame_is_within_the_bound_of_its_rounding() {
+    let Some(device) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    let (facts, dict) = sparse4d_of_256_channels();
+    let (views, singles) = (two_views(), maps(256, As::F32));
+    let bytes = dict.to_safetensors();
+    let network = Network::read(&SafeTensors::parse(&bytes).unwrap(), facts.clone()).unwrap();
+    let network = Arc::new(network);
+    let mut reference = CpuDecoder::new(network.clone());
+    reference.set_views(&views).unwrap();
+    reference.run(&singles, None).unwrap();
+    let memory = reference.memory();
+    let past = Past { features: memory.features(), anchors: memory.anchors(), motion: turn() };
+    for (texels, map_step) in [(As::F16, 0.0), (As::I8, 1.0 / 127.0)] {
+        let mut decoder = CudaDecoder::<f16>::new(&stream, network.clone()).unwrap();
+        decoder.set_views(&views).unwrap();
+        hand_over(&reference, &mut decoder);
+        let on_device = DeviceFeatureMaps::from_host(&stream, &maps(256, texels)).unwrap();
+        let uses_memory = decoder.begin(Some(&turn())).unwrap();
+        decoder.enqueue(&on_device, uses_memory).unwrap();
+        let (boxes, logits, quality) = decoder.read().unwrap();
+        let sources = (&views[..], &singles);
+        let bounded = Bounded::of(&dict, &facts, sources, Some(&past), (true, map_step));
+        bounded.check(&Frame::of(&logits, &quality, &boxes), &format!("maps of {texels:?}"));
     }
 }

@@ -14,10 +14,9 @@ use half::f16;
 
 use super::bound;
 use super::linear::share;
-use super::view_sample::{As, maps};
 use crate::common::view_cases::{Case, File, converted, motion, sparse4d_c64};
 use crate::common::view_networks::{
-    StateDict, noise, sparse4d, sparse4d_facts, sparse4d_of, two_views,
+    As, StateDict, maps, sparse4d, sparse4d_facts, sparse4d_of, spread_anchors, turn, two_views,
 };
 
 pub fn facts() -> Sparse4d {
@@ -41,13 +40,7 @@ pub fn network_of_width(facts: &Sparse4d, width: usize) -> Arc<Network> {
 }
 
 fn network_of(facts: &Sparse4d, mut dict: StateDict) -> Arc<Network> {
-    // Around the vehicle, so that both cameras see some.
-    let is_anchors = |(name, ..): &&mut (String, _, _)| name == "instance_bank.anchor";
-    let (.., anchors) = dict.tensors.iter_mut().find(is_anchors).unwrap();
-    let places = noise(anchors.len(), 9);
-    for (anchor, place) in anchors.chunks_exact_mut(11).zip(places.chunks_exact(11)) {
-        [anchor[0], anchor[1], anchor[2]] = [15.0 * place[0], 6.0 * place[1], 2.0 * place[2]];
-    }
+    spread_anchors(&mut dict);
     match parse(&dict.to_safetensors(), &ViewDecoder::Sparse4d(facts.clone())).unwrap() {
         ViewNetwork::Sparse4d(network) => network,
         ViewNetwork::Detr3d(_) => unreachable!("the facts are those of Sparse4D"),
@@ -55,14 +48,7 @@ fn network_of(facts: &Sparse4d, mut dict: StateDict) -> Arc<Network> {
 }
 
 pub fn step(frame: usize) -> Option<Motion> {
-    (frame > 0).then_some(Motion {
-        interval_s: 0.1,
-        current_from_past: [
-            [0.999, -0.04, 0.0, -0.8],
-            [0.04, 0.999, 0.0, 0.05],
-            [0.0, 0.0, 1.0, 0.01],
-        ],
-    })
+    (frame > 0).then(turn)
 }
 
 fn decoder<T: Activation>(

@@ -7,13 +7,13 @@ use det_post::infer::view_decoder::detr3d::{Activation, CpuDecoder, CudaDecoder,
 use det_post::infer::view_decoder::{ViewNetwork, parse};
 use det_post::ops::layer_norm::{LayerNorm, layer_norm};
 use det_post::ops::rows::RowsMut;
+use det_post::ops::view_sample::Texels;
 use det_post::ops::view_sample::cuda::DeviceFeatureMaps;
-use det_post::ops::view_sample::{FeatureLevel, FeatureMaps, Texels};
 use det_post::types::{AttentionResidual, Detr3d, ViewDecoder};
 use half::f16;
 
 use super::bound;
-use super::common::view_networks::{detr3d_facts, detr3d_of_width, noise, two_views};
+use super::common::view_networks::{As, detr3d_facts, detr3d_of_width, maps, two_views};
 use super::linear::share;
 
 fn facts() -> Detr3d {
@@ -30,39 +30,6 @@ pub fn network_of_width(facts: &Detr3d, hidden: usize) -> Arc<Network> {
         ViewNetwork::Detr3d(network) => network,
         ViewNetwork::Sparse4d(_) => unreachable!("the facts are those of DETR3D"),
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum As {
-    F32,
-    F16,
-    I8,
-}
-
-/// Smooth maps of random waves: a reference that moves a little reads about the same.
-pub fn maps(channels: usize, texels: As) -> FeatureMaps {
-    let level = |size: [usize; 2], seed| {
-        let phases = noise(2 * channels, seed);
-        let [width, height] = size;
-        let value = |at: usize| {
-            let (texel, c) = (at / channels, at % channels);
-            let (x, y) = (texel % width, texel / width % height);
-            let (u, v) = (x as f32 / width as f32, y as f32 / height as f32);
-            (3.0 * phases[2 * c] * u + 2.0 * phases[2 * c + 1] * v + c as f32).sin()
-        };
-        let values: Vec<f32> = (0..2 * width * height * channels).map(value).collect();
-        let halves = |values: &[f32]| values.iter().map(|&v| f16::from_f32(v)).collect();
-        let texels = match texels {
-            As::F32 => Texels::F32(values.iter().map(|&v| f16::from_f32(v).to_f32()).collect()),
-            As::F16 => Texels::F16(halves(&values)),
-            As::I8 => {
-                let values = values.iter().map(|v| (v * 127.0).round() as i8).collect();
-                Texels::I8 { values, scale: 1.0 / 127.0 }
-            }
-        };
-        FeatureLevel::new(size, texels)
-    };
-    FeatureMaps::new(2, channels, vec![level([16, 8], 1), level([8, 4], 2)]).unwrap()
 }
 
 pub struct Results {

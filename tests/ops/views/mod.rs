@@ -6,6 +6,7 @@ mod export;
 mod files;
 mod operations;
 mod sparse4d;
+mod sparse4d_width;
 mod trained_decoder;
 
 use det_post::ops::decode_query::{Queries, Workspace, decode_query};
