@@ -95,7 +95,18 @@ impl Bounded {
         Self { exact, bounds }
     }
 
-    /// Refuses logits, quality and boxes that are farther from the exact ones.
+    /// Refuses logits, quality and boxes farther from the exact ones than a share of the largest.
+    #[track_caller]
+    pub fn check_exact(&self, found: &Frame, share: f64, what: &str) {
+        for (found, exact) in found.parts(&self.exact) {
+            assert_eq!(found.len(), exact.len(), "{what}");
+            let largest = exact.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
+            let near = found.iter().zip(exact).all(|(a, b)| (a - b).abs() <= share * largest);
+            assert!(near, "{what}: {found:?}, {exact:?} expected");
+        }
+    }
+
+    /// Refuses logits, quality and boxes that are farther from the exact ones than the bounds.
     #[track_caller]
     pub fn check(&self, found: &Frame, what: &str) {
         let parts = found.parts(&self.exact).into_iter().zip(&self.bounds);

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use det_post::device::cuda::{CudaDevice, DeviceBuffer};
+use det_post::device::cuda::{CudaDevice, DeviceBuffer, Stream};
 use det_post::infer::safetensors::SafeTensors;
-use det_post::infer::view_decoder::sparse4d::{CpuDecoder, CudaDecoder, Network};
+use det_post::infer::view_decoder::sparse4d::{Activation, CpuDecoder, CudaDecoder, Network};
 use det_post::ops::layer_chain::cuda::{ChainLayer, LayerChain, Steps};
 use det_post::ops::layer_norm::LayerNorm;
 use det_post::ops::layer_stack::Workspace;
@@ -219,7 +219,7 @@ fn decoders_agree() {
     }
 }
 
-/// A frame that uses the memory, from maps of f16 and of integers, against one in f64.
+/// A frame that uses the memory against one in f64: in f32, in f16, and with maps of integers.
 #[test]
 fn a_frame_is_within_the_bound_of_its_rounding() {
     let Some(device) = super::gpu() else { return };
@@ -234,16 +234,34 @@ fn a_frame_is_within_the_bound_of_its_rounding() {
     reference.run(&singles, None).unwrap();
     let memory = reference.memory();
     let past = Past { features: memory.features(), anchors: memory.anchors(), motion: turn() };
-    for (texels, map_step) in [(As::F16, 0.0), (As::I8, 1.0 / 127.0)] {
-        let mut decoder = CudaDecoder::<f16>::new(&stream, network.clone()).unwrap();
-        decoder.set_views(&views).unwrap();
-        hand_over(&reference, &mut decoder);
-        let on_device = DeviceFeatureMaps::from_host(&stream, &maps(256, texels)).unwrap();
-        let uses_memory = decoder.begin(Some(&turn())).unwrap();
-        decoder.enqueue(&on_device, uses_memory).unwrap();
-        let (boxes, logits, quality) = decoder.read().unwrap();
-        let sources = (&views[..], &singles);
-        let bounded = Bounded::of(&dict, &facts, sources, Some(&past), (true, map_step));
-        bounded.check(&Frame::of(&logits, &quality, &boxes), &format!("maps of {texels:?}"));
+    let bounded =
+        |map_step| Bounded::of(&dict, &facts, (&views, &singles), Some(&past), (true, map_step));
+    let halves = bounded(0.0);
+    // In f32 these layers need the shared memory of the GPUs that have chains.
+    if LayerChain::load(&device, facts.num_anchors).unwrap().is_some() {
+        let found = frame::<f32>(&stream, &reference, &network, As::F32);
+        halves.check_exact(&found, bound("network", "Sparse4D, f32", SHARE).in_unit(), "f32");
     }
+    halves.check(&frame::<f16>(&stream, &reference, &network, As::F16), "maps of f16");
+    let found = frame::<f16>(&stream, &reference, &network, As::I8);
+    bounded(1.0 / 127.0).check(&found, "maps of integers");
+}
+
+const SHARE: &str = "logits, share of the largest";
+
+/// A frame that uses the memory of the CPU.
+fn frame<T: Activation>(
+    stream: &Stream,
+    reference: &CpuDecoder,
+    network: &Arc<Network>,
+    texels: As,
+) -> Frame {
+    let mut decoder = CudaDecoder::<T>::new(stream, network.clone()).unwrap();
+    decoder.set_views(&two_views()).unwrap();
+    hand_over(reference, &mut decoder);
+    let on_device = DeviceFeatureMaps::from_host(stream, &maps(256, texels)).unwrap();
+    let uses_memory = decoder.begin(Some(&turn())).unwrap();
+    decoder.enqueue(&on_device, uses_memory).unwrap();
+    let (boxes, logits, quality) = decoder.read().unwrap();
+    Frame::of(&logits, &quality, &boxes)
 }
