@@ -17,14 +17,32 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 /// Machine code is made for these, as far as the toolkit knows them, and PTX
 /// for the lowest.
 const ARCHITECTURES: [u32; 7] = [80, 86, 87, 89, 90, 100, 120];
 
-/// The fatbins of which a program loads what its channels use, and their files. All other files
-/// are in `frames`.
+/// The fatbins of which a program loads what its channels use, and their files; the longest to
+/// compile first. All other files are in `frames`.
 const IMAGES: [(&str, &[&str]); 4] = [
+    (
+        "surround",
+        &[
+            "attention",
+            "channels_last",
+            "decode_query",
+            "decode_streampetr",
+            "detr3d_block",
+            "layer_chain",
+            "layer_stack",
+            "linear",
+            "resample",
+            "top_rows",
+            "view_sample",
+        ],
+    ),
+    ("sparse", &["rulebook", "sparse_arrays", "sparse_conv", "sparse_max_pool", "to_map"]),
     ("camera", &["decode_yolo", "letterbox", "nms_fast", "nms_iou", "nms_rotated", "nms_soft"]),
     (
         "lidar",
@@ -43,23 +61,6 @@ const IMAGES: [(&str, &[&str]); 4] = [
             "voxel_arrays",
             "voxel_mean",
             "voxelize",
-        ],
-    ),
-    ("sparse", &["rulebook", "sparse_arrays", "sparse_conv", "sparse_max_pool", "to_map"]),
-    (
-        "surround",
-        &[
-            "attention",
-            "channels_last",
-            "decode_query",
-            "decode_streampetr",
-            "detr3d_block",
-            "layer_chain",
-            "layer_stack",
-            "linear",
-            "resample",
-            "top_rows",
-            "view_sample",
         ],
     ),
 ];
@@ -129,15 +130,20 @@ fn compile() -> Result<(), String> {
     }
     switches.extend(targets.iter().map(String::as_str));
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
-    let (nvcc, switches, out) = (&nvcc, &switches, &out);
+    // One image a core, the longest first: none is left to a core alone at the end.
+    let num_cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let images = Mutex::new(images()?.into_iter());
+    let next = || images.lock().ok()?.next();
+    let compile_images = || {
+        while let Some((name, files)) = next() {
+            compile_image(&nvcc, &switches, &out.join(name), &files)?;
+        }
+        Ok(())
+    };
     std::thread::scope(|scope| {
-        let compile = |(name, files): (&str, Vec<String>)| {
-            let image = out.join(name);
-            scope.spawn(move || compile_image(nvcc, switches, &image, &files))
-        };
-        let images: Vec<_> = images()?.into_iter().map(compile).collect();
-        images.into_iter().try_for_each(|image| {
-            image.join().unwrap_or_else(|_| Err("a thread of the build ended early".to_owned()))
+        let threads: Vec<_> = (0..num_cores).map(|_| scope.spawn(compile_images)).collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().unwrap_or_else(|_| Err("a thread of the build ended early".to_owned()))
         })
     })?;
     println!("cargo:rustc-env=DET_POST_KERNELS={}", out.display());
@@ -203,7 +209,7 @@ fn targets(architectures: &[u32]) -> Vec<String> {
     targets
 }
 
-/// The fatbins and their files, in the order of their names.
+/// The fatbins and their files, the longest to compile first.
 fn images() -> Result<Vec<(&'static str, Vec<String>)>, String> {
     let folder = Path::new("kernels");
     let entries = folder.read_dir().map_err(|e| format!("{}: {e}", folder.display()))?;
