@@ -29,6 +29,8 @@ mod picture_uploads;
 pub mod pillars;
 mod postprocess_3d;
 #[cfg(feature = "cuda")]
+mod shared_jpeg;
+#[cfg(feature = "cuda")]
 mod stopwatch;
 pub mod surround;
 pub mod voxels;
@@ -121,6 +123,14 @@ pub trait Detector: Send {
         Err(Error::new(ErrorKind::Argument, "detector", "frames are processed one after another"))
     }
 
+    /// Queues the work of the frame that was submitted last, with the same `report`, where it waits
+    /// to have its picture decoded with those of other detectors. Its errors are those of
+    /// [`Detector::collect`], which does the same if it was not called. A caller with frames of
+    /// several detectors calls it for some or all of these in a row.
+    fn flush(&mut self, report: &mut FrameReport) {
+        let _ = report;
+    }
+
     /// Waits for the earliest frame in flight and ends it.
     ///
     /// # Errors
@@ -180,7 +190,7 @@ pub struct DetectorInfo {
     pub process_id: Option<u32>,
     /// Whether its network runs once for frames of several channels, for which
     /// [`Detector::detect`] waits. A caller that processes these channels in one thread submits
-    /// the frames of all before it collects the first; each has one frame in flight.
+    /// and flushes the frames of all before it collects the first; each has one frame in flight.
     pub is_batched: bool,
     /// The stages of its reports, in the order in which they run.
     pub stages: Vec<Stage>,

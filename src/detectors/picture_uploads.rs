@@ -43,6 +43,11 @@ impl PictureUploads {
         Ok(Self { stream: stream.clone(), decoder: JpegDecoder::new(stream, options)? })
     }
 
+    /// The stream.
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
     /// Reserves memory for an image, and decompresses a file for the CPU into the page-locked
     /// part of it. Memory that is too small is replaced.
     ///
@@ -68,9 +73,30 @@ impl PictureUploads {
                     reserve(target, &self.stream, num_bytes(layout(&planes)))?;
                     Ok(Pending::Jpeg(file, planes))
                 }
-                None => decompress_to(target, &self.stream, &file, report),
+                None => self.decompress(target, &file, report),
             },
         }
+    }
+
+    /// Decompresses a file on the CPU into the page-locked part of the memory of an image.
+    ///
+    /// # Errors
+    /// As [`Self::receive`].
+    pub(super) fn decompress<'env>(
+        &self,
+        target: &mut DeviceImage,
+        file: &CompressedView<'_>,
+        report: &mut FrameReport,
+    ) -> Result<Pending<'env>> {
+        let decoded = report.time(Stage::Decompress, || {
+            let decoded = decompress_into(file, |num_bytes| {
+                reserve(target, &self.stream, num_bytes)?;
+                target.slot(num_bytes)
+            })?;
+            Ok::<_, Error>(Pending::Written(ImageLayout::of(&decoded), decoded.data().len()))
+        })?;
+        report.add_pictures(PictureDecoder::Cpu, 1);
+        Ok(decoded)
     }
 
     /// Queues the upload of images, those for the JPEG engines first and in one batch. If the
@@ -91,7 +117,7 @@ impl PictureUploads {
             if let Some(Pending::Jpeg(file, _)) = *pending
                 && !is_decoded
             {
-                let written = decompress_to(image, &self.stream, &file, report);
+                let written = self.decompress(image, &file, report);
                 *pending = Some(written.map_err(|error| named(index, error))?);
             }
             let moved = match *pending {
@@ -144,30 +170,13 @@ impl PictureUploads {
     }
 }
 
-/// Decompresses a file into the page-locked part of the memory of an image.
-fn decompress_to<'env>(
-    target: &mut DeviceImage,
-    stream: &Stream,
-    file: &CompressedView<'_>,
-    report: &mut FrameReport,
-) -> Result<Pending<'env>> {
-    let decoded = report.time(Stage::Decompress, || {
-        let decoded = decompress_into(file, |num_bytes| {
-            reserve(target, stream, num_bytes)?;
-            target.slot(num_bytes)
-        })?;
-        Ok::<_, Error>(Pending::Written(ImageLayout::of(&decoded), decoded.data().len()))
-    })?;
-    report.add_pictures(PictureDecoder::Cpu, 1);
-    Ok(decoded)
-}
-
-fn num_bytes(layout: ImageLayout) -> usize {
+/// The bytes of an image without what may follow them.
+pub(super) fn num_bytes(layout: ImageLayout) -> usize {
     layout.step * layout.encoding.num_rows(layout.size.height)
 }
 
 /// Reserves memory for an image.
-fn reserve(image: &mut DeviceImage, stream: &Stream, num_bytes: usize) -> Result<()> {
+pub(super) fn reserve(image: &mut DeviceImage, stream: &Stream, num_bytes: usize) -> Result<()> {
     if num_bytes > image.capacity() {
         *image = DeviceImage::with_capacity(stream, capacity_for(num_bytes))?;
     }

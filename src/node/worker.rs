@@ -153,6 +153,7 @@ impl Worker {
         let deadline = start + self.channel.config().live.transform_wait;
         let lookup = |to: &str, from: &str, at| transforms.lookup(to, from, at, deadline);
         self.channel.submit(&mut [Some(input)], Some(&lookup))?;
+        self.channel.flush();
         self.begun.push_back(Begun { start, arrived: message.arrived() });
         Ok(())
     }

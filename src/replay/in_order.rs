@@ -23,6 +23,9 @@ pub(super) struct InOrder<'a, 'c> {
     max_in_flight: usize,
     /// The frames in flight: index of the channel and log time, earliest first.
     in_flight: VecDeque<(usize, Stamp)>,
+    /// The number of these, from the earliest on, whose work is queued. The others may wait for
+    /// each other, to have their pictures decoded at once.
+    num_queued: usize,
 }
 
 impl<'a, 'c> InOrder<'a, 'c> {
@@ -33,7 +36,7 @@ impl<'a, 'c> InOrder<'a, 'c> {
         max_in_flight: usize,
     ) -> Self {
         let in_flight = VecDeque::with_capacity(channels.len() * max_in_flight);
-        Self { channels, uploads, context, max_in_flight, in_flight }
+        Self { channels, uploads, context, max_in_flight, in_flight, num_queued: 0 }
     }
 
     /// Processes a message, and passes on the frames that it ends.
@@ -77,6 +80,9 @@ impl<'a, 'c> InOrder<'a, 'c> {
         while is_batched && self.channels[index].num_in_flight() > 0 {
             self.end_earliest()?;
         }
+        if self.in_flight.range(self.num_queued..).any(|(other, _)| *other == index) {
+            self.flush();
+        }
         match self.channels[index].begin(message, self.context) {
             Ok(true) => self.in_flight.push_back((index, message.log_time)),
             Ok(false) => {}
@@ -86,6 +92,10 @@ impl<'a, 'c> InOrder<'a, 'c> {
                 return channel.drop_frame(&error, message.log_time, self.context);
             }
         }
+        // Once half of the frames wait, they are decoded while the networks run on the others.
+        if !is_batched && self.in_flight.len() >= 2 * self.num_queued {
+            self.flush();
+        }
         while !is_batched && self.channels[index].num_in_flight() >= self.max_in_flight {
             self.end_earliest()?;
         }
@@ -93,8 +103,20 @@ impl<'a, 'c> InOrder<'a, 'c> {
     }
 
     fn end_earliest(&mut self) -> Result<()> {
+        if self.num_queued == 0 {
+            self.flush();
+        }
         let Some((index, log_time)) = self.in_flight.pop_front() else { return Ok(()) };
+        self.num_queued -= 1;
         self.channels[index].end(log_time, self.context)
+    }
+
+    /// Queues the work of all frames in flight.
+    fn flush(&mut self) {
+        for (index, _) in self.in_flight.range(self.num_queued..) {
+            self.channels[*index].flush();
+        }
+        self.num_queued = self.in_flight.len();
     }
 
     fn end_all(&mut self) -> Result<()> {

@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config::InputConfig;
+use crate::detectors::FrameInput;
 use crate::error::Result;
 use crate::runtime::channel::Channel;
 use crate::runtime::input::InputTotals;
 use crate::transport::bag::{BagMessage, TopicInfo};
 use crate::transport::messages::CameraInfo;
-use crate::transport::middleware::InputKind;
+use crate::transport::middleware::{InputKind, Received};
 use crate::types::CameraCalibration;
 
 /// An input of a channel: a topic of the recording.
@@ -83,4 +84,17 @@ impl ReplayInput {
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A sensor's message as an input of a frame; `None` for other messages.
+pub(super) fn frame_input<'a>(message: &Received<'a>) -> Option<FrameInput<'a>> {
+    match *message {
+        Received::Picture { header, payload } => Some(FrameInput::image(header, payload)),
+        Received::Cloud { header, view } => Some(FrameInput::cloud(header, view)),
+        Received::Tensors { header, tensors } => Some(FrameInput::tensors(header, tensors)),
+        Received::CameraInfo(_)
+        | Received::Transform { .. }
+        | Received::Clock(_)
+        | Received::Bond(_) => None,
+    }
 }

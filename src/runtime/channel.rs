@@ -18,7 +18,7 @@ use crate::detectors::{
 use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::calibration_files::read_camera;
-use crate::transport::middleware::{InputKind, Received, advice_for_type};
+use crate::transport::middleware::{InputKind, advice_for_type};
 use crate::types::{
     CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, Stage,
 };
@@ -293,6 +293,15 @@ impl Channel {
         submitted
     }
 
+    /// Queues the work of the frame that was submitted last, where it waits for those of other
+    /// channels ([`Detector::flush`]).
+    pub fn flush(&mut self) {
+        let Self { supervisor, in_flight, .. } = self;
+        if let Some(((detector, _), frame)) = supervisor.in_use().zip(in_flight.last_mut()) {
+            detector.flush(&mut frame.report);
+        }
+    }
+
     /// Waits for the earliest frame in flight and returns its detections; `None` when there is
     /// none.
     ///
@@ -382,17 +391,4 @@ fn check<'a>(
     }
     let reference = inputs.get(config.sync.reference).and_then(Option::as_ref);
     reference.map(|input| input.header).ok_or_else(|| refuse("a frame without its reference"))
-}
-
-/// A sensor's message as an input of a frame; `None` for other messages.
-pub fn frame_input<'a>(message: &Received<'a>) -> Option<FrameInput<'a>> {
-    match *message {
-        Received::Picture { header, payload } => Some(FrameInput::image(header, payload)),
-        Received::Cloud { header, view } => Some(FrameInput::cloud(header, view)),
-        Received::Tensors { header, tensors } => Some(FrameInput::tensors(header, tensors)),
-        Received::CameraInfo(_)
-        | Received::Transform { .. }
-        | Received::Clock(_)
-        | Received::Bond(_) => None,
-    }
 }

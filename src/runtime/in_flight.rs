@@ -61,6 +61,11 @@ impl FramesInFlight {
         self.frames.push_back(frame);
     }
 
+    /// The frame that was added last.
+    pub fn last_mut(&mut self) -> Option<&mut FrameInFlight> {
+        self.frames.back_mut()
+    }
+
     /// Takes the earliest frame; it is given back by [`FramesInFlight::reuse`].
     pub fn pop(&mut self) -> Option<FrameInFlight> {
         self.frames.pop_front()

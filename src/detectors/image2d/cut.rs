@@ -92,6 +92,10 @@ impl Detector for CutDetector {
         self.inner.submit(frame, report)
     }
 
+    fn flush(&mut self, report: &mut FrameReport) {
+        self.inner.flush(report);
+    }
+
     fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
         self.inner.collect(report)
     }

@@ -9,11 +9,11 @@ use crate::detectors::{FrameInput, FrameSet, MAX_INPUTS};
 use crate::device::PayloadMemory;
 use crate::error::Result;
 use crate::replay::context::{ReplayContext, lock};
-use crate::replay::input::{CalibrationTopic, ReplayInput};
+use crate::replay::input::{CalibrationTopic, ReplayInput, frame_input};
 use crate::runtime::Factory;
 use crate::runtime::account::Account;
 use crate::runtime::assembler::{Assembler, Sequence, SharedMessage, fill};
-use crate::runtime::channel::{Channel, frame_input};
+use crate::runtime::channel::Channel;
 use crate::runtime::message_buffer::MessageBuffer;
 use crate::runtime::slot::Loss;
 use crate::transport::bag::{BagMessage, TopicInfo, check_log_time};
@@ -336,6 +336,11 @@ impl ReplayChannel {
             });
         });
         begun.map(|()| true)
+    }
+
+    /// Queues the work of the frame that began last, where it waits for those of other channels.
+    pub(super) fn flush(&mut self) {
+        self.channel.flush();
     }
 
     /// Ends the earliest frame that has begun, and passes it on.

@@ -16,10 +16,11 @@ use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
 use crate::detectors::frame_stream::{FrameStream, add_copies};
 use crate::detectors::in_flight::Contexts;
+use crate::detectors::shared_jpeg::SharedJpeg;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use crate::device::cuda::{InPlaceUploads, Stream, UploadScope};
 use crate::device::{Device, PayloadMemory};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::infer::device::DeviceEngine;
 use crate::ops::gather::cuda::Gathered;
 use crate::ops::nms::cuda::NmsCounts;
@@ -51,6 +52,8 @@ pub struct CudaDetector<B: DeviceBoxes = Box2d> {
 struct Context<B: DeviceBoxes> {
     uploads: InPlaceUploads,
     work: Work<B>,
+    /// The error of work that was queued after the frame was submitted.
+    failed: Option<Error>,
 }
 
 /// The steps of a frame and their memory.
@@ -110,8 +113,14 @@ impl<B: DeviceBoxes> CudaDetector<B> {
         report: &mut FrameReport,
     ) -> Result<Detections<'_>> {
         let Self { contexts, engine, detections, .. } = self;
-        let (_, Context { uploads, work }) = contexts.end_earliest()?;
-        let ran = if engine.is_shared() { work.run_network(engine, limit) } else { Ok(()) };
+        let (_, context) = contexts.end_earliest()?;
+        context.flush(engine, report);
+        let Context { uploads, work, failed } = context;
+        let ran = match failed.take() {
+            Some(error) => Err(error),
+            None if engine.is_shared() => work.run_network(engine, limit),
+            None => Ok(()),
+        };
         let ended = ran.and_then(|()| work.end(engine, detections, report));
         let ended = work.frames.settle(ended);
         uploads.finish();
@@ -130,27 +139,43 @@ impl<B: DeviceBoxes> Context<B> {
         let mut frames = FrameStream::with_uploads_on(stream, uploads, &STREAM_STAGES)?;
         let working = (stream, frames.counters());
         let postprocess = Postprocess::new(config, head, engine, working)?;
-        let pictures = Pictures::new((stream, uploads), &config.jpeg, head.letterbox())?;
-        let work = Work { frames, pictures, postprocess };
         let is_overlapping = !stream.is_same_queue(uploads);
+        let mut pictures = Pictures::new((stream, uploads), &config.jpeg, head.letterbox())?;
+        if is_overlapping || engine.is_shared() {
+            pictures.shared = SharedJpeg::join(stream, &config.jpeg)?;
+        }
+        let work = Work { frames, pictures, postprocess };
         let uploads = InPlaceUploads::with_zero_copy(uploads, config.zero_copy)?;
         let uploads = if is_overlapping { uploads.overlapping() } else { uploads };
-        Ok(Self { uploads, work })
+        Ok(Self { uploads, work, failed: None })
+    }
+
+    /// Queues the work of a frame whose file is kept.
+    fn flush(&mut self, engine: &mut DeviceEngine, report: &mut FrameReport) {
+        let Self { uploads, work, failed } = self;
+        if work.pictures.is_waiting() {
+            let begun = uploads.scope(|scope| work.begin(None, engine, scope, report));
+            *failed = work.frames.settle(begun).err();
+        }
     }
 }
 
 impl<B: DeviceBoxes> Work<B> {
-    /// Queues all work of a frame; in a batch, that before the network.
+    /// Queues all work of a frame, without a payload of one whose file is kept; in a batch, that
+    /// before the network.
     fn begin<'env>(
         &mut self,
-        payload: &ImagePayload<'env>,
+        payload: Option<&ImagePayload<'env>>,
         engine: &mut DeviceEngine,
         scope: &UploadScope<'_, 'env>,
         report: &mut FrameReport,
     ) -> Result<()> {
         let Self { frames, pictures, postprocess } = self;
         let mut running = frames.begin(scope, report);
-        pictures.upload(payload, &mut running)?;
+        match payload {
+            Some(payload) => pictures.upload(payload, &mut running)?,
+            None => pictures.upload_kept(&mut running)?,
+        }
         pictures.enqueue_letterbox(engine.input(0)?, postprocess)?;
         running.end_of(Stage::Letterbox)?;
         if engine.is_shared() {
@@ -206,10 +231,10 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
             return self.collect_within(self.config.batch_wait, report);
         }
         let Self { contexts, engine, detections, .. } = self;
-        let Context { uploads, work } = contexts.single()?;
+        let Context { uploads, work, .. } = contexts.single()?;
         let payload = frame.image(IMAGE)?;
         let ran = uploads.scope(|scope| {
-            work.begin(&payload, engine, scope, report)?;
+            work.begin(Some(&payload), engine, scope, report)?;
             work.end(engine, detections, report)
         });
         let ran = work.frames.settle(ran);
@@ -232,15 +257,25 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
     fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         let payload = frame.image(IMAGE)?;
         let Self { contexts, engine, .. } = self;
-        let (_, Context { uploads, work }) = contexts.next()?;
+        let (_, Context { uploads, work, .. }) = contexts.next()?;
+        if work.pictures.keep(&payload, report)? {
+            contexts.has_begun();
+            return Ok(());
+        }
         // At its end the payload is uploaded, or held where it is in a mapped file.
-        let begun = uploads.scope(|scope| work.begin(&payload, engine, scope, report));
+        let begun = uploads.scope(|scope| work.begin(Some(&payload), engine, scope, report));
         let begun = work.frames.settle(begun);
         match begun {
             Ok(()) => contexts.has_begun(),
             Err(_) => uploads.finish(),
         }
         begun
+    }
+
+    fn flush(&mut self, report: &mut FrameReport) {
+        if let Some(context) = self.contexts.latest() {
+            context.flush(&mut self.engine, report);
+        }
     }
 
     fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {

@@ -3,11 +3,17 @@
 use super::postprocess::{DeviceBoxes, Postprocess};
 use crate::detectors::frame_stream::Running;
 use crate::detectors::picture_uploads::{MIN_PICTURE_BYTES, PictureUploads};
-use crate::device::cuda::{DeviceImage, DeviceTensor, Graph, ImageLayout, Stream};
+use crate::detectors::shared_jpeg::{JpegPlace, Taken};
+use crate::device::cuda::{DeviceBuffer, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream};
 use crate::error::Result;
 use crate::ops::letterbox::LetterboxParams;
-use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};
-use crate::types::{ImagePayload, JpegOptions};
+use crate::ops::letterbox::cuda::{
+    Kernels as LetterboxKernels, enqueue_letterbox, enqueue_letterbox_of,
+};
+use crate::types::{
+    CompressedFormat, CompressedView, FrameReport, ImagePayload, JpegOptions, PictureDecoder,
+    Stage, Transfer,
+};
 
 /// The image of a frame and its letterbox, which is recorded at the first image of a
 /// layout.
@@ -15,11 +21,17 @@ pub(super) struct Pictures {
     stream: Stream,
     uploads: PictureUploads,
     picture: DeviceImage,
+    /// Where JPEG files are decoded with those of other cameras.
+    pub(super) shared: Option<JpegPlace>,
+    /// Whether the file of a frame waits there.
+    is_waiting: bool,
+    /// The image of the frame where it was decoded there, in place of `picture`.
+    decoded: Option<(ImageLayout, DeviceBuffer<u8>)>,
     kernels: LetterboxKernels,
     params: LetterboxParams,
-    /// With the layout of the image and the capacity of its memory; no graph for images that
+    /// With the layout of the image and the address of its memory; no graph for images that
     /// are read in host memory.
-    pub(super) recorded: Option<((ImageLayout, usize), Option<Graph>)>,
+    pub(super) recorded: Option<((ImageLayout, u64), Option<Graph>)>,
 }
 
 impl Pictures {
@@ -33,10 +45,35 @@ impl Pictures {
             stream: stream.clone(),
             uploads: PictureUploads::new(uploads, jpeg)?,
             picture: DeviceImage::with_capacity(uploads, MIN_PICTURE_BYTES)?,
+            shared: None,
+            is_waiting: false,
+            decoded: None,
             kernels: LetterboxKernels::load(stream.device())?,
             params: *params,
             recorded: None,
         })
+    }
+
+    /// Keeps a file that is decoded with those of other cameras, for
+    /// [`Self::upload_kept`]. Returns whether the payload is one.
+    pub(super) fn keep(
+        &mut self,
+        payload: &ImagePayload<'_>,
+        report: &mut FrameReport,
+    ) -> Result<bool> {
+        let (Some(shared), ImagePayload::Compressed(file)) = (&self.shared, payload) else {
+            return Ok(false);
+        };
+        self.is_waiting = report.time(Stage::Decompress, || shared.keep(file))?;
+        if self.is_waiting {
+            report.add_bytes(Stage::Upload, Transfer::HostCopy, file.data.len());
+        }
+        Ok(self.is_waiting)
+    }
+
+    /// Whether a file is kept.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.is_waiting
     }
 
     /// Queues the upload or the decoding of the image.
@@ -45,11 +82,38 @@ impl Pictures {
         payload: &ImagePayload<'env>,
         frame: &mut Running<'_, 'env>,
     ) -> Result<()> {
-        let Self { uploads, picture, .. } = self;
+        let Self { uploads, picture, decoded, .. } = self;
+        *decoded = None;
         let pending = uploads.receive(picture, *payload, frame.report)?;
         frame.upload_by(|scope, report| {
             let images = std::slice::from_mut(picture);
             uploads.enqueue(images, &mut [Some(pending)], (scope, report), |_, error| error)
+        })
+    }
+
+    /// Queues the decoding of the file that is kept and of those of other cameras that wait, or
+    /// lets the work after it wait for that; the upload of a file that the engines refuse.
+    pub(super) fn upload_kept(&mut self, frame: &mut Running<'_, '_>) -> Result<()> {
+        let Self { uploads, picture, shared, is_waiting, decoded, .. } = self;
+        *is_waiting = false;
+        let Some(shared) = shared else { return Ok(()) };
+        frame.upload_by(|scope, report| {
+            match report.time(Stage::Decompress, || shared.take(uploads.stream()))? {
+                Taken::Decoded { num_bytes, layout, image } => {
+                    report.add_bytes(Stage::Upload, Transfer::HostCopy, num_bytes);
+                    report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
+                    report.add_pictures(PictureDecoder::Gpu, 1);
+                    *decoded = Some((layout, image));
+                    Ok(())
+                }
+                Taken::Refused(data) => {
+                    *decoded = None;
+                    let file = CompressedView { format: CompressedFormat::Jpeg, data: &data };
+                    let pending = uploads.decompress(picture, &file, report)?;
+                    let images = std::slice::from_mut(picture);
+                    uploads.enqueue(images, &mut [Some(pending)], (scope, report), |_, error| error)
+                }
+            }
         })
     }
 
@@ -60,10 +124,11 @@ impl Pictures {
         input: &mut DeviceTensor,
         postprocess: &mut Postprocess<impl DeviceBoxes>,
     ) -> Result<()> {
-        let Self { stream, picture, kernels, params, recorded, .. } = self;
-        // Larger memory is other memory.
-        let layout = (picture.layout()?, picture.capacity());
-        let is_in_place = picture.is_in_place();
+        let Self { stream, picture, decoded, kernels, params, recorded, .. } = self;
+        let (layout, is_in_place) = match decoded {
+            Some((layout, image)) => ((*layout, image.address()), false),
+            None => ((picture.layout()?, picture.bytes().address()), picture.is_in_place()),
+        };
         match recorded {
             Some((of, Some(graph))) if *of == layout && !is_in_place => return graph.enqueue(),
             // The address of an image in host memory differs from frame to frame.
@@ -79,7 +144,12 @@ impl Pictures {
         }
         let mut placed = None;
         let graph = Graph::record(stream, || {
-            placed = Some(enqueue_letterbox(stream, kernels, picture, params, input)?);
+            placed = Some(match decoded {
+                Some((layout, image)) => {
+                    enqueue_letterbox_of(stream, kernels, (*layout, image), params, input)?
+                }
+                None => enqueue_letterbox(stream, kernels, picture, params, input)?,
+            });
             Ok(())
         })?;
         if let Some(placed) = placed {
