@@ -1065,7 +1065,7 @@ struct det_post_graph {
     size_t (*num_publishers)(void *context, uint64_t subscription);
     /** Advertises a topic of messages of `type_name`. */
     det_post_status (*advertise)(void *context, uint64_t publisher, const char *topic, const char *type_name, det_post_qos qos);
-    /** Ends a publisher. */
+    /** Ends a publisher; at the latest when the node is closed. */
     void (*unadvertise)(void *context, uint64_t publisher);
     /** Number of subscribers on the topic of a publisher; called once per frame. */
     size_t (*num_subscribers)(void *context, uint64_t publisher);
@@ -1121,10 +1121,11 @@ uint32_t det_post_abi_version(void);
 const char *det_post_version(void);
 
 /** The message of the last call that failed: on the object `id` (`detector.id`), or,
- * if `id` is 0, of this thread among the calls without an object: those that open one or whose
- * object is closed. Writes at most `capacity` bytes to `buffer`, the last of them 0, and
- * returns the length of the whole message, without that 0: 0 if no call has failed. `buffer`
- * may be `NULL` if `capacity` is 0. Can be called while another thread uses the object. */
+ * if `id` is 0, of this thread among the calls without an object (those that open one or whose
+ * object is closed) and the calls on nodes, on which other threads may be in calls as well.
+ * Writes at most `capacity` bytes to `buffer`, the last of them 0, and returns the length of the
+ * whole message, without that 0: 0 if no call has failed. `buffer` may be `NULL` if `capacity`
+ * is 0. Can be called while another thread uses the object. */
 size_t det_post_error_message(uint64_t id, char *buffer, size_t capacity);
 
 /** The name of a status, such as `unsupported_encoding`: what reports count dropped frames
@@ -1237,8 +1238,10 @@ det_post_status det_post_workspace_sparse_convolve(det_post_workspace workspace,
  * `det_post_node_close`. */
 det_post_status det_post_node_open(const det_post_configuration *configuration, const det_post_graph *graph, det_post_node *node);
 
-/** Shuts a node down and closes it: no function of its graph is called afterwards. If another
- * thread is in a call on it, it is closed with the end of that call. */
+/** Shuts a node down and closes it: no function of its graph is called afterwards. Calls of
+ * other threads on it end first, and are waited for; later ones fail with
+ * `DET_POST_ERROR_HANDLE`. A frame that takes longer than 1 s ends unpublished, in a thread
+ * that is not waited for. */
 det_post_status det_post_node_close(det_post_node node);
 
 /** Changes the state of a node and waits for the result. `transition` is the number of
@@ -1247,8 +1250,9 @@ det_post_status det_post_node_close(det_post_node node);
 det_post_status det_post_node_change(det_post_node node, uint32_t transition);
 
 /** Delivers a message of a subscription by pointer: an image, a point cloud or tensors in host
- * memory. It is copied once. A message whose sizes contradict each other is counted as
- * refused, as in the program; one for a subscription that has ended is dropped. */
+ * memory. It is copied once. A message whose sizes contradict each other, or with a text that
+ * is not UTF-8, is counted as refused, as in the program; one for a subscription that has ended
+ * is dropped. */
 det_post_status det_post_node_deliver(det_post_node node, uint64_t subscription, const det_post_input *message);
 
 /** Delivers a message of any subscription as CDR with its encapsulation header. */

@@ -7,6 +7,7 @@
 #include <det_post.h>
 
 #include <cstddef>
+#include <cstring>
 #include <functional>
 #include <new>
 #include <string>
@@ -26,6 +27,8 @@ inline std::string error_message(uint64_t id = 0)
   std::string message(det_post_error_message(id, nullptr, 0), '\0');
   // The last character is the 0 that every string has behind its text.
   det_post_error_message(id, message.data(), message.size() + 1);
+  // Another thread may have put a shorter one in its place.
+  message.resize(std::strlen(message.c_str()));
   return message;
 }
 
@@ -485,7 +488,8 @@ public:
     return status;
   }
 
-  /// Shuts the node down and closes it.
+  /// Shuts the node down and closes it. Other threads must not use this object any more; calls on
+  /// its `get()` are waited for.
   void close() noexcept
   {
     if (node_.id != 0) {det_post_node_close(std::exchange(node_, {}));}
@@ -537,12 +541,13 @@ public:
   {
     const Parameter * parameters = nullptr;
     std::size_t num_parameters = 0;
-    check(det_post_node_parameters(node_, &parameters, &num_parameters), node_.id);
+    check(det_post_node_parameters(node_, &parameters, &num_parameters));
     return {parameters, num_parameters};
   }
 #endif
 
-  /// The message of the last call that failed.
+  /// The message of the last call that failed, of any thread; `det_post::error_message()` has that
+  /// of this thread.
   std::string error_message() const {return det_post::error_message(node_.id);}
 
   /// The object of the C ABI.

@@ -182,13 +182,30 @@ pub struct Call(());
 /// Runs a call on the object `id` (0: none). An error or a panic becomes its status, and its
 /// message that of the object or, without one, of the thread.
 pub(super) fn run(id: u64, work: impl FnOnce(&Call) -> Result<(), Failure>) -> Status {
+    keeping(|failure| status::keep(id, failure), work)
+}
+
+/// As [`run`], for an object that several threads may be in calls on: the message is that of the
+/// thread, too.
+pub(super) fn run_shared(id: u64, work: impl FnOnce(&Call) -> Result<(), Failure>) -> Status {
+    let keep = |failure| {
+        status::keep_with_thread(&failure);
+        status::keep(id, failure)
+    };
+    keeping(keep, work)
+}
+
+fn keeping(
+    keep: impl FnOnce(Failure) -> Status,
+    work: impl FnOnce(&Call) -> Result<(), Failure>,
+) -> Status {
     let failure = match catch_unwind(AssertUnwindSafe(|| work(&Call(())))) {
         Ok(Ok(())) => return status::OK,
         Ok(Err(failure)) => failure,
         Err(panic) => Failure::panic(&*panic),
     };
     // Keeping the message allocates, and what allocates may panic.
-    catch_unwind(AssertUnwindSafe(|| status::keep(id, failure))).unwrap_or(status::PANIC)
+    catch_unwind(AssertUnwindSafe(|| keep(failure))).unwrap_or(status::PANIC)
 }
 
 /// The result of checking an argument.
@@ -263,7 +280,7 @@ impl Call {
         }
         // SAFETY: not null; that it ends with 0 is the contract of this file.
         let text = unsafe { CStr::from_ptr(text.0) };
-        text.to_str().map_err(|_| Failure::argument(format!("{name} is not UTF-8")))
+        text.to_str().map_err(|_| Failure::not_utf8(name))
     }
 
     /// A text, or `None` for null.

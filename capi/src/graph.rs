@@ -1,17 +1,18 @@
 //! A ROS graph of the caller: a middleware whose functions are the caller's.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ffi::CString;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use det_post::ros::{Durability, Qos as RosQos, Reliability, SetResult};
+use det_post::ros::{Durability, Qos as RosQos, Reliability};
 use det_post::transport::middleware::{
-    Handler, InputKind, Middleware, MiddlewareEvent, Publisher, Received, Receiver, Request,
-    Response, StampGaps, Subscription, Switch, Watcher,
+    Handler, InputKind, Middleware, Publisher, Receiver, StampGaps, Subscription, Switch, Watcher,
 };
 use det_post::{Error, ErrorKind, Result};
 
 use super::call::{Address, Const, ConstText, Out};
+use super::endpoints::{Endpoints, Input, lock};
+use super::gate::Gate;
 use super::status::{self, Failure, Status};
 
 const STAGE: &str = "graph";
@@ -69,7 +70,7 @@ pub struct Graph {
             qos: Qos,
         ) -> Status,
     >,
-    /// Ends a publisher.
+    /// Ends a publisher; at the latest when the node is closed.
     pub unadvertise: Option<extern "C" fn(context: Address, publisher: u64)>,
     /// Number of subscribers on the topic of a publisher; called once per frame.
     pub num_subscribers: Option<extern "C" fn(context: Address, publisher: u64) -> usize>,
@@ -133,24 +134,45 @@ impl Graph {
     }
 }
 
-/// The receivers of subscriptions and the switches by number, and the services of the node.
-#[derive(Default)]
-pub(super) struct Endpoints {
-    receivers: Mutex<BTreeMap<u64, Arc<Mutex<Input>>>>,
-    switches: Mutex<BTreeMap<u64, Arc<Switch>>>,
-    watcher: Mutex<Option<Watcher>>,
-    handler: OnceLock<Handler>,
+/// The functions of a graph until it is closed. Threads that outlive their node, such as one
+/// with a frame that does not end, hold publishers, and end them when nothing may be called any
+/// more.
+pub(super) struct OpenGraph {
+    gate: Gate<Functions>,
+    /// Publishers that have not ended.
+    publishers: Mutex<BTreeSet<u64>>,
 }
 
-struct Input {
-    kind: InputKind,
-    topic: String,
-    receiver: Receiver,
-    gaps: StampGaps,
+impl OpenGraph {
+    pub(super) fn new(functions: Functions) -> Arc<Self> {
+        Arc::new(Self { gate: Gate::new(functions), publishers: Mutex::default() })
+    }
+
+    /// Calls a function that makes something.
+    fn create(&self, call: impl FnOnce(&Functions) -> Status) -> Status {
+        self.gate.call(call).unwrap_or(status::HANDLE)
+    }
+
+    fn unadvertise(&self, publisher: u64) {
+        self.gate.call(|functions| {
+            if lock(&self.publishers).remove(&publisher) {
+                (functions.unadvertise)(functions.context, publisher);
+            }
+        });
+    }
 }
 
-fn lock<T: ?Sized>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+/// Closes a graph when it is dropped: waits for calls in progress and ends the publishers that
+/// other threads still hold. No function is called afterwards.
+pub(super) struct ClosesGraph(pub(super) Arc<OpenGraph>);
+
+impl Drop for ClosesGraph {
+    fn drop(&mut self) {
+        let Functions { context, unadvertise, .. } = *self.0.gate.close();
+        for publisher in std::mem::take(&mut *lock(&self.0.publishers)) {
+            unadvertise(context, publisher);
+        }
+    }
 }
 
 fn refused(what: &str, topic: &str, status: Status) -> Error {
@@ -163,50 +185,16 @@ fn text(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
 }
 
-impl Endpoints {
-    /// Passes a message to the receiver of a subscription; nothing for one that has ended.
-    pub(super) fn deliver(
-        &self,
-        subscription: u64,
-        show: impl FnOnce(InputKind, &mut dyn FnMut(Result<Received<'_>>)),
-    ) {
-        let Some(input) = lock(&self.receivers).get(&subscription).cloned() else { return };
-        let input = &mut *lock(&input);
-        let mut missing = 0;
-        show(input.kind, &mut |received| {
-            let stamp = received.as_ref().ok().and_then(Received::stamp);
-            missing = stamp.map_or(0, |stamp| input.gaps.note(stamp));
-            (input.receiver)(received);
-        });
-        if missing > 0
-            && let Some(watcher) = &*lock(&self.watcher)
-        {
-            watcher(MiddlewareEvent::Missing { topic: input.topic.clone(), count: missing });
-        }
-    }
-
-    /// Sets a switch; `None` for the number of none.
-    pub(super) fn set_switch(&self, number: u64, is_on: bool) -> Option<SetResult> {
-        let switch = lock(&self.switches).get(&number).cloned()?;
-        Some(switch(is_on))
-    }
-
-    /// Answers a request to a service of the node; `None` before it serves any.
-    pub(super) fn answer(&self, request: Request) -> Option<Response> {
-        self.handler.get().map(|handler| handler(request))
-    }
-}
-
 /// The middleware over the functions of the caller.
 pub(super) struct GraphMiddleware {
-    functions: Functions,
+    graph: Arc<OpenGraph>,
     endpoints: Arc<Endpoints>,
     num_endpoints: u64,
 }
 
 impl GraphMiddleware {
-    pub(super) fn new(functions: Functions, endpoints: Arc<Endpoints>) -> Self {
-        Self { functions, endpoints, num_endpoints: 0 }
+    pub(super) fn new(graph: Arc<OpenGraph>, endpoints: Arc<Endpoints>) -> Self {
+        Self { graph, endpoints, num_endpoints: 0 }
     }
 
     fn number(&mut self) -> u64 {
@@ -238,9 +226,11 @@ impl Middleware for GraphMiddleware {
 
     fn resolve(&self, topic: &str) -> String {
         let mut name = [0_u8; MAX_NAME_BYTES];
-        let Functions { context, resolve, .. } = self.functions;
-        let len = resolve(context, ConstText::of(&text(topic)), Out::of(&mut name), name.len());
-        let len = len.min(MAX_NAME_BYTES - 1);
+        let (topic, capacity) = (text(topic), name.len());
+        let len = self.graph.gate.call(|Functions { context, resolve, .. }| {
+            resolve(*context, ConstText::of(&topic), Out::of(&mut name), capacity)
+        });
+        let len = len.unwrap_or_default().min(MAX_NAME_BYTES - 1);
         String::from_utf8_lossy(&name[..len]).into_owned()
     }
 
@@ -256,11 +246,13 @@ impl Middleware for GraphMiddleware {
             Input { kind, topic: self.resolve(topic), receiver, gaps: StampGaps::default() };
         lock(&self.endpoints.receivers).insert(number, Arc::new(Mutex::new(input)));
         // From here on it is ended when it is dropped.
-        let functions = self.functions;
-        let subscription =
-            GraphSubscription { functions, number, endpoints: Arc::clone(&self.endpoints) };
-        let subscribe = (functions.subscribe, functions.context);
-        match create(subscribe, number, (topic, kind.type_name()), qos) {
+        let (graph, endpoints) = (Arc::clone(&self.graph), Arc::clone(&self.endpoints));
+        let subscription = GraphSubscription { graph, number, endpoints };
+        let created = self.graph.create(|functions| {
+            let subscribe = (functions.subscribe, functions.context);
+            create(subscribe, number, (topic, kind.type_name()), qos)
+        });
+        match created {
             status::OK => Ok(Box::new(subscription)),
             status => Err(refused("subscribe to", topic, status)),
         }
@@ -272,11 +264,17 @@ impl Middleware for GraphMiddleware {
         type_name: &'static str,
         qos: RosQos,
     ) -> Result<Box<dyn Publisher>> {
-        let (number, functions) = (self.number(), self.functions);
-        let topic = topic.to_owned();
-        let advertise = (functions.advertise, functions.context);
-        match create(advertise, number, (&topic, type_name), qos) {
-            status::OK => Ok(Box::new(GraphPublisher { functions, number, topic })),
+        let (number, graph, topic) = (self.number(), Arc::clone(&self.graph), topic.to_owned());
+        let created = self.graph.create(|functions| {
+            let advertise = (functions.advertise, functions.context);
+            let status = create(advertise, number, (&topic, type_name), qos);
+            if status == status::OK {
+                lock(&self.graph.publishers).insert(number);
+            }
+            status
+        });
+        match created {
+            status::OK => Ok(Box::new(GraphPublisher { graph, number, topic })),
             status => Err(refused("advertise", &topic, status)),
         }
     }
@@ -290,14 +288,18 @@ impl Middleware for GraphMiddleware {
     }
 
     fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()> {
-        let Functions { context, serve_switch, .. } = self.functions;
+        let serve_switch = self.graph.gate.call(|functions| functions.serve_switch).flatten();
         let serve_switch = serve_switch.ok_or_else(|| {
             let message = format!("{name}: graph.serve_switch is null");
             Error::new(ErrorKind::Middleware, STAGE, message)
         })?;
         let number = self.number();
         lock(&self.endpoints.switches).insert(number, Arc::new(set));
-        match serve_switch(context, number, ConstText::of(&text(name))) {
+        let full_name = text(name);
+        let created = self
+            .graph
+            .create(|functions| serve_switch(functions.context, number, ConstText::of(&full_name)));
+        match created {
             status::OK => Ok(()),
             status => Err(refused("serve", name, status)),
         }
@@ -313,46 +315,53 @@ impl Middleware for GraphMiddleware {
 }
 
 struct GraphSubscription {
-    functions: Functions,
+    graph: Arc<OpenGraph>,
     number: u64,
     endpoints: Arc<Endpoints>,
 }
 
 impl Subscription for GraphSubscription {
     fn num_publishers(&self) -> usize {
-        (self.functions.num_publishers)(self.functions.context, self.number)
+        let count =
+            |functions: &Functions| (functions.num_publishers)(functions.context, self.number);
+        self.graph.gate.call(count).unwrap_or_default()
     }
 }
 
 impl Drop for GraphSubscription {
     fn drop(&mut self) {
         lock(&self.endpoints.receivers).remove(&self.number);
-        (self.functions.unsubscribe)(self.functions.context, self.number);
+        self.graph.gate.call(|functions| (functions.unsubscribe)(functions.context, self.number));
     }
 }
 
 struct GraphPublisher {
-    functions: Functions,
+    graph: Arc<OpenGraph>,
     number: u64,
     topic: String,
 }
 
 impl Publisher for GraphPublisher {
     fn publish(&mut self, cdr: &[u8]) -> Result<()> {
-        let Functions { context, publish, .. } = self.functions;
-        match publish(context, self.number, Const::of(cdr), cdr.len()) {
+        let published = self.graph.gate.call(|Functions { context, publish, .. }| {
+            publish(*context, self.number, Const::of(cdr), cdr.len())
+        });
+        // Once the graph is closed, nothing is published.
+        match published.unwrap_or(status::OK) {
             status::OK => Ok(()),
             status => Err(refused("publish on", &self.topic, status)),
         }
     }
 
     fn num_subscribers(&self) -> usize {
-        (self.functions.num_subscribers)(self.functions.context, self.number)
+        let count =
+            |functions: &Functions| (functions.num_subscribers)(functions.context, self.number);
+        self.graph.gate.call(count).unwrap_or_default()
     }
 }
 
 impl Drop for GraphPublisher {
     fn drop(&mut self) {
-        (self.functions.unadvertise)(self.functions.context, self.number);
+        self.graph.unadvertise(self.number);
     }
 }

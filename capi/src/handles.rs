@@ -101,6 +101,20 @@ impl<T> Handles<T> {
         Ok(())
     }
 
+    /// Takes the number of an object away, and returns the copy of the table: see
+    /// [`Self::shared`].
+    ///
+    /// # Errors
+    /// For the number of no open object.
+    pub(super) fn take(&self, id: u64) -> Result<T, Failure>
+    where
+        T: Clone,
+    {
+        let object = self.shared(id)?;
+        self.close(id)?;
+        Ok(object)
+    }
+
     fn slot<'t>(&self, table: &'t mut Table<T>, id: u64) -> Option<&'t mut Slot<T>> {
         let [tag, generation] = [id >> 56, id >> 32 & u64::from(MAX_GENERATION)];
         let slot = table.slots.get_mut(usize::try_from(id & u64::from(u32::MAX)).ok()?)?;

@@ -28,7 +28,9 @@ mod decoding_gpu;
 pub mod decoding_settings;
 pub mod detections;
 pub mod detector;
+mod endpoints;
 pub mod frame;
+mod gate;
 mod gpu;
 pub mod graph;
 mod handles;
@@ -65,10 +67,11 @@ pub extern "C" fn det_post_version() -> ConstText {
 }
 
 /// The message of the last call that failed: on the object `id` (`detector.id`), or,
-/// if `id` is 0, of this thread among the calls without an object: those that open one or whose
-/// object is closed. Writes at most `capacity` bytes to `buffer`, the last of them 0, and
-/// returns the length of the whole message, without that 0: 0 if no call has failed. `buffer`
-/// may be `NULL` if `capacity` is 0. Can be called while another thread uses the object.
+/// if `id` is 0, of this thread among the calls without an object (those that open one or whose
+/// object is closed) and the calls on nodes, on which other threads may be in calls as well.
+/// Writes at most `capacity` bytes to `buffer`, the last of them 0, and returns the length of the
+/// whole message, without that 0: 0 if no call has failed. `buffer` may be `NULL` if `capacity`
+/// is 0. Can be called while another thread uses the object.
 #[unsafe(no_mangle)]
 pub extern "C" fn det_post_error_message(id: u64, buffer: Out<u8>, capacity: usize) -> usize {
     let message = status::message(id);

@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use det_post::config::Config;
 use det_post::node::{Change, LiveNode};
@@ -9,10 +10,11 @@ use det_post::ros::{ParameterDescriptor, ParameterValue};
 use det_post::transport::middleware::{InputKind, Received, Request, Response, deliver};
 use det_post::types::ImagePayload;
 
-use super::call::{Call, Const, ConstText, In, Out, Text, run};
+use super::call::{Call, Const, ConstText, In, Out, Text, run, run_shared};
 use super::configuration::Configuration;
+use super::endpoints::Endpoints;
 use super::frame::{INPUT_TENSORS, Input, View};
-use super::graph::{Endpoints, Graph, GraphMiddleware};
+use super::graph::{ClosesGraph, Graph, GraphMiddleware, OpenGraph};
 use super::handles::Handles;
 use super::status::{Failure, Status};
 use super::tensors::TensorMemory;
@@ -63,6 +65,8 @@ struct Opened {
     tensors: Mutex<TensorMemory>,
     parameters: Mutex<Described>,
     live: LiveNode,
+    /// After the node, which still uses it when it is dropped.
+    _graph: ClosesGraph,
 }
 
 /// The memory of parameters.
@@ -75,6 +79,9 @@ struct Described {
 }
 
 static NODES: Handles<Arc<Opened>> = Handles::new("node", 4);
+
+/// Between two looks whether calls of other threads have ended.
+const CALL_POLL: Duration = Duration::from_millis(1);
 
 impl Described {
     fn text(&mut self, text: &str) -> ConstText {
@@ -128,7 +135,8 @@ impl Opened {
     fn open(call: &Call, from: &Configuration, graph: &Graph) -> Result<Self, Failure> {
         let config = from.read_node(call)?;
         let endpoints = Arc::new(Endpoints::default());
-        let middleware = GraphMiddleware::new(graph.functions()?, Arc::clone(&endpoints));
+        let graph = ClosesGraph(OpenGraph::new(graph.functions()?));
+        let middleware = GraphMiddleware::new(Arc::clone(&graph.0), Arc::clone(&endpoints));
         let factory = from.factory(call)?;
         let live = LiveNode::with_factory(config.clone(), Box::new(middleware), factory)?;
         Ok(Self {
@@ -137,6 +145,7 @@ impl Opened {
             tensors: Mutex::default(),
             parameters: Mutex::default(),
             live,
+            _graph: graph,
         })
     }
 
@@ -164,7 +173,6 @@ impl Opened {
 
     /// Delivers data of a sensor by pointer.
     fn deliver(&self, call: &Call, subscription: u64, input: &Input) -> Result<(), Failure> {
-        let header = input.header(call)?;
         // Only tensors are copied; images and clouds of several threads do not wait for each other.
         let (mut held, mut unused);
         let memory = if input.kind == INPUT_TENSORS {
@@ -175,9 +183,10 @@ impl Opened {
             &mut unused
         };
         let view = input.view_alone(call, memory);
-        let view = match view {
-            Ok(Some(view)) => view,
-            Ok(None) => return Err(Failure::argument("input.kind is DET_POST_INPUT_NONE")),
+        let message = view.and_then(|view| Ok((input.header(call)?, view)));
+        let (header, view) = match message {
+            Ok((header, Some(view))) => (header, view),
+            Ok((_, None)) => return Err(Failure::argument("input.kind is DET_POST_INPUT_NONE")),
             // As a message that does not decode: counted among the refused ones.
             Err(failure) => {
                 let error = failure.into_error()?;
@@ -231,11 +240,20 @@ pub extern "C" fn det_post_node_open(
     })
 }
 
-/// Shuts a node down and closes it: no function of its graph is called afterwards. If another
-/// thread is in a call on it, it is closed with the end of that call.
+/// Shuts a node down and closes it: no function of its graph is called afterwards. Calls of
+/// other threads on it end first, and are waited for; later ones fail with
+/// `DET_POST_ERROR_HANDLE`. A frame that takes longer than 1 s ends unpublished, in a thread
+/// that is not waited for.
 #[unsafe(no_mangle)]
 pub extern "C" fn det_post_node_close(node: Node) -> Status {
-    run(node.id, |_| NODES.close(node.id))
+    run_shared(node.id, |_| {
+        let mut opened = NODES.take(node.id)?;
+        while let Err(in_use) = Arc::try_unwrap(opened) {
+            opened = in_use;
+            std::thread::sleep(CALL_POLL);
+        }
+        Ok(())
+    })
 }
 
 /// Changes the state of a node and waits for the result. `transition` is the number of
@@ -243,7 +261,7 @@ pub extern "C" fn det_post_node_close(node: Node) -> Status {
 /// shutdown.
 #[unsafe(no_mangle)]
 pub extern "C" fn det_post_node_change(node: Node, transition: u32) -> Status {
-    run(node.id, |_| {
+    run_shared(node.id, |_| {
         let change = u8::try_from(transition).ok().and_then(|id| Change::of_request(id, ""));
         let change = change
             .ok_or_else(|| Failure::argument(format!("there is no transition {transition}")))?;
@@ -252,15 +270,16 @@ pub extern "C" fn det_post_node_change(node: Node, transition: u32) -> Status {
 }
 
 /// Delivers a message of a subscription by pointer: an image, a point cloud or tensors in host
-/// memory. It is copied once. A message whose sizes contradict each other is counted as
-/// refused, as in the program; one for a subscription that has ended is dropped.
+/// memory. It is copied once. A message whose sizes contradict each other, or with a text that
+/// is not UTF-8, is counted as refused, as in the program; one for a subscription that has ended
+/// is dropped.
 #[unsafe(no_mangle)]
 pub extern "C" fn det_post_node_deliver(
     node: Node,
     subscription: u64,
     message: In<Input>,
 ) -> Status {
-    run(node.id, |call| {
+    run_shared(node.id, |call| {
         let message = call.one(message, "message")?;
         NODES.shared(node.id)?.deliver(call, subscription, message)
     })
@@ -274,7 +293,7 @@ pub extern "C" fn det_post_node_deliver_message(
     message: In<u8>,
     num_bytes: usize,
 ) -> Status {
-    run(node.id, |call| {
+    run_shared(node.id, |call| {
         let cdr = call.slice(message, num_bytes, "message")?;
         let opened = NODES.shared(node.id)?;
         opened.endpoints.deliver(subscription, |kind, receiver| deliver(kind, cdr, receiver));
@@ -290,7 +309,7 @@ pub extern "C" fn det_post_node_parameters(
     parameters: Out<Const<Parameter>>,
     num_parameters: Out<usize>,
 ) -> Status {
-    run(node.id, |call| {
+    run_shared(node.id, |call| {
         call.check_out(parameters, "parameters")?;
         let opened = NODES.shared(node.id)?;
         let mut kept = opened.parameters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -308,7 +327,7 @@ pub extern "C" fn det_post_node_set_parameters(
     overrides: In<Text>,
     num_overrides: usize,
 ) -> Status {
-    run(node.id, |call| {
+    run_shared(node.id, |call| {
         let texts = call.slice(overrides, num_overrides, "overrides")?.iter();
         let overrides = texts.map(|&text| call.text(text, "overrides").map(str::to_owned));
         let overrides = overrides.collect::<Result<Vec<_>, _>>()?;
@@ -325,7 +344,7 @@ pub extern "C" fn det_post_node_set_parameters(
 /// `DET_POST_ERROR_CONFIG`, with its message.
 #[unsafe(no_mangle)]
 pub extern "C" fn det_post_node_set_switch(node: Node, switch_number: u64, is_on: u32) -> Status {
-    run(node.id, |_| {
+    run_shared(node.id, |_| {
         if is_on > 1 {
             return Err(Failure::argument(format!("is_on is {is_on}; allowed: 0, 1")));
         }

@@ -108,11 +108,13 @@ statuses! {
 pub struct Failure {
     pub(super) status: Status,
     message: String,
+    /// Of a text that is not UTF-8: in a message it is one that does not decode.
+    is_of_text: bool,
 }
 
 impl Failure {
     fn new(status: Status, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
+        Self { status, message: message.into(), is_of_text: false }
     }
 
     /// An argument that is null.
@@ -123,6 +125,11 @@ impl Failure {
     /// An argument that is not possible.
     pub(super) fn argument(message: impl Into<String>) -> Self {
         Self::new(ARGUMENT, message)
+    }
+
+    /// A text that is not UTF-8.
+    pub(super) fn not_utf8(name: &str) -> Self {
+        Self { is_of_text: true, ..Self::argument(format!("{name} is not UTF-8")) }
     }
 
     /// A parameter that is not possible.
@@ -159,6 +166,9 @@ impl Failure {
     /// # Errors
     /// The failure itself where it is a misuse of the ABI, which no kind of error stands for.
     pub(super) fn into_error(self) -> Result<Error, Self> {
+        if self.is_of_text {
+            return Ok(Error::new(ErrorKind::Message, "message", self.message));
+        }
         match ALL.iter().find(|(status, ..)| *status == self.status) {
             Some((.., Some(kind))) => Ok(Error::new(*kind, "message", self.message)),
             _ => Err(self),
@@ -197,6 +207,11 @@ pub(super) fn opened(id: u64) {
 /// Ends it.
 pub(super) fn closed(id: u64) {
     of_objects().remove(&id);
+}
+
+/// Keeps the message of a failure with this thread.
+pub(super) fn keep_with_thread(failure: &Failure) {
+    OF_THREAD.with(|message| message.borrow_mut().clone_from(&failure.message));
 }
 
 /// Keeps the message of a failure with its object or, without one, with this thread.

@@ -6,6 +6,7 @@
 
 #include <det_post.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,12 +33,16 @@ struct Graph
   bool refuses = false;
   /// A package whose messages this graph does not know.
   std::string unknown_package = "none";
+  /// Whether its node is closed, and calls since then.
+  std::atomic<bool> is_closed{false};
+  std::atomic<size_t> num_late{0};
 
   det_post_graph functions()
   {
     det_post_graph graph{};
     graph.context = this;
-    graph.resolve = [](void *, const char * topic, char * name, size_t capacity) {
+    graph.resolve = [](void * context, const char * topic, char * name, size_t capacity) {
+        of(context);
         const auto full = topic[0] == '~' ? "/node" + std::string(topic + 1) : std::string(topic);
         std::snprintf(name, capacity, "%s", full.c_str());
         return full.size();
@@ -55,8 +61,8 @@ struct Graph
     graph.unadvertise = [](void * context, uint64_t number) {
         of(context).remove(of(context).publishers, number);
       };
-    graph.num_publishers = [](void *, uint64_t) {return size_t{1};};
-    graph.num_subscribers = [](void *, uint64_t) {return size_t{1};};
+    graph.num_publishers = [](void * context, uint64_t) {of(context); return size_t{1};};
+    graph.num_subscribers = [](void * context, uint64_t) {of(context); return size_t{1};};
     graph.publish = [](void * context, uint64_t number, const uint8_t * message, size_t num) {
         auto & graph = of(context);
         const std::lock_guard<std::mutex> lock(graph.mutex);
@@ -70,7 +76,12 @@ struct Graph
     return graph;
   }
 
-  static Graph & of(void * context) {return *static_cast<Graph *>(context);}
+  static Graph & of(void * context)
+  {
+    auto & graph = *static_cast<Graph *>(context);
+    graph.num_late += graph.is_closed;
+    return graph;
+  }
 
   det_post_status add(
     std::map<uint64_t, std::string> & to, uint64_t number, const char * topic, const char * type)
@@ -101,6 +112,22 @@ struct Graph
     return 0;
   }
 
+  /// Closes the node of this graph.
+  void close(det_post_node node)
+  {
+    expect(det_post_node_close(node) == DET_POST_OK, "close");
+    is_closed = true;
+    const std::lock_guard<std::mutex> lock(mutex);
+    expect(subscriptions.empty(), "no subscription is left");
+    expect(publishers.empty(), "no publisher is left");
+  }
+
+  size_t num_published(const std::string & topic)
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return published[topic].size();
+  }
+
   /// Message number `index` of a topic, for which it waits.
   Bytes wait_for(const std::string & topic, size_t index)
   {
@@ -121,6 +148,17 @@ uint32_t num_detections(const Bytes & message)
   const size_t at = 4 + (12 + length + 3) / 4 * 4;
   if (message.size() >= at + 4) {std::memcpy(&num, &message[at], 4);}
   return num;
+}
+
+/// The value of a key in a message of diagnostics, or `none`.
+std::string value_of(const Bytes & message, const std::string & key)
+{
+  const std::string bytes(message.begin(), message.end());
+  const auto found = bytes.find(key);
+  if (found == std::string::npos) {return "none";}
+  // Behind the 0 of the key, at a multiple of 4 bytes: the length of the value.
+  const auto at = (found + key.size() + 1 + 3) / 4 * 4;
+  return at + 4 < bytes.size() ? bytes.c_str() + at + 4 : "none";
 }
 
 det_post::Configuration configured(const char * file)
@@ -242,6 +280,96 @@ void switches(const char * file)
   expect_error(node.set_switch(enable, true), DET_POST_ERROR_HANDLE, 0, "no open node", "closed");
 }
 
+/// A cloud and its input.
+struct Points
+{
+  Points() : values(4 * 2000)
+  {
+    for (size_t i = 0; i < values.size(); i += 4) {
+      values[i] = 5.0F + 0.01F * static_cast<float>(i / 4);
+      values[i + 1] = 1.0F;
+      values[i + 2] = -1.0F;
+    }
+    const auto * data = reinterpret_cast<const uint8_t *>(values.data());
+    cloud = {2000, 1, 16, 32000, 0, fields, 4, {data, 32000}};
+    input = det_post::input(cloud, 1'000'000'000, "lidar");
+  }
+  std::vector<float> values;
+  det_post_point_field fields[4] = {
+    {"x", 0, 7, 1}, {"y", 4, 7, 1}, {"z", 8, 7, 1}, {"intensity", 12, 7, 1}};
+  det_post_cloud cloud{};
+  det_post_input input{};
+};
+
+/// A frame that waits for a transform longer than the node, which is closed.
+void closes_during_a_frame(const char * file)
+{
+  auto configuration = configured(file);
+  configuration.overrides.push_back("lidar.densification.transform_wait_s:=5.0");
+  Graph graph;
+  det_post::Node node(configuration, graph.functions());
+  expect(node.change(1) == DET_POST_OK && node.change(3) == DET_POST_OK, "activate");
+  const auto lidar = graph.subscription("/lidar_0/points");
+  const Points points;
+  const auto begin = std::chrono::steady_clock::now();
+  expect(node.deliver(lidar, points.input) == DET_POST_OK, "a cloud");
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  graph.close(node.get());
+  const auto duration = std::chrono::steady_clock::now() - begin;
+  expect(duration < std::chrono::milliseconds(4800), "close does not wait for the frame");
+  std::this_thread::sleep_until(begin + std::chrono::milliseconds(6500));
+  expect(graph.num_late == 0, "no function is called when the frame ends");
+}
+
+/// Threads that deliver to a node, and one that closes it.
+void closes_during_calls(const char * file)
+{
+  Graph graph;
+  det_post::Node node(configured(file), graph.functions());
+  expect(node.change(1) == DET_POST_OK && node.change(3) == DET_POST_OK, "activate");
+  const auto camera = graph.subscription("/camera_0/image");
+  const auto deliver = [id = node.get(), camera] {
+      Picture picture;
+      auto status = det_post_status{DET_POST_OK};
+      while (status == DET_POST_OK) {
+        picture.input.stamp_ns += 1'000'000;
+        status = det_post_node_deliver(id, camera, &picture.input);
+      }
+      expect_error(status, DET_POST_ERROR_HANDLE, 0, "no open node", "a closed node");
+    };
+  std::thread first(deliver);
+  std::thread second(deliver);
+  graph.wait_for("/boxes", 2);
+  graph.close(node.get());
+  first.join();
+  second.join();
+  expect(graph.num_late == 0, "no function is called for a closed node");
+}
+
+/// Errors of calls in several threads.
+void messages_stay_with_their_thread(const char * file)
+{
+  Graph graph;
+  det_post::Node node(configured(file), graph.functions());
+  expect_error(node.change(99), DET_POST_ERROR_ARGUMENT, 0, "transition 99", "no transition");
+  std::atomic<bool> ends{false};
+  std::thread other([&] {
+      const std::vector<std::string> unknown = {"camera." + std::string(200, 'x') + ":=1"};
+      while (!ends) {
+        node.set_parameters(unknown);
+        node.set_parameters({"device:=cpu"});
+        expect(det_post::error_message().find("read-only") != std::string::npos, "its own");
+      }
+    });
+  for (size_t i = 0; i < 200; ++i) {
+    const auto message = node.error_message();
+    expect(message.find('\0') == std::string::npos, "a text that ends where it ends");
+  }
+  ends = true;
+  other.join();
+  expect(message_of(0).find("transition 99") != std::string::npos, "the message of this thread");
+}
+
 /// Times for debugging of a package that a graph does not know are left out, with a warning;
 /// detections of one are refused.
 template<typename Has>
@@ -359,6 +487,27 @@ void misuse(const char * file)
   expect(node.deliver(camera, garbage, sizeof(garbage)) == DET_POST_OK, "a truncated message");
 }
 
+/// Texts that are not UTF-8 are counted, as in messages from the network.
+void counts_texts_that_are_not_utf8(const char * file)
+{
+  Graph graph;
+  det_post::Node node(configured(file), graph.functions());
+  expect(node.change(1) == DET_POST_OK && node.change(3) == DET_POST_OK, "activate");
+  const auto camera = graph.subscription("/camera_0/image");
+  const Picture picture;
+  auto input = picture.input;
+  input.frame_id = "camera\xff";
+  expect(node.deliver(camera, input) == DET_POST_OK, "a frame that is not UTF-8");
+  auto image = picture.image;
+  image.encoding = "rgb8\xff";
+  input = det_post::input(image, 2'000'000'000, "camera");
+  expect(node.deliver(camera, input) == DET_POST_OK, "an encoding that is not UTF-8");
+  // The next message may have been begun before.
+  const auto index = graph.num_published("/diagnostics") + 1;
+  const auto message = graph.wait_for("/diagnostics", index);
+  expect(value_of(message, "refused.malformed_message") == "2", "they are counted");
+}
+
 }  // namespace
 
 int main(int, char ** arguments)
@@ -367,6 +516,10 @@ int main(int, char ** arguments)
   parameters(arguments[1]);
   switches(arguments[1]);
   log(arguments[1]);
+  closes_during_a_frame(arguments[1]);
+  closes_during_calls(arguments[1]);
+  messages_stay_with_their_thread(arguments[1]);
+  counts_texts_that_are_not_utf8(arguments[1]);
   misuse(arguments[1]);
   if (num_failures == 0) {std::puts("no failures");}
   return num_failures == 0 ? 0 : 1;
