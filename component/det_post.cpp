@@ -1,12 +1,16 @@
 // det_post as a component: the live node of the library in an rclcpp node, which gives it its
 // parameters, its life cycle and its topics.
+#include "callbacks.hpp"
 #include "graph.hpp"
 #include "log.hpp"
 #include "parameters.hpp"
 
+#include <chrono>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -28,7 +32,7 @@ public:
   /// Reads the parameters; throws for one that is not known, missing or out of range.
   explicit DetPost(const rclcpp::NodeOptions & options)
   : LifecycleNode("det_post", options),
-    log_(get_logger()), graph_(*this, live_, [this] {follow_parameters();})
+    log_(get_logger()), graph_(*this, live_, callbacks_, [this] {follow_parameters();})
   {
     live_ = Node(configuration(), graph_.functions());
     bool starts_itself = true;
@@ -40,8 +44,19 @@ public:
       declare_parameter(parameter.name, held, descriptor(parameter), true);
       names_.insert(parameter.name);
     }
+    follow_soon_ = create_wall_timer(
+      std::chrono::milliseconds(1), [this, callbacks = callbacks_] {
+        const auto running = callbacks.begin();
+        if (!running) {return;}
+        follow_soon_->cancel();
+        follow_parameters();
+      });
+    follow_soon_->cancel();
     on_set_ = add_on_set_parameters_callback(
-      [this](const std::vector<rclcpp::Parameter> & changes) {return set(changes);});
+      [this, callbacks = callbacks_](const std::vector<rclcpp::Parameter> & changes) {
+        const auto running = callbacks.begin();
+        return running ? set(changes) : refusal("the node is being unloaded");
+      });
     // Loading networks takes seconds, in which the container serves its other components.
     if (starts_itself) {start_ = std::thread([this] {start();});}
   }
@@ -49,7 +64,7 @@ public:
   ~DetPost() override
   {
     if (start_.joinable()) {start_.join();}
-    live_.close();
+    callbacks_.end();
   }
 
 protected:
@@ -80,13 +95,17 @@ private:
     Configuration configuration;
     configuration.node_name = get_name();
     configuration.node_namespace = get_namespace();
+    // rclcpp has joined the sections of the files for this node and for many nodes, whose other
+    // keys are ignored with a warning.
+    configuration.text = "/**:\n  ros__parameters:\n";
     const auto & given = get_node_parameters_interface()->get_parameter_overrides();
     for (const auto & [name, value] : given) {
       if (name == "like") {
         configuration.like = value.get<std::string>();
         continue;
       }
-      configuration.overrides.push_back(name + ":=" + yaml(in_package(name, value)));
+      configuration.text += "    " + yaml(rclcpp::ParameterValue(name)) + ": " +
+        yaml(in_package(name, value)) + "\n";
     }
     const auto program = std::filesystem::path(ament_index_cpp::get_package_prefix("det_post")) /
       "lib" / "det_post" / "det_post";
@@ -94,28 +113,51 @@ private:
     return configuration;
   }
 
-  /// A relative path that is not below the current folder is below the package's share folder.
+  /// Paths of the value of a parameter as `in_package` has them.
   static rclcpp::ParameterValue in_package(
     const std::string & name, const rclcpp::ParameterValue & value)
   {
-    const std::string suffix = "_path";
-    const bool is_path = name.size() > suffix.size() &&
-      name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0 &&
-      value.get_type() == rclcpp::PARAMETER_STRING;
-    if (!is_path) {return value;}
-    const std::filesystem::path path(value.get<std::string>());
-    const std::filesystem::path share(ament_index_cpp::get_package_share_directory("det_post"));
-    const auto below = share / path;
-    if (path.is_absolute() || std::filesystem::exists(path) || !std::filesystem::exists(below)) {
-      return value;
+    if (value.get_type() == rclcpp::PARAMETER_STRING) {
+      const auto text = value.get<std::string>();
+      const bool is_file = ends(text, ".yaml") || text.find('/') != std::string::npos;
+      const bool is_path = ends(name, "_path") || ends(name, "library") ||
+        ends(name, ".cache_folder") || (ends(name, ".head") && is_file);
+      if (is_path) {return rclcpp::ParameterValue(in_package(text));}
     }
-    return rclcpp::ParameterValue(below.string());
+    if (value.get_type() == rclcpp::PARAMETER_STRING_ARRAY && ends(name, "_paths")) {
+      auto paths = value.get<std::vector<std::string>>();
+      for (auto & path : paths) {path = in_package(path);}
+      return rclcpp::ParameterValue(paths);
+    }
+    return value;
+  }
+
+  /// A relative path that is not below the current folder is below the package's share folder.
+  static std::string in_package(const std::string & path)
+  {
+    const std::filesystem::path given(path);
+    // Where the system refuses a path, there is nothing.
+    std::error_code refused;
+    if (given.empty() || given.is_absolute() || std::filesystem::exists(given, refused)) {
+      return path;
+    }
+    const std::filesystem::path share(ament_index_cpp::get_package_share_directory("det_post"));
+    const auto below = share / given;
+    return std::filesystem::exists(below, refused) ? below.string() : path;
+  }
+
+  static bool ends(const std::string & text, const std::string & end)
+  {
+    return text.size() >= end.size() &&
+           text.compare(text.size() - end.size(), end.size(), end) == 0;
   }
 
   CallbackReturn change(uint8_t transition)
   {
+    const auto running = callbacks_.begin();
+    if (!running) {return CallbackReturn::FAILURE;}
     if (live_.change(transition) == DET_POST_OK) {return CallbackReturn::SUCCESS;}
-    RCLCPP_ERROR(get_logger(), "%s", live_.error_message().c_str());
+    RCLCPP_ERROR(get_logger(), "%s", error_message().c_str());
     return CallbackReturn::FAILURE;
   }
 
@@ -128,31 +170,58 @@ private:
   rcl_interfaces::msg::SetParametersResult set(const std::vector<rclcpp::Parameter> & changes)
   {
     std::vector<std::string> assignments;
+    bool unsets = false;
     for (const auto & change : changes) {
       if (names_.count(change.get_name()) == 0) {continue;}
       assignments.push_back(change.get_name() + ":=" + yaml(change.get_parameter_value()));
+      unsets |= change.get_type() == rclcpp::PARAMETER_NOT_SET;
     }
+    if (!assignments.empty() && live_.set_parameters(assignments) != DET_POST_OK) {
+      return refusal(error_message());
+    }
+    // rclcpp undeclares a parameter that is unset, once its callbacks have accepted that; they may
+    // not declare it.
+    if (unsets) {follow_soon_->reset();}
     rcl_interfaces::msg::SetParametersResult result;
-    result.successful = assignments.empty() || live_.set_parameters(assignments) == DET_POST_OK;
-    if (!result.successful) {result.reason = live_.error_message();}
+    result.successful = true;
     return result;
   }
 
-  LogOfNode log_;
-  /// Takes over parameters that the node has changed itself.
-  void follow_parameters()
+  static rcl_interfaces::msg::SetParametersResult refusal(const std::string & reason)
   {
-    for (const auto & parameter : live_.parameters()) {
-      const rclcpp::Parameter held(parameter.name, value(parameter));
-      if (names_.count(parameter.name) > 0 && get_parameter(parameter.name) != held) {
-        set_parameter(held);
+    rcl_interfaces::msg::SetParametersResult result;
+    result.successful = false;
+    result.reason = reason;
+    return result;
+  }
+
+  /// Takes over parameters that the node has changed itself, and declares those that rclcpp has
+  /// undeclared.
+  void follow_parameters() noexcept
+  {
+    try {
+      for (const auto & parameter : live_.parameters()) {
+        if (names_.count(parameter.name) == 0) {continue;}
+        const rclcpp::Parameter held(parameter.name, value(parameter));
+        if (!has_parameter(parameter.name)) {
+          declare_parameter(
+            parameter.name, held.get_parameter_value(), descriptor(parameter), true);
+        } else if (get_parameter(parameter.name) != held) {
+          set_parameter(held);
+        }
       }
+    } catch (const std::exception & error) {
+      RCLCPP_ERROR(get_logger(), "parameters: %s", error.what());
     }
   }
 
-  Node live_;
+  LogOfNode log_;
+  Callbacks callbacks_;
+  // The node uses the graph until it is closed.
   Graph graph_;
+  Node live_;
   std::set<std::string> names_;
+  rclcpp::TimerBase::SharedPtr follow_soon_;
   OnSetParametersCallbackHandle::SharedPtr on_set_;
   std::thread start_;
 };

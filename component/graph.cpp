@@ -266,7 +266,7 @@ void Graph::report(det_post_status status)
 {
   // A message that is refused is counted by the node; anything else is a fault of this file.
   if (status != DET_POST_OK) {
-    RCLCPP_ERROR(node_.get_logger(), "%s", receiver_.error_message().c_str());
+    RCLCPP_ERROR(node_.get_logger(), "%s", error_message().c_str());
   }
 }
 
@@ -277,10 +277,15 @@ void Graph::subscribe_to(uint64_t number, const std::string & topic, const rclcp
   // The inputs of an executor with several threads do not wait for each other.
   options.callback_group =
     node_.create_callback_group(rclcpp::CallbackGroupType::MutuallyExclusive);
+  // Not every rclcpp delivers messages for later subscribers within the process.
+  if (qos.durability() != rclcpp::DurabilityPolicy::Volatile) {
+    options.use_intra_process_comm = rclcpp::IntraProcessSetting::Disable;
+  }
   auto subscription = rclcpp::create_subscription<Message>(
     node_, topic, qos,
-    [this, number](std::shared_ptr<const Message> message) {
-      report(deliver(receiver_, number, *message));
+    [this, number, callbacks = callbacks_](std::shared_ptr<const Message> message) {
+      const auto running = callbacks.begin();
+      if (running) {report(deliver(receiver_, number, *message));}
     }, options);
   const std::lock_guard<std::mutex> lock(mutex_);
   subscriptions_[number] = std::move(subscription);
@@ -298,7 +303,9 @@ void Graph::subscribe(
   }
   auto subscription = rclcpp::create_generic_subscription(
     node_.get_node_topics_interface(), topic, type, qos,
-    [this, number](std::shared_ptr<const rclcpp::SerializedMessage> message) {
+    [this, number, callbacks = callbacks_](std::shared_ptr<const rclcpp::SerializedMessage> message) {
+      const auto running = callbacks.begin();
+      if (!running) {return;}
       const auto & raw = message->get_rcl_serialized_message();
       report(receiver_.deliver(number, raw.buffer, raw.buffer_length));
     });
@@ -310,14 +317,16 @@ void Graph::serve_switch(uint64_t number, const std::string & name)
 {
   using std_srvs::srv::SetBool;
   auto service = node_.create_service<SetBool>(
-    name, [this, number](
+    name, [this, number, callbacks = callbacks_](
       const std::shared_ptr<SetBool::Request> request,
       std::shared_ptr<SetBool::Response> response) {
+      const auto running = callbacks.begin();
+      if (!running) {return;}
       response->success = receiver_.set_switch(number, request->data) == DET_POST_OK;
       if (response->success) {
         on_switch_();
       } else {
-        response->message = receiver_.error_message();
+        response->message = error_message();
       }
     });
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -3,6 +3,8 @@
 #ifndef GRAPH_HPP_
 #define GRAPH_HPP_
 
+#include "callbacks.hpp"
+
 #include <det_post.hpp>
 
 #include <cstdint>
@@ -37,11 +39,12 @@ public:
 class Graph
 {
 public:
-  /// Messages go to `receiver`, which must be open before a subscription is made. `on_switch` is
-  /// called when a service has changed a parameter of it.
+  /// Messages go to `receiver`, which must be open before the node is executed. `on_switch` is
+  /// called when a service has changed a parameter of it. Callbacks of the node are among `callbacks`.
   Graph(
-    rclcpp_lifecycle::LifecycleNode & node, Node & receiver, std::function<void()> on_switch)
-  : node_(node), receiver_(receiver), on_switch_(std::move(on_switch)) {}
+    rclcpp_lifecycle::LifecycleNode & node, Node & receiver, const Callbacks & callbacks,
+    std::function<void()> on_switch)
+  : node_(node), receiver_(receiver), callbacks_(callbacks), on_switch_(std::move(on_switch)) {}
   Graph(const Graph &) = delete;
   Graph & operator=(const Graph &) = delete;
 
@@ -66,6 +69,7 @@ private:
 
   rclcpp_lifecycle::LifecycleNode & node_;
   Node & receiver_;
+  Callbacks callbacks_;
   std::function<void()> on_switch_;
   std::mutex mutex_;
   std::vector<rclcpp::ServiceBase::SharedPtr> switches_;

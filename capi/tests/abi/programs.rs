@@ -150,6 +150,12 @@ fn a_node_runs_in_a_graph_of_the_caller() {
     has_no_failures("capi/tests/abi/node.cpp", &["config/demo.param.yaml"]);
 }
 
+/// Callbacks of the component, while its node is destroyed.
+#[test]
+fn callbacks_end_before_their_node() {
+    has_no_failures("capi/tests/abi/callbacks.cpp", &[]);
+}
+
 /// Results that were worked out by hand; null, wrong sizes, unknown numbers, two threads.
 #[test]
 fn operations_are_right_and_their_misuse_is_refused() {
