@@ -441,3 +441,27 @@ fn files_of_coco_hold_every_box() {
     // Another run replaces the files.
     det_post(&arguments).expect_code(0);
 }
+
+/// Heads write the classes of KITTI in either case, and so do recordings.
+#[test]
+fn overlaps_of_kitti_hold_for_names_in_either_case() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_truth(&folder.join("truth"));
+    let path = folder.join("found.jsonl");
+    write_lines(&path, 0..NUM_FRAMES, ["lidar_0", "camera_0"]);
+    let expected =
+        [("Car", 0.7), ("CAR", 0.7), ("Van", 0.7), ("TRUCK", 0.7), ("Bus", 0.7), ("Cyclist", 0.5)];
+    let mut text = String::new();
+    // A line of the lidar and one of the camera are a frame.
+    for (index, line) in std::fs::read_to_string(&path).unwrap().lines().enumerate() {
+        let (name, _) = expected[index / 2 % expected.len()];
+        text += &(line.replace("\"car\"", &format!("\"{name}\"")) + "\n");
+    }
+    std::fs::write(&path, text).unwrap();
+    let (figures, _) = eval(folder, "found.jsonl", &[]);
+    let classes = &figures["sensors"][0]["classes"];
+    for (name, overlap) in expected.into_iter().chain([("car", 0.7), ("pedestrian", 0.5)]) {
+        assert_eq!(classes[name]["min_overlap"], overlap, "{name}");
+    }
+}

@@ -231,10 +231,10 @@ impl SensorFigures {
     }
 }
 
-/// The overlap that KITTI asks of a class.
+/// The overlap that KITTI asks of a class, whose name heads write in either case.
 fn min_overlap(class_name: &str) -> f64 {
-    match class_name {
-        "car" | "truck" | "bus" => 0.7,
+    match class_name.to_ascii_lowercase().as_str() {
+        "car" | "van" | "truck" | "bus" => 0.7,
         _ => 0.5,
     }
 }
