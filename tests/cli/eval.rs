@@ -465,3 +465,90 @@ fn overlaps_of_kitti_hold_for_names_in_either_case() {
         assert_eq!(classes[name]["min_overlap"], overlap, "{name}");
     }
 }
+
+/// The figures of drives with the same truth, and the log.
+#[track_caller]
+fn eval_drives(folder: &Path, detections: &[&str], more: &[&str]) -> (Value, String) {
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (truth, json) = (path("truth"), path("eval.json"));
+    let found: Vec<String> = detections.iter().map(|name| path(name)).collect();
+    let mut arguments = vec!["eval", "--json", &json, "--detections"];
+    arguments.extend(found.iter().map(String::as_str));
+    arguments.push("--truth");
+    arguments.extend(detections.iter().map(|_| truth.as_str()));
+    arguments.extend(more);
+    let run = det_post(&arguments);
+    run.expect_code(0);
+    (serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap(), run.stderr)
+}
+
+#[test]
+fn a_drive_without_common_frames_leaves_the_figures_of_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_truth(&folder.join("truth"));
+    write_lines(&folder.join("whole.jsonl"), 0..NUM_FRAMES, ["lidar_0", "camera_0"]);
+    write_lines(&folder.join("later.jsonl"), 100..110, ["lidar_0", "camera_0"]);
+    std::fs::write(folder.join("empty.jsonl"), "").unwrap();
+    let (alone, _) = eval(folder, "whole.jsonl", &[]);
+    for other in ["empty.jsonl", "later.jsonl"] {
+        let pair = ["--pair", "/lidar/detections=/truth/lidar_0"];
+        let (both, log) = eval_drives(folder, &[other, "whole.jsonl"], &pair);
+        assert!(log.contains(other), "{log}");
+        for (sensor, of_one) in [0, 1].map(|at| (&both["sensors"][at], &alone["sensors"][at])) {
+            assert_eq!(sensor["classes"], of_one["classes"]);
+            assert_eq!(sensor["num_frames"], NUM_FRAMES);
+            assert_eq!(sensor["num_truth_frames_alone"], NUM_FRAMES);
+        }
+        let (both, _) = eval_drives(folder, &["whole.jsonl", other], &["--count-missing"]);
+        for sensor in [&both["sensors"][0], &both["sensors"][1]] {
+            assert_eq!(sensor["num_frames"], 2 * NUM_FRAMES);
+            assert_eq!(sensor["classes"]["pedestrian"]["num_truth"], 2 * NUM_FRAMES);
+        }
+        // Half is found, nothing wrongly: 51 of 101 recall points.
+        near(&both["sensors"][1]["classes"]["pedestrian"]["ap50"], 51.0 / 101.0);
+    }
+    // No drive has anything in common.
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (empty, later, truth) = (path("empty.jsonl"), path("later.jsonl"), path("truth"));
+    for (found, words) in [
+        ([&empty, &empty], "belong to truth of"),
+        ([&later, &later], "has its stamp in /truth/lidar_0"),
+        ([&empty, &later], "has its stamp in /truth/lidar_0"),
+    ] {
+        let [a, b] = found;
+        let run = det_post(&["eval", "--detections", a, b, "--truth", &truth, &truth]);
+        run.expect_code(1);
+        assert!(run.stderr.contains(words), "{}", run.stderr);
+    }
+}
+
+/// A sensor that loses all frames of a drive loses as much as one that loses all but one.
+#[test]
+fn truth_of_a_sensor_that_is_silent_in_a_drive_is_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_truth(&folder.join("truth"));
+    let whole = folder.join("whole.jsonl");
+    write_lines(&whole, 0..NUM_FRAMES, ["lidar_0", "camera_0"]);
+    let text = std::fs::read_to_string(&whole).unwrap();
+    let of_camera = text.lines().filter(|line| line.contains("/camera/detections"));
+    let of_camera: String = of_camera.map(|line| format!("{line}\n")).collect();
+    std::fs::write(folder.join("camera.jsonl"), of_camera).unwrap();
+    let drives = ["whole.jsonl", "camera.jsonl"];
+    let (figures, log) = eval_drives(folder, &drives, &["--count-missing"]);
+    let [lidar, camera] = [&figures["sensors"][0], &figures["sensors"][1]];
+    assert_eq!(lidar["num_frames"], 2 * NUM_FRAMES);
+    assert_eq!(lidar["num_truth_frames_alone"], NUM_FRAMES);
+    assert_eq!(lidar["classes"]["pedestrian"]["num_truth"], 2 * NUM_FRAMES);
+    // Recall points 0.11 to 0.50 of 0.11 to 1.
+    near(&lidar["classes"]["pedestrian"]["ap"], 40.0 / 90.0);
+    near(&camera["classes"]["pedestrian"]["ap"], 1.0);
+    assert!(log.contains("camera.jsonl: no frame of /lidar/detections (no frames)"), "{log}");
+    let (figures, _) = eval_drives(folder, &drives, &[]);
+    assert_eq!(figures["sensors"][0]["num_frames"], NUM_FRAMES);
+    assert_eq!(figures["sensors"][0]["num_truth_frames_alone"], NUM_FRAMES);
+    // Of a single drive no topic of detections says which sensor it was.
+    let (_, log) = eval_drives(folder, &["camera.jsonl"], &["--count-missing"]);
+    assert!(log.contains("no detections belong to /truth/lidar_0"), "{log}");
+}

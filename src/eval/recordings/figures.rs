@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::filters::Filters;
 use super::pair::Paired;
-use crate::eval::box_overlap::{Overlaps, View};
+use crate::eval::box_overlap::{MIN_NUM_TRUTH, Overlaps, View};
 use crate::eval::calibration::{Calibration, calibration};
 use crate::eval::center_distance::{Errors, Matching, REFERENCE, THRESHOLDS_M};
 use crate::eval::{
@@ -338,6 +338,11 @@ impl From<Errors> for ErrorFigures {
 }
 
 impl LidarRow {
+    /// Whether AP by overlap cannot reach one, for want of objects.
+    pub(super) fn has_few_objects(&self) -> bool {
+        (1..MIN_NUM_TRUTH).contains(&self.num_truth)
+    }
+
     /// Means of the figures there are, truth counted together.
     pub(super) fn mean_of(rows: &[&Self]) -> Self {
         let of = |figure: &dyn Fn(&Self) -> Option<f64>| mean(rows.iter().map(|row| figure(row)));

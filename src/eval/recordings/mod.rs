@@ -24,12 +24,14 @@ pub(crate) use self::drives::{Drive, read_drives};
 use self::figures::SensorFigures;
 pub(crate) use self::filters::Filters;
 pub(crate) use self::pair::{TopicPair, parse_pair};
-use self::pair::{describe, pair, pool};
+use self::pair::{Topics, describe, pair};
 pub(crate) use self::streams::{Classes, Stream};
 use self::truth::Truth;
 use self::worst::WorstFrames;
 use crate::error::{Error, ErrorKind, Result};
+use crate::eval::{GroundTruth2d, GroundTruth3d};
 use crate::output_folder::OutputFolder;
+use crate::types::{Detection2d, Detection3d, ImageBox};
 
 /// Detections and truth of one drive, read into memory.
 pub(crate) struct Sides {
@@ -107,6 +109,22 @@ impl Sides {
         self.names.detections = path.display().to_string();
     }
 
+    fn lidars(&self) -> Topics<'_, GroundTruth3d, Detection3d> {
+        let Self { names, detections, truth, .. } = self;
+        let (detections, truth) = (&detections.lidars, &truth.lidars);
+        Topics { drive: &names.detections, detections, truth }
+    }
+
+    fn cameras(&self) -> Topics<'_, GroundTruth2d, Detection2d<ImageBox>> {
+        let Self { names, detections, truth, .. } = self;
+        let (detections, truth) = (&detections.cameras, &truth.cameras);
+        Topics { drive: &names.detections, detections, truth }
+    }
+
+    fn has_pairs(&self, wanted: &[TopicPair]) -> bool {
+        self.lidars().has_pairs(wanted) || self.cameras().has_pairs(wanted)
+    }
+
     fn nothing_in_common(&self) -> Error {
         let Self { names, detections, truth, .. } = self;
         let [found, there] = [
@@ -121,17 +139,21 @@ impl Sides {
     }
 }
 
-/// Refuses a pair whose topics are not there or of different sensors.
-fn check_pairs(pairs: &[TopicPair], detections: &Detections, truth: &Truth) -> Result<()> {
+/// Refuses a pair whose topics are in no drive, or of different sensors.
+fn check_pairs(pairs: &[TopicPair], drives: &[Sides]) -> Result<()> {
     fn has<T>(streams: &[Stream<T>], topic: &str) -> bool {
         streams.iter().any(|stream| stream.topic == topic)
     }
     for pair in pairs {
-        let of_lidars =
-            has(&detections.lidars, &pair.detections) && has(&truth.lidars, &pair.truth);
-        let of_cameras =
-            has(&detections.cameras, &pair.detections) && has(&truth.cameras, &pair.truth);
-        if !of_lidars && !of_cameras {
+        let has_pair = |Sides { detections, truth, .. }: &Sides| {
+            let of_lidars =
+                has(&detections.lidars, &pair.detections) && has(&truth.lidars, &pair.truth);
+            let of_cameras =
+                has(&detections.cameras, &pair.detections) && has(&truth.cameras, &pair.truth);
+            of_lidars || of_cameras
+        };
+        let Some(Sides { detections, truth, .. }) = drives.first() else { return Ok(()) };
+        if !drives.iter().any(has_pair) {
             let message = format!(
                 "--pair {}={}: no such topics of one kind; there are detections {} {} and truth {} {}",
                 pair.detections,
@@ -149,24 +171,24 @@ fn check_pairs(pairs: &[TopicPair], detections: &Detections, truth: &Truth) -> R
 
 impl Evaluation {
     /// Compares the sides of each drive. Topics of the same names are one
-    /// sensor, whose frames of all drives are measured together.
+    /// sensor, whose frames of all drives are measured together. A drive whose
+    /// sides have nothing in common is named in the log.
     ///
     /// # Errors
-    /// `Argument` when the sides of a drive have nothing in common.
+    /// `Argument` when the sides of no drive, or of no drive on a pair of topics,
+    /// have anything in common.
     pub(crate) fn of(drives: &[Sides], classes: &Classes, terms: &Terms<'_>) -> Result<Self> {
         let Terms { pairs, filters, count_missing, keeps_coco, keeps_worst } = terms;
-        let (mut lidars, mut cameras) = (Vec::new(), Vec::new());
-        for (index, drive) in drives.iter().enumerate() {
-            let Sides { detections, truth, .. } = drive;
-            check_pairs(pairs, detections, truth)?;
-            let of_lidars = pair(&detections.lidars, &truth.lidars, pairs, *count_missing, index)?;
-            let of_cameras =
-                pair(&detections.cameras, &truth.cameras, pairs, *count_missing, index)?;
-            if of_lidars.is_empty() && of_cameras.is_empty() {
+        check_pairs(pairs, drives)?;
+        let of_lidars: Vec<_> = drives.iter().map(Sides::lidars).collect();
+        let of_cameras: Vec<_> = drives.iter().map(Sides::cameras).collect();
+        let lidars = pair(&of_lidars, pairs, *count_missing)?;
+        let cameras = pair(&of_cameras, pairs, *count_missing)?;
+        for drive in drives.iter().filter(|drive| !drive.has_pairs(pairs)) {
+            if lidars.is_empty() && cameras.is_empty() {
                 return Err(drive.nothing_in_common());
             }
-            pool(&mut lidars, of_lidars);
-            pool(&mut cameras, of_cameras);
+            tracing::warn!("{}", drive.nothing_in_common());
         }
         let names = classes.by_name();
         let coco = cameras.iter().filter(|_| *keeps_coco);

@@ -22,6 +22,14 @@ pub(crate) fn parse_pair(text: &str) -> std::result::Result<TopicPair, String> {
     }
 }
 
+/// The topics of one kind of sensor in a drive.
+pub(super) struct Topics<'a, T, D> {
+    /// Where the detections of the drive were read from.
+    pub(super) drive: &'a str,
+    pub(super) detections: &'a [Stream<D>],
+    pub(super) truth: &'a [Stream<T>],
+}
+
 /// The frames of a pair of topics that both have.
 pub(super) struct Paired<T, D> {
     pub(super) name: String,
@@ -40,60 +48,75 @@ pub(super) struct Paired<T, D> {
 }
 
 /// Pairs topics of detections with topics of truth: those that `wanted` names,
-/// and of the rest those of one frame of reference. Topics of detections that
-/// stay alone are named in the log. `drive` is the index of the drive.
+/// and of the rest those of one frame of reference. The frames of all drives are
+/// those of one pair; truth of a drive that lacks the topic of detections is
+/// without detections. What stays alone is named in the log.
 ///
 /// # Errors
-/// `Argument` when a pair has no frame in common.
+/// `Argument` when a pair has no frame in common in any drive.
 pub(super) fn pair<T: Clone, D: Clone>(
-    detections: &[Stream<D>],
-    truth: &[Stream<T>],
+    drives: &[Topics<'_, T, D>],
     wanted: &[TopicPair],
     count_missing: bool,
-    drive: usize,
 ) -> Result<Vec<Paired<T, D>>> {
-    let mut paired = Vec::new();
-    for found in detections {
-        let named = wanted.iter().find(|pair| pair.detections == found.topic);
-        let of_topic = |stream: &&Stream<T>| match named {
-            Some(pair) => stream.topic == pair.truth,
-            None => stream.frame_id == found.frame_id,
-        };
-        match truth.iter().find(of_topic) {
-            Some(there) => {
-                let mut frames = match_frames(found, there, count_missing)?;
-                frames.drives = vec![drive; frames.frames.len()];
-                paired.push(frames);
+    let mut pairs: Vec<Paired<T, D>> = Vec::new();
+    for Topics { drive, detections, truth } in drives {
+        for found in *detections {
+            let Some(there) = partner(found, truth, wanted) else {
+                tracing::warn!(
+                    "{drive}: {} (frame {:?}) belongs to no truth ({}); --pair {}=TRUTH would say \
+                     to which",
+                    found.topic,
+                    found.frame_id,
+                    describe(truth),
+                    found.topic
+                );
+                continue;
+            };
+            let is_same = |pair: &Paired<T, D>| {
+                (&pair.detections, &pair.truth) == (&found.topic, &there.topic)
+            };
+            if !pairs.iter().any(is_same) {
+                pairs.push(Paired::new(found, there));
             }
-            None => tracing::warn!(
-                "{} (frame {:?}) belongs to no truth ({}); --pair {}=TRUTH would say to which",
-                found.topic,
-                found.frame_id,
-                describe(truth),
-                found.topic
-            ),
         }
     }
-    Ok(paired)
+    for pair in &mut pairs {
+        pair.add_frames(drives, wanted, count_missing)?;
+    }
+    if count_missing {
+        for Topics { drive, truth, .. } in drives {
+            for there in truth.iter().filter(|there| pairs.iter().all(|p| p.truth != there.topic)) {
+                tracing::warn!(
+                    "{drive}: no detections belong to {} (frame {:?}, {}), which is not counted",
+                    there.topic,
+                    there.frame_id,
+                    span(there.frames.keys())
+                );
+            }
+        }
+    }
+    Ok(pairs)
 }
 
-/// Adds the frames of another drive to those of the same two topics.
-pub(super) fn pool<T, D>(pooled: &mut Vec<Paired<T, D>>, drive: Vec<Paired<T, D>>) {
-    for paired in drive {
-        let is_same = |other: &&mut Paired<T, D>| {
-            (&other.detections, &other.truth) == (&paired.detections, &paired.truth)
-        };
-        match pooled.iter_mut().find(is_same) {
-            Some(sensor) => {
-                sensor.frames.extend(paired.frames);
-                sensor.stamps.extend(paired.stamps);
-                sensor.drives.extend(paired.drives);
-                sensor.num_truth_alone += paired.num_truth_alone;
-                sensor.num_detections_alone += paired.num_detections_alone;
-            }
-            None => pooled.push(paired),
-        }
+impl<T, D> Topics<'_, T, D> {
+    /// Whether a topic of detections belongs to one of truth.
+    pub(super) fn has_pairs(&self, wanted: &[TopicPair]) -> bool {
+        self.detections.iter().any(|found| partner(found, self.truth, wanted).is_some())
     }
+}
+
+/// The topic of truth that a topic of detections belongs to.
+fn partner<'a, T, D>(
+    found: &Stream<D>,
+    truth: &'a [Stream<T>],
+    wanted: &[TopicPair],
+) -> Option<&'a Stream<T>> {
+    let named = wanted.iter().find(|pair| pair.detections == found.topic);
+    truth.iter().find(|stream| match named {
+        Some(pair) => stream.topic == pair.truth,
+        None => stream.frame_id == found.frame_id,
+    })
 }
 
 /// Topics with their frames of reference.
@@ -102,56 +125,97 @@ pub(super) fn describe<T>(streams: &[Stream<T>]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-fn match_frames<T: Clone, D: Clone>(
-    found: &Stream<D>,
-    there: &Stream<T>,
-    count_missing: bool,
-) -> Result<Paired<T, D>> {
-    if found.frame_id != there.frame_id {
-        tracing::warn!(
-            "{} is in {:?}, {} in {:?}: compared as if they were one",
-            found.topic,
-            found.frame_id,
-            there.topic,
-            there.frame_id
-        );
-    }
-    let mut paired = Paired {
-        name: found.name.clone(),
-        detections: found.topic.clone(),
-        truth: there.topic.clone(),
-        frame_id: there.frame_id.clone(),
-        frames: Vec::new(),
-        stamps: Vec::new(),
-        drives: Vec::new(),
-        num_truth_alone: 0,
-        num_detections_alone: 0,
-    };
-    for (stamp, truth) in &there.frames {
-        let detections = found.frames.get(stamp);
-        paired.num_truth_alone += usize::from(detections.is_none());
-        if detections.is_some() || count_missing {
-            let detections = detections.cloned().unwrap_or_default();
-            paired.stamps.push(*stamp);
-            paired.frames.push(Frame { truth: truth.clone(), detections });
+impl<T: Clone, D: Clone> Paired<T, D> {
+    fn new(found: &Stream<D>, there: &Stream<T>) -> Self {
+        Self {
+            name: found.name.clone(),
+            detections: found.topic.clone(),
+            truth: there.topic.clone(),
+            frame_id: there.frame_id.clone(),
+            frames: Vec::new(),
+            stamps: Vec::new(),
+            drives: Vec::new(),
+            num_truth_alone: 0,
+            num_detections_alone: 0,
         }
     }
-    let num_common = there.frames.len() - paired.num_truth_alone;
-    paired.num_detections_alone = found.frames.len() - num_common;
-    if num_common == 0 {
-        return Err(Error::new(
-            ErrorKind::Argument,
-            "eval",
-            format!(
-                "no frame of {} ({}) has its stamp in {} ({})",
-                found.topic,
-                span(found.frames.keys()),
-                there.topic,
-                span(there.frames.keys())
-            ),
-        ));
+
+    /// Adds the frames of all drives.
+    fn add_frames(
+        &mut self,
+        drives: &[Topics<'_, T, D>],
+        wanted: &[TopicPair],
+        count_missing: bool,
+    ) -> Result<()> {
+        let (mut num_common, mut apart) = (0, Vec::new());
+        for (index, Topics { drive, detections, truth }) in drives.iter().enumerate() {
+            let Some(there) = truth.iter().find(|there| there.topic == self.truth) else {
+                continue;
+            };
+            let found = detections.iter().find(|found| found.topic == self.detections);
+            if found.is_some_and(|found| {
+                partner(found, truth, wanted).is_none_or(|partner| partner.topic != self.truth)
+            }) {
+                continue;
+            }
+            let num = self.match_frames(index, found, there, count_missing);
+            num_common += num;
+            if num == 0 {
+                let found = found.map_or_else(|| "no frames".into(), |of| span(of.frames.keys()));
+                apart.push(format!(
+                    "{drive}: no frame of {} ({found}) has its stamp in {} ({})",
+                    self.detections,
+                    self.truth,
+                    span(there.frames.keys())
+                ));
+            }
+        }
+        if num_common == 0 && !apart.is_empty() {
+            let num_drives = apart.len();
+            let mut message = apart.swap_remove(0);
+            if num_drives > 1 {
+                message += &format!("; nor in any other of {num_drives} drives");
+            }
+            return Err(Error::new(ErrorKind::Argument, "eval", message));
+        }
+        for drive in apart {
+            tracing::warn!("{drive}");
+        }
+        Ok(())
     }
-    Ok(paired)
+
+    /// Adds the frames of a drive; how many of them both topics have.
+    fn match_frames(
+        &mut self,
+        drive: usize,
+        found: Option<&Stream<D>>,
+        there: &Stream<T>,
+        count_missing: bool,
+    ) -> usize {
+        if let Some(found) = found.filter(|found| found.frame_id != there.frame_id) {
+            tracing::warn!(
+                "{} is in {:?}, {} in {:?}: compared as if they were one",
+                found.topic,
+                found.frame_id,
+                there.topic,
+                there.frame_id
+            );
+        }
+        let mut num_common = 0;
+        for (stamp, truth) in &there.frames {
+            let detections = found.and_then(|found| found.frames.get(stamp));
+            num_common += usize::from(detections.is_some());
+            if detections.is_some() || count_missing {
+                let detections = detections.cloned().unwrap_or_default();
+                self.stamps.push(*stamp);
+                self.drives.push(drive);
+                self.frames.push(Frame { truth: truth.clone(), detections });
+            }
+        }
+        self.num_truth_alone += there.frames.len() - num_common;
+        self.num_detections_alone += found.map_or(0, |found| found.frames.len()) - num_common;
+        num_common
+    }
 }
 
 fn span<'a>(stamps: impl DoubleEndedIterator<Item = &'a Stamp> + Clone) -> String {

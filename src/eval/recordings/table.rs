@@ -61,6 +61,11 @@ fn head(table: &mut String, sensor: &SensorFigures) {
     }
 }
 
+/// What an asterisk means.
+pub(super) fn few_objects() -> String {
+    format!("* fewer than {MIN_NUM_TRUTH} objects: AP by overlap cannot reach one")
+}
+
 /// A figure of up to three places, or a dash.
 fn figure(value: Option<f64>) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{value:.3}"))
@@ -92,15 +97,12 @@ fn lidar(table: &mut String, figures: &LidarFigures, filters: &Filters) {
     let classes = figures.classes.iter().map(|(name, class)| (name.as_str(), &class.all));
     let mut has_few = false;
     for (name, row) in classes.chain([("mean", &figures.mean)]) {
-        let is_few = name != "mean" && row.num_truth > 0 && row.num_truth < MIN_NUM_TRUTH;
+        let is_few = name != "mean" && row.has_few_objects();
         has_few |= is_few;
         line(table, lidar_row(name, row, is_few));
     }
     if has_few {
-        line(
-            table,
-            format!("  * fewer than {MIN_NUM_TRUTH} objects: AP by overlap cannot reach one"),
-        );
+        line(table, format!("  {}", few_objects()));
     }
     let by_range: Vec<_> = figures
         .classes

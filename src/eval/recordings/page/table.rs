@@ -4,6 +4,7 @@ use super::text;
 use crate::eval::recordings::figures::{
     Bin, CameraFigures, CameraRow, Figures, LidarFigures, LidarRow,
 };
+use crate::eval::recordings::table::few_objects;
 
 /// What a cell shows.
 enum Cell {
@@ -11,6 +12,8 @@ enum Cell {
     Count(usize),
     /// A figure, if there is one.
     Figure(Option<f64>),
+    /// A figure of too few objects.
+    FigureOfFew(Option<f64>),
     Bin(Bin),
 }
 
@@ -41,7 +44,14 @@ pub(super) fn tables(figures: &Figures) -> String {
 fn lidar(figures: &LidarFigures) -> String {
     let classes = figures.classes.iter();
     let rows = classes.clone().map(|(name, class)| row(name, None, lidar_cells(&class.all)));
-    let mean = row("mean", None, lidar_cells(&figures.mean));
+    let mean = row("mean", None, lidar_cells_of_mean(&figures.mean));
+    let mut rows_of_all = classes.clone().flat_map(|(_, class)| {
+        [&class.all].into_iter().chain(class.by_range_m.iter().map(|(_, row)| row))
+    });
+    let note = match rows_of_all.any(LidarRow::has_few_objects) {
+        true => format!("<p>{}</p>\n", text(&few_objects())),
+        false => String::new(),
+    };
     let bins = classes.flat_map(|(name, class)| {
         let row = |(bin, of): &(Bin, LidarRow)| row(name, Some(*bin), lidar_cells(of));
         class.by_range_m.iter().map(row)
@@ -53,6 +63,7 @@ fn lidar(figures: &LidarFigures) -> String {
             bins,
             None,
         )
+        + &note
 }
 
 fn camera(figures: &CameraFigures) -> String {
@@ -78,6 +89,16 @@ fn row(class: &str, bin: Option<Bin>, cells: impl IntoIterator<Item = Cell>) -> 
 }
 
 fn lidar_cells(row: &LidarRow) -> Vec<Cell> {
+    let of_overlap = if row.has_few_objects() { Cell::FigureOfFew } else { Cell::Figure };
+    cells_by(row, of_overlap)
+}
+
+/// Asterisks are for the classes of a mean.
+fn lidar_cells_of_mean(row: &LidarRow) -> Vec<Cell> {
+    cells_by(row, Cell::Figure)
+}
+
+fn cells_by(row: &LidarRow, of_overlap: fn(Option<f64>) -> Cell) -> Vec<Cell> {
     let by_distance = row.ap_by_distance.map_or([None; 4], |ap| ap.map(Some));
     let errors = row.errors;
     let figures = [row.ap].into_iter().chain(by_distance).chain([
@@ -85,10 +106,10 @@ fn lidar_cells(row: &LidarRow) -> Vec<Cell> {
         errors.scale,
         errors.heading_rad,
         errors.velocity_mps,
-        row.ap_bev,
-        row.ap_3d,
     ]);
-    [Cell::Count(row.num_truth)].into_iter().chain(figures.map(Cell::Figure)).collect()
+    let by_overlap = [row.ap_bev, row.ap_3d].map(of_overlap);
+    let count = [Cell::Count(row.num_truth)].into_iter();
+    count.chain(figures.map(Cell::Figure)).chain(by_overlap).collect()
 }
 
 fn camera_cells(row: &CameraRow) -> Vec<Cell> {
@@ -124,7 +145,8 @@ impl Cell {
             Self::Text(name) => format!("<td>{}</td>", text(name)),
             Self::Count(num) => format!("<td>{num}</td>"),
             Self::Figure(Some(value)) => format!("<td data-value={value}>{value:.3}</td>"),
-            Self::Figure(None) => "<td data-value=\"\">–</td>".to_owned(),
+            Self::FigureOfFew(Some(value)) => format!("<td data-value={value}>{value:.3}*</td>"),
+            Self::Figure(None) | Self::FigureOfFew(None) => "<td data-value=\"\">–</td>".to_owned(),
             Self::Bin(Bin { from, to }) => {
                 let to = to.map_or_else(String::new, |to| to.to_string());
                 format!("<td data-value={from}>{from}–{to}</td>")
