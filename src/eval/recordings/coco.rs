@@ -1,7 +1,8 @@
 //! Boxes in pictures as files of COCO, for pycocotools, FiftyOne and the like.
 //!
 //! Truth that is not counted is marked as a crowd, with the same effect as in [`crate::eval`].
-//! A rotated box has the bounds of its rectangle.
+//! A rotated box has the bounds of its rectangle. All detections are in the files: COCO has no field
+//! that excludes one which matches nothing and is lower than the filter's heights, as `crate::eval` does.
 
 use serde::Serialize;
 
