@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from . import _ops, _program
@@ -34,8 +34,7 @@ class Camera(_ops.Camera):
         params: Mapping[str, Any] | None = None,
         device: str = "auto",
     ) -> Camera:
-        with _installed_onnxruntime():
-            return super().__new__(cls, paths(config), overrides(params), channel, device)
+        return super().__new__(cls, paths(config), overrides(params), channel, device, _installed_onnxruntime())
 
 
 class Lidar(_ops.Lidar):
@@ -49,19 +48,9 @@ class Lidar(_ops.Lidar):
         params: Mapping[str, Any] | None = None,
         device: str = "auto",
     ) -> Lidar:
-        with _installed_onnxruntime():
-            return super().__new__(cls, paths(config), overrides(params), channel, device)
+        return super().__new__(cls, paths(config), overrides(params), channel, device, _installed_onnxruntime())
 
 
-@contextlib.contextmanager
-def _installed_onnxruntime() -> Iterator[None]:
-    """Names the library of an installed ONNX Runtime while networks are loaded."""
-    library = _program.onnxruntime_library()
-    if library is None or os.environ.get(_program.LIBRARY_VARIABLE):
-        yield
-        return
-    os.environ[_program.LIBRARY_VARIABLE] = str(library)
-    try:
-        yield
-    finally:
-        del os.environ[_program.LIBRARY_VARIABLE]
+def _installed_onnxruntime() -> Path | None:
+    """The library of an installed ONNX Runtime, unless the environment names one."""
+    return None if os.environ.get(_program.LIBRARY_VARIABLE) else _program.onnxruntime_library()

@@ -238,6 +238,7 @@ class Camera:
         overrides: Sequence[str],
         channel: str | None,
         device: str,
+        library: str | PathLike[str] | None,
     ) -> Self: ...
     @property
     def class_names(self) -> list[str]: ...
@@ -250,6 +251,7 @@ class Lidar:
         overrides: Sequence[str],
         channel: str | None,
         device: str,
+        library: str | PathLike[str] | None,
     ) -> Self: ...
     @property
     def class_names(self) -> list[str]: ...

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use det_post::config::ChannelKind;
 use det_post::detectors::Payload;
 use det_post::device::cuda::{CudaDevice, Stream};
 use det_post::types::{
@@ -33,13 +34,15 @@ struct Channel {
 }
 
 impl Channel {
-    /// Opens a channel, the only one of the configuration where none is named.
+    /// Opens a channel, the only one of the configuration where none is named; `library` is the
+    /// ONNX Runtime of a configuration that names none.
     fn open(
         py: Python<'_>,
         files: &[PathBuf],
         overrides: &[String],
         channel: Option<&str>,
         device: &str,
+        library: Option<PathBuf>,
     ) -> PyResult<Self> {
         let device: DeviceChoice =
             device.parse().map_err(|error: det_post::Error| raised(&error))?;
@@ -59,9 +62,16 @@ impl Channel {
             let message = format!("channel {} is isolated: det_post.replay runs it", found.name);
             return Err(PyValueError::new_err(message));
         }
+        let mut found = found.clone();
+        let engine = match &mut found.kind {
+            ChannelKind::Camera(camera) => &mut camera.engine,
+            ChannelKind::Lidar(lidar) => &mut lidar.engine,
+            ChannelKind::Surround(surround) => &mut surround.engine,
+        };
+        engine.library = engine.library.take().or(library);
         let (detector, stream) = py
             .detach(|| {
-                let mut detector = open_detector(found, device)?;
+                let mut detector = open_detector(&found, device)?;
                 detector.warm_up()?;
                 let stream = match detector.info().device {
                     DeviceChoice::Cuda(gpu) => Some(CudaDevice::open(gpu)?.stream()?),
@@ -185,15 +195,16 @@ pub struct Camera(Channel);
 #[expect(clippy::needless_pass_by_value, reason = "lists from Python are made for the call")]
 impl Camera {
     #[new]
-    #[pyo3(signature = (config, overrides, channel, device))]
+    #[pyo3(signature = (config, overrides, channel, device, library))]
     fn new(
         py: Python<'_>,
         config: Vec<PathBuf>,
         overrides: Vec<String>,
         channel: Option<String>,
         device: &str,
+        library: Option<PathBuf>,
     ) -> PyResult<Self> {
-        Ok(Self(Channel::open(py, &config, &overrides, channel.as_deref(), device)?))
+        Ok(Self(Channel::open(py, &config, &overrides, channel.as_deref(), device, library)?))
     }
 
     /// The names of the classes.
@@ -238,15 +249,16 @@ pub struct Lidar(Channel);
 #[expect(clippy::needless_pass_by_value, reason = "lists from Python are made for the call")]
 impl Lidar {
     #[new]
-    #[pyo3(signature = (config, overrides, channel, device))]
+    #[pyo3(signature = (config, overrides, channel, device, library))]
     fn new(
         py: Python<'_>,
         config: Vec<PathBuf>,
         overrides: Vec<String>,
         channel: Option<String>,
         device: &str,
+        library: Option<PathBuf>,
     ) -> PyResult<Self> {
-        Ok(Self(Channel::open(py, &config, &overrides, channel.as_deref(), device)?))
+        Ok(Self(Channel::open(py, &config, &overrides, channel.as_deref(), device, library)?))
     }
 
     /// The names of the classes.
