@@ -12,17 +12,45 @@ are of numpy, torch or cupy. What differs from mmcv:
 | ``nms_rotated`` of no boxes | ``(dets, None)`` | the same |
 | ``nms_rotated`` with labels | boxes of different labels suppress each other on the CPU, not on CUDA | they do not |
 | ``nms_bev``, ``nms3d`` | CUDA alone | any device |
+| ``soft_nms`` with ``method="naive"`` | an IoU of exactly the threshold suppresses | refused: :func:`nms` |
+| labels | any integers | 0 and above |
+| ``batched_nms`` of ``split_thr`` (10000) boxes or more | by class, also with ``class_agnostic`` | as of fewer |
+| ``nms3d_normal``, ``nms_normal_bev``, ``nms_match``, ``nms_quadri`` | | do not exist |
 """
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 from . import ops
 
 __all__ = ["batched_nms", "nms", "nms3d", "nms_bev", "nms_rotated", "soft_nms", "voxelization"]
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _iou_thr(function: F) -> F:
+    """Takes ``iou_thr``, the earlier name of ``iou_threshold``, as mmcv does."""
+
+    @functools.wraps(function)
+    def named(*arguments: Any, **options: Any) -> Any:
+        return function(*arguments, **_renamed(options))
+
+    return cast(F, named)
+
+
+def _renamed(options: dict[str, Any]) -> dict[str, Any]:
+    if "iou_thr" not in options:
+        return options
+    if "iou_threshold" in options:
+        raise TypeError("iou_thr is iou_threshold: only one of them is possible")
+    return {"iou_threshold" if name == "iou_thr" else name: value for name, value in options.items()}
+
+
+@_iou_thr
 def nms(
     boxes: Any,
     scores: Any,
@@ -48,6 +76,7 @@ def nms(
     return _with_scores(boxes[keep], scores[keep]), keep
 
 
+@_iou_thr
 def soft_nms(
     boxes: Any,
     scores: Any,
@@ -81,12 +110,17 @@ def nms_rotated(
     """``mmcv.ops.nms_rotated``: boxes with scores ``[K, 6]``, and their positions."""
     if dets.shape[0] == 0:
         return dets, None
-    boxes = _float32(dets)
-    if not clockwise:
-        boxes = _stack([boxes[:, 0], boxes[:, 1], boxes[:, 2], boxes[:, 3], -boxes[:, 4]])
+    boxes = _clockwise(_float32(dets), clockwise)
     classes = None if labels is None else _int64(labels)
     keep = ops.nms_rotated(boxes, _float32(scores), iou_threshold, classes=classes)
     return _with_scores(dets[keep], scores[keep]), keep
+
+
+def _clockwise(boxes: Any, clockwise: bool) -> Any:
+    """Rotated boxes by angles that turn clockwise."""
+    if clockwise:
+        return boxes
+    return _stack([boxes[:, 0], boxes[:, 1], boxes[:, 2], boxes[:, 3], -boxes[:, 4]])
 
 
 def nms_bev(
@@ -135,13 +169,13 @@ def batched_nms(
     ``nms_cfg`` has ``type`` (``nms``, ``soft_nms``, ``nms_rotated``) and the arguments of that
     function; ``split_thr`` has no meaning here. ``None`` suppresses nothing.
     """
-    cfg = dict(nms_cfg or {})
+    cfg = _renamed(nms_cfg or {}).copy()
     cfg.pop("split_thr", None)
     agnostic = bool(cfg.pop("class_agnostic", class_agnostic))
     kind = cfg.pop("type", "nms")
     max_num = int(cfg.pop("max_num", -1))
     limit = max_num if max_num > 0 else None
-    idxs = None if agnostic else _int64(idxs)
+    idxs = None if agnostic or nms_cfg is None else _int64(idxs)
     rows, values = _float32(boxes), _float32(scores)
     if nms_cfg is None:
         keep = ops.circle_nms(rows[:, :2] * 0, values, 0.0)
@@ -163,8 +197,9 @@ def batched_nms(
         return _with_scores(boxes[keep], values)[:limit], keep[:limit]
     elif kind == "nms_rotated":
         iou = float(cfg.pop("iou_threshold"))
+        turned = _clockwise(rows, cfg.pop("clockwise", True))
         _refuse(kind, cfg)
-        keep = ops.nms_rotated(rows, values, iou, classes=idxs)[:limit]
+        keep = ops.nms_rotated(turned, values, iou, classes=idxs)[:limit]
     else:
         raise ValueError(f"type is {kind!r}; nms, soft_nms and nms_rotated are possible")
     return _with_scores(boxes[keep], scores[keep]), keep
@@ -195,9 +230,7 @@ def voxelization(
         points, size, limits, max_points_per_voxel=max_points, max_voxels=max_voxels
     )
     voxels = _full((cells.shape[0], max_points, points.shape[1]), 0, points)
-    namespace = _torch() if _is_torch(points) else _namespace(points)
-    slots = namespace.arange(max_points)
-    voxels[slots[None, :] < numbers[:, None]] = points[indices]
+    voxels[_slots(max_points, numbers)[None, :] < numbers[:, None]] = points[indices]
     return voxels, _flip(cells), numbers
 
 
@@ -211,6 +244,12 @@ def _full(shape: tuple[int, ...], value: int, like: Any) -> Any:
     if _is_torch(like):
         return _torch().full(shape, value, dtype=like.dtype, device=like.device)
     return _namespace(like).full(shape, value, dtype=like.dtype)
+
+
+def _slots(num: int, like: Any) -> Any:
+    if _is_torch(like):
+        return _torch().arange(num, device=like.device)
+    return _namespace(like).arange(num)
 
 
 def _flip(cells: Any) -> Any:

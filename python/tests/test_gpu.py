@@ -688,6 +688,10 @@ def test_mmcv_takes_tensors_of_a_gpu() -> None:
         mmcv.nms_bev(gpu["space"][:, [0, 1, 3, 4, 6]], gpu["scores"], 0.2),
         mmcv.nms_bev(arrays["space"][:, [0, 1, 3, 4, 6]], arrays["scores"], 0.2),
     )
+    points = np.random.default_rng(0).uniform(-25, 25, (3000, 4)).astype(np.float32)
+    cloud = torch.from_numpy(points).cuda()
+    for limits in ((5, 40), (-1, -1)):
+        equal(mmcv.voxelization(cloud, *GRID.values(), *limits), mmcv.voxelization(points, *GRID.values(), *limits))
 
 
 def test_the_time_of_a_call_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -342,3 +342,29 @@ def test_mmcv_functions_take_torch_tensors() -> None:
         np.testing.assert_array_equal(inds.numpy(), expected[1])
     dets, inds = mmcv.batched_nms(boxes, scores, labels, {"type": "nms", "iou_threshold": 0.4})
     assert torch.equal(dets[:, 4], scores[inds])
+
+
+def test_mmcv_takes_what_configurations_of_mmdetection_have() -> None:
+    boxes, scores, labels = scene(40)
+    expected = mmcv.nms(boxes, scores, 0.4)[1]
+    np.testing.assert_array_equal(mmcv.nms(boxes, scores, iou_thr=0.4)[1], expected)  # type: ignore[call-arg]
+    by_label = mmcv.batched_nms(boxes, scores, labels, {"type": "nms", "iou_threshold": 0.4})
+    earlier = mmcv.batched_nms(boxes, scores, labels, {"type": "nms", "iou_thr": 0.4})
+    np.testing.assert_array_equal(earlier[1], by_label[1])
+    soft = mmcv.soft_nms(boxes, scores, iou_thr=0.4)  # type: ignore[call-arg]
+    np.testing.assert_array_equal(soft[0], mmcv.soft_nms(boxes, scores, 0.4)[0])
+    with pytest.raises(TypeError, match="only one of them"):
+        mmcv.nms(boxes, scores, iou_threshold=0.4, iou_thr=0.4)  # type: ignore[call-arg]
+    everything = mmcv.batched_nms(boxes, scores, None, None)
+    np.testing.assert_array_equal(everything[1], mmcv.batched_nms(boxes, scores, labels, None)[1])
+
+
+def test_mmcv_batched_nms_rotated_turns_as_told() -> None:
+    boxes, scores, labels = scene(40)
+    rotated = np.hstack([boxes, np.full((40, 1), 0.3, np.float32)])
+    cfg = {"type": "nms_rotated", "iou_threshold": 0.2}
+    mirrored = rotated * f32([1, 1, 1, 1, -1])
+    expected = mmcv.batched_nms(rotated, scores, labels, cfg)
+    turned = mmcv.batched_nms(mirrored, scores, labels, {**cfg, "clockwise": False})
+    np.testing.assert_array_equal(turned[1], expected[1])
+    np.testing.assert_array_equal(turned[0][:, :5], mirrored[turned[1]])
