@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
+import subprocess
 import zipfile
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = "det_post-0.1.0.data/scripts/det_post"
 EXTENSION = "det_post/_ops.abi3.so"
 NAME = "det_post-0.1.0-cp310-abi3-manylinux_2_28_x86_64.whl"
@@ -81,3 +85,23 @@ def test_a_wheel_over_the_limit_is_refused(check_wheel: ModuleType, tmp_path: Pa
     assert len(found) == 1 and "MB, at most 0.001" in found[0]
     found = check_wheel.faults(written(tmp_path, check_wheel), 40.0, 1e-5)
     assert len(found) == 1 and "scripts/det_post has 0.0 MB" in found[0]
+
+
+def test_build_wheel_writes_to_a_folder_of_its_caller(tmp_path: Path) -> None:
+    repository, caller, tools = (tmp_path / name for name in ("repository", "caller", "tools"))
+    for folder in (repository / "python", caller, tools):
+        folder.mkdir(parents=True)
+    script = shutil.copy(ROOT / "python" / "build_wheel", repository / "python")
+    (repository / "python" / "check_wheel.py").touch()
+    stubs = {
+        "cargo": "mkdir -p target/release && touch target/release/det_post",
+        "maturin": 'while [ "$1" != --out ]; do shift; done; mkdir -p "$2" && touch "$2/det_post-0.whl"',
+    }
+    for name, text in stubs.items():
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    environment = {k: v for k, v in os.environ.items() if k not in ("CARGO_TARGET_DIR", "MATURIN")}
+    environment["PATH"] = f"{tools}:{environment['PATH']}"
+    for arguments, folder in ((["out"], caller / "out"), ([], repository / "target" / "wheels")):
+        subprocess.run([script, *arguments], cwd=caller, env=environment, check=True)
+        assert (folder / "det_post-0.whl").is_file()
