@@ -242,9 +242,10 @@ def _text(value: float | PathLike) -> str:
 
 def overrides(params: Mapping[str, Any] | None) -> list[str]:
     """Parameters as the program takes them: ``KEY:=VALUE``."""
-    # JSON is YAML, which the values of parameters are.
-    return [f"{key}:={_yaml(value)}" for key, value in (params or {}).items()]
+    return [override(key, value) for key, value in (params or {}).items()]
 
 
-def _yaml(value: Any) -> str:
-    return os.fspath(value) if isinstance(value, os.PathLike) else json.dumps(value)
+def override(key: str, value: Any) -> str:
+    """A parameter as the program takes it; paths, also those in lists, are text."""
+    # JSON is YAML, which the values of parameters are, without its escapes of two halves.
+    return f"{key}:={json.dumps(value, default=os.fspath, ensure_ascii=False)}"

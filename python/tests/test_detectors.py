@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -144,3 +145,35 @@ def test_wrong_channels_are_refused(config: Path) -> None:
         det_post.Lidar(config, channel="camera", params=RTEN, device="cpu").process(
             np.zeros((4, 4), np.float32)
         )
+
+
+def test_a_path_is_text_whatever_is_in_it(config: Path, tmp_path: Path) -> None:
+    network = tmp_path / "my #1: run" / "camera.onnx"
+    network.parent.mkdir()
+    network.write_bytes(Path("models/camera.onnx").read_bytes())
+    for path in (network, str(network)):
+        params = {**RTEN, "camera.model_path": path}
+        assert det_post.Camera(config, channel="camera", params=params, device="cpu").class_names
+    with pytest.raises(RuntimeError, match="12"):
+        det_post.Camera(config, channel="camera", params={**RTEN, "camera.model_path": Path("12")}, device="cpu")
+
+
+def test_networks_opened_by_several_threads_run_on_the_installed_onnxruntime(config: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    found: list[str] = []
+
+    def open_channels() -> None:
+        for _ in range(4):
+            found.append(repr(det_post.Camera(config, channel="camera", device="cpu")))
+            found.append(repr(det_post.Lidar(config, channel="lidar", device="cpu")))
+
+    threads = [threading.Thread(target=open_channels) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 16 and all("onnxruntime" in each for each in found), found
+    assert "ORT_DYLIB_PATH" not in os.environ
+    # The library of the configuration goes before it.
+    with pytest.raises(RuntimeError, match="none.so"):
+        det_post.Camera(config, channel="camera", params={"camera.engine.library": "/none.so"}, device="cpu")
