@@ -18,10 +18,10 @@ fsspec = pytest.importorskip("fsspec", reason="no fsspec")
 
 import pyarrow.parquet as pq  # noqa: E402
 
-from det_post import _program  # noqa: E402
+from det_post import Result, _program  # noqa: E402
 from det_post.fleet import __main__ as fleet  # noqa: E402
 from det_post.fleet import unit as unit_module  # noqa: E402
-from det_post.fleet.plan import _slices, make_plan  # noqa: E402
+from det_post.fleet.plan import PlanError, _slices, make_plan  # noqa: E402
 from det_post.fleet.stores import Store  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -159,17 +159,88 @@ def test_units_are_spread_over_the_devices(
 
 def test_every_gpu_is_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from det_post.fleet.driver import devices_of
-    from det_post.fleet.plan import PlanError
 
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H200 (UUID: GPU-a)'\necho 'GPU 1: NVIDIA H200 (UUID: GPU-b)'\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert devices_of("cuda:*") == devices_of("cuda") == ["cuda:0", "cuda:1"]
+    assert devices_of("cuda:*") == ["cuda:0", "cuda:1"]
     assert (devices_of("cpu"), devices_of("cuda:3")) == (["cpu"], ["cuda:3"])
     tool.write_text("#!/bin/sh\nexit 9\n")
     with pytest.raises(PlanError, match="not known"):
         devices_of("cuda:*")
+
+
+def test_gpus_of_a_plan_are_those_that_a_unit_can_take(
+    drives: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from det_post.fleet.driver import Resources, on_ray
+
+    plan = make_plan(str(drives / "first"), str(tmp_path / "out"), [CONFIG], device="cuda")
+    assert plan.device == "cuda:*"
+    taken: list[str] = []
+
+    def replay(plan: object, unit: object, scratch: object, part: object, device: str) -> object:
+        taken.append(device)
+        return unit_module.Outcome(plan.units[0], 1)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(unit_module, "_replay", replay)
+    unit_module.run_unit(plan, plan.units[0])
+    unit_module.run_unit(plan, plan.units[0], device="cuda:3")
+    assert taken == ["cuda:0", "cuda:3"]
+    second = make_plan(str(drives / "first"), str(tmp_path / "out"), [CONFIG], device="cuda:1")
+    with pytest.raises(PlanError, match="Ray chooses the GPU"):
+        on_ray(Resources(gpus=0.5))(second, second.units, lambda outcome: None)
+
+
+def test_a_replay_that_kills_its_worker_is_tried_four_times(
+    drives: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Workers have the environment in which Ray starts.
+    monkeypatch.setenv("DET_POST_PROGRAM", program(tmp_path, f"echo >> {tmp_path}/starts; kill -9 $PPID"))
+    ray_or_skip()
+    import ray
+
+    try:
+        assert run_fleet(drives / "first", tmp_path / "out") == 1
+    finally:
+        ray.shutdown()
+    assert states(tmp_path / "out") == [("first", "interrupted", 1)]
+    assert (tmp_path / "starts").read_text().count("\n") == 4
+
+
+def program(folder: Path, replay: str) -> str:
+    """The program with shell commands in place of its replay."""
+    path = folder / "program"
+    path.write_text(f'#!/bin/sh\n[ "$1" = replay ] || exec {_program.path()} "$@"\n{replay}\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_an_interrupt_ends_the_run_with_its_replay(drives: Path, tmp_path: Path) -> None:
+    """The keyboard signals the whole group of processes."""
+    environment = {**os.environ, "DET_POST_PROGRAM": program(tmp_path, f"echo >> {tmp_path}/starts; exec sleep 60")}
+    command = [sys.executable, "-m", "det_post.fleet", str(drives), "--config", CONFIG]
+    running = subprocess.Popen(
+        [*command, "--device", "cpu", "--out", str(tmp_path / "out"), "--engine", "process"],
+        env=environment,
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        end = time.monotonic() + 60.0
+        while not (tmp_path / "starts").exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(0.2)
+        os.killpg(running.pid, signal.SIGINT)
+        _, log = running.communicate(timeout=30.0)
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)
+    assert (running.returncode, log.count("Traceback")) == (4, 0), log
+    assert (tmp_path / "starts").read_text().count("\n") == 1
 
 
 def kill_first_worker(out: Path, killed: list[tuple[int, int]]) -> None:
@@ -269,24 +340,71 @@ def test_slices_join_and_a_unit_runs_alone(drives: Path, serial: Path, tmp_path:
     assert (out / "first/detections.jsonl").read_bytes() == (serial / "first/detections.jsonl").read_bytes()
 
 
+def test_slices_replace_the_result_of_a_whole_recording(drives: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    town = out / "first"
+
+    def run(slice_seconds: float, threshold: float) -> tuple[bytes, int]:
+        options = ["--engine", "process", "--slice-seconds", str(slice_seconds)]
+        assert run_fleet(drives / "first", out, *options, "-p", f"camera.score_threshold:={threshold}") == 0
+        result = Result(town)
+        channels = result.report["channels"]
+        assert len(list(result.frames())) == sum(channel["frames_out"] for channel in channels.values())
+        num = sum(channel["detections"] for channel in channels.values())
+        assert len(result.detections()) == num
+        return (town / "detections.jsonl").read_bytes(), num
+
+    whole, num_whole = run(0.0, 0.3)
+    joined, num_joined = run(SECONDS / 2.5, 0.9)
+    assert num_joined < num_whole and joined != whole
+    assert not (town / "unit.json").exists() and not (town / "detections").exists()
+    assert run(0.0, 0.3) == (whole, num_whole)
+    assert (town / "unit.json").exists() and (town / "detections").exists()
+
+
+def test_a_recording_without_a_byte_fails_alone(drives: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "a.mcap").write_bytes(next((drives / "first").glob("*.mcap")).read_bytes())
+    (folder / "empty.mcap").touch()
+    assert run_fleet(folder, tmp_path / "out", "--engine", "process") == 1
+    assert [state for _, state, _ in states(tmp_path / "out")] == ["done", "failed"]
+    assert "is empty" in (tmp_path / "out/failures.jsonl").read_text()
+
+
+def test_the_plan_names_every_file_by_an_absolute_path(
+    drives: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "my #1: run"
+    (folder / "cal").mkdir(parents=True)
+    (folder / "models").symlink_to(ROOT / "models")
+    cameras = [f"cal/{index}.yaml" for index in range(6)]
+    for camera in cameras:
+        (folder / camera).write_text("")
+    monkeypatch.chdir(folder)
+    plan = make_plan(str(drives / "first"), str(tmp_path / "out"), [CONFIG], device="cpu")
+    for name in ("camera.onnx", "lidar_head.onnx", "lidar_encoder.onnx"):
+        assert f"{folder}/models/{name}" in plan.parameters
+    surround = str(ROOT / "config/demo_surround_3d.param.yaml")
+    named = [f"surround.calibration_paths:=[{', '.join(cameras)}]"]
+    plan = make_plan(str(drives / "first"), str(tmp_path / "out"), [surround], parameters=named, device="cpu")
+    for camera in cameras:
+        assert f"{folder}/{camera}" in plan.parameters
+
+
 def test_failures_are_retried_by_their_code_and_listed(
     drives: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = tmp_path / "program"
-    real = _program.path()
-    program.write_text(
-        "#!/bin/sh\n"
-        f'[ "$1" = replay ] || exec {real} "$@"\n'
+    replay = (
         f'echo "$2" >> {tmp_path}/attempts\n'
         'case "$2" in\n'
         '  */first) echo "it is broken" >&2; exit 1;;\n'
         "  */town/1) kill -9 $$;;\n"
         f'  */town/2) [ $(grep -c town/2 {tmp_path}/attempts) = 1 ] && exit 4;;\n'
         "esac\n"
-        f'exec {real} "$@"\n'
+        f'exec {_program.path()} "$@"'
     )
-    program.chmod(0o755)
-    monkeypatch.setenv("DET_POST_PROGRAM", str(program))
+    monkeypatch.setenv("DET_POST_PROGRAM", program(tmp_path, replay))
     out = tmp_path / "out"
     assert run_fleet(drives, out, "--engine", "process") == 1
     found = states(out)

@@ -9,7 +9,7 @@ from .collect import collect, state_of
 from .driver import ConfigurationError, Progress, Resources, in_process, on_ray, run
 from .plan import Plan, PlanError, make_plan
 from .stores import Store
-from .unit import DAMAGED, DONE, FAILED, WRONG, Outcome, find_outcome
+from .unit import DAMAGED, DONE, FAILED, INTERRUPTED, WRONG, Outcome, find_outcome
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -26,7 +26,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--address", help="Ray cluster; default: this machine")
     parser.add_argument("--cpus", type=int, default=1, metavar="N", help="CPU cores and threads of a unit")
     parser.add_argument("--gpus", type=float, default=None, metavar="1/K",
-                        help="share of a GPU of a unit (default 0.5 with --device cuda, else 0)")
+                        help="share of a GPU of a unit (default 0.5 with --device cuda:*, else 0)")
     parser.add_argument("--memory-gb", type=float, default=2.0, metavar="GB", help="memory of a unit")
     parser.add_argument("--scratch-gb", type=float, default=0.0, metavar="GB",
                         help="of Ray's custom resource scratch_gb that a unit takes")
@@ -44,7 +44,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     """Plans, runs and collects; the exit code is 0 when all units are done, 3 when recordings
-    are damaged, 1 when results are missing, 2 for a wrong configuration."""
+    are damaged, 1 when results are missing, 2 for a wrong configuration, 4 after Ctrl-C."""
     parsed = _arguments(arguments)
     try:
         if parsed.collect_only:
@@ -95,6 +95,9 @@ def _run(plan: Plan, parsed: argparse.Namespace, outcomes: dict[str, Outcome]) -
     except (ConfigurationError, PlanError) as error:
         print(error, file=sys.stderr)
         return WRONG
+    except KeyboardInterrupt:
+        print(f"{progress.line()}; interrupted, the same command continues", file=sys.stderr)
+        return INTERRUPTED
     print(progress.line(), file=sys.stderr)
     print(progress.cost(parsed.machines, parsed.price_per_hour), file=sys.stderr)
     return DONE

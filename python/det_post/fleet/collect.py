@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 
 from .plan import Plan, Unit
 from .stores import Store, iterate_json_lines
-from .unit import Outcome
+from .unit import RECORD, Outcome
 
 MANIFEST = "manifest.parquet"
 FAILURES = "failures.jsonl"
@@ -19,6 +20,10 @@ DRIVES = "drives.jsonl"
 BOXES = {"detections_2d": "detections_2d.parquet", "detections_3d": "detections_3d.parquet"}
 
 LINES = "detections.jsonl"
+REPORT = "report.json"
+
+OF_WHOLE = (REPORT, "detections", ".det_post.jsonl")
+"""What a replay of a whole recording writes besides."""
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -113,9 +118,46 @@ def join_slices(plan: Plan, outcomes: dict[str, Outcome], store: Store) -> dict[
             continue
         names[name] = parts[0].recording
         if parts[0].slice is not None:
+            # What a replay of the whole wrote here is of another key: its record goes first.
+            for replaced in (RECORD, *OF_WHOLE):
+                store.remove(f"{name}/{replaced}")
             joined = b"".join(store.read(f"{part.folder}/{LINES}") or b"" for part in parts)
             store.write(f"{name}/{LINES}", joined)
+            reports = [store.read_json(f"{part.folder}/{REPORT}") for part in parts]
+            store.write_json(f"{name}/{REPORT}", _join_reports(reports))
     return names
+
+
+def _join_reports(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """Counters of slices added up; times and values of single frames stay in theirs."""
+    first, *_ = reports
+    channels = {}
+    for name, channel in first["channels"].items():
+        parts = [report["channels"][name] for report in reports]
+        joined = {key: channel[key] for key in ("input", "output", "device", "engine")}
+        for key in ("frames_in", "frames_out", "detections"):
+            joined[key] = sum(part[key] for part in parts)
+        for key in ("dropped", "degraded"):
+            joined[key] = _join_reasons([part[key] for part in parts])
+        truncated = [Counter(part["truncated"]) for part in parts]
+        joined["truncated"] = dict(sorted(sum(truncated, Counter()).items()))
+        channels[name] = joined
+    return {
+        "recording": first["recording"],
+        "num_slices": len(reports),
+        "damage": [damage for report in reports for damage in report["damage"]],
+        "channels": channels,
+    }
+
+
+def _join_reasons(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Frames by reason with the message of the first."""
+    joined: dict[str, Any] = {}
+    for part in parts:
+        for reason, found in part.items():
+            known = joined.setdefault(reason, {**found, "count": 0})
+            known["count"] += found["count"]
+    return joined
 
 
 def _row(unit: Unit, outcome: Outcome | None) -> dict[str, Any]:

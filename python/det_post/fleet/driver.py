@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
-from .plan import Plan, PlanError, Unit
+from .plan import ALL_GPUS, Plan, PlanError, Unit
 from .unit import FAILED, INTERRUPTED, WRONG, Outcome, find_outcome, run_unit
 
 MAX_FAILURES = 2
@@ -30,9 +30,8 @@ STARTS = 3
 OBJECT_STORE_BYTES = 100 << 20
 """Nothing of a run goes through Ray's object store."""
 
-
-ALL_GPUS = ("cuda", "cuda:*")
-"""The devices that mean every GPU."""
+GRACE_SECONDS = 0.5
+"""Ctrl-C ends a replay before this process has seen its own signal."""
 
 
 class ConfigurationError(Exception):
@@ -96,37 +95,40 @@ def in_process(plan: Plan, units: list[Unit], finished: Finished) -> None:
     do not.
     """
     waiting = deque(units)
-    alone = threading.Lock()
+    alone, stop = threading.Lock(), threading.Event()
 
     def work(device: str) -> None:
-        while waiting:
+        while not stop.is_set():
             try:
                 unit = waiting.popleft()
             except IndexError:
                 return
             attempts = Attempts()
             outcome = run_unit(plan, unit, device=device)
-            try:
-                while not _is_final(outcome, attempts):
-                    outcome = run_unit(plan, unit, attempt=attempts.next, device=device)
-            except ConfigurationError:
-                waiting.clear()
-                raise
+            while not _is_final(outcome, attempts):
+                if stop.wait(GRACE_SECONDS if outcome.exit_code == INTERRUPTED else 0.0):
+                    return
+                outcome = run_unit(plan, unit, attempt=attempts.next, device=device)
             with alone:
                 finished(outcome)
 
     devices = devices_of(plan.device)
     with ThreadPoolExecutor(len(devices)) as pool:
-        for done in as_completed([pool.submit(work, device) for device in devices]):
-            done.result()
+        try:
+            for done in as_completed([pool.submit(work, device) for device in devices]):
+                done.result()
+        except BaseException:
+            # The replays that are running end, no other begins.
+            stop.set()
+            raise
 
 
 def devices_of(device: str) -> list[str]:
-    """The devices of this machine that ``device`` means: every GPU for ``cuda`` and ``cuda:*``.
+    """The devices of this machine that ``device`` means: every GPU for ``cuda:*``.
 
     Raises :class:`.PlanError` when there is none.
     """
-    if device not in ALL_GPUS:
+    if device != ALL_GPUS:
         return [device]
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
@@ -148,6 +150,8 @@ def on_ray(resources: Resources, address: str | None = None) -> Callable[[Plan, 
     """Runs units on Ray: on the cluster at ``address``, else on this machine."""
 
     def run_units(plan: Plan, units: list[Unit], finished: Finished) -> None:
+        if resources.gpus and plan.device.startswith("cuda") and plan.device not in (ALL_GPUS, "cuda:0"):
+            raise PlanError(f"--device {plan.device}: Ray chooses the GPU of a unit; cuda:* leaves it to Ray")
         import ray
 
         starts_here = not ray.is_initialized()
@@ -184,38 +188,37 @@ def _start(ray: Any, resources: Resources, address: str | None) -> None:
 
 
 def _run_on_ray(ray: Any, resources: Resources, plan: Plan, units: list[Unit], finished: Finished) -> None:
-    # The plan travels once; a task names its unit. Ray repeats a task whose worker dies.
+    # The plan travels once; a task names its unit. A task whose worker dies is counted here.
     task = ray.remote(
         num_cpus=resources.cpus,
         num_gpus=resources.gpus,
         memory=resources.memory_bytes,
         resources={"scratch_gb": resources.scratch_gb} if resources.scratch_gb else {},
-        max_retries=MAX_INTERRUPTIONS - 1,
+        max_retries=0,
     )(_run_unit)
     shared = ray.put(Plan(**{**vars(plan), "units": []}))
     attempts = {unit.folder: Attempts() for unit in units}
     waiting = deque(units)
     running: dict[Any, Unit] = {}
     # Ray shows a fraction of a GPU as the only one.
-    device = "cuda:0" if resources.gpus and plan.device in ALL_GPUS else None
-    while waiting or running:
-        while waiting and len(running) < MAX_WAITING:
-            unit = waiting.popleft()
-            running[task.remote(shared, unit, attempts[unit.folder].next, device)] = unit
-        ready, _ = ray.wait(list(running), timeout=1.0)
-        for reference in ready:
-            unit = running.pop(reference)
-            outcome = _outcome(ray, reference, unit)
-            try:
-                is_final = _is_final(outcome, attempts[unit.folder])
-            except ConfigurationError:
-                for other in running:
-                    ray.cancel(other, force=True)
-                raise
-            if is_final:
-                finished(outcome)
-            else:
-                waiting.append(unit)
+    device = "cuda:0" if resources.gpus and plan.device == ALL_GPUS else None
+    try:
+        while waiting or running:
+            while waiting and len(running) < MAX_WAITING:
+                unit = waiting.popleft()
+                running[task.remote(shared, unit, attempts[unit.folder].next, device)] = unit
+            ready, _ = ray.wait(list(running), timeout=1.0)
+            for reference in ready:
+                unit = running.pop(reference)
+                outcome = _outcome(ray, reference, unit)
+                if _is_final(outcome, attempts[unit.folder]):
+                    finished(outcome)
+                else:
+                    waiting.append(unit)
+    except BaseException:
+        for other in running:
+            ray.cancel(other, force=True)
+        raise
 
 
 def _run_unit(plan: Plan, unit: Unit, attempt: int, device: str | None) -> Outcome:

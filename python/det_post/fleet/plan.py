@@ -13,10 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from .. import _program
+from .._commands import override
 from .stores import Store
 
 PLAN = "plan.json"
 """The plan's name in the folder of results."""
+
+ALL_GPUS = "cuda:*"
+"""The device that means every GPU; so does ``cuda`` on the command line."""
 
 
 class PlanError(Exception):
@@ -94,15 +98,15 @@ def make_plan(
     Raises :class:`PlanError` for a configuration that the program refuses, a network that is not
     there, or a folder without recordings.
     """
+    device = ALL_GPUS if device == "cuda" else device
     overrides = [text for parameter in parameters for text in ("-p", parameter)]
     checked = json.loads(_check([*configs, *overrides, "--json"]))
     if checked["key"] is None:
         missing = [f"{file['parameter']}: {file['error']}" for file in checked["files"] if file.get("error")]
         raise PlanError("; ".join(missing))
     # Other processes have other working directories.
-    for file in checked["files"]:
-        if not file["parameter"].endswith("_paths") and not Path(file["path"]).is_absolute():
-            overrides += ["-p", f"{file['parameter']}:={Path(file['path']).absolute()}"]
+    for name in sorted({file["parameter"] for file in checked["files"]}):
+        overrides += ["-p", override(name, _absolute(checked["parameters"][name]))]
     text = _check([*configs, *overrides])
     if checked["warm_up_s"] is None:
         # Every frame depends on all before it: a slice would replay them all again.
@@ -138,6 +142,13 @@ def make_plan(
         if inner is not None:
             raise PlanError(f"the results of {inner} would be inside those of {unit.name}")
     return Plan(store.url, results.url, text, device, threads, units)
+
+
+def _absolute(paths: Any) -> Any:
+    """The path or the list of paths of a parameter; an empty one names no file."""
+    if isinstance(paths, list):
+        return [_absolute(path) for path in paths]
+    return str(Path(paths).absolute()) if paths else paths
 
 
 def _check(arguments: Sequence[str]) -> str:

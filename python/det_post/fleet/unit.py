@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import _program
-from .plan import Plan, PlanError, Unit
+from .plan import ALL_GPUS, Plan, PlanError, Unit
 from .stores import PART, Store
 
 RECORD = "unit.json"
@@ -104,7 +104,9 @@ def run_unit(plan: Plan, unit: Unit, *, attempt: int = 1, device: str | None = N
         else:
             part = Path(scratch) / "results"
         try:
-            outcome = _replay(plan, unit, Path(scratch), part, device or plan.device)
+            # A scheduler shows a unit the GPUs that are its own; a replay takes one.
+            device = device or ("cuda:0" if plan.device == ALL_GPUS else plan.device)
+            outcome = _replay(plan, unit, Path(scratch), part, device)
             outcome.attempt = attempt
             if outcome.is_kept:
                 (part / RECORD).write_text(json.dumps(outcome.record(), indent=2) + "\n")
@@ -136,6 +138,8 @@ def _replay(plan: Plan, unit: Unit, scratch: Path, part: Path, device: str) -> O
         ).returncode
     # A signal ends the program with a negative code here and with 128 and more in a shell.
     code = INTERRUPTED if code < 0 or code > 128 else code
+    # Of a recording without a single message there are no results to keep.
+    code = FAILED if code == DAMAGED and not (part / "report.json").is_file() else code
     outcome = Outcome(unit, code, round(time.monotonic() - start, 3))
     if outcome.is_kept:
         report = json.loads((part / "report.json").read_text())
