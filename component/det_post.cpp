@@ -14,8 +14,12 @@
 #include <thread>
 #include <vector>
 
-#include <ament_index_cpp/get_package_prefix.hpp>
+// Humble has only the second, Rolling only the first.
+#if __has_include(<ament_index_cpp/get_package_share_path.hpp>)
+#include <ament_index_cpp/get_package_share_path.hpp>
+#else
 #include <ament_index_cpp/get_package_share_directory.hpp>
+#endif
 #include <lifecycle_msgs/msg/state.hpp>
 #include <lifecycle_msgs/msg/transition.hpp>
 #include <rclcpp_components/register_node_macro.hpp>
@@ -107,8 +111,8 @@ private:
       configuration.text += "    " + yaml(rclcpp::ParameterValue(name)) + ": " +
         yaml(in_package(name, value)) + "\n";
     }
-    const auto program = std::filesystem::path(ament_index_cpp::get_package_prefix("det_post")) /
-      "lib" / "det_post" / "det_post";
+    const auto prefix = share().parent_path().parent_path();
+    const auto program = prefix / "lib" / "det_post" / "det_post";
     configuration.program = program.string();
     return configuration;
   }
@@ -132,6 +136,16 @@ private:
     return value;
   }
 
+  /// The package's share folder, `share/det_post` of the prefix where it is installed.
+  static std::filesystem::path share()
+  {
+#if __has_include(<ament_index_cpp/get_package_share_path.hpp>)
+    return ament_index_cpp::get_package_share_path("det_post");
+#else
+    return ament_index_cpp::get_package_share_directory("det_post");
+#endif
+  }
+
   /// A relative path that is not below the current folder is below the package's share folder.
   static std::string in_package(const std::string & path)
   {
@@ -141,8 +155,7 @@ private:
     if (given.empty() || given.is_absolute() || std::filesystem::exists(given, refused)) {
       return path;
     }
-    const std::filesystem::path share(ament_index_cpp::get_package_share_directory("det_post"));
-    const auto below = share / given;
+    const auto below = share() / given;
     return std::filesystem::exists(below, refused) ? below.string() : path;
   }
 
