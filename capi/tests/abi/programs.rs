@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::process::{Command, Output};
+use std::{env, iter};
 
 use tempfile::TempDir;
 
@@ -65,9 +66,13 @@ impl Program {
     /// Runs it in the root of the package and returns what it printed.
     #[track_caller]
     pub fn run(&self, arguments: &[&str]) -> String {
+        // Cargo's own list begins with the folder to which `cargo build` copies, maybe an earlier one.
+        let others = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let libraries = iter::once(library()).chain(env::split_paths(&others));
         let run = Command::new(self.folder.path().join("program"))
             .args(arguments)
             .current_dir(root())
+            .env("LD_LIBRARY_PATH", env::join_paths(libraries).unwrap())
             .env_remove("ORT_DYLIB_PATH")
             .env("ASAN_OPTIONS", "abort_on_error=0:detect_leaks=1")
             .env("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1")
