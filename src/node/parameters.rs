@@ -122,7 +122,7 @@ impl ParameterServer {
         let changes: Vec<Parameter> =
             changed.parameters().into_iter().filter(differs).map(into_parameter).collect();
         for Parameter { name, value } in &changes {
-            tracing::info!("parameter {name} is now {value:?}");
+            tracing::info!("parameter {name} is now {value}");
         }
         apply(&changed, &changes);
         *config = changed;

@@ -1,5 +1,7 @@
 //! ROS parameters: values, declarations, results of setting them.
 
+use std::fmt;
+
 /// The types of a parameter, with the numbers of
 /// `rcl_interfaces/ParameterType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,6 +72,26 @@ impl ParameterValue {
             Self::Integers(_) => ParameterType::Integers,
             Self::Numbers(_) => ParameterType::Numbers,
             Self::Texts(_) => ParameterType::Texts,
+        }
+    }
+}
+
+/// As messages show it: `0.5`, `car`, `["car", "truck"]`, `not set`.
+impl fmt::Display for ParameterValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSet => f.write_str("not set"),
+            Self::Flag(value) => value.fmt(f),
+            Self::Integer(value) => value.fmt(f),
+            // With a point or an exponent, unlike an integer.
+            Self::Number(value) => write!(f, "{value:?}"),
+            Self::Text(value) => f.write_str(value),
+            Self::Bytes(values) => write!(f, "{values:?}"),
+            Self::Flags(values) => write!(f, "{values:?}"),
+            Self::Integers(values) => write!(f, "{values:?}"),
+            Self::Numbers(values) => write!(f, "{values:?}"),
+            Self::Texts(values) => write!(f, "{values:?}"),
+            Self::Unknown(number) => write!(f, "a value of type {number}"),
         }
     }
 }
