@@ -29,19 +29,19 @@ pub struct Running<'a, 'env> {
 impl FrameStream {
     /// A stream for frames with these stages, in this order.
     pub(super) fn new(stream: &Stream, stages: &[Stage]) -> Result<Self> {
-        Self::with_uploads_on(stream, stream, stages)
+        Self::with_queues(stream, stages, |_| stream.clone())
     }
 
-    /// As [`FrameStream::new`], with uploads in another queue of the stream, beside the frame
-    /// before.
-    pub(super) fn with_uploads_on(
+    /// As [`FrameStream::new`], with each stage in its queue of the stream, beside those of other
+    /// frames.
+    pub(super) fn with_queues(
         stream: &Stream,
-        uploads: &Stream,
         stages: &[Stage],
+        queue_of: impl Fn(Stage) -> Stream,
     ) -> Result<Self> {
         Ok(Self {
             stream: stream.clone(),
-            stopwatches: vec![Stopwatch::new(stream, uploads, stages)?],
+            stopwatches: vec![Stopwatch::new(stream, stages, queue_of)?],
             selected: 0,
             counters: DeviceCounters::new(stream)?,
         })
@@ -50,7 +50,12 @@ impl FrameStream {
     /// Prepares for `num` frames in flight with these stages and with uploads in another queue
     /// of the stream. No frame is in flight.
     pub(super) fn overlap(&mut self, num: usize, uploads: &Stream, stages: &[Stage]) -> Result<()> {
-        let stopwatch = |_| Stopwatch::new(&self.stream, uploads, stages);
+        let stream = &self.stream;
+        let queue_of = |stage| match stage {
+            Stage::Upload => uploads.clone(),
+            _ => stream.clone(),
+        };
+        let stopwatch = |_| Stopwatch::new(stream, stages, queue_of);
         let stopwatches = (0..num).map(stopwatch).collect::<Result<_>>()?;
         (0..num).rev().try_for_each(|frame| self.counters.select(frame))?;
         (self.stopwatches, self.selected) = (stopwatches, 0);
@@ -134,7 +139,7 @@ impl<'env> Running<'_, 'env> {
     ) -> Result<()> {
         self.stopwatch.start()?;
         enqueue(self.scope, self.report)?;
-        self.stopwatch.end_of_upload()
+        self.stopwatch.end_of(Stage::Upload)
     }
 
     /// Adds the durations of the stages to the report, after the wait for the last one.

@@ -69,10 +69,10 @@ impl<C> Contexts<C> {
         self.num_in_flight += 1;
     }
 
-    /// The context of the latest frame in flight.
-    pub(super) fn latest(&mut self) -> Option<&mut C> {
+    /// The context of the latest frame in flight, and its number.
+    pub(super) fn latest(&mut self) -> Option<(usize, &mut C)> {
         let place = (self.earliest + self.num_in_flight.checked_sub(1)?) % self.all.len();
-        self.all.get_mut(place)
+        self.all.get_mut(place).map(|context| (place, context))
     }
 
     /// The context of the earliest frame in flight, which ends, and its number.

@@ -13,8 +13,8 @@ use crate::error::Result;
 /// A queue of work on one GPU, with all memory that was allocated on it. Clones
 /// are handles of the same stream.
 ///
-/// A stream may have a second queue, for uploads that run beside its work
-/// ([`Stream::beside`]). Both use the same memory.
+/// A stream may have further queues, for what frames do beside its work ([`Stream::beside`]).
+/// All use the same memory.
 #[derive(Clone)]
 pub struct Stream {
     inner: Arc<Inner>,
@@ -25,13 +25,16 @@ pub struct Stream {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Queue {
     Work,
-    Uploads,
+    Beside(usize),
 }
+
+/// The number of queues beside the first.
+const NUM_BESIDE: usize = 2;
 
 struct Inner {
     stream: Arc<CudaStream>,
-    /// The second queue, once it is asked for.
-    uploads: OnceLock<Arc<CudaStream>>,
+    /// The other queues, each once it is asked for.
+    beside: [OnceLock<Arc<CudaStream>>; NUM_BESIDE],
     device: CudaDevice,
     owned: Mutex<Owned>,
     num_waits: AtomicU64,
@@ -67,10 +70,12 @@ impl Drop for Inner {
 }
 
 impl Inner {
-    /// Waits for the work of both queues.
+    /// Waits for the work of all queues.
     fn synchronize(&self) -> std::result::Result<(), DriverError> {
-        let uploads = self.uploads.get().map_or(Ok(()), |uploads| uploads.synchronize());
-        uploads.and(self.stream.synchronize())
+        // Each, also after a failure.
+        let beside = self.beside.iter().filter_map(OnceLock::get);
+        let queues = beside.chain([&self.stream]).map(|queue| queue.synchronize());
+        queues.fold(Ok(()), |waited, next| waited.and(next))
     }
 }
 
@@ -79,7 +84,7 @@ impl Stream {
         let stream = device.context().new_stream().map_err(|e| failed("make a stream", e))?;
         let inner = Inner {
             stream,
-            uploads: OnceLock::new(),
+            beside: Default::default(),
             device: device.clone(),
             owned: Mutex::default(),
             num_waits: AtomicU64::new(0),
@@ -94,19 +99,21 @@ impl Stream {
         &self.inner.device
     }
 
-    /// A handle of this stream's second queue, whose work runs beside that of the first.
-    /// Work of one queue that needs the other's is queued after [`Stream::wait_for`] an event
-    /// of it.
+    /// A handle of another queue of this stream, 0 or 1, whose work runs beside that of the
+    /// others. Work of one queue that needs another's is queued after [`Stream::wait_for`] an
+    /// event of it.
     ///
     /// # Errors
-    /// `Device` with the driver's error.
-    pub fn beside(&self) -> Result<Self> {
-        if self.inner.uploads.get().is_none() {
+    /// `Device` with the driver's error, or when there is no such queue.
+    pub fn beside(&self, index: usize) -> Result<Self> {
+        let queue = self.inner.beside.get(index);
+        let queue = queue.ok_or_else(|| error(format!("a stream has no queue {index} beside")))?;
+        if queue.get().is_none() {
             let made = self.device().context().new_stream();
             // Another thread may have made one meanwhile, which remains.
-            let _ = self.inner.uploads.set(made.map_err(|e| failed("make a stream", e))?);
+            let _ = queue.set(made.map_err(|e| failed("make a stream", e))?);
         }
-        Ok(Self { inner: Arc::clone(&self.inner), queue: Queue::Uploads })
+        Ok(Self { inner: Arc::clone(&self.inner), queue: Queue::Beside(index) })
     }
 
     /// Lets work that is queued from now on begin after an event. The host does not wait.
@@ -117,7 +124,7 @@ impl Stream {
         self.cuda().wait(&event.event).map_err(|e| failed("wait for another queue", e))
     }
 
-    /// Waits until all queued work is done, that of both queues.
+    /// Waits until all queued work is done, that of every queue.
     ///
     /// # Errors
     /// `Device` with the first failure of any of it.
@@ -190,7 +197,7 @@ impl Stream {
     pub(super) fn cuda(&self) -> &Arc<CudaStream> {
         match self.queue {
             Queue::Work => &self.inner.stream,
-            Queue::Uploads => self.inner.uploads.get().unwrap_or(&self.inner.stream),
+            Queue::Beside(index) => self.inner.beside[index].get().unwrap_or(&self.inner.stream),
         }
     }
 

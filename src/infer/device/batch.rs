@@ -59,7 +59,7 @@ impl DeviceWork {
 
 impl Work for DeviceWork {
     fn run(&mut self) -> Result<()> {
-        self.runner.enqueue(&mut self.network)?;
+        self.runner.enqueue(&mut self.network, 0)?;
         self.ran.record(&self.stream)
     }
 }

@@ -34,7 +34,8 @@ pub(super) fn tensorrt_provider(stream: &Stream) -> ep::TensorRT {
     unsafe { ep::TensorRT::default().with_compute_stream(stream.handle()) }
 }
 
-/// A session with inputs and outputs bound to memory of its stream.
+/// A session with inputs and outputs bound to memory of its stream, to one set of tensors or to
+/// several, which have numbers.
 pub(super) struct Bound {
     /// `None` only while being dropped.
     work: Option<Work>,
@@ -46,9 +47,20 @@ pub(super) struct Bound {
 
 /// Dropped in this order.
 struct Work {
-    binding: IoBinding,
+    bindings: Vec<IoBinding>,
     options: RunOptions,
     session: Session,
+}
+
+impl Work {
+    /// The session, and the binding of a number.
+    fn run(&mut self, number: usize) -> ort::Result<(&mut Session, &mut IoBinding, &RunOptions)> {
+        let Self { bindings, options, session } = self;
+        match bindings.get_mut(number) {
+            Some(binding) => Ok((session, binding, options)),
+            None => Err(ort::Error::new(format!("no tensors of number {number}"))),
+        }
+    }
 }
 
 impl Drop for Bound {
@@ -71,30 +83,37 @@ impl Bound {
         stream: &Stream,
         provider_records: bool,
     ) -> ort::Result<Self> {
-        let (binding, options) = (session.create_binding()?, run_options(provider_records)?);
-        let work = Some(Work { binding, options, session });
+        let (bindings, options) = (vec![session.create_binding()?], run_options(provider_records)?);
+        let work = Some(Work { bindings, options, session });
         Ok(Self { work, provider_records, stream: stream.clone() })
     }
 
-    /// Binds an input to a tensor.
+    /// Adds a set of tensors, of which nothing is bound yet; returns its number.
+    pub(super) fn add_binding(&mut self) -> ort::Result<usize> {
+        let Work { bindings, session, .. } = self.work()?;
+        bindings.push(session.create_binding()?);
+        Ok(bindings.len() - 1)
+    }
+
+    /// Binds an input of the set that was added last to a tensor.
     pub(super) fn bind_input(&mut self, name: &str, tensor: &DeviceTensor) -> ort::Result<()> {
         let (name, value) = (CString::new(name)?, self.value(tensor)?);
         // SAFETY: binding, name and value are alive during the call, in which
         // the binding takes its own share of the value. The memory behind the
         // value is the stream's, which `self` keeps longer than the binding.
         unsafe {
-            let binding = self.work()?.binding.ptr().cast_mut();
+            let binding = self.last_binding()?;
             let status = (ort::api().BindInput)(binding, name.as_ptr(), value.ptr());
             ort::Error::result_from_status(status)
         }
     }
 
-    /// Binds an output to a tensor.
+    /// Binds an output of the set that was added last to a tensor.
     pub(super) fn bind_output(&mut self, name: &str, tensor: &DeviceTensor) -> ort::Result<()> {
         let (name, value) = (CString::new(name)?, self.value(tensor)?);
         // SAFETY: as for inputs.
         unsafe {
-            let binding = self.work()?.binding.ptr().cast_mut();
+            let binding = self.last_binding()?;
             let status = (ort::api().BindOutput)(binding, name.as_ptr(), value.ptr());
             ort::Error::result_from_status(status)
         }
@@ -108,7 +127,7 @@ impl Bound {
     ) -> ort::Result<Vec<(Option<ElementType>, Vec<usize>)>> {
         let memory = self.memory()?;
         let unrecorded = run_options(false)?;
-        let Work { binding, session, .. } = self.work()?;
+        let (session, binding, _) = self.work()?.run(0)?;
         for &name in names {
             binding.bind_output_to_device(name, &memory)?;
         }
@@ -129,10 +148,10 @@ impl Bound {
     /// Runs twice, waiting each time, and then once as frames do, which records the graph
     /// of a provider that does. The first run allocates memory, the second again for
     /// the plan that ONNX Runtime made in the first; a recording that allocates fails.
-    pub(super) fn warm_up(&mut self) -> ort::Result<()> {
+    pub(super) fn warm_up(&mut self, number: usize) -> ort::Result<()> {
         const NUM_UNRECORDED: usize = 2;
         let provider_records = self.provider_records;
-        let Work { binding, session, .. } = self.work()?;
+        let (session, binding, _) = self.work()?.run(number)?;
         let mut unrecorded = RunOptions::new()?;
         unrecorded.set(GRAPH_KEY, NOT_RECORDED)?;
         for _ in 0..NUM_UNRECORDED {
@@ -149,17 +168,24 @@ impl Bound {
     ///
     /// # Errors
     /// `Inference` when the run fails, `Device` when it cannot be recorded.
-    pub(super) fn record(&mut self, alone: &Alone) -> crate::error::Result<Graph> {
+    pub(super) fn record(&mut self, alone: &Alone, number: usize) -> crate::error::Result<Graph> {
         let stream = self.stream.clone();
         Graph::record_alone(alone, &stream, || {
-            self.enqueue().map_err(|cause| failed("the run is not recorded").with_source(cause))
+            self.enqueue(number)
+                .map_err(|cause| failed("the run is not recorded").with_source(cause))
         })
     }
 
-    /// Queues the network on the stream.
-    pub(super) fn enqueue(&mut self) -> ort::Result<()> {
-        let Work { binding, options, session } = self.work()?;
+    /// Queues the network, with the tensors of a number, on the stream.
+    pub(super) fn enqueue(&mut self, number: usize) -> ort::Result<()> {
+        let (session, binding, options) = self.work()?.run(number)?;
         session.run_binding_with_options(binding, options).map(drop)
+    }
+
+    fn last_binding(&mut self) -> ort::Result<*mut ort::sys::OrtIoBinding> {
+        let last = self.work()?.bindings.last();
+        let last = last.ok_or_else(|| ort::Error::new("there is no binding"))?;
+        Ok(last.ptr().cast_mut())
     }
 
     fn work(&mut self) -> ort::Result<&mut Work> {

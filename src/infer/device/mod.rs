@@ -2,8 +2,9 @@
 //!
 //! A [`DeviceEngine`] belongs to one stream. The kernels before the network write
 //! [`DeviceEngine::input`], [`DeviceEngine::enqueue`] queues the run, the kernels after it
-//! read [`DeviceEngine::output`]: the same memory in every frame, so that the kernels
-//! before and after may be recorded as graphs. The run itself must not be recorded.
+//! read [`DeviceEngine::output`]: the same memory in every frame, or in every second one
+//! ([`DeviceEngine::allow_in_flight`]), so that the kernels before and after may be recorded as
+//! graphs. The run itself must not be recorded.
 //!
 //! | made by | where the network runs | copies per run |
 //! | --- | --- | --- |
@@ -32,17 +33,20 @@ pub use network::fixed_shape;
 use network::{allocate_inputs, failed};
 use runner::Runner;
 
-use super::Engine;
 use super::batch::BatchSlot;
+use super::{Engine, STAGE};
 use crate::device::cuda::{DeviceTensor, Stream};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Dim, EngineOptions, Tensor, TensorSpec};
 
 /// A loaded network with its inputs and outputs in the memory of a stream.
 pub struct DeviceEngine {
     // Dropped first: works in the memory of the tensors.
     role: Role,
-    network: Network,
+    stream: Stream,
+    /// The tensors of each frame that may be in flight.
+    networks: Vec<Network>,
+    selected: usize,
 }
 
 /// Whether the network runs for one engine or, in a batch, for several.
@@ -69,7 +73,7 @@ impl DeviceEngine {
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
         let (runner, network) = Runner::load(model, options, stream, shape_of)?;
-        Ok(Self { role: Role::Alone(runner), network })
+        Ok(Self::new(Role::Alone(runner), stream, network))
     }
 
     /// A network in an engine that runs on the CPU.
@@ -82,7 +86,7 @@ impl DeviceEngine {
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
         let (runner, network) = HostRunner::new(engine, stream, shape_of)?;
-        Ok(Self { role: Role::Alone(Runner::Host(runner)), network })
+        Ok(Self::new(Role::Alone(Runner::Host(runner)), stream, network))
     }
 
     /// A place in a batch, whose network is loaded if it is not yet: as [`DeviceEngine::load`],
@@ -102,7 +106,51 @@ impl DeviceEngine {
     ) -> Result<Self> {
         let joined = DeviceMember::join(model, options, stream, (slot, place), shape_of);
         let (member, network) = joined?;
-        Ok(Self { role: Role::Member(member), network })
+        Ok(Self::new(Role::Member(member), stream, network))
+    }
+
+    fn new(role: Role, stream: &Stream, network: Network) -> Self {
+        Self { role, stream: stream.clone(), networks: vec![network], selected: 0 }
+    }
+
+    /// Makes tensors for `num` frames in flight, so that kernels write the inputs of one and read
+    /// the outputs of another while the network runs. The caller orders them by events.
+    ///
+    /// # Errors
+    /// `Inference` for a network in a batch, or one that TensorRT records as a graph, and when
+    /// the first runs fail; `Device` when there is not enough memory.
+    pub fn allow_in_flight(&mut self, num: usize) -> Result<()> {
+        let Self { role, stream, networks, .. } = self;
+        let Role::Alone(runner) = role else {
+            return Err(failed("the items of a batch have one frame in flight"));
+        };
+        while networks.len() < num {
+            let network = networks[0].again(stream)?;
+            runner.add(&network)?;
+            networks.push(network);
+        }
+        Ok(())
+    }
+
+    /// Selects one of the frames in flight, 0 at first: the other methods are about its tensors.
+    ///
+    /// # Errors
+    /// `Argument` for a frame beyond those of [`DeviceEngine::allow_in_flight`].
+    pub fn select(&mut self, frame: usize) -> Result<()> {
+        if frame >= self.networks.len() {
+            let message = format!("no tensors for frame {frame} in flight");
+            return Err(Error::new(ErrorKind::Argument, STAGE, message));
+        }
+        self.selected = frame;
+        Ok(())
+    }
+
+    fn network(&self) -> &Network {
+        &self.networks[self.selected]
+    }
+
+    fn network_mut(&mut self) -> &mut Network {
+        &mut self.networks[self.selected]
     }
 
     /// Whether other engines take part in its runs.
@@ -128,11 +176,12 @@ impl DeviceEngine {
     /// # Errors
     /// `Inference` when the engine fails; `Device` when the GPU does; those of `then`.
     pub fn leave(&mut self, limit: Duration, then: impl FnOnce() -> Result<()>) -> Result<()> {
-        let Self { role, network } = self;
+        let Self { role, networks, selected, .. } = self;
+        let network = &mut networks[*selected];
         match role {
             Role::Member(member) => member.leave(network, limit, then),
             Role::Alone(runner) => {
-                runner.enqueue(network)?;
+                runner.enqueue(network, *selected)?;
                 then()
             }
         }
@@ -166,17 +215,17 @@ impl DeviceEngine {
             output_specs: outputs.iter().map(spec).collect(),
             outputs: outputs.iter().map(upload).collect::<Result<_>>()?,
         };
-        Ok(Self { role: Role::Alone(Runner::Fixed), network })
+        Ok(Self::new(Role::Alone(Runner::Fixed), stream, network))
     }
 
     /// The inputs of the network.
     pub fn inputs(&self) -> &[TensorSpec] {
-        &self.network.input_specs
+        &self.network().input_specs
     }
 
     /// The outputs of the network.
     pub fn outputs(&self) -> &[TensorSpec] {
-        &self.network.output_specs
+        &self.network().output_specs
     }
 
     /// The input at a position of [`DeviceEngine::inputs`], to be written by kernels of
@@ -185,8 +234,9 @@ impl DeviceEngine {
     /// # Errors
     /// `Inference` when there is no such input.
     pub fn input(&mut self, index: usize) -> Result<&mut DeviceTensor> {
-        let num = self.network.inputs.len();
-        let tensor = self.network.inputs.get_mut(index);
+        let inputs = &mut self.network_mut().inputs;
+        let num = inputs.len();
+        let tensor = inputs.get_mut(index);
         tensor.ok_or_else(|| failed(format!("no input {index}: the network has {num}")))
     }
 
@@ -196,13 +246,8 @@ impl DeviceEngine {
     /// # Errors
     /// `Inference` when the engine fails; `Device` when the GPU does.
     pub fn enqueue(&mut self) -> Result<()> {
-        match &mut self.role {
-            Role::Alone(runner) => runner.enqueue(&mut self.network),
-            Role::Member(member) => {
-                member.enter()?;
-                member.leave(&mut self.network, Duration::ZERO, || Ok(()))
-            }
-        }
+        self.enter()?;
+        self.leave(Duration::ZERO, || Ok(()))
     }
 
     /// The output at a position of [`DeviceEngine::outputs`]. Shape and address never
@@ -211,7 +256,7 @@ impl DeviceEngine {
     /// # Errors
     /// `Inference` when there is no such output or it does not hold floats.
     pub fn output(&self, index: usize) -> Result<&DeviceTensor> {
-        let Network { outputs, output_specs, .. } = &self.network;
+        let Network { outputs, output_specs, .. } = self.network();
         match outputs.get(index) {
             Some(Some(tensor)) => Ok(tensor),
             Some(None) => {
@@ -228,7 +273,7 @@ impl DeviceEngine {
     /// `Inference` when there is no such input or output, or the output does not hold floats;
     /// `Argument` when their types differ; `Device` when the copy fails.
     pub fn enqueue_feedback(&mut self, output: usize, input: usize) -> Result<()> {
-        let Network { inputs, outputs, .. } = &mut self.network;
+        let Network { inputs, outputs, .. } = self.network_mut();
         let source = outputs.get(output).and_then(Option::as_ref);
         match inputs.get_mut(input).zip(source) {
             Some((target, source)) => target.enqueue_copy(source),
@@ -246,6 +291,6 @@ impl DeviceEngine {
 
     /// Name and version for logs and reports.
     pub fn name(&self) -> &str {
-        &self.network.name
+        &self.network().name
     }
 }

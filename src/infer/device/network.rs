@@ -5,8 +5,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::infer::{STAGE, signature};
 use crate::types::{Dim, ElementType, TensorSpec};
 
-/// The inputs and outputs of a network, in the memory of its stream. Shapes and
-/// addresses never change.
+/// The inputs and outputs of a network for one frame at a time, in the memory of its stream.
+/// Shapes and addresses never change.
 pub(super) struct Network {
     pub(super) name: String,
     pub(super) input_specs: Vec<TensorSpec>,
@@ -14,6 +14,30 @@ pub(super) struct Network {
     pub(super) inputs: Vec<DeviceTensor>,
     /// One per output; `None` for an output that does not hold floats.
     pub(super) outputs: Vec<Option<DeviceTensor>>,
+}
+
+impl Network {
+    /// Other tensors like these, with their values, for a frame in flight beside that of these.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub(super) fn again(&self, stream: &Stream) -> Result<Self> {
+        let copied = |tensor: &DeviceTensor| {
+            let mut copy = DeviceTensor::zeros(stream, tensor.element(), tensor.shape())?;
+            copy.enqueue_copy(tensor)?;
+            Ok(copy)
+        };
+        let copied_output = |output: &Option<_>| output.as_ref().map(copied).transpose();
+        let copy = Self {
+            name: self.name.clone(),
+            input_specs: self.input_specs.clone(),
+            output_specs: self.output_specs.clone(),
+            inputs: self.inputs.iter().map(copied).collect::<Result<_>>()?,
+            outputs: self.outputs.iter().map(copied_output).collect::<Result<_>>()?,
+        };
+        stream.synchronize()?;
+        Ok(copy)
+    }
 }
 
 /// Allocates the inputs of a network, whose shapes `shape_of` gives.

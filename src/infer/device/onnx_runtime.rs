@@ -34,9 +34,11 @@ const STAGE: &str = "onnxruntime";
 
 /// A session of ONNX Runtime on the GPU of a stream.
 pub(super) struct OrtRunner {
-    /// The run, if it is recorded here. Dropped before the session, in whose memory it works.
-    graph: Option<Graph>,
+    /// The run with each set of tensors, if it is recorded here. Dropped before the session, in
+    /// whose memory they work.
+    graphs: Vec<Graph>,
     bound: Box<Bound>,
+    recorder: Recorder,
     /// The thread for which ONNX Runtime is warm.
     thread: ThreadId,
     stream: Stream,
@@ -68,11 +70,11 @@ impl OrtRunner {
         let mut refused = None;
         for way in ways(&options.gpu) {
             let name = format!("onnxruntime ({file}) on {on}{way}");
-            let recorder = Recorder::of(way, provider, &alone);
+            let recorder = Recorder::of(way, provider);
             let session = open(&environment, network, options, stream, way);
-            match session
-                .and_then(|session| Self::start((session, name), recorder, stream, &shape_of))
-            {
+            match session.and_then(|session| {
+                Self::start((session, name), (recorder, &alone), stream, &shape_of)
+            }) {
                 Ok(engine) => {
                     if let Some((refused, cause)) = refused {
                         let model = model.display();
@@ -90,40 +92,65 @@ impl OrtRunner {
     /// Binds a session to its memory and runs it until it allocates and records no more.
     fn start(
         (session, name): (Session, String),
-        recorder: Recorder<'_>,
+        (recorder, alone): (Recorder, &Alone),
         stream: &Stream,
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<(Self, Network)> {
         let input_specs: Vec<_> = session.inputs().iter().map(spec).collect();
         let output_specs: Vec<_> = session.outputs().iter().map(spec).collect();
-        let provider_records = matches!(recorder, Recorder::Provider);
-        let bound = Bound::new(session, stream, provider_records);
+        let bound = Bound::new(session, stream, recorder == Recorder::Provider);
         let mut bound = Box::new(bound.map_err(first_run_failed)?);
         let inputs = allocate_inputs(stream, &input_specs, shape_of)?;
         for (spec, tensor) in input_specs.iter().zip(&inputs) {
             bound.bind_input(&spec.name, tensor).map_err(first_run_failed)?;
         }
         let outputs = bind_outputs(&mut bound, &output_specs, stream)?;
-        bound.warm_up().map_err(first_run_failed)?;
-        stream.synchronize()?;
-        let graph = match recorder {
-            Recorder::This(alone) => Some(bound.record(alone)?),
-            Recorder::Provider | Recorder::None => None,
-        };
-        let runner = Self { graph, bound, thread: thread::current().id(), stream: stream.clone() };
+        let (graphs, thread) = (Vec::new(), thread::current().id());
+        let mut runner = Self { graphs, bound, recorder, thread, stream: stream.clone() };
+        runner.warm_up(alone, 0)?;
         Ok((runner, Network { name, input_specs, output_specs, inputs, outputs }))
     }
 
-    pub(super) fn enqueue(&mut self) -> Result<()> {
-        if let Some(graph) = &self.graph {
+    /// Runs with a set of tensors until ONNX Runtime allocates no more, and records it.
+    fn warm_up(&mut self, alone: &Alone, number: usize) -> Result<()> {
+        self.bound.warm_up(number).map_err(first_run_failed)?;
+        self.stream.synchronize()?;
+        if self.recorder == Recorder::This {
+            self.graphs.push(self.bound.record(alone, number)?);
+        }
+        Ok(())
+    }
+
+    /// Binds further tensors, which a run with [`Self::enqueue`] then uses by their number.
+    pub(super) fn add(&mut self, network: &Network) -> Result<()> {
+        if self.recorder == Recorder::Provider {
+            return Err(failed("TensorRT records a graph for one set of tensors"));
+        }
+        let alone = recording();
+        let number = self.bound.add_binding().map_err(first_run_failed)?;
+        let Network { input_specs, inputs, output_specs, outputs, .. } = network;
+        for (spec, tensor) in input_specs.iter().zip(inputs) {
+            self.bound.bind_input(&spec.name, tensor).map_err(first_run_failed)?;
+        }
+        for (spec, tensor) in output_specs.iter().zip(outputs) {
+            if let Some(tensor) = tensor {
+                self.bound.bind_output(&spec.name, tensor).map_err(first_run_failed)?;
+            }
+        }
+        self.warm_up(&alone, number)
+    }
+
+    /// Queues a run with the tensors of a number.
+    pub(super) fn enqueue(&mut self, number: usize) -> Result<()> {
+        if let Some(graph) = self.graphs.get(number) {
             return graph.enqueue();
         }
         let current = thread::current().id();
         let run = if self.thread == current {
-            self.bound.enqueue()
+            self.bound.enqueue(number)
         } else {
             let _alone = recording();
-            let run = self.bound.warm_up();
+            let run = self.bound.warm_up(number);
             if run.is_ok() {
                 self.thread = current;
             }
@@ -137,19 +164,19 @@ impl OrtRunner {
 }
 
 /// What records the run of a network as a graph.
-#[derive(Clone, Copy)]
-enum Recorder<'a> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Recorder {
     None,
-    This(&'a Alone),
+    This,
     Provider,
 }
 
-impl<'a> Recorder<'a> {
-    fn of(way: Way, provider: Provider, alone: &'a Alone) -> Self {
+impl Recorder {
+    fn of(way: Way, provider: Provider) -> Self {
         match provider {
             _ if !way.graph => Self::None,
             Provider::TensorRt => Self::Provider,
-            Provider::Auto | Provider::Cuda | Provider::Cpu => Self::This(alone),
+            Provider::Auto | Provider::Cuda | Provider::Cpu => Self::This,
         }
     }
 }

@@ -66,10 +66,22 @@ impl Runner {
         Ok((runner, network))
     }
 
-    /// Queues a run.
-    pub(super) fn enqueue(&mut self, network: &mut Network) -> Result<()> {
+    /// Prepares for runs with further tensors, the next number of [`Runner::enqueue`].
+    ///
+    /// # Errors
+    /// `Inference` when the engine runs with one set of tensors only, or the first runs fail;
+    /// `Device` when there is not enough memory.
+    pub(super) fn add(&mut self, network: &Network) -> Result<()> {
         match self {
-            Self::OnnxRuntime(runner) => runner.enqueue(),
+            Self::OnnxRuntime(runner) => runner.add(network),
+            Self::Host(_) | Self::Fixed => Ok(()),
+        }
+    }
+
+    /// Queues a run with tensors, those of `number` by the order in which they were added.
+    pub(super) fn enqueue(&mut self, network: &mut Network, number: usize) -> Result<()> {
+        match self {
+            Self::OnnxRuntime(runner) => runner.enqueue(number),
             Self::Host(runner) => runner.enqueue(network),
             Self::Fixed => Ok(()),
         }

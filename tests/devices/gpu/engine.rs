@@ -109,6 +109,46 @@ fn an_engine_on_the_cpu_gives_its_own_bytes_through_the_device() {
     assert_eq!(engine.output(1).unwrap_err().kind(), ErrorKind::Inference);
 }
 
+/// Both inputs are written before either run, and both outputs read after both.
+fn run_two_in_flight(engine: &mut DeviceEngine, inputs: &[Vec<f32>; 2]) -> [Vec<f32>; 2] {
+    for (frame, values) in inputs.iter().enumerate() {
+        engine.select(frame).unwrap();
+        write(engine.input(0).unwrap(), values);
+    }
+    for frame in 0..2 {
+        engine.select(frame).unwrap();
+        engine.enqueue().unwrap();
+    }
+    [0, 1].map(|frame| {
+        engine.select(frame).unwrap();
+        floats(engine.output(0).unwrap())
+    })
+}
+
+#[test]
+fn frames_in_flight_have_tensors_of_their_own() {
+    let Some((_alone, device)) = gpu() else { return };
+    let file = saved(&network(false));
+    let stream = device.stream().unwrap();
+    let on_cpu = Box::new(RtenEngine::load(file.path(), Some(2)).unwrap());
+    let mut engines = vec![DeviceEngine::on_host(on_cpu, &stream, fixed_shape).unwrap()];
+    if library().is_some() {
+        let on_gpu = [Usage::Always, Usage::Never].map(|graph| on_cuda(true, graph));
+        engines.extend(on_gpu.map(|options| load(file.path(), &options, &stream)));
+    }
+    for engine in &mut engines {
+        let error = engine.select(1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Argument, "{error}");
+        let [first, second] = inputs();
+        let expected = [run(engine, &first), run(engine, &second)];
+        for _ in 0..3 {
+            engine.allow_in_flight(2).unwrap();
+            let found = run_two_in_flight(engine, &[first.clone(), second.clone()]);
+            assert!(found == expected, "{}", engine.name());
+        }
+    }
+}
+
 #[test]
 fn the_cuda_provider_agrees_with_the_cpu() {
     let (Some((_alone, device)), Some(library)) = (gpu(), library()) else { return };

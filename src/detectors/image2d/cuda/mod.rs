@@ -15,7 +15,7 @@ use super::boxes;
 use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
 use crate::detectors::frame_stream::{FrameStream, add_copies};
-use crate::detectors::in_flight::Contexts;
+use crate::detectors::in_flight::{Contexts, MAX_IN_FLIGHT};
 use crate::detectors::shared_jpeg::SharedJpeg;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use crate::device::cuda::{InPlaceUploads, Stream, UploadScope};
@@ -47,8 +47,9 @@ pub struct CudaDetector<B: DeviceBoxes = Box2d> {
     detections: Vec<Detection2d<B>>,
 }
 
-/// What a frame in flight does not share with another one. The network runs on one frame at
-/// a time, so that its tensors are shared.
+/// What a frame in flight does not share with another one, the engine's tensors of its number
+/// apart. Where frames overlap each has a queue of its own, and the networks of all run in that
+/// of the detector.
 struct Context<B: DeviceBoxes> {
     uploads: InPlaceUploads,
     work: Work<B>,
@@ -113,7 +114,8 @@ impl<B: DeviceBoxes> CudaDetector<B> {
         report: &mut FrameReport,
     ) -> Result<Detections<'_>> {
         let Self { contexts, engine, detections, .. } = self;
-        let (_, context) = contexts.end_earliest()?;
+        let (place, context) = contexts.end_earliest()?;
+        engine.select(place)?;
         context.flush(engine, report);
         let Context { uploads, work, failed } = context;
         let ran = match failed.take() {
@@ -129,23 +131,26 @@ impl<B: DeviceBoxes> CudaDetector<B> {
 }
 
 impl<B: DeviceBoxes> Context<B> {
-    /// Memory for frames on the first stream, whose uploads are queued on the second.
+    /// Memory for frames on the first stream, whose network runs on the second.
     fn new(
         config: &CameraConfig,
         head: &YoloHead,
         engine: &DeviceEngine,
-        (stream, uploads): (&Stream, &Stream),
+        (stream, network): (&Stream, &Stream),
     ) -> Result<Self> {
-        let mut frames = FrameStream::with_uploads_on(stream, uploads, &STREAM_STAGES)?;
+        let mut frames = FrameStream::with_queues(stream, &STREAM_STAGES, |stage| match stage {
+            Stage::Infer => network.clone(),
+            _ => stream.clone(),
+        })?;
         let working = (stream, frames.counters());
         let postprocess = Postprocess::new(config, head, engine, working)?;
-        let is_overlapping = !stream.is_same_queue(uploads);
-        let mut pictures = Pictures::new((stream, uploads), &config.jpeg, head.letterbox())?;
+        let is_overlapping = !stream.is_same_queue(network);
+        let mut pictures = Pictures::new(stream, &config.jpeg, head.letterbox())?;
         if is_overlapping || engine.is_shared() {
             pictures.shared = SharedJpeg::join(stream, &config.jpeg)?;
         }
         let work = Work { frames, pictures, postprocess };
-        let uploads = InPlaceUploads::with_zero_copy(uploads, config.zero_copy)?;
+        let uploads = InPlaceUploads::with_zero_copy(stream, config.zero_copy)?;
         let uploads = if is_overlapping { uploads.overlapping() } else { uploads };
         Ok(Self { uploads, work, failed: None })
     }
@@ -232,6 +237,7 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
         }
         let Self { contexts, engine, detections, .. } = self;
         let Context { uploads, work, .. } = contexts.single()?;
+        engine.select(0)?;
         let payload = frame.image(IMAGE)?;
         let ran = uploads.scope(|scope| {
             work.begin(Some(&payload), engine, scope, report)?;
@@ -251,13 +257,18 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
         if contexts.single().is_ok_and(|context| context.uploads.is_zero_copy()) {
             return 1;
         }
-        contexts.allow(num, |_| Context::new(config, head, engine, (&*stream, &stream.beside()?)))
+        contexts.allow(num, |place| {
+            engine.allow_in_flight(MAX_IN_FLIGHT)?;
+            engine.select(place)?;
+            Context::new(config, head, engine, (&stream.beside(place)?, &*stream))
+        })
     }
 
     fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         let payload = frame.image(IMAGE)?;
         let Self { contexts, engine, .. } = self;
-        let (_, Context { uploads, work, .. }) = contexts.next()?;
+        let (place, Context { uploads, work, .. }) = contexts.next()?;
+        engine.select(place)?;
         if work.pictures.keep(&payload, report)? {
             contexts.has_begun();
             return Ok(());
@@ -273,7 +284,10 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
     }
 
     fn flush(&mut self, report: &mut FrameReport) {
-        if let Some(context) = self.contexts.latest() {
+        if let Some((place, context)) = self.contexts.latest()
+            // The place of a frame that was submitted.
+            && self.engine.select(place).is_ok()
+        {
             context.flush(&mut self.engine, report);
         }
     }
@@ -286,12 +300,15 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
     /// for another suppression or other limits.
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
         let config = family(config)?;
-        let Self { contexts, head, engine, stream, .. } = self;
-        for Context { work: Work { frames, pictures, postprocess }, .. } in contexts.iter_mut() {
+        let Self { contexts, head, engine, .. } = self;
+        for (place, context) in contexts.iter_mut().enumerate() {
+            let Work { frames, pictures, postprocess } = &mut context.work;
             if postprocess.fits(config) {
                 postprocess.set(config)?;
             } else {
-                let working = (&*stream, frames.counters());
+                engine.select(place)?;
+                let stream = frames.stream().clone();
+                let working = (&stream, frames.counters());
                 *postprocess = Postprocess::new(config, head, engine, working)?;
                 pictures.recorded = None;
             }

@@ -35,16 +35,16 @@ pub(super) struct Pictures {
 }
 
 impl Pictures {
-    /// The second stream is the queue of uploads.
+    /// Works on `stream`.
     pub(super) fn new(
-        (stream, uploads): (&Stream, &Stream),
+        stream: &Stream,
         jpeg: &JpegOptions,
         params: &LetterboxParams,
     ) -> Result<Self> {
         Ok(Self {
             stream: stream.clone(),
-            uploads: PictureUploads::new(uploads, jpeg)?,
-            picture: DeviceImage::with_capacity(uploads, MIN_PICTURE_BYTES)?,
+            uploads: PictureUploads::new(stream, jpeg)?,
+            picture: DeviceImage::with_capacity(stream, MIN_PICTURE_BYTES)?,
             shared: None,
             is_waiting: false,
             decoded: None,

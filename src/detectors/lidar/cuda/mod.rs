@@ -228,7 +228,7 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
             return 1;
         }
         contexts.allow(num, |place| {
-            let uploads = frames.stream().beside()?;
+            let uploads = frames.stream().beside(0)?;
             if place == 0 {
                 frames.overlap(MAX_IN_FLIGHT, &uploads, &info.stages)?;
             }

@@ -12,6 +12,9 @@ use crate::ops::resample::ResampleParams;
 use crate::ops::resample::cuda::{DeviceMap, Kernels, enqueue_resample};
 use crate::types::{JpegOptions, Stage};
 
+/// The stages of a picture that is prepared on arrival.
+const STAGES: [Stage; 2] = [Stage::Upload, Stage::Letterbox];
+
 /// The images of all cameras on the device, and what writes them into the input of the
 /// backbone.
 pub(in crate::detectors::surround) struct Pictures {
@@ -40,7 +43,7 @@ impl Pictures {
             kernels: Kernels::load(stream.device())?,
             params,
             prepared: Prepared::new(num_cameras),
-            stopwatch: Stopwatch::new(stream, stream, &[Stage::Upload, Stage::Letterbox])?,
+            stopwatch: Stopwatch::new(stream, &STAGES, |_| stream.clone())?,
         })
     }
 
@@ -73,7 +76,7 @@ impl Pictures {
                 stopwatch.start()?;
                 let images = std::slice::from_mut(target);
                 received.enqueue(images, &mut [Some(pending)], (scope, report), |_, e| e)?;
-                stopwatch.end_of_upload()?;
+                stopwatch.end_of(Stage::Upload)?;
                 enqueue_resample(stream, kernels, target, &camera.map, params, 0, picture)?;
                 stopwatch.end_of(Stage::Letterbox)?;
                 stream.synchronize()?;
