@@ -72,12 +72,13 @@ impl<'a, 'c> InOrder<'a, 'c> {
         self.channels.iter_mut().try_for_each(|channel| channel.finish(self.context))
     }
 
-    /// Begins the frame of a message and ends the earliest ones, until its channel may begin
-    /// another. The network of a batch runs when the first of its frames ends, which is before
-    /// its channel begins another.
+    /// Begins the frame of a message, before which the earliest frames end until its channel may
+    /// begin another: not earlier, so that the GPU has work of every channel. The network of a
+    /// batch runs when the first of its frames ends, which is before its channel begins another.
     fn begin(&mut self, index: usize, message: &BagMessage<'_>) -> Result<()> {
         let is_batched = self.channels[index].is_batched();
-        while is_batched && self.channels[index].num_in_flight() > 0 {
+        let max_in_flight = if is_batched { 1 } else { self.max_in_flight };
+        while self.channels[index].num_in_flight() >= max_in_flight {
             self.end_earliest()?;
         }
         if self.in_flight.range(self.num_queued..).any(|(other, _)| *other == index) {
@@ -95,9 +96,6 @@ impl<'a, 'c> InOrder<'a, 'c> {
         // Once half of the frames wait, they are decoded while the networks run on the others.
         if !is_batched && self.in_flight.len() >= 2 * self.num_queued {
             self.flush();
-        }
-        while !is_batched && self.channels[index].num_in_flight() >= self.max_in_flight {
-            self.end_earliest()?;
         }
         Ok(())
     }
