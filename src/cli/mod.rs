@@ -110,6 +110,8 @@ struct ConfigArguments {
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
+    #[cfg(feature = "cuda")]
+    crate::device::cuda::request_connections();
     let split = RosArguments::split(std::env::args_os());
     let (arguments, ros) = match split {
         Ok(split) => split,

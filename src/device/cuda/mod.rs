@@ -45,6 +45,7 @@ pub use memory::{
     Out, PageLocked, PinnedBuffer, Plain, UploadScope,
 };
 pub use nvjpeg::{JpegBatch, JpegEngines, JpegPlanes};
+pub use open::request_connections;
 pub use points::{DevicePoints, PointSlices};
 pub use registered::RegisteredFiles;
 pub(crate) use shared::{assert_mirrors, kernel_constant, kernel_struct_size};

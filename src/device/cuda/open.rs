@@ -45,6 +45,21 @@ pub(super) fn open(ordinal: u32) -> Result<CudaDevice> {
     Ok(CudaDevice { inner })
 }
 
+/// Requests 32 connections to the GPU for the streams of this process, the most that the driver
+/// makes, in place of 8: streams that share a connection wait for each other, and a camera has
+/// three. A value of `CUDA_DEVICE_MAX_CONNECTIONS` in the environment takes precedence.
+///
+/// The driver reads the variable when it starts. A program calls this before it starts threads;
+/// with several threads it does nothing.
+pub fn request_connections() {
+    const VARIABLE: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+    let is_alone = std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1);
+    if is_alone && std::env::var_os(VARIABLE).is_none() {
+        // SAFETY: no other thread reads or writes the environment, since there is none.
+        unsafe { std::env::set_var(VARIABLE, "32") };
+    }
+}
+
 /// The number of GPUs.
 pub(super) fn count() -> Result<u32> {
     start_driver()?;

@@ -72,10 +72,13 @@ impl Drop for Inner {
 impl Inner {
     /// Waits for the work of all queues.
     fn synchronize(&self) -> std::result::Result<(), DriverError> {
-        // Each, also after a failure.
+        let mut waited = Ok(());
         let beside = self.beside.iter().filter_map(OnceLock::get);
-        let queues = beside.chain([&self.stream]).map(|queue| queue.synchronize());
-        queues.fold(Ok(()), |waited, next| waited.and(next))
+        for queue in beside.chain([&self.stream]) {
+            // Also after a failure.
+            waited = waited.and(queue.synchronize());
+        }
+        waited
     }
 }
 
