@@ -198,6 +198,10 @@ fn a_frame_of_view_decoders_on_a_gpu_allocates_nothing_and_waits_once() {
     }
 }
 
+/// The driver takes memory of the GPU for its own use in pieces of this size, at times of its own.
+#[cfg(feature = "cuda")]
+const PIECE_OF_DRIVER: usize = 2 << 20;
+
 #[test]
 #[cfg(feature = "cuda")]
 fn a_frame_of_streampetr_on_a_gpu_allocates_nothing() {
@@ -210,8 +214,9 @@ fn a_frame_of_streampetr_on_a_gpu_allocates_nothing() {
     let mut detector = CudaDetector::load(&config, 6, &stream).unwrap();
     let cameras = Cameras::new();
     for (prepares, is_compressed) in [(false, false), (true, false), (false, true), (true, true)] {
-        let mut before = None;
-        for number in 0..8 {
+        let mut before = (0, 0);
+        // A leak of 64 KiB a frame exceeds the allowance.
+        for number in 0..40 {
             let frame = cameras.frame(number, 0, is_compressed);
             let waits = stream.num_waits();
             for (camera, input) in frame.inputs.iter().enumerate().filter(|_| prepares) {
@@ -223,12 +228,14 @@ fn a_frame_of_streampetr_on_a_gpu_allocates_nothing() {
             assert!(detect(&mut detector, &frame.set()) > 0);
             let on_device = (stream.num_allocations(), device.free_memory().unwrap());
             if number < 3 {
-                before = Some(on_device);
+                before = on_device;
                 continue;
             }
             // One for the outputs; each of two networks on the host waits for its input.
             assert_eq!(stream.num_waits() - prepared, 3);
-            assert_eq!(Some(on_device), before, "prepared: {prepares}");
+            let what = format!("prepared: {prepares}, compressed: {is_compressed}, {number}");
+            assert_eq!(on_device.0, before.0, "{what}");
+            assert!(on_device.1 + PIECE_OF_DRIVER >= before.1, "{what}: {on_device:?} {before:?}");
         }
         detector.reset().unwrap();
     }
