@@ -6,7 +6,7 @@
 use std::ffi::CString;
 
 use half::f16;
-use ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
+use ort::memory::{AllocationDevice, Allocator, AllocatorType, MemoryInfo, MemoryType};
 use ort::session::{IoBinding, RunOptions, Session};
 use ort::value::{DynValueRefMut, TensorRefMut};
 use ort::{AsPointer, ep};
@@ -20,6 +20,10 @@ const GRAPH_KEY: &str = "gpu_graph_id";
 
 /// The value for a run that is not recorded.
 const NOT_RECORDED: &str = "-1";
+
+/// The host waits for one run in so many: ONNX Runtime keeps the page-locked memory of runs,
+/// which their copies read, until a run for which it waits.
+const RUNS_PER_WAIT: u32 = 64;
 
 /// The CUDA provider, queueing on a stream.
 pub(super) fn cuda_provider(stream: &Stream) -> ep::CUDA {
@@ -41,6 +45,12 @@ pub(super) struct Bound {
     work: Option<Work>,
     /// Whether the provider records runs as a graph of its own.
     provider_records: bool,
+    /// Whether a run is recorded, whose copies read its page-locked memory at every launch.
+    is_recorded: bool,
+    /// Runs since the host last waited.
+    num_queued: u32,
+    // Dropped after the session and its last callbacks, which use the memory.
+    page_locked: Option<Allocator>,
     // Dropped after the session, which works in its memory.
     stream: Stream,
 }
@@ -48,14 +58,22 @@ pub(super) struct Bound {
 /// Dropped in this order.
 struct Work {
     bindings: Vec<IoBinding>,
-    options: RunOptions,
+    /// Of a run that returns before the GPU is done.
+    queued: RunOptions,
+    /// Of a run for which the host waits.
+    waiting: RunOptions,
     session: Session,
 }
 
 impl Work {
-    /// The session, and the binding of a number.
-    fn run(&mut self, number: usize) -> ort::Result<(&mut Session, &mut IoBinding, &RunOptions)> {
-        let Self { bindings, options, session } = self;
+    /// The session, the binding of a number, and the options of a run.
+    fn run(
+        &mut self,
+        number: usize,
+        wait: Wait,
+    ) -> ort::Result<(&mut Session, &mut IoBinding, &RunOptions)> {
+        let Self { bindings, queued, waiting, session } = self;
+        let options = if wait == Wait::Yes { waiting } else { queued };
         match bindings.get_mut(number) {
             Some(binding) => Ok((session, binding, options)),
             None => Err(ort::Error::new(format!("no tensors of number {number}"))),
@@ -67,10 +85,19 @@ impl Drop for Bound {
     /// Waits for queued work that uses the session. After a fault of the GPU the session
     /// is leaked instead, with its host memory: ONNX Runtime aborts the process if the
     /// driver fails while a session is destroyed.
+    ///
+    /// A session that is destroyed queues callbacks that release page-locked memory. The
+    /// allocator outlives them: its last owner calls the driver, which fails in a callback and
+    /// aborts the process.
     fn drop(&mut self) {
-        if let Err(fault) = self.stream.synchronize() {
+        let mut finished = self.stream.synchronize();
+        if finished.is_ok() {
+            self.work = None;
+            finished = self.stream.synchronize();
+        }
+        if let Err(fault) = finished {
             tracing::warn!("a network's session is abandoned with the GPU's context: {fault}");
-            std::mem::forget(self.work.take());
+            std::mem::forget((self.work.take(), self.page_locked.take()));
         }
     }
 }
@@ -83,9 +110,15 @@ impl Bound {
         stream: &Stream,
         provider_records: bool,
     ) -> ort::Result<Self> {
-        let (bindings, options) = (vec![session.create_binding()?], run_options(provider_records)?);
-        let work = Some(Work { bindings, options, session });
-        Ok(Self { work, provider_records, stream: stream.clone() })
+        let bindings = vec![session.create_binding()?];
+        let queued = run_options(provider_records, Wait::No)?;
+        let waiting = run_options(provider_records, Wait::Yes)?;
+        let memory = memory(stream, AllocationDevice::CUDA_PINNED, MemoryType::CPUOutput)?;
+        // A provider without page-locked memory has none to release.
+        let page_locked = Allocator::new(&session, memory).ok();
+        let work = Some(Work { bindings, queued, waiting, session });
+        let (is_recorded, num_queued, stream) = (false, 0, stream.clone());
+        Ok(Self { work, provider_records, is_recorded, num_queued, page_locked, stream })
     }
 
     /// Adds a set of tensors, of which nothing is bound yet; returns its number.
@@ -125,9 +158,9 @@ impl Bound {
         &mut self,
         names: &[&str],
     ) -> ort::Result<Vec<(Option<ElementType>, Vec<usize>)>> {
-        let memory = self.memory()?;
-        let unrecorded = run_options(false)?;
-        let (session, binding, _) = self.work()?.run(0)?;
+        let memory = memory(&self.stream, AllocationDevice::CUDA, MemoryType::Default)?;
+        let unrecorded = run_options(false, Wait::No)?;
+        let (session, binding, _) = self.work()?.run(0, Wait::No)?;
         for &name in names {
             binding.bind_output_to_device(name, &memory)?;
         }
@@ -145,20 +178,22 @@ impl Bound {
         Ok(found)
     }
 
-    /// Runs twice, waiting each time, and then once as frames do, which records the graph
-    /// of a provider that does. The first run allocates memory, the second again for
-    /// the plan that ONNX Runtime made in the first; a recording that allocates fails.
+    /// Runs twice, and then once as frames do, which records the graph of a provider that
+    /// does. The first run allocates memory, the second again for the plan that ONNX Runtime
+    /// made in the first; a recording that allocates fails. ONNX Runtime waits for the runs,
+    /// unless one is recorded already: it would use the memory of that one again.
     pub(super) fn warm_up(&mut self, number: usize) -> ort::Result<()> {
         const NUM_UNRECORDED: usize = 2;
         let provider_records = self.provider_records;
-        let (session, binding, _) = self.work()?.run(number)?;
-        let mut unrecorded = RunOptions::new()?;
-        unrecorded.set(GRAPH_KEY, NOT_RECORDED)?;
+        let wait = if self.is_recorded { Wait::No } else { Wait::Yes };
+        self.num_queued = 0;
+        let unrecorded = run_options(false, wait)?;
+        let (session, binding, recorded) = self.work()?.run(number, wait)?;
         for _ in 0..NUM_UNRECORDED {
             session.run_binding_with_options(binding, &unrecorded)?;
         }
         if provider_records {
-            session.run_binding_with_options(binding, &RunOptions::new()?)?;
+            session.run_binding_with_options(binding, recorded)?;
         }
         Ok(())
     }
@@ -170,15 +205,19 @@ impl Bound {
     /// `Inference` when the run fails, `Device` when it cannot be recorded.
     pub(super) fn record(&mut self, alone: &Alone, number: usize) -> crate::error::Result<Graph> {
         let stream = self.stream.clone();
+        self.is_recorded = true;
         Graph::record_alone(alone, &stream, || {
             self.enqueue(number)
                 .map_err(|cause| failed("the run is not recorded").with_source(cause))
         })
     }
 
-    /// Queues the network, with the tensors of a number, on the stream.
+    /// Queues the network, with the tensors of a number, on the stream; one call in
+    /// [`RUNS_PER_WAIT`] since [`Bound::warm_up`], and never the first, also waits for it.
     pub(super) fn enqueue(&mut self, number: usize) -> ort::Result<()> {
-        let (session, binding, options) = self.work()?.run(number)?;
+        self.num_queued = (self.num_queued + 1) % RUNS_PER_WAIT;
+        let wait = if self.num_queued == 0 { Wait::Yes } else { Wait::No };
+        let (session, binding, options) = self.work()?.run(number, wait)?;
         session.run_binding_with_options(binding, options).map(drop)
     }
 
@@ -192,17 +231,11 @@ impl Bound {
         self.work.as_mut().ok_or_else(|| ort::Error::new("the session was abandoned"))
     }
 
-    fn memory(&self) -> ort::Result<MemoryInfo<'static>> {
-        let ordinal = self.stream.device().ordinal();
-        let ordinal = i32::try_from(ordinal).unwrap_or(i32::MAX);
-        let (kind, memory) = (AllocatorType::Device, MemoryType::Default);
-        MemoryInfo::new(AllocationDevice::CUDA, ordinal, kind, memory)
-    }
-
     /// A tensor as ONNX Runtime sees it.
     fn value<'a>(&self, tensor: &'a DeviceTensor) -> ort::Result<DynValueRefMut<'a>> {
         let shape = tensor.shape().iter().map(|&n| i64::try_from(n).unwrap_or(i64::MAX));
-        let (shape, memory) = (ort::value::Shape::new(shape), self.memory()?);
+        let memory = memory(&self.stream, AllocationDevice::CUDA, MemoryType::Default);
+        let (shape, memory) = (ort::value::Shape::new(shape), memory?);
         let address = tensor.address() as *mut _;
         // SAFETY: the tensor has that many values of that type at that address
         // of this GPU's memory, which stays as long as the stream.
@@ -217,11 +250,30 @@ impl Bound {
     }
 }
 
-/// Runs that return before the GPU is done, and that the provider may record.
-fn run_options(provider_records: bool) -> ort::Result<RunOptions> {
+/// Memory of ONNX Runtime for a stream.
+fn memory(
+    stream: &Stream,
+    device: AllocationDevice<'_>,
+    kind: MemoryType,
+) -> ort::Result<MemoryInfo<'static>> {
+    let ordinal = i32::try_from(stream.device().ordinal()).unwrap_or(i32::MAX);
+    MemoryInfo::new(device, ordinal, AllocatorType::Device, kind)
+}
+
+/// Whether ONNX Runtime waits for a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Yes,
+    No,
+}
+
+/// Options of runs that the provider records if `is_recorded` is set.
+fn run_options(is_recorded: bool, wait: Wait) -> ort::Result<RunOptions> {
     let mut options = RunOptions::new()?;
-    options.disable_device_sync()?;
-    if !provider_records {
+    if wait == Wait::No {
+        options.disable_device_sync()?;
+    }
+    if !is_recorded {
         options.set(GRAPH_KEY, NOT_RECORDED)?;
     }
     Ok(options)

@@ -18,6 +18,7 @@ use super::onnx::{Attr, Graph};
 use super::require::{Need, skip};
 use super::{gpu, saved};
 use crate::common::bounds::bound;
+use crate::common::memory::resident;
 
 /// The library of ONNX Runtime, or `None` with a line that says so.
 fn library() -> Option<PathBuf> {
@@ -293,6 +294,33 @@ fn a_provider_that_cannot_be_loaded_is_explained() {
             assert!(words.iter().any(|word| error.to_string().contains(word)), "{error}");
         }
     }
+}
+
+/// ONNX Runtime keeps page-locked memory of runs for which the host does not wait.
+#[test]
+fn runs_without_a_graph_keep_no_memory() {
+    const NUM_RUNS: usize = 1024;
+    let (Some((_alone, device)), Some(_)) = (gpu(), library()) else { return };
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/camera.onnx");
+    if !model.is_file() {
+        return skip(Need::Models, format_args!("no {}", model.display()));
+    }
+    let stream = device.stream().unwrap();
+    let shape = |_: &TensorSpec| Ok(vec![1, 3, 384, 640]);
+    let mut engine =
+        DeviceEngine::load(&model, &on_cuda(true, Usage::Never), &stream, shape).unwrap();
+    let mut run_all = || {
+        for _ in 0..NUM_RUNS {
+            engine.enqueue().unwrap();
+        }
+        stream.synchronize().unwrap();
+        resident()
+    };
+    // Memory of the runs between two for which the host waits is used again.
+    let [settled, after] = [run_all(), run_all()];
+    let growth = after.saturating_sub(settled);
+    println!("{growth} bytes more after another {NUM_RUNS} runs");
+    assert!(growth < 1 << 20, "{growth} bytes");
 }
 
 #[test]
