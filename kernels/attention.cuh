@@ -61,13 +61,13 @@ __device__ void load_row(const __half* row, bool exists, uint32_t head_len, uint
     }
 }
 
-// A warp has 16 `kRows` queries and, of the groups of keys, every `num_parts`-th from `part` on.
-template <uint32_t kHead, uint32_t kRows>
+// A warp has 16 `kRows` queries, of which the first 8 `kHalves` of each 16 are used, and some of the keys.
+template <uint32_t kHead, uint32_t kRows, uint32_t kHalves = 2>
 struct Fast {
     static constexpr uint32_t kSteps = kHead / 16;
     static constexpr uint32_t kTiles = kHead / 8;
 
-    uint32_t queries[kRows][kSteps][4];
+    uint32_t queries[kRows][kSteps][4] = {};
     uint32_t keys[4][kSteps][2];
     uint4 values[kTiles];
     float sums[kRows][kTiles][4] = {};
@@ -93,23 +93,27 @@ struct Fast {
         }
     }
 
-    __device__ void run(const Args<__half>& args, uint32_t head, uint32_t first_query, uint32_t part,
-                        uint32_t num_parts) {
+    // `rows` are those of the head, `stride` values apart.
+    __device__ void load_queries(const __half* rows, uint32_t stride, uint32_t head_len, uint32_t first, uint32_t num_queries) {
 #pragma unroll
-        for (uint32_t i = 0; i < 2 * kRows; ++i) {
-            const uint32_t query = first_query + i * 8 + lane_of() / 4;
-            const bool exists = query < args.num_queries;
-            uint32_t words[kSteps][2];
-            load_row<kHead>(args.queries.data + static_cast<uint64_t>(exists ? query : 0) * args.query_stride +
-                                head * args.head_len,
-                            exists, args.head_len, words);
+        for (uint32_t m = 0; m < kRows; ++m) {
 #pragma unroll
-            for (uint32_t s = 0; s < kSteps; ++s) {
-                queries[i / 2][s][i % 2] = words[s][0], queries[i / 2][s][i % 2 + 2] = words[s][1];
+            for (uint32_t h = 0; h < kHalves; ++h) {
+                const uint32_t query = first + m * 16 + h * 8 + lane_of() / 4;
+                const bool exists = query < num_queries;
+                uint32_t words[kSteps][2];
+                load_row<kHead>(rows + static_cast<uint64_t>(exists ? query : 0) * stride, exists, head_len, words);
+#pragma unroll
+                for (uint32_t s = 0; s < kSteps; ++s) queries[m][s][h] = words[s][0], queries[m][s][h + 2] = words[s][1];
+                maximum[m][h] = -INFINITY;
             }
         }
-#pragma unroll
-        for (uint32_t i = 0; i < 2 * kRows; ++i) maximum[i / 2][i % 2] = -INFINITY;
+    }
+
+    // Of the groups of keys, every `num_parts`-th from `part` on.
+    __device__ void run(const Args<__half>& args, uint32_t head, uint32_t first_query, uint32_t part,
+                        uint32_t num_parts) {
+        load_queries(args.queries.data + head * args.head_len, args.query_stride, args.head_len, first_query, args.num_queries);
         const uint32_t end = args.num_keys;
         uint32_t first = part * kKeys;
         if (first >= end) return;
@@ -117,53 +121,61 @@ struct Fast {
         load_values(args, head, first);
         for (; first < end; first += num_parts * kKeys) {
             const bool has_next = first + num_parts * kKeys < end;
-            float scores[kRows][4][4] = {};
-#pragma unroll
-            for (uint32_t m = 0; m < kRows; ++m) {
-#pragma unroll
-                for (uint32_t j = 0; j < 4; ++j) {
-#pragma unroll
-                    for (uint32_t s = 0; s < kSteps; ++s) {
-                        const uint4 q = make_uint4(queries[m][s][0], queries[m][s][1], queries[m][s][2], queries[m][s][3]);
-                        linear::multiply(scores[m][j], q, keys[j][s][0], keys[j][s][1]);
-                    }
-                }
-            }
-            if (has_next) load_keys(args, head, first + num_parts * kKeys);
-            uint32_t chances[kRows][4][2];
-#pragma unroll
-            for (uint32_t m = 0; m < kRows; ++m) soften(args, m, first, scores[m], chances[m]);
-#pragma unroll
-            for (uint32_t m = 0; m < kRows; ++m) {
-#pragma unroll
-                for (uint32_t d = 0; d < kTiles; ++d) {
-                    const uint4 v = values[d];
-#pragma unroll
-                    for (uint32_t s = 0; s < 2; ++s) {
-                        const uint4 p = make_uint4(chances[m][2 * s][0], chances[m][2 * s][1],
-                                                   chances[m][2 * s + 1][0], chances[m][2 * s + 1][1]);
-                        linear::multiply(sums[m][d], p, s == 0 ? v.x : v.z, s == 0 ? v.y : v.w);
-                    }
-                }
-            }
+            add_group(first, args.num_keys, args.scale, [&] {
+                if (has_next) load_keys(args, head, first + num_parts * kKeys);
+            });
             if (has_next) load_values(args, head, first + num_parts * kKeys);
         }
     }
 
+    // Adds the loaded keys and values, those from `first` on. `load_next` may load other keys.
+    template <typename LoadNext>
+    __device__ void add_group(uint32_t first, uint32_t num_keys, float scale, LoadNext load_next) {
+        float scores[kRows][4][4] = {};
+#pragma unroll
+        for (uint32_t m = 0; m < kRows; ++m) {
+#pragma unroll
+            for (uint32_t j = 0; j < 4; ++j) {
+#pragma unroll
+                for (uint32_t s = 0; s < kSteps; ++s) {
+                    const uint4 q = make_uint4(queries[m][s][0], queries[m][s][1], queries[m][s][2], queries[m][s][3]);
+                    linear::multiply(scores[m][j], q, keys[j][s][0], keys[j][s][1]);
+                }
+            }
+        }
+        load_next();
+        uint32_t chances[kRows][4][2] = {};
+#pragma unroll
+        for (uint32_t m = 0; m < kRows; ++m) soften(m, first, num_keys, scale, scores[m], chances[m]);
+#pragma unroll
+        for (uint32_t m = 0; m < kRows; ++m) {
+#pragma unroll
+            for (uint32_t d = 0; d < kTiles; ++d) {
+                const uint4 v = values[d];
+#pragma unroll
+                for (uint32_t s = 0; s < 2; ++s) {
+                    const uint4 p = make_uint4(chances[m][2 * s][0], chances[m][2 * s][1],
+                                               chances[m][2 * s + 1][0], chances[m][2 * s + 1][1]);
+                    linear::multiply(sums[m][d], p, s == 0 ? v.x : v.z, s == 0 ? v.y : v.w);
+                }
+            }
+        }
+    }
+
     // The exponentials of the scores of 16 queries, and what becomes of the sums before.
-    __device__ void soften(const Args<__half>& args, uint32_t m, uint32_t first, float (&scores)[4][4],
+    __device__ void soften(uint32_t m, uint32_t first, uint32_t num_keys, float scale, float (&scores)[4][4],
                            uint32_t (&chances)[4][2]) {
-        if (first + kKeys > args.num_keys) {
+        if (first + kKeys > num_keys) {
 #pragma unroll
             for (uint32_t j = 0; j < 4; ++j) {
 #pragma unroll
                 for (uint32_t i = 0; i < 4; ++i) {
-                    if (first + lane_of() % 4 * 8 + 2 * j + i % 2 >= args.num_keys) scores[j][i] = -INFINITY;
+                    if (first + lane_of() % 4 * 8 + 2 * j + i % 2 >= num_keys) scores[j][i] = -INFINITY;
                 }
             }
         }
 #pragma unroll
-        for (uint32_t h = 0; h < 2; ++h) {
+        for (uint32_t h = 0; h < kHalves; ++h) {
             float largest = maximum[m][h];
 #pragma unroll
             for (uint32_t j = 0; j < 4; ++j) {
@@ -171,14 +183,14 @@ struct Fast {
             }
             largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 1));
             largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 2));
-            const float rescale = exp2_fast((maximum[m][h] - largest) * args.scale);
+            const float rescale = exp2_fast((maximum[m][h] - largest) * scale);
             maximum[m][h] = largest;
-            const float shift = -largest * args.scale;
+            const float shift = -largest * scale;
             float sum = 0;
 #pragma unroll
             for (uint32_t j = 0; j < 4; ++j) {
-                const float a = exp2_fast(fmaf(scores[j][2 * h], args.scale, shift));
-                const float b = exp2_fast(fmaf(scores[j][2 * h + 1], args.scale, shift));
+                const float a = exp2_fast(fmaf(scores[j][2 * h], scale, shift));
+                const float b = exp2_fast(fmaf(scores[j][2 * h + 1], scale, shift));
                 sum += a + b;
                 chances[j][h] = row::pack(a, b);
             }

@@ -56,12 +56,12 @@ struct Args {
     Slice<const __half> attended;  // of the first block: rows after the attention; else empty
     Slice<const __half> content;  // normalized rows
     Slice<const __half> positions;  // added to the attention; empty: none
-    Slice<const __half> queries_keys;  // rows of 2 C
-    Slice<const __half> values;  // transposed
-    Slice<const __half> offsets;  // of the next queries and keys; empty in the last block
+    Slice<const __half> queries;
+    Slice<const __half> keys_values;  // tiles: detr3d_block_attention.cuh
+    Slice<const __half> offsets;  // rows of 2 C: of the next queries and keys; empty in the last block
     Slice<__half> next_content;
-    Slice<__half> next_queries_keys;
-    Slice<__half> next_values;
+    Slice<__half> next_queries;
+    Slice<__half> next_keys_values;
     Slice<__half> output;  // rows before the last normalization; empty: nowhere
     Slice<const float> points;  // 3 per query, in 0 to 1 of the range
     Slice<float> moved;  // empty in the last block
@@ -72,13 +72,11 @@ struct Args {
     view_sample::Maps maps;
     float low[3], extent[3];           // of the range, in metres
     uint32_t num_queries;
-    uint32_t value_stride;
     uint32_t num_classes;
     float score_scale;                 // to the base 2
     float epsilon;
-    uint32_t reserved;
 };
-static_assert(sizeof(Args) == 1008);
+static_assert(sizeof(Args) == 1000);
 
 // Values of a row of a box.
 constexpr uint32_t kBoxLen = 11;

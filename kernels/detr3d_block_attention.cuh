@@ -8,17 +8,69 @@ namespace detr3d_block {
 
 // Channels of a head.
 constexpr uint32_t kHeadLen = 32;
+// Keys and values of all heads, 32 keys at a time: of each head a row of channels per key, in the order of
+// `row_of_key`, then a row of keys per channel. The lanes of a warp read 512 bytes side by side.
+constexpr uint32_t kTileKeys = attention::kKeys;
+constexpr uint32_t kHeadKeysLen = kTileKeys * kHeadLen;
+constexpr uint32_t kHeadTileLen = 2 * kHeadKeysLen;
+
+// A lane of the matrix instruction has columns 2 t and 2 t + 1 of the scores of each 8 rows, and 8 keys
+// side by side of the values.
+__device__ inline uint32_t row_of_key(uint32_t key) { return key % 8 / 2 * 8 + key / 8 * 2 + key % 2; }
+
+struct Attention {
+    Slice<const __half> queries;  // a row per query, heads side by side
+    Slice<const __half> keys_values;
+    uint32_t num_queries;
+    float scale;  // of the scores, to the base 2
+};
+
+// A part of the keys of a head: every `num_parts`-th tile from `part` on.
+template <uint32_t kRows>
+struct HeadPart : attention::Fast<kHeadLen, 1, kRows / 8> {
+    using Base = attention::Fast<kHeadLen, 1, kRows / 8>;
+    using Base::keys, Base::values;
+
+    __device__ void load_keys(const uint4* tile) {
+#pragma unroll
+        for (uint32_t j = 0; j < 4; ++j) {
+            const uint4 v = tile[j * kLanes];
+            keys[j][0][0] = v.x, keys[j][0][1] = v.y, keys[j][1][0] = v.z, keys[j][1][1] = v.w;
+        }
+    }
+    __device__ void load_values(const uint4* tile) {
+#pragma unroll
+        for (uint32_t d = 0; d < Base::kTiles; ++d) values[d] = tile[(4 + d) * kLanes];
+    }
+
+    __device__ void run(const Attention& args, uint32_t head, uint32_t num_heads, uint32_t first_query, uint32_t part, uint32_t num_parts) {
+        this->load_queries(args.queries.data + head * kHeadLen, num_heads * kHeadLen, kHeadLen, first_query, args.num_queries);
+        uint32_t first = part * kTileKeys;
+        if (first >= args.num_queries) return;
+        const auto* tile = reinterpret_cast<const uint4*>(args.keys_values.data + (part * num_heads + head) * kHeadTileLen) + lane_of();
+        const uint32_t stride = num_parts * num_heads * kHeadTileLen / 8;
+        load_keys(tile);
+        load_values(tile);
+        for (; first < args.num_queries; first += num_parts * kTileKeys) {
+            tile += stride;
+            const bool has_next = first + num_parts * kTileKeys < args.num_queries;
+            this->add_group(first, args.num_queries, args.scale, [&] {
+                if (has_next) load_keys(tile);
+            });
+            if (has_next) load_values(tile);
+        }
+    }
+};
 
 // Four neighbouring channels of a query: those of the thread in a step. `parts` has rows of sums
 // as a step; `of_parts` the maximum and the total of each part, head and query.
 template <uint32_t kRows>
-__device__ float4 attend(const attention::Args<__half>& args, uint32_t first_head, uint32_t first_query, float* parts, float2* of_parts) {
+__device__ float4 attend(const Attention& args, uint32_t num_heads, uint32_t first_head, uint32_t first_query, float* parts, float2* of_parts) {
     using P = Product<kRows>;
     constexpr uint32_t kHeads = P::kColumns / kHeadLen, kParts = kWarps / kHeads;
     const uint32_t head = warp_of() % kHeads, part = warp_of() / kHeads;
-    // A tile has 16 queries; those past the cluster's are not used.
-    attention::Fast<kHeadLen, 1> warp;
-    warp.run(args, first_head + head, first_query, part, kParts);
+    HeadPart<kRows> warp;
+    warp.run(args, first_head + head, num_heads, first_query, part, kParts);
 #pragma unroll
     for (uint32_t h = 0; h < kRows / 8; ++h) {
         const uint32_t query = h * 8 + lane_of() / 4;

@@ -153,8 +153,12 @@ struct Layers {
             share((kStep == kRegress ? shared.a : shared.c) + place, v);
         } else if constexpr (kStep == kClassify) {
             share(shared.b + place, v);
-        } else if constexpr (kStep == kQueries || kStep == kKeys) {
-            if (has_row()) row::store4(v + rows, args.next_queries_keys.data + my_query() * 2 * kChannels + column);
+        } else if constexpr (kStep == kQueries) {
+            if (has_row()) row::store4(v + rows, args.next_queries.data + my_query() * kChannels + column);
+        } else if constexpr (kStep == kKeys) {
+            const uint32_t channel = column - kChannels;
+            __half* to = next_tile(my_query(), channel / kHeadLen) + row_of_key(my_query() % kTileKeys) * kHeadLen;
+            if (has_row()) row::store4(v + rows, to + channel % kHeadLen);
         } else if constexpr (kStep == kMove) {
             move(v);
         } else {
@@ -166,7 +170,12 @@ struct Layers {
         }
     }
 
-    // Stores the values transposed: a column of 8 rows a thread.
+    // The keys of a head among which a query is.
+    __device__ __half* next_tile(uint32_t query, uint32_t head) const {
+        return args.next_keys_values.data + (query / kTileKeys * kHeads + head) * kHeadTileLen;
+    }
+
+    // Stores the values: a column of 8 rows a thread.
     __device__ void store_values(float bias) const {
         const uint32_t column = threadIdx.x % kColumns, first = threadIdx.x / kColumns * 8;
         if (first >= kRows) return;
@@ -179,7 +188,8 @@ struct Layers {
             for (uint32_t p = 1; p < P::kParts; ++p) v[r] += part[p * P::kPartLen];
             v[r] += bias;
         }
-        row::store(v, args.next_values.data + (first_column<kValues>() + column) * args.value_stride + first_row + first);
+        const uint32_t channel = first_column<kValues>() + column, query = first_row + first;
+        row::store(v, next_tile(query, channel / kHeadLen) + kHeadKeysLen + channel % kHeadLen * kTileKeys + query % kTileKeys);
     }
 
     // Moves the point of a row; of the last block, stores the box.

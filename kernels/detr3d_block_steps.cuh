@@ -55,11 +55,8 @@ struct Block : Layers<kRows> {
     }
 
     __device__ void attend_queries() {
-        const uint32_t stride = 2 * kChannels;
-        const attention::Args<__half> attention = {args.queries_keys, {args.queries_keys.data + kChannels, 0}, args.values, {nullptr, 0},
-                                                   stride, stride, args.value_stride, 0, args.num_queries, args.num_queries,
-                                                   kHeadLen, args.score_scale};
-        const float4 v = attend<kRows>(attention, rank * (kHeads / kBlocks), first_row, shared.parts, shared.of_parts);
+        const Attention attention = {args.queries, args.keys_values, args.num_queries, args.score_scale};
+        const float4 v = attend<kRows>(attention, kHeads, rank * (kHeads / kBlocks), first_row, shared.parts, shared.of_parts);
         prepare<kAttend>();
         if (threadIdx.x < kStepThreads) share(shared.a + my_row() * kPitch + rank * kColumns + my_column(), v);
     }

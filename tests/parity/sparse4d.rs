@@ -211,7 +211,7 @@ fn recorded_sequences_are_equal() {
 fn views_that_see_nothing_are_not_read() {
     let Some(device) = super::gpu() else { return };
     let stream = device.stream().unwrap();
-    let network = network(&facts());
+    let network = network(&Sparse4d { num_anchors: 40, num_cached: 16, ..facts() });
     let mut poisoned = maps(64, As::F16);
     for level in 0..2 {
         let Texels::F16(values) = poisoned.level_mut(level).unwrap().texels_mut() else {

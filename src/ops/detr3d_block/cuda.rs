@@ -6,6 +6,7 @@ use half::f16;
 
 pub use super::kernels::{
     BlockArgs, CHANNELS, HEADS, HIDDEN, LayerArgs, LayersArgs, MAX_CLASSES, NormsArgs,
+    keys_values_len,
 };
 
 use super::kernels::{Block, BlockSpec, CLUSTER_BLOCKS, THREADS_PER_BLOCK};

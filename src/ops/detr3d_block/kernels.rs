@@ -23,6 +23,7 @@ pub const CHANNELS: u32 = kernel_constant!("detr3d_block.cuh", "kChannels");
 pub const HIDDEN: u32 = kernel_constant!("detr3d_block.cuh", "kHidden");
 /// The most classes.
 pub const MAX_CLASSES: u32 = kernel_constant!("detr3d_block.cuh", "kMaxClasses");
+const TILE_KEYS: u32 = kernel_constant!("attention.cuh", "kKeys");
 const BOX_LEN: u32 = kernel_constant!("detr3d_block.cuh", "kBoxLen");
 const NUM_LAYERS: usize = 13;
 const NUM_NORMS: usize = 7;
@@ -95,18 +96,18 @@ pub struct BlockArgs<'a> {
     pub content: In<'a, f16>,
     /// Added to the attention; empty: nothing.
     pub positions: In<'a, f16>,
-    /// Queries and keys side by side.
-    pub queries_keys: In<'a, f16>,
-    /// Values, transposed.
-    pub values: In<'a, f16>,
+    /// A row per query.
+    pub queries: In<'a, f16>,
+    /// Keys and values, as the block before stores them: [`keys_values_len`].
+    pub keys_values: In<'a, f16>,
     /// Added to the next queries and keys.
     pub offsets: In<'a, f16>,
     /// Normalized rows.
     pub next_content: Out<'a, f16>,
-    /// Queries and keys of the next block.
-    pub next_queries_keys: Out<'a, f16>,
-    /// Its values, transposed.
-    pub next_values: Out<'a, f16>,
+    /// Queries of the next block.
+    pub next_queries: Out<'a, f16>,
+    /// Its keys and values.
+    pub next_keys_values: Out<'a, f16>,
     /// Rows before the last normalization; empty: nowhere.
     pub output: Out<'a, f16>,
     /// Reference points, 3 per query, in 0 to 1 of the range.
@@ -129,16 +130,17 @@ pub struct BlockArgs<'a> {
     pub extent: [f32; 3],
     /// Queries.
     pub num_queries: u32,
-    /// Values from one row of transposed values to the next.
-    pub value_stride: u32,
     /// Classes.
     pub num_classes: u32,
     /// The factor of the scores, to the base 2.
     pub score_scale: f32,
     /// Added to variances.
     pub epsilon: f32,
-    /// Padding.
-    pub reserved: u32,
+}
+
+/// Values of the keys and values of so many queries: whole tiles of 32 keys, which begin as zeros.
+pub fn keys_values_len(num_queries: usize) -> usize {
+    num_queries.next_multiple_of(TILE_KEYS as usize) * 2 * CHANNELS as usize
 }
 
 assert_mirrors!(LayerArgs<'_>, "detr3d_block.cuh", "Layer");
@@ -161,8 +163,6 @@ fn check(
     let is_last = !args.boxes.is_empty();
     let fits = grid.num_blocks == [num_blocks, 1]
         && args.num_queries > 0
-        && args.value_stride.is_multiple_of(32)
-        && args.value_stride >= args.num_queries
         && (1..=MAX_VIEWS).contains(&views)
         && (1..=MAX_LEVELS).contains(&levels)
         && maps.num_channels == CHANNELS
@@ -184,7 +184,7 @@ fn check(
     check_layers(kernel, args, is_last)?;
     let num_queries = args.num_queries as usize;
     let rows = num_queries * channels;
-    let value_len = channels * args.value_stride as usize;
+    let keys_values = keys_values_len(num_queries);
     let is_first = !args.attended.is_empty();
     // What a block does not use may be empty.
     let unless = |skips: bool, needed: usize| if skips { 0 } else { needed };
@@ -196,12 +196,12 @@ fn check(
             ("attended", args.attended.len(), used(args.attended.len(), rows)),
             ("content", args.content.len(), unless(is_first, rows)),
             ("positions", args.positions.len(), used(args.positions.len(), rows)),
-            ("queries and keys", args.queries_keys.len(), unless(is_first, 2 * rows)),
-            ("values", args.values.len(), unless(is_first, value_len)),
+            ("queries", args.queries.len(), unless(is_first, rows)),
+            ("keys and values", args.keys_values.len(), unless(is_first, keys_values)),
             ("offsets", args.offsets.len(), unless(is_last, 2 * rows)),
             ("next content", args.next_content.len(), used(args.next_content.len(), rows)),
-            ("next queries and keys", args.next_queries_keys.len(), unless(is_last, 2 * rows)),
-            ("next values", args.next_values.len(), unless(is_last, value_len)),
+            ("next queries", args.next_queries.len(), unless(is_last, rows)),
+            ("next keys and values", args.next_keys_values.len(), unless(is_last, keys_values)),
             ("output", args.output.len(), used(args.output.len(), rows)),
             ("points", args.points.len(), 3 * num_queries),
             ("moved points", args.moved.len(), unless(is_last, 3 * num_queries)),
@@ -272,8 +272,8 @@ macro_rules! blocks {
 
         // SAFETY: `BlockArgs` and what it consists of mirror the structs of the kernels. The
         // grid is whole clusters, as many as the queries need (checked). Rows at and beyond
-        // `num_queries` are not read and not written, but for the columns of the transposed
-        // values up to their stride; a texel is read if it lies within its level, of a view
+        // `num_queries` are not read and not written, but for keys and values up to the end of
+        // their last tile; a texel is read if it lies within its level, of a view
         // below the number of views; the slices are long enough (checked; what is empty is
         // not used). Shared memory is what the kernel's layout takes (asserted there). Thread
         // blocks wait only for those of their cluster, which run at the same time.

@@ -8,9 +8,10 @@ use super::super::Network;
 use super::{BOX_LEN, CudaDecoder, WholeBlocks};
 use crate::device::cuda::{DeviceBuffer, In, Out, Stream};
 use crate::error::Result;
-use crate::ops::attention::cuda::{score_scale, value_stride};
+use crate::ops::attention::cuda::score_scale;
 use crate::ops::detr3d_block::cuda::{
     BlockArgs, CHANNELS, Detr3dBlock, HEADS, HIDDEN, LayerArgs, LayersArgs, MAX_CLASSES, NormsArgs,
+    keys_values_len,
 };
 use crate::ops::layer_norm::EPSILON;
 use crate::ops::linear::cuda::{DeviceLayer, DeviceRows};
@@ -52,8 +53,8 @@ impl WholeBlocks for f16 {
 pub struct BlockBuffers {
     kernel: Detr3dBlock,
     contents: [DeviceRows<f16>; 2],
-    queries_keys: [DeviceRows<f16>; 2],
-    values: [DeviceBuffer<f16>; 2],
+    queries: [DeviceRows<f16>; 2],
+    keys_values: [DeviceBuffer<f16>; 2],
 }
 
 impl BlockBuffers {
@@ -74,13 +75,13 @@ impl BlockBuffers {
         let Some(kernel) = Detr3dBlock::load(stream.device(), num_queries)? else {
             return Ok(None);
         };
-        let rows = |columns| DeviceRows::zeros(stream, num_queries, columns);
-        let values = || DeviceBuffer::zeros(stream, channels * value_stride(num_queries));
+        let rows = || DeviceRows::zeros(stream, num_queries, channels);
+        let keys_values = || DeviceBuffer::zeros(stream, keys_values_len(num_queries));
         Ok(Some(Self {
             kernel,
-            contents: [rows(channels)?, rows(channels)?],
-            queries_keys: [rows(2 * channels)?, rows(2 * channels)?],
-            values: [values()?, values()?],
+            contents: [rows()?, rows()?],
+            queries: [rows()?, rows()?],
+            keys_values: [keys_values()?, keys_values()?],
         }))
     }
 }
@@ -96,8 +97,8 @@ impl CudaDecoder<f16> {
         let block = &blocks[index];
         let next = blocks.get(index + 1);
         let [contents, next_contents] = in_turn(&mut buffers.contents, index);
-        let [queries_keys, next_queries_keys] = in_turn(&mut buffers.queries_keys, index);
-        let [values, next_values] = in_turn(&mut buffers.values, index);
+        let [queries, next_queries] = in_turn(&mut buffers.queries, index);
+        let [keys_values, next_keys_values] = in_turn(&mut buffers.keys_values, index);
         let [points, moved] = in_turn(references, index);
         let points = if index == 0 { &start.references } else { points };
         let none = LayerArgs::empty();
@@ -138,12 +139,12 @@ impl CudaDecoder<f16> {
                 Some(positions) => positions.input(stream)?,
                 None => In::empty(),
             },
-            queries_keys: queries_keys.input(stream)?,
-            values: values.input(stream)?,
+            queries: queries.input(stream)?,
+            keys_values: keys_values.input(stream)?,
             offsets: In::empty(),
             next_content: Out::empty(),
-            next_queries_keys: Out::empty(),
-            next_values: Out::empty(),
+            next_queries: Out::empty(),
+            next_keys_values: Out::empty(),
             output: Out::empty(),
             points: points.input(stream)?,
             moved: Out::empty(),
@@ -155,19 +156,17 @@ impl CudaDecoder<f16> {
             low: facts.range.min,
             extent: std::array::from_fn(|axis| facts.range.max[axis] - facts.range.min[axis]),
             num_queries: num_queries as u32,
-            value_stride: value_stride(num_queries) as u32,
             num_classes: facts.num_classes as u32,
             score_scale: score_scale(channels / facts.num_heads),
             epsilon: EPSILON,
-            reserved: 0,
         };
         if let Some(next) = next {
             args.layers.queries_keys = layer_args(stream, &next.queries_keys)?;
             args.layers.values = layer_args(stream, &next.values)?;
             args.offsets = next.offsets.input(stream)?;
             args.next_content = next_contents.output(stream)?;
-            args.next_queries_keys = next_queries_keys.output(stream)?;
-            args.next_values = next_values.output(stream)?;
+            args.next_queries = next_queries.output(stream)?;
+            args.next_keys_values = next_keys_values.output(stream)?;
             args.moved = moved.output(stream)?;
         } else {
             args.layers.classes = [
