@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use det_post::config::Config;
 use det_post::device::Device;
+use det_post::infer::LIBRARY_VARIABLE;
 use det_post::replay::{Rate, Replay, ReplayOptions};
 use det_post::types::{DeviceChoice, Stage};
 
@@ -60,6 +61,12 @@ fn replay(gpu: Option<&Device>) -> Sample {
     }
 }
 
+/// Host memory that cuDNN keeps of a network on CUDA that was closed (docs/benchmarks.md).
+const KEPT_BY_CUDNN: usize = 96 << 10;
+
+/// The networks of the sample.
+const NUM_NETWORKS: usize = 3;
+
 /// `DET_POST_SOAK_SECONDS` is the duration.
 #[test]
 #[ignore = "takes ten minutes"]
@@ -98,7 +105,10 @@ fn replay_after_replay_stays_flat() {
         );
     }
     let [(first, before), (second, after)] = of_halves;
-    assert!(second[0] <= first[0] + first[0] / 20, "memory is not flat within 5 %");
+    let is_on_cuda = gpu.is_some() && std::env::var_os(LIBRARY_VARIABLE).is_some();
+    let kept = if is_on_cuda { halves.1.len() * NUM_NETWORKS * KEPT_BY_CUDNN } else { 0 };
+    let most = first[0] + first[0] / 20 + kept;
+    assert!(second[0] <= most, "memory is not flat within 5 % and {kept} bytes of cuDNN");
     assert!(second[1] <= first[1].saturating_add(8 << 20), "memory of the GPU grows");
     assert!(second[2] <= first[2], "files stay open");
     assert!(second[3] <= first[3], "threads stay");
