@@ -80,7 +80,7 @@ fn convolutions(criterion: &mut Criterion) {
             (0..27 * num_channels * num_channels).map(|i| (i % 17) as f32 / 64.0 - 0.125).collect();
         let sizes = [num_channels, 27, num_channels];
         let parameters = ConvParameters::new(sizes, &weights, None).unwrap();
-        let weights = PackedWeights::new(&parameters, Precision::F32);
+        let weights = PackedWeights::new(&parameters, Precision::F32).unwrap();
         let input: Vec<f32> =
             (0..level.len() * num_channels).map(|i| (i % 31) as f32 / 16.0 - 1.0).collect();
         let mut out = vec![0.0; input.len()];

@@ -121,6 +121,16 @@ def sequence(state, convs, eps, stride=1):
     return nn.Sequential(*layers)
 
 
+def check_trunk(state, convs):
+    """Refuses convolutions whose layers are others than those of the known backbones and necks."""
+    bare = [conv for conv in convs if normalization_of(state, conv) is None]
+    if bare:
+        raise ExportError(
+            f"{len(bare)} of {len(convs)} convolutions of backbone and neck have no batch "
+            f"normalization behind them: {', '.join(bare[:4])}"
+        )
+
+
 def upsampling(state, conv, channels):
     """One step of the neck: a transposed convolution, or one of a single tap."""
     shape = state[f"{conv}.weight"].shape
@@ -151,12 +161,13 @@ class DenseNetwork(nn.Module):
         num_blocks = 0
         while convs_under(state, f"{blocks}.{num_blocks}"):
             num_blocks += 1
+        check_trunk(state, convs_under(state, blocks) + convs_under(state, neck))
         strides = strides or [1] + [2] * (num_blocks - 1)
         if len(strides) != num_blocks:
             raise ExportError(f"--dense-strides: {num_blocks} numbers are expected")
         self.strides = strides
         self.blocks, self.neck = nn.ModuleList(), nn.ModuleList()
-        channels = map_channels
+        channels, read = map_channels, []
         for at, stride in enumerate(strides):
             convs = convs_under(state, f"{blocks}.{at}")
             found = state[f"{convs[0]}.weight"].shape[1]
@@ -164,8 +175,17 @@ class DenseNetwork(nn.Module):
                 raise ExportError(f"{convs[0]} takes {found} channels where {channels} come")
             self.blocks.append(sequence(state, convs, TRUNK_EPS, stride))
             channels = state[f"{convs[-1]}.weight"].shape[0]
-            (up,) = convs_under(state, f"{neck}.{at}")
-            self.neck.append(upsampling(state, up, channels))
+            ups = convs_under(state, f"{neck}.{at}")
+            if len(ups) != 1:
+                raise ExportError(f"{neck}.{at} has {len(ups)} convolutions; one is expected")
+            self.neck.append(upsampling(state, ups[0], channels))
+            read += convs + ups
+        rest = [c for part in (blocks, neck) for c in convs_under(state, part) if c not in read]
+        if rest:
+            raise ExportError(
+                f"{len(rest)} convolutions follow {num_blocks} blocks with an upsampling each, "
+                f"which is not known: {', '.join(rest[:4])}"
+            )
         self.output_names = []
         self.branches = nn.ModuleList()
         self.shared = nn.Identity()

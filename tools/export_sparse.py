@@ -264,8 +264,12 @@ def node(op, name, inputs, output, **attributes):
 
 def initializer(name, tensor, half):
     values = tensor.half() if half else tensor.float()
-    if not torch.isfinite(values).all():
-        raise ExportError(f"{name}: values beyond {'f16' if half else 'f32'}")
+    num = int((~torch.isfinite(values)).sum())
+    if num > 0:
+        largest, kind = float(tensor.abs().max()), "f16" if half else "f32"
+        raise ExportError(
+            f"{name}: {num} of {values.numel()} values, of up to {largest:g}, are not finite as {kind}"
+        )
     dims = b"".join(field(1, d) for d in tensor.shape)
     flat = values.contiguous().flatten().tolist()
     raw = struct.pack(f"<{len(flat)}{'e' if half else 'f'}", *flat)
@@ -334,10 +338,9 @@ class Writer:
 def write_scn(steps, is_xyz, grid, point_channels, half):
     """The bytes of an scn file and the shape of its map. `grid` is z y x."""
     num_in = steps[0][0].weight.shape[4]
-    if point_channels and len(point_channels.split()) != num_in:
-        raise ExportError(
-            f"{len(point_channels.split())} point channels are named, the encoder takes {num_in}"
-        )
+    names = re.split(r"[\s,]+", (point_channels or "").strip(" \t\r\n,"))
+    if point_channels and len(names) != num_in:
+        raise ExportError(f"{len(names)} point channels are named, the encoder takes {num_in}")
     writer = Writer(reversed(grid) if is_xyz else grid, num_in, half)
     x = "0"
     for step in steps:
@@ -355,7 +358,7 @@ def write_scn(steps, is_xyz, grid, point_channels, half):
     model = field(1, 8) + field(2, "det_post") + field(7, graph)
     model += field(8, field(1, "ai.onnx") + field(2, 11))
     if point_channels:
-        model += field(14, field(1, "point_channels") + field(2, point_channels))
+        model += field(14, field(1, "point_channels") + field(2, " ".join(names)))
     return model, dims
 
 
@@ -392,13 +395,14 @@ def main():
         model, dims = write_scn(
             steps, is_xyz, options.grid, options.point_channels, options.half
         )
-        with open(options.encoder, "wb") as file:
-            file.write(model)
-        print(f"{options.encoder}: {len(model)} bytes, map {dims}")
+        # The dense network first: where it is refused, no encoder stands beside an older one.
         if options.dense:
             names = export_dense(state, dims, options.dense, options.dense_strides)
             print(f"{options.dense}: outputs {' '.join(names)}")
-    except ExportError as error:
+        with open(options.encoder, "wb") as file:
+            file.write(model)
+        print(f"{options.encoder}: {len(model)} bytes, map {dims}")
+    except (ExportError, OSError) as error:
         sys.exit(f"export_sparse: {error}")
 
 

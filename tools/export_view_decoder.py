@@ -71,17 +71,23 @@ def numbers(tensors, pattern):
     return sorted({int(match[1]) for match in found if match})
 
 
+def shape_of(tensors, name):
+    if name not in tensors:
+        raise ExportError(f"no {name} in the checkpoint")
+    return tensors[name].shape
+
+
 def detr3d_facts(tensors):
     last = numbers(tensors, r"transformer\.decoder\.layers\.(\d+)\.")[-1]
     for name in [name for name in tensors if name.startswith("cls_branches.")]:
         if not name.startswith(f"cls_branches.{last}."):
             del tensors[name]
-    queries, width = tensors["query_embedding.weight"].shape
+    queries, width = shape_of(tensors, "query_embedding.weight")
     return {"channels": width // 2, "queries": queries, "blocks": last + 1}
 
 
 def sparse4d_facts(tensors):
-    anchors, channels = tensors["instance_bank.instance_feature"].shape
+    anchors, channels = shape_of(tensors, "instance_bank.instance_feature")
     blocks = numbers(tensors, r"layers\.(\d+)\.weights_fc\.weight")
     # Blocks after the single-frame ones have two attentions.
     num_attentions = len(numbers(tensors, r"layers\.(\d+)\.attn\.in_proj_weight"))
@@ -101,6 +107,12 @@ def write_safetensors(path, tensors, dtype):
     header, data, offset = {}, [], 0
     for name in sorted(tensors):
         values = tensors[name].detach().to(dtype).contiguous()
+        num = int((~torch.isfinite(values)).sum())
+        if num > 0:
+            largest = float(tensors[name].detach().abs().max())
+            raise ExportError(
+                f"{num} of {values.numel()} values of {name} are not finite as {dtype}: of up to {largest:g}"
+            )
         raw = values.numpy().tobytes()
         header[name] = {
             "dtype": {torch.float32: "F32", torch.float16: "F16"}[dtype],
@@ -131,5 +143,5 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-    except ExportError as error:
+    except (ExportError, OSError) as error:
         sys.exit(f"export_view_decoder.py: {error}")

@@ -211,7 +211,7 @@ impl Memory {
         let mode = convolution.mode()?;
         let geometry = convolution.geometry(mode)?;
         let precision = convolution.precision()?;
-        let weights = PackedWeights::new(&convolution.parameters(call, &geometry)?, precision);
+        let weights = PackedWeights::new(&convolution.parameters(call, &geometry)?, precision)?;
         let (num_sites, num_channels) = (input.num_sites, convolution.num_input_channels);
         let cells = call.slice(input.coordinates, num_sites.saturating_mul(4), "coordinates")?;
         let features =

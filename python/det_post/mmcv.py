@@ -178,7 +178,7 @@ def batched_nms(
     idxs = None if agnostic or nms_cfg is None else _int64(idxs)
     rows, values = _float32(boxes), _float32(scores)
     if nms_cfg is None:
-        keep = ops.circle_nms(rows[:, :2] * 0, values, 0.0)
+        keep = ops.circle_nms(_full((rows.shape[0], 2), 0, rows), values, 0.0)
     elif kind == "nms":
         threshold = float(cfg.pop("score_threshold", 0))
         options: dict[str, Any] = {
@@ -268,7 +268,12 @@ def _refuse(kind: str, rest: dict[str, Any]) -> None:
 
 
 def _is_torch(array: Any) -> bool:
-    return type(array).__module__.partition(".")[0] == "torch"
+    return _is_of("torch", array)
+
+
+def _is_of(library: str, array: Any) -> bool:
+    """Whether the type of an array, or one that it derives from, is of a library."""
+    return any(base.__module__.partition(".")[0] == library for base in type(array).__mro__)
 
 
 def _float32(array: Any) -> Any:
@@ -288,7 +293,7 @@ def _contiguous(array: Any, dtype: str) -> Any:
 
 
 def _namespace(array: Any) -> Any:
-    if type(array).__module__.partition(".")[0] == "cupy":
+    if _is_of("cupy", array):
         import cupy
 
         return cupy

@@ -322,9 +322,10 @@ impl Lidar {
     }
 
     /// Forgets past sweeps.
-    fn reset(&self) -> PyResult<()> {
-        let mut detector = self.0.detector.lock().unwrap_or_else(PoisonError::into_inner);
-        detector.reset().map_err(|error| raised(&error))
+    fn reset(&self, py: Python<'_>) -> PyResult<()> {
+        // A sweep that is being processed holds the detector for all of its time.
+        let reset = || self.0.detector.lock().unwrap_or_else(PoisonError::into_inner).reset();
+        py.detach(reset).map_err(|error| raised(&error))
     }
 }
 
@@ -347,8 +348,13 @@ fn cloud_layout<'a>(
         let field = PointField { name, offset, datatype: FLOAT32, count: 1 };
         columns.push(field).map_err(|error| error.to_string())?;
     }
-    let size = |size: usize| u32::try_from(size).map_err(|_| "too many points".to_owned());
-    let steps = [size(4 * fields.len())?, size(4 * fields.len() * num_points)?];
+    let point_step = 4 * fields.len();
+    let too_many = |_| {
+        let max_points = u32::MAX as usize / point_step.max(1);
+        format!("{num_points} points of {} columns; up to {max_points} are possible", fields.len())
+    };
+    let size = |size: usize| u32::try_from(size).map_err(too_many);
+    let steps = [size(point_step)?, size(point_step.saturating_mul(num_points))?];
     Ok(([size(num_points)?, 1], steps, columns))
 }
 

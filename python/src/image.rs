@@ -6,6 +6,7 @@ use det_post::types::{
     ChannelOrder, DeviceBytes, ElementType, Encoding, ImageView, Letterbox, Normalization,
     Placement, Size, Tensor,
 };
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::argument::one_of;
@@ -38,13 +39,12 @@ fn size_and_step(
         [rows, width, found] if found == channels => [rows, width],
         _ => [0, 0],
     };
-    if !has_type || rows == 0 || width == 0 {
+    let is_semi_planar = matches!(encoding, Encoding::Nv12 | Encoding::Nv21);
+    let has_chroma_rows = !is_semi_planar || rows.is_multiple_of(3);
+    if !has_type || rows == 0 || width == 0 || !has_chroma_rows {
         return Err(format!("{expected} is needed for {}", encoding.to_ros()));
     }
-    let height = match encoding {
-        Encoding::Nv12 | Encoding::Nv21 => rows / 3 * 2,
-        _ => rows,
-    };
+    let height = if is_semi_planar { rows / 3 * 2 } else { rows };
     let side = |side| u32::try_from(side).unwrap_or(u32::MAX);
     Ok((Size::new(side(width), side(height)), width * channels * element_bytes))
 }
@@ -126,6 +126,11 @@ pub fn letterbox<'py>(
         pad_value,
     };
     let element = one_of("dtype", dtype, &elements)?;
+    let sides = 1..=ImageView::<'_>::MAX_SIDE;
+    if !sides.contains(&size.0) || !sides.contains(&size.1) {
+        let message = format!("size is {size:?}; sides of 1 to {} are possible", sides.end());
+        return Err(PyValueError::new_err(message));
+    }
     let encoding = Encoding::from_ros(encoding).map_err(|error| raised(&error))?;
     let shape = [1, 3, size.0 as usize, size.1 as usize];
     if let Some(gpu) = gpu_of("image", image)? {

@@ -20,9 +20,7 @@ pub fn from_dlpack_of<'py>(like: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAn
         })?;
         Ok(function.bind(py).clone())
     };
-    let module = like.get_type().module()?;
-    let library = module.to_str()?.split('.').next().unwrap_or_default();
-    match library {
+    match library_of(like)?.as_str() {
         "numpy" => import(&NUMPY, "numpy"),
         "torch" => import(&TORCH, "torch"),
         "cupy" => import(&CUPY, "cupy"),
@@ -31,6 +29,22 @@ pub fn from_dlpack_of<'py>(like: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAn
             Err(_) => import(&NUMPY, "numpy"),
         },
     }
+}
+
+/// The library that an array comes from: of its type or, as for a tensor of torchvision, of the
+/// type that it derives from. The package of its type when that is none of the known ones.
+fn library_of(array: &Bound<'_, PyAny>) -> PyResult<String> {
+    let package = |of: &Bound<'_, PyAny>| -> PyResult<String> {
+        let module: String = of.getattr(pyo3::intern!(of.py(), "__module__"))?.extract()?;
+        Ok(module.split('.').next().unwrap_or_default().to_owned())
+    };
+    for base in array.get_type().mro() {
+        let package = package(&base)?;
+        if ["numpy", "torch", "cupy"].contains(&package.as_str()) {
+            return Ok(package);
+        }
+    }
+    package(array.get_type().as_any())
 }
 
 /// A new array on the GPU of `like`, by its library: its memory is that of the library's
@@ -44,9 +58,8 @@ pub fn empty_like<'py>(
     dtype: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = like.py();
-    let module = like.get_type().module()?;
     let options = PyDict::new(py);
-    match module.to_str()?.split('.').next().unwrap_or_default() {
+    match library_of(like)?.as_str() {
         "torch" => {
             options.set_item("dtype", py.import("torch")?.getattr(dtype)?)?;
             like.call_method("new_empty", (shape,), Some(&options))

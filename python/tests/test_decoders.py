@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -236,3 +237,8 @@ def test_queries_of_view_decoders(rng: Any) -> None:
     compare(found, *(a[passes] for a in expected))
     with pytest.raises(ValueError, match=r"\[N, 11\] is needed"):
         ops.decode_query(logits, np.ascontiguousarray(boxes[:, :10]))
+    for max_num in [2**40, sys.maxsize]:
+        everything = ops.decode_query(logits, boxes, score_threshold=0.0, max_num=max_num)
+        assert len(everything["rows"]) == 40 * 3
+    with pytest.raises(ValueError, match="max_num is 0; at least 1"):
+        ops.decode_query(logits, boxes, max_num=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,22 @@ def test_a_lidar_merges_past_sweeps_with_their_transforms(config: Path) -> None:
         lidar.process(points, stamp=10.2, transform=(2 * np.eye(4)).tolist())
     with pytest.raises(ValueError, match=r"float32 \[N, 3\] is needed"):
         lidar.process(points, ["x", "y", "z"])
+
+
+def test_threads_run_while_a_reset_waits_for_a_sweep(config: Path) -> None:
+    lidar = det_post.Lidar(config, channel="lidar", params=RTEN, device="cpu")
+    points = np.random.default_rng(3).uniform(-30, 30, (100_000, 4)).astype(np.float32)
+    sweep = threading.Thread(target=lambda: lidar.process(points))
+    reset = threading.Thread(target=lidar.reset)
+    sweep.start()
+    time.sleep(0.02)
+    reset.start()
+    num_turns = 0
+    while sweep.is_alive():
+        time.sleep(0.001)
+        num_turns += 1
+    reset.join()
+    assert num_turns > 5
 
 
 def test_threads_share_a_camera(config: Path) -> None:

@@ -80,10 +80,20 @@ def test_images_that_do_not_fit_are_refused(image: Any) -> None:
         (ValueError, "not contiguous", image[:, ::2], {}),
         (ValueError, 'placement is "left"; center, top_left', image, {"placement": "left"}),
         (ValueError, "encoding", image, {"encoding": "jpeg"}),
+        (ValueError, r"\[7, 4\]: uint8 \[H \* 3 / 2, W\]", np.zeros((7, 4), np.uint8), {"encoding": "nv12"}),
+        (ValueError, r"\[5, 4\]: uint8 \[H \* 3 / 2, W\]", np.zeros((5, 4), np.uint8), {"encoding": "nv21"}),
     ]
     for kind, words, wrong, options in cases:
         with pytest.raises(kind, match=words):
             ops.letterbox(wrong, (32, 32), **options)
+
+
+def test_sizes_without_memory_are_refused(image: Any, points: Any) -> None:
+    for size in [(65536, 65536), (32769, 1), (0, 32)]:
+        with pytest.raises(ValueError, match="sides of 1 to 32768"):
+            ops.letterbox(image, size)
+    with pytest.raises(MemoryError, match="no memory for [0-9]+ values"):
+        ops.pillar_features(points, **GRID, max_points_per_voxel=2**50)
 
 
 GRID: Any = {"voxel_size": (0.5, 0.5, 4.0), "point_range": (-4.0, -4.0, -2.0, 4.0, 4.0, 2.0)}

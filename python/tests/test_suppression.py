@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import resource
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -184,6 +187,66 @@ def test_inputs_that_do_not_fit_are_refused_with_the_way_out() -> None:
         ops.nms_bev(np.zeros((4, 7), np.float32), scores, [0.5, 0.5], classes=np.arange(4))
     with pytest.raises(ValueError, match="linear"):
         ops.soft_nms(boxes, scores, method="hard")  # type: ignore[arg-type]
+
+
+def test_boxes_that_begin_at_infinity_are_kept_without_suppression() -> None:
+    boxes, scores, classes = scene(3)
+    boxes[1, :2] = np.inf
+    _, keep = mmcv.batched_nms(boxes, scores, classes, None)
+    np.testing.assert_array_equal(np.sort(keep), [0, 1, 2])
+
+
+# torch's tensor and torchvision's, which is of another package.
+DERIVED_TYPE = """
+import sys, types
+import numpy as np
+from det_post import mmcv, ops
+
+class Tensor(np.ndarray):
+    __module__ = "torch"
+
+class BoundingBoxes(Tensor):
+    __module__ = "torchvision.tv_tensors"
+
+torch = types.ModuleType("torch")
+torch.from_dlpack = lambda array: np.from_dlpack(array).view(Tensor)
+sys.modules["torch"] = torch
+boxes = np.eye(4, dtype=np.float32).view(BoundingBoxes)
+assert type(ops.nms(boxes, np.ones(4, np.float32), 0.5)) is Tensor
+assert mmcv._is_torch(boxes)
+"""
+
+
+def test_results_are_of_the_library_that_a_type_derives_from() -> None:
+    # In a process of its own: a library is looked up once.
+    subprocess.run([sys.executable, "-c", DERIVED_TYPE], check=True)
+
+
+class PageLocked:
+    """An array that its library says is in page-locked memory, as torch's ``pin_memory``."""
+
+    CUDA_HOST = 3
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.CUDA_HOST, 0
+
+    def __dlpack__(self, **_: Any) -> Any:
+        capsule = self.array.__dlpack__()
+        pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        # A tensor begins with a pointer and the device's type.
+        address = pointer_of(capsule, b"dltensor") + ctypes.sizeof(ctypes.c_void_p)
+        ctypes.c_int32.from_address(address).value = self.CUDA_HOST
+        return capsule
+
+
+def test_page_locked_arrays_are_on_the_cpu() -> None:
+    boxes, scores, _ = scene(20)
+    found = ops.nms(PageLocked(boxes), PageLocked(scores), 0.5)
+    np.testing.assert_array_equal(found, ops.nms(boxes, scores, 0.5))
 
 
 def test_read_only_arrays_are_taken_and_inputs_are_not_changed() -> None:

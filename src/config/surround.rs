@@ -146,7 +146,7 @@ impl SurroundConfig {
                 "After a larger gap between the stamps of two frames the memory of past frames is cleared and \
                  counted.",
             )),
-            score_thresholds: score_thresholds(p, &facts.class_names),
+            score_thresholds: bounded_score_thresholds(p, &facts.class_names, is_streampetr),
             yaw_norm_thresholds: yaw_norm_thresholds(p, facts.class_names.len()),
             // The head is one task.
             nms: nms_3d(p, &facts.class_names, || vec![0; facts.class_names.len()]),
@@ -198,6 +198,22 @@ impl SurroundConfig {
             center_range,
         }
     }
+}
+
+/// Score thresholds, in as many bins as a GPU takes where pairs of a query and a class are decoded.
+fn bounded_score_thresholds(
+    p: &mut Reader<'_>,
+    class_names: &[String],
+    is_streampetr: bool,
+) -> ScoreThresholds {
+    const MAX_BINS: usize = QueryDecode::MAX_DISTANCE_BINS;
+    let thresholds = score_thresholds(p, class_names);
+    let num_bins = thresholds.distance_upper_limits_m.len();
+    if !is_streampetr && num_bins > MAX_BINS {
+        let allowed = format!("at most {MAX_BINS} limits");
+        p.refuse("distance_upper_limits_m", format!("{num_bins} limits"), &allowed);
+    }
+    thresholds
 }
 
 fn decoder(p: &mut Reader<'_>, kind: &SurroundKind) -> SurroundDecoder {

@@ -203,20 +203,30 @@ pub enum Tensor {
     },
 }
 
+/// Zeros, where there is memory for them.
+fn zeros<T: Copy + Default>(num: usize) -> Result<Vec<T>> {
+    // `vec!` takes pages that are zero already, but ends the process where there are none.
+    if Vec::<T>::new().try_reserve_exact(num).is_err() {
+        let message = format!("no memory for {num} values of {} bytes", size_of::<T>());
+        return Err(Error::new(ErrorKind::Memory, "tensor", message));
+    }
+    Ok(vec![T::default(); num])
+}
+
 impl Tensor {
     /// A tensor of zeros.
     ///
     /// # Errors
     /// `Argument` for an element type that is not a float, or a shape whose
-    /// product overflows.
+    /// product overflows; `Memory` where there is not enough.
     pub fn zeros(element: ElementType, shape: &[usize]) -> Result<Self> {
         let num = shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim));
         match (element, num) {
             (ElementType::F32, Some(num)) => {
-                Ok(Self::F32 { shape: shape.to_vec(), values: vec![0.0; num] })
+                Ok(Self::F32 { shape: shape.to_vec(), values: zeros(num)? })
             }
             (ElementType::F16, Some(num)) => {
-                Ok(Self::F16 { shape: shape.to_vec(), values: vec![f16::ZERO; num] })
+                Ok(Self::F16 { shape: shape.to_vec(), values: zeros(num)? })
             }
             _ => Err(Error::new(
                 ErrorKind::Argument,
@@ -315,6 +325,9 @@ mod tests {
     #[test]
     fn zeros_are_floats_only() {
         assert!(Tensor::zeros(ElementType::I64, &[1]).is_err());
+        let error = Tensor::zeros(ElementType::F32, &[1 << 20, 1 << 40]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Memory);
+        assert!(error.message().starts_with("no memory for 1152921504606846976 values of 4 bytes"));
         assert_eq!(Tensor::zeros(ElementType::F16, &[2, 3]).unwrap().view().values().len(), 6);
     }
 }

@@ -147,3 +147,8 @@ pub struct QueryDecode {
     /// Centres outside are dropped; `None` keeps all.
     pub center_range: Option<PointRange>,
 }
+
+impl QueryDecode {
+    /// The most distance bins of `ops::decode_query` on a GPU.
+    pub const MAX_DISTANCE_BINS: usize = 16;
+}

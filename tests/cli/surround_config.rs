@@ -190,4 +190,14 @@ fn heads_of_view_decoders_state_their_facts() {
         let error = load(facts, &[]).expect_err(part);
         assert!(error.message().contains(part), "no `{part}` in: {error}");
     }
+
+    // As many distance bins as a GPU decodes.
+    let limits = |num: usize| {
+        let limits: Vec<String> = (1..=num).map(|limit| limit.to_string()).collect();
+        format!("rig.distance_upper_limits_m:=[{}]", limits.join(", "))
+    };
+    load(detr3d, &[&limits(16)]).unwrap();
+    let error = load(detr3d, &[&limits(17)]).unwrap_err();
+    let part = "rig.distance_upper_limits_m: found 17 limits; allowed: at most 16 limits";
+    assert!(error.message().contains(part), "{error}");
 }

@@ -249,7 +249,7 @@ fn convolve(device: &CudaDevice, case: &Case, random: &mut Random, precision: Pr
         rows_of_sites(&array, num_inputs, &reference.rows, &mut sorted);
         let mut expected = vec![0.0; num_rows * num_outputs];
         let epilogue = Epilogue { residual: Some(&residual), relu: true, stored: precision };
-        let packed = PackedWeights::new(&parameters, precision);
+        let packed = PackedWeights::new(&parameters, precision).unwrap();
         let mut threads = ConvWorkspace::new(1);
         sparse_conv(&sorted, &reference.table, &packed, epilogue, &mut threads, &mut expected)
             .unwrap();

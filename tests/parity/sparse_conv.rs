@@ -64,7 +64,7 @@ fn convolve(device: &CudaDevice, precision: Precision, bounds: [f64; 2]) {
         let mut expected = vec![0.0; rows.len() * num_outputs];
         let epilogue =
             Epilogue { residual: with_residual.then_some(&residual[..]), relu, stored: precision };
-        let packed = PackedWeights::new(&parameters, precision);
+        let packed = PackedWeights::new(&parameters, precision).unwrap();
         let mut workspace = ConvWorkspace::new(1);
         sparse_conv(&input, &made.table, &packed, epilogue, &mut workspace, &mut expected).unwrap();
 

@@ -51,7 +51,8 @@ fn request<'py>(name: &str, array: &Bound<'py, PyAny>) -> PyResult<ImportRequest
 fn gpu_of_request(name: &str, request: &ImportRequest<'_>) -> PyResult<Option<u32>> {
     let DLDevice { device_type, device_id } = request.device()?;
     match device_type {
-        DLDeviceType::CPU => Ok(None),
+        // Page-locked memory is host memory.
+        DLDeviceType::CPU | DLDeviceType::CUDAHOST => Ok(None),
         DLDeviceType::CUDA => Ok(Some(device_id.unsigned_abs())),
         DLDeviceType(other) => {
             let message = format!("{name} is on a device of type {other} in DLPack's list");

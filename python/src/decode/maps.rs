@@ -7,7 +7,9 @@ use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
-use super::{Array, Found, Scores, decoded, size_order_of, space_columns, thresholds, yaw_of};
+use super::{
+    Array, Found, Scores, capacity_of, decoded, size_order_of, space_columns, thresholds, yaw_of,
+};
 use crate::array::{Input, gpu_of};
 use crate::gpu;
 
@@ -98,7 +100,7 @@ pub fn decode_center<'py>(
     let maps = inputs.iter().map(|task| task.try_map_named(|_, map| map.tensor()));
     let maps = maps.collect::<PyResult<Vec<_>>>()?;
     let num_cells = maps.iter().map(|task| task.height.values().len()).sum::<usize>();
-    let capacity = max_num.unwrap_or(usize::MAX).min(num_cells);
+    let capacity = capacity_of(max_num, num_cells)?;
     let found = decoded(py, capacity, |candidates| decode_tasks(&maps, &params, candidates))?;
     space_columns(&found, [has_velocity, has_variance], like)
 }
@@ -172,7 +174,7 @@ pub fn decode_anchor<'py>(
         boxes: inputs.1.tensor()?,
         directions: inputs.2.as_ref().map(Input::tensor).transpose()?,
     };
-    let capacity = max_num.unwrap_or(usize::MAX).min(outputs.boxes.values().len() / 7);
+    let capacity = capacity_of(max_num, outputs.boxes.values().len() / 7)?;
     let found = decoded(classes.py(), capacity, |candidates| {
         decode_anchors(&outputs, &params, candidates)
     })?;

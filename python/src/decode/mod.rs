@@ -53,6 +53,14 @@ pub(super) fn thresholds(
     Ok(ScoreThresholds { distance_upper_limits_m, per_class })
 }
 
+/// How many of `all` candidates are kept at most.
+pub fn capacity_of(max_num: Option<usize>, all: usize) -> PyResult<usize> {
+    match max_num {
+        Some(0) => Err(PyValueError::new_err("max_num is 0; at least 1 is needed")),
+        _ => Ok(max_num.unwrap_or(usize::MAX).min(all)),
+    }
+}
+
 pub(super) fn yaw_of(name: &str) -> PyResult<YawConvention> {
     let yaws = [
         ("counter_clockwise", YawConvention::CounterClockwise),

@@ -6,7 +6,9 @@ use det_post::types::{PointRange, QueryBox, QueryDecode, StreamPetrDecode};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::{Array, Found, Scores, decoded, size_order_of, space_columns, thresholds, yaw_of};
+use super::{
+    Array, Found, Scores, capacity_of, decoded, size_order_of, space_columns, thresholds, yaw_of,
+};
 use crate::array::{Input, gpu_of};
 use crate::gpu;
 
@@ -65,13 +67,15 @@ pub fn decode_query<'py>(
             let message = format!("logits is {shape:?}; [Q, classes] is needed");
             return Err(PyValueError::new_err(message));
         };
+        let max_num = capacity_of(Some(max_num), num_queries.saturating_mul(num_classes))?;
         let (params, arrays) = (params(num_classes)?, [logits, boxes]);
         return gpu::decode_query(gpu, arrays, quality, &params, [num_queries, max_num]);
     }
     let logit_input = Input::new("logits", logits)?;
-    let &[_, num_classes] = logit_input.shape() else {
+    let &[num_queries, num_classes] = logit_input.shape() else {
         return Err(logit_input.refuse(&"[Q, classes] is needed"));
     };
+    let max_num = capacity_of(Some(max_num), num_queries.saturating_mul(num_classes))?;
     let params = params(num_classes)?;
     let box_input = Input::new("boxes", boxes)?;
     let quality_input = quality.map(|quality| Input::new("quality", quality)).transpose()?;
@@ -133,7 +137,7 @@ pub fn decode_streampetr<'py>(
     let inputs = [Input::new("logits", logits)?, Input::new("boxes", boxes)?];
     let params = params(inputs[0].shape())?;
     let outputs = StreamPetrOutputs { logits: inputs[0].tensor()?, boxes: inputs[1].tensor()? };
-    let capacity = max_num.unwrap_or(usize::MAX).min(outputs.boxes.values().len() / 10);
+    let capacity = capacity_of(max_num, outputs.boxes.values().len() / 10)?;
     let found =
         decoded(logits.py(), capacity, |candidates| decode_stream(&outputs, &params, candidates))?;
     space_columns(&found, [true, false], logits)

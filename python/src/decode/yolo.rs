@@ -5,7 +5,7 @@ use det_post::types::{AnchorLevel, Box2d, DetrBoxes, RotatedBox2d, Size, YoloLay
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::{Array, Found, columns, decoded};
+use super::{Array, Found, capacity_of, columns, decoded};
 use crate::argument::one_of;
 use crate::array::{Input, gpu_of};
 use crate::gpu::{self, Sessions, YoloHead, YoloSessions};
@@ -57,12 +57,11 @@ pub fn decode_yolo<'py>(
         }
         None => Size::new(1, 1),
     };
-    let max_num = max_num.unwrap_or(usize::MAX);
     if let Some(gpu) = gpu_of("outputs", like)? {
         let shapes = arrays.iter().map(|array| array.getattr("shape")?.extract());
         let shapes: Vec<Vec<usize>> = shapes.collect::<PyResult<_>>()?;
         let num_values = shapes.iter().map(|shape| shape.iter().product::<usize>()).sum::<usize>();
-        let capacity = max_num.min(most_rows(&layout, num_classes, num_values));
+        let capacity = capacity_of(max_num, most_rows(&layout, num_classes, num_values))?;
         let head = YoloHead { layout, network, num_classes, score_threshold, capacity };
         if head.layout.has_rotated_boxes() {
             return gpu::decode_yolo(&ROTATED, gpu, &arrays, &shapes, &head);
@@ -73,7 +72,7 @@ pub fn decode_yolo<'py>(
     let inputs = inputs.collect::<PyResult<Vec<_>>>()?;
     let tensors = inputs.iter().map(Input::tensor).collect::<PyResult<Vec<_>>>()?;
     let num_values = tensors.iter().map(|tensor| tensor.values().len()).sum::<usize>();
-    let capacity = max_num.min(most_rows(&layout, num_classes, num_values));
+    let capacity = capacity_of(max_num, most_rows(&layout, num_classes, num_values))?;
     let options = (num_classes, score_threshold);
     if layout.has_rotated_boxes() {
         let found = decoded(py, capacity, |candidates| {

@@ -20,7 +20,7 @@ use pyo3::types::PyDict;
 
 use super::{Sessions, is_of};
 use crate::array::{GpuInput, GpuScope};
-use crate::decode::space_columns_by;
+use crate::decode::{capacity_of, space_columns_by};
 use crate::error::raised;
 use crate::library::empty_like;
 
@@ -130,7 +130,7 @@ pub fn decode_center<'py>(
     let py = like.py();
     let shapes = tasks.iter().map(|task| shape_of(&task.heatmap)).collect::<PyResult<Vec<_>>>()?;
     let num_cells = shapes.iter().map(|shape| shape.iter().skip(2).product::<usize>()).sum();
-    let capacity = max_num.unwrap_or(usize::MAX).min(num_cells);
+    let capacity = capacity_of(max_num, num_cells)?;
     let head = (params.clone(), capacity);
     let mut session = DecodeSession::take(py, &CENTER, gpu, (&head, shapes), |stream| {
         DecodedCenter::new(stream, params, num_cells, capacity)
@@ -191,7 +191,7 @@ pub fn decode_anchor<'py>(
         _ => 1,
     };
     let num_anchors = num_cells * params.anchors.len() * params.rotations_rad.len();
-    let capacity = max_num.unwrap_or(usize::MAX).min(num_anchors);
+    let capacity = capacity_of(max_num, num_anchors)?;
     let head = (params.clone(), capacity);
     let mut session = DecodeSession::take(py, &ANCHOR, gpu, (&head, vec![shape]), |stream| {
         DecodedAnchor::new(stream, params, num_cells, capacity)
@@ -226,7 +226,7 @@ pub fn decode_streampetr<'py>(
     let shape = shape_of(logits)?;
     let num_classes = params.query.score_thresholds.per_class.len().max(1);
     let num_queries = shape.iter().product::<usize>() / num_classes;
-    let capacity = max_num.unwrap_or(usize::MAX).min(num_queries);
+    let capacity = capacity_of(max_num, num_queries)?;
     let head = (params.clone(), capacity);
     let mut session = DecodeSession::take(py, &STREAMPETR, gpu, (&head, vec![shape]), |stream| {
         DecodedStreamPetr::new(stream, params, num_queries, capacity)

@@ -76,8 +76,9 @@ impl SparseWeights {
         let sizes = Sizes::of(weight.shape()).ok_or_else(|| weight.refuse(&SHAPE))?;
         let values = weight.values::<f32>()?;
         let bias = bias.as_ref().map(Input::values::<f32>).transpose()?;
-        let packed = py
-            .detach(|| sizes.parameters(values, bias).map(|of| PackedWeights::new(&of, precision)));
+        let packed = py.detach(|| {
+            sizes.parameters(values, bias).and_then(|of| PackedWeights::new(&of, precision))
+        });
         let packed = Packed::Host(packed.map_err(|error| raised(&error))?);
         Ok(Self { sizes, precision, packed })
     }

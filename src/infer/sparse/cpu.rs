@@ -82,7 +82,7 @@ impl BoundStep {
                     input: buffer(input)?,
                     residual: residual.map(buffer).transpose()?,
                     table: rulebook,
-                    weights: PackedWeights::new(&parameters, products),
+                    weights: PackedWeights::new(&parameters, products)?,
                 }
             }
             StepKind::MaxPool { input, rulebook } => {

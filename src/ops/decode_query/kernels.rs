@@ -5,12 +5,13 @@ use crate::device::cuda::{
     refused,
 };
 use crate::error::Result;
-use crate::types::QueryBox;
+use crate::types::{QueryBox, QueryDecode};
 
 /// Threads of the one block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("decode_query.cu", "kThreads");
 /// The most distance bins.
 pub const MAX_BINS: usize = kernel_constant!("decode_query.cu", "kMaxBins") as usize;
+const _: () = assert!(MAX_BINS == QueryDecode::MAX_DISTANCE_BINS);
 /// Keys that are collected between two checks whether more fit.
 pub const KEYS_AT_ONCE: u32 = THREADS_PER_BLOCK * kernel_constant!("decode_query.cu", "kAtOnce");
 /// The most queries.

@@ -6,6 +6,7 @@ use crate::device::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::layer_norm::LayerNorm;
 use crate::ops::linear::{Finish, LinearLayer};
+use crate::ops::sparse_conv::Precision;
 
 /// A layer in device memory, packed for chains.
 #[derive(Debug)]
@@ -31,8 +32,8 @@ impl ChainLayer {
     /// Packs a layer.
     ///
     /// # Errors
-    /// `Argument` when the sizes are others than [`Self::fits`] tells; `Device` when there is not
-    /// enough memory.
+    /// `Argument` when the sizes are others than [`Self::fits`] tells or a weight is beyond f16;
+    /// `Device` when there is not enough memory.
     pub fn new(stream: &Stream, layer: &LinearLayer) -> Result<Self> {
         Self::rotated(stream, layer, 0)
     }
@@ -108,6 +109,9 @@ impl ChainLayer {
         if !Self::fits([num_inputs, num_outputs]) {
             return argument(format!("a layer of {num_inputs} inputs and {num_outputs} outputs"));
         }
+        let weights = (0..num_outputs * num_inputs)
+            .map(|index| weight(index / num_inputs, index % num_inputs));
+        Precision::F16.check_weights("layer_chain", weights)?;
         let padded = padded(num_outputs);
         let weight = |output, input| if output < num_outputs { weight(output, input) } else { 0.0 };
         let packed = pack::weights([num_inputs, padded], weight);

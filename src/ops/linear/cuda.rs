@@ -109,7 +109,8 @@ impl DeviceLayer {
     /// Packs a layer with weights of `T`.
     ///
     /// # Errors
-    /// `Device` when there is not enough memory or the copy fails.
+    /// `Argument` when a weight is infinite as a `T`; `Device` when there is not enough memory or
+    /// the copy fails.
     pub fn new<T: Element>(stream: &Stream, layer: &LinearLayer) -> Result<Self> {
         let outputs: Vec<usize> = (0..layer.num_outputs()).collect();
         Self::of_outputs::<T>(stream, layer, &outputs, layer.bias())
@@ -130,6 +131,10 @@ impl DeviceLayer {
             Some(&output) if input < layer.num_inputs() => layer.weight(output, input),
             _ => 0.0,
         };
+        let weights = outputs.iter().flat_map(|&output| {
+            (0..layer.num_inputs()).map(move |input| layer.weight(output, input))
+        });
+        T::PRECISION.check_weights("linear", weights)?;
         let packed = pack::<T>([num_inputs, num_outputs], weight);
         let mut weights = DeviceBuffer::zeros(stream, packed.len())?;
         weights.write(&packed)?;

@@ -8,6 +8,7 @@ use crate::device::cuda::{
     kernel_constant, refused,
 };
 use crate::error::Result;
+use crate::ops::sparse_conv::Precision;
 
 const MAX_JOBS: usize = kernel_constant!("linear.cuh", "kMaxJobs") as usize;
 
@@ -87,6 +88,9 @@ pub trait Element: Plain {
     /// Four tiles.
     type Tiles4: for<'a> KernelSpec<Args<'a> = LinearArgs<'a, Self>>;
 
+    /// The precision of products.
+    const PRECISION: Precision;
+
     /// Rounded once.
     fn from_f32(value: f32) -> Self;
     /// Exact.
@@ -96,7 +100,7 @@ pub trait Element: Plain {
 }
 
 macro_rules! element {
-    ($element:ty, $from:expr, $to:expr; $($spec:ident: $tiles:ident = $num_tiles:literal, $name:literal;)+) => {
+    ($element:ty, $precision:expr, $from:expr, $to:expr; $($spec:ident: $tiles:ident = $num_tiles:literal, $name:literal;)+) => {
         $(
             #[doc = concat!("`", $name, "`.")]
             pub struct $spec;
@@ -129,6 +133,8 @@ macro_rules! element {
         impl Element for $element {
             $(type $tiles = $spec;)+
 
+            const PRECISION: Precision = $precision;
+
             fn from_f32(value: f32) -> Self {
                 $from(value)
             }
@@ -143,13 +149,13 @@ macro_rules! element {
 }
 
 element! {
-    f32, std::convert::identity, std::convert::identity;
+    f32, Precision::F32, std::convert::identity, std::convert::identity;
     Tiles1F32: Tiles1 = 1, "linear_16_f32";
     Tiles2F32: Tiles2 = 2, "linear_32_f32";
     Tiles4F32: Tiles4 = 4, "linear_64_f32";
 }
 element! {
-    f16, f16::from_f32, f16::to_f32;
+    f16, Precision::F16, f16::from_f32, f16::to_f32;
     Tiles1F16: Tiles1 = 1, "linear_16_f16";
     Tiles2F16: Tiles2 = 2, "linear_32_f16";
     Tiles4F16: Tiles4 = 4, "linear_64_f16";

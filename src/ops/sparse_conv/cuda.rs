@@ -70,6 +70,7 @@ impl Convolution {
         precision: Precision,
         parts: usize,
     ) -> Result<Self> {
+        precision.check_weights("sparse_conv", parameters.weights().iter().copied())?;
         let num_inputs = parameters.num_inputs() * parts;
         let num_outputs = parameters.num_outputs();
         let row_bytes = row_len(num_inputs) * element_bytes(precision);

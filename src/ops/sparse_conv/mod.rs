@@ -11,8 +11,8 @@
 //! 4. ReLU, where asked for: `v < 0 ? 0 : v`, so that NaN stays NaN.
 //!
 //! Batch normalization is folded into weights and bias where they are made.
-//! Weights are finite; a NaN or an infinity among the features reaches exactly
-//! the outputs that a tap joins to it.
+//! Weights are finite, rounded ones as well; a NaN or an infinity among the
+//! features reaches exactly the outputs that a tap joins to it.
 //!
 //! **Precision.** [`Precision::F32`] is equal, bit for bit, on CPU and CUDA and
 //! for any number of threads. The other precisions round features and weights
@@ -74,6 +74,33 @@ impl Precision {
             Self::Tf32 if value.is_finite() => f32::from_bits((value.to_bits() + 0x1000) & !0x1fff),
             Self::Tf32 => value,
         }
+    }
+
+    /// Refuses weights that rounding makes infinite: tiles multiply them by the zeros of
+    /// absent rows, which is NaN.
+    ///
+    /// # Errors
+    /// `Argument`, with how many there are and the largest.
+    pub(in crate::ops) fn check_weights(
+        self,
+        stage: &'static str,
+        weights: impl IntoIterator<Item = f32>,
+    ) -> Result<()> {
+        let (name, limit) = match self {
+            Self::F32 => return Ok(()),
+            Self::Tf32 => ("TF32", f32::from_bits(0x7f7f_e000)),
+            Self::F16 => ("float16", f16::MAX.to_f32()),
+            Self::Bf16 => ("bfloat16", bf16::MAX.to_f32()),
+        };
+        let beyond = weights.into_iter().filter(|&weight| !self.round(weight).is_finite());
+        let (num, largest) = beyond
+            .fold((0, 0.0_f32), |(num, largest), weight| (num + 1, largest.max(weight.abs())));
+        if num == 0 {
+            return Ok(());
+        }
+        let message =
+            format!("{num} weights of up to {largest:e} are beyond {name}: up to {limit:e}");
+        Err(Error::new(ErrorKind::Argument, stage, message))
     }
 
     /// A value as features of this precision are stored.
@@ -180,7 +207,11 @@ pub struct PackedWeights {
 
 impl PackedWeights {
     /// Packs parameters for products of a precision.
-    pub fn new(parameters: &ConvParameters<'_>, precision: Precision) -> Self {
+    ///
+    /// # Errors
+    /// `Argument` when the precision makes a weight infinite.
+    pub fn new(parameters: &ConvParameters<'_>, precision: Precision) -> Result<Self> {
+        precision.check_weights("sparse_conv", parameters.weights.iter().copied())?;
         let &ConvParameters { num_outputs, num_taps, num_inputs, weights, bias } = parameters;
         let row_len = num_taps * num_inputs;
         let num_panels = num_outputs.div_ceil(cpu::NUM_LANES);
@@ -192,7 +223,7 @@ impl PackedWeights {
             }
         }
         let bias = bias.map_or_else(|| vec![0.0; num_outputs], <[f32]>::to_vec);
-        Self { precision, num_outputs, num_taps, num_inputs, panels, bias }
+        Ok(Self { precision, num_outputs, num_taps, num_inputs, panels, bias })
     }
 
     /// Channels of the output.

@@ -49,7 +49,7 @@ impl Case {
         let [num_inputs, num_outputs] = self.channels;
         let sizes = [num_outputs, self.levels.table.num_taps(), num_inputs];
         let parameters = ConvParameters::new(sizes, &self.weights, self.bias.as_deref()).unwrap();
-        let weights = PackedWeights::new(&parameters, precision);
+        let weights = PackedWeights::new(&parameters, precision).unwrap();
         let epilogue =
             Epilogue { residual: self.residual.as_deref(), relu: self.relu, stored: precision };
         let mut out = vec![f32::NAN; self.levels.output.len() * num_outputs];
@@ -244,7 +244,7 @@ fn what_does_not_fit_is_refused() {
         assert!(error.message().contains(message), "{error}");
     }
     let parameters = ConvParameters::new([2, 27, 3], &weights, Some(&bias)).unwrap();
-    let packed = PackedWeights::new(&parameters, Precision::F32);
+    let packed = PackedWeights::new(&parameters, Precision::F32).unwrap();
     let table = all_active([1, 1, 4], [3; 3]).table;
     let flat = all_active([1, 1, 4], [1, 1, 3]).table;
     let residual = [0.0; 7];
@@ -260,6 +260,28 @@ fn what_does_not_fit_is_refused() {
         let error = sparse_conv(&input, table, &packed, epilogue, &mut workspace, &mut out);
         assert_eq!(error.unwrap_err().kind(), ErrorKind::Argument);
     }
+}
+
+#[test]
+fn weights_that_rounding_makes_infinite_are_refused() {
+    // Halfway to the next step beyond the largest value is infinite.
+    let largest = f32::from_bits(0x7f7f_0000);
+    for (precision, largest, beyond, message) in [
+        (Precision::F16, 65504.0, 65520.0, "2 weights of up to 6.552e4 are beyond float16"),
+        (Precision::Bf16, largest, f32::MAX, "2 weights of up to 3.4028235e38 are beyond bfloat16"),
+        (Precision::Tf32, largest, f32::MAX, "2 weights of up to 3.4028235e38 are beyond TF32"),
+    ] {
+        let packed = |weights: &[f32]| {
+            let parameters = ConvParameters::new([1, 1, 3], weights, None).unwrap();
+            PackedWeights::new(&parameters, precision).map(|_| ())
+        };
+        packed(&[largest, -largest, 0.0]).unwrap();
+        let error = packed(&[beyond, 1.0, -beyond]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Argument);
+        assert!(error.message().starts_with(message), "{error}");
+    }
+    let parameters = ConvParameters::new([1, 1, 1], &[f32::MAX], None).unwrap();
+    PackedWeights::new(&parameters, Precision::F32).unwrap();
 }
 
 /// The convolution of the dense grid in f64, at the sites of the output.

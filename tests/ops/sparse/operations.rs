@@ -96,7 +96,7 @@ fn convolve(file: &Npz, case: &str, input: &[f32], table: &Table) -> Vec<f32> {
     let sizes = [shape[0], shape[1..4].iter().product(), shape[4]];
     let bias = file.contains(&name("bias")).then(|| file.f32(&name("bias")));
     let parameters = ConvParameters::new(sizes, file.f32(&name("weight")), bias).unwrap();
-    let weights = PackedWeights::new(&parameters, Precision::F32);
+    let weights = PackedWeights::new(&parameters, Precision::F32).unwrap();
     let mut out = vec![f32::NAN; table.len() * sizes[0]];
     let mut workspace = Workspace::new(2);
     sparse_conv(input, table, &weights, Epilogue::default(), &mut workspace, &mut out).unwrap();
