@@ -215,7 +215,8 @@ fn a_frame_of_streampetr_on_a_gpu_allocates_nothing() {
     let cameras = Cameras::new();
     for (prepares, is_compressed) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut before = (0, 0);
-        // A leak of 64 KiB a frame exceeds the allowance.
+        // The driver and nvJPEG settle in the first half. A leak of 128 KiB a frame exceeds the
+        // allowance in the second.
         for number in 0..40 {
             let frame = cameras.frame(number, 0, is_compressed);
             let waits = stream.num_waits();
@@ -227,7 +228,7 @@ fn a_frame_of_streampetr_on_a_gpu_allocates_nothing() {
             assert_eq!(prepared - waits, if prepares { 6 } else { 0 });
             assert!(detect(&mut detector, &frame.set()) > 0);
             let on_device = (stream.num_allocations(), device.free_memory().unwrap());
-            if number < 3 {
+            if number < 20 {
                 before = on_device;
                 continue;
             }
