@@ -53,7 +53,9 @@ impl<'a, 'c> InOrder<'a, 'c> {
             if let Some(uploads) = self.uploads.filter(|_| channel.uploads_in_place().is_some()) {
                 uploads.advance(message.data);
             }
-            if channel.overlaps(self.max_in_flight) {
+            self.make_room(index)?;
+            // A frame that has just ended may have lost the device.
+            if self.channels[index].overlaps(self.max_in_flight) {
                 self.begin(index, message)?;
             } else {
                 self.end_all()?;
@@ -72,15 +74,19 @@ impl<'a, 'c> InOrder<'a, 'c> {
         self.channels.iter_mut().try_for_each(|channel| channel.finish(self.context))
     }
 
-    /// Begins the frame of a message, before which the earliest frames end until its channel may
-    /// begin another: not earlier, so that the GPU has work of every channel. The network of a
-    /// batch runs when the first of its frames ends, which is before its channel begins another.
-    fn begin(&mut self, index: usize, message: &BagMessage<'_>) -> Result<()> {
-        let is_batched = self.channels[index].is_batched();
-        let max_in_flight = if is_batched { 1 } else { self.max_in_flight };
+    /// Ends the earliest frames until a channel may begin another: not earlier, so that the GPU
+    /// has work of every channel. The network of a batch runs when the first of its frames ends,
+    /// which is before its channel begins another.
+    fn make_room(&mut self, index: usize) -> Result<()> {
+        let max_in_flight = if self.channels[index].is_batched() { 1 } else { self.max_in_flight };
         while self.channels[index].num_in_flight() >= max_in_flight {
             self.end_earliest()?;
         }
+        Ok(())
+    }
+
+    /// Begins the frame of a message on a channel that has room for it.
+    fn begin(&mut self, index: usize, message: &BagMessage<'_>) -> Result<()> {
         if self.in_flight.range(self.num_queued..).any(|(other, _)| *other == index) {
             self.flush();
         }
@@ -94,6 +100,7 @@ impl<'a, 'c> InOrder<'a, 'c> {
             }
         }
         // Once half of the frames wait, they are decoded while the networks run on the others.
+        let is_batched = self.channels[index].is_batched();
         if !is_batched && self.in_flight.len() >= 2 * self.num_queued {
             self.flush();
         }
