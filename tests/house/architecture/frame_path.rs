@@ -10,7 +10,7 @@ use syn::{ExprCall, ExprMethodCall, ImplItem, Item, Type};
 use super::{root, rust_files};
 
 /// The maximum number of functions between the thread and the launch.
-const MAX_CALLS: usize = 6;
+const MAX_CALLS: usize = 5;
 
 /// The names of the functions that code calls, closures included.
 #[derive(Default)]

@@ -181,7 +181,9 @@ impl<B: DeviceBoxes> Work<B> {
             Some(payload) => pictures.upload(payload, &mut running)?,
             None => pictures.upload_kept(&mut running)?,
         }
-        pictures.enqueue_letterbox(engine.input(0)?, postprocess)?;
+        if let Some(graph) = pictures.letterbox(engine.input(0)?, postprocess)? {
+            graph.enqueue()?;
+        }
         running.end_of(Stage::Letterbox)?;
         if engine.is_shared() {
             return engine.enter();

@@ -117,46 +117,51 @@ impl Pictures {
         })
     }
 
-    /// Queues the letterbox of the image. At a new layout it is recorded, and the
-    /// transform to source pixels written to the device.
-    pub(super) fn enqueue_letterbox(
+    /// The letterbox of the image, which the caller queues. At a new layout it is recorded, and
+    /// the transform to source pixels written to the device. `None` for an image that kernels
+    /// read in host memory: its letterbox is queued here.
+    pub(super) fn letterbox(
         &mut self,
         input: &mut DeviceTensor,
         postprocess: &mut Postprocess<impl DeviceBoxes>,
-    ) -> Result<()> {
+    ) -> Result<Option<&Graph>> {
         let Self { stream, picture, decoded, kernels, params, recorded, .. } = self;
-        let (layout, is_in_place) = match decoded {
+        let (image, is_in_place) = match decoded {
             Some((layout, image)) => ((*layout, image.address()), false),
             None => ((picture.layout()?, picture.bytes().address()), picture.is_in_place()),
         };
-        match recorded {
-            Some((of, Some(graph))) if *of == layout && !is_in_place => return graph.enqueue(),
-            // The address of an image in host memory differs from frame to frame.
-            Some((of, None)) if *of == layout && is_in_place => {
-                return enqueue_letterbox(stream, kernels, picture, params, input).map(drop);
-            }
-            _ => *recorded = None,
+        let is_new = match recorded {
+            Some((of, graph)) => *of != image || graph.is_none() != is_in_place,
+            None => true,
+        };
+        if is_new {
+            *recorded = None;
         }
         if is_in_place {
+            // The address of an image in host memory differs from frame to frame.
             let placed = enqueue_letterbox(stream, kernels, picture, params, input)?;
-            *recorded = Some((layout, None));
-            return postprocess.set_placement(&placed);
+            if is_new {
+                postprocess.set_placement(&placed)?;
+                *recorded = Some((image, None));
+            }
+            return Ok(None);
         }
-        let mut placed = None;
-        let graph = Graph::record(stream, || {
-            placed = Some(match decoded {
-                Some((layout, image)) => {
-                    enqueue_letterbox_of(stream, kernels, (*layout, image), params, input)?
-                }
-                None => enqueue_letterbox(stream, kernels, picture, params, input)?,
-            });
-            Ok(())
-        })?;
-        if let Some(placed) = placed {
-            postprocess.set_placement(&placed)?;
+        if is_new {
+            let mut placed = None;
+            let graph = Graph::record(stream, || {
+                placed = Some(match decoded {
+                    Some((layout, image)) => {
+                        enqueue_letterbox_of(stream, kernels, (*layout, image), params, input)?
+                    }
+                    None => enqueue_letterbox(stream, kernels, picture, params, input)?,
+                });
+                Ok(())
+            })?;
+            if let Some(placed) = placed {
+                postprocess.set_placement(&placed)?;
+            }
+            *recorded = Some((image, Some(graph)));
         }
-        graph.enqueue()?;
-        *recorded = Some((layout, Some(graph)));
-        Ok(())
+        Ok(recorded.as_ref().and_then(|(_, graph)| graph.as_ref()))
     }
 }
