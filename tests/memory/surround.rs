@@ -11,6 +11,8 @@ use det_post::infer::view_decoder::{self, ViewNetwork};
 use det_post::types::{Detr3d, Dim, Sparse4d, TensorSpec, TensorValues, TensorView, ViewDecoder};
 use det_post::{Error, ErrorKind, Result};
 
+#[cfg(feature = "cuda")]
+use super::allocations::{DeviceMemory, gpu};
 use super::allocations::{allocations_after_warm_up, detect, noise};
 use crate::common::streampetr::{FILES, backbone};
 use crate::common::surround_frames::{Cameras, streampetr_config, surround_config};
@@ -163,7 +165,7 @@ fn a_frame_of_view_decoders_on_a_gpu_allocates_nothing_and_waits_once() {
     use det_post::infer::device::DeviceEngine;
     use det_post::types::{ElementType, Tensor};
 
-    let Some((_alone, device)) = super::allocations::gpu() else { return };
+    let Some((_alone, device)) = gpu() else { return };
     let folder = tempfile::tempdir().unwrap();
     for (config, network) in view_decoders(folder.path()) {
         let stream = device.stream().unwrap();
@@ -179,7 +181,7 @@ fn a_frame_of_view_decoders_on_a_gpu_allocates_nothing_and_waits_once() {
         check(&mut detector, &config.head);
         let cameras = Cameras::new();
         detector.reset().unwrap();
-        let mut before = None;
+        let mut before = DeviceMemory::of(&stream);
         for number in 0..8 {
             // One camera may be missing.
             let mut frame = cameras.frame(number, 0, false);
@@ -189,35 +191,31 @@ fn a_frame_of_view_decoders_on_a_gpu_allocates_nothing_and_waits_once() {
             let waits = stream.num_waits();
             assert!(detect(&mut detector, &frame.set()) > 0);
             assert_eq!(stream.num_waits() - waits, 1, "frame {number}");
-            let on_device = (stream.num_allocations(), device.free_memory().unwrap());
+            let on_device = DeviceMemory::of(&stream);
             if number < 3 {
-                before = Some(on_device);
+                before = on_device;
             }
-            assert_eq!(Some(on_device), before, "frame {number}");
+            assert!(on_device.is_as(&before), "frame {number}: {on_device:?} {before:?}");
         }
     }
 }
-
-/// The driver takes memory of the GPU for its own use in pieces of this size, at times of its own.
-#[cfg(feature = "cuda")]
-const PIECE_OF_DRIVER: usize = 2 << 20;
 
 #[test]
 #[cfg(feature = "cuda")]
 fn a_frame_of_streampetr_on_a_gpu_allocates_nothing() {
     use det_post::detectors::surround::CudaDetector;
 
-    let Some((_alone, device)) = super::allocations::gpu() else { return };
+    let Some((_alone, device)) = gpu() else { return };
     let folder = tempfile::tempdir().unwrap();
     let config = streampetr_config(folder.path());
     let stream = device.stream().unwrap();
     let mut detector = CudaDetector::load(&config, 6, &stream).unwrap();
     let cameras = Cameras::new();
     for (prepares, is_compressed) in [(false, false), (true, false), (false, true), (true, true)] {
-        let mut before = (0, 0);
-        // The driver and nvJPEG settle in the first half. A leak of 128 KiB a frame exceeds the
-        // allowance in the second.
-        for number in 0..40 {
+        let mut before = DeviceMemory::of(&stream);
+        // The driver and nvJPEG settle in the first half. A leak of 128 KiB a frame exceeds what
+        // is allowed in the second.
+        for number in 0..80 {
             let frame = cameras.frame(number, 0, is_compressed);
             let waits = stream.num_waits();
             for (camera, input) in frame.inputs.iter().enumerate().filter(|_| prepares) {
@@ -227,16 +225,15 @@ fn a_frame_of_streampetr_on_a_gpu_allocates_nothing() {
             let prepared = stream.num_waits();
             assert_eq!(prepared - waits, if prepares { 6 } else { 0 });
             assert!(detect(&mut detector, &frame.set()) > 0);
-            let on_device = (stream.num_allocations(), device.free_memory().unwrap());
-            if number < 20 {
+            let on_device = DeviceMemory::of(&stream);
+            if number < 40 {
                 before = on_device;
                 continue;
             }
             // One for the outputs; each of two networks on the host waits for its input.
             assert_eq!(stream.num_waits() - prepared, 3);
             let what = format!("prepared: {prepares}, compressed: {is_compressed}, {number}");
-            assert_eq!(on_device.0, before.0, "{what}");
-            assert!(on_device.1 + PIECE_OF_DRIVER >= before.1, "{what}: {on_device:?} {before:?}");
+            assert!(on_device.is_as(&before), "{what}: {on_device:?} {before:?}");
         }
         detector.reset().unwrap();
     }

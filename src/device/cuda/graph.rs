@@ -57,7 +57,9 @@ impl Graph {
         let cuda = stream.cuda();
         cuda.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
             .map_err(|e| failed("start recording a graph", e))?;
+        stream.set_recording(true);
         let enqueued = enqueue();
+        stream.set_recording(false);
         let recorded = cuda.end_capture(CUgraphInstantiate_flags(0));
         enqueued?;
         let graph = recorded

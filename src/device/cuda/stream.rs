@@ -1,23 +1,24 @@
 //! Streams: work in order, and the memory that it uses.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cudarc::driver::sys::{self, CUevent_flags, CUevent_wait_flags, CUstream, CUstreamCaptureMode};
-use cudarc::driver::{CudaEvent, CudaStream, DriverError, result};
+use cudarc::driver::{CudaStream, DriverError, result};
 
-use super::{CudaDevice, error, failed};
+use super::{CudaDevice, Event, error, failed};
 use crate::error::Result;
 
 /// A queue of work on one GPU, with all memory that was allocated on it. Clones
 /// are handles of the same stream.
 ///
-/// A stream may have further queues, for what frames do beside its work ([`Stream::beside`]).
-/// All use the same memory.
+/// A stream may have further queues, for what frames do beside its work ([`Stream::beside`]),
+/// and further memory, which is freed before the rest ([`Stream::with_own_memory`]).
 #[derive(Clone)]
 pub struct Stream {
-    inner: Arc<Inner>,
+    memory: Arc<Memory>,
     queue: Queue,
 }
 
@@ -31,13 +32,22 @@ enum Queue {
 /// The number of queues beside the first.
 const NUM_BESIDE: usize = 2;
 
-struct Inner {
+struct Queues {
     stream: Arc<CudaStream>,
     /// The other queues, each once it is asked for.
     beside: [OnceLock<Arc<CudaStream>>; NUM_BESIDE],
     device: CudaDevice,
-    owned: Mutex<Owned>,
     num_waits: AtomicU64,
+    num_allocations: AtomicUsize,
+    /// The address of the memory whose graph is being recorded; null when none is.
+    recorder: AtomicPtr<Memory>,
+}
+
+struct Memory {
+    owned: Mutex<Owned>,
+    queues: Arc<Queues>,
+    /// That of the stream, which work with this memory may use, too.
+    parent: Option<Arc<Self>>,
 }
 
 #[derive(Default)]
@@ -48,18 +58,19 @@ struct Owned {
     streams: Vec<Stream>,
 }
 
-impl Drop for Inner {
+impl Drop for Memory {
     fn drop(&mut self) {
         // Queued work may still use the memory. Errors cannot be reported here: a
         // lost context has no memory to free.
-        if self.device.context().bind_to_thread().is_err() || self.synchronize().is_err() {
+        let queues = &self.queues;
+        if queues.device.context().bind_to_thread().is_err() || queues.synchronize().is_err() {
             return;
         }
         let owned = self.owned.get_mut().unwrap_or_else(PoisonError::into_inner);
         for address in owned.device.drain(..) {
-            // SAFETY: allocated by `malloc_sync` and owned here alone; only work of this
-            // stream uses it, all of which is complete, and work of streams that keep this
-            // one (`keep`), which drop it after theirs.
+            // SAFETY: allocated by `malloc_sync` and owned here alone; only work of these
+            // queues uses it, all of which is complete, and work of streams that keep this
+            // memory (`keep`), which drop it after theirs. Graphs with it hold it (`bind`).
             let _ = unsafe { result::free_sync(address) };
         }
         for address in owned.host.drain(..) {
@@ -69,7 +80,22 @@ impl Drop for Inner {
     }
 }
 
-impl Inner {
+impl Memory {
+    fn new(queues: &Arc<Queues>, parent: Option<Arc<Self>>) -> Arc<Self> {
+        Arc::new(Self { owned: Mutex::default(), queues: Arc::clone(queues), parent })
+    }
+
+    fn owned(&self) -> MutexGuard<'_, Owned> {
+        self.owned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this is memory of a stream, or that beside its own, and `other` that stream's.
+    fn includes(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        Arc::ptr_eq(self, other) || self.parent.as_ref().is_some_and(|of| Arc::ptr_eq(of, other))
+    }
+}
+
+impl Queues {
     /// Waits for the work of all queues.
     fn synchronize(&self) -> std::result::Result<(), DriverError> {
         let mut waited = Ok(());
@@ -85,21 +111,32 @@ impl Inner {
 impl Stream {
     pub(super) fn new(device: &CudaDevice) -> Result<Self> {
         let stream = device.context().new_stream().map_err(|e| failed("make a stream", e))?;
-        let inner = Inner {
+        let queues = Arc::new(Queues {
             stream,
             beside: Default::default(),
             device: device.clone(),
-            owned: Mutex::default(),
             num_waits: AtomicU64::new(0),
-        };
-        let stream = Self { inner: Arc::new(inner), queue: Queue::Work };
+            num_allocations: AtomicUsize::new(0),
+            recorder: AtomicPtr::default(),
+        });
+        let stream = Self { memory: Memory::new(&queues, None), queue: Queue::Work };
         stream.bind()?;
         Ok(stream)
     }
 
+    /// A handle of the same queues whose allocations are freed, after all queued work, once the
+    /// handle and the buffers and graphs that were made with it are dropped. Work that is queued
+    /// by it may use buffers of the stream; work queued by other handles of the stream may not
+    /// use its own.
+    pub fn with_own_memory(&self) -> Self {
+        let parent = self.memory.parent.as_ref().unwrap_or(&self.memory);
+        let memory = Memory::new(&self.memory.queues, Some(Arc::clone(parent)));
+        Self { memory, queue: self.queue }
+    }
+
     /// The GPU this stream runs on.
     pub fn device(&self) -> &CudaDevice {
-        &self.inner.device
+        &self.memory.queues.device
     }
 
     /// A handle of another queue of this stream, 0 or 1, whose work runs beside that of the
@@ -109,14 +146,14 @@ impl Stream {
     /// # Errors
     /// `Device` with the driver's error, or when there is no such queue.
     pub fn beside(&self, index: usize) -> Result<Self> {
-        let queue = self.inner.beside.get(index);
+        let queue = self.memory.queues.beside.get(index);
         let queue = queue.ok_or_else(|| error(format!("a stream has no queue {index} beside")))?;
         if queue.get().is_none() {
             let made = self.device().context().new_stream();
             // Another thread may have made one meanwhile, which remains.
             let _ = queue.set(made.map_err(|e| failed("make a stream", e))?);
         }
-        Ok(Self { inner: Arc::clone(&self.inner), queue: Queue::Beside(index) })
+        Ok(Self { queue: Queue::Beside(index), ..self.clone() })
     }
 
     /// Lets work that is queued from now on begin after an event. The host does not wait.
@@ -124,7 +161,7 @@ impl Stream {
     /// # Errors
     /// `Device` with the driver's error.
     pub fn wait_for(&self, event: &Event) -> Result<()> {
-        self.cuda().wait(&event.event).map_err(|e| failed("wait for another queue", e))
+        self.cuda().wait(event.driver()).map_err(|e| failed("wait for another queue", e))
     }
 
     /// Waits until all queued work is done, that of every queue.
@@ -133,7 +170,7 @@ impl Stream {
     /// `Device` with the first failure of any of it.
     pub fn synchronize(&self) -> Result<()> {
         self.count_wait();
-        self.inner.synchronize().map_err(|e| failed("finish the queued work", e))
+        self.memory.queues.synchronize().map_err(|e| failed("finish the queued work", e))
     }
 
     /// Lets this stream's later work begin after what another library has queued on a stream
@@ -184,23 +221,24 @@ impl Stream {
 
     /// The number of times that the host has waited for this stream: once per frame.
     pub fn num_waits(&self) -> u64 {
-        self.inner.num_waits.load(Ordering::Relaxed)
+        self.memory.queues.num_waits.load(Ordering::Relaxed)
     }
 
-    /// The number of allocations on this stream: frames add none.
+    /// The number of allocations on this stream so far, by any handle: frames add none.
     pub fn num_allocations(&self) -> usize {
-        let owned = self.inner.owned.lock().unwrap_or_else(PoisonError::into_inner);
-        owned.device.len() + owned.host.len()
+        self.memory.queues.num_allocations.load(Ordering::Relaxed)
     }
 
-    fn count_wait(&self) {
-        self.inner.num_waits.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_wait(&self) {
+        self.memory.queues.num_waits.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn cuda(&self) -> &Arc<CudaStream> {
         match self.queue {
-            Queue::Work => &self.inner.stream,
-            Queue::Beside(index) => self.inner.beside[index].get().unwrap_or(&self.inner.stream),
+            Queue::Work => &self.memory.queues.stream,
+            Queue::Beside(index) => {
+                self.memory.queues.beside[index].get().unwrap_or(&self.memory.queues.stream)
+            }
         }
     }
 
@@ -210,7 +248,7 @@ impl Stream {
 
     /// Whether two handles are of one queue.
     pub(crate) fn is_same_queue(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner) && self.queue == other.queue
+        Arc::ptr_eq(&self.memory.queues, &other.memory.queues) && self.queue == other.queue
     }
 
     /// The driver's handle, for a library that queues work of its own; valid as long
@@ -219,32 +257,61 @@ impl Stream {
         self.raw().cast()
     }
 
-    /// Makes the context current on this thread.
+    /// Makes the context current on this thread, before work is queued or memory allocated.
+    ///
+    /// # Errors
+    /// `Device` with the driver's error, or when a graph is recorded that would not hold the
+    /// memory that is the handle's own.
     pub(super) fn bind(&self) -> Result<()> {
+        let recorder = self.memory.queues.recorder.load(Ordering::Relaxed).cast_const();
+        if !recorder.is_null()
+            && self.memory.parent.is_some()
+            && recorder != &raw const *self.memory
+        {
+            return Err(error("a graph was recorded with the memory of another handle".to_owned()));
+        }
         self.device().context().bind_to_thread().map_err(|e| failed("use the GPU", e))?;
         ignore_other_recordings()
     }
 
     pub(super) fn own_device_memory(&self, address: u64) {
-        self.inner.owned.lock().unwrap_or_else(PoisonError::into_inner).device.push(address);
+        self.memory.queues.num_allocations.fetch_add(1, Ordering::Relaxed);
+        self.memory.owned().device.push(address);
     }
 
     pub(super) fn own_host_memory(&self, address: usize) {
-        self.inner.owned.lock().unwrap_or_else(PoisonError::into_inner).host.push(address);
+        self.memory.queues.num_allocations.fetch_add(1, Ordering::Relaxed);
+        self.memory.owned().host.push(address);
     }
 
     /// Keeps another stream, and with it its memory, until this one's work is done.
-    pub(super) fn keep(&self, other: &Self) {
-        let mut owned = self.inner.owned.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_other = |kept: &Self| !Arc::ptr_eq(&kept.inner, &other.inner);
-        if is_other(self) && owned.streams.iter().all(is_other) {
+    ///
+    /// # Errors
+    /// `Device` when that memory is freed before this stream's.
+    pub(super) fn keep(&self, other: &Self) -> Result<()> {
+        if self.memory.includes(&other.memory) {
+            return Ok(());
+        }
+        if other.memory.includes(&self.memory) {
+            return Err(error("a stream cannot keep the memory of a handle of its own".to_owned()));
+        }
+        let mut owned = self.memory.owned();
+        if !owned.streams.iter().any(|kept| Arc::ptr_eq(&kept.memory, &other.memory)) {
             owned.streams.push(other.clone());
         }
+        Ok(())
+    }
+
+    /// Notes that a graph is recorded with this handle's memory, or that none is any more.
+    pub(super) fn set_recording(&self, is_recording: bool) {
+        let memory = Arc::as_ptr(&self.memory).cast_mut();
+        let recorder = if is_recording { memory } else { ptr::null_mut() };
+        self.memory.queues.recorder.store(recorder, Ordering::Relaxed);
     }
 
     /// Refuses memory of another stream, which may be of another GPU, in use or freed.
     pub(super) fn check_owns(&self, owner: &Self) -> Result<()> {
-        if Arc::ptr_eq(&self.inner, &owner.inner) {
+        if self.memory.includes(&owner.memory) {
             return Ok(());
         }
         Err(error(format!(
@@ -274,66 +341,5 @@ pub(super) fn ignore_other_recordings() -> Result<()> {
 impl std::fmt::Debug for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "stream of {}", self.device())
-    }
-}
-
-/// A point in a stream's work, to wait for and to measure times.
-#[derive(Debug)]
-pub struct Event {
-    event: CudaEvent,
-    // Dropped after the event, which belongs to the stream's context. Waits for
-    // the event count as waits for the stream.
-    stream: Stream,
-}
-
-impl Event {
-    /// An event that is complete until it is recorded.
-    ///
-    /// # Errors
-    /// `Device` with the driver's error.
-    pub fn new(stream: &Stream) -> Result<Self> {
-        let flags = Some(CUevent_flags::CU_EVENT_DEFAULT);
-        let event = stream.device().context().new_event(flags);
-        let event = event.map_err(|e| failed("make an event", e))?;
-        Ok(Self { event, stream: stream.clone() })
-    }
-
-    /// Records the event behind all work queued so far.
-    ///
-    /// # Errors
-    /// `Device` with the driver's error.
-    pub fn record(&self, stream: &Stream) -> Result<()> {
-        self.event.record(stream.cuda()).map_err(|e| failed("record an event", e))
-    }
-
-    /// Whether the stream has reached the event without a failure.
-    pub fn is_complete(&self) -> bool {
-        self.event.try_is_complete().unwrap_or(false)
-    }
-
-    /// Waits until the stream has reached the event; returns at once if it has.
-    ///
-    /// # Errors
-    /// `Device` when work before the event failed.
-    pub fn wait(&self) -> Result<()> {
-        let is_reached = self.event.try_is_complete();
-        if is_reached.map_err(|e| failed("query an event", e))? {
-            return Ok(());
-        }
-        self.stream.count_wait();
-        self.event.synchronize().map_err(|e| failed("wait for an event", e))
-    }
-
-    /// Microseconds of GPU time from this event to a later one; both must be
-    /// complete.
-    ///
-    /// # Errors
-    /// `Device` when either was never recorded or is not complete, or work failed.
-    pub fn micros_until(&self, end: &Self) -> Result<f32> {
-        // SAFETY: both events are alive and were created with timing; the driver
-        // returns an error for events that were not recorded or are not complete.
-        let milliseconds =
-            unsafe { result::event::elapsed(self.event.cu_event(), end.event.cu_event()) };
-        Ok(1000.0 * milliseconds.map_err(|e| failed("measure between events", e))?)
     }
 }

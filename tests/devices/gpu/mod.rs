@@ -18,6 +18,7 @@ mod engine;
 mod faults;
 mod kernels;
 mod overlap;
+mod own_memory;
 mod uploads;
 
 /// Times and memory of one test do not mix with another's.

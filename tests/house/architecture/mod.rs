@@ -81,6 +81,7 @@ const UNSAFE_FILES: [&str; 60] = [
     "src/cli/heap.rs",
     "src/device/copy.rs",
     "src/device/cuda/diagnostic.rs",
+    "src/device/cuda/event.rs",
     "src/device/cuda/graph.rs",
     "src/device/cuda/kernel.rs",
     "src/device/cuda/memory/borrowed.rs",

@@ -53,6 +53,8 @@ impl<B: DeviceBoxes> Postprocess<B> {
         (stream, counters): (&Stream, &mut DeviceCounters),
     ) -> Result<Self> {
         let limits = Limits::of(config);
+        // Freed when other limits replace it.
+        let stream = &stream.with_own_memory();
         let mut candidates = DeviceCandidates::<B>::with_capacity(stream, limits.num_candidates)?;
         let mut decoder = head.decoder(stream, engine)?;
         let classes = config.facts.class_names.len();

@@ -52,6 +52,8 @@ impl Postprocess {
     ) -> Result<Self> {
         let limits = Limits::of(config);
         let Limits { num_candidates, max_detections, .. } = limits;
+        // Freed when other limits replace it.
+        let stream = &stream.with_own_memory();
         let mut candidates = DeviceCandidates::<Box3d>::with_capacity(stream, num_candidates)?;
         let mut decoder = head.decoder(stream, engine, num_candidates)?;
         let classes = config.facts.class_names.len();

@@ -80,12 +80,17 @@ impl DeviceViewHead {
             DeviceFeatureMaps::zeros(stream, maps, &sizes, texel, scales.unwrap_or_default())?;
         let query_sizes = network.query_sizes();
         let mut decoder = CudaViewDecoder::new(stream, network, precision)?;
-        let mut selection =
-            Selection::new(stream, query_sizes, &config.query_decode(), config.pre_nms_top_k)?;
+        let of_selection = stream.with_own_memory();
+        let mut selection = Selection::new(
+            &of_selection,
+            query_sizes,
+            &config.query_decode(),
+            config.pre_nms_top_k,
+        )?;
         let channels_last = ChannelsLast::load(stream)?;
         let sources = sources(backbone, facts, &maps)?;
         let recorded = (&mut maps, &mut decoder, &mut selection);
-        let graphs = record(stream, &channels_last, &sources, recorded)?;
+        let graphs = record((stream, &of_selection), &channels_last, &sources, recorded)?;
         Ok(Self {
             stream: stream.clone(),
             graphs,
@@ -162,10 +167,13 @@ impl DeviceViewHead {
         if self.selection.holds(max_pairs) {
             return self.selection.set(&params, max_pairs);
         }
-        let mut selection = Selection::new(&self.stream, self.query_sizes, &params, max_pairs)?;
+        // The one before is freed.
+        let of_selection = self.stream.with_own_memory();
+        let mut selection = Selection::new(&of_selection, self.query_sizes, &params, max_pairs)?;
         let sources = sources(backbone, &self.facts, &self.maps)?;
         let recorded = (&mut self.maps, &mut self.decoder, &mut selection);
-        self.graphs = record(&self.stream, &self.channels_last, &sources, recorded)?;
+        let streams = (&self.stream, &of_selection);
+        self.graphs = record(streams, &self.channels_last, &sources, recorded)?;
         self.selection = selection;
         Ok(())
     }
@@ -194,16 +202,16 @@ fn sources<'a>(
     (0..num_levels).map(source).collect()
 }
 
-/// Records the frames.
+/// Records the frames. The second handle is that of the selection.
 fn record(
-    stream: &Stream,
+    (stream, of_selection): (&Stream, &Stream),
     channels_last: &ChannelsLast,
     sources: &[DeviceMapSource<'_>],
     (maps, decoder, selection): (&mut DeviceFeatureMaps, &mut CudaViewDecoder, &mut Selection),
 ) -> Result<Graphs> {
     let has_memory = decoder.has_memory();
     let mut graph = |uses_memory| {
-        Graph::record(stream, || {
+        Graph::record(of_selection, || {
             channels_last.enqueue(stream, sources, maps)?;
             decoder.enqueue(maps, uses_memory)?;
             selection.enqueue(&decoder.queries(stream)?)

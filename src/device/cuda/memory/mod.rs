@@ -2,8 +2,9 @@
 //!
 //! Every buffer has a fixed capacity, is zeroed and belongs to the stream that it
 //! was allocated on; its memory is freed when the stream and all its handles are
-//! dropped. Memory of other libraries is used in place by [`DeviceBuffer::borrow`]. There are no references into memory that the GPU may write: values are
-//! copied in and out.
+//! dropped, or before ([`Stream::with_own_memory`]). Memory of other libraries is used
+//! in place by [`DeviceBuffer::borrow`]. There are no references into memory that the
+//! GPU may write: values are copied in and out.
 
 mod borrowed;
 mod host;

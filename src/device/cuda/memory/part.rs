@@ -35,7 +35,7 @@ impl<T: Plain> DeviceBuffer<T> {
         if from.ordinal() != to.ordinal() {
             return Err(error(format!("a buffer of {from} was given to a stream of {to}")));
         }
-        stream.keep(&self.stream);
+        stream.keep(&self.stream)?;
         let stream = stream.clone();
         Ok(Self { address: self.address, len: self.len, stream, values: PhantomData })
     }
@@ -57,7 +57,7 @@ impl<T: Plain> DeviceBuffer<T> {
         if !address.is_multiple_of(BUFFER_ALIGNMENT as u64) {
             return Ok(None);
         }
-        stream.keep(&self.stream);
+        stream.keep(&self.stream)?;
         Ok(Some(Self { address, len, stream: stream.clone(), values: PhantomData }))
     }
 
@@ -72,7 +72,7 @@ impl<T: Plain> DeviceBuffer<T> {
         start: usize,
     ) -> Result<()> {
         check_capacity("device", start.saturating_add(self.len), source.len)?;
-        self.stream.keep(&source.stream);
+        self.stream.keep(&source.stream)?;
         self.stream.bind()?;
         let from = source.address + (start * size_of::<T>()) as u64;
         let num_bytes = self.len * size_of::<T>();
