@@ -153,6 +153,22 @@ fn overlapping_frames_are_passed_on_as_single_ones_are() {
 }
 
 #[test]
+fn a_number_of_frames_in_flight_that_is_none_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("drive");
+    record(&bag);
+    let parameters = ["a.head:=yolov5", "a.input:=/a", "a.model_path:=m"].map(str::to_owned);
+    let config = Config::load(&[], &parameters).unwrap();
+    for frames_in_flight in [0, 3] {
+        let options = ReplayOptions { frames_in_flight, ..ReplayOptions::default() };
+        let error = Replay::open(&bag, &config, options).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Argument);
+        let part = format!("frames_in_flight is {frames_in_flight}; it must be 1 or 2");
+        assert!(error.message().contains(&part), "{error}");
+    }
+}
+
+#[test]
 fn a_fault_costs_the_frame_that_it_hits_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let bag = folder.path().join("drive");
