@@ -216,7 +216,9 @@ impl Replay {
     /// error, and damage of the recording is read past; both are in the report. Frames that
     /// newer ones overtake are in the report alone.
     ///
-    /// At a [`Rate::Factor`] the threads of the channels take turns in calling `on_frame`.
+    /// At a [`Rate::Factor`] the threads of the channels take turns in calling `on_frame`, and
+    /// messages that cannot be decoded are in the report alone, as dropped frames of a channel
+    /// with one input.
     ///
     /// # Errors
     /// The first error of `on_frame`, and those of warming up the networks at a
