@@ -25,7 +25,8 @@ impl CutDetector {
 /// the network.
 ///
 /// # Errors
-/// `Model` when the head has no class of the background's number.
+/// `Model` when the head has no class of the background's number, `Config` when no other class
+/// is left.
 pub(super) fn configured(config: &CameraConfig, nms: &EfficientNms) -> Result<CameraConfig> {
     let mut config = config.clone();
     config.facts.layout =
@@ -50,6 +51,11 @@ pub(super) fn configured(config: &CameraConfig, nms: &EfficientNms) -> Result<Ca
             config.class_filter = (0..num_classes).collect();
         }
         config.class_filter.retain(|&class| class != background);
+        if config.class_filter.is_empty() {
+            // An empty filter keeps every class.
+            let message = format!("class_filter keeps background_class {background} alone");
+            return Err(Error::new(ErrorKind::Config, "head", message));
+        }
     }
     Ok(config)
 }
