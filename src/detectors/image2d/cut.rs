@@ -12,12 +12,15 @@ use crate::types::{ClassMode, Detections, DetrBoxes, FrameReport, Nms2d, NmsIou,
 /// of the configuration.
 pub(super) struct CutDetector {
     inner: Box<dyn Detector>,
+    info: DetectorInfo,
     nms: EfficientNms,
 }
 
 impl CutDetector {
     pub(super) fn new(inner: Box<dyn Detector>, nms: EfficientNms) -> Self {
-        Self { inner, nms }
+        let score_threshold = Some(nms.score_threshold);
+        let info = DetectorInfo { score_threshold, ..inner.info().clone() };
+        Self { inner, info, nms }
     }
 }
 
@@ -73,7 +76,7 @@ pub fn describe(nms: &EfficientNms) -> String {
 
 impl Detector for CutDetector {
     fn info(&self) -> &DetectorInfo {
-        self.inner.info()
+        &self.info
     }
 
     fn detect<'a>(
