@@ -3,7 +3,7 @@
 //!
 //! Sets `DET_POST_KERNELS` (their folder) and the cfg `kernels` when it
 //! could; without nvcc it warns and the build goes on, and CUDA is reported as
-//! built without kernels. Beside each fatbin are the names of its kernels and a log of ptxas,
+//! built without kernels. A variable that is set and wrong fails the build. Beside each fatbin are the names of its kernels and a log of ptxas,
 //! which has what they take.
 //! Environment: `DET_POST_NVCC` names the compiler, `DET_POST_CUDA_ARCHS` the
 //! architectures (`87` or `80,90`);
@@ -226,8 +226,18 @@ fn images() -> Result<Vec<(&'static str, Vec<String>)>, String> {
     Ok(images)
 }
 
+/// Fails the build for a variable that is set and wrong, which no program without kernels
+/// makes good.
+fn refuse(message: &str) -> ! {
+    eprintln!("{message}");
+    std::process::exit(1)
+}
+
 fn find_nvcc() -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(named) = set("DET_POST_NVCC").map(PathBuf::from).filter(|nvcc| !nvcc.is_file()) {
+        refuse(&format!("DET_POST_NVCC: found {}, which is not a file", named.display()));
+    }
     let named = ["DET_POST_NVCC", "CUDACXX"].into_iter().filter_map(set).map(PathBuf::from);
     let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(set);
     let homes = homes.map(|home| PathBuf::from(home).join("bin"));
@@ -249,12 +259,16 @@ fn compression(nvcc: &Path) -> &'static str {
 }
 
 fn architectures(nvcc: &Path) -> Result<Vec<u32>, String> {
-    let mut wanted = match env::var("DET_POST_CUDA_ARCHS") {
+    let mut wanted: Vec<u32> = match env::var("DET_POST_CUDA_ARCHS") {
         Ok(list) if !list.trim().is_empty() => list
             .split([',', ' ', ';'])
             .filter(|word| !word.is_empty())
-            .map(|word| word.parse().map_err(|_| format!("DET_POST_CUDA_ARCHS: {word:?}")))
-            .collect::<Result<Vec<u32>, String>>()?,
+            .map(|word| {
+                let wanted = "wanted numbers, such as 87 or 80,90";
+                let refuse = || refuse(&format!("DET_POST_CUDA_ARCHS: found {word:?}, {wanted}"));
+                word.parse().unwrap_or_else(|_| refuse())
+            })
+            .collect(),
         _ => {
             let output = Command::new(nvcc)
                 .arg("--list-gpu-code")

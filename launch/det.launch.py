@@ -7,7 +7,9 @@
     ros2 launch det_post det.launch.py use_composition:=true container_name:=/sensors
 
 A parameter file is given as a path, or as the name of one in the package's config
-folder; several are separated by spaces, and the later wins. It may hold
+folder; several are separated by spaces, and the later wins. Here and in lists of
+KEY:=VALUE, what holds a space is quoted: params_file:="'/my files/my.param.yaml'".
+A file may hold
 substitutions such as $(find-pkg-share det_post). Relative paths in it are below
 the package's share folder.
 
@@ -20,6 +22,8 @@ A node that ends by itself starts again, unless its exit code is 2: a wrong
 command line or configuration stays wrong.
 """
 
+import re
+import shlex
 from pathlib import Path
 
 import yaml
@@ -66,13 +70,30 @@ ARGUMENTS = {
 }
 
 
+class ValueLoader(yaml.SafeLoader):
+    """Reads 1e-3 as a number, as ROS 2 does; YAML 1.1 wants a point and a sign."""
+
+
+ValueLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), [*"-+.0123456789"]
+)
+
+
+def words(argument: str, text: str) -> list[str]:
+    """The words of an argument; what is quoted is one."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"{argument}: found {text!r}: {error}") from error
+
+
 def pairs(argument: str, text: str) -> list[tuple[str, str]]:
     """The words of an argument, each KEY:=VALUE."""
-    words = [word.partition(":=") for word in text.split()]
-    for key, mark, value in words:
+    found = [word.partition(":=") for word in words(argument, text)]
+    for key, mark, value in found:
         if not (key and mark and value):
             raise ValueError(f"{argument}: found {key + mark + value!r}, wanted KEY:=VALUE")
-    return [(key, value) for key, _, value in words]
+    return [(key, value) for key, _, value in found]
 
 
 def switch(values: dict[str, str], argument: str) -> bool:
@@ -103,7 +124,7 @@ def overrides(values: dict[str, str]) -> dict:
     ]:
         found |= {f"{channel}.{key}": value for channel, value in pairs(argument, values[argument])}
     for key, value in pairs("parameters", values["parameters"]):
-        found[key] = yaml.safe_load(value)
+        found[key] = yaml.load(value, ValueLoader)
     found["use_sim_time"] = switch(values, "use_sim_time")
     if values["autostart"]:
         found["autostart"] = switch(values, "autostart")
@@ -174,7 +195,8 @@ def start(context):
     """The node, once the arguments are known."""
     values = {name: LaunchConfiguration(name).perform(context) for name in ARGUMENTS}
     share = Path(get_package_share_directory("det_post"))
-    names = [*values["config"].split(), *values["params_file"].split()] or [DEFAULT_CONFIG]
+    names = [name for argument in ("config", "params_file") for name in words(argument, values[argument])]
+    names = names or [DEFAULT_CONFIG]
     files = [ParameterFile(config_path(share, name), allow_substs=True) for name in names]
     parameters = [*files, overrides(values)]
     if switch(values, "use_composition") and has_resource("rclcpp_components", "det_post"):

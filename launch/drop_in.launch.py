@@ -2,9 +2,12 @@
 
 The launch files of the nodes that it takes the place of (lidar_centerpoint.launch.xml,
 yolox.launch.xml, yolo.launch.py ...) include this one with their arguments. Substitutions in
-parameter files, such as $(var model_path), are those of the launch that includes it.
+parameter files, such as $(var model_path), are those of the launch that includes it. Arguments of
+several words quote those that may hold a space.
 """
 
+import re
+import shlex
 from pathlib import Path
 
 import yaml
@@ -26,10 +29,27 @@ ARGUMENTS = {
 }
 
 
+class ValueLoader(yaml.SafeLoader):
+    """Reads 1e-3 as a number, as ROS 2 does; YAML 1.1 wants a point and a sign."""
+
+
+ValueLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), [*"-+.0123456789"]
+)
+
+
+def words(argument: str, text: str) -> list[str]:
+    """The words of an argument; what is quoted is one."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"{argument}: found {text!r}: {error}") from error
+
+
 def files(text: str) -> list[str]:
     """The parameter files that are there, and those that must be."""
     found = []
-    for word in text.split():
+    for word in filter(None, words("like_files", text)):
         path = word.removesuffix("?")
         if path == word or Path(path).is_file():
             found.append(path)
@@ -38,11 +58,11 @@ def files(text: str) -> list[str]:
 
 def pairs(argument: str, text: str) -> list[tuple[str, str]]:
     """The words of an argument, each KEY:=VALUE; those without a value are left out."""
-    words = [word.partition(":=") for word in text.split()]
-    for key, mark, _ in words:
+    found = [word.partition(":=") for word in words(argument, text)]
+    for key, mark, _ in found:
         if not (key and mark):
             raise ValueError(f"{argument}: found {key + mark!r}, wanted KEY:=VALUE")
-    return [(key, value) for key, _, value in words if value]
+    return [(key, value) for key, _, value in found if value]
 
 
 def component(values: dict[str, str], parameters: dict) -> LoadComposableNodes:
@@ -67,7 +87,8 @@ def component(values: dict[str, str], parameters: dict) -> LoadComposableNodes:
 def start(context):
     """The node, once the arguments are known."""
     values = {name: LaunchConfiguration(name).perform(context) for name in ARGUMENTS}
-    parameters = {key: yaml.safe_load(value) for key, value in pairs("like_parameters", values["like_parameters"])}
+    given = pairs("like_parameters", values["like_parameters"])
+    parameters = {key: yaml.load(value, ValueLoader) for key, value in given}
     container = values["like_container"]
     has_component = bool(has_resource("rclcpp_components", "det_post"))
     # A component cannot end by itself, as `build_only` asks for.

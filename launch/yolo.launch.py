@@ -8,6 +8,7 @@ where that package is installed.
 """
 
 import os
+import shlex
 from pathlib import Path
 
 import yaml
@@ -95,8 +96,8 @@ def start(context):
         "like": "yolo_ros",
         "like_node_name": "yolo_node",
         "like_namespace": texts["namespace"],
-        "like_remaps": f"image_raw:={texts['input_image_topic']}",
-        "like_parameters": " ".join(f"{name}:={texts[name]}" for name in PARAMETERS),
+        "like_remaps": shlex.quote(f"image_raw:={texts['input_image_topic']}"),
+        "like_parameters": shlex.join(f"{name}:={texts[name]}" for name in PARAMETERS),
     }
     drop_in = PythonLaunchDescriptionSource(str(Path(__file__).parent / "drop_in.launch.py"))
     actions = [IncludeLaunchDescription(drop_in, launch_arguments=given.items())]

@@ -7,6 +7,7 @@ The arguments are those of isaac_ros_yolov8's launch file. The image encoder and
 Isaac ROS, which has to be installed.
 """
 
+import shlex
 from pathlib import Path
 
 import yaml
@@ -78,7 +79,7 @@ def start(context):
     given = {
         "like": "isaac_ros_yolov8",
         "like_node_name": "yolov8_decoder_node",
-        "like_parameters": " ".join(f"{name}:={text}" for name, text in decoder.items()),
+        "like_parameters": shlex.join(f"{name}:={text}" for name, text in decoder.items()),
     }
     encode = PythonLaunchDescriptionSource(str(share / "launch" / "dnn_image_encoder.launch.py"))
     decode = PythonLaunchDescriptionSource(str(Path(__file__).parent / "drop_in.launch.py"))

@@ -18,11 +18,12 @@ use super::node::NODE_NAME;
 use super::output::PublishConfig;
 use super::problems::Problems;
 use super::reader::Reader;
-use super::surround::SurroundConfig;
+use super::surround::{SurroundConfig, SurroundDecoder};
 use super::value::{above, device, flag, integer, one_of, seconds, text, topic};
 use crate::ros::NodeName;
 use crate::types::{
     DeviceChoice, FailurePolicy, Fallback, JpegOptions, OutputType, PointRange, ScoreThresholds,
+    ViewPrecision,
 };
 
 /// A channel: input topics, a detector, an output topic.
@@ -312,7 +313,7 @@ fn parameters(
         publish,
         device,
         gpu_load: gpu_load.unwrap_or(usual_load),
-        failures: failure_policy(p),
+        failures: failure_policy(p, &kind),
         is_isolated,
         live: LiveConfig::read(p, transforms),
         kind,
@@ -332,8 +333,8 @@ fn output(p: &mut Reader<'_>, name: &str) -> String {
 
 const FALLBACKS: &[(&str, Fallback)] = &[("none", Fallback::None), ("cpu", Fallback::Cpu)];
 
-fn failure_policy(p: &mut Reader<'_>) -> FailurePolicy {
-    FailurePolicy {
+fn failure_policy(p: &mut Reader<'_>, kind: &ChannelKind) -> FailurePolicy {
+    let policy = FailurePolicy {
         fallback: p.value(
             "fallback",
             Fixed,
@@ -358,5 +359,12 @@ fn failure_policy(p: &mut Reader<'_>) -> FailurePolicy {
             60.0,
             "How long a failure counts.",
         )),
+    };
+    if let (Fallback::Cpu, ChannelKind::Surround(surround)) = (policy.fallback, kind)
+        && let SurroundDecoder::Views { precision: ViewPrecision::F16, .. } = surround.decoder
+    {
+        let allowed = "none with decoder.precision f16, which the CPU does not have";
+        p.refuse("fallback", "cpu".to_owned(), allowed);
     }
+    policy
 }

@@ -159,6 +159,11 @@ impl LidarConfig {
             }
             EncoderFacts::Voxels(_) => (1, voxel_capacity.to_string()),
         };
+        let num_past_sweeps = self.densification.num_past_sweeps;
+        let sweeps = match num_past_sweeps {
+            0 => point_capacity.to_string(),
+            num => format!("{point_capacity} with densification.num_past_sweeps {num}"),
+        };
         let candidate = size_of::<Candidate<Object3d>>();
         vec![
             // The voxels, and the encoder's input.
@@ -167,11 +172,11 @@ impl LidarConfig {
                 voxels,
                 bytes(&[*voxel_capacity, rows, point + facts.num_features(), float]),
             ),
-            // The cloud, and the joined sweeps.
+            // The cloud, the past sweeps, and all of them joined.
             (
                 "point_capacity",
-                point_capacity.to_string(),
-                bytes(&[2, *point_capacity, point, float]),
+                sweeps,
+                bytes(&[2 + num_past_sweeps, *point_capacity, point, float]),
             ),
             (
                 "candidate_capacity",
@@ -301,5 +306,34 @@ pub(super) fn yaw_norm_thresholds(p: &mut Reader<'_>, num_classes: usize) -> Vec
     match thresholds.iter().any(|&threshold| threshold > 0.0) {
         true => per_class(&thresholds, num_classes),
         false => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{ChannelKind, Config};
+
+    #[test]
+    fn past_sweeps_take_memory() {
+        let bytes = |num_past_sweeps: u64| {
+            let sweeps = format!("l.densification.num_past_sweeps:={num_past_sweeps}");
+            let parameters = [
+                "l.head:=centerpoint_autoware",
+                "l.input:=/points",
+                "l.encoder_path:=e",
+                "l.model_path:=m",
+                "l.point_capacity:=1000",
+                &sweeps,
+            ];
+            let config = Config::load(&[], &parameters.map(str::to_owned)).unwrap();
+            let ChannelKind::Lidar(lidar) = &config.channels[0].kind else { panic!() };
+            let points = lidar.buffers().into_iter().find(|of| of.0 == "point_capacity");
+            points.map(|(_, found, bytes)| (found, bytes)).unwrap()
+        };
+        let (found, alone) = bytes(0);
+        assert_eq!(found, "1000");
+        let (found, with_past) = bytes(64);
+        assert_eq!(found, "1000 with densification.num_past_sweeps 64");
+        assert_eq!(with_past, 33 * alone);
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn nms_2d(p: &mut Reader<'_>, layout: &YoloLayout) -> Nms2d {
         number(0.0..=1.0),
         0.45,
         "A box is suppressed when its IoU with a better one is above this (`iou`, `fast`, `rotated`); \
-         scores do not decay at or below it (`soft_linear`).",
+         scores do not decay below it (`soft_linear`).",
     );
     // The head of a camera is one task.
     let class_mode = class_mode(p, "aware", || ClassMode::Agnostic);

@@ -11,6 +11,9 @@ pub(super) type Arguments = BTreeMap<String, String>;
 /// What stands before a substitution.
 const START: &str = "$(";
 
+/// The most levels of substitutions in substitutions.
+const MAX_LEVELS: usize = 16;
+
 /// Whether a text holds a substitution.
 pub(super) fn is_in(text: &str) -> bool {
     text.contains(START)
@@ -22,18 +25,22 @@ pub(super) fn is_in(text: &str) -> bool {
 /// # Errors
 /// A message that names the substitution, and what it lacks.
 pub(super) fn substitute(text: &str, arguments: &Arguments) -> Result<String, String> {
-    let (replaced, rest) = replace(text, arguments, false)?;
+    let (replaced, rest) = replace(text, arguments, 0)?;
     debug_assert!(rest.is_empty());
     Ok(replaced)
 }
 
-/// Replaces up to the end, or up to the `)` that ends an outer substitution. Returns the
-/// rest behind it.
+/// Replaces up to the end, or, within `level` substitutions, up to the `)` that ends the
+/// innermost. Returns the rest behind it.
 fn replace<'t>(
     mut text: &'t str,
     arguments: &Arguments,
-    is_inner: bool,
+    level: usize,
 ) -> Result<(String, &'t str), String> {
+    if level > MAX_LEVELS {
+        return Err(format!("{level} levels of `$(`; allowed: up to {MAX_LEVELS}"));
+    }
+    let is_inner = level > 0;
     let mut replaced = String::new();
     loop {
         let start = text.find(START);
@@ -49,7 +56,7 @@ fn replace<'t>(
             return Ok((replaced + text, ""));
         };
         replaced += &text[..start];
-        let (inner, rest) = replace(&text[start + START.len()..], arguments, true)?;
+        let (inner, rest) = replace(&text[start + START.len()..], arguments, level + 1)?;
         replaced += &value_of(&inner, arguments)?;
         text = rest;
     }
@@ -127,6 +134,8 @@ mod tests {
             ("$(var", "no `)`"),
             ("$(var )", "names nothing"),
             ("$()", "names nothing"),
+            (&*format!("{}x{}", "$(var ".repeat(17), ")".repeat(17)), "17 levels"),
+            (&*"$(".repeat(1 << 17), "17 levels"),
         ] {
             let message = run(text).unwrap_err();
             assert!(message.contains(named), "{text}: {message}");

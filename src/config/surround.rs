@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k};
 use super::declaration::Change::{Fixed, Live};
 use super::engine::{engine, model_path};
-use super::head::{SurroundFacts, SurroundKind};
+use super::head::{SurroundFacts, SurroundKind, ViewFacts};
 use super::jpeg::jpeg;
 use super::lidar::{score_thresholds, yaw_norm_thresholds};
 use super::memory::{Buffers, bytes};
@@ -151,7 +151,7 @@ impl SurroundConfig {
             // The head is one task.
             nms: nms_3d(p, &facts.class_names, || vec![0; facts.class_names.len()]),
             candidate_capacity: candidate_capacity(p),
-            pre_nms_top_k: pre_nms_top_k(p),
+            pre_nms_top_k: bounded_pre_nms_top_k(p, &facts.kind),
             max_detections: max_detections(p, 500),
             facts,
         }
@@ -214,6 +214,22 @@ fn bounded_score_thresholds(
         p.refuse("distance_upper_limits_m", format!("{num_bins} limits"), &allowed);
     }
     thresholds
+}
+
+/// The maximum number of candidates, as many as a GPU takes where pairs of a query and a class are
+/// decoded.
+fn bounded_pre_nms_top_k(p: &mut Reader<'_>, kind: &SurroundKind) -> usize {
+    const MAX_PAIRS: usize = QueryDecode::MAX_PAIRS;
+    let top_k = pre_nms_top_k(p);
+    if let SurroundKind::Views(ViewFacts { decoder, .. }) = kind {
+        let num_pairs = decoder.num_pairs();
+        if top_k.min(num_pairs) > MAX_PAIRS {
+            let allowed =
+                format!("at most {MAX_PAIRS} of {num_pairs} pairs of a query and a class");
+            p.refuse("pre_nms_top_k", top_k.to_string(), &allowed);
+        }
+    }
+    top_k
 }
 
 fn decoder(p: &mut Reader<'_>, kind: &SurroundKind) -> SurroundDecoder {

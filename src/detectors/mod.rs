@@ -172,7 +172,7 @@ pub trait Detector: Send {
 }
 
 /// The inputs, the device and the engine of a detector's frames.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DetectorInfo {
     /// The requirements for each input, in the order of [`FrameSet::inputs`].
     pub inputs: Vec<InputNeeds>,
@@ -192,6 +192,9 @@ pub struct DetectorInfo {
     /// [`Detector::detect`] waits. A caller that processes these channels in one thread submits
     /// and flushes the frames of all before it collects the first; each has one frame in flight.
     pub is_batched: bool,
+    /// The score threshold of the suppression that its network ends in, where that holds in
+    /// place of `score_threshold` and `nms.*` of the configuration.
+    pub score_threshold: Option<f32>,
     /// The stages of its reports, in the order in which they run.
     pub stages: Vec<Stage>,
 }
@@ -213,8 +216,20 @@ impl DetectorInfo {
             engine_name: engine_name.to_owned(),
             process_id: None,
             is_batched: false,
+            score_threshold: None,
             stages: stages.to_vec(),
         }
+    }
+
+    /// The configuration as it holds: with the score threshold of the network.
+    pub fn in_force(&self, config: &ChannelConfig) -> ChannelConfig {
+        let mut config = config.clone();
+        if let (ChannelKind::Camera(camera), Some(threshold)) =
+            (&mut config.kind, self.score_threshold)
+        {
+            camera.score_threshold = threshold;
+        }
+        config
     }
 }
 

@@ -38,6 +38,8 @@ pub(super) struct LiveChannel {
     config: ChannelConfig,
     inputs: Vec<LiveInput>,
     wants_transforms: bool,
+    /// Whether its network has a suppression of its own, with its score threshold.
+    suppresses_itself: bool,
     state: Arc<ChannelState>,
     stage: Stage,
     gate: OutputGate,
@@ -94,6 +96,9 @@ impl LiveChannel {
             config: config.clone(),
             inputs,
             wants_transforms: channel.wants_transforms(),
+            suppresses_itself: channel
+                .detector_info()
+                .is_some_and(|info| info.score_threshold.is_some()),
             state: Arc::new(ChannelState::new(states.collect(), Serving::of(&channel), trace)),
             num_failures_seen: 0,
             gate: outputs.gate(),
@@ -112,6 +117,27 @@ impl LiveChannel {
     /// Whether its detector needs transforms.
     pub(super) fn wants_transforms(&self) -> bool {
         self.wants_transforms
+    }
+
+    /// Checks that live parameters that change have an effect.
+    ///
+    /// # Errors
+    /// Which of them have none, and why.
+    pub(super) fn check(&self, config: &ChannelConfig) -> std::result::Result<(), String> {
+        let (ChannelKind::Camera(before), ChannelKind::Camera(after)) =
+            (&self.config.kind, &config.kind)
+        else {
+            return Ok(());
+        };
+        let is_same = before.score_threshold == after.score_threshold && before.nms == after.nms;
+        if is_same || !self.suppresses_itself {
+            return Ok(());
+        }
+        let name = &config.name;
+        Err(format!(
+            "{name}.score_threshold and {name}.nms.* have no effect: those of EfficientNMS_TRT, \
+             in which the network ends, hold"
+        ))
     }
 
     /// Applies live parameters between frames. The device remains that of its placement.
@@ -143,7 +169,8 @@ impl LiveChannel {
             }
         };
         worker.apply_pending(&self.state, clock);
-        let labelled = worker.outputs.publish_labels(&self.config, clock.now().unwrap_or_default());
+        let now = clock.now().unwrap_or_default();
+        let labelled = worker.outputs.publish_labels(worker.channel.config(), now);
         if let Err(error) = labelled {
             self.stage = Stage::Idle(worker);
             return Err(error);

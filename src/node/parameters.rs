@@ -39,11 +39,11 @@ impl ParameterServer {
     /// Answers a request about parameters; `None` for any other.
     ///
     /// `apply` is told of every new configuration, with what changed, before
-    /// the answer goes out. One change at a time.
+    /// the answer goes out, or refuses it with a reason. One change at a time.
     pub fn answer(
         &self,
         request: &Request,
-        mut apply: impl FnMut(&Config, &[Parameter]),
+        mut apply: impl FnMut(&Config, &[Parameter]) -> SetResult,
     ) -> Option<Response> {
         Some(match request {
             Request::ListParameters { prefixes, depth } => {
@@ -102,7 +102,7 @@ impl ParameterServer {
     fn set(
         &self,
         parameters: &[Parameter],
-        apply: &mut impl FnMut(&Config, &[Parameter]),
+        apply: &mut impl FnMut(&Config, &[Parameter]) -> SetResult,
     ) -> SetResult {
         let is_fixed = |parameter: &&Parameter| {
             self.fixed.iter().any(|fixed| fixed.descriptor.name == parameter.name)
@@ -111,20 +111,21 @@ impl ParameterServer {
             return Err(format!("{name}: is read-only: fixed when the node starts"));
         }
         let mut config = lock(&self.config);
-        let changed = config.with_parameters(parameters).map_err(|error| {
-            tracing::warn!("parameters are not set: {}", error.message());
-            error.message().to_owned()
-        })?;
+        let refuse = |reason: &str| {
+            tracing::warn!("parameters are not set: {reason}");
+            reason.to_owned()
+        };
+        let changed = config.with_parameters(parameters).map_err(|e| refuse(e.message()))?;
         let before = config.parameters();
         let differs = |new: &DeclaredParameter| {
             !before.iter().any(|p| p.descriptor.name == new.descriptor.name && p.value == new.value)
         };
         let changes: Vec<Parameter> =
             changed.parameters().into_iter().filter(differs).map(into_parameter).collect();
+        apply(&changed, &changes).map_err(|reason| refuse(&reason))?;
         for Parameter { name, value } in &changes {
             tracing::info!("parameter {name} is now {value}");
         }
-        apply(&changed, &changes);
         *config = changed;
         Ok(())
     }

@@ -66,9 +66,10 @@ impl Worker {
             tracing::error!("channel {name}: the parameters are not applied: {error}");
             return;
         }
-        if before.to_bits() != config.kind.lowest_score_threshold().to_bits() {
+        if before.to_bits() != self.channel.config().kind.lowest_score_threshold().to_bits() {
             self.note_failure(state, |worker| {
-                worker.outputs.publish_labels(&config, clock.now().unwrap_or_default())
+                let now = clock.now().unwrap_or_default();
+                worker.outputs.publish_labels(worker.channel.config(), now)
             });
         }
     }

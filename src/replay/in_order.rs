@@ -11,7 +11,7 @@ use super::channel::ReplayChannel;
 use super::context::ReplayContext;
 use crate::device::MappedUploads;
 use crate::error::Result;
-use crate::transport::bag::BagMessage;
+use crate::transport::bag::{BagMessage, check_log_time};
 use crate::types::Stamp;
 
 /// The channels of a replay that processes every message.
@@ -58,20 +58,47 @@ impl<'a, 'c> InOrder<'a, 'c> {
             if self.channels[index].overlaps(self.max_in_flight) {
                 self.begin(index, message)?;
             } else {
-                self.end_all()?;
-                self.channels[index].process(message, self.context)?;
+                self.process_alone(index, message)?;
             }
         }
         Ok(())
     }
 
-    /// Passes on all frames, at the end of the recording.
+    /// Processes a message on a channel whose frames do not overlap. Frames in flight end before
+    /// one of its own is passed on, not for messages without which a frame is not complete.
+    fn process_alone(&mut self, index: usize, message: &BagMessage<'_>) -> Result<()> {
+        let log_time = message.log_time;
+        let is_in_time = check_log_time(log_time).is_ok();
+        if is_in_time {
+            self.process_due(index, log_time)?;
+        }
+        if self.channels[index].is_frame(message) {
+            self.end_all()?;
+        }
+        self.channels[index].process(message, self.context)?;
+        if is_in_time { self.process_due(index, log_time) } else { Ok(()) }
+    }
+
+    /// Processes the frames of several inputs of a channel that are due by `log_time`.
+    fn process_due(&mut self, index: usize, log_time: Stamp) -> Result<()> {
+        while let Some(closed) = self.channels[index].close(log_time) {
+            self.end_all()?;
+            self.channels[index].process_closed(closed, self.context)?;
+        }
+        self.channels[index].count_unused(log_time, self.context);
+        Ok(())
+    }
+
+    /// Passes on all frames at the end of the recording, also those of several inputs that still
+    /// wait; at the end of a slice, those of them that are due in it.
     ///
     /// # Errors
     /// As [`InOrder::process`].
     pub(super) fn finish(mut self) -> Result<()> {
         self.end_all()?;
-        self.channels.iter_mut().try_for_each(|channel| channel.finish(self.context))
+        let last = self.context.owned.to.map_or(i64::MAX, |to| to.nanos().saturating_sub(1));
+        (0..self.channels.len())
+            .try_for_each(|index| self.process_due(index, Stamp::from_nanos(last)))
     }
 
     /// Ends the earliest frames until a channel may begin another: not earlier, so that the GPU

@@ -142,12 +142,18 @@ impl Replay {
     /// `Config` when no channel has its reference input in the recording or a topic has
     /// another type than its channel takes, `Model` when a network cannot be loaded, `Io`
     /// or `DamagedBag` when the recording cannot be opened, `Argument` for a rate that is
-    /// not above 0, `Usage` for a slice that ends before it starts, `Interrupted` when the replay is stopped before it starts.
+    /// not above 0 or a number of frames in flight that is not 1 or 2, `Usage` for a slice that
+    /// ends before it starts, `Interrupted` when the replay is stopped before it starts.
     pub fn open(bag: &Path, config: &Config, options: ReplayOptions) -> Result<Self> {
         if let Rate::Factor(factor) = options.rate
             && !(factor > 0.0 && factor.is_finite())
         {
             let message = format!("the rate is {factor}; it must be finite and above 0");
+            return Err(Error::new(ErrorKind::Argument, "replay", message));
+        }
+        if !(1..=2).contains(&options.frames_in_flight) {
+            let num = options.frames_in_flight;
+            let message = format!("frames_in_flight is {num}; it must be 1 or 2");
             return Err(Error::new(ErrorKind::Argument, "replay", message));
         }
         let mut slice = options.slice;
@@ -210,7 +216,9 @@ impl Replay {
     /// error, and damage of the recording is read past; both are in the report. Frames that
     /// newer ones overtake are in the report alone.
     ///
-    /// At a [`Rate::Factor`] the threads of the channels take turns in calling `on_frame`.
+    /// At a [`Rate::Factor`] the threads of the channels take turns in calling `on_frame`, and
+    /// messages that cannot be decoded are in the report alone, as dropped frames of a channel
+    /// with one input.
     ///
     /// # Errors
     /// The first error of `on_frame`, and those of warming up the networks at a

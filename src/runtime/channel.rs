@@ -92,8 +92,9 @@ impl Channel {
         let read =
             |input: &InputConfig| input.calibration_path.as_deref().map(read_camera).transpose();
         let calibrations = config.inputs.iter().map(read).collect::<Result<Vec<_>>>()?;
+        let in_force = info.map(|info| info.in_force(config));
         Ok(Self {
-            config: config.clone(),
+            config: in_force.unwrap_or_else(|| config.clone()),
             factory,
             supervisor,
             needs,
@@ -142,7 +143,7 @@ impl Channel {
         }
     }
 
-    /// The configuration.
+    /// The configuration in force.
     pub fn config(&self) -> &ChannelConfig {
         &self.config
     }
@@ -349,7 +350,8 @@ impl Channel {
             }
         }
         self.supervisor.make_with(make_with(&self.factory, config));
-        self.config = config.clone();
+        let in_force = self.detector_info().map(|info| info.in_force(config));
+        self.config = in_force.unwrap_or_else(|| config.clone());
         Ok(())
     }
 

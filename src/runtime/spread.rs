@@ -82,8 +82,9 @@ impl Spread {
         }
         // Of an even number, the lower of the two in the middle.
         let rank = num.div_ceil(2);
+        // Between two ranks: a quotient that is rounded up is not the next rank.
         let at = |side: &Histogram<u32>, rank: u64| {
-            side.value_at_quantile(rank as f64 / side.len() as f64) as f64 / 1e3
+            side.value_at_quantile((rank as f64 - 0.5) / side.len() as f64) as f64 / 1e3
         };
         let median = match rank.checked_sub(negative.len()) {
             // Magnitudes below 0 are in the reverse order.
@@ -135,6 +136,19 @@ mod tests {
                 "{times:?} {found:?}"
             );
             assert!((found.max - max).abs() <= 1e-3 * max.abs(), "{times:?} {found:?}");
+        }
+    }
+
+    #[test]
+    fn the_median_of_any_number_of_times_is_the_one_in_the_middle() {
+        for num in 1..=300 {
+            let times: Vec<i64> = (1..=num).map(|n| 2 * n).collect();
+            let reversed: Vec<i64> = times.iter().map(|ms| -ms).collect();
+            for (times, exact) in [(times, num + num % 2), (reversed, -(num + 2 - num % 2))] {
+                let median = spread(&times).summary().unwrap().median;
+                let error = (median - exact as f64).abs();
+                assert!(error <= 0.01 * exact.abs() as f64 + 1e-3, "{num} times: {median}");
+            }
         }
     }
 

@@ -13,6 +13,17 @@ pub enum ViewDecoder {
     Sparse4d(Sparse4d),
 }
 
+impl ViewDecoder {
+    /// Pairs of a query and a class.
+    pub fn num_pairs(&self) -> usize {
+        let (num_queries, num_classes) = match self {
+            Self::Detr3d(facts) => (facts.num_queries, facts.num_classes),
+            Self::Sparse4d(facts) => (facts.num_anchors, facts.num_classes),
+        };
+        num_queries.saturating_mul(num_classes)
+    }
+}
+
 /// The order of a network's feature maps, in views N, channels C, rows H and columns W.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MapLayout {
@@ -151,4 +162,7 @@ pub struct QueryDecode {
 impl QueryDecode {
     /// The most distance bins of `ops::decode_query` on a GPU.
     pub const MAX_DISTANCE_BINS: usize = 16;
+
+    /// The most pairs of a query and a class that `ops::decode_query` keeps on a GPU.
+    pub const MAX_PAIRS: usize = 8192;
 }

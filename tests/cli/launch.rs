@@ -180,13 +180,21 @@ fn arguments_reach_the_channels() {
 fn an_encoder_and_a_file_of_ones_own_are_found() {
     let Some(python) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("own.yaml");
+    let file = folder.path().join("my own.yaml");
     std::fs::write(&file, "/**: {ros__parameters: {lidar: {max_detections: 7}}}\n").unwrap();
-    let config_argument = format!("config:=demo.param.yaml {}", file.display());
-    let arguments = [config_argument.as_str(), "encoder_paths:=lidar:=/models/pillars.onnx"];
+    let config_argument = format!("config:=demo.param.yaml '{}'", file.display());
+    let arguments = [
+        config_argument.as_str(),
+        "encoder_paths:='lidar:=/my models/pillars.onnx'",
+        "parameters:=camera.score_threshold:=1e-3 lidar.distance_upper_limits_m:='[.5e2, 1e+2]'",
+    ];
     let report = launch(&python, FILES[0], &arguments);
+    let parameters = &report["processes"][0]["parameters"];
+    assert_eq!(parameters["camera.score_threshold"], 0.001);
+    assert_eq!(parameters["lidar.distance_upper_limits_m"], json!([50.0, 100.0]));
     let yaml = config(&report["processes"][0]).to_yaml();
-    assert!(yaml.contains("/models/pillars.onnx") && yaml.contains("max_detections: 7"), "{yaml}");
+    assert!(yaml.contains("/my models/pillars.onnx"), "{yaml}");
+    assert!(yaml.contains("max_detections: 7"), "{yaml}");
 }
 
 #[test]
@@ -260,6 +268,7 @@ fn what_is_wrong_is_said() {
     let Some(python) = python() else { return };
     for (file, arguments, named) in [
         (FILES[0], ["input_topics:=/image"], "input_topics: found '/image'"),
+        (FILES[0], ["model_paths:=camera:='/a b"], "model_paths: found \"camera:='/a b\""),
         (FILES[0], ["model_paths:=camera:="], "model_paths: found 'camera:='"),
         (FILES[0], ["rviz:=maybe"], "rviz: found 'maybe'"),
         (FILES[0], ["parameters:=camera.score_threshold=0.4"], "parameters: found"),
@@ -454,7 +463,7 @@ fn launch_files_of_other_nodes_have_their_arguments() {
 #[test]
 fn a_lidar_node_is_replaced_with_its_files_topics_and_container() {
     let Some(python) = python() else { return };
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::Builder::new().prefix("the driver's files ").tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     // The order in which later files win: node, network, labels by area, common.
     let files = [
@@ -518,7 +527,7 @@ fn a_lidar_node_is_replaced_with_its_files_topics_and_container() {
 #[test]
 fn a_camera_node_is_replaced_with_its_network_and_images() {
     let Some(python) = python() else { return };
-    let base = ["data_path:=/data", "input/image:=/cam0", "output/objects:=rois0"];
+    let base = ["data_path:=/my data", "input/image:=/cam0", "output/objects:=rois0"];
     for (file, name) in [
         (DROP_IN[2].0, "yolox-tiny"),
         (DROP_IN[3].0, "yolox-sPlus-opt-pseudoV2-T4-960x960-T4-seg16cls"),
@@ -531,7 +540,7 @@ fn a_camera_node_is_replaced_with_its_network_and_images() {
             let node = &report["processes"][0];
             assert_eq!(texts(&node["arguments"]), ["run", "--like", "autoware_tensorrt_yolox"]);
             assert_eq!(node["remappings"], json!([["~/out/objects", "rois0"]]));
-            let folder = "/data/tensorrt_yolox";
+            let folder = "/my data/tensorrt_yolox";
             let parameters = json!({"input": image, "model_path": format!("{folder}/{name}.onnx"),
                 "label_path": format!("{folder}/label.txt"), "build_only": false});
             assert_eq!(node["parameters"], parameters);
@@ -562,7 +571,7 @@ fn a_node_of_yolo_ros_is_replaced_beside_its_followers() {
     std::fs::create_dir_all(&packages).unwrap();
     let installed = json!({"yolo_ros": folder.path()}).to_string();
     let arguments =
-        ["namespace:=eyes", "input_image_topic:=/cam", "use_3d:=True", "threshold:=0.25"];
+        ["namespace:=eyes", "input_image_topic:=/cam", "use_3d:=True", "threshold:=1e-2"];
     let report = launch_beside(&python, "launch/yolo.launch.py", &arguments, &installed);
     assert_eq!(report["logged"], json!([]));
     let [node, tracking, in_space, debug] = report["processes"].as_array().unwrap().as_slice()

@@ -200,4 +200,18 @@ fn heads_of_view_decoders_state_their_facts() {
     let error = load(detr3d, &[&limits(17)]).unwrap_err();
     let part = "rig.distance_upper_limits_m: found 17 limits; allowed: at most 16 limits";
     assert!(error.message().contains(part), "{error}");
+
+    // The CPU has no f16.
+    load(detr3d, &["rig.fallback:=cpu"]).unwrap();
+    let error = load(detr3d, &["rig.fallback:=cpu", "rig.decoder.precision:=f16"]).unwrap_err();
+    let part = "rig.fallback: found cpu; allowed: none with decoder.precision f16";
+    assert!(error.message().contains(part), "{error}");
+
+    // As many pairs of a query and a class as a GPU decodes; 2 classes have fewer.
+    load(detr3d, &["rig.pre_nms_top_k:=1048576"]).unwrap();
+    let more = detr3d.replace("queries: 900", "queries: 4500");
+    load(&more, &["rig.pre_nms_top_k:=8192"]).unwrap();
+    let error = load(&more, &["rig.pre_nms_top_k:=8193"]).unwrap_err();
+    let part = "rig.pre_nms_top_k: found 8193; allowed: at most 8192 of 9000 pairs";
+    assert!(error.message().contains(part), "{error}");
 }

@@ -53,6 +53,15 @@ impl Overlapping {
         }
     }
 
+    /// A cloud and a picture of the same time, one frame after another.
+    pub fn of_cloud_and_picture(faults: &Faults, most: &Arc<AtomicUsize>) -> Self {
+        let detector = Self::new(PayloadKind::Cloud, faults, most).one_at_a_time();
+        let picture = InputNeeds { kind: PayloadKind::Image, pose_in: None, calibration: false };
+        let needs = [detector.info.inputs[0].clone(), picture];
+        let info = DetectorInfo::new(needs, &Device::Cpu, "stub", &[Stage::Infer]);
+        Self { info, ..detector }
+    }
+
     /// One frame after another.
     pub fn one_at_a_time(self) -> Self {
         Self { can_have: 1, ..self }
@@ -70,14 +79,16 @@ impl Overlapping {
     }
 
     fn digest(frame: &FrameSet<'_>) -> Result<(u32, f32)> {
-        let input = frame.input(0)?;
-        let data = match input.payload {
-            Payload::Image(ImagePayload::Raw(image)) => image.data(),
-            Payload::Cloud(cloud) => cloud.data(),
-            _ => panic!("another payload"),
-        };
-        let sum: u32 = data.iter().map(|byte| u32::from(*byte)).sum();
-        Ok(((input.header.stamp.nanos() / 1_000_000_000) as u32, sum as f32))
+        let mut sum = 0;
+        for input in frame.inputs.iter().flatten() {
+            let data = match input.payload {
+                Payload::Image(ImagePayload::Raw(image)) => image.data(),
+                Payload::Cloud(cloud) => cloud.data(),
+                _ => panic!("another payload"),
+            };
+            sum += data.iter().map(|byte| u32::from(*byte)).sum::<u32>();
+        }
+        Ok(((frame.stamp.nanos() / 1_000_000_000) as u32, sum as f32))
     }
 
     fn boxes(&mut self, (number, sum): (u32, f32)) -> Detections<'_> {

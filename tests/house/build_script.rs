@@ -61,6 +61,30 @@ fn kernels_that_do_not_compile_fail_the_build() {
     assert!(!out.contains("rustc-cfg=kernels"), "{out}");
 }
 
+#[test]
+fn a_variable_that_is_wrong_fails_the_build() {
+    let folder = tempfile::tempdir().unwrap();
+    let nvcc = folder.path().join("nvcc");
+    std::fs::write(&nvcc, "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(&nvcc, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let nvcc = nvcc.to_str().unwrap();
+    for (nvcc, architectures, part) in [
+        (nvcc, "90a", "DET_POST_CUDA_ARCHS: found \"90a\", wanted numbers"),
+        (nvcc, "80,9.0", "DET_POST_CUDA_ARCHS: found \"9.0\", wanted numbers"),
+        ("/nowhere/nvcc", "90", "DET_POST_NVCC: found /nowhere/nvcc, which is not a file"),
+    ] {
+        let variables = [
+            ("CARGO_FEATURE_CUDA", "1"),
+            ("DET_POST_NVCC", nvcc),
+            ("DET_POST_CUDA_ARCHS", architectures),
+        ];
+        let (output, out) = run(folder.path(), &variables);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && said.contains(part), "{part}: {said}{out}");
+        assert!(!out.contains("rustc-cfg=kernels"), "{out}");
+    }
+}
+
 /// What nvcc is asked to make for a list of architectures, the same in each of its calls.
 fn targets(architectures: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();

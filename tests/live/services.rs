@@ -1,12 +1,15 @@
 //! Parameters and the life cycle, as others see them.
 
+use std::path::{Path, PathBuf};
+
 use det_post::node::Change;
 use det_post::ros::{LifecycleState, Parameter, ParameterRange, ParameterType, ParameterValue};
 use det_post::transport::cdr::Reader;
 use det_post::transport::messages::Detection2DArray;
 use det_post::transport::middleware::{Request, Response};
-use det_post::types::Stamp;
+use det_post::types::{ElementType, Stamp};
 
+use super::common::onnx::{Attr, Graph};
 use super::common::tables::assert_tables;
 use super::recording::IMAGE_TOPIC;
 use super::require::{Need, skip};
@@ -120,6 +123,65 @@ fn all_or_nothing_and_why_not() {
         let refused = session.set(name, value).unwrap_err();
         assert!(refused.contains(reason) && refused.contains(name), "{refused}");
     }
+}
+
+/// A network of the sample's classes with one constant box, which ends in a suppression.
+fn network_with_suppression(folder: &Path) -> PathBuf {
+    let (float, num_classes) = (ElementType::F32, super::camera_net::CLASSES.len());
+    let mut scores = vec![0.0; num_classes];
+    scores[0] = 0.9;
+    let outputs = ["num", "boxes_out", "scores_out", "classes"];
+    let attributes = [("score_threshold", Attr::Float(0.25))];
+    let path = folder.join("cut.onnx");
+    Graph::new("cut", "")
+        .input("images", float, &[1, 3, 64, 64])
+        .constant("zero", &[], &[0.0])
+        .constant("constant_boxes", &[1, 1, 4], &[2.0, 2.0, 40.0, 40.0])
+        .constant("constant_scores", &[1, 1, num_classes as i64], &scores)
+        .node("ReduceMean", &["images"], &["mean"], &[("keepdims", Attr::Int(0))])
+        .op("Mul", &["mean", "zero"], "nothing")
+        .op("Add", &["constant_boxes", "nothing"], "boxes")
+        .op("Add", &["constant_scores", "nothing"], "scores")
+        .node_of("TRT", "EfficientNMS_TRT", &["boxes", "scores"], &outputs, &attributes)
+        .output("num", ElementType::I32, &[1, 1])
+        .output("boxes_out", float, &[1, 10, 4])
+        .output("scores_out", float, &[1, 10])
+        .output("classes", ElementType::I32, &[1, 10])
+        .save(&path)
+        .unwrap();
+    path
+}
+
+/// Thresholds of a network that ends in its suppression hold: others are refused, and the labels
+/// say those in force.
+#[test]
+fn parameters_without_effect_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = network_with_suppression(folder.path());
+    let session = Session::active(&[&format!("camera.model_path:={}", model.display())]);
+    let labels = format!("{CAMERA_OUT}/label_info");
+    let cdr = session.next(&labels);
+    assert_eq!(cdr.last_chunk(), Some(&0.25_f32.to_le_bytes()));
+    let detections = |second| {
+        let cdr = session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(second, 0)), CAMERA_OUT);
+        Detection2DArray::decode(&cdr).unwrap().detections.len()
+    };
+    assert_eq!(detections(1), 1);
+    for (name, value) in [
+        ("camera.score_threshold", ParameterValue::Number(0.95)),
+        ("camera.nms.kind", ParameterValue::Text("none".into())),
+        ("camera.nms.iou_threshold", ParameterValue::Number(0.9)),
+    ] {
+        let before = session.ask(Request::GetParameters(names(&[name])));
+        let reason = session.set(name, value).unwrap_err();
+        let part =
+            "camera.score_threshold and camera.nms.* have no effect: those of EfficientNMS_TRT";
+        assert!(reason.contains(part), "{reason}");
+        assert_eq!(session.ask(Request::GetParameters(names(&[name]))), before);
+    }
+    session.set("camera.max_detections", ParameterValue::Integer(7)).unwrap();
+    assert_eq!(detections(2), 1);
+    assert!(session.graph.take(&labels).is_empty());
 }
 
 #[test]

@@ -99,6 +99,29 @@ fn the_suppression_is_done_here_with_its_settings() {
 }
 
 #[test]
+fn a_filter_of_the_background_alone_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let background = [("background_class", Attr::Int(1))];
+    let path = network(folder.path(), &[&settings(0)[..4], &background].concat());
+    let open = |more: &[&str]| {
+        let channel = config(&path, more).channels.remove(0);
+        detectors::open(&channel, DeviceChoice::Cpu).map(|detector| (detector, channel))
+    };
+    let (mut detector, _) = open(&[]).unwrap();
+    let classes: Vec<u32> = detect(&mut *detector).iter().map(|found| found.class).collect();
+    assert_eq!(classes, [0, 0]);
+    let bus = "c.class_filter:=[BUS]";
+    for error in [
+        open(&[bus]).map(|_| ()).unwrap_err(),
+        detector.reconfigure(&config(&path, &[bus]).channels[0]).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Config);
+        let part = "class_filter keeps background_class 1 alone";
+        assert!(error.message().contains(part), "{error}");
+    }
+}
+
+#[test]
 fn the_settings_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let more = [("score_activation", Attr::Int(1)), ("background_class", Attr::Int(1))];

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use det_post::ErrorKind;
-use det_post::config::{ChannelConfig, Config};
+use det_post::config::{ChannelConfig, Config, InputConfig};
 use det_post::detectors::{Detector, PayloadKind};
 use det_post::replay::{Replay, ReplayOptions};
 use det_post::runtime::Factory;
@@ -22,8 +22,8 @@ const NUM_FRAMES: u32 = 12;
 /// Where a frame of a camera fails: channel, number of the frame, step, and how.
 type Fault = (&'static str, u32, Step, ErrorKind);
 
-/// Two cameras in turn, a cloud without pose every third time, and a picture that cannot be
-/// decoded.
+/// Two cameras in turn, a cloud without pose every third time, a picture that cannot be decoded,
+/// and two that are missing, one of them beside a cloud.
 fn record(folder: &Path) {
     let mut bag = BagWriter::create(folder, BagCompression::None).unwrap();
     let mut add = |topic, type_name| {
@@ -44,7 +44,7 @@ fn record(folder: &Path) {
         if frame % 3 == 0 {
             bag.write(lidar, at(2), &session::cloud(at(0))).unwrap();
         }
-        if frame != 7 {
+        if frame != 6 && frame != 7 {
             bag.write(cameras[1], at(3), &picture).unwrap();
         }
     }
@@ -65,7 +65,9 @@ fn replay(
     let mut parameters = vec![];
     for channel in channels {
         let (head, topic, more) = match *channel {
-            "lidar" | "roof" => ("centerpoint_autoware", "/points", Some("encoder_path:=e")),
+            "lidar" | "rig" | "roof" => {
+                ("centerpoint_autoware", "/points", Some("encoder_path:=e"))
+            }
             "a" => ("yolov5", "/a", None),
             _ => ("yolov5", "/b", None),
         };
@@ -74,12 +76,15 @@ fn replay(
         parameters.push(format!("{channel}.model_path:=m"));
         parameters.extend(more.map(|more| format!("{channel}.{more}")));
     }
-    let config = Config::load(&[], &parameters).unwrap();
+    let mut config = Config::load(&[], &parameters).unwrap();
+    for rig in config.channels.iter_mut().filter(|channel| channel.name == "rig") {
+        rig.inputs.push(InputConfig { topic: "/b".to_owned(), ..rig.inputs[0].clone() });
+    }
     let most = Arc::new(AtomicUsize::new(0));
     let num_faults = faults.len();
     let (faults, seen) = (faults.to_vec(), Arc::clone(&most));
     let factory: Factory = Arc::new(move |config: &ChannelConfig, _| {
-        let is_lidar = ["lidar", "roof"].contains(&config.name.as_str());
+        let is_lidar = ["lidar", "rig", "roof"].contains(&config.name.as_str());
         let kind = if is_lidar { PayloadKind::Cloud } else { PayloadKind::Image };
         let here = faults.iter().filter(|fault| fault.0 == config.name).copied();
         let here: Vec<Fault> = here.collect();
@@ -87,9 +92,11 @@ fn replay(
             let hit = here.iter().find(|(_, at, when, _)| (*at, *when) == (number, step));
             hit.map(|(.., kind)| *kind)
         });
-        let detector = Overlapping::new(kind, &faults, &seen);
-        let is_serial = config.name == "lidar";
-        let detector = if is_serial { detector.one_at_a_time() } else { detector };
+        let detector = match config.name.as_str() {
+            "rig" => Overlapping::of_cloud_and_picture(&faults, &seen),
+            "lidar" => Overlapping::new(kind, &faults, &seen).one_at_a_time(),
+            _ => Overlapping::new(kind, &faults, &seen),
+        };
         Ok(Box::new(detector) as Box<dyn Detector>)
     });
     let options = ReplayOptions { frames_in_flight, factory, ..ReplayOptions::default() };
@@ -100,10 +107,13 @@ fn replay(
                 let Detections::Boxes2d(boxes) = found.detections else { panic!() };
                 let stamp = found.header.stamp.nanos();
                 assert!(!found.header.frame_id.is_empty());
-                let is_sequential = frames_in_flight == 1 || frame.config.name == "lidar";
+                let num_inputs = frame.config.inputs.len();
+                let is_serial = frame.config.name == "lidar" || num_inputs > 1;
+                let is_sequential = frames_in_flight == 1 || is_serial;
                 // The frame for which a detector is built again does not overlap.
                 if is_sequential || num_faults == 0 {
-                    assert_eq!(found.inputs.inputs.len(), usize::from(is_sequential));
+                    let expected = if is_sequential { num_inputs } else { 0 };
+                    assert_eq!(found.inputs.inputs.len(), expected);
                 }
                 Ok((stamp, found.log_time.nanos(), boxes.to_vec()))
             }
@@ -124,15 +134,37 @@ fn overlapping_frames_are_passed_on_as_single_ones_are() {
     let folder = tempfile::tempdir().unwrap();
     let bag = folder.path().join("drive");
     record(&bag);
-    for channels in
-        [&["a"][..], &["a", "b"], &["a", "b", "lidar"], &["a", "roof"], &["a", "roof", "lidar"]]
-    {
+    for channels in [
+        &["a"][..],
+        &["a", "b"],
+        &["a", "b", "lidar"],
+        &["a", "roof"],
+        &["a", "roof", "lidar"],
+        &["a", "rig"],
+        &["a", "b", "lidar", "rig"],
+    ] {
         let (expected, report, none) = replay(&bag, channels, 1, &[]);
         assert!(none == 0 && expected.len() >= 13 && expected.iter().any(|f| f.2.is_err()));
         let (found, overlapped, most) = replay(&bag, channels, 2, &[]);
         assert_eq!(most, 2, "{channels:?}");
         assert_eq!(found, expected, "{channels:?}");
         assert_eq!(overlapped, report, "{channels:?}");
+    }
+}
+
+#[test]
+fn a_number_of_frames_in_flight_that_is_none_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("drive");
+    record(&bag);
+    let parameters = ["a.head:=yolov5", "a.input:=/a", "a.model_path:=m"].map(str::to_owned);
+    let config = Config::load(&[], &parameters).unwrap();
+    for frames_in_flight in [0, 3] {
+        let options = ReplayOptions { frames_in_flight, ..ReplayOptions::default() };
+        let error = Replay::open(&bag, &config, options).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Argument);
+        let part = format!("frames_in_flight is {frames_in_flight}; it must be 1 or 2");
+        assert!(error.message().contains(&part), "{error}");
     }
 }
 

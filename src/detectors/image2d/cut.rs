@@ -12,12 +12,15 @@ use crate::types::{ClassMode, Detections, DetrBoxes, FrameReport, Nms2d, NmsIou,
 /// of the configuration.
 pub(super) struct CutDetector {
     inner: Box<dyn Detector>,
+    info: DetectorInfo,
     nms: EfficientNms,
 }
 
 impl CutDetector {
     pub(super) fn new(inner: Box<dyn Detector>, nms: EfficientNms) -> Self {
-        Self { inner, nms }
+        let score_threshold = Some(nms.score_threshold);
+        let info = DetectorInfo { score_threshold, ..inner.info().clone() };
+        Self { inner, info, nms }
     }
 }
 
@@ -25,7 +28,8 @@ impl CutDetector {
 /// the network.
 ///
 /// # Errors
-/// `Model` when the head has no class of the background's number.
+/// `Model` when the head has no class of the background's number, `Config` when no other class
+/// is left.
 pub(super) fn configured(config: &CameraConfig, nms: &EfficientNms) -> Result<CameraConfig> {
     let mut config = config.clone();
     config.facts.layout =
@@ -50,6 +54,11 @@ pub(super) fn configured(config: &CameraConfig, nms: &EfficientNms) -> Result<Ca
             config.class_filter = (0..num_classes).collect();
         }
         config.class_filter.retain(|&class| class != background);
+        if config.class_filter.is_empty() {
+            // An empty filter keeps every class.
+            let message = format!("class_filter keeps background_class {background} alone");
+            return Err(Error::new(ErrorKind::Config, "head", message));
+        }
     }
     Ok(config)
 }
@@ -67,7 +76,7 @@ pub fn describe(nms: &EfficientNms) -> String {
 
 impl Detector for CutDetector {
     fn info(&self) -> &DetectorInfo {
-        self.inner.info()
+        &self.info
     }
 
     fn detect<'a>(

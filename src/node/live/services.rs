@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{FRAME_TIMEOUT, Shared};
+use super::{FRAME_TIMEOUT, Shared, lock};
 use crate::config::Config;
 use crate::error::{Error, ErrorKind};
 use crate::node::lifecycle::{Change, STAGE, TRANSITIONS};
@@ -13,8 +13,13 @@ use crate::transport::middleware::{DescribedType, Middleware, Request, Response}
 impl Shared {
     pub(super) fn answer(&self, request: &Request) -> Response {
         let apply = |config: &Config, changes: &[Parameter]| {
+            let channels = lock(&self.channels);
+            let mut pairs = channels.iter().zip(&config.channels);
+            pairs.try_for_each(|(channel, config)| channel.check(config))?;
+            drop(channels);
             self.reconfigure(config);
             self.publish_parameter_event(&[], changes);
+            Ok(())
         };
         if let Some(response) = self.parameters.answer(request, apply) {
             return response;

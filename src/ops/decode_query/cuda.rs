@@ -12,7 +12,7 @@ use crate::ops::logit::logit_bound;
 use crate::types::{Candidates, Object3d, QueryDecode};
 
 /// The most pairs that can be kept.
-pub const MAX_PAIRS: usize = 8192;
+pub const MAX_PAIRS: usize = QueryDecode::MAX_PAIRS;
 
 /// The outputs of a view decoder in device memory.
 #[derive(Clone, Copy, Debug)]

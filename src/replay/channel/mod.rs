@@ -31,6 +31,12 @@ pub(super) struct ReplayChannel {
     account: Account,
 }
 
+/// A frame of several inputs that is closed: when, and why it is refused.
+pub(super) struct Closed {
+    at: Stamp,
+    usable: Result<()>,
+}
+
 struct Frames {
     assembler: Assembler,
     /// Of each input the buffer that is filled next.
@@ -91,6 +97,12 @@ impl ReplayChannel {
             })
     }
 
+    /// Whether a message is a frame by itself.
+    pub(super) fn is_frame(&self, message: &BagMessage<'_>) -> bool {
+        let [ReplayInput { topic, .. }] = &self.inputs[..] else { return false };
+        *topic == Some(message.topic)
+    }
+
     /// The GPU that uploads payloads of the recording where they are: of a channel with one
     /// input whose messages are not compressed, in this process.
     pub(super) fn uploads_in_place(&self) -> Option<DeviceChoice> {
@@ -144,8 +156,8 @@ impl ReplayChannel {
         self.channel.wants_transforms()
     }
 
-    /// Takes a message of the recording, if it is of one of the inputs, and processes the
-    /// frames that it completes or that are due by its log time. A message or frame that
+    /// Takes a message of the recording, if it is of one of the inputs: that of a single input is
+    /// processed, those of several wait in frames until [`Self::close`]. A message or frame that
     /// cannot be processed is dropped, counted and named in the log.
     ///
     /// # Errors
@@ -161,7 +173,6 @@ impl ReplayChannel {
             let at = message.log_time;
             return input.map_or(Ok(()), |input| self.refuse(input, &error, at, context));
         }
-        self.advance_to(message.log_time, context)?;
         self.inputs.iter().filter_map(|input| input.calibration.as_ref()).for_each(|topic| {
             topic.take(message);
         });
@@ -169,9 +180,9 @@ impl ReplayChannel {
         let mut passed_on = Ok(());
         deliver(self.inputs[input].kind, message.data, &mut |received| {
             passed_on = match received {
-                Ok(received) if self.frames.is_some() => self
-                    .take(input, &received, message.log_time, context)
-                    .and_then(|()| self.advance_to(message.log_time, context)),
+                Ok(received) if self.frames.is_some() => {
+                    self.take(input, &received, message.log_time, context)
+                }
                 Ok(received) => {
                     let calibrations = self.calibrations();
                     let calibration = calibrations[0].as_deref();
@@ -183,16 +194,6 @@ impl ReplayChannel {
             };
         });
         passed_on
-    }
-
-    /// Processes the frames of several inputs that still wait, at the end of the recording, or
-    /// those that are due in the slice, at its end.
-    ///
-    /// # Errors
-    /// As [`Self::process`].
-    pub(super) fn finish(&mut self, context: &ReplayContext<'_>) -> Result<()> {
-        let last = context.owned.to.map_or(i64::MAX, |to| to.nanos().saturating_sub(1));
-        self.advance_to(Stamp::from_nanos(last), context)
     }
 
     /// Keeps a message for the frames of several inputs.
@@ -217,29 +218,43 @@ impl ReplayChannel {
         }
     }
 
-    /// Processes the frames of several inputs that close by `log_time`.
-    fn advance_to(&mut self, log_time: Stamp, context: &ReplayContext<'_>) -> Result<()> {
+    /// Closes the oldest frame of several inputs if it is due at `log_time`;
+    /// [`Self::process_closed`] must follow.
+    pub(super) fn close(&mut self, log_time: Stamp) -> Option<Closed> {
+        let Frames { assembler, chosen, .. } = self.frames.as_mut()?;
+        let (at, usable) = assembler.close(log_time, chosen)?;
+        self.channel.set_sequence(assembler.take_sequence());
+        Some(Closed { at, usable })
+    }
+
+    /// Processes the frame that was closed last.
+    ///
+    /// # Errors
+    /// As [`Self::process`].
+    pub(super) fn process_closed(
+        &mut self,
+        Closed { at, usable }: Closed,
+        context: &ReplayContext<'_>,
+    ) -> Result<()> {
         let Some(mut frames) = self.frames.take() else { return Ok(()) };
-        let mut passed_on = Ok(());
-        while let Some((at, usable)) = frames.assembler.close(log_time, &mut frames.chosen) {
-            self.channel.set_sequence(frames.assembler.take_sequence());
-            match usable {
-                Ok(()) => passed_on = self.process_messages(&frames.chosen, &|| at, context),
-                Err(error) => passed_on = self.drop_frame(&error, at, context),
-            }
-            frames.chosen.clear();
-            if passed_on.is_err() {
-                break;
-            }
-        }
+        let passed_on = match usable {
+            Ok(()) => self.process_messages(&frames.chosen, &|| at, context),
+            Err(error) => self.drop_frame(&error, at, context),
+        };
+        frames.chosen.clear();
+        self.frames = Some(frames);
+        passed_on
+    }
+
+    /// Counts the messages that no frame of several inputs will contain, since the last call.
+    pub(super) fn count_unused(&mut self, log_time: Stamp, context: &ReplayContext<'_>) {
+        let Some(Frames { assembler, .. }) = &mut self.frames else { return };
         for (index, input) in self.inputs.iter_mut().enumerate() {
-            let num_unused = frames.assembler.take_unused(index);
+            let num_unused = assembler.take_unused(index);
             if context.owns(log_time) {
                 input.totals.add_loss(Loss::Unused, num_unused);
             }
         }
-        self.frames = Some(frames);
-        passed_on
     }
 
     /// Detects objects in the messages of a frame and passes them on.
@@ -320,8 +335,8 @@ impl ReplayChannel {
         message: &BagMessage<'_>,
         context: &ReplayContext<'_>,
     ) -> Result<bool> {
-        let [ReplayInput { topic, kind, .. }] = &self.inputs[..] else { return Ok(false) };
-        if *topic != Some(message.topic) {
+        let [ReplayInput { kind, .. }] = &self.inputs[..] else { return Ok(false) };
+        if !self.is_frame(message) {
             return Ok(false);
         }
         check_log_time(message.log_time)?;

@@ -30,6 +30,8 @@ pub(super) fn put_info(message: &mut Message, info: &DetectorInfo) {
         put_frame_of(message, pose_in.as_deref());
     }
     message.put_u32(u32::from(info.prepares));
+    message.put_u32(u32::from(info.score_threshold.is_some()));
+    message.put_u32(info.score_threshold.unwrap_or_default().to_bits());
 }
 
 /// Appends the name of the frame of reference of a pose.
@@ -53,6 +55,7 @@ pub(super) fn take_info(message: &Message) -> Result<DetectorInfo> {
         engine_name: message.text()?.to_owned(),
         process_id: None,
         is_batched: false,
+        score_threshold: None,
         stages: Vec::new(),
     };
     for _ in 0..message.u32()? {
@@ -70,6 +73,8 @@ pub(super) fn take_info(message: &Message) -> Result<DetectorInfo> {
         info.target = Some(TargetFrame { frame_id, pose_in: take_frame_of(message)? });
     }
     info.prepares = message.u32()? != 0;
+    let (has_threshold, bits) = (message.u32()? != 0, message.u32()?);
+    info.score_threshold = has_threshold.then(|| f32::from_bits(bits));
     Ok(info)
 }
 
