@@ -35,10 +35,6 @@ impl Event {
         self.event.record(stream.cuda()).map_err(|e| failed("record an event", e))
     }
 
-    pub(super) fn driver(&self) -> &CudaEvent {
-        &self.event
-    }
-
     /// Whether the stream has reached the event without a failure.
     pub fn is_complete(&self) -> bool {
         self.event.try_is_complete().unwrap_or(false)
@@ -68,5 +64,15 @@ impl Event {
         let milliseconds =
             unsafe { result::event::elapsed(self.event.cu_event(), end.event.cu_event()) };
         Ok(1000.0 * milliseconds.map_err(|e| failed("measure between events", e))?)
+    }
+}
+
+impl Stream {
+    /// Lets work that is queued from now on begin after an event. The host does not wait.
+    ///
+    /// # Errors
+    /// `Device` with the driver's error.
+    pub fn wait_for(&self, event: &Event) -> Result<()> {
+        self.cuda().wait(&event.event).map_err(|e| failed("wait for another queue", e))
     }
 }

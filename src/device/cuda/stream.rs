@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use cudarc::driver::sys::{self, CUevent_flags, CUevent_wait_flags, CUstream, CUstreamCaptureMode};
 use cudarc::driver::{CudaStream, DriverError, result};
 
-use super::{CudaDevice, Event, error, failed};
+use super::{CudaDevice, error, failed};
 use crate::error::Result;
 
 /// A queue of work on one GPU, with all memory that was allocated on it. Clones
@@ -154,14 +154,6 @@ impl Stream {
             let _ = queue.set(made.map_err(|e| failed("make a stream", e))?);
         }
         Ok(Self { queue: Queue::Beside(index), ..self.clone() })
-    }
-
-    /// Lets work that is queued from now on begin after an event. The host does not wait.
-    ///
-    /// # Errors
-    /// `Device` with the driver's error.
-    pub fn wait_for(&self, event: &Event) -> Result<()> {
-        self.cuda().wait(event.driver()).map_err(|e| failed("wait for another queue", e))
     }
 
     /// Waits until all queued work is done, that of every queue.
