@@ -3,8 +3,8 @@
 //!
 //! Sets `DET_POST_KERNELS` (their folder) and the cfg `kernels` when it
 //! could; without nvcc it warns and the build goes on, and CUDA is reported as
-//! built without kernels. A variable that is set and wrong fails the build. Beside each fatbin are the names of its kernels and a log of ptxas,
-//! which has what they take.
+//! built without kernels. A variable that is set and wrong fails the build. Beside each
+//! fatbin are the names of its kernels and a log of ptxas, which has what they take.
 //! Environment: `DET_POST_NVCC` names the compiler, `DET_POST_CUDA_ARCHS` the
 //! architectures (`87` or `80,90`);
 //! `DET_POST_CUDA_LINE_INFO=1` adds line tables for profilers and compute-sanitizer,

@@ -2,7 +2,7 @@
 //! counts.
 
 use det_post::device::cuda::{CudaDevice, DeviceBuffer};
-use det_post::ops::decode_query::cuda::{DeviceQueries, MAX_PAIRS, Workspace as DeviceWorkspace};
+use det_post::ops::decode_query::cuda::{DeviceQueries, Workspace as DeviceWorkspace};
 use det_post::ops::decode_query::{Queries, Workspace, decode_query};
 use det_post::types::{
     Candidate, Candidates, Object3d, PointRange, QueryBox, QueryDecode, ScoreThresholds, SizeOrder,
@@ -109,9 +109,12 @@ fn same(found: &[Candidate<Object3d>], expected: &[Candidate<Object3d>]) -> bool
 fn pairs_and_candidates_are_equal() {
     let Some(device) = super::gpu() else { return };
     for (num_queries, num_classes) in [(1, 1), (96, 10), (300, 3), (900, 10), (900, 26)] {
-        for (threshold, max_pairs, has_quality) in
-            [(0.1, 300, false), (0.0, 300, true), (0.3, 1000, true), (0.0, MAX_PAIRS, false)]
-        {
+        for (threshold, max_pairs, has_quality) in [
+            (0.1, 300, false),
+            (0.0, 300, true),
+            (0.3, 1000, true),
+            (0.0, QueryDecode::MAX_PAIRS, false),
+        ] {
             let scene = Scene::random(num_queries, num_classes, 1e4, 3);
             scene.compare(&device, &params(threshold, num_classes), max_pairs, has_quality);
         }
@@ -209,10 +212,10 @@ fn limits_of_the_device_are_named() {
     let new = |sizes, params: &QueryDecode, max_pairs| {
         DeviceWorkspace::new(&stream, sizes, params, max_pairs).map(drop)
     };
-    let error = new([900, 26], &params(0.1, 26), MAX_PAIRS + 1).unwrap_err();
+    let error = new([900, 26], &params(0.1, 26), QueryDecode::MAX_PAIRS + 1).unwrap_err();
     assert!(error.message().contains("at most 8192"), "{error}");
     // There are fewer pairs than that.
-    new([100, 3], &params(0.1, 3), MAX_PAIRS + 1).unwrap();
+    new([100, 3], &params(0.1, 3), QueryDecode::MAX_PAIRS + 1).unwrap();
     assert!(new([100, 3], &params(0.1, 2), 10).is_err());
     let mut bins = params(0.1, 1);
     bins.score_thresholds.distance_upper_limits_m = (1_u8..=17).map(f32::from).collect();

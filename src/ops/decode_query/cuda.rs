@@ -11,9 +11,6 @@ use crate::error::Result;
 use crate::ops::logit::logit_bound;
 use crate::types::{Candidates, Object3d, QueryDecode};
 
-/// The most pairs that can be kept.
-pub const MAX_PAIRS: usize = QueryDecode::MAX_PAIRS;
-
 /// The outputs of a view decoder in device memory.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceQueries<'a> {
@@ -45,7 +42,7 @@ impl Workspace {
     /// most `max_pairs` are kept.
     ///
     /// # Errors
-    /// `Argument` for more than [`MAX_PAIRS`], or as [`Self::set`]; `Device` when this build
+    /// `Argument` for more than [`QueryDecode::MAX_PAIRS`], or as [`Self::set`]; `Device` when this build
     /// has no such kernel, the GPU has too little shared memory, or there is not enough memory.
     pub fn new(
         stream: &Stream,
@@ -54,9 +51,10 @@ impl Workspace {
         max_pairs: usize,
     ) -> Result<Self> {
         let max_pairs = max_pairs.min(num_queries.saturating_mul(num_classes));
-        if max_pairs > MAX_PAIRS {
+        if max_pairs > QueryDecode::MAX_PAIRS {
             return argument(format!(
-                "{max_pairs} pairs; on a GPU at most {MAX_PAIRS} are possible"
+                "{max_pairs} pairs; on a GPU at most {} are possible",
+                QueryDecode::MAX_PAIRS
             ));
         }
         let capacity = max_pairs.max(KEYS_AT_ONCE as usize);
