@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -281,16 +282,26 @@ def test_a_thousand_calls_do_not_grow() -> None:
     assert calls() - before < 512  # KiB
 
 
-def test_a_call_costs_a_few_microseconds() -> None:
+def test_a_call_costs_a_few_calls_of_numpy() -> None:
     boxes, scores, _ = scene(1)
 
-    def micros() -> float:
+    def seconds(call: Callable[[], object]) -> float:
         started = time.thread_time()
         for _ in range(1000):
-            ops.nms(boxes, scores, 0.5)
-        return (time.thread_time() - started) * 1e3
+            call()
+        return time.thread_time() - started
 
-    assert min(micros() for _ in range(50)) < 8
+    # A release build takes five times numpy's time here, a development build six to ten times.
+    # Both are timed in turn, since the pace of a shared core changes.
+    times = [
+        (
+            seconds(lambda: ops.nms(boxes, scores, 0.5)),
+            seconds(lambda: np.argsort(scores, kind="stable")),
+        )
+        for _ in range(50)
+    ]
+    ours, numpy = (min(column) for column in zip(*times, strict=True))
+    assert ours < 15 * numpy, f"{ours * 1e3:.2f} and {numpy * 1e3:.2f} us a call"
 
 
 def test_torch_tensors_give_torch_tensors() -> None:
