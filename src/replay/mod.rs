@@ -141,9 +141,10 @@ impl Replay {
     /// # Errors
     /// `Config` when no channel has its reference input in the recording or a topic has
     /// another type than its channel takes, `Model` when a network cannot be loaded, `Io`
-    /// or `DamagedBag` when the recording cannot be opened, `Argument` for a rate that is
-    /// not above 0 or a number of frames in flight that is not 1 or 2, `Usage` for a slice that
-    /// ends before it starts, `Interrupted` when the replay is stopped before it starts.
+    /// or `DamagedBag` when the recording cannot be opened, or is damaged and has no input of any
+    /// channel, `Argument` for a rate that is not above 0 or a number of frames in flight that
+    /// is not 1 or 2, `Usage` for a slice that ends before it starts, `Interrupted` when the
+    /// replay is stopped before it starts.
     pub fn open(bag: &Path, config: &Config, options: ReplayOptions) -> Result<Self> {
         if let Rate::Factor(factor) = options.rate
             && !(factor > 0.0 && factor.is_finite())
@@ -167,7 +168,11 @@ impl Replay {
         set_copy_threads(config.uploads.copy_threads);
         let read = ReadOptions { stop: Arc::clone(&options.stop), ..ReadOptions::default() };
         let mut reader = BagReader::open_with(bag, &read)?;
-        let mut channels = open_channels(config, reader.topics(), &options)?;
+        let chosen = channels_in(config, reader.topics());
+        if chosen.is_empty() {
+            return Err(no_input(config, reader));
+        }
+        let mut channels = open_channels(chosen, reader.topics(), &options)?;
         if options.rate == Rate::Max {
             // Allocates what frames in flight need before the first frame.
             for channel in &mut channels {
@@ -292,15 +297,8 @@ fn start_uploads(
     MappedUploads::start(device, files, limit)
 }
 
-/// Opens the configured channels whose reference input the recording holds.
-///
-/// # Errors
-/// `Config` when there is none, and those of opening a channel.
-fn open_channels(
-    config: &Config,
-    topics: &[TopicInfo],
-    options: &ReplayOptions,
-) -> Result<Vec<ReplayChannel>> {
+/// The configured channels whose reference input the recording holds.
+fn channels_in(config: &Config, topics: &[TopicInfo]) -> Vec<ChannelConfig> {
     let mut chosen = Vec::new();
     for channel in &config.channels {
         let is_there = |input: &InputConfig| topics.iter().any(|topic| topic.name == input.topic);
@@ -311,20 +309,37 @@ fn open_channels(
             chosen.push(channel.clone());
         }
     }
-    if chosen.is_empty() {
-        let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
-        let inputs = config.channels.iter().flat_map(|channel| &channel.inputs);
-        let inputs: Vec<&str> = inputs.map(|input| input.topic.as_str()).collect();
-        return Err(Error::new(
-            ErrorKind::Config,
-            "replay",
-            format!(
-                "no channel has its input ({}) in the recording; its topics are {}",
-                inputs.join(" "),
-                names.join(" ")
-            ),
-        ));
+    chosen
+}
+
+/// The error of a recording without an input of any channel: its damage, where it has any that
+/// can have taken the topics, else `Config`.
+fn no_input(config: &Config, mut reader: BagReader) -> Error {
+    let names: Vec<&str> = reader.topics().iter().map(|topic| topic.name.as_str()).collect();
+    let inputs = config.channels.iter().flat_map(|channel| &channel.inputs);
+    let inputs: Vec<&str> = inputs.map(|input| input.topic.as_str()).collect();
+    let message = format!(
+        "no channel has its input ({}) in the recording; its topics are {}",
+        inputs.join(" "),
+        if names.is_empty() { "none".to_owned() } else { names.join(" ") },
+    );
+    // Skips the chunks of an index. Files without one, as those that are cut, are read.
+    reader.select(&[]);
+    match reader.next_message() {
+        Err(damage) => Error::new(damage.kind(), "replay", message).with_source(damage),
+        Ok(_) => Error::new(ErrorKind::Config, "replay", message),
     }
+}
+
+/// Opens channels whose reference input the recording holds.
+///
+/// # Errors
+/// Those of opening a channel.
+fn open_channels(
+    mut chosen: Vec<ChannelConfig>,
+    topics: &[TopicInfo],
+    options: &ReplayOptions,
+) -> Result<Vec<ReplayChannel>> {
     place_on_gpus(&mut chosen);
     let factory = match options.shares_batches {
         true => share_networks(&chosen, &options.factory),

@@ -181,6 +181,27 @@ fn a_recording_of_which_nothing_is_readable_is_code_3_and_names_the_file() {
     }
 }
 
+/// A recording that ends before the topics of a channel is damaged; one that lacks them is the
+/// wrong one for the configuration.
+#[test]
+fn a_recording_without_the_inputs_is_code_3_if_it_is_cut_and_code_2_if_it_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let [bag, out] = ["drive.mcap", "out"].map(|name| folder.path().join(name));
+    let without_index = Layout { has_summary: false, ..Layout::PLAIN };
+    for (layout, len, code) in
+        [(Layout::PLAIN, None, 2), (without_index, None, 2), (Layout::PLAIN, Some(100), 3)]
+    {
+        let mut bytes = mcap_file(layout, &messages(20));
+        bytes.truncate(len.unwrap_or(bytes.len()));
+        std::fs::write(&bag, bytes).unwrap();
+        let run = replay(&bag, "config/camera.param.yaml", &[], &out);
+        run.expect_code(code);
+        assert!(run.stderr.contains("no channel has its input (/sensing/camera/image_raw)"));
+        assert_eq!(run.stderr.contains("the file ends"), code == 3, "{}", run.stderr);
+        assert!(!out.exists());
+    }
+}
+
 #[test]
 fn a_file_that_cannot_be_read_costs_that_file_alone() {
     let Some(data) = shared_data() else { return };
