@@ -1,10 +1,12 @@
 //! The parameters of `kernels/attention.cu`.
 
+use std::marker::PhantomData;
+
 use half::f16;
 
 use crate::device::cuda::{
-    CudaDevice, Grid, In, Kernel, KernelSpec, Out, Stream, assert_mirrors, check_lens,
-    check_threads, kernel_constant, refused,
+    CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Stream, assert_mirrors,
+    check_lens, check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
 use crate::ops::linear::cuda::{Element, JobArgs, LinearArgs};
@@ -15,6 +17,11 @@ pub const THREADS_PER_BLOCK: u32 = kernel_constant!("attention.cuh", "kThreads")
 pub const STEP_KEYS: u32 = kernel_constant!("attention.cuh", "kKeys");
 const QUERIES: u32 = kernel_constant!("attention.cuh", "kQueries");
 const SHORT_HEAD: u32 = kernel_constant!("attention.cuh", "kShortHead");
+const WARPGROUP_THREADS: u32 = kernel_constant!("attention_warpgroup.cuh", "kWarpgroupThreads");
+const WARPGROUP_QUERIES: u32 = kernel_constant!("attention_warpgroup.cuh", "kWarpgroupQueries");
+const WARPGROUP_BYTES: u32 = kernel_constant!("attention_warpgroup.cuh", "kWarpgroupBytes");
+/// The longest heads.
+const MAX_HEAD: u32 = 64;
 
 /// The parameter of attention: `Args` in the kernels.
 #[derive(Clone, Copy, Debug)]
@@ -85,26 +92,39 @@ fn check<T: Element>(
     let of = &args.attention;
     let num_blocks = args.num_query_blocks * args.num_heads
         + args.num_row_blocks * args.linear.num_column_blocks();
+    let grid_fits = grid.num_blocks == [num_blocks, 1]
+        && queries_per_block::<T>(max_head_len) * args.num_query_blocks >= of.num_queries
+        && args.num_row_blocks == args.linear.num_row_blocks(1);
+    check_attention(kernel, of, args.num_heads, max_head_len, (grid, grid_fits))?;
+    args.linear.check(kernel, false)
+}
+
+/// Sizes, strides and slices, and what was found of the grid.
+fn check_attention<T>(
+    kernel: &str,
+    of: &AttentionArgs<'_, T>,
+    num_heads: u32,
+    max_head_len: u32,
+    (grid, grid_fits): (&Grid, bool),
+) -> Result<()> {
     let strides = [of.query_stride, of.key_stride, of.value_stride, of.output_stride];
-    let fits = grid.num_blocks == [num_blocks, 1]
+    let fits = grid_fits
         && of.num_queries > 0
         && of.num_keys > 0
         && of.head_len > 0
         && of.head_len.is_multiple_of(8)
         && of.head_len <= max_head_len
-        && queries_per_block::<T>(max_head_len) * args.num_query_blocks >= of.num_queries
-        && args.num_row_blocks == args.linear.num_row_blocks(1)
         && of.value_stride.is_multiple_of(STEP_KEYS)
         && of.value_stride >= of.num_keys
         && strides.iter().all(|stride| stride.is_multiple_of(8));
     if !fits {
         let message = format!(
-            "{:?} blocks, {} queries, {} keys, {} heads of {}, strides {strides:?}",
-            grid.num_blocks, of.num_queries, of.num_keys, args.num_heads, of.head_len
+            "{:?} blocks, {} queries, {} keys, {num_heads} heads of {}, strides {strides:?}",
+            grid.num_blocks, of.num_queries, of.num_keys, of.head_len
         );
         return Err(refused(kernel, &message));
     }
-    let num_columns = (args.num_heads * of.head_len) as usize;
+    let num_columns = (num_heads * of.head_len) as usize;
     let rows = |num: u32, stride: u32| (num as usize - 1) * stride as usize + num_columns;
     check_lens(
         kernel,
@@ -114,9 +134,34 @@ fn check<T: Element>(
             ("values", of.values.len(), num_columns * of.value_stride as usize),
             ("output", of.output.len(), rows(of.num_queries, of.output_stride)),
         ],
-    )?;
-    args.linear.check(kernel, false)
+    )
 }
+
+/// `attention_warpgroup_64_f16`, on compute capability 9.0 alone: of f16, without layers beside it.
+pub struct Warpgroup<T>(PhantomData<T>);
+
+// SAFETY: `AttentionArgs` mirrors the struct of the kernel, whose elements are f16 (checked). Blocks are
+// of 64 queries along x, of a head along y (checked). Queries and keys at and beyond their numbers are
+// not read, values up to the padded stride are; channels are below those of the heads. The slices are
+// long enough (checked). Shared memory is what the kernel's layout takes (asserted there). No block
+// waits for another.
+unsafe impl<T: AttentionElement> KernelSpec for Warpgroup<T> {
+    const NAME: &'static str = "attention_warpgroup_64_f16";
+    type Args<'a> = AttentionArgs<'a, T>;
+    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+        check_threads(Self::NAME, grid.threads_per_block, WARPGROUP_THREADS)?;
+        let [num_query_blocks, num_heads] = grid.num_blocks;
+        let grid_fits =
+            size_of::<T>() == 2 && num_query_blocks == args.num_queries.div_ceil(WARPGROUP_QUERIES);
+        check_attention(Self::NAME, args, num_heads, MAX_HEAD, (grid, grid_fits))
+    }
+    fn shared_bytes(_args: &Self::Args<'_>) -> u32 {
+        WARPGROUP_BYTES
+    }
+}
+
+// SAFETY: before its `griddepcontrol.wait` the kernel reads its parameters alone and writes nothing.
+unsafe impl<T: AttentionElement> OverlappingKernel for Warpgroup<T> {}
 
 macro_rules! attention {
     ($element:ty; $($spec:ident: $head:ident = $head_len:literal, $name:literal;)+) => {
@@ -167,8 +212,8 @@ pub enum AttentionKernel<T: AttentionElement> {
     Head16(Kernel<T::Head16>),
     /// Up to 32.
     Head32(Kernel<T::Head32>),
-    /// Up to 64.
-    Head64(Kernel<T::Head64>),
+    /// Up to 64; where the GPU has it, the one without layers beside it.
+    Head64(Kernel<T::Head64>, Option<Kernel<Warpgroup<T>>>),
 }
 
 impl<T: AttentionElement> AttentionKernel<T> {
@@ -179,7 +224,7 @@ impl<T: AttentionElement> AttentionKernel<T> {
     /// `Argument` when there is none for heads of this length; `Device` when this build
     /// has no kernels, or the GPU has too little shared memory.
     pub fn load(device: &CudaDevice, head_len: u32, max_inputs: u32) -> Result<Self> {
-        if head_len == 0 || head_len > 64 || !head_len.is_multiple_of(8) {
+        if head_len == 0 || head_len > MAX_HEAD || !head_len.is_multiple_of(8) {
             let message =
                 format!("heads of {head_len} channels; 8 to 64 in steps of 8 are possible");
             return Err(refused("attention", &message));
@@ -199,12 +244,20 @@ impl<T: AttentionElement> AttentionKernel<T> {
             _ => {
                 let kernel: Kernel<T::Head64> = device.kernel()?;
                 kernel.reserve_shared(bytes, THREADS_PER_BLOCK)?;
-                Self::Head64(kernel)
+                let mut warpgroup: Option<Kernel<Warpgroup<T>>> = None;
+                if size_of::<T>() == 2 {
+                    warpgroup = device.kernel_if_present()?;
+                }
+                if let Some(kernel) = &warpgroup {
+                    kernel.reserve_shared(WARPGROUP_BYTES, WARPGROUP_THREADS)?;
+                }
+                Self::Head64(kernel, warpgroup)
             }
         })
     }
 
-    /// Queues attention of `num_heads` heads and, beside it, layers that do not depend on it.
+    /// Queues attention of `num_heads` heads and, beside it, layers that do not depend on it. Without
+    /// layers it may begin while the launch before ends.
     ///
     /// # Errors
     /// As [`Kernel::enqueue`].
@@ -218,7 +271,13 @@ impl<T: AttentionElement> AttentionKernel<T> {
         let padded_head = match self {
             Self::Head16(_) => 16,
             Self::Head32(_) => 32,
-            Self::Head64(_) => 64,
+            Self::Head64(_, Some(kernel)) if jobs.is_empty() => {
+                let num_query_blocks = attention.num_queries.div_ceil(WARPGROUP_QUERIES);
+                let num_blocks = [num_query_blocks, num_heads];
+                let grid = Grid { num_blocks, threads_per_block: WARPGROUP_THREADS };
+                return kernel.enqueue_overlapping(stream, grid, attention);
+            }
+            Self::Head64(..) => MAX_HEAD,
         };
         let linear = LinearArgs::new(jobs)?;
         let args = WithLinearArgs {
@@ -235,7 +294,7 @@ impl<T: AttentionElement> AttentionKernel<T> {
         match self {
             Self::Head16(kernel) => kernel.enqueue(stream, grid, args),
             Self::Head32(kernel) => kernel.enqueue(stream, grid, args),
-            Self::Head64(kernel) => kernel.enqueue(stream, grid, args),
+            Self::Head64(kernel, _) => kernel.enqueue(stream, grid, args),
         }
     }
 }
