@@ -1,80 +1,17 @@
 // Chooses the best pairs of a query and a class: src/ops/decode_query/mod.rs.
 //
-// One block. Pairs that pass become keys: the logit's word, then class and query. Keys are
-// collected in shared memory; when it is full the best are selected, and of the further pairs
-// only those that rank above the last one kept are collected. The best are sorted. Keys are unique, so that the order in
+// One block. Frames of usual size are chosen from by bins of logits, see decode_query_bins.cuh. In larger ones, and in those
+// with too many pairs that may be among the best (thousands of equal logits), pairs that pass become keys: the logit's
+// word, then class and query. Keys are collected in shared memory; when it is full the best are selected, and of the further
+// pairs only those that rank above the last one kept are collected. The best are sorted. Keys are unique, so that the order in
 // which they are collected does not matter.
 
-#include "counters.cuh"
-#include "order.cuh"
-#include "slice.cuh"
+#include "decode_query_bins.cuh"
 
 namespace decode_query {
 
-constexpr uint32_t kThreads = 1024;
 // Pairs that a thread looks at between two checks whether the keys still fit.
 constexpr uint32_t kAtOnce = 4;
-constexpr uint32_t kBoxLen = 11;
-constexpr uint32_t kMaxQueries = 8192;
-// The most distance bins.
-constexpr uint32_t kMaxBins = 16;
-
-// In device memory. In Rust: `QuerySettings` in src/ops/decode_query/kernels.rs.
-struct Settings {
-    float low[3], high[3];  // of the centres
-    uint32_t has_range;
-    uint32_t num_bins;      // 0: one without a limit
-    uint32_t has_norms;
-    uint32_t max_pairs;
-    float limits[kMaxBins];
-};
-static_assert(sizeof(Settings) == 104);
-
-// A pair that is kept, in memory that the host reads.
-struct Pair {
-    uint32_t query;
-    uint32_t class_index;
-    float logit;
-    float centerness;  // a logit
-    float box[kBoxLen];
-    uint32_t reserved;
-};
-static_assert(sizeof(Pair) == 64);
-
-struct Args {
-    Slice<const float> boxes;    // [queries, 11]
-    Slice<const float> logits;   // [queries, classes]
-    Slice<const float> quality;  // [queries, 2]; empty: none
-    Slice<const Settings> settings;
-    Slice<const float> bounds;   // the least logits, [classes, kMaxBins]
-    Slice<const float> norms;    // the least norms of (sine, cosine), by class
-    Slice<Pair> pairs;           // best first
-    Slice<uint32_t> counts;      // pairs that are kept, that passed; queries with a NaN
-    uint32_t num_queries;
-    uint32_t num_classes;
-    uint32_t num_keys;           // that shared memory holds, a power of two
-    uint32_t reserved;
-};
-static_assert(sizeof(Args) == 144);
-
-__device__ inline bool passes(const Args& args, const Settings& settings, uint32_t query, uint32_t class_index, float logit) {
-    const float* box = args.boxes.data + static_cast<uint64_t>(query) * kBoxLen;
-    const float x = box[0], y = box[1], z = box[2], sine = box[6], cosine = box[7];
-    uint32_t bin = 0;
-    if (settings.num_bins != 0) {
-        const float distance = sqrtf(x * x + y * y);
-        while (bin < settings.num_bins && !(distance < settings.limits[bin])) ++bin;
-        if (bin == settings.num_bins) return false;
-    }
-    bool all = logit >= args.bounds[class_index * kMaxBins + bin];
-    if (settings.has_range != 0) {
-        all = all && x >= settings.low[0] && x < settings.high[0] && y >= settings.low[1] && y < settings.high[1] &&
-              z >= settings.low[2] && z < settings.high[2];
-    }
-    if (settings.has_norms != 0) all = all && sqrtf(sine * sine + cosine * cosine) >= args.norms[class_index];
-    for (uint32_t i = 0; i < kBoxLen; ++i) all = all && isfinite(box[i]);
-    return all;
-}
 
 // Sorts `num` keys, ascending; the memory holds the next power of two.
 __device__ inline void sort(uint64_t* keys, uint32_t num) {
@@ -166,12 +103,11 @@ __device__ inline void choose(const Args& args, uint64_t* keys) {
     const uint32_t max_pairs = min(settings.max_pairs, static_cast<uint32_t>(args.pairs.len));
     const uint32_t num_pairs = args.num_queries * args.num_classes;
     if (threadIdx.x == 0) num_collected = num_passed = num_nan = 0;
-    const auto centerness = [&args](uint32_t query) { return args.quality.len == 0 ? 0.0f : args.quality[2 * static_cast<uint64_t>(query)]; };
     const auto note_nan = [](uint32_t query) { atomicOr(&nan_words[query / 32], 1u << query % 32); };
     for (uint32_t i = threadIdx.x; i < kMaxQueries / 32; i += kThreads) nan_words[i] = 0;
     __syncthreads();
     for (uint32_t query = threadIdx.x; query < args.num_queries; query += kThreads) {
-        if (isnan(centerness(query))) note_nan(query);
+        if (isnan(centerness_of(args, query))) note_nan(query);
     }
     uint64_t bound = ~0ull;
     for (uint32_t start = 0; start < num_pairs; start += kAtOnce * kThreads) {
@@ -190,7 +126,7 @@ __device__ inline void choose(const Args& args, uint64_t* keys) {
                 note_nan(query);
                 continue;
             }
-            if (!passes(args, settings, query, class_index, logits[k]) || isnan(centerness(query))) continue;
+            if (!passes(args, settings, query, class_index, logits[k]) || isnan(centerness_of(args, query))) continue;
             atomicAdd(&num_passed, 1);
             const uint64_t key = static_cast<uint64_t>(order_word(logits[k], true)) << 32 | (class_index * args.num_queries + query);
             if (key < bound) keys[atomicAdd(&num_collected, 1)] = key;
@@ -208,16 +144,11 @@ __device__ inline void choose(const Args& args, uint64_t* keys) {
         __syncthreads();
     }
     const uint32_t num_kept = num_collected;
-    for (uint32_t i = threadIdx.x; i < num_kept; i += kThreads) {
+    write_pairs(args, num_kept, args.boxes.data, [&args, keys](uint32_t i) {
         const auto word = static_cast<uint32_t>(keys[i] >> 32), place = static_cast<uint32_t>(keys[i]);
-        Pair pair = {};
-        pair.query = place % args.num_queries;
-        pair.class_index = place / args.num_queries;
-        pair.logit = score_of_word(word);
-        pair.centerness = centerness(pair.query);
-        for (uint32_t k = 0; k < kBoxLen; ++k) pair.box[k] = args.boxes[static_cast<uint64_t>(pair.query) * kBoxLen + k];
-        args.pairs[i] = pair;
-    }
+        const uint32_t query = place % args.num_queries;
+        return Kept{word, query, place / args.num_queries, centerness_of(args, query)};
+    });
     for (uint32_t i = threadIdx.x; i < kMaxQueries / 32; i += kThreads) {
         if (nan_words[i] != 0) atomicAdd(&num_nan, __popc(nan_words[i]));
     }
@@ -229,6 +160,13 @@ __device__ inline void choose(const Args& args, uint64_t* keys) {
 
 extern "C" __global__ void __launch_bounds__(decode_query::kThreads, 1)
     decode_query_pairs(const __grid_constant__ decode_query::Args args) {
-    extern __shared__ uint64_t query_keys[];
-    decode_query::choose(args, query_keys);
+    using namespace decode_query;
+    extern __shared__ uint4 query_memory[];
+    __shared__ Binned binned;
+    const bool has_bins = fits_bins(args);
+    overlap::allow_next();
+    if (has_bins) stage(args, binned);
+    overlap::wait_for_earlier();
+    if (has_bins && choose_by_bins(args, binned, *reinterpret_cast<Staged*>(query_memory))) return;
+    choose(args, reinterpret_cast<uint64_t*>(query_memory));
 }

@@ -108,7 +108,9 @@ fn same(found: &[Candidate<Object3d>], expected: &[Candidate<Object3d>]) -> bool
 #[test]
 fn pairs_and_candidates_are_equal() {
     let Some(device) = super::gpu() else { return };
-    for (num_queries, num_classes) in [(1, 1), (96, 10), (300, 3), (900, 10), (900, 26)] {
+    // The last two are chosen from in another way, for their queries and their classes.
+    let sizes = [(1, 1), (96, 10), (300, 3), (900, 10), (900, 26), (1500, 10), (200, 33)];
+    for (num_queries, num_classes) in sizes {
         for (threshold, max_pairs, has_quality) in [
             (0.1, 300, false),
             (0.0, 300, true),
@@ -128,6 +130,20 @@ fn ties_are_decided_by_class_and_query() {
     for max_pairs in [1, 2, 255, 256, 257, 2000, 6299, 6300, 6301] {
         let found = scene.compare(&device, &params(0.0, 9), max_pairs, false);
         assert_eq!(found.len(), max_pairs.min(6300));
+    }
+}
+
+#[test]
+fn equal_logits_beyond_those_that_a_block_sorts_at_once() {
+    let Some(device) = super::gpu() else { return };
+    let mut scene = Scene::random(900, 10, 1e3, 23);
+    for (at, logit) in scene.logits.iter_mut().enumerate() {
+        *logit = if at % 30 == 0 { 50.0 + *logit } else { -4.6 };
+    }
+    // Of the 300 better ones, all of them, one of the equal ones, as many as there are.
+    for max_pairs in [299, 300, 301, QueryDecode::MAX_PAIRS] {
+        let found = scene.compare(&device, &params(0.0, 10), max_pairs, false);
+        assert_eq!(found.len(), max_pairs);
     }
 }
 

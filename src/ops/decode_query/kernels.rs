@@ -8,16 +8,16 @@ use crate::error::Result;
 use crate::types::{QueryBox, QueryDecode};
 
 /// Threads of the one block.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("decode_query.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("decode_query.cuh", "kThreads");
 /// The most distance bins.
-pub const MAX_BINS: usize = kernel_constant!("decode_query.cu", "kMaxBins") as usize;
+pub const MAX_BINS: usize = kernel_constant!("decode_query.cuh", "kMaxBins") as usize;
 const _: () = assert!(MAX_BINS == QueryDecode::MAX_DISTANCE_BINS);
 /// Keys that are collected between two checks whether more fit.
 pub const KEYS_AT_ONCE: u32 = THREADS_PER_BLOCK * kernel_constant!("decode_query.cu", "kAtOnce");
 /// The most queries.
-pub const MAX_QUERIES: u32 = kernel_constant!("decode_query.cu", "kMaxQueries");
+pub const MAX_QUERIES: u32 = kernel_constant!("decode_query.cuh", "kMaxQueries");
 /// Values of a box.
-pub const BOX_LEN: usize = kernel_constant!("decode_query.cu", "kBoxLen") as usize;
+pub const BOX_LEN: usize = kernel_constant!("decode_query.cuh", "kBoxLen") as usize;
 
 const _: () = assert!(size_of::<QueryBox>() == BOX_LEN * size_of::<f32>());
 
@@ -95,9 +95,9 @@ pub struct DecodeArgs<'a> {
     pub reserved: u32,
 }
 
-assert_mirrors!(QuerySettings, "decode_query.cu", "Settings");
-assert_mirrors!(Pair, "decode_query.cu", "Pair");
-assert_mirrors!(DecodeArgs<'_>, "decode_query.cu", "Args");
+assert_mirrors!(QuerySettings, "decode_query.cuh", "Settings");
+assert_mirrors!(Pair, "decode_query.cuh", "Pair");
+assert_mirrors!(DecodeArgs<'_>, "decode_query.cuh", "Args");
 
 /// `decode_query_pairs`.
 pub struct DecodePairs;
@@ -107,7 +107,9 @@ pub struct DecodePairs;
 // which boxes, logits, quality, bounds and norms are long enough (checked); bins are below
 // `num_bins`, which `QuerySettings` of this module keeps below the limits' number. The keys in
 // shared memory hold the pairs that are kept, at most those of the slice, and those that are
-// collected after them (checked). One block: its barriers are met by all threads.
+// collected after them (checked); boxes are in their place only where they fit (the kernel asks).
+// Pairs are written 16 bytes at a time: mapped memory begins at a page. One block: its barriers are
+// met by all threads.
 unsafe impl KernelSpec for DecodePairs {
     const NAME: &'static str = "decode_query_pairs";
     type Args<'a> = DecodeArgs<'a>;

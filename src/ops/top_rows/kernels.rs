@@ -10,8 +10,8 @@ use crate::error::Result;
 
 /// Threads per block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("top_rows.cu", "kThreads");
-/// Rows per block: a warp each.
-pub const ROWS_PER_BLOCK: u32 = THREADS_PER_BLOCK / 32;
+/// Rows per block.
+pub const ROWS_PER_BLOCK: u32 = kernel_constant!("top_rows.cu", "kRowsPerBlock");
 /// The most rows.
 pub const MAX_ROWS: usize = kernel_constant!("top_rows.cu", "kMaxRows") as usize;
 const BOX_LEN: usize = kernel_constant!("top_rows.cu", "kBoxLen") as usize;
@@ -116,9 +116,9 @@ macro_rules! top_rows {
         pub struct $spec;
 
         // SAFETY: `TopRowsArgs` mirrors the struct of the kernels (size asserted, `#[repr(C)]`
-        // in the same order). A warp has a row below their number; it writes to a place below
-        // that of the chosen rows, or of the memory's, for which the slices are long enough
-        // (checked). Shared memory has two words a row. No block waits for another.
+        // in the same order). Warps have a row, of which they use it below their number alone; one
+        // writes to a place below that of the chosen rows, or of the memory's, for which the slices
+        // are long enough (checked). Shared memory has two words a row. No block waits for another.
         unsafe impl KernelSpec for $spec {
             const NAME: &'static str = $name;
             type Args<'a> = TopRowsArgs<'a, $element>;
