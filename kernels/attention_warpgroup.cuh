@@ -11,7 +11,7 @@ namespace attention {
 
 constexpr uint32_t kWarpgroupThreads = 512;
 constexpr uint32_t kWarpgroupQueries = 64;
-constexpr uint32_t kWarpgroupBytes = 207872;
+constexpr uint32_t kWarpgroupBytes = 220160;
 constexpr uint32_t kWarpgroups = kWarpgroupThreads / warpgroup::kThreads;
 constexpr uint32_t kTileRows = 64;
 constexpr uint32_t kTileAlignment = 1024;
@@ -52,6 +52,8 @@ struct WarpgroupShared {
     union {
         struct {
             Tile keys, values;
+            // More rows of values: of ones, of which the products are the totals, and of zeros.
+            alignas(kTileAlignment) uint4 ones[8 * 8];
         } rounds[kRounds];
         float sums[kWarpgroupQueries * kTileRows];
     } of_groups[kWarpgroups];
@@ -67,23 +69,25 @@ static_assert(sizeof(WarpgroupShared) + kTileAlignment == kWarpgroupBytes);
     "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]), "+f"(sums[21]), "+f"(sums[22]), "+f"(sums[23]), \
     "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]), \
     "+f"(sums[30]), "+f"(sums[31])
-#define ATTENTION_WGMMA                                                 \
-    "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16"                \
+#define ATTENTION_FIRST_SUMS                                           \
     " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17," \
-    "%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31},"
+    "%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 // The products of 64 rows and 64 columns, of 16 values each, or adds them.
 __device__ inline void multiply(float (&sums)[32], uint64_t a, uint64_t b, uint32_t adds) {
-    asm volatile("{.reg .pred adds; setp.ne.b32 adds, %34, 0; " ATTENTION_WGMMA " %32, %33, adds, 1, 1, 0, 0;}"
+    asm volatile("{.reg .pred adds; setp.ne.b32 adds, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16"
+                 ATTENTION_FIRST_SUMS "}, %32, %33, adds, 1, 1, 0, 0;}"
                  : ATTENTION_SUMS
                  : "l"(a), "l"(b), "r"(adds));
 }
-__device__ inline void multiply(float (&sums)[32], const uint32_t (&a)[4], uint64_t b) {
-    asm volatile(ATTENTION_WGMMA " {%32,%33,%34,%35}, %36, 1, 1, 1, 0;"
-                 : ATTENTION_SUMS
+// Adds those of 72 columns.
+__device__ inline void multiply(float (&sums)[36], const uint32_t (&a)[4], uint64_t b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n72k16.f32.f16.f16"
+                 ATTENTION_FIRST_SUMS ",%32,%33,%34,%35}, {%36,%37,%38,%39}, %40, 1, 1, 1, 0;"
+                 : ATTENTION_SUMS, "+f"(sums[32]), "+f"(sums[33]), "+f"(sums[34]), "+f"(sums[35])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 #undef ATTENTION_SUMS
-#undef ATTENTION_WGMMA
+#undef ATTENTION_FIRST_SUMS
 
 struct Warpgroup {
     const Args<__half>& args;
@@ -92,8 +96,9 @@ struct Warpgroup {
     // The compiler knows that all lanes have the value of one.
     const uint32_t group = __shfl_sync(kAllLanes, threadIdx.x / warpgroup::kThreads, 0);
     const uint32_t num_rounds = (args.num_keys + kWarpgroups * kTileRows - 1) / (kWarpgroups * kTileRows);
-    float sums[32] = {};
-    float maximum[2] = {kLeast, kLeast}, total[2] = {};
+    // The last four of 8 columns of which the first has the totals.
+    float sums[36] = {};
+    float maximum[2] = {kLeast, kLeast};
 
     __device__ Warpgroup(const Args<__half>& args, WarpgroupShared& shared, uint32_t head, uint32_t first_query)
         : args(args), shared(shared), head(head), first_query(first_query) {}
@@ -146,6 +151,7 @@ struct Warpgroup {
         commit_copies();
         copy_values(0);
         commit_copies();
+        write_ones();
         if (group + 1 == kWarpgroups) pass_turn_to(0);
         wait_for_copies();
         __syncthreads();
@@ -177,6 +183,14 @@ struct Warpgroup {
         if (group + 1 < kWarpgroups) pass_turn_to(group + 1);
         finish(sums);
     }
+    __device__ void write_ones() const {
+        constexpr uint32_t kOnes = 0x3c003c00;
+        const uint32_t at = threadIdx.x % warpgroup::kThreads, words = at < 8 ? kOnes : 0;
+#pragma unroll
+        for (uint32_t i = 0; i < kRounds; ++i) {
+            if (at < 64) shared.of_groups[group].rounds[i].ones[at] = make_uint4(words, words, words, words);
+        }
+    }
     __device__ void multiply_keys(float (&scores)[32], uint32_t i) const {
         const uint64_t queries = shared.queries.descriptor(), keys = round_of(i).keys.descriptor();
 #pragma unroll
@@ -190,10 +204,11 @@ struct Warpgroup {
         warpgroup::commit_products();
     }
     // Sums are read here and not before.
-    __device__ static void finish(float (&of)[32]) {
+    template <uint32_t kNum>
+    __device__ static void finish(float (&of)[kNum]) {
         warpgroup::wait_for_products<0>();
 #pragma unroll
-        for (uint32_t k = 0; k < 32; ++k) asm volatile("" : "+f"(of[k])::"memory");
+        for (uint32_t k = 0; k < kNum; ++k) asm volatile("" : "+f"(of[k])::"memory");
     }
 
     // The exponentials of the scores, and what becomes of the sums before.
@@ -220,19 +235,16 @@ struct Warpgroup {
 #pragma unroll
         for (uint32_t h = 0; h < 2; ++h) {
             const float shift = -maximum[h] * args.scale;
-            float sum[2] = {};
 #pragma unroll
             for (uint32_t j = 0; j < 8; ++j) {
                 const float a = exp2_fast(fmaf(scores[j * 4 + 2 * h], args.scale, shift));
                 const float b = exp2_fast(fmaf(scores[j * 4 + 2 * h + 1], args.scale, shift));
-                sum[j % 2] += a + b;
                 chances[j / 2][j % 2 * 2 + h] = row::pack(a, b);
             }
-            total[h] = fmaf(total[h], rescale[h], sum[0] + sum[1]);
         }
         if (i == 0) return;
 #pragma unroll
-        for (uint32_t k = 0; k < 32; ++k) sums[k] *= rescale[k / 2 % 2];
+        for (uint32_t k = 0; k < 36; ++k) sums[k] *= rescale[k / 2 % 2];
     }
 
     // Rows of 64 sums; quads of neighbouring rows are in different banks.
@@ -246,11 +258,8 @@ struct Warpgroup {
         float* to = shared.of_groups[group].sums;
 #pragma unroll
         for (uint32_t h = 0; h < 2; ++h) {
-            float all = total[h];
-            all += __shfl_xor_sync(kAllLanes, all, 1);
-            all += __shfl_xor_sync(kAllLanes, all, 2);
             const uint32_t query = warp_of() % 4 * 16 + h * 8 + lane_of() / 4;
-            if (lane_of() % 4 == 0) shared.of_parts[group][query] = make_float2(maximum[h], all);
+            if (lane_of() % 4 == 0) shared.of_parts[group][query] = make_float2(maximum[h], sums[32 + 2 * h]);
 #pragma unroll
             for (uint32_t d = 0; d < 8; ++d) {
                 *reinterpret_cast<float2*>(to + place_of(query, d * 2 + lane_of() % 4 / 2) * 4 + lane_of() % 2 * 2) =
