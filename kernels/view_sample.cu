@@ -25,7 +25,18 @@ VIEW_SAMPLE_REFERENCES(float, __half, 5, view_sample_references_f32_f16)
         view_sample::sample_points<T, M>(args, reinterpret_cast<float*>(shared));              \
     }
 
-VIEW_SAMPLE_POINTS(__half, __half, 4, view_sample_points_f16)
-VIEW_SAMPLE_POINTS(__half, int8_t, 4, view_sample_points_f16_i8)
 VIEW_SAMPLE_POINTS(float, float, 3, view_sample_points_f32)
 VIEW_SAMPLE_POINTS(float, __half, 3, view_sample_points_f32_f16)
+
+// Key points of anchors, f16: view_sample_cells.cuh.
+
+#include "view_sample_cells.cuh"
+
+#define VIEW_SAMPLE_CELLS(M, kBlocks, name)                                                    \
+    extern "C" __global__ void __launch_bounds__(view_sample::kCellThreads, kBlocks) name(     \
+        const __grid_constant__ view_sample::PointsArgs<__half> args) {                        \
+        view_sample::sample_cells<M>(args);                                                    \
+    }
+
+VIEW_SAMPLE_CELLS(__half, 4, view_sample_points_f16)
+VIEW_SAMPLE_CELLS(int8_t, 4, view_sample_points_f16_i8)

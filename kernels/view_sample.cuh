@@ -37,16 +37,20 @@ struct Place {
     bool is_seen;
 };
 
-__device__ inline Place place_of(const Maps& maps, uint32_t view, const float (&point)[3]) {
-    const float* m = maps.projections.data + view * 12;
+// `matrix` has 12 values: in memory, or loaded.
+template <typename Matrix>
+__device__ Place place_of(const Matrix& matrix, float min_depth, const float (&point)[3]) {
     float a[3];
 #pragma unroll
     for (uint32_t i = 0; i < 3; ++i) {
-        a[i] = ((m[4 * i] * point[0] + m[4 * i + 1] * point[1]) + m[4 * i + 2] * point[2]) + m[4 * i + 3];
+        a[i] = ((matrix[4 * i] * point[0] + matrix[4 * i + 1] * point[1]) + matrix[4 * i + 2] * point[2]) + matrix[4 * i + 3];
     }
-    const float depth = fmaxf(a[2], maps.min_depth);
+    const float depth = fmaxf(a[2], min_depth);
     const float u = a[0] / depth, v = a[1] / depth;
-    return {u, v, a[2] > maps.min_depth && 0.0f < u && u < 1.0f && 0.0f < v && v < 1.0f};
+    return {u, v, a[2] > min_depth && 0.0f < u && u < 1.0f && 0.0f < v && v < 1.0f};
+}
+__device__ inline Place place_of(const Maps& maps, uint32_t view, const float (&point)[3]) {
+    return place_of(maps.projections.data + view * 12, maps.min_depth, point);
 }
 
 // The four texels around a place in a level, of this lane's channels, and their weights.

@@ -39,26 +39,35 @@ __device__ float exponential_as(float value) {
     return __expf(value);
 }
 
-// A key point of an anchor, in metres.
+// A key point of an anchor.
 template <typename T>
-__device__ void key_point(const PointsArgs<T>& args, uint32_t query, uint32_t index, float (&point)[3]) {
-    const float* anchor = args.anchors.data + static_cast<uint64_t>(query) * 11;
+struct KeyPoint {
+    float shares[3], anchor[8];  // of a learned point: logits of the shares
+    bool is_learned;
+
+    __device__ void load(const PointsArgs<T>& args, uint32_t query, uint32_t index) {
+        is_learned = index >= args.num_fixed;
+        const uint64_t of_query = static_cast<uint64_t>(query) * args.num_learned;
+        const float* from = is_learned ? args.learned.data + (of_query + index - args.num_fixed) * 3 : args.fixed.data + 3 * index;
+        const float* of_anchor = args.anchors.data + static_cast<uint64_t>(query) * 11;
 #pragma unroll
-    for (uint32_t i = 0; i < 3; ++i) {
-        float share;
-        if (index < args.num_fixed) {
-            share = args.fixed.data[3 * index + i];
-        } else {
-            const uint64_t at = (static_cast<uint64_t>(query) * args.num_learned + index - args.num_fixed) * 3 + i;
-            share = refine::sigmoid_as<T>(args.learned.data[at]) - 0.5f;
-        }
-        point[i] = share * exponential_as<T>(anchor[3 + i]);
+        for (uint32_t i = 0; i < 3; ++i) shares[i] = from[i];
+#pragma unroll
+        for (uint32_t i = 0; i < 8; ++i) anchor[i] = of_anchor[i];
     }
-    const float sine = anchor[6], cosine = anchor[7], x = point[0], y = point[1];
-    point[0] = (cosine * x - sine * y) + anchor[0];
-    point[1] = (sine * x + cosine * y) + anchor[1];
-    point[2] = point[2] + anchor[2];
-}
+    // In metres.
+    __device__ void place(float (&point)[3]) const {
+#pragma unroll
+        for (uint32_t i = 0; i < 3; ++i) {
+            const float share = is_learned ? refine::sigmoid_as<T>(shares[i]) - 0.5f : shares[i];
+            point[i] = share * exponential_as<T>(anchor[3 + i]);
+        }
+        const float sine = anchor[6], cosine = anchor[7], x = point[0], y = point[1];
+        point[0] = (cosine * x - sine * y) + anchor[0];
+        point[1] = (sine * x + cosine * y) + anchor[1];
+        point[2] = point[2] + anchor[2];
+    }
+};
 
 // Values of all threads with the same `threadIdx.x % num_groups`, reduced in a fixed order.
 template <typename Reduce>
@@ -160,8 +169,10 @@ __device__ void sample_points(const PointsArgs<T>& args, float* weights) {
         const uint32_t index = i * kPointsThreads + threadIdx.x;
         own[i] = {0, 0, false};
         if (index < num_places) {
+            KeyPoint<T> key_point;
             float point[3];
-            key_point(args, query, index % num_points, point);
+            key_point.load(args, query, index % num_points);
+            key_point.place(point);
             own[i] = place_of(maps, index / num_points, point);
         }
         seen[i] = __ballot_sync(kAllLanes, own[i].is_seen);

@@ -12,8 +12,6 @@ use crate::device::cuda::{
 use crate::error::Result;
 use crate::types::QueryBox;
 
-/// Threads per block: an anchor.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view_sample_points.cuh", "kPointsThreads");
 /// The most key points of an anchor.
 pub const MAX_POINTS: usize = kernel_constant!("view_sample_points.cuh", "kMaxPoints") as usize;
 /// The most pairs of a view and a key point.
@@ -69,8 +67,13 @@ impl<T> PointsArgs<'_, T> {
     }
 }
 
-fn check<T>(kernel: &str, args: &PointsArgs<'_, T>, grid: &Grid, texel_bytes: usize) -> Result<()> {
-    check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
+fn check<T: PointElement>(
+    kernel: &str,
+    args: &PointsArgs<'_, T>,
+    grid: &Grid,
+    texel_bytes: usize,
+) -> Result<()> {
+    check_threads(kernel, grid.threads_per_block, T::THREADS_PER_BLOCK)?;
     let maps = &args.maps;
     let [views, levels, channels, groups, queries] =
         [maps.num_views, maps.num_levels, maps.num_channels, args.num_groups, args.num_queries]
@@ -134,7 +137,7 @@ macro_rules! points {
                 check(Self::NAME, args, grid, size_of::<$texel>())
             }
             fn shared_bytes(args: &Self::Args<'_>) -> u32 {
-                shared_bytes(args.num_weights())
+                shared_bytes::<$element>(args.num_weights())
             }
         }
     )+};
@@ -150,6 +153,10 @@ points! {
 /// Elements of activations that sampling through key points is compiled for, by texels as
 /// [`SampleElement`](super::cuda::SampleElement).
 pub trait PointElement: super::kernels::SampleElement {
+    /// Threads per block: an anchor.
+    const THREADS_PER_BLOCK: u32;
+    /// Bytes of shared memory per weight of an anchor, beside what the kernels declare.
+    const WEIGHT_BYTES: usize;
     /// Texels as the activations.
     type SamePoints: for<'a> KernelSpec<Args<'a> = PointsArgs<'a, Self>>;
     /// Smaller texels.
@@ -157,17 +164,21 @@ pub trait PointElement: super::kernels::SampleElement {
 }
 
 impl PointElement for f16 {
+    const THREADS_PER_BLOCK: u32 = kernel_constant!("view_sample_cells.cuh", "kCellThreads");
+    const WEIGHT_BYTES: usize = 0;
     type SamePoints = Points<Self, Self>;
     type SmallerPoints = Points<Self, i8>;
 }
 
 impl PointElement for f32 {
+    const THREADS_PER_BLOCK: u32 = kernel_constant!("view_sample_points.cuh", "kPointsThreads");
+    const WEIGHT_BYTES: usize = size_of::<Self>();
     type SamePoints = Points<Self, Self>;
     type SmallerPoints = Points<Self, f16>;
 }
 
-fn shared_bytes(num_weights: usize) -> u32 {
-    (num_weights * size_of::<f32>()).next_multiple_of(16) as u32
+fn shared_bytes<T: PointElement>(num_weights: usize) -> u32 {
+    (num_weights * T::WEIGHT_BYTES).next_multiple_of(16) as u32
 }
 
 /// The loaded kernels.
@@ -183,11 +194,11 @@ impl<T: PointElement> PointSampling<T> {
     /// # Errors
     /// `Device` when this build has no kernels, or the GPU has too little shared memory.
     pub fn load(device: &CudaDevice, max_weights: usize) -> Result<Self> {
-        let bytes = shared_bytes(max_weights);
+        let bytes = shared_bytes::<T>(max_weights);
         let same: Kernel<T::SamePoints> = device.kernel()?;
-        same.reserve_shared(bytes, THREADS_PER_BLOCK)?;
+        same.reserve_shared(bytes, T::THREADS_PER_BLOCK)?;
         let smaller: Kernel<T::SmallerPoints> = device.kernel()?;
-        smaller.reserve_shared(bytes, THREADS_PER_BLOCK)?;
+        smaller.reserve_shared(bytes, T::THREADS_PER_BLOCK)?;
         Ok(Self { same, smaller })
     }
 
@@ -197,7 +208,7 @@ impl<T: PointElement> PointSampling<T> {
     /// `Argument` when no kernel reads such texels; else as [`Kernel::enqueue`].
     pub fn enqueue(&self, stream: &Stream, args: PointsArgs<'_, T>, texel: Texel) -> Result<()> {
         let num_blocks = [args.num_queries, 1];
-        let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
+        let grid = Grid { num_blocks, threads_per_block: T::THREADS_PER_BLOCK };
         if texel == T::TEXELS[0] {
             self.same.enqueue(stream, grid, args)
         } else if texel == T::TEXELS[1] {
