@@ -7,6 +7,7 @@
 #pragma once
 
 #include "linear_products.cuh"
+#include "overlap.cuh"
 
 namespace layer_stack {
 
@@ -181,6 +182,7 @@ __device__ void run(const Args<T>& args) {
     const Job<T>& job = args.jobs[blockIdx.y];
     const uint32_t first_row = blockIdx.x * kRows;
     if (first_row >= job.num_rows) return;
+    overlap::wait_for_earlier();
     if (job.columns.len != 0) {
         load_columns(job, first_row, buffers[0]);
     } else {

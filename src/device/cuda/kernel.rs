@@ -62,6 +62,8 @@ pub struct Grid {
 pub struct Kernel<K> {
     function: CudaFunction,
     max_threads_per_block: u32,
+    /// Whether its code is of an architecture whose kernels can wait for earlier launches.
+    can_overlap: bool,
     // Keeps the modules, and with them the function, alive.
     device: CudaDevice,
     spec: PhantomData<fn(K)>,
@@ -87,12 +89,18 @@ impl<K: KernelSpec> Kernel<K> {
                 "kernel {name} has a parameter of {found} bytes, declared are {needed}"
             )));
         }
-        let max_threads_per_block = function
-            .get_attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
-            .map_err(|e| failed(&format!("query the limits of the kernel {name}"), e))?;
+        let attribute = |attribute| {
+            let value = function.get_attribute(attribute);
+            value.map_err(|e| failed(&format!("query the limits of the kernel {name}"), e))
+        };
+        let max_threads_per_block =
+            attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?.unsigned_abs();
+        // `__CUDA_ARCH__` in kernels/overlap.cuh; of PTX that the driver has compiled, too.
+        let can_overlap = attribute(Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)? >= 90;
         Ok(Self {
             function,
-            max_threads_per_block: max_threads_per_block.unsigned_abs(),
+            max_threads_per_block,
+            can_overlap,
             device: device.clone(),
             spec: PhantomData,
         })
@@ -107,7 +115,8 @@ impl<K: KernelSpec> Kernel<K> {
         self.launch(stream, grid, args, false)
     }
 
-    /// As [`Self::enqueue`], after another kernel: this one may begin before that has ended.
+    /// As [`Self::enqueue`], after another kernel: on GPUs of compute capability 9.0 and later this
+    /// one may begin before that has ended.
     ///
     /// # Errors
     /// As [`Self::enqueue`].
@@ -161,7 +170,7 @@ impl<K: KernelSpec> Kernel<K> {
             sharedMemBytes: K::shared_bytes(&args),
             hStream: stream.raw(),
             attrs: &raw mut attribute,
-            numAttrs: u32::from(overlaps),
+            numAttrs: u32::from(overlaps && self.can_overlap),
         };
         // SAFETY: the function is loaded as long as `self.device` keeps its modules.
         // It takes one parameter of this struct's size (checked at load) and

@@ -71,11 +71,11 @@ assert_mirrors!(WithLinearArgs<'_, f32>, "attention.cuh", "WithLinearArgs<float>
 /// Elements that attention is compiled for.
 pub trait AttentionElement: Element {
     /// By the padded length of a head: 16.
-    type Head16: for<'a> KernelSpec<Args<'a> = WithLinearArgs<'a, Self>>;
+    type Head16: for<'a> OverlappingKernel<Args<'a> = WithLinearArgs<'a, Self>>;
     /// 32.
-    type Head32: for<'a> KernelSpec<Args<'a> = WithLinearArgs<'a, Self>>;
+    type Head32: for<'a> OverlappingKernel<Args<'a> = WithLinearArgs<'a, Self>>;
     /// 64.
-    type Head64: for<'a> KernelSpec<Args<'a> = WithLinearArgs<'a, Self>>;
+    type Head64: for<'a> OverlappingKernel<Args<'a> = WithLinearArgs<'a, Self>>;
 }
 
 fn queries_per_block<T>(head_len: u32) -> u32 {
@@ -185,6 +185,9 @@ macro_rules! attention {
                     args.linear.shared_bytes(1)
                 }
             }
+
+            // SAFETY: before they wait, the kernels read what those of `linear` do.
+            unsafe impl OverlappingKernel for $spec {}
         )+
 
         impl AttentionElement for $element {
@@ -256,8 +259,7 @@ impl<T: AttentionElement> AttentionKernel<T> {
         })
     }
 
-    /// Queues attention of `num_heads` heads and, beside it, layers that do not depend on it. Without
-    /// layers it may begin while the launch before ends.
+    /// Queues attention of `num_heads` heads and, beside it, layers that do not depend on it.
     ///
     /// # Errors
     /// As [`Kernel::enqueue`].
@@ -292,9 +294,9 @@ impl<T: AttentionElement> AttentionKernel<T> {
             args.num_query_blocks * num_heads + args.num_row_blocks * linear.num_column_blocks();
         let grid = Grid { num_blocks: [num_blocks, 1], threads_per_block: THREADS_PER_BLOCK };
         match self {
-            Self::Head16(kernel) => kernel.enqueue(stream, grid, args),
-            Self::Head32(kernel) => kernel.enqueue(stream, grid, args),
-            Self::Head64(kernel, _) => kernel.enqueue(stream, grid, args),
+            Self::Head16(kernel) => kernel.enqueue_overlapping(stream, grid, args),
+            Self::Head32(kernel) => kernel.enqueue_overlapping(stream, grid, args),
+            Self::Head64(kernel, _) => kernel.enqueue_overlapping(stream, grid, args),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The parameter of `kernels/decode_query.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
-    refused,
+    Grid, In, KernelSpec, Out, OverlappingKernel, Plain, assert_mirrors, check_lens, check_threads,
+    kernel_constant, refused,
 };
 use crate::error::Result;
 use crate::types::{QueryBox, QueryDecode};
@@ -150,3 +150,7 @@ unsafe impl KernelSpec for DecodePairs {
         args.num_keys.saturating_mul(size_of::<u64>() as u32)
     }
 }
+
+// SAFETY: before it waits, the kernel reads settings, bounds and norms, which no launch writes, and
+// writes its own shared memory.
+unsafe impl OverlappingKernel for DecodePairs {}

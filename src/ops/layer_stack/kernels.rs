@@ -3,8 +3,8 @@
 use half::f16;
 
 use crate::device::cuda::{
-    CudaDevice, Grid, In, Kernel, KernelSpec, Out, Plain, Stream, assert_mirrors, check_lens,
-    check_threads, kernel_constant, refused,
+    CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Plain, Stream,
+    assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
 use crate::ops::layer_norm::EPSILON;
@@ -249,7 +249,7 @@ impl<T: Plain> StackArgs<'_, T> {
 /// Elements that stacks are compiled for.
 pub trait StackElement: Element {
     /// The kernel.
-    type Stack: for<'a> KernelSpec<Args<'a> = StacksArgs<'a, Self>>;
+    type Stack: for<'a> OverlappingKernel<Args<'a> = StacksArgs<'a, Self>>;
 }
 
 macro_rules! layer_stack {
@@ -275,6 +275,9 @@ macro_rules! layer_stack {
                 jobs.iter().try_for_each(|job| job.check(Self::NAME))
             }
         }
+
+        // SAFETY: the kernels wait before they read or write anything but their parameters.
+        unsafe impl OverlappingKernel for $spec {}
 
         impl StackElement for $element {
             type Stack = $spec;
@@ -318,6 +321,6 @@ impl<T: StackElement> StackKernel<T> {
         let num_rows = jobs.iter().map(|job| job.num_rows).max().unwrap_or(0);
         let num_blocks = [num_rows.div_ceil(ROWS_PER_BLOCK), jobs.len() as u32];
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
-        self.kernel.enqueue(stream, grid, args)
+        self.kernel.enqueue_overlapping(stream, grid, args)
     }
 }

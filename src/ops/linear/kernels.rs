@@ -4,8 +4,8 @@ use half::f16;
 
 use super::job::{COLUMNS_PER_BLOCK, JobArgs, THREADS_PER_BLOCK, TILE_ROWS, shared_bytes};
 use crate::device::cuda::{
-    CudaDevice, Grid, Kernel, KernelSpec, Plain, Stream, assert_mirrors, check_threads,
-    kernel_constant, refused,
+    CudaDevice, Grid, Kernel, KernelSpec, OverlappingKernel, Plain, Stream, assert_mirrors,
+    check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
 use crate::ops::sparse_conv::Precision;
@@ -82,11 +82,11 @@ impl<'a, T: Element> LinearArgs<'a, T> {
 /// The elements of activations and weights.
 pub trait Element: Plain {
     /// The kernels by tiles of 16 rows per block.
-    type Tiles1: for<'a> KernelSpec<Args<'a> = LinearArgs<'a, Self>>;
+    type Tiles1: for<'a> OverlappingKernel<Args<'a> = LinearArgs<'a, Self>>;
     /// Two tiles.
-    type Tiles2: for<'a> KernelSpec<Args<'a> = LinearArgs<'a, Self>>;
+    type Tiles2: for<'a> OverlappingKernel<Args<'a> = LinearArgs<'a, Self>>;
     /// Four tiles.
-    type Tiles4: for<'a> KernelSpec<Args<'a> = LinearArgs<'a, Self>>;
+    type Tiles4: for<'a> OverlappingKernel<Args<'a> = LinearArgs<'a, Self>>;
 
     /// The precision of products.
     const PRECISION: Precision;
@@ -128,6 +128,10 @@ macro_rules! element {
                     args.shared_bytes($num_tiles)
                 }
             }
+
+            // SAFETY: before they wait, the kernels read weights, bias and norms, which no launch
+            // writes, and write their own shared memory.
+            unsafe impl OverlappingKernel for $spec {}
         )+
 
         impl Element for $element {
@@ -206,10 +210,10 @@ impl<T: Element> LinearKernels<T> {
         let is_small = |tiles| args.num_row_blocks(tiles) * columns <= max_small_blocks::<T>();
         match (&self.tiles_2, &self.tiles_4) {
             (Some(_), Some(kernel)) if !is_small(1) && !is_small(2) => {
-                kernel.enqueue(stream, grid(4), args)
+                kernel.enqueue_overlapping(stream, grid(4), args)
             }
-            (Some(kernel), _) if !is_small(1) => kernel.enqueue(stream, grid(2), args),
-            _ => self.tiles_1.enqueue(stream, grid(1), args),
+            (Some(kernel), _) if !is_small(1) => kernel.enqueue_overlapping(stream, grid(2), args),
+            _ => self.tiles_1.enqueue_overlapping(stream, grid(1), args),
         }
     }
 }

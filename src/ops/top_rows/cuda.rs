@@ -30,6 +30,7 @@ impl<T: RowElement> TopRows<T> {
     /// `Argument` when the slices do not fit the rows; `Device` when the launch fails.
     pub fn enqueue(&self, stream: &Stream, args: TopRowsArgs<'_, T>) -> Result<()> {
         let num_blocks = [args.num_rows.div_ceil(ROWS_PER_BLOCK), 1];
-        self.kernel.enqueue(stream, Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK }, args)
+        let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
+        self.kernel.enqueue_overlapping(stream, grid, args)
     }
 }

@@ -3,8 +3,8 @@
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
-    refused,
+    Grid, In, KernelSpec, Out, OverlappingKernel, Plain, assert_mirrors, check_lens, check_threads,
+    kernel_constant, refused,
 };
 use crate::error::Result;
 
@@ -107,7 +107,7 @@ fn check<T: Plain>(kernel: &str, args: &TopRowsArgs<'_, T>, grid: &Grid) -> Resu
 /// Elements of features that the rows are compiled for.
 pub trait RowElement: Plain {
     /// The kernel.
-    type TopRows: for<'a> KernelSpec<Args<'a> = TopRowsArgs<'a, Self>>;
+    type TopRows: for<'a> OverlappingKernel<Args<'a> = TopRowsArgs<'a, Self>>;
 }
 
 macro_rules! top_rows {
@@ -129,6 +129,9 @@ macro_rules! top_rows {
                 shared_bytes(args.num_rows)
             }
         }
+
+        // SAFETY: the kernels wait before they read or write anything but their parameters.
+        unsafe impl OverlappingKernel for $spec {}
 
         impl RowElement for $element {
             type TopRows = $spec;

@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, Out, OverlappingKernel, assert_mirrors, check_lens, check_threads,
+    kernel_constant, refused,
 };
 use crate::error::Result;
 use crate::ops::linear::cuda::{Element, LinearArgs};
@@ -173,6 +174,9 @@ macro_rules! references {
                 args.linear.shared_bytes(1)
             }
         }
+
+        // SAFETY: before they wait, the kernels read what those of `linear` do.
+        unsafe impl OverlappingKernel for References<$element, $texel> {}
     )+};
 }
 
@@ -186,9 +190,9 @@ references! {
 /// Elements of activations that sampling is compiled for, and its kernels by texels.
 pub trait SampleElement: Element {
     /// Texels as the activations.
-    type Same: for<'a> KernelSpec<Args<'a> = ReferenceAndLinearArgs<'a, Self>>;
+    type Same: for<'a> OverlappingKernel<Args<'a> = ReferenceAndLinearArgs<'a, Self>>;
     /// Smaller texels: int8 for f16, f16 for f32.
-    type Smaller: for<'a> KernelSpec<Args<'a> = ReferenceAndLinearArgs<'a, Self>>;
+    type Smaller: for<'a> OverlappingKernel<Args<'a> = ReferenceAndLinearArgs<'a, Self>>;
     /// The types of both texels.
     const TEXELS: [Texel; 2];
 }

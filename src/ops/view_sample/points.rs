@@ -6,8 +6,8 @@ use half::f16;
 
 use super::kernels::{MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, MapsArgs, Texel};
 use crate::device::cuda::{
-    CudaDevice, Grid, In, Kernel, KernelSpec, Out, Stream, assert_mirrors, check_lens,
-    check_threads, kernel_constant, refused,
+    CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Stream, assert_mirrors,
+    check_lens, check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
 use crate::types::QueryBox;
@@ -33,7 +33,8 @@ pub struct PointsArgs<'a, T> {
     pub learned: In<'a, f32>,
     /// Logits of the weights, a row per anchor: `[levels, points, groups]`.
     pub logits: In<'a, T>,
-    /// What a view adds to them: `[views, levels, points, groups]`.
+    /// What a view adds to them: `[views, levels, points, groups]`. Read before earlier launches have
+    /// ended: a copy comes after the launches that write it.
     pub view_logits: In<'a, f32>,
     /// A row of channels per anchor.
     pub output: Out<'a, T>,
@@ -140,6 +141,10 @@ macro_rules! points {
                 shared_bytes::<$element>(args.num_weights())
             }
         }
+
+        // SAFETY: before they wait, the kernels read their parameters and the logits of the views, after
+        // whose launches comes a copy, behind which no launch begins before they have ended.
+        unsafe impl OverlappingKernel for Points<$element, $texel> {}
     )+};
 }
 
@@ -158,9 +163,9 @@ pub trait PointElement: super::kernels::SampleElement {
     /// Bytes of shared memory per weight of an anchor, beside what the kernels declare.
     const WEIGHT_BYTES: usize;
     /// Texels as the activations.
-    type SamePoints: for<'a> KernelSpec<Args<'a> = PointsArgs<'a, Self>>;
+    type SamePoints: for<'a> OverlappingKernel<Args<'a> = PointsArgs<'a, Self>>;
     /// Smaller texels.
-    type SmallerPoints: for<'a> KernelSpec<Args<'a> = PointsArgs<'a, Self>>;
+    type SmallerPoints: for<'a> OverlappingKernel<Args<'a> = PointsArgs<'a, Self>>;
 }
 
 impl PointElement for f16 {
@@ -210,9 +215,9 @@ impl<T: PointElement> PointSampling<T> {
         let num_blocks = [args.num_queries, 1];
         let grid = Grid { num_blocks, threads_per_block: T::THREADS_PER_BLOCK };
         if texel == T::TEXELS[0] {
-            self.same.enqueue(stream, grid, args)
+            self.same.enqueue_overlapping(stream, grid, args)
         } else if texel == T::TEXELS[1] {
-            self.smaller.enqueue(stream, grid, args)
+            self.smaller.enqueue_overlapping(stream, grid, args)
         } else {
             let message = format!("texels of {texel:?}; {:?} are possible", T::TEXELS);
             Err(refused("view_sample_points", &message))

@@ -187,10 +187,17 @@ impl<T: Activation> CudaDecoder<T> {
     /// `Device` when a copy or a launch fails.
     pub fn set_views(&mut self, views: &[View]) -> Result<()> {
         let mut projections = std::mem::take(&mut self.host_projections);
+        // The copy comes after the launches that write the logits of the views: view sampling reads those
+        // before it waits for earlier launches, and no launch behind a copy begins before they end.
         let set = set_projections(views, &mut projections, self.network.facts().num_views)
+            .and_then(|()| self.set_matrices(views))
             .and_then(|()| self.upload_projections(&projections));
         self.host_projections = projections;
-        set?;
+        set
+    }
+
+    /// Replaces the matrices of the views, and what the views add to the logits of the weights.
+    fn set_matrices(&mut self, views: &[View]) -> Result<()> {
         let values = views.iter().flat_map(|view| view.pixels_from_base.as_flattened());
         let values = values.map(|&value| value as f32);
         let is_same = values.clone().eq(self.matrices.host.iter().copied());
