@@ -360,7 +360,7 @@ static_assert(sizeof(WithLinearArgs<float>) == 1544);
 
 template <typename T, uint32_t kHead>
 __device__ void run(const WithLinearArgs<T>& args, uint8_t* shared) {
-    overlap::allow_next();
+    overlap::allow_next_of<T>();
     const uint32_t num_blocks = args.num_query_blocks * args.num_heads;
     if (blockIdx.x >= num_blocks) {
         const uint32_t block = blockIdx.x - num_blocks;

@@ -11,6 +11,12 @@ __device__ inline void allow_next() {
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
+// The same in kernels for `T`. Launches in f32 have more blocks than are resident at once, and those of the
+// next launch would take their places.
+template <typename T>
+__device__ void allow_next_of() {
+    if constexpr (sizeof(T) == 2) allow_next();
+}
 // Waits until the launches before have ended.
 __device__ inline void wait_for_earlier() {
 #if __CUDA_ARCH__ >= 900

@@ -190,7 +190,7 @@ static_assert(sizeof(ReferenceAndLinearArgs<float>) == 1744);
 
 template <typename T, typename M>
 __device__ void sample_references_and_linear(const ReferenceAndLinearArgs<T>& args, uint8_t* shared) {
-    overlap::allow_next();
+    overlap::allow_next_of<T>();
     // The linear layers take longer: they come first.
     const uint32_t num_linear = args.num_row_blocks * args.linear.end_blocks[args.linear.num_jobs - 1];
     if (blockIdx.x >= num_linear) return sample_references<T, M>(args.sample, blockIdx.x - num_linear);

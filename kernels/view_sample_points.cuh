@@ -154,7 +154,6 @@ __device__ void sample_points(const PointsArgs<T>& args, float* weights) {
     __shared__ float values[kPointsThreads];
     __shared__ __align__(16) float sums_of_warps[kPointsWarps][kMaxChannels];
     __shared__ Places places;
-    overlap::allow_next();
     linear::prefetch(args);
     overlap::wait_for_earlier();
     const Maps& maps = args.maps;
