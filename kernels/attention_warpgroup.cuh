@@ -121,12 +121,12 @@ struct Warpgroup {
     __device__ void copy_keys(uint32_t i) const {
         const uint32_t first = first_key(i);
         const __half* from = args.keys.data + static_cast<uint64_t>(first) * args.key_stride + head * args.head_len;
-        round_of(i).keys.template copy<warpgroup::kThreads>(from, args.key_stride, left_of(args.num_keys, first), args.head_len);
+        round_of(i).keys.copy<warpgroup::kThreads>(from, args.key_stride, left_of(args.num_keys, first), args.head_len);
     }
     __device__ void copy_values(uint32_t i) const {
         const uint32_t first = first_key(i);
         const __half* from = args.values.data + static_cast<uint64_t>(head * args.head_len) * args.value_stride + first;
-        round_of(i).values.template copy<warpgroup::kThreads>(from, args.value_stride, args.head_len, left_of(args.value_stride, first));
+        round_of(i).values.copy<warpgroup::kThreads>(from, args.value_stride, args.head_len, left_of(args.value_stride, first));
     }
     __device__ static void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
     // A group also where no round is left.
