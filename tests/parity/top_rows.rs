@@ -10,7 +10,6 @@ use half::f16;
 
 use super::random::Random;
 
-const NUM_CLASSES: usize = 3;
 const NUM_CHANNELS: usize = 48;
 
 struct Scene {
@@ -21,12 +20,12 @@ struct Scene {
 
 impl Scene {
     /// `num_steps` different logits a unit, so that there are ties.
-    fn random(num_rows: usize, num_steps: f32, seed: u64) -> Self {
+    fn random([num_rows, num_classes]: [usize; 2], num_steps: f32, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let mut values = |len: usize| -> Vec<f32> {
             (0..len).map(|_| f16::from_f32(random.range(-4.0, 4.0)).to_f32()).collect()
         };
-        let logits = values(num_rows * NUM_CLASSES);
+        let logits = values(num_rows * num_classes);
         Self {
             logits: logits.iter().map(|logit| (logit * num_steps).round() / num_steps).collect(),
             features: values(num_rows * NUM_CHANNELS),
@@ -34,8 +33,12 @@ impl Scene {
         }
     }
 
+    fn num_classes(&self) -> usize {
+        self.logits.len() / self.boxes.len()
+    }
+
     fn values(&self) -> Vec<f32> {
-        let rows = self.logits.chunks(NUM_CLASSES);
+        let rows = self.logits.chunks(self.num_classes());
         rows.map(|row| row.iter().copied().fold(f32::NEG_INFINITY, f32::max)).collect()
     }
 }
@@ -81,11 +84,11 @@ fn rows_of(scene: &Scene, rows: &[u32]) -> (Vec<f32>, Vec<f32>) {
 }
 
 /// Moved rows of a memory, then the best of the frame.
-fn joins<T: Element + RowElement>(device: &CudaDevice, sizes: [usize; 2], yaw: CachedYaw) {
-    let [num_rows, num_memory] = sizes;
+fn joins<T: Element + RowElement>(device: &CudaDevice, sizes: [usize; 3], yaw: CachedYaw) {
+    let [num_rows, num_memory, num_classes] = sizes;
     let stream = device.stream().unwrap();
-    let scene = Scene::random(num_rows, 8.0, 3);
-    let mut memory = Scene::random(num_memory, 1e3, 7);
+    let scene = Scene::random([num_rows, num_classes], 8.0, 3);
+    let mut memory = Scene::random([num_memory, num_classes], 1e3, 7);
     let motion = Motion {
         interval_s: 0.31,
         current_from_past: [
@@ -116,7 +119,7 @@ fn joins<T: Element + RowElement>(device: &CudaDevice, sizes: [usize; 2], yaw: C
         memory_boxes: of_memory.boxes.input(&stream).unwrap(),
         motion: values.input(&stream).unwrap(),
         num_rows: num_rows as u32,
-        num_classes: NUM_CLASSES as u32,
+        num_classes: scene.num_classes() as u32,
         num_chosen: num_chosen as u32,
         num_memory: num_memory as u32,
         num_channels: NUM_CHANNELS as u32,
@@ -137,7 +140,7 @@ fn joins<T: Element + RowElement>(device: &CudaDevice, sizes: [usize; 2], yaw: C
 #[test]
 fn the_memory_comes_before_the_best_rows() {
     let Some(device) = super::gpu() else { return };
-    for sizes in [[9, 5], [48, 32], [250, 150], [900, 600]] {
+    for sizes in [[9, 5, 3], [48, 32, 1], [250, 150, 10], [900, 600, 3], [512, 300, 10]] {
         for yaw in [CachedYaw::SinCos, CachedYaw::CosSin] {
             joins::<f32>(&device, sizes, yaw);
             joins::<f16>(&device, sizes, yaw);
@@ -179,7 +182,7 @@ fn keeps<T: Element + RowElement>(
         memory_boxes: In::empty(),
         motion: In::empty(),
         num_rows: num_rows as u32,
-        num_classes: NUM_CLASSES as u32,
+        num_classes: scene.num_classes() as u32,
         num_chosen: num_kept as u32,
         num_memory: 0,
         num_channels: NUM_CHANNELS as u32,
@@ -206,11 +209,13 @@ fn keeps<T: Element + RowElement>(
 #[test]
 fn the_best_rows_are_kept() {
     let Some(device) = super::gpu() else { return };
-    for (num_rows, num_kept) in [(1, 1), (10, 6), (48, 32), (900, 600), (900, 900)] {
+    for (num_rows, num_kept, num_classes) in
+        [(1, 1, 3), (10, 6, 2), (48, 32, 3), (900, 600, 10), (900, 900, 7)]
+    {
         for num_before in [0, num_kept] {
             // Many ties, few ties.
             for num_steps in [1.0, 1e3] {
-                let scene = Scene::random(num_rows, num_steps, 11);
+                let scene = Scene::random([num_rows, num_classes], num_steps, 11);
                 keeps::<f32>(&device, &scene, num_kept, num_before);
                 keeps::<f16>(&device, &scene, num_kept, num_before);
             }
@@ -221,7 +226,7 @@ fn the_best_rows_are_kept() {
 #[test]
 fn rows_without_a_number_come_last() {
     let Some(device) = super::gpu() else { return };
-    let mut scene = Scene::random(64, 4.0, 5);
+    let mut scene = Scene::random([64, 3], 4.0, 5);
     scene.logits[3 * 7] = f32::NAN;
     scene.logits[3 * 20..3 * 21].fill(f32::NAN);
     scene.logits[3 * 30..3 * 31].fill(f32::NEG_INFINITY);
