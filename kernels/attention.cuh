@@ -35,12 +35,6 @@ struct Args {
 };
 static_assert(sizeof(Args<float>) == 96);
 
-__device__ inline float exp2_fast(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 // Operand words of a row: the channels of lane % 4, two words per step of 16 channels.
 template <uint32_t kHead>
 __device__ void load_row(const __half* row, bool exists, uint32_t head_len, uint32_t (&words)[kHead / 16][2]) {

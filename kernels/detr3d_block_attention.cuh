@@ -96,7 +96,7 @@ __device__ float4 attend(const Attention& args, uint32_t num_heads, uint32_t fir
 #pragma unroll
     for (uint32_t p = 0; p < kParts; ++p) {
         const float2 of_part = of[p * kHeads * kRows];
-        const float weight = attention::exp2_fast((of_part.x - largest) * args.scale);
+        const float weight = exp2_fast((of_part.x - largest) * args.scale);
         all += of_part.y * weight;
         const float4 v = *reinterpret_cast<const float4*>(parts + p * P::kPartLen + query * P::kSumPitch + column);
         sum.x = fmaf(v.x, weight, sum.x), sum.y = fmaf(v.y, weight, sum.y);

@@ -1,4 +1,4 @@
-// Sigmoid and exponential, computed in f64 and rounded to f32: src/ops/logit.rs.
+// Sigmoid and exponential, computed in f64 and rounded to f32: src/ops/logit.rs. For f16, the fast power of 2.
 #pragma once
 
 __device__ inline float exponential(float value) {
@@ -7,4 +7,10 @@ __device__ inline float exponential(float value) {
 
 __device__ inline float sigmoid(float logit) {
     return __double2float_rn(1.0 / (1.0 + exp(-static_cast<double>(logit))));
+}
+
+__device__ inline float exp2_fast(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }

@@ -14,19 +14,19 @@ VIEW_SAMPLE_REFERENCES(__half, int8_t, 6, view_sample_references_f16_i8)
 VIEW_SAMPLE_REFERENCES(float, float, 5, view_sample_references_f32)
 VIEW_SAMPLE_REFERENCES(float, __half, 5, view_sample_references_f32_f16)
 
-// Key points of anchors: view_sample_points.cuh.
+// Key points of anchors, f32: view_sample_points.cuh.
 
 #include "view_sample_points.cuh"
 
-#define VIEW_SAMPLE_POINTS(T, M, kBlocks, name)                                                \
+#define VIEW_SAMPLE_POINTS(M, kBlocks, name)                                                   \
     extern "C" __global__ void __launch_bounds__(view_sample::kPointsThreads, kBlocks) name(   \
-        const __grid_constant__ view_sample::PointsArgs<T> args) {                             \
+        const __grid_constant__ view_sample::PointsArgs<float> args) {                         \
         extern __shared__ uint4 shared[];                                                      \
-        view_sample::sample_points<T, M>(args, reinterpret_cast<float*>(shared));              \
+        view_sample::sample_points<M>(args, reinterpret_cast<float*>(shared));                 \
     }
 
-VIEW_SAMPLE_POINTS(float, float, 3, view_sample_points_f32)
-VIEW_SAMPLE_POINTS(float, __half, 3, view_sample_points_f32_f16)
+VIEW_SAMPLE_POINTS(float, 3, view_sample_points_f32)
+VIEW_SAMPLE_POINTS(__half, 3, view_sample_points_f32_f16)
 
 // Key points of anchors, f16: view_sample_cells.cuh.
 

@@ -19,11 +19,7 @@ constexpr uint32_t kPartWarps = kPartSamples / kLanes;
 constexpr uint32_t kPartPairs = 1024;
 
 // The exponential of a difference that is not positive.
-__device__ inline float exponential_of(float difference) {
-    float power;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(difference * 1.44269504f));
-    return power;
-}
+__device__ inline float exponential_of(float difference) { return exp2_fast(difference * 1.44269504f); }
 
 // The sum of exponentials, relative to at least the largest. The least finite f32 stands for none: no difference of it
 // is NaN.

@@ -1,6 +1,7 @@
 // Sampling of feature maps through the key points of anchors, weighted by softmaxes over views,
-// levels and points (Sparse4D): src/ops/view_sample/mod.rs. A block has an anchor; a warp takes
-// the samples of a point that a view sees, level by level.
+// levels and points (Sparse4D): src/ops/view_sample/mod.rs. Here with f32 activations, in the order of the
+// CPU; with f16: view_sample_cells.cuh. A block has an anchor; a warp takes the samples of a point that a view
+// sees, level by level.
 #pragma once
 
 #include "view_sample.cuh"
@@ -93,19 +94,18 @@ __device__ float reduce_group(float value, uint32_t num_groups, uint32_t num_act
 
 // The logits of all views, and the softmaxes over them: a thread has every `num_active`th
 // logit of a view, all of one group.
-template <typename T>
 struct Softmax {
     static constexpr uint32_t kBatch = 8;
     uint32_t num_groups, num_active, num_views, num_of_view;
     float* weights;  // [views, levels, points, groups]
 
     // Stores logits and returns the largest of this thread.
-    __device__ float store_logits(const T* logits, const float* of_views) const {
+    __device__ float store_logits(const float* logits, const float* of_views) const {
         float most = -INFINITY;
         if (threadIdx.x >= num_active) return most;
 #pragma unroll 1
         for (uint32_t i = threadIdx.x; i < num_of_view; i += num_active) {
-            const float logit = static_cast<float>(logits[i]);
+            const float logit = logits[i];
 #pragma unroll 1
             for (uint32_t first = 0; first < num_views; first += kBatch) {
                 float of_view[kBatch];
@@ -132,7 +132,7 @@ struct Softmax {
         for (uint32_t i = threadIdx.x; i < num_of_view; i += num_active) {
 #pragma unroll 2
             for (uint32_t view = 0; view < num_views; ++view) {
-                const float weight = exponential_as<T>(weights[view * num_of_view + i] - most);
+                const float weight = exponential(weights[view * num_of_view + i] - most);
                 weights[view * num_of_view + i] = weight;
                 total += weight;
             }
@@ -148,8 +148,8 @@ struct Places {
     uint32_t num_of_warps[kMaxPlaces / kLanes];
 };
 
-template <typename T, typename M>
-__device__ void sample_points(const PointsArgs<T>& args, float* weights) {
+template <typename M>
+__device__ void sample_points(const PointsArgs<float>& args, float* weights) {
     constexpr uint32_t kOwnPlaces = kMaxPlaces / kPointsThreads;
     __shared__ float values[kPointsThreads];
     __shared__ __align__(16) float sums_of_warps[kPointsWarps][kMaxChannels];
@@ -170,7 +170,7 @@ __device__ void sample_points(const PointsArgs<T>& args, float* weights) {
         const uint32_t index = i * kPointsThreads + threadIdx.x;
         own[i] = {0, 0, false};
         if (index < num_places) {
-            KeyPoint<T> key_point;
+            KeyPoint<float> key_point;
             float point[3];
             key_point.load(args, query, index % num_points);
             key_point.place(point);
@@ -180,7 +180,7 @@ __device__ void sample_points(const PointsArgs<T>& args, float* weights) {
         if (lane_of() == 0) places.num_of_warps[i * kPointsWarps + warp_of()] = __popc(seen[i]);
     }
 
-    const Softmax<T> softmax = {num_groups, kPointsThreads / num_groups * num_groups, maps.num_views,
+    const Softmax softmax = {num_groups, kPointsThreads / num_groups * num_groups, maps.num_views,
                                 num_levels * num_points * num_groups, weights};
     float most = softmax.store_logits(args.logits.data + static_cast<uint64_t>(query) * args.logit_stride, args.view_logits.data);
     most = reduce_group(most, num_groups, softmax.num_active, values, [](float a, float b) { return fmaxf(a, b); });

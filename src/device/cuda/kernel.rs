@@ -43,7 +43,8 @@ pub unsafe trait KernelSpec {
 }
 
 /// A kernel that waits for the launches before it (`griddepcontrol.wait`) before it reads what
-/// they write or writes what they read, so that it may begin while they run.
+/// they write or writes what they read, so that it may begin while they run. A copy on the
+/// stream ends that: no launch behind it begins before the launches in front of it have ended.
 ///
 /// # Safety
 /// The implementer promises this, having read the kernel.

@@ -33,8 +33,8 @@ pub struct PointsArgs<'a, T> {
     pub learned: In<'a, f32>,
     /// Logits of the weights, a row per anchor: `[levels, points, groups]`.
     pub logits: In<'a, T>,
-    /// What a view adds to them: `[views, levels, points, groups]`. Read before earlier launches have
-    /// ended: a copy comes after the launches that write it.
+    /// What a view adds to them: `[views, levels, points, groups]`. In f16 read while earlier launches
+    /// may run: behind a launch that writes it there has to be a copy.
     pub view_logits: In<'a, f32>,
     /// A row of channels per anchor.
     pub output: Out<'a, T>,
@@ -142,8 +142,8 @@ macro_rules! points {
             }
         }
 
-        // SAFETY: before they wait, the kernels read their parameters and the logits of the views, after
-        // whose launches comes a copy, behind which no launch begins before they have ended.
+        // SAFETY: before they wait, the kernels read their parameters and the logits of the views, which
+        // no launch since the last copy writes (`PointsArgs::view_logits`).
         unsafe impl OverlappingKernel for Points<$element, $texel> {}
     )+};
 }
