@@ -75,15 +75,63 @@ impl Files {
     }
 }
 
-/// The JPEG engines of the GPU of a stream.
-pub struct JpegEngines {
-    handle: Arc<Handle>,
+/// What a batch uses until it is decoded.
+struct Turn {
     /// Grey, colour.
     batches: [Files; 2],
     /// Copies of the files of a batch that outlives its scope.
     copies: Option<PinnedBuffer<u8>>,
     /// Recorded behind the last batch.
     decoded: Event,
+}
+
+impl Turn {
+    fn new(stream: &Stream) -> Result<Self> {
+        let batch = |output| Files {
+            output,
+            state: ptr::null_mut(),
+            num_prepared: 0,
+            starts: Vec::new(),
+            lengths: Vec::new(),
+            planes: Vec::new(),
+        };
+        let batches = [Output::Grey, Output::Yuv].map(batch);
+        Ok(Self { batches, copies: None, decoded: Event::new(stream)? })
+    }
+
+    /// Copies the files of all batches to page-locked memory, after the batch before in this
+    /// turn has read it.
+    fn copy_files(&mut self, stream: &Stream) -> Result<()> {
+        let Self { batches, copies, .. } = self;
+        let num_bytes = batches.iter().flat_map(|batch| &batch.lengths).sum::<usize>();
+        let memory = match copies {
+            Some(memory) if memory.capacity() >= num_bytes => memory,
+            _ => {
+                let capacity = num_bytes.checked_next_power_of_two().unwrap_or(num_bytes);
+                copies.insert(PinnedBuffer::zeros(stream, capacity)?)
+            }
+        };
+        let mut rest = memory.values_mut(num_bytes)?;
+        for Files { starts, lengths, .. } in batches {
+            for (start, len) in starts.iter_mut().zip(lengths) {
+                let (to, after) = std::mem::take(&mut rest).split_at_mut(*len);
+                // SAFETY: a file of the batch, which is borrowed for longer than this call.
+                to.copy_from_slice(unsafe { std::slice::from_raw_parts(*start, *len) });
+                (*start, rest) = (to.as_ptr(), after);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The JPEG engines of the GPU of a stream.
+pub struct JpegEngines {
+    handle: Arc<Handle>,
+    /// Batches that outlive their scopes take turns: the host prepares one while the engines
+    /// decode the one before.
+    turns: [Turn; 2],
+    /// The turn of the batch that is begun next.
+    turn: usize,
     stream: Stream,
 }
 
@@ -102,24 +150,16 @@ impl JpegEngines {
     pub fn open(stream: &Stream, library: Option<&OsStr>) -> Result<Self> {
         let handle = Handle::shared(stream, library)?;
         stream.bind()?;
-        let batch = |output| Files {
-            output,
-            state: ptr::null_mut(),
-            num_prepared: 0,
-            starts: Vec::new(),
-            lengths: Vec::new(),
-            planes: Vec::new(),
-        };
-        let batches = [Output::Grey, Output::Yuv].map(batch);
-        let decoded = Event::new(stream)?;
-        let mut engines = Self { handle, batches, copies: None, decoded, stream: stream.clone() };
-        let [_grey, colour] = &mut engines.batches;
+        let turns = [Turn::new(stream)?, Turn::new(stream)?];
+        let mut engines = Self { handle, turns, turn: 0, stream: stream.clone() };
+        let [_grey, colour] = &mut engines.turns[0].batches;
         colour.create_state(&engines.handle)?;
         Ok(engines)
     }
 
     /// An empty batch of files that are borrowed until the end of `scope`, or copied if it does
-    /// not wait for them. Waits for the batch before.
+    /// not wait for them. Waits for the batch before, or, if they are copied, for the one before
+    /// that.
     ///
     /// # Errors
     /// `Device` when the scope is of another stream or earlier work failed.
@@ -129,8 +169,9 @@ impl JpegEngines {
     ) -> Result<JpegBatch<'a, 'env>> {
         self.stream.check_owns(scope.stream())?;
         self.stream.bind()?;
-        self.decoded.wait()?;
-        for Files { starts, lengths, planes, .. } in &mut self.batches {
+        let Turn { batches, decoded, .. } = &mut self.turns[self.turn];
+        decoded.wait()?;
+        for Files { starts, lengths, planes, .. } in batches {
             starts.clear();
             lengths.clear();
             planes.clear();
@@ -171,33 +212,10 @@ impl JpegEngines {
         Ok(())
     }
 
-    /// Copies the files of all batches to page-locked memory, after the batch before has read
-    /// it.
-    fn copy_files(&mut self) -> Result<()> {
-        let Self { batches, copies, stream, .. } = self;
-        let num_bytes = batches.iter().flat_map(|batch| &batch.lengths).sum::<usize>();
-        let memory = match copies {
-            Some(memory) if memory.capacity() >= num_bytes => memory,
-            _ => {
-                let capacity = num_bytes.checked_next_power_of_two().unwrap_or(num_bytes);
-                copies.insert(PinnedBuffer::zeros(stream, capacity)?)
-            }
-        };
-        let mut rest = memory.values_mut(num_bytes)?;
-        for Files { starts, lengths, .. } in batches {
-            for (start, len) in starts.iter_mut().zip(lengths) {
-                let (to, after) = std::mem::take(&mut rest).split_at_mut(*len);
-                // SAFETY: a file of the batch, which is borrowed for longer than this call.
-                to.copy_from_slice(unsafe { std::slice::from_raw_parts(*start, *len) });
-                (*start, rest) = (to.as_ptr(), after);
-            }
-        }
-        Ok(())
-    }
-
     /// Queues the batches that have files.
     fn decode(&mut self) -> Result<()> {
-        let Self { handle, batches, stream, .. } = self;
+        let Self { handle, turns, turn, stream } = self;
+        let Turn { batches, .. } = &mut turns[*turn];
         let Handle { functions, raw, .. } = &**handle;
         for batch in batches.iter_mut().filter(|batch| !batch.starts.is_empty()) {
             let num = batch.starts.len();
@@ -265,7 +283,7 @@ impl<'env> JpegBatch<'_, 'env> {
         let [of_luma, of_chroma] = [Some(planes.size), planes.chroma].map(num_samples);
         let luma = target.address();
         let [cb, cr] = [of_luma, of_luma + of_chroma].map(|offset| luma + offset as u64);
-        let [grey, colour] = &mut engines.batches;
+        let [grey, colour] = &mut engines.turns[engines.turn].batches;
         let (files, addresses, chroma_step) = match planes.chroma {
             None => (grey, [luma, 0, 0, 0], 0),
             Some(chroma) => (colour, [luma, cb, cr, 0], chroma.width as usize),
@@ -286,12 +304,17 @@ impl<'env> JpegBatch<'_, 'env> {
         let Self { engines, scope } = self;
         let is_copied = scope.is_overlapping();
         if is_copied {
-            engines.copy_files()?;
+            engines.turns[engines.turn].copy_files(&engines.stream)?;
         }
         let queued = engines.decode();
         // Also after an error: a part may have been queued.
         let marked = if is_copied { Ok(()) } else { scope.mark_read() };
-        queued.and(marked.and_then(|()| engines.decoded.record(&engines.stream)))
+        let Turn { decoded, .. } = &engines.turns[engines.turn];
+        let decoded = decoded.record(&engines.stream);
+        if is_copied {
+            engines.turn = 1 - engines.turn;
+        }
+        queued.and(marked.and(decoded))
     }
 }
 
@@ -302,7 +325,7 @@ impl Drop for JpegEngines {
         if self.stream.bind().is_err() || self.stream.synchronize().is_err() {
             return;
         }
-        for batch in &self.batches {
+        for batch in self.turns.iter().flat_map(|turn| &turn.batches) {
             if !batch.state.is_null() {
                 // SAFETY: created in `create_state`, owned here alone, its work is complete.
                 unsafe { (self.handle.functions.destroy_state)(batch.state) };
