@@ -39,7 +39,7 @@ impl MappedPayloads {
         let file = Mapped::open(&path)?;
         let ordinal = u32::try_from(device.ordinal()).unwrap_or_default();
         let files = vec![Arc::new(file.clone()) as _];
-        let uploads = MappedUploads::start(DeviceChoice::Cuda(ordinal), files, 8 * file.len());
+        let uploads = MappedUploads::start(DeviceChoice::Cuda(ordinal), files, 8 * file.len(), 1);
         let uploads = uploads.ok_or_else(|| failed("the GPU is lost"))?;
         let mapped = Self { path, file, uploads, len: payload.len() };
         mapped.payload(0);
@@ -60,7 +60,7 @@ impl MappedPayloads {
     pub(super) fn payload(&self, run: usize) -> &[u8] {
         let start = GAP + run % NUM_PAYLOADS * (GAP + self.len);
         let payload = &self.file[start..start + self.len];
-        self.uploads.advance(payload);
+        self.uploads.advance(0, payload);
         payload
     }
 }

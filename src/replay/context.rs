@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::frame::{ReplayDetections, ReplayFrame};
 use super::transforms::TransformFeed;
+use super::turns::{Turn, Turns};
 use crate::detectors::FrameSet;
 use crate::error::{Error, Result};
 use crate::runtime::account::Account;
@@ -15,17 +16,59 @@ use crate::types::Stamp;
 /// The closure that receives the frames.
 pub(super) type OnFrame<'a> = dyn FnMut(&ReplayFrame<'_>) -> Result<()> + Send + 'a;
 
-/// What the channels of a replay share. Locks are held to look up a transform and to pass
-/// a frame on, not while a frame is processed.
-pub(super) struct ReplayContext<'a> {
-    pub(super) on_frame: Mutex<&'a mut OnFrame<'a>>,
-    pub(super) transforms: Option<Mutex<TransformFeed>>,
-    pub(super) num_messages_read: AtomicU64,
+/// Where the frames of all threads of a replay go.
+pub(super) struct Output<'a> {
+    on_frame: Mutex<&'a mut OnFrame<'a>>,
+    turns: Turns,
     /// The log times of the frames that are passed on.
-    pub(super) owned: LogSpan,
+    owned: LogSpan,
 }
 
-impl ReplayContext<'_> {
+impl<'a> Output<'a> {
+    /// The output of threads that pass on frames of these log times.
+    pub(super) fn new(on_frame: &'a mut OnFrame<'a>, owned: LogSpan, num_threads: usize) -> Self {
+        Self { on_frame: Mutex::new(on_frame), turns: Turns::new(num_threads), owned }
+    }
+}
+
+/// What the channels of one reader share. Locks are held to look up a transform and to pass
+/// a frame on, not while a frame is processed.
+pub(super) struct ReplayContext<'a> {
+    output: &'a Output<'a>,
+    /// When the frames of this reader are passed on, at full rate.
+    pub(super) turn: Turn<'a>,
+    /// The number of the message at which frames are passed on next, at full rate.
+    message: AtomicU64,
+    pub(super) transforms: Option<Mutex<TransformFeed>>,
+    num_messages_read: AtomicU64,
+}
+
+impl<'a> ReplayContext<'a> {
+    /// That of a reader, by its number from 0 on.
+    pub(super) fn new(
+        output: &'a Output<'a>,
+        reader: usize,
+        transforms: Option<TransformFeed>,
+    ) -> Self {
+        Self {
+            output,
+            turn: output.turns.of(reader),
+            message: AtomicU64::new(0),
+            transforms: transforms.map(Mutex::new),
+            num_messages_read: AtomicU64::new(0),
+        }
+    }
+
+    /// Notes the message at which the next frames are passed on.
+    pub(super) fn set_message(&self, number: u64) {
+        self.message.store(number, Ordering::Relaxed);
+    }
+
+    /// The log times of the frames that are passed on.
+    pub(super) fn owned(&self) -> LogSpan {
+        self.output.owned
+    }
+
     /// Reads the transforms up to `log_time`.
     pub(super) fn advance_to(&self, log_time: Stamp) {
         if let Some(feed) = &self.transforms {
@@ -36,7 +79,7 @@ impl ReplayContext<'_> {
     /// Whether what happens at `log_time` belongs to the slice. Before it, frames are processed
     /// and neither passed on nor counted.
     pub(super) fn owns(&self, log_time: Stamp) -> bool {
-        self.owned.from.is_none_or(|from| log_time >= from)
+        self.owned().from.is_none_or(|from| log_time >= from)
     }
 
     pub(super) fn num_messages_read(&self) -> u64 {
@@ -63,8 +106,7 @@ impl ReplayContext<'_> {
         if let Some(error) = degraded.filter(|_| is_first) {
             tracing::warn!("channel {}: sweep served alone: {error}", served.config.name);
         }
-        let mut on_frame = lock(&self.on_frame);
-        on_frame(&ReplayFrame {
+        self.call(channel, || ReplayFrame {
             channel,
             config: served.config,
             number,
@@ -80,6 +122,27 @@ impl ReplayContext<'_> {
             }),
         })
     }
+
+    /// Calls the closure with a frame of a channel, in its turn. After an error of the closure
+    /// it is not called again.
+    ///
+    /// # Errors
+    /// Those of the closure.
+    pub(super) fn call<'f>(
+        &self,
+        channel: usize,
+        frame: impl FnOnce() -> ReplayFrame<'f>,
+    ) -> Result<()> {
+        if !self.turn.wait((self.message.load(Ordering::Relaxed), channel)) {
+            return Ok(());
+        }
+        let mut on_frame = lock(&self.output.on_frame);
+        let passed_on = on_frame(&frame());
+        if passed_on.is_err() {
+            self.turn.stop();
+        }
+        passed_on
+    }
 }
 
 pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -93,12 +156,30 @@ pub(super) struct Reading<'a> {
     pub(super) stop: &'a AtomicBool,
     /// What is wrong with the recording.
     pub(super) damage: Vec<Error>,
+    /// Whether damage is named in the log: that which several readers meet is by one.
+    is_first: bool,
 }
 
-impl Reading<'_> {
+impl<'a> Reading<'a> {
+    /// The first reader of a recording, or another one.
+    pub(super) fn new(
+        reader: BagReader,
+        context: &'a ReplayContext<'a>,
+        stop: &'a AtomicBool,
+        is_first: bool,
+    ) -> Self {
+        Self { reader, context, stop, damage: Vec::new(), is_first }
+    }
+
     /// Whether the replay is to end.
     pub(super) fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) || self.context.turn.is_stopped()
+    }
+
+    /// Notes the damage that the reader of its transforms met.
+    pub(super) fn note_transforms(&mut self) {
+        let feed = self.context.transforms.as_ref();
+        self.note_others(feed.map(|feed| lock(feed).take_damage()).unwrap_or_default());
     }
 
     /// Passes message by message to `work`, until the end or a request to stop. Damage is
@@ -134,7 +215,9 @@ impl Reading<'_> {
     }
 
     fn note(&mut self, error: Error) {
-        tracing::error!("{error}");
+        if self.is_first {
+            tracing::error!("{error}");
+        }
         self.damage.push(error);
     }
 }

@@ -13,7 +13,7 @@ pub struct ReplayFrame<'a> {
     pub config: &'a ChannelConfig,
     /// Number of the frame in its channel, from 0; dropped frames count.
     pub number: u64,
-    /// Messages of all channels read so far.
+    /// Messages of all channels read so far, by the thread of its channel.
     pub num_messages_read: u64,
     /// The detections, or why the frame is dropped.
     pub result: std::result::Result<ReplayDetections<'a>, &'a Error>,

@@ -14,29 +14,51 @@ use crate::error::Result;
 use crate::transport::bag::{BagMessage, check_log_time};
 use crate::types::Stamp;
 
-/// The channels of a replay that processes every message.
+/// Where the messages are mapped from which payloads are uploaded in place.
+#[derive(Clone, Copy)]
+pub(super) struct Uploads<'a> {
+    pub(super) files: &'a MappedUploads,
+    /// The number of the reader.
+    pub(super) reader: usize,
+    /// Whether there are other readers.
+    pub(super) is_shared: bool,
+}
+
+/// The channels of one thread of a replay that processes every message.
 pub(super) struct InOrder<'a, 'c> {
-    channels: &'a mut [ReplayChannel],
-    uploads: Option<&'a MappedUploads>,
+    channels: Vec<&'a mut ReplayChannel>,
+    uploads: Option<Uploads<'a>>,
     context: &'a ReplayContext<'c>,
+    /// The number of the message that is processed, from 1 on.
+    message: u64,
     /// The most frames of a channel in flight.
     max_in_flight: usize,
-    /// The frames in flight: index of the channel and log time, earliest first.
-    in_flight: VecDeque<(usize, Stamp)>,
+    /// The frames in flight, earliest first.
+    in_flight: VecDeque<InFlight>,
     /// The number of these, from the earliest on, whose work is queued. The others may wait for
     /// each other, to have their pictures decoded at once.
     num_queued: usize,
 }
 
+/// A frame that has begun and not ended.
+struct InFlight {
+    /// Index of the channel.
+    index: usize,
+    /// The number of its message.
+    message: u64,
+    log_time: Stamp,
+}
+
 impl<'a, 'c> InOrder<'a, 'c> {
     pub(super) fn new(
-        channels: &'a mut [ReplayChannel],
-        uploads: Option<&'a MappedUploads>,
+        channels: Vec<&'a mut ReplayChannel>,
+        uploads: Option<Uploads<'a>>,
         context: &'a ReplayContext<'c>,
         max_in_flight: usize,
     ) -> Self {
         let in_flight = VecDeque::with_capacity(channels.len() * max_in_flight);
-        Self { channels, uploads, context, max_in_flight, in_flight, num_queued: 0 }
+        let (message, num_queued) = (0, 0);
+        Self { channels, uploads, context, message, max_in_flight, in_flight, num_queued }
     }
 
     /// Processes a message, and passes on the frames that it ends.
@@ -44,14 +66,21 @@ impl<'a, 'c> InOrder<'a, 'c> {
     /// # Errors
     /// As of [`ReplayChannel::process`].
     pub(super) fn process(&mut self, message: &BagMessage<'_>) -> Result<()> {
+        self.set_message(self.message + 1);
+        if let Some(Uploads { files, reader, .. }) = self.uploads.filter(|all| all.is_shared) {
+            // Its own payloads may be rare: those of other threads are behind it, too.
+            files.advance(reader, message.data);
+        }
         self.context.advance_to(message.log_time);
         for index in 0..self.channels.len() {
             let channel = &mut self.channels[index];
             if !channel.concerns(message) {
                 continue;
             }
-            if let Some(uploads) = self.uploads.filter(|_| channel.uploads_in_place().is_some()) {
-                uploads.advance(message.data);
+            if let Some(Uploads { files, reader, is_shared: false }) = self.uploads
+                && channel.uploads_in_place().is_some()
+            {
+                files.advance(reader, message.data);
             }
             self.make_room(index)?;
             // A frame that has just ended may have lost the device.
@@ -96,7 +125,8 @@ impl<'a, 'c> InOrder<'a, 'c> {
     /// As [`InOrder::process`].
     pub(super) fn finish(mut self) -> Result<()> {
         self.end_all()?;
-        let last = self.context.owned.to.map_or(i64::MAX, |to| to.nanos().saturating_sub(1));
+        self.set_message(u64::MAX);
+        let last = self.context.owned().to.map_or(i64::MAX, |to| to.nanos().saturating_sub(1));
         (0..self.channels.len())
             .try_for_each(|index| self.process_due(index, Stamp::from_nanos(last)))
     }
@@ -114,11 +144,14 @@ impl<'a, 'c> InOrder<'a, 'c> {
 
     /// Begins the frame of a message on a channel that has room for it.
     fn begin(&mut self, index: usize, message: &BagMessage<'_>) -> Result<()> {
-        if self.in_flight.range(self.num_queued..).any(|(other, _)| *other == index) {
+        if self.in_flight.range(self.num_queued..).any(|other| other.index == index) {
             self.flush();
         }
         match self.channels[index].begin(message, self.context) {
-            Ok(true) => self.in_flight.push_back((index, message.log_time)),
+            Ok(true) => {
+                let (message, log_time) = (self.message, message.log_time);
+                self.in_flight.push_back(InFlight { index, message, log_time });
+            }
             Ok(false) => {}
             Err(error) => {
                 self.end_all()?;
@@ -138,14 +171,30 @@ impl<'a, 'c> InOrder<'a, 'c> {
         if self.num_queued == 0 {
             self.flush();
         }
-        let Some((index, log_time)) = self.in_flight.pop_front() else { return Ok(()) };
+        let Some(InFlight { index, message, log_time }) = self.in_flight.pop_front() else {
+            return Ok(());
+        };
         self.num_queued -= 1;
-        self.channels[index].end(log_time, self.context)
+        self.context.set_message(message);
+        self.channels[index].end(log_time, self.context)?;
+        self.set_message(self.message);
+        Ok(())
+    }
+
+    /// Notes the message that is processed, and where the next frame is passed on.
+    fn set_message(&mut self, number: u64) {
+        self.message = number;
+        self.context.set_message(number);
+        let earliest = self.in_flight.front();
+        self.context.turn.advance(
+            earliest
+                .map_or((number, 0), |frame| (frame.message, self.channels[frame.index].index())),
+        );
     }
 
     /// Queues the work of all frames in flight.
     fn flush(&mut self) {
-        for (index, _) in self.in_flight.range(self.num_queued..) {
+        for InFlight { index, .. } in self.in_flight.range(self.num_queued..) {
             self.channels[*index].flush();
         }
         self.num_queued = self.in_flight.len();

@@ -12,14 +12,17 @@ mod files;
 mod frame;
 mod in_order;
 mod input;
+mod options;
 mod paced;
 mod report;
 mod slice;
+mod threads;
 mod transforms;
+mod turns;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::config::{ChannelConfig, ChannelKind, Config, InputConfig, available_bytes};
@@ -29,67 +32,20 @@ pub use crate::runtime::account::{BytesSummary, Reason, StageSummary};
 use crate::runtime::batches::share_networks;
 pub use crate::runtime::input::InputTotals;
 use crate::runtime::placement::place_on_gpus;
-use crate::runtime::{Factory, open_detector};
 use crate::transport::bag::{BagReader, ReadOptions, TopicInfo};
+use crate::types::Stamp;
 use calibrations::read_calibrations;
 use channel::ReplayChannel;
-use context::{Reading, ReplayContext, lock};
+use context::{Output, Reading, ReplayContext};
 pub use files::ReplayFiles;
 pub use frame::{ReplayDetections, ReplayFrame};
-use in_order::InOrder;
+pub use options::{Rate, ReplayOptions};
 pub use report::{ChannelSummary, InputReport, ReadSummary, Report, SliceSummary};
 use slice::Bounds;
 pub use slice::{LogTime, Slice, warm_up};
+use threads::Feed;
+pub use threads::Threads;
 use transforms::TransformFeed;
-
-/// Pace of a replay.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Rate {
-    /// As fast as the channels process: every message is processed, in the order of the
-    /// recording.
-    #[default]
-    Max,
-    /// A multiple of the recorded pace, above 0. Channels run in threads and process the
-    /// newest message, as live ones do; messages that a newer one overtakes are counted.
-    Factor(f64),
-}
-
-/// How a recording is replayed.
-#[derive(Clone)]
-pub struct ReplayOptions {
-    /// The pace.
-    pub rate: Rate,
-    /// Set it to end the replay after the frame in progress.
-    pub stop: Arc<AtomicBool>,
-    /// The most frames of a channel in progress at once at [`Rate::Max`]: 1 or 2. With 2, a
-    /// channel of one camera or one pillar network on a GPU uploads a frame while its network
-    /// runs on the frame before. Detections, their order and what is dropped are the same;
-    /// frames that overlap are passed on without their inputs.
-    pub frames_in_flight: usize,
-    /// Whether cameras with `batch_with` share the runs of their network. At [`Rate::Max`] their
-    /// frames are passed on without their inputs.
-    pub shares_batches: bool,
-    /// Builds the detector of a channel that shares no network.
-    pub factory: Factory,
-    /// The part of the recording that is replayed. At a [`Rate::Factor`] it begins as a node
-    /// that is started then, without a warm-up.
-    pub slice: Slice,
-}
-
-impl Default for ReplayOptions {
-    /// The whole recording at full speed, one frame after another, nothing that stops it, and
-    /// the detectors that the configuration names.
-    fn default() -> Self {
-        Self {
-            rate: Rate::default(),
-            stop: Arc::default(),
-            frames_in_flight: 1,
-            shares_batches: true,
-            factory: Arc::new(open_detector),
-            slice: Slice::default(),
-        }
-    }
-}
 
 /// A recording and the channels that process it.
 ///
@@ -122,9 +78,12 @@ impl Default for ReplayOptions {
 /// ```
 pub struct Replay {
     bag: PathBuf,
-    reader: BagReader,
     channels: Vec<ReplayChannel>,
-    transforms: Option<TransformFeed>,
+    /// The threads of the channels, by number.
+    thread_of: Vec<usize>,
+    feed: Feed,
+    /// Those of further threads.
+    more_feeds: Vec<Feed>,
     bounds: Bounds,
     /// What is wrong with the recording where calibrations before a slice are read.
     damage: Vec<Error>,
@@ -179,15 +138,6 @@ impl Replay {
                 channel.overlaps(options.frames_in_flight);
             }
         }
-        let wants_transforms = channels.iter().any(ReplayChannel::wants_transforms);
-        let mut transforms =
-            wants_transforms.then(|| TransformFeed::open(bag, &read)).transpose()?;
-        if let Some(feed) = &mut transforms {
-            let kinds = channels.iter().map(|channel| &channel.config().kind);
-            kinds
-                .filter_map(ChannelKind::transforms_path)
-                .try_for_each(|path| feed.add_file(path))?;
-        }
         let topics: Vec<&str> = channels.iter().flat_map(ReplayChannel::topics).collect();
         reader.select(&topics);
         let configs = channels.iter().map(ReplayChannel::config);
@@ -196,13 +146,36 @@ impl Replay {
         let mut damage = Vec::new();
         if let Some(start) = bounds.read.from {
             damage = read_calibrations(bag, &read, start, &channels)?;
-            if let Some(feed) = &mut transforms {
-                feed.skip_to(bag, &read, start)?;
-            }
         }
-        let mapped_bytes = config.uploads.mapped_bytes;
-        let bag = bag.to_owned();
-        Ok(Self { bag, reader, channels, transforms, bounds, damage, mapped_bytes, options })
+        // At a factor, the channels have threads anyway, and one reader.
+        let threads = if options.rate == Rate::Max { options.threads } else { Threads::One };
+        let mut thread_of = threads::divide(channels.iter().map(ReplayChannel::config), threads);
+        let num_more = thread_of.iter().max().copied().unwrap_or_default();
+        let readers = (0..num_more).map(|_| reader.again()).collect::<Option<Vec<_>>>();
+        let readers = readers.unwrap_or_else(|| {
+            thread_of.fill(0);
+            vec![]
+        });
+        let open_feed = |(thread, reader)| {
+            let mut all = channels.iter().zip(&thread_of);
+            let is_wanted = all.any(|(channel, of)| *of == thread && channel.wants_transforms());
+            let open = || open_transforms(bag, &read, &channels, bounds.read.from);
+            Ok(Feed { reader, transforms: is_wanted.then(open).transpose()? })
+        };
+        let more_feeds = (1..).zip(readers).map(open_feed).collect::<Result<_>>()?;
+        let feed = open_feed((0, reader))?;
+        let (bag, mapped_bytes) = (bag.to_owned(), config.uploads.mapped_bytes);
+        Ok(Self {
+            bag,
+            channels,
+            thread_of,
+            feed,
+            more_feeds,
+            bounds,
+            damage,
+            mapped_bytes,
+            options,
+        })
     }
 
     /// The configurations of the channels that run.
@@ -213,7 +186,7 @@ impl Replay {
     /// Messages of the channels' inputs in the recording, where it says how many and all are
     /// read.
     pub fn num_messages(&self) -> Option<u64> {
-        self.reader.num_messages()
+        self.feed.reader.num_messages()
     }
 
     /// Replays the recording to its end, or until [`ReplayOptions::stop`] is set, and calls
@@ -221,9 +194,9 @@ impl Replay {
     /// error, and damage of the recording is read past; both are in the report. Frames that
     /// newer ones overtake are in the report alone.
     ///
-    /// At a [`Rate::Factor`] the threads of the channels take turns in calling `on_frame`, and
-    /// messages that cannot be decoded are in the report alone, as dropped frames of a channel
-    /// with one input.
+    /// The threads of the channels, at [`Rate::Max`] those of [`ReplayOptions::threads`], take
+    /// turns in calling `on_frame`. At a [`Rate::Factor`], messages that cannot be decoded are in
+    /// the report alone, as dropped frames of a channel with one input.
     ///
     /// # Errors
     /// The first error of `on_frame`, and those of warming up the networks at a
@@ -232,33 +205,42 @@ impl Replay {
         self,
         mut on_frame: impl FnMut(&ReplayFrame<'_>) -> Result<()> + Send,
     ) -> Result<Report> {
-        let Self { bag, reader, mut channels, transforms, bounds, damage, mapped_bytes, options } =
-            self;
-        let context = ReplayContext {
-            on_frame: Mutex::new(&mut on_frame),
-            transforms: transforms.map(Mutex::new),
-            num_messages_read: AtomicU64::new(0),
-            owned: bounds.owned,
+        let Self { bag, mut channels, thread_of, feed, more_feeds, bounds, damage, .. } = self;
+        let (mapped_bytes, options) = (self.mapped_bytes, self.options);
+        let num_readers = 1 + more_feeds.len();
+        let output = Output::new(&mut on_frame, bounds.owned, num_readers);
+        let context = ReplayContext::new(&output, 0, feed.transforms);
+        let of_more = |(number, feed): (usize, Feed)| {
+            (feed.reader, ReplayContext::new(&output, number, feed.transforms))
         };
-        let mut reading =
-            Reading { reader, context: &context, stop: &options.stop, damage: Vec::new() };
+        let (more_readers, more_contexts): (Vec<_>, Vec<_>) =
+            (1..).zip(more_feeds).map(of_more).unzip();
+        let mut reading = Reading::new(feed.reader, &context, &options.stop, true);
+        let others = more_readers.into_iter().zip(&more_contexts);
+        let others = others.map(|(reader, of)| Reading::new(reader, of, &options.stop, false));
+        let mut others: Vec<Reading<'_>> = others.collect();
         let mut totals = None;
         match options.rate {
             Rate::Max => {
-                let uploads = start_uploads(&reading.reader, &channels, mapped_bytes);
+                let uploads = start_uploads(&reading.reader, &channels, mapped_bytes, num_readers);
+                let readings = (&mut reading, &mut others[..]);
                 let num = options.frames_in_flight;
-                let mut in_order = InOrder::new(&mut channels, uploads.as_ref(), &context, num);
-                reading.each(&mut |message| in_order.process(message))?;
-                in_order.finish()?;
+                threads::process(readings, &mut channels, &thread_of, uploads.as_ref(), num)?;
                 totals = uploads.as_ref().map(MappedUploads::totals);
             }
             Rate::Factor(factor) => paced::process(&mut reading, &mut channels, factor)?,
         }
         reading.note_others(damage);
-        reading.note_others(context.transforms.iter().flat_map(|feed| lock(feed).take_damage()));
+        reading.note_transforms();
+        for mut other in others {
+            other.note_transforms();
+            reading.note_others(other.damage);
+        }
         let Reading { reader, damage, .. } = reading;
+        // Readers that were stopped have read different numbers.
+        let more = more_contexts.iter().map(ReplayContext::num_messages_read);
         let mut read = ReadSummary {
-            num_messages: context.num_messages_read(),
+            num_messages: more.fold(context.num_messages_read(), u64::max),
             num_lost: None,
             damage: damage.iter().map(Error::to_string).collect(),
             interrupted: options.stop.load(Ordering::Relaxed),
@@ -287,6 +269,7 @@ fn start_uploads(
     reader: &BagReader,
     channels: &[ReplayChannel],
     limit: usize,
+    num_readers: usize,
 ) -> Option<MappedUploads> {
     let device = channels.iter().find_map(ReplayChannel::uploads_in_place)?;
     // Registered pages cannot be swapped out.
@@ -294,7 +277,27 @@ fn start_uploads(
     let limit = memory.map_or(limit, |most| limit.min(most));
     let files = reader.mapped_files().into_iter();
     let files = files.map(|file| Arc::new(file) as FileBytes).collect();
-    MappedUploads::start(device, files, limit)
+    MappedUploads::start(device, files, limit, num_readers)
+}
+
+/// Opens the transforms of a recording, with those of the channels' files, for frames from
+/// `start` on.
+///
+/// # Errors
+/// Those of [`TransformFeed`].
+fn open_transforms(
+    bag: &Path,
+    read: &ReadOptions,
+    channels: &[ReplayChannel],
+    start: Option<Stamp>,
+) -> Result<TransformFeed> {
+    let mut feed = TransformFeed::open(bag, read)?;
+    let kinds = channels.iter().map(|channel| &channel.config().kind);
+    kinds.filter_map(ChannelKind::transforms_path).try_for_each(|path| feed.add_file(path))?;
+    if let Some(start) = start {
+        feed.skip_to(bag, read, start)?;
+    }
+    Ok(feed)
 }
 
 /// The configured channels whose reference input the recording holds.

@@ -38,7 +38,12 @@ pub struct Fixture {
 impl Fixture {
     /// A drive, StreamPETR and its parameters.
     pub fn new() -> Self {
-        let fixture = Self::with_drive();
+        Self::with_lidars(0)
+    }
+
+    /// As [`Fixture::new`], with this number of LiDAR sensors in the drive.
+    pub fn with_lidars(num_lidars: usize) -> Self {
+        let fixture = Self::record(num_lidars);
         save(fixture.folder.path(), &SIZES, &Weights::random(&SIZES, 11), Form::AllLayers);
         let [model, position, head] = FILES.map(|name| fixture.path(name).display().to_string());
         fixture.write_parameters(&format!(
@@ -52,9 +57,13 @@ impl Fixture {
 
     /// A drive alone.
     pub fn with_drive() -> Self {
+        Self::record(0)
+    }
+
+    fn record(num_lidars: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = Options {
-            num_lidars: 0,
+            num_lidars,
             num_cameras: 6,
             picture_size: Size::new(192, 108),
             num_threads: 2,

@@ -28,5 +28,6 @@ mod slices;
 mod surround;
 mod surround_views;
 mod tensor_replay;
+mod threads;
 mod video;
 mod voxel_replay;

@@ -1,17 +1,20 @@
-//! Replays whose frames overlap: the same results in the same order as one frame after
-//! another, also when frames fail.
+//! Replays whose frames overlap, and of several threads: the same results in the same order as
+//! one frame after another, also when frames fail.
 
 use crate::common::overlapping::{Faults, Overlapping, Step};
 use crate::common::session;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use det_post::ErrorKind;
 use det_post::config::{ChannelConfig, Config, InputConfig};
 use det_post::detectors::{Detector, PayloadKind};
-use det_post::replay::{Replay, ReplayOptions};
+use det_post::replay::{Replay, ReplayOptions, Threads};
 use det_post::runtime::Factory;
 use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
 use det_post::transport::messages::{Image, PointCloud2, definition};
@@ -25,7 +28,11 @@ type Fault = (&'static str, u32, Step, ErrorKind);
 /// Two cameras in turn, a cloud without pose every third time, a picture that cannot be decoded,
 /// and two that are missing, one of them beside a cloud.
 fn record(folder: &Path) {
-    let mut bag = BagWriter::create(folder, BagCompression::None).unwrap();
+    record_by(folder, BagCompression::None);
+}
+
+fn record_by(folder: &Path, compression: BagCompression) {
+    let mut bag = BagWriter::create(folder, compression).unwrap();
     let mut add = |topic, type_name| {
         let text = definition(type_name).unwrap();
         bag.add_topic(topic, type_name, &text, OfferedQos::default()).unwrap()
@@ -62,6 +69,18 @@ fn replay(
     frames_in_flight: usize,
     faults: &[Fault],
 ) -> (Vec<Passed>, serde_json::Value, usize) {
+    replay_by(bag, channels, (frames_in_flight, Threads::One), faults, &mut || {}).0
+}
+
+/// As [`replay`], by the threads of the channels; `work` is done in each call of the closure. Also
+/// gives the number of threads that called it.
+fn replay_by(
+    bag: &Path,
+    channels: &[&str],
+    (frames_in_flight, threads): (usize, Threads),
+    faults: &[Fault],
+    work: &mut (dyn FnMut() + Send),
+) -> ((Vec<Passed>, serde_json::Value, usize), usize) {
     let mut parameters = vec![];
     for channel in channels {
         let (head, topic, more) = match *channel {
@@ -83,12 +102,18 @@ fn replay(
     let most = Arc::new(AtomicUsize::new(0));
     let num_faults = faults.len();
     let (faults, seen) = (faults.to_vec(), Arc::clone(&most));
+    // The frames of each channel that have begun.
+    let begun: Arc<Mutex<BTreeMap<String, u64>>> = Arc::default();
+    let all_begun = Arc::clone(&begun);
     let factory: Factory = Arc::new(move |config: &ChannelConfig, _| {
         let is_lidar = ["lidar", "rig", "roof"].contains(&config.name.as_str());
         let kind = if is_lidar { PayloadKind::Cloud } else { PayloadKind::Image };
         let here = faults.iter().filter(|fault| fault.0 == config.name).copied();
         let here: Vec<Fault> = here.collect();
+        let (begun, name) = (Arc::clone(&all_begun), config.name.clone());
         let faults: Faults = Arc::new(move |number, step| {
+            let is_begun = u64::from(step == Step::Submit);
+            *begun.lock().unwrap().entry(name.clone()).or_default() += is_begun;
             let hit = here.iter().find(|(_, at, when, _)| (*at, *when) == (number, step));
             hit.map(|(.., kind)| *kind)
         });
@@ -99,9 +124,16 @@ fn replay(
         };
         Ok(Box::new(detector) as Box<dyn Detector>)
     });
-    let options = ReplayOptions { frames_in_flight, factory, ..ReplayOptions::default() };
-    let mut passed = vec![];
+    let options = ReplayOptions { frames_in_flight, factory, threads, ..ReplayOptions::default() };
+    let (mut passed, mut num_passed, mut callers) = (vec![], BTreeMap::new(), BTreeSet::new());
     let report = Replay::open(bag, &config, options).unwrap().run(|frame| {
+        work();
+        callers.insert(format!("{:?}", thread::current().id()));
+        for (channel, num) in &*begun.lock().unwrap() {
+            let num_kept = num.saturating_sub(*num_passed.get(channel).unwrap_or(&0));
+            assert!(num_kept <= frames_in_flight as u64, "{channel} is {num_kept} frames ahead");
+        }
+        *num_passed.entry(frame.config.name.clone()).or_default() += 1;
         let result = match &frame.result {
             Ok(found) => {
                 let Detections::Boxes2d(boxes) = found.detections else { panic!() };
@@ -126,7 +158,7 @@ fn replay(
     for channel in report["channels"].as_object_mut().unwrap().values_mut() {
         channel.as_object_mut().unwrap().remove("stages_ms");
     }
-    (passed, report, most.load(Ordering::Relaxed))
+    ((passed, report, most.load(Ordering::Relaxed)), callers.len())
 }
 
 #[test]
@@ -149,6 +181,60 @@ fn overlapping_frames_are_passed_on_as_single_ones_are() {
         assert_eq!(most, 2, "{channels:?}");
         assert_eq!(found, expected, "{channels:?}");
         assert_eq!(overlapped, report, "{channels:?}");
+        for num in [1, 2] {
+            let way = (num, Threads::PerChannel);
+            let ((found, by_threads, _), num_threads) =
+                replay_by(&bag, channels, way, &[], &mut || {});
+            assert_eq!(found, expected, "{channels:?}");
+            assert_eq!(by_threads, report, "{channels:?}");
+            assert_eq!(num_threads, channels.len());
+        }
+    }
+}
+
+#[test]
+fn no_thread_is_ahead_by_more_than_its_frames_in_flight() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("drive");
+    record(&bag);
+    let channels = ["a", "b", "lidar", "rig"];
+    let (expected, ..) = replay(&bag, &channels, 1, &[]);
+    let way = (2, Threads::PerChannel);
+    let mut wait = || thread::sleep(Duration::from_millis(5));
+    let ((found, ..), num_threads) = replay_by(&bag, &channels, way, &[], &mut wait);
+    assert_eq!((found, num_threads), (expected, channels.len()));
+}
+
+#[test]
+fn a_recording_that_each_thread_would_read_through_is_read_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let [plain, packed, cut, damaged] =
+        ["plain", "packed", "cut", "damaged"].map(|name| folder.path().join(name));
+    record(&plain);
+    record_by(&packed, BagCompression::Zstd);
+    // Without its index.
+    record(&cut);
+    let file = cut.join("cut_0.mcap");
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() * 2 / 3]).unwrap();
+    // With a length that is wrong, of the record of a message by its times.
+    record(&damaged);
+    let file = damaged.join("damaged_0.mcap");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let times = Stamp::from_ros(9, 3).nanos().to_le_bytes().repeat(2);
+    let at = bytes.windows(times.len()).position(|part| part == times).unwrap();
+    bytes[at - 14..at - 6].copy_from_slice(&u64::MAX.to_le_bytes());
+    std::fs::write(&file, &bytes).unwrap();
+    let channels = ["a", "b", "lidar"];
+    for (bag, expected_threads) in [(&plain, 3), (&packed, 1), (&cut, 1), (&damaged, 3)] {
+        let expected = replay(bag, &channels, 2, &[]);
+        assert!(expected.0.len() > 10);
+        let num_damages = expected.1["damage"].as_array().unwrap().len();
+        assert_eq!(num_damages, usize::from(bag == &cut || bag == &damaged));
+        let way = (2, Threads::PerChannel);
+        let (found, num_threads) = replay_by(bag, &channels, way, &[], &mut || {});
+        assert_eq!((found.0, found.1), (expected.0, expected.1));
+        assert_eq!(num_threads, expected_threads);
     }
 }
 
@@ -184,6 +270,11 @@ fn a_fault_costs_the_frame_that_it_hits_and_no_other() {
                 assert_eq!(found, expected, "{faults:?}");
                 assert_eq!(report, sequential, "{faults:?}");
                 assert_eq!(most, 2);
+                let way = (2, Threads::PerChannel);
+                let ((by_threads, counted, _), num_threads) =
+                    replay_by(&bag, &["a", "b"], way, faults, &mut || {});
+                assert_eq!((by_threads, num_threads), (found.clone(), 2), "{faults:?}");
+                assert_eq!(counted, report, "{faults:?}");
                 let differ = found.iter().zip(&whole).filter(|(found, whole)| found != whole);
                 let lost: Vec<_> = differ.map(|(found, _)| found).collect();
                 assert_eq!((found.len(), lost.len()), (whole.len(), faults.len()), "{faults:?}");

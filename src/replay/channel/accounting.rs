@@ -3,7 +3,7 @@
 use super::ReplayChannel;
 use crate::config::{ChannelConfig, InputConfig};
 use crate::error::{Error, Result};
-use crate::replay::context::{ReplayContext, lock};
+use crate::replay::context::ReplayContext;
 use crate::replay::frame::ReplayFrame;
 use crate::replay::input::ReplayInput;
 use crate::replay::report::{ChannelSummary, InputReport, Report};
@@ -56,8 +56,7 @@ impl ReplayChannel {
             1 => tracing::warn!("channel {name}: frame dropped: {error}"),
             count => tracing::debug!("channel {name}: frame dropped ({count}): {error}"),
         }
-        let mut on_frame = lock(&context.on_frame);
-        on_frame(&ReplayFrame {
+        context.call(self.index, || ReplayFrame {
             channel: self.index,
             config,
             number,

@@ -70,6 +70,11 @@ impl ReplayChannel {
         Ok(Self { index, channel, inputs, frames, account: Account::new() })
     }
 
+    /// Its place among the channels that run.
+    pub(super) fn index(&self) -> usize {
+        self.index
+    }
+
     /// Its configuration.
     pub(super) fn config(&self) -> &ChannelConfig {
         self.channel.config()

@@ -115,6 +115,33 @@ impl McapFile {
         }
     }
 
+    /// Another reader of the mapping, from the start; `None` where there is no index, or where it
+    /// has compressed chunks, which each reader would decompress.
+    pub(super) fn again(&self) -> Option<Self> {
+        let Plan::ByTime { chunks, .. } = &self.plan else { return None };
+        if chunks.iter().any(|chunk| chunk.is_compressed) {
+            return None;
+        }
+        let mut again = Self {
+            map: self.map.clone(),
+            topics: self.topics.clone(),
+            span: self.span,
+            wanted: self.wanted.clone(),
+            limits: self.limits,
+            damage: None,
+            topic_of: self.topic_of.clone(),
+            plan: Plan::ByTime { chunks: chunks.clone(), next: 0 },
+            budget: self.budget,
+            missing: None,
+            open: Vec::new(),
+            free: Vec::new(),
+            heads: BinaryHeap::new(),
+            spare: None,
+        };
+        again.skip_unwanted();
+        Some(again)
+    }
+
     /// Delivers only the topics marked in `wanted`, one entry per topic.
     /// Parts that are already open keep what they hold.
     pub(super) fn select(&mut self, wanted: Vec<bool>) {

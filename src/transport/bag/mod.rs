@@ -187,6 +187,28 @@ impl BagReader {
         })
     }
 
+    /// Another reader of the recording, from the start, with the same selection and limits: it
+    /// delivers the same messages, of the same mapped files. `None` where one of these is no
+    /// MCAP file, has no index, has compressed chunks or has ended. Files that are entirely lost
+    /// are reported by this reader alone.
+    pub(crate) fn again(&self) -> Option<Self> {
+        let of = |source: &Option<Source>| source.as_ref()?.again().map(Some);
+        let mut again = Self {
+            topics: self.topics.clone(),
+            wanted: self.wanted.clone(),
+            span: self.span,
+            limits: self.limits,
+            sources: self.sources.iter().map(of).collect::<Option<_>>()?,
+            heads: BinaryHeap::new(),
+            blocked: Vec::new(),
+            borrowed: None,
+            lost: Vec::new(),
+            damage: None,
+        };
+        again.queue_all();
+        Some(again)
+    }
+
     /// The topics, sorted by name and then by type.
     pub fn topics(&self) -> &[TopicInfo] {
         &self.topics

@@ -185,6 +185,7 @@ impl<'a> Chunk<'a> {
 }
 
 /// A ChunkIndex record.
+#[derive(Clone)]
 pub(super) struct ChunkIndex {
     pub(super) start_time: u64,
     /// Not before `start_time`; the latest possible where the file gives an earlier one.
@@ -197,6 +198,7 @@ pub(super) struct ChunkIndex {
     pub(super) message_index_len: usize,
     /// Channels with messages in the chunk; empty when not recorded.
     pub(super) channels: Vec<u16>,
+    pub(super) is_compressed: bool,
 }
 
 impl ChunkIndex {
@@ -213,9 +215,11 @@ impl ChunkIndex {
             map.u64()?;
         }
         let message_index_len = usize::try_from(fields.u64()?).ok()?;
-        let _compression = fields.counted()?;
+        let is_compressed = !fields.counted()?.is_empty();
         let (_compressed_size, _uncompressed_size) = (fields.u64()?, fields.u64()?);
-        Some(Self { start_time, end_time, offset, len, message_index_len, channels })
+        let chunk =
+            Self { start_time, end_time, offset, len, message_index_len, channels, is_compressed };
+        Some(chunk)
     }
 }
 

@@ -92,6 +92,17 @@ impl Source {
         })
     }
 
+    /// Another reader of the mapped file, from the start; see [`McapFile::again`].
+    pub(super) fn again(&self) -> Option<Self> {
+        let storage = match &self.storage {
+            Storage::Mcap(file) => Storage::Mcap(file.again()?),
+            #[cfg(feature = "db3")]
+            Storage::Db3(_) => return None,
+        };
+        let (name, topic_of) = (self.name.clone(), self.topic_of.clone());
+        Some(Self { name, storage, topic_of, num_delivered: 0 })
+    }
+
     /// The mapped file, of which payloads of uncompressed messages are slices.
     pub(super) fn mapped(&self) -> Option<&Mapped> {
         match &self.storage {

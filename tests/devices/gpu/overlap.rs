@@ -9,7 +9,7 @@ use det_post::detectors::{Detector, pillars};
 use det_post::device::Device;
 use det_post::infer::device::{DeviceEngine, fixed_shape};
 use det_post::infer::{Engine, RtenEngine};
-use det_post::replay::{Replay, ReplayOptions};
+use det_post::replay::{Replay, ReplayOptions, Threads};
 use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
 use det_post::transport::messages::{Image, PointCloud2, definition};
 use det_post::types::{Stamp, TensorSpec, TensorView};
@@ -109,13 +109,13 @@ fn record(folder: &Path) {
 /// Channel and number of each frame, with its detections or the reason why there are none.
 fn replay(
     bag: &Path,
-    frames_in_flight: usize,
+    (frames_in_flight, threads): (usize, Threads),
     fails_in: &[usize],
 ) -> Vec<(String, u64, std::result::Result<String, String>)> {
     let config = Config::load(&[sample().join("sample.param.yaml")], &[]).unwrap();
     let fails_in = fails_in.to_vec();
     let factory = Arc::new(move |config: &ChannelConfig, _| open(config, &fails_in));
-    let options = ReplayOptions { frames_in_flight, factory, ..ReplayOptions::default() };
+    let options = ReplayOptions { frames_in_flight, factory, threads, ..ReplayOptions::default() };
     let (mut passed, mut num_overlapped) = (vec![], 0);
     let replay = Replay::open(bag, &config, options).unwrap();
     let report = replay.run(|frame| {
@@ -143,7 +143,8 @@ fn a_fault_of_a_stage_costs_the_frame_that_it_hits_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let bag = folder.path().join("drive");
     record(&bag);
-    let whole = replay(&bag, 1, &[]);
+    let [one, two] = [1, 2].map(|num| (num, Threads::One));
+    let whole = replay(&bag, one, &[]);
     assert_eq!(whole.len(), 2 * NUM_FRAMES as usize);
     let num_lost = |passed: &[(String, u64, std::result::Result<String, String>)]| {
         passed.iter().filter(|(.., result)| result.is_err()).count()
@@ -152,8 +153,10 @@ fn a_fault_of_a_stage_costs_the_frame_that_it_hits_and_no_other() {
     // Without the frame that does not reach the network, and with the run of loading.
     let last = NUM_FRAMES as usize;
     for fails_in in [&[][..], &[2], &[4, 5], &[last]] {
-        let found = replay(&bag, 2, fails_in);
-        assert_eq!(found, replay(&bag, 1, fails_in), "{fails_in:?}");
+        let found = replay(&bag, two, fails_in);
+        assert_eq!(found, replay(&bag, one, fails_in), "{fails_in:?}");
+        let by_threads = replay(&bag, (2, Threads::PerChannel), fails_in);
+        assert_eq!(found, by_threads, "{fails_in:?}");
         assert_eq!(num_lost(&found), 2 + 2 * fails_in.len(), "{fails_in:?}");
         let same = |(found, whole): &(&_, &_)| found == whole;
         let is_camera = |of: &&(String, u64, _)| of.0 == "camera";

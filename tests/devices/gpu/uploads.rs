@@ -58,8 +58,8 @@ fn payloads_of_a_registered_file_are_uploaded_where_they_are() {
     let (_file, mapped) = file_of(&bytes);
     let start = |limit| {
         let files = vec![Arc::new(mapped.clone()) as FileBytes];
-        let uploads = MappedUploads::start(DeviceChoice::Cuda(0), files, limit).unwrap();
-        uploads.advance(&mapped[..1]);
+        let uploads = MappedUploads::start(DeviceChoice::Cuda(0), files, limit, 1).unwrap();
+        uploads.advance(0, &mapped[..1]);
         uploads
     };
     let uploads = start(LIMIT);
@@ -74,7 +74,7 @@ fn payloads_of_a_registered_file_are_uploaded_where_they_are() {
     // Inside a window, at its ends, across two and three.
     for (from, len) in [(1, 1000), (0, WINDOW), (WINDOW - 7, 20), (5, 2 * WINDOW), (77, WINDOW)] {
         let payload = &mapped[from..from + len];
-        uploads.advance(payload);
+        uploads.advance(0, payload);
         assert!(!upload(&stream, payload), "{from} {len}");
     }
     // More windows than one upload holds, and what is not registered yet: copied.
@@ -84,7 +84,7 @@ fn payloads_of_a_registered_file_are_uploaded_where_they_are() {
     // A reader that goes through the file: never more than the limit at a time.
     for window in 0..20 {
         let payload = &mapped[window * WINDOW + 3..(window + 1) * WINDOW + 3];
-        uploads.advance(payload);
+        uploads.advance(0, payload);
         wait_for(&uploads, (window + 1).max(8) * WINDOW);
         std::thread::sleep(Duration::from_millis(5));
         upload(&stream, payload);
@@ -104,20 +104,44 @@ fn payloads_of_a_registered_file_are_uploaded_where_they_are() {
 }
 
 #[test]
+fn windows_are_released_behind_the_last_reader() {
+    let Some((_alone, device)) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    let (_file, mapped) = file_of(&bytes(20 * WINDOW));
+    let files = vec![Arc::new(mapped.clone()) as FileBytes];
+    let uploads = MappedUploads::start(DeviceChoice::Cuda(0), files, LIMIT, 2).unwrap();
+    uploads.advance(0, &mapped[..1]);
+    if wait_for(&uploads, 8 * WINDOW).registered_bytes == 0 {
+        return;
+    }
+    for window in 0..8 {
+        assert!(!upload(&stream, &mapped[window * WINDOW..][..WINDOW]));
+    }
+    uploads.advance(0, &mapped[12 * WINDOW..][..1]);
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(uploads.totals().registered_bytes, 8 * WINDOW as u64);
+    assert!(!upload(&stream, &mapped[..1000]));
+    uploads.end(1);
+    wait_for(&uploads, 16 * WINDOW);
+    assert!(upload(&stream, &mapped[..1000]));
+    assert!(!upload(&stream, &mapped[12 * WINDOW..][..1000]));
+}
+
+#[test]
 fn a_recording_of_which_little_is_uploaded_is_not_registered_to_its_end() {
     let Some((_alone, _)) = super::gpu() else { return };
     let (_file, mapped) = file_of(&bytes(40 * WINDOW));
     let files = vec![Arc::new(mapped.clone()) as FileBytes];
-    let uploads = MappedUploads::start(DeviceChoice::Cuda(0), files, LIMIT).unwrap();
+    let uploads = MappedUploads::start(DeviceChoice::Cuda(0), files, LIMIT, 1).unwrap();
     // A payload of a compressed chunk, then one in the file, which starts the registration.
-    uploads.advance(&[1; 100]);
+    uploads.advance(0, &[1; 100]);
     assert_eq!((uploads.totals().registered_bytes, uploads.totals().copied_bytes), (0, 100));
-    uploads.advance(&mapped[..100]);
+    uploads.advance(0, &mapped[..100]);
     if wait_for(&uploads, 8 * WINDOW).registered_bytes == 0 {
         return;
     }
     for window in 0..40 {
-        uploads.advance(&mapped[window * WINDOW..][..100]);
+        uploads.advance(0, &mapped[window * WINDOW..][..100]);
         std::thread::sleep(Duration::from_millis(2));
     }
     let totals = wait_for(&uploads, usize::MAX);

@@ -27,7 +27,7 @@ use table::{Window, WindowedFile};
 /// How often the thread looks whether the last upload from a window is complete.
 const RELEASE_PERIOD: Duration = Duration::from_millis(1);
 
-/// Files that one reader reads, with registered windows.
+/// Files with registered windows, and their readers.
 pub struct RegisteredFiles {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -35,8 +35,9 @@ pub struct RegisteredFiles {
 
 struct Shared {
     files: Vec<Arc<WindowedFile>>,
-    /// The window that is read, numbered through all files. It never goes back.
-    position: AtomicUsize,
+    /// Of each reader the window that it reads, numbered through all files. It never goes back.
+    positions: Vec<AtomicUsize>,
+    num_windows: usize,
     /// Whether a payload of the files was read.
     is_begun: AtomicBool,
     /// Bytes of payloads that are in none of the files.
@@ -48,16 +49,22 @@ struct Shared {
 }
 
 impl RegisteredFiles {
-    /// Starts to register windows of files, of at most `limit` bytes at a time; 0 registers
-    /// none. `device` is one of the GPUs that will read them.
-    pub fn start(device: &CudaDevice, files: Vec<FileBytes>, limit: usize) -> Self {
+    /// Starts to register windows of files for a number of readers, of at most `limit` bytes at
+    /// a time; 0 registers none. `device` is one of the GPUs that will read them.
+    pub fn start(
+        device: &CudaDevice,
+        files: Vec<FileBytes>,
+        limit: usize,
+        num_readers: usize,
+    ) -> Self {
         let window_len = Plan::window_len(limit);
         let add = |bytes| WindowedFile::add(bytes, window_len);
         let files: Vec<Arc<WindowedFile>> = files.into_iter().map(add).collect();
         let num_windows = files.iter().map(|file| file.num_windows()).sum();
         let shared = Arc::new(Shared {
             files,
-            position: AtomicUsize::new(0),
+            positions: (0..num_readers).map(|_| AtomicUsize::new(0)).collect(),
+            num_windows,
             is_begun: AtomicBool::new(false),
             num_elsewhere: AtomicU64::new(0),
             is_ended: AtomicBool::new(false),
@@ -78,23 +85,39 @@ impl RegisteredFiles {
         started
     }
 
-    /// Notes the payload that is read next. The first one in a file starts the registration.
-    pub fn advance(&self, payload: &[u8]) {
+    /// Notes the payload that a reader reads next. The first one in a file starts the
+    /// registration; windows are released behind the last reader.
+    pub fn advance(&self, reader: usize, payload: &[u8]) {
         let mut before = 0;
         for file in &self.shared.files {
             if let Some(window) = file.window_of(payload) {
-                let position = before + window;
-                let has_moved =
-                    self.shared.position.fetch_max(position, Ordering::Relaxed) < position;
-                let is_first = !self.shared.is_begun.swap(true, Ordering::Relaxed);
-                if let Some(thread) = self.thread.as_ref().filter(|_| has_moved || is_first) {
-                    thread.thread().unpark();
+                let has_moved = self.move_to(reader, before + window);
+                if !self.shared.is_begun.swap(true, Ordering::Relaxed) || has_moved {
+                    self.wake();
                 }
                 return;
             }
             before += file.num_windows();
         }
         self.shared.num_elsewhere.fetch_add(payload.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Notes that a reader has read everything.
+    pub fn end(&self, reader: usize) {
+        self.move_to(reader, self.shared.num_windows);
+        self.wake();
+    }
+
+    /// Moves a reader to a window, unless it is there or behind it.
+    fn move_to(&self, reader: usize, window: usize) -> bool {
+        let position = self.shared.positions.get(reader);
+        position.is_some_and(|position| position.fetch_max(window, Ordering::Relaxed) < window)
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
     }
 
     /// How the payloads in these files were uploaded so far.
@@ -136,7 +159,7 @@ impl Shared {
             thread::park();
         }
         while !self.is_ended.load(Ordering::Relaxed) {
-            match plan.step(self.position.load(Ordering::Relaxed)) {
+            match plan.step(self.position()) {
                 Step::Register(number) => match self.register(device, number) {
                     Ok(()) => plan.registered(number),
                     Err(error) => {
@@ -160,6 +183,12 @@ impl Shared {
         for file in &self.files {
             (0..file.num_windows()).for_each(|window| drop(file.take(window)));
         }
+    }
+
+    /// The window of the last reader.
+    fn position(&self) -> usize {
+        let positions = self.positions.iter().map(|position| position.load(Ordering::Relaxed));
+        positions.min().unwrap_or_default()
     }
 
     fn register(&self, device: &CudaDevice, number: usize) -> Result<()> {

@@ -1,0 +1,60 @@
+//! How a recording is replayed.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::slice::Slice;
+use super::threads::Threads;
+use crate::runtime::{Factory, open_detector};
+
+/// Pace of a replay.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Rate {
+    /// As fast as the channels process: every message is processed, in the order of the
+    /// recording.
+    #[default]
+    Max,
+    /// A multiple of the recorded pace, above 0. Channels run in threads and process the
+    /// newest message, as live ones do; messages that a newer one overtakes are counted.
+    Factor(f64),
+}
+
+/// How a recording is replayed.
+#[derive(Clone)]
+pub struct ReplayOptions {
+    /// The pace.
+    pub rate: Rate,
+    /// Set it to end the replay after the frame in progress.
+    pub stop: Arc<AtomicBool>,
+    /// The most frames of a channel in progress at once at [`Rate::Max`]: 1 or 2. With 2, a
+    /// channel of one camera or one pillar network on a GPU uploads a frame while its network
+    /// runs on the frame before. Detections, their order and what is dropped are the same;
+    /// frames that overlap are passed on without their inputs.
+    pub frames_in_flight: usize,
+    /// Whether cameras with `batch_with` share the runs of their network. At [`Rate::Max`] their
+    /// frames are passed on without their inputs.
+    pub shares_batches: bool,
+    /// Builds the detector of a channel that shares no network.
+    pub factory: Factory,
+    /// The part of the recording that is replayed. At a [`Rate::Factor`] it begins as a node
+    /// that is started then, without a warm-up.
+    pub slice: Slice,
+    /// The threads at [`Rate::Max`].
+    pub threads: Threads,
+}
+
+impl Default for ReplayOptions {
+    /// The whole recording at full speed, one frame after another, nothing that stops it, and
+    /// the detectors that the configuration names.
+    fn default() -> Self {
+        Self {
+            rate: Rate::default(),
+            stop: Arc::default(),
+            frames_in_flight: 1,
+            shares_batches: true,
+            factory: Arc::new(open_detector),
+            slice: Slice::default(),
+            threads: Threads::default(),
+        }
+    }
+}
