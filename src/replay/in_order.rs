@@ -185,11 +185,11 @@ impl<'a, 'c> InOrder<'a, 'c> {
     fn set_message(&mut self, number: u64) {
         self.message = number;
         self.context.set_message(number);
-        let earliest = self.in_flight.front();
-        self.context.turn.advance(
-            earliest
-                .map_or((number, 0), |frame| (frame.message, self.channels[frame.index].index())),
-        );
+        let next = match self.in_flight.front() {
+            Some(InFlight { index, message, .. }) => (*message, self.channels[*index].index()),
+            None => (number, 0),
+        };
+        self.context.turn.advance(next);
     }
 
     /// Queues the work of all frames in flight.
