@@ -38,6 +38,7 @@ mod heads;
 mod images;
 mod layer_chain;
 mod layer_stack;
+mod layer_stack_folded;
 mod letterbox;
 mod lidar_pipeline;
 mod linear;
