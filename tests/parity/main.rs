@@ -61,6 +61,7 @@ mod scatter;
 mod select;
 mod slot;
 mod sparse4d;
+mod sparse4d_width;
 mod sparse_arrays;
 mod sparse_conv;
 mod sparse_encoder;
