@@ -1,7 +1,6 @@
 //! The launches of a frame.
 
-use super::encoder::enqueue_encoder;
-use super::rows::{BOX_LEN, Buffers, FIRST_DIVIDED, INTERVAL};
+use super::rows::Buffers;
 use super::weights::DeviceAttention;
 use super::{Activation, CudaDecoder};
 use crate::device::cuda::{DeviceBuffer, In, Out, Stream};
@@ -44,7 +43,7 @@ impl<T: Activation> CudaDecoder<T> {
         let Buffers { queries, keys, values, cached_values, attended, .. } = rows;
         let features = if is_joined { &*joined } else { &*features };
         let mut input = features.part(stream)?;
-        let embeddings = embeddings.part(stream)?;
+        let embeddings = embeddings[index % 2].part(stream)?;
         let kernels = (&kernels.linear, &kernels.attention);
         if let Some(layers) = &block.temporal {
             let (of_keys, num, values) = if uses_memory {
@@ -68,8 +67,8 @@ impl<T: Activation> CudaDecoder<T> {
         let &Sparse4d { num_anchors, num_channels, .. } = self.network.facts();
         let Self { stream, blocks, rows, start, kernels, .. } = self;
         let block = &blocks[index];
-        let Buffers { wide, weight_logits, learned_points, .. } = rows;
-        let embeddings = if index == 0 { &start.embeddings } else { &rows.embeddings };
+        let Buffers { wide, weight_logits, learned_points, embeddings, .. } = rows;
+        let embeddings = if index == 0 { &start.embeddings } else { &embeddings[index % 2] };
         // The features before their normalization, which both layers compute.
         let (input, norm) = match &block.attention {
             None => (&start.features, In::empty()),
@@ -173,70 +172,6 @@ impl<T: Activation> CudaDecoder<T> {
         kernels.linear.enqueue(stream, &[job])
     }
 
-    /// Refines the anchors and normalizes the features; class logits, and the quality, where
-    /// they are asked for.
-    pub(super) fn enqueue_refinement(
-        &mut self,
-        index: usize,
-        uses_memory: bool,
-        classifies: bool,
-    ) -> Result<()> {
-        let facts = self.network.facts();
-        let &Sparse4d { num_anchors, num_classes, num_single_frame_blocks, .. } = facts;
-        let is_joined = uses_memory && index == num_single_frame_blocks;
-        let is_last = index + 1 == facts.num_blocks;
-        let Self { stream, blocks, rows, start, kernels, anchors, frame, logits, quality, .. } =
-            self;
-        let block = &blocks[index];
-        let embeddings = if index == 0 { &start.embeddings } else { &rows.embeddings };
-        let addend = embeddings.input(stream)?;
-        let input = rows.output.part(stream)?;
-        let norm = block.norms[1].input(stream)?;
-        let [even, odd] = anchors;
-        let (before, refined) = if index.is_multiple_of(2) { (odd, even) } else { (even, odd) };
-        let before = match index {
-            0 => &start.anchors,
-            _ if is_joined => &rows.joined_anchors,
-            _ => &*before,
-        };
-        let deltas = StackArgs {
-            norm,
-            normalized: rows.features.output(stream)?,
-            normalized_stride: embeddings.stride(),
-            addend,
-            addend_stride: embeddings.stride(),
-            values: refined.output(stream)?,
-            output_stride: BOX_LEN as u32,
-            summand: before.input(stream)?,
-            interval: frame.input(stream)?.from(INTERVAL),
-            first_divided: FIRST_DIVIDED,
-            ..block.deltas.of_rows(stream, input, num_anchors)?
-        };
-        let mut jobs = [deltas, StackArgs::empty(), StackArgs::empty()];
-        let mut num_jobs = 1;
-        if classifies {
-            jobs[1] = StackArgs {
-                norm,
-                values: logits.output(stream)?,
-                output_stride: num_classes as u32,
-                ..block.classes.of_rows(stream, input, num_anchors)?
-            };
-            num_jobs = 2;
-        }
-        if let Some(stack) = block.quality.as_ref().filter(|_| is_last) {
-            jobs[num_jobs] = StackArgs {
-                norm,
-                addend,
-                addend_stride: embeddings.stride(),
-                values: quality.output(stream)?,
-                output_stride: 2,
-                ..stack.of_rows(stream, input, num_anchors)?
-            };
-            num_jobs += 1;
-        }
-        kernels.stack.enqueue(stream, &jobs[..num_jobs])
-    }
-
     /// Puts the cached anchors, moved, before the best of the frame.
     pub(super) fn enqueue_join(&mut self, index: usize) -> Result<()> {
         let facts = self.network.facts();
@@ -297,13 +232,6 @@ impl<T: Activation> CudaDecoder<T> {
         kernels.top_rows.enqueue(stream, args)?;
         // The next frame's decay is of these.
         memory.confidence.enqueue_copy(&memory.next_confidence)
-    }
-
-    /// Encodes the anchors that the next block reads.
-    pub(super) fn enqueue_embeddings(&mut self, index: usize, are_joined: bool) -> Result<()> {
-        let Self { stream, encoder, kernels, rows, anchors, .. } = self;
-        let anchors = if are_joined { &rows.joined_anchors } else { &anchors[index % 2] };
-        enqueue_encoder(stream, &kernels.stack, encoder, anchors, &mut rows.embeddings)
     }
 
     /// Queues what the views add to the logits of the weights, in all blocks.
@@ -371,7 +299,7 @@ fn enqueue_attention<T: Activation>(
 }
 
 /// An attention of so many queries and heads to keys and their transposed values.
-pub(super) fn attention_args<'a, T: Activation>(
+fn attention_args<'a, T: Activation>(
     stream: &Stream,
     queries: &'a DeviceRows<T>,
     (keys, values, num_keys): (&'a DeviceRows<T>, &'a DeviceBuffer<T>, usize),

@@ -1,10 +1,12 @@
 //! The weights of a Sparse4D decoder in device memory.
 
-use super::super::{Block, GraphAttention};
+use super::super::{AnchorEncoder, Block, GraphAttention};
+use super::encoder::columns;
 use crate::device::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::view_decoder::STAGE;
 use crate::ops::layer_stack::cuda::{DeviceStack, StackElement};
+use crate::ops::layer_stack::folded::FoldedStacks;
 use crate::ops::linear::LinearLayer;
 use crate::ops::linear::cuda::{DeviceLayer, device_norm};
 
@@ -21,7 +23,7 @@ pub(super) struct DeviceAttention {
 }
 
 /// A block.
-pub(super) struct DeviceBlock {
+pub(super) struct DeviceBlock<T: StackElement> {
     pub temporal: Option<DeviceAttention>,
     pub attention: Option<DeviceAttention>,
     /// `[P', 3]` shares of the extents.
@@ -34,6 +36,9 @@ pub(super) struct DeviceBlock {
     /// Before the feed-forward layers, and after them.
     pub norms: [DeviceBuffer<f32>; 2],
     pub deltas: DeviceStack,
+    /// The deltas and the encoder of the refined anchors in one launch, where another block follows
+    /// and the GPU and the network allow it.
+    pub refinement: Option<FoldedStacks<T>>,
     pub classes: DeviceStack,
     pub quality: Option<DeviceStack>,
 }
@@ -58,8 +63,13 @@ impl DeviceAttention {
     }
 }
 
-impl DeviceBlock {
-    pub(super) fn new<T: StackElement>(stream: &Stream, block: &Block) -> Result<Self> {
+impl<T: StackElement> DeviceBlock<T> {
+    /// Packs a block; `encoder` is absent for the last.
+    pub(super) fn new(
+        stream: &Stream,
+        block: &Block,
+        encoder: Option<&AnchorEncoder>,
+    ) -> Result<Self> {
         let layer = |layer: &LinearLayer| DeviceLayer::new::<T>(stream, layer);
         let attention = |attention: &Option<GraphAttention>| {
             let attention = attention.as_ref();
@@ -85,6 +95,12 @@ impl DeviceBlock {
             feed_forward: [layer(&feed_forward.hidden)?, layer(&feed_forward.output)?],
             norms: [device_norm(stream, &feed_forward.norm)?, device_norm(stream, after)?],
             deltas: DeviceStack::new::<T>(stream, &refinement.deltas)?,
+            refinement: match encoder {
+                Some(encoder) => {
+                    FoldedStacks::new(stream, Some(&refinement.deltas), &columns(encoder))?
+                }
+                None => None,
+            },
             classes: DeviceStack::new::<T>(stream, &refinement.classes)?,
             quality: quality.map(|q| DeviceStack::new::<T>(stream, q)).transpose()?,
         })
@@ -100,5 +116,6 @@ impl DeviceBlock {
         attentions.map(DeviceAttention::num_bytes).sum::<usize>()
             + layers.map(DeviceLayer::num_bytes).sum::<usize>()
             + stacks.map(DeviceStack::num_bytes).sum::<usize>()
+            + self.refinement.as_ref().map_or(0, FoldedStacks::num_bytes)
     }
 }
