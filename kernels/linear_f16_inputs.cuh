@@ -12,7 +12,9 @@ namespace linear_f16 {
 // Rows of a block.
 constexpr uint32_t kRows = 64;
 // Two warpgroups multiply; another warp requests the weights.
-constexpr uint32_t kThreads = 2 * warpgroup::kThreads, kAllThreads = kThreads + kLanes;
+constexpr uint32_t kThreads = 2 * warpgroup::kThreads;
+constexpr uint32_t kAllThreads = 288;
+static_assert(kAllThreads == kThreads + kLanes);
 // Inputs of which rows arrive together: 128 bytes of a row.
 constexpr uint32_t kChunkInputs = 64;
 constexpr uint32_t kTileBytes = kRows * kChunkInputs * 2;

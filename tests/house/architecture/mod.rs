@@ -74,7 +74,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 62] = [
+const UNSAFE_FILES: [&str; 63] = [
     "python/src/array/memory.rs",
     "capi/src/call.rs",
     "capi/src/gpu.rs",
@@ -113,6 +113,7 @@ const UNSAFE_FILES: [&str; 62] = [
     "src/ops/layer_stack/kernels.rs",
     "src/ops/letterbox/kernels.rs",
     "src/ops/linear/kernels.rs",
+    "src/ops/linear/warpgroup/kernels.rs",
     "src/ops/nms/cuda/kernels.rs",
     "src/ops/nms_bev_fast/kernels.rs",
     "src/ops/pillar_features/kernels.rs",

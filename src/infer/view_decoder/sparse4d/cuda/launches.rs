@@ -96,7 +96,9 @@ impl<T: Activation> CudaDecoder<T> {
             output: weight_logits.output(stream)?,
             ..block.weight_logits.job(stream, input, num_anchors)?
         };
-        kernels.linear.enqueue(stream, &[learned, weights])
+        let layers = [(learned, &block.learned_points), (weights, &block.weight_logits)];
+        kernels.linear.enqueue_folded(stream, &layers)?;
+        Ok(())
     }
 
     /// View sampling through the key points.
@@ -150,7 +152,7 @@ impl<T: Activation> CudaDecoder<T> {
             output: wide.output(stream)?,
             ..block.view_output.job(stream, gathered.part(stream)?, num_anchors)?
         };
-        kernels.linear.enqueue(stream, &[sampled])?;
+        kernels.linear.enqueue_folded(stream, &[(sampled, &block.view_output)])?;
         let [first, second] = &block.feed_forward;
         let job = JobArgs {
             norm: block.norms[0].input(stream)?,
@@ -161,7 +163,7 @@ impl<T: Activation> CudaDecoder<T> {
             output: hidden.output(stream)?,
             ..first.job(stream, wide.part(stream)?, num_anchors)?
         };
-        kernels.linear.enqueue(stream, &[job])?;
+        kernels.linear.enqueue_folded(stream, &[(job, first)])?;
         let normalized = normalized.part(stream)?;
         // The padded columns of a narrower block's hidden rows are beyond its inputs.
         let hidden = PartArgs { len: second.num_inputs() - normalized.len, ..hidden.part(stream)? };
@@ -169,7 +171,8 @@ impl<T: Activation> CudaDecoder<T> {
         job.parts[1] = hidden;
         job.output_stride = output.stride();
         job.output = output.output(stream)?;
-        kernels.linear.enqueue(stream, &[job])
+        kernels.linear.enqueue_folded(stream, &[(job, second)])?;
+        Ok(())
     }
 
     /// Puts the cached anchors, moved, before the best of the frame.
@@ -285,7 +288,8 @@ fn enqueue_attention<T: Activation>(
     of_values.is_transposed = 1;
     of_values.output_stride = stride;
     of_values.output = values.output(stream)?;
-    linear.enqueue(stream, &[of_queries, job, of_values])?;
+    let jobs = [(of_queries, &layers.queries), (job, &layers.keys), (of_values, layer)];
+    linear.enqueue_folded(stream, &jobs)?;
 
     let of_keys = (&*keys, &*values, of_keys.num);
     let args = attention_args(stream, queries, of_keys, attended, [num_anchors, num_heads])?;
@@ -295,7 +299,8 @@ fn enqueue_attention<T: Activation>(
     job.parts[1..].copy_from_slice(&[features, embeddings]);
     job.output_stride = output.stride();
     job.output = output.output(stream)?;
-    linear.enqueue(stream, &[job])
+    linear.enqueue_folded(stream, &[(job, &layers.output)])?;
+    Ok(())
 }
 
 /// An attention of so many queries and heads to keys and their transposed values.

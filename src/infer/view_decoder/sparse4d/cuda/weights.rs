@@ -5,10 +5,11 @@ use super::encoder::columns;
 use crate::device::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::view_decoder::STAGE;
+use crate::ops::layer_norm::LayerNorm;
 use crate::ops::layer_stack::cuda::{DeviceStack, StackElement};
 use crate::ops::layer_stack::folded::FoldedStacks;
 use crate::ops::linear::LinearLayer;
-use crate::ops::linear::cuda::{DeviceLayer, device_norm};
+use crate::ops::linear::cuda::{DeviceLayer, FirstPart, device_norm};
 
 /// An attention among rows `[f, e]`.
 pub(super) struct DeviceAttention {
@@ -45,7 +46,7 @@ pub(super) struct DeviceBlock<T: StackElement> {
 
 impl DeviceAttention {
     fn new<T: StackElement>(stream: &Stream, attention: &GraphAttention) -> Result<Self> {
-        let layer = |layer: &LinearLayer| DeviceLayer::new::<T>(stream, layer);
+        let layer = |layer: &LinearLayer| DeviceLayer::folded::<T>(stream, layer, None);
         let norm = attention.output.finish().norm();
         Ok(Self {
             queries: layer(&attention.queries)?,
@@ -70,7 +71,11 @@ impl<T: StackElement> DeviceBlock<T> {
         block: &Block,
         encoder: Option<&AnchorEncoder>,
     ) -> Result<Self> {
-        let layer = |layer: &LinearLayer| DeviceLayer::new::<T>(stream, layer);
+        let layer = |layer: &LinearLayer| DeviceLayer::folded::<T>(stream, layer, None);
+        let after_norm = |layer: &LinearLayer, norm: Option<&LayerNorm>, has_addend| {
+            let first = norm.map(|norm| FirstPart { norm, has_addend });
+            DeviceLayer::folded::<T>(stream, layer, first)
+        };
         let attention = |attention: &Option<GraphAttention>| {
             let attention = attention.as_ref();
             attention.map(|attention| DeviceAttention::new::<T>(stream, attention)).transpose()
@@ -84,15 +89,19 @@ impl<T: StackElement> DeviceBlock<T> {
             return Err(Error::new(ErrorKind::Model, STAGE, message));
         };
         let quality = refinement.quality.as_ref();
+        let of_attention = block.attention.as_ref().and_then(|a| a.output.finish().norm());
         Ok(Self {
             temporal: attention(&block.temporal)?,
             attention: attention(&block.attention)?,
             fixed_points,
-            learned_points: layer(&views.learned_points)?,
-            weight_logits: layer(&views.weight_logits)?,
+            learned_points: after_norm(&views.learned_points, of_attention, false)?,
+            weight_logits: after_norm(&views.weight_logits, of_attention, true)?,
             view_logits: DeviceStack::of_columns::<T>(stream, &views.view_logits)?,
             view_output: layer(&views.output)?,
-            feed_forward: [layer(&feed_forward.hidden)?, layer(&feed_forward.output)?],
+            feed_forward: [
+                after_norm(&feed_forward.hidden, Some(&feed_forward.norm), false)?,
+                layer(&feed_forward.output)?,
+            ],
             norms: [device_norm(stream, &feed_forward.norm)?, device_norm(stream, after)?],
             deltas: DeviceStack::new::<T>(stream, &refinement.deltas)?,
             refinement: match encoder {
