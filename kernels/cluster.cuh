@@ -57,10 +57,14 @@ struct Inbox {
         ++count;
     }
     // Stores 16 bytes at the place of this block's `address` in the block `rank`, and counts them there.
-    __device__ void send(uint32_t address, uint32_t rank, uint4 value) const {
+    __device__ void send(uint32_t address, uint32_t rank, uint4 value) const { send_to(address, offset_of(rank), value); }
+    // From an address of this block to the same of the block `rank`.
+    __device__ uint32_t offset_of(uint32_t rank) const {
         uint32_t remote;
         asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(barriers), "r"(rank));
-        const uint32_t offset = remote - barriers;
+        return remote - barriers;
+    }
+    __device__ void send_to(uint32_t address, uint32_t offset, uint4 value) const {
         asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.u32 [%0], {%1,%2,%3,%4}, [%5];" ::"r"(address + offset),
                      "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w), "r"(current() + offset)
                      : "memory");
