@@ -61,7 +61,7 @@ struct Job {
     Slice<__half> output;          // empty: `values`, of the first job alone
     Slice<float> values;
     Slice<const float> summand;    // rows that are added to these; empty: none
-    Slice<const float> interval;   // divides values from `first_divided` on before that
+    Slice<const float> interval;   // divides values from `first_divided` on before that; read before earlier launches have ended
     Layer layers[kMaxLayers];
     Layer last;                    // the norm of the output: `num_steps` and `inverse_len`
     uint32_t row_stride;
@@ -116,13 +116,6 @@ struct Shared {
 // For Rust.
 constexpr uint32_t kSharedBytes = 228224;
 static_assert(sizeof(Shared) == kSharedBytes);
-
-#ifdef STACK_MARKS
-__device__ long long g_marks[20][128];
-#define MARKS() (marks < 128 && blockIdx.x == 3 && lane_of() == 0 ? (void)(g_marks[threadIdx.x / 32][marks++] = clock64()) : (void)0)
-#else
-#define MARKS() (void)0
-#endif
 
 #if HAS_WARPGROUPS
 

@@ -53,9 +53,6 @@ struct Stack {
     const uint32_t first_row;
     Weights weights;
     const float4* constants;
-#ifdef STACK_MARKS
-    uint32_t marks = 0;
-#endif
 
     __device__ Stack(const Args& args, Shared& shared, uint32_t warp)
         : args(args), shared(shared), warp(warp), first_row(blockIdx.x * kRows), weights(args, shared, warp), constants(shared.constants[warp].layers[0][0]) {}
@@ -182,11 +179,9 @@ struct Stack {
                 if (!has_rows) encode(job);
             }
             if (index != 0 || !has_rows) synchronize(job, job_index);
-            MARKS();
             if (is_last && job.output.len == 0) {
                 run_values(job, layer, buffer, interval);
                 constants += kGroups * 8;
-                MARKS();
                 return;
             }
             if (own >= layer.num_warps) {
@@ -212,7 +207,6 @@ struct Stack {
                 if (chunk != 0 && next > chunk * kChunkSteps) weights.refill(chunk - 1);
                 weights.take(chunk, next);
             }
-            MARKS();
             float4 c[kGroups];
 #pragma unroll
             for (uint32_t g = 0; g < kGroups; ++g) c[g] = constants[g * 8 + lane_of() / 4];
@@ -231,13 +225,11 @@ struct Stack {
                 store(v, buffer ^ 1);
                 if (next > kChunkSteps) weights.refill(1);
                 else weights.refill(0);
-                MARKS();
                 continue;
             }
             if (job.last.num_steps != 0) {
                 store(v, buffer ^ 1);
                 synchronize(job, job_index);
-                MARKS();
                 Moments last;
 #pragma unroll
                 for (uint32_t four = 0; four < kMaxSteps; four += 4) {
@@ -252,28 +244,23 @@ struct Stack {
                     const uint32_t g = i / 4, k = i % 4;
                     v[g][k] = fmaf((v[g][k] - mean[k % 2]) * scale[k % 2], k < 2 ? c[g].z : c[g].w, k < 2 ? c[g].x : c[g].y);
                 }
-                MARKS();
             }
             store_output(job, v, buffer);
-            MARKS();
         }
     }
 
     __device__ void run() {
-        MARKS();
         // The warp's job over columns.
         uint32_t index = args.has_rows;
         while (index < args.num_jobs && warp >= args.jobs[index].first_warp + args.jobs[index].num_warps) ++index;
         const float interval = args.has_rows && args.jobs[0].interval.len != 0 ? args.jobs[0].interval.data[0] : 1.0f;
         const uint32_t num_steps = weights.next_steps();
-        MARKS();
 #pragma unroll
         for (uint32_t i = 0; i < kMaxSteps / kChunkSteps; ++i) {
             weights.take(i, num_steps);
             weights.refill(i);
         }
         wait(weights.full + 8 * kChunks, 0);
-        MARKS();
         if (!args.has_rows && index >= args.num_jobs) return await_input();
         bool is_first = true;
 #pragma unroll 1
@@ -296,9 +283,6 @@ struct Input {
     Shared& shared;
     const uint32_t first;      // row of the block
     const uint32_t first_row;  // in device memory
-#ifdef STACK_MARKS
-    uint32_t marks = 0;
-#endif
 
     __device__ Input(const Args& args, Shared& shared, uint32_t warp)
         : args(args), shared(shared), first((warp - kWarps) * kEach), first_row(blockIdx.x * kRows + first) {}
@@ -334,9 +318,7 @@ struct Input {
             row::load(job.norm.data + job.row_len + column, beta);
         }
         const float inverse = __fdividef(1.0f, static_cast<float>(job.row_len));
-        MARKS();
         overlap::wait_for_earlier();
-        MARKS();
         row::Raw<__half> raw[kEach], more[kEach];
 #pragma unroll
         for (uint32_t r = 0; r < kEach; ++r) {
@@ -346,7 +328,6 @@ struct Input {
             if (job.addend.len != 0) more[r].load(job.addend.data + static_cast<uint64_t>(first_row + r) * job.addend_stride + column);
         }
         load_boxes(job.summand, job.output_stride, job.num_values, 0);
-        MARKS();
         float mean[kEach] = {}, scale[kEach] = {};
 #pragma unroll
         for (uint32_t r = 0; r < kEach; ++r) {
@@ -379,7 +360,6 @@ struct Input {
             if (has_column) row::store(v, &shared.rows[0][first + r][column]);
         }
         pass();
-        MARKS();
         if (job.normalized.len == 0 || !has_column) return;
 #pragma unroll
         for (uint32_t r = 0; r < kEach; ++r) {

@@ -36,7 +36,6 @@ mod detr3d_reference;
 mod gather;
 mod heads;
 mod images;
-mod layer_chain;
 mod layer_stack;
 mod layer_stack_folded;
 mod letterbox;
