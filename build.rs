@@ -34,7 +34,6 @@ const IMAGES: [(&str, &[&str]); 4] = [
             "decode_query",
             "decode_streampetr",
             "detr3d_block",
-            "layer_chain",
             "layer_stack",
             "linear",
             "resample",

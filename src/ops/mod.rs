@@ -8,7 +8,7 @@
 //! | input, camera | [`decompress`], [`letterbox`], [`resample`] |
 //! | input, LiDAR | [`unpack`], [`densify`], [`voxelize`], [`pillar_features`], [`scatter`] |
 //! | sparse networks | [`voxel_mean`], [`rulebook`], [`sparse_conv`], [`sparse_max_pool`], [`to_map`] |
-//! | view decoders | [`channels_last`], [`view_sample`], [`attention`], [`linear`], [`layer_norm`], [`layer_stack`], [`layer_chain`], [`refine`], [`top_rows`], [`detr3d_block`] |
+//! | view decoders | [`channels_last`], [`view_sample`], [`attention`], [`linear`], [`layer_norm`], [`layer_stack`], [`refine`], [`top_rows`], [`detr3d_block`] |
 //! | output | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`decode_query`], [`decode_streampetr`], [`select`], [`gather`] |
 //! | suppression | [`nms`], which selects one of [`nms_none`], [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_bev_fast`], [`nms_iou_3d`]; between two kinds in a row [`survivors`] |
 //! | arrays of other libraries | [`candidate_arrays`], [`voxel_arrays`], [`sparse_arrays`] |
@@ -53,7 +53,6 @@ pub mod detr3d_block;
 pub mod gather;
 #[cfg(feature = "cuda")]
 mod image_kernels;
-pub mod layer_chain;
 pub mod layer_norm;
 pub mod layer_stack;
 pub mod letterbox;

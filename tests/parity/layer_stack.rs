@@ -15,20 +15,20 @@ use super::bound;
 use super::linear::share;
 use super::random::Random;
 
-struct Maker(Random);
+pub struct Maker(pub Random);
 
 impl Maker {
-    fn values(&mut self, len: usize, most: f32) -> Vec<f32> {
+    pub fn values(&mut self, len: usize, most: f32) -> Vec<f32> {
         (0..len).map(|_| self.0.range(-most, most)).collect()
     }
 
-    fn norm(&mut self, len: usize) -> LayerNorm {
+    pub fn norm(&mut self, len: usize) -> LayerNorm {
         let gamma = self.values(len, 0.5).iter().map(|v| v + 1.0).collect();
         LayerNorm::new(gamma, self.values(len, 0.5)).unwrap()
     }
 
     /// Weights that a device stores exactly.
-    fn layer<T: StackElement>(
+    pub fn layer<T: StackElement>(
         &mut self,
         [num_outputs, num_inputs]: [usize; 2],
         has_relu: bool,
@@ -49,12 +49,12 @@ impl Maker {
 }
 
 /// As a device stores them.
-fn stored<T: StackElement>(values: Vec<f32>) -> Vec<f32> {
+pub fn stored<T: StackElement>(values: Vec<f32>) -> Vec<f32> {
     values.into_iter().map(|value| T::from_f32(value).to_f32()).collect()
 }
 
 /// Through one layer after another, each result rounded to what a device stores.
-fn reference<T: StackElement>(rows: &[f32], layers: &[LinearLayer]) -> Vec<f32> {
+pub fn reference<T: StackElement>(rows: &[f32], layers: &[LinearLayer]) -> Vec<f32> {
     let mut rows = rows.to_vec();
     for (index, layer) in layers.iter().enumerate() {
         let num_inputs = layer.num_inputs();
@@ -67,7 +67,7 @@ fn reference<T: StackElement>(rows: &[f32], layers: &[LinearLayer]) -> Vec<f32> 
     rows
 }
 
-fn upload(stream: &Stream, values: &[f32]) -> DeviceBuffer<f32> {
+pub fn upload(stream: &Stream, values: &[f32]) -> DeviceBuffer<f32> {
     let mut buffer = DeviceBuffer::zeros(stream, values.len()).unwrap();
     buffer.write(values).unwrap();
     buffer

@@ -3,7 +3,8 @@
 use det_post::device::cuda::{CudaDevice, DeviceBuffer};
 use det_post::ops::layer_norm::{LayerNorm, layer_norm};
 use det_post::ops::linear::cuda::{
-    DeviceLayer, DeviceRows, Element, JobArgs, LinearKernels, PartArgs, device_norm, padded,
+    DeviceLayer, DeviceRows, Element, FirstPart, JobArgs, LinearKernels, PartArgs, device_norm,
+    padded,
 };
 use det_post::ops::linear::{Finish, LinearLayer, linear};
 use det_post::ops::rows::{Part, Rows, RowsMut};
@@ -140,6 +141,143 @@ fn layers_agree() {
         let bound = |part| bound("linear", part, "share of the largest value").in_unit();
         layers::<f32>(&device, num_rows, num_inputs, bound("f32"));
         layers::<f16>(&device, num_rows, num_inputs, bound("f16"));
+    }
+}
+
+/// Layers as those of a Sparse4D block: over a normalized part, with rows added to it and kept or
+/// not, in one launch; over several parts, as rows and transposed.
+fn folded_layers(device: &CudaDevice, num_rows: usize, num_inputs: usize) {
+    let bound = bound("linear", "f16", "share of the largest value").in_unit();
+    let stream = device.stream().unwrap();
+    let mut random = Random::new(73);
+    let [num_wide, num_values, num_more] = [208, 21, 256];
+    let mut rows =
+        |columns: usize, most| stored::<f16>(values(&mut random, num_rows * columns, most));
+    let [first, addend, more] =
+        [num_inputs, num_inputs, num_more].map(|columns| rows(columns, 3.0));
+    let mut layer = |outputs: usize, inputs: usize, finish| {
+        let scale = 1.0 / (inputs as f32).sqrt();
+        let weights = stored::<f16>(values(&mut random, outputs * inputs, scale));
+        let bias = values(&mut random, outputs, 0.5);
+        let layer = LinearLayer::new([outputs, inputs], &weights, Some(&bias)).unwrap();
+        layer.with(finish).unwrap()
+    };
+    let wide = layer(num_wide, num_inputs, Finish::Relu);
+    let narrow = layer(num_values, num_inputs, Finish::None);
+    let of_parts = layer(num_wide, num_inputs + num_more, Finish::None);
+    let gamma = values(&mut random, num_inputs, 1.5);
+    let norm = LayerNorm::new(gamma, values(&mut random, num_inputs, 0.5)).unwrap();
+
+    let mut normalized = first.clone();
+    layer_norm(RowsMut::new(&mut normalized, num_inputs), &norm).unwrap();
+    let reference = |layer: &LinearLayer, parts: &[Part<'_>]| {
+        let mut out = vec![0.0; num_rows * layer.num_outputs()];
+        let to = RowsMut::new(&mut out, layer.num_outputs());
+        linear(parts, layer, &[], &mut Vec::new(), to).unwrap();
+        out
+    };
+    let added: Vec<f32> = normalized.iter().zip(&addend).map(|(a, b)| a + b).collect();
+    let expected_wide = reference(&wide, &[Part::Of(Rows::new(&added, num_inputs))]);
+    let expected_narrow = reference(&narrow, &[Part::Of(Rows::new(&normalized, num_inputs))]);
+    let parts = [Part::Of(Rows::new(&first, num_inputs)), Part::Of(Rows::new(&more, num_more))];
+    let expected_parts = reference(&of_parts, &parts);
+
+    let on_device =
+        |values: &[f32], columns| DeviceRows::<f16>::from_host(&stream, values, columns).unwrap();
+    let device_first = on_device(&first, num_inputs);
+    let device_addend = on_device(&addend, num_inputs);
+    let device_more = on_device(&more, num_more);
+    let device_norm = device_norm(&stream, &norm).unwrap();
+    let fold = |layer, first| DeviceLayer::folded::<f16>(&stream, layer, first).unwrap();
+    let of_norm = |has_addend| Some(FirstPart { norm: &norm, has_addend });
+    let [wide, narrow] = [fold(&wide, of_norm(true)), fold(&narrow, of_norm(false))];
+    let of_parts = fold(&of_parts, None);
+    let most = (num_inputs + num_more) as u32;
+    let kernels = LinearKernels::load(device, most, num_inputs as u32).unwrap();
+    let rows_of = |columns| DeviceRows::<f16>::zeros(&stream, num_rows, columns).unwrap();
+    let (mut kept, mut to_wide, mut to_parts) =
+        (rows_of(num_inputs), rows_of(num_wide), rows_of(num_wide));
+    let mut to_values = DeviceBuffer::<f32>::zeros(&stream, num_rows * num_values).unwrap();
+    let stride = num_rows.next_multiple_of(32);
+    let mut transposed = DeviceBuffer::<f16>::zeros(&stream, num_wide * stride).unwrap();
+    let mut before = None;
+    for _ in 0..20 {
+        let norm = device_norm.input(&stream).unwrap();
+        let input = device_first.part(&stream).unwrap();
+        let of_wide = JobArgs {
+            norm,
+            normalized_stride: num_inputs as u32,
+            normalized: kept.output(&stream).unwrap(),
+            addend: device_addend.input(&stream).unwrap(),
+            has_relu: 1,
+            output_stride: num_wide as u32,
+            output: to_wide.output(&stream).unwrap(),
+            ..wide.job(&stream, input, num_rows).unwrap()
+        };
+        let of_narrow = JobArgs {
+            norm,
+            values: to_values.output(&stream).unwrap(),
+            values_stride: num_values as u32,
+            num_values: num_values as u32,
+            ..narrow.job(&stream, input, num_rows).unwrap()
+        };
+        let parts = [input, device_more.part(&stream).unwrap(), PartArgs::empty()];
+        let rows = JobArgs {
+            parts,
+            output_stride: num_wide as u32,
+            output: to_parts.output(&stream).unwrap(),
+            ..of_parts.job(&stream, input, num_rows).unwrap()
+        };
+        let columns = JobArgs {
+            parts,
+            is_transposed: 1,
+            output_stride: stride as u32,
+            output: transposed.output(&stream).unwrap(),
+            ..of_parts.job(&stream, input, num_rows).unwrap()
+        };
+        let launches: [&[(JobArgs<'_, f16>, &DeviceLayer)]; 3] = [
+            &[(of_narrow, &narrow), (of_wide, &wide)],
+            &[(rows, &of_parts)],
+            &[(columns, &of_parts)],
+        ];
+        for jobs in launches {
+            let folded = kernels.enqueue_folded(&stream, jobs).unwrap();
+            assert_eq!(folded, kernels.has_folded(), "{num_rows} rows of {num_inputs}");
+        }
+        let found = (
+            to_wide.read(num_wide).unwrap(),
+            to_values.read().unwrap(),
+            to_parts.read(num_wide).unwrap(),
+            transposed.read().unwrap(),
+            kept.read(num_inputs).unwrap(),
+        );
+        assert!(before.as_ref().is_none_or(|before| *before == found), "runs differ");
+        before = Some(found);
+    }
+    let (wide, values, parts, transposed, kept) = before.unwrap();
+    let columns = |row: usize| (0..num_wide).map(move |column| column * stride + row);
+    let transposed: Vec<f32> =
+        (0..num_rows).flat_map(columns).map(|at| transposed[at].to_f32()).collect();
+    let shares = [
+        ("over the sum", share(&wide, &expected_wide)),
+        ("values", share(&values, &expected_narrow)),
+        ("parts", share(&parts, &expected_parts)),
+        ("transposed", share(&transposed, &expected_parts)),
+        ("normalized", share(&kept, &normalized)),
+    ];
+    for (name, share) in shares {
+        assert!(share <= bound, "{name} of {num_inputs}, {num_rows} rows: {share:e}");
+    }
+}
+
+#[test]
+fn folded_layers_agree() {
+    let Some(device) = super::gpu() else { return };
+    // A row, parts of a block, blocks of 64 and of 128 columns; halves of the inputs from 512 on.
+    for (num_rows, num_inputs) in
+        [(1, 64), (37, 256), (512, 256), (300, 512), (900, 512), (2100, 256)]
+    {
+        folded_layers(&device, num_rows, num_inputs);
     }
 }
 

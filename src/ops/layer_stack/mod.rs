@@ -4,10 +4,13 @@
 //! [`linear`](crate::ops::linear), whose contract holds for each. A NaN reaches its row alone.
 //!
 //! On a GPU a launch takes rows through all layers of several stacks. Activations are rounded to
-//! the elements of the rows after each layer and after each normalization.
+//! the elements of the rows after each layer and after each normalization. [`folded`] has
+//! normalizations in the layers that follow them.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(feature = "cuda")]
+pub mod folded;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;

@@ -7,9 +7,11 @@
 
 pub use super::job::{JobArgs, PartArgs, shared_bytes};
 pub use super::kernels::{Element, LinearArgs, LinearKernels};
+pub use super::warpgroup::FirstPart;
 
 use super::LinearLayer;
 use super::job::WARP_COLUMNS;
+use super::warpgroup::FoldedLayer;
 use crate::device::cuda::{DeviceBuffer, In, Out, Stream};
 use crate::error::Result;
 use crate::ops::layer_norm::LayerNorm;
@@ -103,6 +105,8 @@ pub struct DeviceLayer {
     bias: DeviceBuffer<f32>,
     num_inputs: u32,
     num_outputs: u32,
+    /// Packed for the matrix instructions of warpgroups, too.
+    folded: Option<FoldedLayer>,
 }
 
 impl DeviceLayer {
@@ -114,6 +118,24 @@ impl DeviceLayer {
     pub fn new<T: Element>(stream: &Stream, layer: &LinearLayer) -> Result<Self> {
         let outputs: Vec<usize> = (0..layer.num_outputs()).collect();
         Self::of_outputs::<T>(stream, layer, &outputs, layer.bias())
+    }
+
+    /// As [`Self::new`], and packs the layer for [`LinearKernels::enqueue_folded`], with what
+    /// happens to the first part of its input, where those kernels can run it.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn folded<T: Element>(
+        stream: &Stream,
+        layer: &LinearLayer,
+        first: Option<FirstPart<'_>>,
+    ) -> Result<Self> {
+        let folded = FoldedLayer::new::<T>(stream, layer, first)?;
+        Ok(Self { folded, ..Self::new::<T>(stream, layer)? })
+    }
+
+    pub(super) fn as_folded(&self) -> Option<&FoldedLayer> {
+        self.folded.as_ref()
     }
 
     /// Packs some outputs of a layer, in the order given, with a bias for all its outputs.
@@ -142,7 +164,7 @@ impl DeviceLayer {
         let mut bias = DeviceBuffer::zeros(stream, num_outputs)?;
         bias.write(&values)?;
         let [num_inputs, num_outputs] = [num_inputs, num_outputs].map(|n| n as u32);
-        Ok(Self { weights, bias, num_inputs, num_outputs })
+        Ok(Self { weights, bias, num_inputs, num_outputs, folded: None })
     }
 
     /// Inputs, padded.
@@ -152,7 +174,8 @@ impl DeviceLayer {
 
     /// Bytes of device memory.
     pub fn num_bytes(&self) -> usize {
-        self.weights.len() + size_of::<f32>() * self.bias.len()
+        let folded = self.folded.as_ref().map_or(0, FoldedLayer::num_bytes);
+        self.weights.len() + size_of::<f32>() * self.bias.len() + folded
     }
 
     /// The packed weights.

@@ -135,6 +135,23 @@ impl<'a, T: Plain> JobArgs<'a, T> {
         }
     }
 
+    /// The rows that are added to the first part, as a part of the input.
+    pub(super) fn addend_part(&self) -> Option<PartArgs<'a, T>> {
+        let len = self.parts[0].len;
+        (!self.addend.is_empty()).then_some(PartArgs { rows: self.addend, stride: len, len })
+    }
+
+    /// Whether nothing but parts, a norm, an addend and a ReLU at the end is asked for.
+    pub(super) fn has_nothing_else(&self) -> bool {
+        self.has_input_relu == 0
+            && self.points.is_empty()
+            && self.encoder.is_empty()
+            && self.residual.is_empty()
+            && self.position.is_empty()
+            && self.position_norm.is_empty()
+            && self.moved.is_empty()
+    }
+
     fn num_inputs(&self) -> u32 {
         self.parts.iter().map(|part| part.len).sum()
     }

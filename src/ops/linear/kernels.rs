@@ -2,7 +2,9 @@
 
 use half::f16;
 
+use super::cuda::DeviceLayer;
 use super::job::{COLUMNS_PER_BLOCK, JobArgs, THREADS_PER_BLOCK, TILE_ROWS, shared_bytes};
+use super::warpgroup::WarpgroupKernels;
 use crate::device::cuda::{
     CudaDevice, Grid, Kernel, KernelSpec, OverlappingKernel, Plain, Stream, assert_mirrors,
     check_threads, kernel_constant, refused,
@@ -170,6 +172,7 @@ pub struct LinearKernels<T: Element> {
     tiles_1: Kernel<T::Tiles1>,
     tiles_2: Option<Kernel<T::Tiles2>>,
     tiles_4: Option<Kernel<T::Tiles4>>,
+    warpgroups: Option<WarpgroupKernels<T>>,
 }
 
 /// Blocks of a launch up to which small tiles are taken, measured on an H200: eight per
@@ -193,7 +196,45 @@ impl<T: Element> LinearKernels<T> {
         // A smaller GPU runs with smaller tiles.
         let fits_2 = tiles_2.reserve_shared(bytes(2), THREADS_PER_BLOCK).is_ok();
         let fits_4 = tiles_4.reserve_shared(bytes(4), THREADS_PER_BLOCK).is_ok();
-        Ok(Self { tiles_1, tiles_2: fits_2.then_some(tiles_2), tiles_4: fits_4.then_some(tiles_4) })
+        Ok(Self {
+            tiles_1,
+            tiles_2: fits_2.then_some(tiles_2),
+            tiles_4: fits_4.then_some(tiles_4),
+            warpgroups: WarpgroupKernels::load(device)?,
+        })
+    }
+
+    /// Whether the GPU has kernels for layers that [`DeviceLayer::folded`] packs.
+    pub fn has_folded(&self) -> bool {
+        self.warpgroups.is_some()
+    }
+
+    /// As [`Self::enqueue`], by the kernels for folded layers where they do what is asked for.
+    /// Returns whether they do.
+    ///
+    /// # Errors
+    /// As [`Kernel::enqueue`].
+    pub fn enqueue_folded(
+        &self,
+        stream: &Stream,
+        jobs: &[(JobArgs<'_, T>, &DeviceLayer)],
+    ) -> Result<bool> {
+        let mut args = [JobArgs::empty(); MAX_JOBS];
+        let mut folded = [(JobArgs::empty(), None); MAX_JOBS];
+        if jobs.len() > MAX_JOBS {
+            let message = format!("{} layers; at most {MAX_JOBS} are possible", jobs.len());
+            return Err(refused("linear", &message));
+        }
+        for (((job, layer), args), folded) in jobs.iter().zip(&mut args).zip(&mut folded) {
+            (*args, *folded) = (*job, (*job, layer.as_folded()));
+        }
+        if let Some(kernels) = &self.warpgroups
+            && kernels.enqueue(stream, &folded[..jobs.len()])?
+        {
+            return Ok(true);
+        }
+        self.enqueue(stream, &args[..jobs.len()])?;
+        Ok(false)
     }
 
     /// Queues layers that do not depend on each other.

@@ -24,6 +24,8 @@ mod job;
 mod kernels;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "cuda")]
+pub mod warpgroup;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::layer_norm::LayerNorm;

@@ -74,7 +74,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 61] = [
+const UNSAFE_FILES: [&str; 62] = [
     "python/src/array/memory.rs",
     "capi/src/call.rs",
     "capi/src/gpu.rs",
@@ -108,10 +108,11 @@ const UNSAFE_FILES: [&str; 61] = [
     "src/ops/densify/kernels.rs",
     "src/ops/detr3d_block/kernels.rs",
     "src/ops/gather/kernels.rs",
-    "src/ops/layer_chain/kernels.rs",
+    "src/ops/layer_stack/folded/kernels.rs",
     "src/ops/layer_stack/kernels.rs",
     "src/ops/letterbox/kernels.rs",
     "src/ops/linear/kernels.rs",
+    "src/ops/linear/warpgroup/kernels.rs",
     "src/ops/nms/cuda/kernels.rs",
     "src/ops/nms_bev_fast/kernels.rs",
     "src/ops/pillar_features/kernels.rs",

@@ -188,6 +188,11 @@ impl<T> Out<'_, T> {
         Self { address: 0, len: 0, memory: PhantomData }
     }
 
+    /// Whether the address is a multiple of a number of bytes.
+    pub fn is_aligned_to(&self, num_bytes: u64) -> bool {
+        self.address.is_multiple_of(num_bytes)
+    }
+
     /// Bytes that [`Out::carve`] takes for `len` values.
     pub fn num_carved_bytes(len: usize) -> usize {
         let num_bytes = len.checked_mul(size_of::<T>());

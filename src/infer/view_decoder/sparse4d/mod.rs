@@ -36,7 +36,7 @@ mod memory;
 pub use block::{AnchorEncoder, Block, FeedForward, GraphAttention, Refinement, ViewAttention};
 pub use cpu::CpuDecoder;
 #[cfg(feature = "cuda")]
-pub use cuda::{Activation, Chained, CudaDecoder};
+pub use cuda::{Activation, CudaDecoder};
 pub use memory::AnchorMemory;
 
 use super::reader::Reader;

@@ -1,31 +1,66 @@
 //! The launch that encodes anchors.
 
 use super::super::AnchorEncoder;
-use super::rows::{BOX_LEN, Element};
+use super::rows::{Activation, BOX_LEN};
 use crate::device::cuda::{DeviceBuffer, Stream};
 use crate::error::Result;
 use crate::ops::layer_stack::cuda::{DeviceStack, StackArgs, StackKernel};
+use crate::ops::layer_stack::folded::FoldedStacks;
+use crate::ops::linear::LinearLayer;
 use crate::ops::linear::cuda::DeviceRows;
 
-/// Queues the encoder of anchors.
-pub(super) fn enqueue_encoder<T: Element>(
-    stream: &Stream,
-    kernel: &StackKernel<T>,
-    encoder: &[DeviceStack; 4],
-    anchors: &DeviceBuffer<f32>,
-    embeddings: &mut DeviceRows<T>,
-) -> Result<()> {
-    let num_anchors = anchors.len() / BOX_LEN;
-    let anchors = (anchors.input(stream)?, BOX_LEN);
-    let stride = embeddings.stride();
-    let output = embeddings.output(stream)?;
-    let mut jobs = [StackArgs::empty(); 4];
-    let mut first = 0;
-    for ((job, stack), columns) in jobs.iter_mut().zip(encoder).zip(AnchorEncoder::COLUMNS) {
-        let [_, output] = output.split_at(first);
-        *job = stack.over_columns(stream, anchors, columns.start, num_anchors)?;
-        (job.output, job.output_stride) = (output, stride);
-        first += job.num_values as usize;
+/// The encoder of anchors in device memory.
+pub(super) struct Encoder<T: Activation> {
+    parts: [DeviceStack; 4],
+    /// The same, where the GPU and the network allow it.
+    folded: Option<FoldedStacks<T>>,
+}
+
+impl<T: Activation> Encoder<T> {
+    pub(super) fn new(stream: &Stream, encoder: &AnchorEncoder) -> Result<Self> {
+        let [centre, extents, yaw, velocity] = &encoder.parts;
+        let part = |layers: &[_; 4]| DeviceStack::of_columns::<T>(stream, layers);
+        Ok(Self {
+            parts: [part(centre)?, part(extents)?, part(yaw)?, part(velocity)?],
+            folded: FoldedStacks::new(stream, None, &columns(encoder))?,
+        })
     }
-    kernel.enqueue(stream, &jobs)
+
+    /// Queues the encoding of anchors.
+    pub(super) fn enqueue(
+        &self,
+        stream: &Stream,
+        kernel: &StackKernel<T>,
+        anchors: &DeviceBuffer<f32>,
+        embeddings: &mut DeviceRows<T>,
+    ) -> Result<()> {
+        let num_anchors = anchors.len() / BOX_LEN;
+        let anchors = (anchors.input(stream)?, BOX_LEN);
+        let stride = embeddings.stride();
+        let mut output = embeddings.output(stream)?;
+        if let Some(folded) = &self.folded {
+            return folded.enqueue_over_columns(stream, anchors, num_anchors, (output, stride));
+        }
+        let mut jobs = [StackArgs::empty(); 4];
+        let parts = self.parts.iter().zip(AnchorEncoder::COLUMNS);
+        for (job, (stack, columns)) in jobs.iter_mut().zip(parts) {
+            *job = stack.over_columns(stream, anchors, columns.start, num_anchors)?;
+            (job.output, job.output_stride) = (output, stride);
+            [_, output] = output.split_at(job.num_values as usize);
+        }
+        kernel.enqueue(stream, &jobs)
+    }
+
+    /// Bytes of device memory.
+    pub(super) fn num_bytes(&self) -> usize {
+        let parts = self.parts.iter().map(DeviceStack::num_bytes).sum::<usize>();
+        parts + self.folded.as_ref().map_or(0, FoldedStacks::num_bytes)
+    }
+}
+
+/// The encoder's parts and the first columns that they read.
+pub(super) fn columns(encoder: &AnchorEncoder) -> [(usize, &[LinearLayer]); 4] {
+    let [centre, extents, yaw, velocity] = AnchorEncoder::COLUMNS.map(|columns| columns.start);
+    let [a, b, c, d] = &encoder.parts;
+    [(centre, a), (extents, b), (yaw, c), (velocity, d)]
 }

@@ -1,7 +1,6 @@
 //! The launches of a frame.
 
-use super::encoder::enqueue_encoder;
-use super::rows::{BOX_LEN, Buffers, FIRST_DIVIDED, INTERVAL};
+use super::rows::Buffers;
 use super::weights::DeviceAttention;
 use super::{Activation, CudaDecoder};
 use crate::device::cuda::{DeviceBuffer, In, Out, Stream};
@@ -44,7 +43,7 @@ impl<T: Activation> CudaDecoder<T> {
         let Buffers { queries, keys, values, cached_values, attended, .. } = rows;
         let features = if is_joined { &*joined } else { &*features };
         let mut input = features.part(stream)?;
-        let embeddings = embeddings.part(stream)?;
+        let embeddings = embeddings[index % 2].part(stream)?;
         let kernels = (&kernels.linear, &kernels.attention);
         if let Some(layers) = &block.temporal {
             let (of_keys, num, values) = if uses_memory {
@@ -68,8 +67,8 @@ impl<T: Activation> CudaDecoder<T> {
         let &Sparse4d { num_anchors, num_channels, .. } = self.network.facts();
         let Self { stream, blocks, rows, start, kernels, .. } = self;
         let block = &blocks[index];
-        let Buffers { wide, weight_logits, learned_points, .. } = rows;
-        let embeddings = if index == 0 { &start.embeddings } else { &rows.embeddings };
+        let Buffers { wide, weight_logits, learned_points, embeddings, .. } = rows;
+        let embeddings = if index == 0 { &start.embeddings } else { &embeddings[index % 2] };
         // The features before their normalization, which both layers compute.
         let (input, norm) = match &block.attention {
             None => (&start.features, In::empty()),
@@ -97,7 +96,9 @@ impl<T: Activation> CudaDecoder<T> {
             output: weight_logits.output(stream)?,
             ..block.weight_logits.job(stream, input, num_anchors)?
         };
-        kernels.linear.enqueue(stream, &[learned, weights])
+        let layers = [(learned, &block.learned_points), (weights, &block.weight_logits)];
+        kernels.linear.enqueue_folded(stream, &layers)?;
+        Ok(())
     }
 
     /// View sampling through the key points.
@@ -151,7 +152,7 @@ impl<T: Activation> CudaDecoder<T> {
             output: wide.output(stream)?,
             ..block.view_output.job(stream, gathered.part(stream)?, num_anchors)?
         };
-        kernels.linear.enqueue(stream, &[sampled])?;
+        kernels.linear.enqueue_folded(stream, &[(sampled, &block.view_output)])?;
         let [first, second] = &block.feed_forward;
         let job = JobArgs {
             norm: block.norms[0].input(stream)?,
@@ -162,7 +163,7 @@ impl<T: Activation> CudaDecoder<T> {
             output: hidden.output(stream)?,
             ..first.job(stream, wide.part(stream)?, num_anchors)?
         };
-        kernels.linear.enqueue(stream, &[job])?;
+        kernels.linear.enqueue_folded(stream, &[(job, first)])?;
         let normalized = normalized.part(stream)?;
         // The padded columns of a narrower block's hidden rows are beyond its inputs.
         let hidden = PartArgs { len: second.num_inputs() - normalized.len, ..hidden.part(stream)? };
@@ -170,71 +171,8 @@ impl<T: Activation> CudaDecoder<T> {
         job.parts[1] = hidden;
         job.output_stride = output.stride();
         job.output = output.output(stream)?;
-        kernels.linear.enqueue(stream, &[job])
-    }
-
-    /// Refines the anchors and normalizes the features; class logits, and the quality, where
-    /// they are asked for.
-    pub(super) fn enqueue_refinement(
-        &mut self,
-        index: usize,
-        uses_memory: bool,
-        classifies: bool,
-    ) -> Result<()> {
-        let facts = self.network.facts();
-        let &Sparse4d { num_anchors, num_classes, num_single_frame_blocks, .. } = facts;
-        let is_joined = uses_memory && index == num_single_frame_blocks;
-        let is_last = index + 1 == facts.num_blocks;
-        let Self { stream, blocks, rows, start, kernels, anchors, frame, logits, quality, .. } =
-            self;
-        let block = &blocks[index];
-        let embeddings = if index == 0 { &start.embeddings } else { &rows.embeddings };
-        let addend = embeddings.input(stream)?;
-        let input = rows.output.part(stream)?;
-        let norm = block.norms[1].input(stream)?;
-        let [even, odd] = anchors;
-        let (before, refined) = if index.is_multiple_of(2) { (odd, even) } else { (even, odd) };
-        let before = match index {
-            0 => &start.anchors,
-            _ if is_joined => &rows.joined_anchors,
-            _ => &*before,
-        };
-        let deltas = StackArgs {
-            norm,
-            normalized: rows.features.output(stream)?,
-            normalized_stride: embeddings.stride(),
-            addend,
-            addend_stride: embeddings.stride(),
-            values: refined.output(stream)?,
-            output_stride: BOX_LEN as u32,
-            summand: before.input(stream)?,
-            interval: frame.input(stream)?.from(INTERVAL),
-            first_divided: FIRST_DIVIDED,
-            ..block.deltas.of_rows(stream, input, num_anchors)?
-        };
-        let mut jobs = [deltas, StackArgs::empty(), StackArgs::empty()];
-        let mut num_jobs = 1;
-        if classifies {
-            jobs[1] = StackArgs {
-                norm,
-                values: logits.output(stream)?,
-                output_stride: num_classes as u32,
-                ..block.classes.of_rows(stream, input, num_anchors)?
-            };
-            num_jobs = 2;
-        }
-        if let Some(stack) = block.quality.as_ref().filter(|_| is_last) {
-            jobs[num_jobs] = StackArgs {
-                norm,
-                addend,
-                addend_stride: embeddings.stride(),
-                values: quality.output(stream)?,
-                output_stride: 2,
-                ..stack.of_rows(stream, input, num_anchors)?
-            };
-            num_jobs += 1;
-        }
-        kernels.stack.enqueue(stream, &jobs[..num_jobs])
+        kernels.linear.enqueue_folded(stream, &[(job, second)])?;
+        Ok(())
     }
 
     /// Puts the cached anchors, moved, before the best of the frame.
@@ -299,13 +237,6 @@ impl<T: Activation> CudaDecoder<T> {
         memory.confidence.enqueue_copy(&memory.next_confidence)
     }
 
-    /// Encodes the anchors that the next block reads.
-    pub(super) fn enqueue_embeddings(&mut self, index: usize, are_joined: bool) -> Result<()> {
-        let Self { stream, encoder, kernels, rows, anchors, .. } = self;
-        let anchors = if are_joined { &rows.joined_anchors } else { &anchors[index % 2] };
-        enqueue_encoder(stream, &kernels.stack, encoder, anchors, &mut rows.embeddings)
-    }
-
     /// Queues what the views add to the logits of the weights, in all blocks.
     pub(super) fn enqueue_view_logits(&mut self) -> Result<()> {
         let num_views = self.network.facts().num_views;
@@ -357,7 +288,8 @@ fn enqueue_attention<T: Activation>(
     of_values.is_transposed = 1;
     of_values.output_stride = stride;
     of_values.output = values.output(stream)?;
-    linear.enqueue(stream, &[of_queries, job, of_values])?;
+    let jobs = [(of_queries, &layers.queries), (job, &layers.keys), (of_values, layer)];
+    linear.enqueue_folded(stream, &jobs)?;
 
     let of_keys = (&*keys, &*values, of_keys.num);
     let args = attention_args(stream, queries, of_keys, attended, [num_anchors, num_heads])?;
@@ -367,11 +299,12 @@ fn enqueue_attention<T: Activation>(
     job.parts[1..].copy_from_slice(&[features, embeddings]);
     job.output_stride = output.stride();
     job.output = output.output(stream)?;
-    linear.enqueue(stream, &[job])
+    linear.enqueue_folded(stream, &[(job, &layers.output)])?;
+    Ok(())
 }
 
 /// An attention of so many queries and heads to keys and their transposed values.
-pub(super) fn attention_args<'a, T: Activation>(
+fn attention_args<'a, T: Activation>(
     stream: &Stream,
     queries: &'a DeviceRows<T>,
     (keys, values, num_keys): (&'a DeviceRows<T>, &'a DeviceBuffer<T>, usize),

@@ -1,16 +1,16 @@
 //! A Sparse4D decoder on a GPU.
 
-mod chains;
 mod encoder;
 mod launches;
+mod refinement;
 mod rows;
 mod weights;
 
 use std::sync::Arc;
 
-pub use self::rows::Element;
+pub use self::rows::Activation;
 
-use self::encoder::enqueue_encoder;
+use self::encoder::Encoder;
 use self::rows::{BOX_LEN, Buffers, INTERVAL, Memory, Start};
 use self::weights::DeviceBlock;
 use super::super::uploaded::Uploaded;
@@ -20,7 +20,7 @@ use crate::device::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::attention::cuda::AttentionKernel;
 use crate::ops::decode_query::cuda::DeviceQueries;
-use crate::ops::layer_stack::cuda::{DeviceStack, StackKernel};
+use crate::ops::layer_stack::cuda::StackKernel;
 use crate::ops::linear::cuda::{DeviceRows, LinearKernels, padded};
 use crate::ops::top_rows::cuda::{MAX_ROWS, TopRows};
 use crate::ops::view_sample::Projection;
@@ -29,37 +29,10 @@ use crate::ops::view_sample::cuda::{
 };
 use crate::types::{Motion, QueryBox, Sparse4d};
 
-/// An element type of activations, with or without chains of layers.
-pub trait Chained: Sized {
-    /// The weights and buffers of chains.
-    type Chains;
-
-    /// The chains of a network; `None` where the GPU or the network does not allow them.
-    #[doc(hidden)]
-    fn chains(stream: &Stream, network: &Network) -> Result<Option<Self::Chains>>;
-
-    /// Queues a frame that uses the memory.
-    #[doc(hidden)]
-    fn enqueue(decoder: &mut CudaDecoder<Self>, maps: &DeviceFeatureMaps) -> Result<()>
-    where
-        Self: Activation;
-
-    /// Bytes of device memory of the weights.
-    #[doc(hidden)]
-    fn num_bytes(chains: &Self::Chains) -> usize;
-}
-
-/// Elements of the activations: f32 or f16. Sums, normalizations, key points, boxes, confidences
-/// and results are f32 in both.
-pub trait Activation: Element + Chained {}
-impl<T: Element + Chained> Activation for T {}
-
 /// A Sparse4D decoder on a GPU, with its memory.
 ///
-/// With 256 channels in f16, on GPUs of compute capability 9.0, a block of a frame that uses the
-/// memory is six launches: two attentions, view sampling, and three chains of layers
-/// ([`layer_chain`](crate::ops::layer_chain)). Other blocks are 13 launches, those before the
-/// first attention fewer; layers that do not depend on each other share one:
+/// A block is 13 launches, or 12, those before the first attention fewer; layers that do not
+/// depend on each other share one:
 ///
 /// | launches | |
 /// |---|---|
@@ -71,6 +44,10 @@ impl<T: Element + Chained> Activation for T {}
 /// | 1 | deltas, and after some blocks classes and quality |
 /// | 1 | embeddings of the anchors |
 ///
+/// In f16, on GPUs of compute capability 9.0 and where the widths of the layers allow it, the last
+/// two are one launch in blocks without classes
+/// ([`layer_stack::folded`](crate::ops::layer_stack::folded)).
+///
 /// After the single-frame blocks the anchors of the memory join by one launch, after the last
 /// the best are kept by one launch and a copy. All memory is taken when the decoder is made; a
 /// frame waits for nothing on the host. A frame with a memory and one without are different
@@ -79,8 +56,8 @@ pub struct CudaDecoder<T: Activation> {
     network: Arc<Network>,
     stream: Stream,
     kernels: Kernels<T>,
-    blocks: Vec<DeviceBlock>,
-    encoder: [DeviceStack; 4],
+    blocks: Vec<DeviceBlock<T>>,
+    encoder: Encoder<T>,
     start: Start<T>,
     rows: Buffers<T>,
     memory: Memory<T>,
@@ -97,8 +74,6 @@ pub struct CudaDecoder<T: Activation> {
     has_view_logits: bool,
     /// By block, the logits of the views, `[N, L, P, G]`.
     view_logits: Vec<DeviceBuffer<f32>>,
-    /// Chains for frames that use the memory, where the GPU and the network allow them.
-    chains: Option<T::Chains>,
 }
 
 struct Kernels<T: Activation> {
@@ -137,11 +112,13 @@ impl<T: Activation> CudaDecoder<T> {
             stack: StackKernel::load(device)?,
             top_rows: TopRows::load(device, num_anchors)?,
         };
-        let blocks = network.blocks().iter().map(|block| DeviceBlock::new::<T>(stream, block));
+        let last = network.blocks().len() - 1;
+        let blocks = network.blocks().iter().enumerate().map(|(index, block)| {
+            let encoder = Some(network.encoder()).filter(|_| index != last);
+            DeviceBlock::new(stream, block, encoder)
+        });
         let blocks = blocks.collect::<Result<_>>()?;
-        let [centre, extents, yaw, velocity] = &network.encoder().parts;
-        let stack = |layers: &[_; 4]| DeviceStack::of_columns::<T>(stream, layers);
-        let encoder = [stack(centre)?, stack(extents)?, stack(yaw)?, stack(velocity)?];
+        let encoder = Encoder::new(stream, network.encoder())?;
         let boxes = || DeviceBuffer::zeros(stream, num_anchors * BOX_LEN);
         let mut start = Start {
             features: DeviceRows::from_host(stream, network.features(), num_channels)?,
@@ -150,7 +127,7 @@ impl<T: Activation> CudaDecoder<T> {
         };
         start.anchors.write(network.anchors().as_flattened())?;
         let Start { anchors, embeddings, .. } = &mut start;
-        enqueue_encoder(stream, &kernels.stack, &encoder, anchors, embeddings)?;
+        encoder.enqueue(stream, &kernels.stack, anchors, embeddings)?;
         let view_logits =
             network.blocks().iter().map(|block| DeviceBuffer::zeros(stream, num_logits(block)));
         let view_logits = view_logits.collect::<Result<_>>()?;
@@ -170,7 +147,6 @@ impl<T: Activation> CudaDecoder<T> {
             matrices: Uploaded::zeros(stream, 12 * num_views)?,
             has_view_logits: false,
             view_logits,
-            chains: T::chains(stream, &network)?,
             stream: stream.clone(),
             network,
         };
@@ -254,9 +230,6 @@ impl<T: Activation> CudaDecoder<T> {
             );
             return Err(Error::new(ErrorKind::Argument, STAGE, message));
         }
-        if uses_memory && self.chains.is_some() {
-            return T::enqueue(self, maps);
-        }
         let (num_blocks, num_single) = (facts.num_blocks, facts.num_single_frame_blocks);
         for block in 0..num_blocks {
             if block > 0 {
@@ -270,9 +243,7 @@ impl<T: Activation> CudaDecoder<T> {
             self.enqueue_refinement(block, uses_memory, is_last || joins)?;
             if joins {
                 self.enqueue_join(block)?;
-            }
-            if !is_last {
-                self.enqueue_embeddings(block, joins)?;
+                self.enqueue_joined_embeddings(block)?;
             }
         }
         self.enqueue_store(uses_memory)
@@ -335,10 +306,8 @@ impl<T: Activation> CudaDecoder<T> {
 
     /// Bytes of device memory of the weights.
     pub fn num_weight_bytes(&self) -> usize {
-        let encoder = self.encoder.iter().map(DeviceStack::num_bytes).sum::<usize>();
-        self.chains.as_ref().map_or(0, T::num_bytes)
-            + encoder
-            + self.blocks.iter().map(DeviceBlock::num_bytes).sum::<usize>()
+        let blocks = self.blocks.iter().map(DeviceBlock::num_bytes).sum::<usize>();
+        self.encoder.num_bytes() + blocks
     }
 
     fn boxes(&self) -> &DeviceBuffer<f32> {

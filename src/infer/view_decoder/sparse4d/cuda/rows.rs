@@ -10,9 +10,10 @@ use crate::ops::top_rows::cuda::RowElement;
 use crate::ops::view_sample::cuda::PointElement;
 use crate::types::{QueryBox, Sparse4d};
 
-/// Elements of the rows.
-pub trait Element: AttentionElement + PointElement + StackElement + RowElement {}
-impl<T: AttentionElement + PointElement + StackElement + RowElement> Element for T {}
+/// Elements of the activations: f32 or f16. Sums, normalizations, key points, boxes, confidences
+/// and results are f32 in both.
+pub trait Activation: AttentionElement + PointElement + StackElement + RowElement {}
+impl<T: AttentionElement + PointElement + StackElement + RowElement> Activation for T {}
 
 pub(super) const BOX_LEN: usize = size_of::<QueryBox>() / size_of::<f32>();
 /// The first value of a box that is divided by the interval: the velocity.
@@ -34,7 +35,8 @@ pub(super) struct Buffers<T> {
     /// After the anchors of the memory have joined.
     pub joined: DeviceRows<T>,
     pub joined_anchors: DeviceBuffer<f32>,
-    pub embeddings: DeviceRows<T>,
+    /// Embeddings of the anchors that even and odd blocks read; the first block has its own.
+    pub embeddings: [DeviceRows<T>; 2],
     pub queries: DeviceRows<T>,
     pub keys: DeviceRows<T>,
     pub values: DeviceBuffer<T>,
@@ -69,7 +71,7 @@ pub(super) struct Memory<T> {
     pub cached_rows: DeviceBuffer<u32>,
 }
 
-impl<T: Element> Buffers<T> {
+impl<T: Activation> Buffers<T> {
     pub(super) fn new(stream: &Stream, network: &Network, hidden: usize) -> Result<Self> {
         let &Sparse4d { num_anchors, num_cached, num_channels, num_levels, num_groups, .. } =
             network.facts();
@@ -82,7 +84,7 @@ impl<T: Element> Buffers<T> {
             features: rows(num_channels)?,
             joined: rows(num_channels)?,
             joined_anchors: DeviceBuffer::zeros(stream, num_anchors * BOX_LEN)?,
-            embeddings: rows(num_channels)?,
+            embeddings: [rows(num_channels)?, rows(num_channels)?],
             queries: rows(2 * num_channels)?,
             keys: rows(2 * num_channels)?,
             values: values(num_anchors)?,
@@ -101,7 +103,7 @@ impl<T: Element> Buffers<T> {
     }
 }
 
-impl<T: Element> Memory<T> {
+impl<T: Activation> Memory<T> {
     /// An empty memory.
     pub(super) fn new(stream: &Stream, facts: &Sparse4d) -> Result<Self> {
         let &Sparse4d { num_anchors, num_cached, num_channels, .. } = facts;

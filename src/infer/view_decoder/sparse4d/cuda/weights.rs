@@ -1,12 +1,15 @@
 //! The weights of a Sparse4D decoder in device memory.
 
-use super::super::{Block, GraphAttention};
+use super::super::{AnchorEncoder, Block, GraphAttention};
+use super::encoder::columns;
 use crate::device::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::view_decoder::STAGE;
+use crate::ops::layer_norm::LayerNorm;
 use crate::ops::layer_stack::cuda::{DeviceStack, StackElement};
+use crate::ops::layer_stack::folded::FoldedStacks;
 use crate::ops::linear::LinearLayer;
-use crate::ops::linear::cuda::{DeviceLayer, device_norm};
+use crate::ops::linear::cuda::{DeviceLayer, FirstPart, device_norm};
 
 /// An attention among rows `[f, e]`.
 pub(super) struct DeviceAttention {
@@ -21,7 +24,7 @@ pub(super) struct DeviceAttention {
 }
 
 /// A block.
-pub(super) struct DeviceBlock {
+pub(super) struct DeviceBlock<T: StackElement> {
     pub temporal: Option<DeviceAttention>,
     pub attention: Option<DeviceAttention>,
     /// `[P', 3]` shares of the extents.
@@ -34,13 +37,16 @@ pub(super) struct DeviceBlock {
     /// Before the feed-forward layers, and after them.
     pub norms: [DeviceBuffer<f32>; 2],
     pub deltas: DeviceStack,
+    /// The deltas and the encoder of the refined anchors in one launch, where another block follows
+    /// and the GPU and the network allow it.
+    pub refinement: Option<FoldedStacks<T>>,
     pub classes: DeviceStack,
     pub quality: Option<DeviceStack>,
 }
 
 impl DeviceAttention {
     fn new<T: StackElement>(stream: &Stream, attention: &GraphAttention) -> Result<Self> {
-        let layer = |layer: &LinearLayer| DeviceLayer::new::<T>(stream, layer);
+        let layer = |layer: &LinearLayer| DeviceLayer::folded::<T>(stream, layer, None);
         let norm = attention.output.finish().norm();
         Ok(Self {
             queries: layer(&attention.queries)?,
@@ -58,9 +64,18 @@ impl DeviceAttention {
     }
 }
 
-impl DeviceBlock {
-    pub(super) fn new<T: StackElement>(stream: &Stream, block: &Block) -> Result<Self> {
-        let layer = |layer: &LinearLayer| DeviceLayer::new::<T>(stream, layer);
+impl<T: StackElement> DeviceBlock<T> {
+    /// Packs a block; `encoder` is absent for the last.
+    pub(super) fn new(
+        stream: &Stream,
+        block: &Block,
+        encoder: Option<&AnchorEncoder>,
+    ) -> Result<Self> {
+        let layer = |layer: &LinearLayer| DeviceLayer::folded::<T>(stream, layer, None);
+        let after_norm = |layer: &LinearLayer, norm: Option<&LayerNorm>, has_addend| {
+            let first = norm.map(|norm| FirstPart { norm, has_addend });
+            DeviceLayer::folded::<T>(stream, layer, first)
+        };
         let attention = |attention: &Option<GraphAttention>| {
             let attention = attention.as_ref();
             attention.map(|attention| DeviceAttention::new::<T>(stream, attention)).transpose()
@@ -74,17 +89,27 @@ impl DeviceBlock {
             return Err(Error::new(ErrorKind::Model, STAGE, message));
         };
         let quality = refinement.quality.as_ref();
+        let of_attention = block.attention.as_ref().and_then(|a| a.output.finish().norm());
         Ok(Self {
             temporal: attention(&block.temporal)?,
             attention: attention(&block.attention)?,
             fixed_points,
-            learned_points: layer(&views.learned_points)?,
-            weight_logits: layer(&views.weight_logits)?,
+            learned_points: after_norm(&views.learned_points, of_attention, false)?,
+            weight_logits: after_norm(&views.weight_logits, of_attention, true)?,
             view_logits: DeviceStack::of_columns::<T>(stream, &views.view_logits)?,
             view_output: layer(&views.output)?,
-            feed_forward: [layer(&feed_forward.hidden)?, layer(&feed_forward.output)?],
+            feed_forward: [
+                after_norm(&feed_forward.hidden, Some(&feed_forward.norm), false)?,
+                layer(&feed_forward.output)?,
+            ],
             norms: [device_norm(stream, &feed_forward.norm)?, device_norm(stream, after)?],
             deltas: DeviceStack::new::<T>(stream, &refinement.deltas)?,
+            refinement: match encoder {
+                Some(encoder) => {
+                    FoldedStacks::new(stream, Some(&refinement.deltas), &columns(encoder))?
+                }
+                None => None,
+            },
             classes: DeviceStack::new::<T>(stream, &refinement.classes)?,
             quality: quality.map(|q| DeviceStack::new::<T>(stream, q)).transpose()?,
         })
@@ -100,5 +125,6 @@ impl DeviceBlock {
         attentions.map(DeviceAttention::num_bytes).sum::<usize>()
             + layers.map(DeviceLayer::num_bytes).sum::<usize>()
             + stacks.map(DeviceStack::num_bytes).sum::<usize>()
+            + self.refinement.as_ref().map_or(0, FoldedStacks::num_bytes)
     }
 }

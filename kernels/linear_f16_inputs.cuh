@@ -1,0 +1,275 @@
+// The inputs of a block of linear layers in f16 in shared memory, and what is computed of its rows before
+// the layers: linear_f16.cuh.
+#pragma once
+
+#include "cluster.cuh"
+#include "linear.cuh"
+#include "overlap.cuh"
+#include "warpgroup.cuh"
+
+namespace linear_f16 {
+
+// Rows of a block.
+constexpr uint32_t kRows = 64;
+// Two warpgroups multiply; another warp requests the weights.
+constexpr uint32_t kThreads = 2 * warpgroup::kThreads;
+constexpr uint32_t kAllThreads = 288;
+static_assert(kAllThreads == kThreads + kLanes);
+// Inputs of which rows arrive together: 128 bytes of a row.
+constexpr uint32_t kChunkInputs = 64;
+constexpr uint32_t kTileBytes = kRows * kChunkInputs * 2;
+constexpr uint32_t kMaxChunks = 16;
+// Chunks of which weights arrive together.
+constexpr uint32_t kWeightChunks = 4;
+constexpr uint32_t kMaxParts = 4;
+constexpr uint32_t kAlignment = 1024;
+
+// output = relu?([normalized first part, others] W + bias)
+struct Job {
+    linear::Part<__half> parts[kMaxParts];  // the input: side by side; the first can be normalized
+    Slice<const uint8_t> weights;  // of 8 outputs after each other, of 8 inputs: those of the first part times gamma
+    Slice<const float> bias;       // with beta through the weights; padded to 16
+    Slice<const float> sums;       // of the outputs' weights of the first part, as rounded; empty: it is not normalized
+    Slice<const float> norm;       // gamma, beta: for the next
+    Slice<__half> normalized;      // where the normalized first part is stored; empty: nowhere
+    Slice<__half> output;          // empty: what follows
+    Slice<float> values;           // outputs in f32
+    uint32_t normalized_stride;
+    uint32_t output_stride;
+    uint32_t values_stride;
+    uint32_t num_values;           // of a row
+    uint32_t num_rows;
+    uint32_t num_outputs;          // padded to 16
+    uint32_t has_relu;
+    uint32_t is_transposed;        // the output has a row per column
+    float epsilon;
+    uint32_t reserved;
+};
+static_assert(sizeof(Job) == 248);
+
+struct Args {
+    uint32_t num_jobs;
+    uint32_t end_blocks[linear::kMaxJobs];  // column blocks of the jobs up to this one
+    uint32_t reserved;
+    Job jobs[linear::kMaxJobs];
+};
+static_assert(sizeof(Args) == 1016);
+
+__host__ __device__ constexpr uint32_t num_chunks_of(uint32_t num_inputs) { return (num_inputs + kChunkInputs - 1) / kChunkInputs; }
+
+// A block's shared memory, in bytes from its start: barriers, the bias, sums of weights, moments of the rows,
+// gamma and beta; then, from a multiple of 1024 on, rows by chunks, weights, sums from other blocks.
+struct Layout {
+    uint32_t bias, sums, moments, norm, rows, weights, inbox, end;
+
+    // `num_inputs`: of the block; `inbox_len`: sums of a row that come from others.
+    __host__ __device__ Layout(uint32_t num_columns, uint32_t inbox_len, uint32_t num_inputs, uint32_t norm_len) {
+        bias = 256;
+        sums = bias + num_columns * 4;
+        moments = sums + num_columns * 4;
+        norm = moments + 2 * kRows * 8;
+        rows = norm + norm_len * 4;
+        weights = num_chunks_of(num_inputs) * kTileBytes;
+        inbox = weights + num_columns * num_inputs * 2;
+        end = rows + kAlignment + inbox + kRows * inbox_len * 4;
+    }
+};
+
+#if HAS_WARPGROUPS
+// The warpgroups have `kGroups` times 8 columns each. `kSplits` blocks of a cluster have a part of the inputs each,
+// of the same length, since they store into each other's shared memory: the inputs are a multiple of 64 `kSplits`.
+template <uint32_t kGroups, uint32_t kSplits>
+struct Inputs {
+    static constexpr uint32_t kColumns = 2 * kGroups * row::kGroup;
+    static constexpr uint32_t kInbox = kColumns / kSplits * (kSplits - 1);
+
+    const Job& job;
+    const uint32_t first_row, first_column, rank;
+    const uint32_t all_inputs, first_input, num_inputs, num_chunks;
+    // Of the normalized part.
+    const uint32_t norm_chunks;
+    const Layout layout;
+    uint8_t* const shared;
+    const uint32_t row_barriers, weight_barriers, inbox_barrier;
+    const uint32_t rows, weights;
+    // The compiler knows that all lanes have the value of one.
+    const uint32_t group = __shfl_sync(kAllLanes, threadIdx.x / warpgroup::kThreads, 0);
+
+    __device__ Inputs(const Job& job, uint32_t row_block, uint32_t column_block, uint32_t rank, uint8_t* shared)
+        : job(job),
+          first_row(row_block * kRows),
+          first_column(column_block * kColumns),
+          rank(rank),
+          all_inputs(job.parts[0].len + job.parts[1].len + job.parts[2].len + job.parts[3].len),
+          first_input(kSplits == 1 ? 0 : num_chunks_of(all_inputs) * rank / kSplits * kChunkInputs),
+          num_inputs(kSplits == 1 ? all_inputs
+                                  : min(all_inputs, num_chunks_of(all_inputs) * (rank + 1) / kSplits * kChunkInputs) - first_input),
+          num_chunks(num_chunks_of(num_inputs)),
+          norm_chunks(kSplits == 1 && job.sums.len != 0 ? job.parts[0].len / kChunkInputs : 0),
+          layout(kColumns, kInbox, num_inputs, static_cast<uint32_t>(job.norm.len)),
+          shared(shared),
+          row_barriers(warpgroup::shared_address(shared)),
+          weight_barriers(row_barriers + kMaxChunks * 8),
+          inbox_barrier(weight_barriers + kMaxChunks / kWeightChunks * 8),
+          rows((row_barriers + layout.rows + kAlignment - 1) / kAlignment * kAlignment),
+          weights(rows + layout.weights) {}
+
+    template <typename T>
+    __device__ T* at(uint32_t offset) const { return reinterpret_cast<T*>(shared + offset); }
+    // The same from the first row on.
+    template <typename T>
+    __device__ T* after_rows(uint32_t offset) const { return reinterpret_cast<T*>(shared + (rows - row_barriers) + offset); }
+
+    // The threads of the warpgroups.
+    __device__ static void sync() { asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory"); }
+
+    // By one thread; `shared`: of the block.
+    __device__ static void init_barriers(const uint8_t* shared) {
+        const uint32_t barriers = warpgroup::shared_address(shared);
+#pragma unroll
+        for (uint32_t i = 0; i < kMaxChunks + kMaxChunks / kWeightChunks + 1; ++i) {
+            warpgroup::init_barrier(barriers + i * 8, i < kMaxChunks ? kThreads : 1);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+
+    // Requests the weights: a lane for each 8 columns.
+    __device__ void request_weights() const {
+        const uint32_t groups = min(kColumns, job.num_outputs - first_column) / row::kGroup;
+        const uint64_t group_bytes = static_cast<uint64_t>(all_inputs) * 16;
+        const uint8_t* from = job.weights.data + (first_column / row::kGroup + lane_of()) * group_bytes + first_input * 16;
+        uint32_t to = weights + lane_of() * num_inputs * 16, barrier = weight_barriers;
+#pragma unroll 1
+        for (uint32_t left = num_inputs * 16; left != 0; barrier += 8) {
+            const uint32_t bytes = min(left, kWeightChunks * kChunkInputs * 16);
+            if (lane_of() == 0) {
+                asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(groups * bytes) : "memory");
+            }
+            __syncwarp();
+            if (lane_of() < groups) {
+                asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
+                             "r"(bytes), "r"(barrier)
+                             : "memory");
+            }
+            to += bytes, from += bytes, left -= bytes;
+        }
+    }
+
+    // The bias, sums of weights, gamma and beta.
+    __device__ void copy_constants() const {
+        const uint32_t i = threadIdx.x % (kThreads / 2) * 4;
+        const bool is_first = threadIdx.x < kThreads / 2;
+        const float* from = is_first ? job.bias.data : job.sums.data;
+        if (i < kColumns && first_column + i < job.num_outputs && (is_first || norm_chunks != 0)) {
+            linear::copy_async(at<float>(is_first ? layout.bias : layout.sums) + i, from + first_column + i);
+        }
+        for (uint32_t k = threadIdx.x * 4; k < job.norm.len; k += kThreads * 4) {
+            linear::copy_async(at<float>(layout.norm) + k, job.norm.data + k);
+        }
+    }
+
+    // Copies the rows, a chunk after the other: in each row of a tile the quads are exchanged by the row.
+    __device__ void copy_rows() const {
+        constexpr uint32_t kPass = kThreads / 8;
+        const uint32_t r = threadIdx.x / 8, quad = threadIdx.x % 8;
+        const uint32_t num_rows = job.num_rows;
+        const uint32_t first_end = job.parts[0].len, second_end = first_end + job.parts[1].len, third_end = second_end + job.parts[2].len;
+        uint32_t to = rows + r * 128 + (quad ^ r % 8) * 16, barrier = row_barriers;
+        uint32_t column = first_input + quad * row::kGroup;
+#pragma unroll 1
+        for (uint32_t chunk = 0; chunk < num_chunks; ++chunk) {
+            if (column < all_inputs) {
+                const uint32_t part = column < second_end ? (column < first_end ? 0 : 1) : (column < third_end ? 2 : 3);
+                const uint32_t start = part == 0 ? 0 : part == 1 ? first_end : part == 2 ? second_end : third_end;
+                const __half* from = job.parts[part].rows.data + (column - start);
+                const uint32_t stride = job.parts[part].stride;
+#pragma unroll
+                for (uint32_t i = 0; i < kRows / kPass; ++i) {
+                    const uint32_t row = first_row + r + i * kPass;
+                    const bool exists = row < num_rows;
+                    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + i * kPass * 128),
+                                 "l"(from + static_cast<uint64_t>(exists ? row : 0) * stride), "r"(exists ? 16 : 0)
+                                 : "memory");
+                }
+            }
+            asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+            column += kChunkInputs, to += kTileBytes, barrier += 8;
+        }
+    }
+
+
+    // Sums of 16 rows and of their squares, as matrix products: by ones, and by the rows themselves, of which
+    // the diagonal counts.
+    struct Moments {
+        float sums[4] = {}, low[4] = {}, high[4] = {};
+    };
+    // Adds this warpgroup's half of a chunk.
+    __device__ void add(Moments& moments, uint32_t chunk) const {
+        constexpr uint32_t kSteps = 2, kOnes = 0x3c003c00;
+        const uint32_t r = warp_of() % 4 * 16 + lane_of() % 16;
+        const uint32_t row = rows + chunk * kTileBytes + r * 128;
+        uint4 a[kSteps];
+#pragma unroll
+        for (uint32_t i = 0; i < kSteps; ++i) {
+            const uint32_t quad = 4 * group + 2 * i + lane_of() / 16;
+            asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                         : "=r"(a[i].x), "=r"(a[i].y), "=r"(a[i].z), "=r"(a[i].w)
+                         : "r"(row + (quad ^ r % 8) * 16)
+                         : "memory");
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < kSteps; ++i) {
+            linear::multiply(moments.sums, a[i], kOnes, kOnes);
+            linear::multiply(moments.low, a[i], a[i].x, a[i].z);
+            linear::multiply(moments.high, a[i], a[i].y, a[i].w);
+        }
+    }
+    // Both warpgroups' sums are there.
+    __device__ void share(const Moments& moments) const {
+        const uint32_t r = lane_of() / 4;
+        if (lane_of() % 4 == r / 2) {
+            float2* to = at<float2>(layout.moments) + group * kRows + warp_of() % 4 * 16 + r;
+            to[0] = make_float2(moments.sums[0], r % 2 == 0 ? moments.low[0] : moments.low[1]);
+            to[8] = make_float2(moments.sums[2], r % 2 == 0 ? moments.high[2] : moments.high[3]);
+        }
+        sync();
+    }
+    // What a row's values are multiplied by, and what is added then.
+    __device__ float2 scale_of(uint32_t r) const {
+        const float2* of = at<const float2>(layout.moments) + r;
+        const float inverse = __fdividef(1.0f, static_cast<float>(job.parts[0].len));
+        const float mean = (of[0].x + of[kRows].x) * inverse;
+        const float variance = fmaxf(fmaf(of[0].y + of[kRows].y, inverse, -mean * mean), 0.0f);
+        const float scale = rsqrtf(variance + job.epsilon);
+        return make_float2(scale, -mean * scale);
+    }
+
+    // Stores the normalized first part: blocks of other columns have other chunks.
+    __device__ void store_normalized() const {
+        const uint32_t blocks = (job.num_outputs + kColumns - 1) / kColumns, quad = threadIdx.x % 8;
+#pragma unroll 1
+        for (uint32_t chunk = first_column / kColumns; chunk < norm_chunks; chunk += blocks) {
+            const uint32_t column = chunk * kChunkInputs + quad * row::kGroup;
+            float gamma[row::kGroup], beta[row::kGroup];
+            row::load(at<const float>(layout.norm) + column, gamma);
+            row::load(at<const float>(layout.norm) + job.parts[0].len + column, beta);
+#pragma unroll
+            for (uint32_t i = 0; i < kRows; i += kThreads / 8) {
+                const uint32_t r = threadIdx.x / 8 + i;
+                row::Raw<__half> raw;
+                raw.words = (after_rows<const uint4>(chunk * kTileBytes) + r * 8)[quad ^ r % 8];
+                const float2 of_row = scale_of(r);
+                float v[row::kGroup];
+                raw.unpack(v);
+#pragma unroll
+                for (uint32_t k = 0; k < row::kGroup; ++k) v[k] = fmaf(fmaf(v[k], of_row.x, of_row.y), gamma[k], beta[k]);
+                if (first_row + r < job.num_rows) {
+                    row::store(v, job.normalized.data + static_cast<uint64_t>(first_row + r) * job.normalized_stride + column);
+                }
+            }
+        }
+    }
+};
+#endif
+
+}  // namespace linear_f16

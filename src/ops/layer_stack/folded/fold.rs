@@ -1,0 +1,107 @@
+//! A layer that has taken in the normalization of its inputs.
+
+use half::f16;
+
+use crate::error::Result;
+use crate::ops::layer_norm::LayerNorm;
+use crate::ops::linear::LinearLayer;
+use crate::ops::sparse_conv::Precision;
+
+/// `norm(y) W + b = (y V - mean(y) s) / deviation(y) + c`, where `V` is `W` times the factors of
+/// the normalization, rounded to f16, `s` the sums of the rounded values over the inputs, and `c`
+/// the bias and the summands of the normalization times `W`.
+pub(super) struct FoldedLayer {
+    num_inputs: usize,
+    /// `V`, a row per output.
+    weights: Vec<f16>,
+    /// `c` and `s` by output; `s` is 0 without a normalization.
+    constants: Vec<[f32; 2]>,
+}
+
+impl FoldedLayer {
+    /// # Errors
+    /// `Argument` when a value of `V` is infinite in f16.
+    pub(super) fn new(layer: &LinearLayer, norm: Option<&LayerNorm>) -> Result<Self> {
+        let num_inputs = layer.num_inputs();
+        let places = (0..layer.num_outputs())
+            .flat_map(|output| (0..num_inputs).map(move |input| (output, input)));
+        let factor = |input: usize| norm.map_or(1.0, |norm| norm.gamma()[input]);
+        let weights = places.map(|(output, input)| layer.weight(output, input) * factor(input));
+        Precision::F16.check_weights("layer_stack", weights.clone())?;
+        let weights: Vec<f16> = weights.map(f16::from_f32).collect();
+        let constants = weights.chunks_exact(num_inputs).zip(layer.bias()).enumerate();
+        let constants = constants.map(|(output, (weights, bias))| {
+            let Some(norm) = norm else { return [*bias, 0.0] };
+            let sum: f64 = weights.iter().map(|weight| weight.to_f64()).sum();
+            let summands = norm
+                .beta()
+                .iter()
+                .enumerate()
+                .map(|(input, beta)| f64::from(*beta) * f64::from(layer.weight(output, input)));
+            [(f64::from(*bias) + summands.sum::<f64>()) as f32, sum as f32]
+        });
+        let constants = constants.collect();
+        Ok(Self { num_inputs, weights, constants })
+    }
+
+    /// A value of `V`; 0 beyond the layer's inputs and outputs.
+    pub(super) fn weight(&self, output: usize, input: usize) -> f16 {
+        let value = (input < self.num_inputs).then(|| output * self.num_inputs + input);
+        value.and_then(|at| self.weights.get(at)).copied().unwrap_or(f16::ZERO)
+    }
+
+    /// `c` and `s`; 0 beyond the layer's outputs.
+    pub(super) fn constants(&self, output: usize) -> [f32; 2] {
+        self.constants.get(output).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_normalization_is_in_the_layer() {
+        let (gamma, beta) = (vec![2.0, 0.5, -1.0], vec![1.0, -2.0, 0.25]);
+        let weights = [1.0, 2.0, 3.0, -0.3, 0.1, 4.0];
+        let layer = LinearLayer::new([2, 3], &weights, Some(&[0.5, 7.0])).unwrap();
+        let norm = LayerNorm::new(gamma.clone(), beta.clone()).unwrap();
+        let folded = FoldedLayer::new(&layer, Some(&norm)).unwrap();
+        // The same row both ways.
+        let row = [0.5_f32, 4.0, -3.0];
+        let mut normalized = row;
+        norm.apply(&mut normalized);
+        let mean = row.iter().sum::<f32>() / 3.0;
+        let square = row.iter().map(|x| x * x).sum::<f32>() / 3.0;
+        let deviation = (square - mean * mean + 1e-5).sqrt();
+        for output in 0..2 {
+            let expected: f32 = (0..3)
+                .map(|input| normalized[input] * weights[3 * output + input])
+                .chain([layer.bias()[output]])
+                .sum();
+            let values = [0, 1, 2].map(|input| folded.weight(output, input).to_f32());
+            let [constant, sum] = folded.constants(output);
+            assert!((values.iter().sum::<f32>() - sum).abs() < 1e-6, "of the rounded values");
+            let product: f32 = row.iter().zip(values).map(|(x, v)| x * v).sum();
+            let found = (product - mean * sum) / deviation + constant;
+            assert!((found - expected).abs() < 5e-3, "{found} {expected}");
+        }
+        // -0.6, as f16 has it.
+        assert_eq!(folded.constants(1)[1], f16::from_f32(-0.6).to_f32() + 0.049_987_793 - 4.0);
+        assert_eq!(folded.constants(0)[0], 0.5 + 1.0 - 4.0 + 0.75);
+        let beyond = [folded.weight(0, 3), folded.weight(2, 0)];
+        assert_eq!((beyond, folded.constants(2)), ([f16::ZERO; 2], [0.0; 2]));
+        let alone = FoldedLayer::new(&layer, None).unwrap();
+        assert_eq!(alone.constants(1), [7.0, 0.0]);
+        assert_eq!(alone.weight(1, 2).to_f32(), 4.0);
+    }
+
+    #[test]
+    fn what_f16_makes_infinite_is_refused() {
+        let layer = LinearLayer::new([1, 2], &[1.0, 3e3], None).unwrap();
+        let norm = LayerNorm::new(vec![1.0, 30.0], vec![0.0; 2]).unwrap();
+        assert!(FoldedLayer::new(&layer, None).is_ok());
+        let error = FoldedLayer::new(&layer, Some(&norm)).map(drop).unwrap_err();
+        assert!(error.message().contains("1 weights of up to 9e4 are beyond float16"), "{error}");
+    }
+}
