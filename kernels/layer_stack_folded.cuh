@@ -162,6 +162,7 @@ struct Weights {
 #pragma unroll
         for (uint32_t i = 0; i <= kChunks; ++i) init_barrier(full + 8 * i);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        __syncwarp();
         copy(warpgroup::shared_address(&shared.constants[warp]), from, sizeof(Constants), full + 8 * kChunks);
         from += sizeof(Constants);
 #pragma unroll 1
@@ -202,6 +203,7 @@ struct Weights {
     // overtake them. It depends on the last of them.
     __device__ void refill(uint32_t chunk) {
         if (pending == 0) return;
+        __syncwarp();
         copy_chunk(pending - 1 + (steps[(chunk + 1) * kChunkSteps - 1][kGroups - 1].w & zero));
         pending = 0;
     }

@@ -146,16 +146,16 @@ struct Stack {
     struct Operands {
         uint32_t b[2][4];
 
-        __device__ void load(uint32_t at) { load_matrices(b[0], at), load_matrices(b[1], at + 64); }
+        // Two steps twice where there are no others: other warps write what follows them.
+        __device__ void load(uint32_t at, bool has_four) { load_matrices(b[0], at), load_matrices(b[1], has_four ? at + 64 : at); }
         __device__ uint32_t first(uint32_t k) const { return b[k / 2][k % 2 * 2]; }
         __device__ uint32_t second(uint32_t k) const { return b[k / 2][k % 2 * 2 + 1]; }
     };
-    // Calls f(step, b0, b1) for some of the steps of rows, four from `four` on. They are read before it is known whether there
-    // are so many: the place is in shared memory.
+    // Calls f(step, b0, b1) for the steps of rows from `four` on, four or two.
     template <typename F>
     __device__ static void for_four(uint32_t at, uint32_t four, uint32_t num_steps, F f) {
         Operands operands;
-        operands.load(at + four * 32);
+        operands.load(at + four * 32, four + 2 < num_steps);
 #pragma unroll
         for (uint32_t k = 0; k < 4; ++k) {
             if (k == 2 && four + k >= num_steps) break;

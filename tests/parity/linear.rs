@@ -146,11 +146,11 @@ fn layers_agree() {
 
 /// Layers as those of a Sparse4D block: over a normalized part, with rows added to it and kept or
 /// not, in one launch; over several parts, as rows and transposed.
-fn folded_layers(device: &CudaDevice, num_rows: usize, num_inputs: usize) {
+fn folded_layers(device: &CudaDevice, num_rows: usize, num_inputs: usize, num_more: usize) {
     let bound = bound("linear", "f16", "share of the largest value").in_unit();
     let stream = device.stream().unwrap();
     let mut random = Random::new(73);
-    let [num_wide, num_values, num_more] = [208, 21, 256];
+    let [num_wide, num_values] = [208, 21];
     let mut rows =
         |columns: usize, most| stored::<f16>(values(&mut random, num_rows * columns, most));
     let [first, addend, more] =
@@ -273,11 +273,17 @@ fn folded_layers(device: &CudaDevice, num_rows: usize, num_inputs: usize) {
 #[test]
 fn folded_layers_agree() {
     let Some(device) = super::gpu() else { return };
-    // A row, parts of a block, blocks of 64 and of 128 columns; halves of the inputs from 512 on.
-    for (num_rows, num_inputs) in
-        [(1, 64), (37, 256), (512, 256), (300, 512), (900, 512), (2100, 256)]
-    {
-        folded_layers(&device, num_rows, num_inputs);
+    // A row, parts of a block, blocks of 64 and of 128 columns; the inputs of several parts in two blocks of
+    // a cluster where there are 512 and more.
+    for (num_rows, num_inputs, num_more) in [
+        (1, 64, 96),
+        (37, 256, 256),
+        (512, 256, 128),
+        (300, 256, 768),
+        (900, 256, 256),
+        (2100, 256, 256),
+    ] {
+        folded_layers(&device, num_rows, num_inputs, num_more);
     }
 }
 
