@@ -32,8 +32,12 @@ const MIN_SHARE: f64 = 0.9;
 /// The share of each GPU of several that the rate must reach, of that of one alone.
 const MIN_SHARE_OF_GPUS: f64 = 0.95;
 
-/// Frames of a replay, of all cameras: at least.
-const NUM_FRAMES: usize = 200;
+/// Pictures of a replay on one GPU, of all cameras: at least.
+const NUM_PICTURES: usize = 200;
+/// On several GPUs: longer, since ends of a replay do not divide by the number of GPUs. As many raw pictures
+/// as `mapped_upload_mib` holds by default.
+const NUM_RAW_PICTURES: usize = 300;
+const NUM_JPEG_PICTURES: usize = 1200;
 /// Frames that are not measured: the first two of each camera prepare its JPEG engines and record
 /// graphs.
 const NUM_WARM_UP: u32 = 24;
@@ -44,6 +48,8 @@ const NUM_REPLAYS: usize = 3;
 struct Recorded {
     name: &'static str,
     num_cameras: usize,
+    /// Of all cameras, up to the next multiple of their number.
+    num_pictures: usize,
     is_compressed: bool,
     /// Whether the network runs once for the pictures of all cameras.
     is_batched: bool,
@@ -52,13 +58,13 @@ struct Recorded {
 /// Twelve cameras, on one GPU and on all where there are several.
 const ON_GPUS: [OnGpus; 2] = [
     OnGpus {
-        one: "replay: 204 pictures 1920x1080 bgr8, twelve cameras, one GPU",
-        all: "replay: 204 pictures 1920x1080 bgr8, twelve cameras, all GPUs",
+        one: "replay: 300 pictures 1920x1080 bgr8, twelve cameras, one GPU",
+        all: "replay: 300 pictures 1920x1080 bgr8, twelve cameras, all GPUs",
         is_compressed: false,
     },
     OnGpus {
-        one: "replay: 204 pictures 1600x900 jpeg, twelve cameras, one GPU",
-        all: "replay: 204 pictures 1600x900 jpeg, twelve cameras, all GPUs",
+        one: "replay: 1200 pictures 1600x900 jpeg, twelve cameras, one GPU",
+        all: "replay: 1200 pictures 1600x900 jpeg, twelve cameras, all GPUs",
         is_compressed: true,
     },
 ];
@@ -73,18 +79,21 @@ const RECORDINGS: [Recorded; 3] = [
     Recorded {
         name: "replay: 200 pictures 1920x1080 bgr8, one camera",
         num_cameras: 1,
+        num_pictures: NUM_PICTURES,
         is_compressed: false,
         is_batched: false,
     },
     Recorded {
         name: "replay: 204 pictures 1600x900 jpeg, six cameras",
         num_cameras: 6,
+        num_pictures: NUM_PICTURES,
         is_compressed: true,
         is_batched: false,
     },
     Recorded {
         name: "replay: 204 pictures 1600x900 jpeg, six cameras, one batch",
         num_cameras: 6,
+        num_pictures: NUM_PICTURES,
         is_compressed: true,
         is_batched: true,
     },
@@ -136,7 +145,9 @@ impl OnGpus {
     /// Cameras on one GPU and, placed by their loads, on all.
     fn measure(&self, bench: &mut Bench<'_>, device: &CudaDevice, network: &Path) -> Result<()> {
         let Self { one, all, is_compressed } = *self;
-        let recorded = Recorded { name: one, num_cameras: 12, is_compressed, is_batched: false };
+        let num_pictures = if is_compressed { NUM_JPEG_PICTURES } else { NUM_RAW_PICTURES };
+        let recorded =
+            Recorded { name: one, num_cameras: 12, num_pictures, is_compressed, is_batched: false };
         let folder = TemporaryFolder::new();
         recorded.write(&folder.0)?;
         let config_on = |device: &str| config(device, network, recorded.num_cameras);
@@ -189,9 +200,9 @@ fn back_to_back(device: &CudaDevice, network: &Path, batch: usize) -> Result<Vec
     let mut walls = vec![];
     for _ in 0..NUM_REPLAYS {
         let start = Instant::now();
-        (0..NUM_FRAMES).try_for_each(|_| engine.enqueue())?;
+        (0..NUM_PICTURES).try_for_each(|_| engine.enqueue())?;
         stream.synchronize()?;
-        walls.push(start.elapsed().as_secs_f64() * 1e6 / (NUM_FRAMES * batch) as f64);
+        walls.push(start.elapsed().as_secs_f64() * 1e6 / (NUM_PICTURES * batch) as f64);
     }
     Ok(walls)
 }
@@ -236,7 +247,7 @@ impl Recorded {
         let pictures = (0..self.num_cameras).map(|camera| self.picture(camera));
         let pictures = pictures.collect::<Result<Vec<_>>>()?;
         let mut message = vec![];
-        for frame in 0..NUM_FRAMES.next_multiple_of(self.num_cameras) {
+        for frame in 0..self.num_pictures.next_multiple_of(self.num_cameras) {
             let camera = frame % self.num_cameras;
             let stamp = Stamp::from_nanos(1_000_000_000 + 10_000_000 * frame as i64);
             self.encode(&pictures[camera], stamp, &mut message)?;
@@ -276,7 +287,7 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // A recording of 1.2 GB stays behind at worst.
+        // A recording of 1.9 GB stays behind at worst.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
