@@ -1,9 +1,9 @@
 // Stacks of layers in f16 whose normalizations are folded into the layers that follow them: parameters, and
 // the streams of weights. layer_stack_folded_steps.cuh has the layers.
 //
-// A block takes 8 rows through all layers. A first job over rows has all warps; then jobs over columns of f32 run
-// side by side, whose input may be the values that the first one stores. A warp has 32 neighbouring outputs of every
-// layer of its job. What it needs of all its layers is one stream in device memory, in the order of use, which bulk
+// A block takes 8 rows through all layers. A job over rows has all warps; where there is only one, jobs over columns of
+// f32 follow, side by side, whose input may be the values that it stores. Several jobs over rows have blocks of
+// their own. A warp has 32 neighbouring outputs of every layer of its job. What it needs of all its layers is one stream in device memory, in the order of use, which bulk
 // copies bring to a ring of its own; the weights of a layer are in registers before its rows are there.
 //
 // norm(y) W + b = (y V - mean(y) s) / deviation(y) + c, with V = gamma W rounded to f16, s the sums of the columns of V and
@@ -29,8 +29,9 @@ constexpr uint32_t kRowWarps = 4;
 constexpr uint32_t kThreads = (kWarps + kRowWarps) * kLanes;
 constexpr uint32_t kPitch = kMaxWidth + row::kGroup;  // rows begin in different banks
 constexpr uint32_t kMaxLayers = 5;
-// One over rows, four over columns.
+// Up to three over rows first; four over columns after at most one.
 constexpr uint32_t kMaxJobs = 5;
+constexpr uint32_t kMaxRowJobs = 3;
 // Layers of a warp in all jobs, and a last norm.
 constexpr uint32_t kMaxConstants = 9;
 // Values of a row that the first job stores in f32, and the most that a job over columns reads.
@@ -53,12 +54,12 @@ struct Layer {
 static_assert(sizeof(Layer) == 8);
 
 struct Job {
-    Slice<const __half> rows;      // the input of the first job
+    Slice<const __half> rows;      // the input of a job over rows
     Slice<const float> norm;       // of it: gamma, beta; empty: none
     Slice<__half> normalized;      // where it is stored after that; empty: nowhere
     Slice<const __half> addend;    // added after that; empty: none
     Slice<const float> columns;    // the input of the others; empty: the values of the first job
-    Slice<__half> output;          // empty: `values`, of the first job alone
+    Slice<__half> output;          // empty: `values`, of jobs over rows alone
     Slice<float> values;
     Slice<const float> summand;    // rows that are added to these; empty: none
     Slice<const float> interval;   // divides values from `first_divided` on before that; read before earlier launches have ended
@@ -89,14 +90,14 @@ struct Stream {
 
 struct Args {
     Slice<const uint8_t> streams;
-    Stream warps[kWarps];
+    Stream warps[kMaxRowJobs][kWarps];  // of each job over rows; of the first row without one
     Job jobs[kMaxJobs];
     uint32_t num_jobs;
-    uint32_t has_rows;             // the first job reads rows
+    uint32_t num_row_jobs;
     uint32_t num_rows;
     float epsilon;
 };
-static_assert(sizeof(Args) == 1400);
+static_assert(sizeof(Args) == 1656);
 
 struct Constants {
     // Bias and sum of V of outputs lane / 4 and + 8; of a last norm beta and gamma.
@@ -155,8 +156,9 @@ struct Weights {
     uint32_t zero;           // which the compiler does not know
 
     __device__ Weights(const Args& args, Shared& shared, uint32_t warp) : zero(blockIdx.z) {
-        from = args.streams.data + args.warps[warp].begin;
-        copied = taken = args.warps[warp].plan;
+        const Stream& stream = args.warps[blockIdx.y][warp];
+        from = args.streams.data + stream.begin;
+        copied = taken = stream.plan;
         ring = warpgroup::shared_address(shared.rings[warp]);
         full = warpgroup::shared_address(shared.full[warp]);
 #pragma unroll

@@ -92,7 +92,7 @@ struct Stack {
             *reinterpret_cast<const uint4*>(&shared.rows[buffer][r][warp * kWidth + lane_of() % 4 * row::kGroup]);
     }
 
-    // The last layer of the first job, at most 12 outputs: a warp multiplies 32 inputs, and adds a part of the sums.
+    // The last layer of a job over rows, at most 12 outputs: a warp multiplies 32 inputs, and adds a part of the sums.
     __device__ void run_values(const Job& job, const Layer& layer, uint32_t buffer, float interval) {
         Partial& partial = *reinterpret_cast<Partial*>(&shared.rows[buffer ^ 1]);
         const uint32_t lane = lane_of(), g = lane / 4, t = lane % 4;
@@ -166,7 +166,7 @@ struct Stack {
     // The layers of a job.
     __device__ void run_job(uint32_t job_index, bool is_first, float interval) {
         const Job& job = args.jobs[job_index];
-        const bool has_rows = job_index < args.has_rows;
+        const bool has_rows = job_index < args.num_row_jobs;
         const uint32_t own = warp - job.first_warp;
         const uint32_t operands = warpgroup::shared_address(&shared.rows[0][lane_of() % 8][job.first_warp * kWidth + lane_of() / 8 * 8]);
         uint32_t buffer = 0;
@@ -250,10 +250,12 @@ struct Stack {
     }
 
     __device__ void run() {
+        const bool has_rows = args.num_row_jobs != 0;
         // The warp's job over columns.
-        uint32_t index = args.has_rows;
+        uint32_t index = args.num_row_jobs;
         while (index < args.num_jobs && warp >= args.jobs[index].first_warp + args.jobs[index].num_warps) ++index;
-        const float interval = args.has_rows && args.jobs[0].interval.len != 0 ? args.jobs[0].interval.data[0] : 1.0f;
+        const Slice<const float>& of_interval = args.jobs[blockIdx.y].interval;
+        const float interval = has_rows && of_interval.len != 0 ? of_interval.data[0] : 1.0f;
         const uint32_t num_steps = weights.next_steps();
 #pragma unroll
         for (uint32_t i = 0; i < kMaxSteps / kChunkSteps; ++i) {
@@ -261,12 +263,12 @@ struct Stack {
             weights.refill(i);
         }
         wait(weights.full + 8 * kChunks, 0);
-        if (!args.has_rows && index >= args.num_jobs) return await_input();
+        if (!has_rows && index >= args.num_jobs) return await_input();
         bool is_first = true;
 #pragma unroll 1
-        for (uint32_t i = args.has_rows ? 0 : index;;) {
+        for (uint32_t i = has_rows ? blockIdx.y : index;;) {
             run_job(i, is_first, interval);
-            if (!is_first || !args.has_rows || args.num_jobs == 1) return;
+            if (!is_first || args.num_jobs == args.num_row_jobs || !has_rows) return;
             is_first = false;
             await_boxes();
             if (index >= args.num_jobs) return;
@@ -309,7 +311,7 @@ struct Input {
         pass();
     }
     __device__ void bring_rows() {
-        const Job& job = args.jobs[0];
+        const Job& job = args.jobs[blockIdx.y];
         const uint32_t column = lane_of() * row::kGroup;
         const bool has_column = column < job.row_len, has_norm = job.norm.len != 0;
         float gamma[row::kGroup] = {}, beta[row::kGroup] = {};
@@ -375,7 +377,7 @@ __device__ inline void run(const Args& args, Shared& shared) {
     if (warp >= kWarps) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 72;");
         Input input(args, shared, warp);
-        if (args.has_rows) input.bring_rows();
+        if (args.num_row_jobs != 0) input.bring_rows();
         else input.bring_columns();
         return;
     }

@@ -155,7 +155,7 @@ fn run(
     } else {
         (Out::empty(), 0)
     };
-    stacks.enqueue(stream, &args, output).unwrap();
+    stacks.enqueue(stream, &[args], output).unwrap();
     [kept.read(width).unwrap(), values.read().unwrap(), outputs(&embedded, width)]
 }
 
@@ -178,11 +178,11 @@ fn near(found: &[f32], expected: &[f32], context: &str) {
 fn stacks_agree(device: &CudaDevice, [num_rows, width]: [usize; 2], [shift, of_layers]: [f32; 2]) {
     let stream = device.stream().unwrap();
     let layers = Layers::new(width, of_layers);
-    let deltas = Some(&layers.deltas[..]);
-    let Some(both) = FoldedStacks::new(&stream, deltas, &layers.columns()).unwrap() else {
+    let deltas = &layers.deltas[..];
+    let Some(both) = FoldedStacks::new(&stream, &[deltas], &layers.columns()).unwrap() else {
         return;
     };
-    let alone = FoldedStacks::new(&stream, deltas, &[]).unwrap().unwrap();
+    let alone = FoldedStacks::new(&stream, &[deltas], &[]).unwrap().unwrap();
     let input = Input::new(num_rows, width, shift);
     let [normalized, values] = input.values(&layers);
     let context = format!("{num_rows} rows of {width}, means of {shift} and {of_layers}");
@@ -216,7 +216,7 @@ fn stacks_over_columns_agree() {
     let cases = [[1, 256], [8, 96], [37, 256], [512, 96], [900, 256]].map(|sizes| (sizes, 0.0));
     for ([num_rows, width], shift) in cases.into_iter().chain([([77, 256], 4.0)]) {
         let layers = Layers::new(width, shift);
-        let Some(stacks) = FoldedStacks::<f16>::new(&stream, None, &layers.columns()).unwrap()
+        let Some(stacks) = FoldedStacks::<f16>::new(&stream, &[], &layers.columns()).unwrap()
         else {
             return;
         };
@@ -255,7 +255,7 @@ fn stacks_of_other_widths_agree() {
     let rows = stored::<f16>(maker.values(50 * 64, 1.0));
     let of_host = DeviceRows::<f16>::from_host(&stream, &rows, 64).unwrap();
     for layers in [vec![wide, narrow, last], vec![one]] {
-        let stacks = FoldedStacks::<f16>::new(&stream, Some(&layers), &[(4, &part)]).unwrap();
+        let stacks = FoldedStacks::<f16>::new(&stream, &[&layers], &[(4, &part)]).unwrap();
         let Some(stacks) = stacks else { return };
         let num_values = layers[layers.len() - 1].num_outputs();
         let mut values = DeviceBuffer::<f32>::zeros(&stream, 50 * num_values).unwrap();
@@ -267,12 +267,70 @@ fn stacks_of_other_widths_agree() {
             ..stack.of_rows(&stream, of_host.part(&stream).unwrap(), 50).unwrap()
         };
         let stride = embedded.stride();
-        stacks.enqueue(&stream, &args, (embedded.output(&stream).unwrap(), stride)).unwrap();
+        stacks.enqueue(&stream, &[args], (embedded.output(&stream).unwrap(), stride)).unwrap();
         let values = values.read().unwrap();
         near(&values, &reference::<f16>(&rows, &layers), "values");
         let columns: Vec<f32> =
             values.chunks(num_values).flat_map(|row| [row[4], row[5]]).collect();
         near(&embedded.read(40).unwrap(), &reference::<f16>(&columns, &part), "of columns");
+    }
+}
+
+/// Deltas, classes and quality as after the last block: the same as each alone.
+#[test]
+fn stacks_side_by_side_agree() {
+    let Some(device) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    let layers = Layers::new(256, 0.0);
+    let mut maker = Maker(Random::new(22));
+    let mut head = |num_values| {
+        let square = [256; 2];
+        let hidden = [0, 1].map(|_| maker.layer::<f16>(square, true, true));
+        [hidden.to_vec(), vec![maker.layer::<f16>([num_values, 256], false, false)]].concat()
+    };
+    let [classes, quality] = [10, 2].map(&mut head);
+    let stacks = [&layers.deltas[..], &classes, &quality];
+    let Some(side_by_side) = FoldedStacks::<f16>::new(&stream, &stacks, &[]).unwrap() else {
+        return;
+    };
+    for num_rows in [1, 37, 900] {
+        let input = Input::new(num_rows, 256, 0.0);
+        let rows = DeviceRows::<f16>::from_host(&stream, &input.rows, 256).unwrap();
+        let addend = DeviceRows::<f16>::from_host(&stream, &input.addend, 256).unwrap();
+        let [summand, interval] = [&input.summand[..], &[INTERVAL]].map(|of| upload(&stream, of));
+        let norm = device_norm(&stream, &layers.norm).unwrap();
+        let packed = stacks.map(|layers| DeviceStack::new::<f16>(&stream, layers).unwrap());
+        let mut values = [BOX_LEN, 10, 2].map(|len| upload(&stream, &vec![0.0; num_rows * len]));
+        let mut run = |which: std::ops::Range<usize>, folded: &FoldedStacks<f16>| {
+            let mut jobs = [StackArgs::empty(); 3];
+            for (index, (job, values)) in jobs.iter_mut().zip(&mut values).enumerate() {
+                *job = StackArgs {
+                    norm: norm.input(&stream).unwrap(),
+                    values: values.output(&stream).unwrap(),
+                    output_stride: [BOX_LEN, 10, 2][index] as u32,
+                    ..packed[index].of_rows(&stream, rows.part(&stream).unwrap(), num_rows).unwrap()
+                };
+                if index != 1 {
+                    job.addend = addend.input(&stream).unwrap();
+                    job.addend_stride = addend.stride();
+                }
+            }
+            jobs[0].summand = summand.input(&stream).unwrap();
+            jobs[0].interval = interval.input(&stream).unwrap();
+            jobs[0].first_divided = 8;
+            folded.enqueue(&stream, &jobs[which.clone()], (Out::empty(), 0)).unwrap();
+            which.map(|index| values[index].read().unwrap()).collect::<Vec<_>>()
+        };
+        let found = run(0..3, &side_by_side);
+        for (index, layers) in stacks.iter().enumerate() {
+            let alone = FoldedStacks::new(&stream, &[layers], &[]).unwrap().unwrap();
+            let alone = run(index..index + 1, &alone);
+            assert!(alone == [found[index].clone()], "stack {index}, {num_rows} rows");
+        }
+        near(&found[0], &input.values(&layers)[1], "deltas");
+        let mut normalized = input.rows.clone();
+        layer_norm(RowsMut::new(&mut normalized, 256), &layers.norm).unwrap();
+        near(&found[1], &reference::<f16>(&stored::<f16>(normalized), &classes), "classes");
     }
 }
 
@@ -282,7 +340,7 @@ fn a_nan_stays_in_its_row() {
     let stream = device.stream().unwrap();
     let layers = Layers::new(96, 0.0);
     let columns = layers.columns();
-    let Some(stacks) = FoldedStacks::new(&stream, Some(&layers.deltas), &columns).unwrap() else {
+    let Some(stacks) = FoldedStacks::new(&stream, &[&layers.deltas], &columns).unwrap() else {
         return;
     };
     let mut input = Input::new(40, 96, 0.0);
@@ -302,12 +360,13 @@ fn what_does_not_fit_is_refused() {
     let Some(device) = super::gpu() else { return };
     let stream = device.stream().unwrap();
     let layers = Layers::new(96, 0.0);
-    let deltas = Some(&layers.deltas[..]);
-    let in_f32 = FoldedStacks::<f32>::new(&stream, deltas, &layers.columns()).unwrap();
+    let deltas = &layers.deltas[..];
+    let in_f32 = FoldedStacks::<f32>::new(&stream, &[deltas], &layers.columns()).unwrap();
     assert!(in_f32.is_none(), "rows of f32");
     let five = [(0, &layers.encoder[1][..]); 5];
-    assert!(FoldedStacks::<f16>::new(&stream, None, &five).unwrap().is_none());
-    let Some(stacks) = FoldedStacks::<f16>::new(&stream, deltas, &layers.columns()).unwrap() else {
+    assert!(FoldedStacks::<f16>::new(&stream, &[], &five).unwrap().is_none());
+    let Some(stacks) = FoldedStacks::<f16>::new(&stream, &[deltas], &layers.columns()).unwrap()
+    else {
         return;
     };
     let rows = DeviceRows::<f16>::zeros(&stream, 8, 96).unwrap();
@@ -322,7 +381,7 @@ fn what_does_not_fit_is_refused() {
             ..stack.of_rows(&stream, rows.part(&stream).unwrap(), num_rows).unwrap()
         };
         let [_, output] = embedded.output(&stream).unwrap().split_at(first);
-        stacks.enqueue(&stream, &args, (output, stride))
+        stacks.enqueue(&stream, &[args], (output, stride))
     };
     enqueue(8, 96, 0, 96).unwrap();
     assert!(enqueue(9, 96, 0, 96).is_err(), "more rows than there are");
@@ -331,11 +390,23 @@ fn what_does_not_fit_is_refused() {
     assert!(enqueue(7, 96, 4, 96).is_err(), "outputs that are not aligned");
     assert!(enqueue(0, 96, 0, 96).is_err(), "no rows");
     enqueue(7, 96, 8, 96).unwrap();
+    let mut values = upload(&stream, &[0.0; 8 * BOX_LEN]);
+    let args = StackArgs {
+        values: values.output(&stream).unwrap(),
+        output_stride: BOX_LEN as u32,
+        ..stack.of_rows(&stream, rows.part(&stream).unwrap(), 8).unwrap()
+    };
+    let two = FoldedStacks::<f16>::new(&stream, &[deltas; 2], &[]).unwrap().unwrap();
+    let nothing = (Out::empty(), 0);
+    two.enqueue(&stream, &[args; 2], nothing).unwrap();
+    assert!(two.enqueue(&stream, &[args], nothing).is_err(), "a stack is missing");
+    let fewer = StackArgs { num_rows: 7, ..args };
+    assert!(two.enqueue(&stream, &[args, fewer], nothing).is_err(), "fewer rows");
     let boxes = upload(&stream, &[0.0; 8 * BOX_LEN]);
     let columns = (boxes.input(&stream).unwrap(), BOX_LEN);
     let output = (embedded.output(&stream).unwrap(), 96);
     assert!(stacks.enqueue_over_columns(&stream, columns, 8, output).is_err(), "of rows");
-    let encoder = FoldedStacks::<f16>::new(&stream, None, &layers.columns()).unwrap().unwrap();
+    let encoder = FoldedStacks::<f16>::new(&stream, &[], &layers.columns()).unwrap().unwrap();
     let mut enqueue = |num_rows, stride| {
         let columns = (boxes.input(&stream).unwrap(), stride);
         let output = (embedded.output(&stream).unwrap(), 96);

@@ -204,6 +204,12 @@ impl<K> Kernel<K> {
         let refused = |e| failed(&format!("reserve {bytes} bytes of shared memory"), e);
         let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         let value = i32::try_from(bytes).unwrap_or(i32::MAX);
+        let most = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        let most = self.device.context().attribute(most).map_err(refused)?;
+        // The driver would refuse it, which compute-sanitizer reports as an error.
+        if value > most {
+            return Err(self.does_not_fit(bytes, threads_per_block));
+        }
         {
             // All handles of a kernel share the limit: it is only raised. What the kernel
             // declares counts towards the 48 KiB that need no limit to be raised.
@@ -223,13 +229,17 @@ impl<K> Kernel<K> {
         let multiprocessors = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
         let num = self.device.context().attribute(multiprocessors).map_err(refused)?;
         match blocks.map_err(refused)? * num.unsigned_abs() {
-            0 => Err(error(format!(
-                "a block of {threads_per_block} threads with {bytes} bytes of shared memory does \
-                 not fit a multiprocessor of {}",
-                self.device
-            ))),
+            0 => Err(self.does_not_fit(bytes, threads_per_block)),
             num_blocks => Ok(num_blocks),
         }
+    }
+
+    fn does_not_fit(&self, bytes: u32, threads_per_block: u32) -> Error {
+        error(format!(
+            "a block of {threads_per_block} threads with {bytes} bytes of shared memory does not fit \
+             a multiprocessor of {}",
+            self.device
+        ))
     }
 }
 

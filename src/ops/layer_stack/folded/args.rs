@@ -18,8 +18,11 @@ const ROW_WARPS: u32 = kernel_constant!("layer_stack_folded.cuh", "kRowWarps");
 pub const THREADS_PER_BLOCK: u32 = 32 * (WARPS as u32 + ROW_WARPS);
 /// The most layers of a stack after one over columns of f32.
 pub const MAX_LAYERS: usize = kernel_constant!("layer_stack_folded.cuh", "kMaxLayers") as usize;
-/// The most stacks: one over rows, the others over columns.
+/// The most stacks, those over rows first.
 pub const MAX_JOBS: usize = kernel_constant!("layer_stack_folded.cuh", "kMaxJobs") as usize;
+/// The most stacks over rows.
+pub const MAX_ROW_STACKS: usize =
+    kernel_constant!("layer_stack_folded.cuh", "kMaxRowJobs") as usize;
 /// The most layers of a warp in all stacks, a last normalization among them.
 pub const MAX_CONSTANTS: usize =
     kernel_constant!("layer_stack_folded.cuh", "kMaxConstants") as usize;
@@ -56,7 +59,7 @@ pub struct FoldedLayerArgs {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct FoldedStackArgs<'a, T> {
-    /// The input of the first stack.
+    /// The input of a stack over rows.
     pub rows: In<'a, T>,
     /// Factors and summands of its normalization; empty: none.
     pub norm: In<'a, f32>,
@@ -68,7 +71,7 @@ pub struct FoldedStackArgs<'a, T> {
     pub columns: In<'a, f32>,
     /// Output rows; empty: `values`.
     pub output: Out<'a, T>,
-    /// Outputs of the first stack in f32.
+    /// Outputs of a stack over rows in f32.
     pub values: Out<'a, f32>,
     /// Rows that are added to them; empty: none.
     pub summand: In<'a, f32>,
@@ -124,14 +127,14 @@ pub struct StreamArgs {
 pub struct FoldedArgs<'a, T> {
     /// The streams of all warps.
     pub streams: In<'a, u8>,
-    /// By warp.
-    pub warps: [StreamArgs; WARPS],
+    /// By stack over rows and warp; without one the first.
+    pub warps: [[StreamArgs; WARPS]; MAX_ROW_STACKS],
     /// The stacks.
     pub jobs: [FoldedStackArgs<'a, T>; MAX_JOBS],
     /// Stacks.
     pub num_jobs: u32,
-    /// Whether the first one is over rows.
-    pub has_rows: u32,
+    /// How many of them, the first ones, are over rows; at most one with stacks over columns.
+    pub num_row_jobs: u32,
     /// Rows.
     pub num_rows: u32,
     /// Added to variances.
@@ -184,10 +187,10 @@ impl<T: Plain> FoldedArgs<'_, T> {
     pub fn empty() -> Self {
         Self {
             streams: In::empty(),
-            warps: [StreamArgs::default(); WARPS],
+            warps: [[StreamArgs::default(); WARPS]; MAX_ROW_STACKS],
             jobs: [FoldedStackArgs::empty(); MAX_JOBS],
             num_jobs: 0,
-            has_rows: 0,
+            num_row_jobs: 0,
             num_rows: 0,
             epsilon: EPSILON,
         }

@@ -3,7 +3,7 @@
 use super::super::cuda::MAX_WIDTH;
 use super::args::{
     BOX_LEN, CONSTANT_BYTES, FoldedArgs, FoldedLayerArgs, FoldedStackArgs, MAX_COLUMNS,
-    MAX_CONSTANTS, MAX_JOBS, MAX_LAYERS, STEP_BYTES, STEP_INPUTS, WARPS, WIDTH,
+    MAX_CONSTANTS, MAX_JOBS, MAX_LAYERS, MAX_ROW_STACKS, STEP_BYTES, STEP_INPUTS, WARPS, WIDTH,
 };
 use crate::device::cuda::{check_lens, refused};
 use crate::error::Result;
@@ -16,31 +16,33 @@ const VECTOR_BYTES: u64 = 16;
 
 /// Refuses what the kernel cannot run.
 pub(super) fn check<T: Element>(kernel: &str, args: &FoldedArgs<'_, T>) -> Result<()> {
-    let has_rows = args.has_rows == 1;
-    let most = if has_rows { MAX_JOBS } else { MAX_JOBS - 1 };
-    let num_jobs = args.num_jobs as usize;
+    let (num_jobs, num_row_jobs) = (args.num_jobs as usize, args.num_row_jobs as usize);
+    let most = match num_row_jobs {
+        0 => MAX_JOBS - 1,
+        1 => MAX_JOBS,
+        _ => num_row_jobs,
+    };
     let is_possible = T::PRECISION == Precision::F16
         && size_of::<T>() == size_of::<half::f16>()
-        && args.has_rows <= 1
-        && (1..=most).contains(&num_jobs)
+        && num_row_jobs <= MAX_ROW_STACKS
+        && (num_row_jobs.max(1)..=most).contains(&num_jobs)
         && args.num_rows > 0;
     if !is_possible {
         let message = format!(
-            "{} rows of {:?}, {num_jobs} stacks; at most {most} are possible, of f16",
+            "{} rows of {:?}, {num_jobs} stacks, of which {num_row_jobs} over rows; at most \
+             {MAX_ROW_STACKS} are possible, or {} over columns after at most one, of f16",
             args.num_rows,
-            T::PRECISION
+            T::PRECISION,
+            MAX_JOBS - 1
         );
         return Err(refused(kernel, &message));
     }
-    let (of_rows, of_columns) = args.jobs[..num_jobs].split_at(usize::from(has_rows));
-    let num_boxes = match of_rows.first() {
-        Some(job) => {
-            check_layers(kernel, job, true)?;
-            check_stack_of_rows(kernel, job, args.num_rows)?;
-            job.num_values as usize
-        }
-        None => BOX_LEN,
-    };
+    let (of_rows, of_columns) = args.jobs[..num_jobs].split_at(num_row_jobs);
+    for job in of_rows {
+        check_layers(kernel, job, true)?;
+        check_stack_of_rows(kernel, job, args.num_rows)?;
+    }
+    let num_boxes = of_rows.first().map_or(BOX_LEN, |job| job.num_values as usize);
     let mut first_warp = 0;
     for job in of_columns {
         check_layers(kernel, job, false)?;
@@ -53,9 +55,10 @@ pub(super) fn check<T: Element>(kernel: &str, args: &FoldedArgs<'_, T>) -> Resul
             return Err(refused(kernel, &message));
         }
         first_warp += job.num_warps;
-        check_stack_of_columns(kernel, job, args.num_rows, has_rows)?;
+        check_stack_of_columns(kernel, job, args.num_rows, !of_rows.is_empty())?;
     }
-    (0..WARPS).try_for_each(|warp| check_stream(kernel, args, num_jobs, warp))
+    let sets = (0..num_row_jobs.max(1)).flat_map(|set| (0..WARPS).map(move |warp| (set, warp)));
+    sets.into_iter().try_for_each(|of| check_stream(kernel, args, of))
 }
 
 /// Layers fit each other and their warps.
@@ -175,16 +178,18 @@ fn check_stack_of_columns<T>(
 fn check_stream<T>(
     kernel: &str,
     args: &FoldedArgs<'_, T>,
-    num_jobs: usize,
-    warp: usize,
+    (set, warp): (usize, usize),
 ) -> Result<()> {
+    let (num_jobs, num_row_jobs) = (args.num_jobs as usize, args.num_row_jobs as usize);
+    // A block's stacks: one of those over rows, or all.
+    let jobs = if num_row_jobs > 1 { set..set + 1 } else { 0..num_jobs };
     let (mut plan, mut num_planned, mut num_steps, mut num_constants) = (0_u64, 0, 0_usize, 0);
-    for (index, job) in args.jobs[..num_jobs].iter().enumerate() {
+    for (index, job) in args.jobs.iter().enumerate().take(jobs.end).skip(jobs.start) {
         let Some(own) = warp.checked_sub(job.first_warp as usize) else { continue };
         if own >= job.num_warps as usize {
             continue;
         }
-        let is_of_rows = index < args.has_rows as usize;
+        let is_of_rows = index < num_row_jobs;
         let layers = &job.layers[..job.num_layers as usize];
         let has = |layer: &FoldedLayerArgs| own < usize::from(layer.num_warps);
         for (index, layer) in layers.iter().enumerate() {
@@ -200,7 +205,7 @@ fn check_stream<T>(
         let is_last = job.last.num_steps != 0 && layers.last().is_some_and(has);
         num_constants += usize::from(is_last);
     }
-    let stream = args.warps[warp];
+    let stream = args.warps[set][warp];
     let num_bytes = CONSTANT_BYTES + num_steps * STEP_BYTES;
     let needed = usize::try_from(stream.begin).unwrap_or(usize::MAX).saturating_add(num_bytes);
     let fits = num_constants <= MAX_CONSTANTS
@@ -208,7 +213,8 @@ fn check_stream<T>(
         && stream.begin.is_multiple_of(VECTOR_BYTES)
         && args.streams.is_aligned_to(VECTOR_BYTES);
     if !fits {
-        let message = format!("warp {warp}: {stream:?}, {num_constants} layers, plan {plan:x}");
+        let message =
+            format!("stack {set}, warp {warp}: {stream:?}, {num_constants} layers, plan {plan:x}");
         return Err(refused(kernel, &message));
     }
     check_lens(kernel, [("streams", args.streams.len(), needed)])

@@ -8,12 +8,17 @@ use crate::device::cuda::{Grid, KernelSpec, OverlappingKernel, check_threads, re
 use crate::error::Result;
 use crate::ops::linear::cuda::Element;
 
+/// Blocks of a launch: of rows, and stacks over rows that have blocks of their own.
+pub(super) fn num_blocks<T>(args: &FoldedArgs<'_, T>) -> [u32; 2] {
+    [args.num_rows.div_ceil(ROWS_PER_BLOCK), args.num_row_jobs.max(1)]
+}
+
 /// `layer_stack_folded_f16`; launches with rows of other elements are refused.
 pub struct Folded<T>(PhantomData<T>);
 
 // SAFETY: `FoldedArgs` and what it consists of mirror the structs of the kernel (sizes asserted,
 // `#[repr(C)]` in the same order), whose elements are f16 (checked). A block has rows below
-// their number. Rows, norms and outputs are long enough for them, and begin, as their rows do,
+// their number, and one of the stacks over rows, or all stacks. Rows, norms and outputs are long enough for them, and begin, as their rows do,
 // at multiples of 16 bytes where the kernel moves 16 bytes at a time (checked). What a warp reads of
 // its stream is the constants and as many steps as its plan says, within the streams (checked); the
 // plans are those of the layers, and no warp has more layers than places for their constants
@@ -27,9 +32,9 @@ unsafe impl<T: Element> KernelSpec for Folded<T> {
     type Args<'a> = FoldedArgs<'a, T>;
     fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
         check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
-        let num_blocks = args.num_rows.div_ceil(ROWS_PER_BLOCK);
-        if grid.num_blocks != [num_blocks, 1] {
-            let message = format!("{:?} blocks, not {num_blocks}", grid.num_blocks);
+        let num_blocks = num_blocks(args);
+        if grid.num_blocks != num_blocks {
+            let message = format!("{:?} blocks, not {num_blocks:?}", grid.num_blocks);
             return Err(refused(Self::NAME, &message));
         }
         check(Self::NAME, args)

@@ -1,5 +1,5 @@
-//! Stacks whose normalizations are folded into the layers that follow them, one after another in
-//! one launch: a stack over rows, then stacks over columns of its values.
+//! Stacks whose normalizations are folded into the layers that follow them, in one launch: a stack
+//! over rows, then stacks over columns of its values; or several stacks over rows.
 //!
 //! Only GPUs of compute capability 9.0 have the kernel, and only for f16; others, and layers
 //! that do not fit it, take [`StackKernel`](super::cuda::StackKernel). A block takes 8 rows through
@@ -20,8 +20,8 @@ mod tests;
 
 pub use args::{BOX_LEN, MAX_COLUMNS, MAX_JOBS, MAX_LAYERS};
 
-use args::{FoldedArgs, ROWS_PER_BLOCK, SHARED_BYTES, StreamArgs, THREADS_PER_BLOCK, WARPS};
-use kernels::Folded;
+use args::{FoldedArgs, MAX_ROW_STACKS, SHARED_BYTES, StreamArgs, THREADS_PER_BLOCK, WARPS};
+use kernels::{Folded, num_blocks};
 use layout::{Layout, Stack};
 
 use super::cuda::StackArgs;
@@ -35,29 +35,29 @@ use crate::ops::sparse_conv::Precision;
 pub struct FoldedStacks<T: Element> {
     kernel: Kernel<Folded<T>>,
     streams: DeviceBuffer<u8>,
-    warps: [StreamArgs; WARPS],
-    /// Of a stack over rows and of those over columns.
+    warps: [[StreamArgs; WARPS]; MAX_ROW_STACKS],
+    /// Of stacks over rows, then of those over columns.
     layouts: Vec<Layout>,
-    has_rows: bool,
+    num_of_rows: usize,
 }
 
 impl<T: Element> FoldedStacks<T> {
-    /// Packs a stack over rows, if there is one, and stacks over columns of f32: of the values of the
-    /// first, or, without that, of rows that the launch reads. Each of `columns` is the first column
+    /// Packs stacks over rows, and stacks over columns of f32: of the values of the one stack over
+    /// rows, or, without that, of rows that the launch reads. Each of `columns` is the first column
     /// and the layers, the first of which has a ReLU and a normalization.
     ///
     /// `None` when the elements are not f16, the GPU has no such kernel, or the kernel no such stacks:
     /// rows of 32 to 256 channels in steps of 32 to at most [`BOX_LEN`] values without a
     /// normalization; 2 or 3 columns to a multiple of 8 outputs; at most 256 channels between
     /// layers, and of all stacks over columns together, each in whole steps of 32; no ReLU after a
-    /// normalization.
+    /// normalization; three stacks over rows, without columns after more than one.
     ///
     /// # Errors
     /// `Argument` when a weight times the factor of the normalization is infinite in f16; `Device`
     /// when there is not enough memory.
     pub fn new(
         stream: &Stream,
-        rows: Option<&[LinearLayer]>,
+        rows: &[&[LinearLayer]],
         columns: &[(usize, &[LinearLayer])],
     ) -> Result<Option<Self>> {
         if T::PRECISION != Precision::F16 {
@@ -68,41 +68,51 @@ impl<T: Element> FoldedStacks<T> {
         let fits =
             |kernel: &Kernel<_>| kernel.reserve_shared(SHARED_BYTES, THREADS_PER_BLOCK).is_ok();
         let Some(kernel) = kernel.filter(fits) else { return Ok(None) };
-        let Some(packed) = pack::pack(&stacks)? else { return Ok(None) };
+        let num_of_rows = rows.len();
+        let Some(packed) = pack::pack(sets(&stacks, num_of_rows))? else { return Ok(None) };
         let mut streams = DeviceBuffer::zeros(stream, packed.streams.len())?;
         streams.write(&packed.streams)?;
         let layouts = stacks.into_iter().map(|(_, layout)| layout).collect();
-        let has_rows = rows.is_some();
-        Ok(Some(Self { kernel, streams, warps: packed.warps, layouts, has_rows }))
+        Ok(Some(Self { kernel, streams, warps: packed.warps, layouts, num_of_rows }))
     }
 
-    /// Queues a stack over rows and those over columns of its values. `rows` is the first one as
-    /// [`StackKernel`](super::cuda::StackKernel) takes it, with values, but its layers are those that
-    /// are packed here. Its interval has to be written by copies alone, not by another kernel. The
-    /// outputs of the others are side by side in rows of `stride` values from `output` on.
+    /// Queues stacks over rows, and those over columns of the values of one. `rows` are as
+    /// [`StackKernel`](super::cuda::StackKernel) takes them, with values and as many rows each, but
+    /// their layers are those that are packed here. An interval has to be written by copies alone,
+    /// not by another kernel. The outputs of stacks over columns are side by side in rows of `stride`
+    /// values from `output` on.
     ///
     /// # Errors
-    /// `Argument` when there is no stack over rows, or rows, values or outputs do not fit the
+    /// `Argument` when there are other stacks over rows, or rows, values or outputs do not fit the
     /// stacks; `Device` when something belongs to another stream or the launch fails.
     pub fn enqueue(
         &self,
         stream: &Stream,
-        rows: &StackArgs<'_, T>,
+        rows: &[StackArgs<'_, T>],
         output: (Out<'_, T>, u32),
     ) -> Result<()> {
-        if !self.has_rows || !rows.columns.is_empty() {
-            return argument("no stack over rows");
+        let num_rows = rows.first().map_or(0, |first| first.num_rows);
+        let are_possible = rows.len() == self.num_of_rows
+            && rows.iter().all(|rows| rows.columns.is_empty() && rows.num_rows == num_rows);
+        if self.num_of_rows == 0 || !are_possible {
+            return argument(&format!(
+                "{} stacks over rows, packed are {}; of as many rows each",
+                rows.len(),
+                self.num_of_rows
+            ));
         }
-        let mut args = self.args(stream, rows.num_rows, output)?;
-        let job = &mut args.jobs[0];
-        job.rows = rows.rows;
-        (job.row_stride, job.row_len) = (rows.row_stride, rows.row_len);
-        job.norm = rows.norm;
-        (job.normalized, job.normalized_stride) = (rows.normalized, rows.normalized_stride);
-        (job.addend, job.addend_stride) = (rows.addend, rows.addend_stride);
-        (job.values, job.output_stride) = (rows.values, rows.output_stride);
-        (job.summand, job.interval) = (rows.summand, rows.interval);
-        job.first_divided = if rows.interval.is_empty() { u32::MAX } else { rows.first_divided };
+        let mut args = self.args(stream, num_rows, output)?;
+        for (job, rows) in args.jobs.iter_mut().zip(rows) {
+            job.rows = rows.rows;
+            (job.row_stride, job.row_len) = (rows.row_stride, rows.row_len);
+            job.norm = rows.norm;
+            (job.normalized, job.normalized_stride) = (rows.normalized, rows.normalized_stride);
+            (job.addend, job.addend_stride) = (rows.addend, rows.addend_stride);
+            (job.values, job.output_stride) = (rows.values, rows.output_stride);
+            (job.summand, job.interval) = (rows.summand, rows.interval);
+            let is_divided = !rows.interval.is_empty();
+            job.first_divided = if is_divided { rows.first_divided } else { u32::MAX };
+        }
         self.launch(stream, &args)
     }
 
@@ -118,7 +128,7 @@ impl<T: Element> FoldedStacks<T> {
         num_rows: usize,
         output: (Out<'_, T>, u32),
     ) -> Result<()> {
-        if self.has_rows {
+        if self.num_of_rows > 0 {
             return argument("a stack over rows");
         }
         let mut args = self.args(stream, num_rows as u32, output)?;
@@ -142,7 +152,7 @@ impl<T: Element> FoldedStacks<T> {
             streams: self.streams.input(stream)?,
             warps: self.warps,
             num_jobs: self.layouts.len() as u32,
-            has_rows: u32::from(self.has_rows),
+            num_row_jobs: self.num_of_rows as u32,
             num_rows,
             ..FoldedArgs::empty()
         };
@@ -157,8 +167,7 @@ impl<T: Element> FoldedStacks<T> {
     }
 
     fn launch(&self, stream: &Stream, args: &FoldedArgs<'_, T>) -> Result<()> {
-        let num_blocks = [args.num_rows.div_ceil(ROWS_PER_BLOCK), 1];
-        let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
+        let grid = Grid { num_blocks: num_blocks(args), threads_per_block: THREADS_PER_BLOCK };
         self.kernel.enqueue_overlapping(stream, grid, *args)
     }
 
@@ -170,11 +179,11 @@ impl<T: Element> FoldedStacks<T> {
 
 /// The stacks with their layouts; `None` when the kernel has no such stacks.
 fn layouts<'a>(
-    rows: Option<&'a [LinearLayer]>,
+    rows: &[&'a [LinearLayer]],
     columns: &[(usize, &'a [LinearLayer])],
 ) -> Option<Vec<(Stack<'a>, Layout)>> {
     let mut stacks = Vec::with_capacity(MAX_JOBS);
-    if let Some(layers) = rows {
+    for layers in rows {
         let stack = Stack { first: None, layers };
         stacks.push((stack, Layout::new(stack, 0)?));
     }
@@ -191,8 +200,19 @@ fn layouts<'a>(
         stacks.push((stack, layout));
     }
     // One place is that of a stack over rows.
-    let fits = !stacks.is_empty() && columns.len() < MAX_JOBS;
+    let fits = !stacks.is_empty()
+        && columns.len() < MAX_JOBS
+        && rows.len() <= MAX_ROW_STACKS
+        && (rows.len() <= 1 || columns.is_empty());
     fits.then_some(stacks)
+}
+
+/// The stacks of each block.
+fn sets<'a>(
+    stacks: &'a [(Stack<'a>, Layout)],
+    num_of_rows: usize,
+) -> std::slice::Chunks<'a, (Stack<'a>, Layout)> {
+    stacks.chunks(if num_of_rows > 1 { 1 } else { stacks.len() })
 }
 
 fn argument<T>(message: &str) -> Result<T> {

@@ -2,7 +2,8 @@
 //! the order of use.
 
 use super::args::{
-    CONSTANT_BYTES, MAX_CONSTANTS, STEP_BYTES, STEP_INPUTS, StreamArgs, WARPS, WIDTH,
+    CONSTANT_BYTES, MAX_CONSTANTS, MAX_ROW_STACKS, STEP_BYTES, STEP_INPUTS, StreamArgs, WARPS,
+    WIDTH,
 };
 use super::fold::FoldedLayer;
 use super::layout::{Layout, Stack};
@@ -15,7 +16,7 @@ const GROUP: usize = 16;
 /// The streams of all warps.
 pub(super) struct Packed {
     pub streams: Vec<u8>,
-    pub warps: [StreamArgs; WARPS],
+    pub warps: [[StreamArgs; WARPS]; MAX_ROW_STACKS],
 }
 
 /// What a warp reads.
@@ -30,12 +31,30 @@ struct Warp {
     num_planned: u32,
 }
 
-/// Packs stacks with their layouts, that over rows first; `None` when a warp has more layers than
+/// Packs stacks with their layouts by the blocks that run them; `None` when a warp has more layers than
 /// the kernel has places for their constants.
 ///
 /// # Errors
 /// `Argument` when a weight is infinite in f16.
-pub(super) fn pack(stacks: &[(Stack<'_>, Layout)]) -> Result<Option<Packed>> {
+pub(super) fn pack<'a>(
+    sets: impl IntoIterator<Item = &'a [(Stack<'a>, Layout)]>,
+) -> Result<Option<Packed>> {
+    let mut packed =
+        Packed { streams: Vec::new(), warps: [[StreamArgs::default(); WARPS]; MAX_ROW_STACKS] };
+    for (stacks, to) in sets.into_iter().zip(&mut packed.warps) {
+        let Some(warps) = warps(stacks)? else { return Ok(None) };
+        for (to, warp) in to.iter_mut().zip(warps) {
+            *to = StreamArgs { begin: packed.streams.len() as u64, plan: warp.plan };
+            let constants = warp.constants.iter().chain(&warp.first);
+            packed.streams.extend(constants.flat_map(|value| value.to_le_bytes()));
+            packed.streams.extend(warp.weights);
+        }
+    }
+    Ok(Some(packed))
+}
+
+/// What the warps of a block read.
+fn warps(stacks: &[(Stack<'_>, Layout)]) -> Result<Option<Vec<Warp>>> {
     let mut warps = vec![Warp::default(); WARPS];
     for (stack, layout) in stacks {
         let of_stack = &mut warps[layout.first_warp..][..layout.num_warps];
@@ -77,16 +96,11 @@ pub(super) fn pack(stacks: &[(Stack<'_>, Layout)]) -> Result<Option<Packed>> {
     if warps.iter().any(|warp| warp.constants.len() > most) {
         return Ok(None);
     }
-    let mut packed = Packed { streams: Vec::new(), warps: [StreamArgs::default(); WARPS] };
-    for (to, mut warp) in packed.warps.iter_mut().zip(warps) {
-        *to = StreamArgs { begin: packed.streams.len() as u64, plan: warp.plan };
+    for warp in &mut warps {
         warp.constants.resize(most, 0.0);
         warp.first.resize(CONSTANT_BYTES / size_of::<f32>() - most, 0.0);
-        let constants = warp.constants.iter().chain(&warp.first);
-        packed.streams.extend(constants.flat_map(|value| value.to_le_bytes()));
-        packed.streams.append(&mut warp.weights);
     }
-    Ok(Some(packed))
+    Ok(Some(warps))
 }
 
 /// Three weights and the bias of a channel; zeros beyond the layer.

@@ -38,9 +38,9 @@ struct Read<'a> {
 
 impl<'a> Read<'a> {
     fn of(packed: &'a Packed, warp: usize) -> Self {
-        let from = &packed.streams[packed.warps[warp].begin as usize..];
+        let from = &packed.streams[packed.warps[0][warp].begin as usize..];
         let (constants, weights) = from.split_at(CONSTANT_BYTES);
-        Self { constants, weights, plan: packed.warps[warp].plan }
+        Self { constants, weights, plan: packed.warps[0][warp].plan }
     }
 
     /// Constants of a layer of the warp: `c` and `s` of one of its outputs.
@@ -82,8 +82,9 @@ impl<'a> Read<'a> {
     }
 }
 
-fn packed(rows: Option<&[LinearLayer]>, columns: &[(usize, &[LinearLayer])]) -> Packed {
-    pack(&layouts(rows, columns).unwrap()).unwrap().unwrap()
+fn packed(rows: &[&[LinearLayer]], columns: &[(usize, &[LinearLayer])]) -> Packed {
+    let stacks = layouts(rows, columns).unwrap();
+    pack(sets(&stacks, rows.len())).unwrap().unwrap()
 }
 
 #[test]
@@ -94,8 +95,8 @@ fn streams_hold_every_weight_where_the_kernel_reads_it() {
         layer([40, 40], Finish::ReluNorm),
         layer([24, 40], Finish::ReluNorm),
     ];
-    let packed = packed(Some(&rows), &[(2, &columns)]);
-    let ends = packed.warps[1..].iter().map(|warp| warp.begin as usize);
+    let packed = packed(&[&rows], &[(2, &columns)]);
+    let ends = packed.warps[0][1..].iter().map(|warp| warp.begin as usize);
     for (warp, end) in ends.chain([packed.streams.len()]).enumerate() {
         let mut read = Read::of(&packed, warp);
         let mut num_constants = 0;
@@ -168,24 +169,40 @@ fn streams_hold_every_weight_where_the_kernel_reads_it() {
 }
 
 #[test]
+fn stacks_side_by_side_have_streams_of_their_own() {
+    let [first, second] =
+        [[64, 64], [32, 64]].map(|sizes| [layer(sizes, relu), layer([8, sizes[0]], none)]);
+    let side_by_side = packed(&[&first, &second], &[]);
+    let [of_first, of_second] = [&first, &second].map(|layers| packed(&[layers], &[]));
+    assert_eq!(side_by_side.streams, [of_first.streams.clone(), of_second.streams].concat());
+    for (warp, streams) in side_by_side.warps[1].iter().enumerate() {
+        let alone = of_second.warps[0][warp];
+        let begin = alone.begin + of_first.streams.len() as u64;
+        assert_eq!(*streams, StreamArgs { begin, ..alone });
+    }
+    assert_eq!(side_by_side.warps[0], of_first.warps[0]);
+    assert_eq!(side_by_side.warps[2], [StreamArgs::default(); WARPS]);
+}
+
+#[test]
 fn stacks_of_other_shapes_have_no_layout() {
     let encoder = |width: usize| {
         [layer([width, 3], Finish::ReluNorm), layer([width, width], Finish::ReluNorm)]
     };
     let deltas = [layer([256, 256], relu), layer([11, 256], none)];
     let [wide, narrow] = [128, 32].map(encoder);
-    let of_columns = |columns: &[(usize, &[LinearLayer])]| layouts(None, columns).is_some();
+    let of_columns = |columns: &[(usize, &[LinearLayer])]| layouts(&[], columns).is_some();
     assert!(
-        layouts(Some(&deltas), &[(0, &wide), (3, &narrow), (8, &wide[..])]).is_none(),
+        layouts(&[&deltas[..]], &[(0, &wide), (3, &narrow), (8, &wide[..])]).is_none(),
         "9 warps"
     );
-    assert!(layouts(Some(&deltas), &[(0, &wide), (3, &narrow), (8, &narrow)]).is_some());
-    assert!(layouts(Some(&deltas), &[(9, &narrow)]).is_none(), "columns beyond the values");
+    assert!(layouts(&[&deltas[..]], &[(0, &wide), (3, &narrow), (8, &narrow)]).is_some());
+    assert!(layouts(&[&deltas[..]], &[(9, &narrow)]).is_none(), "columns beyond the values");
     assert!(of_columns(&[(0, &narrow[..]); 4]) && !of_columns(&[(0, &narrow[..]); 5]));
     assert!(!of_columns(&[]) && !of_columns(&[(0, &[])]) && !of_columns(&[(0, &narrow[..1])]));
     assert!(!of_columns(&[(0, &encoder(36)[..])]), "36 outputs");
     assert!(!of_columns(&[(0, &encoder(264)[..])]), "264 channels");
-    let of_rows = |layers: &[LinearLayer]| layouts(Some(layers), &[]).is_some();
+    let of_rows = |layers: &[LinearLayer]| layouts(&[layers], &[]).is_some();
     assert!(of_rows(&deltas) && of_rows(&deltas[1..]));
     assert!(!of_rows(&[layer([16, 256], none)]), "16 values");
     assert!(!of_rows(&[layer([8, 48], none)]), "rows of 48 channels");
@@ -194,6 +211,8 @@ fn stacks_of_other_shapes_have_no_layout() {
     assert!(!of_rows(&[layer([64, 64], relu), layer([8, 32], none)]), "other inputs");
     let six = vec![layer([32, 32], relu); 5];
     assert!(!of_rows(&[six, vec![layer([8, 32], none)]].concat()));
+    assert!(layouts(&[&deltas[..]; 3], &[]).is_some() && layouts(&[&deltas[..]; 4], &[]).is_none());
+    assert!(layouts(&[&deltas[..]; 2], &[(0, &narrow)]).is_none(), "columns of two stacks");
 }
 
 #[test]
@@ -202,7 +221,8 @@ fn stacks_with_too_many_constants_are_not_packed() {
     let rows = [vec![square.clone(); 4], vec![layer([11, 32], none)]].concat();
     let columns = [vec![layer([32, 3], Finish::ReluNorm)], vec![square; 3]].concat();
     let pack_with = |columns: &[LinearLayer]| {
-        pack(&layouts(Some(&rows), &[(0, columns)]).unwrap()).unwrap().is_some()
+        let stacks = layouts(&[&rows], &[(0, columns)]).unwrap();
+        pack(sets(&stacks, 1)).unwrap().is_some()
     };
     assert!(pack_with(&columns));
     assert!(!pack_with(&[&columns[..], &columns[1..2]].concat()));

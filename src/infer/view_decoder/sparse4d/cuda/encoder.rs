@@ -22,7 +22,7 @@ impl<T: Activation> Encoder<T> {
         let part = |layers: &[_; 4]| DeviceStack::of_columns::<T>(stream, layers);
         Ok(Self {
             parts: [part(centre)?, part(extents)?, part(yaw)?, part(velocity)?],
-            folded: FoldedStacks::new(stream, None, &columns(encoder))?,
+            folded: FoldedStacks::new(stream, &[], &columns(encoder))?,
         })
     }
 

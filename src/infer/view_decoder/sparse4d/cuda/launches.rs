@@ -1,7 +1,7 @@
 //! The launches of a frame.
 
-use super::rows::Buffers;
-use super::weights::DeviceAttention;
+use super::rows::{Buffers, SamplingRows, Start};
+use super::weights::{DeviceAttention, DeviceBlock};
 use super::{Activation, CudaDecoder};
 use crate::device::cuda::{DeviceBuffer, In, Out, Stream};
 use crate::error::Result;
@@ -27,8 +27,17 @@ struct Keys<'a, T> {
     features: PartArgs<'a, T>,
     embeddings: PartArgs<'a, T>,
     num: usize,
-    /// Whether values are of the features alone.
-    are_folded: bool,
+    values: Values,
+}
+
+/// The values of an attention.
+#[derive(Clone, Copy, PartialEq)]
+enum Values {
+    /// Of features and embeddings.
+    OfBoth,
+    OfFeatures,
+    /// Computed before.
+    Given,
 }
 
 impl<T: Activation> CudaDecoder<T> {
@@ -46,59 +55,46 @@ impl<T: Activation> CudaDecoder<T> {
         let embeddings = embeddings[index % 2].part(stream)?;
         let kernels = (&kernels.linear, &kernels.attention);
         if let Some(layers) = &block.temporal {
-            let (of_keys, num, values) = if uses_memory {
-                (memory.features.part(stream)?, num_cached, &mut *cached_values)
+            let (of_keys, values) = if uses_memory {
+                let features = memory.features.part(stream)?;
+                let keys = Keys { features, embeddings, num: num_cached, values: Values::Given };
+                (keys, &mut *cached_values)
             } else {
-                (input, num_anchors, &mut *values)
+                let (num, values) = (num_anchors, &mut *values);
+                (Keys { features: input, embeddings, num, values: Values::OfBoth }, values)
             };
-            let of_keys = Keys { features: of_keys, embeddings, num, are_folded: uses_memory };
             let to = AttentionRows { queries, keys, values, attended, output: temporal };
             enqueue_attention(stream, kernels, facts, layers, [input, embeddings], &of_keys, to)?;
             input = temporal.part(stream)?;
         }
         let Some(layers) = &block.attention else { return Ok(()) };
-        let of_keys = Keys { features: input, embeddings, num: num_anchors, are_folded: true };
+        let of_keys =
+            Keys { features: input, embeddings, num: num_anchors, values: Values::OfFeatures };
         let to = AttentionRows { queries, keys, values, attended, output: attended_features };
         enqueue_attention(stream, kernels, facts, layers, [input, embeddings], &of_keys, to)
     }
 
-    /// Key points and weights of view sampling.
+    /// Key points and weights of view sampling, after the attention.
     pub(super) fn enqueue_weights(&mut self, index: usize) -> Result<()> {
-        let &Sparse4d { num_anchors, num_channels, .. } = self.network.facts();
-        let Self { stream, blocks, rows, start, kernels, .. } = self;
+        let num_anchors = self.network.facts().num_anchors;
+        let Self { stream, blocks, rows, kernels, .. } = self;
         let block = &blocks[index];
-        let Buffers { wide, weight_logits, learned_points, embeddings, .. } = rows;
-        let embeddings = if index == 0 { &start.embeddings } else { &embeddings[index % 2] };
+        let Some(attention) = &block.attention else { return Ok(()) };
+        let Buffers { attended_features, embeddings, sampling, .. } = rows;
         // The features before their normalization, which both layers compute.
-        let (input, norm) = match &block.attention {
-            None => (&start.features, In::empty()),
-            Some(attention) => {
-                let norm = attention.norm.as_ref();
-                (&rows.attended_features, norm.map_or(Ok(In::empty()), |n| n.input(stream))?)
-            }
-        };
-        let input = input.part(stream)?;
-        let [_, beside] = wide.output(stream)?.split_at(num_channels);
-        let num_learned = learned_points.len() / num_anchors;
-        let learned = JobArgs {
-            norm,
-            values: learned_points.output(stream)?,
-            values_stride: num_learned as u32,
-            num_values: num_learned as u32,
-            ..block.learned_points.job(stream, input, num_anchors)?
-        };
-        let weights = JobArgs {
-            norm,
-            normalized: beside,
-            normalized_stride: 2 * num_channels as u32,
-            addend: embeddings.input(stream)?,
-            output_stride: weight_logits.stride(),
-            output: weight_logits.output(stream)?,
-            ..block.weight_logits.job(stream, input, num_anchors)?
-        };
-        let layers = [(learned, &block.learned_points), (weights, &block.weight_logits)];
-        kernels.linear.enqueue_folded(stream, &layers)?;
-        Ok(())
+        let norm = attention.norm.as_ref().map_or(Ok(In::empty()), |norm| norm.input(stream))?;
+        let input = (attended_features.part(stream)?, norm, num_anchors);
+        enqueue_weights(stream, &kernels.linear, block, input, &embeddings[index % 2], sampling)
+    }
+
+    /// Those of the first block, which are the same in all frames.
+    pub(super) fn enqueue_first_weights(&mut self) -> Result<()> {
+        let num_anchors = self.network.facts().num_anchors;
+        let Self { stream, blocks, start, kernels, .. } = self;
+        let Some(block) = blocks.first() else { return Ok(()) };
+        let Start { features, embeddings, sampling, .. } = start;
+        let input = (features.part(stream)?, In::empty(), num_anchors);
+        enqueue_weights(stream, &kernels.linear, block, input, embeddings, sampling)
     }
 
     /// View sampling through the key points.
@@ -115,7 +111,9 @@ impl<T: Activation> CudaDecoder<T> {
             stream, blocks, rows, start, kernels, anchors, projections, view_logits, ..
         } = self;
         let block = &blocks[index];
-        let Buffers { weight_logits, learned_points, gathered, .. } = rows;
+        let sampling = if index == 0 { &start.sampling } else { &rows.sampling };
+        let SamplingRows { learned_points, weight_logits, .. } = sampling;
+        let gathered = &mut rows.gathered;
         let num_learned = learned_points.len() / num_anchors;
         let anchors = match index.checked_sub(1) {
             None => &start.anchors,
@@ -141,18 +139,33 @@ impl<T: Activation> CudaDecoder<T> {
         kernels.sampling.enqueue(stream, args, maps.texel()?)
     }
 
-    /// The output of the sampling beside the features, and the feed-forward layers.
-    pub(super) fn enqueue_feed_forward(&mut self, index: usize) -> Result<()> {
-        let num_anchors = self.network.facts().num_anchors;
-        let Self { stream, blocks, rows, kernels, .. } = self;
+    /// The output of the sampling beside the features, and the feed-forward layers; with the first, the values
+    /// of the memory for the next block's attention to it.
+    pub(super) fn enqueue_feed_forward(&mut self, index: usize, uses_memory: bool) -> Result<()> {
+        let &Sparse4d { num_anchors, num_cached, .. } = self.network.facts();
+        let Self { stream, blocks, rows, start, memory, kernels, .. } = self;
         let block = &blocks[index];
-        let Buffers { gathered, wide, normalized, hidden, output, .. } = rows;
+        let Buffers { gathered, normalized, hidden, output, cached_values, sampling, .. } = rows;
+        let wide = if index == 0 { &mut start.sampling.wide } else { &mut sampling.wide };
         let sampled = JobArgs {
             output_stride: wide.stride(),
             output: wide.output(stream)?,
             ..block.view_output.job(stream, gathered.part(stream)?, num_anchors)?
         };
-        kernels.linear.enqueue_folded(stream, &[(sampled, &block.view_output)])?;
+        let sampled = (sampled, &block.view_output);
+        let next = blocks.get(index + 1).and_then(|block| block.temporal.as_ref());
+        match next.filter(|_| uses_memory) {
+            None => kernels.linear.enqueue_folded(stream, &[sampled])?,
+            Some(DeviceAttention { values, .. }) => {
+                let job = JobArgs {
+                    is_transposed: 1,
+                    output_stride: value_stride(num_cached) as u32,
+                    output: cached_values.output(stream)?,
+                    ..values.job(stream, memory.features.part(stream)?, num_cached)?
+                };
+                kernels.linear.enqueue_folded(stream, &[sampled, (job, values)])?
+            }
+        };
         let [first, second] = &block.feed_forward;
         let job = JobArgs {
             norm: block.norms[0].input(stream)?,
@@ -259,6 +272,39 @@ impl<T: Activation> CudaDecoder<T> {
     }
 }
 
+/// Queues the layers of key points and weights, over features that a normalization makes of `input`.
+fn enqueue_weights<T: Activation>(
+    stream: &Stream,
+    linear: &LinearKernels<T>,
+    block: &DeviceBlock<T>,
+    (input, norm, num_rows): (PartArgs<'_, T>, In<'_, f32>, usize),
+    embeddings: &DeviceRows<T>,
+    to: &mut SamplingRows<T>,
+) -> Result<()> {
+    let SamplingRows { learned_points, weight_logits, wide } = to;
+    let [_, beside] = wide.output(stream)?.split_at(input.len as usize);
+    let num_learned = learned_points.len() / num_rows;
+    let learned = JobArgs {
+        norm,
+        values: learned_points.output(stream)?,
+        values_stride: num_learned as u32,
+        num_values: num_learned as u32,
+        ..block.learned_points.job(stream, input, num_rows)?
+    };
+    let weights = JobArgs {
+        norm,
+        normalized: beside,
+        normalized_stride: 2 * input.len,
+        addend: embeddings.input(stream)?,
+        output_stride: weight_logits.stride(),
+        output: weight_logits.output(stream)?,
+        ..block.weight_logits.job(stream, input, num_rows)?
+    };
+    let layers = [(learned, &block.learned_points), (weights, &block.weight_logits)];
+    linear.enqueue_folded(stream, &layers)?;
+    Ok(())
+}
+
 /// Queues projections, attention and its output.
 fn enqueue_attention<T: Activation>(
     stream: &Stream,
@@ -279,17 +325,20 @@ fn enqueue_attention<T: Activation>(
     job.parts[1] = of_keys.embeddings;
     job.output_stride = keys.stride();
     job.output = keys.output(stream)?;
-    let stride = value_stride(of_keys.num) as u32;
-    let layer = if of_keys.are_folded { &layers.values } else { &layers.unfolded_values };
+    let layer = match of_keys.values {
+        Values::OfBoth => &layers.unfolded_values,
+        Values::OfFeatures | Values::Given => &layers.values,
+    };
     let mut of_values = layer.job(stream, of_keys.features, of_keys.num)?;
-    if !of_keys.are_folded {
+    if of_keys.values == Values::OfBoth {
         of_values.parts[1] = of_keys.embeddings;
     }
     of_values.is_transposed = 1;
-    of_values.output_stride = stride;
+    of_values.output_stride = value_stride(of_keys.num) as u32;
     of_values.output = values.output(stream)?;
     let jobs = [(of_queries, &layers.queries), (job, &layers.keys), (of_values, layer)];
-    linear.enqueue_folded(stream, &jobs)?;
+    let num_jobs = if of_keys.values == Values::Given { 2 } else { 3 };
+    linear.enqueue_folded(stream, &jobs[..num_jobs])?;
 
     let of_keys = (&*keys, &*values, of_keys.num);
     let args = attention_args(stream, queries, of_keys, attended, [num_anchors, num_heads])?;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub use self::rows::Activation;
 
 use self::encoder::Encoder;
-use self::rows::{BOX_LEN, Buffers, INTERVAL, Memory, Start};
+use self::rows::{BOX_LEN, Buffers, INTERVAL, Memory, SamplingRows, Start};
 use self::weights::DeviceBlock;
 use super::super::uploaded::Uploaded;
 use super::super::{STAGE, View, set_projections};
@@ -115,7 +115,8 @@ impl<T: Activation> CudaDecoder<T> {
         let last = network.blocks().len() - 1;
         let blocks = network.blocks().iter().enumerate().map(|(index, block)| {
             let encoder = Some(network.encoder()).filter(|_| index != last);
-            DeviceBlock::new(stream, block, encoder)
+            let classifies = index == last || index + 1 == facts.num_single_frame_blocks;
+            DeviceBlock::new(stream, block, encoder, classifies)
         });
         let blocks = blocks.collect::<Result<_>>()?;
         let encoder = Encoder::new(stream, network.encoder())?;
@@ -124,6 +125,7 @@ impl<T: Activation> CudaDecoder<T> {
             features: DeviceRows::from_host(stream, network.features(), num_channels)?,
             anchors: boxes()?,
             embeddings: DeviceRows::zeros(stream, num_anchors, num_channels)?,
+            sampling: SamplingRows::new(stream, &network)?,
         };
         start.anchors.write(network.anchors().as_flattened())?;
         let Start { anchors, embeddings, .. } = &mut start;
@@ -152,6 +154,7 @@ impl<T: Activation> CudaDecoder<T> {
         };
         let unseen = [Projection::UNSEEN].repeat(num_views);
         decoder.upload_projections(&unseen)?;
+        decoder.enqueue_first_weights()?;
         decoder.stream.synchronize()?;
         Ok(decoder)
     }
@@ -234,10 +237,10 @@ impl<T: Activation> CudaDecoder<T> {
         for block in 0..num_blocks {
             if block > 0 {
                 self.enqueue_attentions(block, uses_memory)?;
+                self.enqueue_weights(block)?;
             }
-            self.enqueue_weights(block)?;
             self.enqueue_points(block, maps, uses_memory)?;
-            self.enqueue_feed_forward(block)?;
+            self.enqueue_feed_forward(block, uses_memory)?;
             let is_last = block + 1 == num_blocks;
             let joins = block + 1 == num_single && uses_memory;
             self.enqueue_refinement(block, uses_memory, is_last || joins)?;

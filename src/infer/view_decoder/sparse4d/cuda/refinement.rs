@@ -2,6 +2,7 @@
 
 use super::CudaDecoder;
 use super::rows::{Activation, BOX_LEN, FIRST_DIVIDED, INTERVAL};
+use crate::device::cuda::Out;
 use crate::error::Result;
 use crate::ops::layer_stack::cuda::StackArgs;
 use crate::types::Sparse4d;
@@ -63,7 +64,7 @@ impl<T: Activation> CudaDecoder<T> {
         if !classifies {
             if let Some(stacks) = &block.refinement {
                 let stride = next.stride();
-                return stacks.enqueue(stream, &deltas, (next.output(stream)?, stride));
+                return stacks.enqueue(stream, &[deltas], (next.output(stream)?, stride));
             }
             kernels.stack.enqueue(stream, &[deltas])?;
             return encoder.enqueue(stream, &kernels.stack, refined, next);
@@ -74,18 +75,25 @@ impl<T: Activation> CudaDecoder<T> {
             output_stride: num_classes as u32,
             ..block.classes.of_rows(stream, input, num_anchors)?
         };
-        let Some(stack) = block.quality.as_ref().filter(|_| is_last) else {
-            return kernels.stack.enqueue(stream, &[deltas, classes]);
+        let mut jobs = [deltas, classes, StackArgs::empty()];
+        let jobs = match block.quality.as_ref().filter(|_| is_last) {
+            None => &jobs[..2],
+            Some(stack) => {
+                jobs[2] = StackArgs {
+                    norm,
+                    addend,
+                    addend_stride: embeddings.stride(),
+                    values: quality.output(stream)?,
+                    output_stride: 2,
+                    ..stack.of_rows(stream, input, num_anchors)?
+                };
+                &jobs[..]
+            }
         };
-        let quality = StackArgs {
-            norm,
-            addend,
-            addend_stride: embeddings.stride(),
-            values: quality.output(stream)?,
-            output_stride: 2,
-            ..stack.of_rows(stream, input, num_anchors)?
-        };
-        kernels.stack.enqueue(stream, &[deltas, classes, quality])
+        match &block.outputs {
+            Some(stacks) => stacks.enqueue(stream, jobs, (Out::empty(), 0)),
+            None => kernels.stack.enqueue(stream, jobs),
+        }
     }
 
     /// Encodes the anchors among which are those of the memory, for the block after `index`.

@@ -26,6 +26,15 @@ pub(super) struct Start<T> {
     pub features: DeviceRows<T>,
     pub anchors: DeviceBuffer<f32>,
     pub embeddings: DeviceRows<T>,
+    pub sampling: SamplingRows<T>,
+}
+
+/// What view sampling reads and is joined to.
+pub(super) struct SamplingRows<T> {
+    pub learned_points: DeviceBuffer<f32>,
+    pub weight_logits: DeviceRows<T>,
+    /// The output of the sampling beside the features.
+    pub wide: DeviceRows<T>,
 }
 
 /// Rows of the anchors.
@@ -46,12 +55,10 @@ pub(super) struct Buffers<T> {
     pub temporal: DeviceRows<T>,
     /// After the attention, before its normalization.
     pub attended_features: DeviceRows<T>,
-    pub learned_points: DeviceBuffer<f32>,
-    pub weight_logits: DeviceRows<T>,
+    /// Of the blocks after the first, which has its own.
+    pub sampling: SamplingRows<T>,
     pub gathered: DeviceRows<T>,
-    /// The output of view sampling beside the features.
-    pub wide: DeviceRows<T>,
-    /// The same, normalized.
+    /// The output of the sampling beside the features, normalized.
     pub normalized: DeviceRows<T>,
     pub hidden: DeviceRows<T>,
     /// After a block, before its normalization.
@@ -71,15 +78,26 @@ pub(super) struct Memory<T> {
     pub cached_rows: DeviceBuffer<u32>,
 }
 
-impl<T: Activation> Buffers<T> {
-    pub(super) fn new(stream: &Stream, network: &Network, hidden: usize) -> Result<Self> {
-        let &Sparse4d { num_anchors, num_cached, num_channels, num_levels, num_groups, .. } =
-            network.facts();
-        let rows = |columns| DeviceRows::zeros(stream, num_anchors, columns);
-        let values = |num| DeviceBuffer::zeros(stream, 2 * num_channels * value_stride(num));
+impl<T: Activation> SamplingRows<T> {
+    pub(super) fn new(stream: &Stream, network: &Network) -> Result<Self> {
+        let &Sparse4d { num_anchors, num_channels, num_levels, num_groups, .. } = network.facts();
         let views = network.blocks().iter().map(|block| &block.views);
         let num_points = views.clone().map(|views| views.num_points()).max().unwrap_or(0);
         let num_learned = views.map(|views| views.learned_points.num_outputs()).max();
+        let rows = |columns| DeviceRows::zeros(stream, num_anchors, columns);
+        Ok(Self {
+            learned_points: DeviceBuffer::zeros(stream, num_anchors * num_learned.unwrap_or(0))?,
+            weight_logits: rows(num_levels * num_points * num_groups)?,
+            wide: rows(2 * num_channels)?,
+        })
+    }
+}
+
+impl<T: Activation> Buffers<T> {
+    pub(super) fn new(stream: &Stream, network: &Network, hidden: usize) -> Result<Self> {
+        let &Sparse4d { num_anchors, num_cached, num_channels, .. } = network.facts();
+        let rows = |columns| DeviceRows::zeros(stream, num_anchors, columns);
+        let values = |num| DeviceBuffer::zeros(stream, 2 * num_channels * value_stride(num));
         Ok(Self {
             features: rows(num_channels)?,
             joined: rows(num_channels)?,
@@ -92,10 +110,8 @@ impl<T: Activation> Buffers<T> {
             attended: rows(2 * num_channels)?,
             temporal: rows(num_channels)?,
             attended_features: rows(num_channels)?,
-            learned_points: DeviceBuffer::zeros(stream, num_anchors * num_learned.unwrap_or(0))?,
-            weight_logits: rows(num_levels * num_points * num_groups)?,
+            sampling: SamplingRows::new(stream, network)?,
             gathered: rows(num_channels)?,
-            wide: rows(2 * num_channels)?,
             normalized: rows(2 * num_channels)?,
             hidden: rows(hidden)?,
             output: rows(num_channels)?,

@@ -40,6 +40,8 @@ pub(super) struct DeviceBlock<T: StackElement> {
     /// The deltas and the encoder of the refined anchors in one launch, where another block follows
     /// and the GPU and the network allow it.
     pub refinement: Option<FoldedStacks<T>>,
+    /// The deltas, the classes and, in the last block, the quality in one launch, likewise.
+    pub outputs: Option<FoldedStacks<T>>,
     pub classes: DeviceStack,
     pub quality: Option<DeviceStack>,
 }
@@ -65,11 +67,12 @@ impl DeviceAttention {
 }
 
 impl<T: StackElement> DeviceBlock<T> {
-    /// Packs a block; `encoder` is absent for the last.
+    /// Packs a block; `encoder` is absent for the last. `classifies`: whether the block gives classes.
     pub(super) fn new(
         stream: &Stream,
         block: &Block,
         encoder: Option<&AnchorEncoder>,
+        classifies: bool,
     ) -> Result<Self> {
         let layer = |layer: &LinearLayer| DeviceLayer::folded::<T>(stream, layer, None);
         let after_norm = |layer: &LinearLayer, norm: Option<&LayerNorm>, has_addend| {
@@ -89,6 +92,8 @@ impl<T: StackElement> DeviceBlock<T> {
             return Err(Error::new(ErrorKind::Model, STAGE, message));
         };
         let quality = refinement.quality.as_ref();
+        let mut outputs = vec![&refinement.deltas[..], &refinement.classes];
+        outputs.extend(quality.filter(|_| encoder.is_none()).map(|quality| &quality[..]));
         let of_attention = block.attention.as_ref().and_then(|a| a.output.finish().norm());
         Ok(Self {
             temporal: attention(&block.temporal)?,
@@ -106,9 +111,13 @@ impl<T: StackElement> DeviceBlock<T> {
             deltas: DeviceStack::new::<T>(stream, &refinement.deltas)?,
             refinement: match encoder {
                 Some(encoder) => {
-                    FoldedStacks::new(stream, Some(&refinement.deltas), &columns(encoder))?
+                    FoldedStacks::new(stream, &[&refinement.deltas], &columns(encoder))?
                 }
                 None => None,
+            },
+            outputs: match classifies {
+                true => FoldedStacks::new(stream, &outputs, &[])?,
+                false => None,
             },
             classes: DeviceStack::new::<T>(stream, &refinement.classes)?,
             quality: quality.map(|q| DeviceStack::new::<T>(stream, q)).transpose()?,
@@ -126,5 +135,6 @@ impl<T: StackElement> DeviceBlock<T> {
             + layers.map(DeviceLayer::num_bytes).sum::<usize>()
             + stacks.map(DeviceStack::num_bytes).sum::<usize>()
             + self.refinement.as_ref().map_or(0, FoldedStacks::num_bytes)
+            + self.outputs.as_ref().map_or(0, FoldedStacks::num_bytes)
     }
 }
