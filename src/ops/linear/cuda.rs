@@ -5,14 +5,15 @@
 //! A normalization is computed by the layers that read its rows: a block has whole rows of
 //! its input, but not of its output.
 
-pub use super::job::{JobArgs, PartArgs, shared_bytes};
-pub use super::kernels::{Element, LinearArgs, LinearKernels};
+pub use super::job::{JobArgs, PartArgs, padded, shared_bytes};
+pub use super::kernels::{Element, LinearArgs};
+pub use super::layer::DeviceLayer;
 pub use super::warpgroup::FirstPart;
 
-use super::LinearLayer;
-use super::job::WARP_COLUMNS;
-use super::warpgroup::FoldedLayer;
-use crate::device::cuda::{DeviceBuffer, In, Out, Stream};
+use super::job::THREADS_PER_BLOCK;
+use super::kernels::MAX_JOBS;
+use super::warpgroup::{WarpgroupJob, WarpgroupKernels};
+use crate::device::cuda::{CudaDevice, DeviceBuffer, Grid, In, Kernel, Out, Stream, refused};
 use crate::error::Result;
 use crate::ops::layer_norm::LayerNorm;
 
@@ -98,123 +99,6 @@ impl<T: Element> DeviceRows<T> {
     }
 }
 
-/// A layer's weights, packed for the kernels, and its bias.
-#[derive(Debug)]
-pub struct DeviceLayer {
-    weights: DeviceBuffer<u8>,
-    bias: DeviceBuffer<f32>,
-    num_inputs: u32,
-    num_outputs: u32,
-    /// Packed for the matrix instructions of warpgroups, too.
-    folded: Option<FoldedLayer>,
-}
-
-impl DeviceLayer {
-    /// Packs a layer with weights of `T`.
-    ///
-    /// # Errors
-    /// `Argument` when a weight is infinite as a `T`; `Device` when there is not enough memory or
-    /// the copy fails.
-    pub fn new<T: Element>(stream: &Stream, layer: &LinearLayer) -> Result<Self> {
-        let outputs: Vec<usize> = (0..layer.num_outputs()).collect();
-        Self::of_outputs::<T>(stream, layer, &outputs, layer.bias())
-    }
-
-    /// As [`Self::new`], and packs the layer for [`LinearKernels::enqueue_folded`], with what
-    /// happens to the first part of its input, where those kernels can run it.
-    ///
-    /// # Errors
-    /// As [`Self::new`].
-    pub fn folded<T: Element>(
-        stream: &Stream,
-        layer: &LinearLayer,
-        first: Option<FirstPart<'_>>,
-    ) -> Result<Self> {
-        let folded = FoldedLayer::new::<T>(stream, layer, first)?;
-        Ok(Self { folded, ..Self::new::<T>(stream, layer)? })
-    }
-
-    pub(super) fn as_folded(&self) -> Option<&FoldedLayer> {
-        self.folded.as_ref()
-    }
-
-    /// Packs some outputs of a layer, in the order given, with a bias for all its outputs.
-    ///
-    /// # Errors
-    /// As [`Self::new`].
-    pub fn of_outputs<T: Element>(
-        stream: &Stream,
-        layer: &LinearLayer,
-        outputs: &[usize],
-        bias: &[f32],
-    ) -> Result<Self> {
-        let [num_inputs, num_outputs] = [layer.num_inputs(), outputs.len()].map(padded);
-        let weight = |column: usize, input: usize| match outputs.get(column) {
-            Some(&output) if input < layer.num_inputs() => layer.weight(output, input),
-            _ => 0.0,
-        };
-        let weights = outputs.iter().flat_map(|&output| {
-            (0..layer.num_inputs()).map(move |input| layer.weight(output, input))
-        });
-        T::PRECISION.check_weights("linear", weights)?;
-        let packed = pack::<T>([num_inputs, num_outputs], weight);
-        let mut weights = DeviceBuffer::zeros(stream, packed.len())?;
-        weights.write(&packed)?;
-        let values: Vec<f32> = outputs.iter().filter_map(|&o| bias.get(o)).copied().collect();
-        let mut bias = DeviceBuffer::zeros(stream, num_outputs)?;
-        bias.write(&values)?;
-        let [num_inputs, num_outputs] = [num_inputs, num_outputs].map(|n| n as u32);
-        Ok(Self { weights, bias, num_inputs, num_outputs, folded: None })
-    }
-
-    /// Inputs, padded.
-    pub fn num_inputs(&self) -> u32 {
-        self.num_inputs
-    }
-
-    /// Bytes of device memory.
-    pub fn num_bytes(&self) -> usize {
-        let folded = self.folded.as_ref().map_or(0, FoldedLayer::num_bytes);
-        self.weights.len() + size_of::<f32>() * self.bias.len() + folded
-    }
-
-    /// The packed weights.
-    ///
-    /// # Errors
-    /// `Device` when they belong to another stream.
-    pub fn weights(&self, stream: &Stream) -> Result<In<'_, u8>> {
-        self.weights.input(stream)
-    }
-
-    /// One value per output, padded.
-    ///
-    /// # Errors
-    /// `Device` when they belong to another stream.
-    pub fn bias(&self, stream: &Stream) -> Result<In<'_, f32>> {
-        self.bias.input(stream)
-    }
-
-    /// The layer over the first `num_rows` rows of an input; the rest is the caller's.
-    ///
-    /// # Errors
-    /// `Device` when something belongs to another stream.
-    pub fn job<'a, T: Element>(
-        &'a self,
-        stream: &Stream,
-        input: PartArgs<'a, T>,
-        num_rows: usize,
-    ) -> Result<JobArgs<'a, T>> {
-        Ok(JobArgs {
-            parts: [input, PartArgs::empty(), PartArgs::empty()],
-            weights: self.weights.input(stream)?,
-            bias: self.bias.input(stream)?,
-            num_rows: num_rows as u32,
-            num_outputs: self.num_outputs,
-            ..JobArgs::empty()
-        })
-    }
-}
-
 /// A normalization's factors and summands in device memory.
 ///
 /// # Errors
@@ -226,63 +110,107 @@ pub fn device_norm(stream: &Stream, norm: &LayerNorm) -> Result<DeviceBuffer<f32
     Ok(buffer)
 }
 
-/// Channels as they are stored.
-pub fn padded(num_channels: usize) -> usize {
-    num_channels.next_multiple_of(WARP_COLUMNS as usize)
+/// The loaded kernels.
+pub struct LinearKernels<T: Element> {
+    tiles_1: Kernel<T::Tiles1>,
+    tiles_2: Option<Kernel<T::Tiles2>>,
+    tiles_4: Option<Kernel<T::Tiles4>>,
+    warpgroups: Option<WarpgroupKernels<T>>,
 }
 
-/// Weights in the order in which the lanes of a warp read them: 16 columns after each other;
-/// in f32 the columns of an input, in f16 16 bytes a lane for 16 inputs: two operands of a
-/// matrix instruction, whose columns are chosen so that a lane's results are neighbours.
-fn pack<T: Element>(
-    [num_inputs, num_outputs]: [usize; 2],
-    weight: impl Fn(usize, usize) -> f32,
-) -> Vec<u8> {
-    let columns = WARP_COLUMNS as usize;
-    let mut bytes = Vec::with_capacity(num_inputs * num_outputs * size_of::<T>());
-    let mut put = |column, input| T::from_f32(weight(column, input)).extend(&mut bytes);
-    for first in (0..num_outputs).step_by(columns) {
-        if size_of::<T>() == 4 {
-            for input in 0..num_inputs {
-                (0..columns).for_each(|column| put(first + column, input));
-            }
-            continue;
-        }
-        for first_input in (0..num_inputs).step_by(16) {
-            for lane in 0..32 {
-                let (row, place) = (lane / 4, lane % 4);
-                for word in 0..4 {
-                    let column = first + 4 * (row / 2) + 2 * (word / 2) + row % 2;
-                    let input = first_input + 2 * place + 8 * (word % 2);
-                    put(column, input);
-                    put(column, input + 1);
-                }
-            }
-        }
-    }
-    bytes
+/// Blocks of a launch up to which small tiles are taken, measured on an H200: eight per
+/// multiprocessor in f16, three in f32.
+fn max_small_blocks<T>() -> u32 {
+    if size_of::<T>() == 2 { 132 * 8 } else { 132 * 3 }
 }
 
-#[cfg(test)]
-mod tests {
-    use half::f16;
-
-    use super::*;
-
-    #[test]
-    fn every_weight_is_packed_once() {
-        let weight = |column: usize, input: usize| (column * 32 + input) as f32;
-        let mut found: Vec<f32> = pack::<f16>([32, 32], weight)
-            .as_chunks()
-            .0
-            .iter()
-            .map(|bytes| f16::from_le_bytes(*bytes).to_f32())
-            .collect();
-        // Lane 5 of the first 16 inputs: row 1, so column 1; inputs 2, 3, 10 and 11.
-        assert_eq!(found[40..48], [34.0, 35.0, 42.0, 43.0, 98.0, 99.0, 106.0, 107.0]);
-        found.sort_by(f32::total_cmp);
-        assert!(found.iter().zip(0_u16..).all(|(&value, index)| value == f32::from(index)));
-        let found = pack::<f32>([16, 32], weight);
-        assert_eq!(found[4 * 17..4 * 18], 33.0_f32.to_le_bytes());
+impl<T: Element> LinearKernels<T> {
+    /// Loads the kernels for layers of at most so many inputs, of which at most
+    /// `max_norm` channels are normalized.
+    ///
+    /// # Errors
+    /// `Device` when this build has no kernels, or the GPU has too little shared memory.
+    pub fn load(device: &CudaDevice, max_inputs: u32, max_norm: u32) -> Result<Self> {
+        let bytes = |tiles| shared_bytes::<T>(tiles, max_inputs, [2 * max_norm; 2]);
+        let tiles_1: Kernel<T::Tiles1> = device.kernel()?;
+        tiles_1.reserve_shared(bytes(1), THREADS_PER_BLOCK)?;
+        let tiles_2: Kernel<T::Tiles2> = device.kernel()?;
+        let tiles_4: Kernel<T::Tiles4> = device.kernel()?;
+        // A smaller GPU runs with smaller tiles.
+        let fits_2 = tiles_2.reserve_shared(bytes(2), THREADS_PER_BLOCK).is_ok();
+        let fits_4 = tiles_4.reserve_shared(bytes(4), THREADS_PER_BLOCK).is_ok();
+        Ok(Self {
+            tiles_1,
+            tiles_2: fits_2.then_some(tiles_2),
+            tiles_4: fits_4.then_some(tiles_4),
+            warpgroups: WarpgroupKernels::load(device)?,
+        })
     }
+
+    /// Whether the GPU has kernels for layers that [`DeviceLayer::folded`] packs.
+    pub fn has_folded(&self) -> bool {
+        self.warpgroups.is_some()
+    }
+
+    /// As [`Self::enqueue`], by the kernels for folded layers where they do what is asked for.
+    /// Returns whether they do.
+    ///
+    /// # Errors
+    /// As [`Kernel::enqueue`].
+    pub fn enqueue_folded(
+        &self,
+        stream: &Stream,
+        jobs: &[(JobArgs<'_, T>, &DeviceLayer)],
+    ) -> Result<bool> {
+        if jobs.len() > MAX_JOBS {
+            let message = format!("{} layers; at most {MAX_JOBS} are possible", jobs.len());
+            return Err(refused("linear", &message));
+        }
+        if let Some(kernels) = &self.warpgroups
+            && let Some(folded) = folded_jobs(stream, jobs)?
+            && kernels.enqueue(stream, &folded[..jobs.len()])?
+        {
+            return Ok(true);
+        }
+        let mut args = [JobArgs::empty(); MAX_JOBS];
+        args.iter_mut().zip(jobs).for_each(|(to, (job, _))| *to = *job);
+        self.enqueue(stream, &args[..jobs.len()])?;
+        Ok(false)
+    }
+
+    /// Queues layers that do not depend on each other.
+    ///
+    /// # Errors
+    /// As [`Kernel::enqueue`].
+    pub fn enqueue(&self, stream: &Stream, jobs: &[JobArgs<'_, T>]) -> Result<()> {
+        let args = LinearArgs::new(jobs)?;
+        let columns = args.num_column_blocks();
+        let grid = |tiles| Grid {
+            num_blocks: [args.num_row_blocks(tiles), columns],
+            threads_per_block: THREADS_PER_BLOCK,
+        };
+        let is_small = |tiles| args.num_row_blocks(tiles) * columns <= max_small_blocks::<T>();
+        match (&self.tiles_2, &self.tiles_4) {
+            (Some(_), Some(kernel)) if !is_small(1) && !is_small(2) => {
+                kernel.enqueue_overlapping(stream, grid(4), args)
+            }
+            (Some(kernel), _) if !is_small(1) => kernel.enqueue_overlapping(stream, grid(2), args),
+            _ => self.tiles_1.enqueue_overlapping(stream, grid(1), args),
+        }
+    }
+}
+
+/// Layers for the kernels of folded layers; `None` where one of them is not for these.
+fn folded_jobs<'a, T: Element>(
+    stream: &Stream,
+    jobs: &[(JobArgs<'a, T>, &'a DeviceLayer)],
+) -> Result<Option<[WarpgroupJob<'a, T>; MAX_JOBS]>> {
+    let mut folded = [WarpgroupJob::empty(); MAX_JOBS];
+    for (to, (job, layer)) in folded.iter_mut().zip(jobs) {
+        match layer.folded_job(stream, job)? {
+            Some(job) => *to = job,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(folded))
 }

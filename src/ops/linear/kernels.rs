@@ -2,17 +2,15 @@
 
 use half::f16;
 
-use super::cuda::DeviceLayer;
-use super::job::{COLUMNS_PER_BLOCK, JobArgs, THREADS_PER_BLOCK, TILE_ROWS, shared_bytes};
-use super::warpgroup::WarpgroupKernels;
+use super::job::{COLUMNS_PER_BLOCK, JobArgs, THREADS_PER_BLOCK, TILE_ROWS};
 use crate::device::cuda::{
-    CudaDevice, Grid, Kernel, KernelSpec, OverlappingKernel, Plain, Stream, assert_mirrors,
-    check_threads, kernel_constant, refused,
+    Grid, KernelSpec, OverlappingKernel, Plain, assert_mirrors, check_threads, kernel_constant,
+    refused,
 };
 use crate::error::Result;
 use crate::ops::sparse_conv::Precision;
 
-const MAX_JOBS: usize = kernel_constant!("linear.cuh", "kMaxJobs") as usize;
+pub(super) const MAX_JOBS: usize = kernel_constant!("linear.cuh", "kMaxJobs") as usize;
 
 /// The layers of a launch: `Args` in the kernels.
 #[derive(Clone, Copy, Debug)]
@@ -165,96 +163,4 @@ element! {
     Tiles1F16: Tiles1 = 1, "linear_16_f16";
     Tiles2F16: Tiles2 = 2, "linear_32_f16";
     Tiles4F16: Tiles4 = 4, "linear_64_f16";
-}
-
-/// The loaded kernels.
-pub struct LinearKernels<T: Element> {
-    tiles_1: Kernel<T::Tiles1>,
-    tiles_2: Option<Kernel<T::Tiles2>>,
-    tiles_4: Option<Kernel<T::Tiles4>>,
-    warpgroups: Option<WarpgroupKernels<T>>,
-}
-
-/// Blocks of a launch up to which small tiles are taken, measured on an H200: eight per
-/// multiprocessor in f16, three in f32.
-fn max_small_blocks<T>() -> u32 {
-    if size_of::<T>() == 2 { 132 * 8 } else { 132 * 3 }
-}
-
-impl<T: Element> LinearKernels<T> {
-    /// Loads the kernels for layers of at most so many inputs, of which at most
-    /// `max_norm` channels are normalized.
-    ///
-    /// # Errors
-    /// `Device` when this build has no kernels, or the GPU has too little shared memory.
-    pub fn load(device: &CudaDevice, max_inputs: u32, max_norm: u32) -> Result<Self> {
-        let bytes = |tiles| shared_bytes::<T>(tiles, max_inputs, [2 * max_norm; 2]);
-        let tiles_1: Kernel<T::Tiles1> = device.kernel()?;
-        tiles_1.reserve_shared(bytes(1), THREADS_PER_BLOCK)?;
-        let tiles_2: Kernel<T::Tiles2> = device.kernel()?;
-        let tiles_4: Kernel<T::Tiles4> = device.kernel()?;
-        // A smaller GPU runs with smaller tiles.
-        let fits_2 = tiles_2.reserve_shared(bytes(2), THREADS_PER_BLOCK).is_ok();
-        let fits_4 = tiles_4.reserve_shared(bytes(4), THREADS_PER_BLOCK).is_ok();
-        Ok(Self {
-            tiles_1,
-            tiles_2: fits_2.then_some(tiles_2),
-            tiles_4: fits_4.then_some(tiles_4),
-            warpgroups: WarpgroupKernels::load(device)?,
-        })
-    }
-
-    /// Whether the GPU has kernels for layers that [`DeviceLayer::folded`] packs.
-    pub fn has_folded(&self) -> bool {
-        self.warpgroups.is_some()
-    }
-
-    /// As [`Self::enqueue`], by the kernels for folded layers where they do what is asked for.
-    /// Returns whether they do.
-    ///
-    /// # Errors
-    /// As [`Kernel::enqueue`].
-    pub fn enqueue_folded(
-        &self,
-        stream: &Stream,
-        jobs: &[(JobArgs<'_, T>, &DeviceLayer)],
-    ) -> Result<bool> {
-        let mut args = [JobArgs::empty(); MAX_JOBS];
-        let mut folded = [(JobArgs::empty(), None); MAX_JOBS];
-        if jobs.len() > MAX_JOBS {
-            let message = format!("{} layers; at most {MAX_JOBS} are possible", jobs.len());
-            return Err(refused("linear", &message));
-        }
-        for (((job, layer), args), folded) in jobs.iter().zip(&mut args).zip(&mut folded) {
-            (*args, *folded) = (*job, (*job, layer.as_folded()));
-        }
-        if let Some(kernels) = &self.warpgroups
-            && kernels.enqueue(stream, &folded[..jobs.len()])?
-        {
-            return Ok(true);
-        }
-        self.enqueue(stream, &args[..jobs.len()])?;
-        Ok(false)
-    }
-
-    /// Queues layers that do not depend on each other.
-    ///
-    /// # Errors
-    /// As [`Kernel::enqueue`].
-    pub fn enqueue(&self, stream: &Stream, jobs: &[JobArgs<'_, T>]) -> Result<()> {
-        let args = LinearArgs::new(jobs)?;
-        let columns = args.num_column_blocks();
-        let grid = |tiles| Grid {
-            num_blocks: [args.num_row_blocks(tiles), columns],
-            threads_per_block: THREADS_PER_BLOCK,
-        };
-        let is_small = |tiles| args.num_row_blocks(tiles) * columns <= max_small_blocks::<T>();
-        match (&self.tiles_2, &self.tiles_4) {
-            (Some(_), Some(kernel)) if !is_small(1) && !is_small(2) => {
-                kernel.enqueue_overlapping(stream, grid(4), args)
-            }
-            (Some(kernel), _) if !is_small(1) => kernel.enqueue_overlapping(stream, grid(2), args),
-            _ => self.tiles_1.enqueue_overlapping(stream, grid(1), args),
-        }
-    }
 }

@@ -22,6 +22,8 @@ mod job;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
+#[cfg(feature = "cuda")]
+mod layer;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "cuda")]

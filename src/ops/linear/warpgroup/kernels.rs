@@ -2,9 +2,8 @@
 
 use std::marker::PhantomData;
 
-use super::super::cuda::{Element, JobArgs, PartArgs};
-use super::super::job::TILE_ROWS;
-use super::FoldedLayer;
+use super::super::job::{PartArgs, TILE_ROWS};
+use super::super::kernels::Element;
 use crate::device::cuda::{
     CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Plain, Stream,
     assert_mirrors, check_lens, check_threads, kernel_constant, refused,
@@ -80,7 +79,7 @@ const WIDE: Tile = Tile { num_columns: 128, num_splits: 1 };
 const HALVES: Tile = Tile { num_columns: 64, num_splits: 2 };
 
 impl<T: Plain> WarpgroupJob<'_, T> {
-    fn empty() -> Self {
+    pub(in crate::ops::linear) fn empty() -> Self {
         Self {
             parts: [PartArgs::empty(); MAX_PARTS],
             weights: In::empty(),
@@ -312,18 +311,11 @@ impl<T: Element> WarpgroupKernels<T> {
     pub(in crate::ops::linear) fn enqueue(
         &self,
         stream: &Stream,
-        jobs: &[(JobArgs<'_, T>, Option<&FoldedLayer>)],
+        jobs: &[WarpgroupJob<'_, T>],
     ) -> Result<bool> {
         if jobs.is_empty() || jobs.len() > MAX_JOBS {
             return Ok(false);
         }
-        let mut folded = [WarpgroupJob::empty(); MAX_JOBS];
-        for (to, (job, layer)) in folded.iter_mut().zip(jobs) {
-            let Some(layer) = layer else { return Ok(false) };
-            let Some(job) = layer.job(stream, job)? else { return Ok(false) };
-            *to = job;
-        }
-        let jobs = &folded[..jobs.len()];
         let fits = |tile| jobs.iter().all(|job| job.fits(tile));
         let num_blocks = |tile: Tile| {
             let of_job = |job: &WarpgroupJob<'_, T>| {

@@ -14,7 +14,8 @@ pub use kernels::WarpgroupJob;
 pub(super) use kernels::WarpgroupKernels;
 
 use super::LinearLayer;
-use super::cuda::{Element, JobArgs, PartArgs, padded};
+use super::job::{JobArgs, PartArgs, padded};
+use super::kernels::Element;
 use crate::device::cuda::{DeviceBuffer, In, Stream};
 use crate::error::Result;
 use crate::ops::layer_norm::LayerNorm;
