@@ -12,14 +12,14 @@ pub const COLUMNS_PER_BLOCK: u32 = kernel_constant!("linear.cuh", "kColumns");
 pub const WARP_COLUMNS: u32 = kernel_constant!("linear_products.cuh", "kWarpColumns");
 /// Rows per tile.
 pub const TILE_ROWS: u32 = 16;
+const CHUNK_F16: u32 = kernel_constant!("linear.cuh", "kChunkF16");
+const CHUNK_F32: u32 = kernel_constant!("linear.cuh", "kChunkF32");
+const STAGE_PITCH: u32 = kernel_constant!("linear.cuh", "kStagePitch");
 
 /// Channels as they are stored.
 pub fn padded(num_channels: usize) -> usize {
     num_channels.next_multiple_of(WARP_COLUMNS as usize)
 }
-const CHUNK_F16: u32 = kernel_constant!("linear.cuh", "kChunkF16");
-const CHUNK_F32: u32 = kernel_constant!("linear.cuh", "kChunkF32");
-const STAGE_PITCH: u32 = kernel_constant!("linear.cuh", "kStagePitch");
 
 /// Some columns of the input.
 #[derive(Clone, Copy, Debug)]
