@@ -29,8 +29,9 @@ impl DeviceLayer {
         Self::of_outputs::<T>(stream, layer, &outputs, layer.bias())
     }
 
-    /// As [`Self::new`], and packs the layer for [`LinearKernels::enqueue_folded`], with what
-    /// happens to the first part of its input, where those kernels can run it.
+    /// As [`Self::new`], and packs the layer for
+    /// [`enqueue_folded`](super::cuda::LinearKernels::enqueue_folded), with what happens to the first
+    /// part of its input, where those kernels can run it.
     ///
     /// # Errors
     /// As [`Self::new`].
