@@ -18,6 +18,8 @@ mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(feature = "cuda")]
+pub(in crate::ops) mod fold;
+#[cfg(feature = "cuda")]
 mod job;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]

@@ -10,7 +10,6 @@
 
 mod args;
 mod check;
-mod fold;
 #[expect(unsafe_code, reason = "the block argues that the kernel fits its parameters")]
 mod kernels;
 mod layout;
@@ -50,11 +49,11 @@ impl<T: Element> FoldedStacks<T> {
     /// rows of 32 to 256 channels in steps of 32 to at most [`BOX_LEN`] values without a
     /// normalization; 2 or 3 columns to a multiple of 8 outputs; at most 256 channels between
     /// layers, and of all stacks over columns together, each in whole steps of 32; no ReLU after a
-    /// normalization; three stacks over rows, without columns after more than one.
+    /// normalization; three stacks over rows, without columns after more than one; weights that times the
+    /// factor of the normalization are finite in f16.
     ///
     /// # Errors
-    /// `Argument` when a weight times the factor of the normalization is infinite in f16; `Device`
-    /// when there is not enough memory.
+    /// `Device` when there is not enough memory.
     pub fn new(
         stream: &Stream,
         rows: &[&[LinearLayer]],
@@ -69,7 +68,7 @@ impl<T: Element> FoldedStacks<T> {
             |kernel: &Kernel<_>| kernel.reserve_shared(SHARED_BYTES, THREADS_PER_BLOCK).is_ok();
         let Some(kernel) = kernel.filter(fits) else { return Ok(None) };
         let num_of_rows = rows.len();
-        let Some(packed) = pack::pack(sets(&stacks, num_of_rows))? else { return Ok(None) };
+        let Some(packed) = pack::pack(sets(&stacks, num_of_rows)) else { return Ok(None) };
         let mut streams = DeviceBuffer::zeros(stream, packed.streams.len())?;
         streams.write(&packed.streams)?;
         let layouts = stacks.into_iter().map(|(_, layout)| layout).collect();

@@ -5,10 +5,9 @@ use super::args::{
     CONSTANT_BYTES, MAX_CONSTANTS, MAX_ROW_STACKS, STEP_BYTES, STEP_INPUTS, StreamArgs, WARPS,
     WIDTH,
 };
-use super::fold::FoldedLayer;
 use super::layout::{Layout, Stack};
-use crate::error::Result;
 use crate::ops::linear::LinearLayer;
+use crate::ops::linear::fold::FoldedWeights;
 
 /// Outputs that a matrix instruction has.
 const GROUP: usize = 16;
@@ -32,34 +31,30 @@ struct Warp {
 }
 
 /// Packs stacks with their layouts by the blocks that run them; `None` when a warp has more layers than
-/// the kernel has places for their constants.
-///
-/// # Errors
-/// `Argument` when a weight is infinite in f16.
+/// the kernel has places for their constants, or a weight is infinite in f16.
 pub(super) fn pack<'a>(
     sets: impl IntoIterator<Item = &'a [(Stack<'a>, Layout)]>,
-) -> Result<Option<Packed>> {
+) -> Option<Packed> {
     let mut packed =
         Packed { streams: Vec::new(), warps: [[StreamArgs::default(); WARPS]; MAX_ROW_STACKS] };
     for (stacks, to) in sets.into_iter().zip(&mut packed.warps) {
-        let Some(warps) = warps(stacks)? else { return Ok(None) };
-        for (to, warp) in to.iter_mut().zip(warps) {
+        for (to, warp) in to.iter_mut().zip(warps(stacks)?) {
             *to = StreamArgs { begin: packed.streams.len() as u64, plan: warp.plan };
             let constants = warp.constants.iter().chain(&warp.first);
             packed.streams.extend(constants.flat_map(|value| value.to_le_bytes()));
             packed.streams.extend(warp.weights);
         }
     }
-    Ok(Some(packed))
+    Some(packed)
 }
 
 /// What the warps of a block read.
-fn warps(stacks: &[(Stack<'_>, Layout)]) -> Result<Option<Vec<Warp>>> {
+fn warps(stacks: &[(Stack<'_>, Layout)]) -> Option<Vec<Warp>> {
     let mut warps = vec![Warp::default(); WARPS];
     for (stack, layout) in stacks {
         let of_stack = &mut warps[layout.first_warp..][..layout.num_warps];
         for (index, ((layer, norm), args)) in stack.folded().zip(&layout.layers).enumerate() {
-            let folded = FoldedLayer::new(layer, norm)?;
+            let folded = FoldedWeights::new(layer, norm)?;
             let are_values = stack.first.is_none() && index + 1 == layout.num_layers;
             for (own, warp) in of_stack.iter_mut().enumerate() {
                 let has_weights = own < usize::from(args.num_warps);
@@ -94,13 +89,13 @@ fn warps(stacks: &[(Stack<'_>, Layout)]) -> Result<Option<Vec<Warp>>> {
     }
     let most = MAX_CONSTANTS * 2 * WIDTH;
     if warps.iter().any(|warp| warp.constants.len() > most) {
-        return Ok(None);
+        return None;
     }
     for warp in &mut warps {
         warp.constants.resize(most, 0.0);
         warp.first.resize(CONSTANT_BYTES / size_of::<f32>() - most, 0.0);
     }
-    Ok(Some(warps))
+    Some(warps)
 }
 
 /// Three weights and the bias of a channel; zeros beyond the layer.
@@ -122,7 +117,7 @@ impl Warp {
     }
 
     /// The weights of the warp's outputs.
-    fn push_weights(&mut self, layer: &FoldedLayer, first_output: usize, num_steps: u8) {
+    fn push_weights(&mut self, layer: &FoldedWeights, first_output: usize, num_steps: u8) {
         for step in 0..usize::from(num_steps) {
             for group in (0..WIDTH).step_by(GROUP) {
                 self.push_tile(layer, first_output + group, step * STEP_INPUTS);
@@ -132,7 +127,7 @@ impl Warp {
     }
 
     /// The weights of all outputs for 32 inputs: one step, and one of zeros to make a pair.
-    fn push_values(&mut self, layer: &FoldedLayer, first_input: usize) {
+    fn push_values(&mut self, layer: &FoldedWeights, first_input: usize) {
         for input in (first_input..first_input + WIDTH).step_by(STEP_INPUTS) {
             self.push_tile(layer, 0, input);
         }
@@ -141,7 +136,7 @@ impl Warp {
     }
 
     /// 16 bytes a lane for 16 outputs and 16 inputs: an operand of a matrix instruction.
-    fn push_tile(&mut self, layer: &FoldedLayer, first_output: usize, first_input: usize) {
+    fn push_tile(&mut self, layer: &FoldedWeights, first_output: usize, first_input: usize) {
         for lane in 0..32 {
             for word in 0..4 {
                 let output = first_output + lane / 4 + word % 2 * 8;

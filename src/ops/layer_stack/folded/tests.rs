@@ -1,11 +1,11 @@
 use half::f16;
 
 use super::args::{CONSTANT_BYTES, MAX_CONSTANTS, STEP_BYTES, WIDTH};
-use super::fold::FoldedLayer;
 use super::pack::{Packed, pack};
 use super::*;
 use crate::ops::layer_norm::LayerNorm;
 use crate::ops::linear::Finish;
+use crate::ops::linear::fold::FoldedWeights;
 
 /// Values that f16 has, all different in a layer of up to 2048 weights.
 fn layer(
@@ -84,7 +84,7 @@ impl<'a> Read<'a> {
 
 fn packed(rows: &[&[LinearLayer]], columns: &[(usize, &[LinearLayer])]) -> Packed {
     let stacks = layouts(rows, columns).unwrap();
-    pack(sets(&stacks, rows.len())).unwrap().unwrap()
+    pack(sets(&stacks, rows.len())).unwrap()
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn streams_hold_every_weight_where_the_kernel_reads_it() {
         let mut num_constants = 0;
         for (index, layer) in rows.iter().enumerate() {
             let norm = index.checked_sub(1).and_then(|before| rows[before].finish().norm());
-            let folded = FoldedLayer::new(layer, norm).unwrap();
+            let folded = FoldedWeights::new(layer, norm).unwrap();
             let is_last = index == 2;
             let has_weights = warp < if is_last { 2 } else { layer.num_outputs().div_ceil(WIDTH) };
             let first = if is_last { 0 } else { warp * WIDTH };
@@ -139,7 +139,7 @@ fn streams_hold_every_weight_where_the_kernel_reads_it() {
             for layer in 1..=if warp == 0 { 2 } else { 1 } {
                 assert_eq!(read.next().len(), 4);
                 let norm = columns[layer - 1].finish().norm();
-                let folded = FoldedLayer::new(&columns[layer], norm).unwrap();
+                let folded = FoldedWeights::new(&columns[layer], norm).unwrap();
                 let expected = folded.constants(warp * WIDTH + 5);
                 assert_eq!(read.constants(num_constants, 5), expected);
                 num_constants += 1;
@@ -222,7 +222,7 @@ fn stacks_with_too_many_constants_are_not_packed() {
     let columns = [vec![layer([32, 3], Finish::ReluNorm)], vec![square; 3]].concat();
     let pack_with = |columns: &[LinearLayer]| {
         let stacks = layouts(&[&rows], &[(0, columns)]).unwrap();
-        pack(sets(&stacks, 1)).unwrap().is_some()
+        pack(sets(&stacks, 1)).is_some()
     };
     assert!(pack_with(&columns));
     assert!(!pack_with(&[&columns[..], &columns[1..2]].concat()));

@@ -19,6 +19,8 @@ const CHUNK_INPUTS: u32 = kernel_constant!("linear_f16_inputs.cuh", "kChunkInput
 /// The most inputs of a block.
 const MAX_INPUTS: u32 = CHUNK_INPUTS * kernel_constant!("linear_f16_inputs.cuh", "kMaxChunks");
 const ALIGNMENT: u32 = kernel_constant!("linear_f16_inputs.cuh", "kAlignment");
+/// What a lane or a bulk copy moves at a time, or a multiple of it.
+const VECTOR_BYTES: u64 = 16;
 /// Barriers, at the start of a block's shared memory.
 const BARRIER_BYTES: u32 = 256;
 /// The most shared memory of a block.
@@ -126,6 +128,7 @@ impl<T: Plain> WarpgroupJob<'_, T> {
             && self.norm.is_empty() == self.normalized.is_empty()
             && parts.clone().all(|part| part.len.is_multiple_of(8))
             && strides.all(|stride| stride.is_multiple_of(8))
+            && self.begins_aligned()
             && self.normalized_stride.is_multiple_of(8)
             && (self.output.is_empty() || self.output_stride.is_multiple_of(8))
             && (self.is_transposed == 0 || !self.output.is_empty())
@@ -133,6 +136,14 @@ impl<T: Plain> WarpgroupJob<'_, T> {
             && self.num_outputs > 0
             && self.num_outputs.is_multiple_of(16)
             && self.shared_bytes(tile) <= MAX_SHARED_BYTES
+    }
+
+    /// Whether what the kernels move 16 bytes at a time begins at a multiple of that.
+    fn begins_aligned(&self) -> bool {
+        self.parts.iter().all(|part| part.rows.is_aligned_to(VECTOR_BYTES))
+            && self.weights.is_aligned_to(VECTOR_BYTES)
+            && [self.bias, self.sums, self.norm].iter().all(|of| of.is_aligned_to(VECTOR_BYTES))
+            && [self.normalized, self.output].iter().all(|to| to.is_aligned_to(VECTOR_BYTES))
     }
 
     /// `Layout` in the kernels.
@@ -238,7 +249,7 @@ macro_rules! tiles {
         // (checked). Rows at and beyond `num_rows` are neither read nor written, but for the rows
         // up to the next multiple of 16 of a transposed output; columns are below those of the parts
         // and the padded outputs. The slices are long enough for them, and what moves 16 bytes at a
-        // time has lengths and strides of multiples of 16 bytes (checked). A block finds its layer by
+        // time has lengths, strides and addresses of multiples of 16 bytes (checked). A block finds its layer by
         // `end_blocks`, which `WarpgroupArgs::new` alone sets; the grid is compared with them.
         // Shared memory is what `shared_bytes` says, as in `Layout`. The two blocks of a cluster
         // have as many inputs each (checked), are in the same layer and rows, and wait for each other
@@ -285,6 +296,15 @@ pub(in crate::ops::linear) struct WarpgroupKernels<T: Element> {
 }
 
 impl<T: Element> WarpgroupKernels<T> {
+    /// Whether the GPU has the kernels, for these elements.
+    ///
+    /// # Errors
+    /// As [`CudaDevice::kernel_if_present`].
+    pub(in crate::ops::linear) fn are_present(device: &CudaDevice) -> Result<bool> {
+        let kernel: Option<Kernel<Square<T>>> = device.kernel_if_present()?;
+        Ok(T::PRECISION == Precision::F16 && kernel.is_some())
+    }
+
     /// Loads the kernels; `None` for elements other than f16, or where the GPU has none.
     ///
     /// # Errors

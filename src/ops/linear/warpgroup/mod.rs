@@ -14,6 +14,7 @@ pub use kernels::WarpgroupJob;
 pub(super) use kernels::WarpgroupKernels;
 
 use super::LinearLayer;
+use super::fold::FoldedWeights;
 use super::job::{JobArgs, PartArgs, padded};
 use super::kernels::Element;
 use crate::device::cuda::{DeviceBuffer, In, Stream};
@@ -44,11 +45,13 @@ pub(super) struct FoldedLayer {
     has_addend: bool,
 }
 
-/// The layer as numbers: weights of an output after each other, inputs in the order of the parts.
-struct Folded {
-    weights: Vec<f32>,
-    bias: Vec<f32>,
-    sums: Vec<f32>,
+/// The weights in the order of the parts: those of the first one, of the rows that are added to it, and of
+/// the others.
+struct Columns<'a> {
+    layer: &'a LinearLayer,
+    folded: FoldedWeights,
+    norm_len: usize,
+    num_added: usize,
     num_inputs: usize,
 }
 
@@ -70,24 +73,24 @@ impl FoldedLayer {
         let fits = T::PRECISION == Precision::F16
             && norm_len.is_multiple_of(CHUNK_INPUTS)
             && norm_len <= layer.num_inputs();
-        if !fits || WarpgroupKernels::<T>::load(stream.device())?.is_none() {
+        if !fits || !WarpgroupKernels::<T>::are_present(stream.device())? {
             return Ok(None);
         }
-        let folded = Folded::new(layer, first);
-        if T::PRECISION.check_weights("linear", folded.weights.iter().copied()).is_err() {
-            return Ok(None);
-        }
+        let Some(columns) = Columns::new(layer, first) else { return Ok(None) };
         let num_outputs = padded(layer.num_outputs());
-        let packed = folded.pack::<T>(num_outputs);
+        let packed = columns.pack::<T>(num_outputs);
+        let constants = |index: usize| -> Vec<f32> {
+            (0..num_outputs).map(|output| columns.folded.constants(output)[index]).collect()
+        };
         let mut weights = DeviceBuffer::zeros(stream, packed.len())?;
         weights.write(&packed)?;
         let mut bias = DeviceBuffer::zeros(stream, num_outputs)?;
-        bias.write(&folded.bias)?;
+        bias.write(&constants(0))?;
         let sums = match norm_len {
             0 => None,
             _ => {
                 let mut sums = DeviceBuffer::zeros(stream, num_outputs)?;
-                sums.write(&folded.sums)?;
+                sums.write(&constants(1))?;
                 Some(sums)
             }
         };
@@ -95,7 +98,7 @@ impl FoldedLayer {
             weights,
             bias,
             sums,
-            num_inputs: folded.num_inputs as u32,
+            num_inputs: columns.num_inputs as u32,
             num_outputs: num_outputs as u32,
             norm_len: norm_len as u32,
             has_addend: first.is_some_and(|first| first.has_addend),
@@ -154,35 +157,27 @@ impl FoldedLayer {
     }
 }
 
-impl Folded {
-    /// A value that is added to the first part goes through the layer's own weights beside it.
-    fn new(layer: &LinearLayer, first: Option<FirstPart<'_>>) -> Self {
+impl<'a> Columns<'a> {
+    /// `None` when a weight is infinite in f16.
+    fn new(layer: &'a LinearLayer, first: Option<FirstPart<'_>>) -> Option<Self> {
+        let folded = FoldedWeights::new(layer, first.map(|first| first.norm))?;
         let norm_len = first.map_or(0, |first| first.norm.num_channels());
         let num_added = if first.is_some_and(|first| first.has_addend) { norm_len } else { 0 };
         let num_inputs = padded(layer.num_inputs() + num_added);
-        let (mut weights, mut bias, mut sums) = (Vec::new(), Vec::new(), Vec::new());
-        for output in 0..layer.num_outputs() {
-            let of_layer = (0..layer.num_inputs()).map(|input| layer.weight(output, input));
-            let mut of_bias = f64::from(layer.bias()[output]);
-            let mut sum = 0.0;
-            let begin = weights.len();
-            if let Some(FirstPart { norm, .. }) = first {
-                for ((weight, gamma), beta) in of_layer.clone().zip(norm.gamma()).zip(norm.beta()) {
-                    let scaled = Precision::F16.round(weight * gamma);
-                    sum += f64::from(scaled);
-                    of_bias += f64::from(*beta) * f64::from(weight);
-                    weights.push(scaled);
-                }
-                weights.extend(of_layer.clone().take(num_added));
+        Some(Self { layer, folded, norm_len, num_added, num_inputs })
+    }
+
+    /// 0 beyond the layer's inputs and outputs.
+    fn weight(&self, output: usize, input: usize) -> f32 {
+        match input.checked_sub(self.norm_len) {
+            // Added rows are not normalized.
+            Some(added) if added < self.num_added && output < self.layer.num_outputs() => {
+                self.layer.weight(output, added)
             }
-            weights.extend(of_layer.skip(norm_len));
-            weights.resize(begin + num_inputs, 0.0);
-            bias.push(of_bias as f32);
-            if first.is_some() {
-                sums.push(sum as f32);
-            }
+            Some(added) if added < self.num_added => 0.0,
+            Some(_) => self.folded.weight(output, input - self.num_added).to_f32(),
+            None => self.folded.weight(output, input).to_f32(),
         }
-        Self { weights, bias, sums, num_inputs }
     }
 
     /// In squares of 8 outputs and 8 inputs: those of 8 outputs after each other, of a square an output
@@ -192,10 +187,8 @@ impl Folded {
         for first_output in (0..num_outputs).step_by(8) {
             for first_input in (0..self.num_inputs).step_by(8) {
                 for output in first_output..first_output + 8 {
-                    let begin = output * self.num_inputs + first_input;
-                    for index in begin..begin + 8 {
-                        let weight = self.weights.get(index).copied().unwrap_or(0.0);
-                        T::from_f32(weight).extend(&mut bytes);
+                    for input in first_input..first_input + 8 {
+                        T::from_f32(self.weight(output, input)).extend(&mut bytes);
                     }
                 }
             }
@@ -227,8 +220,8 @@ mod tests {
     fn a_normalization_with_an_addend_goes_through_the_layer() {
         let (layer, norm) = (layer(3, 80), norm(64));
         let first = FirstPart { norm: &norm, has_addend: true };
-        let folded = Folded::new(&layer, Some(first));
-        assert_eq!(folded.num_inputs, 144);
+        let columns = Columns::new(&layer, Some(first)).unwrap();
+        assert_eq!(columns.num_inputs, 144);
         let value = |i: usize| f64::from((i * 5 % 17) as f32 * 0.25 - 1.5);
         let row: Vec<f64> = (0..64).map(value).collect();
         let addend: Vec<f64> = (64..128).map(value).collect();
@@ -237,14 +230,12 @@ mod tests {
         let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 64.0;
         let scale = 1.0 / (variance + 1e-5).sqrt();
         for output in 0..3 {
-            let weights = &folded.weights[output * 144..(output + 1) * 144];
-            let weight = |i: usize| f64::from(weights[i]);
+            let weight = |i: usize| f64::from(columns.weight(output, i));
+            let [bias, sum] = columns.folded.constants(output);
             let of_row: f64 = row.iter().enumerate().map(|(i, x)| x * weight(i)).sum();
             let rest = addend.iter().chain(&more).enumerate();
             let rest: f64 = rest.map(|(i, x)| x * weight(64 + i)).sum();
-            let found = scale * of_row - mean * scale * f64::from(folded.sums[output])
-                + rest
-                + f64::from(folded.bias[output]);
+            let found = scale * of_row - mean * scale * f64::from(sum) + rest + f64::from(bias);
             let input = |i: usize| match i {
                 0..64 => {
                     let normalized = (row[i] - mean) * scale * f64::from(norm.gamma()[i]);
@@ -261,15 +252,16 @@ mod tests {
 
     #[test]
     fn weights_are_packed_in_squares() {
-        let folded = Folded::new(&layer(10, 24), None);
-        assert_eq!((folded.num_inputs, folded.sums.len()), (32, 0));
-        let packed = folded.pack::<f16>(16);
+        let layer = layer(10, 24);
+        let columns = Columns::new(&layer, None).unwrap();
+        assert_eq!(columns.num_inputs, 32);
+        let packed = columns.pack::<f16>(16);
         let packed: Vec<f16> =
             packed.as_chunks().0.iter().map(|bytes| f16::from_le_bytes(*bytes)).collect();
         assert_eq!(packed.len(), 16 * 32);
         // Output 9, input 18: the second eight outputs, the third square, its second row.
         let at = 8 * 32 + 2 * 64 + 8 + 2;
-        assert_eq!(packed[at].to_f32(), layer(10, 24).weight(9, 18));
+        assert_eq!(packed[at].to_f32(), layer.weight(9, 18));
         // Padded outputs and inputs.
         assert_eq!(packed[8 * 32 + 2 * 64 + 16].to_f32(), 0.0);
         assert_eq!(packed[3 * 64].to_f32(), 0.0);

@@ -1,38 +1,38 @@
-//! A layer that has taken in the normalization of its inputs.
+//! The weights of a layer that has taken in the normalization of its first inputs.
 
 use half::f16;
 
-use crate::error::Result;
+use super::LinearLayer;
 use crate::ops::layer_norm::LayerNorm;
-use crate::ops::linear::LinearLayer;
-use crate::ops::sparse_conv::Precision;
 
 /// `norm(y) W + b = (y V - mean(y) s) / deviation(y) + c`, where `V` is `W` times the factors of
 /// the normalization, rounded to f16, `s` the sums of the rounded values over the inputs, and `c`
 /// the bias and the summands of the normalization times `W`.
-pub(super) struct FoldedLayer {
+pub(in crate::ops) struct FoldedWeights {
     num_inputs: usize,
-    /// `V`, a row per output.
+    /// `V`, and `W` of the inputs behind the normalized ones, a row per output.
     weights: Vec<f16>,
     /// `c` and `s` by output; `s` is 0 without a normalization.
     constants: Vec<[f32; 2]>,
 }
 
-impl FoldedLayer {
-    /// # Errors
-    /// `Argument` when a value of `V` is infinite in f16.
-    pub(super) fn new(layer: &LinearLayer, norm: Option<&LayerNorm>) -> Result<Self> {
+impl FoldedWeights {
+    /// `None` when a weight is infinite in f16.
+    pub(in crate::ops) fn new(layer: &LinearLayer, norm: Option<&LayerNorm>) -> Option<Self> {
         let num_inputs = layer.num_inputs();
         let places = (0..layer.num_outputs())
             .flat_map(|output| (0..num_inputs).map(move |input| (output, input)));
-        let factor = |input: usize| norm.map_or(1.0, |norm| norm.gamma()[input]);
+        let norm_len = norm.map_or(0, LayerNorm::num_channels);
+        let factor = |input| norm.and_then(|norm| norm.gamma().get(input)).copied().unwrap_or(1.0);
         let weights = places.map(|(output, input)| layer.weight(output, input) * factor(input));
-        Precision::F16.check_weights("layer_stack", weights.clone())?;
         let weights: Vec<f16> = weights.map(f16::from_f32).collect();
+        if weights.iter().any(|weight| !weight.is_finite()) {
+            return None;
+        }
         let constants = weights.chunks_exact(num_inputs).zip(layer.bias()).enumerate();
         let constants = constants.map(|(output, (weights, bias))| {
             let Some(norm) = norm else { return [*bias, 0.0] };
-            let sum: f64 = weights.iter().map(|weight| weight.to_f64()).sum();
+            let sum: f64 = weights.iter().take(norm_len).map(|weight| weight.to_f64()).sum();
             let summands = norm
                 .beta()
                 .iter()
@@ -41,17 +41,17 @@ impl FoldedLayer {
             [(f64::from(*bias) + summands.sum::<f64>()) as f32, sum as f32]
         });
         let constants = constants.collect();
-        Ok(Self { num_inputs, weights, constants })
+        Some(Self { num_inputs, weights, constants })
     }
 
     /// A value of `V`; 0 beyond the layer's inputs and outputs.
-    pub(super) fn weight(&self, output: usize, input: usize) -> f16 {
+    pub(in crate::ops) fn weight(&self, output: usize, input: usize) -> f16 {
         let value = (input < self.num_inputs).then(|| output * self.num_inputs + input);
         value.and_then(|at| self.weights.get(at)).copied().unwrap_or(f16::ZERO)
     }
 
     /// `c` and `s`; 0 beyond the layer's outputs.
-    pub(super) fn constants(&self, output: usize) -> [f32; 2] {
+    pub(in crate::ops) fn constants(&self, output: usize) -> [f32; 2] {
         self.constants.get(output).copied().unwrap_or_default()
     }
 }
@@ -66,7 +66,7 @@ mod tests {
         let weights = [1.0, 2.0, 3.0, -0.3, 0.1, 4.0];
         let layer = LinearLayer::new([2, 3], &weights, Some(&[0.5, 7.0])).unwrap();
         let norm = LayerNorm::new(gamma.clone(), beta.clone()).unwrap();
-        let folded = FoldedLayer::new(&layer, Some(&norm)).unwrap();
+        let folded = FoldedWeights::new(&layer, Some(&norm)).unwrap();
         // The same row both ways.
         let row = [0.5_f32, 4.0, -3.0];
         let mut normalized = row;
@@ -91,17 +91,16 @@ mod tests {
         assert_eq!(folded.constants(0)[0], 0.5 + 1.0 - 4.0 + 0.75);
         let beyond = [folded.weight(0, 3), folded.weight(2, 0)];
         assert_eq!((beyond, folded.constants(2)), ([f16::ZERO; 2], [0.0; 2]));
-        let alone = FoldedLayer::new(&layer, None).unwrap();
+        let alone = FoldedWeights::new(&layer, None).unwrap();
         assert_eq!(alone.constants(1), [7.0, 0.0]);
         assert_eq!(alone.weight(1, 2).to_f32(), 4.0);
     }
 
     #[test]
-    fn what_f16_makes_infinite_is_refused() {
+    fn what_f16_makes_infinite_is_not_folded() {
         let layer = LinearLayer::new([1, 2], &[1.0, 3e3], None).unwrap();
         let norm = LayerNorm::new(vec![1.0, 30.0], vec![0.0; 2]).unwrap();
-        assert!(FoldedLayer::new(&layer, None).is_ok());
-        let error = FoldedLayer::new(&layer, Some(&norm)).map(drop).unwrap_err();
-        assert!(error.message().contains("1 weights of up to 9e4 are beyond float16"), "{error}");
+        assert!(FoldedWeights::new(&layer, None).is_some());
+        assert!(FoldedWeights::new(&layer, Some(&norm)).is_none());
     }
 }
