@@ -10,6 +10,7 @@ use super::decompress;
 use super::inputs::Picture;
 use super::measure::Bench;
 use crate::config::{ChannelKind, Config};
+use crate::detectors::MAX_FRAMES_IN_FLIGHT;
 use crate::detectors::image2d::YoloHead;
 use crate::device::Device;
 use crate::device::cuda::CudaDevice;
@@ -38,9 +39,6 @@ const NUM_PICTURES: usize = 200;
 /// as `mapped_upload_mib` holds by default.
 const NUM_RAW_PICTURES: usize = 300;
 const NUM_JPEG_PICTURES: usize = 1200;
-/// Frames that are not measured: the first two of each camera prepare its JPEG engines and record
-/// graphs.
-const NUM_WARM_UP: u32 = 24;
 /// Each measured: their quantiles are of means over the frames.
 const NUM_REPLAYS: usize = 3;
 
@@ -50,6 +48,7 @@ struct Recorded {
     num_cameras: usize,
     /// Of all cameras, up to the next multiple of their number.
     num_pictures: usize,
+    frames_in_flight: usize,
     is_compressed: bool,
     /// Whether the network runs once for the pictures of all cameras.
     is_batched: bool,
@@ -75,11 +74,28 @@ struct OnGpus {
     is_compressed: bool,
 }
 
-const RECORDINGS: [Recorded; 3] = [
+const RECORDINGS: [Recorded; 5] = [
     Recorded {
         name: "replay: 200 pictures 1920x1080 bgr8, one camera",
         num_cameras: 1,
         num_pictures: NUM_PICTURES,
+        frames_in_flight: 2,
+        is_compressed: false,
+        is_batched: false,
+    },
+    Recorded {
+        name: "replay: 200 pictures 1920x1080 bgr8, one camera, 4 in flight",
+        num_cameras: 1,
+        num_pictures: NUM_PICTURES,
+        frames_in_flight: 4,
+        is_compressed: false,
+        is_batched: false,
+    },
+    Recorded {
+        name: "replay: 200 pictures 1920x1080 bgr8, one camera, 8 in flight",
+        num_cameras: 1,
+        num_pictures: NUM_PICTURES,
+        frames_in_flight: 8,
         is_compressed: false,
         is_batched: false,
     },
@@ -87,6 +103,7 @@ const RECORDINGS: [Recorded; 3] = [
         name: "replay: 204 pictures 1600x900 jpeg, six cameras",
         num_cameras: 6,
         num_pictures: NUM_PICTURES,
+        frames_in_flight: 2,
         is_compressed: true,
         is_batched: false,
     },
@@ -94,6 +111,7 @@ const RECORDINGS: [Recorded; 3] = [
         name: "replay: 204 pictures 1600x900 jpeg, six cameras, one batch",
         num_cameras: 6,
         num_pictures: NUM_PICTURES,
+        frames_in_flight: 2,
         is_compressed: true,
         is_batched: true,
     },
@@ -131,7 +149,7 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &CudaDevice) -> Result<()> {
             case = case.with_bar(wall(None, alone.p50 / MIN_SHARE));
             config(&device, &network, recorded.num_cameras)?
         };
-        bench.measured(case, replays(&folder.0, &config)?)?;
+        bench.measured(case, replays(&folder.0, &config, recorded.frames_in_flight)?)?;
     }
     for on in &ON_GPUS {
         if bench.wants(on.one) || bench.wants(on.all) {
@@ -146,39 +164,51 @@ impl OnGpus {
     fn measure(&self, bench: &mut Bench<'_>, device: &CudaDevice, network: &Path) -> Result<()> {
         let Self { one, all, is_compressed } = *self;
         let num_pictures = if is_compressed { NUM_JPEG_PICTURES } else { NUM_RAW_PICTURES };
-        let recorded =
-            Recorded { name: one, num_cameras: 12, num_pictures, is_compressed, is_batched: false };
+        let recorded = Recorded {
+            name: one,
+            num_cameras: 12,
+            num_pictures,
+            frames_in_flight: 2,
+            is_compressed,
+            is_batched: false,
+        };
         let folder = TemporaryFolder::new();
         recorded.write(&folder.0)?;
         let config_on = |device: &str| config(device, network, recorded.num_cameras);
-        let on_one = replays(&folder.0, &config_on(&format!("cuda:{}", device.ordinal()))?)?;
+        let on_one = config_on(&format!("cuda:{}", device.ordinal()))?;
+        let on_one = replays(&folder.0, &on_one, recorded.frames_in_flight)?;
         bench.measured(Case::new(one), on_one)?;
         let num_gpus = Device::usable_gpus().len();
         if num_gpus < 2 {
             return bench.print("no case of several GPUs: this machine has one\n");
         }
         let bar = wall(None, on_one.p50 / (MIN_SHARE_OF_GPUS * num_gpus as f64));
-        bench.measured(Case::new(all).with_bar(bar), replays(&folder.0, &config_on("auto")?)?)
+        // As many networks on each GPU as on the one.
+        let frames_in_flight = (num_gpus * recorded.frames_in_flight).min(MAX_FRAMES_IN_FLIGHT);
+        let on_all = replays(&folder.0, &config_on("auto")?, frames_in_flight)?;
+        bench.measured(Case::new(all).with_bar(bar), on_all)
     }
 }
 
-/// Microseconds of a frame: the time from the end of the first [`NUM_WARM_UP`] frames to the end
-/// of the last one, by the number of frames between. Networks are loaded and closed outside of it.
-fn replays(folder: &Path, config: &Config) -> Result<Times> {
+/// Microseconds of a frame: the time from the end of the first frames to the end of the last one,
+/// by the number of frames between. Networks are loaded and closed outside of it; the first frames
+/// of each camera, as many as are in flight, prepare its JPEG engines and record graphs.
+fn replays(folder: &Path, config: &Config, frames_in_flight: usize) -> Result<Times> {
+    let num_warm_up = (config.channels.len() * frames_in_flight) as u32;
     let mut walls = vec![];
     for _ in 0..NUM_REPLAYS {
-        let options = ReplayOptions { frames_in_flight: 2, ..ReplayOptions::default() };
+        let options = ReplayOptions { frames_in_flight, ..ReplayOptions::default() };
         let replay = Replay::open(folder, config, options)?;
         let (mut start, mut end, mut num_frames) = (Instant::now(), Instant::now(), 0_u32);
         replay.run(|frame| {
             num_frames += 1;
             end = Instant::now();
-            if num_frames == NUM_WARM_UP {
+            if num_frames == num_warm_up {
                 start = end;
             }
             frame.result.as_ref().map(drop).map_err(|dropped| failed(&dropped.to_string()))
         })?;
-        let num_measured = num_frames.saturating_sub(NUM_WARM_UP).max(1);
+        let num_measured = num_frames.saturating_sub(num_warm_up).max(1);
         walls.push((end - start).as_secs_f64() * 1e6 / f64::from(num_measured));
     }
     Ok(Times::of(&mut walls))

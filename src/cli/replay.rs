@@ -8,6 +8,7 @@ use super::interrupt::Interrupt;
 use super::observe::ObserveArguments;
 use super::progress::Progress;
 use super::{ExitStatus, LikeArguments, stdout};
+use crate::detectors::MAX_FRAMES_IN_FLIGHT;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::replay::{
@@ -39,10 +40,11 @@ pub(super) struct ReplayArguments {
     /// as 1.0, at which channels serve the newest and drop what they are too slow for.
     #[arg(long, default_value = "max", value_parser = parse_rate)]
     rate: Rate,
-    /// Frames of a channel in progress at once: 2 uploads a frame of one camera or LiDAR to a GPU
-    /// while the network runs on the frame before. The results are the same. With --pictures it
+    /// Frames of a channel in progress at once, up to 8: 2 uploads a frame of one camera or LiDAR
+    /// to a GPU while the network runs on the frame before; of more, every two of a camera have an
+    /// instance of its network, which run at once. The results are the same. With --pictures it
     /// is 1.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=MAX_FRAMES_IN_FLIGHT as i64))]
     frames_in_flight: u8,
     /// Replays from this log time on: seconds since the epoch, or +S after the recording's start.
     #[arg(long, value_name = "T")]

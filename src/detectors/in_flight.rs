@@ -2,9 +2,6 @@
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most frames in flight: one is uploaded while the network runs on the other.
-pub(super) const MAX_IN_FLIGHT: usize = 2;
-
 /// What a frame in flight does not share with another one, once for each frame, used in turn.
 pub(super) struct Contexts<C> {
     all: Vec<C>,
@@ -35,15 +32,27 @@ impl<C> Contexts<C> {
         self.all.iter_mut()
     }
 
+    /// How many frames there can be in flight.
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether [`Contexts::allow`] would make contexts for so many frames.
+    pub(super) fn can_grow_to(&self, num: usize) -> bool {
+        num > self.all.len() && self.num_in_flight == 0 && !self.is_refused
+    }
+
     /// Allows up to `num` frames in flight, for which `make` makes the context of each; a failure
     /// is logged. Returns how many there can be.
     pub(super) fn allow(&mut self, num: usize, make: impl FnMut(usize) -> Result<C>) -> usize {
-        let is_wanted = num > 1 && self.all.len() < MAX_IN_FLIGHT;
-        if is_wanted && self.num_in_flight == 0 && !self.is_refused {
-            match (0..MAX_IN_FLIGHT).map(make).collect::<Result<Vec<_>>>() {
+        if self.can_grow_to(num) {
+            match (0..num).map(make).collect::<Result<Vec<_>>>() {
                 Ok(contexts) => (self.all, self.earliest) = (contexts, 0),
                 Err(reason) => {
-                    tracing::warn!("frames do not overlap: {reason}");
+                    let len = self.all.len();
+                    tracing::warn!(
+                        "{num} frames in flight are not possible, {len} remain: {reason}"
+                    );
                     self.is_refused = true;
                 }
             }

@@ -46,6 +46,9 @@ use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Detections, DeviceChoice, EngineKind, FrameReport, Stage};
 
+/// The most frames in flight of any detector ([`Detector::allow_in_flight`]).
+pub const MAX_FRAMES_IN_FLIGHT: usize = 8;
+
 /// Finds objects in the inputs of a frame.
 ///
 /// ```

@@ -135,7 +135,7 @@ impl<'a, 'c> InOrder<'a, 'c> {
     /// has work of every channel. The network of a batch runs when the first of its frames ends,
     /// which is before its channel begins another.
     fn make_room(&mut self, index: usize) -> Result<()> {
-        let max_in_flight = if self.channels[index].is_batched() { 1 } else { self.max_in_flight };
+        let max_in_flight = self.channels[index].max_in_flight(self.max_in_flight);
         while self.channels[index].num_in_flight() >= max_in_flight {
             self.end_earliest()?;
         }

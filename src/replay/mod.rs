@@ -26,6 +26,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::config::{ChannelConfig, ChannelKind, Config, InputConfig, available_bytes};
+use crate::detectors::MAX_FRAMES_IN_FLIGHT;
 use crate::device::{FileBytes, MappedUploads, set_copy_threads};
 use crate::error::{Error, ErrorKind, Result};
 pub use crate::runtime::account::{BytesSummary, Reason, StageSummary};
@@ -102,7 +103,7 @@ impl Replay {
     /// another type than its channel takes, `Model` when a network cannot be loaded, `Io`
     /// or `DamagedBag` when the recording cannot be opened, or is damaged and has no input of any
     /// channel, `Argument` for a rate that is not above 0 or a number of frames in flight that
-    /// is not 1 or 2, `Usage` for a slice that ends before it starts, `Interrupted` when the
+    /// is 0 or above [`MAX_FRAMES_IN_FLIGHT`], `Usage` for a slice that ends before it starts, `Interrupted` when the
     /// replay is stopped before it starts.
     pub fn open(bag: &Path, config: &Config, options: ReplayOptions) -> Result<Self> {
         if let Rate::Factor(factor) = options.rate
@@ -111,9 +112,10 @@ impl Replay {
             let message = format!("the rate is {factor}; it must be finite and above 0");
             return Err(Error::new(ErrorKind::Argument, "replay", message));
         }
-        if !(1..=2).contains(&options.frames_in_flight) {
+        if !(1..=MAX_FRAMES_IN_FLIGHT).contains(&options.frames_in_flight) {
             let num = options.frames_in_flight;
-            let message = format!("frames_in_flight is {num}; it must be 1 or 2");
+            let message =
+                format!("frames_in_flight is {num}; it must be from 1 to {MAX_FRAMES_IN_FLIGHT}");
             return Err(Error::new(ErrorKind::Argument, "replay", message));
         }
         let mut slice = options.slice;

@@ -26,10 +26,13 @@ pub struct ReplayOptions {
     pub rate: Rate,
     /// Set it to end the replay after the frame in progress.
     pub stop: Arc<AtomicBool>,
-    /// The most frames of a channel in progress at once at [`Rate::Max`]: 1 or 2. With 2, a
-    /// channel of one camera or one pillar network on a GPU uploads a frame while its network
-    /// runs on the frame before. Detections, their order and what is dropped are the same;
-    /// frames that overlap are passed on without their inputs.
+    /// The most frames of a channel in progress at once at [`Rate::Max`], from 1 to
+    /// [`MAX_FRAMES_IN_FLIGHT`](crate::detectors::MAX_FRAMES_IN_FLIGHT). With 2, a channel of one
+    /// camera or one pillar network on a GPU uploads a frame while its network runs on the frame
+    /// before. With more, a camera's network is loaded once for every two of them, and these
+    /// instances run at the same time, which pays where few cameras leave the GPU idle.
+    /// Detections, their order and what is dropped are the same; frames that overlap are passed
+    /// on without their inputs.
     pub frames_in_flight: usize,
     /// Whether cameras with `batch_with` share the runs of their network. At [`Rate::Max`] their
     /// frames are passed on without their inputs.

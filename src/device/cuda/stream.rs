@@ -30,7 +30,7 @@ enum Queue {
 }
 
 /// The number of queues beside the first.
-const NUM_BESIDE: usize = 2;
+pub(crate) const NUM_BESIDE: usize = 11;
 
 struct Queues {
     stream: Arc<CudaStream>,
@@ -139,8 +139,8 @@ impl Stream {
         &self.memory.queues.device
     }
 
-    /// A handle of another queue of this stream, 0 or 1, whose work runs beside that of the
-    /// others. Work of one queue that needs another's is queued after [`Stream::wait_for`] an
+    /// A handle of another queue of this stream, below [`NUM_BESIDE`], whose work runs beside that
+    /// of the others. Work of one queue that needs another's is queued after [`Stream::wait_for`] an
     /// event of it.
     ///
     /// # Errors

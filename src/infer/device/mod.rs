@@ -21,7 +21,7 @@ mod network;
 mod onnx_runtime;
 mod runner;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use batch::DeviceMember;
@@ -30,7 +30,7 @@ use host::HostRunner;
 pub use host::NumBytes;
 use network::Network;
 pub use network::fixed_shape;
-use network::{allocate_inputs, failed};
+use network::{allocate_inputs, failed, model_error};
 use runner::Runner;
 
 use super::batch::BatchSlot;
@@ -47,6 +47,8 @@ pub struct DeviceEngine {
     /// The tensors of each frame that may be in flight.
     networks: Vec<Network>,
     selected: usize,
+    /// What was loaded.
+    source: Option<(PathBuf, EngineOptions)>,
 }
 
 /// Whether the network runs for one engine or, in a batch, for several.
@@ -73,7 +75,34 @@ impl DeviceEngine {
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
         let (runner, network) = Runner::load(model, options, stream, shape_of)?;
-        Ok(Self::new(Role::Alone(runner), stream, network))
+        let source = Some((model.to_owned(), options.clone()));
+        Ok(Self { source, ..Self::new(Role::Alone(runner), stream, network) })
+    }
+
+    /// Loads the network once more, with tensors of its own, to run in another queue of the stream
+    /// at the same time. The same inputs give the same bytes. `None` where it runs on the host, or
+    /// was not made by [`DeviceEngine::load`].
+    ///
+    /// # Errors
+    /// As of [`DeviceEngine::load`]; `Model` when it cannot be loaded in the same way again.
+    pub fn again(&self, queue: &Stream) -> Result<Option<Self>> {
+        let (Role::Alone(Runner::OnnxRuntime(_)), Some((model, options))) =
+            (&self.role, &self.source)
+        else {
+            return Ok(None);
+        };
+        let Network { name, input_specs, inputs, .. } = &self.networks[0];
+        let again = Self::load(model, options, queue, |input| {
+            let known = input_specs.iter().zip(inputs).find(|(spec, _)| *spec == input);
+            let changed = || model_error(format!("{} has changed: {input}", model.display()));
+            known.map(|(_, tensor)| tensor.shape().to_vec()).ok_or_else(changed)
+        })?;
+        // Another layout rounds otherwise.
+        if again.name() != name {
+            let message = format!("{}: {}, not {name}", model.display(), again.name());
+            return Err(model_error(message));
+        }
+        Ok(Some(again))
     }
 
     /// A network in an engine that runs on the CPU.
@@ -110,7 +139,8 @@ impl DeviceEngine {
     }
 
     fn new(role: Role, stream: &Stream, network: Network) -> Self {
-        Self { role, stream: stream.clone(), networks: vec![network], selected: 0 }
+        let networks = vec![network];
+        Self { role, stream: stream.clone(), networks, selected: 0, source: None }
     }
 
     /// Makes tensors for `num` frames in flight, so that kernels write the inputs of one and read
@@ -143,6 +173,11 @@ impl DeviceEngine {
         }
         self.selected = frame;
         Ok(())
+    }
+
+    /// The queue in which it runs.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     fn network(&self) -> &Network {

@@ -313,12 +313,17 @@ impl ReplayChannel {
     }
 
     /// Whether frames begin by [`Self::begin`] and end by [`Self::end`], at most
-    /// `max_in_flight` of them at once.
-    pub(super) fn overlaps(&mut self, max_in_flight: usize) -> bool {
-        self.is_batched()
-            || max_in_flight > 1
-                && self.frames.is_none()
-                && self.channel.allow_in_flight(max_in_flight) >= max_in_flight
+    /// [`Self::max_in_flight`] of them at once.
+    pub(super) fn overlaps(&mut self, wanted: usize) -> bool {
+        self.is_batched() || self.max_in_flight(wanted) > 1
+    }
+
+    /// The most frames in flight of the wanted number.
+    pub(super) fn max_in_flight(&mut self, wanted: usize) -> usize {
+        if self.is_batched() || self.frames.is_some() {
+            return 1;
+        }
+        self.channel.allow_in_flight(wanted).min(wanted)
     }
 
     /// Whether its frames begin with those of other channels, one of each.

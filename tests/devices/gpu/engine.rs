@@ -21,7 +21,7 @@ use crate::common::bounds::bound;
 use crate::common::memory::resident;
 
 /// The library of ONNX Runtime, or `None` with a line that says so.
-fn library() -> Option<PathBuf> {
+pub(super) fn library() -> Option<PathBuf> {
     let library = std::env::var_os(LIBRARY_VARIABLE).filter(|value| !value.is_empty());
     if library.is_none() {
         skip(Need::Ort, format_args!("{LIBRARY_VARIABLE} is not set"));
@@ -148,6 +148,35 @@ fn frames_in_flight_have_tensors_of_their_own() {
             assert!(found == expected, "{}", engine.name());
         }
     }
+}
+
+#[test]
+fn instances_run_beside_each_other() {
+    let (Some((_alone, device)), Some(_)) = (gpu(), library()) else { return };
+    let file = saved(&network(false));
+    let stream = device.stream().unwrap();
+    let on_cpu = Box::new(RtenEngine::load(file.path(), Some(2)).unwrap());
+    let on_host = DeviceEngine::on_host(on_cpu, &stream, fixed_shape).unwrap();
+    assert!(on_host.again(&stream.beside(0).unwrap()).unwrap().is_none());
+    for graph in [Usage::Always, Usage::Never] {
+        let mut first = load(file.path(), &on_cuda(true, graph), &stream);
+        let mut second = first.again(&stream.beside(0).unwrap()).unwrap().unwrap();
+        assert_eq!(first.name(), second.name());
+        let [one, other] = inputs();
+        let expected = [run(&mut first, &one), run(&mut first, &other)];
+        for _ in 0..3 {
+            write(first.input(0).unwrap(), &one);
+            write(second.input(0).unwrap(), &other);
+            first.enqueue().unwrap();
+            second.enqueue().unwrap();
+            assert!(floats(first.output(0).unwrap()) == expected[0]);
+            assert!(floats(second.output(0).unwrap()) == expected[1]);
+        }
+    }
+    let engine = load(file.path(), &on_cuda(true, Usage::Auto), &stream);
+    std::fs::remove_file(file.path()).unwrap();
+    let gone = engine.again(&stream.beside(0).unwrap()).err().unwrap();
+    assert_eq!(gone.kind(), ErrorKind::Model, "{gone}");
 }
 
 #[test]

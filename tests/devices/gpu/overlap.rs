@@ -15,6 +15,7 @@ use det_post::transport::messages::{Image, PointCloud2, definition};
 use det_post::types::{Stamp, TensorSpec, TensorView};
 use det_post::{Error, ErrorKind, Result};
 
+use super::engine::library;
 use super::gpu;
 use crate::common::session::{cloud, messages, picture, sample};
 
@@ -165,5 +166,33 @@ fn a_fault_of_a_stage_costs_the_frame_that_it_hits_and_no_other() {
         // those of frames whose network failed.
         let num_same = cameras.filter(same).count();
         assert_eq!(num_same, NUM_FRAMES as usize - fails_in.len(), "{fails_in:?}");
+    }
+}
+
+/// With more than two frames in flight, every two of a camera have an instance of its network.
+#[test]
+fn instances_of_a_network_give_the_same_frames_in_the_same_order() {
+    let (Some((_alone, _)), Some(_)) = (gpu(), library()) else { return };
+    let parameters = ["device:=cuda:0", "camera.engine.provider:=cuda"].map(str::to_owned);
+    let config = Config::load(&[sample().join("sample.param.yaml")], &parameters).unwrap();
+    let replay = |frames_in_flight| {
+        let options = ReplayOptions { frames_in_flight, ..ReplayOptions::default() };
+        let mut passed = vec![];
+        let replay = Replay::open(&sample().join("drive"), &config, options).unwrap();
+        let report = replay.run(|frame| {
+            let found = frame.result.as_ref().map(|found| format!("{:?}", found.detections));
+            passed.push((frame.config.name.clone(), frame.number, found.unwrap()));
+            Ok(())
+        });
+        report.unwrap();
+        passed
+    };
+    let expected = replay(1);
+    let cameras = expected.iter().filter(|(channel, ..)| channel == "camera");
+    let mut found: Vec<_> = cameras.map(|(.., found)| found).collect();
+    found.dedup();
+    assert!(found.len() > 4, "{} pictures that differ", found.len());
+    for frames_in_flight in [2, 3, 4, 8] {
+        assert!(replay(frames_in_flight) == expected, "{frames_in_flight}");
     }
 }

@@ -1,11 +1,13 @@
 //! 2D detection on a GPU: per frame one upload, one wait and one read of the results.
 //! A payload in page-locked memory is uploaded in place.
 
+mod instances;
 mod pictures;
 mod postprocess;
 
 use std::time::Duration;
 
+use instances::Instances;
 use pictures::Pictures;
 pub use postprocess::DeviceBoxes;
 use postprocess::Postprocess;
@@ -15,7 +17,7 @@ use super::boxes;
 use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
 use crate::detectors::frame_stream::{FrameStream, add_copies};
-use crate::detectors::in_flight::{Contexts, MAX_IN_FLIGHT};
+use crate::detectors::in_flight::Contexts;
 use crate::detectors::shared_jpeg::SharedJpeg;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use crate::device::cuda::{InPlaceUploads, Stream, UploadScope};
@@ -41,15 +43,15 @@ pub struct CudaDetector<B: DeviceBoxes = Box2d> {
     info: DetectorInfo,
     config: CameraConfig,
     stream: Stream,
-    engine: DeviceEngine,
+    instances: Instances,
     head: YoloHead,
     contexts: Contexts<Context<B>>,
     detections: Vec<Detection2d<B>>,
 }
 
-/// What a frame in flight does not share with another one, the engine's tensors of its number
-/// apart. Where frames overlap each has a queue of its own, and the networks of all run in that
-/// of the detector.
+/// What a frame in flight does not share with another one, the tensors of its number in
+/// [`Instances`] apart. Where frames overlap each has a queue of its own, and its network runs
+/// in that of the instance.
 struct Context<B: DeviceBoxes> {
     uploads: InPlaceUploads,
     work: Work<B>,
@@ -101,7 +103,7 @@ impl<B: DeviceBoxes> CudaDetector<B> {
             config: config.clone(),
             stream: stream.clone(),
             contexts: Contexts::of_single(Context::new(config, &head, &engine, (stream, stream))?),
-            engine,
+            instances: Instances::of_single(engine),
             head,
             detections: Vec::with_capacity(config.max_detections),
         })
@@ -113,9 +115,9 @@ impl<B: DeviceBoxes> CudaDetector<B> {
         limit: Duration,
         report: &mut FrameReport,
     ) -> Result<Detections<'_>> {
-        let Self { contexts, engine, detections, .. } = self;
+        let Self { contexts, instances, detections, .. } = self;
         let (place, context) = contexts.end_earliest()?;
-        engine.select(place)?;
+        let engine = instances.select(place)?;
         context.flush(engine, report);
         let Context { uploads, work, failed } = context;
         let ran = match failed.take() {
@@ -233,13 +235,13 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
         frame: &FrameSet<'_>,
         report: &mut FrameReport,
     ) -> Result<Detections<'a>> {
-        if self.engine.is_shared() {
+        if self.instances.first().is_shared() {
             self.submit(frame, report)?;
             return self.collect_within(self.config.batch_wait, report);
         }
-        let Self { contexts, engine, detections, .. } = self;
+        let Self { contexts, instances, detections, .. } = self;
         let Context { uploads, work, .. } = contexts.single()?;
-        engine.select(0)?;
+        let engine = instances.select(0)?;
         let payload = frame.image(IMAGE)?;
         let ran = uploads.scope(|scope| {
             work.begin(Some(&payload), engine, scope, report)?;
@@ -251,26 +253,30 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
     }
 
     fn allow_in_flight(&mut self, num: usize) -> usize {
-        if self.engine.is_shared() {
+        if self.instances.first().is_shared() {
             return 1;
         }
-        let Self { contexts, config, head, engine, stream, .. } = self;
+        let Self { contexts, config, head, instances, stream, .. } = self;
         // A payload that kernels read in host memory is borrowed until they have.
         if contexts.single().is_ok_and(|context| context.uploads.is_zero_copy()) {
             return 1;
         }
+        if !contexts.can_grow_to(num) {
+            return contexts.len();
+        }
+        let num = instances.allow(num, stream);
         contexts.allow(num, |place| {
-            engine.allow_in_flight(MAX_IN_FLIGHT)?;
-            engine.select(place)?;
-            Context::new(config, head, engine, (&stream.beside(place)?, &*stream))
+            instances.prepare(place)?;
+            let engine = instances.select(place)?;
+            Context::new(config, head, engine, (&stream.beside(place)?, engine.stream()))
         })
     }
 
     fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         let payload = frame.image(IMAGE)?;
-        let Self { contexts, engine, .. } = self;
+        let Self { contexts, instances, .. } = self;
         let (place, Context { uploads, work, .. }) = contexts.next()?;
-        engine.select(place)?;
+        let engine = instances.select(place)?;
         if work.pictures.keep(&payload, report)? {
             contexts.has_begun();
             return Ok(());
@@ -288,9 +294,9 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
     fn flush(&mut self, report: &mut FrameReport) {
         if let Some((place, context)) = self.contexts.latest()
             // The place of a frame that was submitted.
-            && self.engine.select(place).is_ok()
+            && let Ok(engine) = self.instances.select(place)
         {
-            context.flush(&mut self.engine, report);
+            context.flush(engine, report);
         }
     }
 
@@ -302,13 +308,13 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
     /// for another suppression or other limits.
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
         let config = family(config)?;
-        let Self { contexts, head, engine, .. } = self;
+        let Self { contexts, head, instances, .. } = self;
         for (place, context) in contexts.iter_mut().enumerate() {
             let Work { frames, pictures, postprocess } = &mut context.work;
             if postprocess.fits(config) {
                 postprocess.set(config)?;
             } else {
-                engine.select(place)?;
+                let engine = instances.select(place)?;
                 let stream = frames.stream().clone();
                 let working = (&stream, frames.counters());
                 *postprocess = Postprocess::new(config, head, engine, working)?;

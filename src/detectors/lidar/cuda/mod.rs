@@ -14,7 +14,7 @@ use sweeps::{AnyCloud, Clouds, MergedPoints};
 use super::{CLOUD, LidarHead, lidar_of, needs, with_empty_frame};
 use crate::config::{ChannelConfig, LidarConfig};
 use crate::detectors::frame_stream::{FrameStream, Running, add_copies};
-use crate::detectors::in_flight::{Contexts, MAX_IN_FLIGHT};
+use crate::detectors::in_flight::Contexts;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use crate::device::cuda::{
     DeviceBuffer, DeviceCounters, DevicePoints, DeviceTensor, InPlaceUploads, Stream,
@@ -29,6 +29,9 @@ use crate::types::{Detection3d, Detections, FrameReport, Stage, Transfer};
 /// The timed stages before the encoder, and those after it, in order.
 const STAGES_BEFORE: [Stage; 3] = [Stage::Upload, Stage::Unpack, Stage::Densify];
 const STAGES_AFTER: [Stage; 2] = [Stage::Infer, Stage::Postprocess];
+
+/// The most frames in flight: one is uploaded while the networks run on the other.
+const MAX_IN_FLIGHT: usize = 2;
 
 /// From the points of a frame to the input of the network, a map seen from above.
 pub trait DeviceMapEncoder: Send {
@@ -227,7 +230,8 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
         if is_borrowed || !E::CAN_OVERLAP {
             return 1;
         }
-        contexts.allow(num, |place| {
+        // Their networks follow each other.
+        contexts.allow(num.min(MAX_IN_FLIGHT), |place| {
             let uploads = frames.stream().beside(0)?;
             if place == 0 {
                 frames.overlap(MAX_IN_FLIGHT, &uploads, &info.stages)?;

@@ -1,0 +1,73 @@
+//! The instances of a camera's network, which run at the same time.
+
+use crate::detectors::MAX_FRAMES_IN_FLIGHT;
+use crate::device::cuda::Stream;
+use crate::error::Result;
+use crate::infer::device::DeviceEngine;
+
+/// Frames in flight of an instance: one is uploaded while the network runs on the other.
+const FRAMES_PER_INSTANCE: usize = 2;
+
+/// Instances of one network, each in a queue of the stream, which frames in flight use in turn.
+pub(super) struct Instances {
+    /// One at least.
+    all: Vec<DeviceEngine>,
+    /// Whether there was not enough memory for another one.
+    is_refused: bool,
+}
+
+impl Instances {
+    pub(super) fn of_single(engine: DeviceEngine) -> Self {
+        Self { all: vec![engine], is_refused: false }
+    }
+
+    /// The first instance: what does not depend on a frame is the same in all.
+    pub(super) fn first(&self) -> &DeviceEngine {
+        &self.all[0]
+    }
+
+    /// The instance of a frame in flight, with the tensors of that frame.
+    ///
+    /// # Errors
+    /// `Argument` for a frame beyond those of [`Instances::allow`].
+    pub(super) fn select(&mut self, frame: usize) -> Result<&mut DeviceEngine> {
+        let num = self.all.len();
+        let instance = &mut self.all[frame % num];
+        instance.select(frame / num)?;
+        Ok(instance)
+    }
+
+    /// Loads instances for up to `num` frames in flight, while none is; a failure is logged.
+    /// Returns for how many frames there are instances.
+    pub(super) fn allow(&mut self, num: usize, stream: &Stream) -> usize {
+        let num = num.min(MAX_FRAMES_IN_FLIGHT);
+        while self.all.len() < num.div_ceil(FRAMES_PER_INSTANCE) && !self.is_refused {
+            match self.load(stream) {
+                Ok(Some(instance)) => self.all.push(instance),
+                // On the host a network already uses all cores.
+                Ok(None) => break,
+                Err(reason) => {
+                    let len = self.all.len();
+                    tracing::warn!("a network has {len} instances, not {}: {reason}", len + 1);
+                    self.is_refused = true;
+                }
+            }
+        }
+        num.min(self.all.len() * FRAMES_PER_INSTANCE)
+    }
+
+    fn load(&self, stream: &Stream) -> Result<Option<DeviceEngine>> {
+        // The queues before are those of the frames.
+        let queue = stream.beside(MAX_FRAMES_IN_FLIGHT + self.all.len() - 1)?;
+        self.first().again(&queue)
+    }
+
+    /// Makes the tensors of a frame.
+    ///
+    /// # Errors
+    /// Those of [`DeviceEngine::allow_in_flight`].
+    pub(super) fn prepare(&mut self, frame: usize) -> Result<()> {
+        let num = self.all.len();
+        self.all[frame % num].allow_in_flight(frame / num + 1)
+    }
+}
