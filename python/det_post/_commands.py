@@ -52,7 +52,8 @@ def replay(
     - ``device``: ``auto``, ``cpu`` or ``cuda:N`` for all channels.
     - ``rate``: a factor of the recorded pace, at which channels drop what they are too slow
       for; without it every message is served.
-    - ``frames_in_flight``: 2 overlaps the frames of a camera on a GPU.
+    - ``frames_in_flight``: frames of a channel in progress at once, up to 8; 2 overlaps the frames of
+      a camera on a GPU, with more its network runs several times at once.
     - ``from_time``, ``to_time``: the part of the recording with log times in
       [``from_time``, ``to_time``): seconds since the epoch, or ``"+S"`` after the start.
     - ``warm_up``: seconds before ``from_time`` that are processed and not written; without it, as
