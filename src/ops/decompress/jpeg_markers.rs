@@ -143,10 +143,22 @@ fn for_each_segment(file: &[u8], mut visit: impl FnMut(u8, &[u8]) -> bool) {
     }
 }
 
+/// Bytes that are passed over together where none of them begins a marker.
+const BLOCK: usize = 64;
+
 /// The next marker of `rest`, which is advanced past it. Entropy-coded data contains
 /// no marker: there, a zero follows every byte 0xFF.
 fn next_marker(rest: &mut &[u8]) -> Option<u8> {
     loop {
+        // In entropy-coded data 0xFF is frequent: without branches, vector instructions do this.
+        while let Some(block) = rest.first_chunk::<{ BLOCK + 1 }>() {
+            let begins =
+                |(first, second): (&u8, &u8)| u8::from(*first == 0xFF) & u8::from(*second != 0);
+            if block.iter().zip(&block[1..]).map(begins).fold(0, |any, begins| any | begins) != 0 {
+                break;
+            }
+            *rest = &rest[BLOCK..];
+        }
         // Does not fail for a slice; the end is detected below.
         rest.skip_until(0xFF).ok()?;
         let num_fill = rest.iter().position(|&byte| byte != 0xFF)?;
@@ -184,6 +196,22 @@ mod tests {
         for (file, num_scans, num_table_bytes, has_end) in cases {
             let expected = Markers { num_scans, num_table_bytes, has_end, ..Markers::default() };
             assert_eq!(read(&file), expected, "{file:x?}");
+        }
+    }
+
+    #[test]
+    fn markers_are_found_at_every_place_of_a_block() {
+        for at in 0..3 * BLOCK {
+            // The data may end in 0xFF, which is then a fill byte.
+            let data = |len: usize| [0xFF, 0, 7].into_iter().cycle().take(len).collect::<Vec<u8>>();
+            for num_fill in [0, 1, BLOCK] {
+                let marker = [&[0xFF].repeat(num_fill)[..], &[0xFF, END_OF_IMAGE]].concat();
+                let file = [data(at), marker, data(2 * BLOCK)].concat();
+                let mut rest = &file[..];
+                assert_eq!(next_marker(&mut rest), Some(END_OF_IMAGE), "{at} {num_fill}");
+                assert_eq!(rest.len(), 2 * BLOCK, "{at} {num_fill}");
+                assert_eq!(next_marker(&mut rest), None, "{at} {num_fill}");
+            }
         }
     }
 
