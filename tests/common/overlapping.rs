@@ -36,7 +36,7 @@ pub struct Overlapping {
 }
 
 impl Overlapping {
-    /// Two frames overlap; clouds ask for a pose. `most` becomes the largest number of frames in
+    /// Two clouds overlap, which ask for a pose, or four pictures. `most` becomes the largest number of frames in
     /// flight.
     pub fn new(kind: PayloadKind, faults: &Faults, most: &Arc<AtomicUsize>) -> Self {
         let pose_in = (kind == PayloadKind::Cloud).then(|| "map".to_owned());
@@ -44,7 +44,7 @@ impl Overlapping {
         Self {
             info: DetectorInfo::new([needs], &Device::Cpu, "stub", &[Stage::Infer]),
             faults: Arc::clone(faults),
-            can_have: 2,
+            can_have: if kind == PayloadKind::Cloud { 2 } else { 4 },
             allowed: 1,
             most: Arc::clone(most),
             duration: Duration::ZERO,
