@@ -37,9 +37,10 @@ impl<C> Contexts<C> {
         self.all.len()
     }
 
-    /// Whether [`Contexts::allow`] would make contexts for so many frames.
+    /// Whether [`Contexts::allow`] would make contexts for so many frames: the first time that
+    /// these are several.
     pub(super) fn can_grow_to(&self, num: usize) -> bool {
-        num > self.all.len() && self.num_in_flight == 0 && !self.is_refused
+        num > 1 && self.all.len() == 1 && self.num_in_flight == 0 && !self.is_refused
     }
 
     /// Allows up to `num` frames in flight, for which `make` makes the context of each; a failure
@@ -49,10 +50,7 @@ impl<C> Contexts<C> {
             match (0..num).map(make).collect::<Result<Vec<_>>>() {
                 Ok(contexts) => (self.all, self.earliest) = (contexts, 0),
                 Err(reason) => {
-                    let len = self.all.len();
-                    tracing::warn!(
-                        "{num} frames in flight are not possible, {len} remain: {reason}"
-                    );
+                    tracing::warn!("frames do not overlap: {reason}");
                     self.is_refused = true;
                 }
             }

@@ -104,7 +104,8 @@ pub trait Detector: Send {
     ) -> Result<Detections<'a>>;
 
     /// Allows up to `num` frames between [`Detector::submit`] and [`Detector::collect`], and
-    /// allocates what they need. Returns how many the detector can have; 1 means that frames do
+    /// allocates what they need; the first call with more than 1 decides. Returns how many the
+    /// detector can have, of which the caller may use fewer; 1 means that frames do
     /// not overlap: it implements neither, runs in a batch ([`DetectorInfo::is_batched`]), or has
     /// not enough memory, which is logged.
     fn allow_in_flight(&mut self, num: usize) -> usize {

@@ -29,13 +29,10 @@ enum Queue {
     Beside(usize),
 }
 
-/// The number of queues beside the first.
-pub(crate) const NUM_BESIDE: usize = 11;
-
 struct Queues {
     stream: Arc<CudaStream>,
     /// The other queues, each once it is asked for.
-    beside: [OnceLock<Arc<CudaStream>>; NUM_BESIDE],
+    beside: [OnceLock<Arc<CudaStream>>; Stream::NUM_BESIDE],
     device: CudaDevice,
     num_waits: AtomicU64,
     num_allocations: AtomicUsize,
@@ -109,6 +106,9 @@ impl Queues {
 }
 
 impl Stream {
+    /// The number of queues beside the first.
+    pub const NUM_BESIDE: usize = 11;
+
     pub(super) fn new(device: &CudaDevice) -> Result<Self> {
         let stream = device.context().new_stream().map_err(|e| failed("make a stream", e))?;
         let queues = Arc::new(Queues {
@@ -139,7 +139,7 @@ impl Stream {
         &self.memory.queues.device
     }
 
-    /// A handle of another queue of this stream, below [`NUM_BESIDE`], whose work runs beside that
+    /// A handle of another queue of this stream, below [`Stream::NUM_BESIDE`], whose work runs beside that
     /// of the others. Work of one queue that needs another's is queued after [`Stream::wait_for`] an
     /// event of it.
     ///

@@ -312,18 +312,15 @@ impl ReplayChannel {
         context.pass_on((self.index, &mut self.account), &served, inputs, log_time)
     }
 
-    /// Whether frames begin by [`Self::begin`] and end by [`Self::end`], at most
-    /// [`Self::max_in_flight`] of them at once.
+    /// Whether frames begin by [`Self::begin`] and end by [`Self::end`].
     pub(super) fn overlaps(&mut self, wanted: usize) -> bool {
         self.is_batched() || self.max_in_flight(wanted) > 1
     }
 
     /// The most frames in flight of the wanted number.
     pub(super) fn max_in_flight(&mut self, wanted: usize) -> usize {
-        if self.is_batched() || self.frames.is_some() {
-            return 1;
-        }
-        self.channel.allow_in_flight(wanted).min(wanted)
+        let is_single = self.is_batched() || self.frames.is_some();
+        if is_single { 1 } else { self.channel.allow_in_flight(wanted).min(wanted) }
     }
 
     /// Whether its frames begin with those of other channels, one of each.

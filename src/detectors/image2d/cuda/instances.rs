@@ -8,17 +8,21 @@ use crate::infer::device::DeviceEngine;
 /// Frames in flight of an instance: one is uploaded while the network runs on the other.
 const FRAMES_PER_INSTANCE: usize = 2;
 
+/// The most instances.
+const MAX_INSTANCES: usize = MAX_FRAMES_IN_FLIGHT.div_ceil(FRAMES_PER_INSTANCE);
+
+// A queue for each frame, and one for each instance but the first.
+const _: () = assert!(MAX_FRAMES_IN_FLIGHT + MAX_INSTANCES - 1 <= Stream::NUM_BESIDE);
+
 /// Instances of one network, each in a queue of the stream, which frames in flight use in turn.
 pub(super) struct Instances {
     /// One at least.
     all: Vec<DeviceEngine>,
-    /// Whether there was not enough memory for another one.
-    is_refused: bool,
 }
 
 impl Instances {
     pub(super) fn of_single(engine: DeviceEngine) -> Self {
-        Self { all: vec![engine], is_refused: false }
+        Self { all: vec![engine] }
     }
 
     /// The first instance: what does not depend on a frame is the same in all.
@@ -37,11 +41,11 @@ impl Instances {
         Ok(instance)
     }
 
-    /// Loads instances for up to `num` frames in flight, while none is; a failure is logged.
+    /// Loads instances for up to `num` frames in flight, once and while none is; a failure is logged.
     /// Returns for how many frames there are instances.
     pub(super) fn allow(&mut self, num: usize, stream: &Stream) -> usize {
         let num = num.min(MAX_FRAMES_IN_FLIGHT);
-        while self.all.len() < num.div_ceil(FRAMES_PER_INSTANCE) && !self.is_refused {
+        while self.all.len() < num.div_ceil(FRAMES_PER_INSTANCE) {
             match self.load(stream) {
                 Ok(Some(instance)) => self.all.push(instance),
                 // On the host a network already uses all cores.
@@ -49,7 +53,7 @@ impl Instances {
                 Err(reason) => {
                     let len = self.all.len();
                     tracing::warn!("a network has {len} instances, not {}: {reason}", len + 1);
-                    self.is_refused = true;
+                    break;
                 }
             }
         }
