@@ -4,9 +4,9 @@
 // Rows come by chunks of 64 inputs, in the order that matrix instructions know; weights by 256 inputs.
 //
 // A layer normalization of the first part is taken through the layer: with gamma in the weights and beta in
-// the bias, a row needs scale (x W) - mean scale (column sums of W) + bias. Mean and scale are of the rows in
-// shared memory, while products run: E[x^2] - mean^2, which loses digits where a mean is far from zero,
-// against the deviation.
+// the bias, a row needs scale (x W) - mean scale (column sums of W) + bias. Four more warps compute mean and
+// scale of the rows in shared memory, while products run: E[x^2] - mean^2, which loses digits where a mean is
+// far from zero, against the deviation.
 //
 // Two blocks of a cluster can divide the inputs: each then finishes half of the columns.
 //
@@ -109,17 +109,9 @@ struct Block : Inputs<kGroups, kSplits> {
         Sums of_norm = {}, sums = {};
         // Zero from here on, not from the first product on.
         await(of_norm), await(sums);
-        typename Base::Moments moments;
         uint32_t chunk = 0;
 #pragma unroll 1
-        for (; chunk < norm_chunks; ++chunk) {
-            multiply_chunk(of_norm, chunk);
-            this->add(moments, chunk);
-        }
-        if (norm_chunks != 0) {
-            this->share(moments);
-            if (job.normalized.len != 0) this->store_normalized();
-        }
+        for (; chunk < norm_chunks; ++chunk) multiply_chunk(of_norm, chunk);
 #pragma unroll 1
         for (; chunk < num_chunks; ++chunk) multiply_chunk(sums, chunk);
         warpgroup::wait_for_products<0>();
@@ -130,7 +122,10 @@ struct Block : Inputs<kGroups, kSplits> {
             add_parts(own, sums);
             store(own, rank * kOwn);
         } else {
-            if (norm_chunks != 0) add_normalized(sums, of_norm);
+            if (norm_chunks != 0) {
+                this->await_scales();
+                add_normalized(sums, of_norm);
+            }
             store(sums, 0);
         }
     }
@@ -274,7 +269,7 @@ __device__ void compute(const Args& args, uint8_t* shared) {
     using B = Block<kGroups, kSplits>;
     overlap::allow_next();
     // Needs no parameters, which take a while to arrive.
-    const bool requests = __shfl_sync(kAllLanes, threadIdx.x / kLanes, 0) == kThreads / kLanes;
+    const uint32_t warp = __shfl_sync(kAllLanes, threadIdx.x / kLanes, 0);
     if (threadIdx.x == kThreads) B::init_barriers(shared);
     __syncthreads();
     uint32_t job = 0, first = 0;
@@ -286,8 +281,9 @@ __device__ void compute(const Args& args, uint8_t* shared) {
     // Blocks of jobs with fewer rows than others.
     if (row_block * kRows >= args.jobs[job].num_rows) return;
     B block(args.jobs[job], row_block, blockIdx.y - first, rank, shared);
-    if (requests) block.run_requests();
-    else block.run();
+    if (warp < kThreads / kLanes) block.run();
+    else if (warp == kThreads / kLanes) block.run_requests();
+    else block.run_norm();
 }
 #endif
 

@@ -11,10 +11,13 @@ namespace linear_f16 {
 
 // Rows of a block.
 constexpr uint32_t kRows = 64;
-// Two warpgroups multiply; another warp requests the weights.
+// Two warpgroups multiply; another warp requests the weights. In launches with a normalization, four more warps
+// compute mean and scale of the rows.
 constexpr uint32_t kThreads = 2 * warpgroup::kThreads;
-constexpr uint32_t kAllThreads = 288;
-static_assert(kAllThreads == kThreads + kLanes);
+constexpr uint32_t kPlainThreads = 288;
+constexpr uint32_t kAllThreads = 416;
+constexpr uint32_t kNormThreads = kAllThreads - kPlainThreads;
+static_assert(kPlainThreads == kThreads + kLanes && kNormThreads == kRows / 16 * kLanes);
 // Inputs of which rows arrive together: 128 bytes of a row.
 constexpr uint32_t kChunkInputs = 64;
 constexpr uint32_t kTileBytes = kRows * kChunkInputs * 2;
@@ -57,17 +60,17 @@ static_assert(sizeof(Args) == 1016);
 
 __host__ __device__ constexpr uint32_t num_chunks_of(uint32_t num_inputs) { return (num_inputs + kChunkInputs - 1) / kChunkInputs; }
 
-// A block's shared memory, in bytes from its start: barriers, the bias, sums of weights, moments of the rows,
+// A block's shared memory, in bytes from its start: barriers, the bias, sums of weights, scales of the rows,
 // gamma and beta; then, from a multiple of 1024 on, rows by chunks, weights, sums from other blocks.
 struct Layout {
-    uint32_t bias, sums, moments, norm, rows, weights, inbox, end;
+    uint32_t bias, sums, scales, norm, rows, weights, inbox, end;
 
     // `num_inputs`: of the block; `inbox_len`: sums of a row that come from others.
     __host__ __device__ Layout(uint32_t num_columns, uint32_t inbox_len, uint32_t num_inputs, uint32_t norm_len) {
         bias = 256;
         sums = bias + num_columns * 4;
-        moments = sums + num_columns * 4;
-        norm = moments + 2 * kRows * 8;
+        scales = sums + num_columns * 4;
+        norm = scales + kRows * 8;
         rows = norm + norm_len * 4;
         weights = num_chunks_of(num_inputs) * kTileBytes;
         inbox = weights + num_columns * num_inputs * 2;
@@ -119,9 +122,6 @@ struct Inputs {
     // The same from the first row on.
     template <typename T>
     __device__ T* after_rows(uint32_t offset) const { return reinterpret_cast<T*>(shared + (rows - row_barriers) + offset); }
-
-    // The threads of the warpgroups.
-    __device__ static void sync() { asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory"); }
 
     // By one thread; `shared`: of the block.
     __device__ static void init_barriers(const uint8_t* shared) {
@@ -197,21 +197,47 @@ struct Inputs {
         }
     }
 
+    // What a row's values are multiplied by, and what is added then.
+    __device__ float2& scale_of(uint32_t r) const { return at<float2>(layout.scales)[r]; }
+    // The warpgroups wait until all scales are there; the warps that compute them do not.
+    __device__ void await_scales() const { asm volatile("bar.sync 1, %0;" ::"n"(kThreads + kNormThreads) : "memory"); }
+    __device__ void allow_scales() const { asm volatile("bar.arrive 1, %0;" ::"n"(kThreads + kNormThreads) : "memory"); }
+
+    // The warps of the normalization: each has 16 rows.
+    __device__ void run_norm() const {
+        if (norm_chunks == 0) return;
+        const uint32_t first = (warp_of() - kPlainThreads / kLanes) * 16;
+        overlap::wait_for_earlier();
+        Moments moments;
+#pragma unroll 1
+        for (uint32_t chunk = 0; chunk < norm_chunks; ++chunk) {
+            warpgroup::wait(row_barriers + chunk * 8, 0);
+            add(moments, first, chunk);
+        }
+        // A lane has the two sums of a row and of the eighth row after it.
+        const uint32_t r = lane_of() / 4;
+        if (lane_of() % 4 == r / 2) {
+            scale_of(first + r) = scale_from(moments.sums[0], r % 2 == 0 ? moments.low[0] : moments.low[1]);
+            scale_of(first + r + 8) = scale_from(moments.sums[2], r % 2 == 0 ? moments.high[2] : moments.high[3]);
+        }
+        __syncwarp();
+        allow_scales();
+        if (job.normalized.len != 0) store_normalized(first);
+    }
 
     // Sums of 16 rows and of their squares, as matrix products: by ones, and by the rows themselves, of which
     // the diagonal counts.
     struct Moments {
         float sums[4] = {}, low[4] = {}, high[4] = {};
     };
-    // Adds this warpgroup's half of a chunk.
-    __device__ void add(Moments& moments, uint32_t chunk) const {
-        constexpr uint32_t kSteps = 2, kOnes = 0x3c003c00;
-        const uint32_t r = warp_of() % 4 * 16 + lane_of() % 16;
+    __device__ void add(Moments& moments, uint32_t first, uint32_t chunk) const {
+        constexpr uint32_t kSteps = kChunkInputs / 16, kOnes = 0x3c003c00;
+        const uint32_t r = first + lane_of() % 16;
         const uint32_t row = rows + chunk * kTileBytes + r * 128;
         uint4 a[kSteps];
 #pragma unroll
         for (uint32_t i = 0; i < kSteps; ++i) {
-            const uint32_t quad = 4 * group + 2 * i + lane_of() / 16;
+            const uint32_t quad = 2 * i + lane_of() / 16;
             asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                          : "=r"(a[i].x), "=r"(a[i].y), "=r"(a[i].z), "=r"(a[i].w)
                          : "r"(row + (quad ^ r % 8) * 16)
@@ -224,29 +250,17 @@ struct Inputs {
             linear::multiply(moments.high, a[i], a[i].y, a[i].w);
         }
     }
-    // Both warpgroups' sums are there.
-    __device__ void share(const Moments& moments) const {
-        const uint32_t r = lane_of() / 4;
-        if (lane_of() % 4 == r / 2) {
-            float2* to = at<float2>(layout.moments) + group * kRows + warp_of() % 4 * 16 + r;
-            to[0] = make_float2(moments.sums[0], r % 2 == 0 ? moments.low[0] : moments.low[1]);
-            to[8] = make_float2(moments.sums[2], r % 2 == 0 ? moments.high[2] : moments.high[3]);
-        }
-        sync();
-    }
-    // What a row's values are multiplied by, and what is added then.
-    __device__ float2 scale_of(uint32_t r) const {
-        const float2* of = at<const float2>(layout.moments) + r;
+    __device__ float2 scale_from(float sum, float squares) const {
         const float inverse = __fdividef(1.0f, static_cast<float>(job.parts[0].len));
-        const float mean = (of[0].x + of[kRows].x) * inverse;
-        const float variance = fmaxf(fmaf(of[0].y + of[kRows].y, inverse, -mean * mean), 0.0f);
+        const float mean = sum * inverse;
+        const float variance = fmaxf(fmaf(squares, inverse, -mean * mean), 0.0f);
         const float scale = rsqrtf(variance + job.epsilon);
         return make_float2(scale, -mean * scale);
     }
 
-    // Stores the normalized first part: blocks of other columns have other chunks.
-    __device__ void store_normalized() const {
-        const uint32_t blocks = (job.num_outputs + kColumns - 1) / kColumns, quad = threadIdx.x % 8;
+    // Stores the normalized first part of a warp's rows: blocks of other columns have other chunks.
+    __device__ void store_normalized(uint32_t first) const {
+        const uint32_t blocks = (job.num_outputs + kColumns - 1) / kColumns, quad = lane_of() % 8;
 #pragma unroll 1
         for (uint32_t chunk = first_column / kColumns; chunk < norm_chunks; chunk += blocks) {
             const uint32_t column = chunk * kChunkInputs + quad * row::kGroup;
@@ -254,8 +268,8 @@ struct Inputs {
             row::load(at<const float>(layout.norm) + column, gamma);
             row::load(at<const float>(layout.norm) + job.parts[0].len + column, beta);
 #pragma unroll
-            for (uint32_t i = 0; i < kRows; i += kThreads / 8) {
-                const uint32_t r = threadIdx.x / 8 + i;
+            for (uint32_t i = 0; i < 16; i += kLanes / 8) {
+                const uint32_t r = first + lane_of() / 8 + i;
                 row::Raw<__half> raw;
                 raw.words = (after_rows<const uint4>(chunk * kTileBytes) + r * 8)[quad ^ r % 8];
                 const float2 of_row = scale_of(r);

@@ -13,7 +13,9 @@ use crate::ops::sparse_conv::Precision;
 
 const MAX_JOBS: usize = kernel_constant!("linear.cuh", "kMaxJobs") as usize;
 const MAX_PARTS: usize = kernel_constant!("linear_f16_inputs.cuh", "kMaxParts") as usize;
-const THREADS_PER_BLOCK: u32 = kernel_constant!("linear_f16_inputs.cuh", "kAllThreads");
+const THREADS_PER_BLOCK: u32 = kernel_constant!("linear_f16_inputs.cuh", "kPlainThreads");
+/// With those of a normalization.
+const THREADS_WITH_NORM: u32 = kernel_constant!("linear_f16_inputs.cuh", "kAllThreads");
 const ROWS_PER_BLOCK: u32 = kernel_constant!("linear_f16_inputs.cuh", "kRows");
 const CHUNK_INPUTS: u32 = kernel_constant!("linear_f16_inputs.cuh", "kChunkInputs");
 /// The most inputs of a block.
@@ -154,7 +156,7 @@ impl<T: Plain> WarpgroupJob<'_, T> {
         let inbox = tile.num_columns / tile.num_splits * (tile.num_splits - 1);
         BARRIER_BYTES
             + 8 * tile.num_columns
-            + 2 * ROWS_PER_BLOCK * 8
+            + ROWS_PER_BLOCK * 8
             + 4 * norm_len
             + ALIGNMENT
             + rows
@@ -231,7 +233,9 @@ impl<'a, T: Plain> WarpgroupArgs<'a, T> {
         let jobs = self.jobs();
         let rows = jobs.iter().map(WarpgroupJob::num_row_blocks).max().unwrap_or(0);
         let columns = jobs.len().checked_sub(1).map_or(0, |last| self.end_blocks[last]);
-        Grid { num_blocks: [rows * tile.num_splits, columns], threads_per_block: THREADS_PER_BLOCK }
+        let has_norm = jobs.iter().any(|job| !job.sums.is_empty());
+        let threads_per_block = if has_norm { THREADS_WITH_NORM } else { THREADS_PER_BLOCK };
+        Grid { num_blocks: [rows * tile.num_splits, columns], threads_per_block }
     }
 
     fn shared_bytes(&self, tile: Tile) -> u32 {
@@ -253,19 +257,21 @@ macro_rules! tiles {
         // `end_blocks`, which `WarpgroupArgs::new` alone sets; the grid is compared with them.
         // Shared memory is what `shared_bytes` says, as in `Layout`. The two blocks of a cluster
         // have as many inputs each (checked), are in the same layer and rows, and wait for each other
-        // alone; a cluster's blocks run at the same time.
+        // alone; a cluster's blocks run at the same time. Blocks of a normalized layer have the threads that
+        // compute scales, for which the others wait (`grid`).
         unsafe impl<T: Element> KernelSpec for $spec<T> {
             const NAME: &'static str = $name;
             type Args<'a> = WarpgroupArgs<'a, T>;
             fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-                check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
-                let expected = args.grid($tile).num_blocks;
+                let expected = args.grid($tile);
+                check_threads(Self::NAME, grid.threads_per_block, expected.threads_per_block)?;
                 let is_f16 = T::PRECISION == Precision::F16 && size_of::<T>() == 2;
-                if args.num_jobs == 0 || grid.num_blocks != expected || !is_f16 {
+                if args.num_jobs == 0 || grid.num_blocks != expected.num_blocks || !is_f16 {
                     let message = format!(
-                        "{:?} blocks of {:?}, needed are {expected:?} of f16",
+                        "{:?} blocks of {:?}, needed are {:?} of f16",
                         grid.num_blocks,
-                        T::PRECISION
+                        T::PRECISION,
+                        expected.num_blocks
                     );
                     return Err(refused(Self::NAME, &message));
                 }
@@ -317,8 +323,8 @@ impl<T: Element> WarpgroupKernels<T> {
             (device.kernel_if_present()?, device.kernel_if_present()?, device.kernel_if_present()?);
         let (Some(square), Some(wide), Some(halves)) = kernels else { return Ok(None) };
         let loaded = Self { square, wide, halves };
-        loaded.square.reserve_shared(MAX_SHARED_BYTES, THREADS_PER_BLOCK)?;
-        loaded.wide.reserve_shared(MAX_SHARED_BYTES, THREADS_PER_BLOCK)?;
+        loaded.square.reserve_shared(MAX_SHARED_BYTES, THREADS_WITH_NORM)?;
+        loaded.wide.reserve_shared(MAX_SHARED_BYTES, THREADS_WITH_NORM)?;
         loaded.halves.reserve_shared(MAX_SHARED_BYTES, THREADS_PER_BLOCK)?;
         Ok(Some(loaded))
     }
