@@ -46,7 +46,7 @@ struct Job {
     uint32_t has_relu;
     uint32_t is_transposed;        // the output has a row per column
     float epsilon;
-    uint32_t reserved;
+    uint32_t second;               // the job whose columns a block computes after its own; 0: none
 };
 static_assert(sizeof(Job) == 248);
 
@@ -63,6 +63,7 @@ __host__ __device__ constexpr uint32_t num_chunks_of(uint32_t num_inputs) { retu
 // A block's shared memory, in bytes from its start: barriers, the bias, sums of weights, scales of the rows,
 // gamma and beta; then, from a multiple of 1024 on, rows by chunks, weights, sums from other blocks.
 struct Layout {
+    // `sums`: or the bias of a second layer.
     uint32_t bias, sums, scales, norm, rows, weights, inbox, end;
 
     // `num_inputs`: of the block; `inbox_len`: sums of a row that come from others.
@@ -85,6 +86,8 @@ template <uint32_t kGroups, uint32_t kSplits>
 struct Inputs {
     static constexpr uint32_t kColumns = 2 * kGroups * row::kGroup;
     static constexpr uint32_t kInbox = kColumns / kSplits * (kSplits - 1);
+    // Blocks of 128 columns can have a second layer.
+    static constexpr bool kGoesOn = kColumns == 128 && kSplits == 1;
 
     const Job& job;
     const uint32_t first_row, first_column, rank;
@@ -93,12 +96,14 @@ struct Inputs {
     const uint32_t norm_chunks;
     const Layout layout;
     uint8_t* const shared;
-    const uint32_t row_barriers, weight_barriers, inbox_barrier;
+    // Without a second layer, the first.
+    const Job& second;
+    const uint32_t row_barriers, weight_barriers, inbox_barrier, freed_barrier;
     const uint32_t rows, weights;
     // The compiler knows that all lanes have the value of one.
     const uint32_t group = __shfl_sync(kAllLanes, threadIdx.x / warpgroup::kThreads, 0);
 
-    __device__ Inputs(const Job& job, uint32_t row_block, uint32_t column_block, uint32_t rank, uint8_t* shared)
+    __device__ Inputs(const Job& job, const Job& second, uint32_t row_block, uint32_t column_block, uint32_t rank, uint8_t* shared)
         : job(job),
           first_row(row_block * kRows),
           first_column(column_block * kColumns),
@@ -111,11 +116,15 @@ struct Inputs {
           norm_chunks(kSplits == 1 && job.sums.len != 0 ? job.parts[0].len / kChunkInputs : 0),
           layout(kColumns, kInbox, num_inputs, static_cast<uint32_t>(job.norm.len)),
           shared(shared),
+          second(second),
           row_barriers(warpgroup::shared_address(shared)),
           weight_barriers(row_barriers + kMaxChunks * 8),
           inbox_barrier(weight_barriers + kMaxChunks / kWeightChunks * 8),
+          freed_barrier(inbox_barrier + 8),
           rows((row_barriers + layout.rows + kAlignment - 1) / kAlignment * kAlignment),
           weights(rows + layout.weights) {}
+
+    __device__ bool has_second() const { return kGoesOn && &second != &job; }
 
     template <typename T>
     __device__ T* at(uint32_t offset) const { return reinterpret_cast<T*>(shared + offset); }
@@ -130,17 +139,27 @@ struct Inputs {
         for (uint32_t i = 0; i < kMaxChunks + kMaxChunks / kWeightChunks + 1; ++i) {
             warpgroup::init_barrier(barriers + i * 8, i < kMaxChunks ? kThreads : 1);
         }
+        warpgroup::init_barrier(barriers + (kMaxChunks + kMaxChunks / kWeightChunks + 1) * 8, kThreads / kLanes);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 
-    // Requests the weights: a lane for each 8 columns.
+    // Requests the weights: a lane for each 8 columns. Those of a second layer take the place of the first 256
+    // inputs' once products no longer read these.
     __device__ void request_weights() const {
-        const uint32_t groups = min(kColumns, job.num_outputs - first_column) / row::kGroup;
-        const uint64_t group_bytes = static_cast<uint64_t>(all_inputs) * 16;
-        const uint8_t* from = job.weights.data + (first_column / row::kGroup + lane_of()) * group_bytes + first_input * 16;
+        request_weights(job, all_inputs, num_inputs);
+        if constexpr (kGoesOn) {
+            if (!has_second()) return;
+            warpgroup::wait(freed_barrier, 0);
+            request_weights(second, second.parts[0].len, second.parts[0].len);
+        }
+    }
+    __device__ void request_weights(const Job& of, uint32_t inputs, uint32_t len) const {
+        const uint32_t groups = min(kColumns, of.num_outputs - first_column) / row::kGroup;
+        const uint64_t group_bytes = static_cast<uint64_t>(inputs) * 16;
+        const uint8_t* from = of.weights.data + (first_column / row::kGroup + lane_of()) * group_bytes + first_input * 16;
         uint32_t to = weights + lane_of() * num_inputs * 16, barrier = weight_barriers;
 #pragma unroll 1
-        for (uint32_t left = num_inputs * 16; left != 0; barrier += 8) {
+        for (uint32_t left = len * 16; left != 0; barrier += 8) {
             const uint32_t bytes = min(left, kWeightChunks * kChunkInputs * 16);
             if (lane_of() == 0) {
                 asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(groups * bytes) : "memory");
@@ -159,8 +178,8 @@ struct Inputs {
     __device__ void copy_constants() const {
         const uint32_t i = threadIdx.x % (kThreads / 2) * 4;
         const bool is_first = threadIdx.x < kThreads / 2;
-        const float* from = is_first ? job.bias.data : job.sums.data;
-        if (i < kColumns && first_column + i < job.num_outputs && (is_first || norm_chunks != 0)) {
+        const float* from = is_first ? job.bias.data : has_second() ? second.bias.data : job.sums.data;
+        if (i < kColumns && first_column + i < job.num_outputs && (is_first || has_second() || norm_chunks != 0)) {
             linear::copy_async(at<float>(is_first ? layout.bias : layout.sums) + i, from + first_column + i);
         }
         for (uint32_t k = threadIdx.x * 4; k < job.norm.len; k += kThreads * 4) {
