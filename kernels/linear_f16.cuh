@@ -4,11 +4,12 @@
 // Rows come by chunks of 64 inputs, in the order that matrix instructions know; weights by 256 inputs.
 //
 // A layer normalization of the first part is taken through the layer: with gamma in the weights and beta in
-// the bias, a row needs scale (x W) - mean scale (column sums of W) + bias. Mean and scale are of the rows in
-// shared memory, while products run: E[x^2] - mean^2, which loses digits where a mean is far from zero,
-// against the deviation.
+// the bias, a row needs scale (x W) - mean scale (column sums of W) + bias. Four more warps compute mean and
+// scale of the rows in shared memory, while products run: E[x^2] - mean^2, which loses digits where a mean is
+// far from zero, against the deviation.
 //
-// Two blocks of a cluster can divide the inputs: each then finishes half of the columns.
+// Two blocks of a cluster can divide the inputs: each then finishes half of the columns. A block of 128 columns
+// can go on with those of a second layer, of which the inputs are its first part.
 //
 // Limits: inputs a multiple of 16 and at most 1024 of a block, parts multiples of 8; a normalized part a
 // multiple of 64, not with divided inputs; those a multiple of 128. ReLU between normalization and layer,
@@ -65,14 +66,14 @@ struct Block : Inputs<kGroups, kSplits> {
     static_assert(kOwn * kSplits == kGroups && kOwn % 2 == 0);
     using Sums = float[4 * kGroups];
 
-    // Adds the products of a chunk.
-    __device__ void multiply_chunk(Sums& sums, uint32_t chunk) const {
+    // Adds the products of a chunk; `layer`: 1 for the second.
+    __device__ void multiply_chunk(Sums& sums, uint32_t chunk, uint32_t layer = 0) const {
         constexpr uint64_t kSwizzled = 1ull << 62;
         const uint64_t a = warpgroup::descriptor_of(rows + chunk * kTileBytes, 16, 8 * 128) | kSwizzled;
         const uint32_t weights_at = weights + group * kGroups * num_inputs * 16 + chunk * kChunkInputs * 16;
         const uint64_t b = warpgroup::descriptor_of(weights_at, 128, num_inputs * 16);
         warpgroup::wait(row_barriers + chunk * 8, 0);
-        if (chunk % kWeightChunks == 0) warpgroup::wait(weight_barriers + chunk / kWeightChunks * 8, 0);
+        if (chunk % kWeightChunks == 0) warpgroup::wait(weight_barriers + chunk / kWeightChunks * 8, layer);
         // Rows were copied by other threads.
         warpgroup::fence_stores();
         warpgroup::fence_products();
@@ -109,16 +110,17 @@ struct Block : Inputs<kGroups, kSplits> {
         Sums of_norm = {}, sums = {};
         // Zero from here on, not from the first product on.
         await(of_norm), await(sums);
-        typename Base::Moments moments;
         uint32_t chunk = 0;
 #pragma unroll 1
-        for (; chunk < norm_chunks; ++chunk) {
-            multiply_chunk(of_norm, chunk);
-            this->add(moments, chunk);
-        }
-        if (norm_chunks != 0) {
-            this->share(moments);
-            if (job.normalized.len != 0) this->store_normalized();
+        for (; chunk < norm_chunks; ++chunk) multiply_chunk(of_norm, chunk);
+        if constexpr (Base::kGoesOn) {
+            if (this->has_second()) {
+#pragma unroll 1
+                for (; chunk <= kWeightChunks; ++chunk) multiply_chunk(sums, chunk);
+                // Those of the first chunks are there: the weights of the second layer can take their places.
+                warpgroup::wait_for_products<1>();
+                if (lane_of() == 0) warpgroup::arrive(this->freed_barrier);
+            }
         }
 #pragma unroll 1
         for (; chunk < num_chunks; ++chunk) multiply_chunk(sums, chunk);
@@ -128,11 +130,29 @@ struct Block : Inputs<kGroups, kSplits> {
         if constexpr (kSplits != 1) {
             float own[4 * kOwn];
             add_parts(own, sums);
-            store(own, rank * kOwn);
+            store(own, rank * kOwn, job, layout.bias);
         } else {
-            if (norm_chunks != 0) add_normalized(sums, of_norm);
-            store(sums, 0);
+            if (norm_chunks != 0) {
+                this->await_scales();
+                add_normalized(sums, of_norm);
+            }
+            store(sums, 0, job, layout.bias);
+            if constexpr (Base::kGoesOn) {
+                if (this->has_second()) run_second(sums);
+            }
         }
+    }
+
+    // The same columns of the second layer, from the rows that are there.
+    __device__ void run_second(Sums& sums) const {
+#pragma unroll
+        for (uint32_t k = 0; k < 4 * kGroups; ++k) sums[k] = 0;
+        await(sums);
+#pragma unroll 1
+        for (uint32_t chunk = 0; chunk < this->second.parts[0].len / kChunkInputs; ++chunk) multiply_chunk(sums, chunk, 1);
+        warpgroup::wait_for_products<0>();
+        await(sums);
+        store(sums, 0, this->second, layout.sums);
     }
 
     // The row of a thread's first two sums of a group; the others are of the eighth row after it.
@@ -165,11 +185,9 @@ struct Block : Inputs<kGroups, kSplits> {
         cluster::wait();
 #pragma unroll
         for (uint32_t to = 0; to < kSplits; ++to) {
-            if (to == rank) {
 #pragma unroll
-                for (uint32_t k = 0; k < 4 * kOwn; ++k) own[k] = sums[to * 4 * kOwn + k];
-                continue;
-            }
+            for (uint32_t k = 0; k < 4 * kOwn; ++k) own[k] = to == 0 || to == rank ? sums[to * 4 * kOwn + k] : own[k];
+            if (to == rank) continue;
             // A block's inbox has no place for itself.
             const uint32_t mine = inbox + (rank < to ? rank : rank - 1) * kFromBlock + threadIdx.x * 16;
             uint32_t place, signal;
@@ -199,15 +217,15 @@ struct Block : Inputs<kGroups, kSplits> {
         }
     }
 
-    // Adds the bias and stores, from a group of the warpgroup on.
+    // Adds the bias of a layer and stores, from a group of the warpgroup on.
     template <uint32_t kNum>
-    __device__ void store(float (&sums)[kNum], uint32_t first_group) const {
+    __device__ void store(float (&sums)[kNum], uint32_t first_group, const Job& of, uint32_t bias_at) const {
         constexpr uint32_t kStored = kNum / 4;
-        const bool has_relu = job.has_relu;
+        const bool has_relu = of.has_relu;
         uint32_t words[kStored][2];
 #pragma unroll
         for (uint32_t g = 0; g < kStored; ++g) {
-            const float2 bias = *this->template at<const float2>(layout.bias + column_of(first_group + g) * 4);
+            const float2 bias = *this->template at<const float2>(bias_at + column_of(first_group + g) * 4);
 #pragma unroll
             for (uint32_t h = 0; h < 2; ++h) {
                 float &x = sums[4 * g + 2 * h], &y = sums[4 * g + 2 * h + 1];
@@ -216,28 +234,28 @@ struct Block : Inputs<kGroups, kSplits> {
                 words[g][h] = row::pack(x, y);
             }
         }
-        if (job.is_transposed) store_transposed(words, first_group);
-        else if (job.output.len != 0) store_rows(words, first_group);
-        else store_values(sums, first_group);
+        if (of.is_transposed) store_transposed(words, first_group, of);
+        else if (of.output.len != 0) store_rows(words, first_group, of);
+        else store_values(sums, first_group, of);
     }
 
     template <uint32_t kStored>
-    __device__ void store_rows(const uint32_t (&words)[kStored][2], uint32_t first_group) const {
+    __device__ void store_rows(const uint32_t (&words)[kStored][2], uint32_t first_group, const Job& of) const {
         const uint32_t r = first_row + row_of_thread(), q = lane_of() % 4;
         const uint32_t first = first_column + (group * kGroups + first_group) * row::kGroup;
         // 16 columns: a lane gets 8 of them of one row.
         const uint32_t row = r + q / 2 * 8;
-        __half* to = job.output.data + static_cast<uint64_t>(row) * job.output_stride + first + q % 2 * row::kGroup;
+        __half* to = of.output.data + static_cast<uint64_t>(row) * of.output_stride + first + q % 2 * row::kGroup;
 #pragma unroll
         for (uint32_t g = 0; g < kStored; g += 2) {
             const uint4 v = exchange(words[g][0], words[g + 1][0], words[g][1], words[g + 1][1]);
-            if (row < job.num_rows && first + g * row::kGroup < job.num_outputs) store_quad(to + g * row::kGroup, v);
+            if (row < of.num_rows && first + g * row::kGroup < of.num_outputs) store_quad(to + g * row::kGroup, v);
         }
     }
 
     // A row per column; rows are stored up to a multiple of 16.
     template <uint32_t kStored>
-    __device__ void store_transposed(uint32_t (&words)[kStored][2], uint32_t first_group) const {
+    __device__ void store_transposed(uint32_t (&words)[kStored][2], uint32_t first_group, const Job& of) const {
         const uint32_t first = first_row + row_of_thread() / 16 * 16, q = lane_of() % 4;
         const uint32_t column = first_column + (group * kGroups + first_group) * row::kGroup + lane_of() / 4;
 #pragma unroll
@@ -247,24 +265,24 @@ struct Block : Inputs<kGroups, kSplits> {
                 asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(words[g][h]));
             }
         }
-        __half* to = job.output.data + static_cast<uint64_t>(column + q / 2 * 8) * job.output_stride + first + q % 2 * 8;
+        __half* to = of.output.data + static_cast<uint64_t>(column + q / 2 * 8) * of.output_stride + first + q % 2 * 8;
 #pragma unroll
         for (uint32_t g = 0; g < kStored; g += 2) {
             const uint4 v = exchange(words[g][0], words[g][1], words[g + 1][0], words[g + 1][1]);
-            if (first < job.num_rows && column + g * row::kGroup < job.num_outputs) {
-                store_quad(to + static_cast<uint64_t>(g * row::kGroup) * job.output_stride, v);
+            if (first < of.num_rows && column + g * row::kGroup < of.num_outputs) {
+                store_quad(to + static_cast<uint64_t>(g * row::kGroup) * of.output_stride, v);
             }
         }
     }
 
     template <uint32_t kNum>
-    __device__ void store_values(const float (&sums)[kNum], uint32_t first_group) const {
+    __device__ void store_values(const float (&sums)[kNum], uint32_t first_group, const Job& of) const {
 #pragma unroll
         for (uint32_t k = 0; k < kNum; ++k) {
             const uint32_t row = first_row + row_of_thread() + k % 4 / 2 * 8;
             const uint32_t column = first_column + column_of(first_group + k / 4) + k % 2;
-            if (row >= job.num_rows || column >= job.num_values) continue;
-            job.values.data[static_cast<uint64_t>(row) * job.values_stride + column] = sums[k];
+            if (row >= of.num_rows || column >= of.num_values) continue;
+            of.values.data[static_cast<uint64_t>(row) * of.values_stride + column] = sums[k];
         }
     }
 };
@@ -274,7 +292,7 @@ __device__ void compute(const Args& args, uint8_t* shared) {
     using B = Block<kGroups, kSplits>;
     overlap::allow_next();
     // Needs no parameters, which take a while to arrive.
-    const bool requests = __shfl_sync(kAllLanes, threadIdx.x / kLanes, 0) == kThreads / kLanes;
+    const uint32_t warp = __shfl_sync(kAllLanes, threadIdx.x / kLanes, 0);
     if (threadIdx.x == kThreads) B::init_barriers(shared);
     __syncthreads();
     uint32_t job = 0, first = 0;
@@ -285,9 +303,11 @@ __device__ void compute(const Args& args, uint8_t* shared) {
     const uint32_t row_block = blockIdx.x / kSplits, rank = blockIdx.x % kSplits;
     // Blocks of jobs with fewer rows than others.
     if (row_block * kRows >= args.jobs[job].num_rows) return;
-    B block(args.jobs[job], row_block, blockIdx.y - first, rank, shared);
-    if (requests) block.run_requests();
-    else block.run();
+    const uint32_t second = args.jobs[job].second;
+    B block(args.jobs[job], args.jobs[second == 0 ? job : second], row_block, blockIdx.y - first, rank, shared);
+    if (warp < kThreads / kLanes) block.run();
+    else if (warp == kThreads / kLanes) block.run_requests();
+    else block.run_norm();
 }
 #endif
 

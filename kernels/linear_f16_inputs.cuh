@@ -11,10 +11,13 @@ namespace linear_f16 {
 
 // Rows of a block.
 constexpr uint32_t kRows = 64;
-// Two warpgroups multiply; another warp requests the weights.
+// Two warpgroups multiply; another warp requests the weights. In launches with a normalization, four more warps
+// compute mean and scale of the rows.
 constexpr uint32_t kThreads = 2 * warpgroup::kThreads;
-constexpr uint32_t kAllThreads = 288;
-static_assert(kAllThreads == kThreads + kLanes);
+constexpr uint32_t kPlainThreads = 288;
+constexpr uint32_t kAllThreads = 416;
+constexpr uint32_t kNormThreads = kAllThreads - kPlainThreads;
+static_assert(kPlainThreads == kThreads + kLanes && kNormThreads == kRows / 16 * kLanes);
 // Inputs of which rows arrive together: 128 bytes of a row.
 constexpr uint32_t kChunkInputs = 64;
 constexpr uint32_t kTileBytes = kRows * kChunkInputs * 2;
@@ -43,7 +46,7 @@ struct Job {
     uint32_t has_relu;
     uint32_t is_transposed;        // the output has a row per column
     float epsilon;
-    uint32_t reserved;
+    uint32_t second;               // the job whose columns a block computes after its own; 0: none
 };
 static_assert(sizeof(Job) == 248);
 
@@ -57,17 +60,18 @@ static_assert(sizeof(Args) == 1016);
 
 __host__ __device__ constexpr uint32_t num_chunks_of(uint32_t num_inputs) { return (num_inputs + kChunkInputs - 1) / kChunkInputs; }
 
-// A block's shared memory, in bytes from its start: barriers, the bias, sums of weights, moments of the rows,
+// A block's shared memory, in bytes from its start: barriers, the bias, sums of weights, scales of the rows,
 // gamma and beta; then, from a multiple of 1024 on, rows by chunks, weights, sums from other blocks.
 struct Layout {
-    uint32_t bias, sums, moments, norm, rows, weights, inbox, end;
+    // `sums`: or the bias of a second layer.
+    uint32_t bias, sums, scales, norm, rows, weights, inbox, end;
 
     // `num_inputs`: of the block; `inbox_len`: sums of a row that come from others.
     __host__ __device__ Layout(uint32_t num_columns, uint32_t inbox_len, uint32_t num_inputs, uint32_t norm_len) {
         bias = 256;
         sums = bias + num_columns * 4;
-        moments = sums + num_columns * 4;
-        norm = moments + 2 * kRows * 8;
+        scales = sums + num_columns * 4;
+        norm = scales + kRows * 8;
         rows = norm + norm_len * 4;
         weights = num_chunks_of(num_inputs) * kTileBytes;
         inbox = weights + num_columns * num_inputs * 2;
@@ -82,6 +86,8 @@ template <uint32_t kGroups, uint32_t kSplits>
 struct Inputs {
     static constexpr uint32_t kColumns = 2 * kGroups * row::kGroup;
     static constexpr uint32_t kInbox = kColumns / kSplits * (kSplits - 1);
+    // Blocks of 128 columns can have a second layer.
+    static constexpr bool kGoesOn = kColumns == 128 && kSplits == 1;
 
     const Job& job;
     const uint32_t first_row, first_column, rank;
@@ -90,12 +96,14 @@ struct Inputs {
     const uint32_t norm_chunks;
     const Layout layout;
     uint8_t* const shared;
-    const uint32_t row_barriers, weight_barriers, inbox_barrier;
+    // Without a second layer, the first.
+    const Job& second;
+    const uint32_t row_barriers, weight_barriers, inbox_barrier, freed_barrier;
     const uint32_t rows, weights;
     // The compiler knows that all lanes have the value of one.
     const uint32_t group = __shfl_sync(kAllLanes, threadIdx.x / warpgroup::kThreads, 0);
 
-    __device__ Inputs(const Job& job, uint32_t row_block, uint32_t column_block, uint32_t rank, uint8_t* shared)
+    __device__ Inputs(const Job& job, const Job& second, uint32_t row_block, uint32_t column_block, uint32_t rank, uint8_t* shared)
         : job(job),
           first_row(row_block * kRows),
           first_column(column_block * kColumns),
@@ -108,20 +116,21 @@ struct Inputs {
           norm_chunks(kSplits == 1 && job.sums.len != 0 ? job.parts[0].len / kChunkInputs : 0),
           layout(kColumns, kInbox, num_inputs, static_cast<uint32_t>(job.norm.len)),
           shared(shared),
+          second(second),
           row_barriers(warpgroup::shared_address(shared)),
           weight_barriers(row_barriers + kMaxChunks * 8),
           inbox_barrier(weight_barriers + kMaxChunks / kWeightChunks * 8),
+          freed_barrier(inbox_barrier + 8),
           rows((row_barriers + layout.rows + kAlignment - 1) / kAlignment * kAlignment),
           weights(rows + layout.weights) {}
+
+    __device__ bool has_second() const { return kGoesOn && &second != &job; }
 
     template <typename T>
     __device__ T* at(uint32_t offset) const { return reinterpret_cast<T*>(shared + offset); }
     // The same from the first row on.
     template <typename T>
     __device__ T* after_rows(uint32_t offset) const { return reinterpret_cast<T*>(shared + (rows - row_barriers) + offset); }
-
-    // The threads of the warpgroups.
-    __device__ static void sync() { asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory"); }
 
     // By one thread; `shared`: of the block.
     __device__ static void init_barriers(const uint8_t* shared) {
@@ -130,17 +139,27 @@ struct Inputs {
         for (uint32_t i = 0; i < kMaxChunks + kMaxChunks / kWeightChunks + 1; ++i) {
             warpgroup::init_barrier(barriers + i * 8, i < kMaxChunks ? kThreads : 1);
         }
+        warpgroup::init_barrier(barriers + (kMaxChunks + kMaxChunks / kWeightChunks + 1) * 8, kThreads / kLanes);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 
-    // Requests the weights: a lane for each 8 columns.
+    // Requests the weights: a lane for each 8 columns. Those of a second layer take the place of the first 256
+    // inputs' once products no longer read these.
     __device__ void request_weights() const {
-        const uint32_t groups = min(kColumns, job.num_outputs - first_column) / row::kGroup;
-        const uint64_t group_bytes = static_cast<uint64_t>(all_inputs) * 16;
-        const uint8_t* from = job.weights.data + (first_column / row::kGroup + lane_of()) * group_bytes + first_input * 16;
+        request_weights(job, all_inputs, num_inputs);
+        if constexpr (kGoesOn) {
+            if (!has_second()) return;
+            warpgroup::wait(freed_barrier, 0);
+            request_weights(second, second.parts[0].len, second.parts[0].len);
+        }
+    }
+    __device__ void request_weights(const Job& of, uint32_t inputs, uint32_t len) const {
+        const uint32_t groups = min(kColumns, of.num_outputs - first_column) / row::kGroup;
+        const uint64_t group_bytes = static_cast<uint64_t>(inputs) * 16;
+        const uint8_t* from = of.weights.data + (first_column / row::kGroup + lane_of()) * group_bytes + first_input * 16;
         uint32_t to = weights + lane_of() * num_inputs * 16, barrier = weight_barriers;
 #pragma unroll 1
-        for (uint32_t left = num_inputs * 16; left != 0; barrier += 8) {
+        for (uint32_t left = len * 16; left != 0; barrier += 8) {
             const uint32_t bytes = min(left, kWeightChunks * kChunkInputs * 16);
             if (lane_of() == 0) {
                 asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(groups * bytes) : "memory");
@@ -159,8 +178,8 @@ struct Inputs {
     __device__ void copy_constants() const {
         const uint32_t i = threadIdx.x % (kThreads / 2) * 4;
         const bool is_first = threadIdx.x < kThreads / 2;
-        const float* from = is_first ? job.bias.data : job.sums.data;
-        if (i < kColumns && first_column + i < job.num_outputs && (is_first || norm_chunks != 0)) {
+        const float* from = is_first ? job.bias.data : has_second() ? second.bias.data : job.sums.data;
+        if (i < kColumns && first_column + i < job.num_outputs && (is_first || has_second() || norm_chunks != 0)) {
             linear::copy_async(at<float>(is_first ? layout.bias : layout.sums) + i, from + first_column + i);
         }
         for (uint32_t k = threadIdx.x * 4; k < job.norm.len; k += kThreads * 4) {
@@ -197,21 +216,47 @@ struct Inputs {
         }
     }
 
+    // What a row's values are multiplied by, and what is added then.
+    __device__ float2& scale_of(uint32_t r) const { return at<float2>(layout.scales)[r]; }
+    // The warpgroups wait until all scales are there; the warps that compute them do not.
+    __device__ void await_scales() const { asm volatile("bar.sync 1, %0;" ::"n"(kThreads + kNormThreads) : "memory"); }
+    __device__ void allow_scales() const { asm volatile("bar.arrive 1, %0;" ::"n"(kThreads + kNormThreads) : "memory"); }
+
+    // The warps of the normalization: each has 16 rows.
+    __device__ void run_norm() const {
+        if (norm_chunks == 0) return;
+        const uint32_t first = (warp_of() - kPlainThreads / kLanes) * 16;
+        overlap::wait_for_earlier();
+        Moments moments;
+#pragma unroll 1
+        for (uint32_t chunk = 0; chunk < norm_chunks; ++chunk) {
+            warpgroup::wait(row_barriers + chunk * 8, 0);
+            add(moments, first, chunk);
+        }
+        // A lane has the two sums of a row and of the eighth row after it.
+        const uint32_t r = lane_of() / 4;
+        if (lane_of() % 4 == r / 2) {
+            scale_of(first + r) = scale_from(moments.sums[0], r % 2 == 0 ? moments.low[0] : moments.low[1]);
+            scale_of(first + r + 8) = scale_from(moments.sums[2], r % 2 == 0 ? moments.high[2] : moments.high[3]);
+        }
+        __syncwarp();
+        allow_scales();
+        if (job.normalized.len != 0) store_normalized(first);
+    }
 
     // Sums of 16 rows and of their squares, as matrix products: by ones, and by the rows themselves, of which
     // the diagonal counts.
     struct Moments {
         float sums[4] = {}, low[4] = {}, high[4] = {};
     };
-    // Adds this warpgroup's half of a chunk.
-    __device__ void add(Moments& moments, uint32_t chunk) const {
-        constexpr uint32_t kSteps = 2, kOnes = 0x3c003c00;
-        const uint32_t r = warp_of() % 4 * 16 + lane_of() % 16;
+    __device__ void add(Moments& moments, uint32_t first, uint32_t chunk) const {
+        constexpr uint32_t kSteps = kChunkInputs / 16, kOnes = 0x3c003c00;
+        const uint32_t r = first + lane_of() % 16;
         const uint32_t row = rows + chunk * kTileBytes + r * 128;
         uint4 a[kSteps];
 #pragma unroll
         for (uint32_t i = 0; i < kSteps; ++i) {
-            const uint32_t quad = 4 * group + 2 * i + lane_of() / 16;
+            const uint32_t quad = 2 * i + lane_of() / 16;
             asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                          : "=r"(a[i].x), "=r"(a[i].y), "=r"(a[i].z), "=r"(a[i].w)
                          : "r"(row + (quad ^ r % 8) * 16)
@@ -224,29 +269,17 @@ struct Inputs {
             linear::multiply(moments.high, a[i], a[i].y, a[i].w);
         }
     }
-    // Both warpgroups' sums are there.
-    __device__ void share(const Moments& moments) const {
-        const uint32_t r = lane_of() / 4;
-        if (lane_of() % 4 == r / 2) {
-            float2* to = at<float2>(layout.moments) + group * kRows + warp_of() % 4 * 16 + r;
-            to[0] = make_float2(moments.sums[0], r % 2 == 0 ? moments.low[0] : moments.low[1]);
-            to[8] = make_float2(moments.sums[2], r % 2 == 0 ? moments.high[2] : moments.high[3]);
-        }
-        sync();
-    }
-    // What a row's values are multiplied by, and what is added then.
-    __device__ float2 scale_of(uint32_t r) const {
-        const float2* of = at<const float2>(layout.moments) + r;
+    __device__ float2 scale_from(float sum, float squares) const {
         const float inverse = __fdividef(1.0f, static_cast<float>(job.parts[0].len));
-        const float mean = (of[0].x + of[kRows].x) * inverse;
-        const float variance = fmaxf(fmaf(of[0].y + of[kRows].y, inverse, -mean * mean), 0.0f);
+        const float mean = sum * inverse;
+        const float variance = fmaxf(fmaf(squares, inverse, -mean * mean), 0.0f);
         const float scale = rsqrtf(variance + job.epsilon);
         return make_float2(scale, -mean * scale);
     }
 
-    // Stores the normalized first part: blocks of other columns have other chunks.
-    __device__ void store_normalized() const {
-        const uint32_t blocks = (job.num_outputs + kColumns - 1) / kColumns, quad = threadIdx.x % 8;
+    // Stores the normalized first part of a warp's rows: blocks of other columns have other chunks.
+    __device__ void store_normalized(uint32_t first) const {
+        const uint32_t blocks = (job.num_outputs + kColumns - 1) / kColumns, quad = lane_of() % 8;
 #pragma unroll 1
         for (uint32_t chunk = first_column / kColumns; chunk < norm_chunks; chunk += blocks) {
             const uint32_t column = chunk * kChunkInputs + quad * row::kGroup;
@@ -254,8 +287,8 @@ struct Inputs {
             row::load(at<const float>(layout.norm) + column, gamma);
             row::load(at<const float>(layout.norm) + job.parts[0].len + column, beta);
 #pragma unroll
-            for (uint32_t i = 0; i < kRows; i += kThreads / 8) {
-                const uint32_t r = threadIdx.x / 8 + i;
+            for (uint32_t i = 0; i < 16; i += kLanes / 8) {
+                const uint32_t r = first + lane_of() / 8 + i;
                 row::Raw<__half> raw;
                 raw.words = (after_rows<const uint4>(chunk * kTileBytes) + r * 8)[quad ^ r % 8];
                 const float2 of_row = scale_of(r);

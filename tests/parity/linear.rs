@@ -287,6 +287,80 @@ fn folded_layers_agree() {
     }
 }
 
+/// Queries, keys and values of so many rows that blocks compute values after queries.
+#[test]
+fn layers_of_the_same_rows_agree() {
+    let Some(device) = super::gpu() else { return };
+    let bound = bound("linear", "f16", "share of the largest value").in_unit();
+    let stream = device.stream().unwrap();
+    let mut random = Random::new(74);
+    let [num_rows, num_inputs, num_outputs] = [900, 256, 496];
+    let mut rows = || stored::<f16>(values(&mut random, num_rows * num_inputs, 3.0));
+    let [first, more] = [rows(), rows()];
+    let layers = [2 * num_inputs, 2 * num_inputs, num_inputs].map(|inputs| {
+        let scale = 1.0 / (inputs as f32).sqrt();
+        let weights = stored::<f16>(values(&mut random, num_outputs * inputs, scale));
+        let bias = values(&mut random, num_outputs, 0.5);
+        LinearLayer::new([num_outputs, inputs], &weights, Some(&bias)).unwrap()
+    });
+    let expected = layers.each_ref().map(|layer| {
+        let parts = [&first, &more].map(|part| Part::Of(Rows::new(part, num_inputs)));
+        let mut out = vec![0.0; num_rows * num_outputs];
+        let to = RowsMut::new(&mut out, num_outputs);
+        let num_parts = layer.num_inputs() / num_inputs;
+        linear(&parts[..num_parts], layer, &[], &mut Vec::new(), to).unwrap();
+        out
+    });
+    let layers =
+        layers.each_ref().map(|layer| DeviceLayer::folded::<f16>(&stream, layer, None).unwrap());
+    let kernels = LinearKernels::load(&device, 2 * num_inputs as u32, num_inputs as u32).unwrap();
+    let [first, more] = [&first, &more]
+        .map(|rows| DeviceRows::<f16>::from_host(&stream, rows, num_inputs).unwrap());
+    let mut queries = DeviceRows::<f16>::zeros(&stream, num_rows, num_outputs).unwrap();
+    let mut keys = DeviceRows::<f16>::zeros(&stream, num_rows, num_outputs).unwrap();
+    let stride = num_rows.next_multiple_of(16);
+    let mut transposed = DeviceBuffer::<f16>::zeros(&stream, num_outputs * stride).unwrap();
+    let mut before = None;
+    for _ in 0..20 {
+        let input = first.part(&stream).unwrap();
+        let parts = [input, more.part(&stream).unwrap(), PartArgs::empty()];
+        let job = |layer: usize, output| JobArgs {
+            parts,
+            output_stride: num_outputs as u32,
+            output,
+            ..layers[layer].job(&stream, input, num_rows).unwrap()
+        };
+        let of_values = JobArgs {
+            is_transposed: 1,
+            output_stride: stride as u32,
+            output: transposed.output(&stream).unwrap(),
+            ..layers[2].job(&stream, input, num_rows).unwrap()
+        };
+        let jobs = [
+            (job(0, queries.output(&stream).unwrap()), &layers[0]),
+            (job(1, keys.output(&stream).unwrap()), &layers[1]),
+            (of_values, &layers[2]),
+        ];
+        let folded = kernels.enqueue_folded(&stream, &jobs).unwrap();
+        assert_eq!(folded, kernels.has_folded());
+        let found = (
+            queries.read(num_outputs).unwrap(),
+            keys.read(num_outputs).unwrap(),
+            transposed.read().unwrap(),
+        );
+        assert!(before.as_ref().is_none_or(|before| *before == found), "runs differ");
+        before = Some(found);
+    }
+    let (queries, keys, transposed) = before.unwrap();
+    let columns = |row: usize| (0..num_outputs).map(move |column| column * stride + row);
+    let transposed: Vec<f32> =
+        (0..num_rows).flat_map(columns).map(|at| transposed[at].to_f32()).collect();
+    for (found, expected) in [queries, keys, transposed].iter().zip(&expected) {
+        let share = share(found, expected);
+        assert!(share <= bound, "{share:e}");
+    }
+}
+
 #[test]
 fn a_nan_stays_in_its_row() {
     let Some(device) = super::gpu() else { return };

@@ -110,6 +110,11 @@ impl<T> In<'_, T> {
         Self { address, len, memory: PhantomData }
     }
 
+    /// Whether another slice begins where this one does.
+    pub fn begins_with(&self, other: &Self) -> bool {
+        self.address == other.address
+    }
+
     /// Whether the address is a multiple of a number of bytes.
     pub fn is_aligned_to(&self, num_bytes: u64) -> bool {
         self.address.is_multiple_of(num_bytes)

@@ -7,10 +7,11 @@
 //! the squared mean: rows whose mean is more than some hundred times their deviation lose
 //! digits.
 
+mod job;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
 
-pub use kernels::WarpgroupJob;
+pub use job::WarpgroupJob;
 pub(super) use kernels::WarpgroupKernels;
 
 use super::LinearLayer;
@@ -152,7 +153,7 @@ impl FoldedLayer {
             has_relu: job.has_relu,
             is_transposed: job.is_transposed,
             epsilon: job.epsilon,
-            reserved: 0,
+            second: 0,
         }))
     }
 }
