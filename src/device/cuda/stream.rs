@@ -139,9 +139,9 @@ impl Stream {
         &self.memory.queues.device
     }
 
-    /// A handle of another queue of this stream, below [`Stream::NUM_BESIDE`], whose work runs beside that
-    /// of the others. Work of one queue that needs another's is queued after [`Stream::wait_for`] an
-    /// event of it.
+    /// A handle of another queue of this stream, by a number below [`Stream::NUM_BESIDE`]; its work
+    /// runs beside that of the others. Work of one queue that needs another's is queued after
+    /// [`Stream::wait_for`] an event of it.
     ///
     /// # Errors
     /// `Device` with the driver's error, or when there is no such queue.

@@ -41,8 +41,9 @@ impl Instances {
         Ok(instance)
     }
 
-    /// Loads instances for up to `num` frames in flight, once and while none is; a failure is logged.
-    /// Returns for how many frames there are instances.
+    /// Loads instances for up to `num` frames in flight; a failure is logged. Returns for how many
+    /// frames there are instances. Called once, while no frame is in flight: it changes which
+    /// instance is that of a frame.
     pub(super) fn allow(&mut self, num: usize, stream: &Stream) -> usize {
         let num = num.min(MAX_FRAMES_IN_FLIGHT);
         while self.all.len() < num.div_ceil(FRAMES_PER_INSTANCE) {
