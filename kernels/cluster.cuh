@@ -2,7 +2,7 @@
 // memory. GPUs of compute capability 9.0 and later have them.
 #pragma once
 
-#include <cstdint>
+#include "barrier.cuh"
 
 // Kernels that call these functions are compiled for such GPUs alone.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -44,16 +44,7 @@ struct Inbox {
         if (threadIdx.x == 0) {
             asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(current()), "r"(num_bytes) : "memory");
         }
-        uint32_t is_done;
-        do {
-            asm volatile(
-                "{\n.reg .pred done;\n"
-                "mbarrier.try_wait.parity.shared.b64 done, [%1], %2;\n"
-                "selp.u32 %0, 1, 0, done;\n}\n"
-                : "=r"(is_done)
-                : "r"(current()), "r"(count / 2 % 2)
-                : "memory");
-        } while (is_done == 0);
+        barrier::wait(current(), count / 2 % 2);
         ++count;
     }
     // Stores 16 bytes at the place of this block's `address` in the block `rank`, and counts them there.

@@ -1,7 +1,7 @@
 // Matrix instructions of warpgroups (wgmma), and rings of shared memory that bulk copies fill.
 #pragma once
 
-#include <cstdint>
+#include "barrier.cuh"
 
 // The instructions exist for sm_90a alone.
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -35,14 +35,7 @@ __device__ inline void init_barrier(uint32_t barrier, uint32_t num_arrivals) {
 __device__ inline void arrive(uint32_t barrier) {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-__device__ inline void wait(uint32_t barrier, uint32_t phase) {
-    asm volatile(
-        "{\n.reg .pred done;\n"
-        "again: mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
-        "@!done bra again;\n}" ::"r"(barrier),
-        "r"(phase)
-        : "memory");
-}
+using barrier::wait;
 __device__ inline void copy_bulk(uint32_t to, const void* from, uint32_t num_bytes, uint32_t barrier) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier),
                  "r"(num_bytes)
