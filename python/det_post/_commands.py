@@ -53,7 +53,7 @@ def replay(
     - ``rate``: a factor of the recorded pace, at which channels drop what they are too slow
       for; without it every message is served.
     - ``frames_in_flight``: frames of a channel in progress at once, up to 8; 2 overlaps the frames of
-      a camera on a GPU, with more its network runs several times at once.
+      a camera on a GPU, with more its network runs several times at once. Without it, what pays.
     - ``from_time``, ``to_time``: the part of the recording with log times in
       [``from_time``, ``to_time``): seconds since the epoch, or ``"+S"`` after the start.
     - ``warm_up``: seconds before ``from_time`` that are processed and not written; without it, as

@@ -197,7 +197,8 @@ fn replays(folder: &Path, config: &Config, frames_in_flight: usize) -> Result<Ti
     let num_warm_up = (config.channels.len() * frames_in_flight) as u32;
     let mut walls = vec![];
     for _ in 0..NUM_REPLAYS {
-        let options = ReplayOptions { frames_in_flight, ..ReplayOptions::default() };
+        let options =
+            ReplayOptions { frames_in_flight: Some(frames_in_flight), ..ReplayOptions::default() };
         let replay = Replay::open(folder, config, options)?;
         let (mut start, mut end, mut num_frames) = (Instant::now(), Instant::now(), 0_u32);
         replay.run(|frame| {

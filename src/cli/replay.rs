@@ -42,10 +42,10 @@ pub(super) struct ReplayArguments {
     rate: Rate,
     /// Frames of a channel in progress at once, up to 8: 2 uploads a frame of one camera or LiDAR
     /// to a GPU while the network runs on the frame before; of more, every two of a camera have an
-    /// instance of its network, which run at once. The results are the same. With --pictures it
-    /// is 1.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=MAX_FRAMES_IN_FLIGHT as i64))]
-    frames_in_flight: u8,
+    /// instance of its network, which run at once. The results are the same. The default is 2, or
+    /// more where few cameras share a GPU and the recording is long enough; with --pictures it is 1.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MAX_FRAMES_IN_FLIGHT as i64))]
+    frames_in_flight: Option<u8>,
     /// Replays from this log time on: seconds since the epoch, or +S after the recording's start.
     #[arg(long, value_name = "T")]
     from: Option<LogTime>,
@@ -120,12 +120,15 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
         config = config.with_device(devices.choice()?)?;
     }
     // Pictures show the inputs of their frames.
-    let frames_in_flight = if arguments.pictures > 0 { 1 } else { arguments.frames_in_flight };
+    let frames_in_flight = match arguments.pictures {
+        0 => arguments.frames_in_flight.map(usize::from),
+        _ => Some(1),
+    };
     let ReplayArguments { rate, from, to, warm_up, .. } = *arguments;
     let options = ReplayOptions {
         rate,
         stop: interrupt.flag(),
-        frames_in_flight: frames_in_flight.into(),
+        frames_in_flight,
         shares_batches: arguments.pictures == 0,
         slice: Slice { from, to, warm_up },
         ..ReplayOptions::default()

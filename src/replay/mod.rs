@@ -10,6 +10,7 @@ mod channel;
 mod context;
 mod files;
 mod frame;
+mod frames_in_flight;
 mod in_order;
 mod input;
 mod options;
@@ -90,6 +91,8 @@ pub struct Replay {
     damage: Vec<Error>,
     /// The most bytes of the recording that are registered for uploads at a time.
     mapped_bytes: usize,
+    /// The most frames of a channel in flight.
+    frames_in_flight: usize,
     options: ReplayOptions,
 }
 
@@ -112,8 +115,9 @@ impl Replay {
             let message = format!("the rate is {factor}; it must be finite and above 0");
             return Err(Error::new(ErrorKind::Argument, "replay", message));
         }
-        if !(1..=MAX_FRAMES_IN_FLIGHT).contains(&options.frames_in_flight) {
-            let num = options.frames_in_flight;
+        if let Some(num) = options.frames_in_flight
+            && !(1..=MAX_FRAMES_IN_FLIGHT).contains(&num)
+        {
             let message =
                 format!("frames_in_flight is {num}; it must be from 1 to {MAX_FRAMES_IN_FLIGHT}");
             return Err(Error::new(ErrorKind::Argument, "replay", message));
@@ -134,17 +138,15 @@ impl Replay {
             return Err(no_input(config, reader));
         }
         let mut channels = open_channels(chosen, reader.topics(), &options)?;
-        if options.rate == Rate::Max {
-            // Allocates what frames in flight need before the first frame.
-            for channel in &mut channels {
-                channel.overlaps(options.frames_in_flight);
-            }
-        }
         let topics: Vec<&str> = channels.iter().flat_map(ReplayChannel::topics).collect();
         reader.select(&topics);
         let configs = channels.iter().map(ReplayChannel::config);
         let bounds = Bounds::new(&slice, reader.start_time(), configs)?;
         reader.limit(bounds.read);
+        let frames_in_flight = match options.rate {
+            Rate::Max => allow_in_flight(&mut channels, &reader, options.frames_in_flight),
+            Rate::Factor(_) => 1,
+        };
         let mut damage = Vec::new();
         if let Some(start) = bounds.read.from {
             damage = read_calibrations(bag, &read, start, &channels)?;
@@ -176,6 +178,7 @@ impl Replay {
             bounds,
             damage,
             mapped_bytes,
+            frames_in_flight,
             options,
         })
     }
@@ -226,7 +229,7 @@ impl Replay {
             Rate::Max => {
                 let uploads = start_uploads(&reading.reader, &channels, mapped_bytes, num_readers);
                 let readings = (&mut reading, &mut others[..]);
-                let num = options.frames_in_flight;
+                let num = self.frames_in_flight;
                 threads::process(readings, &mut channels, &thread_of, uploads.as_ref(), num)?;
                 totals = uploads.as_ref().map(MappedUploads::totals);
             }
@@ -264,6 +267,22 @@ impl Replay {
         channels.iter().for_each(|channel| channel.add_to(&mut report));
         Ok(report)
     }
+}
+
+/// Allocates what the wanted number of frames in flight needs, or what pays for the recording, and
+/// returns the number.
+fn allow_in_flight(
+    channels: &mut [ReplayChannel],
+    reader: &BagReader,
+    wanted: Option<usize>,
+) -> usize {
+    let topics = if reader.num_messages().is_some() { reader.topics() } else { &[] };
+    let cameras = || channels.iter().filter_map(|channel| channel.gpu_camera(topics));
+    let num = wanted.unwrap_or_else(|| frames_in_flight::choose(&cameras().collect::<Vec<_>>()));
+    for channel in channels {
+        channel.overlaps(num);
+    }
+    num
 }
 
 /// Starts to register the mapped files of a recording for channels that upload from them.

@@ -27,13 +27,14 @@ pub struct ReplayOptions {
     /// Set it to end the replay after the frame in progress.
     pub stop: Arc<AtomicBool>,
     /// The most frames of a channel in progress at once at [`Rate::Max`], from 1 to
-    /// [`MAX_FRAMES_IN_FLIGHT`](crate::detectors::MAX_FRAMES_IN_FLIGHT). With 2, a channel of one
+    /// [`MAX_FRAMES_IN_FLIGHT`](crate::detectors::MAX_FRAMES_IN_FLIGHT); `None` for 2, or more
+    /// where few cameras share a GPU and the whole of a long recording is read. With 2, a channel of one
     /// camera or one pillar network on a GPU uploads a frame while its network runs on the frame
     /// before. With more, a camera's network is loaded once for every two of them, and these
     /// instances run at the same time, which pays where few cameras leave the GPU idle.
     /// Detections, their order and what is dropped are the same; frames that overlap are passed
     /// on without their inputs.
-    pub frames_in_flight: usize,
+    pub frames_in_flight: Option<usize>,
     /// Whether cameras with `batch_with` share the runs of their network. At [`Rate::Max`] their
     /// frames are passed on without their inputs.
     pub shares_batches: bool,
@@ -53,7 +54,7 @@ impl Default for ReplayOptions {
         Self {
             rate: Rate::default(),
             stop: Arc::default(),
-            frames_in_flight: 1,
+            frames_in_flight: Some(1),
             shares_batches: true,
             factory: Arc::new(open_detector),
             slice: Slice::default(),

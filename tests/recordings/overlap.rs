@@ -124,7 +124,12 @@ fn replay_by(
         };
         Ok(Box::new(detector) as Box<dyn Detector>)
     });
-    let options = ReplayOptions { frames_in_flight, factory, threads, ..ReplayOptions::default() };
+    let options = ReplayOptions {
+        frames_in_flight: Some(frames_in_flight),
+        factory,
+        threads,
+        ..ReplayOptions::default()
+    };
     let (mut passed, mut num_passed, mut callers) = (vec![], BTreeMap::new(), BTreeSet::new());
     let report = Replay::open(bag, &config, options).unwrap().run(|frame| {
         work();
@@ -246,7 +251,8 @@ fn a_number_of_frames_in_flight_that_is_none_is_refused() {
     let parameters = ["a.head:=yolov5", "a.input:=/a", "a.model_path:=m"].map(str::to_owned);
     let config = Config::load(&[], &parameters).unwrap();
     for frames_in_flight in [0, 9] {
-        let options = ReplayOptions { frames_in_flight, ..ReplayOptions::default() };
+        let options =
+            ReplayOptions { frames_in_flight: Some(frames_in_flight), ..ReplayOptions::default() };
         let error = Replay::open(&bag, &config, options).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Argument);
         let part = format!("frames_in_flight is {frames_in_flight}; it must be from 1 to 8");

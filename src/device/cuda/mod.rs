@@ -133,6 +133,16 @@ impl CudaDevice {
         Ok(free)
     }
 
+    /// Whether no program has allocated half of the memory.
+    ///
+    /// # Errors
+    /// `Device` with the driver's error.
+    pub fn is_half_free(&self) -> Result<bool> {
+        let (free, all) =
+            self.context().mem_get_info().map_err(|e| failed("query the free memory", e))?;
+        Ok(free >= all / 2)
+    }
+
     /// The most bytes of shared memory that a block may have.
     ///
     /// # Errors

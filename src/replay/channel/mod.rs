@@ -1,6 +1,7 @@
 //! One channel of a replay: messages of its inputs in, detections out.
 
 mod accounting;
+mod gpu;
 
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ use crate::runtime::channel::Channel;
 use crate::runtime::message_buffer::MessageBuffer;
 use crate::runtime::slot::Loss;
 use crate::transport::bag::{BagMessage, TopicInfo, check_log_time};
-use crate::transport::middleware::{InputKind, Received, deliver};
-use crate::types::{CameraCalibration, DeviceChoice, Stamp};
+use crate::transport::middleware::{Received, deliver};
+use crate::types::{CameraCalibration, Stamp};
 
 /// A channel and where its messages come from and go to.
 pub(super) struct ReplayChannel {
@@ -106,18 +107,6 @@ impl ReplayChannel {
     pub(super) fn is_frame(&self, message: &BagMessage<'_>) -> bool {
         let [ReplayInput { topic, .. }] = &self.inputs[..] else { return false };
         *topic == Some(message.topic)
-    }
-
-    /// The GPU that uploads payloads of the recording where they are: of a channel with one
-    /// input whose messages are not compressed, in this process.
-    pub(super) fn uploads_in_place(&self) -> Option<DeviceChoice> {
-        let [ReplayInput { kind: InputKind::Image | InputKind::PointCloud2, .. }] =
-            &self.inputs[..]
-        else {
-            return None;
-        };
-        let info = self.channel.detector_info().filter(|info| info.process_id.is_none())?;
-        matches!(info.device, DeviceChoice::Cuda(_)).then_some(info.device)
     }
 
     /// The newest calibrations of the cameras whose detector needs them.

@@ -116,7 +116,12 @@ fn replay(
     let config = Config::load(&[sample().join("sample.param.yaml")], &[]).unwrap();
     let fails_in = fails_in.to_vec();
     let factory = Arc::new(move |config: &ChannelConfig, _| open(config, &fails_in));
-    let options = ReplayOptions { frames_in_flight, factory, threads, ..ReplayOptions::default() };
+    let options = ReplayOptions {
+        frames_in_flight: Some(frames_in_flight),
+        factory,
+        threads,
+        ..ReplayOptions::default()
+    };
     let (mut passed, mut num_overlapped) = (vec![], 0);
     let replay = Replay::open(bag, &config, options).unwrap();
     let report = replay.run(|frame| {
@@ -170,12 +175,18 @@ fn a_fault_of_a_stage_costs_the_frame_that_it_hits_and_no_other() {
 }
 
 /// With more than two frames in flight, every two of a camera have an instance of its network.
+/// Payloads are registered or copied.
 #[test]
 fn instances_of_a_network_give_the_same_frames_in_the_same_order() {
     let (Some((_alone, _)), Some(_)) = (gpu(), library()) else { return };
-    let parameters = ["device:=cuda:0", "camera.engine.provider:=cuda"].map(str::to_owned);
-    let config = Config::load(&[sample().join("sample.param.yaml")], &parameters).unwrap();
-    let replay = |frames_in_flight| {
+    let replay = |frames_in_flight, mib| {
+        let parameters = [
+            "device:=cuda:0".to_owned(),
+            "camera.engine.provider:=cuda".to_owned(),
+            format!("mapped_upload_mib:={mib}"),
+        ];
+        let config = Config::load(&[sample().join("sample.param.yaml")], &parameters).unwrap();
+        let frames_in_flight = Some(frames_in_flight);
         let options = ReplayOptions { frames_in_flight, ..ReplayOptions::default() };
         let mut passed = vec![];
         let replay = Replay::open(&sample().join("drive"), &config, options).unwrap();
@@ -187,12 +198,14 @@ fn instances_of_a_network_give_the_same_frames_in_the_same_order() {
         report.unwrap();
         passed
     };
-    let expected = replay(1);
+    let expected = replay(1, 256);
     let cameras = expected.iter().filter(|(channel, ..)| channel == "camera");
     let mut found: Vec<_> = cameras.map(|(.., found)| found).collect();
     found.dedup();
     assert!(found.len() > 4, "{} pictures that differ", found.len());
     for frames_in_flight in [2, 3, 4, 8] {
-        assert!(replay(frames_in_flight) == expected, "{frames_in_flight}");
+        for mib in [256, 8, 0] {
+            assert!(replay(frames_in_flight, mib) == expected, "{frames_in_flight} {mib}");
+        }
     }
 }

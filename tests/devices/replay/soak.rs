@@ -29,7 +29,7 @@ fn num_entries(folder: &str) -> usize {
 /// pace.
 fn replay(gpu: Option<&Device>) -> Sample {
     let mut config = Config::load(&[sample().join("sample.param.yaml")], &[]).unwrap();
-    let mut options = ReplayOptions { frames_in_flight: 2, ..ReplayOptions::default() };
+    let mut options = ReplayOptions { frames_in_flight: Some(2), ..ReplayOptions::default() };
     if let Some(device) = gpu {
         config = config.with_device(device.choice()).unwrap();
     } else {

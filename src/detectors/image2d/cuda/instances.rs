@@ -2,7 +2,7 @@
 
 use crate::detectors::MAX_FRAMES_IN_FLIGHT;
 use crate::device::cuda::Stream;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::infer::device::DeviceEngine;
 
 /// Frames in flight of an instance: one is uploaded while the network runs on the other.
@@ -61,7 +61,12 @@ impl Instances {
         num.min(self.all.len() * FRAMES_PER_INSTANCE)
     }
 
+    /// Another instance, while it leaves the memory of the GPU to other channels and programs.
     fn load(&self, stream: &Stream) -> Result<Option<DeviceEngine>> {
+        if !stream.device().is_half_free()? {
+            let message = "less than half of the GPU's memory is free";
+            return Err(Error::new(ErrorKind::Device, "detector", message));
+        }
         // The queues before are those of the frames.
         let queue = stream.beside(MAX_FRAMES_IN_FLIGHT + self.all.len() - 1)?;
         self.first().again(&queue)

@@ -1,0 +1,41 @@
+//! What a channel has on a GPU.
+
+use super::ReplayChannel;
+use crate::config::ChannelKind;
+use crate::replay::frames_in_flight::GpuCamera;
+use crate::replay::input::ReplayInput;
+use crate::transport::bag::TopicInfo;
+use crate::transport::middleware::InputKind;
+use crate::types::DeviceChoice;
+
+impl ReplayChannel {
+    /// The GPU that uploads payloads of the recording where they are: of a channel with one
+    /// input whose messages are not compressed, in this process.
+    pub(in crate::replay) fn uploads_in_place(&self) -> Option<DeviceChoice> {
+        let [ReplayInput { kind: InputKind::Image | InputKind::PointCloud2, .. }] =
+            &self.inputs[..]
+        else {
+            return None;
+        };
+        self.gpu().map(DeviceChoice::Cuda)
+    }
+
+    /// The camera of the channel, if a GPU runs its network, for it alone and in this process.
+    pub(in crate::replay) fn gpu_camera(&self, topics: &[TopicInfo]) -> Option<GpuCamera> {
+        let [input] = &self.inputs[..] else { return None };
+        if !matches!(self.config().kind, ChannelKind::Camera(_)) || self.is_batched() {
+            return None;
+        }
+        let num_frames = input.topic.and_then(|topic| topics.get(topic)?.num_messages);
+        Some(GpuCamera { gpu: self.gpu()?, num_frames })
+    }
+
+    /// The GPU of its detector, in this process.
+    fn gpu(&self) -> Option<u32> {
+        let info = self.channel.detector_info().filter(|info| info.process_id.is_none())?;
+        match info.device {
+            DeviceChoice::Cuda(gpu) => Some(gpu),
+            _ => None,
+        }
+    }
+}
