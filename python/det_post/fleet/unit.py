@@ -125,7 +125,8 @@ def _replay(plan: Plan, unit: Unit, scratch: Path, part: Path, device: str) -> O
     config = scratch / "effective.param.yaml"
     config.write_text(plan.parameters)
     command = [str(_program.path()), "replay", str(bag), "--config", str(config), "--out", str(part)]
-    command += ["--device", device]
+    # Other replays fill a GPU, not more instances of the networks of this one.
+    command += ["--device", device, "--frames-in-flight", "2"]
     for option, nanos in (("--from", unit.from_ns), ("--to", unit.to_ns)):
         if nanos is not None:
             command += [option, f"{nanos // 10**9}.{nanos % 10**9:09}"]
