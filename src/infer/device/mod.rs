@@ -37,7 +37,7 @@ use super::batch::BatchSlot;
 use super::{Engine, STAGE};
 use crate::device::cuda::{DeviceTensor, Stream};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Dim, EngineOptions, Tensor, TensorSpec};
+use crate::types::{Dim, EngineOptions, Provider, Tensor, TensorSpec};
 
 /// A loaded network with its inputs and outputs in the memory of a stream.
 pub struct DeviceEngine {
@@ -80,8 +80,8 @@ impl DeviceEngine {
     }
 
     /// Loads the network once more, with tensors of its own, to run in another queue of the stream
-    /// at the same time. The same inputs give the same bytes. `None` where it runs on the host, or
-    /// was not made by [`DeviceEngine::load`].
+    /// at the same time. The same inputs give the same bytes. `None` where it runs on the host, was
+    /// not made by [`DeviceEngine::load`], or is TensorRT's, whose loading can take minutes.
     ///
     /// # Errors
     /// As of [`DeviceEngine::load`]; `Model` when it cannot be loaded in the same way again.
@@ -91,6 +91,9 @@ impl DeviceEngine {
         else {
             return Ok(None);
         };
+        if options.gpu.provider == Provider::TensorRt {
+            return Ok(None);
+        }
         let Network { name, input_specs, inputs, .. } = &self.networks[0];
         let again = Self::load(model, options, queue, |input| {
             let known = input_specs.iter().zip(inputs).find(|(spec, _)| *spec == input);

@@ -49,7 +49,7 @@ impl Instances {
         while self.all.len() < num.div_ceil(FRAMES_PER_INSTANCE) {
             match self.load(stream) {
                 Ok(Some(instance)) => self.all.push(instance),
-                // On the host a network already uses all cores.
+                // Networks on the host, which use all cores already, and TensorRT's have one.
                 Ok(None) => break,
                 Err(reason) => {
                     let len = self.all.len();
