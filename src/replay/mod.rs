@@ -106,8 +106,8 @@ impl Replay {
     /// another type than its channel takes, `Model` when a network cannot be loaded, `Io`
     /// or `DamagedBag` when the recording cannot be opened, or is damaged and has no input of any
     /// channel, `Argument` for a rate that is not above 0 or a number of frames in flight that
-    /// is 0 or above [`MAX_FRAMES_IN_FLIGHT`], `Usage` for a slice that ends before it starts, `Interrupted` when the
-    /// replay is stopped before it starts.
+    /// is 0 or above [`MAX_FRAMES_IN_FLIGHT`], `Usage` for a slice that ends before it starts,
+    /// `Interrupted` when the replay is stopped before it starts.
     pub fn open(bag: &Path, config: &Config, options: ReplayOptions) -> Result<Self> {
         if let Rate::Factor(factor) = options.rate
             && !(factor > 0.0 && factor.is_finite())
