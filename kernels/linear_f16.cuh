@@ -185,6 +185,7 @@ struct Block : Inputs<kGroups, kSplits> {
         cluster::wait();
 #pragma unroll
         for (uint32_t to = 0; to < kSplits; ++to) {
+            // Chosen without a branch: with one the compiler puts the sums into local memory.
 #pragma unroll
             for (uint32_t k = 0; k < 4 * kOwn; ++k) own[k] = to == 0 || to == rank ? sums[to * 4 * kOwn + k] : own[k];
             if (to == rank) continue;

@@ -49,6 +49,10 @@ use crate::types::{Detections, DeviceChoice, EngineKind, FrameReport, Stage};
 /// The most frames in flight of any detector ([`Detector::allow_in_flight`]).
 pub const MAX_FRAMES_IN_FLIGHT: usize = 8;
 
+/// Frames in flight for which a camera on a GPU has one instance of its network: one is uploaded
+/// while the network runs on the other.
+pub const FRAMES_PER_INSTANCE: usize = 2;
+
 /// Finds objects in the inputs of a frame.
 ///
 /// ```

@@ -1,9 +1,7 @@
 //! How many frames of a channel are in flight where the caller leaves it open: what pays.
 
-use crate::detectors::MAX_FRAMES_IN_FLIGHT;
+use crate::detectors::{FRAMES_PER_INSTANCE, MAX_FRAMES_IN_FLIGHT};
 
-/// Frames in flight for which a camera has one instance of its network.
-const FRAMES_PER_INSTANCE: usize = 2;
 /// Networks at once that fill a GPU: more of them were no faster on an H200 (docs/benchmarks.md).
 const NETWORKS_OF_A_GPU: usize = 12;
 /// The frames of a camera that repay the loading of another instance, on a GPU that has no other
@@ -27,7 +25,7 @@ pub(super) fn choose(cameras: &[GpuCamera]) -> usize {
     let num_repaid = num_frames.unwrap_or(0) / (FRAMES_TO_REPAY * num_cameras as u64);
     let num_repaid = usize::try_from(num_repaid).unwrap_or(usize::MAX).saturating_add(1);
     let num_instances = num_repaid.min(NETWORKS_OF_A_GPU / num_cameras).max(1);
-    (num_instances.saturating_mul(FRAMES_PER_INSTANCE)).min(MAX_FRAMES_IN_FLIGHT)
+    num_instances.saturating_mul(FRAMES_PER_INSTANCE).min(MAX_FRAMES_IN_FLIGHT)
 }
 
 #[cfg(test)]

@@ -128,8 +128,7 @@ impl CudaDevice {
     /// # Errors
     /// `Device` with the driver's error.
     pub fn free_memory(&self) -> Result<usize> {
-        let (free, _) =
-            self.context().mem_get_info().map_err(|e| failed("query the free memory", e))?;
+        let (free, _) = self.memory_info()?;
         Ok(free)
     }
 
@@ -138,9 +137,13 @@ impl CudaDevice {
     /// # Errors
     /// `Device` with the driver's error.
     pub fn is_half_free(&self) -> Result<bool> {
-        let (free, all) =
-            self.context().mem_get_info().map_err(|e| failed("query the free memory", e))?;
+        let (free, all) = self.memory_info()?;
         Ok(free >= all / 2)
+    }
+
+    /// Bytes of memory that are free, and of all.
+    fn memory_info(&self) -> Result<(usize, usize)> {
+        self.context().mem_get_info().map_err(|e| failed("query the free memory", e))
     }
 
     /// The most bytes of shared memory that a block may have.

@@ -1,12 +1,9 @@
 //! The instances of a camera's network, which run at the same time.
 
-use crate::detectors::MAX_FRAMES_IN_FLIGHT;
+use crate::detectors::{FRAMES_PER_INSTANCE, MAX_FRAMES_IN_FLIGHT};
 use crate::device::cuda::Stream;
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::device::DeviceEngine;
-
-/// Frames in flight of an instance: one is uploaded while the network runs on the other.
-const FRAMES_PER_INSTANCE: usize = 2;
 
 /// The most instances.
 const MAX_INSTANCES: usize = MAX_FRAMES_IN_FLIGHT.div_ceil(FRAMES_PER_INSTANCE);

@@ -257,12 +257,12 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
             return 1;
         }
         let Self { contexts, config, head, instances, stream, .. } = self;
+        if !contexts.can_grow_to(num) {
+            return contexts.len();
+        }
         // A payload that kernels read in host memory is borrowed until they have.
         if contexts.single().is_ok_and(|context| context.uploads.is_zero_copy()) {
             return 1;
-        }
-        if !contexts.can_grow_to(num) {
-            return contexts.len();
         }
         let num = instances.allow(num, stream);
         contexts.allow(num, |place| {

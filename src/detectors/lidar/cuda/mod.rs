@@ -225,6 +225,9 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
 
     fn allow_in_flight(&mut self, num: usize) -> usize {
         let Self { frames, contexts, shared, head, config, info, .. } = self;
+        if !contexts.can_grow_to(num) {
+            return contexts.len();
+        }
         // A payload that kernels read in host memory is borrowed until they have.
         let is_borrowed = contexts.single().is_ok_and(|context| context.uploads.is_zero_copy());
         if is_borrowed || !E::CAN_OVERLAP {
