@@ -104,9 +104,9 @@ fn query_decode() -> QueryDecode {
     }
 }
 
-/// A vehicle at 10 m/s, 0.1 s after the frame before.
+/// A vehicle that stands, 0.1 s after the frame before.
 fn motion() -> Motion {
-    let current_from_past = [[1.0, 0.0, 0.0, -1.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]];
+    let current_from_past = [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]];
     Motion { interval_s: 0.1, current_from_past }
 }
 
@@ -131,12 +131,18 @@ pub(super) fn facts(num_anchors: usize, num_cached: usize) -> Sparse4d {
     }
 }
 
-/// A decoder whose anchors are spread over 50 m around the vehicle.
+/// A decoder whose anchors are spread over 50 m around the vehicle, and stay there in all frames: without
+/// velocities, and moved by 1e-3 of what random weights compute. Frames are alike therefore, and views see
+/// the anchors.
 pub(super) fn network(num_anchors: usize, num_cached: usize) -> Result<ViewNetwork> {
     let facts = facts(num_anchors, num_cached);
     let mut weights = Weights::new();
-    // Horizontal positions are of another scale than the rest of a box.
-    let spread = |column| if column < 2 { 50.0 } else { 1.0 };
+    // Positions, the rest of a box, velocities.
+    let spread = |column| match column {
+        0 | 1 => 50.0,
+        2..8 => 1.0,
+        _ => 0.0,
+    };
     weights.add_rows("instance_bank.anchor", [num_anchors, 11], spread);
     weights.add("instance_bank.instance_feature", &[num_anchors, CHANNELS], |x| x);
     for (part, num_inputs, width) in
@@ -197,7 +203,7 @@ fn add_refinement(weights: &mut Weights, name: &str) {
     weights.norm(&format!("{name}.layers.4"), CHANNELS);
     weights.norm(&format!("{name}.layers.9"), CHANNELS);
     weights.linear(&format!("{name}.layers.10"), 11, CHANNELS);
-    weights.add(&format!("{name}.layers.11.scale"), &[11], |x| x);
+    weights.add(&format!("{name}.layers.11.scale"), &[11], |x| 1e-3 * x);
     for (head, num_outputs) in [("cls", NUM_CLASSES), ("quality", 2)] {
         for layer in [0, 3] {
             weights.linear(&format!("{name}.{head}_layers.{layer}"), CHANNELS, CHANNELS);
