@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::config::{ChannelConfig, ChannelKind, Config, InputConfig, available_bytes};
-use crate::detectors::MAX_FRAMES_IN_FLIGHT;
+use crate::detectors::{FRAMES_PER_INSTANCE, MAX_FRAMES_IN_FLIGHT};
 use crate::device::{FileBytes, MappedUploads, set_copy_threads};
 use crate::error::{Error, ErrorKind, Result};
 pub use crate::runtime::account::{BytesSummary, Reason, StageSummary};
@@ -278,7 +278,16 @@ fn allow_in_flight(
 ) -> usize {
     let topics = if reader.num_messages().is_some() { reader.topics() } else { &[] };
     let cameras = || channels.iter().filter_map(|channel| channel.gpu_camera(topics));
-    let num = wanted.unwrap_or_else(|| frames_in_flight::choose(&cameras().collect::<Vec<_>>()));
+    let num = wanted.unwrap_or_else(|| {
+        let num = frames_in_flight::choose(&cameras().collect::<Vec<_>>());
+        if num > FRAMES_PER_INSTANCE {
+            let instances = num.div_ceil(FRAMES_PER_INSTANCE);
+            tracing::info!(
+                "{num} frames of each camera in flight, {instances} instances of its network"
+            );
+        }
+        num
+    });
     for channel in channels {
         channel.overlaps(num);
     }

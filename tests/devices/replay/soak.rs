@@ -25,11 +25,11 @@ fn num_entries(folder: &str) -> usize {
     std::fs::read_dir(folder).unwrap().count()
 }
 
-/// Replays the sample: on a GPU at full rate with two frames in flight, else at the recorded
+/// Replays the sample: on a GPU at full rate with four frames in flight, else at the recorded
 /// pace.
 fn replay(gpu: Option<&Device>) -> Sample {
     let mut config = Config::load(&[sample().join("sample.param.yaml")], &[]).unwrap();
-    let mut options = ReplayOptions { frames_in_flight: Some(2), ..ReplayOptions::default() };
+    let mut options = ReplayOptions { frames_in_flight: Some(4), ..ReplayOptions::default() };
     if let Some(device) = gpu {
         config = config.with_device(device.choice()).unwrap();
     } else {
@@ -64,8 +64,8 @@ fn replay(gpu: Option<&Device>) -> Sample {
 /// Host memory that cuDNN keeps of a network on CUDA that was closed (docs/benchmarks.md).
 const KEPT_BY_CUDNN: usize = 96 << 10;
 
-/// The networks of the sample.
-const NUM_NETWORKS: usize = 3;
+/// The networks of the sample: that of the camera twice, for four frames in flight.
+const NUM_NETWORKS: usize = 4;
 
 /// `DET_POST_SOAK_SECONDS` is the duration.
 #[test]

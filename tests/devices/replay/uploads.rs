@@ -41,6 +41,8 @@ fn uploads_and_overlap_do_not_change_detections() {
         (&plain, 1, 1, 2, "never"),
         (&plain, 256, 4, 1, "never"),
         (&plain, 256, 4, 2, "never"),
+        (&plain, 0, 4, 4, "never"),
+        (&plain, 256, 4, 8, "never"),
         (&drive, 256, 4, 1, "always"),
         (&plain, 0, 4, 1, "always"),
         (&plain, 256, 4, 2, "always"),
