@@ -341,7 +341,8 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
         assert!(duration.is_some_and(|d| !d.is_zero()), "{}: {duration:?}", stage.name());
     }
 
-    // The same answers without an engine on the CPU: one wait in all.
+    // The same answers without an engine on the CPU: one wait in all, or none when the frame is
+    // complete before the host asks.
     let ImagePayload::Raw(image) = picture.payload() else { panic!("pixels") };
     let mut mirror = Mirror::new("yolov8", 500);
     let stream = &pair.stream;
@@ -351,7 +352,7 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
     in_image(&mut pipeline, &picture.payload()).unwrap();
     let before = stream.num_waits();
     let processed = in_image(&mut pipeline, &picture.payload()).unwrap();
-    assert_eq!(stream.num_waits() - before, 1);
+    assert!(stream.num_waits() - before <= 1);
     assert_eq!(bits(&processed.detections), expected);
     let num_moved = |transfer| processed.report.bytes(Stage::Infer, transfer);
     assert_eq!(Transfer::ALL.map(num_moved), [0; 3]);
@@ -363,7 +364,7 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
     let live = ImageView::new(size, step, encoding, false, memory.bytes()).unwrap();
     let before = stream.num_waits();
     let processed = in_image(&mut pipeline, &ImagePayload::Raw(live)).unwrap();
-    assert_eq!(stream.num_waits() - before, 1);
+    assert!(stream.num_waits() - before <= 1);
     assert_eq!(bits(&processed.detections), expected);
     assert_eq!(processed.report.bytes(Stage::Upload, Transfer::HostCopy), 0);
 }

@@ -209,8 +209,10 @@ fn files_for_the_cpu_are_decoded_there_and_counted() {
     let payload = ImagePayload::Compressed(view(&good));
     let before = stream.num_waits();
     assert_eq!(of(&in_image(&mut on_gpu, &payload).unwrap().report), [0, 1]);
-    // One for the frame, one by the engine on the host for its input.
-    assert_eq!(stream.num_waits() - before, 2);
+    // One for the frame, unless it is complete when the host asks, and one by the engine on the
+    // host for its input.
+    let num_waits = stream.num_waits() - before;
+    assert!((1..=2).contains(&num_waits), "{num_waits} waits");
 }
 
 /// One of the files with up to five changes, half of them in its header.
