@@ -24,6 +24,8 @@ pub struct Cameras<M> {
     convention: PixelConvention,
     compensate_skew: bool,
     cameras: Vec<Option<Camera<M>>>,
+    /// Maps of cameras that were dropped, whose memory the next map of the camera takes over.
+    spare_maps: Vec<Option<M>>,
     intrinsics: Vec<f32>,
     target_from_picture: Vec<f32>,
     picture_from_target: Vec<Matrix4<f64>>,
@@ -54,6 +56,7 @@ impl<M> Cameras<M> {
             convention: config.facts.pixel_convention,
             compensate_skew: config.compensate_skew,
             cameras: (0..num_cameras).map(|_| None).collect(),
+            spare_maps: (0..num_cameras).map(|_| None).collect(),
             intrinsics: vec![0.0; 16 * num_cameras],
             target_from_picture: vec![0.0; 16 * num_cameras],
             picture_from_target: vec![Matrix4::zeros(); num_cameras],
@@ -146,8 +149,9 @@ impl<M> Cameras<M> {
         input: &FrameInput<'_>,
         mut map_of: impl FnMut(&CameraView, Option<M>) -> Result<M>,
     ) -> Result<&Camera<M>> {
-        let Self { cameras, undistort, picture, convention, num_views, .. } = self;
-        let current = cameras.get_mut(index).ok_or_else(|| no_camera(index))?;
+        let Self { cameras, spare_maps, undistort, picture, convention, num_views, .. } = self;
+        let current = cameras.get_mut(index).zip(spare_maps.get_mut(index));
+        let (current, spare_map) = current.ok_or_else(|| no_camera(index))?;
         let error = |message: &str| Error::new(ErrorKind::Uncalibrated, STAGE, message);
         let calibration = input.calibration.ok_or_else(|| error("no calibration has arrived"))?;
         let image_size = image_size(input)?;
@@ -158,7 +162,9 @@ impl<M> Cameras<M> {
         };
         if !current.as_ref().is_some_and(is_same) {
             // A camera that does not fit is none.
-            let before = current.take().map(|camera| camera.map);
+            if let Some(camera) = current.take() {
+                *spare_map = Some(camera.map);
+            }
             let model = CameraModel::new(calibration)?;
             model.check_image(input.header.frame_id, image_size)?;
             let view =
@@ -175,7 +181,7 @@ impl<M> Cameras<M> {
                 calibration: calibration.clone(),
                 image_size,
                 frame_id: input.header.frame_id.to_owned(),
-                map: map_of(&view, before)?,
+                map: map_of(&view, spare_map.take())?,
                 view,
                 revision: *num_views,
             });
