@@ -171,7 +171,8 @@ impl Supervisor {
 }
 
 impl Failures {
-    /// Counts a failure of the device and returns the result.
+    /// Counts a failure of the device and returns the result. Of a detector that is to be built again only
+    /// the first failure counts: frames in flight fail with it, for the same cause.
     ///
     /// # Errors
     /// That of `result`.
@@ -179,8 +180,11 @@ impl Failures {
         if let Err(error) = &result
             && error.kind().is_of_device()
         {
-            self.must_remake = true;
-            self.add(error);
+            let is_first = !std::mem::replace(&mut self.must_remake, true);
+            let is_lost_now = error.kind() == ErrorKind::DeviceLost && !self.is_lost;
+            if is_first || is_lost_now {
+                self.add(error);
+            }
         }
         result
     }
@@ -374,6 +378,25 @@ mod tests {
         assert_eq!((num_builds.load(Ordering::Relaxed), channel.health()), (1, Health::Rebuilding));
         assert_eq!((serve(&mut channel).unwrap(), channel.health()), (1, Health::Good));
         assert_eq!((num_builds.load(Ordering::Relaxed), channel.num_failures()), (2, 1));
+    }
+
+    #[test]
+    fn frames_in_flight_fail_with_the_first() {
+        let (mut channel, num_builds) = channel(policy(3, 60_000, Fallback::None), &[]);
+        let (_, failures) = channel.ready().unwrap();
+        for _ in 0..8 {
+            assert!(failures.note(Err::<(), _>(fault())).is_err());
+        }
+        assert_eq!((channel.num_failures(), channel.health()), (1, Health::Rebuilding));
+        assert_eq!((serve(&mut channel).unwrap(), channel.health()), (1, Health::Good));
+        // That the device is lost is noted also after another failure.
+        let (_, failures) = channel.ready().unwrap();
+        for kind in [ErrorKind::Device, ErrorKind::DeviceLost, ErrorKind::DeviceLost] {
+            let error = Error::new(kind, "test", "a fault");
+            assert!(failures.note(Err::<(), _>(error)).is_err());
+        }
+        assert_eq!((channel.num_failures(), channel.health()), (3, Health::Lost));
+        assert_eq!(num_builds.load(Ordering::Relaxed), 2);
     }
 
     #[test]
