@@ -11,7 +11,7 @@ use det_post::detectors::{Detector, DetectorInfo, FrameSet};
 use det_post::device::PayloadMemory;
 use det_post::node::{Change, LiveNode, LogRecord, Logs};
 use det_post::ops::decompress::{Picture, decompress};
-use det_post::ros::{LogLevel, LoggerLevel, NodeName, ParameterValue, Remaps};
+use det_post::ros::{LifecycleState, LogLevel, LoggerLevel, NodeName, ParameterValue, Remaps};
 use det_post::runtime::open_detector;
 use det_post::transport::cdr::Reader;
 use det_post::transport::messages::{BondStatus, CompressedImage, Detection2DArray, Image};
@@ -202,6 +202,8 @@ struct Held {
     are_let_go: AtomicBool,
     num_frames: AtomicUsize,
     num_detectors: AtomicUsize,
+    /// Whether frames panic.
+    panic: AtomicBool,
 }
 
 struct Holding(Box<dyn Detector>, Arc<Held>);
@@ -230,6 +232,7 @@ impl Detector for Holding {
         report: &mut FrameReport,
     ) -> Result<Detections<'a>> {
         self.1.num_frames.fetch_add(1, Ordering::SeqCst);
+        assert!(!self.1.panic.load(Ordering::SeqCst), "as the test asks");
         wait_until(|| self.1.are_let_go.load(Ordering::SeqCst));
         self.0.detect(frame, report)
     }
@@ -291,6 +294,43 @@ fn a_shutdown_under_load_publishes_nothing_afterwards() {
         let messages = graph.take(&format!("/det_post/c{n}/detections"));
         assert!(messages.is_empty(), "channel {n} published {}", messages.len());
     }
+}
+
+#[test]
+fn deactivating_leads_to_inactive_also_when_a_channel_is_lost() {
+    let folder = sample().display();
+    let overrides = [
+        "c.input:=/image".to_owned(),
+        format!("c.head:={folder}/heads/blobs_yolov8.yaml"),
+        format!("c.model_path:={folder}/models/blobs_yolov8.onnx"),
+        "c.engine.kind:=rten".to_owned(),
+    ];
+    let config = Config::load(&[], &overrides).unwrap();
+    let node = NodeName::new("", "det_post").unwrap();
+    let (middleware, graph) =
+        MemoryMiddleware::open(MiddlewareOptions { node, remaps: Remaps::default() });
+    let held = Arc::new(Held::default());
+    held.are_let_go.store(true, Ordering::SeqCst);
+    held.panic.store(true, Ordering::SeqCst);
+    let shared = Arc::clone(&held);
+    let open = move |config: &ChannelConfig, device: DeviceChoice| {
+        Ok(Box::new(Holding::new(open_detector(config, device)?, &shared)) as Box<dyn Detector>)
+    };
+    let live = LiveNode::with_factory(config, Box::new(middleware), Arc::new(open)).unwrap();
+    live.change(Change::Configure).unwrap();
+    live.change(Change::Activate).unwrap();
+    graph.send("/image", &picture(Stamp::from_ros(1, 0)));
+    wait_until(|| held.num_frames.load(Ordering::SeqCst) == 1);
+    live.change(Change::Deactivate).unwrap();
+    assert_eq!(live.state(), LifecycleState::Inactive);
+    // The channel is made anew.
+    assert!(live.change(Change::Activate).unwrap_err().to_string().contains("c: "));
+    held.panic.store(false, Ordering::SeqCst);
+    for change in [Change::Cleanup, Change::Configure, Change::Activate] {
+        live.change(change).unwrap();
+    }
+    graph.send("/image", &picture(Stamp::from_ros(2, 0)));
+    wait_until(|| !graph.take("/det_post/c/detections").is_empty());
 }
 
 #[test]

@@ -244,10 +244,15 @@ impl Shared {
     }
 
     fn change(&self, change: Change, timeout: Duration) -> Result<()> {
+        let mut incomplete = None;
         let work = || match change {
             Change::Configure => self.configure(),
             Change::Activate => self.activate(),
-            Change::Deactivate => self.deactivate(timeout),
+            Change::Deactivate => {
+                // All channels are unsubscribed: the node is inactive.
+                incomplete = self.deactivate(timeout).err();
+                Ok(())
+            }
             Change::Cleanup => {
                 self.unload();
                 Ok(())
@@ -261,7 +266,12 @@ impl Shared {
         let result =
             self.lifecycle.change(change, work, |step| self.publish_transition_event(step));
         match &result {
-            Ok(()) => lock(&self.graph).failure = None,
+            Ok(()) => {
+                if let Some(error) = &incomplete {
+                    tracing::error!("inactive, but {error}");
+                }
+                lock(&self.graph).failure = incomplete.map(|error| error.to_string());
+            }
             // A refused change has no effect.
             Err(error) if error.stage() == lifecycle::STAGE => {}
             Err(error) => lock(&self.graph).failure = Some(error.to_string()),
