@@ -15,14 +15,10 @@ use crate::runtime::assembler::{Sequence, SharedMessage};
 use crate::runtime::channel::{Channel, Served};
 use crate::runtime::message_buffer::MessageBuffer;
 use crate::runtime::slot::{SlotReader, Taken};
-use crate::runtime::stamps::StampOrder;
-use crate::types::{CameraCalibration, Stamp};
+use crate::types::CameraCalibration;
 
 /// Tolerated lead of stamps over the node's clock, for clocks of two machines.
 const FUTURE_TOLERANCE: Duration = Duration::from_millis(100);
-
-/// Maximum lead of poses over the sweep that they belong to.
-const POSE_LEAD_NS: i64 = 1_000_000_000;
 
 /// A channel and its outputs, which move to the thread and back.
 pub struct Worker {
@@ -113,6 +109,7 @@ impl Worker {
                     if let Err(error) = done {
                         self.note_dropped(state, &error, 1);
                     }
+                    self.forget_poses(around);
                 }
                 Some(Taken::Arrived { input, message }) => self.prepare(input, message, state),
                 Some(Taken::Refused { error, num }) => self.note_dropped(state, &error, num),
@@ -157,6 +154,18 @@ impl Worker {
         self.channel.flush();
         self.begun.push_back(Begun { start, arrived: message.arrived() });
         Ok(())
+    }
+
+    /// Forgets the poses of before if the stamps have started over.
+    fn forget_poses(
+        &mut self,
+        Surroundings { transforms, wants_transforms, .. }: Surroundings<'_>,
+    ) {
+        if let Some(latest) = self.channel.take_restart()
+            && wants_transforms
+        {
+            transforms.forget_after(latest);
+        }
     }
 
     /// Ends the earliest frame in flight, if there is one, and publishes its detections.
@@ -296,12 +305,8 @@ fn publish(
     served: &Served<'_>,
     inputs: &[Option<FrameInput<'_>>],
     Begun { start, arrived }: Begun,
-    Surroundings { state, clock, transforms, wants_transforms }: Surroundings<'_>,
+    Surroundings { state, clock, .. }: Surroundings<'_>,
 ) {
-    if served.order == StampOrder::Restart && wants_transforms {
-        let latest = served.header.stamp.nanos().saturating_add(POSE_LEAD_NS);
-        transforms.forget_after(Stamp::from_nanos(latest));
-    }
     let published = outputs.publish(served);
     state.note_served(served, arrived, published);
     let ended = Instant::now();

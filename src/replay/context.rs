@@ -76,6 +76,13 @@ impl<'a> ReplayContext<'a> {
         }
     }
 
+    /// Forgets the poses after `stamp`, once the stamps of a channel have started over.
+    pub(super) fn forget_after(&self, stamp: Stamp) {
+        if let Some(feed) = &self.transforms {
+            lock(feed).forget_after(stamp);
+        }
+    }
+
     /// Whether what happens at `log_time` belongs to the slice. Before it, frames are processed
     /// and neither passed on nor counted.
     pub(super) fn owns(&self, log_time: Stamp) -> bool {

@@ -127,8 +127,13 @@ impl<'a, 'c> InOrder<'a, 'c> {
         self.end_all()?;
         self.set_message(u64::MAX);
         let last = self.context.owned().to.map_or(i64::MAX, |to| to.nanos().saturating_sub(1));
-        (0..self.channels.len())
-            .try_for_each(|index| self.process_due(index, Stamp::from_nanos(last)))
+        for index in 0..self.channels.len() {
+            self.process_due(index, Stamp::from_nanos(last))?;
+            if self.context.owned().to.is_none() {
+                self.channels[index].count_abandoned();
+            }
+        }
+        Ok(())
     }
 
     /// Ends the earliest frames until a channel may begin another: not earlier, so that the GPU

@@ -120,6 +120,11 @@ impl TransformFeed {
         }
     }
 
+    /// Forgets the poses after `stamp`, once stamps have started over.
+    pub(super) fn forget_after(&mut self, stamp: Stamp) {
+        self.buffer.forget_after(stamp);
+    }
+
     /// The damage that was met since the last call. The main reader meets only that of chunks
     /// with topics of the channels.
     pub(super) fn take_damage(&mut self) -> Vec<Error> {

@@ -20,8 +20,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::transport::calibration_files::read_camera;
 use crate::transport::middleware::{InputKind, advice_for_type};
 use crate::types::{
-    CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, Stage,
+    CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, Stage, Stamp,
 };
+
+/// How far ahead of a frame's stamp there may be poses of the same run.
+const POSE_LEAD_NS: i64 = 1_000_000_000;
 
 /// A channel whose networks are loaded.
 pub struct Channel {
@@ -37,6 +40,8 @@ pub struct Channel {
     stamps: StampWatch,
     /// The position of the next frame in the sequence.
     sequence: Sequence,
+    /// The stamp of the frame at which the stamps started over.
+    restart: Option<Stamp>,
     report: FrameReport,
     in_flight: FramesInFlight,
     /// The frame that was collected last.
@@ -103,6 +108,7 @@ impl Channel {
             calibrations: calibrations.into_iter().map(|read| read.map(Arc::new)).collect(),
             stamps: StampWatch::default(),
             sequence: Sequence::Follows,
+            restart: None,
             report: FrameReport::new(),
             in_flight: FramesInFlight::default(),
             collected: None,
@@ -219,11 +225,23 @@ impl Channel {
         transforms: Option<&TransformLookup<'_>>,
     ) -> Result<Served<'a>> {
         let Self {
-            config, supervisor, needs, target, target_pose, stamps, sequence, report, ..
+            config,
+            supervisor,
+            needs,
+            target,
+            target_pose,
+            stamps,
+            sequence,
+            restart,
+            report,
+            ..
         } = self;
         let mut header = check(config, needs, inputs)?;
         let sequence = std::mem::take(sequence);
         let order = stamps.note(header.stamp, sequence == Sequence::StartsOver);
+        if order == StampOrder::Restart {
+            *restart = Some(header.stamp);
+        }
         look_up_poses(needs, inputs, transforms);
         if let Some(TargetFrame { frame_id, pose_in }) = target {
             header.frame_id = frame_id;
@@ -245,6 +263,13 @@ impl Channel {
         report.add_count(Count::ScoresOutOfRange, detections.num_scores_out_of_range());
         let degraded = take_unknown_pose(inputs);
         Ok(Served { config, header, detections, report, target_pose, order, degraded })
+    }
+
+    /// If the stamps have started over since the last call, also with a frame that was dropped: the
+    /// time after which known poses are those of before.
+    pub fn take_restart(&mut self) -> Option<Stamp> {
+        let restart = self.restart.take()?;
+        Some(Stamp::from_nanos(restart.nanos().saturating_add(POSE_LEAD_NS)))
     }
 
     /// Allows up to `num` frames between [`Channel::submit`] and [`Channel::collect`]; returns
@@ -274,10 +299,13 @@ impl Channel {
         inputs: &mut [Option<FrameInput<'_>>],
         transforms: Option<&TransformLookup<'_>>,
     ) -> Result<()> {
-        let Self { config, supervisor, needs, stamps, sequence, in_flight, .. } = self;
+        let Self { config, supervisor, needs, stamps, sequence, restart, in_flight, .. } = self;
         let header = check(config, needs, inputs)?;
         let sequence = std::mem::take(sequence);
         let order = stamps.note(header.stamp, sequence == Sequence::StartsOver);
+        if order == StampOrder::Restart {
+            *restart = Some(header.stamp);
+        }
         look_up_poses(needs, inputs, transforms);
         let (detector, failures) = supervisor.ready()?;
         if order == StampOrder::Restart || sequence == Sequence::Broken {

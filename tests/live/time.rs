@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use det_post::node::Change;
 use det_post::ros::{NodeName, ParameterValue, Remaps};
 use det_post::transport::cdr::Writer;
-use det_post::transport::messages::{Detection3D, Detection3DArray, TfMessage, TransformStamped};
-use det_post::types::{Header, Stamp};
+use det_post::transport::messages::{
+    Detection3D, Detection3DArray, PointCloud2, TfMessage, TransformStamped,
+};
+use det_post::types::{Header, PointFields, Stamp};
 
 use super::counting_pillars;
 use super::diagnostics::{Status, await_status};
@@ -123,6 +125,35 @@ fn stamps_of_a_camera_that_start_over_leave_transforms_alone() {
         status.values.get("frames_out").is_some_and(|num| num == "1")
     });
     assert!(!lidar.values.contains_key("alone.missing_transform"), "{lidar:?}");
+}
+
+#[test]
+fn poses_are_forgotten_when_stamps_start_over_with_a_frame_that_is_dropped() {
+    let session = Session::active(&[
+        "diagnostics_period_s:=0.3",
+        "lidar.densification.num_past_sweeps:=2",
+        "lidar.densification.transform_wait_s:=0.05",
+    ]);
+    for second in [10, 11] {
+        session.graph.send("/tf", &pose(second));
+        session.send_for(CLOUD_TOPIC, &cloud(Stamp::from_ros(second, 0)), LIDAR_OUT);
+    }
+    session.graph.send("/tf", &pose(5));
+    let bytes = cloud(Stamp::from_ros(5, 0));
+    let mut without_fields = PointCloud2::decode(&bytes).unwrap();
+    without_fields.fields = PointFields::new();
+    let mut damaged = Vec::new();
+    without_fields.encode(&mut damaged).unwrap();
+    session.graph.send(CLOUD_TOPIC, &damaged);
+    let frames = await_status(&session, LIDAR_FRAMES, |status| {
+        status.values.keys().any(|key| key.starts_with("dropped."))
+    });
+    assert!(!frames.values.contains_key("alone.missing_transform"), "{frames:?}");
+    // Between the pose of 5 s and those of before there is none.
+    session.send_for(CLOUD_TOPIC, &cloud(Stamp::from_ros(6, 500_000_000)), LIDAR_OUT);
+    await_status(&session, LIDAR_FRAMES, |status| {
+        status.values.contains_key("alone.missing_transform")
+    });
 }
 
 #[test]

@@ -251,6 +251,14 @@ impl ReplayChannel {
         }
     }
 
+    /// Counts the messages that wait for a frame of several inputs at the end of the recording.
+    pub(super) fn count_abandoned(&mut self) {
+        let Some(Frames { assembler, .. }) = &mut self.frames else { return };
+        for (index, input) in self.inputs.iter_mut().enumerate() {
+            input.totals.add_loss(Loss::Abandoned, assembler.remove_all(index));
+        }
+    }
+
     /// Detects objects in the messages of a frame and passes them on.
     ///
     /// # Errors
@@ -276,9 +284,29 @@ impl ReplayChannel {
         self.process_frame(&mut inputs[..messages.len()], log_time, context)
     }
 
+    /// Forgets the poses of before if the stamps have started over.
+    fn forget_poses(&mut self, context: &ReplayContext<'_>) {
+        if let Some(latest) = self.channel.take_restart()
+            && self.wants_transforms()
+        {
+            context.forget_after(latest);
+        }
+    }
+
     /// Detects objects in a frame and passes them on; `log_time` gives, once they are
     /// found, their time on the clock of the recording.
     fn process_frame(
+        &mut self,
+        inputs: &mut [Option<FrameInput<'_>>],
+        log_time: &dyn Fn() -> Stamp,
+        context: &ReplayContext<'_>,
+    ) -> Result<()> {
+        let passed_on = self.detect_and_pass_on(inputs, log_time, context);
+        self.forget_poses(context);
+        passed_on
+    }
+
+    fn detect_and_pass_on(
         &mut self,
         inputs: &mut [Option<FrameInput<'_>>],
         log_time: &dyn Fn() -> Stamp,
@@ -346,6 +374,7 @@ impl ReplayChannel {
                 self.channel.submit(&mut [frame_input(&received)], lookup)
             });
         });
+        self.forget_poses(context);
         begun.map(|()| true)
     }
 
