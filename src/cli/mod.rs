@@ -18,6 +18,7 @@ mod live_file;
 mod man;
 mod migrate;
 mod observe;
+mod open_files;
 mod progress;
 mod replay;
 mod ros_args;
@@ -152,6 +153,7 @@ fn run(command: &Command, ros: &RosArguments) -> Result<ExitStatus> {
     if let Command::Run(_) | Command::Isolated = command {
         heap::keep_memory();
     }
+    open_files::raise_limit();
     match command {
         Command::Run(arguments) => run::run(arguments, ros),
         Command::Demo(arguments) => demo::demo(arguments),

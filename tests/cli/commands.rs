@@ -12,6 +12,8 @@ use std::process::Command;
 use common::replay::{Run, det_post, replay, run};
 use common::shared_data::shared_data;
 use common::sparse_onnx;
+use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
+use det_post::types::Stamp;
 
 fn camera_parameters(data: &Path) -> Vec<String> {
     let model = data.join("models/yolox_nano_416.onnx");
@@ -158,6 +160,29 @@ fn a_recording_that_is_not_there_is_code_1() {
     let run = det_post(&["inspect", "no/such/recording"]);
     run.expect_code(1);
     assert!(run.stderr.contains("no/such/recording"), "{}", run.stderr);
+}
+
+#[test]
+fn a_recording_of_more_files_than_the_soft_limit_is_read_whole() {
+    const NUM_FILES: usize = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let (one, many) = (folder.path().join("one"), folder.path().join("many"));
+    std::fs::create_dir(&many).unwrap();
+    let mut writer = BagWriter::create(&one, BagCompression::None).unwrap();
+    let topic =
+        writer.add_topic("/text", "std_msgs/msg/String", "", OfferedQos::default()).unwrap();
+    writer.write(topic, Stamp::from_nanos(1), &[0, 1, 0, 0, 2, 0, 0, 0, b'a', 0]).unwrap();
+    writer.finish().unwrap();
+    let files = std::fs::read_dir(&one).unwrap().map(|entry| entry.unwrap().path());
+    let file = files.filter(|path| path.extension() == Some("mcap".as_ref())).last().unwrap();
+    for number in 0..NUM_FILES {
+        std::fs::copy(&file, many.join(format!("part_{number:03}.mcap"))).unwrap();
+    }
+    let script = "ulimit -S -n 64; exec \"$0\" inspect \"$1\"";
+    let program = env!("CARGO_BIN_EXE_det_post");
+    let run = run(Command::new("sh").args(["-c", script, program]).arg(&many));
+    run.expect_code(0);
+    assert!(run.stdout.contains(&NUM_FILES.to_string()), "{}", run.stdout);
 }
 
 #[test]
