@@ -40,10 +40,10 @@ pub(super) struct ReplayArguments {
     /// as 1.0, at which channels serve the newest and drop what they are too slow for.
     #[arg(long, default_value = "max", value_parser = parse_rate)]
     rate: Rate,
-    /// Frames of a channel in progress at once, up to 8: 2 uploads a frame of one camera or LiDAR
-    /// to a GPU while the network runs on the frame before; of more, every two of a camera have an
-    /// instance of its network, which run at once. The results are the same. The default is 2, or
-    /// more where few cameras share a GPU and the recording is long enough; with --pictures it is 1.
+    /// Frames of a channel in progress at once. With 2, a frame is uploaded to the GPU while the
+    /// network runs on the frame before. With more, the network of a camera is loaded once for
+    /// every two frames, and these instances run at once. The results are the same. The default is
+    /// 2, or more for a long recording with few cameras on a GPU; with --pictures it is 1.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MAX_FRAMES_IN_FLIGHT as i64))]
     frames_in_flight: Option<u8>,
     /// Replays from this log time on: seconds since the epoch, or +S after the recording's start.

@@ -15,7 +15,7 @@ pub struct LiveConfig {
     pub qos: Qos,
     /// The maximum size of a message in bytes; larger ones are refused.
     pub max_payload_bytes: usize,
-    /// Frames that are older than this on arrival are dropped; `None`: never.
+    /// Frames that are older than this when the channel takes them are dropped; `None`: never.
     pub max_age: Option<Duration>,
     /// The time without input until a warning.
     pub gap_warn: Duration,
@@ -100,8 +100,8 @@ impl LiveConfig {
                 Live,
                 up_to_a_day(),
                 0.0,
-                "Live frames whose stamp is older than this on arrival are dropped and counted; 0 sets no \
-                 limit.",
+                "Live frames whose stamp is older than this when the channel takes them are dropped and \
+                 counted; 0 sets no limit.",
             ))),
             gap_warn: seconds(p.value(
                 "gap_warn_s",

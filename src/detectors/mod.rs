@@ -2,8 +2,9 @@
 //!
 //! A [`Detector`] owns its device, engines, tensors and workspaces; detecting allocates
 //! nothing once these have grown to the sizes of the frames. It performs no input or
-//! output, and keeps no state between frames except past sweeps. An error drops the frame
-//! and leaves the detector ready for the next.
+//! output. Between frames it keeps past sweeps, and of surround cameras the memory of the
+//! network, the last pose and prepared pictures; [`Detector::reset`] discards them. An error
+//! drops the frame and leaves the detector ready for the next.
 //!
 //! | family | inputs | stages on the CPU |
 //! |---|---|---|

@@ -283,7 +283,7 @@ fn allow_in_flight(
         if num > FRAMES_PER_INSTANCE {
             let instances = num.div_ceil(FRAMES_PER_INSTANCE);
             tracing::info!(
-                "{num} frames of each camera in flight, {instances} instances of its network"
+                "up to {num} frames of each camera in flight, with up to {instances} instances of its network"
             );
         }
         num

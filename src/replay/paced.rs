@@ -83,12 +83,13 @@ impl Feeder {
     /// Adds the counters of the messages to the channel.
     fn add_to(self, channel: &mut ReplayChannel) {
         let lost = self.losses.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut num_overtaken = 0;
+        let (mut num_overtaken, mut num_abandoned) = (0, 0);
         let reference = channel.config().sync.reference;
         for (index, (input, lost)) in self.inputs.into_iter().zip(lost.iter()).enumerate() {
             let mut totals = input.totals;
             if index == reference {
-                num_overtaken = lost.num_overtaken + lost.num_abandoned + totals.num_abandoned;
+                num_overtaken = lost.num_overtaken;
+                num_abandoned = lost.num_abandoned + totals.num_abandoned;
             }
             totals.add_loss(Loss::Overtaken, lost.num_overtaken);
             totals.add_loss(Loss::Unused, lost.num_unused);
@@ -97,6 +98,7 @@ impl Feeder {
         }
         channel.account_mut().merge(&self.refused);
         channel.account_mut().add_overtaken(num_overtaken);
+        channel.account_mut().add_abandoned(num_abandoned);
     }
 }
 

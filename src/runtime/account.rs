@@ -228,11 +228,19 @@ impl Account {
 
     /// Adds frames that were replaced by newer ones before they were processed.
     pub fn add_overtaken(&mut self, num: u64) {
+        self.add_unprocessed("overtaken", "a newer message came before its turn", num);
+    }
+
+    /// Adds frames that waited when the channel was stopped.
+    pub fn add_abandoned(&mut self, num: u64) {
+        self.add_unprocessed("abandoned", "the channel was stopped before its turn", num);
+    }
+
+    fn add_unprocessed(&mut self, reason: &'static str, what: &str, num: u64) {
         if num > 0 {
             self.frames_in += num;
-            let first =
-                || Reason { count: 0, first: "a newer message came before its turn".into() };
-            self.dropped.entry("overtaken").or_insert_with(first).count += num;
+            let first = || Reason { count: 0, first: what.into() };
+            self.dropped.entry(reason).or_insert_with(first).count += num;
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) fn to_prometheus(channels: &[ChannelMetrics<'_>]) -> String {
 fn frames(text: &mut Text, channels: &[ChannelMetrics<'_>]) {
     type Total = fn(&Account) -> u64;
     let totals: [(&str, &str, Total); 3] = [
-        ("frames_received_total", "Frames, whatever became of them.", Account::frames_in),
+        ("frames_received_total", "Frames that were processed or dropped.", Account::frames_in),
         ("frames_processed_total", "Frames with detections, be it none.", Account::frames_out),
         ("detections_total", "Detections in processed frames.", Account::num_detections),
     ];
