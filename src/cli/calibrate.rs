@@ -11,6 +11,7 @@ use crate::config::{ChannelConfig, ChannelKind, Config, SurroundDecoder};
 use crate::detectors::Detector;
 use crate::detectors::surround::{self, MapStatistics};
 use crate::error::{Error, ErrorKind, Result};
+use crate::output_folder::{check_file, write_file};
 use crate::replay::{Replay, ReplayOptions};
 use crate::types::ViewPrecision;
 
@@ -25,7 +26,8 @@ pub(super) struct CalibrateArguments {
     /// Overrides one parameter, as ROS does: -p rig.head:=head.yaml
     #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]
     overrides: Vec<String>,
-    /// The parameter file to write; without it, it is printed.
+    /// The parameter file to write, in place of none but one of det_post; without it, it is
+    /// printed.
     #[arg(short, long, value_name = "YAML")]
     out: Option<PathBuf>,
     /// Percentage of the values of a level that its integers reach; 100 is the largest value.
@@ -52,6 +54,9 @@ pub(super) fn calibrate(arguments: &CalibrateArguments) -> Result<ExitStatus> {
         let message = "no channel has a head of kind detr3d or sparse4d";
         return Err(Error::new(ErrorKind::Config, "calibrate", message));
     }
+    if let Some(path) = &arguments.out {
+        check_file(path)?;
+    }
     let statistics: Arc<Vec<(String, Shared)>> =
         Arc::new(config.channels.iter().map(|c| (c.name.clone(), Shared::default())).collect());
     let shared = Arc::clone(&statistics);
@@ -72,10 +77,7 @@ pub(super) fn calibrate(arguments: &CalibrateArguments) -> Result<ExitStatus> {
     let text = parameters(&statistics, arguments.percentile)?;
     match &arguments.out {
         None => stdout::print(&text).map(drop)?,
-        Some(path) => std::fs::write(path, text).map_err(|error| {
-            let message = format!("cannot write {}", path.display());
-            Error::new(ErrorKind::Io, "calibrate", message).with_source(error)
-        })?,
+        Some(path) => write_file(path, &text)?,
     }
     Ok(if report.is_damaged() { ExitStatus::Damaged } else { ExitStatus::Done })
 }

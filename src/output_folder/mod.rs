@@ -232,20 +232,40 @@ impl Drop for OutputFolder {
 /// As of [`OutputFolder`].
 #[cfg(feature = "cli")]
 pub(crate) fn write_file(path: &Path, contents: &str) -> Result<()> {
+    let Some((mut folder, name)) = folder_of(path)? else {
+        return fs::write(path, contents).map_err(|e| cannot("write", path).with_source(e));
+    };
+    folder.write(name, contents)?;
+    folder.finish()
+}
+
+/// Refuses what [`write_file`] would refuse now: called before a long run, so that its result is
+/// not lost. Does not keep the folder locked.
+///
+/// # Errors
+/// As of [`OutputFolder`].
+#[cfg(feature = "cli")]
+pub(crate) fn check_file(path: &Path) -> Result<()> {
+    let Some((folder, name)) = folder_of(path)? else { return Ok(()) };
+    folder.contents().add_file(name, &mut BTreeSet::new())
+}
+
+/// The folder of a file that the user named, and its name there; `None` for a device or a pipe.
+#[cfg(feature = "cli")]
+fn folder_of(path: &Path) -> Result<Option<(OutputFolder, &str)>> {
     use std::os::unix::fs::FileTypeExt;
 
     let is_stream = |kind: fs::FileType| kind.is_char_device() || kind.is_fifo();
     if fs::metadata(path).is_ok_and(|about| is_stream(about.file_type())) {
-        return fs::write(path, contents).map_err(|e| cannot("write", path).with_source(e));
+        return Ok(None);
     }
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
         let message = format!("'{}' does not name a file in UTF-8", path.display());
         return Err(Error::new(ErrorKind::Usage, "outputs", message));
     };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let mut folder = OutputFolder::open(parent.unwrap_or(Path::new(".")), Replaces::These(&[]))?;
-    folder.write(name, contents)?;
-    folder.finish()
+    let folder = OutputFolder::open(parent.unwrap_or(Path::new(".")), Replaces::These(&[]))?;
+    Ok(Some((folder, name)))
 }
 
 /// The contents of a folder, classified by its marker.

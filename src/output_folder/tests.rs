@@ -223,7 +223,15 @@ fn a_single_file_is_written_in_its_folder() {
         assert_eq!(tree(folder.path()), pairs(&[("eval.json", text)]));
     }
     fs::write(&path, "edited").unwrap();
+    expect_refusal(check_file(&path), &["eval.json was changed"]);
     expect_refusal(write_file(&path, "3"), &["eval.json was changed"]);
+    assert_eq!(tree(folder.path()), pairs(&[("eval.json", "edited")]));
+    check_file(&folder.path().join("other.json")).unwrap();
+    assert_eq!(tree(folder.path()), pairs(&[("eval.json", "edited")]));
     write_file(Path::new("/dev/null"), "gone").unwrap();
-    assert!(write_file(Path::new("/"), "x").is_err());
+    for refused in ["/", "/dev/null/x"] {
+        assert!(check_file(Path::new(refused)).is_err(), "{refused}");
+        assert!(write_file(Path::new(refused), "x").is_err(), "{refused}");
+    }
+    check_file(Path::new("/dev/null")).unwrap();
 }

@@ -72,6 +72,19 @@ fn calibration_finds_the_scales_of_int8_maps() {
         let arguments = [&["calibrate", &bag, "--config", &config][..], more].concat();
         det_post(&arguments)
     };
+    // A file of the user stays, and is refused before the recording is looked for.
+    let own = std::fs::read_to_string(&config).unwrap();
+    for bag in [bag.as_str(), "no.mcap"] {
+        let run = det_post(&["calibrate", bag, "--config", &config, "--out", &config]);
+        run.expect_code(2);
+        assert!(
+            run.stderr.contains("rig.param.yaml was not written by det_post"),
+            "{}",
+            run.stderr
+        );
+    }
+    assert_eq!(std::fs::read_to_string(&config).unwrap(), own);
+    calibrate(&["--out", &out]).expect_code(0);
     calibrate(&["--out", &out]).expect_code(0);
     let text = std::fs::read_to_string(&scales).unwrap();
     assert!(text.contains(&format!("# {NUM_SERVED} frames, 99.99 % of the values")), "{text}");
