@@ -101,13 +101,17 @@ impl OutputFolder {
     /// Begins a file; `name` is its path below the folder. Returns the path to write to.
     ///
     /// # Errors
-    /// `Usage` as of [`Self::open`], `Argument` for a path that leaves the folder, `Io` when
-    /// the system refuses.
+    /// `Usage` as of [`Self::open`], `Argument` for a path that leaves the folder or was begun
+    /// before, `Io` when the system refuses.
     pub(crate) fn file(&mut self, name: &str) -> Result<PathBuf> {
         if name.is_empty()
             || !Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
         {
             let message = format!("{name:?} is no name of a file below {}", self.folder.display());
+            return Err(Error::new(ErrorKind::Argument, "outputs", message));
+        }
+        if self.files.iter().any(|begun| begun == name) {
+            let message = format!("{name} is begun twice in {}", self.folder.display());
             return Err(Error::new(ErrorKind::Argument, "outputs", message));
         }
         self.contents().add_file(name, &mut BTreeSet::new())?;

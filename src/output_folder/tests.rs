@@ -147,6 +147,18 @@ fn names_do_not_lead_out_of_the_folder() {
 }
 
 #[test]
+fn a_name_is_begun_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut out = OutputFolder::open(folder.path(), REPLACES).unwrap();
+    out.write("a.txt", "1").unwrap();
+    let error = out.write("a.txt", "2").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Argument, "{error}");
+    assert!(error.to_string().contains("a.txt is begun twice in"), "{error}");
+    out.finish().unwrap();
+    assert_eq!(tree(folder.path()), pairs(&[("a.txt", "1")]));
+}
+
+#[test]
 fn one_process_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let first = OutputFolder::open(folder.path(), REPLACES).unwrap();

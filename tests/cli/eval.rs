@@ -442,6 +442,48 @@ fn files_of_coco_hold_every_box() {
     det_post(&arguments).expect_code(0);
 }
 
+/// Channels of one name in drives whose topics differ are sensors of their own.
+#[test]
+fn sensors_of_one_name_have_files_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_truth(&folder.join("truth"));
+    write_lines(&folder.join("a.jsonl"), 0..NUM_FRAMES, ["lidar_0", "camera_0"]);
+    let text = std::fs::read_to_string(folder.join("a.jsonl")).unwrap();
+    let text = text.replace("/detections\"", "/others\"");
+    std::fs::write(folder.join("b.jsonl"), &text).unwrap();
+    // A name that is the other with a number.
+    let text = text.replace("/others\"", "/thirds\"").replace("\"camera\"", "\"/camera/2\"");
+    std::fs::write(folder.join("c.jsonl"), &text).unwrap();
+    let [out, coco] = ["out", "coco"].map(|name| folder.join(name).display().to_string());
+    // Another run replaces the files.
+    for _ in 0..2 {
+        let more = ["--out", &out, "--coco", &coco];
+        let (figures, _) = eval_drives(folder, &["a.jsonl", "b.jsonl", "c.jsonl"], &more);
+        assert_eq!(figures["sensors"].as_array().unwrap().len(), 6);
+        let files = |folder: &str, end: &str| -> Vec<String> {
+            let entries = std::fs::read_dir(folder).unwrap();
+            let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let mut names: Vec<_> =
+                names.filter_map(|name| name.strip_suffix(end).map(str::to_owned)).collect();
+            names.sort();
+            names
+        };
+        let cameras = ["camera", "camera_2", "camera_2_2"];
+        for end in ["_precision_recall.png", "_calibration.png"] {
+            let expected = [&cameras[..], &["lidar", "lidar_2", "lidar_3"]].concat();
+            assert_eq!(files(&out, end), expected);
+        }
+        for end in ["_truth.json", "_detections.json"] {
+            assert_eq!(files(&coco, end), cameras);
+        }
+        for (camera, topic) in cameras.iter().zip(["detections", "others", "thirds"]) {
+            let text = std::fs::read_to_string(format!("{coco}/{camera}_truth.json")).unwrap();
+            assert!(text.contains(&format!("\"file_name\":\"/camera/{topic}/")), "{camera}");
+        }
+    }
+}
+
 /// Heads write the classes of KITTI in either case, and so do recordings.
 #[test]
 fn overlaps_of_kitti_hold_for_names_in_either_case() {

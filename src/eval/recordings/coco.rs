@@ -15,7 +15,8 @@ use crate::types::{Box2d, Detection2d, ImageBox};
 
 /// A camera's two files, as text.
 pub(super) struct CocoFiles {
-    name: String,
+    /// The channel of the camera, or the topic of its detections.
+    pub(super) name: String,
     truth: String,
     detections: String,
 }
@@ -96,19 +97,19 @@ impl CocoFiles {
             }
         }
         Ok(Self {
-            name: paired.name.trim_matches('/').replace('/', "_"),
+            name: paired.name.clone(),
             truth: json(&Truth { images, categories, annotations })?,
             detections: json(&found)?,
         })
     }
 
-    /// Begins the two files in a folder: `CAMERA_truth.json` and `CAMERA_detections.json`.
+    /// Writes the two files to a folder: `CAMERA_truth.json` and `CAMERA_detections.json`.
     ///
     /// # Errors
     /// `Usage` and `Io` of the folder.
-    pub(super) fn write(&self, folder: &mut OutputFolder) -> Result<()> {
-        folder.write(&format!("{}_truth.json", self.name), &self.truth)?;
-        folder.write(&format!("{}_detections.json", self.name), &self.detections)
+    pub(super) fn write(&self, camera: &str, folder: &mut OutputFolder) -> Result<()> {
+        folder.write(&format!("{camera}_truth.json"), &self.truth)?;
+        folder.write(&format!("{camera}_detections.json"), &self.detections)
     }
 }
 

@@ -4,6 +4,7 @@ mod coco;
 mod detections;
 mod drives;
 mod figures;
+mod file_names;
 mod filters;
 mod page;
 mod pair;
@@ -22,6 +23,7 @@ use self::coco::CocoFiles;
 use self::detections::Detections;
 pub(crate) use self::drives::{Drive, read_drives};
 use self::figures::SensorFigures;
+use self::file_names::file_names;
 pub(crate) use self::filters::Filters;
 pub(crate) use self::pair::{TopicPair, parse_pair};
 use self::pair::{Topics, describe, pair};
@@ -223,7 +225,8 @@ impl Evaluation {
     /// # Errors
     /// `Usage` and `Io` of the folder.
     pub(crate) fn write_coco(&self, folder: &mut OutputFolder) -> Result<()> {
-        self.coco.iter().try_for_each(|files| files.write(folder))
+        let names = file_names(self.coco.iter().map(|files| &*files.name));
+        self.coco.iter().zip(names).try_for_each(|(files, name)| files.write(&name, folder))
     }
 
     /// Whether a recording is damaged.

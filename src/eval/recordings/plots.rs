@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::Evaluation;
 use super::figures::{Figures, SensorFigures};
+use super::file_names::file_names;
 use crate::draw::{Curve, save_plot};
 use crate::error::Result;
 use crate::eval::recall_points;
@@ -11,13 +12,13 @@ use crate::output_folder::OutputFolder;
 
 impl Evaluation {
     /// Draws two pictures for every sensor into a folder; their names there
-    /// start with `prefix`.
+    /// start with `prefix` and the sensor, by [`file_names`].
     ///
     /// # Errors
     /// `Usage` and `Io` of the folder.
     pub(crate) fn draw(&self, folder: &mut OutputFolder, prefix: &str) -> Result<()> {
-        for sensor in &self.sensors {
-            let name = sensor.name.trim_matches('/').replace('/', "_");
+        let names = file_names(self.sensors.iter().map(|sensor| &*sensor.name));
+        for (sensor, name) in self.sensors.iter().zip(names) {
             draw_precision(sensor, &folder.file(&format!("{prefix}{name}_precision_recall.png"))?)?;
             draw_calibration(sensor, &folder.file(&format!("{prefix}{name}_calibration.png"))?)?;
         }
