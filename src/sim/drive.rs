@@ -74,7 +74,7 @@ impl Drive {
     /// The drive with this seed.
     ///
     /// # Errors
-    /// `Argument` when an option is out of its range.
+    /// `Usage` when an option is out of its range.
     pub fn new(seed: u64, options: &Options) -> Result<Self> {
         let rig = Rig::new(options)?;
         let random = |stream: Stream| Random::new(&[seed, stream as u64]);

@@ -102,7 +102,7 @@ impl Rig {
     pub(super) fn new(options: &Options) -> Result<Self> {
         let refuse = |what: &str, found: String, allowed: &str| {
             let message = format!("{what} is {found}; {allowed} is allowed");
-            Err(Error::new(ErrorKind::Argument, "sim", message))
+            Err(Error::new(ErrorKind::Usage, "simulate", message))
         };
         let most = format!("at most {MAX_SENSORS}");
         if options.num_lidars > MAX_SENSORS {

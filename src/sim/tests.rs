@@ -300,7 +300,7 @@ fn options_out_of_range_are_refused() {
     ];
     for options in cases {
         let error = Drive::new(0, &options).unwrap_err();
-        assert_eq!(error.kind(), crate::error::ErrorKind::Argument, "{error}");
+        assert_eq!(error.kind(), crate::error::ErrorKind::Usage, "{error}");
     }
 }
 

@@ -176,12 +176,16 @@ fn wrong_use_is_refused() {
         (&["--seconds", "0"][..], "--seconds is 0"),
         (&["--seconds", "nan"], "--seconds is NaN"),
         (&["--lidars", "9"], "at most 8"),
+        (&["--cameras", "9"], "at most 8"),
         (&["--points", "10"], "1024"),
+        (&["--actors", "2001"], "at most 2000"),
+        (&["--picture-size", "1001x720"], "multiples of 8"),
         (&["--camera-rate", "1000"], "1 to 60"),
     ] {
         let output = simulate(&out, arguments);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && text.contains(word), "{arguments:?}: {text}");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(word), "{arguments:?}: {text}");
         assert!(!out.exists());
     }
 }
