@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{ExitStatus, stdout};
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::text::{LineBreaks, shown};
 use crate::transport::bag::{BagReader, TopicInfo};
 use crate::transport::messages::{
@@ -24,7 +24,7 @@ struct Seen {
 /// Reads the whole recording and prints one paragraph per topic.
 ///
 /// # Errors
-/// `Io` or `DamagedBag` when there is nothing to read.
+/// `Io` or `DamagedBag` when there is nothing to read, `Io` when the text cannot be printed.
 pub(super) fn inspect(bag: &Path) -> Result<ExitStatus> {
     let mut reader = BagReader::open(bag)?;
     let topics = reader.topics().to_vec();
@@ -37,8 +37,8 @@ pub(super) fn inspect(bag: &Path) -> Result<ExitStatus> {
                 seen[message.topic].add(message.log_time, type_name, message.data);
             }
             Ok(None) => break,
-            Err(error) if error.kind() == ErrorKind::DamagedBag => damage.push(error),
-            Err(error) => return Err(error),
+            // Each is of one file; reading continues with the others.
+            Err(error) => damage.push(error),
         }
     }
     let mut text = format!("{}\n", bag.display());

@@ -164,6 +164,23 @@ fn expect_refusal(run: &Run, words: &[&str]) {
     }
 }
 
+/// The system refuses a file of the recording: a loss as any other, for every command.
+#[test]
+fn a_file_that_cannot_be_opened_is_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("bag");
+    copy(&fixture().drive, &bag);
+    fs::remove_file(bag.join("metadata.yaml")).unwrap();
+    let lost = bag.join("drive_1.mcap");
+    fs::create_dir(&lost).unwrap();
+    let run = det_post(&["inspect", text(&bag)]);
+    run.expect_code(3);
+    assert!(run.stdout.contains("/lidar_0/points") && run.stdout.contains("6 messages"));
+    let line = run.stdout.lines().find(|line| line.starts_with("damaged: ")).unwrap();
+    assert!(line.contains(text(&lost)), "{}", run.stdout);
+    replay(&bag, &folder.path().join("out")).expect_code(3);
+}
+
 #[test]
 fn a_replay_beside_its_recording_leaves_the_recording_alone() {
     let folder = tempfile::tempdir().unwrap();
