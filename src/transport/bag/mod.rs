@@ -219,6 +219,7 @@ impl BagReader {
     /// next chunk. Chunks without a selected topic are skipped if they are indexed,
     /// so damage in them is not detected.
     pub fn select(&mut self, wanted: &[&str]) {
+        self.end_loan();
         for (is_wanted, topic) in self.wanted.iter_mut().zip(&self.topics) {
             *is_wanted = wanted.contains(&topic.name.as_str());
         }
@@ -233,6 +234,7 @@ impl BagReader {
     /// [`Self::select`]. Chunks of other times are skipped if they are indexed, so damage in
     /// them is not detected.
     pub fn limit(&mut self, limits: LogSpan) {
+        self.end_loan();
         self.limits = limits;
         self.sources.iter_mut().flatten().for_each(|source| source.limit(limits));
         self.queue_all();
@@ -276,12 +278,7 @@ impl BagReader {
     /// [`ErrorKind::Io`] for a file that the system refuses). The next call
     /// continues with the remaining messages.
     pub fn next_message(&mut self) -> Result<Option<BagMessage<'_>>> {
-        if let Some(at) = self.borrowed.take()
-            && let Some(source) = self.source(at)
-        {
-            source.advance();
-            self.queue(at);
-        }
+        self.end_loan();
         let found = self.find_next();
         for at in std::mem::take(&mut self.blocked) {
             self.queue(at);
@@ -343,14 +340,21 @@ impl BagReader {
         self.sources.get_mut(at)?.as_mut()
     }
 
-    /// Queues all sources again, except the borrowed one.
+    /// Drops the borrowed message, and queues its source at its next one. Comes before whatever
+    /// moves a source to another message, which would be dropped in its place.
+    fn end_loan(&mut self) {
+        if let Some(at) = self.borrowed.take()
+            && let Some(source) = self.source(at)
+        {
+            source.advance();
+            self.queue(at);
+        }
+    }
+
+    /// Queues all sources again, none of which is borrowed.
     fn queue_all(&mut self) {
         self.heads.clear();
-        for at in 0..self.sources.len() {
-            if self.borrowed != Some(at) {
-                self.queue(at);
-            }
-        }
+        (0..self.sources.len()).for_each(|at| self.queue(at));
     }
 
     /// Inserts a source into the queue at its position.

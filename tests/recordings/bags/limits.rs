@@ -32,6 +32,50 @@ fn check_limits(path: &Path, limits: &[Option<u64>]) {
     }
 }
 
+/// Messages of which the last of a part, or of the file, is lent when the reader is told
+/// otherwise: none of what is still wanted is lost.
+#[test]
+fn what_is_wanted_may_change_between_messages() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = messages(20);
+    let check = |path: &Path| {
+        for num_before in 0..=20 {
+            let told: [fn(&mut BagReader); 2] = [
+                |reader| reader.select(&["/lidar"]),
+                |reader| {
+                    let from = Some(Stamp::from_nanos(1100));
+                    reader.limit(LogSpan { from, to: None });
+                },
+            ];
+            let is_wanted: [fn(&Message) -> bool; 2] =
+                [|message| message.0 == 1, |message| message.1 >= 1100];
+            for (tell, is_wanted) in told.into_iter().zip(is_wanted) {
+                let mut reader = BagReader::open(path).unwrap();
+                for message in &all[..num_before] {
+                    let found = reader.next_message().unwrap().unwrap();
+                    assert_eq!((found.topic, found.data), (message.0, &message.2[..]));
+                }
+                tell(&mut reader);
+                let (found, errors) = drain(&mut reader);
+                assert!(errors.is_empty(), "{errors:?}");
+                // The others of a part that is open come as well.
+                let found: Vec<Message> = found.into_iter().filter(|one| is_wanted(one)).collect();
+                let expected: Vec<Message> =
+                    all[num_before..].iter().filter(|one| is_wanted(one)).cloned().collect();
+                assert_eq!(found, expected, "{} after {num_before}", path.display());
+            }
+        }
+    };
+    for (index, layout) in layouts().into_iter().enumerate() {
+        let path = folder.path().join(format!("{index}.mcap"));
+        std::fs::write(&path, mcap_file(layout, &all)).unwrap();
+        check(&path);
+    }
+    let path = folder.path().join("drive.db3");
+    write_db3(&path, &all);
+    check(&path);
+}
+
 #[test]
 fn limits_select_by_log_time_in_every_storage() {
     let folder = tempfile::tempdir().unwrap();
