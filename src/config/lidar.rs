@@ -7,7 +7,7 @@ use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k, score
 use super::classes::{class_filter, per_class};
 use super::declaration::Change::{Fixed, Live};
 use super::engine::{engine, model_path};
-use super::head::{CenterFacts, EncoderFacts, LidarFacts};
+use super::head::{CenterFacts, EncoderFacts, LidarFacts, LidarOutputs};
 use super::memory::{Buffers, bytes};
 use super::nms::nms_3d;
 use super::reader::Reader;
@@ -98,7 +98,15 @@ impl LidarConfig {
             engine: engine(p),
             zero_copy: zero_copy(p),
             score_thresholds: score_thresholds(p, &facts.class_names),
-            yaw_norm_thresholds: yaw_norm_thresholds(p, facts.class_names.len()),
+            yaw_norm_thresholds: {
+                let thresholds = yaw_norm_thresholds(p, facts.class_names.len());
+                let above_zero = thresholds.iter().find(|&&threshold| threshold > 0.0);
+                if let (LidarOutputs::Anchor(_), Some(found)) = (&facts.outputs, above_zero) {
+                    let allowed = "0 for an anchor head, whose boxes have no (sine, cosine)";
+                    p.refuse("yaw_norm_thresholds", found, allowed);
+                }
+                thresholds
+            },
             nms: nms_3d(p, &facts.class_names, || facts.task_of_class()),
             point_capacity: p.value(
                 "point_capacity",
@@ -301,7 +309,7 @@ pub(super) fn yaw_norm_thresholds(p: &mut Reader<'_>, num_classes: usize) -> Vec
         list(number(0.0..=1.0), OneOrPerClass),
         0.0,
         "Boxes of centre and query heads are dropped when the norm of their (sine, cosine) is below this; one for all \
-         classes, or one per class.",
+         classes, or one per class. Heads of kind `anchor` take 0 alone.",
     );
     match thresholds.iter().any(|&threshold| threshold > 0.0) {
         true => per_class(&thresholds, num_classes),
@@ -312,6 +320,25 @@ pub(super) fn yaw_norm_thresholds(p: &mut Reader<'_>, num_classes: usize) -> Vec
 #[cfg(test)]
 mod tests {
     use crate::config::{ChannelKind, Config};
+    use crate::ros::{Parameter, ParameterValue};
+
+    #[test]
+    fn boxes_of_anchors_have_no_norm_of_yaw() {
+        let of_head = |head: &str| {
+            let parameters = ["l.input:=/points", "l.encoder_path:=e", "l.model_path:=m", head];
+            Config::load(&[], &parameters.map(str::to_owned)).unwrap()
+        };
+        let change = |config: &Config, threshold: f64| {
+            let value = ParameterValue::Numbers(vec![threshold]);
+            config.with_parameters(&[Parameter { name: "l.yaw_norm_thresholds".into(), value }])
+        };
+        let anchors = of_head("l.head:=pointpillars_kitti");
+        let error = change(&anchors, 0.3).unwrap_err();
+        let expected = "l.yaw_norm_thresholds: found 0.3; allowed: 0 for an anchor head";
+        assert!(error.message().contains(expected), "{error}");
+        change(&anchors, 0.0).unwrap();
+        change(&of_head("l.head:=centerpoint_autoware"), 0.3).unwrap();
+    }
 
     #[test]
     fn past_sweeps_take_memory() {

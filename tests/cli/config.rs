@@ -522,6 +522,11 @@ fn what_is_wrong_is_named() {
         (camera, "camera.class_filter:=[car, horze]", &["camera.class_filter: found horze"]),
         (camera, "camera.head:=yolo", &["camera.head: found \"yolo\"", "did you mean `yolox`?"]),
         (camera, "camera.head:=none/such.yaml", &["camera.head", "none/such.yaml"]),
+        (
+            voxels,
+            "lidar.yaw_norm_thresholds:=[0, 0.3, 0]",
+            &["lidar.yaw_norm_thresholds: found 0.3", "allowed: 0 for an anchor head"],
+        ),
         (lidar, "lidar.encoder.precision:=f16", &["lidar.encoder.precision: unknown key"]),
         (voxels, "lidar.encoder.precision:=f64", &["found \"f64\"", "auto, f32, tf32, f16, bf16"]),
         (voxels, "lidar.encoder.level_capacities:=[9, 0]", &["found [9, 0]", "from 1 to 16777216"]),
