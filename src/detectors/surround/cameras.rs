@@ -254,3 +254,48 @@ pub(super) fn named(index: usize, input: &FrameInput<'_>, error: &Error) -> Erro
     let message = format!("camera {index} ({}): {error}", input.header.frame_id);
     Error::new(error.kind(), STAGE, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ChannelKind, Config};
+    use crate::types::{Encoding, Header, ImageView, Stamp};
+
+    #[test]
+    fn a_calibration_that_is_refused_leaves_the_memory_of_the_map() {
+        let parameters =
+            ["c.inputs:=[/a]", "c.head:=demo_surround", "c.model_path:=m", "c.weights_path:=w"];
+        let config = Config::load(&[], &parameters.map(str::to_owned)).unwrap();
+        let ChannelKind::Surround(config) = &config.channels[0].kind else {
+            panic!("the head is one of surround cameras")
+        };
+        let size = Size::new(64, 32);
+        let pixels = vec![0; 64 * 32];
+        let image = ImageView::new(size, 64, Encoding::Mono8, false, &pixels).unwrap();
+        let header = Header { stamp: Stamp::default(), frame_id: "camera" };
+        let input = || FrameInput::image(header, ImagePayload::Raw(image));
+        let good = CameraCalibration {
+            size,
+            intrinsics: [50.0, 0.0, 32.0, 0.0, 50.0, 16.0, 0.0, 0.0, 1.0],
+            rectification: [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0],
+            binning: [1, 1],
+            ..CameraCalibration::default()
+        };
+        let bad = CameraCalibration { size: Size::new(60, 30), ..good.clone() };
+
+        let mut cameras = Cameras::<u32>::new(config, 1, Size::new(640, 352));
+        let mut num_made = 0;
+        for _ in 0..3 {
+            for (calibration, is_good) in [(&good, true), (&bad, false)] {
+                let input = FrameInput { calibration: Some(calibration), ..input() };
+                let updated = cameras.update_view(0, &input, |_, before| {
+                    num_made += u32::from(before.is_none());
+                    Ok(before.unwrap_or(num_made))
+                });
+                assert_eq!(updated.is_ok(), is_good);
+                assert_eq!(cameras.get(0).is_some(), is_good);
+            }
+        }
+        assert_eq!(num_made, 1, "the map of the first camera is taken over");
+    }
+}

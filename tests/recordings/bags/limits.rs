@@ -59,7 +59,7 @@ fn what_is_wanted_may_change_between_messages() {
                 let (found, errors) = drain(&mut reader);
                 assert!(errors.is_empty(), "{errors:?}");
                 // The others of a part that is open come as well.
-                let found: Vec<Message> = found.into_iter().filter(|one| is_wanted(one)).collect();
+                let found: Vec<Message> = found.into_iter().filter(is_wanted).collect();
                 let expected: Vec<Message> =
                     all[num_before..].iter().filter(|one| is_wanted(one)).cloned().collect();
                 assert_eq!(found, expected, "{} after {num_before}", path.display());
