@@ -14,6 +14,8 @@
 //!
 //! **Exclusion.** The marker is locked while the folder is open; the lock ends with the process.
 
+#[cfg(feature = "cli")]
+mod file;
 mod marker;
 
 use std::collections::BTreeSet;
@@ -24,6 +26,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::bag::{BagCompression, BagWriter};
+#[cfg(feature = "cli")]
+pub(crate) use file::{check_file, write_file};
 use marker::{Listed, Marker, cannot};
 
 /// Folder of the files that are not complete.
@@ -227,49 +231,6 @@ impl Drop for OutputFolder {
     fn drop(&mut self) {
         remove_empty(&self.folder.join(PARTIAL));
     }
-}
-
-/// Writes one file that the user named, through an [`OutputFolder`] at its parent; to a device
-/// or a pipe directly.
-///
-/// # Errors
-/// As of [`OutputFolder`].
-#[cfg(feature = "cli")]
-pub(crate) fn write_file(path: &Path, contents: &str) -> Result<()> {
-    let Some((mut folder, name)) = folder_of(path)? else {
-        return fs::write(path, contents).map_err(|e| cannot("write", path).with_source(e));
-    };
-    folder.write(name, contents)?;
-    folder.finish()
-}
-
-/// Refuses what [`write_file`] would refuse now: called before a long run, so that its result is
-/// not lost. Does not keep the folder locked.
-///
-/// # Errors
-/// As of [`OutputFolder`].
-#[cfg(feature = "cli")]
-pub(crate) fn check_file(path: &Path) -> Result<()> {
-    let Some((folder, name)) = folder_of(path)? else { return Ok(()) };
-    folder.contents().add_file(name, &mut BTreeSet::new())
-}
-
-/// The folder of a file that the user named, and its name there; `None` for a device or a pipe.
-#[cfg(feature = "cli")]
-fn folder_of(path: &Path) -> Result<Option<(OutputFolder, &str)>> {
-    use std::os::unix::fs::FileTypeExt;
-
-    let is_stream = |kind: fs::FileType| kind.is_char_device() || kind.is_fifo();
-    if fs::metadata(path).is_ok_and(|about| is_stream(about.file_type())) {
-        return Ok(None);
-    }
-    let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-        let message = format!("'{}' does not name a file in UTF-8", path.display());
-        return Err(Error::new(ErrorKind::Usage, "outputs", message));
-    };
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let folder = OutputFolder::open(parent.unwrap_or(Path::new(".")), Replaces::These(&[]))?;
-    Ok(Some((folder, name)))
 }
 
 /// The contents of a folder, classified by its marker.
