@@ -159,9 +159,8 @@ impl Account {
     /// Processed frames whose stamp did not rise, by order.
     pub fn stamps(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let orders = StampOrder::ALL.iter().map(|&o| (o, self.stamps[o as usize]));
-        orders
-            .filter(|&(o, num)| o != StampOrder::Rising && num > 0)
-            .map(|(o, num)| (o.name(), num))
+        let orders = orders.filter(|&(o, num)| o != StampOrder::Rising && num > 0);
+        orders.map(|(o, num)| (o.name(), num))
     }
 
     /// Adds a processed frame.
@@ -236,11 +235,11 @@ impl Account {
         self.add_unprocessed("abandoned", "the channel was stopped before its turn", num);
     }
 
-    fn add_unprocessed(&mut self, reason: &'static str, what: &str, num: u64) {
+    fn add_unprocessed(&mut self, key: &'static str, first: &str, num: u64) {
         if num > 0 {
             self.frames_in += num;
-            let first = || Reason { count: 0, first: what.into() };
-            self.dropped.entry(reason).or_insert_with(first).count += num;
+            let new = || Reason { count: 0, first: first.into() };
+            self.dropped.entry(key).or_insert_with(new).count += num;
         }
     }
 

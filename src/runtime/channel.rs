@@ -23,9 +23,6 @@ use crate::types::{
     CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, Stage, Stamp,
 };
 
-/// How far ahead of a frame's stamp there may be poses of the same run.
-const POSE_LEAD_NS: i64 = 1_000_000_000;
-
 /// A channel whose networks are loaded.
 pub struct Channel {
     config: ChannelConfig,
@@ -40,8 +37,6 @@ pub struct Channel {
     stamps: StampWatch,
     /// The position of the next frame in the sequence.
     sequence: Sequence,
-    /// The stamp of the frame at which the stamps started over.
-    restart: Option<Stamp>,
     report: FrameReport,
     in_flight: FramesInFlight,
     /// The frame that was collected last.
@@ -97,9 +92,8 @@ impl Channel {
         let read =
             |input: &InputConfig| input.calibration_path.as_deref().map(read_camera).transpose();
         let calibrations = config.inputs.iter().map(read).collect::<Result<Vec<_>>>()?;
-        let in_force = info.map(|info| info.in_force(config));
         Ok(Self {
-            config: in_force.unwrap_or_else(|| config.clone()),
+            config: info.map_or_else(|| config.clone(), |info| info.in_force(config)),
             factory,
             supervisor,
             needs,
@@ -108,7 +102,6 @@ impl Channel {
             calibrations: calibrations.into_iter().map(|read| read.map(Arc::new)).collect(),
             stamps: StampWatch::default(),
             sequence: Sequence::Follows,
-            restart: None,
             report: FrameReport::new(),
             in_flight: FramesInFlight::default(),
             collected: None,
@@ -225,23 +218,11 @@ impl Channel {
         transforms: Option<&TransformLookup<'_>>,
     ) -> Result<Served<'a>> {
         let Self {
-            config,
-            supervisor,
-            needs,
-            target,
-            target_pose,
-            stamps,
-            sequence,
-            restart,
-            report,
-            ..
+            config, supervisor, needs, target, target_pose, stamps, sequence, report, ..
         } = self;
         let mut header = check(config, needs, inputs)?;
         let sequence = std::mem::take(sequence);
         let order = stamps.note(header.stamp, sequence == Sequence::StartsOver);
-        if order == StampOrder::Restart {
-            *restart = Some(header.stamp);
-        }
         look_up_poses(needs, inputs, transforms);
         if let Some(TargetFrame { frame_id, pose_in }) = target {
             header.frame_id = frame_id;
@@ -265,11 +246,9 @@ impl Channel {
         Ok(Served { config, header, detections, report, target_pose, order, degraded })
     }
 
-    /// If the stamps have started over since the last call, also with a frame that was dropped: the
-    /// time after which known poses are those of before.
+    /// [`StampWatch::take_restart`], also of a frame that was dropped.
     pub fn take_restart(&mut self) -> Option<Stamp> {
-        let restart = self.restart.take()?;
-        Some(Stamp::from_nanos(restart.nanos().saturating_add(POSE_LEAD_NS)))
+        self.stamps.take_restart()
     }
 
     /// Allows up to `num` frames between [`Channel::submit`] and [`Channel::collect`]; returns
@@ -299,13 +278,10 @@ impl Channel {
         inputs: &mut [Option<FrameInput<'_>>],
         transforms: Option<&TransformLookup<'_>>,
     ) -> Result<()> {
-        let Self { config, supervisor, needs, stamps, sequence, restart, in_flight, .. } = self;
+        let Self { config, supervisor, needs, stamps, sequence, in_flight, .. } = self;
         let header = check(config, needs, inputs)?;
         let sequence = std::mem::take(sequence);
         let order = stamps.note(header.stamp, sequence == Sequence::StartsOver);
-        if order == StampOrder::Restart {
-            *restart = Some(header.stamp);
-        }
         look_up_poses(needs, inputs, transforms);
         let (detector, failures) = supervisor.ready()?;
         if order == StampOrder::Restart || sequence == Sequence::Broken {

@@ -7,6 +7,9 @@ use crate::types::Stamp;
 /// not that messages arrive out of order.
 pub(super) const RESTART_NS: i64 = 1_000_000_000;
 
+/// How far ahead of a frame's stamp there may be poses of the same run.
+const POSE_LEAD_NS: i64 = 1_000_000_000;
+
 named! {
     /// The order of a stamp and the newest one before it. Frames are processed in any case.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,31 +31,38 @@ named! {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StampWatch {
     newest: Option<Stamp>,
+    /// The stamp of the last restart that has not been taken.
+    restart: Option<Stamp>,
 }
 
 impl StampWatch {
     /// Compares a stamp with the newest. After a restart, by the stamps or by
     /// `starts_over`, the stamp is the newest.
     pub fn note(&mut self, stamp: Stamp, starts_over: bool) -> StampOrder {
-        if starts_over {
-            self.newest = Some(stamp);
-            return StampOrder::Restart;
-        }
-        let Some(newest) = self.newest else {
-            self.newest = Some(stamp);
-            return StampOrder::Rising;
-        };
-        let behind = newest.nanos().saturating_sub(stamp.nanos());
-        let order = match behind {
-            0 => StampOrder::Equal,
-            RESTART_NS.. => StampOrder::Restart,
-            1.. => StampOrder::Back,
-            _ => StampOrder::Rising,
+        let order = match self.newest {
+            _ if starts_over => StampOrder::Restart,
+            None => StampOrder::Rising,
+            Some(newest) => match newest.nanos().saturating_sub(stamp.nanos()) {
+                0 => StampOrder::Equal,
+                RESTART_NS.. => StampOrder::Restart,
+                1.. => StampOrder::Back,
+                _ => StampOrder::Rising,
+            },
         };
         if matches!(order, StampOrder::Rising | StampOrder::Restart) {
             self.newest = Some(stamp);
         }
+        if order == StampOrder::Restart {
+            self.restart = Some(stamp);
+        }
         order
+    }
+
+    /// If the stamps have started over since the last call: the time after which known poses are
+    /// those of before.
+    pub fn take_restart(&mut self) -> Option<Stamp> {
+        let restart = self.restart.take()?;
+        Some(Stamp::from_nanos(restart.nanos().saturating_add(POSE_LEAD_NS)))
     }
 }
 

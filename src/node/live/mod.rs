@@ -5,6 +5,7 @@
 //! channel works on frames, one publishes diagnostics, one the log. Nothing waits for
 //! a channel but a change of state.
 
+mod changes;
 mod graph;
 mod health;
 mod options;
@@ -17,13 +18,10 @@ use std::time::{Duration, Instant};
 use super::bond::BondKeeper;
 use super::channel_state::lock;
 use super::clock::NodeClock;
-use super::endpoints::{
-    self, CLOCK_QOS, OverridingMiddleware, PARAMETER_EVENTS_QOS, TF_QOS, TF_STATIC_QOS,
-};
-use super::lifecycle::{self, Change, Lifecycle};
+use super::endpoints::{self, CLOCK_QOS, OverridingMiddleware, PARAMETER_EVENTS_QOS};
+use super::lifecycle::{Change, Lifecycle};
 use super::live_channel::LiveChannel;
 use super::logs::{Loggers, ROSOUT_QOS, ROSOUT_TOPIC, Rosout};
-use super::outputs::ChannelOutputs;
 use super::parameters::ParameterServer;
 use super::transforms::LiveTransforms;
 use crate::config::Config;
@@ -31,8 +29,6 @@ use crate::device::set_copy_threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ros::{LifecycleState, LifecycleTransition, NodeName, Parameter};
 use crate::runtime::Factory;
-use crate::runtime::batches::share_networks;
-use crate::runtime::placement::place_on_gpus;
 use crate::runtime::trace::Trace;
 use crate::transport::messages::{DiagnosticArray, Log, ParameterEvent, TransitionEvent};
 use crate::transport::middleware::{InputKind, Middleware, Publisher, Qos, Received, Subscription};
@@ -241,143 +237,6 @@ impl Shared {
             Some(node) => node.answer(&request),
             None => services::refusal(&request),
         }))
-    }
-
-    fn change(&self, change: Change, timeout: Duration) -> Result<()> {
-        let mut incomplete = None;
-        let work = || match change {
-            Change::Configure => self.configure(),
-            Change::Activate => self.activate(),
-            Change::Deactivate => {
-                // All channels are unsubscribed: the node is inactive.
-                incomplete = self.deactivate(timeout).err();
-                Ok(())
-            }
-            Change::Cleanup => {
-                self.unload();
-                Ok(())
-            }
-            Change::Shutdown => {
-                let stopped = self.deactivate(timeout);
-                self.unload();
-                stopped
-            }
-        };
-        let result =
-            self.lifecycle.change(change, work, |step| self.publish_transition_event(step));
-        match &result {
-            Ok(()) => {
-                if let Some(error) = &incomplete {
-                    tracing::error!("inactive, but {error}");
-                }
-                lock(&self.graph).failure = incomplete.map(|error| error.to_string());
-            }
-            // A refused change has no effect.
-            Err(error) if error.stage() == lifecycle::STAGE => {}
-            Err(error) => lock(&self.graph).failure = Some(error.to_string()),
-        }
-        result
-    }
-
-    /// Loads all channels. After a failure none is loaded.
-    fn configure(&self) -> Result<()> {
-        let config = self.parameters.config();
-        let mut channels = Vec::with_capacity(config.channels.len());
-        let mut placed = config.channels.clone();
-        place_on_gpus(&mut placed);
-        let factory = share_networks(&placed, &self.factory);
-        for channel in &placed {
-            let open_outputs = |channel: &_| {
-                ChannelOutputs::open(channel, &self.node, lock(&self.middleware).as_mut())
-            };
-            let (factory, trace) = (Arc::clone(&factory), self.trace.clone());
-            channels.push(LiveChannel::open(channel, factory, trace, open_outputs)?);
-            if let Some(path) = channel.kind.transforms_path() {
-                self.transforms.insert_file(path)?;
-            }
-        }
-        *lock(&self.channels) = channels;
-        // Parameters that were set while the networks were loading.
-        self.parameters.visit(|config| self.reconfigure(config));
-        Ok(())
-    }
-
-    fn activate(&self) -> Result<()> {
-        let mut middleware = lock(&self.middleware);
-        let mut channels = lock(&self.channels);
-        if let Err(error) = self.start_all(middleware.as_mut(), &mut channels) {
-            self.stop_all(&mut channels, Instant::now() + FRAME_TIMEOUT)?;
-            return Err(error);
-        }
-        match BondKeeper::start(&self.node, middleware.as_mut()) {
-            Ok(bond) => *lock(&self.bond) = Some(bond),
-            Err(error) => tracing::info!("no bond with a lifecycle manager of Nav2: {error}"),
-        }
-        Ok(())
-    }
-
-    fn start_all(
-        &self,
-        middleware: &mut dyn Middleware,
-        channels: &mut [LiveChannel],
-    ) -> Result<()> {
-        if channels.iter().any(LiveChannel::wants_transforms) {
-            let mut inputs = lock(&self.transform_inputs);
-            inputs.push(self.subscribe_transforms(middleware, "/tf", TF_QOS, false)?);
-            inputs.push(self.subscribe_transforms(
-                middleware,
-                "/tf_static",
-                TF_STATIC_QOS,
-                true,
-            )?);
-        }
-        for channel in channels {
-            channel.start(middleware, &self.clock, &self.transforms)?;
-            for topic in channel.topics() {
-                tracing::info!("subscribed to {topic} through {}", self.middleware_name);
-            }
-        }
-        Ok(())
-    }
-
-    fn deactivate(&self, timeout: Duration) -> Result<()> {
-        let stopped = self.stop_all(&mut lock(&self.channels), Instant::now() + timeout);
-        *lock(&self.bond) = None;
-        stopped
-    }
-
-    /// Stops all channels in parallel and returns the first error.
-    fn stop_all(&self, channels: &mut [LiveChannel], deadline: Instant) -> Result<()> {
-        lock(&self.transform_inputs).clear();
-        channels.iter_mut().for_each(LiveChannel::begin_stop);
-        let results: Vec<_> =
-            channels.iter_mut().map(|channel| channel.finish_stop(deadline)).collect();
-        results.into_iter().collect()
-    }
-
-    fn subscribe_transforms(
-        &self,
-        middleware: &mut dyn Middleware,
-        topic: &str,
-        qos: Qos,
-        is_static: bool,
-    ) -> Result<Box<dyn Subscription>> {
-        let transforms = Arc::clone(&self.transforms);
-        let receiver = Box::new(move |received: Result<Received<'_>>| match received {
-            Ok(Received::Transform { transform, is_static }) => {
-                transforms.insert(&transform, is_static);
-            }
-            Ok(_) => {}
-            Err(error) => transforms.refuse(&error),
-        });
-        middleware.subscribe(topic, InputKind::Transforms { is_static }, qos, receiver)
-    }
-
-    fn reconfigure(&self, config: &Config) {
-        let mut channels = lock(&self.channels);
-        for (channel, config) in channels.iter_mut().zip(&config.channels) {
-            channel.reconfigure(config);
-        }
     }
 
     fn publish_transition_event(&self, transition: LifecycleTransition) {
