@@ -145,6 +145,9 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
         files.finish(&report)?;
     }
     observer.finish()?;
+    if report.read.num_messages == 0 {
+        tracing::warn!("the recording, or the part of it, has no message of the channels' topics");
+    }
     stdout::print(&report.to_table())?;
     Ok(match (report.is_interrupted(), report.is_damaged()) {
         (true, _) => ExitStatus::Interrupted,

@@ -246,7 +246,7 @@ impl Channel {
         Ok(Served { config, header, detections, report, target_pose, order, degraded })
     }
 
-    /// [`StampWatch::take_restart`], also of a frame that was dropped.
+    /// If stamps started over since the last call: the time after which poses are those of before.
     pub fn take_restart(&mut self) -> Option<Stamp> {
         self.stamps.take_restart()
     }

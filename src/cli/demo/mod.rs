@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::eval::recordings::{Classes, Evaluation, Sides, Terms};
 use crate::output_folder::{OutputFolder, Replaces};
 use crate::replay::{Replay, ReplayFiles, ReplayOptions};
+use crate::types::DeviceChoice;
 use scenes::Scenes;
 use surround::SurroundScene;
 
@@ -54,6 +55,9 @@ pub(super) struct DemoArguments {
     /// surround_decoder.safetensors); else those that came with the program.
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
+    /// Device of the networks: auto, cpu or cuda:N.
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: DeviceChoice,
 }
 
 /// Simulates a drive, detects on it, evaluates the detections and draws them.
@@ -66,7 +70,8 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
         (false, true) => networks::VOXELS,
         (false, false) => networks::PILLARS,
     };
-    let overrides = networks.overrides(arguments.models.as_deref())?;
+    let mut overrides = networks.overrides(arguments.models.as_deref())?;
+    overrides.push(format!("device:={}", arguments.device));
     let mut folder = OutputFolder::open(out, REPLACES)?;
     let config = configuration(&mut folder, networks.parameters, &overrides)?;
     let bag = out.join("drive");

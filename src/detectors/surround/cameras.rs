@@ -251,7 +251,8 @@ pub(super) fn no_camera(index: usize) -> Error {
 
 /// An error of a camera, with its name.
 pub(super) fn named(index: usize, input: &FrameInput<'_>, error: &Error) -> Error {
-    let message = format!("camera {index} ({}): {error}", input.header.frame_id);
+    let what = if error.stage() == STAGE { error.message().to_owned() } else { error.to_string() };
+    let message = format!("camera {index} ({}): {what}", input.header.frame_id);
     Error::new(error.kind(), STAGE, message)
 }
 
