@@ -156,7 +156,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Forgets the poses of before if the stamps have started over.
+    /// Forgets the poses of the previous run if the stamps have started over.
     fn forget_poses(
         &mut self,
         Surroundings { transforms, wants_transforms, .. }: Surroundings<'_>,

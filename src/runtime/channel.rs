@@ -246,7 +246,7 @@ impl Channel {
         Ok(Served { config, header, detections, report, target_pose, order, degraded })
     }
 
-    /// If stamps started over since the last call: the time after which poses are those of before.
+    /// If stamps started over since the last call: the last time that a pose of the new run can have.
     pub fn take_restart(&mut self) -> Option<Stamp> {
         self.stamps.take_restart()
     }

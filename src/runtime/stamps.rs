@@ -58,8 +58,8 @@ impl StampWatch {
         order
     }
 
-    /// If the stamps have started over since the last call: the time after which known poses are
-    /// those of before.
+    /// If the stamps have started over since the last call: the last time that a pose of the new run
+    /// can have. Later poses are of the previous run.
     pub fn take_restart(&mut self) -> Option<Stamp> {
         let restart = self.restart.take()?;
         Some(Stamp::from_nanos(restart.nanos().saturating_add(POSE_LEAD_NS)))

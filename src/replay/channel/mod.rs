@@ -285,7 +285,7 @@ impl ReplayChannel {
         self.process_frame(&mut inputs[..messages.len()], log_time, context)
     }
 
-    /// Forgets the poses of before if the stamps have started over.
+    /// Forgets the poses of the previous run if the stamps have started over.
     fn forget_poses(&mut self, context: &ReplayContext<'_>) {
         if let Some(latest) = self.channel.take_restart()
             && self.wants_transforms()
