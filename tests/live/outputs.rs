@@ -21,7 +21,7 @@ use det_post::transport::middleware::{
 use det_post::types::{Detections, DeviceChoice, FrameReport, Header, Stamp};
 
 use super::camera_net;
-use super::memory_middleware::MemoryMiddleware;
+use super::memory_middleware::{MemoryGraph, MemoryMiddleware};
 use super::recording::IMAGE_TOPIC;
 use super::session::{CAMERA_OUT, Session, picture, sample};
 
@@ -254,6 +254,21 @@ impl Detector for Holding {
     }
 }
 
+/// An active node whose detectors do as `held` says, and its graph.
+fn active(config: Config, held: &Arc<Held>) -> (LiveNode, MemoryGraph) {
+    let node = NodeName::new("", "det_post").unwrap();
+    let (middleware, graph) =
+        MemoryMiddleware::open(MiddlewareOptions { node, remaps: Remaps::default() });
+    let shared = Arc::clone(held);
+    let open = move |config: &ChannelConfig, device: DeviceChoice| {
+        Ok(Box::new(Holding::new(open_detector(config, device)?, &shared)) as Box<dyn Detector>)
+    };
+    let live = LiveNode::with_factory(config, Box::new(middleware), Arc::new(open)).unwrap();
+    live.change(Change::Configure).unwrap();
+    live.change(Change::Activate).unwrap();
+    (live, graph)
+}
+
 #[test]
 fn a_shutdown_under_load_publishes_nothing_afterwards() {
     const NUM_CHANNELS: usize = 10;
@@ -269,17 +284,8 @@ fn a_shutdown_under_load_publishes_nothing_afterwards() {
         })
         .collect();
     let config = Config::load(&[], &overrides).unwrap();
-    let node = NodeName::new("", "det_post").unwrap();
-    let (middleware, graph) =
-        MemoryMiddleware::open(MiddlewareOptions { node, remaps: Remaps::default() });
     let held = Arc::new(Held::default());
-    let shared = Arc::clone(&held);
-    let open = move |config: &ChannelConfig, device: DeviceChoice| {
-        Ok(Box::new(Holding::new(open_detector(config, device)?, &shared)) as Box<dyn Detector>)
-    };
-    let live = LiveNode::with_factory(config, Box::new(middleware), Arc::new(open)).unwrap();
-    live.change(Change::Configure).unwrap();
-    live.change(Change::Activate).unwrap();
+    let (live, graph) = active(config, &held);
     for n in 0..NUM_CHANNELS {
         graph.send(&format!("/image_{n}"), &picture(Stamp::from_ros(1, 0)));
     }
@@ -306,19 +312,10 @@ fn deactivating_leads_to_inactive_also_when_a_channel_is_lost() {
         "c.engine.kind:=rten".to_owned(),
     ];
     let config = Config::load(&[], &overrides).unwrap();
-    let node = NodeName::new("", "det_post").unwrap();
-    let (middleware, graph) =
-        MemoryMiddleware::open(MiddlewareOptions { node, remaps: Remaps::default() });
     let held = Arc::new(Held::default());
     held.are_let_go.store(true, Ordering::SeqCst);
     held.panic.store(true, Ordering::SeqCst);
-    let shared = Arc::clone(&held);
-    let open = move |config: &ChannelConfig, device: DeviceChoice| {
-        Ok(Box::new(Holding::new(open_detector(config, device)?, &shared)) as Box<dyn Detector>)
-    };
-    let live = LiveNode::with_factory(config, Box::new(middleware), Arc::new(open)).unwrap();
-    live.change(Change::Configure).unwrap();
-    live.change(Change::Activate).unwrap();
+    let (live, graph) = active(config, &held);
     graph.send("/image", &picture(Stamp::from_ros(1, 0)));
     wait_until(|| held.num_frames.load(Ordering::SeqCst) == 1);
     live.change(Change::Deactivate).unwrap();

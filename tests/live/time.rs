@@ -18,6 +18,13 @@ use super::session::{CAMERA_OUT, LIDAR_OUT, Session, cloud, picture, stamp_of};
 const FRAMES: &str = "det_post: camera: frames";
 const LIDAR_FRAMES: &str = "det_post: lidar: frames";
 
+/// Past sweeps whose poses are not waited for.
+const PAST_SWEEPS: [&str; 3] = [
+    "diagnostics_period_s:=0.3",
+    "lidar.densification.num_past_sweeps:=2",
+    "lidar.densification.transform_wait_s:=0.05",
+];
+
 fn clock(stamp: Stamp) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes);
@@ -109,11 +116,7 @@ fn sweeps_wait_for_their_pose_and_are_served_alone_without() {
 
 #[test]
 fn stamps_of_a_camera_that_start_over_leave_transforms_alone() {
-    let session = Session::active(&[
-        "diagnostics_period_s:=0.3",
-        "lidar.densification.num_past_sweeps:=2",
-        "lidar.densification.transform_wait_s:=0.05",
-    ]);
+    let session = Session::active(&PAST_SWEEPS);
     for second in [1, 3] {
         session.graph.send("/tf", &pose(second));
     }
@@ -129,11 +132,7 @@ fn stamps_of_a_camera_that_start_over_leave_transforms_alone() {
 
 #[test]
 fn poses_are_forgotten_when_stamps_start_over_with_a_frame_that_is_dropped() {
-    let session = Session::active(&[
-        "diagnostics_period_s:=0.3",
-        "lidar.densification.num_past_sweeps:=2",
-        "lidar.densification.transform_wait_s:=0.05",
-    ]);
+    let session = Session::active(&PAST_SWEEPS);
     for second in [10, 11] {
         session.graph.send("/tf", &pose(second));
         session.send_for(CLOUD_TOPIC, &cloud(Stamp::from_ros(second, 0)), LIDAR_OUT);

@@ -251,7 +251,9 @@ pub(super) fn no_camera(index: usize) -> Error {
 
 /// An error of a camera, with its name.
 pub(super) fn named(index: usize, input: &FrameInput<'_>, error: &Error) -> Error {
-    let what = if error.stage() == STAGE { error.message().to_owned() } else { error.to_string() };
+    let text = error.to_string();
+    // The stage stands before the camera already.
+    let what = text.strip_prefix(STAGE).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text);
     let message = format!("camera {index} ({}): {what}", input.header.frame_id);
     Error::new(error.kind(), STAGE, message)
 }
