@@ -221,9 +221,9 @@ fn a_frame_of_streampetr_on_a_gpu_allocates_nothing() {
             for (camera, input) in frame.inputs.iter().enumerate().filter(|_| prepares) {
                 detector.prepare(camera, input.as_ref().unwrap()).unwrap();
             }
-            // One for each picture, which is borrowed until then.
+            // At most one for each picture, which is borrowed until then.
             let prepared = stream.num_waits();
-            assert_eq!(prepared - waits, if prepares { 6 } else { 0 });
+            assert!(prepared - waits <= if prepares { 6 } else { 0 });
             assert!(detect(&mut detector, &frame.set()) > 0);
             let on_device = DeviceMemory::of(&stream);
             if number < 40 {

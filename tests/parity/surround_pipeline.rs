@@ -87,7 +87,8 @@ fn a_prepared_frame_uploads_nothing_and_waits_once() {
     }
     let before = stream.num_waits();
     prepare(&mut detector, &frame);
-    assert_eq!(stream.num_waits() - before, 6, "one for each picture");
+    // At most one for each picture, until its message is no longer read.
+    assert!(stream.num_waits() - before <= 6);
     let before = stream.num_waits();
     let (_, report) = detect(&mut detector, &frame);
     assert_eq!(stream.num_waits() - before, 3);

@@ -218,6 +218,7 @@ impl CudaDetector {
                     report.add_count(Count::CandidatesOverTopK, num_over_top_k);
                 }
             }
+            pictures.add_times(running.report)?;
             running.finish()
         });
         match frames.settle(ran) {

@@ -1,5 +1,7 @@
 //! Tensors in device memory.
 
+use std::ops::Range;
+
 use half::f16;
 
 use super::{DeviceBuffer, In, PinnedBuffer, Plain, Stream};
@@ -185,21 +187,16 @@ impl DeviceTensor {
         }
     }
 
-    /// Queues a copy of `part` to its place among the consecutive parts, each as large as
-    /// it, of this tensor.
+    /// Queues a copy of values from the same places of `source`.
     ///
     /// # Errors
-    /// `Argument` for a part of another element type or beyond the end; `Device` when it
-    /// belongs to another stream or the copy fails.
-    pub fn enqueue_part(&mut self, index: usize, part: &DeviceTensor) -> Result<()> {
-        match (&mut self.values, &part.values) {
-            (DeviceValues::F32(to), DeviceValues::F32(from)) => {
-                to.enqueue_copy_at(index.saturating_mul(from.len()), from)
-            }
-            (DeviceValues::F16(to), DeviceValues::F16(from)) => {
-                to.enqueue_copy_at(index.saturating_mul(from.len()), from)
-            }
-            _ => Err(unlike(&self.shape, part.element(), &part.shape)),
+    /// `Argument` for a tensor of another element type or values beyond the end of either;
+    /// `Device` when it belongs to another stream or the copy fails.
+    pub fn enqueue_copy_range(&mut self, values: Range<usize>, source: &Self) -> Result<()> {
+        match (&mut self.values, &source.values) {
+            (DeviceValues::F32(to), DeviceValues::F32(from)) => to.enqueue_copy_range(values, from),
+            (DeviceValues::F16(to), DeviceValues::F16(from)) => to.enqueue_copy_range(values, from),
+            _ => Err(unlike(&self.shape, source.element(), &source.shape)),
         }
     }
 

@@ -6,8 +6,9 @@ use crate::error::Result;
 /// Values on the host, in page-locked memory and on the device.
 #[derive(Debug)]
 pub(super) struct Uploaded {
-    /// To be written before [`Self::enqueue`].
-    pub(super) host: Vec<f32>,
+    host: Vec<f32>,
+    /// Whether the device has the values of the host, once queued work is done.
+    is_uploaded: bool,
     pinned: PinnedBuffer<f32>,
     device: DeviceBuffer<f32>,
 }
@@ -17,14 +18,30 @@ impl Uploaded {
     pub(super) fn zeros(stream: &Stream, len: usize) -> Result<Self> {
         Ok(Self {
             host: vec![0.0; len],
+            is_uploaded: false,
             pinned: PinnedBuffer::zeros(stream, len)?,
             device: DeviceBuffer::zeros(stream, len)?,
         })
     }
 
-    /// Queues the upload of all values. Waits for the upload before, if it is not complete.
-    pub(super) fn enqueue(&mut self) -> Result<()> {
-        self.pinned.enqueue_upload(&self.host, &mut self.device)
+    /// Replaces the first values and queues the upload of all. Waits for the upload before, if it is
+    /// not complete.
+    pub(super) fn upload(&mut self, values: impl Iterator<Item = f32>) -> Result<()> {
+        self.host.iter_mut().zip(values).for_each(|(to, value)| *to = value);
+        self.is_uploaded = false;
+        self.pinned.enqueue_upload(&self.host, &mut self.device)?;
+        self.is_uploaded = true;
+        Ok(())
+    }
+
+    /// As [`Self::upload`] for values that differ from those of the last upload; others are not uploaded
+    /// again. Returns whether they differ.
+    pub(super) fn update(&mut self, values: impl Iterator<Item = f32> + Clone) -> Result<bool> {
+        let is_same = self.is_uploaded && self.host.iter().copied().eq(values.clone());
+        if !is_same {
+            self.upload(values)?;
+        }
+        Ok(!is_same)
     }
 
     /// The values on the device.

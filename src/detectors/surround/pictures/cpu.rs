@@ -1,6 +1,6 @@
 //! Pictures on the CPU.
 
-use super::{Key, Prepared, image, view_of};
+use super::{Key, NUM_PREPARED, Prepared, image, view_of};
 use crate::detectors::surround::cameras::{Camera, Cameras, named};
 use crate::detectors::{FrameInput, FrameSet};
 use crate::error::{Error, Result};
@@ -13,9 +13,9 @@ pub(in crate::detectors::surround) struct Pictures {
     resampler: Resampler,
     /// The pictures of all cameras, [N, 3, H, W].
     input: Tensor,
-    prepared: Prepared<Tensor>,
-    /// The shape of one picture, [1, 3, H, W].
-    shape: [usize; 4],
+    prepared: Prepared,
+    /// The prepared pictures of all cameras by slot, as the input; allocated with the first picture.
+    slots: [Option<Tensor>; NUM_PREPARED],
 }
 
 /// Memory and parameters of decompression and resampling.
@@ -38,7 +38,7 @@ impl Pictures {
             resampler: Resampler { decompressed: Picture::new(), params, workspace },
             input: Tensor::zeros(ElementType::F32, &[num_cameras, 3, height, width])?,
             prepared: Prepared::new(num_cameras),
-            shape: [1, 3, height, width],
+            slots: [const { None }; NUM_PREPARED],
         })
     }
 
@@ -57,10 +57,13 @@ impl Pictures {
         message: &FrameInput<'_>,
         camera: &Camera<SampleMap>,
     ) -> Result<()> {
-        let Self { resampler, prepared, shape, .. } = self;
-        let make = || Tensor::zeros(ElementType::F32, shape);
-        prepared.fill(index, Key::new(message, camera), make, |picture, report| {
-            resampler.write(message, camera, report, 0, picture)
+        let Self { resampler, input, prepared, slots } = self;
+        prepared.fill(index, Key::new(message, camera), |slot, report| {
+            let pictures = match &mut slots[slot] {
+                Some(pictures) => pictures,
+                none => none.insert(Tensor::zeros(ElementType::F32, input.shape())?),
+            };
+            resampler.write(message, camera, report, index, pictures)
         })
     }
 
@@ -79,7 +82,7 @@ impl Pictures {
         cameras: &Cameras<SampleMap>,
         report: &mut FrameReport,
     ) -> Result<()> {
-        let Self { resampler, input, prepared, .. } = self;
+        let Self { resampler, input, prepared, slots } = self;
         for (index, camera) in cameras.iter().enumerate() {
             if matches!(frame.inputs.get(index), Some(None)) {
                 continue;
@@ -88,9 +91,11 @@ impl Pictures {
             let of_camera = |error: Error| named(index, message, &error);
             let camera = view_of(camera).map_err(of_camera)?;
             match prepared.get(index, Key::new(message, camera)) {
-                Some((picture, earlier)) => {
+                Some((slot, earlier)) => {
                     report.merge(earlier);
-                    report.time(Stage::Letterbox, || copy_picture(picture, index, input));
+                    report.time(Stage::Letterbox, || {
+                        copy_picture(slots[slot].as_ref(), index, input);
+                    });
                 }
                 None => {
                     resampler.write(message, camera, report, index, input).map_err(of_camera)?
@@ -126,10 +131,13 @@ impl Resampler {
     }
 }
 
-/// Copies a picture to its place among the pictures of all cameras, both f32.
-fn copy_picture(picture: &Tensor, place: usize, pictures: &mut Tensor) {
-    if let (Tensor::F32 { values: from, .. }, Tensor::F32 { values: to, .. }) = (picture, pictures)
-        && let Some(to) = to.chunks_exact_mut(from.len()).nth(place)
+/// Copies a picture from the same place of another tensor, both f32 and [N, 3, H, W].
+fn copy_picture(from: Option<&Tensor>, index: usize, to: &mut Tensor) {
+    if let (Some(Tensor::F32 { values: from, .. }), Tensor::F32 { shape, values: to }) = (from, to)
+        && let [_, of_picture @ ..] = &shape[..]
+        && let len = of_picture.iter().product::<usize>().max(1)
+        && let (Some(from), Some(to)) =
+            (from.chunks_exact(len).nth(index), to.chunks_exact_mut(len).nth(index))
     {
         to.copy_from_slice(from);
     }

@@ -1,6 +1,6 @@
 //! Pictures on a GPU.
 
-use super::{Key, Prepared, image, no_camera, view_of};
+use super::{Key, NUM_PREPARED, Prepared, image, no_camera, view_of};
 use crate::detectors::frame_stream::Running;
 use crate::detectors::picture_uploads::{MIN_PICTURE_BYTES, PictureUploads};
 use crate::detectors::stopwatch::Stopwatch;
@@ -10,7 +10,7 @@ use crate::device::cuda::{DeviceImage, DeviceTensor, InPlaceUploads, Stream, Upl
 use crate::error::{Error, Result};
 use crate::ops::resample::ResampleParams;
 use crate::ops::resample::cuda::{DeviceMap, Kernels, enqueue_resample};
-use crate::types::{JpegOptions, Stage};
+use crate::types::{FrameReport, JpegOptions, Stage};
 
 /// The stages of a picture that is prepared on arrival.
 const STAGES: [Stage; 2] = [Stage::Upload, Stage::Letterbox];
@@ -23,8 +23,14 @@ pub(in crate::detectors::surround) struct Pictures {
     received: PictureUploads,
     kernels: Kernels,
     params: ResampleParams,
-    prepared: Prepared<DeviceTensor>,
-    stopwatch: Stopwatch,
+    prepared: Prepared,
+    /// The prepared pictures of all cameras by slot, as the input of the backbone; allocated with the
+    /// first picture.
+    slots: [Option<DeviceTensor>; NUM_PREPARED],
+    /// Of each camera, by slot.
+    stopwatches: Vec<[Stopwatch; NUM_PREPARED]>,
+    /// The slots of the pictures that were prepared for the frame that was queued last.
+    taken: Vec<Option<usize>>,
 }
 
 impl Pictures {
@@ -36,6 +42,8 @@ impl Pictures {
         params: ResampleParams,
     ) -> Result<Self> {
         let image = |_| DeviceImage::with_capacity(stream, MIN_PICTURE_BYTES);
+        let stopwatch = || Stopwatch::new(stream, &STAGES, |_| stream.clone());
+        let stopwatches = |_| Ok([stopwatch()?, stopwatch()?]);
         Ok(Self {
             stream: stream.clone(),
             images: (0..num_cameras).map(image).collect::<Result<_>>()?,
@@ -43,12 +51,14 @@ impl Pictures {
             kernels: Kernels::load(stream.device())?,
             params,
             prepared: Prepared::new(num_cameras),
-            stopwatch: Stopwatch::new(stream, &STAGES, |_| stream.clone())?,
+            slots: [const { None }; NUM_PREPARED],
+            stopwatches: (0..num_cameras).map(stopwatches).collect::<Result<_>>()?,
+            taken: vec![None; num_cameras],
         })
     }
 
-    /// Prepares the picture of a message for an input [N, 3, H, W] of the backbone, and waits
-    /// for it: the message is borrowed until then.
+    /// Queues the preparation of the picture of a message for an input [N, 3, H, W] of the backbone, and
+    /// waits until the message is no longer read.
     ///
     /// # Errors
     /// Those of decompression; `Device` when the GPU fails.
@@ -60,16 +70,16 @@ impl Pictures {
         uploads: &InPlaceUploads,
         input: &DeviceTensor,
     ) -> Result<()> {
-        let Self { stream, images, received, kernels, params, prepared, stopwatch } = self;
+        let Self {
+            stream, images, received, kernels, params, prepared, slots, stopwatches, ..
+        } = self;
         let target = images.get_mut(index).ok_or_else(|| no_camera(index))?;
-        let make = || {
-            let mut shape = input.shape().to_vec();
-            if let [.., num_pictures, _, _, _] = &mut shape[..] {
-                *num_pictures = 1;
-            }
-            DeviceTensor::zeros(stream, input.element(), &shape)
-        };
-        prepared.fill(index, Key::new(message, camera), make, |picture, report| {
+        prepared.fill(index, Key::new(message, camera), |slot, report| {
+            let pictures = match &mut slots[slot] {
+                Some(pictures) => pictures,
+                none => none.insert(DeviceTensor::zeros(stream, input.element(), input.shape())?),
+            };
+            let stopwatch = &stopwatches[index][slot];
             let image = image(message)?;
             uploads.scope(|scope: &UploadScope<'_, 'env>| {
                 let pending = received.receive(target, image, report)?;
@@ -77,10 +87,8 @@ impl Pictures {
                 let images = std::slice::from_mut(target);
                 received.enqueue(images, &mut [Some(pending)], (scope, report), |_, e| e)?;
                 stopwatch.end_of(Stage::Upload)?;
-                enqueue_resample(stream, kernels, target, &camera.map, params, 0, picture)?;
-                stopwatch.end_of(Stage::Letterbox)?;
-                stream.synchronize()?;
-                stopwatch.add_to(report)
+                enqueue_resample(stream, kernels, target, &camera.map, params, index, pictures)?;
+                stopwatch.end_of(Stage::Letterbox)
             })
         })
     }
@@ -103,7 +111,7 @@ impl Pictures {
         running: &mut Running<'_, 'env>,
         input: &mut DeviceTensor,
     ) -> Result<()> {
-        let Self { stream, images, received, kernels, params, prepared, .. } = self;
+        let Self { stream, images, received, kernels, params, prepared, slots, taken, .. } = self;
         let mut pending = [const { None }; MAX_INPUTS];
         for ((index, image), camera) in images.iter_mut().enumerate().zip(cameras.iter()) {
             if matches!(frame.inputs.get(index), Some(None)) {
@@ -126,6 +134,7 @@ impl Pictures {
             })
         })?;
         for (index, (image, pending)) in images.iter().zip(&pending).enumerate() {
+            taken[index] = None;
             if pending.is_some() {
                 let camera = view_of(cameras.get(index))?;
                 enqueue_resample(stream, kernels, image, &camera.map, params, index, input)?;
@@ -133,11 +142,42 @@ impl Pictures {
             }
             let message = frame.inputs.get(index).and_then(Option::as_ref);
             let Some((message, camera)) = message.zip(cameras.get(index)) else { continue };
-            if let Some((picture, earlier)) = prepared.get(index, Key::new(message, camera)) {
+            if let Some((slot, earlier)) = prepared.get(index, Key::new(message, camera)) {
                 running.report.merge(earlier);
-                input.enqueue_part(index, picture)?;
+                taken[index] = Some(slot);
             }
         }
+        enqueue_prepared(slots, taken, input)?;
         running.end_of(Stage::Letterbox)
     }
+
+    /// Adds the durations of the pictures that were prepared for the frame that was queued last, which is
+    /// complete.
+    ///
+    /// # Errors
+    /// `Device` when the GPU has failed.
+    pub(in crate::detectors::surround) fn add_times(&self, report: &mut FrameReport) -> Result<()> {
+        let of_cameras = self.taken.iter().zip(&self.stopwatches);
+        let mut stopwatches = of_cameras.filter_map(|(slot, of_slots)| of_slots.get((*slot)?));
+        stopwatches.try_for_each(|stopwatch| stopwatch.add_to(report))
+    }
+}
+
+/// Queues copies of prepared pictures to their places: one for cameras beside each other whose pictures are
+/// in the same slot.
+fn enqueue_prepared(
+    slots: &[Option<DeviceTensor>; NUM_PREPARED],
+    taken: &[Option<usize>],
+    input: &mut DeviceTensor,
+) -> Result<()> {
+    let len = input.shape().iter().product::<usize>() / taken.len().max(1);
+    let mut start = 0;
+    for run in taken.chunk_by(PartialEq::eq) {
+        let end = start + len * run.len();
+        if let Some(pictures) = run[0].and_then(|slot| slots[slot].as_ref()) {
+            input.enqueue_copy_range(start..end, pictures)?;
+        }
+        start = end;
+    }
+    Ok(())
 }

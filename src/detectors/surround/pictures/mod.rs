@@ -3,7 +3,8 @@
 //!
 //! A picture is prepared when it arrives, where the caller passes it to
 //! [`Detector::prepare`](crate::detectors::Detector::prepare): decompressed, uploaded and
-//! resampled into memory of its own. When its frame is complete it is copied to its place.
+//! resampled into memory of its own. When its frame is complete it is copied to its place, on a GPU
+//! with those of all cameras beside it that are in the same slot.
 //! A picture that was not prepared, or with another calibration than its frame has, is
 //! resampled into its place directly; the values are the same.
 
@@ -25,18 +26,17 @@ use crate::types::{FrameReport, ImagePayload, Stamp};
 /// cameras, and the one after it.
 const NUM_PREPARED: usize = 2;
 
-/// The prepared pictures of all cameras as `T`.
+/// Which pictures of all cameras are prepared, and in which slot of a camera each is. The detectors hold
+/// the pictures themselves.
 #[derive(Debug)]
-struct Prepared<T> {
-    cameras: Vec<[Slot<T>; NUM_PREPARED]>,
+struct Prepared {
+    cameras: Vec<[Slot; NUM_PREPARED]>,
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct Slot {
     /// `None` if the slot holds no picture.
     key: Option<Key>,
-    /// Allocated with the first picture.
-    memory: Option<T>,
     /// The durations and bytes of preparing it.
     report: FrameReport,
 }
@@ -56,44 +56,40 @@ impl Key {
     }
 }
 
-impl<T> Prepared<T> {
+impl Prepared {
     fn new(num_cameras: usize) -> Self {
-        let slot = || Slot { key: None, memory: None, report: FrameReport::new() };
+        let slot = || Slot { key: None, report: FrameReport::new() };
         Self { cameras: (0..num_cameras).map(|_| [slot(), slot()]).collect() }
     }
 
-    /// Prepares a picture in the memory of the oldest one: `make` allocates the memory if
-    /// there is none yet, `fill` writes the picture.
+    /// Prepares a picture in place of the oldest one of its camera: `fill` writes it to the slot of that
+    /// number, below [`NUM_PREPARED`].
     fn fill(
         &mut self,
         camera: usize,
         key: Key,
-        make: impl FnOnce() -> Result<T>,
-        fill: impl FnOnce(&mut T, &mut FrameReport) -> Result<()>,
+        fill: impl FnOnce(usize, &mut FrameReport) -> Result<()>,
     ) -> Result<()> {
         let oldest = self.cameras.get_mut(camera).and_then(|slots| {
             // A picture with the same stamp is replaced, so that there is one of each.
-            slots.iter_mut().min_by_key(|slot| slot.key.map(|of| (of.stamp != key.stamp, of.stamp)))
+            let age = |slot: &Slot| slot.key.map(|of| (of.stamp != key.stamp, of.stamp));
+            slots.iter_mut().enumerate().min_by_key(|(_, slot)| age(slot))
         });
-        let Slot { key: of_slot, memory, report } = oldest.ok_or_else(|| no_camera(camera))?;
-        *of_slot = None;
-        *report = FrameReport::new();
-        let picture = match memory {
-            Some(picture) => picture,
-            None => memory.insert(make()?),
-        };
-        fill(picture, report)?;
-        *of_slot = Some(key);
+        let (index, slot) = oldest.ok_or_else(|| no_camera(camera))?;
+        slot.key = None;
+        slot.report = FrameReport::new();
+        fill(index, &mut slot.report)?;
+        slot.key = Some(key);
         Ok(())
     }
 
-    /// A prepared picture, and the durations and bytes of preparing it.
-    fn get(&self, camera: usize, key: Key) -> Option<(&T, &FrameReport)> {
-        let slot = self.cameras.get(camera)?.iter().find(|slot| slot.key == Some(key))?;
-        slot.memory.as_ref().map(|picture| (picture, &slot.report))
+    /// The slot of a prepared picture, and the durations and bytes of preparing it.
+    fn get(&self, camera: usize, key: Key) -> Option<(usize, &FrameReport)> {
+        let mut slots = self.cameras.get(camera)?.iter().enumerate();
+        slots.find(|(_, slot)| slot.key == Some(key)).map(|(index, slot)| (index, &slot.report))
     }
 
-    /// Discards the pictures, not their memory.
+    /// Discards the pictures.
     fn clear(&mut self) {
         self.cameras.as_flattened_mut().iter_mut().for_each(|slot| slot.key = None);
     }
@@ -124,43 +120,42 @@ mod tests {
 
     #[test]
     fn the_two_newest_pictures_of_a_camera_are_kept() {
-        let mut prepared = Prepared::<u32>::new(2);
-        let mut num_made = 0;
-        let mut fill = |prepared: &mut Prepared<u32>, camera, key, value| {
-            let make = || {
-                num_made += 1;
-                Ok(0)
+        let mut prepared = Prepared::new(2);
+        let mut pictures = [[0; NUM_PREPARED]; 2];
+        let fill =
+            |prepared: &mut Prepared, pictures: &mut [[i32; NUM_PREPARED]; 2], key, value| {
+                prepared.fill(0, key, |slot, report| {
+                    assert_eq!(*report, FrameReport::new());
+                    pictures[0][slot] = value;
+                    Ok(())
+                })
             };
-            prepared.fill(camera, key, make, |picture, report| {
-                assert_eq!(*report, FrameReport::new());
-                *picture = value;
-                Ok(())
-            })
-        };
         let found =
-            |prepared: &Prepared<u32>, camera, key| prepared.get(camera, key).map(|of| *of.0);
+            |prepared: &Prepared, pictures: &[[i32; NUM_PREPARED]; 2], camera: usize, key| {
+                prepared.get(camera, key).map(|(slot, _)| pictures[camera][slot])
+            };
         for (stamp, value) in [(1, 10), (2, 20), (3, 30)] {
-            fill(&mut prepared, 0, key(stamp, 1), value).unwrap();
+            fill(&mut prepared, &mut pictures, key(stamp, 1), value).unwrap();
         }
-        let of_camera = [1, 2, 3].map(|stamp| found(&prepared, 0, key(stamp, 1)));
+        let of_camera = [1, 2, 3].map(|stamp| found(&prepared, &pictures, 0, key(stamp, 1)));
         assert_eq!(of_camera, [None, Some(20), Some(30)]);
         // Not with another view, nor of another camera.
-        assert_eq!(found(&prepared, 0, key(3, 2)), None);
-        assert_eq!(found(&prepared, 1, key(3, 1)), None);
+        assert_eq!(found(&prepared, &pictures, 0, key(3, 2)), None);
+        assert_eq!(found(&prepared, &pictures, 1, key(3, 1)), None);
         // The same message again, with another view, replaces its picture alone.
-        fill(&mut prepared, 0, key(3, 2), 31).unwrap();
-        let of_camera = [key(2, 1), key(3, 1), key(3, 2)].map(|key| found(&prepared, 0, key));
+        fill(&mut prepared, &mut pictures, key(3, 2), 31).unwrap();
+        let of_camera = [key(2, 1), key(3, 1), key(3, 2)];
+        let of_camera = of_camera.map(|key| found(&prepared, &pictures, 0, key));
         assert_eq!(of_camera, [Some(20), None, Some(31)]);
         // What fails leaves no picture.
-        let fails = |_: &mut u32, _: &mut FrameReport| {
+        let fails = |_: usize, _: &mut FrameReport| {
             Err(Error::new(ErrorKind::Argument, STAGE, "is not an image"))
         };
-        prepared.fill(0, key(4, 2), || Ok(0), fails).unwrap_err();
-        assert_eq!(found(&prepared, 0, key(4, 2)), None);
-        assert_eq!(found(&prepared, 0, key(3, 2)), Some(31));
+        prepared.fill(0, key(4, 2), fails).unwrap_err();
+        assert_eq!(found(&prepared, &pictures, 0, key(4, 2)), None);
+        assert_eq!(found(&prepared, &pictures, 0, key(3, 2)), Some(31));
         prepared.clear();
-        assert_eq!(found(&prepared, 0, key(3, 2)), None);
-        assert!(fill(&mut prepared, 2, key(5, 1), 0).is_err(), "there are two cameras");
-        assert_eq!(num_made, 2, "memory is reused");
+        assert_eq!(found(&prepared, &pictures, 0, key(3, 2)), None);
+        assert!(prepared.fill(2, key(5, 1), |_, _| Ok(())).is_err(), "there are two cameras");
     }
 }

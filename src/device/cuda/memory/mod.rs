@@ -16,6 +16,7 @@ mod pointer;
 mod upload_scope;
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 pub use borrowed::BUFFER_ALIGNMENT;
 use cudarc::driver::result;
@@ -330,22 +331,22 @@ impl<T: Plain> DeviceBuffer<T> {
         copied.map_err(|e| failed("queue a copy on the device", e))
     }
 
-    /// Queues a copy of a whole buffer to the values from `start` on.
+    /// Queues a copy of values from the same places of another buffer.
     ///
     /// # Errors
-    /// `Argument` when they are not all in this buffer; `Device` when the other belongs to
+    /// `Argument` when they are not all in both buffers; `Device` when the other belongs to
     /// another stream or the copy fails.
-    pub fn enqueue_copy_at(&mut self, start: usize, source: &Self) -> Result<()> {
-        check_capacity("device", start.saturating_add(source.len), self.len)?;
+    pub fn enqueue_copy_range(&mut self, values: Range<usize>, source: &Self) -> Result<()> {
+        check_capacity("device", values.end, self.len.min(source.len))?;
         self.stream.check_owns(&source.stream)?;
         self.stream.bind()?;
-        let target = self.address + (start * size_of::<T>()) as u64;
-        let num_bytes = source.len * size_of::<T>();
-        // SAFETY: both allocations have these bytes (checked) and stay until the stream's
-        // work is done.
-        let copied = unsafe {
-            result::memcpy_dtod_async(target, source.address, num_bytes, self.stream.raw())
-        };
+        let start = (values.start * size_of::<T>()) as u64;
+        let (target, source) = (self.address + start, source.address + start);
+        let num_bytes = values.len() * size_of::<T>();
+        // SAFETY: both allocations have these bytes (checked; an empty range has none) and stay
+        // until the stream's work is done.
+        let copied =
+            unsafe { result::memcpy_dtod_async(target, source, num_bytes, self.stream.raw()) };
         copied.map_err(|e| failed("queue a copy on the device", e))
     }
 

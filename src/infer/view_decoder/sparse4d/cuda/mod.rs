@@ -153,7 +153,7 @@ impl<T: Activation> CudaDecoder<T> {
             network,
         };
         let unseen = [Projection::UNSEEN].repeat(num_views);
-        decoder.upload_projections(&unseen)?;
+        decoder.projections.upload(values_of(&unseen))?;
         decoder.enqueue_first_weights()?;
         decoder.stream.synchronize()?;
         Ok(decoder)
@@ -165,36 +165,20 @@ impl<T: Activation> CudaDecoder<T> {
     /// `Argument` when there are not as many as the network has, or a matrix is not finite;
     /// `Device` when a copy or a launch fails.
     pub fn set_views(&mut self, views: &[View]) -> Result<()> {
-        let mut projections = std::mem::take(&mut self.host_projections);
-        // The copy comes after the launches that write the logits of the views: view sampling reads those
-        // before it waits for earlier launches, and no launch behind a copy begins before they end.
-        let set = set_projections(views, &mut projections, self.network.facts().num_views)
-            .and_then(|()| self.set_matrices(views))
-            .and_then(|()| self.upload_projections(&projections));
-        self.host_projections = projections;
-        set
-    }
-
-    /// Replaces the matrices of the views, and what the views add to the logits of the weights.
-    fn set_matrices(&mut self, views: &[View]) -> Result<()> {
+        let Self { network, host_projections, projections, matrices, .. } = self;
+        set_projections(views, host_projections, network.facts().num_views)?;
         let values = views.iter().flat_map(|view| view.pixels_from_base.as_flattened());
-        let values = values.map(|&value| value as f32);
-        let is_same = values.clone().eq(self.matrices.host.iter().copied());
-        if is_same && self.has_view_logits {
-            return Ok(());
+        let is_new = matrices.update(values.map(|&value| value as f32))?;
+        if !is_new && self.has_view_logits {
+            return projections.update(values_of(host_projections)).map(drop);
         }
         self.has_view_logits = false;
-        self.matrices.host.iter_mut().zip(values).for_each(|(to, value)| *to = value);
-        self.matrices.enqueue()?;
         self.enqueue_view_logits()?;
+        // A copy comes after the launches that write the logits of the views: view sampling reads those
+        // before it waits for earlier launches, and no launch behind a copy begins before they end.
+        self.projections.upload(values_of(&self.host_projections))?;
         self.has_view_logits = true;
         Ok(())
-    }
-
-    fn upload_projections(&mut self, projections: &[Projection]) -> Result<()> {
-        let values = projections.iter().flat_map(|projection| projection.rows().as_flattened());
-        self.projections.host.iter_mut().zip(values).for_each(|(to, value)| *to = *value);
-        self.projections.enqueue()
     }
 
     /// Begins a frame: queues the upload of its motion and returns whether it uses the memory.
@@ -203,16 +187,16 @@ impl<T: Activation> CudaDecoder<T> {
     /// # Errors
     /// `Device` when the copy fails; the memory is then forgotten.
     pub fn begin(&mut self, motion: Option<&Motion>) -> Result<bool> {
-        let uses_memory = motion.is_some() && !self.memory.is_empty;
-        let mut interval_s = self.network.facts().default_interval_s;
-        if let Some(motion) = motion.filter(|_| uses_memory) {
-            let rows = motion.current_from_past.as_flattened();
-            self.frame.host[..INTERVAL].copy_from_slice(rows);
-            interval_s = motion.interval_s;
+        let motion = motion.filter(|_| !self.memory.is_empty);
+        let uses_memory = motion.is_some();
+        let mut values = [0.0; INTERVAL + 1];
+        values[INTERVAL] = self.network.facts().default_interval_s;
+        if let Some(motion) = motion {
+            values[..INTERVAL].copy_from_slice(motion.current_from_past.as_flattened());
+            values[INTERVAL] = motion.interval_s;
         }
-        self.frame.host[INTERVAL] = interval_s;
         self.memory.is_empty = true;
-        self.frame.enqueue()?;
+        self.frame.upload(values.into_iter())?;
         // From here on the memory is that of the frame.
         self.memory.is_empty = false;
         Ok(uses_memory)
@@ -316,6 +300,11 @@ impl<T: Activation> CudaDecoder<T> {
     fn boxes(&self) -> &DeviceBuffer<f32> {
         &self.anchors[(self.blocks.len() - 1) % 2]
     }
+}
+
+/// The values of projections that kernels read.
+fn values_of(projections: &[Projection]) -> impl Iterator<Item = f32> + Clone {
+    projections.iter().flat_map(|projection| projection.rows().as_flattened()).copied()
 }
 
 fn check(network: &Network) -> Result<()> {
