@@ -245,7 +245,8 @@ struct Stack {
                     v[g][k] = fmaf((v[g][k] - mean[k % 2]) * scale[k % 2], k < 2 ? c[g].z : c[g].w, k < 2 ? c[g].x : c[g].y);
                 }
             }
-            store_output(job, v, buffer);
+            // Other warps may still read the inputs of the last layer; those of the layer before are read.
+            store_output(job, v, job.last.num_steps != 0 ? buffer : buffer ^ 1);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Recorded work that is launched as one unit: CUDA graphs.
 
+use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::CudaGraph;
@@ -10,13 +11,32 @@ use crate::error::Result;
 
 static RECORDING: Mutex<()> = Mutex::new(());
 
-/// The guard of the one recording of this process.
-pub(crate) type Alone = MutexGuard<'static, ()>;
+thread_local!(static IS_ALONE: Cell<bool> = const { Cell::new(false) });
 
-/// Waits for the guard. While ONNX Runtime loads a network it waits for the whole GPU, and
-/// while it records a graph no thread may allocate memory: neither may overlap a recording.
+/// The guard of the one recording of this process.
+pub(crate) struct Alone {
+    /// `None` inside another guard of the same thread.
+    outer: Option<MutexGuard<'static, ()>>,
+}
+
+/// Waits for the guard, unless this thread has it. While ONNX Runtime loads or releases a network it
+/// waits for the whole GPU, and while it records a graph no thread may allocate memory: neither
+/// may overlap a recording.
 pub(crate) fn recording() -> Alone {
-    RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
+    if IS_ALONE.get() {
+        return Alone { outer: None };
+    }
+    let outer = RECORDING.lock().unwrap_or_else(PoisonError::into_inner);
+    IS_ALONE.set(true);
+    Alone { outer: Some(outer) }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        if self.outer.is_some() {
+            IS_ALONE.set(false);
+        }
+    }
 }
 
 /// Work recorded from a stream, to be launched any number of times.
@@ -80,5 +100,29 @@ impl Graph {
     /// The stream it runs on.
     pub fn stream(&self) -> &Stream {
         &self.stream
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_guard_excludes_other_threads_until_the_outer_one_ends() {
+        let (outer, inner) = (recording(), recording());
+        let (has_it, waiting) = mpsc::channel();
+        let other = std::thread::spawn(move || {
+            let _alone = recording();
+            has_it.send(()).unwrap();
+        });
+        drop(inner);
+        assert!(waiting.recv_timeout(Duration::from_millis(50)).is_err());
+        drop(outer);
+        waiting.recv_timeout(Duration::from_secs(20)).unwrap();
+        other.join().unwrap();
+        drop(recording());
     }
 }

@@ -44,7 +44,7 @@ pub(crate) use kernel::{
 };
 pub use memory::{
     BUFFER_ALIGNMENT, DeviceBuffer, DevicePayload, Floats, In, InPlaceUploads, MappedBuffer, Moved,
-    Out, PageLocked, PinnedBuffer, Plain, UploadScope,
+    Out, PageLocked, PinnedBuffer, Plain, UploadScope, VECTOR_BYTES,
 };
 pub use nvjpeg::{JpegBatch, JpegEngines, JpegPlanes};
 pub use open::request_connections;
@@ -169,6 +169,13 @@ impl CudaDevice {
     /// The number of this GPU.
     pub fn ordinal(&self) -> usize {
         self.inner.context.ordinal()
+    }
+
+    /// Makes the context of this GPU that of the thread, which other threads' recordings of graphs then
+    /// do not hold up.
+    fn bind(&self) -> Result<()> {
+        self.context().bind_to_thread().map_err(|e| failed("use the GPU", e))?;
+        stream::ignore_other_recordings()
     }
 
     fn context(&self) -> &Arc<CudaContext> {

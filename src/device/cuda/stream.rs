@@ -60,7 +60,7 @@ impl Drop for Memory {
         // Queued work may still use the memory. Errors cannot be reported here: a
         // lost context has no memory to free.
         let queues = &self.queues;
-        if queues.device.context().bind_to_thread().is_err() || queues.synchronize().is_err() {
+        if queues.device.bind().is_err() || queues.synchronize().is_err() {
             return;
         }
         let owned = self.owned.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -262,8 +262,7 @@ impl Stream {
         {
             return Err(error("a graph was recorded with the memory of another handle".to_owned()));
         }
-        self.device().context().bind_to_thread().map_err(|e| failed("use the GPU", e))?;
-        ignore_other_recordings()
+        self.device().bind()
     }
 
     pub(super) fn own_device_memory(&self, address: u64) {

@@ -11,7 +11,7 @@ use ort::session::{IoBinding, RunOptions, Session};
 use ort::value::{DynValueRefMut, TensorRefMut};
 use ort::{AsPointer, ep};
 
-use crate::device::cuda::{Alone, DeviceTensor, Graph, Stream};
+use crate::device::cuda::{Alone, DeviceTensor, Graph, Stream, recording};
 use crate::infer::device::network::failed;
 use crate::types::ElementType;
 
@@ -92,6 +92,8 @@ impl Drop for Bound {
     fn drop(&mut self) {
         let mut finished = self.stream.synchronize();
         if finished.is_ok() {
+            // Its libraries wait for the whole GPU.
+            let _alone = recording();
             self.work = None;
             finished = self.stream.synchronize();
         }

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Stream, assert_mirrors,
-    check_lens, check_threads, kernel_constant, refused,
+    CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Stream, VECTOR_BYTES,
+    assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
 use crate::ops::linear::cuda::{Element, JobArgs, LinearArgs};
@@ -116,7 +116,9 @@ fn check_attention<T>(
         && of.head_len <= max_head_len
         && of.value_stride.is_multiple_of(STEP_KEYS)
         && of.value_stride >= of.num_keys
-        && strides.iter().all(|stride| stride.is_multiple_of(8));
+        && strides.iter().all(|stride| stride.is_multiple_of(8))
+        && [of.queries, of.keys, of.values].iter().all(|rows| rows.is_aligned_to(VECTOR_BYTES))
+        && of.output.is_aligned_to(VECTOR_BYTES);
     if !fits {
         let message = format!(
             "{:?} blocks, {} queries, {} keys, {num_heads} heads of {}, strides {strides:?}",

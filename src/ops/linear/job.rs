@@ -1,6 +1,8 @@
 //! One layer of a launch of `kernels/linear.cu`.
 
-use crate::device::cuda::{In, Out, Plain, assert_mirrors, check_lens, kernel_constant, refused};
+use crate::device::cuda::{
+    In, Out, Plain, VECTOR_BYTES, assert_mirrors, check_lens, kernel_constant, refused,
+};
 use crate::error::Result;
 use crate::ops::layer_norm::EPSILON;
 
@@ -191,6 +193,9 @@ impl<'a, T: Plain> JobArgs<'a, T> {
             && self.num_outputs > 0
             && self.num_outputs.is_multiple_of(WARP_COLUMNS)
             && strides.iter().all(|stride| stride.is_multiple_of(vector.max(8)))
+            && (self.is_transposed == 0 || !self.output.is_empty())
+            && self.parts.iter().all(|part| part.rows.is_aligned_to(VECTOR_BYTES))
+            && self.weights.is_aligned_to(VECTOR_BYTES)
             && norm_fits
             && (position_len == 0 || position_len == num_outputs)
             && encodes != self.encoder.is_empty()

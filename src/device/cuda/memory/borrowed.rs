@@ -105,7 +105,7 @@ impl CudaDevice {
             let message = format!("address {address:#x} is not in memory of {self}");
             Error::new(ErrorKind::Argument, "device", message)
         };
-        self.context().bind_to_thread().map_err(|e| failed("use the GPU", e))?;
+        self.bind()?;
         let gpu = PointerInfo::of(address).gpu.ok_or_else(outside)?;
         if gpu != self.ordinal() {
             let message = format!("address {address:#x} is in memory of GPU {gpu}, not {self}");

@@ -30,6 +30,9 @@ use super::{Stream, assert_mirrors, error, failed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept, RotatedBox2d};
 
+/// Bytes that a thread loads or stores at once, at most; their address is a multiple of it.
+pub const VECTOR_BYTES: u64 = 16;
+
 /// Values that can be copied as bytes.
 ///
 /// # Safety

@@ -4,7 +4,6 @@
 use cudarc::driver::{result, sys};
 
 use super::pointer::PointerInfo;
-use crate::device::cuda::stream::ignore_other_recordings;
 use crate::device::cuda::{CudaDevice, failed};
 use crate::error::Result;
 
@@ -23,8 +22,7 @@ impl PageLocked {
     /// # Errors
     /// `Device` when there is not enough memory, `DeviceLost` after a fault.
     pub fn zeros(device: &CudaDevice, len: usize) -> Result<Self> {
-        device.context().bind_to_thread().map_err(|e| failed("use the GPU", e))?;
-        ignore_other_recordings()?;
+        device.bind()?;
         let num_bytes = len.max(1);
         // SAFETY: no precondition but a current context, which was made above.
         let address = unsafe { result::malloc_host(num_bytes, sys::CU_MEMHOSTALLOC_PORTABLE) }
@@ -52,7 +50,7 @@ impl PageLocked {
 impl Drop for PageLocked {
     fn drop(&mut self) {
         // A lost context has no memory to free.
-        if self.device.context().bind_to_thread().is_ok() {
+        if self.device.bind().is_ok() {
             // SAFETY: allocated by `malloc_host` and owned here alone; no upload reads
             // it (see `bytes`).
             let _ = unsafe { result::free_host(self.address as *mut _) };

@@ -179,7 +179,8 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         // A lost context has nothing to free.
-        if self.device.context().bind_to_thread().is_ok() {
+        if self.device.bind().is_ok() {
+            let _alone = recording();
             // SAFETY: created in `open` and owned here alone; its states, which share it, are
             // gone.
             unsafe { (self.functions.destroy)(self.raw) };

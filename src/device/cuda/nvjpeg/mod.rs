@@ -325,6 +325,8 @@ impl Drop for JpegEngines {
         if self.stream.bind().is_err() || self.stream.synchronize().is_err() {
             return;
         }
+        // It frees memory.
+        let _alone = recording();
         for batch in self.turns.iter().flat_map(|turn| &turn.batches) {
             if !batch.state.is_null() {
                 // SAFETY: created in `create_state`, owned here alone, its work is complete.

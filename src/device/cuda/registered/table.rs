@@ -36,7 +36,7 @@ impl Window {
     /// process may not lock so many.
     fn register(device: &CudaDevice, bytes: &FileBytes, range: Range<usize>) -> Result<Self> {
         let part = &(**bytes).as_ref()[range];
-        device.context().bind_to_thread().map_err(|e| failed("use the GPU", e))?;
+        device.bind()?;
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_READ_ONLY;
         let (address, len) = (part.as_ptr() as usize, part.len());
         // SAFETY: the range is mapped as long as `bytes`, which the window keeps, and is
@@ -57,7 +57,7 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         // A lost context has nothing registered.
-        if self.device.context().bind_to_thread().is_ok() {
+        if self.device.bind().is_ok() {
             // SAFETY: registered by `register` and owned here alone: uploads that read it hold
             // a share of it until they are complete.
             let _ = unsafe { sys::cuMemHostUnregister(self.address as *mut c_void).result() };

@@ -5,14 +5,13 @@ use super::args::{
     BOX_LEN, CONSTANT_BYTES, FoldedArgs, FoldedLayerArgs, FoldedStackArgs, MAX_COLUMNS,
     MAX_CONSTANTS, MAX_JOBS, MAX_LAYERS, MAX_ROW_STACKS, STEP_BYTES, STEP_INPUTS, WARPS, WIDTH,
 };
-use crate::device::cuda::{check_lens, refused};
+use crate::device::cuda::{VECTOR_BYTES, check_lens, refused};
 use crate::error::Result;
 use crate::ops::linear::cuda::Element;
 use crate::ops::sparse_conv::Precision;
 
 /// Values that a lane moves at a time.
 const VECTOR: u32 = 8;
-const VECTOR_BYTES: u64 = 16;
 
 /// Refuses what the kernel cannot run.
 pub(super) fn check<T: Element>(kernel: &str, args: &FoldedArgs<'_, T>) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use super::super::job::{PartArgs, TILE_ROWS};
 use crate::device::cuda::{
-    Grid, In, Out, Plain, assert_mirrors, check_lens, kernel_constant, refused,
+    Grid, In, Out, Plain, VECTOR_BYTES, assert_mirrors, check_lens, kernel_constant, refused,
 };
 use crate::error::Result;
 
@@ -20,8 +20,6 @@ const WEIGHT_INPUTS: u32 =
 /// The most inputs of a block.
 const MAX_INPUTS: u32 = CHUNK_INPUTS * kernel_constant!("linear_f16_inputs.cuh", "kMaxChunks");
 const ALIGNMENT: u32 = kernel_constant!("linear_f16_inputs.cuh", "kAlignment");
-/// What a lane or a bulk copy moves at a time, or a multiple of it.
-const VECTOR_BYTES: u64 = 16;
 /// Barriers, at the start of a block's shared memory.
 const BARRIER_BYTES: u32 = 256;
 /// The most shared memory of a block.
