@@ -117,7 +117,7 @@ fn check_attention<T>(
         && of.value_stride.is_multiple_of(STEP_KEYS)
         && of.value_stride >= of.num_keys
         && strides.iter().all(|stride| stride.is_multiple_of(8))
-        && [of.queries, of.keys, of.values].iter().all(|rows| rows.is_aligned_to(VECTOR_BYTES))
+        && [&of.queries, &of.keys, &of.values].iter().all(|rows| rows.is_aligned_to(VECTOR_BYTES))
         && of.output.is_aligned_to(VECTOR_BYTES);
     if !fits {
         let message = format!(
