@@ -62,6 +62,11 @@ impl Stopwatch {
         self.laps.last().map_or(Ok(()), |last| last.end.wait())
     }
 
+    /// Whether the last stage has ended.
+    pub(super) fn is_complete(&self) -> bool {
+        self.laps.last().is_none_or(|last| last.end.is_complete())
+    }
+
     /// Adds the durations of a frame whose events were all recorded and are complete.
     pub(super) fn add_to(&self, report: &mut FrameReport) -> Result<()> {
         let mut before = &self.start;

@@ -117,7 +117,7 @@ impl Golden {
         let expected = |step: &str| self.expected.f32s(&format!("layer{index}.{step}"));
         assert_near(&content, &expected("ffn_norm"), bounds, &format!("{what}: content"));
         let range = self.facts.range;
-        let (boxes, _) = decoder.read().unwrap();
+        let boxes = decoder.results().unwrap().boxes;
         let references = boxes.iter().flat_map(|row| {
             (0..3).map(|axis| (row[axis] - range.min[axis]) / (range.max[axis] - range.min[axis]))
         });
@@ -132,10 +132,10 @@ impl Golden {
         stored: &File,
         [logits, boxes]: [Bounds; 2],
     ) {
-        let (found_boxes, found_logits) = decoder.read().unwrap();
+        let found = decoder.results().unwrap();
         let what = format!("{} channels", self.facts.num_channels);
-        assert_near(&found_logits, &stored.f32s("logits"), logits, &format!("{what}: logits"));
-        let centres: Vec<f32> = found_boxes.iter().flat_map(|row| row[..3].to_vec()).collect();
+        assert_near(found.logits, &stored.f32s("logits"), logits, &format!("{what}: logits"));
+        let centres: Vec<f32> = found.boxes.iter().flat_map(|row| row[..3].to_vec()).collect();
         let expected = stored.rows::<9>("boxes");
         let expected: Vec<f32> = expected.iter().flat_map(|row| row[..3].to_vec()).collect();
         assert_near(&centres, &expected, boxes, &format!("{what}: centres"));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use det_post::device::cuda::{CudaDevice, Graph, Stream};
+use det_post::device::cuda::{CudaDevice, Stream};
 use det_post::infer::view_decoder::detr3d::{Activation, CpuDecoder, CudaDecoder, Network, Start};
 use det_post::infer::view_decoder::{ViewNetwork, parse};
 use det_post::ops::layer_norm::{LayerNorm, layer_norm};
@@ -44,8 +44,8 @@ pub fn decoder<T: Activation>(stream: &Stream, network: &Arc<Network>) -> CudaDe
 }
 
 pub fn results<T: Activation>(decoder: &mut CudaDecoder<T>) -> Results {
-    let (boxes, logits) = decoder.read().unwrap();
-    Results { logits, boxes: boxes.into_flattened() }
+    let decoded = decoder.results().unwrap();
+    Results { logits: decoded.logits.to_vec(), boxes: decoded.boxes.as_flattened().to_vec() }
 }
 
 fn compare<T: Activation>(device: &CudaDevice, facts: &Detr3d, texels: As, bounds: [f64; 2]) {
@@ -76,7 +76,7 @@ pub fn compare_network<T: Activation>(
     assert!(boxes <= bounds[1], "boxes {boxes:e}");
 
     // Frames of a graph are equal, bit for bit, and so is a frame without one.
-    let graph = Graph::record(&stream, || decoder.enqueue(&device_maps)).unwrap();
+    let graph = decoder.record(&device_maps).unwrap();
     for _ in 0..100 {
         graph.enqueue().unwrap();
         let again = results(&mut decoder);

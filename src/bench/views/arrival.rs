@@ -8,7 +8,7 @@ use half::f16;
 use nalgebra::{Isometry3, Rotation3, Translation3, UnitQuaternion};
 
 use super::rig::{CHANNELS, LEVELS, NUM_VIEWS, PICTURE};
-use super::{best, detr3d, sparse4d};
+use super::{detr3d, sparse4d};
 use crate::bench::case::{Case, Times, wall};
 use crate::bench::decompress::{self, HEIGHT, WIDTH};
 use crate::bench::fixed::Network;
@@ -132,8 +132,8 @@ fn config(decoder: Decoder) -> Result<SurroundConfig> {
         extra_level: false,
     });
     config.score_thresholds = ScoreThresholds::uniform(0.3, num_classes);
-    config.pre_nms_top_k = best::NUM_BOXES;
-    config.max_detections = best::NUM_BOXES;
+    config.pre_nms_top_k = sparse4d::NUM_BOXES;
+    config.max_detections = sparse4d::NUM_BOXES;
     Ok(config)
 }
 

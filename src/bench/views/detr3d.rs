@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use half::f16;
 
-use super::best::{NUM_BOXES, NUM_CLASSES, best_boxes};
 use super::other_family;
 use super::rig::{CHANNELS, LEVELS, MapElement, NUM_VIEWS, maps, views};
 use super::weights::Weights;
 use crate::bench::case::{Case, wall};
 use crate::bench::measure::Bench;
-use crate::device::cuda::{Graph, Stream};
+use crate::device::cuda::Stream;
 use crate::error::Result;
 use crate::infer::view_decoder::detr3d::{Activation, CudaDecoder, Network};
 use crate::infer::view_decoder::{ViewNetwork, parse};
 use crate::ops::view_sample::cuda::DeviceFeatureMaps;
-use crate::types::{AttentionResidual, Candidates, Detr3d, PointRange, ViewDecoder};
+use crate::types::{AttentionResidual, Detr3d, PointRange, ViewDecoder};
 
 const HIDDEN: usize = 512;
 const NUM_HEADS: usize = 8;
+const NUM_CLASSES: usize = 10;
 
 /// Blocks, queries, and the bars of one H200 by [`MapElement`].
 const ROWS: [(usize, usize, [f64; 3]); 3] = [
@@ -52,7 +52,7 @@ pub(super) fn cases(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
     Ok(())
 }
 
-/// From maps in place to the best boxes on the host.
+/// From maps in place to boxes and logits on the host.
 fn decoder<T: Activation>(
     bench: &mut Bench<'_>,
     case: Case,
@@ -61,17 +61,10 @@ fn decoder<T: Activation>(
     element: MapElement,
 ) -> Result<()> {
     let maps = DeviceFeatureMaps::from_host(stream, &maps(element)?)?;
-    let num_queries = network.facts().num_queries;
     let mut decoder = CudaDecoder::<T>::new(stream, network)?;
     decoder.set_views(&views())?;
-    let mut selection = best_boxes(stream, num_queries)?;
-    let graph = Graph::record(stream, || {
-        decoder.enqueue(&maps)?;
-        selection.enqueue(&decoder.queries(stream)?)
-    })?;
-    let mut candidates = Candidates::with_capacity(NUM_BOXES);
-    let read = || selection.read(false, &mut candidates).map(drop);
-    bench.device(case, stream, || graph.enqueue(), read)
+    let graph = decoder.record(&maps)?;
+    bench.device(case, stream, || graph.enqueue(), || decoder.results().map(|_| ()))
 }
 
 /// The facts of DETR3D with these blocks and queries.

@@ -4,8 +4,6 @@
 #[cfg(feature = "cuda")]
 mod arrival;
 #[cfg(feature = "cuda")]
-mod best;
-#[cfg(feature = "cuda")]
 mod detr3d;
 #[cfg(feature = "cuda")]
 mod rig;

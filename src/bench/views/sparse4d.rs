@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use half::f16;
 
-use super::best::{NUM_BOXES, NUM_CLASSES, best_boxes};
 use super::other_family;
 use super::rig::{CHANNELS, LEVELS, MapElement, NUM_VIEWS, maps, views};
 use super::weights::Weights;
@@ -14,14 +13,21 @@ use crate::device::cuda::{Graph, Stream};
 use crate::error::Result;
 use crate::infer::view_decoder::sparse4d::{Activation, CudaDecoder, Network};
 use crate::infer::view_decoder::{ViewNetwork, parse};
+use crate::ops::decode_query::cuda::Workspace as Selection;
 use crate::ops::view_sample::cuda::DeviceFeatureMaps;
-use crate::types::{CachedYaw, Candidates, Motion, Sparse4d, ViewDecoder};
+use crate::types::{
+    CachedYaw, Candidates, Motion, QueryDecode, ScoreThresholds, SizeOrder, Sparse4d, ViewDecoder,
+    YawConvention,
+};
 
 const NUM_BLOCKS: usize = 6;
+const NUM_CLASSES: usize = 10;
 const HIDDEN: usize = 1024;
 /// Key points: at shares of the extents, and learned ones.
 const NUM_FIXED: usize = 7;
 const NUM_LEARNED: usize = 6;
+/// Boxes of a frame, as published.
+pub(super) const NUM_BOXES: usize = 300;
 
 /// Anchors, cached ones among them, and the bars of one H200 by [`MapElement`].
 const ROWS: [(usize, usize, [Option<Bar>; 3]); 2] = [
@@ -67,7 +73,8 @@ fn decoder<T: Activation>(
     let num_anchors = network.facts().num_anchors;
     let mut decoder = CudaDecoder::<T>::new(stream, network)?;
     decoder.set_views(&views())?;
-    let mut selection = best_boxes(stream, num_anchors)?;
+    let sizes = [num_anchors, NUM_CLASSES];
+    let mut selection = Selection::new(stream, sizes, &query_decode(), NUM_BOXES)?;
     let mut record = |uses_memory| {
         Graph::record(stream, || {
             decoder.enqueue(&maps, uses_memory)?;
@@ -84,6 +91,17 @@ fn decoder<T: Activation>(
     };
     let mut candidates = Candidates::with_capacity(NUM_BOXES);
     bench.device(case, stream, enqueue, || selection.read(true, &mut candidates).map(drop))
+}
+
+/// The best pairs of all that score 0.3.
+fn query_decode() -> QueryDecode {
+    QueryDecode {
+        size_order: SizeOrder::LengthWidthHeight,
+        yaw: YawConvention::CounterClockwise,
+        score_thresholds: ScoreThresholds::uniform(0.3, NUM_CLASSES),
+        yaw_norm_thresholds: Vec::new(),
+        center_range: None,
+    }
 }
 
 /// A vehicle that stands, 0.1 s after the frame before.

@@ -210,6 +210,8 @@ impl CudaDetector {
                     head.set_views(cameras.picture_from_target());
                     head.enqueue(&step)?;
                     running.end_of(Stage::Infer)?;
+                    // While the GPU works.
+                    pictures.add_times(running.report)?;
                     running.add_copies(Stage::Encode, backbone);
                     // The first wait of the frame, and the last.
                     let num_over_top_k = head.read(candidates)?;

@@ -151,15 +151,24 @@ impl Pictures {
         running.end_of(Stage::Letterbox)
     }
 
-    /// Adds the durations of the pictures that were prepared for the frame that was queued last, which is
-    /// complete.
+    /// Adds the durations of the pictures that were prepared for the frame that was queued last, of each
+    /// once, as soon as it is complete.
     ///
     /// # Errors
     /// `Device` when the GPU has failed.
-    pub(in crate::detectors::surround) fn add_times(&self, report: &mut FrameReport) -> Result<()> {
-        let of_cameras = self.taken.iter().zip(&self.stopwatches);
-        let mut stopwatches = of_cameras.filter_map(|(slot, of_slots)| of_slots.get((*slot)?));
-        stopwatches.try_for_each(|stopwatch| stopwatch.add_to(report))
+    pub(in crate::detectors::surround) fn add_times(
+        &mut self,
+        report: &mut FrameReport,
+    ) -> Result<()> {
+        for (slot, stopwatches) in self.taken.iter_mut().zip(&self.stopwatches) {
+            if let Some(stopwatch) = slot.and_then(|slot| stopwatches.get(slot))
+                && stopwatch.is_complete()
+            {
+                stopwatch.add_to(report)?;
+                *slot = None;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use self::weights::{DeviceBlock, DeviceClasses};
 use super::super::uploaded::Uploaded;
-use super::super::{STAGE, View, set_projections};
+use super::super::{DecodedQueries, STAGE, View, set_projections};
 use super::{Network, adds_position};
-use crate::device::cuda::{DeviceBuffer, Stream};
+use crate::device::cuda::{DeviceBuffer, Graph, PinnedBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::attention::cuda::{AttentionElement, AttentionKernel, value_stride};
 use crate::ops::decode_query::cuda::DeviceQueries;
@@ -65,7 +65,7 @@ impl<T: AttentionElement + SampleElement + WholeBlocks> Activation for T {}
 /// Content is stored before its normalization, which the next launch computes. The first
 /// attention depends on constants alone: it is computed when the decoder is made. All memory
 /// is taken then; a frame waits for nothing on the host, so that it can be recorded as one
-/// graph.
+/// graph ([`Self::record`]).
 pub struct CudaDecoder<T: Activation> {
     network: Arc<Network>,
     stream: Stream,
@@ -82,6 +82,9 @@ pub struct CudaDecoder<T: Activation> {
     host_projections: Vec<Projection>,
     /// Boxes, then logits.
     results: DeviceBuffer<f32>,
+    pinned: PinnedBuffer<f32>,
+    boxes: Vec<QueryBox>,
+    logits: Vec<f32>,
 }
 
 struct Kernels<T: Activation> {
@@ -187,6 +190,9 @@ impl<T: Activation> CudaDecoder<T> {
             projections: Uploaded::zeros(stream, 12 * num_views)?,
             host_projections: vec![Projection::UNSEEN; num_views],
             results: DeviceBuffer::zeros(stream, num_results)?,
+            pinned: PinnedBuffer::zeros(stream, num_results)?,
+            boxes: vec![[0.0; BOX_LEN]; num_queries],
+            logits: vec![0.0; num_queries * num_classes],
             stream: stream.clone(),
             network,
         };
@@ -242,6 +248,15 @@ impl<T: Activation> CudaDecoder<T> {
         self.stream.synchronize()
     }
 
+    /// Records a frame as a graph over maps whose texels change from frame to frame.
+    ///
+    /// # Errors
+    /// As [`Self::enqueue`]; `Device` when the recording fails.
+    pub fn record(&mut self, maps: &DeviceFeatureMaps) -> Result<Graph> {
+        let stream = self.stream.clone();
+        Graph::record(&stream, || self.enqueue(maps))
+    }
+
     /// Queues a frame.
     ///
     /// # Errors
@@ -273,6 +288,18 @@ impl<T: Activation> CudaDecoder<T> {
         self.enqueue_results()
     }
 
+    /// Waits, then returns what the frame before gave.
+    ///
+    /// # Errors
+    /// `Device` when earlier work or the copy fails.
+    pub fn results(&mut self) -> Result<DecodedQueries<'_>> {
+        let values = self.pinned.download(&self.results)?;
+        let (boxes, logits) = values.split_at(self.boxes.as_flattened().len());
+        self.boxes.as_flattened_mut().copy_from_slice(boxes);
+        self.logits.copy_from_slice(logits);
+        Ok(DecodedQueries { logits: &self.logits, boxes: &self.boxes, quality: None })
+    }
+
     /// What the last frame gives, for a kernel to read.
     ///
     /// # Errors
@@ -281,23 +308,9 @@ impl<T: Activation> CudaDecoder<T> {
         let results = self.results.input(stream)?;
         Ok(DeviceQueries {
             boxes: results,
-            logits: results.from(self.num_box_values()),
+            logits: results.from(self.boxes.as_flattened().len()),
             quality: results.from(results.len()),
         })
-    }
-
-    /// Waits, then copies boxes and class logits: for tests.
-    ///
-    /// # Errors
-    /// `Device` when earlier work or the copy fails.
-    pub fn read(&self) -> Result<(Vec<QueryBox>, Vec<f32>)> {
-        let mut boxes = self.results.read()?;
-        let logits = boxes.split_off(self.num_box_values());
-        Ok((boxes.as_chunks().0.to_vec(), logits))
-    }
-
-    fn num_box_values(&self) -> usize {
-        BOX_LEN * self.network.facts().num_queries
     }
 
     /// Waits, then copies the content `[Q, C]` that the last block's feed-forward layers
