@@ -71,19 +71,20 @@ enum Devices {
 }
 
 impl Devices {
-    /// The device of each channel; `Auto` is placed later.
+    /// The device of each channel, `Auto` to be placed later, and the GPUs that were opened for it.
     ///
     /// # Errors
     /// `Device` for all GPUs where none is usable.
-    fn choice(self) -> Result<DeviceChoice> {
+    fn choice(self) -> Result<(DeviceChoice, Vec<Device>)> {
         match self {
-            Self::One(device) => Ok(device),
+            Self::One(device) => Ok((device, Vec::new())),
             Self::AllGpus => {
+                let mut gpus = Device::usable_gpus();
                 // Without several, the only one.
-                if Device::usable_gpus().is_empty() {
-                    Device::open(DeviceChoice::Cuda(0))?;
+                if gpus.is_empty() {
+                    gpus.push(Device::open(DeviceChoice::Cuda(0))?);
                 }
-                Ok(DeviceChoice::Auto)
+                Ok((DeviceChoice::Auto, gpus))
             }
         }
     }
@@ -116,8 +117,11 @@ fn parse_warm_up(text: &str) -> std::result::Result<Duration, String> {
 pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
     let interrupt = Interrupt::listen()?;
     let mut config = arguments.like.load(&arguments.config, &arguments.overrides)?;
+    let mut gpus = Vec::new();
     if let Some(devices) = arguments.device {
-        config = config.with_device(devices.choice()?)?;
+        let choice;
+        (choice, gpus) = devices.choice()?;
+        config = config.with_device(choice)?;
     }
     // Pictures show the inputs of their frames.
     let frames_in_flight = match arguments.pictures {
@@ -134,6 +138,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
         ..ReplayOptions::default()
     };
     let replay = Replay::open(&arguments.bag, &config, options)?;
+    drop(gpus);
     let create = |out: &PathBuf| ReplayFiles::create(out, &replay, arguments.pictures);
     let mut files = arguments.out.as_ref().map(create).transpose()?;
     let mut observer = arguments.observe.of_replay(&replay)?;

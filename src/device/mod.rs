@@ -61,16 +61,18 @@ impl Device {
         Ok(device)
     }
 
-    /// The numbers of the GPUs that can be opened, if there are several; else none, and no GPU
-    /// is opened.
-    pub fn usable_gpus() -> Vec<u32> {
+    /// The GPUs that can be opened, if there are several; else none, and no GPU is opened.
+    ///
+    /// To open a GPU that nothing else holds open takes half a second on a machine with several: a
+    /// caller keeps these until it has opened what it needs.
+    pub fn usable_gpus() -> Vec<Self> {
         #[cfg(feature = "cuda")]
         let num = cuda::CudaDevice::count().unwrap_or(0);
         #[cfg(not(feature = "cuda"))]
         let num = 0;
         match num {
             0 | 1 => Vec::new(),
-            num => (0..num).filter(|gpu| Self::open_cuda(*gpu).is_ok()).collect(),
+            num => (0..num).filter_map(|gpu| Self::open_cuda(gpu).ok()).collect(),
         }
     }
 

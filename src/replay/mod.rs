@@ -373,7 +373,7 @@ fn open_channels(
     topics: &[TopicInfo],
     options: &ReplayOptions,
 ) -> Result<Vec<ReplayChannel>> {
-    place_on_gpus(&mut chosen);
+    let _gpus = place_on_gpus(&mut chosen);
     let factory = match options.shares_batches {
         true => share_networks(&chosen, &options.factory),
         false => Arc::clone(&options.factory),

@@ -6,18 +6,26 @@ use crate::types::DeviceChoice;
 
 /// Places the channels whose device is `auto` on the GPUs of this machine, if there are
 /// several: [`place`] on those that are usable. With one or none, `auto` remains.
-pub fn place_on_gpus(channels: &mut [ChannelConfig]) {
+///
+/// Returns the GPUs that it opened, to be kept until the channels are open.
+#[must_use = "GPUs that are closed take half a second to open again"]
+pub fn place_on_gpus(channels: &mut [ChannelConfig]) -> Vec<Device> {
     if channels.iter().all(|channel| channel.device != DeviceChoice::Auto) {
-        return;
+        return Vec::new();
     }
     let gpus = Device::usable_gpus();
-    if gpus.len() < 2 {
-        return;
+    let number = |gpu: &Device| match gpu.choice() {
+        DeviceChoice::Cuda(number) => Some(number),
+        _ => None,
+    };
+    let numbers: Vec<u32> = gpus.iter().filter_map(number).collect();
+    if numbers.len() >= 2 {
+        place(channels, &numbers);
+        for ChannelConfig { name, device, gpu_load, .. } in channels {
+            tracing::info!("channel {name} (load {gpu_load}) runs on {device}");
+        }
     }
-    place(channels, &gpus);
-    for ChannelConfig { name, device, gpu_load, .. } in channels {
-        tracing::info!("channel {name} (load {gpu_load}) runs on {device}");
-    }
+    gpus
 }
 
 /// Places the batches of the channels whose device is `auto` (a channel without `batch_with` is

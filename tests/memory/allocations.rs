@@ -175,9 +175,11 @@ fn given(
     det_post::infer::device::DeviceEngine::fixed(stream, engine.inputs.clone(), &named).unwrap()
 }
 
-/// The GPU's memory of one test does not mix with another's.
-#[cfg(feature = "cuda")]
-static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+/// Waits until no other test uses the GPU, whose memory would mix with that of the caller.
+pub(super) fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
 
 /// The GPU for one test alone, or `None` with the reason printed.
 #[cfg(feature = "cuda")]
@@ -186,7 +188,7 @@ pub(super) fn gpu()
     use det_post::device::Device;
     use det_post::types::DeviceChoice;
 
-    let alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let alone = alone();
     match Device::open(DeviceChoice::Cuda(0)) {
         Ok(Device::Cuda(device)) => Some((alone, device)),
         Ok(Device::Cpu) => panic!("a GPU was asked for by number"),

@@ -8,6 +8,7 @@ use crate::common::{recording, session};
 use std::process::Command;
 use std::sync::atomic::Ordering;
 
+use super::allocations::alone;
 use super::allocator::NUM_BYTES;
 use det_post::ros::ParameterValue;
 use det_post::types::Stamp;
@@ -44,6 +45,7 @@ fn take_all(session: &Session) {
 /// Runs alone in a process: what other tests hold would be counted, too.
 #[test]
 fn memory_stays_flat() {
+    let _alone = alone();
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "live_memory::memory_stays_flat_alone", "--ignored", "--nocapture"])
         .output()

@@ -58,7 +58,7 @@ impl Shared {
         let config = self.parameters.config();
         let mut channels = Vec::with_capacity(config.channels.len());
         let mut placed = config.channels.clone();
-        place_on_gpus(&mut placed);
+        let _gpus = place_on_gpus(&mut placed);
         let factory = share_networks(&placed, &self.factory);
         for channel in &placed {
             let open_outputs = |channel: &_| {
