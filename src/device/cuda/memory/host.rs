@@ -13,9 +13,6 @@ use crate::device::cuda::registered::{Place, find};
 use crate::device::cuda::{Event, Stream, failed};
 use crate::error::Result;
 
-/// A longer copy to the host takes several microseconds more to begin (docs/benchmarks.md).
-const MAX_SHORT_COPY_BYTES: usize = 64 << 10;
-
 /// Page-locked host memory for uploads and downloads.
 #[derive(Debug)]
 pub struct PinnedBuffer<T> {
@@ -172,15 +169,10 @@ impl<T: Plain> PinnedBuffer<T> {
         // it: this one follows the uploads before it and is complete after the wait
         // below.
         let values = unsafe { std::slice::from_raw_parts_mut(self.address as *mut T, source.len) };
-        let mut address = source.address;
-        let len = (MAX_SHORT_COPY_BYTES / size_of::<T>().max(1)).max(1);
-        let copied = values.chunks_mut(len).try_for_each(|part| {
-            let from = address;
-            address += size_of_val(part) as u64;
-            // SAFETY: both sides have `source.len` values; the wait below follows
-            // whatever the copies return.
-            unsafe { result::memcpy_dtoh_async(part, from, self.stream.raw()) }
-        });
+        // SAFETY: both sides have `source.len` values; the wait below follows
+        // whatever the copy returns.
+        let copied =
+            unsafe { result::memcpy_dtoh_async(values, source.address, self.stream.raw()) };
         self.stream.synchronize()?;
         copied.map_err(|e| failed("copy from the device", e))?;
         Ok(values)
