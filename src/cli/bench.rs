@@ -7,7 +7,7 @@ use super::stdout::{self, Stdout};
 use crate::bench;
 use crate::device::Device;
 use crate::error::Result;
-use crate::output_folder::write_file;
+use crate::output_folder::{check_file, write_file};
 use crate::types::DeviceChoice;
 
 /// Arguments of `det_post bench`.
@@ -30,6 +30,9 @@ pub(super) struct BenchArguments {
 /// `Device` when the device is not usable, `Usage` when no case has the name,
 /// `Io` when the figures cannot be written.
 pub(super) fn bench(arguments: &BenchArguments) -> Result<ExitStatus> {
+    if let Some(path) = &arguments.json {
+        check_file(path)?;
+    }
     let device = Device::open(arguments.device)?;
     // Figures that are written to a file need no reader of the table.
     let is_recorded = arguments.json.is_some();

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::eval::recordings::{
     Classes, Drive, Evaluation, Filters, Sides, Terms, TopicPair, parse_pair, read_drives,
 };
-use crate::output_folder::{OutputFolder, Replaces, write_file};
+use crate::output_folder::{OutputFolder, Replaces, check_file, write_file};
 
 /// Arguments of `det_post eval`.
 #[derive(Debug, clap::Args)]
@@ -77,7 +77,7 @@ fn drives(arguments: &EvalArguments) -> Result<Vec<Drive>> {
     if detections.len() != truth.len() {
         let message =
             format!("{} --detections for {} --truth: one each", detections.len(), truth.len());
-        return Err(Error::new(ErrorKind::Argument, "eval", message));
+        return Err(Error::new(ErrorKind::Usage, "eval", message));
     }
     let sides = detections.iter().cloned().zip(truth.iter().cloned());
     Ok(sides.map(|(detections, truth)| Drive { detections, truth }).collect())
@@ -86,6 +86,9 @@ fn drives(arguments: &EvalArguments) -> Result<Vec<Drive>> {
 /// Evaluates, prints the tables and writes the requested files.
 pub(super) fn eval(arguments: &EvalArguments) -> Result<ExitStatus> {
     let interrupt = Interrupt::listen()?;
+    for path in [&arguments.json, &arguments.html].into_iter().flatten() {
+        check_file(path)?;
+    }
     let mut classes = Classes::default();
     let read = |Drive { detections, truth }: &Drive| {
         Sides::read(detections, truth, &mut classes, &interrupt.flag())

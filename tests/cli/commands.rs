@@ -140,6 +140,18 @@ fn a_gpu_that_is_not_there_is_code_1_and_auto_goes_on() {
 }
 
 #[test]
+fn a_bench_refuses_a_file_of_the_user_before_it_measures() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("figures.json");
+    std::fs::write(&path, "mine").unwrap();
+    let run = det_post(&["bench", "--json", path.to_str().unwrap(), "nms_circle 500"]);
+    run.expect_code(2);
+    assert!(run.stderr.contains("figures.json was not written by det_post"), "{}", run.stderr);
+    assert_eq!(run.stdout, "");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
+}
+
+#[test]
 fn the_effective_configuration_checks_again() {
     let folder = tempfile::tempdir().unwrap();
     for shipped in

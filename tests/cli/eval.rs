@@ -277,8 +277,14 @@ fn drives_are_measured_as_one() {
     // 31 of 60 are found, none wrongly: 52 of 101 recall points.
     near(&pedestrians["ap50"], 52.0 / 101.0);
     let run = det_post(&["eval", "--detections", &one, &one, "--truth", &truth]);
-    run.expect_code(1);
+    run.expect_code(2);
     assert!(run.stderr.contains("2 --detections for 1 --truth"), "{}", run.stderr);
+    // A file of the user is refused before any recording is looked for.
+    for option in ["--json", "--html"] {
+        let run = det_post(&["eval", "--detections", "no", "--truth", "no", option, &none]);
+        run.expect_code(2);
+        assert!(run.stderr.contains("none.jsonl was not written by det_post"), "{}", run.stderr);
+    }
 }
 
 #[test]
