@@ -241,6 +241,14 @@ fn a_single_file_is_written_in_its_folder() {
     assert_eq!(tree(folder.path()), pairs(&[("eval.json", "edited")]));
     check_file(&folder.path().join("other.json")).unwrap();
     assert_eq!(tree(folder.path()), pairs(&[("eval.json", "edited")]));
+    // Nothing is made by a check.
+    let own = tempfile::tempdir().unwrap();
+    fs::write(own.path().join("mine"), "1").unwrap();
+    expect_refusal(check_file(&own.path().join("mine")), &["mine was not written by det_post"]);
+    for name in ["other.json", "later/other.json"] {
+        check_file(&own.path().join(name)).unwrap();
+    }
+    assert_eq!(fs::read_dir(own.path()).unwrap().count(), 1);
     write_file(Path::new("/dev/null"), "gone").unwrap();
     for refused in ["/", "/dev/null/x"] {
         assert!(check_file(Path::new(refused)).is_err(), "{refused}");
