@@ -63,7 +63,7 @@ fn replay(gpu: Option<&Device>) -> Sample {
 
 /// Memory of the host and of the GPU that cuDNN keeps of a network on CUDA that was closed
 /// (docs/benchmarks.md).
-const KEPT_BY_CUDNN: [usize; 2] = [96 << 10, 8 << 10];
+const KEPT_BY_CUDNN: [usize; 2] = [96 << 10, 6 << 10];
 
 /// The networks of the sample: that of the camera twice, for four frames in flight.
 const NUM_NETWORKS: usize = 4;
