@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::path::Path;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use det_post::transport::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
-use det_post::types::Stamp;
+use det_post_ros::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
+use det_post_types::Stamp;
 
 const NUM_IMAGES: usize = 64;
 /// A 1920x1080 rgb8 image with its message head.

@@ -10,10 +10,10 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use det_post::ops::decode_yolo::decode_yolo;
-use det_post::ops::decompress::{Picture, decompress};
-use det_post::ops::letterbox::{LetterboxParams, Workspace, letterbox};
-use det_post::types::{
+use det_post_ops::decode::yolo::decode_yolo;
+use det_post_ops::image::decompress::{Picture, decompress};
+use det_post_ops::image::letterbox::{LetterboxParams, Workspace, letterbox};
+use det_post_types::{
     Candidates, ChannelOrder, CompressedFormat, CompressedView, ElementType, Encoding, ImageView,
     Normalization, Placement, Size, Tensor, TensorValues, TensorView, YoloLayout,
 };

@@ -11,10 +11,10 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion};
-use det_post::ops::nms::{Workspace, suppress_2d, suppress_3d};
-use det_post::ops::nms_iou::nms_iou;
-use det_post::ops::nms_rotated::nms_rotated;
-use det_post::types::{
+use det_post_ops::nms::{Workspace, suppress_2d, suppress_3d};
+use det_post_ops::nms::iou::nms_iou;
+use det_post_ops::nms::rotated::nms_rotated;
+use det_post_types::{
     Box2d, Box3d, Candidate, CircleThreshold, ClassMode, Kept, Nms2d, Nms3d, NmsBev, NmsCircle,
     NmsFast, NmsIou, NmsIou3d, NmsRotated, NmsSoft, Object3d, RotatedBox2d, SoftDecay,
 };

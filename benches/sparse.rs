@@ -13,14 +13,14 @@ use std::path::Path;
 use std::time::Instant;
 
 use criterion::Criterion;
-use det_post::infer::sparse::{CpuEncoder, Plan, load};
-use det_post::ops::rulebook::{
+use det_post_infer::sparse::{CpuEncoder, Plan, load};
+use det_post_ops::sparse::rulebook::{
     Geometry, Mode, SiteGrid, Sites, Table, fill_table, output_sites, sites_of_coordinates,
 };
-use det_post::ops::sparse_conv::{
+use det_post_ops::sparse::conv::{
     ConvParameters, Epilogue, PackedWeights, Precision, Workspace, sparse_conv,
 };
-use det_post::types::{ElementType, Tensor};
+use det_post_types::{ElementType, Tensor};
 
 const NUM_RUNS: usize = 7;
 const DOWN: Geometry =

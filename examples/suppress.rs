@@ -5,9 +5,9 @@
 #![allow(clippy::print_stdout, reason = "the result of the example")]
 
 use det_post::Result;
-use det_post::ops::nms::Workspace;
-use det_post::ops::nms_iou::nms_iou;
-use det_post::types::{Box2d, Candidate, ClassMode, NmsIou};
+use det_post_ops::nms::Workspace;
+use det_post_ops::nms::iou::nms_iou;
+use det_post_types::{Box2d, Candidate, ClassMode, NmsIou};
 
 /// Prints the boxes that remain.
 ///

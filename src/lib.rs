@@ -34,8 +34,8 @@
 //! ```
 //! use std::path::PathBuf;
 //!
-//! use det_post::sim::{Drive, Options, Picture};
-//! use det_post::types::{Detections, Encoding, FrameReport, Header, ImagePayload, ImageView};
+//! use det_post_sim::{Drive, Options, Picture};
+//! use det_post_types::{Detections, Encoding, FrameReport, Header, ImagePayload, ImageView};
 //! use det_post::{Config, FrameInput, FrameSet, open_detector};
 //!
 //! let config = Config::load(&[PathBuf::from("config/demo.param.yaml")], &[])?;
@@ -75,27 +75,20 @@ mod bench;
 pub mod cli;
 pub mod config;
 pub mod detectors;
-pub mod device;
 pub mod draw;
-mod error;
-pub mod eval;
-pub mod infer;
-mod input_file;
-mod named;
 pub mod node;
-pub mod ops;
-mod output_folder;
 pub mod replay;
-pub mod ros;
 pub mod runtime;
-pub mod sim;
-mod text;
-pub mod transport;
-pub mod types;
-mod yaml;
+
+pub use det_post_eval as eval;
+pub use det_post_infer as infer;
+pub use det_post_ops as ops;
+pub use det_post_ros as ros;
+pub use det_post_sim as sim;
+pub use det_post_types as types;
 
 pub use config::Config;
+pub use det_post_types::{Error, ErrorKind, Result};
 pub use detectors::{Detector, FrameInput, FrameSet};
-pub use error::{Error, ErrorKind, Result};
 pub use replay::{Replay, ReplayOptions};
 pub use runtime::open_detector;

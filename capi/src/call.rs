@@ -9,7 +9,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use det_post::types::DeviceBytes;
+use det_post_types::DeviceBytes;
 use half::f16;
 
 use super::status::{self, Failure, Status};

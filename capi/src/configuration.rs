@@ -7,7 +7,7 @@ use super::call::{Call, In, Text};
 use super::status::Failure;
 use det_post::config::{ChannelConfig, Config, NODE_NAME, Package, Source};
 use det_post::detectors;
-use det_post::ros::NodeName;
+use det_post_ros::NodeName;
 use det_post::runtime::{Factory, isolated};
 use det_post::{Error, ErrorKind};
 

@@ -1,9 +1,9 @@
 //! Outputs of networks to candidates.
 
-use det_post::ops::decode_anchor::{AnchorOutputs, decode_anchor};
-use det_post::ops::decode_center::{CenterTask, decode_center};
-use det_post::ops::decode_yolo::{decode_yolo, decode_yolo_rotated};
-use det_post::types::{
+use det_post_ops::decode::anchor::{AnchorOutputs, decode_anchor};
+use det_post_ops::decode::center::{CenterTask, decode_center};
+use det_post_ops::decode::yolo::{decode_yolo, decode_yolo_rotated};
+use det_post_types::{
     Box2d, Candidate, Candidates, CenterDecode, Object3d, RotatedBox2d, TensorView,
 };
 

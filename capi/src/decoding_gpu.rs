@@ -1,15 +1,15 @@
 //! Outputs of networks in the memory of a GPU to candidates there.
 
 use det_post::Result;
-use det_post::device::cuda::{DeviceBuffer, DeviceTensor, Plain, Stream};
-use det_post::ops::candidate_arrays::cuda::{
+use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, Plain, Stream};
+use det_post_ops::arrays::candidates::cuda::{
     Columns, DecodedAnchor, DecodedCenter, DecodedYolo, Ranked, SurvivorColumns, SurvivorIds,
 };
-use det_post::ops::decode_anchor::AnchorOutputs;
-use det_post::ops::decode_center::CenterTask;
-use det_post::ops::decode_yolo::cuda::Decoded as YoloBox;
-use det_post::ops::nms::cuda::Suppressible;
-use det_post::types::{
+use det_post_ops::decode::anchor::AnchorOutputs;
+use det_post_ops::decode::center::CenterTask;
+use det_post_ops::decode::yolo::cuda::Decoded as YoloBox;
+use det_post_ops::nms::cuda::Suppressible;
+use det_post_types::{
     AnchorDecode, Box2d, Candidate, CenterDecode, Nms2d, RotatedBox2d, Size, YoloLayout,
 };
 
@@ -192,7 +192,7 @@ impl OnGpu {
                     return Ok(false);
                 }
                 let [velocities, _] = velocities.output(&stream)?.split_at(2 * num);
-                decode.enqueue_motions(velocities, det_post::device::cuda::Out::empty())?;
+                decode.enqueue_motions(velocities, det_post_ops::device::cuda::Out::empty())?;
                 Ok(true)
             },
         )

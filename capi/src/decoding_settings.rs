@@ -1,6 +1,6 @@
 //! What the outputs of networks mean.
 
-use det_post::types::{
+use det_post_types::{
     Anchor, AnchorDecode, AnchorLevel, CenterDecode, DetrBoxes, PointRange, ScoreThresholds, Size,
     SizeOrder, YawConvention, YoloLayout,
 };

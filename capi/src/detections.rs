@@ -2,7 +2,7 @@
 
 use super::call::{Const, ConstText};
 use det_post::runtime::channel::Served;
-use det_post::types::{self, Object3d, RotatedBox2d};
+use det_post_types::{Object3d, RotatedBox2d};
 
 /// Axis-aligned boxes in an image: `boxes_2d`.
 pub const DETECTIONS_2D: u32 = 1;
@@ -151,15 +151,15 @@ impl Found {
         self.rotated_boxes_2d.clear();
         self.boxes_3d.clear();
         let kind = match served.detections {
-            types::Detections::Boxes2d(found) => {
+            det_post_types::Detections::Boxes2d(found) => {
                 self.boxes_2d.extend(found.iter().map(detection_2d));
                 DETECTIONS_2D
             }
-            types::Detections::RotatedBoxes2d(found) => {
+            det_post_types::Detections::RotatedBoxes2d(found) => {
                 self.rotated_boxes_2d.extend(found.iter().map(rotated_detection_2d));
                 DETECTIONS_ROTATED_2D
             }
-            types::Detections::Boxes3d(found) => {
+            det_post_types::Detections::Boxes3d(found) => {
                 self.boxes_3d.extend(found.iter().map(detection_3d));
                 DETECTIONS_3D
             }
@@ -182,21 +182,21 @@ impl Found {
     }
 }
 
-fn detection_2d(found: &types::Detection2d) -> Detection2d {
-    let types::Box2d { x1, y1, x2, y2 } = found.bbox;
+fn detection_2d(found: &det_post_types::Detection2d) -> Detection2d {
+    let det_post_types::Box2d { x1, y1, x2, y2 } = found.bbox;
     Detection2d { class_id: found.class, score: found.score, x1, y1, x2, y2 }
 }
 
-fn rotated_detection_2d(found: &types::Detection2d<RotatedBox2d>) -> RotatedDetection2d {
+fn rotated_detection_2d(found: &det_post_types::Detection2d<RotatedBox2d>) -> RotatedDetection2d {
     let RotatedBox2d { cx, cy, width, height, angle_rad } = found.bbox;
-    let types::Detection2d { class: class_id, score, .. } = *found;
+    let det_post_types::Detection2d { class: class_id, score, .. } = *found;
     RotatedDetection2d { class_id, score, cx, cy, width, height, angle_rad }
 }
 
-fn detection_3d(found: &types::Detection3d) -> Detection3d {
-    let types::Detection3d { class: class_id, score, object } = *found;
+fn detection_3d(found: &det_post_types::Detection3d) -> Detection3d {
+    let det_post_types::Detection3d { class: class_id, score, object } = *found;
     let Object3d { bbox, velocity_mps, variance } = object;
-    let types::Box3d { center, length_m, width_m, height_m, yaw_rad } = bbox;
+    let det_post_types::Box3d { center, length_m, width_m, height_m, yaw_rad } = bbox;
     let has_velocity = velocity_mps.map_or(0, |_| HAS_VELOCITY);
     let has_variance = variance.map_or(0, |_| HAS_VARIANCE);
     let variance = variance.unwrap_or_default();

@@ -17,10 +17,10 @@ use det_post::config::{ChannelConfig, Config};
 use det_post::detectors::MAX_INPUTS;
 use det_post::runtime::channel::Channel;
 use det_post::runtime::{Sequence, StampOrder};
-use det_post::transport::calibration_files::{StaticTransform, read_transforms};
-use det_post::transport::middleware::InputKind;
-use det_post::transport::tf::TfBuffer;
-use det_post::types::{self, FrameReport, Stamp};
+use det_post_ros::calibration_files::{StaticTransform, read_transforms};
+use det_post_ros::middleware::InputKind;
+use det_post_ros::tf::TfBuffer;
+use det_post_types::{FrameReport, Stamp};
 
 /// An open detector: a channel of a configuration, its networks and its memory.
 #[derive(Clone, Copy)]
@@ -78,7 +78,7 @@ struct Opened {
     position: usize,
     channel: Channel,
     transforms: TfBuffer,
-    calibrations: [Option<types::CameraCalibration>; MAX_INPUTS],
+    calibrations: [Option<det_post_types::CameraCalibration>; MAX_INPUTS],
     tensors: TensorMemory,
     found: Found,
     report: FrameReport,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use det_post::Result;
-use det_post::ros::SetResult;
-use det_post::transport::middleware::{
+use det_post_ros::SetResult;
+use det_post_ros::middleware::{
     Handler, InputKind, MiddlewareEvent, Received, Receiver, Request, Response, StampGaps, Switch,
     Watcher,
 };

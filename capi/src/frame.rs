@@ -7,9 +7,9 @@ use super::status::Failure;
 use super::tensors::{Bytes, Tensor, TensorMemory};
 use det_post::Error;
 use det_post::detectors::{FrameInput, MAX_INPUTS, Payload};
-use det_post::transport::messages::CompressedImage as CompressedMessage;
-use det_post::transport::tf::isometry;
-use det_post::types::{
+use det_post_ros::messages::CompressedImage as CompressedMessage;
+use det_post_ros::tf::isometry;
+use det_post_types::{
     CameraCalibration as Calibration, CloudView, DeviceBytes, Encoding, Header, ImagePayload,
     ImageView, PointField as Field, PointFields, ReceivedTensors, Size, Stamp, TensorEntries,
 };

@@ -7,15 +7,15 @@
 //! call returns, and the caller's stream is one of this GPU.
 
 use det_post::Result;
-use det_post::device::cuda::{
+use det_post_ops::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceCandidates, DeviceImage, DeviceTensor, DeviceValues, In,
     InPlaceUploads, Plain, Stream,
 };
-use det_post::ops::candidate_arrays::cuda::{Columns, DeviceArrays, DeviceClasses, Workspace};
-use det_post::ops::letterbox::LetterboxParams;
-use det_post::ops::letterbox::cuda::{Kernels, enqueue_letterbox};
-use det_post::ops::nms::cuda::{Capacity, Suppressible, Suppression};
-use det_post::types::{
+use det_post_ops::arrays::candidates::cuda::{Columns, DeviceArrays, DeviceClasses, Workspace};
+use det_post_ops::image::letterbox::LetterboxParams;
+use det_post_ops::image::letterbox::cuda::{Kernels, enqueue_letterbox};
+use det_post_ops::nms::cuda::{Capacity, Suppressible, Suppression};
+use det_post_types::{
     Box2d, Box3d, Candidate, DeviceBytes, ElementType, ImageView, Kept, Letterbox, RotatedBox2d,
 };
 

@@ -1,7 +1,7 @@
 //! Images to the inputs of networks.
 
-use det_post::ops::letterbox::{LetterboxParams, Workspace as Rows, letterbox};
-use det_post::types::{ChannelOrder, ElementType, ImageView, Normalization, Placement, Tensor};
+use det_post_ops::image::letterbox::{LetterboxParams, Workspace as Rows, letterbox};
+use det_post_types::{ChannelOrder, ElementType, ImageView, Normalization, Placement, Tensor};
 
 use super::call::{Call, Const, In, Out, run};
 use super::frame::Image;

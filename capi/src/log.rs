@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use det_post::node::LogRecord;
-use det_post::ros::LogLevel;
+use det_post_ros::LogLevel;
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Targets;

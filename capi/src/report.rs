@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use super::call::{Const, ConstText};
 use det_post::runtime::channel::Channel;
-use det_post::types::{Count, FrameReport, Stage, Transfer};
+use det_post_types::{Count, FrameReport, Stage, Transfer};
 
 /// The duration of a stage.
 #[repr(C)]

@@ -1,7 +1,7 @@
 //! Suppression of boxes.
 
-use det_post::ops::nms::{Workspace as NmsWorkspace, suppress_2d, suppress_3d, suppress_rotated};
-use det_post::types::{
+use det_post_ops::nms::{Workspace as NmsWorkspace, suppress_2d, suppress_3d, suppress_rotated};
+use det_post_types::{
     Box2d, Box3d, Candidate, CircleThreshold, ClassMode, Kept, Nms2d, Nms3d, NmsBev, NmsBevFast,
     NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsRotated, NmsSoft, Object3d, RotatedBox2d, SoftDecay,
 };

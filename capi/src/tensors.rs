@@ -1,6 +1,6 @@
 //! Bytes and tensors in the memory of the caller.
 
-use det_post::types::{
+use det_post_types::{
     ElementType, MAX_RANK, Span, TensorEntries, TensorEntry, TensorType, TensorValues, TensorView,
 };
 

@@ -1,13 +1,13 @@
 //! Points to voxels.
 
-use det_post::device::cuda::{DeviceBuffer, In as ValuesOnGpu};
-use det_post::ops::voxel_arrays::cuda::{PointGrouping, PointIndices, VoxelColumns};
-use det_post::ops::voxel_arrays::voxel_arrays;
-use det_post::ops::voxelize::cuda::MAX_POINTS;
-use det_post::ops::voxelize::{
+use det_post_ops::device::cuda::{DeviceBuffer, In as ValuesOnGpu};
+use det_post_ops::arrays::voxels::cuda::{PointGrouping, PointIndices, VoxelColumns};
+use det_post_ops::arrays::voxels::voxel_arrays;
+use det_post_ops::cloud::voxelize::cuda::MAX_POINTS;
+use det_post_ops::cloud::voxelize::{
     VoxelizeCounts, VoxelizeParams, Voxels as Grouped, Workspace as Cells, voxelize as group,
 };
-use det_post::types::{Grid, PointRange, Points as Cloud};
+use det_post_types::{Grid, PointRange, Points as Cloud};
 
 use super::call::{Call, Const, In, Out, run};
 use super::gpu::{Gpu, finish, in_order, rounded_up, values_of};

@@ -1,7 +1,7 @@
 //! Operations on arrays: a device, and the memory of the operations on it.
 
-use det_post::device::Device;
-use det_post::types::DeviceChoice;
+use det_post_ops::device::Device;
+use det_post_types::DeviceChoice;
 
 use super::call::{Address, Out, Text, run};
 use super::gpu::Gpu;

@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::{Parser, ValueEnum};
 use det_post::config::{ChannelKind, Config, EncoderFacts, LidarConfig, SurroundConfig, YoloFacts};
-use det_post::sim::{Drive, Options};
+use det_post_sim::{Drive, Options};
 use pictures::export_pictures;
 use scans::ScanExporter;
 use surround::{drive_options, export_surround};

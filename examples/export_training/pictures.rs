@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use det_post::config::YoloFacts;
-use det_post::ops::letterbox::{self, LetterboxParams, letterbox};
-use det_post::sim::{Drive, Picture};
-use det_post::types::{
+use det_post_ops::image::letterbox::{self, LetterboxParams, letterbox};
+use det_post_sim::{Drive, Picture};
+use det_post_types::{
     ElementType, Encoding, ImageView, Normalization, Size, Tensor, TensorValues,
 };
 

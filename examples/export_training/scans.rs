@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use det_post::config::{EncoderFacts, LidarConfig};
-use det_post::ops::densify::{Sweeps, densify};
-use det_post::ops::pillar_features::pillar_features;
-use det_post::ops::voxel_mean::voxel_mean;
-use det_post::ops::voxelize::{self, VoxelizeParams, Voxels, voxelize};
-use det_post::sim::{Drive, Scan};
-use det_post::types::{ElementType, Evidence, Points, Tensor, TensorValues};
+use det_post_ops::cloud::densify::{Sweeps, densify};
+use det_post_ops::cloud::pillar_features::pillar_features;
+use det_post_ops::sparse::voxel_mean::voxel_mean;
+use det_post_ops::cloud::voxelize::{self, VoxelizeParams, Voxels, voxelize};
+use det_post_sim::{Drive, Scan};
+use det_post_types::{ElementType, Evidence, Points, Tensor, TensorValues};
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
 use crate::array::Array;

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use det_post::config::{SurroundConfig, SurroundFacts};
-use det_post::ops::resample::{self, ResampleParams, SampleMap, resample};
-use det_post::sim::{CameraMount, Drive, Options, Picture, Rig, SeenByCameras};
-use det_post::types::{
+use det_post_ops::image::resample::{self, ResampleParams, SampleMap, resample};
+use det_post_sim::{CameraMount, Drive, Options, Picture, Rig, SeenByCameras};
+use det_post_types::{
     CameraCalibration, CameraModel, CameraView, ElementType, Encoding, Evidence, ImageView,
     Normalization, Placement, Size, Tensor, TensorValues,
 };
@@ -95,7 +95,7 @@ pub fn export_surround(
         let stamp = drive.rig().picture_stamp(index);
         let ego = drive.ego(stamp);
         let [x, y, _] = ego.position_m.map(|value| value as f32);
-        let time_s = stamp.seconds_since(det_post::sim::START) as f32;
+        let time_s = stamp.seconds_since(det_post_sim::START) as f32;
         arrays.poses.push(&[x, y, ego.yaw_rad as f32, time_s])?;
         let objects = drive.surround_truth(index, &seen);
         arrays.frames.push(&[objects.len() as i32, place as i32])?;
@@ -146,7 +146,7 @@ fn views(rig: &Rig, facts: &SurroundFacts) -> Result<Vec<CameraView>, Failure> {
         ..CameraCalibration::default()
     };
     let model = CameraModel::new(&calibration)?;
-    let undistort = det_post::types::Undistort::Never;
+    let undistort = det_post_types::Undistort::Never;
     let view =
         CameraView::new(&model, undistort, network, Placement::CropTop, facts.pixel_convention);
     Ok(vec![view; rig.cameras.len()])

@@ -12,7 +12,7 @@
 //! give centre and extent of whatever is inside. A cell is sure of its find
 //! when the centre of the patch is near its own.
 
-use det_post::types::ElementType::F32;
+use det_post_types::ElementType::F32;
 
 use super::onnx::{Attr, Graph};
 

@@ -17,7 +17,7 @@
 //! neighbour is surer. Objects nearer to each other than the window see each
 //! other.
 
-use det_post::types::ElementType::F32;
+use det_post_types::ElementType::F32;
 
 use super::onnx::{Attr, Graph};
 

@@ -1,8 +1,8 @@
 // Candidates from arrays of boxes, scores and classes, and survivors as arrays:
 // src/ops/candidate_arrays/mod.rs.
 
-#include "candidate.cuh"
-#include "nms_args.cuh"
+#include "shared/candidate.cuh"
+#include "nms/args.cuh"
 
 namespace candidate_arrays {
 

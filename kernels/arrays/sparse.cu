@@ -7,8 +7,8 @@
 //
 // The numbers of rows are those that the host has read.
 
-#include "site_index.cuh"
-#include "sparse_conv.cuh"
+#include "sparse/site_index.cuh"
+#include "sparse/conv.cuh"
 
 namespace sparse_arrays {
 

@@ -5,7 +5,7 @@
 //            before; both totals go to memory that the host reads
 //   write    a thread per voxel and per point, once the host has arrays of these sizes
 
-#include "scan.cuh"
+#include "shared/scan.cuh"
 
 namespace voxel_arrays {
 

@@ -6,8 +6,8 @@
 // Reads: the points of all sweeps. Writes: the kept points up to the capacity,
 // their number, and the counters of the others.
 
-#include "counters.cuh"
-#include "scan.cuh"
+#include "shared/counters.cuh"
+#include "shared/scan.cuh"
 
 namespace densify {
 

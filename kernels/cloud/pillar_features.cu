@@ -8,8 +8,8 @@
 
 #include <cuda_fp16.h>
 
-#include "grid.cuh"
-#include "slice.cuh"
+#include "cloud/grid.cuh"
+#include "shared/slice.cuh"
 
 namespace pillar_features {
 

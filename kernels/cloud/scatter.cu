@@ -8,7 +8,7 @@
 
 #include <cuda_fp16.h>
 
-#include "slice.cuh"
+#include "shared/slice.cuh"
 
 namespace scatter {
 

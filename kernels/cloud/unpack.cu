@@ -5,8 +5,8 @@
 // Reads: the values of every point. Writes: the valid points up to the capacity,
 // their number, and the counters of the others.
 
-#include "counters.cuh"
-#include "scan.cuh"
+#include "shared/counters.cuh"
+#include "shared/scan.cuh"
 
 namespace unpack {
 

@@ -15,11 +15,11 @@
 // Atomics compute minima, sums and free positions: no result depends on their
 // order. An entry belongs to one cell or, on large grids, is found by hashing.
 
-#include "bucket_order.cuh"
-#include "counters.cuh"
-#include "grid.cuh"
-#include "scan.cuh"
-#include "voxel_bucket.cuh"
+#include "cloud/bucket_order.cuh"
+#include "shared/counters.cuh"
+#include "cloud/grid.cuh"
+#include "shared/scan.cuh"
+#include "cloud/voxel_bucket.cuh"
 
 namespace voxelize {
 

@@ -6,9 +6,9 @@
 // distributed over the threads, which decode their boxes. Candidates are appended by
 // select.cuh.
 
-#include "logit.cuh"
-#include "select.cuh"
-#include "threshold.cuh"
+#include "decode/logit.cuh"
+#include "decode/select.cuh"
+#include "decode/threshold.cuh"
 
 namespace decode_anchor {
 

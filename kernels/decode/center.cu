@@ -5,10 +5,10 @@
 // Cells whose heat passes are listed in shared memory and distributed over the
 // threads, which decode their boxes. Candidates are appended by select.cuh.
 
-#include "logit.cuh"
-#include "select.cuh"
-#include "threshold.cuh"
-#include "yaw.cuh"
+#include "decode/logit.cuh"
+#include "decode/select.cuh"
+#include "decode/threshold.cuh"
+#include "decode/yaw.cuh"
 
 namespace decode_center {
 

@@ -2,10 +2,10 @@
 // src/ops/gather/mod.rs. One block processes the survivors in their order. As the
 // last kernel of a frame it also publishes the frame's counters.
 
-#include "candidate.cuh"
-#include "counters.cuh"
-#include "nms_args.cuh"
-#include "rectangle.cuh"
+#include "shared/candidate.cuh"
+#include "shared/counters.cuh"
+#include "nms/args.cuh"
+#include "nms/rectangle.cuh"
 
 namespace gather {
 

@@ -6,7 +6,7 @@
 // pairs only those that rank above the last one kept are collected. The best are sorted. Keys are unique, so that the order in
 // which they are collected does not matter.
 
-#include "decode_query_bins.cuh"
+#include "decode/query_bins.cuh"
 
 namespace decode_query {
 

@@ -1,8 +1,8 @@
 // What both ways of choosing pairs of a query and a class share: decode_query.cu.
 #pragma once
 
-#include "order.cuh"
-#include "slice.cuh"
+#include "shared/order.cuh"
+#include "shared/slice.cuh"
 
 namespace decode_query {
 

@@ -7,9 +7,9 @@
 // A launch runs each line once or a few times: loops that are not unrolled were faster, with less code to load.
 #pragma once
 
-#include "decode_query.cuh"
-#include "overlap.cuh"
-#include "warp.cuh"
+#include "decode/query.cuh"
+#include "shared/pdl.cuh"
+#include "shared/warp.cuh"
 
 namespace decode_query {
 

@@ -10,9 +10,9 @@
 
 #include <cuda_fp16.h>
 
-#include "candidate.cuh"
-#include "counters.cuh"
-#include "slice.cuh"
+#include "shared/candidate.cuh"
+#include "shared/counters.cuh"
+#include "shared/slice.cuh"
 
 namespace selection {
 

@@ -1,7 +1,7 @@
 // Score thresholds by class and distance: `ScoreThresholds` in src/types/center.rs.
 #pragma once
 
-#include "slice.cuh"
+#include "shared/slice.cuh"
 
 struct Thresholds {
     Slice<const float> limits;  // ascending distances; none: one unlimited bin

@@ -2,9 +2,9 @@
 // src/ops/select/mod.rs, in one kernel. Blocks read their rows and append candidates
 // by select.cuh; the headers hold one family of layouts each.
 
-#include "decode_yolo_final.cuh"
-#include "decode_yolo_planes.cuh"
-#include "decode_yolo_rows.cuh"
+#include "decode/yolo_final.cuh"
+#include "decode/yolo_planes.cuh"
+#include "decode/yolo_rows.cuh"
 
 #define DECODE_YOLO_KERNEL_OF(Candidate, layout, T, suffix, decode)                  \
     extern "C" __global__ void __launch_bounds__(yolo::kThreads, 4)                  \

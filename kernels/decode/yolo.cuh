@@ -1,9 +1,9 @@
 // Shared by all layouts of YOLO heads: src/ops/decode_yolo/mod.rs.
 #pragma once
 
-#include "logit.cuh"
-#include "select.cuh"
-#include "warp.cuh"
+#include "decode/logit.cuh"
+#include "decode/select.cuh"
+#include "shared/warp.cuh"
 
 namespace yolo {
 

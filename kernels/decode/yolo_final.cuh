@@ -1,7 +1,7 @@
 // Heads whose outputs are final boxes: end to end, and DETR.
 #pragma once
 
-#include "decode_yolo.cuh"
+#include "decode/yolo.cuh"
 
 namespace yolo {
 

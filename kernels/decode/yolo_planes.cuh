@@ -1,7 +1,7 @@
 // Heads of planes, without objectness.
 #pragma once
 
-#include "decode_yolo.cuh"
+#include "decode/yolo.cuh"
 
 namespace yolo {
 

@@ -1,7 +1,7 @@
 // Heads with objectness: rows `cx cy w h objectness classes`.
 #pragma once
 
-#include "decode_yolo.cuh"
+#include "decode/yolo.cuh"
 
 namespace yolo {
 

@@ -4,7 +4,7 @@
 // A thread per two pixels of a row. Reads: the three planes, each without padding. Writes:
 // every pixel of the picture.
 
-#include "slice.cuh"
+#include "shared/slice.cuh"
 
 namespace decompress {
 

@@ -10,8 +10,8 @@
 
 #include <cuda_fp16.h>
 
-#include "slice.cuh"
-#include "wire.cuh"
+#include "shared/slice.cuh"
+#include "image/wire.cuh"
 
 namespace resample {
 

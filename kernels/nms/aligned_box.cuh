@@ -1,8 +1,8 @@
 // Axis-aligned boxes and their IoU: the arithmetic of src/ops/overlap/mod.rs in its order.
 #pragma once
 
-#include "nms_args.cuh"
-#include "spatial_key.cuh"
+#include "nms/args.cuh"
+#include "nms/spatial_key.cuh"
 
 __device__ inline float extent(float low, float high, float offset) {
     return fmaxf((high - low) + offset, 0.0f);

@@ -18,9 +18,9 @@
 // kReduceBlocks: blocks per multiprocessor that the kernel `reduce` is compiled for.
 #pragma once
 
-#include "candidate.cuh"
-#include "slice.cuh"
-#include "warp.cuh"
+#include "shared/candidate.cuh"
+#include "shared/slice.cuh"
+#include "shared/warp.cuh"
 
 constexpr uint32_t kNmsThreads = 256;
 constexpr uint32_t kNone = 0xffffffffu;

@@ -1,7 +1,7 @@
 // Greedy suppression by IoU of footprints: src/ops/nms_bev/mod.rs.
 
-#include "bev_footprints.cuh"
-#include "nms.cuh"
+#include "nms/bev_footprints.cuh"
+#include "nms/nms.cuh"
 
 namespace {
 

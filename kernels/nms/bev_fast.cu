@@ -1,7 +1,7 @@
 // One-pass suppression by IoU of footprints: src/ops/nms_bev_fast/mod.rs.
 
-#include "bev_footprints.cuh"
-#include "nms.cuh"
+#include "nms/bev_footprints.cuh"
+#include "nms/nms.cuh"
 
 namespace {
 

@@ -2,7 +2,7 @@
 // nms_bev_fast.cu.
 #pragma once
 
-#include "rectangle.cuh"
+#include "nms/rectangle.cuh"
 
 struct BevFootprints : Footprints<SolidKind> {
     static constexpr bool kHasThresholds = true;

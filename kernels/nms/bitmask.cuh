@@ -6,9 +6,9 @@
 // nms_bitmask_sparse.cuh and nms_bitmask_reduce.cuh.
 #pragma once
 
-#include "nms_bitmask_dense.cuh"
-#include "nms_bitmask_reduce.cuh"
-#include "nms_bitmask_sparse.cuh"
+#include "nms/bitmask_dense.cuh"
+#include "nms/bitmask_reduce.cuh"
+#include "nms/bitmask_sparse.cuh"
 
 // Adds 1 to a counter; the block's writes before it are visible to blocks that
 // read the counter afterwards. Returns the old value.

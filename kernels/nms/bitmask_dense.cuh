@@ -9,7 +9,7 @@
 // beside it on every GPU that holds two blocks.
 #pragma once
 
-#include "nms_bits.cuh"
+#include "nms/bits.cuh"
 
 // `check_bitmask` in src/ops/nms/cuda/kernels.rs refuses a grid with more rows per block.
 constexpr uint32_t kDenseCapacity = 512;

@@ -1,7 +1,7 @@
 // The greedy reduction of a sparse bitmask by one block.
 #pragma once
 
-#include "nms_bitmask_sparse.cuh"
+#include "nms/bitmask_sparse.cuh"
 
 // Entries of a row in registers, of a thread with one candidate and with two.
 constexpr uint32_t kEntriesOfOne = 24;

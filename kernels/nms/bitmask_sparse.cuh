@@ -5,7 +5,7 @@
 // row's `BitmaskRow`, the others in `row_entries`.
 #pragma once
 
-#include "nms_bits.cuh"
+#include "nms/bits.cuh"
 
 // Rows that a warp compares between two sums.
 constexpr uint32_t kRowsAtOnce = 4;

@@ -3,8 +3,8 @@
 
 #include <cstring>
 
-#include "slice.cuh"
-#include "warp.cuh"
+#include "shared/slice.cuh"
+#include "shared/warp.cuh"
 
 // 32 consecutive candidates in their memory layout, distributed over the lanes.
 template <typename Candidate>

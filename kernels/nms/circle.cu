@@ -1,7 +1,7 @@
 // Greedy suppression by distance of centres: src/ops/nms_circle/mod.rs.
 
-#include "nms.cuh"
-#include "spatial_key.cuh"
+#include "nms/nms.cuh"
+#include "nms/spatial_key.cuh"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // One-pass suppression by IoU of axis-aligned boxes: src/ops/nms_fast/mod.rs.
 
-#include "aligned_box.cuh"
-#include "nms.cuh"
+#include "nms/aligned_box.cuh"
+#include "nms/nms.cuh"
 
 NMS_KERNELS(nms_fast, AlignedBoxes<true>)

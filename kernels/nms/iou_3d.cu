@@ -1,7 +1,7 @@
 // Greedy suppression by IoU of volumes: src/ops/nms_iou_3d/mod.rs.
 
-#include "nms.cuh"
-#include "rectangle.cuh"
+#include "nms/nms.cuh"
+#include "nms/rectangle.cuh"
 
 namespace {
 

@@ -7,8 +7,8 @@
 // depends on the order of atomics.
 #pragma once
 
-#include "nms_bitmask.cuh"
-#include "nms_search.cuh"
+#include "nms/bitmask.cuh"
+#include "nms/search.cuh"
 
 #define NMS_KERNEL(op, step, Policy, ...)                                      \
     extern "C" __global__ void __launch_bounds__(__VA_ARGS__)                  \

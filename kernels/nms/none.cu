@@ -4,8 +4,8 @@
 // each in its slice of a tile. The work grows with the square of the number of
 // candidates, 4e8 comparisons for 20000; no block waits for another.
 
-#include "nms_args.cuh"
-#include "scan.cuh"
+#include "nms/args.cuh"
+#include "shared/scan.cuh"
 
 namespace none {
 

@@ -2,9 +2,9 @@
 // order, sine and cosine included.
 #pragma once
 
-#include "aligned_box.cuh"
-#include "nms_args.cuh"
-#include "spatial_key.cuh"
+#include "nms/aligned_box.cuh"
+#include "nms/args.cuh"
+#include "nms/spatial_key.cuh"
 
 struct Rectangle {
     float x, y;

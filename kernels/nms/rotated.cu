@@ -1,7 +1,7 @@
 // Greedy suppression by IoU of rotated boxes: src/ops/nms_rotated/mod.rs.
 
-#include "nms.cuh"
-#include "rectangle.cuh"
+#include "nms/nms.cuh"
+#include "nms/rectangle.cuh"
 
 namespace {
 

@@ -5,8 +5,8 @@
 // waits only for candidates whose blocks already run.
 #pragma once
 
-#include "nms_sort.cuh"
-#include "scan.cuh"
+#include "nms/sort.cuh"
+#include "shared/scan.cuh"
 
 constexpr uint32_t kReduceWarps = kNmsThreads / kLanes;
 // Leaves, or their bounds, with loads in flight at once.

@@ -4,8 +4,8 @@
 // lowered. Thread t owns candidates t, t + kThreads, ... In each iteration it lowers
 // their scores and finds its best; a reduction over the block finds the best of all.
 
-#include "aligned_box.cuh"
-#include "nms_args.cuh"
+#include "nms/aligned_box.cuh"
+#include "nms/args.cuh"
 
 namespace soft {
 

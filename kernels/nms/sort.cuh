@@ -6,7 +6,7 @@
 //   leaves  writes the proxies in both orders and the bounds of the leaves
 #pragma once
 
-#include "nms_args.cuh"
+#include "nms/args.cuh"
 
 constexpr uint32_t kTile = 512;
 // Candidates that a block sorts against their tile.

@@ -1,7 +1,7 @@
 // The candidates that a suppression keeps, and their footprints where the next suppression
 // compares footprints: src/ops/survivors/mod.rs.
 
-#include "bev_footprints.cuh"
+#include "nms/bev_footprints.cuh"
 
 namespace survivors {
 

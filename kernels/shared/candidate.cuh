@@ -2,7 +2,7 @@
 // src/types/boxes.rs.
 #pragma once
 
-#include "order.cuh"
+#include "shared/order.cuh"
 
 struct Candidate2d {
     float x1, y1, x2, y2;

@@ -2,7 +2,7 @@
 // memory. GPUs of compute capability 9.0 and later have them.
 #pragma once
 
-#include "barrier.cuh"
+#include "shared/barrier.cuh"
 
 // Kernels that call these functions are compiled for such GPUs alone.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

@@ -8,7 +8,7 @@
 // to an entry: no addition is atomic, except to kScoresNan.
 #pragma once
 
-#include "slice.cuh"
+#include "shared/slice.cuh"
 
 enum Count : uint32_t {
     kPointsNotFinite = 0,

@@ -2,7 +2,7 @@
 //   empty   does nothing: the cost of a launch, for the benchmarks
 //   fault   traps, or reads an address that no context maps: a fault, for tests
 
-#include "slice.cuh"
+#include "shared/slice.cuh"
 
 namespace diagnostic {
 

@@ -7,7 +7,7 @@
 // cleared between launches.
 #pragma once
 
-#include "slice.cuh"
+#include "shared/slice.cuh"
 
 namespace scan {
 

@@ -1,7 +1,7 @@
 // Matrix instructions of warpgroups (wgmma), and rings of shared memory that bulk copies fill.
 #pragma once
 
-#include "barrier.cuh"
+#include "shared/barrier.cuh"
 
 // The instructions exist for sm_90a alone.
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)

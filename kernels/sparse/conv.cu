@@ -15,11 +15,11 @@
 //
 // The number of rows is read on the device. Blocks and warps share tiles or rows evenly.
 
-#include "sparse_conv_exact.cuh"
-#include "sparse_conv_features.cuh"
-#include "sparse_conv_resident.cuh"
-#include "sparse_conv_staged.cuh"
-#include "sparse_conv_warpgroup.cuh"
+#include "sparse/conv_exact.cuh"
+#include "sparse/conv_features.cuh"
+#include "sparse/conv_resident.cuh"
+#include "sparse/conv_staged.cuh"
+#include "sparse/conv_warpgroup.cuh"
 
 #define SPARSE_CONV_RESIDENT(T, kWords, kChannels, kDepth, kBlocks, name)               \
     extern "C" __global__ void __launch_bounds__(sparse_conv::kThreads, kBlocks) name(  \

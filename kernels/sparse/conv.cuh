@@ -4,8 +4,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "slice.cuh"
-#include "warp.cuh"
+#include "shared/slice.cuh"
+#include "shared/warp.cuh"
 
 namespace sparse_conv {
 

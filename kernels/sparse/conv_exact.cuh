@@ -7,7 +7,7 @@
 // channels at a time.
 #pragma once
 
-#include "sparse_conv_staged.cuh"
+#include "sparse/conv_staged.cuh"
 
 namespace sparse_conv {
 

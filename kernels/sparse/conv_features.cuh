@@ -1,7 +1,7 @@
 // Rows of features: those of the input in the order of the sites, and sums of rows.
 #pragma once
 
-#include "sparse_conv.cuh"
+#include "sparse/conv.cuh"
 
 namespace sparse_conv {
 

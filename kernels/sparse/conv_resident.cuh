@@ -1,7 +1,7 @@
 // All taps of the weights are in shared memory; warps run on their own.
 #pragma once
 
-#include "sparse_conv_tiles.cuh"
+#include "sparse/conv_tiles.cuh"
 
 namespace sparse_conv {
 

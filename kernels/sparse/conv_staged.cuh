@@ -2,7 +2,7 @@
 // through the taps in step.
 #pragma once
 
-#include "sparse_conv_tiles.cuh"
+#include "sparse/conv_tiles.cuh"
 
 namespace sparse_conv {
 

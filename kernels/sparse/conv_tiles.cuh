@@ -2,7 +2,7 @@
 // are, products and results.
 #pragma once
 
-#include "sparse_conv.cuh"
+#include "sparse/conv.cuh"
 
 namespace sparse_conv {
 

@@ -3,8 +3,8 @@
 // every row is gathered once.
 #pragma once
 
-#include "sparse_conv_tiles.cuh"
-#include "warpgroup.cuh"
+#include "sparse/conv_tiles.cuh"
+#include "shared/warpgroup.cuh"
 
 namespace sparse_conv {
 

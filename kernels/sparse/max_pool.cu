@@ -3,7 +3,7 @@
 // A thread per output row and channel takes the maximum over the taps that have a site,
 // from 0. Padding channels are zero and stay so.
 
-#include "sparse_conv.cuh"
+#include "sparse/conv.cuh"
 
 namespace sparse_max_pool {
 

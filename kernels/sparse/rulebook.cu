@@ -13,8 +13,8 @@
 // Everything is integer and independent of the order in which threads run: bits are set
 // by atomic or, the first row of a cell is an atomic minimum.
 
-#include "rulebook_rank.cuh"
-#include "rulebook_table.cuh"
+#include "sparse/rulebook_rank.cuh"
+#include "sparse/rulebook_table.cuh"
 
 namespace rulebook {
 

@@ -1,7 +1,7 @@
 // Arguments of the steps that make rulebooks, and geometry.
 #pragma once
 
-#include "site_index.cuh"
+#include "sparse/site_index.cuh"
 
 namespace rulebook {
 

@@ -1,8 +1,8 @@
 // Ranks of the words of a bitmap.
 #pragma once
 
-#include "rulebook.cuh"
-#include "scan.cuh"
+#include "sparse/rulebook.cuh"
+#include "shared/scan.cuh"
 
 namespace rulebook {
 

@@ -1,7 +1,7 @@
 // Words of a table.
 #pragma once
 
-#include "rulebook.cuh"
+#include "sparse/rulebook.cuh"
 
 namespace rulebook {
 

@@ -2,7 +2,7 @@
 // `SiteGrid` in src/ops/rulebook/sites.rs.
 #pragma once
 
-#include "slice.cuh"
+#include "shared/slice.cuh"
 
 // Cells of a scene by axis, slowest first, and the number of scenes.
 struct SiteGrid {

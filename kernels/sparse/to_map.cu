@@ -7,8 +7,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "site_index.cuh"
-#include "sparse_conv.cuh"
+#include "sparse/site_index.cuh"
+#include "sparse/conv.cuh"
 
 namespace to_map {
 

@@ -7,8 +7,8 @@
 // Without a limit on the points of a voxel, a block per large voxel loads their values side
 // by side; a thread per channel sums them, in the same order.
 
-#include "slice.cuh"
-#include "voxel_bucket.cuh"
+#include "shared/slice.cuh"
+#include "cloud/voxel_bucket.cuh"
 
 namespace voxel_mean {
 

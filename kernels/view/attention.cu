@@ -1,6 +1,6 @@
 // Attention: attention.cuh. Blocks of queries by head, then those of the linear layers.
 
-#include "attention_warpgroup.cuh"
+#include "view/attention_warpgroup.cuh"
 
 #define ATTENTION(T, kHead, kBlocks, name)                                              \
     extern "C" __global__ void __launch_bounds__(attention::kThreads, kBlocks) name(    \

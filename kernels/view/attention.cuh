@@ -6,7 +6,7 @@
 // operands. Values are stored transposed, a row per channel. f32: a lane has a key, then a channel.
 #pragma once
 
-#include "linear.cuh"
+#include "view/linear.cuh"
 
 namespace attention {
 

@@ -3,9 +3,9 @@
 // memory two rounds ahead; the parts are added at the end, as in attention.cuh.
 #pragma once
 
-#include "attention.cuh"
-#include "overlap.cuh"
-#include "warpgroup.cuh"
+#include "view/attention.cuh"
+#include "shared/pdl.cuh"
+#include "shared/warpgroup.cuh"
 
 namespace attention {
 

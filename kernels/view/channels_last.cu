@@ -6,7 +6,7 @@
 
 #include <cuda_fp16.h>
 
-#include "slice.cuh"
+#include "shared/slice.cuh"
 
 namespace channels_last {
 

@@ -1,6 +1,6 @@
 // Blocks of a DETR3D decoder: detr3d_block.cuh.
 
-#include "detr3d_block_steps.cuh"
+#include "view/detr3d_block_steps.cuh"
 
 // GPUs without clusters do not have these kernels; the launcher looks for them.
 #if HAS_CLUSTERS

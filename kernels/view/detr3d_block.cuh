@@ -22,9 +22,9 @@
 // | third, which moves the points; classes | C, D (normalized) | device memory |
 #pragma once
 
-#include "cluster.cuh"
-#include "detr3d_block_attention.cuh"
-#include "view_sample.cuh"
+#include "shared/cluster.cuh"
+#include "view/detr3d_block_attention.cuh"
+#include "view/sample.cuh"
 
 namespace detr3d_block {
 

@@ -1,8 +1,8 @@
 // Attention of 8 or 16 queries over all keys, by a thread block: a warp has a head and a part of the keys.
 #pragma once
 
-#include "attention.cuh"
-#include "detr3d_block_product.cuh"
+#include "view/attention.cuh"
+#include "view/detr3d_block_product.cuh"
 
 namespace detr3d_block {
 

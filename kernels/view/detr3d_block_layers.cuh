@@ -1,7 +1,7 @@
 // The layers of a block and what is added to them: detr3d_block.cuh.
 #pragma once
 
-#include "detr3d_block.cuh"
+#include "view/detr3d_block.cuh"
 
 namespace detr3d_block {
 

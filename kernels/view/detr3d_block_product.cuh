@@ -3,7 +3,7 @@
 // of the next are loaded.
 #pragma once
 
-#include "linear_products.cuh"
+#include "view/linear_products.cuh"
 
 namespace detr3d_block {
 

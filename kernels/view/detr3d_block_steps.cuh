@@ -1,7 +1,7 @@
 // The steps of a block in their order: detr3d_block.cuh.
 #pragma once
 
-#include "detr3d_block_layers.cuh"
+#include "view/detr3d_block_layers.cuh"
 
 namespace detr3d_block {
 

@@ -1,8 +1,8 @@
 // Linear layers that follow each other: layer_stack.cuh, blocks of 16 rows by jobs, and layer_stack_folded.cuh,
 // blocks of 8 rows.
 
-#include "layer_stack.cuh"
-#include "layer_stack_folded_steps.cuh"
+#include "view/layer_stack.cuh"
+#include "view/layer_stack_folded_steps.cuh"
 
 #define LAYER_STACK(T, name)                                                        \
     extern "C" __global__ void __launch_bounds__(layer_stack::kThreads) name(       \

@@ -6,8 +6,8 @@
 // instructions, sums in f32. f32: `sum = fma(x, w, sum)`, inputs ascending.
 #pragma once
 
-#include "linear_products.cuh"
-#include "overlap.cuh"
+#include "view/linear_products.cuh"
+#include "shared/pdl.cuh"
 
 namespace layer_stack {
 

@@ -12,9 +12,9 @@
 // those: rows whose mean is more than some hundred times their deviation lose digits.
 #pragma once
 
-#include "layer_stack.cuh"
-#include "overlap.cuh"
-#include "warpgroup.cuh"
+#include "view/layer_stack.cuh"
+#include "shared/pdl.cuh"
+#include "shared/warpgroup.cuh"
 
 namespace layer_stack_folded {
 

@@ -1,7 +1,7 @@
 // The layers of layer_stack_folded.cuh.
 #pragma once
 
-#include "layer_stack_folded.cuh"
+#include "view/layer_stack_folded.cuh"
 
 namespace layer_stack_folded {
 

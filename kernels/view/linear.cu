@@ -1,7 +1,7 @@
 // Linear layers: linear.cuh.
 
-#include "linear.cuh"
-#include "linear_f16.cuh"
+#include "view/linear.cuh"
+#include "view/linear_f16.cuh"
 
 #define LINEAR(T, kTiles, kBlocks, name)                                                     \
     extern "C" __global__ void __launch_bounds__(linear::kThreads, kBlocks) name(            \

@@ -7,8 +7,8 @@
 // f16: matrix instructions, sums in f32. f32: `sum = fma(x, w, sum)`, inputs ascending.
 #pragma once
 
-#include "linear_rows.cuh"
-#include "overlap.cuh"
+#include "view/linear_rows.cuh"
+#include "shared/pdl.cuh"
 
 namespace linear {
 

@@ -16,7 +16,7 @@
 // residuals and encoded or moved points are for linear.cuh.
 #pragma once
 
-#include "linear_f16_inputs.cuh"
+#include "view/linear_f16_inputs.cuh"
 
 namespace linear_f16 {
 

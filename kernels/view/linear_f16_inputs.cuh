@@ -2,10 +2,10 @@
 // the layers: linear_f16.cuh.
 #pragma once
 
-#include "cluster.cuh"
-#include "linear.cuh"
-#include "overlap.cuh"
-#include "warpgroup.cuh"
+#include "shared/cluster.cuh"
+#include "view/linear.cuh"
+#include "shared/pdl.cuh"
+#include "shared/warpgroup.cuh"
 
 namespace linear_f16 {
 

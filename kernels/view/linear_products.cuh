@@ -2,7 +2,7 @@
 // `kTiles` times 16 rows. The order of the sums is in linear.cuh.
 #pragma once
 
-#include "refine.cuh"
+#include "view/refine.cuh"
 
 namespace linear {
 

@@ -1,7 +1,7 @@
 // The input rows of a block of linear layers in shared memory, and what precedes the layers: linear.cuh.
 #pragma once
 
-#include "linear_products.cuh"
+#include "view/linear_products.cuh"
 
 namespace linear {
 

@@ -1,8 +1,8 @@
 // Reference points and their refinement: src/ops/refine/mod.rs.
 #pragma once
 
-#include "logit.cuh"
-#include "row.cuh"
+#include "decode/logit.cuh"
+#include "view/row.cuh"
 
 namespace refine {
 

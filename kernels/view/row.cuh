@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "slice.cuh"
-#include "warp.cuh"
+#include "shared/slice.cuh"
+#include "shared/warp.cuh"
 
 namespace row {
 

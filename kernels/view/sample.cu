@@ -1,6 +1,6 @@
 // Sampling of feature maps: view_sample.cuh.
 
-#include "view_sample.cuh"
+#include "view/sample.cuh"
 
 #define VIEW_SAMPLE_REFERENCES(T, M, kBlocks, name)                                           \
     extern "C" __global__ void __launch_bounds__(view_sample::kReferenceThreads, kBlocks) name(     \
@@ -16,7 +16,7 @@ VIEW_SAMPLE_REFERENCES(float, __half, 5, view_sample_references_f32_f16)
 
 // Key points of anchors, f32: view_sample_points.cuh.
 
-#include "view_sample_points.cuh"
+#include "view/sample_points.cuh"
 
 #define VIEW_SAMPLE_POINTS(M, kBlocks, name)                                                   \
     extern "C" __global__ void __launch_bounds__(view_sample::kPointsThreads, kBlocks) name(   \
@@ -30,7 +30,7 @@ VIEW_SAMPLE_POINTS(__half, 3, view_sample_points_f32_f16)
 
 // Key points of anchors, f16: view_sample_cells.cuh.
 
-#include "view_sample_cells.cuh"
+#include "view/sample_cells.cuh"
 
 #define VIEW_SAMPLE_CELLS(M, kBlocks, name)                                                    \
     extern "C" __global__ void __launch_bounds__(view_sample::kCellThreads, kBlocks) name(     \

@@ -3,7 +3,7 @@
 // that a view does not see are skipped before anything of it is read.
 #pragma once
 
-#include "linear.cuh"
+#include "view/linear.cuh"
 
 namespace view_sample {
 

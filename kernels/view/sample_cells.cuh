@@ -3,9 +3,9 @@
 // read once. A warp takes some cells, a lane 8 channels of them.
 #pragma once
 
-#include "overlap.cuh"
-#include "view_sample_chunk.cuh"
-#include "view_sample_points.cuh"
+#include "shared/pdl.cuh"
+#include "view/sample_chunk.cuh"
+#include "view/sample_points.cuh"
 
 namespace view_sample {
 

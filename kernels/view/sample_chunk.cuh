@@ -6,7 +6,7 @@
 // multiply-adds are. A texel that is not finite reaches neighbouring channels, since it is multiplied by 0 in theirs.
 #pragma once
 
-#include "linear_products.cuh"
+#include "view/linear_products.cuh"
 
 namespace view_sample {
 

@@ -4,7 +4,7 @@
 // sees, level by level.
 #pragma once
 
-#include "view_sample.cuh"
+#include "view/sample.cuh"
 
 namespace view_sample {
 

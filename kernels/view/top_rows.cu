@@ -5,8 +5,8 @@
 // `store` keeps the best of a frame in the memory. Every block computes the values of all rows, which
 // takes longer than its ranks: it has many threads and few rows, and loads its rows before it knows their ranks.
 
-#include "overlap.cuh"
-#include "refine.cuh"
+#include "shared/pdl.cuh"
+#include "view/refine.cuh"
 
 namespace top_rows {
 

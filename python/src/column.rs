@@ -1,6 +1,6 @@
 //! Columns of results that were computed on the CPU.
 
-use det_post::device::cuda::{Plain, Stream};
+use det_post_ops::device::cuda::{Plain, Stream};
 use dlpark::DlpackElement;
 use pyo3::prelude::*;
 

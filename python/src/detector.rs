@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use det_post::config::ChannelKind;
 use det_post::detectors::Payload;
-use det_post::device::cuda::{CudaDevice, Stream};
-use det_post::types::{
+use det_post_ops::device::cuda::{CudaDevice, Stream};
+use det_post_types::{
     CloudView, Detection2d, Detections, DeviceChoice, Encoding, FrameReport, Header, ImagePayload,
     PointField, PointFields, Stamp,
 };

@@ -1,8 +1,8 @@
 //! Images to the inputs of networks.
 
-use det_post::device::cuda::Stream;
-use det_post::ops::letterbox::{LetterboxParams, Workspace, letterbox as resize};
-use det_post::types::{
+use det_post_ops::device::cuda::Stream;
+use det_post_ops::image::letterbox::{LetterboxParams, Workspace, letterbox as resize};
+use det_post_types::{
     ChannelOrder, DeviceBytes, ElementType, Encoding, ImageView, Letterbox, Normalization,
     Placement, Size, Tensor,
 };

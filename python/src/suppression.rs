@@ -1,8 +1,8 @@
 //! Suppression on arrays.
 
-use det_post::ops::candidate_arrays::{Classes, candidate_arrays};
-use det_post::ops::nms::{Workspace, suppress_2d, suppress_3d, suppress_rotated};
-use det_post::types::{
+use det_post_ops::arrays::candidates::{Classes, candidate_arrays};
+use det_post_ops::nms::{Workspace, suppress_2d, suppress_3d, suppress_rotated};
+use det_post_types::{
     Box2d, Box3d, Candidate, CircleThreshold, ClassMode, Kept, Nms2d, Nms3d, NmsBev, NmsBevFast,
     NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsRotated, NmsSoft, Object3d, RotatedBox2d, SoftDecay,
 };

@@ -5,12 +5,12 @@ use super::inputs::yolo;
 use super::letterbox::NETWORK;
 use super::measure::Bench;
 use crate::detectors::image2d::ImageBoxes;
-use crate::device::Device;
-use crate::error::Result;
-use crate::ops::nms::Workspace;
-use crate::ops::select::select;
-use crate::types::ElementType::{self, F16, F32};
-use crate::types::{
+use det_post_ops::device::Device;
+use det_post_types::Result;
+use det_post_ops::nms::Workspace;
+use det_post_ops::decode::select::select;
+use det_post_types::ElementType::{self, F16, F32};
+use det_post_types::{
     Box2d, Candidates, ClassMode, Detection2d, Kept, Letterbox, Nms2d, NmsIou, NmsRotated,
     Placement, RotatedBox2d, Size, Tensor, YoloLayout,
 };
@@ -192,13 +192,13 @@ pub(super) mod cuda {
         Result, SCORE_THRESHOLD, SOURCE, TOP_K, nms, placed,
     };
     use crate::detectors::image2d::DeviceBoxes;
-    use crate::device::cuda::{
+    use det_post_ops::device::cuda::{
         CudaDevice, DeviceCandidates, DeviceCounters, DeviceTensor, Graph, Stream,
     };
-    use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
-    use crate::ops::gather::cuda::Workspace as Gatherer;
-    use crate::ops::nms::cuda::{Capacity, Suppression};
-    use crate::types::Box2d;
+    use det_post_ops::decode::yolo::cuda::{Selection, Workspace as Decoder};
+    use det_post_ops::decode::gather::cuda::Workspace as Gatherer;
+    use det_post_ops::nms::cuda::{Capacity, Suppression};
+    use det_post_types::Box2d;
 
     /// What follows the network on a GPU.
     pub(in crate::bench) struct Steps<B: DeviceBoxes = Box2d> {

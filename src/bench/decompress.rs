@@ -3,10 +3,10 @@
 
 use super::case::Case;
 use super::measure::Bench;
-use crate::device::Device;
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::decompress::{Picture, decompress};
-use crate::types::{CompressedFormat, CompressedView};
+use det_post_ops::device::Device;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ops::image::decompress::{Picture, decompress};
+use det_post_types::{CompressedFormat, CompressedView};
 
 pub(super) const WIDTH: u16 = 1600;
 pub(super) const HEIGHT: u16 = 900;
@@ -57,11 +57,11 @@ mod cuda {
     use super::super::case::wall;
     use super::super::letterbox::{input_shape, params};
     use super::{Bench, Case, Result, picture, view};
-    use crate::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, InPlaceUploads};
-    use crate::error::{Error, ErrorKind};
-    use crate::ops::decompress::cuda::JpegDecoder;
-    use crate::ops::letterbox::cuda::{Kernels, enqueue_letterbox};
-    use crate::types::{ElementType, JpegDevice, JpegOptions};
+    use det_post_ops::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, InPlaceUploads};
+    use det_post_types::{Error, ErrorKind};
+    use det_post_ops::image::decompress::cuda::JpegDecoder;
+    use det_post_ops::image::letterbox::cuda::{Kernels, enqueue_letterbox};
+    use det_post_types::{ElementType, JpegDevice, JpegOptions};
 
     const ROWS: [(usize, &str, f64); 2] = [
         (1, "jpeg 1600x900 4:2:0 to letterbox 640x640 f32", 1000.0),

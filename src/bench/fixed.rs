@@ -1,12 +1,12 @@
 //! Networks with fixed outputs, which take no time.
 
 #[cfg(feature = "cuda")]
-use crate::device::cuda::Stream;
-use crate::error::Result;
-use crate::infer::Engine;
+use det_post_ops::device::cuda::Stream;
+use det_post_types::Result;
+use det_post_infer::Engine;
 #[cfg(feature = "cuda")]
-use crate::infer::device::DeviceEngine;
-use crate::types::{Dim, ElementType, Tensor, TensorSpec, TensorView};
+use det_post_infer::device::DeviceEngine;
+use det_post_types::{Dim, ElementType, Tensor, TensorSpec, TensorView};
 
 /// The input and the outputs of a network.
 pub(super) struct Network {

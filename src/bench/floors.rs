@@ -3,8 +3,8 @@
 
 use super::case::Case;
 use super::measure::Bench;
-use crate::device::Device;
-use crate::error::Result;
+use det_post_ops::device::Device;
+use det_post_types::Result;
 
 /// Sizes of copies in bytes: detections, a small and a large picture.
 #[cfg(feature = "cuda")]
@@ -35,12 +35,12 @@ fn on_cpu(bench: &mut Bench<'_>) -> Result<()> {
 mod cuda {
     use super::super::case::wall;
     use super::{Bench, COPIES, Case, Result};
-    use crate::device::cuda::diagnostic::{Empty, EmptyArgs};
-    use crate::device::cuda::{
+    use det_post_ops::device::cuda::diagnostic::{Empty, EmptyArgs};
+    use det_post_ops::device::cuda::{
         CudaDevice, DeviceBuffer, Grid, Kernel, MappedBuffer, PinnedBuffer, Stream,
     };
-    use crate::device::set_copy_threads;
-    use crate::types::Detection2d;
+    use det_post_ops::device::set_copy_threads;
+    use det_post_types::Detection2d;
 
     const GRID: Grid = Grid { num_blocks: [132, 1], threads_per_block: 256 };
 

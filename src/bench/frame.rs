@@ -10,10 +10,10 @@ use super::lidar::{Cloud, maps_of_a_head, scan};
 use super::measure::Bench;
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind, Config, LidarConfig};
 use crate::detectors::{Detector, FrameInput, FrameSet, image2d, pillars};
-use crate::device::Device;
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::letterbox::{Workspace, letterbox};
-use crate::types::{ElementType, Encoding, FrameReport, Header, ImagePayload, Tensor};
+use det_post_ops::device::Device;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ops::image::letterbox::{Workspace, letterbox};
+use det_post_types::{ElementType, Encoding, FrameReport, Header, ImagePayload, Tensor};
 
 /// Without what is between: the network, and on a GPU the upload.
 const AROUND: &str = "camera frame but network and upload, 1920x1080 bgr8, yolov5, 200";
@@ -182,8 +182,8 @@ mod cuda {
         HeadOutput, Header, ImagePayload, MAPPED_CAMERA, MAPPED_LIDAR, Picture, Result,
         input_shape, params,
     };
-    use crate::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, Graph};
-    use crate::ops::letterbox::cuda::{Kernels, enqueue_letterbox};
+    use det_post_ops::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, Graph};
+    use det_post_ops::image::letterbox::cuda::{Kernels, enqueue_letterbox};
 
     /// Two launches and one wait, as a frame has them.
     pub(super) fn around(

@@ -2,8 +2,8 @@
 
 use half::f16;
 
-use crate::error::Result;
-use crate::types::{
+use det_post_types::Result;
+use det_post_types::{
     Box2d, Box3d, Candidate, ElementType, Encoding, ImageView, Size, Tensor, YoloLayout,
 };
 

@@ -3,11 +3,11 @@
 use super::case::{Bar, Case, gpu};
 use super::inputs::Picture;
 use super::measure::Bench;
-use crate::device::Device;
-use crate::error::Result;
-use crate::ops::letterbox::{LetterboxParams, Workspace, letterbox};
-use crate::types::ElementType::{self, F16, F32};
-use crate::types::{ChannelOrder, Encoding, Normalization, Placement, Size, Tensor};
+use det_post_ops::device::Device;
+use det_post_types::Result;
+use det_post_ops::image::letterbox::{LetterboxParams, Workspace, letterbox};
+use det_post_types::ElementType::{self, F16, F32};
+use det_post_types::{ChannelOrder, Encoding, Normalization, Placement, Size, Tensor};
 
 /// Source, encoding, element type, bar.
 type Row = ((u32, u32), Encoding, ElementType, Option<Bar>);
@@ -87,12 +87,12 @@ fn on_cpu(
 fn on_cuda(
     bench: &mut Bench<'_>,
     case: Case,
-    device: &crate::device::cuda::CudaDevice,
+    device: &det_post_ops::device::cuda::CudaDevice,
     picture: &Picture,
     element: ElementType,
 ) -> Result<()> {
-    use crate::device::cuda::{DeviceImage, DeviceTensor};
-    use crate::ops::letterbox::cuda::{Kernels, enqueue_letterbox};
+    use det_post_ops::device::cuda::{DeviceImage, DeviceTensor};
+    use det_post_ops::image::letterbox::cuda::{Kernels, enqueue_letterbox};
 
     let stream = &device.stream()?;
     let view = picture.view()?;

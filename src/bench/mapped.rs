@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::device::MappedUploads;
-use crate::device::cuda::CudaDevice;
-use crate::error::{Error, ErrorKind, Result};
-use crate::transport::bag::Mapped;
-use crate::types::DeviceChoice;
+use det_post_ops::device::MappedUploads;
+use det_post_ops::device::cuda::CudaDevice;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ros::bag::Mapped;
+use det_post_types::DeviceChoice;
 
 /// Payloads in the file.
 const NUM_PAYLOADS: usize = 8;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use super::case::{Case, Row, Times};
 use super::table;
 #[cfg(feature = "cuda")]
-use crate::device::cuda::{Event, Graph, Stream};
-use crate::error::Result;
+use det_post_ops::device::cuda::{Event, Graph, Stream};
+use det_post_types::Result;
 
 /// Runs of a case on a GPU, after as many tenths to warm up.
 #[cfg(feature = "cuda")]

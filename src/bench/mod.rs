@@ -25,8 +25,8 @@ mod suppress;
 mod table;
 mod views;
 
-use crate::device::Device;
-use crate::error::{Error, ErrorKind, Result};
+use det_post_ops::device::Device;
+use det_post_types::{Error, ErrorKind, Result};
 use measure::Bench;
 pub(crate) use measure::Print;
 

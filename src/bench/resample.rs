@@ -3,11 +3,11 @@
 use super::case::Case;
 use super::inputs::Picture;
 use super::measure::Bench;
-use crate::device::Device;
-use crate::error::Result;
-use crate::ops::resample::{ResampleParams, SampleMap, Workspace, resample};
-use crate::types::ElementType::{self, F16, F32};
-use crate::types::{
+use det_post_ops::device::Device;
+use det_post_types::Result;
+use det_post_ops::image::resample::{ResampleParams, SampleMap, Workspace, resample};
+use det_post_types::ElementType::{self, F16, F32};
+use det_post_types::{
     CameraCalibration, CameraModel, CameraView, ChannelOrder, Encoding, Normalization,
     PixelConvention, Placement, Resize, Size, Tensor, Undistort,
 };
@@ -100,13 +100,13 @@ fn on_cpu(
 fn on_cuda(
     bench: &mut Bench<'_>,
     case: Case,
-    device: &crate::device::cuda::CudaDevice,
+    device: &det_post_ops::device::cuda::CudaDevice,
     picture: &Picture,
     map: &SampleMap,
     element: ElementType,
 ) -> Result<()> {
-    use crate::device::cuda::{DeviceImage, DeviceTensor};
-    use crate::ops::resample::cuda::{DeviceMap, Kernels, enqueue_resample};
+    use det_post_ops::device::cuda::{DeviceImage, DeviceTensor};
+    use det_post_ops::image::resample::cuda::{DeviceMap, Kernels, enqueue_resample};
 
     let stream = &device.stream()?;
     let view = picture.view()?;

@@ -4,10 +4,10 @@
 use super::case::{Bar, Case, wall};
 use super::inputs::{Spread, boxes, objects};
 use super::measure::Bench;
-use crate::device::Device;
-use crate::error::Result;
-use crate::ops::nms::{Workspace, suppress_2d, suppress_stages_3d};
-use crate::types::{
+use det_post_ops::device::Device;
+use det_post_types::Result;
+use det_post_ops::nms::{Workspace, suppress_2d, suppress_stages_3d};
+use det_post_types::{
     Box2d, Box3d, Candidate, CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsBevFast,
     NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsSoft, Object3d, SoftDecay,
 };
@@ -168,8 +168,8 @@ fn in_images(
         }
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => {
-            use crate::device::cuda::DeviceCandidates;
-            use crate::ops::nms::cuda::{Capacity, Suppression2d};
+            use det_post_ops::device::cuda::DeviceCandidates;
+            use det_post_ops::nms::cuda::{Capacity, Suppression2d};
 
             let stream = &device.stream()?;
             let capacity = Capacity { candidates: candidates.len(), classes: 80 };
@@ -201,8 +201,8 @@ fn in_space(
         }
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => {
-            use crate::device::cuda::DeviceCandidates;
-            use crate::ops::nms::cuda::{Capacity, Stages3d};
+            use det_post_ops::device::cuda::DeviceCandidates;
+            use det_post_ops::nms::cuda::{Capacity, Stages3d};
 
             let stream = &device.stream()?;
             let capacity = Capacity { candidates: candidates.len(), classes: 5 };

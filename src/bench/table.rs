@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::case::{Bar, Clock, Row, Times};
-use crate::device::Device;
+use det_post_ops::device::Device;
 
 const WIDTH: usize = 66;
 

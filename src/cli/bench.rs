@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use super::ExitStatus;
 use super::stdout::{self, Stdout};
 use crate::bench;
-use crate::device::Device;
-use crate::error::Result;
-use crate::output_folder::{check_file, write_file};
-use crate::types::DeviceChoice;
+use det_post_ops::device::Device;
+use det_post_types::Result;
+use det_post_ros::output_folder::{check_file, write_file};
+use det_post_types::DeviceChoice;
 
 /// Arguments of `det_post bench`.
 #[derive(Debug, clap::Args)]

@@ -10,10 +10,10 @@ use super::{ExitStatus, stdout};
 use crate::config::{ChannelConfig, ChannelKind, Config, SurroundDecoder};
 use crate::detectors::Detector;
 use crate::detectors::surround::{self, MapStatistics};
-use crate::error::{Error, ErrorKind, Result};
-use crate::output_folder::{check_file, write_file};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ros::output_folder::{check_file, write_file};
 use crate::replay::{Replay, ReplayOptions};
-use crate::types::ViewPrecision;
+use det_post_types::ViewPrecision;
 
 /// Arguments of `det_post calibrate`.
 #[derive(Debug, clap::Args)]

@@ -4,7 +4,7 @@ use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate};
 
 use super::{Arguments, ExitStatus, stdout};
-use crate::error::Result;
+use det_post_types::Result;
 
 /// Arguments of `det_post completions`.
 #[derive(Debug, clap::Args)]

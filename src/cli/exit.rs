@@ -1,6 +1,6 @@
 //! Exit codes.
 
-use crate::error::{Error, ErrorKind};
+use det_post_types::{Error, ErrorKind};
 
 /// Exit codes, the same for every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

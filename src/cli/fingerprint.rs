@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::config::Config;
-use crate::error::{Error, ErrorKind, Result};
-use crate::input_file;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::input_file;
 use crate::replay;
 
 /// The effective configuration; its JSON is the output of `check --json`.

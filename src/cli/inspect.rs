@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use super::{ExitStatus, stdout};
-use crate::error::Result;
-use crate::text::{LineBreaks, shown};
-use crate::transport::bag::{BagReader, TopicInfo};
-use crate::transport::messages::{
+use det_post_types::Result;
+use det_post_types::text::{LineBreaks, shown};
+use det_post_ros::bag::{BagReader, TopicInfo};
+use det_post_ros::messages::{
     CameraInfo, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2, TfMessage,
 };
-use crate::types::{Datatype, PointField, Stamp};
+use det_post_types::{Datatype, PointField, Stamp};
 
 /// The messages of one topic.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{ExitStatus, LikeArguments, stdout};
 use crate::config::Config;
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// What to translate.
 #[derive(Debug, clap::Args)]

@@ -37,9 +37,9 @@ use like::LikeArguments;
 use ros_args::{RosArguments, not_utf8};
 
 use crate::detectors;
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 use crate::runtime::isolated;
-use crate::transport::bag::MemoryBudget;
+use det_post_ros::bag::MemoryBudget;
 
 /// Detection for ROS 2: images and point clouds in, detection arrays out.
 #[derive(Debug, Parser)]
@@ -112,7 +112,7 @@ struct ConfigArguments {
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     #[cfg(feature = "cuda")]
-    crate::device::cuda::request_connections();
+    det_post_ops::device::cuda::request_connections();
     let split = RosArguments::split(std::env::args_os());
     let (arguments, ros) = match split {
         Ok(split) => split,

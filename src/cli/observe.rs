@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::live_file::LiveFile;
 use crate::config::ChannelConfig;
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 use crate::node::OnMetrics;
 use crate::replay::{Replay, ReplayDetections, ReplayFrame};
 use crate::runtime::account::Account;

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::ros::{NodeName, Remaps};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ros::{NodeName, Remaps};
 
 /// The arguments between `--ros-args` and `--`, or the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

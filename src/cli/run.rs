@@ -11,11 +11,11 @@ use super::ros_args::RosArguments;
 use super::{ExitStatus, LikeArguments};
 use crate::config::{Config, Like};
 use crate::detectors;
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 use crate::node::{Change, LiveNode, LiveOptions};
-use crate::ros::LifecycleState;
-use crate::transport::middleware::{Middleware, MiddlewareOptions};
-use crate::types::DeviceChoice;
+use det_post_ros::LifecycleState;
+use det_post_ros::middleware::{Middleware, MiddlewareOptions};
+use det_post_types::DeviceChoice;
 
 /// Time for the frame in progress to finish once the node is to stop.
 const STOP_PATIENCE: Duration = Duration::from_millis(800);
@@ -159,7 +159,7 @@ fn open_middleware(
 
 #[cfg(feature = "ros2")]
 fn ros2_middleware(options: MiddlewareOptions) -> Result<Box<dyn Middleware>> {
-    Ok(Box::new(crate::transport::ros2::RosMiddleware::open(options)?))
+    Ok(Box::new(det_post_ros::ros2::RosMiddleware::open(options)?))
 }
 
 #[cfg(not(feature = "ros2"))]
@@ -169,7 +169,7 @@ fn ros2_middleware(_: MiddlewareOptions) -> Result<Box<dyn Middleware>> {
 
 #[cfg(feature = "dds")]
 fn dds_middleware(options: MiddlewareOptions) -> Result<Box<dyn Middleware>> {
-    use crate::transport::dds::{DdsMiddleware, DdsSettings};
+    use det_post_ros::dds::{DdsMiddleware, DdsSettings};
     Ok(Box::new(DdsMiddleware::open(options, &DdsSettings::from_environment()?)?))
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind as IoErrorKind, Write};
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Whether standard output is still read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! `/rosout` of live nodes.
 //!
 //! Events may quote names from messages and files. Their text is escaped and
-//! cut by [`crate::text`] before it is written, and the lines of one event after
+//! cut by [`det_post_types::text`] before it is written, and the lines of one event after
 //! the first begin with a mark: no name can forge an entry or steer a terminal.
 
 use std::fmt::{self, Debug};
@@ -18,7 +18,7 @@ use tracing_subscriber::{EnvFilter, reload};
 
 use super::progress::AboveProgress;
 use crate::node::{LogRecord, Logs, write_field};
-use crate::ros::LogLevel;
+use det_post_ros::LogLevel;
 
 /// The filter without `RUST_LOG`: our own information, and warnings of libraries.
 const DEFAULT_FILTER: &str = "warn,det_post=info";
@@ -183,9 +183,9 @@ mod tests {
     /// What a node publishes, in the order it comes.
     struct Published(std::sync::mpsc::Sender<String>);
 
-    impl crate::transport::middleware::Publisher for Published {
+    impl det_post_ros::middleware::Publisher for Published {
         fn publish(&mut self, cdr: &[u8]) -> crate::Result<()> {
-            let mut reader = crate::transport::cdr::Reader::new("test", cdr)?;
+            let mut reader = det_post_ros::cdr::Reader::new("test", cdr)?;
             reader.i32()?;
             reader.u32()?;
             let level = reader.u8()?;
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn entries_of_this_program_reach_a_node() {
         let (sender, published) = std::sync::mpsc::channel();
-        let node = crate::ros::NodeName::new("front", "eyes").unwrap();
+        let node = det_post_ros::NodeName::new("front", "eyes").unwrap();
         let filter = EnvFilter::new("warn,det_post=info");
         let subscriber = tracing_subscriber::registry().with(filter).with(ToNodes);
         tracing::subscriber::with_default(subscriber, || {

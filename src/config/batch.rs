@@ -3,7 +3,7 @@
 use super::camera::CameraConfig;
 use super::channel::{ChannelConfig, ChannelKind};
 use super::problems::Problems;
-use crate::types::EngineKind;
+use det_post_types::EngineKind;
 
 /// Refuses a `batch_with` that names no camera with the same network in the same place.
 pub(super) fn check(channels: &[ChannelConfig], problems: &mut Problems) {

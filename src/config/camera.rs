@@ -16,7 +16,7 @@ use super::reader::Reader;
 use super::value::Length::Exactly;
 use super::value::{list, number, seconds, text, whole};
 use super::zero_copy::zero_copy;
-use crate::types::{Box2d, Candidate, EngineKind, EngineOptions, JpegOptions, Nms2d, Size, Usage};
+use det_post_types::{Box2d, Candidate, EngineKind, EngineOptions, JpegOptions, Nms2d, Size, Usage};
 
 /// How a camera channel is deployed.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +46,7 @@ pub struct CameraConfig {
     pub candidate_capacity: usize,
     /// The maximum number of candidates for suppression.
     pub pre_nms_top_k: usize,
-    /// Suppression. `max_num` and `score_threshold` of [`crate::types::NmsIou`]
+    /// Suppression. `max_num` and `score_threshold` of [`det_post_types::NmsIou`]
     /// set no limit: the channel's own limits come before and after it.
     pub nms: Nms2d,
     /// The maximum number of detections of a frame.

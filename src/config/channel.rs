@@ -20,11 +20,9 @@ use super::problems::Problems;
 use super::reader::Reader;
 use super::surround::{SurroundConfig, SurroundDecoder};
 use super::value::{above, device, flag, integer, one_of, seconds, text, topic};
-use crate::ros::NodeName;
-use crate::types::{
-    DeviceChoice, FailurePolicy, Fallback, JpegOptions, OutputType, PointRange, ScoreThresholds,
-    ViewPrecision,
-};
+use det_post_ros::NodeName;
+use det_post_types::{DeviceChoice, FailurePolicy, Fallback, JpegOptions, PointRange, ScoreThresholds, ViewPrecision};
+use det_post_ros::{OutputType};
 
 /// A channel: input topics, a detector, an output topic.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::declaration::Change::Fixed;
 use super::reader::Reader;
 use super::value::{flag, integer, one_of, text, usage};
-use crate::types::{DeviceChoice, EngineKind, EngineOptions, GpuEngineOptions, Provider};
+use det_post_types::{DeviceChoice, EngineKind, EngineOptions, GpuEngineOptions, Provider};
 
 const KINDS: &[(&str, EngineKind)] = &[
     ("auto", EngineKind::Auto),

@@ -7,7 +7,7 @@ use super::declaration::Change::Fixed;
 use super::reader::Reader;
 use super::value::Length::OneOrMore;
 use super::value::{integer, list, number, one_of, seconds, text, topic};
-use crate::ros::NodeName;
+use det_post_ros::NodeName;
 
 /// One input of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
     use crate::config::files::{Entries, Entry};
     use crate::config::problems::{Origin, Problems};
-    use crate::yaml::Node;
+    use det_post_ros::yaml::Node;
 
     fn read(values: &[(&str, &str)]) -> crate::Result<(Vec<String>, SyncConfig)> {
         let entry = |text| Entry { node: Node::parse(text).unwrap(), origin: Origin::own("test") };

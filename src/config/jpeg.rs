@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::declaration::Change::Fixed;
 use super::reader::Reader;
 use super::value::{one_of, text};
-use crate::types::{DeviceChoice, JpegDevice, JpegOptions};
+use det_post_types::{DeviceChoice, JpegDevice, JpegOptions};
 
 const DEVICES: &[(&str, JpegDevice)] =
     &[("auto", JpegDevice::Auto), ("cpu", JpegDevice::Cpu), ("gpu", JpegDevice::Gpu)];

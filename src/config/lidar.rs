@@ -14,7 +14,7 @@ use super::reader::Reader;
 use super::value::Length::{OneOrMore, OneOrPerClass};
 use super::value::{above, integer, list, number, one_of, text};
 use super::zero_copy::zero_copy;
-use crate::types::{
+use det_post_types::{
     Candidate, CenterDecode, EncoderPrecision, EngineOptions, Nms3d, Object3d, ScoreThresholds,
     Usage,
 };
@@ -320,7 +320,7 @@ pub(super) fn yaw_norm_thresholds(p: &mut Reader<'_>, num_classes: usize) -> Vec
 #[cfg(test)]
 mod tests {
     use crate::config::{ChannelKind, Config};
-    use crate::ros::{Parameter, ParameterValue};
+    use det_post_ros::{Parameter, ParameterValue};
 
     #[test]
     fn boxes_of_anchors_have_no_norm_of_yaw() {

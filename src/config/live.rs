@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::declaration::Change::{Fixed, Live};
 use super::reader::Reader;
 use super::value::{Kind, above, flag, integer, number, one_of, seconds, text, topic};
-use crate::ros::{Durability, Qos, Reliability};
+use det_post_ros::{Durability, Qos, Reliability};
 
 /// The parameters of a channel in the live node.
 #[derive(Clone, Debug, PartialEq)]

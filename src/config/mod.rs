@@ -66,10 +66,10 @@ pub use qos_overrides::QosOverrides;
 pub use ros_parameters::DeclaredParameter;
 pub use surround::{SurroundConfig, SurroundDecoder};
 
-use crate::error::Result;
-use crate::ros::NodeName;
-use crate::types::{DeviceChoice, UploadOptions};
-use crate::yaml::Node;
+use det_post_types::Result;
+use det_post_ros::NodeName;
+use det_post_types::{DeviceChoice, UploadOptions};
+use det_post_ros::yaml::Node;
 use declaration::{Declaration, parameter_file, values};
 use files::{Entries, Entry, Sections};
 use problems::Problems;

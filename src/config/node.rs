@@ -7,7 +7,7 @@ use super::declaration::Declaration;
 use super::problems::Problems;
 use super::reader::Reader;
 use super::value::{device, flag, integer, number, seconds};
-use crate::types::{DeviceChoice, UploadOptions};
+use det_post_types::{DeviceChoice, UploadOptions};
 
 /// Name of the node unless it is started under another.
 pub const NODE_NAME: &str = "det_post";

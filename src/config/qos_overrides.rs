@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::files::{Entries, Entry};
 use super::problems::{Origin, Problems};
-use crate::ros::{Direction, Durability, Qos, Reliability};
-use crate::yaml::Node;
+use det_post_ros::{Direction, Durability, Qos, Reliability};
+use det_post_ros::yaml::Node;
 
 /// The first part of the keys.
 pub(super) const PREFIX: &str = "qos_overrides";
@@ -161,7 +161,7 @@ fn is_text(node: &Node, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::config::Config;
-    use crate::ros::{Direction, Durability, Parameter, ParameterValue, Qos, Reliability};
+    use det_post_ros::{Direction, Durability, Parameter, ParameterValue, Qos, Reliability};
 
     const CAMERA: &str = "camera: {input: /image, head: yolox, model_path: x.onnx}";
 

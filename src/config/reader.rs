@@ -10,7 +10,7 @@ use super::declaration::{Change, Declaration, DefaultValue, plain};
 use super::files::{Entries, Entry};
 use super::problems::{Problems, nearest, shorten};
 use super::value::{Kind, found};
-use crate::yaml::Node;
+use det_post_ros::yaml::Node;
 
 /// The maximum number of unknown keys for which a correction is searched.
 const MAX_HINTS: usize = 100;

@@ -5,10 +5,10 @@ use super::declaration::{Declaration, DefaultValue, entries};
 use super::files::{Entry, assignment_of};
 use super::problems::{Origin, Problems, nearest};
 use super::{ChannelKind, Config};
-use crate::error::Result;
-use crate::ros::{Parameter, ParameterDescriptor, ParameterType, ParameterValue};
-use crate::types::DeviceChoice;
-use crate::yaml::Node;
+use det_post_types::Result;
+use det_post_ros::{Parameter, ParameterDescriptor, ParameterType, ParameterValue};
+use det_post_types::DeviceChoice;
+use det_post_ros::yaml::Node;
 
 /// A parameter of the node.
 #[derive(Clone, Debug, PartialEq)]
@@ -279,8 +279,8 @@ pub(super) fn node_of(value: &ParameterValue) -> std::result::Result<Node, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ros::ParameterRange;
-    use crate::types::Nms2d;
+    use det_post_ros::ParameterRange;
+    use det_post_types::Nms2d;
 
     fn config() -> Config {
         let overrides = [

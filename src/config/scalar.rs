@@ -1,6 +1,6 @@
 //! Scalars of parameter files as ROS reads them (`rcl_yaml_param_parser`).
 
-use crate::yaml::Node;
+use det_post_ros::yaml::Node;
 
 /// A scalar without quotes: a boolean by the words of YAML 1.1, an integer as C's
 /// `strtoll` with base 0 has it (`0x10`, `010` is 8), a number as `strtod` has it (`inf`,

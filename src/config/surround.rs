@@ -15,7 +15,7 @@ use super::nms::nms_3d;
 use super::reader::Reader;
 use super::value::Length::OneOrMore;
 use super::value::{above, flag, list, one_of, seconds, text};
-use crate::types::{
+use det_post_types::{
     Candidate, EngineOptions, JpegOptions, Nms3d, Object3d, QueryDecode, ScoreThresholds,
     StreamPetrDecode, Undistort, ViewPrecision,
 };

@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::scalar::flag_of;
-use crate::ros::{ParameterRange, ParameterType};
-use crate::types::{DeviceChoice, Usage};
-use crate::yaml::Node;
+use det_post_ros::{ParameterRange, ParameterType};
+use det_post_types::{DeviceChoice, Usage};
+use det_post_ros::yaml::Node;
 
 /// A kind of value that is read as a `T`.
 pub(super) struct Kind<T> {
@@ -277,49 +277,6 @@ pub(super) fn found(node: &Node) -> String {
     }
     let note = if has_underflow(node) { " (0 in single precision)" } else { "" };
     format!("{node}{note}")
-}
-
-/// Values as plain nodes, for defaults.
-impl From<bool> for Node {
-    fn from(flag: bool) -> Self {
-        Self::Flag(flag)
-    }
-}
-
-impl From<i64> for Node {
-    fn from(integer: i64) -> Self {
-        Self::Integer(integer)
-    }
-}
-
-impl From<f64> for Node {
-    fn from(number: f64) -> Self {
-        Self::Number(number)
-    }
-}
-
-impl From<&str> for Node {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-impl From<String> for Node {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl<T: Into<Node>> From<Vec<T>> for Node {
-    fn from(items: Vec<T>) -> Self {
-        Self::List(items.into_iter().map(Into::into).collect())
-    }
-}
-
-impl<T: Into<Node>, const N: usize> From<[T; N]> for Node {
-    fn from(items: [T; N]) -> Self {
-        Self::List(items.map(Into::into).into())
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::declaration::Change::Fixed;
 use super::reader::Reader;
 use super::value::usage;
-use crate::types::Usage;
+use det_post_types::Usage;
 
 /// The parameter of channels with one input.
 pub(super) fn zero_copy(p: &mut Reader<'_>) -> Usage {

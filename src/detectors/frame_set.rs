@@ -3,8 +3,8 @@
 use nalgebra::Isometry3;
 
 pub use crate::config::MAX_INPUTS;
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{
     CameraCalibration, CloudView, DeviceBytes, Header, ImagePayload, ReceivedTensors, Stamp,
 };
 
@@ -135,7 +135,7 @@ impl<'a> FrameInput<'a> {
 /// `sync.min_inputs` allows it.
 ///
 /// ```
-/// use det_post::types::{Encoding, Header, ImagePayload, ImageView, Size, Stamp};
+/// use det_post_types::{Encoding, Header, ImagePayload, ImageView, Size, Stamp};
 /// use det_post::{FrameInput, FrameSet};
 ///
 /// let pixels = [0; 4 * 2];

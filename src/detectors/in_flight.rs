@@ -1,6 +1,6 @@
 //! The memory of the frames of a detector that overlap.
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// What a frame in flight does not share with another one, once for each frame, used in turn.
 pub(super) struct Contexts<C> {

@@ -3,11 +3,11 @@
 //! into that memory.
 
 use crate::detectors::frame_stream::capacity_for;
-use crate::device::cuda::{DeviceImage, ImageLayout, JpegPlanes, Moved, Stream, UploadScope};
-use crate::error::{Error, Result};
-use crate::ops::decompress::cuda::{JpegDecoder, layout};
-use crate::ops::decompress::decompress_into;
-use crate::types::{
+use det_post_ops::device::cuda::{DeviceImage, ImageLayout, JpegPlanes, Moved, Stream, UploadScope};
+use det_post_types::{Error, Result};
+use det_post_ops::image::decompress::cuda::{JpegDecoder, layout};
+use det_post_ops::image::decompress::decompress_into;
+use det_post_types::{
     CompressedView, DeviceBytes, FrameReport, ImagePayload, ImageView, JpegOptions, PictureDecoder,
     Stage, Transfer,
 };

@@ -1,10 +1,10 @@
 //! From candidates to detections, on the host.
 
-use crate::error::Result;
-use crate::ops::gather::gather_3d;
-use crate::ops::nms::{self, suppress_stages_3d};
-use crate::ops::select::select;
-use crate::types::{Candidates, Count, Detection3d, FrameReport, Kept, Nms3d, Object3d, Stage};
+use det_post_types::Result;
+use det_post_ops::decode::gather::gather_3d;
+use det_post_ops::nms::{self, suppress_stages_3d};
+use det_post_ops::decode::select::select;
+use det_post_types::{Candidates, Count, Detection3d, FrameReport, Kept, Nms3d, Object3d, Stage};
 
 /// Selection, suppression and gathering of the boxes of a frame.
 pub(super) struct Postprocess3d {

@@ -4,12 +4,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::detectors::picture_uploads::{MIN_PICTURE_BYTES, num_bytes, reserve};
-use crate::device::cuda::{
+use det_post_ops::device::cuda::{
     DeviceBuffer, DeviceImage, Event, ImageLayout, InPlaceUploads, JpegPlanes, Stream,
 };
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::decompress::cuda::{JpegDecoder, layout};
-use crate::types::{CompressedView, JpegDevice, JpegOptions};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ops::image::decompress::cuda::{JpegDecoder, layout};
+use det_post_types::{CompressedView, JpegDevice, JpegOptions};
 
 /// The decoder of several cameras on a GPU. Each has a place, which keeps one file at a time:
 ///

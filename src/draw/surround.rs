@@ -3,14 +3,13 @@
 use embedded_graphics::pixelcolor::Rgb888;
 use nalgebra::{Isometry3, Point3};
 
-use super::canvas::Canvas;
-use super::image::{class_color, image_canvas, label};
+use det_post_eval::draw::{Canvas, class_color, image_canvas, label};
 use crate::config::SurroundConfig;
 use crate::detectors::surround::camera_from_target;
 use crate::detectors::{FrameInput, FrameSet, Payload};
-use crate::error::Result;
-use crate::ops::decompress;
-use crate::types::{Box3d, CameraModel, Detection3d, ImagePayload, Size};
+use det_post_types::Result;
+use det_post_ops::image::decompress;
+use det_post_types::{Box3d, CameraModel, Detection3d, ImagePayload, Size};
 
 /// Width of a camera's picture, in pixels.
 const TILE_WIDTH: u32 = 640;
@@ -160,7 +159,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::CameraCalibration;
+    use det_post_types::CameraCalibration;
 
     fn view() -> View {
         #[rustfmt::skip]

@@ -11,11 +11,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::ros::NodeName;
-use crate::transport::messages::BondStatus;
-use crate::transport::middleware::{InputKind, Middleware, Publisher, Qos, Received, Subscription};
-use crate::types::{Header, Stamp};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ros::NodeName;
+use det_post_ros::messages::BondStatus;
+use det_post_ros::middleware::{InputKind, Middleware, Publisher, Qos, Received, Subscription};
+use det_post_types::{Header, Stamp};
 
 /// Topic of the heartbeats, in the namespace of the node.
 pub(super) const BOND_TOPIC: &str = "bond";

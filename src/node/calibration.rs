@@ -14,13 +14,13 @@ use std::time::Instant;
 use super::status::{StatusBuilder, TopicStatus, cause_of_silence};
 use crate::config::LiveConfig;
 use crate::detectors::{FrameInput, Payload};
-use crate::error::Result;
-use crate::ops::decompress;
+use det_post_types::Result;
+use det_post_ops::image::decompress;
 use crate::runtime::input::{InputAccount, InputSummary};
 use crate::runtime::slot::Offered;
-use crate::transport::messages::{CameraInfo, DiagnosticLevel, DiagnosticStatus};
-use crate::transport::middleware::Received;
-use crate::types::{CameraCalibration, ImagePayload, Size};
+use det_post_ros::messages::{CameraInfo, DiagnosticLevel, DiagnosticStatus};
+use det_post_ros::middleware::Received;
+use det_post_types::{CameraCalibration, ImagePayload, Size};
 
 /// The newest CameraInfo and image of a camera, and the account of the messages.
 #[derive(Clone, Debug)]
@@ -233,8 +233,8 @@ impl CalibrationHealth<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::messages::RegionOfInterest;
-    use crate::types::{Header, Stamp};
+    use det_post_ros::messages::RegionOfInterest;
+    use det_post_types::{Header, Stamp};
 
     fn info(size: [u32; 2], region: [u32; 2], binning: [u32; 2]) -> CameraInfo<'static> {
         let [width, height] = size;

@@ -9,7 +9,7 @@ use super::autoware_status::ProcessingTimes;
 use super::calibration::{CalibrationSummary, CalibrationWatch};
 use super::frame_window::{FrameSummary, FrameWindow};
 use crate::config::ChannelConfig;
-use crate::error::{Error, Result};
+use det_post_types::{Error, Result};
 use crate::runtime::account::Reason;
 use crate::runtime::channel::Served;
 use crate::runtime::input::{InputAccount, InputSummary};
@@ -192,7 +192,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use det_post_types::ErrorKind;
     use crate::runtime::supervisor::Health;
 
     #[test]

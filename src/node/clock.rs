@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::types::Stamp;
+use det_post_types::Stamp;
 
 /// The value before the first `/clock` message.
 const UNSET: i64 = i64::MIN;

@@ -4,15 +4,14 @@
 use super::endpoints::{DEBUG_IMAGE_QOS, OutputTopics};
 use super::publisher::GatedPublisher;
 use crate::detectors::FrameInput;
-use crate::error::Result;
+use det_post_types::Result;
 use crate::runtime::channel::Served;
-use crate::transport::messages::{CompressedImage, Image};
-use crate::transport::middleware::Qos;
+use det_post_ros::messages::{CompressedImage, Image};
+use det_post_ros::middleware::Qos;
 
-/// The publishers of debug images; none in a build that draws nothing.
+/// The publishers of debug images.
 pub struct DebugImage(Option<Publishers>);
 
-#[cfg_attr(not(feature = "pictures"), expect(dead_code, reason = "nothing is drawn"))]
 struct Publishers {
     raw: GatedPublisher,
     compressed: GatedPublisher,
@@ -30,9 +29,6 @@ impl DebugImage {
         topics: &OutputTopics,
         mut advertise: impl FnMut(&str, &'static str, Qos) -> Result<GatedPublisher>,
     ) -> Result<Self> {
-        if !cfg!(feature = "pictures") {
-            return Ok(Self(None));
-        }
         let compressed = &topics.compressed_debug_image;
         Ok(Self(Some(Publishers {
             raw: advertise(&topics.debug_image, Image::TYPE, DEBUG_IMAGE_QOS)?,
@@ -67,29 +63,15 @@ impl DebugImage {
     }
 }
 
-#[cfg(not(feature = "pictures"))]
-impl Publishers {
-    /// Never called: there are no publishers.
-    #[expect(clippy::unused_self, reason = "the build draws nothing")]
-    fn publish(
-        &mut self,
-        _: &Served<'_>,
-        _: &[Option<FrameInput<'_>>],
-        _: &mut Vec<u8>,
-    ) -> Result<()> {
-        Ok(())
-    }
-}
-
-#[cfg(feature = "pictures")]
 mod drawn {
     use super::Publishers;
     use crate::detectors::{FrameInput, FrameSet};
-    use crate::draw::{self, Canvas};
-    use crate::error::Result;
+    use crate::draw;
+    use det_post_eval::draw::Canvas;
+    use det_post_types::Result;
     use crate::runtime::channel::Served;
-    use crate::transport::messages::{CompressedImage, Image};
-    use crate::types::Header;
+    use det_post_ros::messages::{CompressedImage, Image};
+    use det_post_types::Header;
 
     /// Quality of compressed debug images, 1 to 100.
     const JPEG_QUALITY: u8 = 85;

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use super::endpoints::{DEBUG_TIMES_QOS, OutputTopics};
 use super::publisher::GatedPublisher;
-use crate::error::Result;
-use crate::transport::messages::{Float64Stamped, PublishedTime};
-use crate::transport::middleware::Qos;
-use crate::types::{Header, Stamp};
+use det_post_types::Result;
+use det_post_ros::messages::{Float64Stamped, PublishedTime};
+use det_post_ros::middleware::Qos;
+use det_post_types::{Header, Stamp};
 
 /// The publishers of times; each publishes while it has a subscriber.
 pub struct DebugTimes {

@@ -20,8 +20,8 @@ use crate::runtime::input::InputSummary;
 use crate::runtime::serving::Serving;
 use crate::runtime::spread::SpreadSummary;
 use crate::runtime::supervisor::Health;
-use crate::transport::messages::{DiagnosticLevel, DiagnosticStatus};
-use crate::types::Count;
+use det_post_ros::messages::{DiagnosticLevel, DiagnosticStatus};
+use det_post_types::Count;
 
 /// The state of a channel since the last summary.
 pub struct ChannelHealth<'a> {

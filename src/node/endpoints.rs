@@ -2,13 +2,13 @@
 //! `qos_overrides.*` may override, as in rclcpp.
 
 use crate::config::{ChannelConfig, ChannelKind, Config, DeclaredParameter, QosOverrides};
-use crate::error::Result;
-use crate::ros::{Direction, ParameterDescriptor, ParameterValue};
-use crate::transport::middleware::{
+use det_post_types::Result;
+use det_post_ros::{Direction, ParameterDescriptor, ParameterValue};
+use det_post_ros::middleware::{
     Durability, Handler, InputKind, Middleware, Publisher, Qos, Receiver, Reliability,
     Subscription, Switch, Watcher,
 };
-use crate::types::{DebugTimesType, OutputType};
+use det_post_ros::{DebugTimesType, OutputType};
 
 /// Topic of diagnostics.
 pub const DIAGNOSTICS_TOPIC: &str = "/diagnostics";

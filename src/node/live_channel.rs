@@ -17,7 +17,7 @@ use super::transforms::LiveTransforms;
 use super::worker::Worker;
 use crate::config::{ChannelConfig, ChannelKind};
 use crate::detectors::DetectorInfo;
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 use crate::runtime::Factory;
 use crate::runtime::account::Account;
 use crate::runtime::channel::Channel;
@@ -26,9 +26,9 @@ use crate::runtime::metrics::ChannelMetrics;
 use crate::runtime::serving::Serving;
 use crate::runtime::slot::{LossCounter, SlotCloser, SlotOptions, SlotWriter, slot};
 use crate::runtime::trace::Trace;
-use crate::transport::messages::DiagnosticStatus;
-use crate::transport::middleware::Middleware;
-use crate::types::Header;
+use det_post_ros::messages::DiagnosticStatus;
+use det_post_ros::middleware::Middleware;
+use det_post_types::Header;
 
 /// The messages of an input, and its calibrations, since the last call.
 type InputSummaries = (InputSummary, Option<CalibrationSummary>);

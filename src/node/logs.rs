@@ -15,12 +15,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::ros::{LogLevel, LoggerLevel, NodeName, SetResult};
-use crate::text::{LineBreaks, Shown};
-use crate::transport::messages::Log;
-use crate::transport::middleware::{Publisher, Qos};
-use crate::types::Stamp;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ros::{LogLevel, LoggerLevel, NodeName, SetResult};
+use det_post_types::text::{LineBreaks, Shown};
+use det_post_ros::messages::Log;
+use det_post_ros::middleware::{Publisher, Qos};
+use det_post_types::Stamp;
 
 /// Topic of the log.
 pub const ROSOUT_TOPIC: &str = "/rosout";

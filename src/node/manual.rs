@@ -10,13 +10,13 @@ use super::endpoints::{
 };
 use super::lifecycle::{NUM_PUBLIC, TRANSITIONS};
 use super::logs::{ROSOUT_QOS, ROSOUT_TOPIC};
-use crate::transport::messages::{
+use det_post_ros::messages::{
     BondStatus, CameraInfo, Clock, CompressedImage, DetectedObjects, DetectedObjectsWithFeature,
     Detection2DArray, Detection3DArray, DiagnosticArray, Float64Stamped, Image, ImageAnnotations,
     LabelInfo, Log, MarkerArray, ParameterEvent, PointCloud2, PublishedTime, TensorList, TfMessage,
     TransitionEvent, YoloDetectionArray,
 };
-use crate::transport::middleware::{Qos, ServiceKind};
+use det_post_ros::middleware::{Qos, ServiceKind};
 
 /// The tables of `docs/live-node.md` by their names.
 pub fn manual_tables() -> [(&'static str, String); 3] {

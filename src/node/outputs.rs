@@ -11,12 +11,13 @@ use super::publisher::{GatedPublisher, OutputGate};
 use crate::config::ChannelConfig;
 use crate::detectors::FrameInput;
 use crate::draw::{encode_annotations, encode_markers};
-use crate::error::Result;
-use crate::ros::NodeName;
+use det_post_types::Result;
+use det_post_ros::NodeName;
 use crate::runtime::channel::{Channel, Served};
-use crate::transport::messages::{DiagnosticArray, ImageAnnotations, LabelInfo, MarkerArray};
-use crate::transport::middleware::{Middleware, Qos};
-use crate::types::{Detections, Header, ImageBox, OutputType, Stamp};
+use det_post_ros::messages::{DiagnosticArray, ImageAnnotations, LabelInfo, MarkerArray};
+use det_post_ros::middleware::{Middleware, Qos};
+use det_post_types::{Detections, Header, ImageBox, Stamp};
+use det_post_ros::{OutputType};
 
 /// The publishers of a channel.
 pub struct ChannelOutputs {

@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use nalgebra::Isometry3;
 
-use crate::error::Result;
+use det_post_types::Result;
 use crate::runtime::account::Reason;
-use crate::transport::calibration_files::{StaticTransform, read_transforms};
-use crate::transport::messages::TransformStamped;
-use crate::transport::tf::{TfBuffer, TfLosses};
-use crate::types::Stamp;
+use det_post_ros::calibration_files::{StaticTransform, read_transforms};
+use det_post_ros::messages::TransformStamped;
+use det_post_ros::tf::{TfBuffer, TfLosses};
+use det_post_types::Stamp;
 
 /// A TF buffer shared between threads. An insertion waits only for a lookup or
 /// another insertion, each a matter of microseconds.
@@ -69,7 +69,7 @@ impl LiveTransforms {
     }
 
     /// Counts a transform that did not decode.
-    pub fn refuse(&self, error: &crate::error::Error) {
+    pub fn refuse(&self, error: &det_post_types::Error) {
         note_refusal(&mut self.lock(), error);
     }
 
@@ -123,7 +123,7 @@ impl LiveTransforms {
     }
 }
 
-fn note_refusal(state: &mut State, error: &crate::error::Error) {
+fn note_refusal(state: &mut State, error: &det_post_types::Error) {
     let refused = &mut state.refused;
     if refused.is_none() {
         tracing::warn!("transform refused: {error}");
@@ -136,7 +136,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::types::Header;
+    use det_post_types::Header;
 
     fn pose(seconds: i32) -> TransformStamped<'static> {
         TransformStamped {

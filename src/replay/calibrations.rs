@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::channel::ReplayChannel;
 use super::slice::before;
-use crate::error::{Error, Result};
-use crate::transport::bag::{BagReader, LogSpan, ReadOptions};
-use crate::types::Stamp;
+use det_post_types::{Error, Result};
+use det_post_ros::bag::{BagReader, LogSpan, ReadOptions};
+use det_post_types::Stamp;
 
 /// Calibrations that are published with every picture are found this far before a slice.
 const CALIBRATION_PERIOD: Duration = Duration::from_secs(10);

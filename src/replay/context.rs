@@ -7,11 +7,11 @@ use super::frame::{ReplayDetections, ReplayFrame};
 use super::transforms::TransformFeed;
 use super::turns::{Turn, Turns};
 use crate::detectors::FrameSet;
-use crate::error::{Error, Result};
+use det_post_types::{Error, Result};
 use crate::runtime::account::Account;
 use crate::runtime::channel::Served;
-use crate::transport::bag::{BagMessage, BagReader, LogSpan, is_same_damage};
-use crate::types::Stamp;
+use det_post_ros::bag::{BagMessage, BagReader, LogSpan, is_same_damage};
+use det_post_types::Stamp;
 
 /// The closure that receives the frames.
 pub(super) type OnFrame<'a> = dyn FnMut(&ReplayFrame<'_>) -> Result<()> + Send + 'a;

@@ -13,11 +13,12 @@ use super::report::Report;
 use super::{Replay, ReplayDetections, ReplayFrame};
 use crate::config::ChannelConfig;
 use crate::draw;
-use crate::error::{Error, ErrorKind, Result};
-use crate::output_folder::{OutputFolder, Replaces};
-use crate::transport::bag::{BagWriter, Durability, OfferedQos};
-use crate::transport::messages::{ImageAnnotations, LabelInfo, MarkerArray, definition};
-use crate::types::{Box2d, Detection2d, Detections, Header, ImageBox, OutputType, RotatedBox2d};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ros::output_folder::{OutputFolder, Replaces};
+use det_post_ros::bag::{BagWriter, Durability, OfferedQos};
+use det_post_ros::messages::{ImageAnnotations, LabelInfo, MarkerArray, definition};
+use det_post_types::{Box2d, Detection2d, Detections, Header, ImageBox, RotatedBox2d};
+use det_post_ros::{OutputType};
 
 /// The results of a replay; those of an earlier one are replaced.
 const REPLACES: Replaces =
@@ -133,13 +134,7 @@ impl ReplayFiles {
         Ok(())
     }
 
-    #[cfg(not(feature = "pictures"))]
-    fn draw(&mut self, _: &ReplayFrame<'_>, _: &ReplayDetections<'_>) -> Result<()> {
-        Err(Error::new(ErrorKind::Usage, "outputs", "this build draws nothing (feature pictures)"))
-    }
-
     /// Draws a frame.
-    #[cfg(feature = "pictures")]
     fn draw(&mut self, frame: &ReplayFrame<'_>, found: &ReplayDetections<'_>) -> Result<()> {
         let ChannelConfig { name, sync, .. } = frame.config;
         let canvas = draw::draw(&found.inputs, sync.reference, found.detections, frame.config)?;

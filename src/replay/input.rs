@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config::InputConfig;
 use crate::detectors::FrameInput;
-use crate::error::Result;
+use det_post_types::Result;
 use crate::runtime::channel::Channel;
 use crate::runtime::input::InputTotals;
-use crate::transport::bag::{BagMessage, TopicInfo};
-use crate::transport::messages::CameraInfo;
-use crate::transport::middleware::{InputKind, Received};
-use crate::types::CameraCalibration;
+use det_post_ros::bag::{BagMessage, TopicInfo};
+use det_post_ros::messages::CameraInfo;
+use det_post_ros::middleware::{InputKind, Received};
+use det_post_types::CameraCalibration;
 
 /// An input of a channel: a topic of the recording.
 pub(super) struct ReplayInput {

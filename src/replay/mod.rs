@@ -28,14 +28,14 @@ use std::time::Duration;
 
 use crate::config::{ChannelConfig, ChannelKind, Config, InputConfig, available_bytes};
 use crate::detectors::{FRAMES_PER_INSTANCE, MAX_FRAMES_IN_FLIGHT};
-use crate::device::{FileBytes, MappedUploads, set_copy_threads};
-use crate::error::{Error, ErrorKind, Result};
+use det_post_ops::device::{FileBytes, MappedUploads, set_copy_threads};
+use det_post_types::{Error, ErrorKind, Result};
 pub use crate::runtime::account::{BytesSummary, Reason, StageSummary};
 use crate::runtime::batches::share_networks;
 pub use crate::runtime::input::InputTotals;
 use crate::runtime::placement::place_on_gpus;
-use crate::transport::bag::{BagReader, ReadOptions, TopicInfo};
-use crate::types::Stamp;
+use det_post_ros::bag::{BagReader, ReadOptions, TopicInfo};
+use det_post_types::Stamp;
 use calibrations::read_calibrations;
 use channel::ReplayChannel;
 use context::{Output, Reading, ReplayContext};
@@ -55,13 +55,13 @@ use transforms::TransformFeed;
 /// use std::path::PathBuf;
 /// use std::sync::atomic::AtomicBool;
 ///
-/// use det_post::sim::{self, Drive, Options, PictureFormat};
+/// use det_post_sim::{Drive, Options, PictureFormat};
 /// use det_post::{Config, Replay, ReplayOptions};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let bag = folder.path().join("drive");
 /// let drive = Drive::new(1, &Options::default())?;
-/// sim::record(&drive, 0.3, PictureFormat::Raw, &bag, &AtomicBool::new(false), &mut |_, _| {})?;
+/// det_post_sim::record(&drive, 0.3, PictureFormat::Raw, &bag, &AtomicBool::new(false), &mut |_, _| {})?;
 ///
 /// let config = Config::load(&[PathBuf::from("config/demo.param.yaml")], &[])?;
 /// let replay = Replay::open(&bag, &config, ReplayOptions::default())?;
@@ -155,7 +155,7 @@ impl Replay {
         let threads = if options.rate == Rate::Max { options.threads } else { Threads::One };
         let mut thread_of = threads::divide(channels.iter().map(ReplayChannel::config), threads);
         let num_more = thread_of.iter().max().copied().unwrap_or_default();
-        let readers = (0..num_more).map(|_| reader.again()).collect::<Option<Vec<_>>>();
+        let readers = (0..num_more).map(|_| reader.reopen()).collect::<Option<Vec<_>>>();
         let readers = readers.unwrap_or_else(|| {
             thread_of.fill(0);
             vec![]

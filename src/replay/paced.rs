@@ -13,15 +13,15 @@ use super::channel::ReplayChannel;
 use super::context::{Reading, ReplayContext};
 use super::input::{CalibrationTopic, ReplayInput};
 use crate::config::ChannelConfig;
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 use crate::runtime::account::Account;
 use crate::runtime::input::InputTotals;
 use crate::runtime::slot::{
     Loss, LossCounter, Offered, SlotCloser, SlotOptions, SlotReader, SlotWriter, Taken, slot,
 };
-use crate::transport::bag::{BagMessage, check_log_time};
-use crate::transport::middleware::{InputKind, deliver};
-use crate::types::Stamp;
+use det_post_ros::bag::{BagMessage, check_log_time};
+use det_post_ros::middleware::{InputKind, deliver};
+use det_post_types::Stamp;
 
 /// The longest sleep between two checks of the stop flag.
 const NAP: Duration = Duration::from_millis(50);

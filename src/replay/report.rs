@@ -7,14 +7,14 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::slice::Bounds;
-use crate::device::UploadTotals;
+use det_post_ops::device::UploadTotals;
 use crate::runtime::account::{
     Account, BytesSummary, InputTimesSummary, LevelSummary, Reason, StageSummary,
 };
 use crate::runtime::input::InputTotals;
 use crate::runtime::spread::SpreadSummary;
-use crate::transport::bag::LogSpan;
-use crate::types::{Stamp, Transfer};
+use det_post_ros::bag::LogSpan;
+use det_post_types::{Stamp, Transfer};
 
 /// How reading the recording went.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -112,7 +112,7 @@ pub struct ChannelSummary {
     /// Processed frames whose stamp is not later than the one before, by how.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub stamps: BTreeMap<&'static str, u64>,
-    /// What was lost to limits, by [`Count::name`](crate::types::Count::name).
+    /// What was lost to limits, by [`Count::name`](det_post_types::Count::name).
     pub truncated: BTreeMap<&'static str, u64>,
     /// Compressed pictures, by what decoded them: `cpu`, or `gpu`, its JPEG engines.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -256,8 +256,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    use crate::error::{Error, ErrorKind};
-    use crate::types::{Count, FrameReport, Stage};
+    use det_post_types::{Error, ErrorKind};
+    use det_post_types::{Count, FrameReport, Stage};
 
     #[test]
     fn every_frame_is_accounted_for() {

@@ -12,10 +12,10 @@ use super::context::Reading;
 use super::in_order::{InOrder, Uploads};
 use super::transforms::TransformFeed;
 use crate::config::ChannelConfig;
-use crate::device::MappedUploads;
-use crate::error::Result;
-use crate::transport::bag::BagReader;
-use crate::types::DeviceChoice;
+use det_post_ops::device::MappedUploads;
+use det_post_types::Result;
+use det_post_ros::bag::BagReader;
+use det_post_types::DeviceChoice;
 
 /// How the channels of a replay at full rate are divided among threads. The detections, their
 /// order and what is dropped are the same.

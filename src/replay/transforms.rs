@@ -6,12 +6,12 @@ use std::time::Duration;
 use nalgebra::Isometry3;
 
 use super::slice::before;
-use crate::error::{Error, Result};
-use crate::transport::bag::{BagReader, LogSpan, ReadOptions};
-use crate::transport::calibration_files::{StaticTransform, read_transforms};
-use crate::transport::messages::TfMessage;
-use crate::transport::tf::TfBuffer;
-use crate::types::Stamp;
+use det_post_types::{Error, Result};
+use det_post_ros::bag::{BagReader, LogSpan, ReadOptions};
+use det_post_ros::calibration_files::{StaticTransform, read_transforms};
+use det_post_ros::messages::TfMessage;
+use det_post_ros::tf::TfBuffer;
+use det_post_types::Stamp;
 
 /// How far transforms are read ahead of the frames. A pose is published after the sweep it
 /// belongs to; without this, the sample that follows the newest sweep would be missing for the

@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::spread::{Spread, SpreadSummary};
 use super::stamps::StampOrder;
 use crate::detectors::FrameInput;
-use crate::error::Error;
-use crate::types::{Count, FrameReport, LevelCounts, PictureDecoder, Stage, Stamp, Transfer};
+use det_post_types::Error;
+use det_post_types::{Count, FrameReport, LevelCounts, PictureDecoder, Stage, Stamp, Transfer};
 
 /// Latencies are kept from 1 ns to an hour, to 1 part in 1000.
 const MAX_LATENCY_NS: u64 = 3_600_000_000_000;
@@ -401,7 +401,7 @@ fn add_all<const N: usize>(sums: &mut [u64; N], others: &[u64; N]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use det_post_types::ErrorKind;
 
     fn served(milliseconds: u64) -> Account {
         let mut frame = FrameReport::new();

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::message_buffer::MessageBuffer;
 use super::synchronizer::{Arrival, Closed, Outcome, Synchronizer};
 use crate::config::{InputConfig, SyncConfig};
-use crate::device::PayloadMemory;
-use crate::error::{Error, ErrorKind, Result};
-use crate::transport::middleware::Received;
-use crate::types::Stamp;
+use det_post_ops::device::PayloadMemory;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ros::middleware::Received;
+use det_post_types::Stamp;
 
 /// A message that several frames may contain.
 pub type SharedMessage = Arc<MessageBuffer>;

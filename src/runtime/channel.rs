@@ -15,11 +15,11 @@ use crate::config::{ChannelConfig, InputConfig};
 use crate::detectors::{
     Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, PayloadKind, TargetFrame,
 };
-use crate::device::PayloadMemory;
-use crate::error::{Error, ErrorKind, Result};
-use crate::transport::calibration_files::read_camera;
-use crate::transport::middleware::{InputKind, advice_for_type};
-use crate::types::{
+use det_post_ops::device::PayloadMemory;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ros::calibration_files::read_camera;
+use det_post_ros::middleware::{InputKind, advice_for_type};
+use det_post_types::{
     CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, Stage, Stamp,
 };
 

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::stamps::StampOrder;
-use crate::error::Error;
-use crate::types::{FrameReport, Header, Stamp};
+use det_post_types::Error;
+use det_post_types::{FrameReport, Header, Stamp};
 
 /// The frames between submission and collection, earliest first. Nothing is allocated once
 /// there was the largest number of them.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::account::Reason;
 use super::slot::{Loss, Offered};
-use crate::error::{Error, Result};
+use det_post_types::{Error, Result};
 
 /// The counters of an input since it was opened, and since the last summary.
 #[derive(Clone, Debug)]
@@ -183,7 +183,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use det_post_types::ErrorKind;
 
     #[test]
     fn rate_gap_and_silence_follow_the_arrivals() {

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use crate::detectors::{FrameInput, Payload};
-use crate::device::PayloadMemory;
-use crate::error::{Error, ErrorKind, Result};
-use crate::transport::middleware::Received;
-use crate::types::{
+use det_post_ops::device::PayloadMemory;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ros::middleware::Received;
+use det_post_types::{
     CameraCalibration, CloudView, CompressedFormat, CompressedView, Encoding, Header, ImagePayload,
     ImageView, PointField, PointFields, ReceivedTensors, Size, Stamp, TensorEntries,
 };

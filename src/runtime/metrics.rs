@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::account::{Account, Reason};
 use super::input::InputTotals;
-use crate::types::{Stage, Transfer};
+use det_post_types::{Stage, Transfer};
 
 /// The first line of the text.
 pub(crate) const MARK: &str = "# Metrics of det_post";
@@ -166,8 +166,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::error::{Error, ErrorKind};
-    use crate::types::{Count, FrameReport};
+    use det_post_types::{Error, ErrorKind};
+    use det_post_types::{Count, FrameReport};
 
     #[test]
     fn every_total_is_a_sample_of_its_metric() {

@@ -40,8 +40,8 @@ use std::sync::Arc;
 
 use crate::config::ChannelConfig;
 use crate::detectors::{self, Detector};
-use crate::error::Result;
-use crate::types::DeviceChoice;
+use det_post_types::Result;
+use det_post_types::DeviceChoice;
 
 /// Builds the detector of a channel on a device.
 pub type Factory =

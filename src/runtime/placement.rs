@@ -1,8 +1,8 @@
 //! Which of several GPUs runs a channel whose device is `auto`.
 
 use crate::config::ChannelConfig;
-use crate::device::Device;
-use crate::types::DeviceChoice;
+use det_post_ops::device::Device;
+use det_post_types::DeviceChoice;
 
 /// Places the channels whose device is `auto` on the GPUs of this machine, if there are
 /// several: [`place`] on those that are usable. With one or none, `auto` remains.

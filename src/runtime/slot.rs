@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use super::assembler::{Assembler, Sequence, SharedMessage, fill};
 use crate::config::{InputConfig, SyncConfig};
-use crate::device::PayloadMemory;
-use crate::error::{Error, Result};
-use crate::transport::middleware::Received;
-use crate::types::Stamp;
+use det_post_ops::device::PayloadMemory;
+use det_post_types::{Error, Result};
+use det_post_ros::middleware::Received;
+use det_post_types::Stamp;
 
 /// The result of offering a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,7 +318,7 @@ mod tests {
 
     use super::*;
     use crate::config::SyncPolicy;
-    use crate::types::{CompressedFormat, CompressedView, Header, ImagePayload, Stamp};
+    use det_post_types::{CompressedFormat, CompressedView, Header, ImagePayload, Stamp};
 
     /// Losses of the first input.
     #[derive(Default)]

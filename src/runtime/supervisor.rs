@@ -14,9 +14,9 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::detectors::Detector;
-use crate::error::{Error, ErrorKind, Result};
-use crate::named::named;
-use crate::types::{DeviceChoice, FailurePolicy, Fallback};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::named;
+use det_post_types::{DeviceChoice, FailurePolicy, Fallback};
 
 /// The time between a failed attempt to build a detector and the next.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
@@ -282,8 +282,8 @@ mod tests {
     use super::*;
     use crate::config::ChannelConfig;
     use crate::detectors::{DetectorInfo, FrameSet};
-    use crate::device::Device;
-    use crate::types::{Count, Detections, FrameReport, Stamp};
+    use det_post_ops::device::Device;
+    use det_post_types::{Count, Detections, FrameReport, Stamp};
 
     /// A detector that reports its number among those of its channel.
     struct Numbered(usize, DetectorInfo);

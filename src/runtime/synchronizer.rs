@@ -31,8 +31,8 @@ use std::collections::VecDeque;
 
 use super::stamps::RESTART_NS;
 use crate::config::{SyncConfig, SyncPolicy};
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::Stamp;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::Stamp;
 
 /// Groups messages into frames. `T` is the representation of a message.
 #[derive(Debug)]

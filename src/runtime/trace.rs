@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::types::{FrameReport, Stage, Stamp};
+use det_post_types::{FrameReport, Stage, Stamp};
 
 /// The first line of a trace: the name of the process.
 pub(crate) const MARK: &str =

@@ -12,8 +12,8 @@ use std::process::Command;
 use common::replay::{Run, det_post, replay, run};
 use common::shared_data::shared_data;
 use common::sparse_onnx;
-use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
-use det_post::types::Stamp;
+use det_post_ros::bag::{BagCompression, BagWriter, OfferedQos};
+use det_post_types::Stamp;
 
 fn camera_parameters(data: &Path) -> Vec<String> {
     let model = data.join("models/yolox_nano_416.onnx");

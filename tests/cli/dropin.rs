@@ -8,9 +8,10 @@ use det_post::ErrorKind;
 use det_post::config::{
     ChannelKind, Config, LidarOutputs, Package, Source, State, packages, parameter_table,
 };
-use det_post::ops::nms::{Workspace, suppress_stages_3d};
-use det_post::ros::{NodeName, Parameter, ParameterValue};
-use det_post::types::{DebugTimesType, Nms3d, OutputType};
+use det_post_ops::nms::{Workspace, suppress_stages_3d};
+use det_post_ros::{NodeName, Parameter, ParameterValue};
+use det_post_types::{Nms3d};
+use det_post_ros::{DebugTimesType, OutputType};
 use serde_json::{Value, json};
 
 use crate::common::drop_in::Case;

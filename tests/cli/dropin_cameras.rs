@@ -1,8 +1,9 @@
 //! The nodes of Isaac ROS and yolo_ros that ours replaces: from their parameters to ours.
 
 use det_post::config::{ChannelConfig, ChannelKind, Config, Package, Source};
-use det_post::ros::{NodeName, Parameter, ParameterValue};
-use det_post::types::{ClassMode, EngineKind, Nms2d, OutputType};
+use det_post_ros::{NodeName, Parameter, ParameterValue};
+use det_post_types::{ClassMode, EngineKind, Nms2d};
+use det_post_ros::{OutputType};
 
 /// The configuration that stands for the node of a package with some parameters.
 fn load(package: &str, parameters: &[&str]) -> det_post::Result<Config> {
@@ -97,7 +98,7 @@ fn a_decoder_of_rtdetr_has_its_defaults_and_names() {
     assert_eq!(of.facts.output_names, ["boxes", "s", "labels"]);
     assert!(is_above(of.score_threshold, 0.9), "{}", of.score_threshold);
     assert_eq!(of.nms, Nms2d::None);
-    assert_eq!(found.live.qos.reliability, det_post::ros::Reliability::BestEffort);
+    assert_eq!(found.live.qos.reliability, det_post_ros::Reliability::BestEffort);
 }
 
 #[test]
@@ -129,7 +130,7 @@ fn yolo_ros_loads_the_network_that_was_exported() {
     let Nms2d::Iou(nms) = &of.nms else { panic!("{:?}", of.nms) };
     assert_eq!((nms.iou_threshold, &nms.class_mode), (0.7, &ClassMode::Agnostic));
     assert_eq!((found.live.is_enabled, of.max_detections), (false, 20));
-    assert_eq!(found.live.qos.reliability, det_post::ros::Reliability::Reliable);
+    assert_eq!(found.live.qos.reliability, det_post_ros::Reliability::Reliable);
     assert_eq!(found.device.to_string(), "cpu");
     refused("yolo_ros", &["model_type:=World"], "model_type");
 

@@ -6,10 +6,10 @@ use crate::common;
 use std::path::Path;
 
 use common::replay::det_post;
-use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
-use det_post::transport::messages::{Detection2DArray, Detection3DArray, PointCloud2, definition};
-use det_post::transport::truth::{encode_2d, encode_3d};
-use det_post::types::{
+use det_post_ros::bag::{BagCompression, BagWriter, OfferedQos};
+use det_post_ros::messages::{Detection2DArray, Detection3DArray, PointCloud2, definition};
+use det_post_ros::truth::{encode_2d, encode_3d};
+use det_post_types::{
     Box2d, Box3d, Detection2d, Detection3d, Evidence, Header, Object3d, Stamp, Truth2d, Truth3d,
 };
 use serde_json::{Value, json};

@@ -7,10 +7,10 @@
 use crate::common::require;
 use std::process::Command;
 
-use det_post::eval::box_overlap::{Overlaps, View};
-use det_post::eval::center_distance::Matching;
-use det_post::eval::{Filter2d, Filter3d, Frame2d, Frame3d, GroundTruth2d, GroundTruth3d, image};
-use det_post::types::{Box2d, Box3d, Detection2d, Detection3d, Evidence, ImageBox, Object3d};
+use det_post_eval::box_overlap::{Overlaps, View};
+use det_post_eval::center_distance::Matching;
+use det_post_eval::{Filter2d, Filter3d, Frame2d, Frame3d, GroundTruth2d, GroundTruth3d, image};
+use det_post_types::{Box2d, Box3d, Detection2d, Detection3d, Evidence, ImageBox, Object3d};
 use require::{Need, skip};
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use det_post::config::{Config, Package, Source, State};
-use det_post::ros::NodeName;
+use det_post_ros::NodeName;
 use require::{Need, skip};
 use serde_json::{Value, json};
 

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use common::replay::{Run, det_post};
 use common::require::{Need, skip};
 use common::stand_in;
-use det_post::transport::bag::BagReader;
-use det_post::transport::messages::Image;
-use det_post::types::{Header, Stamp};
+use det_post_ros::bag::BagReader;
+use det_post_ros::messages::Image;
+use det_post_types::{Header, Stamp};
 use serde_json::Value;
 
 const MARKER: &str = ".det_post.jsonl";

@@ -6,10 +6,10 @@
 use crate::common::{camera_net, drive, lidar_nets, onnx, parameters, recording};
 use std::collections::BTreeMap;
 
-use det_post::infer::{Engine, RtenEngine};
-use det_post::transport::bag::BagReader;
-use det_post::transport::messages::{Image, PointCloud2};
-use det_post::types::{TensorSpec, TensorValues, TensorView};
+use det_post_infer::{Engine, RtenEngine};
+use det_post_ros::bag::BagReader;
+use det_post_ros::messages::{Image, PointCloud2};
+use det_post_types::{TensorSpec, TensorValues, TensorView};
 use onnx::Graph;
 
 fn load(graph: &Graph) -> RtenEngine {

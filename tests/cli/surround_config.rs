@@ -7,10 +7,8 @@ use det_post::Result;
 use det_post::config::{
     ChannelConfig, ChannelKind, Config, SurroundConfig, SurroundDecoder, SurroundKind, SyncPolicy,
 };
-use det_post::types::{
-    CachedYaw, ClassMode, Nms3d, OutputType, PixelConvention, SizeOrder, Undistort, ViewDecoder,
-    ViewPrecision,
-};
+use det_post_types::{CachedYaw, ClassMode, Nms3d, PixelConvention, SizeOrder, Undistort, ViewDecoder, ViewPrecision};
+use det_post_ros::{OutputType};
 
 const REQUIRED: [&str; 5] = [
     "rig.inputs:=[/cam/front/image_raw, /cam/left/image_raw/compressed]",

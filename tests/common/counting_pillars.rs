@@ -15,9 +15,9 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use det_post::transport::bag::BagReader;
-use det_post::transport::messages::PointCloud2;
-use det_post::types::ElementType::F32;
+use det_post_ros::bag::BagReader;
+use det_post_ros::messages::PointCloud2;
+use det_post_types::ElementType::F32;
 use serde_json::Value;
 
 use super::onnx::{Attr, Graph};

@@ -15,11 +15,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use det_post::ops::rulebook::Geometry;
-use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
-use det_post::transport::messages::{PointCloud2, definition};
-use det_post::types::ElementType::F32;
-use det_post::types::{Header, PointField, PointFields, Stamp};
+use det_post_ops::sparse::rulebook::Geometry;
+use det_post_ros::bag::{BagCompression, BagWriter, OfferedQos};
+use det_post_ros::messages::{PointCloud2, definition};
+use det_post_types::ElementType::F32;
+use det_post_types::{Header, PointField, PointFields, Stamp};
 use serde_json::Value;
 
 use super::onnx::{Attr, Graph};

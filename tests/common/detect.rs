@@ -2,7 +2,7 @@
 
 use det_post::Result;
 use det_post::detectors::{Detector, FrameInput, FrameSet};
-use det_post::types::{
+use det_post_types::{
     CloudView, Detection2d, Detection3d, Detections, FrameReport, Header, ImagePayload, Stamp,
 };
 use nalgebra::Isometry3;

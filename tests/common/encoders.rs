@@ -4,11 +4,11 @@
 use std::fs;
 
 use det_post::Result;
-use det_post::infer::sparse::{GridAxes, NetworkBuilder, SparseNetwork, Weights};
-use det_post::ops::rulebook::Geometry;
-use det_post::ops::voxel_mean::voxel_mean;
-use det_post::ops::voxelize::{VoxelizeParams, Voxels, Workspace, voxelize};
-use det_post::types::{ElementType, Grid, PointRange, Points, Tensor};
+use det_post_infer::sparse::{GridAxes, NetworkBuilder, SparseNetwork, Weights};
+use det_post_ops::sparse::rulebook::Geometry;
+use det_post_ops::sparse::voxel_mean::voxel_mean;
+use det_post_ops::cloud::voxelize::{VoxelizeParams, Voxels, Workspace, voxelize};
+use det_post_types::{ElementType, Grid, PointRange, Points, Tensor};
 use half::f16;
 
 use super::npz::Npz;

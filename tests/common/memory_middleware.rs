@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use det_post::ros::SetResult;
-use det_post::transport::middleware::{
+use det_post_ros::SetResult;
+use det_post_ros::middleware::{
     Handler, InputKind, Middleware, MiddlewareEvent, MiddlewareOptions, Publisher, Qos, Receiver,
     Request, Response, Subscription, Switch, Watcher, deliver,
 };

@@ -1,15 +1,12 @@
 //! Serialized messages to decode: those of the shared recordings, and built
 //! ones that cover every type.
 
-use det_post::transport::messages::{
+use det_post_ros::messages::{
     CameraInfo, CompressedImage, Detection2DArray, Detection3DArray, Float64Stamped, Image,
     LabelInfo, PointCloud2, PublishedTime, TensorList, TfMessage, TransformStamped,
 };
-use det_post::types::{
-    AreaRemap, Box2d, Box3d, DebugTimesType, Detection2d, Detection3d, Detections, Header,
-    Object3d, ObjectFormat, ObjectLabel, OutputFormat, OutputType, PointField, PointFields, Stamp,
-    TensorType, Variance3d,
-};
+use det_post_types::{Box2d, Box3d, Detection2d, Detection3d, Detections, Header, Object3d, PointField, PointFields, Stamp, TensorType, Variance3d};
+use det_post_ros::{AreaRemap, DebugTimesType, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
 use std::path::Path;
 
 /// A serialized message with its encapsulation header.

@@ -1,7 +1,7 @@
 //! A small network with what a detector's backbone has: convolutions with a
 //! stride, SiLU, pooling, a concatenation, and rows at the end.
 
-use det_post::types::ElementType;
+use det_post_types::ElementType;
 
 use super::onnx::{Attr, Graph};
 

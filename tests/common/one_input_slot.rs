@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use det_post::config::{InputConfig, SyncConfig};
-use det_post::device::PayloadMemory;
+use det_post_ops::device::PayloadMemory;
 use det_post::runtime::slot::{SlotCloser, SlotOptions, SlotReader, SlotWriter, Taken, slot};
-use det_post::types::Stamp;
+use det_post_types::Stamp;
 
 /// Both ends of the slot, and what closes it.
 pub fn one_input_slot() -> (SlotWriter, SlotReader, SlotCloser) {

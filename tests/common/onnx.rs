@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 
-use det_post::types::ElementType;
+use det_post_types::ElementType;
 use half::f16;
 use prost::Message;
 

@@ -1,6 +1,6 @@
 //! Just enough CDR to read `sensor_msgs/PointCloud2` in tests of the ops.
 
-use det_post::types::{CloudView, PointField, PointFields};
+use det_post_types::{CloudView, PointField, PointFields};
 
 /// A little-endian CDR message, read from the front.
 struct Reader<'a> {

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use det_post::config::Config;
 use det_post::node::Change;
 use det_post::node::LiveNode;
-use det_post::ros::{NodeName, Parameter, ParameterValue, Remaps, SetResult};
-use det_post::transport::bag::BagReader;
-use det_post::transport::cdr::Reader;
-use det_post::transport::messages::{Image, PointCloud2, read_header};
-use det_post::transport::middleware::{MiddlewareOptions, Request, Response};
-use det_post::types::Stamp;
+use det_post_ros::{NodeName, Parameter, ParameterValue, Remaps, SetResult};
+use det_post_ros::bag::BagReader;
+use det_post_ros::cdr::Reader;
+use det_post_ros::messages::{Image, PointCloud2, read_header};
+use det_post_ros::middleware::{MiddlewareOptions, Request, Response};
+use det_post_types::Stamp;
 
 use super::memory_middleware::{MemoryGraph, MemoryMiddleware};
 use super::{camera_net, lidar_nets, parameters, recording};

@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
-use det_post::infer::view_decoder::View;
-use det_post::ops::view_sample::{FeatureLevel, FeatureMaps, Texels};
-use det_post::types::{CachedYaw, Motion, QueryBox, Sparse4d};
+use det_post_infer::view_decoder::View;
+use det_post_ops::view::sample::{FeatureLevel, FeatureMaps, Texels};
+use det_post_types::{CachedYaw, Motion, QueryBox, Sparse4d};
 use half::f16;
 
 use super::view_networks::{StateDict, noise};

@@ -4,8 +4,8 @@
 use half::f16;
 
 use super::onnx::{Attr, Graph};
-use det_post::ops::rulebook::Geometry;
-use det_post::types::ElementType;
+use det_post_ops::sparse::rulebook::Geometry;
+use det_post_types::ElementType;
 
 /// A file under construction.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use det_post::types::ElementType::F32;
+use det_post_types::ElementType::F32;
 
 use super::onnx::{Attr, Graph};
 

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use det_post::types::ElementType;
+use det_post_types::ElementType;
 
 use super::onnx::{Attr, Graph};
 

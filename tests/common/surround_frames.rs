@@ -5,7 +5,7 @@ use std::f64::consts::{FRAC_PI_2, FRAC_PI_3};
 use std::path::Path;
 
 use det_post::config::{ChannelKind, Config, SurroundConfig};
-use det_post::types::{
+use det_post_types::{
     CameraCalibration, CompressedFormat, CompressedView, Encoding, Header, ImagePayload, ImageView,
     Size, Stamp,
 };

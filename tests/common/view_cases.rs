@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use det_post::infer::safetensors::{SafeTensors, StoredTensor};
-use det_post::infer::view_decoder::View;
-use det_post::ops::channels_last::{MapSource, MapValues, channels_last};
-use det_post::ops::view_sample::{FeatureLevel, FeatureMaps, Texels};
-use det_post::types::{
+use det_post_infer::safetensors::{SafeTensors, StoredTensor};
+use det_post_infer::view_decoder::View;
+use det_post_ops::view::channels_last::{MapSource, MapValues, channels_last};
+use det_post_ops::view::sample::{FeatureLevel, FeatureMaps, Texels};
+use det_post_types::{
     AttentionResidual, CachedYaw, Detr3d, MapLayout, Motion, PointRange, Sparse4d,
 };
 use half::f16;

@@ -1,9 +1,9 @@
 //! State dicts of small view decoders with random weights, as files of safetensors.
 #![allow(dead_code, reason = "each suite uses its part")]
 
-use det_post::infer::view_decoder::View;
-use det_post::ops::view_sample::{FeatureLevel, FeatureMaps, Texels};
-use det_post::types::{AttentionResidual, CachedYaw, Detr3d, Motion, PointRange, Sparse4d};
+use det_post_infer::view_decoder::View;
+use det_post_ops::view::sample::{FeatureLevel, FeatureMaps, Texels};
+use det_post_types::{AttentionResidual, CachedYaw, Detr3d, Motion, PointRange, Sparse4d};
 use half::f16;
 
 /// Tensors by name, with their shapes.

@@ -1,6 +1,6 @@
 //! Small DETR3D and Sparse4D decoders with random weights for a simulated drive of six cameras.
 
-use det_post::types::{Detr3d, Sparse4d};
+use det_post_types::{Detr3d, Sparse4d};
 
 use super::streampetr::backbone;
 use super::surround_rig::{Fixture, SIZES};

@@ -1,7 +1,7 @@
 //! The output of a YOLOv8 network with the classes of COCO, as a message has it.
 
-use det_post::transport::messages::TensorList;
-use det_post::types::{Header, TensorType};
+use det_post_ros::messages::TensorList;
+use det_post_types::{Header, TensorType};
 
 /// Channels of a candidate: centre and size of its box, a score per class.
 const NUM_CHANNELS: usize = 4 + 80;

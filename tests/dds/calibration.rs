@@ -5,8 +5,8 @@ use super::peer::turn;
 use super::recording::IMAGE_TOPIC;
 use super::session::{messages, sample};
 use det_post::node::DIAGNOSTICS_TOPIC;
-use det_post::transport::messages::{DiagnosticArray, Image};
-use det_post::transport::middleware::InputKind;
+use det_post_ros::messages::{DiagnosticArray, Image};
+use det_post_ros::middleware::InputKind;
 use serde_json::{Value, json};
 
 const TOPIC: &str = "/sensing/camera/camera_info";

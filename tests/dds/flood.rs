@@ -11,8 +11,8 @@ use super::rtps::{
 };
 use super::session::{CAMERA_OUT, LIDAR_OUT, messages, sample};
 use det_post::node::DIAGNOSTICS_TOPIC;
-use det_post::transport::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};
-use det_post::transport::middleware::InputKind;
+use det_post_ros::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};
+use det_post_ros::middleware::InputKind;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

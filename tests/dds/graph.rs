@@ -1,9 +1,9 @@
 //! The graph as others see it, and others as the middleware sees them.
 
 use super::peer::{Heard, PATIENCE, Peer, events, turn, wait_until};
-use det_post::ros::Remaps;
-use det_post::transport::messages::type_hash;
-use det_post::transport::middleware::{
+use det_post_ros::Remaps;
+use det_post_ros::messages::type_hash;
+use det_post_ros::middleware::{
     InputKind, Middleware, MiddlewareEvent, Qos, Receiver, Reliability, Response, ServiceKind,
 };
 use serde_json::{Value, json};
@@ -172,7 +172,7 @@ fn either_side_may_restart() {
         assert_eq!(heard.wait(|all| !all.is_empty()), [true], "round {round}");
 
         let mut cdr = Vec::new();
-        let message = det_post::transport::messages::Image::default();
+        let message = det_post_ros::messages::Image::default();
         message.encode(&mut cdr).unwrap();
         // Each side finds the other in its own time.
         wait_until("a subscriber", || output.num_subscribers() == 1);

@@ -10,12 +10,12 @@ use super::rtps::{
     SEDP_READERS_READER, SEDP_READERS_WRITER, SEDP_TOPICS_WRITER, SEDP_WRITERS_READER,
     SEDP_WRITERS_WRITER, SPDP_READER, SPDP_WRITER, UNKNOWN,
 };
-use det_post::transport::dds::DdsMiddleware;
-use det_post::transport::messages::Image;
-use det_post::transport::middleware::{
+use det_post_ros::dds::DdsMiddleware;
+use det_post_ros::messages::Image;
+use det_post_ros::middleware::{
     InputKind, Middleware, Qos, Received, Reliability, Subscription,
 };
-use det_post::types::{Header, ImagePayload, Stamp};
+use det_post_types::{Header, ImagePayload, Stamp};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 

@@ -3,10 +3,10 @@
 use super::memory::resident;
 use super::one_input_slot::{next_stamp, one_input_slot};
 use super::peer::{Turn, events, turn, wait_until, with};
-use det_post::transport::middleware::{
+use det_post_ros::middleware::{
     InputKind, Middleware, MiddlewareEvent, Qos, Received, Receiver, Reliability, Subscription,
 };
-use det_post::types::{Header, ImagePayload};
+use det_post_types::{Header, ImagePayload};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,9 +1,9 @@
 //! Messages of every kind in, detections out.
 
 use super::peer::{Heard, turn, wait_until};
-use det_post::transport::messages::{Detection2DArray, Detection3DArray, LabelInfo};
-use det_post::transport::middleware::{InputKind, Middleware, Qos, Received, Reliability};
-use det_post::types::{
+use det_post_ros::messages::{Detection2DArray, Detection3DArray, LabelInfo};
+use det_post_ros::middleware::{InputKind, Middleware, Qos, Received, Reliability};
+use det_post_types::{
     Box2d, Box3d, Detection2d, Detection3d, Header, ImagePayload, Object3d, Stamp,
 };
 use serde_json::{Value, json};

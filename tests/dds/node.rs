@@ -6,10 +6,10 @@ use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::replay;
 use super::session::{CAMERA_OUT, LIDAR_OUT, messages, sample};
 use det_post::node::{DIAGNOSTICS_TOPIC, ROSOUT_TOPIC};
-use det_post::transport::messages::{
+use det_post_ros::messages::{
     Detection2DArray, Detection3DArray, DiagnosticArray, Log, TransitionEvent,
 };
-use det_post::transport::middleware::InputKind;
+use det_post_ros::middleware::InputKind;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use det_post::node::DIAGNOSTICS_TOPIC;
-use det_post::transport::messages::{
+use det_post_ros::messages::{
     DetectedObjects, Detection2DArray, DiagnosticArray, TensorList,
 };
-use det_post::transport::middleware::InputKind;
+use det_post_ros::middleware::InputKind;
 use serde_json::{Value, json};
 
 use super::common::yolov8_tensor::{CANDIDATES, FOUND, tensor};

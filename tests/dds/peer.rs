@@ -1,8 +1,8 @@
 //! A DDS peer in another process, and the middleware it talks to.
 
-use det_post::ros::{NodeName, Remaps};
-use det_post::transport::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
-use det_post::transport::middleware::{
+use det_post_ros::{NodeName, Remaps};
+use det_post_ros::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
+use det_post_ros::middleware::{
     Middleware, MiddlewareEvent, MiddlewareOptions, Received, Receiver,
 };
 use serde_json::{Value, json};

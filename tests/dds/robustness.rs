@@ -5,10 +5,10 @@ use super::peer::{Heard, events, turn};
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::session::{CAMERA_OUT, LIDAR_OUT, messages, sample};
 use det_post::node::DIAGNOSTICS_TOPIC;
-use det_post::ros::{NodeName, Remaps};
-use det_post::transport::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
-use det_post::transport::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};
-use det_post::transport::middleware::{
+use det_post_ros::{NodeName, Remaps};
+use det_post_ros::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
+use det_post_ros::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};
+use det_post_ros::middleware::{
     InputKind, Middleware, MiddlewareEvent, MiddlewareOptions, Qos, Received, Reliability,
 };
 use serde_json::{Value, json};
@@ -42,9 +42,9 @@ enum Came {
 fn note(received: det_post::Result<Received<'_>>) -> Came {
     match received {
         Ok(Received::Picture { payload, .. }) => match payload {
-            det_post::types::ImagePayload::Raw(image) => Came::Data(image.data().to_owned()),
-            det_post::types::ImagePayload::Compressed(file) => Came::Data(file.data.to_owned()),
-            on_device @ det_post::types::ImagePayload::OnDevice(_) => panic!("{on_device:?}"),
+            det_post_types::ImagePayload::Raw(image) => Came::Data(image.data().to_owned()),
+            det_post_types::ImagePayload::Compressed(file) => Came::Data(file.data.to_owned()),
+            on_device @ det_post_types::ImagePayload::OnDevice(_) => panic!("{on_device:?}"),
         },
         Ok(Received::Cloud { view, .. }) => Came::Data(view.data().to_owned()),
         Ok(other) => panic!("{other:?}"),

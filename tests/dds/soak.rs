@@ -4,8 +4,8 @@
 use super::node::{PROGRAM, Program, Status, diagnostics};
 use super::peer::{PATIENCE, Peer, turn, with};
 use det_post::node::DIAGNOSTICS_TOPIC;
-use det_post::transport::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};
-use det_post::transport::middleware::InputKind;
+use det_post_ros::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};
+use det_post_ros::middleware::InputKind;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use det_post::node::DIAGNOSTICS_TOPIC;
-use det_post::transport::messages::{Detection3DArray, DiagnosticArray};
-use det_post::transport::middleware::InputKind;
+use det_post_ros::messages::{Detection3DArray, DiagnosticArray};
+use det_post_ros::middleware::InputKind;
 use serde_json::{Value, json};
 
 use super::node::{PROGRAM, Program, Status, await_status, diagnostics};

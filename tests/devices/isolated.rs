@@ -20,12 +20,12 @@ use common::replay::{Run, replay, replay_after};
 use common::require::{Need, skip};
 use det_post::config::{ChannelConfig, Config};
 use det_post::detectors::{self, Detector, DetectorInfo, FrameInput, FrameSet};
-use det_post::device::{Device, PayloadMemory};
+use det_post_ops::device::{Device, PayloadMemory};
 use det_post::runtime::Factory;
 use det_post::runtime::channel::Channel;
 use det_post::runtime::isolated::{Proxy, serve};
 use det_post::runtime::supervisor::{Health, Supervisor};
-use det_post::types::{
+use det_post_types::{
     CompressedFormat, CompressedView, Detection2d, Detections, DeviceChoice, Encoding,
     FailurePolicy, FrameReport, Header, ImagePayload, ImageView, Size,
 };
@@ -328,7 +328,7 @@ impl Detector for Faulty {
 fn fail(device: DeviceChoice) -> Result<()> {
     #[cfg(feature = "cuda")]
     if let Device::Cuda(gpu) = Device::open(device)? {
-        use det_post::device::cuda::diagnostic::{FaultKind, fail};
+        use det_post_ops::device::cuda::diagnostic::{FaultKind, fail};
         // The frame that follows meets the fault.
         let _ = fail(&gpu, FaultKind::BadAddress);
         return Ok(());

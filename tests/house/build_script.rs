@@ -145,7 +145,7 @@ fn without_the_feature_no_compiler_is_looked_for() {
 }
 
 /// Compiles a program that reads `kThreads` and the size of `Args` from the text
-/// of `kernels/unpack.cu`, by the macros of the library.
+/// of `kernels/cloud/unpack.cu`, by the macros of the library.
 fn compile_with_kernel_text(text: &str) -> (Output, PathBuf) {
     const MAIN: &str = r#"
         mod device {
@@ -157,14 +157,14 @@ fn compile_with_kernel_text(text: &str) -> (Output, PathBuf) {
         }
         use device::cuda::{assert_mirrors, kernel_constant};
         struct Mirror(#[allow(dead_code)] [u8; 352]);
-        assert_mirrors!(Mirror, "unpack.cu", "Args");
+        assert_mirrors!(Mirror, "cloud/unpack.cu", "Args");
         fn main() {
-            println!("{}", kernel_constant!("unpack.cu", "kThreads"));
+            println!("{}", kernel_constant!("cloud/unpack.cu", "kThreads"));
         }
     "#;
     let folder = tempfile::tempdir().unwrap().keep();
     std::fs::create_dir(folder.join("kernels")).unwrap();
-    std::fs::write(folder.join("kernels/unpack.cu"), text).unwrap();
+    std::fs::write(folder.join("kernels/cloud/unpack.cu"), text).unwrap();
     let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/src/device/cuda/shared.rs");
     std::fs::write(folder.join("main.rs"), MAIN.replace("SHARED", shared)).unwrap();
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
@@ -174,7 +174,7 @@ fn compile_with_kernel_text(text: &str) -> (Output, PathBuf) {
 }
 
 fn unpack_text() -> String {
-    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/unpack.cu")).unwrap()
+    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/cloud/unpack.cu")).unwrap()
 }
 
 /// A piece of the kernel's text, replaced by another.
@@ -236,7 +236,7 @@ fn a_mismatch_with_rust_does_not_compile_in_cuda() {
         let folder = tempfile::tempdir().unwrap();
         let program = compiled(folder.path());
         std::fs::create_dir(folder.path().join("kernels")).unwrap();
-        std::fs::write(folder.path().join("kernels/unpack.cu"), text).unwrap();
+        std::fs::write(folder.path().join("kernels/cloud/unpack.cu"), text).unwrap();
         for entry in Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels").read_dir().unwrap() {
             let header = entry.unwrap().path();
             if header.extension().is_some_and(|extension| extension == "cuh") {

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use det_post::config::Config;
 use det_post::node::{Change, LiveNode};
-use det_post::ros::{NodeName, Remaps};
-use det_post::transport::messages::Detection2DArray;
-use det_post::transport::middleware::MiddlewareOptions;
-use det_post::types::Stamp;
+use det_post_ros::{NodeName, Remaps};
+use det_post_ros::messages::Detection2DArray;
+use det_post_ros::middleware::MiddlewareOptions;
+use det_post_types::Stamp;
 
 use super::memory_middleware::MemoryMiddleware;
 use super::session::{Session, picture, sample, stamp_of};

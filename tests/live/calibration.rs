@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use det_post::transport::messages::{CameraInfo, Image};
-use det_post::transport::middleware::InputKind;
-use det_post::types::{Header, Stamp};
+use det_post_ros::messages::{CameraInfo, Image};
+use det_post_ros::middleware::InputKind;
+use det_post_types::{Header, Stamp};
 
 use super::diagnostics::{await_status, decode};
 use super::recording::IMAGE_TOPIC;

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use det_post::node::Change;
-use det_post::ros::LifecycleState;
-use det_post::types::Stamp;
+use det_post_ros::LifecycleState;
+use det_post_types::Stamp;
 
 use super::diagnostics::await_status;
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};

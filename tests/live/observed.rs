@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use det_post::config::Config;
 use det_post::node::{Change, LiveNode, LiveOptions};
-use det_post::ros::{NodeName, Remaps};
+use det_post_ros::{NodeName, Remaps};
 use det_post::runtime::trace::Trace;
-use det_post::transport::middleware::MiddlewareOptions;
-use det_post::types::Stamp;
+use det_post_ros::middleware::MiddlewareOptions;
+use det_post_types::Stamp;
 use serde_json::Value;
 
 use super::memory_middleware::MemoryMiddleware;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use det_post::node::Change;
-use det_post::ros::{NodeName, Remaps};
-use det_post::transport::bag::BagReader;
-use det_post::transport::messages::Image;
+use det_post_ros::{NodeName, Remaps};
+use det_post_ros::bag::BagReader;
+use det_post_ros::messages::Image;
 
 use crate::common::session::{PATIENCE, Session, messages};
 use crate::common::surround_rig::{Fixture, NUM_FRAMES, calibration_file};
@@ -85,7 +85,7 @@ fn live_frames_have_the_bytes_of_a_replay() {
         }
         assert!(session.next(OUTPUT) == *expected, "frame {frame}");
     }
-    if cfg!(feature = "pictures") {
+    {
         // Six pictures in two rows of three.
         let picture = session.wait(&format!("{OUTPUT}/debug_image"), 1).remove(0);
         let picture = Image::decode(&picture).unwrap();

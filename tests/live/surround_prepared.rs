@@ -3,7 +3,7 @@
 
 use det_post::detectors::Detector;
 use det_post::detectors::surround::CpuDetector;
-use det_post::types::{
+use det_post_types::{
     CompressedFormat, CompressedView, Detections, FrameReport, Header, ImagePayload, Stage,
 };
 use det_post::{ErrorKind, FrameInput};

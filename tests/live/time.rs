@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use det_post::node::Change;
-use det_post::ros::{NodeName, ParameterValue, Remaps};
-use det_post::transport::cdr::Writer;
-use det_post::transport::messages::{
+use det_post_ros::{NodeName, ParameterValue, Remaps};
+use det_post_ros::cdr::Writer;
+use det_post_ros::messages::{
     Detection3D, Detection3DArray, PointCloud2, TfMessage, TransformStamped,
 };
-use det_post::types::{Header, PointFields, Stamp};
+use det_post_types::{Header, PointFields, Stamp};
 
 use super::counting_pillars;
 use super::diagnostics::{Status, await_status};

@@ -16,11 +16,11 @@ use super::allocator::NUM_ALLOCATIONS;
 use crate::common::view_networks;
 use det_post::config::{ChannelConfig, ChannelKind, Config, LidarConfig};
 use det_post::detectors::{Detector, FrameInput, FrameSet, image2d, pillars, voxels};
-use det_post::infer::Engine;
-use det_post::infer::sparse::Plan;
-use det_post::infer::view_decoder::{self, CpuViewDecoder, DecodedQueries};
-use det_post::ops::decode_query;
-use det_post::types::{
+use det_post_infer::Engine;
+use det_post_infer::sparse::Plan;
+use det_post_infer::view_decoder::{self, CpuViewDecoder, DecodedQueries};
+use det_post_ops::decode::query;
+use det_post_types::{
     Box2d, Candidates, CloudView, Dim, ElementType, Encoding, FrameReport, Header, ImagePayload,
     ImageView, Motion, PointField, PointFields, QueryDecode, RotatedBox2d, ScoreThresholds, Size,
     SizeOrder, Stage, Stamp, TensorSpec, TensorValues, TensorView, ViewDecoder, YawConvention,
@@ -162,17 +162,17 @@ fn a_camera_frame_allocates_nothing() {
 /// The answers of an engine on a GPU, in place of it.
 #[cfg(feature = "cuda")]
 fn given(
-    stream: &det_post::device::cuda::Stream,
+    stream: &det_post_ops::device::cuda::Stream,
     engine: &Prepared,
-) -> det_post::infer::device::DeviceEngine {
-    let answer = |(shape, values): &(Vec<usize>, Vec<f32>)| det_post::types::Tensor::F32 {
+) -> det_post_infer::device::DeviceEngine {
+    let answer = |(shape, values): &(Vec<usize>, Vec<f32>)| det_post_types::Tensor::F32 {
         shape: shape.clone(),
         values: values.clone(),
     };
     let answers: Vec<_> = engine.answers.iter().map(answer).collect();
     let names = engine.outputs.iter().map(|output| output.name.as_str());
     let named: Vec<_> = names.zip(&answers).collect();
-    det_post::infer::device::DeviceEngine::fixed(stream, engine.inputs.clone(), &named).unwrap()
+    det_post_infer::device::DeviceEngine::fixed(stream, engine.inputs.clone(), &named).unwrap()
 }
 
 /// Waits until no other test uses the GPU, whose memory would mix with that of the caller.
@@ -184,9 +184,9 @@ pub(super) fn alone() -> std::sync::MutexGuard<'static, ()> {
 /// The GPU for one test alone, or `None` with the reason printed.
 #[cfg(feature = "cuda")]
 pub(super) fn gpu()
--> Option<(std::sync::MutexGuard<'static, ()>, det_post::device::cuda::CudaDevice)> {
-    use det_post::device::Device;
-    use det_post::types::DeviceChoice;
+-> Option<(std::sync::MutexGuard<'static, ()>, det_post_ops::device::cuda::CudaDevice)> {
+    use det_post_ops::device::Device;
+    use det_post_types::DeviceChoice;
 
     let alone = alone();
     match Device::open(DeviceChoice::Cuda(0)) {
@@ -209,7 +209,7 @@ pub(super) struct DeviceMemory {
 
 #[cfg(feature = "cuda")]
 impl DeviceMemory {
-    pub(super) fn of(stream: &det_post::device::cuda::Stream) -> Self {
+    pub(super) fn of(stream: &det_post_ops::device::cuda::Stream) -> Self {
         let num_free_bytes = stream.device().free_memory().unwrap();
         Self { num_allocations: stream.num_allocations(), num_free_bytes }
     }
@@ -228,7 +228,7 @@ const CAMERA: [&str; 4] =
 
 /// A camera's detector with a network whose outputs were made before.
 #[cfg(feature = "cuda")]
-fn camera_on(stream: &det_post::device::cuda::Stream) -> image2d::CudaDetector {
+fn camera_on(stream: &det_post_ops::device::cuda::Stream) -> image2d::CudaDetector {
     let ChannelKind::Camera(config) = channel(&CAMERA) else { panic!("a camera head") };
     let rows = |i: usize| if i % 85 < 4 { noise(i) * 16.0 + 1.0 } else { noise(i) };
     let engine = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, 1000, 85], rows)]);
@@ -509,14 +509,14 @@ fn a_frame_of_a_view_decoder_allocates_nothing() {
         let network = view_decoder::parse(&weights.to_safetensors(), &facts).unwrap();
         let mut decoder = CpuViewDecoder::new(&network);
         let (views, maps) = (view_networks::two_views(), view_networks::two_maps(1));
-        let mut workspace = decode_query::Workspace::new(8);
+        let mut workspace = query::Workspace::new(8);
         let mut candidates = Candidates::with_capacity(8);
         let num_allocations = allocations_after_warm_up(|| {
             decoder.set_views(&views).unwrap();
             let DecodedQueries { logits, boxes, quality } =
                 decoder.run(&maps, Some(&motion)).unwrap();
-            let queries = decode_query::Queries { logits, boxes, quality };
-            decode_query::decode_query(&queries, &params, &mut workspace, &mut candidates).unwrap();
+            let queries = query::Queries { logits, boxes, quality };
+            query::decode_query(&queries, &params, &mut workspace, &mut candidates).unwrap();
             candidates.finish(usize::MAX);
         });
         assert!(!candidates.as_slice().is_empty());

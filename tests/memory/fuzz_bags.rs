@@ -17,10 +17,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::allocator::LARGEST;
-use det_post::transport::bag::{
+use det_post_ros::bag::{
     BagCompression, BagReader, BagWriter, MemoryBudget, OfferedQos, ReadOptions,
 };
-use det_post::types::Stamp;
+use det_post_types::Stamp;
 use mcap::Compression;
 use recordings::{Layout, mcap_file, messages, write_db3};
 

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 use det_post::config::SurroundConfig;
 use det_post::detectors::surround::Cameras;
-use det_post::ops::resample::{ResampleParams, SampleMap, Workspace, resample};
-use det_post::transport::messages::{CameraInfo, RegionOfInterest};
-use det_post::transport::tf::{self, TfBuffer, TfLimits};
-use det_post::types::{
+use det_post_ops::image::resample::{ResampleParams, SampleMap, Workspace, resample};
+use det_post_ros::messages::{CameraInfo, RegionOfInterest};
+use det_post_ros::tf::{self, TfBuffer, TfLimits};
+use det_post_types::{
     ChannelOrder, ElementType, Encoding, Header, ImagePayload, ImageView, Normalization,
     PixelConvention, Resize, Size, Stamp, Tensor, TensorValues, Undistort,
 };

@@ -17,16 +17,16 @@
 use super::allocator::LARGEST_OF_THREAD;
 use crate::common::{cpu_time, memory, messages, shared_data};
 use det_post::Result;
-use det_post::infer::{Engine, External};
-use det_post::ops::letterbox::{self, LetterboxParams, letterbox};
-use det_post::ops::unpack::{UnpackParams, unpack};
-use det_post::transport::messages::{
+use det_post_infer::{Engine, External};
+use det_post_ops::image::letterbox::{self, LetterboxParams, letterbox};
+use det_post_ops::cloud::unpack::{UnpackParams, unpack};
+use det_post_ros::messages::{
     CameraInfo, Clock, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2,
     TensorList, TfMessage,
 };
-use det_post::transport::tf::{self, TfBuffer, TfLimits};
-use det_post::transport::truth;
-use det_post::types::{
+use det_post_ros::tf::{self, TfBuffer, TfLimits};
+use det_post_ros::truth;
+use det_post_types::{
     Box2d, Box3d, CameraModel, ChannelOrder, ElementType, Evidence, Header, Normalization,
     Placement, PointChannel, Points, ReceivedTensors, Size, Stamp, Tensor, Truth2d, Truth3d,
 };

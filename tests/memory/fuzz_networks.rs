@@ -11,7 +11,7 @@ use super::allocator::{LARGEST_OF_THREAD, NUM_BYTES};
 use super::fuzz_bags::{Random, mutate};
 use crate::common::sparse_onnx::{File, autoware, scn};
 use crate::common::{cpu_time, memory, shared_data};
-use det_post::infer::sparse::{Plan, parse};
+use det_post_infer::sparse::{Plan, parse};
 
 /// Longest CPU time that one file may take.
 const MAX_TIME: Duration = Duration::from_secs(1);

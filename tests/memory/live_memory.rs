@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 
 use super::allocations::alone;
 use super::allocator::NUM_BYTES;
-use det_post::ros::ParameterValue;
-use det_post::types::Stamp;
+use det_post_ros::ParameterValue;
+use det_post_types::Stamp;
 use recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use session::{CAMERA_OUT, LIDAR_OUT, Session, cloud, picture};
 

@@ -6,9 +6,9 @@ use std::path::Path;
 use det_post::config::SurroundConfig;
 use det_post::detectors::surround::{CpuDetector, Networks};
 use det_post::detectors::{Detector, FrameInput};
-use det_post::infer::Engine;
-use det_post::infer::view_decoder::{self, ViewNetwork};
-use det_post::types::{Detr3d, Dim, Sparse4d, TensorSpec, TensorValues, TensorView, ViewDecoder};
+use det_post_infer::Engine;
+use det_post_infer::view_decoder::{self, ViewNetwork};
+use det_post_types::{Detr3d, Dim, Sparse4d, TensorSpec, TensorValues, TensorView, ViewDecoder};
 use det_post::{Error, ErrorKind, Result};
 
 #[cfg(feature = "cuda")]
@@ -28,7 +28,7 @@ struct Noise {
 
 impl Noise {
     fn like(path: &Path) -> Box<dyn Engine> {
-        let engine = det_post::infer::load(path, &Default::default()).unwrap();
+        let engine = det_post_infer::load(path, &Default::default()).unwrap();
         let values = |spec: &TensorSpec| {
             let length = |dim: &Dim| match dim {
                 Dim::Fixed(length) => *length,
@@ -162,8 +162,8 @@ fn a_frame_of_view_decoders_allocates_nothing() {
 #[cfg(feature = "cuda")]
 fn a_frame_of_view_decoders_on_a_gpu_allocates_nothing_and_waits_once() {
     use det_post::detectors::surround::CudaDetector;
-    use det_post::infer::device::DeviceEngine;
-    use det_post::types::{ElementType, Tensor};
+    use det_post_infer::device::DeviceEngine;
+    use det_post_types::{ElementType, Tensor};
 
     let Some((_alone, device)) = gpu() else { return };
     let folder = tempfile::tempdir().unwrap();

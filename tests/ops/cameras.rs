@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use det_post::types::{
+use det_post_types::{
     CameraCalibration, CameraModel, CameraView, PixelConvention, Placement, Size, Undistort,
     rounded_rows,
 };

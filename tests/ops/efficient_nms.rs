@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use det_post::detectors::{self, Detector};
-use det_post::infer::efficient_nms::EfficientNms;
-use det_post::infer::{Engine, LIBRARY_VARIABLE, OrtEngine, RtenEngine};
-use det_post::types::{
+use det_post_infer::efficient_nms::EfficientNms;
+use det_post_infer::{Engine, LIBRARY_VARIABLE, OrtEngine, RtenEngine};
+use det_post_types::{
     Detection2d, DeviceChoice, ElementType, Encoding, ImagePayload, ImageView, Size,
 };
 use det_post::{Config, ErrorKind};

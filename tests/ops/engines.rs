@@ -7,8 +7,8 @@ use crate::common::{onnx, require, shared_data};
 use std::path::{Path, PathBuf};
 
 use det_post::ErrorKind;
-use det_post::infer::{Engine, LIBRARY_VARIABLE, OrtEngine, RtenEngine, load};
-use det_post::types::{
+use det_post_infer::{Engine, LIBRARY_VARIABLE, OrtEngine, RtenEngine, load};
+use det_post_types::{
     Dim, ElementType, EngineKind, EngineOptions, TensorSpec, TensorValues, TensorView,
 };
 use half::f16;

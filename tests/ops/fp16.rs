@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use det_post::infer::fp16::{Converted, convert};
-use det_post::infer::{Engine, LIBRARY_VARIABLE, OrtEngine};
-use det_post::types::{Dim, ElementType, TensorValues, TensorView};
+use det_post_infer::fp16::{Converted, convert};
+use det_post_infer::{Engine, LIBRARY_VARIABLE, OrtEngine};
+use det_post_types::{Dim, ElementType, TensorValues, TensorView};
 
 use crate::common::bounds::bound;
 use crate::common::onnx::{Attr, Graph};

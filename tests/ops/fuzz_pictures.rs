@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use common::jpeg::{empty_scans, zero_scans};
 use common::shared_data::shared_data;
 use det_post::ErrorKind;
-use det_post::ops::decompress::{MAX_DECODE_TIME, Picture, decompress};
-use det_post::types::{CompressedFormat, CompressedView};
+use det_post_ops::image::decompress::{MAX_DECODE_TIME, Picture, decompress};
+use det_post_types::{CompressedFormat, CompressedView};
 
 /// xorshift64*.
 struct Random(u64);

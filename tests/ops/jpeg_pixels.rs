@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use det_post::ops::decompress::{Picture, decompress};
-use det_post::types::{CompressedFormat, CompressedView};
+use det_post_ops::image::decompress::{Picture, decompress};
+use det_post_types::{CompressedFormat, CompressedView};
 
 use crate::common::require::{Need, skip};
 

@@ -11,11 +11,11 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use det_post::ops::decode_center::{CenterTask, decode_center};
-use det_post::ops::pillar_features::pillar_features;
-use det_post::ops::unpack::{UnpackCounts, UnpackParams, unpack};
-use det_post::ops::voxelize::{VoxelizeCounts, VoxelizeParams, Voxels, Workspace, voxelize};
-use det_post::types::{
+use det_post_ops::decode::center::{CenterTask, decode_center};
+use det_post_ops::cloud::pillar_features::pillar_features;
+use det_post_ops::cloud::unpack::{UnpackCounts, UnpackParams, unpack};
+use det_post_ops::cloud::voxelize::{VoxelizeCounts, VoxelizeParams, Voxels, Workspace, voxelize};
+use det_post_types::{
     Candidate, Candidates, CenterDecode, Grid, Object3d, PointChannel, PointRange, Points,
     ScoreThresholds, SizeOrder, Tensor, TensorValues, TensorView, YawConvention,
 };

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use det_post::detectors::surround::streampetr::{CameraMatrices, StreamPetr};
 use det_post::detectors::surround::{EgoMotion, Step};
-use det_post::infer::{self, Engine};
-use det_post::types::{EngineKind, EngineOptions, FrameReport, Stamp, TensorValues, TensorView};
+use det_post_infer::Engine;
+use det_post_types::{EngineKind, EngineOptions, FrameReport, Stamp, TensorValues, TensorView};
 use nalgebra::{Isometry3, Matrix3, Matrix4, Rotation3, Translation3, UnitQuaternion};
 
 use crate::common::require::{Need, skip};
@@ -55,7 +55,7 @@ fn case() -> Option<Case> {
 fn engines() -> Vec<EngineOptions> {
     let options = |kind| EngineOptions { kind, threads: Some(1), ..EngineOptions::default() };
     let mut engines = vec![options(EngineKind::Rten)];
-    if std::env::var_os(infer::LIBRARY_VARIABLE).is_some() {
+    if std::env::var_os(det_post_infer::LIBRARY_VARIABLE).is_some() {
         engines.push(options(EngineKind::OnnxRuntime));
     } else {
         skip(Need::Ort, "StreamPETR in rten alone");
@@ -64,7 +64,7 @@ fn engines() -> Vec<EngineOptions> {
 }
 
 fn open(folder: &Path, options: &EngineOptions, classes: usize) -> det_post::Result<StreamPetr> {
-    let load = |file: &str| infer::load(&folder.join(file), options).unwrap();
+    let load = |file: &str| det_post_infer::load(&folder.join(file), options).unwrap();
     let mut backbone: Box<dyn Engine> = load(FILES[0]);
     StreamPetr::new(backbone.as_mut(), load(FILES[1]), load(FILES[2]), classes, (None, None))
 }

@@ -1,13 +1,13 @@
 //! Attention over keys in tiles, and a linear layer beside it.
 
-use det_post::device::cuda::{CudaDevice, DeviceBuffer};
-use det_post::ops::attention::cuda::{
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer};
+use det_post_ops::view::attention::cuda::{
     AttentionArgs, AttentionElement, AttentionKernel, score_scale, value_stride,
 };
-use det_post::ops::attention::{Workspace, attention};
-use det_post::ops::linear::LinearLayer;
-use det_post::ops::linear::cuda::{DeviceLayer, DeviceRows, JobArgs};
-use det_post::ops::rows::{Rows, RowsMut};
+use det_post_ops::view::attention::{Workspace, attention};
+use det_post_ops::view::linear::LinearLayer;
+use det_post_ops::view::linear::cuda::{DeviceLayer, DeviceRows, JobArgs};
+use det_post_ops::view::rows::{Rows, RowsMut};
 use half::f16;
 
 use super::bound;

@@ -1,15 +1,15 @@
 //! What follows a camera's network, as one recorded graph: decoded,
 //! suppressed, gathered, equal to the ops of the CPU one after another.
 
-use det_post::device::cuda::{CudaDevice, DeviceCandidates, DeviceCounters, Graph};
-use det_post::ops::decode_yolo::cuda::Selection;
-use det_post::ops::decode_yolo::decode_yolo;
-use det_post::ops::gather::{self, gather_2d};
-use det_post::ops::nms::Workspace;
-use det_post::ops::nms::cuda::{Capacity, Suppression2d};
-use det_post::ops::nms_iou::nms_iou;
-use det_post::ops::select::select;
-use det_post::types::{
+use det_post_ops::device::cuda::{CudaDevice, DeviceCandidates, DeviceCounters, Graph};
+use det_post_ops::decode::yolo::cuda::Selection;
+use det_post_ops::decode::yolo::decode_yolo;
+use det_post_ops::decode::gather::{self, gather_2d};
+use det_post_ops::nms::Workspace;
+use det_post_ops::nms::cuda::{Capacity, Suppression2d};
+use det_post_ops::nms::iou::nms_iou;
+use det_post_ops::decode::select::select;
+use det_post_types::{
     Candidates, ClassMode, Count, Detection2d, FrameReport, Letterbox, Nms2d, NmsIou, Placement,
     Size, YoloLayout,
 };
@@ -59,7 +59,7 @@ fn reference(
 fn check(device: &CudaDevice, head: &Head, capacity: usize, selections: &[Selection<'_>]) {
     let stream = device.stream().unwrap();
     let mut counters = DeviceCounters::new(&stream).unwrap();
-    let mut decode = head.workspace::<det_post::types::Box2d>(&stream);
+    let mut decode = head.workspace::<det_post_types::Box2d>(&stream);
     let mut candidates = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
     let room = Capacity { candidates: capacity, classes: 1 };
     let mut suppress = Suppression2d::new(&stream, &Nms2d::Iou(params()), room).unwrap();

@@ -1,13 +1,13 @@
 //! Candidates from arrays and survivors as arrays: the same values in the same places.
 
-use det_post::device::cuda::{
+use det_post_ops::device::cuda::{
     BUFFER_ALIGNMENT, CudaDevice, DeviceBuffer, DeviceCandidates, In, Out, Plain, Stream,
 };
-use det_post::ops::candidate_arrays::cuda::{
+use det_post_ops::arrays::candidates::cuda::{
     DeviceArrays, DeviceClasses, SurvivorColumns, SurvivorIds, Workspace,
 };
-use det_post::ops::candidate_arrays::{Classes, candidate_arrays};
-use det_post::types::{Box2d, Box3d, Candidate, Kept, RotatedBox2d};
+use det_post_ops::arrays::candidates::{Classes, candidate_arrays};
+use det_post_types::{Box2d, Box3d, Candidate, Kept, RotatedBox2d};
 
 use super::random::Random;
 
@@ -20,7 +20,7 @@ fn uploaded<T: Plain>(stream: &Stream, values: &[T]) -> DeviceBuffer<T> {
 /// Compares both devices for boxes of `K` numbers.
 fn check<B, const K: usize>(device: &CudaDevice, num: usize, bbox: impl Fn([f32; K]) -> B)
 where
-    B: Copy + std::fmt::Debug + PartialEq + det_post::ops::candidate_arrays::cuda::Columns,
+    B: Copy + std::fmt::Debug + PartialEq + det_post_ops::arrays::candidates::cuda::Columns,
     Candidate<B>: Plain,
 {
     let mut random = Random::new(num as u64 + 7);

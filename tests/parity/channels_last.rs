@@ -1,11 +1,11 @@
 //! Feature maps channels last, from planar ones and from those that are so already.
 
-use det_post::device::cuda::{CudaDevice, DeviceTensor, Stream};
-use det_post::ops::channels_last::cuda::{DeviceMapSource, Kernels};
-use det_post::ops::channels_last::{MapSource, MapValues, channels_last};
-use det_post::ops::view_sample::cuda::{DeviceFeatureMaps, Texel};
-use det_post::ops::view_sample::{FeatureLevel, FeatureMaps, Texels};
-use det_post::types::{ElementType, MapLayout, TensorValues, TensorView};
+use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, Stream};
+use det_post_ops::view::channels_last::cuda::{DeviceMapSource, Kernels};
+use det_post_ops::view::channels_last::{MapSource, MapValues, channels_last};
+use det_post_ops::view::sample::cuda::{DeviceFeatureMaps, Texel};
+use det_post_ops::view::sample::{FeatureLevel, FeatureMaps, Texels};
+use det_post_types::{ElementType, MapLayout, TensorValues, TensorView};
 use half::f16;
 
 use super::random::Random;

@@ -1,6 +1,6 @@
 //! Clouds as messages have them, and points as ops take them.
 
-use det_post::types::{CloudView, Grid, PointField, PointFields, PointRange, Points};
+use det_post_types::{CloudView, Grid, PointField, PointFields, PointRange, Points};
 
 use super::random::Random;
 use super::require::{Need, skip};

@@ -1,21 +1,21 @@
 //! Decoding of CenterPoint heads, and what follows it: the same candidates, in
 //! any order, the same counts of what was lost, the same detections.
 
-use det_post::device::cuda::{
+use det_post_ops::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Graph, Stream,
 };
-use det_post::ops::candidate_arrays::cuda::{
+use det_post_ops::arrays::candidates::cuda::{
     DecodedCenter, NUM_VARIANCES, SurvivorColumns, SurvivorIds,
 };
-use det_post::ops::decode_center::cuda::{Motion, Workspace};
-use det_post::ops::decode_center::{CenterTask, decode_center};
-use det_post::ops::gather::cuda::{Inputs3d, OutputAttributes, Workspace3d};
-use det_post::ops::gather::gather_3d;
-use det_post::ops::nms;
-use det_post::ops::nms::cuda::{Capacity, Suppression3d};
-use det_post::ops::nms_circle::nms_circle;
-use det_post::ops::select::{Limits, select};
-use det_post::types::{
+use det_post_ops::decode::center::cuda::{Motion, Workspace};
+use det_post_ops::decode::center::{CenterTask, decode_center};
+use det_post_ops::decode::gather::cuda::{Inputs3d, OutputAttributes, Workspace3d};
+use det_post_ops::decode::gather::gather_3d;
+use det_post_ops::nms;
+use det_post_ops::nms::cuda::{Capacity, Suppression3d};
+use det_post_ops::nms::circle::nms_circle;
+use det_post_ops::decode::select::{Limits, select};
+use det_post_types::{
     Box3d, Candidate, Candidates, CenterDecode, CircleThreshold, ClassMode, Count, ElementType,
     FrameReport, Nms3d, NmsCircle, Object3d, PointRange, ScoreThresholds, SizeOrder, Tensor,
     TensorView, Variance3d, YawConvention, total_order,

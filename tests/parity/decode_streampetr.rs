@@ -1,10 +1,10 @@
 //! Decoding of StreamPETR heads: the same boxes in the same order, the same counts.
 
-use det_post::device::cuda::{CudaDevice, DeviceBuffer};
-use det_post::ops::candidate_arrays::cuda::{DecodedStreamPetr, SurvivorColumns, SurvivorIds};
-use det_post::ops::decode_streampetr::{StreamPetrOutputs, decode_streampetr};
-use det_post::ops::select::select;
-use det_post::types::{
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer};
+use det_post_ops::arrays::candidates::cuda::{DecodedStreamPetr, SurvivorColumns, SurvivorIds};
+use det_post_ops::decode::streampetr::{StreamPetrOutputs, decode_streampetr};
+use det_post_ops::decode::select::select;
+use det_post_types::{
     Candidates, ElementType, FrameReport, PointRange, QueryDecode, ScoreThresholds, SizeOrder,
     StreamPetrDecode, YawConvention,
 };

@@ -4,10 +4,10 @@
 
 use std::fs;
 
-use det_post::device::cuda::{DeviceImage, InPlaceUploads, Stream};
-use det_post::ops::decompress::cuda::{JpegDecoder, layout};
-use det_post::ops::decompress::{Picture, decompress};
-use det_post::types::{
+use det_post_ops::device::cuda::{DeviceImage, InPlaceUploads, Stream};
+use det_post_ops::image::decompress::cuda::{JpegDecoder, layout};
+use det_post_ops::image::decompress::{Picture, decompress};
+use det_post_types::{
     CompressedFormat, CompressedView, FrameReport, ImagePayload, JpegDevice, JpegOptions,
     PictureDecoder, Size,
 };
@@ -182,8 +182,8 @@ fn files_for_the_cpu_are_decoded_there_and_counted() {
     let config = det_post::config::CameraConfig { jpeg: GPU, ..config("yolov8", &[]) };
     let engine = |stream: &Stream| {
         let mirror = Box::new(Mirror::new("yolov8", 300));
-        let shape = det_post::infer::device::fixed_shape;
-        det_post::infer::device::DeviceEngine::on_host(mirror, stream, shape).unwrap()
+        let shape = det_post_infer::device::fixed_shape;
+        det_post_infer::device::DeviceEngine::on_host(mirror, stream, shape).unwrap()
     };
     let mut on_gpu =
         <det_post::detectors::image2d::CudaDetector>::new(&config, &stream, engine(&stream))

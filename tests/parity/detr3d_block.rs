@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use det_post::infer::view_decoder::detr3d::{CpuDecoder, Network, Start};
-use det_post::ops::layer_norm::layer_norm;
-use det_post::ops::rows::RowsMut;
-use det_post::ops::view_sample::Texels;
-use det_post::ops::view_sample::cuda::DeviceFeatureMaps;
-use det_post::types::{AttentionResidual, Detr3d};
+use det_post_infer::view_decoder::detr3d::{CpuDecoder, Network, Start};
+use det_post_ops::view::layer_norm::layer_norm;
+use det_post_ops::view::rows::RowsMut;
+use det_post_ops::view::sample::Texels;
+use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
+use det_post_types::{AttentionResidual, Detr3d};
 use half::f16;
 
 use super::bound;

@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use det_post::device::cuda::Stream;
-use det_post::infer::safetensors::SafeTensors;
-use det_post::infer::view_decoder::View;
-use det_post::infer::view_decoder::detr3d::{Activation, CudaDecoder, Network, Start};
-use det_post::ops::layer_norm::layer_norm;
-use det_post::ops::rows::RowsMut;
-use det_post::ops::view_sample::FeatureMaps;
-use det_post::ops::view_sample::cuda::DeviceFeatureMaps;
-use det_post::types::Detr3d;
+use det_post_ops::device::cuda::Stream;
+use det_post_infer::safetensors::SafeTensors;
+use det_post_infer::view_decoder::View;
+use det_post_infer::view_decoder::detr3d::{Activation, CudaDecoder, Network, Start};
+use det_post_ops::view::layer_norm::layer_norm;
+use det_post_ops::view::rows::RowsMut;
+use det_post_ops::view::sample::FeatureMaps;
+use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
+use det_post_types::Detr3d;
 use half::f16;
 
 use super::common::view_cases::{Case, File, converted, detr3d, poison};

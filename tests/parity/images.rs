@@ -1,6 +1,6 @@
 //! Images as they are received, in every encoding, and the comparison of pictures.
 
-use det_post::types::{Encoding, ImageView, Size, Tensor};
+use det_post_types::{Encoding, ImageView, Size, Tensor};
 
 use super::random::Random;
 

@@ -1,14 +1,14 @@
 //! Stacks of layers, with what precedes and follows them, in one launch.
 
-use det_post::device::cuda::{CudaDevice, DeviceBuffer, Stream};
-use det_post::ops::layer_norm::{LayerNorm, layer_norm};
-use det_post::ops::layer_stack::Workspace;
-use det_post::ops::layer_stack::cuda::{
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, Stream};
+use det_post_ops::view::layer_norm::{LayerNorm, layer_norm};
+use det_post_ops::view::layer_stack::Workspace;
+use det_post_ops::view::layer_stack::cuda::{
     DeviceStack, MAX_JOBS, StackArgs, StackElement, StackKernel,
 };
-use det_post::ops::linear::cuda::{DeviceRows, device_norm};
-use det_post::ops::linear::{Finish, LinearLayer};
-use det_post::ops::rows::{Part, Rows, RowsMut};
+use det_post_ops::view::linear::cuda::{DeviceRows, device_norm};
+use det_post_ops::view::linear::{Finish, LinearLayer};
+use det_post_ops::view::rows::{Part, Rows, RowsMut};
 use half::f16;
 
 use super::bound;

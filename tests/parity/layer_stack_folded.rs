@@ -1,13 +1,13 @@
 //! Stacks whose normalizations are folded into their layers, against the layers one by one. Only GPUs
 //! of compute capability 9.0 have the kernel.
 
-use det_post::device::cuda::{CudaDevice, DeviceBuffer, Out, Stream};
-use det_post::ops::layer_norm::{LayerNorm, layer_norm};
-use det_post::ops::layer_stack::cuda::{DeviceStack, StackArgs};
-use det_post::ops::layer_stack::folded::FoldedStacks;
-use det_post::ops::linear::LinearLayer;
-use det_post::ops::linear::cuda::{DeviceRows, device_norm};
-use det_post::ops::rows::RowsMut;
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, Out, Stream};
+use det_post_ops::view::layer_norm::{LayerNorm, layer_norm};
+use det_post_ops::view::layer_stack::cuda::{DeviceStack, StackArgs};
+use det_post_ops::view::layer_stack::folded::FoldedStacks;
+use det_post_ops::view::linear::LinearLayer;
+use det_post_ops::view::linear::cuda::{DeviceRows, device_norm};
+use det_post_ops::view::rows::RowsMut;
 use half::f16;
 
 use super::bound;

@@ -1,8 +1,8 @@
 //! Letterbox: bit-equal planes for every encoding, size, step and placement.
 
-use det_post::device::cuda::{CudaDevice, DeviceImage, DeviceTensor};
-use det_post::ops::letterbox::{LetterboxParams, Workspace, cuda, letterbox};
-use det_post::types::{
+use det_post_ops::device::cuda::{CudaDevice, DeviceImage, DeviceTensor};
+use det_post_ops::image::letterbox::{LetterboxParams, Workspace, cuda, letterbox};
+use det_post_types::{
     ChannelOrder, ElementType, Encoding, Normalization, Placement, Size, Tensor,
 };
 

@@ -4,10 +4,10 @@
 use det_post::config::{ChannelConfig, ChannelKind, Config, LidarConfig};
 use det_post::detectors::Detector;
 use det_post::detectors::pillars::{CpuDetector, CudaDetector};
-use det_post::device::cuda::{CudaDevice, Stream};
-use det_post::infer::Engine;
-use det_post::infer::device::DeviceEngine;
-use det_post::types::{
+use det_post_ops::device::cuda::{CudaDevice, Stream};
+use det_post_infer::Engine;
+use det_post_infer::device::DeviceEngine;
+use det_post_types::{
     Count, Dim, ElementType, Stage, Stamp, TensorSpec, TensorValues, TensorView, Transfer,
 };
 use det_post::{ErrorKind, Result};

@@ -1,13 +1,13 @@
 //! Linear layers with what precedes and follows them, in one launch.
 
-use det_post::device::cuda::{CudaDevice, DeviceBuffer};
-use det_post::ops::layer_norm::{LayerNorm, layer_norm};
-use det_post::ops::linear::cuda::{
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer};
+use det_post_ops::view::layer_norm::{LayerNorm, layer_norm};
+use det_post_ops::view::linear::cuda::{
     DeviceLayer, DeviceRows, Element, FirstPart, JobArgs, LinearKernels, PartArgs, device_norm,
     padded,
 };
-use det_post::ops::linear::{Finish, LinearLayer, linear};
-use det_post::ops::rows::{Part, Rows, RowsMut};
+use det_post_ops::view::linear::{Finish, LinearLayer, linear};
+use det_post_ops::view::rows::{Part, Rows, RowsMut};
 use half::f16;
 
 use super::bound;

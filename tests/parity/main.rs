@@ -13,9 +13,9 @@ mod common;
 
 use common::bounds::bound;
 use common::{detect, require, shared_data};
-use det_post::device::Device;
-use det_post::device::cuda::CudaDevice;
-use det_post::types::{Count, DeviceChoice, FrameReport, Kept};
+use det_post_ops::device::Device;
+use det_post_ops::device::cuda::CudaDevice;
+use det_post_types::{Count, DeviceChoice, FrameReport, Kept};
 
 mod attention;
 mod camera_frame;

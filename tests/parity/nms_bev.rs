@@ -1,6 +1,6 @@
 //! Suppression by overlap of footprints: the same survivors in the same order.
 
-use det_post::types::{Box3d, Candidate, ClassMode, Nms3d, NmsBev};
+use det_post_types::{Box3d, Candidate, ClassMode, Nms3d, NmsBev};
 
 use super::nms::{Problem, check_damaged, check_scenes, objects};
 use super::random::Random;

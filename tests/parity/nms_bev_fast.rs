@@ -1,8 +1,8 @@
 //! One-pass suppression by overlap of footprints: the same survivors in the same order.
 
-use det_post::device::cuda::DeviceCandidates;
-use det_post::ops::nms::cuda::{Capacity, Stages3d};
-use det_post::types::{Box3d, Candidate, ClassMode, Nms3d, NmsBevFast};
+use det_post_ops::device::cuda::DeviceCandidates;
+use det_post_ops::nms::cuda::{Capacity, Stages3d};
+use det_post_types::{Box3d, Candidate, ClassMode, Nms3d, NmsBevFast};
 
 use super::nms::{Problem, check_damaged, check_scenes, check_stages, damaged_objects, objects};
 use super::random::Random;

@@ -1,7 +1,7 @@
 //! Circle suppression: the same survivors in the same order.
 
-use det_post::device::cuda::CudaDevice;
-use det_post::types::{Box3d, Candidate, CircleThreshold, ClassMode, Nms3d, NmsCircle};
+use det_post_ops::device::cuda::CudaDevice;
+use det_post_types::{Box3d, Candidate, CircleThreshold, ClassMode, Nms3d, NmsCircle};
 
 use super::nms::{self, objects};
 use super::random::Random;

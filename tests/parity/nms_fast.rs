@@ -1,6 +1,6 @@
 //! One-pass suppression: the same survivors in the same order.
 
-use det_post::types::{ClassMode, Nms2d, NmsFast};
+use det_post_types::{ClassMode, Nms2d, NmsFast};
 
 use super::nms::Problem;
 use super::nms_iou::clustered;

@@ -1,8 +1,8 @@
 //! IoU suppression: the same survivors in the same order.
 
-use det_post::device::cuda::{CudaDevice, DeviceCandidates};
-use det_post::ops::nms::cuda::{Capacity, Suppression2d};
-use det_post::types::{Box2d, Candidate, ClassMode, Nms2d, NmsIou};
+use det_post_ops::device::cuda::{CudaDevice, DeviceCandidates};
+use det_post_ops::nms::cuda::{Capacity, Suppression2d};
+use det_post_types::{Box2d, Candidate, ClassMode, Nms2d, NmsIou};
 
 use super::nms::{self, Boxes};
 use super::random::Random;

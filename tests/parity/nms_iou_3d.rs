@@ -1,6 +1,6 @@
 //! Suppression by overlap of volumes: the same survivors in the same order.
 
-use det_post::types::{ClassMode, Nms3d, NmsIou3d};
+use det_post_types::{ClassMode, Nms3d, NmsIou3d};
 
 use super::nms::{Problem, check_damaged, check_scenes, objects};
 use super::random::Random;

@@ -1,6 +1,6 @@
 //! No suppression: all eligible candidates in the total order.
 
-use det_post::types::{Box2d, Candidate, Nms2d, Nms3d};
+use det_post_types::{Box2d, Candidate, Nms2d, Nms3d};
 
 use super::nms::{Problem, damaged_objects};
 use super::nms_iou::clustered;

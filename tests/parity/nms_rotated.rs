@@ -1,7 +1,7 @@
 //! Rotated suppression: the same survivors in the same order.
 
-use det_post::device::cuda::CudaDevice;
-use det_post::types::{Candidate, ClassMode, Nms2d, NmsRotated, RotatedBox2d};
+use det_post_ops::device::cuda::CudaDevice;
+use det_post_types::{Candidate, ClassMode, Nms2d, NmsRotated, RotatedBox2d};
 
 use super::nms::Problem;
 use super::random::Random;

@@ -1,7 +1,7 @@
 //! Lowered scores: the same boxes in the same order with the same scores.
 
-use det_post::device::cuda::CudaDevice;
-use det_post::types::{Box2d, Candidate, ClassMode, Nms2d, NmsSoft, SoftDecay};
+use det_post_ops::device::cuda::CudaDevice;
+use det_post_types::{Box2d, Candidate, ClassMode, Nms2d, NmsSoft, SoftDecay};
 
 use super::nms::Problem;
 use super::nms_iou::clustered;

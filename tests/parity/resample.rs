@@ -1,8 +1,8 @@
 //! Resample: bit-equal pictures for every encoding, size, placement, filter and lens.
 
-use det_post::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, Stream};
-use det_post::ops::resample::{ResampleParams, SampleMap, Workspace, cuda, resample};
-use det_post::types::{
+use det_post_ops::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, Stream};
+use det_post_ops::image::resample::{ResampleParams, SampleMap, Workspace, cuda, resample};
+use det_post_types::{
     CameraCalibration, CameraModel, CameraView, ChannelOrder, ElementType, Encoding, Letterbox,
     Normalization, PixelConvention, Placement, Resize, Size, Tensor, Undistort,
 };

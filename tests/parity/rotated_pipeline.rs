@@ -3,9 +3,9 @@
 
 use det_post::detectors::image2d::{CpuDetector, CudaDetector};
 use det_post::detectors::{Detector, FrameInput, FrameSet};
-use det_post::device::cuda::CudaDevice;
-use det_post::infer::device::{DeviceEngine, fixed_shape};
-use det_post::types::{
+use det_post_ops::device::cuda::CudaDevice;
+use det_post_infer::device::{DeviceEngine, fixed_shape};
+use det_post_types::{
     Count, Detection2d, Detections, Encoding, FrameReport, Header, ImagePayload, RotatedBox2d, Size,
 };
 

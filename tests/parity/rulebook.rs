@@ -1,7 +1,7 @@
 //! Sites, counts and tables: equal.
 
-use det_post::ops::rulebook::cuda::{DeviceTable, Workspace};
-use det_post::ops::rulebook::{Mode, Table, fill_table};
+use det_post_ops::sparse::rulebook::cuda::{DeviceTable, Workspace};
+use det_post_ops::sparse::rulebook::{Mode, Table, fill_table};
 
 use super::sparse_scenes::{Made, cases};
 

@@ -1,10 +1,10 @@
 //! Laying pillars out on the map: the same map.
 
-use det_post::device::cuda::{CudaDevice, DeviceCounters, DevicePoints, DeviceTensor, Graph};
-use det_post::ops::scatter::{cuda, scatter};
-use det_post::ops::voxelize::cuda::{DeviceVoxels, Workspace};
-use det_post::ops::voxelize::{self, VoxelizeParams, Voxels, voxelize};
-use det_post::types::{ElementType, Points, Tensor};
+use det_post_ops::device::cuda::{CudaDevice, DeviceCounters, DevicePoints, DeviceTensor, Graph};
+use det_post_ops::cloud::scatter::{cuda, scatter};
+use det_post_ops::cloud::voxelize::cuda::{DeviceVoxels, Workspace};
+use det_post_ops::cloud::voxelize::{self, VoxelizeParams, Voxels, voxelize};
+use det_post_types::{ElementType, Points, Tensor};
 
 use super::clouds::{grid, uniform};
 use super::random::Random;

@@ -1,8 +1,8 @@
 //! The choice of the best, which decoders on the device make in their own kernel:
 //! the same candidates of more than there is room for, and the same counts.
 
-use det_post::ops::decode_yolo::cuda::Selection;
-use det_post::types::{CenterDecode, YoloLayout};
+use det_post_ops::decode::yolo::cuda::Selection;
+use det_post_types::{CenterDecode, YoloLayout};
 
 use super::decode_center::{self, Head as CenterHead, PLAIN, params};
 use super::decode_yolo::{Problem, all};

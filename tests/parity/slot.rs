@@ -5,11 +5,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use det_post::ErrorKind;
-use det_post::device::cuda::{DeviceBuffer, InPlaceUploads, PageLocked, PinnedBuffer};
-use det_post::device::{Device, PayloadMemory};
+use det_post_ops::device::cuda::{DeviceBuffer, InPlaceUploads, PageLocked, PinnedBuffer};
+use det_post_ops::device::{Device, PayloadMemory};
 use det_post::runtime::message_buffer::{MessageBuffer, PayloadView};
-use det_post::transport::middleware::Received;
-use det_post::types::{
+use det_post_ros::middleware::Received;
+use det_post_types::{
     CloudView, Encoding, FrameReport, Header, ImageView, PointFields, Size, Stage, Stamp, Transfer,
 };
 
@@ -37,7 +37,7 @@ fn a_picture_is_uploaded_from_its_slot() {
         let size = Size::new(size.width, rows);
         let data = random.bytes(encoding.row_bytes(size.width) * encoding.num_rows(rows));
         let image = ImageView::new(size, 3 * 320, encoding, false, &data).unwrap();
-        let payload = det_post::types::ImagePayload::Raw(image);
+        let payload = det_post_types::ImagePayload::Raw(image);
         // The first picture of a layout also waits to write the placement.
         in_image(&mut pipeline, &payload).unwrap();
         let processed = in_image(&mut pipeline, &payload).unwrap();

@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use det_post::device::cuda::{Graph, Stream};
-use det_post::infer::view_decoder::sparse4d::{Activation, CpuDecoder, CudaDecoder, Network};
-use det_post::infer::view_decoder::{View, ViewNetwork, parse};
-use det_post::ops::view_sample::cuda::DeviceFeatureMaps;
-use det_post::ops::view_sample::{FeatureMaps, Texels};
-use det_post::types::{CachedYaw, Motion, QueryBox, Sparse4d, ViewDecoder};
+use det_post_ops::device::cuda::{Graph, Stream};
+use det_post_infer::view_decoder::sparse4d::{Activation, CpuDecoder, CudaDecoder, Network};
+use det_post_infer::view_decoder::{View, ViewNetwork, parse};
+use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
+use det_post_ops::view::sample::{FeatureMaps, Texels};
+use det_post_types::{CachedYaw, Motion, QueryBox, Sparse4d, ViewDecoder};
 use half::f16;
 
 use super::bound;

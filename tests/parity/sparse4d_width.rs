@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use det_post::device::cuda::Stream;
-use det_post::infer::safetensors::SafeTensors;
-use det_post::infer::view_decoder::sparse4d::{Activation, CpuDecoder, CudaDecoder, Network};
-use det_post::ops::view_sample::cuda::DeviceFeatureMaps;
-use det_post::types::Sparse4d;
+use det_post_ops::device::cuda::Stream;
+use det_post_infer::safetensors::SafeTensors;
+use det_post_infer::view_decoder::sparse4d::{Activation, CpuDecoder, CudaDecoder, Network};
+use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
+use det_post_types::Sparse4d;
 use half::f16;
 
 use super::bound;

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use det_post::device::cuda::{DeviceBuffer, DeviceTensor, Graph, Stream};
-use det_post::infer::sparse::{CpuEncoder, CudaEncoder, Plan, SparseNetwork};
-use det_post::ops::rulebook::cuda::Cells;
-use det_post::ops::sparse_conv::Precision;
-use det_post::types::{ElementType, Tensor};
+use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, Graph, Stream};
+use det_post_infer::sparse::{CpuEncoder, CudaEncoder, Plan, SparseNetwork};
+use det_post_ops::sparse::rulebook::cuda::Cells;
+use det_post_ops::sparse::conv::Precision;
+use det_post_types::{ElementType, Tensor};
 
 use super::common::encoders::{Family, Voxelized, network, scan};
 use super::common::npz::Npz;

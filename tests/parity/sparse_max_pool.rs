@@ -1,8 +1,8 @@
 //! Max pooling of sparse features: equal.
 
-use det_post::ops::sparse_conv::Precision;
-use det_post::ops::sparse_conv::cuda::DeviceFeatures;
-use det_post::ops::sparse_max_pool::{cuda, sparse_max_pool};
+use det_post_ops::sparse::conv::Precision;
+use det_post_ops::sparse::conv::cuda::DeviceFeatures;
+use det_post_ops::sparse::max_pool::{cuda, sparse_max_pool};
 
 use super::random::Random;
 use super::sparse_scenes::{Made, cases, values};

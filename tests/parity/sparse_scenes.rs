@@ -1,9 +1,9 @@
 //! Scenes for the parity of sparse operations: levels and tables of every mode on both
 //! sides, compared while they are made.
 
-use det_post::device::cuda::{DeviceBuffer, Stream};
-use det_post::ops::rulebook::cuda::{Cells, DeviceSites, DeviceTable, Workspace};
-use det_post::ops::rulebook::{
+use det_post_ops::device::cuda::{DeviceBuffer, Stream};
+use det_post_ops::sparse::rulebook::cuda::{Cells, DeviceSites, DeviceTable, Workspace};
+use det_post_ops::sparse::rulebook::{
     Geometry, Mode, SiteGrid, Sites, Table, fill_table, output_sites, sites_of_coordinates,
 };
 

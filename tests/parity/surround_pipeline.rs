@@ -4,8 +4,8 @@
 use det_post::detectors::Detector;
 use det_post::detectors::Payload;
 use det_post::detectors::surround::{CpuDetector, CudaDetector};
-use det_post::device::{Device, PayloadMemory};
-use det_post::types::{Detections, FrameReport, ImagePayload, ImageView, Stage, Transfer};
+use det_post_ops::device::{Device, PayloadMemory};
+use det_post_types::{Detections, FrameReport, ImagePayload, ImageView, Stage, Transfer};
 use det_post::{ErrorKind, FrameInput};
 
 use crate::common::surround_frames::{Cameras, Frame, streampetr_config};

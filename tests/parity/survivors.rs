@@ -1,10 +1,10 @@
 //! The candidates that a suppression keeps: the same ones in the same order.
 
-use det_post::device::cuda::{DeviceBuffer, DeviceCandidates, Graph};
-use det_post::ops::nms::cuda::{Capacity, Suppression3d};
-use det_post::ops::survivors::cuda::Workspace;
-use det_post::ops::survivors::survivors;
-use det_post::types::{Nms3d, NmsIou3d};
+use det_post_ops::device::cuda::{DeviceBuffer, DeviceCandidates, Graph};
+use det_post_ops::nms::cuda::{Capacity, Suppression3d};
+use det_post_ops::nms::survivors::cuda::Workspace;
+use det_post_ops::nms::survivors::survivors;
+use det_post_types::{Nms3d, NmsIou3d};
 
 use super::nms::objects;
 use super::random::Random;
@@ -13,7 +13,7 @@ use super::random::Random;
 fn survivors_and_their_places_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(180);
-    let class_mode = det_post::types::ClassMode::Agnostic;
+    let class_mode = det_post_types::ClassMode::Agnostic;
     let nms = Nms3d::Iou3d(NmsIou3d { iou_thresholds: vec![0.1], class_mode });
     for (num, capacity) in [(0, 1), (1, 1), (300, 300), (900, 1000), (2600, 2600)] {
         let candidates = objects(&mut random, num, 40.0);

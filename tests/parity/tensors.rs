@@ -1,7 +1,7 @@
 //! Tensors on their way to the device, and as bits.
 
-use det_post::device::cuda::{DeviceTensor, Stream};
-use det_post::types::{ElementType, Tensor};
+use det_post_ops::device::cuda::{DeviceTensor, Stream};
+use det_post_types::{ElementType, Tensor};
 use half::f16;
 
 pub fn upload(stream: &Stream, tensor: &Tensor) -> DeviceTensor {

@@ -1,10 +1,10 @@
 //! Maps of sparse features: the same bits.
 
-use det_post::device::cuda::DeviceTensor;
-use det_post::ops::sparse_conv::Precision;
-use det_post::ops::sparse_conv::cuda::DeviceFeatures;
-use det_post::ops::to_map::{cuda, map_shape, to_map};
-use det_post::types::{ElementType, Tensor};
+use det_post_ops::device::cuda::DeviceTensor;
+use det_post_ops::sparse::conv::Precision;
+use det_post_ops::sparse::conv::cuda::DeviceFeatures;
+use det_post_ops::sparse::to_map::{cuda, map_shape, to_map};
+use det_post_types::{ElementType, Tensor};
 
 use super::random::Random;
 use super::sparse_scenes::{Made, cases, values};

@@ -1,11 +1,11 @@
 //! The rows with the largest values, and the memory that they join or are kept in.
 
-use det_post::device::cuda::{CudaDevice, DeviceBuffer, In, Out, Stream};
-use det_post::ops::linear::cuda::{DeviceRows, Element};
-use det_post::ops::refine::move_anchors;
-use det_post::ops::top_rows::cuda::{RowElement, TopRows, TopRowsArgs};
-use det_post::ops::top_rows::top_rows;
-use det_post::types::{CachedYaw, Motion, QueryBox};
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, In, Out, Stream};
+use det_post_ops::view::linear::cuda::{DeviceRows, Element};
+use det_post_ops::view::refine::move_anchors;
+use det_post_ops::view::top_rows::cuda::{RowElement, TopRows, TopRowsArgs};
+use det_post_ops::view::top_rows::top_rows;
+use det_post_types::{CachedYaw, Motion, QueryBox};
 use half::f16;
 
 use super::random::Random;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use det_post::device::cuda::{CudaDevice, Stream};
-use det_post::infer::view_decoder::detr3d::{Activation, CpuDecoder, CudaDecoder, Network, Start};
-use det_post::infer::view_decoder::{ViewNetwork, parse};
-use det_post::ops::layer_norm::{LayerNorm, layer_norm};
-use det_post::ops::rows::RowsMut;
-use det_post::ops::view_sample::Texels;
-use det_post::ops::view_sample::cuda::DeviceFeatureMaps;
-use det_post::types::{AttentionResidual, Detr3d, ViewDecoder};
+use det_post_ops::device::cuda::{CudaDevice, Stream};
+use det_post_infer::view_decoder::detr3d::{Activation, CpuDecoder, CudaDecoder, Network, Start};
+use det_post_infer::view_decoder::{ViewNetwork, parse};
+use det_post_ops::view::layer_norm::{LayerNorm, layer_norm};
+use det_post_ops::view::rows::RowsMut;
+use det_post_ops::view::sample::Texels;
+use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
+use det_post_types::{AttentionResidual, Detr3d, ViewDecoder};
 use half::f16;
 
 use super::bound;

@@ -1,10 +1,10 @@
 //! Means of the points of voxels: the same bits.
 
-use det_post::device::cuda::{DeviceBuffer, DeviceCounters, DevicePoints, Graph};
-use det_post::ops::voxel_mean::{cuda, voxel_mean};
-use det_post::ops::voxelize::cuda::{DeviceVoxels, Workspace as DeviceVoxelize};
-use det_post::ops::voxelize::{self, VoxelizeParams, Voxels, voxelize};
-use det_post::types::{ChannelTransform, ElementType, Points, Tensor};
+use det_post_ops::device::cuda::{DeviceBuffer, DeviceCounters, DevicePoints, Graph};
+use det_post_ops::sparse::voxel_mean::{cuda, voxel_mean};
+use det_post_ops::cloud::voxelize::cuda::{DeviceVoxels, Workspace as DeviceVoxelize};
+use det_post_ops::cloud::voxelize::{self, VoxelizeParams, Voxels, voxelize};
+use det_post_types::{ChannelTransform, ElementType, Points, Tensor};
 
 use super::clouds::{grid, uniform};
 use super::random::Random;

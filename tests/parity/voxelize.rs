@@ -1,10 +1,10 @@
 //! Grouping into voxels: the same voxels in the same order with the same points,
 //! and the same counts.
 
-use det_post::device::cuda::{CudaDevice, DeviceCounters, DevicePoints, Graph};
-use det_post::ops::voxelize::cuda::{DeviceVoxels, Workspace};
-use det_post::ops::voxelize::{self, VoxelizeCounts, VoxelizeParams, Voxels, voxelize};
-use det_post::types::{Count, FrameReport, Points};
+use det_post_ops::device::cuda::{CudaDevice, DeviceCounters, DevicePoints, Graph};
+use det_post_ops::cloud::voxelize::cuda::{DeviceVoxels, Workspace};
+use det_post_ops::cloud::voxelize::{self, VoxelizeCounts, VoxelizeParams, Voxels, voxelize};
+use det_post_types::{Count, FrameReport, Points};
 
 use super::clouds::{grid, scan, shared_scans, uniform};
 use super::random::Random;

@@ -6,11 +6,11 @@ use std::path::Path;
 use det_post::config::{ChannelConfig, ChannelKind, Config, LidarConfig};
 use det_post::detectors::voxels::{CpuDetector, CudaDetector, plan};
 use det_post::detectors::{Detector, FrameInput, FrameSet};
-use det_post::device::cuda::{CudaDevice, Stream};
-use det_post::infer::device::DeviceEngine;
-use det_post::infer::{self, Engine};
+use det_post_ops::device::cuda::{CudaDevice, Stream};
+use det_post_infer::device::DeviceEngine;
+use det_post_infer::Engine;
 use det_post::runtime::isolated::Proxy;
-use det_post::types::{
+use det_post_types::{
     Count, Detections, DeviceChoice, FrameReport, Header, Stage, Stamp, TensorSpec, Transfer,
 };
 use nalgebra::Isometry3;
@@ -55,7 +55,7 @@ impl Pair {
     fn of(device: &CudaDevice, channel: &ChannelConfig, folder: tempfile::TempDir) -> Self {
         let config = lidar(channel);
         let stream = device.stream().unwrap();
-        let engine = || infer::load(&config.model_path, &config.engine).unwrap();
+        let engine = || det_post_infer::load(&config.model_path, &config.engine).unwrap();
         Self {
             on_cpu: CpuDetector::new(config, plan(config).unwrap(), engine()).unwrap(),
             on_gpu: on_gpu(config, &stream, engine()),
@@ -77,7 +77,7 @@ impl Pair {
 }
 
 fn on_gpu(config: &LidarConfig, stream: &Stream, engine: Box<dyn Engine>) -> CudaDetector {
-    let shape_of = |input: &TensorSpec| infer::device::fixed_shape(input);
+    let shape_of = |input: &TensorSpec| det_post_infer::device::fixed_shape(input);
     let engine = DeviceEngine::on_host(engine, stream, shape_of).unwrap();
     CudaDetector::new(config, plan(config).unwrap(), stream, engine).unwrap()
 }
@@ -87,8 +87,8 @@ fn cloud(points: &[Point]) -> Cloud {
 }
 
 fn compare(
-    found: &Detected<det_post::types::Detection3d>,
-    expected: &Detected<det_post::types::Detection3d>,
+    found: &Detected<det_post_types::Detection3d>,
+    expected: &Detected<det_post_types::Detection3d>,
     context: &str,
 ) {
     for count in Count::ALL {
@@ -200,7 +200,7 @@ fn precisions_of_16_bits_find_the_same_objects() {
         let precision = format!("encoder.precision:={precision}");
         let channel = channel(folder.path(), false, &[&precision]);
         let config = lidar(&channel);
-        let engine = || infer::load(&config.model_path, &config.engine).unwrap();
+        let engine = || det_post_infer::load(&config.model_path, &config.engine).unwrap();
         let mut rounded = on_gpu(config, &stream, engine());
         let mut exact = Pair::new(&device, false, &[]).on_cpu;
         for points in clouds() {

@@ -6,9 +6,9 @@ use std::path::Path;
 use det_post::ErrorKind;
 use det_post::config::Config;
 use det_post::replay::{Replay, ReplayOptions};
-use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
-use det_post::transport::messages::{Image, definition};
-use det_post::types::{Detection2d, Detections, Stamp};
+use det_post_ros::bag::{BagCompression, BagWriter, OfferedQos};
+use det_post_ros::messages::{Image, definition};
+use det_post_types::{Detection2d, Detections, Stamp};
 
 use crate::common::{camera_net, require, session};
 

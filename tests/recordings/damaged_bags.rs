@@ -13,8 +13,8 @@ use common::counting_pillars::{self, Expected, NUM_ROWS};
 use common::recordings::{Layout, mcap_file, messages};
 use common::replay::{Run, replay};
 use common::shared_data::shared_data;
-use det_post::transport::bag::BagReader;
-use det_post::transport::messages::{CompressedImage, Image};
+use det_post_ros::bag::BagReader;
+use det_post_ros::messages::{CompressedImage, Image};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

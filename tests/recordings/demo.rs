@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use common::replay::{det_post, replay_at};
 use common::require::{Need, skip};
 use common::stand_in;
-use det_post::transport::bag::BagReader;
+use det_post_ros::bag::BagReader;
 use serde_json::{Value, json};
 
 /// What the guard compares with.

@@ -17,12 +17,12 @@ use common::counting_pillars::{self, CLASSES, NUM_ROWS};
 use common::replay::{Run, replay};
 use common::require::{Need, skip};
 use common::shared_data::shared_data;
-use det_post::transport::bag::BagReader;
-use det_post::transport::cdr::Reader;
-use det_post::transport::messages::{
+use det_post_ros::bag::BagReader;
+use det_post_ros::cdr::Reader;
+use det_post_ros::messages::{
     Detection2DArray, Detection3DArray, Hypothesis, LabelInfo, read_header,
 };
-use det_post::types::Header;
+use det_post_types::Header;
 use serde_json::Value;
 
 /// Both outputs below one parent.

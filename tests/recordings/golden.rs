@@ -23,9 +23,9 @@ use std::process::Command;
 use common::replay::{Run, replay};
 use common::require::{Need, skip};
 use common::shared_data::shared_data;
-use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
-use det_post::transport::messages::{Image, definition};
-use det_post::types::{Affine2, Header, Letterbox, Placement, Size, Stamp};
+use det_post_ros::bag::{BagCompression, BagWriter, OfferedQos};
+use det_post_ros::messages::{Image, definition};
+use det_post_types::{Affine2, Header, Letterbox, Placement, Size, Stamp};
 use serde_json::Value;
 
 const MIN_IOU: f64 = 0.5;

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use common::counting_pillars::{self, Cloud, Expected, NUM_ROWS};
 use common::replay::{Run, det_post, replay};
 use common::shared_data::shared_data;
-use det_post::transport::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
-use det_post::transport::messages::{PointCloud2, TfMessage, TransformStamped, definition};
-use det_post::types::{Header, PointField, PointFields, Stamp};
+use det_post_ros::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
+use det_post_ros::messages::{PointCloud2, TfMessage, TransformStamped, definition};
+use det_post_types::{Header, PointField, PointFields, Stamp};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -11,11 +11,11 @@
 
 use crate::common::{messages, shared_data};
 use det_post::ErrorKind;
-use det_post::transport::messages::{
+use det_post_ros::messages::{
     CameraInfo, CompressedImage, Detection3DArray, Image, PointCloud2, TfMessage, definition,
 };
-use det_post::transport::tf;
-use det_post::types::{CloudView, CompressedFormat, Encoding, Size};
+use det_post_ros::tf;
+use det_post_types::{CloudView, CompressedFormat, Encoding, Size};
 use messages::Message;
 use shared_data::shared_data;
 use std::path::Path;

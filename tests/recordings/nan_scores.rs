@@ -6,9 +6,9 @@ use std::path::Path;
 
 use common::onnx::{Attr, Graph};
 use common::replay::{Run, replay};
-use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
-use det_post::transport::messages::{Image, definition};
-use det_post::types::{ElementType, Header, Stamp};
+use det_post_ros::bag::{BagCompression, BagWriter, OfferedQos};
+use det_post_ros::messages::{Image, definition};
+use det_post_types::{ElementType, Header, Stamp};
 
 /// Side of pictures and of the network's input: no padding.
 const SIDE: usize = 64;

@@ -16,9 +16,9 @@ use det_post::config::{ChannelConfig, Config, InputConfig};
 use det_post::detectors::{Detector, PayloadKind};
 use det_post::replay::{Replay, ReplayOptions, Threads};
 use det_post::runtime::Factory;
-use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
-use det_post::transport::messages::{Image, PointCloud2, definition};
-use det_post::types::{Detection2d, Detections, Stamp};
+use det_post_ros::bag::{BagCompression, BagWriter, OfferedQos};
+use det_post_ros::messages::{Image, PointCloud2, definition};
+use det_post_types::{Detection2d, Detections, Stamp};
 
 const NUM_FRAMES: u32 = 12;
 

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use common::onnx::{Attr, Graph};
 use common::replay::{Run, det_post};
-use det_post::draw::class_rgb;
-use det_post::transport::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
-use det_post::transport::messages::{Detection2DArray, Image, PointCloud2, definition};
-use det_post::transport::truth::encode_2d;
-use det_post::types::{ElementType, Header, ImageBox, RotatedBox2d, Stamp, Truth2d};
+use det_post_eval::draw::class_rgb;
+use det_post_ros::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
+use det_post_ros::messages::{Detection2DArray, Image, PointCloud2, definition};
+use det_post_ros::truth::encode_2d;
+use det_post_types::{ElementType, Header, ImageBox, RotatedBox2d, Stamp, Truth2d};
 use serde_json::Value;
 
 const WIDTH: usize = 320;

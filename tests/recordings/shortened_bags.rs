@@ -6,7 +6,7 @@ use std::fs::{self, OpenOptions};
 use std::path::Path;
 
 use det_post::ErrorKind;
-use det_post::transport::bag::BagReader;
+use det_post_ros::bag::BagReader;
 
 const LEN: usize = 300_000;
 

@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use det_post::replay::{LogTime, Replay, ReplayFiles, ReplayOptions, Slice};
-use det_post::sim::{self, Drive, Options, PictureFormat};
-use det_post::transport::bag::BagReader;
-use det_post::types::Stamp;
+use det_post_sim::{Drive, Options, PictureFormat};
+use det_post_ros::bag::BagReader;
+use det_post_types::Stamp;
 use det_post::{Config, ErrorKind};
 use serde_json::Value;
 
@@ -107,7 +107,7 @@ fn check(bag: &Path, config: &Config, cuts: &[Vec<LogTime>]) -> Results {
 fn demo(folder: &Path, seconds: f64, models: &str, format: PictureFormat) -> (PathBuf, Config) {
     let bag = folder.join("drive");
     let drive = Drive::new(4, &Options::default()).unwrap();
-    sim::record(&drive, seconds, format, &bag, &AtomicBool::new(false), &mut |_, _| {}).unwrap();
+    det_post_sim::record(&drive, seconds, format, &bag, &AtomicBool::new(false), &mut |_, _| {}).unwrap();
     let overrides = [
         "device:=cpu".to_owned(),
         format!("camera.model_path:={models}/camera.onnx"),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use det_post::transport::messages::CameraInfo;
+use det_post_ros::messages::CameraInfo;
 use serde_json::Value;
 
 use crate::common::replay::Run;

@@ -1,7 +1,7 @@
 //! Six cameras of a simulated drive through small DETR3D and Sparse4D decoders with
 //! random weights.
 
-use det_post::types::{Detr3d, Sparse4d};
+use det_post_types::{Detr3d, Sparse4d};
 
 use super::surround::{NUM_SERVED, frames, reasons};
 use crate::common::replay::det_post;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use det_post::transport::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
-use det_post::transport::messages::{TensorList, definition};
-use det_post::types::{Header, Stamp};
+use det_post_ros::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
+use det_post_ros::messages::{TensorList, definition};
+use det_post_types::{Header, Stamp};
 use serde_json::Value;
 
 use crate::common::replay::replay;
@@ -91,8 +91,8 @@ fn a_recording_of_detections_has_the_message_that_is_configured() {
         [("/rois", type_name), ("/rois/annotations", "foxglove_msgs/msg/ImageAnnotations")];
     assert_eq!(topics, expected.map(|(name, of)| (name.to_owned(), of.to_owned())));
     let first = reader.next_message().unwrap().unwrap();
-    let mut cdr = det_post::transport::cdr::Reader::new("test", first.data).unwrap();
-    let header = det_post::transport::messages::read_header(&mut cdr).unwrap();
+    let mut cdr = det_post_ros::cdr::Reader::new("test", first.data).unwrap();
+    let header = det_post_ros::messages::read_header(&mut cdr).unwrap();
     assert_eq!(header, Header { stamp: Stamp::from_ros(1, 0), frame_id: "camera0" });
     // The person is not published there; the car has its label.
     assert_eq!(cdr.sequence_len(1).unwrap(), 1);

@@ -12,7 +12,7 @@ use common::onnx::{Attr, Graph};
 use common::replay::{Run, det_post, replay};
 use common::shared_data::shared_data;
 use common::sparse_onnx;
-use det_post::types::ElementType::F32;
+use det_post_types::ElementType::F32;
 use half::f16;
 use serde_json::{Value, json};
 

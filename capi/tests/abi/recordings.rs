@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use det_post::detectors::Payload;
 use det_post::replay::ReplayDetections;
-use det_post::sim::{self, Drive, Options, PictureFormat};
-use det_post::transport::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
-use det_post::transport::messages::{TensorList, TfMessage, definition};
-use det_post::types::{
+use det_post_sim::{Drive, Options, PictureFormat};
+use det_post_ros::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
+use det_post_ros::messages::{TensorList, TfMessage, definition};
+use det_post_types::{
     CameraCalibration, CompressedFormat, Detections, Header, ImagePayload, Size, Span, Stamp,
 };
 use det_post::{Config, FrameInput, FrameSet, Replay, ReplayOptions};
@@ -206,7 +206,7 @@ fn program() -> Option<Program> {
 fn simulate(options: &Options, seconds: f64, folder: &Path) -> PathBuf {
     let bag = folder.join("drive");
     let drive = Drive::new(9001, options).unwrap();
-    sim::record(&drive, seconds, PictureFormat::Raw, &bag, &false.into(), &mut |_, _| {}).unwrap();
+    det_post_sim::record(&drive, seconds, PictureFormat::Raw, &bag, &false.into(), &mut |_, _| {}).unwrap();
     bag
 }
 

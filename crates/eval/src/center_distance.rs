@@ -14,7 +14,7 @@
 
 use super::curve::{NUM_RECALL_POINTS, Ranking, interpolate, recall_points};
 use super::{Filter3d, Frame3d, GroundTruth3d, Match, Scored, Usable};
-use crate::types::Detection3d;
+use det_post_types::Detection3d;
 
 /// Distance thresholds of a match.
 pub const THRESHOLDS_M: [f64; 4] = [0.5, 1.0, 2.0, 4.0];

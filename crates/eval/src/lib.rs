@@ -32,14 +32,14 @@ pub mod box_overlap;
 pub mod calibration;
 pub mod center_distance;
 mod curve;
+pub mod draw;
 pub mod image;
 mod overlap;
-#[cfg(feature = "cli")]
-pub(crate) mod recordings;
+pub mod recordings;
 
 pub use curve::{NUM_RECALL_POINTS, recall_points};
 
-use crate::types::{Box2d, Box3d, Detection2d, Detection3d, Evidence, ImageBox};
+use det_post_types::{Box2d, Box3d, Detection2d, Detection3d, Evidence, ImageBox};
 
 /// An object in space, of the ground truth.
 #[derive(Clone, Copy, Debug, PartialEq)]

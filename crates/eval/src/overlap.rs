@@ -1,6 +1,6 @@
 //! Overlap of boxes, in `f64`.
 
-use crate::types::{Box2d, Box3d, ImageBox, RotatedBox2d};
+use det_post_types::{Box2d, Box3d, ImageBox, RotatedBox2d};
 
 /// Corners of a clipped footprint: four, and one more for each of four cuts.
 const MAX_CORNERS: usize = 8;

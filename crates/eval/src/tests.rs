@@ -4,7 +4,7 @@
 use super::box_overlap::{Overlaps, View};
 use super::center_distance::{Errors, Matching, THRESHOLDS_M};
 use super::*;
-use crate::types::{ImageBox, Object3d};
+use det_post_types::{ImageBox, Object3d};
 
 const ALL: Filter3d = Filter3d {
     min_range_m: 0.0,

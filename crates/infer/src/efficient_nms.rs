@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::check_file;
 use super::onnx::{AttributeValue, Model, Node, write};
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 const OPERATOR: &str = "EfficientNMS_TRT";
 /// The most bytes of a network that is cut.

@@ -1,7 +1,7 @@
 //! The interface of all engines.
 
-use crate::error::Result;
-use crate::types::{TensorSpec, TensorView};
+use det_post_types::Result;
+use det_post_types::{TensorSpec, TensorView};
 
 /// A loaded network.
 ///
@@ -37,7 +37,7 @@ pub trait Engine: Send {
     ///
     /// # Errors
     /// `Inference` when the last run failed or there was none, there is no such output, or
-    /// its element type is not one of [`ElementType`](crate::types::ElementType).
+    /// its element type is not one of [`ElementType`](det_post_types::ElementType).
     fn output(&self, index: usize) -> Result<TensorView<'_>>;
 
     /// Name and version for logs and reports, such as `rten 0.27`.

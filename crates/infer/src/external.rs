@@ -1,8 +1,8 @@
 //! Tensors of a message in place of a network's outputs.
 
 use super::Engine;
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{OwnedTensor, ReceivedTensors, TensorSpec, TensorView};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{OwnedTensor, ReceivedTensors, TensorSpec, TensorView};
 
 const STAGE: &str = "tensors";
 

@@ -37,9 +37,9 @@ pub use ort::OrtEngine;
 pub use rten::RtenEngine;
 pub use signature::{Expected, ExpectedDim, Side, bind};
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::input_file;
-use crate::types::{EngineKind, EngineOptions, TensorSpec, TensorView};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::input_file;
+use det_post_types::{EngineKind, EngineOptions, TensorSpec, TensorView};
 
 /// The environment variable with the path of ONNX Runtime's library.
 pub const LIBRARY_VARIABLE: &str = "ORT_DYLIB_PATH";
@@ -163,7 +163,7 @@ fn check_inputs(specs: &[TensorSpec], inputs: &[TensorView<'_>]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{Dim, ElementType, TensorValues};
+    use det_post_types::{Dim, ElementType, TensorValues};
 
     #[test]
     fn the_choice_is_explicit_and_never_falls_back() {

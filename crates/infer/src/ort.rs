@@ -18,9 +18,9 @@ use ort::value::{DynValue, Outlet, TensorElementType, TensorRef};
 
 use super::engine::place_of;
 use super::{Engine, LIBRARY_VARIABLE, check_file, check_inputs, efficient_nms};
-use crate::error::{Error, ErrorKind, Result};
-use crate::input_file;
-use crate::types::{Dim, ElementType, TensorSpec, TensorValues, TensorView};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::input_file;
+use det_post_types::{Dim, ElementType, TensorSpec, TensorValues, TensorView};
 
 const STAGE: &str = "onnxruntime";
 

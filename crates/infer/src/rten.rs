@@ -18,8 +18,8 @@ use rten_tensor::prelude::*;
 
 use super::engine::place_of;
 use super::{Engine, check_file, check_inputs, efficient_nms};
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Dim, ElementType, TensorSpec, TensorValues, TensorView};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Dim, ElementType, TensorSpec, TensorValues, TensorView};
 
 const STAGE: &str = "rten";
 

@@ -13,7 +13,7 @@ use half::{bf16, f16};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 const STAGE: &str = "safetensors";
 

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Dim, ElementType, TensorSpec};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Dim, ElementType, TensorSpec};
 
 /// The inputs or the outputs of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
-//! Operations. One folder each: `mod.rs` states the contract and checks the
+//! Operations of perception on the CPU and on CUDA, in families. One folder each: `mod.rs` states the contract and checks the
 //! arguments, `cpu.rs` is the reference. Operations that run on CUDA have `cuda.rs`,
 //! which launches, and `kernels.rs`, which declares the parameters of the kernels in
-//! `kernels/<op>.cu`.
+//! `kernels/<family>/<op>.cu`.
 //!
 //! | stage | operations |
 //! |---|---|
@@ -17,9 +17,9 @@
 //! workspaces have grown to the sizes of the data.
 //!
 //! ```
-//! use det_post::ops::nms::Workspace;
-//! use det_post::ops::nms_iou::nms_iou;
-//! use det_post::types::{Box2d, Candidate, ClassMode, NmsIou};
+//! use det_post_ops::nms::Workspace;
+//! use det_post_ops::nms::iou::nms_iou;
+//! use det_post_types::{Box2d, Candidate, ClassMode, NmsIou};
 //!
 //! let candidate = |x, score, source| {
 //!     let bbox = Box2d::new(x, 0.0, x + 10.0, 10.0);
@@ -36,60 +36,14 @@
 //! let mut keep = Vec::new();
 //! nms_iou(&candidates, &nms, &mut Workspace::with_capacity(3), &mut keep)?;
 //! assert_eq!(keep.iter().map(|kept| kept.index).collect::<Vec<_>>(), [1, 2]);
-//! # Ok::<(), det_post::Error>(())
+//! # Ok::<(), det_post_types::Error>(())
 //! ```
 
-pub mod attention;
-pub mod candidate_arrays;
-pub mod channels_last;
-pub mod decode_anchor;
-pub mod decode_center;
-pub mod decode_query;
-pub mod decode_streampetr;
-pub mod decode_yolo;
-pub mod decompress;
-pub mod densify;
-pub mod detr3d_block;
-pub mod gather;
-#[cfg(feature = "cuda")]
-mod image_kernels;
-pub mod layer_norm;
-pub mod layer_stack;
-pub mod letterbox;
-pub mod linear;
-pub(crate) mod logit;
+pub mod arrays;
+pub mod cloud;
+pub mod decode;
+pub mod device;
+pub mod image;
 pub mod nms;
-pub mod nms_bev;
-pub mod nms_bev_fast;
-pub mod nms_circle;
-pub mod nms_fast;
-pub mod nms_iou;
-pub mod nms_iou_3d;
-pub mod nms_none;
-pub mod nms_rotated;
-pub mod nms_soft;
-pub mod overlap;
-pub mod pillar_features;
-mod planes;
-pub mod refine;
-pub mod resample;
-pub mod rows;
-pub mod rulebook;
-pub mod scatter;
-pub mod select;
-pub mod sparse_arrays;
-pub mod sparse_conv;
-pub mod sparse_max_pool;
-pub mod survivors;
-#[cfg(feature = "cuda")]
-mod thresholds;
-pub mod to_map;
-pub mod top_rows;
-pub mod unpack;
-pub mod view_sample;
-pub mod voxel_arrays;
-pub mod voxel_mean;
-pub mod voxelize;
-mod wire;
-#[cfg(feature = "cuda")]
-mod wire_layout;
+pub mod sparse;
+pub mod view;

@@ -14,8 +14,8 @@ use std::path::Path;
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
 use super::tf::{self, MAX_FRAME_ID_LEN};
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{CameraCalibration, Size};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{CameraCalibration, Size};
 use crate::yaml::{MAX_BYTES, Node};
 
 const STAGE: &str = "calibration file";
@@ -35,7 +35,7 @@ pub struct StaticTransform {
 }
 
 /// Reads the calibration of a camera. Its `frame_id` is empty: the file does not name it.
-/// Values are checked by [`CameraModel::new`](crate::types::CameraModel::new).
+/// Values are checked by [`CameraModel::new`](det_post_types::CameraModel::new).
 ///
 /// # Errors
 /// `Io` when the file cannot be read; `Config` naming the file and the key.
@@ -232,7 +232,7 @@ fn expected(key: &str, what: &str, found: &Node) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::CameraModel;
+    use det_post_types::CameraModel;
 
     const CAMERA: &str = "\
 image_width: 640

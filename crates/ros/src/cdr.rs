@@ -9,7 +9,7 @@
 //! [`Writer`] appends little-endian CDR to a buffer of the caller and pads the
 //! end to four bytes, which some receivers require.
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 const ENCAPSULATION_LEN: usize = 4;
 

@@ -15,3 +15,26 @@ pub mod ros2;
 mod socket_buffers;
 pub mod tf;
 pub mod truth;
+pub mod output_folder;
+pub mod yaml;
+
+mod lifecycle;
+mod log;
+mod names;
+mod output;
+mod parameter;
+mod qos;
+mod type_description;
+
+pub use lifecycle::{LifecycleState, LifecycleTransition};
+pub use log::{LogLevel, LoggerLevel};
+pub use output::{AreaRemap, DebugTimesType, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
+pub use names::{NodeName, Remaps};
+pub use parameter::{
+    Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue, SetResult,
+};
+pub use qos::{Direction, Durability, Qos, Reliability};
+pub use type_description::{
+    Field, FieldType, IndividualTypeDescription, ParseTypeHashError, TypeDescription, TypeHash,
+    TypeSource,
+};

@@ -1,7 +1,7 @@
 //! States and transitions of a managed node, with the numbers of
 //! `lifecycle_msgs`.
 
-use crate::named::named;
+use det_post_types::named;
 
 named! {
     /// A state: `lifecycle_msgs/State`.

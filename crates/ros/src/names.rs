@@ -1,6 +1,6 @@
 //! Names of nodes and topics in the ROS graph.
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Name and namespace of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::named::named;
+use det_post_types::named;
 
 /// Quality of service, on which publisher and subscriber must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

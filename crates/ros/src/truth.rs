@@ -15,11 +15,11 @@
 //! `track_id` in decimal; its score is 1. The box of a `Detection2DArray` is rotated
 //! if `theta` is not 0.
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::transport::messages::{
+use det_post_types::{Error, ErrorKind, Result};
+use crate::messages::{
     Detection2D, Detection2DArray, Detection3D, Detection3DArray, Hypothesis, PointCloud2, Pose,
 };
-use crate::types::{
+use det_post_types::{
     Box3d, CloudView, Datatype, Evidence, Header, ImageBox, PointField, PointFields, Truth2d,
     Truth3d,
 };
@@ -342,7 +342,7 @@ fn number(bytes: &[u8], datatype: Datatype, big_endian: bool) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{Box2d, RotatedBox2d, Stamp};
+    use det_post_types::{Box2d, RotatedBox2d, Stamp};
 
     const HEADER: Header<'_> = Header { stamp: Stamp::from_ros(12, 34), frame_id: "lidar_0" };
 

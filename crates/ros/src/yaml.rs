@@ -15,10 +15,10 @@ use indexmap::IndexMap;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use crate::input_file;
+use det_post_types::input_file;
 
 /// The most bytes of a parameter file or a head.
-pub(crate) const MAX_BYTES: usize = 256 << 10;
+pub const MAX_BYTES: usize = 256 << 10;
 /// The deepest nesting.
 const MAX_DEPTH: usize = 16;
 /// The most line breaks, commas and opening brackets. Each separates at most
@@ -31,12 +31,18 @@ const MAX_QUOTED_ITEMS: usize = 16;
 
 /// One value of a YAML document.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Node {
+pub enum Node {
+    /// No value.
     Null,
+    /// `true` or `false`.
     Flag(bool),
+    /// A number without a point.
     Integer(i64),
+    /// A number with a point or an exponent.
     Number(f64),
+    /// A string.
     Text(String),
+    /// A sequence, in order.
     List(Vec<Node>),
     /// In the order of the document.
     Map(IndexMap<String, Node>),
@@ -45,13 +51,13 @@ pub(crate) enum Node {
 impl Node {
     /// Reads one document of at most [`MAX_BYTES`]. Errors are plain text: the
     /// caller knows the file.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         Self::parse_within(text, MAX_BYTES, None)
     }
 
     /// As [`Node::parse`]; `read_text` reads the scalars that YAML takes as text, given
     /// whether they stand without quotes.
-    pub(crate) fn parse_with(text: &str, read_text: &ReadText<'_>) -> Result<Self, String> {
+    pub fn parse_with(text: &str, read_text: &ReadText<'_>) -> Result<Self, String> {
         Self::parse_within(text, MAX_BYTES, Some(read_text))
     }
 
@@ -79,13 +85,13 @@ impl Node {
     ///
     /// # Errors
     /// The outer error is of the file, the inner one of its text.
-    pub(crate) fn read(path: &Path, max_bytes: usize) -> std::io::Result<Result<Self, String>> {
+    pub fn read(path: &Path, max_bytes: usize) -> std::io::Result<Result<Self, String>> {
         let text = input_file::read_text(path, max_bytes)?;
         Ok(Self::parse_within(&text, max_bytes, None))
     }
 
     /// Whether it is null or an empty text or list, which stand for nothing.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         match self {
             Self::Null => true,
             Self::Text(text) => text.is_empty(),
@@ -95,7 +101,7 @@ impl Node {
     }
 
     /// What kind of value it is, for messages that must not quote it.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
             Self::Flag(_) => "a boolean",
@@ -167,7 +173,7 @@ fn excerpt(text: &str) -> String {
 }
 
 /// Reads a scalar that YAML takes as text, given whether it stands without quotes.
-pub(crate) type ReadText<'a> = dyn Fn(&str, bool) -> Node + 'a;
+pub type ReadText<'a> = dyn Fn(&str, bool) -> Node + 'a;
 
 /// A text that is read.
 struct Document<'a> {
@@ -337,6 +343,48 @@ impl fmt::Display for Node {
                 }
             }
         }
+    }
+}
+
+impl From<bool> for Node {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
+impl From<i64> for Node {
+    fn from(integer: i64) -> Self {
+        Self::Integer(integer)
+    }
+}
+
+impl From<f64> for Node {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for Node {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Node {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<T: Into<Node>> From<Vec<T>> for Node {
+    fn from(items: Vec<T>) -> Self {
+        Self::List(items.into_iter().map(Into::into).collect())
+    }
+}
+
+impl<T: Into<Node>, const N: usize> From<[T; N]> for Node {
+    fn from(items: [T; N]) -> Self {
+        Self::List(items.map(Into::into).into())
     }
 }
 

@@ -19,7 +19,7 @@ use super::shadow::ShadowMap;
 use super::sky::Sky;
 use super::solid::surface_point;
 use super::traffic::PAVEMENT_HEIGHT_M;
-use crate::types::{Box2d, Size, Truth2d};
+use det_post_types::{Box2d, Size, Truth2d};
 
 /// Rows of a band.
 const BAND_ROWS: usize = 48;

@@ -1,6 +1,6 @@
 //! Classes of actors.
 
-use crate::named::named;
+use det_post_types::named;
 
 named! {
     /// The class of an actor.

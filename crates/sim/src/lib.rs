@@ -20,14 +20,14 @@
 //! | `recording` | a drive as a recording |
 //!
 //! ```
-//! use det_post::sim::{Drive, Options, Scan};
+//! use det_post_sim::{Drive, Options, Scan};
 //!
 //! let drive = Drive::new(7, &Options { num_points: 6400, ..Options::default() })?;
 //! let mut scan = Scan::default();
 //! drive.cloud(0, 12, &mut scan);
 //! assert!(scan.points.len() > 3000);
 //! assert!(scan.truth.iter().any(|object| object.class_name == "car"));
-//! # Ok::<(), det_post::Error>(())
+//! # Ok::<(), det_post_types::Error>(())
 //! ```
 
 mod body;

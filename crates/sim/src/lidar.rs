@@ -16,7 +16,7 @@ use super::rig::{LidarMount, SCAN_S, pose_of};
 use super::scene::{Scene, View};
 use super::solid::{LANES, surface_point};
 use super::traffic::PAVEMENT_HEIGHT_M;
-use crate::types::{Box3d, Evidence, Truth3d};
+use det_post_types::{Box3d, Evidence, Truth3d};
 
 /// The truth in space lists objects up to this distance from the sensor, or from the vehicle.
 pub const TRUTH_RANGE_M: f64 = 75.0;

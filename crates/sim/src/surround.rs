@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::drive::Drive;
 use super::lidar::lidar_view;
 use super::rig::LidarMount;
-use crate::types::{Evidence, Truth2d, Truth3d};
+use det_post_types::{Evidence, Truth2d, Truth3d};
 
 /// How much of each object the pictures of one time show.
 #[derive(Clone, Debug, Default)]

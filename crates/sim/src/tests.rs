@@ -7,7 +7,7 @@ use super::raster::{Band, Pinhole, Rectangle, rasterize};
 use super::route::Route;
 use super::scene::{Scene, View};
 use super::*;
-use crate::types::{Box3d, Evidence, Size, Truth3d};
+use det_post_types::{Box3d, Evidence, Size, Truth3d};
 
 fn num_points(object: &Truth3d<'_>) -> usize {
     match object.evidence {
@@ -300,7 +300,7 @@ fn options_out_of_range_are_refused() {
     ];
     for options in cases {
         let error = Drive::new(0, &options).unwrap_err();
-        assert_eq!(error.kind(), crate::error::ErrorKind::Usage, "{error}");
+        assert_eq!(error.kind(), det_post_types::ErrorKind::Usage, "{error}");
     }
 }
 

@@ -161,7 +161,7 @@ mod tests {
     use nalgebra::{Point3, Vector3, Vector4};
 
     use super::*;
-    use crate::types::CameraCalibration;
+    use crate::CameraCalibration;
 
     fn camera(distortion: &[f64]) -> CameraModel {
         CameraModel::new(&CameraCalibration {

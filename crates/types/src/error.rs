@@ -12,7 +12,6 @@
 
 use std::fmt::{self, Write};
 
-use crate::named::named;
 use crate::text::{LineBreaks, Shown, shown};
 
 /// Shorthand for results of this crate.

@@ -14,7 +14,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// As [`check`], and when the system refuses.
-pub(crate) fn open(path: &Path) -> Result<File> {
+pub fn open(path: &Path) -> Result<File> {
     check(path)?;
     // The path can name another file by now, hence the second check; without
     // O_NONBLOCK, opening a named pipe would block.
@@ -29,7 +29,7 @@ pub(crate) fn open(path: &Path) -> Result<File> {
 /// # Errors
 /// [`ErrorKind::NotFound`] when it names nothing, [`ErrorKind::IsADirectory`]
 /// or [`ErrorKind::InvalidInput`] when it names something else.
-pub(crate) fn check(path: &Path) -> Result<Metadata> {
+pub fn check(path: &Path) -> Result<Metadata> {
     let metadata = std::fs::metadata(path)?;
     check_type(metadata.file_type())?;
     Ok(metadata)
@@ -40,7 +40,7 @@ pub(crate) fn check(path: &Path) -> Result<Metadata> {
 /// # Errors
 /// As [`open`], and [`ErrorKind::InvalidData`] when the file is larger or is
 /// not UTF-8.
-pub(crate) fn read_text(path: &Path, max_bytes: usize) -> Result<String> {
+pub fn read_text(path: &Path, max_bytes: usize) -> Result<String> {
     let mut text = String::new();
     open(path)?.take(max_bytes as u64 + 1).read_to_string(&mut text)?;
     if text.len() > max_bytes {

@@ -5,7 +5,7 @@
 //! they are created:
 //!
 //! ```
-//! use det_post::types::{CloudView, PointField, PointFields};
+//! use det_post_types::{CloudView, PointField, PointFields};
 //!
 //! // Two points of x, y, z as a sensor_msgs/PointCloud2 holds them.
 //! let values = [1.0_f32, 2.0, 0.5, -4.0, 0.0, 1.5];
@@ -17,8 +17,11 @@
 //! let cloud = CloudView::new([2, 1], [12, 24], false, fields, &data)?;
 //! assert_eq!(cloud.num_points(), 2);
 //! assert!(CloudView::new([3, 1], [12, 36], false, fields, &data).is_err(), "a point is missing");
-//! # Ok::<(), det_post::Error>(())
+//! # Ok::<(), det_post_types::Error>(())
 //! ```
+
+#[macro_use]
+mod named;
 
 mod anchor;
 mod boxes;
@@ -33,17 +36,19 @@ mod device;
 #[expect(unsafe_code, reason = "a constructor with a contract that no library can check")]
 mod device_bytes;
 mod engine;
+mod error;
 mod failure;
 mod grid;
 mod header;
 mod image;
+pub mod input_file;
 mod letterbox;
 mod nms;
-mod output;
 mod received_tensors;
 mod report;
 mod streampetr;
 mod tensor;
+pub mod text;
 mod truth;
 mod view_decoder;
 mod yolo;
@@ -63,6 +68,7 @@ pub use detection::{Detection2d, Detection3d, Detections, Object3d, Variance3d};
 pub use device::{DeviceChoice, UploadOptions, Usage};
 pub use device_bytes::DeviceBytes;
 pub use engine::{EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions, Provider};
+pub use error::{Error, ErrorKind, Result};
 pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
@@ -75,7 +81,6 @@ pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou,
     NmsIou3d, NmsRotated, NmsSoft, SoftDecay,
 };
-pub use output::{AreaRemap, DebugTimesType, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
 pub use received_tensors::{
     MAX_RANK, MAX_TENSORS, OwnedTensor, ReceivedTensors, Span, TensorEntries, TensorEntry,
     TensorType,

@@ -3,7 +3,7 @@
 /// Defines an enumeration together with the name of each variant:
 ///
 /// ```text
-/// named! {
+/// det_post_types::named! {
 ///     /// The copies of a frame's bytes.
 ///     #[derive(Clone, Copy)]
 ///     pub enum Transfer {
@@ -19,6 +19,7 @@
 ///
 /// The type has the constant `ALL`, its variants in order, and the function that is declared
 /// below it, which returns the name. A variant may have a number: `Debug = 10 => "debug"`.
+#[macro_export]
 macro_rules! named {
     (
         $(#[$type_meta:meta])*
@@ -46,5 +47,3 @@ macro_rules! named {
         }
     };
 }
-
-pub(crate) use named;

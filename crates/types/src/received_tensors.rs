@@ -2,7 +2,6 @@
 
 use super::tensor::TensorValues;
 use crate::error::{Error, ErrorKind, Result};
-use crate::named::named;
 
 const STAGE: &str = "tensors";
 

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::named::named;
 
 named! {
     /// The stages of a frame, in the order they run.

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::marker::PhantomData;
 
-use det_post::device::cuda::{DeviceBuffer, DeviceTensor, DeviceValues, In, Out, Plain, Stream};
-use det_post::types::DeviceBytes;
+use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, DeviceValues, In, Out, Plain, Stream};
+use det_post_types::DeviceBytes;
 use dlpark::{DlpackElement, DlpackFlags};
 use half::f16;
 use pyo3::exceptions::PyValueError;

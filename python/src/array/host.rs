@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use det_post::types::{TensorValues, TensorView};
+use det_post_types::{TensorValues, TensorView};
 use dlpark::DlpackElement;
 use half::f16;
 use pyo3::exceptions::PyValueError;

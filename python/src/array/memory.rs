@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
-use det_post::device::cuda::{DeviceBuffer, In, Out, Plain, Stream};
-use det_post::types::DeviceBytes;
+use det_post_ops::device::cuda::{DeviceBuffer, In, Out, Plain, Stream};
+use det_post_types::DeviceBytes;
 use dlpark::ffi::{DLDataType, DLDevice};
 use dlpark::metadata::Dynamic;
 use dlpark::python::consumer::stream;

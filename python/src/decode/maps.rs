@@ -1,8 +1,8 @@
 //! Maps in the bird's-eye view: heads of centres and of anchors.
 
-use det_post::ops::decode_anchor::{AnchorOutputs, decode_anchor as decode_anchors};
-use det_post::ops::decode_center::{CenterTask, decode_center as decode_tasks};
-use det_post::types::{Anchor, AnchorDecode, CenterDecode, PointRange};
+use det_post_ops::decode::anchor::{AnchorOutputs, decode_anchor as decode_anchors};
+use det_post_ops::decode::center::{CenterTask, decode_center as decode_tasks};
+use det_post_types::{Anchor, AnchorDecode, CenterDecode, PointRange};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;

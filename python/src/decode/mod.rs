@@ -4,7 +4,7 @@ mod maps;
 mod queries;
 mod yolo;
 
-use det_post::types::{Candidate, Candidates, Object3d, ScoreThresholds, SizeOrder, YawConvention};
+use det_post_types::{Candidate, Candidates, Object3d, ScoreThresholds, SizeOrder, YawConvention};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

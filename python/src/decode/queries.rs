@@ -1,8 +1,8 @@
 //! Queries: heads of view decoders.
 
-use det_post::ops::decode_query::{Queries, Workspace, decode_query as decode_queries};
-use det_post::ops::decode_streampetr::{StreamPetrOutputs, decode_streampetr as decode_stream};
-use det_post::types::{PointRange, QueryBox, QueryDecode, StreamPetrDecode};
+use det_post_ops::decode::query::{Queries, Workspace, decode_query as decode_queries};
+use det_post_ops::decode::streampetr::{StreamPetrOutputs, decode_streampetr as decode_stream};
+use det_post_types::{PointRange, QueryBox, QueryDecode, StreamPetrDecode};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

@@ -1,7 +1,7 @@
 //! The outputs of YOLO-family networks.
 
-use det_post::ops::decode_yolo::{decode_yolo as decode_rows, decode_yolo_rotated};
-use det_post::types::{AnchorLevel, Box2d, DetrBoxes, RotatedBox2d, Size, YoloLayout};
+use det_post_ops::decode::yolo::{decode_yolo as decode_rows, decode_yolo_rotated};
+use det_post_types::{AnchorLevel, Box2d, DetrBoxes, RotatedBox2d, Size, YoloLayout};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

@@ -1,11 +1,11 @@
 //! Images to the inputs of networks.
 
-use det_post::device::cuda::{
+use det_post_ops::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceTensor, DeviceValues, ImageLayout, Stream, TAIL_BYTES,
 };
-use det_post::ops::letterbox::LetterboxParams;
-use det_post::ops::letterbox::cuda::{Kernels, enqueue_letterbox_of};
-use det_post::types::{ElementType, Encoding, Letterbox};
+use det_post_ops::image::letterbox::LetterboxParams;
+use det_post_ops::image::letterbox::cuda::{Kernels, enqueue_letterbox_of};
+use det_post_types::{ElementType, Encoding, Letterbox};
 use half::f16;
 use pyo3::prelude::*;
 

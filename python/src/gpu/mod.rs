@@ -12,7 +12,7 @@ mod voxels;
 
 use std::sync::{Mutex, PoisonError};
 
-use det_post::device::cuda::Stream;
+use det_post_ops::device::cuda::Stream;
 
 pub use self::decode::{
     YoloHead, YoloSessions, decode_anchor, decode_center, decode_query, decode_streampetr,

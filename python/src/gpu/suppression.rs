@@ -1,9 +1,9 @@
 //! Suppression.
 
-use det_post::device::cuda::{CudaDevice, DeviceCandidates, Out, Plain, Stream};
-use det_post::ops::candidate_arrays::cuda::{Columns, DeviceArrays, DeviceClasses, Workspace};
-use det_post::ops::nms::cuda::{Capacity, Suppressible, Suppression};
-use det_post::types::{Candidate, Kept};
+use det_post_ops::device::cuda::{CudaDevice, DeviceCandidates, Out, Plain, Stream};
+use det_post_ops::arrays::candidates::cuda::{Columns, DeviceArrays, DeviceClasses, Workspace};
+use det_post_ops::nms::cuda::{Capacity, Suppressible, Suppression};
+use det_post_types::{Candidate, Kept};
 use pyo3::prelude::*;
 
 use super::{Sessions, is_of, rounded_up};

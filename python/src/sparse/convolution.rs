@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use det_post::ops::rulebook::Table;
-use det_post::ops::sparse_conv::{
+use det_post_ops::sparse::rulebook::Table;
+use det_post_ops::sparse::conv::{
     ConvParameters, Epilogue, PackedWeights, Precision, Workspace, sparse_conv as convolve,
 };
 use pyo3::exceptions::PyValueError;

@@ -8,15 +8,15 @@ use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 use super::case::Case;
 use super::inputs::Random;
 use super::measure::Bench;
-use crate::device::Device;
-use crate::error::Result;
-use crate::ops::decode_center::{CenterTask, decode_center};
-use crate::ops::densify::{Sweeps, densify};
-use crate::ops::pillar_features::pillar_features;
-use crate::ops::scatter::scatter;
-use crate::ops::unpack::{UnpackParams, unpack};
-use crate::ops::voxelize::{VoxelizeParams, Voxels, Workspace, voxelize};
-use crate::types::{
+use det_post_ops::device::Device;
+use det_post_types::Result;
+use det_post_ops::decode::center::{CenterTask, decode_center};
+use det_post_ops::cloud::densify::{Sweeps, densify};
+use det_post_ops::cloud::pillar_features::pillar_features;
+use det_post_ops::cloud::scatter::scatter;
+use det_post_ops::cloud::unpack::{UnpackParams, unpack};
+use det_post_ops::cloud::voxelize::{VoxelizeParams, Voxels, Workspace, voxelize};
+use det_post_types::{
     Candidates, CenterDecode, CloudView, ElementType, Grid, PointChannel, PointField, PointFields,
     PointRange, Points, ScoreThresholds, SizeOrder, Stamp, Tensor, TensorValues, TensorView,
     YawConvention,

@@ -17,11 +17,11 @@ use crate::bench::measure::Bench;
 use crate::config::{ChannelKind, Config, SurroundConfig, SurroundKind, ViewFacts};
 use crate::detectors::surround::CudaDetector;
 use crate::detectors::{Detector, FrameInput, FrameSet};
-use crate::device::PayloadMemory;
-use crate::device::cuda::Stream;
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer::view_decoder::ViewNetwork;
-use crate::types::{
+use det_post_ops::device::PayloadMemory;
+use det_post_ops::device::cuda::Stream;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_infer::view_decoder::ViewNetwork;
+use det_post_types::{
     CameraCalibration, Encoding, FrameReport, Header, ImagePayload, MapLayout, ScoreThresholds,
     Size, Stamp, Tensor, ViewDecoder,
 };

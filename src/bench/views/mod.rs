@@ -13,8 +13,8 @@ mod sparse4d;
 mod weights;
 
 use super::measure::Bench;
-use crate::device::Device;
-use crate::error::Result;
+use det_post_ops::device::Device;
+use det_post_types::Result;
 
 /// The decoders take seconds on a CPU, where they have no cases.
 pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
@@ -35,7 +35,7 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
 
 /// The error of a network of another family than its facts.
 #[cfg(feature = "cuda")]
-fn other_family() -> crate::error::Error {
-    let kind = crate::error::ErrorKind::Model;
-    crate::error::Error::new(kind, "bench", "the decoder is of another family")
+fn other_family() -> det_post_types::Error {
+    let kind = det_post_types::ErrorKind::Model;
+    det_post_types::Error::new(kind, "bench", "the decoder is of another family")
 }

@@ -9,13 +9,13 @@ use super::rig::{CHANNELS, LEVELS, MapElement, NUM_VIEWS, maps, views};
 use super::weights::Weights;
 use crate::bench::case::{Bar, Case, wall};
 use crate::bench::measure::Bench;
-use crate::device::cuda::{Graph, Stream};
-use crate::error::Result;
-use crate::infer::view_decoder::sparse4d::{Activation, CudaDecoder, Network};
-use crate::infer::view_decoder::{ViewNetwork, parse};
-use crate::ops::decode_query::cuda::Workspace as Selection;
-use crate::ops::view_sample::cuda::DeviceFeatureMaps;
-use crate::types::{
+use det_post_ops::device::cuda::{Graph, Stream};
+use det_post_types::Result;
+use det_post_infer::view_decoder::sparse4d::{Activation, CudaDecoder, Network};
+use det_post_infer::view_decoder::{ViewNetwork, parse};
+use det_post_ops::decode::query::cuda::Workspace as Selection;
+use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
+use det_post_types::{
     CachedYaw, Candidates, Motion, QueryDecode, ScoreThresholds, SizeOrder, Sparse4d, ViewDecoder,
     YawConvention,
 };

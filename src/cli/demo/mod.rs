@@ -11,11 +11,11 @@ use super::interrupt::Interrupt;
 use super::simulate::SimulateArguments;
 use super::{ExitStatus, replay, simulate, stdout};
 use crate::config::{ChannelKind, Config};
-use crate::error::{Error, ErrorKind, Result};
-use crate::eval::recordings::{Classes, Evaluation, Sides, Terms};
-use crate::output_folder::{OutputFolder, Replaces};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_eval::recordings::{Classes, Evaluation, Sides, Terms};
+use det_post_ros::output_folder::{OutputFolder, Replaces};
 use crate::replay::{Replay, ReplayFiles, ReplayOptions};
-use crate::types::DeviceChoice;
+use det_post_types::DeviceChoice;
 use scenes::Scenes;
 use surround::SurroundScene;
 

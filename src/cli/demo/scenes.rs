@@ -5,14 +5,14 @@ use std::path::Path;
 
 use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::Progress;
-use crate::draw::{Animation, BEV_SIZE, BevPicture, draw_camera_over_truth};
-use crate::error::Result;
-use crate::eval::recordings::{Classes, Filters, Sides, Stream};
-use crate::eval::{GroundTruth2d, GroundTruth3d};
-use crate::output_folder::OutputFolder;
-use crate::transport::bag::BagReader;
-use crate::transport::messages::{Image, PointCloud2};
-use crate::types::{
+use det_post_eval::draw::{Animation, BEV_SIZE, BevPicture, draw_camera_over_truth};
+use det_post_types::Result;
+use det_post_eval::recordings::{Classes, Filters, Sides, Stream};
+use det_post_eval::{GroundTruth2d, GroundTruth3d};
+use det_post_ros::output_folder::OutputFolder;
+use det_post_ros::bag::BagReader;
+use det_post_ros::messages::{Image, PointCloud2};
+use det_post_types::{
     Box3d, Detection2d, Detection3d, ImageBox, ImagePayload, PointRange, Size, Stamp,
 };
 

@@ -5,7 +5,7 @@ use crate::config::declaration::Change::Fixed;
 use crate::config::reader::Reader;
 use crate::config::value::Length::{Exactly, OneOrMore, OneOrPerClass};
 use crate::config::value::{above, flag, list, number, text};
-use crate::types::{Anchor, AnchorDecode, Grid, ScoreThresholds};
+use det_post_types::{Anchor, AnchorDecode, Grid, ScoreThresholds};
 
 /// Facts of an anchor head.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,7 +4,7 @@ use crate::config::declaration::Change::Fixed;
 use crate::config::reader::Reader;
 use crate::config::value::Length::{Exactly, OneOr, OneOrMore};
 use crate::config::value::{above, flag, list, number, one_of, text, whole};
-use crate::types::{
+use det_post_types::{
     AnchorLevel, ChannelOrder, DetrBoxes, Normalization, Placement, Size, YoloLayout,
 };
 

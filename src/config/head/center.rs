@@ -5,7 +5,7 @@ use crate::config::declaration::Change::Fixed;
 use crate::config::reader::Reader;
 use crate::config::value::Length::{Exactly, OneOrMore};
 use crate::config::value::{flag, integer, list, number, one_of, text};
-use crate::types::{PointRange, SizeOrder, YawConvention};
+use det_post_types::{PointRange, SizeOrder, YawConvention};
 
 /// Facts of a CenterPoint head.
 #[derive(Clone, Debug, PartialEq)]

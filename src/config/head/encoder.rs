@@ -3,7 +3,7 @@
 use crate::config::declaration::Change::Fixed;
 use crate::config::reader::Reader;
 use crate::config::value::{flag, one_of, text};
-use crate::types::ChannelTransform;
+use det_post_types::ChannelTransform;
 
 /// The encoder from the points of a frame to the network's input.
 #[derive(Clone, Debug, PartialEq)]

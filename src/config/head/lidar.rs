@@ -7,7 +7,7 @@ use crate::config::declaration::Change::Fixed;
 use crate::config::reader::Reader;
 use crate::config::value::Length::{Exactly, OneOrMore};
 use crate::config::value::{above, integer, list, number, one_of, text};
-use crate::types::{Grid, PointChannel, PointRange};
+use det_post_types::{Grid, PointChannel, PointRange};
 
 /// The maximum number of pillars of a grid, which bounds the memory of a map.
 const MAX_PILLARS: u64 = 1 << 24;

@@ -29,7 +29,7 @@ use super::problems::{Origin, Problems, nearest};
 use super::reader::Reader;
 use super::value::Length::OneOrMore;
 use super::value::{list, one_of, text};
-use crate::yaml::Node;
+use det_post_ros::yaml::Node;
 
 /// The shipped heads by name.
 pub(super) const SHIPPED: &[(&str, &str)] = &[

@@ -8,7 +8,7 @@ use crate::config::inputs::MAX_INPUTS;
 use crate::config::reader::Reader;
 use crate::config::value::Length::Exactly;
 use crate::config::value::{integer, list, one_of, whole};
-use crate::types::{
+use det_post_types::{
     ChannelOrder, Normalization, PixelConvention, PointRange, Resize, Size, SizeOrder, ViewDecoder,
     YawConvention,
 };

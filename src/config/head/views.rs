@@ -5,7 +5,7 @@ use crate::config::declaration::Change::Fixed;
 use crate::config::reader::Reader;
 use crate::config::value::Length::{Exactly, OneOrMore};
 use crate::config::value::{above, flag, integer, list, number, one_of, whole};
-use crate::types::{
+use det_post_types::{
     AttentionResidual, CachedYaw, Detr3d, MapLayout, PointRange, Sparse4d, ViewDecoder,
 };
 

@@ -2,7 +2,7 @@
 
 use super::key::Key;
 use super::translation::{Translation, text_of};
-use crate::yaml::Node;
+use det_post_ros::yaml::Node;
 
 const TENSOR_NAME: Key = Key::fixed(&["tensor_name"], "`head.output_names`");
 const YOLO_CONFIDENCE: Key =

@@ -29,8 +29,8 @@ use super::files::{Entries, Entry};
 use super::node;
 use super::problems::{Origin, Problems};
 use super::substitution::Arguments;
-use crate::ros::NodeName;
-use crate::yaml::Node;
+use det_post_ros::NodeName;
+use det_post_ros::yaml::Node;
 
 /// A package whose parameter files are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use crate::config::files::{Entries, Entry};
 use crate::config::problems::{Origin, Problems, nearest};
 use crate::config::substitution::Arguments;
 use crate::config::value::found;
-use crate::yaml::Node;
+use det_post_ros::yaml::Node;
 
 /// What became of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::key::Key;
 use super::translation::{State, Translation, text_of};
-use crate::yaml::Node;
+use det_post_ros::yaml::Node;
 
 const MODEL_TYPE: Key = Key::fixed(&["model_type"], "").note("YOLO; others are refused");
 const MODEL: Key = Key::fixed(&["model"], "`model_path`")

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::infer::batch::{BatchSlot, HostWork};
+use det_post_infer::batch::{BatchSlot, HostWork};
 #[cfg(feature = "cuda")]
-use crate::infer::device::DeviceWork;
+use det_post_infer::device::DeviceWork;
 
 /// A network that runs once for several cameras. It is loaded for the first of them that opens
 /// on a device.

@@ -8,13 +8,13 @@ use super::postprocess::{self, Postprocess};
 use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig};
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
-use crate::device::Device;
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer::batch::HostNetwork;
-use crate::infer::{self, Engine};
-use crate::ops::decompress::{Picture, decompress};
-use crate::ops::letterbox::{self, letterbox};
-use crate::types::{
+use det_post_ops::device::Device;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_infer::batch::HostNetwork;
+use det_post_infer::Engine;
+use det_post_ops::image::decompress::{Picture, decompress};
+use det_post_ops::image::letterbox::{self, letterbox};
+use det_post_types::{
     Box2d, Detections, FrameReport, ImagePayload, Letterbox, PictureDecoder, Stage, Tensor,
     TensorSpec,
 };
@@ -47,7 +47,7 @@ impl<B: ImageBoxes> CpuDetector<B> {
     /// As [`super::open`].
     pub fn load(config: &CameraConfig, batch: Option<&BatchPlace>) -> Result<Self> {
         let (path, options) = (config.model_path.clone(), config.engine.clone());
-        let load = move || infer::load(&path, &options);
+        let load = move || det_post_infer::load(&path, &options);
         let Some(place) = batch else { return Self::new(config, load()?) };
         let facts = config.facts.clone();
         let shape_of = move |input: &TensorSpec| {

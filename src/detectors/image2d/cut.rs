@@ -3,10 +3,10 @@
 use super::family;
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind};
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
-use crate::device::PayloadMemory;
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer::efficient_nms::EfficientNms;
-use crate::types::{ClassMode, Detections, DetrBoxes, FrameReport, Nms2d, NmsIou, YoloLayout};
+use det_post_ops::device::PayloadMemory;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_infer::efficient_nms::EfficientNms;
+use det_post_types::{ClassMode, Detections, DetrBoxes, FrameReport, Nms2d, NmsIou, YoloLayout};
 
 /// A detector of a network without its suppression, whose settings hold in place of those
 /// of the configuration.

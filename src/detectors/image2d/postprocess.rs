@@ -3,11 +3,11 @@
 use super::boxes::ImageBoxes;
 use super::head::YoloHead;
 use crate::config::CameraConfig;
-use crate::error::Result;
-use crate::infer::batch::Outputs;
-use crate::ops::nms;
-use crate::ops::select::select;
-use crate::types::{
+use det_post_types::Result;
+use det_post_infer::batch::Outputs;
+use det_post_ops::nms;
+use det_post_ops::decode::select::select;
+use det_post_types::{
     Affine2, Candidates, Count, Detection2d, Detections, FrameReport, Kept, Nms2d, Size, Stage,
 };
 

@@ -32,10 +32,10 @@ pub(super) use head::{floats, refuse};
 
 use super::{FrameInput, FrameSet, InputNeeds, PayloadKind, another_family};
 use crate::config::{ChannelConfig, ChannelKind, LidarConfig, LidarFacts};
-use crate::error::Result;
-use crate::ops::unpack::UnpackParams;
-use crate::ops::voxelize::VoxelizeParams;
-use crate::types::{CloudView, Header, PointChannel, PointField, PointFields};
+use det_post_types::Result;
+use det_post_ops::cloud::unpack::UnpackParams;
+use det_post_ops::cloud::voxelize::VoxelizeParams;
+use det_post_types::{CloudView, Header, PointChannel, PointField, PointFields};
 
 /// The one input.
 const CLOUD: usize = 0;

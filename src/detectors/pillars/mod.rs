@@ -16,10 +16,9 @@ pub use encoder::PillarEncoder;
 
 use super::Detector;
 use crate::config::{EncoderFacts, LidarConfig, PillarFacts};
-use crate::device::Device;
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer;
-use crate::infer::ExpectedDim::{self, Any, Exactly};
+use det_post_ops::device::Device;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_infer::ExpectedDim::{self, Any, Exactly};
 
 /// Loads both networks for a device and allocates all memory that the
 /// configuration bounds.
@@ -31,8 +30,8 @@ use crate::infer::ExpectedDim::{self, Any, Exactly};
 pub fn open(config: &LidarConfig, device: &Device) -> Result<Box<dyn Detector>> {
     Ok(match device {
         Device::Cpu => {
-            let encoder = infer::load(&config.encoder_path, &config.engine)?;
-            let engine = infer::load(&config.model_path, &config.engine)?;
+            let encoder = det_post_infer::load(&config.encoder_path, &config.engine)?;
+            let engine = det_post_infer::load(&config.model_path, &config.engine)?;
             Box::new(CpuDetector::new(config, encoder, engine)?)
         }
         #[cfg(feature = "cuda")]

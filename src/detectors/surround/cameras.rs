@@ -5,9 +5,9 @@ use nalgebra::{Isometry3, Matrix4};
 use super::{STAGE, known};
 use crate::config::SurroundConfig;
 use crate::detectors::{FrameInput, FrameSet, Payload};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::decompress;
-use crate::types::{
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ops::image::decompress;
+use det_post_types::{
     CameraCalibration, CameraModel, CameraView, ImagePayload, PixelConvention, Placement, Size,
     Undistort, rounded_rows,
 };
@@ -262,7 +262,7 @@ pub(super) fn named(index: usize, input: &FrameInput<'_>, error: &Error) -> Erro
 mod tests {
     use super::*;
     use crate::config::{ChannelKind, Config};
-    use crate::types::{Encoding, Header, ImageView, Stamp};
+    use det_post_types::{Encoding, Header, ImageView, Stamp};
 
     #[test]
     fn a_calibration_that_is_refused_leaves_the_memory_of_the_map() {

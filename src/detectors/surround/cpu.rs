@@ -11,14 +11,14 @@ use super::{EgoMotion, Step, family, info, world_from_target};
 use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder, SurroundKind};
 use crate::detectors::postprocess_3d::Postprocess3d;
 use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet};
-use crate::device::Device;
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer::view_decoder::{self, ViewNetwork};
-use crate::infer::{self, Engine};
-use crate::ops::channels_last::MapStatistics;
-use crate::ops::decode_streampetr::decode_streampetr;
-use crate::ops::resample::SampleMap;
-use crate::types::{
+use det_post_ops::device::Device;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_infer::view_decoder::{self, ViewNetwork};
+use det_post_infer::Engine;
+use det_post_ops::view::channels_last::MapStatistics;
+use det_post_ops::decode::streampetr::decode_streampetr;
+use det_post_ops::image::resample::SampleMap;
+use det_post_types::{
     Count, Detections, FrameReport, Resize, Stage, StreamPetrDecode, Tensor, TensorView,
 };
 
@@ -79,7 +79,7 @@ impl CpuDetector {
     /// # Errors
     /// As [`super::open`].
     pub fn load(config: &SurroundConfig, num_cameras: usize) -> Result<Self> {
-        let load = |path| infer::load(path, &config.engine);
+        let load = |path| det_post_infer::load(path, &config.engine);
         let networks = match (&config.decoder, &config.facts.kind) {
             (SurroundDecoder::Views { weights_path, .. }, SurroundKind::Views(facts)) => {
                 Networks::Views(view_decoder::load(weights_path, &facts.decoder)?)

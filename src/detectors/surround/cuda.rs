@@ -12,16 +12,16 @@ use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder, SurroundKind
 use crate::detectors::frame_stream::FrameStream;
 use crate::detectors::postprocess_3d::Postprocess3d;
 use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet};
-use crate::device::cuda::{InPlaceUploads, Stream};
-use crate::device::{Device, PayloadMemory};
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer::device::{DeviceEngine, fixed_shape};
-use crate::infer::view_decoder::ViewNetwork;
-use crate::infer::{self, view_decoder};
-use crate::ops::decode_streampetr::decode_streampetr;
-use crate::ops::resample::SampleMap;
-use crate::ops::resample::cuda::DeviceMap;
-use crate::types::{
+use det_post_ops::device::cuda::{InPlaceUploads, Stream};
+use det_post_ops::device::{Device, PayloadMemory};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_infer::device::{DeviceEngine, fixed_shape};
+use det_post_infer::view_decoder::ViewNetwork;
+use det_post_infer::view_decoder;
+use det_post_ops::decode::streampetr::decode_streampetr;
+use det_post_ops::image::resample::SampleMap;
+use det_post_ops::image::resample::cuda::DeviceMap;
+use det_post_types::{
     Count, Detections, FrameReport, Resize, Size, Stage, Stamp, StreamPetrDecode, TensorSpec,
     Transfer,
 };
@@ -90,7 +90,7 @@ impl CudaDetector {
                 let network = DeviceStreamPetr::new(
                     stream,
                     &backbone,
-                    infer::load(position_embedding_path, &config.engine)?,
+                    det_post_infer::load(position_embedding_path, &config.engine)?,
                     load(head_path)?,
                     config.facts.class_names.len(),
                     (config.facts.num_cameras, config.facts.input_size),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nalgebra::Isometry3;
 
-use crate::types::{Count, FrameReport, Stamp};
+use det_post_types::{Count, FrameReport, Stamp};
 
 /// The time and the pose of the previous frame, for heads with a memory.
 #[derive(Debug, Default)]

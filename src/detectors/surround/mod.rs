@@ -7,8 +7,8 @@
 //! | head | decoder | a camera may be missing | memory |
 //! |---|---|---|---|
 //! | `streampetr` | [`streampetr`]: two more networks in engines | no | queries |
-//! | `detr3d` | [`infer::view_decoder::detr3d`](crate::infer::view_decoder::detr3d) | yes | none |
-//! | `sparse4d` | [`infer::view_decoder::sparse4d`](crate::infer::view_decoder::sparse4d) | yes | anchors |
+//! | `detr3d` | [`infer::view_decoder::detr3d`](det_post_infer::view_decoder::detr3d) | yes | none |
+//! | `sparse4d` | [`infer::view_decoder::sparse4d`](det_post_infer::view_decoder::sparse4d) | yes | anchors |
 //!
 //! Every frame needs, for each camera, its calibration and its pose at the stamp of its
 //! picture, and the pose of the target frame in the world. Without one of them the frame is
@@ -32,7 +32,7 @@ pub use cpu::{CpuDetector, Networks};
 pub use cuda::CudaDetector;
 pub use ego_motion::{EgoMotion, Step};
 
-pub use crate::ops::channels_last::MapStatistics;
+pub use det_post_ops::view::channels_last::MapStatistics;
 
 use nalgebra::Isometry3;
 
@@ -40,10 +40,10 @@ use super::{
     Detector, DetectorInfo, FrameSet, InputNeeds, PayloadKind, TargetFrame, another_family,
 };
 use crate::config::{ChannelConfig, ChannelKind, SurroundConfig, SurroundFacts};
-use crate::device::Device;
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::resample::ResampleParams;
-use crate::types::Stage;
+use det_post_ops::device::Device;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ops::image::resample::ResampleParams;
+use det_post_types::Stage;
 
 const STAGE: &str = "surround";
 

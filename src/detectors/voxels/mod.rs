@@ -1,7 +1,7 @@
 //! Boxes in space from voxels: a network of sparse convolutions turns the means of voxels
 //! into a map (CenterPoint and SECOND as OpenPCDet, mmdetection3d and det3d have them).
 //!
-//! The encoder runs as layers of our own ([`infer::sparse`]), from one
+//! The encoder runs as layers of our own ([`det_post_infer::sparse`]), from one
 //! of NVIDIA's scn files or of Autoware's. Everything else is that of
 //! [`lidar`](super::lidar). The map has rows along y, columns along x, and channel
 //! `c * D + z`.
@@ -22,13 +22,12 @@ pub use plan::plan;
 
 use super::Detector;
 use crate::config::{EncoderFacts, LidarConfig, available_bytes};
-use crate::device::Device;
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer;
-use crate::infer::ExpectedDim::{self, Exactly};
-use crate::infer::sparse::{EncoderCounts, Plan};
-use crate::ops::sparse_conv::Precision;
-use crate::types::{ChannelTransform, EncoderPrecision, FrameReport, LevelCounts, PointChannel};
+use det_post_ops::device::Device;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_infer::ExpectedDim::{self, Exactly};
+use det_post_infer::sparse::{EncoderCounts, Plan};
+use det_post_ops::sparse::conv::Precision;
+use det_post_types::{ChannelTransform, EncoderPrecision, FrameReport, LevelCounts, PointChannel};
 
 /// Loads the encoder and the network for a device and allocates all memory that the
 /// configuration bounds.
@@ -43,7 +42,7 @@ pub fn open(config: &LidarConfig, device: &Device) -> Result<Box<dyn Detector>> 
     Ok(match device {
         Device::Cpu => {
             check_memory(&plan, available_bytes())?;
-            let engine = infer::load(&config.model_path, &config.engine)?;
+            let engine = det_post_infer::load(&config.model_path, &config.engine)?;
             Box::new(CpuDetector::new(config, plan, engine)?)
         }
         #[cfg(feature = "cuda")]
@@ -119,7 +118,7 @@ fn add_levels(counts: &EncoderCounts, report: &mut FrameReport) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::infer::sparse::{GridAxes, NetworkBuilder, Weights};
+    use det_post_infer::sparse::{GridAxes, NetworkBuilder, Weights};
 
     #[test]
     fn capacities_beyond_the_memory_are_refused() {

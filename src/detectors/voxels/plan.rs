@@ -2,9 +2,9 @@
 //! configured capacities.
 
 use crate::config::{LidarConfig, LidarFacts};
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer::sparse::{self, Plan, SparseFile, SparseNetwork};
-use crate::types::{FrameReport, PointChannel};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_infer::sparse::{self, Plan, SparseFile, SparseNetwork};
+use det_post_types::{FrameReport, PointChannel};
 
 /// Reads the encoder of a channel and lays it out.
 ///

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::node::status::TopicStatus;
-use crate::transport::middleware::{MiddlewareEvent, advice_for_type};
+use det_post_ros::middleware::{MiddlewareEvent, advice_for_type};
 
 /// The most topics whose events are kept, and the most failed parts.
 const MAX_EVENTS: usize = 64;

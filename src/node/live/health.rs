@@ -8,11 +8,11 @@ use crate::node::channel_state::lock;
 use crate::node::live_channel::LiveChannel;
 use crate::node::logs::Logs;
 use crate::node::status::StatusBuilder;
-use crate::ros::LifecycleState;
+use det_post_ros::LifecycleState;
 use crate::runtime::metrics::to_prometheus;
-use crate::transport::messages::{DiagnosticArray, DiagnosticLevel, DiagnosticStatus};
-use crate::transport::middleware::Publisher;
-use crate::types::Header;
+use det_post_ros::messages::{DiagnosticArray, DiagnosticLevel, DiagnosticStatus};
+use det_post_ros::middleware::Publisher;
+use det_post_types::Header;
 
 impl Shared {
     /// Publishes diagnostics until the node ends: all statuses once in `period`, and those of

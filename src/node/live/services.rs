@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::{FRAME_TIMEOUT, Shared, lock};
 use crate::config::Config;
-use crate::error::{Error, ErrorKind};
+use det_post_types::{Error, ErrorKind};
 use crate::node::lifecycle::{Change, STAGE, TRANSITIONS};
-use crate::ros::{LifecycleState, Parameter, ParameterValue, ParseTypeHashError, TypeHash};
-use crate::transport::messages::find_type;
-use crate::transport::middleware::{DescribedType, Middleware, Request, Response};
+use det_post_ros::{LifecycleState, Parameter, ParameterValue, ParseTypeHashError, TypeHash};
+use det_post_ros::messages::find_type;
+use det_post_ros::middleware::{DescribedType, Middleware, Request, Response};
 
 impl Shared {
     pub(super) fn answer(&self, request: &Request) -> Response {
@@ -57,7 +57,7 @@ impl Shared {
     pub(super) fn serve_switches(
         self: &Arc<Self>,
         middleware: &mut dyn Middleware,
-    ) -> crate::error::Result<()> {
+    ) -> det_post_types::Result<()> {
         let config = self.parameters.config();
         for channel in &config.channels {
             let Some(service) = &channel.live.enable_service else { continue };

@@ -4,9 +4,9 @@ use super::ReplayChannel;
 use crate::config::ChannelKind;
 use crate::replay::frames_in_flight::GpuCamera;
 use crate::replay::input::ReplayInput;
-use crate::transport::bag::TopicInfo;
-use crate::transport::middleware::InputKind;
-use crate::types::DeviceChoice;
+use det_post_ros::bag::TopicInfo;
+use det_post_ros::middleware::InputKind;
+use det_post_types::DeviceChoice;
 
 impl ReplayChannel {
     /// The GPU that uploads payloads of the recording where they are: of a channel with one

@@ -6,9 +6,9 @@ use nalgebra::Isometry3;
 use super::message::{Message, malformed};
 use super::wire::{put_error, take_error};
 use crate::detectors::{FrameSet, MAX_INPUTS, Payload};
-use crate::error::Result;
+use det_post_types::Result;
 use crate::runtime::message_buffer::{InputView, PayloadView};
-use crate::types::{
+use det_post_types::{
     CameraCalibration, CloudView, CompressedFormat, CompressedView, Encoding, Header, ImagePayload,
     ImageView, MAX_RANK, PointField, PointFields, ReceivedTensors, Size, Span, Stamp,
     TensorEntries, TensorEntry, TensorType,
@@ -312,7 +312,7 @@ fn take_fields(message: &Message) -> Result<PointFields<'_>> {
 mod tests {
     use super::*;
     use crate::detectors::FrameInput;
-    use crate::error::{Error, ErrorKind};
+    use det_post_types::{Error, ErrorKind};
 
     #[test]
     fn frames_come_back_with_what_is_missing() {

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 
 use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The stage of errors of the proxy and its process.
 pub(super) const STAGE: &str = "isolated";

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::message::{Message, malformed};
 use crate::detectors::{DetectorInfo, InputNeeds, PayloadKind, TargetFrame};
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{
     Box2d, Box3d, Count, Detection2d, Detection3d, Detections, FrameReport, LevelCounts, Object3d,
     PictureDecoder, RotatedBox2d, Stage, Transfer, Variance3d,
 };

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
-use det_post::transport::messages::{TensorList, definition};
-use det_post::types::{Header, Stamp, TensorType};
+use det_post_ros::bag::{BagCompression, BagWriter, OfferedQos};
+use det_post_ros::messages::{TensorList, definition};
+use det_post_types::{Header, Stamp, TensorType};
 
 use super::{ReplacedNode, networks};
 use crate::common::recording;

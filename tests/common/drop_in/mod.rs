@@ -9,7 +9,7 @@ pub mod whole_node;
 use std::path::{Path, PathBuf};
 
 use det_post::config::{ChannelKind, Config, Package, Source};
-use det_post::ros::NodeName;
+use det_post_ros::NodeName;
 use serde_json::Value;
 
 use super::counting_voxels::{self, write_bag};

@@ -4,7 +4,7 @@
 use std::f32::consts::TAU;
 
 use det_post::config::{LidarConfig, LidarOutputs};
-use det_post::types::ElementType::F32;
+use det_post_types::ElementType::F32;
 
 use crate::common::onnx::{Attr, Graph};
 

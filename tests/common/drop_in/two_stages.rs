@@ -1,7 +1,7 @@
 //! `two_stage_nms.json`: circle, then footprints in which boxes that go still suppress.
 
 use det_post::config::{ChannelKind, Config};
-use det_post::types::{Box3d, Candidate, Nms3d, Object3d};
+use det_post_types::{Box3d, Candidate, Nms3d, Object3d};
 use serde_json::Value;
 
 use crate::common::shared_data::shared_data;

@@ -10,13 +10,13 @@ use std::time::Instant;
 
 use det_post::config::ChannelConfig;
 use det_post::detectors::{Detector, DetectorInfo, FrameSet};
-use det_post::device::Device;
-use det_post::device::cuda::diagnostic::{FaultKind, fail};
-use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceValues};
-use det_post::infer::device::{DeviceEngine, fixed_shape};
-use det_post::infer::{Engine, RtenEngine};
+use det_post_ops::device::Device;
+use det_post_ops::device::cuda::diagnostic::{FaultKind, fail};
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, DeviceValues};
+use det_post_infer::device::{DeviceEngine, fixed_shape};
+use det_post_infer::{Engine, RtenEngine};
 use det_post::runtime::supervisor::{Health, Supervisor};
-use det_post::types::{
+use det_post_types::{
     Detections, DeviceChoice, EngineOptions, FailurePolicy, Fallback, FrameReport, Stamp, Tensor,
     TensorValues, TensorView,
 };

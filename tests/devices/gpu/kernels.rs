@@ -1,6 +1,6 @@
 //! What is checked when a kernel is loaded.
 
-use det_post::device::cuda::{Grid, KernelSpec};
+use det_post_ops::device::cuda::{Grid, KernelSpec};
 use det_post::{ErrorKind, Result};
 
 /// The kernel `empty`, whose parameter has 16 bytes, declared with `N` words of 8.

@@ -9,9 +9,9 @@
 use crate::common::{network, onnx, require};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use det_post::device::Device;
-use det_post::device::cuda::CudaDevice;
-use det_post::types::DeviceChoice;
+use det_post_ops::device::Device;
+use det_post_ops::device::cuda::CudaDevice;
+use det_post_types::DeviceChoice;
 use require::Need;
 
 mod engine;

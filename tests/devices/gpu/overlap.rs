@@ -6,13 +6,13 @@ use std::sync::Arc;
 use det_post::config::{ChannelConfig, ChannelKind, Config};
 use det_post::detectors::image2d::{self, YoloHead};
 use det_post::detectors::{Detector, pillars};
-use det_post::device::Device;
-use det_post::infer::device::{DeviceEngine, fixed_shape};
-use det_post::infer::{Engine, RtenEngine};
+use det_post_ops::device::Device;
+use det_post_infer::device::{DeviceEngine, fixed_shape};
+use det_post_infer::{Engine, RtenEngine};
 use det_post::replay::{Replay, ReplayOptions, Threads};
-use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
-use det_post::transport::messages::{Image, PointCloud2, definition};
-use det_post::types::{Stamp, TensorSpec, TensorView};
+use det_post_ros::bag::{BagCompression, BagWriter, OfferedQos};
+use det_post_ros::messages::{Image, PointCloud2, definition};
+use det_post_types::{Stamp, TensorSpec, TensorView};
 use det_post::{Error, ErrorKind, Result};
 
 use super::engine::library;
@@ -64,7 +64,7 @@ fn failing(path: &Path, fails_in: &[usize]) -> Result<Box<dyn Engine>> {
 
 /// The detector of a channel on GPU 0, whose network fails. Its first run is that of loading.
 fn open(config: &ChannelConfig, fails_in: &[usize]) -> Result<Box<dyn Detector>> {
-    let Device::Cuda(device) = Device::open(det_post::types::DeviceChoice::Cuda(0))? else {
+    let Device::Cuda(device) = Device::open(det_post_types::DeviceChoice::Cuda(0))? else {
         panic!("a GPU was asked for by number")
     };
     let stream = &device.stream()?;

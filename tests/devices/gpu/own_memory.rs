@@ -1,7 +1,7 @@
 //! Memory of a stream that is freed before the stream ([`Stream::with_own_memory`]).
 
 use det_post::ErrorKind;
-use det_post::device::cuda::{DeviceBuffer, Graph, Stream};
+use det_post_ops::device::cuda::{DeviceBuffer, Graph, Stream};
 
 const NUM_BYTES: usize = 64 << 20;
 

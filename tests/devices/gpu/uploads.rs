@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use det_post::device::cuda::{DeviceBuffer, InPlaceUploads, PinnedBuffer, Stream};
-use det_post::device::{FileBytes, MappedUploads, UploadTotals, set_copy_threads};
-use det_post::transport::bag::Mapped;
-use det_post::types::DeviceChoice;
+use det_post_ops::device::cuda::{DeviceBuffer, InPlaceUploads, PinnedBuffer, Stream};
+use det_post_ops::device::{FileBytes, MappedUploads, UploadTotals, set_copy_threads};
+use det_post_ros::bag::Mapped;
+use det_post_types::DeviceChoice;
 
 /// With this limit a window has 128 KiB.
 const LIMIT: usize = 1 << 20;

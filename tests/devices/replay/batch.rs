@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
-use det_post::transport::messages::{CompressedImage, definition};
-use det_post::types::{Header, Stamp};
+use det_post_ros::bag::{BagCompression, BagWriter, OfferedQos};
+use det_post_ros::messages::{CompressedImage, definition};
+use det_post_types::{Header, Stamp};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 use super::networks_on_the_gpu::{compare, library};

@@ -28,8 +28,8 @@ use common::counting_voxels::{self, FIELDS};
 use common::replay::replay;
 use common::require::{Need, skip};
 use common::shared_data::shared_data;
-use det_post::device::Device;
-use det_post::types::DeviceChoice;
+use det_post_ops::device::Device;
+use det_post_types::DeviceChoice;
 
 /// Whether there is a GPU; if not, says why.
 fn has_gpu() -> bool {

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use det_post::config::Config;
-use det_post::device::Device;
-use det_post::infer::LIBRARY_VARIABLE;
+use det_post_ops::device::Device;
+use det_post_infer::LIBRARY_VARIABLE;
 use det_post::replay::{Rate, Replay, ReplayOptions};
-use det_post::types::{DeviceChoice, Stage};
+use det_post_types::{DeviceChoice, Stage};
 
 use crate::common::memory::resident;
 use crate::common::session::sample;

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use super::{has_gpu, write_sample};
 use crate::common::replay::det_post;
-use det_post::transport::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
-use det_post::transport::messages::definition;
+use det_post_ros::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
+use det_post_ros::messages::definition;
 
 /// Writes a recording again, uncompressed: its payloads are slices of the mapped file.
 fn uncompress(from: &Path, to: &Path) {
     let mut reader = BagReader::open(from).unwrap();
     let mut writer = BagWriter::create(to, BagCompression::None).unwrap();
-    let add = |topic: &det_post::transport::bag::TopicInfo| {
+    let add = |topic: &det_post_ros::bag::TopicInfo| {
         let text = definition(&topic.type_name).unwrap();
         writer.add_topic(&topic.name, &topic.type_name, &text, OfferedQos::default()).unwrap()
     };

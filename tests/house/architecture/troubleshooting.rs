@@ -8,7 +8,7 @@ use std::fs;
 
 use det_post::ErrorKind;
 use det_post::runtime::supervisor::Health;
-use det_post::types::Count;
+use det_post_types::Count;
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ExprMethodCall, ItemMod, LitStr, Token};

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use det_post::Result;
 use det_post::node::Change;
 use det_post::node::LiveNode;
-use det_post::ros::{NodeName, Remaps};
-use det_post::transport::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
-use det_post::transport::middleware::{
+use det_post_ros::{NodeName, Remaps};
+use det_post_ros::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
+use det_post_ros::middleware::{
     Handler, InputKind, Middleware, MiddlewareOptions, Publisher, Qos, Receiver, Subscription,
     Switch, Watcher,
 };

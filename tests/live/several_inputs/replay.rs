@@ -8,8 +8,8 @@ use std::time::Duration;
 use det_post::replay::{LogTime, Rate, Replay, ReplayFiles, ReplayOptions, Slice};
 use det_post::runtime::Factory;
 use det_post::runtime::isolated::Proxy;
-use det_post::transport::bag::BagReader;
-use det_post::types::{
+use det_post_ros::bag::BagReader;
+use det_post_types::{
     CameraCalibration, DeviceChoice, Encoding, FrameReport, Header, ImagePayload, ImageView, Size,
     Stage, Stamp,
 };

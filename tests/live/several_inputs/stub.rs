@@ -9,10 +9,10 @@ use det_post::config::ChannelConfig;
 use det_post::detectors::{
     Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, Payload, PayloadKind,
 };
-use det_post::device::Device;
+use det_post_ops::device::Device;
 use det_post::runtime::Factory;
 use det_post::runtime::isolated::serve;
-use det_post::types::{
+use det_post_types::{
     Box2d, Box3d, Detection2d, Detection3d, Detections, DeviceChoice, FrameReport, Header,
     ImagePayload, Object3d, Stage, Stamp,
 };

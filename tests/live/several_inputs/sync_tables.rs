@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use det_post::config::{SyncConfig, SyncPolicy};
 use det_post::runtime::synchronizer::{Cause, Outcome, Synchronizer};
-use det_post::types::Stamp;
+use det_post_types::Stamp;
 use serde_json::{Value, json};
 
 use super::shared_data::shared_data;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::common::onnx::Attr;
 use crate::common::sparse_onnx::{File, Node, autoware};
-use det_post::infer::sparse::{GridAxes, Operator, SparseNetwork, parse};
-use det_post::infer::{Engine, RtenEngine};
-use det_post::types::{ElementType, TensorValues, TensorView};
+use det_post_infer::sparse::{GridAxes, Operator, SparseNetwork, parse};
+use det_post_infer::{Engine, RtenEngine};
+use det_post_types::{ElementType, TensorValues, TensorView};
 
 fn read(file: &File) -> SparseNetwork {
     parse(&file.to_bytes()).unwrap().network

@@ -6,11 +6,11 @@ use std::fmt::Write;
 use crate::common::onnx::Attr;
 use crate::common::shared_data::shared_data;
 use crate::common::sparse_onnx::{ENCODER, File, Node, autoware, conv, scn};
-use det_post::infer::sparse::{
+use det_post_infer::sparse::{
     Dialect, GridAxes, Operator, Origin, SparseFile, SparseNetwork, load, parse,
 };
-use det_post::ops::rulebook::Mode;
-use det_post::types::ElementType;
+use det_post_ops::sparse::rulebook::Mode;
+use det_post_types::ElementType;
 
 /// The operations without their names, one a line, with the level and channels
 /// of their outputs.

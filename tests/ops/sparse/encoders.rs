@@ -2,10 +2,10 @@
 //! references, f32 features agree to 2e-5 of the largest value of their stage,
 //! and their sums and sums of squares to 1e-5.
 
-use det_post::infer::sparse::{CpuEncoder, Plan, SparseNetwork, Step};
-use det_post::ops::rulebook::Mode;
-use det_post::ops::sparse_conv::Precision;
-use det_post::types::{ElementType, Tensor};
+use det_post_infer::sparse::{CpuEncoder, Plan, SparseNetwork, Step};
+use det_post_ops::sparse::rulebook::Mode;
+use det_post_ops::sparse::conv::Precision;
+use det_post_types::{ElementType, Tensor};
 
 use super::assert_close;
 use crate::common::encoders::{Family, Voxelized, network, scan};

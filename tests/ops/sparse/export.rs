@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use det_post::infer::sparse::{CpuEncoder, Dialect, GridAxes, Plan, load};
-use det_post::infer::{Engine, RtenEngine};
-use det_post::ops::sparse_conv::Precision;
-use det_post::types::{ElementType, Tensor, TensorValues, TensorView};
+use det_post_infer::sparse::{CpuEncoder, Dialect, GridAxes, Plan, load};
+use det_post_infer::{Engine, RtenEngine};
+use det_post_ops::sparse::conv::Precision;
+use det_post_types::{ElementType, Tensor, TensorValues, TensorView};
 use serde::Deserialize;
 
 use super::assert_close;

@@ -1,8 +1,8 @@
 //! Encoders as files: both dialects give the map of the same network.
 
-use det_post::infer::sparse::{CpuEncoder, Dialect, Plan, SparseFile, load};
-use det_post::ops::sparse_conv::Precision;
-use det_post::types::{ElementType, Tensor};
+use det_post_infer::sparse::{CpuEncoder, Dialect, Plan, SparseFile, load};
+use det_post_ops::sparse::conv::Precision;
+use det_post_types::{ElementType, Tensor};
 
 use super::assert_close;
 use crate::common::npz::Npz;

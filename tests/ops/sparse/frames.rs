@@ -1,9 +1,9 @@
 //! Properties of whole encoders, on a scene of random voxels.
 
-use det_post::infer::sparse::{CpuEncoder, GridAxes, NetworkBuilder, Plan, SparseNetwork, Weights};
-use det_post::ops::rulebook::Geometry;
-use det_post::ops::sparse_conv::Precision;
-use det_post::types::{ElementType, Tensor};
+use det_post_infer::sparse::{CpuEncoder, GridAxes, NetworkBuilder, Plan, SparseNetwork, Weights};
+use det_post_ops::sparse::rulebook::Geometry;
+use det_post_ops::sparse::conv::Precision;
+use det_post_types::{ElementType, Tensor};
 use proptest::prelude::*;
 
 use crate::common::encoders::parameters;

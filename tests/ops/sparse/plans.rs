@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use det_post::infer::sparse::{
+use det_post_infer::sparse::{
     GridAxes, NetworkBuilder, Operator, Plan, SparseNetwork, StepKind, Weights,
 };
-use det_post::ops::rulebook::{Geometry, Mode};
+use det_post_ops::sparse::rulebook::{Geometry, Mode};
 use proptest::prelude::*;
 
 /// A value that stands for a tensor: equal values were computed alike.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use det_post::infer::view_decoder::detr3d::{CpuDecoder, Network, Start};
-use det_post::ops::view_sample::{FeatureMaps, Projection};
-use det_post::types::{AttentionResidual, Detr3d};
+use det_post_infer::view_decoder::detr3d::{CpuDecoder, Network, Start};
+use det_post_ops::view::sample::{FeatureMaps, Projection};
+use det_post_types::{AttentionResidual, Detr3d};
 
 use super::{Bounds, EXACT, SAMPLED, assert_near, assert_selected, decoded_boxes};
 use crate::common::view_cases::{Case, File, converted, detr3d, poison};
@@ -136,7 +136,7 @@ fn the_views_that_see_a_reference_are_equal() {
             golden.set_state_before(block);
             let references = golden.decoder.references_mut().to_vec();
             let mut points = references.clone();
-            det_post::ops::refine::reference_points(&references, &facts.range, &mut points)
+            det_post_ops::view::refine::reference_points(&references, &facts.range, &mut points)
                 .unwrap();
             let seen: Vec<bool> = projections
                 .iter()

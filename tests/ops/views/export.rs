@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use det_post::infer::safetensors::SafeTensors;
-use det_post::infer::view_decoder::parse;
-use det_post::types::ViewDecoder;
+use det_post_infer::safetensors::SafeTensors;
+use det_post_infer::view_decoder::parse;
+use det_post_types::ViewDecoder;
 
 use crate::common::require::{Need, skip};
 use crate::common::view_networks::{detr3d, detr3d_facts, sparse4d, sparse4d_facts};

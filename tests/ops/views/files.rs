@@ -1,9 +1,9 @@
 //! Files of weights and random networks, without reference data.
 
 use det_post::ErrorKind;
-use det_post::infer::view_decoder::{CpuViewDecoder, ViewNetwork, load, parse};
-use det_post::ops::view_sample::FeatureMaps;
-use det_post::types::{CachedYaw, Motion, QueryBox, ViewDecoder};
+use det_post_infer::view_decoder::{CpuViewDecoder, ViewNetwork, load, parse};
+use det_post_ops::view::sample::FeatureMaps;
+use det_post_types::{CachedYaw, Motion, QueryBox, ViewDecoder};
 use proptest::prelude::*;
 
 use crate::common::view_cases::poison;
@@ -64,7 +64,7 @@ fn every_tensor_is_needed_in_its_shape() {
 #[test]
 fn facts_have_to_fit_each_other_and_the_file() {
     let dict = detr3d(&detr3d_facts());
-    let with = |change: fn(&mut det_post::types::Detr3d)| {
+    let with = |change: fn(&mut det_post_types::Detr3d)| {
         let mut facts = detr3d_facts();
         change(&mut facts);
         refusal(&dict, &ViewDecoder::Detr3d(facts))
@@ -85,7 +85,7 @@ fn facts_have_to_fit_each_other_and_the_file() {
     assert!(with(|facts| facts.num_classes = 4).contains("cls_branches.1.6.weight"));
 
     let dict = sparse4d(&sparse4d_facts());
-    let with = |change: fn(&mut det_post::types::Sparse4d)| {
+    let with = |change: fn(&mut det_post_types::Sparse4d)| {
         let mut facts = sparse4d_facts();
         change(&mut facts);
         refusal(&dict, &ViewDecoder::Sparse4d(facts))
@@ -193,7 +193,7 @@ fn what_does_not_fit_a_decoder_is_refused_and_memory_forgotten() {
 fn the_order_of_the_cached_yaw_is_a_fact() {
     let dict = sparse4d(&sparse4d_facts()).to_safetensors();
     let second_frame = |cached_yaw| {
-        let facts = det_post::types::Sparse4d { cached_yaw, ..sparse4d_facts() };
+        let facts = det_post_types::Sparse4d { cached_yaw, ..sparse4d_facts() };
         let network = parse(&dict, &ViewDecoder::Sparse4d(facts)).unwrap();
         let mut decoder = decoder(&network);
         let first = run(&mut decoder, &two_maps(1), None);

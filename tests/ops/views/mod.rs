@@ -9,8 +9,8 @@ mod sparse4d;
 mod sparse4d_width;
 mod trained_decoder;
 
-use det_post::ops::decode_query::{Queries, Workspace, decode_query};
-use det_post::types::{
+use det_post_ops::decode::query::{Queries, Workspace, decode_query};
+use det_post_types::{
     Candidates, QueryBox, QueryDecode, ScoreThresholds, SizeOrder, YawConvention,
 };
 

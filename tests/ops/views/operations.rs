@@ -1,8 +1,8 @@
 //! Sampling, projection and layouts.
 
-use det_post::ops::channels_last::{MapSource, MapValues, channels_last};
-use det_post::ops::view_sample::{FeatureLevel, FeatureMaps, Texels, add_sample};
-use det_post::types::MapLayout;
+use det_post_ops::view::channels_last::{MapSource, MapValues, channels_last};
+use det_post_ops::view::sample::{FeatureLevel, FeatureMaps, Texels, add_sample};
+use det_post_types::MapLayout;
 
 use super::{Bounds, assert_near};
 use crate::common::view_cases::{Case, level};

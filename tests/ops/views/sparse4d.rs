@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use det_post::infer::view_decoder::sparse4d::{CpuDecoder, Network};
-use det_post::ops::view_sample::FeatureMaps;
-use det_post::types::{CachedYaw, Motion, QueryBox, Sparse4d};
+use det_post_infer::view_decoder::sparse4d::{CpuDecoder, Network};
+use det_post_ops::view::sample::FeatureMaps;
+use det_post_types::{CachedYaw, Motion, QueryBox, Sparse4d};
 
 use super::{Bounds, EXACT, assert_near, assert_selected, decoded_boxes};
 use crate::common::view_cases::{Case, File, converted, motion, poison, sparse4d_c64};

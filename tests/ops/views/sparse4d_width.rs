@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use det_post::infer::safetensors::SafeTensors;
-use det_post::infer::view_decoder::sparse4d::{CpuDecoder, Network};
-use det_post::types::Sparse4d;
+use det_post_infer::safetensors::SafeTensors;
+use det_post_infer::view_decoder::sparse4d::{CpuDecoder, Network};
+use det_post_types::Sparse4d;
 
 use super::{Bounds, assert_near};
 use crate::common::sparse4d_reference::{Bounded, Frame, Past, Rounding, frame};

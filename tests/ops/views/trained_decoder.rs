@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use det_post::config::{ChannelKind, Config, SurroundKind};
-use det_post::infer::view_decoder::{CpuViewDecoder, load};
-use det_post::types::{Motion, ViewDecoder};
+use det_post_infer::view_decoder::{CpuViewDecoder, load};
+use det_post_types::{Motion, ViewDecoder};
 
 use super::{Bounds, assert_near};
 use crate::common::require::{Need, skip};

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use det_post::transport::bag::BagReader;
+use det_post_ros::bag::BagReader;
 use rusqlite::Connection;
 use tempfile::TempDir;
 

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use det_post::transport::bag::{BagReader, LogSpan};
-use det_post::types::Stamp;
+use det_post_ros::bag::{BagReader, LogSpan};
+use det_post_types::Stamp;
 
 use super::recordings::{Message, mcap_file, messages, write_db3};
 use super::{drain, jumbled, layouts};

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use det_post::ErrorKind;
-use det_post::transport::bag::{BagReader, MemoryBudget, ReadOptions};
+use det_post_ros::bag::{BagReader, MemoryBudget, ReadOptions};
 use mcap::records::MessageHeader;
 use mcap::{Compression, WriteOptions};
 

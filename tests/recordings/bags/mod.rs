@@ -16,8 +16,8 @@ mod memory;
 
 use std::path::Path;
 
-use det_post::transport::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
-use det_post::types::Stamp;
+use det_post_ros::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
+use det_post_types::Stamp;
 use det_post::{Error, ErrorKind};
 use mcap::Compression;
 use recordings::{Layout, Message, TOPICS, mcap_file, messages, write_db3};

@@ -5,8 +5,8 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use super::canvas::Canvas;
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::Size;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::Size;
 
 /// Levels of red, green and blue: 252 colours, one byte per pixel.
 const LEVELS: [usize; 3] = [6, 7, 6];

@@ -14,8 +14,8 @@ use embedded_graphics::prelude::{DrawTarget, Drawable, Pixel, Primitive};
 use embedded_graphics::primitives::{PrimitiveStyle, Rectangle};
 use embedded_graphics::text::{Baseline, Text};
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::Size;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::Size;
 
 /// Coordinates are clamped to this magnitude before drawing: a box may be anywhere, and pixel
 /// counters have 32 bits.
@@ -28,7 +28,8 @@ pub struct Canvas {
 }
 
 impl Canvas {
-    pub(super) fn new(size: Size) -> Self {
+    /// A black image.
+    pub fn new(size: Size) -> Self {
         Self { size, pixels: vec![0; 3 * size.width as usize * size.height as usize] }
     }
 
@@ -43,13 +44,13 @@ impl Canvas {
     }
 
     /// Red, green, blue, row by row.
-    pub(super) fn pixels_mut(&mut self) -> &mut [u8] {
+    pub fn pixels_mut(&mut self) -> &mut [u8] {
         &mut self.pixels
     }
 
     /// Copies another canvas, whose top left corner comes to `at`. What is outside is left
     /// out.
-    pub(super) fn paste(&mut self, other: &Canvas, [x, y]: [u32; 2]) {
+    pub fn paste(&mut self, other: &Canvas, [x, y]: [u32; 2]) {
         let width = other.size.width.min(self.size.width.saturating_sub(x)) as usize;
         let height = other.size.height.min(self.size.height.saturating_sub(y)) as usize;
         let [from_row, to_row] = [other.size.width, self.size.width].map(|n| 3 * n as usize);
@@ -60,12 +61,13 @@ impl Canvas {
         }
     }
 
-    pub(super) fn dot(&mut self, at: [f32; 2], color: Rgb888) {
+    /// Colours the pixel at a position; positions outside the image are left out.
+    pub fn dot(&mut self, at: [f32; 2], color: Rgb888) {
         draw(&Pixel(point(at), color), self);
     }
 
     /// A line, clipped to the image before it is drawn; none where an end is not finite.
-    pub(super) fn line(&mut self, from: [f32; 2], to: [f32; 2], color: Rgb888, width: u32) {
+    pub fn line(&mut self, from: [f32; 2], to: [f32; 2], color: Rgb888, width: u32) {
         let Some([from, to]) = self.clip([from, to], width) else { return };
         let [dx, dy] = [to[0] - from[0], to[1] - from[1]];
         let num_steps = dx.abs().max(dy.abs()).ceil().max(1.0);
@@ -103,13 +105,14 @@ impl Canvas {
     }
 
     /// A polygon through the corners.
-    pub(super) fn polygon(&mut self, corners: &[[f32; 2]], color: Rgb888, width: u32) {
+    pub fn polygon(&mut self, corners: &[[f32; 2]], color: Rgb888, width: u32) {
         for (from, to) in corners.iter().zip(corners.iter().cycle().skip(1)) {
             self.line(*from, *to, color, width);
         }
     }
 
-    pub(super) fn circle(&mut self, center: [f32; 2], radius: f32, color: Rgb888) {
+    /// Draws a circle in a line of one pixel.
+    pub fn circle(&mut self, center: [f32; 2], radius: f32, color: Rgb888) {
         const NUM_CORNERS: usize = 128;
         let corners: [[f32; 2]; NUM_CORNERS] = std::array::from_fn(|corner| {
             let (sin, cos) = (corner as f32 / NUM_CORNERS as f32 * TAU).sin_cos();
@@ -120,7 +123,7 @@ impl Canvas {
 
     /// Text on a filled rectangle whose lower left corner is `at`, moved down where it would
     /// exceed the top of the image.
-    pub(super) fn label(&mut self, at: [f32; 2], text: &str, color: Rgb888) {
+    pub fn label(&mut self, at: [f32; 2], text: &str, color: Rgb888) {
         let font = MonoTextStyle::new(&FONT_7X13, Rgb888::BLACK);
         let field = GraphicsSize::new(7 * text.len() as u32 + 2, 14);
         let mut top_left = point(at) - Point::new(1, field.height as i32);
@@ -130,7 +133,7 @@ impl Canvas {
     }
 
     /// Text whose lower left corner is `at`.
-    pub(super) fn text(&mut self, at: [f32; 2], text: &str, color: Rgb888) {
+    pub fn text(&mut self, at: [f32; 2], text: &str, color: Rgb888) {
         let font = MonoTextStyle::new(&FONT_5X8, color);
         draw(&Text::with_baseline(text, point(at), font, Baseline::Bottom), self);
     }

@@ -4,10 +4,10 @@ use embedded_graphics::pixelcolor::Rgb888;
 
 use super::canvas::Canvas;
 use super::class_rgb;
-use crate::error::Result;
-use crate::ops::decompress::{self, Picture, decompress};
-use crate::ops::letterbox::{self, LetterboxParams, letterbox};
-use crate::types::{
+use det_post_types::Result;
+use det_post_ops::image::decompress::{self, Picture, decompress};
+use det_post_ops::image::letterbox::{self, LetterboxParams, letterbox};
+use det_post_types::{
     ChannelOrder, ElementType, ImagePayload, Normalization, Placement, Size, Tensor, TensorValues,
 };
 
@@ -28,7 +28,7 @@ pub fn draw_image(payload: &ImagePayload<'_>, max_width: u32) -> Result<(Size, C
 }
 
 /// An image of any supported encoding as a canvas of a size, or of its own.
-pub(super) fn image_canvas(payload: &ImagePayload<'_>, size: Option<Size>) -> Result<Canvas> {
+pub fn image_canvas(payload: &ImagePayload<'_>, size: Option<Size>) -> Result<Canvas> {
     let mut picture = Picture::new();
     let image = match payload {
         ImagePayload::Raw(image) => *image,
@@ -63,17 +63,17 @@ pub(super) fn image_canvas(payload: &ImagePayload<'_>, size: Option<Size>) -> Re
 }
 
 /// A class with its score.
-pub(super) fn label(class_names: &[String], class: u32, score: f32) -> String {
+pub fn label(class_names: &[String], class: u32, score: f32) -> String {
     format!("{} {score:.2}", class_name(class_names, class))
 }
 
 /// The name of a class.
-pub(super) fn class_name(class_names: &[String], class: u32) -> &str {
+pub fn class_name(class_names: &[String], class: u32) -> &str {
     class_names.get(class as usize).map_or("?", String::as_str)
 }
 
 /// The colour of a class.
-pub(super) fn class_color(class: u32) -> Rgb888 {
+pub fn class_color(class: u32) -> Rgb888 {
     let [r, g, b] = class_rgb(class);
     Rgb888::new(r, g, b)
 }

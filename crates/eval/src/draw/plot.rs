@@ -6,8 +6,8 @@ use embedded_graphics::pixelcolor::Rgb888;
 
 use super::canvas::Canvas;
 use super::image::class_color;
-use crate::error::Result;
-use crate::types::Size;
+use det_post_types::Result;
+use det_post_types::Size;
 
 const SIZE: Size = Size::new(640, 520);
 

@@ -1,17 +1,17 @@
 //! Boxes in pictures as files of COCO, for pycocotools, FiftyOne and the like.
 //!
-//! Truth that is not counted is marked as a crowd, with the same effect as in [`crate::eval`].
+//! Truth that is not counted is marked as a crowd, with the same effect as in [`crate`].
 //! A rotated box has the bounds of its rectangle. All detections are in the files: COCO has no field
-//! that excludes one which matches nothing and is lower than the filter's heights, as `crate::eval` does.
+//! that excludes one which matches nothing and is lower than the filter's heights, as `crate` does.
 
 use serde::Serialize;
 
 use super::filters::Filters;
 use super::pair::Paired;
-use crate::error::{Error, ErrorKind, Result};
-use crate::eval::GroundTruth2d;
-use crate::output_folder::OutputFolder;
-use crate::types::{Box2d, Detection2d, ImageBox};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::GroundTruth2d;
+use det_post_ros::output_folder::OutputFolder;
+use det_post_types::{Box2d, Detection2d, ImageBox};
 
 /// A camera's two files, as text.
 pub(super) struct CocoFiles {

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Deserialize;
 
 use super::streams::{Classes, Streams, insert};
-use crate::error::{Error, ErrorKind, Result};
-use crate::input_file;
-use crate::transport::bag::BagReader;
-use crate::transport::messages::{Detection2DArray, Detection3DArray};
-use crate::transport::truth::ATTRIBUTES_SUFFIX;
-use crate::types::{
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::input_file;
+use det_post_ros::bag::BagReader;
+use det_post_ros::messages::{Detection2DArray, Detection3DArray};
+use det_post_ros::truth::ATTRIBUTES_SUFFIX;
+use det_post_types::{
     Box2d, Box3d, Detection2d, Detection3d, ImageBox, Object3d, RotatedBox2d, Stamp,
 };
 
@@ -20,7 +20,7 @@ use crate::types::{
 const MAX_LINE_BYTES: usize = 32 << 20;
 
 /// Detections by topic.
-pub(crate) type Detections = Streams<Detection2d<ImageBox>, Detection3d>;
+pub type Detections = Streams<Detection2d<ImageBox>, Detection3d>;
 
 /// Reads `detections.jsonl`, a replay's folder that holds it, or a recording
 /// with detection arrays, whole unless the user stops it.

@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::input_file;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::input_file;
 
 /// The longest list that is read: more than a hundred thousand drives.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// The two sides of a drive. Other fields of a line are ignored.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct Drive {
+pub struct Drive {
     /// `detections.jsonl`, a folder that holds it, or a recording of detections.
-    pub(crate) detections: PathBuf,
+    pub detections: PathBuf,
     /// A recording with truth.
-    pub(crate) truth: PathBuf,
+    pub truth: PathBuf,
 }
 
 /// Reads a list of drives. Relative paths start at the folder of the list; empty lines are
@@ -26,7 +26,7 @@ pub(crate) struct Drive {
 /// # Errors
 /// `Io` when the file cannot be read, `Usage` naming the line that is no drive, or when there
 /// is none.
-pub(crate) fn read_drives(path: &Path) -> Result<Vec<Drive>> {
+pub fn read_drives(path: &Path) -> Result<Vec<Drive>> {
     let shown = path.display();
     let cannot_read =
         |e| Error::new(ErrorKind::Io, "eval", format!("cannot read {shown}")).with_source(e);

@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use super::filters::Filters;
 use super::pair::Paired;
-use crate::eval::box_overlap::{MIN_NUM_TRUTH, Overlaps, View};
-use crate::eval::calibration::{Calibration, calibration};
-use crate::eval::center_distance::{Errors, Matching, REFERENCE, THRESHOLDS_M};
-use crate::eval::{
+use crate::box_overlap::{MIN_NUM_TRUTH, Overlaps, View};
+use crate::calibration::{Calibration, calibration};
+use crate::center_distance::{Errors, Matching, REFERENCE, THRESHOLDS_M};
+use crate::{
     Filter2d, Filter3d, Frame3d, GroundTruth2d, GroundTruth3d, Scored, image, mean,
     num_unusable_2d, num_unusable_3d,
 };
-use crate::types::{Detection2d, Detection3d, Evidence, ImageBox};
+use det_post_types::{Detection2d, Detection3d, Evidence, ImageBox};
 
 /// Width of a bin of ranges.
 const RANGE_BIN_M: f64 = 10.0;
@@ -23,7 +23,7 @@ const HEIGHT_BORDERS: [f64; 3] = [25.0, 50.0, 100.0];
 
 /// The figures of one pair of topics.
 #[derive(Serialize)]
-pub(crate) struct SensorFigures {
+pub struct SensorFigures {
     /// The channel, or the topic of the detections.
     pub(super) name: String,
     pub(super) detections: String,

@@ -21,39 +21,44 @@ use serde::Serialize;
 
 use self::coco::CocoFiles;
 use self::detections::Detections;
-pub(crate) use self::drives::{Drive, read_drives};
+pub use self::drives::{Drive, read_drives};
 use self::figures::SensorFigures;
 use self::file_names::file_names;
-pub(crate) use self::filters::Filters;
-pub(crate) use self::pair::{TopicPair, parse_pair};
+pub use self::filters::Filters;
+pub use self::pair::{TopicPair, parse_pair};
 use self::pair::{Topics, describe, pair};
-pub(crate) use self::streams::{Classes, Stream};
+pub use self::streams::{Classes, Stream};
 use self::truth::Truth;
 use self::worst::WorstFrames;
-use crate::error::{Error, ErrorKind, Result};
-use crate::eval::{GroundTruth2d, GroundTruth3d};
-use crate::output_folder::OutputFolder;
-use crate::types::{Detection2d, Detection3d, ImageBox};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::{GroundTruth2d, GroundTruth3d};
+use det_post_ros::output_folder::OutputFolder;
+use det_post_types::{Detection2d, Detection3d, ImageBox};
 
 /// Detections and truth of one drive, read into memory.
-pub(crate) struct Sides {
+pub struct Sides {
     names: DriveNames,
     /// The recording of the truth.
     truth_path: PathBuf,
-    pub(crate) detections: Detections,
-    pub(crate) truth: Truth,
+    /// The detections, by topic.
+    pub detections: Detections,
+    /// The truth, by topic.
+    pub truth: Truth,
 }
 
 /// How detections and truth are compared.
 #[derive(Default)]
-pub(crate) struct Terms<'a> {
-    pub(crate) pairs: &'a [TopicPair],
-    pub(crate) filters: Filters,
-    pub(crate) count_missing: bool,
+pub struct Terms<'a> {
+    /// Topics of detections and of truth that belong together; empty: by name.
+    pub pairs: &'a [TopicPair],
+    /// Which objects count.
+    pub filters: Filters,
+    /// Whether frames of truth without detections count as frames without boxes.
+    pub count_missing: bool,
     /// Whether boxes in pictures are kept as files of COCO.
-    pub(crate) keeps_coco: bool,
+    pub keeps_coco: bool,
     /// Whether the worst frames are kept for a page.
-    pub(crate) keeps_worst: bool,
+    pub keeps_worst: bool,
 }
 
 /// Where the two sides of a drive were read from.
@@ -65,7 +70,7 @@ struct DriveNames {
 
 /// The figures of all sensors; also the file that `--json` names.
 #[derive(Serialize)]
-pub(crate) struct Evaluation {
+pub struct Evaluation {
     drives: Vec<DriveNames>,
     filters: Filters,
     sensors: Vec<SensorFigures>,
@@ -92,7 +97,7 @@ impl Sides {
     /// # Errors
     /// `Io`, `Message` or `DamagedBag` when one cannot be read, `Argument` when
     /// there is no truth.
-    pub(crate) fn read(
+    pub fn read(
         detections: &Path,
         truth: &Path,
         classes: &mut Classes,
@@ -107,7 +112,7 @@ impl Sides {
     }
 
     /// Says where the detections will be once they are complete.
-    pub(crate) fn name_detections(&mut self, path: &Path) {
+    pub fn name_detections(&mut self, path: &Path) {
         self.names.detections = path.display().to_string();
     }
 
@@ -179,7 +184,7 @@ impl Evaluation {
     /// # Errors
     /// `Argument` when the sides of no drive, or of no drive on a pair of topics,
     /// have anything in common.
-    pub(crate) fn of(drives: &[Sides], classes: &Classes, terms: &Terms<'_>) -> Result<Self> {
+    pub fn of(drives: &[Sides], classes: &Classes, terms: &Terms<'_>) -> Result<Self> {
         let Terms { pairs, filters, count_missing, keeps_coco, keeps_worst } = terms;
         check_pairs(pairs, drives)?;
         let of_lidars: Vec<_> = drives.iter().map(Sides::lidars).collect();
@@ -224,13 +229,13 @@ impl Evaluation {
     ///
     /// # Errors
     /// `Usage` and `Io` of the folder.
-    pub(crate) fn write_coco(&self, folder: &mut OutputFolder) -> Result<()> {
+    pub fn write_coco(&self, folder: &mut OutputFolder) -> Result<()> {
         let names = file_names(self.coco.iter().map(|files| &*files.name));
         self.coco.iter().zip(names).try_for_each(|(files, name)| files.write(&name, folder))
     }
 
     /// Whether a recording is damaged.
-    pub(crate) fn is_damaged(&self) -> bool {
+    pub fn is_damaged(&self) -> bool {
         !self.damage.is_empty()
     }
 
@@ -238,7 +243,7 @@ impl Evaluation {
     ///
     /// # Errors
     /// `Io` when a figure has no form in JSON.
-    pub(crate) fn to_json(&self) -> Result<String> {
+    pub fn to_json(&self) -> Result<String> {
         serde_json::to_string_pretty(self).map(|json| json + "\n").map_err(|e| {
             Error::new(ErrorKind::Io, "eval", "the figures have no form in JSON").with_source(e)
         })

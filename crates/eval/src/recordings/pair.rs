@@ -1,19 +1,19 @@
 //! Which detections belong to which truth.
 
 use super::streams::Stream;
-use crate::error::{Error, ErrorKind, Result};
-use crate::eval::Frame;
-use crate::types::Stamp;
+use det_post_types::{Error, ErrorKind, Result};
+use crate::Frame;
+use det_post_types::Stamp;
 
 /// `DETECTIONS=TRUTH`, two topics.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TopicPair {
+pub struct TopicPair {
     pub(super) detections: String,
     pub(super) truth: String,
 }
 
 /// Reads `DETECTIONS=TRUTH`.
-pub(crate) fn parse_pair(text: &str) -> std::result::Result<TopicPair, String> {
+pub fn parse_pair(text: &str) -> std::result::Result<TopicPair, String> {
     match text.split_once('=') {
         Some((detections, truth)) if !detections.is_empty() && !truth.is_empty() => {
             Ok(TopicPair { detections: detections.into(), truth: truth.into() })

@@ -6,9 +6,9 @@ use super::Evaluation;
 use super::figures::{Figures, SensorFigures};
 use super::file_names::file_names;
 use crate::draw::{Curve, save_plot};
-use crate::error::Result;
-use crate::eval::recall_points;
-use crate::output_folder::OutputFolder;
+use det_post_types::Result;
+use crate::recall_points;
+use det_post_ros::output_folder::OutputFolder;
 
 impl Evaluation {
     /// Draws two pictures for every sensor into a folder; their names there
@@ -16,7 +16,7 @@ impl Evaluation {
     ///
     /// # Errors
     /// `Usage` and `Io` of the folder.
-    pub(crate) fn draw(&self, folder: &mut OutputFolder, prefix: &str) -> Result<()> {
+    pub fn draw(&self, folder: &mut OutputFolder, prefix: &str) -> Result<()> {
         let names = file_names(self.sensors.iter().map(|sensor| &*sensor.name));
         for (sensor, name) in self.sensors.iter().zip(names) {
             draw_precision(sensor, &folder.file(&format!("{prefix}{name}_precision_recall.png"))?)?;

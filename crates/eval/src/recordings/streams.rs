@@ -2,34 +2,34 @@
 
 use std::collections::BTreeMap;
 
-use crate::types::Stamp;
+use det_post_types::Stamp;
 
 /// What one topic says, frame by frame.
-pub(crate) struct Stream<T> {
+pub struct Stream<T> {
     /// Short name for files and tables: the channel, or the topic.
-    pub(crate) name: String,
+    pub name: String,
     /// Topic.
-    pub(crate) topic: String,
+    pub topic: String,
     /// Frame of reference of its first message.
-    pub(crate) frame_id: String,
+    pub frame_id: String,
     /// By stamp.
-    pub(crate) frames: BTreeMap<Stamp, Vec<T>>,
+    pub frames: BTreeMap<Stamp, Vec<T>>,
 }
 
 /// All topics of one source, by sensor.
-pub(crate) struct Streams<C, L> {
-    pub(crate) cameras: Vec<Stream<C>>,
-    pub(crate) lidars: Vec<Stream<L>>,
+pub struct Streams<C, L> {
+    pub cameras: Vec<Stream<C>>,
+    pub lidars: Vec<Stream<L>>,
     /// What is wrong with the source; empty for a sound one.
-    pub(crate) damage: Vec<String>,
+    pub damage: Vec<String>,
     /// Frames left out because their topic has one of that stamp already.
-    pub(crate) num_repeated: usize,
+    pub num_repeated: usize,
     /// Frames of truth left out because half of them is missing.
-    pub(crate) num_incomplete: usize,
+    pub num_incomplete: usize,
 }
 
 impl<C, L> Streams<C, L> {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             cameras: Vec::new(),
             lidars: Vec::new(),
@@ -41,7 +41,7 @@ impl<C, L> Streams<C, L> {
 }
 
 /// Adds a frame to its topic; returns whether the stamp was new there.
-pub(crate) fn insert<T>(
+pub fn insert<T>(
     streams: &mut Vec<Stream<T>>,
     [name, topic, frame_id]: [&str; 3],
     stamp: Stamp,
@@ -62,11 +62,11 @@ pub(crate) fn insert<T>(
 
 /// Class names to indices, in the order of their first use.
 #[derive(Default)]
-pub(crate) struct Classes(Vec<String>);
+pub struct Classes(Vec<String>);
 
 impl Classes {
     /// The index of a name.
-    pub(crate) fn index(&mut self, name: &str) -> u32 {
+    pub fn index(&mut self, name: &str) -> u32 {
         let at = self.0.iter().position(|known| known == name).unwrap_or_else(|| {
             self.0.push(name.to_owned());
             self.0.len() - 1
@@ -75,12 +75,12 @@ impl Classes {
     }
 
     /// Names by their indices.
-    pub(crate) fn names(&self) -> &[String] {
+    pub fn names(&self) -> &[String] {
         &self.0
     }
 
     /// Names with their indices, by name.
-    pub(crate) fn by_name(&self) -> Vec<(&str, u32)> {
+    pub fn by_name(&self) -> Vec<(&str, u32)> {
         let mut names: Vec<_> =
             self.0.iter().enumerate().map(|(at, name)| (name.as_str(), at as u32)).collect();
         names.sort_unstable();

@@ -7,12 +7,12 @@ use super::figures::{
     Bin, CameraFigures, CameraRow, CountedBy, Figures, LidarFigures, LidarRow, SensorFigures,
 };
 use super::filters::Filters;
-use crate::eval::box_overlap::MIN_NUM_TRUTH;
-use crate::text::{LineBreaks, shown};
+use crate::box_overlap::MIN_NUM_TRUTH;
+use det_post_types::text::{LineBreaks, shown};
 
 impl Evaluation {
     /// Every sensor's tables, and what was left out.
-    pub(crate) fn to_table(&self) -> String {
+    pub fn to_table(&self) -> String {
         let mut table = String::new();
         for sensor in &self.sensors {
             head(&mut table, sensor);

@@ -5,16 +5,16 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::streams::{Classes, Streams, insert};
-use crate::error::{Error, ErrorKind, Result};
-use crate::eval::{GroundTruth2d, GroundTruth3d};
-use crate::transport::bag::{BagReader, TopicInfo};
-use crate::transport::cdr::Reader;
-use crate::transport::messages::{Detection2DArray, Detection3DArray, read_header};
-use crate::transport::truth::{ATTRIBUTES_SUFFIX, decode_2d, decode_3d};
-use crate::types::Stamp;
+use det_post_types::{Error, ErrorKind, Result};
+use crate::{GroundTruth2d, GroundTruth3d};
+use det_post_ros::bag::{BagReader, TopicInfo};
+use det_post_ros::cdr::Reader;
+use det_post_ros::messages::{Detection2DArray, Detection3DArray, read_header};
+use det_post_ros::truth::{ATTRIBUTES_SUFFIX, decode_2d, decode_3d};
+use det_post_types::Stamp;
 
 /// Truth by topic.
-pub(crate) type Truth = Streams<GroundTruth2d, GroundTruth3d>;
+pub type Truth = Streams<GroundTruth2d, GroundTruth3d>;
 
 /// A topic of truth and its companion, as numbers of the recording's topics.
 struct Pair {

@@ -4,9 +4,9 @@ use std::slice::from_ref;
 
 use super::filters::Filters;
 use super::pair::Paired;
-use crate::eval::center_distance::Matching;
-use crate::eval::{Frame, Frame2d, Frame3d, GroundTruth2d, GroundTruth3d, image};
-use crate::types::{Box3d, Detection2d, Detection3d, ImageBox, Stamp};
+use crate::center_distance::Matching;
+use crate::{Frame, Frame2d, Frame3d, GroundTruth2d, GroundTruth3d, image};
+use det_post_types::{Box3d, Detection2d, Detection3d, ImageBox, Stamp};
 
 /// Number of frames that are kept of a sensor.
 const NUM_KEPT: usize = 10;
@@ -197,7 +197,7 @@ fn from_above(bbox: &Box3d, class: u32, score: Option<f32>, fate: Fate) -> Outli
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Box2d;
+    use det_post_types::Box2d;
 
     fn bbox(at: f32) -> ImageBox {
         Box2d::new(at, 0.0, at + 40.0, 30.0).into()

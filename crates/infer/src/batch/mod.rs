@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 pub use host::{HostNetwork, HostWork, Outputs};
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Dim, TensorSpec};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Dim, TensorSpec};
 
 const STAGE: &str = "batch";
 

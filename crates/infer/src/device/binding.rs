@@ -11,9 +11,9 @@ use ort::session::{IoBinding, RunOptions, Session};
 use ort::value::{DynValueRefMut, TensorRefMut};
 use ort::{AsPointer, ep};
 
-use crate::device::cuda::{Alone, DeviceTensor, Graph, Stream, recording};
-use crate::infer::device::network::failed;
-use crate::types::ElementType;
+use det_post_ops::device::cuda::{CaptureLock, DeviceTensor, Graph, Stream, lock_capture};
+use super::network::failed;
+use det_post_types::ElementType;
 
 /// The key of the run option that selects a recording.
 const GRAPH_KEY: &str = "gpu_graph_id";
@@ -93,7 +93,7 @@ impl Drop for Bound {
         let mut finished = self.stream.synchronize();
         if finished.is_ok() {
             // Its libraries wait for the whole GPU.
-            let _alone = recording();
+            let _lock = lock_capture();
             self.work = None;
             finished = self.stream.synchronize();
         }
@@ -205,10 +205,10 @@ impl Bound {
     ///
     /// # Errors
     /// `Inference` when the run fails, `Device` when it cannot be recorded.
-    pub(super) fn record(&mut self, alone: &Alone, number: usize) -> crate::error::Result<Graph> {
+    pub(super) fn record(&mut self, lock: &CaptureLock, number: usize) -> det_post_types::Result<Graph> {
         let stream = self.stream.clone();
         self.is_recorded = true;
-        Graph::record_alone(alone, &stream, || {
+        Graph::record_locked(lock, &stream, || {
             self.enqueue(number)
                 .map_err(|cause| failed("the run is not recorded").with_source(cause))
         })

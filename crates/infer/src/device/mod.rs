@@ -35,9 +35,9 @@ use runner::Runner;
 
 use super::batch::BatchSlot;
 use super::{Engine, STAGE};
-use crate::device::cuda::{DeviceTensor, Stream};
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Dim, EngineOptions, Provider, Tensor, TensorSpec};
+use det_post_ops::device::cuda::{DeviceTensor, Stream};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Dim, EngineOptions, Provider, Tensor, TensorSpec};
 
 /// A loaded network with its inputs and outputs in the memory of a stream.
 pub struct DeviceEngine {
@@ -53,7 +53,7 @@ pub struct DeviceEngine {
 
 /// Whether the network runs for one engine or, in a batch, for several.
 enum Role {
-    Alone(Runner),
+    Single(Runner),
     Member(DeviceMember),
 }
 
@@ -76,7 +76,7 @@ impl DeviceEngine {
     ) -> Result<Self> {
         let (runner, network) = Runner::load(model, options, stream, shape_of)?;
         let source = Some((model.to_owned(), options.clone()));
-        Ok(Self { source, ..Self::new(Role::Alone(runner), stream, network) })
+        Ok(Self { source, ..Self::new(Role::Single(runner), stream, network) })
     }
 
     /// Loads the network once more, with tensors of its own, to run in another queue of the stream
@@ -85,8 +85,8 @@ impl DeviceEngine {
     ///
     /// # Errors
     /// As of [`DeviceEngine::load`]; `Model` when it cannot be loaded in the same way again.
-    pub fn again(&self, queue: &Stream) -> Result<Option<Self>> {
-        let (Role::Alone(Runner::OnnxRuntime(_)), Some((model, options))) =
+    pub fn duplicate(&self, queue: &Stream) -> Result<Option<Self>> {
+        let (Role::Single(Runner::OnnxRuntime(_)), Some((model, options))) =
             (&self.role, &self.source)
         else {
             return Ok(None);
@@ -118,7 +118,7 @@ impl DeviceEngine {
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
         let (runner, network) = HostRunner::new(engine, stream, shape_of)?;
-        Ok(Self::new(Role::Alone(Runner::Host(runner)), stream, network))
+        Ok(Self::new(Role::Single(Runner::Host(runner)), stream, network))
     }
 
     /// A place in a batch, whose network is loaded if it is not yet: as [`DeviceEngine::load`],
@@ -154,11 +154,11 @@ impl DeviceEngine {
     /// the first runs fail; `Device` when there is not enough memory.
     pub fn allow_in_flight(&mut self, num: usize) -> Result<()> {
         let Self { role, stream, networks, .. } = self;
-        let Role::Alone(runner) = role else {
+        let Role::Single(runner) = role else {
             return Err(failed("the items of a batch have one frame in flight"));
         };
         while networks.len() < num {
-            let network = networks[0].again(stream)?;
+            let network = networks[0].duplicate(stream)?;
             runner.add(&network)?;
             networks.push(network);
         }
@@ -204,7 +204,7 @@ impl DeviceEngine {
     pub fn enter(&mut self) -> Result<()> {
         match &mut self.role {
             Role::Member(member) => member.enter(),
-            Role::Alone(_) => Ok(()),
+            Role::Single(_) => Ok(()),
         }
     }
 
@@ -218,7 +218,7 @@ impl DeviceEngine {
         let network = &mut networks[*selected];
         match role {
             Role::Member(member) => member.leave(network, limit, then),
-            Role::Alone(runner) => {
+            Role::Single(runner) => {
                 runner.enqueue(network, *selected)?;
                 then()
             }
@@ -253,7 +253,7 @@ impl DeviceEngine {
             output_specs: outputs.iter().map(spec).collect(),
             outputs: outputs.iter().map(upload).collect::<Result<_>>()?,
         };
-        Ok(Self::new(Role::Alone(Runner::Fixed), stream, network))
+        Ok(Self::new(Role::Single(Runner::Fixed), stream, network))
     }
 
     /// The inputs of the network.
@@ -322,7 +322,7 @@ impl DeviceEngine {
     /// Bytes that one run copies between device and host.
     pub fn copies(&self) -> NumBytes {
         match &self.role {
-            Role::Alone(runner) => runner.copies(),
+            Role::Single(runner) => runner.copies(),
             Role::Member(member) => member.copies(),
         }
     }

@@ -1,9 +1,9 @@
 //! The tensors of a network in device memory.
 
-use crate::device::cuda::{DeviceTensor, Stream};
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer::{STAGE, signature};
-use crate::types::{Dim, ElementType, TensorSpec};
+use det_post_ops::device::cuda::{DeviceTensor, Stream};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::{STAGE, signature};
+use det_post_types::{Dim, ElementType, TensorSpec};
 
 /// The inputs and outputs of a network for one frame at a time, in the memory of its stream.
 /// Shapes and addresses never change.
@@ -21,7 +21,7 @@ impl Network {
     ///
     /// # Errors
     /// `Device` when there is not enough memory.
-    pub(super) fn again(&self, stream: &Stream) -> Result<Self> {
+    pub(super) fn duplicate(&self, stream: &Stream) -> Result<Self> {
         let copied = |tensor: &DeviceTensor| {
             let mut copy = DeviceTensor::zeros(stream, tensor.element(), tensor.shape())?;
             copy.enqueue_copy(tensor)?;

@@ -21,12 +21,12 @@ use ort::session::Session;
 
 use super::binding::{Bound, cuda_provider, tensorrt_provider};
 use super::network::{Network, allocate_inputs, allocate_output, failed};
-use crate::device::cuda::{Alone, DeviceTensor, Graph, Stream, recording};
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer::fp16::{self, Converted};
-use crate::infer::ort::{environment, spec};
-use crate::infer::{check_file, efficient_nms};
-use crate::types::{
+use det_post_ops::device::cuda::{CaptureLock, DeviceTensor, Graph, Stream, lock_capture};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::fp16::{self, Converted};
+use crate::ort::{environment, spec};
+use crate::{check_file, efficient_nms};
+use det_post_types::{
     Dim, ElementType, EngineOptions, GpuEngineOptions, Provider, TensorSpec, Usage,
 };
 
@@ -66,14 +66,14 @@ impl OrtRunner {
         let on = if provider == Provider::TensorRt { "TensorRT" } else { "CUDA" };
         let rewritten = rewritten(model, options)?;
         let network = (model, rewritten.as_deref());
-        let alone = recording();
+        let lock = lock_capture();
         let mut refused = None;
         for way in ways(&options.gpu) {
             let name = format!("onnxruntime ({file}) on {on}{way}");
             let recorder = Recorder::of(way, provider);
             let session = open(&environment, network, options, stream, way);
             match session.and_then(|session| {
-                Self::start((session, name), (recorder, &alone), stream, &shape_of)
+                Self::start((session, name), (recorder, &lock), stream, &shape_of)
             }) {
                 Ok(engine) => {
                     if let Some((refused, cause)) = refused {
@@ -92,7 +92,7 @@ impl OrtRunner {
     /// Binds a session to its memory and runs it until it allocates and records no more.
     fn start(
         (session, name): (Session, String),
-        (recorder, alone): (Recorder, &Alone),
+        (recorder, lock): (Recorder, &CaptureLock),
         stream: &Stream,
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<(Self, Network)> {
@@ -107,16 +107,16 @@ impl OrtRunner {
         let outputs = bind_outputs(&mut bound, &output_specs, stream)?;
         let (graphs, thread) = (Vec::new(), thread::current().id());
         let mut runner = Self { graphs, bound, recorder, thread, stream: stream.clone() };
-        runner.warm_up(alone, 0)?;
+        runner.warm_up(lock, 0)?;
         Ok((runner, Network { name, input_specs, output_specs, inputs, outputs }))
     }
 
     /// Runs with a set of tensors until ONNX Runtime allocates no more, and records it.
-    fn warm_up(&mut self, alone: &Alone, number: usize) -> Result<()> {
+    fn warm_up(&mut self, lock: &CaptureLock, number: usize) -> Result<()> {
         self.bound.warm_up(number).map_err(first_run_failed)?;
         self.stream.synchronize()?;
         if self.recorder == Recorder::This {
-            self.graphs.push(self.bound.record(alone, number)?);
+            self.graphs.push(self.bound.record(lock, number)?);
         }
         Ok(())
     }
@@ -126,7 +126,7 @@ impl OrtRunner {
         if self.recorder == Recorder::Provider {
             return Err(failed("TensorRT records a graph for one set of tensors"));
         }
-        let alone = recording();
+        let lock = lock_capture();
         let number = self.bound.add_binding().map_err(first_run_failed)?;
         let Network { input_specs, inputs, output_specs, outputs, .. } = network;
         for (spec, tensor) in input_specs.iter().zip(inputs) {
@@ -137,7 +137,7 @@ impl OrtRunner {
                 self.bound.bind_output(&spec.name, tensor).map_err(first_run_failed)?;
             }
         }
-        self.warm_up(&alone, number)
+        self.warm_up(&lock, number)
     }
 
     /// Queues a run with the tensors of a number.
@@ -149,7 +149,7 @@ impl OrtRunner {
         let run = if self.thread == current {
             self.bound.enqueue(number)
         } else {
-            let _alone = recording();
+            let _lock = lock_capture();
             let run = self.bound.warm_up(number);
             if run.is_ok() {
                 self.thread = current;

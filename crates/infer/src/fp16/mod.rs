@@ -22,7 +22,7 @@ mod plan;
 use std::collections::HashSet;
 
 use super::onnx::{Graph, Model, write};
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 use plan::Plan;
 
 const STAGE: &str = "fp16";

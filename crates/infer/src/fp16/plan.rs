@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use half::f16;
 
-use crate::infer::onnx::{AttributeValue, DataType, Graph, Node, Source, Tensor};
+use crate::onnx::{AttributeValue, DataType, Graph, Node, Source, Tensor};
 
 /// Convolutions: what a GPU computes faster in f16.
 const CONVOLUTIONS: [&str; 2] = ["Conv", "ConvTranspose"];

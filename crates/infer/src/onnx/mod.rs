@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 pub(super) use tensor::{DataType, Tensor};
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The stage of errors.
 const STAGE: &str = "onnx";

@@ -8,7 +8,7 @@ use super::{
     Attribute, AttributeValue, DataType, Graph, MAX_ATTRIBUTES, MAX_ITEMS, Model, Node, Tensor,
     ValueInfo, error,
 };
-use crate::error::Result;
+use det_post_types::Result;
 
 pub(super) fn model(bytes: &[u8]) -> Result<Model<'_>> {
     let mut parser = Parser { num_items: 0 };

@@ -3,7 +3,7 @@
 use half::f16;
 
 use super::error;
-use crate::error::Result;
+use det_post_types::Result;
 
 /// Element types by their numbers in the schema; the others have no use here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

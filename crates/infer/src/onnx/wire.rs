@@ -4,7 +4,7 @@
 //! message, never panics and allocates nothing but the text of an error.
 //! Groups, which proto3 does not have, are refused.
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The most bytes of a varint.
 const MAX_VARINT_BYTES: usize = 10;

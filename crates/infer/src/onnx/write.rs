@@ -1,7 +1,7 @@
 //! Writing a model from pieces of another one.
 
 use super::wire::Message;
-use crate::error::Result;
+use det_post_types::Result;
 
 const VARINT: u64 = 0;
 const BYTES: u64 = 2;

@@ -3,15 +3,15 @@
 use super::operation::Origin;
 use super::plan::{Plan, Step, StepKind};
 use super::refuse;
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::rulebook::{
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ops::sparse::rulebook::{
     EntranceCounts, Mode, OutputCounts, SiteGrid, Sites, Table, fill_table, output_sites,
     sites_of_coordinates,
 };
-use crate::ops::sparse_conv::{Epilogue, PackedWeights, Precision, Workspace, relu, sparse_conv};
-use crate::ops::sparse_max_pool::sparse_max_pool;
-use crate::ops::to_map::to_map;
-use crate::types::Tensor;
+use det_post_ops::sparse::conv::{Epilogue, PackedWeights, Precision, Workspace, relu, sparse_conv};
+use det_post_ops::sparse::max_pool::sparse_max_pool;
+use det_post_ops::sparse::to_map::to_map;
+use det_post_types::Tensor;
 
 /// A network of sparse convolutions on the CPU.
 ///

@@ -3,16 +3,16 @@
 use super::operation::Origin;
 use super::plan::{Plan, Step, StepKind};
 use super::{EncoderCounts, refuse};
-use crate::device::cuda::{DeviceBuffer, DeviceTensor, Stream};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::rulebook::cuda::{
+use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, Stream};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ops::sparse::rulebook::cuda::{
     Cells, DeviceSites, DeviceTable, PublishedCounts, Workspace as Rulebooks,
 };
-use crate::ops::rulebook::{Mode, OutputCounts, SiteGrid};
-use crate::ops::sparse_conv::Precision;
-use crate::ops::sparse_conv::cuda::{Convolution, DeviceFeatures, Workspace as Features};
-use crate::ops::sparse_max_pool::cuda::Workspace as MaxPool;
-use crate::ops::to_map::cuda::Workspace as ToMap;
+use det_post_ops::sparse::rulebook::{Mode, OutputCounts, SiteGrid};
+use det_post_ops::sparse::conv::Precision;
+use det_post_ops::sparse::conv::cuda::{Convolution, DeviceFeatures, Workspace as Features};
+use det_post_ops::sparse::max_pool::cuda::Workspace as MaxPool;
+use det_post_ops::sparse::to_map::cuda::Workspace as ToMap;
 
 /// A network of sparse convolutions on a GPU.
 ///

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::operation::{Operator, Origin, SparseTensor};
 use super::plan::{Memory, Plan, PlannedRulebook, Step, StepKind};
-use crate::text::{LineBreaks, shown};
+use det_post_types::text::{LineBreaks, shown};
 
 impl Plan {
     /// The levels with their capacities, the steps with what is fused into them,

@@ -35,9 +35,9 @@ pub use operation::{
 };
 pub use plan::{Memory, Plan, PlannedRulebook, Step, StepKind};
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer::load_layers;
-use crate::infer::onnx::Model;
+use det_post_types::{Error, ErrorKind, Result};
+use crate::load_layers;
+use crate::onnx::Model;
 
 const STAGE: &str = "sparse_network";
 

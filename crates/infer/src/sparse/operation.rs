@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use crate::ops::rulebook::{Geometry, Mode};
+use det_post_ops::sparse::rulebook::{Geometry, Mode};
 
 /// A network from the features of voxels to a dense map.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,9 +1,9 @@
 //! A view decoder of either family on the CPU.
 
 use super::{DecodedQueries, View, ViewNetwork, check_maps, detr3d, sparse4d};
-use crate::error::Result;
-use crate::ops::view_sample::FeatureMaps;
-use crate::types::Motion;
+use det_post_types::Result;
+use det_post_ops::view::sample::FeatureMaps;
+use det_post_types::Motion;
 
 /// A view decoder on the CPU, in f32.
 #[derive(Clone, Debug)]

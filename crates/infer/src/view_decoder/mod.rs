@@ -3,7 +3,7 @@
 //! The networks are layers of our own with weights of published state dicts: files of
 //! safetensors ([`SafeTensors`]) under the names of the
 //! state dict without the prefix that they share. The facts that the weights do not tell
-//! come from the head's file ([`types::ViewDecoder`](crate::types::ViewDecoder)). What is
+//! come from the head's file ([`types::ViewDecoder`](det_post_types::ViewDecoder)). What is
 //! missing, left over or of another shape is refused by name.
 //!
 //! | family | folder | memory of past frames |
@@ -31,11 +31,11 @@ pub use cuda::CudaViewDecoder;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer::load_layers;
-use crate::infer::safetensors::SafeTensors;
-use crate::ops::view_sample::{FeatureMaps, Projection};
-use crate::types::{QueryBox, ViewDecoder};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::load_layers;
+use crate::safetensors::SafeTensors;
+use det_post_ops::view::sample::{FeatureMaps, Projection};
+use det_post_types::{QueryBox, ViewDecoder};
 
 const STAGE: &str = "view_decoder";
 

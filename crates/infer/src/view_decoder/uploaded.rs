@@ -1,7 +1,7 @@
 //! Values that the host writes before a frame and a GPU reads.
 
-use crate::device::cuda::{DeviceBuffer, In, PinnedBuffer, Stream};
-use crate::error::Result;
+use det_post_ops::device::cuda::{DeviceBuffer, In, PinnedBuffer, Stream};
+use det_post_types::Result;
 
 /// Values on the host, in page-locked memory and on the device.
 #[derive(Debug)]

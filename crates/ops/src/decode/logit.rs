@@ -7,7 +7,7 @@
 //! the f64 error of the midpoint between two f32. They are meant for the few rows
 //! that pass a threshold.
 
-use crate::types::ScoreThresholds;
+use det_post_types::ScoreThresholds;
 
 /// `1 / (1 + exp(-logit))`. NaN stays NaN.
 #[inline]

@@ -1,20 +1,20 @@
 //! Score thresholds as tables for the device.
 
 use crate::device::cuda::{DeviceBuffer, Stream};
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::ScoreThresholds;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::ScoreThresholds;
 
 /// Thresholds in device memory, for a fixed number of classes and bins. Recorded
 /// graphs use the values last set.
-pub(in crate::ops) struct DeviceThresholds {
+pub(crate) struct DeviceThresholds {
     /// Upper limits of the bins.
-    pub(in crate::ops) limits: DeviceBuffer<f32>,
+    pub(crate) limits: DeviceBuffer<f32>,
     /// Class by class, the score threshold of each bin; NaN where nothing passes.
-    pub(in crate::ops) least_scores: DeviceBuffer<f32>,
+    pub(crate) least_scores: DeviceBuffer<f32>,
 }
 
 impl DeviceThresholds {
-    pub(in crate::ops) fn new(stream: &Stream, thresholds: &ScoreThresholds) -> Result<Self> {
+    pub(crate) fn new(stream: &Stream, thresholds: &ScoreThresholds) -> Result<Self> {
         let (limits, least_scores) = tables(thresholds);
         let mut tables = Self {
             limits: DeviceBuffer::zeros(stream, limits.len())?,
@@ -26,7 +26,7 @@ impl DeviceThresholds {
     }
 
     /// Writes thresholds of as many classes and bins, and waits.
-    pub(in crate::ops) fn set(
+    pub(crate) fn set(
         &mut self,
         op: &'static str,
         thresholds: &ScoreThresholds,

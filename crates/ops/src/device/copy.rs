@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use crate::types::UploadOptions;
+use det_post_types::UploadOptions;
 
 /// The largest default: more threads gain little on most machines.
 const MAX_DEFAULT_THREADS: usize = 4;

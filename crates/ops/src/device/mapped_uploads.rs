@@ -1,7 +1,7 @@
 //! Uploads of payloads straight from mapped files.
 
 use super::mapped_file::{FileBytes, UploadTotals};
-use crate::types::DeviceChoice;
+use det_post_types::DeviceChoice;
 
 /// Mapped files from which one GPU or several upload payloads in place: their pages are
 /// registered with the driver ahead of the readers and released behind them. Payloads that are

@@ -18,14 +18,13 @@ mod mapped_file;
 mod mapped_uploads;
 mod payload;
 
-pub(crate) use copy::copy;
-pub use copy::{num_copy_threads, set_copy_threads};
+pub use copy::{copy, num_copy_threads, set_copy_threads};
 pub use mapped_file::{FileBytes, UploadTotals};
 pub use mapped_uploads::MappedUploads;
 pub use payload::PayloadMemory;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::DeviceChoice;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::DeviceChoice;
 
 /// The device of a channel.
 #[derive(Clone, Debug)]

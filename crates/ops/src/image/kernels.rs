@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use super::wire_layout::{LayoutGroup, WireLayout};
 use crate::device::cuda::{CudaDevice, Grid, Kernel, KernelSpec, Stream, check_len, refused};
-use crate::error::Result;
+use det_post_types::Result;
 
 /// The kernel `OP_packed3_T`: [`WireLayout::Packed3`].
 pub struct Packed3<Op, T>(PhantomData<(Op, T)>);

@@ -4,22 +4,22 @@ use half::f16;
 use half::slice::HalfFloatSliceExt as _;
 
 use super::wire;
-use crate::types::{ChannelOrder, Encoding, Normalization};
+use det_post_types::{ChannelOrder, Encoding, Normalization};
 
 /// The mapping of samples to values of the planes, by source channel.
-pub(in crate::ops) struct Mapping {
+pub(crate) struct Mapping {
     /// Samples per pixel of a row.
-    pub(in crate::ops) num_channels: usize,
+    pub(crate) num_channels: usize,
     /// Whether the first and the third source channel are swapped.
-    pub(in crate::ops) swapped: bool,
+    pub(crate) swapped: bool,
     /// By source channel.
-    pub(in crate::ops) normalization: Normalization,
+    pub(crate) normalization: Normalization,
     /// By source channel.
-    pub(in crate::ops) pad: [f32; 3],
+    pub(crate) pad: [f32; 3],
 }
 
 impl Mapping {
-    pub(in crate::ops) fn new(
+    pub(crate) fn new(
         encoding: Encoding,
         order: ChannelOrder,
         normalization: Normalization,
@@ -38,7 +38,7 @@ impl Mapping {
 }
 
 /// The values of three consecutive planes.
-pub(in crate::ops) enum Planes<'a> {
+pub(crate) enum Planes<'a> {
     F32(&'a mut [f32]),
     F16(&'a mut [f16]),
 }
@@ -46,7 +46,7 @@ pub(in crate::ops) enum Planes<'a> {
 impl Planes<'_> {
     /// Calls `write` with the number of each row and its part of the planes. Values of f16 are
     /// rounded once, to nearest even, from `unrounded`, which grows to a row of each plane.
-    pub(in crate::ops) fn write_rows(
+    pub(crate) fn write_rows(
         self,
         width: usize,
         unrounded: &mut Vec<f32>,

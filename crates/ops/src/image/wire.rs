@@ -2,10 +2,10 @@
 
 use multiversion::multiversion;
 
-use crate::types::{ChannelOrder, Encoding, ImageView, Size};
+use det_post_types::{ChannelOrder, Encoding, ImageView, Size};
 
 /// A source row, with [`num_channels`] samples per pixel.
-pub(in crate::ops) enum Row<'a> {
+pub(crate) enum Row<'a> {
     /// 8-bit samples.
     Bytes(&'a [u8]),
     /// 16-bit samples.
@@ -14,7 +14,7 @@ pub(in crate::ops) enum Row<'a> {
 
 /// The byte order of a 16-bit sample.
 #[derive(Clone, Copy)]
-pub(in crate::ops) enum ByteOrder {
+pub(crate) enum ByteOrder {
     /// Low byte first.
     Little,
     /// High byte first.
@@ -24,7 +24,7 @@ pub(in crate::ops) enum ByteOrder {
 impl ByteOrder {
     /// The value of a 16-bit sample, in units of 8 bits.
     #[inline(always)]
-    pub(in crate::ops) fn value(self, bytes: [u8; 2]) -> f32 {
+    pub(crate) fn value(self, bytes: [u8; 2]) -> f32 {
         let sample = match self {
             Self::Little => u16::from_le_bytes(bytes),
             Self::Big => u16::from_be_bytes(bytes),
@@ -35,25 +35,25 @@ impl ByteOrder {
 
 /// A row converted to RGB, and its position.
 #[derive(Debug, Default)]
-pub(in crate::ops) struct RgbRow {
+pub(crate) struct RgbRow {
     y: Option<u32>,
     rgb: Vec<u8>,
 }
 
 impl RgbRow {
     /// Whether this is row `y` of the current picture.
-    pub(in crate::ops) fn is(&self, y: u32) -> bool {
+    pub(crate) fn is(&self, y: u32) -> bool {
         self.y == Some(y)
     }
 
     /// Invalidates the row before another picture.
-    pub(in crate::ops) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.y = None;
     }
 }
 
 /// Samples per pixel of a [`Row`].
-pub(in crate::ops) fn num_channels(encoding: Encoding) -> usize {
+pub(crate) fn num_channels(encoding: Encoding) -> usize {
     match encoding {
         Encoding::Mono8 | Encoding::Mono16 => 1,
         Encoding::Rgba8 | Encoding::Bgra8 => 4,
@@ -62,7 +62,7 @@ pub(in crate::ops) fn num_channels(encoding: Encoding) -> usize {
 }
 
 /// Order of the first three samples of a pixel.
-pub(in crate::ops) fn channel_order(encoding: Encoding) -> ChannelOrder {
+pub(crate) fn channel_order(encoding: Encoding) -> ChannelOrder {
     match encoding {
         Encoding::Bgr8 | Encoding::Bgra8 => ChannelOrder::Bgr,
         _ => ChannelOrder::Rgb,
@@ -71,7 +71,7 @@ pub(in crate::ops) fn channel_order(encoding: Encoding) -> ChannelOrder {
 
 /// Row `y`: borrowed from the image, or converted into `converted` unless it is there
 /// already.
-pub(in crate::ops) fn row<'a>(image: &ImageView<'a>, y: u32, converted: &'a mut RgbRow) -> Row<'a> {
+pub(crate) fn row<'a>(image: &ImageView<'a>, y: u32, converted: &'a mut RgbRow) -> Row<'a> {
     let index = y as usize;
     match SampleType::of(image) {
         SampleType::Bytes => return Row::Bytes(image.row(index)),
@@ -112,16 +112,16 @@ impl SampleType {
 }
 
 /// All rows of an image: `samples`, with `step` bytes from row to row.
-pub(in crate::ops) struct Rows<'a> {
+pub(crate) struct Rows<'a> {
     /// The samples.
-    pub(in crate::ops) samples: Row<'a>,
+    pub(crate) samples: Row<'a>,
     /// Bytes from row to row.
-    pub(in crate::ops) step: usize,
+    pub(crate) step: usize,
 }
 
 /// The rows of an image, read in place or converted as a whole into `rgb`, which grows to the
 /// image's size.
-pub(in crate::ops) fn rows<'a>(image: &ImageView<'a>, rgb: &'a mut Vec<u8>) -> Rows<'a> {
+pub(crate) fn rows<'a>(image: &ImageView<'a>, rgb: &'a mut Vec<u8>) -> Rows<'a> {
     let samples = match SampleType::of(image) {
         SampleType::Bytes => Row::Bytes(image.data()),
         SampleType::Words(order) => Row::Words(image.data(), order),

@@ -1,38 +1,38 @@
-//! Layouts of images as kernels know them: `kernels/wire.cuh`.
+//! Layouts of images as kernels know them: `kernels/image/wire.cuh`.
 
 use crate::device::cuda::kernel_constant;
-use crate::types::Encoding;
+use det_post_types::Encoding;
 
 /// The memory layout of an image: `Layout` in the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum WireLayout {
     /// 3 bytes per pixel.
-    Packed3 = kernel_constant!("wire.cuh", "kPacked3"),
+    Packed3 = kernel_constant!("image/wire.cuh", "kPacked3"),
     /// 4 bytes per pixel, the last ignored.
-    Packed4 = kernel_constant!("wire.cuh", "kPacked4"),
+    Packed4 = kernel_constant!("image/wire.cuh", "kPacked4"),
     /// 1 byte per pixel.
-    Mono8 = kernel_constant!("wire.cuh", "kMono8"),
+    Mono8 = kernel_constant!("image/wire.cuh", "kMono8"),
     /// 2 bytes per pixel, little-endian.
-    Mono16Little = kernel_constant!("wire.cuh", "kMono16Little"),
+    Mono16Little = kernel_constant!("image/wire.cuh", "kMono16Little"),
     /// 2 bytes per pixel, big-endian.
-    Mono16Big = kernel_constant!("wire.cuh", "kMono16Big"),
+    Mono16Big = kernel_constant!("image/wire.cuh", "kMono16Big"),
     /// U Y V Y.
-    Uyvy = kernel_constant!("wire.cuh", "kUyvy"),
+    Uyvy = kernel_constant!("image/wire.cuh", "kUyvy"),
     /// Y U Y V.
-    Yuy2 = kernel_constant!("wire.cuh", "kYuy2"),
+    Yuy2 = kernel_constant!("image/wire.cuh", "kYuy2"),
     /// Y plane, then rows of U V.
-    Nv12 = kernel_constant!("wire.cuh", "kNv12"),
+    Nv12 = kernel_constant!("image/wire.cuh", "kNv12"),
     /// Y plane, then rows of V U.
-    Nv21 = kernel_constant!("wire.cuh", "kNv21"),
+    Nv21 = kernel_constant!("image/wire.cuh", "kNv21"),
     /// R G, G B.
-    BayerRedFirst = kernel_constant!("wire.cuh", "kBayerRedFirst"),
+    BayerRedFirst = kernel_constant!("image/wire.cuh", "kBayerRedFirst"),
     /// B G, G R.
-    BayerBlueFirst = kernel_constant!("wire.cuh", "kBayerBlueFirst"),
+    BayerBlueFirst = kernel_constant!("image/wire.cuh", "kBayerBlueFirst"),
     /// G B, R G.
-    BayerGreenThenBlue = kernel_constant!("wire.cuh", "kBayerGreenThenBlue"),
+    BayerGreenThenBlue = kernel_constant!("image/wire.cuh", "kBayerGreenThenBlue"),
     /// G R, B G.
-    BayerGreenThenRed = kernel_constant!("wire.cuh", "kBayerGreenThenRed"),
+    BayerGreenThenRed = kernel_constant!("image/wire.cuh", "kBayerGreenThenRed"),
 }
 
 /// Layouts of similar cost, which share a kernel, so that none needs the registers of all.

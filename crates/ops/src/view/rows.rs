@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, Range};
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// A range of the columns of a row-major matrix, in a slice `V` that is read ([`Rows`]) or
 /// written ([`RowsMut`]).
@@ -53,7 +53,7 @@ impl<V: Deref<Target = [f32]>> Columns<V> {
     }
 
     /// Refuses values that are not `expected` rows of whole matrix rows.
-    pub(in crate::ops) fn check(
+    pub(crate) fn check(
         &self,
         op: &'static str,
         name: &str,
@@ -107,7 +107,7 @@ impl Part<'_> {
         }
     }
 
-    pub(in crate::ops) fn check(&self, op: &'static str, num_rows: usize) -> Result<()> {
+    pub(crate) fn check(&self, op: &'static str, num_rows: usize) -> Result<()> {
         let expected = [num_rows, self.num_columns()];
         match self {
             Self::Of(rows) => rows.check(op, "input", expected),
@@ -119,7 +119,7 @@ impl Part<'_> {
     }
 
     /// Appends a row to `out`.
-    pub(in crate::ops) fn extend(&self, row: usize, out: &mut Vec<f32>) {
+    pub(crate) fn extend(&self, row: usize, out: &mut Vec<f32>) {
         match self {
             Self::Of(rows) => out.extend_from_slice(rows.row(row)),
             Self::Sum(a, b) => out.extend(a.row(row).iter().zip(b.row(row)).map(|(a, b)| a + b)),

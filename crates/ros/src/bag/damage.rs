@@ -1,6 +1,6 @@
 //! Damage of a recording: what is lost of a file, where and why.
 
-use crate::error::{Error, ErrorKind};
+use det_post_types::{Error, ErrorKind};
 
 /// Where and why a file stops being readable.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ const DELIVERED: &str = " messages of it were delivered before";
 /// Whether the errors of two readers of a recording are of the same damage. Readers that select
 /// other topics deliver other numbers of messages before it and need other amounts of memory
 /// for it; the file and the position are the same.
-pub(crate) fn is_same_damage(a: &Error, b: &Error) -> bool {
+pub fn is_same_damage(a: &Error, b: &Error) -> bool {
     place(a.message()) == place(b.message())
 }
 

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::damage::damaged;
 use super::metadata::{Metadata, io_error};
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The most files of a recording that are read: a week in parts of a minute.
 const MAX_FILES: usize = 10_080;

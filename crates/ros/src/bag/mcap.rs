@@ -25,7 +25,7 @@ use super::summary::Summary;
 use super::time::{Head, stamp};
 use super::topic::TopicInfo;
 use super::walk::{Census, Piece, piece_at};
-use crate::types::Stamp;
+use det_post_types::Stamp;
 
 /// Before a payload of this size the length of the file is looked up.
 const MIN_CHECKED_BYTES: usize = 64 << 10;
@@ -117,7 +117,7 @@ impl McapFile {
 
     /// Another reader of the mapping, from the start; `None` where there is no index, or where it
     /// has compressed chunks, which each reader would decompress.
-    pub(super) fn again(&self) -> Option<Self> {
+    pub(super) fn reopen(&self) -> Option<Self> {
         let Plan::ByTime { chunks, .. } = &self.plan else { return None };
         if chunks.iter().any(|chunk| chunk.is_compressed) {
             return None;

@@ -73,7 +73,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use self::budget::MemoryBudget;
-pub(crate) use self::damage::is_same_damage;
+pub use self::damage::is_same_damage;
 use self::damage::{damaged, full_message};
 use self::files::Files;
 pub use self::mapped::Mapped;
@@ -87,8 +87,8 @@ use self::topics::{declare, merge_topics};
 pub use self::write::{
     BagCompression, BagWriter, Durability, OfferedQos, Reliability, check_log_time,
 };
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::Stamp;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::Stamp;
 
 /// One message, borrowed from the reader until its next call.
 #[derive(Clone, Copy, Debug)]
@@ -191,8 +191,8 @@ impl BagReader {
     /// delivers the same messages, of the same mapped files. `None` where one of these is no
     /// MCAP file, has no index, has compressed chunks or has ended. Files that are entirely lost
     /// are reported by this reader alone.
-    pub(crate) fn again(&self) -> Option<Self> {
-        let of = |source: &Option<Source>| source.as_ref()?.again().map(Some);
+    pub fn reopen(&self) -> Option<Self> {
+        let of = |source: &Option<Source>| source.as_ref()?.reopen().map(Some);
         let mut again = Self {
             topics: self.topics.clone(),
             wanted: self.wanted.clone(),

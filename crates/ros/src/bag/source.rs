@@ -14,9 +14,9 @@ use super::record;
 use super::span::LogSpan;
 use super::time::Head;
 use super::topic::TopicInfo;
-use crate::error::{Error, ErrorKind, Result};
-use crate::input_file;
-use crate::types::Stamp;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::input_file;
+use det_post_types::Stamp;
 
 /// One readable file of the recording.
 pub(super) struct Source {
@@ -93,9 +93,9 @@ impl Source {
     }
 
     /// Another reader of the mapped file, from the start; see [`McapFile::again`].
-    pub(super) fn again(&self) -> Option<Self> {
+    pub(super) fn reopen(&self) -> Option<Self> {
         let storage = match &self.storage {
-            Storage::Mcap(file) => Storage::Mcap(file.again()?),
+            Storage::Mcap(file) => Storage::Mcap(file.reopen()?),
             #[cfg(feature = "db3")]
             Storage::Db3(_) => return None,
         };

@@ -1,6 +1,6 @@
 //! The log times of the messages that are read.
 
-use crate::types::Stamp;
+use det_post_types::Stamp;
 
 /// The log times of the messages that a reader delivers; without bounds, all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The position in time of a file of a recording.
 
-use crate::types::Stamp;
+use det_post_types::Stamp;
 
 /// The position in time of a file.
 pub(super) enum Head {

@@ -14,8 +14,8 @@ use ::mcap::{Compression, McapError, WriteOptions, Writer};
 use super::metadata::{
     self, FileSpan, Metadata, Nanoseconds, SinceEpoch, TopicCount, TopicMetadata, io_error,
 };
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::Stamp;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::Stamp;
 
 /// Size at which a chunk is closed.
 const CHUNK_BYTES: u64 = 4 << 20;

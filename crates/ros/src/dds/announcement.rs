@@ -9,9 +9,9 @@ use rustdds::{
 
 use super::error::error;
 use super::payload::{self, RawWriter};
-use crate::error::Result;
-use crate::ros::NodeName;
-use crate::transport::cdr::Writer;
+use det_post_types::Result;
+use crate::NodeName;
+use crate::cdr::Writer;
 
 const TOPIC: &str = "ros_discovery_info";
 const TYPE: &str = "rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_";
@@ -124,7 +124,7 @@ impl Entities {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::cdr::Reader;
+    use crate::cdr::Reader;
 
     #[test]
     fn the_node_is_announced_with_its_endpoints() {

@@ -2,7 +2,7 @@
 
 use rustdds::dds::result::CreateError;
 
-use crate::error::{Error, ErrorKind};
+use det_post_types::{Error, ErrorKind};
 
 /// A failure of the middleware.
 pub(super) fn error(message: impl Into<String>) -> Error {

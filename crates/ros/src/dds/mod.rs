@@ -40,8 +40,8 @@ use std::sync::Arc;
 pub use environment::{DdsSettings, DiscoveryRange};
 pub use publisher::MAX_KEPT_BYTES;
 
-use crate::error::Result;
-use crate::transport::middleware::{
+use det_post_types::Result;
+use crate::middleware::{
     Handler, InputKind, Middleware, MiddlewareOptions, Publisher, Qos, Receiver, ServiceKind,
     Subscription, Switch, Watcher, switch_handler,
 };

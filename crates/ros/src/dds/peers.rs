@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustdds::{DomainParticipantStatusEvent as Status, EndpointDescription, GUID, QosPolicies};
 
 use super::{names, qos};
-use crate::transport::middleware::MiddlewareEvent;
+use crate::middleware::MiddlewareEvent;
 
 /// The most matched peers that are tracked, twice the endpoints that the participant
 /// keeps. Stale ones remain only when status events were lost.

@@ -5,8 +5,8 @@ use rustdds::policy::ResourceLimits;
 use rustdds::policy::{Durability as DdsDurability, History, Reliability as DdsReliability};
 use rustdds::{Duration, QosPolicies, QosPolicyBuilder};
 
-use crate::transport::messages::type_hash;
-use crate::transport::middleware::{Durability, Qos, Reliability};
+use crate::messages::type_hash;
+use crate::middleware::{Durability, Qos, Reliability};
 
 /// Messages that a reliable writer keeps for readers that have not confirmed
 /// them; with more outstanding it refuses the next. Half a minute of detections

@@ -19,7 +19,7 @@ use rustdds::{GUID, RTPSEntity, WriteOptionsBuilder};
 use super::error::error;
 use super::graph::Graph;
 use super::payload::{self, RawWriter};
-use crate::error::Result;
+use det_post_types::Result;
 
 /// The longest wait of a response; after it the response is written to the
 /// readers that are known.

@@ -1,7 +1,7 @@
 //! `bond/Status`.
 
 use super::field::{message, record};
-use crate::types::Header;
+use det_post_types::Header;
 
 record! {
     /// `bond/Status`: a heartbeat of one of the two sides of a bond.
@@ -27,7 +27,7 @@ message!(BondStatus<'a>: "bond/msg/Status");
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Stamp;
+    use det_post_types::Stamp;
 
     #[test]
     fn a_heartbeat_round_trips() {

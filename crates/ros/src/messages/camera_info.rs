@@ -1,9 +1,9 @@
 //! `sensor_msgs/CameraInfo`.
 
 use super::field::{Field, message, record};
-use crate::error::Result;
-use crate::transport::cdr::{Reader, Writer};
-use crate::types::{CameraCalibration, Header, Size};
+use det_post_types::Result;
+use crate::cdr::{Reader, Writer};
+use det_post_types::{CameraCalibration, Header, Size};
 
 /// `sensor_msgs/CameraInfo` as in the message, unchecked. Matrices
 /// are row by row.
@@ -121,7 +121,7 @@ fn read_coefficients(reader: &mut Reader<'_>) -> Result<Vec<f64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Stamp;
+    use det_post_types::Stamp;
 
     #[test]
     fn a_camera_info_round_trips() {

@@ -1,7 +1,7 @@
 //! `rosgraph_msgs/Clock`.
 
 use super::field::{message, record};
-use crate::types::Stamp;
+use det_post_types::Stamp;
 
 record! {
     /// `rosgraph_msgs/Clock`: simulated or replayed time.

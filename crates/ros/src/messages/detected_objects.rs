@@ -3,11 +3,10 @@
 
 use super::detection::Pose;
 use super::field::Field;
-use crate::error::{Error, ErrorKind, Result};
-use crate::transport::cdr::Writer;
-use crate::types::{
-    Box2d, Detection2d, Detection3d, Header, ImageBox, ObjectFormat, ObjectLabel, Variance3d,
-};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::cdr::Writer;
+use det_post_types::{Box2d, Detection2d, Detection3d, Header, ImageBox, Variance3d};
+use crate::{ObjectFormat, ObjectLabel};
 
 /// `autoware_perception_msgs/DetectedObjects`.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! Common parts of the detections of `vision_msgs` 4.x in images and in space.
 
 use super::field::{Field, record, write_all};
-use crate::error::{Error, ErrorKind, Result};
-use crate::transport::cdr::{Reader, Sequence, Writer};
-use crate::types::Header;
+use det_post_types::{Error, ErrorKind, Result};
+use crate::cdr::{Reader, Sequence, Writer};
+use det_post_types::Header;
 
 record! {
     /// `geometry_msgs/Pose`.

@@ -1,9 +1,9 @@
 //! `diagnostic_msgs/DiagnosticArray`.
 
 use super::field::Field;
-use crate::error::Result;
-use crate::transport::cdr::Writer;
-use crate::types::Header;
+use det_post_types::Result;
+use crate::cdr::Writer;
+use det_post_types::Header;
 
 /// Levels of diagnostics in ascending severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

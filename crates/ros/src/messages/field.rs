@@ -1,7 +1,7 @@
 //! Types of fields, and messages that are made of them.
 
-pub(super) use crate::error::Result;
-pub(super) use crate::transport::cdr::{Reader, Writer};
+pub(super) use det_post_types::Result;
+pub(super) use crate::cdr::{Reader, Writer};
 
 /// A type of fields of messages.
 pub trait Field<'a>: Sized {
@@ -100,7 +100,7 @@ macro_rules! record {
         }
 
         const _: () = {
-            use $crate::transport::messages::field::{Field, Reader, Result, Writer};
+            use $crate::messages::field::{Field, Reader, Result, Writer};
 
             impl<'a> Field<'a> for $type $(<$lifetime>)? {
                 const MIN_SIZE: usize = 0 $(+ <$of as Field>::MIN_SIZE)+;
@@ -122,7 +122,7 @@ macro_rules! record {
 macro_rules! message {
     ($(#[$errors:meta])* $type:ident $(<$lifetime:lifetime>)?: $name:literal) => {
         const _: () = {
-            use $crate::transport::messages::field::{Field, Reader, Result, Writer};
+            use $crate::messages::field::{Field, Reader, Result, Writer};
 
             impl<'a> $type $(<$lifetime>)? {
                 /// The ROS name.

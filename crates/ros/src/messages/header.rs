@@ -1,9 +1,9 @@
 //! `std_msgs/Header` and `builtin_interfaces/Time`.
 
 use super::field::Field;
-use crate::error::Result;
-use crate::transport::cdr::{Reader, Writer};
-use crate::types::{Header, Stamp};
+use det_post_types::Result;
+use crate::cdr::{Reader, Writer};
+use det_post_types::{Header, Stamp};
 
 /// `builtin_interfaces/Time`. A stamp outside the range of ROS saturates.
 impl Field<'_> for Stamp {

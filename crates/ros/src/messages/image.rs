@@ -1,9 +1,9 @@
 //! `sensor_msgs/Image` and `sensor_msgs/CompressedImage`.
 
 use super::field::{Field, message, record};
-use crate::error::{Error, ErrorKind, Result};
-use crate::transport::cdr::{Reader, Writer};
-use crate::types::{CompressedFormat, CompressedView, Encoding, Header, ImageView, Size};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::cdr::{Reader, Writer};
+use det_post_types::{CompressedFormat, CompressedView, Encoding, Header, ImageView, Size};
 
 /// The maximum length of an encoding or format, which errors quote.
 const MAX_NAME_LEN: usize = 128;
@@ -160,7 +160,7 @@ fn sniff(data: &[u8]) -> Option<CompressedFormat> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Stamp;
+    use det_post_types::Stamp;
 
     const HEADER: Header<'_> =
         Header { stamp: Stamp::from_ros(1_700_000_000, 25), frame_id: "camera" };

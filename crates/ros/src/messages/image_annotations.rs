@@ -1,9 +1,9 @@
 //! `foxglove_msgs/ImageAnnotations`: what viewers draw on a picture of the same stamp.
 
 use super::field::Field;
-use crate::error::Result;
-use crate::transport::cdr::Writer;
-use crate::types::Stamp;
+use det_post_types::Result;
+use crate::cdr::Writer;
+use det_post_types::Stamp;
 
 /// The kind of [`foxglove_msgs/PointsAnnotation`] whose last point is joined to the first.
 ///

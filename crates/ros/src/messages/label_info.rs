@@ -1,9 +1,9 @@
 //! `vision_msgs/LabelInfo`: the class table of a channel.
 
 use super::field::Field;
-use crate::error::{Error, ErrorKind, Result};
-use crate::transport::cdr::Writer;
-use crate::types::Header;
+use det_post_types::{Error, ErrorKind, Result};
+use crate::cdr::Writer;
+use det_post_types::Header;
 
 /// `vision_msgs/LabelInfo` with the `class_map` of its classes.
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +53,8 @@ impl<S: AsRef<str>> LabelInfo<'_, S> {
 mod tests {
     use super::super::header::read_header;
     use super::*;
-    use crate::transport::cdr::Reader;
-    use crate::types::Stamp;
+    use crate::cdr::Reader;
+    use det_post_types::Stamp;
 
     #[test]
     fn the_table_is_written_in_order() {

@@ -1,10 +1,10 @@
 //! `rcl_interfaces/Log`.
 
 use super::field::Field;
-use crate::error::Result;
-use crate::ros::LogLevel;
-use crate::transport::cdr::Writer;
-use crate::types::Stamp;
+use det_post_types::Result;
+use crate::LogLevel;
+use crate::cdr::Writer;
+use det_post_types::Stamp;
 
 /// `rcl_interfaces/Log`: an entry of a log, as `/rosout` carries it.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ impl Log<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::cdr::Reader;
+    use crate::cdr::Reader;
 
     #[test]
     fn the_fields_are_in_the_order_of_ros() {

@@ -2,9 +2,9 @@
 
 use super::detection::Pose;
 use super::field::Field;
-use crate::error::Result;
-use crate::transport::cdr::Writer;
-use crate::types::Header;
+use det_post_types::Result;
+use crate::cdr::Writer;
+use det_post_types::Header;
 
 /// The shape of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 //! `lifecycle_msgs/TransitionEvent`.
 
 use super::field::{Field, write_all};
-use crate::error::Result;
-use crate::ros::{LifecycleState, LifecycleTransition, Parameter};
-use crate::transport::cdr::Writer;
-use crate::types::Stamp;
+use det_post_types::Result;
+use crate::{LifecycleState, LifecycleTransition, Parameter};
+use crate::cdr::Writer;
+use det_post_types::Stamp;
 
 /// `rcl_interfaces/ParameterEvent`: parameters of a node that changed.
 #[derive(Clone, Copy, Debug)]
@@ -76,8 +76,8 @@ pub(super) fn write_state(writer: &mut Writer<'_>, state: LifecycleState) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ros::ParameterValue;
-    use crate::transport::cdr::Reader;
+    use crate::ParameterValue;
+    use crate::cdr::Reader;
 
     #[test]
     fn a_parameter_value_has_a_field_for_every_type() {

@@ -4,10 +4,9 @@ use super::{
     DetectedObjects, DetectedObjectsWithFeature, Detection2DArray, Detection3DArray,
     YoloDetectionArray,
 };
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{
-    Detection2d, Detection3d, Detections, Header, ImageBox, OutputFormat, OutputType,
-};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Detection2d, Detection3d, Detections, Header, ImageBox};
+use crate::{OutputFormat, OutputType};
 
 impl OutputType {
     /// The ROS name of the message.

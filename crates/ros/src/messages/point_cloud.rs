@@ -1,9 +1,9 @@
 //! `sensor_msgs/PointCloud2`.
 
 use super::field::{Field, message, record};
-use crate::error::{Error, ErrorKind, Result};
-use crate::transport::cdr::{Reader, Writer};
-use crate::types::{CloudView, Header, PointField, PointFields};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::cdr::{Reader, Writer};
+use det_post_types::{CloudView, Header, PointField, PointFields};
 
 /// Bytes of the shortest `PointField`.
 const MIN_FIELD_SIZE: usize = 16;
@@ -93,7 +93,7 @@ fn read_field<'a>(reader: &mut Reader<'a>) -> Result<PointField<'a>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{MAX_POINT_FIELDS, Stamp};
+    use det_post_types::{MAX_POINT_FIELDS, Stamp};
 
     fn cloud<'a>(names: &[&'a str], data: &'a [u8]) -> PointCloud2<'a> {
         let mut fields = PointFields::new();

@@ -6,13 +6,13 @@
 
 use super::field::{Field, write_all};
 use super::node_event::write_state;
-use crate::error::Result;
-use crate::ros::{
+use det_post_types::Result;
+use crate::{
     IndividualTypeDescription, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
     ParameterRange, ParameterValue, SetResult,
 };
-use crate::transport::cdr::{Reader, Writer};
-use crate::transport::middleware::{DescribedType, Request, Response, ServiceKind};
+use crate::cdr::{Reader, Writer};
+use crate::middleware::{DescribedType, Request, Response, ServiceKind};
 
 /// Reads the request of a service. `reader` is at its first field.
 ///
@@ -231,7 +231,7 @@ fn write_transition(writer: &mut Writer<'_>, transition: &LifecycleTransition) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use det_post_types::ErrorKind;
 
     fn request(kind: ServiceKind, write: impl Fn(&mut Writer<'_>)) -> Vec<u8> {
         let mut bytes = Vec::new();

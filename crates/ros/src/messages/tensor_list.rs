@@ -1,9 +1,9 @@
 //! `isaac_ros_tensor_list_interfaces/TensorList`.
 
 use super::field::Field;
-use crate::error::{Error, ErrorKind, Result};
-use crate::transport::cdr::{Reader, Writer};
-use crate::types::{
+use det_post_types::{Error, ErrorKind, Result};
+use crate::cdr::{Reader, Writer};
+use det_post_types::{
     Header, MAX_RANK, ReceivedTensors, Span, TensorEntries, TensorEntry, TensorType,
 };
 
@@ -29,7 +29,7 @@ impl<'a> TensorList<'a> {
     /// # Errors
     /// `Message` when the bytes are not such a message, `Layout` when a tensor has a type that
     /// is not known, more than [`MAX_RANK`] dimensions, other strides, or other data than its
-    /// shape asks for, or when there are more than [`MAX_TENSORS`](crate::types::MAX_TENSORS)
+    /// shape asks for, or when there are more than [`MAX_TENSORS`](det_post_types::MAX_TENSORS)
     /// tensors.
     pub fn decode(cdr: &'a [u8]) -> Result<Self> {
         Self::read(Reader::new(Self::TYPE, cdr)?)
@@ -142,7 +142,7 @@ fn stride_of(shape: &[usize], axis: usize, element: TensorType) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{OwnedTensor, Stamp, TensorValues};
+    use det_post_types::{OwnedTensor, Stamp, TensorValues};
 
     fn encoded(tensors: &[(&str, TensorType, &[u32], &[u8])]) -> Vec<u8> {
         let header = Header { stamp: Stamp::from_ros(12, 34), frame_id: "camera0" };

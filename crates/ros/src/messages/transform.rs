@@ -1,9 +1,9 @@
 //! `tf2_msgs/TFMessage` and `geometry_msgs/TransformStamped`.
 
 use super::field::{Field, record, write_all};
-use crate::error::Result;
-use crate::transport::cdr::{Reader, Sequence, Writer};
-use crate::types::Header;
+use det_post_types::Result;
+use crate::cdr::{Reader, Sequence, Writer};
+use det_post_types::Header;
 
 record! {
     /// `geometry_msgs/TransformStamped` as in the message, unchecked.
@@ -62,7 +62,7 @@ impl<'a> TfMessage<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Stamp;
+    use det_post_types::Stamp;
 
     #[test]
     fn transforms_round_trip() {

@@ -2,9 +2,9 @@
 
 use super::detection::{Pose, class_name, write_array};
 use super::field::Field;
-use crate::error::Result;
-use crate::transport::cdr::Writer;
-use crate::types::{Box2d, Detection2d, Header, ImageBox, RotatedBox2d};
+use det_post_types::Result;
+use crate::cdr::Writer;
+use det_post_types::{Box2d, Detection2d, Header, ImageBox, RotatedBox2d};
 
 /// `yolo_msgs/DetectionArray`, as yolo_ros publishes it.
 #[derive(Clone, Copy, Debug)]

@@ -18,22 +18,22 @@ mod stamp_gaps;
 mod watchers;
 
 #[cfg(any(feature = "dds", feature = "ros2"))]
-pub(in crate::transport) use service::switch_handler;
+pub(crate) use service::switch_handler;
 pub use service::{DescribedType, Request, Response, ServiceKind, Switch};
 pub use stamp_gaps::StampGaps;
 #[cfg(any(feature = "dds", feature = "ros2"))]
-pub(in crate::transport) use watchers::Watchers;
+pub(crate) use watchers::Watchers;
 
-pub use crate::ros::{Durability, Qos, Reliability};
+pub use crate::{Durability, Qos, Reliability};
 
-use crate::error::Result;
-use crate::ros::{NodeName, Remaps};
-use crate::transport::cdr::Reader;
-use crate::transport::messages::{
+use det_post_types::Result;
+use crate::{NodeName, Remaps};
+use crate::cdr::Reader;
+use crate::messages::{
     BondStatus, CameraInfo, Clock, CompressedImage, Image, PointCloud2, TensorList, TfMessage,
     TransformStamped,
 };
-use crate::types::{CloudView, Header, ImagePayload, ReceivedTensors, Stamp};
+use det_post_types::{CloudView, Header, ImagePayload, ReceivedTensors, Stamp};
 
 /// Options that every middleware is opened with.
 #[derive(Clone, Debug)]

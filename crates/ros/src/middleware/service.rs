@@ -1,7 +1,7 @@
 //! The services of ROS nodes and managed nodes.
 
-use crate::named::named;
-use crate::ros::{
+use det_post_types::named;
+use crate::{
     LifecycleState, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
     ParameterType, ParameterValue, SetResult, TypeDescription, TypeSource,
 };
@@ -199,7 +199,7 @@ pub type Switch = Box<dyn Fn(bool) -> SetResult + Send + Sync>;
 
 /// The handler of the service of a switch.
 #[cfg(any(feature = "dds", feature = "ros2"))]
-pub(in crate::transport) fn switch_handler(set: Switch) -> super::Handler {
+pub(crate) fn switch_handler(set: Switch) -> super::Handler {
     Box::new(move |request| match request {
         Request::SetSwitch(on) => Response::SetResult(set(on)),
         other => Response::SetResult(Err(format!("{:?} is no switch", other.kind()))),

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::types::Stamp;
+use det_post_types::Stamp;
 
 /// Number of intervals that the period is estimated from.
 const MAX_INTERVALS: usize = 32;

@@ -6,7 +6,7 @@ use super::{MiddlewareEvent, Watcher};
 
 /// The watchers of a middleware. Clones share them.
 #[derive(Clone, Default)]
-pub(in crate::transport) struct Watchers(Arc<Mutex<Vec<Watcher>>>);
+pub(crate) struct Watchers(Arc<Mutex<Vec<Watcher>>>);
 
 impl Watchers {
     /// Adds a watcher of all later events.

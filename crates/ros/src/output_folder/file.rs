@@ -7,14 +7,14 @@ use std::path::Path;
 
 use super::marker::{self, Listed, cannot};
 use super::{Contents, OutputFolder, Replaces};
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Writes one file that the user named, through an [`OutputFolder`] at its parent; to a device
 /// or a pipe directly.
 ///
 /// # Errors
 /// As of [`OutputFolder`].
-pub(crate) fn write_file(path: &Path, contents: &str) -> Result<()> {
+pub fn write_file(path: &Path, contents: &str) -> Result<()> {
     let Some((folder, name)) = place_of(path)? else {
         return fs::write(path, contents).map_err(|e| cannot("write", path).with_source(e));
     };
@@ -28,7 +28,7 @@ pub(crate) fn write_file(path: &Path, contents: &str) -> Result<()> {
 ///
 /// # Errors
 /// As of [`OutputFolder`].
-pub(crate) fn check_file(path: &Path) -> Result<()> {
+pub fn check_file(path: &Path) -> Result<()> {
     let Some((folder, name)) = place_of(path)? else { return Ok(()) };
     if fs::symlink_metadata(folder.join(marker::FILE_NAME)).is_err() {
         // Opening the folder would make its marker.

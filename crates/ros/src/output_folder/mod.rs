@@ -14,7 +14,6 @@
 //!
 //! **Exclusion.** The marker is locked while the folder is open; the lock ends with the process.
 
-#[cfg(feature = "cli")]
 mod file;
 mod marker;
 
@@ -24,10 +23,9 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::transport::bag::{BagCompression, BagWriter};
-#[cfg(feature = "cli")]
-pub(crate) use file::{check_file, write_file};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::bag::{BagCompression, BagWriter};
+pub use file::{check_file, write_file};
 use marker::{Listed, Marker, cannot};
 
 /// Folder of the files that are not complete.
@@ -37,8 +35,7 @@ const PARTIAL: &str = "det_post.partial";
 static MOVING: Mutex<()> = Mutex::new(());
 
 /// Holds off the moves of results in this process; `None` while one is under way.
-#[cfg(feature = "cli")]
-pub(crate) fn hold_off_moves() -> Option<std::sync::MutexGuard<'static, ()>> {
+pub fn hold_off_moves() -> Option<std::sync::MutexGuard<'static, ()>> {
     use std::sync::TryLockError;
 
     match MOVING.try_lock() {
@@ -50,7 +47,7 @@ pub(crate) fn hold_off_moves() -> Option<std::sync::MutexGuard<'static, ()>> {
 
 /// Which results of earlier runs a run removes.
 #[derive(Clone, Copy)]
-pub(crate) enum Replaces {
+pub enum Replaces {
     /// All files of the folder, which may contain nothing but results.
     Everything,
     /// These files and, with a slash at the end, folders; the folder may contain others.
@@ -58,7 +55,7 @@ pub(crate) enum Replaces {
 }
 
 /// An output folder, locked; see the module documentation.
-pub(crate) struct OutputFolder {
+pub struct OutputFolder {
     folder: PathBuf,
     replaces: Replaces,
     marker: Marker,
@@ -73,7 +70,7 @@ impl OutputFolder {
     /// # Errors
     /// `Usage` naming a file that has the name of a result and was not written by det_post,
     /// `Io` naming the path when the system refuses or another process writes there.
-    pub(crate) fn open(folder: &Path, replaces: Replaces) -> Result<Self> {
+    pub fn open(folder: &Path, replaces: Replaces) -> Result<Self> {
         fs::create_dir_all(folder).map_err(|e| cannot("make", folder).with_source(e))?;
         if fs::symlink_metadata(folder.join(marker::FILE_NAME)).is_err() {
             // A folder that is refused gets no marker either.
@@ -93,7 +90,7 @@ impl OutputFolder {
     ///
     /// # Errors
     /// `Usage` for a folder without a name in UTF-8, such as `/`.
-    pub(crate) fn name(&self) -> Result<String> {
+    pub fn name(&self) -> Result<String> {
         let path = self.folder.canonicalize().unwrap_or_else(|_| self.folder.clone());
         let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
         name.ok_or_else(|| {
@@ -107,7 +104,7 @@ impl OutputFolder {
     /// # Errors
     /// `Usage` as of [`Self::open`], `Argument` for a path that leaves the folder or was begun
     /// before, `Io` when the system refuses.
-    pub(crate) fn file(&mut self, name: &str) -> Result<PathBuf> {
+    pub fn file(&mut self, name: &str) -> Result<PathBuf> {
         if name.is_empty()
             || !Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
         {
@@ -127,7 +124,7 @@ impl OutputFolder {
     }
 
     /// The path to which a file that was begun is written.
-    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
+    pub fn path_of(&self, name: &str) -> PathBuf {
         self.folder.join(PARTIAL).join(name)
     }
 
@@ -135,7 +132,7 @@ impl OutputFolder {
     ///
     /// # Errors
     /// As of [`Self::file`].
-    pub(crate) fn write(&mut self, name: &str, contents: &str) -> Result<()> {
+    pub fn write(&mut self, name: &str, contents: &str) -> Result<()> {
         let path = self.file(name)?;
         fs::write(&path, contents).map_err(|e| cannot("write", &path).with_source(e))
     }
@@ -145,7 +142,7 @@ impl OutputFolder {
     ///
     /// # Errors
     /// As of [`Self::file`].
-    pub(crate) fn recording(&mut self, below: Option<&str>) -> Result<BagWriter> {
+    pub fn recording(&mut self, below: Option<&str>) -> Result<BagWriter> {
         let (name, prefix) = match below {
             Some(below) => (below.to_owned(), format!("{below}/")),
             None => (self.name()?, String::new()),
@@ -161,7 +158,7 @@ impl OutputFolder {
     /// `Usage` when a file that det_post did not write has appeared under one of the names,
     /// `Io` naming the path when the system refuses. Files that are not moved stay in
     /// `det_post.partial/`.
-    pub(crate) fn finish(mut self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
         let partial = self.folder.join(PARTIAL);
         for name in &self.files {
             let path = partial.join(name);
@@ -200,7 +197,7 @@ impl OutputFolder {
     ///
     /// # Errors
     /// `Io` when the marker cannot be written.
-    pub(crate) fn keep_partial(mut self) -> Result<()> {
+    pub fn keep_partial(mut self) -> Result<()> {
         let partial = self.folder.join(PARTIAL);
         for name in &self.files {
             if let Ok(about) = fs::symlink_metadata(partial.join(name)) {

@@ -227,7 +227,6 @@ fn the_list_does_not_grow_from_run_to_run() {
 }
 
 #[test]
-#[cfg(feature = "cli")]
 fn a_single_file_is_written_in_its_folder() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("eval.json");

@@ -1,6 +1,6 @@
 //! Errors of this middleware.
 
-use crate::error::{Error, ErrorKind};
+use det_post_types::{Error, ErrorKind};
 
 /// A failure of the middleware.
 pub(super) fn error(message: impl Into<String>) -> Error {

@@ -13,9 +13,9 @@ use r2r::qos::{DurabilityPolicy, ReliabilityPolicy};
 use super::error::error;
 use super::rosout;
 use super::services::{Jobs, JobsEnd, serve_all};
-use crate::error::Result;
-use crate::ros::NodeName;
-use crate::transport::middleware::{
+use det_post_types::Result;
+use crate::NodeName;
+use crate::middleware::{
     Durability, Handler, InputKind, MiddlewareEvent, Qos, Received, Receiver, Reliability,
     StampGaps, Watchers, deliver,
 };

@@ -41,7 +41,7 @@ use super::middleware::{
     Switch, Watcher, Watchers, switch_handler,
 };
 use super::socket_buffers;
-use crate::error::Result;
+use det_post_types::Result;
 use error::error;
 use graph::{Command, Graph, Wanted, profile};
 

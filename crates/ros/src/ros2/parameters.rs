@@ -2,7 +2,7 @@
 
 use r2r::rcl_interfaces::msg;
 
-use crate::ros::{
+use crate::{
     Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue, SetResult,
 };
 

@@ -11,9 +11,9 @@ use r2r::{ServiceRequest, WrappedServiceTypeSupport};
 
 use super::error::error;
 use super::parameters::{descriptor, parameter, set_result, type_number, value};
-use crate::error::Result;
-use crate::ros::{LifecycleState, LifecycleTransition};
-use crate::transport::middleware::{
+use det_post_types::Result;
+use crate::{LifecycleState, LifecycleTransition};
+use crate::middleware::{
     Handler, MiddlewareEvent, Request, Response, ServiceKind, Watchers,
 };
 

@@ -4,7 +4,7 @@
 use r2r::std_srvs::srv::SetBool;
 
 use super::services::{Jobs, serve_as};
-use crate::transport::middleware::{Request, Response, ServiceKind};
+use crate::middleware::{Request, Response, ServiceKind};
 
 /// Serves a switch under a name.
 pub(super) fn serve(

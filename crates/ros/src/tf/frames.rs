@@ -131,7 +131,7 @@ mod tests {
     use nalgebra::Isometry3;
 
     use super::super::{TfBuffer, TfLimits, TfLosses};
-    use crate::types::Stamp;
+    use det_post_types::Stamp;
 
     fn secs(seconds: f64) -> Stamp {
         Stamp::from_nanos((seconds * 1e9).round() as i64)

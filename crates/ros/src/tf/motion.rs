@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nalgebra::{Isometry3, UnitQuaternion};
 
-use crate::types::Stamp;
+use det_post_types::Stamp;
 
 #[derive(Clone, Debug)]
 pub(super) enum Motion {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::error::ErrorKind;
+use det_post_types::ErrorKind;
 use proptest::prelude::*;
 
 fn secs(seconds: f64) -> Stamp {

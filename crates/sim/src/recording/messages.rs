@@ -1,14 +1,14 @@
 //! Frames of a drive as messages of a recording.
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::sim::{Drive, Picture, Pose, Scan, SeenByCameras};
-use crate::transport::bag::{BagWriter, Durability, OfferedQos};
-use crate::transport::messages::{
+use det_post_types::{Error, ErrorKind, Result};
+use crate::{Drive, Picture, Pose, Scan, SeenByCameras};
+use det_post_ros::bag::{BagWriter, Durability, OfferedQos};
+use det_post_ros::messages::{
     CameraInfo, Clock, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2,
     TfMessage, TransformStamped, definition,
 };
-use crate::transport::truth::{self, ATTRIBUTES_SUFFIX};
-use crate::types::{Header, PointField, PointFields, Size, Stamp};
+use det_post_ros::truth::{self, ATTRIBUTES_SUFFIX};
+use det_post_types::{Header, PointField, PointFields, Size, Stamp};
 
 /// Quality of the JPEGs, of 100.
 const JPEG_QUALITY: u8 = 90;
@@ -356,8 +356,8 @@ fn camera_info<'a>(header: &Header<'a>, drive: &Drive) -> CameraInfo<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::Options;
-    use crate::transport::bag::BagCompression;
+    use crate::Options;
+    use det_post_ros::bag::BagCompression;
 
     #[test]
     fn camera_mounts_turn_the_optical_axes() {
@@ -366,7 +366,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let bag = BagWriter::create(&folder.path().join("bag"), BagCompression::None).unwrap();
         let mut recorder = Recorder::create(&drive, bag, PictureFormat::Raw).unwrap();
-        recorder.mounts(crate::sim::START).unwrap();
+        recorder.mounts(crate::START).unwrap();
         let transforms = TfMessage::decode(&recorder.message).unwrap().transforms;
         let cameras = transforms.map(Result::unwrap).skip(1);
         for (found, mount) in cameras.zip(&drive.rig().cameras) {

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Drive, SCAN_RATE_HZ, START};
-use crate::error::{Error, ErrorKind, Result};
-use crate::output_folder::{OutputFolder, Replaces};
-use crate::types::Stamp;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ros::output_folder::{OutputFolder, Replaces};
+use det_post_types::Stamp;
 pub use messages::PictureFormat;
 use messages::Recorder;
 
@@ -115,7 +115,7 @@ fn events(drive: &Drive, seconds: f64) -> Vec<(Stamp, Event)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::Options;
+    use crate::Options;
 
     #[test]
     fn events_come_in_the_order_of_their_times() {

@@ -12,8 +12,8 @@ mod scores;
 use std::path::{Path, PathBuf};
 
 use super::translation::{Given, State, Translation, number_of, numbers_of, text_of, texts_of};
-use crate::ros::NodeName;
-use crate::yaml::Node;
+use det_post_ros::NodeName;
+use det_post_ros::yaml::Node;
 
 /// Where the facts of the network usually stand.
 const ML_PACKAGE: &str = "`..._ml_package.param.yaml`";

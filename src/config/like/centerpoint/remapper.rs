@@ -6,7 +6,7 @@ use super::{in_folder, keys};
 use crate::config::files::{Sections, read_file};
 use crate::config::like::translation::{Given, Translation, numbers_of, text_of};
 use crate::config::problems::Problems;
-use crate::ros::NodeName;
+use det_post_ros::NodeName;
 
 /// Autoware's labels, by number.
 const LABELS: [&str; 8] =

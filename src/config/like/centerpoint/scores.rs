@@ -2,7 +2,7 @@
 
 use super::{ML_PACKAGE, NODE_FILE, keys, list_of};
 use crate::config::like::translation::{Given, Translation, number_of, numbers_of};
-use crate::yaml::Node;
+use det_post_ros::yaml::Node;
 
 const LIMITS: &str = "distance_upper_limits_m";
 const BY_DISTANCE: &str = "score_thresholds_by_distance";

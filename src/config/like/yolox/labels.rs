@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{keys, path};
 use crate::config::files::read_file;
 use crate::config::like::translation::{Given, Translation, text_of};
-use crate::yaml::Node;
+use det_post_ros::yaml::Node;
 
 /// Sets the names of the classes, and their labels where a csv gives them.
 pub(super) fn translate(t: &mut Translation<'_>, folder: Option<&Path>) {

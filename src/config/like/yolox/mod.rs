@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use super::translation::{Given, State, Translation, text_of};
 use crate::config::files::{Sections, read_file};
 use crate::config::problems::Problems;
-use crate::ros::NodeName;
-use crate::yaml::Node;
+use det_post_ros::NodeName;
+use det_post_ros::yaml::Node;
 
 const NODE_FILE: &str = "the parameter file of the node (`yolox_....param.yaml`)";
 /// The list of files of a folder of parameters.

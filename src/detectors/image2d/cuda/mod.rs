@@ -20,13 +20,13 @@ use crate::detectors::frame_stream::{FrameStream, add_copies};
 use crate::detectors::in_flight::Contexts;
 use crate::detectors::shared_jpeg::SharedJpeg;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
-use crate::device::cuda::{InPlaceUploads, Stream, UploadScope};
-use crate::device::{Device, PayloadMemory};
-use crate::error::{Error, Result};
-use crate::infer::device::DeviceEngine;
-use crate::ops::gather::cuda::Gathered;
-use crate::ops::nms::cuda::NmsCounts;
-use crate::types::{
+use det_post_ops::device::cuda::{InPlaceUploads, Stream, UploadScope};
+use det_post_ops::device::{Device, PayloadMemory};
+use det_post_types::{Error, Result};
+use det_post_infer::device::DeviceEngine;
+use det_post_ops::decode::gather::cuda::Gathered;
+use det_post_ops::nms::cuda::NmsCounts;
+use det_post_types::{
     Box2d, Detection2d, Detections, FrameReport, ImagePayload, Kept, Stage, TensorSpec, Transfer,
 };
 

@@ -4,13 +4,13 @@ use super::postprocess::{DeviceBoxes, Postprocess};
 use crate::detectors::frame_stream::Running;
 use crate::detectors::picture_uploads::{MIN_PICTURE_BYTES, PictureUploads};
 use crate::detectors::shared_jpeg::{JpegPlace, Taken};
-use crate::device::cuda::{DeviceBuffer, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream};
-use crate::error::Result;
-use crate::ops::letterbox::LetterboxParams;
-use crate::ops::letterbox::cuda::{
+use det_post_ops::device::cuda::{DeviceBuffer, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream};
+use det_post_types::Result;
+use det_post_ops::image::letterbox::LetterboxParams;
+use det_post_ops::image::letterbox::cuda::{
     Kernels as LetterboxKernels, enqueue_letterbox, enqueue_letterbox_of,
 };
-use crate::types::{
+use det_post_types::{
     CompressedFormat, CompressedView, FrameReport, ImagePayload, JpegOptions, PictureDecoder,
     Stage, Transfer,
 };

@@ -5,12 +5,12 @@ mod cuda;
 
 use super::boxes::ImageBoxes;
 use crate::config::YoloFacts;
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer::ExpectedDim::{self, Any, Exactly};
-use crate::infer::batch::Outputs;
-use crate::infer::{Expected, Side, bind};
-use crate::ops::letterbox::LetterboxParams;
-use crate::types::{
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_infer::ExpectedDim::{self, Any, Exactly};
+use det_post_infer::batch::Outputs;
+use det_post_infer::{Expected, Side, bind};
+use det_post_ops::image::letterbox::LetterboxParams;
+use det_post_types::{
     Candidates, Dim, ElementType, Size, Tensor, TensorSpec, TensorView, YoloLayout,
 };
 

@@ -7,12 +7,12 @@ mod cuda;
 pub use cuda::LidarDecoder;
 
 use crate::config::{AnchorFacts, CenterFacts, LidarConfig, LidarOutputs};
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer::ExpectedDim::{Any, Exactly};
-use crate::infer::{Engine, Expected, ExpectedDim, Side, bind};
-use crate::ops::decode_anchor::{AnchorOutputs, decode_anchor};
-use crate::ops::decode_center::{CenterTask, decode_center};
-use crate::types::{
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_infer::ExpectedDim::{Any, Exactly};
+use det_post_infer::{Engine, Expected, ExpectedDim, Side, bind};
+use det_post_ops::decode::anchor::{AnchorOutputs, decode_anchor};
+use det_post_ops::decode::center::{CenterTask, decode_center};
+use det_post_types::{
     AnchorDecode, Candidates, CenterDecode, Dim, ElementType, Object3d, Tensor, TensorSpec,
 };
 

@@ -6,11 +6,11 @@ use crate::detectors::picture_uploads::{MIN_PICTURE_BYTES, PictureUploads};
 use crate::detectors::stopwatch::Stopwatch;
 use crate::detectors::surround::cameras::{Camera, Cameras, named};
 use crate::detectors::{FrameInput, FrameSet, MAX_INPUTS};
-use crate::device::cuda::{DeviceImage, DeviceTensor, InPlaceUploads, Stream, UploadScope};
-use crate::error::{Error, Result};
-use crate::ops::resample::ResampleParams;
-use crate::ops::resample::cuda::{DeviceMap, Kernels, enqueue_resample};
-use crate::types::{FrameReport, JpegOptions, Stage};
+use det_post_ops::device::cuda::{DeviceImage, DeviceTensor, InPlaceUploads, Stream, UploadScope};
+use det_post_types::{Error, Result};
+use det_post_ops::image::resample::ResampleParams;
+use det_post_ops::image::resample::cuda::{DeviceMap, Kernels, enqueue_resample};
+use det_post_types::{FrameReport, JpegOptions, Stage};
 
 /// The stages of a picture that is prepared on arrival.
 const STAGES: [Stage; 2] = [Stage::Upload, Stage::Letterbox];

@@ -7,10 +7,10 @@ use super::memory::{Memory, Updated};
 use super::position::PositionEmbedding;
 use super::signature::{HeadInput, HeadOutput, Signature, Specs};
 use crate::detectors::surround::ego_motion::Step;
-use crate::error::Result;
-use crate::infer::Engine;
-use crate::ops::decode_streampetr::StreamPetrOutputs;
-use crate::types::{ElementType, Size, Stamp, TensorValues, TensorView, rounded_rows};
+use det_post_types::Result;
+use det_post_infer::Engine;
+use det_post_ops::decode::streampetr::StreamPetrOutputs;
+use det_post_types::{ElementType, Size, Stamp, TensorValues, TensorView, rounded_rows};
 
 /// The largest number of inputs of the head.
 const MAX_INPUTS: usize = 11;

@@ -1,8 +1,8 @@
 //! The memory of past queries.
 
 use super::Lengths;
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Stamp, TensorValues, TensorView};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Stamp, TensorValues, TensorView};
 
 /// Queries of past frames, newest first, in the frame of the vehicle at the latest frame.
 #[derive(Clone, Debug)]
@@ -134,7 +134,7 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Size;
+    use det_post_types::Size;
 
     #[test]
     fn new_rows_come_first_and_ages_are_of_each_row() {

@@ -2,9 +2,9 @@
 
 use super::CameraMatrices;
 use super::signature::{PositionInput, Signature};
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer::Engine;
-use crate::types::{ElementType, Size, TensorValues, TensorView};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_infer::Engine;
+use det_post_types::{ElementType, Size, TensorValues, TensorView};
 
 /// The largest number of its inputs.
 const MAX_INPUTS: usize = 4;

@@ -1,9 +1,9 @@
 //! The tensors of the three networks, by name, and the lengths that they state.
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer::{Expected, ExpectedDim, Side, bind};
-use crate::ops::decode_streampetr::{NUM_BOX_CHANNELS, num_queries_of};
-use crate::types::{Dim, ElementType, Size, TensorSpec};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_infer::{Expected, ExpectedDim, Side, bind};
+use det_post_ops::decode::streampetr::{NUM_BOX_CHANNELS, num_queries_of};
+use det_post_types::{Dim, ElementType, Size, TensorSpec};
 use ElementType::{F32, F64, I32, I64};
 use ExpectedDim::{Any, Exactly};
 

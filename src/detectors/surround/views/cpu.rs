@@ -10,13 +10,13 @@ use super::{
 };
 use crate::config::{SurroundConfig, SurroundDecoder, ViewFacts};
 use crate::detectors::surround::{STAGE, Step};
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer::Engine;
-use crate::infer::view_decoder::{CpuViewDecoder, View, ViewNetwork};
-use crate::ops::channels_last::{MapSource, MapStatistics, MapValues, channels_last};
-use crate::ops::decode_query::{Queries, Workspace, decode_query};
-use crate::ops::view_sample::{FeatureLevel, FeatureMaps, Texels};
-use crate::types::{Candidates, MapLayout, Object3d, QueryDecode, TensorValues, ViewPrecision};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_infer::Engine;
+use det_post_infer::view_decoder::{CpuViewDecoder, View, ViewNetwork};
+use det_post_ops::view::channels_last::{MapSource, MapStatistics, MapValues, channels_last};
+use det_post_ops::decode::query::{Queries, Workspace, decode_query};
+use det_post_ops::view::sample::{FeatureLevel, FeatureMaps, Texels};
+use det_post_types::{Candidates, MapLayout, Object3d, QueryDecode, TensorValues, ViewPrecision};
 
 /// A decoder of feature maps with what it reads and writes.
 pub(in crate::detectors::surround) struct ViewHead {

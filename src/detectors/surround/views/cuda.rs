@@ -9,14 +9,14 @@ use super::{
 };
 use crate::config::{SurroundConfig, SurroundDecoder, ViewFacts};
 use crate::detectors::surround::Step;
-use crate::device::cuda::{Graph, Stream};
-use crate::error::Result;
-use crate::infer::device::DeviceEngine;
-use crate::infer::view_decoder::{CudaViewDecoder, View, ViewNetwork};
-use crate::ops::channels_last::cuda::{DeviceMapSource, Kernels as ChannelsLast};
-use crate::ops::decode_query::cuda::Workspace as Selection;
-use crate::ops::view_sample::cuda::{DeviceFeatureMaps, Texel};
-use crate::types::{Candidates, Object3d, ViewPrecision};
+use det_post_ops::device::cuda::{Graph, Stream};
+use det_post_types::Result;
+use det_post_infer::device::DeviceEngine;
+use det_post_infer::view_decoder::{CudaViewDecoder, View, ViewNetwork};
+use det_post_ops::view::channels_last::cuda::{DeviceMapSource, Kernels as ChannelsLast};
+use det_post_ops::decode::query::cuda::Workspace as Selection;
+use det_post_ops::view::sample::cuda::{DeviceFeatureMaps, Texel};
+use det_post_types::{Candidates, Object3d, ViewPrecision};
 
 /// A decoder of feature maps with what it reads and writes.
 pub(in crate::detectors::surround) struct DeviceViewHead {

@@ -12,8 +12,8 @@ use std::sync::atomic::AtomicBool;
 use super::Evaluation;
 use super::figures::SensorFigures;
 use super::plots::{calibration_curves, precision_curves};
-use crate::error::Result;
-use crate::text::{LineBreaks, shown};
+use det_post_types::Result;
+use det_post_types::text::{LineBreaks, shown};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -29,7 +29,7 @@ impl Evaluation {
     ///
     /// # Errors
     /// Those of opening a recording, and of encoding a picture.
-    pub(crate) fn to_html(&self, stop: &AtomicBool) -> Result<String> {
+    pub fn to_html(&self, stop: &AtomicBool) -> Result<String> {
         let mut page = format!(
             "<!doctype html>\n<html lang=en><head><meta charset=utf-8>\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\

@@ -7,13 +7,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::draw::{BevPicture, Canvas, draw_image};
-use crate::error::Result;
-use crate::eval::recordings::worst::Plane;
-use crate::transport::bag::{BagReader, TopicInfo};
-use crate::transport::cdr::Reader;
-use crate::transport::messages::{CompressedImage, Image, PointCloud2, read_header};
-use crate::transport::truth::ATTRIBUTES_SUFFIX;
-use crate::types::{ImagePayload, PointRange, Stamp};
+use det_post_types::Result;
+use crate::recordings::worst::Plane;
+use det_post_ros::bag::{BagReader, TopicInfo};
+use det_post_ros::cdr::Reader;
+use det_post_ros::messages::{CompressedImage, Image, PointCloud2, read_header};
+use det_post_ros::truth::ATTRIBUTES_SUFFIX;
+use det_post_types::{ImagePayload, PointRange, Stamp};
 
 /// The widest picture of a camera, and the edge of a picture from above, in pixels.
 const MAX_WIDTH: u32 = 960;

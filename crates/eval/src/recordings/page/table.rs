@@ -1,10 +1,10 @@
 //! Tables of figures whose rows can be sorted.
 
 use super::text;
-use crate::eval::recordings::figures::{
+use crate::recordings::figures::{
     Bin, CameraFigures, CameraRow, Figures, LidarFigures, LidarRow,
 };
-use crate::eval::recordings::table::few_objects;
+use crate::recordings::table::few_objects;
 
 /// What a cell shows.
 enum Cell {

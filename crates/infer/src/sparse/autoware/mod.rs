@@ -29,9 +29,9 @@ use super::constants::{Constants, WeightSizes};
 use super::node::{self, Attributes};
 use super::operation::SparseNetwork;
 use super::refuse;
-use crate::error::Result;
-use crate::infer::onnx::{Graph, Model, Node};
-use crate::ops::rulebook::Mode;
+use det_post_types::Result;
+use crate::onnx::{Graph, Model, Node};
+use det_post_ops::sparse::rulebook::Mode;
 use reader::{Reader, Rulebook, Value};
 
 const DOMAIN: &str = "autoware";

@@ -7,9 +7,9 @@ use super::super::node::{self, Attributes};
 use super::super::operation::GridAxes;
 use super::super::refuse;
 use super::reader::{Column, Reader, Rulebook, Sites, Value};
-use crate::error::Result;
-use crate::infer::onnx::{Model, Node};
-use crate::ops::rulebook::{Geometry, Mode};
+use det_post_types::Result;
+use crate::onnx::{Model, Node};
+use det_post_ops::sparse::rulebook::{Geometry, Mode};
 
 /// The metadata entry with the rulebooks that are inputs of the graph.
 const STAGES: &str = "rulebook_stages";

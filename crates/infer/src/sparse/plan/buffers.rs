@@ -1,7 +1,7 @@
 //! Buffers: a tensor takes the first one that no tensor still to be read holds.
 
 use super::Step;
-use crate::infer::sparse::operation::SparseNetwork;
+use crate::sparse::operation::SparseNetwork;
 
 /// The buffer of each tensor, and how many there are. No step writes the buffer
 /// of a tensor that it reads.

@@ -1,8 +1,8 @@
 //! Capacities of levels and the memory that they take.
 
 use super::Plan;
-use crate::infer::sparse::operation::{Level, Origin, SparseNetwork};
-use crate::ops::rulebook::RankWord;
+use crate::sparse::operation::{Level, Origin, SparseNetwork};
+use det_post_ops::sparse::rulebook::RankWord;
 
 /// Sites of a level as a share of the voxel capacity, by the number of strided
 /// levels that lead to it. Thin clouds grow most: one nuScenes sweep has 1.68,

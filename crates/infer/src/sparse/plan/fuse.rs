@@ -1,7 +1,7 @@
 //! Fusion: a convolution takes in the sum and the ReLU that follow it.
 
 use super::{PlannedRulebook, Step, StepKind, rulebook_of};
-use crate::infer::sparse::operation::{Operator, SparseNetwork};
+use crate::sparse::operation::{Operator, SparseNetwork};
 
 /// The steps of a network. A step stands where its last operation stands in the
 /// list, so that everything it reads is written before.

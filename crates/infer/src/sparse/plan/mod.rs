@@ -7,9 +7,9 @@ mod fuse;
 
 use super::operation::{Operator, SparseNetwork};
 use super::refuse;
-use crate::error::Result;
-use crate::ops::rulebook::{Geometry, Mode, Table};
-use crate::ops::sparse_conv::ConvParameters;
+use det_post_types::Result;
+use det_post_ops::sparse::rulebook::{Geometry, Mode, Table};
+use det_post_ops::sparse::conv::ConvParameters;
 
 pub use capacity::Memory;
 

@@ -32,11 +32,11 @@ use nalgebra::DMatrix;
 
 use super::reader::{Affine, Reader, rounded};
 use super::refuse;
-use crate::error::Result;
-use crate::infer::safetensors::SafeTensors;
-use crate::ops::linear::{Finish, LinearLayer};
-use crate::ops::logit::sigmoid;
-use crate::types::{AttentionResidual, Detr3d};
+use det_post_types::Result;
+use crate::safetensors::SafeTensors;
+use det_post_ops::view::linear::{Finish, LinearLayer};
+use det_post_ops::decode::logit::sigmoid;
+use det_post_types::{AttentionResidual, Detr3d};
 
 /// A DETR3D decoder in f32, folded.
 #[derive(Clone, Debug)]

@@ -1,15 +1,15 @@
-//! The parameters of `kernels/candidate_arrays.cu`.
+//! The parameters of `kernels/arrays/candidates.cu`.
 
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_lens, check_threads,
     kernel_constant, refused,
 };
-use crate::error::Result;
-use crate::ops::decode_center::cuda::Motion;
-use crate::types::{Box2d, Box3d, Candidate, Kept, RotatedBox2d};
+use det_post_types::Result;
+use crate::decode::center::cuda::Motion;
+use det_post_types::{Box2d, Box3d, Candidate, Kept, RotatedBox2d};
 
 /// Threads per block: a candidate or a survivor each.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("candidate_arrays.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("arrays/candidates.cu", "kThreads");
 
 /// The parameter: `Args` in the kernel. Classes are the bits of signed integers.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub struct ArrayArgs<'a, B> {
     pub call: u32,
 }
 
-assert_mirrors!(ArrayArgs<'_, Box2d>, "candidate_arrays.cu", "Args<Candidate2d>");
+assert_mirrors!(ArrayArgs<'_, Box2d>, "arrays/candidates.cu", "Args<Candidate2d>");
 
 /// The parameter of `candidate_arrays_columns_*`: `ColumnArgs` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ pub struct ColumnArgs<'a, B> {
     pub sources32: Out<'a, u32>,
 }
 
-assert_mirrors!(ColumnArgs<'_, Box2d>, "candidate_arrays.cu", "ColumnArgs<Candidate2d>");
+assert_mirrors!(ColumnArgs<'_, Box2d>, "arrays/candidates.cu", "ColumnArgs<Candidate2d>");
 
 /// The parameter of `candidate_arrays_survivors`.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,7 @@ pub struct SurvivorArgs<'a> {
     pub scores: Out<'a, f32>,
 }
 
-assert_mirrors!(SurvivorArgs<'_>, "candidate_arrays.cu", "SurvivorArgs");
+assert_mirrors!(SurvivorArgs<'_>, "arrays/candidates.cu", "SurvivorArgs");
 
 /// The parameter of `candidate_arrays_motions`: `MotionArgs` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +91,7 @@ pub struct MotionArgs<'a> {
     pub variances: Out<'a, f32>,
 }
 
-assert_mirrors!(MotionArgs<'_>, "candidate_arrays.cu", "MotionArgs");
+assert_mirrors!(MotionArgs<'_>, "arrays/candidates.cu", "MotionArgs");
 
 /// Numbers of the variances of a box.
 pub const NUM_VARIANCES: usize = 9;

@@ -15,8 +15,8 @@ pub mod cuda;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::Candidate;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::Candidate;
 
 /// The classes of candidates; integers of either size, none negative or above `u32::MAX`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use super::kernels::{
     TableArgs, TableArrays, ValuesArgs, ValuesBf16, ValuesF16, ValuesF32,
 };
 use crate::device::cuda::{DeviceBuffer, Grid as Blocks, In, Kernel, Out, Stream, blocks};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::rulebook::args::GridArgs;
-use crate::ops::rulebook::cuda::{Cells, DeviceSites, DeviceTable, Workspace as Rulebooks};
-use crate::ops::rulebook::{Geometry, Mode};
-use crate::ops::sparse_conv::cuda::DeviceFeatures;
-use crate::ops::sparse_conv::{ByPrecision, ZERO_BYTES};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::sparse::rulebook::args::GridArgs;
+use crate::sparse::rulebook::cuda::{Cells, DeviceSites, DeviceTable, Workspace as Rulebooks};
+use crate::sparse::rulebook::{Geometry, Mode};
+use crate::sparse::conv::cuda::DeviceFeatures;
+use crate::sparse::conv::{ByPrecision, ZERO_BYTES};
 
 /// Kernels of the op on one stream.
 pub struct Workspace {
@@ -52,7 +52,7 @@ impl Workspace {
 
     /// Queues the making of the sites of an input, in place of those that the level held, from
     /// rows of scene, c0, c1, c2, each the bits of an i32. As
-    /// [`sites_of_coordinates`](crate::ops::rulebook::sites_of_coordinates);
+    /// [`sites_of_coordinates`](crate::sparse::rulebook::sites_of_coordinates);
     /// [`DeviceSites::fit_entrance`] waits for the counts.
     ///
     /// # Errors
@@ -70,11 +70,11 @@ impl Workspace {
     }
 
     /// Queues the making of the sites of a strided or transposed output, in place of those that
-    /// the level held, as [`output_sites`](crate::ops::rulebook::output_sites);
+    /// the level held, as [`output_sites`](crate::sparse::rulebook::output_sites);
     /// [`DeviceSites::fit_output`] waits for the counts.
     ///
     /// # Errors
-    /// As [`output_sites`](crate::ops::rulebook::output_sites); `Device` when a level belongs to
+    /// As [`output_sites`](crate::sparse::rulebook::output_sites); `Device` when a level belongs to
     /// another stream or a launch fails.
     pub fn enqueue_output(
         &self,
@@ -88,11 +88,11 @@ impl Workspace {
     }
 
     /// Queues the filling of a table between two levels, as
-    /// [`fill_table`](crate::ops::rulebook::fill_table). For a submanifold one both are the same
+    /// [`fill_table`](crate::sparse::rulebook::fill_table). For a submanifold one both are the same
     /// level.
     ///
     /// # Errors
-    /// As [`fill_table`](crate::ops::rulebook::fill_table); `Device` when a buffer belongs to
+    /// As [`fill_table`](crate::sparse::rulebook::fill_table); `Device` when a buffer belongs to
     /// another stream or the launch fails.
     pub fn enqueue_table(
         &self,

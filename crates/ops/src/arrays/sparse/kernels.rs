@@ -1,15 +1,15 @@
-//! The parameters of `kernels/sparse_arrays.cu`.
+//! The parameters of `kernels/arrays/sparse.cu`.
 
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
     kernel_specs, refused,
 };
-use crate::error::Result;
-use crate::ops::rulebook::args::GridArgs;
-use crate::ops::sparse_conv::ZERO_BYTES;
+use det_post_types::Result;
+use crate::sparse::rulebook::args::GridArgs;
+use crate::sparse::conv::ZERO_BYTES;
 
 /// Threads per block: a value, a site or an output row each.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("sparse_arrays.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("arrays/sparse.cu", "kThreads");
 
 /// The parameter of `sparse_arrays_features_*`: `FeaturesArgs` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -79,10 +79,10 @@ pub struct TableArgs<'a> {
     pub reserved: u32,
 }
 
-assert_mirrors!(FeaturesArgs<'_>, "sparse_arrays.cu", "FeaturesArgs");
-assert_mirrors!(ValuesArgs<'_>, "sparse_arrays.cu", "ValuesArgs");
-assert_mirrors!(SitesArgs<'_>, "sparse_arrays.cu", "SitesArgs");
-assert_mirrors!(TableArgs<'_>, "sparse_arrays.cu", "TableArgs");
+assert_mirrors!(FeaturesArgs<'_>, "arrays/sparse.cu", "FeaturesArgs");
+assert_mirrors!(ValuesArgs<'_>, "arrays/sparse.cu", "ValuesArgs");
+assert_mirrors!(SitesArgs<'_>, "arrays/sparse.cu", "SitesArgs");
+assert_mirrors!(TableArgs<'_>, "arrays/sparse.cu", "TableArgs");
 
 /// Bytes of rows of features, zeros in front counted.
 fn num_feature_bytes(num_rows: usize, row_len: u32, element_bytes: usize) -> usize {

@@ -2,12 +2,12 @@
 //! sites, and the input rows of a rulebook.
 //!
 //! Sites have the order of their level: scene, then cell, ascending
-//! ([`rulebook`](crate::ops::rulebook)). Features are rows of f32, of which the level takes the
+//! ([`rulebook`](crate::sparse::rulebook)). Features are rows of f32, of which the level takes the
 //! first of each cell; with 16-bit precisions they are rounded to nearest even where they are
 //! stored. All else is integers and copies, equal on every device.
 //!
 //! On the device, rows of features are padded and stored in the precision of the convolution
-//! ([`DeviceFeatures`](crate::ops::sparse_conv::cuda::DeviceFeatures)), and the numbers of sites
+//! ([`DeviceFeatures`](crate::sparse::conv::cuda::DeviceFeatures)), and the numbers of sites
 //! become known there: [`cuda::Workspace`] makes levels, waits for their numbers, and writes arrays
 //! of these sizes. Memory of a level is for a capacity, beyond which the sites of the lowest
 //! cells stay.
@@ -18,7 +18,7 @@ pub mod cuda;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
 
-use crate::ops::rulebook::{Sites, Table};
+use crate::sparse::rulebook::{Sites, Table};
 
 /// Scene and cell of every site.
 pub fn cells(sites: &Sites) -> impl Iterator<Item = [u32; 4]> {
@@ -45,7 +45,7 @@ pub fn input_rows(table: &Table) -> impl Iterator<Item = Option<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::rulebook::{Geometry, Mode, SiteGrid, fill_table, sites_of_coordinates};
+    use crate::sparse::rulebook::{Geometry, Mode, SiteGrid, fill_table, sites_of_coordinates};
 
     fn level(coordinates: &[[i32; 4]]) -> (Sites, Vec<u32>) {
         let mut sites = Sites::new(SiteGrid::new(2, [2, 3, 4]).unwrap(), coordinates.len());

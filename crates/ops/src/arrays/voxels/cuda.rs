@@ -5,11 +5,11 @@ use crate::device::cuda::{
     DeviceBuffer, DeviceCounters, DeviceTensor, Grid as Blocks, In, Kernel, KernelSpec,
     MappedBuffer, Out, PointSlices, RESIDENT_THREADS, Stream, blocks,
 };
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::pillar_features::cuda::Kernels;
-use crate::ops::voxelize::cuda::{DeviceVoxels, Workspace as Grouping};
-use crate::ops::voxelize::{VoxelizeCounts, VoxelizeParams};
-use crate::types::Count;
+use det_post_types::{Error, ErrorKind, Result};
+use crate::cloud::pillar_features::cuda::Kernels;
+use crate::cloud::voxelize::cuda::{DeviceVoxels, Workspace as Grouping};
+use crate::cloud::voxelize::{VoxelizeCounts, VoxelizeParams};
+use det_post_types::Count;
 
 /// Arrays of voxels in device memory.
 #[derive(Clone, Copy, Debug)]
@@ -253,7 +253,7 @@ impl PointGrouping {
     }
 
     /// Queues the writing of the features of the voxels of the last call to all values of `out`,
-    /// `[V, P, F]`, as [`pillar_features`](crate::ops::pillar_features::pillar_features()). `values`
+    /// `[V, P, F]`, as [`pillar_features`](crate::cloud::pillar_features::pillar_features()). `values`
     /// are those of that call.
     ///
     /// # Errors

@@ -1,14 +1,14 @@
-//! The parameters of `kernels/voxel_arrays.cu`.
+//! The parameters of `kernels/arrays/voxels.cu`.
 
 use std::marker::PhantomData;
 
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
-use crate::error::Result;
+use det_post_types::Result;
 
 /// Threads per block: a voxel or a point each.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("voxel_arrays.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("arrays/voxels.cu", "kThreads");
 
 /// The parameter of `voxel_arrays_starts`: `StartArgs` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub struct StartArgs<'a> {
     pub sizes: Out<'a, u32>,
 }
 
-assert_mirrors!(StartArgs<'_>, "voxel_arrays.cu", "StartArgs");
+assert_mirrors!(StartArgs<'_>, "arrays/voxels.cu", "StartArgs");
 
 /// The parameter of `voxel_arrays_write_*`: `WriteArgs` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ pub struct WriteArgs<'a, Index> {
     pub reserved: u32,
 }
 
-assert_mirrors!(WriteArgs<'_, u32>, "voxel_arrays.cu", "WriteArgs<uint32_t>");
+assert_mirrors!(WriteArgs<'_, u32>, "arrays/voxels.cu", "WriteArgs<uint32_t>");
 
 /// `voxel_arrays_starts`.
 pub struct Starts;

@@ -1,7 +1,7 @@
 //! Voxels as arrays: the cell of each, the number of its points, and the positions of all
 //! points, voxel by voxel without gaps.
 //!
-//! Order and contents are those of [`voxelize`](crate::ops::voxelize::voxelize()). On the CPU,
+//! Order and contents are those of [`voxelize`](crate::cloud::voxelize::voxelize()). On the CPU,
 //! [`Voxels`] holds cells and numbers as arrays. On the device both are in memory whose
 //! size is the capacity, and the points of a voxel with a limit leave gaps: there
 //! [`cuda::Workspace`] counts first and writes when the caller has arrays of the right
@@ -13,7 +13,7 @@ pub mod cuda;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
 
-use crate::ops::voxelize::Voxels;
+use crate::cloud::voxelize::Voxels;
 
 /// Replaces the contents of `point_indices` by the positions of the points of all voxels,
 /// voxel by voxel.
@@ -26,8 +26,8 @@ pub fn voxel_arrays<I: From<u32>>(voxels: &Voxels, point_indices: &mut Vec<I>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::voxelize::{VoxelizeParams, Workspace, voxelize};
-    use crate::types::{Grid, PointRange, Points};
+    use crate::cloud::voxelize::{VoxelizeParams, Workspace, voxelize};
+    use det_post_types::{Grid, PointRange, Points};
 
     #[test]
     fn points_follow_their_voxels() {

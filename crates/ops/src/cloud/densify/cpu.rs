@@ -3,7 +3,7 @@
 use nalgebra::Matrix3x4;
 
 use super::{DensifyCounts, Now, Sweep, Sweeps};
-use crate::types::Points;
+use det_post_types::Points;
 
 /// Fills `out`, which is empty and has as many channels as the points.
 pub(super) fn densify(

@@ -1,15 +1,15 @@
-//! The parameters of `kernels/densify.cu`.
+//! The parameters of `kernels/cloud/densify.cu`.
 
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
-use crate::error::Result;
-use crate::types::Count;
+use det_post_types::Result;
+use det_post_types::Count;
 
 /// Threads per block, and points per tile.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("densify.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("cloud/densify.cu", "kThreads");
 /// The maximum number of sweeps, including the current one.
-pub const MAX_SWEEPS: usize = kernel_constant!("densify.cu", "kMaxSweeps") as usize;
+pub const MAX_SWEEPS: usize = kernel_constant!("cloud/densify.cu", "kMaxSweeps") as usize;
 
 /// One sweep: `Sweep` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +57,8 @@ pub struct DensifyArgs<'a> {
     pub sweeps: [SweepArgs<'a>; MAX_SWEEPS],
 }
 
-assert_mirrors!(SweepArgs<'_>, "densify.cu", "Sweep");
-assert_mirrors!(DensifyArgs<'_>, "densify.cu", "Args");
+assert_mirrors!(SweepArgs<'_>, "cloud/densify.cu", "Sweep");
+assert_mirrors!(DensifyArgs<'_>, "cloud/densify.cu", "Args");
 
 /// `densify_points`.
 pub struct Densify;

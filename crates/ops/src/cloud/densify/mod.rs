@@ -20,12 +20,12 @@ mod cpu;
 pub mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
-pub(in crate::ops) mod kernels;
+pub(crate) mod kernels;
 
 use nalgebra::{Isometry3, Matrix3x4};
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Points, Stamp};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Points, Stamp};
 
 /// The newest sweeps, each with the pose of its sensor: a ring buffer, in which a new
 /// sweep replaces the oldest. All memory is allocated at construction.

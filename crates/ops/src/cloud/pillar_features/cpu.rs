@@ -1,7 +1,7 @@
 //! The reference on the CPU.
 
-use crate::ops::voxelize::Voxels;
-use crate::types::{Grid, Points};
+use crate::cloud::voxelize::Voxels;
+use det_post_types::{Grid, Points};
 
 /// Arguments that fit together.
 pub(super) struct Input<'a> {

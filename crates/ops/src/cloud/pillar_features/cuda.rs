@@ -17,9 +17,9 @@ use crate::device::cuda::{
     CudaDevice, DeviceBuffer, DevicePoints, DeviceTensor, DeviceValues, Grid as Blocks, Kernel,
     KernelSpec, Out, PointSlices, Stream, blocks,
 };
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::voxelize::cuda::DeviceVoxels;
-use crate::ops::voxelize::kernels::GridArgs;
+use det_post_types::{Error, ErrorKind, Result};
+use crate::cloud::voxelize::cuda::DeviceVoxels;
+use crate::cloud::voxelize::kernels::GridArgs;
 
 /// Kernels and memory of the op for one tensor, which only this workspace writes.
 pub struct Workspace {

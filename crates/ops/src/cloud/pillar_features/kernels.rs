@@ -1,4 +1,4 @@
-//! The parameters of `kernels/pillar_features.cu`.
+//! The parameters of `kernels/cloud/pillar_features.cu`.
 
 use std::marker::PhantomData;
 
@@ -8,21 +8,21 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
     kernel_specs, refused,
 };
-use crate::error::Result;
-use crate::ops::voxelize::kernels::GridArgs;
+use det_post_types::Result;
+use crate::cloud::voxelize::kernels::GridArgs;
 
 /// Threads per block.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("pillar_features.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("cloud/pillar_features.cu", "kThreads");
 /// The maximum number of values of a row in `pillar_features_*`.
-pub const FEW_VALUES: usize = kernel_constant!("pillar_features.cu", "kFew") as usize;
+pub const FEW_VALUES: usize = kernel_constant!("cloud/pillar_features.cu", "kFew") as usize;
 /// Voxels per block of these kernels.
 pub const FEW_VOXELS_PER_BLOCK: u32 =
-    THREADS_PER_BLOCK / kernel_constant!("pillar_features.cu", "kFewLanes");
+    THREADS_PER_BLOCK / kernel_constant!("cloud/pillar_features.cu", "kFewLanes");
 /// The maximum number of values of a row in `pillar_features_many_*`.
-pub const MANY_VALUES: usize = kernel_constant!("pillar_features.cu", "kMany") as usize;
+pub const MANY_VALUES: usize = kernel_constant!("cloud/pillar_features.cu", "kMany") as usize;
 /// Voxels per block of these kernels.
 pub const MANY_VOXELS_PER_BLOCK: u32 =
-    THREADS_PER_BLOCK / kernel_constant!("pillar_features.cu", "kManyLanes");
+    THREADS_PER_BLOCK / kernel_constant!("cloud/pillar_features.cu", "kManyLanes");
 
 /// The parameter: `Args` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ pub struct FeatureArgs<'a, T> {
     pub point_capacity: u32,
 }
 
-assert_mirrors!(FeatureArgs<'_, f32>, "pillar_features.cu", "Args<float>");
+assert_mirrors!(FeatureArgs<'_, f32>, "cloud/pillar_features.cu", "Args<float>");
 
 fn check<T>(
     kernel: &str,

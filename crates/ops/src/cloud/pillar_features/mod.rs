@@ -27,13 +27,13 @@ mod cpu;
 pub mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
-pub(in crate::ops) mod kernels;
+pub(crate) mod kernels;
 
 use half::f16;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::voxelize::Voxels;
-use crate::types::{Grid, Points, Tensor};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::cloud::voxelize::Voxels;
+use det_post_types::{Grid, Points, Tensor};
 
 /// Number of features of a point with `num_channels` channels.
 pub fn num_features(num_channels: usize, center_offset_z: bool) -> usize {

@@ -1,6 +1,6 @@
 use super::*;
-use crate::ops::voxelize::{VoxelizeParams, Workspace, voxelize};
-use crate::types::{ElementType, PointRange, TensorValues};
+use crate::cloud::voxelize::{VoxelizeParams, Workspace, voxelize};
+use det_post_types::{ElementType, PointRange, TensorValues};
 
 const NUM_SLOTS: usize = 3;
 

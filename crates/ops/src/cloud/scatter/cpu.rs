@@ -1,6 +1,6 @@
 //! The reference on the CPU.
 
-use crate::ops::voxelize::Voxels;
+use crate::cloud::voxelize::Voxels;
 
 /// Pillars inside a map.
 pub(super) struct Map<'a> {

@@ -8,9 +8,9 @@ use crate::device::cuda::{
     DeviceBuffer, DeviceTensor, DeviceValues, Grid as Blocks, Kernel, KernelSpec, Plain, Stream,
     blocks,
 };
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::voxelize::cuda::DeviceVoxels;
-use crate::types::Grid;
+use det_post_types::{Error, ErrorKind, Result};
+use crate::cloud::voxelize::cuda::DeviceVoxels;
+use det_post_types::Grid;
 
 /// Kernels and memory of the op on one stream.
 pub struct Workspace {

@@ -1,4 +1,4 @@
-//! The parameters of `kernels/scatter.cu`.
+//! The parameters of `kernels/cloud/scatter.cu`.
 
 use std::marker::PhantomData;
 
@@ -8,10 +8,10 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_lens, check_threads,
     kernel_constant, kernel_specs, refused,
 };
-use crate::error::Result;
+use det_post_types::Result;
 
 /// Threads per block: a pillar or a cell each.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("scatter.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("cloud/scatter.cu", "kThreads");
 
 /// The parameter of `scatter_place`.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +45,8 @@ pub struct WriteArgs<'a, From, To> {
     pub reserved: u32,
 }
 
-assert_mirrors!(PlaceArgs<'_>, "scatter.cu", "PlaceArgs");
-assert_mirrors!(WriteArgs<'_, f32, f32>, "scatter.cu", "WriteArgs<float, float>");
+assert_mirrors!(PlaceArgs<'_>, "cloud/scatter.cu", "PlaceArgs");
+assert_mirrors!(WriteArgs<'_, f32, f32>, "cloud/scatter.cu", "WriteArgs<float, float>");
 
 /// `scatter_place`.
 pub struct Place;

@@ -11,13 +11,13 @@ mod cpu;
 pub mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
-pub(in crate::ops) mod kernels;
+pub(crate) mod kernels;
 
 use half::f16;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::voxelize::Voxels;
-use crate::types::{Grid, Tensor, TensorValues, TensorView};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::cloud::voxelize::Voxels;
+use det_post_types::{Grid, Tensor, TensorValues, TensorView};
 
 /// Writes all values of `out`, `[1, C, ny, nx]`.
 ///

@@ -1,6 +1,6 @@
 use super::*;
-use crate::ops::voxelize::{VoxelizeParams, Workspace, voxelize};
-use crate::types::{ElementType, PointRange, Points};
+use crate::cloud::voxelize::{VoxelizeParams, Workspace, voxelize};
+use det_post_types::{ElementType, PointRange, Points};
 
 const NUM_CHANNELS: usize = 3;
 

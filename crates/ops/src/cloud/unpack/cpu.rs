@@ -1,7 +1,7 @@
 //! The reference on the CPU.
 
 use super::{Layout, MAX_CHANNELS, Source, UnpackCounts};
-use crate::types::{CloudView, Datatype, PointRange, Points};
+use det_post_types::{CloudView, Datatype, PointRange, Points};
 
 /// Reads every point of a cloud that has points. `out` is empty.
 pub(super) fn unpack(

@@ -8,8 +8,8 @@ use super::{Layout, MAX_CHANNELS, Source, UnpackParams, check_channels};
 use crate::device::cuda::{
     DeviceBuffer, DeviceCloud, DeviceCounters, DevicePoints, Grid, Kernel, Stream, blocks,
 };
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::PointFields;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::PointFields;
 
 const _: () = assert!(MAX_CHANNELS == MAX_SOURCES);
 

@@ -1,15 +1,15 @@
-//! The parameters of `kernels/unpack.cu`.
+//! The parameters of `kernels/cloud/unpack.cu`.
 
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
-use crate::error::Result;
-use crate::types::{Count, Datatype};
+use det_post_types::Result;
+use det_post_types::{Count, Datatype};
 
 /// Threads per block, and points per tile.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("unpack.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("cloud/unpack.cu", "kThreads");
 /// The maximum number of channels of a point, including x, y, z.
-pub const MAX_CHANNELS: usize = kernel_constant!("unpack.cu", "kMaxChannels") as usize;
+pub const MAX_CHANNELS: usize = kernel_constant!("cloud/unpack.cu", "kMaxChannels") as usize;
 
 /// The source of one value of a point: `Source` in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -25,14 +25,14 @@ impl PointSource {
     /// A value at an offset in the point, multiplied by `scale`.
     pub fn field(offset: u32, datatype: Datatype, scale: f32) -> Self {
         let datatype = match datatype {
-            Datatype::I8 => kernel_constant!("unpack.cu", "kI8"),
-            Datatype::U8 => kernel_constant!("unpack.cu", "kU8"),
-            Datatype::I16 => kernel_constant!("unpack.cu", "kI16"),
-            Datatype::U16 => kernel_constant!("unpack.cu", "kU16"),
-            Datatype::I32 => kernel_constant!("unpack.cu", "kI32"),
-            Datatype::U32 => kernel_constant!("unpack.cu", "kU32"),
-            Datatype::F32 => kernel_constant!("unpack.cu", "kF32"),
-            Datatype::F64 => kernel_constant!("unpack.cu", "kF64"),
+            Datatype::I8 => kernel_constant!("cloud/unpack.cu", "kI8"),
+            Datatype::U8 => kernel_constant!("cloud/unpack.cu", "kU8"),
+            Datatype::I16 => kernel_constant!("cloud/unpack.cu", "kI16"),
+            Datatype::U16 => kernel_constant!("cloud/unpack.cu", "kU16"),
+            Datatype::I32 => kernel_constant!("cloud/unpack.cu", "kI32"),
+            Datatype::U32 => kernel_constant!("cloud/unpack.cu", "kU32"),
+            Datatype::F32 => kernel_constant!("cloud/unpack.cu", "kF32"),
+            Datatype::F64 => kernel_constant!("cloud/unpack.cu", "kF64"),
         };
         Self { offset, datatype, scale }
     }
@@ -96,8 +96,8 @@ pub struct UnpackArgs<'a> {
     pub sources: [PointSource; MAX_CHANNELS],
 }
 
-assert_mirrors!(PointSource, "unpack.cu", "Source");
-assert_mirrors!(UnpackArgs<'_>, "unpack.cu", "Args");
+assert_mirrors!(PointSource, "cloud/unpack.cu", "Source");
+assert_mirrors!(UnpackArgs<'_>, "cloud/unpack.cu", "Args");
 
 impl UnpackArgs<'_> {
     /// Whether all values of 4 bytes and more are aligned to 4 bytes.

@@ -20,10 +20,10 @@ mod cpu;
 pub mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
-pub(in crate::ops) mod kernels;
+pub(crate) mod kernels;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{
     CloudView, Datatype, PointChannel, PointField, PointFields, PointRange, Points,
 };
 
@@ -69,8 +69,8 @@ pub struct UnpackCounts {
 ///
 /// # Example
 /// ```
-/// use det_post::ops::unpack::{UnpackParams, unpack};
-/// use det_post::types::{CloudView, PointField, PointFields, Points};
+/// use det_post_ops::cloud::unpack::{UnpackParams, unpack};
+/// use det_post_types::{CloudView, PointField, PointFields, Points};
 ///
 /// let mut fields = PointFields::new();
 /// for (name, offset) in [("x", 0), ("y", 4), ("z", 8)] {
@@ -83,7 +83,7 @@ pub struct UnpackCounts {
 /// let mut points = Points::with_capacity(3, 1000);
 /// assert_eq!(unpack(&cloud, &params, &mut points)?.num_points, 1);
 /// assert_eq!(points.values(), [1.0, 2.0, 3.0]);
-/// # Ok::<(), det_post::Error>(())
+/// # Ok::<(), det_post_types::Error>(())
 /// ```
 pub fn unpack(
     cloud: &CloudView<'_>,

@@ -2,7 +2,7 @@
 
 use super::table::CellTable;
 use super::{VoxelizeCounts, Voxels};
-use crate::types::{Grid, Points};
+use det_post_types::{Grid, Points};
 
 /// Groups points. The grid has at most `u32::MAX` cells, the table fits the points, and
 /// `voxels` is cleared.

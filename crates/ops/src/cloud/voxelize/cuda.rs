@@ -22,13 +22,13 @@ use crate::device::cuda::{
     DeviceBuffer, DeviceCounters, DevicePoints, Grid as Blocks, Kernel, KernelSpec, PointSlices,
     RESIDENT_THREADS, Stream, blocks,
 };
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Points grouped by voxel, as indices into the input [`DevicePoints`], all in device
 /// memory.
 #[derive(Debug)]
 pub struct DeviceVoxels {
-    /// Per voxel, the linear index of its cell ([`crate::types::Grid::index_of`]).
+    /// Per voxel, the linear index of its cell ([`det_post_types::Grid::index_of`]).
     pub cells: DeviceBuffer<u32>,
     /// Per voxel, the number of its points.
     pub num_points_per_voxel: DeviceBuffer<u32>,
@@ -39,11 +39,11 @@ pub struct DeviceVoxels {
     /// One value: the number of voxels.
     pub num: DeviceBuffer<u32>,
     /// Per voxel, the range of all its points among those of all voxels.
-    pub(in crate::ops) buckets: DeviceBuffer<VoxelBucket>,
+    pub(crate) buckets: DeviceBuffer<VoxelBucket>,
     /// Voxels with more than `MAX_SMALL_BUCKET` points, in any order.
-    pub(in crate::ops) large_buckets: DeviceBuffer<u32>,
+    pub(crate) large_buckets: DeviceBuffer<u32>,
     /// Their number.
-    pub(in crate::ops) num_large_buckets: DeviceBuffer<u32>,
+    pub(crate) num_large_buckets: DeviceBuffer<u32>,
     params: VoxelizeParams,
     point_capacity: usize,
 }
@@ -88,12 +88,12 @@ impl DeviceVoxels {
     }
 
     /// Whether voxels keep all of their points.
-    pub(in crate::ops) fn has_all_points(&self) -> bool {
+    pub(crate) fn has_all_points(&self) -> bool {
         self.params.max_points_per_voxel == VoxelizeParams::ALL_POINTS
     }
 
     /// `max_points_per_voxel` as kernels read it.
-    pub(in crate::ops) fn max_points_per_voxel(&self) -> u32 {
+    pub(crate) fn max_points_per_voxel(&self) -> u32 {
         if self.has_all_points() { NO_LIMIT } else { self.params.max_points_per_voxel as u32 }
     }
 }

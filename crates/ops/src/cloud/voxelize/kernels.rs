@@ -1,27 +1,27 @@
-//! The parameters of `kernels/voxelize.cu`, and the grid of `kernels/grid.cuh`.
+//! The parameters of `kernels/cloud/voxelize.cu`, and the grid of `kernels/cloud/grid.cuh`.
 
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
     refused,
 };
-use crate::error::Result;
-use crate::types::{self, Count};
+use det_post_types::Result;
+use det_post_types::Count;
 
 /// Threads per block of every step but `number`.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("bucket_order.cuh", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("cloud/bucket_order.cuh", "kThreads");
 /// Threads per block of the step `number`, and points per tile.
-pub const NUMBER_THREADS_PER_BLOCK: u32 = kernel_constant!("voxelize.cu", "kNumberThreads");
+pub const NUMBER_THREADS_PER_BLOCK: u32 = kernel_constant!("cloud/voxelize.cu", "kNumberThreads");
 /// Blocks of the step `order` for large buckets, before those for points.
-pub const LARGE_BUCKET_BLOCKS: u32 = kernel_constant!("voxelize.cu", "kLargeBucketBlocks");
+pub const LARGE_BUCKET_BLOCKS: u32 = kernel_constant!("cloud/voxelize.cu", "kLargeBucketBlocks");
 /// The maximum number of points of a bucket that is not large.
 pub const MAX_SMALL_BUCKET: usize =
-    kernel_constant!("voxel_bucket.cuh", "kMaxSmallBucket") as usize;
+    kernel_constant!("cloud/voxel_bucket.cuh", "kMaxSmallBucket") as usize;
 /// The maximum number of points: the aggregate of a tile holds the numbers of its
 /// voxels and of their points.
-pub const MAX_POINTS: usize = (1 << (32 - kernel_constant!("voxelize.cu", "kVoxelBits"))) - 1;
+pub const MAX_POINTS: usize = (1 << (32 - kernel_constant!("cloud/voxelize.cu", "kVoxelBits"))) - 1;
 /// The maximum number of points per voxel: a warp holds twice as many.
 pub const MAX_POINTS_PER_VOXEL: usize =
-    kernel_constant!("bucket_order.cuh", "kMaxHeld") as usize / 2;
+    kernel_constant!("cloud/bucket_order.cuh", "kMaxHeld") as usize / 2;
 /// As the maximum number of points per voxel: no limit.
 pub const NO_LIMIT: u32 = u32::MAX;
 
@@ -36,7 +36,7 @@ pub struct GridArgs {
 
 impl GridArgs {
     /// The grid as kernels read it.
-    pub fn new(grid: &types::Grid) -> Self {
+    pub fn new(grid: &det_post_types::Grid) -> Self {
         Self { min: grid.range().min, voxel_size: grid.voxel_size_m(), size: grid.grid_size() }
     }
 
@@ -80,10 +80,10 @@ unsafe impl Plain for VoxelBucket {}
 // SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for DroppedPoints {}
 
-assert_mirrors!(GridArgs, "grid.cuh", "VoxelGrid");
-assert_mirrors!(Entry, "voxelize.cu", "Entry");
-assert_mirrors!(VoxelBucket, "voxel_bucket.cuh", "VoxelBucket");
-assert_mirrors!(DroppedPoints, "voxelize.cu", "DroppedPoints");
+assert_mirrors!(GridArgs, "cloud/grid.cuh", "VoxelGrid");
+assert_mirrors!(Entry, "cloud/voxelize.cu", "Entry");
+assert_mirrors!(VoxelBucket, "cloud/voxel_bucket.cuh", "VoxelBucket");
+assert_mirrors!(DroppedPoints, "cloud/voxelize.cu", "DroppedPoints");
 
 /// The parameter of every step: `Args` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +137,7 @@ pub struct VoxelizeArgs<'a> {
     pub hash_shift: u32,
 }
 
-assert_mirrors!(VoxelizeArgs<'_>, "voxelize.cu", "Args");
+assert_mirrors!(VoxelizeArgs<'_>, "cloud/voxelize.cu", "Args");
 
 fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, step.threads_per_block)?;

@@ -18,11 +18,11 @@ mod cpu;
 pub mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
-pub(in crate::ops) mod kernels;
+pub(crate) mod kernels;
 mod table;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Grid, Points};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Grid, Points};
 use table::CellTable;
 
 /// The grid and its limits.

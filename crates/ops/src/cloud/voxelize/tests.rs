@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::types::PointRange;
+use det_post_types::PointRange;
 
 fn grid() -> Grid {
     let range = PointRange { min: [-2.0, 0.0, -1.0], max: [2.0, 1.5, 1.0] };

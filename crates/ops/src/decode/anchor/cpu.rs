@@ -3,8 +3,8 @@
 use std::f32::consts::PI;
 
 use super::AnchorOutputs;
-use crate::ops::logit::{best_class, exp, lowest_bound, sigmoid};
-use crate::types::{
+use crate::decode::logit::{best_class, exp, lowest_bound, sigmoid};
+use det_post_types::{
     Anchor, AnchorDecode, Box3d, Candidate, Candidates, Object3d, TensorValues, TensorView,
 };
 

@@ -1,5 +1,5 @@
 //! The CUDA implementation of [`decode_anchor`](super::decode_anchor), with the
-//! selection of the best ([`crate::ops::select`]) in the same kernel: one pass over
+//! selection of the best ([`crate::decode::select`]) in the same kernel: one pass over
 //! the class logits; the other maps are read only for anchors that pass.
 //!
 //! The candidates are those of the CPU, limited to the capacity, then to the best
@@ -15,13 +15,13 @@ use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Grid, In, Kernel,
     Stream, blocks,
 };
-use crate::error::Result;
-use crate::ops::logit::lowest_bound;
-use crate::ops::select::Limits;
-use crate::ops::select::cuda::Selecting;
-use crate::ops::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
-use crate::ops::thresholds::DeviceThresholds;
-use crate::types::{AnchorDecode, Box3d, ElementType};
+use det_post_types::Result;
+use crate::decode::logit::lowest_bound;
+use crate::decode::select::Limits;
+use crate::decode::select::cuda::Selecting;
+use crate::decode::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
+use crate::decode::thresholds::DeviceThresholds;
+use det_post_types::{AnchorDecode, Box3d, ElementType};
 
 /// Kernels and memory of the op on one stream, for one head.
 pub struct Workspace {

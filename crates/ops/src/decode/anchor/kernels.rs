@@ -1,4 +1,4 @@
-//! The parameters of `kernels/decode_anchor.cu`.
+//! The parameters of `kernels/decode/anchor.cu`.
 
 use std::marker::PhantomData;
 
@@ -8,13 +8,13 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
     kernel_specs, refused,
 };
-use crate::error::Result;
-use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
-use crate::types::Box3d;
+use det_post_types::Result;
+use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
+use det_post_types::Box3d;
 
 /// Anchors per block.
 pub const ANCHORS_PER_BLOCK: u32 =
-    kernel_constant!("decode_anchor.cu", "kItems") * THREADS_PER_BLOCK;
+    kernel_constant!("decode/anchor.cu", "kItems") * THREADS_PER_BLOCK;
 
 /// The anchor of a class: `Anchor` in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -71,8 +71,8 @@ pub struct AnchorArgs<'a, T> {
     pub step: [f32; 2],
 }
 
-assert_mirrors!(AnchorShape, "decode_anchor.cu", "Anchor");
-assert_mirrors!(AnchorArgs<'_, f32>, "decode_anchor.cu", "Args<float>");
+assert_mirrors!(AnchorShape, "decode/anchor.cu", "Anchor");
+assert_mirrors!(AnchorArgs<'_, f32>, "decode/anchor.cu", "Args<float>");
 
 fn check<T>(kernel: &str, args: &AnchorArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;

@@ -27,12 +27,12 @@ mod cpu;
 pub mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
-pub(in crate::ops) mod kernels;
+pub(crate) mod kernels;
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 #[cfg(doc)]
-use crate::types::Candidate;
-use crate::types::{AnchorDecode, Candidates, ElementType, Object3d, TensorView};
+use det_post_types::Candidate;
+use det_post_types::{AnchorDecode, Candidates, ElementType, Object3d, TensorView};
 
 /// The maps of an anchor head, f32 or f16: `[1, channels, H, W]`, or
 /// `[1, H, W, channels]` with [`AnchorDecode::channels_last`]. `A` is the number

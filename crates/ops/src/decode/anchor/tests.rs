@@ -4,7 +4,7 @@ use half::f16;
 use proptest::prelude::*;
 
 use super::*;
-use crate::types::{Anchor, Candidate, PointRange, ScoreThresholds, TensorValues};
+use det_post_types::{Anchor, Candidate, PointRange, ScoreThresholds, TensorValues};
 
 const HEIGHT: usize = 2;
 const WIDTH: usize = 3;

@@ -1,8 +1,8 @@
 //! The reference on the CPU.
 
 use super::CenterTask;
-use crate::ops::logit::{exp, logit_bound, sigmoid};
-use crate::types::{
+use crate::decode::logit::{exp, logit_bound, sigmoid};
+use det_post_types::{
     Box3d, Candidate, Candidates, CenterDecode, Object3d, TensorValues, TensorView, Variance3d,
 };
 

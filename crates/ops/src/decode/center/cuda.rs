@@ -1,5 +1,5 @@
 //! The CUDA implementation of [`decode_center`](super::decode_center), with the
-//! selection of the best ([`crate::ops::select`]) in the same kernel: one pass over
+//! selection of the best ([`crate::decode::select`]) in the same kernel: one pass over
 //! the heat maps; the other maps are read only for cells that pass.
 //!
 //! The candidates are those of the CPU, limited to the capacity, then to the best
@@ -22,12 +22,12 @@ use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Grid, In, Kernel,
     Stream, blocks,
 };
-use crate::error::Result;
-use crate::ops::select::Limits;
-use crate::ops::select::cuda::Selecting;
-use crate::ops::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
-use crate::ops::thresholds::DeviceThresholds;
-use crate::types::{Box3d, CenterDecode, ElementType, SizeOrder, YawConvention};
+use det_post_types::Result;
+use crate::decode::select::Limits;
+use crate::decode::select::cuda::Selecting;
+use crate::decode::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
+use crate::decode::thresholds::DeviceThresholds;
+use det_post_types::{Box3d, CenterDecode, ElementType, SizeOrder, YawConvention};
 
 /// Kernels and memory of the op on one stream, for one head.
 pub struct Workspace {

@@ -1,4 +1,4 @@
-//! The parameters of `kernels/decode_center.cu`.
+//! The parameters of `kernels/decode/center.cu`.
 
 use half::f16;
 
@@ -6,14 +6,14 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
     kernel_specs, refused,
 };
-use crate::error::Result;
-use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
-use crate::types::Box3d;
+use det_post_types::Result;
+use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
+use det_post_types::Box3d;
 
 /// Cells per block.
-pub const CELLS_PER_BLOCK: u32 = kernel_constant!("decode_center.cu", "kCells") * THREADS_PER_BLOCK;
+pub const CELLS_PER_BLOCK: u32 = kernel_constant!("decode/center.cu", "kCells") * THREADS_PER_BLOCK;
 /// The maximum number of tasks of a head.
-pub const MAX_TASKS: usize = kernel_constant!("decode_center.cu", "kMaxTasks") as usize;
+pub const MAX_TASKS: usize = kernel_constant!("decode/center.cu", "kMaxTasks") as usize;
 
 /// The range of centres, in device memory: `Settings` in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -125,10 +125,10 @@ pub struct CenterArgs<'a, T> {
     pub tasks: [CenterMaps<'a, T>; MAX_TASKS],
 }
 
-assert_mirrors!(CenterSettings, "decode_center.cu", "Settings");
-assert_mirrors!(Motion, "candidate.cuh", "Motion");
-assert_mirrors!(CenterMaps<'_, f32>, "decode_center.cu", "Task<float>");
-assert_mirrors!(CenterArgs<'_, f32>, "decode_center.cu", "Args<float>");
+assert_mirrors!(CenterSettings, "decode/center.cu", "Settings");
+assert_mirrors!(Motion, "shared/candidate.cuh", "Motion");
+assert_mirrors!(CenterMaps<'_, f32>, "decode/center.cu", "Task<float>");
+assert_mirrors!(CenterArgs<'_, f32>, "decode/center.cu", "Args<float>");
 
 fn check<T>(kernel: &str, args: &CenterArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;

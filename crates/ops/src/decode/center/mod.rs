@@ -31,12 +31,12 @@ mod cpu;
 pub mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
-pub(in crate::ops) mod kernels;
+pub(crate) mod kernels;
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 #[cfg(doc)]
-use crate::types::{Candidate, Variance3d};
-use crate::types::{Candidates, CenterDecode, ElementType, Object3d, TensorView};
+use det_post_types::{Candidate, Variance3d};
+use det_post_types::{Candidates, CenterDecode, ElementType, Object3d, TensorView};
 
 /// The maps of one task: `[1, channels, H, W]` of f32 or f16, all of one H and
 /// W. With variances, regression maps have twice the channels: the values, then

@@ -4,7 +4,7 @@ use half::f16;
 use proptest::prelude::*;
 
 use super::*;
-use crate::types::{
+use det_post_types::{
     Candidate, PointRange, ScoreThresholds, SizeOrder, TensorValues, Variance3d, YawConvention,
 };
 

@@ -12,10 +12,10 @@ use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceCounters, Floats, In, Kernel, KernelSpec, MappedBuffer,
     PublishedCounters, Stream,
 };
-use crate::error::Result;
-use crate::ops::decode_center::kernels::Motion;
-use crate::ops::nms::cuda::NmsCounts;
-use crate::types::{
+use det_post_types::Result;
+use crate::decode::center::kernels::Motion;
+use crate::nms::cuda::NmsCounts;
+use det_post_types::{
     Affine2, Box2d, Box3d, Detection2d, Detection3d, Kept, Object3d, RotatedBox2d, Size, Variance3d,
 };
 

@@ -1,4 +1,4 @@
-//! The parameters of `kernels/gather.cu`.
+//! The parameters of `kernels/decode/gather.cu`.
 
 use std::marker::PhantomData;
 
@@ -6,13 +6,13 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
     kernel_specs, refused,
 };
-use crate::error::Result;
-use crate::ops::decode_center::kernels::Motion;
-use crate::ops::nms::cuda::NmsCounts;
-use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept, RotatedBox2d};
+use det_post_types::Result;
+use crate::decode::center::kernels::Motion;
+use crate::nms::cuda::NmsCounts;
+use det_post_types::{Box2d, Box3d, Candidate, Detection2d, Kept, RotatedBox2d};
 
 /// Threads of the only block.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("gather.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("decode/gather.cu", "kThreads");
 
 /// The transform to source pixels, in device memory: `Settings` in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -45,10 +45,10 @@ unsafe impl Plain for GatherSettings {}
 // SAFETY: 3 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for Gathered {}
 
-assert_mirrors!(GatherSettings, "gather.cu", "Settings");
-assert_mirrors!(Gathered, "gather.cu", "Gathered");
-assert_mirrors!(Detection2d, "gather.cu", "Detection");
-assert_mirrors!(Detection2d<RotatedBox2d>, "gather.cu", "RotatedDetection");
+assert_mirrors!(GatherSettings, "decode/gather.cu", "Settings");
+assert_mirrors!(Gathered, "decode/gather.cu", "Gathered");
+assert_mirrors!(Detection2d, "decode/gather.cu", "Detection");
+assert_mirrors!(Detection2d<RotatedBox2d>, "decode/gather.cu", "RotatedDetection");
 
 /// The parameter of `gather_2d` and `gather_rotated`: `Args` in the kernels.
 #[derive(Clone, Copy, Debug)]
@@ -72,10 +72,10 @@ pub struct GatherArgs<'a, B> {
     pub published_counters: Out<'a, u32>,
 }
 
-assert_mirrors!(GatherArgs<'_, Box2d>, "gather.cu", "Args<Candidate2d, Detection>");
+assert_mirrors!(GatherArgs<'_, Box2d>, "decode/gather.cu", "Args<Candidate2d, Detection>");
 assert_mirrors!(
     GatherArgs<'_, RotatedBox2d>,
-    "gather.cu",
+    "decode/gather.cu",
     "Args<CandidateRotated, RotatedDetection>"
 );
 
@@ -116,11 +116,11 @@ kernel_specs! {
 }
 
 /// Words of a 3D detection: class, score and the seven numbers of the box.
-pub const BOX_WORDS: usize = kernel_constant!("gather.cu", "kBoxWords") as usize;
+pub const BOX_WORDS: usize = kernel_constant!("decode/gather.cu", "kBoxWords") as usize;
 /// Further words of heads with velocities.
-pub const VELOCITY_WORDS: usize = kernel_constant!("gather.cu", "kVelocityWords") as usize;
+pub const VELOCITY_WORDS: usize = kernel_constant!("decode/gather.cu", "kVelocityWords") as usize;
 /// Further words of heads with variances.
-pub const VARIANCE_WORDS: usize = kernel_constant!("gather.cu", "kVarianceWords") as usize;
+pub const VARIANCE_WORDS: usize = kernel_constant!("decode/gather.cu", "kVarianceWords") as usize;
 
 /// The parameter of `gather_3d`: `Args3d` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -154,7 +154,7 @@ pub struct Gather3dArgs<'a> {
     pub reserved: u32,
 }
 
-assert_mirrors!(Gather3dArgs<'_>, "gather.cu", "Args3d");
+assert_mirrors!(Gather3dArgs<'_>, "decode/gather.cu", "Args3d");
 
 /// `gather_3d`.
 pub struct Gather3d;

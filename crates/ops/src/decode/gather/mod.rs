@@ -17,10 +17,10 @@
 pub mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
-pub(in crate::ops) mod kernels;
+pub(crate) mod kernels;
 
-use super::overlap::Rectangle;
-use crate::types::{
+use crate::nms::geometry::Rectangle;
+use det_post_types::{
     Affine2, Box2d, Candidate, Detection2d, Detection3d, Kept, Object3d, RotatedBox2d, Size,
 };
 
@@ -125,7 +125,7 @@ fn clipped(bbox: Box2d, image: Size) -> Option<Box2d> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{Letterbox, Placement};
+    use det_post_types::{Letterbox, Placement};
 
     const SOURCE: Size = Size::new(1242, 375);
 

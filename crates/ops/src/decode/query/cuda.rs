@@ -7,9 +7,9 @@ use super::kernels::{
 };
 use super::{argument, candidate_of};
 use crate::device::cuda::{DeviceBuffer, Grid, In, Kernel, MappedBuffer, Stream};
-use crate::error::Result;
-use crate::ops::logit::logit_bound;
-use crate::types::{Candidates, Object3d, QueryDecode};
+use det_post_types::Result;
+use crate::decode::logit::logit_bound;
+use det_post_types::{Candidates, Object3d, QueryDecode};
 
 /// The outputs of a view decoder in device memory.
 #[derive(Clone, Copy, Debug)]

@@ -1,23 +1,23 @@
-//! The parameter of `kernels/decode_query.cu`.
+//! The parameter of `kernels/decode/query.cu`.
 
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, OverlappingKernel, Plain, assert_mirrors, check_lens, check_threads,
     kernel_constant, refused,
 };
-use crate::error::Result;
-use crate::types::{QueryBox, QueryDecode};
+use det_post_types::Result;
+use det_post_types::{QueryBox, QueryDecode};
 
 /// Threads of the one block.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("decode_query.cuh", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("decode/query.cuh", "kThreads");
 /// The most distance bins.
-pub const MAX_BINS: usize = kernel_constant!("decode_query.cuh", "kMaxBins") as usize;
+pub const MAX_BINS: usize = kernel_constant!("decode/query.cuh", "kMaxBins") as usize;
 const _: () = assert!(MAX_BINS == QueryDecode::MAX_DISTANCE_BINS);
 /// Keys that are collected between two checks whether more fit.
-pub const KEYS_AT_ONCE: u32 = THREADS_PER_BLOCK * kernel_constant!("decode_query.cu", "kAtOnce");
+pub const KEYS_AT_ONCE: u32 = THREADS_PER_BLOCK * kernel_constant!("decode/query.cu", "kAtOnce");
 /// The most queries.
-pub const MAX_QUERIES: u32 = kernel_constant!("decode_query.cuh", "kMaxQueries");
+pub const MAX_QUERIES: u32 = kernel_constant!("decode/query.cuh", "kMaxQueries");
 /// Values of a box.
-pub const BOX_LEN: usize = kernel_constant!("decode_query.cuh", "kBoxLen") as usize;
+pub const BOX_LEN: usize = kernel_constant!("decode/query.cuh", "kBoxLen") as usize;
 
 const _: () = assert!(size_of::<QueryBox>() == BOX_LEN * size_of::<f32>());
 
@@ -95,9 +95,9 @@ pub struct DecodeArgs<'a> {
     pub reserved: u32,
 }
 
-assert_mirrors!(QuerySettings, "decode_query.cuh", "Settings");
-assert_mirrors!(Pair, "decode_query.cuh", "Pair");
-assert_mirrors!(DecodeArgs<'_>, "decode_query.cuh", "Args");
+assert_mirrors!(QuerySettings, "decode/query.cuh", "Settings");
+assert_mirrors!(Pair, "decode/query.cuh", "Pair");
+assert_mirrors!(DecodeArgs<'_>, "decode/query.cuh", "Args");
 
 /// `decode_query_pairs`.
 pub struct DecodePairs;

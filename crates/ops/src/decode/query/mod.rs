@@ -27,9 +27,9 @@ mod kernels;
 #[cfg(test)]
 mod tests;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::logit::{exp, logit_bound, sigmoid};
-use crate::types::{
+use det_post_types::{Error, ErrorKind, Result};
+use crate::decode::logit::{exp, logit_bound, sigmoid};
+use det_post_types::{
     Box3d, Candidate, Candidates, Object3d, QueryBox, QueryDecode, ScoreThresholds,
 };
 
@@ -182,7 +182,7 @@ fn bin_of(thresholds: &ScoreThresholds, distance_m: f32) -> Option<usize> {
 }
 
 /// The object of a query's numbers.
-pub(in crate::ops) fn object_of(bbox: &QueryBox, params: &QueryDecode) -> Object3d {
+pub(crate) fn object_of(bbox: &QueryBox, params: &QueryDecode) -> Object3d {
     let &[x, y, z, e0, e1, e2, sin, cos, vx, vy, _] = bbox;
     let [length_m, width_m, height_m] =
         params.size_order.length_width_height([e0, e1, e2].map(exp));

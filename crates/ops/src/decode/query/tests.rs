@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::types::{PointRange, SizeOrder, YawConvention};
+use det_post_types::{PointRange, SizeOrder, YawConvention};
 
 fn params(threshold: f32, num_classes: usize) -> QueryDecode {
     QueryDecode {

@@ -3,11 +3,11 @@
 use super::Limits;
 use super::kernels::{SelectSettings, Selection};
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, DeviceCounters, Plain, Stream};
-use crate::error::Result;
-use crate::types::Candidate;
+use det_post_types::Result;
+use det_post_types::Candidate;
 
 /// Found candidates, settings and totals of a decoder.
-pub(in crate::ops) struct Selecting<B> {
+pub(crate) struct Selecting<B> {
     pub settings: DeviceBuffer<SelectSettings>,
     /// A bit per class.
     pub wanted: DeviceBuffer<u32>,
@@ -21,7 +21,7 @@ where
     Candidate<B>: Plain,
 {
     /// Memory for `num_found` candidates that pass, and the filter of `num_classes`.
-    pub(in crate::ops) fn new(
+    pub(crate) fn new(
         stream: &Stream,
         num_found: usize,
         num_classes: usize,
@@ -37,17 +37,17 @@ where
 
     /// Writes the limits of a decoder with thresholds of its own and without a class
     /// filter, and waits.
-    pub(in crate::ops) fn set(&mut self, limits: Limits) -> Result<()> {
+    pub(crate) fn set(&mut self, limits: Limits) -> Result<()> {
         self.settings.write(&[SelectSettings::new(limits)])
     }
 
     /// The maximum number of candidates that pass.
-    pub(in crate::ops) fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.found.len()
     }
 
     /// The slices of a launch that selects `candidates`.
-    pub(in crate::ops) fn slices<'a>(
+    pub(crate) fn slices<'a>(
         &'a mut self,
         stream: &Stream,
         candidates: &'a mut DeviceCandidates<B>,

@@ -1,14 +1,14 @@
-//! The parameters of `kernels/select.cuh`, which all decoders share.
+//! The parameters of `kernels/decode/select.cuh`, which all decoders share.
 
 use super::Limits;
 use crate::device::cuda::{In, Out, Plain, assert_mirrors, kernel_constant};
-use crate::types::{Box2d, Candidate, Count};
+use det_post_types::{Box2d, Candidate, Count};
 
 /// Threads per block of a decoder.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("select.cuh", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("decode/select.cuh", "kThreads");
 /// The maximum number of candidates that may be found, limited by the counts in the
 /// kernels' totals.
-pub const MAX_FOUND: usize = (1 << kernel_constant!("select.cuh", "kTotalBits")) - 1;
+pub const MAX_FOUND: usize = (1 << kernel_constant!("decode/select.cuh", "kTotalBits")) - 1;
 
 /// The settings of the selection, in device memory: `Settings` in the kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -61,13 +61,13 @@ pub struct Selection<'a, B> {
     pub counters: Out<'a, u32>,
 }
 
-assert_mirrors!(SelectSettings, "select.cuh", "Settings");
-assert_mirrors!(Selection<'_, Box2d>, "select.cuh", "Slices<Candidate2d>");
+assert_mirrors!(SelectSettings, "decode/select.cuh", "Settings");
+assert_mirrors!(Selection<'_, Box2d>, "decode/select.cuh", "Slices<Candidate2d>");
 
 impl<B> Selection<'_, B> {
     /// The slices with their lengths and the lengths needed for as many candidates as
     /// may be found.
-    pub(in crate::ops) fn needed(&self, num_found: usize) -> [(&'static str, usize, usize); 7] {
+    pub(crate) fn needed(&self, num_found: usize) -> [(&'static str, usize, usize); 7] {
         [
             ("settings", self.settings.len(), 1),
             ("found", self.found.len(), num_found),

@@ -7,12 +7,12 @@
 //! equal on every device.
 
 #[cfg(feature = "cuda")]
-pub(in crate::ops) mod cuda;
+pub(crate) mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
-pub(in crate::ops) mod kernels;
+pub(crate) mod kernels;
 
-use crate::types::{Candidates, Count, FrameReport};
+use det_post_types::{Candidates, Count, FrameReport};
 
 /// What decoding and selection dropped, for the frame report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::types::{Candidate, total_order};
+    use det_post_types::{Candidate, total_order};
 
     fn filled(capacity: usize, scores: &[f32]) -> Candidates<u32> {
         let mut candidates = Candidates::with_capacity(capacity);

@@ -1,9 +1,9 @@
 //! The reference on the CPU.
 
 use super::{NUM_BOX_CHANNELS, StreamPetrOutputs};
-use crate::ops::decode_query::object_of;
-use crate::ops::logit::{best_class, lowest_bound, sigmoid};
-use crate::types::{
+use crate::decode::query::object_of;
+use crate::decode::logit::{best_class, lowest_bound, sigmoid};
+use det_post_types::{
     Candidate, Candidates, Object3d, QueryDecode, StreamPetrDecode, TensorValues, TensorView,
 };
 

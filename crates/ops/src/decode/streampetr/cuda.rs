@@ -1,5 +1,5 @@
 //! The CUDA implementation of [`decode_streampetr`](super::decode_streampetr()), with the selection
-//! of the best ([`crate::ops::select`]) in the same kernel.
+//! of the best ([`crate::decode::select`]) in the same kernel.
 //!
 //! The candidates are those of the CPU, limited to the capacity, then to the best
 //! `pre_nms_top_k`; each limit drops the worst in the total order. Their order in memory is
@@ -14,14 +14,14 @@ use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Grid, Kernel,
     Stream, blocks,
 };
-use crate::error::Result;
-use crate::ops::decode_center::cuda::Motion;
-use crate::ops::logit::lowest_bound;
-use crate::ops::select::Limits;
-use crate::ops::select::cuda::Selecting;
-use crate::ops::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
-use crate::ops::thresholds::DeviceThresholds;
-use crate::types::{Box3d, ElementType, SizeOrder, StreamPetrDecode, YawConvention};
+use det_post_types::Result;
+use crate::decode::center::cuda::Motion;
+use crate::decode::logit::lowest_bound;
+use crate::decode::select::Limits;
+use crate::decode::select::cuda::Selecting;
+use crate::decode::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
+use crate::decode::thresholds::DeviceThresholds;
+use det_post_types::{Box3d, ElementType, SizeOrder, StreamPetrDecode, YawConvention};
 
 /// Kernels and memory of the op on one stream, for one head.
 pub struct Workspace {

@@ -1,4 +1,4 @@
-//! The parameters of `kernels/decode_streampetr.cu`.
+//! The parameters of `kernels/decode/streampetr.cu`.
 
 use std::marker::PhantomData;
 
@@ -8,10 +8,10 @@ use super::NUM_BOX_CHANNELS;
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_specs, refused,
 };
-use crate::error::Result;
-use crate::ops::decode_center::cuda::Motion;
-use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
-use crate::types::Box3d;
+use det_post_types::Result;
+use crate::decode::center::cuda::Motion;
+use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
+use det_post_types::Box3d;
 
 /// The parameter: `Args` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,7 @@ pub struct StreamPetrArgs<'a, T> {
     pub yaw_turns_clockwise: u32,
 }
 
-assert_mirrors!(StreamPetrArgs<'_, f32>, "decode_streampetr.cu", "Args<float>");
+assert_mirrors!(StreamPetrArgs<'_, f32>, "decode/streampetr.cu", "Args<float>");
 
 fn check<T>(kernel: &str, args: &StreamPetrArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::types::{
+use det_post_types::{
     PointRange, QueryDecode, ScoreThresholds, SizeOrder, TensorValues, YawConvention,
 };
 

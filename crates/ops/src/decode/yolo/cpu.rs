@@ -5,9 +5,9 @@ use std::fmt::Arguments;
 
 use super::values::{Floats, Spaced, best_class, class_of_float, class_of_integer, passes};
 use super::{Head, argument};
-use crate::error::Result;
-use crate::ops::logit::{exp, logit_bound, sigmoid};
-use crate::types::{
+use det_post_types::Result;
+use crate::decode::logit::{exp, logit_bound, sigmoid};
+use det_post_types::{
     AnchorLevel, Box2d, Candidate, Candidates, DetrBoxes, Size, TensorValues, TensorView,
 };
 
@@ -34,7 +34,7 @@ pub(super) fn one<'a, 'o>(
     }
 }
 
-pub(super) fn misfit(output: &TensorView<'_>, expected: Arguments<'_>) -> crate::Error {
+pub(super) fn misfit(output: &TensorView<'_>, expected: Arguments<'_>) -> det_post_types::Error {
     argument(format!("output {:?}; {expected} expected", output.shape()))
 }
 

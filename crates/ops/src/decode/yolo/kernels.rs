@@ -1,4 +1,4 @@
-//! The parameters of `kernels/decode_yolo.cu`.
+//! The parameters of `kernels/decode/yolo.cu`.
 
 use std::marker::PhantomData;
 
@@ -8,18 +8,18 @@ use crate::device::cuda::{
     Floats, Grid, In, KernelSpec, assert_mirrors, check_len, check_threads, kernel_constant,
     refused,
 };
-use crate::error::Result;
-use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
-use crate::types::{Box2d, RotatedBox2d};
+use det_post_types::Result;
+use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
+use det_post_types::{Box2d, RotatedBox2d};
 
 /// The maximum number of tensors, and of levels.
-pub const MAX_OUTPUTS: usize = kernel_constant!("decode_yolo.cuh", "kMaxOutputs") as usize;
+pub const MAX_OUTPUTS: usize = kernel_constant!("decode/yolo.cuh", "kMaxOutputs") as usize;
 /// Rows per block of layouts where a warp decodes a row that passes.
-const ROWS_PER_BLOCK: u32 = kernel_constant!("decode_yolo_rows.cuh", "kRowsPerBlock");
+const ROWS_PER_BLOCK: u32 = kernel_constant!("decode/yolo_rows.cuh", "kRowsPerBlock");
 /// Columns per block of heads of planes: a lane each.
-const COLUMNS_PER_BLOCK: u32 = kernel_constant!("warp.cuh", "kLanes");
+const COLUMNS_PER_BLOCK: u32 = kernel_constant!("shared/warp.cuh", "kLanes");
 /// Warps per block.
-const WARPS_PER_BLOCK: u32 = THREADS_PER_BLOCK / kernel_constant!("warp.cuh", "kLanes");
+const WARPS_PER_BLOCK: u32 = THREADS_PER_BLOCK / kernel_constant!("shared/warp.cuh", "kLanes");
 
 /// One level of a head: `Level` in the kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -71,11 +71,11 @@ pub struct YoloArgs<'a, T, B> {
     pub levels: [YoloLevel; MAX_OUTPUTS],
 }
 
-assert_mirrors!(YoloLevel, "decode_yolo.cuh", "Level");
-assert_mirrors!(YoloArgs<'_, f32, Box2d>, "decode_yolo.cuh", "Args<float>");
+assert_mirrors!(YoloLevel, "decode/yolo.cuh", "Level");
+assert_mirrors!(YoloArgs<'_, f32, Box2d>, "decode/yolo.cuh", "Args<float>");
 assert_mirrors!(
     YoloArgs<'_, f32, RotatedBox2d>,
-    "decode_yolo.cuh",
+    "decode/yolo.cuh",
     "Args<float, CandidateRotated>"
 );
 

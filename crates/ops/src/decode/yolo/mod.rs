@@ -41,12 +41,12 @@ mod cpu;
 pub mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
-pub(in crate::ops) mod kernels;
+pub(crate) mod kernels;
 mod planes;
 mod values;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Box2d, Candidates, RotatedBox2d, Size, TensorView, YoloLayout};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Box2d, Candidates, RotatedBox2d, Size, TensorView, YoloLayout};
 
 /// The parameters that all layouts share.
 struct Head {

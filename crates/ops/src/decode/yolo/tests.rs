@@ -2,8 +2,8 @@ use half::f16;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ops::logit::sigmoid;
-use crate::types::{AnchorLevel, Candidate, DetrBoxes, TensorValues};
+use crate::decode::logit::sigmoid;
+use det_post_types::{AnchorLevel, Candidate, DetrBoxes, TensorValues};
 
 const NETWORK: Size = Size::new(96, 64);
 

@@ -4,8 +4,8 @@ use half::f16;
 use half::slice::HalfFloatSliceExt as _;
 
 use super::argument;
-use crate::error::Result;
-use crate::types::{TensorValues, TensorView};
+use det_post_types::Result;
+use det_post_types::{TensorValues, TensorView};
 
 /// Values of a tensor of floats.
 #[derive(Clone, Copy)]

@@ -1,8 +1,8 @@
 //! Candidates in device memory.
 
 use super::{DeviceBuffer, Plain, Stream};
-use crate::error::Result;
-use crate::types::Candidate;
+use det_post_types::Result;
+use det_post_types::Candidate;
 
 /// The candidates of a frame and their number, both in device memory.
 ///

@@ -1,8 +1,8 @@
 //! The counters of a frame in device memory.
 
 use super::{DeviceBuffer, MappedBuffer, Out, Stream, kernel_constant};
-use crate::error::Result;
-use crate::types::{Count, FrameReport};
+use det_post_types::Result;
+use det_post_types::{Count, FrameReport};
 
 /// What a frame drops on the device: a `u32` for each [`Count`], at its position
 /// in [`Count::ALL`].
@@ -117,33 +117,33 @@ impl DeviceCounters {
     }
 }
 
-/// The positions that `kernels/counters.cuh` names.
+/// The positions that `kernels/shared/counters.cuh` names.
 const _: () = {
     let positions = [
-        (Count::PointsNotFinite, kernel_constant!("counters.cuh", "kPointsNotFinite")),
-        (Count::PointsOutOfRange, kernel_constant!("counters.cuh", "kPointsOutOfRange")),
-        (Count::PointsOverCapacity, kernel_constant!("counters.cuh", "kPointsOverCapacity")),
-        (Count::SweepsDropped, kernel_constant!("counters.cuh", "kSweepsDropped")),
-        (Count::PointsOverVoxel, kernel_constant!("counters.cuh", "kPointsOverVoxel")),
+        (Count::PointsNotFinite, kernel_constant!("shared/counters.cuh", "kPointsNotFinite")),
+        (Count::PointsOutOfRange, kernel_constant!("shared/counters.cuh", "kPointsOutOfRange")),
+        (Count::PointsOverCapacity, kernel_constant!("shared/counters.cuh", "kPointsOverCapacity")),
+        (Count::SweepsDropped, kernel_constant!("shared/counters.cuh", "kSweepsDropped")),
+        (Count::PointsOverVoxel, kernel_constant!("shared/counters.cuh", "kPointsOverVoxel")),
         (
             Count::PointsOverVoxelCapacity,
-            kernel_constant!("counters.cuh", "kPointsOverVoxelCapacity"),
+            kernel_constant!("shared/counters.cuh", "kPointsOverVoxelCapacity"),
         ),
-        (Count::VoxelsOverCapacity, kernel_constant!("counters.cuh", "kVoxelsOverCapacity")),
-        (Count::SitesOverCapacity, kernel_constant!("counters.cuh", "kSitesOverCapacity")),
-        (Count::SitesWithoutOutput, kernel_constant!("counters.cuh", "kSitesWithoutOutput")),
+        (Count::VoxelsOverCapacity, kernel_constant!("shared/counters.cuh", "kVoxelsOverCapacity")),
+        (Count::SitesOverCapacity, kernel_constant!("shared/counters.cuh", "kSitesOverCapacity")),
+        (Count::SitesWithoutOutput, kernel_constant!("shared/counters.cuh", "kSitesWithoutOutput")),
         (
             Count::CandidatesOverCapacity,
-            kernel_constant!("counters.cuh", "kCandidatesOverCapacity"),
+            kernel_constant!("shared/counters.cuh", "kCandidatesOverCapacity"),
         ),
-        (Count::CandidatesOverTopK, kernel_constant!("counters.cuh", "kCandidatesOverTopK")),
-        (Count::DetectionsOverLimit, kernel_constant!("counters.cuh", "kDetectionsOverLimit")),
-        (Count::ScoresOutOfRange, kernel_constant!("counters.cuh", "kScoresOutOfRange")),
-        (Count::ScoresNan, kernel_constant!("counters.cuh", "kScoresNan")),
-        (Count::MemoryCleared, kernel_constant!("counters.cuh", "kMemoryCleared")),
+        (Count::CandidatesOverTopK, kernel_constant!("shared/counters.cuh", "kCandidatesOverTopK")),
+        (Count::DetectionsOverLimit, kernel_constant!("shared/counters.cuh", "kDetectionsOverLimit")),
+        (Count::ScoresOutOfRange, kernel_constant!("shared/counters.cuh", "kScoresOutOfRange")),
+        (Count::ScoresNan, kernel_constant!("shared/counters.cuh", "kScoresNan")),
+        (Count::MemoryCleared, kernel_constant!("shared/counters.cuh", "kMemoryCleared")),
     ];
-    assert!(positions.len() == Count::ALL.len(), "kernels/counters.cuh names all counters");
-    assert!(Count::ALL.len() == kernel_constant!("counters.cuh", "kNumCounters") as usize);
+    assert!(positions.len() == Count::ALL.len(), "kernels/shared/counters.cuh names all counters");
+    assert!(Count::ALL.len() == kernel_constant!("shared/counters.cuh", "kNumCounters") as usize);
     let mut i = 0;
     while i < positions.len() {
         assert!(positions[i].0 as u32 == positions[i].1, "a counter has another position");

@@ -1,9 +1,9 @@
-//! Kernels that belong to no operation (`kernels/diagnostic.cu`): an empty one, to
+//! Kernels that belong to no operation (`kernels/shared/diagnostic.cu`): an empty one, to
 //! measure the cost of a launch, and one that faults, to test that channels
 //! survive that.
 
 use super::{CudaDevice, Grid, KernelSpec, Out, assert_mirrors};
-use crate::error::Result;
+use det_post_types::Result;
 
 /// The mirror of `EmptyArgs`.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +33,8 @@ pub struct FaultArgs {
     bad_address: u32,
 }
 
-assert_mirrors!(EmptyArgs<'_>, "diagnostic.cu", "EmptyArgs");
-assert_mirrors!(FaultArgs, "diagnostic.cu", "FaultArgs");
+assert_mirrors!(EmptyArgs<'_>, "shared/diagnostic.cu", "EmptyArgs");
+assert_mirrors!(FaultArgs, "shared/diagnostic.cu", "FaultArgs");
 
 /// `fault`.
 struct Fault;

@@ -4,7 +4,7 @@ use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, result};
 
 use super::{Stream, failed};
-use crate::error::Result;
+use det_post_types::Result;
 
 /// A point in a stream's work, to wait for and to measure times.
 #[derive(Debug)]

@@ -7,14 +7,14 @@ use cudarc::driver::CudaGraph;
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 
 use super::{Stream, error, failed};
-use crate::error::Result;
+use det_post_types::Result;
 
-static RECORDING: Mutex<()> = Mutex::new(());
+static CAPTURE: Mutex<()> = Mutex::new(());
 
-thread_local!(static IS_ALONE: Cell<bool> = const { Cell::new(false) });
+thread_local!(static HAS_LOCK: Cell<bool> = const { Cell::new(false) });
 
-/// The guard of the one recording of this process.
-pub(crate) struct Alone {
+/// The lock that a process holds while it records a graph: only one thread at a time does.
+pub struct CaptureLock {
     /// `None` inside another guard of the same thread.
     outer: Option<MutexGuard<'static, ()>>,
 }
@@ -22,19 +22,19 @@ pub(crate) struct Alone {
 /// Waits for the guard, unless this thread has it. While ONNX Runtime loads or releases a network it
 /// waits for the whole GPU, and while it records a graph no thread may allocate memory: neither
 /// may overlap a recording.
-pub(crate) fn recording() -> Alone {
-    if IS_ALONE.get() {
-        return Alone { outer: None };
+pub fn lock_capture() -> CaptureLock {
+    if HAS_LOCK.get() {
+        return CaptureLock { outer: None };
     }
-    let outer = RECORDING.lock().unwrap_or_else(PoisonError::into_inner);
-    IS_ALONE.set(true);
-    Alone { outer: Some(outer) }
+    let outer = CAPTURE.lock().unwrap_or_else(PoisonError::into_inner);
+    HAS_LOCK.set(true);
+    CaptureLock { outer: Some(outer) }
 }
 
-impl Drop for Alone {
+impl Drop for CaptureLock {
     fn drop(&mut self) {
         if self.outer.is_some() {
-            IS_ALONE.set(false);
+            HAS_LOCK.set(false);
         }
     }
 }
@@ -62,15 +62,15 @@ impl Graph {
     /// Those of `enqueue`; `Device` when it waited or allocated memory, which cannot
     /// be recorded, or queued nothing.
     pub fn record(stream: &Stream, enqueue: impl FnOnce() -> Result<()>) -> Result<Self> {
-        Self::record_alone(&recording(), stream, enqueue)
+        Self::record_locked(&lock_capture(), stream, enqueue)
     }
 
     /// As [`Graph::record`], for a caller that holds the guard.
     ///
     /// # Errors
     /// As of [`Graph::record`].
-    pub(crate) fn record_alone(
-        _alone: &Alone,
+    pub fn record_locked(
+        _lock: &CaptureLock,
         stream: &Stream,
         enqueue: impl FnOnce() -> Result<()>,
     ) -> Result<Self> {
@@ -112,10 +112,10 @@ mod tests {
 
     #[test]
     fn the_guard_excludes_other_threads_until_the_outer_one_ends() {
-        let (outer, inner) = (recording(), recording());
+        let (outer, inner) = (lock_capture(), lock_capture());
         let (has_it, waiting) = mpsc::channel();
         let other = std::thread::spawn(move || {
-            let _alone = recording();
+            let _lock = lock_capture();
             has_it.send(()).unwrap();
         });
         drop(inner);
@@ -123,6 +123,6 @@ mod tests {
         drop(outer);
         waiting.recv_timeout(Duration::from_secs(20)).unwrap();
         other.join().unwrap();
-        drop(recording());
+        drop(lock_capture());
     }
 }

@@ -1,8 +1,8 @@
 //! Images in device memory, as in their messages.
 
 use super::{DeviceBuffer, DevicePayload, In, Moved, Stream, UploadScope};
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{DeviceBytes, Encoding, ImageView, Size};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{DeviceBytes, Encoding, ImageView, Size};
 
 /// The memory layout of an image, checked by [`ImageView`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

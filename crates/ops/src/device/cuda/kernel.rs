@@ -11,7 +11,7 @@ use cudarc::driver::sys::{
 };
 
 use super::{CudaDevice, Stream, error, failed};
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Declares a kernel of this program: its name and its one parameter, a struct
 /// passed by value.
@@ -96,7 +96,7 @@ impl<K: KernelSpec> Kernel<K> {
         };
         let max_threads_per_block =
             attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?.unsigned_abs();
-        // `__CUDA_ARCH__` in kernels/overlap.cuh; of PTX that the driver has compiled, too.
+        // `__CUDA_ARCH__` in kernels/shared/pdl.cuh; of PTX that the driver has compiled, too.
         let can_overlap = attribute(Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)? >= 90;
         Ok(Self {
             function,

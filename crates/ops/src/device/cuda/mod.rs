@@ -35,8 +35,7 @@ pub use candidates::DeviceCandidates;
 pub use cloud::{CloudLayout, DeviceCloud, num_bytes};
 pub use counters::{DeviceCounters, PublishedCounters};
 pub use event::Event;
-pub use graph::Graph;
-pub(crate) use graph::{Alone, recording};
+pub use graph::{CaptureLock, Graph, lock_capture};
 pub use image::{DeviceImage, ImageLayout, TAIL_BYTES};
 pub use kernel::{Grid, Kernel, KernelSpec, OverlappingKernel};
 pub(crate) use kernel::{
@@ -55,7 +54,7 @@ pub use stream::Stream;
 pub use tensor::{DeviceFloat, DeviceTensor, DeviceValues, PinnedTensor};
 
 use super::error;
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// An opened GPU. Clones share it.
 #[derive(Clone)]

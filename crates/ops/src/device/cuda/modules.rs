@@ -1,7 +1,7 @@
 //! The kernels of the program on one GPU, in modules that are loaded when they are used.
 //!
 //! Loading takes two milliseconds for each megabyte of machine code, most of them to decompress
-//! it. Therefore `build.rs` compiles the kernels into several images, and the first kernel of an
+//! it. Therefore `det_post_kernels` compiles the kernels into several images, and the first kernel of an
 //! image loads it.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,32 +10,11 @@ use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, DriverError};
 use cudarc::nvrtc::Ptx;
 
+use det_post_kernels::{IMAGES, Image};
+
 use super::stream::ignore_other_recordings;
 use super::{error, failed};
-use crate::error::Result;
-
-/// Kernels that are loaded together.
-struct Image {
-    fatbin: &'static [u8],
-    /// Their names, one a line.
-    kernels: &'static str,
-}
-
-#[cfg(kernels)]
-macro_rules! image {
-    ($name:literal) => {
-        Image {
-            fatbin: include_bytes!(concat!(env!("DET_POST_KERNELS"), "/", $name, ".fatbin")),
-            kernels: include_str!(concat!(env!("DET_POST_KERNELS"), "/", $name, ".kernels")),
-        }
-    };
-}
-
-#[cfg(kernels)]
-const IMAGES: &[Image] =
-    &[image!("frames"), image!("camera"), image!("lidar"), image!("sparse"), image!("surround")];
-#[cfg(not(kernels))]
-const IMAGES: &[Image] = &[];
+use det_post_types::Result;
 
 /// The modules of a context, by image.
 pub(super) struct Modules {

@@ -13,7 +13,7 @@ use cudarc::driver::{CudaContext, result};
 
 use super::modules::{Modules, check_built};
 use super::{CudaDevice, Inner, error, failed};
-use crate::error::Result;
+use det_post_types::Result;
 
 /// The oldest supported driver, by the CUDA version that it implements: 12.6.
 const MIN_DRIVER: i32 = 12_060;

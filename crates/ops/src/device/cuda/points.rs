@@ -1,8 +1,8 @@
 //! Points in device memory.
 
 use super::{DeviceBuffer, In, Stream};
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::Points;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::Points;
 
 /// The points of a frame and their number, both in device memory: rows of
 /// `num_channels` floats, the first three x, y, z in metres, all finite.

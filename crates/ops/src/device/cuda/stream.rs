@@ -9,7 +9,7 @@ use cudarc::driver::sys::{self, CUevent_flags, CUevent_wait_flags, CUstream, CUs
 use cudarc::driver::{CudaStream, DriverError, result};
 
 use super::{CudaDevice, error, failed};
-use crate::error::Result;
+use det_post_types::Result;
 
 /// A queue of work on one GPU, with all memory that was allocated on it. Clones
 /// are handles of the same stream.
@@ -239,7 +239,7 @@ impl Stream {
     }
 
     /// Whether two handles are of one queue.
-    pub(crate) fn is_same_queue(&self, other: &Self) -> bool {
+    pub fn is_same_queue(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.memory.queues, &other.memory.queues) && self.queue == other.queue
     }
 

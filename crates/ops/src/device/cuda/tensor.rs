@@ -5,8 +5,8 @@ use std::ops::Range;
 use half::f16;
 
 use super::{DeviceBuffer, In, PinnedBuffer, Plain, Stream};
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{ElementType, Tensor, TensorValues, TensorView};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{ElementType, Tensor, TensorValues, TensorView};
 
 /// A tensor of floats in device memory: dense, row-major.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl DeviceTensor {
 
     /// The address of the values, for a library that queues work of its own. The
     /// memory is valid as long as the tensor's stream.
-    pub(crate) fn address(&self) -> u64 {
+    pub fn address(&self) -> u64 {
         match &self.values {
             DeviceValues::F32(values) => values.address(),
             DeviceValues::F16(values) => values.address(),

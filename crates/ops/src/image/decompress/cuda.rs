@@ -10,8 +10,8 @@ use crate::device::cuda::{
     DeviceBuffer, DeviceImage, Grid, ImageLayout, JpegEngines, JpegPlanes, Kernel, Stream,
     UploadScope,
 };
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{CompressedFormat, CompressedView, Encoding, JpegDevice, JpegOptions};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{CompressedFormat, CompressedView, Encoding, JpegDevice, JpegOptions};
 
 /// Names the nvJPEG library.
 const LIBRARY_VARIABLE: &str = "DET_POST_NVJPEG";

@@ -1,14 +1,14 @@
-//! The parameters of `kernels/decompress.cu`.
+//! The parameters of `kernels/image/decompress.cu`.
 
 use crate::device::cuda::{
     Grid, In, JpegPlanes, KernelSpec, Out, assert_mirrors, blocks, check_lens, check_threads,
     kernel_constant, refused,
 };
-use crate::error::Result;
-use crate::types::Size;
+use det_post_types::Result;
+use det_post_types::Size;
 
 /// Threads per block: two pixels each.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("decompress.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("image/decompress.cu", "kThreads");
 
 /// The parameter of `decompress_planes`.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub struct PlanesArgs<'a> {
     pub chroma_height: u32,
 }
 
-assert_mirrors!(PlanesArgs<'_>, "decompress.cu", "Args");
+assert_mirrors!(PlanesArgs<'_>, "image/decompress.cu", "Args");
 
 /// `decompress_planes`.
 pub struct PlanesToRgb;

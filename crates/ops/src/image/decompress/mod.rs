@@ -44,8 +44,8 @@ mod timed;
 
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{CompressedFormat, CompressedView, Encoding, ImageView, Size};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{CompressedFormat, CompressedView, Encoding, ImageView, Size};
 
 /// The maximum number of pixels of a picture.
 pub const MAX_PIXELS: u64 = 1 << 26;

@@ -4,11 +4,11 @@ use ::png::{BitDepth, ColorType};
 
 use super::*;
 
-#[path = "../../../tests/common/jpeg.rs"]
+#[path = "../../../../../tests/common/jpeg.rs"]
 mod jpeg_files;
-#[path = "../../../tests/common/require.rs"]
+#[path = "../../../../../tests/common/require.rs"]
 mod require;
-#[path = "../../../tests/common/shared_data.rs"]
+#[path = "../../../../../tests/common/shared_data.rs"]
 mod shared_data;
 
 use jpeg_files::{empty_scans, zero_scans};

@@ -4,9 +4,9 @@
 use multiversion::multiversion;
 
 use super::{LetterboxParams, Workspace};
-use crate::ops::planes::{Mapping, Planes};
-use crate::ops::wire::{self, ByteOrder, Row};
-use crate::types::{ImageView, Letterbox, Normalization, Tensor};
+use crate::image::planes::{Mapping, Planes};
+use crate::image::wire::{self, ByteOrder, Row};
+use det_post_types::{ImageView, Letterbox, Normalization, Tensor};
 
 /// A position between two neighbouring pixels: `first` and its successor.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,10 +11,10 @@ use crate::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Out,
     Stream,
 };
-use crate::error::Result;
-use crate::ops::image_kernels::ImageKernels;
-use crate::ops::wire_layout::WireLayout;
-use crate::types::Letterbox;
+use det_post_types::Result;
+use crate::image::kernels::ImageKernels;
+use crate::image::wire_layout::WireLayout;
+use det_post_types::Letterbox;
 
 /// The kernels of the op on one GPU.
 pub struct Kernels {
@@ -48,7 +48,7 @@ fn grid<T>(args: &LetterboxArgs<'_, T>) -> Grid {
 ///
 /// # Errors
 /// `Argument` when `out` has another shape, a side of the whole content exceeds
-/// [`ImageView::MAX_SIDE`](crate::types::ImageView::MAX_SIDE) or no image was uploaded; `Device` when a
+/// [`ImageView::MAX_SIDE`](det_post_types::ImageView::MAX_SIDE) or no image was uploaded; `Device` when a
 /// buffer belongs to another stream or the launch fails.
 pub fn enqueue_letterbox(
     stream: &Stream,

@@ -1,4 +1,4 @@
-//! The parameters of `kernels/letterbox.cu`.
+//! The parameters of `kernels/image/letterbox.cu`.
 
 use half::f16;
 
@@ -6,22 +6,22 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, TAIL_BYTES, assert_mirrors, check_len, check_threads,
     kernel_constant, kernel_specs, refused,
 };
-use crate::error::Result;
-use crate::ops::image_kernels::{Bayer, Packed3, Plain, Yuv, check_image};
-use crate::ops::wire_layout::WireLayout;
-use crate::types::ImageView;
+use det_post_types::Result;
+use crate::image::kernels::{Bayer, Packed3, Plain, Yuv, check_image};
+use crate::image::wire_layout::WireLayout;
+use det_post_types::ImageView;
 
 /// Threads per block.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("letterbox.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("image/letterbox.cu", "kThreads");
 /// Columns per block.
-pub const COLUMNS_PER_BLOCK: u32 = kernel_constant!("letterbox.cu", "kColumns")
-    * kernel_constant!("letterbox.cu", "kThreadsOfRow");
+pub const COLUMNS_PER_BLOCK: u32 = kernel_constant!("image/letterbox.cu", "kColumns")
+    * kernel_constant!("image/letterbox.cu", "kThreadsOfRow");
 /// Rows per block.
 pub const ROWS_PER_BLOCK: u32 =
-    THREADS_PER_BLOCK / kernel_constant!("letterbox.cu", "kThreadsOfRow");
+    THREADS_PER_BLOCK / kernel_constant!("image/letterbox.cu", "kThreadsOfRow");
 
 const _: () = assert!(
-    TAIL_BYTES >= kernel_constant!("letterbox.cu", "kTailBytes") as usize,
+    TAIL_BYTES >= kernel_constant!("image/letterbox.cu", "kTailBytes") as usize,
     "the tail of images is shorter than the kernel may read"
 );
 
@@ -89,8 +89,8 @@ pub struct LetterboxArgs<'a, T> {
     pub reserved: u32,
 }
 
-assert_mirrors!(Axis, "letterbox.cu", "Axis");
-assert_mirrors!(LetterboxArgs<'_, f32>, "letterbox.cu", "LetterboxArgs<float>");
+assert_mirrors!(Axis, "image/letterbox.cu", "Axis");
+assert_mirrors!(LetterboxArgs<'_, f32>, "image/letterbox.cu", "LetterboxArgs<float>");
 
 fn check<T>(kernel: &str, args: &LetterboxArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;

@@ -42,12 +42,12 @@ mod cpu;
 pub mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
-pub(in crate::ops) mod kernels;
+pub(crate) mod kernels;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::planes::Mapping;
-use crate::ops::wire;
-use crate::types::{
+use det_post_types::{Error, ErrorKind, Result};
+use crate::image::planes::Mapping;
+use crate::image::wire;
+use det_post_types::{
     ChannelOrder, Encoding, ImageView, Letterbox, Normalization, Placement, Size, Tensor,
 };
 

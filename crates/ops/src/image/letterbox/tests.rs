@@ -2,7 +2,7 @@ use half::f16;
 use proptest::prelude::*;
 
 use super::*;
-use crate::types::ElementType;
+use det_post_types::ElementType;
 
 const PLACEMENTS: [Placement; 4] =
     [Placement::Center, Placement::TopLeft, Placement::Stretch, Placement::CropTop];

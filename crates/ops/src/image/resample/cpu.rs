@@ -5,9 +5,9 @@ use multiversion::multiversion;
 
 use super::map::{Positions, SampleMap, Taps};
 use super::{ResampleParams, Workspace};
-use crate::ops::planes::{Mapping, Planes};
-use crate::ops::wire::{self, ByteOrder, RgbRow, Row, Rows};
-use crate::types::{ImageView, Normalization};
+use crate::image::planes::{Mapping, Planes};
+use crate::image::wire::{self, ByteOrder, RgbRow, Row, Rows};
+use det_post_types::{ImageView, Normalization};
 
 /// The most pixels of a filter along an axis.
 const MAX_TAPS: usize = 2 * SampleMap::MAX_SCALE as usize + 1;

@@ -12,10 +12,10 @@ use crate::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Out,
     Stream,
 };
-use crate::error::Result;
-use crate::ops::image_kernels::ImageKernels;
-use crate::ops::wire_layout::WireLayout;
-use crate::types::Size;
+use det_post_types::Result;
+use crate::image::kernels::ImageKernels;
+use crate::image::wire_layout::WireLayout;
+use det_post_types::Size;
 
 /// The kernels of the op on one GPU.
 pub struct Kernels {

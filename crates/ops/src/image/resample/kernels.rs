@@ -1,4 +1,4 @@
-//! The parameters of `kernels/resample.cu`.
+//! The parameters of `kernels/image/resample.cu`.
 
 use half::f16;
 
@@ -7,15 +7,15 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_threads, kernel_constant,
     kernel_specs, refused,
 };
-use crate::error::Result;
-use crate::ops::image_kernels::{Bayer, Packed3, Plain, Yuv, check_image};
-use crate::ops::wire_layout::WireLayout;
-use crate::types::ImageView;
+use det_post_types::Result;
+use crate::image::kernels::{Bayer, Packed3, Plain, Yuv, check_image};
+use crate::image::wire_layout::WireLayout;
+use det_post_types::ImageView;
 
 /// Threads per block.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("resample.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("image/resample.cu", "kThreads");
 /// Columns per block.
-pub const COLUMNS_PER_BLOCK: u32 = kernel_constant!("resample.cu", "kThreadsOfRow");
+pub const COLUMNS_PER_BLOCK: u32 = kernel_constant!("image/resample.cu", "kThreadsOfRow");
 /// Rows per block.
 pub const ROWS_PER_BLOCK: u32 = THREADS_PER_BLOCK / COLUMNS_PER_BLOCK;
 
@@ -53,7 +53,7 @@ pub struct ResampleArgs<'a, T> {
     pub pad: [f32; 3],
 }
 
-assert_mirrors!(ResampleArgs<'_, f32>, "resample.cu", "Args<float>");
+assert_mirrors!(ResampleArgs<'_, f32>, "image/resample.cu", "Args<float>");
 
 fn check<T>(kernel: &str, args: &ResampleArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;

@@ -11,8 +11,8 @@
 //! # Numbers
 //! Positions have 16 fraction bits, rounded from f64 to nearest. The filter is a triangle: along
 //! an axis, the pixel `k` has the weight `reach - |k - position|` where that is positive, in
-//! units of 2^-16 and exact. `reach` is 1 for [`Resize::Bilinear`](crate::types::Resize); for
-//! [`Resize::Antialias`](crate::types::Resize) it is the number of source pixels per network pixel, at least 1.
+//! units of 2^-16 and exact. `reach` is 1 for [`Resize::Bilinear`](det_post_types::Resize); for
+//! [`Resize::Antialias`](det_post_types::Resize) it is the number of source pixels per network pixel, at least 1.
 //! Pixels outside the image are left out: the sum of the weights is that of the others.
 //!
 //! All else is f32 in this order, without contraction:
@@ -44,10 +44,10 @@ use std::ops::Range;
 
 pub use self::map::SampleMap;
 use self::map::error;
-use crate::error::Result;
-use crate::ops::planes::{Mapping, Planes};
-use crate::ops::wire::RgbRow;
-use crate::types::{ChannelOrder, Encoding, ImageView, Normalization, Size, Tensor};
+use det_post_types::Result;
+use crate::image::planes::{Mapping, Planes};
+use crate::image::wire::RgbRow;
+use det_post_types::{ChannelOrder, Encoding, ImageView, Normalization, Size, Tensor};
 
 /// The format of a network's pictures, apart from their size.
 #[derive(Clone, Copy, Debug, PartialEq)]

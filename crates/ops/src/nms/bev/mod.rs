@@ -4,27 +4,27 @@
 //! Corresponds to mmcv's `nms3d` and to the rotated suppression of CenterPoint; with
 //! a search distance and forbidden pairs to that of Autoware's LiDAR detectors,
 //! except that there a suppressed box still suppresses others
-//! ([`nms_bev_fast`](super::nms_bev_fast)).
+//! ([`nms_bev_fast`](crate::nms::bev_fast)).
 //!
 //! A box is suppressed if `intersection / ((area_better + area) - intersection)`,
 //! in f32, is strictly above the threshold of the better box's class; the
 //! intersection is
-//! [`Rectangle::intersection`](super::overlap::Rectangle::intersection) in the
+//! [`Rectangle::intersection`](crate::nms::geometry::Rectangle::intersection) in the
 //! frame of the better box. Boxes whose centres' `dx * dx + dy * dy` is above the
 //! squared search distance do not suppress each other. Empty footprints (a side of
 //! zero or less) have no intersection, so that they are kept. Order, ties, NaN and
-//! memory: see [`nms`](super::nms).
+//! memory: see [`nms`](crate::nms).
 
 #[cfg(feature = "cuda")]
 pub(super) mod cuda;
 
-use super::nms::Workspace;
-use super::nms::grid::Reach;
-use super::nms::thresholds::{ClassThresholds, check_iou_threshold};
-use super::nms::workspace::Suppressors;
-use super::overlap::Rectangle;
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Candidate, Kept, NmsBev, Object3d};
+use crate::nms::Workspace;
+use crate::nms::grid::Reach;
+use crate::nms::thresholds::{ClassThresholds, check_iou_threshold};
+use crate::nms::workspace::Suppressors;
+use crate::nms::geometry::Rectangle;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Candidate, Kept, NmsBev, Object3d};
 
 /// Keeps the objects whose footprint overlaps no better kept object of their
 /// group, best first.

@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 
-use super::super::nms::scenes::{candidate, class_modes, greedy, indices, scene_3d, scenes};
-use super::super::nms::workspace::Suppressors;
-use super::super::overlap::iou_bev;
+use crate::nms::scenes::{candidate, class_modes, greedy, indices, scene_3d, scenes};
+use crate::nms::workspace::Suppressors;
+use crate::nms::geometry::iou_bev;
 use super::*;
-use crate::types::{Box3d, ClassMode};
+use det_post_types::{Box3d, ClassMode};
 
 fn run(candidates: &[Candidate<Object3d>], params: &NmsBev) -> Vec<u32> {
     let mut keep = vec![Kept::default()];

@@ -4,13 +4,13 @@
 use super::check;
 use super::kernels::{NmsBevFastRanked, RANKED_ROWS, RANKED_THREADS, RankedArgs};
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Grid, Kernel, Stream, blocks};
-use crate::error::Result;
-use crate::ops::nms::cuda::kernels::NmsSettings;
-use crate::ops::nms::cuda::parameters::Parameters;
-use crate::ops::nms::cuda::scratch::Sizes;
-use crate::ops::nms::cuda::workspace::Memory;
-use crate::ops::nms::cuda::{Capacity, NmsCounts};
-use crate::types::{Box3d, Kept, NmsBevFast};
+use det_post_types::Result;
+use crate::nms::cuda::kernels::NmsSettings;
+use crate::nms::cuda::parameters::Parameters;
+use crate::nms::cuda::scratch::Sizes;
+use crate::nms::cuda::workspace::Memory;
+use crate::nms::cuda::{Capacity, NmsCounts};
+use det_post_types::{Box3d, Kept, NmsBevFast};
 
 const OP: &str = "nms_bev_fast";
 /// Blocks for few candidates: about as many as a large GPU runs side by side.
@@ -18,7 +18,7 @@ const MIN_BLOCKS: u32 = 128;
 
 /// # Errors
 /// `Argument` as on the CPU, or for an empty list of thresholds.
-pub(in crate::ops) fn parameters(params: &NmsBevFast) -> Result<Parameters<'_>> {
+pub(crate) fn parameters(params: &NmsBevFast) -> Result<Parameters<'_>> {
     check(params)?;
     let settings = NmsSettings {
         squared_search_distance: params.search_distance_m * params.search_distance_m,
@@ -32,7 +32,7 @@ pub(in crate::ops) fn parameters(params: &NmsBevFast) -> Result<Parameters<'_>> 
 
 /// Kernel and memory of the suppression of ranked candidates on one stream: one launch,
 /// since neither are ranks counted nor are survivors copied.
-pub(in crate::ops) struct Ranked {
+pub(crate) struct Ranked {
     stream: Stream,
     kernel: Kernel<NmsBevFastRanked>,
     memory: Memory,

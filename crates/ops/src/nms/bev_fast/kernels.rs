@@ -1,18 +1,18 @@
-//! The parameter of the kernel `nms_bev_fast_ranked` of `kernels/nms_bev_fast.cu`.
+//! The parameter of the kernel `nms_bev_fast_ranked` of `kernels/nms/bev_fast.cu`.
 
 use crate::device::cuda::{
     Grid, In, KernelSpec, assert_mirrors, check_len, check_threads, kernel_constant, refused,
 };
-use crate::error::Result;
-use crate::ops::nms::cuda::NmsCounts;
-use crate::ops::nms::cuda::kernels::NmsArgs;
-use crate::ops::nms::cuda::scratch::Sizes;
-use crate::types::{Box3d, Candidate, Kept};
+use det_post_types::Result;
+use crate::nms::cuda::NmsCounts;
+use crate::nms::cuda::kernels::NmsArgs;
+use crate::nms::cuda::scratch::Sizes;
+use det_post_types::{Box3d, Candidate, Kept};
 
 /// Threads per block.
-pub const RANKED_THREADS: u32 = kernel_constant!("nms_bev_fast.cu", "kRankedThreads");
+pub const RANKED_THREADS: u32 = kernel_constant!("nms/bev_fast.cu", "kRankedThreads");
 /// The maximum number of rows of a block.
-pub const RANKED_ROWS: u32 = kernel_constant!("nms_bev_fast.cu", "kRankedRows");
+pub const RANKED_ROWS: u32 = kernel_constant!("nms/bev_fast.cu", "kRankedRows");
 
 /// The parameter of `nms_bev_fast_ranked`: `RankedArgs` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub struct RankedArgs<'a> {
     pub ranked_counts: In<'a, NmsCounts>,
 }
 
-assert_mirrors!(RankedArgs<'_>, "nms_bev_fast.cu", "RankedArgs");
+assert_mirrors!(RankedArgs<'_>, "nms/bev_fast.cu", "RankedArgs");
 
 /// `nms_bev_fast_ranked`.
 pub struct NmsBevFastRanked;

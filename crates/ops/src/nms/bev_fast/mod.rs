@@ -2,16 +2,16 @@
 //!
 //! A box is suppressed if any better box of its group overlaps it, even a suppressed
 //! one: the second stage of Autoware's LiDAR detectors (`NonMaximumSuppression`). Not
-//! equal to greedy suppression ([`nms_bev`](super::nms_bev)): the survivors are a subset
+//! equal to greedy suppression ([`nms_bev`](crate::nms::bev)): the survivors are a subset
 //! of the greedy ones.
 //!
-//! Boxes overlap if `intersection / union`, as in [`nms_bev`](super::nms_bev), is
+//! Boxes overlap if `intersection / union`, as in [`nms_bev`](crate::nms::bev), is
 //! strictly above the threshold of the better box's class. A union below
 //! [`MIN_UNION_M2`] is no overlap, as in Autoware. Two boxes are not compared if their
 //! classes are a forbidden pair, or if `dx * dx + dy * dy` of their centres is above the
 //! squared search distance; that distance does not apply to
 //! [`NmsBevFast::unlimited_pairs`]. Order, ties, NaN and memory: see
-//! [`nms`](super::nms).
+//! [`nms`](crate::nms).
 
 #[cfg(feature = "cuda")]
 pub(super) mod cuda;
@@ -19,13 +19,13 @@ pub(super) mod cuda;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
 
-use super::nms::Workspace;
-use super::nms::grid::Reach;
-use super::nms::thresholds::{ClassThresholds, check_iou_threshold};
-use super::nms::workspace::Suppressors;
-use super::overlap::Rectangle;
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Candidate, Kept, NmsBevFast, Object3d};
+use crate::nms::Workspace;
+use crate::nms::grid::Reach;
+use crate::nms::thresholds::{ClassThresholds, check_iou_threshold};
+use crate::nms::workspace::Suppressors;
+use crate::nms::geometry::Rectangle;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Candidate, Kept, NmsBevFast, Object3d};
 
 /// Unions below this many square metres are no overlap.
 pub const MIN_UNION_M2: f32 = 0.01;

@@ -1,14 +1,14 @@
 //! The parameters of the kernels `nms_circle_*`.
 
 use super::{check, longest_radius};
-use crate::error::Result;
-use crate::ops::nms::cuda::kernels::NmsSettings;
-use crate::ops::nms::cuda::parameters::Parameters;
-use crate::types::{CircleThreshold, NmsCircle};
+use det_post_types::Result;
+use crate::nms::cuda::kernels::NmsSettings;
+use crate::nms::cuda::parameters::Parameters;
+use det_post_types::{CircleThreshold, NmsCircle};
 
 /// # Errors
 /// `Argument` as on the CPU, or for an empty list of thresholds.
-pub(in crate::ops) fn parameters(params: &NmsCircle) -> Result<Parameters<'_>> {
+pub(crate) fn parameters(params: &NmsCircle) -> Result<Parameters<'_>> {
     check(params)?;
     let reading = match params.reading {
         CircleThreshold::Radius => 0,

@@ -5,17 +5,17 @@
 //! `distance^2 <= threshold`, the threshold not squared). The threshold is that of
 //! the better box's class. `distance^2` is `dx * dx + dy * dy` and `radius^2` is
 //! `radius * radius`, in f32. Sizes, yaw and height are ignored. Order, ties, NaN
-//! and memory: see [`nms`](super::nms).
+//! and memory: see [`nms`](crate::nms).
 
 #[cfg(feature = "cuda")]
 pub(super) mod cuda;
 
-use super::nms::Workspace;
-use super::nms::grid::{Extent, Reach};
-use super::nms::thresholds::ClassThresholds;
-use super::nms::workspace::Suppressors;
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Candidate, CircleThreshold, Kept, NmsCircle, Object3d};
+use crate::nms::Workspace;
+use crate::nms::grid::{Extent, Reach};
+use crate::nms::thresholds::ClassThresholds;
+use crate::nms::workspace::Suppressors;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Candidate, CircleThreshold, Kept, NmsCircle, Object3d};
 
 /// Keeps the objects that are not too near to a better kept object of their
 /// group, best first.

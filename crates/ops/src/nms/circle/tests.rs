@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
-use super::super::nms::scenes::{candidate, class_modes, greedy, indices, scene_3d, scenes};
-use super::super::nms::workspace::Suppressors;
+use crate::nms::scenes::{candidate, class_modes, greedy, indices, scene_3d, scenes};
+use crate::nms::workspace::Suppressors;
 use super::*;
-use crate::types::{Box3d, CircleThreshold, ClassMode};
+use det_post_types::{Box3d, CircleThreshold, ClassMode};
 
 fn run(candidates: &[Candidate<Object3d>], params: &NmsCircle) -> Vec<u32> {
     let mut keep = vec![Kept::default()];
@@ -102,9 +102,9 @@ proptest! {
     fn stages_are_the_sequential_answer(
         (kind, num, seed) in scenes(), radius in 0.0_f32..20.0, iou_threshold in 0.0_f32..1.0,
     ) {
-        use super::super::nms::suppress_stages_3d;
-        use super::super::nms_bev_fast::nms_bev_fast;
-        use crate::types::{Nms3d, NmsBevFast};
+        use crate::nms::suppress_stages_3d;
+        use crate::nms::bev_fast::nms_bev_fast;
+        use det_post_types::{Nms3d, NmsBevFast};
 
         let candidates = scene_3d(kind, num, seed);
         let circle = params(&[radius], CircleThreshold::Radius, ClassMode::Agnostic);

@@ -1,14 +1,14 @@
 //! The parameters of the kernels `nms_fast_*`.
 
 use super::check;
-use crate::error::Result;
-use crate::ops::nms::cuda::kernels::NmsSettings;
-use crate::ops::nms::cuda::parameters::Parameters;
-use crate::types::NmsFast;
+use det_post_types::Result;
+use crate::nms::cuda::kernels::NmsSettings;
+use crate::nms::cuda::parameters::Parameters;
+use det_post_types::NmsFast;
 
 /// # Errors
 /// `Argument` as on the CPU.
-pub(in crate::ops) fn parameters(params: &NmsFast) -> Result<Parameters<'_>> {
+pub(crate) fn parameters(params: &NmsFast) -> Result<Parameters<'_>> {
     check(params)?;
     let settings = NmsSettings { iou_threshold: params.iou_threshold, ..NmsSettings::default() };
     Ok(Parameters::new(&params.class_mode, settings))

@@ -5,20 +5,20 @@
 //! YOLO plugins. Not equal to greedy suppression: the survivors are a subset of
 //! the greedy ones.
 //!
-//! Boxes overlap if their IoU, as in [`nms_iou`](super::nms_iou) with offset 0, is
+//! Boxes overlap if their IoU, as in [`nms_iou`](crate::nms::iou) with offset 0, is
 //! strictly above the threshold. Order, ties, NaN and memory: see
-//! [`nms`](super::nms).
+//! [`nms`](crate::nms).
 
 #[cfg(feature = "cuda")]
 pub(super) mod cuda;
 
-use super::nms::Workspace;
-use super::nms::grid::Reach;
-use super::nms::thresholds::check_iou_threshold;
-use super::nms::workspace::Suppressors;
-use super::overlap::AlignedBox;
-use crate::error::Result;
-use crate::types::{Box2d, Candidate, Kept, NmsFast};
+use crate::nms::Workspace;
+use crate::nms::grid::Reach;
+use crate::nms::thresholds::check_iou_threshold;
+use crate::nms::workspace::Suppressors;
+use crate::nms::geometry::AlignedBox;
+use det_post_types::Result;
+use det_post_types::{Box2d, Candidate, Kept, NmsFast};
 
 /// Keeps the boxes that overlap no box of their group that ranks above, best
 /// first.

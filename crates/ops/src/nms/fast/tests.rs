@@ -1,12 +1,12 @@
 use proptest::prelude::*;
 
-use super::super::nms::scenes::{
+use crate::nms::scenes::{
     candidate, class_modes, greedy, indices, iou_as_mmcv, scene_2d, scenes,
 };
-use super::super::nms::workspace::Suppressors;
+use crate::nms::workspace::Suppressors;
 use super::*;
-use crate::error::ErrorKind;
-use crate::types::ClassMode;
+use det_post_types::ErrorKind;
+use det_post_types::ClassMode;
 
 fn run(candidates: &[Candidate<Box2d>], iou_threshold: f32, class_mode: ClassMode) -> Vec<u32> {
     let mut keep = vec![Kept::default()];

@@ -10,7 +10,7 @@
 //! volumes below [`MIN_MEASURE`] or beyond the range of f32 give 0 as well. No result is
 //! NaN if the coordinates are finite.
 
-use crate::types::{Box2d, Box3d, RotatedBox2d};
+use det_post_types::{Box2d, Box3d, RotatedBox2d};
 
 /// Areas and volumes below this are treated as empty: subnormal numbers, which some
 /// processors flush to zero, affect no decision.

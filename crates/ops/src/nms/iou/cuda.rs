@@ -1,14 +1,14 @@
 //! The parameters of the kernels `nms_iou_*`.
 
 use super::check;
-use crate::error::Result;
-use crate::ops::nms::cuda::kernels::NmsSettings;
-use crate::ops::nms::cuda::parameters::Parameters;
-use crate::types::NmsIou;
+use det_post_types::Result;
+use crate::nms::cuda::kernels::NmsSettings;
+use crate::nms::cuda::parameters::Parameters;
+use det_post_types::NmsIou;
 
 /// # Errors
 /// `Argument` as on the CPU.
-pub(in crate::ops) fn parameters(params: &NmsIou) -> Result<Parameters<'_>> {
+pub(crate) fn parameters(params: &NmsIou) -> Result<Parameters<'_>> {
     check(params)?;
     let settings = NmsSettings {
         iou_threshold: params.iou_threshold,

@@ -1,26 +1,26 @@
 //! Greedy suppression by IoU of axis-aligned boxes.
 //!
 //! Equal to mmcv's `nms` with the same `offset`, `score_threshold` and `max_num`;
-//! with [`ClassMode::Aware`](crate::types::ClassMode) to `batched_nms`, but without
+//! with [`ClassMode::Aware`](det_post_types::ClassMode) to `batched_nms`, but without
 //! moving the classes apart; and to ONNX's `NonMaxSuppression` within one batch and
 //! class.
 //!
 //! A box is suppressed if `intersection / ((area_better + area) - intersection)`,
 //! in f32, is strictly above the threshold. Empty boxes (right at or before left)
 //! have no intersection, so that they are kept. Order, ties, NaN and memory: see
-//! [`nms`](super::nms).
+//! [`nms`](crate::nms).
 
 #[cfg(feature = "cuda")]
 pub(super) mod cuda;
 
-use super::nms::Workspace;
-use super::nms::grid::Reach;
-use super::nms::lanes::MAX_WITHOUT_GRID;
-use super::nms::thresholds::{check_iou_threshold, check_offset};
-use super::nms::workspace::Suppressors;
-use super::overlap::AlignedBox;
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Box2d, Candidate, Kept, NmsIou};
+use crate::nms::Workspace;
+use crate::nms::grid::Reach;
+use crate::nms::lanes::MAX_WITHOUT_GRID;
+use crate::nms::thresholds::{check_iou_threshold, check_offset};
+use crate::nms::workspace::Suppressors;
+use crate::nms::geometry::AlignedBox;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Box2d, Candidate, Kept, NmsIou};
 
 /// Keeps the best boxes that overlap no better kept box of their group.
 ///

@@ -1,11 +1,11 @@
 use proptest::prelude::*;
 
-use super::super::nms::scenes::{
+use crate::nms::scenes::{
     candidate, class_modes, greedy, indices, iou_as_mmcv, scene_2d, scenes,
 };
-use super::super::nms::workspace::Suppressors;
+use crate::nms::workspace::Suppressors;
 use super::*;
-use crate::types::ClassMode;
+use det_post_types::ClassMode;
 
 fn params(iou_threshold: f32) -> NmsIou {
     NmsIou {

@@ -7,21 +7,21 @@
 //! A box is suppressed if `shared / ((volume_better + volume) - shared)`, in f32,
 //! is strictly above the threshold of the better box's class; the intersection of
 //! the footprints is
-//! [`Rectangle::intersection`](super::overlap::Rectangle::intersection) in the
+//! [`Rectangle::intersection`](crate::nms::geometry::Rectangle::intersection) in the
 //! frame of the better box. Empty boxes (a size of zero or less) have no
 //! intersection, so that they are kept. Order, ties, NaN and memory: see
-//! [`nms`](super::nms).
+//! [`nms`](crate::nms).
 
 #[cfg(feature = "cuda")]
 pub(super) mod cuda;
 
-use super::nms::Workspace;
-use super::nms::grid::Reach;
-use super::nms::thresholds::{ClassThresholds, check_iou_threshold};
-use super::nms::workspace::Suppressors;
-use super::overlap::Solid;
-use crate::error::Result;
-use crate::types::{Candidate, Kept, NmsIou3d, Object3d};
+use crate::nms::Workspace;
+use crate::nms::grid::Reach;
+use crate::nms::thresholds::{ClassThresholds, check_iou_threshold};
+use crate::nms::workspace::Suppressors;
+use crate::nms::geometry::Solid;
+use det_post_types::Result;
+use det_post_types::{Candidate, Kept, NmsIou3d, Object3d};
 
 /// Keeps the objects whose volume overlaps no better kept object of their group,
 /// best first.

@@ -1,11 +1,11 @@
 use proptest::prelude::*;
 
-use super::super::nms::scenes::{candidate, class_modes, greedy, indices, scene_3d, scenes};
-use super::super::nms::workspace::Suppressors;
-use super::super::overlap::iou_3d;
+use crate::nms::scenes::{candidate, class_modes, greedy, indices, scene_3d, scenes};
+use crate::nms::workspace::Suppressors;
+use crate::nms::geometry::iou_3d;
 use super::*;
-use crate::error::ErrorKind;
-use crate::types::{Box3d, ClassMode};
+use det_post_types::ErrorKind;
+use det_post_types::{Box3d, ClassMode};
 
 fn run(
     candidates: &[Candidate<Object3d>],

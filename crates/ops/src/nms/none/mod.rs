@@ -2,11 +2,11 @@
 //!
 //! For networks whose outputs are final, such as end-to-end YOLO and DETR
 //! heads. No boxes are compared. Order, ties, NaN and memory: see
-//! [`nms`](super::nms).
+//! [`nms`](crate::nms).
 
-use super::nms::Workspace;
-use crate::error::Result;
-use crate::types::{Candidate, ClassMode, Kept};
+use crate::nms::Workspace;
+use det_post_types::Result;
+use det_post_types::{Candidate, ClassMode, Kept};
 
 /// Keeps all candidates with a score other than NaN and a finite box, best
 /// first.

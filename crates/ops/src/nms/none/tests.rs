@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
-use super::super::nms::scenes::{candidate, indices, scene, scenes};
+use crate::nms::scenes::{candidate, indices, scene, scenes};
 use super::*;
-use crate::types::{Box2d, RotatedBox2d, total_order};
+use det_post_types::{Box2d, RotatedBox2d, total_order};
 
 #[test]
 fn all_eligible_candidates_are_kept_in_the_total_order() {

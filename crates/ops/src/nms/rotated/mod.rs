@@ -3,21 +3,21 @@
 //! The same result as mmcv's `nms_rotated`. A box is suppressed if
 //! `intersection / ((area_better + area) - intersection)`, in f32, is strictly
 //! above the threshold; the intersection is
-//! [`Rectangle::intersection`](super::overlap::Rectangle::intersection) in the
+//! [`Rectangle::intersection`](crate::nms::geometry::Rectangle::intersection) in the
 //! frame of the better box. Empty boxes (a side of zero or less) have no
 //! intersection, so that they are kept. Order, ties, NaN and memory: see
-//! [`nms`](super::nms).
+//! [`nms`](crate::nms).
 
 #[cfg(feature = "cuda")]
 pub(super) mod cuda;
 
-use super::nms::Workspace;
-use super::nms::grid::Reach;
-use super::nms::thresholds::check_iou_threshold;
-use super::nms::workspace::Suppressors;
-use super::overlap::Rectangle;
-use crate::error::Result;
-use crate::types::{Candidate, Kept, NmsRotated, RotatedBox2d};
+use crate::nms::Workspace;
+use crate::nms::grid::Reach;
+use crate::nms::thresholds::check_iou_threshold;
+use crate::nms::workspace::Suppressors;
+use crate::nms::geometry::Rectangle;
+use det_post_types::Result;
+use det_post_types::{Candidate, Kept, NmsRotated, RotatedBox2d};
 
 /// Keeps the boxes that overlap no better kept box of their group, best first.
 ///

@@ -2,12 +2,12 @@ use std::f32::consts::FRAC_PI_2;
 
 use proptest::prelude::*;
 
-use super::super::nms::scenes::{candidate, class_modes, greedy, indices, scene, scenes};
-use super::super::nms::workspace::Suppressors;
-use super::super::overlap::rotated_iou;
+use crate::nms::scenes::{candidate, class_modes, greedy, indices, scene, scenes};
+use crate::nms::workspace::Suppressors;
+use crate::nms::geometry::rotated_iou;
 use super::*;
-use crate::error::ErrorKind;
-use crate::types::ClassMode;
+use det_post_types::ErrorKind;
+use det_post_types::ClassMode;
 
 fn run(
     candidates: &[Candidate<RotatedBox2d>],

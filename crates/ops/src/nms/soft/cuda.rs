@@ -1,14 +1,14 @@
 //! The parameters of the kernels `nms_soft_*`.
 
 use super::check;
-use crate::error::Result;
-use crate::ops::nms::cuda::kernels::NmsSettings;
-use crate::ops::nms::cuda::parameters::Parameters;
-use crate::types::{NmsSoft, SoftDecay};
+use det_post_types::Result;
+use crate::nms::cuda::kernels::NmsSettings;
+use crate::nms::cuda::parameters::Parameters;
+use det_post_types::{NmsSoft, SoftDecay};
 
 /// # Errors
 /// `Argument` as on the CPU.
-pub(in crate::ops) fn parameters(params: &NmsSoft) -> Result<Parameters<'_>> {
+pub(crate) fn parameters(params: &NmsSoft) -> Result<Parameters<'_>> {
     check(params)?;
     let (sigma, iou_threshold) = match params.decay {
         SoftDecay::Linear { iou_threshold } => (0.0, iou_threshold),

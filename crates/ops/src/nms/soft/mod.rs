@@ -8,25 +8,25 @@
 //! score decays below `min_score` are dropped, except the top box, as in mmcv. Equal
 //! scores are ordered by class, then source, then position; in mmcv by its swaps.
 //!
-//! The IoU is that of [`nms_iou`](super::nms_iou) and the products are f32. The
+//! The IoU is that of [`nms_iou`](crate::nms::iou) and the products are f32. The
 //! exponential is [`exp_f64`], additions and multiplications of f64 in a fixed
 //! order, rounded to f32 once: the same bits on every device.
 //!
 //! Candidates with a negative or infinite score are not eligible. Other eligibility
-//! and memory: see [`nms`](super::nms).
+//! and memory: see [`nms`](crate::nms).
 
 #[cfg(feature = "cuda")]
 pub(super) mod cuda;
 
 use std::cmp::Reverse;
 
-use super::nms::Workspace;
-use super::nms::grid::Reach;
-use super::nms::thresholds::{check_iou_threshold, check_offset};
-use super::nms::workspace::{Order, sort_key};
-use super::overlap::AlignedBox;
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Box2d, Candidate, Kept, NmsSoft, SoftDecay};
+use crate::nms::Workspace;
+use crate::nms::grid::Reach;
+use crate::nms::thresholds::{check_iou_threshold, check_offset};
+use crate::nms::workspace::{Order, sort_key};
+use crate::nms::geometry::AlignedBox;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Box2d, Candidate, Kept, NmsSoft, SoftDecay};
 
 /// In `lowered_by`: kept already; not lowered yet.
 const KEPT: u32 = u32::MAX;

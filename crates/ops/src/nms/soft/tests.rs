@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
-use super::super::nms::scenes::{candidate, class_modes, iou_as_mmcv, scene_2d, scenes};
+use crate::nms::scenes::{candidate, class_modes, iou_as_mmcv, scene_2d, scenes};
 use super::*;
-use crate::types::ClassMode;
+use det_post_types::ClassMode;
 
 fn params(decay: SoftDecay, min_score: f32) -> NmsSoft {
     NmsSoft { decay, min_score, offset: 0, class_mode: ClassMode::Aware }

@@ -1,15 +1,15 @@
-//! The parameters of `kernels/survivors.cu`.
+//! The parameters of `kernels/nms/survivors.cu`.
 
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
 };
-use crate::error::Result;
-use crate::ops::nms::cuda::NmsCounts;
-use crate::ops::nms::cuda::kernels::Geometry;
-use crate::types::{Box3d, Candidate, Kept};
+use det_post_types::Result;
+use crate::nms::cuda::NmsCounts;
+use crate::nms::cuda::kernels::Geometry;
+use det_post_types::{Box3d, Candidate, Kept};
 
 /// Threads per block: a survivor each.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("survivors.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("nms/survivors.cu", "kThreads");
 
 /// Vectors of a footprint.
 const FOOTPRINT_VECTORS: usize = Geometry::Footprint.num_vectors();
@@ -36,7 +36,7 @@ pub struct SurvivorsArgs<'a> {
     pub footprints: Out<'a, [f32; 4]>,
 }
 
-assert_mirrors!(SurvivorsArgs<'_>, "survivors.cu", "Args");
+assert_mirrors!(SurvivorsArgs<'_>, "nms/survivors.cu", "Args");
 
 /// `survivors_3d`.
 pub struct Survivors;

@@ -11,7 +11,7 @@ pub mod cuda;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
 
-use crate::types::{Candidate, Kept};
+use det_post_types::{Candidate, Kept};
 
 /// Replaces the contents of `out` by the kept candidates. Nothing is allocated if it has
 /// the capacity.

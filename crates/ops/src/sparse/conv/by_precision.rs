@@ -2,10 +2,10 @@
 
 use super::Precision;
 use crate::device::cuda::{CudaDevice, Grid, Kernel, KernelSpec, Stream};
-use crate::error::Result;
+use det_post_types::Result;
 
 /// A kernel in three versions, which differ in the stored element alone.
-pub(in crate::ops) struct ByPrecision<F32, F16, Bf16> {
+pub(crate) struct ByPrecision<F32, F16, Bf16> {
     f32: Kernel<F32>,
     f16: Kernel<F16>,
     bf16: Kernel<Bf16>,
@@ -21,7 +21,7 @@ where
     ///
     /// # Errors
     /// `Device` when this build has no such kernels.
-    pub(in crate::ops) fn load(device: &CudaDevice) -> Result<Self> {
+    pub(crate) fn load(device: &CudaDevice) -> Result<Self> {
         Ok(Self { f32: device.kernel()?, f16: device.kernel()?, bf16: device.kernel()? })
     }
 
@@ -29,7 +29,7 @@ where
     ///
     /// # Errors
     /// As [`Kernel::enqueue`].
-    pub(in crate::ops) fn enqueue(
+    pub(crate) fn enqueue(
         &self,
         precision: Precision,
         stream: &Stream,

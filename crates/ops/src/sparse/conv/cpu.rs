@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use multiversion::multiversion;
 
 use super::{Epilogue, PackedWeights};
-use crate::ops::rulebook::Table;
+use crate::sparse::rulebook::Table;
 
 /// Output channels that are summed together.
 pub(super) const NUM_LANES: usize = 16;

@@ -4,7 +4,7 @@ use super::Precision;
 use super::kernels::{BF16_PARTS, F16_PARTS, ZERO_BYTES};
 use super::pack::row_len;
 use crate::device::cuda::{DeviceBuffer, Stream};
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Rows of features of the sites of a level in device memory, each padded with zeros to
 /// 16 values or a multiple of 32.
@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Debug)]
 pub struct DeviceFeatures {
     /// Zeros, which stand for absent rows, then rows.
-    pub(in crate::ops) bytes: DeviceBuffer<u8>,
+    pub(crate) bytes: DeviceBuffer<u8>,
     pub(super) precision: Precision,
 }
 
@@ -29,7 +29,7 @@ impl DeviceFeatures {
     }
 
     /// Rows in memory of any owner, of [`Self::num_bytes_for`]; undefined until they are written
-    /// by [`sparse_arrays`](crate::ops::sparse_arrays) or a convolution.
+    /// by [`sparse_arrays`](crate::arrays::sparse) or a convolution.
     ///
     /// # Errors
     /// `Argument` when there is not even memory for no rows.
@@ -69,7 +69,7 @@ impl DeviceFeatures {
     }
 
     /// Whether there is memory for so many rows of so many padded values.
-    pub(in crate::ops) fn holds(&self, num_rows: usize, row_len: usize) -> bool {
+    pub(crate) fn holds(&self, num_rows: usize, row_len: usize) -> bool {
         let row_bytes = row_len * element_bytes(self.precision);
         num_rows.saturating_mul(row_bytes) <= self.bytes.len() - ZERO_BYTES
     }

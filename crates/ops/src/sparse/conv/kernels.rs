@@ -1,17 +1,17 @@
-//! The parameters of `kernels/sparse_conv.cu`.
+//! The parameters of `kernels/sparse/conv.cu`.
 
 use super::shape::{F32_INPUT_MULTIPLE, Method, Shape};
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
     kernel_specs, refused,
 };
-use crate::error::Result;
+use det_post_types::Result;
 
 /// Threads per block of the kernels of features.
 pub const FEATURE_THREADS_PER_BLOCK: u32 =
-    kernel_constant!("sparse_conv_features.cuh", "kFeatureThreads");
+    kernel_constant!("sparse/conv_features.cuh", "kFeatureThreads");
 /// Bytes of zeros that features begin with.
-pub const ZERO_BYTES: usize = kernel_constant!("sparse_conv.cuh", "kZeroBytes") as usize;
+pub const ZERO_BYTES: usize = kernel_constant!("sparse/conv.cuh", "kZeroBytes") as usize;
 /// The rows of features have fewer bytes than this: kernels count them in 32 bits.
 const MAX_FEATURE_BYTES: usize = u32::MAX as usize;
 
@@ -99,9 +99,9 @@ pub struct AddArgs<'a> {
     pub reserved: u32,
 }
 
-assert_mirrors!(ConvArgs<'_>, "sparse_conv.cuh", "Args");
-assert_mirrors!(InputArgs<'_>, "sparse_conv_features.cuh", "InputArgs");
-assert_mirrors!(AddArgs<'_>, "sparse_conv_features.cuh", "AddArgs");
+assert_mirrors!(ConvArgs<'_>, "sparse/conv.cuh", "Args");
+assert_mirrors!(InputArgs<'_>, "sparse/conv_features.cuh", "InputArgs");
+assert_mirrors!(AddArgs<'_>, "sparse/conv_features.cuh", "AddArgs");
 
 fn check(kernel: &str, args: &ConvArgs<'_>, grid: &Grid, shape: Shape) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, shape.threads_per_block())?;

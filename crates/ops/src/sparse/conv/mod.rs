@@ -38,14 +38,14 @@ mod pack;
 mod shape;
 
 #[cfg(feature = "cuda")]
-pub(in crate::ops) use by_precision::ByPrecision;
+pub(crate) use by_precision::ByPrecision;
 #[cfg(feature = "cuda")]
-pub(in crate::ops) use kernels::ZERO_BYTES;
+pub(crate) use kernels::ZERO_BYTES;
 
 use half::{bf16, f16};
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::rulebook::Table;
+use det_post_types::{Error, ErrorKind, Result};
+use crate::sparse::rulebook::Table;
 
 /// The elements of products; sums are f32 always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -81,7 +81,7 @@ impl Precision {
     ///
     /// # Errors
     /// `Argument`, with how many there are and the largest.
-    pub(in crate::ops) fn check_weights(
+    pub(crate) fn check_weights(
         self,
         stage: &'static str,
         weights: impl IntoIterator<Item = f32>,

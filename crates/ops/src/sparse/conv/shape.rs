@@ -3,40 +3,40 @@
 use crate::device::cuda::kernel_constant;
 
 /// Threads per block of kernels with matrix instructions.
-const THREADS_PER_BLOCK: u32 = kernel_constant!("sparse_conv_tiles.cuh", "kThreads");
+const THREADS_PER_BLOCK: u32 = kernel_constant!("sparse/conv_tiles.cuh", "kThreads");
 /// Threads per block of f32 kernels.
-const F32_THREADS_PER_BLOCK: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32Threads");
+const F32_THREADS_PER_BLOCK: u32 = kernel_constant!("sparse/conv_exact.cuh", "kF32Threads");
 /// Taps of the weights that a staged kernel has in shared memory at once.
-const STAGES: u32 = kernel_constant!("sparse_conv_staged.cuh", "kStages");
+const STAGES: u32 = kernel_constant!("sparse/conv_staged.cuh", "kStages");
 /// Bytes of a row that a step of a warpgroup kernel multiplies.
 pub const WARPGROUP_STEP_BYTES: u32 =
-    kernel_constant!("sparse_conv_warpgroup.cuh", "kWarpgroupStepBytes");
+    kernel_constant!("sparse/conv_warpgroup.cuh", "kWarpgroupStepBytes");
 /// Warpgroups of a block and steps in shared memory, for 64 output channels and for 128.
 const WARPGROUPS: [[u32; 2]; 2] = [
     [
-        kernel_constant!("sparse_conv_warpgroup.cuh", "kWarpgroups64"),
-        kernel_constant!("sparse_conv_warpgroup.cuh", "kWarpgroupStages64"),
+        kernel_constant!("sparse/conv_warpgroup.cuh", "kWarpgroups64"),
+        kernel_constant!("sparse/conv_warpgroup.cuh", "kWarpgroupStages64"),
     ],
     [
-        kernel_constant!("sparse_conv_warpgroup.cuh", "kWarpgroups128"),
-        kernel_constant!("sparse_conv_warpgroup.cuh", "kWarpgroupStages128"),
+        kernel_constant!("sparse/conv_warpgroup.cuh", "kWarpgroups128"),
+        kernel_constant!("sparse/conv_warpgroup.cuh", "kWarpgroupStages128"),
     ],
 ];
-const WARPGROUP_THREADS: u32 = kernel_constant!("sparse_conv_warpgroup.cuh", "kWarpgroupLanes");
+const WARPGROUP_THREADS: u32 = kernel_constant!("sparse/conv_warpgroup.cuh", "kWarpgroupLanes");
 /// Stages of an f32 kernel, their input channels for up to 32 output channels and for more, and
 /// the values between the channels of two pairs.
-const F32_STAGES: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32Stages");
-const F32_NARROW_DEPTH: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32NarrowDepth");
-const F32_DEPTH: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32Depth");
-const F32_PADDING: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32Padding");
+const F32_STAGES: u32 = kernel_constant!("sparse/conv_exact.cuh", "kF32Stages");
+const F32_NARROW_DEPTH: u32 = kernel_constant!("sparse/conv_exact.cuh", "kF32NarrowDepth");
+const F32_DEPTH: u32 = kernel_constant!("sparse/conv_exact.cuh", "kF32Depth");
+const F32_PADDING: u32 = kernel_constant!("sparse/conv_exact.cuh", "kF32Padding");
 /// Sums in the registers of an f32 block, for 16 output channels and for more.
-const F32_NARROW_SUMS: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32NarrowSums");
-const F32_SUMS: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32Sums");
+const F32_NARROW_SUMS: u32 = kernel_constant!("sparse/conv_exact.cuh", "kF32NarrowSums");
+const F32_SUMS: u32 = kernel_constant!("sparse/conv_exact.cuh", "kF32Sums");
 /// Blocks per multiprocessor for 16 output channels.
-const F32_NARROW_BLOCKS: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32NarrowBlocks");
+const F32_NARROW_BLOCKS: u32 = kernel_constant!("sparse/conv_exact.cuh", "kF32NarrowBlocks");
 /// Words per row whose pairs an f32 kernel lists at once, and their taps at most.
-const F32_BATCH: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32Batch");
-const F32_BATCH_TAPS: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32BatchTaps");
+const F32_BATCH: u32 = kernel_constant!("sparse/conv_exact.cuh", "kF32Batch");
+const F32_BATCH_TAPS: u32 = kernel_constant!("sparse/conv_exact.cuh", "kF32BatchTaps");
 /// The rows of an f32 block are a multiple of this, the pairs that a warp reads side by side at
 /// most: it reads none beyond those of a stage.
 const F32_ROW_MULTIPLE: u32 = 16;
@@ -46,7 +46,7 @@ pub const F32_INPUT_MULTIPLE: u32 = 8;
 /// kernel declares.
 const OTHER_SHARED_BYTES: u32 = 1280;
 /// Taps of which a warp has the rows in shared memory at once.
-const BATCH_TAPS: u32 = kernel_constant!("sparse_conv.cuh", "kBatchTaps");
+const BATCH_TAPS: u32 = kernel_constant!("sparse/conv.cuh", "kBatchTaps");
 const WARPS_PER_BLOCK: u32 = THREADS_PER_BLOCK / 32;
 
 /// How a kernel goes through the taps.

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ops::rulebook::scenes::{Levels, Scene, cells_of, scenes};
-use crate::ops::rulebook::{Geometry, Mode, SiteGrid, Sites, fill_table, sites_of_coordinates};
+use crate::sparse::rulebook::scenes::{Levels, Scene, cells_of, scenes};
+use crate::sparse::rulebook::{Geometry, Mode, SiteGrid, Sites, fill_table, sites_of_coordinates};
 
 /// Values between -1 and 1 that follow from a seed.
 fn values(seed: u64, num: usize) -> Vec<f32> {

@@ -1,14 +1,14 @@
-//! The parameters of `kernels/sparse_max_pool.cu`.
+//! The parameters of `kernels/sparse/max_pool.cu`.
 
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
     kernel_specs, refused,
 };
-use crate::error::Result;
-use crate::ops::sparse_conv::ZERO_BYTES;
+use det_post_types::Result;
+use crate::sparse::conv::ZERO_BYTES;
 
 /// Threads per block: a value each.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("sparse_max_pool.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("sparse/max_pool.cu", "kThreads");
 
 /// The parameter of `sparse_max_pool_*`.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ pub struct PoolArgs<'a> {
     pub num_input_rows: u32,
 }
 
-assert_mirrors!(PoolArgs<'_>, "sparse_max_pool.cu", "Args");
+assert_mirrors!(PoolArgs<'_>, "sparse/max_pool.cu", "Args");
 
 fn check(kernel: &str, args: &PoolArgs<'_>, grid: &Grid, element_bytes: usize) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;

@@ -14,8 +14,8 @@ pub mod cuda;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::rulebook::Table;
+use det_post_types::{Error, ErrorKind, Result};
+use crate::sparse::rulebook::Table;
 
 /// Writes all of `out`, `[M, C]`, from `input`, `[N, C]`.
 ///

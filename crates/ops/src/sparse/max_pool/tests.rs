@@ -1,12 +1,12 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ops::rulebook::Mode;
-use crate::ops::rulebook::scenes::{Scene, scenes};
+use crate::sparse::rulebook::Mode;
+use crate::sparse::rulebook::scenes::{Scene, scenes};
 
 #[test]
 fn absent_cells_are_zero_and_not_a_number_stays() {
-    use crate::ops::rulebook::{Geometry, SiteGrid, Sites, fill_table, sites_of_coordinates};
+    use crate::sparse::rulebook::{Geometry, SiteGrid, Sites, fill_table, sites_of_coordinates};
 
     let mut sites = Sites::new(SiteGrid::new(1, [1, 1, 8]).unwrap(), 4);
     let cells = [[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 4], [0, 0, 0, 7]];

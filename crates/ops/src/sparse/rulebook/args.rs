@@ -75,6 +75,6 @@ impl SiteIndexArgs<'_> {
     }
 }
 
-assert_mirrors!(GridArgs, "site_index.cuh", "SiteGrid");
-assert_mirrors!(SiteIndexArgs<'_>, "site_index.cuh", "SiteIndex");
-assert_mirrors!(GeometryArgs, "rulebook.cuh", "Geometry");
+assert_mirrors!(GridArgs, "sparse/site_index.cuh", "SiteGrid");
+assert_mirrors!(SiteIndexArgs<'_>, "sparse/site_index.cuh", "SiteIndex");
+assert_mirrors!(GeometryArgs, "sparse/rulebook.cuh", "Geometry");

@@ -1,6 +1,6 @@
 //! Kernel, stride, padding and dilation, and the grids that follow from them.
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The geometry of a sparse convolution or pooling, per axis, in the order of
 /// the axes of the [`SiteGrid`](super::SiteGrid).

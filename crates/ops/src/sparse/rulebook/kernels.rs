@@ -1,4 +1,4 @@
-//! The parameters of `kernels/rulebook.cu`.
+//! The parameters of `kernels/sparse/rulebook.cu`.
 
 use super::SiteGrid;
 use super::args::{GeometryArgs, GridArgs, SiteIndexArgs};
@@ -6,28 +6,28 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
     kernel_specs, refused,
 };
-use crate::error::Result;
+use det_post_types::Result;
 
 /// Threads per block of every step but `count` and `rank`.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("rulebook.cuh", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("sparse/rulebook.cuh", "kThreads");
 /// Threads per block of the steps `count` and `rank`.
-pub const RANK_THREADS_PER_BLOCK: u32 = kernel_constant!("rulebook.cuh", "kRankThreads");
+pub const RANK_THREADS_PER_BLOCK: u32 = kernel_constant!("sparse/rulebook.cuh", "kRankThreads");
 /// Words per thread of `count` and `rank`, of the input's level.
-pub const INPUT_WORDS: u32 = kernel_constant!("rulebook.cuh", "kInputWords");
+pub const INPUT_WORDS: u32 = kernel_constant!("sparse/rulebook.cuh", "kInputWords");
 /// Words per thread of `count` and `rank`, of other levels.
-pub const OUTPUT_WORDS: u32 = kernel_constant!("rulebook.cuh", "kOutputWords");
+pub const OUTPUT_WORDS: u32 = kernel_constant!("sparse/rulebook.cuh", "kOutputWords");
 /// The most levels that are cleared at once.
-pub const MAX_LEVELS: usize = kernel_constant!("rulebook.cuh", "kMaxLevels") as usize;
+pub const MAX_LEVELS: usize = kernel_constant!("sparse/rulebook.cuh", "kMaxLevels") as usize;
 /// Values of [`LevelArgs::counts`].
 pub const NUM_COUNTS: usize = 4;
 /// Of the counts: sites kept.
-pub const NUM_SITES: usize = kernel_constant!("rulebook.cuh", "kNumSites") as usize;
+pub const NUM_SITES: usize = kernel_constant!("sparse/rulebook.cuh", "kNumSites") as usize;
 /// Of the counts: sites over the capacity.
-pub const OVER_CAPACITY: usize = kernel_constant!("rulebook.cuh", "kOverCapacity") as usize;
+pub const OVER_CAPACITY: usize = kernel_constant!("sparse/rulebook.cuh", "kOverCapacity") as usize;
 /// Of the counts: rows outside the grid, or sites of the level before without output.
-pub const OUTSIDE: usize = kernel_constant!("rulebook.cuh", "kOutside") as usize;
+pub const OUTSIDE: usize = kernel_constant!("sparse/rulebook.cuh", "kOutside") as usize;
 /// Of the counts: rows of a cell that an earlier row has.
-pub const DUPLICATES: usize = kernel_constant!("rulebook.cuh", "kDuplicates") as usize;
+pub const DUPLICATES: usize = kernel_constant!("sparse/rulebook.cuh", "kDuplicates") as usize;
 
 /// A level to clear: `Level` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -151,12 +151,12 @@ pub struct TableArgs<'a> {
     pub is_divided: u32,
 }
 
-assert_mirrors!(LevelArgs<'_>, "rulebook.cuh", "Level");
-assert_mirrors!(ClearArgs<'_>, "rulebook.cuh", "ClearArgs");
-assert_mirrors!(CellsArgs<'_>, "rulebook.cuh", "CellsArgs");
-assert_mirrors!(RankArgs<'_>, "rulebook.cuh", "RankArgs");
-assert_mirrors!(OutputsArgs<'_>, "rulebook.cuh", "OutputsArgs");
-assert_mirrors!(TableArgs<'_>, "rulebook.cuh", "TableArgs");
+assert_mirrors!(LevelArgs<'_>, "sparse/rulebook.cuh", "Level");
+assert_mirrors!(ClearArgs<'_>, "sparse/rulebook.cuh", "ClearArgs");
+assert_mirrors!(CellsArgs<'_>, "sparse/rulebook.cuh", "CellsArgs");
+assert_mirrors!(RankArgs<'_>, "sparse/rulebook.cuh", "RankArgs");
+assert_mirrors!(OutputsArgs<'_>, "sparse/rulebook.cuh", "OutputsArgs");
+assert_mirrors!(TableArgs<'_>, "sparse/rulebook.cuh", "TableArgs");
 
 /// Empties the bitmaps of levels.
 pub struct Clear;

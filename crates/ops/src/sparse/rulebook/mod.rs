@@ -20,14 +20,14 @@
 //! torchsparse give the same pairs in another order of sites.
 
 #[cfg(feature = "cuda")]
-pub(in crate::ops) mod args;
+pub(crate) mod args;
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod geometry;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
-pub(in crate::ops) mod kernels;
+pub(crate) mod kernels;
 mod sites;
 mod table;
 
@@ -35,7 +35,7 @@ pub use geometry::{Geometry, Mode};
 pub use sites::{RankWord, SiteGrid, Sites};
 pub use table::Table;
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// What became of the rows of [`sites_of_coordinates`]. The sum of all is the
 /// number of rows.
@@ -157,6 +157,6 @@ fn argument<T>(message: String) -> Result<T> {
 }
 
 #[cfg(test)]
-pub(in crate::ops) mod scenes;
+pub(crate) mod scenes;
 #[cfg(test)]
 mod tests;

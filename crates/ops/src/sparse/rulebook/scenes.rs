@@ -10,24 +10,24 @@ use super::{
 
 /// Cells of a small grid and an operation on them.
 #[derive(Clone, Debug)]
-pub(in crate::ops) struct Scene {
-    pub(in crate::ops) batch_size: u32,
-    pub(in crate::ops) shape: [u32; 3],
-    pub(in crate::ops) cells: Vec<[i32; 4]>,
-    pub(in crate::ops) geometry: Geometry,
-    pub(in crate::ops) mode: Mode,
-    pub(in crate::ops) output_padding: [u32; 3],
+pub(crate) struct Scene {
+    pub(crate) batch_size: u32,
+    pub(crate) shape: [u32; 3],
+    pub(crate) cells: Vec<[i32; 4]>,
+    pub(crate) geometry: Geometry,
+    pub(crate) mode: Mode,
+    pub(crate) output_padding: [u32; 3],
 }
 
 /// Two levels and the table between them.
-pub(in crate::ops) struct Levels {
-    pub(in crate::ops) input: Sites,
-    pub(in crate::ops) output: Sites,
-    pub(in crate::ops) table: Table,
+pub(crate) struct Levels {
+    pub(crate) input: Sites,
+    pub(crate) output: Sites,
+    pub(crate) table: Table,
 }
 
 /// Scenes of all modes; some of every cell, some of none.
-pub(in crate::ops) fn scenes() -> impl Strategy<Value = Scene> {
+pub(crate) fn scenes() -> impl Strategy<Value = Scene> {
     let axis = || (1_u32..=5, 1_u32..=3, 0_u32..=2, 1_u32..=2, 0_u32..=2, 3_u32..=11);
     let mode = prop_oneof![
         Just(Mode::Submanifold),
@@ -90,7 +90,7 @@ impl Scene {
 
     /// The levels of the scene. The input of an inverse operation is the output
     /// of the strided one.
-    pub(in crate::ops) fn levels(&self) -> Levels {
+    pub(crate) fn levels(&self) -> Levels {
         let grid = |shape| SiteGrid::new(self.batch_size, shape).unwrap();
         let mut input = Sites::new(grid(self.shape), self.cells.len());
         sites_of_coordinates(&self.cells, &mut input, &mut Vec::new());
@@ -111,7 +111,7 @@ impl Scene {
 
     /// The pairs by definition: per tap the (output cell, input cell), of
     /// all output cells of the grid.
-    pub(in crate::ops) fn pairs(&self, levels: &Levels) -> Vec<BTreeMap<[i64; 4], [i64; 4]>> {
+    pub(crate) fn pairs(&self, levels: &Levels) -> Vec<BTreeMap<[i64; 4], [i64; 4]>> {
         let input: BTreeSet<[i64; 4]> = cells_of(&levels.input).into_iter().collect();
         let shape = levels.output.grid().shape().map(i64::from);
         let Geometry { kernel, stride, padding, dilation } = self.geometry;
@@ -155,6 +155,6 @@ impl Scene {
 }
 
 /// The cells of sites, in their order.
-pub(in crate::ops) fn cells_of(sites: &Sites) -> Vec<[i64; 4]> {
+pub(crate) fn cells_of(sites: &Sites) -> Vec<[i64; 4]> {
     sites.indices().iter().map(|&index| sites.grid().cell_of(index).map(i64::from)).collect()
 }

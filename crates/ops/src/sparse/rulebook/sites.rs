@@ -1,6 +1,6 @@
 //! Grids of cells and the active ones among them.
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The cells of a level: a batch of scenes on a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
 //! The CPU side of to_map.
 
-use crate::ops::rulebook::Sites;
+use crate::sparse::rulebook::Sites;
 
 /// Writes every value of `out`, whose shape fits.
 pub(super) fn to_map<T: Copy + Default>(

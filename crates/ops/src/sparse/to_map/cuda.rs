@@ -7,10 +7,10 @@ use super::map_shape;
 use crate::device::cuda::{
     DeviceBuffer, DeviceTensor, DeviceValues, Grid as Blocks, Plain, Stream, blocks,
 };
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::rulebook::cuda::DeviceSites;
-use crate::ops::sparse_conv::ByPrecision;
-use crate::ops::sparse_conv::cuda::DeviceFeatures;
+use det_post_types::{Error, ErrorKind, Result};
+use crate::sparse::rulebook::cuda::DeviceSites;
+use crate::sparse::conv::ByPrecision;
+use crate::sparse::conv::cuda::DeviceFeatures;
 
 /// Kernels of the op on one stream.
 pub struct Workspace {

@@ -1,4 +1,4 @@
-//! The parameters of `kernels/to_map.cu`.
+//! The parameters of `kernels/sparse/to_map.cu`.
 
 use std::marker::PhantomData;
 
@@ -8,14 +8,14 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
     kernel_specs, refused,
 };
-use crate::error::Result;
-use crate::ops::rulebook::args::SiteIndexArgs;
-use crate::ops::sparse_conv::ZERO_BYTES;
+use det_post_types::Result;
+use crate::sparse::rulebook::args::SiteIndexArgs;
+use crate::sparse::conv::ZERO_BYTES;
 
 /// Threads per block: a cell each.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("to_map.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("sparse/to_map.cu", "kThreads");
 /// Channels of a thread.
-pub const CHANNELS_PER_THREAD: u32 = kernel_constant!("to_map.cu", "kChannels");
+pub const CHANNELS_PER_THREAD: u32 = kernel_constant!("sparse/to_map.cu", "kChannels");
 
 /// The parameter of `to_map_*`.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ pub struct MapArgs<'a, To> {
     pub cell_stride: [u32; 3],
 }
 
-assert_mirrors!(MapArgs<'_, f32>, "to_map.cu", "Args<float, float>");
+assert_mirrors!(MapArgs<'_, f32>, "sparse/to_map.cu", "Args<float, float>");
 
 /// bf16 features, which Rust code never reads here.
 pub struct Bf16;

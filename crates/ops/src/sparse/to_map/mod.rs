@@ -23,9 +23,9 @@ mod kernels;
 
 use half::f16;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::rulebook::{SiteGrid, Sites};
-use crate::types::Tensor;
+use det_post_types::{Error, ErrorKind, Result};
+use crate::sparse::rulebook::{SiteGrid, Sites};
+use det_post_types::Tensor;
 
 /// The shape of the map of a grid: batch, channels, rows, columns.
 ///

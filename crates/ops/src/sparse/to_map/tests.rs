@@ -1,6 +1,6 @@
 use super::*;
-use crate::ops::rulebook::sites_of_coordinates;
-use crate::types::ElementType;
+use crate::sparse::rulebook::sites_of_coordinates;
+use det_post_types::ElementType;
 
 const CELLS: [[i32; 4]; 4] = [[0, 0, 0, 0], [0, 1, 2, 3], [1, 1, 0, 4], [1, 0, 2, 0]];
 const NUM_CHANNELS: usize = 3;

@@ -1,8 +1,8 @@
 //! The CPU side of voxel_mean.
 
 use super::transformed;
-use crate::ops::voxelize::Voxels;
-use crate::types::{ChannelTransform, Points};
+use crate::cloud::voxelize::Voxels;
+use det_post_types::{ChannelTransform, Points};
 
 /// Writes every value of `out`, which has the rows of the voxels and maybe more.
 pub(super) fn voxel_mean<T: Copy + Default>(

@@ -8,9 +8,9 @@ use super::kernels::{
     LARGE_VOXEL_BLOCKS, MAX_TRANSFORMS, Mean, MeanArgs, MeanOfAll, THREADS_PER_BLOCK,
 };
 use crate::device::cuda::{DeviceBuffer, DevicePoints, Grid as Blocks, Kernel, Stream, blocks};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::voxelize::cuda::DeviceVoxels;
-use crate::types::ChannelTransform;
+use det_post_types::{Error, ErrorKind, Result};
+use crate::cloud::voxelize::cuda::DeviceVoxels;
+use det_post_types::ChannelTransform;
 
 /// The kernels of the op on one stream.
 pub struct Workspace {

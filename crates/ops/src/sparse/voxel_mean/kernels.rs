@@ -1,17 +1,17 @@
-//! The parameters of `kernels/voxel_mean.cu`.
+//! The parameters of `kernels/sparse/voxel_mean.cu`.
 
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
-use crate::error::Result;
-use crate::ops::voxelize::kernels::{NO_LIMIT, VoxelBucket};
+use det_post_types::Result;
+use crate::cloud::voxelize::kernels::{NO_LIMIT, VoxelBucket};
 
 /// Threads per block: a channel of a voxel each.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("voxel_mean.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("sparse/voxel_mean.cu", "kThreads");
 /// Blocks for large voxels, before those for values.
-pub const LARGE_VOXEL_BLOCKS: u32 = kernel_constant!("voxel_mean.cu", "kLargeVoxelBlocks");
+pub const LARGE_VOXEL_BLOCKS: u32 = kernel_constant!("sparse/voxel_mean.cu", "kLargeVoxelBlocks");
 /// The most channels that can have a transform.
-pub const MAX_TRANSFORMS: usize = kernel_constant!("voxel_mean.cu", "kMaxTransforms") as usize;
+pub const MAX_TRANSFORMS: usize = kernel_constant!("sparse/voxel_mean.cu", "kMaxTransforms") as usize;
 
 /// The parameter of both kernels.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ pub struct MeanArgs<'a> {
     pub reserved: u32,
 }
 
-assert_mirrors!(MeanArgs<'_>, "voxel_mean.cu", "Args");
+assert_mirrors!(MeanArgs<'_>, "sparse/voxel_mean.cu", "Args");
 
 /// `voxel_mean_f32`: voxels with a limit on their points.
 pub struct Mean;

@@ -5,7 +5,7 @@
 //! arrival, from +0, divided by their number. Rows beyond the voxels are zero.
 //! Positions are absolute, not offsets from the voxel. OpenPCDet calls this
 //! MeanVFE, mmdet3d HardSimpleVFE; with voxels of
-//! [`VoxelizeParams::ALL_POINTS`](crate::ops::voxelize::VoxelizeParams::ALL_POINTS)
+//! [`VoxelizeParams::ALL_POINTS`](crate::cloud::voxelize::VoxelizeParams::ALL_POINTS)
 //! DynamicMeanVFE and DynamicSimpleVFE.
 //!
 //! A channel may be transformed before it is summed ([`ChannelTransform`]): the
@@ -23,9 +23,9 @@ mod kernels;
 
 use half::f16;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::voxelize::Voxels;
-use crate::types::{ChannelTransform, Points, Tensor};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::cloud::voxelize::Voxels;
+use det_post_types::{ChannelTransform, Points, Tensor};
 
 /// The transformed value.
 #[inline]

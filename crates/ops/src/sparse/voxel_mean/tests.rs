@@ -1,6 +1,6 @@
 use super::*;
-use crate::ops::voxelize::{VoxelizeParams, Workspace, voxelize};
-use crate::types::{ChannelTransform, ElementType, Grid, PointRange};
+use crate::cloud::voxelize::{VoxelizeParams, Workspace, voxelize};
+use det_post_types::{ChannelTransform, ElementType, Grid, PointRange};
 
 #[test]
 fn tanh_is_within_one_unit_of_the_last_place() {

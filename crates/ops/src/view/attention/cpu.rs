@@ -4,8 +4,8 @@
 use multiversion::multiversion;
 
 use super::Workspace;
-use crate::ops::logit::exp;
-use crate::ops::rows::{Rows, RowsMut};
+use crate::decode::logit::exp;
+use crate::view::rows::{Rows, RowsMut};
 
 /// Keys of a panel.
 pub(super) const NUM_LANES: usize = 16;

@@ -1,4 +1,4 @@
-//! The parameters of `kernels/attention.cu`.
+//! The parameters of `kernels/view/attention.cu`.
 
 use std::marker::PhantomData;
 
@@ -8,18 +8,18 @@ use crate::device::cuda::{
     CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Stream, VECTOR_BYTES,
     assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
-use crate::error::Result;
-use crate::ops::linear::cuda::{Element, JobArgs, LinearArgs};
+use det_post_types::Result;
+use crate::view::linear::cuda::{Element, JobArgs, LinearArgs};
 
 /// Threads per block.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("attention.cuh", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view/attention.cuh", "kThreads");
 /// Keys of a step: rows of transposed values are padded to a multiple.
-pub const STEP_KEYS: u32 = kernel_constant!("attention.cuh", "kKeys");
-const QUERIES: u32 = kernel_constant!("attention.cuh", "kQueries");
-const SHORT_HEAD: u32 = kernel_constant!("attention.cuh", "kShortHead");
-const WARPGROUP_THREADS: u32 = kernel_constant!("attention_warpgroup.cuh", "kWarpgroupThreads");
-const WARPGROUP_QUERIES: u32 = kernel_constant!("attention_warpgroup.cuh", "kWarpgroupQueries");
-const WARPGROUP_BYTES: u32 = kernel_constant!("attention_warpgroup.cuh", "kWarpgroupBytes");
+pub const STEP_KEYS: u32 = kernel_constant!("view/attention.cuh", "kKeys");
+const QUERIES: u32 = kernel_constant!("view/attention.cuh", "kQueries");
+const SHORT_HEAD: u32 = kernel_constant!("view/attention.cuh", "kShortHead");
+const WARPGROUP_THREADS: u32 = kernel_constant!("view/attention_warpgroup.cuh", "kWarpgroupThreads");
+const WARPGROUP_QUERIES: u32 = kernel_constant!("view/attention_warpgroup.cuh", "kWarpgroupQueries");
+const WARPGROUP_BYTES: u32 = kernel_constant!("view/attention_warpgroup.cuh", "kWarpgroupBytes");
 /// The longest heads.
 const MAX_HEAD: u32 = 64;
 
@@ -65,8 +65,8 @@ pub struct WithLinearArgs<'a, T> {
     linear: LinearArgs<'a, T>,
 }
 
-assert_mirrors!(AttentionArgs<'_, f32>, "attention.cuh", "Args<float>");
-assert_mirrors!(WithLinearArgs<'_, f32>, "attention.cuh", "WithLinearArgs<float>");
+assert_mirrors!(AttentionArgs<'_, f32>, "view/attention.cuh", "Args<float>");
+assert_mirrors!(WithLinearArgs<'_, f32>, "view/attention.cuh", "WithLinearArgs<float>");
 
 /// Elements that attention is compiled for.
 pub trait AttentionElement: Element {
@@ -234,7 +234,7 @@ impl<T: AttentionElement> AttentionKernel<T> {
                 format!("heads of {head_len} channels; 8 to 64 in steps of 8 are possible");
             return Err(refused("attention", &message));
         }
-        let bytes = crate::ops::linear::cuda::shared_bytes::<T>(1, max_inputs, [0; 2]);
+        let bytes = crate::view::linear::cuda::shared_bytes::<T>(1, max_inputs, [0; 2]);
         Ok(match head_len {
             8..=16 => {
                 let kernel: Kernel<T::Head16> = device.kernel()?;

@@ -11,7 +11,7 @@
 //! 4. `sum / total`.
 //!
 //! The exponential is computed in f64 and rounded once. Projections, residual and
-//! normalization are layers of their own ([`linear`](crate::ops::linear)). A NaN
+//! normalization are layers of their own ([`linear`](crate::view::linear)). A NaN
 //! among the keys reaches every query of its head. Without keys the output is NaN.
 //! The method is `torch.nn.MultiheadAttention`'s without masks and dropout. A device
 //! may take keys in tiles: it agrees within a tolerance and is equal from run to run.
@@ -25,8 +25,8 @@ mod kernels;
 #[cfg(test)]
 mod tests;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::rows::{Rows, RowsMut};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::view::rows::{Rows, RowsMut};
 
 /// Memory of the op; it grows with the number of keys.
 #[derive(Clone, Debug, Default)]

@@ -9,9 +9,9 @@ use super::kernels::{
 use crate::device::cuda::{
     DeviceBuffer, DeviceFloat, DeviceTensor, Grid, Kernel, KernelSpec, Plain, Stream,
 };
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::view_sample::cuda::{DeviceFeatureMaps, DeviceLevel, DeviceTexels};
-use crate::types::{ElementType, MapLayout};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::view::sample::cuda::{DeviceFeatureMaps, DeviceLevel, DeviceTexels};
+use det_post_types::{ElementType, MapLayout};
 
 /// One level of all views as a network gives it.
 #[derive(Clone, Copy, Debug)]

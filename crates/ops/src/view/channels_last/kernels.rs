@@ -1,4 +1,4 @@
-//! The parameters of `kernels/channels_last.cu`.
+//! The parameters of `kernels/view/channels_last.cu`.
 
 use std::marker::PhantomData;
 
@@ -8,14 +8,14 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
     kernel_specs, refused,
 };
-use crate::error::Result;
+use det_post_types::Result;
 
 /// Threads per block.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("channels_last.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view/channels_last.cu", "kThreads");
 /// Texels per block.
-pub const TEXELS_PER_BLOCK: u32 = kernel_constant!("channels_last.cu", "kTile");
+pub const TEXELS_PER_BLOCK: u32 = kernel_constant!("view/channels_last.cu", "kTile");
 /// The most levels of a launch.
-pub const MAX_LEVELS: usize = kernel_constant!("channels_last.cu", "kMaxLevels") as usize;
+pub const MAX_LEVELS: usize = kernel_constant!("view/channels_last.cu", "kMaxLevels") as usize;
 
 /// A level: `Level` in the kernels.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +55,8 @@ pub struct ChannelsLastArgs<'a, From, To> {
     pub reserved: u32,
 }
 
-assert_mirrors!(LevelArgs<'_, f32, f32>, "channels_last.cu", "Level<float, float>");
-assert_mirrors!(ChannelsLastArgs<'_, f32, f32>, "channels_last.cu", "Args<float, float>");
+assert_mirrors!(LevelArgs<'_, f32, f32>, "view/channels_last.cu", "Level<float, float>");
+assert_mirrors!(ChannelsLastArgs<'_, f32, f32>, "view/channels_last.cu", "Args<float, float>");
 
 impl<From, To> LevelArgs<'_, From, To> {
     /// No level.

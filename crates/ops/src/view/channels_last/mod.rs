@@ -2,7 +2,7 @@
 //!
 //! Input: one level of all views as a network gives it ([`MapLayout`]), f32 or f16;
 //! or int8 in blocks of 32 channels. Output: a level of
-//! [`FeatureMaps`](crate::ops::view_sample::FeatureMaps), `[N, H, W, C]`, as f32, f16
+//! [`FeatureMaps`](crate::view::sample::FeatureMaps), `[N, H, W, C]`, as f32, f16
 //! (rounded once, to nearest even) or int8: `x / scale` in f32, rounded to nearest
 //! even, cut to -127 to 127; NaN becomes 0, which
 //! is counted. Values of int8 input keep their integers and need an int8 level.
@@ -23,9 +23,9 @@ pub use statistics::{LevelStatistics, MapStatistics};
 
 use half::f16;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::view_sample::{FeatureLevel, Texels};
-use crate::types::MapLayout;
+use det_post_types::{Error, ErrorKind, Result};
+use crate::view::sample::{FeatureLevel, Texels};
+use det_post_types::MapLayout;
 
 /// Values of feature maps.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! The values of feature maps over many frames, from which scales of int8 levels follow.
 
-use crate::ops::view_sample::{FeatureMaps, Texels};
+use crate::view::sample::{FeatureMaps, Texels};
 
 /// The largest integer of an int8 level.
 const MAX_INTEGER: f32 = 127.0;
@@ -114,7 +114,7 @@ impl LevelStatistics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::view_sample::FeatureLevel;
+    use crate::view::sample::FeatureLevel;
 
     fn statistics(views: &[Vec<f32>; 2], is_present: impl Fn(usize) -> bool) -> MapStatistics {
         let size = [views[0].len(), 1];

@@ -1,4 +1,4 @@
-//! The parameters of `kernels/detr3d_block.cu`.
+//! The parameters of `kernels/view/detr3d_block.cu`.
 
 use std::marker::PhantomData;
 
@@ -8,23 +8,23 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, OverlappingKernel, assert_mirrors, check_lens, check_threads,
     kernel_constant, refused,
 };
-use crate::error::Result;
-use crate::ops::view_sample::cuda::{MAX_LEVELS, MAX_VIEWS, MapsArgs};
+use det_post_types::Result;
+use crate::view::sample::cuda::{MAX_LEVELS, MAX_VIEWS, MapsArgs};
 
 /// Threads per block.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("detr3d_block_product.cuh", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view/detr3d_block_product.cuh", "kThreads");
 /// Thread blocks per cluster.
-pub const CLUSTER_BLOCKS: u32 = kernel_constant!("detr3d_block_product.cuh", "kBlocks");
+pub const CLUSTER_BLOCKS: u32 = kernel_constant!("view/detr3d_block_product.cuh", "kBlocks");
 /// Heads.
-pub const HEADS: u32 = kernel_constant!("detr3d_block.cuh", "kHeads");
+pub const HEADS: u32 = kernel_constant!("view/detr3d_block.cuh", "kHeads");
 /// Channels.
-pub const CHANNELS: u32 = kernel_constant!("detr3d_block.cuh", "kChannels");
+pub const CHANNELS: u32 = kernel_constant!("view/detr3d_block.cuh", "kChannels");
 /// Channels between the feed-forward layers.
-pub const HIDDEN: u32 = kernel_constant!("detr3d_block.cuh", "kHidden");
+pub const HIDDEN: u32 = kernel_constant!("view/detr3d_block.cuh", "kHidden");
 /// The most classes.
-pub const MAX_CLASSES: u32 = kernel_constant!("detr3d_block.cuh", "kMaxClasses");
-const TILE_KEYS: u32 = kernel_constant!("attention.cuh", "kKeys");
-const BOX_LEN: u32 = kernel_constant!("detr3d_block.cuh", "kBoxLen");
+pub const MAX_CLASSES: u32 = kernel_constant!("view/detr3d_block.cuh", "kMaxClasses");
+const TILE_KEYS: u32 = kernel_constant!("view/attention.cuh", "kKeys");
+const BOX_LEN: u32 = kernel_constant!("view/detr3d_block.cuh", "kBoxLen");
 const NUM_LAYERS: usize = 13;
 const NUM_NORMS: usize = 7;
 
@@ -143,8 +143,8 @@ pub fn keys_values_len(num_queries: usize) -> usize {
     num_queries.next_multiple_of(TILE_KEYS as usize) * 2 * CHANNELS as usize
 }
 
-assert_mirrors!(LayerArgs<'_>, "detr3d_block.cuh", "Layer");
-assert_mirrors!(BlockArgs<'_>, "detr3d_block.cuh", "Args");
+assert_mirrors!(LayerArgs<'_>, "view/detr3d_block.cuh", "Layer");
+assert_mirrors!(BlockArgs<'_>, "view/detr3d_block.cuh", "Args");
 const _: () = assert!(size_of::<LayersArgs<'_>>() == NUM_LAYERS * size_of::<LayerArgs<'_>>());
 const _: () = assert!(size_of::<NormsArgs<'_>>() == NUM_NORMS * size_of::<In<'_, f32>>());
 
@@ -267,7 +267,7 @@ macro_rules! blocks {
     ($($texel:ty, $queries:literal, $bytes:literal: $name:literal;)+) => {$(
         impl BlockSpec for Block<$texel, $queries> {
             const CLUSTER_QUERIES: u32 = $queries;
-            const SHARED_BYTES: u32 = kernel_constant!("detr3d_block.cuh", $bytes);
+            const SHARED_BYTES: u32 = kernel_constant!("view/detr3d_block.cuh", $bytes);
         }
 
         // SAFETY: `BlockArgs` and what it consists of mirror the structs of the kernels. The

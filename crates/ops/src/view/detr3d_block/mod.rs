@@ -1,8 +1,8 @@
 //! A whole block of a DETR3D decoder in one launch, on GPUs with thread block clusters.
 //!
-//! For the rows of `Q` queries, in the notation of [`linear`](crate::ops::linear),
-//! [`attention`](crate::ops::attention), [`view_sample`](crate::ops::view_sample) and
-//! [`refine`](crate::ops::refine):
+//! For the rows of `Q` queries, in the notation of [`linear`](crate::view::linear),
+//! [`attention`](crate::view::attention), [`view_sample`](crate::view::sample) and
+//! [`refine`](crate::view::refine):
 //!
 //! 1. `a = attention(queries, keys, values)` over all queries;
 //! 2. `x1 = LN(W_o a + b_o + content (+ position))`;

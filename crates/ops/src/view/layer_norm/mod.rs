@@ -13,8 +13,8 @@
 //! the order of a warp. A NaN or an infinity makes its whole row NaN. The method is
 //! `torch.nn.LayerNorm`'s with its default epsilon; nothing is dropped.
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::rows::RowsMut;
+use det_post_types::{Error, ErrorKind, Result};
+use crate::view::rows::RowsMut;
 
 /// Added to the variance.
 pub const EPSILON: f32 = 1e-5;
@@ -58,7 +58,7 @@ impl LayerNorm {
     }
 
     /// Normalizes one row of as many channels in place.
-    pub(in crate::ops) fn apply(&self, row: &mut [f32]) {
+    pub(crate) fn apply(&self, row: &mut [f32]) {
         let num_channels = row.len() as f32;
         let mean = warp_sum(row.iter().copied()) / num_channels;
         let variance = warp_sum(row.iter().map(|x| (x - mean) * (x - mean))) / num_channels;

@@ -7,9 +7,9 @@ pub use super::kernels::{
 };
 
 use crate::device::cuda::{DeviceBuffer, In, Stream};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::linear::cuda::{DeviceLayer, PartArgs, device_norm};
-use crate::ops::linear::{Finish, LinearLayer};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::view::linear::cuda::{DeviceLayer, PartArgs, device_norm};
+use crate::view::linear::{Finish, LinearLayer};
 
 /// The layers of a stack in device memory.
 #[derive(Debug)]

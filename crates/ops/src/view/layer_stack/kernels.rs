@@ -1,4 +1,4 @@
-//! The parameters of `kernels/layer_stack.cu`.
+//! The parameters of `kernels/view/layer_stack.cu`.
 
 use half::f16;
 
@@ -6,22 +6,22 @@ use crate::device::cuda::{
     CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Plain, Stream,
     assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
-use crate::error::Result;
-use crate::ops::layer_norm::EPSILON;
-use crate::ops::linear::cuda::{Element, padded};
+use det_post_types::Result;
+use crate::view::layer_norm::EPSILON;
+use crate::view::linear::cuda::{Element, padded};
 
 /// Threads per block.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("layer_stack.cuh", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view/layer_stack.cuh", "kThreads");
 /// Rows per block.
-pub const ROWS_PER_BLOCK: u32 = kernel_constant!("layer_stack.cuh", "kRows");
+pub const ROWS_PER_BLOCK: u32 = kernel_constant!("view/layer_stack.cuh", "kRows");
 /// The most layers of a stack after one over columns of f32.
-pub const MAX_LAYERS: usize = kernel_constant!("layer_stack.cuh", "kMaxLayers") as usize;
+pub const MAX_LAYERS: usize = kernel_constant!("view/layer_stack.cuh", "kMaxLayers") as usize;
 /// The most stacks of a launch.
-pub const MAX_JOBS: usize = kernel_constant!("layer_stack.cuh", "kMaxJobs") as usize;
+pub const MAX_JOBS: usize = kernel_constant!("view/layer_stack.cuh", "kMaxJobs") as usize;
 /// The most channels of an input and between layers.
-pub const MAX_WIDTH: usize = kernel_constant!("layer_stack.cuh", "kMaxWidth") as usize;
+pub const MAX_WIDTH: usize = kernel_constant!("view/layer_stack.cuh", "kMaxWidth") as usize;
 /// The most columns of f32.
-pub const MAX_COLUMNS: usize = kernel_constant!("layer_stack.cuh", "kMaxColumns") as usize;
+pub const MAX_COLUMNS: usize = kernel_constant!("view/layer_stack.cuh", "kMaxColumns") as usize;
 
 /// A layer: `Layer` in the kernels.
 #[derive(Clone, Copy, Debug)]
@@ -110,9 +110,9 @@ pub struct StacksArgs<'a, T> {
     reserved: u32,
 }
 
-assert_mirrors!(LayerArgs<'_>, "layer_stack.cuh", "Layer");
-assert_mirrors!(StackArgs<'_, f32>, "layer_stack.cuh", "Job<float>");
-assert_mirrors!(StacksArgs<'_, f32>, "layer_stack.cuh", "Args<float>");
+assert_mirrors!(LayerArgs<'_>, "view/layer_stack.cuh", "Layer");
+assert_mirrors!(StackArgs<'_, f32>, "view/layer_stack.cuh", "Job<float>");
+assert_mirrors!(StacksArgs<'_, f32>, "view/layer_stack.cuh", "Args<float>");
 
 impl LayerArgs<'_> {
     fn empty() -> Self {

@@ -1,7 +1,7 @@
 //! Linear layers that follow each other: rows pass through all of them.
 //!
 //! Input `[R, I]` of the first layer, output `[R, O]` of the last; every layer is one of
-//! [`linear`](crate::ops::linear), whose contract holds for each. A NaN reaches its row alone.
+//! [`linear`](crate::view::linear), whose contract holds for each. A NaN reaches its row alone.
 //!
 //! On a GPU a launch takes rows through all layers of several stacks. Activations are rounded to
 //! the elements of the rows after each layer and after each normalization. [`folded`] has
@@ -17,15 +17,15 @@ mod kernels;
 #[cfg(test)]
 mod tests;
 
-use crate::error::Result;
-use crate::ops::linear::{LinearLayer, linear};
-use crate::ops::rows::{Part, Rows, RowsMut};
+use det_post_types::Result;
+use crate::view::linear::{LinearLayer, linear};
+use crate::view::rows::{Part, Rows, RowsMut};
 
 /// Memory of the op.
 #[derive(Clone, Debug, Default)]
 pub struct Workspace {
     /// Rows of an input.
-    pub(crate) rows: Vec<f32>,
+    pub rows: Vec<f32>,
     /// The outputs between layers.
     between: [Vec<f32>; 2],
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::ops::linear::Finish;
+use crate::view::linear::Finish;
 
 fn layer(sizes: [usize; 2], seed: usize) -> LinearLayer {
     let [num_outputs, num_inputs] = sizes;

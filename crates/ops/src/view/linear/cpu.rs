@@ -4,7 +4,7 @@
 use multiversion::multiversion;
 
 use super::{Finish, LinearLayer};
-use crate::ops::rows::{Part, Rows, RowsMut};
+use crate::view::rows::{Part, Rows, RowsMut};
 
 /// Outputs that are summed together.
 pub(super) const NUM_LANES: usize = 16;

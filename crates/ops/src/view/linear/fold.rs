@@ -3,12 +3,12 @@
 use half::f16;
 
 use super::LinearLayer;
-use crate::ops::layer_norm::LayerNorm;
+use crate::view::layer_norm::LayerNorm;
 
 /// `norm(y) W + b = (y V - mean(y) s) / deviation(y) + c`, where `V` is `W` times the factors of
 /// the normalization, rounded to f16, `s` the sums of the rounded values over the inputs, and `c`
 /// the bias and the summands of the normalization times `W`.
-pub(in crate::ops) struct FoldedWeights {
+pub(crate) struct FoldedWeights {
     num_inputs: usize,
     /// `V`, and `W` of the inputs behind the normalized ones, a row per output.
     weights: Vec<f16>,
@@ -18,7 +18,7 @@ pub(in crate::ops) struct FoldedWeights {
 
 impl FoldedWeights {
     /// `None` when a weight is infinite in f16.
-    pub(in crate::ops) fn new(layer: &LinearLayer, norm: Option<&LayerNorm>) -> Option<Self> {
+    pub(crate) fn new(layer: &LinearLayer, norm: Option<&LayerNorm>) -> Option<Self> {
         let num_inputs = layer.num_inputs();
         let places = (0..layer.num_outputs())
             .flat_map(|output| (0..num_inputs).map(move |input| (output, input)));
@@ -45,13 +45,13 @@ impl FoldedWeights {
     }
 
     /// A value of `V`; 0 beyond the layer's inputs and outputs.
-    pub(in crate::ops) fn weight(&self, output: usize, input: usize) -> f16 {
+    pub(crate) fn weight(&self, output: usize, input: usize) -> f16 {
         let value = (input < self.num_inputs).then(|| output * self.num_inputs + input);
         value.and_then(|at| self.weights.get(at)).copied().unwrap_or(f16::ZERO)
     }
 
     /// `c` and `s`; 0 beyond the layer's outputs.
-    pub(in crate::ops) fn constants(&self, output: usize) -> [f32; 2] {
+    pub(crate) fn constants(&self, output: usize) -> [f32; 2] {
         self.constants.get(output).copied().unwrap_or_default()
     }
 }

@@ -1,22 +1,22 @@
-//! One layer of a launch of `kernels/linear.cu`.
+//! One layer of a launch of `kernels/view/linear.cu`.
 
 use crate::device::cuda::{
     In, Out, Plain, VECTOR_BYTES, assert_mirrors, check_lens, kernel_constant, refused,
 };
-use crate::error::Result;
-use crate::ops::layer_norm::EPSILON;
+use det_post_types::Result;
+use crate::view::layer_norm::EPSILON;
 
 /// Threads per block.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("linear.cuh", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view/linear.cuh", "kThreads");
 /// Columns of the output per block.
-pub const COLUMNS_PER_BLOCK: u32 = kernel_constant!("linear.cuh", "kColumns");
+pub const COLUMNS_PER_BLOCK: u32 = kernel_constant!("view/linear.cuh", "kColumns");
 /// Columns of a warp, to a multiple of which inputs and outputs are padded.
-pub const WARP_COLUMNS: u32 = kernel_constant!("linear_products.cuh", "kWarpColumns");
+pub const WARP_COLUMNS: u32 = kernel_constant!("view/linear_products.cuh", "kWarpColumns");
 /// Rows per tile.
 pub const TILE_ROWS: u32 = 16;
-const CHUNK_F16: u32 = kernel_constant!("linear.cuh", "kChunkF16");
-const CHUNK_F32: u32 = kernel_constant!("linear.cuh", "kChunkF32");
-const STAGE_PITCH: u32 = kernel_constant!("linear.cuh", "kStagePitch");
+const CHUNK_F16: u32 = kernel_constant!("view/linear.cuh", "kChunkF16");
+const CHUNK_F32: u32 = kernel_constant!("view/linear.cuh", "kChunkF32");
+const STAGE_PITCH: u32 = kernel_constant!("view/linear.cuh", "kStagePitch");
 
 /// Channels as they are stored.
 pub fn padded(num_channels: usize) -> usize {
@@ -97,8 +97,8 @@ pub struct JobArgs<'a, T> {
     pub epsilon: f32,
 }
 
-assert_mirrors!(PartArgs<'_, f32>, "linear.cuh", "Part<float>");
-assert_mirrors!(JobArgs<'_, f32>, "linear.cuh", "Job<float>");
+assert_mirrors!(PartArgs<'_, f32>, "view/linear.cuh", "Part<float>");
+assert_mirrors!(JobArgs<'_, f32>, "view/linear.cuh", "Job<float>");
 
 impl<'a, T> PartArgs<'a, T> {
     /// No columns.

@@ -1,4 +1,4 @@
-//! The kernels of `kernels/linear.cu`, by elements and rows per block.
+//! The kernels of `kernels/view/linear.cu`, by elements and rows per block.
 
 use half::f16;
 
@@ -7,10 +7,10 @@ use crate::device::cuda::{
     Grid, KernelSpec, OverlappingKernel, Plain, assert_mirrors, check_threads, kernel_constant,
     refused,
 };
-use crate::error::Result;
-use crate::ops::sparse_conv::Precision;
+use det_post_types::Result;
+use crate::sparse::conv::Precision;
 
-pub(super) const MAX_JOBS: usize = kernel_constant!("linear.cuh", "kMaxJobs") as usize;
+pub(super) const MAX_JOBS: usize = kernel_constant!("view/linear.cuh", "kMaxJobs") as usize;
 
 /// The layers of a launch: `Args` in the kernels.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub struct LinearArgs<'a, T> {
     jobs: [JobArgs<'a, T>; MAX_JOBS],
 }
 
-assert_mirrors!(LinearArgs<'_, f32>, "linear.cuh", "Args<float>");
+assert_mirrors!(LinearArgs<'_, f32>, "view/linear.cuh", "Args<float>");
 
 impl<'a, T: Element> LinearArgs<'a, T> {
     /// No layers.
@@ -54,27 +54,27 @@ impl<'a, T: Element> LinearArgs<'a, T> {
         Ok(args)
     }
 
-    pub(in crate::ops) fn jobs(&self) -> &[JobArgs<'a, T>] {
+    pub(crate) fn jobs(&self) -> &[JobArgs<'a, T>] {
         &self.jobs[..self.num_jobs as usize]
     }
 
     /// Column blocks of all layers.
-    pub(in crate::ops) fn num_column_blocks(&self) -> u32 {
+    pub(crate) fn num_column_blocks(&self) -> u32 {
         self.num_jobs.checked_sub(1).map_or(0, |last| self.end_blocks[last as usize])
     }
 
     /// Blocks of rows of `num_tiles` tiles.
-    pub(in crate::ops) fn num_row_blocks(&self, num_tiles: u32) -> u32 {
+    pub(crate) fn num_row_blocks(&self, num_tiles: u32) -> u32 {
         let num_rows = self.jobs().iter().map(|job| job.num_rows).max().unwrap_or(0);
         num_rows.div_ceil(TILE_ROWS * num_tiles)
     }
 
     /// Bytes of shared memory of a block of `num_tiles` tiles.
-    pub(in crate::ops) fn shared_bytes(&self, num_tiles: u32) -> u32 {
+    pub(crate) fn shared_bytes(&self, num_tiles: u32) -> u32 {
         self.jobs().iter().map(|job| job.shared_bytes(num_tiles)).max().unwrap_or(0)
     }
 
-    pub(in crate::ops) fn check(&self, kernel: &str, encodes: bool) -> Result<()> {
+    pub(crate) fn check(&self, kernel: &str, encodes: bool) -> Result<()> {
         self.jobs().iter().try_for_each(|job| job.check(kernel, encodes))
     }
 }

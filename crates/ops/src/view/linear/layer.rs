@@ -5,7 +5,7 @@ use super::job::{JobArgs, PartArgs, WARP_COLUMNS, padded};
 use super::kernels::Element;
 use super::warpgroup::{FirstPart, FoldedLayer, WarpgroupJob};
 use crate::device::cuda::{DeviceBuffer, In, Stream};
-use crate::error::Result;
+use det_post_types::Result;
 
 /// A layer's weights, packed for the kernels, and its bias.
 #[derive(Debug)]

@@ -8,7 +8,7 @@
 //! 2. `+ bias`, +0 where there is none;
 //! 3. `+ residual` for each residual in the order given, each rounded;
 //! 4. [`Finish`]: nothing, ReLU (`v < 0 ? 0 : v`, so that NaN stays NaN), layer
-//!    normalization ([`layer_norm`](crate::ops::layer_norm)), or both in either order.
+//!    normalization ([`layer_norm`](crate::view::layer_norm)), or both in either order.
 //!
 //! All in f32; a NaN or an infinity in an input row reaches that row of the output
 //! and no other. Results on a CPU are equal everywhere. `torch.nn.Linear`,
@@ -18,7 +18,7 @@ mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(feature = "cuda")]
-pub(in crate::ops) mod fold;
+pub(crate) mod fold;
 #[cfg(feature = "cuda")]
 mod job;
 #[cfg(feature = "cuda")]
@@ -31,9 +31,9 @@ mod tests;
 #[cfg(feature = "cuda")]
 pub mod warpgroup;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::layer_norm::LayerNorm;
-use crate::ops::rows::{Part, Rows, RowsMut};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::view::layer_norm::LayerNorm;
+use crate::view::rows::{Part, Rows, RowsMut};
 
 /// What follows the sum, the bias and the residuals.
 #[derive(Clone, Debug, Default, PartialEq)]

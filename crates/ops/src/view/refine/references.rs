@@ -1,9 +1,9 @@
 //! DETR3D's reference points.
 
 use super::check_len;
-use crate::error::Result;
-use crate::ops::logit::sigmoid;
-use crate::types::{PointRange, QueryBox};
+use det_post_types::Result;
+use crate::decode::logit::sigmoid;
+use det_post_types::{PointRange, QueryBox};
 
 /// The least distance from 0 and 1 in [`inverse_sigmoid`].
 const EPSILON: f32 = 1e-5;

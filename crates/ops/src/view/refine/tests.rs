@@ -1,5 +1,5 @@
 use super::*;
-use crate::types::{CachedYaw, Motion, PointRange, QueryBox};
+use det_post_types::{CachedYaw, Motion, PointRange, QueryBox};
 
 const RANGE: PointRange = PointRange { min: [-50.0, -40.0, -5.0], max: [50.0, 40.0, 3.0] };
 

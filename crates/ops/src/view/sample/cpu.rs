@@ -1,7 +1,7 @@
 //! The reference on the CPU.
 
 use super::{FeatureMaps, ViewSampling, Weighting, Workspace, add_sample};
-use crate::ops::logit::{exp, sigmoid};
+use crate::decode::logit::{exp, sigmoid};
 
 /// Arguments that fit together.
 pub(super) fn view_sample(

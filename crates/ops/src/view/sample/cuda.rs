@@ -13,8 +13,8 @@ pub use super::points::{PointElement, PointSampling, PointsArgs};
 use super::kernels::{ReferenceAndLinearArgs, THREADS_PER_BLOCK};
 use super::{FeatureLevel, FeatureMaps, Texels};
 use crate::device::cuda::{CudaDevice, DeviceBuffer, Grid, In, Kernel, Stream};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::linear::cuda::{JobArgs, LinearArgs, shared_bytes};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::view::linear::cuda::{JobArgs, LinearArgs, shared_bytes};
 use half::f16;
 
 /// Feature maps in device memory, channels last.
@@ -27,14 +27,14 @@ pub struct DeviceFeatureMaps {
 
 /// One level of feature maps.
 #[derive(Debug)]
-pub(in crate::ops) struct DeviceLevel {
+pub(crate) struct DeviceLevel {
     /// Width and height.
     pub size: [usize; 2],
     pub texels: DeviceTexels,
 }
 
 #[derive(Debug)]
-pub(in crate::ops) enum DeviceTexels {
+pub(crate) enum DeviceTexels {
     F32(DeviceBuffer<f32>),
     F16(DeviceBuffer<f16>),
     I8 { values: DeviceBuffer<u8>, scale: f32 },
@@ -70,7 +70,7 @@ impl DeviceFeatureMaps {
     }
 
     /// The levels, to be written.
-    pub(in crate::ops) fn levels_mut(&mut self) -> &mut [DeviceLevel] {
+    pub(crate) fn levels_mut(&mut self) -> &mut [DeviceLevel] {
         &mut self.levels
     }
 

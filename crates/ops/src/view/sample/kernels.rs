@@ -1,4 +1,4 @@
-//! The parameters of `kernels/view_sample.cu`.
+//! The parameters of `kernels/view/sample.cu`.
 
 use std::marker::PhantomData;
 
@@ -8,17 +8,17 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, OverlappingKernel, assert_mirrors, check_lens, check_threads,
     kernel_constant, refused,
 };
-use crate::error::Result;
-use crate::ops::linear::cuda::{Element, LinearArgs};
+use det_post_types::Result;
+use crate::view::linear::cuda::{Element, LinearArgs};
 
 /// Threads per block: a query, a warp per level.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view_sample.cuh", "kReferenceThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view/sample.cuh", "kReferenceThreads");
 /// The most levels.
-pub const MAX_LEVELS: usize = kernel_constant!("view_sample.cuh", "kMaxLevels") as usize;
+pub const MAX_LEVELS: usize = kernel_constant!("view/sample.cuh", "kMaxLevels") as usize;
 /// The most views.
-pub const MAX_VIEWS: usize = kernel_constant!("view_sample.cuh", "kMaxViews") as usize;
+pub const MAX_VIEWS: usize = kernel_constant!("view/sample.cuh", "kMaxViews") as usize;
 /// The most channels.
-pub const MAX_CHANNELS: usize = kernel_constant!("view_sample.cuh", "kMaxChannels") as usize;
+pub const MAX_CHANNELS: usize = kernel_constant!("view/sample.cuh", "kMaxChannels") as usize;
 
 /// A level of the maps: `Level` in the kernels.
 #[derive(Clone, Copy, Debug)]
@@ -94,12 +94,12 @@ pub struct ReferenceAndLinearArgs<'a, T> {
     pub(super) reserved: u32,
 }
 
-assert_mirrors!(LevelArgs<'_>, "view_sample.cuh", "Level");
-assert_mirrors!(MapsArgs<'_>, "view_sample.cuh", "Maps");
-assert_mirrors!(ReferenceArgs<'_, f32>, "view_sample.cuh", "ReferenceArgs<float>");
+assert_mirrors!(LevelArgs<'_>, "view/sample.cuh", "Level");
+assert_mirrors!(MapsArgs<'_>, "view/sample.cuh", "Maps");
+assert_mirrors!(ReferenceArgs<'_, f32>, "view/sample.cuh", "ReferenceArgs<float>");
 assert_mirrors!(
     ReferenceAndLinearArgs<'_, f32>,
-    "view_sample.cuh",
+    "view/sample.cuh",
     "ReferenceAndLinearArgs<float>"
 );
 

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The feature maps of all views: levels `[views, height, width, channels]`.
 #[derive(Clone, Debug)]

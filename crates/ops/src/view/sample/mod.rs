@@ -45,7 +45,7 @@ pub use maps::{FeatureLevel, FeatureMaps, Texels};
 pub use projection::{Projected, Projection};
 pub use sample::add_sample;
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// How samples are weighted.
 #[derive(Clone, Copy, Debug)]

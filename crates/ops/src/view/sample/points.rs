@@ -9,17 +9,17 @@ use crate::device::cuda::{
     CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Stream, assert_mirrors,
     check_lens, check_threads, kernel_constant, refused,
 };
-use crate::error::Result;
-use crate::types::QueryBox;
+use det_post_types::Result;
+use det_post_types::QueryBox;
 
 /// The most key points of an anchor.
-pub const MAX_POINTS: usize = kernel_constant!("view_sample_points.cuh", "kMaxPoints") as usize;
+pub const MAX_POINTS: usize = kernel_constant!("view/sample_points.cuh", "kMaxPoints") as usize;
 /// The most pairs of a view and a key point.
-pub const MAX_PLACES: usize = kernel_constant!("view_sample_points.cuh", "kMaxPlaces") as usize;
+pub const MAX_PLACES: usize = kernel_constant!("view/sample_points.cuh", "kMaxPlaces") as usize;
 /// The most groups of channels.
-pub const MAX_GROUPS: usize = kernel_constant!("view_sample_points.cuh", "kMaxGroups") as usize;
+pub const MAX_GROUPS: usize = kernel_constant!("view/sample_points.cuh", "kMaxGroups") as usize;
 /// Channels of a lane: a group has a multiple of them.
-const LANE_CHANNELS: usize = kernel_constant!("row.cuh", "kGroup") as usize;
+const LANE_CHANNELS: usize = kernel_constant!("view/row.cuh", "kGroup") as usize;
 
 /// Sampling through key points: `PointsArgs` in the kernels.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,7 @@ pub struct PointsArgs<'a, T> {
     pub num_groups: u32,
 }
 
-assert_mirrors!(PointsArgs<'_, f32>, "view_sample_points.cuh", "PointsArgs<float>");
+assert_mirrors!(PointsArgs<'_, f32>, "view/sample_points.cuh", "PointsArgs<float>");
 
 impl<T> PointsArgs<'_, T> {
     fn num_points(&self) -> usize {
@@ -169,14 +169,14 @@ pub trait PointElement: super::kernels::SampleElement {
 }
 
 impl PointElement for f16 {
-    const THREADS_PER_BLOCK: u32 = kernel_constant!("view_sample_cells.cuh", "kCellThreads");
+    const THREADS_PER_BLOCK: u32 = kernel_constant!("view/sample_cells.cuh", "kCellThreads");
     const WEIGHT_BYTES: usize = 0;
     type SamePoints = Points<Self, Self>;
     type SmallerPoints = Points<Self, i8>;
 }
 
 impl PointElement for f32 {
-    const THREADS_PER_BLOCK: u32 = kernel_constant!("view_sample_points.cuh", "kPointsThreads");
+    const THREADS_PER_BLOCK: u32 = kernel_constant!("view/sample_points.cuh", "kPointsThreads");
     const WEIGHT_BYTES: usize = size_of::<Self>();
     type SamePoints = Points<Self, Self>;
     type SmallerPoints = Points<Self, f16>;

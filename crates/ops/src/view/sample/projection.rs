@@ -1,6 +1,6 @@
 //! Projection of points into a view.
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// From a point to its place in a view: rows of `[3, 4]` that give `u * depth`,
 /// `v * depth` and the depth in metres, with u and v in fractions of the picture's

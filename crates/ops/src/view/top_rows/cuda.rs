@@ -6,7 +6,7 @@ pub use super::kernels::{MAX_ROWS, RowElement, TopRowsArgs};
 
 use super::kernels::{ROWS_PER_BLOCK, THREADS_PER_BLOCK, shared_bytes};
 use crate::device::cuda::{CudaDevice, Grid, Kernel, Stream};
-use crate::error::Result;
+use det_post_types::Result;
 
 /// The loaded kernel.
 pub struct TopRows<T: RowElement> {

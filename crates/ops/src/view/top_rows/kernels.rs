@@ -1,4 +1,4 @@
-//! The parameters of `kernels/top_rows.cu`.
+//! The parameters of `kernels/view/top_rows.cu`.
 
 use half::f16;
 
@@ -6,15 +6,15 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, OverlappingKernel, Plain, assert_mirrors, check_lens, check_threads,
     kernel_constant, refused,
 };
-use crate::error::Result;
+use det_post_types::Result;
 
 /// Threads per block.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("top_rows.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view/top_rows.cu", "kThreads");
 /// Rows per block.
-pub const ROWS_PER_BLOCK: u32 = kernel_constant!("top_rows.cu", "kRowsPerBlock");
+pub const ROWS_PER_BLOCK: u32 = kernel_constant!("view/top_rows.cu", "kRowsPerBlock");
 /// The most rows.
-pub const MAX_ROWS: usize = kernel_constant!("top_rows.cu", "kMaxRows") as usize;
-const BOX_LEN: usize = kernel_constant!("top_rows.cu", "kBoxLen") as usize;
+pub const MAX_ROWS: usize = kernel_constant!("view/top_rows.cu", "kMaxRows") as usize;
+const BOX_LEN: usize = kernel_constant!("view/top_rows.cu", "kBoxLen") as usize;
 
 /// The parameter of `top_rows_*`: `Args` in the kernels.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ pub struct TopRowsArgs<'a, T> {
     pub reserved: u32,
 }
 
-assert_mirrors!(TopRowsArgs<'_, f32>, "top_rows.cu", "Args<float>");
+assert_mirrors!(TopRowsArgs<'_, f32>, "view/top_rows.cu", "Args<float>");
 
 fn check<T: Plain>(kernel: &str, args: &TopRowsArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;

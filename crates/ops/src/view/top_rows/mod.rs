@@ -10,7 +10,7 @@ pub mod cuda;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
 
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Writes the indices of the rows with the largest of `values`, as many as `rows` has.
 ///

@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use super::{DEFINITIONS, text_of};
-use crate::ros::{
+use crate::{
     Field, FieldType, IndividualTypeDescription, TypeDescription, TypeHash, TypeSource,
 };
 
@@ -219,8 +219,8 @@ fn field_type_of(text: &str) -> Option<FieldType> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::messages::*;
-    use crate::transport::middleware::{InputKind, ServiceKind};
+    use crate::messages::*;
+    use crate::middleware::{InputKind, ServiceKind};
 
     /// Types and their hashes as ROS 2 Jazzy has them (vision_msgs 4.1.1, bond 4.0.0,
     /// autoware_msgs 1.12, autoware_auto_perception_msgs 1.0, yolo_msgs 4.6.1; those of packages that Jazzy does not ship by rosbags).

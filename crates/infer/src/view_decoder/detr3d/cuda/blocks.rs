@@ -6,16 +6,16 @@ use half::f16;
 
 use super::super::Network;
 use super::{BOX_LEN, CudaDecoder, WholeBlocks};
-use crate::device::cuda::{DeviceBuffer, In, Out, Stream};
-use crate::error::Result;
-use crate::ops::attention::cuda::score_scale;
-use crate::ops::detr3d_block::cuda::{
+use det_post_ops::device::cuda::{DeviceBuffer, In, Out, Stream};
+use det_post_types::Result;
+use det_post_ops::view::attention::cuda::score_scale;
+use det_post_ops::view::detr3d_block::cuda::{
     BlockArgs, CHANNELS, Detr3dBlock, HEADS, HIDDEN, LayerArgs, LayersArgs, MAX_CLASSES, NormsArgs,
     keys_values_len,
 };
-use crate::ops::layer_norm::EPSILON;
-use crate::ops::linear::cuda::{DeviceLayer, DeviceRows};
-use crate::ops::view_sample::cuda::DeviceFeatureMaps;
+use det_post_ops::view::layer_norm::EPSILON;
+use det_post_ops::view::linear::cuda::{DeviceLayer, DeviceRows};
+use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
 
 impl WholeBlocks for f32 {
     type Buffers = Infallible;

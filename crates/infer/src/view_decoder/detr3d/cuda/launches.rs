@@ -1,12 +1,12 @@
 //! The launches of a frame.
 
 use super::{Activation, BOX_LEN, CudaDecoder};
-use crate::device::cuda::{In, Out};
-use crate::error::Result;
-use crate::ops::attention::cuda::{AttentionArgs, score_scale, value_stride};
-use crate::ops::layer_norm::EPSILON;
-use crate::ops::linear::cuda::{JobArgs, PartArgs};
-use crate::ops::view_sample::cuda::{DeviceFeatureMaps, ReferenceArgs};
+use det_post_ops::device::cuda::{In, Out};
+use det_post_types::Result;
+use det_post_ops::view::attention::cuda::{AttentionArgs, score_scale, value_stride};
+use det_post_ops::view::layer_norm::EPSILON;
+use det_post_ops::view::linear::cuda::{JobArgs, PartArgs};
+use det_post_ops::view::sample::cuda::{DeviceFeatureMaps, ReferenceArgs};
 
 impl<T: Activation> CudaDecoder<T> {
     fn num_queries(&self) -> usize {

@@ -10,16 +10,16 @@ use self::weights::{DeviceBlock, DeviceClasses};
 use super::super::uploaded::Uploaded;
 use super::super::{DecodedQueries, STAGE, View, set_projections};
 use super::{Network, adds_position};
-use crate::device::cuda::{DeviceBuffer, Graph, PinnedBuffer, Stream};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::attention::cuda::{AttentionElement, AttentionKernel, value_stride};
-use crate::ops::decode_query::cuda::DeviceQueries;
-use crate::ops::linear::cuda::{DeviceRows, LinearKernels, padded};
-use crate::ops::view_sample::Projection;
-use crate::ops::view_sample::cuda::{
+use det_post_ops::device::cuda::{DeviceBuffer, Graph, PinnedBuffer, Stream};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ops::view::attention::cuda::{AttentionElement, AttentionKernel, value_stride};
+use det_post_ops::decode::query::cuda::DeviceQueries;
+use det_post_ops::view::linear::cuda::{DeviceRows, LinearKernels, padded};
+use det_post_ops::view::sample::Projection;
+use det_post_ops::view::sample::cuda::{
     DeviceFeatureMaps, MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, ReferenceSampling, SampleElement,
 };
-use crate::types::QueryBox;
+use det_post_types::QueryBox;
 
 /// Elements of the activations by whether a kernel computes a whole block.
 pub trait WholeBlocks: Sized {
@@ -49,7 +49,7 @@ impl<T: AttentionElement + SampleElement + WholeBlocks> Activation for T {}
 /// A DETR3D decoder on a GPU.
 ///
 /// A block is one launch where the network and the GPU allow it
-/// ([`detr3d_block`](crate::ops::detr3d_block)). Elsewhere it is seven; layers that do not
+/// ([`detr3d_block`](det_post_ops::view::detr3d_block)). Elsewhere it is seven; layers that do not
 /// depend on each other share one:
 ///
 /// | launch | beside it |

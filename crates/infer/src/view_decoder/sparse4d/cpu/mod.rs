@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use super::super::{DecodedQueries, View, set_projections};
 use super::{AnchorMemory, Network};
-use crate::error::Result;
-use crate::ops::attention::Workspace as AttentionWorkspace;
-use crate::ops::layer_stack::Workspace as Layers;
-use crate::ops::rows::{Part, Rows, RowsMut};
-use crate::ops::view_sample::{FeatureMaps, Projection, Workspace as SamplingWorkspace};
-use crate::types::{Motion, QueryBox};
+use det_post_types::Result;
+use det_post_ops::view::attention::Workspace as AttentionWorkspace;
+use det_post_ops::view::layer_stack::Workspace as Layers;
+use det_post_ops::view::rows::{Part, Rows, RowsMut};
+use det_post_ops::view::sample::{FeatureMaps, Projection, Workspace as SamplingWorkspace};
+use det_post_types::{Motion, QueryBox};
 
 /// A Sparse4D decoder on the CPU, in f32, with its memory.
 ///

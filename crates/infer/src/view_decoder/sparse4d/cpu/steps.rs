@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::super::{AnchorEncoder, GraphAttention};
 use super::{Buffers, CpuDecoder};
-use crate::error::Result;
-use crate::ops::attention::attention;
-use crate::ops::layer_norm::layer_norm;
-use crate::ops::layer_stack::Workspace as Layers;
-use crate::ops::linear::{LinearLayer, linear};
-use crate::ops::refine::{key_points, refine_anchors};
-use crate::ops::rows::{Part, Rows, RowsMut};
-use crate::ops::view_sample::{FeatureMaps, ViewSampling, Weighting, view_sample};
+use det_post_types::Result;
+use det_post_ops::view::attention::attention;
+use det_post_ops::view::layer_norm::layer_norm;
+use det_post_ops::view::layer_stack::Workspace as Layers;
+use det_post_ops::view::linear::{LinearLayer, linear};
+use det_post_ops::view::refine::{key_points, refine_anchors};
+use det_post_ops::view::rows::{Part, Rows, RowsMut};
+use det_post_ops::view::sample::{FeatureMaps, ViewSampling, Weighting, view_sample};
 
 impl CpuDecoder {
     /// Attention to the cached anchors, in the blocks that have it.

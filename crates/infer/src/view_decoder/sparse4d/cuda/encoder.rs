@@ -2,12 +2,12 @@
 
 use super::super::AnchorEncoder;
 use super::rows::{Activation, BOX_LEN};
-use crate::device::cuda::{DeviceBuffer, Stream};
-use crate::error::Result;
-use crate::ops::layer_stack::cuda::{DeviceStack, StackArgs, StackKernel};
-use crate::ops::layer_stack::folded::FoldedStacks;
-use crate::ops::linear::LinearLayer;
-use crate::ops::linear::cuda::DeviceRows;
+use det_post_ops::device::cuda::{DeviceBuffer, Stream};
+use det_post_types::Result;
+use det_post_ops::view::layer_stack::cuda::{DeviceStack, StackArgs, StackKernel};
+use det_post_ops::view::layer_stack::folded::FoldedStacks;
+use det_post_ops::view::linear::LinearLayer;
+use det_post_ops::view::linear::cuda::DeviceRows;
 
 /// The encoder of anchors in device memory.
 pub(super) struct Encoder<T: Activation> {

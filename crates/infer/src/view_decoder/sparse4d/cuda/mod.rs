@@ -16,18 +16,18 @@ use self::weights::DeviceBlock;
 use super::super::uploaded::Uploaded;
 use super::super::{STAGE, View, set_projections};
 use super::Network;
-use crate::device::cuda::{DeviceBuffer, Stream};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::attention::cuda::AttentionKernel;
-use crate::ops::decode_query::cuda::DeviceQueries;
-use crate::ops::layer_stack::cuda::StackKernel;
-use crate::ops::linear::cuda::{DeviceRows, LinearKernels, padded};
-use crate::ops::top_rows::cuda::{MAX_ROWS, TopRows};
-use crate::ops::view_sample::Projection;
-use crate::ops::view_sample::cuda::{
+use det_post_ops::device::cuda::{DeviceBuffer, Stream};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_ops::view::attention::cuda::AttentionKernel;
+use det_post_ops::decode::query::cuda::DeviceQueries;
+use det_post_ops::view::layer_stack::cuda::StackKernel;
+use det_post_ops::view::linear::cuda::{DeviceRows, LinearKernels, padded};
+use det_post_ops::view::top_rows::cuda::{MAX_ROWS, TopRows};
+use det_post_ops::view::sample::Projection;
+use det_post_ops::view::sample::cuda::{
     DeviceFeatureMaps, MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, PointSampling,
 };
-use crate::types::{Motion, QueryBox, Sparse4d};
+use det_post_types::{Motion, QueryBox, Sparse4d};
 
 /// A Sparse4D decoder on a GPU, with its memory.
 ///
@@ -46,7 +46,7 @@ use crate::types::{Motion, QueryBox, Sparse4d};
 ///
 /// In f16, on GPUs of compute capability 9.0 and where the widths of the layers allow it, the last
 /// two are one launch in blocks without classes
-/// ([`layer_stack::folded`](crate::ops::layer_stack::folded)).
+/// ([`layer_stack::folded`](det_post_ops::view::layer_stack::folded)).
 ///
 /// After the single-frame blocks the anchors of the memory join by one launch, after the last
 /// the best are kept by one launch and a copy. All memory is taken when the decoder is made; a

@@ -1,14 +1,14 @@
 //! The memory of a Sparse4D decoder on a GPU: rows of the anchors, and those of past frames.
 
 use super::super::Network;
-use crate::device::cuda::{DeviceBuffer, Stream};
-use crate::error::Result;
-use crate::ops::attention::cuda::{AttentionElement, value_stride};
-use crate::ops::layer_stack::cuda::StackElement;
-use crate::ops::linear::cuda::DeviceRows;
-use crate::ops::top_rows::cuda::RowElement;
-use crate::ops::view_sample::cuda::PointElement;
-use crate::types::{QueryBox, Sparse4d};
+use det_post_ops::device::cuda::{DeviceBuffer, Stream};
+use det_post_types::Result;
+use det_post_ops::view::attention::cuda::{AttentionElement, value_stride};
+use det_post_ops::view::layer_stack::cuda::StackElement;
+use det_post_ops::view::linear::cuda::DeviceRows;
+use det_post_ops::view::top_rows::cuda::RowElement;
+use det_post_ops::view::sample::cuda::PointElement;
+use det_post_types::{QueryBox, Sparse4d};
 
 /// Elements of the activations: f32 or f16. Sums, normalizations, key points, boxes, confidences
 /// and results are f32 in both.

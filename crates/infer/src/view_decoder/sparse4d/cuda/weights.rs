@@ -2,14 +2,14 @@
 
 use super::super::{AnchorEncoder, Block, GraphAttention};
 use super::encoder::columns;
-use crate::device::cuda::{DeviceBuffer, Stream};
-use crate::error::{Error, ErrorKind, Result};
-use crate::infer::view_decoder::STAGE;
-use crate::ops::layer_norm::LayerNorm;
-use crate::ops::layer_stack::cuda::{DeviceStack, StackElement};
-use crate::ops::layer_stack::folded::FoldedStacks;
-use crate::ops::linear::LinearLayer;
-use crate::ops::linear::cuda::{DeviceLayer, FirstPart, device_norm};
+use det_post_ops::device::cuda::{DeviceBuffer, Stream};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::view_decoder::STAGE;
+use det_post_ops::view::layer_norm::LayerNorm;
+use det_post_ops::view::layer_stack::cuda::{DeviceStack, StackElement};
+use det_post_ops::view::layer_stack::folded::FoldedStacks;
+use det_post_ops::view::linear::LinearLayer;
+use det_post_ops::view::linear::cuda::{DeviceLayer, FirstPart, device_norm};
 
 /// An attention among rows `[f, e]`.
 pub(super) struct DeviceAttention {

@@ -6,17 +6,17 @@ use super::{Columns, SurvivorColumns, Workspace, grid};
 use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Kernel, Out, Plain, Stream,
 };
-use crate::error::Result;
-use crate::ops::decode_anchor::AnchorOutputs;
-use crate::ops::decode_anchor::cuda::Workspace as DecodeAnchor;
-use crate::ops::decode_center::CenterTask;
-use crate::ops::decode_center::cuda::{Motion, Workspace as DecodeCenter};
-use crate::ops::decode_streampetr::StreamPetrOutputs;
-use crate::ops::decode_streampetr::cuda::Workspace as DecodeStreamPetr;
-use crate::ops::decode_yolo::cuda::{Decoded, Selection, Workspace as DecodeYolo};
-use crate::ops::nms::cuda::{Capacity, Suppressible, Suppression};
-use crate::ops::select::{Limits, SelectCounts};
-use crate::types::{
+use det_post_types::Result;
+use crate::decode::anchor::AnchorOutputs;
+use crate::decode::anchor::cuda::Workspace as DecodeAnchor;
+use crate::decode::center::CenterTask;
+use crate::decode::center::cuda::{Motion, Workspace as DecodeCenter};
+use crate::decode::streampetr::StreamPetrOutputs;
+use crate::decode::streampetr::cuda::Workspace as DecodeStreamPetr;
+use crate::decode::yolo::cuda::{Decoded, Selection, Workspace as DecodeYolo};
+use crate::nms::cuda::{Capacity, Suppressible, Suppression};
+use crate::decode::select::{Limits, SelectCounts};
+use det_post_types::{
     AnchorDecode, Box3d, Candidate, CenterDecode, Count, Kept, Nms2d, Nms3d, Size,
     StreamPetrDecode, YoloLayout,
 };

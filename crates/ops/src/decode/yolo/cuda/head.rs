@@ -3,9 +3,9 @@
 use super::super::argument;
 use super::super::kernels::{MAX_OUTPUTS, YoloLevel};
 use crate::device::cuda::DeviceTensor;
-use crate::error::Result;
-use crate::ops::select::kernels::MAX_FOUND;
-use crate::types::{AnchorLevel, DetrBoxes, Size, YoloLayout};
+use det_post_types::Result;
+use crate::decode::select::kernels::MAX_FOUND;
+use det_post_types::{AnchorLevel, DetrBoxes, Size, YoloLayout};
 
 /// A head with tensors of known shapes.
 pub(super) struct Head {
@@ -201,6 +201,6 @@ fn columns(shapes: &[&[usize]], num_planes: usize) -> Result<usize> {
     }
 }
 
-fn misfit(shapes: &[&[usize]], expected: &str) -> crate::Error {
+fn misfit(shapes: &[&[usize]], expected: &str) -> det_post_types::Error {
     argument(format!("outputs {shapes:?}; {expected} expected"))
 }

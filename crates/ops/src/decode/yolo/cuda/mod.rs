@@ -1,6 +1,6 @@
 //! The CUDA implementation of [`decode_yolo`](super::decode_yolo) and
 //! [`decode_yolo_rotated`](super::decode_yolo_rotated), with the selection
-//! ([`crate::ops::select`]) in the same kernel: one pass over the tensor.
+//! ([`crate::decode::select`]) in the same kernel: one pass over the tensor.
 //!
 //! The candidates are those of the CPU: decoded, limited to the capacity, then to
 //! the wanted classes, then to the best `pre_nms_top_k`; each limit drops the worst in
@@ -25,11 +25,11 @@ use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Floats, Grid, In,
     Kernel, KernelSpec, Stream, blocks,
 };
-use crate::error::Result;
-use crate::ops::logit::logit_bound;
-use crate::ops::select::cuda::Selecting;
-use crate::ops::select::kernels::{SelectSettings, THREADS_PER_BLOCK};
-use crate::types::{Box2d, ElementType, RotatedBox2d, Size, YoloLayout};
+use det_post_types::Result;
+use crate::decode::logit::logit_bound;
+use crate::decode::select::cuda::Selecting;
+use crate::decode::select::kernels::{SelectSettings, THREADS_PER_BLOCK};
+use det_post_types::{Box2d, ElementType, RotatedBox2d, Size, YoloLayout};
 
 /// The limits of the candidates.
 #[derive(Clone, Copy, Debug, PartialEq)]

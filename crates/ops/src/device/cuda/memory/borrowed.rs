@@ -8,8 +8,8 @@ use cudarc::driver::sys;
 use super::pointer::PointerInfo;
 use super::{DeviceBuffer, In, Out, Plain, UploadScope, check_capacity};
 use crate::device::cuda::{CudaDevice, Stream, failed};
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::DeviceBytes;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::DeviceBytes;
 
 /// The alignment in bytes of every [`DeviceBuffer`]: kernels read vectors of this size.
 pub const BUFFER_ALIGNMENT: usize = 16;

@@ -11,7 +11,7 @@ use super::{DeviceBuffer, Out, Plain, UploadScope, check_capacity, num_bytes};
 use crate::device::copy::copy_in_parts;
 use crate::device::cuda::registered::{Place, find};
 use crate::device::cuda::{Event, Stream, failed};
-use crate::error::Result;
+use det_post_types::Result;
 
 /// Page-locked host memory for uploads and downloads.
 #[derive(Debug)]

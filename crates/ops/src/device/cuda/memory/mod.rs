@@ -27,8 +27,8 @@ pub use payload::{DevicePayload, Moved};
 pub use upload_scope::{InPlaceUploads, UploadScope};
 
 use super::{Stream, assert_mirrors, error, failed};
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept, RotatedBox2d};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Box2d, Box3d, Candidate, Detection2d, Kept, RotatedBox2d};
 
 /// Bytes that a thread loads or stores at once, at most; their address is a multiple of it.
 pub const VECTOR_BYTES: u64 = 16;
@@ -79,11 +79,11 @@ unsafe impl<B: Floats> Plain for Candidate<B> {}
 unsafe impl<B: Floats> Plain for Detection2d<B> {}
 
 const _: () = assert!(size_of::<Kept>() == 8);
-assert_mirrors!(Candidate<Box2d>, "candidate.cuh", "Candidate2d");
-assert_mirrors!(Candidate<Box3d>, "candidate.cuh", "Candidate3d");
-assert_mirrors!(Candidate<RotatedBox2d>, "candidate.cuh", "CandidateRotated");
-assert_mirrors!(In<'_, f32>, "slice.cuh", "Slice<float>");
-assert_mirrors!(Out<'_, f32>, "slice.cuh", "Slice<float>");
+assert_mirrors!(Candidate<Box2d>, "shared/candidate.cuh", "Candidate2d");
+assert_mirrors!(Candidate<Box3d>, "shared/candidate.cuh", "Candidate3d");
+assert_mirrors!(Candidate<RotatedBox2d>, "shared/candidate.cuh", "CandidateRotated");
+assert_mirrors!(In<'_, f32>, "shared/slice.cuh", "Slice<float>");
+assert_mirrors!(Out<'_, f32>, "shared/slice.cuh", "Slice<float>");
 
 /// A slice in device memory that a kernel reads.
 #[derive(Clone, Copy, Debug)]

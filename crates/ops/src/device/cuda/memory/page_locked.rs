@@ -5,7 +5,7 @@ use cudarc::driver::{result, sys};
 
 use super::pointer::PointerInfo;
 use crate::device::cuda::{CudaDevice, failed};
-use crate::error::Result;
+use det_post_types::Result;
 
 /// Bytes of page-locked memory, owned.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use cudarc::driver::result;
 
 use super::{BUFFER_ALIGNMENT, DeviceBuffer, Out, Plain, check_capacity};
 use crate::device::cuda::{Stream, error, failed};
-use crate::error::Result;
+use det_post_types::Result;
 
 impl DeviceBuffer<u8> {
     /// Splits `len` values off the start, as [`Out::carve`]; a buffer of the same stream.
@@ -30,7 +30,7 @@ impl<T: Plain> DeviceBuffer<T> {
     ///
     /// # Errors
     /// `Device` when the stream is of another GPU.
-    pub(crate) fn on(&self, stream: &Stream) -> Result<Self> {
+    pub fn on(&self, stream: &Stream) -> Result<Self> {
         let (from, to) = (self.stream.device(), stream.device());
         if from.ordinal() != to.ordinal() {
             return Err(error(format!("a buffer of {from} was given to a stream of {to}")));

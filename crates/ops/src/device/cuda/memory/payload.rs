@@ -3,8 +3,8 @@
 use super::host_address::{Borrowed, device_address};
 use super::{DeviceBuffer, In, PinnedBuffer, UploadScope, check_capacity};
 use crate::device::cuda::Stream;
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::DeviceBytes;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::DeviceBytes;
 
 /// A payload of a bounded size for kernels to read: in device memory, or where it is in host
 /// memory (`zero_copy`).

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use libloading::Library;
 
-use crate::device::cuda::{CudaDevice, Stream, error, recording};
-use crate::error::{Error, ErrorKind, Result};
+use crate::device::cuda::{CudaDevice, Stream, error, lock_capture};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// `NVJPEG_BACKEND_HARDWARE`
 const BACKEND_HARDWARE: c_int = 3;
@@ -152,7 +152,7 @@ impl Handle {
             return Err(error(format!("nvJPEG {version}; needed is {MIN_VERSION}")));
         }
         // It allocates memory.
-        let _alone = recording();
+        let _lock = lock_capture();
         stream.bind()?;
         let mut raw = ptr::null_mut();
         // SAFETY: without allocators of the caller it uses its own; the handle is written
@@ -180,7 +180,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // A lost context has nothing to free.
         if self.device.bind().is_ok() {
-            let _alone = recording();
+            let _lock = lock_capture();
             // SAFETY: created in `open` and owned here alone; its states, which share it, are
             // gone.
             unsafe { (self.functions.destroy)(self.raw) };

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use library::{Handle, MAX_COMPONENTS, Planes, check, check_file, refused};
 
-use super::{DeviceBuffer, Event, PinnedBuffer, Stream, UploadScope, error, recording};
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::Size;
+use super::{DeviceBuffer, Event, PinnedBuffer, Stream, UploadScope, error, lock_capture};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::Size;
 
 /// The planes of a picture, one after the other without padding: luma, then Cb and Cr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Files {
     fn create_state(&mut self, handle: &Handle) -> Result<()> {
         if self.state.is_null() {
             // It allocates memory.
-            let _alone = recording();
+            let _lock = lock_capture();
             // SAFETY: the handle is alive; the state is written into a field that is.
             let status =
                 unsafe { (handle.functions.create_state)(handle.raw, &raw mut self.state) };
@@ -326,7 +326,7 @@ impl Drop for JpegEngines {
             return;
         }
         // It frees memory.
-        let _alone = recording();
+        let _lock = lock_capture();
         for batch in self.turns.iter().flat_map(|turn| &turn.batches) {
             if !batch.state.is_null() {
                 // SAFETY: created in `create_state`, owned here alone, its work is complete.

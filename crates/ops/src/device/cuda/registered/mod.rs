@@ -19,7 +19,7 @@ use cudarc::driver::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_
 
 use super::{CudaDevice, failed};
 use crate::device::mapped_file::{FileBytes, UploadTotals};
-use crate::error::Result;
+use det_post_types::Result;
 use plan::{Plan, Step};
 pub(super) use table::{HeldWindows, Place, find};
 use table::{Window, WindowedFile};

@@ -9,7 +9,7 @@ use cudarc::driver::sys;
 
 use crate::device::cuda::{CudaDevice, failed};
 use crate::device::mapped_file::FileBytes;
-use crate::error::Result;
+use det_post_types::Result;
 
 /// The most windows that a payload may span; a longer one is copied.
 const MAX_SPAN: usize = 4;

@@ -3,7 +3,7 @@
 use nalgebra::{Isometry3, Vector4};
 
 use super::*;
-use crate::types::{CameraCalibration, CameraModel, CameraView, PixelConvention, Undistort};
+use det_post_types::{CameraCalibration, CameraModel, CameraView, PixelConvention, Undistort};
 
 fn camera(size: Size, model: &str, distortion: &[f64]) -> CameraModel {
     let (width, height) = (f64::from(size.width), f64::from(size.height));

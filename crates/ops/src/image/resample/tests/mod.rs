@@ -4,7 +4,7 @@ use half::f16;
 use proptest::prelude::*;
 
 use super::*;
-use crate::types::{ElementType, Letterbox, Placement, Resize};
+use det_post_types::{ElementType, Letterbox, Placement, Resize};
 
 const PLACEMENTS: [Placement; 4] =
     [Placement::CropTop, Placement::Center, Placement::TopLeft, Placement::Stretch];
@@ -47,9 +47,9 @@ fn run(image: &ImageView<'_>, map: &SampleMap, params: &ResampleParams) -> Vec<f
     values(&out)
 }
 
-/// The image as rgb8, every pixel by [`letterbox`](crate::ops::letterbox) at its own size.
+/// The image as rgb8, every pixel by [`letterbox`](crate::image::letterbox) at its own size.
 fn as_rgb(image: &ImageView<'_>) -> Vec<f32> {
-    use crate::ops::letterbox::{LetterboxParams, Workspace, letterbox};
+    use crate::image::letterbox::{LetterboxParams, Workspace, letterbox};
     let params = LetterboxParams {
         placement: Placement::Stretch,
         channel_order: ChannelOrder::Rgb,
@@ -173,7 +173,7 @@ fn bilinear_equals_letterbox() {
     let data = noise(3 * 64 * 48, 6);
     let image = ImageView::new(Size::new(64, 48), 192, Encoding::Bgr8, false, &data).unwrap();
     for placement in PLACEMENTS {
-        use crate::ops::letterbox::{LetterboxParams, Workspace, letterbox};
+        use crate::image::letterbox::{LetterboxParams, Workspace, letterbox};
         let network = Size::new(40, 40);
         let placed = Letterbox::new(image.size(), network, placement);
         let map = SampleMap::of_placement(&placed, Resize::Bilinear).unwrap();
@@ -287,7 +287,7 @@ fn what_does_not_fit_is_refused() {
         let params = params(ChannelOrder::Rgb);
         let error = resample(&image, map, &params, &mut Workspace::new(), picture, &mut out);
         let error = error.unwrap_err();
-        assert_eq!(error.kind(), crate::error::ErrorKind::Argument);
+        assert_eq!(error.kind(), det_post_types::ErrorKind::Argument);
         assert!(error.message().contains(part), "{part}: {error}");
     }
     let mut short = Tensor::F32 { shape: vec![1, 3, 4, 4], values: vec![0.0; 47] };

@@ -24,7 +24,7 @@ use super::{Geometry, Mode, Table, check_grids};
 use crate::device::cuda::{
     DeviceBuffer, Grid as Blocks, In, Kernel, KernelSpec, Out, Stream, blocks,
 };
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The cells of the voxels of a network's input.
 #[derive(Clone, Copy, Debug)]

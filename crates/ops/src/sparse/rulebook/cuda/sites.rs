@@ -2,13 +2,13 @@
 
 use super::OnStream;
 use crate::device::cuda::{DeviceBuffer, In, MappedBuffer, Out, Stream, blocks};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::rulebook::args::SiteIndexArgs;
-use crate::ops::rulebook::kernels::{
+use det_post_types::{Error, ErrorKind, Result};
+use crate::sparse::rulebook::args::SiteIndexArgs;
+use crate::sparse::rulebook::kernels::{
     DUPLICATES, LevelArgs, NUM_COUNTS, NUM_SITES, OUTPUT_WORDS, OUTSIDE, OVER_CAPACITY,
     RANK_THREADS_PER_BLOCK,
 };
-use crate::ops::rulebook::{EntranceCounts, OutputCounts, SiteGrid};
+use crate::sparse::rulebook::{EntranceCounts, OutputCounts, SiteGrid};
 
 /// The sites of a level and their number in device memory.
 #[derive(Debug)]
@@ -115,7 +115,7 @@ impl DeviceSites {
     ///
     /// # Errors
     /// `Device` with the driver's error.
-    pub(in crate::ops) fn enqueue_reset(&mut self) -> Result<()> {
+    pub(crate) fn enqueue_reset(&mut self) -> Result<()> {
         self.capacity = self.sites.len();
         self.bits.enqueue_clear()?;
         self.counts.enqueue_clear()
@@ -203,22 +203,22 @@ impl DeviceSites {
     }
 
     /// The counts, of which the first is the number of sites.
-    pub(in crate::ops) fn counts(&self, stream: &Stream) -> Result<In<'_, u32>> {
+    pub(crate) fn counts(&self, stream: &Stream) -> Result<In<'_, u32>> {
         self.counts.input(stream)
     }
 
     /// The bitmap with ranks.
-    pub(in crate::ops) fn index(&self, stream: &Stream) -> Result<SiteIndexArgs<'_>> {
+    pub(crate) fn index(&self, stream: &Stream) -> Result<SiteIndexArgs<'_>> {
         Ok(SiteIndexArgs { bits: self.bits.input(stream)?, ranks: self.ranks.input(stream)? })
     }
 
     /// By site the row of the input; empty on levels after the first.
-    pub(in crate::ops) fn input_rows(&self, stream: &Stream) -> Result<In<'_, u32>> {
+    pub(crate) fn input_rows(&self, stream: &Stream) -> Result<In<'_, u32>> {
         self.input_rows.as_ref().map_or_else(|| Ok(In::empty()), |rows| rows.input(stream))
     }
 
     /// The linear indices of the sites, as many as the capacity.
-    pub(in crate::ops) fn indices(&self, stream: &Stream) -> Result<In<'_, u32>> {
+    pub(crate) fn indices(&self, stream: &Stream) -> Result<In<'_, u32>> {
         Ok(self.sites.input(stream)?.until(self.capacity))
     }
 

@@ -2,8 +2,8 @@
 
 use super::OnStream;
 use crate::device::cuda::{DeviceBuffer, In, Stream};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::rulebook::{Geometry, Mode, Table};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::sparse::rulebook::{Geometry, Mode, Table};
 
 /// The rulebook of a convolution in device memory: a [`Table`] with room for the
 /// capacity of the output's level between its groups of words.
@@ -120,12 +120,12 @@ impl DeviceTable {
         Ok(groups.flat_map(|group| &group[..len]).copied().collect())
     }
 
-    pub(in crate::ops) fn words(&self, stream: &Stream) -> Result<In<'_, u32>> {
+    pub(crate) fn words(&self, stream: &Stream) -> Result<In<'_, u32>> {
         self.words.input(stream)
     }
 
     /// Taps per word, groups of words per row, and words from one group to the next.
-    pub(in crate::ops) fn layout(&self) -> [u32; 3] {
+    pub(crate) fn layout(&self) -> [u32; 3] {
         let num_groups = self.num_taps() / self.taps_per_word;
         [self.taps_per_word as u32, num_groups as u32, self.stride as u32]
     }

@@ -1,37 +1,37 @@
-//! The parameters of `layer_stack_folded_f16` in `kernels/layer_stack.cu`.
+//! The parameters of `layer_stack_folded_f16` in `kernels/view/layer_stack.cu`.
 
 use half::f16;
 
 use super::super::cuda::MAX_WIDTH;
 use crate::device::cuda::{In, Out, Plain, assert_mirrors, kernel_constant};
-use crate::ops::layer_norm::EPSILON;
+use crate::view::layer_norm::EPSILON;
 
 /// Rows per block.
-pub const ROWS_PER_BLOCK: u32 = kernel_constant!("layer_stack_folded.cuh", "kRows");
+pub const ROWS_PER_BLOCK: u32 = kernel_constant!("view/layer_stack_folded.cuh", "kRows");
 /// Outputs of a warp.
-pub const WIDTH: usize = kernel_constant!("layer_stack_folded.cuh", "kWidth") as usize;
+pub const WIDTH: usize = kernel_constant!("view/layer_stack_folded.cuh", "kWidth") as usize;
 /// Warps that have outputs.
 pub const WARPS: usize = MAX_WIDTH / WIDTH;
 /// Warps that bring rows.
-const ROW_WARPS: u32 = kernel_constant!("layer_stack_folded.cuh", "kRowWarps");
+const ROW_WARPS: u32 = kernel_constant!("view/layer_stack_folded.cuh", "kRowWarps");
 /// Threads per block.
 pub const THREADS_PER_BLOCK: u32 = 32 * (WARPS as u32 + ROW_WARPS);
 /// The most layers of a stack after one over columns of f32.
-pub const MAX_LAYERS: usize = kernel_constant!("layer_stack_folded.cuh", "kMaxLayers") as usize;
+pub const MAX_LAYERS: usize = kernel_constant!("view/layer_stack_folded.cuh", "kMaxLayers") as usize;
 /// The most stacks, those over rows first.
-pub const MAX_JOBS: usize = kernel_constant!("layer_stack_folded.cuh", "kMaxJobs") as usize;
+pub const MAX_JOBS: usize = kernel_constant!("view/layer_stack_folded.cuh", "kMaxJobs") as usize;
 /// The most stacks over rows.
 pub const MAX_ROW_STACKS: usize =
-    kernel_constant!("layer_stack_folded.cuh", "kMaxRowJobs") as usize;
+    kernel_constant!("view/layer_stack_folded.cuh", "kMaxRowJobs") as usize;
 /// The most layers of a warp in all stacks, a last normalization among them.
 pub const MAX_CONSTANTS: usize =
-    kernel_constant!("layer_stack_folded.cuh", "kMaxConstants") as usize;
+    kernel_constant!("view/layer_stack_folded.cuh", "kMaxConstants") as usize;
 /// The most values of a row that a stack over rows gives.
-pub const BOX_LEN: usize = kernel_constant!("layer_stack_folded.cuh", "kBoxLen") as usize;
+pub const BOX_LEN: usize = kernel_constant!("view/layer_stack_folded.cuh", "kBoxLen") as usize;
 /// The most columns of f32 of a stack.
-pub const MAX_COLUMNS: usize = kernel_constant!("layer_stack_folded.cuh", "kMaxColumns") as usize;
+pub const MAX_COLUMNS: usize = kernel_constant!("view/layer_stack_folded.cuh", "kMaxColumns") as usize;
 /// Bytes of shared memory per block.
-pub const SHARED_BYTES: u32 = kernel_constant!("layer_stack_folded.cuh", "kSharedBytes");
+pub const SHARED_BYTES: u32 = kernel_constant!("view/layer_stack_folded.cuh", "kSharedBytes");
 /// Inputs of a step.
 pub const STEP_INPUTS: usize = 16;
 /// Bytes of a warp's weights in a step.
@@ -141,12 +141,12 @@ pub struct FoldedArgs<'a, T> {
     pub epsilon: f32,
 }
 
-assert_mirrors!(FoldedLayerArgs, "layer_stack_folded.cuh", "Layer");
-assert_mirrors!(FoldedStackArgs<'_, f16>, "layer_stack_folded.cuh", "Job");
-assert_mirrors!(FoldedArgs<'_, f16>, "layer_stack_folded.cuh", "Args");
+assert_mirrors!(FoldedLayerArgs, "view/layer_stack_folded.cuh", "Layer");
+assert_mirrors!(FoldedStackArgs<'_, f16>, "view/layer_stack_folded.cuh", "Job");
+assert_mirrors!(FoldedArgs<'_, f16>, "view/layer_stack_folded.cuh", "Args");
 const _: () = assert!(
     CONSTANT_BYTES
-        == crate::device::cuda::kernel_struct_size!("layer_stack_folded.cuh", "Constants")
+        == crate::device::cuda::kernel_struct_size!("view/layer_stack_folded.cuh", "Constants")
 );
 
 impl<T: Plain> FoldedStackArgs<'_, T> {

@@ -5,8 +5,8 @@ use super::args::{
     BOX_LEN, FoldedLayerArgs, FoldedStackArgs, MAX_COLUMNS, MAX_LAYERS, STEP_INPUTS, WARPS, WIDTH,
 };
 use crate::device::cuda::Plain;
-use crate::ops::layer_norm::LayerNorm;
-use crate::ops::linear::{Finish, LinearLayer};
+use crate::view::layer_norm::LayerNorm;
+use crate::view::linear::{Finish, LinearLayer};
 
 /// Layers over rows, or after a first one over columns of f32.
 #[derive(Clone, Copy)]

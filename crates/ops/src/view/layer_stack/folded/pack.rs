@@ -6,8 +6,8 @@ use super::args::{
     WIDTH,
 };
 use super::layout::{Layout, Stack};
-use crate::ops::linear::LinearLayer;
-use crate::ops::linear::fold::FoldedWeights;
+use crate::view::linear::LinearLayer;
+use crate::view::linear::fold::FoldedWeights;
 
 /// Outputs that a matrix instruction has.
 const GROUP: usize = 16;

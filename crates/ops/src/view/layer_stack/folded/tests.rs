@@ -3,9 +3,9 @@ use half::f16;
 use super::args::{CONSTANT_BYTES, MAX_CONSTANTS, STEP_BYTES, WIDTH};
 use super::pack::{Packed, pack};
 use super::*;
-use crate::ops::layer_norm::LayerNorm;
-use crate::ops::linear::Finish;
-use crate::ops::linear::fold::FoldedWeights;
+use crate::view::layer_norm::LayerNorm;
+use crate::view::linear::Finish;
+use crate::view::linear::fold::FoldedWeights;
 
 /// Values that f16 has, all different in a layer of up to 2048 weights.
 fn layer(

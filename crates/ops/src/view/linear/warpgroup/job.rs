@@ -1,25 +1,25 @@
-//! The layers of a launch of `kernels/linear_f16.cuh`.
+//! The layers of a launch of `kernels/view/linear_f16.cuh`.
 
 use super::super::job::{PartArgs, TILE_ROWS};
 use crate::device::cuda::{
     Grid, In, Out, Plain, VECTOR_BYTES, assert_mirrors, check_lens, kernel_constant, refused,
 };
-use crate::error::Result;
+use det_post_types::Result;
 
-pub(super) const MAX_JOBS: usize = kernel_constant!("linear.cuh", "kMaxJobs") as usize;
-const MAX_PARTS: usize = kernel_constant!("linear_f16_inputs.cuh", "kMaxParts") as usize;
+pub(super) const MAX_JOBS: usize = kernel_constant!("view/linear.cuh", "kMaxJobs") as usize;
+const MAX_PARTS: usize = kernel_constant!("view/linear_f16_inputs.cuh", "kMaxParts") as usize;
 pub(super) const THREADS_PER_BLOCK: u32 =
-    kernel_constant!("linear_f16_inputs.cuh", "kPlainThreads");
+    kernel_constant!("view/linear_f16_inputs.cuh", "kPlainThreads");
 /// With those of a normalization.
-pub(super) const THREADS_WITH_NORM: u32 = kernel_constant!("linear_f16_inputs.cuh", "kAllThreads");
-const ROWS_PER_BLOCK: u32 = kernel_constant!("linear_f16_inputs.cuh", "kRows");
-pub(super) const CHUNK_INPUTS: u32 = kernel_constant!("linear_f16_inputs.cuh", "kChunkInputs");
+pub(super) const THREADS_WITH_NORM: u32 = kernel_constant!("view/linear_f16_inputs.cuh", "kAllThreads");
+const ROWS_PER_BLOCK: u32 = kernel_constant!("view/linear_f16_inputs.cuh", "kRows");
+pub(super) const CHUNK_INPUTS: u32 = kernel_constant!("view/linear_f16_inputs.cuh", "kChunkInputs");
 /// Inputs of which the weights arrive together.
 const WEIGHT_INPUTS: u32 =
-    CHUNK_INPUTS * kernel_constant!("linear_f16_inputs.cuh", "kWeightChunks");
+    CHUNK_INPUTS * kernel_constant!("view/linear_f16_inputs.cuh", "kWeightChunks");
 /// The most inputs of a block.
-const MAX_INPUTS: u32 = CHUNK_INPUTS * kernel_constant!("linear_f16_inputs.cuh", "kMaxChunks");
-const ALIGNMENT: u32 = kernel_constant!("linear_f16_inputs.cuh", "kAlignment");
+const MAX_INPUTS: u32 = CHUNK_INPUTS * kernel_constant!("view/linear_f16_inputs.cuh", "kMaxChunks");
+const ALIGNMENT: u32 = kernel_constant!("view/linear_f16_inputs.cuh", "kAlignment");
 /// Barriers, at the start of a block's shared memory.
 const BARRIER_BYTES: u32 = 256;
 /// The most shared memory of a block.
@@ -56,7 +56,7 @@ pub struct WarpgroupJob<'a, T> {
     pub(super) second: u32,
 }
 
-assert_mirrors!(WarpgroupJob<'_, f32>, "linear_f16_inputs.cuh", "Job");
+assert_mirrors!(WarpgroupJob<'_, f32>, "view/linear_f16_inputs.cuh", "Job");
 
 /// A kernel: columns of a block, and blocks of a cluster that have a part of the inputs each.
 #[derive(Clone, Copy, PartialEq)]
@@ -70,7 +70,7 @@ pub(super) const WIDE: Tile = Tile { num_columns: 128, num_splits: 1 };
 pub(super) const HALVES: Tile = Tile { num_columns: 64, num_splits: 2 };
 
 impl<T: Plain> WarpgroupJob<'_, T> {
-    pub(in crate::ops::linear) fn empty() -> Self {
+    pub(in crate::view::linear) fn empty() -> Self {
         Self {
             parts: [PartArgs::empty(); MAX_PARTS],
             weights: In::empty(),
@@ -223,7 +223,7 @@ pub struct WarpgroupArgs<'a, T> {
     jobs: [WarpgroupJob<'a, T>; MAX_JOBS],
 }
 
-assert_mirrors!(WarpgroupArgs<'_, f32>, "linear_f16_inputs.cuh", "Args");
+assert_mirrors!(WarpgroupArgs<'_, f32>, "view/linear_f16_inputs.cuh", "Args");
 
 impl<'a, T: Plain> WarpgroupArgs<'a, T> {
     pub(super) fn new(jobs: &[WarpgroupJob<'a, T>], tile: Tile) -> Self {

@@ -1,4 +1,4 @@
-//! The kernels of `kernels/linear_f16.cuh`, by columns of a block.
+//! The kernels of `kernels/view/linear_f16.cuh`, by columns of a block.
 
 use std::marker::PhantomData;
 
@@ -10,8 +10,8 @@ use super::job::{
 use crate::device::cuda::{
     CudaDevice, Grid, Kernel, KernelSpec, OverlappingKernel, Stream, check_threads, refused,
 };
-use crate::error::Result;
-use crate::ops::sparse_conv::Precision;
+use det_post_types::Result;
+use crate::sparse::conv::Precision;
 
 macro_rules! tiles {
     ($($spec:ident: $name:literal, $tile:ident;)+) => {$(
@@ -67,7 +67,7 @@ tiles! {
 }
 
 /// The loaded kernels.
-pub(in crate::ops::linear) struct WarpgroupKernels<T: Element> {
+pub(in crate::view::linear) struct WarpgroupKernels<T: Element> {
     square: Kernel<Square<T>>,
     wide: Kernel<Wide<T>>,
     halves: Kernel<Halves<T>>,
@@ -78,7 +78,7 @@ impl<T: Element> WarpgroupKernels<T> {
     ///
     /// # Errors
     /// As [`CudaDevice::kernel_if_present`].
-    pub(in crate::ops::linear) fn are_present(device: &CudaDevice) -> Result<bool> {
+    pub(in crate::view::linear) fn are_present(device: &CudaDevice) -> Result<bool> {
         let kernel: Option<Kernel<Square<T>>> = device.kernel_if_present()?;
         Ok(T::PRECISION == Precision::F16 && kernel.is_some())
     }
@@ -87,7 +87,7 @@ impl<T: Element> WarpgroupKernels<T> {
     ///
     /// # Errors
     /// As [`CudaDevice::kernel_if_present`], and [`Kernel::reserve_shared`].
-    pub(in crate::ops::linear) fn load(device: &CudaDevice) -> Result<Option<Self>> {
+    pub(in crate::view::linear) fn load(device: &CudaDevice) -> Result<Option<Self>> {
         if T::PRECISION != Precision::F16 {
             return Ok(None);
         }
@@ -106,7 +106,7 @@ impl<T: Element> WarpgroupKernels<T> {
     ///
     /// # Errors
     /// As [`Kernel::enqueue`].
-    pub(in crate::ops::linear) fn enqueue(
+    pub(in crate::view::linear) fn enqueue(
         &self,
         stream: &Stream,
         jobs: &[WarpgroupJob<'_, T>],

@@ -1,5 +1,5 @@
 //! Layers for the matrix instructions of warpgroups, in f16 on GPUs of compute capability 9.0: the
-//! kernels of `kernels/linear_f16.cuh`, which are faster for few rows.
+//! kernels of `kernels/view/linear_f16.cuh`, which are faster for few rows.
 //!
 //! A layer normalization before a layer is taken through it:
 //! `norm(x) W + b = (x V - mean(x) s) / deviation(x) + c` with `V = gamma W`, rounded to f16, `s` the
@@ -19,9 +19,9 @@ use super::fold::FoldedWeights;
 use super::job::{JobArgs, PartArgs, padded};
 use super::kernels::Element;
 use crate::device::cuda::{DeviceBuffer, In, Stream};
-use crate::error::Result;
-use crate::ops::layer_norm::LayerNorm;
-use crate::ops::sparse_conv::Precision;
+use det_post_types::Result;
+use crate::view::layer_norm::LayerNorm;
+use crate::sparse::conv::Precision;
 
 /// What happens to the first part of a layer's input.
 #[derive(Clone, Copy, Debug)]

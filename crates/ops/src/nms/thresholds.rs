@@ -1,10 +1,10 @@
 //! Checked thresholds of suppression ops.
 
 use super::workspace::Ranked;
-use crate::error::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Refuses an IoU threshold outside [0, 1].
-pub(in crate::ops) fn check_iou_threshold(op: &'static str, threshold: f32) -> Result<()> {
+pub(crate) fn check_iou_threshold(op: &'static str, threshold: f32) -> Result<()> {
     if (0.0..=1.0).contains(&threshold) {
         return Ok(());
     }
@@ -13,7 +13,7 @@ pub(in crate::ops) fn check_iou_threshold(op: &'static str, threshold: f32) -> R
 }
 
 /// Refuses an offset other than 0 and 1.
-pub(in crate::ops) fn check_offset(op: &'static str, offset: u8) -> Result<()> {
+pub(crate) fn check_offset(op: &'static str, offset: u8) -> Result<()> {
     if offset <= 1 {
         return Ok(());
     }
@@ -22,12 +22,12 @@ pub(in crate::ops) fn check_offset(op: &'static str, offset: u8) -> Result<()> {
 
 /// A threshold per class, or one for all classes.
 #[derive(Clone, Copy)]
-pub(in crate::ops) struct ClassThresholds<'a>(&'a [f32]);
+pub(crate) struct ClassThresholds<'a>(&'a [f32]);
 
 impl<'a> ClassThresholds<'a> {
     /// Refuses a list without a threshold for the class of an eligible
     /// candidate.
-    pub(in crate::ops) fn new(
+    pub(crate) fn new(
         op: &'static str,
         thresholds: &'a [f32],
         ranked: &[Ranked],
@@ -46,11 +46,11 @@ impl<'a> ClassThresholds<'a> {
 
     /// The threshold of a candidate's class.
     #[inline]
-    pub(in crate::ops) fn of(self, candidate: &Ranked) -> f32 {
+    pub(crate) fn of(self, candidate: &Ranked) -> f32 {
         self.0[if self.0.len() == 1 { 0 } else { candidate.class as usize }]
     }
 
-    pub(in crate::ops) fn lowest(self) -> f32 {
+    pub(crate) fn lowest(self) -> f32 {
         self.0.iter().copied().fold(f32::INFINITY, f32::min)
     }
 }

@@ -1,8 +1,8 @@
 //! Parameters of suppression as the kernels take them.
 
 use super::kernels::NmsSettings;
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::ClassMode;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::ClassMode;
 
 /// Parameters of one kind.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub struct Parameters<'a> {
 
 impl<'a> Parameters<'a> {
     /// Parameters without lists and without a limit of survivors.
-    pub(in crate::ops) fn new(class_mode: &'a ClassMode, settings: NmsSettings) -> Self {
+    pub(crate) fn new(class_mode: &'a ClassMode, settings: NmsSettings) -> Self {
         let settings = NmsSettings { max_num: u32::MAX, ..settings };
         Self { settings, class_mode, thresholds: &[], forbidden: &[], unlimited: &[] }
     }
@@ -30,7 +30,7 @@ impl<'a> Parameters<'a> {
     ///
     /// # Errors
     /// `Argument` for an empty list.
-    pub(in crate::ops) fn with_thresholds(
+    pub(crate) fn with_thresholds(
         self,
         op: &'static str,
         thresholds: &'a [f32],

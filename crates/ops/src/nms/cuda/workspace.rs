@@ -10,8 +10,8 @@ use crate::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceCandidates, Grid, In, Kernel, MappedBuffer, Out, Plain, Stream,
     blocks,
 };
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Candidate, ClassMode, Kept};
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Candidate, ClassMode, Kept};
 
 /// Blocks of the kernel `bitmask`, a power of two: about as many as a large GPU runs
 /// side by side.
@@ -116,7 +116,7 @@ fn thread_per_candidate<P: Family>(step: Step, capacity: usize) -> Grid {
 }
 
 /// The memory of a suppression on one stream.
-pub(in crate::ops) struct Memory {
+pub(crate) struct Memory {
     capacity: Capacity,
     settings: DeviceBuffer<NmsSettings>,
     groups: DeviceBuffer<u32>,

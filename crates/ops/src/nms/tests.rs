@@ -4,7 +4,7 @@ use super::grid::{Extent, Grid, Reach};
 use super::scenes::{candidate, indices, scene, scene_2d, scene_3d};
 use super::workspace::sort_key;
 use super::*;
-use crate::types::{ClassMode, NmsIou, NmsRotated, total_order};
+use det_post_types::{ClassMode, NmsIou, NmsRotated, total_order};
 
 fn plain_iou() -> NmsIou {
     NmsIou {
@@ -72,14 +72,14 @@ fn memory_is_allocated_once() {
         )
     };
     let before = sizes(&workspace);
-    let soft = crate::types::NmsSoft {
-        decay: crate::types::SoftDecay::Gaussian { sigma: 0.5 },
+    let soft = det_post_types::NmsSoft {
+        decay: det_post_types::SoftDecay::Gaussian { sigma: 0.5 },
         min_score: 0.01,
         offset: 1,
         class_mode: ClassMode::Agnostic,
     };
     let solid =
-        crate::types::NmsIou3d { iou_thresholds: vec![0.1], class_mode: ClassMode::Agnostic };
+        det_post_types::NmsIou3d { iou_thresholds: vec![0.1], class_mode: ClassMode::Agnostic };
     suppress_2d(&boxes, &Nms2d::Iou(plain_iou()), &mut workspace, &mut keep).unwrap();
     suppress_2d(&boxes, &Nms2d::Soft(soft), &mut workspace, &mut keep).unwrap();
     suppress_3d(&objects, &Nms3d::Iou3d(solid), &mut workspace, &mut keep).unwrap();

@@ -9,11 +9,11 @@
 //! by position.
 
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
-pub(in crate::ops) mod kernels;
-pub(in crate::ops) mod parameters;
-pub(in crate::ops) mod scratch;
+pub(crate) mod kernels;
+pub(crate) mod parameters;
+pub(crate) mod scratch;
 mod stages;
-pub(in crate::ops) mod workspace;
+pub(crate) mod workspace;
 
 pub use kernels::NmsCounts;
 pub use stages::{Stages3d, Survivors3d};
@@ -26,11 +26,9 @@ use self::parameters::Parameters;
 use self::workspace::{Op, Workspace};
 use super::unsupported;
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Plain, Stream};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::{
-    nms_bev, nms_bev_fast, nms_circle, nms_fast, nms_iou, nms_iou_3d, nms_rotated, nms_soft,
-};
-use crate::types::{
+use det_post_types::{Error, ErrorKind, Result};
+use crate::nms::{bev, bev_fast, circle, fast, iou, iou_3d, rotated, soft};
+use det_post_types::{
     Box2d, Box3d, Candidate, ClassMode, Kept, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle, NmsFast,
     NmsIou, NmsIou3d, NmsRotated, NmsSoft, RotatedBox2d,
 };
@@ -145,9 +143,9 @@ impl Suppressible for Box2d {
     fn kind(nms: &Nms2d) -> Result<Kind<'_, Self>> {
         Ok(match nms {
             Nms2d::None => Kind::none(),
-            Nms2d::Iou(params) => Kind::of::<NmsIou>(nms_iou::cuda::parameters(params)?),
-            Nms2d::Fast(params) => Kind::of::<NmsFast>(nms_fast::cuda::parameters(params)?),
-            Nms2d::Soft(params) => Kind::of::<NmsSoft>(nms_soft::cuda::parameters(params)?),
+            Nms2d::Iou(params) => Kind::of::<NmsIou>(iou::cuda::parameters(params)?),
+            Nms2d::Fast(params) => Kind::of::<NmsFast>(fast::cuda::parameters(params)?),
+            Nms2d::Soft(params) => Kind::of::<NmsSoft>(soft::cuda::parameters(params)?),
             Nms2d::Rotated(_) => return Err(unsupported(nms, "axis-aligned")),
         })
     }
@@ -160,7 +158,7 @@ impl Suppressible for RotatedBox2d {
         match nms {
             Nms2d::None => Ok(Kind::none()),
             Nms2d::Rotated(params) => {
-                Ok(Kind::of::<NmsRotated>(nms_rotated::cuda::parameters(params)?))
+                Ok(Kind::of::<NmsRotated>(rotated::cuda::parameters(params)?))
             }
             Nms2d::Iou(_) | Nms2d::Fast(_) | Nms2d::Soft(_) => Err(unsupported(nms, "rotated")),
         }
@@ -173,12 +171,12 @@ impl Suppressible for Box3d {
     fn kind(nms: &Nms3d) -> Result<Kind<'_, Self>> {
         Ok(match nms {
             Nms3d::None => Kind::none(),
-            Nms3d::Circle(params) => Kind::of::<NmsCircle>(nms_circle::cuda::parameters(params)?),
-            Nms3d::Bev(params) => Kind::of::<NmsBev>(nms_bev::cuda::parameters(params)?),
+            Nms3d::Circle(params) => Kind::of::<NmsCircle>(circle::cuda::parameters(params)?),
+            Nms3d::Bev(params) => Kind::of::<NmsBev>(bev::cuda::parameters(params)?),
             Nms3d::BevFast(params) => {
-                Kind::of::<NmsBevFast>(nms_bev_fast::cuda::parameters(params)?)
+                Kind::of::<NmsBevFast>(bev_fast::cuda::parameters(params)?)
             }
-            Nms3d::Iou3d(params) => Kind::of::<NmsIou3d>(nms_iou_3d::cuda::parameters(params)?),
+            Nms3d::Iou3d(params) => Kind::of::<NmsIou3d>(iou_3d::cuda::parameters(params)?),
         })
     }
 }

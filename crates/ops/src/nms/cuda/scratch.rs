@@ -1,13 +1,13 @@
-//! The scratch memory of the kernels of `kernels/nms*.cu`: one allocation in slices.
+//! The scratch memory of the kernels of `kernels/nms/*.cu`: one allocation in slices.
 
 use crate::device::cuda::{Out, check_len, kernel_constant};
-use crate::error::Result;
-use crate::types::Kept;
+use det_post_types::Result;
+use det_post_types::Kept;
 
 /// Up to as many candidates have a dense bitmask.
 pub(super) const DENSE_CAPACITY: usize =
-    kernel_constant!("nms_bitmask_dense.cuh", "kDenseCapacity") as usize;
-const WORD_BITS: usize = kernel_constant!("nms_bitmask_sparse.cuh", "kWordBits") as usize;
+    kernel_constant!("nms/bitmask_dense.cuh", "kDenseCapacity") as usize;
+const WORD_BITS: usize = kernel_constant!("nms/bitmask_sparse.cuh", "kWordBits") as usize;
 const LANES: usize = 32;
 
 /// For how many candidates a kernel needs the slices of scratch memory.

@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 
 use super::workspace::Suppressors;
-use crate::types::{Box2d, Box3d, Candidate, ClassMode, Kept, Object3d, RotatedBox2d, total_order};
+use det_post_types::{Box2d, Box3d, Candidate, ClassMode, Kept, Object3d, RotatedBox2d, total_order};
 
 /// The number of kinds of scenes.
-pub(in crate::ops) const NUM_KINDS: usize = 9;
+pub(crate) const NUM_KINDS: usize = 9;
 
 struct Random(u64);
 
@@ -22,7 +22,7 @@ impl Random {
 }
 
 /// `num` rotated boxes; sources are a permutation that is not the positions.
-pub(in crate::ops) fn scene(kind: usize, num: usize, seed: u64) -> Vec<Candidate<RotatedBox2d>> {
+pub(crate) fn scene(kind: usize, num: usize, seed: u64) -> Vec<Candidate<RotatedBox2d>> {
     let mut random = Random(seed ^ 0x5dee_ce66_d1ce_4e5b);
     let r = &mut random;
     (0..num as u32)
@@ -105,13 +105,13 @@ pub(in crate::ops) fn scene(kind: usize, num: usize, seed: u64) -> Vec<Candidate
 }
 
 /// The scene with axis-aligned boxes.
-pub(in crate::ops) fn scene_2d(kind: usize, num: usize, seed: u64) -> Vec<Candidate<Box2d>> {
+pub(crate) fn scene_2d(kind: usize, num: usize, seed: u64) -> Vec<Candidate<Box2d>> {
     let flat = |b: RotatedBox2d| Box2d::from_center(b.cx, b.cy, b.width, b.height);
     scene(kind, num, seed).into_iter().map(|c| with_box(&c, flat(c.bbox))).collect()
 }
 
 /// The scene as objects at different heights.
-pub(in crate::ops) fn scene_3d(kind: usize, num: usize, seed: u64) -> Vec<Candidate<Object3d>> {
+pub(crate) fn scene_3d(kind: usize, num: usize, seed: u64) -> Vec<Candidate<Object3d>> {
     let object = |b: RotatedBox2d, class: u32| Object3d {
         bbox: Box3d {
             center: [b.cx, b.cy, b.angle_rad * 0.2],
@@ -131,17 +131,17 @@ fn with_box<A, B>(candidate: &Candidate<A>, bbox: B) -> Candidate<B> {
 }
 
 /// One candidate.
-pub(in crate::ops) fn candidate<B>(bbox: B, score: f32, class: u32, source: u32) -> Candidate<B> {
+pub(crate) fn candidate<B>(bbox: B, score: f32, class: u32, source: u32) -> Candidate<B> {
     Candidate { bbox, score, class, source }
 }
 
 /// A class mode of every kind.
-pub(in crate::ops) fn class_modes() -> [ClassMode; 3] {
+pub(crate) fn class_modes() -> [ClassMode; 3] {
     [ClassMode::Aware, ClassMode::Agnostic, ClassMode::Groups(vec![4, 9, 4])]
 }
 
 /// Textbook suppression: every pair, in the total order.
-pub(in crate::ops) fn greedy<B>(
+pub(crate) fn greedy<B>(
     candidates: &[Candidate<B>],
     class_mode: &ClassMode,
     suppressors: Suppressors,
@@ -168,7 +168,7 @@ pub(in crate::ops) fn greedy<B>(
 }
 
 /// The positions kept; scores must be those of the candidates.
-pub(in crate::ops) fn indices<B>(candidates: &[Candidate<B>], keep: &[Kept]) -> Vec<u32> {
+pub(crate) fn indices<B>(candidates: &[Candidate<B>], keep: &[Kept]) -> Vec<u32> {
     for kept in keep {
         assert_eq!(kept.score.to_bits(), candidates[kept.index as usize].score.to_bits());
     }
@@ -176,12 +176,12 @@ pub(in crate::ops) fn indices<B>(candidates: &[Candidate<B>], keep: &[Kept]) -> 
 }
 
 /// A strategy of scenes: kind, number of boxes, seed.
-pub(in crate::ops) fn scenes() -> impl Strategy<Value = (usize, usize, u64)> {
+pub(crate) fn scenes() -> impl Strategy<Value = (usize, usize, u64)> {
     (0..NUM_KINDS, prop_oneof![0..20_usize, 20..200_usize], any::<u64>())
 }
 
 /// IoU as in mmcv, with this crate's convention for empty boxes.
-pub(in crate::ops) fn iou_as_mmcv(a: &Box2d, b: &Box2d, offset: f32) -> f32 {
+pub(crate) fn iou_as_mmcv(a: &Box2d, b: &Box2d, offset: f32) -> f32 {
     let area = |r: &Box2d| {
         let (width, height) = (r.x2 - r.x1 + offset, r.y2 - r.y1 + offset);
         if width > 0.0 && height > 0.0 { width * height } else { 0.0 }

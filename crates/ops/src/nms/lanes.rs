@@ -2,16 +2,16 @@
 
 use multiversion::multiversion;
 
-use crate::ops::overlap::AlignedBox;
-use crate::types::Box2d;
+use crate::nms::geometry::AlignedBox;
+use det_post_types::Box2d;
 
 /// Up to this many boxes, testing all kept ones is faster than the grid.
-pub(in crate::ops) const MAX_WITHOUT_GRID: usize = 1024;
+pub(crate) const MAX_WITHOUT_GRID: usize = 1024;
 const NUM_LANES: usize = 16;
 
 /// Kept boxes in blocks of [`NUM_LANES`], coordinate by coordinate.
 #[derive(Clone, Debug, Default)]
-pub(in crate::ops) struct Lanes {
+pub(crate) struct Lanes {
     blocks: Vec<Block>,
     num: usize,
 }
@@ -33,13 +33,13 @@ impl Lanes {
         Self { blocks: Vec::with_capacity(num_blocks), num: 0 }
     }
 
-    pub(in crate::ops) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.blocks.clear();
         self.num = 0;
     }
 
     /// Adds a kept box and its rank.
-    pub(in crate::ops) fn push(&mut self, rank: u32, shape: &AlignedBox) {
+    pub(crate) fn push(&mut self, rank: u32, shape: &AlignedBox) {
         let lane = self.num % NUM_LANES;
         if lane == 0 {
             self.blocks.push(Block { rank: [rank; NUM_LANES], ..Block::default() });
@@ -56,7 +56,7 @@ impl Lanes {
     /// Whether `test` holds for the rank of a kept box. Every box whose intersection with
     /// `bbox` is more than `min_part` of its area is tested until a test passes; others
     /// may be tested as well.
-    pub(in crate::ops) fn any(
+    pub(crate) fn any(
         &self,
         bbox: &Box2d,
         offset: f32,

@@ -5,21 +5,21 @@ use std::collections::BinaryHeap;
 
 use super::grid::{Extent, Grid, Reach};
 use super::lanes::Lanes;
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::overlap::{AlignedBox, Extents, Rectangle, Solid};
-use crate::types::{Candidate, ClassMode, Kept, Object3d};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::nms::geometry::{AlignedBox, Extents, Rectangle, Solid};
+use det_post_types::{Candidate, ClassMode, Kept, Object3d};
 
 /// Scratch memory of every suppression op, reused from frame to frame.
 #[derive(Clone, Debug, Default)]
 pub struct Workspace {
-    pub(in crate::ops) order: Order,
-    pub(in crate::ops) boxes: Vec<AlignedBox>,
-    pub(in crate::ops) rectangles: Vec<Rectangle>,
-    pub(in crate::ops) solids: Vec<Solid>,
-    pub(in crate::ops) lanes: Lanes,
-    pub(in crate::ops) scores: Vec<f32>,
-    pub(in crate::ops) lowered_by: Vec<u32>,
-    pub(in crate::ops) queue: BinaryHeap<Reverse<u128>>,
+    pub(crate) order: Order,
+    pub(crate) boxes: Vec<AlignedBox>,
+    pub(crate) rectangles: Vec<Rectangle>,
+    pub(crate) solids: Vec<Solid>,
+    pub(crate) lanes: Lanes,
+    pub(crate) scores: Vec<f32>,
+    pub(crate) lowered_by: Vec<u32>,
+    pub(crate) queue: BinaryHeap<Reverse<u128>>,
     /// The candidates that a stage leaves to the next, and their positions.
     pub(super) survivors: Vec<Candidate<Object3d>>,
     pub(super) positions: Vec<u32>,
@@ -50,7 +50,7 @@ impl Workspace {
 
 /// The eligible candidates in the total order, with their bounds and the spatial grid.
 #[derive(Clone, Debug, Default)]
-pub(in crate::ops) struct Order {
+pub(crate) struct Order {
     pub keys: Vec<u128>,
     pub ranked: Vec<Ranked>,
     /// By rank.
@@ -60,7 +60,7 @@ pub(in crate::ops) struct Order {
 
 /// An eligible candidate.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::ops) struct Ranked {
+pub(crate) struct Ranked {
     /// Position in the total order.
     pub rank: u32,
     /// Position in the slice of candidates.
@@ -83,7 +83,7 @@ impl Ranked {
 
 /// Which candidates suppress others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ops) enum Suppressors {
+pub(crate) enum Suppressors {
     /// Kept ones: greedy suppression.
     Kept,
     /// All, suppressed ones too: one-pass suppression.
@@ -173,7 +173,7 @@ impl Order {
 
 /// A number that sorts like the total order, with ties by `index`.
 #[inline]
-pub(in crate::ops) fn sort_key(score: f32, class: u32, source: u32, index: u32) -> u128 {
+pub(crate) fn sort_key(score: f32, class: u32, source: u32, index: u32) -> u128 {
     let bits = score.to_bits();
     // Ascends with the score: the bits of negative scores are inverted.
     let ascending = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };

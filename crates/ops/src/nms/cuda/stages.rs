@@ -2,12 +2,12 @@
 
 use super::{Capacity, NmsCounts, Suppression3d};
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Stream};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::nms_bev_fast::cuda::Ranked;
-use crate::ops::survivors::cuda::Workspace as Survivors;
-use crate::types::{Box3d, Kept, Nms3d};
+use det_post_types::{Error, ErrorKind, Result};
+use crate::nms::bev_fast::cuda::Ranked;
+use crate::nms::survivors::cuda::Workspace as Survivors;
+use det_post_types::{Box3d, Kept, Nms3d};
 
-/// The CUDA side of [`suppress_stages_3d`](crate::ops::nms::suppress_stages_3d).
+/// The CUDA side of [`suppress_stages_3d`](crate::nms::suppress_stages_3d).
 pub struct Stages3d {
     first: Suppression3d,
     rest: Vec<Stage>,

@@ -2,20 +2,20 @@
 //!
 //! | kind | candidates | suppresses by |
 //! |---|---|---|
-//! | [`nms_none`](super::nms_none) | any | nothing |
-//! | [`nms_iou`](super::nms_iou) | axis-aligned boxes | IoU |
-//! | [`nms_fast`](super::nms_fast) | axis-aligned boxes | IoU, in one pass |
-//! | [`nms_soft`](super::nms_soft) | axis-aligned boxes | IoU, which lowers scores |
-//! | [`nms_rotated`](super::nms_rotated) | rotated boxes in a plane | IoU |
-//! | [`nms_circle`](super::nms_circle) | boxes in space | distance of centres |
-//! | [`nms_bev`](super::nms_bev) | boxes in space | IoU of footprints |
-//! | [`nms_bev_fast`](super::nms_bev_fast) | boxes in space | IoU of footprints, in one pass |
-//! | [`nms_iou_3d`](super::nms_iou_3d) | boxes in space | IoU of volumes |
+//! | [`nms_none`](crate::nms::none) | any | nothing |
+//! | [`nms_iou`](crate::nms::iou) | axis-aligned boxes | IoU |
+//! | [`nms_fast`](crate::nms::fast) | axis-aligned boxes | IoU, in one pass |
+//! | [`nms_soft`](crate::nms::soft) | axis-aligned boxes | IoU, which lowers scores |
+//! | [`nms_rotated`](crate::nms::rotated) | rotated boxes in a plane | IoU |
+//! | [`nms_circle`](crate::nms::circle) | boxes in space | distance of centres |
+//! | [`nms_bev`](crate::nms::bev) | boxes in space | IoU of footprints |
+//! | [`nms_bev_fast`](crate::nms::bev_fast) | boxes in space | IoU of footprints, in one pass |
+//! | [`nms_iou_3d`](crate::nms::iou_3d) | boxes in space | IoU of volumes |
 //!
 //! Common to all:
 //!
 //! - Candidates may come in any order and are not changed. They are compared in
-//!   the total order ([`crate::types::total_order`], then position); a slice
+//!   the total order ([`det_post_types::total_order`], then position); a slice
 //!   in that order is not sorted again.
 //! - A candidate is eligible unless its score is NaN, or a coordinate, size or
 //!   angle is not finite. Others are neither kept nor suppress anything.
@@ -27,31 +27,42 @@
 //! - Every candidate is processed. [`Workspace`] and `keep` allocate only for
 //!   more candidates than ever before; on the device the capacity is fixed.
 
+pub mod bev;
+pub mod bev_fast;
+pub mod circle;
 #[cfg(feature = "cuda")]
 pub mod cuda;
-pub(super) mod grid;
-pub(super) mod lanes;
+pub mod fast;
+pub mod geometry;
+pub(crate) mod grid;
+pub mod iou;
+pub mod iou_3d;
+pub(crate) mod lanes;
+pub mod none;
+pub mod rotated;
 #[cfg(test)]
-pub(super) mod scenes;
+pub(crate) mod scenes;
+pub mod soft;
+pub mod survivors;
 #[cfg(test)]
 mod tests;
-pub(super) mod thresholds;
-pub(super) mod workspace;
+pub(crate) mod thresholds;
+pub(crate) mod workspace;
 
 pub use workspace::Workspace;
 
-use super::nms_bev::nms_bev;
-use super::nms_bev_fast::nms_bev_fast;
-use super::nms_circle::nms_circle;
-use super::nms_fast::nms_fast;
-use super::nms_iou::nms_iou;
-use super::nms_iou_3d::nms_iou_3d;
-use super::nms_none::nms_none;
-use super::nms_rotated::nms_rotated;
-use super::nms_soft::nms_soft;
-use super::survivors::survivors;
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Box2d, Candidate, Kept, Nms2d, Nms3d, Object3d, RotatedBox2d};
+use crate::nms::bev::nms_bev;
+use crate::nms::bev_fast::nms_bev_fast;
+use crate::nms::circle::nms_circle;
+use crate::nms::fast::nms_fast;
+use crate::nms::iou::nms_iou;
+use crate::nms::iou_3d::nms_iou_3d;
+use crate::nms::none::nms_none;
+use crate::nms::rotated::nms_rotated;
+use crate::nms::soft::nms_soft;
+use crate::nms::survivors::survivors;
+use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Box2d, Candidate, Kept, Nms2d, Nms3d, Object3d, RotatedBox2d};
 
 /// Suppresses candidates with axis-aligned boxes.
 ///

@@ -2,7 +2,7 @@
 
 /// Centre and size of a box along the axes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::ops) struct Extent {
+pub(crate) struct Extent {
     center: [f32; 2],
     half: [f32; 2],
     slack: f32,
@@ -12,7 +12,7 @@ impl Extent {
     /// From the centre and half the extents along x and y. A slack larger than
     /// the rounding error keeps boxes that touch within reach of each other.
     #[inline]
-    pub(in crate::ops) fn new(center: [f32; 2], half: [f32; 2]) -> Self {
+    pub(crate) fn new(center: [f32; 2], half: [f32; 2]) -> Self {
         let slack = 1e-3 * half[0].max(half[1]) + 1e-6 * center[0].abs().max(center[1].abs());
         Self { center, half, slack }
     }
@@ -27,7 +27,7 @@ impl Extent {
 /// The limits of the broad phase: the differences in size and position at which one box
 /// can suppress another.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::ops) struct Reach {
+pub(crate) struct Reach {
     /// The minimum ratio of the longer sides of the smaller and the larger box.
     pub min_size_ratio: f32,
     /// The maximum distance of the centres along an axis, relative to either box's side
@@ -37,13 +37,13 @@ pub(in crate::ops) struct Reach {
 
 impl Reach {
     /// All boxes that touch.
-    pub(in crate::ops) const TOUCHING: Self =
+    pub(crate) const TOUCHING: Self =
         Self { min_size_ratio: 0.0, max_shift_ratio: f32::INFINITY };
 
     /// Axis-aligned boxes whose IoU is above a threshold. Along each axis they overlap by
     /// at least that part of the longer side, which bounds the ratio of the sides and the
     /// distance of the centres. A threshold within the rounding error bounds nothing.
-    pub(in crate::ops) fn aligned(iou_threshold: f32) -> Self {
+    pub(crate) fn aligned(iou_threshold: f32) -> Self {
         if iou_threshold < 1e-3 {
             return Self::TOUCHING;
         }
@@ -54,7 +54,7 @@ impl Reach {
     /// Axis-aligned bounds of rotated boxes whose IoU is above a threshold: sides
     /// of a rectangle and of its bounds differ by the square root of two at most,
     /// in either direction.
-    pub(in crate::ops) fn rotated(iou_threshold: f32) -> Self {
+    pub(crate) fn rotated(iou_threshold: f32) -> Self {
         let aligned = Self::aligned(iou_threshold);
         Self { min_size_ratio: 0.5 * aligned.min_size_ratio, ..Self::TOUCHING }
     }
@@ -73,7 +73,7 @@ const NONE: u32 = u32::MAX;
 /// larger than the item. Cells that share a bucket are searched together. The order of
 /// items is unspecified: no output may depend on it.
 #[derive(Clone, Debug, Default)]
-pub(in crate::ops) struct Grid {
+pub(crate) struct Grid {
     /// Per bucket, the position of its first entry.
     heads: Vec<u32>,
     entries: Vec<Entry>,
@@ -103,7 +103,7 @@ impl Grid {
     }
 
     /// Clears the grid and sizes it for `num_items`.
-    pub(in crate::ops) fn clear(&mut self, num_items: usize) {
+    pub(crate) fn clear(&mut self, num_items: usize) {
         let num_buckets = num_buckets(num_items);
         self.heads.clear();
         self.heads.resize(num_buckets, NONE);
@@ -114,7 +114,7 @@ impl Grid {
 
     /// Adds an item of a group.
     #[inline]
-    pub(in crate::ops) fn insert(&mut self, item: u32, group: u64, extent: &Extent) {
+    pub(crate) fn insert(&mut self, item: u32, group: u64, extent: &Extent) {
         let level = level(extent.size());
         let [x, y] = extent.center.map(|value| cell(value, level));
         let bucket = self.bucket(group, level, x, y);
@@ -126,7 +126,7 @@ impl Grid {
     /// Whether `test` holds for an item near an extent. Every item of the group within
     /// `reach` is tested at least once until a test passes; others may be tested as well.
     #[inline]
-    pub(in crate::ops) fn any(
+    pub(crate) fn any(
         &self,
         group: u64,
         extent: &Extent,

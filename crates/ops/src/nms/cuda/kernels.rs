@@ -1,5 +1,5 @@
-//! The kernels of `kernels/nms*.cu` and their one parameter struct, the mirror of
-//! `kernels/nms_args.cuh`.
+//! The kernels of `kernels/nms/*.cu` and their one parameter struct, the mirror of
+//! `kernels/nms/args.cuh`.
 
 use std::marker::PhantomData;
 
@@ -8,24 +8,24 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
     refused,
 };
-use crate::error::Result;
-use crate::types::{
+use det_post_types::Result;
+use det_post_types::{
     Box2d, Box3d, Candidate, Kept, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou, NmsIou3d,
     NmsRotated, NmsSoft, RotatedBox2d,
 };
 
 /// Up to this capacity the kernel `bitmask` does everything.
-pub const BITMASK_CAPACITY: usize = kernel_constant!("nms_bits.cuh", "kBitmaskCapacity") as usize;
-const MAX_ROWS: usize = kernel_constant!("nms_bits.cuh", "kMaxRows") as usize;
-const DENSE_ROWS: usize = kernel_constant!("nms_bitmask_dense.cuh", "kDenseRows") as usize;
+pub const BITMASK_CAPACITY: usize = kernel_constant!("nms/bits.cuh", "kBitmaskCapacity") as usize;
+const MAX_ROWS: usize = kernel_constant!("nms/bits.cuh", "kMaxRows") as usize;
+const DENSE_ROWS: usize = kernel_constant!("nms/bitmask_dense.cuh", "kDenseRows") as usize;
 /// Candidates that are sorted together before `merge`.
-pub const TILE: u32 = kernel_constant!("nms_sort.cuh", "kTile");
+pub const TILE: u32 = kernel_constant!("nms/sort.cuh", "kTile");
 /// Candidates that a block of `sort` sorts against their tile.
-pub const SORTED_PER_BLOCK: u32 = kernel_constant!("nms_sort.cuh", "kSortedPerBlock");
+pub const SORTED_PER_BLOCK: u32 = kernel_constant!("nms/sort.cuh", "kSortedPerBlock");
 /// Tiles that a block of `merge` searches.
-pub const TILES_AT_ONCE: u32 = kernel_constant!("nms_sort.cuh", "kTilesAtOnce");
+pub const TILES_AT_ONCE: u32 = kernel_constant!("nms/sort.cuh", "kTilesAtOnce");
 /// Candidates per block of `nms_none`.
-pub const NONE_PER_BLOCK: u32 = kernel_constant!("nms_none.cu", "kCandidatesPerBlock");
+pub const NONE_PER_BLOCK: u32 = kernel_constant!("nms/none.cu", "kCandidatesPerBlock");
 
 /// The mirror of `NmsSettings`, in device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -68,7 +68,7 @@ pub struct NmsSettings {
 
 // SAFETY: 16 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for NmsSettings {}
-assert_mirrors!(NmsSettings, "nms_args.cuh", "NmsSettings");
+assert_mirrors!(NmsSettings, "nms/args.cuh", "NmsSettings");
 
 /// The mirror of `NmsCounts`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub struct NmsCounts {
 
 // SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for NmsCounts {}
-assert_mirrors!(NmsCounts, "nms_args.cuh", "NmsCounts");
+assert_mirrors!(NmsCounts, "nms/args.cuh", "NmsCounts");
 
 /// The mirror of `NmsParameters`.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +119,7 @@ pub struct NmsArgs<'a, C> {
     pub output: OutputSlices<'a>,
 }
 
-assert_mirrors!(NmsArgs<'_, Candidate<Box2d>>, "nms_args.cuh", "NmsArgs<Candidate2d>");
+assert_mirrors!(NmsArgs<'_, Candidate<Box2d>>, "nms/args.cuh", "NmsArgs<Candidate2d>");
 
 impl<C> NmsArgs<'_, C> {
     /// Refuses slices that are shorter than the capacity or the sizes ask for.
@@ -200,13 +200,13 @@ impl Step {
     pub const fn num_threads(self, method: Method) -> u32 {
         match self {
             Self::Only if matches!(method, Method::Soft) => {
-                kernel_constant!("nms_soft.cu", "kThreads")
+                kernel_constant!("nms/soft.cu", "kThreads")
             }
-            Self::Only => kernel_constant!("nms_none.cu", "kThreads"),
-            Self::Bitmask => kernel_constant!("nms_bits.cuh", "kBitmaskThreads"),
-            Self::Leaves => kernel_constant!("nms_sort.cuh", "kLeavesThreads"),
+            Self::Only => kernel_constant!("nms/none.cu", "kThreads"),
+            Self::Bitmask => kernel_constant!("nms/bits.cuh", "kBitmaskThreads"),
+            Self::Leaves => kernel_constant!("nms/sort.cuh", "kLeavesThreads"),
             Self::Prepare | Self::Sort | Self::Merge | Self::Reduce | Self::Compact => {
-                kernel_constant!("nms_args.cuh", "kNmsThreads")
+                kernel_constant!("nms/args.cuh", "kNmsThreads")
             }
         }
     }
@@ -251,7 +251,7 @@ pub struct KeepAll<B>(PhantomData<B>);
 
 macro_rules! families {
     ($($params:ty: $op:literal, $name:literal, $method:ident, $bbox:ty, $geometry:ident;)*) => {$(
-        // SAFETY: the table repeats the kernels of kernels/nms_*.cu.
+        // SAFETY: the table repeats the kernels of kernels/nms/*.cu.
         unsafe impl Family for $params {
             type Bbox = $bbox;
             const OP: &'static str = $op;
@@ -305,7 +305,7 @@ impl<P, const STEP: usize> StepOf<P, STEP> {
 // is so aligned. Every kernel ends: `reduce` waits only for candidates that blocks
 // with earlier tickets, hence running ones, have taken, and the last block of
 // `bitmask` only for blocks that wait for nothing and are resident beside it (see
-// `kernels/nms_bitmask_dense.cuh`); an iteration decides at least the best undecided
+// `kernels/nms/bitmask_dense.cuh`); an iteration decides at least the best undecided
 // candidate.
 unsafe impl<P: Family, const STEP: usize> KernelSpec for StepOf<P, STEP> {
     const NAME: &'static str = P::NAMES[STEP];

@@ -1,0 +1,7 @@
+//! Sparse convolution over the sites of a grid.
+
+pub mod conv;
+pub mod max_pool;
+pub mod rulebook;
+pub mod to_map;
+pub mod voxel_mean;
