@@ -9,12 +9,12 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use criterion::Criterion;
-use det_post_ops::decode::center::{CenterTask, decode_center};
 use det_post_ops::cloud::densify::{Sweeps, densify};
 use det_post_ops::cloud::pillar_features::pillar_features;
 use det_post_ops::cloud::scatter::scatter;
 use det_post_ops::cloud::unpack::{UnpackParams, unpack};
 use det_post_ops::cloud::voxelize::{VoxelizeParams, Voxels, Workspace, voxelize};
+use det_post_ops::decode::center::{CenterTask, decode_center};
 use det_post_types::{
     Candidates, CenterDecode, CloudView, ElementType, Grid, PointChannel, PointField, PointFields,
     PointRange, Points, ScoreThresholds, SizeOrder, Stamp, Tensor, TensorValues, TensorView,

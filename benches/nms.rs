@@ -11,9 +11,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion};
-use det_post_ops::nms::{Workspace, suppress_2d, suppress_3d};
 use det_post_ops::nms::iou::nms_iou;
 use det_post_ops::nms::rotated::nms_rotated;
+use det_post_ops::nms::{Workspace, suppress_2d, suppress_3d};
 use det_post_types::{
     Box2d, Box3d, Candidate, CircleThreshold, ClassMode, Kept, Nms2d, Nms3d, NmsBev, NmsCircle,
     NmsFast, NmsIou, NmsIou3d, NmsRotated, NmsSoft, Object3d, RotatedBox2d, SoftDecay,

@@ -14,11 +14,11 @@ use std::time::Instant;
 
 use criterion::Criterion;
 use det_post_infer::sparse::{CpuEncoder, Plan, load};
-use det_post_ops::sparse::rulebook::{
-    Geometry, Mode, SiteGrid, Sites, Table, fill_table, output_sites, sites_of_coordinates,
-};
 use det_post_ops::sparse::conv::{
     ConvParameters, Epilogue, PackedWeights, Precision, Workspace, sparse_conv,
+};
+use det_post_ops::sparse::rulebook::{
+    Geometry, Mode, SiteGrid, Sites, Table, fill_table, output_sites, sites_of_coordinates,
 };
 use det_post_types::{ElementType, Tensor};
 

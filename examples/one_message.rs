@@ -8,10 +8,10 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use det_post_sim::{Drive, Options, Picture};
-use det_post_ros::messages::Image;
-use det_post_types::{Detections, DeviceChoice, FrameReport, Header, ImagePayload};
 use det_post::{Config, FrameInput, FrameSet, open_detector};
+use det_post_ros::messages::Image;
+use det_post_sim::{Drive, Options, Picture};
+use det_post_types::{Detections, DeviceChoice, FrameReport, Header, ImagePayload};
 
 /// Detects objects in a simulated picture with the camera network of the demo.
 ///

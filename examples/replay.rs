@@ -8,8 +8,8 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use det_post_sim::{Drive, Options, PictureFormat};
 use det_post::{Config, Replay, ReplayOptions};
+use det_post_sim::{Drive, Options, PictureFormat};
 
 /// Simulates a short drive, detects objects on it and counts them.
 ///
@@ -19,7 +19,14 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::temp_dir().join(format!("det_post_replay_{}", std::process::id()));
     let bag = folder.join("drive");
     let drive = Drive::new(9000, &Options::default())?;
-    det_post_sim::record(&drive, 0.5, PictureFormat::Raw, &bag, &AtomicBool::new(false), &mut |_, _| {})?;
+    det_post_sim::record(
+        &drive,
+        0.5,
+        PictureFormat::Raw,
+        &bag,
+        &AtomicBool::new(false),
+        &mut |_, _| {},
+    )?;
 
     let config = Config::load(&[PathBuf::from("config/demo.param.yaml")], &[])?;
     let replay = Replay::open(&bag, &config, ReplayOptions::default())?;

@@ -46,24 +46,11 @@ const IMAGES: [(&str, &[&str]); 5] = [
     ),
     (
         "sparse",
-        &[
-            "sparse/rulebook",
-            "arrays/sparse",
-            "sparse/conv",
-            "sparse/max_pool",
-            "sparse/to_map",
-        ],
+        &["sparse/rulebook", "arrays/sparse", "sparse/conv", "sparse/max_pool", "sparse/to_map"],
     ),
     (
         "camera",
-        &[
-            "decode/yolo",
-            "image/letterbox",
-            "nms/fast",
-            "nms/iou",
-            "nms/rotated",
-            "nms/soft",
-        ],
+        &["decode/yolo", "image/letterbox", "nms/fast", "nms/iou", "nms/rotated", "nms/soft"],
     ),
     (
         "lidar",
@@ -249,7 +236,8 @@ impl Compiler<'_> {
             }
             open.retain(|name| !needed.contains(name));
         }
-        let mut key = format!("{}\n{}\n{}\n", self.version, self.switches.join(" "), files.join(" "));
+        let mut key =
+            format!("{}\n{}\n{}\n", self.version, self.switches.join(" "), files.join(" "));
         for name in needed {
             let text = sources.get(&name).map_or("", String::as_str);
             let _ = writeln!(key, "// {name}\n{text}");

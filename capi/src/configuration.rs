@@ -7,9 +7,9 @@ use super::call::{Call, In, Text};
 use super::status::Failure;
 use det_post::config::{ChannelConfig, Config, NODE_NAME, Package, Source};
 use det_post::detectors;
-use det_post_ros::NodeName;
 use det_post::runtime::{Factory, isolated};
 use det_post::{Error, ErrorKind};
+use det_post_ros::NodeName;
 
 /// The parameters of a detector: those of one channel of a node. Of two values for a key the
 /// later holds: `text`, `files`, `overrides`. Set what is not used to 0.

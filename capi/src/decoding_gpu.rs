@@ -1,13 +1,13 @@
 //! Outputs of networks in the memory of a GPU to candidates there.
 
 use det_post::Result;
-use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, Plain, Stream};
 use det_post_ops::arrays::candidates::cuda::{
     Columns, DecodedAnchor, DecodedCenter, DecodedYolo, Ranked, SurvivorColumns, SurvivorIds,
 };
 use det_post_ops::decode::anchor::AnchorOutputs;
 use det_post_ops::decode::center::CenterTask;
 use det_post_ops::decode::yolo::cuda::Decoded as YoloBox;
+use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, Plain, Stream};
 use det_post_ops::nms::cuda::Suppressible;
 use det_post_types::{
     AnchorDecode, Box2d, Candidate, CenterDecode, Nms2d, RotatedBox2d, Size, YoloLayout,

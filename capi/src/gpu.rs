@@ -7,11 +7,11 @@
 //! call returns, and the caller's stream is one of this GPU.
 
 use det_post::Result;
+use det_post_ops::arrays::candidates::cuda::{Columns, DeviceArrays, DeviceClasses, Workspace};
 use det_post_ops::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceCandidates, DeviceImage, DeviceTensor, DeviceValues, In,
     InPlaceUploads, Plain, Stream,
 };
-use det_post_ops::arrays::candidates::cuda::{Columns, DeviceArrays, DeviceClasses, Workspace};
 use det_post_ops::image::letterbox::LetterboxParams;
 use det_post_ops::image::letterbox::cuda::{Kernels, enqueue_letterbox};
 use det_post_ops::nms::cuda::{Capacity, Suppressible, Suppression};

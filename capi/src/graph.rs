@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::sync::{Arc, Mutex};
 
-use det_post_ros::{Durability, Qos as RosQos, Reliability};
+use det_post::{Error, ErrorKind, Result};
 use det_post_ros::middleware::{
     Handler, InputKind, Middleware, Publisher, Receiver, StampGaps, Subscription, Switch, Watcher,
 };
-use det_post::{Error, ErrorKind, Result};
+use det_post_ros::{Durability, Qos as RosQos, Reliability};
 
 use super::call::{Address, Const, ConstText, Out};
 use super::endpoints::{Endpoints, Input, lock};

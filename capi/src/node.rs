@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use det_post::config::Config;
 use det_post::node::{Change, LiveNode};
-use det_post_ros::{ParameterDescriptor, ParameterValue};
 use det_post_ros::middleware::{InputKind, Received, Request, Response, deliver};
+use det_post_ros::{ParameterDescriptor, ParameterValue};
 use det_post_types::ImagePayload;
 
 use super::call::{Call, Const, ConstText, In, Out, Text, run, run_shared};

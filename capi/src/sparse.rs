@@ -1,12 +1,12 @@
 //! Sparse convolution.
 
-use det_post_ops::device::cuda::Stream;
-use det_post_ops::sparse::rulebook::{
-    Geometry, Mode, SiteGrid, Sites, Table, fill_table, output_sites, sites_of_coordinates,
-};
 use det_post_ops::arrays::sparse::{cells as cells_of, rows_of_sites};
+use det_post_ops::device::cuda::Stream;
 use det_post_ops::sparse::conv::{
     ConvParameters, Epilogue, PackedWeights, Precision, Workspace as Threads, sparse_conv,
+};
+use det_post_ops::sparse::rulebook::{
+    Geometry, Mode, SiteGrid, Sites, Table, fill_table, output_sites, sites_of_coordinates,
 };
 
 use super::call::{Call, Const, In, Out, run};

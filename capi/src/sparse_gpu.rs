@@ -1,12 +1,12 @@
 //! Sparse convolution of arrays in the memory of a GPU.
 
 use det_post::Result;
-use det_post_ops::device::cuda::{DeviceBuffer, In, Out, Stream};
-use det_post_ops::sparse::rulebook::cuda::{DeviceSites, DeviceTable};
-use det_post_ops::sparse::rulebook::{EntranceCounts, Geometry, Mode, SiteGrid};
 use det_post_ops::arrays::sparse::cuda::Workspace;
+use det_post_ops::device::cuda::{DeviceBuffer, In, Out, Stream};
 use det_post_ops::sparse::conv::cuda::{Convolution, DeviceFeatures};
 use det_post_ops::sparse::conv::{ConvParameters, Precision};
+use det_post_ops::sparse::rulebook::cuda::{DeviceSites, DeviceTable};
+use det_post_ops::sparse::rulebook::{EntranceCounts, Geometry, Mode, SiteGrid};
 
 use super::gpu::{Gpu, finish, in_order, rounded_up};
 

@@ -1,12 +1,12 @@
 //! Points to voxels.
 
-use det_post_ops::device::cuda::{DeviceBuffer, In as ValuesOnGpu};
 use det_post_ops::arrays::voxels::cuda::{PointGrouping, PointIndices, VoxelColumns};
 use det_post_ops::arrays::voxels::voxel_arrays;
 use det_post_ops::cloud::voxelize::cuda::MAX_POINTS;
 use det_post_ops::cloud::voxelize::{
     VoxelizeCounts, VoxelizeParams, Voxels as Grouped, Workspace as Cells, voxelize as group,
 };
+use det_post_ops::device::cuda::{DeviceBuffer, In as ValuesOnGpu};
 use det_post_types::{Grid, PointRange, Points as Cloud};
 
 use super::call::{Call, Const, In, Out, run};

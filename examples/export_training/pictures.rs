@@ -5,9 +5,7 @@ use std::path::Path;
 use det_post::config::YoloFacts;
 use det_post_ops::image::letterbox::{self, LetterboxParams, letterbox};
 use det_post_sim::{Drive, Picture};
-use det_post_types::{
-    ElementType, Encoding, ImageView, Normalization, Size, Tensor, TensorValues,
-};
+use det_post_types::{ElementType, Encoding, ImageView, Normalization, Size, Tensor, TensorValues};
 
 use crate::array::Array;
 use crate::{Failure, SCANS_BETWEEN_FRAMES, class_index};

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use det_post::{Error, ErrorKind, Result};
 use det_post_ros::bag::{BagCompression, BagWriter, OfferedQos};
 use det_post_ros::messages::{Image, PointCloud2, definition};
 use det_post_types::{Header, PointField, PointFields, Stamp};
-use det_post::{Error, ErrorKind, Result};
 
 use super::drive;
 

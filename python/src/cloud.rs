@@ -1,7 +1,7 @@
 //! Points to voxels and features.
 
-use det_post_ops::cloud::pillar_features::{num_features, pillar_features as features_of};
 use det_post_ops::arrays::voxels::voxel_arrays;
+use det_post_ops::cloud::pillar_features::{num_features, pillar_features as features_of};
 use det_post_ops::cloud::voxelize::{VoxelizeParams, Voxels, Workspace, voxelize as group};
 use det_post_types::{ElementType, Grid, PointRange, Points, Tensor};
 use pyo3::prelude::*;

@@ -5,12 +5,12 @@ use std::sync::{Mutex, PoisonError};
 
 use det_post::config::ChannelKind;
 use det_post::detectors::Payload;
+use det_post::{Config, Detector, FrameInput, FrameSet, open_detector};
 use det_post_ops::device::cuda::{CudaDevice, Stream};
 use det_post_types::{
     CloudView, Detection2d, Detections, DeviceChoice, Encoding, FrameReport, Header, ImagePayload,
     PointField, PointFields, Stamp,
 };
-use det_post::{Config, Detector, FrameInput, FrameSet, open_detector};
 use nalgebra::{Isometry3, Matrix3, Rotation3, Translation3, UnitQuaternion};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

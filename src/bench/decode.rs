@@ -5,14 +5,13 @@ use super::inputs::yolo;
 use super::letterbox::NETWORK;
 use super::measure::Bench;
 use crate::detectors::image2d::ImageBoxes;
-use det_post_ops::device::Device;
-use det_post_types::Result;
-use det_post_ops::nms::Workspace;
 use det_post_ops::decode::select::select;
+use det_post_ops::device::Device;
+use det_post_ops::nms::Workspace;
 use det_post_types::ElementType::{self, F16, F32};
 use det_post_types::{
     Box2d, Candidates, ClassMode, Detection2d, Kept, Letterbox, Nms2d, NmsIou, NmsRotated,
-    Placement, RotatedBox2d, Size, Tensor, YoloLayout,
+    Placement, Result, RotatedBox2d, Size, Tensor, YoloLayout,
 };
 
 pub(super) const SOURCE: Size = Size::new(1920, 1080);
@@ -192,11 +191,11 @@ pub(super) mod cuda {
         Result, SCORE_THRESHOLD, SOURCE, TOP_K, nms, placed,
     };
     use crate::detectors::image2d::DeviceBoxes;
+    use det_post_ops::decode::gather::cuda::Workspace as Gatherer;
+    use det_post_ops::decode::yolo::cuda::{Selection, Workspace as Decoder};
     use det_post_ops::device::cuda::{
         CudaDevice, DeviceCandidates, DeviceCounters, DeviceTensor, Graph, Stream,
     };
-    use det_post_ops::decode::yolo::cuda::{Selection, Workspace as Decoder};
-    use det_post_ops::decode::gather::cuda::Workspace as Gatherer;
     use det_post_ops::nms::cuda::{Capacity, Suppression};
     use det_post_types::Box2d;
 

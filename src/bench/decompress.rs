@@ -4,9 +4,8 @@
 use super::case::Case;
 use super::measure::Bench;
 use det_post_ops::device::Device;
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_ops::image::decompress::{Picture, decompress};
-use det_post_types::{CompressedFormat, CompressedView};
+use det_post_types::{CompressedFormat, CompressedView, Error, ErrorKind, Result};
 
 pub(super) const WIDTH: u16 = 1600;
 pub(super) const HEIGHT: u16 = 900;
@@ -58,10 +57,9 @@ mod cuda {
     use super::super::letterbox::{input_shape, params};
     use super::{Bench, Case, Result, picture, view};
     use det_post_ops::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, InPlaceUploads};
-    use det_post_types::{Error, ErrorKind};
     use det_post_ops::image::decompress::cuda::JpegDecoder;
     use det_post_ops::image::letterbox::cuda::{Kernels, enqueue_letterbox};
-    use det_post_types::{ElementType, JpegDevice, JpegOptions};
+    use det_post_types::{ElementType, Error, ErrorKind, JpegDevice, JpegOptions};
 
     const ROWS: [(usize, &str, f64); 2] = [
         (1, "jpeg 1600x900 4:2:0 to letterbox 640x640 f32", 1000.0),

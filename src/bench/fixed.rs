@@ -1,11 +1,11 @@
 //! Networks with fixed outputs, which take no time.
 
-#[cfg(feature = "cuda")]
-use det_post_ops::device::cuda::Stream;
-use det_post_types::Result;
 use det_post_infer::Engine;
 #[cfg(feature = "cuda")]
 use det_post_infer::device::DeviceEngine;
+#[cfg(feature = "cuda")]
+use det_post_ops::device::cuda::Stream;
+use det_post_types::Result;
 use det_post_types::{Dim, ElementType, Tensor, TensorSpec, TensorView};
 
 /// The input and the outputs of a network.

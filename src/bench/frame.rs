@@ -11,9 +11,10 @@ use super::measure::Bench;
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind, Config, LidarConfig};
 use crate::detectors::{Detector, FrameInput, FrameSet, image2d, pillars};
 use det_post_ops::device::Device;
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_ops::image::letterbox::{Workspace, letterbox};
-use det_post_types::{ElementType, Encoding, FrameReport, Header, ImagePayload, Tensor};
+use det_post_types::{
+    ElementType, Encoding, Error, ErrorKind, FrameReport, Header, ImagePayload, Result, Tensor,
+};
 
 /// Without what is between: the network, and on a GPU the upload.
 const AROUND: &str = "camera frame but network and upload, 1920x1080 bgr8, yolov5, 200";

@@ -2,9 +2,8 @@
 
 use half::f16;
 
-use det_post_types::Result;
 use det_post_types::{
-    Box2d, Box3d, Candidate, ElementType, Encoding, ImageView, Size, Tensor, YoloLayout,
+    Box2d, Box3d, Candidate, ElementType, Encoding, ImageView, Result, Size, Tensor, YoloLayout,
 };
 
 /// A small generator (splitmix64).

@@ -4,10 +4,9 @@ use super::case::{Bar, Case, gpu};
 use super::inputs::Picture;
 use super::measure::Bench;
 use det_post_ops::device::Device;
-use det_post_types::Result;
 use det_post_ops::image::letterbox::{LetterboxParams, Workspace, letterbox};
 use det_post_types::ElementType::{self, F16, F32};
-use det_post_types::{ChannelOrder, Encoding, Normalization, Placement, Size, Tensor};
+use det_post_types::{ChannelOrder, Encoding, Normalization, Placement, Result, Size, Tensor};
 
 /// Source, encoding, element type, bar.
 type Row = ((u32, u32), Encoding, ElementType, Option<Bar>);

@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 
 use det_post_ops::device::MappedUploads;
 use det_post_ops::device::cuda::CudaDevice;
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_ros::bag::Mapped;
-use det_post_types::DeviceChoice;
+use det_post_types::{DeviceChoice, Error, ErrorKind, Result};
 
 /// Payloads in the file.
 const NUM_PAYLOADS: usize = 8;

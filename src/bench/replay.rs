@@ -12,14 +12,13 @@ use super::measure::Bench;
 use crate::config::{ChannelKind, Config};
 use crate::detectors::MAX_FRAMES_IN_FLIGHT;
 use crate::detectors::image2d::YoloHead;
+use crate::replay::{Replay, ReplayOptions};
+use det_post_infer::device::DeviceEngine;
 use det_post_ops::device::Device;
 use det_post_ops::device::cuda::CudaDevice;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_infer::device::DeviceEngine;
-use crate::replay::{Replay, ReplayOptions};
 use det_post_ros::bag::{BagCompression, BagWriter, OfferedQos};
 use det_post_ros::messages::{CompressedImage, Image, definition};
-use det_post_types::{Encoding, Header, Stamp};
+use det_post_types::{Encoding, Error, ErrorKind, Header, Result, Stamp};
 
 /// Names the network of the demo camera, in the sources `models/camera.onnx`.
 const NETWORK_VARIABLE: &str = "DET_POST_BENCH_NETWORK";

@@ -4,12 +4,11 @@ use super::case::Case;
 use super::inputs::Picture;
 use super::measure::Bench;
 use det_post_ops::device::Device;
-use det_post_types::Result;
 use det_post_ops::image::resample::{ResampleParams, SampleMap, Workspace, resample};
 use det_post_types::ElementType::{self, F16, F32};
 use det_post_types::{
     CameraCalibration, CameraModel, CameraView, ChannelOrder, Encoding, Normalization,
-    PixelConvention, Placement, Resize, Size, Tensor, Undistort,
+    PixelConvention, Placement, Resize, Result, Size, Tensor, Undistort,
 };
 
 /// Source, network's picture, encoding, element type, whether a lens is undone.

@@ -5,11 +5,10 @@ use super::case::{Bar, Case, wall};
 use super::inputs::{Spread, boxes, objects};
 use super::measure::Bench;
 use det_post_ops::device::Device;
-use det_post_types::Result;
 use det_post_ops::nms::{Workspace, suppress_2d, suppress_stages_3d};
 use det_post_types::{
     Box2d, Box3d, Candidate, CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsBevFast,
-    NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsSoft, Object3d, SoftDecay,
+    NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsSoft, Object3d, Result, SoftDecay,
 };
 
 /// Kind, number of boxes, bar; each uniform and in clusters.

@@ -6,9 +6,8 @@ use super::ExitStatus;
 use super::stdout::{self, Stdout};
 use crate::bench;
 use det_post_ops::device::Device;
-use det_post_types::Result;
 use det_post_ros::output_folder::{check_file, write_file};
-use det_post_types::DeviceChoice;
+use det_post_types::{DeviceChoice, Result};
 
 /// Arguments of `det_post bench`.
 #[derive(Debug, clap::Args)]

@@ -10,10 +10,9 @@ use super::{ExitStatus, stdout};
 use crate::config::{ChannelConfig, ChannelKind, Config, SurroundDecoder};
 use crate::detectors::Detector;
 use crate::detectors::surround::{self, MapStatistics};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_ros::output_folder::{check_file, write_file};
 use crate::replay::{Replay, ReplayOptions};
-use det_post_types::ViewPrecision;
+use det_post_ros::output_folder::{check_file, write_file};
+use det_post_types::{Error, ErrorKind, Result, ViewPrecision};
 
 /// Arguments of `det_post calibrate`.
 #[derive(Debug, clap::Args)]

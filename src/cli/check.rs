@@ -7,10 +7,10 @@ use super::{ConfigArguments, ExitStatus, stdout};
 use crate::config::{ChannelKind, EncoderFacts, LidarConfig};
 use crate::detectors::image2d::describe_cut;
 use crate::detectors::voxels;
-use det_post_types::{Error, Result};
 use det_post_infer::efficient_nms::EfficientNms;
 use det_post_infer::sparse::{self, Plan};
 use det_post_types::text::{LineBreaks, shown};
+use det_post_types::{Error, Result};
 
 /// What to check.
 #[derive(Debug, clap::Args)]

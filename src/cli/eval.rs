@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use super::interrupt::Interrupt;
 use super::{ExitStatus, stdout};
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_eval::recordings::{
     Classes, Drive, Evaluation, Filters, Sides, Terms, TopicPair, parse_pair, read_drives,
 };
 use det_post_ros::output_folder::{OutputFolder, Replaces, check_file, write_file};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Arguments of `det_post eval`.
 #[derive(Debug, clap::Args)]

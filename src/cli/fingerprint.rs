@@ -9,9 +9,8 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::config::Config;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::input_file;
 use crate::replay;
+use det_post_types::{Error, ErrorKind, Result, input_file};
 
 /// The effective configuration; its JSON is the output of `check --json`.
 #[derive(Serialize)]

@@ -3,13 +3,12 @@
 use std::path::Path;
 
 use super::{ExitStatus, stdout};
-use det_post_types::Result;
-use det_post_types::text::{LineBreaks, shown};
 use det_post_ros::bag::{BagReader, TopicInfo};
 use det_post_ros::messages::{
     CameraInfo, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2, TfMessage,
 };
-use det_post_types::{Datatype, PointField, Stamp};
+use det_post_types::text::{LineBreaks, shown};
+use det_post_types::{Datatype, PointField, Result, Stamp};
 
 /// The messages of one topic.
 #[derive(Default)]

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit::ExitStatus;
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_ros::output_folder;
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Signals that follow the first this soon belong to the same request: where a supervisor
 /// such as systemd signals a whole group, `ros2 launch` signals the node a second time.

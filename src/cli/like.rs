@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, NODE_NAME, Package, Source};
-use det_post_types::Result;
 use det_post_ros::NodeName;
+use det_post_types::Result;
 
 /// The package whose node is replaced, and the arguments of its launch file.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -4,8 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::input_file;
+use det_post_types::{Error, ErrorKind, Result, input_file};
 
 /// A file of one kind, known by how it begins: written beside its name, then moved to it. A file
 /// that begins otherwise is not replaced.

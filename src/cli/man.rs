@@ -6,8 +6,8 @@ use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
 use super::{Arguments, ExitStatus};
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_ros::output_folder::{OutputFolder, Replaces};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Arguments of `det_post man`.
 #[derive(Debug, clap::Args)]

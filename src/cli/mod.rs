@@ -37,9 +37,9 @@ use like::LikeArguments;
 use ros_args::{RosArguments, not_utf8};
 
 use crate::detectors;
-use det_post_types::{Error, ErrorKind, Result};
 use crate::runtime::isolated;
 use det_post_ros::bag::MemoryBudget;
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Detection for ROS 2: images and point clouds in, detection arrays out.
 #[derive(Debug, Parser)]

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::live_file::LiveFile;
 use crate::config::ChannelConfig;
-use det_post_types::{Error, ErrorKind, Result};
 use crate::node::OnMetrics;
 use crate::replay::{Replay, ReplayDetections, ReplayFrame};
 use crate::runtime::account::Account;
 use crate::runtime::metrics::{self, ChannelMetrics, to_prometheus};
 use crate::runtime::trace::{self, Trace, TracedFrame};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The interval at which a replay writes metrics; the live node does with its diagnostics.
 const INTERVAL: Duration = Duration::from_secs(1);

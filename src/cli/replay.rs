@@ -9,12 +9,11 @@ use super::observe::ObserveArguments;
 use super::progress::Progress;
 use super::{ExitStatus, LikeArguments, stdout};
 use crate::detectors::MAX_FRAMES_IN_FLIGHT;
-use det_post_ops::device::Device;
-use det_post_types::{Error, Result};
 use crate::replay::{
     LogTime, Rate, Replay, ReplayFiles, ReplayFrame, ReplayOptions, Report, Slice,
 };
-use det_post_types::DeviceChoice;
+use det_post_ops::device::Device;
+use det_post_types::{DeviceChoice, Error, Result};
 
 /// Arguments of `det_post replay`.
 #[derive(Debug, clap::Args)]

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_ros::{NodeName, Remaps};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The arguments between `--ros-args` and `--`, or the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

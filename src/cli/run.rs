@@ -11,11 +11,10 @@ use super::ros_args::RosArguments;
 use super::{ExitStatus, LikeArguments};
 use crate::config::{Config, Like};
 use crate::detectors;
-use det_post_types::{Error, ErrorKind, Result};
 use crate::node::{Change, LiveNode, LiveOptions};
 use det_post_ros::LifecycleState;
 use det_post_ros::middleware::{Middleware, MiddlewareOptions};
-use det_post_types::DeviceChoice;
+use det_post_types::{DeviceChoice, Error, ErrorKind, Result};
 
 /// Time for the frame in progress to finish once the node is to stop.
 const STOP_PATIENCE: Duration = Duration::from_millis(800);

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use super::interrupt::Interrupt;
 use super::progress::Progress;
 use super::{ExitStatus, stdout};
-use det_post_types::Result;
 use det_post_sim::{Drive, Options, PictureFormat};
-use det_post_types::Size;
+use det_post_types::{Result, Size};
 
 /// Arguments of `det_post simulate`.
 #[derive(Clone, Debug, clap::Args)]
@@ -101,7 +100,8 @@ pub(super) fn record(arguments: &SimulateArguments, interrupt: &Interrupt) -> Re
         progress.get_or_insert_with(|| Progress::new(Some(num_frames), "frames")).set(frame);
     };
     let SimulateArguments { seconds, out, .. } = arguments;
-    let is_complete = det_post_sim::record(&drive, *seconds, format, out, &interrupt.flag(), &mut on_frame)?;
+    let is_complete =
+        det_post_sim::record(&drive, *seconds, format, out, &interrupt.flag(), &mut on_frame)?;
     Ok(if is_complete { ExitStatus::Done } else { ExitStatus::Interrupted })
 }
 

@@ -16,7 +16,9 @@ use super::reader::Reader;
 use super::value::Length::Exactly;
 use super::value::{list, number, seconds, text, whole};
 use super::zero_copy::zero_copy;
-use det_post_types::{Box2d, Candidate, EngineKind, EngineOptions, JpegOptions, Nms2d, Size, Usage};
+use det_post_types::{
+    Box2d, Candidate, EngineKind, EngineOptions, JpegOptions, Nms2d, Size, Usage,
+};
 
 /// How a camera channel is deployed.
 #[derive(Clone, Debug, PartialEq)]

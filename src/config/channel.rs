@@ -20,9 +20,10 @@ use super::problems::Problems;
 use super::reader::Reader;
 use super::surround::{SurroundConfig, SurroundDecoder};
 use super::value::{above, device, flag, integer, one_of, seconds, text, topic};
-use det_post_ros::NodeName;
-use det_post_types::{DeviceChoice, FailurePolicy, Fallback, JpegOptions, PointRange, ScoreThresholds, ViewPrecision};
-use det_post_ros::{OutputType};
+use det_post_ros::{NodeName, OutputType};
+use det_post_types::{
+    DeviceChoice, FailurePolicy, Fallback, JpegOptions, PointRange, ScoreThresholds, ViewPrecision,
+};
 
 /// A channel: input topics, a detector, an output topic.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,8 +4,8 @@ use indexmap::IndexMap;
 
 use super::files::{Entries, Entry};
 use super::problems::Origin;
-use det_post_ros::{ParameterRange, ParameterType};
 use det_post_ros::yaml::Node;
+use det_post_ros::{ParameterRange, ParameterType};
 
 /// Whether a parameter may change while the node runs.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -8,10 +8,9 @@ use indexmap::{IndexMap, IndexSet};
 use super::problems::{Origin, Problems, shorten};
 use super::scalar::scalar;
 use super::substitution::{self, Arguments, substitute};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::input_file;
 use det_post_ros::NodeName;
 use det_post_ros::yaml::{MAX_BYTES, Node};
+use det_post_types::{Error, ErrorKind, Result, input_file};
 
 /// The key above the parameters of a node.
 const PARAMETERS: &str = "ros__parameters";

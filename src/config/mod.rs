@@ -66,11 +66,10 @@ pub use qos_overrides::QosOverrides;
 pub use ros_parameters::DeclaredParameter;
 pub use surround::{SurroundConfig, SurroundDecoder};
 
-use det_post_types::Result;
-use det_post_ros::NodeName;
-use det_post_types::{DeviceChoice, UploadOptions};
-use det_post_ros::yaml::Node;
 use declaration::{Declaration, parameter_file, values};
+use det_post_ros::NodeName;
+use det_post_ros::yaml::Node;
+use det_post_types::{DeviceChoice, Result, UploadOptions};
 use files::{Entries, Entry, Sections};
 use problems::Problems;
 use reader::Reader;

@@ -5,11 +5,11 @@ use super::declaration::Change::Live;
 use super::reader::Reader;
 use super::value::Length::{OneOrMore, OneOrPerClass};
 use super::value::{above, flag, integer, list, number, one_of, text};
+use det_post_ros::yaml::Node;
 use det_post_types::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou,
     NmsIou3d, NmsRotated, NmsSoft, SoftDecay, YoloLayout,
 };
-use det_post_ros::yaml::Node;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind2d {

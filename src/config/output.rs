@@ -5,8 +5,9 @@ use super::head::{Facts, LidarOutputs};
 use super::reader::Reader;
 use super::value::Length::OneOrMore;
 use super::value::{flag, list, one_of, signed, text, topic};
-use det_post_ros::NodeName;
-use det_post_ros::{AreaRemap, DebugTimesType, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
+use det_post_ros::{
+    AreaRemap, DebugTimesType, NodeName, ObjectFormat, ObjectLabel, OutputFormat, OutputType,
+};
 
 /// The outputs of a channel beside the topic of its detections.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::files::{Entries, Entry};
 use super::problems::{Origin, Problems};
-use det_post_ros::{Direction, Durability, Qos, Reliability};
 use det_post_ros::yaml::Node;
+use det_post_ros::{Direction, Durability, Qos, Reliability};
 
 /// The first part of the keys.
 pub(super) const PREFIX: &str = "qos_overrides";

@@ -5,10 +5,9 @@ use super::declaration::{Declaration, DefaultValue, entries};
 use super::files::{Entry, assignment_of};
 use super::problems::{Origin, Problems, nearest};
 use super::{ChannelKind, Config};
-use det_post_types::Result;
-use det_post_ros::{Parameter, ParameterDescriptor, ParameterType, ParameterValue};
-use det_post_types::DeviceChoice;
 use det_post_ros::yaml::Node;
+use det_post_ros::{Parameter, ParameterDescriptor, ParameterType, ParameterValue};
+use det_post_types::{DeviceChoice, Result};
 
 /// A parameter of the node.
 #[derive(Clone, Debug, PartialEq)]

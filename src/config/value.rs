@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::scalar::flag_of;
+use det_post_ros::yaml::Node;
 use det_post_ros::{ParameterRange, ParameterType};
 use det_post_types::{DeviceChoice, Usage};
-use det_post_ros::yaml::Node;
 
 /// A kind of value that is read as a `T`.
 pub(super) struct Kind<T> {

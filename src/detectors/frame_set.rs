@@ -3,9 +3,9 @@
 use nalgebra::Isometry3;
 
 pub use crate::config::MAX_INPUTS;
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_types::{
-    CameraCalibration, CloudView, DeviceBytes, Header, ImagePayload, ReceivedTensors, Stamp,
+    CameraCalibration, CloudView, DeviceBytes, Error, ErrorKind, Header, ImagePayload,
+    ReceivedTensors, Result, Stamp,
 };
 
 /// The type of the messages of an input.

@@ -2,10 +2,9 @@
 //! one wait per frame, until which the frame borrows its payload.
 
 use crate::detectors::stopwatch::Stopwatch;
-use det_post_ops::device::cuda::{DeviceCounters, Moved, Stream, UploadScope};
-use det_post_types::Result;
 use det_post_infer::device::{DeviceEngine, NumBytes};
-use det_post_types::{FrameReport, Stage, Transfer};
+use det_post_ops::device::cuda::{DeviceCounters, Moved, Stream, UploadScope};
+use det_post_types::{FrameReport, Result, Stage, Transfer};
 
 /// A stream on which frames run, in order.
 pub(super) struct FrameStream {

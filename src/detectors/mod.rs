@@ -44,8 +44,9 @@ pub use image2d::{BatchPlace, SharedNetwork};
 
 use crate::config::{ChannelConfig, ChannelKind, EncoderFacts};
 use det_post_ops::device::{Device, PayloadMemory};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Detections, DeviceChoice, EngineKind, FrameReport, Stage};
+use det_post_types::{
+    Detections, DeviceChoice, EngineKind, Error, ErrorKind, FrameReport, Result, Stage,
+};
 
 /// The most frames in flight of any detector ([`Detector::allow_in_flight`]).
 pub const MAX_FRAMES_IN_FLIGHT: usize = 8;

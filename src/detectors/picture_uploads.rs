@@ -3,13 +3,14 @@
 //! into that memory.
 
 use crate::detectors::frame_stream::capacity_for;
-use det_post_ops::device::cuda::{DeviceImage, ImageLayout, JpegPlanes, Moved, Stream, UploadScope};
-use det_post_types::{Error, Result};
+use det_post_ops::device::cuda::{
+    DeviceImage, ImageLayout, JpegPlanes, Moved, Stream, UploadScope,
+};
 use det_post_ops::image::decompress::cuda::{JpegDecoder, layout};
 use det_post_ops::image::decompress::decompress_into;
 use det_post_types::{
-    CompressedView, DeviceBytes, FrameReport, ImagePayload, ImageView, JpegOptions, PictureDecoder,
-    Stage, Transfer,
+    CompressedView, DeviceBytes, Error, FrameReport, ImagePayload, ImageView, JpegOptions,
+    PictureDecoder, Result, Stage, Transfer,
 };
 
 /// The initial capacity for images, which grows by powers of two.

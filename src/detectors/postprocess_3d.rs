@@ -1,10 +1,11 @@
 //! From candidates to detections, on the host.
 
-use det_post_types::Result;
 use det_post_ops::decode::gather::gather_3d;
-use det_post_ops::nms::{self, suppress_stages_3d};
 use det_post_ops::decode::select::select;
-use det_post_types::{Candidates, Count, Detection3d, FrameReport, Kept, Nms3d, Object3d, Stage};
+use det_post_ops::nms::{self, suppress_stages_3d};
+use det_post_types::{
+    Candidates, Count, Detection3d, FrameReport, Kept, Nms3d, Object3d, Result, Stage,
+};
 
 /// Selection, suppression and gathering of the boxes of a frame.
 pub(super) struct Postprocess3d {

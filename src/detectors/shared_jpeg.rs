@@ -7,9 +7,8 @@ use crate::detectors::picture_uploads::{MIN_PICTURE_BYTES, num_bytes, reserve};
 use det_post_ops::device::cuda::{
     DeviceBuffer, DeviceImage, Event, ImageLayout, InPlaceUploads, JpegPlanes, Stream,
 };
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_ops::image::decompress::cuda::{JpegDecoder, layout};
-use det_post_types::{CompressedView, JpegDevice, JpegOptions};
+use det_post_types::{CompressedView, Error, ErrorKind, JpegDevice, JpegOptions, Result};
 
 /// The decoder of several cameras on a GPU. Each has a place, which keeps one file at a time:
 ///

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use det_post_ops::device::cuda::{Event, Stream};
-use det_post_types::Result;
-use det_post_types::{FrameReport, Stage};
+use det_post_types::{FrameReport, Result, Stage};
 
 /// Events between the stages of a frame, which are in one queue of a stream or in several.
 /// Recording one neither waits nor allocates; the duration of a stage is the time between the

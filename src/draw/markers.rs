@@ -1,9 +1,8 @@
 //! Detections in space as markers for RViz and Foxglove.
 
 use det_post_eval::draw::class_rgb;
-use det_post_types::Result;
 use det_post_ros::messages::{Marker, MarkerAction, MarkerArray, MarkerShape, Pose};
-use det_post_types::{Detection3d, Header};
+use det_post_types::{Detection3d, Header, Result};
 
 /// Lifetime of markers, in case the node no longer removes them.
 const LIFETIME_NS: i64 = 1_000_000_000;

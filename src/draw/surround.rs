@@ -3,13 +3,12 @@
 use embedded_graphics::pixelcolor::Rgb888;
 use nalgebra::{Isometry3, Point3};
 
-use det_post_eval::draw::{Canvas, class_color, image_canvas, label};
 use crate::config::SurroundConfig;
 use crate::detectors::surround::camera_from_target;
 use crate::detectors::{FrameInput, FrameSet, Payload};
-use det_post_types::Result;
+use det_post_eval::draw::{Canvas, class_color, image_canvas, label};
 use det_post_ops::image::decompress;
-use det_post_types::{Box3d, CameraModel, Detection3d, ImagePayload, Size};
+use det_post_types::{Box3d, CameraModel, Detection3d, ImagePayload, Result, Size};
 
 /// Width of a camera's picture, in pixels.
 const TILE_WIDTH: u32 = 640;

@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 use super::publisher::GatedPublisher;
 use super::status::StatusBuilder;
 use crate::config::ProcessingTimeLimits;
-use det_post_types::Result;
 use det_post_ros::messages::{DiagnosticArray, DiagnosticLevel, DiagnosticStatus};
-use det_post_types::{Count, FrameReport, Header};
+use det_post_types::{Count, FrameReport, Header, Result};
 
 /// The time per frame of a channel, for `processing_time_status`.
 #[derive(Clone, Copy, Debug, Default)]

@@ -11,11 +11,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_ros::NodeName;
 use det_post_ros::messages::BondStatus;
 use det_post_ros::middleware::{InputKind, Middleware, Publisher, Qos, Received, Subscription};
-use det_post_types::{Header, Stamp};
+use det_post_types::{Error, ErrorKind, Header, Result, Stamp};
 
 /// Topic of the heartbeats, in the namespace of the node.
 pub(super) const BOND_TOPIC: &str = "bond";

@@ -14,13 +14,12 @@ use std::time::Instant;
 use super::status::{StatusBuilder, TopicStatus, cause_of_silence};
 use crate::config::LiveConfig;
 use crate::detectors::{FrameInput, Payload};
-use det_post_types::Result;
-use det_post_ops::image::decompress;
 use crate::runtime::input::{InputAccount, InputSummary};
 use crate::runtime::slot::Offered;
+use det_post_ops::image::decompress;
 use det_post_ros::messages::{CameraInfo, DiagnosticLevel, DiagnosticStatus};
 use det_post_ros::middleware::Received;
-use det_post_types::{CameraCalibration, ImagePayload, Size};
+use det_post_types::{CameraCalibration, ImagePayload, Result, Size};
 
 /// The newest CameraInfo and image of a camera, and the account of the messages.
 #[derive(Clone, Debug)]

@@ -9,13 +9,13 @@ use super::autoware_status::ProcessingTimes;
 use super::calibration::{CalibrationSummary, CalibrationWatch};
 use super::frame_window::{FrameSummary, FrameWindow};
 use crate::config::ChannelConfig;
-use det_post_types::{Error, Result};
 use crate::runtime::account::Reason;
 use crate::runtime::channel::Served;
 use crate::runtime::input::{InputAccount, InputSummary};
 use crate::runtime::serving::Serving;
 use crate::runtime::stamps::StampOrder;
 use crate::runtime::trace::{Trace, TracedFrame};
+use det_post_types::{Error, Result};
 
 /// The state of a channel that the threads of the node share.
 pub struct ChannelState {
@@ -192,8 +192,8 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use det_post_types::ErrorKind;
     use crate::runtime::supervisor::Health;
+    use det_post_types::ErrorKind;
 
     #[test]
     fn a_summary_has_the_outputs_that_failed_since_the_one_before() {

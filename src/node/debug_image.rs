@@ -4,10 +4,10 @@
 use super::endpoints::{DEBUG_IMAGE_QOS, OutputTopics};
 use super::publisher::GatedPublisher;
 use crate::detectors::FrameInput;
-use det_post_types::Result;
 use crate::runtime::channel::Served;
 use det_post_ros::messages::{CompressedImage, Image};
 use det_post_ros::middleware::Qos;
+use det_post_types::Result;
 
 /// The publishers of debug images.
 pub struct DebugImage(Option<Publishers>);
@@ -67,11 +67,10 @@ mod drawn {
     use super::Publishers;
     use crate::detectors::{FrameInput, FrameSet};
     use crate::draw;
-    use det_post_eval::draw::Canvas;
-    use det_post_types::Result;
     use crate::runtime::channel::Served;
+    use det_post_eval::draw::Canvas;
     use det_post_ros::messages::{CompressedImage, Image};
-    use det_post_types::Header;
+    use det_post_types::{Header, Result};
 
     /// Quality of compressed debug images, 1 to 100.
     const JPEG_QUALITY: u8 = 85;

@@ -4,10 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::endpoints::{DEBUG_TIMES_QOS, OutputTopics};
 use super::publisher::GatedPublisher;
-use det_post_types::Result;
 use det_post_ros::messages::{Float64Stamped, PublishedTime};
 use det_post_ros::middleware::Qos;
-use det_post_types::{Header, Stamp};
+use det_post_types::{Header, Result, Stamp};
 
 /// The publishers of times; each publishes while it has a subscriber.
 pub struct DebugTimes {

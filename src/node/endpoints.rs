@@ -2,13 +2,12 @@
 //! `qos_overrides.*` may override, as in rclcpp.
 
 use crate::config::{ChannelConfig, ChannelKind, Config, DeclaredParameter, QosOverrides};
-use det_post_types::Result;
-use det_post_ros::{Direction, ParameterDescriptor, ParameterValue};
 use det_post_ros::middleware::{
     Durability, Handler, InputKind, Middleware, Publisher, Qos, Receiver, Reliability,
     Subscription, Switch, Watcher,
 };
-use det_post_ros::{DebugTimesType, OutputType};
+use det_post_ros::{DebugTimesType, Direction, OutputType, ParameterDescriptor, ParameterValue};
+use det_post_types::Result;
 
 /// Topic of diagnostics.
 pub const DIAGNOSTICS_TOPIC: &str = "/diagnostics";

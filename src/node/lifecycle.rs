@@ -9,12 +9,12 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_ros::LifecycleState::{
     self, Activating, Active, CleaningUp, Configuring, Deactivating, ErrorProcessing, Finalized,
     Inactive, ShuttingDown, Unconfigured,
 };
 use det_post_ros::LifecycleTransition;
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Stage of the errors of changes that are refused.
 pub const STAGE: &str = "lifecycle";

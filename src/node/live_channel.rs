@@ -17,7 +17,6 @@ use super::transforms::LiveTransforms;
 use super::worker::Worker;
 use crate::config::{ChannelConfig, ChannelKind};
 use crate::detectors::DetectorInfo;
-use det_post_types::{Error, ErrorKind, Result};
 use crate::runtime::Factory;
 use crate::runtime::account::Account;
 use crate::runtime::channel::Channel;
@@ -28,7 +27,7 @@ use crate::runtime::slot::{LossCounter, SlotCloser, SlotOptions, SlotWriter, slo
 use crate::runtime::trace::Trace;
 use det_post_ros::messages::DiagnosticStatus;
 use det_post_ros::middleware::Middleware;
-use det_post_types::Header;
+use det_post_types::{Error, ErrorKind, Header, Result};
 
 /// The messages of an input, and its calibrations, since the last call.
 type InputSummaries = (InputSummary, Option<CalibrationSummary>);

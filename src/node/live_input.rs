@@ -8,10 +8,10 @@ use super::channel_state::{ChannelState, lock};
 use super::diagnostics::InputHealth;
 use super::status::TopicStatus;
 use crate::config::{ChannelConfig, InputConfig, LiveConfig};
-use det_post_types::Result;
 use crate::runtime::input::InputSummary;
 use crate::runtime::slot::{Offered, SlotWriter};
 use det_post_ros::middleware::{InputKind, Middleware, Receiver, Subscription};
+use det_post_types::Result;
 
 /// The topics of an input.
 pub(super) struct LiveInput {

@@ -15,12 +15,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
 
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_ros::{LogLevel, LoggerLevel, NodeName, SetResult};
-use det_post_types::text::{LineBreaks, Shown};
 use det_post_ros::messages::Log;
 use det_post_ros::middleware::{Publisher, Qos};
-use det_post_types::Stamp;
+use det_post_ros::{LogLevel, LoggerLevel, NodeName, SetResult};
+use det_post_types::text::{LineBreaks, Shown};
+use det_post_types::{Error, ErrorKind, Result, Stamp};
 
 /// Topic of the log.
 pub const ROSOUT_TOPIC: &str = "/rosout";

@@ -11,13 +11,11 @@ use super::publisher::{GatedPublisher, OutputGate};
 use crate::config::ChannelConfig;
 use crate::detectors::FrameInput;
 use crate::draw::{encode_annotations, encode_markers};
-use det_post_types::Result;
-use det_post_ros::NodeName;
 use crate::runtime::channel::{Channel, Served};
 use det_post_ros::messages::{DiagnosticArray, ImageAnnotations, LabelInfo, MarkerArray};
 use det_post_ros::middleware::{Middleware, Qos};
-use det_post_types::{Detections, Header, ImageBox, Stamp};
-use det_post_ros::{OutputType};
+use det_post_ros::{NodeName, OutputType};
+use det_post_types::{Detections, Header, ImageBox, Result, Stamp};
 
 /// The publishers of a channel.
 pub struct ChannelOutputs {

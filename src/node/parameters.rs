@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use super::channel_state::lock;
 use crate::config::{Config, DeclaredParameter};
-use det_post_ros::{Parameter, ParameterType, SetResult};
 use det_post_ros::middleware::{Request, Response};
+use det_post_ros::{Parameter, ParameterType, SetResult};
 
 /// The parameters as they hold now.
 pub struct ParameterServer {

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use det_post_types::Result;
 use det_post_ros::middleware::Publisher;
+use det_post_types::Result;
 
 /// Closes the outputs of a channel whose thread does not end in time: the thread
 /// publishes nothing afterwards, whenever its frame is done.

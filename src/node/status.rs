@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::runtime::account::Reason;
 use crate::runtime::input::InputSummary;
-use det_post_types::text::{LineBreaks, shown};
 use det_post_ros::messages::{DiagnosticLevel, DiagnosticStatus};
+use det_post_types::text::{LineBreaks, shown};
 
 /// The status of a topic, as the middleware reports it.
 #[derive(Clone, Copy, Debug, Default)]

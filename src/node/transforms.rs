@@ -7,12 +7,11 @@ use std::time::Instant;
 
 use nalgebra::Isometry3;
 
-use det_post_types::Result;
 use crate::runtime::account::Reason;
 use det_post_ros::calibration_files::{StaticTransform, read_transforms};
 use det_post_ros::messages::TransformStamped;
 use det_post_ros::tf::{TfBuffer, TfLosses};
-use det_post_types::Stamp;
+use det_post_types::{Result, Stamp};
 
 /// A TF buffer shared between threads. An insertion waits only for a lookup or
 /// another insertion, each a matter of microseconds.

@@ -10,12 +10,11 @@ use super::clock::NodeClock;
 use super::outputs::ChannelOutputs;
 use super::transforms::LiveTransforms;
 use crate::detectors::{FrameInput, MAX_INPUTS};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::runtime::assembler::{Sequence, SharedMessage};
 use crate::runtime::channel::{Channel, Served};
 use crate::runtime::message_buffer::MessageBuffer;
 use crate::runtime::slot::{SlotReader, Taken};
-use det_post_types::CameraCalibration;
+use det_post_types::{CameraCalibration, Error, ErrorKind, Result};
 
 /// Tolerated lead of stamps over the node's clock, for clocks of two machines.
 const FUTURE_TOLERANCE: Duration = Duration::from_millis(100);

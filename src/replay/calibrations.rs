@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use super::channel::ReplayChannel;
 use super::slice::before;
-use det_post_types::{Error, Result};
 use det_post_ros::bag::{BagReader, LogSpan, ReadOptions};
-use det_post_types::Stamp;
+use det_post_types::{Error, Result, Stamp};
 
 /// Calibrations that are published with every picture are found this far before a slice.
 const CALIBRATION_PERIOD: Duration = Duration::from_secs(10);

@@ -7,11 +7,10 @@ use super::frame::{ReplayDetections, ReplayFrame};
 use super::transforms::TransformFeed;
 use super::turns::{Turn, Turns};
 use crate::detectors::FrameSet;
-use det_post_types::{Error, Result};
 use crate::runtime::account::Account;
 use crate::runtime::channel::Served;
 use det_post_ros::bag::{BagMessage, BagReader, LogSpan, is_same_damage};
-use det_post_types::Stamp;
+use det_post_types::{Error, Result, Stamp};
 
 /// The closure that receives the frames.
 pub(super) type OnFrame<'a> = dyn FnMut(&ReplayFrame<'_>) -> Result<()> + Send + 'a;

@@ -13,12 +13,13 @@ use super::report::Report;
 use super::{Replay, ReplayDetections, ReplayFrame};
 use crate::config::ChannelConfig;
 use crate::draw;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_ros::output_folder::{OutputFolder, Replaces};
+use det_post_ros::OutputType;
 use det_post_ros::bag::{BagWriter, Durability, OfferedQos};
 use det_post_ros::messages::{ImageAnnotations, LabelInfo, MarkerArray, definition};
-use det_post_types::{Box2d, Detection2d, Detections, Header, ImageBox, RotatedBox2d};
-use det_post_ros::{OutputType};
+use det_post_ros::output_folder::{OutputFolder, Replaces};
+use det_post_types::{
+    Box2d, Detection2d, Detections, Error, ErrorKind, Header, ImageBox, Result, RotatedBox2d,
+};
 
 /// The results of a replay; those of an earlier one are replaced.
 const REPLACES: Replaces =

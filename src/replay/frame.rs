@@ -2,8 +2,7 @@
 
 use crate::config::ChannelConfig;
 use crate::detectors::FrameSet;
-use det_post_types::Error;
-use det_post_types::{Detections, FrameReport, Header, Stamp};
+use det_post_types::{Detections, Error, FrameReport, Header, Stamp};
 
 /// One frame of a replay.
 pub struct ReplayFrame<'a> {

@@ -10,9 +10,8 @@ use std::collections::VecDeque;
 use super::channel::ReplayChannel;
 use super::context::ReplayContext;
 use det_post_ops::device::MappedUploads;
-use det_post_types::Result;
 use det_post_ros::bag::{BagMessage, check_log_time};
-use det_post_types::Stamp;
+use det_post_types::{Result, Stamp};
 
 /// Where the messages are mapped from which payloads are uploaded in place.
 #[derive(Clone, Copy)]

@@ -4,13 +4,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config::InputConfig;
 use crate::detectors::FrameInput;
-use det_post_types::Result;
 use crate::runtime::channel::Channel;
 use crate::runtime::input::InputTotals;
 use det_post_ros::bag::{BagMessage, TopicInfo};
 use det_post_ros::messages::CameraInfo;
 use det_post_ros::middleware::{InputKind, Received};
-use det_post_types::CameraCalibration;
+use det_post_types::{CameraCalibration, Result};
 
 /// An input of a channel: a topic of the recording.
 pub(super) struct ReplayInput {

@@ -13,7 +13,6 @@ use super::channel::ReplayChannel;
 use super::context::{Reading, ReplayContext};
 use super::input::{CalibrationTopic, ReplayInput};
 use crate::config::ChannelConfig;
-use det_post_types::{Error, ErrorKind, Result};
 use crate::runtime::account::Account;
 use crate::runtime::input::InputTotals;
 use crate::runtime::slot::{
@@ -21,7 +20,7 @@ use crate::runtime::slot::{
 };
 use det_post_ros::bag::{BagMessage, check_log_time};
 use det_post_ros::middleware::{InputKind, deliver};
-use det_post_types::Stamp;
+use det_post_types::{Error, ErrorKind, Result, Stamp};
 
 /// The longest sleep between two checks of the stop flag.
 const NAP: Duration = Duration::from_millis(50);

@@ -7,12 +7,12 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::slice::Bounds;
-use det_post_ops::device::UploadTotals;
 use crate::runtime::account::{
     Account, BytesSummary, InputTimesSummary, LevelSummary, Reason, StageSummary,
 };
 use crate::runtime::input::InputTotals;
 use crate::runtime::spread::SpreadSummary;
+use det_post_ops::device::UploadTotals;
 use det_post_ros::bag::LogSpan;
 use det_post_types::{Stamp, Transfer};
 
@@ -256,8 +256,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    use det_post_types::{Error, ErrorKind};
-    use det_post_types::{Count, FrameReport, Stage};
+    use det_post_types::{Count, Error, ErrorKind, FrameReport, Stage};
 
     #[test]
     fn every_frame_is_accounted_for() {

@@ -11,9 +11,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::config::{ChannelConfig, Past};
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_ros::bag::LogSpan;
-use det_post_types::Stamp;
+use det_post_types::{Error, ErrorKind, Result, Stamp};
 
 /// Added to a warm-up: messages are logged up to this much later than they are stamped.
 const MAX_LATENCY: Duration = Duration::from_secs(1);

@@ -13,9 +13,8 @@ use super::in_order::{InOrder, Uploads};
 use super::transforms::TransformFeed;
 use crate::config::ChannelConfig;
 use det_post_ops::device::MappedUploads;
-use det_post_types::Result;
 use det_post_ros::bag::BagReader;
-use det_post_types::DeviceChoice;
+use det_post_types::{DeviceChoice, Result};
 
 /// How the channels of a replay at full rate are divided among threads. The detections, their
 /// order and what is dropped are the same.

@@ -6,12 +6,11 @@ use std::time::Duration;
 use nalgebra::Isometry3;
 
 use super::slice::before;
-use det_post_types::{Error, Result};
 use det_post_ros::bag::{BagReader, LogSpan, ReadOptions};
 use det_post_ros::calibration_files::{StaticTransform, read_transforms};
 use det_post_ros::messages::TfMessage;
 use det_post_ros::tf::TfBuffer;
-use det_post_types::Stamp;
+use det_post_types::{Error, Result, Stamp};
 
 /// How far transforms are read ahead of the frames. A pose is published after the sweep it
 /// belongs to; without this, the sample that follows the newest sweep would be missing for the

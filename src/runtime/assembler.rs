@@ -6,9 +6,8 @@ use super::message_buffer::MessageBuffer;
 use super::synchronizer::{Arrival, Closed, Outcome, Synchronizer};
 use crate::config::{InputConfig, SyncConfig};
 use det_post_ops::device::PayloadMemory;
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_ros::middleware::Received;
-use det_post_types::Stamp;
+use det_post_types::{Error, ErrorKind, Result, Stamp};
 
 /// A message that several frames may contain.
 pub type SharedMessage = Arc<MessageBuffer>;

@@ -16,11 +16,11 @@ use crate::detectors::{
     Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, PayloadKind, TargetFrame,
 };
 use det_post_ops::device::PayloadMemory;
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_ros::calibration_files::read_camera;
 use det_post_ros::middleware::{InputKind, advice_for_type};
 use det_post_types::{
-    CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, Stage, Stamp,
+    CameraCalibration, Count, Detections, DeviceChoice, Error, ErrorKind, FrameReport, Header,
+    Result, Stage, Stamp,
 };
 
 /// A channel whose networks are loaded.

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::stamps::StampOrder;
-use det_post_types::Error;
-use det_post_types::{FrameReport, Header, Stamp};
+use det_post_types::{Error, FrameReport, Header, Stamp};
 
 /// The frames between submission and collection, earliest first. Nothing is allocated once
 /// there was the largest number of them.

@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use crate::detectors::{FrameInput, Payload};
 use det_post_ops::device::PayloadMemory;
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_ros::middleware::Received;
 use det_post_types::{
-    CameraCalibration, CloudView, CompressedFormat, CompressedView, Encoding, Header, ImagePayload,
-    ImageView, PointField, PointFields, ReceivedTensors, Size, Stamp, TensorEntries,
+    CameraCalibration, CloudView, CompressedFormat, CompressedView, Encoding, Error, ErrorKind,
+    Header, ImagePayload, ImageView, PointField, PointFields, ReceivedTensors, Result, Size, Stamp,
+    TensorEntries,
 };
 
 /// Memory for a message, which holds the only copy of its payload.

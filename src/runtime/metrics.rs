@@ -166,8 +166,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use det_post_types::{Error, ErrorKind};
-    use det_post_types::{Count, FrameReport};
+    use det_post_types::{Count, Error, ErrorKind, FrameReport};
 
     #[test]
     fn every_total_is_a_sample_of_its_metric() {

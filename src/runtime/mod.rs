@@ -40,8 +40,7 @@ use std::sync::Arc;
 
 use crate::config::ChannelConfig;
 use crate::detectors::{self, Detector};
-use det_post_types::Result;
-use det_post_types::DeviceChoice;
+use det_post_types::{DeviceChoice, Result};
 
 /// Builds the detector of a channel on a device.
 pub type Factory =

@@ -3,8 +3,7 @@
 use nalgebra::Isometry3;
 
 use crate::detectors::{FrameInput, InputNeeds};
-use det_post_types::{Error, Result};
-use det_post_types::Stamp;
+use det_post_types::{Error, Result, Stamp};
 
 /// The transform between two frames at a time: `(target, source, stamp)` to `target_from_source`.
 pub type TransformLookup<'a> = dyn Fn(&str, &str, Stamp) -> Result<Isometry3<f64>> + 'a;

@@ -15,9 +15,8 @@ use std::time::{Duration, Instant};
 use super::assembler::{Assembler, Sequence, SharedMessage, fill};
 use crate::config::{InputConfig, SyncConfig};
 use det_post_ops::device::PayloadMemory;
-use det_post_types::{Error, Result};
 use det_post_ros::middleware::Received;
-use det_post_types::Stamp;
+use det_post_types::{Error, Result, Stamp};
 
 /// The result of offering a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

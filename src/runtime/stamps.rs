@@ -1,7 +1,6 @@
 //! The order of a channel's stamps.
 
-use det_post_types::named;
-use det_post_types::Stamp;
+use det_post_types::{Stamp, named};
 
 /// A step back by at least this means that the clock starts over (a recording that loops),
 /// not that messages arrive out of order.

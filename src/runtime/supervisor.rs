@@ -14,9 +14,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::detectors::Detector;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::named;
-use det_post_types::{DeviceChoice, FailurePolicy, Fallback};
+use det_post_types::{DeviceChoice, Error, ErrorKind, FailurePolicy, Fallback, Result, named};
 
 /// The time between a failed attempt to build a detector and the next.
 const RETRY_AFTER: Duration = Duration::from_millis(500);

@@ -31,8 +31,7 @@ use std::collections::VecDeque;
 
 use super::stamps::RESTART_NS;
 use crate::config::{SyncConfig, SyncPolicy};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::Stamp;
+use det_post_types::{Error, ErrorKind, Result, Stamp};
 
 /// Groups messages into frames. `T` is the representation of a message.
 #[derive(Debug)]

@@ -10,10 +10,13 @@ use std::time::Duration;
 use det_post::config::{
     ChannelKind, Config, EncoderFacts, LidarOutputs, SparseEncoderConfig, manual_tables,
 };
-use det_post_ros::NodeName;
-use det_post_types::{ChannelTransform, ClassMode, DeviceChoice, EncoderPrecision, EngineKind, EngineOptions, FailurePolicy, Fallback, GpuEngineOptions, Nms2d, Nms3d, NmsRotated, Provider, SizeOrder, Usage, YawConvention, YoloLayout};
-use det_post_ros::{ObjectLabel, OutputType};
 use det_post::{ErrorKind, Result};
+use det_post_ros::{NodeName, ObjectLabel, OutputType};
+use det_post_types::{
+    ChannelTransform, ClassMode, DeviceChoice, EncoderPrecision, EngineKind, EngineOptions,
+    FailurePolicy, Fallback, GpuEngineOptions, Nms2d, Nms3d, NmsRotated, Provider, SizeOrder,
+    Usage, YawConvention, YoloLayout,
+};
 
 use crate::common::tables::assert_tables;
 

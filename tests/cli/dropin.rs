@@ -9,9 +9,8 @@ use det_post::config::{
     ChannelKind, Config, LidarOutputs, Package, Source, State, packages, parameter_table,
 };
 use det_post_ops::nms::{Workspace, suppress_stages_3d};
-use det_post_ros::{NodeName, Parameter, ParameterValue};
-use det_post_types::{Nms3d};
-use det_post_ros::{DebugTimesType, OutputType};
+use det_post_ros::{DebugTimesType, NodeName, OutputType, Parameter, ParameterValue};
+use det_post_types::Nms3d;
 use serde_json::{Value, json};
 
 use crate::common::drop_in::Case;

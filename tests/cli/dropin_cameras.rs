@@ -1,9 +1,8 @@
 //! The nodes of Isaac ROS and yolo_ros that ours replaces: from their parameters to ours.
 
 use det_post::config::{ChannelConfig, ChannelKind, Config, Package, Source};
-use det_post_ros::{NodeName, Parameter, ParameterValue};
+use det_post_ros::{NodeName, OutputType, Parameter, ParameterValue};
 use det_post_types::{ClassMode, EngineKind, Nms2d};
-use det_post_ros::{OutputType};
 
 /// The configuration that stands for the node of a package with some parameters.
 fn load(package: &str, parameters: &[&str]) -> det_post::Result<Config> {

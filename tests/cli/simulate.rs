@@ -9,13 +9,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use det_post_sim::{Class, Drive, Options, START, Scan, TRUTH_RANGE_M};
 use det_post_ros::bag::BagReader;
-use det_post_ros::messages::{
-    CameraInfo, Clock, CompressedImage, Image, PointCloud2, TfMessage,
-};
+use det_post_ros::messages::{CameraInfo, Clock, CompressedImage, Image, PointCloud2, TfMessage};
 use det_post_ros::tf::{TfBuffer, TfLimits, isometry};
 use det_post_ros::truth::{decode_2d, decode_3d};
+use det_post_sim::{Class, Drive, Options, START, Scan, TRUTH_RANGE_M};
 use det_post_types::{Evidence, Stamp};
 use require::{Need, skip};
 

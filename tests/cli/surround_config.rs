@@ -7,8 +7,10 @@ use det_post::Result;
 use det_post::config::{
     ChannelConfig, ChannelKind, Config, SurroundConfig, SurroundDecoder, SurroundKind, SyncPolicy,
 };
-use det_post_types::{CachedYaw, ClassMode, Nms3d, PixelConvention, SizeOrder, Undistort, ViewDecoder, ViewPrecision};
-use det_post_ros::{OutputType};
+use det_post_ros::OutputType;
+use det_post_types::{
+    CachedYaw, ClassMode, Nms3d, PixelConvention, SizeOrder, Undistort, ViewDecoder, ViewPrecision,
+};
 
 const REQUIRED: [&str; 5] = [
     "rig.inputs:=[/cam/front/image_raw, /cam/left/image_raw/compressed]",

@@ -5,9 +5,9 @@ use std::fs;
 
 use det_post::Result;
 use det_post_infer::sparse::{GridAxes, NetworkBuilder, SparseNetwork, Weights};
+use det_post_ops::cloud::voxelize::{VoxelizeParams, Voxels, Workspace, voxelize};
 use det_post_ops::sparse::rulebook::Geometry;
 use det_post_ops::sparse::voxel_mean::voxel_mean;
-use det_post_ops::cloud::voxelize::{VoxelizeParams, Voxels, Workspace, voxelize};
 use det_post_types::{ElementType, Grid, PointRange, Points, Tensor};
 use half::f16;
 

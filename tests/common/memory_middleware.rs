@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use det_post::{Error, ErrorKind, Result};
 use det_post_ros::SetResult;
 use det_post_ros::middleware::{
     Handler, InputKind, Middleware, MiddlewareEvent, MiddlewareOptions, Publisher, Qos, Receiver,
     Request, Response, Subscription, Switch, Watcher, deliver,
 };
-use det_post::{Error, ErrorKind, Result};
 
 /// The node's side of a graph in memory.
 pub struct MemoryMiddleware {

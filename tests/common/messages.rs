@@ -5,8 +5,13 @@ use det_post_ros::messages::{
     CameraInfo, CompressedImage, Detection2DArray, Detection3DArray, Float64Stamped, Image,
     LabelInfo, PointCloud2, PublishedTime, TensorList, TfMessage, TransformStamped,
 };
-use det_post_types::{Box2d, Box3d, Detection2d, Detection3d, Detections, Header, Object3d, PointField, PointFields, Stamp, TensorType, Variance3d};
-use det_post_ros::{AreaRemap, DebugTimesType, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
+use det_post_ros::{
+    AreaRemap, DebugTimesType, ObjectFormat, ObjectLabel, OutputFormat, OutputType,
+};
+use det_post_types::{
+    Box2d, Box3d, Detection2d, Detection3d, Detections, Header, Object3d, PointField, PointFields,
+    Stamp, TensorType, Variance3d,
+};
 use std::path::Path;
 
 /// A serialized message with its encapsulation header.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use det_post::config::{InputConfig, SyncConfig};
-use det_post_ops::device::PayloadMemory;
 use det_post::runtime::slot::{SlotCloser, SlotOptions, SlotReader, SlotWriter, Taken, slot};
+use det_post_ops::device::PayloadMemory;
 use det_post_types::Stamp;
 
 /// Both ends of the slot, and what closes it.

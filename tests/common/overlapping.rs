@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use det_post::config::ChannelConfig;
 use det_post::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds, Payload, PayloadKind};
+use det_post::{Error, ErrorKind, Result};
 use det_post_ops::device::Device;
 use det_post_types::{Box2d, Detection2d, Detections, FrameReport, ImagePayload, Stage};
-use det_post::{Error, ErrorKind, Result};
 
 /// A call of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

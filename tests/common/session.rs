@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use det_post::config::Config;
 use det_post::node::Change;
 use det_post::node::LiveNode;
-use det_post_ros::{NodeName, Parameter, ParameterValue, Remaps, SetResult};
 use det_post_ros::bag::BagReader;
 use det_post_ros::cdr::Reader;
 use det_post_ros::messages::{Image, PointCloud2, read_header};
 use det_post_ros::middleware::{MiddlewareOptions, Request, Response};
+use det_post_ros::{NodeName, Parameter, ParameterValue, Remaps, SetResult};
 use det_post_types::Stamp;
 
 use super::memory_middleware::{MemoryGraph, MemoryMiddleware};

@@ -5,11 +5,11 @@ use std::f64::consts::{FRAC_PI_2, FRAC_PI_3};
 use std::path::Path;
 
 use det_post::config::{ChannelKind, Config, SurroundConfig};
+use det_post::{FrameInput, FrameSet, Result};
 use det_post_types::{
     CameraCalibration, CompressedFormat, CompressedView, Encoding, Header, ImagePayload, ImageView,
     Size, Stamp,
 };
-use det_post::{FrameInput, FrameSet, Result};
 use nalgebra::{Isometry3, Rotation3, Translation3, UnitQuaternion};
 
 use super::streampetr::{FILES, Form, Weights, save};

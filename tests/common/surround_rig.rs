@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use det_post_sim::{Drive, Options, PictureFormat};
 use det_post_ros::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
 use det_post_ros::messages::{CameraInfo, definition};
+use det_post_sim::{Drive, Options, PictureFormat};
 use det_post_types::Size;
 
 use super::replay::{Run, replay};
@@ -73,7 +73,8 @@ impl Fixture {
         let seconds = 0.1 * NUM_FRAMES as f64;
         let out = folder.path().join("drive");
         let stop = AtomicBool::new(false);
-        det_post_sim::record(&drive, seconds, PictureFormat::Raw, &out, &stop, &mut |_, _| {}).unwrap();
+        det_post_sim::record(&drive, seconds, PictureFormat::Raw, &out, &stop, &mut |_, _| {})
+            .unwrap();
         Self { folder }
     }
 

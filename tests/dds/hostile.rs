@@ -12,9 +12,7 @@ use super::rtps::{
 };
 use det_post_ros::dds::DdsMiddleware;
 use det_post_ros::messages::Image;
-use det_post_ros::middleware::{
-    InputKind, Middleware, Qos, Received, Reliability, Subscription,
-};
+use det_post_ros::middleware::{InputKind, Middleware, Qos, Received, Reliability, Subscription};
 use det_post_types::{Header, ImagePayload, Stamp};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};

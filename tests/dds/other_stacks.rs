@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use det_post::node::DIAGNOSTICS_TOPIC;
-use det_post_ros::messages::{
-    DetectedObjects, Detection2DArray, DiagnosticArray, TensorList,
-};
+use det_post_ros::messages::{DetectedObjects, Detection2DArray, DiagnosticArray, TensorList};
 use det_post_ros::middleware::InputKind;
 use serde_json::{Value, json};
 

@@ -1,10 +1,10 @@
 //! A DDS peer in another process, and the middleware it talks to.
 
-use det_post_ros::{NodeName, Remaps};
 use det_post_ros::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
 use det_post_ros::middleware::{
     Middleware, MiddlewareEvent, MiddlewareOptions, Received, Receiver,
 };
+use det_post_ros::{NodeName, Remaps};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

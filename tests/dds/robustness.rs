@@ -5,12 +5,12 @@ use super::peer::{Heard, events, turn};
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::session::{CAMERA_OUT, LIDAR_OUT, messages, sample};
 use det_post::node::DIAGNOSTICS_TOPIC;
-use det_post_ros::{NodeName, Remaps};
 use det_post_ros::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
 use det_post_ros::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};
 use det_post_ros::middleware::{
     InputKind, Middleware, MiddlewareEvent, MiddlewareOptions, Qos, Received, Reliability,
 };
+use det_post_ros::{NodeName, Remaps};
 use serde_json::{Value, json};
 use std::net::UdpSocket;
 use std::time::Duration;

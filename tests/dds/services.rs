@@ -1,14 +1,12 @@
 //! The services of the node, called as CycloneDDS's ROS calls them.
 
 use super::peer::{PATIENCE, Peer, events, turn};
+use det_post_ros::cdr::Reader;
+use det_post_ros::messages::find_type;
+use det_post_ros::middleware::{DescribedType, Middleware, MiddlewareEvent, Request, Response};
 use det_post_ros::{
     LifecycleState, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
     ParameterRange, ParameterType, ParameterValue, Remaps,
-};
-use det_post_ros::cdr::Reader;
-use det_post_ros::messages::find_type;
-use det_post_ros::middleware::{
-    DescribedType, Middleware, MiddlewareEvent, Request, Response,
 };
 use rustdds::bytes::Bytes;
 use rustdds::rpc::SampleIdentity;

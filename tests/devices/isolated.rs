@@ -20,16 +20,16 @@ use common::replay::{Run, replay, replay_after};
 use common::require::{Need, skip};
 use det_post::config::{ChannelConfig, Config};
 use det_post::detectors::{self, Detector, DetectorInfo, FrameInput, FrameSet};
-use det_post_ops::device::{Device, PayloadMemory};
 use det_post::runtime::Factory;
 use det_post::runtime::channel::Channel;
 use det_post::runtime::isolated::{Proxy, serve};
 use det_post::runtime::supervisor::{Health, Supervisor};
+use det_post::{Error, ErrorKind, Result};
+use det_post_ops::device::{Device, PayloadMemory};
 use det_post_types::{
     CompressedFormat, CompressedView, Detection2d, Detections, DeviceChoice, Encoding,
     FailurePolicy, FrameReport, Header, ImagePayload, ImageView, Size,
 };
-use det_post::{Error, ErrorKind, Result};
 use detect::in_image;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_det_post");

@@ -174,7 +174,8 @@ fn compile_with_kernel_text(text: &str) -> (Output, PathBuf) {
 }
 
 fn unpack_text() -> String {
-    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/cloud/unpack.cu")).unwrap()
+    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/cloud/unpack.cu"))
+        .unwrap()
 }
 
 /// A piece of the kernel's text, replaced by another.

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use det_post::config::Config;
 use det_post::node::{Change, LiveNode};
-use det_post_ros::{NodeName, Remaps};
 use det_post_ros::messages::Detection2DArray;
 use det_post_ros::middleware::MiddlewareOptions;
+use det_post_ros::{NodeName, Remaps};
 use det_post_types::Stamp;
 
 use super::memory_middleware::MemoryMiddleware;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use det_post::node::Change;
-use det_post_ros::{NodeName, ParameterValue, Remaps};
 use det_post_ros::cdr::Reader;
 use det_post_ros::messages::{Detection2DArray, read_header};
 use det_post_ros::middleware::MiddlewareEvent;
+use det_post_ros::{NodeName, ParameterValue, Remaps};
 use det_post_types::Stamp;
 
 use super::common::counting_voxels::{self, Expected, FIELDS};

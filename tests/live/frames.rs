@@ -1,10 +1,10 @@
 //! Outputs of the node for given inputs.
 
 use det_post::node::Change;
-use det_post_ros::{ParameterValue, Remaps};
 use det_post_ros::cdr::Reader;
 use det_post_ros::messages::{Detection2DArray, Detection3DArray, Image, read_header};
 use det_post_ros::middleware::{Durability, InputKind, Qos, Reliability};
+use det_post_ros::{ParameterValue, Remaps};
 use det_post_types::Stamp;
 
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};

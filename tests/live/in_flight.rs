@@ -8,8 +8,8 @@ use det_post::ErrorKind;
 use det_post::config::{ChannelConfig, Config};
 use det_post::detectors::{Detector, PayloadKind};
 use det_post::node::{Change, LiveNode};
-use det_post_ros::{NodeName, ParameterValue, Remaps};
 use det_post_ros::middleware::MiddlewareOptions;
+use det_post_ros::{NodeName, ParameterValue, Remaps};
 use det_post_types::{DeviceChoice, Stamp};
 
 use super::diagnostics;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use det_post::config::Config;
 use det_post::node::{Change, LiveNode, LiveOptions};
-use det_post_ros::{NodeName, Remaps};
 use det_post::runtime::trace::Trace;
 use det_post_ros::middleware::MiddlewareOptions;
+use det_post_ros::{NodeName, Remaps};
 use det_post_types::Stamp;
 use serde_json::Value;
 

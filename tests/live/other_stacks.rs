@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use det_post::config::Config;
 use det_post::node::{Change, LiveNode};
-use det_post_ros::{NodeName, ParameterValue, Remaps};
 use det_post_ros::cdr::Reader;
 use det_post_ros::messages::{Detection2DArray, Detection3DArray, read_header};
 use det_post_ros::middleware::{InputKind, MiddlewareOptions};
+use det_post_ros::{NodeName, ParameterValue, Remaps};
 use det_post_types::{Header, Stamp};
 
 use super::common::yolov8_tensor::{CANDIDATES, FOUND, message};

@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use det_post::Result;
 use det_post::config::{ChannelConfig, Config};
 use det_post::detectors::{Detector, DetectorInfo, FrameSet};
-use det_post_ops::device::PayloadMemory;
 use det_post::node::{Change, LiveNode, LogRecord, Logs};
-use det_post_ops::image::decompress::{Picture, decompress};
-use det_post_ros::{LifecycleState, LogLevel, LoggerLevel, NodeName, ParameterValue, Remaps};
 use det_post::runtime::open_detector;
+use det_post_ops::device::PayloadMemory;
+use det_post_ops::image::decompress::{Picture, decompress};
 use det_post_ros::cdr::Reader;
 use det_post_ros::messages::{BondStatus, CompressedImage, Detection2DArray, Image};
 use det_post_ros::middleware::{
     Durability, MiddlewareOptions, Qos, Reliability, Request, Response,
 };
+use det_post_ros::{LifecycleState, LogLevel, LoggerLevel, NodeName, ParameterValue, Remaps};
 use det_post_types::{Detections, DeviceChoice, FrameReport, Header, Stamp};
 
 use super::camera_net;

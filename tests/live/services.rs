@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use det_post::node::Change;
-use det_post_ros::{LifecycleState, Parameter, ParameterRange, ParameterType, ParameterValue};
 use det_post_ros::cdr::Reader;
 use det_post_ros::messages::Detection2DArray;
 use det_post_ros::middleware::{Request, Response};
+use det_post_ros::{LifecycleState, Parameter, ParameterRange, ParameterType, ParameterValue};
 use det_post_types::{ElementType, Stamp};
 
 use super::common::onnx::{Attr, Graph};

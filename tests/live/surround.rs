@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use det_post::node::Change;
-use det_post_ros::{NodeName, Remaps};
 use det_post_ros::bag::BagReader;
 use det_post_ros::messages::Image;
+use det_post_ros::{NodeName, Remaps};
 
 use crate::common::session::{PATIENCE, Session, messages};
 use crate::common::surround_rig::{Fixture, NUM_FRAMES, calibration_file};

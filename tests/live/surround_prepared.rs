@@ -3,10 +3,10 @@
 
 use det_post::detectors::Detector;
 use det_post::detectors::surround::CpuDetector;
+use det_post::{ErrorKind, FrameInput};
 use det_post_types::{
     CompressedFormat, CompressedView, Detections, FrameReport, Header, ImagePayload, Stage,
 };
-use det_post::{ErrorKind, FrameInput};
 
 use crate::common::surround_frames::{Cameras, Frame, streampetr_config};
 

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use det_post::node::Change;
-use det_post_ros::{NodeName, ParameterValue, Remaps};
 use det_post_ros::cdr::Writer;
 use det_post_ros::messages::{
     Detection3D, Detection3DArray, PointCloud2, TfMessage, TransformStamped,
 };
+use det_post_ros::{NodeName, ParameterValue, Remaps};
 use det_post_types::{Header, PointFields, Stamp};
 
 use super::counting_pillars;

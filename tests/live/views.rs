@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use det_post::node::Change;
-use det_post_ros::{NodeName, Remaps};
 use det_post_ros::middleware::{Durability, Qos, Reliability};
+use det_post_ros::{NodeName, Remaps};
 use serde_json::Value;
 
 use super::session::Session;

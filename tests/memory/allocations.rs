@@ -16,6 +16,7 @@ use super::allocator::NUM_ALLOCATIONS;
 use crate::common::view_networks;
 use det_post::config::{ChannelConfig, ChannelKind, Config, LidarConfig};
 use det_post::detectors::{Detector, FrameInput, FrameSet, image2d, pillars, voxels};
+use det_post::{Error, ErrorKind, Result};
 use det_post_infer::Engine;
 use det_post_infer::sparse::Plan;
 use det_post_infer::view_decoder::{self, CpuViewDecoder, DecodedQueries};
@@ -25,7 +26,6 @@ use det_post_types::{
     ImageView, Motion, PointField, PointFields, QueryDecode, RotatedBox2d, ScoreThresholds, Size,
     SizeOrder, Stage, Stamp, TensorSpec, TensorValues, TensorView, ViewDecoder, YawConvention,
 };
-use det_post::{Error, ErrorKind, Result};
 use nalgebra::{Isometry3, Vector3};
 
 /// Name and shape of an output, and its value at a place.

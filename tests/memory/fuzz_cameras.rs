@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use det_post::config::SurroundConfig;
 use det_post::detectors::surround::Cameras;
+use det_post::{FrameInput, FrameSet, Result};
 use det_post_ops::image::resample::{ResampleParams, SampleMap, Workspace, resample};
 use det_post_ros::messages::{CameraInfo, RegionOfInterest};
 use det_post_ros::tf::{self, TfBuffer, TfLimits};
@@ -15,7 +16,6 @@ use det_post_types::{
     ChannelOrder, ElementType, Encoding, Header, ImagePayload, ImageView, Normalization,
     PixelConvention, Resize, Size, Stamp, Tensor, TensorValues, Undistort,
 };
-use det_post::{FrameInput, FrameSet, Result};
 
 use super::fuzz_messages::{Random, iterations};
 use crate::common::surround_frames::surround_config;

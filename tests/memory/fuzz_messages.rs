@@ -18,8 +18,8 @@ use super::allocator::LARGEST_OF_THREAD;
 use crate::common::{cpu_time, memory, messages, shared_data};
 use det_post::Result;
 use det_post_infer::{Engine, External};
-use det_post_ops::image::letterbox::{self, LetterboxParams, letterbox};
 use det_post_ops::cloud::unpack::{UnpackParams, unpack};
+use det_post_ops::image::letterbox::{self, LetterboxParams, letterbox};
 use det_post_ros::messages::{
     CameraInfo, Clock, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2,
     TensorList, TfMessage,

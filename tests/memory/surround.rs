@@ -6,10 +6,10 @@ use std::path::Path;
 use det_post::config::SurroundConfig;
 use det_post::detectors::surround::{CpuDetector, Networks};
 use det_post::detectors::{Detector, FrameInput};
+use det_post::{Error, ErrorKind, Result};
 use det_post_infer::Engine;
 use det_post_infer::view_decoder::{self, ViewNetwork};
 use det_post_types::{Detr3d, Dim, Sparse4d, TensorSpec, TensorValues, TensorView, ViewDecoder};
-use det_post::{Error, ErrorKind, Result};
 
 #[cfg(feature = "cuda")]
 use super::allocations::{DeviceMemory, gpu};

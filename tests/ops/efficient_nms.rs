@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use det_post::detectors::{self, Detector};
+use det_post::{Config, ErrorKind};
 use det_post_infer::efficient_nms::EfficientNms;
 use det_post_infer::{Engine, LIBRARY_VARIABLE, OrtEngine, RtenEngine};
 use det_post_types::{
     Detection2d, DeviceChoice, ElementType, Encoding, ImagePayload, ImageView, Size,
 };
-use det_post::{Config, ErrorKind};
 
 use crate::common::detect::in_image;
 use crate::common::onnx::{Attr, Graph};

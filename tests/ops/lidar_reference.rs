@@ -11,15 +11,15 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use det_post_ops::decode::center::{CenterTask, decode_center};
+use det_post::{ErrorKind, Result};
 use det_post_ops::cloud::pillar_features::pillar_features;
 use det_post_ops::cloud::unpack::{UnpackCounts, UnpackParams, unpack};
 use det_post_ops::cloud::voxelize::{VoxelizeCounts, VoxelizeParams, Voxels, Workspace, voxelize};
+use det_post_ops::decode::center::{CenterTask, decode_center};
 use det_post_types::{
     Candidate, Candidates, CenterDecode, Grid, Object3d, PointChannel, PointRange, Points,
     ScoreThresholds, SizeOrder, Tensor, TensorValues, TensorView, YawConvention,
 };
-use det_post::{ErrorKind, Result};
 use half::f16;
 use rten_tensor::prelude::*;
 use serde_json::Value;

@@ -6,9 +6,9 @@ use crate::common::shared_data;
 use det_post_ops::nms::Workspace;
 use det_post_ops::nms::bev::nms_bev;
 use det_post_ops::nms::circle::nms_circle;
+use det_post_ops::nms::geometry::{iou_2d, iou_3d, rotated_intersection, rotated_iof, rotated_iou};
 use det_post_ops::nms::iou::nms_iou;
 use det_post_ops::nms::iou_3d::nms_iou_3d;
-use det_post_ops::nms::geometry::{iou_2d, iou_3d, rotated_intersection, rotated_iof, rotated_iou};
 use det_post_types::{
     Box2d, Box3d, Candidate, CircleThreshold, ClassMode, Kept, NmsBev, NmsCircle, NmsIou, NmsIou3d,
     Object3d, RotatedBox2d,

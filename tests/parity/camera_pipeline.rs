@@ -4,16 +4,16 @@
 use det_post::config::{CameraConfig, ChannelConfig, ChannelKind, Config, YoloFacts};
 use det_post::detectors::Detector;
 use det_post::detectors::image2d::{CpuDetector, CudaDetector};
-use det_post_ops::device::cuda::{CudaDevice, Stream};
-use det_post_ops::device::{Device, PayloadMemory};
+use det_post::{ErrorKind, Result};
 use det_post_infer::Engine;
 use det_post_infer::device::{DeviceEngine, fixed_shape};
+use det_post_ops::device::cuda::{CudaDevice, Stream};
+use det_post_ops::device::{Device, PayloadMemory};
 use det_post_ops::image::letterbox::{LetterboxParams, Workspace, letterbox};
 use det_post_types::{
     CompressedFormat, CompressedView, Count, Detection2d, Dim, ElementType, Encoding, ImagePayload,
     ImageView, Size, Stage, Tensor, TensorSpec, TensorValues, TensorView, Transfer,
 };
-use det_post::{ErrorKind, Result};
 
 use super::detect::in_image;
 use super::random::Random;

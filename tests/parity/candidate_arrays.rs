@@ -1,12 +1,12 @@
 //! Candidates from arrays and survivors as arrays: the same values in the same places.
 
-use det_post_ops::device::cuda::{
-    BUFFER_ALIGNMENT, CudaDevice, DeviceBuffer, DeviceCandidates, In, Out, Plain, Stream,
-};
 use det_post_ops::arrays::candidates::cuda::{
     DeviceArrays, DeviceClasses, SurvivorColumns, SurvivorIds, Workspace,
 };
 use det_post_ops::arrays::candidates::{Classes, candidate_arrays};
+use det_post_ops::device::cuda::{
+    BUFFER_ALIGNMENT, CudaDevice, DeviceBuffer, DeviceCandidates, In, Out, Plain, Stream,
+};
 use det_post_types::{Box2d, Box3d, Candidate, Kept, RotatedBox2d};
 
 use super::random::Random;

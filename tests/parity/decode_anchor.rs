@@ -1,10 +1,12 @@
 //! Decoding of anchor heads: the same candidates, in any order, and the same
 //! counts of what was lost.
 
-use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, Graph};
 use det_post_ops::decode::anchor::cuda::Workspace;
 use det_post_ops::decode::anchor::{AnchorOutputs, decode_anchor};
 use det_post_ops::decode::select::{Limits, select};
+use det_post_ops::device::cuda::{
+    CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, Graph,
+};
 use det_post_types::{
     Anchor, AnchorDecode, Box3d, Candidate, Candidates, ElementType, FrameReport, Object3d,
     PointRange, ScoreThresholds, Tensor, total_order,

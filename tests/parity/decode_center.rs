@@ -1,9 +1,6 @@
 //! Decoding of CenterPoint heads, and what follows it: the same candidates, in
 //! any order, the same counts of what was lost, the same detections.
 
-use det_post_ops::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Graph, Stream,
-};
 use det_post_ops::arrays::candidates::cuda::{
     DecodedCenter, NUM_VARIANCES, SurvivorColumns, SurvivorIds,
 };
@@ -11,10 +8,13 @@ use det_post_ops::decode::center::cuda::{Motion, Workspace};
 use det_post_ops::decode::center::{CenterTask, decode_center};
 use det_post_ops::decode::gather::cuda::{Inputs3d, OutputAttributes, Workspace3d};
 use det_post_ops::decode::gather::gather_3d;
-use det_post_ops::nms;
-use det_post_ops::nms::cuda::{Capacity, Suppression3d};
-use det_post_ops::nms::circle::nms_circle;
 use det_post_ops::decode::select::{Limits, select};
+use det_post_ops::device::cuda::{
+    CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Graph, Stream,
+};
+use det_post_ops::nms;
+use det_post_ops::nms::circle::nms_circle;
+use det_post_ops::nms::cuda::{Capacity, Suppression3d};
 use det_post_types::{
     Box3d, Candidate, Candidates, CenterDecode, CircleThreshold, ClassMode, Count, ElementType,
     FrameReport, Nms3d, NmsCircle, Object3d, PointRange, ScoreThresholds, SizeOrder, Tensor,

@@ -1,9 +1,9 @@
 //! The best pairs of a query and a class: the same candidates, in the same order, and the same
 //! counts.
 
-use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer};
 use det_post_ops::decode::query::cuda::{DeviceQueries, Workspace as DeviceWorkspace};
 use det_post_ops::decode::query::{Queries, Workspace, decode_query};
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer};
 use det_post_types::{
     Candidate, Candidates, Object3d, PointRange, QueryBox, QueryDecode, ScoreThresholds, SizeOrder,
     YawConvention,

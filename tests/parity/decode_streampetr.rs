@@ -1,9 +1,9 @@
 //! Decoding of StreamPETR heads: the same boxes in the same order, the same counts.
 
-use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer};
 use det_post_ops::arrays::candidates::cuda::{DecodedStreamPetr, SurvivorColumns, SurvivorIds};
-use det_post_ops::decode::streampetr::{StreamPetrOutputs, decode_streampetr};
 use det_post_ops::decode::select::select;
+use det_post_ops::decode::streampetr::{StreamPetrOutputs, decode_streampetr};
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer};
 use det_post_types::{
     Candidates, ElementType, FrameReport, PointRange, QueryDecode, ScoreThresholds, SizeOrder,
     StreamPetrDecode, YawConvention,

@@ -2,9 +2,9 @@
 //! counts of what was lost.
 
 use det_post::detectors::image2d::{DeviceBoxes, ImageBoxes};
-use det_post_ops::device::cuda::{CudaDevice, DeviceCandidates, DeviceCounters, Graph};
-use det_post_ops::decode::yolo::cuda::{Selection, Workspace};
 use det_post_ops::decode::select::select;
+use det_post_ops::decode::yolo::cuda::{Selection, Workspace};
+use det_post_ops::device::cuda::{CudaDevice, DeviceCandidates, DeviceCounters, Graph};
 use det_post_types::{
     Box2d, Candidate, Candidates, Count, FrameReport, RotatedBox2d, Size, Tensor, YoloLayout,
     total_order,

@@ -1,11 +1,11 @@
 //! Decoding of heads with several tensors, with logits, and with final answers:
 //! the same candidates, in any order.
 
+use det_post_ops::decode::yolo::cuda::{Selection, Workspace};
+use det_post_ops::decode::yolo::decode_yolo;
 use det_post_ops::device::cuda::{
     CudaDevice, DeviceCandidates, DeviceCounters, DeviceTensor, DeviceValues, Stream,
 };
-use det_post_ops::decode::yolo::cuda::{Selection, Workspace};
-use det_post_ops::decode::yolo::decode_yolo;
 use det_post_types::{
     AnchorLevel, Box2d, Candidate, Candidates, Count, DetrBoxes, ElementType, Size, Tensor,
     YoloLayout,

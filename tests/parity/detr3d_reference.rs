@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use det_post_ops::device::cuda::Stream;
 use det_post_infer::safetensors::SafeTensors;
 use det_post_infer::view_decoder::View;
 use det_post_infer::view_decoder::detr3d::{Activation, CudaDecoder, Network, Start};
+use det_post_ops::device::cuda::Stream;
 use det_post_ops::view::layer_norm::layer_norm;
 use det_post_ops::view::rows::RowsMut;
 use det_post_ops::view::sample::FeatureMaps;

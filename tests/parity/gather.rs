@@ -1,8 +1,10 @@
 //! Gathering: the same detections in the same order, and the same counts.
 
 use det_post::detectors::image2d::ImageBoxes;
-use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, Graph};
 use det_post_ops::decode::gather::cuda::{Gather, Workspace};
+use det_post_ops::device::cuda::{
+    CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, Graph,
+};
 use det_post_ops::nms::cuda::NmsCounts;
 use det_post_types::{
     Affine2, Box2d, Candidate, Count, Detection2d, FrameReport, Kept, Letterbox, Placement,

@@ -1,8 +1,8 @@
 //! Tensors of YOLO heads with known shares of rows that pass.
 
 use det_post::Result;
-use det_post_ops::device::cuda::{DeviceTensor, DeviceValues, Stream};
 use det_post_ops::decode::yolo::cuda::{Decoded, Workspace};
+use det_post_ops::device::cuda::{DeviceTensor, DeviceValues, Stream};
 use det_post_types::{ElementType, Size, Tensor, YoloLayout};
 use half::f16;
 

@@ -2,9 +2,7 @@
 
 use det_post_ops::device::cuda::{CudaDevice, DeviceImage, DeviceTensor};
 use det_post_ops::image::letterbox::{LetterboxParams, Workspace, cuda, letterbox};
-use det_post_types::{
-    ChannelOrder, ElementType, Encoding, Normalization, Placement, Size, Tensor,
-};
+use det_post_types::{ChannelOrder, ElementType, Encoding, Normalization, Placement, Size, Tensor};
 
 use super::images::{ENCODINGS, RandomImage, assert_equal, possible};
 use super::random::Random;

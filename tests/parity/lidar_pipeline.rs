@@ -4,13 +4,13 @@
 use det_post::config::{ChannelConfig, ChannelKind, Config, LidarConfig};
 use det_post::detectors::Detector;
 use det_post::detectors::pillars::{CpuDetector, CudaDetector};
-use det_post_ops::device::cuda::{CudaDevice, Stream};
+use det_post::{ErrorKind, Result};
 use det_post_infer::Engine;
 use det_post_infer::device::DeviceEngine;
+use det_post_ops::device::cuda::{CudaDevice, Stream};
 use det_post_types::{
     Count, Dim, ElementType, Stage, Stamp, TensorSpec, TensorValues, TensorView, Transfer,
 };
-use det_post::{ErrorKind, Result};
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
 use super::clouds::{Cloud, uniform};

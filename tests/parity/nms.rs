@@ -3,6 +3,7 @@
 
 use std::fmt::Debug;
 
+use det_post::{ErrorKind, Result};
 use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, DeviceCandidates, Graph, Plain};
 use det_post_ops::nms::cuda::{
     Capacity, Stages3d, Suppressible, Suppression, Suppression2d, Suppression3d,
@@ -14,7 +15,6 @@ use det_post_types::{
     Box2d, Box3d, Candidate, CircleThreshold, ClassMode, Kept, Nms2d, Nms3d, NmsBev, NmsBevFast,
     NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsRotated, NmsSoft, Object3d, RotatedBox2d, SoftDecay,
 };
-use det_post::{ErrorKind, Result};
 
 use super::common::drop_in::two_stages::TwoStages;
 use super::nms_iou::clustered;

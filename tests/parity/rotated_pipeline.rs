@@ -3,8 +3,8 @@
 
 use det_post::detectors::image2d::{CpuDetector, CudaDetector};
 use det_post::detectors::{Detector, FrameInput, FrameSet};
-use det_post_ops::device::cuda::CudaDevice;
 use det_post_infer::device::{DeviceEngine, fixed_shape};
+use det_post_ops::device::cuda::CudaDevice;
 use det_post_types::{
     Count, Detection2d, Detections, Encoding, FrameReport, Header, ImagePayload, RotatedBox2d, Size,
 };

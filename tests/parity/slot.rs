@@ -5,9 +5,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use det_post::ErrorKind;
+use det_post::runtime::message_buffer::{MessageBuffer, PayloadView};
 use det_post_ops::device::cuda::{DeviceBuffer, InPlaceUploads, PageLocked, PinnedBuffer};
 use det_post_ops::device::{Device, PayloadMemory};
-use det_post::runtime::message_buffer::{MessageBuffer, PayloadView};
 use det_post_ros::middleware::Received;
 use det_post_types::{
     CloudView, Encoding, FrameReport, Header, ImageView, PointFields, Size, Stage, Stamp, Transfer,

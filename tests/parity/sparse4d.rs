@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use det_post_ops::device::cuda::{Graph, Stream};
 use det_post_infer::view_decoder::sparse4d::{Activation, CpuDecoder, CudaDecoder, Network};
 use det_post_infer::view_decoder::{View, ViewNetwork, parse};
+use det_post_ops::device::cuda::{Graph, Stream};
 use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
 use det_post_ops::view::sample::{FeatureMaps, Texels};
 use det_post_types::{CachedYaw, Motion, QueryBox, Sparse4d, ViewDecoder};

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use det_post_ops::device::cuda::Stream;
 use det_post_infer::safetensors::SafeTensors;
 use det_post_infer::view_decoder::sparse4d::{Activation, CpuDecoder, CudaDecoder, Network};
+use det_post_ops::device::cuda::Stream;
 use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
 use det_post_types::Sparse4d;
 use half::f16;

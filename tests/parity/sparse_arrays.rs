@@ -1,16 +1,16 @@
 //! Levels, tables and features from arrays in memory of any owner, and arrays of them: equal.
 
+use det_post_ops::arrays::sparse::cuda::Workspace;
+use det_post_ops::arrays::sparse::{cells, input_rows, rows_of_sites};
 use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, Out, Stream};
+use det_post_ops::sparse::conv::cuda::{Convolution, DeviceFeatures};
+use det_post_ops::sparse::conv::{
+    ConvParameters, Epilogue, PackedWeights, Precision, Workspace as ConvWorkspace, sparse_conv,
+};
 use det_post_ops::sparse::rulebook::cuda::{DeviceSites, DeviceTable};
 use det_post_ops::sparse::rulebook::{
     EntranceCounts, Geometry, Mode, OutputCounts, SiteGrid, Sites, Table, fill_table, output_sites,
     sites_of_coordinates,
-};
-use det_post_ops::arrays::sparse::cuda::Workspace;
-use det_post_ops::arrays::sparse::{cells, input_rows, rows_of_sites};
-use det_post_ops::sparse::conv::cuda::{Convolution, DeviceFeatures};
-use det_post_ops::sparse::conv::{
-    ConvParameters, Epilogue, PackedWeights, Precision, Workspace as ConvWorkspace, sparse_conv,
 };
 
 use super::bound;

@@ -1,11 +1,11 @@
 //! Sparse convolutions: the same bits in f32, within bounds in other precisions.
 
 use det_post_ops::device::cuda::CudaDevice;
-use det_post_ops::sparse::rulebook::Mode;
 use det_post_ops::sparse::conv::cuda::{Convolution, DeviceFeatures};
 use det_post_ops::sparse::conv::{
     ConvParameters, Epilogue, PackedWeights, Precision, Workspace as ConvWorkspace, sparse_conv,
 };
+use det_post_ops::sparse::rulebook::Mode;
 
 use super::bound;
 use super::random::Random;

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, Graph, Stream};
 use det_post_infer::sparse::{CpuEncoder, CudaEncoder, Plan, SparseNetwork};
-use det_post_ops::sparse::rulebook::cuda::Cells;
+use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, Graph, Stream};
 use det_post_ops::sparse::conv::Precision;
+use det_post_ops::sparse::rulebook::cuda::Cells;
 use det_post_types::{ElementType, Tensor};
 
 use super::common::encoders::{Family, Voxelized, network, scan};

@@ -4,9 +4,9 @@
 use det_post::detectors::Detector;
 use det_post::detectors::Payload;
 use det_post::detectors::surround::{CpuDetector, CudaDetector};
+use det_post::{ErrorKind, FrameInput};
 use det_post_ops::device::{Device, PayloadMemory};
 use det_post_types::{Detections, FrameReport, ImagePayload, ImageView, Stage, Transfer};
-use det_post::{ErrorKind, FrameInput};
 
 use crate::common::surround_frames::{Cameras, Frame, streampetr_config};
 

@@ -1,11 +1,11 @@
 //! Unpacking: the same points in the same order, and the same counts.
 
 use det_post::ErrorKind;
+use det_post_ops::cloud::unpack::cuda::Workspace;
+use det_post_ops::cloud::unpack::{UnpackCounts, UnpackParams, unpack};
 use det_post_ops::device::cuda::{
     CudaDevice, DeviceCloud, DeviceCounters, DevicePoints, InPlaceUploads, PageLocked, num_bytes,
 };
-use det_post_ops::cloud::unpack::cuda::Workspace;
-use det_post_ops::cloud::unpack::{UnpackCounts, UnpackParams, unpack};
 use det_post_types::{CloudView, Count, PointChannel, PointRange, Points, Usage};
 
 use super::clouds::{Cloud, shared_scans};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use det_post_ops::device::cuda::{CudaDevice, Stream};
 use det_post_infer::view_decoder::detr3d::{Activation, CpuDecoder, CudaDecoder, Network, Start};
 use det_post_infer::view_decoder::{ViewNetwork, parse};
+use det_post_ops::device::cuda::{CudaDevice, Stream};
 use det_post_ops::view::layer_norm::{LayerNorm, layer_norm};
 use det_post_ops::view::rows::RowsMut;
 use det_post_ops::view::sample::Texels;

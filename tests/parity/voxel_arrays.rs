@@ -1,11 +1,11 @@
 //! Voxels as arrays, and the features of their points: the same values, of points in any memory.
 
-use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, DeviceTensor, Out};
-use det_post_ops::cloud::pillar_features::cuda::Kernels;
-use det_post_ops::cloud::pillar_features::{num_features, pillar_features};
 use det_post_ops::arrays::voxels::cuda::{PointGrouping, PointIndices, VoxelColumns};
 use det_post_ops::arrays::voxels::voxel_arrays;
+use det_post_ops::cloud::pillar_features::cuda::Kernels;
+use det_post_ops::cloud::pillar_features::{num_features, pillar_features};
 use det_post_ops::cloud::voxelize::{VoxelizeCounts, VoxelizeParams, Voxels, Workspace, voxelize};
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, DeviceTensor, Out};
 use det_post_types::{ElementType, Points, Tensor};
 
 use super::clouds::{grid, scan, uniform};

@@ -6,10 +6,10 @@ use std::path::Path;
 use det_post::config::{ChannelConfig, ChannelKind, Config, LidarConfig};
 use det_post::detectors::voxels::{CpuDetector, CudaDetector, plan};
 use det_post::detectors::{Detector, FrameInput, FrameSet};
-use det_post_ops::device::cuda::{CudaDevice, Stream};
-use det_post_infer::device::DeviceEngine;
-use det_post_infer::Engine;
 use det_post::runtime::isolated::Proxy;
+use det_post_infer::Engine;
+use det_post_infer::device::DeviceEngine;
+use det_post_ops::device::cuda::{CudaDevice, Stream};
 use det_post_types::{
     Count, Detections, DeviceChoice, FrameReport, Header, Stage, Stamp, TensorSpec, Transfer,
 };

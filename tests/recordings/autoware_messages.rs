@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use det_post_ros::messages::{
     DetectedObjects, DetectedObjectsWithFeature, Float64Stamped, TensorList,
 };
-use det_post_types::{Box2d, Box3d, Detection2d, Detection3d, Header, Object3d, OwnedTensor, Stamp, TensorType, TensorValues};
 use det_post_ros::{ObjectFormat, ObjectLabel};
+use det_post_types::{
+    Box2d, Box3d, Detection2d, Detection3d, Header, Object3d, OwnedTensor, Stamp, TensorType,
+    TensorValues,
+};
 use serde_json::Value;
 
 use crate::common::shared_data::shared_data;

@@ -8,10 +8,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use det_post::replay::{LogTime, Replay, ReplayFiles, ReplayOptions, Slice};
-use det_post_sim::{Drive, Options, PictureFormat};
-use det_post_ros::bag::BagReader;
-use det_post_types::Stamp;
 use det_post::{Config, ErrorKind};
+use det_post_ros::bag::BagReader;
+use det_post_sim::{Drive, Options, PictureFormat};
+use det_post_types::Stamp;
 use serde_json::Value;
 
 use crate::common::replay::det_post;
@@ -107,7 +107,8 @@ fn check(bag: &Path, config: &Config, cuts: &[Vec<LogTime>]) -> Results {
 fn demo(folder: &Path, seconds: f64, models: &str, format: PictureFormat) -> (PathBuf, Config) {
     let bag = folder.join("drive");
     let drive = Drive::new(4, &Options::default()).unwrap();
-    det_post_sim::record(&drive, seconds, format, &bag, &AtomicBool::new(false), &mut |_, _| {}).unwrap();
+    det_post_sim::record(&drive, seconds, format, &bag, &AtomicBool::new(false), &mut |_, _| {})
+        .unwrap();
     let overrides = [
         "device:=cpu".to_owned(),
         format!("camera.model_path:={models}/camera.onnx"),

@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use det_post_ros::{NodeName, Remaps};
 use det_post::runtime::slot::SlotReader;
 use det_post_ros::middleware::{
     InputKind, Middleware, MiddlewareOptions, Qos, Received, Receiver, Reliability, deliver,
 };
 use det_post_ros::ros2::RosMiddleware;
+use det_post_ros::{NodeName, Remaps};
 use det_post_types::{Header, ImagePayload};
 use futures::{FutureExt, StreamExt};
 use serde::de::DeserializeOwned;

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use det_post::detectors::Payload;
 use det_post::replay::ReplayDetections;
-use det_post_sim::{Drive, Options, PictureFormat};
+use det_post::{Config, FrameInput, FrameSet, Replay, ReplayOptions};
 use det_post_ros::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
 use det_post_ros::messages::{TensorList, TfMessage, definition};
+use det_post_sim::{Drive, Options, PictureFormat};
 use det_post_types::{
     CameraCalibration, CompressedFormat, Detections, Header, ImagePayload, Size, Span, Stamp,
 };
-use det_post::{Config, FrameInput, FrameSet, Replay, ReplayOptions};
 
 use super::programs::{Language, Program};
 use super::yolov8_tensor::{self, CANDIDATES};
@@ -206,7 +206,8 @@ fn program() -> Option<Program> {
 fn simulate(options: &Options, seconds: f64, folder: &Path) -> PathBuf {
     let bag = folder.join("drive");
     let drive = Drive::new(9001, options).unwrap();
-    det_post_sim::record(&drive, seconds, PictureFormat::Raw, &bag, &false.into(), &mut |_, _| {}).unwrap();
+    det_post_sim::record(&drive, seconds, PictureFormat::Raw, &bag, &false.into(), &mut |_, _| {})
+        .unwrap();
     bag
 }
 

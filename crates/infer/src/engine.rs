@@ -1,7 +1,6 @@
 //! The interface of all engines.
 
-use det_post_types::Result;
-use det_post_types::{TensorSpec, TensorView};
+use det_post_types::{Result, TensorSpec, TensorView};
 
 /// A loaded network.
 ///

@@ -1,8 +1,9 @@
 //! Tensors of a message in place of a network's outputs.
 
 use super::Engine;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{OwnedTensor, ReceivedTensors, TensorSpec, TensorView};
+use det_post_types::{
+    Error, ErrorKind, OwnedTensor, ReceivedTensors, Result, TensorSpec, TensorView,
+};
 
 const STAGE: &str = "tensors";
 

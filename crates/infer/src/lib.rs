@@ -37,9 +37,9 @@ pub use ort::OrtEngine;
 pub use rten::RtenEngine;
 pub use signature::{Expected, ExpectedDim, Side, bind};
 
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::input_file;
-use det_post_types::{EngineKind, EngineOptions, TensorSpec, TensorView};
+use det_post_types::{
+    EngineKind, EngineOptions, Error, ErrorKind, Result, TensorSpec, TensorView, input_file,
+};
 
 /// The environment variable with the path of ONNX Runtime's library.
 pub const LIBRARY_VARIABLE: &str = "ORT_DYLIB_PATH";

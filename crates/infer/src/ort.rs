@@ -18,9 +18,9 @@ use ort::value::{DynValue, Outlet, TensorElementType, TensorRef};
 
 use super::engine::place_of;
 use super::{Engine, LIBRARY_VARIABLE, check_file, check_inputs, efficient_nms};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::input_file;
-use det_post_types::{Dim, ElementType, TensorSpec, TensorValues, TensorView};
+use det_post_types::{
+    Dim, ElementType, Error, ErrorKind, Result, TensorSpec, TensorValues, TensorView, input_file,
+};
 
 const STAGE: &str = "onnxruntime";
 

@@ -18,8 +18,9 @@ use rten_tensor::prelude::*;
 
 use super::engine::place_of;
 use super::{Engine, check_file, check_inputs, efficient_nms};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Dim, ElementType, TensorSpec, TensorValues, TensorView};
+use det_post_types::{
+    Dim, ElementType, Error, ErrorKind, Result, TensorSpec, TensorValues, TensorView,
+};
 
 const STAGE: &str = "rten";
 

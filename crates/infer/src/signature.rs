@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Dim, ElementType, TensorSpec};
+use det_post_types::{Dim, ElementType, Error, ErrorKind, Result, TensorSpec};
 
 /// The inputs or the outputs of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

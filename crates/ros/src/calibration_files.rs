@@ -14,9 +14,8 @@ use std::path::Path;
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
 use super::tf::{self, MAX_FRAME_ID_LEN};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{CameraCalibration, Size};
 use crate::yaml::{MAX_BYTES, Node};
+use det_post_types::{CameraCalibration, Error, ErrorKind, Result, Size};
 
 const STAGE: &str = "calibration file";
 

@@ -9,13 +9,13 @@ pub mod cdr;
 pub mod dds;
 pub mod messages;
 pub mod middleware;
+pub mod output_folder;
 #[cfg(feature = "ros2")]
 pub mod ros2;
 #[cfg(any(feature = "dds", feature = "ros2"))]
 mod socket_buffers;
 pub mod tf;
 pub mod truth;
-pub mod output_folder;
 pub mod yaml;
 
 mod lifecycle;
@@ -28,8 +28,8 @@ mod type_description;
 
 pub use lifecycle::{LifecycleState, LifecycleTransition};
 pub use log::{LogLevel, LoggerLevel};
-pub use output::{AreaRemap, DebugTimesType, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
 pub use names::{NodeName, Remaps};
+pub use output::{AreaRemap, DebugTimesType, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
 pub use parameter::{
     Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue, SetResult,
 };

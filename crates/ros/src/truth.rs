@@ -15,13 +15,12 @@
 //! `track_id` in decimal; its score is 1. The box of a `Detection2DArray` is rotated
 //! if `theta` is not 0.
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::messages::{
     Detection2D, Detection2DArray, Detection3D, Detection3DArray, Hypothesis, PointCloud2, Pose,
 };
 use det_post_types::{
-    Box3d, CloudView, Datatype, Evidence, Header, ImageBox, PointField, PointFields, Truth2d,
-    Truth3d,
+    Box3d, CloudView, Datatype, Error, ErrorKind, Evidence, Header, ImageBox, PointField,
+    PointFields, Result, Truth2d, Truth3d,
 };
 
 /// The suffix that makes the companion topic of a truth topic.

@@ -11,8 +11,7 @@ use super::shadow::ShadowMap;
 use super::solid::Solid;
 use super::town;
 use super::traffic::{Actor, Traffic};
-use det_post_types::Result;
-use det_post_types::{Box3d, Stamp};
+use det_post_types::{Box3d, Result, Stamp};
 
 /// Cell size of the shadow map of static objects.
 const TOWN_SHADOW_CELL_M: f64 = 0.3;

@@ -7,8 +7,7 @@ use nalgebra::{Matrix3, Vector2, Vector3};
 
 use super::cast::NUM_BEAMS;
 use super::traffic::State;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Size, Stamp};
+use det_post_types::{Error, ErrorKind, Result, Size, Stamp};
 
 /// Revolutions per second of a LiDAR.
 pub const SCAN_RATE_HZ: f64 = 10.0;

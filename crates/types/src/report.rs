@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-
 named! {
     /// The stages of a frame, in the order they run.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

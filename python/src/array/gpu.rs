@@ -3,7 +3,9 @@
 use std::fmt::Display;
 use std::marker::PhantomData;
 
-use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, DeviceValues, In, Out, Plain, Stream};
+use det_post_ops::device::cuda::{
+    DeviceBuffer, DeviceTensor, DeviceValues, In, Out, Plain, Stream,
+};
 use det_post_types::DeviceBytes;
 use dlpark::{DlpackElement, DlpackFlags};
 use half::f16;

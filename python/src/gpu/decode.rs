@@ -1,6 +1,5 @@
 //! Outputs of networks to boxes.
 
-use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, In, Plain, Stream};
 use det_post_ops::arrays::candidates::cuda::{
     Columns, DecodedAnchor, DecodedCenter, DecodedStreamPetr, DecodedYolo, NUM_VARIANCES, Ranked,
     SurvivorColumns, SurvivorIds,
@@ -10,6 +9,7 @@ use det_post_ops::decode::center::CenterTask;
 use det_post_ops::decode::query::cuda::{DeviceQueries, Workspace as DecodeQuery};
 use det_post_ops::decode::streampetr::StreamPetrOutputs;
 use det_post_ops::decode::yolo::cuda::Decoded;
+use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, In, Plain, Stream};
 use det_post_ops::nms::cuda::Suppressible;
 use det_post_types::{
     AnchorDecode, Candidate, Candidates, CenterDecode, Nms2d, Object3d, QueryDecode, Size,

@@ -3,12 +3,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, In, Out, Stream};
-use det_post_ops::sparse::rulebook::cuda::{DeviceSites, DeviceTable};
-use det_post_ops::sparse::rulebook::{Geometry, Mode, SiteGrid};
 use det_post_ops::arrays::sparse::cuda::Workspace;
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, In, Out, Stream};
 use det_post_ops::sparse::conv::cuda::{Convolution, DeviceFeatures};
 use det_post_ops::sparse::conv::{ConvParameters, Precision};
+use det_post_ops::sparse::rulebook::cuda::{DeviceSites, DeviceTable};
+use det_post_ops::sparse::rulebook::{Geometry, Mode, SiteGrid};
 use pyo3::prelude::*;
 
 use super::is_of;

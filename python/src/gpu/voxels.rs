@@ -1,11 +1,11 @@
 //! Points to voxels and features.
 
-use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, DeviceValues, Out, Stream};
+use det_post_ops::arrays::voxels::cuda::{PointGrouping, PointIndices, VoxelColumns};
 use det_post_ops::cloud::pillar_features::cuda::Kernels;
 use det_post_ops::cloud::pillar_features::num_features;
-use det_post_ops::arrays::voxels::cuda::{PointGrouping, PointIndices, VoxelColumns};
 use det_post_ops::cloud::voxelize::VoxelizeParams;
 use det_post_ops::cloud::voxelize::cuda::MAX_POINTS;
+use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, DeviceValues, Out, Stream};
 use pyo3::prelude::*;
 
 use super::{Sessions, is_of, rounded_up};

@@ -2,10 +2,10 @@
 
 use std::fmt::Display;
 
-use det_post_ops::sparse::rulebook::Table;
 use det_post_ops::sparse::conv::{
     ConvParameters, Epilogue, PackedWeights, Precision, Workspace, sparse_conv as convolve,
 };
+use det_post_ops::sparse::rulebook::Table;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

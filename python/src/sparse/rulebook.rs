@@ -1,7 +1,7 @@
 //! Which sites a convolution joins.
 
-use det_post_ops::sparse::rulebook::{Geometry, Mode, Table, fill_table};
 use det_post_ops::arrays::sparse::input_rows;
+use det_post_ops::sparse::rulebook::{Geometry, Mode, Table, fill_table};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

@@ -1,9 +1,9 @@
 //! The sites of a level.
 
+use det_post_ops::arrays::sparse::cells;
 use det_post_ops::sparse::rulebook::{
     Geometry, Mode, SiteGrid, Sites as SiteSet, output_sites, sites_of_coordinates,
 };
-use det_post_ops::arrays::sparse::cells;
 use pyo3::prelude::*;
 
 use crate::array::{Input, Output, gpu_of};

@@ -7,22 +7,24 @@ use super::{
 };
 use crate::bench::case::{Bar, Case, gpu, wall};
 use crate::bench::measure::Bench;
+use det_post_ops::cloud::pillar_features::cuda::Workspace as Features;
+use det_post_ops::cloud::scatter::cuda::Workspace as Scatterer;
+use det_post_ops::cloud::unpack::UnpackParams;
+use det_post_ops::cloud::unpack::cuda::Workspace as Unpacker;
+use det_post_ops::cloud::voxelize::cuda::{DeviceVoxels, Workspace as Voxelizer};
+use det_post_ops::decode::center::CenterTask;
+use det_post_ops::decode::center::cuda::Workspace as Decoder;
+use det_post_ops::decode::gather::cuda::{Inputs3d, OutputAttributes, Workspace3d};
+use det_post_ops::decode::select::Limits;
 use det_post_ops::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCloud, DeviceCounters, DevicePoints,
     DeviceTensor, Graph, Stream,
 };
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_ops::decode::center::CenterTask;
-use det_post_ops::decode::center::cuda::Workspace as Decoder;
-use det_post_ops::decode::gather::cuda::{Inputs3d, OutputAttributes, Workspace3d};
 use det_post_ops::nms::cuda::{Capacity, Suppression3d};
-use det_post_ops::cloud::pillar_features::cuda::Workspace as Features;
-use det_post_ops::cloud::scatter::cuda::Workspace as Scatterer;
-use det_post_ops::decode::select::Limits;
-use det_post_ops::cloud::unpack::UnpackParams;
-use det_post_ops::cloud::unpack::cuda::Workspace as Unpacker;
-use det_post_ops::cloud::voxelize::cuda::{DeviceVoxels, Workspace as Voxelizer};
-use det_post_types::{Box3d, CircleThreshold, ClassMode, ElementType, Nms3d, NmsCircle, PointFields};
+use det_post_types::{
+    Box3d, CircleThreshold, ClassMode, ElementType, Error, ErrorKind, Nms3d, NmsCircle,
+    PointFields, Result,
+};
 
 const BEFORE: &str = "unpack + voxelize + pillar_features 200k points";
 const AFTER: &str = "decode_center + select + nms_circle 5x480x480";

@@ -8,18 +8,17 @@ use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 use super::case::Case;
 use super::inputs::Random;
 use super::measure::Bench;
-use det_post_ops::device::Device;
-use det_post_types::Result;
-use det_post_ops::decode::center::{CenterTask, decode_center};
 use det_post_ops::cloud::densify::{Sweeps, densify};
 use det_post_ops::cloud::pillar_features::pillar_features;
 use det_post_ops::cloud::scatter::scatter;
 use det_post_ops::cloud::unpack::{UnpackParams, unpack};
 use det_post_ops::cloud::voxelize::{VoxelizeParams, Voxels, Workspace, voxelize};
+use det_post_ops::decode::center::{CenterTask, decode_center};
+use det_post_ops::device::Device;
 use det_post_types::{
     Candidates, CenterDecode, CloudView, ElementType, Grid, PointChannel, PointField, PointFields,
-    PointRange, Points, ScoreThresholds, SizeOrder, Stamp, Tensor, TensorValues, TensorView,
-    YawConvention,
+    PointRange, Points, Result, ScoreThresholds, SizeOrder, Stamp, Tensor, TensorValues,
+    TensorView, YawConvention,
 };
 
 const NUM_POINTS: usize = 200_000;

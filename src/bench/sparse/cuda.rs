@@ -4,15 +4,14 @@ use super::{Family, NUM_VOXELS, Scene};
 use crate::bench::case::{Bar, Case, wall};
 use crate::bench::inputs::Random;
 use crate::bench::measure::Bench;
-use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, DeviceTensor, Stream};
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_infer::sparse::CudaEncoder;
-use det_post_ops::sparse::rulebook::Mode;
-use det_post_ops::sparse::rulebook::cuda::Cells;
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, DeviceTensor, Stream};
 use det_post_ops::sparse::conv::cuda::{Convolution, DeviceFeatures};
 use det_post_ops::sparse::conv::{ConvParameters, Precision};
+use det_post_ops::sparse::rulebook::Mode;
+use det_post_ops::sparse::rulebook::cuda::Cells;
 use det_post_ops::sparse::to_map::cuda::Workspace as ToMap;
-use det_post_types::ElementType;
+use det_post_types::{ElementType, Error, ErrorKind, Result};
 
 /// How often the parts are done in a graph.
 const NUM_TIMES: u32 = 20;

@@ -11,14 +11,13 @@ use half::f16;
 use super::case::Case;
 use super::inputs::Random;
 use super::measure::Bench;
-use det_post_ops::device::Device;
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_infer::sparse::{CpuEncoder, GridAxes, NetworkBuilder, Plan, SparseNetwork, Weights};
-use det_post_ops::sparse::rulebook::Geometry;
-use det_post_ops::sparse::conv::Precision;
-use det_post_ops::sparse::voxel_mean::voxel_mean;
 use det_post_ops::cloud::voxelize::{VoxelizeParams, Voxels, Workspace, voxelize};
-use det_post_types::{ElementType, Grid, PointRange, Points, Tensor};
+use det_post_ops::device::Device;
+use det_post_ops::sparse::conv::Precision;
+use det_post_ops::sparse::rulebook::Geometry;
+use det_post_ops::sparse::voxel_mean::voxel_mean;
+use det_post_types::{ElementType, Error, ErrorKind, Grid, PointRange, Points, Result, Tensor};
 
 /// Names a file of points, each five f16 (x, y, z, intensity, time lag), whose voxels take the
 /// place of the smaller generated scene.

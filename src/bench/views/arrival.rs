@@ -17,13 +17,12 @@ use crate::bench::measure::Bench;
 use crate::config::{ChannelKind, Config, SurroundConfig, SurroundKind, ViewFacts};
 use crate::detectors::surround::CudaDetector;
 use crate::detectors::{Detector, FrameInput, FrameSet};
+use det_post_infer::view_decoder::ViewNetwork;
 use det_post_ops::device::PayloadMemory;
 use det_post_ops::device::cuda::Stream;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_infer::view_decoder::ViewNetwork;
 use det_post_types::{
-    CameraCalibration, Encoding, FrameReport, Header, ImagePayload, MapLayout, ScoreThresholds,
-    Size, Stamp, Tensor, ViewDecoder,
+    CameraCalibration, Encoding, Error, ErrorKind, FrameReport, Header, ImagePayload, MapLayout,
+    Result, ScoreThresholds, Size, Stamp, Tensor, ViewDecoder,
 };
 
 /// From the last picture to the detections, one H200.

@@ -9,12 +9,11 @@ use super::rig::{CHANNELS, LEVELS, MapElement, NUM_VIEWS, maps, views};
 use super::weights::Weights;
 use crate::bench::case::{Case, wall};
 use crate::bench::measure::Bench;
-use det_post_ops::device::cuda::Stream;
-use det_post_types::Result;
 use det_post_infer::view_decoder::detr3d::{Activation, CudaDecoder, Network};
 use det_post_infer::view_decoder::{ViewNetwork, parse};
+use det_post_ops::device::cuda::Stream;
 use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
-use det_post_types::{AttentionResidual, Detr3d, PointRange, ViewDecoder};
+use det_post_types::{AttentionResidual, Detr3d, PointRange, Result, ViewDecoder};
 
 const HIDDEN: usize = 512;
 const NUM_HEADS: usize = 8;

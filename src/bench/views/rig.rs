@@ -3,9 +3,9 @@
 use half::f16;
 
 use crate::bench::inputs::Random;
-use det_post_types::Result;
 use det_post_infer::view_decoder::View;
 use det_post_ops::view::sample::{FeatureLevel, FeatureMaps, Texels};
+use det_post_types::Result;
 
 pub(super) const NUM_VIEWS: usize = 6;
 pub(super) const CHANNELS: usize = 256;

@@ -9,15 +9,14 @@ use super::rig::{CHANNELS, LEVELS, MapElement, NUM_VIEWS, maps, views};
 use super::weights::Weights;
 use crate::bench::case::{Bar, Case, wall};
 use crate::bench::measure::Bench;
-use det_post_ops::device::cuda::{Graph, Stream};
-use det_post_types::Result;
 use det_post_infer::view_decoder::sparse4d::{Activation, CudaDecoder, Network};
 use det_post_infer::view_decoder::{ViewNetwork, parse};
 use det_post_ops::decode::query::cuda::Workspace as Selection;
+use det_post_ops::device::cuda::{Graph, Stream};
 use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
 use det_post_types::{
-    CachedYaw, Candidates, Motion, QueryDecode, ScoreThresholds, SizeOrder, Sparse4d, ViewDecoder,
-    YawConvention,
+    CachedYaw, Candidates, Motion, QueryDecode, Result, ScoreThresholds, SizeOrder, Sparse4d,
+    ViewDecoder, YawConvention,
 };
 
 const NUM_BLOCKS: usize = 6;

@@ -11,11 +11,10 @@ use super::interrupt::Interrupt;
 use super::simulate::SimulateArguments;
 use super::{ExitStatus, replay, simulate, stdout};
 use crate::config::{ChannelKind, Config};
-use det_post_types::{Error, ErrorKind, Result};
+use crate::replay::{Replay, ReplayFiles, ReplayOptions};
 use det_post_eval::recordings::{Classes, Evaluation, Sides, Terms};
 use det_post_ros::output_folder::{OutputFolder, Replaces};
-use crate::replay::{Replay, ReplayFiles, ReplayOptions};
-use det_post_types::DeviceChoice;
+use det_post_types::{DeviceChoice, Error, ErrorKind, Result};
 use scenes::Scenes;
 use surround::SurroundScene;
 

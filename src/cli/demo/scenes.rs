@@ -6,14 +6,13 @@ use std::path::Path;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::Progress;
 use det_post_eval::draw::{Animation, BEV_SIZE, BevPicture, draw_camera_over_truth};
-use det_post_types::Result;
 use det_post_eval::recordings::{Classes, Filters, Sides, Stream};
 use det_post_eval::{GroundTruth2d, GroundTruth3d};
-use det_post_ros::output_folder::OutputFolder;
 use det_post_ros::bag::BagReader;
 use det_post_ros::messages::{Image, PointCloud2};
+use det_post_ros::output_folder::OutputFolder;
 use det_post_types::{
-    Box3d, Detection2d, Detection3d, ImageBox, ImagePayload, PointRange, Size, Stamp,
+    Box3d, Detection2d, Detection3d, ImageBox, ImagePayload, PointRange, Result, Size, Stamp,
 };
 
 /// Edge length of the animation in pixels.

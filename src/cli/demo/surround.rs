@@ -5,12 +5,11 @@ use std::path::Path;
 use super::scenes::{ANIMATION_SIZE, FRAME_MS, SCANS_PER_FRAME, moments_in_space};
 use crate::cli::interrupt::Interrupt;
 use crate::draw::draw;
+use crate::replay::ReplayFrame;
 use det_post_eval::draw::{Animation, BevPicture, Canvas, side_by_side};
-use det_post_types::Result;
 use det_post_eval::recordings::Sides;
 use det_post_ros::output_folder::OutputFolder;
-use crate::replay::ReplayFrame;
-use det_post_types::{Detection3d, Detections, PointRange, Size, Stamp};
+use det_post_types::{Detection3d, Detections, PointRange, Result, Size, Stamp};
 
 /// The range of the bird's-eye views.
 const RANGE: PointRange = PointRange { min: [-52.0, -52.0, -5.0], max: [52.0, 52.0, 5.0] };

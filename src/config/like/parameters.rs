@@ -4,9 +4,9 @@ use super::{Like, translate};
 use crate::config::Config;
 use crate::config::problems::{Problems, nearest};
 use crate::config::ros_parameters::{DeclaredParameter, node_of, value_of};
-use det_post_types::Result;
-use det_post_ros::{NodeName, Parameter, ParameterDescriptor, ParameterType};
 use det_post_ros::yaml::Node;
+use det_post_ros::{NodeName, Parameter, ParameterDescriptor, ParameterType};
+use det_post_types::Result;
 
 impl Like {
     /// The parameters of their node that are given, then ours that do not follow from

@@ -1,12 +1,11 @@
 //! The kinds of boxes that heads decode, and the operations on them.
 
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_ops::decode::yolo::{decode_yolo, decode_yolo_rotated};
 use det_post_ops::decode::gather::{gather_2d, gather_rotated};
+use det_post_ops::decode::yolo::{decode_yolo, decode_yolo_rotated};
 use det_post_ops::nms::{Workspace, suppress_2d, suppress_rotated};
 use det_post_types::{
-    Affine2, Box2d, Candidate, Candidates, Detection2d, Detections, Kept, Nms2d, RotatedBox2d,
-    Size, TensorView, YoloLayout,
+    Affine2, Box2d, Candidate, Candidates, Detection2d, Detections, Error, ErrorKind, Kept, Nms2d,
+    Result, RotatedBox2d, Size, TensorView, YoloLayout,
 };
 
 /// The signature of [`decode_yolo`].

@@ -8,15 +8,14 @@ use super::postprocess::{self, Postprocess};
 use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig};
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
-use det_post_ops::device::Device;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_infer::batch::HostNetwork;
 use det_post_infer::Engine;
+use det_post_infer::batch::HostNetwork;
+use det_post_ops::device::Device;
 use det_post_ops::image::decompress::{Picture, decompress};
 use det_post_ops::image::letterbox::{self, letterbox};
 use det_post_types::{
-    Box2d, Detections, FrameReport, ImagePayload, Letterbox, PictureDecoder, Stage, Tensor,
-    TensorSpec,
+    Box2d, Detections, Error, ErrorKind, FrameReport, ImagePayload, Letterbox, PictureDecoder,
+    Result, Stage, Tensor, TensorSpec,
 };
 
 /// The timed stages, in order: those before the outputs of the network and those after.

@@ -3,10 +3,12 @@
 use super::family;
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind};
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
-use det_post_ops::device::PayloadMemory;
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_infer::efficient_nms::EfficientNms;
-use det_post_types::{ClassMode, Detections, DetrBoxes, FrameReport, Nms2d, NmsIou, YoloLayout};
+use det_post_ops::device::PayloadMemory;
+use det_post_types::{
+    ClassMode, Detections, DetrBoxes, Error, ErrorKind, FrameReport, Nms2d, NmsIou, Result,
+    YoloLayout,
+};
 
 /// A detector of a network without its suppression, whose settings hold in place of those
 /// of the configuration.

@@ -29,10 +29,11 @@ pub use det_post_ops::image::decompress::MAX_DECODE_TIME;
 
 use super::{Detector, FrameInput, FrameSet, InputNeeds, PayloadKind, another_family};
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind};
-use det_post_ops::device::Device;
-use det_post_types::Result;
 use det_post_infer::efficient_nms::EfficientNms;
-use det_post_types::{Box2d, Encoding, Header, ImagePayload, ImageView, RotatedBox2d, Size};
+use det_post_ops::device::Device;
+use det_post_types::{
+    Box2d, Encoding, Header, ImagePayload, ImageView, Result, RotatedBox2d, Size,
+};
 
 /// The one input.
 const IMAGE: usize = 0;

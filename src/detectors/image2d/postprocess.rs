@@ -3,12 +3,12 @@
 use super::boxes::ImageBoxes;
 use super::head::YoloHead;
 use crate::config::CameraConfig;
-use det_post_types::Result;
 use det_post_infer::batch::Outputs;
-use det_post_ops::nms;
 use det_post_ops::decode::select::select;
+use det_post_ops::nms;
 use det_post_types::{
-    Affine2, Candidates, Count, Detection2d, Detections, FrameReport, Kept, Nms2d, Size, Stage,
+    Affine2, Candidates, Count, Detection2d, Detections, FrameReport, Kept, Nms2d, Result, Size,
+    Stage,
 };
 
 /// The timed stages, in order.

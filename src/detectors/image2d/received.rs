@@ -5,10 +5,9 @@ use super::postprocess::{self, Postprocess};
 use super::{YoloHead, family};
 use crate::config::{CameraConfig, ChannelConfig};
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds, PayloadKind};
-use det_post_ops::device::Device;
-use det_post_types::Result;
 use det_post_infer::{Engine, External};
-use det_post_types::{Affine2, Box2d, Detections, FrameReport, Letterbox, Size};
+use det_post_ops::device::Device;
+use det_post_types::{Affine2, Box2d, Detections, FrameReport, Letterbox, Result, Size};
 
 /// The one input.
 const TENSORS: usize = 0;

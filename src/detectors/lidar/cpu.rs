@@ -6,13 +6,12 @@ use super::{CLOUD, LidarHead, lidar_of, needs, with_empty_frame};
 use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
 use crate::detectors::postprocess_3d::Postprocess3d;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
-use det_post_ops::device::Device;
-use det_post_types::{Error, Result};
 use det_post_infer::{Engine, ExpectedDim};
 use det_post_ops::cloud::densify::{Sweeps, densify};
 use det_post_ops::cloud::unpack::{UnpackParams, unpack};
 use det_post_ops::cloud::voxelize::{self, VoxelizeParams, Voxels, voxelize};
-use det_post_types::{Count, Detections, FrameReport, Points, Stage, Stamp, Tensor};
+use det_post_ops::device::Device;
+use det_post_types::{Count, Detections, Error, FrameReport, Points, Result, Stage, Stamp, Tensor};
 
 /// The timed stages before the encoder, and those after it, in order.
 const STAGES_BEFORE: [Stage; 3] = [Stage::Unpack, Stage::Densify, Stage::Voxelize];

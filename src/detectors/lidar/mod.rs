@@ -32,10 +32,9 @@ pub(super) use head::{floats, refuse};
 
 use super::{FrameInput, FrameSet, InputNeeds, PayloadKind, another_family};
 use crate::config::{ChannelConfig, ChannelKind, LidarConfig, LidarFacts};
-use det_post_types::Result;
 use det_post_ops::cloud::unpack::UnpackParams;
 use det_post_ops::cloud::voxelize::VoxelizeParams;
-use det_post_types::{CloudView, Header, PointChannel, PointField, PointFields};
+use det_post_types::{CloudView, Header, PointChannel, PointField, PointFields, Result};
 
 /// The one input.
 const CLOUD: usize = 0;

@@ -3,12 +3,11 @@
 use super::{PillarEncoder, map_dims, pillar_facts};
 use crate::config::LidarConfig;
 use crate::detectors::lidar::{self, MapEncoder};
-use det_post_types::Result;
 use det_post_infer::{Engine, ExpectedDim};
 use det_post_ops::cloud::pillar_features::pillar_features;
 use det_post_ops::cloud::scatter::scatter;
 use det_post_ops::cloud::voxelize::Voxels;
-use det_post_types::{FrameReport, Grid, Points, Stage, Tensor};
+use det_post_types::{FrameReport, Grid, Points, Result, Stage, Tensor};
 
 /// Detects objects in point clouds on the CPU.
 pub type CpuDetector = lidar::CpuDetector<PillarMap>;

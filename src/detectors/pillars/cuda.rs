@@ -4,13 +4,12 @@ use super::{PillarEncoder, map_dims, pillar_facts};
 use crate::config::LidarConfig;
 use crate::detectors::frame_stream::{Running, add_copies};
 use crate::detectors::lidar::{self, DeviceMapEncoder, MapEnds, load_network, voxelize_params};
-use det_post_ops::device::cuda::{DeviceBuffer, Graph, Stream};
-use det_post_types::Result;
 use det_post_infer::device::DeviceEngine;
 use det_post_ops::cloud::pillar_features::cuda::Workspace as Features;
 use det_post_ops::cloud::scatter::cuda::Workspace as Scatter;
 use det_post_ops::cloud::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
-use det_post_types::{FrameReport, Stage};
+use det_post_ops::device::cuda::{DeviceBuffer, Graph, Stream};
+use det_post_types::{FrameReport, Result, Stage};
 
 /// Detects objects in point clouds on a GPU.
 pub type CudaDetector = lidar::CudaDetector<DevicePillarMap>;

@@ -3,10 +3,11 @@
 use super::pillar_facts;
 use crate::config::LidarConfig;
 use crate::detectors::lidar::{floats, refuse};
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_infer::ExpectedDim::{Any, Exactly};
 use det_post_infer::{Engine, Side, bind};
-use det_post_types::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
+use det_post_types::{
+    Dim, ElementType, Error, ErrorKind, Result, Tensor, TensorSpec, TensorValues, TensorView,
+};
 
 /// Voxels per run of an encoder with a dynamic number of voxels: its activations then fit
 /// into the cache and have the same size in every frame.

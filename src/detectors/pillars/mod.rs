@@ -16,9 +16,9 @@ pub use encoder::PillarEncoder;
 
 use super::Detector;
 use crate::config::{EncoderFacts, LidarConfig, PillarFacts};
+use det_post_infer::ExpectedDim::{self, Any, Exactly};
 use det_post_ops::device::Device;
 use det_post_types::{Error, ErrorKind, Result};
-use det_post_infer::ExpectedDim::{self, Any, Exactly};
 
 /// Loads both networks for a device and allocates all memory that the
 /// configuration bounds.

@@ -5,11 +5,10 @@ use nalgebra::{Isometry3, Matrix4};
 use super::{STAGE, known};
 use crate::config::SurroundConfig;
 use crate::detectors::{FrameInput, FrameSet, Payload};
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_ops::image::decompress;
 use det_post_types::{
-    CameraCalibration, CameraModel, CameraView, ImagePayload, PixelConvention, Placement, Size,
-    Undistort, rounded_rows,
+    CameraCalibration, CameraModel, CameraView, Error, ErrorKind, ImagePayload, PixelConvention,
+    Placement, Result, Size, Undistort, rounded_rows,
 };
 
 /// The matrices of all cameras for a network with pictures of one size, and the maps from

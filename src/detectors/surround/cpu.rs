@@ -11,15 +11,15 @@ use super::{EgoMotion, Step, family, info, world_from_target};
 use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder, SurroundKind};
 use crate::detectors::postprocess_3d::Postprocess3d;
 use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet};
-use det_post_ops::device::Device;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_infer::view_decoder::{self, ViewNetwork};
 use det_post_infer::Engine;
-use det_post_ops::view::channels_last::MapStatistics;
+use det_post_infer::view_decoder::{self, ViewNetwork};
 use det_post_ops::decode::streampetr::decode_streampetr;
+use det_post_ops::device::Device;
 use det_post_ops::image::resample::SampleMap;
+use det_post_ops::view::channels_last::MapStatistics;
 use det_post_types::{
-    Count, Detections, FrameReport, Resize, Stage, StreamPetrDecode, Tensor, TensorView,
+    Count, Detections, Error, ErrorKind, FrameReport, Resize, Result, Stage, StreamPetrDecode,
+    Tensor, TensorView,
 };
 
 /// The timed stages, in order.

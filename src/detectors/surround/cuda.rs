@@ -12,18 +12,17 @@ use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder, SurroundKind
 use crate::detectors::frame_stream::FrameStream;
 use crate::detectors::postprocess_3d::Postprocess3d;
 use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet};
+use det_post_infer::device::{DeviceEngine, fixed_shape};
+use det_post_infer::view_decoder;
+use det_post_infer::view_decoder::ViewNetwork;
+use det_post_ops::decode::streampetr::decode_streampetr;
 use det_post_ops::device::cuda::{InPlaceUploads, Stream};
 use det_post_ops::device::{Device, PayloadMemory};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_infer::device::{DeviceEngine, fixed_shape};
-use det_post_infer::view_decoder::ViewNetwork;
-use det_post_infer::view_decoder;
-use det_post_ops::decode::streampetr::decode_streampetr;
 use det_post_ops::image::resample::SampleMap;
 use det_post_ops::image::resample::cuda::DeviceMap;
 use det_post_types::{
-    Count, Detections, FrameReport, Resize, Size, Stage, Stamp, StreamPetrDecode, TensorSpec,
-    Transfer,
+    Count, Detections, Error, ErrorKind, FrameReport, Resize, Result, Size, Stage, Stamp,
+    StreamPetrDecode, TensorSpec, Transfer,
 };
 
 /// The stages timed on the stream, in order.

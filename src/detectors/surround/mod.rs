@@ -41,9 +41,8 @@ use super::{
 };
 use crate::config::{ChannelConfig, ChannelKind, SurroundConfig, SurroundFacts};
 use det_post_ops::device::Device;
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_ops::image::resample::ResampleParams;
-use det_post_types::Stage;
+use det_post_types::{Error, ErrorKind, Result, Stage};
 
 const STAGE: &str = "surround";
 

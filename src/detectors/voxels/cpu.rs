@@ -6,13 +6,14 @@ use std::thread;
 use super::{add_levels, map_dims, precision, transforms};
 use crate::config::LidarConfig;
 use crate::detectors::lidar::{self, MapEncoder};
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_infer::sparse::{CpuEncoder, GridAxes, Plan};
 use det_post_infer::{Engine, ExpectedDim};
+use det_post_ops::cloud::voxelize::Voxels;
 use det_post_ops::sparse::conv::Precision;
 use det_post_ops::sparse::voxel_mean::voxel_mean;
-use det_post_ops::cloud::voxelize::Voxels;
-use det_post_types::{ChannelTransform, ElementType, FrameReport, Points, Stage, Tensor};
+use det_post_types::{
+    ChannelTransform, ElementType, Error, ErrorKind, FrameReport, Points, Result, Stage, Tensor,
+};
 
 /// Detects objects in point clouds on the CPU.
 pub type CpuDetector = lidar::CpuDetector<VoxelMap>;

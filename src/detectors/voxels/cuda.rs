@@ -4,15 +4,14 @@ use super::{add_levels, map_dims, precision, transforms};
 use crate::config::LidarConfig;
 use crate::detectors::frame_stream::Running;
 use crate::detectors::lidar::{self, DeviceMapEncoder, MapEnds, load_network, voxelize_params};
-use det_post_ops::device::cuda::{DeviceBuffer, Graph, Stream};
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_infer::device::DeviceEngine;
 use det_post_infer::sparse::{CudaEncoder, GridAxes, Plan};
-use det_post_ops::sparse::rulebook::cuda::Cells;
-use det_post_ops::sparse::conv::Precision;
-use det_post_ops::sparse::voxel_mean::cuda::Workspace as VoxelMean;
 use det_post_ops::cloud::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
-use det_post_types::{FrameReport, Stage, Transfer};
+use det_post_ops::device::cuda::{DeviceBuffer, Graph, Stream};
+use det_post_ops::sparse::conv::Precision;
+use det_post_ops::sparse::rulebook::cuda::Cells;
+use det_post_ops::sparse::voxel_mean::cuda::Workspace as VoxelMean;
+use det_post_types::{Error, ErrorKind, FrameReport, Result, Stage, Transfer};
 
 /// Detects objects in point clouds on a GPU.
 pub type CudaDetector = lidar::CudaDetector<DeviceVoxelMap>;

@@ -22,12 +22,14 @@ pub use plan::plan;
 
 use super::Detector;
 use crate::config::{EncoderFacts, LidarConfig, available_bytes};
-use det_post_ops::device::Device;
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_infer::ExpectedDim::{self, Exactly};
 use det_post_infer::sparse::{EncoderCounts, Plan};
+use det_post_ops::device::Device;
 use det_post_ops::sparse::conv::Precision;
-use det_post_types::{ChannelTransform, EncoderPrecision, FrameReport, LevelCounts, PointChannel};
+use det_post_types::{
+    ChannelTransform, EncoderPrecision, Error, ErrorKind, FrameReport, LevelCounts, PointChannel,
+    Result,
+};
 
 /// Loads the encoder and the network for a device and allocates all memory that the
 /// configuration bounds.

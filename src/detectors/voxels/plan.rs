@@ -2,9 +2,8 @@
 //! configured capacities.
 
 use crate::config::{LidarConfig, LidarFacts};
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_infer::sparse::{self, Plan, SparseFile, SparseNetwork};
-use det_post_types::{FrameReport, PointChannel};
+use det_post_types::{Error, ErrorKind, FrameReport, PointChannel, Result};
 
 /// Reads the encoder of a channel and lays it out.
 ///

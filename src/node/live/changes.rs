@@ -11,10 +11,10 @@ use super::super::live_channel::LiveChannel;
 use super::super::outputs::ChannelOutputs;
 use super::{FRAME_TIMEOUT, Shared};
 use crate::config::Config;
-use det_post_types::Result;
 use crate::runtime::batches::share_networks;
 use crate::runtime::placement::place_on_gpus;
 use det_post_ros::middleware::{InputKind, Middleware, Qos, Received, Subscription};
+use det_post_types::Result;
 
 impl Shared {
     pub(super) fn change(&self, change: Change, timeout: Duration) -> Result<()> {

@@ -25,13 +25,13 @@ use super::logs::{Loggers, ROSOUT_QOS, ROSOUT_TOPIC, Rosout};
 use super::parameters::ParameterServer;
 use super::transforms::LiveTransforms;
 use crate::config::Config;
-use det_post_ops::device::set_copy_threads;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_ros::{LifecycleState, LifecycleTransition, NodeName, Parameter};
 use crate::runtime::Factory;
 use crate::runtime::trace::Trace;
+use det_post_ops::device::set_copy_threads;
 use det_post_ros::messages::{DiagnosticArray, Log, ParameterEvent, TransitionEvent};
 use det_post_ros::middleware::{InputKind, Middleware, Publisher, Qos, Received, Subscription};
+use det_post_ros::{LifecycleState, LifecycleTransition, NodeName, Parameter};
+use det_post_types::{Error, ErrorKind, Result};
 use graph::Graph;
 pub use options::{LiveOptions, OnMetrics};
 

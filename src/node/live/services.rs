@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::{FRAME_TIMEOUT, Shared, lock};
 use crate::config::Config;
-use det_post_types::{Error, ErrorKind};
 use crate::node::lifecycle::{Change, STAGE, TRANSITIONS};
-use det_post_ros::{LifecycleState, Parameter, ParameterValue, ParseTypeHashError, TypeHash};
 use det_post_ros::messages::find_type;
 use det_post_ros::middleware::{DescribedType, Middleware, Request, Response};
+use det_post_ros::{LifecycleState, Parameter, ParameterValue, ParseTypeHashError, TypeHash};
+use det_post_types::{Error, ErrorKind};
 
 impl Shared {
     pub(super) fn answer(&self, request: &Request) -> Response {

@@ -2,12 +2,11 @@
 
 use super::ReplayChannel;
 use crate::config::{ChannelConfig, InputConfig};
-use det_post_types::{Error, Result};
 use crate::replay::context::ReplayContext;
 use crate::replay::frame::ReplayFrame;
 use crate::replay::input::ReplayInput;
 use crate::replay::report::{ChannelSummary, InputReport, Report};
-use det_post_types::Stamp;
+use det_post_types::{Error, Result, Stamp};
 
 impl ReplayChannel {
     /// Counts a message that cannot be decoded. With one input it is a frame.

@@ -8,8 +8,6 @@ use std::sync::Arc;
 
 use crate::config::ChannelConfig;
 use crate::detectors::{FrameInput, FrameSet, MAX_INPUTS};
-use det_post_ops::device::PayloadMemory;
-use det_post_types::Result;
 use crate::replay::context::{ReplayContext, lock};
 use crate::replay::input::{CalibrationTopic, ReplayInput, frame_input};
 use crate::runtime::Factory;
@@ -18,9 +16,10 @@ use crate::runtime::assembler::{Assembler, Sequence, SharedMessage, fill};
 use crate::runtime::channel::Channel;
 use crate::runtime::message_buffer::MessageBuffer;
 use crate::runtime::slot::Loss;
+use det_post_ops::device::PayloadMemory;
 use det_post_ros::bag::{BagMessage, TopicInfo, check_log_time};
 use det_post_ros::middleware::{Received, deliver};
-use det_post_types::{CameraCalibration, Stamp};
+use det_post_types::{CameraCalibration, Result, Stamp};
 
 /// A channel and where its messages come from and go to.
 pub(super) struct ReplayChannel {

@@ -2,12 +2,11 @@
 
 use super::ReplayChannel;
 use crate::detectors::FrameSet;
-use det_post_types::Result;
 use crate::replay::context::{ReplayContext, lock};
 use crate::replay::input::{ReplayInput, frame_input};
 use det_post_ros::bag::{BagMessage, check_log_time};
 use det_post_ros::middleware::deliver;
-use det_post_types::Stamp;
+use det_post_types::{Result, Stamp};
 
 impl ReplayChannel {
     /// Whether frames begin by [`Self::begin`] and end by [`Self::end`].

@@ -6,11 +6,10 @@ use nalgebra::Isometry3;
 use super::message::{Message, malformed};
 use super::wire::{put_error, take_error};
 use crate::detectors::{FrameSet, MAX_INPUTS, Payload};
-use det_post_types::Result;
 use crate::runtime::message_buffer::{InputView, PayloadView};
 use det_post_types::{
     CameraCalibration, CloudView, CompressedFormat, CompressedView, Encoding, Header, ImagePayload,
-    ImageView, MAX_RANK, PointField, PointFields, ReceivedTensors, Size, Span, Stamp,
+    ImageView, MAX_RANK, PointField, PointFields, ReceivedTensors, Result, Size, Span, Stamp,
     TensorEntries, TensorEntry, TensorType,
 };
 

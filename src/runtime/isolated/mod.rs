@@ -35,8 +35,9 @@ use crate::config::ChannelConfig;
 use crate::detectors::image2d::MAX_DECODE_TIME;
 use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet};
 use det_post_ops::device::{Device, copy};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Detections, DeviceChoice, FrameReport, Stage, Transfer};
+use det_post_types::{
+    Detections, DeviceChoice, Error, ErrorKind, FrameReport, Result, Stage, Transfer,
+};
 
 /// The time limit for loading the networks. TensorRT builds for minutes.
 const START_TIMEOUT: Duration = Duration::from_secs(900);

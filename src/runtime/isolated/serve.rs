@@ -10,9 +10,8 @@ use super::message::{Message, STAGE, malformed, request, response};
 use super::wire;
 use crate::config::{ChannelConfig, Config};
 use crate::detectors::{Detector, FrameInput, FrameSet, MAX_INPUTS};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::runtime::message_buffer::InputView;
-use det_post_types::{DeviceChoice, FrameReport, Stage};
+use det_post_types::{DeviceChoice, Error, ErrorKind, FrameReport, Result, Stage};
 
 /// Serves requests from standard input, a socket, until its end or until the GPU is lost.
 /// `make` builds the detector, in this process.

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use super::message::{Message, malformed};
 use crate::detectors::{DetectorInfo, InputNeeds, PayloadKind, TargetFrame};
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_types::{
-    Box2d, Box3d, Count, Detection2d, Detection3d, Detections, FrameReport, LevelCounts, Object3d,
-    PictureDecoder, RotatedBox2d, Stage, Transfer, Variance3d,
+    Box2d, Box3d, Count, Detection2d, Detection3d, Detections, Error, ErrorKind, FrameReport,
+    LevelCounts, Object3d, PictureDecoder, Result, RotatedBox2d, Stage, Transfer, Variance3d,
 };
 
 /// Appends the constant properties of a detector.

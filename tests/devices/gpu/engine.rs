@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use det_post::ErrorKind;
-use det_post_ops::device::cuda::{DeviceTensor, DeviceValues, Stream};
 use det_post_infer::device::{DeviceEngine, NumBytes, fixed_shape};
 use det_post_infer::{Engine, LIBRARY_VARIABLE, OrtEngine, RtenEngine};
+use det_post_ops::device::cuda::{DeviceTensor, DeviceValues, Stream};
 use det_post_types::{
     ElementType, EngineKind, EngineOptions, GpuEngineOptions, Provider, Tensor, TensorSpec,
     TensorValues, TensorView, Usage,

@@ -10,17 +10,17 @@ use std::time::Instant;
 
 use det_post::config::ChannelConfig;
 use det_post::detectors::{Detector, DetectorInfo, FrameSet};
+use det_post::runtime::supervisor::{Health, Supervisor};
+use det_post::{ErrorKind, Result};
+use det_post_infer::device::{DeviceEngine, fixed_shape};
+use det_post_infer::{Engine, RtenEngine};
 use det_post_ops::device::Device;
 use det_post_ops::device::cuda::diagnostic::{FaultKind, fail};
 use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, DeviceValues};
-use det_post_infer::device::{DeviceEngine, fixed_shape};
-use det_post_infer::{Engine, RtenEngine};
-use det_post::runtime::supervisor::{Health, Supervisor};
 use det_post_types::{
     Detections, DeviceChoice, EngineOptions, FailurePolicy, Fallback, FrameReport, Stamp, Tensor,
     TensorValues, TensorView,
 };
-use det_post::{ErrorKind, Result};
 
 use super::network::{INPUT, network, noise};
 use super::{gpu, saved};

@@ -1,7 +1,7 @@
 //! What is checked when a kernel is loaded.
 
-use det_post_ops::device::cuda::{Grid, KernelSpec};
 use det_post::{ErrorKind, Result};
+use det_post_ops::device::cuda::{Grid, KernelSpec};
 
 /// The kernel `empty`, whose parameter has 16 bytes, declared with `N` words of 8.
 struct Declared<const N: usize>;

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use det_post::config::{ChannelConfig, ChannelKind, Config};
 use det_post::detectors::image2d::{self, YoloHead};
 use det_post::detectors::{Detector, pillars};
-use det_post_ops::device::Device;
+use det_post::replay::{Replay, ReplayOptions, Threads};
+use det_post::{Error, ErrorKind, Result};
 use det_post_infer::device::{DeviceEngine, fixed_shape};
 use det_post_infer::{Engine, RtenEngine};
-use det_post::replay::{Replay, ReplayOptions, Threads};
+use det_post_ops::device::Device;
 use det_post_ros::bag::{BagCompression, BagWriter, OfferedQos};
 use det_post_ros::messages::{Image, PointCloud2, definition};
 use det_post_types::{Stamp, TensorSpec, TensorView};
-use det_post::{Error, ErrorKind, Result};
 
 use super::engine::library;
 use super::gpu;

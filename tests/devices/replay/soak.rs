@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use det_post::config::Config;
-use det_post_ops::device::Device;
-use det_post_infer::LIBRARY_VARIABLE;
 use det_post::replay::{Rate, Replay, ReplayOptions};
+use det_post_infer::LIBRARY_VARIABLE;
+use det_post_ops::device::Device;
 use det_post_types::{DeviceChoice, Stage};
 
 use crate::common::memory::resident;

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use det_post::Result;
 use det_post::node::Change;
 use det_post::node::LiveNode;
-use det_post_ros::{NodeName, Remaps};
 use det_post_ros::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
 use det_post_ros::middleware::{
     Handler, InputKind, Middleware, MiddlewareOptions, Publisher, Qos, Receiver, Subscription,
     Switch, Watcher,
 };
+use det_post_ros::{NodeName, Remaps};
 
 use super::rig::{self, Message};
 use super::{replay, stub};

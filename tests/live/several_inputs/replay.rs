@@ -8,12 +8,12 @@ use std::time::Duration;
 use det_post::replay::{LogTime, Rate, Replay, ReplayFiles, ReplayOptions, Slice};
 use det_post::runtime::Factory;
 use det_post::runtime::isolated::Proxy;
+use det_post::{Detector, Error, ErrorKind, FrameInput, FrameSet};
 use det_post_ros::bag::BagReader;
 use det_post_types::{
     CameraCalibration, DeviceChoice, Encoding, FrameReport, Header, ImagePayload, ImageView, Size,
     Stage, Stamp,
 };
-use det_post::{Detector, Error, ErrorKind, FrameInput, FrameSet};
 use serde_json::Value;
 
 use super::rig::{self, NUM_INCOMPLETE, NUM_SERVED};

@@ -6,13 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use det_post::config::{ChannelConfig, Config, InputConfig, SyncConfig};
-use det_post_ros::Reliability;
 use det_post_ros::bag::{BagCompression, BagWriter, OfferedQos};
 use det_post_ros::messages::{
     CameraInfo, Image, PointCloud2, TfMessage, TransformStamped, definition,
 };
+use det_post_ros::{OutputType, Reliability};
 use det_post_types::{Header, PointField, PointFields, Stamp};
-use det_post_ros::{OutputType};
 
 pub const CAMERA: &str = "/camera";
 pub const OTHER_CAMERA: &str = "/other_camera";

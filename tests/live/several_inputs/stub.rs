@@ -9,14 +9,14 @@ use det_post::config::ChannelConfig;
 use det_post::detectors::{
     Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, Payload, PayloadKind,
 };
-use det_post_ops::device::Device;
 use det_post::runtime::Factory;
 use det_post::runtime::isolated::serve;
+use det_post::{Error, ErrorKind, Result};
+use det_post_ops::device::Device;
 use det_post_types::{
     Box2d, Box3d, Detection2d, Detection3d, Detections, DeviceChoice, FrameReport, Header,
     ImagePayload, Object3d, Stage, Stamp,
 };
-use det_post::{Error, ErrorKind, Result};
 
 /// Makes the detector that a channel is named after: `cameras` has two cameras
 /// and boxes in an image, `fused` a camera and a lidar and boxes in space.

@@ -3,8 +3,8 @@
 //! and their sums and sums of squares to 1e-5.
 
 use det_post_infer::sparse::{CpuEncoder, Plan, SparseNetwork, Step};
-use det_post_ops::sparse::rulebook::Mode;
 use det_post_ops::sparse::conv::Precision;
+use det_post_ops::sparse::rulebook::Mode;
 use det_post_types::{ElementType, Tensor};
 
 use super::assert_close;

@@ -1,8 +1,8 @@
 //! Properties of whole encoders, on a scene of random voxels.
 
 use det_post_infer::sparse::{CpuEncoder, GridAxes, NetworkBuilder, Plan, SparseNetwork, Weights};
-use det_post_ops::sparse::rulebook::Geometry;
 use det_post_ops::sparse::conv::Precision;
+use det_post_ops::sparse::rulebook::Geometry;
 use det_post_types::{ElementType, Tensor};
 use proptest::prelude::*;
 

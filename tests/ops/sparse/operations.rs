@@ -1,14 +1,14 @@
 //! Every operation alone: coordinates, order, tables and counts are equal,
 //! features agree to 1e-5 of the largest value of their case.
 
-use det_post_ops::sparse::rulebook::{
-    EntranceCounts, Geometry, Mode, SiteGrid, Sites, Table, fill_table, output_sites,
-    sites_of_coordinates,
-};
 use det_post_ops::sparse::conv::{
     ConvParameters, Epilogue, PackedWeights, Precision, Workspace, sparse_conv,
 };
 use det_post_ops::sparse::max_pool::sparse_max_pool;
+use det_post_ops::sparse::rulebook::{
+    EntranceCounts, Geometry, Mode, SiteGrid, Sites, Table, fill_table, output_sites,
+    sites_of_coordinates,
+};
 use det_post_ops::sparse::to_map::{map_shape, to_map};
 use det_post_types::{ElementType, Tensor};
 

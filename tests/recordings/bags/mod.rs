@@ -16,9 +16,9 @@ mod memory;
 
 use std::path::Path;
 
+use det_post::{Error, ErrorKind};
 use det_post_ros::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
 use det_post_types::Stamp;
-use det_post::{Error, ErrorKind};
 use mcap::Compression;
 use recordings::{Layout, Message, TOPICS, mcap_file, messages, write_db3};
 

@@ -5,8 +5,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use super::canvas::Canvas;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::Size;
+use det_post_types::{Error, ErrorKind, Result, Size};
 
 /// Levels of red, green and blue: 252 colours, one byte per pixel.
 const LEVELS: [usize; 3] = [6, 7, 6];

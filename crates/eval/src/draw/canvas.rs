@@ -14,8 +14,7 @@ use embedded_graphics::prelude::{DrawTarget, Drawable, Pixel, Primitive};
 use embedded_graphics::primitives::{PrimitiveStyle, Rectangle};
 use embedded_graphics::text::{Baseline, Text};
 
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::Size;
+use det_post_types::{Error, ErrorKind, Result, Size};
 
 /// Coordinates are clamped to this magnitude before drawing: a box may be anywhere, and pixel
 /// counters have 32 bits.

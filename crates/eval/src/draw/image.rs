@@ -4,11 +4,11 @@ use embedded_graphics::pixelcolor::Rgb888;
 
 use super::canvas::Canvas;
 use super::class_rgb;
-use det_post_types::Result;
 use det_post_ops::image::decompress::{self, Picture, decompress};
 use det_post_ops::image::letterbox::{self, LetterboxParams, letterbox};
 use det_post_types::{
-    ChannelOrder, ElementType, ImagePayload, Normalization, Placement, Size, Tensor, TensorValues,
+    ChannelOrder, ElementType, ImagePayload, Normalization, Placement, Result, Size, Tensor,
+    TensorValues,
 };
 
 /// An image without detections, at most `max_width` pixels wide, and its own size.

@@ -6,8 +6,7 @@ use embedded_graphics::pixelcolor::Rgb888;
 
 use super::canvas::Canvas;
 use super::image::class_color;
-use det_post_types::Result;
-use det_post_types::Size;
+use det_post_types::{Result, Size};
 
 const SIZE: Size = Size::new(640, 520);
 

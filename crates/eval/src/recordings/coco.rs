@@ -8,10 +8,9 @@ use serde::Serialize;
 
 use super::filters::Filters;
 use super::pair::Paired;
-use det_post_types::{Error, ErrorKind, Result};
 use crate::GroundTruth2d;
 use det_post_ros::output_folder::OutputFolder;
-use det_post_types::{Box2d, Detection2d, ImageBox};
+use det_post_types::{Box2d, Detection2d, Error, ErrorKind, ImageBox, Result};
 
 /// A camera's two files, as text.
 pub(super) struct CocoFiles {

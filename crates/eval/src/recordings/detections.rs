@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Deserialize;
 
 use super::streams::{Classes, Streams, insert};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::input_file;
 use det_post_ros::bag::BagReader;
 use det_post_ros::messages::{Detection2DArray, Detection3DArray};
 use det_post_ros::truth::ATTRIBUTES_SUFFIX;
 use det_post_types::{
-    Box2d, Box3d, Detection2d, Detection3d, ImageBox, Object3d, RotatedBox2d, Stamp,
+    Box2d, Box3d, Detection2d, Detection3d, Error, ErrorKind, ImageBox, Object3d, Result,
+    RotatedBox2d, Stamp, input_file,
 };
 
 /// The longest line that is read: a frame of 65536 detections has half of that.

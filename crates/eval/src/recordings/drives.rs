@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::input_file;
+use det_post_types::{Error, ErrorKind, Result, input_file};
 
 /// The longest list that is read: more than a hundred thousand drives.
 const MAX_BYTES: u64 = 64 << 20;

@@ -30,10 +30,9 @@ use self::pair::{Topics, describe, pair};
 pub use self::streams::{Classes, Stream};
 use self::truth::Truth;
 use self::worst::WorstFrames;
-use det_post_types::{Error, ErrorKind, Result};
 use crate::{GroundTruth2d, GroundTruth3d};
 use det_post_ros::output_folder::OutputFolder;
-use det_post_types::{Detection2d, Detection3d, ImageBox};
+use det_post_types::{Detection2d, Detection3d, Error, ErrorKind, ImageBox, Result};
 
 /// Detections and truth of one drive, read into memory.
 pub struct Sides {

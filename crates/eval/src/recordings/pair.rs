@@ -1,9 +1,8 @@
 //! Which detections belong to which truth.
 
 use super::streams::Stream;
-use det_post_types::{Error, ErrorKind, Result};
 use crate::Frame;
-use det_post_types::Stamp;
+use det_post_types::{Error, ErrorKind, Result, Stamp};
 
 /// `DETECTIONS=TRUTH`, two topics.
 #[derive(Clone, Debug, PartialEq, Eq)]

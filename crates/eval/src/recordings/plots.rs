@@ -6,9 +6,9 @@ use super::Evaluation;
 use super::figures::{Figures, SensorFigures};
 use super::file_names::file_names;
 use crate::draw::{Curve, save_plot};
-use det_post_types::Result;
 use crate::recall_points;
 use det_post_ros::output_folder::OutputFolder;
+use det_post_types::Result;
 
 impl Evaluation {
     /// Draws two pictures for every sensor into a folder; their names there

@@ -5,13 +5,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::streams::{Classes, Streams, insert};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::{GroundTruth2d, GroundTruth3d};
 use det_post_ros::bag::{BagReader, TopicInfo};
 use det_post_ros::cdr::Reader;
 use det_post_ros::messages::{Detection2DArray, Detection3DArray, read_header};
 use det_post_ros::truth::{ATTRIBUTES_SUFFIX, decode_2d, decode_3d};
-use det_post_types::Stamp;
+use det_post_types::{Error, ErrorKind, Result, Stamp};
 
 /// Truth by topic.
 pub type Truth = Streams<GroundTruth2d, GroundTruth3d>;

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Batch, BatchSlot, Member, Work, check_open, item_spec};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::Engine;
-use det_post_types::{Dim, ElementType, Tensor, TensorSpec, TensorView};
+use det_post_types::{Dim, ElementType, Error, ErrorKind, Result, Tensor, TensorSpec, TensorView};
 
 /// The outputs of a run, by position.
 pub type Outputs<'a> = dyn Fn(usize) -> Result<TensorView<'a>> + 'a;

@@ -25,8 +25,7 @@ use std::time::{Duration, Instant};
 
 pub use host::{HostNetwork, HostWork, Outputs};
 
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Dim, TensorSpec};
+use det_post_types::{Dim, Error, ErrorKind, Result, TensorSpec};
 
 const STAGE: &str = "batch";
 

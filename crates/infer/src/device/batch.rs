@@ -11,10 +11,9 @@ use std::time::Duration;
 use super::host::NumBytes;
 use super::network::{Network, failed, model_error};
 use super::runner::Runner;
-use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, Event, Stream};
-use det_post_types::Result;
 use crate::batch::{Batch, BatchSlot, Member, Work, check_open, item_spec};
-use det_post_types::{EngineOptions, TensorSpec};
+use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, Event, Stream};
+use det_post_types::{EngineOptions, Result, TensorSpec};
 
 /// A network on a GPU whose first dimension is the batch.
 pub struct DeviceWork {

@@ -11,8 +11,8 @@ use ort::session::{IoBinding, RunOptions, Session};
 use ort::value::{DynValueRefMut, TensorRefMut};
 use ort::{AsPointer, ep};
 
-use det_post_ops::device::cuda::{CaptureLock, DeviceTensor, Graph, Stream, lock_capture};
 use super::network::failed;
+use det_post_ops::device::cuda::{CaptureLock, DeviceTensor, Graph, Stream, lock_capture};
 use det_post_types::ElementType;
 
 /// The key of the run option that selects a recording.
@@ -205,7 +205,11 @@ impl Bound {
     ///
     /// # Errors
     /// `Inference` when the run fails, `Device` when it cannot be recorded.
-    pub(super) fn record(&mut self, lock: &CaptureLock, number: usize) -> det_post_types::Result<Graph> {
+    pub(super) fn record(
+        &mut self,
+        lock: &CaptureLock,
+        number: usize,
+    ) -> det_post_types::Result<Graph> {
         let stream = self.stream.clone();
         self.is_recorded = true;
         Graph::record_locked(lock, &stream, || {

@@ -1,10 +1,9 @@
 //! A network on the CPU between kernels on the device, with explicit copies.
 
 use super::network::{Network, allocate_inputs, allocate_output, failed};
-use det_post_ops::device::cuda::{DeviceTensor, PinnedTensor, Stream};
-use det_post_types::Result;
 use crate::Engine;
-use det_post_types::{Tensor, TensorSpec, TensorView};
+use det_post_ops::device::cuda::{DeviceTensor, PinnedTensor, Stream};
+use det_post_types::{Result, Tensor, TensorSpec, TensorView};
 
 /// The maximum number of inputs.
 const MAX_INPUTS: usize = 16;

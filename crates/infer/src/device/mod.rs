@@ -36,8 +36,7 @@ use runner::Runner;
 use super::batch::BatchSlot;
 use super::{Engine, STAGE};
 use det_post_ops::device::cuda::{DeviceTensor, Stream};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Dim, EngineOptions, Provider, Tensor, TensorSpec};
+use det_post_types::{Dim, EngineOptions, Error, ErrorKind, Provider, Result, Tensor, TensorSpec};
 
 /// A loaded network with its inputs and outputs in the memory of a stream.
 pub struct DeviceEngine {

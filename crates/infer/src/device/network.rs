@@ -1,9 +1,8 @@
 //! The tensors of a network in device memory.
 
-use det_post_ops::device::cuda::{DeviceTensor, Stream};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::{STAGE, signature};
-use det_post_types::{Dim, ElementType, TensorSpec};
+use det_post_ops::device::cuda::{DeviceTensor, Stream};
+use det_post_types::{Dim, ElementType, Error, ErrorKind, Result, TensorSpec};
 
 /// The inputs and outputs of a network for one frame at a time, in the memory of its stream.
 /// Shapes and addresses never change.

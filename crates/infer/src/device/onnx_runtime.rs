@@ -21,13 +21,13 @@ use ort::session::Session;
 
 use super::binding::{Bound, cuda_provider, tensorrt_provider};
 use super::network::{Network, allocate_inputs, allocate_output, failed};
-use det_post_ops::device::cuda::{CaptureLock, DeviceTensor, Graph, Stream, lock_capture};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::fp16::{self, Converted};
 use crate::ort::{environment, spec};
 use crate::{check_file, efficient_nms};
+use det_post_ops::device::cuda::{CaptureLock, DeviceTensor, Graph, Stream, lock_capture};
 use det_post_types::{
-    Dim, ElementType, EngineOptions, GpuEngineOptions, Provider, TensorSpec, Usage,
+    Dim, ElementType, EngineOptions, Error, ErrorKind, GpuEngineOptions, Provider, Result,
+    TensorSpec, Usage,
 };
 
 const STAGE: &str = "onnxruntime";

@@ -5,10 +5,9 @@ use std::path::Path;
 use super::host::{HostRunner, NumBytes};
 use super::network::{Network, model_error};
 use super::onnx_runtime::{self, OrtRunner};
-use det_post_ops::device::cuda::Stream;
-use det_post_types::Result;
 use crate::{Choice, LIBRARY_VARIABLE, OrtEngine, RtenEngine, choose};
-use det_post_types::{EngineOptions, Provider, TensorSpec};
+use det_post_ops::device::cuda::Stream;
+use det_post_types::{EngineOptions, Provider, Result, TensorSpec};
 
 /// The runtime of a network.
 pub(super) enum Runner {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::operation::{
     Convolution, GridAxes, Level, Operation, Operator, Origin, SparseNetwork, SparseTensor, ToMap,
 };
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_ops::sparse::rulebook::{Geometry, Mode, SiteGrid};
 use det_post_ops::sparse::conv::ConvParameters;
+use det_post_ops::sparse::rulebook::{Geometry, Mode, SiteGrid};
+use det_post_types::{Error, ErrorKind, Result};
 
 const STAGE: &str = "sparse_network";
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::builder::Weights;
 use super::refuse;
-use det_post_types::{Error, ErrorKind, Result};
 use crate::onnx::{Graph, Node};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The constants of a graph that have been asked for.
 pub(super) struct Constants<'g, 'a> {

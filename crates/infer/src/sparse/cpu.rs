@@ -3,15 +3,16 @@
 use super::operation::Origin;
 use super::plan::{Plan, Step, StepKind};
 use super::refuse;
-use det_post_types::{Error, ErrorKind, Result};
+use det_post_ops::sparse::conv::{
+    Epilogue, PackedWeights, Precision, Workspace, relu, sparse_conv,
+};
+use det_post_ops::sparse::max_pool::sparse_max_pool;
 use det_post_ops::sparse::rulebook::{
     EntranceCounts, Mode, OutputCounts, SiteGrid, Sites, Table, fill_table, output_sites,
     sites_of_coordinates,
 };
-use det_post_ops::sparse::conv::{Epilogue, PackedWeights, Precision, Workspace, relu, sparse_conv};
-use det_post_ops::sparse::max_pool::sparse_max_pool;
 use det_post_ops::sparse::to_map::to_map;
-use det_post_types::Tensor;
+use det_post_types::{Error, ErrorKind, Result, Tensor};
 
 /// A network of sparse convolutions on the CPU.
 ///

@@ -4,15 +4,15 @@ use super::operation::Origin;
 use super::plan::{Plan, Step, StepKind};
 use super::{EncoderCounts, refuse};
 use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, Stream};
-use det_post_types::{Error, ErrorKind, Result};
+use det_post_ops::sparse::conv::Precision;
+use det_post_ops::sparse::conv::cuda::{Convolution, DeviceFeatures, Workspace as Features};
+use det_post_ops::sparse::max_pool::cuda::Workspace as MaxPool;
 use det_post_ops::sparse::rulebook::cuda::{
     Cells, DeviceSites, DeviceTable, PublishedCounts, Workspace as Rulebooks,
 };
 use det_post_ops::sparse::rulebook::{Mode, OutputCounts, SiteGrid};
-use det_post_ops::sparse::conv::Precision;
-use det_post_ops::sparse::conv::cuda::{Convolution, DeviceFeatures, Workspace as Features};
-use det_post_ops::sparse::max_pool::cuda::Workspace as MaxPool;
 use det_post_ops::sparse::to_map::cuda::Workspace as ToMap;
+use det_post_types::{Error, ErrorKind, Result};
 
 /// A network of sparse convolutions on a GPU.
 ///

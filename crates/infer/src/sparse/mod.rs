@@ -35,9 +35,9 @@ pub use operation::{
 };
 pub use plan::{Memory, Plan, PlannedRulebook, Step, StepKind};
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::load_layers;
 use crate::onnx::Model;
+use det_post_types::{Error, ErrorKind, Result};
 
 const STAGE: &str = "sparse_network";
 

@@ -1,8 +1,8 @@
 //! Reading the attributes of a node, each of which has to be known.
 
 use super::refuse;
-use det_post_types::Result;
 use crate::onnx::{AttributeValue, Node};
+use det_post_types::Result;
 
 /// The attributes of a node. [`Self::finish`] refuses the ones that nothing has
 /// asked for.

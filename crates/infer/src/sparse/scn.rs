@@ -17,9 +17,9 @@ use super::constants::{Constants, WeightSizes};
 use super::node::{self, Attributes};
 use super::operation::{GridAxes, SparseNetwork};
 use super::refuse;
-use det_post_types::Result;
 use crate::onnx::{DataType, Model, Node, ValueInfo};
 use det_post_ops::sparse::rulebook::Geometry;
+use det_post_types::Result;
 
 const DOMAINS: [&str; 3] = ["", "ai.onnx", "det_post"];
 

@@ -1,9 +1,8 @@
 //! A view decoder of either family on the CPU.
 
 use super::{DecodedQueries, View, ViewNetwork, check_maps, detr3d, sparse4d};
-use det_post_types::Result;
 use det_post_ops::view::sample::FeatureMaps;
-use det_post_types::Motion;
+use det_post_types::{Motion, Result};
 
 /// A view decoder on the CPU, in f32.
 #[derive(Clone, Debug)]

@@ -3,11 +3,10 @@
 use half::f16;
 
 use super::{View, ViewNetwork, detr3d, sparse4d};
-use det_post_ops::device::cuda::Stream;
-use det_post_types::Result;
 use det_post_ops::decode::query::cuda::DeviceQueries;
+use det_post_ops::device::cuda::Stream;
 use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
-use det_post_types::{Motion, ViewPrecision};
+use det_post_types::{Motion, Result, ViewPrecision};
 
 /// A view decoder on a GPU, in f32 or f16.
 pub struct CudaViewDecoder {

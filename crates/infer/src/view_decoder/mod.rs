@@ -31,11 +31,10 @@ pub use cuda::CudaViewDecoder;
 use std::path::Path;
 use std::sync::Arc;
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::load_layers;
 use crate::safetensors::SafeTensors;
 use det_post_ops::view::sample::{FeatureMaps, Projection};
-use det_post_types::{QueryBox, ViewDecoder};
+use det_post_types::{Error, ErrorKind, QueryBox, Result, ViewDecoder};
 
 const STAGE: &str = "view_decoder";
 

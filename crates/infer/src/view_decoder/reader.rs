@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use nalgebra::{DMatrix, DVector};
 
 use super::refuse;
-use det_post_types::Result;
 use crate::safetensors::SafeTensors;
 use det_post_ops::view::layer_norm::LayerNorm;
 use det_post_ops::view::linear::{Finish, LinearLayer};
+use det_post_types::Result;
 
 /// The most names in a message.
 const MAX_SHOWN_NAMES: usize = 8;

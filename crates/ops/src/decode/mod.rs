@@ -3,10 +3,10 @@
 pub mod anchor;
 pub mod center;
 pub mod gather;
+pub mod logit;
 pub mod query;
 pub mod select;
 pub mod streampetr;
-pub mod yolo;
-pub mod logit;
 #[cfg(feature = "cuda")]
 pub(crate) mod thresholds;
+pub mod yolo;

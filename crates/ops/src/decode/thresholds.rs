@@ -1,8 +1,7 @@
 //! Score thresholds as tables for the device.
 
 use crate::device::cuda::{DeviceBuffer, Stream};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::ScoreThresholds;
+use det_post_types::{Error, ErrorKind, Result, ScoreThresholds};
 
 /// Thresholds in device memory, for a fixed number of classes and bins. Recorded
 /// graphs use the values last set.
@@ -26,11 +25,7 @@ impl DeviceThresholds {
     }
 
     /// Writes thresholds of as many classes and bins, and waits.
-    pub(crate) fn set(
-        &mut self,
-        op: &'static str,
-        thresholds: &ScoreThresholds,
-    ) -> Result<()> {
+    pub(crate) fn set(&mut self, op: &'static str, thresholds: &ScoreThresholds) -> Result<()> {
         let (limits, least_scores) = tables(thresholds);
         let [found, expected] =
             [[limits.len(), least_scores.len()], [self.limits.len(), self.least_scores.len()]];

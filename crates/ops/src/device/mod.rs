@@ -23,8 +23,7 @@ pub use mapped_file::{FileBytes, UploadTotals};
 pub use mapped_uploads::MappedUploads;
 pub use payload::PayloadMemory;
 
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::DeviceChoice;
+use det_post_types::{DeviceChoice, Error, ErrorKind, Result};
 
 /// The device of a channel.
 #[derive(Clone, Debug)]

@@ -1,11 +1,11 @@
 //! Images to the inputs of a network.
 
 pub mod decompress;
-pub mod letterbox;
-pub mod resample;
 #[cfg(feature = "cuda")]
 mod kernels;
+pub mod letterbox;
 mod planes;
+pub mod resample;
 mod wire;
 #[cfg(feature = "cuda")]
 mod wire_layout;

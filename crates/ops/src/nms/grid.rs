@@ -37,8 +37,7 @@ pub(crate) struct Reach {
 
 impl Reach {
     /// All boxes that touch.
-    pub(crate) const TOUCHING: Self =
-        Self { min_size_ratio: 0.0, max_shift_ratio: f32::INFINITY };
+    pub(crate) const TOUCHING: Self = Self { min_size_ratio: 0.0, max_shift_ratio: f32::INFINITY };
 
     /// Axis-aligned boxes whose IoU is above a threshold. Along each axis they overlap by
     /// at least that part of the longer side, which bounds the ratio of the sides and the

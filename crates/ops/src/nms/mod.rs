@@ -61,8 +61,9 @@ use crate::nms::none::nms_none;
 use crate::nms::rotated::nms_rotated;
 use crate::nms::soft::nms_soft;
 use crate::nms::survivors::survivors;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Box2d, Candidate, Kept, Nms2d, Nms3d, Object3d, RotatedBox2d};
+use det_post_types::{
+    Box2d, Candidate, Error, ErrorKind, Kept, Nms2d, Nms3d, Object3d, Result, RotatedBox2d,
+};
 
 /// Suppresses candidates with axis-aligned boxes.
 ///

@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 
 use super::workspace::Suppressors;
-use det_post_types::{Box2d, Box3d, Candidate, ClassMode, Kept, Object3d, RotatedBox2d, total_order};
+use det_post_types::{
+    Box2d, Box3d, Candidate, ClassMode, Kept, Object3d, RotatedBox2d, total_order,
+};
 
 /// The number of kinds of scenes.
 pub(crate) const NUM_KINDS: usize = 9;

@@ -27,11 +27,7 @@ pub(crate) struct ClassThresholds<'a>(&'a [f32]);
 impl<'a> ClassThresholds<'a> {
     /// Refuses a list without a threshold for the class of an eligible
     /// candidate.
-    pub(crate) fn new(
-        op: &'static str,
-        thresholds: &'a [f32],
-        ranked: &[Ranked],
-    ) -> Result<Self> {
+    pub(crate) fn new(op: &'static str, thresholds: &'a [f32], ranked: &[Ranked]) -> Result<Self> {
         let num = thresholds.len();
         let message = match ranked.iter().map(|r| r.class).max() {
             _ if num == 1 => return Ok(Self(thresholds)),

@@ -5,9 +5,8 @@ use std::collections::BinaryHeap;
 
 use super::grid::{Extent, Grid, Reach};
 use super::lanes::Lanes;
-use det_post_types::{Error, ErrorKind, Result};
 use crate::nms::geometry::{AlignedBox, Extents, Rectangle, Solid};
-use det_post_types::{Candidate, ClassMode, Kept, Object3d};
+use det_post_types::{Candidate, ClassMode, Error, ErrorKind, Kept, Object3d, Result};
 
 /// Scratch memory of every suppression op, reused from frame to frame.
 #[derive(Clone, Debug, Default)]

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use memmap2::{Mmap, UncheckedAdvice};
 
 use super::truncation::TruncationGuard;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::input_file;
+use det_post_types::{Error, ErrorKind, Result, input_file};
 
 /// The bytes of a file, mapped read-only for the lifetime of the value.
 ///

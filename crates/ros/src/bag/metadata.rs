@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::yaml::Node;
+use det_post_types::{Error, ErrorKind, Result};
 
 /// A part of the metadata, or the reason why it is invalid.
 type Parsed<T> = std::result::Result<T, String>;

@@ -87,8 +87,7 @@ use self::topics::{declare, merge_topics};
 pub use self::write::{
     BagCompression, BagWriter, Durability, OfferedQos, Reliability, check_log_time,
 };
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::Stamp;
+use det_post_types::{Error, ErrorKind, Result, Stamp};
 
 /// One message, borrowed from the reader until its next call.
 #[derive(Clone, Copy, Debug)]

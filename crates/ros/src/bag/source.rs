@@ -14,9 +14,7 @@ use super::record;
 use super::span::LogSpan;
 use super::time::Head;
 use super::topic::TopicInfo;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::input_file;
-use det_post_types::Stamp;
+use det_post_types::{Error, ErrorKind, Result, Stamp, input_file};
 
 /// One readable file of the recording.
 pub(super) struct Source {

@@ -14,8 +14,7 @@ use ::mcap::{Compression, McapError, WriteOptions, Writer};
 use super::metadata::{
     self, FileSpan, Metadata, Nanoseconds, SinceEpoch, TopicCount, TopicMetadata, io_error,
 };
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::Stamp;
+use det_post_types::{Error, ErrorKind, Result, Stamp};
 
 /// Size at which a chunk is closed.
 const CHUNK_BYTES: u64 = 4 << 20;

@@ -9,9 +9,9 @@ use rustdds::{
 
 use super::error::error;
 use super::payload::{self, RawWriter};
-use det_post_types::Result;
 use crate::NodeName;
 use crate::cdr::Writer;
+use det_post_types::Result;
 
 const TOPIC: &str = "ros_discovery_info";
 const TYPE: &str = "rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_";

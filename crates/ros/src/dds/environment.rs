@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use rustdds::DomainParticipantBuilder;
 
 use super::error::error;
-use det_post_types::{Error, ErrorKind, Result};
 use crate::socket_buffers;
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The last domain whose ports exist.
 const MAX_DOMAIN: u16 = 232;

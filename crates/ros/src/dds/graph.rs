@@ -15,9 +15,9 @@ use super::payload::RawWriter;
 use super::peers::{Endpoint, Peers};
 use super::retired::RetiredWriter;
 use super::threads::Stop;
-use det_post_types::Result;
 use crate::NodeName;
 use crate::middleware::{MiddlewareEvent, Watchers};
+use det_post_types::Result;
 
 /// How often a middleware that closes checks its retired writers.
 const RETIRED_POLL: Duration = Duration::from_millis(2);

@@ -40,11 +40,11 @@ use std::sync::Arc;
 pub use environment::{DdsSettings, DiscoveryRange};
 pub use publisher::MAX_KEPT_BYTES;
 
-use det_post_types::Result;
 use crate::middleware::{
     Handler, InputKind, Middleware, MiddlewareOptions, Publisher, Qos, Receiver, ServiceKind,
     Subscription, Switch, Watcher, switch_handler,
 };
+use det_post_types::Result;
 use error::error;
 use graph::Graph;
 use threads::Threads;

@@ -12,8 +12,8 @@ use rustdds::rpc::SampleIdentity;
 use rustdds::{RepresentationIdentifier, Timestamp, WriteOptionsBuilder};
 
 use super::error::error;
-use det_post_types::{Error, Result};
 use crate::middleware::{InputKind, Receiver, deliver_body};
+use det_post_types::{Error, Result};
 
 /// Writes finished CDR messages.
 pub(super) type RawWriter = DataWriter<Bytes, Raw>;

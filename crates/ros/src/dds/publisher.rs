@@ -12,8 +12,8 @@ use super::graph::Graph;
 use super::payload::{self, RawWriter};
 use super::peers::Endpoint;
 use super::qos;
-use det_post_types::Result;
 use crate::middleware::{Publisher, Qos, Reliability};
+use det_post_types::Result;
 
 /// The most bytes that a reliable publisher sends within 6 s, for which the
 /// participant may keep them.

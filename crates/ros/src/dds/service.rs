@@ -22,10 +22,10 @@ use super::qos;
 use super::responses::{Response, Responses};
 use super::retired::DRAIN_TIMEOUT;
 use super::threads::{Stop, Threads, waker_of_this_thread};
-use det_post_types::Result;
 use crate::cdr::{Reader, Writer};
 use crate::messages::{read_request, write_response};
 use crate::middleware::{Handler, MiddlewareEvent, Qos, Request, ServiceKind};
+use det_post_types::Result;
 
 /// The longest request that is read.
 const MAX_REQUEST_LEN: usize = 64 << 10;

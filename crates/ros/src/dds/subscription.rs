@@ -13,10 +13,8 @@ use super::payload::{Deliver, Delivery, Discard, RawReader};
 use super::peers::Endpoint;
 use super::qos;
 use super::threads::{Stop, StopHandle, Threads, waker_of_this_thread};
+use crate::middleware::{Durability, InputKind, MiddlewareEvent, Qos, Receiver, Subscription};
 use det_post_types::{Error, ErrorKind, Result};
-use crate::middleware::{
-    Durability, InputKind, MiddlewareEvent, Qos, Receiver, Subscription,
-};
 
 /// Number of followed writers from which on those that have left are dropped.
 const MAX_FOLLOWED: usize = 16;

@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
 use super::error::error;
-use det_post_types::Result;
 use crate::middleware::{MiddlewareEvent, Watchers};
+use det_post_types::Result;
 
 /// The longest sleep of a thread, after which it checks for work without a wake-up.
 const MAX_SLEEP: Duration = Duration::from_millis(50);

@@ -1,9 +1,8 @@
 //! `sensor_msgs/CameraInfo`.
 
 use super::field::{Field, message, record};
-use det_post_types::Result;
 use crate::cdr::{Reader, Writer};
-use det_post_types::{CameraCalibration, Header, Size};
+use det_post_types::{CameraCalibration, Header, Result, Size};
 
 /// `sensor_msgs/CameraInfo` as in the message, unchecked. Matrices
 /// are row by row.

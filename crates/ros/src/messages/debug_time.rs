@@ -1,8 +1,8 @@
 //! Times that nodes of Autoware publish for debugging.
 
 use super::field::{message, record};
+use crate::DebugTimesType;
 use det_post_types::{Header, Stamp};
-use crate::{DebugTimesType};
 
 record! {
     /// `autoware_internal_debug_msgs/Float64Stamped`: a number and its time.

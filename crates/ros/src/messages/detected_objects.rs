@@ -3,10 +3,11 @@
 
 use super::detection::Pose;
 use super::field::Field;
-use det_post_types::{Error, ErrorKind, Result};
 use crate::cdr::Writer;
-use det_post_types::{Box2d, Detection2d, Detection3d, Header, ImageBox, Variance3d};
 use crate::{ObjectFormat, ObjectLabel};
+use det_post_types::{
+    Box2d, Detection2d, Detection3d, Error, ErrorKind, Header, ImageBox, Result, Variance3d,
+};
 
 /// `autoware_perception_msgs/DetectedObjects`.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,8 @@
 //! Common parts of the detections of `vision_msgs` 4.x in images and in space.
 
 use super::field::{Field, record, write_all};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::cdr::{Reader, Sequence, Writer};
-use det_post_types::Header;
+use det_post_types::{Error, ErrorKind, Header, Result};
 
 record! {
     /// `geometry_msgs/Pose`.

@@ -2,8 +2,7 @@
 
 use super::detection::{Detection, DetectionArray, Hypothesis, Pose, class_name, write_array};
 use super::field::{Field, record};
-use det_post_types::Result;
-use det_post_types::{Box2d, Detection2d, Header, ImageBox, RotatedBox2d};
+use det_post_types::{Box2d, Detection2d, Header, ImageBox, Result, RotatedBox2d};
 
 record! {
     /// `vision_msgs/Detection2D`: pixels of the source image.
@@ -100,8 +99,7 @@ impl<'a> Detection2D<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use det_post_types::ErrorKind;
-    use det_post_types::Stamp;
+    use det_post_types::{ErrorKind, Stamp};
 
     #[test]
     fn detections_are_written_as_pixels() {

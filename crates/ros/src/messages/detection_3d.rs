@@ -2,8 +2,7 @@
 
 use super::detection::{Detection, DetectionArray, Hypothesis, Pose, class_name, write_array};
 use super::field::{Field, record};
-use det_post_types::Result;
-use det_post_types::{Detection3d, Header, Variance3d};
+use det_post_types::{Detection3d, Header, Result, Variance3d};
 
 record! {
     /// `vision_msgs/Detection3D`: metres, in the frame of the header.
@@ -77,8 +76,7 @@ fn pose_covariance(variance: Variance3d) -> [f64; 36] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use det_post_types::ErrorKind;
-    use det_post_types::{Box3d, Object3d, Stamp};
+    use det_post_types::{Box3d, ErrorKind, Object3d, Stamp};
 
     fn detection(class: u32, yaw_rad: f32, variance: Option<Variance3d>) -> Detection3d {
         Detection3d {

@@ -1,9 +1,8 @@
 //! `diagnostic_msgs/DiagnosticArray`.
 
 use super::field::Field;
-use det_post_types::Result;
 use crate::cdr::Writer;
-use det_post_types::Header;
+use det_post_types::{Header, Result};
 
 /// Levels of diagnostics in ascending severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

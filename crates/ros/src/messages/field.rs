@@ -1,7 +1,7 @@
 //! Types of fields, and messages that are made of them.
 
-pub(super) use det_post_types::Result;
 pub(super) use crate::cdr::{Reader, Writer};
+pub(super) use det_post_types::Result;
 
 /// A type of fields of messages.
 pub trait Field<'a>: Sized {

@@ -1,9 +1,8 @@
 //! `std_msgs/Header` and `builtin_interfaces/Time`.
 
 use super::field::Field;
-use det_post_types::Result;
 use crate::cdr::{Reader, Writer};
-use det_post_types::{Header, Stamp};
+use det_post_types::{Header, Result, Stamp};
 
 /// `builtin_interfaces/Time`. A stamp outside the range of ROS saturates.
 impl Field<'_> for Stamp {

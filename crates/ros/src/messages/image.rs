@@ -1,9 +1,10 @@
 //! `sensor_msgs/Image` and `sensor_msgs/CompressedImage`.
 
 use super::field::{Field, message, record};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::cdr::{Reader, Writer};
-use det_post_types::{CompressedFormat, CompressedView, Encoding, Header, ImageView, Size};
+use det_post_types::{
+    CompressedFormat, CompressedView, Encoding, Error, ErrorKind, Header, ImageView, Result, Size,
+};
 
 /// The maximum length of an encoding or format, which errors quote.
 const MAX_NAME_LEN: usize = 128;

@@ -1,9 +1,8 @@
 //! `foxglove_msgs/ImageAnnotations`: what viewers draw on a picture of the same stamp.
 
 use super::field::Field;
-use det_post_types::Result;
 use crate::cdr::Writer;
-use det_post_types::Stamp;
+use det_post_types::{Result, Stamp};
 
 /// The kind of [`foxglove_msgs/PointsAnnotation`] whose last point is joined to the first.
 ///

@@ -1,9 +1,8 @@
 //! `vision_msgs/LabelInfo`: the class table of a channel.
 
 use super::field::Field;
-use det_post_types::{Error, ErrorKind, Result};
 use crate::cdr::Writer;
-use det_post_types::Header;
+use det_post_types::{Error, ErrorKind, Header, Result};
 
 /// `vision_msgs/LabelInfo` with the `class_map` of its classes.
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,9 @@
 //! `rcl_interfaces/Log`.
 
 use super::field::Field;
-use det_post_types::Result;
 use crate::LogLevel;
 use crate::cdr::Writer;
-use det_post_types::Stamp;
+use det_post_types::{Result, Stamp};
 
 /// `rcl_interfaces/Log`: an entry of a log, as `/rosout` carries it.
 #[derive(Clone, Copy, Debug)]

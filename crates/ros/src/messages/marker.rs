@@ -2,9 +2,8 @@
 
 use super::detection::Pose;
 use super::field::Field;
-use det_post_types::Result;
 use crate::cdr::Writer;
-use det_post_types::Header;
+use det_post_types::{Header, Result};
 
 /// The shape of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

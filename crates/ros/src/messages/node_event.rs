@@ -2,10 +2,9 @@
 //! `lifecycle_msgs/TransitionEvent`.
 
 use super::field::{Field, write_all};
-use det_post_types::Result;
-use crate::{LifecycleState, LifecycleTransition, Parameter};
 use crate::cdr::Writer;
-use det_post_types::Stamp;
+use crate::{LifecycleState, LifecycleTransition, Parameter};
+use det_post_types::{Result, Stamp};
 
 /// `rcl_interfaces/ParameterEvent`: parameters of a node that changed.
 #[derive(Clone, Copy, Debug)]

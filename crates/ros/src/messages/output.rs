@@ -4,9 +4,10 @@ use super::{
     DetectedObjects, DetectedObjectsWithFeature, Detection2DArray, Detection3DArray,
     YoloDetectionArray,
 };
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Detection2d, Detection3d, Detections, Header, ImageBox};
 use crate::{OutputFormat, OutputType};
+use det_post_types::{
+    Detection2d, Detection3d, Detections, Error, ErrorKind, Header, ImageBox, Result,
+};
 
 impl OutputType {
     /// The ROS name of the message.

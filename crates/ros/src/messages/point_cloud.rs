@@ -1,9 +1,8 @@
 //! `sensor_msgs/PointCloud2`.
 
 use super::field::{Field, message, record};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::cdr::{Reader, Writer};
-use det_post_types::{CloudView, Header, PointField, PointFields};
+use det_post_types::{CloudView, Error, ErrorKind, Header, PointField, PointFields, Result};
 
 /// Bytes of the shortest `PointField`.
 const MIN_FIELD_SIZE: usize = 16;

@@ -6,13 +6,13 @@
 
 use super::field::{Field, write_all};
 use super::node_event::write_state;
-use det_post_types::Result;
+use crate::cdr::{Reader, Writer};
+use crate::middleware::{DescribedType, Request, Response, ServiceKind};
 use crate::{
     IndividualTypeDescription, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
     ParameterRange, ParameterValue, SetResult,
 };
-use crate::cdr::{Reader, Writer};
-use crate::middleware::{DescribedType, Request, Response, ServiceKind};
+use det_post_types::Result;
 
 /// Reads the request of a service. `reader` is at its first field.
 ///

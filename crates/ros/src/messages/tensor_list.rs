@@ -1,10 +1,10 @@
 //! `isaac_ros_tensor_list_interfaces/TensorList`.
 
 use super::field::Field;
-use det_post_types::{Error, ErrorKind, Result};
 use crate::cdr::{Reader, Writer};
 use det_post_types::{
-    Header, MAX_RANK, ReceivedTensors, Span, TensorEntries, TensorEntry, TensorType,
+    Error, ErrorKind, Header, MAX_RANK, ReceivedTensors, Result, Span, TensorEntries, TensorEntry,
+    TensorType,
 };
 
 /// Bytes of the shortest `Tensor`: name, rank, dims, type, strides, data.

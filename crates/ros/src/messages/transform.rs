@@ -1,9 +1,8 @@
 //! `tf2_msgs/TFMessage` and `geometry_msgs/TransformStamped`.
 
 use super::field::{Field, record, write_all};
-use det_post_types::Result;
 use crate::cdr::{Reader, Sequence, Writer};
-use det_post_types::Header;
+use det_post_types::{Header, Result};
 
 record! {
     /// `geometry_msgs/TransformStamped` as in the message, unchecked.

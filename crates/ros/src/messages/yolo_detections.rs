@@ -2,9 +2,8 @@
 
 use super::detection::{Pose, class_name, write_array};
 use super::field::Field;
-use det_post_types::Result;
 use crate::cdr::Writer;
-use det_post_types::{Box2d, Detection2d, Header, ImageBox, RotatedBox2d};
+use det_post_types::{Box2d, Detection2d, Header, ImageBox, Result, RotatedBox2d};
 
 /// `yolo_msgs/DetectionArray`, as yolo_ros publishes it.
 #[derive(Clone, Copy, Debug)]

@@ -26,14 +26,13 @@ pub(crate) use watchers::Watchers;
 
 pub use crate::{Durability, Qos, Reliability};
 
-use det_post_types::Result;
-use crate::{NodeName, Remaps};
 use crate::cdr::Reader;
 use crate::messages::{
     BondStatus, CameraInfo, Clock, CompressedImage, Image, PointCloud2, TensorList, TfMessage,
     TransformStamped,
 };
-use det_post_types::{CloudView, Header, ImagePayload, ReceivedTensors, Stamp};
+use crate::{NodeName, Remaps};
+use det_post_types::{CloudView, Header, ImagePayload, ReceivedTensors, Result, Stamp};
 
 /// Options that every middleware is opened with.
 #[derive(Clone, Debug)]

@@ -1,10 +1,10 @@
 //! The services of ROS nodes and managed nodes.
 
-use det_post_types::named;
 use crate::{
     LifecycleState, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
     ParameterType, ParameterValue, SetResult, TypeDescription, TypeSource,
 };
+use det_post_types::named;
 
 named! {
     /// The services of a node, and that of a switch.

@@ -23,8 +23,8 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::bag::{BagCompression, BagWriter};
+use det_post_types::{Error, ErrorKind, Result};
 pub use file::{check_file, write_file};
 use marker::{Listed, Marker, cannot};
 

@@ -13,12 +13,12 @@ use r2r::qos::{DurabilityPolicy, ReliabilityPolicy};
 use super::error::error;
 use super::rosout;
 use super::services::{Jobs, JobsEnd, serve_all};
-use det_post_types::Result;
 use crate::NodeName;
 use crate::middleware::{
     Durability, Handler, InputKind, MiddlewareEvent, Qos, Received, Receiver, Reliability,
     StampGaps, Watchers, deliver,
 };
+use det_post_types::Result;
 
 /// The longest wait for a message; commands and the end wait as long.
 const MAX_WAIT: Duration = Duration::from_millis(20);

@@ -6,8 +6,8 @@ use r2r::type_description_interfaces::{msg as description, srv as description_sr
 
 use super::parameters::set_result;
 use super::services::{Jobs, serve};
-use crate::{IndividualTypeDescription, LoggerLevel, TypeSource};
 use crate::middleware::{DescribedType, Request, Response, ServiceKind};
+use crate::{IndividualTypeDescription, LoggerLevel, TypeSource};
 
 /// Serves the levels of loggers and the descriptions of types.
 pub(super) fn serve_all(node: &mut r2r::Node, jobs: &Jobs) -> r2r::Result<Vec<Box<dyn FnMut()>>> {

@@ -11,11 +11,9 @@ use r2r::{ServiceRequest, WrappedServiceTypeSupport};
 
 use super::error::error;
 use super::parameters::{descriptor, parameter, set_result, type_number, value};
-use det_post_types::Result;
+use crate::middleware::{Handler, MiddlewareEvent, Request, Response, ServiceKind, Watchers};
 use crate::{LifecycleState, LifecycleTransition};
-use crate::middleware::{
-    Handler, MiddlewareEvent, Request, Response, ServiceKind, Watchers,
-};
+use det_post_types::Result;
 
 /// A request on its way to the handler.
 type Job = Box<dyn FnOnce(&Handler) + Send>;

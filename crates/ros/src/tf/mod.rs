@@ -21,9 +21,8 @@
 //! or a change between static and stamped, replaces the edge. As in tf2, a
 //! leading `/` of a frame's name is ignored.
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::messages::TransformStamped;
-use det_post_types::{Header, Stamp};
+use det_post_types::{Error, ErrorKind, Header, Result, Stamp};
 use frames::{Edge, FrameIndex, Frames};
 use motion::{Motion, Sample, insert_sample};
 use nalgebra::{Isometry3, Quaternion, UnitQuaternion, Vector3};

@@ -1,6 +1,5 @@
 //! Frames of a drive as messages of a recording.
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::{Drive, Picture, Pose, Scan, SeenByCameras};
 use det_post_ros::bag::{BagWriter, Durability, OfferedQos};
 use det_post_ros::messages::{
@@ -8,7 +7,7 @@ use det_post_ros::messages::{
     TfMessage, TransformStamped, definition,
 };
 use det_post_ros::truth::{self, ATTRIBUTES_SUFFIX};
-use det_post_types::{Header, PointField, PointFields, Size, Stamp};
+use det_post_types::{Error, ErrorKind, Header, PointField, PointFields, Result, Size, Stamp};
 
 /// Quality of the JPEGs, of 100.
 const JPEG_QUALITY: u8 = 90;

@@ -6,9 +6,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Drive, SCAN_RATE_HZ, START};
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_ros::output_folder::{OutputFolder, Replaces};
-use det_post_types::Stamp;
+use det_post_types::{Error, ErrorKind, Result, Stamp};
 pub use messages::PictureFormat;
 use messages::Recorder;
 

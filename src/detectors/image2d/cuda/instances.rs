@@ -1,9 +1,9 @@
 //! The instances of a camera's network, which run at the same time.
 
 use crate::detectors::{FRAMES_PER_INSTANCE, MAX_FRAMES_IN_FLIGHT};
+use det_post_infer::device::DeviceEngine;
 use det_post_ops::device::cuda::Stream;
 use det_post_types::{Error, ErrorKind, Result};
-use det_post_infer::device::DeviceEngine;
 
 /// The most instances.
 const MAX_INSTANCES: usize = MAX_FRAMES_IN_FLIGHT.div_ceil(FRAMES_PER_INSTANCE);

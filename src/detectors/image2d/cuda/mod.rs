@@ -20,14 +20,14 @@ use crate::detectors::frame_stream::{FrameStream, add_copies};
 use crate::detectors::in_flight::Contexts;
 use crate::detectors::shared_jpeg::SharedJpeg;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
-use det_post_ops::device::cuda::{InPlaceUploads, Stream, UploadScope};
-use det_post_ops::device::{Device, PayloadMemory};
-use det_post_types::{Error, Result};
 use det_post_infer::device::DeviceEngine;
 use det_post_ops::decode::gather::cuda::Gathered;
+use det_post_ops::device::cuda::{InPlaceUploads, Stream, UploadScope};
+use det_post_ops::device::{Device, PayloadMemory};
 use det_post_ops::nms::cuda::NmsCounts;
 use det_post_types::{
-    Box2d, Detection2d, Detections, FrameReport, ImagePayload, Kept, Stage, TensorSpec, Transfer,
+    Box2d, Detection2d, Detections, Error, FrameReport, ImagePayload, Kept, Result, Stage,
+    TensorSpec, Transfer,
 };
 
 /// The stages timed on the stream, in order.

@@ -4,15 +4,16 @@ use super::postprocess::{DeviceBoxes, Postprocess};
 use crate::detectors::frame_stream::Running;
 use crate::detectors::picture_uploads::{MIN_PICTURE_BYTES, PictureUploads};
 use crate::detectors::shared_jpeg::{JpegPlace, Taken};
-use det_post_ops::device::cuda::{DeviceBuffer, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream};
-use det_post_types::Result;
+use det_post_ops::device::cuda::{
+    DeviceBuffer, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream,
+};
 use det_post_ops::image::letterbox::LetterboxParams;
 use det_post_ops::image::letterbox::cuda::{
     Kernels as LetterboxKernels, enqueue_letterbox, enqueue_letterbox_of,
 };
 use det_post_types::{
     CompressedFormat, CompressedView, FrameReport, ImagePayload, JpegOptions, PictureDecoder,
-    Stage, Transfer,
+    Result, Stage, Transfer,
 };
 
 /// The image of a frame and its letterbox, which is recorded at the first image of a

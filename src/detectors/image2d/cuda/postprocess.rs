@@ -5,13 +5,12 @@ use std::mem::{Discriminant, discriminant};
 use crate::config::CameraConfig;
 use crate::detectors::image2d::boxes::ImageBoxes;
 use crate::detectors::image2d::head::YoloHead;
-use det_post_ops::device::cuda::{DeviceCandidates, DeviceCounters, Graph, Stream};
-use det_post_types::Result;
 use det_post_infer::device::DeviceEngine;
-use det_post_ops::decode::yolo::cuda::{Decoded, Selection, Workspace as Decoder};
 use det_post_ops::decode::gather::cuda::{Gather, Workspace as Gatherer};
+use det_post_ops::decode::yolo::cuda::{Decoded, Selection, Workspace as Decoder};
+use det_post_ops::device::cuda::{DeviceCandidates, DeviceCounters, Graph, Stream};
 use det_post_ops::nms::cuda::{Capacity, Suppressible, Suppression};
-use det_post_types::{Letterbox, Nms2d};
+use det_post_types::{Letterbox, Nms2d, Result};
 
 /// Boxes in an image, from the network's outputs to detections, on a GPU.
 pub trait DeviceBoxes: ImageBoxes + Decoded + Suppressible<Nms = Nms2d> + Gather {}

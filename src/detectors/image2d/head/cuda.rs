@@ -1,10 +1,10 @@
 //! Decoding of camera heads on a GPU.
 
 use super::YoloHead;
-use det_post_ops::device::cuda::{DeviceCandidates, DeviceCounters, DeviceTensor, Stream};
-use det_post_types::Result;
 use det_post_infer::device::DeviceEngine;
 use det_post_ops::decode::yolo::cuda::{Decoded, Workspace};
+use det_post_ops::device::cuda::{DeviceCandidates, DeviceCounters, DeviceTensor, Stream};
+use det_post_types::Result;
 
 impl YoloHead {
     /// Kernels and memory to decode the outputs of an engine on a stream.

@@ -16,15 +16,16 @@ use crate::config::{ChannelConfig, LidarConfig};
 use crate::detectors::frame_stream::{FrameStream, Running, add_copies};
 use crate::detectors::in_flight::Contexts;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
+use det_post_infer::ExpectedDim;
+use det_post_infer::device::DeviceEngine;
+use det_post_ops::decode::gather::cuda::Gathered;
 use det_post_ops::device::cuda::{
     DeviceBuffer, DeviceCounters, DevicePoints, DeviceTensor, InPlaceUploads, Stream,
 };
 use det_post_ops::device::{Device, PayloadMemory};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_infer::ExpectedDim;
-use det_post_infer::device::DeviceEngine;
-use det_post_ops::decode::gather::cuda::Gathered;
-use det_post_types::{Detection3d, Detections, FrameReport, Stage, Transfer};
+use det_post_types::{
+    Detection3d, Detections, Error, ErrorKind, FrameReport, Result, Stage, Transfer,
+};
 
 /// The timed stages before the encoder, and those after it, in order.
 const STAGES_BEFORE: [Stage; 3] = [Stage::Upload, Stage::Unpack, Stage::Densify];

@@ -5,11 +5,10 @@ use nalgebra::Isometry3;
 use crate::config::LidarConfig;
 use crate::detectors::frame_stream::{Running, capacity_for};
 use crate::detectors::{FrameSet, Payload, lidar};
-use det_post_ops::device::cuda::{DeviceCloud, DeviceCounters, DevicePoints, Stream, num_bytes};
-use det_post_types::Result;
 use det_post_ops::cloud::densify::cuda::{DeviceSweeps, Joining, Workspace as Densify};
 use det_post_ops::cloud::unpack::{UnpackParams, cuda::Workspace as Unpack};
-use det_post_types::{CloudView, Count, DeviceBytes, PointFields, Stamp};
+use det_post_ops::device::cuda::{DeviceCloud, DeviceCounters, DevicePoints, Stream, num_bytes};
+use det_post_types::{CloudView, Count, DeviceBytes, PointFields, Result, Stamp};
 
 /// The smallest memory for clouds; larger ones are powers of two.
 const MIN_CLOUD_BYTES: usize = 1 << 20;

@@ -1,14 +1,15 @@
 //! Decoding of lidar heads on a GPU.
 
 use super::{LidarHead, refuse};
-use det_post_ops::device::cuda::{DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Stream};
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_infer::device::DeviceEngine;
 use det_post_ops::decode::anchor::cuda::Workspace as AnchorWorkspace;
 use det_post_ops::decode::center::cuda::{Motion, Workspace as CenterWorkspace};
 use det_post_ops::decode::gather::cuda::OutputAttributes;
 use det_post_ops::decode::select::Limits;
-use det_post_types::Box3d;
+use det_post_ops::device::cuda::{
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Stream,
+};
+use det_post_types::{Box3d, Error, ErrorKind, Result};
 
 /// Kernels and memory to decode a head's outputs on a stream.
 pub enum LidarDecoder {

@@ -7,13 +7,13 @@ mod cuda;
 pub use cuda::LidarDecoder;
 
 use crate::config::{AnchorFacts, CenterFacts, LidarConfig, LidarOutputs};
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_infer::ExpectedDim::{Any, Exactly};
 use det_post_infer::{Engine, Expected, ExpectedDim, Side, bind};
 use det_post_ops::decode::anchor::{AnchorOutputs, decode_anchor};
 use det_post_ops::decode::center::{CenterTask, decode_center};
 use det_post_types::{
-    AnchorDecode, Candidates, CenterDecode, Dim, ElementType, Object3d, Tensor, TensorSpec,
+    AnchorDecode, Candidates, CenterDecode, Dim, ElementType, Error, ErrorKind, Object3d, Result,
+    Tensor, TensorSpec,
 };
 
 /// The maximum number of tasks of a CenterPoint head.

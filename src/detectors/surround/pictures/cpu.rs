@@ -3,10 +3,11 @@
 use super::{Key, NUM_PREPARED, Prepared, image, view_of};
 use crate::detectors::surround::cameras::{Camera, Cameras, named};
 use crate::detectors::{FrameInput, FrameSet};
-use det_post_types::{Error, Result};
 use det_post_ops::image::decompress::{Picture, decompress};
 use det_post_ops::image::resample::{self, ResampleParams, SampleMap, resample};
-use det_post_types::{ElementType, FrameReport, ImagePayload, PictureDecoder, Size, Stage, Tensor};
+use det_post_types::{
+    ElementType, Error, FrameReport, ImagePayload, PictureDecoder, Result, Size, Stage, Tensor,
+};
 
 /// The input of the backbone, and what writes it.
 pub(in crate::detectors::surround) struct Pictures {

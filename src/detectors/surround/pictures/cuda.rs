@@ -7,10 +7,9 @@ use crate::detectors::stopwatch::Stopwatch;
 use crate::detectors::surround::cameras::{Camera, Cameras, named};
 use crate::detectors::{FrameInput, FrameSet, MAX_INPUTS};
 use det_post_ops::device::cuda::{DeviceImage, DeviceTensor, InPlaceUploads, Stream, UploadScope};
-use det_post_types::{Error, Result};
 use det_post_ops::image::resample::ResampleParams;
 use det_post_ops::image::resample::cuda::{DeviceMap, Kernels, enqueue_resample};
-use det_post_types::{FrameReport, JpegOptions, Stage};
+use det_post_types::{Error, FrameReport, JpegOptions, Result, Stage};
 
 /// The stages of a picture that is prepared on arrival.
 const STAGES: [Stage; 2] = [Stage::Upload, Stage::Letterbox];

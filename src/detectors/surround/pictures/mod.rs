@@ -19,8 +19,7 @@ pub(super) use cuda::Pictures as CudaPictures;
 use super::STAGE;
 use super::cameras::{Camera, no_camera};
 use crate::detectors::{FrameInput, Payload};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{FrameReport, ImagePayload, Stamp};
+use det_post_types::{Error, ErrorKind, FrameReport, ImagePayload, Result, Stamp};
 
 /// Prepared pictures that are kept for each camera: that of the frame that waits for other
 /// cameras, and the one after it.

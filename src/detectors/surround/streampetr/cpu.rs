@@ -7,10 +7,9 @@ use super::memory::{Memory, Updated};
 use super::position::PositionEmbedding;
 use super::signature::{HeadInput, HeadOutput, Signature, Specs};
 use crate::detectors::surround::ego_motion::Step;
-use det_post_types::Result;
 use det_post_infer::Engine;
 use det_post_ops::decode::streampetr::StreamPetrOutputs;
-use det_post_types::{ElementType, Size, Stamp, TensorValues, TensorView, rounded_rows};
+use det_post_types::{ElementType, Result, Size, Stamp, TensorValues, TensorView, rounded_rows};
 
 /// The largest number of inputs of the head.
 const MAX_INPUTS: usize = 11;

@@ -7,12 +7,11 @@ use super::memory::Ages;
 use super::position::PositionEmbedding;
 use super::signature::{HeadInput, HeadOutput, Signature, Specs};
 use crate::detectors::surround::ego_motion::Step;
-use det_post_ops::device::cuda::{DeviceTensor, PinnedTensor, Stream};
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_infer::Engine;
 use det_post_infer::device::DeviceEngine;
 use det_post_ops::decode::streampetr::StreamPetrOutputs;
-use det_post_types::{Size, Stamp, TensorValues, TensorView};
+use det_post_ops::device::cuda::{DeviceTensor, PinnedTensor, Stream};
+use det_post_types::{Error, ErrorKind, Result, Size, Stamp, TensorValues, TensorView};
 
 /// Each input that holds the memory, and the output that replaces it.
 const MEMORY: [(HeadInput, HeadOutput); 4] = [

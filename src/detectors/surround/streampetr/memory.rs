@@ -1,8 +1,7 @@
 //! The memory of past queries.
 
 use super::Lengths;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Stamp, TensorValues, TensorView};
+use det_post_types::{Error, ErrorKind, Result, Stamp, TensorValues, TensorView};
 
 /// Queries of past frames, newest first, in the frame of the vehicle at the latest frame.
 #[derive(Clone, Debug)]

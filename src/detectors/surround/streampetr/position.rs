@@ -2,9 +2,8 @@
 
 use super::CameraMatrices;
 use super::signature::{PositionInput, Signature};
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_infer::Engine;
-use det_post_types::{ElementType, Size, TensorValues, TensorView};
+use det_post_types::{ElementType, Error, ErrorKind, Result, Size, TensorValues, TensorView};
 
 /// The largest number of its inputs.
 const MAX_INPUTS: usize = 4;

@@ -1,11 +1,10 @@
 //! The tensors of the three networks, by name, and the lengths that they state.
 
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_infer::{Expected, ExpectedDim, Side, bind};
-use det_post_ops::decode::streampetr::{NUM_BOX_CHANNELS, num_queries_of};
-use det_post_types::{Dim, ElementType, Size, TensorSpec};
 use ElementType::{F32, F64, I32, I64};
 use ExpectedDim::{Any, Exactly};
+use det_post_infer::{Expected, ExpectedDim, Side, bind};
+use det_post_ops::decode::streampetr::{NUM_BOX_CHANNELS, num_queries_of};
+use det_post_types::{Dim, ElementType, Error, ErrorKind, Result, Size, TensorSpec};
 
 /// An input of the network of position embeddings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,13 +10,15 @@ use super::{
 };
 use crate::config::{SurroundConfig, SurroundDecoder, ViewFacts};
 use crate::detectors::surround::{STAGE, Step};
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_infer::Engine;
 use det_post_infer::view_decoder::{CpuViewDecoder, View, ViewNetwork};
-use det_post_ops::view::channels_last::{MapSource, MapStatistics, MapValues, channels_last};
 use det_post_ops::decode::query::{Queries, Workspace, decode_query};
+use det_post_ops::view::channels_last::{MapSource, MapStatistics, MapValues, channels_last};
 use det_post_ops::view::sample::{FeatureLevel, FeatureMaps, Texels};
-use det_post_types::{Candidates, MapLayout, Object3d, QueryDecode, TensorValues, ViewPrecision};
+use det_post_types::{
+    Candidates, Error, ErrorKind, MapLayout, Object3d, QueryDecode, Result, TensorValues,
+    ViewPrecision,
+};
 
 /// A decoder of feature maps with what it reads and writes.
 pub(in crate::detectors::surround) struct ViewHead {

@@ -9,14 +9,13 @@ use super::{
 };
 use crate::config::{SurroundConfig, SurroundDecoder, ViewFacts};
 use crate::detectors::surround::Step;
-use det_post_ops::device::cuda::{Graph, Stream};
-use det_post_types::Result;
 use det_post_infer::device::DeviceEngine;
 use det_post_infer::view_decoder::{CudaViewDecoder, View, ViewNetwork};
-use det_post_ops::view::channels_last::cuda::{DeviceMapSource, Kernels as ChannelsLast};
 use det_post_ops::decode::query::cuda::Workspace as Selection;
+use det_post_ops::device::cuda::{Graph, Stream};
+use det_post_ops::view::channels_last::cuda::{DeviceMapSource, Kernels as ChannelsLast};
 use det_post_ops::view::sample::cuda::{DeviceFeatureMaps, Texel};
-use det_post_types::{Candidates, Object3d, ViewPrecision};
+use det_post_types::{Candidates, Object3d, Result, ViewPrecision};
 
 /// A decoder of feature maps with what it reads and writes.
 pub(in crate::detectors::surround) struct DeviceViewHead {

@@ -16,9 +16,8 @@ pub(super) use cuda::DeviceViewHead;
 use nalgebra::Matrix4;
 
 use crate::config::{SurroundFacts, ViewFacts};
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_infer::view_decoder::View;
-use det_post_types::{MapLayout, Motion, Size};
+use det_post_types::{Error, ErrorKind, MapLayout, Motion, Result, Size};
 
 use super::{STAGE, Step};
 

@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 
 use super::pictures::{self, Picture, Wanted};
 use super::text;
-use det_post_types::Result;
 use crate::recordings::Evaluation;
 use crate::recordings::worst::{Fate, Outline, Plane, WorstFrame, WorstFrames};
+use det_post_types::Result;
 
 const KEY: &str = "<p class=key><span class=truth>object</span><span class=missed>missed \
                    object</span><span class=right>right detection</span><span class=false>false \

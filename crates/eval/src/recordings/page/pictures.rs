@@ -7,13 +7,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::draw::{BevPicture, Canvas, draw_image};
-use det_post_types::Result;
 use crate::recordings::worst::Plane;
 use det_post_ros::bag::{BagReader, TopicInfo};
 use det_post_ros::cdr::Reader;
 use det_post_ros::messages::{CompressedImage, Image, PointCloud2, read_header};
 use det_post_ros::truth::ATTRIBUTES_SUFFIX;
-use det_post_types::{ImagePayload, PointRange, Stamp};
+use det_post_types::{ImagePayload, PointRange, Result, Stamp};
 
 /// The widest picture of a camera, and the edge of a picture from above, in pixels.
 const MAX_WIDTH: u32 = 960;

@@ -1,9 +1,7 @@
 //! Tables of figures whose rows can be sorted.
 
 use super::text;
-use crate::recordings::figures::{
-    Bin, CameraFigures, CameraRow, Figures, LidarFigures, LidarRow,
-};
+use crate::recordings::figures::{Bin, CameraFigures, CameraRow, Figures, LidarFigures, LidarRow};
 use crate::recordings::table::few_objects;
 
 /// What a cell shows.

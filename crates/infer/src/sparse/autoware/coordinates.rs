@@ -2,8 +2,8 @@
 
 use super::super::node;
 use super::reader::{Column, Reader, Sites, Value};
-use det_post_types::Result;
 use crate::onnx::{AttributeValue, Node};
+use det_post_types::Result;
 
 /// Coordinates of a few columns.
 fn indices(of: Sites, columns: Vec<Column>) -> Option<Value> {

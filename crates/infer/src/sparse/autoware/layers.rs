@@ -3,8 +3,8 @@
 
 use super::super::{node, refuse};
 use super::reader::{Reader, Value};
-use det_post_types::Result;
 use crate::onnx::{AttributeValue, Node};
+use det_post_types::Result;
 
 impl<'a> Reader<'_, 'a> {
     /// `Add` of two tensors of sites, or of a bias.

@@ -2,8 +2,8 @@
 
 use super::super::{node, refuse};
 use super::reader::{Map, Reader, Sites, Value};
-use det_post_types::Result;
 use crate::onnx::{AttributeValue, Node};
+use det_post_types::Result;
 
 impl<'a> Reader<'_, 'a> {
     /// `ConstantOfShape` of zeros.

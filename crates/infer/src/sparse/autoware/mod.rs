@@ -29,9 +29,9 @@ use super::constants::{Constants, WeightSizes};
 use super::node::{self, Attributes};
 use super::operation::SparseNetwork;
 use super::refuse;
-use det_post_types::Result;
 use crate::onnx::{Graph, Model, Node};
 use det_post_ops::sparse::rulebook::Mode;
+use det_post_types::Result;
 use reader::{Reader, Rulebook, Value};
 
 const DOMAIN: &str = "autoware";

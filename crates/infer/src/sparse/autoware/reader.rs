@@ -6,9 +6,9 @@ use super::super::builder::NetworkBuilder;
 use super::super::constants::Constants;
 use super::super::operation::GridAxes;
 use super::super::refuse;
-use det_post_types::Result;
 use crate::onnx::{Graph, Node, Source};
 use det_post_ops::sparse::rulebook::{Geometry, Mode};
+use det_post_types::Result;
 
 /// A column of coordinates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use super::super::refuse;
-use det_post_types::Result;
 use crate::onnx::{AttributeValue, Model, Source, write};
+use det_post_types::Result;
 
 /// The nodes between the map and the outputs of the graph, with the constants
 /// that they read, as the bytes of an ONNX model whose only input is the map.

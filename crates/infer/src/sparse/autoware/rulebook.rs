@@ -7,9 +7,9 @@ use super::super::node::{self, Attributes};
 use super::super::operation::GridAxes;
 use super::super::refuse;
 use super::reader::{Column, Reader, Rulebook, Sites, Value};
-use det_post_types::Result;
 use crate::onnx::{Model, Node};
 use det_post_ops::sparse::rulebook::{Geometry, Mode};
+use det_post_types::Result;
 
 /// The metadata entry with the rulebooks that are inputs of the graph.
 const STAGES: &str = "rulebook_stages";

@@ -3,8 +3,8 @@
 use super::super::node;
 use super::reader::{Column, Reader, Sites, Value};
 use super::rulebook;
-use det_post_types::Result;
 use crate::onnx::{AttributeValue, DataType, Node, Source, Tensor, ValueInfo};
+use det_post_types::Result;
 
 /// The largest constant of shapes, axes and indices.
 const MAX_CONSTANT_BYTES: usize = 1 << 10;

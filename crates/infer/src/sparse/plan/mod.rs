@@ -7,9 +7,9 @@ mod fuse;
 
 use super::operation::{Operator, SparseNetwork};
 use super::refuse;
-use det_post_types::Result;
-use det_post_ops::sparse::rulebook::{Geometry, Mode, Table};
 use det_post_ops::sparse::conv::ConvParameters;
+use det_post_ops::sparse::rulebook::{Geometry, Mode, Table};
+use det_post_types::Result;
 
 pub use capacity::Memory;
 

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use super::super::{DecodedQueries, View, set_projections};
 use super::{Network, adds_position};
-use det_post_types::Result;
 use det_post_ops::view::attention::{Workspace as AttentionWorkspace, attention};
 use det_post_ops::view::layer_stack::Workspace as Layers;
 use det_post_ops::view::linear::linear;
-use det_post_ops::view::refine::{inverse_sigmoid, reference_boxes, reference_points, refine_references};
+use det_post_ops::view::refine::{
+    inverse_sigmoid, reference_boxes, reference_points, refine_references,
+};
 use det_post_ops::view::rows::{Part, Rows, RowsMut};
 use det_post_ops::view::sample::{
     FeatureMaps, Projection, ViewSampling, Weighting, Workspace as SamplingWorkspace, view_sample,
 };
-use det_post_types::QueryBox;
+use det_post_types::{QueryBox, Result};
 
 /// A DETR3D decoder on the CPU, in f32.
 ///

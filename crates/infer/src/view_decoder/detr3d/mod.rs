@@ -32,11 +32,10 @@ use nalgebra::DMatrix;
 
 use super::reader::{Affine, Reader, rounded};
 use super::refuse;
-use det_post_types::Result;
 use crate::safetensors::SafeTensors;
-use det_post_ops::view::linear::{Finish, LinearLayer};
 use det_post_ops::decode::logit::sigmoid;
-use det_post_types::{AttentionResidual, Detr3d};
+use det_post_ops::view::linear::{Finish, LinearLayer};
+use det_post_types::{AttentionResidual, Detr3d, Result};
 
 /// A DETR3D decoder in f32, folded.
 #[derive(Clone, Debug)]

@@ -4,10 +4,9 @@ use nalgebra::DMatrix;
 
 use super::super::reader::{Affine, Reader, side_by_side};
 use super::super::refuse;
-use det_post_types::Result;
 use det_post_ops::view::layer_norm::LayerNorm;
 use det_post_ops::view::linear::{Finish, LinearLayer};
-use det_post_types::Sparse4d;
+use det_post_types::{Result, Sparse4d};
 
 /// The encoder of anchors: four stacks of four layers, each with ReLU and then a
 /// normalization, whose outputs side by side are the embedding.

@@ -1,10 +1,9 @@
 //! The anchors that a frame keeps for the next one.
 
-use det_post_types::Result;
 use det_post_ops::decode::logit::sigmoid;
 use det_post_ops::view::refine::move_anchors;
 use det_post_ops::view::top_rows::top_rows;
-use det_post_types::{Motion, QueryBox, Sparse4d};
+use det_post_types::{Motion, QueryBox, Result, Sparse4d};
 
 /// The cached anchors, best confidence first.
 #[derive(Clone, Debug)]

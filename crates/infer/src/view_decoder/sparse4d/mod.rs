@@ -41,10 +41,9 @@ pub use memory::AnchorMemory;
 
 use super::reader::Reader;
 use super::refuse;
-use det_post_types::Result;
 use crate::safetensors::SafeTensors;
 use det_post_ops::view::linear::LinearLayer;
-use det_post_types::{QueryBox, Sparse4d};
+use det_post_types::{QueryBox, Result, Sparse4d};
 
 /// A Sparse4D decoder in f32, folded.
 #[derive(Clone, Debug)]

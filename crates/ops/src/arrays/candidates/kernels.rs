@@ -1,12 +1,11 @@
 //! The parameters of `kernels/arrays/candidates.cu`.
 
+use crate::decode::center::cuda::Motion;
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_lens, check_threads,
     kernel_constant, refused,
 };
-use det_post_types::Result;
-use crate::decode::center::cuda::Motion;
-use det_post_types::{Box2d, Box3d, Candidate, Kept, RotatedBox2d};
+use det_post_types::{Box2d, Box3d, Candidate, Kept, Result, RotatedBox2d};
 
 /// Threads per block: a candidate or a survivor each.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("arrays/candidates.cu", "kThreads");

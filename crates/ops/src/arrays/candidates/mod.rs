@@ -15,8 +15,7 @@ pub mod cuda;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
 
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::Candidate;
+use det_post_types::{Candidate, Error, ErrorKind, Result};
 
 /// The classes of candidates; integers of either size, none negative or above `u32::MAX`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

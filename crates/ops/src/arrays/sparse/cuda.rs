@@ -6,12 +6,12 @@ use super::kernels::{
     TableArgs, TableArrays, ValuesArgs, ValuesBf16, ValuesF16, ValuesF32,
 };
 use crate::device::cuda::{DeviceBuffer, Grid as Blocks, In, Kernel, Out, Stream, blocks};
-use det_post_types::{Error, ErrorKind, Result};
+use crate::sparse::conv::cuda::DeviceFeatures;
+use crate::sparse::conv::{ByPrecision, ZERO_BYTES};
 use crate::sparse::rulebook::args::GridArgs;
 use crate::sparse::rulebook::cuda::{Cells, DeviceSites, DeviceTable, Workspace as Rulebooks};
 use crate::sparse::rulebook::{Geometry, Mode};
-use crate::sparse::conv::cuda::DeviceFeatures;
-use crate::sparse::conv::{ByPrecision, ZERO_BYTES};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Kernels of the op on one stream.
 pub struct Workspace {

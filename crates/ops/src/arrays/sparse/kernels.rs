@@ -4,9 +4,9 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
     kernel_specs, refused,
 };
-use det_post_types::Result;
-use crate::sparse::rulebook::args::GridArgs;
 use crate::sparse::conv::ZERO_BYTES;
+use crate::sparse::rulebook::args::GridArgs;
+use det_post_types::Result;
 
 /// Threads per block: a value, a site or an output row each.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("arrays/sparse.cu", "kThreads");

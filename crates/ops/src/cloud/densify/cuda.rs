@@ -12,8 +12,7 @@ use super::{Now, argument, check_time_lag};
 use crate::device::cuda::{
     DeviceBuffer, DeviceCounters, DevicePoints, Grid, Kernel, RESIDENT_THREADS, Stream, blocks,
 };
-use det_post_types::Result;
-use det_post_types::Stamp;
+use det_post_types::{Result, Stamp};
 
 /// The current sweep and the most recent past ones, each with its sensor's pose.
 /// All memory is allocated at construction.

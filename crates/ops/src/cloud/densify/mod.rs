@@ -24,8 +24,7 @@ pub(crate) mod kernels;
 
 use nalgebra::{Isometry3, Matrix3x4};
 
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Points, Stamp};
+use det_post_types::{Error, ErrorKind, Points, Result, Stamp};
 
 /// The newest sweeps, each with the pose of its sensor: a ring buffer, in which a new
 /// sweep replaces the oldest. All memory is allocated at construction.

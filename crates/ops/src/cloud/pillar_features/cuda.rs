@@ -13,13 +13,13 @@ use super::kernels::{
     THREADS_PER_BLOCK,
 };
 use super::num_features;
+use crate::cloud::voxelize::cuda::DeviceVoxels;
+use crate::cloud::voxelize::kernels::GridArgs;
 use crate::device::cuda::{
     CudaDevice, DeviceBuffer, DevicePoints, DeviceTensor, DeviceValues, Grid as Blocks, Kernel,
     KernelSpec, Out, PointSlices, Stream, blocks,
 };
 use det_post_types::{Error, ErrorKind, Result};
-use crate::cloud::voxelize::cuda::DeviceVoxels;
-use crate::cloud::voxelize::kernels::GridArgs;
 
 /// Kernels and memory of the op for one tensor, which only this workspace writes.
 pub struct Workspace {

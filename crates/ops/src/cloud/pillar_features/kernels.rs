@@ -4,12 +4,12 @@ use std::marker::PhantomData;
 
 use half::f16;
 
+use crate::cloud::voxelize::kernels::GridArgs;
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
     kernel_specs, refused,
 };
 use det_post_types::Result;
-use crate::cloud::voxelize::kernels::GridArgs;
 
 /// Threads per block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("cloud/pillar_features.cu", "kThreads");

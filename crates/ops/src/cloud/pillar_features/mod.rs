@@ -31,9 +31,8 @@ pub(crate) mod kernels;
 
 use half::f16;
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::cloud::voxelize::Voxels;
-use det_post_types::{Grid, Points, Tensor};
+use det_post_types::{Error, ErrorKind, Grid, Points, Result, Tensor};
 
 /// Number of features of a point with `num_channels` channels.
 pub fn num_features(num_channels: usize, center_offset_z: bool) -> usize {

@@ -4,13 +4,12 @@
 use half::f16;
 
 use super::kernels::{Place, PlaceArgs, THREADS_PER_BLOCK, Write, WriteArgs};
+use crate::cloud::voxelize::cuda::DeviceVoxels;
 use crate::device::cuda::{
     DeviceBuffer, DeviceTensor, DeviceValues, Grid as Blocks, Kernel, KernelSpec, Plain, Stream,
     blocks,
 };
-use det_post_types::{Error, ErrorKind, Result};
-use crate::cloud::voxelize::cuda::DeviceVoxels;
-use det_post_types::Grid;
+use det_post_types::{Error, ErrorKind, Grid, Result};
 
 /// Kernels and memory of the op on one stream.
 pub struct Workspace {

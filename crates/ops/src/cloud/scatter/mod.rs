@@ -15,9 +15,8 @@ pub(crate) mod kernels;
 
 use half::f16;
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::cloud::voxelize::Voxels;
-use det_post_types::{Grid, Tensor, TensorValues, TensorView};
+use det_post_types::{Error, ErrorKind, Grid, Result, Tensor, TensorValues, TensorView};
 
 /// Writes all values of `out`, `[1, C, ny, nx]`.
 ///

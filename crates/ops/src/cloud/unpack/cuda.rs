@@ -8,8 +8,7 @@ use super::{Layout, MAX_CHANNELS, Source, UnpackParams, check_channels};
 use crate::device::cuda::{
     DeviceBuffer, DeviceCloud, DeviceCounters, DevicePoints, Grid, Kernel, Stream, blocks,
 };
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::PointFields;
+use det_post_types::{Error, ErrorKind, PointFields, Result};
 
 const _: () = assert!(MAX_CHANNELS == MAX_SOURCES);
 

@@ -3,8 +3,7 @@
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
-use det_post_types::Result;
-use det_post_types::{Count, Datatype};
+use det_post_types::{Count, Datatype, Result};
 
 /// Threads per block, and points per tile.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("cloud/unpack.cu", "kThreads");

@@ -22,9 +22,9 @@ pub mod cuda;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(crate) mod kernels;
 
-use det_post_types::{Error, ErrorKind, Result};
 use det_post_types::{
-    CloudView, Datatype, PointChannel, PointField, PointFields, PointRange, Points,
+    CloudView, Datatype, Error, ErrorKind, PointChannel, PointField, PointFields, PointRange,
+    Points, Result,
 };
 
 /// The maximum number of channels of a point, including x, y, z.

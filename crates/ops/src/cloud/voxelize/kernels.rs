@@ -4,8 +4,7 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
     refused,
 };
-use det_post_types::Result;
-use det_post_types::Count;
+use det_post_types::{Count, Result};
 
 /// Threads per block of every step but `number`.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("cloud/bucket_order.cuh", "kThreads");

@@ -21,8 +21,7 @@ pub mod cuda;
 pub(crate) mod kernels;
 mod table;
 
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Grid, Points};
+use det_post_types::{Error, ErrorKind, Grid, Points, Result};
 use table::CellTable;
 
 /// The grid and its limits.

@@ -11,17 +11,16 @@ use half::f16;
 
 use super::kernels::{ANCHORS_PER_BLOCK, AnchorArgs, AnchorShape, DecodeAnchor};
 use super::{AnchorOutputs, argument, check, cpu};
-use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Grid, In, Kernel,
-    Stream, blocks,
-};
-use det_post_types::Result;
 use crate::decode::logit::lowest_bound;
 use crate::decode::select::Limits;
 use crate::decode::select::cuda::Selecting;
 use crate::decode::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
 use crate::decode::thresholds::DeviceThresholds;
-use det_post_types::{AnchorDecode, Box3d, ElementType};
+use crate::device::cuda::{
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Grid, In, Kernel,
+    Stream, blocks,
+};
+use det_post_types::{AnchorDecode, Box3d, ElementType, Result};
 
 /// Kernels and memory of the op on one stream, for one head.
 pub struct Workspace {

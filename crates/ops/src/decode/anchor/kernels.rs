@@ -4,13 +4,12 @@ use std::marker::PhantomData;
 
 use half::f16;
 
+use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
 use crate::device::cuda::{
     Grid, In, KernelSpec, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
     kernel_specs, refused,
 };
-use det_post_types::Result;
-use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
-use det_post_types::Box3d;
+use det_post_types::{Box3d, Result};
 
 /// Anchors per block.
 pub const ANCHORS_PER_BLOCK: u32 =

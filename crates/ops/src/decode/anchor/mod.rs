@@ -29,10 +29,9 @@ pub mod cuda;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(crate) mod kernels;
 
-use det_post_types::{Error, ErrorKind, Result};
 #[cfg(doc)]
-use det_post_types::Candidate;
-use det_post_types::{AnchorDecode, Candidates, ElementType, Object3d, TensorView};
+use det_post_types::{AnchorDecode, Candidate, Candidates, ElementType, Object3d, TensorView};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The maps of an anchor head, f32 or f16: `[1, channels, H, W]`, or
 /// `[1, H, W, channels]` with [`AnchorDecode::channels_last`]. `A` is the number

@@ -18,16 +18,15 @@ use super::kernels::{
     CELLS_PER_BLOCK, CenterArgs, CenterMaps, CenterSettings, DecodeCenter, MAX_TASKS,
 };
 use super::{CenterTask, argument, cpu};
-use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Grid, In, Kernel,
-    Stream, blocks,
-};
-use det_post_types::Result;
 use crate::decode::select::Limits;
 use crate::decode::select::cuda::Selecting;
 use crate::decode::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
 use crate::decode::thresholds::DeviceThresholds;
-use det_post_types::{Box3d, CenterDecode, ElementType, SizeOrder, YawConvention};
+use crate::device::cuda::{
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Grid, In, Kernel,
+    Stream, blocks,
+};
+use det_post_types::{Box3d, CenterDecode, ElementType, Result, SizeOrder, YawConvention};
 
 /// Kernels and memory of the op on one stream, for one head.
 pub struct Workspace {

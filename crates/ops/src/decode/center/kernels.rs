@@ -2,13 +2,12 @@
 
 use half::f16;
 
+use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
     kernel_specs, refused,
 };
-use det_post_types::Result;
-use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
-use det_post_types::Box3d;
+use det_post_types::{Box3d, Result};
 
 /// Cells per block.
 pub const CELLS_PER_BLOCK: u32 = kernel_constant!("decode/center.cu", "kCells") * THREADS_PER_BLOCK;

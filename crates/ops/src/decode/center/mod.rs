@@ -33,10 +33,11 @@ pub mod cuda;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(crate) mod kernels;
 
-use det_post_types::{Error, ErrorKind, Result};
 #[cfg(doc)]
-use det_post_types::{Candidate, Variance3d};
-use det_post_types::{Candidates, CenterDecode, ElementType, Object3d, TensorView};
+use det_post_types::{
+    Candidate, Candidates, CenterDecode, ElementType, Object3d, TensorView, Variance3d,
+};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The maps of one task: `[1, channels, H, W]` of f32 or f16, all of one H and
 /// W. With variances, regression maps have twice the channels: the values, then

@@ -8,15 +8,15 @@ use super::kernels::{
     BOX_WORDS, GRID, Gather3d, Gather3dArgs, GatherArgs, GatherBoxes, GatherSettings,
     VARIANCE_WORDS, VELOCITY_WORDS,
 };
+use crate::decode::center::kernels::Motion;
 use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceCounters, Floats, In, Kernel, KernelSpec, MappedBuffer,
     PublishedCounters, Stream,
 };
-use det_post_types::Result;
-use crate::decode::center::kernels::Motion;
 use crate::nms::cuda::NmsCounts;
 use det_post_types::{
-    Affine2, Box2d, Box3d, Detection2d, Detection3d, Kept, Object3d, RotatedBox2d, Size, Variance3d,
+    Affine2, Box2d, Box3d, Detection2d, Detection3d, Kept, Object3d, Result, RotatedBox2d, Size,
+    Variance3d,
 };
 
 /// Boxes in images that a kernel gathers.

@@ -2,14 +2,13 @@
 
 use std::marker::PhantomData;
 
+use crate::decode::center::kernels::Motion;
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
     kernel_specs, refused,
 };
-use det_post_types::Result;
-use crate::decode::center::kernels::Motion;
 use crate::nms::cuda::NmsCounts;
-use det_post_types::{Box2d, Box3d, Candidate, Detection2d, Kept, RotatedBox2d};
+use det_post_types::{Box2d, Box3d, Candidate, Detection2d, Kept, Result, RotatedBox2d};
 
 /// Threads of the only block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("decode/gather.cu", "kThreads");

@@ -6,10 +6,9 @@ use super::kernels::{
     DecodeArgs, DecodePairs, KEYS_AT_ONCE, MAX_BINS, Pair, QuerySettings, THREADS_PER_BLOCK,
 };
 use super::{argument, candidate_of};
-use crate::device::cuda::{DeviceBuffer, Grid, In, Kernel, MappedBuffer, Stream};
-use det_post_types::Result;
 use crate::decode::logit::logit_bound;
-use det_post_types::{Candidates, Object3d, QueryDecode};
+use crate::device::cuda::{DeviceBuffer, Grid, In, Kernel, MappedBuffer, Stream};
+use det_post_types::{Candidates, Object3d, QueryDecode, Result};
 
 /// The outputs of a view decoder in device memory.
 #[derive(Clone, Copy, Debug)]

@@ -4,8 +4,7 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, OverlappingKernel, Plain, assert_mirrors, check_lens, check_threads,
     kernel_constant, refused,
 };
-use det_post_types::Result;
-use det_post_types::{QueryBox, QueryDecode};
+use det_post_types::{QueryBox, QueryDecode, Result};
 
 /// Threads of the one block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("decode/query.cuh", "kThreads");

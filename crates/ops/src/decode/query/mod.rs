@@ -27,10 +27,10 @@ mod kernels;
 #[cfg(test)]
 mod tests;
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::decode::logit::{exp, logit_bound, sigmoid};
 use det_post_types::{
-    Box3d, Candidate, Candidates, Object3d, QueryBox, QueryDecode, ScoreThresholds,
+    Box3d, Candidate, Candidates, Error, ErrorKind, Object3d, QueryBox, QueryDecode, Result,
+    ScoreThresholds,
 };
 
 /// The outputs of a view decoder.

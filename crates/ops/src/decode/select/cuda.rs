@@ -3,8 +3,7 @@
 use super::Limits;
 use super::kernels::{SelectSettings, Selection};
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, DeviceCounters, Plain, Stream};
-use det_post_types::Result;
-use det_post_types::Candidate;
+use det_post_types::{Candidate, Result};
 
 /// Found candidates, settings and totals of a decoder.
 pub(crate) struct Selecting<B> {
@@ -21,11 +20,7 @@ where
     Candidate<B>: Plain,
 {
     /// Memory for `num_found` candidates that pass, and the filter of `num_classes`.
-    pub(crate) fn new(
-        stream: &Stream,
-        num_found: usize,
-        num_classes: usize,
-    ) -> Result<Self> {
+    pub(crate) fn new(stream: &Stream, num_found: usize, num_classes: usize) -> Result<Self> {
         Ok(Self {
             settings: DeviceBuffer::zeros(stream, 1)?,
             wanted: DeviceBuffer::zeros(stream, num_classes.div_ceil(32))?,

@@ -1,8 +1,8 @@
 //! The reference on the CPU.
 
 use super::{NUM_BOX_CHANNELS, StreamPetrOutputs};
-use crate::decode::query::object_of;
 use crate::decode::logit::{best_class, lowest_bound, sigmoid};
+use crate::decode::query::object_of;
 use det_post_types::{
     Candidate, Candidates, Object3d, QueryDecode, StreamPetrDecode, TensorValues, TensorView,
 };

@@ -10,18 +10,17 @@ use half::f16;
 
 use super::kernels::{DecodeStreamPetr, StreamPetrArgs};
 use super::{StreamPetrOutputs, argument, check};
-use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Grid, Kernel,
-    Stream, blocks,
-};
-use det_post_types::Result;
 use crate::decode::center::cuda::Motion;
 use crate::decode::logit::lowest_bound;
 use crate::decode::select::Limits;
 use crate::decode::select::cuda::Selecting;
 use crate::decode::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
 use crate::decode::thresholds::DeviceThresholds;
-use det_post_types::{Box3d, ElementType, SizeOrder, StreamPetrDecode, YawConvention};
+use crate::device::cuda::{
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Grid, Kernel,
+    Stream, blocks,
+};
+use det_post_types::{Box3d, ElementType, Result, SizeOrder, StreamPetrDecode, YawConvention};
 
 /// Kernels and memory of the op on one stream, for one head.
 pub struct Workspace {

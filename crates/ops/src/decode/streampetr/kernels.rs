@@ -5,13 +5,12 @@ use std::marker::PhantomData;
 use half::f16;
 
 use super::NUM_BOX_CHANNELS;
+use crate::decode::center::cuda::Motion;
+use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_specs, refused,
 };
-use det_post_types::Result;
-use crate::decode::center::cuda::Motion;
-use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
-use det_post_types::Box3d;
+use det_post_types::{Box3d, Result};
 
 /// The parameter: `Args` in the kernel.
 #[derive(Clone, Copy, Debug)]

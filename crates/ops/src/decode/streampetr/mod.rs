@@ -28,10 +28,9 @@ pub mod cuda;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
 
-use det_post_types::{Error, ErrorKind, Result};
 #[cfg(doc)]
-use det_post_types::Candidate;
-use det_post_types::{Candidates, ElementType, Object3d, StreamPetrDecode, TensorView};
+use det_post_types::{Candidate, Candidates, ElementType, Object3d, StreamPetrDecode, TensorView};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Numbers of a query in addition to its logits.
 pub const NUM_BOX_CHANNELS: usize = 10;

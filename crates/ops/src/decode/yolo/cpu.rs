@@ -5,10 +5,9 @@ use std::fmt::Arguments;
 
 use super::values::{Floats, Spaced, best_class, class_of_float, class_of_integer, passes};
 use super::{Head, argument};
-use det_post_types::Result;
 use crate::decode::logit::{exp, logit_bound, sigmoid};
 use det_post_types::{
-    AnchorLevel, Box2d, Candidate, Candidates, DetrBoxes, Size, TensorValues, TensorView,
+    AnchorLevel, Box2d, Candidate, Candidates, DetrBoxes, Result, Size, TensorValues, TensorView,
 };
 
 pub(super) fn push(

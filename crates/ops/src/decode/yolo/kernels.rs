@@ -4,13 +4,12 @@ use std::marker::PhantomData;
 
 use half::f16;
 
+use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
 use crate::device::cuda::{
     Floats, Grid, In, KernelSpec, assert_mirrors, check_len, check_threads, kernel_constant,
     refused,
 };
-use det_post_types::Result;
-use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
-use det_post_types::{Box2d, RotatedBox2d};
+use det_post_types::{Box2d, Result, RotatedBox2d};
 
 /// The maximum number of tensors, and of levels.
 pub const MAX_OUTPUTS: usize = kernel_constant!("decode/yolo.cuh", "kMaxOutputs") as usize;

@@ -45,8 +45,9 @@ pub(crate) mod kernels;
 mod planes;
 mod values;
 
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Box2d, Candidates, RotatedBox2d, Size, TensorView, YoloLayout};
+use det_post_types::{
+    Box2d, Candidates, Error, ErrorKind, Result, RotatedBox2d, Size, TensorView, YoloLayout,
+};
 
 /// The parameters that all layouts share.
 struct Head {

@@ -6,8 +6,7 @@ use std::fmt::Arguments;
 use super::Head;
 use super::cpu::{misfit, one, push};
 use super::values::{BLOCK, Floats, raise};
-use det_post_types::Result;
-use det_post_types::{Box2d, Candidate, Candidates, RotatedBox2d, TensorView};
+use det_post_types::{Box2d, Candidate, Candidates, Result, RotatedBox2d, TensorView};
 
 pub(super) fn v8(
     outputs: &[TensorView<'_>],
@@ -111,8 +110,7 @@ mod tests {
 
     use super::super::{decode_yolo, decode_yolo_rotated};
     use super::*;
-    use det_post_types::ErrorKind;
-    use det_post_types::{Size, TensorValues, YoloLayout};
+    use det_post_types::{ErrorKind, Size, TensorValues, YoloLayout};
 
     const NETWORK: Size = Size::new(96, 64);
     const NUM_CLASSES: usize = 3;

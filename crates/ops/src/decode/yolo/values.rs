@@ -4,8 +4,7 @@ use half::f16;
 use half::slice::HalfFloatSliceExt as _;
 
 use super::argument;
-use det_post_types::Result;
-use det_post_types::{TensorValues, TensorView};
+use det_post_types::{Result, TensorValues, TensorView};
 
 /// Values of a tensor of floats.
 #[derive(Clone, Copy)]

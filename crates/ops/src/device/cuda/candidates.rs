@@ -1,8 +1,7 @@
 //! Candidates in device memory.
 
 use super::{DeviceBuffer, Plain, Stream};
-use det_post_types::Result;
-use det_post_types::Candidate;
+use det_post_types::{Candidate, Result};
 
 /// The candidates of a frame and their number, both in device memory.
 ///

@@ -1,8 +1,7 @@
 //! Point clouds in device memory, as in their messages.
 
 use super::{DevicePayload, In, Moved, Stream, UploadScope};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{CloudView, DeviceBytes};
+use det_post_types::{CloudView, DeviceBytes, Error, ErrorKind, Result};
 
 /// The memory layout of a point cloud, checked by [`CloudView`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

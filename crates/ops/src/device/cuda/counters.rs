@@ -1,8 +1,7 @@
 //! The counters of a frame in device memory.
 
 use super::{DeviceBuffer, MappedBuffer, Out, Stream, kernel_constant};
-use det_post_types::Result;
-use det_post_types::{Count, FrameReport};
+use det_post_types::{Count, FrameReport, Result};
 
 /// What a frame drops on the device: a `u32` for each [`Count`], at its position
 /// in [`Count::ALL`].
@@ -137,7 +136,10 @@ const _: () = {
             kernel_constant!("shared/counters.cuh", "kCandidatesOverCapacity"),
         ),
         (Count::CandidatesOverTopK, kernel_constant!("shared/counters.cuh", "kCandidatesOverTopK")),
-        (Count::DetectionsOverLimit, kernel_constant!("shared/counters.cuh", "kDetectionsOverLimit")),
+        (
+            Count::DetectionsOverLimit,
+            kernel_constant!("shared/counters.cuh", "kDetectionsOverLimit"),
+        ),
         (Count::ScoresOutOfRange, kernel_constant!("shared/counters.cuh", "kScoresOutOfRange")),
         (Count::ScoresNan, kernel_constant!("shared/counters.cuh", "kScoresNan")),
         (Count::MemoryCleared, kernel_constant!("shared/counters.cuh", "kMemoryCleared")),

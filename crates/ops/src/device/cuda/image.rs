@@ -1,8 +1,7 @@
 //! Images in device memory, as in their messages.
 
 use super::{DeviceBuffer, DevicePayload, In, Moved, Stream, UploadScope};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{DeviceBytes, Encoding, ImageView, Size};
+use det_post_types::{DeviceBytes, Encoding, Error, ErrorKind, ImageView, Result, Size};
 
 /// The memory layout of an image, checked by [`ImageView`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! Points in device memory.
 
 use super::{DeviceBuffer, In, Stream};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::Points;
+use det_post_types::{Error, ErrorKind, Points, Result};
 
 /// The points of a frame and their number, both in device memory: rows of
 /// `num_channels` floats, the first three x, y, z in metres, all finite.

@@ -5,8 +5,7 @@ use std::ops::Range;
 use half::f16;
 
 use super::{DeviceBuffer, In, PinnedBuffer, Plain, Stream};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{ElementType, Tensor, TensorValues, TensorView};
+use det_post_types::{ElementType, Error, ErrorKind, Result, Tensor, TensorValues, TensorView};
 
 /// A tensor of floats in device memory: dense, row-major.
 #[derive(Debug)]

@@ -10,8 +10,9 @@ use crate::device::cuda::{
     DeviceBuffer, DeviceImage, Grid, ImageLayout, JpegEngines, JpegPlanes, Kernel, Stream,
     UploadScope,
 };
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{CompressedFormat, CompressedView, Encoding, JpegDevice, JpegOptions};
+use det_post_types::{
+    CompressedFormat, CompressedView, Encoding, Error, ErrorKind, JpegDevice, JpegOptions, Result,
+};
 
 /// Names the nvJPEG library.
 const LIBRARY_VARIABLE: &str = "DET_POST_NVJPEG";

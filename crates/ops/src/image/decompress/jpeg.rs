@@ -4,8 +4,7 @@ use libjpeg_turbo_rs::{ColorSpace, DecodeLimits, Decoder, JpegError, PixelFormat
 
 use super::jpeg_markers::{self, Frame, Markers};
 use super::{MAX_PIXELS, MAX_SCANNED_PIXELS, MAX_SCANS, Pixels, check_size, codec, exceeded};
-use det_post_types::{Error, Result};
-use det_post_types::{Encoding, Size};
+use det_post_types::{Encoding, Error, Result, Size};
 
 /// A block of 8x8 pixels takes at least one bit.
 const MAX_PIXELS_PER_BYTE: u64 = 8 * 64;

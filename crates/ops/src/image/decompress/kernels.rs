@@ -4,8 +4,7 @@ use crate::device::cuda::{
     Grid, In, JpegPlanes, KernelSpec, Out, assert_mirrors, blocks, check_lens, check_threads,
     kernel_constant, refused,
 };
-use det_post_types::Result;
-use det_post_types::Size;
+use det_post_types::{Result, Size};
 
 /// Threads per block: two pixels each.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("image/decompress.cu", "kThreads");

@@ -44,8 +44,9 @@ mod timed;
 
 use std::time::{Duration, Instant};
 
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{CompressedFormat, CompressedView, Encoding, ImageView, Size};
+use det_post_types::{
+    CompressedFormat, CompressedView, Encoding, Error, ErrorKind, ImageView, Result, Size,
+};
 
 /// The maximum number of pixels of a picture.
 pub const MAX_PIXELS: u64 = 1 << 26;

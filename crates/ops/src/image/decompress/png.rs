@@ -7,8 +7,7 @@ use png::{BitDepth, ColorType, Decoder, DecodingError, Transformations};
 
 use super::timed::TimedBytes;
 use super::{Pixels, check_size, codec};
-use det_post_types::{Error, Result};
-use det_post_types::{Encoding, Size};
+use det_post_types::{Encoding, Error, Result, Size};
 
 /// Eight pixels per byte, deflated 1032 to 1.
 const MAX_PIXELS_PER_BYTE: u64 = 8 * 1032;

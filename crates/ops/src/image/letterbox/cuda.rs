@@ -11,10 +11,9 @@ use crate::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Out,
     Stream,
 };
-use det_post_types::Result;
 use crate::image::kernels::ImageKernels;
 use crate::image::wire_layout::WireLayout;
-use det_post_types::Letterbox;
+use det_post_types::{Letterbox, Result};
 
 /// The kernels of the op on one GPU.
 pub struct Kernels {

@@ -6,10 +6,9 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, TAIL_BYTES, assert_mirrors, check_len, check_threads,
     kernel_constant, kernel_specs, refused,
 };
-use det_post_types::Result;
 use crate::image::kernels::{Bayer, Packed3, Plain, Yuv, check_image};
 use crate::image::wire_layout::WireLayout;
-use det_post_types::ImageView;
+use det_post_types::{ImageView, Result};
 
 /// Threads per block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("image/letterbox.cu", "kThreads");

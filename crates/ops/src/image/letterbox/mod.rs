@@ -44,11 +44,11 @@ pub mod cuda;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(crate) mod kernels;
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::image::planes::Mapping;
 use crate::image::wire;
 use det_post_types::{
-    ChannelOrder, Encoding, ImageView, Letterbox, Normalization, Placement, Size, Tensor,
+    ChannelOrder, Encoding, Error, ErrorKind, ImageView, Letterbox, Normalization, Placement,
+    Result, Size, Tensor,
 };
 
 /// The format of a network's input, apart from its size.

@@ -1,7 +1,6 @@
 //! Positions of the source that a picture shows, and the weights of the pixels around them.
 
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{CameraView, ImageView, Letterbox, Resize, Size};
+use det_post_types::{CameraView, Error, ErrorKind, ImageView, Letterbox, Resize, Result, Size};
 
 /// Bits after the binary point of a position.
 const FRACTION_BITS: u32 = 16;

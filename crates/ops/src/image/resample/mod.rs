@@ -44,10 +44,9 @@ use std::ops::Range;
 
 pub use self::map::SampleMap;
 use self::map::error;
-use det_post_types::Result;
 use crate::image::planes::{Mapping, Planes};
 use crate::image::wire::RgbRow;
-use det_post_types::{ChannelOrder, Encoding, ImageView, Normalization, Size, Tensor};
+use det_post_types::{ChannelOrder, Encoding, ImageView, Normalization, Result, Size, Tensor};
 
 /// The format of a network's pictures, apart from their size.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,10 +1,9 @@
 //! The parameters of the kernels `nms_bev_*`.
 
 use super::check;
-use det_post_types::Result;
 use crate::nms::cuda::kernels::NmsSettings;
 use crate::nms::cuda::parameters::Parameters;
-use det_post_types::NmsBev;
+use det_post_types::{NmsBev, Result};
 
 /// # Errors
 /// `Argument` as on the CPU, or for an empty list of thresholds.

@@ -19,12 +19,11 @@
 pub(super) mod cuda;
 
 use crate::nms::Workspace;
+use crate::nms::geometry::Rectangle;
 use crate::nms::grid::Reach;
 use crate::nms::thresholds::{ClassThresholds, check_iou_threshold};
 use crate::nms::workspace::Suppressors;
-use crate::nms::geometry::Rectangle;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Candidate, Kept, NmsBev, Object3d};
+use det_post_types::{Candidate, Error, ErrorKind, Kept, NmsBev, Object3d, Result};
 
 /// Keeps the objects whose footprint overlaps no better kept object of their
 /// group, best first.

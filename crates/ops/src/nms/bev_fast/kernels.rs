@@ -3,11 +3,10 @@
 use crate::device::cuda::{
     Grid, In, KernelSpec, assert_mirrors, check_len, check_threads, kernel_constant, refused,
 };
-use det_post_types::Result;
 use crate::nms::cuda::NmsCounts;
 use crate::nms::cuda::kernels::NmsArgs;
 use crate::nms::cuda::scratch::Sizes;
-use det_post_types::{Box3d, Candidate, Kept};
+use det_post_types::{Box3d, Candidate, Kept, Result};
 
 /// Threads per block.
 pub const RANKED_THREADS: u32 = kernel_constant!("nms/bev_fast.cu", "kRankedThreads");

@@ -20,12 +20,11 @@ pub(super) mod cuda;
 mod kernels;
 
 use crate::nms::Workspace;
+use crate::nms::geometry::Rectangle;
 use crate::nms::grid::Reach;
 use crate::nms::thresholds::{ClassThresholds, check_iou_threshold};
 use crate::nms::workspace::Suppressors;
-use crate::nms::geometry::Rectangle;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Candidate, Kept, NmsBevFast, Object3d};
+use det_post_types::{Candidate, Error, ErrorKind, Kept, NmsBevFast, Object3d, Result};
 
 /// Unions below this many square metres are no overlap.
 pub const MIN_UNION_M2: f32 = 0.01;

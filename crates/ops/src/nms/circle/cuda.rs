@@ -1,10 +1,9 @@
 //! The parameters of the kernels `nms_circle_*`.
 
 use super::{check, longest_radius};
-use det_post_types::Result;
 use crate::nms::cuda::kernels::NmsSettings;
 use crate::nms::cuda::parameters::Parameters;
-use det_post_types::{CircleThreshold, NmsCircle};
+use det_post_types::{CircleThreshold, NmsCircle, Result};
 
 /// # Errors
 /// `Argument` as on the CPU, or for an empty list of thresholds.

@@ -14,8 +14,9 @@ use crate::nms::Workspace;
 use crate::nms::grid::{Extent, Reach};
 use crate::nms::thresholds::ClassThresholds;
 use crate::nms::workspace::Suppressors;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Candidate, CircleThreshold, Kept, NmsCircle, Object3d};
+use det_post_types::{
+    Candidate, CircleThreshold, Error, ErrorKind, Kept, NmsCircle, Object3d, Result,
+};
 
 /// Keeps the objects that are not too near to a better kept object of their
 /// group, best first.

@@ -8,10 +8,9 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
     refused,
 };
-use det_post_types::Result;
 use det_post_types::{
     Box2d, Box3d, Candidate, Kept, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou, NmsIou3d,
-    NmsRotated, NmsSoft, RotatedBox2d,
+    NmsRotated, NmsSoft, Result, RotatedBox2d,
 };
 
 /// Up to this capacity the kernel `bitmask` does everything.

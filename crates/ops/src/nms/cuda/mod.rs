@@ -26,11 +26,10 @@ use self::parameters::Parameters;
 use self::workspace::{Op, Workspace};
 use super::unsupported;
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Plain, Stream};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::nms::{bev, bev_fast, circle, fast, iou, iou_3d, rotated, soft};
 use det_post_types::{
-    Box2d, Box3d, Candidate, ClassMode, Kept, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle, NmsFast,
-    NmsIou, NmsIou3d, NmsRotated, NmsSoft, RotatedBox2d,
+    Box2d, Box3d, Candidate, ClassMode, Error, ErrorKind, Kept, Nms2d, Nms3d, NmsBev, NmsBevFast,
+    NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsRotated, NmsSoft, Result, RotatedBox2d,
 };
 
 /// The suppression of candidates with axis-aligned boxes.
@@ -173,9 +172,7 @@ impl Suppressible for Box3d {
             Nms3d::None => Kind::none(),
             Nms3d::Circle(params) => Kind::of::<NmsCircle>(circle::cuda::parameters(params)?),
             Nms3d::Bev(params) => Kind::of::<NmsBev>(bev::cuda::parameters(params)?),
-            Nms3d::BevFast(params) => {
-                Kind::of::<NmsBevFast>(bev_fast::cuda::parameters(params)?)
-            }
+            Nms3d::BevFast(params) => Kind::of::<NmsBevFast>(bev_fast::cuda::parameters(params)?),
             Nms3d::Iou3d(params) => Kind::of::<NmsIou3d>(iou_3d::cuda::parameters(params)?),
         })
     }

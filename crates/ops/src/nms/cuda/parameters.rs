@@ -1,8 +1,7 @@
 //! Parameters of suppression as the kernels take them.
 
 use super::kernels::NmsSettings;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::ClassMode;
+use det_post_types::{ClassMode, Error, ErrorKind, Result};
 
 /// Parameters of one kind.
 #[derive(Clone, Copy, Debug)]
@@ -30,11 +29,7 @@ impl<'a> Parameters<'a> {
     ///
     /// # Errors
     /// `Argument` for an empty list.
-    pub(crate) fn with_thresholds(
-        self,
-        op: &'static str,
-        thresholds: &'a [f32],
-    ) -> Result<Self> {
+    pub(crate) fn with_thresholds(self, op: &'static str, thresholds: &'a [f32]) -> Result<Self> {
         if thresholds.is_empty() {
             let message = "0 thresholds, at least 1 is needed";
             return Err(Error::new(ErrorKind::Argument, op, message));

@@ -1,8 +1,7 @@
 //! The scratch memory of the kernels of `kernels/nms/*.cu`: one allocation in slices.
 
 use crate::device::cuda::{Out, check_len, kernel_constant};
-use det_post_types::Result;
-use det_post_types::Kept;
+use det_post_types::{Kept, Result};
 
 /// Up to as many candidates have a dense bitmask.
 pub(super) const DENSE_CAPACITY: usize =

@@ -2,10 +2,9 @@
 
 use super::{Capacity, NmsCounts, Suppression3d};
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Stream};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::nms::bev_fast::cuda::Ranked;
 use crate::nms::survivors::cuda::Workspace as Survivors;
-use det_post_types::{Box3d, Kept, Nms3d};
+use det_post_types::{Box3d, Error, ErrorKind, Kept, Nms3d, Result};
 
 /// The CUDA side of [`suppress_stages_3d`](crate::nms::suppress_stages_3d).
 pub struct Stages3d {

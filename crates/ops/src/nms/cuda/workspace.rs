@@ -10,8 +10,7 @@ use crate::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceCandidates, Grid, In, Kernel, MappedBuffer, Out, Plain, Stream,
     blocks,
 };
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Candidate, ClassMode, Kept};
+use det_post_types::{Candidate, ClassMode, Error, ErrorKind, Kept, Result};
 
 /// Blocks of the kernel `bitmask`, a power of two: about as many as a large GPU runs
 /// side by side.

@@ -1,10 +1,9 @@
 //! The parameters of the kernels `nms_fast_*`.
 
 use super::check;
-use det_post_types::Result;
 use crate::nms::cuda::kernels::NmsSettings;
 use crate::nms::cuda::parameters::Parameters;
-use det_post_types::NmsFast;
+use det_post_types::{NmsFast, Result};
 
 /// # Errors
 /// `Argument` as on the CPU.

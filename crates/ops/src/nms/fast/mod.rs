@@ -13,12 +13,11 @@
 pub(super) mod cuda;
 
 use crate::nms::Workspace;
+use crate::nms::geometry::AlignedBox;
 use crate::nms::grid::Reach;
 use crate::nms::thresholds::check_iou_threshold;
 use crate::nms::workspace::Suppressors;
-use crate::nms::geometry::AlignedBox;
-use det_post_types::Result;
-use det_post_types::{Box2d, Candidate, Kept, NmsFast};
+use det_post_types::{Box2d, Candidate, Kept, NmsFast, Result};
 
 /// Keeps the boxes that overlap no box of their group that ranks above, best
 /// first.

@@ -1,12 +1,9 @@
 use proptest::prelude::*;
 
-use crate::nms::scenes::{
-    candidate, class_modes, greedy, indices, iou_as_mmcv, scene_2d, scenes,
-};
-use crate::nms::workspace::Suppressors;
 use super::*;
-use det_post_types::ErrorKind;
-use det_post_types::ClassMode;
+use crate::nms::scenes::{candidate, class_modes, greedy, indices, iou_as_mmcv, scene_2d, scenes};
+use crate::nms::workspace::Suppressors;
+use det_post_types::{ClassMode, ErrorKind};
 
 fn run(candidates: &[Candidate<Box2d>], iou_threshold: f32, class_mode: ClassMode) -> Vec<u32> {
     let mut keep = vec![Kept::default()];

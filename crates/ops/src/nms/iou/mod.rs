@@ -14,13 +14,12 @@
 pub(super) mod cuda;
 
 use crate::nms::Workspace;
+use crate::nms::geometry::AlignedBox;
 use crate::nms::grid::Reach;
 use crate::nms::lanes::MAX_WITHOUT_GRID;
 use crate::nms::thresholds::{check_iou_threshold, check_offset};
 use crate::nms::workspace::Suppressors;
-use crate::nms::geometry::AlignedBox;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Box2d, Candidate, Kept, NmsIou};
+use det_post_types::{Box2d, Candidate, Error, ErrorKind, Kept, NmsIou, Result};
 
 /// Keeps the best boxes that overlap no better kept box of their group.
 ///

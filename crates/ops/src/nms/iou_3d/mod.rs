@@ -16,12 +16,11 @@
 pub(super) mod cuda;
 
 use crate::nms::Workspace;
+use crate::nms::geometry::Solid;
 use crate::nms::grid::Reach;
 use crate::nms::thresholds::{ClassThresholds, check_iou_threshold};
 use crate::nms::workspace::Suppressors;
-use crate::nms::geometry::Solid;
-use det_post_types::Result;
-use det_post_types::{Candidate, Kept, NmsIou3d, Object3d};
+use det_post_types::{Candidate, Kept, NmsIou3d, Object3d, Result};
 
 /// Keeps the objects whose volume overlaps no better kept object of their group,
 /// best first.

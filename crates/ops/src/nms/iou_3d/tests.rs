@@ -1,11 +1,10 @@
 use proptest::prelude::*;
 
+use super::*;
+use crate::nms::geometry::iou_3d;
 use crate::nms::scenes::{candidate, class_modes, greedy, indices, scene_3d, scenes};
 use crate::nms::workspace::Suppressors;
-use crate::nms::geometry::iou_3d;
-use super::*;
-use det_post_types::ErrorKind;
-use det_post_types::{Box3d, ClassMode};
+use det_post_types::{Box3d, ClassMode, ErrorKind};
 
 fn run(
     candidates: &[Candidate<Object3d>],

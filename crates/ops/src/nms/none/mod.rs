@@ -5,8 +5,7 @@
 //! [`nms`](crate::nms).
 
 use crate::nms::Workspace;
-use det_post_types::Result;
-use det_post_types::{Candidate, ClassMode, Kept};
+use det_post_types::{Candidate, ClassMode, Kept, Result};
 
 /// Keeps all candidates with a score other than NaN and a finite box, best
 /// first.

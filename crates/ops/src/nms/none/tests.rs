@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
-use crate::nms::scenes::{candidate, indices, scene, scenes};
 use super::*;
+use crate::nms::scenes::{candidate, indices, scene, scenes};
 use det_post_types::{Box2d, RotatedBox2d, total_order};
 
 #[test]

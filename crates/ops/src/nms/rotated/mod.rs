@@ -12,12 +12,11 @@
 pub(super) mod cuda;
 
 use crate::nms::Workspace;
+use crate::nms::geometry::Rectangle;
 use crate::nms::grid::Reach;
 use crate::nms::thresholds::check_iou_threshold;
 use crate::nms::workspace::Suppressors;
-use crate::nms::geometry::Rectangle;
-use det_post_types::Result;
-use det_post_types::{Candidate, Kept, NmsRotated, RotatedBox2d};
+use det_post_types::{Candidate, Kept, NmsRotated, Result, RotatedBox2d};
 
 /// Keeps the boxes that overlap no better kept box of their group, best first.
 ///

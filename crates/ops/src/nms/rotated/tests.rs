@@ -2,12 +2,11 @@ use std::f32::consts::FRAC_PI_2;
 
 use proptest::prelude::*;
 
+use super::*;
+use crate::nms::geometry::rotated_iou;
 use crate::nms::scenes::{candidate, class_modes, greedy, indices, scene, scenes};
 use crate::nms::workspace::Suppressors;
-use crate::nms::geometry::rotated_iou;
-use super::*;
-use det_post_types::ErrorKind;
-use det_post_types::ClassMode;
+use det_post_types::{ClassMode, ErrorKind};
 
 fn run(
     candidates: &[Candidate<RotatedBox2d>],

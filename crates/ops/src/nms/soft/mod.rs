@@ -21,12 +21,11 @@ pub(super) mod cuda;
 use std::cmp::Reverse;
 
 use crate::nms::Workspace;
+use crate::nms::geometry::AlignedBox;
 use crate::nms::grid::Reach;
 use crate::nms::thresholds::{check_iou_threshold, check_offset};
 use crate::nms::workspace::{Order, sort_key};
-use crate::nms::geometry::AlignedBox;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Box2d, Candidate, Kept, NmsSoft, SoftDecay};
+use det_post_types::{Box2d, Candidate, Error, ErrorKind, Kept, NmsSoft, Result, SoftDecay};
 
 /// In `lowered_by`: kept already; not lowered yet.
 const KEPT: u32 = u32::MAX;

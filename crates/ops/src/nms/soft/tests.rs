@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
-use crate::nms::scenes::{candidate, class_modes, iou_as_mmcv, scene_2d, scenes};
 use super::*;
+use crate::nms::scenes::{candidate, class_modes, iou_as_mmcv, scene_2d, scenes};
 use det_post_types::ClassMode;
 
 fn params(decay: SoftDecay, min_score: f32) -> NmsSoft {

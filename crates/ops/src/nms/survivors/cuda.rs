@@ -2,9 +2,8 @@
 
 use super::kernels::{Survivors, SurvivorsArgs, THREADS_PER_BLOCK};
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Grid, Kernel, Out, Stream, blocks};
-use det_post_types::Result;
 use crate::nms::cuda::NmsCounts;
-use det_post_types::{Box3d, Kept};
+use det_post_types::{Box3d, Kept, Result};
 
 /// Kernel and memory of the op on one stream.
 pub struct Workspace {

@@ -3,10 +3,9 @@
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
 };
-use det_post_types::Result;
 use crate::nms::cuda::NmsCounts;
 use crate::nms::cuda::kernels::Geometry;
-use det_post_types::{Box3d, Candidate, Kept};
+use det_post_types::{Box3d, Candidate, Kept, Result};
 
 /// Threads per block: a survivor each.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("nms/survivors.cu", "kThreads");

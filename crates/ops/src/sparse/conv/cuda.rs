@@ -14,8 +14,8 @@ use super::pack::{pack, row_len};
 use super::shape::{Method, Shape, WARPGROUP_STEP_BYTES};
 use super::{ConvParameters, Precision};
 use crate::device::cuda::{DeviceBuffer, Grid as Blocks, In, Stream, blocks};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::sparse::rulebook::cuda::{DeviceSites, DeviceTable};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// A convolution with its weights in device memory and the kernel that suits its shape.
 pub struct Convolution {

@@ -44,8 +44,8 @@ pub(crate) use kernels::ZERO_BYTES;
 
 use half::{bf16, f16};
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::sparse::rulebook::Table;
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The elements of products; sums are f32 always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -3,10 +3,10 @@
 
 use super::kernels::{PoolArgs, PoolBf16, PoolF16, PoolF32, THREADS_PER_BLOCK};
 use crate::device::cuda::{Grid as Blocks, Stream, blocks};
-use det_post_types::{Error, ErrorKind, Result};
-use crate::sparse::rulebook::cuda::{DeviceSites, DeviceTable};
 use crate::sparse::conv::ByPrecision;
 use crate::sparse::conv::cuda::DeviceFeatures;
+use crate::sparse::rulebook::cuda::{DeviceSites, DeviceTable};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Kernels of the op on one stream.
 pub struct Workspace {

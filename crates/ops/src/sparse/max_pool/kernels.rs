@@ -4,8 +4,8 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
     kernel_specs, refused,
 };
-use det_post_types::Result;
 use crate::sparse::conv::ZERO_BYTES;
+use det_post_types::Result;
 
 /// Threads per block: a value each.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("sparse/max_pool.cu", "kThreads");

@@ -14,8 +14,8 @@ pub mod cuda;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::sparse::rulebook::Table;
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Writes all of `out`, `[M, C]`, from `input`, `[N, C]`.
 ///

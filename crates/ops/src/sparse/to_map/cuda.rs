@@ -7,10 +7,10 @@ use super::map_shape;
 use crate::device::cuda::{
     DeviceBuffer, DeviceTensor, DeviceValues, Grid as Blocks, Plain, Stream, blocks,
 };
-use det_post_types::{Error, ErrorKind, Result};
-use crate::sparse::rulebook::cuda::DeviceSites;
 use crate::sparse::conv::ByPrecision;
 use crate::sparse::conv::cuda::DeviceFeatures;
+use crate::sparse::rulebook::cuda::DeviceSites;
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Kernels of the op on one stream.
 pub struct Workspace {

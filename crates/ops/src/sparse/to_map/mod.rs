@@ -23,9 +23,8 @@ mod kernels;
 
 use half::f16;
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::sparse::rulebook::{SiteGrid, Sites};
-use det_post_types::Tensor;
+use det_post_types::{Error, ErrorKind, Result, Tensor};
 
 /// The shape of the map of a grid: batch, channels, rows, columns.
 ///

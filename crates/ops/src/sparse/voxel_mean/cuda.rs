@@ -7,10 +7,9 @@
 use super::kernels::{
     LARGE_VOXEL_BLOCKS, MAX_TRANSFORMS, Mean, MeanArgs, MeanOfAll, THREADS_PER_BLOCK,
 };
-use crate::device::cuda::{DeviceBuffer, DevicePoints, Grid as Blocks, Kernel, Stream, blocks};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::cloud::voxelize::cuda::DeviceVoxels;
-use det_post_types::ChannelTransform;
+use crate::device::cuda::{DeviceBuffer, DevicePoints, Grid as Blocks, Kernel, Stream, blocks};
+use det_post_types::{ChannelTransform, Error, ErrorKind, Result};
 
 /// The kernels of the op on one stream.
 pub struct Workspace {

@@ -1,17 +1,18 @@
 //! The parameters of `kernels/sparse/voxel_mean.cu`.
 
+use crate::cloud::voxelize::kernels::{NO_LIMIT, VoxelBucket};
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
 use det_post_types::Result;
-use crate::cloud::voxelize::kernels::{NO_LIMIT, VoxelBucket};
 
 /// Threads per block: a channel of a voxel each.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("sparse/voxel_mean.cu", "kThreads");
 /// Blocks for large voxels, before those for values.
 pub const LARGE_VOXEL_BLOCKS: u32 = kernel_constant!("sparse/voxel_mean.cu", "kLargeVoxelBlocks");
 /// The most channels that can have a transform.
-pub const MAX_TRANSFORMS: usize = kernel_constant!("sparse/voxel_mean.cu", "kMaxTransforms") as usize;
+pub const MAX_TRANSFORMS: usize =
+    kernel_constant!("sparse/voxel_mean.cu", "kMaxTransforms") as usize;
 
 /// The parameter of both kernels.
 #[derive(Clone, Copy, Debug)]

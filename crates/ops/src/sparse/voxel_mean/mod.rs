@@ -23,9 +23,8 @@ mod kernels;
 
 use half::f16;
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::cloud::voxelize::Voxels;
-use det_post_types::{ChannelTransform, Points, Tensor};
+use det_post_types::{ChannelTransform, Error, ErrorKind, Points, Result, Tensor};
 
 /// The transformed value.
 #[inline]

@@ -8,8 +8,8 @@ use crate::device::cuda::{
     CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Stream, VECTOR_BYTES,
     assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
-use det_post_types::Result;
 use crate::view::linear::cuda::{Element, JobArgs, LinearArgs};
+use det_post_types::Result;
 
 /// Threads per block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view/attention.cuh", "kThreads");
@@ -17,8 +17,10 @@ pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view/attention.cuh", "kThre
 pub const STEP_KEYS: u32 = kernel_constant!("view/attention.cuh", "kKeys");
 const QUERIES: u32 = kernel_constant!("view/attention.cuh", "kQueries");
 const SHORT_HEAD: u32 = kernel_constant!("view/attention.cuh", "kShortHead");
-const WARPGROUP_THREADS: u32 = kernel_constant!("view/attention_warpgroup.cuh", "kWarpgroupThreads");
-const WARPGROUP_QUERIES: u32 = kernel_constant!("view/attention_warpgroup.cuh", "kWarpgroupQueries");
+const WARPGROUP_THREADS: u32 =
+    kernel_constant!("view/attention_warpgroup.cuh", "kWarpgroupThreads");
+const WARPGROUP_QUERIES: u32 =
+    kernel_constant!("view/attention_warpgroup.cuh", "kWarpgroupQueries");
 const WARPGROUP_BYTES: u32 = kernel_constant!("view/attention_warpgroup.cuh", "kWarpgroupBytes");
 /// The longest heads.
 const MAX_HEAD: u32 = 64;

@@ -25,8 +25,8 @@ mod kernels;
 #[cfg(test)]
 mod tests;
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::view::rows::{Rows, RowsMut};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Memory of the op; it grows with the number of keys.
 #[derive(Clone, Debug, Default)]

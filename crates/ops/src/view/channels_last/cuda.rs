@@ -9,9 +9,8 @@ use super::kernels::{
 use crate::device::cuda::{
     DeviceBuffer, DeviceFloat, DeviceTensor, Grid, Kernel, KernelSpec, Plain, Stream,
 };
-use det_post_types::{Error, ErrorKind, Result};
 use crate::view::sample::cuda::{DeviceFeatureMaps, DeviceLevel, DeviceTexels};
-use det_post_types::{ElementType, MapLayout};
+use det_post_types::{ElementType, Error, ErrorKind, MapLayout, Result};
 
 /// One level of all views as a network gives it.
 #[derive(Clone, Copy, Debug)]

@@ -23,9 +23,8 @@ pub use statistics::{LevelStatistics, MapStatistics};
 
 use half::f16;
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::view::sample::{FeatureLevel, Texels};
-use det_post_types::MapLayout;
+use det_post_types::{Error, ErrorKind, MapLayout, Result};
 
 /// Values of feature maps.
 #[derive(Clone, Copy, Debug)]

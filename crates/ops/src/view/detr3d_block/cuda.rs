@@ -11,8 +11,8 @@ pub use super::kernels::{
 
 use super::kernels::{Block, BlockSpec, CLUSTER_BLOCKS, THREADS_PER_BLOCK};
 use crate::device::cuda::{CudaDevice, Grid, Kernel, Stream};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::view::sample::cuda::Texel;
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The loaded kernels for a number of queries.
 pub struct Detr3dBlock(Clusters);

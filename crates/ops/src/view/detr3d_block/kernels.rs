@@ -8,8 +8,8 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, OverlappingKernel, assert_mirrors, check_lens, check_threads,
     kernel_constant, refused,
 };
-use det_post_types::Result;
 use crate::view::sample::cuda::{MAX_LEVELS, MAX_VIEWS, MapsArgs};
+use det_post_types::Result;
 
 /// Threads per block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view/detr3d_block_product.cuh", "kThreads");

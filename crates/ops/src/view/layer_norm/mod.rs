@@ -13,8 +13,8 @@
 //! the order of a warp. A NaN or an infinity makes its whole row NaN. The method is
 //! `torch.nn.LayerNorm`'s with its default epsilon; nothing is dropped.
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::view::rows::RowsMut;
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Added to the variance.
 pub const EPSILON: f32 = 1e-5;

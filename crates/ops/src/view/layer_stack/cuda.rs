@@ -7,9 +7,9 @@ pub use super::kernels::{
 };
 
 use crate::device::cuda::{DeviceBuffer, In, Stream};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::view::linear::cuda::{DeviceLayer, PartArgs, device_norm};
 use crate::view::linear::{Finish, LinearLayer};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The layers of a stack in device memory.
 #[derive(Debug)]

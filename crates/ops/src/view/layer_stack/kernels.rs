@@ -6,9 +6,9 @@ use crate::device::cuda::{
     CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Plain, Stream,
     assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
-use det_post_types::Result;
 use crate::view::layer_norm::EPSILON;
 use crate::view::linear::cuda::{Element, padded};
+use det_post_types::Result;
 
 /// Threads per block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view/layer_stack.cuh", "kThreads");

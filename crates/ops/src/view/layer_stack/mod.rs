@@ -17,9 +17,9 @@ mod kernels;
 #[cfg(test)]
 mod tests;
 
-use det_post_types::Result;
 use crate::view::linear::{LinearLayer, linear};
 use crate::view::rows::{Part, Rows, RowsMut};
+use det_post_types::Result;
 
 /// Memory of the op.
 #[derive(Clone, Debug, Default)]

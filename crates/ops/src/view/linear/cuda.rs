@@ -14,8 +14,8 @@ use super::job::THREADS_PER_BLOCK;
 use super::kernels::MAX_JOBS;
 use super::warpgroup::{WarpgroupJob, WarpgroupKernels};
 use crate::device::cuda::{CudaDevice, DeviceBuffer, Grid, In, Kernel, Out, Stream, refused};
-use det_post_types::Result;
 use crate::view::layer_norm::LayerNorm;
+use det_post_types::Result;
 
 /// Rows in device memory, their columns padded with zeros to a multiple of 16.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use crate::device::cuda::{
     In, Out, Plain, VECTOR_BYTES, assert_mirrors, check_lens, kernel_constant, refused,
 };
-use det_post_types::Result;
 use crate::view::layer_norm::EPSILON;
+use det_post_types::Result;
 
 /// Threads per block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view/linear.cuh", "kThreads");

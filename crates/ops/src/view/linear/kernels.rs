@@ -7,8 +7,8 @@ use crate::device::cuda::{
     Grid, KernelSpec, OverlappingKernel, Plain, assert_mirrors, check_threads, kernel_constant,
     refused,
 };
-use det_post_types::Result;
 use crate::sparse::conv::Precision;
+use det_post_types::Result;
 
 pub(super) const MAX_JOBS: usize = kernel_constant!("view/linear.cuh", "kMaxJobs") as usize;
 

@@ -31,9 +31,9 @@ mod tests;
 #[cfg(feature = "cuda")]
 pub mod warpgroup;
 
-use det_post_types::{Error, ErrorKind, Result};
 use crate::view::layer_norm::LayerNorm;
 use crate::view::rows::{Part, Rows, RowsMut};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// What follows the sum, the bias and the residuals.
 #[derive(Clone, Debug, Default, PartialEq)]

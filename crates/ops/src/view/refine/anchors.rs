@@ -1,9 +1,8 @@
 //! Sparse4D's anchors.
 
 use super::check_len;
-use det_post_types::Result;
 use crate::decode::logit::{exp, sigmoid};
-use det_post_types::{CachedYaw, Motion, QueryBox};
+use det_post_types::{CachedYaw, Motion, QueryBox, Result};
 
 /// Adds deltas to anchors: to centre, extents and yaw as they are, to the velocity
 /// divided by the interval.

@@ -19,9 +19,9 @@ mod tests;
 pub use anchors::{key_points, move_anchors, refine_anchors};
 pub use references::{inverse_sigmoid, reference_boxes, reference_points, refine_references};
 
-use det_post_types::{Error, ErrorKind, Result};
 #[cfg(doc)]
 use det_post_types::QueryBox;
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Refuses lengths that are not equal.
 fn check_len(name: &str, found: usize, expected: usize) -> Result<()> {

@@ -1,9 +1,8 @@
 //! DETR3D's reference points.
 
 use super::check_len;
-use det_post_types::Result;
 use crate::decode::logit::sigmoid;
-use det_post_types::{PointRange, QueryBox};
+use det_post_types::{PointRange, QueryBox, Result};
 
 /// The least distance from 0 and 1 in [`inverse_sigmoid`].
 const EPSILON: f32 = 1e-5;

@@ -13,8 +13,8 @@ pub use super::points::{PointElement, PointSampling, PointsArgs};
 use super::kernels::{ReferenceAndLinearArgs, THREADS_PER_BLOCK};
 use super::{FeatureLevel, FeatureMaps, Texels};
 use crate::device::cuda::{CudaDevice, DeviceBuffer, Grid, In, Kernel, Stream};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::view::linear::cuda::{JobArgs, LinearArgs, shared_bytes};
+use det_post_types::{Error, ErrorKind, Result};
 use half::f16;
 
 /// Feature maps in device memory, channels last.

@@ -8,8 +8,8 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, OverlappingKernel, assert_mirrors, check_lens, check_threads,
     kernel_constant, refused,
 };
-use det_post_types::Result;
 use crate::view::linear::cuda::{Element, LinearArgs};
+use det_post_types::Result;
 
 /// Threads per block: a query, a warp per level.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view/sample.cuh", "kReferenceThreads");

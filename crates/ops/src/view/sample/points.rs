@@ -9,8 +9,7 @@ use crate::device::cuda::{
     CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Stream, assert_mirrors,
     check_lens, check_threads, kernel_constant, refused,
 };
-use det_post_types::Result;
-use det_post_types::QueryBox;
+use det_post_types::{QueryBox, Result};
 
 /// The most key points of an anchor.
 pub const MAX_POINTS: usize = kernel_constant!("view/sample_points.cuh", "kMaxPoints") as usize;

@@ -30,8 +30,7 @@ use super::options::{MAX_DECLARED_BYTES, MAX_NAME_BYTES, ReadOptions};
 use super::span::LogSpan;
 use super::time::Head;
 use super::topic::TopicInfo;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::Stamp;
+use det_post_types::{Error, ErrorKind, Result, Stamp};
 
 /// Fewest bytes of the file one row can take: a cell pointer and a cell with
 /// its two lengths, a record head of five and a one-byte payload.

@@ -6,9 +6,7 @@
 use std::sync::LazyLock;
 
 use super::{DEFINITIONS, text_of};
-use crate::{
-    Field, FieldType, IndividualTypeDescription, TypeDescription, TypeHash, TypeSource,
-};
+use crate::{Field, FieldType, IndividualTypeDescription, TypeDescription, TypeHash, TypeSource};
 
 /// A type that the program has a definition of.
 #[derive(Debug)]

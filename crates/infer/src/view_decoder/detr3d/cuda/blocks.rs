@@ -7,7 +7,6 @@ use half::f16;
 use super::super::Network;
 use super::{BOX_LEN, CudaDecoder, WholeBlocks};
 use det_post_ops::device::cuda::{DeviceBuffer, In, Out, Stream};
-use det_post_types::Result;
 use det_post_ops::view::attention::cuda::score_scale;
 use det_post_ops::view::detr3d_block::cuda::{
     BlockArgs, CHANNELS, Detr3dBlock, HEADS, HIDDEN, LayerArgs, LayersArgs, MAX_CLASSES, NormsArgs,
@@ -16,6 +15,7 @@ use det_post_ops::view::detr3d_block::cuda::{
 use det_post_ops::view::layer_norm::EPSILON;
 use det_post_ops::view::linear::cuda::{DeviceLayer, DeviceRows};
 use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
+use det_post_types::Result;
 
 impl WholeBlocks for f32 {
     type Buffers = Infallible;

@@ -2,11 +2,11 @@
 
 use super::{Activation, BOX_LEN, CudaDecoder};
 use det_post_ops::device::cuda::{In, Out};
-use det_post_types::Result;
 use det_post_ops::view::attention::cuda::{AttentionArgs, score_scale, value_stride};
 use det_post_ops::view::layer_norm::EPSILON;
 use det_post_ops::view::linear::cuda::{JobArgs, PartArgs};
 use det_post_ops::view::sample::cuda::{DeviceFeatureMaps, ReferenceArgs};
+use det_post_types::Result;
 
 impl<T: Activation> CudaDecoder<T> {
     fn num_queries(&self) -> usize {

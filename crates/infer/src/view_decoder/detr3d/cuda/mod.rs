@@ -10,16 +10,15 @@ use self::weights::{DeviceBlock, DeviceClasses};
 use super::super::uploaded::Uploaded;
 use super::super::{DecodedQueries, STAGE, View, set_projections};
 use super::{Network, adds_position};
-use det_post_ops::device::cuda::{DeviceBuffer, Graph, PinnedBuffer, Stream};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_ops::view::attention::cuda::{AttentionElement, AttentionKernel, value_stride};
 use det_post_ops::decode::query::cuda::DeviceQueries;
+use det_post_ops::device::cuda::{DeviceBuffer, Graph, PinnedBuffer, Stream};
+use det_post_ops::view::attention::cuda::{AttentionElement, AttentionKernel, value_stride};
 use det_post_ops::view::linear::cuda::{DeviceRows, LinearKernels, padded};
 use det_post_ops::view::sample::Projection;
 use det_post_ops::view::sample::cuda::{
     DeviceFeatureMaps, MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, ReferenceSampling, SampleElement,
 };
-use det_post_types::QueryBox;
+use det_post_types::{Error, ErrorKind, QueryBox, Result};
 
 /// Elements of the activations by whether a kernel computes a whole block.
 pub trait WholeBlocks: Sized {

@@ -1,12 +1,13 @@
 //! The weights of a DETR3D decoder in device memory.
 
 use super::super::Block;
-use det_post_ops::device::cuda::{DeviceBuffer, Out, Stream};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::view_decoder::STAGE;
+use det_post_ops::device::cuda::{DeviceBuffer, Out, Stream};
 use det_post_ops::view::linear::LinearLayer;
-use det_post_ops::view::linear::cuda::{DeviceLayer, DeviceRows, Element, JobArgs, PartArgs, device_norm};
-use det_post_types::{Detr3d, PointRange};
+use det_post_ops::view::linear::cuda::{
+    DeviceLayer, DeviceRows, Element, JobArgs, PartArgs, device_norm,
+};
+use det_post_types::{Detr3d, Error, ErrorKind, PointRange, Result};
 
 /// The outputs of the last regression layer in the order of a box's state: x, y, z, the
 /// logarithms of three extents, sine, cosine, velocity.
@@ -197,7 +198,10 @@ fn norm_of(stream: &Stream, layer: &LinearLayer) -> Result<DeviceBuffer<f32>> {
     }
 }
 
-fn filled<T: det_post_ops::device::cuda::Plain>(stream: &Stream, values: &[T]) -> Result<DeviceBuffer<T>> {
+fn filled<T: det_post_ops::device::cuda::Plain>(
+    stream: &Stream,
+    values: &[T],
+) -> Result<DeviceBuffer<T>> {
     let mut buffer = DeviceBuffer::zeros(stream, values.len())?;
     buffer.write(values)?;
     Ok(buffer)

@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use super::super::{DecodedQueries, View, set_projections};
 use super::{AnchorMemory, Network};
-use det_post_types::Result;
 use det_post_ops::view::attention::Workspace as AttentionWorkspace;
 use det_post_ops::view::layer_stack::Workspace as Layers;
 use det_post_ops::view::rows::{Part, Rows, RowsMut};
 use det_post_ops::view::sample::{FeatureMaps, Projection, Workspace as SamplingWorkspace};
-use det_post_types::{Motion, QueryBox};
+use det_post_types::{Motion, QueryBox, Result};
 
 /// A Sparse4D decoder on the CPU, in f32, with its memory.
 ///

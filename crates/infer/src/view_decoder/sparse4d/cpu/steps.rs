@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::super::{AnchorEncoder, GraphAttention};
 use super::{Buffers, CpuDecoder};
-use det_post_types::Result;
 use det_post_ops::view::attention::attention;
 use det_post_ops::view::layer_norm::layer_norm;
 use det_post_ops::view::layer_stack::Workspace as Layers;
@@ -12,6 +11,7 @@ use det_post_ops::view::linear::{LinearLayer, linear};
 use det_post_ops::view::refine::{key_points, refine_anchors};
 use det_post_ops::view::rows::{Part, Rows, RowsMut};
 use det_post_ops::view::sample::{FeatureMaps, ViewSampling, Weighting, view_sample};
+use det_post_types::Result;
 
 impl CpuDecoder {
     /// Attention to the cached anchors, in the blocks that have it.

@@ -3,11 +3,11 @@
 use super::super::AnchorEncoder;
 use super::rows::{Activation, BOX_LEN};
 use det_post_ops::device::cuda::{DeviceBuffer, Stream};
-use det_post_types::Result;
 use det_post_ops::view::layer_stack::cuda::{DeviceStack, StackArgs, StackKernel};
 use det_post_ops::view::layer_stack::folded::FoldedStacks;
 use det_post_ops::view::linear::LinearLayer;
 use det_post_ops::view::linear::cuda::DeviceRows;
+use det_post_types::Result;
 
 /// The encoder of anchors in device memory.
 pub(super) struct Encoder<T: Activation> {

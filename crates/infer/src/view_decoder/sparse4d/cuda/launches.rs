@@ -4,13 +4,14 @@ use super::rows::{Buffers, SamplingRows, Start};
 use super::weights::{DeviceAttention, DeviceBlock};
 use super::{Activation, CudaDecoder};
 use det_post_ops::device::cuda::{DeviceBuffer, In, Out, Stream};
-use det_post_types::Result;
-use det_post_ops::view::attention::cuda::{AttentionArgs, AttentionKernel, score_scale, value_stride};
+use det_post_ops::view::attention::cuda::{
+    AttentionArgs, AttentionKernel, score_scale, value_stride,
+};
 use det_post_ops::view::layer_stack::cuda::{MAX_JOBS, StackArgs};
 use det_post_ops::view::linear::cuda::{DeviceRows, JobArgs, LinearKernels, PartArgs};
-use det_post_ops::view::top_rows::cuda::TopRowsArgs;
 use det_post_ops::view::sample::cuda::{DeviceFeatureMaps, PointsArgs};
-use det_post_types::{CachedYaw, Sparse4d};
+use det_post_ops::view::top_rows::cuda::TopRowsArgs;
+use det_post_types::{CachedYaw, Result, Sparse4d};
 
 /// The rows that an attention reads and writes, beside the features.
 struct AttentionRows<'a, T> {

@@ -16,18 +16,17 @@ use self::weights::DeviceBlock;
 use super::super::uploaded::Uploaded;
 use super::super::{STAGE, View, set_projections};
 use super::Network;
-use det_post_ops::device::cuda::{DeviceBuffer, Stream};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_ops::view::attention::cuda::AttentionKernel;
 use det_post_ops::decode::query::cuda::DeviceQueries;
+use det_post_ops::device::cuda::{DeviceBuffer, Stream};
+use det_post_ops::view::attention::cuda::AttentionKernel;
 use det_post_ops::view::layer_stack::cuda::StackKernel;
 use det_post_ops::view::linear::cuda::{DeviceRows, LinearKernels, padded};
-use det_post_ops::view::top_rows::cuda::{MAX_ROWS, TopRows};
 use det_post_ops::view::sample::Projection;
 use det_post_ops::view::sample::cuda::{
     DeviceFeatureMaps, MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, PointSampling,
 };
-use det_post_types::{Motion, QueryBox, Sparse4d};
+use det_post_ops::view::top_rows::cuda::{MAX_ROWS, TopRows};
+use det_post_types::{Error, ErrorKind, Motion, QueryBox, Result, Sparse4d};
 
 /// A Sparse4D decoder on a GPU, with its memory.
 ///

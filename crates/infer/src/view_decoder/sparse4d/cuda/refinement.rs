@@ -3,9 +3,8 @@
 use super::CudaDecoder;
 use super::rows::{Activation, BOX_LEN, FIRST_DIVIDED, INTERVAL};
 use det_post_ops::device::cuda::Out;
-use det_post_types::Result;
 use det_post_ops::view::layer_stack::cuda::StackArgs;
-use det_post_types::Sparse4d;
+use det_post_types::{Result, Sparse4d};
 
 impl<T: Activation> CudaDecoder<T> {
     /// Refines the anchors and normalizes the features; then class logits and, in the last block, the

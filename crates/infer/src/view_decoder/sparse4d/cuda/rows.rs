@@ -2,13 +2,12 @@
 
 use super::super::Network;
 use det_post_ops::device::cuda::{DeviceBuffer, Stream};
-use det_post_types::Result;
 use det_post_ops::view::attention::cuda::{AttentionElement, value_stride};
 use det_post_ops::view::layer_stack::cuda::StackElement;
 use det_post_ops::view::linear::cuda::DeviceRows;
-use det_post_ops::view::top_rows::cuda::RowElement;
 use det_post_ops::view::sample::cuda::PointElement;
-use det_post_types::{QueryBox, Sparse4d};
+use det_post_ops::view::top_rows::cuda::RowElement;
+use det_post_types::{QueryBox, Result, Sparse4d};
 
 /// Elements of the activations: f32 or f16. Sums, normalizations, key points, boxes, confidences
 /// and results are f32 in both.

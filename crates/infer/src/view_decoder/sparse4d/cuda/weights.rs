@@ -2,14 +2,14 @@
 
 use super::super::{AnchorEncoder, Block, GraphAttention};
 use super::encoder::columns;
-use det_post_ops::device::cuda::{DeviceBuffer, Stream};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::view_decoder::STAGE;
+use det_post_ops::device::cuda::{DeviceBuffer, Stream};
 use det_post_ops::view::layer_norm::LayerNorm;
 use det_post_ops::view::layer_stack::cuda::{DeviceStack, StackElement};
 use det_post_ops::view::layer_stack::folded::FoldedStacks;
 use det_post_ops::view::linear::LinearLayer;
 use det_post_ops::view::linear::cuda::{DeviceLayer, FirstPart, device_norm};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// An attention among rows `[f, e]`.
 pub(super) struct DeviceAttention {

@@ -3,21 +3,20 @@
 
 use super::super::kernels::{MotionArgs, Motions};
 use super::{Columns, SurvivorColumns, Workspace, grid};
-use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Kernel, Out, Plain, Stream,
-};
-use det_post_types::Result;
 use crate::decode::anchor::AnchorOutputs;
 use crate::decode::anchor::cuda::Workspace as DecodeAnchor;
 use crate::decode::center::CenterTask;
 use crate::decode::center::cuda::{Motion, Workspace as DecodeCenter};
+use crate::decode::select::{Limits, SelectCounts};
 use crate::decode::streampetr::StreamPetrOutputs;
 use crate::decode::streampetr::cuda::Workspace as DecodeStreamPetr;
 use crate::decode::yolo::cuda::{Decoded, Selection, Workspace as DecodeYolo};
+use crate::device::cuda::{
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Kernel, Out, Plain, Stream,
+};
 use crate::nms::cuda::{Capacity, Suppressible, Suppression};
-use crate::decode::select::{Limits, SelectCounts};
 use det_post_types::{
-    AnchorDecode, Box3d, Candidate, CenterDecode, Count, Kept, Nms2d, Nms3d, Size,
+    AnchorDecode, Box3d, Candidate, CenterDecode, Count, Kept, Nms2d, Nms3d, Result, Size,
     StreamPetrDecode, YoloLayout,
 };
 

@@ -12,8 +12,7 @@ use super::{POSSIBLE_CLASSES, argument, lengths};
 use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, Grid, In, Kernel, MappedBuffer, Out, Plain, Stream, blocks,
 };
-use det_post_types::Result;
-use det_post_types::{Candidate, Kept};
+use det_post_types::{Candidate, Kept, Result};
 
 /// Arrays of candidates in device memory.
 #[derive(Clone, Copy, Debug)]

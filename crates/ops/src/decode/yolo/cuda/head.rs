@@ -2,10 +2,9 @@
 
 use super::super::argument;
 use super::super::kernels::{MAX_OUTPUTS, YoloLevel};
-use crate::device::cuda::DeviceTensor;
-use det_post_types::Result;
 use crate::decode::select::kernels::MAX_FOUND;
-use det_post_types::{AnchorLevel, DetrBoxes, Size, YoloLayout};
+use crate::device::cuda::DeviceTensor;
+use det_post_types::{AnchorLevel, DetrBoxes, Result, Size, YoloLayout};
 
 /// A head with tensors of known shapes.
 pub(super) struct Head {

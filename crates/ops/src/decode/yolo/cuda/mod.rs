@@ -21,15 +21,14 @@ use super::kernels::{
     Yolo, YoloArgs, YoloRows,
 };
 use super::{argument, unsupported};
+use crate::decode::logit::logit_bound;
+use crate::decode::select::cuda::Selecting;
+use crate::decode::select::kernels::{SelectSettings, THREADS_PER_BLOCK};
 use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Floats, Grid, In,
     Kernel, KernelSpec, Stream, blocks,
 };
-use det_post_types::Result;
-use crate::decode::logit::logit_bound;
-use crate::decode::select::cuda::Selecting;
-use crate::decode::select::kernels::{SelectSettings, THREADS_PER_BLOCK};
-use det_post_types::{Box2d, ElementType, RotatedBox2d, Size, YoloLayout};
+use det_post_types::{Box2d, ElementType, Result, RotatedBox2d, Size, YoloLayout};
 
 /// The limits of the candidates.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -8,8 +8,7 @@ use cudarc::driver::sys;
 use super::pointer::PointerInfo;
 use super::{DeviceBuffer, In, Out, Plain, UploadScope, check_capacity};
 use crate::device::cuda::{CudaDevice, Stream, failed};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::DeviceBytes;
+use det_post_types::{DeviceBytes, Error, ErrorKind, Result};
 
 /// The alignment in bytes of every [`DeviceBuffer`]: kernels read vectors of this size.
 pub const BUFFER_ALIGNMENT: usize = 16;

@@ -27,8 +27,9 @@ pub use payload::{DevicePayload, Moved};
 pub use upload_scope::{InPlaceUploads, UploadScope};
 
 use super::{Stream, assert_mirrors, error, failed};
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::{Box2d, Box3d, Candidate, Detection2d, Kept, RotatedBox2d};
+use det_post_types::{
+    Box2d, Box3d, Candidate, Detection2d, Error, ErrorKind, Kept, Result, RotatedBox2d,
+};
 
 /// Bytes that a thread loads or stores at once, at most; their address is a multiple of it.
 pub const VECTOR_BYTES: u64 = 16;

@@ -3,8 +3,7 @@
 use super::host_address::{Borrowed, device_address};
 use super::{DeviceBuffer, In, PinnedBuffer, UploadScope, check_capacity};
 use crate::device::cuda::Stream;
-use det_post_types::{Error, ErrorKind, Result};
-use det_post_types::DeviceBytes;
+use det_post_types::{DeviceBytes, Error, ErrorKind, Result};
 
 /// A payload of a bounded size for kernels to read: in device memory, or where it is in host
 /// memory (`zero_copy`).

@@ -9,8 +9,7 @@ use super::host_address::{Borrowed, device_address, pointer};
 use super::page_locked::is_page_locked;
 use crate::device::cuda::registered::{HeldWindows, Place, find};
 use crate::device::cuda::{Event, Stream};
-use det_post_types::Result;
-use det_post_types::Usage;
+use det_post_types::{Result, Usage};
 
 /// Lets uploads, or kernels in place of uploads, read borrowed page-locked memory, without a
 /// copy on the host, while a closure runs; and uploads mapped files, until they are complete.

@@ -2,13 +2,13 @@
 
 use super::OnStream;
 use crate::device::cuda::{DeviceBuffer, In, MappedBuffer, Out, Stream, blocks};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::sparse::rulebook::args::SiteIndexArgs;
 use crate::sparse::rulebook::kernels::{
     DUPLICATES, LevelArgs, NUM_COUNTS, NUM_SITES, OUTPUT_WORDS, OUTSIDE, OVER_CAPACITY,
     RANK_THREADS_PER_BLOCK,
 };
 use crate::sparse::rulebook::{EntranceCounts, OutputCounts, SiteGrid};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The sites of a level and their number in device memory.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use super::OnStream;
 use crate::device::cuda::{DeviceBuffer, In, Stream};
-use det_post_types::{Error, ErrorKind, Result};
 use crate::sparse::rulebook::{Geometry, Mode, Table};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The rulebook of a convolution in device memory: a [`Table`] with room for the
 /// capacity of the output's level between its groups of words.

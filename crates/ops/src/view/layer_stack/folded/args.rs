@@ -17,7 +17,8 @@ const ROW_WARPS: u32 = kernel_constant!("view/layer_stack_folded.cuh", "kRowWarp
 /// Threads per block.
 pub const THREADS_PER_BLOCK: u32 = 32 * (WARPS as u32 + ROW_WARPS);
 /// The most layers of a stack after one over columns of f32.
-pub const MAX_LAYERS: usize = kernel_constant!("view/layer_stack_folded.cuh", "kMaxLayers") as usize;
+pub const MAX_LAYERS: usize =
+    kernel_constant!("view/layer_stack_folded.cuh", "kMaxLayers") as usize;
 /// The most stacks, those over rows first.
 pub const MAX_JOBS: usize = kernel_constant!("view/layer_stack_folded.cuh", "kMaxJobs") as usize;
 /// The most stacks over rows.
@@ -29,7 +30,8 @@ pub const MAX_CONSTANTS: usize =
 /// The most values of a row that a stack over rows gives.
 pub const BOX_LEN: usize = kernel_constant!("view/layer_stack_folded.cuh", "kBoxLen") as usize;
 /// The most columns of f32 of a stack.
-pub const MAX_COLUMNS: usize = kernel_constant!("view/layer_stack_folded.cuh", "kMaxColumns") as usize;
+pub const MAX_COLUMNS: usize =
+    kernel_constant!("view/layer_stack_folded.cuh", "kMaxColumns") as usize;
 /// Bytes of shared memory per block.
 pub const SHARED_BYTES: u32 = kernel_constant!("view/layer_stack_folded.cuh", "kSharedBytes");
 /// Inputs of a step.

@@ -6,9 +6,9 @@ use super::args::{
     MAX_CONSTANTS, MAX_JOBS, MAX_LAYERS, MAX_ROW_STACKS, STEP_BYTES, STEP_INPUTS, WARPS, WIDTH,
 };
 use crate::device::cuda::{VECTOR_BYTES, check_lens, refused};
-use det_post_types::Result;
-use crate::view::linear::cuda::Element;
 use crate::sparse::conv::Precision;
+use crate::view::linear::cuda::Element;
+use det_post_types::Result;
 
 /// Values that a lane moves at a time.
 const VECTOR: u32 = 8;

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use super::args::{FoldedArgs, ROWS_PER_BLOCK, SHARED_BYTES, THREADS_PER_BLOCK};
 use super::check::check;
 use crate::device::cuda::{Grid, KernelSpec, OverlappingKernel, check_threads, refused};
-use det_post_types::Result;
 use crate::view::linear::cuda::Element;
+use det_post_types::Result;
 
 /// Blocks of a launch: of rows, and stacks over rows that have blocks of their own.
 pub(super) fn num_blocks<T>(args: &FoldedArgs<'_, T>) -> [u32; 2] {

@@ -25,10 +25,10 @@ use layout::{Layout, Stack};
 
 use super::cuda::StackArgs;
 use crate::device::cuda::{DeviceBuffer, Grid, In, Kernel, Out, Stream};
-use det_post_types::{Error, ErrorKind, Result};
+use crate::sparse::conv::Precision;
 use crate::view::linear::LinearLayer;
 use crate::view::linear::cuda::Element;
-use crate::sparse::conv::Precision;
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Stacks of one launch in device memory, with their kernel.
 pub struct FoldedStacks<T: Element> {

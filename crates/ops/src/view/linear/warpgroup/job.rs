@@ -11,7 +11,8 @@ const MAX_PARTS: usize = kernel_constant!("view/linear_f16_inputs.cuh", "kMaxPar
 pub(super) const THREADS_PER_BLOCK: u32 =
     kernel_constant!("view/linear_f16_inputs.cuh", "kPlainThreads");
 /// With those of a normalization.
-pub(super) const THREADS_WITH_NORM: u32 = kernel_constant!("view/linear_f16_inputs.cuh", "kAllThreads");
+pub(super) const THREADS_WITH_NORM: u32 =
+    kernel_constant!("view/linear_f16_inputs.cuh", "kAllThreads");
 const ROWS_PER_BLOCK: u32 = kernel_constant!("view/linear_f16_inputs.cuh", "kRows");
 pub(super) const CHUNK_INPUTS: u32 = kernel_constant!("view/linear_f16_inputs.cuh", "kChunkInputs");
 /// Inputs of which the weights arrive together.

@@ -10,8 +10,8 @@ use super::job::{
 use crate::device::cuda::{
     CudaDevice, Grid, Kernel, KernelSpec, OverlappingKernel, Stream, check_threads, refused,
 };
-use det_post_types::Result;
 use crate::sparse::conv::Precision;
+use det_post_types::Result;
 
 macro_rules! tiles {
     ($($spec:ident: $name:literal, $tile:ident;)+) => {$(

@@ -19,9 +19,9 @@ use super::fold::FoldedWeights;
 use super::job::{JobArgs, PartArgs, padded};
 use super::kernels::Element;
 use crate::device::cuda::{DeviceBuffer, In, Stream};
-use det_post_types::Result;
-use crate::view::layer_norm::LayerNorm;
 use crate::sparse::conv::Precision;
+use crate::view::layer_norm::LayerNorm;
+use det_post_types::Result;
 
 /// What happens to the first part of a layer's input.
 #[derive(Clone, Copy, Debug)]
