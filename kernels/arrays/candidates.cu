@@ -1,5 +1,5 @@
 // Candidates from arrays of boxes, scores and classes, and survivors as arrays:
-// src/ops/candidate_arrays/mod.rs.
+// crates/ops/src/arrays/candidates/mod.rs.
 
 #include "shared/candidate.cuh"
 #include "nms/args.cuh"
@@ -8,7 +8,7 @@ namespace candidate_arrays {
 
 constexpr uint32_t kThreads = 256;
 
-// The struct in Rust: src/ops/candidate_arrays/kernels.rs.
+// The struct in Rust: crates/ops/src/arrays/candidates/kernels.rs.
 template <typename Candidate>
 struct Args {
     Slice<const float> boxes;  // row by row

@@ -1,4 +1,4 @@
-// Sparse levels and features from arrays and to arrays: src/ops/sparse_arrays/mod.rs.
+// Sparse levels and features from arrays and to arrays: crates/ops/src/arrays/sparse/mod.rs.
 //
 //   features   a thread per value: rows of float32 to rows of features, and the zeros in front
 //   values     a thread per value: rows of features to rows of float32
@@ -14,7 +14,7 @@ namespace sparse_arrays {
 
 constexpr uint32_t kThreads = 256;
 
-// The structs in Rust: src/ops/sparse_arrays/kernels.rs.
+// The structs in Rust: crates/ops/src/arrays/sparse/kernels.rs.
 struct FeaturesArgs {
     Slice<const float> values;         // rows of `num_channels`
     Slice<const uint32_t> input_rows;  // by row of features that of the values; empty: the same

@@ -1,4 +1,4 @@
-// Voxels as arrays without gaps: src/ops/voxel_arrays/mod.rs.
+// Voxels as arrays without gaps: crates/ops/src/arrays/voxels/mod.rs.
 //
 // Steps, a kernel each; the number of voxels is read on the device:
 //   starts   a thread per voxel, in tiles (scan.cuh): the number of points of the voxels
@@ -12,7 +12,7 @@ namespace voxel_arrays {
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kWarps = kThreads / scan::kLanes;
 
-// The structs in Rust: src/ops/voxel_arrays/kernels.rs.
+// The structs in Rust: crates/ops/src/arrays/voxels/kernels.rs.
 struct StartArgs {
     Slice<const uint32_t> num_points_per_voxel;
     Slice<const uint32_t> num_voxels;

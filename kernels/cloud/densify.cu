@@ -1,4 +1,4 @@
-// Merges past sweeps into the current one: src/ops/densify/mod.rs.
+// Merges past sweeps into the current one: crates/ops/src/cloud/densify/mod.rs.
 //
 // Thread mapping: a thread per point, a tile of up to kThreads consecutive points
 // of one sweep per block (scan.cuh), the tiles of the current sweep first. A
@@ -16,7 +16,7 @@ constexpr uint32_t kMaxSweeps = 65;
 // Two counts of a tile in one aggregate.
 constexpr uint32_t kCountBits = 16;
 
-// The structs in Rust: src/ops/densify/kernels.rs.
+// The structs in Rust: crates/ops/src/cloud/densify/kernels.rs.
 struct Sweep {
     Slice<const float> values;
     Slice<const uint32_t> num;

@@ -1,9 +1,9 @@
-// The grid of a lidar head: src/types/grid.rs.
+// The grid of a lidar head: crates/types/src/grid.rs.
 #pragma once
 
 #include <cstdint>
 
-// In Rust: `GridArgs` in src/ops/voxelize/kernels.rs.
+// In Rust: `GridArgs` in crates/ops/src/cloud/voxelize/kernels.rs.
 struct VoxelGrid {
     float min[3];
     float voxel_size[3];

@@ -1,4 +1,4 @@
-// Computes the input of a pillar encoder from voxels: src/ops/pillar_features/mod.rs.
+// Computes the input of a pillar encoder from voxels: crates/ops/src/cloud/pillar_features/mod.rs.
 //
 // Thread mapping: a group of lanes per voxel. Each lane computes the features of
 // points in shared memory; then the group writes its row, by 16 bytes where the
@@ -23,7 +23,7 @@ constexpr uint32_t kFewLanes = 8;
 constexpr uint32_t kMany = 2816;
 constexpr uint32_t kManyLanes = 32;
 
-// In Rust: `FeatureArgs` in src/ops/pillar_features/kernels.rs.
+// In Rust: `FeatureArgs` in crates/ops/src/cloud/pillar_features/kernels.rs.
 template <typename T>
 struct Args {
     Slice<const float> points;

@@ -1,4 +1,4 @@
-// Scatters the features of pillars to the pseudo-image: src/ops/scatter/mod.rs.
+// Scatters the features of pillars to the pseudo-image: crates/ops/src/cloud/scatter/mod.rs.
 //
 // Steps, a kernel each:
 //   place   a thread per pillar writes the pillar's number to its cell
@@ -14,7 +14,7 @@ namespace scatter {
 
 constexpr uint32_t kThreads = 256;
 
-// The structs in Rust: src/ops/scatter/kernels.rs.
+// The structs in Rust: crates/ops/src/cloud/scatter/kernels.rs.
 struct PlaceArgs {
     Slice<const uint32_t> cells;
     Slice<const uint32_t> num_voxels;

@@ -1,4 +1,4 @@
-// Unpacks the bytes of a point cloud into rows of floats: src/ops/unpack/mod.rs.
+// Unpacks the bytes of a point cloud into rows of floats: crates/ops/src/cloud/unpack/mod.rs.
 //
 // Thread mapping: a thread per point, a tile of kThreads consecutive points per
 // block (scan.cuh). A point's row is the number of valid points before it.

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 // All points of a voxel: a range of the points, bucket by bucket, in the order of the voxels.
-// In Rust: src/ops/voxelize/kernels.rs.
+// In Rust: crates/ops/src/cloud/voxelize/kernels.rs.
 struct VoxelBucket {
     uint32_t offset;
     uint32_t count;

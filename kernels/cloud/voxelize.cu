@@ -1,4 +1,4 @@
-// Groups points into the voxels of a grid: src/ops/voxelize/mod.rs.
+// Groups points into the voxels of a grid: crates/ops/src/cloud/voxelize/mod.rs.
 //
 // Steps, a kernel each; the number of points is read on the device:
 //   claim    a thread per point finds the entry of its cell and updates the cell's
@@ -47,7 +47,7 @@ struct DroppedPoints {
 };
 static_assert(sizeof(DroppedPoints) == 8);
 
-// In Rust: `VoxelizeArgs` in src/ops/voxelize/kernels.rs.
+// In Rust: `VoxelizeArgs` in crates/ops/src/cloud/voxelize/kernels.rs.
 struct Args {
     Slice<const float> points;
     Slice<const uint32_t> num_points;

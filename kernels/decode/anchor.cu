@@ -1,5 +1,5 @@
-// Decodes anchor heads, src/ops/decode_anchor/mod.rs, and selects the best
-// candidates, src/ops/select/mod.rs, in one kernel.
+// Decodes anchor heads, crates/ops/src/decode/anchor/mod.rs, and selects the best
+// candidates, crates/ops/src/decode/select/mod.rs, in one kernel.
 //
 // Thread mapping: a thread reads the class logits of kItems anchors, a block apart,
 // in memory order. Anchors whose logit passes are listed in shared memory and
@@ -19,7 +19,7 @@ constexpr uint32_t kItems = 4;
 constexpr uint32_t kNoClass = 0xffffffffu;
 constexpr float kPi = 3.14159274f;
 
-// The structs in Rust: src/ops/decode_anchor/kernels.rs.
+// The structs in Rust: crates/ops/src/decode/anchor/kernels.rs.
 struct Anchor {
     float length, width, height;
     float center_z;

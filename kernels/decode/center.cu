@@ -1,5 +1,5 @@
-// Decodes CenterPoint heads, src/ops/decode_center/mod.rs, and selects the best
-// candidates, src/ops/select/mod.rs, in one kernel.
+// Decodes CenterPoint heads, crates/ops/src/decode/center/mod.rs, and selects the best
+// candidates, crates/ops/src/decode/select/mod.rs, in one kernel.
 //
 // Thread mapping: a thread reads the heat of kCells cells of one task, a block apart.
 // Cells whose heat passes are listed in shared memory and distributed over the
@@ -19,7 +19,7 @@ constexpr uint32_t kCells = 4;
 constexpr uint32_t kMaxTasks = 16;
 constexpr uint32_t kNoClass = 0xffffffffu;
 
-// The structs in Rust: src/ops/decode_center/kernels.rs.
+// The structs in Rust: crates/ops/src/decode/center/kernels.rs.
 struct Settings {
     uint32_t has_range;
     float min[3];

@@ -1,5 +1,5 @@
 // Gathers the survivors of suppression into detections in mapped host memory:
-// src/ops/gather/mod.rs. One block processes the survivors in their order. As the
+// crates/ops/src/decode/gather/mod.rs. One block processes the survivors in their order. As the
 // last kernel of a frame it also publishes the frame's counters.
 
 #include "shared/candidate.cuh"
@@ -12,7 +12,7 @@ namespace gather {
 constexpr uint32_t kThreads = 512;
 constexpr uint32_t kWarps = kThreads / kLanes;
 
-// The structs in Rust: src/ops/gather/kernels.rs.
+// The structs in Rust: crates/ops/src/decode/gather/kernels.rs.
 struct Settings {
     float scale[2];
     float offset[2];

@@ -12,7 +12,7 @@ constexpr uint32_t kMaxQueries = 8192;
 // The most distance bins.
 constexpr uint32_t kMaxBins = 16;
 
-// In device memory. In Rust: `QuerySettings` in src/ops/decode_query/kernels.rs.
+// In device memory. In Rust: `QuerySettings` in crates/ops/src/decode/query/kernels.rs.
 struct Settings {
     float low[3], high[3];  // of the centres
     uint32_t has_range;

@@ -1,4 +1,4 @@
-// Selects the best of the candidates that a decoder finds: src/ops/select/mod.rs.
+// Selects the best of the candidates that a decoder finds: crates/ops/src/decode/select/mod.rs.
 //
 // Decoders append the candidates that pass, in any order: sources make the total
 // order strict, so that sorting gives the same result for every order. All found
@@ -36,7 +36,7 @@ struct Totals {
     __device__ uint32_t num_done() const { return word >> 2 * kBits; }
 };
 
-// In Rust: `SelectSettings` in src/ops/select/kernels.rs.
+// In Rust: `SelectSettings` in crates/ops/src/decode/select/kernels.rs.
 struct Settings {
     float score_threshold;
     uint32_t top_k;

@@ -1,5 +1,5 @@
-// Decodes the queries of StreamPETR heads, src/ops/decode_streampetr/mod.rs, and selects the best
-// candidates, src/ops/select/mod.rs, in one kernel.
+// Decodes the queries of StreamPETR heads, crates/ops/src/decode/streampetr/mod.rs, and selects the best
+// candidates, crates/ops/src/decode/select/mod.rs, in one kernel.
 //
 // Thread mapping: a thread reads the logits of a query. Queries whose logit passes are listed in
 // shared memory and distributed over the threads, which decode their boxes. Candidates are
@@ -18,7 +18,7 @@ using selection::widened;
 constexpr uint32_t kNumbers = 10;
 constexpr uint32_t kNoClass = 0xffffffffu;
 
-// In Rust: `StreamPetrArgs` in src/ops/decode_streampetr/kernels.rs.
+// In Rust: `StreamPetrArgs` in crates/ops/src/decode/streampetr/kernels.rs.
 template <typename T>
 struct Args {
     selection::Slices<Candidate3d> selection;  // at most one per query

@@ -1,4 +1,4 @@
-// Score thresholds by class and distance: `ScoreThresholds` in src/types/center.rs.
+// Score thresholds by class and distance: `ScoreThresholds` in crates/types/src/center.rs.
 #pragma once
 
 #include "shared/slice.cuh"

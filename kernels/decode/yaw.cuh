@@ -1,4 +1,4 @@
-// Yaws of boxes from their sine and cosine: `YawConvention` in src/types/center.rs.
+// Yaws of boxes from their sine and cosine: `YawConvention` in crates/types/src/center.rs.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Decodes YOLO heads, src/ops/decode_yolo/mod.rs, and selects the best candidates,
-// src/ops/select/mod.rs, in one kernel. Blocks read their rows and append candidates
+// Decodes YOLO heads, crates/ops/src/decode/yolo/mod.rs, and selects the best candidates,
+// crates/ops/src/decode/select/mod.rs, in one kernel. Blocks read their rows and append candidates
 // by select.cuh; the headers hold one family of layouts each.
 
 #include "decode/yolo_final.cuh"

@@ -1,4 +1,4 @@
-// Shared by all layouts of YOLO heads: src/ops/decode_yolo/mod.rs.
+// Shared by all layouts of YOLO heads: crates/ops/src/decode/yolo/mod.rs.
 #pragma once
 
 #include "decode/logit.cuh"
@@ -14,7 +14,7 @@ using selection::widened;
 constexpr uint32_t kWarps = kThreads / kLanes;
 constexpr uint32_t kMaxOutputs = 8;
 
-// The structs in Rust: src/ops/decode_yolo/kernels.rs.
+// The structs in Rust: crates/ops/src/decode/yolo/kernels.rs.
 struct Level {
     uint32_t first_row;
     uint32_t num_columns;

@@ -1,5 +1,5 @@
 // The planes of a JPEG picture to rgb8, with the arithmetic of libjpeg-turbo:
-// src/ops/decompress/mod.rs.
+// crates/ops/src/image/decompress/mod.rs.
 //
 // A thread per two pixels of a row. Reads: the three planes, each without padding. Writes:
 // every pixel of the picture.
@@ -10,7 +10,7 @@ namespace decompress {
 
 constexpr uint32_t kThreads = 256;
 
-// The struct in Rust: src/ops/decompress/kernels.rs.
+// The struct in Rust: crates/ops/src/image/decompress/kernels.rs.
 struct Args {
     Slice<const uint8_t> planes;  // Y, Cb, Cr
     Slice<uint8_t> rgb;

@@ -1,5 +1,5 @@
 // Letterboxes an image, in the layout of its message, into a network's input:
-// src/ops/letterbox/mod.rs.
+// crates/ops/src/image/letterbox/mod.rs.
 //
 // Thread mapping: a thread computes kColumns adjacent pixels in the three planes, a
 // warp pixels of one row.

@@ -1,5 +1,5 @@
 // Resamples the image of a camera, in the layout of its message, into a picture of a
-// network's input: src/ops/resample/mod.rs.
+// network's input: crates/ops/src/image/resample/mod.rs.
 //
 // Thread mapping: a thread computes a pixel in the three planes, a warp pixels of one row.
 // Reads: the bytes of the image, positions. Writes: every value of the picture.
@@ -23,7 +23,7 @@ constexpr uint32_t kRowsOfBlock = kThreads / kThreadsOfRow;
 constexpr int32_t kFractionBits = 16;
 constexpr int32_t kOne = 1 << kFractionBits;
 
-// The struct in Rust: src/ops/resample/kernels.rs.
+// The struct in Rust: crates/ops/src/image/resample/kernels.rs.
 template <typename T>
 struct Args {
     Slice<const uint8_t> image;

@@ -1,4 +1,4 @@
-// Axis-aligned boxes and their IoU: the arithmetic of src/ops/overlap/mod.rs in its order.
+// Axis-aligned boxes and their IoU: the arithmetic of crates/ops/src/nms/geometry/mod.rs in its order.
 #pragma once
 
 #include "nms/args.cuh"

@@ -1,4 +1,4 @@
-// Greedy suppression by IoU of footprints: src/ops/nms_bev/mod.rs.
+// Greedy suppression by IoU of footprints: crates/ops/src/nms/bev/mod.rs.
 
 #include "nms/bev_footprints.cuh"
 #include "nms/nms.cuh"

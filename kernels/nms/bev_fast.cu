@@ -1,4 +1,4 @@
-// One-pass suppression by IoU of footprints: src/ops/nms_bev_fast/mod.rs.
+// One-pass suppression by IoU of footprints: crates/ops/src/nms/bev_fast/mod.rs.
 
 #include "nms/bev_footprints.cuh"
 #include "nms/nms.cuh"
@@ -7,7 +7,7 @@ namespace {
 
 struct FastBevFootprints : BevFootprints {
     static constexpr bool kAnySuppresses = true;
-    // In Rust: MIN_UNION_M2 in src/ops/nms_bev_fast/mod.rs.
+    // In Rust: MIN_UNION_M2 in crates/ops/src/nms/bev_fast/mod.rs.
     static constexpr float kMinUnion = 0.01f;
 
     __device__ static bool suppresses_exactly(const NmsArgs<Candidate>& args,
@@ -46,7 +46,7 @@ constexpr uint32_t kRankedThreads = 1024;
 // The maximum number of rows of a block: a bit of a word each.
 constexpr uint32_t kRankedRows = 32;
 
-// The struct in Rust: src/ops/nms_bev_fast/kernels.rs.
+// The struct in Rust: crates/ops/src/nms/bev_fast/kernels.rs.
 struct RankedArgs {
     NmsArgs<Candidate3d> nms;
     Slice<const Kept> ranked;

@@ -11,7 +11,7 @@
 
 #include "nms/bits.cuh"
 
-// `check_bitmask` in src/ops/nms/cuda/kernels.rs refuses a grid with more rows per block.
+// `check_bitmask` in crates/ops/src/nms/cuda/kernels.rs refuses a grid with more rows per block.
 constexpr uint32_t kDenseCapacity = 512;
 constexpr uint32_t kDenseRows = 4;
 constexpr uint32_t kDenseWords = kDenseCapacity / 32;

@@ -1,4 +1,4 @@
-// Greedy suppression by distance of centres: src/ops/nms_circle/mod.rs.
+// Greedy suppression by distance of centres: crates/ops/src/nms/circle/mod.rs.
 
 #include "nms/nms.cuh"
 #include "nms/spatial_key.cuh"

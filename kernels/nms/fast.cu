@@ -1,4 +1,4 @@
-// One-pass suppression by IoU of axis-aligned boxes: src/ops/nms_fast/mod.rs.
+// One-pass suppression by IoU of axis-aligned boxes: crates/ops/src/nms/fast/mod.rs.
 
 #include "nms/aligned_box.cuh"
 #include "nms/nms.cuh"

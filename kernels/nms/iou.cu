@@ -1,4 +1,4 @@
-// Greedy suppression by IoU of axis-aligned boxes: src/ops/nms_iou/mod.rs.
+// Greedy suppression by IoU of axis-aligned boxes: crates/ops/src/nms/iou/mod.rs.
 
 #include "nms/aligned_box.cuh"
 #include "nms/nms.cuh"

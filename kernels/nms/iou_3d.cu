@@ -1,4 +1,4 @@
-// Greedy suppression by IoU of volumes: src/ops/nms_iou_3d/mod.rs.
+// Greedy suppression by IoU of volumes: crates/ops/src/nms/iou_3d/mod.rs.
 
 #include "nms/nms.cuh"
 #include "nms/rectangle.cuh"

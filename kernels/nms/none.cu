@@ -1,4 +1,4 @@
-// No suppression: all eligible candidates in the total order: src/ops/nms_none/mod.rs.
+// No suppression: all eligible candidates in the total order: crates/ops/src/nms/none/mod.rs.
 //
 // Ranks by counting: kSlices threads per candidate count the candidates above it,
 // each in its slice of a tile. The work grows with the square of the number of

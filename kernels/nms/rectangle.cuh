@@ -1,4 +1,4 @@
-// Rotated rectangles and their overlap: the arithmetic of src/ops/overlap/mod.rs in its
+// Rotated rectangles and their overlap: the arithmetic of crates/ops/src/nms/geometry/mod.rs in its
 // order, sine and cosine included.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Greedy suppression by IoU of rotated boxes: src/ops/nms_rotated/mod.rs.
+// Greedy suppression by IoU of rotated boxes: crates/ops/src/nms/rotated/mod.rs.
 
 #include "nms/nms.cuh"
 #include "nms/rectangle.cuh"

@@ -1,4 +1,4 @@
-// Suppression by lowering scores: src/ops/nms_soft/mod.rs.
+// Suppression by lowering scores: crates/ops/src/nms/soft/mod.rs.
 //
 // One block, since the box kept next depends on all scores that the one before has
 // lowered. Thread t owns candidates t, t + kThreads, ... In each iteration it lowers
@@ -14,7 +14,7 @@ using Args = NmsArgs<Candidate2d>;
 constexpr uint32_t kThreads = 1024;
 constexpr uint32_t kWarps = kThreads / kLanes;
 
-// exp(x) for x of zero or less: the arithmetic of src/ops/nms_soft/mod.rs in its order.
+// exp(x) for x of zero or less: the arithmetic of crates/ops/src/nms/soft/mod.rs in its order.
 __device__ double exp_f64(double x) {
     constexpr double kLn2 = 0.693147180559945309417232121458176568;
     constexpr double kLog2E = 1.44269504088896340735992468100189214;

@@ -1,5 +1,5 @@
 // The candidates that a suppression keeps, and their footprints where the next suppression
-// compares footprints: src/ops/survivors/mod.rs.
+// compares footprints: crates/ops/src/nms/survivors/mod.rs.
 
 #include "nms/bev_footprints.cuh"
 
@@ -7,7 +7,7 @@ namespace survivors {
 
 constexpr uint32_t kThreads = 256;
 
-// The struct in Rust: src/ops/survivors/kernels.rs.
+// The struct in Rust: crates/ops/src/nms/survivors/kernels.rs.
 struct Args {
     Slice<const Candidate3d> candidates;
     Slice<const uint32_t> places;  // by candidate

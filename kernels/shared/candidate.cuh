@@ -1,5 +1,5 @@
-// Candidates; in Rust: `Candidate<B>` in src/types/candidate.rs for the boxes of
-// src/types/boxes.rs.
+// Candidates; in Rust: `Candidate<B>` in crates/types/src/candidate.rs for the boxes of
+// crates/types/src/boxes.rs.
 #pragma once
 
 #include "shared/order.cuh"
@@ -45,7 +45,7 @@ __device__ inline bool has_finite_box(const Candidate3d& c) {
 }
 
 // What a head regresses beside the box; in Rust: `Motion` in
-// src/ops/decode_center/kernels.rs.
+// crates/ops/src/decode/center/kernels.rs.
 struct Motion {
     float velocity[2];
     float center_variance[3];

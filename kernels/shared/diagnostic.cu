@@ -1,4 +1,4 @@
-// Kernels that belong to no operation: src/device/cuda/diagnostic.rs.
+// Kernels that belong to no operation: crates/ops/src/device/cuda/diagnostic.rs.
 //   empty   does nothing: the cost of a launch, for the benchmarks
 //   fault   traps, or reads an address that no context maps: a fault, for tests
 

@@ -1,5 +1,5 @@
 // The total order of candidates: score descending, then class, then source, then
-// position; in Rust: `total_order` in src/types/candidate.rs.
+// position; in Rust: `total_order` in crates/types/src/candidate.rs.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Slices of device memory, of which the parameters of kernels consist; in Rust: `In`
-// and `Out` in src/device/cuda/memory/mod.rs.
+// and `Out` in crates/ops/src/device/cuda/memory/mod.rs.
 #pragma once
 
 #include <cstdint>

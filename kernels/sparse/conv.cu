@@ -1,4 +1,4 @@
-// Sparse convolution: src/ops/sparse_conv/mod.rs. Output-stationary: a warp sums all
+// Sparse convolution: crates/ops/src/sparse/conv/mod.rs. Output-stationary: a warp sums all
 // taps of its output rows in registers and writes them once; nothing is atomic.
 //
 // f16, bf16, tf32: matrix instructions. A warp has tiles of 16 rows, and 16, 32 or 64 output

@@ -18,11 +18,11 @@ constexpr uint32_t kBatchTaps = 27;
 constexpr uint32_t kZeroBytes = 16384;
 constexpr uint32_t kAbsent = 0xffffffffu;
 
-// The struct in Rust: src/ops/sparse_conv/kernels.rs. Rows of features are padded
+// The struct in Rust: crates/ops/src/sparse/conv/kernels.rs. Rows of features are padded
 // to 16 channels or, above, to a multiple of 32.
 struct Args {
     Slice<const uint8_t> features;  // zeros, then rows; so are residual and output
-    Slice<const uint8_t> weights;  // packed: src/ops/sparse_conv/pack.rs
+    Slice<const uint8_t> weights;  // packed: crates/ops/src/sparse/conv/pack.rs
     Slice<const float> bias;       // padded as rows are
     Slice<const uint8_t> residual;  // rows as those of the output; empty: none
     Slice<const uint32_t> words;

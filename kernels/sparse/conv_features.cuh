@@ -7,7 +7,7 @@ namespace sparse_conv {
 
 constexpr uint32_t kFeatureThreads = 256;
 
-// The struct in Rust: src/ops/sparse_conv/kernels.rs.
+// The struct in Rust: crates/ops/src/sparse/conv/kernels.rs.
 struct InputArgs {
     Slice<const float> features;         // rows of `num_channels`, in the order of the input
     Slice<const uint32_t> input_rows;    // by site the row of its features

@@ -1,4 +1,4 @@
-// Max pooling of sparse features: src/ops/sparse_max_pool/mod.rs.
+// Max pooling of sparse features: crates/ops/src/sparse/max_pool/mod.rs.
 //
 // A thread per output row and channel takes the maximum over the taps that have a site,
 // from 0. Padding channels are zero and stay so.
@@ -9,7 +9,7 @@ namespace sparse_max_pool {
 
 constexpr uint32_t kThreads = 256;
 
-// The struct in Rust: src/ops/sparse_max_pool/kernels.rs.
+// The struct in Rust: crates/ops/src/sparse/max_pool/kernels.rs.
 struct Args {
     Slice<const uint8_t> features;  // zeros, then rows; so is the output
     Slice<const uint32_t> words;

@@ -1,4 +1,4 @@
-// The sites of sparse levels and their tables: src/ops/rulebook/mod.rs.
+// The sites of sparse levels and their tables: crates/ops/src/sparse/rulebook/mod.rs.
 //
 // Steps of a level, a kernel each:
 //   clear    empties the bitmaps of all levels: the words of the last frame's sites

@@ -20,7 +20,7 @@ constexpr uint32_t kDuplicates = 3;
 // Line steps that a thread of a table looks up at once.
 constexpr uint32_t kUnrolled = 3;
 
-// The structs in Rust: src/ops/rulebook/kernels.rs.
+// The structs in Rust: crates/ops/src/sparse/rulebook/kernels.rs.
 struct Level {
     Slice<uint32_t> sites;
     Slice<uint32_t> bits;

@@ -1,5 +1,5 @@
 // The bitmap of a sparse level with ranks, and grids of sites: `Sites` and
-// `SiteGrid` in src/ops/rulebook/sites.rs.
+// `SiteGrid` in crates/ops/src/sparse/rulebook/sites.rs.
 #pragma once
 
 #include "shared/slice.cuh"

@@ -1,5 +1,5 @@
 // Writes the features of sites to a dense map, and zeros where no site is:
-// src/ops/to_map/mod.rs.
+// crates/ops/src/sparse/to_map/mod.rs.
 //
 // A thread per cell of the map, depth and 32 channels: it looks the cell's row up and
 // writes a value per channel. Reads: the rows of the sites. Writes: every value of the map.
@@ -16,7 +16,7 @@ constexpr uint32_t kThreads = 256;
 // Channels of a thread.
 constexpr uint32_t kChannels = 32;
 
-// The struct in Rust: src/ops/to_map/kernels.rs.
+// The struct in Rust: crates/ops/src/sparse/to_map/kernels.rs.
 template <typename From, typename To>
 struct Args {
     Slice<const uint8_t> features;  // zeros, then rows

@@ -1,4 +1,4 @@
-// Means of the points of voxels: src/ops/voxel_mean/mod.rs.
+// Means of the points of voxels: crates/ops/src/sparse/voxel_mean/mod.rs.
 //
 // A thread per voxel and channel sums the channel of the voxel's points in order of arrival
 // and divides by their number. Nothing is fused, and the hyperbolic tangent is the CPU's,
@@ -18,7 +18,7 @@ constexpr uint32_t kMaxTransforms = 32;
 constexpr uint32_t kLargeVoxelBlocks = 132;
 constexpr uint32_t kMaxHeld = 4096;
 
-// The struct in Rust: src/ops/voxel_mean/kernels.rs.
+// The struct in Rust: crates/ops/src/sparse/voxel_mean/kernels.rs.
 struct Args {
     Slice<const float> points;
     Slice<const uint32_t> point_indices;  // by voxel `max_points_per_voxel`; without a limit as buckets

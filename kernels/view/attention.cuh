@@ -1,4 +1,4 @@
-// Attention with softmax: src/ops/attention/mod.rs. Scores are never stored: a warp goes through
+// Attention with softmax: crates/ops/src/view/attention/mod.rs. Scores are never stored: a warp goes through
 // its keys in groups of 32 with a running maximum, and the warps' parts are added at the end.
 //
 // f16: matrix instructions on operands that lanes load 16 bytes wide from device memory; the

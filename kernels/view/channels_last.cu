@@ -1,4 +1,4 @@
-// Writes feature maps channels last: src/ops/channels_last/mod.rs.
+// Writes feature maps channels last: crates/ops/src/view/channels_last/mod.rs.
 //
 // A block has 32 texels of a view and goes through the channels 32 at a time: planar maps are
 // transposed in shared memory, so that both sides are read and written along their rows.
@@ -15,7 +15,7 @@ constexpr uint32_t kThreads = 256;
 constexpr uint32_t kTile = 32;
 constexpr uint32_t kMaxLevels = 4;
 
-// The struct in Rust: src/ops/channels_last/kernels.rs.
+// The struct in Rust: crates/ops/src/view/channels_last/kernels.rs.
 template <typename From, typename To>
 struct Level {
     Slice<const From> values;  // [views, channels, rows, columns], or channels last

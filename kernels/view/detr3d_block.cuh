@@ -1,4 +1,4 @@
-// A block of a DETR3D decoder: src/ops/detr3d_block/mod.rs. A cluster of two thread blocks has 8 or
+// A block of a DETR3D decoder: crates/ops/src/view/detr3d_block/mod.rs. A cluster of two thread blocks has 8 or
 // 16 queries, of which only the attention needs others: everything else of a decoder block stays in
 // shared memory. The time is mostly that of reading all weights once per cluster.
 //
@@ -34,7 +34,7 @@ constexpr uint32_t kHidden = 512;
 constexpr uint32_t kMaxClasses = 32;
 static_assert(kChannels == kHeads * kHeadLen && kChannels == kStepInputs);
 
-// A linear layer, packed: src/ops/linear/cuda.rs.
+// A linear layer, packed: crates/ops/src/view/linear/cuda.rs.
 struct Layer {
     Slice<const uint8_t> weights;
     Slice<const float> bias;  // padded to 16; empty: none

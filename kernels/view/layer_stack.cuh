@@ -1,4 +1,4 @@
-// Linear layers that follow each other: src/ops/layer_stack/mod.rs. A block takes 16 rows
+// Linear layers that follow each other: crates/ops/src/view/layer_stack/mod.rs. A block takes 16 rows
 // through all layers of a job; rows stay in shared memory, weights are read where they are.
 // A launch has several jobs that depend on nothing of each other.
 //

@@ -1,4 +1,4 @@
-// Linear layers: src/ops/linear/mod.rs. A launch computes several jobs that depend on nothing of
+// Linear layers: crates/ops/src/view/linear/mod.rs. A launch computes several jobs that depend on nothing of
 // each other. A block computes 64 columns of 16, 32 or 64 rows: its warps bring the rows to
 // shared memory, normalize them if asked for, and multiply them by 16 columns each. Weights are
 // packed in the order in which lanes read them.
@@ -41,7 +41,7 @@ struct Job {
     Slice<const float> points;    // 3 per row: reference points
     Slice<const float> encoder;   // of 3 coordinates and a bias, for each channel: the encoded
                                   // points are the first part; empty: it is read
-    Slice<const uint8_t> weights;  // packed: src/ops/linear/pack.rs
+    Slice<const uint8_t> weights;  // packed: crates/ops/src/view/linear/pack.rs
     Slice<const float> bias;      // padded to 16
     Slice<const T> residual;      // empty: none
     Slice<const T> position;      // the second residual; empty: none

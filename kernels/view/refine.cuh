@@ -1,4 +1,4 @@
-// Reference points and their refinement: src/ops/refine/mod.rs.
+// Reference points and their refinement: crates/ops/src/view/refine/mod.rs.
 #pragma once
 
 #include "decode/logit.cuh"

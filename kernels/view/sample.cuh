@@ -1,4 +1,4 @@
-// Sampling of feature maps where points are seen: src/ops/view_sample/mod.rs. A warp has a
+// Sampling of feature maps where points are seen: crates/ops/src/view/sample/mod.rs. A warp has a
 // point in a level of a view: its lanes have 8 channels each and read 16 bytes (f16) of each texel. Points
 // that a view does not see are skipped before anything of it is read.
 #pragma once

@@ -1,4 +1,4 @@
-// The rows with the largest values, copied in falling order: src/ops/top_rows/mod.rs.
+// The rows with the largest values, copied in falling order: crates/ops/src/view/top_rows/mod.rs.
 //
 // The rank of a row is the number of rows that precede it: warps count it, and one copies the row
 // to that place if there is one. `join` puts moved rows of a memory before the best of a frame,

@@ -7,7 +7,7 @@ use crate::common::require::{Need, skip};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The images of `src/device/cuda/modules.rs`.
+/// The images of `crates/ops/src/device/cuda/modules.rs`.
 const IMAGES: [&str; 5] = ["frames", "camera", "lidar", "sparse", "surround"];
 
 /// The folder of the images and what ptxas says of each; `None` in a build without kernels.

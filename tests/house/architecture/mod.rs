@@ -79,64 +79,64 @@ const UNSAFE_FILES: [&str; 62] = [
     "capi/src/call.rs",
     "capi/src/gpu.rs",
     "src/cli/heap.rs",
-    "src/device/copy.rs",
-    "src/device/cuda/diagnostic.rs",
-    "src/device/cuda/event.rs",
-    "src/device/cuda/graph.rs",
-    "src/device/cuda/kernel.rs",
-    "src/device/cuda/memory/borrowed.rs",
-    "src/device/cuda/memory/host.rs",
-    "src/device/cuda/memory/mod.rs",
-    "src/device/cuda/memory/page_locked.rs",
-    "src/device/cuda/memory/part.rs",
-    "src/device/cuda/memory/pointer.rs",
-    "src/device/cuda/nvjpeg/library.rs",
-    "src/device/cuda/nvjpeg/mod.rs",
-    "src/device/cuda/open.rs",
-    "src/device/cuda/registered/table.rs",
-    "src/device/cuda/stream.rs",
-    "src/infer/device/binding.rs",
-    "src/ops/attention/kernels.rs",
-    "src/ops/candidate_arrays/kernels.rs",
-    "src/ops/channels_last/kernels.rs",
-    "src/ops/decode_anchor/kernels.rs",
-    "src/ops/decode_center/kernels.rs",
-    "src/ops/decode_query/kernels.rs",
-    "src/ops/decode_streampetr/kernels.rs",
-    "src/ops/decode_yolo/kernels.rs",
-    "src/ops/decompress/kernels.rs",
-    "src/ops/densify/kernels.rs",
-    "src/ops/detr3d_block/kernels.rs",
-    "src/ops/gather/kernels.rs",
-    "src/ops/layer_stack/folded/kernels.rs",
-    "src/ops/layer_stack/kernels.rs",
-    "src/ops/letterbox/kernels.rs",
-    "src/ops/linear/kernels.rs",
-    "src/ops/linear/warpgroup/kernels.rs",
-    "src/ops/nms/cuda/kernels.rs",
-    "src/ops/nms_bev_fast/kernels.rs",
-    "src/ops/pillar_features/kernels.rs",
-    "src/ops/resample/kernels.rs",
-    "src/ops/rulebook/kernels.rs",
-    "src/ops/scatter/kernels.rs",
-    "src/ops/select/kernels.rs",
-    "src/ops/sparse_arrays/kernels.rs",
-    "src/ops/sparse_conv/kernels.rs",
-    "src/ops/sparse_max_pool/kernels.rs",
-    "src/ops/survivors/kernels.rs",
-    "src/ops/to_map/kernels.rs",
-    "src/ops/top_rows/kernels.rs",
-    "src/ops/unpack/kernels.rs",
-    "src/ops/view_sample/kernels.rs",
-    "src/ops/view_sample/points.rs",
-    "src/ops/voxel_arrays/kernels.rs",
-    "src/ops/voxel_mean/kernels.rs",
-    "src/ops/voxelize/kernels.rs",
+    "crates/ops/src/device/copy.rs",
+    "crates/ops/src/device/cuda/diagnostic.rs",
+    "crates/ops/src/device/cuda/event.rs",
+    "crates/ops/src/device/cuda/graph.rs",
+    "crates/ops/src/device/cuda/kernel.rs",
+    "crates/ops/src/device/cuda/memory/borrowed.rs",
+    "crates/ops/src/device/cuda/memory/host.rs",
+    "crates/ops/src/device/cuda/memory/mod.rs",
+    "crates/ops/src/device/cuda/memory/page_locked.rs",
+    "crates/ops/src/device/cuda/memory/part.rs",
+    "crates/ops/src/device/cuda/memory/pointer.rs",
+    "crates/ops/src/device/cuda/nvjpeg/library.rs",
+    "crates/ops/src/device/cuda/nvjpeg/mod.rs",
+    "crates/ops/src/device/cuda/open.rs",
+    "crates/ops/src/device/cuda/registered/table.rs",
+    "crates/ops/src/device/cuda/stream.rs",
+    "crates/infer/src/device/binding.rs",
+    "crates/ops/src/view/attention/kernels.rs",
+    "crates/ops/src/arrays/candidates/kernels.rs",
+    "crates/ops/src/view/channels_last/kernels.rs",
+    "crates/ops/src/decode/anchor/kernels.rs",
+    "crates/ops/src/decode/center/kernels.rs",
+    "crates/ops/src/decode/query/kernels.rs",
+    "crates/ops/src/decode/streampetr/kernels.rs",
+    "crates/ops/src/decode/yolo/kernels.rs",
+    "crates/ops/src/image/decompress/kernels.rs",
+    "crates/ops/src/cloud/densify/kernels.rs",
+    "crates/ops/src/view/detr3d_block/kernels.rs",
+    "crates/ops/src/decode/gather/kernels.rs",
+    "crates/ops/src/view/layer_stack/folded/kernels.rs",
+    "crates/ops/src/view/layer_stack/kernels.rs",
+    "crates/ops/src/image/letterbox/kernels.rs",
+    "crates/ops/src/view/linear/kernels.rs",
+    "crates/ops/src/view/linear/warpgroup/kernels.rs",
+    "crates/ops/src/nms/cuda/kernels.rs",
+    "crates/ops/src/nms/bev_fast/kernels.rs",
+    "crates/ops/src/cloud/pillar_features/kernels.rs",
+    "crates/ops/src/image/resample/kernels.rs",
+    "crates/ops/src/sparse/rulebook/kernels.rs",
+    "crates/ops/src/cloud/scatter/kernels.rs",
+    "crates/ops/src/decode/select/kernels.rs",
+    "crates/ops/src/arrays/sparse/kernels.rs",
+    "crates/ops/src/sparse/conv/kernels.rs",
+    "crates/ops/src/sparse/max_pool/kernels.rs",
+    "crates/ops/src/nms/survivors/kernels.rs",
+    "crates/ops/src/sparse/to_map/kernels.rs",
+    "crates/ops/src/view/top_rows/kernels.rs",
+    "crates/ops/src/cloud/unpack/kernels.rs",
+    "crates/ops/src/view/sample/kernels.rs",
+    "crates/ops/src/view/sample/points.rs",
+    "crates/ops/src/arrays/voxels/kernels.rs",
+    "crates/ops/src/sparse/voxel_mean/kernels.rs",
+    "crates/ops/src/cloud/voxelize/kernels.rs",
     "src/runtime/isolated/memory.rs",
-    "src/transport/bag/mapped.rs",
-    "src/transport/bag/truncation.rs",
-    "src/transport/ros2/rosout.rs",
-    "src/types/device_bytes.rs",
+    "crates/ros/src/bag/mapped.rs",
+    "crates/ros/src/bag/truncation.rs",
+    "crates/ros/src/ros2/rosout.rs",
+    "crates/types/src/device_bytes.rs",
 ];
 
 /// Lines of code a file may have, tests aside.
@@ -246,7 +246,7 @@ fn files_are_short() {
 fn every_op_has_its_contract_and_numerics_row() {
     let numerics = fs::read_to_string(root().join("docs/numerics.md")).unwrap();
     let mut num_ops = 0;
-    for entry in fs::read_dir(root().join("src/ops")).unwrap() {
+    for entry in fs::read_dir(root().join("crates/ops/src")).unwrap() {
         let path = entry.unwrap().path();
         let op = path.file_name().unwrap().to_str().unwrap().to_owned();
         // The common part of the suppressions, and the measures of overlap.
@@ -320,7 +320,7 @@ fn every_kernel_takes_one_parameter_by_value() {
 fn every_op_on_cuda_has_its_kernel_and_its_parity_tests() {
     let parity = fs::read_to_string(root().join("tests/parity/main.rs")).unwrap();
     let mut num_ops = 0;
-    for entry in fs::read_dir(root().join("src/ops")).unwrap() {
+    for entry in fs::read_dir(root().join("crates/ops/src")).unwrap() {
         let path = entry.unwrap().path();
         if !path.join("cuda.rs").is_file() && !path.join("cuda/mod.rs").is_file() {
             continue;
@@ -345,7 +345,7 @@ fn every_bound_between_devices_is_tested() {
     let text: String = sources.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
     assert!(!bounds::ROWS.is_empty());
     for Row { op, part, number, .. } in bounds::ROWS.iter() {
-        let is_known = *op == "network" || root().join("src/ops").join(op).is_dir();
+        let is_known = *op == "network" || root().join("crates/ops/src").join(op).is_dir();
         assert!(is_known, "docs/numerics.md: {op} is no op");
         for name in [op, part, number] {
             assert!(text.contains(&format!("\"{name}\"")), "no test reads {op}, {part}, {number}");

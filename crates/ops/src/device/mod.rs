@@ -7,7 +7,7 @@
 //!
 //! This module alone calls the driver: contexts, streams, memory, graphs, loading
 //! and launching of kernels. It depends on no operation: the parameters of an
-//! operation's kernels are declared in `src/ops/<op>/kernels.rs`.
+//! operation's kernels are declared in `crates/ops/src/<op>/kernels.rs`.
 
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "the driver is a C library; each block states why it is sound")]
