@@ -5,8 +5,7 @@ use det_post_infer::Engine;
 use det_post_infer::device::DeviceEngine;
 #[cfg(feature = "cuda")]
 use det_post_ops::device::cuda::Stream;
-use det_post_types::Result;
-use det_post_types::{Dim, ElementType, Tensor, TensorSpec, TensorView};
+use det_post_types::{Dim, ElementType, Result, Tensor, TensorSpec, TensorView};
 
 /// The input and the outputs of a network.
 pub(super) struct Network {

@@ -11,5 +11,3 @@
 mod common;
 
 mod architecture;
-mod build_script;
-mod kernels;

@@ -1,4 +1,4 @@
-//! The graph of imports between the modules of `src/`, which has no circles.
+//! The graph of imports between the modules of a crate, which has no circles.
 //!
 //! A module is a file. It imports another if one of its `use` items, or a path in
 //! its code that begins with `crate` or `super`, names an item defined there;
@@ -106,12 +106,12 @@ impl<'ast> Visit<'ast> for Collector {
     }
 }
 
-/// The modules of `src/` by their names; those of tests alone are left out.
-fn modules() -> BTreeMap<Name, Module> {
+/// The modules of a crate by their names, without those of tests. `folder` has its sources.
+fn modules(folder: &str) -> BTreeMap<Name, Module> {
     let mut modules = BTreeMap::new();
     let mut tests = BTreeSet::new();
-    for file in rust_files(&root().join("src")) {
-        let relative = file.strip_prefix(root().join("src")).unwrap().with_extension("");
+    for file in rust_files(&root().join(folder)) {
+        let relative = file.strip_prefix(root().join(folder)).unwrap().with_extension("");
         let mut name: Name =
             relative.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
         match name.last().map(String::as_str) {
@@ -220,18 +220,30 @@ fn circles(graph: &BTreeMap<Name, BTreeSet<Name>>) -> BTreeSet<Vec<String>> {
         .collect()
 }
 
+/// What each module of a crate imports. `folder` has its sources.
+pub fn graph_of(folder: &str) -> BTreeMap<Name, BTreeSet<Name>> {
+    graph(&modules(folder))
+}
+
 #[test]
 fn modules_do_not_import_each_other_in_circles() {
-    let modules = modules();
-    let graph = graph(&modules);
-    let num_imports: usize = graph.values().map(BTreeSet::len).sum();
-    assert!(modules.len() > 200 && num_imports > 500, "{} modules, {num_imports}", modules.len());
-    let found: Vec<String> = circles(&graph)
+    let (mut num_modules, mut num_imports) = (0, 0);
+    for folder in super::CRATES {
+        let graph = graph_of(folder);
+        num_modules += graph.len();
+        num_imports += graph.values().map(BTreeSet::len).sum::<usize>();
+        check_for_circles(folder, &graph);
+    }
+    assert!(num_modules > 600 && num_imports > 1500, "{num_modules} modules, {num_imports}");
+}
+
+fn check_for_circles(folder: &str, graph: &BTreeMap<Name, BTreeSet<Name>>) {
+    let found: Vec<String> = circles(graph)
         .iter()
         .map(|circle| {
             let members: BTreeSet<&str> = circle.iter().map(String::as_str).collect();
             let mut lines = vec![format!("{} modules:", circle.len())];
-            for (name, imported) in &graph {
+            for (name, imported) in graph {
                 let within = imported.iter().map(|other| other.join("::"));
                 let within: Vec<_> = within.filter(|o| members.contains(o.as_str())).collect();
                 if members.contains(name.join("::").as_str()) {
@@ -241,7 +253,11 @@ fn modules_do_not_import_each_other_in_circles() {
             lines.join("\n")
         })
         .collect();
-    assert!(found.is_empty(), "modules import each other in circles\n{}", found.join("\n"));
+    assert!(
+        found.is_empty(),
+        "{folder}: modules import each other in circles\n{}",
+        found.join("\n")
+    );
 }
 
 #[test]

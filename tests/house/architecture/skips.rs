@@ -76,8 +76,7 @@ fn an_unknown_need_is_refused() {
 #[test]
 fn tests_skip_through_one_function() {
     let printed = concat!("println!(\"", "skipped");
-    for path in rust_files(&root().join("tests")).into_iter().chain(rust_files(&root().join("src")))
-    {
+    for path in rust_files(&root().join("tests")).into_iter().chain(super::source_files()) {
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(!text.contains(printed), "{}: use tests/common/require.rs", path.display());
     }

@@ -30,7 +30,8 @@ pub mod cuda;
 pub(crate) mod kernels;
 
 #[cfg(doc)]
-use det_post_types::{AnchorDecode, Candidate, Candidates, ElementType, Object3d, TensorView};
+use det_post_types::Candidate;
+use det_post_types::{AnchorDecode, Candidates, ElementType, Object3d, TensorView};
 use det_post_types::{Error, ErrorKind, Result};
 
 /// The maps of an anchor head, f32 or f16: `[1, channels, H, W]`, or

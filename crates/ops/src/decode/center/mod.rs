@@ -34,9 +34,8 @@ pub mod cuda;
 pub(crate) mod kernels;
 
 #[cfg(doc)]
-use det_post_types::{
-    Candidate, Candidates, CenterDecode, ElementType, Object3d, TensorView, Variance3d,
-};
+use det_post_types::{Candidate, Variance3d};
+use det_post_types::{Candidates, CenterDecode, ElementType, Object3d, TensorView};
 use det_post_types::{Error, ErrorKind, Result};
 
 /// The maps of one task: `[1, channels, H, W]` of f32 or f16, all of one H and

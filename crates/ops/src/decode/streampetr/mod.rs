@@ -29,7 +29,8 @@ pub mod cuda;
 mod kernels;
 
 #[cfg(doc)]
-use det_post_types::{Candidate, Candidates, ElementType, Object3d, StreamPetrDecode, TensorView};
+use det_post_types::Candidate;
+use det_post_types::{Candidates, ElementType, Object3d, StreamPetrDecode, TensorView};
 use det_post_types::{Error, ErrorKind, Result};
 
 /// Numbers of a query in addition to its logits.
