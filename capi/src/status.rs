@@ -78,7 +78,7 @@ statuses! {
     /// Interrupted by a request to stop.
     INTERRUPTED = 21, "interrupted", Interrupted;
     /// The ROS graph cannot be joined.
-    MIDDLEWARE = 22, "door", Middleware;
+    MIDDLEWARE = 22, "middleware", Middleware;
     /// The system does not provide the memory that a frame needs.
     MEMORY = 23, "out_of_memory", Memory;
     /// A picture takes more work or time to decode than is allowed.

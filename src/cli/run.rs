@@ -39,7 +39,7 @@ pub(super) struct RunArguments {
     device: Option<DeviceChoice>,
     /// The middleware of the ROS graph: ros2 needs ROS 2 installed, dds does not. [default: ros2
     /// where the build has it, else dds]
-    #[arg(long, visible_alias = "door", value_name = "MIDDLEWARE")]
+    #[arg(long, value_name = "MIDDLEWARE")]
     middleware: Option<MiddlewareChoice>,
     #[command(flatten)]
     observe: ObserveArguments,

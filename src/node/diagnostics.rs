@@ -404,7 +404,7 @@ mod tests {
             num_missing,
             num_missing_now,
         };
-        // (status of the topic, lost_by_door, missing_by_stamps, message)
+        // (status of the topic, lost_in_middleware, missing_by_stamps, message)
         let cases = [
             (topic(Some(0), 0, 0), "0", "0", "silent, or their messages are lost on the way"),
             (topic(Some(7), 0, 0), "7", "0", "7 messages were lost on the way"),
@@ -413,7 +413,7 @@ mod tests {
         ];
         for (topic, lost, missing, message) in cases {
             let status = silent_input(topic);
-            assert_eq!(value(&status, "lost_by_door"), lost);
+            assert_eq!(value(&status, "lost_in_middleware"), lost);
             assert_eq!(value(&status, "missing_by_stamps"), missing);
             assert!(status.message.contains(message), "{status:?}");
             assert_eq!(status.level, DiagnosticLevel::Warn);

@@ -213,9 +213,9 @@ fn lost_messages_are_counted_with_their_channel() {
     session.graph.report(&MiddlewareEvent::Lost { topic: CLOUD_TOPIC.into(), count: 3 });
     session.graph.report(&MiddlewareEvent::Lost { topic: CLOUD_TOPIC.into(), count: 4 });
     let lidar = await_status(&session, "det_post: lidar: input", |status| {
-        status.values["lost_by_door"] != "0"
+        status.values["lost_in_middleware"] != "0"
     });
-    assert_eq!(lidar.number("lost_by_door"), 7.0);
+    assert_eq!(lidar.number("lost_in_middleware"), 7.0);
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn messages_missing_by_their_stamps_are_a_warning() {
     let later = await_status(&session, "det_post: lidar: input", |status| {
         status.values["missing_by_stamps"] == "3"
     });
-    assert_eq!(later.number("lost_by_door"), 0.0);
+    assert_eq!(later.number("lost_in_middleware"), 0.0);
 }
 
 #[test]

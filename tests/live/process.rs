@@ -41,7 +41,7 @@ fn refused_starts_state_their_reasons() {
 #[cfg(feature = "dds")]
 fn spawn(domain: &Domain, rest: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_det_post"))
-        .args(["run", "--config", &config(), "--door", "dds"])
+        .args(["run", "--config", &config(), "--middleware", "dds"])
         .args(rest)
         .env("ROS_DOMAIN_ID", domain.id.to_string())
         .env("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")

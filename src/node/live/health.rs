@@ -147,7 +147,7 @@ impl Shared {
         }
         status.otherwise(state.label().into());
         status.value("state", state.label());
-        status.value("door", self.middleware_name);
+        status.value("middleware", self.middleware_name);
         status.value("device", config.device.to_string());
         status.value("channels", config.channels.len().to_string());
         status.value("refused_requests", graph.num_refused_requests.to_string());
