@@ -631,7 +631,7 @@ struct det_post_report {
     const det_post_copied_bytes *copies;
     /** Number of `copies`. */
     size_t num_copies;
-    /** State of the device: `good`, `rebuilding`, `resting`, `lost` or `on_fallback`. Valid for
+    /** State of the device: `good`, `rebuilding`, `backing_off`, `lost` or `on_fallback`. Valid for
      * ever. */
     const char *health;
     /** Failures of the device since the detector was opened. */

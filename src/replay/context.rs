@@ -111,7 +111,10 @@ impl<'a> ReplayContext<'a> {
         let degraded = served.degraded.as_ref();
         let is_first = degraded.is_some_and(|error| account.add_degraded(error) == 1);
         if let Some(error) = degraded.filter(|_| is_first) {
-            tracing::warn!("channel {}: sweep served alone: {error}", served.config.name);
+            tracing::warn!(
+                "channel {}: sweep processed without past sweeps: {error}",
+                served.config.name
+            );
         }
         self.call(channel, || ReplayFrame {
             channel,
