@@ -88,7 +88,7 @@ impl Configuration {
             (true, Some(program)) => Ok(Box::new(isolated::Proxy::start(program, config, device)?)),
             (true, None) => {
                 let message = format!(
-                    "{}.isolate: a channel with a process of its own needs `program`, the path of \
+                    "{}.isolate: a channel in a separate process needs `program`, the path of \
                      det_post",
                     config.name
                 );
@@ -114,7 +114,7 @@ fn position(channels: &[ChannelConfig], name: Option<&str>) -> Result<usize, Fai
         let names = names.join(", ");
         Failure::config(match name {
             Some(name) => format!("no channel is named {name:?}; there are {names}"),
-            None => format!("configuration.channel is needed: there are {names}"),
+            None => format!("configuration.channel is missing; set one of {names}"),
         })
     })
 }

@@ -60,7 +60,7 @@ fn check_capacity(capacity: usize) -> Result<(), Failure> {
     if (1..=MAX_CAPACITY).contains(&capacity) {
         return Ok(());
     }
-    let message = format!("a capacity of {capacity}; 1 to {MAX_CAPACITY} are possible");
+    let message = format!("capacity must be 1 to {MAX_CAPACITY}, found {capacity}");
     Err(Failure::argument(message))
 }
 

@@ -171,7 +171,7 @@ impl YoloDecoding {
     pub(super) fn layout(&self, call: &Call) -> Result<YoloLayout, Failure> {
         check_reserved(&self.reserved)?;
         if self.num_classes > MAX_CLASSES {
-            let message = format!("{} classes; up to {MAX_CLASSES} are possible", self.num_classes);
+            let message = format!("{} classes exceed the limit of {MAX_CLASSES}", self.num_classes);
             return Err(Failure::argument(message));
         }
         let strides = || call.slice(self.strides, self.num_strides, "strides");

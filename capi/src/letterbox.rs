@@ -96,7 +96,7 @@ impl Letterbox {
         let (width, height) = (self.width, self.height);
         if [width, height].iter().any(|side| !(1..=MAX_SIDE).contains(side)) {
             let message =
-                format!("an input of {width}x{height}; 1x1 to {MAX_SIDE}x{MAX_SIDE} is possible");
+                format!("input must be 1x1 to {MAX_SIDE}x{MAX_SIDE}, found {width}x{height}");
             return Err(Failure::argument(message));
         }
         Ok([1, 3, height as usize, width as usize])

@@ -229,7 +229,7 @@ impl Boxes {
             return Err(Failure::argument(message));
         }
         if u32::try_from(num_boxes).is_err() {
-            let message = format!("{num_boxes} boxes; below 2^32 are possible");
+            let message = format!("{num_boxes} boxes exceed the limit of 2^32 - 1");
             return Err(Failure::argument(message));
         }
         Ok(())

@@ -46,7 +46,7 @@ def _renamed(options: dict[str, Any]) -> dict[str, Any]:
     if "iou_thr" not in options:
         return options
     if "iou_threshold" in options:
-        raise TypeError("iou_thr is iou_threshold: only one of them is possible")
+        raise TypeError("iou_thr and iou_threshold are the same argument: give one of them")
     return {"iou_threshold" if name == "iou_thr" else name: value for name, value in options.items()}
 
 
@@ -91,7 +91,7 @@ def soft_nms(
     ``method`` is ``linear`` or ``gaussian``; ``naive`` is :func:`nms`.
     """
     if method not in ("linear", "gaussian"):
-        raise ValueError(f"method is {method!r}; linear and gaussian are possible")
+        raise ValueError(f"method must be linear or gaussian, found {method!r}")
     keep, lowered = ops.soft_nms(
         _float32(boxes),
         _float32(scores),
@@ -201,7 +201,7 @@ def batched_nms(
         _refuse(kind, cfg)
         keep = ops.nms_rotated(turned, values, iou, classes=idxs)[:limit]
     else:
-        raise ValueError(f"type is {kind!r}; nms, soft_nms and nms_rotated are possible")
+        raise ValueError(f"type must be nms, soft_nms or nms_rotated, found {kind!r}")
     return _with_scores(boxes[keep], scores[keep]), keep
 
 

@@ -351,7 +351,10 @@ fn cloud_layout<'a>(
     let point_step = 4 * fields.len();
     let too_many = |_| {
         let max_points = u32::MAX as usize / point_step.max(1);
-        format!("{num_points} points of {} columns; up to {max_points} are possible", fields.len())
+        format!(
+            "{num_points} points of {} columns exceed the limit of {max_points} points",
+            fields.len()
+        )
     };
     let size = |size: usize| u32::try_from(size).map_err(too_many);
     let steps = [size(point_step)?, size(point_step.saturating_mul(num_points))?];

@@ -128,7 +128,7 @@ pub fn letterbox<'py>(
     let element = one_of("dtype", dtype, &elements)?;
     let sides = 1..=ImageView::<'_>::MAX_SIDE;
     if !sides.contains(&size.0) || !sides.contains(&size.1) {
-        let message = format!("size is {size:?}; sides of 1 to {} are possible", sides.end());
+        let message = format!("size must have sides of 1 to {}, found {size:?}", sides.end());
         return Err(PyValueError::new_err(message));
     }
     let encoding = Encoding::from_ros(encoding).map_err(|error| raised(&error))?;

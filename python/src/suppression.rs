@@ -213,7 +213,7 @@ pub fn soft_nms<'py>(
         "linear" => SoftDecay::Linear { iou_threshold },
         "gaussian" => SoftDecay::Gaussian { sigma },
         _ => {
-            let message = format!("method is {method:?}; \"linear\" and \"gaussian\" are possible");
+            let message = format!("method must be \"linear\" or \"gaussian\", found {method:?}");
             return Err(PyValueError::new_err(message));
         }
     };

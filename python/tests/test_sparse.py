@@ -167,9 +167,9 @@ def test_limits_and_what_is_refused() -> None:
         ("Cout, 3, 3, 3, Cin", lambda: ops.sparse_conv(
             features, rulebook, ops.SparseWeights(weight[:, :1].copy()))),
         ("Cout, k0, k1, k2, Cin", lambda: ops.SparseWeights(weight[0])),
-        ("bias and precision are those", lambda: ops.sparse_conv(
+        ("holds bias and precision", lambda: ops.sparse_conv(
             features, rulebook, ops.SparseWeights(weight), precision="tf32")),
-        ("bias and precision are those", lambda: ops.sparse_conv(
+        ("holds bias and precision", lambda: ops.sparse_conv(
             features, rulebook, ops.SparseWeights(weight), bias=features[0, :1])),
         (r"\[2, 1\] is needed", lambda: ops.sparse_conv(
             features, rulebook, weight, residual=features)),

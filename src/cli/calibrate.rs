@@ -125,7 +125,7 @@ fn parameters(statistics: &[(String, Shared)], percentile: f64) -> Result<String
                 level.num_not_finite()
             );
             let scale = level.scale(percentile / 100.0).ok_or_else(|| {
-                let message = format!("channel {name}: level {index} holds zeros alone");
+                let message = format!("channel {name}: level {index} holds only zeros");
                 Error::new(ErrorKind::Argument, "calibrate", message)
             })?;
             scales.push(scale);

@@ -243,10 +243,7 @@ impl ChannelHealth<'_> {
             )),
             Health::Lost => Some((
                 DiagnosticLevel::Error,
-                format!(
-                    "unusable in this process after \
-                                                                   a CUDA fault: {last}"
-                ),
+                format!("unusable in this process after a CUDA fault: {last}"),
             )),
         };
         if let Some((level, message)) = problem {
@@ -279,10 +276,8 @@ impl ChannelHealth<'_> {
                 let [p50, p99] = [0.5, 0.99].map(ms);
                 let budget = self.config.live.latency_budget.map(|b| b.as_secs_f64() * 1e3);
                 if let Some(budget) = budget.filter(|budget| p99 > *budget) {
-                    let message = format!(
-                        "p99 latency {p99:.1} ms exceeds the {budget:.1} ms \
-                                           budget"
-                    );
+                    let message =
+                        format!("p99 latency {p99:.1} ms exceeds the {budget:.1} ms budget");
                     status.note(DiagnosticLevel::Warn, &message);
                 }
                 status.otherwise(format!("p50 {p50:.1} ms, p99 {p99:.1} ms"));
@@ -488,8 +483,7 @@ mod tests {
                 1,
                 0,
                 Error,
-                "unusable in this process after a CUDA fault: infer: a \
-                                         fault",
+                "unusable in this process after a CUDA fault: infer: a fault",
             ),
         ];
         for (health, num_failures, num_now, level, message) in cases {

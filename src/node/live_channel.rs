@@ -135,8 +135,8 @@ impl LiveChannel {
         }
         let name = &config.name;
         Err(format!(
-            "{name}.score_threshold and {name}.nms.* have no effect: those of EfficientNMS_TRT, \
-             in which the network ends, hold"
+            "{name}.score_threshold and {name}.nms.* have no effect: the network ends in \
+             EfficientNMS_TRT, whose attributes hold"
         ))
     }
 

@@ -217,8 +217,8 @@ impl Failures {
         self.recent.push_back(Instant::now());
         if self.is_lost {
             tracing::error!(
-                "channel {channel}: {device} is unusable in this process after a CUDA \
-                             fault: {error}"
+                "channel {channel}: {device} is unusable in this process after a CUDA fault: \
+                 {error}"
             );
         } else if self.recent.len() >= policy.max_failures {
             let (num, seconds) = (self.recent.len(), policy.window.as_secs_f32());

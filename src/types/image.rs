@@ -214,7 +214,7 @@ impl<B: Copy> ImageView<'_, B> {
         let Size { width, height } = size;
         if width == 0 || height == 0 || width.max(height) > ImageView::MAX_SIDE {
             return layout(format!(
-                "size {width}x{height}; 1x1 to {0}x{0} is possible",
+                "size must be 1x1 to {0}x{0}, found {width}x{height}",
                 ImageView::MAX_SIDE
             ));
         }

@@ -34,7 +34,7 @@ fn refused_starts_state_their_reasons() {
     name.expect_code(2);
     let elsewhere = det_post(&["check", &config, "--ros-args", "-r", "a:=b"]);
     elsewhere.expect_code(2);
-    assert!(elsewhere.stderr.contains("`run` alone"), "{}", elsewhere.stderr);
+    assert!(elsewhere.stderr.contains("only `run` takes"), "{}", elsewhere.stderr);
 }
 
 /// A node in a domain of its own, on this machine alone.

@@ -56,7 +56,7 @@ fn gpu_of_request(name: &str, request: &ImportRequest<'_>) -> PyResult<Option<u3
         DLDeviceType::CUDA => Ok(Some(device_id.unsigned_abs())),
         DLDeviceType(other) => {
             let message = format!("{name} is on a device of type {other} in DLPack's list");
-            Err(PyValueError::new_err(message + "; the CPU and CUDA GPUs are possible"))
+            Err(PyValueError::new_err(message + "; it must be on the CPU or a CUDA GPU"))
         }
     }
 }

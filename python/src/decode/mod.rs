@@ -44,8 +44,8 @@ pub(super) fn thresholds(
     };
     if per_class.len() != num_classes || per_class.iter().any(|bins| bins.len() != num_bins) {
         let message = format!(
-            "score_threshold is of {} classes; {num_classes} are needed, of {num_bins} distance \
-             bins each",
+            "score_threshold must have {num_classes} classes of {num_bins} distance bins each, \
+             found {} classes",
             per_class.len()
         );
         return Err(PyValueError::new_err(message));

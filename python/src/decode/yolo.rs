@@ -135,7 +135,8 @@ fn yolo_layout(
         }
         _ => {
             let message = format!(
-                "layout is {kind:?}; v5, v5_raw, v8, obb, yolox, end_to_end, detr are possible"
+                "layout must be one of v5, v5_raw, v8, obb, yolox, end_to_end, detr, found \
+                 {kind:?}"
             );
             return Err(PyValueError::new_err(message));
         }

@@ -128,7 +128,7 @@ pub fn sparse_conv<'py>(
 ) -> PyResult<Array<'py>> {
     if let Ok(weights) = weight.cast::<SparseWeights>() {
         if bias.is_some() || precision.is_some() {
-            let message = "bias and precision are those of the SparseWeights: give them there";
+            let message = "SparseWeights holds bias and precision: give them there";
             return Err(PyValueError::new_err(message));
         }
         return convolved(features, rulebook, weights.get(), residual, relu);

@@ -57,7 +57,7 @@ impl Sites {
         let input = Input::new("coordinates", coordinates)?;
         let rows: &[[i32; 4]] = input.rows()?;
         if u32::try_from(rows.len()).is_err() {
-            return Err(input.refuse(&"below 2^32 rows are possible"));
+            return Err(input.refuse(&"at most 2^32 - 1 rows are allowed"));
         }
         let (sites, input_rows, counts) = coordinates.py().detach(|| {
             let mut sites = SiteSet::new(grid, max_sites.unwrap_or(rows.len()));

@@ -56,7 +56,7 @@ pub(super) fn configured(config: &CameraConfig, nms: &EfficientNms) -> Result<Ca
         config.class_filter.retain(|&class| class != background);
         if config.class_filter.is_empty() {
             // An empty filter keeps every class.
-            let message = format!("class_filter keeps background_class {background} alone");
+            let message = format!("class_filter keeps only background_class {background}");
             return Err(Error::new(ErrorKind::Config, "head", message));
         }
     }

@@ -48,7 +48,7 @@ fn check(file: &SparseFile, facts: &LidarFacts) -> std::result::Result<(), Strin
         && *found != names
     {
         let (found, names) = (found.join(" "), names.join(" "));
-        return Err(format!("its point channels are {found}, those of the head are {names}"));
+        return Err(format!("its point channels are {found}, the head's are {names}"));
     }
     check_grid(network, facts)?;
     let places = network.axes.of_zyx();

@@ -91,7 +91,7 @@ fn start_driver() -> Result<()> {
         .map_err(|e| failed("query the driver's version", e))?;
     if version < MIN_DRIVER {
         let (found, needed) = (dotted(version), dotted(MIN_DRIVER));
-        return Err(error(format!("the driver is for CUDA {found}, needed is {needed}")));
+        return Err(error(format!("driver supports CUDA {found}; {needed} or newer is required")));
     }
     Ok(())
 }

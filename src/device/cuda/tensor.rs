@@ -81,7 +81,7 @@ impl DeviceTensor {
         match shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim)) {
             Some(num) if num == found => Ok(tensor),
             _ => {
-                let message = format!("{found} values are not those of a tensor of {shape:?}");
+                let message = format!("{found} values do not match a tensor of {shape:?}");
                 Err(Error::new(ErrorKind::Argument, "device", message))
             }
         }

@@ -54,7 +54,7 @@ impl NetworkBuilder {
         check_grid("input", shape)?;
         if !(1..=ConvParameters::MAX_CHANNELS).contains(&channels) {
             let max = ConvParameters::MAX_CHANNELS;
-            return refuse("input", &format!("{channels} channels; 1 to {max} are possible"));
+            return refuse("input", &format!("must have 1 to {max} channels, found {channels}"));
         }
         Ok(Self {
             levels: vec![Level { shape, origin: Origin::Voxels }],

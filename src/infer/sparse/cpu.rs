@@ -220,7 +220,7 @@ impl CpuEncoder {
         let num_channels = self.plan.network().input_channels();
         if coordinates.len().checked_mul(num_channels) != Some(features.len()) {
             let message = format!(
-                "{} features are not those of {} voxels of {num_channels} channels",
+                "{} features do not match {} voxels of {num_channels} channels",
                 features.len(),
                 coordinates.len()
             );

@@ -91,7 +91,8 @@ impl BoundStep {
         };
         if reads_parts && matches!(precision, Precision::F16 | Precision::Bf16) {
             return refuse(format!(
-                "operation {} reads the features of the voxels; in {precision:?} convolutions alone can",
+                "operation {} reads the features of the voxels; only convolutions can in \
+                 {precision:?}",
                 plan.network().operations[step.operation].name
             ));
         }

@@ -231,7 +231,7 @@ impl<T: AttentionElement> AttentionKernel<T> {
     pub fn load(device: &CudaDevice, head_len: u32, max_inputs: u32) -> Result<Self> {
         if head_len == 0 || head_len > MAX_HEAD || !head_len.is_multiple_of(8) {
             let message =
-                format!("heads of {head_len} channels; 8 to 64 in steps of 8 are possible");
+                format!("channels of a head must be 8 to 64 in steps of 8, found {head_len}");
             return Err(refused("attention", &message));
         }
         let bytes = crate::ops::linear::cuda::shared_bytes::<T>(1, max_inputs, [0; 2]);

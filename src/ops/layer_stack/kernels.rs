@@ -196,7 +196,7 @@ impl<T: Plain> StackArgs<'_, T> {
             let message = format!(
                 "{} rows, {num_layers} layers from {width} inputs, a norm of {} values, {} of \
                  {num_inputs} outputs; at most {MAX_LAYERS} layers and {MAX_WIDTH} channels \
-                 between them are possible",
+                 between them are allowed",
                 self.num_rows,
                 self.norm.len(),
                 self.num_values
@@ -309,7 +309,7 @@ impl<T: StackElement> StackKernel<T> {
     /// launch fails.
     pub fn enqueue(&self, stream: &Stream, jobs: &[StackArgs<'_, T>]) -> Result<()> {
         if jobs.len() > MAX_JOBS {
-            let message = format!("{} stacks; at most {MAX_JOBS} are possible", jobs.len());
+            let message = format!("{} stacks exceed the limit of {MAX_JOBS}", jobs.len());
             return Err(refused("layer_stack", &message));
         }
         let mut args = StacksArgs {

@@ -97,7 +97,7 @@ pub fn output_sites(
     match mode {
         Mode::Strided | Mode::Transposed => Ok(cpu::output_sites(input, geometry, mode, output)),
         Mode::Submanifold | Mode::Inverse => {
-            argument(format!("{mode:?} has no sites of its own; use those of the level"))
+            argument(format!("{mode:?} has no separate sites; use the sites of the level"))
         }
     }
 }

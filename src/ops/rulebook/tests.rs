@@ -174,7 +174,7 @@ fn what_does_not_fit_is_refused() {
     }
     let centred = Geometry::submanifold([3; 3]);
     let error = output_sites(&sites, &centred, Mode::Submanifold, &mut output).unwrap_err();
-    assert!(error.message().contains("no sites of its own"), "{error}");
+    assert!(error.message().contains("no separate sites"), "{error}");
 
     let mut small = Table::new(&centred, Mode::Submanifold, 1);
     let error = fill_table(&sites, &sites, &mut small).unwrap_err();

@@ -75,9 +75,7 @@ impl Convolution {
         let num_outputs = parameters.num_outputs();
         let row_bytes = row_len(num_inputs) * element_bytes(precision);
         if row_bytes > ZERO_BYTES {
-            return argument(format!(
-                "rows of {row_bytes} bytes; at most {ZERO_BYTES} are possible"
-            ));
+            return argument(format!("rows of {row_bytes} bytes exceed the limit of {ZERO_BYTES}"));
         }
         let num_taps = parameters.num_taps();
         let suffix = match precision {

@@ -145,7 +145,7 @@ fn check(kernel: &str, args: &ConvArgs<'_>, grid: &Grid, shape: Shape) -> Result
     let features_len = rows(args.num_input_rows as usize, args.row_bytes as usize);
     if features_len.max(out_len) > MAX_FEATURE_BYTES {
         let message =
-            format!("features of {features_len} to {out_len} bytes, fewer than 2^32 are possible");
+            format!("features of {features_len} to {out_len} bytes exceed the limit of 2^32 - 1");
         return Err(refused(kernel, &message));
     }
     check_lens(

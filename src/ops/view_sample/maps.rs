@@ -93,7 +93,7 @@ impl FeatureMaps {
             let expected = sizes.iter().try_fold(1_usize, |len, size| len.checked_mul(*size));
             if texels.is_empty() || expected != Some(texels.len()) {
                 return error(format!(
-                    "level {index} of {width}x{height} has {} texel values, not those of \
+                    "level {index} of {width}x{height} has {} texel values, which do not match \
                      {num_views} views and {num_channels} channels",
                     texels.len()
                 ));

@@ -219,7 +219,7 @@ impl<T: PointElement> PointSampling<T> {
         } else if texel == T::TEXELS[1] {
             self.smaller.enqueue_overlapping(stream, grid, args)
         } else {
-            let message = format!("texels of {texel:?}; {:?} are possible", T::TEXELS);
+            let message = format!("texels must be {:?}, found {texel:?}", T::TEXELS);
             Err(refused("view_sample_points", &message))
         }
     }

@@ -245,7 +245,7 @@ pub fn voxelize(
     }
     if params.grid.num_cells() > u64::from(u32::MAX) {
         return argument(format!(
-            "the grid has {} cells, at most {} are possible",
+            "the grid has {} cells, at most {} are allowed",
             params.grid.num_cells(),
             u32::MAX
         ));

@@ -21,7 +21,7 @@ pub(super) fn leave_to_the_node() {
         // the output ended, which is a state of its own.
         let code = unsafe { rcl_logging_rosout_fini() };
         if code != 0 {
-            tracing::warn!("rcl keeps a publisher of /rosout of its own: error {code}");
+            tracing::warn!("rcl keeps its own publisher of /rosout: error {code}");
         }
     });
 }

@@ -236,7 +236,7 @@ impl Shared {
 fn check_supported(device: &CudaDevice) -> Result<()> {
     let supported = device.context().attribute(READ_ONLY_REGISTRATION);
     match supported.map_err(|e| failed("query the registration of memory", e))? {
-        0 => Err(super::error("this GPU registers no memory that is mapped for reading alone")),
+        0 => Err(super::error("this GPU registers no memory that is mapped read-only")),
         _ => Ok(()),
     }
 }

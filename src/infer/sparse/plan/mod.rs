@@ -118,7 +118,7 @@ impl Plan {
             if !(1..=Self::MAX_CAPACITY).contains(&capacity) {
                 let max = Self::MAX_CAPACITY;
                 return refuse(format!(
-                    "a capacity of {capacity} sites at level {level}; 1 to {max} are possible"
+                    "the capacity of sites at level {level} must be 1 to {max}, found {capacity}"
                 ));
             }
         }

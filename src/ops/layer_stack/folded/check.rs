@@ -29,7 +29,7 @@ pub(super) fn check<T: Element>(kernel: &str, args: &FoldedArgs<'_, T>) -> Resul
     if !is_possible {
         let message = format!(
             "{} rows of {:?}, {num_jobs} stacks, of which {num_row_jobs} over rows; at most \
-             {MAX_ROW_STACKS} are possible, or {} over columns after at most one, of f16",
+             {MAX_ROW_STACKS} are allowed, or {} over columns after at most one, of f16",
             args.num_rows,
             T::PRECISION,
             MAX_JOBS - 1

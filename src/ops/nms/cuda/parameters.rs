@@ -36,7 +36,7 @@ impl<'a> Parameters<'a> {
         thresholds: &'a [f32],
     ) -> Result<Self> {
         if thresholds.is_empty() {
-            let message = "0 thresholds, at least 1 is needed";
+            let message = "0 thresholds, at least 1 required";
             return Err(Error::new(ErrorKind::Argument, op, message));
         }
         Ok(Self { thresholds, ..self })

@@ -165,7 +165,7 @@ impl Workspace {
         geometry.check(mode)?;
         check_grids(&input.grid, &output.grid, geometry, mode)?;
         if !matches!(mode, Mode::Strided | Mode::Transposed) {
-            return argument(format!("{mode:?} has no sites of its own"));
+            return argument(format!("{mode:?} has no separate sites"));
         }
         let stream = &self.stream;
         let args = OutputsArgs {
