@@ -11,7 +11,7 @@ use det_post::ros::NodeName;
 use det_post::runtime::{Factory, isolated};
 use det_post::{Error, ErrorKind};
 
-/// The parameters of a detector: those of one channel of a node. Of two values for a key the
+/// The parameters of a detector, as of one channel of a node. Of two values for a key the
 /// later holds: `text`, `files`, `overrides`. Set what is not used to 0.
 #[repr(C)]
 pub struct Configuration {

@@ -119,7 +119,7 @@ pub struct Input {
 pub struct Frame {
     /// The inputs.
     pub inputs: In<Input>,
-    /// Number of `inputs`: that of the detector.
+    /// Number of `inputs`; the detector fixes it.
     pub num_inputs: usize,
     /// For later versions; 0.
     pub reserved: [u64; 4],

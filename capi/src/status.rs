@@ -99,7 +99,7 @@ statuses! {
     BUSY = 1003, "busy";
     /// A fault of the library. An object that it happened to can only be closed.
     PANIC = 1004, "panic";
-    /// An error that has no number of its own.
+    /// An error without a separate number.
     UNKNOWN = 1005, "unknown";
 }
 

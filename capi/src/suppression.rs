@@ -51,7 +51,7 @@ pub struct Suppression {
     /// Number of `class_groups`.
     pub num_class_groups: usize,
     /// What a box is suppressed above (circles: below): one for all classes or, for boxes in
-    /// space, one per class, that of the better box. Not read by `…_SOFT_GAUSSIAN`.
+    /// space, one per class; the class of the better box decides. Not read by `…_SOFT_GAUSSIAN`.
     pub thresholds: In<f32>,
     /// Number of `thresholds`.
     pub num_thresholds: usize,
@@ -95,7 +95,7 @@ pub struct Boxes {
     pub classes: In<u32>,
     /// Number of boxes, below 2^32.
     pub num_boxes: usize,
-    /// Values of a box, those of the kind of suppression.
+    /// Values of a box, as the kind of suppression takes them.
     pub box_len: usize,
 }
 
