@@ -25,7 +25,7 @@ ARGUMENTS = {
     "like_files": ("", "Parameter files, the later wins; one that ends in '?' may be absent."),
     "like_remaps": ("", "Topics: '~/input/pointcloud:=/points ~/output/objects:=objects'."),
     "like_parameters": ("", "Further parameters, KEY:=VALUE; those without a value are left out."),
-    "like_container": ("", "Container into which the node is loaded; without the component it starts as a process of its own."),
+    "like_container": ("", "Container into which the node is loaded; without the component it starts as a separate process."),
 }
 
 
@@ -107,7 +107,7 @@ def start(context):
     if not container:
         return [node]
     reason = "with build_only" if has_component else "whose component is not installed"
-    message = f"det_post, {reason}, is not loaded into {container}: it starts as a process of its own"
+    message = f"det_post, {reason}, is not loaded into {container}: it starts as a separate process"
     return [LogInfo(msg=message), node]
 
 

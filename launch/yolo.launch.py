@@ -2,7 +2,7 @@
 
     ros2 launch det_post yolo.launch.py model:=/models/yolov8m.pt input_image_topic:=/camera/image_raw
 
-The arguments are those of yolo_ros's yolo.launch.py. A network is read from the .onnx beside
+It takes the arguments of yolo_ros's yolo.launch.py. A network is read from the .onnx beside
 the .pt. Tracking, boxes in space and the debug image are nodes of yolo_ros, which are started
 where that package is installed.
 """
@@ -29,9 +29,9 @@ PARAMETERS = {
     "enable": ("True", "Whether frames are detected from the start."),
     "threshold": ("0.5", "Scores above it are detections."),
     "iou": ("0.7", "Boxes that overlap by more are suppressed."),
-    "imgsz_height": ("480", "Accepted; the size is that of the exported network."),
-    "imgsz_width": ("640", "Accepted; the size is that of the exported network."),
-    "half": ("False", "Accepted; the precision is that of the exported network."),
+    "imgsz_height": ("480", "Accepted; the exported network fixes the size."),
+    "imgsz_width": ("640", "Accepted; the exported network fixes the size."),
+    "half": ("False", "Accepted; the exported network fixes the precision."),
     "max_det": ("300", "Most detections in an image."),
     "augment": ("False", "Accepted; there is no augmentation."),
     "agnostic_nms": ("False", "Whether boxes of different classes suppress each other."),
