@@ -301,9 +301,9 @@ fn parameters(
         Fixed,
         flag(),
         false,
-        "Whether the channel's frames run in a process of their own. A GPU fault ends the use of the GPU for a whole \
-         process: an isolated channel starts another process and goes on, and other channels are not affected. Costs \
-         one more copy of every payload, and a GPU context.",
+        "Whether the channel's frames run in a separate process. A GPU fault ends the use of the \
+         GPU for a whole process: an isolated channel starts another process and goes on, and \
+         other channels are not affected. Costs one more copy of every payload, and a GPU context.",
     );
     ChannelConfig {
         name: name.to_owned(),
