@@ -25,7 +25,7 @@ LIBRARY_VARIABLE = "ORT_DYLIB_PATH"
 def path() -> Path:
     """The path of the program ``det_post``.
 
-    That of the environment variable ``DET_POST_PROGRAM``; else the one that was installed with
+    The one that the environment variable ``DET_POST_PROGRAM`` names; else the one that was installed with
     this package; else the first one on ``PATH``.
 
     Raises :class:`Error` when there is none.

@@ -1,4 +1,4 @@
-"""Suppression and voxelization with the signatures and return values of ``mmcv.ops``: change the import alone.
+"""Suppression and voxelization with the signatures and return values of ``mmcv.ops``: change only the import.
 
 ``from mmcv.ops import nms, soft_nms`` becomes ``from det_post.mmcv import nms, soft_nms``. Arrays
 are of numpy, torch or cupy. What differs from mmcv:
@@ -11,7 +11,7 @@ are of numpy, torch or cupy. What differs from mmcv:
 | inputs that are not float32 | converted or refused by the op | converted by these functions, which mmcv's users expect |
 | ``nms_rotated`` of no boxes | ``(dets, None)`` | the same |
 | ``nms_rotated`` with labels | boxes of different labels suppress each other on the CPU, not on CUDA | they do not |
-| ``nms_bev``, ``nms3d`` | CUDA alone | any device |
+| ``nms_bev``, ``nms3d`` | CUDA only | any device |
 | ``soft_nms`` with ``method="naive"`` | an IoU of exactly the threshold suppresses | refused: :func:`nms` |
 | labels | any integers | 0 and above |
 | ``batched_nms`` of ``split_thr`` (10000) boxes or more | by class, also with ``class_agnostic`` | as of fewer |
@@ -216,7 +216,7 @@ def voxelization(
     """``mmcv.ops.voxelization``: points of voxels, their cells (z, y, x) and numbers of points.
 
     With ``max_points`` or ``max_voxels`` of -1 the cells of all points, -1 outside of the range.
-    The result is always that of ``deterministic``.
+    The result is always as with ``deterministic``.
     """
     points = _float32(points)
     size = [float(value) for value in voxel_size]
