@@ -132,7 +132,7 @@ def nms_bev(
 ) -> Any:
     """``mmcv.ops.nms_bev``: positions of the survivors of boxes x1, y1, x2, y2, yaw."""
     if boxes.shape[1] != 5:
-        raise ValueError(f"boxes are {tuple(boxes.shape)}; [N, 5] is needed")
+        raise ValueError(f"boxes are {tuple(boxes.shape)}; [N, 5] is required")
     boxes = _float32(boxes)
     rotated = _stack(
         [

@@ -341,7 +341,7 @@ fn cloud_layout<'a>(
     const FLOAT32: u8 = 7;
     let num_points = match *shape {
         [num_points, num_columns] if is_f32 && num_columns == fields.len() => num_points,
-        _ => return Err(format!("float32 [N, {}] is needed for {fields:?}", fields.len())),
+        _ => return Err(format!("float32 [N, {}] is required for {fields:?}", fields.len())),
     };
     let mut columns = PointFields::new();
     for (offset, name) in (0..).step_by(4).zip(fields) {
@@ -369,7 +369,7 @@ fn isometry(rows: &[[f64; 4]; 4]) -> PyResult<Isometry3<f64>> {
         && rotation.determinant() > 0.0
         && rows.iter().flatten().all(|value| value.is_finite());
     if !is_rigid {
-        let message = format!("transform is {rows:?}; a rotation and a translation are needed");
+        let message = format!("transform is {rows:?}; a rotation and a translation are required");
         return Err(PyValueError::new_err(message));
     }
     let rotation = Rotation3::from_matrix_unchecked(rotation);

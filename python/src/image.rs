@@ -42,7 +42,7 @@ fn size_and_step(
     let is_semi_planar = matches!(encoding, Encoding::Nv12 | Encoding::Nv21);
     let has_chroma_rows = !is_semi_planar || rows.is_multiple_of(3);
     if !has_type || rows == 0 || width == 0 || !has_chroma_rows {
-        return Err(format!("{expected} is needed for {}", encoding.to_ros()));
+        return Err(format!("{expected} is required for {}", encoding.to_ros()));
     }
     let height = if is_semi_planar { rows / 3 * 2 } else { rows };
     let side = |side| u32::try_from(side).unwrap_or(u32::MAX);

@@ -173,7 +173,7 @@ def test_inputs_that_do_not_fit_are_refused_with_the_way_out() -> None:
         (TypeError, r'boxes is float64 \[4, 4\].*float32.*astype', (boxes.astype(float), scores)),
         (TypeError, "scores is int64", (boxes, classes)),
         (ValueError, "not contiguous.*ascontiguousarray", (boxes[:, ::-1], scores)),
-        (ValueError, r"scores is float32 \[3\]: \[4\] is needed", (boxes, scores[:3])),
+        (ValueError, r"scores is float32 \[3\]: \[4\] is required", (boxes, scores[:3])),
         (ValueError, r"boxes is float32 \[4\]: \[N, 4\]", (scores, scores)),
         (TypeError, "boxes is a list; an array with __dlpack__", (boxes.tolist(), scores)),
     ]

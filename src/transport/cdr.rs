@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
                 Ok(taken)
             }
             None => Err(self.error(format!(
-                "{len} bytes are needed at byte {}, {} are left",
+                "{len} bytes are required at byte {}, {} are left",
                 self.position(),
                 self.remaining()
             ))),
@@ -401,7 +401,7 @@ mod tests {
             assert_eq!(r.f32().unwrap().to_bits(), (-2.5f32).to_bits());
             assert_eq!(r.remaining(), 0);
             let error = r.u32().unwrap_err();
-            assert_eq!(error.to_string(), "test: 4 bytes are needed at byte 28, 0 are left");
+            assert_eq!(error.to_string(), "test: 4 bytes are required at byte 28, 0 are left");
         }
     }
 

@@ -482,7 +482,7 @@ fn a_malformed_request_is_reported_and_the_next_one_served() {
     // The rest of the header before a request: four bytes and a number.
     let header = "111111112222222222222222";
     let cases = [
-        ("11111111".to_owned(), "8 bytes are needed"),
+        ("11111111".to_owned(), "8 bytes are required"),
         (format!("{header}ffffffff"), "sequence of 4294967295 elements"),
         (format!("{header}0100000002000000ffff0000"), "ends in 0xff"),
         (

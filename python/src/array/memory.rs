@@ -76,7 +76,7 @@ impl Imported {
     fn num_bytes(&self) -> PyResult<usize> {
         let DLDataType { bits, lanes, .. } = self.dtype;
         if !bits.is_multiple_of(8) || lanes != 1 {
-            return Err(self.refuse(&"elements of whole bytes are needed"));
+            return Err(self.refuse(&"elements of whole bytes are required"));
         }
         Ok(self.num_elements() * usize::from(bits / 8))
     }

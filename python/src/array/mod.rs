@@ -42,7 +42,7 @@ fn request<'py>(name: &str, array: &Bound<'py, PyAny>) -> PyResult<ImportRequest
     if !array.hasattr(pyo3::intern!(array.py(), "__dlpack__"))? {
         let found = array.get_type().name()?;
         let message =
-            format!("{name} is a {found}; an array with __dlpack__ is needed, such as numpy's");
+            format!("{name} is a {found}; an array with __dlpack__ is required, such as numpy's");
         return Err(PyTypeError::new_err(message));
     }
     ImportRequest::new(array.as_borrowed())
@@ -89,8 +89,8 @@ impl Imported {
         }
         let expected = dtype_name(DLDataType::of::<T>());
         Err(PyTypeError::new_err(format!(
-            "{self}: {expected} is needed, which .astype(\"{expected}\") or .to(torch.{expected}) \
-             makes"
+            "{self}: {expected} is required, which .astype(\"{expected}\") or \
+             .to(torch.{expected}) makes"
         )))
     }
 

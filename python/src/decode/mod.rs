@@ -56,7 +56,7 @@ pub(super) fn thresholds(
 /// How many of `all` candidates are kept at most.
 pub fn capacity_of(max_num: Option<usize>, all: usize) -> PyResult<usize> {
     match max_num {
-        Some(0) => Err(PyValueError::new_err("max_num is 0; at least 1 is needed")),
+        Some(0) => Err(PyValueError::new_err("max_num is 0; at least 1 is required")),
         _ => Ok(max_num.unwrap_or(usize::MAX).min(all)),
     }
 }

@@ -46,7 +46,7 @@ pub fn decode_yolo<'py>(
         false => outputs.extract::<Vec<_>>()?,
     };
     let Some(like) = arrays.first() else {
-        return Err(PyValueError::new_err("outputs is empty; the tensors of a frame are needed"));
+        return Err(PyValueError::new_err("outputs is empty; the tensors of a frame are required"));
     };
     let layout = yolo_layout(layout, strides, anchors, detr_boxes, logits)?;
     let network = match size {

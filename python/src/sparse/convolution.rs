@@ -84,7 +84,7 @@ impl SparseWeights {
     }
 }
 
-const SHAPE: &str = "[Cout, k0, k1, k2, Cin] is needed";
+const SHAPE: &str = "[Cout, k0, k1, k2, Cin] is required";
 
 impl Sizes {
     fn of(shape: &[usize]) -> Option<Self> {
@@ -152,7 +152,7 @@ fn convolved<'py>(
     if kernel != rulebook.kernel() {
         let ([a, b, c], [k0, k1, k2]) = (kernel, rulebook.kernel());
         let message = format!("weight is [{num_outputs}, {a}, {b}, {c}, {num_inputs}]");
-        let needed = format!("[Cout, {k0}, {k1}, {k2}, Cin] is needed");
+        let needed = format!("[Cout, {k0}, {k1}, {k2}, Cin] is required");
         return Err(PyValueError::new_err(format!("{message}: {needed}")));
     }
     let input = [rulebook.num_input_rows, num_inputs];
@@ -208,5 +208,5 @@ pub fn check_shape(
     needed: [usize; 2],
     refuse: impl Fn(&dyn Display) -> PyErr,
 ) -> PyResult<()> {
-    if *found == needed { Ok(()) } else { Err(refuse(&format!("{needed:?} is needed"))) }
+    if *found == needed { Ok(()) } else { Err(refuse(&format!("{needed:?} is required"))) }
 }

@@ -136,7 +136,7 @@ fn picture_range(shape: &[usize], network: Size, picture: usize) -> Result<Range
             Ok(picture * len..(picture + 1) * len)
         }
         _ => Err(error(format!(
-            "output {shape:?}; picture {picture} of [N, 3, {height}, {width}] is needed"
+            "output must be picture {picture} of [N, 3, {height}, {width}], found {shape:?}"
         ))),
     }
 }

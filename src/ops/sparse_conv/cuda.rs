@@ -144,8 +144,8 @@ impl Convolution {
             && residual.is_none_or(is_stored_so);
         if !fits {
             return argument(format!(
-                "a table of {} taps from {} to {} rows and features of {} bytes in {:?} and {:?}; {} taps, {} rows and \
-                 {:?} are needed",
+                "a table of {} taps from {} to {} rows and features of {} bytes in {:?} and {:?}; \
+                 {} taps, {} rows and {:?} are required",
                 table.num_taps(),
                 table.input_capacity(),
                 table.capacity(),

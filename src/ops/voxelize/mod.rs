@@ -232,8 +232,8 @@ pub fn voxelize(
         || limits.1 == 0
     {
         return argument(format!(
-            "limits of {} voxels of {} points do not fit voxels made for {} of {}; at least 1 of 1 \
-             is needed",
+            "limits of {} voxels of {} points do not fit voxels made for {} of {}; at least 1 of \
+             1 is required",
             limits.0, limits.1, voxels.voxel_capacity, voxels.max_points_per_voxel
         ));
     }
