@@ -2,7 +2,7 @@
 
 The launch files of the nodes that it takes the place of (lidar_centerpoint.launch.xml,
 yolox.launch.xml, yolo.launch.py ...) include this one with their arguments. Substitutions in
-parameter files, such as $(var model_path), are those of the launch that includes it. Arguments of
+parameter files, such as $(var model_path), come from the launch that includes it. Arguments of
 several words quote those that may hold a space.
 """
 

@@ -19,7 +19,7 @@ from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-# Those of the detecting node, by the names of its parameters.
+# Arguments of the detecting node, by the names of its parameters.
 PARAMETERS = {
     "model_type": ("YOLO", "Kind of network: YOLO, World or YOLOE."),
     "model": ("yolov8m.pt", "The network, whose exported .onnx stands beside it."),
@@ -108,7 +108,7 @@ def start(context):
     except PackageNotFoundError:
         message = "yolo_ros is not installed: its nodes for tracking, boxes in space and debug images are not started"
         return [LogInfo(msg=message), *actions]
-    # yolo_ros keeps its Python packages in an environment of its own.
+    # yolo_ros keeps its Python packages in a separate environment.
     packages = [str(path) for path in share.glob(".venv/lib/python*/site-packages")]
     path = ":".join([*packages, os.environ.get("PYTHONPATH", "")]).strip(":")
     return [*actions, *followers(values, {"PYTHONPATH": path})]

@@ -320,7 +320,7 @@ impl Channel {
         let FrameInFlight { stamp, frame_id, order, degraded, start, report } =
             collected.insert(in_flight.pop()?);
         let Some((detector, failures)) = supervisor.in_use() else {
-            let lost = "the detector is gone, and the frame with it";
+            let lost = "the detector has ended, and the frame is lost with it";
             return Some(Err(Error::new(ErrorKind::Device, "channel", lost)));
         };
         let detections = match failures.note(detector.collect(report)) {

@@ -14,6 +14,7 @@ mod frame_path;
 mod imports;
 mod skips;
 mod troubleshooting;
+mod words;
 
 /// Which rooms a room may name. Lower rooms never name higher ones.
 const LAYERS: [(&str, &[&str]); 19] = [
