@@ -156,7 +156,7 @@ impl Failure {
     pub(super) fn panic(payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-        Self::new(PANIC, format!("a fault of the library: {}", text.unwrap_or("unknown")))
+        Self::new(PANIC, format!("the library has a fault: {}", text.unwrap_or("unknown")))
     }
 }
 

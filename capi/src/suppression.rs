@@ -138,7 +138,10 @@ impl Suppression {
         let thresholds = call.slice(self.thresholds, self.num_thresholds, "thresholds")?.to_vec();
         let single = || match *thresholds {
             [threshold] => Ok(threshold),
-            _ => Err(Failure::argument(format!("{} thresholds, not one", thresholds.len()))),
+            _ => Err(Failure::argument(format!(
+                "found {} thresholds, expected one",
+                thresholds.len()
+            ))),
         };
         let class_mode = self.class_mode(call)?;
         let pairs = |pairs: In<u32>, num: usize, name: &str| {

@@ -213,7 +213,7 @@ impl ChannelHealth<'_> {
         let unanswered = self.reference().and_then(|input| input.unanswered_for);
         let unanswered = unanswered.filter(|_| self.is_active);
         if let Some(waited) = unanswered.filter(|waited| *waited >= self.config.live.gap_error) {
-            let message = format!("input, but no output for {:.1} s", waited.as_secs_f64());
+            let message = format!("input arrives, but no output for {:.1} s", waited.as_secs_f64());
             status.note(DiagnosticLevel::Error, &message);
         }
     }

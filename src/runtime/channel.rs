@@ -393,8 +393,8 @@ fn check<'a>(
         input.as_ref().is_none_or(|input| input.payload.kind() == needs.kind)
     };
     if inputs.len() != needs.len() || !needs.iter().zip(inputs).all(is_taken) {
-        return Err(refuse("a message of another sensor"));
+        return Err(refuse("the message is of another sensor"));
     }
     let reference = inputs.get(config.sync.reference).and_then(Option::as_ref);
-    reference.map(|input| input.header).ok_or_else(|| refuse("a frame without its reference"))
+    reference.map(|input| input.header).ok_or_else(|| refuse("the frame lacks its reference"))
 }

@@ -226,7 +226,9 @@ impl<B: Copy> ImageView<'_, B> {
             ));
         }
         if encoding.is_bayer() && (width < 2 || height < 2) {
-            return layout(format!("size {width}x{height} of a Bayer image; at least 2x2"));
+            return layout(format!(
+                "size of a Bayer image must be at least 2x2, found {width}x{height}"
+            ));
         }
         let row_bytes = encoding.row_bytes(width);
         if step < row_bytes {

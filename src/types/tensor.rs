@@ -207,7 +207,7 @@ pub enum Tensor {
 fn zeros<T: Copy + Default>(num: usize) -> Result<Vec<T>> {
     // `vec!` takes pages that are zero already, but ends the process where there are none.
     if Vec::<T>::new().try_reserve_exact(num).is_err() {
-        let message = format!("no memory for {num} values of {} bytes", size_of::<T>());
+        let message = format!("{num} values of {} bytes exceed the memory", size_of::<T>());
         return Err(Error::new(ErrorKind::Memory, "tensor", message));
     }
     Ok(vec![T::default(); num])

@@ -163,7 +163,7 @@ fn input_without_output_is_an_error_that_ends_with_the_output() {
         session.graph.send(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)));
     };
     let failed = await_status_while(&session, FRAMES, send, |status| {
-        status.message.contains("input, but no output")
+        status.message.contains("input arrives, but no output")
     });
     assert!(start.elapsed() >= Duration::from_millis(400), "{failed:?}");
     assert_eq!(failed.level, 2);

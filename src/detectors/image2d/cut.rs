@@ -47,7 +47,8 @@ pub(super) fn configured(config: &CameraConfig, nms: &EfficientNms) -> Result<Ca
     if let Some(background) = nms.background_class {
         let num_classes = config.facts.class_names.len() as u32;
         if background >= num_classes {
-            let message = format!("background_class {background} of {num_classes} classes");
+            let message =
+                format!("background_class {background} is not one of {num_classes} classes");
             return Err(Error::new(ErrorKind::Model, "head", message));
         }
         if config.class_filter.is_empty() {

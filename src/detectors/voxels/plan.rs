@@ -61,7 +61,7 @@ fn check(file: &SparseFile, facts: &LidarFacts) -> std::result::Result<(), Strin
     }
     if network.levels.len() > FrameReport::MAX_LEVELS {
         let num_levels = network.levels.len();
-        return Err(format!("{num_levels} levels, at most {}", FrameReport::MAX_LEVELS));
+        return Err(format!("{num_levels} levels exceed the limit of {}", FrameReport::MAX_LEVELS));
     }
     Ok(())
 }

@@ -61,7 +61,7 @@ impl DeviceTensor {
             (ElementType::F32, Some(num)) => DeviceValues::F32(DeviceBuffer::zeros(stream, num)?),
             (ElementType::F16, Some(num)) => DeviceValues::F16(DeviceBuffer::zeros(stream, num)?),
             _ => {
-                let message = format!("no device tensor of {element} {shape:?}");
+                let message = format!("a device tensor of {element} {shape:?} is not supported");
                 return Err(Error::new(ErrorKind::Argument, "device", message));
             }
         };
@@ -365,6 +365,6 @@ impl PinnedTensor {
 }
 
 fn unlike(own: &[usize], element: ElementType, shape: &[usize]) -> Error {
-    let message = format!("{element} {shape:?} for page-locked memory of {own:?}");
+    let message = format!("{element} {shape:?} does not fit page-locked memory of {own:?}");
     Error::new(ErrorKind::Argument, "device", message)
 }

@@ -132,7 +132,10 @@ impl HostWork {
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
         let [spec] = engine.inputs() else {
-            let message = format!("a batch of a network with {} inputs", engine.inputs().len());
+            let message = format!(
+                "a network of a batch must have one input, found {}",
+                engine.inputs().len()
+            );
             return Err(Error::new(ErrorKind::Model, super::STAGE, message));
         };
         let specs = engine.inputs().iter().chain(engine.outputs());
@@ -184,7 +187,8 @@ impl HostWork {
         let num_values: usize = shape.iter().product();
         let values =
             item.and_then(|item| whole.values().get(item * num_values..(item + 1) * num_values));
-        let values = values.ok_or_else(|| failed(format!("no output {index} of place {place}")))?;
+        let values =
+            values.ok_or_else(|| failed(format!("output {index} has no place {place}")))?;
         TensorView::new(shape, values)
     }
 }

@@ -76,7 +76,7 @@ impl Work {
         let options = if wait == Wait::Yes { waiting } else { queued };
         match bindings.get_mut(number) {
             Some(binding) => Ok((session, binding, options)),
-            None => Err(ort::Error::new(format!("no tensors of number {number}"))),
+            None => Err(ort::Error::new(format!("there are no tensors of number {number}"))),
         }
     }
 }

@@ -121,7 +121,7 @@ impl Parser {
         }
         for (at, attribute) in node.attributes.iter().enumerate() {
             if node.attributes[..at].iter().any(|earlier| earlier.name == attribute.name) {
-                return Err(error(format!("{node}: two attributes named {}", attribute.name)));
+                return Err(error(format!("{node}: two attributes are named {}", attribute.name)));
             }
         }
         Ok(node)

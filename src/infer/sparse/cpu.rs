@@ -72,7 +72,7 @@ impl BoundStep {
         let kind = match step.kind {
             StepKind::Convolution { input, rulebook, residual } => {
                 let Some(parameters) = plan.parameters(step) else {
-                    return refuse(format!("no parameters of operation {}", step.operation));
+                    return refuse(format!("operation {} has no parameters", step.operation));
                 };
                 let products = match precision {
                     Precision::F16 | Precision::Bf16 if input == 0 => Precision::F32,
@@ -271,5 +271,5 @@ impl CpuEncoder {
 
 /// The buffer of a tensor that a step reads or writes.
 fn buffer_of(plan: &Plan, tensor: usize) -> Result<usize> {
-    plan.buffer_of(tensor).map_or_else(|| refuse(format!("no buffer for tensor {tensor}")), Ok)
+    plan.buffer_of(tensor).map_or_else(|| refuse(format!("tensor {tensor} has no buffer")), Ok)
 }

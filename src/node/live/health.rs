@@ -134,7 +134,8 @@ impl Shared {
             status.note(DiagnosticLevel::Warn, &format!("the node is {}", state.label()));
         }
         if self.clock.is_simulated() && self.clock.now().is_none() {
-            status.note(DiagnosticLevel::Warn, "use_sim_time, and no /clock yet");
+            status
+                .note(DiagnosticLevel::Warn, "use_sim_time is set, and no /clock has arrived yet");
         }
         let num_jumps = self.clock.num_new_jumps();
         if num_jumps > 0 {

@@ -121,7 +121,8 @@ fn check_attention<T>(
         && of.output.is_aligned_to(VECTOR_BYTES);
     if !fits {
         let message = format!(
-            "{:?} blocks, {} queries, {} keys, {num_heads} heads of {}, strides {strides:?}",
+            "{:?} blocks do not fit {} queries, {} keys, {num_heads} heads of {}, strides \
+             {strides:?}",
             grid.num_blocks, of.num_queries, of.num_keys, of.head_len
         );
         return Err(refused(kernel, &message));

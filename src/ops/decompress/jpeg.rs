@@ -27,7 +27,7 @@ fn size_of(frame: &Frame, data: &[u8]) -> Result<Size> {
 }
 
 fn without_header() -> Error {
-    codec("JPEG without a header")
+    codec("the JPEG has no header")
 }
 
 fn failed(cause: JpegError) -> Error {

@@ -173,7 +173,7 @@ impl Layer {
             Finish::None | Finish::Norm(_) => false,
             Finish::Relu | Finish::ReluNorm(_) => true,
             Finish::NormRelu(_) => {
-                return argument("a ReLU after a normalization".into());
+                return argument("a ReLU cannot follow a normalization".into());
             }
         };
         let norm = layer.finish().norm().map(|norm| device_norm(stream, norm));

@@ -269,7 +269,8 @@ macro_rules! layer_stack {
                 check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
                 let jobs = &args.jobs[..(args.num_jobs as usize).min(MAX_JOBS)];
                 if grid.num_blocks[1] as usize != jobs.len() {
-                    let message = format!("{:?} blocks for {} stacks", grid.num_blocks, jobs.len());
+                    let message =
+                        format!("{:?} blocks do not fit {} stacks", grid.num_blocks, jobs.len());
                     return Err(refused(Self::NAME, &message));
                 }
                 jobs.iter().try_for_each(|job| job.check(Self::NAME))

@@ -125,7 +125,7 @@ impl LinearLayer {
     pub fn with(self, finish: Finish) -> Result<Self> {
         if let Some(norm) = finish.norm().filter(|norm| norm.num_channels() != self.num_outputs) {
             return argument(format!(
-                "a normalization of {} channels after {} outputs",
+                "a normalization of {} channels does not match {} outputs",
                 norm.num_channels(),
                 self.num_outputs
             ));

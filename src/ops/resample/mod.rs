@@ -122,7 +122,7 @@ fn check_source(found: Size, expected: Size) -> Result<()> {
         return Ok(());
     }
     Err(error(format!(
-        "an image of {}x{} for a map of images of {}x{}",
+        "an image of {}x{} does not fit a map of images of {}x{}",
         found.width, found.height, expected.width, expected.height
     )))
 }

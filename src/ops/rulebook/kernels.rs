@@ -220,7 +220,7 @@ fn check_rank(kernel: &str, args: &RankArgs<'_>, grid: &Grid, words: u32) -> Res
     check_threads(kernel, grid.threads_per_block, RANK_THREADS_PER_BLOCK)?;
     let num_tiles = args.num_words.div_ceil(RANK_THREADS_PER_BLOCK * words);
     if grid.num_blocks != [num_tiles, 1] || !args.num_words.is_multiple_of(4) {
-        let message = format!("{:?} blocks for {} words", grid.num_blocks, args.num_words);
+        let message = format!("{:?} blocks do not fit {} words", grid.num_blocks, args.num_words);
         return Err(refused(kernel, &message));
     }
     check_lens(

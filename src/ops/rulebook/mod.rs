@@ -113,7 +113,9 @@ pub fn fill_table(input: &Sites, output: &Sites, table: &mut Table) -> Result<()
     geometry.check(mode)?;
     check_grids(input.grid(), output.grid(), &geometry, mode)?;
     if mode == Mode::Submanifold && input.indices() != output.indices() {
-        return argument("a submanifold convolution between levels of different sites".into());
+        return argument(
+            "a submanifold convolution must be between levels of the same sites".into(),
+        );
     }
     if output.len() > table.capacity() {
         return argument(format!(

@@ -256,7 +256,10 @@ impl Workspace {
                 && features.holds(sites.capacity(), row_len(num_channels))
         };
         if !fits(a) || !b.is_none_or(fits) || !fits(out) {
-            return argument(format!("sums of {:?} as {precision:?}", a.precision));
+            return argument(format!(
+                "features of {:?} do not fit sums of {precision:?}",
+                a.precision
+            ));
         }
         let stream = &self.stream;
         let args = AddArgs {

@@ -85,7 +85,8 @@ impl FeatureMaps {
         if num_views == 0 || num_channels == 0 || levels.is_empty() {
             let num_levels = levels.len();
             return error(format!(
-                "maps of {num_views} views, {num_channels} channels and {num_levels} levels"
+                "maps must have views, channels and levels, found {num_views}, {num_channels} and \
+                 {num_levels}"
             ));
         }
         for (index, FeatureLevel { size: [width, height], texels }) in levels.iter().enumerate() {

@@ -99,9 +99,11 @@ impl Prepared {
 fn image<'a>(message: &FrameInput<'a>) -> Result<ImagePayload<'a>> {
     match message.payload {
         Payload::Image(image) => Ok(image),
-        Payload::Cloud(_) | Payload::CloudOnDevice(_) | Payload::Tensors(_) => {
-            Err(Error::new(ErrorKind::Argument, STAGE, "a point cloud or tensors, not an image"))
-        }
+        Payload::Cloud(_) | Payload::CloudOnDevice(_) | Payload::Tensors(_) => Err(Error::new(
+            ErrorKind::Argument,
+            STAGE,
+            "the input must be an image, found a point cloud or tensors",
+        )),
     }
 }
 

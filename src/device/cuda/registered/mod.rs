@@ -80,7 +80,7 @@ impl RegisteredFiles {
         let work = move || shared.follow(&device, Plan::new(limit, num_windows));
         match thread::Builder::new().name("register".to_owned()).spawn(work) {
             Ok(thread) => started.thread = Some(thread),
-            Err(error) => started.shared.refuse(format!("no thread for it: {error}")),
+            Err(error) => started.shared.refuse(format!("its thread does not start: {error}")),
         }
         started
     }

@@ -177,9 +177,11 @@ impl<'a> Reader<'_, 'a> {
                     self.axes = Some(axes);
                     Ok(0)
                 }
-                _ => refuse(format!("{node}: coordinates {columns:?} of z y x")),
+                _ => refuse(format!("{node}: coordinates {columns:?} are not an order of z y x")),
             },
-            Sites::Level(_) => refuse(format!("{node}: coordinates {columns:?} of the grid")),
+            Sites::Level(_) => {
+                refuse(format!("{node}: coordinates {columns:?} are not in the order of the grid"))
+            }
         }
     }
 

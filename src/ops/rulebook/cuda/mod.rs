@@ -136,7 +136,7 @@ impl Workspace {
     ) -> Result<()> {
         let stream = &self.stream;
         if sites.input_rows.is_none() {
-            return argument("the input's sites on a level after the first".into());
+            return argument("only the first level has the input's sites".into());
         }
         let num_rows = match cells {
             Cells::Indices(cells) => cells.len(),
