@@ -92,7 +92,7 @@ impl RosArguments {
             | "--disable-stdout-logs"
             | "--enable-external-lib-logs"
             | "--disable-external-lib-logs" => {}
-            _ => return Err(usage(format!("--ros-args {option}: unknown option"))),
+            _ => return Err(usage(format!("--ros-args does not know the option {option}"))),
         }
         Ok(())
     }
