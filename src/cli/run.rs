@@ -121,7 +121,7 @@ fn build(config: &Config) -> Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
-/// Configures and activates in a thread of its own, while this one waits for signals.
+/// Configures and activates in a separate thread, while this one waits for signals.
 fn start(live: &Arc<LiveNode>, starts_itself: bool) -> Result<mpsc::Receiver<Result<()>>> {
     let (told, started) = mpsc::channel();
     if !starts_itself {

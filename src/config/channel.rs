@@ -45,7 +45,7 @@ pub struct ChannelConfig {
     pub gpu_load: f32,
     /// The policy for failures of its device.
     pub failures: FailurePolicy,
-    /// Whether its frames run in a process of their own.
+    /// Whether its frames run in a separate process.
     pub is_isolated: bool,
     /// Its parameters in the live node.
     pub live: LiveConfig,

@@ -76,7 +76,7 @@ impl SharedJpeg {
     /// the CPU.
     ///
     /// # Errors
-    /// Those of [`JpegDecoder::new`].
+    /// Returns the errors of [`JpegDecoder::new`].
     pub(super) fn join(stream: &Stream, options: &JpegOptions) -> Result<Option<JpegPlace>> {
         if options.device == JpegDevice::Cpu {
             return Ok(None);

@@ -97,7 +97,7 @@ impl<'a> ReplayContext<'a> {
     /// the time of its detections on the clock of the recording.
     ///
     /// # Errors
-    /// Those of the closure.
+    /// Returns the errors of the closure.
     pub(super) fn pass_on(
         &self,
         (channel, account): (usize, &mut Account),
@@ -137,7 +137,7 @@ impl<'a> ReplayContext<'a> {
     /// it is not called again.
     ///
     /// # Errors
-    /// Those of the closure.
+    /// Returns the errors of the closure.
     pub(super) fn call<'f>(
         &self,
         channel: usize,

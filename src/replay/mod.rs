@@ -314,7 +314,7 @@ fn start_uploads(
 /// `start` on.
 ///
 /// # Errors
-/// Those of [`TransformFeed`].
+/// Returns the errors of [`TransformFeed`].
 fn open_transforms(
     bag: &Path,
     read: &ReadOptions,
@@ -367,7 +367,7 @@ fn no_input(config: &Config, mut reader: BagReader) -> Error {
 /// Opens channels whose reference input the recording holds.
 ///
 /// # Errors
-/// Those of opening a channel.
+/// Returns the errors of opening a channel.
 fn open_channels(
     mut chosen: Vec<ChannelConfig>,
     topics: &[TopicInfo],

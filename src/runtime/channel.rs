@@ -67,8 +67,8 @@ impl Channel {
     /// Opens the device and loads the networks.
     ///
     /// # Errors
-    /// Those of [`super::open_detector`] and of reading calibration files, and `Config` when
-    /// the detector has another number of inputs than the channel.
+    /// Returns the errors of [`super::open_detector`] and of reading calibration files, and
+    /// `Config` when the detector has another number of inputs than the channel.
     pub fn open(config: &ChannelConfig) -> Result<Self> {
         Self::with_factory(config, Arc::new(super::open_detector))
     }
@@ -76,7 +76,7 @@ impl Channel {
     /// As [`Channel::open`], with another function that builds the detector.
     ///
     /// # Errors
-    /// Those of `factory`, and `Config` as above.
+    /// Returns the errors of `factory`, and `Config` as above.
     pub fn with_factory(config: &ChannelConfig, factory: Factory) -> Result<Self> {
         let ChannelConfig { name, device, failures, .. } = config;
         let make = make_with(&factory, config);
@@ -210,7 +210,7 @@ impl Channel {
     /// inputs. If the stamps start over, the detector is reset.
     ///
     /// # Errors
-    /// Those of the detector, and `Argument` for a frame without its reference or with
+    /// Returns the errors of the detector, and `Argument` for a frame without its reference or with
     /// another kind of message. The frame is dropped; the channel remains usable.
     pub fn process<'a, 'm: 'a>(
         &'a mut self,
@@ -271,8 +271,8 @@ impl Channel {
     /// read. [`Channel::collect`] ends it.
     ///
     /// # Errors
-    /// Those of `process`. The frame is dropped; frames in flight remain so and must be
-    /// collected before the next call.
+    /// Returns the errors of `process`. The frame is dropped; frames in flight remain so and must
+    /// be collected before the next call.
     pub fn submit(
         &mut self,
         inputs: &mut [Option<FrameInput<'_>>],
@@ -363,7 +363,7 @@ impl Channel {
     /// others. Keeps no state.
     ///
     /// # Errors
-    /// Those of the detector.
+    /// Returns the errors of the detector.
     pub fn warm_up(&mut self) -> Result<()> {
         let (detector, failures) = self.supervisor.ready()?;
         failures.note(detector.warm_up())

@@ -124,7 +124,7 @@ mod tests {
         let more = ["a.gpu_load:=5.0"];
         let expected = [on("a", 0), on("b", 1), on("lidar", 1)];
         assert_eq!(placed(channels(&heads, &more), &[0, 1]), expected);
-        // Channels with a device of their own stay there. GPU 0 is not usable.
+        // Channels with a separate device stay there. GPU 0 is not usable.
         let more = ["lidar.device:=cuda:1", "b.device:=cpu"];
         let found = placed(channels(&heads, &more), &[1, 2]);
         assert_eq!(found, [on("a", 2), ("b".into(), DeviceChoice::Cpu), on("lidar", 1)]);

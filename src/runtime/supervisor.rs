@@ -76,7 +76,7 @@ impl Supervisor {
     /// processes frames.
     ///
     /// # Errors
-    /// Those of `make`, which is not retried here.
+    /// Returns the errors of `make`, which is not retried here.
     pub fn new(
         channel: &str,
         device: DeviceChoice,
@@ -104,7 +104,7 @@ impl Supervisor {
     /// be passed to [`Failures::note`].
     ///
     /// # Errors
-    /// Those of building it; `Device` or `DeviceLost` while it cannot be built.
+    /// Returns the errors of building it; `Device` or `DeviceLost` while it cannot be built.
     pub fn ready(&mut self) -> Result<(&mut dyn Detector, &mut Failures)> {
         let Self { detector, make, failures } = self;
         if failures.must_remake {
@@ -175,7 +175,7 @@ impl Failures {
     /// the first failure counts: frames in flight fail with it, for the same cause.
     ///
     /// # Errors
-    /// That of `result`.
+    /// Returns the error of `result`.
     pub fn note<T>(&mut self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result
             && error.kind().is_of_device()

@@ -14,7 +14,7 @@ use crate::types::{Count, FrameReport};
 /// [`DeviceCounters::enqueue_clear`]. Entries that only the host counts stay 0.
 ///
 /// Frames that overlap share the entries, since their work is in the order of the stream, and
-/// publish to memory of their own ([`DeviceCounters::select`]).
+/// publish to separate memory ([`DeviceCounters::select`]).
 #[derive(Debug)]
 pub struct DeviceCounters {
     entries: DeviceBuffer<u32>,

@@ -39,8 +39,8 @@ impl HostNetwork {
     /// of one member, with a first dimension of 1.
     ///
     /// # Errors
-    /// Those of `load` and `shape_of`; `Model` for a network whose batch is fixed, or that has
-    /// another number of inputs than one.
+    /// Returns the errors of `load` and `shape_of`; `Model` for a network whose batch is fixed, or
+    /// that has another number of inputs than one.
     pub fn shared(
         (slot, place): (&BatchSlot<HostWork>, usize),
         load: impl FnOnce() -> Result<Box<dyn Engine>> + Send + 'static,

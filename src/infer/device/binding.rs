@@ -43,7 +43,7 @@ pub(super) fn tensorrt_provider(stream: &Stream) -> ep::TensorRT {
 pub(super) struct Bound {
     /// `None` only while being dropped.
     work: Option<Work>,
-    /// Whether the provider records runs as a graph of its own.
+    /// Whether the provider records runs as its own graph.
     provider_records: bool,
     /// Whether a run is recorded, whose copies read its page-locked memory at every launch.
     is_recorded: bool,

@@ -1,4 +1,4 @@
-//! A detector in a process of its own.
+//! A detector in a separate process.
 //!
 //! A fault of a GPU makes it unusable for a whole process, and a library may abort the
 //! process. Neither affects a channel whose detector runs in another process: the

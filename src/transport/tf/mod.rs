@@ -146,7 +146,7 @@ impl TfBuffer {
     /// Inserts a transform of a message.
     ///
     /// # Errors
-    /// Those of [`Self::insert`] and [`isometry`].
+    /// Returns the errors of [`Self::insert`] and [`isometry`].
     pub fn insert_message(
         &mut self,
         transform: &TransformStamped<'_>,

@@ -3,7 +3,7 @@
 //!
 //! A picture is prepared when it arrives, where the caller passes it to
 //! [`Detector::prepare`](crate::detectors::Detector::prepare): decompressed, uploaded and
-//! resampled into memory of its own. When its frame is complete it is copied to its place, on a GPU
+//! resampled into separate memory. When its frame is complete it is copied to its place, on a GPU
 //! with those of all cameras beside it that are in the same slot.
 //! A picture that was not prepared, or with another calibration than its frame has, is
 //! resampled into its place directly; the values are the same.
