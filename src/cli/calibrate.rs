@@ -107,7 +107,7 @@ fn open(channel: &ChannelConfig, statistics: &[(String, Shared)]) -> Result<Box<
 /// The parameter file.
 ///
 /// # Errors
-/// `Argument` when a channel had no frame, or a level holds zeros alone.
+/// `Argument` when a channel had no frame, or a level holds only zeros.
 fn parameters(statistics: &[(String, Shared)], percentile: f64) -> Result<String> {
     let mut text = "# Scales of int8 feature maps, by `det_post calibrate`.\n/**:\n  \
                     ros__parameters:\n"

@@ -30,7 +30,7 @@ pub struct CameraConfig {
     pub source_size: Option<Size>,
     /// Its engine.
     pub engine: EngineOptions,
-    /// The camera whose batch this one is in; `None` for one that runs its network alone, or
+    /// The camera whose batch this one is in; `None` for one that runs its network by itself, or
     /// whose batch others are in.
     pub batch_with: Option<String>,
     /// How long a frame waits for the others of its batch.

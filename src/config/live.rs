@@ -62,7 +62,7 @@ pub struct ProcessingTimeLimits {
 pub(super) enum Transforms {
     /// Nothing.
     Unused,
-    /// Past sweeps; without them a sweep is processed alone.
+    /// Past sweeps; without them a sweep is processed by itself.
     OfSweeps,
     /// Every frame; without them it is dropped.
     OfFrames,

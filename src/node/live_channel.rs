@@ -38,7 +38,7 @@ pub(super) struct LiveChannel {
     config: ChannelConfig,
     inputs: Vec<LiveInput>,
     wants_transforms: bool,
-    /// Whether its network has a separate suppression, with its score threshold.
+    /// Whether its network has its own suppression, with its score threshold.
     suppresses_itself: bool,
     state: Arc<ChannelState>,
     stage: Stage,

@@ -35,7 +35,7 @@ pub(super) struct TransformFeed {
 }
 
 impl TransformFeed {
-    /// Opens the recording for its transforms alone.
+    /// Opens the recording for only its transforms.
     pub(super) fn open(bag: &Path, options: &ReadOptions) -> Result<Self> {
         let mut reader = BagReader::open_with(bag, options)?;
         let topics = reader.topics();

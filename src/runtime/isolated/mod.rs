@@ -207,7 +207,7 @@ impl Detector for Proxy {
     }
 
     fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
-        // A frame of this message alone, in the place where the next frame will be.
+        // A frame of only this message, in the place where the next frame will be.
         let FrameInput { header, payload, calibration, .. } = *message;
         let inputs = [Some(FrameInput { header, payload, pose: None, calibration })];
         let frame = FrameSet::single(&inputs);

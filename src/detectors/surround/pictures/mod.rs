@@ -144,7 +144,7 @@ mod tests {
         // Not with another view, nor of another camera.
         assert_eq!(found(&prepared, &pictures, 0, key(3, 2)), None);
         assert_eq!(found(&prepared, &pictures, 1, key(3, 1)), None);
-        // The same message again, with another view, replaces its picture alone.
+        // The same message again, with another view, replaces only its picture.
         fill(&mut prepared, &mut pictures, key(3, 2), 31).unwrap();
         let of_camera = [key(2, 1), key(3, 1), key(3, 2)];
         let of_camera = of_camera.map(|key| found(&prepared, &pictures, 0, key));
