@@ -66,7 +66,7 @@ class Result:
     def __init__(self, folder: str | os.PathLike[str], *, log: str = "") -> None:
         self.folder = Path(folder)
         self.log = log
-        # A folder of its own, deleted with the last reference to this object.
+        # Its own folder, deleted with the last reference to this object.
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if not (self.folder / "report.json").is_file():
             raise FileNotFoundError(f"{self.folder} holds no report.json of det_post replay")

@@ -61,7 +61,7 @@ def nms(
 ) -> tuple[Any, Any]:
     """``mmcv.ops.nms``: boxes with scores ``[K, 5]``, and their positions."""
     if score_threshold > 0:
-        # mmcv applies the threshold here alone: a threshold of 0 keeps scores below it.
+        # mmcv applies the threshold only here: a threshold of 0 keeps scores below it.
         eligible: float | None = score_threshold
     else:
         eligible = None

@@ -276,7 +276,7 @@ impl Lidar {
     /// points: float32 [N, C], on the CPU or the detector's GPU; fields: the names of the C
     /// columns. stamp: seconds; transform: a 4 by 4 matrix from the sensor to a fixed frame at that
     /// time, as nested lists or matrix.tolist(). Networks that merge past sweeps need both; without
-    /// a transform a sweep stands alone.
+    /// a transform a sweep is processed by itself.
     ///
     /// Returns a dict of arrays of the library of the points and on their device, best first:
     /// boxes, float32 [N, 7] (centre, length, width, height, yaw in the frame of the points);

@@ -52,7 +52,7 @@ fn size_and_step(
 /// An image as the view of a message: rows without gaps, of the encoding's layout.
 ///
 /// # Errors
-/// `ValueError` when the shape is not that of the encoding.
+/// `ValueError` when the shape does not match the encoding.
 pub fn view(image: &Input, encoding: Encoding) -> PyResult<ImageView<'_>> {
     let (size, step) = size_and_step(image.shape(), image.is::<u8>(), image.is::<u16>(), encoding)
         .map_err(|expected| image.refuse(&expected))?;
@@ -79,7 +79,7 @@ pub fn view_on_gpu<'a>(
 /// As [`size_and_step`], of an image on a GPU.
 ///
 /// # Errors
-/// `ValueError` when the shape is not that of the encoding.
+/// `ValueError` when the shape does not match the encoding.
 pub fn size_and_step_on_gpu(image: &GpuInput, encoding: Encoding) -> PyResult<(Size, usize)> {
     size_and_step(image.shape(), image.is::<u8>(), image.is::<u16>(), encoding)
         .map_err(|expected| image.refuse(&expected))

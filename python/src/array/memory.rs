@@ -101,7 +101,7 @@ impl Imported {
     ) -> PyResult<In<'env, B>> {
         let (address, len) = (self.address()?.addr() as u64, self.num_elements());
         // SAFETY: the memory is there as long as `self`, which outlives the scope, which waits for
-        // the stream. The caller does not write to it. The slice is used in the scope alone.
+        // the stream. The caller does not write to it. The slice is used only in the scope.
         let slice = unsafe { In::borrow(scope.stream().device(), address, len) };
         slice.map_err(|error| self.refuse(&error))
     }

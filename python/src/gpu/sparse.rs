@@ -250,7 +250,7 @@ impl DeviceWeights {
     /// Packs weights for a GPU.
     ///
     /// # Errors
-    /// Those of [`Convolution::new`].
+    /// Returns the errors of [`Convolution::new`].
     pub fn new(
         gpu: u32,
         parameters: &ConvParameters<'_>,

@@ -111,7 +111,7 @@ impl Sizes {
 /// features: float32 [N, Cin], rows in the order of the sites of the input; weight: SparseWeights,
 /// or an array of which they are made for this call, with bias and precision as there. residual:
 /// [M, Cout], added before relu. With float16 and bfloat16 features, residual and result are
-/// rounded to them. On a GPU the arrays are on that of the sites and the weights, which are
+/// rounded to them. On a GPU the arrays are on the GPU of the sites and the weights, which are
 /// SparseWeights.
 ///
 /// Returns float32 [M, Cout], rows in the order of rulebook.sites.
