@@ -64,8 +64,8 @@ def onnxruntime_library() -> Path | None:
 def environment(onnxruntime: bool | str | os.PathLike[str] = True) -> dict[str, str]:
     """The environment in which a command runs: this process's, with the library of ONNX Runtime.
 
-    ``onnxruntime``: ``True`` takes the library that ``ORT_DYLIB_PATH`` names, else the library of an
-    installed package, else none; ``False`` takes none, so that networks run on rten; a path is
+    ``onnxruntime``: ``True`` takes the library that ``ORT_DYLIB_PATH`` names, else the one
+    of an installed package, else none; ``False`` takes none, so that networks run on rten; a path is
     the library itself. Beside a library that has the CUDA provider, ``LD_LIBRARY_PATH`` gains
     the folders of CUDA's and cuDNN's libraries that pip has installed.
     """

@@ -12,7 +12,7 @@ from typing import Any
 __all__ = ["view"]
 
 TIMELINES = ("message_log_time", "message_publish_time", "ros2_timestamp")
-"""The entities of Rerun's reader of recordings. Boxes are at their stamps on all of them."""
+"""The timelines of Rerun's reader of recordings. Boxes are at their stamps on all of them."""
 
 
 def view(
