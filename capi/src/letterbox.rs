@@ -90,7 +90,7 @@ impl Letterbox {
         })
     }
 
-    /// The shape of the input, of a size that is possible, so that a wrong one allocates nothing.
+    /// The shape of the input, of an allowed size, so that a wrong one allocates nothing.
     fn shape(&self) -> Result<[usize; 4], Failure> {
         const MAX_SIDE: u32 = ImageView::MAX_SIDE;
         let (width, height) = (self.width, self.height);

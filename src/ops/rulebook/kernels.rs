@@ -259,7 +259,7 @@ pub struct MarkOutputs;
 
 // SAFETY: `OutputsArgs` mirrors the struct of that name. Sites are read below their
 // number and the capacity; a cell of the output is inside its grid, for which the bitmap
-// is long enough. Loops are bounded by the geometry, whose values are possible. No thread
+// is long enough. Loops are bounded by the geometry, whose values are checked. No thread
 // waits.
 unsafe impl KernelSpec for MarkOutputs {
     const NAME: &'static str = "rulebook_mark_outputs";
