@@ -177,7 +177,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--device", help="overrides the device of the plan")
     parsed = parser.parse_args(arguments)
     if parsed.index is None:
-        parser.error("no --index, JOB_COMPLETION_INDEX or SLURM_ARRAY_TASK_ID")
+        parser.error("--index, JOB_COMPLETION_INDEX or SLURM_ARRAY_TASK_ID is required")
     try:
         plan = Plan.read(parsed.out)
     except PlanError as error:
