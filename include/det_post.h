@@ -448,8 +448,8 @@ struct det_post_input {
     void *stream;
 };
 
-/** The inputs of one frame, in the order of the configuration. The stamp of the frame is that
- * of the reference input. */
+/** The inputs of one frame, in the order of the configuration. The stamp of the frame is
+ * the reference input's. */
 struct det_post_frame {
     /** The inputs. */
     const det_post_input *inputs;

@@ -14,8 +14,8 @@ substitutions such as $(find-pkg-share det_post). Relative paths in it are below
 the package's share folder.
 
 use_composition loads the component det_post::DetPost instead, which takes messages
-of its process by pointer: into the container of container_name, or into one of its
-own. The node joins the graph through rclcpp then: middleware and respawn have no
+of its process by pointer: into the container of container_name, or into a new
+one. The node joins the graph through rclcpp then: middleware and respawn have no
 effect.
 
 A node that ends by itself starts again, unless its exit code is 2: a wrong

@@ -113,8 +113,8 @@ pub struct Input {
     pub stream: Address,
 }
 
-/// The inputs of one frame, in the order of the configuration. The stamp of the frame is that
-/// of the reference input.
+/// The inputs of one frame, in the order of the configuration. The stamp of the frame is
+/// the reference input's.
 #[repr(C)]
 pub struct Frame {
     /// The inputs.

@@ -87,7 +87,7 @@ impl<K: KernelSpec> Kernel<K> {
         let (found, needed) = (param_size(&function)?, size_of::<K::Args<'static>>());
         if found != needed {
             return Err(error(format!(
-                "kernel {name} has a parameter of {found} bytes, declared are {needed}"
+                "kernel {name} has a parameter of {found} bytes, {needed} are declared"
             )));
         }
         let attribute = |attribute| {

@@ -42,6 +42,23 @@ const REFUSED: [(&str, &str); 22] = [
     ("nothing flows", "no messages will be delivered"),
 ];
 
+/// A format string without its placeholders, which end a sequence of words.
+fn without_placeholders(format: &str) -> String {
+    let mut text = String::new();
+    let mut rest = format;
+    while let Some((before, after)) = rest.split_once('{') {
+        text.push_str(before);
+        rest = match after.split_once('}') {
+            Some((inside, after)) if !inside.contains(char::is_whitespace) => {
+                text.push_str(" x ");
+                after
+            }
+            _ => after,
+        };
+    }
+    text + rest
+}
+
 /// The refused sequences in a text.
 fn refused(text: &str) -> Vec<&'static str> {
     let words = text.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
@@ -181,9 +198,10 @@ fn refused_words_are_found_in_literals_and_help() {
         "/** Those of before. */ #[expect(a, reason = \"alone\")] struct A;",
         "h! { /// Those of before.\n A => \"a\" }",
         "#[cfg(test)] mod tests { const A: &str = \"alone\"; }",
-        "const A: &str = \"standalone, indoor, impossible: that office\";",
+        "const A: &str = \"standalone, indoor, impossible: that office, {needed:?} is required\";",
     ] {
-        assert!(Texts::of(source).iter().all(|text| refused(text).is_empty()), "{source}");
+        let texts = Texts::of(source).into_iter().map(|text| without_placeholders(&text));
+        assert!(texts.flat_map(|text| refused(&text)).next().is_none(), "{source}");
     }
 }
 
@@ -193,7 +211,8 @@ fn published_texts_have_no_refused_words() {
     for folder in ["src", "capi/src", "python/src"] {
         for file in rust_files(&root().join(folder)).into_iter().filter(|file| !is_test(file)) {
             let found = Texts::of(&fs::read_to_string(&file).unwrap());
-            texts.extend(found.into_iter().map(|text| (relative(&file), text)));
+            let found = found.iter().map(|text| (relative(&file), without_placeholders(text)));
+            texts.extend(found);
         }
     }
     assert!(texts.len() > 5000, "{} texts were found", texts.len());
