@@ -59,13 +59,13 @@ fn without_placeholders(format: &str) -> String {
     text + rest
 }
 
-/// The refused sequences in a text.
-fn refused(text: &str) -> Vec<&'static str> {
+/// The refused sequences in a text, each with what to write instead.
+fn refused(text: &str) -> Vec<(&'static str, &'static str)> {
     let words = text.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
     let words = words.map(str::to_lowercase).collect::<Vec<_>>().join(" ");
     let words = format!(" {words} ");
-    let sequences = REFUSED.iter().map(|(sequence, _)| *sequence);
-    sequences.filter(|sequence| words.contains(&format!(" {sequence} "))).collect()
+    let is_found = |(sequence, _): &(&str, &str)| words.contains(&format!(" {sequence} "));
+    REFUSED.into_iter().filter(is_found).collect()
 }
 
 /// The string literals between the tokens of a macro, its attributes aside.
@@ -185,14 +185,15 @@ fn is_test(file: &Path) -> bool {
 fn refused_words_are_found_in_literals_and_help() {
     for (source, found) in [
         ("fn f() { g(\"65 bytes, 64 is the most\") }", "is the most"),
-        ("fn f() { h!(%a, key = \"x\", \"is {b}; 0 and 1 are\\\n   possible\") }", "are possible"),
+        ("fn f() { h!(%a, key = \"x\", \"is {b}; 0 and 1 are \\\n   possible\") }", "are possible"),
         ("fn f() { h! { if a { k(\"of its own\") } } }", "of its own"),
         ("#[derive(Debug, clap::Args)] struct A { /** Those of before. */ a: u32 }", "those of"),
         ("#[derive(clap::Args)] struct A { #[arg(help = \"b alone\")] a: u32 }", "alone"),
         ("const A: &str = \"Alone:\";", "alone"),
     ] {
         let texts = Texts::of(source);
-        assert_eq!(texts.iter().flat_map(|text| refused(text)).collect::<Vec<_>>(), [found]);
+        let texts = texts.iter().flat_map(|text| refused(text)).map(|(sequence, _)| sequence);
+        assert_eq!(texts.collect::<Vec<_>>(), [found], "{source}");
     }
     for source in [
         "/** Those of before. */ #[expect(a, reason = \"alone\")] struct A;",
@@ -226,8 +227,11 @@ fn published_texts_have_no_refused_words() {
     }
     let found = texts.iter().flat_map(|(file, text)| {
         let short: String = text.chars().take(200).collect();
-        refused(text).into_iter().map(move |sequence| format!("{file}: {sequence:?} in {short:?}"))
+        let describe = move |(sequence, instead)| {
+            format!("{file}: {sequence:?} in {short:?}; write: {instead}")
+        };
+        refused(text).into_iter().map(describe)
     });
     let found: Vec<_> = found.collect();
-    assert!(found.is_empty(), "{}\n{REFUSED:#?}", found.join("\n"));
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
