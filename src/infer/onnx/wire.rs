@@ -239,7 +239,7 @@ mod tests {
         for (bytes, text) in [
             (&[0x08][..], "TestProto at byte 101: 1 bytes where 0 are left"),
             (&[0x12, 0x05, 1], "TestProto at byte 102: 5 bytes where 1 are left"),
-            (&[0x0b], "TestProto at byte 100: a field of wire type 3"),
+            (&[0x0b], "TestProto at byte 100: a field has the unknown wire type 3"),
             (&[0x00, 0x00], "TestProto at byte 100: a field has the number 0"),
             (&[0x08, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 1], "more than 10 bytes"),
         ] {
