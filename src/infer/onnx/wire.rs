@@ -241,7 +241,10 @@ mod tests {
             (&[0x12, 0x05, 1], "TestProto at byte 102: 5 bytes where 1 are left"),
             (&[0x0b], "TestProto at byte 100: a field has the unknown wire type 3"),
             (&[0x00, 0x00], "TestProto at byte 100: a field has the number 0"),
-            (&[0x08, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 1], "more than 10 bytes"),
+            (
+                &[0x08, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 1],
+                "exceeds the limit of 10 bytes",
+            ),
         ] {
             let error = first(bytes).unwrap_err();
             assert!(error.message().contains(text), "{error}");
