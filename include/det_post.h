@@ -122,7 +122,7 @@ typedef int32_t det_post_status;
 /** A fault of the library. An object that it happened to can only be closed. */
 #define DET_POST_ERROR_PANIC 1004
 
-/** An error that has no number of its own. */
+/** An error without a separate number. */
 #define DET_POST_ERROR_UNKNOWN 1005
 
 /** Level of an entry: details, for developers. */
@@ -310,7 +310,7 @@ typedef struct det_post_graph det_post_graph;
 typedef struct det_post_node det_post_node;
 typedef struct det_post_parameter det_post_parameter;
 
-/** The parameters of a detector: those of one channel of a node. Of two values for a key the
+/** The parameters of a detector, as of one channel of a node. Of two values for a key the
  * later holds: `text`, `files`, `overrides`. Set what is not used to 0. */
 struct det_post_configuration {
     /** The text of a parameter file, or `NULL`. */
@@ -448,12 +448,12 @@ struct det_post_input {
     void *stream;
 };
 
-/** The inputs of one frame, in the order of the configuration. The stamp of the frame is that
- * of the reference input. */
+/** The inputs of one frame, in the order of the configuration. The stamp of the frame is
+ * the reference input's. */
 struct det_post_frame {
     /** The inputs. */
     const det_post_input *inputs;
-    /** Number of `inputs`: that of the detector. */
+    /** Number of `inputs`; the detector fixes it. */
     size_t num_inputs;
     /** For later versions; 0. */
     uint64_t reserved[4];
@@ -571,7 +571,7 @@ struct det_post_detection_3d {
 struct det_post_detections {
     /** Stamp of the reference input. */
     int64_t stamp_ns;
-    /** Coordinate frame of the detections: that of the reference input, unless the detector has
+    /** Coordinate frame of the detections: the reference input's, unless the detector has
      * a target frame. */
     const char *frame_id;
     /** One of `DET_POST_DETECTIONS_…`. */
@@ -631,7 +631,7 @@ struct det_post_report {
     const det_post_copied_bytes *copies;
     /** Number of `copies`. */
     size_t num_copies;
-    /** State of the device: `good`, `rebuilding`, `resting`, `lost` or `on_fallback`. Valid for
+    /** State of the device: `good`, `rebuilding`, `backing_off`, `lost` or `on_fallback`. Valid for
      * ever. */
     const char *health;
     /** Failures of the device since the detector was opened. */
@@ -704,7 +704,7 @@ struct det_post_suppression {
     /** Number of `class_groups`. */
     size_t num_class_groups;
     /** What a box is suppressed above (circles: below): one for all classes or, for boxes in
-     * space, one per class, that of the better box. Not read by `…_SOFT_GAUSSIAN`. */
+     * space, one per class; the class of the better box decides. Not read by `…_SOFT_GAUSSIAN`. */
     const float *thresholds;
     /** Number of `thresholds`. */
     size_t num_thresholds;
@@ -747,7 +747,7 @@ struct det_post_boxes {
     const uint32_t *classes;
     /** Number of boxes, below 2^32. */
     size_t num_boxes;
-    /** Values of a box, those of the kind of suppression. */
+    /** Values of a box, as the kind of suppression takes them. */
     size_t box_len;
 };
 
@@ -1133,7 +1133,7 @@ size_t det_post_error_message(uint64_t id, char *buffer, size_t capacity);
 const char *det_post_status_name(det_post_status status);
 
 /** Passes the log of the library to a function, in place of the one before: its entries from
- * `level` on, and those of the libraries that it uses from `DET_POST_LOG_WARN` on. `NULL` ends
+ * `level` on, and entries of the libraries that it uses from `DET_POST_LOG_WARN` on. `NULL` ends
  * the log; without a call there is none. `target` is the module that an entry is from, such as
  * `det_post::node`; `message` is UTF-8 with control characters escaped, and may have several
  * lines.

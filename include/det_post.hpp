@@ -546,8 +546,8 @@ public:
   }
 #endif
 
-  /// The message of the last call that failed, of any thread; `det_post::error_message()` has that
-  /// of this thread.
+  /// The message of the last call that failed, of any thread; `det_post::error_message()` has the one
+  /// for this thread.
   std::string error_message() const {return det_post::error_message(node_.id);}
 
   /// The object of the C ABI.

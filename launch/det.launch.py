@@ -14,8 +14,8 @@ substitutions such as $(find-pkg-share det_post). Relative paths in it are below
 the package's share folder.
 
 use_composition loads the component det_post::DetPost instead, which takes messages
-of its process by pointer: into the container of container_name, or into one of its
-own. The node joins the graph through rclcpp then: middleware and respawn have no
+of its process by pointer: into the container of container_name, or into a new
+one. The node joins the graph through rclcpp then: middleware and respawn have no
 effect.
 
 A node that ends by itself starts again, unless its exit code is 2: a wrong
@@ -48,7 +48,7 @@ MIN_RESPAWN_DELAY_S = 0.1
 
 ARGUMENTS = {
     "config": ("", f"Parameter files: paths, or names in the package's config folder; none: {DEFAULT_CONFIG}."),
-    "params_file": ("", "The same by its usual name; read after those of config."),
+    "params_file": ("", "The same by its usual name; read after the files of config."),
     "namespace": ("", "Namespace of the node."),
     "node_name": ("det_post", "Name of the node."),
     "device": ("", "auto, cpu or cuda:N; empty: as the config says."),
@@ -60,7 +60,7 @@ ARGUMENTS = {
     "use_sim_time": ("false", "Whether time comes from /clock."),
     "autostart": ("", "Whether the node configures and activates itself; empty: as the config says."),
     "use_composition": ("false", "Whether the node is loaded into a container of components."),
-    "container_name": ("", "A running container to load it into; empty: one of its own."),
+    "container_name": ("", "A running container to load it into; empty: a new one."),
     "middleware": ("", "ros2 or dds; empty: ros2 where the program was built with it, else dds."),
     "enclave": ("", "Enclave of the node, where SROS 2 is enabled; empty: the root, /."),
     "log_level": ("info", "debug, info, warn, error or fatal."),
@@ -168,7 +168,7 @@ def component(values: dict[str, str], parameters: list) -> list:
 
 
 def process(values: dict[str, str], share: Path, parameters: list) -> list:
-    """The node as a process of its own."""
+    """The node as a separate process."""
     middleware = ["--middleware", values["middleware"]] if values["middleware"] else []
     node = Node(
         package="det_post",
@@ -204,7 +204,7 @@ def start(context):
     else:
         started = process(values, share, parameters)
         if switch(values, "use_composition"):
-            message = "use_composition: the component of det_post is not installed; it starts as a process of its own"
+            message = "use_composition: the component of det_post is not installed; it starts as a separate process"
             started.insert(0, LogInfo(msg=message))
     if not switch(values, "rviz"):
         return started

@@ -2,7 +2,7 @@
 
 The launch files of the nodes that it takes the place of (lidar_centerpoint.launch.xml,
 yolox.launch.xml, yolo.launch.py ...) include this one with their arguments. Substitutions in
-parameter files, such as $(var model_path), are those of the launch that includes it. Arguments of
+parameter files, such as $(var model_path), come from the launch that includes it. Arguments of
 several words quote those that may hold a space.
 """
 
@@ -25,7 +25,7 @@ ARGUMENTS = {
     "like_files": ("", "Parameter files, the later wins; one that ends in '?' may be absent."),
     "like_remaps": ("", "Topics: '~/input/pointcloud:=/points ~/output/objects:=objects'."),
     "like_parameters": ("", "Further parameters, KEY:=VALUE; those without a value are left out."),
-    "like_container": ("", "Container into which the node is loaded; without the component it starts as a process of its own."),
+    "like_container": ("", "Container into which the node is loaded; without the component it starts as a separate process."),
 }
 
 
@@ -107,7 +107,7 @@ def start(context):
     if not container:
         return [node]
     reason = "with build_only" if has_component else "whose component is not installed"
-    message = f"det_post, {reason}, is not loaded into {container}: it starts as a process of its own"
+    message = f"det_post, {reason}, is not loaded into {container}: it starts as a separate process"
     return [LogInfo(msg=message), node]
 
 

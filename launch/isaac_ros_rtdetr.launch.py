@@ -3,7 +3,7 @@
     ros2 launch det_post isaac_ros_rtdetr.launch.py model_file_path:=/models/rtdetr.onnx \
         engine_file_path:=/models/rtdetr.plan
 
-The arguments are those of isaac_ros_rtdetr's launch file. The preprocessing and TensorRT are nodes of
+It takes the arguments of isaac_ros_rtdetr's launch file. The preprocessing and TensorRT are nodes of
 Isaac ROS, which has to be installed.
 """
 

@@ -2,7 +2,7 @@
 
     ros2 launch det_post yolo.launch.py model:=/models/yolov8m.pt input_image_topic:=/camera/image_raw
 
-The arguments are those of yolo_ros's yolo.launch.py. A network is read from the .onnx beside
+It takes the arguments of yolo_ros's yolo.launch.py. A network is read from the .onnx beside
 the .pt. Tracking, boxes in space and the debug image are nodes of yolo_ros, which are started
 where that package is installed.
 """
@@ -19,7 +19,7 @@ from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-# Those of the detecting node, by the names of its parameters.
+# Arguments of the detecting node, by the names of its parameters.
 PARAMETERS = {
     "model_type": ("YOLO", "Kind of network: YOLO, World or YOLOE."),
     "model": ("yolov8m.pt", "The network, whose exported .onnx stands beside it."),
@@ -29,9 +29,9 @@ PARAMETERS = {
     "enable": ("True", "Whether frames are detected from the start."),
     "threshold": ("0.5", "Scores above it are detections."),
     "iou": ("0.7", "Boxes that overlap by more are suppressed."),
-    "imgsz_height": ("480", "Accepted; the size is that of the exported network."),
-    "imgsz_width": ("640", "Accepted; the size is that of the exported network."),
-    "half": ("False", "Accepted; the precision is that of the exported network."),
+    "imgsz_height": ("480", "Accepted; the exported network fixes the size."),
+    "imgsz_width": ("640", "Accepted; the exported network fixes the size."),
+    "half": ("False", "Accepted; the exported network fixes the precision."),
     "max_det": ("300", "Most detections in an image."),
     "augment": ("False", "Accepted; there is no augmentation."),
     "agnostic_nms": ("False", "Whether boxes of different classes suppress each other."),
@@ -108,7 +108,7 @@ def start(context):
     except PackageNotFoundError:
         message = "yolo_ros is not installed: its nodes for tracking, boxes in space and debug images are not started"
         return [LogInfo(msg=message), *actions]
-    # yolo_ros keeps its Python packages in an environment of its own.
+    # yolo_ros keeps its Python packages in a separate environment.
     packages = [str(path) for path in share.glob(".venv/lib/python*/site-packages")]
     path = ":".join([*packages, os.environ.get("PYTHONPATH", "")]).strip(":")
     return [*actions, *followers(values, {"PYTHONPATH": path})]

@@ -3,7 +3,7 @@
     ros2 launch det_post yolov8_tensor_rt.launch.py model_file_path:=/models/yolov8s.onnx \
         engine_file_path:=/models/yolov8s.plan input_image_width:=1920 input_image_height:=1080
 
-The arguments are those of isaac_ros_yolov8's launch file. The image encoder and TensorRT are nodes of
+It takes the arguments of isaac_ros_yolov8's launch file. The image encoder and TensorRT are nodes of
 Isaac ROS, which has to be installed.
 """
 

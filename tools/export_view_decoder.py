@@ -40,7 +40,7 @@ def load_state(path):
     except Exception as error:
         raise ExportError(
             f"{path} cannot be loaded with weights_only ({str(error).splitlines()[0]}). Save its "
-            "state dict alone: torch.save({'state_dict': model.state_dict()}, path)"
+            "state dict only: torch.save({'state_dict': model.state_dict()}, path)"
         ) from error
     if isinstance(checkpoint, dict) and isinstance(checkpoint.get("state_dict"), dict):
         checkpoint = checkpoint["state_dict"]

@@ -95,11 +95,11 @@ impl<T> Const<T> {
     }
 }
 
-// SAFETY: passed back to the caller alone, which promises to take it on any thread.
+// SAFETY: passed back only to the caller, which promises to take it on any thread.
 unsafe impl Send for Address {}
 // SAFETY: as above.
 unsafe impl Sync for Address {}
-// SAFETY: addresses, which are read by the caller alone.
+// SAFETY: addresses, which only the caller reads.
 unsafe impl Send for ConstText {}
 // SAFETY: as above.
 unsafe impl<T> Send for Const<T> {}

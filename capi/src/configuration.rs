@@ -11,7 +11,7 @@ use det_post::runtime::{Factory, isolated};
 use det_post::{Error, ErrorKind};
 use det_post_ros::NodeName;
 
-/// The parameters of a detector: those of one channel of a node. Of two values for a key the
+/// The parameters of a detector, as of one channel of a node. Of two values for a key the
 /// later holds: `text`, `files`, `overrides`. Set what is not used to 0.
 #[repr(C)]
 pub struct Configuration {
@@ -88,7 +88,7 @@ impl Configuration {
             (true, Some(program)) => Ok(Box::new(isolated::Proxy::start(program, config, device)?)),
             (true, None) => {
                 let message = format!(
-                    "{}.isolate: a channel with a process of its own needs `program`, the path of \
+                    "{}.isolate: a channel in a separate process needs `program`, the path of \
                      det_post",
                     config.name
                 );
@@ -114,7 +114,7 @@ fn position(channels: &[ChannelConfig], name: Option<&str>) -> Result<usize, Fai
         let names = names.join(", ");
         Failure::config(match name {
             Some(name) => format!("no channel is named {name:?}; there are {names}"),
-            None => format!("configuration.channel is needed: there are {names}"),
+            None => format!("configuration.channel is missing; set one of {names}"),
         })
     })
 }

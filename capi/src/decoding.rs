@@ -60,7 +60,7 @@ fn check_capacity(capacity: usize) -> Result<(), Failure> {
     if (1..=MAX_CAPACITY).contains(&capacity) {
         return Ok(());
     }
-    let message = format!("a capacity of {capacity}; 1 to {MAX_CAPACITY} are possible");
+    let message = format!("capacity must be 1 to {MAX_CAPACITY}, found {capacity}");
     Err(Failure::argument(message))
 }
 
@@ -234,11 +234,13 @@ fn num_maps(params: &CenterDecode, num: usize) -> Result<usize, Failure> {
         return Ok(num_maps);
     }
     let of = params.tasks.len();
-    Err(Failure::argument(format!("{num} tensors, not {num_maps} of each of {of} tasks")))
+    Err(Failure::argument(format!(
+        "found {num} tensors, expected {num_maps} of each of {of} tasks"
+    )))
 }
 
 fn not_two_or_three(num: usize) -> Failure {
-    Failure::argument(format!("{num} tensors, not 2 or 3"))
+    Failure::argument(format!("found {num} tensors, expected 2 or 3"))
 }
 
 /// Candidates by their boxes.

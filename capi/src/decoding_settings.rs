@@ -157,7 +157,7 @@ fn thresholds(
             per_class: of_classes.iter().map(|&threshold| vec![threshold]).collect(),
         }),
         _ => {
-            let message = format!("{num} score_thresholds of {num_classes} classes");
+            let message = format!("{num} score_thresholds do not match {num_classes} classes");
             Err(Failure::argument(message))
         }
     }
@@ -171,7 +171,7 @@ impl YoloDecoding {
     pub(super) fn layout(&self, call: &Call) -> Result<YoloLayout, Failure> {
         check_reserved(&self.reserved)?;
         if self.num_classes > MAX_CLASSES {
-            let message = format!("{} classes; up to {MAX_CLASSES} are possible", self.num_classes);
+            let message = format!("{} classes exceed the limit of {MAX_CLASSES}", self.num_classes);
             return Err(Failure::argument(message));
         }
         let strides = || call.slice(self.strides, self.num_strides, "strides");
@@ -209,7 +209,9 @@ impl CenterDecoding {
         for &num in numbers {
             let end = num_classes.saturating_add(num);
             if end > MAX_CLASSES {
-                let message = format!("over {MAX_CLASSES} classes in num_classes_of_tasks");
+                let message = format!(
+                    "the classes in num_classes_of_tasks exceed the limit of {MAX_CLASSES}"
+                );
                 return Err(Failure::argument(message));
             }
             tasks.push((num_classes..end).collect());

@@ -92,7 +92,7 @@ pub struct Detection3d {
 pub struct Detections {
     /// Stamp of the reference input.
     pub stamp_ns: i64,
-    /// Coordinate frame of the detections: that of the reference input, unless the detector has
+    /// Coordinate frame of the detections: the reference input's, unless the detector has
     /// a target frame.
     pub frame_id: ConstText,
     /// One of `DET_POST_DETECTIONS_…`.

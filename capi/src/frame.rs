@@ -113,13 +113,13 @@ pub struct Input {
     pub stream: Address,
 }
 
-/// The inputs of one frame, in the order of the configuration. The stamp of the frame is that
-/// of the reference input.
+/// The inputs of one frame, in the order of the configuration. The stamp of the frame is
+/// the reference input's.
 #[repr(C)]
 pub struct Frame {
     /// The inputs.
     pub inputs: In<Input>,
-    /// Number of `inputs`: that of the detector.
+    /// Number of `inputs`; the detector fixes it.
     pub num_inputs: usize,
     /// For later versions; 0.
     pub reserved: [u64; 4],
@@ -254,7 +254,7 @@ impl Input {
     ) -> Result<Option<View<'a>>, Failure> {
         let takes_device = matches!(self.kind, INPUT_IMAGE | INPUT_CLOUD);
         if self.is_on_device > u32::from(takes_device) {
-            let message = "input.is_on_device is 1 for raw images and clouds alone";
+            let message = "input.is_on_device may be 1 only for raw images and clouds";
             return Err(Failure::argument(message));
         }
         Ok(Some(match (self.kind, tensors) {
@@ -327,7 +327,7 @@ impl Frame {
         }
         let inputs = call.slice(self.inputs, self.num_inputs, "frame.inputs")?;
         if inputs.len() > MAX_INPUTS {
-            let message = format!("{} inputs, {MAX_INPUTS} are possible", inputs.len());
+            let message = format!("{} inputs exceed the limit of {MAX_INPUTS}", inputs.len());
             return Err(Failure::argument(message));
         }
         memory.clear();
@@ -361,7 +361,7 @@ impl CameraCalibration {
         let num = self.num_distortion;
         if num > Calibration::MAX_COEFFICIENTS {
             let most = Calibration::MAX_COEFFICIENTS;
-            let message = format!("{num} distortion coefficients; at most {most} are possible");
+            let message = format!("{num} distortion coefficients exceed the limit of {most}");
             return Err(Failure::argument(message));
         }
         Ok(Calibration {

@@ -90,13 +90,13 @@ impl Letterbox {
         })
     }
 
-    /// The shape of the input, of a size that is possible, so that a wrong one allocates nothing.
+    /// The shape of the input, of an allowed size, so that a wrong one allocates nothing.
     fn shape(&self) -> Result<[usize; 4], Failure> {
         const MAX_SIDE: u32 = ImageView::MAX_SIDE;
         let (width, height) = (self.width, self.height);
         if [width, height].iter().any(|side| !(1..=MAX_SIDE).contains(side)) {
             let message =
-                format!("an input of {width}x{height}; 1x1 to {MAX_SIDE}x{MAX_SIDE} is possible");
+                format!("input must be 1x1 to {MAX_SIDE}x{MAX_SIDE}, found {width}x{height}");
             return Err(Failure::argument(message));
         }
         Ok([1, 3, height as usize, width as usize])

@@ -3,7 +3,7 @@
 //! `include/det_post.h` is generated from this module: its functions, structs and constants,
 //! with their documentation. `docs/cpp.md` states what the ABI promises.
 //!
-//! - [`call`]: one call from C. Pointers are checked and read there alone; a panic becomes a
+//! - [`call`]: one call from C. Pointers are checked and read only there; a panic becomes a
 //!   status.
 //! - `handles`: objects by number. A number of a closed object is refused, and so is a call
 //!   on an object that another thread is using.
@@ -14,7 +14,7 @@
 //! - [`node`], [`graph`]: the live node in a ROS graph of the caller.
 //!
 //! Names of Rust become names of C: `Frame` is `det_post_frame`. Structs hold numbers,
-//! pointers and such structs alone, so that any bits are a value.
+//! pointers and such structs only, so that any bits are a value.
 
 #![expect(
     unsafe_code,

@@ -91,7 +91,7 @@ fn level_of(number: u32) -> Result<LevelFilter, Failure> {
 }
 
 /// Passes the log of the library to a function, in place of the one before: its entries from
-/// `level` on, and those of the libraries that it uses from `DET_POST_LOG_WARN` on. `NULL` ends
+/// `level` on, and entries of the libraries that it uses from `DET_POST_LOG_WARN` on. `NULL` ends
 /// the log; without a call there is none. `target` is the module that an entry is from, such as
 /// `det_post::node`; `message` is UTF-8 with control characters escaped, and may have several
 /// lines.

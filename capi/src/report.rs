@@ -51,7 +51,7 @@ pub struct Report {
     pub copies: Const<CopiedBytes>,
     /// Number of `copies`.
     pub num_copies: usize,
-    /// State of the device: `good`, `rebuilding`, `resting`, `lost` or `on_fallback`. Valid for
+    /// State of the device: `good`, `rebuilding`, `backing_off`, `lost` or `on_fallback`. Valid for
     /// ever.
     pub health: ConstText,
     /// Failures of the device since the detector was opened.

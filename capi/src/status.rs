@@ -78,7 +78,7 @@ statuses! {
     /// Interrupted by a request to stop.
     INTERRUPTED = 21, "interrupted", Interrupted;
     /// The ROS graph cannot be joined.
-    MIDDLEWARE = 22, "door", Middleware;
+    MIDDLEWARE = 22, "middleware", Middleware;
     /// The system does not provide the memory that a frame needs.
     MEMORY = 23, "out_of_memory", Memory;
     /// A picture takes more work or time to decode than is allowed.
@@ -99,7 +99,7 @@ statuses! {
     BUSY = 1003, "busy";
     /// A fault of the library. An object that it happened to can only be closed.
     PANIC = 1004, "panic";
-    /// An error that has no number of its own.
+    /// An error without a separate number.
     UNKNOWN = 1005, "unknown";
 }
 
@@ -156,7 +156,7 @@ impl Failure {
     pub(super) fn panic(payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-        Self::new(PANIC, format!("a fault of the library: {}", text.unwrap_or("unknown")))
+        Self::new(PANIC, format!("the library has a fault: {}", text.unwrap_or("unknown")))
     }
 }
 

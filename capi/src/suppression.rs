@@ -51,7 +51,7 @@ pub struct Suppression {
     /// Number of `class_groups`.
     pub num_class_groups: usize,
     /// What a box is suppressed above (circles: below): one for all classes or, for boxes in
-    /// space, one per class, that of the better box. Not read by `…_SOFT_GAUSSIAN`.
+    /// space, one per class; the class of the better box decides. Not read by `…_SOFT_GAUSSIAN`.
     pub thresholds: In<f32>,
     /// Number of `thresholds`.
     pub num_thresholds: usize,
@@ -95,7 +95,7 @@ pub struct Boxes {
     pub classes: In<u32>,
     /// Number of boxes, below 2^32.
     pub num_boxes: usize,
-    /// Values of a box, those of the kind of suppression.
+    /// Values of a box, as the kind of suppression takes them.
     pub box_len: usize,
 }
 
@@ -138,7 +138,10 @@ impl Suppression {
         let thresholds = call.slice(self.thresholds, self.num_thresholds, "thresholds")?.to_vec();
         let single = || match *thresholds {
             [threshold] => Ok(threshold),
-            _ => Err(Failure::argument(format!("{} thresholds, not one", thresholds.len()))),
+            _ => Err(Failure::argument(format!(
+                "found {} thresholds, expected one",
+                thresholds.len()
+            ))),
         };
         let class_mode = self.class_mode(call)?;
         let pairs = |pairs: In<u32>, num: usize, name: &str| {
@@ -229,7 +232,7 @@ impl Boxes {
             return Err(Failure::argument(message));
         }
         if u32::try_from(num_boxes).is_err() {
-            let message = format!("{num_boxes} boxes; below 2^32 are possible");
+            let message = format!("{num_boxes} boxes exceed the limit of 2^32 - 1");
             return Err(Failure::argument(message));
         }
         Ok(())

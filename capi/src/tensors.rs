@@ -66,7 +66,8 @@ impl TensorMemory {
             })?;
             let rank = tensor.rank as usize;
             if rank > MAX_RANK {
-                let message = format!("tensor {name}: {rank} dimensions, {MAX_RANK} are possible");
+                let message =
+                    format!("tensor {name}: {rank} dimensions exceed the limit of {MAX_RANK}");
                 return Err(Failure::argument(message));
             }
             let mut dims = [0; MAX_RANK];
@@ -103,7 +104,7 @@ impl Tensor {
             9 => (ElementType::F32, 4),
             FLOAT16 => (ElementType::F16, 2),
             other => {
-                let message = format!("tensor.element {other}; on a GPU 9 and 11 are possible");
+                let message = format!("tensor.element on a GPU must be 9 or 11, found {other}");
                 return Err(refuse(message));
             }
         };

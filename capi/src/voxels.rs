@@ -125,7 +125,9 @@ impl Points {
             return Ok(());
         }
         let message = format!("{num_points} points of {num_channels} values");
-        Err(Failure::argument(format!("{message}; below 2^32 of 3 to 16 are possible")))
+        Err(Failure::argument(format!(
+            "{message}; at most 2^32 - 1 points of 3 to 16 values are allowed"
+        )))
     }
 }
 

@@ -25,7 +25,7 @@ LIBRARY_VARIABLE = "ORT_DYLIB_PATH"
 def path() -> Path:
     """The path of the program ``det_post``.
 
-    That of the environment variable ``DET_POST_PROGRAM``; else the one that was installed with
+    The one that the environment variable ``DET_POST_PROGRAM`` names; else the one that was installed with
     this package; else the first one on ``PATH``.
 
     Raises :class:`Error` when there is none.
@@ -64,8 +64,8 @@ def onnxruntime_library() -> Path | None:
 def environment(onnxruntime: bool | str | os.PathLike[str] = True) -> dict[str, str]:
     """The environment in which a command runs: this process's, with the library of ONNX Runtime.
 
-    ``onnxruntime``: ``True`` takes the library that ``ORT_DYLIB_PATH`` names, else that of an
-    installed package, else none; ``False`` takes none, so that networks run on rten; a path is
+    ``onnxruntime``: ``True`` takes the library that ``ORT_DYLIB_PATH`` names, else the one
+    of an installed package, else none; ``False`` takes none, so that networks run on rten; a path is
     the library itself. Beside a library that has the CUDA provider, ``LD_LIBRARY_PATH`` gains
     the folders of CUDA's and cuDNN's libraries that pip has installed.
     """

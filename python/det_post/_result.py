@@ -66,7 +66,7 @@ class Result:
     def __init__(self, folder: str | os.PathLike[str], *, log: str = "") -> None:
         self.folder = Path(folder)
         self.log = log
-        # A folder of its own, deleted with the last reference to this object.
+        # Its own folder, deleted with the last reference to this object.
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if not (self.folder / "report.json").is_file():
             raise FileNotFoundError(f"{self.folder} holds no report.json of det_post replay")
@@ -85,7 +85,7 @@ class Result:
         return report
 
     def frames(self, channel: str | None = None) -> Iterator[Frame]:
-        """The processed frames in order, also those without detections; those of a channel."""
+        """The processed frames in order, also frames without detections; of one channel if it is given."""
         with open(self.folder / "detections.jsonl", encoding="utf-8") as lines:
             for line in lines:
                 frame: Frame = json.loads(line)
@@ -93,7 +93,7 @@ class Result:
                     yield frame
 
     def detections(self, channel: str | None = None) -> list[Detection]:
-        """The detections in order of their frames, best first within one; those of a channel."""
+        """The detections in order of their frames, best first within one; of one channel if it is given."""
         recording = self.report["recording"]
         return [
             _detection(recording, frame, index, found)

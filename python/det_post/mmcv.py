@@ -1,4 +1,4 @@
-"""Suppression and voxelization with the signatures and return values of ``mmcv.ops``: change the import alone.
+"""Suppression and voxelization with the signatures and return values of ``mmcv.ops``: change only the import.
 
 ``from mmcv.ops import nms, soft_nms`` becomes ``from det_post.mmcv import nms, soft_nms``. Arrays
 are of numpy, torch or cupy. What differs from mmcv:
@@ -11,7 +11,7 @@ are of numpy, torch or cupy. What differs from mmcv:
 | inputs that are not float32 | converted or refused by the op | converted by these functions, which mmcv's users expect |
 | ``nms_rotated`` of no boxes | ``(dets, None)`` | the same |
 | ``nms_rotated`` with labels | boxes of different labels suppress each other on the CPU, not on CUDA | they do not |
-| ``nms_bev``, ``nms3d`` | CUDA alone | any device |
+| ``nms_bev``, ``nms3d`` | CUDA only | any device |
 | ``soft_nms`` with ``method="naive"`` | an IoU of exactly the threshold suppresses | refused: :func:`nms` |
 | labels | any integers | 0 and above |
 | ``batched_nms`` of ``split_thr`` (10000) boxes or more | by class, also with ``class_agnostic`` | as of fewer |
@@ -46,7 +46,7 @@ def _renamed(options: dict[str, Any]) -> dict[str, Any]:
     if "iou_thr" not in options:
         return options
     if "iou_threshold" in options:
-        raise TypeError("iou_thr is iou_threshold: only one of them is possible")
+        raise TypeError("iou_thr and iou_threshold are the same argument: give one of them")
     return {"iou_threshold" if name == "iou_thr" else name: value for name, value in options.items()}
 
 
@@ -61,7 +61,7 @@ def nms(
 ) -> tuple[Any, Any]:
     """``mmcv.ops.nms``: boxes with scores ``[K, 5]``, and their positions."""
     if score_threshold > 0:
-        # mmcv applies the threshold here alone: a threshold of 0 keeps scores below it.
+        # mmcv applies the threshold only here: a threshold of 0 keeps scores below it.
         eligible: float | None = score_threshold
     else:
         eligible = None
@@ -91,7 +91,7 @@ def soft_nms(
     ``method`` is ``linear`` or ``gaussian``; ``naive`` is :func:`nms`.
     """
     if method not in ("linear", "gaussian"):
-        raise ValueError(f"method is {method!r}; linear and gaussian are possible")
+        raise ValueError(f"method must be linear or gaussian, found {method!r}")
     keep, lowered = ops.soft_nms(
         _float32(boxes),
         _float32(scores),
@@ -132,7 +132,7 @@ def nms_bev(
 ) -> Any:
     """``mmcv.ops.nms_bev``: positions of the survivors of boxes x1, y1, x2, y2, yaw."""
     if boxes.shape[1] != 5:
-        raise ValueError(f"boxes are {tuple(boxes.shape)}; [N, 5] is needed")
+        raise ValueError(f"boxes are {tuple(boxes.shape)}; [N, 5] is required")
     boxes = _float32(boxes)
     rotated = _stack(
         [
@@ -201,7 +201,7 @@ def batched_nms(
         _refuse(kind, cfg)
         keep = ops.nms_rotated(turned, values, iou, classes=idxs)[:limit]
     else:
-        raise ValueError(f"type is {kind!r}; nms, soft_nms and nms_rotated are possible")
+        raise ValueError(f"type must be nms, soft_nms or nms_rotated, found {kind!r}")
     return _with_scores(boxes[keep], scores[keep]), keep
 
 
@@ -216,7 +216,7 @@ def voxelization(
     """``mmcv.ops.voxelization``: points of voxels, their cells (z, y, x) and numbers of points.
 
     With ``max_points`` or ``max_voxels`` of -1 the cells of all points, -1 outside of the range.
-    The result is always that of ``deterministic``.
+    The result is always as with ``deterministic``.
     """
     points = _float32(points)
     size = [float(value) for value in voxel_size]

@@ -12,7 +12,7 @@ from typing import Any
 __all__ = ["view"]
 
 TIMELINES = ("message_log_time", "message_publish_time", "ros2_timestamp")
-"""Those of Rerun's reader of recordings. Boxes are at their stamps on all of them."""
+"""The timelines of Rerun's reader of recordings. Boxes are at their stamps on all of them."""
 
 
 def view(
@@ -24,7 +24,7 @@ def view(
     """Shows the detections of a replay over its recording.
 
     ``recording`` is what was replayed: images, clouds and transforms of its MCAP files are read
-    by Rerun itself; ``None`` shows the detections alone. ``results`` is the folder that
+    by Rerun itself; ``None`` shows only the detections. ``results`` is the folder that
     ``det_post replay --out`` wrote. ``save`` writes a file ``.rrd`` instead of opening the
     viewer.
 
@@ -60,7 +60,7 @@ def _files(recording: str | os.PathLike[str] | None) -> list[Path]:
     path = Path(recording)
     files = sorted(path.glob("*.mcap")) if path.is_dir() else [path]
     if not files or any(file.suffix != ".mcap" for file in files):
-        raise ValueError(f"{path} has no MCAP file, which is what Rerun reads; recording=None shows detections alone")
+        raise ValueError(f"{path} has no MCAP file, which is what Rerun reads; recording=None shows only detections")
     return files
 
 

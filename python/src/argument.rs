@@ -29,7 +29,10 @@ impl From<Thresholds> for Vec<f32> {
 pub fn one_of<T: Copy>(name: &str, found: &str, choices: &[(&str, T)]) -> PyResult<T> {
     choices.iter().find(|(choice, _)| *choice == found).map(|(_, value)| *value).ok_or_else(|| {
         let choices: Vec<_> = choices.iter().map(|(choice, _)| *choice).collect();
-        PyValueError::new_err(format!("{name} is {found:?}; {} are possible", choices.join(", ")))
+        PyValueError::new_err(format!(
+            "{name} must be one of {}, found {found:?}",
+            choices.join(", ")
+        ))
     })
 }
 

@@ -16,7 +16,7 @@ type Array<'py> = Bound<'py, PyAny>;
 fn points_of(input: &Input) -> PyResult<Points> {
     let (num_points, num_channels) = match *input.shape() {
         [num_points, num_channels] if num_channels >= 3 => (num_points, num_channels),
-        _ => return Err(input.refuse(&"[N, C] with x, y, z first is needed")),
+        _ => return Err(input.refuse(&"[N, C] with x, y, z first is required")),
     };
     let values = input.values::<f32>()?;
     let mut points = Points::with_capacity(num_channels, num_points);

@@ -276,7 +276,7 @@ impl Lidar {
     /// points: float32 [N, C], on the CPU or the detector's GPU; fields: the names of the C
     /// columns. stamp: seconds; transform: a 4 by 4 matrix from the sensor to a fixed frame at that
     /// time, as nested lists or matrix.tolist(). Networks that merge past sweeps need both; without
-    /// a transform a sweep stands alone.
+    /// a transform a sweep is processed by itself.
     ///
     /// Returns a dict of arrays of the library of the points and on their device, best first:
     /// boxes, float32 [N, 7] (centre, length, width, height, yaw in the frame of the points);
@@ -341,7 +341,7 @@ fn cloud_layout<'a>(
     const FLOAT32: u8 = 7;
     let num_points = match *shape {
         [num_points, num_columns] if is_f32 && num_columns == fields.len() => num_points,
-        _ => return Err(format!("float32 [N, {}] is needed for {fields:?}", fields.len())),
+        _ => return Err(format!("float32 [N, {}] is required for {fields:?}", fields.len())),
     };
     let mut columns = PointFields::new();
     for (offset, name) in (0..).step_by(4).zip(fields) {
@@ -351,7 +351,10 @@ fn cloud_layout<'a>(
     let point_step = 4 * fields.len();
     let too_many = |_| {
         let max_points = u32::MAX as usize / point_step.max(1);
-        format!("{num_points} points of {} columns; up to {max_points} are possible", fields.len())
+        format!(
+            "{num_points} points of {} columns exceed the limit of {max_points} points",
+            fields.len()
+        )
     };
     let size = |size: usize| u32::try_from(size).map_err(too_many);
     let steps = [size(point_step)?, size(point_step.saturating_mul(num_points))?];
@@ -366,7 +369,7 @@ fn isometry(rows: &[[f64; 4]; 4]) -> PyResult<Isometry3<f64>> {
         && rotation.determinant() > 0.0
         && rows.iter().flatten().all(|value| value.is_finite());
     if !is_rigid {
-        let message = format!("transform is {rows:?}; a rotation and a translation are needed");
+        let message = format!("transform is {rows:?}; a rotation and a translation are required");
         return Err(PyValueError::new_err(message));
     }
     let rotation = Rotation3::from_matrix_unchecked(rotation);

@@ -42,7 +42,7 @@ fn size_and_step(
     let is_semi_planar = matches!(encoding, Encoding::Nv12 | Encoding::Nv21);
     let has_chroma_rows = !is_semi_planar || rows.is_multiple_of(3);
     if !has_type || rows == 0 || width == 0 || !has_chroma_rows {
-        return Err(format!("{expected} is needed for {}", encoding.to_ros()));
+        return Err(format!("{expected} is required for {}", encoding.to_ros()));
     }
     let height = if is_semi_planar { rows / 3 * 2 } else { rows };
     let side = |side| u32::try_from(side).unwrap_or(u32::MAX);
@@ -52,7 +52,7 @@ fn size_and_step(
 /// An image as the view of a message: rows without gaps, of the encoding's layout.
 ///
 /// # Errors
-/// `ValueError` when the shape is not that of the encoding.
+/// `ValueError` when the shape does not match the encoding.
 pub fn view(image: &Input, encoding: Encoding) -> PyResult<ImageView<'_>> {
     let (size, step) = size_and_step(image.shape(), image.is::<u8>(), image.is::<u16>(), encoding)
         .map_err(|expected| image.refuse(&expected))?;
@@ -79,7 +79,7 @@ pub fn view_on_gpu<'a>(
 /// As [`size_and_step`], of an image on a GPU.
 ///
 /// # Errors
-/// `ValueError` when the shape is not that of the encoding.
+/// `ValueError` when the shape does not match the encoding.
 pub fn size_and_step_on_gpu(image: &GpuInput, encoding: Encoding) -> PyResult<(Size, usize)> {
     size_and_step(image.shape(), image.is::<u8>(), image.is::<u16>(), encoding)
         .map_err(|expected| image.refuse(&expected))
@@ -128,7 +128,7 @@ pub fn letterbox<'py>(
     let element = one_of("dtype", dtype, &elements)?;
     let sides = 1..=ImageView::<'_>::MAX_SIDE;
     if !sides.contains(&size.0) || !sides.contains(&size.1) {
-        let message = format!("size is {size:?}; sides of 1 to {} are possible", sides.end());
+        let message = format!("size must have sides of 1 to {}, found {size:?}", sides.end());
         return Err(PyValueError::new_err(message));
     }
     let encoding = Encoding::from_ros(encoding).map_err(|error| raised(&error))?;

@@ -8,7 +8,7 @@ use pyo3::types::PyDict;
 /// The function `from_dlpack` of the library that an array comes from.
 ///
 /// # Errors
-/// Those of importing the library.
+/// Returns the errors of importing the library.
 pub fn from_dlpack_of<'py>(like: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     static NUMPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     static TORCH: PyOnceLock<Py<PyAny>> = PyOnceLock::new();

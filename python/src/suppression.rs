@@ -213,7 +213,7 @@ pub fn soft_nms<'py>(
         "linear" => SoftDecay::Linear { iou_threshold },
         "gaussian" => SoftDecay::Gaussian { sigma },
         _ => {
-            let message = format!("method is {method:?}; \"linear\" and \"gaussian\" are possible");
+            let message = format!("method must be \"linear\" or \"gaussian\", found {method:?}");
             return Err(PyValueError::new_err(message));
         }
     };
@@ -257,8 +257,8 @@ pub fn nms_rotated<'py>(
 /// Suppression by IoU of footprints in the bird's-eye view.
 ///
 /// boxes: float32 [N, 7], centre x, y, z, length, width, height, yaw. iou_threshold: for all
-/// classes, or a list of one per class, that of the better box. Boxes whose centres are farther
-/// apart than search_distance do not suppress each other. one_pass: a suppressed box still
+/// classes, or a list of one per class; the class of the better box decides. Boxes whose centres are
+/// farther apart than search_distance do not suppress each other. one_pass: a suppressed box still
 /// suppresses others, as in Autoware. Other arguments and result as fast_nms.
 #[pyfunction]
 #[pyo3(signature = (boxes, scores, iou_threshold, *, classes=None, search_distance=f32::INFINITY, one_pass=false))]

@@ -112,7 +112,7 @@ def test_a_lidar_merges_past_sweeps_with_their_transforms(config: Path) -> None:
         np.testing.assert_array_equal(first[name], again[name])
     with pytest.raises(ValueError, match="a rotation and a translation"):
         lidar.process(points, stamp=10.2, transform=(2 * np.eye(4)).tolist())
-    with pytest.raises(ValueError, match=r"float32 \[N, 3\] is needed"):
+    with pytest.raises(ValueError, match=r"float32 \[N, 3\] is required"):
         lidar.process(points, ["x", "y", "z"])
 
 

@@ -224,9 +224,9 @@ def test_boxes_of_queries_are_those_of_the_cpu() -> None:
                 near(ops.decode_streampetr(*late, **options), expected)
     with pytest.raises(ValueError, match="of K queries"):
         ops.decode_streampetr(gpu["logits"][None], gpu["boxes"][None])
-    with pytest.raises(ValueError, match=r"\[900, 11\] is needed"):
+    with pytest.raises(ValueError, match=r"\[900, 11\] is required"):
         ops.decode_query(gpu["logits"], gpu["boxes"][:, :10].contiguous())
-    with pytest.raises(ValueError, match=r"\[Q, classes\] is needed"):
+    with pytest.raises(ValueError, match=r"\[Q, classes\] is required"):
         ops.decode_query(gpu["logits"][0], gpu["boxes"])
     with pytest.raises(ValueError, match="at most 8192"):
         ops.decode_query(gpu["logits"], gpu["boxes"], max_num=9000)
@@ -368,21 +368,21 @@ def test_sparse_arrays_that_do_not_fit_are_refused() -> None:
     coarse = ops.Rulebook(sites, 3, mode="strided", stride=2).sites
     conv = ops.sparse_conv
     cases: list[tuple[type[Exception], str, Callable[[], Any]]] = [
-        (ValueError, r"\[N, 4\] is needed", lambda: ops.Sites(
+        (ValueError, r"\[N, 4\] is required", lambda: ops.Sites(
             cells[:, :3].contiguous(), (9, 33, 40))),
-        (TypeError, "int32 is needed", lambda: ops.Sites(cells.long(), (9, 33, 40))),
+        (TypeError, "int32 is required", lambda: ops.Sites(cells.long(), (9, 33, 40))),
         (ValueError, "SparseWeights", lambda: conv(features, rulebook, weight)),
         (ValueError, "weight is on the CPU, the sites are on cuda:0", lambda: conv(
             features, rulebook, host_weights)),
         (ValueError, "weight is on cuda:0, the sites are on the CPU", lambda: conv(
             features.cpu(), host_rulebook, weights)),
         (ValueError, "features is on the CPU", lambda: conv(features.cpu(), rulebook, weights)),
-        (ValueError, "is needed", lambda: conv(features[:3], rulebook, weights)),
-        (ValueError, "is needed", lambda: conv(features, rulebook, weights, residual=features)),
+        (ValueError, "is required", lambda: conv(features[:3], rulebook, weights)),
+        (ValueError, "is required", lambda: conv(features, rulebook, weights, residual=features)),
         (ValueError, "Cout, 3, 3, 3, Cin", lambda: conv(
             features, rulebook, ops.SparseWeights(weight[:, :1].contiguous()))),
         (ValueError, "NaN or infinite", lambda: ops.SparseWeights(weight * float("nan"))),
-        (TypeError, "float32 is needed", lambda: ops.SparseWeights(weight.half())),
+        (TypeError, "float32 is required", lambda: ops.SparseWeights(weight.half())),
         (ValueError, "sites are on cuda:0, output is on the CPU", lambda: ops.Rulebook(
             coarse, 3, mode="inverse", stride=2, output=host)),
         (ValueError, "odd kernel", lambda: ops.Rulebook(sites, 2)),

@@ -177,7 +177,7 @@ def test_arrays_of_another_device_are_refused(config: Path, camera: det_post.Cam
     image = torch.from_numpy(noise("rgb8")).cuda()
     with pytest.raises(ValueError, match="image is on cuda:0; the channel is camera on cpu"):
         on_cpu.process(image)
-    with pytest.raises(ValueError, match=r"uint8 \[H, W, 3\] is needed for rgb8"):
+    with pytest.raises(ValueError, match=r"uint8 \[H, W, 3\] is required for rgb8"):
         camera.process(image.float())
     with pytest.raises(ValueError, match="not contiguous"):
         camera.process(image[:, ::2])

@@ -74,7 +74,7 @@ def test_encodings_and_types_of_the_input(image: Any) -> None:
 
 def test_images_that_do_not_fit_are_refused(image: Any) -> None:
     cases = [
-        (ValueError, r"uint8 \[H, W, 4\] is needed for rgba8", image, {"encoding": "rgba8"}),
+        (ValueError, r"uint8 \[H, W, 4\] is required for rgba8", image, {"encoding": "rgba8"}),
         (ValueError, r"uint8 \[36, 64, 3\]: uint16 \[H, W\]", image, {"encoding": "mono16"}),
         (ValueError, "float64", image / 255, {}),
         (ValueError, "not contiguous", image[:, ::2], {}),

@@ -133,7 +133,7 @@ def test_evaluation_compares_with_truth(result: det_post.Result, drive: Path) ->
     assert evaluation.figures
     twice = det_post.evaluate([result, result.folder], [drive, drive])
     assert twice.figures != evaluation.figures
-    with pytest.raises(det_post.Error, match="1 --detections for 2 --truth"):
+    with pytest.raises(det_post.Error, match="1 --detections do not match 2 --truth"):
         det_post.evaluate(result, [drive, drive])
 
 

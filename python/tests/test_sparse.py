@@ -162,26 +162,26 @@ def test_limits_and_what_is_refused() -> None:
     rulebook = ops.Rulebook(sites, 3)
     features, weight = np.ones((2, 4), np.float32), np.ones((1, 3, 3, 3, 4), np.float32)
     cases: list[tuple[str, Any]] = [
-        (r"\[2, 4\] is needed", lambda: ops.sparse_conv(features[:1], rulebook, weight)),
+        (r"\[2, 4\] is required", lambda: ops.sparse_conv(features[:1], rulebook, weight)),
         ("Cout, 3, 3, 3, Cin", lambda: ops.sparse_conv(features, rulebook, weight[:, :1])),
         ("Cout, 3, 3, 3, Cin", lambda: ops.sparse_conv(
             features, rulebook, ops.SparseWeights(weight[:, :1].copy()))),
         ("Cout, k0, k1, k2, Cin", lambda: ops.SparseWeights(weight[0])),
-        ("bias and precision are those", lambda: ops.sparse_conv(
+        ("holds bias and precision", lambda: ops.sparse_conv(
             features, rulebook, ops.SparseWeights(weight), precision="tf32")),
-        ("bias and precision are those", lambda: ops.sparse_conv(
+        ("holds bias and precision", lambda: ops.sparse_conv(
             features, rulebook, ops.SparseWeights(weight), bias=features[0, :1])),
-        (r"\[2, 1\] is needed", lambda: ops.sparse_conv(
+        (r"\[2, 1\] is required", lambda: ops.sparse_conv(
             features, rulebook, weight, residual=features)),
         ("NaN or infinite", lambda: ops.SparseWeights(weight * np.float32(np.nan))),
         ("bias of 2", lambda: ops.SparseWeights(weight, bias=features[0, :2])),
         ("odd kernel", lambda: ops.Rulebook(sites, 2)),
         ("inverse needs the sites", lambda: ops.Rulebook(sites, 3, mode="inverse")),
         ("cells", lambda: ops.Sites(coordinates, (0, 2, 2))),
-        (r"\[N, 4\] is needed", lambda: ops.Sites(coordinates[:, :3].copy(), (2, 2, 2))),
+        (r"\[N, 4\] is required", lambda: ops.Sites(coordinates[:, :3].copy(), (2, 2, 2))),
     ]
     for words, call in cases:
         with pytest.raises(ValueError, match=words):
             call()
-    with pytest.raises(TypeError, match="int32 is needed"):
+    with pytest.raises(TypeError, match="int32 is required"):
         ops.Sites(coordinates.astype(np.int64), (2, 2, 2))

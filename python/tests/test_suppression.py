@@ -173,7 +173,7 @@ def test_inputs_that_do_not_fit_are_refused_with_the_way_out() -> None:
         (TypeError, r'boxes is float64 \[4, 4\].*float32.*astype', (boxes.astype(float), scores)),
         (TypeError, "scores is int64", (boxes, classes)),
         (ValueError, "not contiguous.*ascontiguousarray", (boxes[:, ::-1], scores)),
-        (ValueError, r"scores is float32 \[3\]: \[4\] is needed", (boxes, scores[:3])),
+        (ValueError, r"scores is float32 \[3\]: \[4\] is required", (boxes, scores[:3])),
         (ValueError, r"boxes is float32 \[4\]: \[N, 4\]", (scores, scores)),
         (TypeError, "boxes is a list; an array with __dlpack__", (boxes.tolist(), scores)),
     ]
@@ -427,7 +427,7 @@ def test_mmcv_takes_what_configurations_of_mmdetection_have() -> None:
     np.testing.assert_array_equal(earlier[1], by_label[1])
     soft = mmcv.soft_nms(boxes, scores, iou_thr=0.4)  # type: ignore[call-arg]
     np.testing.assert_array_equal(soft[0], mmcv.soft_nms(boxes, scores, 0.4)[0])
-    with pytest.raises(TypeError, match="only one of them"):
+    with pytest.raises(TypeError, match="give one of them"):
         mmcv.nms(boxes, scores, iou_threshold=0.4, iou_thr=0.4)  # type: ignore[call-arg]
     everything = mmcv.batched_nms(boxes, scores, None, None)
     np.testing.assert_array_equal(everything[1], mmcv.batched_nms(boxes, scores, labels, None)[1])

@@ -24,7 +24,7 @@ use det_post_types::{Encoding, Error, ErrorKind, Header, Result, Stamp};
 const NETWORK_VARIABLE: &str = "DET_POST_BENCH_NETWORK";
 const NETWORK: &str = "models/camera.onnx";
 
-const ALONE: &str = "replay: the network of the demo camera alone, back to back";
+const ALONE: &str = "replay: only the network of the demo camera, back to back";
 const BATCH: usize = 6;
 const IN_BATCH: &str = "replay: that network for six pictures at once, a picture";
 /// The share of the network's own rate that a replay must reach.

@@ -106,7 +106,7 @@ fn open(channel: &ChannelConfig, statistics: &[(String, Shared)]) -> Result<Box<
 /// The parameter file.
 ///
 /// # Errors
-/// `Argument` when a channel had no frame, or a level holds zeros alone.
+/// `Argument` when a channel had no frame, or a level holds only zeros.
 fn parameters(statistics: &[(String, Shared)], percentile: f64) -> Result<String> {
     let mut text = "# Scales of int8 feature maps, by `det_post calibrate`.\n/**:\n  \
                     ros__parameters:\n"
@@ -124,7 +124,7 @@ fn parameters(statistics: &[(String, Shared)], percentile: f64) -> Result<String
                 level.num_not_finite()
             );
             let scale = level.scale(percentile / 100.0).ok_or_else(|| {
-                let message = format!("channel {name}: level {index} holds zeros alone");
+                let message = format!("channel {name}: level {index} holds only zeros");
                 Error::new(ErrorKind::Argument, "calibrate", message)
             })?;
             scales.push(scale);

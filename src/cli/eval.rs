@@ -75,8 +75,11 @@ fn drives(arguments: &EvalArguments) -> Result<Vec<Drive>> {
         return read_drives(list);
     }
     if detections.len() != truth.len() {
-        let message =
-            format!("{} --detections for {} --truth: one each", detections.len(), truth.len());
+        let message = format!(
+            "{} --detections do not match {} --truth: give one each",
+            detections.len(),
+            truth.len()
+        );
         return Err(Error::new(ErrorKind::Usage, "eval", message));
     }
     let sides = detections.iter().cloned().zip(truth.iter().cloned());

@@ -20,7 +20,7 @@ const SAME_REQUEST: Duration = Duration::from_millis(500);
 pub(super) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Handles the signals on a thread of its own. SIGHUP stays ignored where the program was
+    /// Handles the signals on a separate thread. SIGHUP stays ignored where the program was
     /// started with it ignored (`nohup`).
     ///
     /// # Errors

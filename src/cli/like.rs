@@ -31,7 +31,7 @@ impl LikeArguments {
         }
     }
 
-    /// The name of the node, unless it is started under another: that of the node that is
+    /// The name of the node, unless it is started under another: the name of the node that is
     /// replaced.
     pub(super) fn node(&self) -> Result<NodeName> {
         let (namespace, name) = self.like.map_or(("", NODE_NAME), Package::node);

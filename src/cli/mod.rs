@@ -148,7 +148,7 @@ fn misuse(error: &Error) -> ExitCode {
 
 fn run(command: &Command, ros: &RosArguments) -> Result<ExitStatus> {
     if !ros.is_empty() && !matches!(command, Command::Run(_)) {
-        return Err(Error::new(ErrorKind::Usage, "arguments", "--ros-args are for `run` alone"));
+        return Err(Error::new(ErrorKind::Usage, "arguments", "only `run` takes --ros-args"));
     }
     if let Command::Run(_) | Command::Isolated = command {
         heap::keep_memory();

@@ -72,7 +72,7 @@ impl ObserveArguments {
     /// What observes a replay.
     ///
     /// # Errors
-    /// Those of beginning the files.
+    /// Returns the errors of beginning the files.
     pub(super) fn of_replay(&self, replay: &Replay) -> Result<ReplayObserver> {
         let channels = replay.channels().map(|config| (config.name.clone(), Account::new()));
         Ok(ReplayObserver {

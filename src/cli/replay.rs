@@ -163,7 +163,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
 /// Runs a replay with a progress bar.
 ///
 /// # Errors
-/// Those of [`Replay::run`] and `on_frame`.
+/// Returns the errors of [`Replay::run`] and `on_frame`.
 pub(super) fn run_with(
     replay: Replay,
     mut on_frame: impl FnMut(&ReplayFrame<'_>) -> Result<()> + Send,

@@ -92,7 +92,7 @@ impl RosArguments {
             | "--disable-stdout-logs"
             | "--enable-external-lib-logs"
             | "--disable-external-lib-logs" => {}
-            _ => return Err(usage(format!("--ros-args {option}: unknown option"))),
+            _ => return Err(usage(format!("--ros-args does not know the option {option}"))),
         }
         Ok(())
     }
@@ -206,7 +206,7 @@ mod tests {
             ("run --ros-args -r", "-r: a value is missing"),
             ("run --ros-args -r image", "-r image"),
             ("run --ros-args -r :=x", "-r :=x"),
-            ("run --ros-args --fly", "--fly: unknown"),
+            ("run --ros-args --fly", "does not know the option --fly"),
         ] {
             let error = split(text).unwrap_err();
             assert!(error.message().contains(named), "{error}");

@@ -38,7 +38,7 @@ pub(super) struct RunArguments {
     device: Option<DeviceChoice>,
     /// The middleware of the ROS graph: ros2 needs ROS 2 installed, dds does not. [default: ros2
     /// where the build has it, else dds]
-    #[arg(long, visible_alias = "door", value_name = "MIDDLEWARE")]
+    #[arg(long, value_name = "MIDDLEWARE")]
     middleware: Option<MiddlewareChoice>,
     #[command(flatten)]
     observe: ObserveArguments,
@@ -120,7 +120,7 @@ fn build(config: &Config) -> Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
-/// Configures and activates in a thread of its own, while this one waits for signals.
+/// Configures and activates in a separate thread, while this one waits for signals.
 fn start(live: &Arc<LiveNode>, starts_itself: bool) -> Result<mpsc::Receiver<Result<()>>> {
     let (told, started) = mpsc::channel();
     if !starts_itself {

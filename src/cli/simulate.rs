@@ -18,7 +18,7 @@ pub(super) struct SimulateArguments {
     /// Length of the drive in seconds.
     #[arg(long, default_value_t = 10.0)]
     pub(super) seconds: f64,
-    /// Directory of the rosbag2 recording, for it alone; one that this command wrote there is
+    /// Directory of the rosbag2 recording and nothing else; one that this command wrote there is
     /// replaced.
     #[arg(short, long, value_name = "BAG")]
     pub(super) out: PathBuf,

@@ -1,4 +1,4 @@
-//! Logs: `tracing` to stderr, so that stdout carries results alone, and to
+//! Logs: `tracing` to stderr, so that stdout carries only results, and to
 //! `/rosout` of live nodes.
 //!
 //! Events may quote names from messages and files. Their text is escaped and

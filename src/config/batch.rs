@@ -45,7 +45,7 @@ fn refusal(
         return Some(format!("a channel without batch_with; {name} is in the batch of {leader}"));
     }
     if camera.engine.kind == EngineKind::External {
-        return Some("a channel with a network of its own; engine.kind is external".to_owned());
+        return Some("a channel that runs its network; engine.kind is external".to_owned());
     }
     if channel.is_isolated || other.is_isolated {
         return Some("channels of one process: isolate is false for both".to_owned());
@@ -57,5 +57,5 @@ fn refusal(
         ("device", channel.device == other.device),
     ];
     let differs = same.iter().find(|(_, is_same)| !is_same).map(|(what, _)| *what)?;
-    Some(format!("a channel with the same {differs}; that of {name} is another"))
+    Some(format!("a channel with the same {differs}; channel {name} has another"))
 }

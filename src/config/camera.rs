@@ -32,7 +32,7 @@ pub struct CameraConfig {
     pub source_size: Option<Size>,
     /// Its engine.
     pub engine: EngineOptions,
-    /// The camera whose batch this one is in; `None` for one that runs its network alone, or
+    /// The camera whose batch this one is in; `None` for one that runs its network by itself, or
     /// whose batch others are in.
     pub batch_with: Option<String>,
     /// How long a frame waits for the others of its batch.
@@ -105,7 +105,7 @@ fn batch_with(p: &mut Reader<'_>) -> Option<String> {
         "batch_with",
         Fixed,
         text(),
-        "the network runs for this channel alone",
+        "the network runs only for this channel",
         "Name of another camera channel with the same network, engine and device: the frames of both, and of other \
          channels that name it, are one batch of one run. Needs a network whose batch is dynamic, or as large as there \
          are channels.",
@@ -118,8 +118,9 @@ fn batch_wait(p: &mut Reader<'_>) -> Duration {
         Fixed,
         number(0.0..=10.0).in_unit("s"),
         0.02,
-        "How long a live frame waits for those of the other channels in its batch; then the network runs without them. A \
-         replay at full rate waits for no time: a batch has the frames of consecutive messages.",
+        "How long a live frame waits for the frames of the other channels in its batch; then the \
+         network runs without them. A replay at full rate waits for no time: a batch has the \
+         frames of consecutive messages.",
     ))
 }
 

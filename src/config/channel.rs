@@ -44,7 +44,7 @@ pub struct ChannelConfig {
     pub gpu_load: f32,
     /// The policy for failures of its device.
     pub failures: FailurePolicy,
-    /// Whether its frames run in a process of their own.
+    /// Whether its frames run in a separate process.
     pub is_isolated: bool,
     /// Its parameters in the live node.
     pub live: LiveConfig,
@@ -300,9 +300,9 @@ fn parameters(
         Fixed,
         flag(),
         false,
-        "Whether the channel's frames run in a process of their own. A GPU fault ends the use of the GPU for a whole \
-         process: an isolated channel starts another process and goes on, and other channels are not affected. Costs \
-         one more copy of every payload, and a GPU context.",
+        "Whether the channel's frames run in a separate process. A GPU fault ends the use of the \
+         GPU for a whole process: an isolated channel starts another process and goes on, and \
+         other channels are not affected. Costs one more copy of every payload, and a GPU context.",
     );
     ChannelConfig {
         name: name.to_owned(),

@@ -121,8 +121,8 @@ impl LidarConfig {
                     Fixed,
                     integer(1..=1 << 20),
                     "the head's `voxel_capacity`",
-                    "Most voxels of a frame; pillars are voxels. More are dropped, those of the latest points first, \
-                     and counted.",
+                    "Capacity of voxels in a frame; pillars are voxels. Voxels beyond it are \
+                     dropped, the voxels of the latest points first, and counted.",
                 )
                 .unwrap_or(facts.voxel_capacity),
             candidate_capacity: candidate_capacity(p),
@@ -308,8 +308,8 @@ pub(super) fn yaw_norm_thresholds(p: &mut Reader<'_>, num_classes: usize) -> Vec
         Live,
         list(number(0.0..=1.0), OneOrPerClass),
         0.0,
-        "Boxes of centre and query heads are dropped when the norm of their (sine, cosine) is below this; one for all \
-         classes, or one per class. Heads of kind `anchor` take 0 alone.",
+        "Boxes of centre and query heads are dropped when the norm of their (sine, cosine) is \
+         below this; one for all classes, or one per class. Heads of kind `anchor` take only 0.",
     );
     match thresholds.iter().any(|&threshold| threshold > 0.0) {
         true => per_class(&thresholds, num_classes),

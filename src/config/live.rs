@@ -62,7 +62,7 @@ pub struct ProcessingTimeLimits {
 pub(super) enum Transforms {
     /// Nothing.
     Unused,
-    /// Past sweeps; without them a sweep is processed alone.
+    /// Past sweeps; without them a sweep is processed by itself.
     OfSweeps,
     /// Every frame; without them it is dropped.
     OfFrames,
@@ -172,7 +172,8 @@ impl LiveConfig {
                 Fixed,
                 topic(),
                 "none",
-                "Name of a service of type std_srvs/SetBool that sets `enabled`, as that of yolo_ros.",
+                "Name of a service of type std_srvs/SetBool that sets `enabled`, as yolo_ros has \
+                 one.",
             ),
             processing_time: processing_time(p),
             voxel_status: match transforms {
@@ -181,8 +182,9 @@ impl LiveConfig {
                     Fixed,
                     text(),
                     "none",
-                    "Name, after that of the node, of a status that tells whether all pillars of the newest frame \
-                     fit, as autoware_lidar_centerpoint publishes it: `centerpoint_trt`.",
+                    "Name, appended to the node's, of a status that tells whether all pillars of \
+                     the newest frame fit, as autoware_lidar_centerpoint publishes it: \
+                     `centerpoint_trt`.",
                 ),
                 Transforms::Unused | Transforms::OfFrames => None,
             },
@@ -251,7 +253,8 @@ fn transform_wait(p: &mut Reader<'_>, transforms: Transforms) -> Duration {
         Transforms::Unused => return Duration::ZERO,
         Transforms::OfSweeps => (
             "densification.transform_wait_s",
-            "How long a live sweep waits for its transform before it is processed alone.",
+            "How long a live sweep waits for its transform before it is processed without past \
+             sweeps.",
         ),
         Transforms::OfFrames => (
             "transform_wait_s",

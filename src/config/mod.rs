@@ -329,7 +329,7 @@ fn check_topics(channels: &[ChannelConfig], problems: &mut Problems) {
             problems.refuse(&key, format!("\"{}\"", channel.output), &allowed);
         };
         if let Some(other) = channels[..index].iter().find(|c| c.output == channel.output) {
-            refuse(format!("a topic of its own; {} has this one", other.name));
+            refuse(format!("a topic that no other channel publishes; {} has this one", other.name));
         }
         let subscribes =
             |c: &&ChannelConfig| c.inputs.iter().any(|input| input.topic == channel.output);

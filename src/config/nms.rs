@@ -137,7 +137,8 @@ pub(super) fn nms_3d(
         Live,
         list(number(0.0..=1e6).in_unit("m"), OneOrPerClass),
         0.5,
-        "Threshold of `circle`; one for all classes, or one per class (that of the better box holds).",
+        "Threshold of `circle`; one for all classes, or one per class (the class of the better \
+         box decides).",
     );
     let reading = p.value(
         "nms.circle_reading",
@@ -152,8 +153,8 @@ pub(super) fn nms_3d(
         Live,
         list(number(0.0..=1.0), OneOrPerClass),
         0.1,
-        "A box is suppressed when its IoU with a better one is above this (`bev`, `bev_fast`, `iou_3d`); one for \
-         all classes, or one per class (that of the better box holds).",
+        "A box is suppressed when its IoU with a better one is above this (`bev`, `bev_fast`, \
+         `iou_3d`); one for all classes, or one per class (the class of the better box decides).",
     );
     let search_distance_m = p.optional(
         "nms.search_distance_m",
@@ -258,8 +259,8 @@ fn class_mode(
         Live,
         one_of(CLASS_MODES),
         default,
-        "Which boxes are compared: those of one class (`aware`), all (`agnostic`), or those of one task of \
-         the head (`task`; a head without tasks is one task).",
+        "Which boxes are compared: boxes of one class (`aware`), all (`agnostic`), or boxes of \
+         one task of the head (`task`; a head without tasks is one task).",
     );
     match name {
         ClassModeName::Aware => ClassMode::Aware,

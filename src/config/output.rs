@@ -58,8 +58,8 @@ impl PublishConfig {
             Fixed,
             one_of(DEBUG_TIMES_PACKAGES),
             "autoware_internal_debug_msgs",
-            "Package of the Float64Stamped of `publish.debug_times`: Autoware's nodes published that of \
-             tier4_debug_msgs until 2025-02.",
+            "Package of the Float64Stamped of `publish.debug_times`: Autoware's nodes published \
+             the one in tier4_debug_msgs until 2025-02.",
         );
         Self {
             vision_topic: (has_vision_msgs && !format.output_type.is_vision())

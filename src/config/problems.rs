@@ -26,7 +26,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// An origin for this node alone.
+    /// An origin for this node only.
     pub(super) fn own(name: &str) -> Self {
         Self { name: name.into(), is_shared: false }
     }

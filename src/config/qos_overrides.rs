@@ -37,7 +37,7 @@ enum Policy {
 
 impl QosOverrides {
     /// Reads the keys below `qos_overrides`. A key that this node does not follow
-    /// is ignored, with a warning where it is given for this node alone. A wrong
+    /// is ignored, with a warning where it is given for this node only. A wrong
     /// value is refused, or ignored with a warning where it is given for many.
     pub(super) fn read(given: Entries, problems: &mut Problems) -> Self {
         let mut overrides = BTreeMap::new();
@@ -73,7 +73,7 @@ impl QosOverrides {
         qos
     }
 
-    /// Keys that were given for this node alone and whose topic it does not have.
+    /// Keys that were given for this node only and whose topic it does not have.
     pub fn unused<'a>(
         &'a self,
         has: impl Fn(&str, Direction) -> bool + 'a,

@@ -254,7 +254,7 @@ impl<'a> Reader<'a> {
         let allowed = kind.allowed((!self.is_manual).then_some(self.class_names.len()));
         let suggested = self.suggested.remove(key);
         let given = self.given.remove(key).or(suggested);
-        // An empty value is unset where that is possible.
+        // An empty value leaves a parameter unset whose default is unset.
         let is_unset =
             |entry: &Entry| entry.node.is_empty() && matches!(default, DefaultValue::Unset(_));
         let node = match (given.filter(|entry| !is_unset(entry)), &default) {

@@ -135,8 +135,8 @@ impl SurroundConfig {
                 Fixed,
                 flag(),
                 ("`false` for `streampetr`", !is_streampetr),
-                "Whether the camera matrices contain the motion of the vehicle between the stamp of a picture and \
-                 that of its frame.",
+                "Whether the camera matrices contain the motion of the vehicle between the stamps \
+                 of a picture and of its frame.",
             ),
             max_gap: seconds(p.value(
                 "memory.max_gap_s",

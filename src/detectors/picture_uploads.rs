@@ -39,7 +39,7 @@ impl PictureUploads {
     /// Uploads on `stream`.
     ///
     /// # Errors
-    /// Those of [`JpegDecoder::new`].
+    /// Returns the errors of [`JpegDecoder::new`].
     pub(super) fn new(stream: &Stream, options: &JpegOptions) -> Result<Self> {
         Ok(Self { stream: stream.clone(), decoder: JpegDecoder::new(stream, options)? })
     }
@@ -53,7 +53,7 @@ impl PictureUploads {
     /// part of it. Memory that is too small is replaced.
     ///
     /// # Errors
-    /// Those of decompression; `Device` when there is not enough memory.
+    /// Returns the errors of decompression; `Device` when there is not enough memory.
     pub(super) fn receive<'env>(
         &mut self,
         target: &mut DeviceImage,
@@ -105,7 +105,7 @@ impl PictureUploads {
     /// index of an image to its error.
     ///
     /// # Errors
-    /// Those of decompression; `Device` when the device fails.
+    /// Returns the errors of decompression; `Device` when the device fails.
     pub(super) fn enqueue<'env>(
         &mut self,
         images: &mut [DeviceImage],

@@ -1,5 +1,5 @@
 //! JPEG files of several cameras, which the engines of a GPU decode in one batch: six take a
-//! third longer than one alone, and batches of one file follow each other on the engines.
+//! third longer than a single one, and batches of one file follow each other on the engines.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -75,7 +75,7 @@ impl SharedJpeg {
     /// the CPU.
     ///
     /// # Errors
-    /// Those of [`JpegDecoder::new`].
+    /// Returns the errors of [`JpegDecoder::new`].
     pub(super) fn join(stream: &Stream, options: &JpegOptions) -> Result<Option<JpegPlace>> {
         if options.device == JpegDevice::Cpu {
             return Ok(None);
@@ -129,7 +129,7 @@ impl State {
         Ok(self.files.len() - 1)
     }
 
-    /// Queues the files that wait as one batch; if the engines refuse one of them, each alone.
+    /// Queues the files that wait as one batch; if the engines refuse one of them, each by itself.
     fn decode_waiting(&mut self, stream: &Stream) -> Result<()> {
         let queued = self.decode(|_| true).and_then(|is_decoded| {
             if is_decoded {

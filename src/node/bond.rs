@@ -209,7 +209,7 @@ fn keep(events: &Receiver<Event>, mut side: Side) {
                 side.publish(false, DEFAULT_TIMEOUT);
             }
             Some(Change::Broken) => {
-                tracing::warn!("bond: no heartbeat of the lifecycle manager");
+                tracing::warn!("bond: the lifecycle manager sends no heartbeat");
                 side.publish(false, DEFAULT_TIMEOUT);
             }
         }

@@ -24,7 +24,7 @@ impl DebugImage {
     /// service.
     ///
     /// # Errors
-    /// Those of `advertise`.
+    /// Returns the errors of `advertise`.
     pub fn open(
         topics: &OutputTopics,
         mut advertise: impl FnMut(&str, &'static str, Qos) -> Result<GatedPublisher>,

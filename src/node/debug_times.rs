@@ -76,5 +76,7 @@ impl DebugTimes {
 
 /// What was advertised; otherwise `None` and a warning.
 fn or_left_out<T>(advertised: Result<T>) -> Option<T> {
-    advertised.inspect_err(|error| tracing::warn!("no times for debugging: {error}")).ok()
+    advertised
+        .inspect_err(|error| tracing::warn!("times for debugging are not published: {error}"))
+        .ok()
 }

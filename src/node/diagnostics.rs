@@ -5,7 +5,7 @@
 //! | `NODE: node` | not active; incompatible peers | a transition failed; a part of the middleware is lost |
 //! | `NODE: CHANNEL: input` (`input N` of several) | silent for `gap_warn_s`; below `min_rate_hz`; messages refused, or missing by their stamps | silent for `gap_error_s` |
 //! | `NODE: CHANNEL: camera_info` (`camera_info N`) | none for `gap_warn_s`; another size or frame than the images; not calibrated; messages refused | |
-//! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; scores above 1 or NaN; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread has ended |
+//! | `NODE: CHANNEL: frames` | frames dropped or degraded; a capacity met; scores above 1 or NaN; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread has ended |
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
 //! | `NODE: CHANNEL: device` | it failed and is built again; the CPU replaces it | it failed too often, or is lost: frames are dropped |
 
@@ -155,7 +155,7 @@ impl ChannelHealth<'_> {
         let dropped = if none_out { DiagnosticLevel::Error } else { DiagnosticLevel::Warn };
         for (level, what, reasons) in [
             (dropped, "dropped", account.dropped()),
-            (DiagnosticLevel::Warn, "alone", account.degraded()),
+            (DiagnosticLevel::Warn, "degraded (no past sweeps)", account.degraded()),
         ] {
             for (name, Reason { count, first }) in reasons {
                 status.note(level, &format!("{count} frames {what}: {name}: {first}"));
@@ -163,7 +163,7 @@ impl ChannelHealth<'_> {
         }
         let overtaken = self.reference().map_or(0, |input| input.num_overtaken_now);
         if overtaken > 0 {
-            let message = format!("{overtaken} frames dropped: a newer one came first");
+            let message = format!("{overtaken} frames superseded by a newer frame");
             status.note(DiagnosticLevel::Warn, &message);
         }
         for (count, num) in account.truncated().filter(|(count, _)| is_warning(*count)) {
@@ -188,7 +188,7 @@ impl ChannelHealth<'_> {
         status.value("detections", account.num_detections().to_string());
         status.value("skipped", self.window.num_skipped.to_string());
         status.reasons("dropped", account.dropped());
-        status.reasons("alone", account.degraded());
+        status.reasons("degraded", account.degraded());
         account.truncated().for_each(|(count, num)| status.value(count.name(), num.to_string()));
         for (by, num) in account.pictures() {
             status.value(&format!("pictures_decoded_{}", by.name()), num.to_string());
@@ -205,7 +205,7 @@ impl ChannelHealth<'_> {
 
     fn add_output_problems(&self, status: &mut StatusBuilder) {
         if self.is_dead {
-            status.note(DiagnosticLevel::Error, "the thread of the channel is gone");
+            status.note(DiagnosticLevel::Error, "channel thread terminated unexpectedly");
         }
         if let Some(Reason { count, first }) = &self.window.unpublished {
             status.note(DiagnosticLevel::Warn, &format!("{count} not published: {first}"));
@@ -213,7 +213,7 @@ impl ChannelHealth<'_> {
         let unanswered = self.reference().and_then(|input| input.unanswered_for);
         let unanswered = unanswered.filter(|_| self.is_active);
         if let Some(waited) = unanswered.filter(|waited| *waited >= self.config.live.gap_error) {
-            let message = format!("input, but no output for {:.1} s", waited.as_secs_f64());
+            let message = format!("input arrives, but no output for {:.1} s", waited.as_secs_f64());
             status.note(DiagnosticLevel::Error, &message);
         }
     }
@@ -237,10 +237,14 @@ impl ChannelHealth<'_> {
                 DiagnosticLevel::Warn,
                 format!("{wanted} failed, running on the CPU: {last}"),
             )),
-            Health::Resting => {
-                Some((DiagnosticLevel::Error, format!("failed too often, resting: {last}")))
-            }
-            Health::Lost => Some((DiagnosticLevel::Error, format!("lost to this process: {last}"))),
+            Health::Resting => Some((
+                DiagnosticLevel::Error,
+                format!("backing off after too many failures: {last}"),
+            )),
+            Health::Lost => Some((
+                DiagnosticLevel::Error,
+                format!("unusable in this process after a CUDA fault: {last}"),
+            )),
         };
         if let Some((level, message)) = problem {
             status.note(level, &message);
@@ -272,7 +276,8 @@ impl ChannelHealth<'_> {
                 let [p50, p99] = [0.5, 0.99].map(ms);
                 let budget = self.config.live.latency_budget.map(|b| b.as_secs_f64() * 1e3);
                 if let Some(budget) = budget.filter(|budget| p99 > *budget) {
-                    let message = format!("p99 is {p99:.1} ms, {budget:.1} ms is the budget");
+                    let message =
+                        format!("p99 latency {p99:.1} ms exceeds the {budget:.1} ms budget");
                     status.note(DiagnosticLevel::Warn, &message);
                 }
                 status.otherwise(format!("p50 {p50:.1} ms, p99 {p99:.1} ms"));
@@ -404,7 +409,7 @@ mod tests {
             num_missing,
             num_missing_now,
         };
-        // (status of the topic, lost_by_door, missing_by_stamps, message)
+        // (status of the topic, lost_in_middleware, missing_by_stamps, message)
         let cases = [
             (topic(Some(0), 0, 0), "0", "0", "silent, or their messages are lost on the way"),
             (topic(Some(7), 0, 0), "7", "0", "7 messages were lost on the way"),
@@ -413,7 +418,7 @@ mod tests {
         ];
         for (topic, lost, missing, message) in cases {
             let status = silent_input(topic);
-            assert_eq!(value(&status, "lost_by_door"), lost);
+            assert_eq!(value(&status, "lost_in_middleware"), lost);
             assert_eq!(value(&status, "missing_by_stamps"), missing);
             assert!(status.message.contains(message), "{status:?}");
             assert_eq!(status.level, DiagnosticLevel::Warn);
@@ -472,8 +477,14 @@ mod tests {
             (Health::Good, 2, 1, Warn, "built again after 1 failures: infer: a fault"),
             (Health::Rebuilding, 1, 0, Warn, "failed, to be built again: infer: a fault"),
             (Health::OnFallback, 4, 0, Warn, "cuda:3 failed, running on the CPU: infer: a fault"),
-            (Health::Resting, 3, 0, Error, "failed too often, resting: infer: a fault"),
-            (Health::Lost, 1, 0, Error, "lost to this process: infer: a fault"),
+            (Health::Resting, 3, 0, Error, "backing off after too many failures: infer: a fault"),
+            (
+                Health::Lost,
+                1,
+                0,
+                Error,
+                "unusable in this process after a CUDA fault: infer: a fault",
+            ),
         ];
         for (health, num_failures, num_now, level, message) in cases {
             let found = found(health, num_failures, num_now);

@@ -37,7 +37,7 @@ pub(super) struct LiveChannel {
     config: ChannelConfig,
     inputs: Vec<LiveInput>,
     wants_transforms: bool,
-    /// Whether its network has a suppression of its own, with its score threshold.
+    /// Whether its network has its own suppression, with its score threshold.
     suppresses_itself: bool,
     state: Arc<ChannelState>,
     stage: Stage,
@@ -134,8 +134,8 @@ impl LiveChannel {
         }
         let name = &config.name;
         Err(format!(
-            "{name}.score_threshold and {name}.nms.* have no effect: those of EfficientNMS_TRT, \
-             in which the network ends, hold"
+            "{name}.score_threshold and {name}.nms.* have no effect: the network ends in \
+             EfficientNMS_TRT, whose attributes hold"
         ))
     }
 

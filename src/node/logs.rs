@@ -1,7 +1,7 @@
 //! The log of the process on its way to `/rosout`, and its level.
 //!
 //! The program's subscriber of `tracing` makes a [`LogRecord`] of each event and adds it with
-//! [`Logs::add`]; every node of the process publishes them on a thread of its own. Between the
+//! [`Logs::add`]; every node of the process publishes them on a separate thread. Between the
 //! two is a bounded queue: an entry that finds it full is counted and dropped, so
 //! that no frame waits for its log.
 
@@ -236,7 +236,7 @@ struct Levels {
 }
 
 impl Loggers {
-    /// Loggers without levels of their own.
+    /// Loggers without separate levels.
     pub(super) fn new(node: &NodeName) -> Self {
         Self { name: logger_of(node), levels: Mutex::default() }
     }

@@ -38,7 +38,7 @@ impl ParameterServer {
 
     /// Answers a request about parameters; `None` for any other.
     ///
-    /// `apply` is told of every new configuration, with what changed, before
+    /// `apply` receives every new configuration, with what changed, before
     /// the answer goes out, or refuses it with a reason. One change at a time.
     pub fn answer(
         &self,

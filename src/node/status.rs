@@ -25,7 +25,7 @@ impl TopicStatus<'_> {
     /// Adds the values about lost messages.
     pub(super) fn add_losses(&self, status: &mut StatusBuilder) {
         let num_lost = self.num_lost.map_or("unknown".into(), |num| num.to_string());
-        status.value("lost_by_door", num_lost);
+        status.value("lost_in_middleware", num_lost);
         status.value("missing_by_stamps", self.num_missing.to_string());
     }
 }

@@ -58,7 +58,7 @@ impl LiveTransforms {
     /// them.
     ///
     /// # Errors
-    /// Those of [`read_transforms`] and of [`TfBuffer::insert`].
+    /// Returns the errors of [`read_transforms`] and of [`TfBuffer::insert`].
     pub fn insert_file(&self, path: &Path) -> Result<()> {
         for StaticTransform { parent, child, parent_from_child } in read_transforms(path)? {
             let buffer = &mut self.lock().buffer;
@@ -76,7 +76,7 @@ impl LiveTransforms {
     /// a pose is often published after the sweep that it belongs to.
     ///
     /// # Errors
-    /// Those of [`TfBuffer::lookup`].
+    /// Returns the errors of [`TfBuffer::lookup`].
     pub fn lookup(
         &self,
         target: &str,

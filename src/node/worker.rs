@@ -213,7 +213,7 @@ impl Worker {
             return Ok(());
         }
         let message =
-            format!("frame is {age:.3} s old, {:.3} s is the most", max_age.as_secs_f64());
+            format!("frame age {age:.3} s exceeds max_age_s = {:.3} s", max_age.as_secs_f64());
         Err(Error::new(ErrorKind::Stale, "channel", message))
     }
 

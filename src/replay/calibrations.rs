@@ -15,7 +15,7 @@ const CALIBRATION_PERIOD: Duration = Duration::from_secs(10);
 /// gives the damage that was met. The main reader skips the chunks before a slice.
 ///
 /// # Errors
-/// Those of opening the recording.
+/// Returns the errors of opening the recording.
 pub(super) fn read_calibrations(
     bag: &Path,
     options: &ReadOptions,

@@ -96,7 +96,7 @@ impl<'a> ReplayContext<'a> {
     /// the time of its detections on the clock of the recording.
     ///
     /// # Errors
-    /// Those of the closure.
+    /// Returns the errors of the closure.
     pub(super) fn pass_on(
         &self,
         (channel, account): (usize, &mut Account),
@@ -110,7 +110,10 @@ impl<'a> ReplayContext<'a> {
         let degraded = served.degraded.as_ref();
         let is_first = degraded.is_some_and(|error| account.add_degraded(error) == 1);
         if let Some(error) = degraded.filter(|_| is_first) {
-            tracing::warn!("channel {}: sweep served alone: {error}", served.config.name);
+            tracing::warn!(
+                "channel {}: sweep processed without past sweeps: {error}",
+                served.config.name
+            );
         }
         self.call(channel, || ReplayFrame {
             channel,
@@ -133,7 +136,7 @@ impl<'a> ReplayContext<'a> {
     /// it is not called again.
     ///
     /// # Errors
-    /// Those of the closure.
+    /// Returns the errors of the closure.
     pub(super) fn call<'f>(
         &self,
         channel: usize,

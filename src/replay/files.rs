@@ -1,7 +1,7 @@
 //! The files of a replay: `detections.jsonl`, the recording `detections/`, `report.json`
 //! and `pictures/`.
 //!
-//! The detections depend on the inputs alone: the same replay writes the same bytes.
+//! The detections depend only on the inputs: the same replay writes the same bytes.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

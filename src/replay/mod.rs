@@ -196,11 +196,11 @@ impl Replay {
     /// Replays the recording to its end, or until [`ReplayOptions::stop`] is set, and calls
     /// `on_frame` once per frame. A frame that cannot be processed is passed on with its
     /// error, and damage of the recording is read past; both are in the report. Frames that
-    /// newer ones overtake are in the report alone.
+    /// newer ones overtake are only in the report.
     ///
     /// The threads of the channels, at [`Rate::Max`] those of [`ReplayOptions::threads`], take
     /// turns in calling `on_frame`. At a [`Rate::Factor`], messages that cannot be decoded are in
-    /// the report alone, as dropped frames of a channel with one input.
+    /// only the report, as dropped frames of a channel with one input.
     ///
     /// # Errors
     /// The first error of `on_frame`, and those of warming up the networks at a
@@ -313,7 +313,7 @@ fn start_uploads(
 /// `start` on.
 ///
 /// # Errors
-/// Those of [`TransformFeed`].
+/// Returns the errors of [`TransformFeed`].
 fn open_transforms(
     bag: &Path,
     read: &ReadOptions,
@@ -366,7 +366,7 @@ fn no_input(config: &Config, mut reader: BagReader) -> Error {
 /// Opens channels whose reference input the recording holds.
 ///
 /// # Errors
-/// Those of opening a channel.
+/// Returns the errors of opening a channel.
 fn open_channels(
     mut chosen: Vec<ChannelConfig>,
     topics: &[TopicInfo],

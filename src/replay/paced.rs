@@ -116,7 +116,7 @@ fn refuse(frames: Option<&mut Account>, totals: &mut InputTotals, error: &Error)
 /// Processes the newest messages at `factor` times the recorded pace.
 ///
 /// # Errors
-/// Those of warming up and of [`Replay::run`](super::Replay::run)'s closure.
+/// Returns the errors of warming up and of [`Replay::run`](super::Replay::run)'s closure.
 pub(super) fn process(
     reading: &mut Reading<'_>,
     channels: &mut [ReplayChannel],

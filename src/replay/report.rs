@@ -199,7 +199,7 @@ impl Report {
             }
             for (reason, degraded) in &channel.degraded {
                 let Reason { count, first } = degraded;
-                let _ = writeln!(table, "  alone {count:>8}  {reason}: {first}");
+                let _ = writeln!(table, "  degraded {count:>5}  {reason}: {first}");
             }
             for (order, count) in &channel.stamps {
                 let _ = writeln!(table, "  stamps {count:>7}  {order}");

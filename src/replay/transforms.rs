@@ -34,7 +34,7 @@ pub(super) struct TransformFeed {
 }
 
 impl TransformFeed {
-    /// Opens the recording for its transforms alone.
+    /// Opens the recording for only its transforms.
     pub(super) fn open(bag: &Path, options: &ReadOptions) -> Result<Self> {
         let mut reader = BagReader::open_with(bag, options)?;
         let topics = reader.topics();
@@ -61,7 +61,7 @@ impl TransformFeed {
     /// them.
     ///
     /// # Errors
-    /// Those of [`read_transforms`] and of [`TfBuffer::insert`].
+    /// Returns the errors of [`read_transforms`] and of [`TfBuffer::insert`].
     pub(super) fn add_file(&mut self, path: &Path) -> Result<()> {
         for StaticTransform { parent, child, parent_from_child } in read_transforms(path)? {
             self.buffer.insert(&parent, &child, Stamp::default(), parent_from_child, true)?;
@@ -73,7 +73,7 @@ impl TransformFeed {
     /// of the last [`LOOKBACK`].
     ///
     /// # Errors
-    /// Those of opening the recording.
+    /// Returns the errors of opening the recording.
     pub(super) fn skip_to(
         &mut self,
         bag: &Path,

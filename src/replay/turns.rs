@@ -68,7 +68,7 @@ impl Turn<'_> {
     pub(super) fn wait(&self, place: Place) -> bool {
         self.advance(place);
         let mut state = self.turns.lock();
-        // A place is that of one thread alone: its channel's.
+        // A place belongs to one thread: its channel's.
         while !state.is_stopped && state.next.iter().any(|next| *next < place) {
             state.num_waiting += 1;
             state = self.turns.changed.wait(state).unwrap_or_else(PoisonError::into_inner);

@@ -162,7 +162,7 @@ fn too_far_apart(chosen: &[Option<SharedMessage>]) -> Error {
 /// Copies a message into a buffer with no other reference.
 ///
 /// # Errors
-/// Those of [`MessageBuffer::fill`]; `Argument` for a buffer with other references.
+/// Returns the errors of [`MessageBuffer::fill`]; `Argument` for a buffer with other references.
 pub fn fill(
     buffer: &mut SharedMessage,
     message: &Received<'_>,

@@ -67,8 +67,8 @@ impl Channel {
     /// Opens the device and loads the networks.
     ///
     /// # Errors
-    /// Those of [`super::open_detector`] and of reading calibration files, and `Config` when
-    /// the detector has another number of inputs than the channel.
+    /// Returns the errors of [`super::open_detector`] and of reading calibration files, and
+    /// `Config` when the detector has another number of inputs than the channel.
     pub fn open(config: &ChannelConfig) -> Result<Self> {
         Self::with_factory(config, Arc::new(super::open_detector))
     }
@@ -76,7 +76,7 @@ impl Channel {
     /// As [`Channel::open`], with another function that builds the detector.
     ///
     /// # Errors
-    /// Those of `factory`, and `Config` as above.
+    /// Returns the errors of `factory`, and `Config` as above.
     pub fn with_factory(config: &ChannelConfig, factory: Factory) -> Result<Self> {
         let ChannelConfig { name, device, failures, .. } = config;
         let make = make_with(&factory, config);
@@ -210,7 +210,7 @@ impl Channel {
     /// inputs. If the stamps start over, the detector is reset.
     ///
     /// # Errors
-    /// Those of the detector, and `Argument` for a frame without its reference or with
+    /// Returns the errors of the detector, and `Argument` for a frame without its reference or with
     /// another kind of message. The frame is dropped; the channel remains usable.
     pub fn process<'a, 'm: 'a>(
         &'a mut self,
@@ -271,8 +271,8 @@ impl Channel {
     /// read. [`Channel::collect`] ends it.
     ///
     /// # Errors
-    /// Those of `process`. The frame is dropped; frames in flight remain so and must be
-    /// collected before the next call.
+    /// Returns the errors of `process`. The frame is dropped; frames in flight remain so and must
+    /// be collected before the next call.
     pub fn submit(
         &mut self,
         inputs: &mut [Option<FrameInput<'_>>],
@@ -320,7 +320,7 @@ impl Channel {
         let FrameInFlight { stamp, frame_id, order, degraded, start, report } =
             collected.insert(in_flight.pop()?);
         let Some((detector, failures)) = supervisor.in_use() else {
-            let lost = "the detector is gone, and the frame with it";
+            let lost = "the detector has ended, and the frame is lost with it";
             return Some(Err(Error::new(ErrorKind::Device, "channel", lost)));
         };
         let detections = match failures.note(detector.collect(report)) {
@@ -363,7 +363,7 @@ impl Channel {
     /// others. Keeps no state.
     ///
     /// # Errors
-    /// Those of the detector.
+    /// Returns the errors of the detector.
     pub fn warm_up(&mut self) -> Result<()> {
         let (detector, failures) = self.supervisor.ready()?;
         failures.note(detector.warm_up())
@@ -393,8 +393,8 @@ fn check<'a>(
         input.as_ref().is_none_or(|input| input.payload.kind() == needs.kind)
     };
     if inputs.len() != needs.len() || !needs.iter().zip(inputs).all(is_taken) {
-        return Err(refuse("a message of another sensor"));
+        return Err(refuse("the message is of another sensor"));
     }
     let reference = inputs.get(config.sync.reference).and_then(Option::as_ref);
-    reference.map(|input| input.header).ok_or_else(|| refuse("a frame without its reference"))
+    reference.map(|input| input.header).ok_or_else(|| refuse("the frame lacks its reference"))
 }

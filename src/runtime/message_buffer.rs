@@ -89,7 +89,11 @@ impl MessageBuffer {
             | Received::Transform { .. }
             | Received::Clock(_)
             | Received::Bond(_) => {
-                return Err(Error::new(ErrorKind::Argument, "slot", "not a sensor's message"));
+                return Err(Error::new(
+                    ErrorKind::Argument,
+                    "slot",
+                    "the message is not a sensor's",
+                ));
             }
         };
         if data.len() > max_payload_bytes {

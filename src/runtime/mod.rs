@@ -7,7 +7,7 @@
 //! | [`message_buffer`], [`synchronizer`], `assembler` | from messages to frames |
 //! | [`slot`], `input` | the newest frame of live inputs, and the counters of their messages |
 //! | [`supervisor`] | the detector, which is built again after a failure of its device |
-//! | [`isolated`] | a detector in a process of its own |
+//! | [`isolated`] | a detector in a separate process |
 //! | `metrics`, [`trace`] | counters for Prometheus, frames over time for Perfetto |
 //! | [`batches`] | cameras that share the runs of their network |
 //! | [`placement`] | channels of device `auto` on several GPUs |
@@ -46,7 +46,7 @@ use det_post_types::{DeviceChoice, Result};
 pub type Factory =
     Arc<dyn Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>> + Send + Sync>;
 
-/// Builds the detector of a configuration, in a process of its own if the channel is
+/// Builds the detector of a configuration, in a separate process if the channel is
 /// isolated, else in this one. `batch_with` has no effect: see [`batches::share_networks`].
 ///
 /// That process is the program of this one, started again with the argument `isolated`. A
@@ -54,7 +54,7 @@ pub type Factory =
 /// the path of `det_post`.
 ///
 /// # Errors
-/// Those of [`detectors::open`] and [`isolated::Proxy::start`].
+/// Returns the errors of [`detectors::open`] and [`isolated::Proxy::start`].
 pub fn open_detector(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn Detector>> {
     if config.is_isolated {
         let proxy = isolated::Proxy::start(&isolated::this_program(), config, device)?;

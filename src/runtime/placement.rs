@@ -34,7 +34,7 @@ pub fn place_on_gpus(channels: &mut [ChannelConfig]) -> Vec<Device> {
 /// equal loads the batch that is configured first comes first, of equal sums the GPU with the
 /// lowest number. Channels with a GPU of their own count there.
 ///
-/// The result depends on the configuration and the numbers of the GPUs alone.
+/// The result depends only on the configuration and the numbers of the GPUs.
 pub fn place(channels: &mut [ChannelConfig], gpus: &[u32]) {
     let mut loads: Vec<(f64, u32)> = gpus.iter().map(|gpu| (0.0, *gpu)).collect();
     let mut batches: Vec<(String, f64)> = vec![];
@@ -117,14 +117,14 @@ mod tests {
     #[test]
     fn large_loads_come_first_and_fixed_devices_count() {
         let heads = [("a", "yolov5"), ("b", "yolov5"), ("lidar", "centerpoint_autoware")];
-        // The cloud, which has twice the load, is alone; both cameras share the other GPU.
+        // The cloud, which has twice the load, has a GPU; both cameras share the other GPU.
         let expected = [on("a", 1), on("b", 1), on("lidar", 0)];
         assert_eq!(placed(channels(&heads, &[]), &[0, 1]), expected);
         // A stated load.
         let more = ["a.gpu_load:=5.0"];
         let expected = [on("a", 0), on("b", 1), on("lidar", 1)];
         assert_eq!(placed(channels(&heads, &more), &[0, 1]), expected);
-        // Channels with a device of their own stay there. GPU 0 is not usable.
+        // Channels with a separate device stay there. GPU 0 is not usable.
         let more = ["lidar.device:=cuda:1", "b.device:=cpu"];
         let found = placed(channels(&heads, &more), &[1, 2]);
         assert_eq!(found, [on("a", 2), ("b".into(), DeviceChoice::Cpu), on("lidar", 1)]);

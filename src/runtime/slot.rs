@@ -154,7 +154,8 @@ impl SlotWriter {
     /// Copies a message into the slot. A frame that it closes replaces the frame that waits.
     ///
     /// # Errors
-    /// Those of `fill`; `StampNotNewer` with several inputs. The waiting frame is kept.
+    /// Returns the errors of `fill`; `StampNotNewer` with several inputs. The waiting frame is
+    /// kept.
     pub fn offer(&mut self, message: &Received<'_>, max_payload_bytes: usize) -> Result<Offered> {
         fill(&mut self.buffer, message, max_payload_bytes)?;
         let mut state = self.shared.lock();

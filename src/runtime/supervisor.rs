@@ -59,7 +59,7 @@ named! {
         Rebuilding => "rebuilding",
         /// The device failed too often; frames are dropped until fewer failures are in the
         /// window.
-        Resting => "resting",
+        Resting => "backing_off",
         /// A fault has ended the device for this process; frames are dropped.
         Lost => "lost",
         /// The device failed; the CPU processes the frames.
@@ -74,7 +74,7 @@ impl Supervisor {
     /// processes frames.
     ///
     /// # Errors
-    /// Those of `make`, which is not retried here.
+    /// Returns the errors of `make`, which is not retried here.
     pub fn new(
         channel: &str,
         device: DeviceChoice,
@@ -102,7 +102,7 @@ impl Supervisor {
     /// be passed to [`Failures::note`].
     ///
     /// # Errors
-    /// Those of building it; `Device` or `DeviceLost` while it cannot be built.
+    /// Returns the errors of building it; `Device` or `DeviceLost` while it cannot be built.
     pub fn ready(&mut self) -> Result<(&mut dyn Detector, &mut Failures)> {
         let Self { detector, make, failures } = self;
         if failures.must_remake {
@@ -173,7 +173,7 @@ impl Failures {
     /// the first failure counts: frames in flight fail with it, for the same cause.
     ///
     /// # Errors
-    /// That of `result`.
+    /// Returns the error of `result`.
     pub fn note<T>(&mut self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result
             && error.kind().is_of_device()
@@ -214,7 +214,10 @@ impl Failures {
         }
         self.recent.push_back(Instant::now());
         if self.is_lost {
-            tracing::error!("channel {channel}: {device} is lost to this process: {error}");
+            tracing::error!(
+                "channel {channel}: {device} is unusable in this process after a CUDA fault: \
+                 {error}"
+            );
         } else if self.recent.len() >= policy.max_failures {
             let (num, seconds) = (self.recent.len(), policy.window.as_secs_f32());
             tracing::error!(
@@ -258,12 +261,13 @@ impl Failures {
         let device = self.device;
         if self.is_lost {
             let message = format!(
-                "is stopped: {device} is lost to this process; see the parameters isolate and fallback"
+                "is stopped: {device} is unusable in this process after a CUDA fault; set isolate \
+                 or fallback"
             );
             return self.error(ErrorKind::DeviceLost, &message);
         }
         let (num, seconds) = (self.recent.len(), self.policy.window.as_secs_f32());
-        let message = format!("is resting: {device} failed {num} times in {seconds} s");
+        let message = format!("is backing off after {num} failures of {device} in {seconds} s");
         self.error(ErrorKind::Device, &message)
     }
 
@@ -406,7 +410,7 @@ mod tests {
         advance(&mut channel, Duration::from_secs(1));
         let refused = serve(&mut channel).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::DeviceLost);
-        assert!(refused.message().contains("cuda:7 is lost to this process"), "{refused}");
+        assert!(refused.message().contains("cuda:7 is unusable in this process"), "{refused}");
         assert!(channel.detector().is_none());
         assert_eq!(num_builds.load(Ordering::Relaxed), 1);
     }
@@ -439,7 +443,10 @@ mod tests {
         assert_eq!(channel.health(), Health::Resting);
         let resting = serve(&mut channel).unwrap_err();
         assert_eq!(resting.kind(), ErrorKind::Device);
-        assert!(resting.message().contains("cuda:7 failed 2 times in 60 s"), "{resting}");
+        assert!(
+            resting.message().contains("backing off after 2 failures of cuda:7 in 60 s"),
+            "{resting}"
+        );
         assert_eq!(num_builds.load(Ordering::Relaxed), 2);
         advance(&mut channel, Duration::from_secs(50));
         assert_eq!((serve(&mut channel).is_err(), channel.health()), (true, Health::Resting));

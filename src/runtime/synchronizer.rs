@@ -21,7 +21,7 @@
 //! as a frame needs and the reference among them: those that have jumped, too, and those whose
 //! stamps are not ahead by a second. If the reference has jumped, the stamps start over: all
 //! messages are removed, and the message is the first of the new sequence. Otherwise the input
-//! was ahead of the others, and its messages alone are removed.
+//! was ahead of the others, and only its messages are removed.
 //!
 //! Each input keeps `depth` messages. One more message of the reference closes the oldest
 //! open frame as its deadline would; one more of another input removes the oldest. Every

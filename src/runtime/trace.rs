@@ -51,7 +51,7 @@ impl Trace {
     /// Begins a trace.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Returns the errors of writing.
     pub fn start(file: Box<dyn Write + Send>) -> io::Result<Self> {
         Self::with_limit(file, MAX_EVENTS)
     }

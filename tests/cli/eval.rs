@@ -278,7 +278,7 @@ fn drives_are_measured_as_one() {
     near(&pedestrians["ap50"], 52.0 / 101.0);
     let run = det_post(&["eval", "--detections", &one, &one, "--truth", &truth]);
     run.expect_code(2);
-    assert!(run.stderr.contains("2 --detections for 1 --truth"), "{}", run.stderr);
+    assert!(run.stderr.contains("2 --detections do not match 1 --truth"), "{}", run.stderr);
     // A file of the user is refused before any recording is looked for.
     for option in ["--json", "--html"] {
         let run = det_post(&["eval", "--detections", "no", "--truth", "no", option, &none]);

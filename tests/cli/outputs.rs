@@ -196,7 +196,7 @@ fn a_replay_beside_its_recording_leaves_the_recording_alone() {
     fs::remove_dir_all(&bag).unwrap();
     simulate(&bag).expect_code(0);
     let before = tree(out);
-    expect_refusal(&replay(&bag, out), &[text(&bag), "is an output folder of its own"]);
+    expect_refusal(&replay(&bag, out), &[text(&bag), "is itself an output folder"]);
     assert!(tree(out) == before, "{:?}", names(out));
 }
 

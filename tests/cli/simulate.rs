@@ -171,8 +171,8 @@ fn wrong_use_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("drive");
     for (arguments, word) in [
-        (&["--seconds", "0"][..], "--seconds is 0"),
-        (&["--seconds", "nan"], "--seconds is NaN"),
+        (&["--seconds", "0"][..], "found 0"),
+        (&["--seconds", "nan"], "found NaN"),
         (&["--lidars", "9"], "at most 8"),
         (&["--cameras", "9"], "at most 8"),
         (&["--points", "10"], "1024"),

@@ -50,6 +50,6 @@ fn a_camera_info_of_other_pictures_shows_in_the_diagnostics() {
     peer.write(TOPIC, &info(json!({"binning_x": 2, "binning_y": 3})));
     let good = await_status(&mut peer, STATUS, |status| status.level == 0);
     assert_eq!(good.message, format!("belongs to images of {width}x{height} in {frame_id:?}"));
-    assert_eq!((good.number("received"), good.number("lost_by_door")), (2.0, 0.0));
+    assert_eq!((good.number("received"), good.number("lost_in_middleware")), (2.0, 0.0));
     assert_eq!(program.interrupt().0, Some(0));
 }

@@ -136,7 +136,7 @@ fn detections_are_the_same_between_malformed_messages() {
         });
         assert_eq!(refused(&input), count as f64, "{input:?}");
         assert_eq!(input.number("received"), (1 + count / PER_GOOD) as f64, "{input:?}");
-        assert_eq!(input.number("lost_by_door"), 0.0, "{input:?}");
+        assert_eq!(input.number("lost_in_middleware"), 0.0, "{input:?}");
     }
     let state = call(&mut peer, "get_state", "lifecycle_msgs/srv/GetState", &json!({}));
     assert_eq!(state["current_state"]["label"], json!("active"));

@@ -480,10 +480,13 @@ fn a_malformed_request_is_reported_and_the_next_one_served() {
     // The rest of the header before a request: four bytes and a number.
     let header = "111111112222222222222222";
     let cases = [
-        ("11111111".to_owned(), "8 bytes are needed"),
+        ("11111111".to_owned(), "8 bytes are required"),
         (format!("{header}ffffffff"), "sequence of 4294967295 elements"),
         (format!("{header}0100000002000000ffff0000"), "ends in 0xff"),
-        (format!("{header}{}", "00".repeat(70_000)), "request has 70016 bytes, 65536 is the most"),
+        (
+            format!("{header}{}", "00".repeat(70_000)),
+            "request of 70016 bytes exceeds the limit of 65536",
+        ),
     ];
     for (i, (hex, reason)) in cases.iter().enumerate() {
         peer.ask(&json!({"op": "send", "id": "bad", "hex": hex}));

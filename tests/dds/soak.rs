@@ -88,7 +88,7 @@ impl Told {
             (input, "received"),
             (input, "overtaken"),
             (input, "abandoned"),
-            (input, "lost_by_door"),
+            (input, "lost_in_middleware"),
             (frames, "frames_out_total"),
         ] {
             self.totals.insert(key.to_owned(), status.number(key));
@@ -114,7 +114,7 @@ impl Told {
             channel.name
         );
         let total = |key: &str| totals[key];
-        let arrived = total("received") + total("refused") + total("lost_by_door");
+        let arrived = total("received") + total("refused") + total("lost_in_middleware");
         assert_eq!(num_sent as f64, arrived, "{}: sent and arrived", channel.name);
         let done = total("frames_out_total") + total("overtaken") + total("abandoned");
         assert_eq!(total("received"), done + *num_dropped, "{}: received and done", channel.name);
@@ -217,7 +217,7 @@ fn the_program_loses_nothing_untold() {
     }
     // A busy machine loses messages; each may leave its fragments, and their room stays.
     let left_by = |(told, channel): (&Told, &Channel)| {
-        (told.totals["lost_by_door"] as usize * channel.num_bytes).min(MAX_UNJOINED_BYTES)
+        (told.totals["lost_in_middleware"] as usize * channel.num_bytes).min(MAX_UNJOINED_BYTES)
     };
     let left: usize = listener.told.iter().zip([&CAMERA, &LIDAR]).map(left_by).sum();
     println!("memory: {} MiB for fragments of what was lost, at most", left >> 20);

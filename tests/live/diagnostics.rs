@@ -163,7 +163,7 @@ fn input_without_output_is_an_error_that_ends_with_the_output() {
         session.graph.send(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)));
     };
     let failed = await_status_while(&session, FRAMES, send, |status| {
-        status.message.contains("input, but no output")
+        status.message.contains("input arrives, but no output")
     });
     assert!(start.elapsed() >= Duration::from_millis(400), "{failed:?}");
     assert_eq!(failed.level, 2);
@@ -213,9 +213,9 @@ fn lost_messages_are_counted_with_their_channel() {
     session.graph.report(&MiddlewareEvent::Lost { topic: CLOUD_TOPIC.into(), count: 3 });
     session.graph.report(&MiddlewareEvent::Lost { topic: CLOUD_TOPIC.into(), count: 4 });
     let lidar = await_status(&session, "det_post: lidar: input", |status| {
-        status.values["lost_by_door"] != "0"
+        status.values["lost_in_middleware"] != "0"
     });
-    assert_eq!(lidar.number("lost_by_door"), 7.0);
+    assert_eq!(lidar.number("lost_in_middleware"), 7.0);
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn messages_missing_by_their_stamps_are_a_warning() {
     let later = await_status(&session, "det_post: lidar: input", |status| {
         status.values["missing_by_stamps"] == "3"
     });
-    assert_eq!(later.number("lost_by_door"), 0.0);
+    assert_eq!(later.number("lost_in_middleware"), 0.0);
 }
 
 #[test]

@@ -34,14 +34,14 @@ fn refused_starts_state_their_reasons() {
     name.expect_code(2);
     let elsewhere = det_post(&["check", &config, "--ros-args", "-r", "a:=b"]);
     elsewhere.expect_code(2);
-    assert!(elsewhere.stderr.contains("`run` alone"), "{}", elsewhere.stderr);
+    assert!(elsewhere.stderr.contains("only `run` takes"), "{}", elsewhere.stderr);
 }
 
 /// A node in a domain of its own, on this machine alone.
 #[cfg(feature = "dds")]
 fn spawn(domain: &Domain, rest: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_det_post"))
-        .args(["run", "--config", &config(), "--door", "dds"])
+        .args(["run", "--config", &config(), "--middleware", "dds"])
         .args(rest)
         .env("ROS_DOMAIN_ID", domain.id.to_string())
         .env("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")

@@ -174,8 +174,8 @@ fn parameters_without_effect_are_refused() {
     ] {
         let before = session.ask(Request::GetParameters(names(&[name])));
         let reason = session.set(name, value).unwrap_err();
-        let part =
-            "camera.score_threshold and camera.nms.* have no effect: those of EfficientNMS_TRT";
+        let part = "camera.score_threshold and camera.nms.* have no effect: the network ends in \
+                    EfficientNMS_TRT";
         assert!(reason.contains(part), "{reason}");
         assert_eq!(session.ask(Request::GetParameters(names(&[name]))), before);
     }

@@ -116,7 +116,7 @@ fn a_filter_of_the_background_alone_is_refused() {
         detector.reconfigure(&config(&path, &[bus]).channels[0]).unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Config);
-        let part = "class_filter keeps background_class 1 alone";
+        let part = "class_filter keeps only background_class 1";
         assert!(error.message().contains(part), "{error}");
     }
 }

@@ -228,7 +228,7 @@ fn what_does_not_fit_is_refused() {
     assert!(DeviceStack::of_columns::<f32>(&stream, &square).is_err(), "no normalization");
     let columns = [layer([16, 13], true, true), layer([16, 16], false, false)];
     let error = DeviceStack::of_columns::<f32>(&stream, &columns).unwrap_err();
-    assert!(error.message().contains("13 columns; at most 12"), "{error}");
+    assert!(error.message().contains("13 columns; it must have at most 12"), "{error}");
 
     let kernel = StackKernel::<f32>::load(&device).unwrap();
     let rows = DeviceRows::<f32>::zeros(&stream, 8, 32).unwrap();

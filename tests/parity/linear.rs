@@ -405,7 +405,7 @@ fn what_does_not_fit_is_refused() {
     };
     kernels.enqueue(&stream, &[job(part, 10)]).unwrap();
     for (job, message) in [
-        (job(part, 11), "first part has 640 values, needed are 704"),
+        (job(part, 11), "first part has 640 values, at least 704 required"),
         (JobArgs { output_stride: 48, ..job(part, 10) }, "output has 320 values"),
         (JobArgs { num_outputs: 48, ..job(part, 10) }, "weights has 8192 values"),
         (JobArgs { norm: part.rows, ..job(part, 10) }, "norms of 640"),

@@ -138,7 +138,7 @@ fn files_that_do_not_fit_each_other_are_refused_by_name() {
     };
     let two = "rig.inputs:=[/camera_0/image, /camera_1/image]";
     refused(&[two], "takes 6 cameras");
-    refused(&["rig.decoder.precision:=f16"], "f16 is possible on a GPU alone");
+    refused(&["rig.decoder.precision:=f16"], "f16 requires a GPU");
     refused(&["rig.decoder.map_scales:=[0.1]"], "allowed: 2 scales, one per level");
     let no_file = format!("rig.weights_path:={}", fixture.path("no.safetensors").display());
     refused(&[&no_file], "no.safetensors");

@@ -165,7 +165,7 @@ fn encoders_that_do_not_fit_are_refused() {
     );
     for (fact, other, message) in [
         ("[intensity]", "[intensity, ring]", "a voxel has 4 channels, the head has 5"),
-        ("[intensity]", "[ring]", "are x y z intensity, those of the head are x y z ring"),
+        ("[intensity]", "[ring]", "are x y z intensity, the head's are x y z ring"),
         ("voxel_size_m: [0.25, 0.5", "voxel_size_m: [0.25, 0.25", "has [9, 24, 48] cells along z"),
     ] {
         fs::write(&head, facts.replace(fact, other)).unwrap();

@@ -382,7 +382,7 @@ void leaves_out_times(const char * file, det_post::Log & log, Has has)
   expect(log.start(DET_POST_LOG_WARN) == DET_POST_OK, "warnings");
   det_post::Node node(configuration, graph.functions());
   expect(node.change(1) == DET_POST_OK && node.change(3) == DET_POST_OK, "active without times");
-  expect(has("30 det_post::node::debug_times: no times for debugging"), "a warning of no times");
+  expect(has("30 det_post::node::debug_times: times for debugging are not published"), "a warning of no times");
   expect(graph.number_of(graph.publishers, "/boxes") != 0, "detections are there");
   node.close();
   graph.unknown_package = "vision_msgs";

@@ -120,7 +120,7 @@ fn load_layers<T>(
     let file = input_file::open(path).map_err(failed)?;
     file.take(MAX_LAYER_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     let parsed = if bytes.len() as u64 > MAX_LAYER_BYTES {
-        let message = format!("more than {MAX_LAYER_BYTES} bytes");
+        let message = format!("the file exceeds the limit of {MAX_LAYER_BYTES} bytes");
         Err(Error::new(ErrorKind::Model, stage, message))
     } else {
         parse(&bytes)
@@ -147,7 +147,7 @@ fn check_file(model: &Path) -> Result<()> {
 fn check_inputs(specs: &[TensorSpec], inputs: &[TensorView<'_>]) -> Result<()> {
     let error = |message| Err(Error::new(ErrorKind::Inference, STAGE, message));
     if specs.len() != inputs.len() {
-        return error(format!("{} tensors for {} inputs", inputs.len(), specs.len()));
+        return error(format!("found {} tensors for {} inputs", inputs.len(), specs.len()));
     }
     for (spec, input) in specs.iter().zip(inputs) {
         let found = input.values().element();

@@ -104,7 +104,7 @@ fn matrix_or_zero<const N: usize>(document: &Node, key: &str) -> Read<[f64; N]> 
 fn matrix<const N: usize>(key: &str, node: &Node) -> Read<[f64; N]> {
     let data = matrix_data(key, node)?;
     let number = data.len();
-    data.try_into().map_err(|_| format!("`{key}` has {number} values; {N} are needed"))
+    data.try_into().map_err(|_| format!("`{key}` has {number} values; {N} are required"))
 }
 
 /// The values of `{rows, cols, data}`, or of a plain list.
@@ -159,7 +159,7 @@ fn of_message(message: &Node) -> Read<StaticTransform> {
 /// `parent: {child: {x, y, z, roll, pitch, yaw}}`.
 fn of_parents(document: &Node) -> Read<Vec<StaticTransform>> {
     let Node::Map(parents) = document else {
-        return Err(format!("it is {}; a mapping is needed", document.kind()));
+        return Err(format!("it is {}; a mapping is required", document.kind()));
     };
     let mut found = Vec::new();
     for (parent, children) in parents {
@@ -184,7 +184,7 @@ fn of_parents(document: &Node) -> Read<Vec<StaticTransform>> {
 fn frame(node: &Node) -> Read<String> {
     match node {
         Node::Text(name) => frame_name(name),
-        other => Err(format!("a frame is {}; text is needed", other.kind())),
+        other => Err(format!("a frame is {}; text is required", other.kind())),
     }
 }
 
@@ -225,7 +225,7 @@ fn optional<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
 }
 
 fn expected(key: &str, what: &str, found: &Node) -> String {
-    format!("`{key}` is {}; {what} is needed", found.kind())
+    format!("`{key}` is {}; {what} is required", found.kind())
 }
 
 #[cfg(test)]
@@ -308,7 +308,7 @@ transforms:
             (CAMERA.replace("640", "6.4"), "`image_width` is a number; a whole number"),
             (CAMERA.replace(", 0, 0, 1]\ndist", "]\ndist"), "is 3x3 and has 6 values"),
             (CAMERA.replace("-0.36", ".nan"), "`distortion_coefficients` is a number; a finite"),
-            (CAMERA.replace("plumb_bob", "[1]"), "`distortion_model` is a list; text is needed"),
+            (CAMERA.replace("plumb_bob", "[1]"), "`distortion_model` is a list; text is required"),
             (CAMERA.replace("  rows: 3\n  cols: 4\n", "").replace(", 0, 1, 0]", "]"), "12 are"),
             ("3".into(), "`image_width` is missing"),
         ] {
@@ -317,13 +317,13 @@ transforms:
         }
         for (text, part) in [
             (MESSAGE.replace("w: 0.5", "w: 0.9"), "\"base_link\" to \"camera\": rotation"),
-            (MESSAGE.replace("z: 2", "z: .inf"), "`z` is a number; a finite number is needed"),
+            (MESSAGE.replace("z: 2", "z: .inf"), "`z` is a number; a finite number is required"),
             (MESSAGE.replace(": camera", ": base_link"), "is its own parent"),
             (MESSAGE.replace(": camera", ": ''"), "a frame's name has 0 bytes"),
             ("transforms: []".into(), "0 transforms"),
             ("a: {c: {x: 1}}".into(), "\"a\" to \"c\": `y` is missing"),
-            ("a: 1".into(), "`a` is an integer; a mapping of child frames is needed"),
-            ("[1]".into(), "it is a list; a mapping is needed"),
+            ("a: 1".into(), "`a` is an integer; a mapping of child frames is required"),
+            ("[1]".into(), "it is a list; a mapping is required"),
         ] {
             let problem = parse(&text, transforms).unwrap_err();
             assert!(problem.contains(part), "{part}: {problem}");

@@ -60,7 +60,8 @@ impl<'a> Reader<'a> {
         let refuse = |message: String| Err(Error::new(ErrorKind::Message, message_type, message));
         let Some((header, body)) = bytes.split_first_chunk::<ENCAPSULATION_LEN>() else {
             return refuse(format!(
-                "message has {} bytes, the encapsulation header alone needs {ENCAPSULATION_LEN}",
+                "message has {} bytes, fewer than the {ENCAPSULATION_LEN} of the encapsulation \
+                 header",
                 bytes.len()
             ));
         };
@@ -110,7 +111,7 @@ impl<'a> Reader<'a> {
                 Ok(taken)
             }
             None => Err(self.error(format!(
-                "{len} bytes are needed at byte {}, {} are left",
+                "{len} bytes are required at byte {}, {} are left",
                 self.position(),
                 self.remaining()
             ))),
@@ -136,7 +137,7 @@ impl<'a> Reader<'a> {
             1 => Ok(true),
             other => {
                 let at = self.position() - 1;
-                Err(self.error(format!("bool at byte {at} is {other}; 0 and 1 are possible")))
+                Err(self.error(format!("bool at byte {at} must be 0 or 1, found {other}")))
             }
         }
     }
@@ -338,7 +339,7 @@ impl<'a> Writer<'a> {
             return Err(Error::new(
                 ErrorKind::Message,
                 message_type,
-                format!("message has {len} bytes, {} is the most", u32::MAX),
+                format!("message of {len} bytes exceeds the limit of {}", u32::MAX),
             ));
         }
         Ok(())
@@ -400,7 +401,7 @@ mod tests {
             assert_eq!(r.f32().unwrap().to_bits(), (-2.5f32).to_bits());
             assert_eq!(r.remaining(), 0);
             let error = r.u32().unwrap_err();
-            assert_eq!(error.to_string(), "test: 4 bytes are needed at byte 28, 0 are left");
+            assert_eq!(error.to_string(), "test: 4 bytes are required at byte 28, 0 are left");
         }
     }
 

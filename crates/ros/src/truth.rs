@@ -90,7 +90,7 @@ pub fn encode_3d(
     Detection3DArray::encode_as_is(header, &messages, detections)?;
     let kind = objects.first().map_or(NUM_POINTS, |object| evidence_of(object).0);
     if objects.iter().any(|object| evidence_of(object).0 != kind) {
-        return Err(refuse("objects with points and with pixels in one message".into()));
+        return Err(refuse("one message cannot hold objects with points and with pixels".into()));
     }
     let rows = objects.iter().map(|object| {
         let [x, y, z] = object.bbox.center;

@@ -143,7 +143,7 @@ fn check_structure(text: &str) -> Result<(), String> {
             return Err(too_deep());
         }
         if num_separators > MAX_SEPARATORS {
-            return Err(format!("more than {MAX_SEPARATORS} lines and items"));
+            return Err(format!("lines and items exceed the limit of {MAX_SEPARATORS}"));
         }
     }
     Ok(())
@@ -162,7 +162,7 @@ fn comment_of(line: &str) -> Range<usize> {
 }
 
 fn too_deep() -> String {
-    format!("nested deeper than {MAX_DEPTH} levels")
+    format!("nesting exceeds the limit of {MAX_DEPTH} levels")
 }
 
 /// The start of a text, escaped.

@@ -21,7 +21,7 @@ pub enum DeviceChoice {
 /// Whether a technique is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Usage {
-    /// Where it is possible and of advantage, as the option says.
+    /// Where it is available and of advantage, as the option says.
     #[default]
     Auto,
     /// Always, or an error.

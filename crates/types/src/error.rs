@@ -75,7 +75,7 @@ named! {
         /// Interrupted by a request to stop.
         Interrupted => "interrupted",
         /// The ROS graph cannot be joined, or refuses a topic or a service.
-        Middleware => "door",
+        Middleware => "middleware",
         /// The system does not provide the memory that a frame needs.
         Memory => "out_of_memory",
         /// A picture takes more work or time to decode than is allowed.

@@ -60,7 +60,7 @@ impl Grid {
                     "grid",
                     format!(
                         "axis {name}: range {min} to {max} with voxels of {size} m makes {cells} \
-                         cells; 1 to {} are possible",
+                         cells; it must make 1 to {}",
                         Self::MAX_AXIS
                     ),
                 ));

@@ -214,7 +214,7 @@ impl<B: Copy> ImageView<'_, B> {
         let Size { width, height } = size;
         if width == 0 || height == 0 || width.max(height) > ImageView::MAX_SIDE {
             return layout(format!(
-                "size {width}x{height}; 1x1 to {0}x{0} is possible",
+                "size must be 1x1 to {0}x{0}, found {width}x{height}",
                 ImageView::MAX_SIDE
             ));
         }
@@ -226,7 +226,9 @@ impl<B: Copy> ImageView<'_, B> {
             ));
         }
         if encoding.is_bayer() && (width < 2 || height < 2) {
-            return layout(format!("size {width}x{height} of a Bayer image; at least 2x2"));
+            return layout(format!(
+                "size of a Bayer image must be at least 2x2, found {width}x{height}"
+            ));
         }
         let row_bytes = encoding.row_bytes(width);
         if step < row_bytes {

@@ -207,7 +207,7 @@ pub enum Tensor {
 fn zeros<T: Copy + Default>(num: usize) -> Result<Vec<T>> {
     // `vec!` takes pages that are zero already, but ends the process where there are none.
     if Vec::<T>::new().try_reserve_exact(num).is_err() {
-        let message = format!("no memory for {num} values of {} bytes", size_of::<T>());
+        let message = format!("{num} values of {} bytes exceed the memory", size_of::<T>());
         return Err(Error::new(ErrorKind::Memory, "tensor", message));
     }
     Ok(vec![T::default(); num])
@@ -327,7 +327,7 @@ mod tests {
         assert!(Tensor::zeros(ElementType::I64, &[1]).is_err());
         let error = Tensor::zeros(ElementType::F32, &[1 << 20, 1 << 40]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Memory);
-        assert!(error.message().starts_with("no memory for 1152921504606846976 values of 4 bytes"));
+        assert!(error.message().starts_with("1152921504606846976 values of 4 bytes exceed"));
         assert_eq!(Tensor::zeros(ElementType::F16, &[2, 3]).unwrap().view().values().len(), 6);
     }
 }

@@ -38,7 +38,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     only.add_argument("--collect-only", action="store_true", help="collects what units of the plan wrote")
     parsed = parser.parse_args(arguments)
     if not parsed.collect_only and not (parsed.recordings and parsed.config):
-        parser.error("recordings and --config are needed")
+        parser.error("recordings and --config are required")
     return parsed
 
 

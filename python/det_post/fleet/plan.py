@@ -140,7 +140,7 @@ def make_plan(
             raise PlanError(f"{unit.recording} and {names[unit.name]} have the same results, {unit.name}")
         inner = next((name for name in names if name.startswith(f"{unit.name}/")), None)
         if inner is not None:
-            raise PlanError(f"the results of {inner} would be inside those of {unit.name}")
+            raise PlanError(f"the results of {inner} would be inside the results of {unit.name}")
     return Plan(store.url, results.url, text, device, threads, units)
 
 

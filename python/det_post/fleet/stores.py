@@ -1,4 +1,4 @@
-"""Folders of recordings and results: local ones and those of fsspec."""
+"""Folders of recordings and results: local ones and fsspec's."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 ``python -m det_post.fleet.unit OUT --index N`` runs unit N of the plan in ``OUT``. The index is also
 taken from ``JOB_COMPLETION_INDEX`` (Kubernetes) or ``SLURM_ARRAY_TASK_ID`` (Slurm). The exit code is
-0 when there are results, also those of a damaged recording, else that of the replay.
+0 when there are results, also of a damaged recording, else the exit code of the replay.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def run_unit(plan: Plan, unit: Unit, *, attempt: int = 1, device: str | None = N
     """Replays a unit, unless its results are there, and puts them in their place.
 
     Results of an earlier key are replaced. Several attempts may run at once: they write the same
-    bytes, each to a folder of its own.
+    bytes, each to a separate folder.
     """
     if found := find_outcome(plan, unit):
         return found
@@ -177,7 +177,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--device", help="overrides the device of the plan")
     parsed = parser.parse_args(arguments)
     if parsed.index is None:
-        parser.error("no --index, JOB_COMPLETION_INDEX or SLURM_ARRAY_TASK_ID")
+        parser.error("--index, JOB_COMPLETION_INDEX or SLURM_ARRAY_TASK_ID is required")
     try:
         plan = Plan.read(parsed.out)
     except PlanError as error:

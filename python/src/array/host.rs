@@ -25,7 +25,7 @@ impl Input {
     pub fn new(name: &'static str, array: &Bound<'_, PyAny>) -> PyResult<Self> {
         let request = request(name, array)?;
         if let Some(gpu) = gpu_of_request(name, &request)? {
-            let message = format!("{name} is on cuda:{gpu}; an array on the CPU is needed here");
+            let message = format!("{name} is on cuda:{gpu}; an array on the CPU is required here");
             return Err(PyValueError::new_err(message));
         }
         Imported::new(name, request.import(None, None)?).map(Self)
@@ -79,7 +79,7 @@ impl Input {
     pub fn rows<T: DlpackElement, const K: usize>(&self) -> PyResult<&[[T; K]]> {
         match *self.shape() {
             [_, columns] if columns == K => Ok(self.values()?.as_chunks().0),
-            _ => Err(self.refuse(&format!("[N, {K}] is needed"))),
+            _ => Err(self.refuse(&format!("[N, {K}] is required"))),
         }
     }
 
@@ -90,7 +90,7 @@ impl Input {
     pub fn vector<T: DlpackElement>(&self, len: usize) -> PyResult<&[T]> {
         match *self.shape() {
             [found] if found == len => self.values(),
-            _ => Err(self.refuse(&format!("[{len}] is needed, one per box"))),
+            _ => Err(self.refuse(&format!("[{len}] is required, one per box"))),
         }
     }
 

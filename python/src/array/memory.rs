@@ -76,7 +76,7 @@ impl Imported {
     fn num_bytes(&self) -> PyResult<usize> {
         let DLDataType { bits, lanes, .. } = self.dtype;
         if !bits.is_multiple_of(8) || lanes != 1 {
-            return Err(self.refuse(&"elements of whole bytes are needed"));
+            return Err(self.refuse(&"elements of whole bytes are required"));
         }
         Ok(self.num_elements() * usize::from(bits / 8))
     }
@@ -101,7 +101,7 @@ impl Imported {
     ) -> PyResult<In<'env, B>> {
         let (address, len) = (self.address()?.addr() as u64, self.num_elements());
         // SAFETY: the memory is there as long as `self`, which outlives the scope, which waits for
-        // the stream. The caller does not write to it. The slice is used in the scope alone.
+        // the stream. The caller does not write to it. The slice is used only in the scope.
         let slice = unsafe { In::borrow(scope.stream().device(), address, len) };
         slice.map_err(|error| self.refuse(&error))
     }

@@ -42,7 +42,7 @@ fn request<'py>(name: &str, array: &Bound<'py, PyAny>) -> PyResult<ImportRequest
     if !array.hasattr(pyo3::intern!(array.py(), "__dlpack__"))? {
         let found = array.get_type().name()?;
         let message =
-            format!("{name} is a {found}; an array with __dlpack__ is needed, such as numpy's");
+            format!("{name} is a {found}; an array with __dlpack__ is required, such as numpy's");
         return Err(PyTypeError::new_err(message));
     }
     ImportRequest::new(array.as_borrowed())
@@ -56,7 +56,7 @@ fn gpu_of_request(name: &str, request: &ImportRequest<'_>) -> PyResult<Option<u3
         DLDeviceType::CUDA => Ok(Some(device_id.unsigned_abs())),
         DLDeviceType(other) => {
             let message = format!("{name} is on a device of type {other} in DLPack's list");
-            Err(PyValueError::new_err(message + "; the CPU and CUDA GPUs are possible"))
+            Err(PyValueError::new_err(message + "; it must be on the CPU or a CUDA GPU"))
         }
     }
 }
@@ -89,8 +89,8 @@ impl Imported {
         }
         let expected = dtype_name(DLDataType::of::<T>());
         Err(PyTypeError::new_err(format!(
-            "{self}: {expected} is needed, which .astype(\"{expected}\") or .to(torch.{expected}) \
-             makes"
+            "{self}: {expected} is required, which .astype(\"{expected}\") or \
+             .to(torch.{expected}) makes"
         )))
     }
 

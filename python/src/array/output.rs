@@ -22,7 +22,7 @@ impl Output {
     /// the array API's namespace that `like` names, else of numpy.
     ///
     /// # Errors
-    /// Those of the library's `from_dlpack`.
+    /// Returns the errors of the library's `from_dlpack`.
     pub fn of<'py, T: DlpackElement + Send + Sync>(
         values: Vec<T>,
         shape: &[usize],
@@ -34,7 +34,7 @@ impl Output {
     /// An array of the library of a function `from_dlpack` ([`from_dlpack_of`]).
     ///
     /// # Errors
-    /// Those of that function.
+    /// Returns the errors of that function.
     pub fn by<'py, T: DlpackElement + Send + Sync>(
         values: Vec<T>,
         shape: &[usize],

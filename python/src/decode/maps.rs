@@ -53,7 +53,7 @@ pub fn decode_center<'py>(
 ) -> Found<'py> {
     let arrays = tasks.iter().map(arrays_of_task).collect::<PyResult<Vec<_>>>()?;
     let Some(like) = arrays.first().map(|task| &task.heatmap) else {
-        return Err(PyValueError::new_err("tasks is empty; at least one is needed"));
+        return Err(PyValueError::new_err("tasks is empty; at least one is required"));
     };
     let gpu = gpu_of("heatmap", like)?;
     let of_task = |task: &CenterTask<_>| task.try_map_named(Input::new);

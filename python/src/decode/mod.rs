@@ -44,8 +44,8 @@ pub(super) fn thresholds(
     };
     if per_class.len() != num_classes || per_class.iter().any(|bins| bins.len() != num_bins) {
         let message = format!(
-            "score_threshold is of {} classes; {num_classes} are needed, of {num_bins} distance \
-             bins each",
+            "score_threshold must have {num_classes} classes of {num_bins} distance bins each, \
+             found {} classes",
             per_class.len()
         );
         return Err(PyValueError::new_err(message));
@@ -56,7 +56,7 @@ pub(super) fn thresholds(
 /// How many of `all` candidates are kept at most.
 pub fn capacity_of(max_num: Option<usize>, all: usize) -> PyResult<usize> {
     match max_num {
-        Some(0) => Err(PyValueError::new_err("max_num is 0; at least 1 is needed")),
+        Some(0) => Err(PyValueError::new_err("max_num is 0; at least 1 is required")),
         _ => Ok(max_num.unwrap_or(usize::MAX).min(all)),
     }
 }

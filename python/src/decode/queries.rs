@@ -64,7 +64,7 @@ pub fn decode_query<'py>(
     if let Some(gpu) = gpu_of("logits", logits)? {
         let shape: Vec<usize> = logits.getattr("shape")?.extract()?;
         let [num_queries, num_classes] = shape[..] else {
-            let message = format!("logits is {shape:?}; [Q, classes] is needed");
+            let message = format!("logits is {shape:?}; [Q, classes] is required");
             return Err(PyValueError::new_err(message));
         };
         let max_num = capacity_of(Some(max_num), num_queries.saturating_mul(num_classes))?;
@@ -73,7 +73,7 @@ pub fn decode_query<'py>(
     }
     let logit_input = Input::new("logits", logits)?;
     let &[num_queries, num_classes] = logit_input.shape() else {
-        return Err(logit_input.refuse(&"[Q, classes] is needed"));
+        return Err(logit_input.refuse(&"[Q, classes] is required"));
     };
     let max_num = capacity_of(Some(max_num), num_queries.saturating_mul(num_classes))?;
     let params = params(num_classes)?;
@@ -116,7 +116,7 @@ pub fn decode_streampetr<'py>(
             [.., channels, _] if !channels_last => channels,
             [.., _, channels] => channels,
             _ => {
-                let message = format!("logits is {shape:?}; two dimensions are needed");
+                let message = format!("logits is {shape:?}; two dimensions are required");
                 return Err(PyValueError::new_err(message));
             }
         };

@@ -46,7 +46,7 @@ pub fn decode_yolo<'py>(
         false => outputs.extract::<Vec<_>>()?,
     };
     let Some(like) = arrays.first() else {
-        return Err(PyValueError::new_err("outputs is empty; the tensors of a frame are needed"));
+        return Err(PyValueError::new_err("outputs is empty; the tensors of a frame are required"));
     };
     let layout = yolo_layout(layout, strides, anchors, detr_boxes, logits)?;
     let network = match size {
@@ -135,7 +135,8 @@ fn yolo_layout(
         }
         _ => {
             let message = format!(
-                "layout is {kind:?}; v5, v5_raw, v8, obb, yolox, end_to_end, detr are possible"
+                "layout must be one of v5, v5_raw, v8, obb, yolox, end_to_end, detr, found \
+                 {kind:?}"
             );
             return Err(PyValueError::new_err(message));
         }

@@ -311,10 +311,10 @@ pub fn decode_query<'py>(
     let inputs = (input("logits", logits)?, input("boxes", boxes)?);
     let quality = quality.map(|quality| input("quality", quality)).transpose()?;
     if *inputs.1.shape() != [num_queries, 11] {
-        return Err(inputs.1.refuse(&format!("[{num_queries}, 11] is needed")));
+        return Err(inputs.1.refuse(&format!("[{num_queries}, 11] is required")));
     }
     if let Some(quality) = quality.as_ref().filter(|of| *of.shape() != [num_queries, 2]) {
-        return Err(quality.refuse(&format!("[{num_queries}, 2] is needed")));
+        return Err(quality.refuse(&format!("[{num_queries}, 2] is required")));
     }
     let mut candidates: Candidates<Object3d> = Candidates::with_capacity(max_num);
     GpuScope::run(&stream, |scope| {

@@ -1,6 +1,6 @@
 //! Operations on arrays in memory of GPUs.
 //!
-//! An operation works on a stream of its own: after the work that the arrays' library has queued
+//! An operation works on a separate stream: after the work that the arrays' library has queued
 //! on its current stream, and until the call returns, so that its results are ready for any stream
 //! and its inputs may be freed. Kernels and memory are kept for the calls that follow.
 

@@ -86,7 +86,7 @@ impl DeviceLevel {
         let input = GpuInput::new("coordinates", coordinates, levels.stream())?;
         let num_rows = match *input.shape() {
             [num_rows, 4] => num_rows,
-            _ => return Err(input.refuse(&"[N, 4] is needed")),
+            _ => return Err(input.refuse(&"[N, 4] is required")),
         };
         let capacity = max_sites.unwrap_or(num_rows).min(num_rows);
         let memory = LevelMemory::new(&levels, coordinates, grid, capacity, true)?;
@@ -250,7 +250,7 @@ impl DeviceWeights {
     /// Packs weights for a GPU.
     ///
     /// # Errors
-    /// Those of [`Convolution::new`].
+    /// Returns the errors of [`Convolution::new`].
     pub fn new(
         gpu: u32,
         parameters: &ConvParameters<'_>,

@@ -84,7 +84,7 @@ where
         [GpuInput::new("boxes", boxes, &stream)?, GpuInput::new("scores", scores, &stream)?];
     let classes = classes.map(|classes| GpuInput::new("classes", classes, &stream)).transpose()?;
     if !matches!(*inputs[0].shape(), [_, found] if found == columns) {
-        return Err(inputs[0].refuse(&format!("[N, {columns}] is needed")));
+        return Err(inputs[0].refuse(&format!("[N, {columns}] is required")));
     }
     let num_kept = GpuScope::run(&stream, |scope| {
         let arrays = DeviceArrays {

@@ -73,7 +73,7 @@ pub fn voxels<'py>(
     let input = GpuInput::new("points", points, &stream)?;
     let num_channels = match *input.shape() {
         [_, num_channels] if num_channels >= 3 => num_channels,
-        _ => return Err(input.refuse(&"[N, C] with x, y, z first is needed")),
+        _ => return Err(input.refuse(&"[N, C] with x, y, z first is required")),
     };
     let [num_voxels, num_indices] = GpuScope::run(&stream, |scope| {
         let values = input.slice::<f32, f32>(scope)?;

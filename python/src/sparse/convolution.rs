@@ -84,7 +84,7 @@ impl SparseWeights {
     }
 }
 
-const SHAPE: &str = "[Cout, k0, k1, k2, Cin] is needed";
+const SHAPE: &str = "[Cout, k0, k1, k2, Cin] is required";
 
 impl Sizes {
     fn of(shape: &[usize]) -> Option<Self> {
@@ -111,7 +111,7 @@ impl Sizes {
 /// features: float32 [N, Cin], rows in the order of the sites of the input; weight: SparseWeights,
 /// or an array of which they are made for this call, with bias and precision as there. residual:
 /// [M, Cout], added before relu. With float16 and bfloat16 features, residual and result are
-/// rounded to them. On a GPU the arrays are on that of the sites and the weights, which are
+/// rounded to them. On a GPU the arrays are on the GPU of the sites and the weights, which are
 /// SparseWeights.
 ///
 /// Returns float32 [M, Cout], rows in the order of rulebook.sites.
@@ -128,7 +128,7 @@ pub fn sparse_conv<'py>(
 ) -> PyResult<Array<'py>> {
     if let Ok(weights) = weight.cast::<SparseWeights>() {
         if bias.is_some() || precision.is_some() {
-            let message = "bias and precision are those of the SparseWeights: give them there";
+            let message = "SparseWeights holds bias and precision: give them there";
             return Err(PyValueError::new_err(message));
         }
         return convolved(features, rulebook, weights.get(), residual, relu);
@@ -152,7 +152,7 @@ fn convolved<'py>(
     if kernel != rulebook.kernel() {
         let ([a, b, c], [k0, k1, k2]) = (kernel, rulebook.kernel());
         let message = format!("weight is [{num_outputs}, {a}, {b}, {c}, {num_inputs}]");
-        let needed = format!("[Cout, {k0}, {k1}, {k2}, Cin] is needed");
+        let needed = format!("[Cout, {k0}, {k1}, {k2}, Cin] is required");
         return Err(PyValueError::new_err(format!("{message}: {needed}")));
     }
     let input = [rulebook.num_input_rows, num_inputs];
@@ -208,5 +208,5 @@ pub fn check_shape(
     needed: [usize; 2],
     refuse: impl Fn(&dyn Display) -> PyErr,
 ) -> PyResult<()> {
-    if *found == needed { Ok(()) } else { Err(refuse(&format!("{needed:?} is needed"))) }
+    if *found == needed { Ok(()) } else { Err(refuse(&format!("{needed:?} is required"))) }
 }

@@ -17,8 +17,8 @@ type Array<'py> = Bound<'py, PyAny>;
 ///
 /// coordinates: int32 [N, 4], rows of scene, c0, c1, c2 in any order; shape: cells along the three
 /// axes; batch_size: scenes. Of rows of one cell the first is taken; rows outside the grid are
-/// left out. max_sites: of more sites those of the lowest cells stay. Of coordinates on a GPU the
-/// sites are there, too, in memory of the library of the coordinates.
+/// left out. max_sites: of more sites the ones in the lowest cells stay. Of coordinates on a
+/// GPU the sites are there, too, in memory of the library of the coordinates.
 #[pyclass(frozen, module = "det_post._ops")]
 pub struct Sites {
     pub(super) level: Level,
@@ -57,7 +57,7 @@ impl Sites {
         let input = Input::new("coordinates", coordinates)?;
         let rows: &[[i32; 4]] = input.rows()?;
         if u32::try_from(rows.len()).is_err() {
-            return Err(input.refuse(&"below 2^32 rows are possible"));
+            return Err(input.refuse(&"at most 2^32 - 1 rows are allowed"));
         }
         let (sites, input_rows, counts) = coordinates.py().detach(|| {
             let mut sites = SiteSet::new(grid, max_sites.unwrap_or(rows.len()));

@@ -37,7 +37,7 @@ impl SurroundScene {
     /// Keeps the frame if it is the one, or before it if it is the first that was served.
     ///
     /// # Errors
-    /// Those of drawing.
+    /// Returns the errors of drawing.
     pub(super) fn see(&mut self, frame: &ReplayFrame<'_>) -> Result<()> {
         let is_wanted = frame.number == self.number || self.served.is_none();
         let (true, Ok(found)) = (is_wanted, &frame.result) else { return Ok(()) };

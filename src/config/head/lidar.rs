@@ -92,7 +92,7 @@ impl LidarFacts {
         let kind = p.required(
             "kind",
             one_of(KINDS),
-            "What the outputs hold: those of CenterPoint or of PointPillars.",
+            "Meaning of the outputs: CenterPoint's or PointPillars'.",
         );
         let encoder = EncoderKind::read(p);
         let grid = grid(p, encoder);
@@ -108,7 +108,7 @@ impl LidarFacts {
                     "point_channels",
                     Fixed,
                     list(text(), OneOrMore),
-                    "x, y, z alone",
+                    "only x, y, z",
                     "Values of a point beyond x, y, z, in the network's order: `intensity`, `ring`, `time_lag` or the \
                      name of a field.",
                 )

@@ -135,7 +135,7 @@ impl Sizes {
             num_levels,
             num_channels: channels(p),
             num_heads: heads(p),
-            num_groups: count(p, "decoder.groups", "Groups of channels with weights of their own."),
+            num_groups: count(p, "decoder.groups", "Groups of channels with separate weights."),
             num_anchors: count(p, "decoder.anchors", "Anchors."),
             num_cached: count(
                 p,

@@ -18,7 +18,7 @@ pub(super) struct Key {
 pub(super) enum Effect {
     /// It is read.
     Used,
-    /// It is of TensorRT alone.
+    /// Only TensorRT uses it.
     Engine,
     /// It does nothing.
     Nothing,

@@ -34,7 +34,7 @@ impl Recognized {
     }
 }
 
-/// A package and keys that its files alone have: each list one generation, the newest
+/// A package and keys that only its files have: each list one generation, the newest
 /// first; all keys of a list are needed.
 struct Signature {
     package: Option<Package>,

@@ -49,8 +49,8 @@ impl Config {
         let values = self.migrated.iter().map(|(key, node)| (key.clone(), node));
         let (_, node) = like.package.node();
         let head = format!(
-            "# The parameters of {}, for det_post. Topics below `~` are those of the node's name:\n\
-             # start it with `-r __node:={node}` to keep them.\n",
+            "# The parameters of {}, for det_post. Topics below `~` begin with the node's \
+             name:\n# start it with `-r __node:={node}` to keep them.\n",
             like.package.name()
         );
         Some(head + &parameter_file(values))

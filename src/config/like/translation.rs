@@ -218,7 +218,7 @@ impl<'a> Translation<'a> {
     pub(super) fn engine(&mut self, given: &Given, ours: Option<(&str, Node)>) {
         match ours {
             Some(ours) => self.become_with(given, &[ours], State::Converted, ""),
-            None => self.ignore(given, State::Engine, "of TensorRT alone"),
+            None => self.ignore(given, State::Engine, "only TensorRT uses it"),
         }
     }
 

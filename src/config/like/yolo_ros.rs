@@ -19,7 +19,7 @@ const AGNOSTIC_NMS: Key = Key::live(&["agnostic_nms"], "`nms.class_mode`");
 const IMAGE_RELIABILITY: Key = Key::fixed(&["image_reliability"], "`qos.reliability`")
     .note("1 is reliable, others are best effort");
 const IMAGE_SIZE: Key =
-    Key::nothing(&["imgsz_height", "imgsz_width"]).note("the size is that of the exported network");
+    Key::nothing(&["imgsz_height", "imgsz_width"]).note("the exported network fixes the size");
 const TORCH: Key = Key::engine(&["fuse_model", "half"]);
 const NOTHING: Key = Key::nothing(&["augment", "retina_masks", "yolo_encoding"]);
 

@@ -49,7 +49,8 @@ pub(super) fn configured(config: &CameraConfig, nms: &EfficientNms) -> Result<Ca
     if let Some(background) = nms.background_class {
         let num_classes = config.facts.class_names.len() as u32;
         if background >= num_classes {
-            let message = format!("background_class {background} of {num_classes} classes");
+            let message =
+                format!("background_class {background} is not one of {num_classes} classes");
             return Err(Error::new(ErrorKind::Model, "head", message));
         }
         if config.class_filter.is_empty() {
@@ -58,7 +59,7 @@ pub(super) fn configured(config: &CameraConfig, nms: &EfficientNms) -> Result<Ca
         config.class_filter.retain(|&class| class != background);
         if config.class_filter.is_empty() {
             // An empty filter keeps every class.
-            let message = format!("class_filter keeps background_class {background} alone");
+            let message = format!("class_filter keeps only background_class {background}");
             return Err(Error::new(ErrorKind::Config, "head", message));
         }
     }

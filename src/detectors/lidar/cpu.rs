@@ -187,7 +187,7 @@ impl Densification {
     }
 
     /// Merges past sweeps with the current one, and keeps the current one for the next
-    /// frames. Returns the current one alone if its pose is unknown.
+    /// frames. Returns only the current one if its pose is unknown.
     fn merge<'a>(
         &'a mut self,
         current: &'a Points,

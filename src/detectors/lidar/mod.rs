@@ -12,7 +12,7 @@
 //! last place of an exponential.
 //!
 //! If past sweeps are merged, the detector uses the pose of the sensor. Without it the
-//! current sweep is processed alone, which is counted. A cloud without valid points,
+//! current sweep is processed by itself, which is counted. A cloud without valid points,
 //! including those of past sweeps, has no detections.
 
 mod cpu;

@@ -14,7 +14,7 @@ use det_post_types::{
 /// The matrices of all cameras for a network with pictures of one size, and the maps from
 /// its pixels to those of the received images, as `M`.
 ///
-/// Everything that depends on the calibration alone is kept until the calibration, the
+/// Everything that depends only on the calibration is kept until the calibration, the
 /// size or the frame of the images changes.
 #[derive(Debug)]
 pub struct Cameras<M> {

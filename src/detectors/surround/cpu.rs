@@ -91,7 +91,7 @@ impl CpuDetector {
                 }
             }
             (SurroundDecoder::Views { .. }, SurroundKind::StreamPetr) => {
-                let message = "weights of a decoder for a head of kind streampetr";
+                let message = "head kind streampetr takes no decoder weights";
                 return Err(Error::new(ErrorKind::Argument, super::STAGE, message));
             }
         };
@@ -130,7 +130,7 @@ impl CpuDetector {
                 (decoder, lengths.num_cameras, lengths.picture)
             }
             (Networks::Views(_), SurroundKind::StreamPetr) => {
-                let message = "a view decoder for a head of kind streampetr";
+                let message = "head kind streampetr takes no view decoder";
                 return Err(Error::new(ErrorKind::Argument, super::STAGE, message));
             }
         };
@@ -281,7 +281,11 @@ impl Detector for CpuDetector {
 /// Runs the backbone on the pictures, [N, 3, H, W] or, as one batch, [1, N, 3, H, W].
 fn run_backbone(backbone: &mut dyn Engine, pictures: &Tensor, has_batch: bool) -> Result<()> {
     let &[n, channels, height, width] = pictures.shape() else {
-        return Err(Error::new(ErrorKind::Argument, super::STAGE, "pictures of another shape"));
+        return Err(Error::new(
+            ErrorKind::Argument,
+            super::STAGE,
+            "the pictures must have four dimensions",
+        ));
     };
     let shape = [1, n, channels, height, width];
     let shape = if has_batch { &shape[..] } else { &shape[1..] };

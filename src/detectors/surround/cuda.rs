@@ -110,7 +110,7 @@ impl CudaDetector {
                 )
             }
             (SurroundDecoder::Views { .. }, SurroundKind::StreamPetr) => {
-                let message = "weights of a decoder for a head of kind streampetr";
+                let message = "head kind streampetr takes no decoder weights";
                 Err(Error::new(ErrorKind::Argument, super::STAGE, message))
             }
         }
@@ -128,7 +128,7 @@ impl CudaDetector {
         network: &ViewNetwork,
     ) -> Result<Self> {
         let SurroundKind::Views(facts) = &config.facts.kind else {
-            let message = "a view decoder for a head of kind streampetr";
+            let message = "head kind streampetr takes no view decoder";
             return Err(Error::new(ErrorKind::Argument, super::STAGE, message));
         };
         let [num_views, ..] = network.map_sizes();

@@ -55,7 +55,8 @@ impl DeviceVoxelMap {
         let axes = plan.network().axes;
         if axes != GridAxes::Zyx {
             let message = format!(
-                "the encoder's grid has the axes {axes}; on a GPU z y x is possible, on the CPU any"
+                "the axes of the encoder's grid must be z y x on a GPU, found {axes}; the CPU \
+                 takes any order"
             );
             return Err(Error::new(ErrorKind::Argument, "encoder", message));
         }

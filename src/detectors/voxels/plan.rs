@@ -47,7 +47,7 @@ fn check(file: &SparseFile, facts: &LidarFacts) -> std::result::Result<(), Strin
         && *found != names
     {
         let (found, names) = (found.join(" "), names.join(" "));
-        return Err(format!("its point channels are {found}, those of the head are {names}"));
+        return Err(format!("its point channels are {found}, the head's are {names}"));
     }
     check_grid(network, facts)?;
     let places = network.axes.of_zyx();
@@ -60,7 +60,7 @@ fn check(file: &SparseFile, facts: &LidarFacts) -> std::result::Result<(), Strin
     }
     if network.levels.len() > FrameReport::MAX_LEVELS {
         let num_levels = network.levels.len();
-        return Err(format!("{num_levels} levels, at most {}", FrameReport::MAX_LEVELS));
+        return Err(format!("{num_levels} levels exceed the limit of {}", FrameReport::MAX_LEVELS));
     }
     Ok(())
 }

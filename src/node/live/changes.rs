@@ -85,7 +85,9 @@ impl Shared {
         }
         match BondKeeper::start(&self.node, middleware.as_mut()) {
             Ok(bond) => *lock(&self.bond) = Some(bond),
-            Err(error) => tracing::info!("no bond with a lifecycle manager of Nav2: {error}"),
+            Err(error) => {
+                tracing::info!("the node has no bond with a lifecycle manager of Nav2: {error}")
+            }
         }
         Ok(())
     }

@@ -98,7 +98,7 @@ impl Graph {
     fn note_mismatch(&mut self, topic: String, event: String) {
         let is_known = self.events.get(&topic) == Some(&event);
         if !is_known {
-            tracing::warn!("{topic}: {event}: nothing flows between the two");
+            tracing::warn!("{topic}: {event}: incompatible; no messages will be delivered");
         }
         if self.events.len() < MAX_EVENTS || self.events.contains_key(&topic) {
             self.events.insert(topic, event);

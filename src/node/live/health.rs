@@ -134,7 +134,8 @@ impl Shared {
             status.note(DiagnosticLevel::Warn, &format!("the node is {}", state.label()));
         }
         if self.clock.is_simulated() && self.clock.now().is_none() {
-            status.note(DiagnosticLevel::Warn, "use_sim_time, and no /clock yet");
+            status
+                .note(DiagnosticLevel::Warn, "use_sim_time is set, and no /clock has arrived yet");
         }
         let num_jumps = self.clock.num_new_jumps();
         if num_jumps > 0 {
@@ -147,7 +148,7 @@ impl Shared {
         }
         status.otherwise(state.label().into());
         status.value("state", state.label());
-        status.value("door", self.middleware_name);
+        status.value("middleware", self.middleware_name);
         status.value("device", config.device.to_string());
         status.value("channels", config.channels.len().to_string());
         status.value("refused_requests", graph.num_refused_requests.to_string());

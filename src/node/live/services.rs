@@ -66,7 +66,7 @@ impl Shared {
             middleware.serve_switch(
                 service,
                 Box::new(move |on| {
-                    let node = node.upgrade().ok_or("the node is gone")?;
+                    let node = node.upgrade().ok_or("the node has ended")?;
                     let parameter =
                         Parameter { name: name.clone(), value: ParameterValue::Flag(on) };
                     match node.answer(&Request::SetParametersAtomically(vec![parameter])) {
@@ -91,7 +91,7 @@ fn describe(type_hash: &str, with_sources: bool) -> Result<DescribedType, String
 
 /// The response of a node that no longer exists.
 pub(super) fn refusal(request: &Request) -> Response {
-    let gone = || Err("the node is gone".to_owned());
+    let gone = || Err("the node has ended".to_owned());
     match request {
         Request::ListParameters { .. } => Response::Names { names: vec![], prefixes: vec![] },
         Request::GetParameters(_) => Response::Values(Vec::new()),
@@ -107,7 +107,7 @@ pub(super) fn refusal(request: &Request) -> Response {
         Request::GetLoggerLevels(_) => Response::LoggerLevels(Vec::new()),
         Request::SetLoggerLevels(all) => Response::SetResults(all.iter().map(|_| gone()).collect()),
         Request::GetTypeDescription { .. } => {
-            Response::TypeDescription(Err("the node is gone".to_owned()))
+            Response::TypeDescription(Err("the node has ended".to_owned()))
         }
     }
 }

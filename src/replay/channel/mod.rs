@@ -140,7 +140,7 @@ impl ReplayChannel {
     /// Runs the networks once, so that the first frame finds them warm.
     ///
     /// # Errors
-    /// Those of the detector.
+    /// Returns the errors of the detector.
     pub(super) fn warm_up(&mut self) -> Result<()> {
         self.channel.warm_up()
     }
@@ -155,7 +155,8 @@ impl ReplayChannel {
     /// cannot be processed is dropped, counted and named in the log.
     ///
     /// # Errors
-    /// Those of [`Replay::run`](crate::replay::Replay::run)'s closure; nothing else ends the replay.
+    /// Returns the errors of [`Replay::run`](crate::replay::Replay::run)'s closure; nothing else
+    /// ends the replay.
     pub(super) fn process(
         &mut self,
         message: &BagMessage<'_>,

@@ -145,7 +145,9 @@ impl Message {
         }
         let len = u32::from_le_bytes(len) as usize;
         if len > MAX_BYTES {
-            return Err(std::io::Error::other(format!("a message of {len} bytes")));
+            return Err(std::io::Error::other(format!(
+                "a message of {len} bytes exceeds the limit"
+            )));
         }
         self.bytes.resize(len, 0);
         self.position.set(0);

@@ -1,4 +1,4 @@
-//! A detector in a process of its own.
+//! A detector in a separate process.
 //!
 //! A fault of a GPU makes it unusable for a whole process, and a library may abort the
 //! process. Neither affects a channel whose detector runs in another process: the
@@ -208,7 +208,7 @@ impl Detector for Proxy {
     }
 
     fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
-        // A frame of this message alone, in the place where the next frame will be.
+        // A frame of only this message, in the place where the next frame will be.
         let FrameInput { header, payload, calibration, .. } = *message;
         let inputs = [Some(FrameInput { header, payload, pose: None, calibration })];
         let frame = FrameSet::single(&inputs);

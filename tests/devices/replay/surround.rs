@@ -123,5 +123,5 @@ fn what_a_gpu_lacks_is_refused_by_name() {
         &["device:=cuda:0", "rig.decoder.precision:=f32", scales],
         "decoder.map_scales with decoder.precision f32",
     );
-    refused(&["rig.decoder.precision:=f16"], "decoder.precision f16 is possible on a GPU alone");
+    refused(&["rig.decoder.precision:=f16"], "decoder.precision f16 requires a GPU");
 }

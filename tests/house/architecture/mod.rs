@@ -13,6 +13,7 @@ mod adding_lists;
 mod imports;
 mod skips;
 mod troubleshooting;
+mod words;
 
 /// Which modules of the package a module may import. The crates' manifests state the rest.
 const LAYERS: [(&str, &[&str]); 8] = [

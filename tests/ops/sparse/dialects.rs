@@ -166,7 +166,7 @@ fn every_attribute(file: &File, may_pass: impl Fn(&Node, &str, Option<&Attr>) ->
                             || text.contains("spatial_shape")
                             || text.contains("kernel")
                             || text.contains("is expected")
-                            || text.contains("a sum of");
+                            || text.contains("terms of a sum");
                         assert!(named, "{case}: the attribute is not named: {text}");
                     }
                     Ok(read) => {
@@ -367,9 +367,12 @@ fn wrong_wiring_is_refused() {
         (|f| f.nodes[3].op = "Sigmoid", "Sigmoid_3: unknown operator"),
         (|f| f.nodes[3].domain = "com.example", "Relu_3: unknown domain com.example"),
         (|f| f.nodes[3].inputs[0] = "9".into(), "Relu_3: input 9 is not written before"),
-        (|f| f.nodes[2].inputs[1] = "0".into(), "Add_2: a sum of SparseConvolution_1 (4 channels"),
-        (|f| f.nodes[2].inputs.push("1".into()), "Add_2: 3 inputs; 2 are possible"),
-        (|f| f.nodes[2].inputs.truncate(1), "Add_2: 1 inputs; 2 are needed"),
+        (
+            |f| f.nodes[2].inputs[1] = "0".into(),
+            "Add_2: the terms of a sum do not match: SparseConvolution_1 (4 channels",
+        ),
+        (|f| f.nodes[2].inputs.push("1".into()), "Add_2: 3 inputs exceed the limit of 2"),
+        (|f| f.nodes[2].inputs.truncate(1), "Add_2: 1 inputs, at least 2 required"),
         (|f| f.nodes[2].outputs[0] = "2".into(), "Add_2: tensor 2 is defined twice"),
         (|f| f.nodes[2].outputs.clear(), "0 outputs; one is expected"),
         (|f| f.nodes[0].inputs[1] = "0".into(), "SparseConvolution_0: input 0 is not a constant"),

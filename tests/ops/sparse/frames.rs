@@ -142,10 +142,10 @@ fn what_does_not_fit_is_refused() {
     let shape = encoder.plan().network().map_shape();
     let mut map = Tensor::zeros(ElementType::F32, &shape).unwrap();
     let error = encoder.run(&[[0; 4]], &[1.0; 4], &mut map).unwrap_err();
-    assert!(error.message().contains("4 features are not those of 1 voxels of 3"), "{error}");
+    assert!(error.message().contains("4 features do not match 1 voxels of 3"), "{error}");
     let mut small = Tensor::zeros(ElementType::F32, &shape[1..]).unwrap();
     let error = encoder.run(&[[0; 4]], &[1.0; 3], &mut small).unwrap_err();
-    assert!(error.message().contains("is needed"), "{error}");
+    assert!(error.message().contains("is required"), "{error}");
 }
 
 proptest! {

@@ -55,7 +55,7 @@ fn every_tensor_is_needed_in_its_shape() {
         let mut more = dict.clone();
         more.tensors.push(("further.weight".into(), vec![1], vec![0.0]));
         let message = refusal(&more, &facts);
-        assert_eq!(message, "tensors that the decoder has no use for: further.weight");
+        assert_eq!(message, "unexpected tensors: further.weight");
         more.tensors.extend((0..20).map(|i| (format!("g{i:02}"), vec![], vec![0.0])));
         assert!(refusal(&more, &facts).ends_with(", g06 and 13 more"));
     }

@@ -38,8 +38,8 @@ impl HostNetwork {
     /// of one member, with a first dimension of 1.
     ///
     /// # Errors
-    /// Those of `load` and `shape_of`; `Model` for a network whose batch is fixed, or that has
-    /// another number of inputs than one.
+    /// Returns the errors of `load` and `shape_of`; `Model` for a network whose batch is fixed, or
+    /// that has another number of inputs than one.
     pub fn shared(
         (slot, place): (&BatchSlot<HostWork>, usize),
         load: impl FnOnce() -> Result<Box<dyn Engine>> + Send + 'static,
@@ -131,7 +131,10 @@ impl HostWork {
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
         let [spec] = engine.inputs() else {
-            let message = format!("a batch of a network with {} inputs", engine.inputs().len());
+            let message = format!(
+                "a network of a batch must have one input, found {}",
+                engine.inputs().len()
+            );
             return Err(Error::new(ErrorKind::Model, super::STAGE, message));
         };
         let specs = engine.inputs().iter().chain(engine.outputs());
@@ -183,7 +186,8 @@ impl HostWork {
         let num_values: usize = shape.iter().product();
         let values =
             item.and_then(|item| whole.values().get(item * num_values..(item + 1) * num_values));
-        let values = values.ok_or_else(|| failed(format!("no output {index} of place {place}")))?;
+        let values =
+            values.ok_or_else(|| failed(format!("output {index} has no place {place}")))?;
         TensorView::new(shape, values)
     }
 }

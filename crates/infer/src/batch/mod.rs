@@ -94,7 +94,7 @@ impl<W: Work> Batch<W> {
     /// A batch of `num_places` whose network `make` loads, on the thread of its runs.
     ///
     /// # Errors
-    /// Those of `make`; `Io` when there is no thread.
+    /// Returns the errors of `make`; `Io` when there is no thread.
     pub fn start(
         num_places: usize,
         make: impl FnOnce() -> Result<W> + Send + 'static,
@@ -226,8 +226,8 @@ impl<W: Work> Member<W> {
     /// Enters the next run, for which `write` stores the input.
     ///
     /// # Errors
-    /// Those of `write`; `Argument` until it has left its last run; `Device` when there are no
-    /// more runs, or the device has failed in one, also in a run without this member.
+    /// Returns the errors of `write`; `Argument` until it has left its last run; `Device` when
+    /// there are no more runs, or the device has failed in one, also in a run without this member.
     pub fn enter(&self, write: impl FnOnce(&mut W) -> Result<()>) -> Result<()> {
         let mut state = self.batch.shared.lock();
         if state.is_over {
@@ -250,8 +250,8 @@ impl<W: Work> Member<W> {
     /// `read` with the outputs. No run starts before that returns.
     ///
     /// # Errors
-    /// Those of the run and of `read`; `Argument` if it has not entered; `Device` when there are
-    /// no more runs.
+    /// Returns the errors of the run and of `read`; `Argument` if it has not entered; `Device` when
+    /// there are no more runs.
     pub fn leave<T>(&self, limit: Duration, read: impl FnOnce(&mut W) -> Result<T>) -> Result<T> {
         let deadline = Instant::now() + limit;
         let shared = &self.batch.shared;

@@ -1,6 +1,6 @@
 //! Batches of networks on a GPU.
 //!
-//! The network has a stream of its own. Each member writes its item of the input and reads its
+//! The network has a separate stream. Each member writes its item of the input and reads its
 //! items of the outputs in its own stream; events order these. The run is always of the whole
 //! batch, so that it can be one CUDA graph: the items of members that have not entered are
 //! those of an earlier run, and are not read.

@@ -43,7 +43,7 @@ pub(super) fn tensorrt_provider(stream: &Stream) -> ep::TensorRT {
 pub(super) struct Bound {
     /// `None` only while being dropped.
     work: Option<Work>,
-    /// Whether the provider records runs as a graph of its own.
+    /// Whether the provider records runs as its own graph.
     provider_records: bool,
     /// Whether a run is recorded, whose copies read its page-locked memory at every launch.
     is_recorded: bool,
@@ -76,7 +76,7 @@ impl Work {
         let options = if wait == Wait::Yes { waiting } else { queued };
         match bindings.get_mut(number) {
             Some(binding) => Ok((session, binding, options)),
-            None => Err(ort::Error::new(format!("no tensors of number {number}"))),
+            None => Err(ort::Error::new(format!("there are no tensors of number {number}"))),
         }
     }
 }

@@ -36,7 +36,7 @@ impl HostRunner {
         let inputs = allocate_inputs(stream, engine.inputs(), shape_of)?;
         if inputs.len() > MAX_INPUTS {
             let num = inputs.len();
-            return Err(failed(format!("{num} inputs; at most {MAX_INPUTS} are possible")));
+            return Err(failed(format!("{num} inputs exceed the limit of {MAX_INPUTS}")));
         }
         let zeros = inputs.iter().map(|input| Tensor::zeros(input.element(), input.shape()));
         let zeros = zeros.collect::<Result<Vec<_>>>()?;

@@ -170,7 +170,7 @@ impl DeviceEngine {
     /// `Argument` for a frame beyond those of [`DeviceEngine::allow_in_flight`].
     pub fn select(&mut self, frame: usize) -> Result<()> {
         if frame >= self.networks.len() {
-            let message = format!("no tensors for frame {frame} in flight");
+            let message = format!("there are no tensors for frame {frame} in flight");
             return Err(Error::new(ErrorKind::Argument, STAGE, message));
         }
         self.selected = frame;
@@ -314,7 +314,9 @@ impl DeviceEngine {
         let source = outputs.get(output).and_then(Option::as_ref);
         match inputs.get_mut(input).zip(source) {
             Some((target, source)) => target.enqueue_copy(source),
-            None => Err(failed(format!("no floats in output {output}, or no input {input}"))),
+            None => Err(failed(format!(
+                "output {output} has no floats, or input {input} does not exist"
+            ))),
         }
     }
 

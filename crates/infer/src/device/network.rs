@@ -42,7 +42,7 @@ impl Network {
 /// Allocates the inputs of a network, whose shapes `shape_of` gives.
 ///
 /// # Errors
-/// Those of `shape_of`; `Model` for an input that does not take floats or a shape that
+/// Returns the errors of `shape_of`; `Model` for an input that does not take floats or a shape that
 /// does not fit it; `Device` when there is not enough memory.
 pub(super) fn allocate_inputs(
     stream: &Stream,

@@ -7,7 +7,7 @@
 //! every process.
 //!
 //! Where the CUDA provider can record a run as a graph, the graph is recorded here: the
-//! provider waits for the GPU after each launch of a graph of its own, and records per thread.
+//! provider waits for the GPU after each launch of its own graph, and records per thread.
 //! TensorRT records its own: there, the first run on another thread records again.
 
 use std::fmt;

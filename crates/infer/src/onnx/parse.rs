@@ -115,11 +115,13 @@ impl Parser {
         }
         if node.attributes.len() > MAX_ATTRIBUTES {
             let num = node.attributes.len();
-            return Err(error(format!("{node}: {num} attributes; {MAX_ATTRIBUTES} are possible")));
+            return Err(error(format!(
+                "{node}: {num} attributes exceed the limit of {MAX_ATTRIBUTES}"
+            )));
         }
         for (at, attribute) in node.attributes.iter().enumerate() {
             if node.attributes[..at].iter().any(|earlier| earlier.name == attribute.name) {
-                return Err(error(format!("{node}: two attributes named {}", attribute.name)));
+                return Err(error(format!("{node}: two attributes are named {}", attribute.name)));
             }
         }
         Ok(node)

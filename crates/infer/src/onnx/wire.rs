@@ -74,11 +74,13 @@ impl<'a> Message<'a> {
             }
             5 => Value::Fixed32(self.array()?),
             wire_type => {
-                return Err(self.error(&format!("a field of wire type {wire_type}"), offset));
+                return Err(
+                    self.error(&format!("a field has the unknown wire type {wire_type}"), offset)
+                );
             }
         };
         match key >> 3 {
-            0 => Err(self.error("a field with the number 0", offset)),
+            0 => Err(self.error("a field has the number 0", offset)),
             number => Ok(Some(Field { number, value, kind: self.kind, offset })),
         }
     }
@@ -94,7 +96,7 @@ impl<'a> Message<'a> {
                 return Ok(value);
             }
         }
-        Err(self.error(&format!("a varint of more than {MAX_VARINT_BYTES} bytes"), begin))
+        Err(self.error(&format!("a varint exceeds the limit of {MAX_VARINT_BYTES} bytes"), begin))
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
@@ -237,9 +239,12 @@ mod tests {
         for (bytes, text) in [
             (&[0x08][..], "TestProto at byte 101: 1 bytes where 0 are left"),
             (&[0x12, 0x05, 1], "TestProto at byte 102: 5 bytes where 1 are left"),
-            (&[0x0b], "TestProto at byte 100: a field of wire type 3"),
-            (&[0x00, 0x00], "TestProto at byte 100: a field with the number 0"),
-            (&[0x08, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 1], "more than 10 bytes"),
+            (&[0x0b], "TestProto at byte 100: a field has the unknown wire type 3"),
+            (&[0x00, 0x00], "TestProto at byte 100: a field has the number 0"),
+            (
+                &[0x08, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 1],
+                "exceeds the limit of 10 bytes",
+            ),
         ] {
             let error = first(bytes).unwrap_err();
             assert!(error.message().contains(text), "{error}");

@@ -54,7 +54,7 @@ impl NetworkBuilder {
         check_grid("input", shape)?;
         if !(1..=ConvParameters::MAX_CHANNELS).contains(&channels) {
             let max = ConvParameters::MAX_CHANNELS;
-            return refuse("input", &format!("{channels} channels; 1 to {max} are possible"));
+            return refuse("input", &format!("must have 1 to {max} channels, found {channels}"));
         }
         Ok(Self {
             levels: vec![Level { shape, origin: Origin::Voxels }],
@@ -167,7 +167,10 @@ impl NetworkBuilder {
                 let from = operation.unwrap_or("input");
                 format!("{from} ({channels} channels at level {level} {shape:?})")
             };
-            return refuse(name, &format!("a sum of {} and {}", shown(a), shown(b)));
+            return refuse(
+                name,
+                &format!("the terms of a sum do not match: {} and {}", shown(a), shown(b)),
+            );
         }
         self.push(name, Operator::Add { inputs }, self.tensors[a])
     }
@@ -270,7 +273,7 @@ impl NetworkBuilder {
         }
         check_grid(name, level.shape)?;
         if self.levels.len() == MAX_LEVELS {
-            return refuse(name, &format!("more than {MAX_LEVELS} levels"));
+            return refuse(name, &format!("the network exceeds the limit of {MAX_LEVELS} levels"));
         }
         self.levels.push(level);
         Ok(self.levels.len() - 1)
@@ -341,7 +344,10 @@ impl NetworkBuilder {
 
     fn push(&mut self, name: &str, operator: Operator, tensor: SparseTensor) -> Result<usize> {
         if self.operations.len() == MAX_OPERATIONS {
-            return refuse(name, &format!("more than {MAX_OPERATIONS} operations"));
+            return refuse(
+                name,
+                &format!("the network exceeds the limit of {MAX_OPERATIONS} operations"),
+            );
         }
         let output = self.tensors.len();
         self.tensors.push(tensor);

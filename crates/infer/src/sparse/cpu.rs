@@ -73,7 +73,7 @@ impl BoundStep {
         let kind = match step.kind {
             StepKind::Convolution { input, rulebook, residual } => {
                 let Some(parameters) = plan.parameters(step) else {
-                    return refuse(format!("no parameters of operation {}", step.operation));
+                    return refuse(format!("operation {} has no parameters", step.operation));
                 };
                 let products = match precision {
                     Precision::F16 | Precision::Bf16 if input == 0 => Precision::F32,
@@ -221,7 +221,7 @@ impl CpuEncoder {
         let num_channels = self.plan.network().input_channels();
         if coordinates.len().checked_mul(num_channels) != Some(features.len()) {
             let message = format!(
-                "{} features are not those of {} voxels of {num_channels} channels",
+                "{} features do not match {} voxels of {num_channels} channels",
                 features.len(),
                 coordinates.len()
             );
@@ -272,5 +272,5 @@ impl CpuEncoder {
 
 /// The buffer of a tensor that a step reads or writes.
 fn buffer_of(plan: &Plan, tensor: usize) -> Result<usize> {
-    plan.buffer_of(tensor).map_or_else(|| refuse(format!("no buffer for tensor {tensor}")), Ok)
+    plan.buffer_of(tensor).map_or_else(|| refuse(format!("tensor {tensor} has no buffer")), Ok)
 }

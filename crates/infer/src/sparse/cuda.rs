@@ -63,7 +63,7 @@ impl BoundStep {
         let kind = match step.kind {
             StepKind::Convolution { input, rulebook, residual } => {
                 let Some(parameters) = plan.parameters(step) else {
-                    return refuse(format!("no parameters of operation {}", step.operation));
+                    return refuse(format!("operation {} has no parameters", step.operation));
                 };
                 let weights = if input == 0 {
                     Convolution::of_input(stream, &parameters, precision)?
@@ -91,7 +91,8 @@ impl BoundStep {
         };
         if reads_parts && matches!(precision, Precision::F16 | Precision::Bf16) {
             return refuse(format!(
-                "operation {} reads the features of the voxels; in {precision:?} convolutions alone can",
+                "operation {} reads the features of the voxels; only convolutions can in \
+                 {precision:?}",
                 plan.network().operations[step.operation].name
             ));
         }
@@ -331,5 +332,5 @@ impl CudaEncoder {
 
 /// The buffer of a tensor that a step reads or writes.
 fn buffer_of(plan: &Plan, tensor: usize) -> Result<usize> {
-    plan.buffer_of(tensor).map_or_else(|| refuse(format!("no buffer for tensor {tensor}")), Ok)
+    plan.buffer_of(tensor).map_or_else(|| refuse(format!("tensor {tensor} has no buffer")), Ok)
 }

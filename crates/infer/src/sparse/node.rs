@@ -35,7 +35,7 @@ impl<'n, 'a> Attributes<'n, 'a> {
         match self.int(name)? {
             0 => Ok(false),
             1 => Ok(true),
-            value => self.refuse(name, &format!("is {value}; 0 and 1 are possible")),
+            value => self.refuse(name, &format!("must be 0 or 1, found {value}")),
         }
     }
 
@@ -97,7 +97,7 @@ impl<'n, 'a> Attributes<'n, 'a> {
         if fits {
             return Ok(per_axis);
         }
-        self.refuse(name, &format!("is {values:?}; three numbers from 0 on are possible"))
+        self.refuse(name, &format!("must be three numbers from 0 on, found {values:?}"))
     }
 
     /// Refuses an attribute unless it has this value.
@@ -164,11 +164,11 @@ pub(super) fn inputs<'n, 'a, const N: usize>(
 ) -> Result<([&'a str; N], &'n [&'a str])> {
     let given = node.inputs.len();
     let Some((inputs, more)) = node.inputs.split_first_chunk::<N>() else {
-        return refuse(format!("{node}: {given} inputs; {N} are needed"));
+        return refuse(format!("{node}: {given} inputs, at least {N} required"));
     };
     if more.len() > optional {
         let max = N + optional;
-        return refuse(format!("{node}: {given} inputs; {max} are possible"));
+        return refuse(format!("{node}: {given} inputs exceed the limit of {max}"));
     }
     if let Some(at) = inputs.iter().position(|name| name.is_empty()) {
         return refuse(format!("{node}: input {at} is left out"));

@@ -124,7 +124,7 @@ impl<'a> Reader<'_, 'a> {
             "ReLU" => self.builder.relu(node.name(), output)?,
             other => {
                 return attributes
-                    .refuse("activation", &format!("is {other}; ReLU and None are possible"));
+                    .refuse("activation", &format!("must be ReLU or None, found {other}"));
             }
         };
         attributes.finish()?;
@@ -186,7 +186,7 @@ impl<'a> Reader<'_, 'a> {
         }
         match self.strided.insert(key, rulebook) {
             Some(earlier) if earlier != rulebook => refuse(format!(
-                "{node}: attribute rulebook {key} is that of another convolution, of {}",
+                "{node}: attribute rulebook {key} belongs to another convolution, of {}",
                 earlier.2
             )),
             _ => Ok(()),
@@ -245,8 +245,7 @@ impl<'a> Reader<'_, 'a> {
             "zyx" => GridAxes::Zyx,
             "xyz" => GridAxes::Xyz,
             other => {
-                return attributes
-                    .refuse("format", &format!("is {other}; zyx and xyz are possible"));
+                return attributes.refuse("format", &format!("must be zyx or xyz, found {other}"));
             }
         };
         let [s0, s1, s2] = shape.map(i64::from);
@@ -255,8 +254,7 @@ impl<'a> Reader<'_, 'a> {
         match attributes.optional_text("output_layout")? {
             None | Some("NCHW") => {}
             Some(other) => {
-                return attributes
-                    .refuse("output_layout", &format!("is {other}; NCHW is possible"));
+                return attributes.refuse("output_layout", &format!("must be NCHW, found {other}"));
             }
         }
         check_precision(&mut attributes, &["input_dynamic_range"])?;
@@ -383,7 +381,7 @@ fn check_precision(attributes: &mut Attributes<'_, '_>, ranges: &[&str]) -> Resu
             None => {}
             Some("fp16") => is_fp16 = true,
             Some(other) => {
-                return attributes.refuse(name, &format!("is {other}; fp16 is possible"));
+                return attributes.refuse(name, &format!("must be fp16, found {other}"));
             }
         }
     }

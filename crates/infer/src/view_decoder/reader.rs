@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        refuse(format!("tensors that the decoder has no use for: {}{more}", shown.join(", ")))
+        refuse(format!("unexpected tensors: {}{more}", shown.join(", ")))
     }
 }
 

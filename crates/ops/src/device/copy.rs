@@ -65,7 +65,7 @@ pub fn copy(from: &[u8], to: &mut [u8]) {
 /// # Panics
 /// When the lengths differ.
 pub fn copy_in_parts(from: &[u8], to: &mut [u8], mut copied: impl FnMut(usize, &[u8])) {
-    assert_eq!(from.len(), to.len(), "a copy between slices of different lengths");
+    assert_eq!(from.len(), to.len(), "the slices of a copy have the same length");
     let num_threads = num_copy_threads();
     if from.len() >= MIN_SHARED_BYTES
         && num_threads > 1

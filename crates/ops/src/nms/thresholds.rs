@@ -34,7 +34,7 @@ impl<'a> ClassThresholds<'a> {
             Some(class) if class as usize >= num => {
                 format!("{num} thresholds, class {class} needs {}", class as usize + 1)
             }
-            None if num == 0 => "0 thresholds, at least 1 is needed".to_owned(),
+            None if num == 0 => "0 thresholds, at least 1 required".to_owned(),
             _ => return Ok(Self(thresholds)),
         };
         Err(Error::new(ErrorKind::Argument, op, message))

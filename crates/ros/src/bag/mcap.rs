@@ -8,7 +8,7 @@
 //! Payloads of uncompressed chunks are slices of the mapped file. Compressed
 //! chunks are decompressed into buffers of the memory budget. A chunk that the
 //! budget has no memory for waits until messages of others are delivered, so that
-//! what is open comes first; alone, it is damage.
+//! what is open comes first; by itself, it is damage.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
@@ -176,7 +176,7 @@ impl McapFile {
     }
 
     /// Whether the file is as long as it was when it was opened; if not, it ends here. Called
-    /// for each message: looks at the system's length before a large payload alone, and at
+    /// for each message: looks at the system's length only before a large payload, and at
     /// what the guard of the mapping has seen before all others.
     pub(super) fn is_whole(&mut self) -> bool {
         let is_large = self.message().is_some_and(|(_, data)| data.len() >= MIN_CHECKED_BYTES);

@@ -134,7 +134,7 @@ impl Metadata {
         Ok((text, document.rosbag2_bagfile_information))
     }
 
-    /// The value alone, as the MCAP file itself carries it.
+    /// Only the value, as the MCAP file itself carries it.
     pub(super) fn value(&self) -> Result<String> {
         to_yaml(self)
     }

@@ -26,7 +26,7 @@
 //! [`ErrorKind::DamagedBag`] that names the file, the position, what was found and
 //! the number of messages of the file before it; reading continues with the other
 //! files. Files that are missing or entirely unreadable are reported last. A
-//! missing or damaged index alone is not damage. No memory is allocated for an
+//! missing or damaged index by itself is not damage. No memory is allocated for an
 //! unchecked length. Of a truncated file only whole messages are delivered: of
 //! MCAP those whose record is complete, of sqlite3 those before the first row with
 //! a missing page. An MCAP file that is truncated while it is read ends there, with its
@@ -189,9 +189,15 @@ impl BagReader {
     /// Another reader of the recording, from the start, with the same selection and limits: it
     /// delivers the same messages, of the same mapped files. `None` where one of these is no
     /// MCAP file, has no index, has compressed chunks or has ended. Files that are entirely lost
+<<<<<<< HEAD
     /// are reported by this reader alone.
     pub fn reopen(&self) -> Option<Self> {
         let of = |source: &Option<Source>| source.as_ref()?.reopen().map(Some);
+=======
+    /// are reported only by this reader.
+    pub(crate) fn again(&self) -> Option<Self> {
+        let of = |source: &Option<Source>| source.as_ref()?.again().map(Some);
+>>>>>>> e59b042a1f5889084c98efb08d769267c23bb6c6
         let mut again = Self {
             topics: self.topics.clone(),
             wanted: self.wanted.clone(),

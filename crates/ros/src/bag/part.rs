@@ -215,7 +215,7 @@ impl Reader<'_> {
     fn entry(&self, body: &[u8], at: usize) -> Result<Option<Entry>, String> {
         let MessageHead { channel, log_time } = MessageHead::parse(body).ok_or_else(|| {
             format!(
-                "a message record has {} bytes, its head alone has {}",
+                "a message record has {} bytes, fewer than the {} of its head",
                 body.len(),
                 MessageHead::LEN
             )

@@ -188,7 +188,7 @@ fn open_db3(path: &Path, options: &ReadOptions) -> Result<Storage> {
 #[cfg(not(feature = "db3"))]
 fn open_db3(path: &Path, _: &ReadOptions) -> Result<Storage> {
     let message = format!(
-        "{} is a sqlite3 recording; this build reads MCAP alone (feature db3)",
+        "{} is a sqlite3 recording; this build reads only MCAP (it lacks the feature db3)",
         path.display()
     );
     Err(Error::new(ErrorKind::Encoding, "bag", message))

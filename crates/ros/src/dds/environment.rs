@@ -118,9 +118,7 @@ pub(super) fn warn_of_limits() {
         tracing::warn!("{warning}");
     }
     if std::env::var("ROS_STATIC_PEERS").is_ok_and(|peers| !peers.is_empty()) {
-        tracing::warn!(
-            "ROS_STATIC_PEERS is set; the dds middleware finds peers by multicast alone"
-        );
+        tracing::warn!("ROS_STATIC_PEERS is set; the dds middleware finds peers only by multicast");
     }
     if std::env::var(SECURITY).is_ok_and(|value| value == "true") {
         tracing::warn!("{SECURITY} is set; the dds middleware has no security");

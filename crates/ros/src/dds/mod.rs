@@ -113,7 +113,7 @@ impl Middleware for DdsMiddleware {
             return Err(error("services are served already"));
         }
         let handler = Arc::new(handler);
-        // A transition may take as long as loading networks: a thread of its own
+        // A transition may take as long as loading networks: a separate thread
         // leaves the other services responsive.
         let (changing, quick): (Vec<_>, Vec<_>) =
             ServiceKind::of_nodes().partition(|kind| *kind == ServiceKind::ChangeState);

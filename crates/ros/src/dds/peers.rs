@@ -1,7 +1,7 @@
 //! The peers on our topics: those that are matched, and those that cannot be.
 //!
 //! The participant reports every endpoint that it discovers or loses; [`Peers`]
-//! keeps those on our topics. DDS matches by the name of the topic alone; here a
+//! keeps those on our topics. DDS matches only by the name of the topic; here a
 //! peer of another type is reported as such and not counted as matched.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -90,7 +90,7 @@ impl Responses {
     /// [`Responses::flush`].
     ///
     /// # Errors
-    /// Those of `flush`.
+    /// Returns the errors of `flush`.
     pub fn send(&mut self, response: Response) -> Result<()> {
         if self.waiting.len() == MAX_WAITING
             && let Some((_, until)) = self.waiting.front_mut()

@@ -186,7 +186,7 @@ fn read(
     let mut reader = Reader::of_body(kind.type_name(), &message.body, message.big_endian);
     if message.len > message.body.len() {
         let (len, most) = (message.len, message.body.len());
-        return Err(reader.error(format!("request has {len} bytes, {most} is the most")));
+        return Err(reader.error(format!("request of {len} bytes exceeds the limit of {most}")));
     }
     let client = match identity {
         Some(identity) => Client::Metadata(identity),
@@ -229,6 +229,6 @@ mod tests {
         assert!(read(kind, None, &message(&[0; 12], false)).is_err());
         let long = Copied { len: 70_000, ..message(&[0; 64], false) };
         let error = read(kind, None, &long).unwrap_err();
-        assert!(error.message().contains("70000 bytes, 64 is the most"), "{error}");
+        assert!(error.message().contains("70000 bytes exceeds the limit of 64"), "{error}");
     }
 }

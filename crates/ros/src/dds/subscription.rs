@@ -1,4 +1,4 @@
-//! Subscriptions, each on a thread of its own.
+//! Subscriptions, each on a separate thread.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

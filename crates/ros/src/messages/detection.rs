@@ -90,7 +90,7 @@ impl<'a, D: Detection<'a>> DetectionArray<'a, D> {
     ///
     /// # Errors
     /// `Message` when the bytes are not an array of detections. A detection that
-    /// does not decode is an error of its own.
+    /// does not decode is a separate error.
     pub fn decode(cdr: &'a [u8]) -> Result<Self> {
         let mut reader = Reader::new(Self::TYPE, cdr)?;
         let header = Field::read(&mut reader)?;

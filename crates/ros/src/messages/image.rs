@@ -16,7 +16,7 @@ fn check_name(name: &str, what: &str) -> Result<()> {
     Err(Error::new(
         ErrorKind::Encoding,
         "image",
-        format!("{what} has {} bytes, {MAX_NAME_LEN} is the most", name.len()),
+        format!("{what} of {} bytes exceeds the limit of {MAX_NAME_LEN}", name.len()),
     ))
 }
 

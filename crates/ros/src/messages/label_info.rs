@@ -37,7 +37,7 @@ impl<S: AsRef<str>> LabelInfo<'_, S> {
                 Error::new(
                     ErrorKind::Argument,
                     TYPE,
-                    format!("{} classes, {} is the most", self.class_names.len(), 1 << 16),
+                    format!("{} classes exceed the limit of {}", self.class_names.len(), 1 << 16),
                 )
             })?;
             writer.u16(class);

@@ -83,7 +83,10 @@ fn read_field<'a>(reader: &mut Reader<'a>) -> Result<PointField<'a>> {
         return Err(Error::new(
             ErrorKind::PointField,
             "cloud",
-            format!("a field name has {} bytes, {MAX_FIELD_NAME_LEN} is the most", name.len()),
+            format!(
+                "a field name of {} bytes exceeds the limit of {MAX_FIELD_NAME_LEN}",
+                name.len()
+            ),
         ));
     }
     Ok(PointField { name, offset: reader.u32()?, datatype: reader.u8()?, count: reader.u32()? })

@@ -92,7 +92,7 @@ fn read_tensor(reader: &mut Reader<'_>, index: usize, len: usize) -> Result<Tens
     let rank = reader.u8()?;
     let num_dims = reader.sequence_len(4)?;
     if num_dims > MAX_RANK {
-        return refuse(format!("has {num_dims} dimensions, {MAX_RANK} is the most"));
+        return refuse(format!("has {num_dims} dimensions, more than the limit of {MAX_RANK}"));
     }
     if usize::from(rank) != num_dims {
         return refuse(format!("has the rank {rank} and {num_dims} dimensions"));

@@ -34,7 +34,7 @@ impl<'a> TfMessage<'a> {
     ///
     /// # Errors
     /// `Message` when the bytes are not a transform message. A transform that does
-    /// not decode is an error of its own.
+    /// not decode is a separate error.
     pub fn decode(cdr: &'a [u8]) -> Result<Self> {
         Self::read(Reader::new(Self::TYPE, cdr)?)
     }

@@ -4,7 +4,7 @@
 //! and borrowed, publishes serialized CDR messages, and serves the services of
 //! ROS nodes and managed nodes. It is independent of detections.
 //!
-//! Threads: a middleware has threads of its own. It calls a [`Receiver`] for one
+//! Threads: a middleware has separate threads. It calls a [`Receiver`] for one
 //! message after another; a receiver copies what it needs and returns without
 //! waiting. It calls the [`Handler`] of services on other threads than those that
 //! deliver messages: a transition may take as long as loading networks.
@@ -214,7 +214,7 @@ pub enum Received<'a> {
     },
     /// Of `CameraInfo`.
     CameraInfo(&'a CameraInfo<'a>),
-    /// A transform of a `TFMessage`; each transform is a call of its own.
+    /// A transform of a `TFMessage`; each transform is a separate call.
     Transform {
         /// The transform, unchecked.
         transform: TransformStamped<'a>,

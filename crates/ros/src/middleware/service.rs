@@ -38,7 +38,7 @@ named! {
         SetLoggerLevels => "set_logger_levels",
         /// `get_type_description`.
         GetTypeDescription => "get_type_description",
-        /// A switch, which has a name of its own.
+        /// A switch, which has a separate name.
         SetSwitch => "set_switch",
     }
     /// Its name relative to the node: the service is `~/NAME`.
@@ -112,7 +112,7 @@ pub enum Request {
     GetTransitionGraph,
     /// Levels of loggers by name.
     GetLoggerLevels(Vec<String>),
-    /// Sets levels of loggers, each with a result of its own.
+    /// Sets levels of loggers, each with a separate result.
     SetLoggerLevels(Vec<LoggerLevel>),
     /// The description of a type.
     GetTypeDescription {

@@ -266,7 +266,7 @@ impl Contents<'_> {
         let path = self.folder.join(name);
         if !name.is_empty() && fs::symlink_metadata(path.join(marker::FILE_NAME)).is_ok() {
             let message = format!(
-                "{} is an output folder of its own: move or remove it, or choose another folder",
+                "{} is itself an output folder: move or remove it, or choose another folder",
                 path.display()
             );
             return Err(Error::new(ErrorKind::Usage, "outputs", message));

@@ -217,7 +217,11 @@ impl Publisher for RosPublisher {
         // r2r crashes on a message that is not even a header.
         let publisher = self.publisher.as_ref().filter(|_| cdr.len() >= 4);
         let Some(publisher) = publisher else {
-            return Err(error(format!("{}: a message of {} bytes", self.topic, cdr.len())));
+            return Err(error(format!(
+                "{}: a message of {} bytes has no header",
+                self.topic,
+                cdr.len()
+            )));
         };
         publisher
             .publish_raw(cdr)

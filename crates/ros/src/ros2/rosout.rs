@@ -18,10 +18,10 @@ pub(super) fn leave_to_the_node() {
         // SAFETY: The function takes no arguments, and rcl may be called from any thread
         // that is the only one to do so. The caller has just initialised rcl, so there is
         // no node whose publisher another thread could be using; later calls of rcl find
-        // the output ended, which is a state of its own.
+        // the output ended, which is a separate state.
         let code = unsafe { rcl_logging_rosout_fini() };
         if code != 0 {
-            tracing::warn!("rcl keeps a publisher of /rosout of its own: error {code}");
+            tracing::warn!("rcl keeps its own publisher of /rosout: error {code}");
         }
     });
 }

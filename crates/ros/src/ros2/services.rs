@@ -226,7 +226,7 @@ where
     serve_as::<S>(node, jobs, (kind, &format!("~/{}", kind.name())), request_of, response_of)
 }
 
-/// As [`serve`], under a name of its own.
+/// As [`serve`], under a separate name.
 pub(super) fn serve_as<S>(
     node: &mut r2r::Node,
     jobs: &Jobs,

@@ -68,7 +68,7 @@ fn check_motion(translation: &Vector3<f64>, rotation: &Quaternion<f64>) -> Resul
     let norm_squared = rotation.norm_squared();
     if (norm_squared - 1.0).abs() > NORM_TOLERANCE {
         return Err(error(format!(
-            "rotation [{i}, {j}, {k}, {w}] has squared norm {norm_squared}; 1 is needed, within \
+            "rotation [{i}, {j}, {k}, {w}] has squared norm {norm_squared}; it must be 1 within \
              {NORM_TOLERANCE}"
         )));
     }
@@ -145,7 +145,7 @@ impl TfBuffer {
     /// Inserts a transform of a message.
     ///
     /// # Errors
-    /// Those of [`Self::insert`] and [`isometry`].
+    /// Returns the errors of [`Self::insert`] and [`isometry`].
     pub fn insert_message(
         &mut self,
         transform: &TransformStamped<'_>,
@@ -257,11 +257,11 @@ impl TfBuffer {
         }
         self.losses.num_transforms_refused += 1;
         Err(error(format!(
-            "no room for {:?} from {:?}: {} frames are known, {} is the most",
-            names[0],
-            names[1],
+            "TF buffer full ({} of {} frames): {:?} -> {:?} ignored",
             self.frames.len(),
-            self.limits.max_frames
+            self.limits.max_frames,
+            names[0],
+            names[1]
         )))
     }
 
@@ -304,9 +304,9 @@ fn check_name(name: &str) -> Result<()> {
     match name.len() {
         1..=MAX_FRAME_ID_LEN => Ok(()),
         0 => Err(error("a frame has an empty name".into())),
-        len => {
-            Err(error(format!("a frame's name has {len} bytes, {MAX_FRAME_ID_LEN} is the most")))
-        }
+        len => Err(error(format!(
+            "a frame's name of {len} bytes exceeds the limit of {MAX_FRAME_ID_LEN}"
+        ))),
     }
 }
 

@@ -51,7 +51,7 @@ pub fn record(
 ) -> Result<bool> {
     if !(seconds > 0.0 && seconds <= MAX_SECONDS) {
         let message =
-            format!("--seconds is {seconds}; above 0 and at most {MAX_SECONDS} is possible");
+            format!("--seconds must be above 0 and at most {MAX_SECONDS}, found {seconds}");
         return Err(Error::new(ErrorKind::Usage, "simulate", message));
     }
     let mut folder = OutputFolder::open(out, Replaces::Everything)?;

@@ -80,8 +80,8 @@ impl Pinhole {
             return Ok(Self { focal: [fx, fy], center: [cx, cy] });
         }
         Err(uncalibrated(format!(
-            "{name} is {matrix:?}; [fx, 0, cx, 0, fy, cy, 0, 0, 1] is needed, focal lengths of at least \
-             {MIN_FOCAL:e}, all up to {MAX_PIXELS:e} pixels"
+            "{name} is {matrix:?}; [fx, 0, cx, 0, fy, cy, 0, 0, 1] is required, focal lengths of \
+             at least {MIN_FOCAL:e}, all up to {MAX_PIXELS:e} pixels"
         )))
     }
 }
@@ -229,7 +229,7 @@ impl Rectified {
         let is_rotation = error <= ROTATION_TOLERANCE && rotation.determinant() > 0.0;
         match rotation.try_inverse().filter(|_| is_rotation) {
             Some(camera_from_rectified) => Ok(Self { pinhole, rotation, camera_from_rectified }),
-            None => Err(uncalibrated(format!("R is {rectification:?}; a rotation is needed"))),
+            None => Err(uncalibrated(format!("R is {rectification:?}; a rotation is required"))),
         }
     }
 }
@@ -251,8 +251,8 @@ fn shown_part(calibration: &CameraCalibration) -> Result<([u32; 2], Size)> {
         return Ok(([left, top], size));
     }
     Err(uncalibrated(format!(
-        "the calibration is of {}x{} pixels, region {}x{} at ({left}, {top}), binning {}x{}; sides of 1 to {} and \
-         a region inside are needed",
+        "the calibration is of {}x{} pixels, region {}x{} at ({left}, {top}), binning {}x{}; \
+         sides of 1 to {} and a region inside are required",
         full[0],
         full[1],
         region[0],

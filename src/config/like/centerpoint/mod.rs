@@ -150,7 +150,7 @@ fn circle(t: &mut Translation<'_>, is_nested: bool) {
 
 /// Which boxes the suppression of footprints compares. Until 2024-12-11 boxes of two target
 /// classes at any distance, others within the distance; since then all within the
-/// distance, but pedestrians with pedestrians alone.
+/// distance, but pedestrians only with pedestrians.
 fn pairs(
     t: &mut Translation<'_>,
     targets: Option<Given>,

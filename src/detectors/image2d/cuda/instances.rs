@@ -72,7 +72,7 @@ impl Instances {
     /// Makes the tensors of a frame.
     ///
     /// # Errors
-    /// Those of [`DeviceEngine::allow_in_flight`].
+    /// Returns the errors of [`DeviceEngine::allow_in_flight`].
     pub(super) fn prepare(&mut self, frame: usize) -> Result<()> {
         let num = self.all.len();
         self.all[frame % num].allow_in_flight(frame / num + 1)

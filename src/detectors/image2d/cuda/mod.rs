@@ -50,7 +50,7 @@ pub struct CudaDetector<B: DeviceBoxes = Box2d> {
 }
 
 /// What a frame in flight does not share with another one, the tensors of its number in
-/// [`Instances`] apart. Where frames overlap each has a queue of its own, and its network runs
+/// [`Instances`] apart. Where frames overlap each has a separate queue, and its network runs
 /// in that of the instance.
 struct Context<B: DeviceBoxes> {
     uploads: InPlaceUploads,

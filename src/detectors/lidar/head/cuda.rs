@@ -125,5 +125,5 @@ fn num_cells_of(map: &DeviceTensor, channels_last: bool) -> Result<usize> {
 }
 
 fn of_another_head() -> Error {
-    Error::new(ErrorKind::Argument, "head", "a decoder of another kind of head")
+    Error::new(ErrorKind::Argument, "head", "the decoder is of another kind of head")
 }

@@ -145,7 +145,7 @@ impl LidarHead {
 /// rotation, velocity, heat map, or with the heat map first.
 fn bind_center(facts: &CenterFacts, found: &[TensorSpec]) -> Result<Vec<CenterTask<usize>>> {
     if facts.tasks.len() > MAX_TASKS {
-        return refuse(format!("{} tasks, at most {MAX_TASKS}", facts.tasks.len()));
+        return refuse(format!("{} tasks exceed the limit of {MAX_TASKS}", facts.tasks.len()));
     }
     let variances = if facts.has_variance { 2 } else { 1 };
     let per_task = if facts.has_velocity { 6 } else { 5 };

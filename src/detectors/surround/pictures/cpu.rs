@@ -51,7 +51,7 @@ impl Pictures {
     /// Prepares the picture of a message.
     ///
     /// # Errors
-    /// Those of decompression and resampling.
+    /// Returns the errors of decompression and resampling.
     pub(in crate::detectors::surround) fn prepare(
         &mut self,
         index: usize,
@@ -76,7 +76,7 @@ impl Pictures {
     /// Writes the pictures of a frame. A camera that the frame lacks keeps its old picture.
     ///
     /// # Errors
-    /// Those of decompression and resampling, with the name of the camera.
+    /// Returns the errors of decompression and resampling, with the name of the camera.
     pub(in crate::detectors::surround) fn write(
         &mut self,
         frame: &FrameSet<'_>,

@@ -60,7 +60,7 @@ impl Pictures {
     /// waits until the message is no longer read.
     ///
     /// # Errors
-    /// Those of decompression; `Device` when the GPU fails.
+    /// Returns the errors of decompression; `Device` when the GPU fails.
     pub(in crate::detectors::surround) fn prepare<'env>(
         &mut self,
         index: usize,
@@ -102,7 +102,8 @@ impl Pictures {
     /// has engines for them. A camera that the frame lacks keeps its old picture.
     ///
     /// # Errors
-    /// Those of decompression, with the name of the camera; `Device` when the GPU fails.
+    /// Returns the errors of decompression, with the name of the camera; `Device` when the GPU
+    /// fails.
     pub(in crate::detectors::surround) fn enqueue<'env>(
         &mut self,
         frame: &FrameSet<'env>,

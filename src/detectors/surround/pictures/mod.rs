@@ -3,7 +3,7 @@
 //!
 //! A picture is prepared when it arrives, where the caller passes it to
 //! [`Detector::prepare`](crate::detectors::Detector::prepare): decompressed, uploaded and
-//! resampled into memory of its own. When its frame is complete it is copied to its place, on a GPU
+//! resampled into separate memory. When its frame is complete it is copied to its place, on a GPU
 //! with those of all cameras beside it that are in the same slot.
 //! A picture that was not prepared, or with another calibration than its frame has, is
 //! resampled into its place directly; the values are the same.
@@ -98,9 +98,11 @@ impl Prepared {
 fn image<'a>(message: &FrameInput<'a>) -> Result<ImagePayload<'a>> {
     match message.payload {
         Payload::Image(image) => Ok(image),
-        Payload::Cloud(_) | Payload::CloudOnDevice(_) | Payload::Tensors(_) => {
-            Err(Error::new(ErrorKind::Argument, STAGE, "a point cloud or tensors, not an image"))
-        }
+        Payload::Cloud(_) | Payload::CloudOnDevice(_) | Payload::Tensors(_) => Err(Error::new(
+            ErrorKind::Argument,
+            STAGE,
+            "the input must be an image, found a point cloud or tensors",
+        )),
     }
 }
 
@@ -141,7 +143,7 @@ mod tests {
         // Not with another view, nor of another camera.
         assert_eq!(found(&prepared, &pictures, 0, key(3, 2)), None);
         assert_eq!(found(&prepared, &pictures, 1, key(3, 1)), None);
-        // The same message again, with another view, replaces its picture alone.
+        // The same message again, with another view, replaces only its picture.
         fill(&mut prepared, &mut pictures, key(3, 2), 31).unwrap();
         let of_camera = [key(2, 1), key(3, 1), key(3, 2)];
         let of_camera = of_camera.map(|key| found(&prepared, &pictures, 0, key));

@@ -78,7 +78,7 @@ impl StreamPetr {
     /// Runs both networks once, on matrices of zeros. Keeps no state.
     ///
     /// # Errors
-    /// Those of [`StreamPetr::embed`] and [`StreamPetr::run`].
+    /// Returns the errors of [`StreamPetr::embed`] and [`StreamPetr::run`].
     pub fn warm_up(&mut self, features: &TensorView<'_>) -> Result<()> {
         let zeros = vec![0.0; 16 * self.signature.lengths.num_cameras];
         self.embed(&CameraMatrices { intrinsics: &zeros, target_from_picture: &zeros }, features)?;

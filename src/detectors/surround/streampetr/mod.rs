@@ -17,7 +17,7 @@
 //! product. Likewise the times of the memory are ages in seconds, which the host computes,
 //! and `data_timestamp` is 0.
 //!
-//! **Embeddings** depend on the matrices alone and are computed again when one changes.
+//! **Embeddings** depend only on the matrices and are computed again when one changes.
 //!
 //! **A first frame** starts from a memory of zeros, as Autoware's node after a reset.
 //! PyTorch starts from 256 learned points instead, which the files do not contain.

@@ -84,7 +84,7 @@ impl PositionEmbedding {
     /// `Argument` when there are none.
     pub(super) fn outputs(&self) -> Result<[TensorView<'_>; 2]> {
         if !self.is_valid {
-            let message = "a frame before the position embedding";
+            let message = "a frame comes before the position embedding is computed";
             return Err(Error::new(ErrorKind::Argument, "streampetr", message));
         }
         let [embedding, cone] = self.outputs;

@@ -335,7 +335,7 @@ fn fixed(spec: &TensorSpec) -> Result<Vec<usize>> {
 }
 
 fn positions<const N: usize>(positions: Vec<usize>) -> Result<[usize; N]> {
-    positions.try_into().map_err(|_| error("another number of tensors".into()))
+    positions.try_into().map_err(|_| error("the number of tensors does not match".into()))
 }
 
 fn error(message: String) -> Error {

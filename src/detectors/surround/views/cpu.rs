@@ -54,7 +54,7 @@ impl ViewHead {
         let picture = picture_size(&config.facts)?;
         let scales = match &config.decoder {
             SurroundDecoder::Views { precision: ViewPrecision::F16, .. } => {
-                let message = "decoder.precision f16 is possible on a GPU alone";
+                let message = "decoder.precision f16 requires a GPU";
                 return model_error(message.into());
             }
             SurroundDecoder::Views { map_scales: Some(scales), .. } => &scales[..],

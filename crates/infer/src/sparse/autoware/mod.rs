@@ -119,7 +119,7 @@ impl<'a> Reader<'_, 'a> {
         let sizes = WeightSizes { num_outputs, kernel: geometry.kernel, num_inputs };
         let bias = bias.first().copied().filter(|bias| !bias.is_empty());
         let weights = self.constants.weights(node, filters, bias, sizes).or_else(|error| {
-            refuse(format!("{}; the kernel is that of {}", error.message(), rulebook.name))
+            refuse(format!("{}; the kernel belongs to {}", error.message(), rulebook.name))
         })?;
         let has_relu = check_convolution(node, &rulebook)?;
         let (builder, name) = (&mut self.builder, node.name());
@@ -165,10 +165,8 @@ fn check_convolution(node: &Node<'_>, rulebook: &Rulebook) -> Result<bool> {
             None | Some(0) => false,
             Some(1) => true,
             Some(other) => {
-                return attributes.refuse(
-                    "act_type",
-                    &format!("is {other}; 0 (none) and 1 (ReLU) are possible"),
-                );
+                return attributes
+                    .refuse("act_type", &format!("must be 0 (none) or 1 (ReLU), found {other}"));
             }
         };
     }

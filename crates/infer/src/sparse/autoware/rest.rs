@@ -44,7 +44,7 @@ pub(super) fn after(
             }
             Some(Source::Input(_)) => {
                 return refuse(format!(
-                    "the outputs depend on the input {name}, not on the map {map} alone"
+                    "the outputs depend on the input {name}, not only on the map {map}"
                 ));
             }
             None => return refuse(format!("tensor {name} is not in the file")),

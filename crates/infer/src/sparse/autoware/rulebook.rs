@@ -43,7 +43,9 @@ impl<'a> Reader<'_, 'a> {
         let stages: Vec<Stage> = parse(STAGES, stages)?;
         if stages.len() > MAX_STAGES {
             let num = stages.len();
-            return refuse(format!("metadata {STAGES}: {num} entries; {MAX_STAGES} are possible"));
+            return refuse(format!(
+                "metadata {STAGES}: {num} entries exceed the limit of {MAX_STAGES}"
+            ));
         }
         if let Some(text) = model.metadata(PERMUTATION) {
             let permutation: [usize; 3] = parse(PERMUTATION, text)?;
@@ -96,7 +98,7 @@ impl<'a> Reader<'_, 'a> {
         attributes.expect_int("batch_size", 1)?;
         let algorithm = attributes.int("algo")?;
         if !(0..=2).contains(&algorithm) {
-            return attributes.refuse("algo", &format!("is {algorithm}; 0 to 2 are possible"));
+            return attributes.refuse("algo", &format!("must be 0 to 2, found {algorithm}"));
         }
         if node.operator == "GetIndicePairsImplicitGemm" {
             attributes.expect_int("is_train", 0)?;
@@ -175,9 +177,11 @@ impl<'a> Reader<'_, 'a> {
                     self.axes = Some(axes);
                     Ok(0)
                 }
-                _ => refuse(format!("{node}: coordinates {columns:?} of z y x")),
+                _ => refuse(format!("{node}: coordinates {columns:?} are not an order of z y x")),
             },
-            Sites::Level(_) => refuse(format!("{node}: coordinates {columns:?} of the grid")),
+            Sites::Level(_) => {
+                refuse(format!("{node}: coordinates {columns:?} are not in the order of the grid"))
+            }
         }
     }
 

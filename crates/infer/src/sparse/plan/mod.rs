@@ -112,13 +112,16 @@ impl Plan {
     pub fn new(network: SparseNetwork, capacities: &[usize]) -> Result<Self> {
         let num_levels = network.levels.len();
         if capacities.len() != num_levels {
-            return refuse(format!("{} capacities for {num_levels} levels", capacities.len()));
+            return refuse(format!(
+                "found {} capacities for {num_levels} levels",
+                capacities.len()
+            ));
         }
         for (level, &capacity) in capacities.iter().enumerate() {
             if !(1..=Self::MAX_CAPACITY).contains(&capacity) {
                 let max = Self::MAX_CAPACITY;
                 return refuse(format!(
-                    "a capacity of {capacity} sites at level {level}; 1 to {max} are possible"
+                    "the capacity of sites at level {level} must be 1 to {max}, found {capacity}"
                 ));
             }
         }

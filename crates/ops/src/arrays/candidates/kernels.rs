@@ -136,7 +136,7 @@ unsafe impl<B: Columns + Clone + std::marker::Copy> KernelSpec for Copy<B> {
         check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
         let num = args.scores.len();
         if u32::try_from(num).is_err() {
-            return Err(refused(Self::NAME, &format!("{num} scores; below 2^32 are possible")));
+            return Err(refused(Self::NAME, &format!("{num} scores exceed the limit of 2^32 - 1")));
         }
         let of_class = |len| if len == 0 { 0 } else { num };
         check_lens(

@@ -52,7 +52,7 @@ pub fn candidate_arrays<B, const K: usize>(
         return lengths(boxes.len(), scores.len(), num_classes);
     }
     if u32::try_from(boxes.len()).is_err() {
-        return argument(format!("{} boxes; at most {} are possible", boxes.len(), u32::MAX));
+        return argument(format!("{} boxes exceed the limit of {}", boxes.len(), u32::MAX));
     }
     let rows = (0..).zip(boxes.iter().zip(scores));
     out.extend(rows.map(|(source, (&numbers, &score))| Candidate {
@@ -83,10 +83,10 @@ fn set_classes<B, T: Copy + TryInto<u32> + std::fmt::Display>(
     Ok(())
 }
 
-const POSSIBLE_CLASSES: &str = "0 to 2^32 - 1 are possible";
+const POSSIBLE_CLASSES: &str = "it must be 0 to 2^32 - 1";
 
 fn lengths(boxes: usize, scores: usize, classes: usize) -> Result<()> {
-    argument(format!("{boxes} boxes, {scores} scores and {classes} classes; as many are needed"))
+    argument(format!("{boxes} boxes, {scores} scores and {classes} classes must be equally many"))
 }
 
 fn argument<T>(message: String) -> Result<T> {

@@ -62,7 +62,7 @@ impl Workspace {
         let rows = coordinates.in_fours();
         if !coordinates.len().is_multiple_of(4) || u32::try_from(rows.len()).is_err() {
             let len = coordinates.len();
-            return argument(format!("{len} numbers, rows of 4 below 2^32 rows are needed"));
+            return argument(format!("{len} numbers, rows of 4 below 2^32 rows are required"));
         }
         sites.enqueue_reset()?;
         self.rulebooks.enqueue_clear(std::slice::from_mut(sites))?;

@@ -97,7 +97,7 @@ fn check_features(
 ) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
     if args.num_channels == 0 || args.num_channels > args.row_len {
-        let message = format!("{} channels in rows of {}", args.num_channels, args.row_len);
+        let message = format!("{} channels do not fit rows of {}", args.num_channels, args.row_len);
         return Err(refused(kernel, &message));
     }
     let num_rows = args.num_rows as usize;
@@ -144,7 +144,7 @@ fn check_values(
 ) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
     if args.num_channels == 0 || args.num_channels > args.row_len {
-        let message = format!("{} channels in rows of {}", args.num_channels, args.row_len);
+        let message = format!("{} channels do not fit rows of {}", args.num_channels, args.row_len);
         return Err(refused(kernel, &message));
     }
     let num_rows = args.values.len().div_ceil(args.num_channels as usize);
@@ -209,7 +209,10 @@ unsafe impl KernelSpec for TableArrays {
     fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
         check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
         if !matches!(args.width, 1 | 3) {
-            return Err(refused(Self::NAME, &format!("{} taps per word", args.width)));
+            return Err(refused(
+                Self::NAME,
+                &format!("{} taps per word must be 1 or 3", args.width),
+            ));
         }
         let num_taps = grid.num_blocks[1] as usize;
         let num_groups = num_taps.div_ceil(args.width as usize);

@@ -107,8 +107,8 @@ impl Workspace {
         if !fits {
             let num_cells = columns.cells.len();
             return argument(format!(
-                "arrays of {num_cells}, {num_voxels} and {num_points} values for {} voxels of {} \
-                 points",
+                "arrays of {num_cells}, {num_voxels} and {num_points} values do not fit {} voxels \
+                 of {} points",
                 sizes[0], sizes[1]
             ));
         }

@@ -92,7 +92,7 @@ pub struct Write<Index>(PhantomData<Index>);
 fn check_write<Index>(kernel: &str, args: &WriteArgs<'_, Index>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
     if args.size.contains(&0) {
-        return Err(refused(kernel, &format!("a grid of {:?} cells", args.size)));
+        return Err(refused(kernel, &format!("a grid must have cells, found {:?}", args.size)));
     }
     let num = args.num_points.len();
     check_lens(

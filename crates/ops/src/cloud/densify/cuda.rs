@@ -47,7 +47,10 @@ impl DeviceSweeps {
         point_capacity: usize,
     ) -> Result<Self> {
         if num_past_sweeps >= MAX_SWEEPS {
-            return argument(format!("{num_past_sweeps} past sweeps; at most {}", MAX_SWEEPS - 1));
+            return argument(format!(
+                "{num_past_sweeps} past sweeps exceed the limit of {}",
+                MAX_SWEEPS - 1
+            ));
         }
         let empty = || {
             Ok(Sweep {

@@ -79,7 +79,7 @@ unsafe impl KernelSpec for Densify {
         let num_tiles = args.sweep_capacity.div_ceil(THREADS_PER_BLOCK).max(1);
         let num_sweeps = args.num_sweeps as usize;
         if num_blocks == 0 || y != 1 || !(1..=MAX_SWEEPS).contains(&num_sweeps) {
-            let message = format!("{num_blocks} x {y} blocks for {num_sweeps} sweeps");
+            let message = format!("{num_blocks} x {y} blocks do not fit {num_sweeps} sweeps");
             return Err(refused(Self::NAME, &message));
         }
         let num_channels = args.num_channels as usize;

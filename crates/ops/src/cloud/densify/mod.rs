@@ -145,7 +145,7 @@ pub fn densify(
     let other = sweeps.ring.iter().map(|sweep| sweep.points.num_channels()).next();
     if out.num_channels() != num_channels || other.is_some_and(|other| other != num_channels) {
         return argument(format!(
-            "points of {num_channels} channels, past ones of {other:?}, into {}",
+            "points of {num_channels} channels and past ones of {other:?} do not fit {}",
             out.num_channels()
         ));
     }

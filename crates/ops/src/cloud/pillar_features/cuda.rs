@@ -154,7 +154,7 @@ fn check(out: &DeviceTensor, input: &Input<'_>, num_features: usize) -> Result<u
     let num_values = num_slots.saturating_mul(num_features);
     match *out.shape() {
         _ if num_values > MANY_VALUES => {
-            argument(format!("{num_values} values a voxel; at most {MANY_VALUES}"))
+            argument(format!("{num_values} values of a voxel exceed the limit of {MANY_VALUES}"))
         }
         [rows, slots, features]
             if rows >= capacity && slots == num_slots && features == num_features =>

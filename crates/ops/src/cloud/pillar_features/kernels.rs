@@ -84,8 +84,8 @@ fn check<T>(
         return Err(refused(
             kernel,
             &format!(
-                "{:?} blocks for {num_rows} rows of {num_slots} points of {num_channels} channels, \
-                 {num_features} features",
+                "{:?} blocks do not fit {num_rows} rows of {num_slots} points of {num_channels} \
+                 channels, {num_features} features",
                 grid.num_blocks
             ),
         ));

@@ -32,7 +32,7 @@ impl Workspace {
     pub fn new(stream: &Stream, grid: &Grid) -> Result<Self> {
         let [nx, ny, nz] = grid.grid_size().map(|n| n as usize);
         if nz != 1 || grid.num_cells() > u64::from(u32::MAX) {
-            return argument(format!("a grid of {nx}x{ny}x{nz}; one cell high is possible"));
+            return argument(format!("the grid must be one cell high, found {nx}x{ny}x{nz}"));
         }
         let device = stream.device();
         Ok(Self {

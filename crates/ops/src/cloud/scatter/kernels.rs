@@ -72,7 +72,8 @@ fn check<From, To>(kernel: &str, args: &WriteArgs<'_, From, To>, grid: &Grid) ->
         || grid.num_blocks != [args.num_cells.div_ceil(THREADS_PER_BLOCK), 1]
     {
         let blocks = grid.num_blocks;
-        let message = format!("{blocks:?} blocks, {rows} rows, {channels} planes of {cells}");
+        let message =
+            format!("{blocks:?} blocks do not fit {rows} rows, {channels} planes of {cells}");
         return Err(refused(kernel, &message));
     }
     let slices = [

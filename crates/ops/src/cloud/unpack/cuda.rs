@@ -76,7 +76,7 @@ impl Workspace {
         let at = cloud.layout()?;
         let num_points = at.width * at.height;
         if num_points > self.max_points || u32::try_from(num_points).is_err() {
-            let message = format!("{num_points} points; at most {} are possible", self.max_points);
+            let message = format!("{num_points} points exceed the limit of {}", self.max_points);
             return Err(Error::new(ErrorKind::Argument, "unpack", message));
         }
         let sources = match num_points {

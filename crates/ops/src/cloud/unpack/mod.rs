@@ -109,7 +109,7 @@ fn check_channels(params: &UnpackParams, num_out: usize) -> Result<()> {
         "unpack",
         format!(
             "x, y, z and {} channels do not fit points of {num_out} channels; at most \
-             {MAX_CHANNELS} are possible",
+             {MAX_CHANNELS} are allowed",
             params.channels.len(),
         ),
     ))
@@ -182,7 +182,7 @@ fn checked(field: &PointField<'_>, point_step: usize, scale: f32) -> Result<Sour
         return refuse(format!("has datatype {}, known are 1 to 8", field.datatype));
     };
     if field.count == 0 {
-        return refuse("has count 0, at least 1 is needed".into());
+        return refuse("must have a count of at least 1, found 0".into());
     }
     let (offset, size) = (field.offset as usize, datatype.size());
     if offset.saturating_add(size) > point_step {

@@ -163,7 +163,7 @@ fn unusable_fields_are_named() {
         (&range_only, &[], "no field x, only [range, azimuth]"),
         (&XYZ, &[PointChannel::Ring], "no field ring or channel, only [x, y, z]"),
         (&beyond, &[PointChannel::Intensity], "field intensity has 4 bytes at offset 14"),
-        (&none, &[], "field x has count 0"),
+        (&none, &[], "field x must have a count of at least 1, found 0"),
         (&unknown, &[], "field y has datatype 9"),
         (&zero, &[], "field y has datatype 0"),
         (&far, &[], "field z has 4 bytes at offset 4294967295"),

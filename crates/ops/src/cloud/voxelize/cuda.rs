@@ -65,8 +65,8 @@ impl DeviceVoxels {
         };
         if voxel_capacity == 0 || num_elements == 0 && point_capacity != 0 {
             return argument(format!(
-                "limits of {voxel_capacity} voxels of {max_points_per_voxel} points; 1 or more of \
-                 1 to {MAX_POINTS_PER_VOXEL}, or of all, are possible"
+                "limits of {voxel_capacity} voxels of {max_points_per_voxel} points; at least 1 \
+                 voxel of 1 to {MAX_POINTS_PER_VOXEL} points, or of all, is required"
             ));
         }
         Ok(Self {
@@ -136,8 +136,8 @@ impl Workspace {
         let num_cells = params.grid.num_cells();
         if num_cells > u64::from(u32::MAX) || point_capacity > MAX_POINTS {
             return argument(format!(
-                "{num_cells} cells for {point_capacity} points; at most {} cells and {MAX_POINTS} \
-                 points are possible",
+                "{num_cells} cells for {point_capacity} points exceed the limits of {} cells and \
+                 {MAX_POINTS} points",
                 u32::MAX
             ));
         }

@@ -160,7 +160,8 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
     {
         let blocks = grid.num_blocks;
         let message = format!(
-            "{blocks:?} blocks, {points} points of {} channels, {wanted} a voxel, {num_cells} cells",
+            "{blocks:?} blocks do not fit {points} points of {} channels, {wanted} per voxel, \
+             {num_cells} cells",
             args.num_channels
         );
         return Err(refused(kernel, &message));
@@ -169,7 +170,8 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
         0 => num_cells as usize,
         shift @ 1..=31 if args.entries.len() == 1 << (32 - shift) => 2 * points,
         shift => {
-            let message = format!("{} entries, hashes shifted by {shift}", args.entries.len());
+            let message =
+                format!("{} entries do not fit hashes shifted by {shift}", args.entries.len());
             return Err(refused(kernel, &message));
         }
     };

@@ -231,8 +231,8 @@ pub fn voxelize(
         || limits.1 == 0
     {
         return argument(format!(
-            "limits of {} voxels of {} points do not fit voxels made for {} of {}; at least 1 of 1 \
-             is needed",
+            "limits of {} voxels of {} points do not fit voxels made for {} of {}; at least 1 of \
+             1 is required",
             limits.0, limits.1, voxels.voxel_capacity, voxels.max_points_per_voxel
         ));
     }
@@ -244,7 +244,7 @@ pub fn voxelize(
     }
     if params.grid.num_cells() > u64::from(u32::MAX) {
         return argument(format!(
-            "the grid has {} cells, at most {} are possible",
+            "the grid has {} cells, at most {} are allowed",
             params.grid.num_cells(),
             u32::MAX
         ));

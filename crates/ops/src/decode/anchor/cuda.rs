@@ -51,7 +51,7 @@ impl Workspace {
         let num_items = num_cells.saturating_mul(per_cell);
         if per_cell == 0 || num_items > MAX_FOUND {
             return argument(format!(
-                "{num_cells} cells of {per_cell} anchors; 1 to {MAX_FOUND} in all are possible"
+                "{num_cells} cells of {per_cell} anchors must hold 1 to {MAX_FOUND} anchors in all"
             ));
         }
         let shapes: Vec<AnchorShape> = params
@@ -113,7 +113,9 @@ impl Workspace {
         let num_items = size[0] * size[1] * params.anchors.len() * params.rotations_rad.len();
         let max_items = memory.selecting.capacity();
         if num_items > max_items || num_items == 0 {
-            return argument(format!("{num_items} anchors; 1 to {max_items} are possible"));
+            return argument(format!(
+                "the number of anchors must be 1 to {max_items}, found {num_items}"
+            ));
         }
         let num_blocks = [blocks(num_items, ANCHORS_PER_BLOCK), 1];
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };

@@ -90,8 +90,8 @@ fn check<T>(kernel: &str, args: &AnchorArgs<'_, T>, grid: &Grid) -> Result<()> {
     {
         let blocks = grid.num_blocks;
         let message = format!(
-            "{blocks:?} blocks for {num_cells} cells in rows of {num_columns}, {num_anchors} anchors \
-             of {num_classes} classes and {num_rotations} rotations"
+            "{blocks:?} blocks do not fit {num_cells} cells in rows of {num_columns}, \
+             {num_anchors} anchors of {num_classes} classes and {num_rotations} rotations"
         );
         return Err(refused(kernel, &message));
     }

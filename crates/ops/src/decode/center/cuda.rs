@@ -66,8 +66,8 @@ impl Workspace {
         let num_tasks = params.tasks.len();
         if num_tasks == 0 || num_tasks > MAX_TASKS || num_cells > MAX_FOUND {
             return argument(format!(
-                "{num_tasks} tasks of {num_cells} cells; 1 to {MAX_TASKS} of at most {MAX_FOUND} \
-                 in all are possible"
+                "{num_tasks} tasks of {num_cells} cells; 1 to {MAX_TASKS} tasks of at most \
+                 {MAX_FOUND} cells in all are allowed"
             ));
         }
         for (index, classes) in params.tasks.iter().enumerate() {
@@ -203,7 +203,7 @@ fn check(
         total += height * width;
     }
     if total > cell_capacity {
-        return argument(format!("{total} cells; at most {cell_capacity} are possible"));
+        return argument(format!("{total} cells exceed the capacity of {cell_capacity}"));
     }
     Ok([blocks(most, CELLS_PER_BLOCK).max(1), tasks.len() as u32])
 }

@@ -139,7 +139,10 @@ fn check<T>(kernel: &str, args: &CenterArgs<'_, T>, grid: &Grid) -> Result<()> {
         let cells = (task.num_rows as usize).saturating_mul(task.num_columns as usize);
         num_cells = num_cells.saturating_add(cells);
         if cells > x as usize * CELLS_PER_BLOCK as usize {
-            return Err(refused(kernel, &format!("{x} blocks for {cells} cells of task {index}")));
+            return Err(refused(
+                kernel,
+                &format!("{x} blocks do not fit {cells} cells of task {index}"),
+            ));
         }
         let num_velocities = if args.has_velocity == 0 { 0 } else { 2 * copies };
         let channels = [
@@ -158,7 +161,8 @@ fn check<T>(kernel: &str, args: &CenterArgs<'_, T>, grid: &Grid) -> Result<()> {
         check_lens(kernel, [("classes", args.classes.len(), last_class)])?;
     }
     if num_tasks == 0 || num_tasks > MAX_TASKS || x == 0 || num_cells > MAX_FOUND {
-        let message = format!("{num_tasks} tasks of {num_cells} cells in all, {x} blocks");
+        let message =
+            format!("{num_tasks} tasks of {num_cells} cells in all do not fit {x} blocks");
         return Err(refused(kernel, &message));
     }
     let slices = [

@@ -84,7 +84,7 @@ pub const GRID: Grid = Grid { num_blocks: [1, 1], threads_per_block: THREADS_PER
 fn check_grid(kernel: &str, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
     if grid.num_blocks != GRID.num_blocks {
-        return Err(refused(kernel, &format!("{:?} blocks, not one", grid.num_blocks)));
+        return Err(refused(kernel, &format!("found {:?} blocks, expected one", grid.num_blocks)));
     }
     Ok(())
 }

@@ -52,7 +52,7 @@ impl Workspace {
         let max_pairs = max_pairs.min(num_queries.saturating_mul(num_classes));
         if max_pairs > QueryDecode::MAX_PAIRS {
             return argument(format!(
-                "{max_pairs} pairs; on a GPU at most {} are possible",
+                "{max_pairs} pairs exceed the limit of a GPU, {}",
                 QueryDecode::MAX_PAIRS
             ));
         }
@@ -98,8 +98,8 @@ impl Workspace {
         if !fits {
             return argument(format!(
                 "{max_pairs} pairs, {} score thresholds in {} bins and {num_norms} yaw-norm \
-                 thresholds; there are {} classes, and on a GPU at most {MAX_BINS} bins and {} \
-                 pairs are possible",
+                 thresholds; there are {} classes, and a GPU takes at most {MAX_BINS} bins and {} \
+                 pairs",
                 score_thresholds.per_class.len(),
                 limits.len(),
                 self.num_classes,

@@ -125,7 +125,7 @@ unsafe impl KernelSpec for DecodePairs {
         if !fits {
             let message = format!(
                 "{:?} blocks, {max_pairs} pairs and {} keys for {queries} queries of {classes} \
-                 classes; at most {MAX_QUERIES} queries are possible",
+                 classes; at most {MAX_QUERIES} queries are allowed",
                 grid.num_blocks, args.num_keys
             );
             return Err(refused(Self::NAME, &message));

@@ -55,7 +55,7 @@ impl Workspace {
         limits: Limits,
     ) -> Result<Self> {
         if num_queries > MAX_FOUND {
-            return argument(format!("{num_queries} queries; at most {MAX_FOUND} are possible"));
+            return argument(format!("{num_queries} queries exceed the limit of {MAX_FOUND}"));
         }
         let query = &params.query;
         let mut memory = Memory {
@@ -92,7 +92,7 @@ impl Workspace {
         let num_queries = check(forms, params)?;
         let most = memory.selecting.capacity();
         if num_queries > most {
-            return argument(format!("{num_queries} queries; at most {most} are possible"));
+            return argument(format!("{num_queries} queries exceed the limit of {most}"));
         }
         let num_blocks = [blocks(num_queries, THREADS_PER_BLOCK).max(1), 1];
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };

@@ -59,7 +59,7 @@ fn check<T>(kernel: &str, args: &StreamPetrArgs<'_, T>, grid: &Grid) -> Result<(
     let [num_queries, num_classes] = [args.num_queries, args.num_classes].map(|n| n as usize);
     let num_blocks = num_queries.div_ceil(THREADS_PER_BLOCK as usize).max(1);
     if num_queries > MAX_FOUND || grid.num_blocks != [num_blocks as u32, 1] {
-        let message = format!("{:?} blocks for {num_queries} queries", grid.num_blocks);
+        let message = format!("{:?} blocks do not fit {num_queries} queries", grid.num_blocks);
         return Err(refused(kernel, &message));
     }
     let slices = [

@@ -80,7 +80,9 @@ fn check(
             match params.query.yaw_norm_thresholds.len() {
                 0 => Ok(num),
                 n if n == num_classes => Ok(num),
-                n => argument(format!("{n} yaw-norm thresholds for {num_classes} classes")),
+                n => {
+                    argument(format!("{n} yaw-norm thresholds do not match {num_classes} classes"))
+                }
             }
         }
         _ => argument(format!(

@@ -103,7 +103,7 @@ fn check<T, B>(
     let [x, y] = grid.num_blocks;
     let needed_blocks = num_rows.div_ceil(rows_per_block as usize).max(1);
     if num_rows > MAX_FOUND || y != 1 || x as usize != needed_blocks {
-        return Err(refused(kernel, &format!("{x} x {y} blocks for {num_rows} rows")));
+        return Err(refused(kernel, &format!("{x} x {y} blocks do not fit {num_rows} rows")));
     }
     check_levels(kernel, args, rows)?;
     let lengths: &[usize] = match rows {

@@ -59,7 +59,7 @@ struct Head {
 impl Head {
     fn new(network: Size, num_classes: usize, score_threshold: f32) -> Result<Self> {
         if num_classes == 0 {
-            return Err(argument("0 classes; at least 1".into()));
+            return Err(argument("0 classes, at least 1 required".into()));
         }
         Ok(Self { network, num_classes, score_threshold })
     }

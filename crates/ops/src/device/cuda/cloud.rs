@@ -70,7 +70,7 @@ impl DeviceCloud {
     /// upload unless the scope reads in place, else through one copy into the pinned memory.
     ///
     /// # Errors
-    /// Those of [`DeviceCloud::enqueue_upload`].
+    /// Returns the errors of [`DeviceCloud::enqueue_upload`].
     pub fn enqueue_payload<'env>(
         &mut self,
         cloud: &CloudView<'env>,
@@ -99,7 +99,7 @@ impl DeviceCloud {
     /// The bytes of the message, for kernels on `stream`.
     ///
     /// # Errors
-    /// Those of [`DevicePayload::input`].
+    /// Returns the errors of [`DevicePayload::input`].
     pub fn input(&self, stream: &Stream) -> Result<In<'_, u8>> {
         self.payload.input(stream)
     }

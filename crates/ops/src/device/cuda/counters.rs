@@ -13,7 +13,7 @@ use det_post_types::{Count, FrameReport, Result};
 /// [`DeviceCounters::enqueue_clear`]. Entries that only the host counts stay 0.
 ///
 /// Frames that overlap share the entries, since their work is in the order of the stream, and
-/// publish to memory of their own ([`DeviceCounters::select`]).
+/// publish to separate memory ([`DeviceCounters::select`]).
 #[derive(Debug)]
 pub struct DeviceCounters {
     entries: DeviceBuffer<u32>,

@@ -59,7 +59,7 @@ impl Graph {
     /// Records what `enqueue` queues on `stream`, without running it.
     ///
     /// # Errors
-    /// Those of `enqueue`; `Device` when it waited or allocated memory, which cannot
+    /// Returns the errors of `enqueue`; `Device` when it waited or allocated memory, which cannot
     /// be recorded, or queued nothing.
     pub fn record(stream: &Stream, enqueue: impl FnOnce() -> Result<()>) -> Result<Self> {
         Self::record_locked(&lock_capture(), stream, enqueue)

@@ -69,7 +69,7 @@ impl DeviceImage {
     /// upload unless the scope reads in place, else through one copy into the pinned memory.
     ///
     /// # Errors
-    /// Those of [`DeviceImage::enqueue_upload`].
+    /// Returns the errors of [`DeviceImage::enqueue_upload`].
     pub fn enqueue_payload<'env>(
         &mut self,
         image: &ImageView<'env>,
@@ -153,7 +153,7 @@ impl DeviceImage {
     /// The bytes of the message, and [`TAIL_BYTES`] more, for kernels on `stream`.
     ///
     /// # Errors
-    /// Those of [`DevicePayload::input`].
+    /// Returns the errors of [`DevicePayload::input`].
     pub fn input(&self, stream: &Stream) -> Result<In<'_, u8>> {
         self.payload.input(stream)
     }

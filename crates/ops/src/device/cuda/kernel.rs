@@ -87,7 +87,7 @@ impl<K: KernelSpec> Kernel<K> {
         let (found, needed) = (param_size(&function)?, size_of::<K::Args<'static>>());
         if found != needed {
             return Err(error(format!(
-                "kernel {name} has a parameter of {found} bytes, declared are {needed}"
+                "kernel {name} has a parameter of {found} bytes, {needed} are declared"
             )));
         }
         let attribute = |attribute| {
@@ -142,7 +142,7 @@ impl<K: KernelSpec> Kernel<K> {
         }
         if threads_per_block > self.max_threads_per_block {
             return Err(error(format!(
-                "kernel {}: {threads_per_block} threads per block, at most {} are possible",
+                "kernel {}: {threads_per_block} threads per block exceed the limit of {}",
                 K::NAME,
                 self.max_threads_per_block
             )));
@@ -276,7 +276,7 @@ pub(crate) fn check_len(kernel: &str, slice: &str, found: usize, needed: usize) 
     if found >= needed {
         return Ok(());
     }
-    Err(refused(kernel, &format!("{slice} has {found} values, needed are {needed}")))
+    Err(refused(kernel, &format!("{slice} has {found} values, at least {needed} required")))
 }
 
 /// [`check_len`] of several slices: name, length, length needed.
@@ -319,7 +319,7 @@ pub(crate) fn check_threads(kernel: &str, found: u32, needed: u32) -> Result<()>
     if found == needed {
         return Ok(());
     }
-    Err(refused(kernel, &format!("{found} threads per block, needed are {needed}")))
+    Err(refused(kernel, &format!("{found} threads per block, {needed} required")))
 }
 
 /// The error of a launch that is refused.

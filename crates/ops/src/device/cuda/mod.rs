@@ -96,7 +96,7 @@ impl CudaDevice {
         open::check(self.context())
     }
 
-    /// A new stream: a queue of work with memory of its own.
+    /// A new stream: a queue of work with separate memory.
     ///
     /// # Errors
     /// `Device` with the driver's error.

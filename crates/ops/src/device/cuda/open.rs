@@ -81,7 +81,7 @@ fn start_driver() -> Result<()> {
     // SAFETY: loads the driver's library, whose initialisers are trusted as
     // far as any system library's; the call has no other precondition.
     if !unsafe { sys::is_culib_present() } {
-        return Err(error("no CUDA driver library (libcuda) on this machine"));
+        return Err(error("this machine has no CUDA driver library (libcuda)"));
     }
     result::init().map_err(|e| failed("start the driver", e))?;
     let mut version = 0;
@@ -91,7 +91,7 @@ fn start_driver() -> Result<()> {
         .map_err(|e| failed("query the driver's version", e))?;
     if version < MIN_DRIVER {
         let (found, needed) = (dotted(version), dotted(MIN_DRIVER));
-        return Err(error(format!("the driver is for CUDA {found}, needed is {needed}")));
+        return Err(error(format!("driver supports CUDA {found}; {needed} or newer is required")));
     }
     Ok(())
 }

@@ -39,7 +39,8 @@ impl DevicePoints {
     /// is not enough memory.
     pub fn with_capacity(stream: &Stream, num_channels: usize, capacity: usize) -> Result<Self> {
         if num_channels < 3 {
-            let message = format!("points of {num_channels} channels; at least x, y, z");
+            let message =
+                format!("points have {num_channels} channels; they must have at least x, y, z");
             return Err(Error::new(ErrorKind::Argument, "device", message));
         }
         let values = DeviceBuffer::zeros(stream, num_channels.saturating_mul(capacity))?;

@@ -284,7 +284,7 @@ impl Stream {
             return Ok(());
         }
         if other.memory.includes(&self.memory) {
-            return Err(error("a stream cannot keep the memory of a handle of its own".to_owned()));
+            return Err(error("a stream cannot keep memory that keeps this stream".to_owned()));
         }
         let mut owned = self.memory.owned();
         if !owned.streams.iter().any(|kept| Arc::ptr_eq(&kept.memory, &other.memory)) {

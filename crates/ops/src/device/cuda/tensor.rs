@@ -60,7 +60,7 @@ impl DeviceTensor {
             (ElementType::F32, Some(num)) => DeviceValues::F32(DeviceBuffer::zeros(stream, num)?),
             (ElementType::F16, Some(num)) => DeviceValues::F16(DeviceBuffer::zeros(stream, num)?),
             _ => {
-                let message = format!("no device tensor of {element} {shape:?}");
+                let message = format!("a device tensor of {element} {shape:?} is not supported");
                 return Err(Error::new(ErrorKind::Argument, "device", message));
             }
         };
@@ -80,7 +80,7 @@ impl DeviceTensor {
         match shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim)) {
             Some(num) if num == found => Ok(tensor),
             _ => {
-                let message = format!("{found} values are not those of a tensor of {shape:?}");
+                let message = format!("{found} values do not match a tensor of {shape:?}");
                 Err(Error::new(ErrorKind::Argument, "device", message))
             }
         }
@@ -364,6 +364,6 @@ impl PinnedTensor {
 }
 
 fn unlike(own: &[usize], element: ElementType, shape: &[usize]) -> Error {
-    let message = format!("{element} {shape:?} for page-locked memory of {own:?}");
+    let message = format!("{element} {shape:?} does not fit page-locked memory of {own:?}");
     Error::new(ErrorKind::Argument, "device", message)
 }

@@ -26,7 +26,7 @@ fn size_of(frame: &Frame, data: &[u8]) -> Result<Size> {
 }
 
 fn without_header() -> Error {
-    codec("JPEG without a header")
+    codec("the JPEG has no header")
 }
 
 fn failed(cause: JpegError) -> Error {
@@ -131,13 +131,14 @@ fn check_work(size: Size, data: &[u8], markers: &Markers) -> Result<()> {
     let num_pixels = u64::from(width) * u64::from(height);
     if num_scans > MAX_SCANS || num_scans * num_pixels > MAX_SCANNED_PIXELS {
         return Err(exceeded(format!(
-            "JPEG of {width}x{height} in {num_scans} scans; {MAX_SCANS} scans and \
-             {MAX_SCANNED_PIXELS} pixels over all scans are possible"
+            "JPEG of {width}x{height} has {num_scans} scans; the limits are {MAX_SCANS} scans and \
+             {MAX_SCANNED_PIXELS} pixels over all scans"
         )));
     }
     if num_table_bytes > MAX_TABLE_BYTES {
         return Err(exceeded(format!(
-            "JPEG with {num_table_bytes} bytes of Huffman tables; {MAX_TABLE_BYTES} are possible"
+            "JPEG with {num_table_bytes} bytes of Huffman tables exceeds the limit of \
+             {MAX_TABLE_BYTES}"
         )));
     }
     if !has_end {

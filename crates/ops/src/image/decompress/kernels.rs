@@ -53,7 +53,8 @@ unsafe impl KernelSpec for PlanesToRgb {
             || !covers(chroma_width, width)
             || !covers(chroma_height, height)
         {
-            let message = format!("{:?} blocks for {size:?} and {chroma:?}", grid.num_blocks);
+            let message =
+                format!("{:?} blocks do not fit {size:?} and {chroma:?}", grid.num_blocks);
             return Err(refused(Self::NAME, &message));
         }
         let num_pixels = width as usize * height as usize;

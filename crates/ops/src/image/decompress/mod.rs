@@ -163,7 +163,7 @@ fn check_size(size: Size, num_bytes: usize, max_pixels_per_byte: u64) -> Result<
     let num_pixels = u64::from(width) * u64::from(height);
     if num_pixels == 0 || width.max(height) > ImageView::MAX_SIDE || num_pixels > MAX_PIXELS {
         return Err(codec(format!(
-            "picture of {width}x{height}; sides of 1 to {} and {MAX_PIXELS} pixels are possible",
+            "picture of {width}x{height}; sides must be 1 to {}, pixels at most {MAX_PIXELS}",
             ImageView::MAX_SIDE
         )));
     }

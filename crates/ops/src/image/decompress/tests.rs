@@ -210,7 +210,7 @@ fn the_work_of_a_jpeg_is_limited_before_it_is_done() {
             Err(error) => {
                 assert!(!accepted, "{size:?} in {num_scans} scans: {error}");
                 assert_eq!(error.kind(), ErrorKind::DecodeLimit);
-                assert!(error.message().contains(&format!("in {num_scans} scans")), "{error}");
+                assert!(error.message().contains(&format!("has {num_scans} scans")), "{error}");
             }
         }
     }

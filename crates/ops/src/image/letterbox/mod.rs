@@ -120,7 +120,7 @@ fn place(source: Size, network: Size, placement: Placement) -> Result<Letterbox>
         return Ok(placed);
     }
     let message = format!(
-        "{}x{} pixels resized to cover {}x{} have {width}x{height}; sides of up to {} are possible",
+        "{}x{} pixels resized to cover {}x{} have {width}x{height}; sides must be at most {}",
         source.width,
         source.height,
         network.width,
@@ -140,7 +140,7 @@ fn network_size(shape: &[usize]) -> Result<Size> {
             ErrorKind::Argument,
             "letterbox",
             format!(
-                "output {shape:?}; [1, 3, height, width] with sides of 1 to {} is possible",
+                "output must be [1, 3, height, width] with sides of 1 to {}, found {shape:?}",
                 ImageView::MAX_SIDE
             ),
         )),

@@ -135,7 +135,7 @@ fn reach(scale: [f64; 2], resize: Resize) -> Result<[u32; 2]> {
     if !scale.iter().all(|&scale| scale > 0.0 && scale <= most) {
         let [x, y] = scale;
         return Err(error(format!(
-            "{x:.2} x {y:.2} source pixels for a pixel of the network; at most {most} are possible"
+            "{x:.2} x {y:.2} source pixels for a pixel of the network exceed the limit of {most}"
         )));
     }
     Ok(match resize {
@@ -151,7 +151,7 @@ fn check_sides(placed: &Letterbox) -> Result<()> {
         return Ok(());
     }
     Err(error(format!(
-        "{}x{} pixels into {}x{}; sides of 1 to {} are possible",
+        "{}x{} pixels into {}x{}; sides must be 1 to {}",
         source.width,
         source.height,
         network.width,

@@ -121,7 +121,7 @@ fn check_source(found: Size, expected: Size) -> Result<()> {
         return Ok(());
     }
     Err(error(format!(
-        "an image of {}x{} for a map of images of {}x{}",
+        "an image of {}x{} does not fit a map of images of {}x{}",
         found.width, found.height, expected.width, expected.height
     )))
 }
@@ -135,7 +135,7 @@ fn picture_range(shape: &[usize], network: Size, picture: usize) -> Result<Range
             Ok(picture * len..(picture + 1) * len)
         }
         _ => Err(error(format!(
-            "output {shape:?}; picture {picture} of [N, 3, {height}, {width}] is needed"
+            "output must be picture {picture} of [N, 3, {height}, {width}], found {shape:?}"
         ))),
     }
 }

@@ -43,7 +43,8 @@ unsafe impl KernelSpec for NmsBevFastRanked {
         check_threads(Self::NAME, grid.threads_per_block, RANKED_THREADS)?;
         let [num_blocks, y] = grid.num_blocks;
         if capacity > num_blocks as usize * RANKED_ROWS as usize || y != 1 {
-            let message = format!("{capacity} candidates on a grid of {:?}", grid.num_blocks);
+            let message =
+                format!("{capacity} candidates do not fit a grid of {:?}", grid.num_blocks);
             return Err(refused(Self::NAME, &message));
         }
         check_len(Self::NAME, "ranked_counts", args.ranked_counts.len(), 1)?;

@@ -316,7 +316,10 @@ unsafe impl<P: Family, const STEP: usize> KernelSpec for StepOf<P, STEP> {
         match Self::STEP {
             Step::Bitmask => check_bitmask(kernel, capacity, grid)?,
             Step::Only if P::METHOD == Method::Soft && grid.num_blocks != [1, 1] => {
-                return Err(refused(kernel, &format!("{:?} blocks, not one", grid.num_blocks)));
+                return Err(refused(
+                    kernel,
+                    &format!("found {:?} blocks, expected one", grid.num_blocks),
+                ));
             }
             _ => {}
         }
@@ -334,5 +337,8 @@ fn check_bitmask(kernel: &str, capacity: usize, grid: &Grid) -> Result<()> {
     if fits && num_blocks.is_power_of_two() && y == 1 {
         return Ok(());
     }
-    Err(refused(kernel, &format!("{capacity} candidates on a grid of {:?}", grid.num_blocks)))
+    Err(refused(
+        kernel,
+        &format!("{capacity} candidates do not fit a grid of {:?}", grid.num_blocks),
+    ))
 }

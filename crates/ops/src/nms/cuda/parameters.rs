@@ -31,7 +31,7 @@ impl<'a> Parameters<'a> {
     /// `Argument` for an empty list.
     pub(crate) fn with_thresholds(self, op: &'static str, thresholds: &'a [f32]) -> Result<Self> {
         if thresholds.is_empty() {
-            let message = "0 thresholds, at least 1 is needed";
+            let message = "0 thresholds, at least 1 required";
             return Err(Error::new(ErrorKind::Argument, op, message));
         }
         Ok(Self { thresholds, ..self })

@@ -75,9 +75,7 @@ impl Convolution {
         let num_outputs = parameters.num_outputs();
         let row_bytes = row_len(num_inputs) * element_bytes(precision);
         if row_bytes > ZERO_BYTES {
-            return argument(format!(
-                "rows of {row_bytes} bytes; at most {ZERO_BYTES} are possible"
-            ));
+            return argument(format!("rows of {row_bytes} bytes exceed the limit of {ZERO_BYTES}"));
         }
         let num_taps = parameters.num_taps();
         let suffix = match precision {
@@ -146,8 +144,8 @@ impl Convolution {
             && residual.is_none_or(is_stored_so);
         if !fits {
             return argument(format!(
-                "a table of {} taps from {} to {} rows and features of {} bytes in {:?} and {:?}; {} taps, {} rows and \
-                 {:?} are needed",
+                "a table of {} taps from {} to {} rows and features of {} bytes in {:?} and {:?}; \
+                 {} taps, {} rows and {:?} are required",
                 table.num_taps(),
                 table.input_capacity(),
                 table.capacity(),
@@ -258,7 +256,10 @@ impl Workspace {
                 && features.holds(sites.capacity(), row_len(num_channels))
         };
         if !fits(a) || !b.is_none_or(fits) || !fits(out) {
-            return argument(format!("sums of {:?} as {precision:?}", a.precision));
+            return argument(format!(
+                "features of {:?} do not fit sums of {precision:?}",
+                a.precision
+            ));
         }
         let stream = &self.stream;
         let args = AddArgs {

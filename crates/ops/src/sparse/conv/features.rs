@@ -35,7 +35,7 @@ impl DeviceFeatures {
     /// `Argument` when there is not even memory for no rows.
     pub fn in_memory(bytes: DeviceBuffer<u8>, precision: Precision) -> Result<Self> {
         if bytes.len() < ZERO_BYTES {
-            let message = format!("{} bytes, at least {ZERO_BYTES} are needed", bytes.len());
+            let message = format!("{} bytes, at least {ZERO_BYTES} are required", bytes.len());
             return Err(Error::new(ErrorKind::Argument, "sparse_conv", message));
         }
         Ok(Self { bytes, precision })

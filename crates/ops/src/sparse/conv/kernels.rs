@@ -145,7 +145,7 @@ fn check(kernel: &str, args: &ConvArgs<'_>, grid: &Grid, shape: Shape) -> Result
     let features_len = rows(args.num_input_rows as usize, args.row_bytes as usize);
     if features_len.max(out_len) > MAX_FEATURE_BYTES {
         let message =
-            format!("features of {features_len} to {out_len} bytes, fewer than 2^32 are possible");
+            format!("features of {features_len} to {out_len} bytes exceed the limit of 2^32 - 1");
         return Err(refused(kernel, &message));
     }
     check_lens(
@@ -296,7 +296,7 @@ fn check_input(
 ) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, FEATURE_THREADS_PER_BLOCK)?;
     if args.num_channels == 0 || args.num_channels * parts > args.row_len {
-        let message = format!("{} channels in rows of {}", args.num_channels, args.row_len);
+        let message = format!("{} channels do not fit rows of {}", args.num_channels, args.row_len);
         return Err(refused(kernel, &message));
     }
     let row_bytes = args.row_len as usize * bytes as usize;
@@ -307,7 +307,7 @@ fn check_input(
 fn check_add(kernel: &str, args: &AddArgs<'_>, grid: &Grid, bytes: usize) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, FEATURE_THREADS_PER_BLOCK)?;
     if args.row_len == 0 {
-        return Err(refused(kernel, "rows of no values"));
+        return Err(refused(kernel, "rows must have values"));
     }
     let needed =
         ZERO_BYTES + (args.capacity as usize).saturating_mul(args.row_len as usize * bytes);

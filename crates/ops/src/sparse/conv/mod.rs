@@ -149,8 +149,8 @@ impl<'a> ConvParameters<'a> {
                 ErrorKind::Argument,
                 "sparse_conv",
                 format!(
-                    "{} weights and a bias of {} are not those of {num_taps} taps from \
-                     {num_inputs} to {num_outputs} channels, of which 1 to {} are possible",
+                    "{} weights and a bias of {} do not match {num_taps} taps from {num_inputs} \
+                     to {num_outputs} channels; channels must be 1 to {}",
                     weights.len(),
                     bias.map_or(0, <[f32]>::len),
                     Self::MAX_CHANNELS

@@ -41,7 +41,8 @@ assert_mirrors!(PoolArgs<'_>, "sparse/max_pool.cu", "Args");
 fn check(kernel: &str, args: &PoolArgs<'_>, grid: &Grid, element_bytes: usize) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
     if args.num_channels == 0 || !matches!(args.width, 1 | 3) || args.capacity > args.stride {
-        let message = format!("{} channels, {} taps a word", args.num_channels, args.width);
+        let message =
+            format!("{} channels do not fit {} taps per word", args.num_channels, args.width);
         return Err(refused(kernel, &message));
     }
     let row_bytes = args.num_channels as usize * element_bytes;

@@ -73,8 +73,8 @@ impl Geometry {
             && in_range(self.dilation, 1, Self::MAX_STEP);
         if !fits {
             return argument(format!(
-                "{self}; kernels of 1 to {}, strides and dilations of 1 to {max} and paddings of 0 \
-                 to {max} are possible",
+                "{self}; kernels must be 1 to {}, strides and dilations 1 to {max}, paddings 0 to \
+                 {max}",
                 Self::MAX_KERNEL,
                 max = Self::MAX_STEP
             ));

@@ -220,7 +220,7 @@ fn check_rank(kernel: &str, args: &RankArgs<'_>, grid: &Grid, words: u32) -> Res
     check_threads(kernel, grid.threads_per_block, RANK_THREADS_PER_BLOCK)?;
     let num_tiles = args.num_words.div_ceil(RANK_THREADS_PER_BLOCK * words);
     if grid.num_blocks != [num_tiles, 1] || !args.num_words.is_multiple_of(4) {
-        let message = format!("{:?} blocks for {} words", grid.num_blocks, args.num_words);
+        let message = format!("{:?} blocks do not fit {} words", grid.num_blocks, args.num_words);
         return Err(refused(kernel, &message));
     }
     check_lens(
@@ -259,7 +259,7 @@ pub struct MarkOutputs;
 
 // SAFETY: `OutputsArgs` mirrors the struct of that name. Sites are read below their
 // number and the capacity; a cell of the output is inside its grid, for which the bitmap
-// is long enough. Loops are bounded by the geometry, whose values are possible. No thread
+// is long enough. Loops are bounded by the geometry, whose values are checked. No thread
 // waits.
 unsafe impl KernelSpec for MarkOutputs {
     const NAME: &'static str = "rulebook_mark_outputs";

@@ -97,7 +97,7 @@ pub fn output_sites(
     match mode {
         Mode::Strided | Mode::Transposed => Ok(cpu::output_sites(input, geometry, mode, output)),
         Mode::Submanifold | Mode::Inverse => {
-            argument(format!("{mode:?} has no sites of its own; use those of the level"))
+            argument(format!("{mode:?} has no separate sites; use the sites of the level"))
         }
     }
 }
@@ -113,7 +113,9 @@ pub fn fill_table(input: &Sites, output: &Sites, table: &mut Table) -> Result<()
     geometry.check(mode)?;
     check_grids(input.grid(), output.grid(), &geometry, mode)?;
     if mode == Mode::Submanifold && input.indices() != output.indices() {
-        return argument("a submanifold convolution between levels of different sites".into());
+        return argument(
+            "a submanifold convolution must be between levels of the same sites".into(),
+        );
     }
     if output.len() > table.capacity() {
         return argument(format!(

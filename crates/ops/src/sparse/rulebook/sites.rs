@@ -29,8 +29,8 @@ impl SiteGrid {
                 ErrorKind::Argument,
                 "rulebook",
                 format!(
-                    "a batch of {batch_size} on a grid of {shape:?} has {} cells; 1 to {} are \
-                     possible",
+                    "a batch of {batch_size} on a grid of {shape:?} has {} cells; it must have 1 \
+                     to {}",
                     num_cells.map_or("over 2^64".into(), |num| num.to_string()),
                     Self::MAX_CELLS
                 ),

@@ -174,14 +174,14 @@ fn what_does_not_fit_is_refused() {
     }
     let centred = Geometry::submanifold([3; 3]);
     let error = output_sites(&sites, &centred, Mode::Submanifold, &mut output).unwrap_err();
-    assert!(error.message().contains("no sites of its own"), "{error}");
+    assert!(error.message().contains("no separate sites"), "{error}");
 
     let mut small = Table::new(&centred, Mode::Submanifold, 1);
     let error = fill_table(&sites, &sites, &mut small).unwrap_err();
     assert!(error.message().contains("2 output sites, the table is for 1"), "{error}");
     let mut table = Table::new(&centred, Mode::Submanifold, 2);
     let error = fill_table(&sites, &output, &mut table).unwrap_err();
-    assert!(error.message().contains("different sites"), "{error}");
+    assert!(error.message().contains("levels of the same sites"), "{error}");
     let two = Sites::new(SiteGrid::new(2, [2, 2, 2]).unwrap(), 2);
     let error = fill_table(&sites, &two, &mut Table::new(&DOWN, Mode::Strided, 2)).unwrap_err();
     assert!(error.message().contains("2x[2, 2, 2]"), "{error}");

@@ -54,8 +54,8 @@ impl Workspace {
         let row_len = DeviceFeatures::row_len(num_channels);
         if *out.shape() != shape || !features.holds(sites.capacity(), row_len) {
             let message = format!(
-                "a map of {:?} from features of {} bytes; {shape:?} from {} rows of {num_channels} \
-                 channels is needed",
+                "a map of {:?} from features of {} bytes; {shape:?} from {} rows of \
+                 {num_channels} channels is required",
                 out.shape(),
                 features.num_bytes(),
                 sites.capacity()

@@ -68,7 +68,7 @@ fn check<To>(kernel: &str, args: &MapArgs<'_, To>, grid: &Grid, element: usize) 
         && args.row_stride as usize * element <= ZERO_BYTES;
     if !fits {
         let message = format!(
-            "{:?} blocks, {} channels of a map of {:?}",
+            "{:?} blocks do not fit {} channels of a map of {:?}",
             grid.num_blocks, args.num_channels, args.size
         );
         return Err(refused(kernel, &message));

@@ -53,8 +53,8 @@ pub fn to_map(
     let shape = map_shape(sites.grid(), axes, num_channels)?;
     if num_channels == 0 || features.len() != sites.len() * num_channels || *out.shape() != shape {
         return argument(format!(
-            "{} features of {} sites of {num_channels} channels do not fit a map of {:?}, {shape:?} \
-                 is needed",
+            "{} features of {} sites of {num_channels} channels do not fit a map of {:?}, \
+             {shape:?} is required",
             features.len(),
             sites.len(),
             out.shape()

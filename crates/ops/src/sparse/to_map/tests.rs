@@ -64,7 +64,7 @@ fn no_sites_clear_the_map() {
 fn what_does_not_fit_is_refused() {
     let (sites, features) = level();
     for (num_features, axes, num_channels, shape, message) in [
-        (12, [0, 1, 2], 3, [2, 6, 5, 3], "[2, 6, 3, 5] is needed"),
+        (12, [0, 1, 2], 3, [2, 6, 5, 3], "[2, 6, 3, 5] is required"),
         (11, [0, 1, 2], 3, [2, 6, 3, 5], "11 features of 4 sites"),
         (0, [0, 1, 2], 0, [2, 6, 3, 5], "0 channels"),
         (12, [0, 1, 1], 3, [2, 6, 3, 5], "axes [0, 1, 1]"),

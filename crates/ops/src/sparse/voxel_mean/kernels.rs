@@ -82,7 +82,7 @@ unsafe impl KernelSpec for MeanOfAll {
             || num_blocks <= LARGE_VOXEL_BLOCKS
         {
             let message = format!(
-                "{num_blocks} blocks, {} channels, {} points a voxel",
+                "{num_blocks} blocks do not fit {} channels, {} points per voxel",
                 args.num_channels, args.max_points_per_voxel
             );
             return Err(refused(Self::NAME, &message));
@@ -103,7 +103,7 @@ unsafe impl KernelSpec for MeanOfAll {
 fn check(kernel: &str, args: &MeanArgs<'_>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
     if args.num_channels == 0 {
-        return Err(refused(kernel, "points of no channels"));
+        return Err(refused(kernel, "points must have channels"));
     }
     check_lens(kernel, [("num_voxels", args.num_voxels.len(), 1)])
 }

@@ -123,7 +123,8 @@ fn check_attention<T>(
         && of.output.is_aligned_to(VECTOR_BYTES);
     if !fits {
         let message = format!(
-            "{:?} blocks, {} queries, {} keys, {num_heads} heads of {}, strides {strides:?}",
+            "{:?} blocks do not fit {} queries, {} keys, {num_heads} heads of {}, strides \
+             {strides:?}",
             grid.num_blocks, of.num_queries, of.num_keys, of.head_len
         );
         return Err(refused(kernel, &message));
@@ -233,7 +234,7 @@ impl<T: AttentionElement> AttentionKernel<T> {
     pub fn load(device: &CudaDevice, head_len: u32, max_inputs: u32) -> Result<Self> {
         if head_len == 0 || head_len > MAX_HEAD || !head_len.is_multiple_of(8) {
             let message =
-                format!("heads of {head_len} channels; 8 to 64 in steps of 8 are possible");
+                format!("channels of a head must be 8 to 64 in steps of 8, found {head_len}");
             return Err(refused("attention", &message));
         }
         let bytes = crate::view::linear::cuda::shared_bytes::<T>(1, max_inputs, [0; 2]);

@@ -139,7 +139,8 @@ where
     let num_levels = levels.len();
     if sources.len() != num_levels || num_levels > MAX_LEVELS {
         return argument(format!(
-            "{} sources of {num_levels} levels; at most {MAX_LEVELS} are possible",
+            "{} sources for {num_levels} levels; one for each of at most {MAX_LEVELS} levels is \
+             required",
             sources.len()
         ));
     }

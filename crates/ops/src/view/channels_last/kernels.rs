@@ -108,7 +108,7 @@ fn check<From: Plain, To: Plain>(
         check_lens(kernel, lens)?;
     }
     if num_levels > MAX_LEVELS || grid.num_blocks != [end_block, args.num_views] {
-        let message = format!("{:?} blocks for {num_levels} levels", grid.num_blocks);
+        let message = format!("{:?} blocks do not fit {num_levels} levels", grid.num_blocks);
         return Err(refused(kernel, &message));
     }
     Ok(())

@@ -53,7 +53,7 @@ impl Detr3dBlock {
             (Clusters::Large(kernel, _), Texel::F16) => enqueue(kernel, stream, args),
             (Clusters::Large(_, kernel), Texel::I8) => enqueue(kernel, stream, args),
             (_, Texel::F32) => {
-                let message = "texels of F32; F16 and I8 are possible";
+                let message = "texels must be F16 or I8, found F32";
                 Err(Error::new(ErrorKind::Argument, "detr3d_block", message))
             }
         }

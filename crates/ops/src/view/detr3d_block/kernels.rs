@@ -169,7 +169,8 @@ fn check(
         && (!is_last || (1..=MAX_CLASSES).contains(&args.num_classes));
     if !fits {
         let message = format!(
-            "{:?} blocks, {} queries, {views} views, {levels} levels, {channels} channels, {} classes",
+            "{:?} blocks do not fit {} queries, {views} views, {levels} levels, {channels} \
+             channels, {} classes",
             grid.num_blocks, args.num_queries, args.num_classes
         );
         return Err(refused(kernel, &message));
@@ -178,7 +179,7 @@ fn check(
         let num_texels = views * level.width as usize * level.height as usize;
         check_lens(kernel, [("texels", level.texels.len(), num_texels * channels * texel_bytes)])?;
         if num_texels == 0 {
-            return Err(refused(kernel, "a level without texels"));
+            return Err(refused(kernel, "a level has no texels"));
         }
     }
     check_layers(kernel, args, is_last)?;

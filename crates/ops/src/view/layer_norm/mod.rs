@@ -36,7 +36,8 @@ impl LayerNorm {
     /// `Argument` when there are none or not as many of both.
     pub fn new(gamma: Vec<f32>, beta: Vec<f32>) -> Result<Self> {
         if gamma.is_empty() || gamma.len() != beta.len() {
-            let message = format!("{} factors and {} summands", gamma.len(), beta.len());
+            let message =
+                format!("{} factors and {} summands do not match", gamma.len(), beta.len());
             return Err(Error::new(ErrorKind::Argument, "layer_norm", message));
         }
         Ok(Self { gamma, beta })

@@ -44,7 +44,9 @@ impl DeviceStack {
     pub fn new<T: StackElement>(stream: &Stream, layers: &[LinearLayer]) -> Result<Self> {
         let num_layers = layers.len();
         let Some(last) = layers.last().filter(|_| num_layers <= MAX_LAYERS) else {
-            return argument(format!("{num_layers} layers; 1 to {MAX_LAYERS} are possible"));
+            return argument(format!(
+                "the number of layers must be 1 to {MAX_LAYERS}, found {num_layers}"
+            ));
         };
         let packed = layers.iter().map(|layer| Layer::new::<T>(stream, layer));
         Ok(Self {
@@ -66,8 +68,8 @@ impl DeviceStack {
         let (Finish::ReluNorm(norm), true) = (first.finish(), first.num_inputs() <= MAX_COLUMNS)
         else {
             return argument(format!(
-                "a first layer of {} columns; at most {MAX_COLUMNS}, with a ReLU and a \
-                 normalization, are possible",
+                "a first layer of {} columns; it must have at most {MAX_COLUMNS}, a ReLU and a \
+                 normalization",
                 first.num_inputs()
             ));
         };
@@ -171,7 +173,7 @@ impl Layer {
             Finish::None | Finish::Norm(_) => false,
             Finish::Relu | Finish::ReluNorm(_) => true,
             Finish::NormRelu(_) => {
-                return argument("a ReLU after a normalization".into());
+                return argument("a ReLU cannot follow a normalization".into());
             }
         };
         let norm = layer.finish().norm().map(|norm| device_norm(stream, norm));

@@ -196,7 +196,7 @@ impl<T: Plain> StackArgs<'_, T> {
             let message = format!(
                 "{} rows, {num_layers} layers from {width} inputs, a norm of {} values, {} of \
                  {num_inputs} outputs; at most {MAX_LAYERS} layers and {MAX_WIDTH} channels \
-                 between them are possible",
+                 between them are allowed",
                 self.num_rows,
                 self.norm.len(),
                 self.num_values
@@ -269,7 +269,8 @@ macro_rules! layer_stack {
                 check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
                 let jobs = &args.jobs[..(args.num_jobs as usize).min(MAX_JOBS)];
                 if grid.num_blocks[1] as usize != jobs.len() {
-                    let message = format!("{:?} blocks for {} stacks", grid.num_blocks, jobs.len());
+                    let message =
+                        format!("{:?} blocks do not fit {} stacks", grid.num_blocks, jobs.len());
                     return Err(refused(Self::NAME, &message));
                 }
                 jobs.iter().try_for_each(|job| job.check(Self::NAME))
@@ -309,7 +310,7 @@ impl<T: StackElement> StackKernel<T> {
     /// launch fails.
     pub fn enqueue(&self, stream: &Stream, jobs: &[StackArgs<'_, T>]) -> Result<()> {
         if jobs.len() > MAX_JOBS {
-            let message = format!("{} stacks; at most {MAX_JOBS} are possible", jobs.len());
+            let message = format!("{} stacks exceed the limit of {MAX_JOBS}", jobs.len());
             return Err(refused("layer_stack", &message));
         }
         let mut args = StacksArgs {

@@ -163,7 +163,7 @@ impl<T: Element> LinearKernels<T> {
         jobs: &[(JobArgs<'_, T>, &DeviceLayer)],
     ) -> Result<bool> {
         if jobs.len() > MAX_JOBS {
-            let message = format!("{} layers; at most {MAX_JOBS} are possible", jobs.len());
+            let message = format!("{} layers exceed the limit of {MAX_JOBS}", jobs.len());
             return Err(refused("linear", &message));
         }
         if let Some(kernels) = &self.warpgroups

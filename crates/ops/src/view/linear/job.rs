@@ -202,7 +202,8 @@ impl<'a, T: Plain> JobArgs<'a, T> {
             && (!encodes || !self.norm.is_empty());
         if !fits {
             let message = format!(
-                "{num_rows} rows, parts of {:?} inputs, {num_outputs} outputs, norms of {} and {}, strides {strides:?}",
+                "{num_rows} rows, parts of {:?} inputs, {num_outputs} outputs, norms of {} and \
+                 {}, strides {strides:?} do not fit",
                 self.parts.map(|part| part.len),
                 self.norm.len(),
                 self.position_norm.len()

@@ -42,7 +42,7 @@ impl<'a, T: Element> LinearArgs<'a, T> {
     pub fn new(jobs: &[JobArgs<'a, T>]) -> Result<Self> {
         let mut args = Self::empty();
         if jobs.len() > MAX_JOBS {
-            let message = format!("{} layers; at most {MAX_JOBS} are possible", jobs.len());
+            let message = format!("{} layers exceed the limit of {MAX_JOBS}", jobs.len());
             return Err(refused("linear", &message));
         }
         args.num_jobs = jobs.len() as u32;
@@ -119,7 +119,7 @@ macro_rules! element {
                     check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
                     let expected = [args.num_row_blocks($num_tiles), args.num_column_blocks()];
                     if args.num_jobs == 0 || grid.num_blocks != expected {
-                        let message = format!("{:?} blocks, needed are {expected:?}", grid.num_blocks);
+                        let message = format!("{:?} blocks, {expected:?} required", grid.num_blocks);
                         return Err(refused(Self::NAME, &message));
                     }
                     args.check(Self::NAME, false)

@@ -95,8 +95,8 @@ impl LinearLayer {
             && bias.is_none_or(|bias| bias.len() == num_outputs);
         if !fits {
             return argument(format!(
-                "{} weights and a bias of {} are not those of {num_inputs} inputs and \
-                 {num_outputs} outputs, of which 1 to {} are possible",
+                "{} weights and a bias of {} do not match {num_inputs} inputs and {num_outputs} \
+                 outputs; each must be 1 to {}",
                 weights.len(),
                 bias.map_or(0, <[f32]>::len),
                 Self::MAX_CHANNELS
@@ -125,7 +125,7 @@ impl LinearLayer {
     pub fn with(self, finish: Finish) -> Result<Self> {
         if let Some(norm) = finish.norm().filter(|norm| norm.num_channels() != self.num_outputs) {
             return argument(format!(
-                "a normalization of {} channels after {} outputs",
+                "a normalization of {} channels does not match {} outputs",
                 norm.num_channels(),
                 self.num_outputs
             ));

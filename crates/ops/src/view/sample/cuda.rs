@@ -163,7 +163,7 @@ impl DeviceFeatureMaps {
         let mut levels = [none; MAX_LEVELS];
         if self.levels.len() > MAX_LEVELS {
             let num_levels = self.levels.len();
-            return argument(format!("{num_levels} levels; at most {MAX_LEVELS} are possible"));
+            return argument(format!("{num_levels} levels exceed the limit of {MAX_LEVELS}"));
         }
         for (to, level) in levels.iter_mut().zip(&self.levels) {
             (to.texels, to.scale) = match &level.texels {
@@ -228,7 +228,7 @@ impl<T: SampleElement> ReferenceSampling<T> {
         } else if texel == T::TEXELS[1] {
             self.smaller.enqueue_overlapping(stream, grid, args)
         } else {
-            argument(format!("texels of {texel:?}; {:?} are possible", T::TEXELS))
+            argument(format!("texels must be {:?}, found {texel:?}", T::TEXELS))
         }
     }
 }

@@ -124,8 +124,9 @@ fn check<T: Element>(
         && channels.is_multiple_of(8);
     if !fits {
         let blocks = grid.num_blocks;
-        let message =
-            format!("{blocks:?} blocks, {views} views, {levels} levels, {channels} channels");
+        let message = format!(
+            "{blocks:?} blocks do not fit {views} views, {levels} levels, {channels} channels"
+        );
         return Err(refused(kernel, &message));
     }
     for level in &maps.levels[..levels] {
@@ -133,7 +134,7 @@ fn check<T: Element>(
         let needed = num_texels * channels * texel_bytes;
         check_lens(kernel, [("texels", level.texels.len(), needed)])?;
         if num_texels == 0 {
-            return Err(refused(kernel, "a level without texels"));
+            return Err(refused(kernel, "a level has no texels"));
         }
     }
     let num_queries = sample.num_queries as usize;

@@ -85,7 +85,8 @@ impl FeatureMaps {
         if num_views == 0 || num_channels == 0 || levels.is_empty() {
             let num_levels = levels.len();
             return error(format!(
-                "maps of {num_views} views, {num_channels} channels and {num_levels} levels"
+                "maps must have views, channels and levels, found {num_views}, {num_channels} and \
+                 {num_levels}"
             ));
         }
         for (index, FeatureLevel { size: [width, height], texels }) in levels.iter().enumerate() {
@@ -93,7 +94,7 @@ impl FeatureMaps {
             let expected = sizes.iter().try_fold(1_usize, |len, size| len.checked_mul(*size));
             if texels.is_empty() || expected != Some(texels.len()) {
                 return error(format!(
-                    "level {index} of {width}x{height} has {} texel values, not those of \
+                    "level {index} of {width}x{height} has {} texel values, which do not match \
                      {num_views} views and {num_channels} channels",
                     texels.len()
                 ));

@@ -102,7 +102,7 @@ fn check<T: PointElement>(
         let num_texels = views * level.width as usize * level.height as usize;
         check_lens(kernel, [("texels", level.texels.len(), num_texels * channels * texel_bytes)])?;
         if num_texels == 0 {
-            return Err(refused(kernel, "a level without texels"));
+            return Err(refused(kernel, "a level has no texels"));
         }
     }
     let rows = |stride: u32, len: usize| queries.saturating_sub(1) * stride as usize + len;
@@ -218,7 +218,7 @@ impl<T: PointElement> PointSampling<T> {
         } else if texel == T::TEXELS[1] {
             self.smaller.enqueue_overlapping(stream, grid, args)
         } else {
-            let message = format!("texels of {texel:?}; {:?} are possible", T::TEXELS);
+            let message = format!("texels must be {:?}, found {texel:?}", T::TEXELS);
             Err(refused("view_sample_points", &message))
         }
     }

@@ -80,7 +80,7 @@ fn check<T: Plain>(kernel: &str, args: &TopRowsArgs<'_, T>, grid: &Grid) -> Resu
     if !fits {
         let message = format!(
             "{:?} blocks, {chosen} of {rows} rows with {classes} logits and {channels} channels, \
-             {memory} rows before them; at most {MAX_ROWS} rows are possible",
+             {memory} rows before them; at most {MAX_ROWS} rows are allowed",
             grid.num_blocks
         );
         return Err(refused(kernel, &message));

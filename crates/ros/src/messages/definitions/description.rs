@@ -1,7 +1,7 @@
 //! Descriptions of types, made from their definitions.
 //!
 //! A service is a type with a request, a response and an event, which ROS derives
-//! from its definition as types of their own.
+//! from its definition as separate types.
 
 use std::sync::LazyLock;
 
@@ -234,7 +234,7 @@ mod tests {
             let found = describe(type_name).unwrap_or_else(|| panic!("{type_name} is unknown"));
             assert_eq!(found.hash().to_string(), hash, "{type_name}");
         }
-        // A part of a service has a hash of its own, for the topic of the requests.
+        // A part of a service has a separate hash, for the topic of the requests.
         let request = type_hash("lifecycle_msgs/srv/GetState_Request").unwrap().to_string();
         let expected = "RIHS01_77a9c844e7975f15bc2221e8bbebafc4d118afb78c7f7071eef91f83f940f2f6";
         assert_eq!(request, expected);

@@ -339,8 +339,8 @@ fn check(network: &Network) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "{} views, {} levels and {} channels; on a GPU at most {MAX_VIEWS}, {MAX_LEVELS} and \
-         {MAX_CHANNELS} are possible, channels in steps of 16",
+        "{} views, {} levels and {} channels; the limits of a GPU are {MAX_VIEWS}, {MAX_LEVELS} \
+         and {MAX_CHANNELS}, channels in steps of 16",
         facts.num_views, facts.num_levels, facts.num_channels
     );
     Err(Error::new(ErrorKind::Model, STAGE, message))

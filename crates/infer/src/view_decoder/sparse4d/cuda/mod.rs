@@ -322,9 +322,9 @@ fn check(network: &Network) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "{} views, {} levels, {} channels and {} anchors; on a GPU at most {MAX_VIEWS}, \
-         {MAX_LEVELS}, {MAX_CHANNELS} and {MAX_ROWS} are possible, channels in steps of 16, and \
-         as many key points in every block",
+        "{} views, {} levels, {} channels and {} anchors; the limits of a GPU are {MAX_VIEWS}, \
+         {MAX_LEVELS}, {MAX_CHANNELS} and {MAX_ROWS}, channels in steps of 16, and every block \
+         must have the same number of key points",
         facts.num_views, facts.num_levels, facts.num_channels, facts.num_anchors
     );
     Err(Error::new(ErrorKind::Model, STAGE, message))

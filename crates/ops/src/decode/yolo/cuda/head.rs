@@ -46,7 +46,7 @@ impl Head {
         shapes: &[&[usize]],
     ) -> Result<Self> {
         if num_classes == 0 {
-            return Err(argument("0 classes; at least 1".into()));
+            return Err(argument("0 classes, at least 1 required".into()));
         }
         let mut head = Self {
             kind: Kind::PixelRows,
@@ -84,7 +84,10 @@ impl Head {
             YoloLayout::Detr { boxes, logits } => head.set_detr(*boxes, *logits, shapes)?,
         }
         if head.num_rows > MAX_FOUND {
-            return Err(argument(format!("{} rows; at most {MAX_FOUND}", head.num_rows)));
+            return Err(argument(format!(
+                "{} rows exceed the limit of {MAX_FOUND}",
+                head.num_rows
+            )));
         }
         Ok(head)
     }
@@ -114,7 +117,7 @@ impl Head {
         }
         let (num_columns, num_lines) = (width / stride, height / stride);
         let Some(level) = self.levels.get_mut(self.num_levels) else {
-            return Err(argument(format!("more than {MAX_OUTPUTS} levels")));
+            return Err(argument(format!("the levels exceed the limit of {MAX_OUTPUTS}")));
         };
         *level = YoloLevel {
             first_row: u32::try_from(first_row).unwrap_or(u32::MAX),

@@ -186,7 +186,7 @@ impl PinnedBuffer<u8> {
     /// bytes copied on the host.
     ///
     /// # Errors
-    /// Those of `enqueue_upload`.
+    /// Returns the errors of `enqueue_upload`.
     pub fn enqueue_payload<'env>(
         &mut self,
         payload: &'env [u8],

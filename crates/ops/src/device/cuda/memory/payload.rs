@@ -75,7 +75,7 @@ impl DevicePayload {
     /// memory is page-locked; else by an upload from there, or from a copy.
     ///
     /// # Errors
-    /// Those of [`Self::enqueue_upload`].
+    /// Returns the errors of [`Self::enqueue_upload`].
     pub fn enqueue_payload<'env>(
         &mut self,
         payload: &'env [u8],

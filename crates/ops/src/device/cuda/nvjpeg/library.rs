@@ -149,7 +149,9 @@ impl Handle {
         let status = unsafe { (functions.get_property)(MAJOR_VERSION, &raw mut version) };
         check(status, "query its version")?;
         if version < MIN_VERSION {
-            return Err(error(format!("nvJPEG {version}; needed is {MIN_VERSION}")));
+            return Err(error(format!(
+                "nvJPEG is version {version}; {MIN_VERSION} or newer is required"
+            )));
         }
         // It allocates memory.
         let _lock = lock_capture();

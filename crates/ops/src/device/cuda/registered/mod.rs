@@ -80,7 +80,7 @@ impl RegisteredFiles {
         let work = move || shared.follow(&device, Plan::new(limit, num_windows));
         match thread::Builder::new().name("register".to_owned()).spawn(work) {
             Ok(thread) => started.thread = Some(thread),
-            Err(error) => started.shared.refuse(format!("no thread for it: {error}")),
+            Err(error) => started.shared.refuse(format!("its thread does not start: {error}")),
         }
         started
     }
@@ -236,7 +236,7 @@ impl Shared {
 fn check_supported(device: &CudaDevice) -> Result<()> {
     let supported = device.context().attribute(READ_ONLY_REGISTRATION);
     match supported.map_err(|e| failed("query the registration of memory", e))? {
-        0 => Err(super::error("this GPU registers no memory that is mapped for reading alone")),
+        0 => Err(super::error("this GPU registers no memory that is mapped read-only")),
         _ => Ok(()),
     }
 }

@@ -277,11 +277,11 @@ fn what_does_not_fit_is_refused() {
     let other = SampleMap::of_placement(&other, Resize::Antialias).unwrap();
     let shape = [2, 3, 4, 4];
     for (map, picture, shape, part) in [
-        (&map, 2, &shape[..], "picture 2 of [N, 3, 4, 4] is needed"),
-        (&map, 0, &shape[1..], "output [3, 4, 4]"),
-        (&map, 0, &[1, 3, 4, 5], "output [1, 3, 4, 5]"),
-        (&map, 0, &[1, 1, 4, 4], "output [1, 1, 4, 4]"),
-        (&other, 0, &shape, "an image of 8x8 for a map of images of 9x8"),
+        (&map, 2, &shape[..], "must be picture 2 of [N, 3, 4, 4]"),
+        (&map, 0, &shape[1..], "found [3, 4, 4]"),
+        (&map, 0, &[1, 3, 4, 5], "found [1, 3, 4, 5]"),
+        (&map, 0, &[1, 1, 4, 4], "found [1, 1, 4, 4]"),
+        (&other, 0, &shape, "an image of 8x8 does not fit a map of images of 9x8"),
     ] {
         let mut out = Tensor::zeros(ElementType::F32, shape).unwrap();
         let params = params(ChannelOrder::Rgb);

@@ -136,7 +136,7 @@ impl Workspace {
     ) -> Result<()> {
         let stream = &self.stream;
         if sites.input_rows.is_none() {
-            return argument("the input's sites on a level after the first".into());
+            return argument("only the first level has the input's sites".into());
         }
         let num_rows = match cells {
             Cells::Indices(cells) => cells.len(),
@@ -165,7 +165,7 @@ impl Workspace {
         geometry.check(mode)?;
         check_grids(&input.grid, &output.grid, geometry, mode)?;
         if !matches!(mode, Mode::Strided | Mode::Transposed) {
-            return argument(format!("{mode:?} has no sites of its own"));
+            return argument(format!("{mode:?} has no separate sites"));
         }
         let stream = &self.stream;
         let args = OutputsArgs {

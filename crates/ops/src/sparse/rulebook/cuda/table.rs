@@ -48,7 +48,7 @@ impl DeviceTable {
         geometry.check(mode)?;
         let num_words = Self::num_words_for(geometry, mode, capacity);
         if words.len() < num_words {
-            let message = format!("{} words, a table of {num_words} is needed", words.len());
+            let message = format!("{} words, a table of {num_words} is required", words.len());
             return Err(Error::new(ErrorKind::Argument, "rulebook", message));
         }
         let taps_per_word = Table::taps_per_word_of(geometry, mode);

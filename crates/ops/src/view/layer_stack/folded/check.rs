@@ -29,7 +29,7 @@ pub(super) fn check<T: Element>(kernel: &str, args: &FoldedArgs<'_, T>) -> Resul
     if !is_possible {
         let message = format!(
             "{} rows of {:?}, {num_jobs} stacks, of which {num_row_jobs} over rows; at most \
-             {MAX_ROW_STACKS} are possible, or {} over columns after at most one, of f16",
+             {MAX_ROW_STACKS} are allowed, or {} over columns after at most one, of f16",
             args.num_rows,
             T::PRECISION,
             MAX_JOBS - 1
@@ -48,7 +48,8 @@ pub(super) fn check<T: Element>(kernel: &str, args: &FoldedArgs<'_, T>) -> Resul
         let column_end = job.first_column.saturating_add(job.num_columns) as usize;
         if job.first_warp != first_warp || column_end > num_boxes {
             let message = format!(
-                "warps from {} on instead of {first_warp}, columns below {column_end} of {num_boxes}",
+                "warps begin at {} instead of {first_warp}, columns below {column_end} of \
+                 {num_boxes}",
                 job.first_warp
             );
             return Err(refused(kernel, &message));
@@ -88,7 +89,7 @@ fn check_layers<T>(kernel: &str, job: &FoldedStackArgs<'_, T>, is_of_rows: bool)
     if fits {
         return Ok(());
     }
-    let message = format!("{num_warps} warps, layers {layers:?}, last {:?}", job.last);
+    let message = format!("{num_warps} warps do not fit layers {layers:?}, last {:?}", job.last);
     Err(refused(kernel, &message))
 }
 

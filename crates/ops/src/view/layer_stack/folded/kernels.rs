@@ -34,7 +34,7 @@ unsafe impl<T: Element> KernelSpec for Folded<T> {
         check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
         let num_blocks = num_blocks(args);
         if grid.num_blocks != num_blocks {
-            let message = format!("{:?} blocks, not {num_blocks:?}", grid.num_blocks);
+            let message = format!("found {:?} blocks, expected {num_blocks:?}", grid.num_blocks);
             return Err(refused(Self::NAME, &message));
         }
         check(Self::NAME, args)

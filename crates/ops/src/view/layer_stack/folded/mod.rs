@@ -128,7 +128,7 @@ impl<T: Element> FoldedStacks<T> {
         output: (Out<'_, T>, u32),
     ) -> Result<()> {
         if self.num_of_rows > 0 {
-            return argument("a stack over rows");
+            return argument("a stack over rows is not allowed here");
         }
         let mut args = self.args(stream, num_rows as u32, output)?;
         for (index, (job, layout)) in args.jobs.iter_mut().zip(&self.layouts).enumerate() {

@@ -172,7 +172,7 @@ impl<T: Plain> WarpgroupJob<'_, T> {
     pub(super) fn check(&self, kernel: &str, tile: Tile) -> Result<()> {
         if !self.fits(tile) {
             let message = format!(
-                "{} rows, parts of {:?} inputs, {} outputs, a norm of {} values",
+                "{} rows, parts of {:?} inputs, {} outputs, a norm of {} values do not fit",
                 self.num_rows,
                 self.parts.map(|part| part.len),
                 self.num_outputs,

@@ -40,7 +40,7 @@ macro_rules! tiles {
                 let fits = !args.jobs().is_empty() && args.has_seconds_of($tile) && is_f16;
                 if grid.num_blocks != expected.num_blocks || !fits {
                     let message = format!(
-                        "{:?} blocks of {:?}, needed are {:?} of f16",
+                        "{:?} blocks of {:?}, {:?} of f16 required",
                         grid.num_blocks,
                         T::PRECISION,
                         expected.num_blocks
