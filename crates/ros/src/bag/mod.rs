@@ -189,16 +189,10 @@ impl BagReader {
     /// Another reader of the recording, from the start, with the same selection and limits: it
     /// delivers the same messages, of the same mapped files. `None` where one of these is no
     /// MCAP file, has no index, has compressed chunks or has ended. Files that are entirely lost
-<<<<<<< HEAD
-    /// are reported by this reader alone.
+    /// are reported only by this reader.
     pub fn reopen(&self) -> Option<Self> {
         let of = |source: &Option<Source>| source.as_ref()?.reopen().map(Some);
-=======
-    /// are reported only by this reader.
-    pub(crate) fn again(&self) -> Option<Self> {
-        let of = |source: &Option<Source>| source.as_ref()?.again().map(Some);
->>>>>>> e59b042a1f5889084c98efb08d769267c23bb6c6
-        let mut again = Self {
+        let mut reopened = Self {
             topics: self.topics.clone(),
             wanted: self.wanted.clone(),
             span: self.span,
@@ -210,8 +204,8 @@ impl BagReader {
             lost: Vec::new(),
             damage: None,
         };
-        again.queue_all();
-        Some(again)
+        reopened.queue_all();
+        Some(reopened)
     }
 
     /// The topics, sorted by name and then by type.
