@@ -28,6 +28,10 @@
 //! in an image in pixels. Boxes in space are in the frame of the sensor; ranges
 //! are measured from its origin.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod box_overlap;
 pub mod calibration;
 pub mod center_distance;

@@ -12,6 +12,10 @@
 //! in the last bits, since the order of sums differs: to compare bytes across machines,
 //! set the number of threads. A run allocates inside the engine only.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod batch;
 #[cfg(feature = "cuda")]
 pub mod device;

@@ -39,6 +39,10 @@
 //! # Ok::<(), det_post_types::Error>(())
 //! ```
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod arrays;
 pub mod cloud;
 pub mod decode;

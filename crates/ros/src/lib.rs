@@ -1,6 +1,11 @@
-//! Transport: recordings, middlewares, ROS 2 messages as CDR, ground truth as
-//! messages, calibration files, and the buffer of transforms. Independent of
-//! operations, heads and networks.
+//! ROS 2 without ROS: recordings, messages as CDR, middlewares, ground truth as messages,
+//! calibration files, the buffer of transforms, parameter files, and data of ROS 2: names and
+//! remaps, quality of service, parameter values, states of a managed node, descriptions of
+//! types. Independent of operations, heads and networks.
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pub mod bag;
 pub mod calibration_files;

@@ -30,6 +30,10 @@
 //! # Ok::<(), det_post_types::Error>(())
 //! ```
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod body;
 mod camera;
 mod cast;

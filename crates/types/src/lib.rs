@@ -1,5 +1,4 @@
-//! Data of perception. No CUDA, no ROS, no input or output: every other module may import
-//! these.
+//! Data of perception. No CUDA, no ROS, no input or output.
 //!
 //! Images, clouds and tensors are borrowed views of the memory of a message, checked when
 //! they are created:
@@ -19,6 +18,10 @@
 //! assert!(CloudView::new([3, 1], [12, 36], false, fields, &data).is_err(), "a point is missing");
 //! # Ok::<(), det_post_types::Error>(())
 //! ```
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 #[macro_use]
 mod named;
