@@ -8,26 +8,27 @@
 //! | run a network on the inputs of a frame | [`Detector`] on a [`FrameSet`] |
 //! | run all configured channels on a recording | [`Replay`] |
 //! | run the live node | [`node::LiveNode`] |
-//! | call one operation on slices | [`ops`], such as [`ops::nms_iou`] |
-//! | read and write recordings and messages | [`transport::bag`], [`transport::messages`] |
+//! | call one operation on slices | [`ops`], such as [`ops::nms::iou`] |
+//! | read and write recordings and messages | [`ros::bag`], [`ros::messages`] |
 //! | simulate a drive with ground truth | [`sim`] |
 //! | evaluate detections | [`eval`] |
 //!
-//! | module | content |
+//! | module, crate | content |
 //! |---|---|
-//! | [`types`] | data: views of messages, boxes, candidates, detections, tensors, reports |
-//! | [`ros`] | data of ROS: names, QoS, parameter values, life cycle |
-//! | [`config`] | parameter files to a checked [`Config`], facts of networks |
-//! | [`device`] | CPU or CUDA |
-//! | [`ops`] | operations: contract, reference on the CPU, CUDA |
+//! | [`types`] | data: views of messages, boxes, candidates, detections, tensors, reports, errors |
+//! | [`ops`] | operations: contract, reference on the CPU, CUDA; devices |
 //! | [`infer`] | engines that run a network |
+//! | [`ros`] | recordings, middlewares, messages, transforms, names, QoS, parameter values |
+//! | [`sim`], [`eval`] | the simulated drive; figures of accuracy, pictures |
+//! | [`config`] | parameter files to a checked [`Config`], facts of networks |
 //! | [`detectors`] | inputs of a frame to detections |
 //! | [`draw`] | pictures of frames with their detections |
 //! | [`runtime`] | channels: slots, synchronizer, supervisor, isolated process |
-//! | [`transport`] | recordings, middlewares, messages, transforms |
 //! | [`replay`] | a recording to detections |
 //! | [`node`] | the live node |
-//! | [`sim`], [`eval`] | the simulated drive; figures of accuracy |
+//!
+//! The first rows are crates of their names with `det_post_` before, for programs that use no
+//! other part.
 //!
 //! An image to detections:
 //!
@@ -60,11 +61,10 @@
 //!
 //! | feature | adds | default |
 //! |---|---|---|
-//! | `cli` | the program: arguments, log output, signals (with `pictures`) | yes |
+//! | `cli` | the program: arguments, log output, signals | yes |
 //! | `cuda` | the CUDA driver, loaded at run time, and the kernels when the build finds nvcc | yes |
 //! | `db3` | recordings in SQLite files | yes |
 //! | `dds` | a DDS participant that joins a ROS 2 graph without ROS | yes |
-//! | `pictures` | [`draw`]: pictures of frames, the debug image of the live node | yes |
 //! | `ros2` | the ROS 2 client library, which the build needs sourced | no |
 //!
 //! Without any of them everything runs on the CPU, from MCAP recordings.

@@ -228,7 +228,8 @@ pub fn graph_of(folder: &str) -> BTreeMap<Name, BTreeSet<Name>> {
 #[test]
 fn modules_do_not_import_each_other_in_circles() {
     let (mut num_modules, mut num_imports) = (0, 0);
-    for folder in super::CRATES {
+    let is_rust_library = |folder: &&str| folder.starts_with("src") || folder.starts_with("crates");
+    for folder in super::CRATES.into_iter().filter(is_rust_library) {
         let graph = graph_of(folder);
         num_modules += graph.len();
         num_imports += graph.values().map(BTreeSet::len).sum::<usize>();

@@ -14,7 +14,7 @@ use syn::{
     parenthesized, token,
 };
 
-use super::{relative, root, rust_files};
+use super::{relative, root, source_files};
 
 /// Sequences of words that no published text has, with what to write instead.
 const REFUSED: [(&str, &str); 22] = [
@@ -209,12 +209,10 @@ fn refused_words_are_found_in_literals_and_help() {
 #[test]
 fn published_texts_have_no_refused_words() {
     let mut texts = Vec::new();
-    for folder in ["src", "capi/src", "python/src"] {
-        for file in rust_files(&root().join(folder)).into_iter().filter(|file| !is_test(file)) {
-            let found = Texts::of(&fs::read_to_string(&file).unwrap());
-            let found = found.iter().map(|text| (relative(&file), without_placeholders(text)));
-            texts.extend(found);
-        }
+    for file in source_files().into_iter().filter(|file| !is_test(file)) {
+        let found = Texts::of(&fs::read_to_string(&file).unwrap());
+        let found = found.iter().map(|text| (relative(&file), without_placeholders(text)));
+        texts.extend(found);
     }
     assert!(texts.len() > 5000, "{} texts were found", texts.len());
     for folder in ["include", "launch"] {
