@@ -9,9 +9,8 @@ use serde::Serialize;
 use super::spread::{Spread, SpreadSummary};
 use super::stamps::StampOrder;
 use crate::detectors::FrameInput;
-use det_post_types::{
-    Count, Error, FrameReport, LevelCounts, PictureDecoder, Stage, Stamp, Transfer,
-};
+use det_post_types::{Count, Error, FrameReport, LevelCounts};
+use det_post_types::{PictureDecoder, Stage, Stamp, Transfer};
 
 /// Latencies are kept from 1 ns to an hour, to 1 part in 1000.
 const MAX_LATENCY_NS: u64 = 3_600_000_000_000;
