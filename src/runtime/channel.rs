@@ -7,6 +7,7 @@ use nalgebra::Isometry3;
 
 use super::Factory;
 use super::assembler::Sequence;
+use super::frame_inputs::{Corrections, check};
 use super::in_flight::{FrameInFlight, FramesInFlight};
 use super::poses::{TransformLookup, look_up_poses, take_unknown_pose};
 use super::stamps::{StampOrder, StampWatch};
@@ -38,6 +39,7 @@ pub struct Channel {
     /// The position of the next frame in the sequence.
     sequence: Sequence,
     report: FrameReport,
+    corrections: Corrections,
     in_flight: FramesInFlight,
     /// The frame that was collected last.
     collected: Option<FrameInFlight>,
@@ -103,6 +105,7 @@ impl Channel {
             stamps: StampWatch::default(),
             sequence: Sequence::Follows,
             report: FrameReport::new(),
+            corrections: Corrections::default(),
             in_flight: FramesInFlight::default(),
             collected: None,
         })
@@ -217,9 +220,8 @@ impl Channel {
         inputs: &mut [Option<FrameInput<'m>>],
         transforms: Option<&TransformLookup<'_>>,
     ) -> Result<Served<'a>> {
-        let Self {
-            config, supervisor, needs, target, target_pose, stamps, sequence, report, ..
-        } = self;
+        let Self { config, supervisor, needs, target, target_pose, stamps, .. } = self;
+        let Self { sequence, report, corrections, .. } = self;
         let mut header = check(config, needs, inputs)?;
         let sequence = std::mem::take(sequence);
         let order = stamps.note(header.stamp, sequence == Sequence::StartsOver);
@@ -231,6 +233,7 @@ impl Channel {
         }
         let target_pose = target_pose.as_ref();
         *report = FrameReport::new();
+        corrections.note(config, inputs, report);
         let (detector, failures) = supervisor.ready()?;
         if order == StampOrder::Restart || sequence == Sequence::Broken {
             failures.note(detector.reset())?;
@@ -278,7 +281,7 @@ impl Channel {
         inputs: &mut [Option<FrameInput<'_>>],
         transforms: Option<&TransformLookup<'_>>,
     ) -> Result<()> {
-        let Self { config, supervisor, needs, stamps, sequence, in_flight, .. } = self;
+        let Self { config, supervisor, needs, stamps, sequence, corrections, in_flight, .. } = self;
         let header = check(config, needs, inputs)?;
         let sequence = std::mem::take(sequence);
         let order = stamps.note(header.stamp, sequence == Sequence::StartsOver);
@@ -288,6 +291,7 @@ impl Channel {
             failures.note(detector.reset())?;
         }
         let mut begun = in_flight.begin(&header, order);
+        corrections.note(config, inputs, &mut begun.report);
         let frame = FrameSet { stamp: header.stamp, inputs, target_pose: None };
         let submitted = failures.note(detector.submit(&frame, &mut begun.report));
         begun.degraded = take_unknown_pose(inputs);
@@ -377,24 +381,4 @@ fn make_with(
 ) -> impl FnMut(DeviceChoice) -> Result<Box<dyn Detector>> + Send + use<> {
     let (factory, config) = (Arc::clone(factory), config.clone());
     move |device| factory(&config, device)
-}
-
-/// Checks the kinds of all inputs and returns the header of the reference.
-fn check<'a>(
-    config: &ChannelConfig,
-    needs: &[InputNeeds],
-    inputs: &[Option<FrameInput<'a>>],
-) -> Result<Header<'a>> {
-    let refuse = |what: &str| {
-        let message = format!("{} was given {what}", config.name);
-        Error::new(ErrorKind::Argument, "channel", message)
-    };
-    let is_taken = |(needs, input): (&InputNeeds, &Option<FrameInput<'_>>)| {
-        input.as_ref().is_none_or(|input| input.payload.kind() == needs.kind)
-    };
-    if inputs.len() != needs.len() || !needs.iter().zip(inputs).all(is_taken) {
-        return Err(refuse("a message of another sensor"));
-    }
-    let reference = inputs.get(config.sync.reference).and_then(Option::as_ref);
-    reference.map(|input| input.header).ok_or_else(|| refuse("a frame without its reference"))
 }

@@ -67,8 +67,8 @@ pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
 pub use image::{
-    CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, JpegDevice, JpegOptions,
-    Size,
+    CompressedFormat, CompressedView, Encoding, FileSamples, ImagePayload, ImageView, JpegDevice,
+    JpegOptions, Size,
 };
 pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement, Resize};
 pub use nms::{

@@ -141,6 +141,8 @@ const _: () = {
         (Count::ScoresOutOfRange, kernel_constant!("counters.cuh", "kScoresOutOfRange")),
         (Count::ScoresNan, kernel_constant!("counters.cuh", "kScoresNan")),
         (Count::MemoryCleared, kernel_constant!("counters.cuh", "kMemoryCleared")),
+        (Count::RowStepsCorrected, kernel_constant!("counters.cuh", "kRowStepsCorrected")),
+        (Count::ImagesMislabelled, kernel_constant!("counters.cuh", "kImagesMislabelled")),
     ];
     assert!(positions.len() == Count::ALL.len(), "kernels/counters.cuh names all counters");
     assert!(Count::ALL.len() == kernel_constant!("counters.cuh", "kNumCounters") as usize);
