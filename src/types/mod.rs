@@ -28,6 +28,7 @@ mod camera_view;
 mod candidate;
 mod center;
 mod cloud;
+mod compressed_image;
 mod detection;
 mod device;
 #[expect(unsafe_code, reason = "a constructor with a contract that no library can check")]
@@ -40,6 +41,7 @@ mod image;
 mod letterbox;
 mod nms;
 mod output;
+mod point_channel;
 mod received_tensors;
 mod report;
 mod streampetr;
@@ -55,10 +57,8 @@ pub use camera_model::{CameraModel, Pinhole, Rectified};
 pub use camera_view::{CameraView, PixelConvention, Undistort, rounded_rows};
 pub use candidate::{Candidate, Candidates, Kept, total_order};
 pub use center::{CenterDecode, ScoreThresholds, SizeOrder, YawConvention};
-pub use cloud::{
-    ChannelTransform, CloudView, Datatype, MAX_POINT_FIELDS, PointChannel, PointField, PointFields,
-    Points,
-};
+pub use cloud::{CloudView, Datatype, MAX_POINT_FIELDS, PointField, PointFields, Points};
+pub use compressed_image::{CompressedFormat, CompressedView, FileSamples};
 pub use detection::{Detection2d, Detection3d, Detections, Object3d, Variance3d};
 pub use device::{DeviceChoice, UploadOptions, Usage};
 pub use device_bytes::DeviceBytes;
@@ -66,16 +66,14 @@ pub use engine::{EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions, 
 pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
-pub use image::{
-    CompressedFormat, CompressedView, Encoding, FileSamples, ImagePayload, ImageView, JpegDevice,
-    JpegOptions, Size,
-};
+pub use image::{Encoding, ImagePayload, ImageView, JpegDevice, JpegOptions, Size};
 pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement, Resize};
 pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou,
     NmsIou3d, NmsRotated, NmsSoft, SoftDecay,
 };
 pub use output::{AreaRemap, DebugTimesType, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
+pub use point_channel::{ChannelTransform, PointChannel};
 pub use received_tensors::{
     MAX_RANK, MAX_TENSORS, OwnedTensor, ReceivedTensors, Span, TensorEntries, TensorEntry,
     TensorType,

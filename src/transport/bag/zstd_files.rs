@@ -42,12 +42,12 @@ mod tests {
     fn the_unpacked_file_is_beside_the_compressed_one() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        for name in ["a_0.mcap.zstd", "a_0.mcap", "a_1.db3.zst"] {
+        for name in ["a_0.mcap.zstd", "a_0.mcap", "a_1.mcap.zst"] {
             std::fs::write(root.join(name), b"x").unwrap();
         }
         let cases = [
             ("a_0.mcap.zstd", "a_0.mcap"),
-            ("a_1.db3.zst", "a_1.db3.zst"),
+            ("a_1.mcap.zst", "a_1.mcap.zst"),
             ("a_0.mcap", "a_0.mcap"),
         ];
         for (name, expected) in cases {
@@ -55,7 +55,7 @@ mod tests {
         }
         let text = |name: &str| compressed_file(&root.join(name)).to_string();
         assert!(text("a_0.mcap.zstd").contains("a_0.mcap, which is"), "{}", text("a_0.mcap.zstd"));
-        assert!(text("a_1.db3.zst").contains("`zstd -d "), "{}", text("a_1.db3.zst"));
+        assert!(text("a_1.mcap.zst").contains("`zstd -d "), "{}", text("a_1.mcap.zst"));
         assert!(text("a_0.mcap").contains(" -o NAME"), "{}", text("a_0.mcap"));
     }
 }
