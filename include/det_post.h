@@ -110,6 +110,9 @@ typedef int32_t det_post_status;
 /** A distortion model that is not supported. */
 #define DET_POST_ERROR_UNSUPPORTED_DISTORTION 28
 
+/** A message of another type than the one that is read of its topic. */
+#define DET_POST_ERROR_MESSAGE_TYPE 29
+
 /** A pointer is null. */
 #define DET_POST_ERROR_NULL 1001
 

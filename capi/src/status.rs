@@ -91,6 +91,8 @@ statuses! {
     CALIBRATION_MISMATCH = 27, "calibration_mismatch", CalibrationMismatch;
     /// A distortion model that is not supported.
     UNSUPPORTED_DISTORTION = 28, "unsupported_distortion", UnsupportedDistortion;
+    /// A message of another type than the one that is read of its topic.
+    MESSAGE_TYPE = 29, "another_type", MessageType;
     /// A pointer is null.
     NULL = 1001, "null_pointer";
     /// No object has this number: it was closed, or never opened, or is of another kind.

@@ -26,8 +26,10 @@ enum Count : uint32_t {
     kScoresOutOfRange = 12,  // counted by the host
     kScoresNan = 13,
     kMemoryCleared = 14,  // counted by the host
+    kRowStepsCorrected = 15,  // counted by the host
+    kImagesMislabelled = 16,  // counted by the host
 };
-constexpr uint32_t kNumCounters = 15;
+constexpr uint32_t kNumCounters = 17;
 
 using Counters = Slice<uint32_t>;
 

@@ -28,7 +28,7 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
 }
 
 pub(super) fn view(data: &[u8]) -> CompressedView<'_> {
-    CompressedView { format: CompressedFormat::Jpeg, data }
+    CompressedView::new(CompressedFormat::Jpeg, data)
 }
 
 /// A file of about 200 kB: areas, edges and a little noise.

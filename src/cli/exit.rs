@@ -8,7 +8,7 @@ use det_post_types::{Error, ErrorKind};
 pub enum ExitStatus {
     /// Done. Frames that were refused are counted in the report.
     Done = 0,
-    /// Failed, with the reason in the log.
+    /// Failed, with the reason in the log; also a replay without a frame that could be used.
     Failed = 1,
     /// Wrong use or configuration.
     Usage = 2,
@@ -21,7 +21,7 @@ pub enum ExitStatus {
 
 /// Their description in `--help`.
 pub(super) const HELP: &str = "Exit codes: 0 done (refused frames are counted in the report), \
-                               1 failed, 2 wrong use or configuration, 3 finished with loss (the \
+                               1 failed, or no frame could be used, 2 wrong use or configuration, 3 finished with loss (the \
                                recording is damaged), 4 interrupted by a signal (what was done is \
                                in det_post.partial/).";
 

@@ -32,8 +32,7 @@ pub(super) fn inspect(bag: &Path) -> Result<ExitStatus> {
     loop {
         match reader.next_message() {
             Ok(Some(message)) => {
-                let type_name = &topics[message.topic].type_name;
-                seen[message.topic].add(message.log_time, type_name, message.data);
+                seen[message.topic].add(message.log_time, &topics[message.topic], message.data);
             }
             Ok(None) => break,
             // Each is of one file; reading continues with the others.
@@ -52,10 +51,11 @@ pub(super) fn inspect(bag: &Path) -> Result<ExitStatus> {
 }
 
 impl Seen {
-    fn add(&mut self, log_time: Stamp, type_name: &str, data: &[u8]) {
+    fn add(&mut self, log_time: Stamp, topic: &TopicInfo, data: &[u8]) {
         if self.num_messages == 0 {
-            self.content =
-                describe(type_name, data).unwrap_or_else(|error| format!("first message: {error}"));
+            let content =
+                topic.check_serialization().and_then(|()| describe(&topic.type_name, data));
+            self.content = content.unwrap_or_else(|error| format!("first message: {error}"));
         }
         self.num_messages += 1;
         self.num_bytes += data.len() as u64;
@@ -168,9 +168,9 @@ mod tests {
         };
         let mut seen = Seen::default();
         assert!(paragraph(&topic, &seen).contains("no messages"));
-        seen.add(Stamp::from_ros(5, 0), "x/msg/Y", &[0; 8]);
+        seen.add(Stamp::from_ros(5, 0), &topic, &[0; 8]);
         assert!(paragraph(&topic, &seen).contains("1 messages, 5.000000000 to 5.000000000"));
-        seen.add(Stamp::from_ros(5, 500_000_000), "x/msg/Y", &[0; 8]);
+        seen.add(Stamp::from_ros(5, 500_000_000), &topic, &[0; 8]);
         assert!(paragraph(&topic, &seen).contains("2 messages, 2.00 Hz"));
     }
 }

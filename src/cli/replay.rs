@@ -153,9 +153,16 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
         tracing::warn!("the recording, or the part of it, has no message of the channels' topics");
     }
     stdout::print(&report.to_table())?;
-    Ok(match (report.is_interrupted(), report.is_damaged()) {
-        (true, _) => ExitStatus::Interrupted,
-        (false, true) => ExitStatus::Damaged,
+    if report.is_interrupted() {
+        return Ok(ExitStatus::Interrupted);
+    }
+    let is_without_output = report.is_without_output();
+    if is_without_output {
+        tracing::error!("no frame could be used; the report has the reasons");
+    }
+    Ok(match (report.is_damaged(), is_without_output) {
+        (true, _) => ExitStatus::Damaged,
+        (false, true) => ExitStatus::Failed,
         (false, false) => ExitStatus::Done,
     })
 }

@@ -338,7 +338,9 @@ fn is_warning(count: Count) -> bool {
         | Count::SweepsDropped
         | Count::PointsOverVoxel
         | Count::SitesWithoutOutput
-        | Count::CandidatesOverTopK => false,
+        | Count::CandidatesOverTopK
+        | Count::RowStepsCorrected
+        | Count::ImagesMislabelled => false,
     }
 }
 

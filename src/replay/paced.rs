@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::channel::ReplayChannel;
 use super::context::{Reading, ReplayContext};
-use super::input::{CalibrationTopic, ReplayInput};
+use super::input::{CalibrationTopic, InputTopic, ReplayInput};
 use crate::config::ChannelConfig;
 use crate::runtime::account::Account;
 use crate::runtime::input::InputTotals;
@@ -19,7 +19,7 @@ use crate::runtime::slot::{
     Loss, LossCounter, Offered, SlotCloser, SlotOptions, SlotReader, SlotWriter, Taken, slot,
 };
 use det_post_ros::bag::{BagMessage, check_log_time};
-use det_post_ros::middleware::{InputKind, deliver};
+use det_post_ros::middleware::deliver;
 use det_post_types::{Error, ErrorKind, Result, Stamp};
 
 /// The longest sleep between two checks of the stop flag.
@@ -37,8 +37,7 @@ struct Feeder {
 }
 
 struct Input {
-    topic: Option<usize>,
-    kind: InputKind,
+    topic: InputTopic,
     writer: SlotWriter,
     totals: InputTotals,
 }
@@ -51,9 +50,12 @@ impl Feeder {
     fn offer(&mut self, message: &BagMessage<'_>) {
         self.calibrations.iter().for_each(|topic| topic.take(message));
         let is_single = self.inputs.len() == 1;
-        let of_topic = self.inputs.iter_mut().find(|input| input.topic == Some(message.topic));
-        let Some(Input { kind, writer, totals, .. }) = of_topic else { return };
-        deliver(*kind, message.data, &mut |received| match received
+        let of_topic = self.inputs.iter_mut().find(|input| input.topic.has(message));
+        let Some(Input { topic, writer, totals }) = of_topic else { return };
+        if let Err(error) = topic.check_type(message) {
+            return refuse(is_single.then_some(&mut self.refused), totals, &error);
+        }
+        deliver(topic.kind, message.data, &mut |received| match received
             .and_then(|received| writer.offer(&received, usize::MAX))
         {
             Ok(Offered::Waiting) => totals.num_received += 1,
@@ -65,7 +67,7 @@ impl Feeder {
     /// Counts a message that is refused, if it is of one of the inputs.
     fn refuse(&mut self, message: &BagMessage<'_>, error: &Error) {
         let is_single = self.inputs.len() == 1;
-        let of_topic = self.inputs.iter_mut().find(|input| input.topic == Some(message.topic));
+        let of_topic = self.inputs.iter_mut().find(|input| input.topic.has(message));
         if let Some(Input { totals, .. }) = of_topic {
             refuse(is_single.then_some(&mut self.refused), totals, error);
         }
@@ -159,8 +161,7 @@ fn open(channel: &mut ReplayChannel, factor: f64) -> (Feeder, SlotReader) {
     let options = SlotOptions { inputs, sync, rate: factor, announces: channel.prepares() };
     let (writers, reader, closer) = slot(options, || channel.payload_memory(), count);
     let input = |(input, writer): (&mut ReplayInput, SlotWriter)| Input {
-        topic: input.topic,
-        kind: input.kind,
+        topic: input.topic.clone(),
         writer,
         totals: InputTotals::default(),
     };

@@ -158,6 +158,16 @@ impl Report {
         !self.read.damage.is_empty()
     }
 
+    /// Whether there were frames and none could be used.
+    pub fn is_without_output(&self) -> bool {
+        let sum = |of: fn(&ChannelSummary) -> u64| self.channels.values().map(of).sum::<u64>();
+        let num_refused = |channel: &ChannelSummary| {
+            let refused = channel.inputs.iter().flat_map(|input| input.totals.refused.values());
+            channel.frames_in + refused.map(|reason| reason.count).sum::<u64>()
+        };
+        sum(|channel| channel.frames_out) == 0 && sum(num_refused) > 0
+    }
+
     /// Whether the replay was stopped before its end.
     pub fn is_interrupted(&self) -> bool {
         self.read.interrupted
@@ -287,9 +297,19 @@ mod tests {
         assert_eq!(moved.len(), 1);
         assert_eq!((&moved[0]["stage"], &moved[0]["host_copy"]), (&"upload".into(), &1000.into()));
 
+        assert!(!whole.is_without_output());
+        let mut refused = Account::new();
+        refused.add_dropped(&error, 3);
+        whole.channels.insert("camera_2".into(), ChannelSummary::new(&refused));
+        assert!(!whole.is_without_output(), "the other camera has a frame");
+
         let table = whole.to_table();
         assert!(table.contains("3 in, 1 out, 3 detections"), "{table}");
         assert!(table.contains("recording damaged: cut at byte 9"), "{table}");
         assert!(table.contains("messages lost: 4"), "{table}");
+        whole.channels.remove("camera");
+        assert!(whole.is_without_output());
+        whole.channels.clear();
+        assert!(!whole.is_without_output(), "there were no frames");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nalgebra::Isometry3;
 
 use super::slice::before;
-use det_post_ros::bag::{BagReader, LogSpan, ReadOptions};
+use det_post_ros::bag::{BagReader, LogSpan, ReadOptions, TopicInfo};
 use det_post_ros::calibration_files::{StaticTransform, read_transforms};
 use det_post_ros::messages::TfMessage;
 use det_post_ros::tf::TfBuffer;
@@ -24,7 +24,8 @@ const LOOKBACK: Duration = Duration::from_secs(20);
 /// A second reader of the recording that feeds a TF buffer.
 pub(super) struct TransformFeed {
     reader: BagReader,
-    topic_is_static: Vec<bool>,
+    /// By topic, whether its transforms hold for all time; `None` for a topic of other messages.
+    is_static: Vec<Option<bool>>,
     buffer: TfBuffer,
     read_to: Stamp,
     at_end: bool,
@@ -38,17 +39,13 @@ impl TransformFeed {
     pub(super) fn open(bag: &Path, options: &ReadOptions) -> Result<Self> {
         let mut reader = BagReader::open_with(bag, options)?;
         let topics = reader.topics();
-        let wanted: Vec<String> = topics
-            .iter()
-            .filter(|topic| topic.type_name == TfMessage::TYPE)
-            .map(|topic| topic.name.clone())
-            .collect();
-        let topic_is_static =
-            topics.iter().map(|topic| topic.name.ends_with("tf_static")).collect();
+        let is_static: Vec<_> = topics.iter().map(is_static).collect();
+        let wanted = topics.iter().zip(&is_static).filter(|(_, is_static)| is_static.is_some());
+        let wanted: Vec<String> = wanted.map(|(topic, _)| topic.name.clone()).collect();
         reader.select(&wanted.iter().map(String::as_str).collect::<Vec<_>>());
         Ok(Self {
             reader,
-            topic_is_static,
+            is_static,
             buffer: TfBuffer::default(),
             read_to: Stamp::from_nanos(i64::MIN),
             at_end: wanted.is_empty(),
@@ -82,16 +79,17 @@ impl TransformFeed {
     ) -> Result<()> {
         let start = before(start, LOOKBACK);
         let mut reader = BagReader::open_with(bag, options)?;
-        let topics = reader.topics().iter().zip(&self.topic_is_static);
-        let topics =
-            topics.filter(|(topic, is_static)| **is_static && topic.type_name == TfMessage::TYPE);
+        let topics = reader.topics().iter().zip(&self.is_static);
+        let topics = topics.filter(|(_, is_static)| **is_static == Some(true));
         let topics: Vec<String> = topics.map(|(topic, _)| topic.name.clone()).collect();
         reader.select(&topics.iter().map(String::as_str).collect::<Vec<_>>());
         reader.limit(LogSpan { from: None, to: Some(start) });
         loop {
             match reader.next_message() {
                 Ok(Some(message)) => {
-                    insert(&mut self.buffer, message.data, true, &mut self.is_warned);
+                    if self.is_static[message.topic].is_some() {
+                        insert(&mut self.buffer, message.data, true, &mut self.is_warned);
+                    }
                 }
                 Ok(None) => break,
                 // Messages after it are sound.
@@ -109,8 +107,9 @@ impl TransformFeed {
             match self.reader.next_message() {
                 Ok(Some(message)) => {
                     self.read_to = message.log_time;
-                    let is_static = self.topic_is_static[message.topic];
-                    insert(&mut self.buffer, message.data, is_static, &mut self.is_warned);
+                    if let Some(is_static) = self.is_static[message.topic] {
+                        insert(&mut self.buffer, message.data, is_static, &mut self.is_warned);
+                    }
                 }
                 Ok(None) => self.at_end = true,
                 // Messages after it are sound.
@@ -141,6 +140,22 @@ impl TransformFeed {
         stamp: Stamp,
     ) -> Result<Isometry3<f64>> {
         self.buffer.lookup(target, source, stamp)
+    }
+}
+
+/// Whether the transforms of a topic hold for all time; `None` for a topic of other messages.
+/// Transforms that are not CDR are a warning.
+fn is_static(topic: &TopicInfo) -> Option<bool> {
+    let name = topic.type_name.replacen("/msg/", "/", 1);
+    if name != TfMessage::TYPE.replacen("/msg/", "/", 1) {
+        return None;
+    }
+    match topic.check_serialization() {
+        Ok(()) => Some(topic.name.ends_with("tf_static")),
+        Err(error) => {
+            tracing::warn!("transforms are left out: {error}");
+            None
+        }
     }
 }
 

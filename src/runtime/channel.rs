@@ -7,6 +7,7 @@ use nalgebra::Isometry3;
 
 use super::Factory;
 use super::assembler::Sequence;
+use super::frame_inputs::{Corrections, check};
 use super::in_flight::{FrameInFlight, FramesInFlight};
 use super::poses::{TransformLookup, look_up_poses, take_unknown_pose};
 use super::stamps::{StampOrder, StampWatch};
@@ -38,6 +39,7 @@ pub struct Channel {
     /// The position of the next frame in the sequence.
     sequence: Sequence,
     report: FrameReport,
+    corrections: Corrections,
     in_flight: FramesInFlight,
     /// The frame that was collected last.
     collected: Option<FrameInFlight>,
@@ -103,6 +105,7 @@ impl Channel {
             stamps: StampWatch::default(),
             sequence: Sequence::Follows,
             report: FrameReport::new(),
+            corrections: Corrections::default(),
             in_flight: FramesInFlight::default(),
             collected: None,
         })
@@ -217,9 +220,8 @@ impl Channel {
         inputs: &mut [Option<FrameInput<'m>>],
         transforms: Option<&TransformLookup<'_>>,
     ) -> Result<Served<'a>> {
-        let Self {
-            config, supervisor, needs, target, target_pose, stamps, sequence, report, ..
-        } = self;
+        let Self { config, supervisor, needs, target, target_pose, stamps, .. } = self;
+        let Self { sequence, report, corrections, .. } = self;
         let mut header = check(config, needs, inputs)?;
         let sequence = std::mem::take(sequence);
         let order = stamps.note(header.stamp, sequence == Sequence::StartsOver);
@@ -231,6 +233,7 @@ impl Channel {
         }
         let target_pose = target_pose.as_ref();
         *report = FrameReport::new();
+        corrections.note(config, inputs, report);
         let (detector, failures) = supervisor.ready()?;
         if order == StampOrder::Restart || sequence == Sequence::Broken {
             failures.note(detector.reset())?;
@@ -278,7 +281,7 @@ impl Channel {
         inputs: &mut [Option<FrameInput<'_>>],
         transforms: Option<&TransformLookup<'_>>,
     ) -> Result<()> {
-        let Self { config, supervisor, needs, stamps, sequence, in_flight, .. } = self;
+        let Self { config, supervisor, needs, stamps, sequence, corrections, in_flight, .. } = self;
         let header = check(config, needs, inputs)?;
         let sequence = std::mem::take(sequence);
         let order = stamps.note(header.stamp, sequence == Sequence::StartsOver);
@@ -288,6 +291,7 @@ impl Channel {
             failures.note(detector.reset())?;
         }
         let mut begun = in_flight.begin(&header, order);
+        corrections.note(config, inputs, &mut begun.report);
         let frame = FrameSet { stamp: header.stamp, inputs, target_pose: None };
         let submitted = failures.note(detector.submit(&frame, &mut begun.report));
         begun.degraded = take_unknown_pose(inputs);
@@ -378,6 +382,7 @@ fn make_with(
     let (factory, config) = (Arc::clone(factory), config.clone());
     move |device| factory(&config, device)
 }
+<<<<<<< HEAD
 
 /// Checks the kinds of all inputs and returns the header of the reference.
 fn check<'a>(
@@ -398,3 +403,5 @@ fn check<'a>(
     let reference = inputs.get(config.sync.reference).and_then(Option::as_ref);
     reference.map(|input| input.header).ok_or_else(|| refuse("the frame lacks its reference"))
 }
+=======
+>>>>>>> 24336d7353ec808c89dfc978d5ff79477173c539

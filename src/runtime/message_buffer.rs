@@ -7,8 +7,8 @@ use det_post_ops::device::PayloadMemory;
 use det_post_ros::middleware::Received;
 use det_post_types::{
     CameraCalibration, CloudView, CompressedFormat, CompressedView, Encoding, Error, ErrorKind,
-    Header, ImagePayload, ImageView, PointField, PointFields, ReceivedTensors, Result, Size, Stamp,
-    TensorEntries,
+    FileSamples, Header, ImagePayload, ImageView, PointField, PointFields, ReceivedTensors, Result,
+    Size, Stamp, TensorEntries,
 };
 
 /// Memory for a message, which holds the only copy of its payload.
@@ -35,9 +35,14 @@ enum Layout {
         encoding: Encoding,
         is_big_endian: bool,
     },
-    File(CompressedFormat),
+    File {
+        format: CompressedFormat,
+        samples: FileSamples,
+        is_mislabelled: bool,
+    },
     Cloud {
         shape: [u32; 2],
+        /// As declared: the view is checked again.
         steps: [u32; 2],
         is_big_endian: bool,
     },
@@ -75,7 +80,8 @@ impl MessageBuffer {
                 (header, layout, image.data())
             }
             Received::Picture { header, payload: ImagePayload::Compressed(file) } => {
-                (header, Layout::File(file.format), file.data)
+                let CompressedView { format, samples, is_mislabelled, data } = *file;
+                (header, Layout::File { format, samples, is_mislabelled }, data)
             }
             Received::Picture { payload: ImagePayload::OnDevice(image), .. } => {
                 return Err(image.data().refused("slot"));
@@ -130,7 +136,7 @@ impl MessageBuffer {
         let narrow = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Layout::Cloud {
             shape: [view.width(), view.height()].map(narrow),
-            steps: [view.point_step(), view.row_step()].map(narrow),
+            steps: [view.point_step(), view.declared_row_step()].map(narrow),
             is_big_endian: view.is_big_endian(),
         }
     }
@@ -166,8 +172,9 @@ impl MessageBuffer {
                 let image = ImageView::new(size, step, encoding, is_big_endian, data)?;
                 PayloadView::Image(ImagePayload::Raw(image))
             }
-            Layout::File(format) => {
-                PayloadView::Image(ImagePayload::Compressed(CompressedView { format, data }))
+            Layout::File { format, samples, is_mislabelled } => {
+                let file = CompressedView { format, samples, is_mislabelled, data };
+                PayloadView::Image(ImagePayload::Compressed(file))
             }
             Layout::Cloud { shape, steps, is_big_endian } => {
                 let mut fields = PointFields::new();
@@ -251,5 +258,25 @@ mod tests {
         let PayloadView::Image(ImagePayload::Raw(read)) = read.payload else { panic!() };
         assert_eq!((read.size(), read.step(), read.data()), (image.size(), 6, &pixels[..]));
         assert_eq!(read.encoding(), Encoding::Bgr8);
+
+        let samples = FileSamples::Mosaic(Encoding::BayerGbrg8);
+        let file = CompressedView {
+            samples,
+            is_mislabelled: true,
+            ..CompressedView::new(CompressedFormat::Png, &pixels)
+        };
+        frame
+            .fill(&Received::Picture { header, payload: ImagePayload::Compressed(file) }, 12)
+            .unwrap();
+        let read = frame.view().unwrap();
+        let PayloadView::Image(ImagePayload::Compressed(read)) = read.payload else { panic!() };
+        assert_eq!((read.format, read.samples), (CompressedFormat::Png, samples));
+        assert!(read.is_mislabelled);
+
+        // The step of the rows is wrong in the message.
+        let view = CloudView::new([2, 2], [10, 0], true, fields, &data).unwrap();
+        frame.fill(&Received::Cloud { header, view: &view }, 40).unwrap();
+        let PayloadView::Cloud(cloud) = frame.view().unwrap().payload else { panic!() };
+        assert_eq!((cloud.row_step(), cloud.declared_row_step()), (20, 0));
     }
 }

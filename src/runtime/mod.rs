@@ -12,12 +12,14 @@
 //! | [`batches`] | cameras that share the runs of their network |
 //! | [`placement`] | channels of device `auto` on several GPUs |
 //! | `account`, `spread`, `stamps`, `serving`, `in_flight` | counters, times, order of stamps, health, frames in progress |
+//! | `frame_inputs` | kinds and corrections of the inputs of a frame |
 //! | `poses` | poses of the sensors of a frame |
 
 pub(crate) mod account;
 pub(crate) mod assembler;
 pub mod batches;
 pub mod channel;
+pub(crate) mod frame_inputs;
 pub(crate) mod in_flight;
 pub(crate) mod input;
 pub mod isolated;

@@ -392,7 +392,7 @@ mod tests {
 
     fn picture(seconds: i32, data: &[u8]) -> Received<'_> {
         let header = Header { stamp: Stamp::from_ros(seconds, 0), frame_id: "camera" };
-        let file = CompressedView { format: CompressedFormat::Jpeg, data };
+        let file = CompressedView::new(CompressedFormat::Jpeg, data);
         Received::Picture { header, payload: ImagePayload::Compressed(file) }
     }
 

@@ -83,7 +83,7 @@ impl Cameras {
             let step = IMAGE.width as usize * 3;
             let payload = if is_compressed {
                 let data = &self.files[source];
-                ImagePayload::Compressed(CompressedView { format: CompressedFormat::Png, data })
+                ImagePayload::Compressed(CompressedView::new(CompressedFormat::Png, data))
             } else {
                 let data = &self.images[source];
                 ImagePayload::Raw(ImageView::new(IMAGE, step, Encoding::Rgb8, false, data).unwrap())

@@ -140,7 +140,8 @@ fn a_peer_of_another_quality_or_type_is_reported() {
     peer.reader("/det_post/out", IMAGE, &json!({}), 0);
     let told = heard.wait(|all| all.len() >= 6);
     let found = IMAGE.to_owned();
-    assert_eq!(told[5..], [MiddlewareEvent::IncompatibleType { topic: topic(), found }]);
+    let expected = DETECTIONS.to_owned();
+    assert_eq!(told[5..], [MiddlewareEvent::IncompatibleType { topic: topic(), found, expected }]);
     assert_eq!(output.num_subscribers(), 0);
     peer.ask(&json!({"op": "close", "id": "/det_post/out"}));
     assert_eq!(heard.wait(|all| all.len() >= 7)[6..], [settled()]);

@@ -155,7 +155,8 @@ fn a_peer_of_another_type_does_no_harm() {
     peer.writer("/image", InputKind::PointCloud2.type_name(), &json!({"reliable": true}), 0);
     let told = told.wait(|all| !all.is_empty());
     let found = InputKind::PointCloud2.type_name().to_owned();
-    assert_eq!(told, [MiddlewareEvent::IncompatibleType { topic: "/image".to_owned(), found }]);
+    let (topic, expected) = ("/image".to_owned(), InputKind::Image.type_name().to_owned());
+    assert_eq!(told, [MiddlewareEvent::IncompatibleType { topic, found, expected }]);
     peer.write("/image", &cloud());
     std::thread::sleep(Duration::from_millis(300));
     assert!(heard.all().iter().all(|came| matches!(came, Came::Refused(_))), "{:?}", heard.all());

@@ -227,7 +227,7 @@ fn a_jpeg_of_thousands_of_scans_costs_its_frame_alone() {
     let mut channel = supervised(camera(sample.path()));
     let process = process_id(&channel);
     let file = empty_scans(2048, 2048, 20_000);
-    let bomb = CompressedView { format: CompressedFormat::Jpeg, data: &file };
+    let bomb = CompressedView::new(CompressedFormat::Jpeg, &file);
     let start = Instant::now();
     let (proxy, failures) = channel.ready().unwrap();
     let error = failures.note(in_image(proxy, &ImagePayload::Compressed(bomb))).unwrap_err();
@@ -247,7 +247,7 @@ fn what_is_wrong_with_a_frame_or_a_configuration_comes_back() {
     let sample = sample();
     let mut config = camera(sample.path());
     let mut proxy = Proxy::start(Path::new(PROGRAM), &config, DeviceChoice::Cpu).unwrap();
-    let file = CompressedView { format: CompressedFormat::Png, data: b"no picture" };
+    let file = CompressedView::new(CompressedFormat::Png, b"no picture");
     let error = in_image(&mut proxy, &ImagePayload::Compressed(file)).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Codec, "{error}");
     let picture = drive::picture(1);

@@ -97,7 +97,7 @@ fn what_cannot_be_prepared_is_an_error_and_nothing_more() {
     detector.reset().unwrap();
     let message = frame.inputs[0].as_ref().unwrap();
     let Header { stamp, frame_id } = message.header;
-    let damaged = CompressedView { format: CompressedFormat::Png, data: &[1, 2, 3] };
+    let damaged = CompressedView::new(CompressedFormat::Png, &[1, 2, 3]);
     let input = |calibration| FrameInput {
         calibration,
         ..FrameInput::image(Header { stamp, frame_id }, ImagePayload::Compressed(damaged))

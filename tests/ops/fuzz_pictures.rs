@@ -66,7 +66,7 @@ fn fuzz(format: CompressedFormat, file: &[u8]) {
     for _ in 0..num_iterations {
         let data = mutate(file, &mut random);
         let start = Instant::now();
-        match decompress(&CompressedView { format, data: &data }, &mut picture) {
+        match decompress(&CompressedView::new(format, &data), &mut picture) {
             Ok(()) => {
                 num_whole += 1;
                 picture.view().unwrap();

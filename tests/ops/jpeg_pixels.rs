@@ -29,7 +29,7 @@ fn jpeg_pixels_are_those_of_libjpeg_turbo() {
         }
         let (file, expected) =
             (fs::read(&path).unwrap(), fs::read(path.with_extension("raw")).unwrap());
-        let input = CompressedView { format: CompressedFormat::Jpeg, data: &file };
+        let input = CompressedView::new(CompressedFormat::Jpeg, &file);
         decompress(&input, &mut picture).unwrap();
         let found = picture.view().unwrap();
         assert_eq!(found.data().len(), expected.len(), "{}", path.display());

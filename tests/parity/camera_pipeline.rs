@@ -201,7 +201,7 @@ fn png(random: &mut Random, width: u32, height: u32, color: png::ColorType) -> V
 }
 
 fn compressed(data: &[u8]) -> ImagePayload<'_> {
-    ImagePayload::Compressed(CompressedView { format: CompressedFormat::Png, data })
+    ImagePayload::Compressed(CompressedView::new(CompressedFormat::Png, data))
 }
 
 /// Heads and a number of rows that their grids have.

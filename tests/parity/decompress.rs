@@ -55,7 +55,7 @@ fn jpeg(
 }
 
 fn view(data: &[u8]) -> CompressedView<'_> {
-    CompressedView { format: CompressedFormat::Jpeg, data }
+    CompressedView::new(CompressedFormat::Jpeg, data)
 }
 
 /// Decoder and uploads on a stream; `None` without a GPU, its engines or nvJPEG.

@@ -251,7 +251,7 @@ fn messages_that_an_index_leaves_out_are_counted() {
         std::fs::write(&bag, &bytes).unwrap();
         let out = folder.path().join(name);
         let run = replay(&bag, config.to_str().unwrap(), &["lidar.input:=/lidar".into()], &out);
-        run.expect_code(0);
+        run.expect_code(1);
         let report = run.report();
         assert_eq!(report["num_messages"], num_read, "{name}");
         assert_eq!(report["num_lost"], num_lost, "{name}");

@@ -13,6 +13,9 @@ use det_post_types::{Error, ErrorKind, Result};
 
 const ENCAPSULATION_LEN: usize = 4;
 
+/// The first bytes of a zstd frame.
+const ZSTD_MAGIC: [u8; ENCAPSULATION_LEN] = [0x28, 0xb5, 0x2f, 0xfd];
+
 /// Bytes from `offset` in the body, which follows the encapsulation header, to
 /// the next multiple of `alignment` (a power of two).
 fn padding(offset: usize, alignment: usize) -> usize {
@@ -55,7 +58,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// `Message` when the header is missing or its encapsulation is not plain CDR,
-    /// big or little endian.
+    /// big or little endian; `Encoding` for a message that is compressed by zstd.
     pub fn new(message_type: &'static str, bytes: &'a [u8]) -> Result<Self> {
         let refuse = |message: String| Err(Error::new(ErrorKind::Message, message_type, message));
         let Some((header, body)) = bytes.split_first_chunk::<ENCAPSULATION_LEN>() else {
@@ -68,6 +71,13 @@ impl<'a> Reader<'a> {
         let big_endian = match header {
             [0, 0, ..] => true,
             [0, 1, ..] => false,
+            &ZSTD_MAGIC => {
+                let message = "the message is compressed by zstd (`ros2 bag record \
+                               --compression-mode message`), which is not read: convert the folder \
+                               of the recording, with its metadata.yaml, by `ros2 bag convert` \
+                               (docs/troubleshooting.md)";
+                return Err(Error::new(ErrorKind::Encoding, message_type, message));
+            }
             [a, b, ..] => {
                 return refuse(format!(
                     "encapsulation is {a:02x} {b:02x}; read are 00 00 (CDR_BE) and 00 01 (CDR_LE)"

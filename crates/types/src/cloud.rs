@@ -1,7 +1,5 @@
 //! Point clouds in the memory of a message, and points as operations read them.
 
-use std::fmt;
-
 use super::DeviceBytes;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -113,7 +111,9 @@ impl Default for PointFields<'_> {
 /// A `sensor_msgs/PointCloud2` in the memory of its message.
 ///
 /// Checked: every point of `point_step` bytes in every row of `row_step` bytes is inside
-/// `data`. The fields are checked by the operation that reads them. A cloud without
+/// `data`. Where the declared step of the rows is 0, the size of all rows or a number of points,
+/// as some drivers write it, and `data` has exactly the bytes of the points, there is one reading
+/// without padding, and `row_step` is that of it. The fields are checked by the operation that reads them. A cloud without
 /// points is valid. `B` is [`DeviceBytes`] for a cloud in the memory of a GPU.
 #[derive(Clone, Copy, Debug)]
 pub struct CloudView<'a, B = &'a [u8]> {
@@ -121,6 +121,7 @@ pub struct CloudView<'a, B = &'a [u8]> {
     height: usize,
     point_step: usize,
     row_step: usize,
+    declared_row_step: usize,
     big_endian: bool,
     fields: PointFields<'a>,
     data: B,
@@ -131,7 +132,7 @@ impl<'a> CloudView<'a> {
     ///
     /// # Errors
     /// `Layout` when a row is shorter than its points or the data ends before
-    /// the last point does.
+    /// the last point does, unless the step of the rows is corrected.
     pub fn new(
         [width, height]: [u32; 2],
         [point_step, row_step]: [u32; 2],
@@ -183,8 +184,10 @@ impl<'a, B: Copy> CloudView<'a, B> {
         num_bytes: usize,
     ) -> Result<Self> {
         let layout = |message: String| Err(Error::new(ErrorKind::Layout, "cloud", message));
-        let [width, height, point_step, row_step] =
+        let [width, height, point_step, declared_row_step] =
             [width, height, point_step, row_step].map(|n| n as usize);
+        let row_step =
+            corrected_row_step([width, height], [point_step, declared_row_step], num_bytes);
         if width > 0 && height > 0 {
             if point_step == 0 {
                 return layout(format!("point_step is 0 for {width}x{height} points"));
@@ -203,7 +206,16 @@ impl<'a, B: Copy> CloudView<'a, B> {
                 ));
             }
         }
-        Ok(Self { width, height, point_step, row_step, big_endian, fields, data })
+        Ok(Self {
+            width,
+            height,
+            point_step,
+            row_step,
+            declared_row_step,
+            big_endian,
+            fields,
+            data,
+        })
     }
 
     /// Number of points, including those that are not finite.
@@ -231,6 +243,11 @@ impl<'a, B: Copy> CloudView<'a, B> {
         self.row_step
     }
 
+    /// The step of the rows that the message declares; `row_step` unless that was corrected.
+    pub fn declared_row_step(&self) -> usize {
+        self.declared_row_step
+    }
+
     /// Whether values are big-endian.
     pub fn is_big_endian(&self) -> bool {
         self.big_endian
@@ -247,54 +264,19 @@ impl<'a, B: Copy> CloudView<'a, B> {
     }
 }
 
-/// The transform of a channel of points before the mean of a voxel is taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ChannelTransform {
-    /// None.
-    #[default]
-    Identity,
-    /// The hyperbolic tangent, as `ops::voxel_mean::tanh` computes it.
-    Tanh,
-}
-
-/// One channel of a head's points beyond x, y, z.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PointChannel {
-    /// The field `intensity` or `i`.
-    Intensity,
-    /// The field `ring` or `channel`.
-    Ring,
-    /// Age of the point's sweep in seconds: not a field, zero in the current
-    /// sweep and written by `ops::densify` for past ones.
-    TimeLag,
-    /// The field of this name.
-    Named(String),
-}
-
-impl PointChannel {
-    /// The field of a cloud to read; `None` when the cloud has none, or the
-    /// channel is not a field. Of two possible names the first wins:
-    /// `intensity` before `i`, `ring` before `channel`.
-    pub fn find_in<'f, 'a>(&self, fields: &'f PointFields<'a>) -> Option<&'f PointField<'a>> {
-        match self {
-            Self::Intensity => fields.find(&["intensity", "i"]),
-            Self::Ring => fields.find(&["ring", "channel"]),
-            Self::TimeLag => None,
-            Self::Named(name) => fields.find(&[name]),
-        }
-    }
-}
-
-impl fmt::Display for PointChannel {
-    /// The names of the field, for error messages.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Intensity => "intensity or i",
-            Self::Ring => "ring or channel",
-            Self::TimeLag => "time lag (not a field)",
-            Self::Named(name) => name,
-        })
-    }
+/// The step of the rows of a cloud with `num_bytes` of data: the declared one, or that of rows
+/// without padding where the declared one is a known mistake of drivers (0, the size of all rows,
+/// the points of the cloud or of a row) and the data has exactly the bytes of the points.
+fn corrected_row_step(
+    [width, height]: [usize; 2],
+    [point_step, declared]: [usize; 2],
+    num_bytes: usize,
+) -> usize {
+    let row_bytes = width.saturating_mul(point_step);
+    let total = row_bytes.saturating_mul(height);
+    let mistakes = [0, total, width.saturating_mul(height), width];
+    let is_corrected = height > 1 && num_bytes == total && mistakes.contains(&declared);
+    if is_corrected { row_bytes } else { declared }
 }
 
 /// Points as operations read them: rows of `num_channels` floats, the first three x, y, z
@@ -420,6 +402,39 @@ mod tests {
             );
             assert_eq!(view.is_ok(), accepted, "{width}x{height} {point_step} {row_step} {len}");
         }
+    }
+
+    #[test]
+    fn steps_of_rows_are_corrected_where_the_data_has_one_reading() {
+        let data = [0; 64];
+        // 3 rows of 2 points of 8 bytes: declared step, bytes, step that is read
+        let cases = [
+            (16, 48, Some(16)),
+            (0, 48, Some(16)),
+            (48, 48, Some(16)),
+            (6, 48, Some(16)),
+            (2, 48, Some(16)),
+            // Padded rows.
+            (24, 64, Some(24)),
+            // Short data, more data than points, and steps without a known cause.
+            (0, 47, None),
+            (48, 47, None),
+            (0, 49, None),
+            (6, 64, None),
+            (15, 48, None),
+            (17, 48, None),
+        ];
+        for (declared, len, expected) in cases {
+            let fields = PointFields::new();
+            let view = CloudView::new([2, 3], [8, declared], false, fields, &data[..len]);
+            let found = view.as_ref().ok().map(CloudView::row_step);
+            assert_eq!(found, expected, "{declared} {len}");
+            let is_declared = view.is_ok_and(|view| view.declared_row_step() == declared as usize);
+            assert_eq!(is_declared, expected.is_some(), "{declared} {len}");
+        }
+        // One row has no step.
+        let view = CloudView::new([6, 1], [8, 0], false, PointFields::new(), &data[..48]).unwrap();
+        assert_eq!((view.row_step(), view.declared_row_step()), (0, 0));
     }
 
     #[test]

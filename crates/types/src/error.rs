@@ -88,6 +88,8 @@ named! {
         CalibrationMismatch => "calibration_mismatch",
         /// A distortion model that is not supported.
         UnsupportedDistortion => "unsupported_distortion",
+        /// A message of another type than the one that is read of its topic.
+        MessageType => "another_type",
     }
     /// The stable short name under which dropped frames are counted in
     /// `report.json`.

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
-use super::DeviceBytes;
+use super::{CompressedView, DeviceBytes};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Width and height in pixels.
@@ -135,7 +135,8 @@ impl Encoding {
         }
     }
 
-    fn is_bayer(self) -> bool {
+    /// Whether the pixels are a Bayer mosaic.
+    pub fn is_bayer(self) -> bool {
         matches!(self, Self::BayerRggb8 | Self::BayerBggr8 | Self::BayerGbrg8 | Self::BayerGrbg8)
     }
 }
@@ -272,24 +273,6 @@ impl<B: Copy> ImageView<'_, B> {
     pub fn data(&self) -> B {
         self.data
     }
-}
-
-/// How a `sensor_msgs/CompressedImage` is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CompressedFormat {
-    /// JPEG, baseline or progressive.
-    Jpeg,
-    /// PNG, 8 or 16 bit.
-    Png,
-}
-
-/// A compressed image in the memory of its message.
-#[derive(Clone, Copy, Debug)]
-pub struct CompressedView<'a> {
-    /// Compression, from the message's `format` or the first bytes.
-    pub format: CompressedFormat,
-    /// The file's bytes.
-    pub data: &'a [u8],
 }
 
 /// Where a channel on a GPU decodes JPEG pictures.

@@ -34,6 +34,7 @@ mod camera_view;
 mod candidate;
 mod center;
 mod cloud;
+mod compressed_image;
 mod detection;
 mod device;
 #[expect(unsafe_code, reason = "a constructor with a contract that no library can check")]
@@ -47,6 +48,11 @@ mod image;
 pub mod input_file;
 mod letterbox;
 mod nms;
+<<<<<<< HEAD
+=======
+mod output;
+mod point_channel;
+>>>>>>> 24336d7353ec808c89dfc978d5ff79477173c539
 mod received_tensors;
 mod report;
 mod streampetr;
@@ -63,10 +69,8 @@ pub use camera_model::{CameraModel, Pinhole, Rectified};
 pub use camera_view::{CameraView, PixelConvention, Undistort, rounded_rows};
 pub use candidate::{Candidate, Candidates, Kept, total_order};
 pub use center::{CenterDecode, ScoreThresholds, SizeOrder, YawConvention};
-pub use cloud::{
-    ChannelTransform, CloudView, Datatype, MAX_POINT_FIELDS, PointChannel, PointField, PointFields,
-    Points,
-};
+pub use cloud::{CloudView, Datatype, MAX_POINT_FIELDS, PointField, PointFields, Points};
+pub use compressed_image::{CompressedFormat, CompressedView, FileSamples};
 pub use detection::{Detection2d, Detection3d, Detections, Object3d, Variance3d};
 pub use device::{DeviceChoice, UploadOptions, Usage};
 pub use device_bytes::DeviceBytes;
@@ -75,15 +79,17 @@ pub use error::{Error, ErrorKind, Result};
 pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
-pub use image::{
-    CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, JpegDevice, JpegOptions,
-    Size,
-};
+pub use image::{Encoding, ImagePayload, ImageView, JpegDevice, JpegOptions, Size};
 pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement, Resize};
 pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou,
     NmsIou3d, NmsRotated, NmsSoft, SoftDecay,
 };
+<<<<<<< HEAD
+=======
+pub use output::{AreaRemap, DebugTimesType, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
+pub use point_channel::{ChannelTransform, PointChannel};
+>>>>>>> 24336d7353ec808c89dfc978d5ff79477173c539
 pub use received_tensors::{
     MAX_RANK, MAX_TENSORS, OwnedTensor, ReceivedTensors, Span, TensorEntries, TensorEntry,
     TensorType,

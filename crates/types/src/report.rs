@@ -88,6 +88,12 @@ named! {
         ScoresNan => "scores_nan",
         /// Memories of past frames that were cleared because of a gap between frames.
         MemoryCleared => "memory_cleared",
+        /// Point clouds whose `row_step` is wrong and was corrected; see
+        /// [`CloudView`](super::CloudView). Nothing is dropped.
+        RowStepsCorrected => "row_steps_corrected",
+        /// Compressed images whose format names another compression than the signature of the
+        /// file, which decides. Nothing is dropped.
+        ImagesMislabelled => "images_mislabelled",
     }
     /// The name in reports.
     pub fn name;

@@ -32,9 +32,10 @@ impl Graph {
             MiddlewareEvent::IncompatibleQos { topic, policy } => {
                 self.note_mismatch(topic, format!("a peer has another {policy}"));
             }
-            MiddlewareEvent::IncompatibleType { topic, found } => {
+            MiddlewareEvent::IncompatibleType { topic, found, expected } => {
                 let advice = advice_for_type(&found);
-                self.note_mismatch(topic, format!("a peer has type {found}{advice}"));
+                let event = format!("a peer has type {found}, this node {expected}{advice}");
+                self.note_mismatch(topic, event);
             }
             MiddlewareEvent::Compatible { topic } => {
                 if self.events.remove(&topic).is_some() {

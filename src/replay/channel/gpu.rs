@@ -12,11 +12,10 @@ impl ReplayChannel {
     /// The GPU that uploads payloads of the recording where they are: of a channel with one
     /// input whose messages are not compressed, in this process.
     pub(in crate::replay) fn uploads_in_place(&self) -> Option<DeviceChoice> {
-        let [ReplayInput { kind: InputKind::Image | InputKind::PointCloud2, .. }] =
-            &self.inputs[..]
-        else {
+        let [ReplayInput { topic, .. }] = &self.inputs[..] else { return None };
+        if !matches!(topic.kind, InputKind::Image | InputKind::PointCloud2) {
             return None;
-        };
+        }
         self.gpu().map(DeviceChoice::Cuda)
     }
 
@@ -26,7 +25,7 @@ impl ReplayChannel {
         if !matches!(self.config().kind, ChannelKind::Camera(_)) || self.is_batched() {
             return None;
         }
-        let num_frames = input.topic.and_then(|topic| topics.get(topic)?.num_messages);
+        let num_frames = input.topic.number.and_then(|topic| topics.get(topic)?.num_messages);
         Some(GpuCamera { gpu: self.gpu()?, num_frames })
     }
 

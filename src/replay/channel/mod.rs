@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::config::ChannelConfig;
 use crate::detectors::{FrameInput, FrameSet, MAX_INPUTS};
 use crate::replay::context::{ReplayContext, lock};
-use crate::replay::input::{CalibrationTopic, ReplayInput, frame_input};
+use crate::replay::input::{CalibrationTopic, InputTopic, ReplayInput, frame_input};
 use crate::runtime::Factory;
 use crate::runtime::account::Account;
 use crate::runtime::assembler::{Assembler, Sequence, SharedMessage, fill};
@@ -99,14 +99,14 @@ impl ReplayChannel {
         self.frames.is_some()
             || self.inputs.iter().any(|input| {
                 let calibration = input.calibration.as_ref().map(|topic| topic.number);
-                input.topic == topic || calibration == topic
+                input.topic.has(message) || calibration == topic
             })
     }
 
-    /// Whether a message is a frame by itself.
+    /// Whether a message is a frame by itself, or is dropped as one.
     pub(super) fn is_frame(&self, message: &BagMessage<'_>) -> bool {
         let [ReplayInput { topic, .. }] = &self.inputs[..] else { return false };
-        *topic == Some(message.topic)
+        topic.has(message)
     }
 
     /// The newest calibrations of the cameras whose detector needs them.
@@ -162,8 +162,7 @@ impl ReplayChannel {
         message: &BagMessage<'_>,
         context: &ReplayContext<'_>,
     ) -> Result<()> {
-        let topic = Some(message.topic);
-        let input = self.inputs.iter().position(|input| input.topic == topic);
+        let input = self.inputs.iter().position(|input| input.topic.has(message));
         if let Err(error) = check_log_time(message.log_time) {
             let at = message.log_time;
             return input.map_or(Ok(()), |input| self.refuse(input, &error, at, context));
@@ -172,8 +171,12 @@ impl ReplayChannel {
             topic.take(message);
         });
         let Some(input) = input else { return Ok(()) };
+        let InputTopic { kind, .. } = self.inputs[input].topic;
+        if let Err(error) = self.inputs[input].topic.check_type(message) {
+            return self.refuse(input, &error, message.log_time, context);
+        }
         let mut passed_on = Ok(());
-        deliver(self.inputs[input].kind, message.data, &mut |received| {
+        deliver(kind, message.data, &mut |received| {
             passed_on = match received {
                 Ok(received) if self.frames.is_some() => {
                     self.take(input, &received, message.log_time, context)

@@ -39,13 +39,14 @@ impl ReplayChannel {
         message: &BagMessage<'_>,
         context: &ReplayContext<'_>,
     ) -> Result<bool> {
-        let [ReplayInput { kind, .. }] = &self.inputs[..] else { return Ok(false) };
+        let [ReplayInput { topic, .. }] = &self.inputs[..] else { return Ok(false) };
         if !self.is_frame(message) {
             return Ok(false);
         }
         check_log_time(message.log_time)?;
+        topic.check_type(message)?;
         let mut begun = Ok(());
-        deliver(*kind, message.data, &mut |received| {
+        deliver(topic.kind, message.data, &mut |received| {
             begun = received.and_then(|received| {
                 let feed = context.transforms.as_ref();
                 let lookup =

@@ -8,9 +8,9 @@ use super::wire::{put_error, take_error};
 use crate::detectors::{FrameSet, MAX_INPUTS, Payload};
 use crate::runtime::message_buffer::{InputView, PayloadView};
 use det_post_types::{
-    CameraCalibration, CloudView, CompressedFormat, CompressedView, Encoding, Header, ImagePayload,
-    ImageView, MAX_RANK, PointField, PointFields, ReceivedTensors, Result, Size, Span, Stamp,
-    TensorEntries, TensorEntry, TensorType,
+    CameraCalibration, CloudView, CompressedFormat, CompressedView, Encoding, FileSamples, Header,
+    ImagePayload, ImageView, MAX_RANK, PointField, PointFields, ReceivedTensors, Result, Size,
+    Span, Stamp, TensorEntries, TensorEntry, TensorType,
 };
 
 /// The tags of payloads.
@@ -65,6 +65,8 @@ pub(super) fn put_frame(message: &mut Message, frame: &FrameSet<'_>) -> Result<(
             Payload::Image(ImagePayload::Compressed(file)) => {
                 message.put_u32(payload::FILE);
                 message.put_u32(u32::from(file.format == CompressedFormat::Png));
+                let samples = FileSamples::ALL.iter().position(|samples| *samples == file.samples);
+                message.put_u32(samples.ok_or_else(malformed)? as u32);
             }
             Payload::Image(ImagePayload::OnDevice(image)) => {
                 return Err(image.data().refused("isolated"));
@@ -247,7 +249,10 @@ fn take_input<'a>(
             encoding: Encoding::from_ros(message.text()?)?,
             is_big_endian: message.u32()? != 0,
         },
-        payload::FILE => TakenLayout::File { is_png: message.u32()? != 0 },
+        payload::FILE => TakenLayout::File {
+            is_png: message.u32()? != 0,
+            samples: *FileSamples::ALL.get(message.u32()? as usize).ok_or_else(malformed)?,
+        },
         payload::CLOUD => TakenLayout::Cloud {
             shape: [message.u32()?, message.u32()?],
             steps: [message.u32()?, message.u32()?],
@@ -273,7 +278,7 @@ fn take_input<'a>(
 #[expect(clippy::large_enum_variant, reason = "one value at a time, on the stack")]
 enum TakenLayout<'a> {
     Pixels { size: Size, step: usize, encoding: Encoding, is_big_endian: bool },
-    File { is_png: bool },
+    File { is_png: bool, samples: FileSamples },
     Cloud { shape: [u32; 2], steps: [u32; 2], is_big_endian: bool, fields: PointFields<'a> },
     Tensors(TensorEntries),
 }
@@ -285,9 +290,10 @@ impl<'a> TakenLayout<'a> {
                 let image = ImageView::new(size, step, encoding, is_big_endian, data)?;
                 PayloadView::Image(ImagePayload::Raw(image))
             }
-            Self::File { is_png } => {
+            Self::File { is_png, samples } => {
                 let format = if is_png { CompressedFormat::Png } else { CompressedFormat::Jpeg };
-                PayloadView::Image(ImagePayload::Compressed(CompressedView { format, data }))
+                let file = CompressedView { samples, ..CompressedView::new(format, data) };
+                PayloadView::Image(ImagePayload::Compressed(file))
             }
             Self::Cloud { shape, steps, is_big_endian, fields } => {
                 PayloadView::Cloud(CloudView::new(shape, steps, is_big_endian, fields, data)?)
@@ -321,7 +327,8 @@ mod tests {
         let mut fields = PointFields::new();
         fields.push(PointField { name: "x", offset: 4, datatype: 7, count: 1 }).unwrap();
         let cloud = CloudView::new([2, 1], [16, 32], false, fields, &points).unwrap();
-        let png = CompressedView { format: CompressedFormat::Png, data: &file };
+        let samples = FileSamples::Mosaic(Encoding::BayerGrbg8);
+        let png = CompressedView { samples, ..CompressedView::new(CompressedFormat::Png, &file) };
         let calibration = CameraCalibration {
             distortion: vec![0.1, -0.2],
             intrinsics: [1.5; 9],
@@ -369,6 +376,7 @@ mod tests {
         let rear = rear.as_ref().unwrap().input();
         let Payload::Image(ImagePayload::Compressed(found)) = rear.payload else { panic!() };
         assert_eq!((found.format, found.data), (CompressedFormat::Png, &file[..]));
+        assert_eq!(found.samples, samples);
         let error = taken.poses[2].as_ref().unwrap().as_ref().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Transform);
         let lidar = lidar.as_ref().unwrap().input();

@@ -364,10 +364,12 @@ fn what_is_no_recording_is_refused_by_name() {
     std::fs::write(at("empty.mcap"), b"").unwrap();
     std::fs::write(at("text.mcap"), b"hello, this is text").unwrap();
     std::fs::write(at("whole.mcap.zstd"), [0x28, 0xb5, 0x2f, 0xfd, 0]).unwrap();
+    std::fs::write(at("ros_1.bag"), b"#ROSBAG V2.0\nE").unwrap();
     for (name, kind, part) in [
         ("empty.mcap", ErrorKind::DamagedBag, "is empty (0 bytes)"),
         ("text.mcap", ErrorKind::DamagedBag, "starts with 'hello, this is t'"),
-        ("whole.mcap.zstd", ErrorKind::Encoding, "zstd"),
+        ("whole.mcap.zstd", ErrorKind::Encoding, "`zstd -d "),
+        ("ros_1.bag", ErrorKind::Encoding, "`rosbags-convert --src "),
         ("absent.mcap", ErrorKind::Io, "cannot open"),
     ] {
         let error = error_of(&at(name));
@@ -380,6 +382,34 @@ fn what_is_no_recording_is_refused_by_name() {
         let error = error_of(directory.path());
         assert_eq!(error.kind(), ErrorKind::Encoding);
         assert!(error.message().contains(&mode.to_lowercase()), "{error}");
+    }
+}
+
+#[test]
+fn an_unpacked_file_is_read_in_place_of_the_compressed_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let wanted = messages(6);
+    let parts = [mcap_file(Layout::PLAIN, &wanted[..3]), mcap_file(Layout::PLAIN, &wanted[3..])];
+    let extra = "  compression_format: zstd\n  compression_mode: FILE\n";
+    let listed = ["drive_0.mcap.zstd", "drive_1.mcap.zstd"];
+    for with_metadata in [true, false] {
+        for (name, bytes) in listed.iter().zip(&parts) {
+            std::fs::write(at(name), [0x28, 0xb5, 0x2f, 0xfd, 0]).unwrap();
+            std::fs::write(at(name.trim_end_matches(".zstd")), bytes).unwrap();
+        }
+        match with_metadata {
+            true => std::fs::write(at("metadata.yaml"), page(&listed, extra)).unwrap(),
+            false => std::fs::remove_file(at("metadata.yaml")).unwrap(),
+        }
+        let (found, errors) = read(directory.path());
+        assert_eq!((found.len(), errors.len()), (6, 0));
+        // The second file is not unpacked.
+        std::fs::remove_file(at("drive_1.mcap")).unwrap();
+        let error = error_of(directory.path());
+        assert_eq!(error.kind(), ErrorKind::Encoding);
+        let command = format!("`zstd -d {}`", at("drive_1.mcap.zstd").display());
+        assert!(error.message().contains(&command), "{error}");
     }
 }
 

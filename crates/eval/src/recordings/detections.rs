@@ -192,6 +192,8 @@ fn read_recording(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Resu
                 });
             }
             insert(&mut streams.cameras, names, array.header.stamp, found)
+        } else if topic.type_name != Detection3DArray::TYPE {
+            continue;
         } else {
             let array = Detection3DArray::decode(message.data)?;
             let names = [&*topic.name, &*topic.name, array.header.frame_id];

@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::damage::damaged;
 use super::metadata::{Metadata, io_error};
+use super::zstd_files::{readable, unpacked};
 use det_post_types::{Error, ErrorKind, Result};
 
 /// The most files of a recording that are read: a week in parts of a minute.
@@ -47,6 +48,7 @@ impl Files {
             Ok(Some(metadata)) => {
                 check_compression(path, &metadata)?;
                 let names = files.listed(path, &metadata);
+                let names = names.into_iter().map(|name| readable(path, name)).collect();
                 files.metadata = Some(metadata);
                 names
             }
@@ -134,29 +136,34 @@ fn check_place(
 
 fn check_compression(directory: &Path, metadata: &Metadata) -> Result<()> {
     let Metadata { compression_mode: mode, compression_format: format, .. } = metadata;
-    if mode.is_empty() || mode.eq_ignore_ascii_case("none") {
+    // Opening the files tells which are compressed as a whole.
+    if ["", "none", "file"].iter().any(|plain| mode.eq_ignore_ascii_case(plain)) {
         return Ok(());
     }
     let excerpt = |text: &str| text.chars().take(MAX_QUOTED).flat_map(char::escape_debug).collect();
     let (mode, format): (String, String) = (excerpt(&mode.to_ascii_lowercase()), excerpt(format));
     let message = format!(
-        "{} is compressed by {mode} ({format}), readable are chunks of MCAP; convert it with \
-         `ros2 bag convert`",
+        "{} is compressed by {mode} ({format}); compressed chunks of MCAP are read: convert it with \
+         `ros2 bag convert -i {} -o out.yaml` (docs/troubleshooting.md has an out.yaml)",
+        directory.display(),
         directory.display()
     );
     Err(Error::new(ErrorKind::Encoding, "bag", message))
 }
 
-/// The names of all `.mcap` and `.db3` files of a directory. Shorter names
-/// first, so that part 10 follows part 9.
+/// The names of all `.mcap` and `.db3` files of a directory, also of compressed ones that are not
+/// unpacked: opening these is an error. Shorter names first, so that part 10 follows part 9.
 fn names_in(directory: &Path) -> Result<Vec<PathBuf>> {
     let listing =
         std::fs::read_dir(directory).map_err(|error| io_error("list", directory, error))?;
-    let is_bag = |name: &PathBuf| {
+    let is_bag = |name: &Path| {
         name.extension().is_some_and(|extension| extension == "mcap" || extension == "db3")
     };
+    let is_packed_bag = |name: &Path| {
+        unpacked(name).is_some_and(|file| is_bag(&file) && !directory.join(file).is_file())
+    };
     let names = listing.flatten().map(|entry| PathBuf::from(entry.file_name()));
-    let mut names: Vec<_> = names.filter(is_bag).collect();
+    let mut names: Vec<_> = names.filter(|name| is_bag(name) || is_packed_bag(name)).collect();
     names.sort_by(|a, b| (a.as_os_str().len(), a).cmp(&(b.as_os_str().len(), b)));
     Ok(names)
 }

@@ -40,7 +40,8 @@
 //! else is left, it is damage.
 //!
 //! **Not read:** recordings compressed by file or by message (`ros2 bag
-//! record --compression-mode`), which are refused by name, and the checksum
+//! record --compression-mode`), which are refused by name, unless `zstd -d` has
+//! left the unpacked files beside those that are compressed; and the checksum
 //! over the whole data section of an MCAP file.
 //!
 //! [`BagWriter`] writes a rosbag2 directory with one MCAP file.
@@ -66,6 +67,7 @@ mod topics;
 mod truncation;
 mod walk;
 mod write;
+mod zstd_files;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -208,7 +210,8 @@ impl BagReader {
         Some(reopened)
     }
 
-    /// The topics, sorted by name and then by type.
+    /// The topics, sorted by name, then by type, then by serialization. Names without a leading
+    /// slash have one here.
     pub fn topics(&self) -> &[TopicInfo] {
         &self.topics
     }

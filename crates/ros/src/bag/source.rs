@@ -13,7 +13,8 @@ use super::options::ReadOptions;
 use super::record;
 use super::span::LogSpan;
 use super::time::Head;
-use super::topic::TopicInfo;
+use super::topic::{ROS_1_ADVICE, TopicInfo};
+use super::zstd_files::{ZSTD_MAGIC, compressed_file};
 use det_post_types::{Error, ErrorKind, Result, Stamp, input_file};
 
 /// One readable file of the recording.
@@ -63,12 +64,11 @@ impl Source {
             Storage::Mcap(McapFile::open(Mapped::open(path)?, options))
         } else if start.starts_with(SQLITE_MAGIC) {
             open_db3(path, options)?
-        } else if start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-            return Err(Error::new(
-                ErrorKind::Encoding,
-                "bag",
-                format!("{} is compressed as a whole by zstd, unpack it first", path.display()),
-            ));
+        } else if start.starts_with(ZSTD_MAGIC) {
+            return Err(compressed_file(path));
+        } else if start.starts_with(b"#ROSBAG V") {
+            let message = format!("{} is a recording of ROS 1; {ROS_1_ADVICE}", path.display());
+            return Err(Error::new(ErrorKind::Encoding, "bag", message));
         } else if start.is_empty() {
             return Err(damaged(format!("{} is empty (0 bytes)", path.display())));
         } else {

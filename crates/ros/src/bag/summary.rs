@@ -49,12 +49,12 @@ impl Declared {
         &self,
         num_messages: Option<&BTreeMap<u16, u64>>,
     ) -> (Vec<TopicInfo>, BTreeMap<u16, usize>) {
+        let type_of =
+            |channel: &Channel| self.schemas.get(&channel.schema).map_or("", String::as_str);
         let topic = |channel: &Channel| TopicInfo {
-            name: channel.topic.clone(),
-            type_name: self.schemas.get(&channel.schema).cloned().unwrap_or_default(),
-            serialization: channel.encoding.clone(),
             num_messages: num_messages.map(|all| all.get(&channel.id).copied().unwrap_or(0)),
             offered_qos: channel.offered_qos.clone(),
+            ..TopicInfo::declared(&channel.topic, type_of(channel), &channel.encoding)
         };
         let topics = self.channels.values().map(topic).collect();
         let topic_of = self.channels.keys().enumerate().map(|(index, id)| (*id, index)).collect();

@@ -1,6 +1,6 @@
 //! The topics of a recording, merged from its files and `metadata.yaml`.
 
-use super::metadata::Metadata;
+use super::metadata::{Metadata, TopicCount, TopicMetadata};
 use super::source::Source;
 use super::topic::TopicInfo;
 
@@ -9,11 +9,9 @@ use super::topic::TopicInfo;
 pub(super) fn merge_topics(sources: &mut [Source], metadata: Option<&Metadata>) -> Vec<TopicInfo> {
     let declared = metadata.map(|metadata| metadata.topics_with_message_count.as_slice());
     let declared = declared.unwrap_or_default().iter().map(|topic| TopicInfo {
-        name: topic.topic_metadata.name.clone(),
-        type_name: topic.topic_metadata.type_name.clone(),
-        serialization: topic.topic_metadata.serialization_format.clone(),
         num_messages: Some(0),
         offered_qos: topic.topic_metadata.offered_qos_profiles.clone(),
+        ..declared_topic(topic)
     });
     let found = sources.iter().flat_map(|source| source.topics().iter().cloned());
     let mut topics: Vec<TopicInfo> = Vec::new();
@@ -41,16 +39,20 @@ pub(super) fn merge_topics(sources: &mut [Source], metadata: Option<&Metadata>) 
     topics
 }
 
-fn key(topic: &TopicInfo) -> (&str, &str) {
-    (&topic.name, &topic.type_name)
+fn key(topic: &TopicInfo) -> (&str, &str, &str) {
+    (&topic.name, &topic.type_name, &topic.serialization)
+}
+
+fn declared_topic(topic: &TopicCount) -> TopicInfo {
+    let TopicMetadata { name, type_name, serialization_format, .. } = &topic.topic_metadata;
+    TopicInfo::declared(name, type_name, serialization_format)
 }
 
 /// Takes the counts of `metadata.yaml`.
 pub(super) fn declare(topics: &mut [TopicInfo], metadata: &Metadata) {
     for declared in &metadata.topics_with_message_count {
-        let wanted =
-            (declared.topic_metadata.name.as_str(), declared.topic_metadata.type_name.as_str());
-        if let Ok(at) = topics.binary_search_by(|topic| key(topic).cmp(&wanted))
+        let wanted = declared_topic(declared);
+        if let Ok(at) = topics.binary_search_by(|topic| key(topic).cmp(&key(&wanted)))
             && let Some(topic) = topics.get_mut(at)
         {
             topic.num_messages = Some(declared.message_count);

@@ -167,10 +167,10 @@ impl Peers {
         if self.of_other_type.len() >= MAX_INCOMPATIBLE {
             return None;
         }
-        let topic = ours.topic.clone();
+        let (topic, expected) = (ours.topic.clone(), names::ros_type(&ours.dds_type));
         let is_new = self.of_other_type.insert(theirs.guid, topic.clone()).is_none();
         let found = names::ros_type(&theirs.type_name);
-        is_new.then_some(MiddlewareEvent::IncompatibleType { topic, found })
+        is_new.then_some(MiddlewareEvent::IncompatibleType { topic, found, expected })
     }
 
     fn add_match(&mut self, ours: GUID, theirs: GUID) -> Option<MiddlewareEvent> {

@@ -2,6 +2,7 @@
 
 use super::field::{Field, message, record};
 use crate::cdr::{Reader, Writer};
+use crate::messages::image_format::CompressedImageFormat;
 use det_post_types::{
     CompressedFormat, CompressedView, Encoding, Error, ErrorKind, Header, ImageView, Result, Size,
 };
@@ -102,50 +103,39 @@ record! {
 message!(CompressedImage<'a>: "sensor_msgs/msg/CompressedImage");
 
 impl<'a> CompressedImage<'a> {
-    /// The file and its compression: the one that `format` names, else the one of
-    /// the file signature. The file itself is not decoded.
+    /// The file, its compression and the meaning of its samples. The signature of the file
+    /// decides on the compression, else `format`; a difference between the two is in the view.
+    /// The file itself is not decoded.
     ///
     /// # Errors
-    /// `Encoding` when neither names JPEG or PNG, and for `compressedDepth`,
-    /// whose PNG is not an image.
+    /// `Encoding` when neither names JPEG or PNG, for `compressedDepth`, whose PNG is not an
+    /// image, and for a `format` whose encoding is not supported.
     pub fn view(&self) -> Result<CompressedView<'a>> {
         check_name(self.format, "format")?;
-        let format = match self.named_format() {
-            Named::Known(format) => Some(format),
-            Named::Depth => None,
-            Named::Nothing => sniff(self.data),
-        };
-        match format {
-            Some(format) => Ok(CompressedView { format, data: self.data }),
-            None => Err(Error::new(
-                ErrorKind::Encoding,
-                "image",
-                format!("compressed format {:?} is not supported; read are jpeg png", self.format),
-            )),
+        let format = CompressedImageFormat::parse(self.format);
+        let detected = sniff(self.data);
+        if !format.is_depth
+            && let Some(compression) = detected.or(format.compression)
+            && let Some(samples) = format.samples(compression)
+        {
+            let is_mislabelled = format.compression.is_some_and(|named| named != compression);
+            return Ok(CompressedView {
+                format: compression,
+                samples,
+                is_mislabelled,
+                data: self.data,
+            });
         }
+        Err(Error::new(
+            ErrorKind::Encoding,
+            "image",
+            format!(
+                "compressed format {:?} is not supported; read are jpeg and png of the encodings \
+                 of raw images (docs/limits.md)",
+                self.format
+            ),
+        ))
     }
-
-    fn named_format(&self) -> Named {
-        let words = || self.format.split(|c: char| !c.is_ascii_alphanumeric());
-        let is = |word: &str, names: &[&str]| names.iter().any(|n| word.eq_ignore_ascii_case(n));
-        if words().any(|word| is(word, &["compressedDepth"])) {
-            return Named::Depth;
-        }
-        words()
-            .find_map(|word| match word {
-                _ if is(word, &["jpeg", "jpg"]) => Some(Named::Known(CompressedFormat::Jpeg)),
-                _ if is(word, &["png"]) => Some(Named::Known(CompressedFormat::Png)),
-                _ => None,
-            })
-            .unwrap_or(Named::Nothing)
-    }
-}
-
-/// The compression that a `format` names.
-enum Named {
-    Known(CompressedFormat),
-    Depth,
-    Nothing,
 }
 
 fn sniff(data: &[u8]) -> Option<CompressedFormat> {
@@ -237,9 +227,12 @@ mod tests {
         let png: &[u8] = b"\x89PNG\r\n\x1a\n....";
         let (jpeg_format, png_format) = (Some(CompressedFormat::Jpeg), Some(CompressedFormat::Png));
         let cases = [
-            ("jpeg", png, jpeg_format),
+            ("jpeg", jpeg, jpeg_format),
             ("JPG", &[], jpeg_format),
-            ("png", jpeg, png_format),
+            // The signature decides.
+            ("jpeg", png, png_format),
+            ("png", jpeg, jpeg_format),
+            ("rgb8; jpeg compressed bgr8", png, png_format),
             ("image/jpeg", &[], jpeg_format),
             ("rgb8; jpeg compressed bgr8", &[], jpeg_format),
             ("bgr8; png compressed ", &[], png_format),
@@ -251,11 +244,21 @@ mod tests {
             ("webp", b"RIFF", None),
             ("32FC1; compressedDepth png", png, None),
             ("16UC1; compressedDepth", jpeg, None),
+            ("16UC1; png compressed ", png, None),
+            ("bayer_rggb16; png compressed ", png, None),
         ];
         for (format, data, expected) in cases {
             let message = CompressedImage { header: HEADER, format, data };
             match (message.view(), expected) {
-                (Ok(view), Some(expected)) => assert_eq!(view.format, expected, "{format}"),
+                (Ok(view), Some(expected)) => {
+                    assert_eq!(view.format, expected, "{format}");
+                    let names_jpeg = format.to_ascii_lowercase().contains("jp");
+                    let names_other = match expected {
+                        CompressedFormat::Jpeg => format.contains("png"),
+                        CompressedFormat::Png => names_jpeg,
+                    };
+                    assert_eq!(view.is_mislabelled, names_other, "{format}");
+                }
                 (Err(error), None) => {
                     assert_eq!(error.kind(), ErrorKind::Encoding);
                     assert!(error.message().contains(&format!("{format:?}")), "{error}");

@@ -27,6 +27,7 @@ mod field;
 mod header;
 mod image;
 mod image_annotations;
+mod image_format;
 mod label_info;
 mod log;
 mod marker;

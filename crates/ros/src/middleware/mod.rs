@@ -316,6 +316,8 @@ pub enum MiddlewareEvent {
         topic: String,
         /// Its type.
         found: String,
+        /// The type of ours.
+        expected: String,
     },
     /// All peers on a topic of ours are compatible again, or the topic is no longer
     /// ours.

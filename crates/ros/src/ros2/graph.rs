@@ -231,9 +231,11 @@ impl Graph {
             let found = unfit.into_iter().next();
             if found != *mismatch {
                 events.push(match &found {
-                    Some(Mismatch::Type(found)) => {
-                        MiddlewareEvent::IncompatibleType { topic: topic(), found: found.clone() }
-                    }
+                    Some(Mismatch::Type(found)) => MiddlewareEvent::IncompatibleType {
+                        topic: topic(),
+                        found: found.clone(),
+                        expected: wanted.kind.type_name().to_owned(),
+                    },
                     Some(Mismatch::Qos(policy)) => MiddlewareEvent::IncompatibleQos {
                         topic: topic(),
                         policy: (*policy).into(),

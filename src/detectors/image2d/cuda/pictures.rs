@@ -109,7 +109,7 @@ impl Pictures {
                 }
                 Taken::Refused(data) => {
                     *decoded = None;
-                    let file = CompressedView { format: CompressedFormat::Jpeg, data: &data };
+                    let file = CompressedView::new(CompressedFormat::Jpeg, &data);
                     let pending = uploads.decompress(picture, &file, report)?;
                     let images = std::slice::from_mut(picture);
                     uploads.enqueue(images, &mut [Some(pending)], (scope, report), |_, error| error)

@@ -143,6 +143,8 @@ const _: () = {
         (Count::ScoresOutOfRange, kernel_constant!("shared/counters.cuh", "kScoresOutOfRange")),
         (Count::ScoresNan, kernel_constant!("shared/counters.cuh", "kScoresNan")),
         (Count::MemoryCleared, kernel_constant!("shared/counters.cuh", "kMemoryCleared")),
+        (Count::RowStepsCorrected, kernel_constant!("shared/counters.cuh", "kRowStepsCorrected")),
+        (Count::ImagesMislabelled, kernel_constant!("shared/counters.cuh", "kImagesMislabelled")),
     ];
     assert!(positions.len() == Count::ALL.len(), "kernels/shared/counters.cuh names all counters");
     assert!(Count::ALL.len() == kernel_constant!("shared/counters.cuh", "kNumCounters") as usize);

@@ -67,12 +67,18 @@ impl JpegDecoder {
     }
 
     /// The planes of a file for the engines; `None` for a file for the CPU: of another format,
-    /// damaged, progressive, of unusual sampling or colours.
+    /// damaged, progressive, of unusual sampling or colours, or with samples of another meaning than
+    /// the file's own.
     pub fn planes(&mut self, file: &CompressedView<'_>) -> Option<JpegPlanes> {
         if file.format != CompressedFormat::Jpeg || matches!(self.engines, Engines::Unusable) {
             return None;
         }
         let (size, chroma) = jpeg::baseline(file.data)?;
+        let planes = JpegPlanes { size, chroma };
+        let decoded = layout(&planes).encoding;
+        if file.samples.encoding(decoded).ok() != Some(decoded) {
+            return None;
+        }
         if matches!(self.engines, Engines::NotOpened) {
             self.engines = match Engines::open(&self.stream, &self.options) {
                 Ok(engines) => {
@@ -85,7 +91,6 @@ impl JpegDecoder {
                 }
             };
         }
-        let planes = JpegPlanes { size, chroma };
         matches!(self.engines, Engines::Open(..)).then_some(planes)
     }
 

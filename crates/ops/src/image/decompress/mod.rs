@@ -9,6 +9,10 @@
 //! | PNG, colour or palette | `rgb8`, of 16 bits the high byte |
 //! | PNG, colour or palette with transparency | `rgba8`, likewise |
 //!
+//! These are the encodings of [`FileSamples::Stored`](det_post_types::FileSamples::Stored). Where the
+//! message's format gives the samples another meaning, the pixels have that encoding: a mosaic
+//! stored as grey values is a Bayer image. A file that contradicts its format is refused.
+//!
 //! Alpha is kept where removing it would take a copy, and not used. EXIF orientation
 //! is ignored: calibrations refer to the pixels as stored. Of an animated PNG the
 //! first frame is decoded.
@@ -109,8 +113,8 @@ impl Pixels {
 ///
 /// # Errors
 /// `Codec` when the file is damaged, truncated, too large or of a kind that is not
-/// supported, `DecodeLimit` when it takes too much work or time. Then `picture` has
-/// no pixels.
+/// supported, `DecodeLimit` when it takes too much work or time, `Encoding` when it contradicts
+/// its samples' meaning. Then `picture` has no pixels.
 pub fn decompress(input: &CompressedView<'_>, picture: &mut Picture) -> Result<()> {
     let Picture { bytes, pixels } = picture;
     *pixels = None;
@@ -139,10 +143,12 @@ fn decode<'m>(
     input: &CompressedView<'_>,
     memory: impl FnOnce(usize) -> Result<&'m mut [u8]>,
 ) -> Result<(Pixels, &'m [u8])> {
-    match input.format {
+    let (pixels, bytes) = match input.format {
         CompressedFormat::Jpeg => jpeg::decode(input.data, memory),
         CompressedFormat::Png => png::decode(input.data, Instant::now() + MAX_DECODE_TIME, memory),
-    }
+    }?;
+    let encoding = input.samples.encoding(pixels.encoding)?;
+    Ok((Pixels { encoding, ..pixels }, bytes))
 }
 
 /// The size of the picture in `input`, by its header; nothing is decompressed.

@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 use ::png::{BitDepth, ColorType};
 
 use super::*;
+use det_post_types::FileSamples;
 
 #[path = "../../../../../tests/common/jpeg.rs"]
 mod jpeg_files;
@@ -16,7 +17,7 @@ use shared_data::shared_data;
 
 fn decoded(format: CompressedFormat, data: &[u8]) -> Result<Picture> {
     let mut picture = Picture::new();
-    decompress(&CompressedView { format, data }, &mut picture)?;
+    decompress(&CompressedView::new(format, data), &mut picture)?;
     Ok(picture)
 }
 
@@ -97,8 +98,33 @@ fn every_kind_of_png() {
 }
 
 #[test]
+fn samples_have_the_meaning_of_the_message() {
+    let mosaic: Vec<u8> = (0..6).map(|i| i * 40).collect();
+    let grey = png_file(ColorType::Grayscale, BitDepth::Eight, &mosaic, None);
+    let colors: Vec<u8> = (0..18).map(|i| i * 10).collect();
+    let rgb = png_file(ColorType::Rgb, BitDepth::Eight, &colors, None);
+    let deep = png_file(ColorType::Grayscale, BitDepth::Sixteen, &colors[..12], None);
+    let decoded = |file: &[u8], samples| {
+        let input = CompressedView { samples, ..CompressedView::new(CompressedFormat::Png, file) };
+        let mut picture = Picture::new();
+        decompress(&input, &mut picture)?;
+        let view = picture.view()?;
+        Ok::<_, Error>((view.encoding(), view.data().to_vec()))
+    };
+    let pattern = FileSamples::Mosaic(Encoding::BayerGbrg8);
+    assert_eq!(decoded(&grey, pattern).unwrap(), (Encoding::BayerGbrg8, mosaic));
+    let swapped = decoded(&rgb, FileSamples::SwappedColors).unwrap();
+    assert_eq!(swapped, (Encoding::Bgr8, colors));
+    // Never grey values of a mosaic, nor a mosaic of colours.
+    for (file, samples) in [(&rgb, pattern), (&deep, pattern), (&grey, FileSamples::Colors)] {
+        let error = decoded(file, samples).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Encoding, "{error}");
+    }
+}
+
+#[test]
 fn the_size_is_known_by_the_header() {
-    let view = |format, data| size(&CompressedView { format, data });
+    let view = |format, data| size(&CompressedView::new(format, data));
     let png = png_file(ColorType::Rgb, BitDepth::Eight, &[9; 18], None);
     assert_eq!(view(CompressedFormat::Png, &png).unwrap(), Size::new(3, 2));
     let mut jpeg = Vec::new();
@@ -123,8 +149,7 @@ fn a_picture_is_used_again_and_lost_on_failure() {
     let mut picture = Picture::new();
     assert_eq!(picture.view().unwrap_err().kind(), ErrorKind::Codec);
     let mut decode = |data: &[u8]| {
-        let result =
-            decompress(&CompressedView { format: CompressedFormat::Png, data }, &mut picture);
+        let result = decompress(&CompressedView::new(CompressedFormat::Png, data), &mut picture);
         (result.is_ok(), picture.view().map(|v| v.data().to_vec()).ok(), picture.bytes.as_ptr())
     };
     let (_, _, memory) = decode(&file);

@@ -281,12 +281,11 @@ fn topics(
                 let problem = format!("{} bytes, at most {max_len} are read", text.len());
                 Err(rusqlite::Error::FromSqlConversionFailure(column, Type::Text, problem.into()))
             };
+            let name = |column| text(column, MAX_NAME_BYTES);
             let topic = TopicInfo {
-                name: text(1, MAX_NAME_BYTES)?,
-                type_name: text(2, MAX_NAME_BYTES)?,
-                serialization: text(3, MAX_NAME_BYTES)?,
                 num_messages: Some(0),
                 offered_qos: text(4, MAX_DECLARED_BYTES - num_bytes)?,
+                ..TopicInfo::declared(&name(1)?, &name(2)?, &name(3)?)
             };
             num_bytes += topic.offered_qos.len();
             ids.entry(row.get(0)?).or_insert(topics.len() as u32);
