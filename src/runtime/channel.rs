@@ -382,26 +382,3 @@ fn make_with(
     let (factory, config) = (Arc::clone(factory), config.clone());
     move |device| factory(&config, device)
 }
-<<<<<<< HEAD
-
-/// Checks the kinds of all inputs and returns the header of the reference.
-fn check<'a>(
-    config: &ChannelConfig,
-    needs: &[InputNeeds],
-    inputs: &[Option<FrameInput<'a>>],
-) -> Result<Header<'a>> {
-    let refuse = |what: &str| {
-        let message = format!("{} was given {what}", config.name);
-        Error::new(ErrorKind::Argument, "channel", message)
-    };
-    let is_taken = |(needs, input): (&InputNeeds, &Option<FrameInput<'_>>)| {
-        input.as_ref().is_none_or(|input| input.payload.kind() == needs.kind)
-    };
-    if inputs.len() != needs.len() || !needs.iter().zip(inputs).all(is_taken) {
-        return Err(refuse("the message is of another sensor"));
-    }
-    let reference = inputs.get(config.sync.reference).and_then(Option::as_ref);
-    reference.map(|input| input.header).ok_or_else(|| refuse("the frame lacks its reference"))
-}
-=======
->>>>>>> 24336d7353ec808c89dfc978d5ff79477173c539

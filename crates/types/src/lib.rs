@@ -48,11 +48,7 @@ mod image;
 pub mod input_file;
 mod letterbox;
 mod nms;
-<<<<<<< HEAD
-=======
-mod output;
 mod point_channel;
->>>>>>> 24336d7353ec808c89dfc978d5ff79477173c539
 mod received_tensors;
 mod report;
 mod streampetr;
@@ -85,11 +81,7 @@ pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou,
     NmsIou3d, NmsRotated, NmsSoft, SoftDecay,
 };
-<<<<<<< HEAD
-=======
-pub use output::{AreaRemap, DebugTimesType, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
 pub use point_channel::{ChannelTransform, PointChannel};
->>>>>>> 24336d7353ec808c89dfc978d5ff79477173c539
 pub use received_tensors::{
     MAX_RANK, MAX_TENSORS, OwnedTensor, ReceivedTensors, Span, TensorEntries, TensorEntry,
     TensorType,
