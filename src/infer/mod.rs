@@ -13,6 +13,7 @@
 //! set the number of threads. A run allocates inside the engine only.
 
 pub mod batch;
+mod conformance;
 #[cfg(feature = "cuda")]
 pub mod device;
 pub mod efficient_nms;

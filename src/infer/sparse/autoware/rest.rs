@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::super::refuse;
 use crate::error::Result;
-use crate::infer::onnx::{AttributeValue, Model, Source, write};
+use crate::infer::onnx::{Model, Source, write};
 
 /// The nodes between the map and the outputs of the graph, with the constants
 /// that they read, as the bytes of an ONNX model whose only input is the map.
@@ -34,8 +34,7 @@ pub(super) fn after(
             }
             Some(Source::Node(at)) => {
                 let node = &graph.nodes[at];
-                let holds_graph = |value: &AttributeValue<'_>| *value == AttributeValue::Graph;
-                if node.attributes.iter().any(|attribute| holds_graph(&attribute.value)) {
+                if node.has_graphs() {
                     return refuse(format!("{node}: a graph inside a node is not supported"));
                 }
                 if nodes.insert(at) {
