@@ -18,8 +18,8 @@ use rten::{
 };
 use rten_tensor::prelude::*;
 
-use super::engine::place_of;
 use super::conformance::{self, WAY_OUT};
+use super::engine::place_of;
 use super::{Engine, check_file, check_inputs, efficient_nms};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Dim, ElementType, TensorSpec, TensorValues, TensorView};
@@ -79,7 +79,8 @@ impl RtenEngine {
     fn try_run(&mut self, path: &Path) -> Result<()> {
         let shapes: Option<Vec<Vec<usize>>> = self.inputs.iter().map(fixed_floats).collect();
         let Some(shapes) = shapes else { return Ok(()) };
-        let zeros: Vec<Vec<f32>> = shapes.iter().map(|shape| vec![0.0; num_values(shape)]).collect();
+        let zeros: Vec<Vec<f32>> =
+            shapes.iter().map(|shape| vec![0.0; num_values(shape)]).collect();
         let views = shapes.iter().zip(&zeros);
         let views = views.map(|(shape, zeros)| TensorView::new(shape, TensorValues::F32(zeros)));
         let result = self.run(&views.collect::<Result<Vec<_>>>()?);
@@ -120,7 +121,9 @@ fn load_checked(path: &Path) -> Result<(Model, bool)> {
     let cut = efficient_nms::cut(path)?;
     let bytes = match &cut {
         Some(bytes) => Cow::Borrowed(&bytes[..]),
-        None => Cow::Owned(std::fs::read(path).map_err(|cause| failed("cannot read it").with_source(cause))?),
+        None => Cow::Owned(
+            std::fs::read(path).map_err(|cause| failed("cannot read it").with_source(cause))?,
+        ),
     };
     let checked = conformance::check(&bytes).map_err(in_file)?;
     drop(bytes);

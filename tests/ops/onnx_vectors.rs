@@ -52,7 +52,11 @@ impl Tensor {
 }
 
 /// Why an answer is not that of a vector, if so.
-fn difference(found: &TensorView<'_>, expected: &Tensor, (rtol, atol): (f64, f64)) -> Option<String> {
+fn difference(
+    found: &TensorView<'_>,
+    expected: &Tensor,
+    (rtol, atol): (f64, f64),
+) -> Option<String> {
     if found.shape() != expected.shape {
         return Some(format!("shape {:?} instead of {:?}", found.shape(), expected.shape));
     }
@@ -129,7 +133,8 @@ fn every_vector_of_onnx_is_computed_as_defined_or_refused() {
     };
     let folder = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/onnx_vectors.py");
-    let export = Command::new(python).arg("-Wignore").arg(script).arg(folder.path()).output().unwrap();
+    let export =
+        Command::new(python).arg("-Wignore").arg(script).arg(folder.path()).output().unwrap();
     let said = String::from_utf8_lossy(&export.stdout);
     if !export.status.success() {
         let said = String::from_utf8_lossy(&export.stderr);
@@ -158,7 +163,10 @@ fn every_vector_of_onnx_is_computed_as_defined_or_refused() {
             wrong.push(format!("{name}: {word} {said}"));
         }
         if word == "refused" {
-            assert!(said.contains("engine.kind: onnxruntime") || said.contains("type of input"), "{said}");
+            assert!(
+                said.contains("engine.kind: onnxruntime") || said.contains("type of input"),
+                "{said}"
+            );
         }
     }
     println!("{num:?}");

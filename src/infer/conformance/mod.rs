@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 use self::rules::Verdict;
 use self::scope::Scope;
-use super::onnx::{AttributeValue, DataType, Graph, Model, Node, Tensor, write};
+use super::onnx::{AttributeValue, DataType, Graph, Model, Node, Tensor, replace};
 use crate::error::{Error, ErrorKind, Result};
 
 const STAGE: &str = "rten";
@@ -70,8 +70,7 @@ fn pass(bytes: &[u8], with_shapes: bool) -> Result<Passed> {
             table::NEWEST_SET
         ));
     }
-    let checker =
-        Checker {
+    let checker = Checker {
         bytes,
         model: &model,
         set,
@@ -81,12 +80,11 @@ fn pass(bytes: &[u8], with_shapes: bool) -> Result<Passed> {
     };
     let mut replaced = Replaced::new();
     checker.graph(&Scope::new(&model.graph, None), &mut replaced)?;
-    let replacement =
-        |node: &[u8]| replaced.get(&(node.as_ptr() as usize)).map(|nodes| &nodes[..]);
+    let replacement = |node: &[u8]| replaced.get(&(node.as_ptr() as usize)).map(|nodes| &nodes[..]);
     let is_changed = !replaced.is_empty();
-    let changed = is_changed.then(|| write::with_replaced_nodes(bytes, &replacement)).transpose()?;
-    let depends_on_values =
-        model.graph.nodes.iter().any(|node| OF_VALUES.contains(&node.operator));
+    let changed =
+        is_changed.then(|| replace::with_replaced_nodes(bytes, &replacement)).transpose()?;
+    let depends_on_values = model.graph.nodes.iter().any(|node| OF_VALUES.contains(&node.operator));
     Ok(Passed { changed, is_open: checker.is_open.get(), depends_on_values })
 }
 
@@ -149,7 +147,8 @@ impl<'a> Place<'_, 'a, '_> {
         let domain = if node.domain == "ai.onnx" { "" } else { node.domain };
         let is_function = |(of, name): &(&str, &str)| *of == node.domain && *name == node.operator;
         let operator = table::find(node.operator).filter(|_| domain.is_empty());
-        let Some(operator) = operator.filter(|_| !self.checker.model.functions.iter().any(is_function))
+        let Some(operator) =
+            operator.filter(|_| !self.checker.model.functions.iter().any(is_function))
         else {
             let of = if domain.is_empty() { String::new() } else { format!(" of {domain}") };
             return Ok(Verdict::Refused(format!(
@@ -234,8 +233,23 @@ fn shown_letter(letter: char) -> &'static str {
 /// The name of a type in the schema.
 fn shown(number: i64) -> String {
     const NAMES: [&str; 17] = [
-        "float", "uint8", "int8", "uint16", "int16", "int32", "int64", "string", "bool", "float16",
-        "double", "uint32", "uint64", "complex64", "complex128", "bfloat16", "float8",
+        "float",
+        "uint8",
+        "int8",
+        "uint16",
+        "int16",
+        "int32",
+        "int64",
+        "string",
+        "bool",
+        "float16",
+        "double",
+        "uint32",
+        "uint64",
+        "complex64",
+        "complex128",
+        "bfloat16",
+        "float8",
     ];
     let name = usize::try_from(number - 1).ok().and_then(|at| NAMES.get(at));
     name.map_or_else(|| format!("type {number}"), |name| (*name).to_owned())

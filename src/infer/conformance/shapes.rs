@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rten::{Dimension, Model as Network};
 
 use crate::error::Result;
-use crate::infer::onnx::{Model, Tensor, write};
+use crate::infer::onnx::{Model, Tensor, replace};
 
 /// Constants of more bytes are inputs of the structure.
 const MAX_CONSTANT_BYTES: usize = 4096;
@@ -37,7 +37,7 @@ fn infer(bytes: &[u8], model: &Model<'_>) -> Result<HashMap<String, Shape>> {
     let outputs = graph.nodes.iter().filter(|node| node.operator != "Constant");
     let outputs = outputs.flat_map(|node| &node.outputs).filter(|name| !name.is_empty());
     let outputs: Vec<&str> = outputs.copied().collect();
-    let structure = write::structure(bytes, &large, &outputs)?;
+    let structure = replace::structure(bytes, &large, &outputs)?;
     // rten's inference panics on some networks that it does not compute.
     let network = catch_unwind(AssertUnwindSafe(|| Network::load(structure)));
     let Ok(Ok(network)) = network else { return Ok(HashMap::new()) };

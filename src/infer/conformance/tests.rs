@@ -32,3 +32,20 @@ fn operators_are_sorted_and_documented() {
     assert!(found == listed(), "DET_POST_RECORD=1 writes the table of docs/numerics.md");
     assert!(text.contains(&format!("operator set {NEWEST_SET}")));
 }
+
+#[test]
+fn the_networks_of_the_demo_stay_as_they_are() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    let mut num = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if !name.ends_with(".onnx") || name.ends_with(".scn.onnx") {
+            continue;
+        }
+        let checked = super::check(&std::fs::read(&path).unwrap()).unwrap();
+        assert!(checked.changed.is_none() && !checked.depends_on_values, "{name}");
+        num += 1;
+    }
+    assert!(num > 0);
+}

@@ -7,6 +7,7 @@
 //! allocated, so a hostile file costs little more memory than its own size.
 
 mod parse;
+pub(super) mod replace;
 mod tensor;
 mod wire;
 pub(super) mod write;

@@ -2,7 +2,7 @@
 
 use super::{Place, Rule, Verdict, refused};
 use crate::error::Result;
-use crate::infer::onnx::write::{self, Value};
+use crate::infer::onnx::replace::{self, Value};
 
 /// The most spatial dimensions that rten computes.
 const MAX_SPATIAL: usize = 2;
@@ -86,7 +86,10 @@ impl Window {
             && dilations.len() == num
             && pads.is_none_or(|pads| pads.len() == 2 * num);
         let is_positive = |values: &[i64]| values.iter().all(|value| (1..1 << 24).contains(value));
-        if !is_complete || !is_positive(&strides) || !is_positive(&dilations) || !is_positive(&kernel)
+        if !is_complete
+            || !is_positive(&strides)
+            || !is_positive(&dilations)
+            || !is_positive(&kernel)
         {
             return Err(Verdict::Refused(format!(
                 "kernel_shape {kernel:?}, strides {strides:?}, dilations {dilations:?}, pads {pads:?} \
@@ -111,7 +114,9 @@ impl Window {
         let pads = match place.text("auto_pad", "NOTSET") {
             "SAME_UPPER" => same(self, place, true),
             "SAME_LOWER" => same(self, place, false),
-            "VALID" if place.integers("pads").is_some_and(|pads| pads.iter().any(|&pad| pad != 0)) => {
+            "VALID"
+                if place.integers("pads").is_some_and(|pads| pads.iter().any(|&pad| pad != 0)) =>
+            {
                 return refused("attributes auto_pad VALID and pads contradict each other");
             }
             "NOTSET" | "VALID" | "" => None,
@@ -124,8 +129,10 @@ impl Window {
         if pads.is_none() && !self.is_filled {
             return Ok(Verdict::Computed);
         }
-        let mut added =
-            vec![("kernel_shape", Value::Ints(&self.kernel)), ("strides", Value::Ints(&self.strides))];
+        let mut added = vec![
+            ("kernel_shape", Value::Ints(&self.kernel)),
+            ("strides", Value::Ints(&self.strides)),
+        ];
         if self.has_dilations {
             added.push(("dilations", Value::Ints(&self.dilations)));
         }
@@ -136,7 +143,7 @@ impl Window {
             added.push(("pads", Value::Ints(&written)));
             dropped = &["auto_pad"];
         }
-        let node = write::with_attributes(place.node.bytes, dropped, &added)?;
+        let node = replace::with_attributes(place.node.bytes, dropped, &added)?;
         Ok(Verdict::Replaced(vec![node]))
     }
 }
@@ -156,7 +163,8 @@ fn same_lower(window: &Window, place: &Place<'_, '_, '_>, is_upper: bool) -> Opt
             Some(size) => (size + stride - 1) / stride * stride - stride + extent - size,
             None if stride == 1 => extent - 1,
             None => {
-                let reason = "attribute auto_pad is SAME_LOWER and the size of the input is not known";
+                let reason =
+                    "attribute auto_pad is SAME_LOWER and the size of the input is not known";
                 return Err(Verdict::OfShape(reason.into()));
             }
         };

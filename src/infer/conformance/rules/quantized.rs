@@ -2,7 +2,8 @@
 
 use super::{Place, Rule, Verdict, float_node, integers_node, refused};
 use crate::error::Result;
-use crate::infer::onnx::write::{self, Value};
+use crate::infer::onnx::replace::{self, Value};
+use crate::infer::onnx::write;
 
 const FLOAT: i64 = 1;
 const UINT8: i64 = 2;
@@ -19,7 +20,8 @@ pub(in super::super) const CONV_INTEGER: Rule = Rule {
         if place.text("auto_pad", "NOTSET").starts_with("SAME") {
             return refused("auto_pad and a zero point, where rten pads with 0");
         }
-        let Some(pads) = place.integers("pads").filter(|pads| pads.iter().any(|&pad| pad != 0)) else {
+        let Some(pads) = place.integers("pads").filter(|pads| pads.iter().any(|&pad| pad != 0))
+        else {
             return Ok(with_window);
         };
         let node = match with_window {
@@ -33,7 +35,7 @@ pub(in super::super) const CONV_INTEGER: Rule = Rule {
         let all: Vec<i64> = [&[0, 0][..], before, &[0, 0], after].concat();
         let (sizes, padded) = (place.inner("pads"), place.inner("padded"));
         let (none, value) = (place.inner("none"), place.inner("value"));
-        let node = write::with_attributes(&node, &["pads"], &[])?;
+        let node = replace::with_attributes(&node, &["pads"], &[])?;
         let node = write::renamed_node(&node, |at, _| (at == 0).then(|| padded.clone()), |_| None)?;
         Ok(Verdict::Replaced(vec![
             integers_node(&sizes, &all),
@@ -128,7 +130,9 @@ fn aligned(place: &Place<'_, '_, '_>) -> std::result::Result<Option<Vec<i64>>, V
         1 if scales.iter().all(one) => return Ok(None),
         1 => {}
         num => {
-            return Err(Verdict::Refused(format!("scales of {num} dimensions; rten computes lists")));
+            return Err(Verdict::Refused(format!(
+                "scales of {num} dimensions; rten computes lists"
+            )));
         }
     }
     let rank = place.rank(0).ok_or_else(unknown)? as i64;
