@@ -15,7 +15,16 @@ use serde_json::Value;
 use crate::common::require::{Need, skip};
 
 /// Vectors whose answers differ or whose runs fail, and why that stays.
-const EXCEPTIONS: &[(&str, &str)] = &[];
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("test_attention_4d_gqa_with_past_and_present_fp16", ROUNDED),
+    ("test_attention_4d_gqa_with_past_and_present_fp16.constants", ROUNDED),
+    (
+        "test_dynamicquantizelinear_expanded",
+        "one level at a tie: rten divides by way of reciprocals",
+    ),
+];
+const ROUNDED: &str =
+    "float16 is computed as float: the vector's value is rounded by more than its tolerance";
 
 /// What the engine made of a vector.
 enum Outcome {

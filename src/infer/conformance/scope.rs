@@ -119,6 +119,38 @@ impl<'s, 'a> Scope<'s, 'a> {
         }
     }
 
+    /// Whether the node that writes a tensor says that it has two dimensions or more.
+    pub(super) fn is_matrix(&self, name: &str, depth: usize) -> bool {
+        const MAX_STEPS: usize = 16;
+        let at = match self.graph.source(name) {
+            Some(Source::Node(at)) if depth < MAX_STEPS => at,
+            Some(Source::Input(at)) => {
+                return self.graph.inputs[at].shape.as_ref().is_some_and(|shape| shape.len() > 1);
+            }
+            Some(Source::Initializer(at)) => return self.graph.initializers[at].dims.len() > 1,
+            Some(Source::Node(_)) => return false,
+            None => return self.around.is_some_and(|around| around.is_matrix(name, depth)),
+        };
+        let node = &self.graph.nodes[at];
+        let is_matrix =
+            |at: usize| node.inputs.get(at).is_some_and(|input| self.is_matrix(input, depth + 1));
+        match node.operator {
+            "Transpose" => match node.attribute("perm") {
+                Some(AttributeValue::Ints(order)) => order.len() > 1,
+                _ => is_matrix(0),
+            },
+            "Flatten" => true,
+            "Add" | "Sub" | "Mul" | "Div" => is_matrix(0) || is_matrix(1),
+            "Cast" | "Clip" | "Concat" | "Expand" | "Identity" | "LayerNormalization" | "Relu"
+            | "Sigmoid" | "Slice" | "Softmax" | "Split" | "Unsqueeze" => is_matrix(0),
+            "Reshape" => {
+                let shape = node.inputs.get(1).and_then(|shape| self.constant(shape));
+                shape.is_some_and(|shape| matches!(shape.dims(), [num] if *num > 1))
+            }
+            _ => false,
+        }
+    }
+
     /// The shape that the file gives an input.
     pub(super) fn input_shape(&self, name: &str) -> Option<Vec<Option<i64>>> {
         match self.graph.source(name) {

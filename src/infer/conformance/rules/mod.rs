@@ -281,6 +281,7 @@ pub(super) const MAT_MUL: Rule = Rule {
             return Ok(Verdict::Computed);
         }
         match place.rank(1) {
+            None if place.scope.is_matrix(right, 0) => Ok(Verdict::Computed),
             None => Ok(Verdict::OfShape("the number of dimensions is not known".into())),
             Some(1) => {
                 let (axes, last) = (place.inner("axes"), place.inner("last"));
