@@ -144,8 +144,16 @@ impl<'s, 'a> Scope<'s, 'a> {
             "Cast" | "Clip" | "Concat" | "Expand" | "Identity" | "LayerNormalization" | "Relu"
             | "Sigmoid" | "Slice" | "Softmax" | "Split" | "Unsqueeze" => is_matrix(0),
             "Reshape" => {
-                let shape = node.inputs.get(1).and_then(|shape| self.constant(shape));
-                shape.is_some_and(|shape| matches!(shape.dims(), [num] if *num > 1))
+                let Some(&sizes) = node.inputs.get(1) else { return false };
+                let sizes_of = self.constant(sizes);
+                let is_joined = match self.graph.source(sizes) {
+                    Some(Source::Node(at)) => {
+                        let node = &self.graph.nodes[at];
+                        node.operator == "Concat" && node.inputs.len() > 1
+                    }
+                    _ => false,
+                };
+                is_joined || sizes_of.is_some_and(|of| matches!(of.dims(), [num] if *num > 1))
             }
             _ => false,
         }
