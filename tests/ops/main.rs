@@ -18,6 +18,7 @@ mod fuzz_pictures;
 mod jpeg_pixels;
 mod lidar_reference;
 mod nms_tables;
+mod onnx_vectors;
 mod sparse;
 mod streampetr;
 mod views;

@@ -17,6 +17,7 @@
 struct Readme;
 
 pub mod batch;
+mod conformance;
 #[cfg(feature = "cuda")]
 pub mod device;
 pub mod efficient_nms;

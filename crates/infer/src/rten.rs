@@ -7,6 +7,8 @@
 //! number of threads; with another number the last bits may differ, since some operators
 //! split their sums over the threads.
 
+use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ use rten::{
 };
 use rten_tensor::prelude::*;
 
+use super::conformance::{self, WAY_OUT};
 use super::engine::place_of;
 use super::{Engine, check_file, check_inputs, efficient_nms};
 use det_post_types::{
@@ -46,16 +49,7 @@ impl RtenEngine {
     /// `Model` when the file cannot be read, or uses an operator or an input type that
     /// rten does not support.
     pub fn load(path: &Path, threads: Option<usize>) -> Result<Self> {
-        check_file(path)?;
-        let cut = efficient_nms::cut(path)?;
-        let model = match cut {
-            Some(bytes) => Model::load(bytes),
-            None => Model::load_file(path),
-        };
-        let model = model.map_err(|cause| {
-            let message = format!("cannot load {}", path.display());
-            Error::new(ErrorKind::Model, STAGE, message).with_source(cause)
-        })?;
+        let (model, depends_on_values) = load_checked(path)?;
         let inputs = specs(&model, model.input_ids());
         if let Some(input) = inputs.iter().find(|input| input.element.is_none()) {
             return Err(Error::new(
@@ -71,8 +65,88 @@ impl RtenEngine {
         let pool = threads.map(|num| Arc::new(ThreadPool::with_num_threads(num.max(1))));
         let options = RunOptions::default().with_thread_pool(pool);
         let is_used = vec![true; outputs.len()];
-        Ok(Self { model, options, inputs, outputs, is_used, values: Vec::new() })
+        let mut engine = Self { model, options, inputs, outputs, is_used, values: Vec::new() };
+        match engine.try_run(path) {
+            Err(error) if !depends_on_values => return Err(error),
+            // Another picture may give sizes that fit.
+            Err(error) => tracing::warn!("{error}, for an input of zeros"),
+            Ok(()) => {}
+        }
+        Ok(engine)
     }
+
+    /// Runs the network once on zeros, where its inputs are floats of fixed shapes: what rten fails at is
+    /// found before the first frame. Where sizes inside depend on values, a failure is a warning.
+    fn try_run(&mut self, path: &Path) -> Result<()> {
+        let shapes: Option<Vec<Vec<usize>>> = self.inputs.iter().map(fixed_floats).collect();
+        let Some(shapes) = shapes else { return Ok(()) };
+        let zeros: Vec<Vec<f32>> =
+            shapes.iter().map(|shape| vec![0.0; num_values(shape)]).collect();
+        let views = shapes.iter().zip(&zeros);
+        let views = views.map(|(shape, zeros)| TensorView::new(shape, TensorValues::F32(zeros)));
+        let result = self.run(&views.collect::<Result<Vec<_>>>()?);
+        self.values.clear();
+        result.map_err(|error| {
+            let message = format!("{}: rten cannot run it; {WAY_OUT}", path.display());
+            Error::new(ErrorKind::Model, STAGE, message).with_source(error)
+        })
+    }
+}
+
+/// The most values of an input for which a network runs once before the first frame.
+const MAX_TRIED: usize = 1 << 28;
+
+fn fixed_floats(spec: &TensorSpec) -> Option<Vec<usize>> {
+    let dims = spec.shape.as_ref().filter(|_| spec.element == Some(ElementType::F32))?;
+    let fixed = |dim: &Dim| match dim {
+        Dim::Fixed(size) => Some(*size),
+        Dim::Dynamic => None,
+    };
+    let shape: Vec<usize> = dims.iter().map(fixed).collect::<Option<_>>()?;
+    let num = shape.iter().try_fold(1_usize, |num, &size| num.checked_mul(size))?;
+    (num <= MAX_TRIED).then_some(shape)
+}
+
+fn num_values(shape: &[usize]) -> usize {
+    shape.iter().product()
+}
+
+/// Loads a file after every node was compared with what rten computes as ONNX defines it; and whether
+/// sizes inside depend on values.
+fn load_checked(path: &Path) -> Result<(Model, bool)> {
+    let failed = |message: &str| {
+        Error::new(ErrorKind::Model, STAGE, format!("{}: {message}", path.display()))
+    };
+    let in_file = |error: Error| failed(error.message());
+    check_file(path)?;
+    let cut = efficient_nms::cut(path)?;
+    let bytes = match &cut {
+        Some(bytes) => Cow::Borrowed(&bytes[..]),
+        None => Cow::Owned(
+            std::fs::read(path).map_err(|cause| failed("cannot read it").with_source(cause))?,
+        ),
+    };
+    let checked = conformance::check(&bytes).map_err(in_file)?;
+    drop(bytes);
+    let model = without_panic(|| match checked.changed.or(cut) {
+        Some(bytes) => Model::load(bytes),
+        None => Model::load_file(path),
+    });
+    let cannot_load = || failed(&format!("rten cannot load it; {WAY_OUT}"));
+    match model {
+        Ok(Ok(model)) => Ok((model, checked.depends_on_values)),
+        Ok(Err(cause)) => Err(cannot_load().with_source(cause)),
+        Err(panic) => Err(cannot_load().with_source(panic)),
+    }
+}
+
+/// Runs code of rten, whose panics are errors.
+fn without_panic<T>(work: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|cause| {
+        let text = cause.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(cause.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        failed(format!("rten panicked: {text}"))
+    })
 }
 
 impl Engine for RtenEngine {
@@ -99,9 +173,7 @@ impl Engine for RtenEngine {
         let options = Some(self.options.clone());
         let ids = self.model.output_ids().iter().zip(&self.is_used);
         let ids: Vec<NodeId> = ids.filter(|(_, is_used)| **is_used).map(|(&id, _)| id).collect();
-        self.values = self
-            .model
-            .run(inputs, &ids, options)
+        self.values = without_panic(|| self.model.run(inputs, &ids, options))?
             .map_err(|cause| failed("the run failed").with_source(cause))?;
         self.values.iter_mut().for_each(make_dense);
         Ok(())

@@ -1,12 +1,13 @@
 //! The container of ONNX files: a reader that borrows from the file.
 //!
-//! Only what networks of sparse convolutions and the rewriting of a network need is read: the graph with its
-//! nodes, attributes and initializers, the shapes of its inputs and outputs,
+//! Only what networks of sparse convolutions, the rewriting of a network and the check of its operators need is
+//! read: the graph with its nodes, attributes, initializers and the graphs inside nodes, the shapes of its inputs and outputs,
 //! operator sets and metadata. Names and values are slices of the file.
-//! The depth of nesting is that of the schema, and [`MAX_ITEMS`] bounds what is
+//! [`MAX_DEPTH`] bounds the nesting of graphs and [`MAX_ITEMS`] what is
 //! allocated, so a hostile file costs little more memory than its own size.
 
 mod parse;
+pub(super) mod replace;
 mod tensor;
 mod wire;
 pub(super) mod write;
@@ -25,6 +26,8 @@ const STAGE: &str = "onnx";
 pub(super) const MAX_ITEMS: usize = 1 << 18;
 /// The most attributes of a node.
 const MAX_ATTRIBUTES: usize = 64;
+/// The most graphs inside each other: branches and bodies of control flow.
+const MAX_DEPTH: usize = 16;
 
 /// A file.
 #[derive(Clone, Debug, Default)]
@@ -37,10 +40,12 @@ pub(super) struct Model<'a> {
     pub(super) metadata: Vec<(&'a str, &'a str)>,
     /// The network.
     pub(super) graph: Graph<'a>,
+    /// Domain and name of the functions that the file defines.
+    pub(super) functions: Vec<(&'a str, &'a str)>,
 }
 
 /// A network: nodes between inputs and outputs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Graph<'a> {
     /// In the order of the file, which is one in which they can be computed.
     pub(super) nodes: Vec<Node<'a>>,
@@ -66,7 +71,7 @@ pub(super) enum Source {
 }
 
 /// A node: one operation.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Node<'a> {
     name: &'a str,
     /// The operator.
@@ -84,7 +89,7 @@ pub(super) struct Node<'a> {
 }
 
 /// An attribute of a node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Attribute<'a> {
     /// Its name.
     pub(super) name: &'a str,
@@ -108,13 +113,13 @@ pub(super) enum AttributeValue<'a> {
     /// A tensor.
     Tensor(Tensor<'a>),
     /// A graph, or several.
-    Graph,
+    Graphs(Vec<Graph<'a>>),
     /// A list of texts …: of no use here.
     Other,
 }
 
 /// The name and type of an input or output.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ValueInfo<'a> {
     /// Its name.
     pub(super) name: &'a str,
@@ -128,13 +133,33 @@ pub(super) struct ValueInfo<'a> {
 }
 
 impl<'a> Model<'a> {
-    /// Reads a file.
+    /// Reads a file without functions.
     ///
     /// # Errors
-    /// `Model` when the file is not of the format or holds more than
-    /// [`MAX_ITEMS`]; the message names the message of the schema and the byte.
+    /// `Model` when the file is not of the format, defines functions, holds more than
+    /// [`MAX_ITEMS`] or nests graphs deeper than [`MAX_DEPTH`]; the message names the message of the
+    /// schema and the byte.
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self> {
+        let model = parse::model(bytes)?;
+        match model.functions.first() {
+            None => Ok(model),
+            Some((_, name)) => Err(error(format!("a function, {name}: functions are not read"))),
+        }
+    }
+
+    /// Reads a file that may define functions, of which only the names are kept.
+    ///
+    /// # Errors
+    /// As [`Self::parse`], but for functions.
+    pub(super) fn parse_with_functions(bytes: &'a [u8]) -> Result<Self> {
         parse::model(bytes)
+    }
+
+    /// The version of an operator set; `None` where the file does not name it. The empty domain is ONNX's own.
+    pub(super) fn operator_set(&self, domain: &str) -> Option<i64> {
+        let sets = self.operator_sets.iter().filter_map(|bytes| parse::operator_set(bytes).ok());
+        let is_same = |found: &str| found == domain || (domain.is_empty() && found == "ai.onnx");
+        sets.filter(|set| is_same(set.0)).map(|set| set.1).next()
     }
 
     /// The value of a metadata entry.
@@ -192,7 +217,15 @@ impl<'a> Node<'a> {
 
     /// Whether an attribute is a graph: control flow.
     pub(super) fn has_graphs(&self) -> bool {
-        self.attributes.iter().any(|attribute| attribute.value == AttributeValue::Graph)
+        self.graphs().next().is_some()
+    }
+
+    /// The graphs in the node's attributes: branches, bodies.
+    pub(super) fn graphs(&self) -> impl Iterator<Item = &Graph<'a>> {
+        self.attributes.iter().flat_map(|attribute| match &attribute.value {
+            AttributeValue::Graphs(graphs) => &graphs[..],
+            _ => &[],
+        })
     }
 
     /// The name by which errors and reports know the node: its own, else that

@@ -5,13 +5,13 @@
 use super::tensor::OTHER_FILE;
 use super::wire::{Field, Message};
 use super::{
-    Attribute, AttributeValue, DataType, Graph, MAX_ATTRIBUTES, MAX_ITEMS, Model, Node, Tensor,
-    ValueInfo, error,
+    Attribute, AttributeValue, DataType, Graph, MAX_ATTRIBUTES, MAX_DEPTH, MAX_ITEMS, Model, Node,
+    Tensor, ValueInfo, error,
 };
 use det_post_types::Result;
 
 pub(super) fn model(bytes: &[u8]) -> Result<Model<'_>> {
-    let mut parser = Parser { num_items: 0 };
+    let mut parser = Parser { num_items: 0, depth: 0 };
     let mut model = Model::default();
     let mut has_graph = false;
     let mut message = Message::new("ModelProto", bytes, 0);
@@ -23,20 +23,52 @@ pub(super) fn model(bytes: &[u8]) -> Result<Model<'_>> {
                 model.graph = parser.graph(field.message("GraphProto")?)?;
                 has_graph = true;
             }
-            8 => parser.push(&mut model.operator_sets, field.bytes()?)?,
+            8 => {
+                operator_set(field.bytes()?)?;
+                parser.push(&mut model.operator_sets, field.bytes()?)?;
+            }
             14 => {
                 let entry = metadata(field.message("StringStringEntryProto")?)?;
                 parser.push(&mut model.metadata, entry)?;
             }
-            25 => return Err(field.error("functions, which are not read")),
+            25 => {
+                let function = function(field.message("FunctionProto")?)?;
+                parser.push(&mut model.functions, function)?;
+            }
             _ => {}
         }
     }
     if !has_graph {
         return Err(error("the file holds no graph: it is not an ONNX model"));
     }
-    model.graph.index()?;
     Ok(model)
+}
+
+/// Domain and version of an operator set; empty is ONNX's own.
+pub(super) fn operator_set(bytes: &[u8]) -> Result<(&str, i64)> {
+    let mut message = Message::new("OperatorSetIdProto", bytes, 0);
+    let mut set = ("", 0);
+    while let Some(field) = message.next_field()? {
+        match field.number {
+            1 => set.0 = field.text()?,
+            2 => set.1 = field.int()?,
+            _ => {}
+        }
+    }
+    Ok(set)
+}
+
+/// Domain and name of a function.
+fn function(mut message: Message<'_>) -> Result<(&str, &str)> {
+    let mut function = ("", "");
+    while let Some(field) = message.next_field()? {
+        match field.number {
+            1 => function.1 = field.text()?,
+            10 => function.0 = field.text()?,
+            _ => {}
+        }
+    }
+    Ok(function)
 }
 
 fn metadata(mut message: Message<'_>) -> Result<(&str, &str)> {
@@ -54,6 +86,8 @@ fn metadata(mut message: Message<'_>) -> Result<(&str, &str)> {
 /// Counts what is allocated.
 struct Parser {
     num_items: usize,
+    /// How many graphs are around the one that is read.
+    depth: usize,
 }
 
 impl Parser {
@@ -70,6 +104,17 @@ impl Parser {
 
     fn push_ints(&mut self, list: &mut Vec<i64>, field: &Field<'_>) -> Result<()> {
         field.ints(|value| self.push(list, value))
+    }
+
+    /// A graph inside a node.
+    fn inner_graph<'a>(&mut self, field: &Field<'a>, list: &mut Vec<Graph<'a>>) -> Result<()> {
+        if self.depth == MAX_DEPTH {
+            return Err(field.error(&format!("more than {MAX_DEPTH} graphs inside each other")));
+        }
+        self.depth += 1;
+        let graph = self.graph(field.message("GraphProto")?)?;
+        self.depth -= 1;
+        self.push(list, graph)
     }
 
     fn graph<'a>(&mut self, mut message: Message<'a>) -> Result<Graph<'a>> {
@@ -94,6 +139,7 @@ impl Parser {
                 _ => {}
             }
         }
+        graph.index()?;
         Ok(graph)
     }
 
@@ -130,7 +176,7 @@ impl Parser {
     fn attribute<'a>(&mut self, mut message: Message<'a>) -> Result<Attribute<'a>> {
         let (mut name, mut kind) = ("", 0);
         let (mut float, mut int, mut text, mut tensor) = (0.0, 0, "", None);
-        let (mut floats, mut ints) = (Vec::new(), Vec::new());
+        let (mut floats, mut ints, mut graphs) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(field) = message.next_field()? {
             match field.number {
                 1 => name = field.text()?,
@@ -138,6 +184,7 @@ impl Parser {
                 3 => int = field.int()?,
                 4 => text = field.text()?,
                 5 => tensor = Some(self.tensor(field.message("TensorProto")?)?),
+                6 | 11 => self.inner_graph(&field, &mut graphs)?,
                 7 => field.floats(|value| self.push(&mut floats, value))?,
                 8 => self.push_ints(&mut ints, &field)?,
                 20 => kind = field.int()?,
@@ -150,7 +197,7 @@ impl Parser {
             3 => AttributeValue::Text(text),
             4 => tensor.map_or(AttributeValue::Other, AttributeValue::Tensor),
             6 => AttributeValue::Floats(floats),
-            5 | 10 => AttributeValue::Graph,
+            5 | 10 => AttributeValue::Graphs(graphs),
             7 => AttributeValue::Ints(ints),
             _ => AttributeValue::Other,
         };
@@ -175,6 +222,7 @@ impl Parser {
                 4 => tensor.elsewhere = Some("float_data"),
                 5 => tensor.elsewhere = Some("int32_data"),
                 7 => tensor.elsewhere = Some("int64_data"),
+                10 => tensor.elsewhere = Some("double_data"),
                 13 => tensor.elsewhere = Some(OTHER_FILE),
                 _ => {}
             }

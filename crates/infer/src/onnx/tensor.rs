@@ -3,6 +3,7 @@
 use half::f16;
 
 use super::error;
+use super::wire::Message;
 use det_post_types::Result;
 
 /// Element types by their numbers in the schema; the others have no use here.
@@ -25,6 +26,18 @@ impl DataType {
             7 => Self::I64,
             10 => Self::F16,
             other => Self::Other(other),
+        }
+    }
+}
+
+impl DataType {
+    /// The number of the schema.
+    pub(in super::super) fn number(self) -> i64 {
+        match self {
+            Self::F32 => 1,
+            Self::I64 => 7,
+            Self::F16 => 10,
+            Self::Other(number) => number,
         }
     }
 }
@@ -76,6 +89,22 @@ impl Tensor<'_> {
         self.elsewhere.is_none() && self.raw_data.iter().all(|&byte| byte == 0)
     }
 
+    /// Whether all values are known to be zero, wherever the file holds them.
+    pub(in super::super) fn is_all_zero(&self) -> bool {
+        let mut is_zero = self.raw_data.iter().all(|&byte| byte == 0) && !self.is_in_other_file();
+        let mut message = Message::new("TensorProto", self.bytes, 0);
+        while let Ok(Some(field)) = message.next_field() {
+            if field.number == 5 || field.number == 7 {
+                let note = |value: i64| {
+                    is_zero &= value == 0;
+                    Ok(())
+                };
+                is_zero &= field.ints(note).is_ok();
+            }
+        }
+        is_zero && matches!(self.elsewhere, None | Some("int32_data" | "int64_data"))
+    }
+
     /// The values of a constant of f32 or f16, the latter widened.
     ///
     /// # Errors
@@ -111,6 +140,59 @@ impl Tensor<'_> {
             }
             other => Err(error(format!("{} is {other}; i64 is read", self.shown()))),
         }
+    }
+
+    /// Gives each value of a constant of i64 or i32 to `take`, wherever the file holds it; none of
+    /// those in another file, and none of other types.
+    ///
+    /// # Errors
+    /// `Model` when the entry is not of the format.
+    pub(in super::super) fn each_integer(&self, mut take: impl FnMut(i64)) -> Result<()> {
+        let typed_field = match self.data_type {
+            DataType::I64 => {
+                let (values, _) = self.raw_data.as_chunks();
+                values.iter().for_each(|&bytes| take(i64::from_le_bytes(bytes)));
+                7
+            }
+            DataType::Other(6) => {
+                let (values, _) = self.raw_data.as_chunks();
+                values.iter().for_each(|&bytes| take(i32::from_le_bytes(bytes).into()));
+                5
+            }
+            _ => return Ok(()),
+        };
+        let mut message = Message::new("TensorProto", self.bytes, 0);
+        while let Some(field) = message.next_field()? {
+            if field.number == typed_field {
+                field.ints(|value| {
+                    take(value);
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives each value of a constant of f32 to `take`, as [`Self::each_integer`] does.
+    ///
+    /// # Errors
+    /// `Model` when the entry is not of the format.
+    pub(in super::super) fn each_float(&self, mut take: impl FnMut(f32)) -> Result<()> {
+        if self.data_type != DataType::F32 {
+            return Ok(());
+        }
+        let (values, _) = self.raw_data.as_chunks();
+        values.iter().for_each(|&bytes| take(f32::from_le_bytes(bytes)));
+        let mut message = Message::new("TensorProto", self.bytes, 0);
+        while let Some(field) = message.next_field()? {
+            if field.number == 4 {
+                field.floats(|value| {
+                    take(value);
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
     }
 
     /// The elements of `N` bytes, as many as the dimensions say.

@@ -36,7 +36,7 @@ pub(in super::super) fn without_node(
 }
 
 /// A model with another graph.
-fn replace_graph<'a>(
+pub(super) fn replace_graph<'a>(
     bytes: &'a [u8],
     replaced: impl Fn(Message<'a>) -> Result<Vec<u8>>,
 ) -> Result<Vec<u8>> {
@@ -133,6 +133,13 @@ pub(in super::super) fn cast_node(from: &str, to: &str, data_type: u64) -> Vec<u
     node
 }
 
+/// A ValueInfoProto without a type.
+pub(super) fn named(name: &str) -> Vec<u8> {
+    let mut info = Vec::new();
+    put_bytes(&mut info, 1, name.as_bytes());
+    info
+}
+
 fn graph_without_node(mut message: Message<'_>, node: &[u8], outputs: &[&str]) -> Result<Vec<u8>> {
     let mut graph = Vec::with_capacity(message.bytes().len());
     // The types of tensors inside, where the exporter gives them.
@@ -162,7 +169,7 @@ fn graph_without_node(mut message: Message<'_>, node: &[u8], outputs: &[&str]) -
     Ok(graph)
 }
 
-fn name_of(mut message: Message<'_>) -> Result<&str> {
+pub(super) fn name_of(mut message: Message<'_>) -> Result<&str> {
     while let Some(field) = message.next_field()? {
         if field.number == 1 {
             return field.text();
@@ -183,37 +190,42 @@ pub(in super::super) fn model(ir_version: i64, operator_sets: &[&[u8]], graph: &
 
 /// A ValueInfoProto of a tensor of f32.
 fn value_info(name: &str, shape: Option<[usize; 4]>) -> Vec<u8> {
+    let shape = shape.map(|shape| shape.map(|dim| dim as i64));
+    tensor_info(name, 1, shape.as_ref().map(|shape| &shape[..]))
+}
+
+/// A ValueInfoProto of a tensor.
+pub(super) fn tensor_info(name: &str, data_type: i64, shape: Option<&[i64]>) -> Vec<u8> {
     let mut tensor = Vec::new();
-    put_int(&mut tensor, 1, 1);
+    put_int(&mut tensor, 1, data_type.cast_unsigned());
     if let Some(shape) = shape {
         let mut dims = Vec::new();
         for dim in shape {
             let mut dimension = Vec::new();
-            put_int(&mut dimension, 1, dim as u64);
+            put_int(&mut dimension, 1, dim.cast_unsigned());
             put_bytes(&mut dims, 1, &dimension);
         }
         put_bytes(&mut tensor, 2, &dims);
     }
     let mut of_type = Vec::new();
     put_bytes(&mut of_type, 1, &tensor);
-    let mut info = Vec::new();
-    put_bytes(&mut info, 1, name.as_bytes());
+    let mut info = named(name);
     put_bytes(&mut info, 2, &of_type);
     info
 }
 
-fn put_int(to: &mut Vec<u8>, field: u64, value: u64) {
+pub(super) fn put_int(to: &mut Vec<u8>, field: u64, value: u64) {
     put_varint(to, field << 3 | VARINT);
     put_varint(to, value);
 }
 
-fn put_bytes(to: &mut Vec<u8>, field: u64, bytes: &[u8]) {
+pub(super) fn put_bytes(to: &mut Vec<u8>, field: u64, bytes: &[u8]) {
     put_varint(to, field << 3 | BYTES);
     put_varint(to, bytes.len() as u64);
     to.extend_from_slice(bytes);
 }
 
-fn put_varint(to: &mut Vec<u8>, mut value: u64) {
+pub(super) fn put_varint(to: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         to.push(value as u8 | 0x80);
         value >>= 7;

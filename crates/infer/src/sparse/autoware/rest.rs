@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::super::refuse;
-use crate::onnx::{AttributeValue, Model, Source, write};
+use crate::onnx::{Model, Source, write};
 use det_post_types::Result;
 
 /// The nodes between the map and the outputs of the graph, with the constants
@@ -34,8 +34,7 @@ pub(super) fn after(
             }
             Some(Source::Node(at)) => {
                 let node = &graph.nodes[at];
-                let holds_graph = |value: &AttributeValue<'_>| *value == AttributeValue::Graph;
-                if node.attributes.iter().any(|attribute| holds_graph(&attribute.value)) {
+                if node.has_graphs() {
                     return refuse(format!("{node}: a graph inside a node is not supported"));
                 }
                 if nodes.insert(at) {
