@@ -19,6 +19,7 @@ mod man;
 mod migrate;
 mod observe;
 mod open_files;
+mod outputs;
 mod progress;
 mod replay;
 mod ros_args;
@@ -83,6 +84,9 @@ enum Command {
     /// Serves the frames of one channel for the process that started this one.
     #[command(hide = true)]
     Isolated,
+    /// Checks, writes and removes files of an output folder, for programs that run this one.
+    #[command(hide = true)]
+    Outputs(outputs::OutputsArguments),
     /// Finds the scales of int8 feature maps of surround channels over a recording, and writes
     /// them as a parameter file.
     #[command(after_help = exit::HELP)]
@@ -164,6 +168,7 @@ fn run(command: &Command, ros: &RosArguments) -> Result<ExitStatus> {
         Command::Inspect { bag } => inspect::inspect(bag),
         Command::Migrate(arguments) => migrate::migrate(arguments),
         Command::Isolated => isolated::serve(detectors::open).map(|()| ExitStatus::Done),
+        Command::Outputs(arguments) => outputs::outputs(arguments),
         Command::Calibrate(arguments) => calibrate::calibrate(arguments),
         Command::Check(arguments) => check::check(arguments),
         Command::Completions(arguments) => completions::completions(arguments),

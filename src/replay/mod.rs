@@ -39,6 +39,8 @@ use crate::types::Stamp;
 use calibrations::read_calibrations;
 use channel::ReplayChannel;
 use context::{Output, Reading, ReplayContext};
+#[cfg(feature = "cli")]
+pub(crate) use files::RESULTS;
 pub use files::ReplayFiles;
 pub use frame::{ReplayDetections, ReplayFrame};
 pub use options::{Rate, ReplayOptions};
