@@ -36,6 +36,7 @@ use clap::{Parser, Subcommand};
 pub use exit::ExitStatus;
 use like::LikeArguments;
 use ros_args::{RosArguments, not_utf8};
+use telemetry::Sinks;
 
 use crate::detectors;
 use crate::error::{Error, ErrorKind, Result};
@@ -134,7 +135,11 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    telemetry::init(ros.log_level.as_deref(), !ros.disables_rosout);
+    let level = match &arguments.command {
+        Command::Run(arguments) => run::log_level(arguments, &ros),
+        _ => None,
+    };
+    telemetry::init(level, Sinks { stderr: !ros.disables_stdout, rosout: !ros.disables_rosout });
     MemoryBudget::process().set_limit(arguments.recording_memory_mib.saturating_mul(1 << 20));
     let status = run(&arguments.command, &ros).unwrap_or_else(|error| {
         tracing::error!("{error}");
@@ -145,7 +150,7 @@ pub fn main() -> ExitCode {
 
 /// Logs why the arguments are refused.
 fn misuse(error: &Error) -> ExitCode {
-    telemetry::init(None, true);
+    telemetry::init(None, Sinks { stderr: true, rosout: true });
     tracing::error!("{error}");
     ExitCode::from(ExitStatus::from(error).code())
 }
