@@ -3,6 +3,7 @@
 //! What rcl takes is taken, and what rcl refuses is refused. What has no effect here is said in
 //! one warning each.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -105,7 +106,8 @@ impl RosArguments {
         let of_others = self.parameters.iter().filter_map(|assignment| split_node(assignment).0);
         let of_others = of_others.filter(|name| node.full() != format!("/{name}"));
         let mut others: Vec<&str> = others.chain(of_others).collect();
-        others.dedup();
+        let mut named = BTreeSet::new();
+        others.retain(|name| named.insert(*name));
         if !others.is_empty() {
             let (names, own) = (others.join(", "), node.full());
             found.push(format!("rules and parameters for {names} have no effect on {own}"));
