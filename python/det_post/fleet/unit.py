@@ -99,6 +99,9 @@ def run_unit(plan: Plan, unit: Unit, *, attempt: int = 1, device: str | None = N
         ):
             # What refuses these results is no fault of the configuration.
             outputs.check(folder)
+            # Another attempt may have ended meanwhile.
+            if found := find_outcome(plan, unit):
+                return found
             # A scheduler shows a unit the GPUs that are its own; a replay takes one.
             device = device or ("cuda:0" if plan.device == ALL_GPUS else plan.device)
             outcome = _replay(plan, unit, Path(scratch), folder, device)
