@@ -17,13 +17,11 @@ use crate::error::Result;
 /// # Errors
 /// As of [`OutputFolder::open`].
 pub(crate) fn check(folder: &Path, names: &[String], patience: Duration) -> Result<()> {
-    if fs::symlink_metadata(folder.join(marker::FILE_NAME)).is_err() {
-        // Opening a marker would make it.
-        let contents = Contents { folder, listed: &Listed::default() };
-        return found(&contents, names).map(|_| ());
-    }
-    let marker = Marker::open_within(folder, patience)?;
-    let contents = Contents { folder, listed: marker.listed() };
+    // Opening a marker would make it.
+    let has_marker = fs::symlink_metadata(folder.join(marker::FILE_NAME)).is_ok();
+    let marker = has_marker.then(|| Marker::open_within(folder, patience)).transpose()?;
+    let none = Listed::default();
+    let contents = Contents { folder, listed: marker.as_ref().map_or(&none, Marker::listed) };
     contents.add_folder(PARTIAL, &mut BTreeSet::new())?;
     found(&contents, names).map(|_| ())
 }

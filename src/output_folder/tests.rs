@@ -268,6 +268,10 @@ fn single_operations_touch_own_files_only() {
     check().unwrap();
     remove().unwrap();
     assert!(!folder.exists(), "made by a check");
+    fs::create_dir_all(folder.join(PARTIAL)).unwrap();
+    fs::write(folder.join(PARTIAL).join("mine"), "mine").unwrap();
+    expect_refusal(check(), &["det_post.partial/mine was not written by det_post"]);
+    fs::remove_dir_all(&folder).unwrap();
 
     owned::write(&folder, "a.txt", &mut "1".as_bytes()).unwrap();
     owned::write(&folder, "folder/x", &mut "1".as_bytes()).unwrap();
