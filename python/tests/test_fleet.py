@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
+import struct
 import subprocess
 import sys
 import threading
@@ -21,7 +23,9 @@ import pyarrow.parquet as pq  # noqa: E402
 from det_post import Result, _program  # noqa: E402
 from det_post.fleet import __main__ as fleet  # noqa: E402
 from det_post.fleet import unit as unit_module  # noqa: E402
-from det_post.fleet.plan import PlanError, _slices, make_plan  # noqa: E402
+from det_post.fleet import outputs  # noqa: E402
+from det_post.fleet.plan import PlanError, make_plan  # noqa: E402
+from det_post.fleet.spans import MAX_SLICES, Interval, divide, intervals_of  # noqa: E402
 from det_post.fleet.stores import Store  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,8 +142,7 @@ def test_a_worker_that_dies_costs_an_attempt_and_nothing_else(drives: Path, seri
         assert_same(out, serial)
         after = {name: (out / name / "unit.json").stat().st_mtime_ns for name in NAMES}
         assert [name for name in NAMES if after[name] != records[name]] == ["town/1"]
-        left = [path for path in out.rglob("*") if ".part-" in path.name]
-        assert left == [], "an attempt's folder is left"
+        assert list(out.rglob("det_post.partial")) == [], "files of an attempt are left"
     finally:
         ray.shutdown()
 
@@ -255,8 +258,8 @@ def kill_first_worker(out: Path, killed: list[tuple[int, int]]) -> None:
                 parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
             except OSError:
                 continue
-            if b"replay" in command and any(str(out).encode() in part and b".part-" in part for part in command):
-                if not any(".part-" in path.name for path in out.rglob("*")):
+            if b"replay" in command and any(str(out).encode() in part for part in command):
+                if not any(out.rglob("det_post.partial")):
                     continue
                 os.kill(parent, signal.SIGKILL)
                 killed.append((parent, int(process.name)))
@@ -316,11 +319,29 @@ def test_a_store_without_renames(drives: Path, serial: Path, tmp_path: Path) -> 
         memory.get("/results", str(tmp_path / "results"), recursive=True)
         assert_same(tmp_path / "results", serial)
         assert len(states(tmp_path / "results")) == 4
-        # A folder whose record is gone is not complete: it is made again.
+        # A folder whose record is gone is not complete: it is made again. Other files stay.
         memory.rm("/results/first/unit.json")
-        memory.pipe_file("/results/first/stale", b"of another key")
+        memory.pipe_file("/results/first/mine", b"not of det_post")
+        before = memory.modified("/results/first/report.json")
         assert run_fleet("memory://drives", "memory://results", "--engine", "process") == 3
-        assert memory.exists("/results/first/unit.json") and not memory.exists("/results/first/stale")
+        assert memory.exists("/results/first/unit.json") and memory.exists("/results/first/mine")
+        assert memory.modified("/results/first/report.json") > before
+        # A file that was changed, or is of a user, is refused by its name.
+        memory.rm("/results/first/unit.json")
+        memory.pipe_file("/results/first/report.json", b"{}")
+        memory.pipe_file("/results/town/1/pictures/holiday.png", b"mine")
+        memory.rm("/results/town/1/unit.json")
+        assert run_fleet("memory://drives", "memory://results", "--engine", "process") == 1
+        rows = {row["name"]: row for row in pq.read_table("results/manifest.parquet", filesystem=memory).to_pylist()}
+        assert "/results/first/report.json was changed after det_post wrote it" in rows["first"]["log"]
+        assert "holiday.png was not written by det_post" in rows["town/1"]["log"]
+        assert (rows["town/2"]["state"], rows["town/3"]["state"]) == ("done", "damaged")
+        assert memory.cat_file("/results/first/report.json") == b"{}"
+        assert memory.cat_file("/results/town/1/pictures/holiday.png") == b"mine"
+        # So are the files of the run.
+        memory.pipe_file("/results/drives.jsonl", b"my drives")
+        assert run_fleet("memory://drives", "memory://results", "--engine", "process") == 2
+        assert memory.cat_file("/results/drives.jsonl") == b"my drives"
     finally:
         memory.rm("/", recursive=True)
 
@@ -445,14 +466,91 @@ def test_the_key_follows_what_results_depend_on(drives: Path, tmp_path: Path) ->
     assert [a == b for a, b in zip(keys(of=copy), before)] == [True, False, True, True]
 
 
+S = 10**9
+
+
 def test_slices_cover_all_log_times() -> None:
-    parts = _slices((10_000_000_000, 35_000_000_001), 10.0)
-    bounds = [part["bounds"] for part in parts]
+    bounds = divide([Interval(10 * S, 35 * S + 1, 1000)], 10.0).bounds
     assert bounds[0][0] is None and bounds[-1][1] is None and len(bounds) == 3
     assert all(a[1] == b[0] for a, b in zip(bounds, bounds[1:]))
-    assert _slices((0, 5_000_000_000), 10.0)[0]["bounds"] == (None, None)
-    assert _slices((0, 50_000_000_000), 0.0)[0]["num_slices"] == 1
-    assert _slices(None, 10.0)[0]["bounds"] == (None, None)
+    assert divide([Interval(0, 5 * S, 100)], 10.0).bounds == [(None, None)]
+    assert divide([Interval(0, 50 * S, 100)], 0.0).bounds == [(None, None)]
+    assert divide([], 10.0).bounds == [(None, None)]
+
+
+def test_slices_follow_messages_not_the_time_between_them() -> None:
+    start = 1_700_000_000 * S
+    drive = [Interval(start + n * S, start + (n + 1) * S, 50) for n in range(60)]
+    ordinary = divide(drive, 20.0)
+    assert (len(ordinary.bounds), ordinary.note) == (3, None)
+    for outliers in (
+        [Interval(0, 0, 1)],
+        [Interval(2**64 - 1, 2**64 - 1, 1)],
+        [Interval(2**64 - 2, 2**64 - 2, 1), Interval(2**64 - 1, 2**64 - 1, 1), Interval(0, 0, 1)],
+        # In a chunk with others.
+        [Interval(0, start + S, 51)],
+        [Interval(start + 58 * S, 2**64 - 1, 51)],
+    ):
+        division = divide(drive + outliers, 20.0)
+        assert 3 <= len(division.bounds) <= 3 + 2 * len(outliers), outliers
+        cuts = [end for _, end in division.bounds[:-1]]
+        assert cuts == sorted(set(cuts)) and 0 < cuts[0] and cuts[-1] < 2**63
+        of_drive = [cut for cut in cuts if start < cut < start + 60 * S]
+        assert len(of_drive) >= 2, "the drive is divided all the same"
+        assert division.seconds < 200.0 and "pauses of more than 20 s" in (division.note or "")
+    # A declared span that its messages cannot fill, and more slices than anyone wants.
+    assert len(divide([Interval(0, start, 3)], 20.0).bounds) <= 3
+    many = divide([Interval(n * 1000 * S, n * 1000 * S, 1) for n in range(3 * MAX_SLICES)], 20.0)
+    assert len(many.bounds) <= MAX_SLICES and "the limit" in (many.note or "")
+
+
+def mcap(times: list[int], chunks: list[list[int]]) -> bytes:
+    """The end of an MCAP file: statistics and indexes of chunks, with 2 channels each."""
+    magic = b"\x89MCAP0\r\n"
+    records = struct.pack("<BQQHIIIIQQI", 0x0B, 46, len(times), 0, 2, 0, 0, len(chunks), min(times), max(times), 0)
+    for chunk in chunks:
+        index = struct.pack("<QQQQI20xQ", min(chunk), max(chunk), 0, 0, 20, 30 + 16 * len(chunk))
+        body = index + struct.pack("<IQQ", 0, 0, 0)
+        records += struct.pack("<BQ", 0x08, len(body)) + body
+    return magic + records + struct.pack("<BQQQI", 0x02, 20, len(magic), 0, 0) + magic
+
+
+def test_log_times_are_those_of_the_index(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+
+    def intervals(name: str) -> list[Interval]:
+        names = [name, *(["metadata.yaml"] if (tmp_path / "metadata.yaml").exists() else [])]
+        return intervals_of(store, {name: store.fs.info(store.at(name)) for name in names}, 16.0)
+
+    (tmp_path / "a.mcap").write_bytes(mcap([1, 2, 3, 2**64 - 1], [[1, 2], [3, 2**64 - 1]]))
+    assert intervals("a.mcap") == [Interval(1, 2, 2), Interval(3, 2**64 - 1, 2)]
+    (tmp_path / "whole.mcap").write_bytes(mcap([5, 9], []))
+    assert intervals("whole.mcap") == [Interval(5, 9, 2)]
+    hostile = bytearray(mcap([5, 9], [[5, 9]]))
+    struct.pack_into("<I", hostile, 8 + 9 + 46 + 9 + 32, 2**32 - 1)
+    (tmp_path / "hostile.mcap").write_bytes(hostile)
+    assert intervals("hostile.mcap") == [Interval(5, 9, 2)]
+    (tmp_path / "b.db3").touch()
+    assert intervals("b.db3") == []
+    text = (
+        "rosbag2_bagfile_information:\n  duration:\n    nanoseconds: 30\n  starting_time:\n"
+        "    nanoseconds_since_epoch: 12\n  topics_with_message_count:\n    - message_count: 3\n  message_count: 7\n"
+    )
+    (tmp_path / "metadata.yaml").write_text(text)
+    assert intervals("b.db3") == [Interval(12, 42, 7)]
+    (tmp_path / "b.db3").unlink()
+    database = sqlite3.connect(tmp_path / "b.db3")
+    database.execute("CREATE TABLE messages(id INTEGER PRIMARY KEY, timestamp INTEGER NOT NULL)")
+    times = [0, *(1_700_000_000 * S + n * S // 10 for n in range(600))]
+    database.executemany("INSERT INTO messages(timestamp) VALUES (?)", [(time,) for time in times])
+    database.commit()
+    assert intervals("b.db3") == [Interval(12, 42, 7)], "without an index it would be read whole"
+    database.execute("CREATE INDEX timestamp_idx ON messages(timestamp)")
+    database.commit()
+    database.close()
+    found = intervals("b.db3")
+    assert found[0] == Interval(0, 0, 1) and 50 < len(found) < 70
+    assert len(divide(found, 16.0).bounds) in (4, 5, 6)
 
 
 def test_single_files_are_recordings_that_declare_their_span(drives: Path, tmp_path: Path) -> None:
@@ -469,8 +567,166 @@ def test_single_files_are_recordings_that_declare_their_span(drives: Path, tmp_p
     assert [unit.name for unit in alone.units] == ["a"]
 
 
-def test_the_sweep_removes_what_attempts_left_and_nothing_else(tmp_path: Path) -> None:
-    for name in ("a.part-0123abcd", "b/c.part-ffffffff", "my.part-time", "d"):
-        (tmp_path / name).mkdir(parents=True)
-    assert Store(str(tmp_path)).sweep() == ["a.part-0123abcd", "b/c.part-ffffffff"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "d", "my.part-time"]
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+FOREIGN = {
+    "first/detections/mine.mcap": b"a recording of the user",
+    "town/1/report.json": b"my report",
+    "town/2/notes.txt": b"my notes",
+    "town/2/holiday/a.jpg": b"my picture",
+    "a.part-0123abcd/b": b"mine",
+    "town/3.part-ffffffff": b"mine",
+    "det_post.txt": b"mine",
+}
+
+
+def put(folder: Path, files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+
+
+def test_files_of_the_user_stay_and_are_named(drives: Path, serial: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    put(out, FOREIGN)
+    assert run_fleet(drives, out, "--engine", "process") == 1
+    assert [state for _, state, _ in states(out)] == ["failed", "failed", "done", "damaged"]
+    now = tree(out)
+    assert {name: now[name] for name in FOREIGN} == FOREIGN
+    failures = (out / "failures.jsonl").read_text().splitlines()
+    for line, name in zip(failures, ("first/detections/mine.mcap", "town/1/report.json"), strict=True):
+        assert f"{name} was not written by det_post" in line and "move or remove it" in line
+    # Out of the way, the same command goes on; a file that was edited since is refused.
+    (out / "first/detections/mine.mcap").unlink()
+    (out / "town/1/report.json").unlink()
+    assert run_fleet(drives, out, "--engine", "process") == 3
+    assert_same(out, serial)
+    (out / "first/report.json").write_text("{}")
+    (out / "first/unit.json").unlink()
+    assert run_fleet(drives, out, "--engine", "process") == 1
+    assert (out / "first/report.json").read_text() == "{}"
+    assert "was changed after det_post wrote it" in (out / "failures.jsonl").read_text()
+
+
+@pytest.mark.parametrize("name", ["plan.json", "drives.jsonl", "failures.jsonl", "manifest.parquet"])
+def test_files_of_the_run_are_own_ones(
+    drives: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    put(out, {name: b'["mine"]'})
+    before = tree(out)
+    assert run_fleet(drives, out, "--engine", "process") == 2
+    assert tree(out) == before
+    assert f"{name} was not written by det_post" in capsys.readouterr().err
+    assert fleet.main(["--out", str(out), "--collect-only"]) == 2
+    (out / name).unlink()
+    (tmp_path / "elsewhere").write_bytes(b"mine")
+    (out / name).symlink_to(tmp_path / "elsewhere")
+    assert run_fleet(drives, out, "--plan-only") == 2
+    assert (tmp_path / "elsewhere").read_bytes() == b"mine"
+
+
+def test_results_are_never_where_recordings_are(
+    drives: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "all/drives"
+    copy.parent.mkdir()
+    subprocess.run(["cp", "-r", drives, copy], check=True)
+    (tmp_path / "link").symlink_to(copy)
+    before = tree(copy)
+    for recordings, out in (
+        (copy, copy),
+        (copy, tmp_path / "link"),
+        (copy / "first", copy),
+        (copy / "first", copy / "first"),
+        (copy / "first", tmp_path / "link"),
+        (tmp_path / "link/first", copy),
+        (copy / "town", copy / "town"),
+    ):
+        assert run_fleet(recordings, out, "--engine", "process") == 2, (recordings, out)
+        assert tree(copy) == before, (recordings, out)
+        assert "choose" in capsys.readouterr().err
+    # Below the recordings, and around them, are no recordings.
+    assert run_fleet(copy, copy / "results", "--plan-only") == 0
+    assert run_fleet(copy, tmp_path / "all", "--plan-only") == 0
+    names = [unit["name"] for unit in json.loads((tmp_path / "all/plan.json").read_text())["units"]]
+    assert names == NAMES
+    assert {name: data for name, data in tree(copy).items() if not name.startswith("results/")} == before
+
+
+def test_a_bad_file_costs_its_recording(drives: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "files"
+    data = next((drives / "first").glob("*.mcap")).read_bytes()
+    put(folder, {"good.mcap": data, "plan.json.mcap": data, "same.mcap": data, "same.db3": b"", "same/inner.mcap": data})
+    os.mkfifo(folder / "pipe.mcap")
+    (folder / "nothing.mcap").symlink_to(folder / "gone.mcap")
+    (folder / "loop.mcap").symlink_to(folder / "loop.mcap")
+    (folder / "folder.mcap").symlink_to(tmp_path)
+    (folder / "bag").mkdir()
+    os.mkfifo(folder / "bag/metadata.yaml")
+    Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.mcap")).write_bytes(data)
+    assert run_fleet(folder, tmp_path / "out", "--engine", "process") == 1
+    rows = {row["recording"]: row for row in pq.read_table(tmp_path / "out/manifest.parquet").to_pylist()}
+    assert {name for name, row in rows.items() if row["state"] == "done"} == {"good.mcap"}
+    refused = {name: row["log"] for name, row in rows.items() if row["state"] == "refused"}
+    for name, words in {
+        "pipe.mcap": "is not a regular file",
+        "nothing.mcap": "is a link to nothing",
+        "loop.mcap": "cannot be read",
+        "folder.mcap": "is not a regular file",
+        "bag": "metadata.yaml is not a regular file",
+        "caf\\udce9.mcap": "is not UTF-8",
+        "plan.json.mcap": "has the name of a file that a run writes",
+        "same.mcap": "has the same results as same.db3",
+        "same.db3": "has the same results as same.mcap",
+        "same/inner.mcap": "has results inside those of same.db3",
+    }.items():
+        assert words in refused.pop(name), name
+    assert refused == {}
+    log = capsys.readouterr().err
+    assert "refused: pipe.mcap is left out: pipe.mcap is not a regular file" in log and "refused: 10 recordings" in log
+    assert len((tmp_path / "out/failures.jsonl").read_text().splitlines()) == 10
+
+
+def test_one_wrong_log_time_is_no_million_units(drives: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "files"
+    start = 1_700_000_000 * S
+    chunk = [start + n for n in range(100)]
+    for number, outlier in enumerate((0, 2**64 - 1)):
+        put(folder, {f"{number}.mcap": mcap([*chunk, outlier], [chunk, [chunk[0], outlier]])})
+    assert run_fleet(folder, tmp_path / "out", "--plan-only") == 0
+    units = json.loads((tmp_path / "out/plan.json").read_text())["units"]
+    assert 2 <= len(units) <= 6
+    assert "1.mcap: log times from 1700000000.000 s to 18446744073.710 s" in capsys.readouterr().err
+
+
+def test_parts_of_a_killed_run_go_with_the_next(drives: Path, serial: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = [str(_program.path()), "replay", str(drives / "first"), "--config", CONFIG, "--device", "cpu"]
+    killed = subprocess.Popen([*command, "--out", str(out / "first")], cwd=ROOT, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 120.0
+    while not list(out.rglob("detections.jsonl")) and time.monotonic() < end:
+        time.sleep(0.01)
+    killed.kill()
+    killed.wait()
+    assert (out / "first/det_post.partial").is_dir()
+    put(out, {"det_post.partial/mine": b"mine"})
+    assert run_fleet(drives / "first", out, "--engine", "process") == 2, "a file of the user among the parts of the run"
+    (out / "det_post.partial/mine").unlink()
+    assert run_fleet(drives / "first", out, "--engine", "process") == 0
+    assert results(out, "first") == results(serial, "first")
+    assert list(out.rglob("det_post.partial")) == []
+
+
+def test_slices_of_an_earlier_plan_go(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    for index in range(3):
+        outputs.write_all(store, f"town/slices/{index:04}", {"unit.json": b"{}", "report.json": b"{}"})
+    put(tmp_path, {"town/slices/0001/mine": b"mine", "town/slices/0007/mine": b"mine", "town/slices/notes": b"mine"})
+    assert outputs.remove_slices(store, "town", {"0000"}) == []
+    assert sorted(tree(tmp_path)) == [
+        "town/slices/0000/.det_post.jsonl", "town/slices/0000/report.json", "town/slices/0000/unit.json",
+        "town/slices/0001/mine", "town/slices/0007/mine", "town/slices/notes",
+    ]

@@ -19,6 +19,7 @@ mod man;
 mod migrate;
 mod observe;
 mod open_files;
+mod outputs;
 mod progress;
 mod replay;
 mod ros_args;
@@ -35,6 +36,7 @@ use clap::{Parser, Subcommand};
 pub use exit::ExitStatus;
 use like::LikeArguments;
 use ros_args::{RosArguments, not_utf8};
+use telemetry::Sinks;
 
 use crate::detectors;
 use crate::runtime::isolated;
@@ -83,6 +85,9 @@ enum Command {
     /// Serves the frames of one channel for the process that started this one.
     #[command(hide = true)]
     Isolated,
+    /// Checks, writes and removes files of an output folder, for programs that run this one.
+    #[command(hide = true)]
+    Outputs(outputs::OutputsArguments),
     /// Finds the scales of int8 feature maps of surround channels over a recording, and writes
     /// them as a parameter file.
     #[command(after_help = exit::HELP)]
@@ -130,7 +135,11 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    telemetry::init(ros.log_level.as_deref(), !ros.disables_rosout);
+    let level = match &arguments.command {
+        Command::Run(arguments) => run::log_level(arguments, &ros),
+        _ => None,
+    };
+    telemetry::init(level, Sinks { stderr: !ros.disables_stdout, rosout: !ros.disables_rosout });
     MemoryBudget::process().set_limit(arguments.recording_memory_mib.saturating_mul(1 << 20));
     let status = run(&arguments.command, &ros).unwrap_or_else(|error| {
         tracing::error!("{error}");
@@ -141,7 +150,7 @@ pub fn main() -> ExitCode {
 
 /// Logs why the arguments are refused.
 fn misuse(error: &Error) -> ExitCode {
-    telemetry::init(None, true);
+    telemetry::init(None, Sinks { stderr: true, rosout: true });
     tracing::error!("{error}");
     ExitCode::from(ExitStatus::from(error).code())
 }
@@ -164,6 +173,7 @@ fn run(command: &Command, ros: &RosArguments) -> Result<ExitStatus> {
         Command::Inspect { bag } => inspect::inspect(bag),
         Command::Migrate(arguments) => migrate::migrate(arguments),
         Command::Isolated => isolated::serve(detectors::open).map(|()| ExitStatus::Done),
+        Command::Outputs(arguments) => outputs::outputs(arguments),
         Command::Calibrate(arguments) => calibrate::calibrate(arguments),
         Command::Check(arguments) => check::check(arguments),
         Command::Completions(arguments) => completions::completions(arguments),

@@ -45,20 +45,34 @@ pub(super) struct RunArguments {
 }
 
 /// The middlewares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum MiddlewareChoice {
     /// Through the ROS 2 client library.
+    #[cfg_attr(feature = "ros2", default)]
     Ros2,
     /// Straight over DDS.
+    #[cfg_attr(not(feature = "ros2"), default)]
     Dds,
+}
+
+/// The level of the node's logs; `None` for the default, also where its name is refused later.
+pub(super) fn log_level(arguments: &RunArguments, ros: &RosArguments) -> Option<&'static str> {
+    let default = arguments.like.or_by_program().node().ok()?;
+    ros.log_level(&ros.remaps.node(&default).ok()?)
 }
 
 /// Runs the node until a signal or a shutdown transition.
 pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitStatus> {
     let like = arguments.like.or_by_program();
-    let node = ros.node_or(&like.node()?)?;
+    let default = like.node()?;
+    let node = ros.remaps.node(&default)?;
+    let choice = arguments.middleware.unwrap_or_default();
+    let has_security = choice == MiddlewareChoice::Ros2;
+    for sentence in ros.without_effect(&default, &node, has_security) {
+        tracing::warn!("--ros-args: {sentence}");
+    }
     let files = [&arguments.config[..], &ros.params_files[..]].concat();
-    let overrides = [&arguments.overrides[..], &ros.overrides[..]].concat();
+    let overrides = [&arguments.overrides[..], &ros.overrides(&node)[..]].concat();
     let mut config = Config::read(&node, &like.source(&files, &overrides))?;
     if let Some(device) = arguments.device {
         config = config.with_device(device)?;
@@ -70,10 +84,8 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
 
     let interrupt = Interrupt::listen()?;
     let (trace, on_metrics) = (arguments.observe.trace()?, arguments.observe.on_metrics()?);
-    let middleware = open_middleware(
-        arguments.middleware,
-        MiddlewareOptions { node, remaps: ros.remaps.clone() },
-    )?;
+    let middleware =
+        open_middleware(choice, MiddlewareOptions { node, remaps: ros.remaps.clone() })?;
     tracing::info!("{} joins the graph through {}", config.node.full(), middleware.name());
     let options = LiveOptions {
         on_metrics,
@@ -145,12 +157,10 @@ fn start(live: &Arc<LiveNode>, starts_itself: bool) -> Result<mpsc::Receiver<Res
 /// # Errors
 /// `Usage` when that middleware is not in this build, `Middleware` when it cannot join.
 fn open_middleware(
-    choice: Option<MiddlewareChoice>,
+    choice: MiddlewareChoice,
     options: MiddlewareOptions,
 ) -> Result<Box<dyn Middleware>> {
-    let default =
-        if cfg!(feature = "ros2") { MiddlewareChoice::Ros2 } else { MiddlewareChoice::Dds };
-    match choice.unwrap_or(default) {
+    match choice {
         MiddlewareChoice::Ros2 => ros2_middleware(options),
         MiddlewareChoice::Dds => dds_middleware(options),
     }

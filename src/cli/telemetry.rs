@@ -23,11 +23,19 @@ use det_post_ros::LogLevel;
 /// The filter without `RUST_LOG`: our own information, and warnings of libraries.
 const DEFAULT_FILTER: &str = "warn,det_post=info";
 
-/// Starts logging to stderr: our own logs from `level` on (`debug`, `info`,
+/// Where logs go.
+#[derive(Clone, Copy)]
+pub(super) struct Sinks {
+    /// To stderr.
+    pub(super) stderr: bool,
+    /// Of live nodes, also to `/rosout`.
+    pub(super) rosout: bool,
+}
+
+/// Starts logging: our own logs from `level` on (`debug`, `info`,
 /// `warn`, `error`, `fatal`) where one is given, else as `RUST_LOG` says. Live
-/// nodes publish them as well where `has_rosout`, and may change the level.
-/// Calling it again changes nothing.
-pub(super) fn init(level: Option<&str>, has_rosout: bool) {
+/// nodes may change the level. Calling it again changes nothing.
+pub(super) fn init(level: Option<&str>, sinks: Sinks) {
     let first = level.map(str::to_owned);
     let (filter, handle) = reload::Layer::new(filter_of(level));
     let lines = tracing_subscriber::fmt::layer()
@@ -37,8 +45,10 @@ pub(super) fn init(level: Option<&str>, has_rosout: bool) {
         .with_target(false)
         // The fallback for a line that cannot be written is a panic.
         .log_internal_errors(false);
-    let subscriber =
-        tracing_subscriber::registry().with(filter).with(lines).with(has_rosout.then_some(ToNodes));
+    let subscriber = tracing_subscriber::registry()
+        .with(filter)
+        .with(sinks.stderr.then_some(lines))
+        .with(sinks.rosout.then_some(ToNodes));
     // Fails only when a subscriber is there already: then that one stays.
     if tracing::subscriber::set_global_default(subscriber).is_ok() {
         Logs::process().set_level_control(Box::new(move |level| {

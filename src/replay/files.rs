@@ -21,9 +21,10 @@ use det_post_types::{
     Box2d, Detection2d, Detections, Error, ErrorKind, Header, ImageBox, Result, RotatedBox2d,
 };
 
-/// The results of a replay; those of an earlier one are replaced.
-const REPLACES: Replaces =
-    Replaces::These(&["detections.jsonl", "detections/", "pictures/", "report.json"]);
+/// The results of a replay; those of an earlier one are replaced. `unit.json` is the record of a
+/// fleet about them, and goes with them.
+pub(crate) const RESULTS: &[&str] =
+    &["detections.jsonl", "detections/", "pictures/", "report.json", "unit.json"];
 
 /// Writes the frames of a [`Replay`] to a folder:
 ///
@@ -65,7 +66,7 @@ impl ReplayFiles {
     /// `Usage` when the folder holds a file of the same name that det_post did not write,
     /// `Io` naming the path when the system refuses or another process writes there.
     pub fn create(out: &Path, replay: &Replay, num_pictures: u64) -> Result<Self> {
-        Self::in_folder(OutputFolder::open(out, REPLACES)?, replay, num_pictures)
+        Self::in_folder(OutputFolder::open(out, Replaces::These(RESULTS))?, replay, num_pictures)
     }
 
     /// As [`Self::create`], in a folder that is open.

@@ -177,7 +177,7 @@ impl Middleware for MemoryMiddleware {
     }
 
     fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()> {
-        let name = self.options.remaps.resolve(&self.options.node, name);
+        let name = self.options.remaps.resolve_service(&self.options.node, name);
         lock(&self.graph.0.switches).insert(name, Arc::new(set));
         Ok(())
     }

@@ -63,29 +63,6 @@ fn is_word(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Rules `from:=to` that rename topics and services, as of `--ros-args -r`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Remaps(Vec<(String, String)>);
-
-impl Remaps {
-    /// Adds a rule; both sides may be relative or private.
-    pub fn push(&mut self, from: impl Into<String>, to: impl Into<String>) {
-        self.0.push((from.into(), to.into()));
-    }
-
-    /// The rules in their order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(from, to)| (from.as_str(), to.as_str()))
-    }
-
-    /// The full name of a topic or service of `node` after the first matching rule.
-    pub fn resolve(&self, node: &NodeName, topic: &str) -> String {
-        let full = node.expand(topic);
-        let rule = self.iter().find(|(from, _)| node.expand(from) == full);
-        rule.map_or(full, |(_, to)| node.expand(to))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,24 +90,6 @@ mod tests {
     fn unsound_names_are_refused() {
         for (namespace, name) in [("", ""), ("", "1a"), ("a b", "x"), ("a//b", "x"), ("", "a/b")] {
             assert!(NodeName::new(namespace, name).is_err(), "{namespace:?} {name:?}");
-        }
-    }
-
-    #[test]
-    fn the_first_matching_rule_renames() {
-        let node = NodeName::new("front", "det_post").unwrap();
-        let mut remaps = Remaps::default();
-        remaps.push("image", "/camera/image_raw");
-        remaps.push("/front/image", "/never");
-        remaps.push("~/out", "boxes");
-        for (topic, resolved) in [
-            ("image", "/camera/image_raw"),
-            ("/front/image", "/camera/image_raw"),
-            ("/image", "/image"),
-            ("~/out", "/front/boxes"),
-            ("/tf", "/tf"),
-        ] {
-            assert_eq!(remaps.resolve(&node, topic), resolved);
         }
     }
 }

@@ -7,8 +7,8 @@ import sys
 
 from .collect import collect, state_of
 from .driver import ConfigurationError, Progress, Resources, in_process, on_ray, run
-from .plan import Plan, PlanError, make_plan
-from .stores import Store
+from .outputs import OutputError
+from .plan import FAILURES, Plan, PlanError, make_plan, shown
 from .unit import DAMAGED, DONE, FAILED, INTERRUPTED, WRONG, Outcome, find_outcome
 
 
@@ -59,12 +59,12 @@ def main(arguments: list[str] | None = None) -> int:
                 threads=parsed.cpus,
                 slice_seconds=parsed.slice_seconds,
             )
-            for name in Store(plan.out).sweep():
-                print(f"removed {name}, which an attempt left", file=sys.stderr)
             plan.write()
     except PlanError as error:
         print(error, file=sys.stderr)
         return WRONG
+    if not parsed.collect_only:
+        _warn(plan)
     if parsed.plan_only:
         print(f"{len(plan.units)} units in {plan.out}/plan.json")
         return DONE
@@ -74,8 +74,23 @@ def main(arguments: list[str] | None = None) -> int:
         outcomes = {unit.folder: outcome for unit, outcome in found if outcome}
     elif code := _run(plan, parsed, outcomes):
         return code
-    collect(plan, outcomes, boxes=parsed.parquet)
-    return _report(plan, outcomes)
+    try:
+        reasons = collect(plan, outcomes, boxes=parsed.parquet)
+    except OutputError as error:
+        print(error, file=sys.stderr)
+        return WRONG
+    for reason in reasons:
+        print(reason, file=sys.stderr)
+    code = _report(plan, outcomes)
+    return FAILED if reasons else code
+
+
+def _warn(plan: Plan) -> None:
+    """Names what is unusual about the recordings before they are replayed."""
+    for note in plan.notes:
+        print(note, file=sys.stderr)
+    for one in plan.refused:
+        print(f"refused: {shown(one.recording)} {shown(one.reason)}", file=sys.stderr)
 
 
 def _run(plan: Plan, parsed: argparse.Namespace, outcomes: dict[str, Outcome]) -> int:
@@ -104,8 +119,8 @@ def _run(plan: Plan, parsed: argparse.Namespace, outcomes: dict[str, Outcome]) -
 
 
 def _report(plan: Plan, outcomes: dict[str, Outcome]) -> int:
-    """Names the units that are not whole."""
-    code = DONE
+    """Names the units that are not whole, and the recordings that have none."""
+    code = FAILED if plan.refused else DONE
     for unit in plan.units:
         outcome = outcomes.get(unit.folder)
         state = state_of(outcome)
@@ -114,6 +129,8 @@ def _report(plan: Plan, outcomes: dict[str, Outcome]) -> int:
         code = FAILED if state != "damaged" or code == FAILED else DAMAGED
         last = outcome.log.splitlines()[-1] if outcome and outcome.log else ""
         print(f"{state}: {unit.folder}{': ' if last else ''}{last}", file=sys.stderr)
+    if plan.refused:
+        print(f"refused: {len(plan.refused)} recordings, listed in {FAILURES}", file=sys.stderr)
     return code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -10,20 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .plan import Plan, Unit
+from . import outputs
+from .outputs import OutputError
+from .plan import BOXES, DRIVES, FAILURES, MANIFEST, Plan, Unit, shown
 from .stores import Store, iterate_json_lines
-from .unit import RECORD, Outcome
-
-MANIFEST = "manifest.parquet"
-FAILURES = "failures.jsonl"
-DRIVES = "drives.jsonl"
-BOXES = {"detections_2d": "detections_2d.parquet", "detections_3d": "detections_3d.parquet"}
+from .unit import Outcome
 
 LINES = "detections.jsonl"
 REPORT = "report.json"
-
-OF_WHOLE = (REPORT, "detections", ".det_post.jsonl")
-"""What a replay of a whole recording writes besides."""
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -86,46 +81,67 @@ def state_of(outcome: Outcome | None) -> str:
     return {0: "done", 3: "damaged", 4: "interrupted"}.get(outcome.exit_code, "failed")
 
 
-def collect(plan: Plan, outcomes: dict[str, Outcome], *, boxes: bool = False) -> None:
+def collect(plan: Plan, outcomes: dict[str, Outcome], *, boxes: bool = False) -> list[str]:
     """Writes what a run has to say as a whole into the folder of results.
 
     ``outcomes`` are by the folder of the unit. Slices of a recording are joined when all are
-    kept.
+    kept. Gives the reasons why recordings with results are not among them.
+
+    Raises :class:`.OutputError` for a file of the run that det_post did not write.
     """
     store = Store(plan.out)
-    names = join_slices(plan, outcomes, store)
+    names, reasons = join_slices(plan, outcomes, store)
     rows = [_row(unit, outcomes.get(unit.folder)) for unit in plan.units]
-    _write_table(store, MANIFEST, pa.Table.from_pylist(rows, schema=SCHEMA_OF_MANIFEST))
-    failures = [row for row in rows if row["state"] in ("failed", "interrupted", "missing")]
-    store.write(FAILURES, _lines({key: row[key] for key in ("name", "slice", "state", "log")} for row in failures))
+    rows += [_row_of_refused(one.recording, one.reason) for one in plan.refused]
+    failures = [row for row in rows if row["state"] not in ("done", "damaged")]
     recordings = Store(plan.recordings)
     drives = ({"detections": name, "truth": recordings.at(recording)} for name, recording in names.items())
-    store.write(DRIVES, _lines(drives))
+    manifest = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA_OF_MANIFEST), manifest, compression="zstd")
+    files = {
+        MANIFEST: manifest.getvalue().to_pybytes(),
+        FAILURES: _lines({key: row[key] for key in ("name", "slice", "state", "log")} for row in failures),
+        DRIVES: _lines(drives),
+    }
+    outputs.write_all(store, "", files)
     if boxes:
         for kind, file in BOXES.items():
             _write_boxes(store, names, kind, file)
+    return reasons
 
 
-def join_slices(plan: Plan, outcomes: dict[str, Outcome], store: Store) -> dict[str, str]:
-    """Joins the lines of slices in their order; gives the names with results, by recording."""
+def join_slices(plan: Plan, outcomes: dict[str, Outcome], store: Store) -> tuple[dict[str, str], list[str]]:
+    """Joins the lines of slices in their order and removes slices of earlier plans; gives the names
+    with results, by recording, and why others have none."""
     units: dict[str, list[Unit]] = {}
     for unit in plan.units:
         units.setdefault(unit.name, []).append(unit)
-    names = {}
+    names: dict[str, str] = {}
+    reasons: list[str] = []
     for name, parts in units.items():
         found = [outcomes.get(part.folder) for part in parts]
         if not all(outcome is not None and outcome.is_kept for outcome in found):
             continue
-        names[name] = parts[0].recording
-        if parts[0].slice is not None:
-            # What a replay of the whole wrote here is of another key: its record goes first.
-            for replaced in (RECORD, *OF_WHOLE):
-                store.remove(f"{name}/{replaced}")
-            joined = b"".join(store.read(f"{part.folder}/{LINES}") or b"" for part in parts)
-            store.write(f"{name}/{LINES}", joined)
-            reports = [store.read_json(f"{part.folder}/{REPORT}") for part in parts]
-            store.write_json(f"{name}/{REPORT}", _join_reports(reports))
-    return names
+        try:
+            if parts[0].slice is not None:
+                _join(store, name, parts)
+            names[name] = parts[0].recording
+        except OutputError as error:
+            reasons.append(f"{name}: {error}")
+            continue
+        kept = {part.folder.rpartition("/")[2] for part in parts if part.slice is not None}
+        reasons += [f"{name}: {reason}" for reason in outputs.remove_slices(store, name, kept)]
+    return names, reasons
+
+
+def _join(store: Store, name: str, parts: list[Unit]) -> None:
+    joined = b"".join(store.read(f"{part.folder}/{LINES}") or b"" for part in parts)
+    report = _join_reports([store.read_json(f"{part.folder}/{REPORT}") for part in parts])
+    with outputs.opened(store, name) as folder:
+        # What a replay of the whole wrote here is of another key.
+        outputs.remove(folder)
+        outputs.write(folder, LINES, joined)
+        outputs.write(folder, REPORT, (json.dumps(report, indent=2) + "\n").encode())
 
 
 def _join_reports(reports: list[dict[str, Any]]) -> dict[str, Any]:
@@ -167,28 +183,32 @@ def _row(unit: Unit, outcome: Outcome | None) -> dict[str, Any]:
     return {name: value[name] for name in SCHEMA_OF_MANIFEST.names}
 
 
+def _row_of_refused(recording: str, reason: str) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(SCHEMA_OF_MANIFEST.names)
+    name = shown(recording)
+    return {**row, "name": name, "recording": name, "state": "refused", "log": shown(reason)}
+
+
 def _lines(values: Any) -> bytes:
     return "".join(json.dumps(value) + "\n" for value in values).encode()
-
-
-def _write_table(store: Store, name: str, table: pa.Table) -> None:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
-    store.write(name, sink.getvalue().to_pybytes())
 
 
 def _write_boxes(store: Store, names: dict[str, str], kind: str, file: str) -> None:
     """One row a box, in the order of recordings, lines and boxes."""
     schema = pa.schema(SCHEMAS_OF_BOXES[kind])
-    with store.fs.open(store.at(file), "wb") as sink, pq.ParquetWriter(sink, schema, compression="zstd") as writer:
-        rows: list[dict[str, Any]] = []
-        for name in names:
-            for row in _boxes(store, name, kind):
-                rows.append(row)
-                if len(rows) == ROWS_PER_GROUP:
-                    writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-                    rows = []
-        writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+    with tempfile.TemporaryFile() as sink:
+        with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+            rows: list[dict[str, Any]] = []
+            for name in names:
+                for row in _boxes(store, name, kind):
+                    rows.append(row)
+                    if len(rows) == ROWS_PER_GROUP:
+                        writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+                        rows = []
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+        sink.seek(0)
+        with outputs.opened(store, "") as folder:
+            outputs.write(folder, file, sink)
 
 
 def _boxes(store: Store, name: str, kind: str) -> Iterator[dict[str, Any]]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import struct
 import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,10 +12,21 @@ from typing import Any
 
 from .. import _program
 from .._commands import override
+from . import outputs
+from .outputs import LIST, PARTIAL, SLICES, OutputError
+from .spans import divide, intervals_of
 from .stores import Store
 
 PLAN = "plan.json"
 """The plan's name in the folder of results."""
+
+MANIFEST = "manifest.parquet"
+FAILURES = "failures.jsonl"
+DRIVES = "drives.jsonl"
+BOXES = {"detections_2d": "detections_2d.parquet", "detections_3d": "detections_3d.parquet"}
+
+OF_RUN = (PLAN, MANIFEST, FAILURES, DRIVES, *BOXES.values())
+"""What a run writes beside the results of recordings."""
 
 ALL_GPUS = "cuda:*"
 """The device that means every GPU; so does ``cuda`` on the command line."""
@@ -51,7 +60,15 @@ class Unit:
         """Where its results are, below the folder of results."""
         if self.slice is None:
             return self.name
-        return f"{self.name}/slices/{self.slice:04}"
+        return f"{self.name}/{SLICES}/{self.slice:04}"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A recording that has no unit, and why."""
+
+    recording: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -67,19 +84,37 @@ class Plan:
     device: str
     threads: int
     units: list[Unit] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What is unusual about recordings that have units."""
 
     def write(self) -> None:
-        """Writes the plan into the folder of results."""
-        Store(self.out).write_json(PLAN, asdict(self))
+        """Writes the plan into the folder of results, where all files of a run can be written.
+
+        Raises :class:`PlanError` when one of them is not a file that det_post wrote.
+        """
+        text = json.dumps(asdict(self), indent=2) + "\n"
+        try:
+            with outputs.opened(Store(self.out), "") as folder:
+                outputs.check(folder, *OF_RUN)
+                outputs.write(folder, PLAN, text.encode())
+        except OutputError as error:
+            raise PlanError(str(error)) from error
 
     @classmethod
     def read(cls, url: str) -> Plan:
         """Reads the plan of a folder of results."""
-        value = Store(url).read_json(PLAN)
+        store = Store(url)
+        fault = store.fault(PLAN)
+        value = None if fault else store.read_json(PLAN)
         if value is None:
-            raise PlanError(f"{url} has no {PLAN}")
-        units = [Unit(**unit) for unit in value.pop("units")]
-        return cls(**{**value, "out": url}, units=units)
+            raise PlanError(f"{url} has no {PLAN}: make one with --plan-only")
+        try:
+            units = [Unit(**unit) for unit in value.pop("units")]
+            refused = [Refused(**refused) for refused in value.pop("refused")]
+            return cls(**{**value, "out": url}, units=units, refused=refused)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise PlanError(f"{store.at(PLAN)} is not a plan of det_post: choose another --out") from error
 
 
 def make_plan(
@@ -112,26 +147,52 @@ def make_plan(
         # Every frame depends on all before it: a slice would replay them all again.
         slice_seconds = 0.0
     store, results = Store(recordings), Store(out)
+    found, refused = _recordings(store, results)
+    refused += _misplaced(store, results, found)
+    out_of = {name.recording for name in refused}
+    plan = Plan(store.url, results.url, text, device, threads, refused=refused)
     common = [_hash_of_program(), checked["key"], device]
-    units: list[Unit] = []
-    for name, files in _recordings(store, results).items():
-        identity = [f"{file}={store.identity(file, about)}" for file, about in files.items()]
-        recording = name if name else Path(store.path).name
-        for part in _slices(_span(store, files), slice_seconds):
-            text_of_key = "\n".join([*common, *identity, repr(part["bounds"])])
-            units.append(
-                Unit(
-                    recording=name,
-                    name=_name_of_results(recording),
-                    key=hashlib.sha256(text_of_key.encode()).hexdigest(),
-                    slice=part["slice"],
-                    num_slices=part["num_slices"],
-                    from_ns=part["bounds"][0],
-                    to_ns=part["bounds"][1],
-                    data_seconds=part["seconds"],
-                    num_bytes=sum(about.get("size") or 0 for about in files.values()),
-                )
+    for recording, files in found.items():
+        if recording in out_of:
+            continue
+        try:
+            units, note = _units(store, recording, files, common, slice_seconds)
+        except (OSError, ValueError) as error:
+            refused.append(Refused(recording, f"cannot be read: {error}"))
+            continue
+        plan.units.extend(units)
+        if note:
+            plan.notes.append(f"{recording}: {note}")
+    refused.sort(key=lambda one: one.recording)
+    if not plan.units:
+        reasons = "".join(f"\n{shown(one.recording)} {one.reason}" for one in refused)
+        raise PlanError(f"{recordings} has no recording (a folder with metadata.yaml, .mcap, .db3) for a plan{reasons}")
+    return plan
+
+
+def _units(
+    store: Store, recording: str, files: dict[str, dict[str, Any]], common: list[str], slice_seconds: float
+) -> tuple[list[Unit], str | None]:
+    """The units of a recording, and what is unusual about its log times."""
+    identity = [f"{file}={store.identity(file, about)}" for file, about in files.items()]
+    division = divide(intervals_of(store, files, slice_seconds), slice_seconds)
+    num = len(division.bounds)
+    units = []
+    for index, bounds in enumerate(division.bounds):
+        text_of_key = "\n".join([*common, *identity, repr(bounds)])
+        units.append(
+            Unit(
+                recording=recording,
+                name=_name_of_results(recording),
+                key=hashlib.sha256(text_of_key.encode()).hexdigest(),
+                slice=None if num == 1 else index,
+                num_slices=num,
+                from_ns=bounds[0],
+                to_ns=bounds[1],
+                data_seconds=None if division.seconds is None else division.seconds / num,
+                num_bytes=sum(about.get("size") or 0 for about in files.values()),
             )
+<<<<<<< HEAD
     if not units:
         raise PlanError(f"{recordings} has no recording (a folder with metadata.yaml, .mcap, .db3)")
     names = {unit.name: unit.recording for unit in units}
@@ -142,6 +203,52 @@ def make_plan(
         if inner is not None:
             raise PlanError(f"the results of {inner} would be inside the results of {unit.name}")
     return Plan(store.url, results.url, text, device, threads, units)
+=======
+        )
+    return units, division.note
+
+
+def _misplaced(store: Store, results: Store, found: dict[str, dict[str, dict[str, Any]]]) -> list[Refused]:
+    """Recordings whose results would be where other files are."""
+    of_results: dict[str, list[str]] = {}
+    for recording in found:
+        of_results.setdefault(_name_of_results(recording), []).append(recording)
+    files: set[str] = set()
+    if store.shares_names_with(results):
+        files = {f"{store.real()}/{name}" for of_one in found.values() for name in of_one}
+    # The files of recordings, and the folders around them.
+    taken = {parent for file in files for parent in _with_parents(file)}
+    refused = []
+    for name, recordings in of_results.items():
+        target = f"{results.real()}/{name}"
+        parents = _with_parents(name)[1:]
+        outer = next((of_results[parent][0] for parent in parents if parent in of_results), None)
+        for recording in recordings:
+            reason = None
+            if name.split("/")[0] in (*OF_RUN, LIST, PARTIAL):
+                reason = f"has the name of a file that a run writes to {results.url}: rename it"
+            elif len(recordings) > 1:
+                other = next(other for other in recordings if other != recording)
+                reason = f"has the same results as {other}, {name}: rename one of them"
+            elif outer is not None:
+                reason = f"has results inside those of {outer}: rename one of them"
+            elif target in taken:
+                reason = f"has results in {target}, where a recording is: choose another --out"
+            if reason:
+                refused.append(Refused(recording, reason))
+    return refused
+
+
+def _with_parents(path: str) -> list[str]:
+    """The path and the folders around it, innermost first."""
+    parts = path.split("/")
+    return ["/".join(parts[:num]) for num in range(len(parts), 0, -1)]
+
+
+def shown(text: str) -> str:
+    """A name as text: bytes that are not UTF-8 are escaped."""
+    return text.encode(errors="backslashreplace").decode()
+>>>>>>> c88b58fcb05166a21a55b69ad9882e305cf07647
 
 
 def _absolute(paths: Any) -> Any:
@@ -170,86 +277,64 @@ def _hash_of_program() -> str:
     return digest.hexdigest()
 
 
-def _recordings(store: Store, results: Store) -> dict[str, dict[str, dict[str, Any]]]:
-    """The files of each recording by its name; the empty name is the folder itself.
+def _recordings(
+    store: Store, results: Store
+) -> tuple[dict[str, dict[str, dict[str, Any]]], list[Refused]]:
+    """The files of each recording by its name, and what looks like a recording but cannot be read.
 
     Results below the same folder are no recordings."""
-    if store.fs.isfile(store.path):
-        parent, _, name = store.path.rpartition("/")
+    given, out = store.real(), results.real()
+    shared = store.shares_names_with(results)
+    if shared and out == given:
+        raise PlanError(f"--out {results.url} is the recording, or the folder of recordings: choose one beside it")
+    is_file = store.fs.isfile(store.path)
+    if is_file or store.fs.isfile(store.at("metadata.yaml")):
+        # The recording itself is named: its name is below the folder around it.
+        parent, _, own = store.path.rpartition("/")
         store.path, store.url = parent, store.url.rpartition("/")[0]
-        return {name: {name: store.fs.info(f"{parent}/{name}")}}
-    files = store.find()
-    inside = results.path + "/"
-    files = {name: about for name, about in files.items() if not store.at(name).startswith(inside)}
+        if is_file:
+            return _readable(store, {own: {own: store.fs.info(f"{parent}/{own}")}})
+        files = store.find(own)
+    else:
+        files = store.find()
+    if shared and out.startswith(f"{given}/"):
+        inside = out[len(store.real()) + 1 :] + "/"
+        files = {name: about for name, about in files.items() if not name.startswith(inside)}
     folders = {name.rpartition("/")[0] for name in files if name.rpartition("/")[2] == "metadata.yaml"}
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for name, about in files.items():
-        folder = name.rpartition("/")[0]
+        folder, _, file = name.rpartition("/")
         is_data = name.endswith((".mcap", ".db3"))
-        if folder in folders and (is_data or name.endswith("/metadata.yaml") or name == "metadata.yaml"):
+        if folder in folders and (is_data or file == "metadata.yaml"):
             found.setdefault(folder, {})[name] = about
         elif is_data:
             found[name] = {name: about}
-    return found
+    return _readable(store, found)
+
+
+def _readable(
+    store: Store, found: dict[str, dict[str, dict[str, Any]]]
+) -> tuple[dict[str, dict[str, dict[str, Any]]], list[Refused]]:
+    """The recordings whose files are regular and have names in UTF-8; the others."""
+    readable, refused = {}, []
+    for recording, files in found.items():
+        faults = (f"{shown(name)} {fault}" for name in files if (fault := _fault(store, name)))
+        if fault := next(faults, None):
+            refused.append(Refused(recording, f"is left out: {fault}"))
+        else:
+            readable[recording] = files
+    return readable, refused
+
+
+def _fault(store: Store, name: str) -> str | None:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return "has a name that is not UTF-8: rename it"
+    return store.fault(name)
 
 
 def _name_of_results(recording: str) -> str:
     for suffix in (".mcap", ".db3"):
         recording = recording.removesuffix(suffix)
     return recording
-
-
-def _slices(span: tuple[int, int] | None, seconds: float) -> list[dict[str, Any]]:
-    """The bounds of the slices of a recording from its first to its last log time."""
-    length = None if span is None else (span[1] - span[0]) * 1e-9
-    num = 1
-    if span is not None and length is not None and 0.0 < seconds < length:
-        num = int(-(-length // seconds))
-    if num == 1 or span is None or length is None:
-        return [{"slice": None, "num_slices": 1, "bounds": (None, None), "seconds": length}]
-    cuts = [span[0] + (span[1] - span[0]) * index // num for index in range(num + 1)]
-    # The first has no start and the last no end, so that every message belongs to one.
-    bounds = [
-        (None if index == 0 else cuts[index], None if index == num - 1 else cuts[index + 1])
-        for index in range(num)
-    ]
-    return [
-        {"slice": index, "num_slices": num, "bounds": bound, "seconds": length / num}
-        for index, bound in enumerate(bounds)
-    ]
-
-
-def _span(store: Store, files: dict[str, dict[str, Any]]) -> tuple[int, int] | None:
-    """First and last log time of a recording as it declares them, in nanoseconds."""
-    for name in files:
-        if name.rpartition("/")[2] == "metadata.yaml":
-            text = (store.read(name) or b"").decode(errors="replace")
-            start = re.search(r"^\s*starting_time:\s*\n\s*nanoseconds_since_epoch:\s*(\d+)", text, re.M)
-            length = re.search(r"^\s*duration:\s*\n\s*nanoseconds:\s*(\d+)", text, re.M)
-            if start and length:
-                return int(start[1]), int(start[1]) + int(length[1])
-    if len(files) == 1 and (name := next(iter(files))).endswith(".mcap"):
-        return _span_of_mcap(store, name, next(iter(files.values())).get("size") or 0)
-    return None
-
-
-def _span_of_mcap(store: Store, name: str, size: int) -> tuple[int, int] | None:
-    """The times in the Statistics record of an MCAP file; ``None`` where there is none."""
-    footer_len, magic = 1 + 8 + 20, b"\x89MCAP0\r\n"
-    if size < footer_len + len(magic):
-        return None
-    end = store.fs.cat_file(store.at(name), start=size - footer_len - len(magic), end=size)
-    if not end.endswith(magic) or end[0] != 0x02:
-        return None
-    (start,) = struct.unpack_from("<Q", end, 9)
-    if not 0 < start < size:
-        return None
-    summary = store.fs.cat_file(store.at(name), start=start, end=size - footer_len - len(magic))
-    at = 0
-    while at + 9 <= len(summary):
-        opcode, length = struct.unpack_from("<BQ", summary, at)
-        if opcode == 0x0B and length >= 42 and at + 9 + 42 <= len(summary):
-            first, last = struct.unpack_from("<QQ", summary, at + 9 + 26)
-            return (first, last) if last > first else None
-        at += 9 + length
-    return None

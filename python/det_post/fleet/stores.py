@@ -5,17 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-import shutil
-import uuid
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import fsspec
-
-PART = ".part-"
-"""What the names of local folders contain that are not complete."""
 
 TAIL_BYTES = 64 << 10
 """The end of a file that identifies it: MCAP has its summary and checksum there."""
@@ -44,6 +39,26 @@ class Store:
         assert self.is_local
         return Path(self.at(name))
 
+    def fault(self, name: str) -> str | None:
+        """Why a local file cannot be read as one: opening a pipe would wait for ever."""
+        if not self.is_local:
+            return None
+        try:
+            mode = os.stat(self.at(name)).st_mode
+        except FileNotFoundError:
+            return "is a link to nothing" if os.path.islink(self.at(name)) else "is gone"
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
+        return None if stat.S_ISREG(mode) else "is not a regular file"
+
+    def real(self, name: str = "") -> str:
+        """The path of a name with links resolved, to compare paths of one file system."""
+        return os.path.realpath(self.at(name)) if self.is_local else self.at(name)
+
+    def shares_names_with(self, other: Store) -> bool:
+        """Whether equal paths mean the same file in both."""
+        return (self.is_local and other.is_local) or self.fs == other.fs
+
     def exists(self, name: str) -> bool:
         """Whether a file or folder is there now, past any cache."""
         self.fs.invalidate_cache()
@@ -64,33 +79,13 @@ class Store:
         except ValueError:
             return None
 
-    def write(self, name: str, data: bytes) -> None:
-        """Writes a file; a local one takes its name when it is complete."""
-        path = self.at(name)
-        self.fs.makedirs(os.path.dirname(path), exist_ok=True)
-        if self.is_local:
-            part = f"{path}{PART}{uuid.uuid4().hex[:8]}"
-            Path(part).write_bytes(data)
-            os.replace(part, path)
-        else:
-            self.fs.pipe_file(path, data)
-
-    def write_json(self, name: str, value: Any) -> None:
-        """Writes a JSON file, as :meth:`write` does."""
-        self.write(name, (json.dumps(value, indent=2) + "\n").encode())
-
-    def remove(self, name: str) -> None:
-        """Removes a folder with all below it, if it is there."""
-        if self.exists(name):
-            self.fs.rm(self.at(name), recursive=True)
-
-    def find(self) -> dict[str, dict[str, Any]]:
-        """All files below the folder, by their names relative to it, sorted."""
+    def find(self, name: str = "") -> dict[str, dict[str, Any]]:
+        """All files below the folder, or one of its folders, by their names relative to it, sorted."""
         self.fs.invalidate_cache()
-        found = self.fs.find(self.path, detail=True)
+        found = self.fs.find(self.at(name), detail=True)
         start = len(self.path.rstrip("/")) + 1
         # Of what is no folder, or an empty one, some file systems give the path itself.
-        return {path[start:]: about for path, about in sorted(found.items()) if path[start:]}
+        return {path[start:]: about for path, about in sorted(found.items()) if path[start:] != name}
 
     def fetch(self, name: str, to: Path) -> Path:
         """A local copy of a file or folder; of a local one, itself."""
@@ -105,56 +100,6 @@ class Store:
         else:
             self.fs.get_file(self.at(name), str(copy))
         return copy
-
-    def commit(self, folder: Path, name: str, last: str) -> None:
-        """Puts a local folder in place of what has the name; the file ``last`` is there when all
-        are.
-
-        A local folder is renamed. In a store the files are copied one by one, ``last`` at the
-        end.
-        """
-        if not self.is_local:
-            self.remove(name)
-            files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-            files.sort(key=lambda path: path == folder / last)
-            for path in files:
-                self.fs.makedirs(os.path.dirname(self.at(name)), exist_ok=True)
-                self.fs.put_file(str(path), self.at(f"{name}/{path.relative_to(folder)}"))
-            return
-        target = self.local(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            try:
-                folder.rename(target)
-                return
-            except OSError:
-                # What is there is of another key, of another attempt that ended first, or the
-                # slices of an earlier plan.
-                if not target.exists():
-                    raise
-                old = target.with_name(f"{target.name}{PART}{uuid.uuid4().hex[:8]}")
-                try:
-                    target.rename(old)
-                except FileNotFoundError:
-                    continue
-                shutil.rmtree(old, ignore_errors=True)
-
-    def sweep(self) -> list[str]:
-        """Removes what attempts left that died, and names it."""
-        if not self.is_local or not Path(self.path).is_dir():
-            return []
-        ours = re.compile(re.escape(PART) + "[0-9a-f]{8}$")
-        left = [path for path in sorted(Path(self.path).rglob(f"*{PART}*")) if ours.search(path.name)]
-        names = []
-        for path in left:
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            elif path.exists():
-                path.unlink(missing_ok=True)
-            else:
-                continue
-            names.append(str(path.relative_to(self.path)))
-        return names
 
     def identity(self, name: str, about: dict[str, Any]) -> str:
         """What changes when a file does: its size with its version or hash where the store has

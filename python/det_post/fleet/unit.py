@@ -10,24 +10,21 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .. import _program
+from . import outputs
+from .outputs import RECORD, OutputError
 from .plan import ALL_GPUS, Plan, PlanError, Unit
-from .stores import PART, Store
-
-RECORD = "unit.json"
-"""Written last: a folder that has it holds the whole results of its key."""
+from .stores import Store
 
 DONE, FAILED, WRONG, DAMAGED, INTERRUPTED = 0, 1, 2, 3, 4
 """Exit codes of ``det_post replay``."""
@@ -89,34 +86,40 @@ def find_outcome(plan: Plan, unit: Unit) -> Outcome | None:
 def run_unit(plan: Plan, unit: Unit, *, attempt: int = 1, device: str | None = None) -> Outcome:
     """Replays a unit, unless its results are there, and puts them in their place.
 
+<<<<<<< HEAD
     Results of an earlier key are replaced. Several attempts may run at once: they write the same
     bytes, each to a separate folder.
+=======
+    Results of an earlier key are replaced, where det_post wrote them. Of several attempts on one
+    file system, one at a time writes.
+>>>>>>> c88b58fcb05166a21a55b69ad9882e305cf07647
     """
     if found := find_outcome(plan, unit):
         return found
-    results = Store(plan.out)
-    end = uuid.uuid4().hex[:8]
-    with tempfile.TemporaryDirectory(prefix="det_post_unit_") as scratch:
-        if results.is_local:
-            target = results.local(unit.folder)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            part = target.with_name(f"{target.name}{PART}{end}")
-        else:
-            part = Path(scratch) / "results"
-        try:
+    start = time.monotonic()
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="det_post_unit_") as scratch,
+            outputs.opened(Store(plan.out), unit.folder) as folder,
+        ):
+            # What refuses these results is no fault of the configuration.
+            outputs.check(folder)
+            # Another attempt may have ended meanwhile.
+            if found := find_outcome(plan, unit):
+                return found
             # A scheduler shows a unit the GPUs that are its own; a replay takes one.
             device = device or ("cuda:0" if plan.device == ALL_GPUS else plan.device)
-            outcome = _replay(plan, unit, Path(scratch), part, device)
+            outcome = _replay(plan, unit, Path(scratch), folder, device)
             outcome.attempt = attempt
             if outcome.is_kept:
-                (part / RECORD).write_text(json.dumps(outcome.record(), indent=2) + "\n")
-                results.commit(part, unit.folder, RECORD)
+                record = json.dumps(outcome.record(), indent=2) + "\n"
+                outputs.write(folder, RECORD, record.encode())
             return outcome
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+    except OutputError as error:
+        return Outcome(unit, FAILED, time.monotonic() - start, attempt=attempt, log=str(error))
 
 
-def _replay(plan: Plan, unit: Unit, scratch: Path, part: Path, device: str) -> Outcome:
+def _replay(plan: Plan, unit: Unit, scratch: Path, folder: Path, device: str) -> Outcome:
     start = time.monotonic()
     try:
         bag = Store(plan.recordings).fetch(unit.recording, scratch)
@@ -124,7 +127,7 @@ def _replay(plan: Plan, unit: Unit, scratch: Path, part: Path, device: str) -> O
         return Outcome(unit, FAILED, time.monotonic() - start, log=f"cannot fetch it: {error}")
     config = scratch / "effective.param.yaml"
     config.write_text(plan.parameters)
-    command = [str(_program.path()), "replay", str(bag), "--config", str(config), "--out", str(part)]
+    command = [str(_program.path()), "replay", str(bag), "--config", str(config), "--out", str(folder)]
     # Other replays fill a GPU, not more instances of the networks of this one.
     command += ["--device", device, "--frames-in-flight", "2"]
     for option, nanos in (("--from", unit.from_ns), ("--to", unit.to_ns)):
@@ -132,6 +135,8 @@ def _replay(plan: Plan, unit: Unit, scratch: Path, part: Path, device: str) -> O
             command += [option, f"{nanos // 10**9}.{nanos % 10**9:09}"]
     environment = _program.environment()
     environment["RTEN_NUM_THREADS"] = str(plan.threads)
+    report = folder / "report.json"
+    before = _state(report)
     log = scratch / "log"
     with open(log, "wb") as stderr:
         code = subprocess.run(
@@ -140,11 +145,10 @@ def _replay(plan: Plan, unit: Unit, scratch: Path, part: Path, device: str) -> O
     # A signal ends the program with a negative code here and with 128 and more in a shell.
     code = INTERRUPTED if code < 0 or code > 128 else code
     # Of a recording without a single message there are no results to keep.
-    code = FAILED if code == DAMAGED and not (part / "report.json").is_file() else code
+    code = FAILED if code == DAMAGED and _state(report) in (None, before) else code
     outcome = Outcome(unit, code, round(time.monotonic() - start, 3))
     if outcome.is_kept:
-        report = json.loads((part / "report.json").read_text())
-        channels = report["channels"].values()
+        channels = json.loads(report.read_text())["channels"].values()
         outcome.device = _device(channels)
         outcome.frames = sum(channel["frames_out"] for channel in channels)
         outcome.detections = sum(channel["detections"] for channel in channels)
@@ -152,6 +156,15 @@ def _replay(plan: Plan, unit: Unit, scratch: Path, part: Path, device: str) -> O
     else:
         outcome.log = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
     return outcome
+
+
+def _state(file: Path) -> tuple[int, int] | None:
+    """What differs once a file is written again."""
+    try:
+        about = file.stat()
+    except OSError:
+        return None
+    return about.st_ino, about.st_mtime_ns
 
 
 def _device(channels: Iterable[dict[str, Any]]) -> str:

@@ -74,6 +74,10 @@ impl DdsMiddleware {
         observer.spawn("dds graph", &graph.watchers, move |stop| observed.observe(stop))?;
         Ok(Self { options, threads: Threads::default(), observer, graph, serves: false })
     }
+
+    fn resolve_service(&self, name: &str) -> String {
+        self.options.remaps.resolve_service(&self.options.node, name)
+    }
 }
 
 impl Middleware for DdsMiddleware {
@@ -118,12 +122,11 @@ impl Middleware for DdsMiddleware {
         let (changing, quick): (Vec<_>, Vec<_>) =
             ServiceKind::of_nodes().partition(|kind| *kind == ServiceKind::ChangeState);
         for (name, kinds) in [("dds services", quick), ("dds state", changing)] {
-            let named = kinds.into_iter().map(|kind| {
-                (
-                    kind,
-                    self.options.remaps.resolve(&self.options.node, &format!("~/{}", kind.name())),
-                )
-            });
+            let named = kinds.into_iter();
+            let named =
+                named.map(|kind| (kind, self.resolve_service(&format!("~/{}", kind.name()))));
+            let named: Vec<_> = named.collect();
+            let named = named.into_iter();
             service::start(&self.graph, &mut self.threads, name, named, &handler)?;
         }
         self.serves = true;
@@ -131,7 +134,7 @@ impl Middleware for DdsMiddleware {
     }
 
     fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()> {
-        let name = self.options.remaps.resolve(&self.options.node, name);
+        let name = self.resolve_service(name);
         let named = std::iter::once((ServiceKind::SetSwitch, name));
         let handler = Arc::new(switch_handler(set));
         service::start(&self.graph, &mut self.threads, "dds switch", named, &handler)

@@ -10,6 +10,7 @@ use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,8 @@ pub(super) const FILE_NAME: &str = ".det_post.jsonl";
 /// First line of every marker.
 const HEAD: &str =
     r#"{"det_post":1,"note":"det_post replaces the files of this list and no others"}"#;
+/// Interval at which a lock is tried again.
+const POLL: Duration = Duration::from_millis(50);
 /// The longest list that is read.
 const MAX_BYTES: u64 = 64 << 20;
 
@@ -52,6 +55,12 @@ struct Entry {
 }
 
 impl Listed {
+    /// Whether no file is listed.
+    #[cfg(feature = "cli")]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether a file of this path was ever listed.
     pub(super) fn names(&self, file: &str) -> bool {
         self.0.contains_key(file)
@@ -101,6 +110,30 @@ impl Marker {
     /// `Io` when another process holds the lock or the system refuses, `Usage`
     /// when another file has the marker's name.
     pub(super) fn open(folder: &Path) -> Result<Self> {
+        Self::open_within(folder, Duration::ZERO)
+    }
+
+    /// As [`Self::open`], once another process that holds the lock has released it, for which
+    /// this waits up to `patience`.
+    ///
+    /// # Errors
+    /// As of [`Self::open`].
+    pub(super) fn open_within(folder: &Path, patience: Duration) -> Result<Self> {
+        let end = Instant::now() + patience;
+        loop {
+            match Self::try_open(folder)? {
+                Some(marker) => return Ok(marker),
+                None if Instant::now() < end => std::thread::sleep(POLL),
+                None => {
+                    let message = format!("another det_post is writing to {}", folder.display());
+                    return Err(Error::new(ErrorKind::Io, "outputs", message));
+                }
+            }
+        }
+    }
+
+    /// The marker, or `None` while another process holds the lock.
+    fn try_open(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(FILE_NAME);
         let open = |e: std::io::Error| cannot("open", &path).with_source(e);
         let mut file = OpenOptions::new()
@@ -115,14 +148,21 @@ impl Marker {
         if !file.metadata().map_err(open)?.is_file() {
             return Err(foreign(&path));
         }
-        lock(&file, folder, &path)?;
+        if !lock(&file, &path)? {
+            return Ok(None);
+        }
+        // The process that held the lock may have removed the marker meanwhile.
+        let ino = file.metadata().map_err(open)?.ino();
+        if !fs::symlink_metadata(&path).is_ok_and(|named| named.ino() == ino) {
+            return Ok(None);
+        }
         let mut text = String::new();
         (&mut file).take(MAX_BYTES).read_to_string(&mut text).map_err(open)?;
         if !text.is_empty() && text.lines().next() != Some(HEAD) {
             return Err(foreign(&path));
         }
         let listed = Listed::parse(&text);
-        Ok(Self { path, file, listed })
+        Ok(Some(Self { path, file, listed }))
     }
 
     /// The files that the marker lists.
@@ -184,17 +224,15 @@ fn line(entry: &Entry) -> Result<String> {
     })
 }
 
-fn lock(file: &File, folder: &Path, path: &Path) -> Result<()> {
+/// Locks the marker; whether no other process holds the lock.
+fn lock(file: &File, path: &Path) -> Result<bool> {
     match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => {
-            let message = format!("another det_post is writing to {}", folder.display());
-            Err(Error::new(ErrorKind::Io, "outputs", message))
-        }
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
         // Some network file systems have no locks.
         Err(TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Unsupported => {
             tracing::warn!("{} cannot be locked: {error}", path.display());
-            Ok(())
+            Ok(true)
         }
         Err(TryLockError::Error(error)) => Err(cannot("lock", path).with_source(error)),
     }

@@ -16,6 +16,8 @@
 
 mod file;
 mod marker;
+#[cfg(feature = "cli")]
+pub(crate) mod owned;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
@@ -104,6 +106,7 @@ impl OutputFolder {
     /// # Errors
     /// `Usage` as of [`Self::open`], `Argument` for a path that leaves the folder or was begun
     /// before, `Io` when the system refuses.
+<<<<<<< HEAD
     pub fn file(&mut self, name: &str) -> Result<PathBuf> {
         if name.is_empty()
             || !Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
@@ -111,6 +114,10 @@ impl OutputFolder {
             let message = format!("{name:?} is no name of a file below {}", self.folder.display());
             return Err(Error::new(ErrorKind::Argument, "outputs", message));
         }
+=======
+    pub(crate) fn file(&mut self, name: &str) -> Result<PathBuf> {
+        check_name(&self.folder, name)?;
+>>>>>>> c88b58fcb05166a21a55b69ad9882e305cf07647
         if self.files.iter().any(|begun| begun == name) {
             let message = format!("{name} is begun twice in {}", self.folder.display());
             return Err(Error::new(ErrorKind::Argument, "outputs", message));
@@ -230,6 +237,16 @@ impl Drop for OutputFolder {
     }
 }
 
+/// Refuses a name that is not below the folder.
+fn check_name(folder: &Path, name: &str) -> Result<()> {
+    let mut parts = Path::new(name).components();
+    if name.is_empty() || !parts.all(|part| matches!(part, Component::Normal(_))) {
+        let message = format!("{name:?} is no name of a file below {}", folder.display());
+        return Err(Error::new(ErrorKind::Argument, "outputs", message));
+    }
+    Ok(())
+}
+
 /// The contents of a folder, classified by its marker.
 struct Contents<'a> {
     folder: &'a Path,
@@ -245,16 +262,24 @@ impl Contents<'_> {
         let mut found = BTreeSet::new();
         match replaces {
             Replaces::Everything => self.add_folder("", &mut found)?,
-            Replaces::These(names) => {
-                for name in names {
-                    match name.strip_suffix('/') {
-                        Some(name) => self.add_folder(name, &mut found)?,
-                        None => self.add_file(name, &mut found)?,
-                    }
-                }
-            }
+            Replaces::These(names) => self.add_named(names.iter().copied(), &mut found)?,
         }
         Ok(found)
+    }
+
+    /// Adds the files of these names and, with a slash at the end, folders.
+    fn add_named<'n>(
+        &self,
+        names: impl IntoIterator<Item = &'n str>,
+        found: &mut BTreeSet<String>,
+    ) -> Result<()> {
+        for name in names {
+            match name.strip_suffix('/') {
+                Some(name) => self.add_folder(name, found)?,
+                None => self.add_file(name, found)?,
+            }
+        }
+        Ok(())
     }
 
     /// Adds every file below a folder; the whole output folder is `""`.

@@ -255,3 +255,48 @@ fn a_single_file_is_written_in_its_folder() {
     }
     check_file(Path::new("/dev/null")).unwrap();
 }
+
+#[test]
+#[cfg(feature = "cli")]
+fn single_operations_touch_own_files_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("out");
+    let names = ["a.txt", "folder/"].map(str::to_owned);
+    let check = || owned::check(&folder, &names, std::time::Duration::ZERO);
+    let remove = || owned::remove_files(&folder, &names);
+    check().unwrap();
+    remove().unwrap();
+    assert!(!folder.exists(), "made by a check");
+    fs::create_dir_all(folder.join(PARTIAL)).unwrap();
+    fs::write(folder.join(PARTIAL).join("mine"), "mine").unwrap();
+    expect_refusal(check(), &["det_post.partial/mine was not written by det_post"]);
+    fs::remove_dir_all(&folder).unwrap();
+
+    owned::write(&folder, "a.txt", &mut "1".as_bytes()).unwrap();
+    owned::write(&folder, "folder/x", &mut "1".as_bytes()).unwrap();
+    fs::write(folder.join("folder/mine"), "mine").unwrap();
+    expect_refusal(check(), &["folder/mine was not written by det_post"]);
+    expect_refusal(remove(), &["folder/mine was not written by det_post"]);
+    let mine = [("a.txt", "1"), ("folder/mine", "mine"), ("folder/x", "1")];
+    assert_eq!(tree(&folder), pairs(&mine));
+    fs::rename(folder.join("folder/mine"), folder.join("mine")).unwrap();
+    check().unwrap();
+    remove().unwrap();
+    assert_eq!(tree(&folder), pairs(&[("mine", "mine")]));
+    assert!(!folder.join(marker::FILE_NAME).exists());
+    for name in ["", "..", "../x", "/x"].map(str::to_owned) {
+        let error = owned::remove_files(&folder, &[name]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Argument, "{error}");
+    }
+
+    // What is its own goes as a whole, with what a run that was killed left.
+    fs::remove_file(folder.join("mine")).unwrap();
+    run(&folder, &[("a.txt", "1"), ("folder/x", "1")]).unwrap();
+    let mut killed = OutputFolder::open(&folder, REPLACES).unwrap();
+    killed.write("a.txt", "2").unwrap();
+    let error = check().unwrap_err();
+    assert!(error.to_string().contains("another det_post is writing to"), "{error}");
+    drop(killed);
+    remove().unwrap();
+    assert!(!folder.exists());
+}
