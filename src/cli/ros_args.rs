@@ -151,20 +151,12 @@ impl RosArguments {
             "-e" | "--enclave" => self.enclave = Some(enclave(text(value()?)?)?),
             "--enable-rosout-logs" => self.disables_rosout = false,
             "--disable-rosout-logs" => self.disables_rosout = true,
-<<<<<<< HEAD
-            "--enable-stdout-logs"
-            | "--disable-stdout-logs"
-            | "--enable-external-lib-logs"
-            | "--disable-external-lib-logs" => {}
-            _ => return Err(usage(format!("--ros-args does not know the option {option}"))),
-=======
             "--enable-stdout-logs" => self.disables_stdout = false,
             "--disable-stdout-logs" => self.disables_stdout = true,
             "--enable-external-lib-logs" => self.of_log_files.push(option.to_owned()),
             // There are none.
             "--disable-external-lib-logs" => {}
             _ => return Err(usage(format!("--ros-args {option}: unknown option"))),
->>>>>>> c88b58fcb05166a21a55b69ad9882e305cf07647
         }
         Ok(())
     }
@@ -302,14 +294,6 @@ mod tests {
     }
 
     #[test]
-<<<<<<< HEAD
-    fn what_is_wrong_is_named() {
-        for (text, named) in [
-            ("run --ros-args -r", "-r: a value is missing"),
-            ("run --ros-args -r image", "-r image"),
-            ("run --ros-args -r :=x", "-r :=x"),
-            ("run --ros-args --fly", "does not know the option --fly"),
-=======
     fn options_are_taken_and_refused_as_by_rcl() {
         for text in [
             "",
@@ -337,7 +321,6 @@ mod tests {
             "--enable-external-lib-logs",
             "--disable-external-lib-logs",
             "--params-file a.yaml",
->>>>>>> c88b58fcb05166a21a55b69ad9882e305cf07647
         ] {
             let split = split(&format!("det_post run --ros-args {text}"));
             assert!(split.is_ok(), "{text}: {split:?}");

@@ -37,14 +37,9 @@ use channel::ReplayChannel;
 use context::{Output, Reading, ReplayContext};
 use det_post_ops::device::{FileBytes, MappedUploads, set_copy_threads};
 use det_post_ros::bag::{BagReader, ReadOptions, TopicInfo};
-<<<<<<< HEAD
 use det_post_types::{Error, ErrorKind, Result, Stamp};
-=======
-use det_post_types::Stamp;
-use det_post_types::{Error, ErrorKind, Result};
 #[cfg(feature = "cli")]
 pub(crate) use files::RESULTS;
->>>>>>> c88b58fcb05166a21a55b69ad9882e305cf07647
 pub use files::ReplayFiles;
 pub use frame::{ReplayDetections, ReplayFrame};
 pub use options::{Rate, ReplayOptions};

@@ -29,16 +29,18 @@ mod names;
 mod output;
 mod parameter;
 mod qos;
+mod remap;
 mod type_description;
 
 pub use lifecycle::{LifecycleState, LifecycleTransition};
 pub use log::{LogLevel, LoggerLevel};
-pub use names::{NodeName, Remaps};
+pub use names::NodeName;
 pub use output::{AreaRemap, DebugTimesType, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
 pub use parameter::{
     Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue, SetResult,
 };
 pub use qos::{Direction, Durability, Qos, Reliability};
+pub use remap::{Remaps, is_namespace, is_parameter, split_node};
 pub use type_description::{
     Field, FieldType, IndividualTypeDescription, ParseTypeHashError, TypeDescription, TypeHash,
     TypeSource,

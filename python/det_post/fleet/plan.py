@@ -192,18 +192,6 @@ def _units(
                 data_seconds=None if division.seconds is None else division.seconds / num,
                 num_bytes=sum(about.get("size") or 0 for about in files.values()),
             )
-<<<<<<< HEAD
-    if not units:
-        raise PlanError(f"{recordings} has no recording (a folder with metadata.yaml, .mcap, .db3)")
-    names = {unit.name: unit.recording for unit in units}
-    for unit in units:
-        if names[unit.name] != unit.recording:
-            raise PlanError(f"{unit.recording} and {names[unit.name]} have the same results, {unit.name}")
-        inner = next((name for name in names if name.startswith(f"{unit.name}/")), None)
-        if inner is not None:
-            raise PlanError(f"the results of {inner} would be inside the results of {unit.name}")
-    return Plan(store.url, results.url, text, device, threads, units)
-=======
         )
     return units, division.note
 
@@ -248,7 +236,6 @@ def _with_parents(path: str) -> list[str]:
 def shown(text: str) -> str:
     """A name as text: bytes that are not UTF-8 are escaped."""
     return text.encode(errors="backslashreplace").decode()
->>>>>>> c88b58fcb05166a21a55b69ad9882e305cf07647
 
 
 def _absolute(paths: Any) -> Any:

@@ -86,13 +86,8 @@ def find_outcome(plan: Plan, unit: Unit) -> Outcome | None:
 def run_unit(plan: Plan, unit: Unit, *, attempt: int = 1, device: str | None = None) -> Outcome:
     """Replays a unit, unless its results are there, and puts them in their place.
 
-<<<<<<< HEAD
-    Results of an earlier key are replaced. Several attempts may run at once: they write the same
-    bytes, each to a separate folder.
-=======
     Results of an earlier key are replaced, where det_post wrote them. Of several attempts on one
     file system, one at a time writes.
->>>>>>> c88b58fcb05166a21a55b69ad9882e305cf07647
     """
     if found := find_outcome(plan, unit):
         return found

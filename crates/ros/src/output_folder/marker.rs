@@ -56,7 +56,6 @@ struct Entry {
 
 impl Listed {
     /// Whether no file is listed.
-    #[cfg(feature = "cli")]
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

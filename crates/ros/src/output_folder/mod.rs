@@ -16,8 +16,7 @@
 
 mod file;
 mod marker;
-#[cfg(feature = "cli")]
-pub(crate) mod owned;
+pub mod owned;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
@@ -106,18 +105,8 @@ impl OutputFolder {
     /// # Errors
     /// `Usage` as of [`Self::open`], `Argument` for a path that leaves the folder or was begun
     /// before, `Io` when the system refuses.
-<<<<<<< HEAD
     pub fn file(&mut self, name: &str) -> Result<PathBuf> {
-        if name.is_empty()
-            || !Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
-        {
-            let message = format!("{name:?} is no name of a file below {}", self.folder.display());
-            return Err(Error::new(ErrorKind::Argument, "outputs", message));
-        }
-=======
-    pub(crate) fn file(&mut self, name: &str) -> Result<PathBuf> {
         check_name(&self.folder, name)?;
->>>>>>> c88b58fcb05166a21a55b69ad9882e305cf07647
         if self.files.iter().any(|begun| begun == name) {
             let message = format!("{name} is begun twice in {}", self.folder.display());
             return Err(Error::new(ErrorKind::Argument, "outputs", message));

@@ -16,7 +16,7 @@ use det_post_types::Result;
 ///
 /// # Errors
 /// As of [`OutputFolder::open`].
-pub(crate) fn check(folder: &Path, names: &[String], patience: Duration) -> Result<()> {
+pub fn check(folder: &Path, names: &[String], patience: Duration) -> Result<()> {
     // Opening a marker would make it.
     let has_marker = fs::symlink_metadata(folder.join(marker::FILE_NAME)).is_ok();
     let marker = has_marker.then(|| Marker::open_within(folder, patience)).transpose()?;
@@ -30,7 +30,7 @@ pub(crate) fn check(folder: &Path, names: &[String], patience: Duration) -> Resu
 ///
 /// # Errors
 /// As of [`OutputFolder`].
-pub(crate) fn write(folder: &Path, name: &str, source: &mut impl Read) -> Result<()> {
+pub fn write(folder: &Path, name: &str, source: &mut impl Read) -> Result<()> {
     let mut open = OutputFolder::open(folder, Replaces::These(&[]))?;
     let path = open.file(name)?;
     let cannot_write = |e| cannot("write", &path).with_source(e);
@@ -45,7 +45,7 @@ pub(crate) fn write(folder: &Path, name: &str, source: &mut impl Read) -> Result
 /// # Errors
 /// `Usage` naming a file that det_post did not write, `Io` naming the path when the system
 /// refuses or another process writes there.
-pub(crate) fn remove_files(folder: &Path, names: &[String]) -> Result<()> {
+pub fn remove_files(folder: &Path, names: &[String]) -> Result<()> {
     if fs::symlink_metadata(folder.join(marker::FILE_NAME)).is_err() {
         return check(folder, names, Duration::ZERO);
     }

@@ -257,7 +257,6 @@ fn a_single_file_is_written_in_its_folder() {
 }
 
 #[test]
-#[cfg(feature = "cli")]
 fn single_operations_touch_own_files_only() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("out");
