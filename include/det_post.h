@@ -968,6 +968,9 @@ struct det_post_decoded {
     size_t num_over_capacity;
     /** Boxes with a score that is NaN, which are not among these. */
     size_t num_nan_scores;
+    /** Boxes whose score passes and that are no boxes (a number is not finite, an edge or an
+     * extent is reversed), which are not among these. */
+    size_t num_invalid_boxes;
 };
 
 /** A sparse convolution. Axes are in the order of the coordinates. */

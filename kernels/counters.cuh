@@ -5,7 +5,7 @@
 // of the frame (gather.cu) copies all entries to memory that the host reads,
 // without knowing their meaning, and clears them for the next frame. The kernels
 // of a frame run one after another on one stream, and one thread of a kernel adds
-// to an entry: no addition is atomic, except to kScoresNan.
+// to an entry: no addition is atomic, except to kScoresNan and kBoxesInvalid.
 #pragma once
 
 #include "slice.cuh"
@@ -25,9 +25,10 @@ enum Count : uint32_t {
     kDetectionsOverLimit = 11,
     kScoresOutOfRange = 12,  // counted by the host
     kScoresNan = 13,
-    kMemoryCleared = 14,  // counted by the host
+    kBoxesInvalid = 14,
+    kMemoryCleared = 15,  // counted by the host
 };
-constexpr uint32_t kNumCounters = 15;
+constexpr uint32_t kNumCounters = 16;
 
 using Counters = Slice<uint32_t>;
 

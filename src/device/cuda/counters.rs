@@ -140,6 +140,7 @@ const _: () = {
         (Count::DetectionsOverLimit, kernel_constant!("counters.cuh", "kDetectionsOverLimit")),
         (Count::ScoresOutOfRange, kernel_constant!("counters.cuh", "kScoresOutOfRange")),
         (Count::ScoresNan, kernel_constant!("counters.cuh", "kScoresNan")),
+        (Count::BoxesInvalid, kernel_constant!("counters.cuh", "kBoxesInvalid")),
         (Count::MemoryCleared, kernel_constant!("counters.cuh", "kMemoryCleared")),
     ];
     assert!(positions.len() == Count::ALL.len(), "kernels/counters.cuh names all counters");

@@ -253,6 +253,65 @@ fn what_is_not_finite_never_passes() {
 }
 
 #[test]
+fn cells_that_pass_and_are_no_boxes_are_counted() {
+    let [nan, inf] = [f32::NAN, f32::INFINITY];
+    let by_distance = ScoreThresholds {
+        distance_upper_limits_m: vec![2.0, 100.0],
+        per_class: vec![vec![0.9, 0.6]],
+    };
+    let range = PointRange { min: [-50.0; 3], max: [50.0; 3] };
+    let strict = CenterDecode {
+        score_thresholds: by_distance,
+        center_range: Some(range),
+        yaw_norm_thresholds: vec![0.5],
+        size_log: false,
+        ..params(&[&[0]])
+    };
+    // Map, channel, value, heat; boxes, and invalid ones.
+    let cases = [
+        (3, 0, 1.0, 3.0, 1, 0),
+        (3, 0, 0.0, 3.0, 1, 0),
+        (3, 0, -0.5, 3.0, 0, 1),
+        (3, 1, -1e-9, 3.0, 0, 1),
+        (3, 2, nan, 3.0, 0, 1),
+        (1, 0, inf, 3.0, 0, 1),  // neither in the range nor in a bin
+        (1, 1, -inf, 0.5, 0, 1), // the lowest threshold, 0.6, of a centre that is none
+        (1, 1, nan, 0.2, 0, 0),
+        (2, 0, nan, 3.0, 0, 1),
+        (4, 0, nan, 3.0, 0, 1), // a norm that is none
+        (4, 1, inf, 3.0, 0, 1),
+        (4, 1, 0.1, 3.0, 0, 0), // below the norm
+        (5, 1, nan, 3.0, 0, 1),
+        (1, 0, 500.0, 3.0, 0, 0), // out of range
+        (3, 0, nan, -9.0, 0, 0),  // below the threshold
+    ];
+    for (map, channel, value, heat, num_boxes, num_invalid) in cases {
+        let mut task = Task::empty(1, 1);
+        (3..4).for_each(|map| task.maps[map].fill(1.0));
+        task.set(0, 6, &[heat]);
+        task.maps[map][channel * CELLS + 6] = value;
+        for half in [false, true] {
+            let mut candidates = Candidates::with_capacity(9);
+            decode(std::slice::from_ref(&task), &strict, half, &mut candidates);
+            let found = (candidates.as_slice().len(), candidates.num_invalid_boxes());
+            let negative_zero = half && value == -1e-9;
+            let expected = if negative_zero { (1, 0) } else { (num_boxes, num_invalid) };
+            assert_eq!(found, expected, "map {map} channel {channel} {value} heat {heat}");
+        }
+    }
+    // An extent that overflows, and a variance.
+    let mut task = Task::empty(1, 2);
+    task.set(0, 6, &[3.0]);
+    task.set(3, 6, &[89.0]);
+    task.set(0, 7, &[3.0]);
+    task.maps[2][CELLS + 7] = nan;
+    let params = CenterDecode { has_variance: true, ..params(&[&[0]]) };
+    let mut candidates = Candidates::with_capacity(9);
+    decode(&[task], &params, false, &mut candidates);
+    assert_eq!((candidates.as_slice().len(), candidates.num_invalid_boxes()), (0, 2));
+}
+
+#[test]
 fn variances_are_propagated_to_first_order() {
     let mut task = Task::empty(1, 2);
     task.set(0, 8, &[1.0]);

@@ -11,6 +11,7 @@ use crate::types::{
     AnchorLevel, Box2d, Candidate, Candidates, DetrBoxes, Size, TensorValues, TensorView,
 };
 
+/// Adds a row whose score passes, or counts it if it is no box.
 pub(super) fn push(
     candidates: &mut Candidates<Box2d>,
     bbox: Box2d,
@@ -18,10 +19,9 @@ pub(super) fn push(
     class: usize,
     source: usize,
 ) {
-    if score.is_finite() && bbox.is_finite() {
-        let (class, source) = (class as u32, source as u32);
-        candidates.push(Candidate { bbox, score, class, source });
-    }
+    let (class, source) = (class as u32, source as u32);
+    let is_valid = score.is_finite() && bbox.is_valid();
+    candidates.push_if_valid(Candidate { bbox, score, class, source }, is_valid);
 }
 
 pub(super) fn one<'a, 'o>(

@@ -218,6 +218,16 @@ fn detr_boxes_scores_and_labels() {
 
 /// Rows with a NaN score, of the values in f32 and in f16.
 fn num_nan(outputs: &[Values], layout: &YoloLayout, num_classes: usize) -> usize {
+    counted(outputs, layout, num_classes, Candidates::num_nan_scores)
+}
+
+/// What is counted, of the values in f32 and in f16.
+fn counted(
+    outputs: &[Values],
+    layout: &YoloLayout,
+    num_classes: usize,
+    count: impl Fn(&Candidates<Box2d>) -> usize,
+) -> usize {
     let halves: Vec<Vec<f16>> = outputs
         .iter()
         .map(|(_, values)| values.iter().map(|&value| f16::from_f32(value)).collect())
@@ -232,10 +242,74 @@ fn num_nan(outputs: &[Values], layout: &YoloLayout, num_classes: usize) -> usize
         let views: Vec<_> = (0..outputs.len()).map(view).collect();
         let mut candidates = Candidates::with_capacity(1);
         decode_yolo(&views, layout, NETWORK, num_classes, 0.25, &mut candidates).unwrap();
-        candidates.num_nan_scores()
+        count(&candidates)
     });
     assert_eq!(in_f32, in_f16, "{layout:?}");
     in_f32
+}
+
+#[test]
+fn rows_that_pass_and_are_no_boxes_are_counted() {
+    // Four numbers as `cx cy w h`, as `x1 y1 x2 y2`, as offsets and logarithms: whether a
+    // row with them is counted.
+    let rows = [
+        ([5.0, 5.0, 9.0, 9.0], [false; 3]),
+        ([5.0, 5.0, 0.0, 0.0], [false, true, false]),
+        ([5.0, 5.0, 5.0, 5.0], [false; 3]), // without an area, not reversed
+        ([5.0, 5.0, -1.0, 9.0], [true, true, false]),
+        ([5.0, 5.0, 9.0, -0.5], [true, true, false]),
+        ([9.0, 5.0, 5.0, 9.0], [false, true, false]),
+        ([NAN, 5.0, 9.0, 9.0], [true; 3]),
+        ([5.0, INF, 9.0, 9.0], [true; 3]),
+        ([5.0, 5.0, INF, 9.0], [true; 3]),
+        ([5.0, 5.0, 9.0, NAN], [true; 3]),
+        ([5.0, 5.0, 90.0, 90.0], [false, false, true]), // overflows after the exponential
+    ];
+    let count = |outputs: &[Values], layout: &YoloLayout| {
+        counted(outputs, layout, 2, Candidates::num_invalid_boxes)
+    };
+    for (numbers, [of_center, of_corners, of_offsets]) in rows {
+        for (score, passes) in [(0.9, true), (0.1, false)] {
+            let whole = [&numbers[..], &[1.0, score, 0.0]].concat();
+            let expected = |is_invalid: bool| 6 * usize::from(passes && is_invalid);
+            let message = format!("{numbers:?} {score}");
+            let v5 = (vec![1, 6, 7], whole.repeat(6));
+            assert_eq!(count(&[v5.clone()], &YoloLayout::V5), expected(of_center), "{message}");
+            let yolox = YoloLayout::Yolox { strides: vec![32] };
+            assert_eq!(count(&[v5], &yolox), expected(of_offsets), "{message}");
+            let planes: Vec<f32> =
+                [&numbers[..], &[score, 0.0]].concat().iter().flat_map(|&v| [v; 6]).collect();
+            let v8 = (vec![1, 6, 6], planes);
+            assert_eq!(count(&[v8], &YoloLayout::V8), expected(of_center), "{message}");
+            let row = [&numbers[..], &[score, 1.0]].concat();
+            let end_to_end = (vec![1, 6, 6], row.repeat(6));
+            let found = count(&[end_to_end], &YoloLayout::EndToEnd);
+            assert_eq!(found, expected(of_corners), "{message}");
+            let boxes = (vec![1, 6, 4], numbers.repeat(6));
+            let scores = (vec![1, 6, 2], [score, 0.0].repeat(6));
+            let best = (vec![1, 6], [score].repeat(6));
+            let labels = (vec![1, 6], vec![1.0; 6]);
+            for outputs in [vec![boxes.clone(), scores], vec![boxes, best, labels]] {
+                for (boxes, is_invalid) in [
+                    (DetrBoxes::CornerPixels, of_corners),
+                    (DetrBoxes::CenterNormalized, of_center),
+                ] {
+                    let layout = YoloLayout::Detr { boxes, logits: false };
+                    assert_eq!(count(&outputs, &layout), expected(is_invalid), "{message}");
+                }
+            }
+        }
+    }
+    // Of logits, a number that is infinite is saturated: NaN is the only one that is no box.
+    let raw =
+        YoloLayout::V5Raw { levels: vec![AnchorLevel { stride: 32, anchors: vec![[4.0, 4.0]] }] };
+    for (number, expected) in [(NAN, 6), (INF, 0), (-INF, 0), (-3.0, 0)] {
+        let row = [0.0, 0.0, number, 0.0, 3.0, 3.0, 0.0];
+        assert_eq!(count(&[(vec![1, 1, 2, 3, 7], row.repeat(6))], &raw), expected, "{number}");
+    }
+    // A score that is infinite.
+    let row = [5.0, 5.0, 9.0, 9.0, INF, 1.0];
+    assert_eq!(count(&[(vec![1, 1, 6], row.to_vec())], &YoloLayout::EndToEnd), 1);
 }
 
 #[test]
