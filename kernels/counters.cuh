@@ -5,7 +5,8 @@
 // of the frame (gather.cu) copies all entries to memory that the host reads,
 // without knowing their meaning, and clears them for the next frame. The kernels
 // of a frame run one after another on one stream, and one thread of a kernel adds
-// to an entry: no addition is atomic, except to kScoresNan and kBoxesInvalid.
+// to an entry: no addition is atomic, except to kScoresNan, kBoxesInvalid
+// and kClassesUnknown.
 #pragma once
 
 #include "slice.cuh"
@@ -26,9 +27,10 @@ enum Count : uint32_t {
     kScoresOutOfRange = 12,  // counted by the host
     kScoresNan = 13,
     kBoxesInvalid = 14,
-    kMemoryCleared = 15,  // counted by the host
+    kClassesUnknown = 15,
+    kMemoryCleared = 16,  // counted by the host
 };
-constexpr uint32_t kNumCounters = 16;
+constexpr uint32_t kNumCounters = 17;
 
 using Counters = Slice<uint32_t>;
 

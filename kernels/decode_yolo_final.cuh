@@ -41,7 +41,8 @@ __device__ void decode_end_to_end(const Args<T>& args) {
         const uint32_t class_index = class_of(widened(values[5]), args.num_classes);
         candidate = {box.x, box.y, box.z, box.w, {score, class_index, row}};
         selection::count_nan(args.selection, isnan(score));
-        return score >= score_threshold(args) && class_index != kLast;
+        return score >= score_threshold(args) &&
+               selection::check_class(args.selection, class_index);
     });
 }
 
@@ -88,7 +89,8 @@ __device__ void decode_detr_labels(const Args<T>& args) {
         const float value = widened(args.outputs[1][row]);
         const uint32_t class_index = class_of(widened(args.outputs[2][row]), args.num_classes);
         selection::count_nan(args.selection, isnan(value));
-        if (!(value >= detr_bound(args)) || class_index == kLast) return false;
+        if (!(value >= detr_bound(args))) return false;
+        if (!selection::check_class(args.selection, class_index)) return false;
         candidate = detr_candidate(args, row, value, class_index);
         return true;
     });

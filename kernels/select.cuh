@@ -77,6 +77,14 @@ __device__ void count_invalid(const Slices<Candidate>& args) {
     atomicAdd(&args.counters[kBoxesInvalid], 1);
 }
 
+// Whether a class that a network gives is one of the head, for a candidate whose score passes;
+// counts it if not.
+template <typename Candidate>
+__device__ bool check_class(const Slices<Candidate>& args, uint32_t class_index) {
+    if (class_index == kLast) atomicAdd(&args.counters[kClassesUnknown], 1);
+    return class_index != kLast;
+}
+
 // Whether a candidate whose score passes is valid; counts it if not.
 template <typename Candidate>
 __device__ bool check_box(const Slices<Candidate>& args, bool is_valid) {

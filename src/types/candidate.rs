@@ -52,6 +52,7 @@ pub struct Candidates<B> {
     num_dropped: usize,
     num_nan_scores: usize,
     num_invalid_boxes: usize,
+    num_unknown_classes: usize,
 }
 
 impl<B: Copy> Candidates<B> {
@@ -64,6 +65,7 @@ impl<B: Copy> Candidates<B> {
             num_dropped: 0,
             num_nan_scores: 0,
             num_invalid_boxes: 0,
+            num_unknown_classes: 0,
         }
     }
 
@@ -96,6 +98,12 @@ impl<B: Copy> Candidates<B> {
     /// ([`Count::BoxesInvalid`](super::Count::BoxesInvalid)).
     pub fn add_invalid_boxes(&mut self, num: usize) {
         self.num_invalid_boxes += num;
+    }
+
+    /// Counts boxes that a decoder dropped because their class is not one of the head
+    /// ([`Count::ClassesUnknown`](super::Count::ClassesUnknown)).
+    pub fn add_unknown_classes(&mut self, num: usize) {
+        self.num_unknown_classes += num;
     }
 
     /// Counts boxes of which a decoder read a NaN as a score
@@ -131,6 +139,7 @@ impl<B: Copy> Candidates<B> {
         self.num_dropped = 0;
         self.num_nan_scores = 0;
         self.num_invalid_boxes = 0;
+        self.num_unknown_classes = 0;
     }
 
     /// The candidates held: in the total order after [`Candidates::finish`],
@@ -152,6 +161,12 @@ impl<B: Copy> Candidates<B> {
     /// Boxes whose score passed and that are invalid, since the last [`Candidates::clear`].
     pub fn num_invalid_boxes(&self) -> usize {
         self.num_invalid_boxes
+    }
+
+    /// Boxes whose score passed and whose class is not one of the head, since the last
+    /// [`Candidates::clear`].
+    pub fn num_unknown_classes(&self) -> usize {
+        self.num_unknown_classes
     }
 
     /// The maximum number of candidates after [`Candidates::finish`].

@@ -93,6 +93,10 @@ named! {
         /// right edge is before the left one, the bottom edge above the top one, or an extent
         /// is negative. They are dropped.
         BoxesInvalid => "boxes_invalid",
+        /// Boxes of the network's output whose score passes the threshold and whose class,
+        /// which the network gives as a number, is not one of the head's: beyond its names,
+        /// negative or NaN. They are dropped.
+        ClassesUnknown => "classes_unknown",
         /// Memories of past frames that were cleared because of a gap between frames.
         MemoryCleared => "memory_cleared",
     }

@@ -19,8 +19,8 @@ use super::random::Random;
 const CAPACITY: usize = 40_000;
 const SIZE: Size = Size::new(640, 384);
 
-/// Rows with a NaN score; rows that pass and are no boxes.
-type Counts = [u64; 2];
+/// Rows with a NaN score; rows that pass and are no boxes, or of a class that is none.
+type Counts = [u64; 3];
 
 struct Problem {
     layout: YoloLayout,
@@ -35,7 +35,11 @@ impl Problem {
         let outputs: Vec<_> = self.tensors.iter().map(|tensor| tensor.view()).collect();
         let Self { layout, num_classes, .. } = self;
         decode_yolo(&outputs, layout, SIZE, *num_classes, threshold, &mut candidates).unwrap();
-        let counts = [candidates.num_nan_scores(), candidates.num_invalid_boxes()];
+        let counts = [
+            candidates.num_nan_scores(),
+            candidates.num_invalid_boxes(),
+            candidates.num_unknown_classes(),
+        ];
         (candidates.as_slice().to_vec(), counts.map(|num| num as u64))
     }
 
@@ -67,7 +71,8 @@ impl Problem {
             assert!(num <= answer.len(), "{num} candidates");
             answer.truncate(num);
             let report = counters.take().unwrap();
-            counts = [Count::ScoresNan, Count::BoxesInvalid].map(|count| report.count(count));
+            let all = [Count::ScoresNan, Count::BoxesInvalid, Count::ClassesUnknown];
+            counts = all.map(|count| report.count(count));
         }
         (answer, counts)
     }

@@ -141,6 +141,7 @@ const _: () = {
         (Count::ScoresOutOfRange, kernel_constant!("counters.cuh", "kScoresOutOfRange")),
         (Count::ScoresNan, kernel_constant!("counters.cuh", "kScoresNan")),
         (Count::BoxesInvalid, kernel_constant!("counters.cuh", "kBoxesInvalid")),
+        (Count::ClassesUnknown, kernel_constant!("counters.cuh", "kClassesUnknown")),
         (Count::MemoryCleared, kernel_constant!("counters.cuh", "kMemoryCleared")),
     ];
     assert!(positions.len() == Count::ALL.len(), "kernels/counters.cuh names all counters");

@@ -244,11 +244,14 @@ pub(super) fn end_to_end(
     for row in 0..num_rows {
         let start = row * 6;
         let (score, class) = (values.at(start + 4), values.at(start + 5));
-        if passes(score, head.score_threshold, &mut num_nan)
-            && let Some(class) = class_of_float(class, head.num_classes)
-        {
+        if !passes(score, head.score_threshold, &mut num_nan) {
+            continue;
+        }
+        if let Some(class) = class_of_float(class, head.num_classes) {
             let [x1, y1, x2, y2] = values.four(start);
             push(candidates, Box2d::new(x1, y1, x2, y2), score, class, row);
+        } else {
+            candidates.add_unknown_classes(1);
         }
     }
     candidates.add_nan_scores(num_nan);
@@ -268,6 +271,10 @@ pub(super) fn detr(
     for row in 0..detr.num_rows {
         let found = detr.class_and_value(row, head, bound, &mut num_nan);
         let Some((class, value)) = found else { continue };
+        let Some(class) = class else {
+            candidates.add_unknown_classes(1);
+            continue;
+        };
         let score = if logits { sigmoid(value) } else { value };
         let [a, b, c, d] = detr.boxes.four(row * 4);
         let bbox = match boxes {
@@ -327,18 +334,20 @@ impl<'a> Detr<'a> {
         })
     }
 
-    /// Class and score or logit of a row, if at least `bound`.
+    /// Class and score or logit of a row, if at least `bound`; no class where the label is none
+    /// of the head.
     fn class_and_value(
         &self,
         row: usize,
         head: &Head,
         bound: f32,
         num_nan: &mut usize,
-    ) -> Option<(usize, f32)> {
+    ) -> Option<(Option<usize>, f32)> {
         let Some(labels) = self.labels else {
             let place = Spaced { start: row * head.num_classes, distance: 1 };
             return best_class(self.scores, place, head.num_classes, num_nan)
-                .filter(|&(_, value)| value >= bound);
+                .filter(|&(_, value)| value >= bound)
+                .map(|(class, value)| (Some(class), value));
         };
         let value = self.scores.at(row);
         if !passes(value, bound, num_nan) {
@@ -351,6 +360,6 @@ impl<'a> Detr<'a> {
             TensorValues::F16(labels) => class_of_float(labels[row].to_f32(), head.num_classes),
             TensorValues::F64(labels) => class_of_float(labels[row] as f32, head.num_classes),
         };
-        class.map(|class| (class, value))
+        Some((class, value))
     }
 }

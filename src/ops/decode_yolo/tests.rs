@@ -313,6 +313,38 @@ fn rows_that_pass_and_are_no_boxes_are_counted() {
 }
 
 #[test]
+fn rows_that_pass_with_a_class_that_is_none_are_counted() {
+    let count = |outputs: &[Values], layout: &YoloLayout| {
+        counted(outputs, layout, 3, Candidates::num_unknown_classes)
+    };
+    // Class; whether it is one of three.
+    let classes = [
+        (0.0, true),
+        (2.9, true),
+        (3.0, false),
+        (85.0, false),
+        (-1.0, false),
+        (NAN, false),
+        (INF, false),
+    ];
+    for (class, is_known) in classes {
+        for (score, passes) in [(0.9, true), (0.1, false)] {
+            let expected = 6 * usize::from(passes && !is_known);
+            // The box is not looked at.
+            for corner in [9.0, NAN] {
+                let row = [1.0, 1.0, corner, 9.0, score, class];
+                let found = count(&[(vec![1, 6, 6], row.repeat(6))], &YoloLayout::EndToEnd);
+                assert_eq!(found, expected, "{class} {score}");
+                let boxes = (vec![1, 6, 4], row[..4].repeat(6));
+                let [scores, labels] = [score, class].map(|value| (vec![1, 6], vec![value; 6]));
+                let layout = YoloLayout::Detr { boxes: DetrBoxes::CornerPixels, logits: false };
+                assert_eq!(count(&[boxes, scores, labels], &layout), expected, "{class} {score}");
+            }
+        }
+    }
+}
+
+#[test]
 fn rows_with_a_nan_score_are_counted_once() {
     // Objectness and scores of two classes.
     let rows = [

@@ -25,6 +25,8 @@ pub struct SelectCounts {
     pub num_nan_scores: usize,
     /// Invalid boxes whose score passed.
     pub num_invalid_boxes: usize,
+    /// Boxes whose score passed and whose class is not one of the head.
+    pub num_unknown_classes: usize,
 }
 
 impl SelectCounts {
@@ -34,6 +36,7 @@ impl SelectCounts {
         report.add_count(Count::CandidatesOverTopK, self.num_over_top_k);
         report.add_count(Count::ScoresNan, self.num_nan_scores);
         report.add_count(Count::BoxesInvalid, self.num_invalid_boxes);
+        report.add_count(Count::ClassesUnknown, self.num_unknown_classes);
     }
 }
 
@@ -55,6 +58,7 @@ pub fn select<B: Copy>(candidates: &mut Candidates<B>, pre_nms_top_k: usize) -> 
         num_over_top_k,
         num_nan_scores: candidates.num_nan_scores(),
         num_invalid_boxes: candidates.num_invalid_boxes(),
+        num_unknown_classes: candidates.num_unknown_classes(),
     }
 }
 
