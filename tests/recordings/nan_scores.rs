@@ -11,7 +11,7 @@ use det_post::transport::messages::{Image, definition};
 use det_post::types::{ElementType, Header, Stamp};
 
 /// Side of pictures and of the network's input: no padding.
-const SIDE: usize = 64;
+pub const SIDE: usize = 64;
 /// Planes `cx cy w h` and the scores of two classes, of three boxes.
 const PLANES: [[f32; 3]; 6] = [
     [10.0, 30.0, 50.0],
@@ -60,7 +60,7 @@ fn write_network(path: &Path, broken: Broken) {
 }
 
 /// A white picture, a black one, a grey one.
-fn write_pictures(folder: &Path) {
+pub fn write_pictures(folder: &Path) {
     let mut bag = BagWriter::create(folder, BagCompression::None).unwrap();
     let text = definition(Image::TYPE).unwrap();
     let topic =

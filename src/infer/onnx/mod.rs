@@ -6,6 +6,7 @@
 //! The depth of nesting is that of the schema, and [`MAX_ITEMS`] bounds what is
 //! allocated, so a hostile file costs little more memory than its own size.
 
+mod metadata;
 mod parse;
 mod tensor;
 mod wire;
@@ -13,6 +14,7 @@ pub(super) mod write;
 
 use std::collections::HashMap;
 
+pub(super) use metadata::entries as metadata_entries;
 pub(super) use tensor::{DataType, Tensor};
 
 use crate::error::{Error, ErrorKind, Result};

@@ -39,7 +39,7 @@ pub(super) fn model(bytes: &[u8]) -> Result<Model<'_>> {
     Ok(model)
 }
 
-fn metadata(mut message: Message<'_>) -> Result<(&str, &str)> {
+pub(super) fn metadata(mut message: Message<'_>) -> Result<(&str, &str)> {
     let mut entry = ("", "");
     while let Some(field) = message.next_field()? {
         match field.number {
