@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn names_of_every_spelling() {
-        let cases: [(&str, Result<&[&str], &str>); 16] = [
+        let cases: [(&str, Result<&[&str], &str>); 17] = [
+            (r#"{0: 'it\'s a "car", {1: x}'}"#, Ok(&["it's a \"car\", {1: x}"])),
             ("{0: 'helmet', 1: 'vest'}", Ok(&["helmet", "vest"])),
             ("{1: 'vest', 0: 'helmet'}", Ok(&["helmet", "vest"])),
             (r#"{"0": "helmet", "1": "vest"}"#, Ok(&["helmet", "vest"])),

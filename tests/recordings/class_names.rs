@@ -83,7 +83,7 @@ fn class_names_of_the_file_are_published_and_said() {
         assert!(run.stderr.contains("3 class names are those of the network"), "{}", run.stderr);
     }
     let case = case("yolov10", &ROWS, &[NAMES]);
-    let checked = det_post(&["check", "--config", &case.config]);
+    let checked = det_post(&["check", &case.config]);
     checked.expect_code(0);
     assert!(checked.stdout.contains("# camera: the 3 class names are those of the network"));
 }
