@@ -126,8 +126,7 @@ impl Network {
         if num_given != num {
             let found = format!("{num_given} names ({})", listed(given));
             let allowed = format!(
-                "the {num} of the network {path} ({}), or none where the head is in the configuration or a shipped \
-                 one: then those of the network are used",
+                "the {num} of the network {path} ({}); a shipped head, and facts without `{NAMES}`, take them from it",
                 listed(names)
             );
             return problems
