@@ -8,7 +8,7 @@ use super::declaration::Change::Fixed;
 use super::declaration::{Declaration, parameter_file, values};
 use super::engine::check_engine;
 use super::files::Entries;
-use super::head::{self, Facts, Head};
+use super::head::{self, Facts, Head, Network};
 use super::inputs::{InputConfig, SyncConfig, images, input};
 use super::jpeg::check_jpeg;
 use super::lidar::LidarConfig;

@@ -74,7 +74,9 @@ impl Network {
             .is_none_or(|entry| matches!(&entry.node, Node::Text(sensor) if sensor == "camera"));
         let default = match facts.get(NAMES) {
             None => "",
-            Some(Entry { node: Node::Text(list), origin }) if &*origin.name == "--like" => list,
+            Some(Entry { node: Node::Text(list), origin }) if &*origin.name == "--like" => {
+                list.as_str()
+            }
             Some(entry) => return &*entry.origin.name != "--like",
         };
         if let Some(names) = self.names().filter(|_| is_of_camera) {

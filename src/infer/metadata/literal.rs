@@ -69,7 +69,8 @@ impl Parser<'_> {
             return None;
         }
         self.skip_spaces();
-        match *self.rest.peek()? {
+        let next = *self.rest.peek()?;
+        match next {
             '{' => {
                 self.rest.next();
                 self.items('}', |parser| {

@@ -30,7 +30,7 @@ pub(in crate::infer) fn entries(path: &Path) -> Result<Vec<(String, String)>> {
                 continue;
             }
             1 => 8,
-            2 => varint(&mut reader)?.unwrap_or(0),
+            2 => varint(&mut reader)?.ok_or(ErrorKind::UnexpectedEof)?,
             5 => 4,
             _ => return Err(ErrorKind::InvalidData.into()),
         };

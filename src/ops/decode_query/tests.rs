@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::types::{PointRange, SizeOrder, YawConvention};
+use crate::types::{PointRange, ScoreThresholds, SizeOrder, YawConvention};
 
 fn params(threshold: f32, num_classes: usize) -> QueryDecode {
     QueryDecode {
