@@ -74,9 +74,9 @@ fn class_names_of(name: &str, camera: &CameraConfig) -> String {
     };
     let (used, path) = (&camera.facts.class_names, camera.model_path.display());
     match *used == names {
-        true => format!("{name}: the {} class names are those of the network {path}", used.len()),
+        true => format!("{name}: the {} class names come from the network {path}", used.len()),
         false => format!(
-            "{name}: the {} class names are those given, not those of the network {path}",
+            "{name}: the {} class names are given; the network {path} names others",
             used.len()
         ),
     }

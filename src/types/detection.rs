@@ -42,6 +42,7 @@ impl Object3d {
     /// Whether the box is valid ([`Box3d::is_valid`]), and velocity and variances are finite
     /// where there are any.
     pub fn is_valid(&self) -> bool {
+        let finite = |value: &f32| value.is_finite();
         let of_box = self.variance.unwrap_or_default();
         let [velocity, of_velocity] = [self.velocity_mps.unwrap_or_default(), of_box.velocity]
             .map(|xy| xy.iter().all(finite));
@@ -51,10 +52,6 @@ impl Object3d {
             && of_box.center.iter().chain(&of_box.size).all(finite)
             && of_box.yaw.is_finite()
     }
-}
-
-fn finite(value: &f32) -> bool {
-    value.is_finite()
 }
 
 /// Variances of a 3D box, each in the square of its quantity's unit.

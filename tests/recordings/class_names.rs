@@ -78,21 +78,23 @@ fn class_names(run: &Run) -> Vec<String> {
 #[test]
 fn class_names_of_the_file_are_published_and_said() {
     for parameters in [vec![], vec!["camera.isolate:=true".into()]] {
-        let run = case("yolov10", &ROWS, &[NAMES, ("task", "detect")]).run(&parameters);
+        let case = case("yolov10", &ROWS, &[NAMES, ("task", "detect")]);
+        let run = case.run(&parameters);
         assert_eq!(class_names(&run), ["helmet", "boots"]);
-        assert!(run.stderr.contains("3 class names are those of the network"), "{}", run.stderr);
+        assert!(run.stderr.contains("3 class names come from the network"), "{}", run.stderr);
     }
     let case = case("yolov10", &ROWS, &[NAMES]);
     let checked = det_post(&["check", &case.config]);
     checked.expect_code(0);
-    assert!(checked.stdout.contains("# camera: the 3 class names are those of the network"));
+    assert!(checked.stdout.contains("# camera: the 3 class names come from the network"));
 }
 
 #[test]
 fn class_names_that_are_given_hold_with_a_warning() {
     let head = "{sensor: camera, class_names: [a, vest, c], layout: {kind: end_to_end}, placement: center, \
                 channel_order: rgb}";
-    let run = case(head, &ROWS, &[NAMES]).run(&[]);
+    let named = case(head, &ROWS, &[NAMES]);
+    let run = named.run(&[]);
     assert_eq!(class_names(&run), ["a", "c"]);
     assert!(run.stderr.contains("class 0 of 3 is `a` here and `helmet` of 3"), "{}", run.stderr);
     let head = head.replace(", c]", "]");
@@ -108,7 +110,8 @@ fn class_names_that_are_given_hold_with_a_warning() {
 #[test]
 fn class_names_that_do_not_reach_a_class_are_counted() {
     let rows = [ROWS[0], [2.0, 2.0, 20.0, 20.0, 0.9, 85.0], [2.0, 2.0, 20.0, 20.0, 0.1, 85.0]];
-    let run = case("yolov10", &rows, &[]).run(&[]);
+    let case = case("yolov10", &rows, &[]);
+    let run = case.run(&[]);
     assert_eq!(class_names(&run), ["person"]);
     let report = run.report();
     let truncated = &report["channels"]["camera"]["truncated"];

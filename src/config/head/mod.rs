@@ -115,7 +115,7 @@ pub(super) fn read(
 }
 
 /// Reads a head whose facts stand in the configuration itself; `prefix` precedes their keys.
-/// Also returns the facts as parameters. Without class names those of the network are used.
+/// Also returns the facts as parameters. Without class names the network's are used.
 pub(super) fn read_inline(
     prefix: &str,
     mut facts_given: Entries,

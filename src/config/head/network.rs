@@ -1,6 +1,6 @@
 //! What the file of a camera's network says about it, beside the facts of its head.
 //!
-//! Class names that the user gives hold. Where they are those of a shipped head, or there are none, the
+//! Class names that the user gives hold. Where a shipped head has them, or there are none, the
 //! names of the file hold: the network knows its classes. What contradicts the head is refused or
 //! warned about, with both.
 
@@ -47,7 +47,7 @@ impl Network {
         self.metadata.class_names.as_ref()?.as_deref().ok()
     }
 
-    /// Puts the names of the file in place of those of a shipped head of cameras.
+    /// Puts the names of the file in place of the names of a shipped head of cameras.
     pub(super) fn replace(
         &self,
         head: &str,
@@ -92,8 +92,7 @@ impl Network {
     fn names_used(&self, names: &[String], instead: &str) -> String {
         let Self { channel, path, .. } = self;
         format!(
-            "{channel}: the {} class names are those of the network {path} ({}), in place of those of \
-             {instead}",
+            "{channel}: the {} class names come from the network {path} ({}), not from {instead}",
             names.len(),
             listed(names)
         )
@@ -114,7 +113,7 @@ impl Network {
             let Self { channel, path, .. } = self;
             problems.warn(format!(
                 "{channel}: the names in the metadata of the network {path} are not used: {reason}; the class names \
-                 are those of the head"
+                 come from the head"
             ));
         }
         self.check_task(key, &facts.layout, problems);
@@ -289,7 +288,7 @@ mod tests {
         assert_eq!(names("yolov10", &[THREE]).unwrap(), three);
         assert_eq!(names("yolov8", &[THREE, ("task", "detect"), ("stride", "32")]).unwrap(), three);
         assert_eq!(names(&format!("{FACTS}}}"), &[THREE]).unwrap(), three);
-        // Without names, or with names that are no list, those of the head hold.
+        // Without names, or with names that are no list, the head's hold.
         for entries in [&[][..], &[("task", "detect")], &[("names", "helmet")]] {
             assert_eq!(names("yolov10", entries).unwrap()[0], "person");
         }
