@@ -197,4 +197,6 @@ fn argument<T>(message: String) -> Result<T> {
 }
 
 #[cfg(test)]
+mod dropped;
+#[cfg(test)]
 mod tests;

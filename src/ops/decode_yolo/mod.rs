@@ -136,4 +136,6 @@ fn argument(message: String) -> Error {
 }
 
 #[cfg(test)]
+mod dropped;
+#[cfg(test)]
 mod tests;
