@@ -971,6 +971,12 @@ struct det_post_decoded {
     size_t num_over_capacity;
     /** Boxes with a score that is NaN, which are not among these. */
     size_t num_nan_scores;
+    /** Boxes whose score passes and that are no boxes (a number is not finite, an edge or an
+     * extent is reversed), which are not among these. */
+    size_t num_invalid_boxes;
+    /** Boxes whose score passes and whose class is not below the number of classes, which are
+     * not among these. */
+    size_t num_unknown_classes;
 };
 
 /** A sparse convolution. Axes are in the order of the coordinates. */

@@ -36,6 +36,12 @@ pub struct Decoded {
     pub num_over_capacity: usize,
     /// Boxes with a score that is NaN, which are not among these.
     pub num_nan_scores: usize,
+    /// Boxes whose score passes and that are no boxes (a number is not finite, an edge or an
+    /// extent is reversed), which are not among these.
+    pub num_invalid_boxes: usize,
+    /// Boxes whose score passes and whose class is not below the number of classes, which are
+    /// not among these.
+    pub num_unknown_classes: usize,
 }
 
 /// The memory of decoders, which grows to the largest call.
@@ -117,6 +123,8 @@ impl Arrays<'_> {
             box_len: N,
             num_over_capacity: candidates.num_dropped(),
             num_nan_scores: candidates.num_nan_scores(),
+            num_invalid_boxes: candidates.num_invalid_boxes(),
+            num_unknown_classes: candidates.num_unknown_classes(),
         }))
     }
 }

@@ -146,6 +146,8 @@ impl<H, D> Session<H, D> {
                 box_len: B::NUM_NUMBERS,
                 num_over_capacity: counts.num_over_capacity,
                 num_nan_scores: counts.num_nan_scores,
+                num_invalid_boxes: counts.num_invalid_boxes,
+                num_unknown_classes: counts.num_unknown_classes,
             })
         })
     }

@@ -105,11 +105,11 @@ __device__ bool decode_box(const Args<T>& args, const Passing& passing, Candidat
     candidate.width = exponential(residuals[4]) * anchor.width;
     candidate.height = exponential(residuals[5]) * anchor.height;
     float yaw = residuals[6] + args.rotations[position.anchor % num_rotations];
-    bool passes = true;
+    bool is_valid = true;
     if (args.directions.len != 0) {
         const float first = value_at(args, args.directions, 2, position, 0);
         const float second = value_at(args, args.directions, 2, position, 1);
-        passes &= !isnan(first) && !isnan(second);
+        is_valid = !isnan(first) && !isnan(second);
         yaw = wrapped(yaw - args.direction_offset, kPi) + args.direction_offset;
         if (first < second) yaw = yaw + kPi;
     }
@@ -117,11 +117,8 @@ __device__ bool decode_box(const Args<T>& args, const Passing& passing, Candidat
     candidate.yaw = yaw;
     const float score = sigmoid(logit);
     candidate.rank = {score, class_index, position.cell * args.num_anchors + position.anchor};
-    passes &= isfinite(candidate.center[0]) && isfinite(candidate.center[1]) &&
-              isfinite(candidate.center[2]) && isfinite(candidate.length) &&
-              isfinite(candidate.width) && isfinite(candidate.height) && isfinite(yaw);
-    return passes && score >= args.thresholds.at(class_index, candidate.center[0],
-                                                 candidate.center[1]);
+    return score >= args.thresholds.at_center(class_index, candidate.center) &&
+           selection::check_box(args.selection, is_valid && has_valid_box(candidate));
 }
 
 template <typename T>

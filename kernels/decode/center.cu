@@ -154,23 +154,23 @@ __device__ bool decode_cell(const Args<T>& args, const Task<T>& task, const Pass
         (row + offset.at[1]) * args.cell_size[1] + args.origin[1],
         height.at[0],
     };
-    bool passes = score >= args.thresholds.at(class_index, center[0], center[1]);
+    bool passes = score >= args.thresholds.at_center(class_index, center);
     const float sine = rotation.at[0];
     const float cosine = rotation.at[1];
     if (class_index < args.least_yaw_norms.len) {
         const float norm = __fsqrt_rn(sine * sine + cosine * cosine);
-        passes &= norm >= args.least_yaw_norms[class_index];
+        passes &= isnan(norm) || norm >= args.least_yaw_norms[class_index];
     }
     const Settings& settings = args.settings[0];
+    const bool has_center = isfinite(center[0]) && isfinite(center[1]) && isfinite(center[2]);
     float size[3];
 #pragma unroll
     for (uint32_t i = 0; i < 3; ++i) {
-        if (settings.has_range != 0) {
+        if (settings.has_range != 0 && has_center) {
             passes &= center[i] >= settings.min[i] && center[i] < settings.max[i];
         }
         size[i] = args.size_is_log != 0 ? exponential(raw_size.at[i]) : raw_size.at[i];
         candidate.center[i] = center[i];
-        passes &= isfinite(center[i]) && isfinite(size[i]);
     }
     const bool swapped = args.width_comes_first != 0;
     candidate.length = swapped ? size[1] : size[0];
@@ -178,17 +178,17 @@ __device__ bool decode_cell(const Args<T>& args, const Task<T>& task, const Pass
     candidate.height = size[2];
     candidate.yaw = yaw_of(sine, cosine, args.yaw_turns_clockwise != 0);
     candidate.rank = {score, class_index, task.first_source + cell};
-    passes &= isfinite(candidate.yaw);
+    bool is_valid = has_valid_box(candidate) && isfinite(sine) && isfinite(cosine);
     if (args.has_velocity != 0) {
         const Values<T, 2> velocity(task.velocity, num_cells, cell, 0);
         motion.velocity[0] = velocity.at[0];
         motion.velocity[1] = velocity.at[1];
-        passes &= velocity.is_finite();
+        is_valid &= velocity.is_finite();
     }
     if (args.has_variance != 0) {
-        passes &= read_variances(args, task, cell, size, rotation, motion);
+        is_valid &= read_variances(args, task, cell, size, rotation, motion);
     }
-    return passes;
+    return passes && selection::check_box(args.selection, is_valid);
 }
 
 template <typename T>

@@ -96,18 +96,22 @@ __device__ inline void select(uint64_t* keys, uint32_t num, uint32_t wanted) {
 }
 
 __device__ inline void choose(const Args& args, uint64_t* keys) {
-    __shared__ uint32_t num_collected, num_passed, num_nan;
+    __shared__ uint32_t num_collected, num_passed, num_nan, num_invalid;
     // A bit per query: whether a logit of it is NaN.
     __shared__ uint32_t nan_words[kMaxQueries / 32];
     const Settings& settings = args.settings[0];
     const uint32_t max_pairs = min(settings.max_pairs, static_cast<uint32_t>(args.pairs.len));
     const uint32_t num_pairs = args.num_queries * args.num_classes;
-    if (threadIdx.x == 0) num_collected = num_passed = num_nan = 0;
+    if (threadIdx.x == 0) num_collected = num_passed = num_nan = num_invalid = 0;
     const auto note_nan = [](uint32_t query) { atomicOr(&nan_words[query / 32], 1u << query % 32); };
     for (uint32_t i = threadIdx.x; i < kMaxQueries / 32; i += kThreads) nan_words[i] = 0;
     __syncthreads();
     for (uint32_t query = threadIdx.x; query < args.num_queries; query += kThreads) {
-        if (isnan(centerness_of(args, query))) note_nan(query);
+        if (isnan(centerness_of(args, query))) {
+            note_nan(query);
+        } else if (is_invalid(args, settings, query, args.boxes.data + static_cast<uint64_t>(query) * kBoxLen)) {
+            atomicAdd(&num_invalid, 1);
+        }
     }
     uint64_t bound = ~0ull;
     for (uint32_t start = 0; start < num_pairs; start += kAtOnce * kThreads) {
@@ -153,7 +157,9 @@ __device__ inline void choose(const Args& args, uint64_t* keys) {
         if (nan_words[i] != 0) atomicAdd(&num_nan, __popc(nan_words[i]));
     }
     __syncthreads();
-    if (threadIdx.x == 0) args.counts[0] = num_kept, args.counts[1] = num_passed, args.counts[2] = num_nan;
+    if (threadIdx.x == 0) {
+        args.counts[0] = num_kept, args.counts[1] = num_passed, args.counts[2] = num_nan, args.counts[3] = num_invalid;
+    }
 }
 
 }  // namespace decode_query

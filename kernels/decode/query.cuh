@@ -11,6 +11,8 @@ constexpr uint32_t kBoxLen = 11;
 constexpr uint32_t kMaxQueries = 8192;
 // The most distance bins.
 constexpr uint32_t kMaxBins = 16;
+// The largest logarithm of an extent that is finite; in Rust: crates/ops/src/decode/query/mod.rs.
+constexpr float kMaxLogExtent = 0x1.62e42ep+6f;
 
 // In device memory. In Rust: `QuerySettings` in crates/ops/src/decode/query/kernels.rs.
 struct Settings {
@@ -42,7 +44,7 @@ struct Args {
     Slice<const float> bounds;   // the least logits, [classes, kMaxBins]
     Slice<const float> norms;    // the least norms of (sine, cosine), by class
     Slice<Pair> pairs;           // best first
-    Slice<uint32_t> counts;      // pairs that are kept, that passed; queries with a NaN
+    Slice<uint32_t> counts;      // pairs that are kept, that passed; queries with a NaN, with an invalid box
     uint32_t num_queries;
     uint32_t num_classes;
     uint32_t num_keys;           // that shared memory holds, a power of two
@@ -50,12 +52,20 @@ struct Args {
 };
 static_assert(sizeof(Args) == 144);
 
-// The distance bin of a query; `kMaxBins` if no class passes.
-__device__ inline uint32_t bin_of(const float* box, const Settings& settings) {
+// Whether all numbers are finite, extents included.
+__device__ inline bool is_valid(const float* box) {
+    bool is_valid = true;
+#pragma unroll
+    for (uint32_t i = 0; i < kBoxLen; ++i) is_valid = is_valid & isfinite(box[i]);
+#pragma unroll
+    for (uint32_t i = 3; i < 6; ++i) is_valid = is_valid & (box[i] <= kMaxLogExtent);
+    return is_valid;
+}
+
+// The distance bin of a finite centre; `kMaxBins` if no class passes.
+__device__ inline uint32_t bin_of_center(const float* box, const Settings& settings) {
     const float x = box[0], y = box[1], z = box[2];
     bool passes = true;
-#pragma unroll
-    for (uint32_t i = 0; i < kBoxLen; ++i) passes = passes & isfinite(box[i]);
     if (settings.has_range != 0) {
         passes = passes & (x >= settings.low[0]) & (x < settings.high[0]) & (y >= settings.low[1]) & (y < settings.high[1]) &
                  (z >= settings.low[2]) & (z < settings.high[2]);
@@ -69,6 +79,11 @@ __device__ inline uint32_t bin_of(const float* box, const Settings& settings) {
     return passes ? bin : kMaxBins;
 }
 
+// The distance bin of a query; `kMaxBins` if no class passes.
+__device__ inline uint32_t bin_of(const float* box, const Settings& settings) {
+    return is_valid(box) ? bin_of_center(box, settings) : kMaxBins;
+}
+
 __device__ inline float norm_of(const float* box) {
     const float sine = box[6], cosine = box[7];
     return sqrtf(sine * sine + cosine * cosine);
@@ -79,6 +94,26 @@ __device__ inline bool passes(const Args& args, const Settings& settings, uint32
     const uint32_t bin = bin_of(box, settings);
     return bin != kMaxBins && logit >= args.bounds[class_index * kMaxBins + bin] &&
            (settings.has_norms == 0 || norm_of(box) >= args.norms[class_index]);
+}
+
+// Whether the box of a query is invalid and a class of it passes: with a centre that is not finite the lowest bound of a class
+// applies, and a norm that is NaN passes. Read by one thread, since it is rare.
+__device__ inline bool is_invalid(const Args& args, const Settings& settings, uint32_t query, const float* box) {
+    if (is_valid(box)) return false;
+    const bool has_center = isfinite(box[0]) && isfinite(box[1]) && isfinite(box[2]);
+    const uint32_t bin = has_center ? bin_of_center(box, settings) : 0;
+    if (bin == kMaxBins) return false;
+    const uint32_t end = has_center ? bin + 1 : max(settings.num_bins, 1u);
+    const float norm = norm_of(box);
+#pragma unroll 1
+    for (uint32_t c = 0; c < args.num_classes; ++c) {
+        float bound = NAN;
+#pragma unroll 1
+        for (uint32_t i = bin; i < end; ++i) bound = fminf(bound, args.bounds[c * kMaxBins + i]);
+        const bool has_norm = settings.has_norms == 0 || isnan(norm) || norm >= args.norms[c];
+        if (has_norm && args.logits[static_cast<uint64_t>(query) * args.num_classes + c] >= bound) return true;
+    }
+    return false;
 }
 
 __device__ inline float centerness_of(const Args& args, uint32_t query) {

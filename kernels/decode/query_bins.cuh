@@ -33,6 +33,7 @@ struct Binned {
     uint32_t best[kWarps], last[kWarps], num_passed[kWarps];
     uint32_t nan_words[kThreads / 32];
     uint32_t num_left;
+    uint32_t num_invalid;
     float limit;
 
     // Counts a query with a NaN once.
@@ -90,7 +91,7 @@ __device__ inline void stage(const Args& args, Binned& binned) {
     }
     binned.counts[0][thread] = binned.counts[1][thread] = 0;
     if (thread < kThreads / 32) binned.nan_words[thread] = 0;
-    if (thread == 0) binned.num_left = 0, binned.limit = INFINITY;
+    if (thread == 0) binned.num_left = binned.num_invalid = 0, binned.limit = INFINITY;
 }
 
 // Loads the results of the launch before, and finds the distance bins of the queries.
@@ -112,7 +113,11 @@ __device__ inline void load(const Args& args, Binned& binned, Staged& staged) {
         const float* box = staged.boxes + thread * kBoxLen;
         binned.bins[thread] = isnan(centerness) ? kMaxBins : bin_of(box, binned.settings);
         if (binned.settings.has_norms != 0) binned.norms[thread] = norm_of(box);
-        if (isnan(centerness)) binned.note_nan(thread);
+        if (isnan(centerness)) {
+            binned.note_nan(thread);
+        } else if (is_invalid(args, binned.settings, thread, box)) {
+            atomicAdd(&binned.num_invalid, 1);
+        }
     }
     __syncthreads();
 }
@@ -254,7 +259,10 @@ __device__ inline bool choose_by_bins(const Args& args, Binned& binned, Staged& 
     });
     if (warp_of() == kWarps - 1) {
         const uint32_t num_nan = __reduce_add_sync(kAllLanes, __popc(binned.nan_words[lane_of()]));
-        if (lane_of() < 3) args.counts[lane_of()] = lane_of() == 0 ? num_kept : lane_of() == 1 ? num_passed : num_nan;
+        if (lane_of() < 4) {
+            args.counts[lane_of()] =
+                lane_of() == 0 ? num_kept : lane_of() == 1 ? num_passed : lane_of() == 2 ? num_nan : binned.num_invalid;
+        }
     }
     return true;
 }

@@ -71,6 +71,27 @@ __device__ void count_nan(const Slices<Candidate>& args, uint32_t num) {
     if (num != 0) atomicAdd(&args.counters[kScoresNan], num);
 }
 
+// For any thread, several times: counts a box whose score passes and that is no box.
+template <typename Candidate>
+__device__ void count_invalid(const Slices<Candidate>& args) {
+    atomicAdd(&args.counters[kBoxesInvalid], 1);
+}
+
+// Whether a class that a network gives is one of the head, for a candidate whose score passes;
+// counts it if not.
+template <typename Candidate>
+__device__ bool check_class(const Slices<Candidate>& args, uint32_t class_index) {
+    if (class_index == kLast) atomicAdd(&args.counters[kClassesUnknown], 1);
+    return class_index != kLast;
+}
+
+// Whether a candidate whose score passes is valid; counts it if not.
+template <typename Candidate>
+__device__ bool check_box(const Slices<Candidate>& args, bool is_valid) {
+    if (!is_valid) count_invalid(args);
+    return is_valid;
+}
+
 template <typename Candidate>
 __device__ bool is_wanted(const Slices<Candidate>& args, uint32_t class_index) {
     if (args.settings[0].has_filter == 0) return true;

@@ -62,27 +62,29 @@ __device__ bool decode_query(const Args<T>& args, const Passing& passing, Candid
                              Motion& motion) {
     const auto [query, logit, class_index] = passing;
     float numbers[kNumbers];
-    bool passes = true;
+    bool is_valid = true;
 #pragma unroll
     for (uint32_t i = 0; i < kNumbers; ++i) {
         numbers[i] = value_at(args, args.boxes, kNumbers, query, i);
-        passes &= isfinite(numbers[i]);
+        is_valid &= isfinite(numbers[i]);
     }
     const float score = sigmoid(logit);
-    passes &= score >= args.thresholds.at(class_index, numbers[0], numbers[1]);
+    bool passes = score >= args.thresholds.at_center(class_index, numbers);
     const float sine = numbers[6];
     const float cosine = numbers[7];
     if (class_index < args.least_yaw_norms.len) {
         const float norm = __fsqrt_rn(sine * sine + cosine * cosine);
-        passes &= norm >= args.least_yaw_norms[class_index];
+        passes &= isnan(norm) || norm >= args.least_yaw_norms[class_index];
     }
+    const bool has_center = isfinite(numbers[0]) && isfinite(numbers[1]) && isfinite(numbers[2]);
     float size[3];
 #pragma unroll
     for (uint32_t i = 0; i < 3; ++i) {
-        if (args.has_range != 0) passes &= numbers[i] >= args.min[i] && numbers[i] < args.max[i];
+        if (args.has_range != 0 && has_center) {
+            passes &= numbers[i] >= args.min[i] && numbers[i] < args.max[i];
+        }
         candidate.center[i] = numbers[i];
         size[i] = exponential(numbers[3 + i]);
-        passes &= isfinite(size[i]);
     }
     const bool swapped = args.width_comes_first != 0;
     candidate.length = swapped ? size[1] : size[0];
@@ -92,7 +94,8 @@ __device__ bool decode_query(const Args<T>& args, const Passing& passing, Candid
     candidate.rank = {score, class_index, query};
     motion.velocity[0] = numbers[8];
     motion.velocity[1] = numbers[9];
-    return passes && isfinite(candidate.yaw);
+    is_valid &= has_valid_box(candidate);
+    return passes && selection::check_box(args.selection, is_valid);
 }
 
 template <typename T>

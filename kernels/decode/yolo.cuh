@@ -58,14 +58,17 @@ struct FoundCandidates {
 using Found = FoundCandidates<Candidate2d>;
 
 template <typename Candidate>
-__device__ bool is_finite(const Candidate& candidate) {
-    return isfinite(candidate.rank.score) && has_finite_box(candidate);
+__device__ bool is_valid(const Candidate& candidate) {
+    return isfinite(candidate.rank.score) && has_valid_box(candidate);
 }
 
-// For one thread: adds a candidate if its values are finite.
-template <typename Candidate>
-__device__ void add(FoundCandidates<Candidate>& found, const Candidate& candidate) {
-    if (is_finite(candidate)) found.items[atomicAdd(&found.num, 1)] = candidate;
+// For one thread: adds a candidate whose score passes, or counts it if it is no box.
+template <typename T, typename Candidate>
+__device__ void add(const Args<T, Candidate>& args, FoundCandidates<Candidate>& found,
+                    const Candidate& candidate) {
+    if (selection::check_box(args.selection, is_valid(candidate))) {
+        found.items[atomicAdd(&found.num, 1)] = candidate;
+    }
 }
 
 // For all threads of a block, once: appends the block's candidates.

@@ -24,7 +24,8 @@ __device__ void append_rows(const Args<T>& args, const Decode& decode) {
     const uint32_t first = blockIdx.x * kThreads;
     const uint32_t num = first < args.num_rows ? min(args.num_rows - first, kThreads) : 0;
     const auto of_thread = [&](uint32_t i, Candidate2d& candidate) {
-        return decode(first + i, candidate) && is_finite(candidate);
+        return decode(first + i, candidate) &&
+               selection::check_box(args.selection, is_valid(candidate));
     };
     const auto nothing = [](auto...) {};
     selection::append(args.selection, shared, num, of_thread, nothing, nothing);
@@ -40,7 +41,8 @@ __device__ void decode_end_to_end(const Args<T>& args) {
         const uint32_t class_index = class_of(widened(values[5]), args.num_classes);
         candidate = {box.x, box.y, box.z, box.w, {score, class_index, row}};
         selection::count_nan(args.selection, isnan(score));
-        return score >= score_threshold(args) && class_index != kLast;
+        return score >= score_threshold(args) &&
+               selection::check_class(args.selection, class_index);
     });
 }
 
@@ -74,7 +76,7 @@ __device__ void decode_detr(const Args<T>& args) {
         const BestClass best = best_class(scores, 1, args.num_classes);
         if (lane_of() == 0) selection::count_nan(args.selection, best.has_nan);
         if (best.class_index != kLast && best.value >= detr_bound(args) && lane_of() == 0) {
-            add(found, detr_candidate(args, row, best.value, best.class_index));
+            add(args, found, detr_candidate(args, row, best.value, best.class_index));
         }
     }
     append(args, found, shared);
@@ -87,7 +89,8 @@ __device__ void decode_detr_labels(const Args<T>& args) {
         const float value = widened(args.outputs[1][row]);
         const uint32_t class_index = class_of(widened(args.outputs[2][row]), args.num_classes);
         selection::count_nan(args.selection, isnan(value));
-        if (!(value >= detr_bound(args)) || class_index == kLast) return false;
+        if (!(value >= detr_bound(args))) return false;
+        if (!selection::check_class(args.selection, class_index)) return false;
         candidate = detr_candidate(args, row, value, class_index);
         return true;
     });

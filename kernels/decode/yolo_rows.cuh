@@ -110,7 +110,7 @@ __device__ void decode_row(const Args<T>& args, Found& found, uint32_t row, floa
     number = Layout::box_number(args, row, lane_of() % 4, number);
     const float4 box = {__shfl_sync(kAllLanes, number, 0), __shfl_sync(kAllLanes, number, 1),
                         __shfl_sync(kAllLanes, number, 2), __shfl_sync(kAllLanes, number, 3)};
-    if (lane_of() == 0) add(found, from_center(box, {score, best.class_index, row}));
+    if (lane_of() == 0) add(args, found, from_center(box, {score, best.class_index, row}));
 }
 
 // Half of the threads read one objectness each; a warp decodes a row that passes. The

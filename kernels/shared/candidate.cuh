@@ -44,6 +44,19 @@ __device__ inline bool has_finite_box(const Candidate3d& c) {
            are_finite(c.length, c.width, c.height, 0.0f);
 }
 
+// Whether a box is one: `is_valid` of crates/types/src/boxes.rs. Branch-free.
+__device__ inline bool has_valid_box(const Candidate2d& c) {
+    return has_finite_box(c) & (c.x1 <= c.x2) & (c.y1 <= c.y2);
+}
+
+__device__ inline bool has_valid_box(const CandidateRotated& c) {
+    return has_finite_box(c) & (c.width >= 0.0f) & (c.height >= 0.0f);
+}
+
+__device__ inline bool has_valid_box(const Candidate3d& c) {
+    return has_finite_box(c) & (c.length >= 0.0f) & (c.width >= 0.0f) & (c.height >= 0.0f);
+}
+
 // What a head regresses beside the box; in Rust: `Motion` in
 // crates/ops/src/decode/center/kernels.rs.
 struct Motion {

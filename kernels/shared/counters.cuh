@@ -5,7 +5,8 @@
 // of the frame (gather.cu) copies all entries to memory that the host reads,
 // without knowing their meaning, and clears them for the next frame. The kernels
 // of a frame run one after another on one stream, and one thread of a kernel adds
-// to an entry: no addition is atomic, except to kScoresNan.
+// to an entry: no addition is atomic, except to kScoresNan, kBoxesInvalid
+// and kClassesUnknown.
 #pragma once
 
 #include "shared/slice.cuh"
@@ -25,9 +26,15 @@ enum Count : uint32_t {
     kDetectionsOverLimit = 11,
     kScoresOutOfRange = 12,  // counted by the host
     kScoresNan = 13,
+<<<<<<< HEAD
     kMemoryCleared = 14,  // counted by the host
     kRowStepsCorrected = 15,  // counted by the host
     kImagesMislabelled = 16,  // counted by the host
+=======
+    kBoxesInvalid = 14,
+    kClassesUnknown = 15,
+    kMemoryCleared = 16,  // counted by the host
+>>>>>>> f0f8c2376a92cc55df03579085ce199d3356dc14
 };
 constexpr uint32_t kNumCounters = 17;
 

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use super::fingerprint::Fingerprint;
 use super::{ConfigArguments, ExitStatus, stdout};
-use crate::config::{ChannelKind, EncoderFacts, LidarConfig};
+use crate::config::{CameraConfig, ChannelKind, EncoderFacts, LidarConfig};
 use crate::detectors::image2d::describe_cut;
 use crate::detectors::voxels;
 use det_post_infer::efficient_nms::EfficientNms;
+use det_post_infer::metadata::Metadata;
 use det_post_infer::sparse::{self, Plan};
 use det_post_types::text::{LineBreaks, shown};
 use det_post_types::{Error, Result};
@@ -49,10 +50,12 @@ pub(super) fn check(arguments: &CheckArguments) -> Result<ExitStatus> {
     for channel in &config.channels {
         if let ChannelKind::Camera(camera) = &channel.kind
             && camera.model_path.is_file()
-            && let Some(nms) = EfficientNms::of_file(&camera.model_path)?
         {
-            let path = camera.model_path.display();
-            text += &comments(&format!("{}: {path} {}", channel.name, describe_cut(&nms)));
+            text += &comments(&class_names_of(&channel.name, camera));
+            if let Some(nms) = EfficientNms::of_file(&camera.model_path)? {
+                let path = camera.model_path.display();
+                text += &comments(&format!("{}: {path} {}", channel.name, describe_cut(&nms)));
+            }
         }
         if let ChannelKind::Lidar(lidar) = &channel.kind
             && matches!(lidar.facts.encoder, EncoderFacts::Voxels(_))
@@ -62,6 +65,21 @@ pub(super) fn check(arguments: &CheckArguments) -> Result<ExitStatus> {
     }
     stdout::print(&text)?;
     Ok(ExitStatus::Done)
+}
+
+/// Whose class names a camera channel has, where its network names classes; else nothing.
+fn class_names_of(name: &str, camera: &CameraConfig) -> String {
+    let Some(Ok(names)) = Metadata::of_file(&camera.model_path).class_names else {
+        return String::new();
+    };
+    let (used, path) = (&camera.facts.class_names, camera.model_path.display());
+    match *used == names {
+        true => format!("{name}: the {} class names come from the network {path}", used.len()),
+        false => format!(
+            "{name}: the {} class names are given; the network {path} names others",
+            used.len()
+        ),
+    }
 }
 
 /// The sparse encoder of a channel, layer by layer. The configuration may be checked where

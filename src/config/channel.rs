@@ -8,7 +8,7 @@ use super::declaration::Change::Fixed;
 use super::declaration::{Declaration, parameter_file, values};
 use super::engine::check_engine;
 use super::files::Entries;
-use super::head::{self, Facts, Head};
+use super::head::{self, Facts, Head, Network};
 use super::inputs::{InputConfig, SyncConfig, images, input};
 use super::jpeg::check_jpeg;
 use super::lidar::LidarConfig;
@@ -175,21 +175,25 @@ pub(super) fn read(
     let (facts_given, given) = split_facts(given);
     let is_inline = !facts_given.is_empty();
     let key = format!("{prefix}head");
+    let network = Network::of(name, &given);
     let (inline, facts_declared) = match is_inline {
-        true => head::read_inline(&format!("{key}."), facts_given, problems),
+        true => head::read_inline(&format!("{key}."), facts_given, network.as_ref(), problems),
         false => (None, Vec::new()),
     };
     let mut p = Reader::new(&prefix, given, problems);
     let head = if is_inline { Some(key.clone()) } else { head_name(&mut p) };
     let found = match &head {
-        Some(head) if !is_inline => head::read(&key, head, p.problems()),
+        Some(head) if !is_inline => head::read(&key, head, network.as_ref(), p.problems()),
         _ => inline,
     };
-    let (Some(head), Some(Head { facts, suggested })) = (head, found) else {
+    let (Some(head), Some(Head { facts, suggested, has_given_names })) = (head, found) else {
         let known = [CAMERA_HEAD, LIDAR_HEAD, VOXEL_HEAD, SURROUND_HEAD];
         p.finish_without_head(&known.map(declarations).concat());
         return None;
     };
+    if let (Some(network), Facts::Camera(facts)) = (&network, &facts) {
+        network.check(&key, facts, has_given_names, p.problems());
+    }
     p.set_class_names(facts.class_names());
     p.suggest(suggested);
     let mut channel = parameters(&mut p, (node, name), head, facts, device_of_node);
@@ -213,7 +217,7 @@ fn split_facts(given: Entries) -> (Entries, Entries) {
 /// The parameters of the channels of a family, described for any of its heads.
 pub(super) fn declarations(head: &str) -> Vec<Declaration> {
     let mut problems = Problems::default();
-    let found = head::read("head", head, &mut problems);
+    let found = head::read("head", head, None, &mut problems);
     let (Some(Head { facts, .. }), Ok(node)) = (found, NodeName::new("", NODE_NAME)) else {
         return Vec::new();
     };

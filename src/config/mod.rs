@@ -124,7 +124,7 @@ pub struct Source {
 
 impl Config {
     /// Reads parameter files, then `key:=value` overrides; the later takes precedence.
-    /// Head files are read, networks are not.
+    /// Head files are read, and of the networks of cameras the metadata.
     ///
     /// # Errors
     /// `Config`, naming every problem: a file that cannot be read or is no

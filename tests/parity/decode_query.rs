@@ -1,6 +1,8 @@
 //! The best pairs of a query and a class: the same candidates, in the same order, and the same
 //! counts.
 
+use std::cell::Cell;
+
 use det_post_ops::decode::query::cuda::{DeviceQueries, Workspace as DeviceWorkspace};
 use det_post_ops::decode::query::{Queries, Workspace, decode_query};
 use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer};
@@ -17,6 +19,8 @@ struct Scene {
     boxes: Vec<QueryBox>,
     quality: Vec<[f32; 2]>,
     num_classes: usize,
+    /// Of the last comparison.
+    num_invalid: Cell<usize>,
 }
 
 fn params(threshold: f32, num_classes: usize) -> QueryDecode {
@@ -44,7 +48,7 @@ impl Scene {
         });
         let boxes = boxes.collect();
         let quality = (0..num_queries).map(|_| [value(3.0), value(3.0)]).collect();
-        Self { logits, boxes, quality, num_classes }
+        Self { logits, boxes, quality, num_classes, num_invalid: Cell::new(0) }
     }
 
     fn queries(&self, has_quality: bool) -> Queries<'_> {
@@ -89,12 +93,14 @@ impl Scene {
             let num_dropped = on_device.read(has_quality, &mut found).unwrap();
             assert_eq!(num_dropped, workspace.num_dropped());
             assert_eq!(found.num_nan_scores(), expected.num_nan_scores());
+            assert_eq!(found.num_invalid_boxes(), expected.num_invalid_boxes());
             let pairs = on_device.pairs().map(|pair| (pair.query, pair.class, pair.logit));
             let of_cpu = workspace.pairs().iter().map(|pair| (pair.source, pair.class, pair.score));
             assert!(pairs.eq(of_cpu), "{max_pairs} pairs");
             found.finish(usize::MAX);
             assert!(same(found.as_slice(), expected.as_slice()), "{max_pairs} pairs");
         }
+        self.num_invalid.set(expected.num_invalid_boxes());
         expected.as_slice().to_vec()
     }
 }
@@ -193,6 +199,42 @@ fn what_is_not_finite_never_passes_and_nan_is_counted() {
 }
 
 #[test]
+fn queries_that_are_no_boxes_are_counted_and_leave_their_places_to_others() {
+    let Some(device) = super::gpu() else { return };
+    let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 88.722_83, 88.722_84];
+    let bins = ScoreThresholds {
+        distance_upper_limits_m: vec![20.0, 45.0],
+        per_class: vec![vec![0.3, 0.1], vec![0.02, f32::INFINITY], vec![0.0, 0.5]],
+    };
+    let range = PointRange::from_bounds([-30.0, -50.0, -1.0, 50.0, 20.0, 2.0]);
+    let plain = params(0.05, 3);
+    let strict = QueryDecode {
+        score_thresholds: bins,
+        center_range: Some(range),
+        yaw_norm_thresholds: vec![0.5, 0.0, 1.1],
+        ..plain.clone()
+    };
+    // The last is chosen from in another way.
+    for num_queries in [1, 31, 500, 1024, 1500] {
+        let mut scene = Scene::random(num_queries, 3, 1e3, 31);
+        let mut random = Random::new(32);
+        for bbox in scene.boxes.iter_mut().step_by(3) {
+            bbox[random.below(11)] = values[random.below(values.len())];
+        }
+        for params in [&plain, &strict] {
+            for (max_pairs, has_quality) in [(10, false), (1000, true)] {
+                scene.compare(&device, params, max_pairs, has_quality);
+                assert!(num_queries < 31 || scene.num_invalid.get() > 0, "{num_queries}");
+            }
+        }
+        scene.boxes.fill([f32::NAN; 11]);
+        scene.logits.fill(9.0);
+        assert!(scene.compare(&device, &strict, 10, false).is_empty());
+        assert_eq!(scene.num_invalid.get(), num_queries);
+    }
+}
+
+#[test]
 fn the_reference_chooses_the_same_pairs() {
     let Some(device) = super::gpu() else { return };
     for (name, num_frames) in [("detr3d_c64", 1), ("detr3d_c256", 1), ("sparse4d_c64", 3)] {
@@ -206,7 +248,8 @@ fn the_reference_chooses_the_same_pairs() {
             };
             let logits = expected.f32s(&logits);
             let boxes = vec![[0.5; 11]; logits.len() / 10];
-            let scene = Scene { logits, boxes, quality: Vec::new(), num_classes: 10 };
+            let (quality, num_invalid) = (Vec::new(), Cell::new(0));
+            let scene = Scene { logits, boxes, quality, num_classes: 10, num_invalid };
             let threshold = selected["threshold"].as_f64().unwrap() as f32;
             let max_pairs = selected["top_k"].as_u64().unwrap() as usize;
             let found = scene.compare(&device, &params(threshold, 10), max_pairs, false);

@@ -105,13 +105,13 @@ impl Problem<'_> {
         }
     }
 
-    /// Number of rows with a NaN score on the CPU.
-    fn num_nan(&self) -> u64 {
+    /// A count of the CPU.
+    fn count(&self, count: Count) -> u64 {
         let counts = match self.head.layout.has_rotated_boxes() {
             true => self.reference::<RotatedBox2d>().1,
             false => self.reference::<Box2d>().1,
         };
-        counts.count(Count::ScoresNan)
+        counts.count(count)
     }
 
     /// Compares both devices, with the boxes that the layout has.
@@ -248,7 +248,25 @@ fn tensors_of_nan_are_counted_row_by_row() {
                     Tensor::F16 { values, .. } => values.fill(half::f16::NAN),
                 }
                 let problem = Problem { head: &head, capacity: 100, selection: all(0.25) };
-                assert_eq!(problem.num_nan(), num_rows as u64);
+                assert_eq!(problem.count(Count::ScoresNan), num_rows as u64);
+                problem.check(&device);
+            }
+        }
+    }
+}
+
+#[test]
+fn boxes_that_are_none_are_counted_row_by_row() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(35);
+    for half in [false, true] {
+        for layout in [YoloLayout::V5, YoloLayout::V8, YoloLayout::Obb] {
+            for num_rows in [1, 33, 8400] {
+                let mut head = heads::head(layout.clone(), num_rows, 80);
+                head.fill(&mut random, Filling { passing: 1.0, ..Filling::default() }, half);
+                head.turn_widths();
+                let problem = Problem { head: &head, capacity: 100, selection: all(0.25) };
+                assert_eq!(problem.count(Count::BoxesInvalid), num_rows as u64);
                 problem.check(&device);
             }
         }

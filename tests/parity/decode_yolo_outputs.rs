@@ -19,6 +19,9 @@ use super::random::Random;
 const CAPACITY: usize = 40_000;
 const SIZE: Size = Size::new(640, 384);
 
+/// Rows with a NaN score; rows that pass and are no boxes, or of a class that is none.
+type Counts = [u64; 3];
+
 struct Problem {
     layout: YoloLayout,
     num_classes: usize,
@@ -26,13 +29,18 @@ struct Problem {
 }
 
 impl Problem {
-    /// The candidates, and the number of rows with a NaN score.
-    fn reference(&self, threshold: f32) -> (Vec<Candidate<Box2d>>, u64) {
+    /// The candidates, and what was counted.
+    fn reference(&self, threshold: f32) -> (Vec<Candidate<Box2d>>, Counts) {
         let mut candidates = Candidates::with_capacity(CAPACITY);
         let outputs: Vec<_> = self.tensors.iter().map(|tensor| tensor.view()).collect();
         let Self { layout, num_classes, .. } = self;
         decode_yolo(&outputs, layout, SIZE, *num_classes, threshold, &mut candidates).unwrap();
-        (candidates.as_slice().to_vec(), candidates.num_nan_scores() as u64)
+        let counts = [
+            candidates.num_nan_scores(),
+            candidates.num_invalid_boxes(),
+            candidates.num_unknown_classes(),
+        ];
+        (candidates.as_slice().to_vec(), counts.map(|num| num as u64))
     }
 
     fn workspace(&self, stream: &Stream) -> det_post::Result<Workspace> {
@@ -40,7 +48,7 @@ impl Problem {
         Workspace::new(stream, &self.layout, SIZE, self.num_classes, &shapes)
     }
 
-    fn on_device(&self, device: &CudaDevice, threshold: f32) -> (Vec<Candidate<Box2d>>, u64) {
+    fn on_device(&self, device: &CudaDevice, threshold: f32) -> (Vec<Candidate<Box2d>>, Counts) {
         let stream = device.stream().unwrap();
         let mut counters = DeviceCounters::new(&stream).unwrap();
         let mut workspace = self.workspace(&stream).unwrap();
@@ -55,26 +63,28 @@ impl Problem {
                 pre_nms_top_k: CAPACITY,
             })
             .unwrap();
-        let (mut answer, mut num_nan) = (Vec::new(), 0);
+        let (mut answer, mut counts) = (Vec::new(), Counts::default());
         for _ in 0..2 {
             workspace.enqueue(&outputs, &mut candidates, &mut counters).unwrap();
             let num = candidates.num.read().unwrap()[0] as usize;
             answer = candidates.items.read().unwrap();
             assert!(num <= answer.len(), "{num} candidates");
             answer.truncate(num);
-            num_nan = counters.take().unwrap().count(Count::ScoresNan);
+            let report = counters.take().unwrap();
+            let all = [Count::ScoresNan, Count::BoxesInvalid, Count::ClassesUnknown];
+            counts = all.map(|count| report.count(count));
         }
-        (answer, num_nan)
+        (answer, counts)
     }
 
     fn check(&self, device: &CudaDevice, threshold: f32) {
-        let ((mut found, num_nan), (mut expected, expected_nan)) =
+        let ((mut found, counts), (mut expected, expected_counts)) =
             (self.on_device(device, threshold), self.reference(threshold));
         found.sort_by_key(|c| c.source);
         expected.sort_by_key(|c| c.source);
         let shapes: Vec<_> = self.tensors.iter().map(|tensor| tensor.shape()).collect();
         let context = format!("{:?} {shapes:?}, threshold {threshold}", self.layout);
-        assert_eq!((found.len(), num_nan), (expected.len(), expected_nan), "{context}");
+        assert_eq!((found.len(), counts), (expected.len(), expected_counts), "{context}");
         for (a, b) in found.iter().zip(&expected) {
             let equal = (a.class, a.source) == (b.class, b.source) && self.is_near(a, b);
             assert!(equal, "{context}: {a:?}, expected {b:?}");

@@ -112,6 +112,16 @@ impl Head {
         }
     }
 
+    /// Makes the widths of all boxes negative.
+    pub fn turn_widths(&mut self) {
+        for place in (0..self.num_rows()).map(|row| self.place(row, 2)).collect::<Vec<_>>() {
+            match &mut self.tensor {
+                Tensor::F32 { values, .. } => values[place] = -values[place],
+                Tensor::F16 { values, .. } => values[place] = -values[place],
+            }
+        }
+    }
+
     /// Gives one row a class of this score.
     pub fn raise_row(&mut self, row: usize, class: usize, score: f32) {
         let (objectness, first_class) = if self.is_planes() { (None, 4) } else { (Some(4), 5) };

@@ -13,6 +13,7 @@ mod common;
 mod autoware_messages;
 mod bags;
 mod batch;
+mod class_names;
 mod damaged_bags;
 mod demo;
 mod detections_recording;

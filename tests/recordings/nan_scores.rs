@@ -1,4 +1,4 @@
-//! A network whose scores become NaN, from a recording to the report.
+//! A network whose scores or boxes become NaN, from a recording to the report.
 
 use crate::common;
 
@@ -11,7 +11,7 @@ use det_post_ros::messages::{Image, definition};
 use det_post_types::{ElementType, Header, Stamp};
 
 /// Side of pictures and of the network's input: no padding.
-const SIDE: usize = 64;
+pub const SIDE: usize = 64;
 /// Planes `cx cy w h` and the scores of two classes, of three boxes.
 const PLANES: [[f32; 3]; 6] = [
     [10.0, 30.0, 50.0],
@@ -22,24 +22,45 @@ const PLANES: [[f32; 3]; 6] = [
     [0.1, 0.8, 0.1],
 ];
 
-/// The boxes plus 0 / mean of the picture: NaN for a black one.
-fn write_network(path: &Path) {
-    let dims = [1, 6, 3];
+/// The planes that become NaN for a black picture, by 0 / mean of it.
+#[derive(Clone, Copy)]
+enum Broken {
+    /// All, so that no score passes.
+    Scores,
+    /// Those of the boxes.
+    Boxes,
+}
+
+fn write_network(path: &Path, broken: Broken) {
+    let num_planes = match broken {
+        Broken::Scores => 6,
+        Broken::Boxes => 4,
+    };
+    let dims = [1, num_planes as i64, 3];
+    let (first, others) = PLANES.split_at(num_planes);
     let mean = [("axes", Attr::Ints(vec![1, 2, 3])), ("keepdims", Attr::Int(0))];
-    Graph::new("divides_by_the_mean", "Fixed boxes; a black picture gives NaN.")
+    let graph = Graph::new("divides_by_the_mean", "Fixed boxes; a black picture gives NaN.")
         .input("images", ElementType::F32, &[1, 3, SIDE as i64, SIDE as i64])
-        .output("output0", ElementType::F32, &dims)
-        .constant("boxes", &dims, PLANES.as_flattened())
-        .constant("zeros", &dims, &[0.0; 18])
+        .output("output0", ElementType::F32, &[1, 6, 3])
+        .constant("first", &dims, first.as_flattened())
+        .constant("zeros", &dims, &[0.0; 18][..3 * num_planes])
         .node("ReduceMean", &["images"], &["mean"], &mean)
-        .op("Div", &["zeros", "mean"], "added")
-        .op("Add", &["boxes", "added"], "output0")
-        .save(path)
-        .unwrap();
+        .op("Div", &["zeros", "mean"], "added");
+    let graph = match broken {
+        Broken::Scores => graph.op("Add", &["first", "added"], "output0"),
+        Broken::Boxes => {
+            let axis = [("axis", Attr::Int(1))];
+            graph
+                .constant("others", &[1, others.len() as i64, 3], others.as_flattened())
+                .op("Add", &["first", "added"], "sum")
+                .node("Concat", &["sum", "others"], &["output0"], &axis)
+        }
+    };
+    graph.save(path).unwrap();
 }
 
 /// A white picture, a black one, a grey one.
-fn write_pictures(folder: &Path) {
+pub fn write_pictures(folder: &Path) {
     let mut bag = BagWriter::create(folder, BagCompression::None).unwrap();
     let text = definition(Image::TYPE).unwrap();
     let topic =
@@ -62,8 +83,8 @@ fn write_pictures(folder: &Path) {
     bag.finish().unwrap();
 }
 
-fn write_config(folder: &Path) -> String {
-    write_network(&folder.join("model.onnx"));
+fn write_config(folder: &Path, broken: Broken) -> String {
+    write_network(&folder.join("model.onnx"), broken);
     let head = "sensor: camera
 class_names: [ship, plane]
 layout: {kind: v8}
@@ -92,23 +113,28 @@ std: 255.0
     config.display().to_string()
 }
 
-fn compare(run: &Run) {
+fn compare(run: &Run, (counter, num): (&str, u64)) {
     run.expect_code(0);
     let nums: Vec<usize> =
         run.lines().iter().map(|line| line["detections_2d"].as_array().unwrap().len()).collect();
     assert_eq!(nums, [2, 0, 2], "a black picture has no detections");
     let report = run.report();
     let channel = &report["channels"]["camera"];
-    assert_eq!(channel["truncated"]["scores_nan"], 3, "{channel}");
+    assert_eq!(channel["truncated"][counter], num, "{channel}");
     assert_eq!(channel["truncated"].as_object().unwrap().len(), 1, "{channel}");
 }
 
 #[test]
-fn nan_scores_are_in_the_report() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let (config, bag) = (write_config(folder), folder.join("drive"));
-    write_pictures(&bag);
-    compare(&replay(&bag, &config, &[], &folder.join("out")));
-    compare(&replay(&bag, &config, &["camera.isolate:=true".into()], &folder.join("isolated")));
+fn nan_scores_and_invalid_boxes_are_in_the_report() {
+    for (broken, counted) in
+        [(Broken::Scores, ("scores_nan", 3)), (Broken::Boxes, ("boxes_invalid", 2))]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let (config, bag) = (write_config(folder, broken), folder.join("drive"));
+        write_pictures(&bag);
+        compare(&replay(&bag, &config, &[], &folder.join("out")), counted);
+        let isolated = ["camera.isolate:=true".into()];
+        compare(&replay(&bag, &config, &isolated, &folder.join("isolated")), counted);
+    }
 }

@@ -352,6 +352,8 @@ void same_candidates(
     found.num_candidates == num && found.box_len == expected.box_len &&
       found.num_over_capacity == expected.num_over_capacity &&
       found.num_nan_scores == expected.num_nan_scores &&
+      found.num_invalid_boxes == expected.num_invalid_boxes &&
+      found.num_unknown_classes == expected.num_unknown_classes &&
       (found.velocities_mps == nullptr) == (expected.velocities_mps == nullptr),
     what);
   if (found.num_candidates != num) {return;}

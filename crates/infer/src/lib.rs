@@ -24,6 +24,7 @@ pub mod efficient_nms;
 mod engine;
 mod external;
 pub mod fp16;
+pub mod metadata;
 mod onnx;
 mod ort;
 mod rten;

@@ -36,6 +36,12 @@ impl Box2d {
     pub fn is_finite(&self) -> bool {
         self.x1.is_finite() && self.y1.is_finite() && self.x2.is_finite() && self.y2.is_finite()
     }
+
+    /// Whether all four coordinates are finite, and neither the right edge is before the
+    /// left one nor the bottom edge above the top one.
+    pub fn is_valid(&self) -> bool {
+        self.is_finite() && self.x1 <= self.x2 && self.y1 <= self.y2
+    }
 }
 
 /// Rotated rectangle in a plane: pixels of an image, or metres of the
@@ -83,6 +89,11 @@ impl RotatedBox2d {
     pub fn is_finite(&self) -> bool {
         let Self { cx, cy, width, height, angle_rad } = *self;
         [cx, cy, width, height, angle_rad].iter().all(|value| value.is_finite())
+    }
+
+    /// Whether all numbers are finite and neither side is negative.
+    pub fn is_valid(&self) -> bool {
+        self.is_finite() && self.width >= 0.0 && self.height >= 0.0
     }
 }
 
@@ -172,6 +183,12 @@ impl Box3d {
     pub fn is_finite(&self) -> bool {
         let Self { center: [x, y, z], length_m, width_m, height_m, yaw_rad } = *self;
         [x, y, z, length_m, width_m, height_m, yaw_rad].iter().all(|value| value.is_finite())
+    }
+
+    /// Whether all numbers are finite and no extent is negative.
+    pub fn is_valid(&self) -> bool {
+        let is_extent = |&extent: &f32| extent >= 0.0;
+        self.is_finite() && [self.length_m, self.width_m, self.height_m].iter().all(is_extent)
     }
 
     /// The footprint in the bird's-eye view.

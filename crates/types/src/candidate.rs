@@ -51,6 +51,8 @@ pub struct Candidates<B> {
     capacity: usize,
     num_dropped: usize,
     num_nan_scores: usize,
+    num_invalid_boxes: usize,
+    num_unknown_classes: usize,
 }
 
 impl<B: Copy> Candidates<B> {
@@ -62,6 +64,8 @@ impl<B: Copy> Candidates<B> {
             capacity,
             num_dropped: 0,
             num_nan_scores: 0,
+            num_invalid_boxes: 0,
+            num_unknown_classes: 0,
         }
     }
 
@@ -77,6 +81,29 @@ impl<B: Copy> Candidates<B> {
             self.drop_worst();
         }
         self.items.push(candidate);
+    }
+
+    /// Adds a candidate whose score passes, if its box is valid. Otherwise it is not held,
+    /// but counted in [`Candidates::num_invalid_boxes`].
+    #[inline]
+    pub fn push_if_valid(&mut self, candidate: Candidate<B>, is_valid: bool) {
+        if is_valid {
+            self.push(candidate);
+        } else {
+            self.num_invalid_boxes += 1;
+        }
+    }
+
+    /// Counts boxes that a decoder dropped because they are invalid
+    /// ([`Count::BoxesInvalid`](super::Count::BoxesInvalid)).
+    pub fn add_invalid_boxes(&mut self, num: usize) {
+        self.num_invalid_boxes += num;
+    }
+
+    /// Counts boxes that a decoder dropped because their class is not one of the head
+    /// ([`Count::ClassesUnknown`](super::Count::ClassesUnknown)).
+    pub fn add_unknown_classes(&mut self, num: usize) {
+        self.num_unknown_classes += num;
     }
 
     /// Counts boxes of which a decoder read a NaN as a score
@@ -111,6 +138,8 @@ impl<B: Copy> Candidates<B> {
         self.items.clear();
         self.num_dropped = 0;
         self.num_nan_scores = 0;
+        self.num_invalid_boxes = 0;
+        self.num_unknown_classes = 0;
     }
 
     /// The candidates held: in the total order after [`Candidates::finish`],
@@ -127,6 +156,17 @@ impl<B: Copy> Candidates<B> {
     /// Boxes with a NaN score since the last [`Candidates::clear`].
     pub fn num_nan_scores(&self) -> usize {
         self.num_nan_scores
+    }
+
+    /// Boxes whose score passed and that are invalid, since the last [`Candidates::clear`].
+    pub fn num_invalid_boxes(&self) -> usize {
+        self.num_invalid_boxes
+    }
+
+    /// Boxes whose score passed and whose class is not one of the head, since the last
+    /// [`Candidates::clear`].
+    pub fn num_unknown_classes(&self) -> usize {
+        self.num_unknown_classes
     }
 
     /// The maximum number of candidates after [`Candidates::finish`].
@@ -216,5 +256,19 @@ mod tests {
         assert_eq!(candidates.as_slice().iter().map(|c| c.source).collect::<Vec<_>>(), [5, 4]);
         candidates.clear();
         assert_eq!(candidates.num_nan_scores(), 0);
+    }
+
+    #[test]
+    fn invalid_boxes_are_counted_and_not_held() {
+        let mut candidates = Candidates::with_capacity(1);
+        for (source, is_valid) in [(0, false), (1, true), (2, false)] {
+            candidates.push_if_valid(candidate(0.5, 0, source), is_valid);
+        }
+        candidates.add_invalid_boxes(3);
+        candidates.finish(usize::MAX);
+        assert_eq!((candidates.num_invalid_boxes(), candidates.num_dropped()), (5, 0));
+        assert_eq!(candidates.as_slice(), [candidate(0.5, 0, 1)]);
+        candidates.clear();
+        assert_eq!(candidates.num_invalid_boxes(), 0);
     }
 }

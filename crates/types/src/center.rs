@@ -111,6 +111,17 @@ impl ScoreThresholds {
         bins.get(bin).copied()
     }
 
+    /// The threshold of a class for a box with a centre: [`Self::at`] its distance,
+    /// `sqrt(x² + y²)`. If the centre is not finite, the lowest of the class.
+    pub fn at_center(&self, class: u32, center: [f32; 3]) -> Option<f32> {
+        if center.iter().all(|value| value.is_finite()) {
+            let [x, y, _] = center;
+            self.at(class, (x * x + y * y).sqrt())
+        } else {
+            self.lowest(class)
+        }
+    }
+
     /// The lowest threshold of a class over all distances, for a first test.
     pub fn lowest(&self, class: u32) -> Option<f32> {
         self.per_class.get(class as usize)?.iter().copied().reduce(f32::min)

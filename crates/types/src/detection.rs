@@ -38,6 +38,22 @@ pub struct Object3d {
     pub variance: Option<Variance3d>,
 }
 
+impl Object3d {
+    /// Whether the box is valid ([`Box3d::is_valid`]), and velocity and variances are finite
+    /// where there are any.
+    pub fn is_valid(&self) -> bool {
+        let finite = |value: &f32| value.is_finite();
+        let of_box = self.variance.unwrap_or_default();
+        let [velocity, of_velocity] = [self.velocity_mps.unwrap_or_default(), of_box.velocity]
+            .map(|xy| xy.iter().all(finite));
+        self.bbox.is_valid()
+            && velocity
+            && of_velocity
+            && of_box.center.iter().chain(&of_box.size).all(finite)
+            && of_box.yaw.is_finite()
+    }
+}
+
 /// Variances of a 3D box, each in the square of its quantity's unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Variance3d {

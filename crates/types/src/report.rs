@@ -86,6 +86,15 @@ named! {
         /// scores that were read. A NaN passes no threshold; another class of the box may.
         /// Where boxes have an objectness, class scores are read if it passes.
         ScoresNan => "scores_nan",
+        /// Boxes of the network's output whose score passes the threshold and that are no
+        /// boxes: a number of the box, its velocity, its variances or its score is not finite, the
+        /// right edge is before the left one, the bottom edge above the top one, or an extent
+        /// is negative. They are dropped.
+        BoxesInvalid => "boxes_invalid",
+        /// Boxes of the network's output whose score passes the threshold and whose class,
+        /// which the network gives as a number, is not one of the head's: beyond its names,
+        /// negative or NaN. They are dropped.
+        ClassesUnknown => "classes_unknown",
         /// Memories of past frames that were cleared because of a gap between frames.
         MemoryCleared => "memory_cleared",
         /// Point clouds whose `row_step` is wrong and was corrected; see

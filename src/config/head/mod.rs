@@ -9,6 +9,7 @@ mod camera;
 mod center;
 mod encoder;
 mod lidar;
+mod network;
 mod surround;
 mod views;
 
@@ -19,6 +20,7 @@ pub use camera::YoloFacts;
 pub use center::CenterFacts;
 pub use encoder::{EncoderFacts, PillarFacts, VoxelFacts};
 pub use lidar::{LidarFacts, LidarOutputs};
+pub(super) use network::Network;
 pub use surround::{SurroundFacts, SurroundKind};
 use views::Family;
 pub use views::ViewFacts;
@@ -75,6 +77,8 @@ pub(super) struct Head {
     pub(super) facts: Facts,
     /// Defaults of the channel's parameters that suit the network.
     pub(super) suggested: Entries,
+    /// Whether the user gave the class names.
+    pub(super) has_given_names: bool,
 }
 
 pub(super) enum Facts {
@@ -93,24 +97,33 @@ impl Facts {
     }
 }
 
-/// Reads a head by its name or path; `key` is the parameter that names it.
-/// `None` when there is a problem.
-pub(super) fn read(key: &str, name: &str, problems: &mut Problems) -> Option<Head> {
+/// Reads a head by its name or path, with the class names of the network where it is a shipped
+/// one; `key` is the parameter that names it. `None` when there is a problem.
+pub(super) fn read(
+    key: &str,
+    name: &str,
+    network: Option<&Network>,
+    problems: &mut Problems,
+) -> Option<Head> {
     let mut of_head = Problems::default();
+    let network = network.filter(|_| !is_path(name));
     let head = text_of(key, name, &mut of_head)
-        .and_then(|text| parse(name, &text, &mut of_head))
+        .and_then(|text| parse(name, &text, network, &mut of_head))
         .filter(|_| of_head.is_empty());
     problems.append(of_head);
     head
 }
 
 /// Reads a head whose facts stand in the configuration itself; `prefix` precedes their keys.
-/// Also returns the facts as parameters.
+/// Also returns the facts as parameters. Without class names the network's are used.
 pub(super) fn read_inline(
     prefix: &str,
     mut facts_given: Entries,
+    network: Option<&Network>,
     problems: &mut Problems,
 ) -> (Option<Head>, Vec<Declaration>) {
+    let has_given_names =
+        network.is_some_and(|network| network.complete(&mut facts_given, problems));
     if let Some(names) = facts_given.get_mut("class_names") {
         expand(&mut names.node);
     }
@@ -120,11 +133,17 @@ pub(super) fn read_inline(
     let declared = p.finish();
     let head = facts.filter(|_| of_head.is_empty());
     problems.append(of_head);
-    (head.map(|facts| Head { facts, suggested: Entries::new() }), declared)
+    let suggested = Entries::new();
+    (head.map(|facts| Head { facts, suggested, has_given_names }), declared)
+}
+
+/// Whether a head is named by the path of its file.
+fn is_path(name: &str) -> bool {
+    name.contains('/') || name.ends_with(".yaml") || name.ends_with(".yml")
 }
 
 fn text_of(key: &str, name: &str, problems: &mut Problems) -> Option<String> {
-    if name.contains('/') || name.ends_with(".yaml") || name.ends_with(".yml") {
+    if is_path(name) {
         return read_file(Path::new(name))
             .map_err(|error| problems.push(key, &error.to_string()))
             .ok();
@@ -140,7 +159,12 @@ fn text_of(key: &str, name: &str, problems: &mut Problems) -> Option<String> {
     None
 }
 
-fn parse(name: &str, text: &str, problems: &mut Problems) -> Option<Head> {
+fn parse(
+    name: &str,
+    text: &str,
+    network: Option<&Network>,
+    problems: &mut Problems,
+) -> Option<Head> {
     let origin = Origin::own(&format!("head {name}"));
     let mut map = match Node::parse(text) {
         Ok(Node::Map(map)) => map,
@@ -160,12 +184,15 @@ fn parse(name: &str, text: &str, problems: &mut Problems) -> Option<Head> {
     if let Some(names) = map.get_mut("class_names") {
         expand(names);
     }
+    if let Some(network) = network {
+        network.replace(name, &mut map, problems);
+    }
     let mut entries = Entries::new();
     flatten("", Node::Map(map), &origin, &mut entries, problems);
     let mut p = Reader::new(&format!("{}: ", origin.name), entries, problems);
     let facts = facts(&mut p);
     p.finish();
-    Some(Head { facts: facts?, suggested })
+    Some(Head { facts: facts?, suggested, has_given_names: is_path(name) })
 }
 
 #[derive(Clone, Copy)]
@@ -283,7 +310,7 @@ mod tests {
         assert_eq!(files, SHIPPED.iter().map(|(name, _)| *name).collect::<Vec<_>>());
         for (name, _) in SHIPPED {
             let mut problems = Problems::default();
-            let head = read("camera.head", name, &mut problems);
+            let head = read("camera.head", name, None, &mut problems);
             problems.into_result().unwrap();
             assert!(!head.unwrap().facts.class_names().is_empty(), "{name}");
         }

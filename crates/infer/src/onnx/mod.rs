@@ -6,6 +6,7 @@
 //! [`MAX_DEPTH`] bounds the nesting of graphs and [`MAX_ITEMS`] what is
 //! allocated, so a hostile file costs little more memory than its own size.
 
+mod metadata;
 mod parse;
 pub(super) mod replace;
 mod tensor;
@@ -14,6 +15,7 @@ pub(super) mod write;
 
 use std::collections::HashMap;
 
+pub(super) use metadata::entries as metadata_entries;
 pub(super) use tensor::{DataType, Tensor};
 
 use det_post_types::{Error, ErrorKind, Result};

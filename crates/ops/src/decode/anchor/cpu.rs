@@ -26,14 +26,14 @@ pub(super) fn decode_anchor(
             if logit < bound || bound.is_nan() {
                 continue;
             }
-            let Some(bbox) = head.box_of(cell, anchor, params) else { continue };
+            let bbox = head.box_of(cell, anchor, params);
             let score = sigmoid(logit);
-            let [x, y, _] = bbox.center;
-            let least = params.score_thresholds.at(class, (x * x + y * y).sqrt());
+            let least = params.score_thresholds.at_center(class, bbox.center);
             if least.is_some_and(|least| score >= least) {
                 let bbox = Object3d { bbox, velocity_mps: None, variance: None };
                 let source = (cell * head.num_anchors + anchor) as u32;
-                candidates.push(Candidate { bbox, score, class, source });
+                let is_valid = bbox.is_valid();
+                candidates.push_if_valid(Candidate { bbox, score, class, source }, is_valid);
             }
         }
     }
@@ -66,11 +66,6 @@ fn turn_towards(yaw_rad: f32, offset_rad: f32, second: bool) -> f32 {
 /// An angle reduced to [0, period).
 fn remainder(angle: f32, period: f32) -> f32 {
     angle - (angle / period).floor() * period
-}
-
-fn is_finite(bbox: &Box3d) -> bool {
-    let Box3d { center: [x, y, z], length_m, width_m, height_m, yaw_rad } = *bbox;
-    [x, y, z, length_m, width_m, height_m, yaw_rad].iter().all(|value| value.is_finite())
 }
 
 /// The outputs and the positions of their anchors.
@@ -107,8 +102,8 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// The box of an anchor; `None` when it is not finite.
-    fn box_of(&self, cell: usize, index: usize, params: &AnchorDecode) -> Option<Box3d> {
+    /// The box of an anchor; its yaw is NaN if a direction is.
+    fn box_of(&self, cell: usize, index: usize, params: &AnchorDecode) -> Box3d {
         let num_rotations = params.rotations_rad.len();
         let anchor = params.anchors[index / num_rotations];
         let position =
@@ -118,11 +113,15 @@ impl<'a> Head<'a> {
         let mut bbox = decode_box(&anchor, position, rotation_rad, residuals);
         if let Some(directions) = &self.directions {
             let [first, second] = [0, 1].map(|i| directions.at(cell, index, i));
-            let second = first.partial_cmp(&second)?.is_lt();
-            bbox.yaw_rad = turn_towards(bbox.yaw_rad, params.direction_offset_rad, second);
+            bbox.yaw_rad = match first.partial_cmp(&second) {
+                Some(order) => {
+                    turn_towards(bbox.yaw_rad, params.direction_offset_rad, order.is_lt())
+                }
+                None => f32::NAN,
+            };
         }
         bbox.yaw_rad = remainder(bbox.yaw_rad + PI, 2.0 * PI) - PI;
-        is_finite(&bbox).then_some(bbox)
+        bbox
     }
 }
 

@@ -14,8 +14,10 @@
 //!
 //! An anchor becomes a candidate if its score is at least the threshold of its
 //! class at its distance, `sqrt(x² + y²)` of the decoded centre, and all its
-//! numbers are finite; NaN never passes, and anchors with a NaN logit are counted
-//! ([`Candidates::num_nan_scores`]). Logits below the lowest threshold are
+//! numbers are finite, and no logit of its directions is NaN. An anchor whose score passes and whose
+//! numbers are others is counted ([`Candidates::num_invalid_boxes`]); if its centre is not
+//! finite, the lowest threshold of the class applies. A NaN logit never passes, and anchors with one
+//! are counted ([`Candidates::num_nan_scores`]). Logits below the lowest threshold are
 //! rejected before any exponential is computed, with the same result.
 //! [`Candidate::source`] is `(row * W + column) * A + anchor`.
 //!

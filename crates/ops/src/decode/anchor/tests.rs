@@ -232,6 +232,48 @@ fn anchors_with_a_nan_logit_are_counted_once() {
 }
 
 #[test]
+fn anchors_that_pass_and_are_no_boxes_are_counted() {
+    let [nan, inf] = [f32::NAN, f32::INFINITY];
+    let by_distance = ScoreThresholds {
+        distance_upper_limits_m: vec![1.0, 1000.0],
+        per_class: vec![vec![0.9, 0.6]; 2],
+    };
+    // Residual (or direction, from 7 on), value, logit; whether it is counted.
+    let cases = [
+        (0, nan, 1.0, true),
+        (1, inf, 1.0, true),
+        (1, inf, 0.3, false), // below the lowest threshold
+        (2, -inf, 1.0, true),
+        (3, 100.0, 1.0, true), // overflows
+        (5, nan, 1.0, true),
+        (6, nan, 1.0, true),
+        (6, inf, 1.0, true),
+        (7, nan, 1.0, true),
+        (8, nan, 1.0, true),
+        (3, nan, -9.0, false),
+        (0, 1e30, 1.0, false), // beyond the last limit
+    ];
+    for (channel, value, logit, is_counted) in cases {
+        for (channels_last, half) in [(true, false), (false, false)] {
+            let mut maps = empty();
+            set(&mut maps[0], 4, 3, &[logit, -9.0]);
+            let [mut residuals, mut directions] = [vec![0.0; 7], vec![0.0; 2]];
+            match channel {
+                0..7 => residuals[channel] = value,
+                _ => directions[channel - 7] = value,
+            }
+            set(&mut maps[1], 4, 3, &residuals);
+            set(&mut maps[2], 4, 3, &directions);
+            let score_thresholds = by_distance.clone();
+            let params = AnchorDecode { channels_last, score_thresholds, ..params() };
+            let found = decode(&maps, &params, true, half);
+            let counts = (found.as_slice().len(), found.num_invalid_boxes());
+            assert_eq!(counts, (0, usize::from(is_counted)), "{channel} {value} {logit}");
+        }
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let values = vec![0.0; 1000];
     let view = |shape: &'static [usize]| {

@@ -47,8 +47,9 @@ fn decode_task<T: Copy + Into<f32>>(
         num_nan += usize::from(has_nan);
         if best >= bound && best_class != u32::MAX {
             let score = if params.heatmap_logits { sigmoid(best) } else { best };
-            if let Some(candidate) = decode_cell(maps, cell, best_class, score, params) {
-                candidates.push(candidate);
+            if let Some((candidate, is_valid)) = decode_cell(maps, cell, best_class, score, params)
+            {
+                candidates.push_if_valid(candidate, is_valid);
             }
         }
     }
@@ -63,25 +64,27 @@ pub(super) fn heat_bound(classes: &[u32], params: &CenterDecode) -> Option<f32> 
     Some(if params.heatmap_logits { logit_bound(lowest) } else { lowest })
 }
 
-/// The candidate of a cell; `None` when the cell does not pass.
+/// The candidate of a cell and whether it is valid; `None` when the cell does not pass.
 fn decode_cell(
     maps: &Maps<'_>,
     cell: usize,
     class: u32,
     score: f32,
     params: &CenterDecode,
-) -> Option<Candidate<Object3d>> {
+) -> Option<(Candidate<Object3d>, bool)> {
     let [offset_x, offset_y] = maps.offset.values_at(cell);
     let [z] = maps.height.values_at(cell);
     let x = (maps.column(cell) + offset_x) * params.cell_size_m[0] + params.origin_m[0];
     let y = (maps.row(cell) + offset_y) * params.cell_size_m[1] + params.origin_m[1];
-    let threshold = params.score_thresholds.at(class, (x * x + y * y).sqrt())?;
+    let center = [x, y, z];
+    let has_center = center.iter().all(|value| value.is_finite());
+    let threshold = params.score_thresholds.at_center(class, center)?;
     let [sin, cos] = maps.rotation.values_at(cell);
     let yaw_norm = (sin * sin + cos * cos).sqrt();
     let least_yaw_norm = params.yaw_norm_thresholds.get(class as usize);
     let passes = score >= threshold
-        && params.center_range.is_none_or(|range| range.contains([x, y, z]))
-        && least_yaw_norm.is_none_or(|&least| yaw_norm >= least);
+        && params.center_range.is_none_or(|range| !has_center || range.contains(center))
+        && least_yaw_norm.is_none_or(|&least| yaw_norm.is_nan() || yaw_norm >= least);
     if !passes {
         return None;
     }
@@ -91,12 +94,13 @@ fn decode_cell(
     let [length_m, width_m, height_m] = params.size_order.length_width_height(size);
     let yaw_rad = params.yaw.yaw(sin, cos);
     let object = Object3d {
-        bbox: Box3d { center: [x, y, z], length_m, width_m, height_m, yaw_rad },
+        bbox: Box3d { center, length_m, width_m, height_m, yaw_rad },
         velocity_mps: maps.velocity.as_ref().map(|map| map.values_at(cell)),
         variance: params.has_variance.then(|| variance_of(maps, cell, size, [sin, cos], params)),
     };
     let source = (maps.first_source + cell) as u32;
-    is_finite(&object).then_some(Candidate { bbox: object, score, class, source })
+    let is_valid = object.is_valid() && sin.is_finite() && cos.is_finite();
+    Some((Candidate { bbox: object, score, class, source }, is_valid))
 }
 
 /// `size` is decoded and in the order of the channels.
@@ -124,19 +128,6 @@ fn variance_of(
         yaw: (cos * cos * of_sin + sin * sin * of_cos) / (norm_squared * norm_squared),
         velocity: maps.velocity.as_ref().map_or([0.0; 2], |map| map.variances_at(cell)),
     }
-}
-
-fn is_finite(object: &Object3d) -> bool {
-    let Box3d { center, length_m, width_m, height_m, yaw_rad } = object.bbox;
-    let variance = object.variance.unwrap_or_default();
-    let [center_ok, size_ok] = [variance.center, variance.size]
-        .map(|variances| variances.iter().all(|value| value.is_finite()));
-    center_ok
-        && size_ok
-        && center.iter().all(|value| value.is_finite())
-        && [length_m, width_m, height_m, yaw_rad, variance.yaw].iter().all(|v| v.is_finite())
-        && object.velocity_mps.unwrap_or_default().iter().all(|value| value.is_finite())
-        && variance.velocity.iter().all(|value| value.is_finite())
 }
 
 /// The regression maps of a task.

@@ -7,8 +7,12 @@
 //!   `sqrt(x² + y²)` of the decoded centre;
 //! - the norm of (sine, cosine) is at least the yaw-norm threshold of the class;
 //! - its centre is in the centre range;
-//! - all its numbers are finite. NaN never passes, and cells with a NaN in the heat of a
-//!   task are counted ([`Candidates::num_nan_scores`]).
+//! - it is valid: all its numbers are finite, and no extent is negative.
+//!
+//! A cell that passes all but the last is counted ([`Candidates::num_invalid_boxes`]). If its
+//! centre is not finite, the lowest threshold of the class applies and no range; a norm that is
+//! NaN passes. NaN in the heat never passes, and cells with a NaN in the heat of a task are
+//! counted ([`Candidates::num_nan_scores`]).
 //!
 //! Cells are numbered task by task and row by row; [`Candidate::source`] is that
 //! number. Logits below the lowest threshold of a task are rejected before any
@@ -192,5 +196,7 @@ fn argument<T>(message: String) -> Result<T> {
     Err(Error::new(ErrorKind::Argument, "decode_center", message))
 }
 
+#[cfg(test)]
+mod dropped;
 #[cfg(test)]
 mod tests;

@@ -11,17 +11,17 @@ use det_post_types::{
 /// Values of the maps of one task on a map of `HEIGHT` x `WIDTH`, channel by
 /// channel: heat, offset, height, size, rotation, velocity.
 #[derive(Clone, Debug)]
-struct Task {
-    maps: [Vec<f32>; 6],
+pub(super) struct Task {
+    pub(super) maps: [Vec<f32>; 6],
 }
 
 const HEIGHT: usize = 3;
 const WIDTH: usize = 5;
-const CELLS: usize = HEIGHT * WIDTH;
+pub(super) const CELLS: usize = HEIGHT * WIDTH;
 
 impl Task {
     /// No object anywhere: logits of -9, everything else 0 but the cosine.
-    fn empty(num_classes: usize, copies: usize) -> Self {
+    pub(super) fn empty(num_classes: usize, copies: usize) -> Self {
         let mut maps = [num_classes, 2 * copies, copies, 3 * copies, 2 * copies, 2 * copies]
             .map(|channels| vec![0.0; channels * CELLS]);
         maps[0].fill(-9.0);
@@ -29,14 +29,14 @@ impl Task {
         Self { maps }
     }
 
-    fn set(&mut self, map: usize, cell: usize, values: &[f32]) {
+    pub(super) fn set(&mut self, map: usize, cell: usize, values: &[f32]) {
         for (channel, &value) in values.iter().enumerate() {
             self.maps[map][channel * CELLS + cell] = value;
         }
     }
 }
 
-fn params(tasks: &[&[u32]]) -> CenterDecode {
+pub(super) fn params(tasks: &[&[u32]]) -> CenterDecode {
     let num_classes = tasks.iter().flat_map(|classes| classes.iter()).max().unwrap() + 1;
     CenterDecode {
         origin_m: [-10.0, -4.0],
@@ -62,7 +62,12 @@ fn run(tasks: &[Task], params: &CenterDecode, half: bool) -> Vec<Candidate<Objec
 }
 
 /// As [`run`], into candidates that are there.
-fn decode(tasks: &[Task], params: &CenterDecode, half: bool, to: &mut Candidates<Object3d>) {
+pub(super) fn decode(
+    tasks: &[Task],
+    params: &CenterDecode,
+    half: bool,
+    to: &mut Candidates<Object3d>,
+) {
     let shapes: Vec<[[usize; 4]; 6]> = tasks
         .iter()
         .map(|task| std::array::from_fn(|i| [1, task.maps[i].len() / CELLS, HEIGHT, WIDTH]))
@@ -210,25 +215,6 @@ fn the_best_class_of_a_cell_counts_and_ties_go_to_the_lower() {
     found.sort_by_key(|c| c.source);
     let found: Vec<_> = found.iter().map(|c| (c.source, c.class)).collect();
     assert_eq!(found, [(0, 0), (1, 0), (2, 0), (5, 0)]);
-}
-
-#[test]
-fn cells_with_nan_heat_are_counted_once_in_a_task() {
-    let nan = f32::NAN;
-    let mut tasks = [Task::empty(1, 1), Task::empty(2, 1)];
-    tasks[0].set(0, 2, &[nan]);
-    // Maps other than the heat have no scores.
-    (1..6).for_each(|map| tasks[0].set(map, 5, &[nan]));
-    for (cell, heat) in [(2, [nan, 0.7]), (3, [nan, nan]), (CELLS - 1, [1.0, nan])] {
-        tasks[1].set(0, cell, &heat);
-    }
-    let mut candidates = Candidates::with_capacity(1);
-    for (half, threshold, num_classes) in [(false, 0.4, 3), (true, 2.0, 3), (false, 0.4, 0)] {
-        let score_thresholds = ScoreThresholds::uniform(threshold, num_classes);
-        let params = CenterDecode { score_thresholds, ..params(&[&[0], &[1, 2]]) };
-        decode(&tasks, &params, half, &mut candidates);
-        assert_eq!(candidates.num_nan_scores(), 4);
-    }
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl Workspace {
             bounds: DeviceBuffer::zeros(stream, num_classes * MAX_BINS)?,
             norms: DeviceBuffer::zeros(stream, num_classes)?,
             pairs: MappedBuffer::zeros(stream, capacity)?,
-            counts: MappedBuffer::zeros(stream, 3)?,
+            counts: MappedBuffer::zeros(stream, NUM_COUNTS)?,
             capacity,
         };
         workspace.set(params, max_pairs)?;
@@ -158,8 +158,8 @@ impl Workspace {
     }
 
     /// Waits for the queued frame, once, and replaces the contents of `candidates` by its
-    /// candidates. Returns the pairs that passed and were dropped; queries with a NaN logit are
-    /// counted in the candidates. `has_quality` says whether the queries had one.
+    /// candidates. Returns the pairs that passed and were dropped; queries with a NaN logit and
+    /// invalid ones are counted in the candidates. `has_quality` says whether the queries had one.
     ///
     /// # Errors
     /// `Device` when queued work failed; there are then no candidates.
@@ -173,12 +173,12 @@ impl Workspace {
         for pair in self.pairs() {
             let centerness = has_quality.then_some(pair.centerness);
             let of_class = (pair.class, pair.logit, centerness);
-            let candidate = candidate_of(pair.query, of_class, &pair.bbox, &self.params);
-            candidate.into_iter().for_each(|candidate| candidates.push(candidate));
+            candidates.push(candidate_of(pair.query, of_class, &pair.bbox, &self.params));
         }
-        let [num_kept, num_passed, num_nan] =
-            [0, 1, 2].map(|index| self.counts.get(index).unwrap_or(0) as usize);
+        let [num_kept, num_passed, num_nan, num_invalid] =
+            [0, 1, 2, 3].map(|index| self.counts.get(index).unwrap_or(0) as usize);
         candidates.add_nan_scores(num_nan);
+        candidates.add_invalid_boxes(num_invalid);
         Ok(num_passed.saturating_sub(num_kept))
     }
 
@@ -190,9 +190,12 @@ impl Workspace {
 
     /// Bytes that the device wrote to the host for the last frame.
     pub fn num_bytes(&self) -> usize {
-        self.pairs().count() * size_of::<Pair>() + 3 * size_of::<u32>()
+        self.pairs().count() * size_of::<Pair>() + NUM_COUNTS * size_of::<u32>()
     }
 }
+
+/// Counts that the kernel writes.
+const NUM_COUNTS: usize = 4;
 
 /// Keys in shared memory: those that are kept, and those that are collected at once.
 fn num_keys(capacity: usize) -> u32 {

@@ -3,9 +3,12 @@
 //! Every pair of a query and a class whose logit is at least the bound of the class is
 //! a candidate: the bound is the smallest logit whose sigmoid reaches the score
 //! threshold of the class at the distance `sqrt(x² + y²)` of the centre, so that no
-//! sigmoid is computed for a pair that does not pass. It also has to be finite, with
+//! sigmoid is computed for a pair that does not pass. The query also has to be valid, with
 //! its centre in the centre range and its norm of (sine, cosine) at least that of the
-//! class. NaN never passes; queries with a NaN logit, of a class or of the centreness, are
+//! class. Valid: all its numbers and its extents are finite. Queries that are not, and of which a
+//! class passes, are counted ([`Candidates::num_invalid_boxes`]); if the centre is not finite, the
+//! lowest bound of the class applies and no range, and a norm that is NaN passes. NaN never
+//! passes; queries with a NaN logit, of a class or of the centreness, are
 //! counted ([`Candidates::num_nan_scores`]).
 //!
 //! The best pairs are kept in logit space, by (logit descending, class, query), as
@@ -27,10 +30,11 @@ mod kernels;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use crate::decode::logit::{exp, logit_bound, sigmoid};
 use det_post_types::{
     Box3d, Candidate, Candidates, Error, ErrorKind, Object3d, QueryBox, QueryDecode, Result,
-    ScoreThresholds,
 };
 
 /// The outputs of a view decoder.
@@ -102,27 +106,34 @@ pub fn decode_query(
         let query = pair.source as usize;
         let centerness = queries.quality.map(|quality| quality[query][0]);
         let of_class = (pair.class, pair.score, centerness);
-        let candidate = candidate_of(pair.source, of_class, &queries.boxes[query], params);
-        candidate.into_iter().for_each(|candidate| candidates.push(candidate));
+        candidates.push(candidate_of(pair.source, of_class, &queries.boxes[query], params));
     }
     Ok(())
 }
 
 /// The candidate of a query: class, its logit and, where there is one, the logit of the
-/// centreness. `None` when the box is not finite.
+/// centreness.
 fn candidate_of(
     query: u32,
     (class, logit, centerness): (u32, f32, Option<f32>),
     bbox: &QueryBox,
     params: &QueryDecode,
-) -> Option<Candidate<Object3d>> {
+) -> Candidate<Object3d> {
     let object = object_of(bbox, params);
     let score = sigmoid(logit) * centerness.map_or(1.0, sigmoid);
-    let candidate = Candidate { bbox: object, score, class, source: query };
-    object.bbox.is_finite().then_some(candidate)
+    Candidate { bbox: object, score, class, source: query }
 }
 
-/// Keeps the best pairs that pass, sorted. Counts NaN in `candidates`.
+/// The largest logarithm of an extent that is finite; in CUDA: `kernels/decode/query.cuh`.
+const MAX_LOG_EXTENT: f32 = f32::from_bits(0x42b1_7217);
+
+/// Whether all numbers are finite, extents included.
+fn is_valid(bbox: &QueryBox) -> bool {
+    bbox.iter().all(|value| value.is_finite())
+        && bbox[3..6].iter().all(|&extent| extent <= MAX_LOG_EXTENT)
+}
+
+/// Keeps the best pairs that pass, sorted. Counts NaN and invalid boxes in `candidates`.
 fn keep_pairs(
     queries: &Queries<'_>,
     params: &QueryDecode,
@@ -149,36 +160,56 @@ fn keep_pairs(
         if quality.is_nan() {
             continue;
         }
-        let &[x, y, z, _, _, _, sin, cos, ..] = bbox;
-        let is_in_range = params.center_range.is_none_or(|range| range.contains([x, y, z]));
-        let Some(bin) = bin_of(thresholds, (x * x + y * y).sqrt()).filter(|_| is_in_range) else {
-            continue;
-        };
-        let yaw_norm = (sin * sin + cos * cos).sqrt();
-        for (class, &logit) in logits.iter().enumerate() {
-            let least_norm = params.yaw_norm_thresholds.get(class);
-            if logit >= bounds[class * num_bins + bin]
-                && least_norm.is_none_or(|&least| yaw_norm >= least)
-                && bbox.iter().all(|value| value.is_finite())
-            {
-                pairs.push(Candidate {
-                    bbox: (),
-                    score: logit,
-                    class: class as u32,
-                    source: query,
-                });
-            }
+        let Some(bins) = bins_of(bbox, params) else { continue };
+        let passing = passing_classes(bbox, logits, bins, bounds, params);
+        if is_valid(bbox) {
+            passing.for_each(|(class, score)| {
+                pairs.push(Candidate { bbox: (), score, class, source: query });
+            });
+        } else {
+            candidates.add_invalid_boxes(passing.take(1).count());
         }
     }
     pairs.finish(usize::MAX);
 }
 
-/// The distance bin; `None` beyond the last and for NaN.
-fn bin_of(thresholds: &ScoreThresholds, distance_m: f32) -> Option<usize> {
-    match &thresholds.distance_upper_limits_m[..] {
+/// The classes of a query whose logit is at least the lowest bound of the bins, and whose
+/// norm passes; and the logits.
+fn passing_classes<'a>(
+    bbox: &QueryBox,
+    logits: &'a [f32],
+    bins: Range<usize>,
+    bounds: &'a [f32],
+    params: &'a QueryDecode,
+) -> impl Iterator<Item = (u32, f32)> + 'a {
+    let num_bins = bounds.len() / logits.len();
+    let [sin, cos] = [bbox[6], bbox[7]];
+    let yaw_norm = (sin * sin + cos * cos).sqrt();
+    (0..).zip(logits).zip(bounds.chunks_exact(num_bins)).filter_map(
+        move |((class, &logit), bounds)| {
+            let bound = bounds[bins.clone()].iter().copied().fold(f32::NAN, f32::min);
+            let least_norm = params.yaw_norm_thresholds.get(class as usize);
+            let passes = logit >= bound
+                && least_norm.is_none_or(|&least| yaw_norm.is_nan() || yaw_norm >= least);
+            passes.then_some((class, logit))
+        },
+    )
+}
+
+/// The distance bin of a centre; all bins if it is not finite; `None` where no class passes.
+fn bins_of(bbox: &QueryBox, params: &QueryDecode) -> Option<Range<usize>> {
+    let &[x, y, z, ..] = bbox;
+    let limits = &params.score_thresholds.distance_upper_limits_m[..];
+    if ![x, y, z].iter().all(|value| value.is_finite()) {
+        return Some(0..limits.len().max(1));
+    }
+    let is_in_range = params.center_range.is_none_or(|range| range.contains([x, y, z]));
+    let distance_m = (x * x + y * y).sqrt();
+    let bin = match limits {
         [] => Some(0),
         limits => limits.iter().position(|&limit| distance_m < limit),
-    }
+    };
+    bin.filter(|_| is_in_range).map(|bin| bin..bin + 1)
 }
 
 /// The object of a query's numbers.

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use det_post_types::{PointRange, SizeOrder, YawConvention};
+use det_post_types::{PointRange, ScoreThresholds, SizeOrder, YawConvention};
 
 fn params(threshold: f32, num_classes: usize) -> QueryDecode {
     QueryDecode {
@@ -139,6 +139,56 @@ fn range_distance_norm_and_finiteness() {
     let queries = Queries { logits: &[1.0], boxes: &[huge], quality: None };
     params.yaw_norm_thresholds.clear();
     assert_eq!(decode(&queries, &params, 1).0, []);
+}
+
+#[test]
+fn queries_that_pass_and_are_no_boxes_are_counted_once() {
+    let [nan, inf] = [f32::NAN, f32::INFINITY];
+    let mut params = params(0.5, 2);
+    params.score_thresholds = ScoreThresholds {
+        distance_upper_limits_m: vec![1.0, 50.0],
+        per_class: vec![vec![0.9, 0.5], vec![0.95, 0.8]],
+    };
+    params.center_range = Some(PointRange { min: [-60.0; 3], max: [60.0; 3] });
+    params.yaw_norm_thresholds = vec![0.5, 0.5];
+    let sound = query_box(1.0);
+    let with = |at: usize, value: f32| {
+        let mut numbers = sound;
+        numbers[at] = value;
+        numbers
+    };
+    let mut cases: Vec<(QueryBox, [f32; 2], usize)> = (0..11)
+        .flat_map(|at| [nan, inf, -inf].map(|value| (with(at, value), [5.0, 5.0], 1)))
+        .collect();
+    cases.extend([
+        (sound, [5.0, 5.0], 0),
+        (with(0, nan), [0.0, 0.0], 1), // the lowest bound of the first class
+        (with(0, nan), [-0.1, 0.0], 0),
+        (with(3, nan), [nan, 1.5], 1),
+        (with(3, nan), [nan, 1.0], 0),
+        (with(0, 55.0), [5.0, 5.0], 0), // beyond the last limit
+        (with(4, 88.722_83), [5.0, 5.0], 0),
+        (with(4, 88.722_84), [5.0, 5.0], 1), // overflows
+    ]);
+    for (bbox, logits, expected) in cases {
+        let queries = Queries { logits: &logits, boxes: &[bbox], quality: None };
+        let mut candidates = Candidates::with_capacity(9);
+        decode_query(&queries, &params, &mut Workspace::new(9), &mut candidates).unwrap();
+        assert_eq!(candidates.num_invalid_boxes(), expected, "{bbox:?} {logits:?}");
+        assert!(expected == 0 || candidates.as_slice().is_empty(), "{bbox:?}");
+        assert!(candidates.as_slice().iter().all(|c| c.bbox.is_valid()), "{bbox:?}");
+    }
+    // A query without a score counts as such.
+    let queries =
+        Queries { logits: &[5.0, 5.0], boxes: &[with(0, nan)], quality: Some(&[[nan, 0.0]]) };
+    let mut candidates = Candidates::with_capacity(9);
+    decode_query(&queries, &params, &mut Workspace::new(9), &mut candidates).unwrap();
+    assert_eq!((candidates.num_nan_scores(), candidates.num_invalid_boxes()), (1, 0));
+}
+
+#[test]
+fn the_largest_logarithm_of_an_extent() {
+    assert!(exp(MAX_LOG_EXTENT).is_finite() && exp(MAX_LOG_EXTENT.next_up()).is_infinite());
 }
 
 #[test]

@@ -23,6 +23,10 @@ pub struct SelectCounts {
     pub num_over_top_k: usize,
     /// Boxes with a NaN score.
     pub num_nan_scores: usize,
+    /// Invalid boxes whose score passed.
+    pub num_invalid_boxes: usize,
+    /// Boxes whose score passed and whose class is not one of the head.
+    pub num_unknown_classes: usize,
 }
 
 impl SelectCounts {
@@ -31,6 +35,8 @@ impl SelectCounts {
         report.add_count(Count::CandidatesOverCapacity, self.num_over_capacity);
         report.add_count(Count::CandidatesOverTopK, self.num_over_top_k);
         report.add_count(Count::ScoresNan, self.num_nan_scores);
+        report.add_count(Count::BoxesInvalid, self.num_invalid_boxes);
+        report.add_count(Count::ClassesUnknown, self.num_unknown_classes);
     }
 }
 
@@ -51,6 +57,8 @@ pub fn select<B: Copy>(candidates: &mut Candidates<B>, pre_nms_top_k: usize) -> 
         num_over_capacity: candidates.num_dropped(),
         num_over_top_k,
         num_nan_scores: candidates.num_nan_scores(),
+        num_invalid_boxes: candidates.num_invalid_boxes(),
+        num_unknown_classes: candidates.num_unknown_classes(),
     }
 }
 
@@ -86,7 +94,7 @@ mod tests {
             let counts = select(&mut candidates, top_k);
             assert_eq!(
                 counts,
-                SelectCounts { num_over_capacity, num_over_top_k, num_nan_scores: 0 }
+                SelectCounts { num_over_capacity, num_over_top_k, ..SelectCounts::default() }
             );
             let kept: Vec<u32> = candidates.as_slice().iter().map(|c| c.source).collect();
             assert_eq!(kept, sources, "capacity {capacity}, top {top_k}");
@@ -98,12 +106,15 @@ mod tests {
     fn empty_stays_empty_and_nan_is_counted() {
         assert_eq!(select(&mut filled(4, &[]), 4), SelectCounts::default());
         let mut candidates = filled(4, &[f32::NAN, 0.5]);
+        candidates.add_invalid_boxes(2);
         let counts = select(&mut candidates, 4);
-        assert_eq!(counts, SelectCounts { num_nan_scores: 1, ..SelectCounts::default() });
+        let expected =
+            SelectCounts { num_nan_scores: 1, num_invalid_boxes: 2, ..SelectCounts::default() };
+        assert_eq!(counts, expected);
         assert_eq!(candidates.as_slice().len(), 1);
         let mut report = FrameReport::new();
         counts.add_to(&mut report);
-        assert_eq!(report.count(Count::ScoresNan), 1);
+        assert_eq!((report.count(Count::ScoresNan), report.count(Count::BoxesInvalid)), (1, 2));
     }
 
     proptest! {

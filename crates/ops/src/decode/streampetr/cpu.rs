@@ -31,33 +31,36 @@ pub(super) fn decode_streampetr(
         }
         let numbers = std::array::from_fn(|channel| boxes.at(query, channel));
         let score = sigmoid(logit);
-        if let Some(bbox) = decode_query(numbers, class, score, &params.query) {
-            candidates.push(Candidate { bbox, score, class, source: query as u32 });
+        if let Some((bbox, is_valid)) = decode_query(numbers, class, score, &params.query) {
+            let source = query as u32;
+            candidates.push_if_valid(Candidate { bbox, score, class, source }, is_valid);
         }
     }
     candidates.add_nan_scores(num_nan);
 }
 
-/// The box of a query; `None` when it does not pass.
+/// The box of a query and whether it is valid; `None` when it does not pass.
 fn decode_query(
     [x, y, z, a, b, c, sin, cos, vx, vy]: [f32; NUM_BOX_CHANNELS],
     class: u32,
     score: f32,
     params: &QueryDecode,
-) -> Option<Object3d> {
-    let threshold = params.score_thresholds.at(class, (x * x + y * y).sqrt())?;
+) -> Option<(Object3d, bool)> {
+    let center = [x, y, z];
+    let has_center = center.iter().all(|value| value.is_finite());
+    let threshold = params.score_thresholds.at_center(class, center)?;
     let yaw_norm = (sin * sin + cos * cos).sqrt();
     let least_yaw_norm = params.yaw_norm_thresholds.get(class as usize);
     let passes = score >= threshold
-        && params.center_range.is_none_or(|range| range.contains([x, y, z]))
-        && least_yaw_norm.is_none_or(|&least| yaw_norm >= least);
+        && params.center_range.is_none_or(|range| !has_center || range.contains(center))
+        && least_yaw_norm.is_none_or(|&least| yaw_norm.is_nan() || yaw_norm >= least);
     if !passes {
         return None;
     }
     let object = object_of(&[x, y, z, a, b, c, sin, cos, vx, vy, 0.0], params);
     let numbers = [a, b, c, sin, cos, vx, vy];
-    let is_finite = object.bbox.is_finite() && numbers.iter().all(|number| number.is_finite());
-    is_finite.then_some(object)
+    let is_valid = object.is_valid() && numbers.iter().all(|number| number.is_finite());
+    Some((object, is_valid))
 }
 
 /// An output, and the values from query to query and from channel to channel.

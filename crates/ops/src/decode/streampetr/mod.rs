@@ -8,8 +8,12 @@
 //!   `sqrt(x² + y²)` of the centre;
 //! - the norm of (sine, cosine) is at least the yaw-norm threshold of the class;
 //! - its centre is in the centre range;
-//! - all its numbers are finite. NaN never passes, and queries with a NaN logit are
-//!   counted ([`Candidates::num_nan_scores`]).
+//! - it is valid: all its numbers are finite.
+//!
+//! A query that passes all but the last is counted ([`Candidates::num_invalid_boxes`]). If its
+//! centre is not finite, the lowest threshold of the class applies and no range; a norm that is
+//! NaN passes. A NaN logit never passes, and queries with one are counted
+//! ([`Candidates::num_nan_scores`]).
 //!
 //! [`Candidate::source`] is the index of the query. Logits below the lowest threshold are
 //! rejected before any exponential is computed, with the same result.

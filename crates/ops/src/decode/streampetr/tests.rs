@@ -153,6 +153,30 @@ fn what_is_outside_weak_or_not_finite_is_dropped() {
 }
 
 #[test]
+fn queries_that_pass_and_are_no_boxes_are_counted() {
+    let num_invalid = |(logits, numbers): ([f32; 3], [f32; 10])| {
+        let outputs = StreamPetrOutputs {
+            logits: TensorView::new(&[1, 3], TensorValues::F32(&logits)).unwrap(),
+            boxes: TensorView::new(&[1, 10], TensorValues::F32(&numbers)).unwrap(),
+        };
+        let mut candidates = Candidates::with_capacity(9);
+        decode_streampetr(&outputs, &params(true), &mut candidates).unwrap();
+        assert!(candidates.as_slice().len() + candidates.num_invalid_boxes() <= 1);
+        candidates.num_invalid_boxes()
+    };
+    for channel in 0..NUM_BOX_CHANNELS {
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert_eq!(num_invalid(with(channel, value)), 1, "{channel} {value}");
+            let (_, numbers) = with(channel, value);
+            assert_eq!(num_invalid(([-2.0; 3], numbers)), 0, "below the threshold");
+        }
+    }
+    assert_eq!(num_invalid(with(4, 200.0)), 1, "an extent that overflows");
+    assert_eq!(num_invalid(SOUND), 0);
+    assert_eq!(num_invalid(with(0, 10.5)), 0, "out of range");
+}
+
+#[test]
 fn candidates_over_the_capacity_are_the_weakest() {
     let query = |logit| ([logit, -9.0, -9.0], SOUND.1);
     let found = decode(&[query(1.0), query(3.0), query(1.0), query(2.0)], |_| {});

@@ -10,6 +10,7 @@ use det_post_types::{
     AnchorLevel, Box2d, Candidate, Candidates, DetrBoxes, Result, Size, TensorValues, TensorView,
 };
 
+/// Adds a row whose score passes, or counts it if it is no box.
 pub(super) fn push(
     candidates: &mut Candidates<Box2d>,
     bbox: Box2d,
@@ -17,10 +18,9 @@ pub(super) fn push(
     class: usize,
     source: usize,
 ) {
-    if score.is_finite() && bbox.is_finite() {
-        let (class, source) = (class as u32, source as u32);
-        candidates.push(Candidate { bbox, score, class, source });
-    }
+    let (class, source) = (class as u32, source as u32);
+    let is_valid = score.is_finite() && bbox.is_valid();
+    candidates.push_if_valid(Candidate { bbox, score, class, source }, is_valid);
 }
 
 pub(super) fn one<'a, 'o>(
@@ -243,11 +243,14 @@ pub(super) fn end_to_end(
     for row in 0..num_rows {
         let start = row * 6;
         let (score, class) = (values.at(start + 4), values.at(start + 5));
-        if passes(score, head.score_threshold, &mut num_nan)
-            && let Some(class) = class_of_float(class, head.num_classes)
-        {
+        if !passes(score, head.score_threshold, &mut num_nan) {
+            continue;
+        }
+        if let Some(class) = class_of_float(class, head.num_classes) {
             let [x1, y1, x2, y2] = values.four(start);
             push(candidates, Box2d::new(x1, y1, x2, y2), score, class, row);
+        } else {
+            candidates.add_unknown_classes(1);
         }
     }
     candidates.add_nan_scores(num_nan);
@@ -267,6 +270,10 @@ pub(super) fn detr(
     for row in 0..detr.num_rows {
         let found = detr.class_and_value(row, head, bound, &mut num_nan);
         let Some((class, value)) = found else { continue };
+        let Some(class) = class else {
+            candidates.add_unknown_classes(1);
+            continue;
+        };
         let score = if logits { sigmoid(value) } else { value };
         let [a, b, c, d] = detr.boxes.four(row * 4);
         let bbox = match boxes {
@@ -326,18 +333,20 @@ impl<'a> Detr<'a> {
         })
     }
 
-    /// Class and score or logit of a row, if at least `bound`.
+    /// Class and score or logit of a row, if at least `bound`; no class where the label is none
+    /// of the head.
     fn class_and_value(
         &self,
         row: usize,
         head: &Head,
         bound: f32,
         num_nan: &mut usize,
-    ) -> Option<(usize, f32)> {
+    ) -> Option<(Option<usize>, f32)> {
         let Some(labels) = self.labels else {
             let place = Spaced { start: row * head.num_classes, distance: 1 };
             return best_class(self.scores, place, head.num_classes, num_nan)
-                .filter(|&(_, value)| value >= bound);
+                .filter(|&(_, value)| value >= bound)
+                .map(|(class, value)| (Some(class), value));
         };
         let value = self.scores.at(row);
         if !passes(value, bound, num_nan) {
@@ -350,6 +359,6 @@ impl<'a> Detr<'a> {
             TensorValues::F16(labels) => class_of_float(labels[row].to_f32(), head.num_classes),
             TensorValues::F64(labels) => class_of_float(labels[row] as f32, head.num_classes),
         };
-        class.map(|class| (class, value))
+        Some((class, value))
     }
 }

@@ -34,10 +34,9 @@ pub(super) fn obb(
         let [cx, cy, width, height] = planes.four(column);
         let angle_rad = planes.at(num_planes - 1, column);
         let bbox = RotatedBox2d { cx, cy, width, height, angle_rad }.regularized();
-        if score.is_finite() && bbox.is_finite() {
-            let (class, source) = (class as u32, column as u32);
-            candidates.push(Candidate { bbox, score, class, source });
-        }
+        let (class, source) = (class as u32, column as u32);
+        let is_valid = score.is_finite() && bbox.is_valid();
+        candidates.push_if_valid(Candidate { bbox, score, class, source }, is_valid);
     });
     candidates.add_nan_scores(num_nan);
     Ok(())
@@ -152,8 +151,8 @@ mod tests {
             }
             let (class, score) = best.filter(|&(_, score)| score >= threshold)?;
             let bbox = RotatedBox2d { cx, cy, width, height, angle_rad }.regularized();
-            let is_finite = score.is_finite() && bbox.is_finite();
-            is_finite.then_some(Candidate { bbox, score, class, source })
+            let is_valid = score.is_finite() && bbox.is_valid();
+            is_valid.then_some(Candidate { bbox, score, class, source })
         };
         (0..).zip(columns).filter_map(candidate).collect()
     }
@@ -199,6 +198,38 @@ mod tests {
             assert_eq!(*found, expected);
         }
         assert!(decode(&[], 0.0).is_empty());
+    }
+
+    #[test]
+    fn rotated_boxes_that_pass_and_are_no_boxes_are_counted() {
+        let whole = [10.0, 20.0, 8.0, 4.0, 0.1, 0.5, 0.5, 0.25];
+        // Number, value; whether it is counted.
+        let cases = [
+            (0, NAN, true),
+            (1, f32::INFINITY, true),
+            (2, -1.0, true),
+            (3, -0.5, true),
+            (2, 0.0, false),
+            (3, NAN, true),
+            (7, NAN, true),
+            (7, f32::INFINITY, true),
+            (7, -9.0, false),
+        ];
+        for (at, value, is_counted) in cases {
+            for (score, passes) in [(0.5, true), (0.2, false)] {
+                let mut column: Column = whole;
+                (column[5], column[6], column[at]) = (score, score, value);
+                let shape = [1, NUM_PLANES, 1];
+                let output = TensorView::new(&shape, TensorValues::F32(&column)).unwrap();
+                let mut candidates = Candidates::with_capacity(9);
+                let obb = YoloLayout::Obb;
+                decode_yolo_rotated(&[output], &obb, NETWORK, 3, 0.25, &mut candidates).unwrap();
+                let expected = usize::from(passes && is_counted);
+                assert_eq!(candidates.num_invalid_boxes(), expected, "{at} {value} {score}");
+                let num_found = usize::from(passes && !is_counted);
+                assert_eq!(candidates.as_slice().len(), num_found, "{at} {value} {score}");
+            }
+        }
     }
 
     #[test]

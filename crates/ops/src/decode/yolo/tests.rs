@@ -8,7 +8,7 @@ use det_post_types::{AnchorLevel, Candidate, DetrBoxes, TensorValues};
 const NETWORK: Size = Size::new(96, 64);
 
 /// A tensor to be decoded: shape and values.
-type Values = (Vec<usize>, Vec<f32>);
+pub(super) type Values = (Vec<usize>, Vec<f32>);
 
 fn decode(
     outputs: &[Values],
@@ -49,8 +49,8 @@ fn found(
     Candidate { bbox: Box2d::new(x1, y1, x2, y2), score, class, source }
 }
 
-const NAN: f32 = f32::NAN;
-const INF: f32 = f32::INFINITY;
+pub(super) const NAN: f32 = f32::NAN;
+pub(super) const INF: f32 = f32::INFINITY;
 
 #[test]
 fn v5_rows() {
@@ -217,7 +217,17 @@ fn detr_boxes_scores_and_labels() {
 }
 
 /// Rows with a NaN score, of the values in f32 and in f16.
-fn num_nan(outputs: &[Values], layout: &YoloLayout, num_classes: usize) -> usize {
+pub(super) fn num_nan(outputs: &[Values], layout: &YoloLayout, num_classes: usize) -> usize {
+    counted(outputs, layout, num_classes, Candidates::num_nan_scores)
+}
+
+/// What is counted, of the values in f32 and in f16.
+pub(super) fn counted(
+    outputs: &[Values],
+    layout: &YoloLayout,
+    num_classes: usize,
+    count: impl Fn(&Candidates<Box2d>) -> usize,
+) -> usize {
     let halves: Vec<Vec<f16>> = outputs
         .iter()
         .map(|(_, values)| values.iter().map(|&value| f16::from_f32(value)).collect())
@@ -232,61 +242,10 @@ fn num_nan(outputs: &[Values], layout: &YoloLayout, num_classes: usize) -> usize
         let views: Vec<_> = (0..outputs.len()).map(view).collect();
         let mut candidates = Candidates::with_capacity(1);
         decode_yolo(&views, layout, NETWORK, num_classes, 0.25, &mut candidates).unwrap();
-        candidates.num_nan_scores()
+        count(&candidates)
     });
     assert_eq!(in_f32, in_f16, "{layout:?}");
     in_f32
-}
-
-#[test]
-fn rows_with_a_nan_score_are_counted_once() {
-    // Objectness and scores of two classes.
-    let rows = [
-        ([1.0, 0.5, 0.5], 0),
-        ([NAN, 1.0, 1.0], 1),
-        ([1.0, NAN, 0.5], 1),
-        ([1.0, NAN, NAN], 1),
-        ([0.1, NAN, NAN], 0), // not read: the objectness is below the threshold
-        ([1.0, 0.1, NAN], 1),
-        ([NAN, NAN, NAN], 1),
-    ];
-    // Each row alone, and six times.
-    for ([objectness, first, second], expected) in rows {
-        for num_rows in [1, 6] {
-            let of_row = |row: &[f32]| row.repeat(num_rows);
-            let shape = |length| vec![1, num_rows, length];
-            let expected = num_rows * expected;
-            let whole = [5.0, 5.0, 1.0, 1.0, objectness, first, second];
-            let v5 = (shape(7), of_row(&whole));
-            assert_eq!(num_nan(&[v5], &YoloLayout::V5, 2), expected, "{whole:?}");
-        }
-        // Six cells of stride 32.
-        let whole = [0.0, 0.0, 0.0, 0.0, objectness, first, second];
-        let yolox = YoloLayout::Yolox { strides: vec![32] };
-        assert_eq!(num_nan(&[(vec![1, 6, 7], whole.repeat(6))], &yolox, 2), 6 * expected);
-        let levels = vec![AnchorLevel { stride: 32, anchors: vec![[4.0, 4.0]] }];
-        let raw = YoloLayout::V5Raw { levels };
-        // Logits: the threshold is at -1.1.
-        let logit = if objectness == 0.1 { -2.0 } else { objectness };
-        let whole = [0.0, 0.0, 0.0, 0.0, logit, first, second];
-        let last = (vec![1, 1, 2, 3, 7], whole.repeat(6));
-        let outermost = (vec![1, 7, 2, 3], whole.iter().flat_map(|&v| [v; 6]).collect());
-        for output in [last, outermost] {
-            assert_eq!(num_nan(&[output], &raw, 2), 6 * expected, "{whole:?}");
-        }
-    }
-    let end_to_end = [[5.0, 5.0, 9.0, 9.0, NAN, 1.0], [NAN, 5.0, 9.0, 9.0, 0.9, NAN]];
-    let output = (vec![1, 2, 6], end_to_end.concat());
-    assert_eq!(num_nan(&[output], &YoloLayout::EndToEnd, 2), 1);
-    for logits in [false, true] {
-        let layout = YoloLayout::Detr { boxes: DetrBoxes::CornerPixels, logits };
-        let corners = (vec![1, 3, 4], vec![NAN; 12]);
-        let scores = (vec![1, 3, 2], vec![NAN, 0.1, 0.2, 0.3, NAN, NAN]);
-        assert_eq!(num_nan(&[corners.clone(), scores], &layout, 2), 2);
-        let scores = (vec![1, 3], vec![NAN, 0.9, NAN]);
-        let labels = (vec![1, 3], vec![NAN, NAN, 0.0]);
-        assert_eq!(num_nan(&[corners, scores, labels], &layout, 2), 2);
-    }
 }
 
 #[test]

@@ -142,6 +142,8 @@ const _: () = {
         ),
         (Count::ScoresOutOfRange, kernel_constant!("shared/counters.cuh", "kScoresOutOfRange")),
         (Count::ScoresNan, kernel_constant!("shared/counters.cuh", "kScoresNan")),
+        (Count::BoxesInvalid, kernel_constant!("shared/counters.cuh", "kBoxesInvalid")),
+        (Count::ClassesUnknown, kernel_constant!("shared/counters.cuh", "kClassesUnknown")),
         (Count::MemoryCleared, kernel_constant!("shared/counters.cuh", "kMemoryCleared")),
         (Count::RowStepsCorrected, kernel_constant!("shared/counters.cuh", "kRowStepsCorrected")),
         (Count::ImagesMislabelled, kernel_constant!("shared/counters.cuh", "kImagesMislabelled")),

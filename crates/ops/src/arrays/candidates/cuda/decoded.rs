@@ -76,6 +76,8 @@ where
             num_over_capacity: count(Count::CandidatesOverCapacity),
             num_over_top_k: count(Count::CandidatesOverTopK),
             num_nan_scores: count(Count::ScoresNan),
+            num_invalid_boxes: count(Count::BoxesInvalid),
+            num_unknown_classes: count(Count::ClassesUnknown),
         })
     }
 

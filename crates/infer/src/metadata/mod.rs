@@ -1,0 +1,158 @@
+//! What a network's file says about the network: the metadata that exporters write.
+//!
+//! ultralytics writes `names` (a dictionary of Python), `task`, `imgsz`, `stride` and `end2end`; others
+//! write `names` as JSON. The file is read here, so that every engine knows the same.
+
+mod literal;
+
+use std::path::Path;
+
+use literal::Literal;
+
+use super::onnx;
+use det_post_types::Size;
+
+/// The most classes whose names are taken.
+const MAX_CLASSES: usize = 1 << 16;
+
+/// What a file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// Names of the classes, in the network's order; why they cannot be used where the file has
+    /// names that are not a list.
+    pub class_names: Option<Result<Vec<String>, String>>,
+    /// What the network is for, in the words of its exporter: `detect`, `obb`, `segment` …
+    pub task: Option<String>,
+    /// The size of the input that it was exported for.
+    pub input_size: Option<Size>,
+    /// The input's sides are multiples of this, in pixels.
+    pub stride: Option<u32>,
+    /// Whether the outputs are final boxes.
+    pub is_end_to_end: bool,
+}
+
+impl Metadata {
+    /// The metadata of an ONNX file. A file that is missing or cannot be read says nothing here: its
+    /// engine refuses it by name.
+    pub fn of_file(path: &Path) -> Self {
+        Self::of_entries(&onnx::metadata_entries(path).unwrap_or_default())
+    }
+
+    fn of_entries(entries: &[(String, String)]) -> Self {
+        let text = |key| entries.iter().find(|entry| entry.0 == key).map(|entry| entry.1.trim());
+        Self {
+            class_names: text("names").map(names_of),
+            task: text("task").map(str::to_owned).filter(|task| !task.is_empty()),
+            input_size: text("imgsz").and_then(input_size_of),
+            stride: text("stride").and_then(|stride| stride.parse().ok()).filter(|&s| s > 0),
+            is_end_to_end: text("end2end").is_some_and(|is| is.eq_ignore_ascii_case("true")),
+        }
+    }
+}
+
+/// `{0: 'person', 1: 'bicycle'}`, `{"0": "person"}` or `["person", "bicycle"]`.
+fn names_of(text: &str) -> Result<Vec<String>, String> {
+    let items: Vec<(Literal, Literal)> = match Literal::parse(text) {
+        Some(Literal::Map(items)) => items,
+        Some(Literal::List(items)) => (0..).map(Literal::Integer).zip(items).collect(),
+        _ => return Err("they are neither a dictionary nor a list".to_owned()),
+    };
+    if items.is_empty() || items.len() > MAX_CLASSES {
+        return Err(format!("{} names; allowed: 1 to {MAX_CLASSES}", items.len()));
+    }
+    let mut names = vec![None; items.len()];
+    for (key, name) in items {
+        let class = key.integer().and_then(|class| usize::try_from(class).ok());
+        let Some(place) = class.and_then(|class| names.get_mut(class)) else {
+            return Err(format!("the classes are not numbered from 0 to {}", names.len() - 1));
+        };
+        *place = name.text().filter(|name| !name.trim().is_empty());
+        if place.is_none() {
+            return Err("a name is not text".to_owned());
+        }
+    }
+    // A class without a name: another is named twice.
+    let all: Option<Vec<String>> = names.into_iter().collect();
+    let all = all.ok_or("a class is named twice")?;
+    let mut sorted: Vec<&String> = all.iter().collect();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(twice) => Err(format!("`{}` is listed twice", twice[0])),
+        None => Ok(all),
+    }
+}
+
+/// `640`, or `[480, 640]`: height and width.
+fn input_size_of(text: &str) -> Option<Size> {
+    let sides: Vec<u32> = match Literal::parse(text)? {
+        Literal::List(sides) => {
+            sides.iter().map(|side| u32::try_from(side.integer()?).ok()).collect::<Option<_>>()?
+        }
+        side => vec![u32::try_from(side.integer()?).ok()?],
+    };
+    match sides[..] {
+        [side] => Some(Size::new(side, side)),
+        [height, width] => Some(Size::new(width, height)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(key: &str, value: &str) -> Metadata {
+        Metadata::of_entries(&[(key.to_owned(), value.to_owned())])
+    }
+
+    #[test]
+    fn names_of_every_spelling() {
+        let cases: [(&str, Result<&[&str], &str>); 17] = [
+            (r#"{0: 'it\'s a "car", {1: x}'}"#, Ok(&["it's a \"car\", {1: x}"])),
+            ("{0: 'helmet', 1: 'vest'}", Ok(&["helmet", "vest"])),
+            ("{1: 'vest', 0: 'helmet'}", Ok(&["helmet", "vest"])),
+            (r#"{"0": "helmet", "1": "vest"}"#, Ok(&["helmet", "vest"])),
+            ("['helmet', \"vest\",]", Ok(&["helmet", "vest"])),
+            (r#"{0: "men's", 1: 'a \'b\' \\ \x41 ü'}"#, Ok(&["men's", "a 'b' \\ A ü"])),
+            (r#"["\u00fc", "\ud83d\ude80"]"#, Ok(&["ü", "🚀"])),
+            ("{0: 7, 1: 8}", Ok(&["7", "8"])),
+            ("{0: 'a', 2: 'b'}", Err("numbered from 0 to 1")),
+            ("{0: 'a', 0: 'b'}", Err("named twice")),
+            ("{0: 'a', 1: 'a'}", Err("`a` is listed twice")),
+            ("{0: None}", Err("not text")),
+            ("{0: ' '}", Err("not text")),
+            ("{}", Err("0 names")),
+            ("helmet,vest", Err("neither")),
+            ("{0: 'a'", Err("neither")),
+            ("[[[[[[[['a']]]]]]]]", Err("neither")),
+        ];
+        for (text, expected) in cases {
+            let found = of("names", text).class_names.unwrap();
+            match expected {
+                Ok(names) => assert_eq!(found.unwrap(), names, "{text}"),
+                Err(words) => {
+                    let reason = found.unwrap_err();
+                    assert!(reason.contains(words), "{text}: {reason}");
+                }
+            }
+        }
+        assert_eq!(of("task", "detect").class_names, None);
+    }
+
+    #[test]
+    fn sizes_strides_and_flags() {
+        let size = |text| of("imgsz", text).input_size;
+        assert_eq!(size("[480, 640]"), Some(Size::new(640, 480)));
+        assert_eq!(size("(480, 640)"), Some(Size::new(640, 480)));
+        assert_eq!(size("640"), Some(Size::new(640, 640)));
+        assert_eq!(size("[640, -1]"), None);
+        assert_eq!(size("big"), None);
+        let stride = |text| of("stride", text).stride;
+        assert_eq!([stride("32"), stride("0"), stride("x")], [Some(32), None, None]);
+        for (text, expected) in [("True", true), ("true", true), ("False", false), ("", false)] {
+            assert_eq!(of("end2end", text).is_end_to_end, expected);
+        }
+        assert_eq!(of("task", "obb").task.as_deref(), Some("obb"));
+        assert_eq!(Metadata::of_file(Path::new("no/such.onnx")), Metadata::default());
+    }
+}
