@@ -26,17 +26,13 @@ enum Count : uint32_t {
     kDetectionsOverLimit = 11,
     kScoresOutOfRange = 12,  // counted by the host
     kScoresNan = 13,
-<<<<<<< HEAD
-    kMemoryCleared = 14,  // counted by the host
-    kRowStepsCorrected = 15,  // counted by the host
-    kImagesMislabelled = 16,  // counted by the host
-=======
     kBoxesInvalid = 14,
     kClassesUnknown = 15,
-    kMemoryCleared = 16,  // counted by the host
->>>>>>> f0f8c2376a92cc55df03579085ce199d3356dc14
+    kMemoryCleared = 16,      // counted by the host
+    kRowStepsCorrected = 17,  // counted by the host
+    kImagesMislabelled = 18,  // counted by the host
 };
-constexpr uint32_t kNumCounters = 17;
+constexpr uint32_t kNumCounters = 19;
 
 using Counters = Slice<uint32_t>;
 

@@ -5,11 +5,7 @@
 //! | `NODE: node` | not active; incompatible peers | a transition failed; a part of the middleware is lost |
 //! | `NODE: CHANNEL: input` (`input N` of several) | silent for `gap_warn_s`; below `min_rate_hz`; messages refused, or missing by their stamps | silent for `gap_error_s` |
 //! | `NODE: CHANNEL: camera_info` (`camera_info N`) | none for `gap_warn_s`; another size or frame than the images; not calibrated; messages refused | |
-<<<<<<< HEAD
-//! | `NODE: CHANNEL: frames` | frames dropped or degraded; a capacity met; scores above 1 or NaN; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread has ended |
-=======
-//! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; scores above 1 or NaN; invalid boxes; unknown classes; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread has ended |
->>>>>>> f0f8c2376a92cc55df03579085ce199d3356dc14
+//! | `NODE: CHANNEL: frames` | frames dropped or degraded; a capacity met; scores above 1 or NaN; invalid boxes; unknown classes; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread has ended |
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
 //! | `NODE: CHANNEL: device` | it failed and is built again; the CPU replaces it | it failed too often, or is lost: frames are dropped |
 

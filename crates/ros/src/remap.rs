@@ -141,7 +141,7 @@ impl Remaps {
 }
 
 /// Separates `NODE:` from the rest of a rule or of an assignment to a parameter.
-pub(crate) fn split_node(text: &str) -> (Option<&str>, &str) {
+pub fn split_node(text: &str) -> (Option<&str>, &str) {
     match text.split_once(':') {
         Some((node, rest))
             if is_token(node)
@@ -157,7 +157,7 @@ pub(crate) fn split_node(text: &str) -> (Option<&str>, &str) {
 /// Whether a text is the name of a parameter in `-p NAME:=VALUE`: tokens and slashes, in parts
 /// between dots.
 #[cfg(any(test, feature = "cli"))]
-pub(crate) fn is_parameter(text: &str) -> bool {
+pub fn is_parameter(text: &str) -> bool {
     text.split('.').all(|part| {
         let mut rest = part;
         while !rest.is_empty() {
@@ -172,7 +172,7 @@ pub(crate) fn is_parameter(text: &str) -> bool {
 }
 
 /// Whether a text is a namespace or an enclave: `/`, or tokens, each after a slash.
-pub(crate) fn is_namespace(text: &str) -> bool {
+pub fn is_namespace(text: &str) -> bool {
     text == "/" || text.strip_prefix('/').is_some_and(|inner| inner.split('/').all(is_token))
 }
 

@@ -15,7 +15,6 @@ mod skips;
 mod troubleshooting;
 mod words;
 
-<<<<<<< HEAD
 /// Which modules of the package a module may import. The crates' manifests state the rest.
 const LAYERS: [(&str, &[&str]); 8] = [
     ("config", &[]),
@@ -26,64 +25,6 @@ const LAYERS: [(&str, &[&str]); 8] = [
     ("node", &["config", "detectors", "draw", "runtime"]),
     ("bench", &["config", "detectors", "replay"]),
     ("cli", &["bench", "config", "detectors", "draw", "node", "replay", "runtime"]),
-=======
-/// Which rooms a room may name. Lower rooms never name higher ones.
-const LAYERS: [(&str, &[&str]); 19] = [
-    ("types", &[]),
-    ("ros", &[]),
-    ("input_file", &[]),
-    ("yaml", &["input_file"]),
-    ("device", &["types"]),
-    ("ops", &["types", "device"]),
-    ("infer", &["types", "input_file", "device", "ops"]),
-    ("config", &["types", "ros", "input_file", "yaml", "infer"]),
-    ("transport", &["types", "ros", "input_file", "yaml"]),
-    ("eval", &["types", "input_file", "transport", "draw", "output_folder"]),
-    ("sim", &["types", "transport", "output_folder"]),
-    ("detectors", &["types", "device", "ops", "infer", "config"]),
-    ("draw", &["types", "ops", "config", "detectors", "transport"]),
-    ("runtime", &["types", "device", "config", "detectors", "transport"]),
-    ("output_folder", &["transport"]),
-    (
-        "replay",
-        &[
-            "types",
-            "device",
-            "config",
-            "detectors",
-            "draw",
-            "runtime",
-            "transport",
-            "output_folder",
-        ],
-    ),
-    (
-        "node",
-        &["types", "ros", "device", "ops", "config", "detectors", "draw", "runtime", "transport"],
-    ),
-    ("bench", &["types", "device", "ops", "infer", "config", "detectors", "transport", "replay"]),
-    (
-        "cli",
-        &[
-            "bench",
-            "node",
-            "types",
-            "ros",
-            "input_file",
-            "device",
-            "infer",
-            "config",
-            "detectors",
-            "draw",
-            "runtime",
-            "transport",
-            "output_folder",
-            "replay",
-            "eval",
-            "sim",
-        ],
-    ),
->>>>>>> f0f8c2376a92cc55df03579085ce199d3356dc14
 ];
 
 /// Crates, by the folder of their sources.

@@ -44,7 +44,6 @@ pub(super) fn model(bytes: &[u8]) -> Result<Model<'_>> {
     Ok(model)
 }
 
-<<<<<<< HEAD
 /// Domain and version of an operator set; empty is ONNX's own.
 pub(super) fn operator_set(bytes: &[u8]) -> Result<(&str, i64)> {
     let mut message = Message::new("OperatorSetIdProto", bytes, 0);
@@ -72,10 +71,7 @@ fn function(mut message: Message<'_>) -> Result<(&str, &str)> {
     Ok(function)
 }
 
-fn metadata(mut message: Message<'_>) -> Result<(&str, &str)> {
-=======
 pub(super) fn metadata(mut message: Message<'_>) -> Result<(&str, &str)> {
->>>>>>> f0f8c2376a92cc55df03579085ce199d3356dc14
     let mut entry = ("", "");
     while let Some(field) = message.next_field()? {
         match field.number {
