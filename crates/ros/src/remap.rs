@@ -156,7 +156,6 @@ pub fn split_node(text: &str) -> (Option<&str>, &str) {
 
 /// Whether a text is the name of a parameter in `-p NAME:=VALUE`: tokens and slashes, in parts
 /// between dots.
-#[cfg(any(test, feature = "cli"))]
 pub fn is_parameter(text: &str) -> bool {
     text.split('.').all(|part| {
         let mut rest = part;
