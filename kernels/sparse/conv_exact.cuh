@@ -282,7 +282,7 @@ struct ExactLane {
                 w[part] = *reinterpret_cast<const float4*>(weights + c * kChannels + channels[part]);
             }
             // By weight, then by row: the compiler then keeps more factors from one multiply-add to
-            // the next (docs/decisions/0006-kernel-experiments.md).
+            // the next (docs/decisions/0006-kernel-lessons.md).
 #pragma unroll
             for (uint32_t to = 0; to < Tile::kParts * 4; ++to) {
 #pragma unroll

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(clippy::print_stdout, reason = "tests say what they skipped")]
 
-use crate::common::require;
+#[path = "../../tests/common/require.rs"]
+mod require;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -23,7 +25,7 @@ fn compiled(folder: &Path) -> PathBuf {
     program
 }
 
-/// Runs it as cargo would, knowing of nothing but `variables`.
+/// Runs it as cargo would, with no variables but `variables`.
 fn run(folder: &Path, variables: &[(&str, &str)]) -> (Output, String) {
     let mut command = Command::new(compiled(folder));
     command.current_dir(env!("CARGO_MANIFEST_DIR")).env_clear().env("OUT_DIR", folder);
@@ -40,7 +42,7 @@ fn without_nvcc_the_build_warns_and_goes_on() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let (output, out) = run(folder.path(), &[("CARGO_FEATURE_CUDA", "1"), ("PATH", "")]);
+    let (output, out) = run(folder.path(), &[("PATH", "")]);
     assert!(output.status.success());
     assert!(out.contains("cargo:warning=built without CUDA kernels: no nvcc in DET_POST_NVCC"));
     assert!(!out.contains("rustc-cfg=kernels"), "{out}");
@@ -54,7 +56,7 @@ fn kernels_that_do_not_compile_fail_the_build() {
     std::fs::set_permissions(&nvcc, std::fs::Permissions::from_mode(0o755)).unwrap();
     let nvcc = nvcc.to_str().unwrap();
     let variables =
-        [("CARGO_FEATURE_CUDA", "1"), ("DET_POST_NVCC", nvcc), ("DET_POST_CUDA_ARCHS", "90")];
+        [("DET_POST_NVCC", nvcc), ("DET_POST_CUDA_ARCHS", "90")];
     let (output, out) = run(folder.path(), &variables);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no such thing"));
@@ -74,7 +76,6 @@ fn a_variable_that_is_wrong_fails_the_build() {
         ("/nowhere/nvcc", "90", "DET_POST_NVCC: found /nowhere/nvcc, which is not a file"),
     ] {
         let variables = [
-            ("CARGO_FEATURE_CUDA", "1"),
             ("DET_POST_NVCC", nvcc),
             ("DET_POST_CUDA_ARCHS", architectures),
         ];
@@ -94,7 +95,6 @@ fn targets(architectures: &str) -> Vec<String> {
     std::fs::set_permissions(&nvcc, std::fs::Permissions::from_mode(0o755)).unwrap();
     let nvcc = nvcc.to_str().unwrap();
     let variables = [
-        ("CARGO_FEATURE_CUDA", "1"),
         ("DET_POST_NVCC", nvcc),
         ("DET_POST_CUDA_ARCHS", architectures),
     ];
@@ -136,36 +136,23 @@ fn a_generation_is_compiled_to_ptx_once() {
     }
 }
 
-#[test]
-fn without_the_feature_no_compiler_is_looked_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let (output, out) = run(folder.path(), &[("DET_POST_NVCC", "/nowhere/nvcc")]);
-    assert!(output.status.success());
-    assert!(!out.contains("warning") && !out.contains("rustc-cfg=kernels"), "{out}");
-}
-
 /// Compiles a program that reads `kThreads` and the size of `Args` from the text
-/// of `kernels/cloud/unpack.cu`, by the macros of the library.
+/// of `cloud/unpack.cu`, by the function of this crate.
 fn compile_with_kernel_text(text: &str) -> (Output, PathBuf) {
     const MAIN: &str = r#"
-        mod device {
-            pub mod cuda {
-                #[path = "SHARED"]
-                pub(crate) mod shared;
-                pub(crate) use shared::{assert_mirrors, kernel_constant, kernel_struct_size};
-            }
-        }
-        use device::cuda::{assert_mirrors, kernel_constant};
-        struct Mirror(#[allow(dead_code)] [u8; 352]);
-        assert_mirrors!(Mirror, "cloud/unpack.cu", "Args");
+        #[path = "SHARED"]
+        mod shared;
+        const TEXT: &str = include_str!("unpack.cu");
+        const THREADS: u32 = shared::constant(TEXT, "kThreads = ");
+        const SIZE: u32 = shared::constant(TEXT, "static_assert(sizeof(Args) == ");
+        const _: () = assert!(SIZE == 352, "the mirror is not as large as Args");
         fn main() {
-            println!("{}", kernel_constant!("cloud/unpack.cu", "kThreads"));
+            println!("{THREADS}");
         }
     "#;
     let folder = tempfile::tempdir().unwrap().keep();
-    std::fs::create_dir(folder.join("kernels")).unwrap();
-    std::fs::write(folder.join("kernels/cloud/unpack.cu"), text).unwrap();
-    let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/src/device/cuda/shared.rs");
+    std::fs::write(folder.join("unpack.cu"), text).unwrap();
+    let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/src/shared.rs");
     std::fs::write(folder.join("main.rs"), MAIN.replace("SHARED", shared)).unwrap();
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let mut command = Command::new(rustc);
@@ -174,8 +161,7 @@ fn compile_with_kernel_text(text: &str) -> (Output, PathBuf) {
 }
 
 fn unpack_text() -> String {
-    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/cloud/unpack.cu"))
-        .unwrap()
+    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/cloud/unpack.cu")).unwrap()
 }
 
 /// A piece of the kernel's text, replaced by another.
@@ -224,6 +210,17 @@ fn nvcc() -> Option<PathBuf> {
     named.into_iter().chain(home).chain(found).find(|nvcc| nvcc.is_file())
 }
 
+/// The sources of the kernels, in another folder.
+fn copy_sources(to: &Path) {
+    for family in ["arrays", "cloud", "decode", "image", "nms", "shared", "sparse", "view"] {
+        std::fs::create_dir(to.join(family)).unwrap();
+        for entry in Path::new(env!("CARGO_MANIFEST_DIR")).join(family).read_dir().unwrap() {
+            let file = entry.unwrap().path();
+            std::fs::copy(&file, to.join(family).join(file.file_name().unwrap())).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_mismatch_with_rust_does_not_compile_in_cuda() {
     let Some(nvcc) = nvcc() else {
@@ -236,18 +233,11 @@ fn a_mismatch_with_rust_does_not_compile_in_cuda() {
     for (text, fits) in plants {
         let folder = tempfile::tempdir().unwrap();
         let program = compiled(folder.path());
-        std::fs::create_dir(folder.path().join("kernels")).unwrap();
-        std::fs::write(folder.path().join("kernels/cloud/unpack.cu"), text).unwrap();
-        for entry in Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels").read_dir().unwrap() {
-            let header = entry.unwrap().path();
-            if header.extension().is_some_and(|extension| extension == "cuh") {
-                let to = folder.path().join("kernels").join(header.file_name().unwrap());
-                std::fs::copy(&header, to).unwrap();
-            }
-        }
+        copy_sources(folder.path());
+        std::fs::write(folder.path().join("cloud/unpack.cu"), text).unwrap();
         let mut command = Command::new(program);
         command.current_dir(folder.path()).env("OUT_DIR", folder.path());
-        command.env("CARGO_FEATURE_CUDA", "1").env("DET_POST_NVCC", &nvcc);
+        command.env("DET_POST_NVCC", &nvcc);
         let output = command.env("DET_POST_CUDA_ARCHS", "90").output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.success(), fits, "{said}");

@@ -3,11 +3,16 @@
 //! embeds for each architecture, and in which image each kernel is.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-use crate::common::require::{Need, skip};
+#[path = "../../tests/common/require.rs"]
+mod require;
+
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The images of `crates/ops/src/device/cuda/modules.rs`.
+use require::{Need, skip};
+
+/// The images of the build script.
 const IMAGES: [&str; 5] = ["frames", "camera", "lidar", "sparse", "surround"];
 
 /// The folder of the images and what ptxas says of each; `None` in a build without kernels.
@@ -58,7 +63,7 @@ fn kernels_keep_to_their_budget() {
     if found.is_empty() {
         return skip(Need::Nvcc, "this build has no kernels for sm_90a");
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/resources.txt");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("resources.txt");
     if std::env::var("DET_POST_BLESS").is_ok_and(|value| value == "1") {
         std::fs::write(&path, &found).unwrap();
     }
@@ -73,7 +78,7 @@ fn kernels_keep_to_their_budget() {
     assert!(
         changed.is_empty(),
         "name, registers, shared bytes, bytes spilled:\n{}\n\
-         `DET_POST_BLESS=1 cargo test --test house kernels` writes them to kernels/resources.txt",
+         `DET_POST_BLESS=1 cargo test -p det_post_kernels --test resources` writes them to kernels/resources.txt",
         changed.join("\n")
     );
 }

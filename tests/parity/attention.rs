@@ -93,7 +93,7 @@ fn compare<T: AttentionElement>(
 #[test]
 fn attention_agrees() {
     let Some(device) = super::gpu() else { return };
-    let bound = |part| bound("attention", part, "share of the largest value").in_unit();
+    let bound = |part| bound("view/attention", part, "share of the largest value").in_unit();
     for sizes in [
         [1, 1, 2, 8],
         [17, 33, 2, 8],

@@ -156,7 +156,7 @@ fn is_near(a: &Candidate<Box3d>, b: &Candidate<Object3d>) -> bool {
     let b_box = b.bbox.bbox;
     let exact = |c: Box3d| [c.center[0], c.center[1], c.center[2], c.yaw_rad].map(f32::to_bits);
     let near = |score, c: Box3d| [score, c.length_m, c.width_m, c.height_m];
-    let bound = bound("decode_anchor", "all", "score, size");
+    let bound = bound("decode/anchor", "all", "score, size");
     let pairs = near(a.score, a.bbox).into_iter().zip(near(b.score, b_box));
     (a.class, a.source) == (b.class, b.source)
         && exact(a.bbox) == exact(b_box)

@@ -193,7 +193,7 @@ pub fn check_near((a_score, a): (f32, &Object3d), (b_score, b): (f32, &Object3d)
     let ((a_exact, a_near), (b_exact, b_near)) = (numbers(a_score, a), numbers(b_score, b));
     assert_eq!(a_exact, b_exact, "{context}: {a:?}, expected {b:?}");
     assert_eq!(a_near.len(), b_near.len());
-    let bound_of = |number| bound("decode_center", "all", number);
+    let bound_of = |number| bound("decode/center", "all", number);
     let near = bound_of("score, size, variance");
     let is_near = a_near.iter().zip(&b_near).all(|(&x, &y)| near.holds(x, y, 0.0));
     let yaw_is_near = bound_of("yaw").holds(a.bbox.yaw_rad, b.bbox.yaw_rad, 0.0);

@@ -94,8 +94,8 @@ fn check(
         let (boxes, scores) = (boxes.read().unwrap(), scores.read().unwrap());
         let (classes, sources) = (classes.read().unwrap(), sources.read().unwrap());
         let velocities = velocities.read().unwrap();
-        let near = bound("decode_streampetr", "all", "score, size");
-        let near_yaw = bound("decode_streampetr", "all", "yaw");
+        let near = bound("decode/streampetr", "all", "score, size");
+        let near_yaw = bound("decode/streampetr", "all", "yaw");
         for (row, b) in expected.as_slice().iter().enumerate() {
             let object = b.bbox;
             assert_eq!((classes[row], sources[row]), (b.class, b.source), "{context}");

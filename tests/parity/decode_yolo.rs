@@ -152,7 +152,7 @@ fn bits<B: Numbers>(c: &Candidate<B>) -> Vec<u32> {
 fn is_near(a: &Candidate<Box2d>, b: &Candidate<Box2d>) -> bool {
     let corners = |c: &Candidate<Box2d>| [c.bbox.x1, c.bbox.y1, c.bbox.x2, c.bbox.y2];
     let size = (b.bbox.x2 - b.bbox.x1).abs().max((b.bbox.y2 - b.bbox.y1).abs());
-    let bound = bound("decode_yolo", "YOLOX", "corner");
+    let bound = bound("decode/yolo", "YOLOX", "corner");
     let near = |(x, y): (f32, f32)| bound.holds(x, y, size);
     bits(a)[4..] == bits(b)[4..] && corners(a).into_iter().zip(corners(b)).all(near)
 }

@@ -101,13 +101,13 @@ impl Problem {
         };
         let scores_agree = match part {
             "" => a.score.to_bits() == b.score.to_bits(),
-            _ => bound("decode_yolo", part, "score").holds(a.score, b.score, 0.0),
+            _ => bound("decode/yolo", part, "score").holds(a.score, b.score, 0.0),
         };
         let (a, b) = (corners(a), corners(b));
         let side = (b[2] - b[0]).abs().max((b[3] - b[1]).abs());
         let corners_agree = match self.layout {
             YoloLayout::V5Raw { .. } => {
-                let bound = bound("decode_yolo", part, "corner");
+                let bound = bound("decode/yolo", part, "corner");
                 a.into_iter().zip(b).all(|(a, b)| bound.holds(a, b, side))
             }
             _ => a.map(f32::to_bits) == b.map(f32::to_bits),

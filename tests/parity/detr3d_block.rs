@@ -26,7 +26,7 @@ fn network(facts: &Detr3d) -> Arc<Network> {
 
 fn bounds() -> [f64; 2] {
     ["logits, share of the largest", "boxes, share of the largest"]
-        .map(|number| bound("detr3d_block", "f16", number).in_unit())
+        .map(|number| bound("view/detr3d_block", "f16", number).in_unit())
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn blocks_agree_one_by_one() {
         decoder.enqueue(&device_maps).unwrap();
         let mut found = decoder.read_content().unwrap();
         layer_norm(RowsMut::new(&mut found, 256), norm).unwrap();
-        let bound = bound("detr3d_block", "f16", "content, share of the largest").in_unit();
+        let bound = bound("view/detr3d_block", "f16", "content, share of the largest").in_unit();
         let share = share(&found, &next);
         assert!(share <= bound, "block {block}: {share:e}");
         contents = next;

@@ -183,7 +183,7 @@ fn stacks<T: StackElement>(device: &CudaDevice, [num_rows, width]: [usize; 2], b
 #[test]
 fn stacks_agree() {
     let Some(device) = super::gpu() else { return };
-    let of_element = |part| bound("layer_stack", part, "share of the largest value").in_unit();
+    let of_element = |part| bound("view/layer_stack", part, "share of the largest value").in_unit();
     for sizes in [[1, 16], [15, 64], [16, 96], [17, 256], [500, 128], [901, 256]] {
         stacks::<f32>(&device, sizes, of_element("f32"));
         stacks::<f16>(&device, sizes, of_element("f16"));

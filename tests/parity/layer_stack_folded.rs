@@ -170,7 +170,7 @@ fn outputs(embedded: &DeviceRows<f16>, width: usize) -> Vec<f32> {
 }
 
 fn near(found: &[f32], expected: &[f32], context: &str) {
-    let bound = bound("layer_stack", "f16", "share of the largest value").in_unit();
+    let bound = bound("view/layer_stack", "f16", "share of the largest value").in_unit();
     let share = share(found, expected);
     assert!(share <= bound, "{context}: {share:e}");
 }

@@ -138,7 +138,7 @@ fn layers_agree() {
     for (num_rows, num_inputs) in
         [(1, 16), (5, 64), (37, 256), (300, 256), (2100, 64), (6000, 96), (50, 512)]
     {
-        let bound = |part| bound("linear", part, "share of the largest value").in_unit();
+        let bound = |part| bound("view/linear", part, "share of the largest value").in_unit();
         layers::<f32>(&device, num_rows, num_inputs, bound("f32"));
         layers::<f16>(&device, num_rows, num_inputs, bound("f16"));
     }
@@ -147,7 +147,7 @@ fn layers_agree() {
 /// Layers as those of a Sparse4D block: over a normalized part, with rows added to it and kept or
 /// not, in one launch; over several parts, as rows and transposed.
 fn folded_layers(device: &CudaDevice, num_rows: usize, num_inputs: usize, num_more: usize) {
-    let bound = bound("linear", "f16", "share of the largest value").in_unit();
+    let bound = bound("view/linear", "f16", "share of the largest value").in_unit();
     let stream = device.stream().unwrap();
     let mut random = Random::new(73);
     let [num_wide, num_values] = [208, 21];
@@ -291,7 +291,7 @@ fn folded_layers_agree() {
 #[test]
 fn layers_of_the_same_rows_agree() {
     let Some(device) = super::gpu() else { return };
-    let bound = bound("linear", "f16", "share of the largest value").in_unit();
+    let bound = bound("view/linear", "f16", "share of the largest value").in_unit();
     let stream = device.stream().unwrap();
     let mut random = Random::new(74);
     let [num_rows, num_inputs, num_outputs] = [900, 256, 496];

@@ -291,7 +291,7 @@ fn convolve(device: &CudaDevice, case: &Case, random: &mut Random, precision: Pr
             Precision::F32 | Precision::Tf32 => "TF32",
         };
         let bounds = ["relative error (L2)", "share of the largest value"]
-            .map(|number| bound("sparse_conv", name, number).in_unit());
+            .map(|number| bound("sparse/conv", name, number).in_unit());
         let [l2, most] = distance(&found, &expected);
         assert!(l2 <= bounds[0] && most <= bounds[1], "{context}: {l2:e} {most:e}");
     }

@@ -110,7 +110,7 @@ fn convolutions_of_16_bits_and_tf32_agree() {
         [(Precision::F16, "f16"), (Precision::Bf16, "bf16"), (Precision::Tf32, "TF32")]
     {
         let bounds = ["relative error (L2)", "share of the largest value"]
-            .map(|number| bound("sparse_conv", name, number).in_unit());
+            .map(|number| bound("sparse/conv", name, number).in_unit());
         convolve(&device, precision, bounds);
     }
 }

@@ -86,7 +86,7 @@ pub fn compare_network<T: Activation>(
 
 fn bounds(part: &str) -> [f64; 2] {
     ["logits, share of the largest", "boxes, share of the largest"]
-        .map(|number| bound("view_sample", part, number).in_unit())
+        .map(|number| bound("view/sample", part, number).in_unit())
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn blocks_agree_one_by_one() {
                 exact.read_content().unwrap()
             };
             layer_norm(RowsMut::new(&mut found, 64), norm).unwrap();
-            let bound = bound("view_sample", part, "content, share of the largest").in_unit();
+            let bound = bound("view/sample", part, "content, share of the largest").in_unit();
             let share = share(&found, &next);
             assert!(share <= bound, "block {block} {part}: {share:e}");
         }
