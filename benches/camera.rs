@@ -65,7 +65,7 @@ fn jpeg(c: &mut Criterion) {
     for entry in std::fs::read_dir(folder).expect("a folder of JPEG files") {
         let path = entry.expect("a readable folder").path();
         let data = std::fs::read(&path).expect("a readable file");
-        let file = CompressedView { format: CompressedFormat::Jpeg, data: &data };
+        let file = CompressedView::new(CompressedFormat::Jpeg, &data);
         let mut picture = Picture::new();
         group.bench_function(
             path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),

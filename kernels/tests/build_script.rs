@@ -55,8 +55,7 @@ fn kernels_that_do_not_compile_fail_the_build() {
     std::fs::write(&nvcc, "#!/bin/sh\necho 'no such thing' >&2\nexit 3\n").unwrap();
     std::fs::set_permissions(&nvcc, std::fs::Permissions::from_mode(0o755)).unwrap();
     let nvcc = nvcc.to_str().unwrap();
-    let variables =
-        [("DET_POST_NVCC", nvcc), ("DET_POST_CUDA_ARCHS", "90")];
+    let variables = [("DET_POST_NVCC", nvcc), ("DET_POST_CUDA_ARCHS", "90")];
     let (output, out) = run(folder.path(), &variables);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no such thing"));
@@ -75,10 +74,7 @@ fn a_variable_that_is_wrong_fails_the_build() {
         (nvcc, "80,9.0", "DET_POST_CUDA_ARCHS: found \"9.0\", wanted numbers"),
         ("/nowhere/nvcc", "90", "DET_POST_NVCC: found /nowhere/nvcc, which is not a file"),
     ] {
-        let variables = [
-            ("DET_POST_NVCC", nvcc),
-            ("DET_POST_CUDA_ARCHS", architectures),
-        ];
+        let variables = [("DET_POST_NVCC", nvcc), ("DET_POST_CUDA_ARCHS", architectures)];
         let (output, out) = run(folder.path(), &variables);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(1) && said.contains(part), "{part}: {said}{out}");
@@ -94,10 +90,7 @@ fn targets(architectures: &str) -> Vec<String> {
     std::fs::write(&nvcc, script).unwrap();
     std::fs::set_permissions(&nvcc, std::fs::Permissions::from_mode(0o755)).unwrap();
     let nvcc = nvcc.to_str().unwrap();
-    let variables = [
-        ("DET_POST_NVCC", nvcc),
-        ("DET_POST_CUDA_ARCHS", architectures),
-    ];
+    let variables = [("DET_POST_NVCC", nvcc), ("DET_POST_CUDA_ARCHS", architectures)];
     let (output, out) = run(folder.path(), &variables);
     assert!(output.status.success() && out.contains("rustc-cfg=kernels"), "{out}");
     let calls = std::fs::read_to_string(folder.path().join("calls")).unwrap();

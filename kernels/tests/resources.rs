@@ -6,7 +6,6 @@
 #[path = "../../tests/common/require.rs"]
 mod require;
 
-
 use std::collections::BTreeSet;
 use std::path::Path;
 

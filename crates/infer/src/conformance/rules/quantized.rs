@@ -3,7 +3,6 @@
 use super::{Place, Rule, Verdict, float_node, integers_node, refused};
 use crate::onnx::replace::{self, Value};
 use crate::onnx::write;
-use det_post_types::Result;
 
 const FLOAT: i64 = 1;
 const UINT8: i64 = 2;

@@ -29,7 +29,11 @@ fn rows_that_pass_and_are_no_boxes_are_counted() {
             let expected = |is_invalid: bool| 6 * usize::from(passes && is_invalid);
             let message = format!("{numbers:?} {score}");
             let v5 = (vec![1, 6, 7], whole.repeat(6));
-            assert_eq!(count(&[v5.clone()], &YoloLayout::V5), expected(of_center), "{message}");
+            assert_eq!(
+                count(std::slice::from_ref(&v5), &YoloLayout::V5),
+                expected(of_center),
+                "{message}"
+            );
             let yolox = YoloLayout::Yolox { strides: vec![32] };
             assert_eq!(count(&[v5], &yolox), expected(of_offsets), "{message}");
             let planes: Vec<f32> =

@@ -26,6 +26,7 @@
 //! Selection is equal on every device for equal points. Exponentials are computed
 //! in f64 and rounded once; the rest is f32 in the order written here.
 
+mod bilinear;
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -37,13 +38,12 @@ mod maps;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod points;
 mod projection;
-mod sample;
 #[cfg(test)]
 mod tests;
 
+pub use bilinear::add_sample;
 pub use maps::{FeatureLevel, FeatureMaps, Texels};
 pub use projection::{Projected, Projection};
-pub use sample::add_sample;
 
 use det_post_types::{Error, ErrorKind, Result};
 
