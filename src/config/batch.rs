@@ -51,11 +51,7 @@ fn refusal(
         return Some(format!("a channel without batch_with; {name} is in the batch of {leader}"));
     }
     if camera.engine.kind == EngineKind::External {
-<<<<<<< HEAD
         return Some("a channel that runs its network; engine.kind is external".to_owned());
-=======
-        return Some("another engine.kind; external runs no network".to_owned());
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
     }
     if channel.is_isolated || other.is_isolated {
         return Some("channels of one process: isolate is false for both".to_owned());

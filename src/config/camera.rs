@@ -105,16 +105,9 @@ fn batch_with(p: &mut Reader<'_>) -> Option<String> {
         "batch_with",
         Fixed,
         text(),
-<<<<<<< HEAD
         "the network runs only for this channel",
-        "Name of another camera channel with the same network, engine and device: the frames of both, and of other \
-         channels that name it, are one batch of one run. Needs a network whose batch is dynamic, or as large as there \
-         are channels.",
-=======
-        "one run per channel",
-        "Name of another camera channel with the same network, engine and device, which runs the frames of \
-         both as one batch. The network's batch is dynamic, or the number of channels.",
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
+        "Name of another camera channel with the same network, engine and device: the frames of both are \
+         one batch of one run. Needs a network whose batch is dynamic, or as large as there are channels.",
     )
 }
 
@@ -124,14 +117,8 @@ fn batch_wait(p: &mut Reader<'_>) -> Duration {
         Fixed,
         number(0.0..=10.0).in_unit("s"),
         0.02,
-<<<<<<< HEAD
-        "How long a live frame waits for the frames of the other channels in its batch; then the \
-         network runs without them. A replay at full rate waits for no time: a batch has the \
-         frames of consecutive messages.",
-=======
-        "How long a live frame waits for the other channels of its batch. A replay at full rate does not \
-         wait: a batch has the frames of consecutive messages.",
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
+        "How long a live frame waits for the frames of the other channels in its batch. A replay at full \
+         rate does not wait: a batch has the frames of consecutive messages.",
     ))
 }
 

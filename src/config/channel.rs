@@ -22,12 +22,8 @@ use super::surround::{SurroundConfig, SurroundDecoder};
 use super::value::{above, device, flag, integer, one_of, seconds, text, topic};
 use det_post_ros::{NodeName, OutputType};
 use det_post_types::{
-<<<<<<< HEAD
-    DeviceChoice, FailurePolicy, Fallback, JpegOptions, PointRange, ScoreThresholds, ViewPrecision,
-=======
-    DeviceChoice, EngineOptions, FailurePolicy, Fallback, JpegOptions, OutputType, PointRange,
-    ScoreThresholds, ViewPrecision,
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
+    DeviceChoice, EngineOptions, FailurePolicy, Fallback, JpegOptions, PointRange, ScoreThresholds,
+    ViewPrecision,
 };
 
 /// A channel: input topics, a detector, an output topic.
@@ -301,18 +297,6 @@ fn parameters(
     check_engine(p, &engine, device);
     let gpu_load = gpu_load(p, &kind);
     check_jpeg(p, &jpeg, device);
-<<<<<<< HEAD
-    let is_isolated = p.value(
-        "isolate",
-        Fixed,
-        flag(),
-        false,
-        "Whether the channel's frames run in a separate process. A GPU fault ends the use of the \
-         GPU for a whole process: an isolated channel starts another process and goes on, and \
-         other channels are not affected. Costs one more copy of every payload, and a GPU context.",
-    );
-=======
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
     ChannelConfig {
         name: name.to_owned(),
         inputs,

@@ -121,13 +121,8 @@ impl LidarConfig {
                     Fixed,
                     integer(1..=1 << 20),
                     "the head's `voxel_capacity`",
-<<<<<<< HEAD
-                    "Capacity of voxels in a frame; pillars are voxels. Voxels beyond it are \
-                     dropped, the voxels of the latest points first, and counted.",
-=======
-                    "Most voxels (or pillars) of a frame. More are dropped, the latest points first, and \
-                     counted.",
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
+                    "Capacity of voxels (or pillars) in a frame. Voxels beyond it are dropped, the latest points \
+                     first, and counted.",
                 )
                 .unwrap_or(facts.voxel_capacity),
             candidate_capacity: candidate_capacity(p),
@@ -312,13 +307,8 @@ pub(super) fn yaw_norm_thresholds(p: &mut Reader<'_>, num_classes: usize) -> Vec
         Live,
         list(number(0.0..=1.0), OneOrPerClass),
         0.0,
-<<<<<<< HEAD
-        "Boxes of centre and query heads are dropped when the norm of their (sine, cosine) is \
-         below this; one for all classes, or one per class. Heads of kind `anchor` take only 0.",
-=======
-        "Boxes are dropped when the norm of their (sine, cosine) is below this. Heads of kind `anchor` \
-         take only 0.",
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
+        "Boxes of centre and query heads are dropped when the norm of their (sine, cosine) is below this. \
+         Heads of kind `anchor` take only 0.",
     );
     match thresholds.iter().any(|&threshold| threshold > 0.0) {
         true => per_class(&thresholds, num_classes),

@@ -120,28 +120,11 @@ impl LiveConfig {
                 Fixed,
                 topic(),
                 "none",
-<<<<<<< HEAD
-                "Name of a service of type std_srvs/SetBool that sets `enabled`, as yolo_ros has \
-                 one.",
-            ),
-            processing_time: processing_time(p),
-            voxel_status: match transforms {
-                Transforms::OfSweeps => p.optional(
-                    "processing_time_diagnostics.pillars_status",
-                    Fixed,
-                    text(),
-                    "none",
-                    "Name, appended to the node's, of a status that tells whether all pillars of \
-                     the newest frame fit, as autoware_lidar_centerpoint publishes it: \
-                     `centerpoint_trt`.",
-                ),
-=======
                 "Name of a service (std_srvs/SetBool) that sets `enabled`, as in yolo_ros.",
             ),
             processing_time: processing_time(p),
             voxel_status: match transforms {
                 Transforms::OfSweeps => voxel_status(p),
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
                 Transforms::Unused | Transforms::OfFrames => None,
             },
         }
@@ -297,12 +280,7 @@ fn transform_wait(p: &mut Reader<'_>, transforms: Transforms) -> Duration {
         Transforms::Unused => return Duration::ZERO,
         Transforms::OfSweeps => (
             "densification.transform_wait_s",
-<<<<<<< HEAD
-            "How long a live sweep waits for its transform before it is processed without past \
-             sweeps.",
-=======
             "How long a live sweep waits for its transform before it is processed without past sweeps.",
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
         ),
         Transforms::OfFrames => (
             "transform_wait_s",

@@ -332,11 +332,7 @@ fn check_topics(channels: &[ChannelConfig], problems: &mut Problems) {
             problems.refuse(&key, format!("\"{}\"", channel.output), &allowed);
         };
         if let Some(other) = channels[..index].iter().find(|c| c.output == channel.output) {
-<<<<<<< HEAD
             refuse(format!("a topic that no other channel publishes; {} has this one", other.name));
-=======
-            refuse(format!("another topic; {} publishes on this one", other.name));
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
         }
         let subscribes =
             |c: &&&ChannelConfig| c.inputs.iter().any(|input| input.topic == channel.output);

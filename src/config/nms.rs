@@ -137,12 +137,7 @@ pub(super) fn nms_3d(
         Live,
         list(number(0.0..=1e6).in_unit("m"), OneOrPerClass),
         0.5,
-<<<<<<< HEAD
-        "Threshold of `circle`; one for all classes, or one per class (the class of the better \
-         box decides).",
-=======
-        "Threshold of `circle`; the better box's class holds.",
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
+        "Threshold of `circle`; the class of the better box decides.",
     );
     let reading = p.value(
         "nms.circle_reading",
@@ -157,13 +152,8 @@ pub(super) fn nms_3d(
         Live,
         list(number(0.0..=1.0), OneOrPerClass),
         0.1,
-<<<<<<< HEAD
-        "A box is suppressed when its IoU with a better one is above this (`bev`, `bev_fast`, \
-         `iou_3d`); one for all classes, or one per class (the class of the better box decides).",
-=======
-        "IoU with a better box above which a box is suppressed (`bev`, `bev_fast`, `iou_3d`); the better \
-         box's class holds.",
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
+        "A box is suppressed when its IoU with a better one is above this (`bev`, `bev_fast`, `iou_3d`); \
+         the class of the better box decides.",
     );
     let search_distance_m = p.optional(
         "nms.search_distance_m",
@@ -268,13 +258,8 @@ fn class_mode(
         Live,
         one_of(CLASS_MODES),
         default,
-<<<<<<< HEAD
-        "Which boxes are compared: boxes of one class (`aware`), all (`agnostic`), or boxes of \
-         one task of the head (`task`; a head without tasks is one task).",
-=======
-        "Boxes that are compared: of one class (`aware`), all (`agnostic`), of one task of the head \
-         (`task`).",
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
+        "Which boxes are compared: boxes of one class (`aware`), all (`agnostic`), or boxes of one task \
+         of the head (`task`).",
     );
     match name {
         ClassModeName::Aware => ClassMode::Aware,

@@ -58,13 +58,8 @@ impl PublishConfig {
             Fixed,
             one_of(DEBUG_TIMES_PACKAGES),
             "autoware_internal_debug_msgs",
-<<<<<<< HEAD
-            "Package of the Float64Stamped of `publish.debug_times`: Autoware's nodes published \
-             the one in tier4_debug_msgs until 2025-02.",
-=======
-            "Package of the Float64Stamped of `publish.debug_times`; Autoware's was tier4_debug_msgs until \
-             2025-02.",
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
+            "Package of the Float64Stamped of `publish.debug_times`; Autoware's nodes published the one in \
+             tier4_debug_msgs until 2025-02.",
         );
         Self {
             vision_topic: (has_vision_msgs && !format.output_type.is_vision())

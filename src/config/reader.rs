@@ -335,11 +335,7 @@ impl<'a> Reader<'a> {
         let allowed = kind.allowed(num_classes);
         let suggested = self.suggested.remove(key);
         let given = self.given.remove(key).or(suggested);
-<<<<<<< HEAD
         // An empty value leaves a parameter unset whose default is unset.
-=======
-        // An empty value unsets a parameter that may be unset.
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
         let is_unset =
             |entry: &Entry| entry.node.is_empty() && matches!(default, DefaultValue::Unset(_));
         let node = match (given.filter(|entry| !is_unset(entry)), &default) {

@@ -135,13 +135,8 @@ impl SurroundConfig {
                 Fixed,
                 flag(),
                 ("`false` for `streampetr`", !is_streampetr),
-<<<<<<< HEAD
-                "Whether the camera matrices contain the motion of the vehicle between the stamps \
-                 of a picture and of its frame.",
-=======
-                "Whether camera matrices contain the vehicle's motion between the stamps of an image and \
-                 its frame.",
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
+                "Whether the camera matrices contain the motion of the vehicle between the stamps of a \
+                 picture and of its frame.",
             ),
             max_gap: seconds(p.value(
                 "memory.max_gap_s",

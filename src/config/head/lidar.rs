@@ -90,57 +90,6 @@ impl LidarFacts {
 
     /// `None` when a problem was noted. Every key is declared either way.
     pub(super) fn read(p: &mut Reader<'_>, class_names: Vec<String>) -> Option<Self> {
-<<<<<<< HEAD
-        let kind = p.required(
-            "kind",
-            one_of(KINDS),
-            "Meaning of the outputs: CenterPoint's or PointPillars'.",
-        );
-        let encoder = EncoderKind::read(p);
-        let grid = grid(p, encoder);
-        let facts = Self {
-            max_points_per_voxel: max_points_per_voxel(p, encoder),
-            voxel_capacity: p.required(
-                "voxel_capacity",
-                integer(1..=1 << 20),
-                "Default of the channel's `voxel_capacity`.",
-            ),
-            point_channels: p
-                .optional(
-                    "point_channels",
-                    Fixed,
-                    list(text(), OneOrMore),
-                    "only x, y, z",
-                    "Values of a point beyond x, y, z, in the network's order: `intensity`, `ring`, `time_lag` or the \
-                     name of a field.",
-                )
-                .unwrap_or_default()
-                .into_iter()
-                .map(channel)
-                .collect(),
-            intensity_scale: p.value(
-                "intensity_scale",
-                Fixed,
-                number(-1e6..=1e6),
-                1.0,
-                "Factor on the intensity of a message.",
-            ),
-            encoder: match encoder {
-                EncoderKind::Pillars => EncoderFacts::Pillars(PillarFacts::read(p)),
-                EncoderKind::Voxels => EncoderFacts::Voxels(VoxelFacts::read(p)),
-            },
-            model_input: p.optional(
-                "model_input",
-                Fixed,
-                text(),
-                "the first input",
-                "Name of the network's input.",
-            ),
-            outputs: match kind {
-                OutputKind::Center => LidarOutputs::Center(CenterFacts::read(p, &class_names)),
-                OutputKind::Anchor => LidarOutputs::Anchor(AnchorFacts::read(p, &class_names)),
-            },
-=======
         let outputs = output_kind(p);
         let encoder = EncoderKind::read(p);
         Self::of_kind(p, class_names, encoder, outputs)
@@ -178,7 +127,6 @@ impl LidarFacts {
         let encoder = EncoderFacts::read(p, encoder_kind);
         let outputs = outputs(p, output_kind, &class_names);
         Some(Self {
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
             class_names,
             grid: grid?,
             max_points_per_voxel,

@@ -134,11 +134,7 @@ impl Sizes {
             num_levels,
             num_channels: channels(p),
             num_heads: heads(p),
-<<<<<<< HEAD
             num_groups: count(p, "decoder.groups", "Groups of channels with separate weights."),
-=======
-            num_groups: count(p, "decoder.groups", "Groups of channels, each with its weights."),
->>>>>>> 5a70fa8f0e52c4f6ab42e79b1a384453ec1e03e1
             num_anchors: count(p, "decoder.anchors", "Anchors."),
             num_cached: count(
                 p,
