@@ -89,15 +89,17 @@ fn brief(allowed: &str) -> String {
     let mut words = allowed.split(' ').filter(|word| !matches!(*word, "a" | "an")).peekable();
     let mut brief: Vec<String> = Vec::new();
     while let Some(word) = words.next() {
-        let start = match word {
-            "from" => "",
-            "above" => ">",
+        // `above` is also a value of `score_kept_when`.
+        let min = words.peek().copied().filter(|next| next.parse::<f64>().is_ok());
+        let (start, min) = match (word, min) {
+            ("from", Some(min)) => ("", min),
+            ("above", Some(min)) => (">", min),
             _ => {
                 brief.push(word.to_owned());
                 continue;
             }
         };
-        let min = words.next().unwrap_or_default();
+        words.next();
         words.next_if_eq(&"to");
         brief.push(format!("{start}{min}..{}", words.next().unwrap_or_default()));
     }
@@ -167,6 +169,7 @@ mod tests {
             ("a list of lists of texts, one or more", "lists of texts"),
             ("true or false", "bool"),
             ("auto, cpu, cuda:N", "auto, cpu, cuda:N"),
+            ("at_least, above", "at_least, above"),
         ] {
             assert_eq!(brief(allowed), expected);
         }

@@ -151,7 +151,7 @@ fn output_kind(p: &mut Reader<'_>) -> Option<OutputKind> {
     p.required_or_none(
         "kind",
         one_of(KINDS),
-        "What the outputs hold: those of CenterPoint or of PointPillars.",
+        "Meaning of the outputs: CenterPoint's or PointPillars'.",
     )
 }
 
