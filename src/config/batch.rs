@@ -6,11 +6,17 @@ use super::problems::Problems;
 use det_post_types::EngineKind;
 
 /// Refuses a `batch_with` that names no camera with the same network in the same place.
-pub(super) fn check(channels: &[ChannelConfig], problems: &mut Problems) {
+/// `is_channel` knows also the channels with problems, of which nothing else is known.
+pub(super) fn check(
+    channels: &[ChannelConfig],
+    is_channel: impl Fn(&str) -> bool,
+    problems: &mut Problems,
+) {
     for channel in channels {
         let Some((camera, name)) = batched(channel) else { continue };
         let key = format!("{}.batch_with", channel.name);
         let refused = match channels.iter().find(|other| other.name == name) {
+            None if is_channel(name) => None,
             None => Some("the name of another channel".to_owned()),
             Some(other) => refusal(channel, camera, other),
         };

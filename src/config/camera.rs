@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k, score_kept_when};
 use super::classes::class_filter;
 use super::declaration::Change::{Fixed, Live};
-use super::engine::{engine_or_external, model_path};
+use super::engine::{engine_or_external, model_path_unless_external};
 use super::head::YoloFacts;
 use super::jpeg::jpeg;
 use super::memory::{Buffers, bytes};
@@ -69,7 +69,7 @@ impl CameraConfig {
         }
         Self {
             head,
-            model_path: if is_external { PathBuf::new() } else { model_path(p) },
+            model_path: model_path_unless_external(p, engine.kind),
             source_size,
             engine,
             batch_with: batch_with(p),
@@ -106,9 +106,8 @@ fn batch_with(p: &mut Reader<'_>) -> Option<String> {
         Fixed,
         text(),
         "the network runs only for this channel",
-        "Name of another camera channel with the same network, engine and device: the frames of both, and of other \
-         channels that name it, are one batch of one run. Needs a network whose batch is dynamic, or as large as there \
-         are channels.",
+        "Name of another camera channel with the same network, engine and device: the frames of both are \
+         one batch of one run. Needs a network whose batch is dynamic, or as large as there are channels.",
     )
 }
 
@@ -118,9 +117,8 @@ fn batch_wait(p: &mut Reader<'_>) -> Duration {
         Fixed,
         number(0.0..=10.0).in_unit("s"),
         0.02,
-        "How long a live frame waits for the frames of the other channels in its batch; then the \
-         network runs without them. A replay at full rate waits for no time: a batch has the \
-         frames of consecutive messages.",
+        "How long a live frame waits for the frames of the other channels in its batch. A replay at full \
+         rate does not wait: a batch has the frames of consecutive messages.",
     ))
 }
 
@@ -141,12 +139,13 @@ fn source_size(p: &mut Reader<'_>, is_external: bool) -> Option<Size> {
         KEY,
         Fixed,
         list(whole(1..=16384).in_unit("px"), Exactly(2)),
-        "boxes are in pixels of the network's input",
-        "Width and height of the images that the tensors of `engine.kind: external` were made of, by the head's \
-         `placement`: boxes are given in their pixels.",
+        "pixels of the network's input",
+        "Width and height of the images before the head's `placement`, with `engine.kind: external`: boxes \
+         are in their pixels.",
     );
     if size.is_some() && !is_external {
-        p.refuse(KEY, "a size", "none, unless engine.kind is external: images have their own");
+        let allowed = "none, unless engine.kind is external: images have their sizes";
+        p.conflict(&[KEY, "engine.kind"], "a size", allowed);
     }
     size.map(|size| Size::new(size[0], size[1]))
 }

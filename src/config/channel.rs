@@ -8,7 +8,7 @@ use super::declaration::Change::Fixed;
 use super::declaration::{Declaration, parameter_file, values};
 use super::engine::check_engine;
 use super::files::Entries;
-use super::head::{self, Facts, Head, Network};
+use super::head::{self, EncoderKind, Facts, Family, Head, Network, ViewKind};
 use super::inputs::{InputConfig, SyncConfig, images, input};
 use super::jpeg::check_jpeg;
 use super::lidar::LidarConfig;
@@ -17,12 +17,13 @@ use super::memory;
 use super::node::NODE_NAME;
 use super::output::PublishConfig;
 use super::problems::Problems;
-use super::reader::Reader;
+use super::reader::{Reader, described};
 use super::surround::{SurroundConfig, SurroundDecoder};
 use super::value::{above, device, flag, integer, one_of, seconds, text, topic};
 use det_post_ros::{NodeName, OutputType};
 use det_post_types::{
-    DeviceChoice, FailurePolicy, Fallback, JpegOptions, PointRange, ScoreThresholds, ViewPrecision,
+    DeviceChoice, EngineOptions, FailurePolicy, Fallback, JpegOptions, PointRange, ScoreThresholds,
+    ViewPrecision,
 };
 
 /// A channel: input topics, a detector, an output topic.
@@ -71,6 +72,12 @@ impl ChannelConfig {
             ChannelKind::Camera(camera) => camera.batch_with.as_deref().unwrap_or(&self.name),
             ChannelKind::Lidar(_) | ChannelKind::Surround(_) => &self.name,
         }
+    }
+
+    /// Whether the topic of its detections is a value that was accepted.
+    pub(super) fn has_output(&self) -> bool {
+        let name = format!("{}.output", self.name);
+        self.declared.iter().any(|declared| declared.name == name && declared.value.is_some())
     }
 
     /// The effective parameters of this channel as a parameter file, which loads
@@ -157,14 +164,8 @@ fn lowest(thresholds: &ScoreThresholds) -> f32 {
     thresholds.per_class.iter().flatten().copied().reduce(f32::min).unwrap_or(0.0)
 }
 
-/// A shipped head of each family; the parameters of its channels are described
-/// with it.
-pub(super) const VOXEL_HEAD: &str = "centerpoint_voxel_nuscenes_0075";
-pub(super) const CAMERA_HEAD: &str = "yolox";
-pub(super) const LIDAR_HEAD: &str = "centerpoint_autoware";
-pub(super) const SURROUND_HEAD: &str = "streampetr_autoware";
-
-/// Reads one channel; `None` when its head is not known.
+/// Reads one channel; `None` when its head is not known: every key of any kind of channel is
+/// then accepted.
 pub(super) fn read(
     node: &NodeName,
     (name, given): (&str, Entries),
@@ -187,8 +188,8 @@ pub(super) fn read(
         _ => inline,
     };
     let (Some(head), Some(Head { facts, suggested, has_given_names })) = (head, found) else {
-        let known = [CAMERA_HEAD, LIDAR_HEAD, VOXEL_HEAD, SURROUND_HEAD];
-        p.finish_without_head(&known.map(declarations).concat());
+        p.accept_keys_of(|| Kind::ALL.map(Kind::declarations).concat());
+        p.finish();
         return None;
     };
     if let (Some(network), Facts::Camera(facts)) = (&network, &facts) {
@@ -214,25 +215,57 @@ fn split_facts(given: Entries) -> (Entries, Entries) {
     (facts, rest)
 }
 
-/// The parameters of the channels of a family, described for any of its heads.
-pub(super) fn declarations(head: &str) -> Vec<Declaration> {
-    let mut problems = Problems::default();
-    let found = head::read("head", head, None, &mut problems);
-    let (Some(Head { facts, .. }), Ok(node)) = (found, NodeName::new("", NODE_NAME)) else {
-        return Vec::new();
-    };
-    let mut p = Reader::manual(&mut problems);
-    head_name(&mut p);
-    parameters(&mut p, (&node, "NAME"), head.to_owned(), facts, DeviceChoice::Auto);
-    p.finish()
+/// A kind of channel: channels of a kind have the same parameters.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Camera,
+    Lidar(EncoderKind),
+    Surround(ViewKind),
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Camera,
+        Self::Lidar(EncoderKind::Pillars),
+        Self::Lidar(EncoderKind::Voxels),
+        Self::Surround(ViewKind::StreamPetr),
+        Self::Surround(ViewKind::Views(Family::Detr3d)),
+        Self::Surround(ViewKind::Views(Family::Sparse4d)),
+    ];
+
+    /// Its parameters, described for any head.
+    pub(super) fn declarations(self) -> Vec<Declaration> {
+        let (Some(facts), Ok(node)) = (self.facts(), NodeName::new("", NODE_NAME)) else {
+            return Vec::new();
+        };
+        described(|p| {
+            head_name(p);
+            parameters(p, (&node, "NAME"), String::new(), facts, DeviceChoice::Auto);
+        })
+    }
+
+    /// Facts of some network of the kind.
+    fn facts(self) -> Option<Facts> {
+        let shipped = |name| Some(head::read("head", name, &mut Problems::default())?.facts);
+        match self {
+            Self::Camera => shipped("yolox"),
+            Self::Lidar(EncoderKind::Pillars) => shipped("centerpoint_autoware"),
+            Self::Lidar(EncoderKind::Voxels) => shipped("centerpoint_voxel_nuscenes_0075"),
+            Self::Surround(kind) => {
+                let mut problems = Problems::default();
+                let mut p = Reader::manual(&mut problems);
+                Some(Facts::Surround(head::describe_surround(&mut p, kind)))
+            }
+        }
+    }
 }
 
 fn head_name(p: &mut Reader<'_>) -> Option<String> {
     p.required_or_none(
         "head",
         text(),
-        "What the network takes and gives: the name of a shipped head, the path of a head file (with a `/` or \
-         ending in `.yaml`), or a mapping of the facts themselves (`head.sensor` and so on).",
+        "What the network takes and gives: the name of a shipped head, the path of a head file (with a `/` \
+         or ending in `.yaml`), or the facts themselves (`head.sensor` and so on).",
     )
 }
 
@@ -256,58 +289,18 @@ fn parameters(
     };
     let output = node.expand(&output(p, name));
     let publish = PublishConfig::read(p, node, &output, &facts);
-    let (kind, engine, jpeg) = match facts {
-        Facts::Camera(facts) => {
-            let camera = CameraConfig::read(p, head, facts);
-            memory::check(p, &camera.buffers());
-            let (engine, jpeg) = (camera.engine.clone(), camera.jpeg.clone());
-            (ChannelKind::Camera(Box::new(camera)), engine, jpeg)
-        }
-        Facts::Lidar(facts) => {
-            let lidar = LidarConfig::read(p, head, facts);
-            memory::check(p, &lidar.buffers());
-            let engine = lidar.engine.clone();
-            (ChannelKind::Lidar(Box::new(lidar)), engine, JpegOptions::default())
-        }
-        Facts::Surround(facts) => {
-            let surround = SurroundConfig::read(p, head, facts);
-            memory::check(p, &surround.buffers());
-            let (engine, jpeg) = (surround.engine.clone(), surround.jpeg.clone());
-            (ChannelKind::Surround(Box::new(surround)), engine, jpeg)
-        }
-    };
+    let Sensor { kind, engine, jpeg } = sensor(p, head, facts);
     let own_device = p.optional(
         "device",
         Fixed,
         device(),
         "the node's `device`",
-        "Where this channel's frames run: `auto`, `cpu` or `cuda:N`.",
+        "Where this channel's frames run.",
     );
     let device = own_device.unwrap_or(device_of_node);
     check_engine(p, &engine, device);
-    let usual_load = match &kind {
-        ChannelKind::Camera(_) => 1.0,
-        ChannelKind::Lidar(_) => 2.0,
-        ChannelKind::Surround(_) => 4.0,
-    };
-    let gpu_load = p.optional(
-        "gpu_load",
-        Fixed,
-        above(0.0, 1000.0),
-        "1 for a camera, 2 for clouds, 4 for several cameras",
-        "Share of a GPU's time that the channel takes, relative to the others. Where there are several GPUs, channels \
-         whose device is `auto` are placed by it: the largest first, each on the GPU with the smallest sum.",
-    );
+    let gpu_load = gpu_load(p, &kind);
     check_jpeg(p, &jpeg, device);
-    let is_isolated = p.value(
-        "isolate",
-        Fixed,
-        flag(),
-        false,
-        "Whether the channel's frames run in a separate process. A GPU fault ends the use of the \
-         GPU for a whole process: an isolated channel starts another process and goes on, and \
-         other channels are not affected. Costs one more copy of every payload, and a GPU context.",
-    );
     ChannelConfig {
         name: name.to_owned(),
         inputs,
@@ -315,13 +308,71 @@ fn parameters(
         output,
         publish,
         device,
-        gpu_load: gpu_load.unwrap_or(usual_load),
+        gpu_load,
         failures: failure_policy(p, &kind),
-        is_isolated,
+        is_isolated: is_isolated(p),
         live: LiveConfig::read(p, transforms),
         kind,
         declared: Vec::new(),
     }
+}
+
+/// What follows from the sensor of a channel.
+struct Sensor {
+    kind: ChannelKind,
+    engine: EngineOptions,
+    jpeg: JpegOptions,
+}
+
+fn sensor(p: &mut Reader<'_>, head: String, facts: Facts) -> Sensor {
+    match facts {
+        Facts::Camera(facts) => {
+            let camera = CameraConfig::read(p, head, facts);
+            memory::check(p, &camera.buffers());
+            let (engine, jpeg) = (camera.engine.clone(), camera.jpeg.clone());
+            Sensor { kind: ChannelKind::Camera(Box::new(camera)), engine, jpeg }
+        }
+        Facts::Lidar(facts) => {
+            let lidar = LidarConfig::read(p, head, facts);
+            memory::check(p, &lidar.buffers());
+            let (engine, jpeg) = (lidar.engine.clone(), JpegOptions::default());
+            Sensor { kind: ChannelKind::Lidar(Box::new(lidar)), engine, jpeg }
+        }
+        Facts::Surround(facts) => {
+            let surround = SurroundConfig::read(p, head, facts);
+            memory::check(p, &surround.buffers());
+            let (engine, jpeg) = (surround.engine.clone(), surround.jpeg.clone());
+            Sensor { kind: ChannelKind::Surround(Box::new(surround)), engine, jpeg }
+        }
+    }
+}
+
+fn gpu_load(p: &mut Reader<'_>, kind: &ChannelKind) -> f32 {
+    let load = p.optional(
+        "gpu_load",
+        Fixed,
+        above(0.0, 1000.0),
+        "1 (camera), 2 (clouds), 4 (several cameras)",
+        "Share of a GPU's time, relative to other channels. Of several GPUs, channels whose device is \
+         `auto` go to the GPU with the smallest sum, the largest first.",
+    );
+    load.unwrap_or(match kind {
+        ChannelKind::Camera(_) => 1.0,
+        ChannelKind::Lidar(_) => 2.0,
+        ChannelKind::Surround(_) => 4.0,
+    })
+}
+
+fn is_isolated(p: &mut Reader<'_>) -> bool {
+    p.value(
+        "isolate",
+        Fixed,
+        flag(),
+        false,
+        "Whether frames run in a separate process. A GPU fault ends the use of the GPU for a process: an \
+         isolated channel starts another one, and other channels go on. Costs a copy of every payload and \
+         a GPU context.",
+    )
 }
 
 fn output(p: &mut Reader<'_>, name: &str) -> String {
@@ -343,17 +394,17 @@ fn failure_policy(p: &mut Reader<'_>, kind: &ChannelKind) -> FailurePolicy {
             Fixed,
             one_of(FALLBACKS),
             "none",
-            "What follows when the GPU is lost to the process, or has failed `max_failures` times. `none`: frames are \
-             dropped, in the second case until enough failures are older than the window. `cpu`: the channel continues on \
-             the CPU.",
+            "After the GPU is lost to the process or has failed `max_failures` times. `none`: frames are \
+             dropped, in the second case until failures are older than the window. `cpu`: the channel \
+             continues there.",
         ),
         max_failures: p.value(
             "max_failures",
             Fixed,
             integer(1..=1000),
             3,
-            "Failures of the GPU within `failure_window_s` that are too many. After each, the frame is dropped and the \
-             pipeline is built again.",
+            "Failures of the GPU within `failure_window_s` that are too many. After each, the pipeline is \
+             built again.",
         ),
         window: seconds(p.value(
             "failure_window_s",
@@ -367,7 +418,7 @@ fn failure_policy(p: &mut Reader<'_>, kind: &ChannelKind) -> FailurePolicy {
         && let SurroundDecoder::Views { precision: ViewPrecision::F16, .. } = surround.decoder
     {
         let allowed = "none with decoder.precision f16, which the CPU does not have";
-        p.refuse("fallback", "cpu".to_owned(), allowed);
+        p.conflict(&["fallback", "decoder.precision"], "cpu", allowed);
     }
     policy
 }

@@ -18,7 +18,7 @@ pub(super) fn class_filter(p: &mut Reader<'_>, class_names: &[String]) -> Vec<u3
         Live,
         list(text(), OneOrMore),
         "every class",
-        "Names of the classes to keep; boxes of other classes are dropped before suppression.",
+        "Classes to keep; others are dropped before suppression.",
     );
     indices_of(p, KEY, names.unwrap_or_default(), class_names)
 }

@@ -25,9 +25,26 @@ const PROVIDERS: &[(&str, Provider)] = &[
     ("tensorrt", Provider::TensorRt),
 ];
 
+const MODEL_PATH: &str = "model_path";
+const MODEL_HELP: &str = "Path of the network, an ONNX file.";
+
 /// `model_path`, of every family.
 pub(super) fn model_path(p: &mut Reader<'_>) -> PathBuf {
-    p.required("model_path", text(), "Path of the network, an ONNX file.").into()
+    p.required(MODEL_PATH, text(), MODEL_HELP).into()
+}
+
+/// `model_path` of a camera; empty where the network runs elsewhere.
+pub(super) fn model_path_unless_external(p: &mut Reader<'_>, kind: EngineKind) -> PathBuf {
+    let is_kind_unread = p.is_unread("engine.kind");
+    if kind != EngineKind::External && !is_kind_unread {
+        return model_path(p);
+    }
+    let path = p.optional(MODEL_PATH, Fixed, text(), "no network runs here", MODEL_HELP);
+    if let Some(path) = &path {
+        let allowed = "none with engine.kind external, whose tensors come from a topic";
+        p.conflict(&[MODEL_PATH, "engine.kind"], format!("{path:?}"), allowed);
+    }
+    path.map(PathBuf::from).unwrap_or_default()
 }
 
 /// The parameters `engine.*`.
@@ -37,25 +54,22 @@ pub(super) fn engine(p: &mut Reader<'_>) -> EngineOptions {
         Fixed,
         one_of(KINDS),
         "auto",
-        "Engine that runs the network. `auto`: ONNX Runtime when its library is found, else the \
-         embedded rten.",
+        "Engine of the network. `auto`: ONNX Runtime when its library is found, else rten.",
     );
     options(p, kind)
 }
 
 /// The parameters `engine.*` of a channel whose network may run elsewhere.
 pub(super) fn engine_or_external(p: &mut Reader<'_>) -> EngineOptions {
-    let kind = p.value(
+    let kind = p.choice(
         "engine.kind",
-        Fixed,
         one_of(KINDS_OF_CAMERAS),
         "auto",
-        "Engine that runs the network. `auto`: ONNX Runtime when its library is found, else the \
-         embedded rten. `external`: none; the input is a topic of \
-         isaac_ros_tensor_list_interfaces/TensorList with the tensors that the head names in \
-         `output_names`, which are decoded on the CPU.",
+        "Engine of the network. `auto`: ONNX Runtime when its library is found, else rten. `external`: \
+         none, without `model_path`; the input is a topic of isaac_ros_tensor_list_interfaces/TensorList \
+         with the tensors of the head's `output_names`, which are decoded on the CPU.",
     );
-    options(p, kind)
+    options(p, kind.unwrap_or(EngineKind::Auto))
 }
 
 fn options(p: &mut Reader<'_>, kind: EngineKind) -> EngineOptions {
@@ -67,8 +81,8 @@ fn options(p: &mut Reader<'_>, kind: EngineKind) -> EngineOptions {
                 Fixed,
                 text(),
                 "`ORT_DYLIB_PATH`, then the system's",
-                "Path of the ONNX Runtime library. Code of this library runs in the node: name no file \
-                 that you do not trust.",
+                "Path of the ONNX Runtime library, whose code runs in the node: name only files that you \
+                 trust.",
             )
             .map(PathBuf::from),
         threads: Some(p.value(
@@ -76,63 +90,64 @@ fn options(p: &mut Reader<'_>, kind: EngineKind) -> EngineOptions {
             Fixed,
             integer(0..=1024),
             0,
-            "Threads that a network uses at most; 0 leaves the choice to the engine.",
+            "Most threads of a network; 0: the engine's choice.",
         ))
         .filter(|&threads| threads > 0),
-        gpu: GpuEngineOptions {
-            provider: p.value(
-                "engine.provider",
+        gpu: gpu(p),
+    }
+}
+
+/// The parameters of an engine on a GPU.
+fn gpu(p: &mut Reader<'_>) -> GpuEngineOptions {
+    GpuEngineOptions {
+        provider: p.value(
+            "engine.provider",
+            Fixed,
+            one_of(PROVIDERS),
+            "auto",
+            "ONNX Runtime's execution provider of a channel on a GPU. `cpu`: inputs and outputs are \
+             copied. `auto`: `cuda` when the library has it, else `cpu`.",
+        ),
+        cuda_graph: p.value(
+            "engine.cuda_graph",
+            Fixed,
+            usage(),
+            "auto",
+            "Whether a network is captured into a CUDA graph. `auto`: when all of it runs on the GPU.",
+        ),
+        channels_last: p.value(
+            "engine.channels_last",
+            Fixed,
+            usage(),
+            "auto",
+            "Whether the provider `cuda` keeps feature maps as NHWC and adds the bias within a \
+             convolution, which is faster. `auto`: with `fp16` or `tf32`, when the network loads so.",
+        ),
+        tf32: p.value(
+            "engine.tf32",
+            Fixed,
+            flag(),
+            true,
+            "Whether a GPU may round factors of 32-bit floats to TF32 (three decimal digits), which is \
+             faster.",
+        ),
+        fp16: p.value(
+            "engine.fp16",
+            Fixed,
+            flag(),
+            false,
+            "Whether a GPU computes in 16-bit floats. `cuda`: convolutions and layers between them, \
+             converted at the start. `tensorrt`: what TensorRT chooses.",
+        ),
+        cache_folder: p
+            .optional(
+                "engine.cache_folder",
                 Fixed,
-                one_of(PROVIDERS),
-                "auto",
-                "Execution provider of a channel on a GPU. `cuda`, `tensorrt`: that provider of ONNX \
-                 Runtime. `cpu`: the CPU; every input and output is copied. `auto`: `cuda` when the \
-                 library has it, else `cpu`.",
-            ),
-            cuda_graph: p.value(
-                "engine.cuda_graph",
-                Fixed,
-                usage(),
-                "auto",
-                "Whether a network on a GPU is captured into a CUDA graph. `auto`: when all of it runs \
-                 there.",
-            ),
-            channels_last: p.value(
-                "engine.channels_last",
-                Fixed,
-                usage(),
-                "auto",
-                "Whether the provider `cuda` keeps feature maps with the channels side by side (NHWC) and adds \
-                 the bias within a convolution, which is faster. `auto`: with `fp16` or `tf32`, when the \
-                 network loads so.",
-            ),
-            tf32: p.value(
-                "engine.tf32",
-                Fixed,
-                flag(),
-                true,
-                "Whether a GPU may round factors of 32-bit floats to TF32 (10 bits of mantissa), which is \
-                 faster and keeps about three decimal digits.",
-            ),
-            fp16: p.value(
-                "engine.fp16",
-                Fixed,
-                flag(),
-                false,
-                "Whether a GPU computes in 16-bit floats. `cuda`: convolutions and what lies between them, \
-                 converted when the network is loaded. `tensorrt`: what TensorRT chooses. The CPU uses the \
-                 types of the file.",
-            ),
-            cache_folder: p
-                .optional(
-                    "engine.cache_folder",
-                    Fixed,
-                    text(),
-                    "none: TensorRT builds its engine at every start",
-                    "Folder in which TensorRT keeps the engines that it builds.",
-                )
-                .map(PathBuf::from),
-        },
+                text(),
+                "none: built at every start",
+                "Folder of TensorRT's engines.",
+            )
+            .map(PathBuf::from),
     }
 }
 
@@ -141,7 +156,8 @@ pub(super) fn check_engine(p: &mut Reader<'_>, engine: &EngineOptions, device: D
     let EngineOptions { kind, gpu, .. } = engine;
     if *kind == EngineKind::External && matches!(device, DeviceChoice::Cuda(_)) {
         let found = format!("\"external\" with the device {device}");
-        p.refuse("engine.kind", found, "it on the devices auto, cpu: tensors are decoded there");
+        let allowed = "the devices auto, cpu with it: tensors are decoded on the CPU";
+        p.conflict(&["engine.kind", "device"], found, allowed);
     }
     let provider = match gpu.provider {
         Provider::Auto | Provider::Cpu => None,
@@ -151,7 +167,7 @@ pub(super) fn check_engine(p: &mut Reader<'_>, engine: &EngineOptions, device: D
     if let Some(provider) = provider {
         if device == DeviceChoice::Cpu {
             let found = format!("{provider:?} with the device cpu");
-            p.refuse("engine.provider", found, "auto, cpu; or a device cuda:N");
+            p.conflict(&["engine.provider", "device"], found, "auto, cpu; or a device cuda:N");
         }
         if *kind == EngineKind::Rten {
             let found = format!("{provider:?} with the engine rten");
@@ -160,12 +176,13 @@ pub(super) fn check_engine(p: &mut Reader<'_>, engine: &EngineOptions, device: D
     }
     let is_on_cpu = device == DeviceChoice::Cpu || gpu.provider == Provider::Cpu;
     if gpu.fp16 && (is_on_cpu || *kind == EngineKind::Rten) {
-        p.refuse("engine.fp16", "true", "it with ONNX Runtime on a GPU");
+        let allowed = "false; or ONNX Runtime (engine.kind) on a GPU (device, engine.provider)";
+        p.conflict(&["engine.fp16", "device"], "true", allowed);
     }
     if let Some(folder) = &gpu.cache_folder
         && gpu.provider != Provider::TensorRt
     {
-        let allowed = "it with engine.provider tensorrt only";
-        p.refuse("engine.cache_folder", format!("{folder:?}"), allowed);
+        let allowed = "none; or engine.provider tensorrt";
+        p.conflict(&["engine.cache_folder", "engine.provider"], format!("{folder:?}"), allowed);
     }
 }

@@ -88,7 +88,7 @@ const INPUT_TRANSPORTS: &[(&str, InputTransport)] = &[
 const POLICIES: &[(&str, SyncPolicy)] =
     &[("nearest", SyncPolicy::Nearest), ("latest", SyncPolicy::Latest)];
 
-/// The one input of a channel; those of images have a transport and a
+/// The one input of a channel; an input of images has a transport and a
 /// CameraInfo.
 pub(super) fn input(p: &mut Reader<'_>, node: &NodeName, is_image: bool) -> InputConfig {
     let topic = p.required("input", topic(), "Topic of the sensor's messages.");
@@ -110,8 +110,8 @@ fn input_transport(p: &mut Reader<'_>) -> InputTransport {
         Fixed,
         one_of(INPUT_TRANSPORTS),
         "auto",
-        "Type of the live input: `raw` is sensor_msgs/Image, `compressed` is sensor_msgs/CompressedImage, `auto` \
-         is `compressed` for topics that end in `/compressed`. A recording gives the type itself.",
+        "Type of the live input: sensor_msgs/Image (`raw`) or CompressedImage (`compressed`); `auto`: \
+         `compressed` for topics that end in `/compressed`.",
     )
 }
 
@@ -132,8 +132,8 @@ fn camera_info(p: &mut Reader<'_>) -> Option<String> {
         Fixed,
         topic(),
         "not subscribed",
-        "Topic of the camera's sensor_msgs/CameraInfo. Live, diagnostics warn when it does not arrive or does not \
-         match the images; detections do not depend on it.",
+        "Topic of sensor_msgs/CameraInfo, for diagnostics, which warn when it is missing or does not match \
+         the images.",
     )
 }
 
@@ -147,7 +147,7 @@ pub(super) fn images(
     let (topics, sync) = inputs(p, |topic| node.expand(topic));
     if !masks_missing && let Some(n) = sync.min_inputs.filter(|&n| n < topics.len()) {
         let allowed = format!("all {}: the head cannot mask a missing camera", topics.len());
-        p.refuse("sync.min_cameras", n, &allowed);
+        p.conflict(&["sync.min_cameras", "inputs"], n, &allowed);
     }
     let transport = input_transport(p);
     let camera_infos = p.optional(
@@ -155,20 +155,21 @@ pub(super) fn images(
         Fixed,
         list(topic(), OneOrMore),
         "`camera_info` beside each input",
-        "Topics of the cameras' sensor_msgs/CameraInfo, in the order of `inputs`. The newest of each holds; \
-         without one, or where it does not fit the pictures, frames are dropped.",
+        "Topics of sensor_msgs/CameraInfo, in the order of `inputs`. The newest holds; without one, or \
+         where it does not fit the images, frames are dropped.",
     );
     let paths = p.optional(
         "calibration_paths",
         Fixed,
         list(text(), OneOrMore),
         "CameraInfo",
-        "Paths of the cameras' calibration files as ROS's camera_calibration writes them, in the order of \
-         `inputs`, in place of CameraInfo.",
+        "Paths of calibration files of ROS's camera_calibration, in the order of `inputs`, in place of \
+         CameraInfo.",
     );
     for (key, found) in [("camera_infos", &camera_infos), ("calibration_paths", &paths)] {
         if let Some(n) = found.as_ref().map(Vec::len).filter(|&n| n != topics.len()) {
-            p.refuse(key, format!("{n} items"), &format!("{}, one per input", topics.len()));
+            let allowed = format!("{}, one per input", topics.len());
+            p.conflict(&[key, "inputs"], format!("{n} items"), &allowed);
         }
     }
     let input = |(index, topic): (usize, &String)| {
@@ -209,37 +210,37 @@ fn inputs(p: &mut Reader<'_>, expand: impl Fn(&str) -> String) -> (Vec<String>, 
             Fixed,
             one_of(POLICIES),
             "nearest",
-            "Which messages form a frame. `nearest`: of each input the one nearest to the reference in time, used \
-             once. `latest`: of each input the newest when the reference arrives.",
+            "Which message of each input a frame has: the `nearest` to the reference in time, used once, \
+             or the `latest` when the reference arrives.",
         ),
         reference: p.value(
             "reference_camera",
             Fixed,
             integer(0..=MAX_INPUTS - 1),
             0,
-            "Index of the input whose messages open frames and give them their stamps.",
+            "Index of the input whose messages open frames and give their stamps.",
         ),
         max_skew: seconds(p.value(
             "sync.max_skew_s",
             Fixed,
             number(0.0..=10.0).in_unit("s"),
             0.05,
-            "Largest difference of stamps: to the reference (`nearest`), or within the frame (`latest`).",
+            "Largest difference of stamps: to the reference (`nearest`) or within the frame (`latest`).",
         )),
         deadline: seconds(p.value(
             "sync.deadline_s",
             Fixed,
             number(0.0..=10.0).in_unit("s"),
             0.06,
-            "A frame closes at the latest this long after the arrival of its reference (`nearest`).",
+            "Longest wait of a frame after its reference arrives (`nearest`).",
         )),
         min_period: seconds(p.value(
             "sync.min_period_s",
             Fixed,
             number(0.0..=10.0).in_unit("s"),
             0.0,
-            "Shortest time between two stamps of an input, where it is known: a frame then need not wait for a \
-             message that cannot be nearer (`nearest`). 0: not known.",
+            "Shortest time between two stamps of an input: a frame does not wait for a message that cannot \
+             be nearer (`nearest`). 0: not known.",
         )),
         depth: p.value(
             "sync.depth",
@@ -253,8 +254,8 @@ fn inputs(p: &mut Reader<'_>, expand: impl Fn(&str) -> String) -> (Vec<String>, 
             Fixed,
             integer(1..=MAX_INPUTS),
             "all",
-            "Fewest inputs of a frame, the reference included. With fewer there is no frame; heads that cannot \
-             mask a missing input need all.",
+            "Fewest inputs of a frame, the reference included. Heads that cannot mask a missing input need \
+             all.",
         ),
     };
     let topics: Vec<String> = topics.iter().map(|topic| expand(topic)).collect();
@@ -272,10 +273,11 @@ fn check(p: &mut Reader<'_>, topics: &[String], sync: &SyncConfig) {
     }
     if sync.reference >= topics.len().max(1) {
         let allowed = format!("an input, from 0 to {}", topics.len().saturating_sub(1));
-        p.refuse("reference_camera", sync.reference, &allowed);
+        p.conflict(&["reference_camera", "inputs"], sync.reference, &allowed);
     }
     if let Some(n) = sync.min_inputs.filter(|&n| n > topics.len()) {
-        p.refuse("sync.min_cameras", n, &format!("at most the {} inputs", topics.len()));
+        let allowed = format!("at most the {} inputs", topics.len());
+        p.conflict(&["sync.min_cameras", "inputs"], n, &allowed);
     }
 }
 

@@ -18,10 +18,9 @@ pub(super) fn jpeg(p: &mut Reader<'_>) -> JpegOptions {
             Fixed,
             one_of(DEVICES),
             "auto",
-            "Where a channel on a GPU decodes JPEG pictures. `gpu`: on the JPEG engines of the GPU, through nvJPEG, \
-             with the same pixels as on the CPU; pictures that the engines do not decode (progressive ones and unusual \
-             sampling) are decoded on the CPU. `auto`: `gpu` where the GPU has such engines and nvJPEG is found, else \
-             `cpu`. A channel on the CPU decodes on the CPU.",
+            "Where a channel on a GPU decodes JPEG images. `gpu`: on the GPU's JPEG engines, through \
+             nvJPEG, to the same pixels; progressive images and unusual sampling on the CPU. `auto`: `gpu` \
+             where there are engines and nvJPEG, else `cpu`.",
         ),
         library: p
             .optional(
@@ -29,8 +28,8 @@ pub(super) fn jpeg(p: &mut Reader<'_>) -> JpegOptions {
                 Fixed,
                 text(),
                 "`DET_POST_NVJPEG`, then the system's",
-                "Path of the nvJPEG library (libnvjpeg.so.12 or 13). Code of this library runs in the node: name no \
-                 file that you do not trust.",
+                "Path of the nvJPEG library (libnvjpeg.so.12 or 13), whose code runs in the node: name \
+                 only files that you trust.",
             )
             .map(PathBuf::from),
     }
@@ -39,6 +38,7 @@ pub(super) fn jpeg(p: &mut Reader<'_>) -> JpegOptions {
 /// Refuses decoding on a GPU for a channel on the CPU.
 pub(super) fn check_jpeg(p: &mut Reader<'_>, jpeg: &JpegOptions, device: DeviceChoice) {
     if jpeg.device == JpegDevice::Gpu && device == DeviceChoice::Cpu {
-        p.refuse("decode", "\"gpu\" with the device cpu", "auto, cpu; or a device cuda:N");
+        let found = "\"gpu\" with the device cpu";
+        p.conflict(&["decode", "device"], found, "auto, cpu; or a device cuda:N");
     }
 }

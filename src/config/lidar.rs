@@ -87,7 +87,7 @@ impl LidarConfig {
                 .required(
                     "encoder_path",
                     text(),
-                    "Path of the encoder, an ONNX file; a sparse encoder is one of NVIDIA's scn files or Autoware's.",
+                    "Path of the encoder: an ONNX file, for voxels NVIDIA's scn file or Autoware's.",
                 )
                 .into(),
             sparse_encoder: match &facts.encoder {
@@ -121,8 +121,8 @@ impl LidarConfig {
                     Fixed,
                     integer(1..=1 << 20),
                     "the head's `voxel_capacity`",
-                    "Capacity of voxels in a frame; pillars are voxels. Voxels beyond it are \
-                     dropped, the voxels of the latest points first, and counted.",
+                    "Capacity of voxels (or pillars) in a frame. Voxels beyond it are dropped, the latest points \
+                     first, and counted.",
                 )
                 .unwrap_or(facts.voxel_capacity),
             candidate_capacity: candidate_capacity(p),
@@ -233,16 +233,15 @@ impl SparseEncoderConfig {
                 Fixed,
                 one_of(PRECISIONS),
                 "auto",
-                "Arithmetic of the sparse encoder. `auto`: `f16` on a GPU, `f32` on the CPU. In `f32` both give the \
-                 same bits.",
+                "Arithmetic of the sparse encoder. `auto`: `f16` on a GPU, `f32` on the CPU.",
             ),
             level_capacities: p.optional(
                 "encoder.level_capacities",
                 Fixed,
                 list(integer(1..=1 << 24), OneOrMore),
-                "1.75, 1.25, 0.7 and from there on 0.6 times `voxel_capacity`",
-                "Most sites of each level of the sparse encoder after the voxels, finest first. Sites of the highest \
-                 linear indices, which are the highest above ground with axes z y x, are dropped and counted.",
+                "1.75, 1.25, 0.7, then 0.6 of `voxel_capacity`",
+                "Most sites of each level after the voxels, finest first. Sites of the highest linear \
+                 indices (with axes z y x the highest above ground) are dropped and counted.",
             ),
         }
     }
@@ -256,7 +255,7 @@ pub(super) fn score_thresholds(p: &mut Reader<'_>, class_names: &[String]) -> Sc
         Live,
         list(number(0.0..=1.0), OneOrPerClass),
         0.35,
-        "Boxes with a score of at least this (see `score_kept_when`) are kept; one for all classes, or one per class.",
+        "Boxes with a score of at least this (see `score_kept_when`) are kept.",
     );
     let limits = p.optional(
         LIMITS,
@@ -287,7 +286,7 @@ pub(super) fn score_thresholds(p: &mut Reader<'_>, class_names: &[String]) -> Sc
                 n => format!("{n} thresholds, one per bin of {LIMITS}"),
             };
             let key = format!("{BY_DISTANCE}.{}", class_names[class]);
-            p.refuse(&key, format!("{bins:?}"), &allowed);
+            p.conflict(&[&key, LIMITS], format!("{bins:?}"), &allowed);
         }
         let num_bins = limits.len().max(1);
         bins_of_class.push(match filter.is_empty() || filter.contains(&(class as u32)) {
@@ -308,8 +307,8 @@ pub(super) fn yaw_norm_thresholds(p: &mut Reader<'_>, num_classes: usize) -> Vec
         Live,
         list(number(0.0..=1.0), OneOrPerClass),
         0.0,
-        "Boxes of centre and query heads are dropped when the norm of their (sine, cosine) is \
-         below this; one for all classes, or one per class. Heads of kind `anchor` take only 0.",
+        "Boxes of centre and query heads are dropped when the norm of their (sine, cosine) is below this. \
+         Heads of kind `anchor` take only 0.",
     );
     match thresholds.iter().any(|&threshold| threshold > 0.0) {
         true => per_class(&thresholds, num_classes),

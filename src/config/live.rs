@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::declaration::Change::{Fixed, Live};
 use super::reader::Reader;
-use super::value::{Kind, above, flag, integer, number, one_of, seconds, text, topic};
+use super::value::{above, flag, integer, number, one_of, seconds, text, topic};
 use det_post_ros::{Durability, Qos, Reliability};
 
 /// The parameters of a channel in the live node.
@@ -73,92 +73,40 @@ const RELIABILITY: &[(&str, Reliability)] =
 const DURABILITY: &[(&str, Durability)] =
     &[("volatile", Durability::Volatile), ("transient_local", Durability::TransientLocal)];
 
-/// A time from 0 to a day.
-fn up_to_a_day() -> Kind<f32> {
-    number(0.0..=86_400.0).in_unit("s")
-}
-
 impl LiveConfig {
     /// Reads the parameters.
     pub(super) fn read(p: &mut Reader<'_>, transforms: Transforms) -> Self {
-        let limit = |duration: Duration| Some(duration).filter(|limit| !limit.is_zero());
         let transform_wait = transform_wait(p, transforms);
         // Boxes in space have markers.
         let publishes_markers = transforms != Transforms::Unused && publishes_markers(p);
         Self {
             qos: qos(p),
-            max_payload_bytes: p.value(
-                "max_payload_bytes",
-                Fixed,
-                integer(1..=1 << 30).in_unit("bytes"),
-                64 << 20,
-                "Most bytes of data of a live message; larger ones are refused and counted. A channel holds up \
-                 to three messages.",
-            ),
-            max_age: limit(seconds(p.value(
-                "max_age_s",
-                Live,
-                up_to_a_day(),
-                0.0,
-                "Live frames whose stamp is older than this when the channel takes them are dropped and \
-                 counted; 0 sets no limit.",
-            ))),
-            gap_warn: seconds(p.value(
+            max_payload_bytes: max_payload_bytes(p),
+            max_age: max_age(p),
+            gap_warn: gap(
+                p,
                 "gap_warn_s",
-                Live,
-                above(0.0, 86_400.0).in_unit("s"),
                 1.0,
-                "Diagnostics warn when there is no live input for this long.",
-            )),
-            gap_error: seconds(p.value(
+                "Diagnostics warn without live input for this long.",
+            ),
+            gap_error: gap(
+                p,
                 "gap_error_s",
-                Live,
-                above(0.0, 86_400.0).in_unit("s"),
                 5.0,
-                "Diagnostics report an error when there is no live input for this long.",
-            )),
-            min_rate_hz: f64::from(p.value(
-                "min_rate_hz",
-                Live,
-                number(0.0..=1e4).in_unit("Hz"),
-                0.0,
-                "Diagnostics warn when the rate of the live input is below this.",
-            )),
-            latency_budget: limit(
-                seconds(p.value(
-                    "latency_budget_ms",
-                    Live,
-                    number(0.0..=1e6).in_unit("ms"),
-                    100.0,
-                    "Diagnostics warn when the 99th percentile of the time per frame is above this; 0 sets no \
-                     limit.",
-                )) / 1000,
+                "Diagnostics report an error without live input for this long.",
             ),
+            min_rate_hz: min_rate_hz(p),
+            latency_budget: latency_budget(p),
             transform_wait,
-            frames_in_flight: p.value(
-                "frames_in_flight",
-                Live,
-                integer(1..=2),
-                1,
-                "Live frames in progress at once. With 2, a channel of one camera or one pillar network on a GPU that is slower \
-                 than its input uploads the next frame while the network runs: more frames per second, each published later. \
-                 Every other channel, and one whose debug image has a subscriber, processes one at a time.",
-            ),
+            frames_in_flight: frames_in_flight(p),
             publishes_markers,
-            publishes_debug_image: p.value(
-                "publish.debug_image",
-                Live,
-                flag(),
-                true,
-                "Whether an image with the boxes drawn (`publish.debug_image_topic`, and as JPEG below it on \
-                 `compressed`) is published live while there is a subscriber.",
-            ),
+            publishes_debug_image: publishes_debug_image(p),
             is_idle_without_subscribers: p.value(
                 "idle_without_subscribers",
                 Live,
                 flag(),
                 false,
-                "Whether live frames are skipped while the detections, markers and debug images have no subscriber.",
+                "Whether live frames are skipped while no output has a subscriber.",
             ),
             is_enabled: p.value(
                 "enabled",
@@ -172,34 +120,113 @@ impl LiveConfig {
                 Fixed,
                 topic(),
                 "none",
-                "Name of a service of type std_srvs/SetBool that sets `enabled`, as yolo_ros has \
-                 one.",
+                "Name of a service (std_srvs/SetBool) that sets `enabled`, as in yolo_ros.",
             ),
             processing_time: processing_time(p),
             voxel_status: match transforms {
-                Transforms::OfSweeps => p.optional(
-                    "processing_time_diagnostics.pillars_status",
-                    Fixed,
-                    text(),
-                    "none",
-                    "Name, appended to the node's, of a status that tells whether all pillars of \
-                     the newest frame fit, as autoware_lidar_centerpoint publishes it: \
-                     `centerpoint_trt`.",
-                ),
+                Transforms::OfSweeps => voxel_status(p),
                 Transforms::Unused | Transforms::OfFrames => None,
             },
         }
     }
 }
 
+/// A duration that sets a limit; 0 sets none.
+fn limit(duration: Duration) -> Option<Duration> {
+    Some(duration).filter(|limit| !limit.is_zero())
+}
+
+fn milliseconds(ms: f32) -> Duration {
+    seconds(ms) / 1000
+}
+
+fn max_payload_bytes(p: &mut Reader<'_>) -> usize {
+    p.value(
+        "max_payload_bytes",
+        Fixed,
+        integer(1..=1 << 30).in_unit("bytes"),
+        64 << 20,
+        "Largest live message; larger ones are refused and counted. A channel holds up to three.",
+    )
+}
+
+fn max_age(p: &mut Reader<'_>) -> Option<Duration> {
+    limit(seconds(p.value(
+        "max_age_s",
+        Live,
+        number(0.0..=86_400.0).in_unit("s"),
+        0.0,
+        "Live frames that are older than this when the channel takes them are dropped and counted; 0: no \
+         limit.",
+    )))
+}
+
+/// A time without input.
+fn gap(p: &mut Reader<'_>, key: &str, default: f64, help: &'static str) -> Duration {
+    seconds(p.value(key, Live, above(0.0, 86_400.0).in_unit("s"), default, help))
+}
+
+fn min_rate_hz(p: &mut Reader<'_>) -> f64 {
+    f64::from(p.value(
+        "min_rate_hz",
+        Live,
+        number(0.0..=1e4).in_unit("Hz"),
+        0.0,
+        "Diagnostics warn when the rate of the live input is below this.",
+    ))
+}
+
+fn latency_budget(p: &mut Reader<'_>) -> Option<Duration> {
+    limit(milliseconds(p.value(
+        "latency_budget_ms",
+        Live,
+        number(0.0..=1e6).in_unit("ms"),
+        100.0,
+        "Diagnostics warn when the 99th percentile of the time per frame is above this; 0: no limit.",
+    )))
+}
+
+fn frames_in_flight(p: &mut Reader<'_>) -> usize {
+    p.value(
+        "frames_in_flight",
+        Live,
+        integer(1..=2),
+        1,
+        "Live frames in progress at once. With 2, a camera or a pillar network on a GPU uploads the next \
+         frame while the network runs: more frames per second, each published later. Other channels, and \
+         channels with a subscriber of debug images, process one.",
+    )
+}
+
+fn publishes_debug_image(p: &mut Reader<'_>) -> bool {
+    p.value(
+        "publish.debug_image",
+        Live,
+        flag(),
+        true,
+        "Whether an image with the boxes (`publish.debug_image_topic`, as JPEG below it on `compressed`) \
+         is published live while there is a subscriber.",
+    )
+}
+
+fn voxel_status(p: &mut Reader<'_>) -> Option<String> {
+    p.optional(
+        "processing_time_diagnostics.pillars_status",
+        Fixed,
+        text(),
+        "none",
+        "Name of a status, after the node's, that tells whether all pillars fit: `centerpoint_trt` in \
+         autoware_lidar_centerpoint.",
+    )
+}
+
 fn processing_time(p: &mut Reader<'_>) -> Option<ProcessingTimeLimits> {
-    let milliseconds = |ms: f32| seconds(ms) / 1000;
     let max = p.optional(
         "processing_time_diagnostics.max_ms",
         Fixed,
         above(0.0, 1e6).in_unit("ms"),
         "no such status",
-        "Time per frame above which the status `processing_time_status` of Autoware's nodes warns.",
+        "Time per frame above which Autoware's status `processing_time_status` warns.",
     );
     let max_delay = p.value(
         "processing_time_diagnostics.max_delay_ms",
@@ -243,7 +270,7 @@ fn qos(p: &mut Reader<'_>) -> Qos {
             Fixed,
             integer(1..=1000),
             5,
-            "Messages of the live input that the middleware keeps. The node itself keeps the newest.",
+            "Messages of the live input that the middleware keeps.",
         ),
     }
 }
@@ -253,8 +280,7 @@ fn transform_wait(p: &mut Reader<'_>, transforms: Transforms) -> Duration {
         Transforms::Unused => return Duration::ZERO,
         Transforms::OfSweeps => (
             "densification.transform_wait_s",
-            "How long a live sweep waits for its transform before it is processed without past \
-             sweeps.",
+            "How long a live sweep waits for its transform before it is processed without past sweeps.",
         ),
         Transforms::OfFrames => (
             "transform_wait_s",

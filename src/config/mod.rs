@@ -26,6 +26,8 @@ mod files;
 mod head;
 mod inputs;
 mod jpeg;
+#[cfg(test)]
+mod keys_tests;
 mod lidar;
 mod like;
 mod live;
@@ -234,7 +236,7 @@ impl Config {
             })
             .collect();
         check_topics(&channels, &mut problems);
-        batch::check(&channels, &mut problems);
+        batch::check(&channels, |name| of_channels.contains_key(name), &mut problems);
         if channels.is_empty() && problems.is_empty() {
             problems.push("channels", "none is configured; allowed: one or more, as `NAME.head`");
         }
@@ -321,8 +323,9 @@ fn split(
 }
 
 /// Refuses an output that is another channel's, or an input: detections on the
-/// topic of images or clouds.
+/// topic of images or clouds. Topics that were refused are no topics.
 fn check_topics(channels: &[ChannelConfig], problems: &mut Problems) {
+    let channels: Vec<_> = channels.iter().filter(|channel| channel.has_output()).collect();
     for (index, channel) in channels.iter().enumerate() {
         let mut refuse = |allowed: String| {
             let key = format!("{}.output", channel.name);
@@ -332,7 +335,7 @@ fn check_topics(channels: &[ChannelConfig], problems: &mut Problems) {
             refuse(format!("a topic that no other channel publishes; {} has this one", other.name));
         }
         let subscribes =
-            |c: &&ChannelConfig| c.inputs.iter().any(|input| input.topic == channel.output);
+            |c: &&&ChannelConfig| c.inputs.iter().any(|input| input.topic == channel.output);
         if let Some(other) = channels.iter().find(subscribes) {
             refuse(format!("a topic that is no input; {} subscribes to this one", other.name));
         }

@@ -44,9 +44,9 @@ pub(super) fn nms_2d(p: &mut Reader<'_>, layout: &YoloLayout) -> Nms2d {
                 _ => "iou",
             },
         ),
-        "Suppression. `iou`: greedy. `fast`: in one pass, suppressed boxes suppress others, too. `soft_*`: \
-         scores decay with the overlap. `rotated`: greedy, by the exact IoU of rotated boxes. Rotated boxes \
-         take `rotated` or `none`, axis-aligned ones all but `rotated`.",
+        "Suppression. `iou`: greedy. `fast`: in one pass, where suppressed boxes suppress, too. `soft_*`: \
+         scores decay with the overlap. `rotated`: greedy, by the exact IoU; rotated boxes take only it or \
+         `none`.",
     );
     let is_rotated = kind == Kind2d::Rotated;
     if is_rotated != layout.has_rotated_boxes() && kind != Kind2d::None {
@@ -62,8 +62,8 @@ pub(super) fn nms_2d(p: &mut Reader<'_>, layout: &YoloLayout) -> Nms2d {
         Live,
         number(0.0..=1.0),
         0.45,
-        "A box is suppressed when its IoU with a better one is above this (`iou`, `fast`, `rotated`); \
-         scores do not decay below it (`soft_linear`).",
+        "IoU with a better box above which a box is suppressed (`iou`, `fast`, `rotated`) or its score \
+         decays (`soft_linear`).",
     );
     // The head of a camera is one task.
     let class_mode = class_mode(p, "aware", || ClassMode::Agnostic);
@@ -72,8 +72,8 @@ pub(super) fn nms_2d(p: &mut Reader<'_>, layout: &YoloLayout) -> Nms2d {
         Live,
         integer(0..=1).in_unit("px"),
         0,
-        "Added to widths and heights in IoUs (`iou`, `soft_*`): 1 where boxes are given in whole pixels, both \
-         ends included.",
+        "Added to widths and heights in IoUs (`iou`, `soft_*`): 1 for boxes in whole pixels, ends \
+         included.",
     ) as u8;
     let sigma = p.value(
         "nms.sigma",
@@ -137,8 +137,7 @@ pub(super) fn nms_3d(
         Live,
         list(number(0.0..=1e6).in_unit("m"), OneOrPerClass),
         0.5,
-        "Threshold of `circle`; one for all classes, or one per class (the class of the better \
-         box decides).",
+        "Threshold of `circle`; the class of the better box decides.",
     );
     let reading = p.value(
         "nms.circle_reading",
@@ -153,15 +152,15 @@ pub(super) fn nms_3d(
         Live,
         list(number(0.0..=1.0), OneOrPerClass),
         0.1,
-        "A box is suppressed when its IoU with a better one is above this (`bev`, `bev_fast`, \
-         `iou_3d`); one for all classes, or one per class (the class of the better box decides).",
+        "A box is suppressed when its IoU with a better one is above this (`bev`, `bev_fast`, `iou_3d`); \
+         the class of the better box decides.",
     );
     let search_distance_m = p.optional(
         "nms.search_distance_m",
         Live,
         above(0.0, 1e6).in_unit("m"),
         "no limit",
-        "Boxes farther apart than this are not compared (`bev`, `bev_fast`).",
+        "Boxes farther apart are not compared (`bev`, `bev_fast`).",
     );
     let search_distance_m = search_distance_m.unwrap_or(f32::INFINITY);
     let unlimited_pairs = unlimited_pairs(p, class_names);
@@ -201,9 +200,9 @@ fn kinds_3d(p: &mut Reader<'_>) -> Vec<Kind3d> {
         Live,
         list(one_of(KINDS_3D), OneOrMore),
         "circle",
-        "Suppression by the distance of centres (`circle`), the IoU of footprints (`bev`; `bev_fast` in one pass, \
-         suppressed boxes suppress others, too) or the IoU of volumes (`iou_3d`). Of two kinds, such as \
-         `[circle, bev_fast]`, the second takes the survivors of the first.",
+        "Suppression by the distance of centres (`circle`), the IoU of footprints (`bev`; `bev_fast` in \
+         one pass, where suppressed boxes suppress, too) or of volumes (`iou_3d`). Of two kinds, the \
+         second takes the survivors of the first.",
     );
     if kinds.len() > MAX_STAGES {
         p.refuse("nms.kind", format!("{} kinds", kinds.len()), "one or two");
@@ -222,7 +221,7 @@ fn unlimited_pairs(p: &mut Reader<'_>, class_names: &[String]) -> Vec<[u32; 2]> 
         Live,
         list(text(), OneOrMore),
         "none",
-        "Boxes of two of these classes are compared at any distance (`bev_fast`).",
+        "Classes that are compared at any distance (`bev_fast`).",
     );
     let classes = indices_of(p, KEY, names.unwrap_or_default(), class_names);
     let with_later = |(position, &a): (usize, &u32)| {
@@ -251,7 +250,7 @@ fn class_mode(
     by_task: impl FnOnce() -> ClassMode,
 ) -> ClassMode {
     p.renamed("nms.class_aware", "nms.class_mode", "true or false", |node| {
-        let (is_aware, _) = flag().read(node, 0)?;
+        let (is_aware, _) = flag().read(node, None)?;
         Some(Node::from(if is_aware { "aware" } else { "agnostic" }))
     });
     let name = p.value(
@@ -259,8 +258,8 @@ fn class_mode(
         Live,
         one_of(CLASS_MODES),
         default,
-        "Which boxes are compared: boxes of one class (`aware`), all (`agnostic`), or boxes of \
-         one task of the head (`task`; a head without tasks is one task).",
+        "Which boxes are compared: boxes of one class (`aware`), all (`agnostic`), or boxes of one task \
+         of the head (`task`).",
     );
     match name {
         ClassModeName::Aware => ClassMode::Aware,
@@ -277,8 +276,8 @@ fn forbidden_pairs(p: &mut Reader<'_>, class_names: &[String]) -> Vec<[u32; 2]> 
         Live,
         list(text(), OneOrMore),
         "none",
-        "Pairs of classes that never suppress each other (`bev`, `bev_fast`), as `CAR-PEDESTRIAN`; `PEDESTRIAN-*` pairs \
-         one with every other.",
+        "Pairs of classes that never suppress each other (`bev`, `bev_fast`), as `CAR-BUS`; `CAR-*`: with \
+         every other.",
     );
     let mut pairs = Vec::new();
     for text in texts.unwrap_or_default() {

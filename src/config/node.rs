@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::declaration::Change::Fixed;
 use super::declaration::Declaration;
-use super::problems::Problems;
-use super::reader::Reader;
+use super::reader::{Reader, described};
 use super::value::{device, flag, integer, number, seconds};
 use det_post_types::{DeviceChoice, UploadOptions};
 
@@ -30,23 +29,22 @@ pub(super) fn read(p: &mut Reader<'_>) -> NodeParameters {
             Fixed,
             device(),
             "auto",
-            "Where the frames of all channels run: `auto` (GPU 0 when it is usable, else the CPU; of several GPUs the one \
-             on which `gpu_load` places the channel), `cpu` or `cuda:N`.",
+            "Where frames run. `auto`: GPU 0 when it is usable, else the CPU; of several GPUs the one that \
+             `gpu_load` chooses.",
         ),
         use_sim_time: p.value(
             "use_sim_time",
             Fixed,
             flag(),
             false,
-            "Whether the age of live frames is measured by `/clock`. Outputs carry the stamps of their inputs either \
-             way.",
+            "Whether the age of live frames is measured by `/clock`.",
         ),
         autostart: p.value(
             "autostart",
             Fixed,
             flag(),
             true,
-            "Whether the live node configures and activates itself, or waits for `change_state`.",
+            "Whether the live node activates itself, or waits for `change_state`.",
         ),
         diagnostics_period: seconds(p.value(
             "diagnostics_period_s",
@@ -61,8 +59,7 @@ pub(super) fn read(p: &mut Reader<'_>) -> NodeParameters {
                 Fixed,
                 integer(0..=UploadOptions::MAX_COPY_THREADS),
                 0,
-                "Threads that copy a payload of 1 MiB or more into memory from which a GPU reads; 0: as many as there \
-                 are cores, at most 4.",
+                "Threads that copy a payload of 1 MiB or more for a GPU; 0: one per core, at most 4.",
             ),
             mapped_bytes: MIB
                 * p.value(
@@ -70,18 +67,17 @@ pub(super) fn read(p: &mut Reader<'_>) -> NodeParameters {
                     Fixed,
                     integer(0..=65_536).in_unit("MiB"),
                     2048,
-                    "Memory of a mapped recording that is registered with the driver ahead of the reader, so that a \
-                     replay uploads payloads without a copy, at most an eighth of the machine's memory; 0: they are \
-                     copied. Of a larger recording, an eighth of this memory at a time is released behind the reader; \
-                     each release waits for the GPU.",
+                    "Memory of a mapped recording that is registered with the driver ahead of the reader, \
+                     at most an eighth of the machine's, so that a replay uploads without a copy; 0: with \
+                     a copy. An eighth at a time is released behind the reader; a release waits for the \
+                     GPU.",
                 ),
         },
     }
 }
 
 pub(super) fn declarations() -> Vec<Declaration> {
-    let mut problems = Problems::default();
-    let mut p = Reader::manual(&mut problems);
-    read(&mut p);
-    p.finish()
+    described(|p| {
+        read(p);
+    })
 }

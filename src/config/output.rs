@@ -34,8 +34,8 @@ impl PublishConfig {
             Fixed,
             flag(),
             false,
-            "Whether detections are published as an array of vision_msgs, too, on `OUTPUT/detections`; of no effect \
-             where `output_type` is that array.",
+            "Whether detections are also published as vision_msgs on `OUTPUT/detections`, if `output_type` \
+             is another.",
         );
         let debug_image_topic = p.optional(
             "publish.debug_image_topic",
@@ -49,17 +49,17 @@ impl PublishConfig {
             Fixed,
             topic(),
             "none",
-            "Topic below which the times of a frame are published live, in ms, as Float64Stamped: \
-             `debug/cyclic_time_ms` since the previous frame, `debug/processing_time_ms`, and \
-             `debug/pipeline_latency_ms` since the stamp of the input.",
+            "Topic below which times of a frame are published live as Float64Stamped: \
+             `debug/cyclic_time_ms` since the previous frame, `debug/processing_time_ms`, \
+             `debug/pipeline_latency_ms` since the input's stamp.",
         );
         let debug_times_type = p.value(
             "publish.debug_times_package",
             Fixed,
             one_of(DEBUG_TIMES_PACKAGES),
             "autoware_internal_debug_msgs",
-            "Package of the Float64Stamped of `publish.debug_times`: Autoware's nodes published \
-             the one in tier4_debug_msgs until 2025-02.",
+            "Package of the Float64Stamped of `publish.debug_times`; Autoware's nodes published the one in \
+             tier4_debug_msgs until 2025-02.",
         );
         Self {
             vision_topic: (has_vision_msgs && !format.output_type.is_vision())
@@ -73,8 +73,8 @@ impl PublishConfig {
                 Fixed,
                 flag(),
                 false,
-                "Whether the time of publication is published live on `OUTPUT/debug/published_time` \
-                 (autoware_internal_msgs/PublishedTime) while there is a subscriber.",
+                "Whether `OUTPUT/debug/published_time` (autoware_internal_msgs/PublishedTime) is published \
+                 live while there is a subscriber.",
             ),
         }
     }
@@ -102,14 +102,13 @@ fn format(p: &mut Reader<'_>, facts: &Facts) -> OutputFormat {
         Facts::Camera(_) => (
             OUTPUT_TYPES_2D,
             "detection_2d_array",
-            "Message that the detections are published as: `detection_2d_array` of vision_msgs, \
-             `detected_objects_with_feature` of tier4_perception_msgs, `yolo_detection_array` of yolo_msgs.",
+            "Message of the detections: of vision_msgs, tier4_perception_msgs or yolo_msgs.",
         ),
         Facts::Lidar(_) | Facts::Surround(_) => (
             OUTPUT_TYPES_3D,
             "detection_3d_array",
-            "Message that the detections are published as: `detection_3d_array` of vision_msgs, `detected_objects` \
-             of autoware_perception_msgs, or `auto_detected_objects` of its predecessor autoware_auto_perception_msgs.",
+            "Message of the detections: of vision_msgs, of autoware_perception_msgs, or of its predecessor \
+             autoware_auto_perception_msgs.",
         ),
     };
     let class_names = facts.class_names();
@@ -138,8 +137,8 @@ fn class_ids(p: &mut Reader<'_>, class_names: &[String]) -> Vec<String> {
         Fixed,
         one_of(CLASS_IDS),
         "name",
-        "`class_id` of published detections: the `name` of the class, or its `index` in `OUTPUT/label_info`. \
-         Lines of `detections.jsonl` hold the name either way; `eval` compares names.",
+        "`class_id` of published detections: the class's `name`, or its `index` in `OUTPUT/label_info`. \
+         `detections.jsonl` holds names either way; `eval` compares names.",
     );
     match class_id {
         ClassId::Name => class_names.to_vec(),
@@ -192,9 +191,8 @@ fn labels(
         KEY,
         Fixed,
         || signed(NOT_PUBLISHED..=255),
-        "by its name, in any case; UNKNOWN (0) for another",
-        "Label of a class in messages of Autoware (autoware_perception_msgs/ObjectClassification); -1: its \
-         detections are not published there.",
+        "by its name; else UNKNOWN (0)",
+        "Label of a class (autoware_perception_msgs/ObjectClassification); -1: not published there.",
     );
     let of_class = |(label, name): (Option<i64>, &String)| match label {
         None => of_name(name),
@@ -210,8 +208,8 @@ fn remap_by_area(p: &mut Reader<'_>) -> Vec<AreaRemap> {
         Fixed,
         list(text(), OneOrMore),
         "none",
-        "Labels of `detected_objects` that depend on the area of the footprint: `FROM TO MIN MAX`, such as `CAR \
-         TRUCK 12.1 36.0`, in m², both ends included, `inf` for no upper limit. The first that applies holds.",
+        "Labels of `detected_objects` that depend on the footprint: `FROM TO MIN MAX`, such as `CAR TRUCK \
+         12.1 36.0`, in m², ends included, or `inf`. The first that applies holds.",
     );
     let mut remaps = Vec::new();
     for text in texts.unwrap_or_default() {

@@ -163,6 +163,11 @@ pub(super) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) 
     (2 * distance <= name.len()).then_some(name)
 }
 
+/// Whether a word differs from a name in one or two letters.
+pub(super) fn is_misspelling(word: &str, name: &str) -> bool {
+    word.len().abs_diff(name.len()) <= 2 && (1..=2).contains(&edit_distance(word, name))
+}
+
 /// Levenshtein distance in bytes.
 fn edit_distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -6,14 +6,19 @@
 //! the effective configuration and the parameters of the ROS node are made from
 //! the declarations.
 
+use std::collections::BTreeSet;
+
 use super::declaration::{Change, Declaration, DefaultValue, plain};
 use super::files::{Entries, Entry};
-use super::problems::{Problems, nearest, shorten};
+use super::problems::{Problems, is_misspelling, nearest, shorten};
 use super::value::{Kind, found};
 use det_post_ros::yaml::Node;
 
 /// The maximum number of unknown keys for which a correction is searched.
 const MAX_HINTS: usize = 100;
+
+/// Stands for the name of a class in a described key.
+const ANY_CLASS: &str = "<CLASS>";
 
 /// Reads one group of parameters.
 pub(super) struct Reader<'a> {
@@ -24,13 +29,26 @@ pub(super) struct Reader<'a> {
     given: Entries,
     /// The defaults of the head that are not read yet.
     suggested: Entries,
-    class_names: Vec<String>,
+    /// The classes of the head; `None` while they are not known, when lists of values per class
+    /// may have any length.
+    class_names: Option<Vec<String>>,
     /// Whether it only describes the parameters, for any head.
     is_manual: bool,
     declared: Vec<Declaration>,
     /// Keys that have one parameter per class below them.
     per_class: Vec<&'static str>,
+    /// Keys whose value is missing or was refused.
+    unread: BTreeSet<String>,
+    conflicts: Vec<Conflict>,
     problems: &'a mut Problems,
+}
+
+/// Values that do not fit each other.
+struct Conflict {
+    /// The key that is refused, then the keys that its value has to fit.
+    keys: Vec<String>,
+    found: String,
+    allowed: String,
 }
 
 impl<'a> Reader<'a> {
@@ -41,10 +59,12 @@ impl<'a> Reader<'a> {
             prefix: prefix.to_owned(),
             given,
             suggested: Entries::new(),
-            class_names: Vec::new(),
+            class_names: None,
             is_manual: false,
             declared: Vec::new(),
             per_class: Vec::new(),
+            unread: BTreeSet::new(),
+            conflicts: Vec::new(),
             problems,
         }
     }
@@ -57,7 +77,7 @@ impl<'a> Reader<'a> {
 
     /// Sets the classes of the head.
     pub(super) fn set_class_names(&mut self, class_names: &[String]) {
-        self.class_names = class_names.to_vec();
+        self.class_names = Some(class_names.to_vec());
     }
 
     /// Sets defaults that suit the network. They take precedence over the declared
@@ -77,6 +97,29 @@ impl<'a> Reader<'a> {
     ) -> T {
         let default = DefaultValue::Value(default.into());
         or_placeholder(self.declare(key, change, kind, default, None, help))
+    }
+
+    /// Declares a parameter with a default value, on which it depends what the others are: `None`
+    /// when it is refused, or not given beside a key that seems to be a misspelling of it.
+    pub(super) fn choice<T>(
+        &mut self,
+        key: &str,
+        kind: Kind<T>,
+        default: &'static str,
+        help: &'static str,
+    ) -> Option<T> {
+        let entries = || [&self.given, &self.suggested].into_iter();
+        let is_misspelled = !entries().any(|entries| entries.contains_key(key))
+            && entries()
+                .flatten()
+                .any(|(given, entry)| !entry.origin.is_shared && is_misspelling(given, key));
+        let default = DefaultValue::Value(default.into());
+        let value = self.declare(key, Change::Fixed, kind, default, None, help).ok();
+        if is_misspelled {
+            self.unread.insert(key.to_owned());
+            return None;
+        }
+        value
     }
 
     /// Declares a parameter that must be given.
@@ -139,8 +182,8 @@ impl<'a> Reader<'a> {
     ) -> Vec<Option<T>> {
         self.per_class.push(key);
         let names = match self.is_manual {
-            true => vec!["<CLASS>".to_owned()],
-            false => self.class_names.clone(),
+            true => vec![ANY_CLASS.to_owned()],
+            false => self.class_names.clone().unwrap_or_default(),
         };
         let unset = || DefaultValue::Unset(unset);
         names
@@ -187,57 +230,94 @@ impl<'a> Reader<'a> {
         self.problems
     }
 
-    /// Adds the problem that the value of a key does not fit the others.
+    /// Whether a declared key is missing or its value was refused, so that it has a placeholder.
+    pub(super) fn is_unread(&self, key: &str) -> bool {
+        self.unread.contains(key)
+    }
+
+    /// Adds the problem that the value of a key is not allowed, unless it was refused before.
     pub(super) fn refuse(&mut self, key: &str, found: impl std::fmt::Display, allowed: &str) {
-        let name = self.declared_name(key);
-        self.problems.refuse(&name, found, allowed);
+        self.conflict(&[key], found, allowed);
     }
 
-    /// Adds any other problem of a key.
+    /// Adds the problem that the value of the first key does not fit those of the others. It is
+    /// left out where one of them was refused or is misspelled, which is reported and may be the
+    /// cause.
+    pub(super) fn conflict(&mut self, keys: &[&str], found: impl std::fmt::Display, allowed: &str) {
+        debug_assert!(self.declared.iter().any(|d| d.name == self.name(keys[0])), "{keys:?}");
+        let keys = keys.iter().map(|&key| key.to_owned()).collect();
+        let (found, allowed) = (found.to_string(), allowed.to_owned());
+        self.conflicts.push(Conflict { keys, found, allowed });
+    }
+
+    /// Adds any other problem of a key, unless its value was refused before.
     pub(super) fn problem(&mut self, key: &str, message: &str) {
-        let name = self.declared_name(key);
-        self.problems.push(&name, message);
+        if !self.is_unread(key) {
+            let name = self.name(key);
+            debug_assert!(self.declared.iter().any(|declared| declared.name == name), "{name}");
+            self.problems.push(&name, message);
+        }
     }
 
-    fn declared_name(&self, key: &str) -> String {
-        let name = format!("{}{key}", self.prefix);
-        debug_assert!(self.declared.iter().any(|declared| declared.name == name), "{name}");
-        name
+    /// Accepts the keys of other kinds without a look at their values, where it is not known
+    /// which kind is meant.
+    pub(super) fn accept_keys_of(&mut self, others: impl FnOnce() -> Vec<Declaration>) {
+        if self.is_manual {
+            return;
+        }
+        for mut declared in others() {
+            for entries in [&mut self.given, &mut self.suggested] {
+                match declared.name.strip_suffix(ANY_CLASS) {
+                    Some(parent) => entries.retain(|key, _| !key.starts_with(parent)),
+                    None => drop(entries.remove(&declared.name)),
+                }
+            }
+            declared.name = format!("{}{}", self.prefix, declared.name);
+            self.declared.push(declared);
+        }
     }
 
-    /// Adds every given key that is not declared.
+    /// The key as messages have it.
+    fn name(&self, key: &str) -> String {
+        format!("{}{key}", self.prefix)
+    }
+
+    /// Adds every given key that is not declared, and the conflicts.
     pub(super) fn finish(mut self) -> Vec<Declaration> {
         let mut unknown = std::mem::take(&mut self.suggested);
         unknown.append(&mut self.given);
         for (index, (key, entry)) in unknown.into_iter().enumerate() {
-            let hint = if index < MAX_HINTS { self.hint(&key) } else { None };
-            self.problems.unknown_key(&format!("{}{key}", self.prefix), &entry.origin, hint);
+            let meant = if index < MAX_HINTS { self.meant(&key) } else { None };
+            let hint = self.hint(&key, meant.as_deref());
+            let name = self.name(&key);
+            self.problems.unknown_key(&name, &entry.origin, hint);
+            // Ignored keys of sections for many nodes are no reason for silence.
+            if !entry.origin.is_shared {
+                self.unread.extend(meant);
+            }
+        }
+        for Conflict { keys, found, allowed } in std::mem::take(&mut self.conflicts) {
+            if !keys.iter().any(|key| self.unread.contains(key)) {
+                let name = self.name(&keys[0]);
+                self.problems.refuse(&name, found, &allowed);
+            }
         }
         self.declared
     }
 
-    /// Adds every given key that no head declares.
-    pub(super) fn finish_without_head(self, known: &[Declaration]) {
-        for (index, (key, entry)) in self.given.iter().enumerate() {
-            let is_known = |name: &str| match name.strip_suffix("<CLASS>") {
-                Some(parent) => key.starts_with(parent),
-                None => key == name,
-            };
-            if !known.iter().any(|known| is_known(&known.name)) {
-                let keys = || known.iter().map(|known| &*known.name);
-                let hint = (index < MAX_HINTS).then(|| meant(&self.prefix, key, keys())).flatten();
-                self.problems.unknown_key(&format!("{}{key}", self.prefix), &entry.origin, hint);
-            }
-        }
+    /// The declared key that an unknown one is nearest to.
+    fn meant(&self, key: &str) -> Option<String> {
+        let keys = self.declared.iter().map(|declared| &declared.name[self.prefix.len()..]);
+        nearest(key, keys).map(str::to_owned)
     }
 
-    fn hint(&self, key: &str) -> Option<String> {
+    fn hint(&self, key: &str, meant: Option<&str>) -> Option<String> {
         let parent = key.rsplit_once('.').map(|(parent, _)| parent);
         if self.per_class.iter().any(|per_class| Some(*per_class) == parent) {
-            return Some(format!("classes: {}", shorten(&self.class_names.join(", "))));
+            let class_names = self.class_names.as_deref().unwrap_or_default();
+            return Some(format!("classes: {}", shorten(&class_names.join(", "))));
         }
-        let keys = self.declared.iter().map(|declared| &declared.name[self.prefix.len()..]);
-        meant(&self.prefix, key, keys)
+        meant.map(|meant| format!("did you mean `{}`?", self.name(meant)))
     }
 
     /// The value; the placeholder when it is unset, missing or refused.
@@ -251,7 +331,8 @@ impl<'a> Reader<'a> {
         help: &'static str,
     ) -> Result<T, T> {
         let name = format!("{}{key}", self.prefix);
-        let allowed = kind.allowed((!self.is_manual).then_some(self.class_names.len()));
+        let num_classes = self.class_names.as_ref().map(Vec::len);
+        let allowed = kind.allowed(num_classes);
         let suggested = self.suggested.remove(key);
         let given = self.given.remove(key).or(suggested);
         // An empty value leaves a parameter unset whose default is unset.
@@ -266,14 +347,18 @@ impl<'a> Reader<'a> {
                 None
             }
         };
+        let is_given = node.is_some();
         let read = node.and_then(|node| {
-            let read = kind.read(&node, self.class_names.len().max(1));
+            let read = kind.read(&node, num_classes);
             if read.is_none() {
                 self.problems.refuse(&name, found(&node), &allowed);
             }
             read
         });
         let (value, node) = read.unzip();
+        if node.is_none() && (is_given || default == DefaultValue::Required) {
+            self.unread.insert(key.to_owned());
+        }
         self.declared.push(Declaration {
             name,
             parameter_type: kind.parameter_type,
@@ -289,11 +374,14 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn or_placeholder<T>(value: Result<T, T>) -> T {
-    value.unwrap_or_else(|placeholder| placeholder)
+/// The parameters that `read` declares, described for any head.
+pub(super) fn described(read: impl FnOnce(&mut Reader<'_>)) -> Vec<Declaration> {
+    let mut problems = Problems::default();
+    let mut p = Reader::manual(&mut problems);
+    read(&mut p);
+    p.finish()
 }
 
-/// The key that an unknown one is nearest to.
-fn meant<'k>(prefix: &str, key: &str, keys: impl IntoIterator<Item = &'k str>) -> Option<String> {
-    nearest(key, keys).map(|nearest| format!("did you mean `{prefix}{nearest}`?"))
+fn or_placeholder<T>(value: Result<T, T>) -> T {
+    value.unwrap_or_else(|placeholder| placeholder)
 }

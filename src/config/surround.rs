@@ -110,7 +110,7 @@ impl SurroundConfig {
                 Fixed,
                 text(),
                 "map",
-                "Fixed frame through which the motion of the vehicle is known; `odom` is enough.",
+                "Fixed frame of the vehicle's motion; `odom` is enough.",
             ),
             transforms_path: p
                 .optional(
@@ -118,8 +118,8 @@ impl SurroundConfig {
                     Fixed,
                     text(),
                     "none",
-                    "Path of a YAML file of static transforms, for recordings without them. A transform of the graph \
-                     or the recording to the same frame replaces one of the file.",
+                    "Path of a YAML file of static transforms. Transforms of the graph or the recording to \
+                     the same frame replace them.",
                 )
                 .map(PathBuf::from),
             undistort: p.value(
@@ -135,16 +135,15 @@ impl SurroundConfig {
                 Fixed,
                 flag(),
                 ("`false` for `streampetr`", !is_streampetr),
-                "Whether the camera matrices contain the motion of the vehicle between the stamps \
-                 of a picture and of its frame.",
+                "Whether the camera matrices contain the motion of the vehicle between the stamps of a \
+                 picture and of its frame.",
             ),
             max_gap: seconds(p.value(
                 "memory.max_gap_s",
                 Live,
                 above(0.0, 3600.0).in_unit("s"),
                 0.5,
-                "After a larger gap between the stamps of two frames the memory of past frames is cleared and \
-                 counted.",
+                "After a larger gap between stamps the memory of past frames is cleared and counted.",
             )),
             score_thresholds: bounded_score_thresholds(p, &facts.class_names, is_streampetr),
             yaw_norm_thresholds: yaw_norm_thresholds(p, facts.class_names.len()),
@@ -239,14 +238,14 @@ fn decoder(p: &mut Reader<'_>, kind: &SurroundKind) -> SurroundDecoder {
                 .required(
                     "position_embedding_path",
                     text(),
-                    "Path of the network of position embeddings, an ONNX file (`streampetr`).",
+                    "Path of the network of position embeddings, an ONNX file.",
                 )
                 .into(),
             head_path: p
                 .required(
                     "head_path",
                     text(),
-                    "Path of the network from features and memory to boxes, an ONNX file (`streampetr`).",
+                    "Path of the network from features and memory to boxes, an ONNX file.",
                 )
                 .into(),
         },
@@ -254,23 +253,22 @@ fn decoder(p: &mut Reader<'_>, kind: &SurroundKind) -> SurroundDecoder {
             let weights_path = p.required(
                 "weights_path",
                 text(),
-                "Path of the decoder's weights, a file of safetensors (`detr3d`, `sparse4d`).",
+                "Path of the decoder's weights, a safetensors file.",
             );
             let precision = p.value(
                 "decoder.precision",
                 Fixed,
                 one_of(PRECISIONS),
                 "auto",
-                "Arithmetic of the decoder (`detr3d`, `sparse4d`). `auto`: `f16` on a GPU, `f32` on the CPU, which has \
-                 no other.",
+                "Arithmetic of the decoder. `auto`: `f16` on a GPU, `f32` on the CPU, which has no other.",
             );
             let map_scales = p.optional(
                 "decoder.map_scales",
                 Fixed,
                 list(above(0.0, 1e6), OneOrMore),
                 "feature maps of floats",
-                "Values of 1 of int8 feature maps, one per level, finest first (`detr3d`, `sparse4d`): `det_post \
-                 calibrate` finds them. On a GPU they need an arithmetic of `f16`.",
+                "Values of 1 of int8 feature maps, one per level, finest first; `det_post calibrate` finds \
+                 them. On a GPU only with `f16`.",
             );
             let num_levels = facts.level_strides.len() + usize::from(facts.extra_level);
             if let Some(scales) = map_scales.as_ref().filter(|scales| scales.len() != num_levels) {

@@ -28,8 +28,8 @@ pub(super) struct Kind<T> {
 /// The allowed values, in words; they may depend on the number of classes.
 type Allowed = Box<dyn Fn(Option<usize>) -> String>;
 
-/// Reads a value and its plain form, for a number of classes.
-type Read<T> = Box<dyn Fn(&Node, usize) -> Option<(T, Node)>>;
+/// Reads a value and its plain form, for a number of classes where that is known.
+type Read<T> = Box<dyn Fn(&Node, Option<usize>) -> Option<(T, Node)>>;
 
 impl<T> Kind<T> {
     fn new(
@@ -55,8 +55,9 @@ impl<T> Kind<T> {
     }
 
     /// Reads a value and its plain form (numbers as numbers, lists as lists);
-    /// `None` when it is not allowed.
-    pub(super) fn read(&self, node: &Node, num_classes: usize) -> Option<(T, Node)> {
+    /// `None` when it is not allowed. Without a number of classes lists per class may have any
+    /// length.
+    pub(super) fn read(&self, node: &Node, num_classes: Option<usize>) -> Option<(T, Node)> {
         (self.read)(node, num_classes)
     }
 
@@ -203,7 +204,7 @@ pub(super) fn whole(range: RangeInclusive<u32>) -> Kind<u32> {
     let number = number(f64::from(min)..=f64::from(max));
     let allowed = format!("a whole number from {min} to {max}");
     let whole = Kind::new(ParameterType::Number, allowed, min, move |node| {
-        let (number, node) = number.read(node, 0)?;
+        let (number, node) = number.read(node, None)?;
         (number.fract() == 0.0).then_some((number as u32, node))
     });
     Kind { plural: format!("whole numbers from {min} to {max}"), ..whole }
@@ -219,12 +220,12 @@ pub(super) enum Length {
 }
 
 impl Length {
-    fn contains(self, len: usize, num_classes: usize) -> bool {
+    fn contains(self, len: usize, num_classes: Option<usize>) -> bool {
         match self {
             Self::OneOrMore => len > 0,
             Self::Exactly(n) => len == n,
             Self::OneOr(n) => len == 1 || len == n,
-            Self::OneOrPerClass => len == 1 || len == num_classes,
+            Self::OneOrPerClass => len == 1 || (len > 0 && num_classes.is_none_or(|n| len == n)),
         }
     }
 
@@ -285,7 +286,7 @@ mod tests {
     use super::*;
 
     fn is_taken<T>(kind: &Kind<T>, text: &str) -> bool {
-        kind.read(&Node::parse(text).unwrap(), 3).is_some()
+        kind.read(&Node::parse(text).unwrap(), Some(3)).is_some()
     }
 
     fn check<T>(kind: &Kind<T>, taken: &[&str], refused: &[&str]) {
@@ -323,9 +324,9 @@ mod tests {
     #[test]
     fn a_value_has_a_plain_form() {
         let plain =
-            |kind: &Kind<Vec<f32>>, text| kind.read(&Node::parse(text).unwrap(), 3).unwrap();
+            |kind: &Kind<Vec<f32>>, text| kind.read(&Node::parse(text).unwrap(), Some(3)).unwrap();
         assert_eq!(plain(&list(number(0.0..=9.0), OneOrMore), "1"), (vec![1.0], Node::from([1.0])));
-        assert_eq!(flag().read(&"off".into(), 0), Some((false, Node::Flag(false))));
+        assert_eq!(flag().read(&"off".into(), None), Some((false, Node::Flag(false))));
         assert_eq!(found(&[1.0, 1e-50].into()), "[1.0, 1e-50] (0 in single precision)");
     }
 }

@@ -12,7 +12,7 @@ pub(super) fn zero_copy(p: &mut Reader<'_>) -> Usage {
         Fixed,
         usage(),
         "auto",
-        "Whether kernels read images and point clouds in page-locked host memory, in place of an upload. `auto`: on GPUs \
-         that share their memory with the CPU (Jetson), where an upload is a copy from memory to itself.",
+        "Whether kernels read payloads in page-locked host memory, in place of an upload. `auto`: on GPUs \
+         that share the CPU's memory (Jetson).",
     )
 }

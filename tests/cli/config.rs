@@ -3,12 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use det_post::config::{
-    ChannelKind, Config, EncoderFacts, LidarOutputs, SparseEncoderConfig, manual_tables,
+    ChannelKind, Config, DeclaredParameter, EncoderFacts, LidarOutputs, SparseEncoderConfig,
+    manual_tables,
 };
 use det_post::{ErrorKind, Result};
 use det_post_ros::{NodeName, ObjectLabel, OutputType};
@@ -799,9 +801,19 @@ fn broken_heads_are_named() {
             "[8.5]",
             "layout.strides: found [8.5]; allowed: a list of whole numbers",
         ),
-        ("yolox", "class_names: coco80", "class_names: [a, b, a]", "`a` is listed twice"),
+        (
+            "yolox",
+            "class_names: coco80",
+            "class_names: [a, b, a]",
+            "class_names: found \"a\" twice",
+        ),
         ("yolox", "class_names: coco80", "class_name: coco80", "class_names: is missing"),
-        ("yolox", "pad_value: 114.0", "pad_value: 114.0\nmean: 0\nalpha: 1", "stands beside mean"),
+        (
+            "yolox",
+            "pad_value: 114.0",
+            "pad_value: 114.0\nmean: 0\nalpha: 1",
+            "alpha: found alpha or beta beside mean",
+        ),
         (
             "yolox",
             "sensor: camera",
@@ -826,6 +838,137 @@ fn broken_heads_are_named() {
 #[test]
 fn the_manual_is_made_from_the_declarations() {
     assert_tables("parameters.md", manual_tables());
+}
+
+/// The rows of docs/parameters.md by table: keys, and whether they are live.
+fn manual_rows() -> BTreeMap<String, Vec<(String, bool)>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/parameters.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let mut tables = BTreeMap::new();
+    for section in page.split("<!-- ").skip(1) {
+        let (name, table) = section.split_once(" -->\n").unwrap();
+        let row = |line: &str| {
+            let cells: Vec<&str> = line.split(" | ").collect();
+            let (key, live) = cells.first()?.strip_prefix("| `")?.split_once('`')?;
+            (cells.len() == 4).then(|| (key.to_owned(), live == " (live)"))
+        };
+        if name != "end" {
+            tables.insert(name.to_owned(), table.lines().filter_map(row).collect());
+        }
+    }
+    tables
+}
+
+/// Compares the keys that a channel of a head with its facts in the file declares with the page.
+fn assert_in_manual(head: &str, channel: &str, of_channel: &[&str], of_head: &[&str]) {
+    let facts = head.split("\ndefaults:").next().unwrap().replace('\n', "\n    ");
+    let text = format!("/**:\n ros__parameters:\n  a:\n   {channel}\n   head:\n    {facts}\n");
+    let config = load_text(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let mut declared: Vec<(String, bool)> = Vec::new();
+    for DeclaredParameter { descriptor, .. } in config.parameters() {
+        let Some(key) = descriptor.name.strip_prefix("a.") else { continue };
+        let per_class = ["labels.", "score_thresholds_by_distance."];
+        let parent = per_class.into_iter().find(|parent| key.starts_with(parent));
+        let key = parent.map_or(key.to_owned(), |parent| format!("{parent}<CLASS>"));
+        declared.push((key, !descriptor.is_read_only));
+    }
+    declared.dedup();
+    let tables = manual_rows();
+    let rows = |names: &[&str], prefix: &str| -> Vec<(String, bool)> {
+        let rows = names.iter().flat_map(|name| &tables[*name]);
+        rows.map(|(key, is_live)| (format!("{prefix}{key}"), *is_live)).collect()
+    };
+    let mut expected = [rows(of_channel, ""), rows(of_head, "head.")].concat();
+    // The name of a head, in whose place its facts stand here.
+    expected.retain(|(key, _)| key != "head");
+    expected.sort();
+    declared.sort();
+    assert_eq!(declared, expected, "{text}");
+}
+
+#[test]
+fn the_manual_has_every_key_of_every_kind_once() {
+    let head =
+        |name: &str| std::fs::read_to_string(shipped(&format!("heads/{name}.yaml"))).unwrap();
+    let camera = "{input: /a, model_path: m, output_type: detected_objects_with_feature";
+    let lidar = "{input: /a, encoder_path: e, model_path: m, output_type: detected_objects";
+    let images = |num: usize, more: &str| {
+        let topics: Vec<String> = (0..num).map(|index| format!("/c{index}")).collect();
+        let topics = topics.join(", ");
+        format!("inputs: [{topics}]\n   model_path: m\n   output_type: detected_objects\n   {more}")
+    };
+    let block = |flow: &str| flow[1..].replace(", ", "\n   ");
+    let of_cameras = [
+        "every channel",
+        "camera and lidar channels",
+        "camera and surround channels",
+        "camera channels",
+    ];
+    let of_clouds = [
+        "every channel",
+        "camera and lidar channels",
+        "lidar and surround channels",
+        "lidar channels",
+    ];
+    let of_voxels = [&of_clouds[..], &["lidar channels, voxels"]].concat();
+    let of_images = [
+        "every channel",
+        "camera and surround channels",
+        "lidar and surround channels",
+        "surround channels",
+    ];
+    let of_streampetr = [&of_images[..], &["surround channels, streampetr"]].concat();
+    let of_views = [&of_images[..], &["surround channels, detr3d and sparse4d"]].concat();
+    for name in ["yolov5", "yolov5_raw", "yolov8", "yolo_obb", "yolox", "yolov10", "rtdetr"] {
+        let of_head = ["every head", "camera and surround heads", "camera heads"];
+        assert_in_manual(&head(name), &block(camera), &of_cameras, &of_head);
+    }
+    for (name, encoder, outputs) in [
+        ("centerpoint_autoware", "pillars", "center"),
+        ("pointpillars_kitti", "pillars", "anchor"),
+        ("centerpoint_voxel_nuscenes_0075", "voxels", "center"),
+        ("second_kitti", "voxels", "anchor"),
+    ] {
+        let encoder_table = format!("lidar heads, {encoder}");
+        let outputs_table = format!("lidar heads, {outputs}");
+        let mut of_head = vec!["every head", "lidar heads", &encoder_table, &outputs_table];
+        if outputs == "center" {
+            of_head.push("center and surround heads");
+        }
+        let of_channel = if encoder == "voxels" { &of_voxels[..] } else { &of_clouds[..] };
+        assert_in_manual(&head(name), &block(lidar), of_channel, &of_head);
+    }
+    let of_surround =
+        ["every head", "camera and surround heads", "center and surround heads", "surround heads"];
+    let streampetr = images(2, "position_embedding_path: p\n   head_path: h");
+    assert_in_manual(&head("streampetr_autoware"), &streampetr, &of_streampetr, &of_surround);
+    let detr3d = "sensor: surround\nkind: detr3d\nclass_names: [a, b]\ncameras: 2\n\
+        input_size: [64, 32]\nchannel_order: rgb\nsize_order: length_width_height\n\
+        yaw: counter_clockwise\nlevel_strides: [8]\npoint_range_m: [-9, -9, -3, 9, 9, 3]\n\
+        decoder: {channels: 64, queries: 90, blocks: 6}";
+    for (name, facts, num_cameras) in
+        [("detr3d", detr3d, 2), ("sparse4d", &*head("demo_surround"), 6)]
+    {
+        let of_kind = format!("surround heads, {name}");
+        let of_head =
+            [&of_surround[..], &["surround heads, detr3d and sparse4d", &of_kind]].concat();
+        assert_in_manual(facts, &images(num_cameras, "weights_path: w"), &of_views, &of_head);
+    }
+}
+
+#[test]
+fn the_manual_is_short() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/parameters.md");
+    let num_words = std::fs::read_to_string(path).unwrap().split_whitespace().count();
+    assert!(num_words <= 6000, "{num_words} words");
+    let mut rows: Vec<_> = manual_tables()
+        .into_iter()
+        .flat_map(|(_, table)| table.lines().skip(2).map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    let num_rows = rows.len();
+    rows.sort_unstable();
+    rows.dedup();
+    assert_eq!(rows.len(), num_rows, "a row twice");
 }
 
 /// xorshift64*: small, seeded, the same everywhere.

@@ -71,7 +71,7 @@ fn difference(
     if found.shape() != expected.shape {
         return Some(format!("shape {:?} instead of {:?}", found.shape(), expected.shape));
     }
-    let at = match found.values() {
+    match found.values() {
         TensorValues::F32(values) if !expected.is_integer => {
             let is_near = |a: f32, b: f32| {
                 let (a, b) = (f64::from(a), f64::from(b));
@@ -90,8 +90,7 @@ fn difference(
             let name = if expected.is_integer { "an integer" } else { "a float" };
             Some(format!("{} instead of {name}", values.element()))
         }
-    };
-    at
+    }
 }
 
 fn outcome(folder: &Path, vector: &Value, data: &[u8]) -> Outcome {

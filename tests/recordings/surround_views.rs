@@ -148,7 +148,7 @@ fn files_that_do_not_fit_each_other_are_refused_by_name() {
     let head = std::fs::read_to_string(fixture.path("head.yaml")).unwrap();
     let write = |head: String| std::fs::write(fixture.path("head.yaml"), head).unwrap();
     write(head.replace("cameras: 6\n", ""));
-    refused(&[], "cameras: is missing; this kind of head requires it");
+    refused(&[], "cameras: is missing; allowed: the number of cameras");
     write(head.replace("level_strides: [8]", "level_strides: [8, 16]"));
     let weights = sparse4d(&Sparse4d { num_views: 6, num_levels: 3, ..sparse4d_facts() });
     std::fs::write(fixture.path("weights.safetensors"), weights.to_safetensors()).unwrap();

@@ -46,7 +46,7 @@ impl AnchorFacts {
                     "output_names",
                     Fixed,
                     list(text(), Exactly(3)),
-                    "by position in the order stated",
+                    "by position",
                     "Names of the outputs: class scores, boxes, directions.",
                 )
                 .unwrap_or_default(),
@@ -66,7 +66,7 @@ impl AnchorFacts {
                 Fixed,
                 flag(),
                 false,
-                "Whether anchors are at cell centres; otherwise the outermost are on the border of the range.",
+                "Whether anchors are at cell centres; otherwise the outermost are on the range's border.",
             ),
             channels_last: p.value(
                 "channels_last",
@@ -81,13 +81,14 @@ impl AnchorFacts {
 
 fn anchors(p: &mut Reader<'_>, num_classes: usize) -> Vec<Anchor> {
     const SIZES: &str = "anchor_sizes_m";
+    const CENTERS: &str = "anchor_center_z_m";
     let sizes = p.required(
         SIZES,
         list(list(above(0.0, 1e3).in_unit("m"), OneOrMore), OneOrMore),
         "Per class, length, width and height of its anchor.",
     );
     let centers = p.required(
-        "anchor_center_z_m",
+        CENTERS,
         list(number(-1e6..=1e6).in_unit("m"), OneOrPerClass),
         "Height of the anchors' centres; one, or one per class.",
     );
@@ -101,7 +102,7 @@ fn anchors(p: &mut Reader<'_>, num_classes: usize) -> Vec<Anchor> {
         .collect();
     if anchors.len() != num_classes || sizes.len() != num_classes {
         let allowed = format!("{num_classes} lists, one per class, of length, width, height");
-        p.refuse(SIZES, format!("{sizes:?}"), &allowed);
+        p.conflict(&[SIZES, CENTERS, "class_names"], format!("{sizes:?}"), &allowed);
     }
     anchors
 }

@@ -36,7 +36,7 @@ const PLACEMENTS: &[(&str, Placement)] = &[
     ("top_left", Placement::TopLeft),
     ("stretch", Placement::Stretch),
 ];
-pub(super) const CHANNEL_ORDERS: &[(&str, ChannelOrder)] =
+const CHANNEL_ORDERS: &[(&str, ChannelOrder)] =
     &[("rgb", ChannelOrder::Rgb), ("bgr", ChannelOrder::Bgr)];
 
 impl YoloFacts {
@@ -67,11 +67,7 @@ impl YoloFacts {
                 one_of(PLACEMENTS),
                 "Where the image is placed in the network's input.",
             ),
-            channel_order: p.required(
-                "channel_order",
-                one_of(CHANNEL_ORDERS),
-                "Order of the input's planes.",
-            ),
+            channel_order: channel_order(p),
             pad_value: p.value(
                 "pad_value",
                 Fixed,
@@ -130,9 +126,9 @@ fn layout(p: &mut Reader<'_>) -> YoloLayout {
     let kind = p.required(
         "layout.kind",
         one_of(LAYOUT_KINDS),
-        "What the outputs hold. `v5`: [1, N, 5 + C]. `v5_raw`: one tensor of logits per stride. `v8`: [1, 4 + C, N]. \
-         `obb`: [1, 4 + C + 1, N], rotated boxes, the angle in radians last. `yolox`: [1, N, 5 + C], grid and strides not applied. `end_to_end`: [1, N, 6], final. `detr`: boxes [1, N, 4] \
-         and scores, final.",
+        "Outputs. `v5`: [1,N,5+C]. `v5_raw`: a tensor of logits per stride. `v8`: [1,4+C,N]. `obb`: \
+         [1,4+C+1,N], rotated, the angle in radians last. `yolox`: [1,N,5+C] without grid and strides. \
+         `end_to_end`: [1,N,6], final. `detr`: boxes [1,N,4] and scores, final.",
     );
     let strides = p.value(
         "layout.strides",
@@ -172,8 +168,8 @@ fn layout(p: &mut Reader<'_>) -> YoloLayout {
 
 fn levels(p: &mut Reader<'_>, strides: &[u32], anchors: &[Vec<f32>]) -> Vec<AnchorLevel> {
     if anchors.len() != strides.len() || anchors.iter().any(|level| level.len() % 2 != 0) {
-        p.refuse(
-            "layout.anchors",
+        p.conflict(
+            &["layout.anchors", "layout.strides"],
             format!("lists of {:?} numbers", anchors.iter().map(Vec::len).collect::<Vec<_>>()),
             &format!("{} lists, one per stride, of width and height in turn", strides.len()),
         );
@@ -185,6 +181,14 @@ fn levels(p: &mut Reader<'_>, strides: &[u32], anchors: &[Vec<f32>]) -> Vec<Anch
     strides.iter().zip(anchors).map(level).collect()
 }
 
+pub(super) fn channel_order(p: &mut Reader<'_>) -> ChannelOrder {
+    p.required(
+        "channel_order",
+        one_of(CHANNEL_ORDERS),
+        "Order of the planes of the network's input.",
+    )
+}
+
 pub(super) fn normalization(p: &mut Reader<'_>) -> Normalization {
     let factors = || list(number(-1e6..=1e6), OneOr(3));
     let alpha = p.optional(
@@ -192,32 +196,27 @@ pub(super) fn normalization(p: &mut Reader<'_>) -> Normalization {
         Fixed,
         factors(),
         "1",
-        "Factor on values of 0 to 255 (value * alpha + beta); one, or one per plane.",
+        "Factor on values of 0 to 255: value·alpha+beta.",
     );
-    let beta = p.optional(
-        "beta",
-        Fixed,
-        factors(),
-        "0",
-        "Summand after the factor; one, or one per plane.",
-    );
+    let beta = p.optional("beta", Fixed, factors(), "0", "Summand after the factor.");
     let mean = p.optional(
         "mean",
         Fixed,
         list(number(-1e3..=1e3).in_unit("0 to 255"), OneOr(3)),
         "0",
-        "Subtracted from values of 0 to 255 ((value - mean) / std), instead of alpha and beta; one, or one per plane.",
+        "Subtracted from values of 0 to 255, instead of alpha and beta: (value-mean)/std.",
     );
     let std = p.optional(
         "std",
         Fixed,
         list(above(0.0, 1e3).in_unit("0 to 255"), OneOr(3)),
         "1",
-        "Divided by after the mean is subtracted; one, or one per plane.",
+        "Divisor after the mean is subtracted.",
     );
     let has_factors = alpha.is_some() || beta.is_some();
     if has_factors && (mean.is_some() || std.is_some()) {
-        p.problem("alpha", "stands beside mean or std; allowed: one pair");
+        let allowed = "alpha and beta, or mean and std: remove one pair";
+        p.refuse("alpha", "alpha or beta beside mean or std", allowed);
     }
     let per_plane = |values: Option<Vec<f32>>, otherwise: f32| match values.as_deref() {
         Some(&[one]) => [one; 3],
@@ -228,4 +227,9 @@ pub(super) fn normalization(p: &mut Reader<'_>) -> Normalization {
         true => Normalization { alpha: per_plane(alpha, 1.0), beta: per_plane(beta, 0.0) },
         false => Normalization::from_mean_std(per_plane(mean, 0.0), per_plane(std, 1.0)),
     }
+}
+
+/// The kinds as head files name them.
+pub(super) fn kind_names() -> Vec<&'static str> {
+    LAYOUT_KINDS.iter().map(|(name, _)| *name).collect()
 }

@@ -37,11 +37,11 @@ pub struct CenterFacts {
 
 const OUTPUT_NAMES: &str = "output_names";
 const OUTPUT_ORDERS: &[(&str, bool)] = &[("heatmap_last", false), ("heatmap_first", true)];
-pub(super) const SIZE_ORDERS: &[(&str, SizeOrder)] = &[
+const SIZE_ORDERS: &[(&str, SizeOrder)] = &[
     ("width_length_height", SizeOrder::WidthLengthHeight),
     ("length_width_height", SizeOrder::LengthWidthHeight),
 ];
-pub(super) const YAWS: &[(&str, YawConvention)] = &[
+const YAWS: &[(&str, YawConvention)] = &[
     ("counter_clockwise", YawConvention::CounterClockwise),
     ("clockwise_from_minus_y", YawConvention::ClockwiseFromMinusY),
 ];
@@ -53,32 +53,27 @@ impl CenterFacts {
             OUTPUT_NAMES,
             Fixed,
             list(list(text(), OneOrMore), OneOrMore),
-            "by position, task by task in the order of `output_order`",
-            "Per task, names of its outputs: offset, height, size, rotation, velocity (if any), heat map.",
+            "by position, task by task",
+            "Per task: offset, height, size, rotation, velocity (if any), heat map.",
         );
         let heatmap_first = p.value(
             "output_order",
             Fixed,
             one_of(OUTPUT_ORDERS),
             "heatmap_last",
-            "Where the heat map of a task stands among its outputs that are bound by position: after offset, height, \
-             size, rotation and velocity, or before them.",
+            "Whether a task's heat map is its last or its first output, where outputs are bound by \
+             position.",
         );
         let downsample_factor = p.required(
             "downsample_factor",
             integer(1..=64),
             "Voxels of a cell of the output maps along one axis (`out_size_factor`, `feature_map_stride`).",
         );
-        let size_order =
-            p.required("size_order", one_of(SIZE_ORDERS), "Order of the size channels.");
+        let size_order = size_order(p);
         let size_log = p.value("size_log", Fixed, flag(), true, "Whether sizes are logarithms.");
         let heatmap_logits =
             p.value("heatmap_logits", Fixed, flag(), true, "Whether heat maps are logits.");
-        let yaw = p.required(
-            "yaw",
-            one_of(YAWS),
-            "How sine and cosine become a yaw: `atan2(s, c)`, or `-atan2(s, c) - pi/2`.",
-        );
+        let yaw = yaw(p);
         let has_velocity =
             p.value("has_velocity", Fixed, flag(), true, "Whether there are velocity channels.");
         let has_variance =
@@ -89,7 +84,8 @@ impl CenterFacts {
             names.len() != tasks.len() || names.iter().any(|names| names.len() != num_outputs)
         }) {
             let allowed = format!("{} lists, one per task, of {num_outputs} names", tasks.len());
-            p.refuse(OUTPUT_NAMES, format!("{names:?}"), &allowed);
+            let keys = [OUTPUT_NAMES, "tasks", "has_velocity", "class_names"];
+            p.conflict(&keys, format!("{names:?}"), &allowed);
         }
         Self {
             tasks,
@@ -105,6 +101,18 @@ impl CenterFacts {
             center_range,
         }
     }
+}
+
+pub(super) fn size_order(p: &mut Reader<'_>) -> SizeOrder {
+    p.required("size_order", one_of(SIZE_ORDERS), "Order of a box's extents in the outputs.")
+}
+
+pub(super) fn yaw(p: &mut Reader<'_>) -> YawConvention {
+    p.required(
+        "yaw",
+        one_of(YAWS),
+        "How sine and cosine become a yaw: `atan2(s, c)`, or `-atan2(s, c) - pi/2`.",
+    )
 }
 
 /// The box outside which centres are dropped.
@@ -135,7 +143,8 @@ fn tasks(p: &mut Reader<'_>, class_names: &[String]) -> Vec<Vec<u32>> {
     classes.sort_unstable();
     let is_each_once = classes.iter().copied().eq(0..class_names.len() as u32);
     if !is_each_once || classes.len() != names.concat().len() {
-        p.refuse("tasks", format!("{names:?}"), "every name of class_names once");
+        let keys = ["tasks", "class_names"];
+        p.conflict(&keys, format!("{names:?}"), "every name of class_names once");
     }
     tasks
 }

@@ -1,7 +1,7 @@
 //! Facts of the encoders of LiDAR networks.
 
 use crate::config::declaration::Change::Fixed;
-use crate::config::reader::Reader;
+use crate::config::reader::{Reader, described};
 use crate::config::value::{flag, one_of, text};
 use det_post_types::ChannelTransform;
 
@@ -34,7 +34,7 @@ pub struct VoxelFacts {
 
 /// The kinds of [`EncoderFacts`].
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum EncoderKind {
+pub(in crate::config) enum EncoderKind {
     Pillars,
     Voxels,
 }
@@ -46,20 +46,39 @@ const TRANSFORMS: &[(&str, ChannelTransform)] =
     &[("none", ChannelTransform::Identity), ("tanh", ChannelTransform::Tanh)];
 
 impl EncoderKind {
-    pub(super) fn read(p: &mut Reader<'_>) -> Self {
-        p.value(
+    /// `None` for a kind that is not known, which was reported.
+    pub(super) fn read(p: &mut Reader<'_>) -> Option<Self> {
+        p.choice(
             "encoder",
-            Fixed,
             one_of(KINDS),
             "pillars",
-            "What turns points into the network's input: a network on the points of each pillar, or sparse \
-             convolutions over voxels.",
+            "Encoder of points: a network on the points of each pillar, or sparse convolutions over \
+             voxels.",
         )
     }
 }
 
+impl EncoderFacts {
+    /// `None` for a kind that is not known.
+    pub(super) fn read(p: &mut Reader<'_>, kind: Option<EncoderKind>) -> Option<Self> {
+        match kind {
+            Some(EncoderKind::Pillars) => Some(Self::Pillars(PillarFacts::read(p))),
+            Some(EncoderKind::Voxels) => Some(Self::Voxels(VoxelFacts::read(p))),
+            None => {
+                p.accept_keys_of(|| {
+                    described(|p| {
+                        PillarFacts::read(p);
+                        VoxelFacts::read(p);
+                    })
+                });
+                None
+            }
+        }
+    }
+}
+
 impl PillarFacts {
-    pub(super) fn read(p: &mut Reader<'_>) -> Self {
+    fn read(p: &mut Reader<'_>) -> Self {
         Self {
             center_offset_z: p.required(
                 "center_offset_z",
@@ -85,7 +104,7 @@ impl PillarFacts {
 }
 
 impl VoxelFacts {
-    pub(super) fn read(p: &mut Reader<'_>) -> Self {
+    fn read(p: &mut Reader<'_>) -> Self {
         Self {
             intensity_transform: p.value(
                 "intensity_transform",
@@ -96,4 +115,9 @@ impl VoxelFacts {
             ),
         }
     }
+}
+
+/// The kinds as head files name them.
+pub(super) fn kind_names() -> Vec<&'static str> {
+    KINDS.iter().map(|(name, _)| *name).collect()
 }

@@ -2,9 +2,9 @@
 
 use super::anchor::AnchorFacts;
 use super::center::CenterFacts;
-use super::encoder::{EncoderFacts, EncoderKind, PillarFacts, VoxelFacts};
+use super::encoder::{EncoderFacts, EncoderKind};
 use crate::config::declaration::Change::Fixed;
-use crate::config::reader::Reader;
+use crate::config::reader::{Reader, described};
 use crate::config::value::Length::{Exactly, OneOrMore};
 use crate::config::value::{above, integer, list, number, one_of, text};
 use det_post_types::{Grid, PointChannel, PointRange};
@@ -15,8 +15,9 @@ const MAX_PILLARS: u64 = 1 << 24;
 /// Most voxels of a grid: those that the sites of a sparse encoder are numbered by.
 const MAX_VOXELS: u64 = 1 << 28;
 
+/// The kinds of [`LidarOutputs`].
 #[derive(Clone, Copy)]
-enum OutputKind {
+pub(in crate::config) enum OutputKind {
     Center,
     Anchor,
 }
@@ -87,62 +88,104 @@ impl LidarFacts {
         task_of_class
     }
 
-    /// `None` when a problem was noted.
+    /// `None` when a problem was noted. Every key is declared either way.
     pub(super) fn read(p: &mut Reader<'_>, class_names: Vec<String>) -> Option<Self> {
-        let kind = p.required(
-            "kind",
-            one_of(KINDS),
-            "Meaning of the outputs: CenterPoint's or PointPillars'.",
-        );
+        let outputs = output_kind(p);
         let encoder = EncoderKind::read(p);
-        let grid = grid(p, encoder);
-        let facts = Self {
-            max_points_per_voxel: max_points_per_voxel(p, encoder),
-            voxel_capacity: p.required(
-                "voxel_capacity",
-                integer(1..=1 << 20),
-                "Default of the channel's `voxel_capacity`.",
-            ),
-            point_channels: p
-                .optional(
-                    "point_channels",
-                    Fixed,
-                    list(text(), OneOrMore),
-                    "only x, y, z",
-                    "Values of a point beyond x, y, z, in the network's order: `intensity`, `ring`, `time_lag` or the \
-                     name of a field.",
-                )
-                .unwrap_or_default()
-                .into_iter()
-                .map(channel)
-                .collect(),
-            intensity_scale: p.value(
-                "intensity_scale",
-                Fixed,
-                number(-1e6..=1e6),
-                1.0,
-                "Factor on the intensity of a message.",
-            ),
-            encoder: match encoder {
-                EncoderKind::Pillars => EncoderFacts::Pillars(PillarFacts::read(p)),
-                EncoderKind::Voxels => EncoderFacts::Voxels(VoxelFacts::read(p)),
-            },
-            model_input: p.optional(
-                "model_input",
-                Fixed,
-                text(),
-                "the first input",
-                "Name of the network's input.",
-            ),
-            outputs: match kind {
-                OutputKind::Center => LidarOutputs::Center(CenterFacts::read(p, &class_names)),
-                OutputKind::Anchor => LidarOutputs::Anchor(AnchorFacts::read(p, &class_names)),
-            },
+        Self::of_kind(p, class_names, encoder, outputs)
+    }
+
+    /// The facts of a kind; `None` for a kind that is not known.
+    fn of_kind(
+        p: &mut Reader<'_>,
+        class_names: Vec<String>,
+        encoder_kind: Option<EncoderKind>,
+        output_kind: Option<OutputKind>,
+    ) -> Option<Self> {
+        let grid = grid(p, encoder_kind);
+        let max_points_per_voxel = max_points_per_voxel(p, encoder_kind);
+        let voxel_capacity = p.required(
+            "voxel_capacity",
+            integer(1..=1 << 20),
+            "Default of the channel's `voxel_capacity`.",
+        );
+        let point_channels = point_channels(p);
+        let intensity_scale = p.value(
+            "intensity_scale",
+            Fixed,
+            number(-1e6..=1e6),
+            1.0,
+            "Factor on the intensity of a message.",
+        );
+        let model_input = p.optional(
+            "model_input",
+            Fixed,
+            text(),
+            "the first input",
+            "Name of the network's input.",
+        );
+        let encoder = EncoderFacts::read(p, encoder_kind);
+        let outputs = outputs(p, output_kind, &class_names);
+        Some(Self {
             class_names,
             grid: grid?,
-        };
-        Some(facts)
+            max_points_per_voxel,
+            voxel_capacity,
+            point_channels,
+            intensity_scale,
+            encoder: encoder?,
+            model_input,
+            outputs: outputs?,
+        })
     }
+}
+
+/// Declares the facts of a kind.
+pub(super) fn describe(p: &mut Reader<'_>, encoder: EncoderKind, outputs: OutputKind) {
+    output_kind(p);
+    EncoderKind::read(p);
+    LidarFacts::of_kind(p, Vec::new(), Some(encoder), Some(outputs));
+}
+
+fn output_kind(p: &mut Reader<'_>) -> Option<OutputKind> {
+    p.required_or_none(
+        "kind",
+        one_of(KINDS),
+        "Meaning of the outputs: CenterPoint's or PointPillars'.",
+    )
+}
+
+/// `None` for a kind that is not known, which was reported.
+fn outputs(
+    p: &mut Reader<'_>,
+    kind: Option<OutputKind>,
+    class_names: &[String],
+) -> Option<LidarOutputs> {
+    match kind {
+        Some(OutputKind::Center) => Some(LidarOutputs::Center(CenterFacts::read(p, class_names))),
+        Some(OutputKind::Anchor) => Some(LidarOutputs::Anchor(AnchorFacts::read(p, class_names))),
+        None => {
+            p.accept_keys_of(|| {
+                described(|p| {
+                    for (_, kind) in KINDS {
+                        outputs(p, Some(*kind), &[]);
+                    }
+                })
+            });
+            None
+        }
+    }
+}
+
+fn point_channels(p: &mut Reader<'_>) -> Vec<PointChannel> {
+    let names = p.optional(
+        "point_channels",
+        Fixed,
+        list(text(), OneOrMore),
+        "x, y, z only",
+        "Values of a point beyond x, y, z, in order: `intensity`, `ring`, `time_lag` or a field's name.",
+    );
+    names.unwrap_or_default().into_iter().map(channel).collect()
 }
 
 fn channel(name: String) -> PointChannel {
@@ -154,7 +197,7 @@ fn channel(name: String) -> PointChannel {
     }
 }
 
-fn max_points_per_voxel(p: &mut Reader<'_>, encoder: EncoderKind) -> usize {
+fn max_points_per_voxel(p: &mut Reader<'_>, encoder: Option<EncoderKind>) -> usize {
     const KEY: &str = "max_points_per_voxel";
     let found = p.required(
         KEY,
@@ -162,9 +205,9 @@ fn max_points_per_voxel(p: &mut Reader<'_>, encoder: EncoderKind) -> usize {
         "Most points of a voxel; the network sees no more. With `encoder: voxels` 0 is no limit.",
     );
     match (found, encoder) {
-        (0, EncoderKind::Voxels) => usize::MAX,
-        (0, EncoderKind::Pillars) => {
-            p.refuse(KEY, 0, "an integer from 1 to 1024 with `encoder: pillars`");
+        (0, Some(EncoderKind::Voxels)) => usize::MAX,
+        (0, Some(EncoderKind::Pillars)) => {
+            p.conflict(&[KEY, "encoder"], 0, "an integer from 1 to 1024 with `encoder: pillars`");
             1
         }
         (limit, _) => limit,
@@ -172,7 +215,7 @@ fn max_points_per_voxel(p: &mut Reader<'_>, encoder: EncoderKind) -> usize {
 }
 
 /// `None` when a problem was noted.
-fn grid(p: &mut Reader<'_>, encoder: EncoderKind) -> Option<Grid> {
+fn grid(p: &mut Reader<'_>, encoder: Option<EncoderKind>) -> Option<Grid> {
     const VOXEL_SIZE: &str = "voxel_size_m";
     let range = p.required(
         "point_range_m",
@@ -189,16 +232,23 @@ fn grid(p: &mut Reader<'_>, encoder: EncoderKind) -> Option<Grid> {
         .map_err(|error| p.problem(VOXEL_SIZE, error.message()))
         .ok()?;
     let (fits, allowed) = match encoder {
-        EncoderKind::Pillars => (
+        Some(EncoderKind::Pillars) => (
             grid.grid_size()[2] == 1 && grid.num_cells() <= MAX_PILLARS,
             format!("one cell along z and {MAX_PILLARS} in all, or `encoder: voxels`"),
         ),
-        EncoderKind::Voxels => (grid.num_cells() <= MAX_VOXELS, format!("{MAX_VOXELS} cells")),
+        Some(EncoderKind::Voxels) | None => {
+            (grid.num_cells() <= MAX_VOXELS, format!("{MAX_VOXELS} cells"))
+        }
     };
     if !fits {
         let found = format!("a grid of {:?} cells", grid.grid_size());
-        p.refuse(VOXEL_SIZE, found, &allowed);
+        p.conflict(&[VOXEL_SIZE, "encoder"], found, &allowed);
         return None;
     }
     Some(grid)
+}
+
+/// The kinds as head files name them.
+pub(super) fn kind_names() -> Vec<&'static str> {
+    KINDS.iter().map(|(name, _)| *name).collect()
 }

@@ -15,20 +15,25 @@ mod views;
 
 use std::path::Path;
 
+use indexmap::IndexMap;
+
 pub use anchor::AnchorFacts;
 pub use camera::YoloFacts;
 pub use center::CenterFacts;
+pub(super) use encoder::EncoderKind;
 pub use encoder::{EncoderFacts, PillarFacts, VoxelFacts};
+pub(super) use lidar::OutputKind;
 pub use lidar::{LidarFacts, LidarOutputs};
 pub(super) use network::Network;
+pub(super) use surround::{Kind as ViewKind, describe as describe_surround};
 pub use surround::{SurroundFacts, SurroundKind};
-use views::Family;
+pub(super) use views::Family;
 pub use views::ViewFacts;
 
 use super::declaration::Declaration;
 use super::files::{Entries, flatten, read_file};
 use super::problems::{Origin, Problems, nearest};
-use super::reader::Reader;
+use super::reader::{Reader, described};
 use super::value::Length::OneOrMore;
 use super::value::{list, one_of, text};
 use det_post_ros::yaml::Node;
@@ -205,75 +210,112 @@ enum Sensor {
 const SENSORS: &[(&str, Sensor)] =
     &[("camera", Sensor::Camera), ("lidar", Sensor::Lidar), ("surround", Sensor::Surround)];
 
-/// `None` when there is a problem.
+/// `None` when there is a problem. Every key is declared either way.
 fn facts(p: &mut Reader<'_>) -> Option<Facts> {
     let (sensor, class_names) = common(p);
-    Some(match sensor {
-        Sensor::Camera => Facts::Camera(YoloFacts::read(p, class_names)),
-        Sensor::Lidar => Facts::Lidar(LidarFacts::read(p, class_names)?),
-        Sensor::Surround => Facts::Surround(SurroundFacts::read(p, class_names)?),
-    })
+    match sensor {
+        Some(Sensor::Camera) => Some(Facts::Camera(YoloFacts::read(p, class_names))),
+        Some(Sensor::Lidar) => LidarFacts::read(p, class_names).map(Facts::Lidar),
+        Some(Sensor::Surround) => SurroundFacts::read(p, class_names).map(Facts::Surround),
+        None => {
+            p.accept_keys_of(|| HeadKind::ALL.map(HeadKind::declarations).concat());
+            None
+        }
+    }
 }
 
 /// The keys of every head file.
-fn common(p: &mut Reader<'_>) -> (Sensor, Vec<String>) {
-    let sensor = p.required("sensor", one_of(SENSORS), "Sensor that the network is for.");
+fn common(p: &mut Reader<'_>) -> (Option<Sensor>, Vec<String>) {
+    let sensor = p.required_or_none("sensor", one_of(SENSORS), "Sensor that the network is for.");
     let class_names = p.required(
         "class_names",
         list(text(), OneOrMore),
         "Names of the classes in the network's order, or the name of a shipped list: `coco80`.",
     );
-    p.set_class_names(&class_names);
+    if !p.is_unread("class_names") {
+        p.set_class_names(&class_names);
+    }
     if let Some(twice) = first_repeated(&class_names) {
-        p.problem("class_names", &format!("`{twice}` is listed twice"));
+        p.refuse("class_names", format!("{twice:?} twice"), "each name once");
     }
     (sensor, class_names)
 }
 
-/// The facts of camera heads; of all LiDAR heads; of those with pillars; of those with
-/// voxels; of those of kind `center`; of those of kind `anchor`; of all surround heads; of
-/// those of kind `detr3d`; of those of kind `sparse4d`.
-pub(super) fn declarations() -> [Vec<Declaration>; 9] {
-    let describe = |read: fn(&mut Reader<'_>)| {
-        let mut problems = Problems::default();
-        let mut p = Reader::manual(&mut problems);
-        read(&mut p);
-        p.finish()
+/// A kind of head: its facts are those of a head file of this kind.
+#[derive(Clone, Copy)]
+pub(super) enum HeadKind {
+    Camera,
+    Lidar(EncoderKind, OutputKind),
+    Surround(ViewKind),
+}
+
+impl HeadKind {
+    pub(super) const ALL: [Self; 8] = [
+        Self::Camera,
+        Self::Lidar(EncoderKind::Pillars, OutputKind::Center),
+        Self::Lidar(EncoderKind::Pillars, OutputKind::Anchor),
+        Self::Lidar(EncoderKind::Voxels, OutputKind::Center),
+        Self::Lidar(EncoderKind::Voxels, OutputKind::Anchor),
+        Self::Surround(ViewKind::StreamPetr),
+        Self::Surround(ViewKind::Views(Family::Detr3d)),
+        Self::Surround(ViewKind::Views(Family::Sparse4d)),
+    ];
+
+    /// Its facts, described for any network.
+    pub(super) fn declarations(self) -> Vec<Declaration> {
+        described(|p| {
+            common(p);
+            match self {
+                Self::Camera => drop(YoloFacts::read(p, Vec::new())),
+                Self::Lidar(encoder, outputs) => lidar::describe(p, encoder, outputs),
+                Self::Surround(kind) => drop(surround::describe(p, kind)),
+            }
+        })
+    }
+}
+
+/// The kinds of heads of which none is shipped, as [`shipped_by_kind`] names them, and why.
+pub(super) const UNSHIPPED: &[(&str, &str)] = &[(
+    "surround, `detr3d`",
+    "none: the published network takes images padded at the bottom, which a surround channel resizes instead; the \
+     facts of yours: [view decoders](view-decoders.md)",
+)];
+
+/// Every kind of head in words, with the shipped heads of the kind.
+pub(super) fn shipped_by_kind() -> Vec<(String, Vec<&'static str>)> {
+    let cameras = camera::kind_names().into_iter().map(|layout| format!("camera, `{layout}`"));
+    let lidars = encoder::kind_names().into_iter().flat_map(|encoder| {
+        lidar::kind_names().into_iter().map(move |kind| format!("lidar, `{encoder}`, `{kind}`"))
+    });
+    let surrounds = surround::kind_names().into_iter().map(|kind| format!("surround, `{kind}`"));
+    let kinds: Vec<String> = cameras.chain(lidars).chain(surrounds).collect();
+    let shipped: Vec<_> = SHIPPED.iter().map(|(name, text)| (kind_in_words(text), *name)).collect();
+    let of_kind = |kind: String| {
+        let heads = shipped.iter().filter(|(of, _)| of.as_ref() == Some(&kind));
+        let names = heads.map(|(_, name)| *name).collect();
+        (kind, names)
     };
-    let camera = describe(|p| {
-        common(p);
-        YoloFacts::read(p, Vec::new());
-    });
-    let pillars = describe(|p| {
-        PillarFacts::read(p);
-    });
-    let voxels = describe(|p| {
-        VoxelFacts::read(p);
-    });
-    let center = describe(|p| {
-        CenterFacts::read(p, &[]);
-    });
-    let anchor = describe(|p| {
-        AnchorFacts::read(p, &[]);
-    });
-    // Without a value `kind` and `encoder` are the first, `center` and `pillars`.
-    let mut lidar = describe(|p| {
-        common(p);
-        LidarFacts::read(p, Vec::new());
-    });
-    lidar.retain(|fact| !pillars.iter().chain(&center).any(|other| other.name == fact.name));
-    // Without a value `kind` is the first kind, `streampetr`.
-    let surround = describe(|p| {
-        common(p);
-        SurroundFacts::read(p, Vec::new());
-    });
-    let detr3d = describe(|p| {
-        ViewFacts::read(p, Family::Detr3d, 1, 1);
-    });
-    let sparse4d = describe(|p| {
-        ViewFacts::read(p, Family::Sparse4d, 1, 1);
-    });
-    [camera, lidar, pillars, voxels, center, anchor, surround, detr3d, sparse4d]
+    kinds.into_iter().map(of_kind).collect()
+}
+
+/// The kind of a head file; `None` if it names none.
+fn kind_in_words(text: &str) -> Option<String> {
+    let Ok(Node::Map(facts)) = Node::parse(text) else { return None };
+    let text_of = |map: &IndexMap<String, Node>, key: &str| match map.get(key) {
+        Some(Node::Text(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let sensor = text_of(&facts, "sensor")?;
+    match (&*sensor, facts.get("layout")) {
+        ("camera", Some(Node::Map(layout))) => {
+            Some(format!("camera, `{}`", text_of(layout, "kind")?))
+        }
+        ("lidar", _) => {
+            let encoder = text_of(&facts, "encoder").unwrap_or_else(|| "pillars".to_owned());
+            Some(format!("lidar, `{encoder}`, `{}`", text_of(&facts, "kind")?))
+        }
+        _ => Some(format!("{sensor}, `{}`", text_of(&facts, "kind")?)),
+    }
 }
 
 /// Replaces the name of a shipped list by its names.

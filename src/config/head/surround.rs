@@ -1,11 +1,11 @@
 //! Inputs and outputs of surround networks: the facts of their head files.
 
-use super::camera::{CHANNEL_ORDERS, normalization};
-use super::center::{SIZE_ORDERS, YAWS, center_range};
+use super::camera::{channel_order, normalization};
+use super::center::{center_range, size_order, yaw};
 use super::views::{Family, ViewFacts};
 use crate::config::declaration::Change::Fixed;
 use crate::config::inputs::MAX_INPUTS;
-use crate::config::reader::Reader;
+use crate::config::reader::{Reader, described};
 use crate::config::value::Length::Exactly;
 use crate::config::value::{integer, list, one_of, whole};
 use det_post_types::{
@@ -67,8 +67,9 @@ impl SurroundKind {
     }
 }
 
+/// The kinds of [`SurroundKind`].
 #[derive(Clone, Copy)]
-enum Kind {
+pub(in crate::config) enum Kind {
     StreamPetr,
     Views(Family),
 }
@@ -84,79 +85,116 @@ const PIXEL_CONVENTIONS: &[(&str, PixelConvention)] =
     &[("trainer", PixelConvention::Trainer), ("exact", PixelConvention::Exact)];
 
 impl SurroundFacts {
-    /// `None` when a problem was noted.
+    /// `None` for a kind that is not known. Every key is declared either way.
     pub(super) fn read(p: &mut Reader<'_>, class_names: Vec<String>) -> Option<Self> {
-        let kind = p.required(
-            "kind",
-            one_of(KINDS),
-            "Network that turns feature maps into boxes. `streampetr`: three ONNX files; `detr3d`, `sparse4d`: a \
-             backbone as ONNX and the weights of the decoder.",
-        );
-        let num_cameras = p.optional(
-            "cameras",
+        match kind(p) {
+            Some(kind) => Some(Self::of_kind(p, class_names, kind)),
+            None => {
+                p.accept_keys_of(|| {
+                    described(|p| {
+                        for (_, kind) in KINDS {
+                            describe(p, *kind);
+                        }
+                    })
+                });
+                None
+            }
+        }
+    }
+
+    fn of_kind(p: &mut Reader<'_>, class_names: Vec<String>, kind: Kind) -> Self {
+        let num_cameras = num_cameras(p);
+        let input_size = input_size(p);
+        let channel_order = channel_order(p);
+        let normalization = normalization(p);
+        let resize = p.value(
+            "resize",
             Fixed,
-            integer(1..=MAX_INPUTS),
-            "the model's",
-            "Number of cameras, for models that do not fix it; required by `detr3d` and `sparse4d`.",
+            one_of(RESIZES),
+            "antialias",
+            "Filter: a triangle as wide as the scale, as Pillow, or the four nearest pixels. Images fill \
+             the input: excess height is cut at the top, excess width on both sides.",
         );
-        let input_size = p
-            .optional(
-                "input_size",
-                Fixed,
-                list(whole(1..=16384).in_unit("px"), Exactly(2)),
-                "the model's",
-                "Width and height of the pictures that the network takes, for models that do not fix them; required \
-                 by `detr3d` and `sparse4d`.",
-            )
-            .map(|size| Size::new(size[0], size[1]));
+        let pixel_convention = p.value(
+            "pixel_convention",
+            Fixed,
+            one_of(PIXEL_CONVENTIONS),
+            "trainer",
+            "How camera pixels become network pixels in the matrices. `trainer`: s·u-left, as in training; \
+             `exact`: s·(u+0.5)-0.5-left, where the resize puts them.",
+        );
+        let size_order = size_order(p);
+        let yaw = yaw(p);
+        let center_range = center_range(p);
         let kind = match kind {
             Kind::StreamPetr => SurroundKind::StreamPetr,
             Kind::Views(family) => {
-                if input_size.is_none() {
-                    p.problem("input_size", "is missing; this kind of head requires it");
-                }
-                let Some(num_views) = num_cameras else {
-                    p.problem("cameras", "is missing; this kind of head requires it");
-                    return None;
+                let mut require = |is_missing: bool, key: &str, allowed: &str| {
+                    if is_missing {
+                        let kinds = "required by the kinds detr3d and sparse4d";
+                        p.problem(key, &format!("is missing; allowed: {allowed}; {kinds}"));
+                    }
                 };
-                SurroundKind::Views(ViewFacts::read(p, family, num_views, class_names.len())?)
+                require(input_size.is_none(), "input_size", "width and height in pixels");
+                require(num_cameras.is_none(), "cameras", "the number of cameras");
+                let num_views = num_cameras.unwrap_or(1);
+                SurroundKind::Views(ViewFacts::read(p, family, num_views, class_names.len()))
             }
         };
-        Some(Self {
+        Self {
             kind,
             class_names,
             num_cameras,
             input_size,
-            channel_order: p.required(
-                "channel_order",
-                one_of(CHANNEL_ORDERS),
-                "Order of a picture's planes.",
-            ),
-            normalization: normalization(p),
-            resize: p.value(
-                "resize",
-                Fixed,
-                one_of(RESIZES),
-                "antialias",
-                "Filter of the resize: a triangle as wide as the scale asks for, as Pillow and trainers do, or the \
-                 four nearest pixels. Pictures fill the network's: what is too high is cut at the top, what is too \
-                 wide on both sides.",
-            ),
-            pixel_convention: p.value(
-                "pixel_convention",
-                Fixed,
-                one_of(PIXEL_CONVENTIONS),
-                "trainer",
-                "How pixels of the camera become network pixels in the matrices. `trainer`: s * u - left, as the \
-                 trainers of these networks; `exact`: s * (u + 0.5) - 0.5 - left, which is where the resize puts them.",
-            ),
-            size_order: p.required("size_order", one_of(SIZE_ORDERS), "Order of a box's extents."),
-            yaw: p.required(
-                "yaw",
-                one_of(YAWS),
-                "How sine and cosine become a yaw: `atan2(s, c)`, or `-atan2(s, c) - pi/2`.",
-            ),
-            center_range: center_range(p),
-        })
+            channel_order,
+            normalization,
+            resize,
+            pixel_convention,
+            size_order,
+            yaw,
+            center_range,
+        }
     }
+}
+
+/// Declares the facts of a kind, which are those of a network with placeholders.
+pub(in crate::config) fn describe(p: &mut Reader<'_>, of: Kind) -> SurroundFacts {
+    kind(p);
+    SurroundFacts::of_kind(p, Vec::new(), of)
+}
+
+fn kind(p: &mut Reader<'_>) -> Option<Kind> {
+    p.required_or_none(
+        "kind",
+        one_of(KINDS),
+        "Network from feature maps to boxes. `streampetr`: three ONNX files; `detr3d`, `sparse4d`: a \
+         backbone as ONNX and a decoder's weights.",
+    )
+}
+
+fn num_cameras(p: &mut Reader<'_>) -> Option<usize> {
+    p.optional(
+        "cameras",
+        Fixed,
+        integer(1..=MAX_INPUTS),
+        "the model's",
+        "Number of cameras, for models that do not fix it; required by `detr3d` and `sparse4d`.",
+    )
+}
+
+fn input_size(p: &mut Reader<'_>) -> Option<Size> {
+    let size = p.optional(
+        "input_size",
+        Fixed,
+        list(whole(1..=16384).in_unit("px"), Exactly(2)),
+        "the model's",
+        "Width and height of the network's images, for models that do not fix them; required by `detr3d` \
+         and `sparse4d`.",
+    );
+    size.map(|size| Size::new(size[0], size[1]))
+}
+
+/// The kinds as head files name them.
+pub(super) fn kind_names() -> Vec<&'static str> {
+    KINDS.iter().map(|(name, _)| *name).collect()
 }

@@ -24,7 +24,7 @@ pub struct ViewFacts {
 
 /// The families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Family {
+pub(in crate::config) enum Family {
     Detr3d,
     Sparse4d,
 }
@@ -42,19 +42,18 @@ const CACHED_YAWS: &[(&str, CachedYaw)] =
 const MAX_COUNT: usize = 1 << 14;
 
 impl ViewFacts {
-    /// `None` when a problem was noted.
     pub(super) fn read(
         p: &mut Reader<'_>,
         family: Family,
         num_views: usize,
         num_classes: usize,
-    ) -> Option<Self> {
+    ) -> Self {
         let layout = p.value(
             "feature_layout",
             Fixed,
             one_of(LAYOUTS),
             "planar",
-            "Order of the backbone's feature maps: [cameras, channels, rows, columns], or channels last.",
+            "Order of feature maps: [cameras, channels, rows, columns] or channels last.",
         );
         let level_strides = p.required(
             "level_strides",
@@ -66,15 +65,15 @@ impl ViewFacts {
             Fixed,
             flag(),
             false,
-            "Whether one more level is made of the even rows and columns of the last.",
+            "Whether even rows and columns of the last level are another level.",
         );
         let num_levels = level_strides.len() + usize::from(extra_level);
         let sizes = Sizes { num_views, num_levels, num_classes };
         let decoder = match family {
-            Family::Detr3d => ViewDecoder::Detr3d(sizes.detr3d(p)?),
+            Family::Detr3d => ViewDecoder::Detr3d(sizes.detr3d(p)),
             Family::Sparse4d => ViewDecoder::Sparse4d(sizes.sparse4d(p)),
         };
-        Some(Self { decoder, layout, level_strides, extra_level })
+        Self { decoder, layout, level_strides, extra_level }
     }
 }
 
@@ -100,15 +99,14 @@ fn min_depth(p: &mut Reader<'_>) -> f32 {
 }
 
 impl Sizes {
-    /// `None` when a problem was noted.
-    fn detr3d(self, p: &mut Reader<'_>) -> Option<Detr3d> {
+    fn detr3d(self, p: &mut Reader<'_>) -> Detr3d {
         let Self { num_views, num_levels, num_classes } = self;
         let range = p.required(
             "point_range_m",
             list(number(-1e6..=1e6).in_unit("m"), Exactly(6)),
             "Range of the reference points: least x, y, z, then greatest.",
         );
-        Some(Detr3d {
+        Detr3d {
             num_views,
             num_levels,
             num_channels: channels(p),
@@ -116,16 +114,17 @@ impl Sizes {
             num_queries: count(p, "decoder.queries", "Queries."),
             num_blocks: blocks(p),
             num_classes,
-            range: PointRange::from_bounds(range.try_into().ok()?),
+            range: PointRange::from_bounds(range.try_into().unwrap_or_default()),
             min_depth_m: min_depth(p),
             attention_residual: p.value(
                 "decoder.attention_residual",
                 Fixed,
                 one_of(RESIDUALS),
                 "query",
-                "What the attention among queries is added to: their content, as mmcv does, or content and position.",
+                "What the attention among queries is added to: content, as in mmcv, or content and \
+                 position.",
             ),
-        })
+        }
     }
 
     fn sparse4d(self, p: &mut Reader<'_>) -> Sparse4d {
@@ -157,15 +156,16 @@ impl Sizes {
                 Fixed,
                 one_of(CACHED_YAWS),
                 "sin_cos",
-                "Order in which sine and cosine of a cached anchor are kept. `cos_sin`: they change places, as in the \
-                 published code, with which the published weights were trained.",
+                "Order of sine and cosine of a cached anchor. `cos_sin`: they change places, as in \
+                 training with the published code.",
             ),
             has_quality: p.value(
                 "decoder.quality",
                 Fixed,
                 flag(),
                 true,
-                "Whether there are heads of centreness and yawness; the score is then multiplied by the centreness.",
+                "Whether there are heads of centreness and yawness; scores are multiplied by the \
+                 centreness.",
             ),
             confidence_decay: p.value(
                 "decoder.confidence_decay",

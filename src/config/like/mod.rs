@@ -24,8 +24,9 @@ pub use translation::{Fate, State};
 
 use self::key::Key;
 use self::translation::Translation;
-use super::channel::{self, CAMERA_HEAD, LIDAR_HEAD};
+use super::channel::Kind;
 use super::files::{Entries, Entry};
+use super::head::EncoderKind;
 use super::node;
 use super::problems::{Origin, Problems};
 use super::substitution::Arguments;
@@ -154,12 +155,12 @@ impl Package {
         }
     }
 
-    /// A shipped head of the family of its channel, for the parameters of such a channel.
-    fn head(self) -> &'static str {
+    /// The kind of its channel.
+    fn kind(self) -> Kind {
         match self {
-            Self::LidarCenterpoint => LIDAR_HEAD,
+            Self::LidarCenterpoint => Kind::Lidar(EncoderKind::Pillars),
             Self::TensorrtYolox | Self::IsaacYolov8 | Self::IsaacRtdetr | Self::YoloRos => {
-                CAMERA_HEAD
+                Kind::Camera
             }
         }
     }
@@ -229,7 +230,13 @@ pub(super) fn translate(
 
 /// Names of our parameters of the channel of a package.
 fn declared_of(package: Package) -> BTreeSet<String> {
-    channel::declarations(package.head()).into_iter().map(|declared| declared.name).collect()
+    package.kind().declarations().into_iter().map(|declared| declared.name).collect()
+}
+
+/// The described name of a parameter of a class.
+fn of_class(key: &str) -> String {
+    let parent = key.split_once('.').map_or(key, |(parent, _)| parent);
+    format!("{parent}.<CLASS>")
 }
 
 /// Our parameter that a key without the name of the channel stands for.
@@ -245,7 +252,9 @@ fn owner(package: Package, declared: &BTreeSet<String>, key: &str) -> Option<Str
         "start_type_description_service" => Some(key.to_owned()),
         _ if is_node || key.starts_with("qos_overrides.") => Some(key.to_owned()),
         _ if key == "head" || key.starts_with("head.") => None,
-        _ if declared.contains(key) => Some(format!("{channel}.{key}")),
+        _ if declared.contains(key) || declared.contains(&of_class(key)) => {
+            Some(format!("{channel}.{key}"))
+        }
         _ => None,
     }
 }

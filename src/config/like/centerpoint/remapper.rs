@@ -121,7 +121,7 @@ fn by_size(t: &mut Translation<'_>, given: &Given) {
         format!("CAR TRUCK {:?} {bus:?}", truck.next_up()),
         format!("CAR BUS {:?} inf", bus.next_up()),
     ];
-    match crate::config::value::flag().read(&given.node, 0) {
+    match crate::config::value::flag().read(&given.node, None) {
         Some((true, _)) => t.convert(given, &[(OURS, rules.into())], ""),
         Some((false, _)) => t.convert(given, &[], ""),
         None => t.refuse(given, "true or false"),
