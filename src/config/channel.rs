@@ -7,6 +7,7 @@ use super::camera::CameraConfig;
 use super::declaration::Change::Fixed;
 use super::declaration::{Declaration, parameter_file, values};
 use super::engine::check_engine;
+use super::failure::failure_policy;
 use super::files::Entries;
 use super::head::{self, EncoderKind, Facts, Family, Head, Network, ViewKind};
 use super::inputs::{InputConfig, SyncConfig, images, input};
@@ -18,7 +19,7 @@ use super::node::NODE_NAME;
 use super::output::PublishConfig;
 use super::problems::Problems;
 use super::reader::{Reader, described};
-use super::surround::{SurroundConfig, SurroundDecoder};
+use super::surround::SurroundConfig;
 use super::value::{above, device, flag, integer, one_of, seconds, text, topic};
 use det_post_ros::{NodeName, OutputType};
 use det_post_types::{
@@ -246,7 +247,7 @@ impl Kind {
 
     /// Facts of some network of the kind.
     fn facts(self) -> Option<Facts> {
-        let shipped = |name| Some(head::read("head", name, &mut Problems::default())?.facts);
+        let shipped = |name| Some(head::read("head", name, None, &mut Problems::default())?.facts);
         match self {
             Self::Camera => shipped("yolox"),
             Self::Lidar(EncoderKind::Pillars) => shipped("centerpoint_autoware"),
@@ -301,6 +302,11 @@ fn parameters(
     check_engine(p, &engine, device);
     let gpu_load = gpu_load(p, &kind);
     check_jpeg(p, &jpeg, device);
+    let decoder = match &kind {
+        ChannelKind::Surround(surround) => Some(&surround.decoder),
+        ChannelKind::Camera(_) | ChannelKind::Lidar(_) => None,
+    };
+    let failures = failure_policy(p, decoder);
     ChannelConfig {
         name: name.to_owned(),
         inputs,
@@ -309,7 +315,7 @@ fn parameters(
         publish,
         device,
         gpu_load,
-        failures: failure_policy(p, &kind),
+        failures,
         is_isolated: is_isolated(p),
         live: LiveConfig::read(p, transforms),
         kind,
@@ -383,42 +389,4 @@ fn output(p: &mut Reader<'_>, name: &str) -> String {
         ("`~/NAME/detections` for the channel NAME", &*format!("~/{name}/detections")),
         "Topic of the detections.",
     )
-}
-
-const FALLBACKS: &[(&str, Fallback)] = &[("none", Fallback::None), ("cpu", Fallback::Cpu)];
-
-fn failure_policy(p: &mut Reader<'_>, kind: &ChannelKind) -> FailurePolicy {
-    let policy = FailurePolicy {
-        fallback: p.value(
-            "fallback",
-            Fixed,
-            one_of(FALLBACKS),
-            "none",
-            "After the GPU is lost to the process or has failed `max_failures` times. `none`: frames are \
-             dropped, in the second case until failures are older than the window. `cpu`: the channel \
-             continues there.",
-        ),
-        max_failures: p.value(
-            "max_failures",
-            Fixed,
-            integer(1..=1000),
-            3,
-            "Failures of the GPU within `failure_window_s` that are too many. After each, the pipeline is \
-             built again.",
-        ),
-        window: seconds(p.value(
-            "failure_window_s",
-            Fixed,
-            above(0.0, 86_400.0).in_unit("s"),
-            60.0,
-            "How long a failure counts.",
-        )),
-    };
-    if let (Fallback::Cpu, ChannelKind::Surround(surround)) = (policy.fallback, kind)
-        && let SurroundDecoder::Views { precision: ViewPrecision::F16, .. } = surround.decoder
-    {
-        let allowed = "none with decoder.precision f16, which the CPU does not have";
-        p.conflict(&["fallback", "decoder.precision"], "cpu", allowed);
-    }
-    policy
 }

@@ -22,6 +22,7 @@ mod channel;
 mod classes;
 mod declaration;
 mod engine;
+mod failure;
 mod files;
 mod head;
 mod inputs;
