@@ -20,11 +20,10 @@ use super::output::PublishConfig;
 use super::problems::Problems;
 use super::reader::{Reader, described};
 use super::surround::SurroundConfig;
-use super::value::{above, device, flag, integer, one_of, seconds, text, topic};
+use super::value::{above, device, flag, text, topic};
 use det_post_ros::{NodeName, OutputType};
 use det_post_types::{
-    DeviceChoice, EngineOptions, FailurePolicy, Fallback, JpegOptions, PointRange, ScoreThresholds,
-    ViewPrecision,
+    DeviceChoice, EngineOptions, FailurePolicy, JpegOptions, PointRange, ScoreThresholds,
 };
 
 /// A channel: input topics, a detector, an output topic.
