@@ -1,43 +1,23 @@
-//! Operations of perception on the CPU and on CUDA, in families. One folder each: `mod.rs` states the contract and checks the
-//! arguments, `cpu.rs` is the reference. Operations that run on CUDA have `cuda.rs`,
-//! which launches, and `kernels.rs`, which declares the parameters of the kernels in
-//! `kernels/<family>/<op>.cu`.
+//! Operations of perception, on the CPU and on CUDA.
 //!
-//! | stage | operations |
+//! One folder each, in families: `mod.rs` states the contract and checks the arguments, `cpu.rs`
+//! is the reference. Operations that run on CUDA have `cuda.rs`, which launches, and
+//! `kernels.rs`, which declares the parameters of the kernels in `kernels/<family>/<op>.cu`.
+//!
+//! | family | operations |
 //! |---|---|
-//! | input, camera | [`decompress`], [`letterbox`], [`resample`] |
-//! | input, LiDAR | [`unpack`], [`densify`], [`voxelize`], [`pillar_features`], [`scatter`] |
-//! | sparse networks | [`voxel_mean`], [`rulebook`], [`sparse_conv`], [`sparse_max_pool`], [`to_map`] |
-//! | view decoders | [`channels_last`], [`view_sample`], [`attention`], [`linear`], [`layer_norm`], [`layer_stack`], [`refine`], [`top_rows`], [`detr3d_block`] |
-//! | output | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`decode_query`], [`decode_streampetr`], [`select`], [`gather`] |
-//! | suppression | [`nms`], which selects one of [`nms_none`], [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_bev_fast`], [`nms_iou_3d`]; between two kinds in a row [`survivors`] |
-//! | arrays of other libraries | [`candidate_arrays`], [`voxel_arrays`], [`sparse_arrays`] |
+//! | [`image`] | [`decompress`](image::decompress), [`letterbox`](image::letterbox), [`resample`](image::resample) |
+//! | [`cloud`] | [`unpack`](cloud::unpack), [`densify`](cloud::densify), [`voxelize`](cloud::voxelize), [`pillar_features`](cloud::pillar_features), [`scatter`](cloud::scatter) |
+//! | [`sparse`] | [`voxel_mean`](sparse::voxel_mean), [`rulebook`](sparse::rulebook), [`conv`](sparse::conv), [`max_pool`](sparse::max_pool), [`to_map`](sparse::to_map) |
+//! | [`view`] | [`channels_last`](view::channels_last), [`sample`](view::sample), [`attention`](view::attention), [`linear`](view::linear), [`layer_norm`](view::layer_norm), [`layer_stack`](view::layer_stack), [`refine`](view::refine), [`top_rows`](view::top_rows), [`detr3d_block`](view::detr3d_block) |
+//! | [`decode`] | [`yolo`](decode::yolo), [`center`](decode::center), [`anchor`](decode::anchor), [`query`](decode::query), [`streampetr`](decode::streampetr), [`select`](decode::select), [`gather`](decode::gather) |
+//! | [`nms`] | [`none`](nms::none), [`iou`](nms::iou), [`fast`](nms::fast), [`soft`](nms::soft), [`rotated`](nms::rotated), [`circle`](nms::circle), [`bev`](nms::bev), [`bev_fast`](nms::bev_fast), [`iou_3d`](nms::iou_3d); between two kinds in a row [`survivors`](nms::survivors) |
+//! | [`arrays`] | arrays of other libraries: [`candidates`](arrays::candidates), [`voxels`](arrays::voxels), [`sparse`](arrays::sparse) |
+//!
+//! [`device`] is where a channel runs: the CPU, or one CUDA GPU.
 //!
 //! Operations copy nothing between host and device, and allocate nothing once their
 //! workspaces have grown to the sizes of the data.
-//!
-//! ```
-//! use det_post_ops::nms::Workspace;
-//! use det_post_ops::nms::iou::nms_iou;
-//! use det_post_types::{Box2d, Candidate, ClassMode, NmsIou};
-//!
-//! let candidate = |x, score, source| {
-//!     let bbox = Box2d::new(x, 0.0, x + 10.0, 10.0);
-//!     Candidate { bbox, score, class: 0, source }
-//! };
-//! let candidates = [candidate(0.0, 0.6, 0), candidate(1.0, 0.9, 1), candidate(50.0, 0.7, 2)];
-//! let nms = NmsIou {
-//!     iou_threshold: 0.5,
-//!     offset: 0,
-//!     class_mode: ClassMode::Aware,
-//!     score_threshold: None,
-//!     max_num: usize::MAX,
-//! };
-//! let mut keep = Vec::new();
-//! nms_iou(&candidates, &nms, &mut Workspace::with_capacity(3), &mut keep)?;
-//! assert_eq!(keep.iter().map(|kept| kept.index).collect::<Vec<_>>(), [1, 2]);
-//! # Ok::<(), det_post_types::Error>(())
-//! ```
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -81,7 +81,7 @@ pub struct GpuEngineOptions {
     /// before they are summed: faster, and about three decimal digits.
     pub tf32: bool,
     /// Whether convolutions and what lies between them run in 16-bit floats: converted as
-    /// [`infer::fp16`](det_post_infer::fp16) does, or as TensorRT chooses.
+    /// `det_post_infer::fp16` does, or as TensorRT chooses.
     pub fp16: bool,
     /// Where TensorRT keeps the engines it builds; `None` builds at every start.
     pub cache_folder: Option<PathBuf>,

@@ -12,7 +12,7 @@ use det_post_types::Result;
 
 impl Evaluation {
     /// Draws two pictures for every sensor into a folder; their names there
-    /// start with `prefix` and the sensor, by [`file_names`].
+    /// start with `prefix` and the sensor, by `file_names`.
     ///
     /// # Errors
     /// `Usage` and `Io` of the folder.
