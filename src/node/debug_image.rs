@@ -5,7 +5,7 @@ use super::endpoints::{DEBUG_IMAGE_QOS, OutputTopics};
 use super::publisher::GatedPublisher;
 use crate::detectors::FrameInput;
 use crate::error::Result;
-use crate::runtime::channel::Served;
+use crate::runtime::channel::ChannelFrame;
 use crate::transport::messages::{CompressedImage, Image};
 use crate::transport::middleware::Qos;
 
@@ -54,13 +54,13 @@ impl DebugImage {
     /// `Middleware` when it could not be published, and those of drawing.
     pub fn publish(
         &mut self,
-        served: &Served<'_>,
+        frame: &ChannelFrame<'_>,
         inputs: &[Option<FrameInput<'_>>],
         message: &mut Vec<u8>,
     ) -> Result<()> {
         match &mut self.0 {
-            Some(publishers) if served.config.live.publishes_debug_image => {
-                publishers.publish(served, inputs, message)
+            Some(publishers) if frame.config.live.publishes_debug_image => {
+                publishers.publish(frame, inputs, message)
             }
             _ => Ok(()),
         }
@@ -73,7 +73,7 @@ impl Publishers {
     #[expect(clippy::unused_self, reason = "the build draws nothing")]
     fn publish(
         &mut self,
-        _: &Served<'_>,
+        _: &ChannelFrame<'_>,
         _: &[Option<FrameInput<'_>>],
         _: &mut Vec<u8>,
     ) -> Result<()> {
@@ -87,7 +87,7 @@ mod drawn {
     use crate::detectors::{FrameInput, FrameSet};
     use crate::draw::{self, Canvas};
     use crate::error::Result;
-    use crate::runtime::channel::Served;
+    use crate::runtime::channel::ChannelFrame;
     use crate::transport::messages::{CompressedImage, Image};
     use crate::types::Header;
 
@@ -98,7 +98,7 @@ mod drawn {
         /// Draws a frame once and publishes it on the topics that have subscribers.
         pub(super) fn publish(
             &mut self,
-            served: &Served<'_>,
+            frame: &ChannelFrame<'_>,
             inputs: &[Option<FrameInput<'_>>],
             message: &mut Vec<u8>,
         ) -> Result<()> {
@@ -107,8 +107,8 @@ mod drawn {
             if !wants_raw && !wants_compressed {
                 return Ok(());
             }
-            let Served { config, header, detections, .. } = served;
-            let frame = FrameSet { stamp: header.stamp, inputs, target_pose: served.target_pose };
+            let ChannelFrame { config, header, detections, .. } = frame;
+            let frame = FrameSet { stamp: header.stamp, inputs, target_pose: frame.target_pose };
             let canvas = draw::draw(&frame, config.sync.reference, *detections, config)?;
             if wants_raw {
                 encode_raw(header, &canvas, message)?;

@@ -9,15 +9,15 @@
 //! | [`supervisor`] | the detector, which is built again after a failure of its device |
 //! | [`isolated`] | a detector in a process of its own |
 //! | `metrics`, [`trace`] | counters for Prometheus, frames over time for Perfetto |
-//! | [`batches`] | cameras that share the runs of their network |
 //! | [`placement`] | channels of device `auto` on several GPUs |
-//! | `account`, `spread`, `stamps`, `serving`, `in_flight` | counters, times, order of stamps, health, frames in progress |
+//! | `in_flight`, `frame_messages` | frames between submission and collection, and their messages |
+//! | `account`, `spread`, `stamps`, `serving` | counters, times, order of stamps, health |
 //! | `poses` | poses of the sensors of a frame |
 
 pub(crate) mod account;
 pub(crate) mod assembler;
-pub mod batches;
 pub mod channel;
+pub(crate) mod frame_messages;
 pub(crate) mod in_flight;
 pub(crate) mod input;
 pub mod isolated;
@@ -48,7 +48,7 @@ pub type Factory =
     Arc<dyn Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>> + Send + Sync>;
 
 /// Builds the detector of a configuration, in a process of its own if the channel is
-/// isolated, else in this one. `batch_with` has no effect: see [`batches::share_networks`].
+/// isolated, else in this one.
 ///
 /// That process is the program of this one, started again with the argument `isolated`. A
 /// program other than `det_post` gives a [`Factory`] that calls [`isolated::Proxy::start`] with

@@ -4,7 +4,7 @@ use super::boxes::ImageBoxes;
 use super::head::YoloHead;
 use crate::config::CameraConfig;
 use crate::error::Result;
-use crate::infer::batch::Outputs;
+use crate::infer::Outputs;
 use crate::ops::nms;
 use crate::ops::select::select;
 use crate::types::{

@@ -69,6 +69,7 @@ mod write;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -99,6 +100,19 @@ pub struct BagMessage<'a> {
     pub log_time: Stamp,
     /// The serialized message with its encapsulation header.
     pub data: &'a [u8],
+    /// The mapped file of its source.
+    file: Option<&'a Mapped>,
+}
+
+impl<'a> BagMessage<'a> {
+    /// The mapped file that `data` is a slice of, and its place there; `None` for data in a
+    /// buffer. A clone of the file holds the data beyond the reader's next call.
+    pub fn place(&self) -> Option<(&'a Mapped, Range<usize>)> {
+        let file = self.file?;
+        let start = (self.data.as_ptr() as usize).checked_sub(file.as_ptr() as usize)?;
+        let place = start..start.checked_add(self.data.len())?;
+        (place.end <= file.len()).then_some((file, place))
+    }
 }
 
 /// A reader of one recording. See the module for order, damage and trust.
@@ -294,7 +308,9 @@ impl BagReader {
         self.borrowed = Some(at);
         let Some(source) = self.source(at) else { return Ok(None) };
         source.num_delivered += 1;
-        Ok(source.message().map(|(topic, data)| BagMessage { topic, log_time, data }))
+        let message = source.message();
+        let file = source.mapped();
+        Ok(message.map(|(topic, data)| BagMessage { topic, log_time, data, file }))
     }
 
     /// Removes the source of the earliest message from the queue; `None` when all

@@ -88,7 +88,6 @@ const UNSAFE_FILES: [&str; 62] = [
     "src/device/cuda/memory/host.rs",
     "src/device/cuda/memory/mod.rs",
     "src/device/cuda/memory/page_locked.rs",
-    "src/device/cuda/memory/part.rs",
     "src/device/cuda/memory/pointer.rs",
     "src/device/cuda/nvjpeg/library.rs",
     "src/device/cuda/nvjpeg/mod.rs",

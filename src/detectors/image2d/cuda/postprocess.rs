@@ -3,9 +3,10 @@
 use std::mem::{Discriminant, discriminant};
 
 use crate::config::CameraConfig;
+use crate::detectors::frame_stream::RecordedOn;
 use crate::detectors::image2d::boxes::ImageBoxes;
 use crate::detectors::image2d::head::YoloHead;
-use crate::device::cuda::{DeviceCandidates, DeviceCounters, Graph, Stream};
+use crate::device::cuda::{DeviceCandidates, Graph};
 use crate::error::Result;
 use crate::infer::device::DeviceEngine;
 use crate::ops::decode_yolo::cuda::{Decoded, Selection, Workspace as Decoder};
@@ -50,7 +51,7 @@ impl<B: DeviceBoxes> Postprocess<B> {
         config: &CameraConfig,
         head: &YoloHead,
         engine: &DeviceEngine,
-        (stream, counters): (&Stream, &mut DeviceCounters),
+        RecordedOn { stream, counters }: RecordedOn<'_>,
     ) -> Result<Self> {
         let limits = Limits::of(config);
         // Freed when other limits replace it.

@@ -7,8 +7,7 @@ use super::boxes::ImageBoxes;
 use crate::config::YoloFacts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::ExpectedDim::{self, Any, Exactly};
-use crate::infer::batch::Outputs;
-use crate::infer::{Expected, Side, bind};
+use crate::infer::{Expected, Outputs, Side, bind};
 use crate::ops::letterbox::LetterboxParams;
 use crate::types::{
     Candidates, Dim, ElementType, Size, Tensor, TensorSpec, TensorView, YoloLayout,

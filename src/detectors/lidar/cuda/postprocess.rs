@@ -3,8 +3,9 @@
 use std::mem::{Discriminant, discriminant};
 
 use crate::config::LidarConfig;
+use crate::detectors::frame_stream::RecordedOn;
 use crate::detectors::lidar::{LidarDecoder, LidarHead};
-use crate::device::cuda::{DeviceBuffer, DeviceCandidates, DeviceCounters, Graph, Stream};
+use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Graph};
 use crate::error::Result;
 use crate::infer::device::DeviceEngine;
 use crate::ops::gather::cuda::{Inputs3d, Workspace3d as Gatherer};
@@ -19,6 +20,13 @@ pub(super) struct Postprocess {
     pub(super) gather: Gatherer,
     pub(super) graph: Graph,
     pub(super) limits: Limits,
+}
+
+/// The network whose outputs are decoded, and their meaning.
+#[derive(Clone, Copy)]
+pub(super) struct Network<'a> {
+    pub(super) head: &'a LidarHead,
+    pub(super) engine: &'a DeviceEngine,
 }
 
 /// The sizes and kinds of the kernels and memory.
@@ -46,9 +54,9 @@ impl Limits {
 impl Postprocess {
     pub(super) fn new(
         config: &LidarConfig,
-        (head, engine): (&LidarHead, &DeviceEngine),
+        Network { head, engine }: Network<'_>,
         num_voxels: &DeviceBuffer<u32>,
-        (stream, counters): (&Stream, &mut DeviceCounters),
+        RecordedOn { stream, counters }: RecordedOn<'_>,
     ) -> Result<Self> {
         let limits = Limits::of(config);
         let Limits { num_candidates, max_detections, .. } = limits;

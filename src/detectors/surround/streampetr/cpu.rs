@@ -5,12 +5,12 @@ use nalgebra::{Isometry3, Matrix4};
 use super::CameraMatrices;
 use super::memory::{Memory, Updated};
 use super::position::PositionEmbedding;
-use super::signature::{HeadInput, HeadOutput, Signature, Specs};
+use super::signature::{HeadInput, HeadOutput, Signature, Specs, StatedPictures};
 use crate::detectors::surround::ego_motion::Step;
 use crate::error::Result;
 use crate::infer::Engine;
 use crate::ops::decode_streampetr::StreamPetrOutputs;
-use crate::types::{ElementType, Size, Stamp, TensorValues, TensorView, rounded_rows};
+use crate::types::{ElementType, Stamp, TensorValues, TensorView, rounded_rows};
 
 /// The largest number of inputs of the head.
 const MAX_INPUTS: usize = 11;
@@ -34,7 +34,7 @@ impl StreamPetr {
         position: Box<dyn Engine>,
         mut head: Box<dyn Engine>,
         num_classes: usize,
-        stated: (Option<usize>, Option<Size>),
+        stated: StatedPictures,
     ) -> Result<Self> {
         let signature = Signature::new(
             Specs { inputs: backbone.inputs(), outputs: backbone.outputs() },

@@ -5,14 +5,14 @@ use super::CameraMatrices;
 use super::cpu::poses;
 use super::memory::Ages;
 use super::position::PositionEmbedding;
-use super::signature::{HeadInput, HeadOutput, Signature, Specs};
+use super::signature::{HeadInput, HeadOutput, Signature, Specs, StatedPictures};
 use crate::detectors::surround::ego_motion::Step;
 use crate::device::cuda::{DeviceTensor, PinnedTensor, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::Engine;
 use crate::infer::device::DeviceEngine;
 use crate::ops::decode_streampetr::StreamPetrOutputs;
-use crate::types::{Size, Stamp, TensorValues, TensorView};
+use crate::types::{Stamp, TensorValues, TensorView};
 
 /// Each input that holds the memory, and the output that replaces it.
 const MEMORY: [(HeadInput, HeadOutput); 4] = [
@@ -54,7 +54,7 @@ impl DeviceStreamPetr {
         position: Box<dyn Engine>,
         mut head: DeviceEngine,
         num_classes: usize,
-        stated: (Option<usize>, Option<Size>),
+        stated: StatedPictures,
     ) -> Result<Self> {
         let signature = Signature::new(
             Specs { inputs: backbone.inputs(), outputs: backbone.outputs() },
