@@ -178,8 +178,8 @@ fn overlapping_frames_are_passed_on_as_single_ones_are() {
         assert!(single == 1 && expected.len() >= 13 && expected.iter().any(|f| f.2.is_err()));
         for num in [2, 4, 8] {
             let (found, overlapped, most) = replay(&bag, channels, num, &[]);
-            // A camera has up to four.
-            assert_eq!(most, num.min(4), "{channels:?}");
+            // A camera has up to four, fewer where a frame without overlapping ends them.
+            assert!((2..=num.min(4)).contains(&most), "{most} {channels:?}");
             assert_eq!(found, expected, "{channels:?}");
             assert_eq!(overlapped, report, "{channels:?}");
         }

@@ -166,7 +166,9 @@ fn supervisor(model: &Path, device: DeviceChoice, fallback: Fallback) -> Supervi
         let (answer, fault) = shared.clone();
         let info = DetectorInfo::new([], &device, "test", &[]);
         let channel = Channel::new(&model, &device)?;
-        Ok(Box::new(NetworkOnly { channel, info, answer, fault }) as Box<dyn Detector>)
+        let is_in_flight = false;
+        Ok(Box::new(NetworkOnly { channel, info, answer, fault, is_in_flight })
+            as Box<dyn Detector>)
     };
     let supervisor = Supervisor::new("test", device, policy, make).unwrap();
     Supervised { supervisor, answer, fault }
