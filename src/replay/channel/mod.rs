@@ -2,6 +2,7 @@
 
 mod accounting;
 mod gpu;
+mod kept;
 mod submitted;
 
 use std::collections::VecDeque;
@@ -21,7 +22,7 @@ use crate::runtime::slot::Loss;
 use crate::transport::bag::{BagMessage, TopicInfo, check_log_time};
 use crate::transport::middleware::{Received, deliver};
 use crate::types::{CameraCalibration, Stamp};
-use submitted::{SubmittedMessage, SubmittedMessages};
+use kept::{SubmittedMessage, SubmittedMessages};
 
 /// A channel and where its messages come from and go to.
 pub(super) struct ReplayChannel {

@@ -1,128 +1,17 @@
 //! Frames of a channel of a replay in flight: each is passed on with the inputs that it was
 //! submitted with.
 
-use std::ops::Range;
-use std::sync::Arc;
-
-use nalgebra::Isometry3;
-
 use super::ReplayChannel;
-use crate::detectors::{FrameInput, FrameSet, MAX_INPUTS};
-use crate::error::{Error, ErrorKind, Result};
+use super::kept::SubmittedMessages;
+use crate::detectors::{FrameInput, FrameSet};
+use crate::error::Result;
 use crate::replay::context::{ReplayContext, lock};
-use crate::replay::input::{ReplayInput, frame_input};
+use crate::replay::input::ReplayInput;
 use crate::runtime::assembler::SharedMessage;
 use crate::runtime::frame_messages::FrameMessages;
-use crate::transport::bag::{BagMessage, Mapped, check_log_time};
-use crate::transport::middleware::{InputKind, deliver};
-use crate::types::{CameraCalibration, Stamp};
-
-/// A message of the recording whose frame is in flight.
-#[derive(Default)]
-pub(super) struct SubmittedMessage {
-    data: MessageData,
-    /// Memory for a copy of the message, which is used again.
-    copy: Vec<u8>,
-    calibration: Option<Arc<CameraCalibration>>,
-    pose: Option<Result<Isometry3<f64>>>,
-}
-
-/// Where the bytes of a message are.
-#[derive(Default)]
-enum MessageData {
-    /// With the reader, until its next message.
-    #[default]
-    Lent,
-    /// In a mapped file.
-    Mapped(Mapped, Range<usize>),
-    /// In the copy: the reader reuses its buffer.
-    Copied,
-}
-
-/// The messages in buffers whose frame is in flight.
-pub(super) struct SubmittedMessages {
-    messages: FrameMessages,
-    poses: Poses,
-}
-
-/// The poses of the sensors of a frame, by input.
-type Poses = [Option<Result<Isometry3<f64>>>; MAX_INPUTS];
-
-impl SubmittedMessages {
-    /// Calls `work` with the inputs of the frame. The poses that it stores with them are those of
-    /// the next call.
-    ///
-    /// # Errors
-    /// Those of the views of the messages.
-    fn with_inputs<T>(
-        &mut self,
-        work: impl FnOnce(&mut [Option<FrameInput<'_>>]) -> T,
-    ) -> Result<T> {
-        let Self { messages, poses } = self;
-        let views = messages.views()?;
-        let mut inputs = messages.inputs(&views);
-        for (input, pose) in inputs.iter_mut().zip(poses.iter_mut()) {
-            if let Some(input) = input {
-                input.pose = pose.take();
-            }
-        }
-        let done = work(&mut inputs[..messages.num_inputs()]);
-        for (pose, input) in poses.iter_mut().zip(inputs) {
-            *pose = input.and_then(|input| input.pose);
-        }
-        Ok(done)
-    }
-}
-
-impl SubmittedMessage {
-    /// Keeps the bytes of the message beyond the reader's loan, without a copy where they are in a
-    /// mapped file.
-    fn keep(&mut self, message: &BagMessage<'_>) {
-        self.data = match message.place() {
-            Some((file, place)) => MessageData::Mapped(file.clone(), place),
-            None => {
-                self.copy.clear();
-                self.copy.extend_from_slice(message.data);
-                MessageData::Copied
-            }
-        };
-    }
-
-    /// Calls `work` with the input of the frame, whose bytes are `lent` unless they are kept. The
-    /// pose that it stores with the input is that of the next call.
-    ///
-    /// # Errors
-    /// The reason why the message cannot be decoded.
-    fn with_input<T>(
-        &mut self,
-        kind: InputKind,
-        lent: &[u8],
-        work: impl FnOnce(&mut [Option<FrameInput<'_>>]) -> T,
-    ) -> Result<T> {
-        let Self { data, copy, calibration, pose } = self;
-        let data = match data {
-            MessageData::Lent => lent,
-            MessageData::Mapped(file, place) => file.get(place.clone()).unwrap_or_default(),
-            MessageData::Copied => &copy[..],
-        };
-        let (mut work, mut done) = (Some(work), None);
-        deliver(kind, data, &mut |received| {
-            let Some(work) = work.take() else { return };
-            done = Some(received.map(|received| {
-                let calibration = calibration.as_deref();
-                let input = frame_input(&received);
-                let mut inputs =
-                    [input.map(|input| FrameInput { calibration, pose: pose.take(), ..input })];
-                let done = work(&mut inputs);
-                let [input] = inputs;
-                *pose = input.and_then(|input| input.pose);
-                done
-            }));
-        });
-        let none = || Err(Error::new(ErrorKind::Message, "replay", "not a sensor's message"));
-        done.unwrap_or_else(none)
-    }
-}
+use crate::transport::bag::{BagMessage, check_log_time};
+use crate::transport::middleware::InputKind;
+use crate::types::Stamp;
 
 impl ReplayChannel {
     /// The most frames in flight of the wanted number.
@@ -147,9 +36,8 @@ impl ReplayChannel {
         context: &ReplayContext<'_>,
     ) -> Result<()> {
         check_log_time(message.log_time)?;
-        let mut submitted = self.spare.pop().unwrap_or_default();
-        (submitted.data, submitted.pose) = (MessageData::Lent, None);
-        submitted.calibration = self.calibration(0);
+        let spare = self.spare.pop().unwrap_or_default();
+        let mut submitted = spare.lent(self.calibration(0));
         let kind = self.single_kind();
         let feed = context.transforms.as_ref();
         let lookup = feed.map(|feed| |to: &str, from: &str, at| lock(feed).lookup(to, from, at));
@@ -180,7 +68,7 @@ impl ReplayChannel {
         context: &ReplayContext<'_>,
     ) -> Result<()> {
         let messages = FrameMessages::new(messages, self.calibrations());
-        let mut messages = SubmittedMessages { messages, poses: [const { None }; MAX_INPUTS] };
+        let mut messages = SubmittedMessages::new(messages);
         let feed = context.transforms.as_ref();
         let lookup = feed.map(|feed| |to: &str, from: &str, at| lock(feed).lookup(to, from, at));
         let lookup = lookup.as_ref().map(|lookup| lookup as _);
@@ -233,10 +121,7 @@ impl ReplayChannel {
             }
             Err(error) => Err(error),
         };
-        if let Some(mut message) = message {
-            message.data = MessageData::Lent;
-            self.spare.push(message);
-        }
+        self.spare.extend(message.map(|message| message.lent(None)));
         match ended {
             Ok(passed_on) => passed_on,
             Err(error) => self.drop_frame(&error, due, context),

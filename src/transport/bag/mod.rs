@@ -53,6 +53,7 @@ mod db3;
 mod files;
 mod mapped;
 mod mcap;
+mod message;
 mod metadata;
 mod options;
 mod part;
@@ -69,7 +70,6 @@ mod write;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -78,6 +78,7 @@ pub(crate) use self::damage::is_same_damage;
 use self::damage::{damaged, full_message};
 use self::files::Files;
 pub use self::mapped::Mapped;
+pub use self::message::BagMessage;
 use self::metadata::Metadata;
 pub use self::options::ReadOptions;
 use self::source::Source;
@@ -90,30 +91,6 @@ pub use self::write::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Stamp;
-
-/// One message, borrowed from the reader until its next call.
-#[derive(Clone, Copy, Debug)]
-pub struct BagMessage<'a> {
-    /// Index into [`BagReader::topics`].
-    pub topic: usize,
-    /// When the recorder received the message.
-    pub log_time: Stamp,
-    /// The serialized message with its encapsulation header.
-    pub data: &'a [u8],
-    /// The mapped file of its source.
-    file: Option<&'a Mapped>,
-}
-
-impl<'a> BagMessage<'a> {
-    /// The mapped file that `data` is a slice of, and its place there; `None` for data in a
-    /// buffer. A clone of the file holds the data beyond the reader's next call.
-    pub fn place(&self) -> Option<(&'a Mapped, Range<usize>)> {
-        let file = self.file?;
-        let start = (self.data.as_ptr() as usize).checked_sub(file.as_ptr() as usize)?;
-        let place = start..start.checked_add(self.data.len())?;
-        (place.end <= file.len()).then_some((file, place))
-    }
-}
 
 /// A reader of one recording. See the module for order, damage and trust.
 pub struct BagReader {

@@ -74,7 +74,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 62] = [
+const UNSAFE_FILES: [&str; 61] = [
     "python/src/array/memory.rs",
     "capi/src/call.rs",
     "capi/src/gpu.rs",
