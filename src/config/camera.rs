@@ -2,7 +2,6 @@
 
 use std::mem::size_of;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k, score_kept_when};
 use super::classes::class_filter;
@@ -14,7 +13,7 @@ use super::memory::{Buffers, bytes};
 use super::nms::nms_2d;
 use super::reader::Reader;
 use super::value::Length::Exactly;
-use super::value::{list, number, seconds, text, whole};
+use super::value::{list, number, whole};
 use super::zero_copy::zero_copy;
 use det_post_types::{
     Box2d, Candidate, EngineKind, EngineOptions, JpegOptions, Nms2d, Size, Usage,
@@ -32,11 +31,14 @@ pub struct CameraConfig {
     pub source_size: Option<Size>,
     /// Its engine.
     pub engine: EngineOptions,
+<<<<<<< HEAD
     /// The camera whose batch this one is in; `None` for one that runs its network by itself, or
     /// whose batch others are in.
     pub batch_with: Option<String>,
     /// How long a frame waits for the others of its batch.
     pub batch_wait: Duration,
+=======
+>>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
     /// How JPEG pictures are decoded.
     pub jpeg: JpegOptions,
     /// Whether kernels read payloads in host memory, in place of an upload; `Auto`: on a GPU that
@@ -72,8 +74,6 @@ impl CameraConfig {
             model_path: if is_external { PathBuf::new() } else { model_path(p) },
             source_size,
             engine,
-            batch_with: batch_with(p),
-            batch_wait: batch_wait(p),
             jpeg: jpeg(p),
             zero_copy: zero_copy(p),
             score_threshold: score_threshold(p),
@@ -100,6 +100,7 @@ impl CameraConfig {
     }
 }
 
+<<<<<<< HEAD
 fn batch_with(p: &mut Reader<'_>) -> Option<String> {
     p.optional(
         "batch_with",
@@ -124,6 +125,8 @@ fn batch_wait(p: &mut Reader<'_>) -> Duration {
     ))
 }
 
+=======
+>>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
 fn score_threshold(p: &mut Reader<'_>) -> f32 {
     let threshold = p.value(
         "score_threshold",

@@ -64,15 +64,6 @@ impl ChannelConfig {
         std::iter::once((self.output.as_str(), output_type)).chain(vision)
     }
 
-    /// The name of the channel's batch: that of the camera that it names by `batch_with`, or its
-    /// own.
-    pub fn batch(&self) -> &str {
-        match &self.kind {
-            ChannelKind::Camera(camera) => camera.batch_with.as_deref().unwrap_or(&self.name),
-            ChannelKind::Lidar(_) | ChannelKind::Surround(_) => &self.name,
-        }
-    }
-
     /// The effective parameters of this channel as a parameter file, which loads
     /// as the same channel of a node whose `device` is `auto`.
     pub fn to_yaml(&self) -> String {

@@ -142,7 +142,7 @@ impl LiveConfig {
                 1,
                 "Live frames in progress at once. With 2, a channel of one camera or one pillar network on a GPU that is slower \
                  than its input uploads the next frame while the network runs: more frames per second, each published later. \
-                 Every other channel, and one whose debug image has a subscriber, processes one at a time.",
+                 Every other channel processes one at a time.",
             ),
             publishes_markers,
             publishes_debug_image: p.value(

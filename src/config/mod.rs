@@ -15,7 +15,6 @@
 //! nodes (`/**:`) that this node does not have are ignored with one warning.
 //! Files are bounded in size and depth.
 
-mod batch;
 mod camera;
 mod capacities;
 mod channel;
@@ -234,7 +233,6 @@ impl Config {
             })
             .collect();
         check_topics(&channels, &mut problems);
-        batch::check(&channels, &mut problems);
         if channels.is_empty() && problems.is_empty() {
             problems.push("channels", "none is configured; allowed: one or more, as `NAME.head`");
         }
