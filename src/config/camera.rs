@@ -31,14 +31,6 @@ pub struct CameraConfig {
     pub source_size: Option<Size>,
     /// Its engine.
     pub engine: EngineOptions,
-<<<<<<< HEAD
-    /// The camera whose batch this one is in; `None` for one that runs its network by itself, or
-    /// whose batch others are in.
-    pub batch_with: Option<String>,
-    /// How long a frame waits for the others of its batch.
-    pub batch_wait: Duration,
-=======
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
     /// How JPEG pictures are decoded.
     pub jpeg: JpegOptions,
     /// Whether kernels read payloads in host memory, in place of an upload; `Auto`: on a GPU that
@@ -100,33 +92,6 @@ impl CameraConfig {
     }
 }
 
-<<<<<<< HEAD
-fn batch_with(p: &mut Reader<'_>) -> Option<String> {
-    p.optional(
-        "batch_with",
-        Fixed,
-        text(),
-        "the network runs only for this channel",
-        "Name of another camera channel with the same network, engine and device: the frames of both, and of other \
-         channels that name it, are one batch of one run. Needs a network whose batch is dynamic, or as large as there \
-         are channels.",
-    )
-}
-
-fn batch_wait(p: &mut Reader<'_>) -> Duration {
-    seconds(p.value(
-        "batch_wait_s",
-        Fixed,
-        number(0.0..=10.0).in_unit("s"),
-        0.02,
-        "How long a live frame waits for the frames of the other channels in its batch; then the \
-         network runs without them. A replay at full rate waits for no time: a batch has the \
-         frames of consecutive messages.",
-    ))
-}
-
-=======
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
 fn score_threshold(p: &mut Reader<'_>) -> f32 {
     let threshold = p.value(
         "score_threshold",

@@ -63,35 +63,12 @@ impl DebugImage {
     }
 }
 
-<<<<<<< HEAD
 mod drawn {
     use super::Publishers;
     use crate::detectors::{FrameInput, FrameSet};
     use crate::draw;
-    use crate::runtime::channel::Served;
-    use det_post_eval::draw::Canvas;
-=======
-#[cfg(not(feature = "pictures"))]
-impl Publishers {
-    /// Never called: there are no publishers.
-    #[expect(clippy::unused_self, reason = "the build draws nothing")]
-    fn publish(
-        &mut self,
-        _: &ChannelFrame<'_>,
-        _: &[Option<FrameInput<'_>>],
-        _: &mut Vec<u8>,
-    ) -> Result<()> {
-        Ok(())
-    }
-}
-
-#[cfg(feature = "pictures")]
-mod drawn {
-    use super::Publishers;
-    use crate::detectors::{FrameInput, FrameSet};
-    use crate::draw::{self, Canvas};
     use crate::runtime::channel::ChannelFrame;
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
+    use det_post_eval::draw::Canvas;
     use det_post_ros::messages::{CompressedImage, Image};
     use det_post_types::{Header, Result};
 

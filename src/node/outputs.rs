@@ -11,12 +11,7 @@ use super::publisher::{GatedPublisher, OutputGate};
 use crate::config::ChannelConfig;
 use crate::detectors::FrameInput;
 use crate::draw::{encode_annotations, encode_markers};
-<<<<<<< HEAD
-use crate::runtime::channel::{Channel, Served};
-=======
 use crate::runtime::channel::{Channel, ChannelFrame};
-use det_post_ros::NodeName;
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
 use det_post_ros::messages::{DiagnosticArray, ImageAnnotations, LabelInfo, MarkerArray};
 use det_post_ros::middleware::{Middleware, Qos};
 use det_post_ros::{NodeName, OutputType};

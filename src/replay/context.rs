@@ -111,14 +111,10 @@ impl<'a> ReplayContext<'a> {
         let degraded = frame.degraded.as_ref();
         let is_first = degraded.is_some_and(|error| account.add_degraded(error) == 1);
         if let Some(error) = degraded.filter(|_| is_first) {
-<<<<<<< HEAD
             tracing::warn!(
                 "channel {}: sweep processed without past sweeps: {error}",
-                served.config.name
+                frame.config.name
             );
-=======
-            tracing::warn!("channel {}: sweep served alone: {error}", frame.config.name);
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
         }
         self.call(channel, || ReplayFrame {
             channel,

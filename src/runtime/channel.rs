@@ -35,11 +35,7 @@ pub struct Channel {
     stamps: StampWatch,
     /// The position of the next frame in the sequence.
     sequence: Sequence,
-<<<<<<< HEAD
-    report: FrameReport,
     corrections: Corrections,
-=======
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
     in_flight: FramesInFlight,
     /// The frame that was collected last.
     collected: Option<FrameInFlight>,
@@ -103,11 +99,7 @@ impl Channel {
             calibrations: calibrations.into_iter().map(|read| read.map(Arc::new)).collect(),
             stamps: StampWatch::default(),
             sequence: Sequence::Follows,
-<<<<<<< HEAD
-            report: FrameReport::new(),
             corrections: Corrections::default(),
-=======
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
             in_flight: FramesInFlight::default(),
             collected: None,
         })
@@ -208,52 +200,6 @@ impl Channel {
         }
     }
 
-<<<<<<< HEAD
-    /// Detects the objects of a frame, whose inputs are in the order of the configuration.
-    /// The stamp is that of the reference input.
-    ///
-    /// The poses that the detector uses are looked up in `transforms` and stored with their
-    /// inputs. If the stamps start over, the detector is reset.
-    ///
-    /// # Errors
-    /// Returns the errors of the detector, and `Argument` for a frame without its reference or with
-    /// another kind of message. The frame is dropped; the channel remains usable.
-    pub fn process<'a, 'm: 'a>(
-        &'a mut self,
-        inputs: &mut [Option<FrameInput<'m>>],
-        transforms: Option<&TransformLookup<'_>>,
-    ) -> Result<Served<'a>> {
-        let Self { config, supervisor, needs, target, target_pose, stamps, .. } = self;
-        let Self { sequence, report, corrections, .. } = self;
-        let mut header = check(config, needs, inputs)?;
-        let sequence = std::mem::take(sequence);
-        let order = stamps.note(header.stamp, sequence == Sequence::StartsOver);
-        look_up_poses(needs, inputs, transforms);
-        if let Some(TargetFrame { frame_id, pose_in }) = target {
-            header.frame_id = frame_id;
-            let lookup = transforms.zip(pose_in.as_deref());
-            *target_pose = lookup.map(|(lookup, world)| lookup(world, frame_id, header.stamp));
-        }
-        let target_pose = target_pose.as_ref();
-        *report = FrameReport::new();
-        corrections.note(config, inputs, report);
-        let (detector, failures) = supervisor.ready()?;
-        if order == StampOrder::Restart || sequence == Sequence::Broken {
-            failures.note(detector.reset())?;
-        }
-        let start = Instant::now();
-        let frame = FrameSet { stamp: header.stamp, inputs, target_pose };
-        let detections = failures.note(detector.detect(&frame, report))?;
-        report.add_duration(Stage::Total, start.elapsed());
-        // The best candidate of a frame survives every suppression: a frame with
-        // any score above 1 has a detection with one.
-        report.add_count(Count::ScoresOutOfRange, detections.num_scores_out_of_range());
-        let degraded = take_unknown_pose(inputs);
-        Ok(Served { config, header, detections, report, target_pose, order, degraded })
-    }
-
-=======
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
     /// If stamps started over since the last call: the last time that a pose of the new run can have.
     pub fn take_restart(&mut self) -> Option<Stamp> {
         self.stamps.take_restart()
@@ -283,26 +229,17 @@ impl Channel {
     /// inputs. If the stamps start over, the detector is reset.
     ///
     /// # Errors
-<<<<<<< HEAD
-    /// Returns the errors of `process`. The frame is dropped; frames in flight remain so and must
-    /// be collected before the next call.
-=======
-    /// Those of the detector, and `Argument` for a frame without its reference or with
+    /// Returns the errors of the detector, and `Argument` for a frame without its reference or with
     /// another kind of message. The frame is dropped; the channel remains usable. Frames in flight
     /// remain so and must be collected before the next call.
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
     pub fn submit(
         &mut self,
         inputs: &mut [Option<FrameInput<'_>>],
         transforms: Option<&TransformLookup<'_>>,
     ) -> Result<()> {
-<<<<<<< HEAD
-        let Self { config, supervisor, needs, stamps, sequence, corrections, in_flight, .. } = self;
-        let header = check(config, needs, inputs)?;
-=======
-        let Self { config, supervisor, needs, target, stamps, sequence, in_flight, .. } = self;
+        let Self { config, supervisor, needs, target, stamps, .. } = self;
+        let Self { sequence, corrections, in_flight, .. } = self;
         let mut header = check(config, needs, inputs)?;
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
         let sequence = std::mem::take(sequence);
         let order = stamps.note(header.stamp, sequence == Sequence::StartsOver);
         look_up_poses(needs, inputs, transforms);
@@ -316,20 +253,13 @@ impl Channel {
         if order == StampOrder::Restart || sequence == Sequence::Broken {
             failures.note(detector.reset())?;
         }
-<<<<<<< HEAD
-        let mut begun = in_flight.begin(&header, order);
-        corrections.note(config, inputs, &mut begun.report);
-        let frame = FrameSet { stamp: header.stamp, inputs, target_pose: None };
-        let submitted = failures.note(detector.submit(&frame, &mut begun.report));
-        begun.degraded = take_unknown_pose(inputs);
-=======
         let mut frame = in_flight.begin(&header, order);
         frame.target_pose = target_pose;
+        corrections.note(config, inputs, &mut frame.report);
         let target_pose = frame.target_pose.as_ref();
         let set = FrameSet { stamp: header.stamp, inputs, target_pose };
         let submitted = failures.note(detector.submit(&set, &mut frame.report));
         frame.degraded = take_unknown_pose(inputs);
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
         match submitted {
             Ok(()) => in_flight.push(frame),
             Err(_) => in_flight.reuse(frame),
@@ -356,27 +286,14 @@ impl Channel {
         if let Some(before) = collected.take() {
             in_flight.reuse(before);
         }
-<<<<<<< HEAD
-        let FrameInFlight { stamp, frame_id, order, degraded, start, report } =
-            collected.insert(in_flight.pop()?);
-        let Some((detector, failures)) = supervisor.in_use() else {
-            let lost = "the detector has ended, and the frame is lost with it";
-            return Some(Err(Error::new(ErrorKind::Device, "channel", lost)));
-        };
-        let detections = match failures.note(detector.collect(report)) {
-            Ok(detections) => detections,
-            Err(error) => return Some(Err(error)),
-        };
-=======
         let none = || Error::new(ErrorKind::Argument, "channel", "no frame is in flight");
         let frame = collected.insert(in_flight.pop().ok_or_else(none)?);
         let FrameInFlight { stamp, frame_id, order, target_pose, degraded, start, report } = frame;
         let (detector, failures) = supervisor.in_use().ok_or_else(|| {
-            let lost = "the detector is gone, and the frame with it";
+            let lost = "the detector has ended, and the frame is lost with it";
             Error::new(ErrorKind::Device, "channel", lost)
         })?;
         let detections = failures.note(detector.collect(report))?;
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
         report.add_duration(Stage::Total, start.elapsed());
         // The best candidate of a frame survives every suppression: a frame with
         // any score above 1 has a detection with one.

@@ -10,23 +10,16 @@
 //! | [`isolated`] | a detector in a separate process |
 //! | `metrics`, [`trace`] | counters for Prometheus, frames over time for Perfetto |
 //! | [`placement`] | channels of device `auto` on several GPUs |
-<<<<<<< HEAD
-//! | `account`, `spread`, `stamps`, `serving`, `in_flight` | counters, times, order of stamps, health, frames in progress |
-//! | `frame_inputs` | kinds and corrections of the inputs of a frame |
-=======
 //! | `in_flight`, `frame_messages` | frames between submission and collection, and their messages |
+//! | `frame_inputs` | kinds and corrections of the inputs of a frame |
 //! | `account`, `spread`, `stamps`, `serving` | counters, times, order of stamps, health |
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
 //! | `poses` | poses of the sensors of a frame |
 
 pub(crate) mod account;
 pub(crate) mod assembler;
 pub mod channel;
-<<<<<<< HEAD
 pub(crate) mod frame_inputs;
-=======
 pub(crate) mod frame_messages;
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
 pub(crate) mod in_flight;
 pub(crate) mod input;
 pub mod isolated;
@@ -55,13 +48,8 @@ use det_post_types::{DeviceChoice, Result};
 pub type Factory =
     Arc<dyn Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>> + Send + Sync>;
 
-<<<<<<< HEAD
 /// Builds the detector of a configuration, in a separate process if the channel is
-/// isolated, else in this one. `batch_with` has no effect: see [`batches::share_networks`].
-=======
-/// Builds the detector of a configuration, in a process of its own if the channel is
 /// isolated, else in this one.
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
 ///
 /// That process is the program of this one, started again with the argument `isolated`. A
 /// program other than `det_post` gives a [`Factory`] that calls [`isolated::Proxy::start`] with

@@ -12,11 +12,7 @@ mod common;
 
 mod autoware_messages;
 mod bags;
-<<<<<<< HEAD
-mod batch;
 mod class_names;
-=======
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
 mod damaged_bags;
 mod demo;
 mod detections_recording;

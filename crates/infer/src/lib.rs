@@ -11,15 +11,11 @@
 //! in the last bits, since the order of sums differs: to compare bytes across machines,
 //! set the number of threads. A run allocates inside the engine only.
 
-<<<<<<< HEAD
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub mod batch;
 mod conformance;
-=======
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
 #[cfg(feature = "cuda")]
 pub mod device;
 pub mod efficient_nms;

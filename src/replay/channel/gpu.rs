@@ -19,11 +19,7 @@ impl ReplayChannel {
         self.gpu().map(DeviceChoice::Cuda)
     }
 
-<<<<<<< HEAD
-    /// The camera of the channel, if a GPU runs its network, only for it and in this process.
-=======
     /// The camera of the channel, if a GPU runs its network, in this process.
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
     pub(in crate::replay) fn gpu_camera(&self, topics: &[TopicInfo]) -> Option<GpuCamera> {
         let [input] = &self.inputs[..] else { return None };
         if !matches!(self.config().kind, ChannelKind::Camera(_)) {

@@ -9,14 +9,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::config::ChannelConfig;
-<<<<<<< HEAD
-use crate::detectors::{FrameInput, FrameSet, MAX_INPUTS};
-use crate::replay::context::{ReplayContext, lock};
-use crate::replay::input::{CalibrationTopic, InputTopic, ReplayInput, frame_input};
-=======
 use crate::replay::context::ReplayContext;
-use crate::replay::input::{CalibrationTopic, ReplayInput};
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
+use crate::replay::input::{CalibrationTopic, InputTopic, ReplayInput};
 use crate::runtime::Factory;
 use crate::runtime::account::Account;
 use crate::runtime::assembler::{Assembler, Sequence, SharedMessage, fill};
@@ -173,28 +167,11 @@ impl ReplayChannel {
         self.channel.wants_transforms()
     }
 
-<<<<<<< HEAD
-    /// Takes a message of the recording, if it is of one of the inputs: that of a single input is
-    /// processed, those of several wait in frames until [`Self::close`]. A message or frame that
-    /// cannot be processed is dropped, counted and named in the log.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Replay::run`](crate::replay::Replay::run)'s closure; nothing else
-    /// ends the replay.
-    pub(super) fn process(
-        &mut self,
-        message: &BagMessage<'_>,
-        context: &ReplayContext<'_>,
-    ) -> Result<()> {
-        let input = self.inputs.iter().position(|input| input.topic.has(message));
-=======
     /// Takes a message of the recording that is not a frame by itself: a calibration, or one of
     /// several inputs, which waits in frames until [`Self::close`]. A message that cannot be
     /// decoded is counted and named in the log.
     pub(super) fn take(&mut self, message: &BagMessage<'_>, context: &ReplayContext<'_>) {
-        let topic = Some(message.topic);
-        let input = self.inputs.iter().position(|input| input.topic == topic);
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
+        let input = self.inputs.iter().position(|input| input.topic.has(message));
         if let Err(error) = check_log_time(message.log_time) {
             if let Some(input) = input {
                 self.refuse(input, &error, message.log_time, context);
@@ -204,33 +181,17 @@ impl ReplayChannel {
         self.inputs.iter().filter_map(|input| input.calibration.as_ref()).for_each(|topic| {
             topic.take(message);
         });
-<<<<<<< HEAD
-        let Some(input) = input else { return Ok(()) };
+        let Some(input) = input else { return };
         let InputTopic { kind, .. } = self.inputs[input].topic;
         if let Err(error) = self.inputs[input].topic.check_type(message) {
             return self.refuse(input, &error, message.log_time, context);
         }
-        let mut passed_on = Ok(());
         deliver(kind, message.data, &mut |received| {
-            passed_on = match received {
-                Ok(received) if self.frames.is_some() => {
-                    self.take(input, &received, message.log_time, context)
-                }
-                Ok(received) => {
-                    let calibrations = self.calibrations();
-                    let calibration = calibrations[0].as_deref();
-                    let input = frame_input(&received);
-                    let input = input.map(|input| FrameInput { calibration, ..input });
-                    self.process_frame(&mut [input], &|| message.log_time, context)
-=======
-        let Some(input) = input else { return };
-        deliver(self.inputs[input].kind, message.data, &mut |received| {
             let kept = received.and_then(|received| self.wait(input, &received, message.log_time));
             match kept {
                 Ok(()) => {
                     let is_owned = context.owns(message.log_time);
                     self.inputs[input].totals.num_received += u64::from(is_owned);
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
                 }
                 Err(error) => self.refuse(input, &error, message.log_time, context),
             }

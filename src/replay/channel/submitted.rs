@@ -5,7 +5,6 @@ use super::ReplayChannel;
 use super::kept::SubmittedMessages;
 use crate::detectors::{FrameInput, FrameSet};
 use crate::replay::context::{ReplayContext, lock};
-use crate::replay::input::ReplayInput;
 use crate::runtime::assembler::SharedMessage;
 use crate::runtime::frame_messages::FrameMessages;
 use det_post_ros::bag::{BagMessage, check_log_time};
@@ -35,6 +34,7 @@ impl ReplayChannel {
         context: &ReplayContext<'_>,
     ) -> Result<()> {
         check_log_time(message.log_time)?;
+        self.inputs.first().map_or(Ok(()), |input| input.topic.check_type(message))?;
         let spare = self.spare.pop().unwrap_or_default();
         let mut submitted = spare.lent(self.calibration(0));
         let kind = self.single_kind();
@@ -129,7 +129,7 @@ impl ReplayChannel {
 
     /// The kind of the messages of the first input.
     fn single_kind(&self) -> InputKind {
-        self.inputs.first().map_or(InputKind::Image, |ReplayInput { kind, .. }| *kind)
+        self.inputs.first().map_or(InputKind::Image, |input| input.topic.kind)
     }
 
     /// Forgets the poses of the previous run if the stamps have started over.

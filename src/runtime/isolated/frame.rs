@@ -249,16 +249,11 @@ fn take_input<'a>(
             encoding: Encoding::from_ros(message.text()?)?,
             is_big_endian: message.u32()? != 0,
         },
-<<<<<<< HEAD
-        payload::FILE => TakenLayout::File {
+        payload::FILE => DecodedLayout::File {
             is_png: message.u32()? != 0,
             samples: *FileSamples::ALL.get(message.u32()? as usize).ok_or_else(malformed)?,
         },
-        payload::CLOUD => TakenLayout::Cloud {
-=======
-        payload::FILE => DecodedLayout::File { is_png: message.u32()? != 0 },
         payload::CLOUD => DecodedLayout::Cloud {
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
             shape: [message.u32()?, message.u32()?],
             steps: [message.u32()?, message.u32()?],
             is_big_endian: message.u32()? != 0,

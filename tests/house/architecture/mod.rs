@@ -27,7 +27,6 @@ const LAYERS: [(&str, &[&str]); 8] = [
     ("cli", &["bench", "config", "detectors", "draw", "node", "replay", "runtime"]),
 ];
 
-<<<<<<< HEAD
 /// Crates, by the folder of their sources.
 const CRATES: [&str; 10] = [
     "src",
@@ -49,29 +48,6 @@ const UNSAFE_FOLDERS: [&str; 2] = ["crates/ops/src/device/", "crates/ops/src/vie
 const UNSAFE_FILES: [&str; 11] = [
     "capi/src/call.rs",
     "capi/src/gpu.rs",
-=======
-/// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 61] = [
-    "python/src/array/memory.rs",
-    "capi/src/call.rs",
-    "capi/src/gpu.rs",
-    "src/cli/heap.rs",
-    "crates/ops/src/device/copy.rs",
-    "crates/ops/src/device/cuda/diagnostic.rs",
-    "crates/ops/src/device/cuda/event.rs",
-    "crates/ops/src/device/cuda/graph.rs",
-    "crates/ops/src/device/cuda/kernel.rs",
-    "crates/ops/src/device/cuda/memory/borrowed.rs",
-    "crates/ops/src/device/cuda/memory/host.rs",
-    "crates/ops/src/device/cuda/memory/mod.rs",
-    "crates/ops/src/device/cuda/memory/page_locked.rs",
-    "crates/ops/src/device/cuda/memory/pointer.rs",
-    "crates/ops/src/device/cuda/nvjpeg/library.rs",
-    "crates/ops/src/device/cuda/nvjpeg/mod.rs",
-    "crates/ops/src/device/cuda/open.rs",
-    "crates/ops/src/device/cuda/registered/table.rs",
-    "crates/ops/src/device/cuda/stream.rs",
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
     "crates/infer/src/device/binding.rs",
     "crates/ros/src/bag/mapped.rs",
     "crates/ros/src/bag/truncation.rs",

@@ -44,15 +44,6 @@ pub struct DeviceEngine {
     source: Option<(PathBuf, EngineOptions)>,
 }
 
-<<<<<<< HEAD
-/// Whether the network runs for one engine or, in a batch, for several.
-enum Role {
-    Single(Runner),
-    Member(DeviceMember),
-}
-
-=======
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
 impl DeviceEngine {
     /// Loads a network for a stream and logs which engine runs it, and why.
     ///
@@ -72,11 +63,7 @@ impl DeviceEngine {
     ) -> Result<Self> {
         let (runner, network) = Runner::load(model, options, stream, shape_of)?;
         let source = Some((model.to_owned(), options.clone()));
-<<<<<<< HEAD
-        Ok(Self { source, ..Self::new(Role::Single(runner), stream, network) })
-=======
         Ok(Self { source, ..Self::new(runner, stream, network) })
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
     }
 
     /// Loads the network once more, with tensors of its own, to run in another queue of the stream
@@ -85,15 +72,8 @@ impl DeviceEngine {
     ///
     /// # Errors
     /// As of [`DeviceEngine::load`]; `Model` when it cannot be loaded in the same way again.
-<<<<<<< HEAD
     pub fn duplicate(&self, queue: &Stream) -> Result<Option<Self>> {
-        let (Role::Single(Runner::OnnxRuntime(_)), Some((model, options))) =
-            (&self.role, &self.source)
-        else {
-=======
-    pub fn again(&self, queue: &Stream) -> Result<Option<Self>> {
         let (Runner::OnnxRuntime(_), Some((model, options))) = (&self.runner, &self.source) else {
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
             return Ok(None);
         };
         if options.gpu.provider == Provider::TensorRt {
@@ -123,11 +103,7 @@ impl DeviceEngine {
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
         let (runner, network) = HostRunner::new(engine, stream, shape_of)?;
-<<<<<<< HEAD
-        Ok(Self::new(Role::Single(Runner::Host(runner)), stream, network))
-=======
         Ok(Self::new(Runner::Host(runner), stream, network))
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
     }
 
     fn new(runner: Runner, stream: &Stream, network: Network) -> Self {
@@ -141,14 +117,7 @@ impl DeviceEngine {
     /// # Errors
     /// `Inference` for a network that TensorRT records as a graph, and when the first runs fail; `Device` when there is not enough memory.
     pub fn allow_in_flight(&mut self, num: usize) -> Result<()> {
-<<<<<<< HEAD
-        let Self { role, stream, networks, .. } = self;
-        let Role::Single(runner) = role else {
-            return Err(failed("the items of a batch have one frame in flight"));
-        };
-=======
         let Self { runner, stream, networks, .. } = self;
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
         while networks.len() < num {
             let network = networks[0].duplicate(stream)?;
             runner.add(&network)?;
@@ -183,43 +152,6 @@ impl DeviceEngine {
         &mut self.networks[self.selected]
     }
 
-<<<<<<< HEAD
-    /// Whether other engines take part in its runs.
-    pub fn is_shared(&self) -> bool {
-        matches!(self.role, Role::Member(_))
-    }
-
-    /// Enters the next run of the batch, whose input was written by the work queued so far.
-    /// Without a batch there is nothing to do.
-    ///
-    /// # Errors
-    /// `Argument` until the previous frame has left; `Device` when the GPU fails.
-    pub fn enter(&mut self) -> Result<()> {
-        match &mut self.role {
-            Role::Member(member) => member.enter(),
-            Role::Single(_) => Ok(()),
-        }
-    }
-
-    /// Queues the network, and by `then` the work that reads the outputs. In a batch it waits
-    /// until the run is queued, at most `limit` for the other members.
-    ///
-    /// # Errors
-    /// `Inference` when the engine fails; `Device` when the GPU does; those of `then`.
-    pub fn leave(&mut self, limit: Duration, then: impl FnOnce() -> Result<()>) -> Result<()> {
-        let Self { role, networks, selected, .. } = self;
-        let network = &mut networks[*selected];
-        match role {
-            Role::Member(member) => member.leave(network, limit, then),
-            Role::Single(runner) => {
-                runner.enqueue(network, *selected)?;
-                then()
-            }
-        }
-    }
-
-=======
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
     /// Inputs that are not read and outputs, by name, that are constant: for measuring a
     /// channel without its network.
     ///
@@ -248,11 +180,7 @@ impl DeviceEngine {
             output_specs: outputs.iter().map(spec).collect(),
             outputs: outputs.iter().map(upload).collect::<Result<_>>()?,
         };
-<<<<<<< HEAD
-        Ok(Self::new(Role::Single(Runner::Fixed), stream, network))
-=======
         Ok(Self::new(Runner::Fixed, stream, network))
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
     }
 
     /// The inputs of the network.
@@ -322,14 +250,7 @@ impl DeviceEngine {
 
     /// Bytes that one run copies between device and host.
     pub fn copies(&self) -> NumBytes {
-<<<<<<< HEAD
-        match &self.role {
-            Role::Single(runner) => runner.copies(),
-            Role::Member(member) => member.copies(),
-        }
-=======
         self.runner.copies()
->>>>>>> 75a2db5d1280c953252a9ba372804a6af5df1765
     }
 
     /// Name and version for logs and reports.
