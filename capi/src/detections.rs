@@ -1,7 +1,7 @@
 //! The detections of a frame, as arrays.
 
 use super::call::{Const, ConstText};
-use det_post::runtime::channel::Served;
+use det_post::runtime::channel::ChannelFrame;
 use det_post_types::{Object3d, RotatedBox2d};
 
 /// Axis-aligned boxes in an image: `boxes_2d`.
@@ -144,13 +144,13 @@ impl Found {
     /// Copies the result of a frame.
     pub(super) fn fill(
         &mut self,
-        served: &Served<'_>,
+        detected: &ChannelFrame<'_>,
         has_started_over: bool,
     ) -> Const<Detections> {
         self.boxes_2d.clear();
         self.rotated_boxes_2d.clear();
         self.boxes_3d.clear();
-        let kind = match served.detections {
+        let kind = match detected.detections {
             det_post_types::Detections::Boxes2d(found) => {
                 self.boxes_2d.extend(found.iter().map(detection_2d));
                 DETECTIONS_2D
@@ -164,14 +164,14 @@ impl Found {
                 DETECTIONS_3D
             }
         };
-        let degraded = served.degraded.as_ref().map(ToString::to_string);
+        let degraded = detected.degraded.as_ref().map(ToString::to_string);
         let pointer = |of: u32| of == kind;
         self.public = Detections {
-            stamp_ns: served.header.stamp.nanos(),
-            frame_id: ConstText::copy_to(&mut self.frame_id, served.header.frame_id),
+            stamp_ns: detected.header.stamp.nanos(),
+            frame_id: ConstText::copy_to(&mut self.frame_id, detected.header.frame_id),
             kind,
             has_started_over: u32::from(has_started_over),
-            num_detections: served.detections.len(),
+            num_detections: detected.detections.len(),
             boxes_2d: Const::if_so(pointer(DETECTIONS_2D), &self.boxes_2d),
             rotated_boxes_2d: Const::if_so(pointer(DETECTIONS_ROTATED_2D), &self.rotated_boxes_2d),
             boxes_3d: Const::if_so(pointer(DETECTIONS_3D), &self.boxes_3d),

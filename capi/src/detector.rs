@@ -176,9 +176,10 @@ impl Opened {
         frame.visit(call, tensors, calibrations, |inputs| {
             let lookup = |to: &str, from: &str, at: Stamp| transforms.lookup(to, from, at);
             *report = FrameReport::new();
-            let served = channel.process(inputs, Some(&lookup))?;
-            report.clone_from(served.report);
-            Ok(found.fill(&served, served.order == StampOrder::Restart))
+            channel.submit(inputs, Some(&lookup))?;
+            let detected = channel.collect()?;
+            report.clone_from(detected.report);
+            Ok(found.fill(&detected, detected.order == StampOrder::Restart))
         })
     }
 }

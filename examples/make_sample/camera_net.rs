@@ -36,17 +36,12 @@ const SMALL_AREA: f32 = 60.0;
 
 /// The network, for any number of images.
 pub fn graph() -> Graph {
-    graph_of(-1)
-}
-
-/// The network for `batch` images, -1 for any number.
-pub fn graph_of(batch: i64) -> Graph {
     let graph = Graph::new(
         "blobs_yolov8",
         "Set by hand, not trained. Finds saturated red, green and blue patches on grey.",
     );
-    let graph = graph.input("images", F32, &[batch, 3, INPUT as i64, INPUT as i64]);
-    output(scores(boxes(moments(shares(graph)))), batch)
+    let graph = graph.input("images", F32, &[-1, 3, INPUT as i64, INPUT as i64]);
+    output(scores(boxes(moments(shares(graph)))))
 }
 
 /// `shares` [B, 3, 80, 80]: how much of each square has the class's colour.
@@ -167,7 +162,7 @@ fn scores(graph: Graph) -> Graph {
 
 /// `output0`: rows of all classes behind each other, each with the score of
 /// its own class only.
-fn output(graph: Graph, batch: i64) -> Graph {
+fn output(graph: Graph) -> Graph {
     let rows = NUM_ROWS as i64;
     let concat = |axis| [("axis", Attr::Int(axis))];
     let own: Vec<f32> = (0..9).map(|place| f32::from(place / 3 == place % 3)).collect();
@@ -187,5 +182,5 @@ fn output(graph: Graph, batch: i64) -> Graph {
         .op("Mul", &["class_scores", "own"], "own_scores")
         .op("Reshape", &["own_scores", "score_rows"], "scores")
         .node("Concat", &["cx_row", "cy_row", "w_row", "h_row", "scores"], &["output0"], &concat(1))
-        .output("output0", F32, &[batch, 4 + CLASSES.len() as i64, rows])
+        .output("output0", F32, &[-1, 4 + CLASSES.len() as i64, rows])
 }

@@ -49,8 +49,6 @@ struct Recorded {
     num_pictures: usize,
     frames_in_flight: usize,
     is_compressed: bool,
-    /// Whether the network runs once for the pictures of all cameras.
-    is_batched: bool,
 }
 
 /// Twelve cameras, on one GPU and on all where there are several.
@@ -73,14 +71,13 @@ struct OnGpus {
     is_compressed: bool,
 }
 
-const RECORDINGS: [Recorded; 5] = [
+const RECORDINGS: [Recorded; 4] = [
     Recorded {
         name: "replay: 200 pictures 1920x1080 bgr8, one camera",
         num_cameras: 1,
         num_pictures: NUM_PICTURES,
         frames_in_flight: 2,
         is_compressed: false,
-        is_batched: false,
     },
     Recorded {
         name: "replay: 200 pictures 1920x1080 bgr8, one camera, 4 in flight",
@@ -88,7 +85,6 @@ const RECORDINGS: [Recorded; 5] = [
         num_pictures: NUM_PICTURES,
         frames_in_flight: 4,
         is_compressed: false,
-        is_batched: false,
     },
     Recorded {
         name: "replay: 200 pictures 1920x1080 bgr8, one camera, 8 in flight",
@@ -96,7 +92,6 @@ const RECORDINGS: [Recorded; 5] = [
         num_pictures: NUM_PICTURES,
         frames_in_flight: 8,
         is_compressed: false,
-        is_batched: false,
     },
     Recorded {
         name: "replay: 204 pictures 1600x900 jpeg, six cameras",
@@ -104,15 +99,6 @@ const RECORDINGS: [Recorded; 5] = [
         num_pictures: NUM_PICTURES,
         frames_in_flight: 2,
         is_compressed: true,
-        is_batched: false,
-    },
-    Recorded {
-        name: "replay: 204 pictures 1600x900 jpeg, six cameras, one batch",
-        num_cameras: 6,
-        num_pictures: NUM_PICTURES,
-        frames_in_flight: 2,
-        is_compressed: true,
-        is_batched: true,
     },
 ];
 
@@ -141,13 +127,8 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &CudaDevice) -> Result<()> {
         let folder = TemporaryFolder::new();
         recorded.write(&folder.0)?;
         let device = format!("cuda:{}", device.ordinal());
-        let mut case = Case::new(recorded.name);
-        let config = if recorded.is_batched {
-            in_one_batch(&device, &network, recorded.num_cameras)?
-        } else {
-            case = case.with_bar(wall(None, alone.p50 / MIN_SHARE));
-            config(&device, &network, recorded.num_cameras)?
-        };
+        let case = Case::new(recorded.name).with_bar(wall(None, alone.p50 / MIN_SHARE));
+        let config = config(&device, &network, recorded.num_cameras)?;
         bench.measured(case, replays(&folder.0, &config, recorded.frames_in_flight)?)?;
     }
     for on in &ON_GPUS {
@@ -169,7 +150,6 @@ impl OnGpus {
             num_pictures,
             frames_in_flight: 2,
             is_compressed,
-            is_batched: false,
         };
         let folder = TemporaryFolder::new();
         recorded.write(&folder.0)?;
@@ -240,13 +220,6 @@ fn back_to_back(device: &CudaDevice, network: &Path, batch: usize) -> Result<Vec
 /// Cameras with the network, which has to run on the GPU.
 fn config(device: &str, network: &Path, num_cameras: usize) -> Result<Config> {
     Config::load(&[], &parameters(device, network, num_cameras))
-}
-
-/// The same in one batch.
-fn in_one_batch(device: &str, network: &Path, num_cameras: usize) -> Result<Config> {
-    let mut parameters = parameters(device, network, num_cameras);
-    parameters.extend((1..num_cameras).map(|camera| format!("c{camera}.batch_with:=c0")));
-    Config::load(&[], &parameters)
 }
 
 fn parameters(device: &str, network: &Path, num_cameras: usize) -> Vec<String> {

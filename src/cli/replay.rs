@@ -42,7 +42,7 @@ pub(super) struct ReplayArguments {
     /// Frames of a channel in progress at once. With 2, a frame is uploaded to the GPU while the
     /// network runs on the frame before. With more, the network of a camera is loaded once for
     /// every two frames, and these instances run at once. The results are the same. The default is
-    /// 2, or more for a long recording with few cameras on a GPU; with --pictures it is 1.
+    /// 2, or more for a long recording with few cameras on a GPU.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MAX_FRAMES_IN_FLIGHT as i64))]
     frames_in_flight: Option<u8>,
     /// Replays from this log time on: seconds since the epoch, or +S after the recording's start.
@@ -122,17 +122,11 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
         (choice, gpus) = devices.choice()?;
         config = config.with_device(choice)?;
     }
-    // Pictures show the inputs of their frames.
-    let frames_in_flight = match arguments.pictures {
-        0 => arguments.frames_in_flight.map(usize::from),
-        _ => Some(1),
-    };
     let ReplayArguments { rate, from, to, warm_up, .. } = *arguments;
     let options = ReplayOptions {
         rate,
         stop: interrupt.flag(),
-        frames_in_flight,
-        shares_batches: arguments.pictures == 0,
+        frames_in_flight: arguments.frames_in_flight.map(usize::from),
         slice: Slice { from, to, warm_up },
         ..ReplayOptions::default()
     };

@@ -2,7 +2,6 @@
 
 use std::mem::size_of;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k, score_kept_when};
 use super::classes::class_filter;
@@ -14,7 +13,7 @@ use super::memory::{Buffers, bytes};
 use super::nms::nms_2d;
 use super::reader::Reader;
 use super::value::Length::Exactly;
-use super::value::{list, number, seconds, text, whole};
+use super::value::{list, number, whole};
 use super::zero_copy::zero_copy;
 use det_post_types::{
     Box2d, Candidate, EngineKind, EngineOptions, JpegOptions, Nms2d, Size, Usage,
@@ -32,11 +31,6 @@ pub struct CameraConfig {
     pub source_size: Option<Size>,
     /// Its engine.
     pub engine: EngineOptions,
-    /// The camera whose batch this one is in; `None` for one that runs its network by itself, or
-    /// whose batch others are in.
-    pub batch_with: Option<String>,
-    /// How long a frame waits for the others of its batch.
-    pub batch_wait: Duration,
     /// How JPEG pictures are decoded.
     pub jpeg: JpegOptions,
     /// Whether kernels read payloads in host memory, in place of an upload; `Auto`: on a GPU that
@@ -72,8 +66,6 @@ impl CameraConfig {
             model_path: model_path_unless_external(p, engine.kind),
             source_size,
             engine,
-            batch_with: batch_with(p),
-            batch_wait: batch_wait(p),
             jpeg: jpeg(p),
             zero_copy: zero_copy(p),
             score_threshold: score_threshold(p),
@@ -98,28 +90,6 @@ impl CameraConfig {
         let bytes = bytes(&[n, size_of::<Candidate<Box2d>>()]);
         vec![("candidate_capacity", n.to_string(), bytes)]
     }
-}
-
-fn batch_with(p: &mut Reader<'_>) -> Option<String> {
-    p.optional(
-        "batch_with",
-        Fixed,
-        text(),
-        "the network runs only for this channel",
-        "Name of another camera channel with the same network, engine and device: the frames of both are \
-         one batch of one run. Needs a network whose batch is dynamic, or as large as there are channels.",
-    )
-}
-
-fn batch_wait(p: &mut Reader<'_>) -> Duration {
-    seconds(p.value(
-        "batch_wait_s",
-        Fixed,
-        number(0.0..=10.0).in_unit("s"),
-        0.02,
-        "How long a live frame waits for the frames of the other channels in its batch. A replay at full \
-         rate does not wait: a batch has the frames of consecutive messages.",
-    ))
 }
 
 fn score_threshold(p: &mut Reader<'_>) -> f32 {

@@ -65,15 +65,6 @@ impl ChannelConfig {
         std::iter::once((self.output.as_str(), output_type)).chain(vision)
     }
 
-    /// The name of the channel's batch: that of the camera that it names by `batch_with`, or its
-    /// own.
-    pub fn batch(&self) -> &str {
-        match &self.kind {
-            ChannelKind::Camera(camera) => camera.batch_with.as_deref().unwrap_or(&self.name),
-            ChannelKind::Lidar(_) | ChannelKind::Surround(_) => &self.name,
-        }
-    }
-
     /// Whether the topic of its detections is a value that was accepted.
     pub(super) fn has_output(&self) -> bool {
         let name = format!("{}.output", self.name);

@@ -15,7 +15,6 @@
 //! nodes (`/**:`) that this node does not have are ignored with one warning.
 //! Files are bounded in size and depth.
 
-mod batch;
 mod camera;
 mod capacities;
 mod channel;
@@ -237,7 +236,6 @@ impl Config {
             })
             .collect();
         check_topics(&channels, &mut problems);
-        batch::check(&channels, |name| of_channels.contains_key(name), &mut problems);
         if channels.is_empty() && problems.is_empty() {
             problems.push("channels", "none is configured; allowed: one or more, as `NAME.head`");
         }

@@ -16,8 +16,16 @@ pub(super) struct FrameStream {
     counters: DeviceCounters,
 }
 
+/// Where work is recorded that counts what it drops.
+pub(super) struct RecordedOn<'a> {
+    /// The stream on which it runs.
+    pub(super) stream: &'a Stream,
+    /// The counters of its frame.
+    pub(super) counters: &'a mut DeviceCounters,
+}
+
 /// A frame in progress, whose upload may borrow memory for `'env`.
-pub struct Running<'a, 'env> {
+pub struct FrameInProgress<'a, 'env> {
     stopwatch: &'a Stopwatch,
     scope: &'a UploadScope<'a, 'env>,
     /// Counters of what the frame drops on the device.
@@ -79,35 +87,34 @@ impl FrameStream {
         &mut self.counters
     }
 
-    /// Begins a frame. Each stage marks its end; the last call is [`Running::finish`], or
-    /// [`FrameStream::wait`] for the selected frame.
+    /// Begins a frame. Each stage marks its end; the last call is [`FrameInProgress::finish`], or
+    /// [`FrameStream::end`] for the selected frame.
     pub(super) fn begin<'a, 'env>(
         &'a mut self,
         scope: &'a UploadScope<'a, 'env>,
         report: &'a mut FrameReport,
-    ) -> Running<'a, 'env> {
+    ) -> FrameInProgress<'a, 'env> {
         let Self { stopwatches, selected, counters, .. } = self;
-        Running { stopwatch: &stopwatches[*selected], scope, counters, report }
+        FrameInProgress { stopwatch: &stopwatches[*selected], scope, counters, report }
     }
 
-    /// Marks the end of a stage of the frame that was begun.
-    pub(super) fn end_of(&self, stage: Stage) -> Result<()> {
-        self.stopwatches[self.selected].end_of(stage)
+    /// Waits for the last stage of the frame that was begun.
+    pub(super) fn wait(&self) -> Result<()> {
+        self.stopwatches[self.selected].wait()
     }
 
-    /// Waits for the last stage of the frame that was begun, and adds its durations and
-    /// counters to the report. Returns the number of bytes that the counters have.
-    pub(super) fn wait(&mut self, report: &mut FrameReport) -> Result<usize> {
-        let stopwatch = &self.stopwatches[self.selected];
-        stopwatch.wait()?;
-        stopwatch.add_to(report)?;
+    /// Waits, if the frame that was begun has not ended, and adds its durations and counters to
+    /// the report. Returns the number of bytes that the counters have.
+    pub(super) fn end(&mut self, report: &mut FrameReport) -> Result<usize> {
+        self.wait()?;
+        self.stopwatches[self.selected].add_to(report)?;
         self.counters.add_to(report);
         Ok(self.counters.num_bytes())
     }
 
-    /// Ends a frame. After an error, waits for the work that it queued and clears the
-    /// counters.
-    pub(super) fn settle(&mut self, ran: Result<()>) -> Result<()> {
+    /// Passes the result of a frame on. After an error, waits for the work that it queued and
+    /// clears the counters.
+    pub(super) fn drain_on_error(&mut self, ran: Result<()>) -> Result<()> {
         if ran.is_err() {
             // These report the error of `ran` again.
             let _ = self.counters.enqueue_clear();
@@ -117,7 +124,7 @@ impl FrameStream {
     }
 }
 
-impl<'env> Running<'_, 'env> {
+impl<'env> FrameInProgress<'_, 'env> {
     /// The first stage: makes a payload readable for kernels by `enqueue`.
     pub(super) fn upload(
         &mut self,

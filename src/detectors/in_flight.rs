@@ -1,8 +1,46 @@
-//! The memory of the frames of a detector that overlap.
+//! The frames of a detector between submission and collection, and the memory of several.
 
 use det_post_types::{Error, ErrorKind, Result};
 
+/// The frame in flight of a detector that has one at a time, and what is kept of it.
+#[derive(Debug)]
+pub(crate) struct SingleFrame<T = ()>(Option<T>);
+
+impl<T> SingleFrame<T> {
+    /// Without a frame.
+    pub(crate) const fn none() -> Self {
+        Self(None)
+    }
+
+    /// The number of frames in flight.
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.0.is_some())
+    }
+
+    /// Checks that a frame may be submitted.
+    ///
+    /// # Errors
+    /// `Argument` while a frame is in flight.
+    pub(crate) fn check_free(&self) -> Result<()> {
+        if self.0.is_some() { Err(wrong(FULL)) } else { Ok(()) }
+    }
+
+    /// Notes that a frame is in flight.
+    pub(crate) fn mark_submitted(&mut self, kept: T) {
+        self.0 = Some(kept);
+    }
+
+    /// Ends the frame in flight.
+    ///
+    /// # Errors
+    /// `Argument` when there is none.
+    pub(crate) fn end(&mut self) -> Result<T> {
+        self.0.take().ok_or_else(|| wrong(NONE))
+    }
+}
+
 /// What a frame in flight does not share with another one, once for each frame, used in turn.
+#[cfg(feature = "cuda")]
 pub(super) struct Contexts<C> {
     all: Vec<C>,
     /// The context of the earliest frame in flight, and the number of these frames.
@@ -12,19 +50,11 @@ pub(super) struct Contexts<C> {
     is_refused: bool,
 }
 
+#[cfg(feature = "cuda")]
 impl<C> Contexts<C> {
     /// For one frame after another.
     pub(super) fn of_single(context: C) -> Self {
         Self { all: vec![context], earliest: 0, num_in_flight: 0, is_refused: false }
-    }
-
-    /// The context of a frame that does not overlap.
-    ///
-    /// # Errors
-    /// `Argument` while frames are in flight.
-    pub(super) fn single(&mut self) -> Result<&mut C> {
-        let single = self.all.first_mut().filter(|_| self.num_in_flight == 0);
-        single.ok_or_else(|| wrong("frames are in flight"))
     }
 
     /// Every context.
@@ -33,8 +63,13 @@ impl<C> Contexts<C> {
     }
 
     /// How many frames there can be in flight.
-    pub(super) fn len(&self) -> usize {
+    pub(super) fn max_in_flight(&self) -> usize {
         self.all.len()
+    }
+
+    /// How many frames are in flight.
+    pub(super) fn num_in_flight(&self) -> usize {
+        self.num_in_flight
     }
 
     /// Whether [`Contexts::allow`] would make contexts for so many frames: the first time that
@@ -58,21 +93,21 @@ impl<C> Contexts<C> {
         self.all.len()
     }
 
-    /// The context of the next frame, and its number. [`Contexts::has_begun`] follows, unless
+    /// The context of the next frame, and its number. [`Contexts::mark_submitted`] follows, unless
     /// the frame is dropped.
     ///
     /// # Errors
     /// `Argument` when as many frames as allowed are in flight.
     pub(super) fn next(&mut self) -> Result<(usize, &mut C)> {
         if self.num_in_flight >= self.all.len() {
-            return Err(wrong("as many frames as allowed are in flight"));
+            return Err(wrong(FULL));
         }
         let place = (self.earliest + self.num_in_flight) % self.all.len();
         Ok((place, &mut self.all[place]))
     }
 
     /// Notes that the frame of [`Contexts::next`] is in flight.
-    pub(super) fn has_begun(&mut self) {
+    pub(super) fn mark_submitted(&mut self) {
         self.num_in_flight += 1;
     }
 
@@ -88,7 +123,7 @@ impl<C> Contexts<C> {
     /// `Argument` when no frame is in flight.
     pub(super) fn end_earliest(&mut self) -> Result<(usize, &mut C)> {
         if self.num_in_flight == 0 {
-            return Err(wrong("no frame is in flight"));
+            return Err(wrong(NONE));
         }
         let place = self.earliest;
         self.earliest = (place + 1) % self.all.len();
@@ -96,6 +131,9 @@ impl<C> Contexts<C> {
         Ok((place, &mut self.all[place]))
     }
 }
+
+const FULL: &str = "as many frames as allowed are in flight: collect the earliest first";
+const NONE: &str = "no frame is in flight: submit one first";
 
 /// The error of a call that does not fit the number of frames in flight.
 fn wrong(what: &str) -> Error {

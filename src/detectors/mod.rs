@@ -22,8 +22,7 @@ mod frame_set;
 #[cfg(feature = "cuda")]
 mod frame_stream;
 pub mod image2d;
-#[cfg(feature = "cuda")]
-mod in_flight;
+pub(crate) mod in_flight;
 pub mod lidar;
 #[cfg(feature = "cuda")]
 mod picture_uploads;
@@ -39,8 +38,6 @@ pub mod voxels;
 pub use frame_set::{
     FrameInput, FrameSet, InputNeeds, MAX_INPUTS, Payload, PayloadKind, TargetFrame,
 };
-
-pub use image2d::{BatchPlace, SharedNetwork};
 
 use crate::config::{ChannelConfig, ChannelKind, EncoderFacts};
 use det_post_ops::device::{Device, PayloadMemory};
@@ -82,56 +79,44 @@ pub trait Detector: Send {
     }
 
     /// Does what can be done with a message of an input before its frame is complete, such as
-    /// its upload, and keeps the result for [`Detector::detect`], which is faster and has the
+    /// its upload, and keeps the result for [`Detector::submit`], which is faster and has the
     /// same result as without. Messages of an input differ in their stamps, which rise
     /// until [`Detector::reset`]. A message whose frame does not come is replaced by later
     /// ones.
     ///
     /// # Errors
-    /// The reason why the message cannot be processed, which `detect` reports again for its
+    /// The reason why the message cannot be processed, which is reported again for its
     /// frame; `Device` and `DeviceLost` as there.
     fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
         let _ = (input, message);
         Ok(())
     }
 
-    /// Detects the objects of a frame. Detections are in the total order (score, class,
-    /// source) and valid until the next call. Adds durations, counters and copied bytes to
-    /// `report`.
-    ///
-    /// # Errors
-    /// The reason why the frame is dropped. The detector remains usable, except after
-    /// `Device` (it must be built again) and `DeviceLost` (no detector of this process can
-    /// use the device again).
-    fn detect<'a>(
-        &'a mut self,
-        frame: &FrameSet<'_>,
-        report: &mut FrameReport,
-    ) -> Result<Detections<'a>>;
-
     /// Allows up to `num` frames between [`Detector::submit`] and [`Detector::collect`], and
     /// allocates what they need; the first call with more than 1 decides. Returns how many the
-    /// detector can have, of which the caller may use fewer; 1 means that frames do
-    /// not overlap: it implements neither, runs in a batch ([`DetectorInfo::is_batched`]), or has
-    /// not enough memory, which is logged.
+    /// detector can have, of which the caller may use fewer; 1 means that a frame is collected
+    /// before the next is submitted: the detector does not overlap frames, or has not enough
+    /// memory, which is logged.
     fn allow_in_flight(&mut self, num: usize) -> usize {
         let _ = num;
         1
     }
 
-    /// Begins a frame: queues its work, and returns once its payload is no longer read. Its
-    /// detections are those of [`Detector::detect`], and are given by the call of
-    /// [`Detector::collect`] that follows those of the frames before, with the same `report`.
-    /// While frames are in flight, only these two are called, and [`Detector::reset`], which
-    /// applies to the frames that are submitted after it.
+    /// The number of frames that were submitted and not collected.
+    fn num_in_flight(&self) -> usize;
+
+    /// Begins a frame: does or queues its work, and returns once its payload is no longer read.
+    /// Its detections are given by the call of [`Detector::collect`] that follows those of the
+    /// frames before. Adds durations, counters and copied bytes to `report`, as `collect` does.
+    /// While frames are in flight, only these two are called, [`Detector::flush`], and
+    /// [`Detector::reset`], which applies to the frames that are submitted after it.
     ///
     /// # Errors
-    /// The reason why the frame is dropped, as of `detect`; it is not collected, and frames in
-    /// flight are not affected. `Argument` when as many as allowed are in flight.
-    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
-        let _ = (frame, report);
-        Err(Error::new(ErrorKind::Argument, "detector", "frames are processed one after another"))
-    }
+    /// The reason why the frame is dropped; it is not collected, and frames in flight are not
+    /// affected. The detector remains usable, except after `Device` (it must be built again) and
+    /// `DeviceLost` (no detector of this process can use the device again). `Argument` when as
+    /// many frames as allowed are in flight.
+    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()>;
 
     /// Queues the work of the frame that was submitted last, with the same `report`, where it waits
     /// to have its picture decoded with those of other detectors. Its errors are those of
@@ -141,13 +126,28 @@ pub trait Detector: Send {
         let _ = report;
     }
 
-    /// Waits for the earliest frame in flight and ends it.
+    /// Waits for the earliest frame in flight and ends it, with the `report` of its submission.
+    /// Detections are in the total order (score, class, source) and valid until the next call.
     ///
     /// # Errors
-    /// The reason why that frame is dropped, as of `detect`; `Argument` when none is in flight.
-    fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
-        let _ = report;
-        Err(Error::new(ErrorKind::Argument, "detector", "no frame is in flight"))
+    /// The reason why that frame is dropped, as of `submit`; `Argument` when none is in flight.
+    fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>>;
+
+    /// Detects the objects of a frame: [`Detector::submit`] and [`Detector::collect`].
+    ///
+    /// # Errors
+    /// Those of the two; `Argument` while frames are in flight.
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
+        report: &mut FrameReport,
+    ) -> Result<Detections<'a>> {
+        if self.num_in_flight() > 0 {
+            let message = "frames are in flight: collect them first";
+            return Err(Error::new(ErrorKind::Argument, "detector", message));
+        }
+        self.submit(frame, report)?;
+        self.collect(report)
     }
 
     /// Applies the parameters that may change between frames: thresholds, limits, classes,
@@ -198,10 +198,6 @@ pub struct DetectorInfo {
     pub engine_name: String,
     /// The process of the detector, if it is not this one.
     pub process_id: Option<u32>,
-    /// Whether its network runs once for frames of several channels, for which
-    /// [`Detector::detect`] waits. A caller that processes these channels in one thread submits
-    /// and flushes the frames of all before it collects the first; each has one frame in flight.
-    pub is_batched: bool,
     /// The score threshold of the suppression that its network ends in, where that holds in
     /// place of `score_threshold` and `nms.*` of the configuration.
     pub score_threshold: Option<f32>,
@@ -225,7 +221,6 @@ impl DetectorInfo {
             device_name: device.to_string(),
             engine_name: engine_name.to_owned(),
             process_id: None,
-            is_batched: false,
             score_threshold: None,
             stages: stages.to_vec(),
         }
@@ -258,27 +253,12 @@ pub fn open(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn Dete
     }
     let device = Device::open(device)?;
     match &config.kind {
-        ChannelKind::Camera(camera) => image2d::open(camera, &device, None),
+        ChannelKind::Camera(camera) => image2d::open(camera, &device),
         ChannelKind::Lidar(lidar) => match &lidar.facts.encoder {
             EncoderFacts::Pillars(_) => pillars::open(lidar, &device),
             EncoderFacts::Voxels(_) => voxels::open(lidar, &device),
         },
         ChannelKind::Surround(surround) => surround::open(surround, config.inputs.len(), &device),
-    }
-}
-
-/// As [`open`], for a camera whose network runs once for all members of a batch.
-///
-/// # Errors
-/// As [`open`]; `Model` when the batch of the network is fixed, `Config` for another sensor.
-pub fn open_in_batch(
-    config: &ChannelConfig,
-    device: DeviceChoice,
-    batch: &BatchPlace,
-) -> Result<Box<dyn Detector>> {
-    match &config.kind {
-        ChannelKind::Camera(camera) => image2d::open(camera, &Device::open(device)?, Some(batch)),
-        ChannelKind::Lidar(_) | ChannelKind::Surround(_) => Err(another_family(config)),
     }
 }
 

@@ -110,7 +110,8 @@ impl PictureUploads {
         &mut self,
         images: &mut [DeviceImage],
         pending: &mut [Option<Pending<'env>>],
-        (scope, report): (&UploadScope<'_, 'env>, &mut FrameReport),
+        scope: &UploadScope<'_, 'env>,
+        report: &mut FrameReport,
         named: impl Fn(usize, Error) -> Error,
     ) -> Result<()> {
         let is_decoded = self.decode(images, pending, scope, report)?;

@@ -55,7 +55,7 @@ enum Progress {
 }
 
 /// The picture of a file.
-pub(super) enum Taken {
+pub(super) enum DecodeOutcome {
     /// The bytes of the file, and the layout and memory of its picture for work of the camera's
     /// stream, until the next file is kept.
     Decoded { num_bytes: usize, layout: ImageLayout, image: DeviceBuffer<u8> },
@@ -197,7 +197,7 @@ impl JpegPlace {
     /// # Errors
     /// `Device` when the device fails, also by a file of another camera; `Argument` when no
     /// file was kept.
-    pub(super) fn take(&self, stream: &Stream) -> Result<Taken> {
+    pub(super) fn take(&self, stream: &Stream) -> Result<DecodeOutcome> {
         let mut state = self.shared.lock();
         if matches!(state.files[self.place].progress, Progress::Waiting(_)) {
             state.decode_waiting(&self.shared.stream)?;
@@ -208,9 +208,9 @@ impl JpegPlace {
             Progress::Decoded => {
                 stream.wait_for(decoded)?;
                 let (num_bytes, layout) = (file.data.len(), image.layout()?);
-                Ok(Taken::Decoded { num_bytes, layout, image: image.bytes().on(stream)? })
+                Ok(DecodeOutcome::Decoded { num_bytes, layout, image: image.bytes().on(stream)? })
             }
-            Progress::Refused => Ok(Taken::Refused(std::mem::take(&mut file.data))),
+            Progress::Refused => Ok(DecodeOutcome::Refused(std::mem::take(&mut file.data))),
             progress => {
                 let message = format!("no JPEG file was kept: {progress:?}");
                 Err(Error::new(ErrorKind::Argument, "detector", message))

@@ -10,7 +10,7 @@ use super::calibration::{CalibrationSummary, CalibrationWatch};
 use super::frame_window::{FrameSummary, FrameWindow};
 use crate::config::ChannelConfig;
 use crate::runtime::account::Reason;
-use crate::runtime::channel::Served;
+use crate::runtime::channel::ChannelFrame;
 use crate::runtime::input::{InputAccount, InputSummary};
 use crate::runtime::serving::Serving;
 use crate::runtime::stamps::StampOrder;
@@ -130,7 +130,7 @@ impl ChannelState {
     /// Counts a frame that was processed, whose message `arrived`, and whether it was published.
     pub fn note_served(
         &self,
-        served: &Served<'_>,
+        served: &ChannelFrame<'_>,
         arrived: Option<Instant>,
         published: Result<()>,
     ) {

@@ -40,7 +40,7 @@ pub(super) struct LiveChannel {
     /// Whether its network has its own suppression, with its score threshold.
     suppresses_itself: bool,
     state: Arc<ChannelState>,
-    stage: Stage,
+    thread: ThreadState,
     gate: OutputGate,
     /// Reused memory of summaries.
     window: FrameWindow,
@@ -50,14 +50,14 @@ pub(super) struct LiveChannel {
     num_failures_seen: u64,
 }
 
-enum Stage {
+enum ThreadState {
     Idle(Box<Worker>),
-    Running(Running),
+    Running(ChannelThread),
     /// Its thread did not end.
     Lost,
 }
 
-struct Running {
+struct ChannelThread {
     closer: SlotCloser,
     thread: JoinHandle<Box<Worker>>,
 }
@@ -101,7 +101,7 @@ impl LiveChannel {
             state: Arc::new(ChannelState::new(states.collect(), Serving::of(&channel), trace)),
             num_failures_seen: 0,
             gate: outputs.gate(),
-            stage: Stage::Idle(Box::new(Worker::new(channel, outputs))),
+            thread: ThreadState::Idle(Box::new(Worker::new(channel, outputs))),
             window: FrameWindow::new(),
             totals: Account::new(),
             input_totals: vec![InputTotals::default(); config.inputs.len()],
@@ -159,10 +159,10 @@ impl LiveChannel {
         clock: &Arc<NodeClock>,
         transforms: &Arc<LiveTransforms>,
     ) -> Result<()> {
-        let mut worker = match std::mem::replace(&mut self.stage, Stage::Lost) {
-            Stage::Idle(worker) => worker,
+        let mut worker = match std::mem::replace(&mut self.thread, ThreadState::Lost) {
+            ThreadState::Idle(worker) => worker,
             other => {
-                self.stage = other;
+                self.thread = other;
                 let message = format!("{}: is not idle", self.config.name);
                 return Err(Error::new(ErrorKind::Argument, "channel", message));
             }
@@ -171,7 +171,7 @@ impl LiveChannel {
         let now = clock.now().unwrap_or_default();
         let labelled = worker.outputs.publish_labels(worker.channel.config(), now);
         if let Err(error) = labelled {
-            self.stage = Stage::Idle(worker);
+            self.thread = ThreadState::Idle(worker);
             return Err(error);
         }
         self.state.inputs.iter().for_each(|input| input.reopen(Instant::now()));
@@ -188,13 +188,13 @@ impl LiveChannel {
             .map_err(|e| Error::new(ErrorKind::Io, "channel", "no thread").with_source(e))?;
         match self.subscribe(middleware, writers) {
             Ok(()) => {
-                self.stage = Stage::Running(Running { closer, thread });
+                self.thread = ThreadState::Running(ChannelThread { closer, thread });
                 Ok(())
             }
             Err(error) => {
                 self.inputs.iter_mut().for_each(LiveInput::unsubscribe);
                 closer.close();
-                self.stage = thread.join().map_or(Stage::Lost, Stage::Idle);
+                self.thread = thread.join().map_or(ThreadState::Lost, ThreadState::Idle);
                 Err(error)
             }
         }
@@ -219,7 +219,7 @@ impl LiveChannel {
 
     /// Stops accepting messages. The frame in flight is finished.
     pub(super) fn begin_stop(&mut self) {
-        if let Stage::Running(running) = &self.stage {
+        if let ThreadState::Running(running) = &self.thread {
             running.closer.close();
         }
     }
@@ -230,13 +230,14 @@ impl LiveChannel {
     /// `Argument` when it did not finish: the channel is lost, and publishes
     /// nothing any more.
     pub(super) fn finish_stop(&mut self, deadline: Instant) -> Result<()> {
-        let Running { thread, .. } = match std::mem::replace(&mut self.stage, Stage::Lost) {
-            Stage::Running(running) => running,
-            other => {
-                self.stage = other;
-                return Ok(());
-            }
-        };
+        let ChannelThread { thread, .. } =
+            match std::mem::replace(&mut self.thread, ThreadState::Lost) {
+                ThreadState::Running(running) => running,
+                other => {
+                    self.thread = other;
+                    return Ok(());
+                }
+            };
         self.inputs.iter_mut().for_each(LiveInput::unsubscribe);
         while !thread.is_finished() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
@@ -251,7 +252,7 @@ impl LiveChannel {
         }
         let Ok(mut worker) = thread.join() else { return lost("its thread panicked") };
         let removed = worker.outputs.remove_markers(&Header::default());
-        self.stage = Stage::Idle(worker);
+        self.thread = ThreadState::Idle(worker);
         removed
     }
 
@@ -288,9 +289,9 @@ impl LiveChannel {
     ) -> Vec<DiagnosticStatus> {
         let now = Instant::now();
         let (summaries, frames) = self.sum_up(now);
-        let running = match &self.stage {
-            Stage::Running(running) => Some(running),
-            Stage::Idle(_) | Stage::Lost => None,
+        let running = match &self.thread {
+            ThreadState::Running(running) => Some(running),
+            ThreadState::Idle(_) | ThreadState::Lost => None,
         };
         let num_failures = frames.serving.num_failures;
         let num_failures_now = num_failures - self.num_failures_seen;
@@ -302,7 +303,7 @@ impl LiveChannel {
             config: &self.config,
             num_failures_now,
             is_active: running.is_some(),
-            is_dead: ended || matches!(self.stage, Stage::Lost),
+            is_dead: ended || matches!(self.thread, ThreadState::Lost),
             inputs: inputs
                 .map(|(input, (summary, calibration))| {
                     input.health(summary, calibration.as_ref(), &topic_status)

@@ -11,7 +11,7 @@ use super::publisher::{GatedPublisher, OutputGate};
 use crate::config::ChannelConfig;
 use crate::detectors::FrameInput;
 use crate::draw::{encode_annotations, encode_markers};
-use crate::runtime::channel::{Channel, Served};
+use crate::runtime::channel::{Channel, ChannelFrame};
 use det_post_ros::messages::{DiagnosticArray, ImageAnnotations, LabelInfo, MarkerArray};
 use det_post_ros::middleware::{Middleware, Qos};
 use det_post_ros::{NodeName, OutputType};
@@ -120,18 +120,13 @@ impl ChannelOutputs {
             || self.debug_image.has_subscribers()
     }
 
-    /// Whether something that shows the inputs of a frame has a subscriber.
-    pub fn show_inputs(&self, config: &ChannelConfig) -> bool {
-        config.live.publishes_debug_image && self.debug_image.has_subscribers()
-    }
-
     /// Publishes the detections of a frame, with the stamp and the frame of its
     /// reference input.
     ///
     /// # Errors
     /// `Middleware` when it could not be handed over.
-    pub fn publish(&mut self, served: &Served<'_>) -> Result<()> {
-        let Served { config, header, detections, .. } = served;
+    pub fn publish(&mut self, frame: &ChannelFrame<'_>) -> Result<()> {
+        let ChannelFrame { config, header, detections, .. } = frame;
         for (output_type, publisher) in &mut self.detections {
             let format = &config.publish.format;
             format.encode(*output_type, header, *detections, &mut self.message)?;
@@ -147,26 +142,29 @@ impl ChannelOutputs {
     /// `Middleware` when something could not be handed over.
     pub fn report(
         &mut self,
-        served: &Served<'_>,
+        frame: &ChannelFrame<'_>,
         processing: Duration,
         now: Option<Stamp>,
     ) -> Result<()> {
         let Self { debug_times, voxel_status, message, .. } = self;
-        debug_times.publish(&served.header, processing, now, message)?;
+        debug_times.publish(&frame.header, processing, now, message)?;
         match voxel_status {
-            Some(status) => status.publish(&served.header, served.report, message),
+            Some(status) => status.publish(&frame.header, frame.report, message),
             None => Ok(()),
         }
     }
 
-    /// Publishes markers, annotations and, of a frame with its inputs, debug images that have a
-    /// subscriber.
+    /// Publishes markers, annotations and debug images that have a subscriber.
     ///
     /// # Errors
     /// `Middleware` when something could not be handed over; why a picture cannot be
     /// drawn.
-    pub fn show(&mut self, served: &Served<'_>, inputs: &[Option<FrameInput<'_>>]) -> Result<()> {
-        let Served { config, header, detections, .. } = served;
+    pub fn show(
+        &mut self,
+        frame: &ChannelFrame<'_>,
+        inputs: &[Option<FrameInput<'_>>],
+    ) -> Result<()> {
+        let ChannelFrame { config, header, detections, .. } = frame;
         if let (Some(markers), Detections::Boxes3d(objects)) = (&mut self.markers, detections) {
             if config.live.publishes_markers && markers.num_subscribers() > 0 {
                 let class_names = config.kind.class_names();
@@ -193,10 +191,7 @@ impl ChannelOutputs {
             }
             annotations.publish(message)?;
         }
-        if inputs.is_empty() {
-            return Ok(());
-        }
-        self.debug_image.publish(served, inputs, &mut self.message)
+        self.debug_image.publish(frame, inputs, &mut self.message)
     }
 
     /// Removes the markers that may still show.

@@ -9,12 +9,13 @@ use super::channel_state::{ChannelState, lock};
 use super::clock::NodeClock;
 use super::outputs::ChannelOutputs;
 use super::transforms::LiveTransforms;
-use crate::detectors::{FrameInput, MAX_INPUTS};
+use crate::detectors::FrameInput;
 use crate::runtime::assembler::{Sequence, SharedMessage};
-use crate::runtime::channel::{Channel, Served};
+use crate::runtime::channel::{Channel, ChannelFrame};
+use crate::runtime::frame_messages::FrameMessages;
 use crate::runtime::message_buffer::MessageBuffer;
-use crate::runtime::slot::{SlotReader, Taken};
-use det_post_types::{CameraCalibration, Error, ErrorKind, Result};
+use crate::runtime::slot::{SlotEvent, SlotReader};
+use det_post_types::{CameraCalibration, Error, ErrorKind, Result, Stamp};
 
 /// Tolerated lead of stamps over the node's clock, for clocks of two machines.
 const FUTURE_TOLERANCE: Duration = Duration::from_millis(100);
@@ -26,19 +27,22 @@ pub struct Worker {
     /// Its publishers.
     pub outputs: ChannelOutputs,
     /// The frames in flight, earliest first.
-    begun: VecDeque<Begun>,
+    in_flight: VecDeque<InFlightFrame>,
 }
 
-/// When a frame began and when its message arrived.
-#[derive(Clone, Copy)]
-struct Begun {
+/// What a frame in flight is published with.
+struct InFlightFrame {
     start: Instant,
+    /// The time of the node when it began, where it is known.
+    begun_at: Option<Stamp>,
+    /// When its reference message arrived.
     arrived: Option<Instant>,
+    messages: FrameMessages,
 }
 
-/// What the frames of a channel are published with.
+/// What the frames of a channel are processed and published with.
 #[derive(Clone, Copy)]
-struct Surroundings<'a> {
+struct FrameContext<'a> {
     state: &'a ChannelState,
     clock: &'a NodeClock,
     transforms: &'a LiveTransforms,
@@ -49,7 +53,7 @@ struct Surroundings<'a> {
 impl Worker {
     /// A channel and its publishers.
     pub fn new(channel: Channel, outputs: ChannelOutputs) -> Self {
-        Self { channel, outputs, begun: VecDeque::new() }
+        Self { channel, outputs, in_flight: VecDeque::new() }
     }
 
     /// Applies the pending configuration, if there is one.
@@ -81,105 +85,99 @@ impl Worker {
         transforms: &LiveTransforms,
     ) -> Box<Self> {
         let wants_transforms = self.channel.wants_transforms();
-        let around = Surroundings { state, clock, transforms, wants_transforms };
+        let context = FrameContext { state, clock, transforms, wants_transforms };
         loop {
-            let is_idle = self.begun.is_empty();
-            let taken = if is_idle {
-                let Some(taken) = slot.take() else { return self };
+            let event = if self.in_flight.is_empty() {
+                let Some(event) = slot.take() else { return self };
                 self.apply_pending(state, clock);
-                Some(taken)
+                Some(event)
             } else if state.has_pending() {
                 None
             } else {
                 slot.try_take()
             };
-            match taken {
-                Some(Taken::Frame { messages, sequence }) => {
+            let mut is_submitted = false;
+            match event {
+                Some(SlotEvent::Frame { messages, sequence }) => {
                     self.channel.set_sequence(sequence);
-                    let done = if self.is_skipping() {
+                    if self.is_skipping() {
                         self.skip(state);
-                        Ok(())
-                    } else if self.overlaps() {
-                        self.begin(messages, around)
                     } else {
-                        self.end_all(around);
-                        self.process(messages, around)
-                    };
-                    if let Err(error) = done {
-                        self.note_dropped(state, &error, 1);
+                        while self.in_flight.len() >= self.max_in_flight() {
+                            self.end(context);
+                        }
+                        let submitted = self.submit(messages, context);
+                        is_submitted = submitted.is_ok();
+                        if let Err(error) = submitted {
+                            self.note_dropped(state, &error, 1);
+                        }
+                        self.forget_poses(context);
                     }
-                    self.forget_poses(around);
                 }
-                Some(Taken::Arrived { input, message }) => self.prepare(input, message, state),
-                Some(Taken::Refused { error, num }) => self.note_dropped(state, &error, num),
+                Some(SlotEvent::Arrived { input, message }) => self.prepare(input, message, state),
+                Some(SlotEvent::Refused { error, num }) => self.note_dropped(state, &error, num),
                 None => {}
             }
-            if !is_idle {
-                self.end(around);
+            if !is_submitted || self.in_flight.len() >= self.max_in_flight() {
+                self.end(context);
             }
             lock(&state.frames).serving.refresh(&self.channel);
         }
     }
 
-    /// Whether the next frame begins by [`Worker::begin`] and ends by [`Worker::end`].
-    fn overlaps(&mut self) -> bool {
+    /// The most frames in flight: 1 while the detector has to be built again.
+    fn max_in_flight(&mut self) -> usize {
         let num = self.channel.config().live.frames_in_flight;
-        num > 1
-            && !self.outputs.show_inputs(self.channel.config())
-            && self.channel.allow_in_flight(num) >= num
+        self.channel.allow_in_flight(num).min(num)
     }
 
-    /// Begins a frame of one input.
+    /// Submits a frame; [`Worker::end`] publishes its detections.
     ///
     /// # Errors
     /// The reason why the frame is dropped; frames in flight are not affected.
-    fn begin(
+    fn submit(
         &mut self,
         messages: &[Option<SharedMessage>],
-        around: Surroundings<'_>,
+        context: FrameContext<'_>,
     ) -> Result<()> {
-        let Surroundings { state, clock, transforms, .. } = around;
-        let start = Instant::now();
-        let Some(message) = messages.first().and_then(Option::as_deref) else { return Ok(()) };
-        self.check_age(clock.now().map(|now| now.seconds_since(message.stamp())), state)?;
-        let view = message.view()?;
-        let input = view.input_with(None);
-        if let Some(watch) = state.inputs.first().and_then(|input| input.calibration.as_ref()) {
-            lock(watch).note_image(&input);
-        }
+        let FrameContext { state, clock, transforms, .. } = context;
+        let (start, begun_at) = (Instant::now(), clock.now());
+        let reference = messages.get(self.channel.config().sync.reference);
+        let reference = reference.and_then(Option::as_deref);
+        let stamp = reference.map(MessageBuffer::stamp).unwrap_or_default();
+        self.check_age(begun_at.map(|now| now.seconds_since(stamp)), state)?;
+        let calibrations = std::array::from_fn(|index| self.calibration(index, state));
+        let messages = FrameMessages::new(messages, calibrations);
         let deadline = start + self.channel.config().live.transform_wait;
         let lookup = |to: &str, from: &str, at| transforms.lookup(to, from, at, deadline);
-        self.channel.submit(&mut [Some(input)], Some(&lookup))?;
+        {
+            let views = messages.views()?;
+            let inputs = &mut messages.inputs(&views)[..messages.num_inputs()];
+            self.channel.submit(inputs, Some(&lookup))?;
+        }
         self.channel.flush();
-        self.begun.push_back(Begun { start, arrived: message.arrived() });
+        let arrived = reference.and_then(MessageBuffer::arrived);
+        self.in_flight.push_back(InFlightFrame { start, begun_at, arrived, messages });
         Ok(())
     }
 
     /// Forgets the poses of the previous run if the stamps have started over.
-    fn forget_poses(
-        &mut self,
-        Surroundings { transforms, wants_transforms, .. }: Surroundings<'_>,
-    ) {
+    fn forget_poses(&mut self, context: FrameContext<'_>) {
         if let Some(latest) = self.channel.take_restart()
-            && wants_transforms
+            && context.wants_transforms
         {
-            transforms.forget_after(latest);
+            context.transforms.forget_after(latest);
         }
     }
 
     /// Ends the earliest frame in flight, if there is one, and publishes its detections.
-    fn end(&mut self, around: Surroundings<'_>) {
-        let Some(begun) = self.begun.pop_front() else { return };
-        match self.channel.collect() {
-            Some(Ok(served)) => publish(&mut self.outputs, &served, &[], begun, around),
-            Some(Err(error)) => self.note_dropped(around.state, &error, 1),
-            None => {}
-        }
-    }
-
-    fn end_all(&mut self, around: Surroundings<'_>) {
-        while !self.begun.is_empty() {
-            self.end(around);
+    fn end(&mut self, context: FrameContext<'_>) {
+        let Some(ended) = self.in_flight.pop_front() else { return };
+        let Self { channel, outputs, .. } = self;
+        let published =
+            channel.collect().and_then(|frame| publish(outputs, &frame, &ended, context));
+        if let Err(error) = published {
+            self.note_dropped(context.state, &error, 1);
         }
     }
 
@@ -215,46 +213,6 @@ impl Worker {
         let message =
             format!("frame age {age:.3} s exceeds max_age_s = {:.3} s", max_age.as_secs_f64());
         Err(Error::new(ErrorKind::Stale, "channel", message))
-    }
-
-    /// Processes a frame and publishes its detections.
-    ///
-    /// # Errors
-    /// The reason why the frame is dropped.
-    fn process(
-        &mut self,
-        messages: &[Option<SharedMessage>],
-        around: Surroundings<'_>,
-    ) -> Result<()> {
-        let Surroundings { state, clock, transforms, .. } = around;
-        let (start, now) = (Instant::now(), clock.now());
-        let reference = messages.get(self.channel.config().sync.reference);
-        let reference = reference.and_then(Option::as_deref);
-        let stamp = reference.map(MessageBuffer::stamp).unwrap_or_default();
-        self.check_age(now.map(|now| now.seconds_since(stamp)), state)?;
-        let mut views = [const { None }; MAX_INPUTS];
-        for (view, message) in views.iter_mut().zip(messages) {
-            *view = message.as_deref().map(MessageBuffer::view).transpose()?;
-        }
-        let calibrations: [_; MAX_INPUTS] =
-            std::array::from_fn(|index| self.calibration(index, state));
-        let mut inputs = [const { None }; MAX_INPUTS];
-        for ((input, view), calibration) in inputs.iter_mut().zip(&views).zip(&calibrations) {
-            *input = view.as_ref().map(|view| view.input_with(calibration.as_deref()));
-        }
-        let inputs = &mut inputs[..messages.len()];
-        let deadline = start + self.channel.config().live.transform_wait;
-        let lookup = |to: &str, from: &str, at| transforms.lookup(to, from, at, deadline);
-        let served = self.channel.process(inputs, Some(&lookup))?;
-        lock(&state.frames).window.account.add_times(served.header.stamp, inputs, now);
-        for (input, state) in inputs.iter().zip(&state.inputs) {
-            if let (Some(input), Some(calibration)) = (input, &state.calibration) {
-                lock(calibration).note_image(input);
-            }
-        }
-        let begun = Begun { start, arrived: reference.and_then(MessageBuffer::arrived) };
-        publish(&mut self.outputs, &served, inputs, begun, around);
-        Ok(())
     }
 
     /// Prepares a message of a frame that is not complete yet.
@@ -298,24 +256,45 @@ impl Worker {
     }
 }
 
-/// Publishes the detections of a frame and what is shown of it, and counts it.
-fn publish(
-    outputs: &mut ChannelOutputs,
-    served: &Served<'_>,
+/// Notes the times and the sizes of the inputs of a frame.
+fn note_inputs(
+    frame: &ChannelFrame<'_>,
     inputs: &[Option<FrameInput<'_>>],
-    Begun { start, arrived }: Begun,
-    Surroundings { state, clock, .. }: Surroundings<'_>,
+    begun_at: Option<Stamp>,
+    state: &ChannelState,
 ) {
-    let published = outputs.publish(served);
-    state.note_served(served, arrived, published);
-    let ended = Instant::now();
-    let processing = ended - start;
-    let limits = served.config.live.processing_time;
-    lock(&state.frames).processing.note(processing, limits, ended);
-    let reported = outputs.report(served, processing, clock.now());
-    for result in [reported, outputs.show(served, inputs)] {
-        if let Err(error) = result {
-            lock(&state.frames).count_unpublished(&served.config.name, &error);
+    lock(&state.frames).window.account.add_times(frame.header.stamp, inputs, begun_at);
+    for (input, state) in inputs.iter().zip(&state.inputs) {
+        if let (Some(input), Some(calibration)) = (input, &state.calibration) {
+            lock(calibration).note_image(input);
         }
     }
+}
+
+/// Publishes the detections of a frame and what is shown of it, and counts it.
+///
+/// # Errors
+/// Those of the views of its messages, which passed when it was submitted.
+fn publish(
+    outputs: &mut ChannelOutputs,
+    frame: &ChannelFrame<'_>,
+    InFlightFrame { start, begun_at, arrived, messages }: &InFlightFrame,
+    FrameContext { state, clock, .. }: FrameContext<'_>,
+) -> Result<()> {
+    let views = messages.views()?;
+    let inputs = &messages.inputs(&views)[..messages.num_inputs()];
+    note_inputs(frame, inputs, *begun_at, state);
+    let published = outputs.publish(frame);
+    state.note_served(frame, *arrived, published);
+    let ended = Instant::now();
+    let processing = ended - *start;
+    let limits = frame.config.live.processing_time;
+    lock(&state.frames).processing.note(processing, limits, ended);
+    let reported = outputs.report(frame, processing, clock.now());
+    for result in [reported, outputs.show(frame, inputs)] {
+        if let Err(error) = result {
+            lock(&state.frames).count_unpublished(&frame.config.name, &error);
+        }
+    }
+    Ok(())
 }

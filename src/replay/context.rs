@@ -8,7 +8,7 @@ use super::transforms::TransformFeed;
 use super::turns::{Turn, Turns};
 use crate::detectors::FrameSet;
 use crate::runtime::account::Account;
-use crate::runtime::channel::Served;
+use crate::runtime::channel::ChannelFrame;
 use det_post_ros::bag::{BagMessage, BagReader, LogSpan, is_same_damage};
 use det_post_types::{Error, Result, Stamp};
 
@@ -99,31 +99,32 @@ impl<'a> ReplayContext<'a> {
     /// Returns the errors of the closure.
     pub(super) fn pass_on(
         &self,
-        (channel, account): (usize, &mut Account),
-        served: &Served<'_>,
+        channel: usize,
+        account: &mut Account,
+        frame: &ChannelFrame<'_>,
         inputs: FrameSet<'_>,
         log_time: &dyn Fn() -> Stamp,
     ) -> Result<()> {
         let number = account.frames_in();
-        account.add_served(served.report, served.detections.len());
-        account.add_stamp(served.order);
-        let degraded = served.degraded.as_ref();
+        account.add_served(frame.report, frame.detections.len());
+        account.add_stamp(frame.order);
+        let degraded = frame.degraded.as_ref();
         let is_first = degraded.is_some_and(|error| account.add_degraded(error) == 1);
         if let Some(error) = degraded.filter(|_| is_first) {
             tracing::warn!(
                 "channel {}: sweep processed without past sweeps: {error}",
-                served.config.name
+                frame.config.name
             );
         }
         self.call(channel, || ReplayFrame {
             channel,
-            config: served.config,
+            config: frame.config,
             number,
             num_messages_read: self.num_messages_read(),
             result: Ok(ReplayDetections {
-                header: served.header,
-                detections: served.detections,
-                report: served.report,
+                header: frame.header,
+                detections: frame.detections,
+                report: frame.report,
                 degraded,
                 inputs,
                 // Read under the lock: from frame to frame it does not go back.

@@ -28,8 +28,7 @@ pub struct ReplayDetections<'a> {
     pub report: &'a FrameReport,
     /// Why the pose of a sensor is unknown; the frame was processed without it.
     pub degraded: Option<&'a Error>,
-    /// The inputs of the frame; empty if it overlapped with another one
-    /// ([`ReplayOptions::frames_in_flight`](super::ReplayOptions::frames_in_flight)).
+    /// The inputs of the frame, with any number of frames in flight.
     pub inputs: FrameSet<'a>,
     /// Time of the detections on the clock of the recording: the log time of the message
     /// that completes the frame or, at a [`Rate::Factor`](super::Rate::Factor), the time at which they are found.

@@ -1,13 +1,12 @@
 //! Every message of a recording, in its order, with frames that overlap.
 //!
 //! A channel whose detector can have several frames in flight begins a frame while the one
-//! before is in progress; channels of one batch begin a frame each before the first of these
-//! ends. Frames of all channels are passed on in the order of their messages, so that the
-//! results are those of one frame after another.
+//! before is in progress. Frames of all channels are passed on in the order of their messages, so
+//! that the results are those of one frame after another.
 
 use std::collections::VecDeque;
 
-use super::channel::ReplayChannel;
+use super::channel::{Closed, ReplayChannel};
 use super::context::ReplayContext;
 use det_post_ops::device::MappedUploads;
 use det_post_ros::bag::{BagMessage, check_log_time};
@@ -63,7 +62,7 @@ impl<'a, 'c> InOrder<'a, 'c> {
     /// Processes a message, and passes on the frames that it ends.
     ///
     /// # Errors
-    /// As of [`ReplayChannel::process`].
+    /// As of [`ReplayChannel::end`].
     pub(super) fn process(&mut self, message: &BagMessage<'_>) -> Result<()> {
         self.set_message(self.message + 1);
         if let Some(Uploads { files, reader, .. }) = self.uploads.filter(|all| all.is_shared) {
@@ -81,37 +80,40 @@ impl<'a, 'c> InOrder<'a, 'c> {
             {
                 files.advance(reader, message.data);
             }
-            self.make_room(index)?;
-            // A frame that has just ended may have lost the device.
-            if self.channels[index].overlaps(self.max_in_flight) {
-                self.begin(index, message)?;
-            } else {
-                self.process_alone(index, message)?;
-            }
+            self.process_on(index, message)?;
         }
         Ok(())
     }
 
-    /// Processes a message on a channel whose frames do not overlap. Frames in flight end before
-    /// one of its own is passed on, not for messages without which a frame is not complete.
-    fn process_alone(&mut self, index: usize, message: &BagMessage<'_>) -> Result<()> {
+    /// Processes a message on a channel. Frames of other channels that are in flight end before one
+    /// of a channel without overlapping is passed on, not for messages without which a frame is not
+    /// complete.
+    fn process_on(&mut self, index: usize, message: &BagMessage<'_>) -> Result<()> {
         let log_time = message.log_time;
         let is_in_time = check_log_time(log_time).is_ok();
         if is_in_time {
             self.process_due(index, log_time)?;
         }
         if self.channels[index].is_frame(message) {
-            self.end_all()?;
+            let is_kept = self.make_room(index)? > 1;
+            let begun = self.channels[index].submit(message, is_kept, self.context);
+            self.note_begun(index, log_time, begun)?;
+            if !is_kept {
+                self.end_all(message.data)?;
+            }
+        } else {
+            self.channels[index].take(message, self.context);
         }
-        self.channels[index].process(message, self.context)?;
         if is_in_time { self.process_due(index, log_time) } else { Ok(()) }
     }
 
     /// Processes the frames of several inputs of a channel that are due by `log_time`.
     fn process_due(&mut self, index: usize, log_time: Stamp) -> Result<()> {
-        while let Some(closed) = self.channels[index].close(log_time) {
-            self.end_all()?;
-            self.channels[index].process_closed(closed, self.context)?;
+        while let Some(Closed { at, usable }) = self.channels[index].close(log_time) {
+            self.end_all(&[])?;
+            let begun = self.channels[index].submit_closed(usable, self.context);
+            self.note_begun(index, at, begun)?;
+            self.end_all(&[])?;
         }
         self.channels[index].count_unused(log_time, self.context);
         Ok(())
@@ -123,7 +125,7 @@ impl<'a, 'c> InOrder<'a, 'c> {
     /// # Errors
     /// As [`InOrder::process`].
     pub(super) fn finish(mut self) -> Result<()> {
-        self.end_all()?;
+        self.end_all(&[])?;
         self.set_message(u64::MAX);
         let last = self.context.owned().to.map_or(i64::MAX, |to| to.nanos().saturating_sub(1));
         for index in 0..self.channels.len() {
@@ -136,42 +138,40 @@ impl<'a, 'c> InOrder<'a, 'c> {
     }
 
     /// Ends the earliest frames until a channel may begin another: not earlier, so that the GPU
-    /// has work of every channel. The network of a batch runs when the first of its frames ends,
-    /// which is before its channel begins another.
-    fn make_room(&mut self, index: usize) -> Result<()> {
-        let max_in_flight = self.channels[index].max_in_flight(self.max_in_flight);
-        while self.channels[index].num_in_flight() >= max_in_flight {
-            self.end_earliest()?;
-        }
-        Ok(())
-    }
-
-    /// Begins the frame of a message on a channel that has room for it.
-    fn begin(&mut self, index: usize, message: &BagMessage<'_>) -> Result<()> {
+    /// has work of every channel. Queues the work of the frame that it began last. Returns how many
+    /// frames it can have in flight, which is 1 when its detector has to be built again.
+    fn make_room(&mut self, index: usize) -> Result<usize> {
+        let max_in_flight = loop {
+            let channel = &mut self.channels[index];
+            let max_in_flight = channel.max_in_flight(self.max_in_flight);
+            if channel.num_in_flight() < max_in_flight {
+                break max_in_flight;
+            }
+            self.end_earliest(&[])?;
+        };
         if self.in_flight.range(self.num_queued..).any(|other| other.index == index) {
             self.flush();
         }
-        match self.channels[index].begin(message, self.context) {
-            Ok(true) => {
-                let (message, log_time) = (self.message, message.log_time);
-                self.in_flight.push_back(InFlight { index, message, log_time });
-            }
-            Ok(false) => {}
-            Err(error) => {
-                self.end_all()?;
-                let channel = &mut self.channels[index];
-                return channel.drop_frame(&error, message.log_time, self.context);
-            }
+        Ok(max_in_flight)
+    }
+
+    /// Adds a frame that was submitted to those in flight, or passes on why it is dropped.
+    fn note_begun(&mut self, index: usize, log_time: Stamp, begun: Result<()>) -> Result<()> {
+        if let Err(error) = begun {
+            self.end_all(&[])?;
+            return self.channels[index].drop_frame(&error, log_time, self.context);
         }
+        self.in_flight.push_back(InFlight { index, message: self.message, log_time });
         // Once half of the frames wait, they are decoded while the networks run on the others.
-        let is_batched = self.channels[index].is_batched();
-        if !is_batched && self.in_flight.len() >= 2 * self.num_queued {
+        if self.in_flight.len() >= 2 * self.num_queued {
             self.flush();
         }
         Ok(())
     }
 
-    fn end_earliest(&mut self) -> Result<()> {
+    /// Ends the earliest frame. `lent` is the data of the message that is processed, which the
+    /// frame of a channel without overlapping has not kept.
+    fn end_earliest(&mut self, lent: &[u8]) -> Result<()> {
         if self.num_queued == 0 {
             self.flush();
         }
@@ -180,7 +180,7 @@ impl<'a, 'c> InOrder<'a, 'c> {
         };
         self.num_queued -= 1;
         self.context.set_message(message);
-        self.channels[index].end(log_time, self.context)?;
+        self.channels[index].end(log_time, &|| log_time, lent, self.context)?;
         self.set_message(self.message);
         Ok(())
     }
@@ -204,9 +204,9 @@ impl<'a, 'c> InOrder<'a, 'c> {
         self.num_queued = self.in_flight.len();
     }
 
-    fn end_all(&mut self) -> Result<()> {
+    fn end_all(&mut self, lent: &[u8]) -> Result<()> {
         while !self.in_flight.is_empty() {
-            self.end_earliest()?;
+            self.end_earliest(lent)?;
         }
         Ok(())
     }

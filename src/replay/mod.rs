@@ -29,7 +29,6 @@ use std::time::Duration;
 use crate::config::{ChannelConfig, ChannelKind, Config, InputConfig, available_bytes};
 use crate::detectors::{FRAMES_PER_INSTANCE, MAX_FRAMES_IN_FLIGHT};
 pub use crate::runtime::account::{BytesSummary, Reason, StageSummary};
-use crate::runtime::batches::share_networks;
 pub use crate::runtime::input::InputTotals;
 use crate::runtime::placement::place_on_gpus;
 use calibrations::read_calibrations;
@@ -229,10 +228,11 @@ impl Replay {
         match options.rate {
             Rate::Max => {
                 let uploads = start_uploads(&reading.reader, &channels, mapped_bytes, num_readers);
-                let readings = (&mut reading, &mut others[..]);
                 let num = self.frames_in_flight;
-                threads::process(readings, &mut channels, &thread_of, uploads.as_ref(), num)?;
-                totals = uploads.as_ref().map(MappedUploads::totals);
+                let (first, others) = (&mut reading, &mut others[..]);
+                let uploads = uploads.as_ref();
+                threads::process(first, others, &mut channels, &thread_of, uploads, num)?;
+                totals = uploads.map(MappedUploads::totals);
             }
             Rate::Factor(factor) => paced::process(&mut reading, &mut channels, factor)?,
         }
@@ -290,7 +290,7 @@ fn allow_in_flight(
         num
     });
     for channel in channels {
-        channel.overlaps(num);
+        channel.max_in_flight(num);
     }
     num
 }
@@ -375,10 +375,8 @@ fn open_channels(
     options: &ReplayOptions,
 ) -> Result<Vec<ReplayChannel>> {
     let _gpus = place_on_gpus(&mut chosen);
-    let factory = match options.shares_batches {
-        true => share_networks(&chosen, &options.factory),
-        false => Arc::clone(&options.factory),
+    let open = |(index, channel)| {
+        ReplayChannel::open(index, channel, topics, Arc::clone(&options.factory))
     };
-    let open = |(index, channel)| ReplayChannel::open(index, channel, topics, Arc::clone(&factory));
     chosen.iter().enumerate().map(open).collect()
 }

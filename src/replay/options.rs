@@ -32,13 +32,10 @@ pub struct ReplayOptions {
     /// camera or one pillar network on a GPU uploads a frame while its network runs on the frame
     /// before. With more, a camera's network is loaded once for every two of them, and these
     /// instances run at the same time, which pays where few cameras leave the GPU idle.
-    /// Detections, their order and what is dropped are the same; frames that overlap are passed
-    /// on without their inputs.
+    /// What is passed on is the same: frames in the order of their messages, with their inputs.
+    /// Inputs of a recording that is compressed or SQLite are copied for it with 2 or more.
     pub frames_in_flight: Option<usize>,
-    /// Whether cameras with `batch_with` share the runs of their network. At [`Rate::Max`] their
-    /// frames are passed on without their inputs.
-    pub shares_batches: bool,
-    /// Builds the detector of a channel that shares no network.
+    /// Builds the detector of a channel.
     pub factory: Factory,
     /// The part of the recording that is replayed. At a [`Rate::Factor`] it begins as a node
     /// that is started then, without a warm-up.
@@ -55,7 +52,6 @@ impl Default for ReplayOptions {
             rate: Rate::default(),
             stop: Arc::default(),
             frames_in_flight: Some(1),
-            shares_batches: true,
             factory: Arc::new(open_detector),
             slice: Slice::default(),
             threads: Threads::default(),

@@ -16,7 +16,7 @@ use crate::config::ChannelConfig;
 use crate::runtime::account::Account;
 use crate::runtime::input::InputTotals;
 use crate::runtime::slot::{
-    Loss, LossCounter, Offered, SlotCloser, SlotOptions, SlotReader, SlotWriter, Taken, slot,
+    Loss, LossCounter, Offered, SlotCloser, SlotEvent, SlotOptions, SlotReader, SlotWriter, slot,
 };
 use det_post_ros::bag::{BagMessage, check_log_time};
 use det_post_ros::middleware::deliver;
@@ -203,12 +203,12 @@ fn process_newest(
 ) -> Result<()> {
     while let Some(taken) = slot.take() {
         match taken {
-            Taken::Frame { messages, sequence } => {
+            SlotEvent::Frame { messages, sequence } => {
                 channel.set_sequence(sequence);
                 channel.process_messages(messages, &|| pace.now(), context)?;
             }
-            Taken::Arrived { input, message } => channel.prepare(input, message),
-            Taken::Refused { error, num } => {
+            SlotEvent::Arrived { input, message } => channel.prepare(input, message),
+            SlotEvent::Refused { error, num } => {
                 (0..num).try_for_each(|_| channel.drop_frame(&error, pace.now(), context))?;
             }
         }

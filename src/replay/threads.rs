@@ -25,7 +25,7 @@ pub enum Threads {
     /// thread reads it.
     #[default]
     PerGpu,
-    /// As [`Threads::PerGpu`], for each channel, or those that share a network.
+    /// As [`Threads::PerGpu`], for each channel.
     PerChannel,
     /// One for all.
     One,
@@ -49,7 +49,7 @@ pub(super) fn divide<'a>(
                 DeviceChoice::Cuda(gpu) => gpu.to_string(),
                 _ => return 0,
             },
-            Threads::PerChannel => channel.batch().to_owned(),
+            Threads::PerChannel => channel.name.clone(),
             Threads::One => return 0,
         };
         let known = names.iter().position(|other| *other == name);
@@ -66,7 +66,8 @@ pub(super) fn divide<'a>(
 /// # Errors
 /// As [`InOrder::process`].
 pub(super) fn process(
-    (first, others): (&mut Reading<'_>, &mut [Reading<'_>]),
+    first: &mut Reading<'_>,
+    others: &mut [Reading<'_>],
     channels: &mut [ReplayChannel],
     thread_of: &[usize],
     uploads: Option<&MappedUploads>,
@@ -122,7 +123,7 @@ mod tests {
     use crate::config::Config;
 
     #[test]
-    fn channels_are_divided_by_their_gpus_or_batches() {
+    fn channels_are_divided_by_their_gpus_or_names() {
         let channel = |name: &str, more: &str| {
             let of = |key: &str| format!("{name}.{key}");
             let all = ["input:=/i", "model_path:=m", "head:=yolov5", more];
@@ -134,12 +135,12 @@ mod tests {
             channel("c", "device:=cuda:1"),
             channel("d", "device:=cuda:3"),
             channel("e", "device:=auto"),
-            [channel("f", "device:=cuda:1"), vec!["f.batch_with:=c".to_owned()]].concat(),
+            channel("f", "device:=cuda:1"),
         ];
         let channels = Config::load(&[], &parameters.concat()).unwrap().channels;
         let divided = |threads| divide(channels.iter(), threads);
         assert_eq!(divided(Threads::One), [0; 6]);
         assert_eq!(divided(Threads::PerGpu), [0, 0, 1, 0, 0, 1]);
-        assert_eq!(divided(Threads::PerChannel), [0, 1, 2, 3, 4, 2]);
+        assert_eq!(divided(Threads::PerChannel), [0, 1, 2, 3, 4, 5]);
     }
 }

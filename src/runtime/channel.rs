@@ -1,7 +1,6 @@
 //! A channel: from frames to detections, in a replay and in the live node.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use nalgebra::Isometry3;
 
@@ -31,14 +30,11 @@ pub struct Channel {
     supervisor: Supervisor,
     needs: Vec<InputNeeds>,
     target: Option<TargetFrame>,
-    /// The pose of the target in the current frame.
-    target_pose: Option<Result<Isometry3<f64>>>,
     /// By input, the calibration that a file states.
     calibrations: Vec<Option<Arc<CameraCalibration>>>,
     stamps: StampWatch,
     /// The position of the next frame in the sequence.
     sequence: Sequence,
-    report: FrameReport,
     corrections: Corrections,
     in_flight: FramesInFlight,
     /// The frame that was collected last.
@@ -47,7 +43,7 @@ pub struct Channel {
 
 /// The result of a frame, valid until the next.
 #[derive(Debug)]
-pub struct Served<'a> {
+pub struct ChannelFrame<'a> {
     /// The configuration in force.
     pub config: &'a ChannelConfig,
     /// Stamp of the reference input and coordinate frame of the detections: that of the
@@ -100,11 +96,9 @@ impl Channel {
             supervisor,
             needs,
             target,
-            target_pose: None,
             calibrations: calibrations.into_iter().map(|read| read.map(Arc::new)).collect(),
             stamps: StampWatch::default(),
             sequence: Sequence::Follows,
-            report: FrameReport::new(),
             corrections: Corrections::default(),
             in_flight: FramesInFlight::default(),
             collected: None,
@@ -206,60 +200,17 @@ impl Channel {
         }
     }
 
-    /// Detects the objects of a frame, whose inputs are in the order of the configuration.
-    /// The stamp is that of the reference input.
-    ///
-    /// The poses that the detector uses are looked up in `transforms` and stored with their
-    /// inputs. If the stamps start over, the detector is reset.
-    ///
-    /// # Errors
-    /// Returns the errors of the detector, and `Argument` for a frame without its reference or with
-    /// another kind of message. The frame is dropped; the channel remains usable.
-    pub fn process<'a, 'm: 'a>(
-        &'a mut self,
-        inputs: &mut [Option<FrameInput<'m>>],
-        transforms: Option<&TransformLookup<'_>>,
-    ) -> Result<Served<'a>> {
-        let Self { config, supervisor, needs, target, target_pose, stamps, .. } = self;
-        let Self { sequence, report, corrections, .. } = self;
-        let mut header = check(config, needs, inputs)?;
-        let sequence = std::mem::take(sequence);
-        let order = stamps.note(header.stamp, sequence == Sequence::StartsOver);
-        look_up_poses(needs, inputs, transforms);
-        if let Some(TargetFrame { frame_id, pose_in }) = target {
-            header.frame_id = frame_id;
-            let lookup = transforms.zip(pose_in.as_deref());
-            *target_pose = lookup.map(|(lookup, world)| lookup(world, frame_id, header.stamp));
-        }
-        let target_pose = target_pose.as_ref();
-        *report = FrameReport::new();
-        corrections.note(config, inputs, report);
-        let (detector, failures) = supervisor.ready()?;
-        if order == StampOrder::Restart || sequence == Sequence::Broken {
-            failures.note(detector.reset())?;
-        }
-        let start = Instant::now();
-        let frame = FrameSet { stamp: header.stamp, inputs, target_pose };
-        let detections = failures.note(detector.detect(&frame, report))?;
-        report.add_duration(Stage::Total, start.elapsed());
-        // The best candidate of a frame survives every suppression: a frame with
-        // any score above 1 has a detection with one.
-        report.add_count(Count::ScoresOutOfRange, detections.num_scores_out_of_range());
-        let degraded = take_unknown_pose(inputs);
-        Ok(Served { config, header, detections, report, target_pose, order, degraded })
-    }
-
     /// If stamps started over since the last call: the last time that a pose of the new run can have.
     pub fn take_restart(&mut self) -> Option<Stamp> {
         self.stamps.take_restart()
     }
 
     /// Allows up to `num` frames between [`Channel::submit`] and [`Channel::collect`]; returns
-    /// how many there can be: of one input without calibration, with detections in its frame, as
-    /// many as its detector can have. 1 means that frames are processed one after another, as
-    /// after a failure of the device until the detector is built again.
+    /// how many there can be: of one input as many as its detector can have. 1 means that a frame
+    /// is collected before the next is submitted, as after a failure of the device until the
+    /// detector is built again.
     pub fn allow_in_flight(&mut self, num: usize) -> usize {
-        if num < 2 || self.needs.len() > 1 || self.target.is_some() || self.wants_calibration(0) {
+        if num < 2 || self.needs.len() > 1 {
             return 1;
         }
         self.supervisor.ready_now().map_or(1, |(detector, _)| detector.allow_in_flight(num))
@@ -270,34 +221,48 @@ impl Channel {
         self.in_flight.len()
     }
 
-    /// Begins a frame, as [`Channel::process`] does, and returns once its payload is no longer
-    /// read. [`Channel::collect`] ends it.
+    /// Begins a frame, whose inputs are in the order of the configuration, and returns once their
+    /// payloads are no longer read. [`Channel::collect`] ends it. The stamp is that of the
+    /// reference input.
+    ///
+    /// The poses that the detector uses are looked up in `transforms` and stored with their
+    /// inputs. If the stamps start over, the detector is reset.
     ///
     /// # Errors
-    /// Returns the errors of `process`. The frame is dropped; frames in flight remain so and must
-    /// be collected before the next call.
+    /// Returns the errors of the detector, and `Argument` for a frame without its reference or with
+    /// another kind of message. The frame is dropped; the channel remains usable. Frames in flight
+    /// remain so and must be collected before the next call.
     pub fn submit(
         &mut self,
         inputs: &mut [Option<FrameInput<'_>>],
         transforms: Option<&TransformLookup<'_>>,
     ) -> Result<()> {
-        let Self { config, supervisor, needs, stamps, sequence, corrections, in_flight, .. } = self;
-        let header = check(config, needs, inputs)?;
+        let Self { config, supervisor, needs, target, stamps, .. } = self;
+        let Self { sequence, corrections, in_flight, .. } = self;
+        let mut header = check(config, needs, inputs)?;
         let sequence = std::mem::take(sequence);
         let order = stamps.note(header.stamp, sequence == Sequence::StartsOver);
         look_up_poses(needs, inputs, transforms);
+        let mut target_pose = None;
+        if let Some(TargetFrame { frame_id, pose_in }) = target {
+            header.frame_id = frame_id;
+            let lookup = transforms.zip(pose_in.as_deref());
+            target_pose = lookup.map(|(lookup, world)| lookup(world, frame_id, header.stamp));
+        }
         let (detector, failures) = supervisor.ready()?;
         if order == StampOrder::Restart || sequence == Sequence::Broken {
             failures.note(detector.reset())?;
         }
-        let mut begun = in_flight.begin(&header, order);
-        corrections.note(config, inputs, &mut begun.report);
-        let frame = FrameSet { stamp: header.stamp, inputs, target_pose: None };
-        let submitted = failures.note(detector.submit(&frame, &mut begun.report));
-        begun.degraded = take_unknown_pose(inputs);
+        let mut frame = in_flight.begin(&header, order);
+        frame.target_pose = target_pose;
+        corrections.note(config, inputs, &mut frame.report);
+        let target_pose = frame.target_pose.as_ref();
+        let set = FrameSet { stamp: header.stamp, inputs, target_pose };
+        let submitted = failures.note(detector.submit(&set, &mut frame.report));
+        frame.degraded = take_unknown_pose(inputs);
         match submitted {
-            Ok(()) => in_flight.push(begun),
-            Err(_) => in_flight.reuse(begun),
+            Ok(()) => in_flight.push(frame),
+            Err(_) => in_flight.reuse(frame),
         }
         submitted
     }
@@ -311,31 +276,37 @@ impl Channel {
         }
     }
 
-    /// Waits for the earliest frame in flight and returns its detections; `None` when there is
-    /// none.
+    /// Waits for the earliest frame in flight and returns its detections.
     ///
     /// # Errors
-    /// The reason why that frame is dropped; the others in flight remain so.
-    pub fn collect(&mut self) -> Option<Result<Served<'_>>> {
+    /// The reason why that frame is dropped; the others in flight remain so. `Argument` when no
+    /// frame is in flight.
+    pub fn collect(&mut self) -> Result<ChannelFrame<'_>> {
         let Self { config, supervisor, in_flight, collected, .. } = self;
         if let Some(before) = collected.take() {
             in_flight.reuse(before);
         }
-        let FrameInFlight { stamp, frame_id, order, degraded, start, report } =
-            collected.insert(in_flight.pop()?);
-        let Some((detector, failures)) = supervisor.in_use() else {
+        let none = || Error::new(ErrorKind::Argument, "channel", "no frame is in flight");
+        let frame = collected.insert(in_flight.pop().ok_or_else(none)?);
+        let FrameInFlight { stamp, frame_id, order, target_pose, degraded, start, report } = frame;
+        let (detector, failures) = supervisor.in_use().ok_or_else(|| {
             let lost = "the detector has ended, and the frame is lost with it";
-            return Some(Err(Error::new(ErrorKind::Device, "channel", lost)));
-        };
-        let detections = match failures.note(detector.collect(report)) {
-            Ok(detections) => detections,
-            Err(error) => return Some(Err(error)),
-        };
+            Error::new(ErrorKind::Device, "channel", lost)
+        })?;
+        let detections = failures.note(detector.collect(report))?;
         report.add_duration(Stage::Total, start.elapsed());
+        // The best candidate of a frame survives every suppression: a frame with
+        // any score above 1 has a detection with one.
         report.add_count(Count::ScoresOutOfRange, detections.num_scores_out_of_range());
-        let header = Header { stamp: *stamp, frame_id };
-        let (target_pose, order, degraded) = (None, *order, degraded.take());
-        Some(Ok(Served { config, header, detections, report, target_pose, order, degraded }))
+        Ok(ChannelFrame {
+            config,
+            header: Header { stamp: *stamp, frame_id },
+            detections,
+            report,
+            target_pose: target_pose.as_ref(),
+            order: *order,
+            degraded: degraded.take(),
+        })
     }
 
     /// Sets the position of the next frame in the sequence. The detector is reset before a

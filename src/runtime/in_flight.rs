@@ -1,10 +1,12 @@
-//! Frames of a channel that are in progress while the next one begins.
+//! Frames of a channel between submission and collection.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use nalgebra::Isometry3;
+
 use super::stamps::StampOrder;
-use det_post_types::{Error, FrameReport, Header, Stamp};
+use det_post_types::{Error, FrameReport, Header, Result, Stamp};
 
 /// The frames between submission and collection, earliest first. Nothing is allocated once
 /// there was the largest number of them.
@@ -24,6 +26,8 @@ pub struct FrameInFlight {
     pub frame_id: String,
     /// The order of its stamp and the one before.
     pub order: StampOrder,
+    /// The pose of the target frame, where its detector asks for it.
+    pub target_pose: Option<Result<Isometry3<f64>>>,
     /// Why the pose of its sensor is unknown, where its detector asks for it.
     pub degraded: Option<Error>,
     /// When it began.
@@ -44,12 +48,13 @@ impl FramesInFlight {
             stamp: header.stamp,
             frame_id: String::new(),
             order,
+            target_pose: None,
             degraded: None,
             start: Instant::now(),
             report: FrameReport::new(),
         });
         (frame.stamp, frame.order, frame.start) = (header.stamp, order, Instant::now());
-        (frame.degraded, frame.report) = (None, FrameReport::new());
+        (frame.target_pose, frame.degraded, frame.report) = (None, None, FrameReport::new());
         frame.frame_id.clear();
         frame.frame_id.push_str(header.frame_id);
         frame

@@ -9,17 +9,17 @@
 //! | [`supervisor`] | the detector, which is built again after a failure of its device |
 //! | [`isolated`] | a detector in a separate process |
 //! | `metrics`, [`trace`] | counters for Prometheus, frames over time for Perfetto |
-//! | [`batches`] | cameras that share the runs of their network |
 //! | [`placement`] | channels of device `auto` on several GPUs |
-//! | `account`, `spread`, `stamps`, `serving`, `in_flight` | counters, times, order of stamps, health, frames in progress |
+//! | `in_flight`, `frame_messages` | frames between submission and collection, and their messages |
 //! | `frame_inputs` | kinds and corrections of the inputs of a frame |
+//! | `account`, `spread`, `stamps`, `serving` | counters, times, order of stamps, health |
 //! | `poses` | poses of the sensors of a frame |
 
 pub(crate) mod account;
 pub(crate) mod assembler;
-pub mod batches;
 pub mod channel;
 pub(crate) mod frame_inputs;
+pub(crate) mod frame_messages;
 pub(crate) mod in_flight;
 pub(crate) mod input;
 pub mod isolated;
@@ -49,7 +49,7 @@ pub type Factory =
     Arc<dyn Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>> + Send + Sync>;
 
 /// Builds the detector of a configuration, in a separate process if the channel is
-/// isolated, else in this one. `batch_with` has no effect: see [`batches::share_networks`].
+/// isolated, else in this one.
 ///
 /// That process is the program of this one, started again with the argument `isolated`. A
 /// program other than `det_post` gives a [`Factory`] that calls [`isolated::Proxy::start`] with

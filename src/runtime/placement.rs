@@ -28,38 +28,31 @@ pub fn place_on_gpus(channels: &mut [ChannelConfig]) -> Vec<Device> {
     gpus
 }
 
-/// Places the batches of the channels whose device is `auto` (a channel without `batch_with` is
-/// one of its own): the one with the largest sum of
+/// Places the channels whose device is `auto`: the one with the largest
 /// [`gpu_load`](ChannelConfig::gpu_load) first, each on the GPU with the smallest sum so far. Of
-/// equal loads the batch that is configured first comes first, of equal sums the GPU with the
+/// equal loads the channel that is configured first comes first, of equal sums the GPU with the
 /// lowest number. Channels with a GPU of their own count there.
 ///
 /// The result depends only on the configuration and the numbers of the GPUs.
 pub fn place(channels: &mut [ChannelConfig], gpus: &[u32]) {
     let mut loads: Vec<(f64, u32)> = gpus.iter().map(|gpu| (0.0, *gpu)).collect();
-    let mut batches: Vec<(String, f64)> = vec![];
-    for channel in channels.iter() {
+    let mut open = vec![];
+    for channel in channels {
         let load = f64::from(channel.gpu_load);
         if channel.device == DeviceChoice::Auto {
-            match batches.iter_mut().find(|(name, _)| name == channel.batch()) {
-                Some((_, sum)) => *sum += load,
-                None => batches.push((channel.batch().to_owned(), load)),
-            }
-        }
-        let own = loads.iter_mut().find(|(_, gpu)| channel.device == DeviceChoice::Cuda(*gpu));
-        if let Some((sum, _)) = own {
+            open.push((load, channel));
+        } else if let Some((sum, _)) =
+            loads.iter_mut().find(|(_, gpu)| channel.device == DeviceChoice::Cuda(*gpu))
+        {
             *sum += load;
         }
     }
-    batches.sort_by(|a, b| b.1.total_cmp(&a.1));
-    for (name, load) in batches {
+    open.sort_by(|a, b| b.0.total_cmp(&a.0));
+    for (load, channel) in open {
         let lightest = loads.iter_mut().min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let Some((sum, gpu)) = lightest else { return };
         *sum += load;
-        let open = channels.iter_mut().filter(|channel| channel.device == DeviceChoice::Auto);
-        for channel in open.filter(|channel| channel.batch() == name) {
-            channel.device = DeviceChoice::Cuda(*gpu);
-        }
+        channel.device = DeviceChoice::Cuda(*gpu);
     }
 }
 
@@ -104,14 +97,6 @@ mod tests {
                 assert_eq!(here.count() as u32, 12 / num_gpus);
             }
         }
-    }
-
-    #[test]
-    fn a_batch_is_on_one_gpu_and_counts_as_the_sum_of_its_cameras() {
-        let heads = ["a", "b", "c", "d", "e"].map(|name| (name, "yolov5"));
-        let more = ["c.batch_with:=a", "e.batch_with:=a"];
-        let expected = [on("a", 0), on("b", 1), on("c", 0), on("d", 1), on("e", 0)];
-        assert_eq!(placed(channels(&heads, &more), &[0, 1]), expected);
     }
 
     #[test]

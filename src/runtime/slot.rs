@@ -64,7 +64,7 @@ pub struct SlotCloser(Arc<Shared>);
 
 /// What the reader of a slot takes.
 #[derive(Debug)]
-pub enum Taken<'a> {
+pub enum SlotEvent<'a> {
     /// A frame.
     Frame {
         /// The messages, in the order of the inputs.
@@ -176,16 +176,16 @@ impl SlotWriter {
 impl SlotReader {
     /// Waits for a frame; `None` once the slot is closed, which discards the messages that wait.
     /// A frame goes before messages that arrived.
-    pub fn take(&mut self) -> Option<Taken<'_>> {
+    pub fn take(&mut self) -> Option<SlotEvent<'_>> {
         self.take_or(true)
     }
 
     /// As [`SlotReader::take`] without waiting: `None` also when nothing waits.
-    pub fn try_take(&mut self) -> Option<Taken<'_>> {
+    pub fn try_take(&mut self) -> Option<SlotEvent<'_>> {
         self.take_or(false)
     }
 
-    fn take_or(&mut self, waits: bool) -> Option<Taken<'_>> {
+    fn take_or(&mut self, waits: bool) -> Option<SlotEvent<'_>> {
         let Self { shared, taken, announced } = self;
         taken.clear();
         *announced = None;
@@ -195,7 +195,7 @@ impl SlotReader {
                 state.close_frames(shared.now(), shared);
             }
             if let Some((error, num)) = state.refused.pop() {
-                return Some(Taken::Refused { error, num });
+                return Some(SlotEvent::Refused { error, num });
             }
             if state.is_closed {
                 return None;
@@ -204,12 +204,12 @@ impl SlotReader {
                 state.is_waiting = false;
                 std::mem::swap(&mut state.ready, taken);
                 let sequence = state.assembler.take_sequence();
-                return Some(Taken::Frame { messages: taken, sequence });
+                return Some(SlotEvent::Frame { messages: taken, sequence });
             }
             if shared.announces
                 && let Some((input, message)) = state.assembler.announce()
             {
-                return Some(Taken::Arrived { input, message: announced.insert(message) });
+                return Some(SlotEvent::Arrived { input, message: announced.insert(message) });
             }
             if !waits {
                 return None;
@@ -382,7 +382,7 @@ mod tests {
     /// Stamps of the next frame in seconds.
     fn next(reader: &mut SlotReader) -> Vec<Option<i32>> {
         match reader.take() {
-            Some(Taken::Frame { messages, .. }) => messages
+            Some(SlotEvent::Frame { messages, .. }) => messages
                 .iter()
                 .map(|message| message.as_ref().map(|message| message.stamp().to_ros().0))
                 .collect(),
@@ -424,7 +424,7 @@ mod tests {
         for second in 0..30 {
             writer.offer(&picture(second, &data), 1000).unwrap();
             if second % 3 == 0
-                && let Some(Taken::Frame { messages: [Some(message)], .. }) = reader.take()
+                && let Some(SlotEvent::Frame { messages: [Some(message)], .. }) = reader.take()
             {
                 buffers.insert(message.data().as_ptr());
                 num_taken += 1;
@@ -440,7 +440,7 @@ mod tests {
         let thread = std::thread::spawn(move || {
             let mut last = -1;
             let mut num_taken = 0;
-            while let Some(Taken::Frame { messages, .. }) = reader.take() {
+            while let Some(SlotEvent::Frame { messages, .. }) = reader.take() {
                 let [Some(message)] = messages else { panic!("{messages:?}") };
                 let second = message.stamp().to_ros().0;
                 assert!(second > last && message.data().iter().all(|byte| *byte == second as u8));
@@ -503,7 +503,7 @@ mod tests {
         writers[0].offer(&picture(1, &[1]), 9).unwrap();
         assert!(closer.is_waiting());
         closer.close();
-        assert!(matches!(reader.take(), Some(Taken::Refused { num: 1, .. })));
+        assert!(matches!(reader.take(), Some(SlotEvent::Refused { num: 1, .. })));
         assert!(reader.take().is_none());
         assert_eq!(lost.num(), [0, 0, 0]);
     }
@@ -516,7 +516,7 @@ mod tests {
             writer.offer(&picture(second, &[second as u8]), 9).map(drop).unwrap();
         };
         let arrived = |reader: &mut SlotReader| match reader.take() {
-            Some(Taken::Arrived { input, message }) => (input, message.stamp().to_ros().0),
+            Some(SlotEvent::Arrived { input, message }) => (input, message.stamp().to_ros().0),
             other => panic!("{other:?}"),
         };
         // More often than there are buffers.
@@ -547,7 +547,7 @@ mod tests {
         let start = Instant::now();
         writers[0].offer(&picture(1, &[1]), 9).unwrap();
         match reader.take() {
-            Some(Taken::Refused { error, num: 1 }) => {
+            Some(SlotEvent::Refused { error, num: 1 }) => {
                 assert_eq!(error.kind(), crate::ErrorKind::IncompleteViews);
                 assert!(error.message().contains("missing: /camera1"), "{error}");
             }
@@ -584,7 +584,7 @@ mod tests {
             writer.offer(&picture(second, &[0]), 9).map(drop).unwrap();
         };
         let sequence = |reader: &mut SlotReader| match reader.take() {
-            Some(Taken::Frame { sequence, .. }) => sequence,
+            Some(SlotEvent::Frame { sequence, .. }) => sequence,
             other => panic!("{other:?}"),
         };
         offer(1, 1);
@@ -592,7 +592,7 @@ mod tests {
         assert_eq!(sequence(&mut reader), Sequence::Follows);
         offer(0, 5);
         match reader.take() {
-            Some(Taken::Refused { error, num: 1 }) => {
+            Some(SlotEvent::Refused { error, num: 1 }) => {
                 assert_eq!(error.kind(), crate::ErrorKind::ViewsTooFarApart);
             }
             other => panic!("{other:?}"),

@@ -283,17 +283,18 @@ mod tests {
 
     use super::*;
     use crate::config::ChannelConfig;
+    use crate::detectors::in_flight::SingleFrame;
     use crate::detectors::{DetectorInfo, FrameSet};
     use det_post_ops::device::Device;
     use det_post_types::{Count, Detections, FrameReport, Stamp};
 
     /// A detector that reports its number among those of its channel.
-    struct Numbered(usize, DetectorInfo);
+    struct Numbered(usize, DetectorInfo, SingleFrame);
 
     impl Numbered {
         fn new(number: usize, device: DeviceChoice) -> Self {
             let info = DetectorInfo::new([], &Device::Cpu, "none", &[]);
-            Self(number, DetectorInfo { device, ..info })
+            Self(number, DetectorInfo { device, ..info }, SingleFrame::none())
         }
     }
 
@@ -302,13 +303,18 @@ mod tests {
             &self.1
         }
 
-        fn detect<'a>(
-            &'a mut self,
-            _: &FrameSet<'_>,
-            report: &mut FrameReport,
-        ) -> Result<Detections<'a>> {
+        fn num_in_flight(&self) -> usize {
+            self.2.len()
+        }
+
+        fn submit(&mut self, _: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
             report.add_count(Count::PointsNotFinite, self.0);
-            Ok(Detections::Boxes2d(&[]))
+            self.2.mark_submitted(());
+            Ok(())
+        }
+
+        fn collect<'a>(&'a mut self, _: &mut FrameReport) -> Result<Detections<'a>> {
+            self.2.end().map(|()| Detections::Boxes2d(&[]))
         }
 
         fn reconfigure(&mut self, _: &ChannelConfig) -> Result<()> {

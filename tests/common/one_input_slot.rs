@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use det_post::config::{InputConfig, SyncConfig};
-use det_post::runtime::slot::{SlotCloser, SlotOptions, SlotReader, SlotWriter, Taken, slot};
+use det_post::runtime::slot::{SlotCloser, SlotEvent, SlotOptions, SlotReader, SlotWriter, slot};
 use det_post_ops::device::PayloadMemory;
 use det_post_types::Stamp;
 
@@ -25,7 +25,7 @@ pub fn one_input_slot() -> (SlotWriter, SlotReader, SlotCloser) {
 /// Waits for the next frame; gives its stamp.
 pub fn next_stamp(reader: &mut SlotReader) -> Option<Stamp> {
     match reader.take()? {
-        Taken::Frame { messages: [Some(message)], .. } => Some(message.stamp()),
+        SlotEvent::Frame { messages: [Some(message)], .. } => Some(message.stamp()),
         other => panic!("{other:?}"),
     }
 }

@@ -78,7 +78,8 @@ impl Overlapping {
         }
     }
 
-    fn digest(frame: &FrameSet<'_>) -> Result<(u32, f32)> {
+    /// The number of a frame, and the sum of the bytes of its inputs.
+    pub fn digest(frame: &FrameSet<'_>) -> Result<(u32, f32)> {
         let mut sum = 0;
         for input in frame.inputs.iter().flatten() {
             let data = match input.payload {
@@ -104,22 +105,13 @@ impl Detector for Overlapping {
         &self.info
     }
 
-    fn detect<'a>(
-        &'a mut self,
-        frame: &FrameSet<'_>,
-        _: &mut FrameReport,
-    ) -> Result<Detections<'a>> {
-        assert!(self.in_flight.is_empty(), "a frame in between");
-        let digest = Self::digest(frame)?;
-        self.check(digest.0, Step::Submit)?;
-        std::thread::sleep(self.duration);
-        self.check(digest.0, Step::Collect)?;
-        Ok(self.boxes(digest))
-    }
-
     fn allow_in_flight(&mut self, num: usize) -> usize {
         self.allowed = num.min(self.can_have);
         self.allowed
+    }
+
+    fn num_in_flight(&self) -> usize {
+        self.in_flight.len()
     }
 
     fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {

@@ -207,8 +207,8 @@ fn parameters_hold_that_are_set_after_the_process_was_killed() {
     let picture = drive::picture(1);
     let detect = |channel: &mut Channel| {
         let input = FrameInput::image(Header::default(), image(&picture));
-        let served = channel.process(&mut [Some(input)], None)?;
-        Ok::<_, Error>(served.detections.len())
+        channel.submit(&mut [Some(input)], None)?;
+        Ok::<_, Error>(channel.collect()?.detections.len())
     };
     assert!(detect(&mut channel).unwrap() > 0);
     kill(channel.detector_info().unwrap().process_id.unwrap());
@@ -296,16 +296,20 @@ impl Detector for Faulty {
         self.detector.info()
     }
 
-    fn detect<'a>(
-        &'a mut self,
-        frame: &FrameSet<'_>,
-        report: &mut FrameReport,
-    ) -> Result<Detections<'a>> {
+    fn num_in_flight(&self) -> usize {
+        self.detector.num_in_flight()
+    }
+
+    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         self.num_frames += 1;
         if self.num_frames == FAULT_AT + 1 {
             fail(self.info().device)?;
         }
-        self.detector.detect(frame, report)
+        self.detector.submit(frame, report)
+    }
+
+    fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
+        self.detector.collect(report)
     }
 
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
@@ -367,8 +371,10 @@ fn drive_through(channel: &mut Channel) -> Vec<Result<Vec<Detection2d>>> {
     let found = |number| {
         let picture = drive::picture(number);
         let mut inputs = [Some(FrameInput::image(Header::default(), image(&picture)))];
-        let served = channel.process(&mut inputs, None)?;
-        let Detections::Boxes2d(boxes) = served.detections else { panic!("boxes in space") };
+        channel.submit(&mut inputs, None)?;
+        let Detections::Boxes2d(boxes) = channel.collect()?.detections else {
+            panic!("boxes in space")
+        };
         Ok(boxes.to_vec())
     };
     (0..6).map(found).collect()

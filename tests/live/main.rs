@@ -12,7 +12,6 @@ use common::{
     require, session, stand_in,
 };
 
-mod batch;
 mod calibration;
 mod diagnostics;
 mod frames;

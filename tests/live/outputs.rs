@@ -226,15 +226,19 @@ impl Detector for Holding {
         self.0.info()
     }
 
-    fn detect<'a>(
-        &'a mut self,
-        frame: &FrameSet<'_>,
-        report: &mut FrameReport,
-    ) -> Result<Detections<'a>> {
+    fn num_in_flight(&self) -> usize {
+        self.0.num_in_flight()
+    }
+
+    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         self.1.num_frames.fetch_add(1, Ordering::SeqCst);
         assert!(!self.1.panic.load(Ordering::SeqCst), "as the test asks");
         wait_until(|| self.1.are_let_go.load(Ordering::SeqCst));
-        self.0.detect(frame, report)
+        self.0.submit(frame, report)
+    }
+
+    fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
+        self.0.collect(report)
     }
 
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {

@@ -156,6 +156,19 @@ fn a_camera_frame_allocates_nothing() {
         });
         assert!(num_detections > 20, "{head} {kind}: {num_detections} detections");
         assert_eq!(num_allocations, 0, "{head} {kind}");
+
+        // Its frame is collected before the next is submitted.
+        let (frame, mut report) = (FrameSet::single(&input), FrameReport::new());
+        assert!(pipeline.collect(&mut report).is_err());
+        pipeline.submit(&frame, &mut report).unwrap();
+        for refused in [
+            pipeline.submit(&frame, &mut report).unwrap_err(),
+            pipeline.detect(&frame, &mut report).unwrap_err(),
+        ] {
+            assert!(refused.message().contains("collect"), "{refused}");
+        }
+        assert_eq!(pipeline.collect(&mut report).unwrap().len(), num_detections);
+        assert_eq!((pipeline.num_in_flight(), pipeline.allow_in_flight(2)), (0, 1));
     }
 }
 

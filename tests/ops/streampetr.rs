@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use det_post::detectors::surround::streampetr::{CameraMatrices, StreamPetr};
+use det_post::detectors::surround::streampetr::{CameraMatrices, StatedPictures, StreamPetr};
 use det_post::detectors::surround::{EgoMotion, Step};
 use det_post_infer::Engine;
 use det_post_types::{EngineKind, EngineOptions, FrameReport, Stamp, TensorValues, TensorView};
@@ -66,7 +66,13 @@ fn engines() -> Vec<EngineOptions> {
 fn open(folder: &Path, options: &EngineOptions, classes: usize) -> det_post::Result<StreamPetr> {
     let load = |file: &str| det_post_infer::load(&folder.join(file), options).unwrap();
     let mut backbone: Box<dyn Engine> = load(FILES[0]);
-    StreamPetr::new(backbone.as_mut(), load(FILES[1]), load(FILES[2]), classes, (None, None))
+    StreamPetr::new(
+        backbone.as_mut(),
+        load(FILES[1]),
+        load(FILES[2]),
+        classes,
+        StatedPictures::default(),
+    )
 }
 
 /// The matrices of the reference rig: intrinsics with the focal lengths, and `img2base`.

@@ -12,7 +12,6 @@ mod common;
 
 mod autoware_messages;
 mod bags;
-mod batch;
 mod class_names;
 mod damaged_bags;
 mod demo;

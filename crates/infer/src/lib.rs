@@ -5,7 +5,6 @@
 //! | [`RtenEngine`] | CPU, embedded | f32, i32; f16 widened to f32, i64 and bool narrowed to i32 | yes, with the same number of threads |
 //! | [`OrtEngine`] | CPU, a library loaded at run time | f32, f16, i32, i64 | yes, with the same library and number of threads |
 //!
-//! In a [`batch`] a network runs once for the frames of several cameras.
 //! [`External`] stands for a network that runs elsewhere: its outputs are tensors of a message.
 //!
 //! Outputs of the two engines, or of one with different numbers of threads, may differ
@@ -16,7 +15,6 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub mod batch;
 mod conformance;
 #[cfg(feature = "cuda")]
 pub mod device;
@@ -51,6 +49,9 @@ use det_post_types::{
 pub const LIBRARY_VARIABLE: &str = "ORT_DYLIB_PATH";
 
 const STAGE: &str = "infer";
+
+/// The outputs of a run, by position.
+pub type Outputs<'a> = dyn Fn(usize) -> Result<TensorView<'a>> + 'a;
 
 /// The largest file of our own layers that is read. Published ones have up to 60 MB.
 const MAX_LAYER_BYTES: u64 = 512 << 20;

@@ -1,21 +1,17 @@
 //! 2D detection on the CPU.
 
-use std::time::{Duration, Instant};
-
-use super::batch::BatchPlace;
 use super::boxes::{self, ImageBoxes};
 use super::postprocess::{self, Postprocess};
 use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig};
+use crate::detectors::in_flight::SingleFrame;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use det_post_infer::Engine;
-use det_post_infer::batch::HostNetwork;
 use det_post_ops::device::Device;
 use det_post_ops::image::decompress::{Picture, decompress};
 use det_post_ops::image::letterbox::{self, letterbox};
 use det_post_types::{
-    Box2d, Detections, Error, ErrorKind, FrameReport, ImagePayload, Letterbox, PictureDecoder,
-    Result, Stage, Tensor, TensorSpec,
+    Box2d, Detections, FrameReport, ImagePayload, Letterbox, PictureDecoder, Result, Stage, Tensor,
 };
 
 /// The timed stages, in order: those before the outputs of the network and those after.
@@ -27,35 +23,23 @@ const STAGES: [Stage; 7] = {
 /// Finds boxes `B` in images on the CPU.
 pub struct CpuDetector<B = Box2d> {
     info: DetectorInfo,
-    network: HostNetwork,
+    engine: Box<dyn Engine>,
     head: YoloHead,
     picture: Picture,
     letterbox: letterbox::Workspace,
     input: Tensor,
     postprocess: Postprocess<B>,
-    /// How long a frame waits for others in its batch.
-    batch_wait: Duration,
-    /// The placement of the frame between [`Detector::submit`] and [`Detector::collect`].
-    submitted: Option<Letterbox>,
+    /// The frame in flight, and its placement in the network's input.
+    in_flight: SingleFrame<Letterbox>,
 }
 
 impl<B: ImageBoxes> CpuDetector<B> {
-    /// Loads the network, which may be shared with other detectors.
+    /// Loads the network.
     ///
     /// # Errors
     /// As [`super::open`].
-    pub fn load(config: &CameraConfig, batch: Option<&BatchPlace>) -> Result<Self> {
-        let (path, options) = (config.model_path.clone(), config.engine.clone());
-        let load = move || det_post_infer::load(&path, &options);
-        let Some(place) = batch else { return Self::new(config, load()?) };
-        let facts = config.facts.clone();
-        let shape_of = move |input: &TensorSpec| {
-            YoloHead::input_shape(&facts, input).map(|shape| shape.to_vec())
-        };
-        Self::with_network(
-            config,
-            HostNetwork::shared((&place.network.on_host, place.place), load, shape_of)?,
-        )
+    pub fn load(config: &CameraConfig) -> Result<Self> {
+        Self::new(config, det_post_infer::load(&config.model_path, &config.engine)?)
     }
 
     /// Creates a detector with a loaded network.
@@ -64,30 +48,35 @@ impl<B: ImageBoxes> CpuDetector<B> {
     /// `Model` when the network does not fit the head, or the head has boxes of the
     /// other kind.
     pub fn new(config: &CameraConfig, engine: Box<dyn Engine>) -> Result<Self> {
-        Self::with_network(config, HostNetwork::own(engine))
-    }
-
-    fn with_network(config: &CameraConfig, network: HostNetwork) -> Result<Self> {
         boxes::check::<B>(&config.facts.layout)?;
-        let head = YoloHead::new(&config.facts, network.inputs(), network.outputs())?;
+        let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
         let input = head.input()?;
-        let info = DetectorInfo::new(NEEDS, &Device::Cpu, network.name(), &STAGES);
         Ok(Self {
-            info: DetectorInfo { is_batched: network.is_shared(), ..info },
-            network,
+            info: DetectorInfo::new(NEEDS, &Device::Cpu, engine.name(), &STAGES),
+            engine,
             head,
             picture: Picture::new(),
             letterbox: letterbox::Workspace::new(),
             input,
             postprocess: Postprocess::new(config),
-            batch_wait: config.batch_wait,
-            submitted: None,
+            in_flight: SingleFrame::none(),
         })
     }
+}
 
-    /// From the image to the input of the network.
-    fn begin(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<Letterbox> {
-        let Self { network, head, picture, letterbox: workspace, input, .. } = self;
+impl<B: ImageBoxes> Detector for CpuDetector<B> {
+    fn info(&self) -> &DetectorInfo {
+        &self.info
+    }
+
+    fn num_in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// From the image to the outputs of the network.
+    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
+        self.in_flight.check_free()?;
+        let Self { engine, head, picture, letterbox: workspace, input, .. } = self;
         let image = match frame.image(IMAGE)? {
             ImagePayload::Raw(image) => image,
             ImagePayload::OnDevice(image) => return Err(image.data().refused("letterbox")),
@@ -99,54 +88,19 @@ impl<B: ImageBoxes> CpuDetector<B> {
         };
         let placed = report
             .time(Stage::Letterbox, || letterbox(&image, head.letterbox(), workspace, input))?;
-        report.time(Stage::Infer, || network.enter(&input.view()))?;
-        Ok(placed)
-    }
-
-    /// From the outputs of the network to detections; waits at most `limit` for other members
-    /// of the batch.
-    fn finish(
-        &mut self,
-        placed: &Letterbox,
-        limit: Duration,
-        report: &mut FrameReport,
-    ) -> Result<Detections<'_>> {
-        let Self { network, head, postprocess, .. } = self;
-        let start = Instant::now();
-        network.leave(limit, |outputs| {
-            report.add_duration(Stage::Infer, start.elapsed());
-            let source_from_network = placed.source_from_network();
-            postprocess.run(outputs, head, &source_from_network, placed.source, report)
-        })?;
-        Ok(postprocess.detections())
-    }
-}
-
-impl<B: ImageBoxes> Detector for CpuDetector<B> {
-    fn info(&self) -> &DetectorInfo {
-        &self.info
-    }
-
-    fn detect<'a>(
-        &'a mut self,
-        frame: &FrameSet<'_>,
-        report: &mut FrameReport,
-    ) -> Result<Detections<'a>> {
-        let placed = self.begin(frame, report)?;
-        self.finish(&placed, self.batch_wait, report)
-    }
-
-    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
-        if self.submitted.is_some() {
-            return Err(in_flight("a frame is in flight"));
-        }
-        self.submitted = Some(self.begin(frame, report)?);
+        report.time(Stage::Infer, || engine.run(&[input.view()]))?;
+        self.in_flight.mark_submitted(placed);
         Ok(())
     }
 
+    /// From the outputs of the network to detections.
     fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
-        let placed = self.submitted.take().ok_or_else(|| in_flight("no frame is in flight"))?;
-        self.finish(&placed, Duration::ZERO, report)
+        let placed = self.in_flight.end()?;
+        let Self { engine, head, postprocess, .. } = self;
+        let outputs = |index| engine.output(index);
+        let source_from_network = placed.source_from_network();
+        postprocess.run(&outputs, head, &source_from_network, placed.source, report)?;
+        Ok(postprocess.detections())
     }
 
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
@@ -157,9 +111,4 @@ impl<B: ImageBoxes> Detector for CpuDetector<B> {
     fn warm_up(&mut self) -> Result<()> {
         with_empty_frame(|frame| self.detect(frame, &mut FrameReport::new()).map(drop))
     }
-}
-
-/// The error of a call that does not fit the number of frames in flight.
-fn in_flight(what: &str) -> Error {
-    Error::new(ErrorKind::Argument, "camera", what)
 }

@@ -82,14 +82,6 @@ impl Detector for CutDetector {
         &self.info
     }
 
-    fn detect<'a>(
-        &'a mut self,
-        frame: &FrameSet<'_>,
-        report: &mut FrameReport,
-    ) -> Result<Detections<'a>> {
-        self.inner.detect(frame, report)
-    }
-
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
         let mut changed = config.clone();
         changed.kind = ChannelKind::Camera(Box::new(configured(family(config)?, &self.nms)?));
@@ -98,6 +90,10 @@ impl Detector for CutDetector {
 
     fn allow_in_flight(&mut self, num: usize) -> usize {
         self.inner.allow_in_flight(num)
+    }
+
+    fn num_in_flight(&self) -> usize {
+        self.inner.num_in_flight()
     }
 
     fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {

@@ -6,7 +6,6 @@
 //! bit for bit if the network's outputs are. `begin` and `finish` in `cpu.rs`, and `Work` in
 //! `cuda/`, have the same stages in the same order.
 
-mod batch;
 mod boxes;
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -16,7 +15,6 @@ mod head;
 mod postprocess;
 mod received;
 
-pub use batch::{BatchPlace, SharedNetwork};
 pub use boxes::ImageBoxes;
 pub use cpu::CpuDetector;
 #[cfg(feature = "cuda")]
@@ -52,45 +50,36 @@ pub fn open_received(config: &CameraConfig) -> Result<Box<dyn Detector>> {
     })
 }
 
-/// Loads the network for a device, or enters its `batch`, and allocates all memory that the
-/// configuration bounds.
+/// Loads the network for a device and allocates all memory that the configuration bounds.
 ///
 /// # Errors
 /// `Model` when the network cannot be loaded or does not fit its head;
 /// `Argument` when the device has no implementation of the head or the
 /// suppression; `Device` when there is not enough memory.
-pub fn open(
-    config: &CameraConfig,
-    device: &Device,
-    batch: Option<&BatchPlace>,
-) -> Result<Box<dyn Detector>> {
+pub fn open(config: &CameraConfig, device: &Device) -> Result<Box<dyn Detector>> {
     match EfficientNms::of_file(&config.model_path)? {
         Some(nms) => {
             tracing::info!("{} {}", config.model_path.display(), cut::describe(&nms));
-            let inner = open_whole(&cut::configured(config, &nms)?, device, batch)?;
+            let inner = open_whole(&cut::configured(config, &nms)?, device)?;
             Ok(Box::new(cut::CutDetector::new(inner, nms)))
         }
-        None => open_whole(config, device, batch),
+        None => open_whole(config, device),
     }
 }
 
 /// As [`open`], for a network whose outputs are those of its head.
-fn open_whole(
-    config: &CameraConfig,
-    device: &Device,
-    batch: Option<&BatchPlace>,
-) -> Result<Box<dyn Detector>> {
+fn open_whole(config: &CameraConfig, device: &Device) -> Result<Box<dyn Detector>> {
     let has_rotated_boxes = config.facts.layout.has_rotated_boxes();
     Ok(match (device, has_rotated_boxes) {
-        (Device::Cpu, false) => Box::new(CpuDetector::<Box2d>::load(config, batch)?),
-        (Device::Cpu, true) => Box::new(CpuDetector::<RotatedBox2d>::load(config, batch)?),
+        (Device::Cpu, false) => Box::new(CpuDetector::<Box2d>::load(config)?),
+        (Device::Cpu, true) => Box::new(CpuDetector::<RotatedBox2d>::load(config)?),
         #[cfg(feature = "cuda")]
         (Device::Cuda(device), false) => {
-            Box::new(CudaDetector::<Box2d>::load(config, &device.stream()?, batch)?)
+            Box::new(CudaDetector::<Box2d>::load(config, &device.stream()?)?)
         }
         #[cfg(feature = "cuda")]
         (Device::Cuda(device), true) => {
-            Box::new(CudaDetector::<RotatedBox2d>::load(config, &device.stream()?, batch)?)
+            Box::new(CudaDetector::<RotatedBox2d>::load(config, &device.stream()?)?)
         }
     })
 }

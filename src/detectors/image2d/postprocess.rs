@@ -3,7 +3,7 @@
 use super::boxes::ImageBoxes;
 use super::head::YoloHead;
 use crate::config::CameraConfig;
-use det_post_infer::batch::Outputs;
+use det_post_infer::Outputs;
 use det_post_ops::decode::select::select;
 use det_post_ops::nms;
 use det_post_types::{

@@ -4,6 +4,7 @@ use super::boxes::{self, ImageBoxes};
 use super::postprocess::{self, Postprocess};
 use super::{YoloHead, family};
 use crate::config::{CameraConfig, ChannelConfig};
+use crate::detectors::in_flight::SingleFrame;
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds, PayloadKind};
 use det_post_infer::{Engine, External};
 use det_post_ops::device::Device;
@@ -26,6 +27,7 @@ pub struct ReceivedDetector<B = Box2d> {
     source_from_network: Affine2,
     source: Size,
     postprocess: Postprocess<B>,
+    in_flight: SingleFrame,
 }
 
 impl<B: ImageBoxes> ReceivedDetector<B> {
@@ -52,6 +54,7 @@ impl<B: ImageBoxes> ReceivedDetector<B> {
             source_from_network,
             source,
             postprocess: Postprocess::new(config),
+            in_flight: SingleFrame::none(),
         })
     }
 }
@@ -61,16 +64,23 @@ impl<B: ImageBoxes> Detector for ReceivedDetector<B> {
         &self.info
     }
 
-    fn detect<'a>(
-        &'a mut self,
-        frame: &FrameSet<'_>,
-        report: &mut FrameReport,
-    ) -> Result<Detections<'a>> {
+    fn num_in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
+        self.in_flight.check_free()?;
         self.tensors.receive(frame.tensors(TENSORS)?)?;
         let Self { tensors, head, source_from_network, source, postprocess, .. } = self;
         let outputs = |index| tensors.output(index);
         postprocess.run(&outputs, head, source_from_network, *source, report)?;
-        Ok(postprocess.detections())
+        self.in_flight.mark_submitted(());
+        Ok(())
+    }
+
+    fn collect<'a>(&'a mut self, _: &mut FrameReport) -> Result<Detections<'a>> {
+        self.in_flight.end()?;
+        Ok(self.postprocess.detections())
     }
 
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {

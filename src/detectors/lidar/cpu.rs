@@ -4,6 +4,7 @@ use nalgebra::Isometry3;
 
 use super::{CLOUD, LidarHead, lidar_of, needs, with_empty_frame};
 use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
+use crate::detectors::in_flight::SingleFrame;
 use crate::detectors::postprocess_3d::Postprocess3d;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use det_post_infer::{Engine, ExpectedDim};
@@ -56,6 +57,7 @@ pub struct CpuDetector<E> {
     engine: Box<dyn Engine>,
     head: LidarHead,
     postprocess: Postprocess3d,
+    in_flight: SingleFrame,
 }
 
 impl<E: MapEncoder> CpuDetector<E> {
@@ -89,6 +91,7 @@ impl<E: MapEncoder> CpuDetector<E> {
                 &config.nms,
                 config.max_detections,
             ),
+            in_flight: SingleFrame::none(),
         })
     }
 }
@@ -98,11 +101,12 @@ impl<E: MapEncoder> Detector for CpuDetector<E> {
         &self.info
     }
 
-    fn detect<'a>(
-        &'a mut self,
-        frame: &FrameSet<'_>,
-        report: &mut FrameReport,
-    ) -> Result<Detections<'a>> {
+    fn num_in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
+        self.in_flight.check_free()?;
         let Self { points, voxels, encoder, map, engine, head, postprocess, .. } = self;
         let (cloud, pose) = (frame.cloud(CLOUD)?, frame.input(CLOUD)?.world_from_sensor());
         postprocess.candidates.clear();
@@ -132,7 +136,13 @@ impl<E: MapEncoder> Detector for CpuDetector<E> {
                 head.decode(engine.as_ref(), &mut postprocess.candidates)
             })?;
         }
-        Ok(Detections::Boxes3d(postprocess.run(report)?))
+        self.in_flight.mark_submitted(());
+        Ok(())
+    }
+
+    fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
+        self.in_flight.end()?;
+        Ok(Detections::Boxes3d(self.postprocess.run(report)?))
     }
 
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {

@@ -24,7 +24,7 @@ pub use cpu::{CpuDetector, MapEncoder};
 #[cfg(feature = "cuda")]
 pub(super) use cuda::load_network;
 #[cfg(feature = "cuda")]
-pub use cuda::{CudaDetector, DeviceMapEncoder, MapEnds};
+pub use cuda::{CudaDetector, DeviceMapEncoder, EncoderIo};
 #[cfg(feature = "cuda")]
 pub use head::LidarDecoder;
 pub use head::LidarHead;

@@ -2,8 +2,8 @@
 
 use super::{PillarEncoder, map_dims, pillar_facts};
 use crate::config::LidarConfig;
-use crate::detectors::frame_stream::{Running, add_copies};
-use crate::detectors::lidar::{self, DeviceMapEncoder, MapEnds, load_network, voxelize_params};
+use crate::detectors::frame_stream::{FrameInProgress, add_copies};
+use crate::detectors::lidar::{self, DeviceMapEncoder, EncoderIo, load_network, voxelize_params};
 use det_post_infer::device::DeviceEngine;
 use det_post_ops::cloud::pillar_features::cuda::Workspace as Features;
 use det_post_ops::cloud::scatter::cuda::Workspace as Scatter;
@@ -54,8 +54,8 @@ pub struct DevicePillarMap {
 }
 
 impl DevicePillarMap {
-    fn new(config: &LidarConfig, mut encoder: DeviceEngine, ends: MapEnds<'_>) -> Result<Self> {
-        let MapEnds { points, map, counters } = ends;
+    fn new(config: &LidarConfig, mut encoder: DeviceEngine, ends: EncoderIo<'_>) -> Result<Self> {
+        let EncoderIo { points, map, counters } = ends;
         let output =
             PillarEncoder::new(config, encoder.inputs(), encoder.outputs())?.output_index();
         let params = voxelize_params(config);
@@ -78,7 +78,7 @@ impl DeviceMapEncoder for DevicePillarMap {
         &[Stage::Voxelize, Stage::PillarFeatures, Stage::Encode, Stage::Scatter];
     const CAN_OVERLAP: bool = true;
 
-    fn enqueue(&mut self, running: &mut Running<'_, '_>) -> Result<()> {
+    fn enqueue(&mut self, running: &mut FrameInProgress<'_, '_>) -> Result<()> {
         self.group.enqueue()?;
         running.end_of(Stage::Voxelize)?;
         self.features.enqueue()?;

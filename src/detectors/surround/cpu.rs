@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::cameras::Cameras;
 use super::pictures::CpuPictures;
-use super::streampetr::{CameraMatrices, StreamPetr};
+use super::streampetr::{CameraMatrices, StatedPictures, StreamPetr};
 use super::views::{ViewHead, picture_size};
 use super::{EgoMotion, Step, family, info, world_from_target};
 use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder, SurroundKind};
+use crate::detectors::in_flight::SingleFrame;
 use crate::detectors::postprocess_3d::Postprocess3d;
 use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet};
 use det_post_infer::Engine;
@@ -47,6 +48,7 @@ pub struct CpuDetector {
     motion: EgoMotion,
     max_gap: Duration,
     postprocess: Postprocess3d,
+    in_flight: SingleFrame,
 }
 
 /// What turns feature maps into boxes, by the kind of the head.
@@ -120,7 +122,7 @@ impl CpuDetector {
                     position,
                     head,
                     config.facts.class_names.len(),
-                    (config.facts.num_cameras, config.facts.input_size),
+                    StatedPictures::of(&config.facts),
                 )?;
                 let lengths = network.signature().lengths;
                 let decode = config.streampetr_decode(lengths.channels_last);
@@ -155,6 +157,7 @@ impl CpuDetector {
                 &config.nms,
                 config.max_detections,
             ),
+            in_flight: SingleFrame::none(),
         })
     }
 
@@ -225,11 +228,12 @@ impl Detector for CpuDetector {
         pictures.prepare(input, message, camera)
     }
 
-    fn detect<'a>(
-        &'a mut self,
-        frame: &FrameSet<'_>,
-        report: &mut FrameReport,
-    ) -> Result<Detections<'a>> {
+    fn num_in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
+        self.in_flight.check_free()?;
         if matches!(self.decoder, Decoder::StreamPetr { .. }) {
             (0..self.info.inputs.len()).try_for_each(|index| frame.input(index).map(drop))?;
         }
@@ -238,6 +242,12 @@ impl Detector for CpuDetector {
         self.pictures.write(frame, &self.cameras, report)?;
         let num_over_top_k = self.infer(frame, report)?;
         report.add_count(Count::CandidatesOverTopK, num_over_top_k);
+        self.in_flight.mark_submitted(());
+        Ok(())
+    }
+
+    fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
+        self.in_flight.end()?;
         Ok(Detections::Boxes3d(self.postprocess.run(report)?))
     }
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use super::cameras::Cameras;
 use super::pictures::CudaPictures;
-use super::streampetr::{CameraMatrices, DeviceStreamPetr};
+use super::streampetr::{CameraMatrices, DeviceStreamPetr, StatedPictures};
 use super::views::{DeviceViewHead, picture_size};
 use super::{EgoMotion, family, info, world_from_target};
 use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder, SurroundKind};
 use crate::detectors::frame_stream::FrameStream;
+use crate::detectors::in_flight::SingleFrame;
 use crate::detectors::postprocess_3d::Postprocess3d;
 use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet};
 use det_post_infer::device::{DeviceEngine, fixed_shape};
@@ -54,6 +55,7 @@ pub struct CudaDetector {
     motion: EgoMotion,
     max_gap: Duration,
     postprocess: Postprocess3d,
+    in_flight: SingleFrame,
 }
 
 /// What turns feature maps into boxes, by the kind of the head.
@@ -92,7 +94,7 @@ impl CudaDetector {
                     det_post_infer::load(position_embedding_path, &config.engine)?,
                     load(head_path)?,
                     config.facts.class_names.len(),
-                    (config.facts.num_cameras, config.facts.input_size),
+                    StatedPictures::of(&config.facts),
                 )?;
                 let lengths = network.signature().lengths;
                 let decoder = Decoder::StreamPetr {
@@ -101,13 +103,7 @@ impl CudaDetector {
                     decode: config.streampetr_decode(lengths.channels_last),
                 };
                 super::check_cameras(lengths.num_cameras, num_cameras)?;
-                Self::with_decoder(
-                    config,
-                    stream,
-                    backbone,
-                    decoder,
-                    (num_cameras, lengths.picture),
-                )
+                Self::with_decoder(config, stream, backbone, decoder, num_cameras, lengths.picture)
             }
             (SurroundDecoder::Views { .. }, SurroundKind::StreamPetr) => {
                 let message = "head kind streampetr takes no decoder weights";
@@ -134,8 +130,8 @@ impl CudaDetector {
         let [num_views, ..] = network.map_sizes();
         super::check_cameras(num_views, num_cameras)?;
         let head = DeviceViewHead::new(stream, &backbone, network, facts, config)?;
-        let pictures = (num_cameras, picture_size(&config.facts)?);
-        Self::with_decoder(config, stream, backbone, Decoder::Views(Box::new(head)), pictures)
+        let (decoder, picture) = (Decoder::Views(Box::new(head)), picture_size(&config.facts)?);
+        Self::with_decoder(config, stream, backbone, decoder, num_cameras, picture)
     }
 
     fn with_decoder(
@@ -143,7 +139,8 @@ impl CudaDetector {
         stream: &Stream,
         backbone: DeviceEngine,
         decoder: Decoder,
-        (num_cameras, picture): (usize, Size),
+        num_cameras: usize,
+        picture: Size,
     ) -> Result<Self> {
         let device = Device::Cuda(stream.device().clone());
         Ok(Self {
@@ -168,6 +165,7 @@ impl CudaDetector {
                 &config.nms,
                 config.max_detections,
             ),
+            in_flight: SingleFrame::none(),
         })
     }
 
@@ -222,7 +220,7 @@ impl CudaDetector {
             pictures.add_times(running.report)?;
             running.finish()
         });
-        match frames.settle(ran) {
+        match frames.drain_on_error(ran) {
             Ok(()) => {
                 motion.commit(frame.stamp, pose);
                 Ok(())
@@ -255,11 +253,12 @@ impl Detector for CudaDetector {
         pictures.prepare(input, message, camera, uploads, backbone.input(0)?)
     }
 
-    fn detect<'a>(
-        &'a mut self,
-        frame: &FrameSet<'_>,
-        report: &mut FrameReport,
-    ) -> Result<Detections<'a>> {
+    fn num_in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
+        self.in_flight.check_free()?;
         if matches!(self.decoder, Decoder::StreamPetr { .. }) {
             (0..self.info.inputs.len()).try_for_each(|index| frame.input(index).map(drop))?;
         }
@@ -268,6 +267,12 @@ impl Detector for CudaDetector {
             DeviceMap::replacing(before, &stream, &SampleMap::of_view(view, resize)?)
         })?;
         self.run(frame, report)?;
+        self.in_flight.mark_submitted(());
+        Ok(())
+    }
+
+    fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
+        self.in_flight.end()?;
         Ok(Detections::Boxes3d(self.postprocess.run(report)?))
     }
 

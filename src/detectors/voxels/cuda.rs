@@ -2,8 +2,8 @@
 
 use super::{add_levels, map_dims, precision, transforms};
 use crate::config::LidarConfig;
-use crate::detectors::frame_stream::Running;
-use crate::detectors::lidar::{self, DeviceMapEncoder, MapEnds, load_network, voxelize_params};
+use crate::detectors::frame_stream::FrameInProgress;
+use crate::detectors::lidar::{self, DeviceMapEncoder, EncoderIo, load_network, voxelize_params};
 use det_post_infer::device::DeviceEngine;
 use det_post_infer::sparse::{CudaEncoder, GridAxes, Plan};
 use det_post_ops::cloud::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
@@ -50,8 +50,8 @@ pub struct DeviceVoxelMap {
 }
 
 impl DeviceVoxelMap {
-    fn new(config: &LidarConfig, plan: Plan, ends: MapEnds<'_>) -> Result<Self> {
-        let MapEnds { points, map, counters } = ends;
+    fn new(config: &LidarConfig, plan: Plan, ends: EncoderIo<'_>) -> Result<Self> {
+        let EncoderIo { points, map, counters } = ends;
         let axes = plan.network().axes;
         if axes != GridAxes::Zyx {
             let message = format!(
@@ -85,7 +85,7 @@ impl DeviceMapEncoder for DeviceVoxelMap {
     // The graph writes the counts of its levels to one place on the host.
     const CAN_OVERLAP: bool = false;
 
-    fn enqueue(&mut self, running: &mut Running<'_, '_>) -> Result<()> {
+    fn enqueue(&mut self, running: &mut FrameInProgress<'_, '_>) -> Result<()> {
         self.graph.enqueue()?;
         running.end_of(Stage::Encode)
     }

@@ -11,7 +11,6 @@ use super::super::live_channel::LiveChannel;
 use super::super::outputs::ChannelOutputs;
 use super::{FRAME_TIMEOUT, Shared};
 use crate::config::Config;
-use crate::runtime::batches::share_networks;
 use crate::runtime::placement::place_on_gpus;
 use det_post_ros::middleware::{InputKind, Middleware, Qos, Received, Subscription};
 use det_post_types::Result;
@@ -59,12 +58,11 @@ impl Shared {
         let mut channels = Vec::with_capacity(config.channels.len());
         let mut placed = config.channels.clone();
         let _gpus = place_on_gpus(&mut placed);
-        let factory = share_networks(&placed, &self.factory);
         for channel in &placed {
             let open_outputs = |channel: &_| {
                 ChannelOutputs::open(channel, &self.node, lock(&self.middleware).as_mut())
             };
-            let (factory, trace) = (Arc::clone(&factory), self.trace.clone());
+            let (factory, trace) = (Arc::clone(&self.factory), self.trace.clone());
             channels.push(LiveChannel::open(channel, factory, trace, open_outputs)?);
             if let Some(path) = channel.kind.transforms_path() {
                 self.transforms.insert_file(path)?;

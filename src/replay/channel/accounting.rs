@@ -9,19 +9,16 @@ use crate::replay::report::{ChannelSummary, InputReport, Report};
 use det_post_types::{Error, Result, Stamp};
 
 impl ReplayChannel {
-    /// Counts a message that cannot be decoded. With one input it is a frame.
+    /// Counts a message of several inputs that cannot be decoded.
     pub(super) fn refuse(
         &mut self,
         input: usize,
         error: &Error,
         log_time: Stamp,
         context: &ReplayContext<'_>,
-    ) -> Result<()> {
-        if self.frames.is_none() {
-            return self.drop_frame(error, log_time, context);
-        }
+    ) {
         if !context.owns(log_time) {
-            return Ok(());
+            return;
         }
         let ChannelConfig { name, inputs, .. } = self.channel.config();
         let topic = &inputs[input].topic;
@@ -31,14 +28,13 @@ impl ReplayChannel {
                 tracing::debug!("channel {name}: message of {topic} refused ({count}): {error}")
             }
         }
-        Ok(())
     }
 
     /// Counts a frame that is dropped and passes its error on; the first of a reason is a
     /// warning.
     ///
     /// # Errors
-    /// As [`Self::process`].
+    /// As [`Self::end`].
     pub(in crate::replay) fn drop_frame(
         &mut self,
         error: &Error,

@@ -19,10 +19,10 @@ impl ReplayChannel {
         self.gpu().map(DeviceChoice::Cuda)
     }
 
-    /// The camera of the channel, if a GPU runs its network, only for it and in this process.
+    /// The camera of the channel, if a GPU runs its network, in this process.
     pub(in crate::replay) fn gpu_camera(&self, topics: &[TopicInfo]) -> Option<GpuCamera> {
         let [input] = &self.inputs[..] else { return None };
-        if !matches!(self.config().kind, ChannelKind::Camera(_)) || self.is_batched() {
+        if !matches!(self.config().kind, ChannelKind::Camera(_)) {
             return None;
         }
         let num_frames = input.topic.number.and_then(|topic| topics.get(topic)?.num_messages);

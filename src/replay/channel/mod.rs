@@ -2,24 +2,26 @@
 
 mod accounting;
 mod gpu;
-mod overlapped;
+mod kept;
+mod submitted;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::config::ChannelConfig;
-use crate::detectors::{FrameInput, FrameSet, MAX_INPUTS};
-use crate::replay::context::{ReplayContext, lock};
-use crate::replay::input::{CalibrationTopic, InputTopic, ReplayInput, frame_input};
+use crate::replay::context::ReplayContext;
+use crate::replay::input::{CalibrationTopic, InputTopic, ReplayInput};
 use crate::runtime::Factory;
 use crate::runtime::account::Account;
 use crate::runtime::assembler::{Assembler, Sequence, SharedMessage, fill};
 use crate::runtime::channel::Channel;
-use crate::runtime::message_buffer::MessageBuffer;
+use crate::runtime::frame_messages::Calibrations;
 use crate::runtime::slot::Loss;
 use det_post_ops::device::PayloadMemory;
 use det_post_ros::bag::{BagMessage, TopicInfo, check_log_time};
 use det_post_ros::middleware::{Received, deliver};
 use det_post_types::{CameraCalibration, Result, Stamp};
+use kept::{SubmittedMessage, SubmittedMessages};
 
 /// A channel and where its messages come from and go to.
 pub(super) struct ReplayChannel {
@@ -30,12 +32,18 @@ pub(super) struct ReplayChannel {
     /// Where messages of several inputs become frames.
     frames: Option<Frames>,
     account: Account,
+    /// The messages whose frames are in flight, earliest first, of a channel with one input.
+    submitted: VecDeque<SubmittedMessage>,
+    /// The messages of the frame in flight that are in buffers.
+    messages: Option<SubmittedMessages>,
+    /// Memory of frames that are over, to be used again.
+    spare: Vec<SubmittedMessage>,
 }
 
 /// A frame of several inputs that is closed: when, and why it is refused.
 pub(super) struct Closed {
-    at: Stamp,
-    usable: Result<()>,
+    pub(super) at: Stamp,
+    pub(super) usable: Result<()>,
 }
 
 struct Frames {
@@ -68,7 +76,16 @@ impl ReplayChannel {
             let (assembler, buffers) = Assembler::new(&config.inputs, &config.sync, memory);
             Frames { assembler, buffers, chosen: Vec::with_capacity(inputs.len()) }
         });
-        Ok(Self { index, channel, inputs, frames, account: Account::new() })
+        Ok(Self {
+            index,
+            channel,
+            inputs,
+            frames,
+            account: Account::new(),
+            submitted: VecDeque::new(),
+            messages: None,
+            spare: Vec::new(),
+        })
     }
 
     /// Its place among the channels that run.
@@ -92,7 +109,7 @@ impl ReplayChannel {
         self.inputs.iter().filter_map(|input| input.calibration.as_ref())
     }
 
-    /// Whether a message is to be given to [`Self::process`]: every message of
+    /// Whether a message is to be given to [`Self::submit`] or [`Self::take`]: every message of
     /// the recording moves the time of frames of several inputs.
     pub(super) fn concerns(&self, message: &BagMessage<'_>) -> bool {
         let topic = Some(message.topic);
@@ -110,7 +127,7 @@ impl ReplayChannel {
     }
 
     /// The newest calibrations of the cameras whose detector needs them.
-    fn calibrations(&self) -> [Option<Arc<CameraCalibration>>; MAX_INPUTS] {
+    fn calibrations(&self) -> Calibrations {
         std::array::from_fn(|index| self.calibration(index))
     }
 
@@ -150,74 +167,48 @@ impl ReplayChannel {
         self.channel.wants_transforms()
     }
 
-    /// Takes a message of the recording, if it is of one of the inputs: that of a single input is
-    /// processed, those of several wait in frames until [`Self::close`]. A message or frame that
-    /// cannot be processed is dropped, counted and named in the log.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Replay::run`](crate::replay::Replay::run)'s closure; nothing else
-    /// ends the replay.
-    pub(super) fn process(
-        &mut self,
-        message: &BagMessage<'_>,
-        context: &ReplayContext<'_>,
-    ) -> Result<()> {
+    /// Takes a message of the recording that is not a frame by itself: a calibration, or one of
+    /// several inputs, which waits in frames until [`Self::close`]. A message that cannot be
+    /// decoded is counted and named in the log.
+    pub(super) fn take(&mut self, message: &BagMessage<'_>, context: &ReplayContext<'_>) {
         let input = self.inputs.iter().position(|input| input.topic.has(message));
         if let Err(error) = check_log_time(message.log_time) {
-            let at = message.log_time;
-            return input.map_or(Ok(()), |input| self.refuse(input, &error, at, context));
+            if let Some(input) = input {
+                self.refuse(input, &error, message.log_time, context);
+            }
+            return;
         }
         self.inputs.iter().filter_map(|input| input.calibration.as_ref()).for_each(|topic| {
             topic.take(message);
         });
-        let Some(input) = input else { return Ok(()) };
+        let Some(input) = input else { return };
         let InputTopic { kind, .. } = self.inputs[input].topic;
         if let Err(error) = self.inputs[input].topic.check_type(message) {
             return self.refuse(input, &error, message.log_time, context);
         }
-        let mut passed_on = Ok(());
         deliver(kind, message.data, &mut |received| {
-            passed_on = match received {
-                Ok(received) if self.frames.is_some() => {
-                    self.take(input, &received, message.log_time, context)
-                }
-                Ok(received) => {
-                    let calibrations = self.calibrations();
-                    let calibration = calibrations[0].as_deref();
-                    let input = frame_input(&received);
-                    let input = input.map(|input| FrameInput { calibration, ..input });
-                    self.process_frame(&mut [input], &|| message.log_time, context)
+            let kept = received.and_then(|received| self.wait(input, &received, message.log_time));
+            match kept {
+                Ok(()) => {
+                    let is_owned = context.owns(message.log_time);
+                    self.inputs[input].totals.num_received += u64::from(is_owned);
                 }
                 Err(error) => self.refuse(input, &error, message.log_time, context),
-            };
+            }
         });
-        passed_on
     }
 
     /// Keeps a message for the frames of several inputs.
-    fn take(
-        &mut self,
-        input: usize,
-        received: &Received<'_>,
-        log_time: Stamp,
-        context: &ReplayContext<'_>,
-    ) -> Result<()> {
+    fn wait(&mut self, input: usize, received: &Received<'_>, log_time: Stamp) -> Result<()> {
         let Some(Frames { assembler, buffers, .. }) = &mut self.frames else { return Ok(()) };
         let buffer = &mut buffers[input];
-        let taken = fill(buffer, received, usize::MAX)
+        fill(buffer, received, usize::MAX)
             .and_then(|()| assembler.arrive(log_time, input, buffer))
-            .and_then(|()| assembler.exchange(input, buffer));
-        match taken {
-            Ok(()) => {
-                self.inputs[input].totals.num_received += u64::from(context.owns(log_time));
-                Ok(())
-            }
-            Err(error) => self.refuse(input, &error, log_time, context),
-        }
+            .and_then(|()| assembler.exchange(input, buffer))
     }
 
     /// Closes the oldest frame of several inputs if it is due at `log_time`;
-    /// [`Self::process_closed`] must follow.
+    /// [`Self::submit_closed`] must follow.
     pub(super) fn close(&mut self, log_time: Stamp) -> Option<Closed> {
         let Frames { assembler, chosen, .. } = self.frames.as_mut()?;
         let (at, usable) = assembler.close(log_time, chosen)?;
@@ -225,23 +216,20 @@ impl ReplayChannel {
         Some(Closed { at, usable })
     }
 
-    /// Processes the frame that was closed last.
+    /// Submits the frame that was closed last, which is collected before the next one.
     ///
     /// # Errors
-    /// As [`Self::process`].
-    pub(super) fn process_closed(
+    /// The reason why the frame is dropped; it is not counted yet.
+    pub(super) fn submit_closed(
         &mut self,
-        Closed { at, usable }: Closed,
+        usable: Result<()>,
         context: &ReplayContext<'_>,
     ) -> Result<()> {
         let Some(mut frames) = self.frames.take() else { return Ok(()) };
-        let passed_on = match usable {
-            Ok(()) => self.process_messages(&frames.chosen, &|| at, context),
-            Err(error) => self.drop_frame(&error, at, context),
-        };
+        let begun = usable.and_then(|()| self.submit_messages(&frames.chosen, context));
         frames.chosen.clear();
         self.frames = Some(frames);
-        passed_on
+        begun
     }
 
     /// Counts the messages that no frame of several inputs will contain, since the last call.
@@ -263,74 +251,22 @@ impl ReplayChannel {
         }
     }
 
-    /// Detects objects in the messages of a frame and passes them on.
+    /// Detects objects in the messages of a frame and passes them on; `log_time` gives the time on
+    /// the clock of the recording.
     ///
     /// # Errors
-    /// As [`Self::process`].
+    /// As [`Self::end`].
     pub(super) fn process_messages(
         &mut self,
         messages: &[Option<SharedMessage>],
         log_time: &dyn Fn() -> Stamp,
         context: &ReplayContext<'_>,
     ) -> Result<()> {
-        let mut views = [const { None }; MAX_INPUTS];
-        for (view, message) in views.iter_mut().zip(messages) {
-            match message.as_deref().map(MessageBuffer::view).transpose() {
-                Ok(message) => *view = message,
-                Err(error) => return self.drop_frame(&error, log_time(), context),
-            }
+        let due = log_time();
+        match self.submit_messages(messages, context) {
+            Ok(()) => self.end(due, log_time, &[], context),
+            Err(error) => self.drop_frame(&error, due, context),
         }
-        let calibrations = self.calibrations();
-        let mut inputs = [const { None }; MAX_INPUTS];
-        for ((input, view), calibration) in inputs.iter_mut().zip(&views).zip(&calibrations) {
-            *input = view.as_ref().map(|view| view.input_with(calibration.as_deref()));
-        }
-        self.process_frame(&mut inputs[..messages.len()], log_time, context)
-    }
-
-    /// Forgets the poses of the previous run if the stamps have started over.
-    fn forget_poses(&mut self, context: &ReplayContext<'_>) {
-        if let Some(latest) = self.channel.take_restart()
-            && self.wants_transforms()
-        {
-            context.forget_after(latest);
-        }
-    }
-
-    /// Detects objects in a frame and passes them on; `log_time` gives, once they are
-    /// found, their time on the clock of the recording.
-    fn process_frame(
-        &mut self,
-        inputs: &mut [Option<FrameInput<'_>>],
-        log_time: &dyn Fn() -> Stamp,
-        context: &ReplayContext<'_>,
-    ) -> Result<()> {
-        let passed_on = self.detect_and_pass_on(inputs, log_time, context);
-        self.forget_poses(context);
-        passed_on
-    }
-
-    fn detect_and_pass_on(
-        &mut self,
-        inputs: &mut [Option<FrameInput<'_>>],
-        log_time: &dyn Fn() -> Stamp,
-        context: &ReplayContext<'_>,
-    ) -> Result<()> {
-        let feed = context.transforms.as_ref();
-        let lookup = feed.map(|feed| |to: &str, from: &str, at| lock(feed).lookup(to, from, at));
-        let lookup = lookup.as_ref().map(|lookup| lookup as _);
-        let now = log_time();
-        let served = match self.channel.process(inputs, lookup) {
-            Ok(served) => served,
-            Err(error) => return self.drop_frame(&error, now, context),
-        };
-        if !context.owns(now) {
-            return Ok(());
-        }
-        self.account.add_times(served.header.stamp, inputs, Some(now));
-        let (stamp, target_pose) = (served.header.stamp, served.target_pose);
-        let inputs = FrameSet { stamp, inputs, target_pose };
-        context.pass_on((self.index, &mut self.account), &served, inputs, log_time)
     }
 
     /// Memory from which messages reach the device in the fewest copies.

@@ -205,7 +205,7 @@ fn take_tensors(message: &Message) -> Result<TensorEntries> {
 }
 
 /// A frame that [`put_frame`] wrote.
-pub(super) struct TakenFrame<'a> {
+pub(super) struct DecodedFrame<'a> {
     pub(super) stamp: Stamp,
     pub(super) views: [Option<InputView<'a>>; MAX_INPUTS],
     pub(super) poses: [Option<Result<Isometry3<f64>>>; MAX_INPUTS],
@@ -215,13 +215,13 @@ pub(super) struct TakenFrame<'a> {
 }
 
 /// Reads what [`put_frame`] wrote, its payloads from `memory`.
-pub(super) fn take_frame<'a>(message: &'a Message, memory: &'a [u8]) -> Result<TakenFrame<'a>> {
+pub(super) fn take_frame<'a>(message: &'a Message, memory: &'a [u8]) -> Result<DecodedFrame<'a>> {
     let stamp = Stamp::from_nanos(message.u64()? as i64);
     let num_inputs = message.u32()? as usize;
     if num_inputs > MAX_INPUTS {
         return Err(malformed());
     }
-    let mut frame = TakenFrame {
+    let mut frame = DecodedFrame {
         stamp,
         views: [const { None }; MAX_INPUTS],
         poses: [const { None }; MAX_INPUTS],
@@ -239,27 +239,27 @@ fn take_input<'a>(
     message: &'a Message,
     memory: &'a [u8],
     input: usize,
-    frame: &mut TakenFrame<'a>,
+    frame: &mut DecodedFrame<'a>,
 ) -> Result<()> {
     let layout = match message.u32()? {
         payload::MISSING => return Ok(()),
-        payload::PIXELS => TakenLayout::Pixels {
+        payload::PIXELS => DecodedLayout::Pixels {
             size: Size::new(message.u32()?, message.u32()?),
             step: message.usize()?,
             encoding: Encoding::from_ros(message.text()?)?,
             is_big_endian: message.u32()? != 0,
         },
-        payload::FILE => TakenLayout::File {
+        payload::FILE => DecodedLayout::File {
             is_png: message.u32()? != 0,
             samples: *FileSamples::ALL.get(message.u32()? as usize).ok_or_else(malformed)?,
         },
-        payload::CLOUD => TakenLayout::Cloud {
+        payload::CLOUD => DecodedLayout::Cloud {
             shape: [message.u32()?, message.u32()?],
             steps: [message.u32()?, message.u32()?],
             is_big_endian: message.u32()? != 0,
             fields: take_fields(message)?,
         },
-        payload::TENSORS => TakenLayout::Tensors(take_tensors(message)?),
+        payload::TENSORS => DecodedLayout::Tensors(take_tensors(message)?),
         _ => return Err(malformed()),
     };
     let stamp = Stamp::from_nanos(message.u64()? as i64);
@@ -276,14 +276,14 @@ fn take_input<'a>(
 }
 
 #[expect(clippy::large_enum_variant, reason = "one value at a time, on the stack")]
-enum TakenLayout<'a> {
+enum DecodedLayout<'a> {
     Pixels { size: Size, step: usize, encoding: Encoding, is_big_endian: bool },
     File { is_png: bool, samples: FileSamples },
     Cloud { shape: [u32; 2], steps: [u32; 2], is_big_endian: bool, fields: PointFields<'a> },
     Tensors(TensorEntries),
 }
 
-impl<'a> TakenLayout<'a> {
+impl<'a> DecodedLayout<'a> {
     fn view(self, data: &'a [u8]) -> Result<PayloadView<'a>> {
         Ok(match self {
             Self::Pixels { size, step, encoding, is_big_endian } => {

@@ -33,6 +33,7 @@ use wire::DetectionBuffers;
 
 use crate::config::ChannelConfig;
 use crate::detectors::image2d::MAX_DECODE_TIME;
+use crate::detectors::in_flight::SingleFrame;
 use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet};
 use det_post_ops::device::{Device, copy};
 use det_post_types::{
@@ -66,6 +67,7 @@ pub struct Proxy {
     /// The stages of the other process, which follow the copy to it.
     stages: Vec<Stage>,
     found: DetectionBuffers,
+    in_flight: SingleFrame,
 }
 
 impl Proxy {
@@ -95,6 +97,7 @@ impl Proxy {
             info: DetectorInfo::new([], &Device::Cpu, "", &[]),
             stages: Vec::new(),
             found: DetectionBuffers::default(),
+            in_flight: SingleFrame::none(),
         };
         let message = proxy.message.start(request::START);
         message.put_text(&config.name).put_text(&device.to_string()).put_text(&config.to_yaml());
@@ -218,18 +221,27 @@ impl Detector for Proxy {
         self.ask(FRAME_TIMEOUT, response::DONE)
     }
 
-    fn detect<'a>(
-        &'a mut self,
-        frame: &FrameSet<'_>,
-        report: &mut FrameReport,
-    ) -> Result<Detections<'a>> {
+    fn num_in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Waits for the response: another request may follow before the frame is collected.
+    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
+        self.in_flight.check_free()?;
         let num_shared = self.share(frame)?;
         frame::put_frame(self.message.start(request::FRAME), frame)?;
         self.ask(FRAME_TIMEOUT, response::DETECTED)?;
-        let Self { message, found, stages, .. } = self;
+        let Self { message, found, stages, in_flight, .. } = self;
         wire::take_report(message, stages, report)?;
         report.add_bytes(Stage::Upload, Transfer::HostCopy, num_shared);
-        wire::take_detections(message, found)
+        wire::take_detections(message, found)?;
+        in_flight.mark_submitted(());
+        Ok(())
+    }
+
+    fn collect<'a>(&'a mut self, _: &mut FrameReport) -> Result<Detections<'a>> {
+        self.in_flight.end()?;
+        Ok(self.found.last())
     }
 
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {

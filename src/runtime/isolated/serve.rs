@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use super::frame::{TakenFrame, take_frame};
+use super::frame::{DecodedFrame, take_frame};
 use super::memory::PayloadView;
 use super::message::{Message, STAGE, malformed, request, response};
 use super::wire;
@@ -66,7 +66,7 @@ impl<M: Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>>> Serving<M
             (request::MEMORY, _) => *memory = Some(PayloadView::receive(socket)?),
             (request::FRAME, Some(detector)) => {
                 let memory = memory.as_ref().ok_or_else(malformed)?;
-                return detect((detector.as_mut(), stages), received, memory, sent);
+                return detect(detector.as_mut(), stages, received, memory, sent);
             }
             (request::PREPARE, Some(detector)) => {
                 let memory = memory.as_ref().ok_or_else(malformed)?;
@@ -95,12 +95,13 @@ impl<M: Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>>> Serving<M
 }
 
 fn detect(
-    (detector, stages): (&mut dyn Detector, &[Stage]),
+    detector: &mut dyn Detector,
+    stages: &[Stage],
     received: &Message,
     memory: &PayloadView,
     sent: &mut Message,
 ) -> Result<()> {
-    let TakenFrame { stamp, views, mut poses, calibrations, target_pose, num_inputs } =
+    let DecodedFrame { stamp, views, mut poses, calibrations, target_pose, num_inputs } =
         take_frame(received, memory.bytes())?;
     let inputs: [_; MAX_INPUTS] = std::array::from_fn(|index| {
         let input = views[index].as_ref().map(InputView::input);
@@ -119,7 +120,7 @@ fn detect(
 
 fn prepare(detector: &mut dyn Detector, received: &Message, memory: &PayloadView) -> Result<()> {
     let index = received.u32()? as usize;
-    let TakenFrame { views, calibrations, .. } = take_frame(received, memory.bytes())?;
+    let DecodedFrame { views, calibrations, .. } = take_frame(received, memory.bytes())?;
     let view = views[0].as_ref().ok_or_else(malformed)?;
     detector.prepare(index, &view.input_with(calibrations[0].as_ref()))
 }

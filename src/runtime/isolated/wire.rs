@@ -53,7 +53,6 @@ pub(super) fn take_info(message: &Message) -> Result<DetectorInfo> {
         device_name: message.text()?.to_owned(),
         engine_name: message.text()?.to_owned(),
         process_id: None,
-        is_batched: false,
         score_threshold: None,
         stages: Vec::new(),
     };
@@ -83,6 +82,19 @@ pub(super) struct DetectionBuffers {
     boxes_2d: Vec<Detection2d>,
     rotated_boxes_2d: Vec<Detection2d<RotatedBox2d>>,
     boxes_3d: Vec<Detection3d>,
+    /// Which of these was read last.
+    kind: u32,
+}
+
+impl DetectionBuffers {
+    /// The detections that were read last.
+    pub(super) fn last(&self) -> Detections<'_> {
+        match self.kind {
+            ROTATED => Detections::RotatedBoxes2d(&self.rotated_boxes_2d),
+            IN_SPACE => Detections::Boxes3d(&self.boxes_3d),
+            _ => Detections::Boxes2d(&self.boxes_2d),
+        }
+    }
 }
 
 /// The kinds of detections in a message.
@@ -100,17 +112,13 @@ pub(super) fn put_detections(message: &mut Message, detections: Detections<'_>) 
 }
 
 /// Reads what [`put_detections`] wrote.
-pub(super) fn take_detections<'a>(
-    message: &Message,
-    found: &'a mut DetectionBuffers,
-) -> Result<Detections<'a>> {
-    let DetectionBuffers { boxes_2d, rotated_boxes_2d, boxes_3d } = found;
-    match message.u32()? {
-        AXIS_ALIGNED => Ok(Detections::Boxes2d(take_all(message, boxes_2d, take_2d)?)),
-        ROTATED => {
-            Ok(Detections::RotatedBoxes2d(take_all(message, rotated_boxes_2d, take_rotated)?))
-        }
-        IN_SPACE => Ok(Detections::Boxes3d(take_all(message, boxes_3d, take_3d)?)),
+pub(super) fn take_detections(message: &Message, found: &mut DetectionBuffers) -> Result<()> {
+    let DetectionBuffers { boxes_2d, rotated_boxes_2d, boxes_3d, kind } = found;
+    *kind = message.u32()?;
+    match *kind {
+        AXIS_ALIGNED => take_all(message, boxes_2d, take_2d),
+        ROTATED => take_all(message, rotated_boxes_2d, take_rotated),
+        IN_SPACE => take_all(message, boxes_3d, take_3d),
         _ => Err(malformed()),
     }
 }
@@ -121,16 +129,16 @@ fn put_all<D>(message: &mut Message, kind: u32, boxes: &[D], put: impl Fn(&mut M
     boxes.iter().for_each(|found| put(message, found));
 }
 
-fn take_all<'a, D>(
+fn take_all<D>(
     message: &Message,
-    boxes: &'a mut Vec<D>,
+    boxes: &mut Vec<D>,
     take: impl Fn(&Message) -> Result<D>,
-) -> Result<&'a [D]> {
+) -> Result<()> {
     boxes.clear();
     for _ in 0..message.usize()? {
         boxes.push(take(message)?);
     }
-    Ok(boxes)
+    Ok(())
 }
 
 fn put_2d(message: &mut Message, detection: &Detection2d) {
@@ -346,7 +354,8 @@ mod tests {
         message.tag().unwrap();
         let mut found = DetectionBuffers::default();
         for detections in all {
-            assert_eq!(take_detections(&message, &mut found).unwrap(), detections);
+            take_detections(&message, &mut found).unwrap();
+            assert_eq!(found.last(), detections);
         }
         assert!(take_detections(&message, &mut found).is_err());
     }

@@ -104,6 +104,7 @@ struct NetworkOnly {
     answer: Arc<Mutex<Vec<f32>>>,
     /// Fails GPU 0 before the next frame.
     fault: Arc<Mutex<Option<FaultKind>>>,
+    is_in_flight: bool,
 }
 
 impl Detector for NetworkOnly {
@@ -111,11 +112,21 @@ impl Detector for NetworkOnly {
         &self.info
     }
 
-    fn detect<'a>(&'a mut self, _: &FrameSet<'_>, _: &mut FrameReport) -> Result<Detections<'a>> {
+    fn num_in_flight(&self) -> usize {
+        usize::from(self.is_in_flight)
+    }
+
+    fn submit(&mut self, _: &FrameSet<'_>, _: &mut FrameReport) -> Result<()> {
         if let Some(kind) = self.fault.lock().unwrap().take() {
             assert!(fail(&open(0)?, kind).is_err());
         }
         *self.answer.lock().unwrap() = self.channel.run(&values())?;
+        self.is_in_flight = true;
+        Ok(())
+    }
+
+    fn collect<'a>(&'a mut self, _: &mut FrameReport) -> Result<Detections<'a>> {
+        self.is_in_flight = false;
         Ok(Detections::Boxes2d(&[]))
     }
 
@@ -155,7 +166,9 @@ fn supervisor(model: &Path, device: DeviceChoice, fallback: Fallback) -> Supervi
         let (answer, fault) = shared.clone();
         let info = DetectorInfo::new([], &device, "test", &[]);
         let channel = Channel::new(&model, &device)?;
-        Ok(Box::new(NetworkOnly { channel, info, answer, fault }) as Box<dyn Detector>)
+        let is_in_flight = false;
+        Ok(Box::new(NetworkOnly { channel, info, answer, fault, is_in_flight })
+            as Box<dyn Detector>)
     };
     let supervisor = Supervisor::new("test", device, policy, make).unwrap();
     Supervised { supervisor, answer, fault }

@@ -12,10 +12,10 @@
 use crate::common;
 use crate::common::{camera_net, lidar_nets, parameters, recording};
 
-mod batch;
 mod drop_in;
 #[path = "networks.rs"]
 mod networks_on_the_gpu;
+mod shared_jpeg;
 mod soak;
 mod surround;
 mod uploads;

@@ -30,7 +30,8 @@ pub fn open(config: &ChannelConfig, _: DeviceChoice) -> Result<Box<dyn Detector>
         other => panic!("no stub is called {other}"),
     };
     let info = DetectorInfo::new(needs, &Device::Cpu, "stub", &[Stage::Infer]);
-    Ok(Box::new(Stub { info, num_frames: 0, boxes_2d: vec![], boxes_3d: vec![] }))
+    let (boxes_2d, boxes_3d) = (vec![], vec![]);
+    Ok(Box::new(Stub { info, num_frames: 0, boxes_2d, boxes_3d, is_in_flight: false }))
 }
 
 struct Stub {
@@ -39,6 +40,7 @@ struct Stub {
     num_frames: u32,
     boxes_2d: Vec<Detection2d>,
     boxes_3d: Vec<Detection3d>,
+    is_in_flight: bool,
 }
 
 /// Bytes of an input added up, how many there are, how far its stamp is from
@@ -67,11 +69,12 @@ impl Detector for Stub {
         &self.info
     }
 
-    fn detect<'a>(
-        &'a mut self,
-        frame: &FrameSet<'_>,
-        report: &mut FrameReport,
-    ) -> Result<Detections<'a>> {
+    fn num_in_flight(&self) -> usize {
+        usize::from(self.is_in_flight)
+    }
+
+    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
+        assert!(!self.is_in_flight);
         self.num_frames += 1;
         let score = 1.0 / self.num_frames as f32;
         let Self { boxes_2d, boxes_3d, .. } = self;
@@ -87,9 +90,15 @@ impl Detector for Stub {
                 boxes_3d.push(Detection3d { class, score, object });
             }
         });
+        self.is_in_flight = true;
+        Ok(())
+    }
+
+    fn collect<'a>(&'a mut self, _: &mut FrameReport) -> Result<Detections<'a>> {
+        assert!(std::mem::take(&mut self.is_in_flight));
         Ok(match self.info.inputs[1].kind {
-            PayloadKind::Image | PayloadKind::Tensors => Detections::Boxes2d(boxes_2d),
-            PayloadKind::Cloud => Detections::Boxes3d(boxes_3d),
+            PayloadKind::Image | PayloadKind::Tensors => Detections::Boxes2d(&self.boxes_2d),
+            PayloadKind::Cloud => Detections::Boxes3d(&self.boxes_3d),
         })
     }
 
@@ -142,12 +151,16 @@ impl Detector for Preparing {
         Err(Error::new(ErrorKind::Inference, "stub", format!("prepared {found:?}")))
     }
 
-    fn detect<'a>(
-        &'a mut self,
-        frame: &FrameSet<'_>,
-        report: &mut FrameReport,
-    ) -> Result<Detections<'a>> {
-        self.detector.detect(frame, report)
+    fn num_in_flight(&self) -> usize {
+        self.detector.num_in_flight()
+    }
+
+    fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
+        self.detector.submit(frame, report)
+    }
+
+    fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
+        self.detector.collect(report)
     }
 
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {

@@ -10,10 +10,8 @@
 //! | --- | --- | --- |
 //! | [`DeviceEngine::load`] with ONNX Runtime and its CUDA provider | on the stream's GPU | none |
 //! | [`DeviceEngine::load`] otherwise, [`DeviceEngine::on_host`] | an [`Engine`] on the CPU | every input down, every output up, and one wait |
-//! | [`DeviceEngine::in_batch`] | as above, once for several engines ([`batch`](super::batch)) | as above |
 //! | [`DeviceEngine::fixed`] | nowhere: the outputs are constant | none |
 
-mod batch;
 #[expect(unsafe_code, reason = "ONNX Runtime is a C library; each block argues why it is sound")]
 mod binding;
 mod host;
@@ -22,10 +20,7 @@ mod onnx_runtime;
 mod runner;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use batch::DeviceMember;
-pub use batch::DeviceWork;
 use host::HostRunner;
 pub use host::NumBytes;
 use network::Network;
@@ -33,7 +28,6 @@ pub use network::fixed_shape;
 use network::{allocate_inputs, failed, model_error};
 use runner::Runner;
 
-use super::batch::BatchSlot;
 use super::{Engine, STAGE};
 use det_post_ops::device::cuda::{DeviceTensor, Stream};
 use det_post_types::{Dim, EngineOptions, Error, ErrorKind, Provider, Result, Tensor, TensorSpec};
@@ -41,19 +35,13 @@ use det_post_types::{Dim, EngineOptions, Error, ErrorKind, Provider, Result, Ten
 /// A loaded network with its inputs and outputs in the memory of a stream.
 pub struct DeviceEngine {
     // Dropped first: works in the memory of the tensors.
-    role: Role,
+    runner: Runner,
     stream: Stream,
     /// The tensors of each frame that may be in flight.
     networks: Vec<Network>,
     selected: usize,
     /// What was loaded.
     source: Option<(PathBuf, EngineOptions)>,
-}
-
-/// Whether the network runs for one engine or, in a batch, for several.
-enum Role {
-    Single(Runner),
-    Member(DeviceMember),
 }
 
 impl DeviceEngine {
@@ -75,7 +63,7 @@ impl DeviceEngine {
     ) -> Result<Self> {
         let (runner, network) = Runner::load(model, options, stream, shape_of)?;
         let source = Some((model.to_owned(), options.clone()));
-        Ok(Self { source, ..Self::new(Role::Single(runner), stream, network) })
+        Ok(Self { source, ..Self::new(runner, stream, network) })
     }
 
     /// Loads the network once more, with tensors of its own, to run in another queue of the stream
@@ -85,9 +73,7 @@ impl DeviceEngine {
     /// # Errors
     /// As of [`DeviceEngine::load`]; `Model` when it cannot be loaded in the same way again.
     pub fn duplicate(&self, queue: &Stream) -> Result<Option<Self>> {
-        let (Role::Single(Runner::OnnxRuntime(_)), Some((model, options))) =
-            (&self.role, &self.source)
-        else {
+        let (Runner::OnnxRuntime(_), Some((model, options))) = (&self.runner, &self.source) else {
             return Ok(None);
         };
         if options.gpu.provider == Provider::TensorRt {
@@ -117,45 +103,21 @@ impl DeviceEngine {
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
         let (runner, network) = HostRunner::new(engine, stream, shape_of)?;
-        Ok(Self::new(Role::Single(Runner::Host(runner)), stream, network))
+        Ok(Self::new(Runner::Host(runner), stream, network))
     }
 
-    /// A place in a batch, whose network is loaded if it is not yet: as [`DeviceEngine::load`],
-    /// `shape_of` with a first dimension of 1.
-    ///
-    /// The frame writes the input, and calls [`DeviceEngine::enter`] and
-    /// [`DeviceEngine::leave`].
-    ///
-    /// # Errors
-    /// As [`DeviceEngine::load`]; `Model` for a network whose batch is fixed.
-    pub fn in_batch(
-        model: &Path,
-        options: &EngineOptions,
-        stream: &Stream,
-        (slot, place): (&BatchSlot<DeviceWork>, usize),
-        shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>> + Send + 'static,
-    ) -> Result<Self> {
-        let joined = DeviceMember::join(model, options, stream, (slot, place), shape_of);
-        let (member, network) = joined?;
-        Ok(Self::new(Role::Member(member), stream, network))
-    }
-
-    fn new(role: Role, stream: &Stream, network: Network) -> Self {
+    fn new(runner: Runner, stream: &Stream, network: Network) -> Self {
         let networks = vec![network];
-        Self { role, stream: stream.clone(), networks, selected: 0, source: None }
+        Self { runner, stream: stream.clone(), networks, selected: 0, source: None }
     }
 
     /// Makes tensors for `num` frames in flight, so that kernels write the inputs of one and read
     /// the outputs of another while the network runs. The caller orders them by events.
     ///
     /// # Errors
-    /// `Inference` for a network in a batch, or one that TensorRT records as a graph, and when
-    /// the first runs fail; `Device` when there is not enough memory.
+    /// `Inference` for a network that TensorRT records as a graph, and when the first runs fail; `Device` when there is not enough memory.
     pub fn allow_in_flight(&mut self, num: usize) -> Result<()> {
-        let Self { role, stream, networks, .. } = self;
-        let Role::Single(runner) = role else {
-            return Err(failed("the items of a batch have one frame in flight"));
-        };
+        let Self { runner, stream, networks, .. } = self;
         while networks.len() < num {
             let network = networks[0].duplicate(stream)?;
             runner.add(&network)?;
@@ -190,40 +152,6 @@ impl DeviceEngine {
         &mut self.networks[self.selected]
     }
 
-    /// Whether other engines take part in its runs.
-    pub fn is_shared(&self) -> bool {
-        matches!(self.role, Role::Member(_))
-    }
-
-    /// Enters the next run of the batch, whose input was written by the work queued so far.
-    /// Without a batch there is nothing to do.
-    ///
-    /// # Errors
-    /// `Argument` until the previous frame has left; `Device` when the GPU fails.
-    pub fn enter(&mut self) -> Result<()> {
-        match &mut self.role {
-            Role::Member(member) => member.enter(),
-            Role::Single(_) => Ok(()),
-        }
-    }
-
-    /// Queues the network, and by `then` the work that reads the outputs. In a batch it waits
-    /// until the run is queued, at most `limit` for the other members.
-    ///
-    /// # Errors
-    /// `Inference` when the engine fails; `Device` when the GPU does; those of `then`.
-    pub fn leave(&mut self, limit: Duration, then: impl FnOnce() -> Result<()>) -> Result<()> {
-        let Self { role, networks, selected, .. } = self;
-        let network = &mut networks[*selected];
-        match role {
-            Role::Member(member) => member.leave(network, limit, then),
-            Role::Single(runner) => {
-                runner.enqueue(network, *selected)?;
-                then()
-            }
-        }
-    }
-
     /// Inputs that are not read and outputs, by name, that are constant: for measuring a
     /// channel without its network.
     ///
@@ -252,7 +180,7 @@ impl DeviceEngine {
             output_specs: outputs.iter().map(spec).collect(),
             outputs: outputs.iter().map(upload).collect::<Result<_>>()?,
         };
-        Ok(Self::new(Role::Single(Runner::Fixed), stream, network))
+        Ok(Self::new(Runner::Fixed, stream, network))
     }
 
     /// The inputs of the network.
@@ -283,8 +211,8 @@ impl DeviceEngine {
     /// # Errors
     /// `Inference` when the engine fails; `Device` when the GPU does.
     pub fn enqueue(&mut self) -> Result<()> {
-        self.enter()?;
-        self.leave(Duration::ZERO, || Ok(()))
+        let Self { runner, networks, selected, .. } = self;
+        runner.enqueue(&mut networks[*selected], *selected)
     }
 
     /// The output at a position of [`DeviceEngine::outputs`]. Shape and address never
@@ -322,10 +250,7 @@ impl DeviceEngine {
 
     /// Bytes that one run copies between device and host.
     pub fn copies(&self) -> NumBytes {
-        match &self.role {
-            Role::Single(runner) => runner.copies(),
-            Role::Member(member) => member.copies(),
-        }
+        self.runner.copies()
     }
 
     /// Name and version for logs and reports.

@@ -81,6 +81,12 @@ impl Mapped {
     }
 }
 
+impl std::fmt::Debug for Mapped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mapped").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
 impl Deref for Mapped {
     type Target = [u8];
 

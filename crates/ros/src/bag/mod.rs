@@ -54,6 +54,7 @@ mod db3;
 mod files;
 mod mapped;
 mod mcap;
+mod message;
 mod metadata;
 mod options;
 mod part;
@@ -79,6 +80,7 @@ pub use self::damage::is_same_damage;
 use self::damage::{damaged, full_message};
 use self::files::Files;
 pub use self::mapped::Mapped;
+pub use self::message::BagMessage;
 use self::metadata::Metadata;
 pub use self::options::ReadOptions;
 use self::source::Source;
@@ -90,17 +92,6 @@ pub use self::write::{
     BagCompression, BagWriter, Durability, OfferedQos, Reliability, check_log_time,
 };
 use det_post_types::{Error, ErrorKind, Result, Stamp};
-
-/// One message, borrowed from the reader until its next call.
-#[derive(Clone, Copy, Debug)]
-pub struct BagMessage<'a> {
-    /// Index into [`BagReader::topics`].
-    pub topic: usize,
-    /// When the recorder received the message.
-    pub log_time: Stamp,
-    /// The serialized message with its encapsulation header.
-    pub data: &'a [u8],
-}
 
 /// A reader of one recording. See the module for order, damage and trust.
 pub struct BagReader {
@@ -296,7 +287,9 @@ impl BagReader {
         self.borrowed = Some(at);
         let Some(source) = self.source(at) else { return Ok(None) };
         source.num_delivered += 1;
-        Ok(source.message().map(|(topic, data)| BagMessage { topic, log_time, data }))
+        let message = source.message();
+        let file = source.mapped();
+        Ok(message.map(|(topic, data)| BagMessage { topic, log_time, data, file }))
     }
 
     /// Removes the source of the earliest message from the queue; `None` when all

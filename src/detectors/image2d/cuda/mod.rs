@@ -5,18 +5,15 @@ mod instances;
 mod pictures;
 mod postprocess;
 
-use std::time::Duration;
-
 use instances::Instances;
 use pictures::Pictures;
 pub use postprocess::DeviceBoxes;
 use postprocess::Postprocess;
 
-use super::batch::BatchPlace;
 use super::boxes;
 use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
-use crate::detectors::frame_stream::{FrameStream, add_copies};
+use crate::detectors::frame_stream::{FrameStream, RecordedOn, add_copies};
 use crate::detectors::in_flight::Contexts;
 use crate::detectors::shared_jpeg::SharedJpeg;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
@@ -59,6 +56,14 @@ struct Context<B: DeviceBoxes> {
     failed: Option<Error>,
 }
 
+/// The queues of a frame: they differ where frames overlap.
+#[derive(Clone, Copy)]
+struct Queues<'a> {
+    frame: &'a Stream,
+    /// That of its network.
+    network: &'a Stream,
+}
+
 /// The steps of a frame and their memory.
 struct Work<B: DeviceBoxes> {
     frames: FrameStream,
@@ -67,25 +72,14 @@ struct Work<B: DeviceBoxes> {
 }
 
 impl<B: DeviceBoxes> CudaDetector<B> {
-    /// Loads the network, which may be shared with other detectors; the frames run on `stream`.
+    /// Loads the network; the frames run on `stream`.
     ///
     /// # Errors
     /// As [`super::open`].
-    pub fn load(
-        config: &CameraConfig,
-        stream: &Stream,
-        batch: Option<&BatchPlace>,
-    ) -> Result<Self> {
-        let CameraConfig { model_path, engine, .. } = config;
-        let facts = config.facts.clone();
-        let shape_of = move |input: &TensorSpec| input_shape(&facts, input);
-        let engine = match batch {
-            Some(BatchPlace { network, place }) => {
-                let place = (&network.on_gpu, *place);
-                DeviceEngine::in_batch(model_path, engine, stream, place, shape_of)?
-            }
-            None => DeviceEngine::load(model_path, engine, stream, shape_of)?,
-        };
+    pub fn load(config: &CameraConfig, stream: &Stream) -> Result<Self> {
+        let CameraConfig { model_path, engine, facts, .. } = config;
+        let shape_of = |input: &TensorSpec| input_shape(facts, input);
+        let engine = DeviceEngine::load(model_path, engine, stream, shape_of)?;
         Self::new(config, stream, engine)
     }
 
@@ -97,58 +91,37 @@ impl<B: DeviceBoxes> CudaDetector<B> {
         boxes::check::<B>(&config.facts.layout)?;
         let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
         let device = Device::Cuda(stream.device().clone());
-        let info = DetectorInfo::new(NEEDS, &device, engine.name(), &STAGES);
+        let queues = Queues { frame: stream, network: stream };
         Ok(Self {
-            info: DetectorInfo { is_batched: engine.is_shared(), ..info },
+            info: DetectorInfo::new(NEEDS, &device, engine.name(), &STAGES),
             config: config.clone(),
             stream: stream.clone(),
-            contexts: Contexts::of_single(Context::new(config, &head, &engine, (stream, stream))?),
+            contexts: Contexts::of_single(Context::new(config, &head, &engine, queues)?),
             instances: Instances::of_single(engine),
             head,
             detections: Vec::with_capacity(config.max_detections),
         })
     }
-
-    /// Ends the earliest frame; waits at most `limit` for other members of the batch.
-    fn collect_within(
-        &mut self,
-        limit: Duration,
-        report: &mut FrameReport,
-    ) -> Result<Detections<'_>> {
-        let Self { contexts, instances, detections, .. } = self;
-        let (place, context) = contexts.end_earliest()?;
-        let engine = instances.select(place)?;
-        context.flush(engine, report);
-        let Context { uploads, work, failed } = context;
-        let ran = match failed.take() {
-            Some(error) => Err(error),
-            None if engine.is_shared() => work.run_network(engine, limit),
-            None => Ok(()),
-        };
-        let ended = ran.and_then(|()| work.end(engine, detections, report));
-        let ended = work.frames.settle(ended);
-        uploads.finish();
-        ended.map(|()| B::detections(detections))
-    }
 }
 
 impl<B: DeviceBoxes> Context<B> {
-    /// Memory for frames on the first stream, whose network runs on the second.
+    /// Memory for frames in these queues.
     fn new(
         config: &CameraConfig,
         head: &YoloHead,
         engine: &DeviceEngine,
-        (stream, network): (&Stream, &Stream),
+        queues: Queues<'_>,
     ) -> Result<Self> {
+        let Queues { frame: stream, network } = queues;
         let mut frames = FrameStream::with_queues(stream, &STREAM_STAGES, |stage| match stage {
             Stage::Infer => network.clone(),
             _ => stream.clone(),
         })?;
-        let working = (stream, frames.counters());
-        let postprocess = Postprocess::new(config, head, engine, working)?;
+        let recorded_on = RecordedOn { stream, counters: frames.counters() };
+        let postprocess = Postprocess::new(config, head, engine, recorded_on)?;
         let is_overlapping = !stream.is_same_queue(network);
         let mut pictures = Pictures::new(stream, &config.jpeg, head.letterbox())?;
-        if is_overlapping || engine.is_shared() {
+        if is_overlapping {
             pictures.shared = SharedJpeg::join(stream, &config.jpeg)?;
         }
         let work = Work { frames, pictures, postprocess };
@@ -161,16 +134,15 @@ impl<B: DeviceBoxes> Context<B> {
     fn flush(&mut self, engine: &mut DeviceEngine, report: &mut FrameReport) {
         let Self { uploads, work, failed } = self;
         if work.pictures.is_waiting() {
-            let begun = uploads.scope(|scope| work.begin(None, engine, scope, report));
-            *failed = work.frames.settle(begun).err();
+            let queued = uploads.scope(|scope| work.enqueue(None, engine, scope, report));
+            *failed = work.frames.drain_on_error(queued).err();
         }
     }
 }
 
 impl<B: DeviceBoxes> Work<B> {
-    /// Queues all work of a frame, without a payload of one whose file is kept; in a batch, that
-    /// before the network.
-    fn begin<'env>(
+    /// Queues all work of a frame, without a payload of one whose file is kept.
+    fn enqueue<'env>(
         &mut self,
         payload: Option<&ImagePayload<'env>>,
         engine: &mut DeviceEngine,
@@ -187,21 +159,10 @@ impl<B: DeviceBoxes> Work<B> {
             graph.enqueue()?;
         }
         running.end_of(Stage::Letterbox)?;
-        if engine.is_shared() {
-            return engine.enter();
-        }
-        self.run_network(engine, Duration::ZERO)
-    }
-
-    /// Queues the network and the post-processing; waits at most `limit` for other members of
-    /// the batch.
-    fn run_network(&mut self, engine: &mut DeviceEngine, limit: Duration) -> Result<()> {
-        let Self { frames, postprocess, .. } = self;
-        engine.leave(limit, || {
-            frames.end_of(Stage::Infer)?;
-            postprocess.graph.enqueue()?;
-            frames.end_of(Stage::Postprocess)
-        })
+        engine.enqueue()?;
+        running.end_of(Stage::Infer)?;
+        postprocess.graph.enqueue()?;
+        running.end_of(Stage::Postprocess)
     }
 
     /// Waits for the frame and reads its detections.
@@ -212,7 +173,7 @@ impl<B: DeviceBoxes> Work<B> {
         report: &mut FrameReport,
     ) -> Result<()> {
         detections.clear();
-        let num_counted = self.frames.wait(report)?;
+        let num_counted = self.frames.end(report)?;
         let gathered = self.postprocess.gather.read_complete(detections);
         add_copies(report, Stage::Infer, engine);
         // The suppression writes its survivors to host memory, too.
@@ -230,65 +191,45 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
         &self.info
     }
 
-    fn detect<'a>(
-        &'a mut self,
-        frame: &FrameSet<'_>,
-        report: &mut FrameReport,
-    ) -> Result<Detections<'a>> {
-        if self.instances.first().is_shared() {
-            self.submit(frame, report)?;
-            return self.collect_within(self.config.batch_wait, report);
-        }
-        let Self { contexts, instances, detections, .. } = self;
-        let Context { uploads, work, .. } = contexts.single()?;
-        let engine = instances.select(0)?;
-        let payload = frame.image(IMAGE)?;
-        let ran = uploads.scope(|scope| {
-            work.begin(Some(&payload), engine, scope, report)?;
-            work.end(engine, detections, report)
-        });
-        let ran = work.frames.settle(ran);
-        uploads.finish();
-        ran.map(|()| B::detections(detections))
-    }
-
     fn allow_in_flight(&mut self, num: usize) -> usize {
-        if self.instances.first().is_shared() {
-            return 1;
-        }
         let Self { contexts, config, head, instances, stream, .. } = self;
         if !contexts.can_grow_to(num) {
-            return contexts.len();
+            return contexts.max_in_flight();
         }
         // A payload that kernels read in host memory is borrowed until they have.
-        if contexts.single().is_ok_and(|context| context.uploads.is_zero_copy()) {
+        if contexts.iter_mut().any(|context| context.uploads.is_zero_copy()) {
             return 1;
         }
         let num = instances.allow(num, stream);
         contexts.allow(num, |place| {
             instances.prepare(place)?;
             let engine = instances.select(place)?;
-            Context::new(config, head, engine, (&stream.beside(place)?, engine.stream()))
+            let queues = Queues { frame: &stream.beside(place)?, network: engine.stream() };
+            Context::new(config, head, engine, queues)
         })
+    }
+
+    fn num_in_flight(&self) -> usize {
+        self.contexts.num_in_flight()
     }
 
     fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         let payload = frame.image(IMAGE)?;
         let Self { contexts, instances, .. } = self;
+        let is_single = contexts.max_in_flight() == 1;
         let (place, Context { uploads, work, .. }) = contexts.next()?;
         let engine = instances.select(place)?;
-        if work.pictures.keep(&payload, report)? {
-            contexts.has_begun();
-            return Ok(());
+        if !work.pictures.keep(&payload, report)? {
+            // At its end the payload is uploaded, or held where it is in a mapped file.
+            let submitted = uploads.scope(|scope| {
+                work.enqueue(Some(&payload), engine, scope, report)?;
+                // One wait, for the upload as well: there is no other frame to begin.
+                if is_single { work.frames.wait() } else { Ok(()) }
+            });
+            work.frames.drain_on_error(submitted).inspect_err(|_| uploads.finish())?;
         }
-        // At its end the payload is uploaded, or held where it is in a mapped file.
-        let begun = uploads.scope(|scope| work.begin(Some(&payload), engine, scope, report));
-        let begun = work.frames.settle(begun);
-        match begun {
-            Ok(()) => contexts.has_begun(),
-            Err(_) => uploads.finish(),
-        }
-        begun
+        contexts.mark_submitted();
+        Ok(())
     }
 
     fn flush(&mut self, report: &mut FrameReport) {
@@ -301,7 +242,18 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
     }
 
     fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
-        self.collect_within(Duration::ZERO, report)
+        let Self { contexts, instances, detections, .. } = self;
+        let (place, context) = contexts.end_earliest()?;
+        let engine = instances.select(place)?;
+        context.flush(engine, report);
+        let Context { uploads, work, failed } = context;
+        let ended = match failed.take() {
+            Some(error) => Err(error),
+            None => work.end(engine, detections, report),
+        };
+        let ended = work.frames.drain_on_error(ended);
+        uploads.finish();
+        ended.map(|()| B::detections(detections))
     }
 
     /// Writes thresholds and classes to the device; records the post-processing again
@@ -316,8 +268,8 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
             } else {
                 let engine = instances.select(place)?;
                 let stream = frames.stream().clone();
-                let working = (&stream, frames.counters());
-                *postprocess = Postprocess::new(config, head, engine, working)?;
+                let recorded_on = RecordedOn { stream: &stream, counters: frames.counters() };
+                *postprocess = Postprocess::new(config, head, engine, recorded_on)?;
                 pictures.recorded = None;
             }
         }

@@ -1,9 +1,9 @@
 //! From the image of a frame to the input of the network, on a GPU.
 
 use super::postprocess::{DeviceBoxes, Postprocess};
-use crate::detectors::frame_stream::Running;
+use crate::detectors::frame_stream::FrameInProgress;
 use crate::detectors::picture_uploads::{MIN_PICTURE_BYTES, PictureUploads};
-use crate::detectors::shared_jpeg::{JpegPlace, Taken};
+use crate::detectors::shared_jpeg::{DecodeOutcome, JpegPlace};
 use det_post_ops::device::cuda::{
     DeviceBuffer, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream,
 };
@@ -81,38 +81,38 @@ impl Pictures {
     pub(super) fn upload<'env>(
         &mut self,
         payload: &ImagePayload<'env>,
-        frame: &mut Running<'_, 'env>,
+        frame: &mut FrameInProgress<'_, 'env>,
     ) -> Result<()> {
         let Self { uploads, picture, decoded, .. } = self;
         *decoded = None;
         let pending = uploads.receive(picture, *payload, frame.report)?;
         frame.upload_by(|scope, report| {
             let images = std::slice::from_mut(picture);
-            uploads.enqueue(images, &mut [Some(pending)], (scope, report), |_, error| error)
+            uploads.enqueue(images, &mut [Some(pending)], scope, report, |_, error| error)
         })
     }
 
     /// Queues the decoding of the file that is kept and of those of other cameras that wait, or
     /// lets the work after it wait for that; the upload of a file that the engines refuse.
-    pub(super) fn upload_kept(&mut self, frame: &mut Running<'_, '_>) -> Result<()> {
+    pub(super) fn upload_kept(&mut self, frame: &mut FrameInProgress<'_, '_>) -> Result<()> {
         let Self { uploads, picture, shared, is_waiting, decoded, .. } = self;
         *is_waiting = false;
         let Some(shared) = shared else { return Ok(()) };
         frame.upload_by(|scope, report| {
             match report.time(Stage::Decompress, || shared.take(uploads.stream()))? {
-                Taken::Decoded { num_bytes, layout, image } => {
+                DecodeOutcome::Decoded { num_bytes, layout, image } => {
                     report.add_bytes(Stage::Upload, Transfer::HostCopy, num_bytes);
                     report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
                     report.add_pictures(PictureDecoder::Gpu, 1);
                     *decoded = Some((layout, image));
                     Ok(())
                 }
-                Taken::Refused(data) => {
+                DecodeOutcome::Refused(data) => {
                     *decoded = None;
                     let file = CompressedView::new(CompressedFormat::Jpeg, &data);
                     let pending = uploads.decompress(picture, &file, report)?;
                     let images = std::slice::from_mut(picture);
-                    uploads.enqueue(images, &mut [Some(pending)], (scope, report), |_, error| error)
+                    uploads.enqueue(images, &mut [Some(pending)], scope, report, |_, error| error)
                 }
             }
         })

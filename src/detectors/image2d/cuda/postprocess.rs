@@ -3,12 +3,13 @@
 use std::mem::{Discriminant, discriminant};
 
 use crate::config::CameraConfig;
+use crate::detectors::frame_stream::RecordedOn;
 use crate::detectors::image2d::boxes::ImageBoxes;
 use crate::detectors::image2d::head::YoloHead;
 use det_post_infer::device::DeviceEngine;
 use det_post_ops::decode::gather::cuda::{Gather, Workspace as Gatherer};
 use det_post_ops::decode::yolo::cuda::{Decoded, Selection, Workspace as Decoder};
-use det_post_ops::device::cuda::{DeviceCandidates, DeviceCounters, Graph, Stream};
+use det_post_ops::device::cuda::{DeviceCandidates, Graph};
 use det_post_ops::nms::cuda::{Capacity, Suppressible, Suppression};
 use det_post_types::{Letterbox, Nms2d, Result};
 
@@ -49,7 +50,7 @@ impl<B: DeviceBoxes> Postprocess<B> {
         config: &CameraConfig,
         head: &YoloHead,
         engine: &DeviceEngine,
-        (stream, counters): (&Stream, &mut DeviceCounters),
+        RecordedOn { stream, counters }: RecordedOn<'_>,
     ) -> Result<Self> {
         let limits = Limits::of(config);
         // Freed when other limits replace it.

@@ -6,8 +6,7 @@ mod cuda;
 use super::boxes::ImageBoxes;
 use crate::config::YoloFacts;
 use det_post_infer::ExpectedDim::{self, Any, Exactly};
-use det_post_infer::batch::Outputs;
-use det_post_infer::{Expected, Side, bind};
+use det_post_infer::{Expected, Outputs, Side, bind};
 use det_post_ops::image::letterbox::LetterboxParams;
 use det_post_types::{
     Candidates, Dim, ElementType, Error, ErrorKind, Result, Size, Tensor, TensorSpec, TensorView,

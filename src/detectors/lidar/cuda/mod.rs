@@ -8,12 +8,12 @@
 mod postprocess;
 mod sweeps;
 
-use postprocess::{Limits, Postprocess};
+use postprocess::{Limits, Network, Postprocess};
 use sweeps::{AnyCloud, Clouds, MergedPoints};
 
 use super::{CLOUD, LidarHead, lidar_of, needs, with_empty_frame};
 use crate::config::{ChannelConfig, LidarConfig};
-use crate::detectors::frame_stream::{FrameStream, Running, add_copies};
+use crate::detectors::frame_stream::{FrameInProgress, FrameStream, RecordedOn, add_copies};
 use crate::detectors::in_flight::Contexts;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use det_post_infer::ExpectedDim;
@@ -46,7 +46,7 @@ pub trait DeviceMapEncoder: Send {
     ///
     /// # Errors
     /// The reason why the frame is dropped.
-    fn enqueue(&mut self, running: &mut Running<'_, '_>) -> Result<()>;
+    fn enqueue(&mut self, running: &mut FrameInProgress<'_, '_>) -> Result<()>;
 
     /// The number of voxels, one value. A frame without voxels has no detections.
     fn num_voxels(&self) -> &DeviceBuffer<u32>;
@@ -56,7 +56,7 @@ pub trait DeviceMapEncoder: Send {
 }
 
 /// Where an encoder of a new detector reads and writes.
-pub struct MapEnds<'a> {
+pub struct EncoderIo<'a> {
     /// The points of the current sweep and of past ones.
     pub points: &'a DevicePoints,
     /// The network's input.
@@ -74,6 +74,12 @@ pub struct CudaDetector<E> {
     shared: Shared<E>,
     head: LidarHead,
     detections: Vec<Detection3d>,
+}
+
+/// The queues of a frame: that of its uploads is another one where frames overlap.
+struct Queues<'a> {
+    frames: &'a mut FrameStream,
+    uploads: &'a Stream,
 }
 
 /// What a frame in flight does not share with another one.
@@ -117,16 +123,17 @@ impl<E: DeviceMapEncoder> CudaDetector<E> {
         stream: &Stream,
         map_dims: &[ExpectedDim; 4],
         mut engine: DeviceEngine,
-        build: impl FnOnce(MapEnds<'_>) -> Result<E>,
+        build: impl FnOnce(EncoderIo<'_>) -> Result<E>,
     ) -> Result<Self> {
         let head = LidarHead::new(config, map_dims, engine.inputs(), engine.outputs())?;
         let stages = [&STAGES_BEFORE, E::STAGES, &STAGES_AFTER].concat();
         let mut frames = FrameStream::new(stream, &stages)?;
         let points = MergedPoints::new(config, stream)?;
         let (map, counters) = (engine.input(0)?, frames.counters());
-        let encoder = build(MapEnds { points: &points.merged, map, counters })?;
+        let encoder = build(EncoderIo { points: &points.merged, map, counters })?;
         let shared = Shared { points, encoder, engine };
-        let context = Context::new(config, &head, &shared, (&mut frames, stream))?;
+        let context =
+            Context::new(config, &head, &shared, Queues { frames: &mut frames, uploads: stream })?;
         let device = Device::Cuda(stream.device().clone());
         Ok(Self {
             info: DetectorInfo::new(needs(config), &device, shared.engine.name(), &stages),
@@ -141,18 +148,19 @@ impl<E: DeviceMapEncoder> CudaDetector<E> {
 }
 
 impl Context {
-    /// Memory for the selected one of `frames`, whose upload is queued on `uploads`.
+    /// Memory for the selected frame of these queues.
     fn new<E: DeviceMapEncoder>(
         config: &LidarConfig,
         head: &LidarHead,
         Shared { encoder, engine, .. }: &Shared<E>,
-        (frames, uploads): (&mut FrameStream, &Stream),
+        Queues { frames, uploads }: Queues<'_>,
     ) -> Result<Self> {
         let stream = frames.stream().clone();
         let is_overlapping = !stream.is_same_queue(uploads);
-        let working = (&stream, frames.counters());
-        let postprocess = Postprocess::new(config, (head, engine), encoder.num_voxels(), working)?;
-        let clouds = Clouds::new(config, (&stream, uploads))?;
+        let recorded_on = RecordedOn { stream: &stream, counters: frames.counters() };
+        let network = Network { head, engine };
+        let postprocess = Postprocess::new(config, network, encoder.num_voxels(), recorded_on)?;
+        let clouds = Clouds::new(config, &stream, uploads)?;
         let uploads = InPlaceUploads::with_zero_copy(uploads, config.zero_copy)?;
         let uploads = if is_overlapping { uploads.overlapping() } else { uploads };
         Ok(Self { uploads, clouds, postprocess })
@@ -161,11 +169,12 @@ impl Context {
 
 impl<E: DeviceMapEncoder> Shared<E> {
     /// Queues all work of a frame.
-    fn begin<'env>(
+    fn enqueue<'env>(
         &mut self,
         frame: &FrameSet<'env>,
-        (clouds, postprocess): (&mut Clouds, &Postprocess),
-        running: &mut Running<'_, 'env>,
+        clouds: &mut Clouds,
+        postprocess: &Postprocess,
+        running: &mut FrameInProgress<'_, 'env>,
     ) -> Result<()> {
         let Self { points, encoder, engine } = self;
         let (cloud, pose) = (AnyCloud::of(frame, CLOUD)?, frame.input(CLOUD)?.world_from_sensor());
@@ -185,12 +194,13 @@ impl<E: DeviceMapEncoder> Shared<E> {
     fn end(
         &mut self,
         frames: &mut FrameStream,
-        (postprocess, head): (&mut Postprocess, &LidarHead),
+        postprocess: &mut Postprocess,
+        head: &LidarHead,
         detections: &mut Vec<Detection3d>,
         report: &mut FrameReport,
     ) -> Result<()> {
         detections.clear();
-        let num_counted = frames.wait(report)?;
+        let num_counted = frames.end(report)?;
         let gathered = postprocess.gather.read_complete(detections);
         check_thresholds(&gathered)?;
         self.encoder.add_to_report(report);
@@ -207,30 +217,13 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
         &self.info
     }
 
-    fn detect<'a>(
-        &'a mut self,
-        frame: &FrameSet<'_>,
-        report: &mut FrameReport,
-    ) -> Result<Detections<'a>> {
-        let Self { frames, contexts, shared, head, detections, .. } = self;
-        let Context { uploads, clouds, postprocess } = contexts.single()?;
-        frames.select(0)?;
-        let ran = uploads.scope(|scope| {
-            shared.begin(frame, (clouds, postprocess), &mut frames.begin(scope, report))?;
-            shared.end(frames, (postprocess, head), detections, report)
-        });
-        let ran = frames.settle(ran);
-        uploads.finish();
-        ran.map(|()| Detections::Boxes3d(detections))
-    }
-
     fn allow_in_flight(&mut self, num: usize) -> usize {
         let Self { frames, contexts, shared, head, config, info, .. } = self;
         if !contexts.can_grow_to(num) {
-            return contexts.len();
+            return contexts.max_in_flight();
         }
         // A payload that kernels read in host memory is borrowed until they have.
-        let is_borrowed = contexts.single().is_ok_and(|context| context.uploads.is_zero_copy());
+        let is_borrowed = contexts.iter_mut().any(|context| context.uploads.is_zero_copy());
         if is_borrowed || !E::CAN_OVERLAP {
             return 1;
         }
@@ -241,7 +234,8 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
                 frames.overlap(MAX_IN_FLIGHT, &uploads, &info.stages)?;
             }
             frames.select(place)?;
-            let context = Context::new(config, head, shared, (&mut *frames, &uploads));
+            let queues = Queues { frames, uploads: &uploads };
+            let context = Context::new(config, head, shared, queues);
             if context.is_err() {
                 let stream = frames.stream().clone();
                 frames.overlap(1, &stream, &info.stages)?;
@@ -251,30 +245,34 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
         })
     }
 
+    fn num_in_flight(&self) -> usize {
+        self.contexts.num_in_flight()
+    }
+
     /// Past sweeps are those of the frames that were submitted before: their work is in that
     /// order.
     fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         let Self { frames, contexts, shared, .. } = self;
+        let is_single = contexts.max_in_flight() == 1;
         let (place, Context { uploads, clouds, postprocess }) = contexts.next()?;
         frames.select(place)?;
         // At its end the payload is uploaded, or held where it is in a mapped file.
-        let begun = uploads.scope(|scope| {
-            shared.begin(frame, (clouds, postprocess), &mut frames.begin(scope, report))
+        let submitted = uploads.scope(|scope| {
+            shared.enqueue(frame, clouds, postprocess, &mut frames.begin(scope, report))?;
+            // One wait, for the upload as well: there is no other frame to begin.
+            if is_single { frames.wait() } else { Ok(()) }
         });
-        let begun = frames.settle(begun);
-        match begun {
-            Ok(()) => contexts.has_begun(),
-            Err(_) => uploads.finish(),
-        }
-        begun
+        frames.drain_on_error(submitted).inspect_err(|_| uploads.finish())?;
+        contexts.mark_submitted();
+        Ok(())
     }
 
     fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
         let Self { frames, contexts, shared, head, detections, .. } = self;
         let (place, Context { uploads, postprocess, .. }) = contexts.end_earliest()?;
         frames.select(place)?;
-        let ended = shared.end(frames, (postprocess, head), detections, report);
-        let ended = frames.settle(ended);
+        let ended = shared.end(frames, postprocess, head, detections, report);
+        let ended = frames.drain_on_error(ended);
         uploads.finish();
         ended.map(|()| Detections::Boxes3d(detections))
     }
@@ -292,8 +290,10 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
                 postprocess.set(config, &head)?;
             } else {
                 frames.select(place)?;
-                let (network, working) = ((&head, &*engine), (&stream, frames.counters()));
-                *postprocess = Postprocess::new(config, network, encoder.num_voxels(), working)?;
+                let recorded_on = RecordedOn { stream: &stream, counters: frames.counters() };
+                let network = Network { head: &head, engine };
+                let num_voxels = encoder.num_voxels();
+                *postprocess = Postprocess::new(config, network, num_voxels, recorded_on)?;
             }
         }
         self.head = head;

@@ -3,11 +3,12 @@
 use std::mem::{Discriminant, discriminant};
 
 use crate::config::LidarConfig;
+use crate::detectors::frame_stream::RecordedOn;
 use crate::detectors::lidar::{LidarDecoder, LidarHead};
 use det_post_infer::device::DeviceEngine;
 use det_post_ops::decode::gather::cuda::{Inputs3d, Workspace3d as Gatherer};
 use det_post_ops::decode::select;
-use det_post_ops::device::cuda::{DeviceBuffer, DeviceCandidates, DeviceCounters, Graph, Stream};
+use det_post_ops::device::cuda::{DeviceBuffer, DeviceCandidates, Graph};
 use det_post_ops::nms::cuda::{Capacity, Stages3d};
 use det_post_types::{Box3d, Nms3d, Result};
 
@@ -18,6 +19,13 @@ pub(super) struct Postprocess {
     pub(super) gather: Gatherer,
     pub(super) graph: Graph,
     pub(super) limits: Limits,
+}
+
+/// The network whose outputs are decoded, and their meaning.
+#[derive(Clone, Copy)]
+pub(super) struct Network<'a> {
+    pub(super) head: &'a LidarHead,
+    pub(super) engine: &'a DeviceEngine,
 }
 
 /// The sizes and kinds of the kernels and memory.
@@ -45,9 +53,9 @@ impl Limits {
 impl Postprocess {
     pub(super) fn new(
         config: &LidarConfig,
-        (head, engine): (&LidarHead, &DeviceEngine),
+        Network { head, engine }: Network<'_>,
         num_voxels: &DeviceBuffer<u32>,
-        (stream, counters): (&Stream, &mut DeviceCounters),
+        RecordedOn { stream, counters }: RecordedOn<'_>,
     ) -> Result<Self> {
         let limits = Limits::of(config);
         let Limits { num_candidates, max_detections, .. } = limits;

@@ -3,7 +3,7 @@
 use nalgebra::Isometry3;
 
 use crate::config::LidarConfig;
-use crate::detectors::frame_stream::{Running, capacity_for};
+use crate::detectors::frame_stream::{FrameInProgress, capacity_for};
 use crate::detectors::{FrameSet, Payload, lidar};
 use det_post_ops::cloud::densify::cuda::{DeviceSweeps, Joining, Workspace as Densify};
 use det_post_ops::cloud::unpack::{UnpackParams, cuda::Workspace as Unpack};
@@ -47,8 +47,8 @@ pub(super) struct Clouds {
 }
 
 impl Clouds {
-    /// The second stream is the queue of uploads.
-    pub(super) fn new(config: &LidarConfig, (stream, uploads): (&Stream, &Stream)) -> Result<Self> {
+    /// Unpacks on `stream` what is uploaded in the queue `uploads`.
+    pub(super) fn new(config: &LidarConfig, stream: &Stream, uploads: &Stream) -> Result<Self> {
         Ok(Self {
             uploads: uploads.clone(),
             cloud: DeviceCloud::with_capacity(uploads, MIN_CLOUD_BYTES)?,
@@ -62,7 +62,7 @@ impl Clouds {
     pub(super) fn upload<'env>(
         &mut self,
         cloud: AnyCloud<'env>,
-        frame: &mut Running<'_, 'env>,
+        frame: &mut FrameInProgress<'_, 'env>,
     ) -> Result<()> {
         match cloud {
             AnyCloud::Host(cloud) => {
@@ -157,7 +157,7 @@ impl MergedPoints {
         &mut self,
         stamp: Stamp,
         world_from_sensor: Option<&Isometry3<f64>>,
-        running: &mut Running<'_, '_>,
+        running: &mut FrameInProgress<'_, '_>,
     ) -> Result<()> {
         let Some(Past { sweeps, densify, max_age_s }) = &mut self.past else { return Ok(()) };
         let joining = Joining { stamp, world_from_sensor, max_age_s: *max_age_s };

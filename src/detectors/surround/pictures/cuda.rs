@@ -1,7 +1,7 @@
 //! Pictures on a GPU.
 
 use super::{Key, NUM_PREPARED, Prepared, image, no_camera, view_of};
-use crate::detectors::frame_stream::Running;
+use crate::detectors::frame_stream::FrameInProgress;
 use crate::detectors::picture_uploads::{MIN_PICTURE_BYTES, PictureUploads};
 use crate::detectors::stopwatch::Stopwatch;
 use crate::detectors::surround::cameras::{Camera, Cameras, named};
@@ -84,7 +84,7 @@ impl Pictures {
                 let pending = received.receive(target, image, report)?;
                 stopwatch.start()?;
                 let images = std::slice::from_mut(target);
-                received.enqueue(images, &mut [Some(pending)], (scope, report), |_, e| e)?;
+                received.enqueue(images, &mut [Some(pending)], scope, report, |_, e| e)?;
                 stopwatch.end_of(Stage::Upload)?;
                 enqueue_resample(stream, kernels, target, &camera.map, params, index, pictures)?;
                 stopwatch.end_of(Stage::Letterbox)
@@ -108,7 +108,7 @@ impl Pictures {
         &mut self,
         frame: &FrameSet<'env>,
         cameras: &Cameras<DeviceMap>,
-        running: &mut Running<'_, 'env>,
+        running: &mut FrameInProgress<'_, 'env>,
         input: &mut DeviceTensor,
     ) -> Result<()> {
         let Self { stream, images, received, kernels, params, prepared, slots, taken, .. } = self;
@@ -126,7 +126,7 @@ impl Pictures {
             }
         }
         running.upload_by(|scope, report| {
-            received.enqueue(images, &mut pending, (scope, report), |index, error| {
+            received.enqueue(images, &mut pending, scope, report, |index, error| {
                 match frame.input(index) {
                     Ok(message) => named(index, message, &error),
                     Err(_) => error,

@@ -5,11 +5,11 @@ use nalgebra::{Isometry3, Matrix4};
 use super::CameraMatrices;
 use super::memory::{Memory, Updated};
 use super::position::PositionEmbedding;
-use super::signature::{HeadInput, HeadOutput, Signature, Specs};
+use super::signature::{HeadInput, HeadOutput, Signature, Specs, StatedPictures};
 use crate::detectors::surround::ego_motion::Step;
 use det_post_infer::Engine;
 use det_post_ops::decode::streampetr::StreamPetrOutputs;
-use det_post_types::{ElementType, Result, Size, Stamp, TensorValues, TensorView, rounded_rows};
+use det_post_types::{ElementType, Result, Stamp, TensorValues, TensorView, rounded_rows};
 
 /// The largest number of inputs of the head.
 const MAX_INPUTS: usize = 11;
@@ -33,7 +33,7 @@ impl StreamPetr {
         position: Box<dyn Engine>,
         mut head: Box<dyn Engine>,
         num_classes: usize,
-        stated: (Option<usize>, Option<Size>),
+        stated: StatedPictures,
     ) -> Result<Self> {
         let signature = Signature::new(
             Specs { inputs: backbone.inputs(), outputs: backbone.outputs() },

@@ -5,13 +5,13 @@ use super::CameraMatrices;
 use super::cpu::poses;
 use super::memory::Ages;
 use super::position::PositionEmbedding;
-use super::signature::{HeadInput, HeadOutput, Signature, Specs};
+use super::signature::{HeadInput, HeadOutput, Signature, Specs, StatedPictures};
 use crate::detectors::surround::ego_motion::Step;
 use det_post_infer::Engine;
 use det_post_infer::device::DeviceEngine;
 use det_post_ops::decode::streampetr::StreamPetrOutputs;
 use det_post_ops::device::cuda::{DeviceTensor, PinnedTensor, Stream};
-use det_post_types::{Error, ErrorKind, Result, Size, Stamp, TensorValues, TensorView};
+use det_post_types::{Error, ErrorKind, Result, Stamp, TensorValues, TensorView};
 
 /// Each input that holds the memory, and the output that replaces it.
 const MEMORY: [(HeadInput, HeadOutput); 4] = [
@@ -53,7 +53,7 @@ impl DeviceStreamPetr {
         position: Box<dyn Engine>,
         mut head: DeviceEngine,
         num_classes: usize,
-        stated: (Option<usize>, Option<Size>),
+        stated: StatedPictures,
     ) -> Result<Self> {
         let signature = Signature::new(
             Specs { inputs: backbone.inputs(), outputs: backbone.outputs() },

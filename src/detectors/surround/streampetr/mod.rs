@@ -37,7 +37,7 @@ pub use cpu::StreamPetr;
 #[cfg(feature = "cuda")]
 pub use cuda::DeviceStreamPetr;
 pub use memory::Memory;
-pub use signature::{Lengths, Signature};
+pub use signature::{Lengths, Signature, StatedPictures};
 
 /// The matrices of all cameras, row by row, as the position network takes them.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,6 @@
 //! The tensors of the three networks, by name, and the lengths that they state.
 
+use crate::config::SurroundFacts;
 use ElementType::{F32, F64, I32, I64};
 use ExpectedDim::{Any, Exactly};
 use det_post_infer::{Expected, ExpectedDim, Side, bind};
@@ -78,6 +79,23 @@ pub struct Signature {
     pub lengths: Lengths,
 }
 
+/// What the head file states of the pictures, in place of dimensions that the backbone leaves
+/// open.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StatedPictures {
+    /// The number of cameras.
+    pub num_cameras: Option<usize>,
+    /// The size of a picture.
+    pub size: Option<Size>,
+}
+
+impl StatedPictures {
+    /// Those of a network's facts.
+    pub(in crate::detectors::surround) fn of(facts: &SurroundFacts) -> Self {
+        Self { num_cameras: facts.num_cameras, size: facts.input_size }
+    }
+}
+
 /// Inputs and outputs of a network.
 #[derive(Clone, Copy, Debug)]
 pub struct Specs<'a> {
@@ -89,7 +107,7 @@ pub struct Specs<'a> {
 
 impl Signature {
     /// Matches the tensors of the three networks with their meaning, for a number of
-    /// classes. `cameras` and `picture` replace dimensions that the backbone leaves open.
+    /// classes.
     ///
     /// # Errors
     /// `Model`, naming the tensor and what is expected, when one is missing, unknown, has
@@ -99,9 +117,10 @@ impl Signature {
         position: Specs<'_>,
         head: Specs<'_>,
         num_classes: usize,
-        (cameras, picture): (Option<usize>, Option<Size>),
+        stated: StatedPictures,
     ) -> Result<Self> {
-        let (num_cameras, picture) = pictures(backbone.inputs, cameras, picture)?;
+        let StatedPictures { num_cameras, size } = stated;
+        let (num_cameras, picture) = pictures(backbone.inputs, num_cameras, size)?;
         let n = Exactly(num_cameras);
         let features = expected("features", "img_feats", vec![Exactly(1), n, Any, Any, Any]);
         let [features] = positions(bind(Side::Output, &[features], backbone.outputs)?)?;

@@ -88,8 +88,9 @@ impl DeviceViewHead {
         )?;
         let channels_last = ChannelsLast::load(stream)?;
         let sources = sources(backbone, facts, &maps)?;
-        let recorded = (&mut maps, &mut decoder, &mut selection);
-        let graphs = record((stream, &of_selection), &channels_last, &sources, recorded)?;
+        let recorded =
+            Recorded { maps: &mut maps, decoder: &mut decoder, selection: &mut selection };
+        let graphs = record(stream, &of_selection, &channels_last, &sources, recorded)?;
         Ok(Self {
             stream: stream.clone(),
             graphs,
@@ -170,9 +171,10 @@ impl DeviceViewHead {
         let of_selection = self.stream.with_own_memory();
         let mut selection = Selection::new(&of_selection, self.query_sizes, &params, max_pairs)?;
         let sources = sources(backbone, &self.facts, &self.maps)?;
-        let recorded = (&mut self.maps, &mut self.decoder, &mut selection);
-        let streams = (&self.stream, &of_selection);
-        self.graphs = record(streams, &self.channels_last, &sources, recorded)?;
+        let Self { stream, maps, decoder, channels_last, .. } = self;
+        let recorded = Recorded { maps, decoder, selection: &mut selection };
+        let graphs = record(stream, &of_selection, channels_last, &sources, recorded)?;
+        self.graphs = graphs;
         self.selection = selection;
         Ok(())
     }
@@ -201,12 +203,20 @@ fn sources<'a>(
     (0..num_levels).map(source).collect()
 }
 
-/// Records the frames. The second handle is that of the selection.
+/// What the graphs of a frame write.
+struct Recorded<'a> {
+    maps: &'a mut DeviceFeatureMaps,
+    decoder: &'a mut CudaViewDecoder,
+    selection: &'a mut Selection,
+}
+
+/// Records the frames. `of_selection` is the handle of the stream that the selection has.
 fn record(
-    (stream, of_selection): (&Stream, &Stream),
+    stream: &Stream,
+    of_selection: &Stream,
     channels_last: &ChannelsLast,
     sources: &[DeviceMapSource<'_>],
-    (maps, decoder, selection): (&mut DeviceFeatureMaps, &mut CudaViewDecoder, &mut Selection),
+    Recorded { maps, decoder, selection }: Recorded<'_>,
 ) -> Result<Graphs> {
     let has_memory = decoder.has_memory();
     let mut graph = |uses_memory| {

@@ -199,49 +199,6 @@ impl DeviceTensor {
         }
     }
 
-    /// An item of the first dimension as a tensor of another stream of the same GPU, whose work
-    /// the caller orders with that of this one's; `None` where items are not aligned.
-    ///
-    /// # Errors
-    /// `Argument` when there is no such item.
-    pub fn item(&self, index: usize, stream: &Stream) -> Result<Option<Self>> {
-        let (shape, len) = self.item_shape();
-        let start = index.saturating_mul(len);
-        let values = match &self.values {
-            DeviceValues::F32(values) => values.part(stream, start, len)?.map(DeviceValues::F32),
-            DeviceValues::F16(values) => values.part(stream, start, len)?.map(DeviceValues::F16),
-        };
-        Ok(values.map(|values| Self { shape, values }))
-    }
-
-    /// The shape of an item of the first dimension, which is 1, and the number of its values.
-    pub fn item_shape(&self) -> (Vec<usize>, usize) {
-        let mut shape = self.shape.clone();
-        if let Some(first) = shape.first_mut() {
-            *first = 1;
-        }
-        let len = shape.iter().product();
-        (shape, len)
-    }
-
-    /// Queues a copy of an item of another stream's tensor, whose work the caller orders with
-    /// that of this one's.
-    ///
-    /// # Errors
-    /// `Argument` for a tensor of another element type or without such an item; `Device` when
-    /// the copy fails.
-    pub fn enqueue_copy_of_item(&mut self, source: &Self, index: usize) -> Result<()> {
-        match (&mut self.values, &source.values) {
-            (DeviceValues::F32(to), DeviceValues::F32(from)) => {
-                to.enqueue_copy_from(from, index.saturating_mul(to.len()))
-            }
-            (DeviceValues::F16(to), DeviceValues::F16(from)) => {
-                to.enqueue_copy_from(from, index.saturating_mul(to.len()))
-            }
-            _ => Err(unlike(&self.shape, source.element(), &source.shape)),
-        }
-    }
-
     /// Waits, then copies the tensor to new host memory: for tests, not for frames.
     ///
     /// # Errors

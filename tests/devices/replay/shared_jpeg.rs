@@ -1,5 +1,4 @@
-//! Six cameras on a GPU whose network runs once for the frames of all, and whose JPEG files are
-//! decoded at once.
+//! Six cameras on a GPU whose JPEG files are decoded at once.
 
 use std::path::Path;
 
@@ -8,76 +7,29 @@ use det_post_ros::messages::{CompressedImage, definition};
 use det_post_types::{Header, Stamp};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
-use super::networks_on_the_gpu::{compare, library};
-use super::{has_gpu, recording, write_sample};
+use super::{has_gpu, write_sample};
 use crate::common::drive;
 use crate::common::replay::replay;
 use crate::common::require::{Need, skip};
 
 const NUM_CAMERAS: usize = 6;
 
-/// Six channels of the sample's camera, each with a threshold of its own.
-fn channels(folder: &Path, engine: &[&str], is_batched: bool) -> Vec<String> {
-    channels_of(|_| recording::IMAGE_TOPIC.to_owned(), folder, engine, is_batched)
-}
-
-/// Six channels of cameras with these topics.
-fn channels_of(
-    topic: impl Fn(usize) -> String,
-    folder: &Path,
-    engine: &[&str],
-    is_batched: bool,
-) -> Vec<String> {
+/// Six channels of the cameras, whose networks are on the CPU.
+fn channels(folder: &Path, decode: &str) -> Vec<String> {
     let folder = folder.display();
     let mut all = vec!["device:=cuda:0".to_owned()];
     for camera in 0..NUM_CAMERAS {
         all.extend([
-            format!("c{camera}.input:={}", topic(camera)),
+            format!("c{camera}.input:=/c{camera}"),
             format!("c{camera}.head:={folder}/heads/blobs_yolov8.yaml"),
             format!("c{camera}.model_path:={folder}/models/blobs_yolov8.onnx"),
             format!("c{camera}.score_threshold:={:?}", 0.2 + 0.1 * camera as f32),
+            format!("c{camera}.engine.kind:=rten"),
+            format!("c{camera}.engine.threads:=2"),
+            format!("c{camera}.decode:={decode}"),
         ]);
-        all.extend(engine.iter().map(|parameter| format!("c{camera}.engine.{parameter}")));
-        if is_batched && camera > 0 {
-            all.push(format!("c{camera}.batch_with:=c0"));
-        }
     }
     all
-}
-
-#[test]
-fn six_cameras_in_one_batch_find_what_each_finds_alone() {
-    if !has_gpu() {
-        return;
-    }
-    let sample = tempfile::tempdir().unwrap();
-    let folder = sample.path();
-    write_sample(folder);
-    let (nothing, drive) = (folder.join("none.yaml"), folder.join("drive"));
-    std::fs::write(&nothing, "/**:\n  ros__parameters:\n    use_sim_time: false\n").unwrap();
-    let run = |engine: &[&str], is_batched, out: &str| {
-        let parameters = channels(folder, engine, is_batched);
-        replay(&drive, nothing.to_str().unwrap(), &parameters, &folder.join(out))
-    };
-    let rten = ["kind:=rten", "threads:=2"];
-    let alone = run(&rten, false, "alone");
-    let batched = run(&rten, true, "batched");
-    batched.expect_code(0);
-    let report = batched.report();
-    for camera in 0..NUM_CAMERAS {
-        let channel = &report["channels"][format!("c{camera}")];
-        let engine = channel["engine"].as_str().unwrap();
-        assert!(engine.ends_with("a batch of 6"), "{engine}");
-    }
-    // On the CPU the network rounds alike.
-    assert!(batched.bytes("detections.jsonl") == alone.bytes("detections.jsonl"));
-
-    let Some(library) = library() else { return };
-    let names: Vec<String> = (0..NUM_CAMERAS).map(|camera| format!("c{camera}")).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut parameters = channels(folder, &[], true);
-    parameters.retain(|parameter| !parameter.starts_with("device"));
-    compare(&drive, nothing.to_str().unwrap(), &names, &parameters, &library);
 }
 
 const NUM_FRAMES: usize = 6;
@@ -147,27 +99,24 @@ fn jpeg_files_decoded_at_once_have_the_pixels_of_each_alone() {
     let (nothing, cameras) = (folder.join("none.yaml"), folder.join("cameras"));
     std::fs::write(&nothing, "/**:\n  ros__parameters:\n    use_sim_time: false\n").unwrap();
     record_jpeg(&cameras);
-    let run = |out: &str, is_batched, decode: &str| {
-        let engine = ["kind:=rten", "threads:=2"];
-        let mut parameters =
-            channels_of(|camera| format!("/c{camera}"), folder, &engine, is_batched);
-        parameters.extend((0..NUM_CAMERAS).map(|camera| format!("c{camera}.decode:={decode}")));
+    let run = |out: &str, decode: &str| {
+        let parameters = channels(folder, decode);
         replay(&cameras, nothing.to_str().unwrap(), &parameters, &folder.join(out))
     };
-    let (on_cpu, alone) = (run("on_cpu", true, "cpu"), run("alone", false, "auto"));
-    let (batched, again) = (run("batched", true, "auto"), run("again", true, "auto"));
+    let (on_cpu, shared, again) =
+        (run("on_cpu", "cpu"), run("shared", "auto"), run("again", "auto"));
     let expected = on_cpu.bytes("detections.jsonl");
     assert!(!on_cpu.lines().is_empty());
-    for other in [&alone, &batched, &again] {
+    for other in [&shared, &again] {
         other.expect_code(on_cpu.code);
         assert!(other.bytes("detections.jsonl") == expected, "{}", other.out.display());
     }
-    let (expected, found) = (alone.report(), batched.report());
+    let (expected, found) = (on_cpu.report(), shared.report());
     let mut num_by_engines = 0;
     for camera in 0..NUM_CAMERAS {
         let name = format!("c{camera}");
         let [expected, found] = [&expected, &found].map(|report| &report["channels"][&name]);
-        for key in ["frames_in", "frames_out", "detections", "dropped", "pictures_decoded"] {
+        for key in ["frames_in", "frames_out", "detections", "dropped"] {
             assert_eq!(found[key], expected[key], "{name}.{key}");
         }
         let num_damaged = u64::from(camera == DAMAGED.0);
