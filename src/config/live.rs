@@ -193,8 +193,8 @@ fn frames_in_flight(p: &mut Reader<'_>) -> usize {
         integer(1..=2),
         1,
         "Live frames in progress at once. With 2, a camera or a pillar network on a GPU uploads the next \
-         frame while the network runs: more frames per second, each published later. Other channels, and \
-         channels with a subscriber of debug images, process one.",
+         frame while the network runs: more frames per second, each published later. Other channels \
+         process one.",
     )
 }
 
