@@ -5,6 +5,7 @@
 //! computes exactly, else the network is refused with the node's name. Where that depends on the
 //! shapes of tensors, [`shapes`] asks rten for them.
 
+mod place;
 mod rules;
 mod scope;
 mod shapes;
@@ -15,6 +16,7 @@ mod tests;
 use std::cell::Cell;
 use std::collections::HashMap;
 
+use self::place::{Checker, Place};
 use self::rules::Verdict;
 use self::scope::Scope;
 use super::onnx::{AttributeValue, DataType, Graph, Model, Node, Tensor, replace};
@@ -90,25 +92,6 @@ fn pass(bytes: &[u8], with_shapes: bool) -> Result<Passed> {
 
 /// The nodes in place of one, by the address of its bytes in the file.
 type Replaced = HashMap<usize, Vec<Vec<u8>>>;
-
-/// What all nodes of a file are compared with.
-struct Checker<'a, 'm> {
-    bytes: &'a [u8],
-    model: &'m Model<'a>,
-    /// The version of ONNX's own operator set.
-    set: i64,
-    with_shapes: bool,
-    shapes: shapes::Shapes,
-    /// Whether shapes decide about a node.
-    is_open: Cell<bool>,
-}
-
-/// A node where it is: what rules ask.
-struct Place<'c, 'a, 'm> {
-    checker: &'c Checker<'a, 'm>,
-    scope: &'c Scope<'c, 'a>,
-    node: &'c Node<'a>,
-}
 
 impl<'a> Checker<'a, '_> {
     fn graph(&self, scope: &Scope<'_, 'a>, replaced: &mut Replaced) -> Result<()> {

@@ -3,8 +3,24 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use super::table::Gives;
 use crate::onnx::{AttributeValue, DataType, Graph, Node, Source, Tensor};
+
+/// The type of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gives {
+    /// That of an input.
+    Input(usize),
+    /// The type of a number in the schema.
+    Type(i64),
+    /// The type whose number an attribute holds, else that of the number.
+    Attribute(&'static str, i64),
+    /// The type of a tensor in the attribute `value`, else float.
+    Value,
+    /// That of the graphs in the node.
+    Graphs,
+    /// A sequence of tensors.
+    Sequence,
+}
 
 /// A graph, inside another one or not.
 pub(super) struct Scope<'s, 'a> {

@@ -4,6 +4,7 @@
 //! `tests/ops/onnx_vectors.rs` runs, and by reading rten 0.27 beside the definitions.
 
 use super::rules::{self, Rule};
+use super::scope::Gives;
 
 /// The newest operator set whose vectors were run.
 pub(super) const NEWEST_SET: i64 = 28;
@@ -22,23 +23,6 @@ pub(super) struct Operator {
     pub(super) gives: &'static [Gives],
     /// What is rewritten or refused.
     pub(super) rule: Option<Rule>,
-}
-
-/// The type of an output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gives {
-    /// That of an input.
-    Input(usize),
-    /// The type of a number in the schema.
-    Type(i64),
-    /// The type whose number an attribute holds, else that of the number.
-    Attribute(&'static str, i64),
-    /// The type of a tensor in the attribute `value`, else float.
-    Value,
-    /// That of the graphs in the node.
-    Graphs,
-    /// A sequence of tensors.
-    Sequence,
 }
 
 /// The row of an operator.

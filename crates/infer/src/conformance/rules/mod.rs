@@ -4,7 +4,7 @@ mod convolution;
 mod quantized;
 mod values;
 
-use super::Place;
+use super::place::Place;
 use super::scope::Constant;
 use super::shapes::Shape;
 use crate::onnx::replace::{self, Value};
