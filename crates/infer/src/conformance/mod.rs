@@ -5,6 +5,7 @@
 //! computes exactly, else the network is refused with the node's name. Where that depends on the
 //! shapes of tensors, [`shapes`] asks rten for them.
 
+mod element;
 mod place;
 mod rules;
 mod scope;
@@ -16,6 +17,7 @@ mod tests;
 use std::cell::Cell;
 use std::collections::HashMap;
 
+use self::element::{letter, shown, shown_letter};
 use self::place::{Checker, Place};
 use self::rules::Verdict;
 use self::scope::Scope;
@@ -191,51 +193,6 @@ impl<'a> Place<'_, 'a, '_> {
             })
         })
     }
-}
-
-/// The letter of a type in the table.
-fn letter(number: i64) -> char {
-    match number {
-        1 | 10 | 11 => 'f',
-        6 | 7 => 'i',
-        9 => 'b',
-        2 | 3 => 'u',
-        _ => '-',
-    }
-}
-
-fn shown_letter(letter: char) -> &'static str {
-    match letter {
-        'f' => "float16, float, double",
-        'i' => "int32, int64",
-        'b' => "bool",
-        _ => "int8, uint8",
-    }
-}
-
-/// The name of a type in the schema.
-fn shown(number: i64) -> String {
-    const NAMES: [&str; 17] = [
-        "float",
-        "uint8",
-        "int8",
-        "uint16",
-        "int16",
-        "int32",
-        "int64",
-        "string",
-        "bool",
-        "float16",
-        "double",
-        "uint32",
-        "uint64",
-        "complex64",
-        "complex128",
-        "bfloat16",
-        "float8",
-    ];
-    let name = usize::try_from(number - 1).ok().and_then(|at| NAMES.get(at));
-    name.map_or_else(|| format!("type {number}"), |name| (*name).to_owned())
 }
 
 /// Refuses a constant that rten would change: it narrows i64 to i32.

@@ -4,6 +4,7 @@ mod convolution;
 mod quantized;
 mod values;
 
+use super::element::letter;
 use super::place::Place;
 use super::scope::Constant;
 use super::shapes::Shape;
@@ -73,7 +74,7 @@ impl<'a> Place<'_, 'a, '_> {
     }
 
     fn type_of(&self, at: usize) -> Option<char> {
-        self.scope.type_of(self.input(at)?).map(super::letter)
+        self.scope.type_of(self.input(at)?).map(letter)
     }
 
     fn constant(&self, at: usize) -> Option<Constant<'_, 'a>> {

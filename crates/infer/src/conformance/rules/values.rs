@@ -1,5 +1,6 @@
 //! Operators of single values and their types.
 
+use super::super::element::{letter, shown};
 use super::{Place, Rule, Verdict, float_node, integers_node, refused};
 use crate::onnx::replace::{self, Value};
 use det_post_types::Result;
@@ -19,8 +20,8 @@ pub(in super::super) const BIT_CAST: Rule = Rule {
 pub(in super::super) const CAST: Rule = Rule {
     text: "to bool becomes `not equal to zero`, since rten keeps the number",
     apply: |place| {
-        if super::super::letter(place.integer("to", 0)) == '-' {
-            let to = super::super::shown(place.integer("to", 0));
+        if letter(place.integer("to", 0)) == '-' {
+            let to = shown(place.integer("to", 0));
             return refused(format!("attribute to is {to}, a type that rten does not have"));
         }
         if place.integer("to", 0) != 9 { Ok(Verdict::Computed) } else { is_not_zero(place) }
