@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
-use super::{CompressedView, DeviceBytes};
+use super::DeviceBytes;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Width and height in pixels.
@@ -297,17 +297,6 @@ pub struct JpegOptions {
     /// The nvJPEG library; `None` takes `DET_POST_NVJPEG`, and then the library that the
     /// loader finds.
     pub library: Option<PathBuf>,
-}
-
-/// The payload of an image message.
-#[derive(Clone, Copy, Debug)]
-pub enum ImagePayload<'a> {
-    /// Uncompressed pixels.
-    Raw(ImageView<'a>),
-    /// A file to decode first.
-    Compressed(CompressedView<'a>),
-    /// Uncompressed pixels in the memory of a GPU, which a detector on that GPU copies there.
-    OnDevice(ImageView<'a, DeviceBytes<'a>>),
 }
 
 #[cfg(test)]

@@ -45,6 +45,7 @@ mod failure;
 mod grid;
 mod header;
 mod image;
+mod image_payload;
 pub mod input_file;
 mod letterbox;
 mod nms;
@@ -75,7 +76,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
-pub use image::{Encoding, ImagePayload, ImageView, JpegDevice, JpegOptions, Size};
+pub use image::{Encoding, ImageView, JpegDevice, JpegOptions, Size};
+pub use image_payload::ImagePayload;
 pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement, Resize};
 pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou,
