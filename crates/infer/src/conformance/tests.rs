@@ -35,7 +35,7 @@ fn operators_are_sorted_and_documented() {
 
 #[test]
 fn the_networks_of_the_demo_stay_as_they_are() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
     let mut num = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
