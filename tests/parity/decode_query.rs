@@ -272,7 +272,7 @@ fn limits_of_the_device_are_named() {
         DeviceWorkspace::new(&stream, sizes, params, max_pairs).map(drop)
     };
     let error = new([900, 26], &params(0.1, 26), QueryDecode::MAX_PAIRS + 1).unwrap_err();
-    assert!(error.message().contains("at most 8192"), "{error}");
+    assert!(error.message().contains("exceed the limit of a GPU, 8192"), "{error}");
     // There are fewer pairs than that.
     new([100, 3], &params(0.1, 3), QueryDecode::MAX_PAIRS + 1).unwrap();
     assert!(new([100, 3], &params(0.1, 2), 10).is_err());

@@ -269,11 +269,11 @@ fn what_does_not_fit_a_decoder_is_refused() {
         assert!(error.contains(expected), "{expected}: {error}");
     };
     refused(Sparse4d { num_channels: 40, num_heads: 5, num_groups: 5, ..facts() }, "40 channels");
-    refused(Sparse4d { num_heads: 1, ..facts() }, "heads of 128");
+    refused(Sparse4d { num_heads: 1, ..facts() }, "found 128");
     let mut decoder = decoder::<f32>(&stream, &network(&facts()), &two_views());
     let of_bytes = DeviceFeatureMaps::from_host(&stream, &maps(64, As::I8)).unwrap();
     let error = decoder.enqueue(&of_bytes, false).unwrap_err();
-    assert!(error.message().contains("texels of I8"), "{error}");
+    assert!(error.message().contains("found I8"), "{error}");
     let narrow = DeviceFeatureMaps::from_host(&stream, &maps(16, As::F32)).unwrap();
     assert!(decoder.enqueue(&narrow, false).is_err());
     assert!(decoder.set_views(&two_views()[..1]).is_err());

@@ -182,7 +182,7 @@ fn what_does_not_fit_a_decoder_is_refused() {
     let mut decoder = decoder::<f32>(&stream, &network(&facts()));
     let of_bytes = DeviceFeatureMaps::from_host(&stream, &maps(64, As::I8)).unwrap();
     let error = decoder.enqueue(&of_bytes).unwrap_err();
-    assert!(error.message().contains("texels of I8"), "{error}");
+    assert!(error.message().contains("found I8"), "{error}");
     let narrow = DeviceFeatureMaps::from_host(&stream, &maps(16, As::F32)).unwrap();
     assert!(decoder.enqueue(&narrow).is_err());
     assert!(decoder.set_views(&two_views()[..1]).is_err());
