@@ -1,6 +1,6 @@
 //! Rules that rename a node, its topics and its services, as `--ros-args -r` takes them.
 //!
-//! Grammar and meaning are those of rcl (<https://design.ros2.org/articles/static_remapping.html>):
+//! Grammar and meaning follow rcl (<https://design.ros2.org/articles/static_remapping.html>):
 //! of several rules the first that matches applies, and one with the name of a node applies to
 //! that node. rcl reserves `*`, `**` and `\1` and refuses them, and so does this module.
 

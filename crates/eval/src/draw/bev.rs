@@ -31,7 +31,7 @@ impl BevPicture {
     /// high.
     ///
     /// # Errors
-    /// Those of unpacking the points.
+    /// Returns the errors of unpacking the points.
     pub fn new(cloud: Option<&CloudView<'_>>, range: &PointRange, size: u32) -> Result<Self> {
         let params =
             UnpackParams { channels: Vec::new(), intensity_scale: 1.0, range: Some(*range) };

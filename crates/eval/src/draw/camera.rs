@@ -8,7 +8,7 @@ use det_post_types::{Detection2d, ImageBox, ImagePayload, Result, Size};
 /// An image with the boxes, classes and scores of its detections, in its own size.
 ///
 /// # Errors
-/// Those of decompressing and converting the picture.
+/// Returns the errors of decompressing and converting the image.
 pub fn draw_camera<B: Copy + Into<ImageBox>>(
     payload: &ImagePayload<'_>,
     detections: &[Detection2d<B>],
@@ -20,7 +20,7 @@ pub fn draw_camera<B: Copy + Into<ImageBox>>(
 /// As [`draw_camera`], with boxes of truth below the detections.
 ///
 /// # Errors
-/// Those of [`draw_camera`].
+/// Returns the errors of [`draw_camera`].
 pub fn draw_camera_over_truth<B: Copy + Into<ImageBox>>(
     payload: &ImagePayload<'_>,
     truth: &[ImageBox],

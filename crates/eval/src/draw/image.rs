@@ -14,7 +14,7 @@ use det_post_types::{
 /// An image without detections, at most `max_width` pixels wide, and its own size.
 ///
 /// # Errors
-/// Those of decompressing and converting the picture.
+/// Returns the errors of decompressing and converting the image.
 pub fn draw_image(payload: &ImagePayload<'_>, max_width: u32) -> Result<(Size, Canvas)> {
     let size = match payload {
         ImagePayload::Raw(image) => image.size(),

@@ -9,7 +9,7 @@
 //! | `kPacked3 = 0,` in an enumeration | the same |
 //! | `static_assert(sizeof(Args) == 352);` | `assert_mirrors!(UnpackArgs<'_>, "cloud/unpack.cu", "Args")` |
 //!
-//! A shared definition is on a line of its own, with a decimal literal:
+//! A shared definition is on a separate line, with a decimal literal:
 //! what is computed from shared constants is computed on both sides. A name
 //! that the file does not define, or defines twice, does not compile. A struct
 //! whose size differs between the two languages fails the build as well: nvcc
