@@ -399,7 +399,7 @@ fn keys_of_strided_convolutions_agree_with_their_geometry() {
     let mut file = scn();
     file.nodes[5].set("rulebook", Attr::Text("down1"));
     let text = refusal(&file);
-    assert!(text.contains("SparseConvolution_5: attribute rulebook down1 is that of"), "{text}");
+    assert!(text.contains("SparseConvolution_5: attribute rulebook down1 belongs to"), "{text}");
 }
 
 #[test]

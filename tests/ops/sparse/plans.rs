@@ -202,7 +202,7 @@ fn capacities_have_to_fit_the_levels() {
     let refused =
         |capacities: &[usize]| Plan::new(network.clone(), capacities).unwrap_err().to_string();
     assert!(refused(&[10; 4]).contains("4 capacities for 5 levels"));
-    assert!(refused(&[10, 10, 0, 10, 10]).contains("0 sites at level 2"));
+    assert!(refused(&[10, 10, 0, 10, 10]).contains("at level 2 must be 1 to"));
     assert!(refused(&[10, 10, 10, 1 << 30, 10]).contains("at level 3"));
     let plan = Plan::new(network.clone(), &[1 << 29; 5]).unwrap();
     assert_eq!(plan.capacities()[4], 2 * 180 * 180, "no more than cells");
