@@ -24,7 +24,6 @@ struct FeaturesArgs {
     uint32_t row_len;  // padded values of a row of features
     uint32_t reserved;
 };
-static_assert(sizeof(FeaturesArgs) == 64);
 
 struct ValuesArgs {
     Slice<const uint8_t> features;  // zeros, then rows
@@ -32,7 +31,6 @@ struct ValuesArgs {
     uint32_t num_channels;
     uint32_t row_len;  // padded values of a row of features
 };
-static_assert(sizeof(ValuesArgs) == 40);
 
 struct SitesArgs {
     Slice<const uint32_t> sites;       // linear indices
@@ -41,7 +39,6 @@ struct SitesArgs {
     Slice<uint64_t> rows;              // by site; may be empty
     SiteGrid grid;
 };
-static_assert(sizeof(SitesArgs) == 80);
 
 struct TableArgs {
     Slice<const uint32_t> words;
@@ -51,7 +48,6 @@ struct TableArgs {
     uint32_t stride;       // words from one group to the next
     uint32_t reserved;
 };
-static_assert(sizeof(TableArgs) == 48);
 
 template <typename E>
 __device__ inline void write_features(const FeaturesArgs& args) {

@@ -31,4 +31,3 @@ struct VoxelGrid {
         return (static_cast<float>(index) + 0.5f) * voxel_size[axis] + min[axis];
     }
 };
-static_assert(sizeof(VoxelGrid) == 36);

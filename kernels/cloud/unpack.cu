@@ -35,7 +35,6 @@ struct Source {
     uint32_t datatype;
     float scale;
 };
-static_assert(sizeof(Source) == 12);
 
 struct Args {
     Slice<const uint8_t> data;
@@ -58,7 +57,6 @@ struct Args {
     uint32_t capacity;
     Source sources[kMaxChannels];
 };
-static_assert(sizeof(Args) == 352);
 
 // The counters of unpacking.
 struct Dropped {

@@ -37,7 +37,6 @@ struct alignas(16) Entry {
     uint32_t num;    // points
     uint32_t voxel;  // set by the step `number`; kNone over the capacity
 };
-static_assert(sizeof(Entry) == 16);
 
 // Dropped points of the voxels whose first point is in a tile: over
 // `max_points_per_voxel`, and of voxels over the capacity.
@@ -45,7 +44,6 @@ struct DroppedPoints {
     uint32_t over_voxel;
     uint32_t over_capacity;
 };
-static_assert(sizeof(DroppedPoints) == 8);
 
 // In Rust: `VoxelizeArgs` in crates/ops/src/cloud/voxelize/kernels.rs.
 struct Args {
@@ -73,7 +71,6 @@ struct Args {
     uint32_t voxel_capacity;
     uint32_t hash_shift;  // 0: an entry per cell
 };
-static_assert(sizeof(Args) == 328);
 
 __device__ inline uint32_t num_points(const Args& args) {
     return min(args.num_points[0], args.point_capacity);

@@ -20,31 +20,27 @@ struct Settings {
     uint32_t max_detections;
     float mean_scale;
 };
-static_assert(sizeof(Settings) == 32);
 
 // A detection in an image, of the box's numbers; the host reads it in words.
 struct Detection {
     using Word = uint2;
     uint32_t class_index;
     float score;
-    float box[4];
+    float bbox[4];
 };
-static_assert(sizeof(Detection) == 24);
 
 struct RotatedDetection {
     using Word = uint32_t;
     uint32_t class_index;
     float score;
-    float box[5];
+    float bbox[5];
 };
-static_assert(sizeof(RotatedDetection) == 28);
 
 // The result for the host, beside the detections.
 struct Gathered {
     NmsCounts suppressed;
     uint32_t num_detections;
 };
-static_assert(sizeof(Gathered) == 12);
 
 static_assert(kNumCounters <= kThreads, "a thread per counter");
 
@@ -60,8 +56,6 @@ struct Args {
     Slice<Gathered> gathered;
     Slice<uint32_t> published_counters;
 };
-static_assert(sizeof(Args<Candidate2d, Detection>) == 128);
-static_assert(sizeof(Args<CandidateRotated, RotatedDetection>) == 128);
 
 // The thread's counter, loaded before it is needed.
 __device__ inline uint32_t read_counter(const Counters& counters) {
@@ -137,7 +131,7 @@ __device__ void gather_boxes(const Args<Candidate, Detection>& args) {
             const Candidate candidate = args.candidates[survivor.index];
             detection.class_index = candidate.rank.class_index;
             detection.score = survivor.score;
-            is_valid = to_source_image(settings, candidate, detection.box);
+            is_valid = to_source_image(settings, candidate, detection.bbox);
         }
         const uint32_t votes = __ballot_sync(kAllLanes, is_valid);
         if (lane == 0) sums[warp] = __popc(votes);
@@ -202,7 +196,6 @@ struct Args3d {
     uint32_t has_variance;
     uint32_t reserved;
 };
-static_assert(sizeof(Args3d) == 160);
 
 // Writes a detection as words.
 __device__ inline void write_detection(const Args3d& args, const Kept& survivor, uint32_t* out) {

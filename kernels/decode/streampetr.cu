@@ -38,7 +38,6 @@ struct Args {
     uint32_t width_comes_first;
     uint32_t yaw_turns_clockwise;
 };
-static_assert(sizeof(Args<float>) == 304);
 
 // A query whose logit passes.
 struct Passing {

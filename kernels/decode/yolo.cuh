@@ -23,7 +23,6 @@ struct Level {
     float stride;
     uint32_t channels_last;
 };
-static_assert(sizeof(Level) == 24);
 
 template <typename T, typename Candidate = Candidate2d>
 struct Args {
@@ -41,8 +40,6 @@ struct Args {
     uint32_t reserved;
     Level levels[kMaxOutputs];
 };
-static_assert(sizeof(Args<float>) == 512);
-static_assert(sizeof(Args<float, CandidateRotated>) == 512);
 
 template <typename T, typename Candidate>
 __device__ float score_threshold(const Args<T, Candidate>& args) {

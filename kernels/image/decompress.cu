@@ -19,7 +19,6 @@ struct Args {
     uint32_t chroma_width;
     uint32_t chroma_height;
 };
-static_assert(sizeof(Args) == 48);
 
 __device__ int32_t clamped(int32_t i, int32_t size) {
     return min(max(i, 0), size - 1);

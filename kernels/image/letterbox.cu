@@ -37,7 +37,6 @@ struct Axis {
     float inverse;
     uint32_t reserved;
 };
-static_assert(sizeof(Axis) == 32);
 
 template <typename T>
 struct LetterboxArgs {
@@ -54,7 +53,6 @@ struct LetterboxArgs {
     float pad[3];
     uint32_t reserved;
 };
-static_assert(sizeof(LetterboxArgs<float>) == 152);
 
 struct Tap {
     uint32_t first;

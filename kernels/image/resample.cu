@@ -49,7 +49,6 @@ struct Args {
     float beta[3];
     float pad[3];
 };
-static_assert(sizeof(Args<float>) == 136);
 
 // The pixels of an axis around a position.
 struct Taps {

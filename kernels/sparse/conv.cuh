@@ -41,7 +41,6 @@ struct Args {
     uint32_t zero;           // 0
     uint32_t max_rows;       // that a block of an f32 kernel sums at once
 };
-static_assert(sizeof(Args) == 160);
 
 // A part of some tiles of 16 rows: part `index` of `num`.
 struct Range {

@@ -16,7 +16,6 @@ struct InputArgs {
     uint32_t num_channels;
     uint32_t row_len;  // padded values of a row of the output
 };
-static_assert(sizeof(InputArgs) == 72);
 
 struct AddArgs {
     Slice<const uint8_t> a;
@@ -28,7 +27,6 @@ struct AddArgs {
     uint32_t capacity;
     uint32_t reserved;
 };
-static_assert(sizeof(AddArgs) == 80);
 
 // A thread per value. In 16 bits a row has the channels `kParts` times: rounded, then what
 // rounding has left, rounded; the sum of the parts is the value to more bits.

@@ -22,7 +22,6 @@ struct Args {
     uint32_t capacity;
     uint32_t num_input_rows;  // that words name at most
 };
-static_assert(sizeof(Args) == 88);
 
 template <typename T>
 __device__ void pool(const Args& args) {

@@ -25,7 +25,7 @@ __device__ inline uint32_t input_index(const CellsArgs& args, uint32_t row) {
         const uint32_t index = args.cells[row];
         return index / 32 < args.bits.len ? index : kNoRow;
     }
-    const int32_t* at = &args.coordinates[static_cast<uint64_t>(row) * 4];
+    const auto* at = reinterpret_cast<const int32_t*>(&args.coordinates[row]);
     const auto batch = static_cast<uint32_t>(at[0]);
     const auto c0 = static_cast<uint32_t>(at[1]);
     const auto c1 = static_cast<uint32_t>(at[2]);

@@ -29,7 +29,6 @@ struct Args {
     uint32_t size[3];       // depth, rows, columns
     uint32_t cell_stride[3];  // of the grid, from one cell to the next along each
 };
-static_assert(sizeof(Args<float, float>) == 104);
 
 template <typename From, typename To>
 __device__ void write(const Args<From, To>& args) {

@@ -33,7 +33,6 @@ struct Args {
     uint32_t head_len;       // channels of a head: a multiple of 8
     float scale;             // of the scores, to the base 2
 };
-static_assert(sizeof(Args<float>) == 96);
 
 // Operand words of a row: the channels of lane % 4, two words per step of 16 channels.
 template <uint32_t kHead>
@@ -350,7 +349,6 @@ struct WithLinearArgs {
     uint32_t reserved;
     linear::Args<T> linear;
 };
-static_assert(sizeof(WithLinearArgs<float>) == 1544);
 
 template <typename T, uint32_t kHead>
 __device__ void run(const WithLinearArgs<T>& args, uint8_t* shared) {

@@ -39,19 +39,34 @@ struct Layer {
     Slice<const uint8_t> weights;
     Slice<const float> bias;  // padded to 16; empty: none
 };
-static_assert(sizeof(Layer) == 32);
 
 // The layers of a block, and what its steps compute; queries, keys and values are those of the next block.
 enum LayerOf : uint32_t {
-    kEncoderLayer, kOutputLayer, kViewLayer, kHiddenLayer, kFeedForwardLayer, kQueriesKeysLayer, kValuesLayer,
-    kRegressionLayer, kClassLayer = kRegressionLayer + 3, kNumLayers = kClassLayer + 3
+    kEncoderLayer = 0,
+    kOutputLayer = 1,
+    kViewLayer = 2,
+    kHiddenLayer = 3,
+    kFeedForwardLayer = 4,
+    kQueriesKeysLayer = 5,
+    kValuesLayer = 6,
+    kRegressionLayer = 7,
+    kClassLayer = 10,
+    kNumLayers = 13,
 };
 // Normalizations: factors and summands.
-enum NormOf : uint32_t { kEncoderInputNorm, kEncoderNorm, kAttentionNorm, kViewNorm, kFeedForwardNorm, kClassNorm, kNumNorms = kClassNorm + 2 };
+enum NormOf : uint32_t {
+    kEncoderInputNorm = 0,
+    kEncoderNorm = 1,
+    kAttentionNorm = 2,
+    kViewNorm = 3,
+    kFeedForwardNorm = 4,
+    kClassNorm = 5,
+    kNumNorms = 7,
+};
 
 struct Args {
-    Layer layers[13];
-    Slice<const float> norms[7];
+    Layer layers[kNumLayers];
+    Slice<const float> norms[kNumNorms];
     Slice<const float> encoder;  // of each channel the weights of 3 coordinates and a bias
     Slice<const __half> attended;  // of the first block: rows after the attention; else empty
     Slice<const __half> content;  // normalized rows
@@ -76,7 +91,6 @@ struct Args {
     float score_scale;                 // to the base 2
     float epsilon;
 };
-static_assert(sizeof(Args) == 1000);
 
 // Values of a row of a box.
 constexpr uint32_t kBoxLen = 11;

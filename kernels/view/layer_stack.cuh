@@ -30,7 +30,6 @@ struct Layer {
     uint32_t has_relu;             // before the norm
     uint32_t reserved;
 };
-static_assert(sizeof(Layer) == 64);
 
 template <typename T>
 struct Job {
@@ -61,7 +60,6 @@ struct Job {
     float epsilon;
     uint32_t reserved;
 };
-static_assert(sizeof(Job<float>) == 552);
 
 template <typename T>
 struct Args {
@@ -69,7 +67,6 @@ struct Args {
     uint32_t num_jobs;
     uint32_t reserved;
 };
-static_assert(sizeof(Args<float>) == 3320);
 
 // Rows in shared memory; rows begin in different banks.
 template <typename T>

@@ -63,8 +63,6 @@ struct Job {
     uint32_t num_values;          // of a row
     float epsilon;
 };
-static_assert(sizeof(Part<float>) == 24);
-static_assert(sizeof(Job<float>) == 352);
 
 template <typename T>
 struct Args {
@@ -73,7 +71,6 @@ struct Args {
     uint32_t reserved;
     Job<T> jobs[kMaxJobs];
 };
-static_assert(sizeof(Args<float>) == 1432);
 
 __host__ __device__ inline uint32_t num_column_blocks(uint32_t num_outputs) {
     return (num_outputs + kColumns - 1) / kColumns;

@@ -48,7 +48,6 @@ struct Job {
     float epsilon;
     uint32_t second;               // the job whose columns a block computes after its own; 0: none
 };
-static_assert(sizeof(Job) == 248);
 
 struct Args {
     uint32_t num_jobs;
@@ -56,7 +55,6 @@ struct Args {
     uint32_t reserved;
     Job jobs[linear::kMaxJobs];
 };
-static_assert(sizeof(Args) == 1016);
 
 __host__ __device__ constexpr uint32_t num_chunks_of(uint32_t num_inputs) { return (num_inputs + kChunkInputs - 1) / kChunkInputs; }
 

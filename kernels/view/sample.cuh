@@ -19,7 +19,6 @@ struct Level {
     float scale;  // of int8 texels
     uint32_t reserved;
 };
-static_assert(sizeof(Level) == 32);
 
 struct Maps {
     Level levels[kMaxLevels];
@@ -29,7 +28,6 @@ struct Maps {
     uint32_t num_channels;
     float min_depth;
 };
-static_assert(sizeof(Maps) == 160);
 
 // Where a view sees a point, in fractions of its picture.
 struct Place {
@@ -105,7 +103,6 @@ struct ReferenceArgs {
     uint32_t num_queries;
     float epsilon;
 };
-static_assert(sizeof(ReferenceArgs<float>) == 304);
 
 // A block has a query, each warp a level.
 constexpr uint32_t kReferenceThreads = 128;
@@ -186,7 +183,6 @@ struct ReferenceAndLinearArgs {
     uint32_t num_row_blocks;  // of the linear layers
     uint32_t reserved;
 };
-static_assert(sizeof(ReferenceAndLinearArgs<float>) == 1744);
 
 template <typename T, typename M>
 __device__ void sample_references_and_linear(const ReferenceAndLinearArgs<T>& args, uint8_t* shared) {

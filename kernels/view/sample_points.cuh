@@ -32,7 +32,6 @@ struct PointsArgs {
     uint32_t num_learned;
     uint32_t num_groups;
 };
-static_assert(sizeof(PointsArgs<float>) == 280);
 
 template <typename T>
 __device__ float exponential_as(float value) {

@@ -40,7 +40,6 @@ struct Args {
     float decay;
     uint32_t reserved;
 };
-static_assert(sizeof(Args<float>) == 208);
 
 // The largest logits of two rows, NaN not counted: their loads do not wait for each other. Without a second row, null, its
 // result is of no use. Pairs are read at once where all rows begin at a multiple of 8 bytes.

@@ -1,8 +1,7 @@
 //! The parameters of `kernels/cloud/voxelize.cu`, and the grid of `kernels/cloud/grid.cuh`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
-    refused,
+    Grid, In, KernelSpec, Out, Plain, check_lens, check_threads, kernel_constant, mirrors, refused,
 };
 use det_post_types::{Count, Result};
 
@@ -79,10 +78,10 @@ unsafe impl Plain for VoxelBucket {}
 // SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for DroppedPoints {}
 
-assert_mirrors!(GridArgs, "cloud/grid.cuh", "VoxelGrid");
-assert_mirrors!(Entry, "cloud/voxelize.cu", "Entry");
-assert_mirrors!(VoxelBucket, "cloud/voxel_bucket.cuh", "VoxelBucket");
-assert_mirrors!(DroppedPoints, "cloud/voxelize.cu", "DroppedPoints");
+mirrors!(GridArgs, "cloud/grid.cuh", "VoxelGrid");
+mirrors!(Entry, "cloud/voxelize.cu", "Entry");
+mirrors!(VoxelBucket, "cloud/voxel_bucket.cuh", "VoxelBucket");
+mirrors!(DroppedPoints, "cloud/voxelize.cu", "DroppedPoints");
 
 /// The parameter of every step: `Args` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +135,7 @@ pub struct VoxelizeArgs<'a> {
     pub hash_shift: u32,
 }
 
-assert_mirrors!(VoxelizeArgs<'_>, "cloud/voxelize.cu", "Args");
+mirrors!(VoxelizeArgs<'_>, "cloud/voxelize.cu", "Args");
 
 fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, step.threads_per_block)?;
@@ -221,17 +220,14 @@ macro_rules! step {
         #[doc = $text]
         pub struct $kernel;
 
-        // SAFETY: `VoxelizeArgs` mirrors `voxelize::Args` (size asserted,
-        // `#[repr(C)]` in the same order). Points are read below their number,
-        // clamped to `point_capacity`, voxels written below `voxel_capacity`, for
-        // which the slices are large enough (checked). A cell of the grid is below
-        // the number of entries, and so is a hash. A hash table has twice as many
-        // entries as points, all empty at first and cleared by the step `order`, so
-        // that the search for a free entry ends. Buckets are disjoint ranges and
-        // hold each point once, so that they end below the number of points; without a
-        // limit the indices of points are as many (checked). Blocks
-        // wait for aggregates of tiles that were taken before theirs: those blocks
-        // run and publish before they wait.
+        // SAFETY: `VoxelizeArgs` mirrors `voxelize::Args` (compared). Points are read below their
+        // number, clamped to `point_capacity`, voxels written below `voxel_capacity`, for which the
+        // slices are large enough (checked). A cell of the grid is below the number of entries, and
+        // so is a hash. A hash table has twice as many entries as points, all empty at first and
+        // cleared by the step `order`, so that the search for a free entry ends. Buckets are
+        // disjoint ranges and hold each point once, so that they end below the number of points;
+        // without a limit the indices of points are as many (checked). Blocks wait for aggregates
+        // of tiles that were taken before theirs: those blocks run and publish before they wait.
         unsafe impl KernelSpec for $kernel {
             const NAME: &'static str = $name;
             type Args<'a> = VoxelizeArgs<'a>;

@@ -8,9 +8,10 @@ use super::kernels::{
     BOX_WORDS, GRID, Gather3d, Gather3dArgs, GatherArgs, GatherBoxes, GatherSettings,
     VARIANCE_WORDS, VELOCITY_WORDS,
 };
+use crate::decode::boxes::Detected;
 use crate::decode::center::kernels::Motion;
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, Floats, In, Kernel, KernelSpec, MappedBuffer,
+    DeviceBuffer, DeviceCandidates, DeviceCounters, In, Kernel, KernelSpec, MappedBuffer,
     PublishedCounters, Stream,
 };
 use crate::nms::cuda::NmsCounts;
@@ -20,7 +21,7 @@ use det_post_types::{
 };
 
 /// Boxes in images that a kernel gathers.
-pub trait Gather: Floats {
+pub trait Gather: Detected {
     /// The kernel.
     type Kernel: for<'a> KernelSpec<Args<'a> = GatherArgs<'a, Self>>;
 }

@@ -172,7 +172,7 @@ impl Workspace {
         self.stream.synchronize()?;
         for pair in self.pairs() {
             let centerness = has_quality.then_some(pair.centerness);
-            let of_class = (pair.class, pair.logit, centerness);
+            let of_class = (pair.class_index, pair.logit, centerness);
             candidates.push(candidate_of(pair.query, of_class, &pair.bbox, &self.params));
         }
         let [num_kept, num_passed, num_nan, num_invalid] =

@@ -10,7 +10,7 @@ use cudarc::driver::sys::{
     CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig,
 };
 
-use super::{CudaDevice, Stream, error, failed};
+use super::{CudaDevice, Mirror, Stream, error, failed};
 use det_post_types::{Error, ErrorKind, Result};
 
 /// Declares a kernel of this program: its name and its one parameter, a struct
@@ -27,7 +27,7 @@ pub unsafe trait KernelSpec {
     /// Name of the entry point.
     const NAME: &'static str;
     /// The parameter struct, as the kernel declares it.
-    type Args<'a>: Copy;
+    type Args<'a>: Copy + Mirror;
 
     /// Checks that the slices are long enough for all accesses of the kernel.
     ///
@@ -83,6 +83,7 @@ impl<K: KernelSpec> Kernel<K> {
     }
 
     fn new(device: &CudaDevice, function: CudaFunction) -> Result<Self> {
+        const { K::Args::KIND };
         let name = K::NAME;
         let (found, needed) = (param_size(&function)?, size_of::<K::Args<'static>>());
         if found != needed {

@@ -34,6 +34,7 @@ use cudarc::driver::{CudaContext, DriverError};
 pub use candidates::DeviceCandidates;
 pub use cloud::{CloudLayout, DeviceCloud, num_bytes};
 pub use counters::{DeviceCounters, PublishedCounters};
+pub use det_post_kernels::Kind;
 pub use event::Event;
 pub use graph::{CaptureLock, Graph, lock_capture};
 pub use image::{DeviceImage, ImageLayout, TAIL_BYTES};
@@ -42,14 +43,15 @@ pub(crate) use kernel::{
     RESIDENT_THREADS, blocks, check_len, check_lens, check_threads, kernel_specs, refused,
 };
 pub use memory::{
-    BUFFER_ALIGNMENT, DeviceBuffer, DevicePayload, Floats, In, InPlaceUploads, MappedBuffer, Moved,
-    Out, PageLocked, PinnedBuffer, Plain, UploadScope, VECTOR_BYTES,
+    BUFFER_ALIGNMENT, DeviceBuffer, DevicePayload, In, InPlaceUploads, MappedBuffer, Moved, Out,
+    PageLocked, PinnedBuffer, Plain, UploadScope, VECTOR_BYTES,
 };
 pub use nvjpeg::{JpegBatch, JpegEngines, JpegPlanes};
 pub use open::request_connections;
 pub use points::{DevicePoints, PointSlices};
 pub use registered::RegisteredFiles;
-pub(crate) use shared::{assert_mirrors, kernel_constant, kernel_struct_size};
+pub use shared::Mirror;
+pub(crate) use shared::{kernel_constant, mirrors, rust_field};
 pub use stream::Stream;
 pub use tensor::{DeviceFloat, DeviceTensor, DeviceValues, PinnedTensor};
 

@@ -1,8 +1,8 @@
 //! The parameters of `kernels/image/decompress.cu`.
 
 use crate::device::cuda::{
-    Grid, In, JpegPlanes, KernelSpec, Out, assert_mirrors, blocks, check_lens, check_threads,
-    kernel_constant, refused,
+    Grid, In, JpegPlanes, KernelSpec, Out, blocks, check_lens, check_threads, kernel_constant,
+    mirrors, refused,
 };
 use det_post_types::{Result, Size};
 
@@ -27,7 +27,7 @@ pub struct PlanesArgs<'a> {
     pub chroma_height: u32,
 }
 
-assert_mirrors!(PlanesArgs<'_>, "image/decompress.cu", "Args");
+mirrors!(PlanesArgs<'_>, "image/decompress.cu", "Args");
 
 /// `decompress_planes`.
 pub struct PlanesToRgb;
@@ -37,10 +37,10 @@ pub fn num_blocks(size: Size) -> u32 {
     blocks(size.width.div_ceil(2) as usize * size.height as usize, THREADS_PER_BLOCK)
 }
 
-// SAFETY: `PlanesArgs` mirrors `decompress::Args` (size asserted, `#[repr(C)]` in the same
-// order). A thread reads samples of the planes at columns and rows that are clamped to their
-// sizes, and writes two pixels below the size of the picture; the check covers both slices
-// and that each plane of chroma has a sample for every pixel. No thread waits.
+// SAFETY: `PlanesArgs` mirrors `decompress::Args` (compared). A thread reads samples of the planes
+// at columns and rows that are clamped to their sizes, and writes two pixels below the size of the
+// picture; the check covers both slices and that each plane of chroma has a sample for every pixel.
+// No thread waits.
 unsafe impl KernelSpec for PlanesToRgb {
     const NAME: &'static str = "decompress_planes";
     type Args<'a> = PlanesArgs<'a>;

@@ -34,9 +34,11 @@ impl Kernels {
 
 /// The launch shape.
 fn grid<T>(args: &ResampleArgs<'_, T>) -> Grid {
-    let [columns, rows] = args.network;
     Grid {
-        num_blocks: [columns.div_ceil(COLUMNS_PER_BLOCK), rows.div_ceil(ROWS_PER_BLOCK)],
+        num_blocks: [
+            args.network_width.div_ceil(COLUMNS_PER_BLOCK),
+            args.network_height.div_ceil(ROWS_PER_BLOCK),
+        ],
         threads_per_block: THREADS_PER_BLOCK,
     }
 }
@@ -143,16 +145,19 @@ impl<'a> Launch<'a> {
     fn args<T>(&self, out: Out<'a, T>) -> ResampleArgs<'a, T> {
         let Self { layout, map, .. } = self;
         let mapping = self.params.mapping(layout.encoding);
-        let sides = |size: Size| [size.width, size.height];
+        let [reach_x, reach_y] = map.reach;
         ResampleArgs {
             image: self.bytes,
             positions: self.positions,
             out,
             step: layout.step as u64,
             picture: self.start,
-            source: sides(map.source),
-            network: sides(map.network),
-            reach: map.reach,
+            width: map.source.width,
+            height: map.source.height,
+            network_width: map.network.width,
+            network_height: map.network.height,
+            reach_x,
+            reach_y,
             per_pixel: u32::from(map.is_per_pixel),
             layout: WireLayout::of(layout.encoding, layout.big_endian),
             swapped: u32::from(mapping.swapped),

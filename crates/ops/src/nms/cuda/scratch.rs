@@ -1,6 +1,7 @@
 //! The scratch memory of the kernels of `kernels/nms/*.cu`: one allocation in slices.
 
-use crate::device::cuda::{Out, check_len, kernel_constant};
+use super::kernels::{BitmaskRow, Bounds};
+use crate::device::cuda::{Out, check_len, kernel_constant, mirrors};
 use det_post_types::{Kept, Result};
 
 /// Up to as many candidates have a dense bitmask.
@@ -69,7 +70,7 @@ scratch! {
     geometry: [f32; 4] = |s| s.geometry;
     order: Kept = |s| s.bitmask + s.search;
     ticket: u32 = |s| 2 * (s.bitmask + s.search + s.ranked).min(1);
-    rows: [u32; 4] = |s| s.bitmask;
+    rows: BitmaskRow = |s| s.bitmask;
     row_entries: u32 = |s| s.bitmask.div_ceil(WORD_BITS) * s.bitmask;
     dense: u64 = |s| s.bitmask.min(1) * DENSE_CAPACITY * DENSE_CAPACITY / 32;
     keys: u64 = |s| 2 * s.search;
@@ -81,7 +82,9 @@ scratch! {
     spatial_proxies: [f32; 4] = |s| s.search;
     spatial_ranks: u32 = |s| s.search;
     spatial_groups: u64 = |s| s.search;
-    leaves: [u32; 4] = |s| s.search.div_ceil(LANES);
+    leaves: Bounds = |s| s.search.div_ceil(LANES);
     states: u32 = |s| s.search + s.ranked;
     scores: f32 = |s| s.soft;
 }
+
+mirrors!(Scratch<'_>, "nms/args.cuh", "NmsScratch");

@@ -2,8 +2,8 @@
 
 use super::shape::{F32_INPUT_MULTIPLE, Method, Shape};
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
-    kernel_specs, refused,
+    Grid, In, KernelSpec, Out, check_lens, check_threads, kernel_constant, kernel_specs, mirrors,
+    refused,
 };
 use det_post_types::Result;
 
@@ -99,9 +99,9 @@ pub struct AddArgs<'a> {
     pub reserved: u32,
 }
 
-assert_mirrors!(ConvArgs<'_>, "sparse/conv.cuh", "Args");
-assert_mirrors!(InputArgs<'_>, "sparse/conv_features.cuh", "InputArgs");
-assert_mirrors!(AddArgs<'_>, "sparse/conv_features.cuh", "AddArgs");
+mirrors!(ConvArgs<'_>, "sparse/conv.cuh", "Args");
+mirrors!(InputArgs<'_>, "sparse/conv_features.cuh", "InputArgs");
+mirrors!(AddArgs<'_>, "sparse/conv_features.cuh", "AddArgs");
 
 fn check(kernel: &str, args: &ConvArgs<'_>, grid: &Grid, shape: Shape) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, shape.threads_per_block())?;

@@ -2,7 +2,7 @@
 
 use crate::cloud::voxelize::kernels::{NO_LIMIT, VoxelBucket};
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, Out, check_lens, check_threads, kernel_constant, mirrors, refused,
 };
 use det_post_types::Result;
 
@@ -44,7 +44,7 @@ pub struct MeanArgs<'a> {
     pub reserved: u32,
 }
 
-assert_mirrors!(MeanArgs<'_>, "sparse/voxel_mean.cu", "Args");
+mirrors!(MeanArgs<'_>, "sparse/voxel_mean.cu", "Args");
 
 /// `voxel_mean_f32`: voxels with a limit on their points.
 pub struct Mean;

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Stream, VECTOR_BYTES,
-    assert_mirrors, check_lens, check_threads, kernel_constant, refused,
+    CudaDevice, Grid, In, Kernel, KernelSpec, Mirror, Out, OverlappingKernel, Stream, VECTOR_BYTES,
+    check_lens, check_threads, kernel_constant, mirrors, refused,
 };
 use crate::view::linear::cuda::{Element, JobArgs, LinearArgs};
 use det_post_types::Result;
@@ -67,8 +67,8 @@ pub struct WithLinearArgs<'a, T> {
     linear: LinearArgs<'a, T>,
 }
 
-assert_mirrors!(AttentionArgs<'_, f32>, "view/attention.cuh", "Args<float>");
-assert_mirrors!(WithLinearArgs<'_, f32>, "view/attention.cuh", "WithLinearArgs<float>");
+mirrors!(AttentionArgs<'_, T>, "view/attention.cuh", "Args", T; where T: Mirror);
+mirrors!(WithLinearArgs<'_, T>, "view/attention.cuh", "WithLinearArgs", T; where T: Mirror);
 
 /// Elements that attention is compiled for.
 pub trait AttentionElement: Element {
@@ -145,11 +145,11 @@ fn check_attention<T>(
 /// `attention_warpgroup_64_f16`, on compute capability 9.0 alone: of f16, without layers beside it.
 pub struct Warpgroup<T>(PhantomData<T>);
 
-// SAFETY: `AttentionArgs` mirrors the struct of the kernel, whose elements are f16 (checked). Blocks are
-// of 64 queries along x, of a head along y (checked). Queries and keys at and beyond their numbers are
-// not read, values up to the padded stride are; channels are below those of the heads. The slices are
-// long enough (checked). Shared memory is what the kernel's layout takes (asserted there). No block
-// waits for another.
+// SAFETY: `AttentionArgs` mirrors the struct of the kernel, whose elements are f16 (checked).
+// Blocks are of 64 queries along x, of a head along y (checked). Queries and keys at and beyond
+// their numbers are not read, values up to the padded stride are; channels are below those of the
+// heads. The slices are long enough (checked). Shared memory is what the kernel's layout takes
+// (asserted there). No block waits for another.
 unsafe impl<T: AttentionElement> KernelSpec for Warpgroup<T> {
     const NAME: &'static str = "attention_warpgroup_64_f16";
     type Args<'a> = AttentionArgs<'a, T>;
@@ -165,7 +165,8 @@ unsafe impl<T: AttentionElement> KernelSpec for Warpgroup<T> {
     }
 }
 
-// SAFETY: before its `griddepcontrol.wait` the kernel reads its parameters alone and writes nothing.
+// SAFETY: before its `griddepcontrol.wait` the kernel reads its parameters alone and writes
+// nothing.
 unsafe impl<T: AttentionElement> OverlappingKernel for Warpgroup<T> {}
 
 macro_rules! attention {
@@ -175,11 +176,11 @@ macro_rules! attention {
             pub struct $spec;
 
             // SAFETY: `WithLinearArgs` and `AttentionArgs` mirror the structs of the kernels.
-            // Queries and keys at and beyond their numbers are not read, values up to the
-            // padded stride are; channels are below those of the heads. The slices are long
-            // enough (checked). The first blocks compute attention, the others are those of
-            // the linear layers, checked as those of `linear`; the grid is compared with
-            // both. Shared memory beside the declared is that of the layers. No block waits.
+            // Queries and keys at and beyond their numbers are not read, values up to the padded
+            // stride are; channels are below those of the heads. The slices are long enough
+            // (checked). The first blocks compute attention, the others are those of the linear
+            // layers, checked as those of `linear`; the grid is compared with both. Shared memory
+            // beside the declared is that of the layers. No block waits.
             unsafe impl KernelSpec for $spec {
                 const NAME: &'static str = $name;
                 type Args<'a> = WithLinearArgs<'a, $element>;

@@ -3,8 +3,8 @@
 use half::f16;
 
 use crate::device::cuda::{
-    CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Plain, Stream,
-    assert_mirrors, check_lens, check_threads, kernel_constant, refused,
+    CudaDevice, Grid, In, Kernel, KernelSpec, Mirror, Out, OverlappingKernel, Plain, Stream,
+    check_lens, check_threads, kernel_constant, mirrors, refused,
 };
 use crate::view::layer_norm::EPSILON;
 use crate::view::linear::cuda::{Element, padded};
@@ -110,9 +110,9 @@ pub struct StacksArgs<'a, T> {
     reserved: u32,
 }
 
-assert_mirrors!(LayerArgs<'_>, "view/layer_stack.cuh", "Layer");
-assert_mirrors!(StackArgs<'_, f32>, "view/layer_stack.cuh", "Job<float>");
-assert_mirrors!(StacksArgs<'_, f32>, "view/layer_stack.cuh", "Args<float>");
+mirrors!(LayerArgs<'_>, "view/layer_stack.cuh", "Layer");
+mirrors!(StackArgs<'_, T>, "view/layer_stack.cuh", "Job", T; where T: Mirror);
+mirrors!(StacksArgs<'_, T>, "view/layer_stack.cuh", "Args", T; where T: Mirror);
 
 impl LayerArgs<'_> {
     fn empty() -> Self {
@@ -258,10 +258,9 @@ macro_rules! layer_stack {
         pub struct $spec;
 
         // SAFETY: `StacksArgs`, `StackArgs` and `LayerArgs` mirror the structs of the kernels
-        // (sizes asserted, `#[repr(C)]` in the same order). A block has a job below their
-        // number and rows below the job's; rows, weights, norms and outputs are long enough
-        // for them, and no layer but the last is wider than the rows in shared memory
-        // (checked). No block waits for another.
+        // (compared). A block has a job below their number and rows below the job's; rows, weights,
+        // norms and outputs are long enough for them, and no layer but the last is wider than the
+        // rows in shared memory (checked). No block waits for another.
         unsafe impl KernelSpec for $spec {
             const NAME: &'static str = $name;
             type Args<'a> = StacksArgs<'a, $element>;

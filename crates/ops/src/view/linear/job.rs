@@ -1,7 +1,7 @@
 //! One layer of a launch of `kernels/view/linear.cu`.
 
 use crate::device::cuda::{
-    In, Out, Plain, VECTOR_BYTES, assert_mirrors, check_lens, kernel_constant, refused,
+    In, Mirror, Out, Plain, VECTOR_BYTES, check_lens, kernel_constant, mirrors, refused,
 };
 use crate::view::layer_norm::EPSILON;
 use det_post_types::Result;
@@ -97,8 +97,8 @@ pub struct JobArgs<'a, T> {
     pub epsilon: f32,
 }
 
-assert_mirrors!(PartArgs<'_, f32>, "view/linear.cuh", "Part<float>");
-assert_mirrors!(JobArgs<'_, f32>, "view/linear.cuh", "Job<float>");
+mirrors!(PartArgs<'_, T>, "view/linear.cuh", "Part", T; where T: Mirror);
+mirrors!(JobArgs<'_, T>, "view/linear.cuh", "Job", T; where T: Mirror);
 
 impl<'a, T> PartArgs<'a, T> {
     /// No columns.

@@ -1,8 +1,10 @@
 //! The layers of a launch of `kernels/view/linear_f16.cuh`.
 
+use half::f16;
+
 use super::super::job::{PartArgs, TILE_ROWS};
 use crate::device::cuda::{
-    Grid, In, Out, Plain, VECTOR_BYTES, assert_mirrors, check_lens, kernel_constant, refused,
+    Grid, In, Mirror, Out, Plain, VECTOR_BYTES, check_lens, kernel_constant, mirrors, refused,
 };
 use det_post_types::Result;
 
@@ -57,7 +59,10 @@ pub struct WarpgroupJob<'a, T> {
     pub(super) second: u32,
 }
 
-assert_mirrors!(WarpgroupJob<'_, f32>, "view/linear_f16_inputs.cuh", "Job");
+mirrors!(
+    WarpgroupJob<'_, T> as WarpgroupJob<'_, f16>,
+    "view/linear_f16_inputs.cuh", "Job"; where T: Mirror
+);
 
 /// A kernel: columns of a block, and blocks of a cluster that have a part of the inputs each.
 #[derive(Clone, Copy, PartialEq)]
@@ -224,7 +229,10 @@ pub struct WarpgroupArgs<'a, T> {
     jobs: [WarpgroupJob<'a, T>; MAX_JOBS],
 }
 
-assert_mirrors!(WarpgroupArgs<'_, f32>, "view/linear_f16_inputs.cuh", "Args");
+mirrors!(
+    WarpgroupArgs<'_, T> as WarpgroupArgs<'_, f16>,
+    "view/linear_f16_inputs.cuh", "Args"; where T: Mirror
+);
 
 impl<'a, T: Plain> WarpgroupArgs<'a, T> {
     pub(super) fn new(jobs: &[WarpgroupJob<'a, T>], tile: Tile) -> Self {

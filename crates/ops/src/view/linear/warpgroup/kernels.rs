@@ -18,17 +18,17 @@ macro_rules! tiles {
         #[doc = concat!("`", $name, "`; launches with rows of other elements are refused.")]
         pub struct $spec<T>(PhantomData<T>);
 
-        // SAFETY: `WarpgroupArgs`, `WarpgroupJob` and `PartArgs` mirror the structs of the
-        // kernels (sizes asserted, `#[repr(C)]` in the same order), whose elements are f16
-        // (checked). Rows at and beyond `num_rows` are neither read nor written, but for the rows
-        // up to the next multiple of 16 of a transposed output; columns are below those of the parts
-        // and the padded outputs. The slices are long enough for them, and what moves 16 bytes at a
-        // time has lengths, strides and addresses of multiples of 16 bytes (checked). A block finds its layer by
-        // `end_blocks`, which `WarpgroupArgs` alone sets; the grid is compared with them.
-        // Shared memory is what `shared_bytes` says, as in `Layout`. The two blocks of a cluster
-        // have as many inputs each (checked), are in the same layer and rows, and wait for each other
-        // alone; a cluster's blocks run at the same time. Blocks of a normalized layer have the threads that
-        // compute scales, for which the others wait (`grid`). A second layer has the rows, the part and the
+        // SAFETY: `WarpgroupArgs`, `WarpgroupJob` and `PartArgs` mirror the structs of the kernels
+        // (compared), whose elements are f16 (checked). Rows at and beyond `num_rows` are neither
+        // read nor written, but for the rows up to the next multiple of 16 of a transposed output;
+        // columns are below those of the parts and the padded outputs. The slices are long enough
+        // for them, and what moves 16 bytes at a time has lengths, strides and addresses of
+        // multiples of 16 bytes (checked). A block finds its layer by `end_blocks`, which
+        // `WarpgroupArgs` alone sets; the grid is compared with them. Shared memory is what
+        // `shared_bytes` says, as in `Layout`. The two blocks of a cluster have as many inputs each
+        // (checked), are in the same layer and rows, and wait for each other alone; a cluster's
+        // blocks run at the same time. Blocks of a normalized layer have the threads that compute
+        // scales, for which the others wait (`grid`). A second layer has the rows, the part and the
         // outputs of its block's (checked).
         unsafe impl<T: Element> KernelSpec for $spec<T> {
             const NAME: &'static str = $name;
