@@ -207,8 +207,8 @@ fn copy_sources(to: &Path) {
 }
 
 /// Compiles a program that compares a struct with `Source` in a text of `cloud/unpack.cu`, by
-/// the macro that the build script makes of it.
-fn compare_with_source(text: &str, rust: &str) -> Output {
+/// the macro that a compiled build script makes of it.
+fn compare_with_source(script: &Path, text: &str, rust: &str) -> Output {
     const MAIN: &str = r#"
         #![allow(dead_code)]
         #[path = "MIRROR"]
@@ -237,10 +237,9 @@ fn compare_with_source(text: &str, rust: &str) -> Output {
         fn main() {}
     "#;
     let folder = tempfile::tempdir().unwrap();
-    let program = compiled(folder.path());
     copy_sources(folder.path());
     std::fs::write(folder.path().join("cloud/unpack.cu"), text).unwrap();
-    let mut command = Command::new(program);
+    let mut command = Command::new(script);
     command.current_dir(folder.path()).env_clear().env("OUT_DIR", folder.path());
     assert!(command.output().unwrap().status.success());
     let mirror = concat!(env!("CARGO_MANIFEST_DIR"), "/src/mirror.rs");
@@ -248,7 +247,7 @@ fn compare_with_source(text: &str, rust: &str) -> Output {
     std::fs::write(folder.path().join("main.rs"), main).unwrap();
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let mut command = Command::new(rustc);
-    command.args(["--edition", "2024", "main.rs"]).current_dir(folder.path());
+    command.args(["--edition", "2024", "--emit", "metadata", "main.rs"]).current_dir(folder.path());
     command.output().unwrap()
 }
 
@@ -274,8 +273,10 @@ fn a_struct_that_differs_from_its_mirror_does_not_compile() {
             Some("another size or alignment"),
         ),
     ];
+    let folder = tempfile::tempdir().unwrap();
+    let script = compiled(folder.path());
     for (text, rust, message) in cases {
-        let output = compare_with_source(&text, rust);
+        let output = compare_with_source(&script, &text, rust);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.success(), message.is_none(), "{message:?}: {said}");
         assert!(message.is_none_or(|message| said.contains(message)), "{message:?}: {said}");
