@@ -24,8 +24,6 @@
 namespace voxelize {
 
 constexpr uint32_t kNumberThreads = 512;
-// Blocks for large buckets.
-constexpr uint32_t kLargeBucketBlocks = 132;
 // The voxels of a tile and, above these bits, their points in one aggregate.
 constexpr uint32_t kVoxelBits = 10;
 constexpr uint32_t kVoxelMask = (1u << kVoxelBits) - 1;
@@ -70,6 +68,8 @@ struct Args {
     uint32_t max_points_per_voxel;  // all ones: no limit
     uint32_t voxel_capacity;
     uint32_t hash_shift;  // 0: an entry per cell
+    uint32_t num_large_blocks;  // of the step `order`: blocks for large buckets, the first ones
+    uint32_t reserved;
 };
 
 __device__ inline uint32_t num_points(const Args& args) {
@@ -281,8 +281,8 @@ __device__ inline void order_point(const Args& args, uint32_t own) {
 template <bool kHasLimit>
 __device__ inline void order_points(const Args& args) {
     const uint32_t n = num_points(args);
-    const uint32_t num_threads = (gridDim.x - kLargeBucketBlocks) * kThreads;
-    const uint32_t first = (blockIdx.x - kLargeBucketBlocks) * kThreads + threadIdx.x;
+    const uint32_t num_threads = (gridDim.x - args.num_large_blocks) * kThreads;
+    const uint32_t first = (blockIdx.x - args.num_large_blocks) * kThreads + threadIdx.x;
     for (uint32_t own = first; own < n; own += num_threads) order_point<kHasLimit>(args, own);
 }
 
@@ -293,11 +293,11 @@ __device__ inline uint32_t num_large_buckets(const Args& args) {
 extern "C" __global__ void __launch_bounds__(kThreads)
     voxelize_order(const __grid_constant__ Args args) {
     __shared__ uint32_t held[kWarps][kMaxHeld];
-    if (blockIdx.x < kLargeBucketBlocks) {
+    if (blockIdx.x < args.num_large_blocks) {
         const uint32_t num_buckets = num_large_buckets(args);
         uint32_t* values = held[threadIdx.x / kLanes];
-        for (uint32_t i = threadIdx.x / kLanes * kLargeBucketBlocks + blockIdx.x; i < num_buckets;
-             i += kLargeBucketBlocks * kWarps) {
+        for (uint32_t i = threadIdx.x / kLanes * args.num_large_blocks + blockIdx.x; i < num_buckets;
+             i += args.num_large_blocks * kWarps) {
             const uint32_t voxel = args.large_buckets[i];
             const VoxelBucket bucket = args.buckets[voxel];
             const uint32_t limit = args.max_points_per_voxel;
@@ -314,9 +314,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 extern "C" __global__ void __launch_bounds__(kThreads)
     voxelize_order_all(const __grid_constant__ Args args) {
     __shared__ uint32_t bitmap[kWindowWords];
-    if (blockIdx.x < kLargeBucketBlocks) {
+    if (blockIdx.x < args.num_large_blocks) {
         const uint32_t num = num_large_buckets(args);
-        for (uint32_t i = blockIdx.x; i < num; i += kLargeBucketBlocks) {
+        for (uint32_t i = blockIdx.x; i < num; i += args.num_large_blocks) {
             const VoxelBucket bucket = args.buckets[args.large_buckets[i]];
             order_all(args.bucket_points.data + bucket.offset, bucket.count, bitmap,
                       args.point_indices.data + bucket.offset);

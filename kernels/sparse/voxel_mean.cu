@@ -14,8 +14,7 @@ namespace voxel_mean {
 
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kMaxTransforms = 32;
-// Blocks for large voxels, and the values that one holds.
-constexpr uint32_t kLargeVoxelBlocks = 132;
+// The values that a block for large voxels holds.
 constexpr uint32_t kMaxHeld = 4096;
 
 // The struct in Rust: crates/ops/src/sparse/voxel_mean/kernels.rs.
@@ -31,7 +30,7 @@ struct Args {
     uint32_t num_channels;
     uint32_t max_points_per_voxel;
     uint32_t tanh_channels;  // a bit each
-    uint32_t reserved;
+    uint32_t num_large_blocks;  // without a limit: blocks for large voxels, the first ones
 };
 
 // exp(x) for -20 <= x <= 0.
@@ -129,9 +128,9 @@ extern "C" __global__ void __launch_bounds__(voxel_mean::kThreads)
     voxel_mean_all_f32(const __grid_constant__ voxel_mean::Args args) {
     using namespace voxel_mean;
     __shared__ float held[kMaxHeld];
-    if (blockIdx.x >= kLargeVoxelBlocks) return write_mean<false>(args, kLargeVoxelBlocks);
+    if (blockIdx.x >= args.num_large_blocks) return write_mean<false>(args, args.num_large_blocks);
     const uint32_t num = min(args.num_large_voxels[0], static_cast<uint32_t>(args.large_voxels.len));
-    for (uint32_t i = blockIdx.x; i < num; i += kLargeVoxelBlocks) {
+    for (uint32_t i = blockIdx.x; i < num; i += args.num_large_blocks) {
         write_large_mean(args, args.large_voxels[i], held);
     }
 }

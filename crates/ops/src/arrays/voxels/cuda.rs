@@ -6,7 +6,7 @@ use crate::cloud::voxelize::cuda::{DeviceVoxels, Workspace as Grouping};
 use crate::cloud::voxelize::{VoxelizeCounts, VoxelizeParams};
 use crate::device::cuda::{
     DeviceBuffer, DeviceCounters, DeviceTensor, Grid as Blocks, In, Kernel, KernelSpec,
-    MappedBuffer, Out, PointSlices, RESIDENT_THREADS, Stream, blocks,
+    MappedBuffer, Out, PointSlices, Stream, blocks,
 };
 use det_post_types::{Count, Error, ErrorKind, Result};
 
@@ -83,7 +83,7 @@ impl Workspace {
             sizes: self.sizes.output(stream)?,
         };
         let num_blocks = blocks(voxel_capacity, THREADS_PER_BLOCK);
-        let num_blocks = num_blocks.clamp(1, RESIDENT_THREADS / THREADS_PER_BLOCK);
+        let num_blocks = num_blocks.clamp(1, stream.device().resident_blocks(THREADS_PER_BLOCK));
         self.starts_of_voxels.enqueue(stream, grid(num_blocks), args)
     }
 

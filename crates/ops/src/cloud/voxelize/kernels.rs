@@ -9,8 +9,6 @@ use det_post_types::{Count, Result};
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("cloud/bucket_order.cuh", "kThreads");
 /// Threads per block of the step `number`, and points per tile.
 pub const NUMBER_THREADS_PER_BLOCK: u32 = kernel_constant!("cloud/voxelize.cu", "kNumberThreads");
-/// Blocks of the step `order` for large buckets, before those for points.
-pub const LARGE_BUCKET_BLOCKS: u32 = kernel_constant!("cloud/voxelize.cu", "kLargeBucketBlocks");
 /// The maximum number of points of a bucket that is not large.
 pub const MAX_SMALL_BUCKET: usize =
     kernel_constant!("cloud/voxel_bucket.cuh", "kMaxSmallBucket") as usize;
@@ -133,6 +131,10 @@ pub struct VoxelizeArgs<'a> {
     pub voxel_capacity: u32,
     /// The shift from a hash to an entry; 0: an entry per cell.
     pub hash_shift: u32,
+    /// Blocks of the step `order` for large buckets, at least 1.
+    pub num_large_blocks: u32,
+    /// Padding.
+    pub reserved: u32,
 }
 
 mirrors!(VoxelizeArgs<'_>, "cloud/voxelize.cu", "Args");
@@ -149,7 +151,9 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
         Points::SomeOrAll => true,
     };
     let num_cells = args.grid.num_cells();
-    if grid.num_blocks[0] <= step.further_blocks
+    let further_blocks = if step.has_large { args.num_large_blocks } else { 0 };
+    if grid.num_blocks[0] <= further_blocks
+        || args.num_large_blocks == 0
         || grid.num_blocks[1] != 1
         || !has_step
         || has_limit && !(1..=MAX_POINTS_PER_VOXEL).contains(&wanted)
@@ -200,8 +204,8 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
 /// The launch shape of a step.
 struct Step {
     threads_per_block: u32,
-    /// Blocks in addition to those for points.
-    further_blocks: u32,
+    /// Whether it has blocks for large buckets, too.
+    has_large: bool,
     points: Points,
 }
 
@@ -216,7 +220,7 @@ enum Points {
 }
 
 macro_rules! step {
-    ($kernel:ident, $name:literal, $text:literal, $threads:expr, $further_blocks:expr, $points:ident) => {
+    ($kernel:ident, $name:literal, $text:literal, $threads:expr, $has_large:literal, $points:ident) => {
         #[doc = $text]
         pub struct $kernel;
 
@@ -234,7 +238,7 @@ macro_rules! step {
             fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
                 let step = Step {
                     threads_per_block: $threads,
-                    further_blocks: $further_blocks,
+                    has_large: $has_large,
                     points: Points::$points,
                 };
                 check(Self::NAME, args, grid, &step)
@@ -248,7 +252,7 @@ step!(
     "voxelize_claim",
     "Finds the entry of every point's cell.",
     THREADS_PER_BLOCK,
-    0,
+    false,
     SomeOrAll
 );
 step!(
@@ -259,20 +263,20 @@ step!(
     0,
     SomeOrAll
 );
-step!(Fill, "voxelize_fill", "Writes points to their buckets.", THREADS_PER_BLOCK, 0, SomeOrAll);
 step!(
-    Order,
-    "voxelize_order",
-    "Orders the points of every voxel.",
+    Fill,
+    "voxelize_fill",
+    "Writes points to their buckets.",
     THREADS_PER_BLOCK,
-    LARGE_BUCKET_BLOCKS,
-    Some
+    false,
+    SomeOrAll
 );
+step!(Order, "voxelize_order", "Orders the points of every voxel.", THREADS_PER_BLOCK, true, Some);
 step!(
     OrderAll,
     "voxelize_order_all",
     "Orders the points of every voxel, of which there may be any number.",
     THREADS_PER_BLOCK,
-    LARGE_BUCKET_BLOCKS,
+    true,
     All
 );

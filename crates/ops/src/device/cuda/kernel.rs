@@ -227,9 +227,7 @@ impl<K> Kernel<K> {
             bytes as usize,
             None,
         );
-        let multiprocessors = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
-        let num = self.device.context().attribute(multiprocessors).map_err(refused)?;
-        match blocks.map_err(refused)? * num.unsigned_abs() {
+        match blocks.map_err(refused)? * self.device.num_multiprocessors() {
             0 => Err(self.does_not_fit(bytes, threads_per_block)),
             num_blocks => Ok(num_blocks),
         }
@@ -262,10 +260,6 @@ fn param_size(function: &CudaFunction) -> Result<usize> {
     .map_err(|e| failed("query the size of a kernel's parameter", e))?;
     Ok(size)
 }
-
-/// Threads that are resident on a large GPU: the maximum of a grid whose blocks loop over
-/// their items.
-pub(crate) const RESIDENT_THREADS: u32 = 132 * 2048;
 
 /// The number of blocks that cover `num_items`.
 pub(crate) fn blocks(num_items: usize, per_block: u32) -> u32 {

@@ -39,9 +39,7 @@ pub use event::Event;
 pub use graph::{CaptureLock, Graph, lock_capture};
 pub use image::{DeviceImage, ImageLayout, TAIL_BYTES};
 pub use kernel::{Grid, Kernel, KernelSpec, OverlappingKernel};
-pub(crate) use kernel::{
-    RESIDENT_THREADS, blocks, check_len, check_lens, check_threads, kernel_specs, refused,
-};
+pub(crate) use kernel::{blocks, check_len, check_lens, check_threads, kernel_specs, refused};
 pub use memory::{
     BUFFER_ALIGNMENT, DeviceBuffer, DevicePayload, In, InPlaceUploads, MappedBuffer, Moved, Out,
     PageLocked, PinnedBuffer, Plain, UploadScope, VECTOR_BYTES,
@@ -68,6 +66,8 @@ struct Inner {
     modules: modules::Modules,
     context: Arc<CudaContext>,
     name: String,
+    num_multiprocessors: u32,
+    resident_threads: u32,
 }
 
 impl CudaDevice {
@@ -155,6 +155,16 @@ impl CudaDevice {
         let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
         let bytes = self.context().attribute(attribute);
         Ok(bytes.map_err(|e| failed("query the shared memory of a block", e))?.unsigned_abs())
+    }
+
+    /// The number of multiprocessors: what a launch is tuned by, and no result depends on.
+    pub fn num_multiprocessors(&self) -> u32 {
+        self.inner.num_multiprocessors
+    }
+
+    /// The most blocks of a grid whose blocks loop over their items: as many as are resident.
+    pub(crate) fn resident_blocks(&self, threads_per_block: u32) -> u32 {
+        (self.inner.resident_threads / threads_per_block).max(1)
     }
 
     /// Whether the GPU shares its memory with the CPU.

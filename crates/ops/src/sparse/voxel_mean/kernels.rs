@@ -8,8 +8,6 @@ use det_post_types::Result;
 
 /// Threads per block: a channel of a voxel each.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("sparse/voxel_mean.cu", "kThreads");
-/// Blocks for large voxels, before those for values.
-pub const LARGE_VOXEL_BLOCKS: u32 = kernel_constant!("sparse/voxel_mean.cu", "kLargeVoxelBlocks");
 /// The most channels that can have a transform.
 pub const MAX_TRANSFORMS: usize =
     kernel_constant!("sparse/voxel_mean.cu", "kMaxTransforms") as usize;
@@ -40,8 +38,8 @@ pub struct MeanArgs<'a> {
     pub max_points_per_voxel: u32,
     /// Channels whose hyperbolic tangent is taken, a bit each.
     pub tanh_channels: u32,
-    /// Padding.
-    pub reserved: u32,
+    /// Without a limit, the blocks for large voxels, at least 1.
+    pub num_large_blocks: u32,
 }
 
 mirrors!(MeanArgs<'_>, "sparse/voxel_mean.cu", "Args");
@@ -79,7 +77,8 @@ unsafe impl KernelSpec for MeanOfAll {
         let num_blocks = grid.num_blocks[0];
         if args.max_points_per_voxel != NO_LIMIT
             || args.num_channels > THREADS_PER_BLOCK
-            || num_blocks <= LARGE_VOXEL_BLOCKS
+            || args.num_large_blocks == 0
+            || num_blocks <= args.num_large_blocks
         {
             let message = format!(
                 "{num_blocks} blocks do not fit {} channels, {} points per voxel",

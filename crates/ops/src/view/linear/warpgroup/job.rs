@@ -27,8 +27,9 @@ const ALIGNMENT: u32 = kernel_constant!("view/linear_f16_inputs.cuh", "kAlignmen
 const BARRIER_BYTES: u32 = 256;
 /// The most shared memory of a block.
 pub(super) const MAX_SHARED_BYTES: u32 = 227 << 10;
-/// Multiprocessors of the GPUs that have the kernels.
-pub(super) const MULTIPROCESSORS: u32 = 132;
+/// The most blocks of a launch that divides the inputs among two blocks each: half of an H200. It
+/// decides the order of sums and therefore depends on no GPU.
+pub(super) const MAX_DIVIDED_BLOCKS: u32 = 66;
 
 /// One layer of a launch: `Job` in the kernels.
 #[derive(Clone, Copy, Debug)]

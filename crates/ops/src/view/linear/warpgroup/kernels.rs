@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use super::super::kernels::Element;
 use super::job::{
-    CHUNK_INPUTS, HALVES, MAX_JOBS, MAX_SHARED_BYTES, MULTIPROCESSORS, SQUARE, THREADS_PER_BLOCK,
-    THREADS_WITH_NORM, Tile, WIDE, WarpgroupArgs, WarpgroupJob,
+    CHUNK_INPUTS, HALVES, MAX_DIVIDED_BLOCKS, MAX_JOBS, MAX_SHARED_BYTES, SQUARE,
+    THREADS_PER_BLOCK, THREADS_WITH_NORM, Tile, WIDE, WarpgroupArgs, WarpgroupJob,
 };
 use crate::device::cuda::{
     CudaDevice, Grid, Kernel, KernelSpec, OverlappingKernel, Stream, check_threads, refused,
@@ -124,16 +124,17 @@ impl<T: Element> WarpgroupKernels<T> {
         // Measured on an H200 for 512 and 900 rows (decision 0006): half of the GPU is better than
         // all inputs in one block, and wide blocks are better than two rounds. So are blocks with
         // two layers.
+        let num_multiprocessors = stream.device().num_multiprocessors();
         let divides = jobs.iter().all(|job| job.num_inputs() >= 8 * CHUNK_INPUTS);
-        if divides && fits(HALVES) && num_blocks(HALVES) <= MULTIPROCESSORS / 2 {
+        if divides && fits(HALVES) && num_blocks(HALVES) <= MAX_DIVIDED_BLOCKS {
             let args = WarpgroupArgs::new(jobs, HALVES);
             self.halves.enqueue_overlapping(stream, args.grid(HALVES), args)?;
-        } else if fits(SQUARE) && (num_blocks(SQUARE) <= MULTIPROCESSORS || !fits(WIDE)) {
+        } else if fits(SQUARE) && (num_blocks(SQUARE) <= num_multiprocessors || !fits(WIDE)) {
             let args = WarpgroupArgs::new(jobs, SQUARE);
             self.square.enqueue_overlapping(stream, args.grid(SQUARE), args)?;
         } else if fits(WIDE) {
             let mut args = WarpgroupArgs::new(jobs, WIDE);
-            if num_blocks(WIDE) > MULTIPROCESSORS {
+            if num_blocks(WIDE) > num_multiprocessors {
                 args = args.with_seconds();
             }
             self.wide.enqueue_overlapping(stream, args.grid(WIDE), args)?;
