@@ -56,7 +56,8 @@ mod cuda {
     use super::super::case::wall;
     use super::super::letterbox::{input_shape, params};
     use super::{Bench, Case, Result, picture, view};
-    use det_post_ops::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, InPlaceUploads};
+    use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, InPlaceUploads};
+    use det_post_ops::image::DeviceImage;
     use det_post_ops::image::decompress::cuda::JpegDecoder;
     use det_post_ops::image::letterbox::cuda::{Kernels, enqueue_letterbox};
     use det_post_types::{ElementType, Error, ErrorKind, JpegDevice, JpegOptions};

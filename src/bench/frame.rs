@@ -183,7 +183,8 @@ mod cuda {
         HeadOutput, Header, ImagePayload, MAPPED_CAMERA, MAPPED_LIDAR, Picture, Result,
         input_shape, params,
     };
-    use det_post_ops::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, Graph};
+    use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, Graph};
+    use det_post_ops::image::DeviceImage;
     use det_post_ops::image::letterbox::cuda::{Kernels, enqueue_letterbox};
 
     /// Two launches and one wait, as a frame has them.

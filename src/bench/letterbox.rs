@@ -90,7 +90,8 @@ fn on_cuda(
     picture: &Picture,
     element: ElementType,
 ) -> Result<()> {
-    use det_post_ops::device::cuda::{DeviceImage, DeviceTensor};
+    use det_post_ops::device::cuda::DeviceTensor;
+    use det_post_ops::image::DeviceImage;
     use det_post_ops::image::letterbox::cuda::{Kernels, enqueue_letterbox};
 
     let stream = &device.stream()?;

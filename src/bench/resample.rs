@@ -104,7 +104,8 @@ fn on_cuda(
     map: &SampleMap,
     element: ElementType,
 ) -> Result<()> {
-    use det_post_ops::device::cuda::{DeviceImage, DeviceTensor};
+    use det_post_ops::device::cuda::DeviceTensor;
+    use det_post_ops::image::DeviceImage;
     use det_post_ops::image::resample::cuda::{DeviceMap, Kernels, enqueue_resample};
 
     let stream = &device.stream()?;

@@ -3,7 +3,8 @@
 
 use crate::detectors::stopwatch::Stopwatch;
 use det_post_infer::device::{DeviceEngine, NumBytes};
-use det_post_ops::device::cuda::{DeviceCounters, Moved, Stream, UploadScope};
+use det_post_ops::device::cuda::{Moved, Stream, UploadScope};
+use det_post_ops::shared::DeviceCounters;
 use det_post_types::{FrameReport, Result, Stage, Transfer};
 
 /// A stream on which frames run, in order.

@@ -3,11 +3,11 @@
 //! into that memory.
 
 use crate::detectors::frame_stream::capacity_for;
-use det_post_ops::device::cuda::{
-    DeviceImage, ImageLayout, JpegPlanes, Moved, Stream, UploadScope,
-};
+use det_post_ops::device::cuda::{Moved, Stream, UploadScope};
 use det_post_ops::image::decompress::cuda::{JpegDecoder, layout};
 use det_post_ops::image::decompress::decompress_into;
+use det_post_ops::image::decompress::nvjpeg::JpegPlanes;
+use det_post_ops::image::{DeviceImage, ImageLayout};
 use det_post_types::{
     CompressedView, DeviceBytes, Error, FrameReport, ImagePayload, ImageView, JpegOptions,
     PictureDecoder, Result, Stage, Transfer,

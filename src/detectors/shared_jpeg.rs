@@ -4,10 +4,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::detectors::picture_uploads::{MIN_PICTURE_BYTES, num_bytes, reserve};
-use det_post_ops::device::cuda::{
-    DeviceBuffer, DeviceImage, Event, ImageLayout, InPlaceUploads, JpegPlanes, Stream,
-};
+use det_post_ops::device::cuda::{DeviceBuffer, Event, InPlaceUploads, Stream};
 use det_post_ops::image::decompress::cuda::{JpegDecoder, layout};
+use det_post_ops::image::decompress::nvjpeg::JpegPlanes;
+use det_post_ops::image::{DeviceImage, ImageLayout};
 use det_post_types::{CompressedView, Error, ErrorKind, JpegDevice, JpegOptions, Result};
 
 /// The decoder of several cameras on a GPU. Each has a place, which keeps one file at a time:

@@ -5,10 +5,11 @@ use det_post_ops::decode::gather::{self, gather_2d};
 use det_post_ops::decode::select::select;
 use det_post_ops::decode::yolo::cuda::Selection;
 use det_post_ops::decode::yolo::decode_yolo;
-use det_post_ops::device::cuda::{CudaDevice, DeviceCandidates, DeviceCounters, Graph};
+use det_post_ops::device::cuda::{CudaDevice, Graph};
 use det_post_ops::nms::Workspace;
 use det_post_ops::nms::cuda::{Capacity, Suppression2d};
 use det_post_ops::nms::iou::nms_iou;
+use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{
     Candidates, ClassMode, Count, Detection2d, FrameReport, Letterbox, Nms2d, NmsIou, Placement,
     Size, YoloLayout,

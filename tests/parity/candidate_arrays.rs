@@ -5,8 +5,9 @@ use det_post_ops::arrays::candidates::cuda::{
 };
 use det_post_ops::arrays::candidates::{Classes, candidate_arrays};
 use det_post_ops::device::cuda::{
-    BUFFER_ALIGNMENT, CudaDevice, DeviceBuffer, DeviceCandidates, In, Out, Plain, Stream,
+    BUFFER_ALIGNMENT, CudaDevice, DeviceBuffer, In, Out, Plain, Stream,
 };
+use det_post_ops::shared::DeviceCandidates;
 use det_post_types::{Box2d, Box3d, Candidate, Kept, RotatedBox2d};
 
 use super::random::Random;

@@ -4,9 +4,8 @@
 use det_post_ops::decode::anchor::cuda::Workspace;
 use det_post_ops::decode::anchor::{AnchorOutputs, decode_anchor};
 use det_post_ops::decode::select::{Limits, select};
-use det_post_ops::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, Graph,
-};
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, Graph};
+use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{
     Anchor, AnchorDecode, Box3d, Candidate, Candidates, ElementType, FrameReport, Object3d,
     PointRange, ScoreThresholds, Tensor, total_order,

@@ -9,12 +9,11 @@ use det_post_ops::decode::center::{CenterTask, decode_center};
 use det_post_ops::decode::gather::cuda::{Inputs3d, OutputAttributes, Workspace3d};
 use det_post_ops::decode::gather::gather_3d;
 use det_post_ops::decode::select::{Limits, select};
-use det_post_ops::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Graph, Stream,
-};
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, DeviceTensor, Graph, Stream};
 use det_post_ops::nms;
 use det_post_ops::nms::circle::nms_circle;
 use det_post_ops::nms::cuda::{Capacity, Suppression3d};
+use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{
     Box3d, Candidate, Candidates, CenterDecode, CircleThreshold, ClassMode, Count, ElementType,
     FrameReport, Nms3d, NmsCircle, Object3d, PointRange, ScoreThresholds, SizeOrder, Tensor,

@@ -4,7 +4,8 @@
 use det_post::detectors::image2d::{DeviceBoxes, ImageBoxes};
 use det_post_ops::decode::select::select;
 use det_post_ops::decode::yolo::cuda::{Selection, Workspace};
-use det_post_ops::device::cuda::{CudaDevice, DeviceCandidates, DeviceCounters, Graph};
+use det_post_ops::device::cuda::{CudaDevice, Graph};
+use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{
     Box2d, Candidate, Candidates, Count, FrameReport, RotatedBox2d, Size, Tensor, YoloLayout,
     total_order,

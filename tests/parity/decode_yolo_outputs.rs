@@ -3,9 +3,8 @@
 
 use det_post_ops::decode::yolo::cuda::{Selection, Workspace};
 use det_post_ops::decode::yolo::decode_yolo;
-use det_post_ops::device::cuda::{
-    CudaDevice, DeviceCandidates, DeviceCounters, DeviceTensor, DeviceValues, Stream,
-};
+use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, DeviceValues, Stream};
+use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{
     AnchorLevel, Box2d, Candidate, Candidates, Count, DetrBoxes, ElementType, Size, Tensor,
     YoloLayout,

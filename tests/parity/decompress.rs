@@ -4,7 +4,8 @@
 
 use std::fs;
 
-use det_post_ops::device::cuda::{DeviceImage, InPlaceUploads, Stream};
+use det_post_ops::device::cuda::{InPlaceUploads, Stream};
+use det_post_ops::image::DeviceImage;
 use det_post_ops::image::decompress::cuda::{JpegDecoder, layout};
 use det_post_ops::image::decompress::{Picture, decompress};
 use det_post_types::{

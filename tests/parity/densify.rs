@@ -1,8 +1,10 @@
 //! Joining past sweeps: the same points in the same order, and the same counts.
 
+use det_post_ops::cloud::DevicePoints;
 use det_post_ops::cloud::densify::cuda::{DeviceSweeps, Joining, SweepCounts, Workspace};
 use det_post_ops::cloud::densify::{DensifyCounts, Sweeps, densify};
-use det_post_ops::device::cuda::{CudaDevice, DeviceCounters, DevicePoints};
+use det_post_ops::device::cuda::CudaDevice;
+use det_post_ops::shared::DeviceCounters;
 use det_post_types::{Count, Points, Stamp};
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 

@@ -2,10 +2,9 @@
 
 use det_post::detectors::image2d::ImageBoxes;
 use det_post_ops::decode::gather::cuda::{Gather, Workspace};
-use det_post_ops::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, Graph,
-};
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, Graph};
 use det_post_ops::nms::cuda::NmsCounts;
+use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{
     Affine2, Box2d, Candidate, Count, Detection2d, FrameReport, Kept, Letterbox, Placement,
     RotatedBox2d, Size,

@@ -1,6 +1,7 @@
 //! Letterbox: bit-equal planes for every encoding, size, step and placement.
 
-use det_post_ops::device::cuda::{CudaDevice, DeviceImage, DeviceTensor};
+use det_post_ops::device::cuda::{CudaDevice, DeviceTensor};
+use det_post_ops::image::DeviceImage;
 use det_post_ops::image::letterbox::{LetterboxParams, Workspace, cuda, letterbox};
 use det_post_types::{ChannelOrder, ElementType, Encoding, Normalization, Placement, Size, Tensor};
 

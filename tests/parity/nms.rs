@@ -4,13 +4,14 @@
 use std::fmt::Debug;
 
 use det_post::{ErrorKind, Result};
-use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, DeviceCandidates, Graph, Plain};
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, Graph, Plain};
 use det_post_ops::nms::cuda::{
     Capacity, Stages3d, Suppressible, Suppression, Suppression2d, Suppression3d,
 };
 use det_post_ops::nms::{
     Workspace, suppress_2d, suppress_3d, suppress_rotated, suppress_stages_3d,
 };
+use det_post_ops::shared::DeviceCandidates;
 use det_post_types::{
     Box2d, Box3d, Candidate, CircleThreshold, ClassMode, Kept, Nms2d, Nms3d, NmsBev, NmsBevFast,
     NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsRotated, NmsSoft, Object3d, RotatedBox2d, SoftDecay,

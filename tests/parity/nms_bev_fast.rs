@@ -1,7 +1,7 @@
 //! One-pass suppression by overlap of footprints: the same survivors in the same order.
 
-use det_post_ops::device::cuda::DeviceCandidates;
 use det_post_ops::nms::cuda::{Capacity, Stages3d};
+use det_post_ops::shared::DeviceCandidates;
 use det_post_types::{Box3d, Candidate, ClassMode, Nms3d, NmsBevFast};
 
 use super::nms::{Problem, check_damaged, check_scenes, check_stages, damaged_objects, objects};

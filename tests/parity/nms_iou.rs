@@ -1,7 +1,8 @@
 //! IoU suppression: the same survivors in the same order.
 
-use det_post_ops::device::cuda::{CudaDevice, DeviceCandidates};
+use det_post_ops::device::cuda::CudaDevice;
 use det_post_ops::nms::cuda::{Capacity, Suppression2d};
+use det_post_ops::shared::DeviceCandidates;
 use det_post_types::{Box2d, Candidate, ClassMode, Nms2d, NmsIou};
 
 use super::nms::{self, Boxes};

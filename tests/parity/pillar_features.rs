@@ -1,9 +1,11 @@
 //! The rows of the pillar encoder's input: the same values, bit for bit.
 
+use det_post_ops::cloud::DevicePoints;
 use det_post_ops::cloud::pillar_features::{cuda, num_features, pillar_features};
 use det_post_ops::cloud::voxelize::cuda::{DeviceVoxels, Workspace};
 use det_post_ops::cloud::voxelize::{self, VoxelizeParams, Voxels, voxelize};
-use det_post_ops::device::cuda::{CudaDevice, DeviceCounters, DevicePoints, DeviceTensor, Graph};
+use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, Graph};
+use det_post_ops::shared::DeviceCounters;
 use det_post_types::{ElementType, Points, Tensor};
 
 use super::clouds::{grid, scan, shared_scans, uniform};

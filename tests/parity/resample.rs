@@ -1,6 +1,7 @@
 //! Resample: bit-equal pictures for every encoding, size, placement, filter and lens.
 
-use det_post_ops::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, Stream};
+use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, Stream};
+use det_post_ops::image::DeviceImage;
 use det_post_ops::image::resample::{ResampleParams, SampleMap, Workspace, cuda, resample};
 use det_post_types::{
     CameraCalibration, CameraModel, CameraView, ChannelOrder, ElementType, Encoding, Letterbox,

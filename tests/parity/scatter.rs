@@ -1,9 +1,11 @@
 //! Laying pillars out on the map: the same map.
 
+use det_post_ops::cloud::DevicePoints;
 use det_post_ops::cloud::scatter::{cuda, scatter};
 use det_post_ops::cloud::voxelize::cuda::{DeviceVoxels, Workspace};
 use det_post_ops::cloud::voxelize::{self, VoxelizeParams, Voxels, voxelize};
-use det_post_ops::device::cuda::{CudaDevice, DeviceCounters, DevicePoints, DeviceTensor, Graph};
+use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, Graph};
+use det_post_ops::shared::DeviceCounters;
 use det_post_types::{ElementType, Points, Tensor};
 
 use super::clouds::{grid, uniform};

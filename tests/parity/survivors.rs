@@ -1,9 +1,10 @@
 //! The candidates that a suppression keeps: the same ones in the same order.
 
-use det_post_ops::device::cuda::{DeviceBuffer, DeviceCandidates, Graph};
+use det_post_ops::device::cuda::{DeviceBuffer, Graph};
 use det_post_ops::nms::cuda::{Capacity, Suppression3d};
 use det_post_ops::nms::survivors::cuda::Workspace;
 use det_post_ops::nms::survivors::survivors;
+use det_post_ops::shared::DeviceCandidates;
 use det_post_types::{Nms3d, NmsIou3d};
 
 use super::nms::objects;

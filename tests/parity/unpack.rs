@@ -3,9 +3,9 @@
 use det_post::ErrorKind;
 use det_post_ops::cloud::unpack::cuda::Workspace;
 use det_post_ops::cloud::unpack::{UnpackCounts, UnpackParams, unpack};
-use det_post_ops::device::cuda::{
-    CudaDevice, DeviceCloud, DeviceCounters, DevicePoints, InPlaceUploads, PageLocked, num_bytes,
-};
+use det_post_ops::cloud::{DeviceCloud, DevicePoints, num_bytes};
+use det_post_ops::device::cuda::{CudaDevice, InPlaceUploads, PageLocked};
+use det_post_ops::shared::DeviceCounters;
 use det_post_types::{CloudView, Count, PointChannel, PointRange, Points, Usage};
 
 use super::clouds::{Cloud, shared_scans};

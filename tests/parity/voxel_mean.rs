@@ -1,8 +1,10 @@
 //! Means of the points of voxels: the same bits.
 
+use det_post_ops::cloud::DevicePoints;
 use det_post_ops::cloud::voxelize::cuda::{DeviceVoxels, Workspace as DeviceVoxelize};
 use det_post_ops::cloud::voxelize::{self, VoxelizeParams, Voxels, voxelize};
-use det_post_ops::device::cuda::{DeviceBuffer, DeviceCounters, DevicePoints, Graph};
+use det_post_ops::device::cuda::{DeviceBuffer, Graph};
+use det_post_ops::shared::DeviceCounters;
 use det_post_ops::sparse::voxel_mean::{cuda, voxel_mean};
 use det_post_types::{ChannelTransform, ElementType, Points, Tensor};
 

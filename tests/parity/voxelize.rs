@@ -1,9 +1,11 @@
 //! Grouping into voxels: the same voxels in the same order with the same points,
 //! and the same counts.
 
+use det_post_ops::cloud::DevicePoints;
 use det_post_ops::cloud::voxelize::cuda::{DeviceVoxels, Workspace};
 use det_post_ops::cloud::voxelize::{self, VoxelizeCounts, VoxelizeParams, Voxels, voxelize};
-use det_post_ops::device::cuda::{CudaDevice, DeviceCounters, DevicePoints, Graph};
+use det_post_ops::device::cuda::{CudaDevice, Graph};
+use det_post_ops::shared::DeviceCounters;
 use det_post_types::{Count, FrameReport, Points};
 
 use super::clouds::{grid, scan, shared_scans, uniform};

@@ -44,7 +44,11 @@ const CRATES: [&str; 10] = [
 /// Where `unsafe` is allowed, block by block, each with its argument: the declarations of
 /// kernels, all files of a folder, or one file.
 const UNSAFE_NAMES: [&str; 1] = ["kernels.rs"];
-const UNSAFE_FOLDERS: [&str; 2] = ["crates/ops/src/device/", "crates/ops/src/view/sample/"];
+const UNSAFE_FOLDERS: [&str; 3] = [
+    "crates/ops/src/device/",
+    "crates/ops/src/image/decompress/nvjpeg/",
+    "crates/ops/src/view/sample/",
+];
 const UNSAFE_FILES: [&str; 11] = [
     "capi/src/call.rs",
     "capi/src/gpu.rs",

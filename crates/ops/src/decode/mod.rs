@@ -1,9 +1,6 @@
 //! Outputs of a network to candidates, and candidates to detections.
 
 pub mod anchor;
-#[cfg(feature = "cuda")]
-#[expect(unsafe_code, reason = "candidates and detections are copied as bytes")]
-pub mod boxes;
 pub mod center;
 pub mod gather;
 pub mod logit;

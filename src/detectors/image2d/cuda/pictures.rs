@@ -4,13 +4,12 @@ use super::postprocess::{DeviceBoxes, Postprocess};
 use crate::detectors::frame_stream::FrameInProgress;
 use crate::detectors::picture_uploads::{MIN_PICTURE_BYTES, PictureUploads};
 use crate::detectors::shared_jpeg::{DecodeOutcome, JpegPlace};
-use det_post_ops::device::cuda::{
-    DeviceBuffer, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream,
-};
+use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, Graph, Stream};
 use det_post_ops::image::letterbox::LetterboxParams;
 use det_post_ops::image::letterbox::cuda::{
     Kernels as LetterboxKernels, enqueue_letterbox, enqueue_letterbox_of,
 };
+use det_post_ops::image::{DeviceImage, ImageLayout};
 use det_post_types::{
     CompressedFormat, CompressedView, FrameReport, ImagePayload, JpegOptions, PictureDecoder,
     Result, Stage, Transfer,

@@ -18,11 +18,11 @@ use crate::detectors::in_flight::Contexts;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use det_post_infer::ExpectedDim;
 use det_post_infer::device::DeviceEngine;
+use det_post_ops::cloud::DevicePoints;
 use det_post_ops::decode::gather::cuda::Gathered;
-use det_post_ops::device::cuda::{
-    DeviceBuffer, DeviceCounters, DevicePoints, DeviceTensor, InPlaceUploads, Stream,
-};
+use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, InPlaceUploads, Stream};
 use det_post_ops::device::{Device, PayloadMemory};
+use det_post_ops::shared::DeviceCounters;
 use det_post_types::{
     Detection3d, Detections, Error, ErrorKind, FrameReport, Result, Stage, Transfer,
 };

@@ -1,13 +1,15 @@
 //! The CUDA implementation of [`voxel_arrays`](super::voxel_arrays()): equal to the CPU.
 
 use super::kernels::{StartArgs, Starts, THREADS_PER_BLOCK, Write, WriteArgs};
+use crate::cloud::PointSlices;
 use crate::cloud::pillar_features::cuda::Kernels;
 use crate::cloud::voxelize::cuda::{DeviceVoxels, Workspace as Grouping};
 use crate::cloud::voxelize::{VoxelizeCounts, VoxelizeParams};
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCounters, DeviceTensor, Grid as Blocks, In, Kernel, KernelSpec,
-    MappedBuffer, Out, PointSlices, Stream, blocks,
+    DeviceBuffer, DeviceTensor, Grid as Blocks, In, Kernel, KernelSpec, MappedBuffer, Out, Stream,
+    blocks,
 };
+use crate::shared::DeviceCounters;
 use det_post_types::{Count, Error, ErrorKind, Result};
 
 /// Arrays of voxels in device memory.

@@ -9,9 +9,9 @@ use nalgebra::{Isometry3, Matrix3x4};
 
 use super::kernels::{Densify, DensifyArgs, MAX_SWEEPS, SweepArgs, THREADS_PER_BLOCK};
 use super::{Now, argument, check_time_lag};
-use crate::device::cuda::{
-    DeviceBuffer, DeviceCounters, DevicePoints, Grid, Kernel, Stream, blocks,
-};
+use crate::cloud::DevicePoints;
+use crate::device::cuda::{DeviceBuffer, Grid, Kernel, Stream, blocks};
+use crate::shared::DeviceCounters;
 use det_post_types::{Result, Stamp};
 
 /// The current sweep and the most recent past ones, each with its sensor's pose.

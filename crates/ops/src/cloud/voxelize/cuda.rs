@@ -18,10 +18,9 @@ use super::kernels::{
     NUMBER_THREADS_PER_BLOCK, Number, Order, OrderAll, THREADS_PER_BLOCK, VoxelBucket,
     VoxelizeArgs,
 };
-use crate::device::cuda::{
-    DeviceBuffer, DeviceCounters, DevicePoints, Grid as Blocks, Kernel, KernelSpec, PointSlices,
-    Stream, blocks,
-};
+use crate::cloud::{DevicePoints, PointSlices};
+use crate::device::cuda::{DeviceBuffer, Grid as Blocks, Kernel, KernelSpec, Stream, blocks};
+use crate::shared::DeviceCounters;
 use det_post_types::{Error, ErrorKind, Result};
 
 /// Points grouped by voxel, as indices into the input [`DevicePoints`], all in device

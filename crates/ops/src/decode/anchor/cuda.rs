@@ -17,9 +17,9 @@ use crate::decode::select::cuda::Selecting;
 use crate::decode::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
 use crate::decode::thresholds::DeviceThresholds;
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Grid, In, Kernel,
-    Stream, blocks,
+    DeviceBuffer, DeviceFloat, DeviceTensor, Grid, In, Kernel, Stream, blocks,
 };
+use crate::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{AnchorDecode, Box3d, ElementType, Result};
 
 /// Kernels and memory of the op on one stream, for one head.

@@ -8,13 +8,11 @@ use super::kernels::{
     BOX_WORDS, GRID, Gather3d, Gather3dArgs, GatherArgs, GatherBoxes, GatherSettings,
     VARIANCE_WORDS, VELOCITY_WORDS,
 };
-use crate::decode::boxes::Detected;
 use crate::decode::center::kernels::Motion;
-use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, In, Kernel, KernelSpec, MappedBuffer,
-    PublishedCounters, Stream,
-};
+use crate::device::cuda::{DeviceBuffer, In, Kernel, KernelSpec, MappedBuffer, Stream};
 use crate::nms::cuda::NmsCounts;
+use crate::shared::kernels::Detected;
+use crate::shared::{DeviceCandidates, DeviceCounters, PublishedCounters};
 use det_post_types::{
     Affine2, Box2d, Box3d, Detection2d, Detection3d, Kept, Object3d, Result, RotatedBox2d, Size,
     Variance3d,

@@ -1,8 +1,8 @@
 //! The parameters of `kernels/decode/select.cuh`, which all decoders share.
 
 use super::Limits;
-use crate::decode::boxes::Floats;
 use crate::device::cuda::{In, Out, Plain, kernel_constant, mirrors};
+use crate::shared::kernels::Floats;
 use det_post_types::{Candidate, Count};
 
 /// Threads per block of a decoder.

@@ -16,10 +16,8 @@ use crate::decode::select::Limits;
 use crate::decode::select::cuda::Selecting;
 use crate::decode::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
 use crate::decode::thresholds::DeviceThresholds;
-use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Grid, Kernel,
-    Stream, blocks,
-};
+use crate::device::cuda::{DeviceBuffer, DeviceFloat, DeviceTensor, Grid, Kernel, Stream, blocks};
+use crate::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{Box3d, ElementType, Result, SizeOrder, StreamPetrDecode, YawConvention};
 
 /// Kernels and memory of the op on one stream, for one head.

@@ -4,11 +4,11 @@ use std::marker::PhantomData;
 
 use half::f16;
 
-use crate::decode::boxes::Floats;
 use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
 use crate::device::cuda::{
     Grid, In, KernelSpec, Mirror, check_len, check_threads, kernel_constant, mirrors, refused,
 };
+use crate::shared::kernels::Floats;
 use det_post_types::{Box2d, Candidate, Result, RotatedBox2d};
 
 /// The maximum number of tensors, and of levels.

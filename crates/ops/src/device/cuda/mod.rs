@@ -7,19 +7,13 @@
 //! is allocated on it and frees it when the last of its buffers, graphs and
 //! handles is dropped; therefore no queued work outlives its memory.
 
-mod candidates;
-mod cloud;
-mod counters;
 pub mod diagnostic;
 mod event;
 mod graph;
-mod image;
 mod kernel;
 mod memory;
 mod modules;
-mod nvjpeg;
 mod open;
-mod points;
 mod registered;
 pub(crate) mod shared;
 mod stream;
@@ -31,29 +25,23 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUdevice_attribute, CUresult};
 use cudarc::driver::{CudaContext, DriverError};
 
-pub use candidates::DeviceCandidates;
-pub use cloud::{CloudLayout, DeviceCloud, num_bytes};
-pub use counters::{DeviceCounters, PublishedCounters};
 pub use det_post_kernels::Kind;
 pub use event::Event;
 pub use graph::{CaptureLock, Graph, lock_capture};
-pub use image::{DeviceImage, ImageLayout, TAIL_BYTES};
 pub use kernel::{Grid, Kernel, KernelSpec, OverlappingKernel};
 pub(crate) use kernel::{blocks, check_len, check_lens, check_threads, kernel_specs, refused};
 pub use memory::{
     BUFFER_ALIGNMENT, DeviceBuffer, DevicePayload, In, InPlaceUploads, MappedBuffer, Moved, Out,
-    PageLocked, PinnedBuffer, Plain, UploadScope, VECTOR_BYTES,
+    PageLocked, PinnedBuffer, Plain, TAIL_BYTES, UploadScope, VECTOR_BYTES,
 };
-pub use nvjpeg::{JpegBatch, JpegEngines, JpegPlanes};
 pub use open::request_connections;
-pub use points::{DevicePoints, PointSlices};
 pub use registered::RegisteredFiles;
 pub use shared::Mirror;
 pub(crate) use shared::{kernel_constant, mirrors, rust_field};
 pub use stream::Stream;
 pub use tensor::{DeviceFloat, DeviceTensor, DeviceValues, PinnedTensor};
 
-use super::error;
+pub(crate) use super::error;
 use det_post_types::{Error, ErrorKind, Result};
 
 /// An opened GPU. Clones share it.

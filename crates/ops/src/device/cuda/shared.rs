@@ -23,8 +23,6 @@
 use det_post_kernels::{Kind, RustField};
 use half::f16;
 
-use super::{In, Out};
-
 /// The value of a constant or an enumerator that a file in `kernels/` defines:
 /// `kernel_constant!("cloud/unpack.cu", "kThreads")`.
 macro_rules! kernel_constant {
@@ -49,14 +47,6 @@ macro_rules! numbers {
 }
 
 numbers!(u8: "uint8_t", u32: "uint32_t", u64: "uint64_t", f32: "float", f16: "__half");
-
-impl<T: Mirror> Mirror for In<'_, T> {
-    const KIND: Kind = Kind::In(&T::KIND);
-}
-
-impl<T: Mirror> Mirror for Out<'_, T> {
-    const KIND: Kind = Kind::Out(&T::KIND);
-}
 
 impl<T: Mirror, const N: usize> Mirror for [T; N] {
     const KIND: Kind = Kind::Array(&T::KIND, N);

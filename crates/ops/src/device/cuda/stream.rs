@@ -254,7 +254,7 @@ impl Stream {
     /// # Errors
     /// `Device` with the driver's error, or when a graph is recorded that would not hold the
     /// memory that is the handle's own.
-    pub(super) fn bind(&self) -> Result<()> {
+    pub(crate) fn bind(&self) -> Result<()> {
         let recorder = self.memory.queues.recorder.load(Ordering::Relaxed).cast_const();
         if !recorder.is_null()
             && self.memory.parent.is_some()
@@ -301,7 +301,7 @@ impl Stream {
     }
 
     /// Refuses memory of another stream, which may be of another GPU, in use or freed.
-    pub(super) fn check_owns(&self, owner: &Self) -> Result<()> {
+    pub(crate) fn check_owns(&self, owner: &Self) -> Result<()> {
         if self.memory.includes(&owner.memory) {
             return Ok(());
         }

@@ -6,10 +6,9 @@ use std::ffi::OsStr;
 
 use super::kernels::{PlanesArgs, PlanesToRgb, THREADS_PER_BLOCK, num_blocks};
 use super::{MAX_PIXELS, jpeg};
-use crate::device::cuda::{
-    DeviceBuffer, DeviceImage, Grid, ImageLayout, JpegEngines, JpegPlanes, Kernel, Stream,
-    UploadScope,
-};
+use crate::device::cuda::{DeviceBuffer, Grid, Kernel, Stream, UploadScope};
+use crate::image::decompress::nvjpeg::{JpegEngines, JpegPlanes};
+use crate::image::{DeviceImage, ImageLayout};
 use det_post_types::{
     CompressedFormat, CompressedView, Encoding, Error, ErrorKind, JpegDevice, JpegOptions, Result,
 };

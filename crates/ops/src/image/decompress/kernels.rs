@@ -1,9 +1,9 @@
 //! The parameters of `kernels/image/decompress.cu`.
 
 use crate::device::cuda::{
-    Grid, In, JpegPlanes, KernelSpec, Out, blocks, check_lens, check_threads, kernel_constant,
-    mirrors, refused,
+    Grid, In, KernelSpec, Out, blocks, check_lens, check_threads, kernel_constant, mirrors, refused,
 };
+use crate::image::decompress::nvjpeg::JpegPlanes;
 use det_post_types::{Result, Size};
 
 /// Threads per block: two pixels each.

@@ -43,6 +43,9 @@ mod jpeg_markers;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "nvJPEG is a C library; each block states why it is sound")]
+pub mod nvjpeg;
 mod png;
 mod timed;
 

@@ -8,11 +8,11 @@ use super::kernels::{
 };
 use super::{LetterboxParams, network_size, place};
 use crate::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Out,
-    Stream,
+    CudaDevice, DeviceBuffer, DeviceTensor, DeviceValues, Grid, In, Out, Stream,
 };
 use crate::image::kernels::ImageKernels;
 use crate::image::wire_layout::WireLayout;
+use crate::image::{DeviceImage, ImageLayout};
 use det_post_types::{Letterbox, Result};
 
 /// The kernels of the op on one GPU.

@@ -9,11 +9,11 @@ use super::kernels::{
 use super::map::{Positions, SampleMap};
 use super::{ResampleParams, check_source, picture_range};
 use crate::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Out,
-    Stream,
+    CudaDevice, DeviceBuffer, DeviceTensor, DeviceValues, Grid, In, Out, Stream,
 };
 use crate::image::kernels::ImageKernels;
 use crate::image::wire_layout::WireLayout;
+use crate::image::{DeviceImage, ImageLayout};
 use det_post_types::{Result, Size};
 
 /// The kernels of the op on one GPU.

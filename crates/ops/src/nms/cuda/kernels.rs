@@ -4,11 +4,11 @@
 use std::marker::PhantomData;
 
 use super::scratch::{DENSE_CAPACITY, Scratch, Sizes};
-use crate::decode::boxes::Floats;
 use crate::device::cuda::{
     Grid, In, KernelSpec, Mirror, Out, Plain, check_len, check_threads, kernel_constant, mirrors,
     refused,
 };
+use crate::shared::kernels::Floats;
 use det_post_types::{
     Box2d, Box3d, Candidate, Kept, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou, NmsIou3d,
     NmsRotated, NmsSoft, Result, RotatedBox2d,
@@ -96,31 +96,6 @@ pub struct ParameterSlices<'a> {
     /// Pairs of classes: the forbidden, then the unlimited.
     pub pairs: In<'a, [u32; 2]>,
 }
-
-/// The mirror of `BitmaskRow`, which kernels alone read.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C, align(16))]
-pub struct BitmaskRow {
-    rank_and_num: u32,
-    first_entries: [u32; 3],
-}
-
-/// The mirror of `Bounds`, which kernels alone read.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C, align(16))]
-pub struct Bounds {
-    min_x: u32,
-    min_y: u32,
-    max_x: u32,
-    max_y: u32,
-}
-
-// SAFETY: 4 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for BitmaskRow {}
-// SAFETY: 4 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for Bounds {}
-mirrors!(BitmaskRow, "nms/args.cuh", "BitmaskRow");
-mirrors!(Bounds, "nms/args.cuh", "Bounds");
 
 /// The mirror of `NmsOutput`.
 #[derive(Clone, Copy, Debug)]

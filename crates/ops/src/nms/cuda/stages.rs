@@ -1,9 +1,10 @@
 //! Several suppressions in a row, each of the survivors of the one before.
 
 use super::{Capacity, NmsCounts, Suppression3d};
-use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Stream};
+use crate::device::cuda::{DeviceBuffer, Stream};
 use crate::nms::bev_fast::cuda::Ranked;
 use crate::nms::survivors::cuda::Workspace as Survivors;
+use crate::shared::DeviceCandidates;
 use det_post_types::{Box3d, Error, ErrorKind, Kept, Nms3d, Result};
 
 /// The CUDA side of [`suppress_stages_3d`](crate::nms::suppress_stages_3d).

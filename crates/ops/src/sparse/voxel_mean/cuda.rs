@@ -5,8 +5,9 @@
 //! channel adds; the values of voxels with more than 64 points are loaded by a block.
 
 use super::kernels::{MAX_TRANSFORMS, Mean, MeanArgs, MeanOfAll, THREADS_PER_BLOCK};
+use crate::cloud::DevicePoints;
 use crate::cloud::voxelize::cuda::DeviceVoxels;
-use crate::device::cuda::{DeviceBuffer, DevicePoints, Grid as Blocks, Kernel, Stream, blocks};
+use crate::device::cuda::{DeviceBuffer, Grid as Blocks, Kernel, Stream, blocks};
 use det_post_types::{ChannelTransform, Error, ErrorKind, Result};
 
 /// The kernels of the op on one stream.

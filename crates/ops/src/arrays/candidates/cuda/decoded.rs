@@ -11,10 +11,9 @@ use crate::decode::select::{Limits, SelectCounts};
 use crate::decode::streampetr::StreamPetrOutputs;
 use crate::decode::streampetr::cuda::Workspace as DecodeStreamPetr;
 use crate::decode::yolo::cuda::{Decoded, Selection, Workspace as DecodeYolo};
-use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Kernel, Out, Plain, Stream,
-};
+use crate::device::cuda::{DeviceBuffer, DeviceTensor, Kernel, Out, Plain, Stream};
 use crate::nms::cuda::{Capacity, Suppressible, Suppression};
+use crate::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{
     AnchorDecode, Box3d, Candidate, CenterDecode, Count, Kept, Nms2d, Nms3d, Result, Size,
     StreamPetrDecode, YoloLayout,

@@ -24,7 +24,7 @@ use det_post_kernels::{Field, Kind, Struct};
 use half::f16;
 pub use host::{MappedBuffer, PinnedBuffer};
 pub use page_locked::PageLocked;
-pub use payload::{DevicePayload, Moved};
+pub use payload::{DevicePayload, Moved, TAIL_BYTES};
 pub use upload_scope::{InPlaceUploads, UploadScope};
 
 use super::{Mirror, Stream, error, failed, rust_field};
@@ -83,6 +83,14 @@ const _: () = {
     let slice = det_post_kernels::struct_fields!("shared/slice.cuh", "Slice", Out<'_, f32>, f32);
     slice.compare(16, 8, "Slice in kernels/shared/slice.cuh has other fields than Out");
 };
+
+impl<T: Mirror> Mirror for In<'_, T> {
+    const KIND: Kind = Kind::In(&T::KIND);
+}
+
+impl<T: Mirror> Mirror for Out<'_, T> {
+    const KIND: Kind = Kind::Out(&T::KIND);
+}
 
 impl<T> In<'_, T> {
     /// No values.

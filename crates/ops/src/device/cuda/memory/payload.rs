@@ -5,6 +5,9 @@ use super::{DeviceBuffer, In, PinnedBuffer, UploadScope, check_capacity};
 use crate::device::cuda::Stream;
 use det_post_types::{DeviceBytes, Error, ErrorKind, Result};
 
+/// Bytes after an image that kernels may read; their values are undefined.
+pub const TAIL_BYTES: usize = 16;
+
 /// A payload of a bounded size for kernels to read: in device memory, or where it is in host
 /// memory (`zero_copy`).
 #[derive(Debug)]

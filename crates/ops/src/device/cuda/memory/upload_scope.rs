@@ -121,7 +121,7 @@ pub struct UploadScope<'uploads, 'env> {
 }
 
 impl<'env> UploadScope<'_, 'env> {
-    pub(in crate::device::cuda) fn stream(&self) -> &Stream {
+    pub(crate) fn stream(&self) -> &Stream {
         &self.uploads.stream
     }
 
@@ -167,7 +167,7 @@ impl<'env> UploadScope<'_, 'env> {
     }
 
     /// Marks that the uploads queued so far may read borrowed memory.
-    pub(in crate::device::cuda) fn mark_read(&self) -> Result<()> {
+    pub(crate) fn mark_read(&self) -> Result<()> {
         self.is_reading.set(true);
         self.mark_held()
     }

@@ -1,6 +1,6 @@
 //! Candidates in device memory.
 
-use super::{DeviceBuffer, Plain, Stream};
+use crate::device::cuda::{DeviceBuffer, Plain, Stream};
 use det_post_types::{Candidate, Result};
 
 /// The candidates of a frame and their number, both in device memory.

@@ -1,6 +1,6 @@
 //! The counters of a frame in device memory.
 
-use super::{DeviceBuffer, MappedBuffer, Out, Stream, kernel_constant};
+use crate::device::cuda::{DeviceBuffer, MappedBuffer, Out, Stream, kernel_constant};
 use det_post_types::{Count, FrameReport, Result};
 
 /// What a frame drops on the device: a `u32` for each [`Count`], at its position

@@ -1,6 +1,6 @@
 //! Points in device memory.
 
-use super::{DeviceBuffer, In, Stream};
+use crate::device::cuda::{DeviceBuffer, In, Stream};
 use det_post_types::{Error, ErrorKind, Points, Result};
 
 /// The points of a frame and their number, both in device memory: rows of

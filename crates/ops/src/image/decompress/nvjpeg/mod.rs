@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use library::{Handle, MAX_COMPONENTS, Planes, check, check_file, refused};
 
-use super::{DeviceBuffer, Event, PinnedBuffer, Stream, UploadScope, error, lock_capture};
+use crate::device::cuda::{
+    DeviceBuffer, Event, PinnedBuffer, Stream, UploadScope, error, lock_capture,
+};
 use det_post_types::{Error, ErrorKind, Result, Size};
 
 /// The planes of a picture, one after the other without padding: luma, then Cb and Cr.

@@ -1,6 +1,10 @@
 //! The scratch memory of the kernels of `kernels/nms/*.cu`: one allocation in slices.
 
-use super::kernels::{BitmaskRow, Bounds};
+#[expect(unsafe_code, reason = "each block argues that its values are plain")]
+mod kernels;
+
+use kernels::{BitmaskRow, Bounds};
+
 use crate::device::cuda::{Out, check_len, kernel_constant, mirrors};
 use det_post_types::{Kept, Result};
 

@@ -1,6 +1,8 @@
 //! Images in device memory, as in their messages.
 
-use super::{DeviceBuffer, DevicePayload, In, Moved, Stream, UploadScope};
+use crate::device::cuda::{
+    DeviceBuffer, DevicePayload, In, Moved, Stream, TAIL_BYTES, UploadScope,
+};
 use det_post_types::{DeviceBytes, Encoding, Error, ErrorKind, ImageView, Result, Size};
 
 /// The memory layout of an image, checked by [`ImageView`].
@@ -27,9 +29,6 @@ impl ImageLayout {
         }
     }
 }
-
-/// Bytes after an image that kernels may read; their values are undefined.
-pub const TAIL_BYTES: usize = 16;
 
 /// Pinned host memory and device memory for one image of a bounded size, with the
 /// layout of its message.
