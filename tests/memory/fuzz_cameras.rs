@@ -181,9 +181,9 @@ impl Reader {
         let frame = FrameSet { stamp: STAMP, inputs: &inputs, target_pose: Some(&target_pose) };
         let mut cameras = Cameras::<SampleMap>::new(config, 1, NETWORK);
         cameras.update(&frame, |view, _| SampleMap::of_view(view, resize))?;
-        let matrices = [cameras.intrinsics(), cameras.target_from_picture()];
+        let matrices = [cameras.matrices().intrinsics(), cameras.matrices().target_from_picture()];
         assert!(matrices.iter().all(|matrix| matrix.iter().all(|x| x.is_finite())), "{number}");
-        for (matrix, is_present) in cameras.picture_from_target() {
+        for (matrix, is_present) in cameras.matrices().picture_from_target() {
             assert!(is_present && matrix.iter().all(|x| (*x as f32).is_finite()), "{number}");
         }
         let params = ResampleParams {

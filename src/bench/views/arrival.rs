@@ -15,7 +15,7 @@ use crate::bench::fixed::Network;
 use crate::bench::inputs::{Picture, Random};
 use crate::bench::measure::Bench;
 use crate::config::{ChannelKind, Config, SurroundConfig, SurroundKind, ViewFacts};
-use crate::detectors::surround::CudaDetector;
+use crate::detectors::surround::{CudaDetector, ViewFamily};
 use crate::detectors::{Detector, FrameInput, FrameSet};
 use det_post_infer::view_decoder::ViewNetwork;
 use det_post_ops::device::PayloadMemory;
@@ -94,7 +94,8 @@ fn case_of(
 ) -> Result<()> {
     let (config, network) = (config(decoder)?, decoder.network()?);
     let backbone = backbone().on_device(stream)?;
-    let mut detector = CudaDetector::with_views(&config, NUM_VIEWS, stream, backbone, &network)?;
+    let networks = ViewFamily::of(&config)?.on_gpu(stream, backbone, &network)?;
+    let mut detector = CudaDetector::new(&config, NUM_VIEWS, stream, networks)?;
     let rig = Rig::new(&detector, form)?;
     let mut times = Vec::with_capacity(NUM_FRAMES);
     for number in 0..NUM_FRAMES + NUM_FRAMES / 10 {

@@ -16,21 +16,30 @@
 //! Matrices follow the calibration: when it changes, they and what depends on them are
 //! computed again ([`Cameras`]). The memory is cleared after a gap between frames
 //! ([`EgoMotion`]).
+//!
+//! A family of heads is a folder here: it implements [`Family`](decoder::Family), which loads its
+//! networks, and [`Decoder`](decoder::Decoder), which runs them, and has an arm in
+//! [`decoder::family_of`]. The detectors, one per device, know no family.
 
 mod cameras;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod decoder;
 mod ego_motion;
+mod matrices;
 mod pictures;
 pub mod streampetr;
 mod views;
 
 pub use cameras::{Camera, Cameras, camera_from_target};
-pub use cpu::{CpuDetector, Networks};
+pub use cpu::CpuDetector;
 #[cfg(feature = "cuda")]
 pub use cuda::CudaDetector;
+pub use decoder::Networks;
 pub use ego_motion::{EgoMotion, Step};
+pub use matrices::RigMatrices;
+pub use views::ViewFamily;
 
 pub use det_post_ops::view::channels_last::MapStatistics;
 

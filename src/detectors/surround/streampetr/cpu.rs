@@ -137,6 +137,16 @@ impl StreamPetr {
             velocity: output(HeadOutput::MemoryVelocity)?,
         };
         memory.update(&updated, stamp)?;
+        self.outputs()
+    }
+
+    /// The outputs of the last frame.
+    ///
+    /// # Errors
+    /// `Inference` before the first frame.
+    pub fn outputs(&self) -> Result<StreamPetrOutputs<TensorView<'_>>> {
+        let output =
+            |output: HeadOutput| self.head.output(self.signature.head_outputs[output as usize]);
         let (logits, boxes) = (output(HeadOutput::Logits)?, output(HeadOutput::Boxes)?);
         Ok(StreamPetrOutputs { logits, boxes })
     }

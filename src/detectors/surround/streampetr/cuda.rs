@@ -141,16 +141,6 @@ impl DeviceStreamPetr {
         uploaded
     }
 
-    /// Whether [`DeviceStreamPetr::embed`] has succeeded.
-    pub fn is_embedded(&self) -> bool {
-        self.position.is_valid()
-    }
-
-    /// Discards the embeddings.
-    pub fn invalidate(&mut self) {
-        self.position.invalidate();
-    }
-
     /// Queues the head on the features of a frame, and the step of the memory. After an error
     /// the memory is undefined: the next frame has to be a first one.
     ///

@@ -29,6 +29,7 @@
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod decoder;
 mod memory;
 mod position;
 mod signature;
@@ -36,6 +37,7 @@ mod signature;
 pub use cpu::StreamPetr;
 #[cfg(feature = "cuda")]
 pub use cuda::DeviceStreamPetr;
+pub use decoder::StreamPetrFamily;
 pub use memory::Memory;
 pub use signature::{Lengths, Signature, StatedPictures};
 
