@@ -16,10 +16,10 @@
 // order. An entry belongs to one cell or, on large grids, is found by hashing.
 
 #include "cloud/bucket_order.cuh"
-#include "shared/counters.cuh"
 #include "cloud/grid.cuh"
-#include "shared/scan.cuh"
 #include "cloud/voxel_bucket.cuh"
+#include "shared/counters.cuh"
+#include "shared/scan.cuh"
 
 namespace voxelize {
 
@@ -53,15 +53,16 @@ struct Args {
     Slice<const uint32_t> num_points;
     Slice<uint32_t> cells;                 // by voxel
     Slice<uint32_t> num_points_per_voxel;  // by voxel
-    Slice<uint32_t> point_indices;  // by voxel, max_points_per_voxel each; without a limit as buckets
+    // By voxel, max_points_per_voxel each; without a limit as buckets.
+    Slice<uint32_t> point_indices;
     Slice<uint32_t> num_voxels;
     Counters counters;
     Slice<Entry> entries;
     Slice<uint32_t> point_entries;    // by point
     Slice<uint32_t> point_positions;  // by point: its position in the bucket
     Slice<uint32_t> bucket_points;
-    Slice<VoxelBucket> buckets;      // by voxel
-    Slice<uint32_t> large_buckets;   // voxels with large buckets, in any order
+    Slice<VoxelBucket> buckets;     // by voxel
+    Slice<uint32_t> large_buckets;  // voxels with large buckets, in any order
     Slice<uint32_t> num_large_buckets;
     Slice<uint64_t> ticket;
     Slice<uint64_t> aggregates;    // by tile
@@ -305,9 +306,10 @@ extern "C" __global__ void __launch_bounds__(kThreads)
             const VoxelBucket bucket = args.buckets[voxel];
             const uint32_t limit = args.max_points_per_voxel;
             const uint32_t top_bit = 1u << (31 - __clz(args.point_capacity | 1));
-            const uint32_t num = gather_lowest(args.bucket_points.data + bucket.offset, bucket.count,
-                                               limit, top_bit, values);
-            write_in_order(values, num, args.point_indices.data + static_cast<uint64_t>(voxel) * limit);
+            const uint32_t num = gather_lowest(args.bucket_points.data + bucket.offset,
+                                               bucket.count, limit, top_bit, values);
+            write_in_order(values, num,
+                           args.point_indices.data + static_cast<uint64_t>(voxel) * limit);
         }
         return;
     }

@@ -35,7 +35,7 @@ struct Args {
     Slice<const uint32_t> num_voxels;  // 0: no anchor passes
     Slice<const float> bound;          // the threshold of the logits
     Thresholds thresholds;
-    Slice<const Anchor> anchors;    // by class
+    Slice<const Anchor> anchors;  // by class
     Slice<const float> rotations;
     uint32_t num_cells;
     uint32_t num_columns;

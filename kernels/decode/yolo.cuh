@@ -28,8 +28,8 @@ static_assert(sizeof(Level) == 24);
 template <typename T, typename Candidate = Candidate2d>
 struct Args {
     Slice<const T> outputs[kMaxOutputs];
-    selection::Slices<Candidate> selection;    // at most one per row
-    Slice<const float> bound;                  // the score threshold as a logit
+    selection::Slices<Candidate> selection;  // at most one per row
+    Slice<const float> bound;                // the score threshold as a logit
     Slice<const float2> anchors;
     uint32_t num_rows;
     uint32_t num_classes;
@@ -125,8 +125,7 @@ __device__ BestClass best_class(const T* classes, uint64_t distance, uint32_t nu
     // A word that ascends with the value; zeros of both signs are equal.
     const uint32_t word = ~order_word(best.value + 0.0f, best.class_index != kLast);
     const uint32_t highest = __reduce_max_sync(kAllLanes, word);
-    const uint32_t index =
-        __reduce_min_sync(kAllLanes, word == highest ? best.class_index : kLast);
+    const uint32_t index = __reduce_min_sync(kAllLanes, word == highest ? best.class_index : kLast);
     return {__shfl_sync(kAllLanes, best.value, index % kLanes), highest == 0 ? kLast : index,
             __any_sync(kAllLanes, best.has_nan) != 0};
 }

@@ -21,9 +21,7 @@ struct Args {
 };
 static_assert(sizeof(Args) == 48);
 
-__device__ int32_t clamped(int32_t i, int32_t size) {
-    return min(max(i, 0), size - 1);
-}
+__device__ int32_t clamped(int32_t i, int32_t size) { return min(max(i, 0), size - 1); }
 
 // jdsample.c, at pixel (x, y) of the picture: `h2v1_fancy_upsample`, `h2v2_fancy_upsample`, or
 // the sample itself where a plane is not halved or has at most two columns. Samples beyond
@@ -45,9 +43,7 @@ __device__ int32_t upsampled(const uint8_t* plane, const Args& args, int32_t x, 
     return (3 * sum + sum_beside + (x & 1 ? 7 : 8)) >> 4;
 }
 
-__device__ uint8_t to_byte(int32_t value) {
-    return static_cast<uint8_t>(min(max(value, 0), 255));
-}
+__device__ uint8_t to_byte(int32_t value) { return static_cast<uint8_t>(min(max(value, 0), 255)); }
 
 // jdcolor.c, `ycc_rgb_convert`: constants times 2^16, rounded half up but for green, which
 // is rounded once.

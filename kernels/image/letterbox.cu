@@ -11,8 +11,8 @@
 
 #include <cuda_fp16.h>
 
-#include "shared/slice.cuh"
 #include "image/wire.cuh"
+#include "shared/slice.cuh"
 
 namespace {
 
@@ -136,7 +136,8 @@ struct Corners {
         const uint32_t third = shift == 24 ? words[2] : 0;
         const uint32_t low = __funnelshift_r(words[0], second, shift);
         const uint32_t high = __funnelshift_r(second, third, shift);
-        left = {{byte_value(low & 0xff), byte_value(low >> 8 & 0xff), byte_value(low >> 16 & 0xff)}};
+        left = {
+            {byte_value(low & 0xff), byte_value(low >> 8 & 0xff), byte_value(low >> 16 & 0xff)}};
         right = {{byte_value(low >> 24), byte_value(high & 0xff), byte_value(high >> 8 & 0xff)}};
     }
 };
@@ -232,14 +233,14 @@ __device__ void letterbox_bayer(const LetterboxArgs<T>& args) {
 
 }  // namespace
 
-#define LETTERBOX_KERNELS(layouts)                                            \
-    extern "C" __global__ void __launch_bounds__(kThreads)                    \
-        letterbox_##layouts##_f32(const __grid_constant__ LetterboxArgs<float> args) { \
-        letterbox_##layouts(args);                                            \
-    }                                                                         \
-    extern "C" __global__ void __launch_bounds__(kThreads)                    \
+#define LETTERBOX_KERNELS(layouts)                                                      \
+    extern "C" __global__ void __launch_bounds__(kThreads)                              \
+        letterbox_##layouts##_f32(const __grid_constant__ LetterboxArgs<float> args) {  \
+        letterbox_##layouts(args);                                                      \
+    }                                                                                   \
+    extern "C" __global__ void __launch_bounds__(kThreads)                              \
         letterbox_##layouts##_f16(const __grid_constant__ LetterboxArgs<__half> args) { \
-        letterbox_##layouts(args);                                            \
+        letterbox_##layouts(args);                                                      \
     }
 
 LETTERBOX_KERNELS(packed3)

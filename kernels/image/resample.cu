@@ -10,8 +10,8 @@
 
 #include <cuda_fp16.h>
 
-#include "shared/slice.cuh"
 #include "image/wire.cuh"
+#include "shared/slice.cuh"
 
 namespace resample {
 
@@ -141,14 +141,14 @@ __device__ void pixel(const Args<T>& args, const Make& make) {
 // Layouts of similar cost share a kernel, so that none needs the registers of all.
 template <typename T>
 __device__ void packed3(const Args<T>& args) {
-    pixel(args, [&](const Taps& across, const Taps& down, float(&values)[3]) {
+    pixel(args, [&](const Taps& across, const Taps& down, float (&values)[3]) {
         gather<kPacked3>(args, across, down, values);
     });
 }
 
 template <typename T>
 __device__ void plain(const Args<T>& args) {
-    pixel(args, [&](const Taps& across, const Taps& down, float(&values)[3]) {
+    pixel(args, [&](const Taps& across, const Taps& down, float (&values)[3]) {
         switch (args.layout) {
             case kPacked4: return gather<kPacked4>(args, across, down, values);
             case kMono8: return gather<kMono8>(args, across, down, values);
@@ -160,7 +160,7 @@ __device__ void plain(const Args<T>& args) {
 
 template <typename T>
 __device__ void yuv(const Args<T>& args) {
-    pixel(args, [&](const Taps& across, const Taps& down, float(&values)[3]) {
+    pixel(args, [&](const Taps& across, const Taps& down, float (&values)[3]) {
         switch (args.layout) {
             case kUyvy: return gather<kUyvy>(args, across, down, values);
             case kYuy2: return gather<kYuy2>(args, across, down, values);
@@ -172,11 +172,12 @@ __device__ void yuv(const Args<T>& args) {
 
 template <typename T>
 __device__ void bayer(const Args<T>& args) {
-    pixel(args, [&](const Taps& across, const Taps& down, float(&values)[3]) {
+    pixel(args, [&](const Taps& across, const Taps& down, float (&values)[3]) {
         switch (args.layout) {
             case kBayerRedFirst: return gather<kBayerRedFirst>(args, across, down, values);
             case kBayerBlueFirst: return gather<kBayerBlueFirst>(args, across, down, values);
-            case kBayerGreenThenBlue: return gather<kBayerGreenThenBlue>(args, across, down, values);
+            case kBayerGreenThenBlue:
+                return gather<kBayerGreenThenBlue>(args, across, down, values);
             case kBayerGreenThenRed: return gather<kBayerGreenThenRed>(args, across, down, values);
         }
     });
@@ -184,14 +185,14 @@ __device__ void bayer(const Args<T>& args) {
 
 }  // namespace resample
 
-#define RESAMPLE_KERNELS(layouts)                                                      \
-    extern "C" __global__ void __launch_bounds__(resample::kThreads)                   \
-        resample_##layouts##_f32(const __grid_constant__ resample::Args<float> args) { \
-        resample::layouts(args);                                                       \
-    }                                                                                  \
-    extern "C" __global__ void __launch_bounds__(resample::kThreads)                   \
+#define RESAMPLE_KERNELS(layouts)                                                       \
+    extern "C" __global__ void __launch_bounds__(resample::kThreads)                    \
+        resample_##layouts##_f32(const __grid_constant__ resample::Args<float> args) {  \
+        resample::layouts(args);                                                        \
+    }                                                                                   \
+    extern "C" __global__ void __launch_bounds__(resample::kThreads)                    \
         resample_##layouts##_f16(const __grid_constant__ resample::Args<__half> args) { \
-        resample::layouts(args);                                                       \
+        resample::layouts(args);                                                        \
     }
 
 RESAMPLE_KERNELS(packed3)

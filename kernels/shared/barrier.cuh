@@ -1,5 +1,5 @@
-// Barriers in shared memory that count arrivals and the bytes of bulk copies (mbarrier). GPUs of compute
-// capability 9.0 and later have them.
+// Barriers in shared memory that count arrivals and the bytes of bulk copies (mbarrier). GPUs of
+// compute capability 9.0 and later have them.
 #pragma once
 
 #include <cstdint>

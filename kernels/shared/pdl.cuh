@@ -11,8 +11,8 @@ __device__ inline void allow_next() {
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
-// The same in kernels for `T`. Launches in f32 have more blocks than are resident at once, and those of the
-// next launch would take their places.
+// The same in kernels for `T`. Launches in f32 have more blocks than are resident at once, and
+// those of the next launch would take their places.
 template <typename T>
 __device__ void allow_next_of() {
     if constexpr (sizeof(T) == 2) allow_next();

@@ -22,24 +22,24 @@ constexpr uint32_t kAbsent = 0xffffffffu;
 // to 16 channels or, above, to a multiple of 32.
 struct Args {
     Slice<const uint8_t> features;  // zeros, then rows; so are residual and output
-    Slice<const uint8_t> weights;  // packed: crates/ops/src/sparse/conv/pack.rs
-    Slice<const float> bias;       // padded as rows are
+    Slice<const uint8_t> weights;   // packed: crates/ops/src/sparse/conv/pack.rs
+    Slice<const float> bias;        // padded as rows are
     Slice<const uint8_t> residual;  // rows as those of the output; empty: none
     Slice<const uint32_t> words;
     Slice<const uint32_t> counts;  // of the output's level: the first is its sites
     Slice<uint8_t> output;
-    uint32_t num_groups;     // words per row
-    uint32_t width;          // taps per word: 3 or 1
-    uint32_t stride;         // from one group of words to the next
-    uint32_t num_inputs;     // channels
-    uint32_t row_bytes;      // of the features
-    uint32_t num_outputs;    // channels, padded
-    uint32_t num_chunks;     // steps per tap along the channels
+    uint32_t num_groups;   // words per row
+    uint32_t width;        // taps per word: 3 or 1
+    uint32_t stride;       // from one group of words to the next
+    uint32_t num_inputs;   // channels
+    uint32_t row_bytes;    // of the features
+    uint32_t num_outputs;  // channels, padded
+    uint32_t num_chunks;   // steps per tap along the channels
     uint32_t has_relu;
-    uint32_t capacity;       // output rows
+    uint32_t capacity;        // output rows
     uint32_t num_input_rows;  // that words name at most
-    uint32_t zero;           // 0
-    uint32_t max_rows;       // that a block of an f32 kernel sums at once
+    uint32_t zero;            // 0
+    uint32_t max_rows;        // that a block of an f32 kernel sums at once
 };
 static_assert(sizeof(Args) == 160);
 
@@ -104,7 +104,8 @@ __device__ void finish(const Args& args, const Rows& rows, const uint32_t (&row)
         if (!has_residual || !rows.has(row[i])) continue;
         const uint8_t* at = args.residual.data + (first_byte + row[i] * row_bytes);
 #pragma unroll
-        for (uint32_t w = 0; w < kNum / kWide; ++w) wide[i][w] = reinterpret_cast<const Wide*>(at)[w];
+        for (uint32_t w = 0; w < kNum / kWide; ++w)
+            wide[i][w] = reinterpret_cast<const Wide*>(at)[w];
     }
 #pragma unroll
     for (uint32_t w = 0; w < kNum / kWide; ++w) {

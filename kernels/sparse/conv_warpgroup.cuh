@@ -3,8 +3,8 @@
 // every row is gathered once.
 #pragma once
 
-#include "sparse/conv_tiles.cuh"
 #include "shared/warpgroup.cuh"
+#include "sparse/conv_tiles.cuh"
 
 namespace sparse_conv {
 
@@ -31,8 +31,10 @@ struct WarpgroupTile {
 
 #if HAS_WARPGROUPS
 
-using warpgroup::arrive, warpgroup::commit_products, warpgroup::copy_bulk, warpgroup::fence_products, warpgroup::init_barrier;
-using warpgroup::RingPlace, warpgroup::shared_address, warpgroup::wait, warpgroup::wait_for_products;
+using warpgroup::arrive, warpgroup::commit_products, warpgroup::copy_bulk,
+    warpgroup::fence_products, warpgroup::init_barrier;
+using warpgroup::RingPlace, warpgroup::shared_address, warpgroup::wait,
+    warpgroup::wait_for_products;
 
 // Of 16 channels of the weights in shared memory: blocks of 8 output channels, each two parts
 // of 8 rows of 16 bytes.
@@ -47,26 +49,28 @@ __device__ inline uint64_t descriptor_of(uint32_t address) {
 #define SPARSE_CONV_OPERANDS_16(i) SPARSE_CONV_OPERANDS_8(i), SPARSE_CONV_OPERANDS_8(i + 8)
 #define SPARSE_CONV_OPERANDS_32(i) SPARSE_CONV_OPERANDS_16(i), SPARSE_CONV_OPERANDS_16(i + 16)
 
-#define SPARSE_CONV_WGMMA(TYPE, types)                                                              \
+#define SPARSE_CONV_WGMMA(TYPE, types)                                                             \
     __device__ inline void multiply_warpgroup(TYPE, float (&sums)[32], const uint32_t (&a)[4],     \
                                               uint64_t b) {                                        \
-        asm volatile("{.reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16." types                               \
-                     " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                    \
-                     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31},"           \
-                     " {%32,%33,%34,%35}, %36, p, 1, 1, 0;}"                                        \
-                     : SPARSE_CONV_OPERANDS_32(0)                                                  \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));                        \
+        asm volatile(                                                                              \
+            "{.reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16." types  \
+            " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                             \
+            "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31},"                    \
+            " {%32,%33,%34,%35}, %36, p, 1, 1, 0;}"                                                \
+            : SPARSE_CONV_OPERANDS_32(0)                                                           \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));                         \
     }                                                                                              \
     __device__ inline void multiply_warpgroup(TYPE, float (&sums)[64], const uint32_t (&a)[4],     \
                                               uint64_t b) {                                        \
-        asm volatile("{.reg .pred p; setp.ne.b32 p, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16." types                              \
-                     " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                    \
-                     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"            \
-                     "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"            \
-                     "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},"           \
-                     " {%64,%65,%66,%67}, %68, p, 1, 1, 0;}"                                        \
-                     : SPARSE_CONV_OPERANDS_32(0), SPARSE_CONV_OPERANDS_32(32)                     \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));                        \
+        asm volatile(                                                                              \
+            "{.reg .pred p; setp.ne.b32 p, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16." types \
+            " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                             \
+            "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"                     \
+            "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"                     \
+            "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},"                    \
+            " {%64,%65,%66,%67}, %68, p, 1, 1, 0;}"                                                \
+            : SPARSE_CONV_OPERANDS_32(0), SPARSE_CONV_OPERANDS_32(32)                              \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));                         \
     }
 
 SPARSE_CONV_WGMMA(__half, "f32.f16.f16")
@@ -100,7 +104,9 @@ struct WarpgroupStep {
             const uint32_t in_order[8] = {a.x, b.x, a.y, b.y, a.z, b.z, a.w, b.w};
 #pragma unroll
             for (uint32_t w = 0; w < 8; ++w) {
-                asm volatile("xor.b32 %0, %1, %2;" : "=r"(words[2 * i + w / 4][w % 4]) : "r"(in_order[w]), "r"(zero));
+                asm volatile("xor.b32 %0, %1, %2;"
+                             : "=r"(words[2 * i + w / 4][w % 4])
+                             : "r"(in_order[w]), "r"(zero));
             }
         }
         const uint64_t descriptor = descriptor_of(weights);
@@ -126,7 +132,8 @@ __device__ inline uint32_t find_taps(const Args& args, const Rows& rows, uint32_
         const uint32_t group = first_group + i;
         words[j] = 0;
         if (rows.has(rows.first + row) && i < kBatch && group < args.num_groups) {
-            words[j] = __ldg(&args.words[static_cast<uint64_t>(group) * args.stride + rows.first + row]);
+            words[j] =
+                __ldg(&args.words[static_cast<uint64_t>(group) * args.stride + rows.first + row]);
         }
     }
     uint32_t present = 0;
@@ -161,7 +168,8 @@ __device__ void warpgroups(const Args& args) {
     __shared__ uint32_t taps_of_warps[kLanes];
     const uint32_t stages = shared_address(shared);
     const uint32_t full = shared_address(barriers[0]), empty = shared_address(barriers[1]);
-    auto* offsets = reinterpret_cast<uint2(*)[8]>(shared + kStages * kStageBytes / sizeof(uint4)) + warp_of() * kBatchTaps;
+    auto* offsets = reinterpret_cast<uint2(*)[8]>(shared + kStages * kStageBytes / sizeof(uint4)) +
+                    warp_of() * kBatchTaps;
     if (threadIdx.x < kStages) {
         init_barrier(full + 8 * threadIdx.x, 1);
         init_barrier(empty + 8 * threadIdx.x, kWarps);
@@ -171,11 +179,13 @@ __device__ void warpgroups(const Args& args) {
 
     const uint32_t num_steps = args.num_chunks;
     const uint32_t warpgroup = warp_of() / (kWarpgroupLanes / kLanes);
-    const uint8_t* packed = args.weights.data + static_cast<uint64_t>(blockIdx.y) * args.num_groups *
-                                                    args.width * num_steps * kStageBytes;
+    const uint8_t* packed = args.weights.data + static_cast<uint64_t>(blockIdx.y) *
+                                                    args.num_groups * args.width * num_steps *
+                                                    kStageBytes;
     const uint8_t* features = args.features.data + lane_of() % 4 * 16;
     const uint32_t num_rows = num_rows_of(args);
-    const Range of_block(0, (num_rows + kWarpgroupRows - 1) / kWarpgroupRows, blockIdx.x, gridDim.x);
+    const Range of_block(0, (num_rows + kWarpgroupRows - 1) / kWarpgroupRows, blockIdx.x,
+                         gridDim.x);
     const uint32_t num_units = of_block.end - of_block.begin;
     const uint32_t num_passes = (num_units + kWarpgroups - 1) / kWarpgroups;
     RingPlace place, place_ahead;
@@ -197,13 +207,15 @@ __device__ void warpgroups(const Args& args) {
             uint32_t mine = __reduce_or_sync(kAllLanes, lane_of() / 4 == warpgroup ? of_lane : 0);
 
             uint32_t to_copy = rest, step_to_copy = 0;
-            const uint8_t* of_batch = packed + static_cast<uint64_t>(group) * args.width * num_steps * kStageBytes;
+            const uint8_t* of_batch =
+                packed + static_cast<uint64_t>(group) * args.width * num_steps * kStageBytes;
             const auto copy_next = [&] {
                 if (threadIdx.x == 0 && to_copy != 0) {
                     wait(empty + 8 * place_ahead.stage, place_ahead.phase ^ 1);
-                    copy_bulk(stages + place_ahead.stage * kStageBytes,
-                              of_batch + ((__ffs(to_copy) - 1) * num_steps + step_to_copy) * kStageBytes,
-                              kStageBytes, full + 8 * place_ahead.stage);
+                    copy_bulk(
+                        stages + place_ahead.stage * kStageBytes,
+                        of_batch + ((__ffs(to_copy) - 1) * num_steps + step_to_copy) * kStageBytes,
+                        kStageBytes, full + 8 * place_ahead.stage);
                     place_ahead.advance(kStages);
                     if (++step_to_copy == num_steps) step_to_copy = 0, to_copy &= to_copy - 1;
                 }

@@ -101,8 +101,8 @@ static_assert(sizeof(TableArgs) == 168);
 // A cell of an axis from a cell of the other side and a tap; `kNoRow` where none is.
 __device__ inline uint32_t multiplied(const Geometry& geometry, uint32_t axis, uint32_t cell,
                                       uint32_t tap, uint32_t size) {
-    const uint32_t found = cell * geometry.stride[axis] + tap * geometry.dilation[axis] -
-                           geometry.padding[axis];
+    const uint32_t found =
+        cell * geometry.stride[axis] + tap * geometry.dilation[axis] - geometry.padding[axis];
     return found < size ? found : kNoRow;
 }
 
@@ -137,7 +137,10 @@ __device__ inline Run run_of(const Geometry& geometry, bool is_transposed, uint3
     } else if (dilation == 1) {
         // Every output whose kernel covers the cell.
         const int32_t padded = static_cast<int32_t>(cell) + padding;
-        begin = padded < kernel ? 0 : static_cast<int32_t>(static_cast<uint32_t>(padded - kernel) / geometry.stride[axis]) + 1;
+        begin = padded < kernel ? 0
+                                : static_cast<int32_t>(static_cast<uint32_t>(padded - kernel) /
+                                                       geometry.stride[axis]) +
+                                      1;
         end = static_cast<int32_t>(static_cast<uint32_t>(padded) / geometry.stride[axis]) + 1;
         step = 1;
     } else {

@@ -1,5 +1,6 @@
-// Attention with softmax: crates/ops/src/view/attention/mod.rs. Scores are never stored: a warp goes through
-// its keys in groups of 32 with a running maximum, and the warps' parts are added at the end.
+// Attention with softmax: crates/ops/src/view/attention/mod.rs. Scores are never stored: a warp
+// goes through its keys in groups of 32 with a running maximum, and the warps' parts are added at
+// the end.
 //
 // f16: matrix instructions on operands that lanes load 16 bytes wide from device memory; the
 // order of channels and of keys within a group follows from that and is the same for both
@@ -22,7 +23,7 @@ template <typename T>
 struct Args {
     Slice<const T> queries;  // a row per query, heads side by side
     Slice<const T> keys;
-    Slice<const T> values;   // transposed: a row per channel
+    Slice<const T> values;  // transposed: a row per channel
     Slice<T> output;
     uint32_t query_stride;
     uint32_t key_stride;
@@ -30,14 +31,15 @@ struct Args {
     uint32_t output_stride;
     uint32_t num_queries;
     uint32_t num_keys;
-    uint32_t head_len;       // channels of a head: a multiple of 8
-    float scale;             // of the scores, to the base 2
+    uint32_t head_len;  // channels of a head: a multiple of 8
+    float scale;        // of the scores, to the base 2
 };
 static_assert(sizeof(Args<float>) == 96);
 
 // Operand words of a row: the channels of lane % 4, two words per step of 16 channels.
 template <uint32_t kHead>
-__device__ void load_row(const __half* row, bool exists, uint32_t head_len, uint32_t (&words)[kHead / 16][2]) {
+__device__ void load_row(const __half* row, bool exists, uint32_t head_len,
+                         uint32_t (&words)[kHead / 16][2]) {
     const uint32_t lane = lane_of() % 4;
     if constexpr (kHead == 16) {
         uint2 v = make_uint2(0, 0);
@@ -55,7 +57,8 @@ __device__ void load_row(const __half* row, bool exists, uint32_t head_len, uint
     }
 }
 
-// A warp has 16 `kRows` queries, of which the first 8 `kHalves` of each 16 are used, and some of the keys.
+// A warp has 16 `kRows` queries, of which the first 8 `kHalves` of each 16 are used, and some of
+// the keys.
 template <uint32_t kHead, uint32_t kRows, uint32_t kHalves = 2>
 struct Fast {
     static constexpr uint32_t kSteps = kHead / 16;
@@ -69,17 +72,20 @@ struct Fast {
 
     // Past the last key, it instead: such scores are left out.
     __device__ void load_keys(const Args<__half>& args, uint32_t head, uint32_t first) {
-        const uint32_t g = lane_of() / 4, key = first + 8 * (g / 2) + g % 2, last = args.num_keys - 1;
+        const uint32_t g = lane_of() / 4, key = first + 8 * (g / 2) + g % 2,
+                       last = args.num_keys - 1;
         const __half* rows = args.keys.data + head * args.head_len;
 #pragma unroll
         for (uint32_t j = 0; j < 4; ++j) {
             const uint32_t row = key + 2 * j < last ? key + 2 * j : last;
-            load_row<kHead>(rows + static_cast<uint64_t>(row) * args.key_stride, true, args.head_len, keys[j]);
+            load_row<kHead>(rows + static_cast<uint64_t>(row) * args.key_stride, true,
+                            args.head_len, keys[j]);
         }
     }
     __device__ void load_values(const Args<__half>& args, uint32_t head, uint32_t first) {
         const uint32_t channel = head * args.head_len + lane_of() / 4;
-        const __half* row = args.values.data + static_cast<uint64_t>(channel) * args.value_stride + first + lane_of() % 4 * 8;
+        const __half* row = args.values.data + static_cast<uint64_t>(channel) * args.value_stride +
+                            first + lane_of() % 4 * 8;
 #pragma unroll
         for (uint32_t d = 0; d < kTiles; ++d, row += 8 * args.value_stride) {
             values[d] = make_uint4(0, 0, 0, 0);
@@ -88,7 +94,8 @@ struct Fast {
     }
 
     // `rows` are those of the head, `stride` values apart.
-    __device__ void load_queries(const __half* rows, uint32_t stride, uint32_t head_len, uint32_t first, uint32_t num_queries) {
+    __device__ void load_queries(const __half* rows, uint32_t stride, uint32_t head_len,
+                                 uint32_t first, uint32_t num_queries) {
 #pragma unroll
         for (uint32_t m = 0; m < kRows; ++m) {
 #pragma unroll
@@ -96,18 +103,21 @@ struct Fast {
                 const uint32_t query = first + m * 16 + h * 8 + lane_of() / 4;
                 const bool exists = query < num_queries;
                 uint32_t words[kSteps][2];
-                load_row<kHead>(rows + static_cast<uint64_t>(exists ? query : 0) * stride, exists, head_len, words);
+                load_row<kHead>(rows + static_cast<uint64_t>(exists ? query : 0) * stride, exists,
+                                head_len, words);
 #pragma unroll
-                for (uint32_t s = 0; s < kSteps; ++s) queries[m][s][h] = words[s][0], queries[m][s][h + 2] = words[s][1];
+                for (uint32_t s = 0; s < kSteps; ++s)
+                    queries[m][s][h] = words[s][0], queries[m][s][h + 2] = words[s][1];
                 maximum[m][h] = -INFINITY;
             }
         }
     }
 
     // Of the groups of keys, every `num_parts`-th from `part` on.
-    __device__ void run(const Args<__half>& args, uint32_t head, uint32_t first_query, uint32_t part,
-                        uint32_t num_parts) {
-        load_queries(args.queries.data + head * args.head_len, args.query_stride, args.head_len, first_query, args.num_queries);
+    __device__ void run(const Args<__half>& args, uint32_t head, uint32_t first_query,
+                        uint32_t part, uint32_t num_parts) {
+        load_queries(args.queries.data + head * args.head_len, args.query_stride, args.head_len,
+                     first_query, args.num_queries);
         const uint32_t end = args.num_keys;
         uint32_t first = part * kKeys;
         if (first >= end) return;
@@ -132,7 +142,8 @@ struct Fast {
             for (uint32_t j = 0; j < 4; ++j) {
 #pragma unroll
                 for (uint32_t s = 0; s < kSteps; ++s) {
-                    const uint4 q = make_uint4(queries[m][s][0], queries[m][s][1], queries[m][s][2], queries[m][s][3]);
+                    const uint4 q = make_uint4(queries[m][s][0], queries[m][s][1], queries[m][s][2],
+                                               queries[m][s][3]);
                     linear::multiply(scores[m][j], q, keys[j][s][0], keys[j][s][1]);
                 }
             }
@@ -140,7 +151,8 @@ struct Fast {
         load_next();
         uint32_t chances[kRows][4][2] = {};
 #pragma unroll
-        for (uint32_t m = 0; m < kRows; ++m) soften(m, first, num_keys, scale, scores[m], chances[m]);
+        for (uint32_t m = 0; m < kRows; ++m)
+            soften(m, first, num_keys, scale, scores[m], chances[m]);
 #pragma unroll
         for (uint32_t m = 0; m < kRows; ++m) {
 #pragma unroll
@@ -157,14 +169,15 @@ struct Fast {
     }
 
     // The exponentials of the scores of 16 queries, and what becomes of the sums before.
-    __device__ void soften(uint32_t m, uint32_t first, uint32_t num_keys, float scale, float (&scores)[4][4],
-                           uint32_t (&chances)[4][2]) {
+    __device__ void soften(uint32_t m, uint32_t first, uint32_t num_keys, float scale,
+                           float (&scores)[4][4], uint32_t (&chances)[4][2]) {
         if (first + kKeys > num_keys) {
 #pragma unroll
             for (uint32_t j = 0; j < 4; ++j) {
 #pragma unroll
                 for (uint32_t i = 0; i < 4; ++i) {
-                    if (first + lane_of() % 4 * 8 + 2 * j + i % 2 >= num_keys) scores[j][i] = -INFINITY;
+                    if (first + lane_of() % 4 * 8 + 2 * j + i % 2 >= num_keys)
+                        scores[j][i] = -INFINITY;
                 }
             }
         }
@@ -215,7 +228,8 @@ __device__ void fast(const Args<__half>& args, uint32_t head, uint32_t query_blo
             total += __shfl_xor_sync(kAllLanes, total, 1);
             total += __shfl_xor_sync(kAllLanes, total, 2);
             const uint32_t query = m * 16 + h * 8 + lane_of() / 4;
-            if (lane_of() % 4 == 0) of_parts[warp_of()][query] = make_float2(warp.maximum[m][h], total);
+            if (lane_of() % 4 == 0)
+                of_parts[warp_of()][query] = make_float2(warp.maximum[m][h], total);
 #pragma unroll
             for (uint32_t d = 0; d < Fast<kHead, kRows>::kTiles; ++d) {
                 *reinterpret_cast<float2*>(&parts[warp_of()][query][d * 8 + lane_of() % 4 * 2]) =
@@ -235,7 +249,8 @@ __device__ void fast(const Args<__half>& args, uint32_t head, uint32_t query_blo
         total += of_parts[w][query].y * weights[w];
     }
     const float inverse = 1.0f / total;
-    __half* to = args.output.data + static_cast<uint64_t>(first_query + query) * args.output_stride +
+    __half* to = args.output.data +
+                 static_cast<uint64_t>(first_query + query) * args.output_stride +
                  head * args.head_len;
 #pragma unroll
     for (uint32_t i = 0; i < kHead; i += 4 * kThreadsPerQuery) {
@@ -248,7 +263,8 @@ __device__ void fast(const Args<__half>& args, uint32_t head, uint32_t query_blo
             v.x = fmaf(p.x, weights[w], v.x), v.y = fmaf(p.y, weights[w], v.y);
             v.z = fmaf(p.z, weights[w], v.z), v.w = fmaf(p.w, weights[w], v.w);
         }
-        row::store4(make_float4(v.x * inverse, v.y * inverse, v.z * inverse, v.w * inverse), to + channel);
+        row::store4(make_float4(v.x * inverse, v.y * inverse, v.z * inverse, v.w * inverse),
+                    to + channel);
     }
 }
 
@@ -265,7 +281,9 @@ __device__ void exact(const Args<float>& args, uint32_t head, uint32_t query_blo
         const uint32_t query = first_query + i / kHead, c = i % kHead;
         const bool exists = query < args.num_queries && c < args.head_len;
         queries[i / kHead][c] =
-            exists ? args.queries[static_cast<uint64_t>(query) * args.query_stride + head * args.head_len + c] : 0;
+            exists ? args.queries[static_cast<uint64_t>(query) * args.query_stride +
+                                  head * args.head_len + c]
+                   : 0;
     }
     float sums[kEach][kChannels] = {}, maximum[kEach], total[kEach] = {};
 #pragma unroll
@@ -276,10 +294,16 @@ __device__ void exact(const Args<float>& args, uint32_t head, uint32_t query_blo
         for (uint32_t i = threadIdx.x; i < kKeys * kHead; i += kThreads) {
             const uint32_t k = i / kHead, c = i % kHead;
             const bool exists = first + k < args.num_keys && c < args.head_len;
-            keys[k][c] = exists ? args.keys[static_cast<uint64_t>(first + k) * args.key_stride + head * args.head_len + c] : 0;
+            keys[k][c] = exists ? args.keys[static_cast<uint64_t>(first + k) * args.key_stride +
+                                            head * args.head_len + c]
+                                : 0;
             const uint32_t vc = i / kKeys, vk = i % kKeys;
             const bool has_value = first + vk < args.num_keys && vc < args.head_len;
-            values[vc][vk] = has_value ? args.values[static_cast<uint64_t>(head * args.head_len + vc) * args.value_stride + first + vk] : 0;
+            values[vc][vk] = has_value
+                                 ? args.values[static_cast<uint64_t>(head * args.head_len + vc) *
+                                                   args.value_stride +
+                                               first + vk]
+                                 : 0;
         }
         __syncthreads();
         float scores[kEach] = {};
@@ -288,8 +312,10 @@ __device__ void exact(const Args<float>& args, uint32_t head, uint32_t query_blo
             const float4 k = *reinterpret_cast<const float4*>(&keys[lane_of()][c]);
 #pragma unroll
             for (uint32_t q = 0; q < kEach; ++q) {
-                const float4 x = *reinterpret_cast<const float4*>(&queries[warp_of() * kEach + q][c]);
-                scores[q] = fmaf(x.w, k.w, fmaf(x.z, k.z, fmaf(x.y, k.y, fmaf(x.x, k.x, scores[q]))));
+                const float4 x =
+                    *reinterpret_cast<const float4*>(&queries[warp_of() * kEach + q][c]);
+                scores[q] =
+                    fmaf(x.w, k.w, fmaf(x.z, k.z, fmaf(x.y, k.y, fmaf(x.x, k.x, scores[q]))));
             }
         }
 #pragma unroll
@@ -319,7 +345,8 @@ __device__ void exact(const Args<float>& args, uint32_t head, uint32_t query_blo
 #pragma unroll
                 for (uint32_t q = 0; q < kEach; ++q) {
                     const float4 p = *reinterpret_cast<const float4*>(&chances[warp_of()][q][k]);
-                    sums[q][c] = fmaf(p.w, v[3], fmaf(p.z, v[2], fmaf(p.y, v[1], fmaf(p.x, v[0], sums[q][c]))));
+                    sums[q][c] = fmaf(
+                        p.w, v[3], fmaf(p.z, v[2], fmaf(p.y, v[1], fmaf(p.x, v[0], sums[q][c]))));
                 }
             }
         }
@@ -333,8 +360,8 @@ __device__ void exact(const Args<float>& args, uint32_t head, uint32_t query_blo
         for (uint32_t c = 0; c < kChannels; ++c) {
             const uint32_t channel = c * kLanes + lane_of();
             if (channel < args.head_len) {
-                args.output[static_cast<uint64_t>(query) * args.output_stride + head * args.head_len + channel] =
-                    sums[q][c] / sum;
+                args.output[static_cast<uint64_t>(query) * args.output_stride +
+                            head * args.head_len + channel] = sums[q][c] / sum;
             }
         }
     }
@@ -358,7 +385,8 @@ __device__ void run(const WithLinearArgs<T>& args, uint8_t* shared) {
     const uint32_t num_blocks = args.num_query_blocks * args.num_heads;
     if (blockIdx.x >= num_blocks) {
         const uint32_t block = blockIdx.x - num_blocks;
-        return linear::compute_block<T, 1>(args.linear, block % args.num_row_blocks, block / args.num_row_blocks, shared);
+        return linear::compute_block<T, 1>(args.linear, block % args.num_row_blocks,
+                                           block / args.num_row_blocks, shared);
     }
     linear::prefetch(args.attention);
     overlap::wait_for_earlier();

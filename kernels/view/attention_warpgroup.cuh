@@ -1,11 +1,11 @@
-// Attention of f16 with heads of up to 64 channels, by matrix instructions of warpgroups: a block has 64
-// queries of a head, each of its warpgroups every fourth tile of 64 keys. Tiles are copied to shared
-// memory two rounds ahead; the parts are added at the end, as in attention.cuh.
+// Attention of f16 with heads of up to 64 channels, by matrix instructions of warpgroups: a block
+// has 64 queries of a head, each of its warpgroups every fourth tile of 64 keys. Tiles are copied
+// to shared memory two rounds ahead; the parts are added at the end, as in attention.cuh.
 #pragma once
 
-#include "view/attention.cuh"
 #include "shared/pdl.cuh"
 #include "shared/warpgroup.cuh"
+#include "view/attention.cuh"
 
 namespace attention {
 
@@ -22,14 +22,15 @@ constexpr float kLeast = -1e30f;
 
 #if HAS_WARPGROUPS
 
-// Rows of 128 bytes: queries or keys by channels, or channels by keys. The quads of each 8 rows are in
-// different banks, in an order that the matrix instructions know.
+// Rows of 128 bytes: queries or keys by channels, or channels by keys. The quads of each 8 rows are
+// in different banks, in an order that the matrix instructions know.
 struct alignas(kTileAlignment) Tile {
     uint4 quads[kTileRows * 8];
 
     // What does not exist is zero. By `kThreads` threads.
     template <uint32_t kThreads>
-    __device__ void copy(const __half* from, uint32_t stride, uint32_t num_rows, uint32_t num_columns) {
+    __device__ void copy(const __half* from, uint32_t stride, uint32_t num_rows,
+                         uint32_t num_columns) {
         const uint32_t first = threadIdx.x % kThreads / 8, quad = threadIdx.x % 8;
         uint4* to = quads + first * 8 + (quad ^ first % 8);
         from += first * stride + quad * 8;
@@ -62,27 +63,30 @@ struct WarpgroupShared {
 static_assert(sizeof(WarpgroupShared) + kTileAlignment == kWarpgroupBytes);
 
 // Sums of a thread: of the rows lane / 4 and + 8 of its warp's 16, of each 8 columns two.
-#define ATTENTION_SUMS                                                                              \
-    "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),       \
-    "+f"(sums[6]), "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]),     \
-    "+f"(sums[12]), "+f"(sums[13]), "+f"(sums[14]), "+f"(sums[15]), "+f"(sums[16]), "+f"(sums[17]), \
-    "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]), "+f"(sums[21]), "+f"(sums[22]), "+f"(sums[23]), \
-    "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]), \
-    "+f"(sums[30]), "+f"(sums[31])
+#define ATTENTION_SUMS                                                                        \
+    "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]), \
+        "+f"(sums[6]), "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]),           \
+        "+f"(sums[11]), "+f"(sums[12]), "+f"(sums[13]), "+f"(sums[14]), "+f"(sums[15]),       \
+        "+f"(sums[16]), "+f"(sums[17]), "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]),       \
+        "+f"(sums[21]), "+f"(sums[22]), "+f"(sums[23]), "+f"(sums[24]), "+f"(sums[25]),       \
+        "+f"(sums[26]), "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]), "+f"(sums[30]),       \
+        "+f"(sums[31])
 #define ATTENTION_FIRST_SUMS                                           \
     " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17," \
     "%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 // The products of 64 rows and 64 columns, of 16 values each, or adds them.
 __device__ inline void multiply(float (&sums)[32], uint64_t a, uint64_t b, uint32_t adds) {
-    asm volatile("{.reg .pred adds; setp.ne.b32 adds, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16"
-                 ATTENTION_FIRST_SUMS "}, %32, %33, adds, 1, 1, 0, 0;}"
-                 : ATTENTION_SUMS
-                 : "l"(a), "l"(b), "r"(adds));
+    asm volatile(
+        "{.reg .pred adds; setp.ne.b32 adds, %34, 0;"
+        " wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16" ATTENTION_FIRST_SUMS
+        "}, %32, %33, adds, 1, 1, 0, 0;}"
+        : ATTENTION_SUMS
+        : "l"(a), "l"(b), "r"(adds));
 }
 // Adds those of 72 columns.
 __device__ inline void multiply(float (&sums)[36], const uint32_t (&a)[4], uint64_t b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n72k16.f32.f16.f16"
-                 ATTENTION_FIRST_SUMS ",%32,%33,%34,%35}, {%36,%37,%38,%39}, %40, 1, 1, 1, 0;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n72k16.f32.f16.f16" ATTENTION_FIRST_SUMS
+                 ",%32,%33,%34,%35}, {%36,%37,%38,%39}, %40, 1, 1, 1, 0;"
                  : ATTENTION_SUMS, "+f"(sums[32]), "+f"(sums[33]), "+f"(sums[34]), "+f"(sums[35])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
@@ -95,38 +99,54 @@ struct Warpgroup {
     const uint32_t head, first_query;
     // The compiler knows that all lanes have the value of one.
     const uint32_t group = __shfl_sync(kAllLanes, threadIdx.x / warpgroup::kThreads, 0);
-    const uint32_t num_rounds = (args.num_keys + kWarpgroups * kTileRows - 1) / (kWarpgroups * kTileRows);
+    const uint32_t num_rounds =
+        (args.num_keys + kWarpgroups * kTileRows - 1) / (kWarpgroups * kTileRows);
     // The last four of 8 columns of which the first has the totals.
     float sums[36] = {};
     float maximum[2] = {kLeast, kLeast};
 
-    __device__ Warpgroup(const Args<__half>& args, WarpgroupShared& shared, uint32_t head, uint32_t first_query)
+    __device__ Warpgroup(const Args<__half>& args, WarpgroupShared& shared, uint32_t head,
+                         uint32_t first_query)
         : args(args), shared(shared), head(head), first_query(first_query) {}
 
     __device__ void sync() const {
         asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(warpgroup::kThreads) : "memory");
     }
-    // Warpgroups multiply in turn: else all multiply at once, then all compute exponentials. A turn ends
-    // when the products are there: they are not when they have been issued.
+    // Warpgroups multiply in turn: else all multiply at once, then all compute exponentials. A turn
+    // ends when the products are there: they are not when they have been issued.
     __device__ void await_turn() const {
-        asm volatile("bar.sync %0, %1;" ::"r"(group + kWarpgroups + 1), "n"(2 * warpgroup::kThreads) : "memory");
+        asm volatile("bar.sync %0, %1;" ::"r"(group + kWarpgroups + 1), "n"(2 * warpgroup::kThreads)
+                     : "memory");
     }
     __device__ static void pass_turn_to(uint32_t group) {
-        asm volatile("bar.arrive %0, %1;" ::"r"(group + kWarpgroups + 1), "n"(2 * warpgroup::kThreads) : "memory");
+        asm volatile("bar.arrive %0, %1;" ::"r"(group + kWarpgroups + 1),
+                     "n"(2 * warpgroup::kThreads)
+                     : "memory");
     }
 
-    __device__ uint32_t first_key(uint32_t round) const { return (round * kWarpgroups + group) * kTileRows; }
-    __device__ static uint32_t left_of(uint32_t num, uint32_t first) { return first < num ? num - first : 0; }
-    __device__ auto& round_of(uint32_t i) const { return shared.of_groups[group].rounds[i % kRounds]; }
+    __device__ uint32_t first_key(uint32_t round) const {
+        return (round * kWarpgroups + group) * kTileRows;
+    }
+    __device__ static uint32_t left_of(uint32_t num, uint32_t first) {
+        return first < num ? num - first : 0;
+    }
+    __device__ auto& round_of(uint32_t i) const {
+        return shared.of_groups[group].rounds[i % kRounds];
+    }
     __device__ void copy_keys(uint32_t i) const {
         const uint32_t first = first_key(i);
-        const __half* from = args.keys.data + static_cast<uint64_t>(first) * args.key_stride + head * args.head_len;
-        round_of(i).keys.copy<warpgroup::kThreads>(from, args.key_stride, left_of(args.num_keys, first), args.head_len);
+        const __half* from =
+            args.keys.data + static_cast<uint64_t>(first) * args.key_stride + head * args.head_len;
+        round_of(i).keys.copy<warpgroup::kThreads>(from, args.key_stride,
+                                                   left_of(args.num_keys, first), args.head_len);
     }
     __device__ void copy_values(uint32_t i) const {
         const uint32_t first = first_key(i);
-        const __half* from = args.values.data + static_cast<uint64_t>(head * args.head_len) * args.value_stride + first;
-        round_of(i).values.copy<warpgroup::kThreads>(from, args.value_stride, args.head_len, left_of(args.value_stride, first));
+        const __half* from = args.values.data +
+                             static_cast<uint64_t>(head * args.head_len) * args.value_stride +
+                             first;
+        round_of(i).values.copy<warpgroup::kThreads>(from, args.value_stride, args.head_len,
+                                                     left_of(args.value_stride, first));
     }
     __device__ static void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
     // A group also where no round is left.
@@ -146,8 +166,10 @@ struct Warpgroup {
         float scores[32] = {};
         uint32_t chances[4][4];
         copy_keys(0);
-        shared.queries.copy<kWarpgroupThreads>(args.queries.data + static_cast<uint64_t>(first_query) * args.query_stride + head * args.head_len,
-                                               args.query_stride, left_of(args.num_queries, first_query), args.head_len);
+        shared.queries.copy<kWarpgroupThreads>(
+            args.queries.data + static_cast<uint64_t>(first_query) * args.query_stride +
+                head * args.head_len,
+            args.query_stride, left_of(args.num_queries, first_query), args.head_len);
         commit_copies();
         copy_values(0);
         commit_copies();
@@ -188,7 +210,8 @@ struct Warpgroup {
         const uint32_t at = threadIdx.x % warpgroup::kThreads, words = at < 8 ? kOnes : 0;
 #pragma unroll
         for (uint32_t i = 0; i < kRounds; ++i) {
-            if (at < 64) shared.of_groups[group].rounds[i].ones[at] = make_uint4(words, words, words, words);
+            if (at < 64)
+                shared.of_groups[group].rounds[i].ones[at] = make_uint4(words, words, words, words);
         }
     }
     __device__ void multiply_keys(float (&scores)[32], uint32_t i) const {
@@ -217,7 +240,8 @@ struct Warpgroup {
         if (first + kTileRows > args.num_keys) {
 #pragma unroll
             for (uint32_t k = 0; k < 32; ++k) {
-                if (first + k / 4 * 8 + lane_of() % 4 * 2 + k % 2 >= args.num_keys) scores[k] = -INFINITY;
+                if (first + k / 4 * 8 + lane_of() % 4 * 2 + k % 2 >= args.num_keys)
+                    scores[k] = -INFINITY;
             }
         }
         float rescale[2];
@@ -225,7 +249,8 @@ struct Warpgroup {
         for (uint32_t h = 0; h < 2; ++h) {
             float of[2] = {maximum[h], scores[2 * h]};
 #pragma unroll
-            for (uint32_t k = 2 * h; k < 32; k += 4) of[k / 4 % 2] = fmaxf(of[k / 4 % 2], fmaxf(scores[k], scores[k + 1]));
+            for (uint32_t k = 2 * h; k < 32; k += 4)
+                of[k / 4 % 2] = fmaxf(of[k / 4 % 2], fmaxf(scores[k], scores[k + 1]));
             float largest = fmaxf(of[0], of[1]);
             largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 1));
             largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 2));
@@ -259,10 +284,12 @@ struct Warpgroup {
 #pragma unroll
         for (uint32_t h = 0; h < 2; ++h) {
             const uint32_t query = warp_of() % 4 * 16 + h * 8 + lane_of() / 4;
-            if (lane_of() % 4 == 0) shared.of_parts[group][query] = make_float2(maximum[h], sums[32 + 2 * h]);
+            if (lane_of() % 4 == 0)
+                shared.of_parts[group][query] = make_float2(maximum[h], sums[32 + 2 * h]);
 #pragma unroll
             for (uint32_t d = 0; d < 8; ++d) {
-                *reinterpret_cast<float2*>(to + place_of(query, d * 2 + lane_of() % 4 / 2) * 4 + lane_of() % 2 * 2) =
+                *reinterpret_cast<float2*>(to + place_of(query, d * 2 + lane_of() % 4 / 2) * 4 +
+                                           lane_of() % 2 * 2) =
                     make_float2(sums[d * 4 + 2 * h], sums[d * 4 + 2 * h + 1]);
             }
         }
@@ -275,7 +302,8 @@ struct Warpgroup {
         const uint32_t query = threadIdx.x / 8, quad = threadIdx.x % 8;
         float largest = kLeast, all = 0, weights[kWarpgroups];
 #pragma unroll
-        for (uint32_t p = 0; p < kWarpgroups; ++p) largest = fmaxf(largest, shared.of_parts[p][query].x);
+        for (uint32_t p = 0; p < kWarpgroups; ++p)
+            largest = fmaxf(largest, shared.of_parts[p][query].x);
 #pragma unroll
         for (uint32_t p = 0; p < kWarpgroups; ++p) {
             const float2 of = shared.of_parts[p][query];
@@ -284,18 +312,22 @@ struct Warpgroup {
         }
         const float inverse = __fdividef(1.0f, all);
         if (first_query + query >= args.num_queries) return;
-        __half* to = args.output.data + static_cast<uint64_t>(first_query + query) * args.output_stride + head * args.head_len;
+        __half* to = args.output.data +
+                     static_cast<uint64_t>(first_query + query) * args.output_stride +
+                     head * args.head_len;
 #pragma unroll
         for (uint32_t i = 0; i < 16; i += 8) {
             float4 v = {};
 #pragma unroll
             for (uint32_t p = 0; p < kWarpgroups; ++p) {
-                const float4 of = reinterpret_cast<const float4*>(shared.of_groups[p].sums)[place_of(query, quad + i)];
+                const float4 of = reinterpret_cast<const float4*>(
+                    shared.of_groups[p].sums)[place_of(query, quad + i)];
                 v.x = fmaf(of.x, weights[p], v.x), v.y = fmaf(of.y, weights[p], v.y);
                 v.z = fmaf(of.z, weights[p], v.z), v.w = fmaf(of.w, weights[p], v.w);
             }
             if ((quad + i) * 4 >= args.head_len) continue;
-            row::store4(make_float4(v.x * inverse, v.y * inverse, v.z * inverse, v.w * inverse), to + (quad + i) * 4);
+            row::store4(make_float4(v.x * inverse, v.y * inverse, v.z * inverse, v.w * inverse),
+                        to + (quad + i) * 4);
         }
     }
 };
