@@ -181,9 +181,9 @@ extern "C" __global__ void __launch_bounds__(decode_query::kThreads, 1)
     extern __shared__ uint4 query_memory[];
     __shared__ Binned binned;
     const bool has_bins = fits_bins(args);
-    overlap::allow_next();
+    pdl::trigger();
     if (has_bins) stage(args, binned);
-    overlap::wait_for_earlier();
+    pdl::wait();
     if (has_bins && choose_by_bins(args, binned, *reinterpret_cast<Staged*>(query_memory))) return;
     choose(args, reinterpret_cast<uint64_t*>(query_memory));
 }

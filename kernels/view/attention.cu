@@ -22,12 +22,12 @@ ATTENTION(float, 64, 3, attention_64_f32)
 extern "C" __global__ void __launch_bounds__(attention::kWarpgroupThreads, 1)
     attention_warpgroup_64_f16(const __grid_constant__ attention::Args<__half> args) {
     extern __shared__ uint4 shared[];
-    overlap::allow_next();
+    pdl::trigger();
     // Tiles begin at multiples of 1024 bytes; an alignment of the array would be one of all
     // kernels.
     auto* start = reinterpret_cast<uint8_t*>(shared);
     start += -warpgroup::shared_address(start) % attention::kTileAlignment;
-    overlap::wait_for_earlier();
+    pdl::wait();
     attention::Warpgroup(args, *reinterpret_cast<attention::WarpgroupShared*>(start), blockIdx.y,
                          blockIdx.x * attention::kWarpgroupQueries)
         .run();

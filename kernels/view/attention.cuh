@@ -381,7 +381,7 @@ static_assert(sizeof(WithLinearArgs<float>) == 1544);
 
 template <typename T, uint32_t kHead>
 __device__ void run(const WithLinearArgs<T>& args, uint8_t* shared) {
-    overlap::allow_next_of<T>();
+    pdl::trigger_of<T>();
     const uint32_t num_blocks = args.num_query_blocks * args.num_heads;
     if (blockIdx.x >= num_blocks) {
         const uint32_t block = blockIdx.x - num_blocks;
@@ -389,7 +389,7 @@ __device__ void run(const WithLinearArgs<T>& args, uint8_t* shared) {
                                            block / args.num_row_blocks, shared);
     }
     linear::prefetch(args.attention);
-    overlap::wait_for_earlier();
+    pdl::wait();
     const uint32_t head = blockIdx.x % args.num_heads, query_block = blockIdx.x / args.num_heads;
     if constexpr (sizeof(T) == 2) {
         fast<kHead, (kHead > kShortHead ? 2 : 1)>(args.attention, head, query_block);

@@ -1,15 +1,11 @@
 // The steps of a block in their order: detr3d_block.cuh.
 #pragma once
 
+#include "shared/pdl.cuh"
 #include "view/detr3d_block_layers.cuh"
 
 namespace detr3d_block {
 
-// Launches may overlap: the next may begin, and waits until this one and those before have ended.
-__device__ inline void allow_next_launch() { asm volatile("griddepcontrol.launch_dependents;"); }
-__device__ inline void wait_for_earlier_launches() {
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-}
 // A thread block of a cluster.
 template <typename M, uint32_t kRows>
 struct Block : Layers<kRows> {
@@ -167,8 +163,8 @@ struct Block : Layers<kRows> {
         float4 encoder = make_float4(0, 0, 0, 0);
         if (threadIdx.x < kChannels) encoder = load4(args.encoder.data + threadIdx.x * 4);
         // What follows depends on the launch before. All is loaded before any of it is used.
-        allow_next_launch();
-        wait_for_earlier_launches();
+        pdl::trigger();
+        pdl::wait();
         const float coordinate = my_coordinate();
         const Look<kLevels> look = this->look();
         if (threadIdx.x < kChannels) {

@@ -7,7 +7,7 @@
 #define LAYER_STACK(T, name)                                            \
     extern "C" __global__ void __launch_bounds__(layer_stack::kThreads) \
         name(const __grid_constant__ layer_stack::Args<T> args) {       \
-        overlap::allow_next_of<T>();                                    \
+        pdl::trigger_of<T>();                                           \
         layer_stack::run(args);                                         \
     }
 

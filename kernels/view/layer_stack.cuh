@@ -185,7 +185,7 @@ __device__ void run(const Args<T>& args) {
     const Job<T>& job = args.jobs[blockIdx.y];
     const uint32_t first_row = blockIdx.x * kRows;
     if (first_row >= job.num_rows) return;
-    overlap::wait_for_earlier();
+    pdl::wait();
     if (job.columns.len != 0) {
         load_columns(job, first_row, buffers[0]);
     } else {

@@ -350,7 +350,7 @@ struct Input {
             exists ? from.data[static_cast<uint64_t>(first_row + r) * stride + c] : 0.0f;
     }
     __device__ void bring_columns() const {
-        overlap::wait_for_earlier();
+        pdl::wait();
 #pragma unroll 1
         for (uint32_t i = 0; i < args.num_jobs; ++i) {
             const Job& job = args.jobs[i];
@@ -368,7 +368,7 @@ struct Input {
             row::load(job.norm.data + job.row_len + column, beta);
         }
         const float inverse = __fdividef(1.0f, static_cast<float>(job.row_len));
-        overlap::wait_for_earlier();
+        pdl::wait();
         row::Raw<__half> raw[kEach], more[kEach];
 #pragma unroll
         for (uint32_t r = 0; r < kEach; ++r) {
@@ -430,7 +430,7 @@ struct Input {
 };
 
 __device__ inline void run(const Args& args, Shared& shared) {
-    overlap::allow_next();
+    pdl::trigger();
     const uint32_t warp =
         __shfl_sync(kAllLanes, warp_of(), 0);  // the same in all lanes, as the compiler knows
     if (warp >= kWarps) {

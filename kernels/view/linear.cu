@@ -7,7 +7,7 @@
     extern "C" __global__ void __launch_bounds__(linear::kThreads, kBlocks)   \
         name(const __grid_constant__ linear::Args<T> args) {                  \
         extern __shared__ uint4 shared[];                                     \
-        overlap::allow_next_of<T>();                                          \
+        pdl::trigger_of<T>();                                                 \
         linear::compute_block<T, kTiles>(args, blockIdx.x, blockIdx.y,        \
                                          reinterpret_cast<uint8_t*>(shared)); \
     }

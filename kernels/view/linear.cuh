@@ -172,7 +172,7 @@ __device__ void compute(const Job<T>& job, uint32_t row_block, uint32_t column_b
     copy_floats(position_norm, job.position_norm.data,
                 static_cast<uint32_t>(job.position_norm.len));
 
-    overlap::wait_for_earlier();
+    pdl::wait();
     if (kEncodes) {
         rows.encode(job.points, job.encoder, first_len);
     } else {

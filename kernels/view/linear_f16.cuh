@@ -118,7 +118,7 @@ struct Block : Inputs<kGroups, kSplits> {
     __device__ void run() {
         if constexpr (kSplits != 1) cluster::arrive();
         this->copy_constants();
-        overlap::wait_for_earlier();
+        pdl::wait();
         this->copy_rows();
         Sums of_norm = {}, sums = {};
         // Zero from here on, not from the first product on.
@@ -333,7 +333,7 @@ struct Block : Inputs<kGroups, kSplits> {
 template <uint32_t kGroups, uint32_t kSplits>
 __device__ void compute(const Args& args, uint8_t* shared) {
     using B = Block<kGroups, kSplits>;
-    overlap::allow_next();
+    pdl::trigger();
     // Needs no parameters, which take a while to arrive.
     const uint32_t warp = __shfl_sync(kAllLanes, threadIdx.x / kLanes, 0);
     if (threadIdx.x == kThreads) B::init_barriers(shared);

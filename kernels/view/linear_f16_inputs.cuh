@@ -264,7 +264,7 @@ struct Inputs {
     __device__ void run_norm() const {
         if (norm_chunks == 0) return;
         const uint32_t first = (warp_of() - kPlainThreads / kLanes) * 16;
-        overlap::wait_for_earlier();
+        pdl::wait();
         Moments moments;
 #pragma unroll 1
         for (uint32_t chunk = 0; chunk < norm_chunks; ++chunk) {

@@ -121,7 +121,7 @@ template <typename T, typename M>
 __device__ void sample_references(const ReferenceArgs<T>& args, uint32_t query) {
     __shared__ __align__(16) float of_levels[kMaxLevels][kMaxChannels];
     linear::prefetch(args);
-    overlap::wait_for_earlier();
+    pdl::wait();
     const uint32_t channels = args.maps.num_channels;
     const uint32_t num_levels = args.maps.num_levels;
     const uint32_t level = warp_of();
@@ -207,7 +207,7 @@ static_assert(sizeof(ReferenceAndLinearArgs<float>) == 1744);
 template <typename T, typename M>
 __device__ void sample_references_and_linear(const ReferenceAndLinearArgs<T>& args,
                                              uint8_t* shared) {
-    overlap::allow_next_of<T>();
+    pdl::trigger_of<T>();
     // The linear layers take longer: they come first.
     const uint32_t num_linear =
         args.num_row_blocks * args.linear.end_blocks[args.linear.num_jobs - 1];

@@ -404,7 +404,7 @@ __device__ void sample_cells(const PointsArgs<__half>& args) {
     // alone.
     float logs[Of::kLogits];
     of.template sum_views<Of::kLogits, Of::kViews>(threadIdx.x, kCellThreads, logs);
-    overlap::wait_for_earlier();
+    pdl::wait();
     const uint32_t num_seen = of.find_places(logs), num_samples = num_seen * args.maps.num_levels;
     const uint32_t part = args.num_groups * kPartSamples <= kPartPairs ? kPartSamples : kLanes;
     float sums[2][4] = {};
@@ -419,7 +419,7 @@ __device__ void sample_cells(const PointsArgs<__half>& args) {
     }
     // Blocks of the next launch that begin earlier leave multiprocessors with unequal numbers of
     // them.
-    overlap::allow_next();
+    pdl::trigger();
     of.store(sums);
 }
 

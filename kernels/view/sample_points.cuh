@@ -158,7 +158,7 @@ __device__ void sample_points(const PointsArgs<float>& args, float* weights) {
     __shared__ __align__(16) float sums_of_warps[kPointsWarps][kMaxChannels];
     __shared__ Places places;
     linear::prefetch(args);
-    overlap::wait_for_earlier();
+    pdl::wait();
     const Maps& maps = args.maps;
     const uint32_t query = blockIdx.x;
     const uint32_t num_points = args.num_fixed + args.num_learned, num_levels = maps.num_levels;

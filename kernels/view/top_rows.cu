@@ -118,8 +118,8 @@ template <typename T>
 __device__ void choose(const Args<T>& args, uint32_t* words) {
     __shared__ float moved[kRowsPerBlock][kLanes];
     __shared__ uint32_t ranks[kRowsPerBlock][kWarps];
-    overlap::allow_next();
-    overlap::wait_for_earlier();
+    pdl::trigger();
+    pdl::wait();
     const uint32_t num_rows = args.num_rows;
     auto* values = reinterpret_cast<float*>(words + num_rows);
     // The first warp of a row copies it, the last one copies the row of the memory.
