@@ -174,7 +174,7 @@ __device__ const uint4* reduce_dense(DenseReduction& shared, const DenseWord (&w
 }
 
 // The last block: reduces up to kWords words of columns and writes the survivors.
-// Its warps without columns have left.
+// Warps without columns have returned.
 template <uint32_t kWords, typename Policy, typename Candidate>
 __device__ void finish_dense(const NmsArgs<Candidate>& args, const NmsSettings& settings,
                              DenseReduction& shared, const DenseColumn<Policy>& own, uint32_t n) {

@@ -39,19 +39,17 @@ struct Inbox {
 
     // By one thread, before the cluster's barrier.
     __device__ void init() const {
-        asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(barriers));
-        asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(barriers + 8));
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barrier::init(barriers, 1);
+        barrier::init(barriers + 8, 1);
+        barrier::fence_init();
     }
     __device__ uint32_t current() const { return barriers + count % 2 * 8; }
     // By all threads: waits until so many bytes have come.
     __device__ void receive(uint32_t num_bytes) {
         if (threadIdx.x == 0) {
-            asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(current()),
-                         "r"(num_bytes)
-                         : "memory");
+            barrier::arrive_expect_tx(current(), num_bytes);
         }
-        barrier::wait(current(), count / 2 % 2);
+        barrier::wait_parity(current(), count / 2 % 2);
         ++count;
     }
     // Stores 16 bytes at the place of this block's `address` in the block `rank`, and counts them

@@ -38,7 +38,7 @@ struct Args {
     uint32_t has_relu;
     uint32_t capacity;        // output rows
     uint32_t num_input_rows;  // that words name at most
-    uint32_t zero;            // 0
+    uint32_t opaque_zero;     // always 0, which the compiler does not know
     uint32_t max_rows;        // that a block of an f32 kernel sums at once
 };
 static_assert(sizeof(Args) == 160);
@@ -88,8 +88,8 @@ __device__ inline Rows rows_of(uint32_t first_tile, uint32_t end_tile, uint32_t 
 // The epilogue of `kNum` neighbouring channels of `kRows` rows, of which those beyond the end
 // are left out. The residuals of all rows are on their way at once.
 template <typename E, uint32_t kNum, uint32_t kRows>
-__device__ void finish(const Args& args, const Rows& rows, const uint32_t (&row)[kRows],
-                       uint32_t channel, const float (&sums)[kRows][kNum]) {
+__device__ void epilogue(const Args& args, const Rows& rows, const uint32_t (&row)[kRows],
+                         uint32_t channel, const float (&sums)[kRows][kNum]) {
     constexpr uint32_t kWide = 16 / sizeof(E) < kNum ? 16 / sizeof(E) : kNum;
     struct alignas(kWide * sizeof(E)) Wide {
         E values[kWide];

@@ -375,7 +375,7 @@ __device__ void write_rows(const Args& args, const ExactRows& rows, const float4
             const float4 v = sums[(has_slot ? slot : 0) * kQuads + quad];
             values[i][0] = v.x, values[i][1] = v.y, values[i][2] = v.z, values[i][3] = v.w;
         }
-        finish<float>(args, {0, rows.num_rows}, row, blockIdx.y * kChannels + quad * 4, values);
+        epilogue<float>(args, {0, rows.num_rows}, row, blockIdx.y * kChannels + quad * 4, values);
     }
 }
 

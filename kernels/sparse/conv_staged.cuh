@@ -1,5 +1,5 @@
-// The taps of the weights pass through a ring in shared memory; the warps of a block go
-// through the taps in step.
+// The taps of the weights pass through a pipeline of stages in shared memory; the warps of a block
+// go through the taps in step.
 #pragma once
 
 #include "sparse/conv_tiles.cuh"

@@ -207,7 +207,7 @@ __device__ void finish_rows(const Args& args, const Rows& rows, uint32_t first_c
                 of_row[i][2 * part + 1] = sums[part][tile * 2 + i / 2][2 + i % 2];
             }
         }
-        finish<E>(args, rows, row, channel, of_row);
+        epilogue<E>(args, rows, row, channel, of_row);
     }
 }
 

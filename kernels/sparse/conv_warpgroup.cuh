@@ -31,16 +31,14 @@ struct WarpgroupTile {
 
 #if HAS_WARPGROUPS
 
-using warpgroup::arrive, warpgroup::commit_products, warpgroup::copy_bulk,
-    warpgroup::fence_products, warpgroup::init_barrier;
-using warpgroup::RingPlace, warpgroup::shared_address, warpgroup::wait,
-    warpgroup::wait_for_products;
+using warpgroup::PipelineState, warpgroup::shared_address, warpgroup::wgmma_commit_group,
+    warpgroup::wgmma_fence, warpgroup::wgmma_wait_group;
 
 // Of 16 channels of the weights in shared memory: blocks of 8 output channels, each two parts
 // of 8 rows of 16 bytes.
-__device__ inline uint64_t descriptor_of(uint32_t address) {
+__device__ inline uint64_t matrix_descriptor(uint32_t address) {
     constexpr uint32_t kPartBytes = 128, kBlockBytes = 256;
-    return warpgroup::descriptor_of(address, kPartBytes, kBlockBytes);
+    return warpgroup::matrix_descriptor(address, kPartBytes, kBlockBytes);
 }
 
 #define SPARSE_CONV_OPERANDS_8(i)                                                              \
@@ -93,10 +91,12 @@ struct WarpgroupStep {
     }
 
     // `weights` is the shared address of the step's. The left operand of a matrix instruction
-    // is two words of each row. They are brought in that order here: `zero`, which the compiler
-    // does not know, keeps it from doing so where they are loaded, which would wait for them.
+    // is two words of each row. They are brought in that order here: `opaque_zero`, which the
+    // compiler does not know, keeps it from doing so where they are loaded, which would wait for
+    // them.
     template <uint32_t kNum>
-    __device__ void multiply_into(float (&sums)[kNum], uint32_t weights, uint32_t zero) const {
+    __device__ void multiply_into(float (&sums)[kNum], uint32_t weights,
+                                  uint32_t opaque_zero) const {
         uint32_t words[2 * kChunks][4];
 #pragma unroll
         for (uint32_t i = 0; i < kChunks; ++i) {
@@ -106,16 +106,16 @@ struct WarpgroupStep {
             for (uint32_t w = 0; w < 8; ++w) {
                 asm volatile("xor.b32 %0, %1, %2;"
                              : "=r"(words[2 * i + w / 4][w % 4])
-                             : "r"(in_order[w]), "r"(zero));
+                             : "r"(in_order[w]), "r"(opaque_zero));
             }
         }
-        const uint64_t descriptor = descriptor_of(weights);
-        fence_products();
+        const uint64_t descriptor = matrix_descriptor(weights);
+        wgmma_fence();
 #pragma unroll
         for (uint32_t i = 0; i < 2 * kChunks; ++i) {
             multiply_warpgroup(T{}, sums, words[i], descriptor + i * (kNum * 64 / 16));
         }
-        commit_products();
+        wgmma_commit_group();
     }
 };
 
@@ -152,8 +152,8 @@ __device__ inline uint32_t find_taps(const Args& args, const Rows& rows, uint32_
     return __reduce_or_sync(kAllLanes, present);
 }
 
-// `kChannels` output channels; `args.num_chunks` steps are a tap. One thread copies the
-// weights of the steps into a ring.
+// `kChannels` output channels; `args.num_chunks` steps are a tap. One producer thread copies the
+// weights of the steps into the stages of a pipeline; all warps consume them.
 template <typename T, uint32_t kChannels>
 __device__ void warpgroups(const Args& args) {
     using Step = WarpgroupStep<T>;
@@ -171,9 +171,9 @@ __device__ void warpgroups(const Args& args) {
     auto* offsets = reinterpret_cast<uint2(*)[8]>(shared + kStages * kStageBytes / sizeof(uint4)) +
                     warp_of() * kBatchTaps;
     if (threadIdx.x < kStages) {
-        init_barrier(full + 8 * threadIdx.x, 1);
-        init_barrier(empty + 8 * threadIdx.x, kWarps);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barrier::init(full + 8 * threadIdx.x, 1);
+        barrier::init(empty + 8 * threadIdx.x, kWarps);
+        barrier::fence_init();
     }
     if (threadIdx.x < kLanes) taps_of_warps[threadIdx.x] = 0;
 
@@ -188,7 +188,7 @@ __device__ void warpgroups(const Args& args) {
                          gridDim.x);
     const uint32_t num_units = of_block.end - of_block.begin;
     const uint32_t num_passes = (num_units + kWarpgroups - 1) / kWarpgroups;
-    RingPlace place, place_ahead;
+    PipelineState smem_pipe_read, smem_pipe_write;
     for (uint32_t pass = 0; pass < num_passes; ++pass) {
         const Range of_pass(of_block.begin, num_units, pass, num_passes);
         const uint32_t unit = of_pass.begin + warpgroup;
@@ -211,12 +211,14 @@ __device__ void warpgroups(const Args& args) {
                 packed + static_cast<uint64_t>(group) * args.width * num_steps * kStageBytes;
             const auto copy_next = [&] {
                 if (threadIdx.x == 0 && to_copy != 0) {
-                    wait(empty + 8 * place_ahead.stage, place_ahead.phase ^ 1);
-                    copy_bulk(
-                        stages + place_ahead.stage * kStageBytes,
-                        of_batch + ((__ffs(to_copy) - 1) * num_steps + step_to_copy) * kStageBytes,
-                        kStageBytes, full + 8 * place_ahead.stage);
-                    place_ahead.advance(kStages);
+                    barrier::wait_parity(empty + 8 * smem_pipe_write.stage,
+                                         smem_pipe_write.phase ^ 1);
+                    const uint32_t step = (__ffs(to_copy) - 1) * num_steps + step_to_copy;
+                    barrier::arrive_expect_tx(full + 8 * smem_pipe_write.stage, kStageBytes);
+                    barrier::copy_bulk(stages + smem_pipe_write.stage * kStageBytes,
+                                       of_batch + step * kStageBytes, kStageBytes,
+                                       full + 8 * smem_pipe_write.stage);
+                    smem_pipe_write.advance(kStages);
                     if (++step_to_copy == num_steps) step_to_copy = 0, to_copy &= to_copy - 1;
                 }
                 __syncwarp();
@@ -225,7 +227,7 @@ __device__ void warpgroups(const Args& args) {
             for (uint32_t i = 0; i < kAhead; ++i) copy_next();
 
             uint32_t to_load = mine, step_to_load = 0, step_of_tap = 0;
-            uint32_t held = kStages;  // the stage that products are still read from
+            uint32_t held = kStages;  // the stage that products still read
             uint2 of_tap = {};
             const auto load_next = [&](Step& step) {
                 if (to_load == 0) return;
@@ -234,7 +236,7 @@ __device__ void warpgroups(const Args& args) {
                 if (++step_to_load == num_steps) step_to_load = 0, to_load &= to_load - 1;
             };
             const auto release = [&](uint32_t stage) {
-                if (lane_of() == 0) arrive(empty + 8 * stage);
+                if (lane_of() == 0) barrier::arrive(empty + 8 * stage);
             };
             const auto release_held = [&] {
                 if (held != kStages) release(held);
@@ -242,13 +244,13 @@ __device__ void warpgroups(const Args& args) {
             };
             // Passes over the lowest tap, which other warpgroups have.
             const auto skip_tap = [&] {
-                wait_for_products<0>();
+                wgmma_wait_group<0>();
                 release_held();
 #pragma unroll 1
                 for (uint32_t step = 0; step < num_steps; ++step) {
-                    wait(full + 8 * place.stage, place.phase);
-                    release(place.stage);
-                    place.advance(kStages);
+                    barrier::wait_parity(full + 8 * smem_pipe_read.stage, smem_pipe_read.phase);
+                    release(smem_pipe_read.stage);
+                    smem_pipe_read.advance(kStages);
                     copy_next();
                 }
                 rest &= rest - 1;
@@ -259,12 +261,13 @@ __device__ void warpgroups(const Args& args) {
 #pragma unroll 1
                     while (((rest & -rest) & mine) == 0) skip_tap();
                 }
-                wait(full + 8 * place.stage, place.phase);
-                wait_for_products<0>();
+                barrier::wait_parity(full + 8 * smem_pipe_read.stage, smem_pipe_read.phase);
+                wgmma_wait_group<0>();
                 release_held();
-                step.multiply_into(sums, stages + place.stage * kStageBytes, args.zero);
-                held = place.stage;
-                place.advance(kStages);
+                step.multiply_into(sums, stages + smem_pipe_read.stage * kStageBytes,
+                                   args.opaque_zero);
+                held = smem_pipe_read.stage;
+                smem_pipe_read.advance(kStages);
                 load_next(step);
                 copy_next();
                 if (++step_of_tap == num_steps) step_of_tap = 0, rest &= rest - 1, mine &= mine - 1;
@@ -277,7 +280,7 @@ __device__ void warpgroups(const Args& args) {
                 while (multiply_next(even) && multiply_next(odd)) {
                 }
             }
-            wait_for_products<0>();
+            wgmma_wait_group<0>();
             release_held();
 #pragma unroll 1
             while (rest != 0) skip_tap();
@@ -292,7 +295,7 @@ __device__ void warpgroups(const Args& args) {
             of_rows[1][c] = sums[c / 2 * 4 + 2 + c % 2];
         }
         const uint32_t row = rows.first + lane_of() / 4;
-        finish<typename Stored<T>::Type>(args, rows, {row, row + 8}, channel, of_rows);
+        epilogue<typename Stored<T>::Type>(args, rows, {row, row + 8}, channel, of_rows);
     }
 }
 

@@ -68,7 +68,7 @@ struct Fast {
     uint32_t keys[4][kSteps][2];
     uint4 values[kTiles];
     float sums[kRows][kTiles][4] = {};
-    float maximum[kRows][2], total[kRows][2] = {};
+    float row_max[kRows][2], row_sum[kRows][2] = {};
 
     // Past the last key, it instead: such scores are left out.
     __device__ void load_keys(const Args<__half>& args, uint32_t head, uint32_t first) {
@@ -108,7 +108,7 @@ struct Fast {
 #pragma unroll
                 for (uint32_t s = 0; s < kSteps; ++s)
                     queries[m][s][h] = words[s][0], queries[m][s][h + 2] = words[s][1];
-                maximum[m][h] = -INFINITY;
+                row_max[m][h] = -INFINITY;
             }
         }
     }
@@ -149,10 +149,10 @@ struct Fast {
             }
         }
         load_next();
-        uint32_t chances[kRows][4][2] = {};
+        uint32_t probs[kRows][4][2] = {};
 #pragma unroll
         for (uint32_t m = 0; m < kRows; ++m)
-            soften(m, first, num_keys, scale, scores[m], chances[m]);
+            online_softmax(m, first, num_keys, scale, scores[m], probs[m]);
 #pragma unroll
         for (uint32_t m = 0; m < kRows; ++m) {
 #pragma unroll
@@ -160,17 +160,18 @@ struct Fast {
                 const uint4 v = values[d];
 #pragma unroll
                 for (uint32_t s = 0; s < 2; ++s) {
-                    const uint4 p = make_uint4(chances[m][2 * s][0], chances[m][2 * s][1],
-                                               chances[m][2 * s + 1][0], chances[m][2 * s + 1][1]);
+                    const uint4 p = make_uint4(probs[m][2 * s][0], probs[m][2 * s][1],
+                                               probs[m][2 * s + 1][0], probs[m][2 * s + 1][1]);
                     linear::multiply(sums[m][d], p, s == 0 ? v.x : v.z, s == 0 ? v.y : v.w);
                 }
             }
         }
     }
 
-    // The exponentials of the scores of 16 queries, and what becomes of the sums before.
-    __device__ void soften(uint32_t m, uint32_t first, uint32_t num_keys, float scale,
-                           float (&scores)[4][4], uint32_t (&chances)[4][2]) {
+    // Online softmax of 16 queries: replaces scores by exponentials relative to the running row
+    // maximum, and rescales the sums.
+    __device__ void online_softmax(uint32_t m, uint32_t first, uint32_t num_keys, float scale,
+                                   float (&scores)[4][4], uint32_t (&probs)[4][2]) {
         if (first + kKeys > num_keys) {
 #pragma unroll
             for (uint32_t j = 0; j < 4; ++j) {
@@ -183,15 +184,15 @@ struct Fast {
         }
 #pragma unroll
         for (uint32_t h = 0; h < kHalves; ++h) {
-            float largest = maximum[m][h];
+            float largest = row_max[m][h];
 #pragma unroll
             for (uint32_t j = 0; j < 4; ++j) {
                 largest = fmaxf(largest, fmaxf(scores[j][2 * h], scores[j][2 * h + 1]));
             }
             largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 1));
             largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 2));
-            const float rescale = exp2_fast((maximum[m][h] - largest) * scale);
-            maximum[m][h] = largest;
+            const float rescale = exp2_fast((row_max[m][h] - largest) * scale);
+            row_max[m][h] = largest;
             const float shift = -largest * scale;
             float sum = 0;
 #pragma unroll
@@ -199,9 +200,9 @@ struct Fast {
                 const float a = exp2_fast(fmaf(scores[j][2 * h], scale, shift));
                 const float b = exp2_fast(fmaf(scores[j][2 * h + 1], scale, shift));
                 sum += a + b;
-                chances[j][h] = row::pack(a, b);
+                probs[j][h] = row::pack(a, b);
             }
-            total[m][h] = fmaf(total[m][h], rescale, sum);
+            row_sum[m][h] = fmaf(row_sum[m][h], rescale, sum);
 #pragma unroll
             for (uint32_t d = 0; d < kTiles; ++d) {
                 sums[m][d][2 * h] *= rescale, sums[m][d][2 * h + 1] *= rescale;
@@ -216,7 +217,7 @@ __device__ void fast(const Args<__half>& args, uint32_t head, uint32_t query_blo
     constexpr uint32_t kBlockQueries = 16 * kRows;
     constexpr uint32_t kThreadsPerQuery = kThreads / kBlockQueries;
     __shared__ float parts[kWarps][kBlockQueries][kPitch];
-    __shared__ float2 of_parts[kWarps][kBlockQueries];  // maximum, total
+    __shared__ float2 row_max_sum[kWarps][kBlockQueries];  // maximum, total
     const uint32_t first_query = query_block * kBlockQueries;
     Fast<kHead, kRows> warp;
     warp.run(args, head, first_query, warp_of(), kWarps);
@@ -224,12 +225,12 @@ __device__ void fast(const Args<__half>& args, uint32_t head, uint32_t query_blo
     for (uint32_t m = 0; m < kRows; ++m) {
 #pragma unroll
         for (uint32_t h = 0; h < 2; ++h) {
-            float total = warp.total[m][h];
-            total += __shfl_xor_sync(kAllLanes, total, 1);
-            total += __shfl_xor_sync(kAllLanes, total, 2);
+            float row_sum = warp.row_sum[m][h];
+            row_sum += __shfl_xor_sync(kAllLanes, row_sum, 1);
+            row_sum += __shfl_xor_sync(kAllLanes, row_sum, 2);
             const uint32_t query = m * 16 + h * 8 + lane_of() / 4;
             if (lane_of() % 4 == 0)
-                of_parts[warp_of()][query] = make_float2(warp.maximum[m][h], total);
+                row_max_sum[warp_of()][query] = make_float2(warp.row_max[m][h], row_sum);
 #pragma unroll
             for (uint32_t d = 0; d < Fast<kHead, kRows>::kTiles; ++d) {
                 *reinterpret_cast<float2*>(&parts[warp_of()][query][d * 8 + lane_of() % 4 * 2]) =
@@ -240,15 +241,15 @@ __device__ void fast(const Args<__half>& args, uint32_t head, uint32_t query_blo
     __syncthreads();
     const uint32_t query = threadIdx.x / kThreadsPerQuery;
     if (first_query + query >= args.num_queries) return;
-    float largest = -INFINITY, total = 0, weights[kWarps];
+    float largest = -INFINITY, row_sum = 0, weights[kWarps];
 #pragma unroll
-    for (uint32_t w = 0; w < kWarps; ++w) largest = fmaxf(largest, of_parts[w][query].x);
+    for (uint32_t w = 0; w < kWarps; ++w) largest = fmaxf(largest, row_max_sum[w][query].x);
 #pragma unroll
     for (uint32_t w = 0; w < kWarps; ++w) {
-        weights[w] = exp2_fast((of_parts[w][query].x - largest) * args.scale);
-        total += of_parts[w][query].y * weights[w];
+        weights[w] = exp2_fast((row_max_sum[w][query].x - largest) * args.scale);
+        row_sum += row_max_sum[w][query].y * weights[w];
     }
-    const float inverse = 1.0f / total;
+    const float inverse = 1.0f / row_sum;
     __half* to = args.output.data +
                  static_cast<uint64_t>(first_query + query) * args.output_stride +
                  head * args.head_len;
@@ -274,7 +275,7 @@ __device__ void exact(const Args<float>& args, uint32_t head, uint32_t query_blo
     constexpr uint32_t kEach = kQueries / kWarps;
     constexpr uint32_t kPitch = kHead + 4;
     constexpr uint32_t kChannels = (kHead + kLanes - 1) / kLanes;
-    __shared__ __align__(16) float queries[kQueries][kHead], chances[kWarps][kEach][kKeys];
+    __shared__ __align__(16) float queries[kQueries][kHead], probs[kWarps][kEach][kKeys];
     __shared__ __align__(16) float keys[kKeys][kPitch], values[kHead][kKeys + 1];
     const uint32_t first_query = query_block * kQueries;
     for (uint32_t i = threadIdx.x; i < kQueries * kHead; i += kThreads) {
@@ -285,9 +286,9 @@ __device__ void exact(const Args<float>& args, uint32_t head, uint32_t query_blo
                                   head * args.head_len + c]
                    : 0;
     }
-    float sums[kEach][kChannels] = {}, maximum[kEach], total[kEach] = {};
+    float sums[kEach][kChannels] = {}, row_max[kEach], row_sum[kEach] = {};
 #pragma unroll
-    for (uint32_t q = 0; q < kEach; ++q) maximum[q] = -INFINITY;
+    for (uint32_t q = 0; q < kEach; ++q) row_max[q] = -INFINITY;
     for (uint32_t first = 0; first < args.num_keys; first += kKeys) {
         __syncthreads();
 #pragma unroll 8
@@ -327,12 +328,12 @@ __device__ void exact(const Args<float>& args, uint32_t head, uint32_t query_blo
             for (uint32_t step = kLanes / 2; step != 0; step /= 2) {
                 largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, step));
             }
-            largest = fmaxf(largest, maximum[q]);
-            const float rescale = exp2f(maximum[q] - largest);
-            maximum[q] = largest;
+            largest = fmaxf(largest, row_max[q]);
+            const float rescale = exp2f(row_max[q] - largest);
+            row_max[q] = largest;
             score = exp2f(score - largest);
-            total[q] = fmaf(total[q], rescale, score);
-            chances[warp_of()][q][lane_of()] = score;
+            row_sum[q] = fmaf(row_sum[q], rescale, score);
+            probs[warp_of()][q][lane_of()] = score;
 #pragma unroll
             for (uint32_t c = 0; c < kChannels; ++c) sums[q][c] *= rescale;
         }
@@ -344,7 +345,7 @@ __device__ void exact(const Args<float>& args, uint32_t head, uint32_t query_blo
                 const float* v = &values[(c * kLanes + lane_of()) % kHead][k];
 #pragma unroll
                 for (uint32_t q = 0; q < kEach; ++q) {
-                    const float4 p = *reinterpret_cast<const float4*>(&chances[warp_of()][q][k]);
+                    const float4 p = *reinterpret_cast<const float4*>(&probs[warp_of()][q][k]);
                     sums[q][c] = fmaf(
                         p.w, v[3], fmaf(p.z, v[2], fmaf(p.y, v[1], fmaf(p.x, v[0], sums[q][c]))));
                 }
@@ -354,7 +355,7 @@ __device__ void exact(const Args<float>& args, uint32_t head, uint32_t query_blo
 #pragma unroll
     for (uint32_t q = 0; q < kEach; ++q) {
         const uint32_t query = first_query + warp_of() * kEach + q;
-        const float sum = row::sum_of_lanes(total[q]);
+        const float sum = row::sum_of_lanes(row_sum[q]);
         if (query >= args.num_queries) continue;
 #pragma unroll
         for (uint32_t c = 0; c < kChannels; ++c) {

@@ -74,7 +74,7 @@ struct HeadPart : attention::Fast<kHeadLen, 1, kRows / 8> {
 // as a step; `of_parts` the maximum and the total of each part, head and query.
 template <uint32_t kRows>
 __device__ float4 attend(const Attention& args, uint32_t num_heads, uint32_t first_head,
-                         uint32_t first_query, float* parts, float2* of_parts) {
+                         uint32_t first_query, float* parts, float2* row_max_sum) {
     using P = Product<kRows>;
     constexpr uint32_t kHeads = P::kColumns / kHeadLen, kParts = kWarps / kHeads;
     const uint32_t head = warp_of() % kHeads, part = warp_of() / kHeads;
@@ -83,12 +83,12 @@ __device__ float4 attend(const Attention& args, uint32_t num_heads, uint32_t fir
 #pragma unroll
     for (uint32_t h = 0; h < kRows / 8; ++h) {
         const uint32_t query = h * 8 + lane_of() / 4;
-        float total = warp.total[0][h];
-        total += __shfl_xor_sync(kAllLanes, total, 1);
-        total += __shfl_xor_sync(kAllLanes, total, 2);
+        float row_sum = warp.row_sum[0][h];
+        row_sum += __shfl_xor_sync(kAllLanes, row_sum, 1);
+        row_sum += __shfl_xor_sync(kAllLanes, row_sum, 2);
         if (lane_of() % 4 == 0)
-            of_parts[(part * kHeads + head) * kRows + query] =
-                make_float2(warp.maximum[0][h], total);
+            row_max_sum[(part * kHeads + head) * kRows + query] =
+                make_float2(warp.row_max[0][h], row_sum);
 #pragma unroll
         for (uint32_t d = 0; d < kHeadLen / 8; ++d) {
             *reinterpret_cast<float2*>(parts + part * P::kPartLen + query * P::kSumPitch +
@@ -101,7 +101,7 @@ __device__ float4 attend(const Attention& args, uint32_t num_heads, uint32_t fir
     const uint32_t query = threadIdx.x / kRowThreads, column = threadIdx.x % kRowThreads * 4;
     if (query >= kRows) return {};
     float largest = -INFINITY, all = 0;
-    const float2* of = of_parts + column / kHeadLen * kRows + query;
+    const float2* of = row_max_sum + column / kHeadLen * kRows + query;
 #pragma unroll
     for (uint32_t p = 0; p < kParts; ++p) largest = fmaxf(largest, of[p * kHeads * kRows].x);
     float4 sum = {};

@@ -5,8 +5,8 @@
 // jobs over columns of f32 follow, side by side, whose input may be the values that it stores.
 // Several jobs over rows have blocks of their own. A warp has 32 neighbouring outputs of every
 // layer of its job. What it needs of all its layers is one stream in device memory, in the order of
-// use, which bulk copies bring to a ring of its own; the weights of a layer are in registers before
-// its rows are there.
+// use, which bulk copies bring to the stages of its pipeline; the weights of a layer are in
+// registers before its rows are there.
 //
 // norm(y) W + b = (y V - mean(y) s) / deviation(y) + c, with V = gamma W rounded to f16, s the sums
 // of the columns of V and c = beta W + b. The moments of y come from one more matrix instruction
@@ -40,7 +40,7 @@ constexpr uint32_t kMaxConstants = 9;
 // Values of a row that the first job stores in f32, and the most that a job over columns reads.
 constexpr uint32_t kBoxLen = 12;
 constexpr uint32_t kMaxColumns = 3;
-// Steps of 16 inputs of a chunk of a ring.
+// Steps of 16 inputs, of a chunk, and chunks of a pipeline: its stages.
 constexpr uint32_t kMaxSteps = kMaxWidth / 16;
 constexpr uint32_t kChunkSteps = 8;
 constexpr uint32_t kChunks = 3;
@@ -112,7 +112,7 @@ struct Constants {
 static_assert(sizeof(Constants) == 2816);
 
 struct Shared {
-    uint4 rings[kWarps][kChunks][kChunkSteps][kGroups][kLanes];
+    uint4 stages[kWarps][kChunks][kChunkSteps][kGroups][kLanes];
     Constants constants[kWarps];
     __align__(16) __half rows[2][kRows][kPitch];
     float boxes[kRows][kBoxLen];
@@ -160,19 +160,19 @@ struct Weights {
     const uint8_t* from;
     uint64_t copied, taken;  // what is left of the plan
     uint32_t left = 0;       // steps of a layer that are not copied yet
-    uint32_t ring, full, slot = 0, phase = 0;
-    uint32_t pending = 0;  // 1 + the slot that has been read, but not copied to
-    uint32_t zero;         // which the compiler does not know
+    uint32_t stages, full, stage = 0, phase = 0;
+    uint32_t pending = 0;  // 1 + the stage that has been read, but not copied to
+    uint32_t opaque_zero;  // always 0, which the compiler does not know
 
-    __device__ Weights(const Args& args, Shared& shared, uint32_t warp) : zero(blockIdx.z) {
+    __device__ Weights(const Args& args, Shared& shared, uint32_t warp) : opaque_zero(blockIdx.z) {
         const Stream& stream = args.warps[blockIdx.y][warp];
         from = args.streams.data + stream.begin;
         copied = taken = stream.plan;
-        ring = warpgroup::shared_address(shared.rings[warp]);
+        stages = warpgroup::shared_address(shared.stages[warp]);
         full = warpgroup::shared_address(shared.full[warp]);
 #pragma unroll
         for (uint32_t i = 0; i <= kChunks; ++i) init_barrier(full + 8 * i);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barrier::fence_init();
         __syncwarp();
         copy(warpgroup::shared_address(&shared.constants[warp]), from, sizeof(Constants),
              full + 8 * kChunks);
@@ -185,7 +185,7 @@ struct Weights {
         if (left == 0) return;
         const uint32_t num = left < kChunkSteps ? left : kChunkSteps;
         const uint32_t num_bytes = num * kStepBytes;
-        copy(ring + to * kChunkBytes, from, num_bytes, full + 8 * to);
+        copy(stages + to * kChunkBytes, from, num_bytes, full + 8 * to);
         left -= num, from += num_bytes;
     }
     __device__ uint32_t next_steps() {
@@ -196,28 +196,29 @@ struct Weights {
     // Brings a chunk of the next layer to registers, if it has so many steps.
     __device__ void take(uint32_t chunk, uint32_t num_steps) {
         if (chunk * kChunkSteps >= num_steps) return;
-        wait(full + 8 * slot, phase);
+        wait(full + 8 * stage, phase);
 #pragma unroll
         for (uint32_t k = 0; k < kChunkSteps; ++k) {
 #pragma unroll
             for (uint32_t g = 0; g < kGroups; ++g) {
                 uint4& w = steps[chunk * kChunkSteps + k][g];
-                asm volatile(
-                    "ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-                    : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
-                    : "r"(ring + slot * kChunkBytes + ((k * kGroups + g) * kLanes + lane_of()) * 16)
-                    : "memory");
+                asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                             : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
+                             : "r"(stages + stage * kChunkBytes +
+                                   ((k * kGroups + g) * kLanes + lane_of()) * 16)
+                             : "memory");
             }
         }
-        pending = slot + 1;
-        if (++slot == kChunks) slot = 0, phase ^= 1;
+        pending = stage + 1;
+        if (++stage == kChunks) stage = 0, phase ^= 1;
     }
     // Copies to the place of a chunk that has been taken. Not at once: loads wait in a queue, and
     // the copy must not overtake them. It depends on the last of them.
     __device__ void refill(uint32_t chunk) {
         if (pending == 0) return;
         __syncwarp();
-        copy_chunk(pending - 1 + (steps[(chunk + 1) * kChunkSteps - 1][kGroups - 1].w & zero));
+        copy_chunk(pending - 1 +
+                   (steps[(chunk + 1) * kChunkSteps - 1][kGroups - 1].w & opaque_zero));
         pending = 0;
     }
 };

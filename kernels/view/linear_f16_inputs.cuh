@@ -11,8 +11,8 @@ namespace linear_f16 {
 
 // Rows of a block.
 constexpr uint32_t kRows = 64;
-// Two warpgroups multiply; another warp requests the weights. In launches with a normalization,
-// four more warps compute mean and scale of the rows.
+// Two consumer warpgroups multiply; a producer warp loads the weights. In launches with a
+// normalization, four more warps compute mean and scale of the rows.
 constexpr uint32_t kThreads = 2 * warpgroup::kThreads;
 constexpr uint32_t kPlainThreads = 288;
 constexpr uint32_t kAllThreads = 416;
@@ -86,15 +86,15 @@ struct Layout {
 };
 
 #if HAS_WARPGROUPS
-// The warpgroups have `kGroups` times 8 columns each. `kSplits` blocks of a cluster have a part of
+// The warpgroups have `kGroups` times 8 columns each. `kSplitK` blocks of a cluster have a part of
 // the inputs each, of the same length, since they store into each other's shared memory: the inputs
-// are a multiple of 64 `kSplits`.
-template <uint32_t kGroups, uint32_t kSplits>
+// are a multiple of 64 `kSplitK`.
+template <uint32_t kGroups, uint32_t kSplitK>
 struct Inputs {
     static constexpr uint32_t kColumns = 2 * kGroups * row::kGroup;
-    static constexpr uint32_t kInbox = kColumns / kSplits * (kSplits - 1);
-    // Blocks of 128 columns can have a second layer.
-    static constexpr bool kGoesOn = kColumns == 128 && kSplits == 1;
+    static constexpr uint32_t kInbox = kColumns / kSplitK * (kSplitK - 1);
+    // Blocks of 128 columns can compute a second layer.
+    static constexpr bool kFusesSecondLayer = kColumns == 128 && kSplitK == 1;
 
     const Job& job;
     const uint32_t first_row, first_column, rank;
@@ -105,7 +105,7 @@ struct Inputs {
     uint8_t* const shared;
     // Without a second layer, the first.
     const Job& second;
-    const uint32_t row_barriers, weight_barriers, inbox_barrier, freed_barrier;
+    const uint32_t row_barriers, weight_barriers, inbox_barrier, empty_barrier;
     const uint32_t rows, weights;
     // The compiler knows that all lanes have the value of one.
     const uint32_t group = __shfl_sync(kAllLanes, threadIdx.x / warpgroup::kThreads, 0);
@@ -117,24 +117,24 @@ struct Inputs {
           first_column(column_block * kColumns),
           rank(rank),
           all_inputs(job.parts[0].len + job.parts[1].len + job.parts[2].len + job.parts[3].len),
-          first_input(kSplits == 1 ? 0 : num_chunks_of(all_inputs) * rank / kSplits * kChunkInputs),
-          num_inputs(kSplits == 1 ? all_inputs
+          first_input(kSplitK == 1 ? 0 : num_chunks_of(all_inputs) * rank / kSplitK * kChunkInputs),
+          num_inputs(kSplitK == 1 ? all_inputs
                                   : min(all_inputs, num_chunks_of(all_inputs) * (rank + 1) /
-                                                        kSplits * kChunkInputs) -
+                                                        kSplitK * kChunkInputs) -
                                         first_input),
           num_chunks(num_chunks_of(num_inputs)),
-          norm_chunks(kSplits == 1 && job.sums.len != 0 ? job.parts[0].len / kChunkInputs : 0),
+          norm_chunks(kSplitK == 1 && job.sums.len != 0 ? job.parts[0].len / kChunkInputs : 0),
           layout(kColumns, kInbox, num_inputs, static_cast<uint32_t>(job.norm.len)),
           shared(shared),
           second(second),
           row_barriers(warpgroup::shared_address(shared)),
           weight_barriers(row_barriers + kMaxChunks * 8),
           inbox_barrier(weight_barriers + kMaxChunks / kWeightChunks * 8),
-          freed_barrier(inbox_barrier + 8),
+          empty_barrier(inbox_barrier + 8),
           rows((row_barriers + layout.rows + kAlignment - 1) / kAlignment * kAlignment),
           weights(rows + layout.weights) {}
 
-    __device__ bool has_second() const { return kGoesOn && &second != &job; }
+    __device__ bool has_second() const { return kFusesSecondLayer && &second != &job; }
 
     template <typename T>
     __device__ T* at(uint32_t offset) const {
@@ -151,24 +151,24 @@ struct Inputs {
         const uint32_t barriers = warpgroup::shared_address(shared);
 #pragma unroll
         for (uint32_t i = 0; i < kMaxChunks + kMaxChunks / kWeightChunks + 1; ++i) {
-            warpgroup::init_barrier(barriers + i * 8, i < kMaxChunks ? kThreads : 1);
+            barrier::init(barriers + i * 8, i < kMaxChunks ? kThreads : 1);
         }
-        warpgroup::init_barrier(barriers + (kMaxChunks + kMaxChunks / kWeightChunks + 1) * 8,
-                                kThreads / kLanes);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barrier::init(barriers + (kMaxChunks + kMaxChunks / kWeightChunks + 1) * 8,
+                      kThreads / kLanes);
+        barrier::fence_init();
     }
 
-    // Requests the weights: a lane for each 8 columns. Those of a second layer take the place of
-    // the first 256 inputs' once products no longer read these.
-    __device__ void request_weights() const {
-        request_weights(job, all_inputs, num_inputs);
-        if constexpr (kGoesOn) {
+    // Loads the weights: a lane for each 8 columns. The weights of a second layer replace those of
+    // the first 256 inputs once products no longer read these.
+    __device__ void load_weights() const {
+        load_weights(job, all_inputs, num_inputs);
+        if constexpr (kFusesSecondLayer) {
             if (!has_second()) return;
-            warpgroup::wait(freed_barrier, 0);
-            request_weights(second, second.parts[0].len, second.parts[0].len);
+            barrier::wait_parity(empty_barrier, 0);
+            load_weights(second, second.parts[0].len, second.parts[0].len);
         }
     }
-    __device__ void request_weights(const Job& of, uint32_t inputs, uint32_t len) const {
+    __device__ void load_weights(const Job& of, uint32_t inputs, uint32_t len) const {
         const uint32_t groups = min(kColumns, of.num_outputs - first_column) / row::kGroup;
         const uint64_t group_bytes = static_cast<uint64_t>(inputs) * 16;
         const uint8_t* from = of.weights.data +
@@ -179,17 +179,11 @@ struct Inputs {
         for (uint32_t left = len * 16; left != 0; barrier += 8) {
             const uint32_t bytes = min(left, kWeightChunks * kChunkInputs * 16);
             if (lane_of() == 0) {
-                asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier),
-                             "r"(groups * bytes)
-                             : "memory");
+                barrier::arrive_expect_tx(barrier, groups * bytes);
             }
             __syncwarp();
             if (lane_of() < groups) {
-                asm volatile(
-                    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
-                    " [%0], [%1], %2, [%3];" ::"r"(to),
-                    "l"(from), "r"(bytes), "r"(barrier)
-                    : "memory");
+                barrier::copy_bulk(to, from, bytes, barrier);
             }
             to += bytes, from += bytes, left -= bytes;
         }
@@ -252,11 +246,12 @@ struct Inputs {
 
     // What a row's values are multiplied by, and what is added then.
     __device__ float2& scale_of(uint32_t r) const { return at<float2>(layout.scales)[r]; }
-    // The warpgroups wait until all scales are there; the warps that compute them do not.
-    __device__ void await_scales() const {
+    // Named barrier 1: the consumers wait until all scales are stored; the warps that compute them
+    // arrive and go on.
+    __device__ void wait_for_scales() const {
         asm volatile("bar.sync 1, %0;" ::"n"(kThreads + kNormThreads) : "memory");
     }
-    __device__ void allow_scales() const {
+    __device__ void arrive_scales() const {
         asm volatile("bar.arrive 1, %0;" ::"n"(kThreads + kNormThreads) : "memory");
     }
 
@@ -268,7 +263,7 @@ struct Inputs {
         Moments moments;
 #pragma unroll 1
         for (uint32_t chunk = 0; chunk < norm_chunks; ++chunk) {
-            warpgroup::wait(row_barriers + chunk * 8, 0);
+            barrier::wait_parity(row_barriers + chunk * 8, 0);
             add(moments, first, chunk);
         }
         // A lane has the two sums of a row and of the eighth row after it.
@@ -280,7 +275,7 @@ struct Inputs {
                 scale_from(moments.sums[2], r % 2 == 0 ? moments.high[2] : moments.high[3]);
         }
         __syncwarp();
-        allow_scales();
+        arrive_scales();
         if (job.normalized.len != 0) store_normalized(first);
     }
 
