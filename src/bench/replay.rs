@@ -1,5 +1,5 @@
 //! Replays of cameras at full rate on a GPU, beside their network by itself: what reading, uploads,
-//! decompression and post-processing add to a frame that overlaps with the next.
+//! decompression and post-processing add to a frame that is in flight beside the next.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

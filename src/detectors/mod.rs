@@ -95,7 +95,7 @@ pub trait Detector: Send {
     /// Allows up to `num` frames between [`Detector::submit`] and [`Detector::collect`], and
     /// allocates what they need; the first call with more than 1 decides. Returns how many the
     /// detector can have, of which the caller may use fewer; 1 means that a frame is collected
-    /// before the next is submitted: the detector does not overlap frames, or has not enough
+    /// before the next is submitted: the detector takes one frame at a time, or has not enough
     /// memory, which is logged.
     fn allow_in_flight(&mut self, num: usize) -> usize {
         let _ = num;

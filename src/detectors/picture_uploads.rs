@@ -4,7 +4,7 @@
 
 use crate::detectors::frame_stream::capacity_for;
 use det_post_ops::device::cuda::{
-    DeviceImage, ImageLayout, JpegPlanes, Moved, Stream, UploadScope,
+    DeviceImage, ImageLayout, JpegPlanes, Stream, TransferBytes, UploadScope,
 };
 use det_post_ops::image::decompress::cuda::{JpegDecoder, layout};
 use det_post_ops::image::decompress::decompress_into;
@@ -126,7 +126,7 @@ impl PictureUploads {
                 Some(Pending::Raw(view)) => image.enqueue_payload(&view, scope)?,
                 Some(Pending::Written(layout, num_bytes)) => {
                     let num_uploaded = image.enqueue_written(layout, num_bytes, scope)?;
-                    Moved { num_copied: 0, num_uploaded }
+                    TransferBytes { num_copied: 0, num_uploaded }
                 }
                 Some(Pending::OnDevice(view)) => {
                     image.enqueue_copy(&view, scope)?;
@@ -162,7 +162,7 @@ impl PictureUploads {
         let is_decoded =
             report.time(Stage::Decompress, || self.decoder.enqueue(images, file_of, scope))?;
         if is_decoded {
-            if scope.is_overlapping() {
+            if scope.is_pipelined() {
                 report.add_bytes(Stage::Upload, Transfer::HostCopy, num_bytes);
             }
             report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);

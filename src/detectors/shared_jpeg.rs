@@ -103,7 +103,7 @@ impl SharedJpeg {
     fn new(stream: Stream, options: &JpegOptions) -> Result<Self> {
         let state = State {
             decoder: JpegDecoder::new(&stream, options)?,
-            uploads: InPlaceUploads::new(&stream)?.overlapping(),
+            uploads: InPlaceUploads::new(&stream)?.pipelined(),
             decoded: Event::new(&stream)?,
             files: Vec::new(),
             images: Vec::new(),

@@ -14,7 +14,7 @@ use det_post_types::{DeviceChoice, Stamp};
 
 use super::diagnostics;
 use super::memory_middleware::MemoryMiddleware;
-use super::overlapping::{Faults, Overlapping, Step};
+use super::pipelined::{Faults, Pipelined, Step};
 use super::recording::IMAGE_TOPIC;
 use super::session::{CAMERA_OUT, PATIENCE, Session, picture, sample, stamp_of};
 
@@ -31,7 +31,7 @@ fn open(frames_in_flight: usize, most: &Arc<AtomicUsize>) -> Session {
     });
     let seen = Arc::clone(most);
     let factory = move |_: &ChannelConfig, _: DeviceChoice| {
-        let detector = Overlapping::new(PayloadKind::Image, &faults, &seen);
+        let detector = Pipelined::new(PayloadKind::Image, &faults, &seen);
         Ok(Box::new(detector.taking(Duration::from_millis(2))) as Box<dyn Detector>)
     };
     let folder = sample().display();

@@ -47,7 +47,7 @@ pub struct CudaDetector<B: DeviceBoxes = Box2d> {
 }
 
 /// What a frame in flight does not share with another one, the tensors of its number in
-/// [`Instances`] apart. Where frames overlap each has a separate queue, and its network runs
+/// [`Instances`] apart. Where several frames are in flight each has a separate queue, and its network runs
 /// in that of the instance.
 struct Context<B: DeviceBoxes> {
     uploads: InPlaceUploads,
@@ -56,7 +56,7 @@ struct Context<B: DeviceBoxes> {
     failed: Option<Error>,
 }
 
-/// The queues of a frame: they differ where frames overlap.
+/// The queues of a frame: they differ where several frames are in flight.
 #[derive(Clone, Copy)]
 struct Queues<'a> {
     frame: &'a Stream,
@@ -119,14 +119,14 @@ impl<B: DeviceBoxes> Context<B> {
         })?;
         let recorded_on = RecordedOn { stream, counters: frames.counters() };
         let postprocess = Postprocess::new(config, head, engine, recorded_on)?;
-        let is_overlapping = !stream.is_same_queue(network);
+        let is_pipelined = !stream.is_same_queue(network);
         let mut pictures = Pictures::new(stream, &config.jpeg, head.letterbox())?;
-        if is_overlapping {
+        if is_pipelined {
             pictures.shared = SharedJpeg::join(stream, &config.jpeg)?;
         }
         let work = Work { frames, pictures, postprocess };
         let uploads = InPlaceUploads::with_zero_copy(stream, config.zero_copy)?;
-        let uploads = if is_overlapping { uploads.overlapping() } else { uploads };
+        let uploads = if is_pipelined { uploads.pipelined() } else { uploads };
         Ok(Self { uploads, work, failed: None })
     }
 
@@ -204,7 +204,7 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
         contexts.allow(num, |place| {
             instances.prepare(place)?;
             let engine = instances.select(place)?;
-            let queues = Queues { frame: &stream.beside(place)?, network: engine.stream() };
+            let queues = Queues { frame: &stream.sibling_stream(place)?, network: engine.stream() };
             Context::new(config, head, engine, queues)
         })
     }

@@ -132,7 +132,9 @@ impl Pictures {
             None => ((picture.layout()?, picture.bytes().address()), picture.is_in_place()),
         };
         let is_new = match recorded {
-            Some((of, graph)) => *of != image || graph.is_none() != is_in_place,
+            Some((recorded_image, graph)) => {
+                *recorded_image != image || graph.is_none() != is_in_place
+            }
             None => true,
         };
         if is_new {

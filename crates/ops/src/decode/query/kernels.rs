@@ -1,7 +1,7 @@
 //! The parameter of `kernels/decode/query.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, OverlappingKernel, Plain, assert_mirrors, check_lens, check_threads,
+    DependentKernel, Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads,
     kernel_constant, refused,
 };
 use det_post_types::{QueryBox, QueryDecode, Result};
@@ -152,4 +152,4 @@ unsafe impl KernelSpec for DecodePairs {
 
 // SAFETY: before it waits, the kernel reads settings, bounds and norms, which no launch writes, and
 // writes its own shared memory.
-unsafe impl OverlappingKernel for DecodePairs {}
+unsafe impl DependentKernel for DecodePairs {}

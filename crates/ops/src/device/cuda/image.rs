@@ -1,6 +1,6 @@
 //! Images in device memory, as in their messages.
 
-use super::{DeviceBuffer, DevicePayload, In, Moved, Stream, UploadScope};
+use super::{DeviceBuffer, DevicePayload, In, Stream, TransferBytes, UploadScope};
 use det_post_types::{DeviceBytes, Encoding, Error, ErrorKind, ImageView, Result, Size};
 
 /// The memory layout of an image, checked by [`ImageView`].
@@ -74,7 +74,7 @@ impl DeviceImage {
         &mut self,
         image: &ImageView<'env>,
         scope: &UploadScope<'_, 'env>,
-    ) -> Result<Moved> {
+    ) -> Result<TransferBytes> {
         let moved = self.payload.enqueue_payload(image.data(), scope)?;
         self.layout = Some(ImageLayout::of(image));
         Ok(moved)

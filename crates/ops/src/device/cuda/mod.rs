@@ -37,13 +37,13 @@ pub use counters::{DeviceCounters, PublishedCounters};
 pub use event::Event;
 pub use graph::{CaptureLock, Graph, lock_capture};
 pub use image::{DeviceImage, ImageLayout, TAIL_BYTES};
-pub use kernel::{Grid, Kernel, KernelSpec, OverlappingKernel};
+pub use kernel::{DependentKernel, Grid, Kernel, KernelSpec};
 pub(crate) use kernel::{
     RESIDENT_THREADS, blocks, check_len, check_lens, check_threads, kernel_specs, refused,
 };
 pub use memory::{
-    BUFFER_ALIGNMENT, DeviceBuffer, DevicePayload, Floats, In, InPlaceUploads, MappedBuffer, Moved,
-    Out, PageLocked, PinnedBuffer, Plain, UploadScope, VECTOR_BYTES,
+    BUFFER_ALIGNMENT, DeviceBuffer, DevicePayload, Floats, In, InPlaceUploads, MappedBuffer, Out,
+    PageLocked, PinnedBuffer, Plain, TransferBytes, UploadScope, VECTOR_BYTES,
 };
 pub use nvjpeg::{JpegBatch, JpegEngines, JpegPlanes};
 pub use open::request_connections;

@@ -3,8 +3,8 @@
 use half::f16;
 
 use crate::device::cuda::{
-    CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Plain, Stream,
-    assert_mirrors, check_lens, check_threads, kernel_constant, refused,
+    CudaDevice, DependentKernel, Grid, In, Kernel, KernelSpec, Out, Plain, Stream, assert_mirrors,
+    check_lens, check_threads, kernel_constant, refused,
 };
 use crate::view::layer_norm::EPSILON;
 use crate::view::linear::cuda::{Element, padded};
@@ -249,7 +249,7 @@ impl<T: Plain> StackArgs<'_, T> {
 /// Elements that stacks are compiled for.
 pub trait StackElement: Element {
     /// The kernel.
-    type Stack: for<'a> OverlappingKernel<Args<'a> = StacksArgs<'a, Self>>;
+    type Stack: for<'a> DependentKernel<Args<'a> = StacksArgs<'a, Self>>;
 }
 
 macro_rules! layer_stack {
@@ -278,7 +278,7 @@ macro_rules! layer_stack {
         }
 
         // SAFETY: the kernels wait before they read or write anything but their parameters.
-        unsafe impl OverlappingKernel for $spec {}
+        unsafe impl DependentKernel for $spec {}
 
         impl StackElement for $element {
             type Stack = $spec;
@@ -322,6 +322,6 @@ impl<T: StackElement> StackKernel<T> {
         let num_rows = jobs.iter().map(|job| job.num_rows).max().unwrap_or(0);
         let num_blocks = [num_rows.div_ceil(ROWS_PER_BLOCK), jobs.len() as u32];
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
-        self.kernel.enqueue_overlapping(stream, grid, args)
+        self.kernel.enqueue_dependent(stream, grid, args)
     }
 }

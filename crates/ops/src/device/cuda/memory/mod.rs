@@ -23,7 +23,7 @@ use cudarc::driver::result;
 use half::f16;
 pub use host::{MappedBuffer, PinnedBuffer};
 pub use page_locked::PageLocked;
-pub use payload::{DevicePayload, Moved};
+pub use payload::{DevicePayload, TransferBytes};
 pub use upload_scope::{InPlaceUploads, UploadScope};
 
 use super::{Stream, assert_mirrors, error, failed};

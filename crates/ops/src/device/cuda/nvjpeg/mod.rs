@@ -301,7 +301,7 @@ impl<'env> JpegBatch<'_, 'env> {
     /// the device fails.
     pub fn enqueue(self) -> Result<()> {
         let Self { engines, scope } = self;
-        let is_copied = scope.is_overlapping();
+        let is_copied = scope.is_pipelined();
         if is_copied {
             engines.turns[engines.turn].copy_files(&engines.stream)?;
         }

@@ -1,7 +1,7 @@
-//! Replays whose frames overlap, and of several threads: the same results in the same order as
+//! Replays with several frames in flight, and of several threads: the same results in the same order as
 //! one frame after another, also when frames fail.
 
-use crate::common::overlapping::{Faults, Overlapping, Step};
+use crate::common::pipelined::{Faults, Pipelined, Step};
 use crate::common::session;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,9 +117,9 @@ fn replay_by(
             hit.map(|(.., kind)| *kind)
         });
         let detector = match config.name.as_str() {
-            "rig" => Overlapping::of_cloud_and_picture(&faults, &seen),
-            "lidar" => Overlapping::new(kind, &faults, &seen).one_at_a_time(),
-            _ => Overlapping::new(kind, &faults, &seen),
+            "rig" => Pipelined::of_cloud_and_picture(&faults, &seen),
+            "lidar" => Pipelined::new(kind, &faults, &seen).one_at_a_time(),
+            _ => Pipelined::new(kind, &faults, &seen),
         };
         Ok(Box::new(detector) as Box<dyn Detector>)
     });
@@ -144,7 +144,7 @@ fn replay_by(
                 let stamp = found.header.stamp.nanos();
                 assert!(!found.header.frame_id.is_empty());
                 assert_eq!(found.inputs.inputs.len(), frame.config.inputs.len());
-                let (_, sum) = Overlapping::digest(&found.inputs).unwrap();
+                let (_, sum) = Pipelined::digest(&found.inputs).unwrap();
                 assert_eq!(boxes[0].bbox.y1, sum, "the inputs are those of the detections");
                 Ok((stamp, found.log_time.nanos(), boxes.to_vec()))
             }
@@ -161,7 +161,7 @@ fn replay_by(
 }
 
 #[test]
-fn overlapping_frames_are_passed_on_as_single_ones_are() {
+fn frames_in_flight_are_passed_on_as_single_ones_are() {
     let folder = tempfile::tempdir().unwrap();
     let bag = folder.path().join("drive");
     record(&bag);
@@ -178,7 +178,7 @@ fn overlapping_frames_are_passed_on_as_single_ones_are() {
         assert!(single == 1 && expected.len() >= 13 && expected.iter().any(|f| f.2.is_err()));
         for num in [2, 4, 8] {
             let (found, overlapped, most) = replay(&bag, channels, num, &[]);
-            // A camera has up to four, fewer where a frame without overlapping ends them.
+            // A camera has up to four, fewer where a frame that is processed by itself ends them.
             assert!((2..=num.min(4)).contains(&most), "{most} {channels:?}");
             assert_eq!(found, expected, "{channels:?}");
             assert_eq!(overlapped, report, "{channels:?}");

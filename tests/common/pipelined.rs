@@ -1,4 +1,4 @@
-//! A detector whose frames overlap and which fails where a test asks for it.
+//! A detector whose frames are in flight together and which fails where a test asks for it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub enum Step {
 pub type Faults = Arc<dyn Fn(u32, Step) -> Option<ErrorKind> + Send + Sync>;
 
 /// One box per frame, which tells the frame and its bytes.
-pub struct Overlapping {
+pub struct Pipelined {
     info: DetectorInfo,
     faults: Faults,
     /// The most frames in flight that it can have, that are allowed, and that there were.
@@ -35,7 +35,7 @@ pub struct Overlapping {
     found: Vec<Detection2d>,
 }
 
-impl Overlapping {
+impl Pipelined {
     /// Two clouds overlap, which ask for a pose, or four pictures. `most` becomes the largest number of frames in
     /// flight.
     pub fn new(kind: PayloadKind, faults: &Faults, most: &Arc<AtomicUsize>) -> Self {
@@ -100,7 +100,7 @@ impl Overlapping {
     }
 }
 
-impl Detector for Overlapping {
+impl Detector for Pipelined {
     fn info(&self) -> &DetectorInfo {
         &self.info
     }
