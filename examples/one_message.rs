@@ -16,7 +16,7 @@ use det_post_types::{Detections, DeviceChoice, FrameReport, Header, ImagePayload
 /// Detects objects in a simulated picture with the camera network of the demo.
 ///
 /// # Errors
-/// Those of the library.
+/// Returns the errors of the library.
 pub fn main() -> Result<(), Box<dyn Error>> {
     let config = Config::load(&[PathBuf::from("config/demo.param.yaml")], &[])?;
     let camera = config.channel("camera").ok_or("the demo has no camera")?;

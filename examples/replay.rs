@@ -14,7 +14,7 @@ use det_post_sim::{Drive, Options, PictureFormat};
 /// Simulates a short drive, detects objects on it and counts them.
 ///
 /// # Errors
-/// Those of the library.
+/// Returns the errors of the library.
 pub fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::temp_dir().join(format!("det_post_replay_{}", std::process::id()));
     let bag = folder.join("drive");

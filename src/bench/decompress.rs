@@ -9,7 +9,7 @@ use det_post_types::{CompressedFormat, CompressedView, Error, ErrorKind, Result}
 
 pub(super) const WIDTH: u16 = 1600;
 pub(super) const HEIGHT: u16 = 900;
-/// That of libjpeg's encoders by default for photos of cameras.
+/// The default of libjpeg's encoders for photos of cameras.
 const QUALITY: u8 = 90;
 
 pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {

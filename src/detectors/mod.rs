@@ -136,7 +136,7 @@ pub trait Detector: Send {
     /// Detects the objects of a frame: [`Detector::submit`] and [`Detector::collect`].
     ///
     /// # Errors
-    /// Those of the two; `Argument` while frames are in flight.
+    /// Returns the errors of the two; `Argument` while frames are in flight.
     fn detect<'a>(
         &'a mut self,
         frame: &FrameSet<'_>,

@@ -18,7 +18,7 @@ const DEFAULT_RANGE: PointRange = PointRange { min: [-60.0, -60.0, -3.0], max: [
 /// cloud.
 ///
 /// # Errors
-/// Those of decoding the inputs, and `Argument` for boxes in an image without
+/// Returns the errors of decoding the inputs, and `Argument` for boxes in an image without
 /// that image.
 pub fn draw(
     frame: &FrameSet<'_>,

@@ -24,7 +24,7 @@ const MIN_DEPTH_M: f64 = 0.1;
 /// picture is black.
 ///
 /// # Errors
-/// Those of decoding the pictures.
+/// Returns the errors of decoding the pictures.
 pub(super) fn draw_surround(
     frame: &FrameSet<'_>,
     detections: &[Detection3d],

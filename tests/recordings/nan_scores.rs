@@ -27,7 +27,7 @@ const PLANES: [[f32; 3]; 6] = [
 enum Broken {
     /// All, so that no score passes.
     Scores,
-    /// Those of the boxes.
+    /// Values of the boxes.
     Boxes,
 }
 

@@ -87,7 +87,7 @@ fn calibration_and_transforms_come_from_files_where_a_recording_has_none() {
     let transforms = format!("rig.transforms_path:={}", transforms.display());
     let filed = fixture.replay(&without, "filed", &[&paths, &transforms]);
     assert_eq!(frames(&filed), (NUM_FRAMES as u64, reasons(&[])));
-    // Those of the recording go before those of the file.
+    // Transforms of the recording go before transforms of the file.
     let both = fixture.replay(&fixture.drive(), "both", &[&paths, &transforms]);
     assert_eq!(both.expect_code(0).lines(), served.lines());
     assert_ne!(filed.lines(), served.lines());

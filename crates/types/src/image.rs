@@ -192,7 +192,7 @@ impl<'a> ImageView<'a, DeviceBytes<'a>> {
     /// A checked view of an image in the memory of a GPU, as [`ImageView::new`].
     ///
     /// # Errors
-    /// Those of [`ImageView::new`].
+    /// Returns the errors of [`ImageView::new`].
     pub fn on_device(
         size: Size,
         step: usize,

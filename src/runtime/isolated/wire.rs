@@ -260,7 +260,7 @@ pub(super) fn take_report(
     }
     for count in Count::ALL {
         let num = message.usize()?;
-        // Those of levels are added with them.
+        // Counts of levels are added with the levels.
         if !matches!(count, Count::SitesOverCapacity | Count::SitesWithoutOutput) {
             report.add_count(count, num);
         }

@@ -47,8 +47,8 @@ pub struct CudaDetector<B: DeviceBoxes = Box2d> {
 }
 
 /// What a frame in flight does not share with another one, the tensors of its number in
-/// [`Instances`] apart. Where several frames are in flight each has a separate queue, and its network runs
-/// in that of the instance.
+/// [`Instances`] apart. Where several frames are in flight each has a separate queue, and its
+/// network runs in that of the instance.
 struct Context<B: DeviceBoxes> {
     uploads: InPlaceUploads,
     work: Work<B>,
@@ -60,7 +60,7 @@ struct Context<B: DeviceBoxes> {
 #[derive(Clone, Copy)]
 struct Queues<'a> {
     frame: &'a Stream,
-    /// That of its network.
+    /// The stream of its network.
     network: &'a Stream,
 }
 

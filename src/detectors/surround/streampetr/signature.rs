@@ -90,7 +90,7 @@ pub struct StatedPictures {
 }
 
 impl StatedPictures {
-    /// Those of a network's facts.
+    /// As a network's facts state them.
     pub(in crate::detectors::surround) fn of(facts: &SurroundFacts) -> Self {
         Self { num_cameras: facts.num_cameras, size: facts.input_size }
     }

@@ -17,7 +17,7 @@ const KEY: &str = "<p class=key><span class=truth>object</span><span class=misse
 /// A section per sensor, where the evaluation keeps its worst frames.
 ///
 /// # Errors
-/// Those of opening a recording, and of encoding a picture.
+/// Returns the errors of opening a recording, and of encoding a picture.
 pub(super) fn sections(evaluation: &Evaluation, stop: &AtomicBool) -> Result<Vec<String>> {
     let sensors = || evaluation.worst.iter().zip(&evaluation.sensors);
     let max_range_m = evaluation.filters.max_range_m;

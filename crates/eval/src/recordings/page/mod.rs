@@ -28,7 +28,7 @@ impl Evaluation {
     /// same bytes.
     ///
     /// # Errors
-    /// Those of opening a recording, and of encoding a picture.
+    /// Returns the errors of opening a recording, and of encoding a picture.
     pub fn to_html(&self, stop: &AtomicBool) -> Result<String> {
         let mut page = format!(
             "<!doctype html>\n<html lang=en><head><meta charset=utf-8>\n\

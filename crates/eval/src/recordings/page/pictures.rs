@@ -44,7 +44,7 @@ pub(super) struct Wanted<'a> {
 /// frame. One that cannot be drawn is named in the log.
 ///
 /// # Errors
-/// Those of opening the recording.
+/// Returns the errors of opening the recording.
 pub(super) fn find(
     bag: &Path,
     wanted: &mut [Wanted<'_>],

@@ -43,7 +43,7 @@ struct Queues {
 struct Memory {
     owned: Mutex<Owned>,
     queues: Arc<Queues>,
-    /// That of the stream, which work with this memory may use, too.
+    /// The memory of the stream, which work with this memory may use, too.
     parent: Option<Arc<Self>>,
 }
 
@@ -139,8 +139,8 @@ impl Stream {
         &self.memory.queues.device
     }
 
-    /// A handle of another queue of this stream, by a number below [`Stream::NUM_SIBLINGS`]; its work
-    /// runs beside that of the others. Work of one queue that needs another's is queued after
+    /// A handle of another queue of this stream, by a number below [`Stream::NUM_SIBLINGS`]; its
+    /// work runs beside that of the others. Work of one queue that needs another's is queued after
     /// [`Stream::wait_for`] an event of it.
     ///
     /// # Errors

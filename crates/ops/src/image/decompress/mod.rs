@@ -9,8 +9,8 @@
 //! | PNG, colour or palette | `rgb8`, of 16 bits the high byte |
 //! | PNG, colour or palette with transparency | `rgba8`, likewise |
 //!
-//! These are the encodings of [`FileSamples::Stored`](det_post_types::FileSamples::Stored). Where the
-//! message's format gives the samples another meaning, the pixels have that encoding: a mosaic
+//! These are the encodings of [`FileSamples::Stored`](det_post_types::FileSamples::Stored). Where
+//! the message's format gives the samples another meaning, the pixels have that encoding: a mosaic
 //! stored as grey values is a Bayer image. A file that contradicts its format is refused.
 //!
 //! Alpha is kept where removing it would take a copy, and not used. EXIF orientation
@@ -130,7 +130,7 @@ pub fn decompress(input: &CompressedView<'_>, picture: &mut Picture) -> Result<(
 /// picture is at the start of that memory.
 ///
 /// # Errors
-/// Those of [`decompress`] and of `memory`; `Codec` when it returns too few bytes.
+/// Returns the errors of [`decompress`] and of `memory`; `Codec` when it returns too few bytes.
 pub fn decompress_into<'m>(
     input: &CompressedView<'_>,
     memory: impl FnOnce(usize) -> Result<&'m mut [u8]>,

@@ -60,7 +60,7 @@ impl SampleMap {
     /// milliseconds and 8 bytes per pixel of the network's picture.
     ///
     /// # Errors
-    /// Those of [`SampleMap::of_placement`].
+    /// Returns the errors of [`SampleMap::of_placement`].
     pub fn of_view(view: &CameraView, resize: Resize) -> Result<Self> {
         let placed = view.placed();
         if !view.is_undistorted() {

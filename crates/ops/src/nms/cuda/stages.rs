@@ -61,7 +61,7 @@ pub struct Survivors3d<'a> {
     pub candidates: &'a DeviceCandidates<Box3d>,
     /// Their places, where [`Stages3d::enqueue`] was given places.
     pub places: Option<&'a DeviceBuffer<u32>>,
-    /// Those that it keeps, best first, and their number.
+    /// The candidates that it keeps, best first, and their number.
     pub kept: (&'a DeviceBuffer<Kept>, &'a DeviceBuffer<NmsCounts>),
 }
 
@@ -69,7 +69,7 @@ impl Stages3d {
     /// Loads the kernels, allocates the memory and writes the settings.
     ///
     /// # Errors
-    /// Those of [`Suppression3d::new`].
+    /// Returns the errors of [`Suppression3d::new`].
     pub fn new(stream: &Stream, stages: &[Nms3d], capacity: Capacity) -> Result<Self> {
         let (first, rest) = stages.split_first().unwrap_or((&Nms3d::None, &[]));
         let first = Suppression3d::new(stream, first, capacity)?;
@@ -95,7 +95,7 @@ impl Stages3d {
     /// Queues all stages. `places`: by candidate its index in other lists.
     ///
     /// # Errors
-    /// Those of [`Suppression3d::enqueue`].
+    /// Returns the errors of [`Suppression3d::enqueue`].
     pub fn enqueue<'a>(
         &'a mut self,
         candidates: &'a DeviceCandidates<Box3d>,

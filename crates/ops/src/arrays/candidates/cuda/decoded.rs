@@ -106,8 +106,8 @@ where
     /// boxes, at least one, with a score of at least `score_threshold`.
     ///
     /// # Errors
-    /// Those of [`decode_yolo::cuda::Workspace::new`](DecodeYolo::new); `Device` when there is not
-    /// enough memory.
+    /// Returns the errors of [`decode_yolo::cuda::Workspace::new`](DecodeYolo::new); `Device` when
+    /// there is not enough memory.
     pub fn new(
         stream: &Stream,
         (layout, network, num_classes): (&YoloLayout, Size, usize),
@@ -152,8 +152,8 @@ impl DecodedCenter {
     /// best `capacity` boxes, at least one.
     ///
     /// # Errors
-    /// Those of [`decode_center::cuda::Workspace`](DecodeCenter); `Device` when there is not
-    /// enough memory.
+    /// Returns the errors of [`decode_center::cuda::Workspace`](DecodeCenter); `Device` when there
+    /// is not enough memory.
     pub fn new(
         stream: &Stream,
         params: &CenterDecode,
@@ -206,8 +206,8 @@ impl DecodedStreamPetr {
     /// boxes, at least one.
     ///
     /// # Errors
-    /// Those of [`decode_streampetr::cuda::Workspace`](DecodeStreamPetr); `Device` when there is
-    /// not enough memory.
+    /// Returns the errors of [`decode_streampetr::cuda::Workspace`](DecodeStreamPetr); `Device`
+    /// when there is not enough memory.
     pub fn new(
         stream: &Stream,
         params: &StreamPetrDecode,
@@ -274,8 +274,8 @@ impl DecodedAnchor {
     /// `capacity` boxes, at least one.
     ///
     /// # Errors
-    /// Those of [`decode_anchor::cuda::Workspace`](DecodeAnchor); `Device` when there is not
-    /// enough memory.
+    /// Returns the errors of [`decode_anchor::cuda::Workspace`](DecodeAnchor); `Device` when there
+    /// is not enough memory.
     pub fn new(
         stream: &Stream,
         params: &AnchorDecode,
