@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use det_post::{Config, Replay, ReplayOptions};
-use det_post_sim::{Drive, Options, PictureFormat};
+use det_post_sim::{Drive, ImageFormat, Options};
 
 /// Simulates a short drive, detects objects on it and counts them.
 ///
@@ -22,7 +22,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     det_post_sim::record(
         &drive,
         0.5,
-        PictureFormat::Raw,
+        ImageFormat::Raw,
         &bag,
         &AtomicBool::new(false),
         &mut |_, _| {},

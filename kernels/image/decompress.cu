@@ -1,8 +1,8 @@
-// The planes of a JPEG picture to rgb8, with the arithmetic of libjpeg-turbo:
+// The planes of a JPEG image to rgb8, with the arithmetic of libjpeg-turbo:
 // crates/ops/src/image/decompress/mod.rs.
 //
 // A thread per two pixels of a row. Reads: the three planes, each without padding. Writes:
-// every pixel of the picture.
+// every pixel of the image.
 
 #include "shared/slice.cuh"
 
@@ -23,7 +23,7 @@ static_assert(sizeof(Args) == 48);
 
 __device__ int32_t clamped(int32_t i, int32_t size) { return min(max(i, 0), size - 1); }
 
-// jdsample.c, at pixel (x, y) of the picture: `h2v1_fancy_upsample`, `h2v2_fancy_upsample`, or
+// jdsample.c, at pixel (x, y) of the image: `h2v1_fancy_upsample`, `h2v2_fancy_upsample`, or
 // the sample itself where a plane is not halved or has at most two columns. Samples beyond
 // an edge are those at the edge.
 __device__ int32_t upsampled(const uint8_t* plane, const Args& args, int32_t x, int32_t y) {

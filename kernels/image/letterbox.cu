@@ -112,15 +112,15 @@ template <uint32_t kLayout>
 struct Corners {
     Pixel upper_left, lower_left, upper_right, lower_right;
 
-    __device__ Corners(const Picture<kLayout>& picture, const Tap& across, const Tap& down) {
+    __device__ Corners(const WireImage<kLayout>& source, const Tap& across, const Tap& down) {
         if constexpr (kLayout == kPacked3) {
-            pair(picture.row(down.first) + 3 * across.first, upper_left, upper_right);
-            pair(picture.row(down.second) + 3 * across.first, lower_left, lower_right);
+            pair(source.row(down.first) + 3 * across.first, upper_left, upper_right);
+            pair(source.row(down.second) + 3 * across.first, lower_left, lower_right);
         } else {
-            upper_left = picture.at(across.first, down.first);
-            lower_left = picture.at(across.first, down.second);
-            upper_right = picture.at(across.second, down.first);
-            lower_right = picture.at(across.second, down.second);
+            upper_left = source.at(across.first, down.first);
+            lower_left = source.at(across.first, down.second);
+            upper_right = source.at(across.second, down.first);
+            lower_right = source.at(across.second, down.second);
         }
     }
 
@@ -144,7 +144,7 @@ struct Corners {
 
 template <uint32_t kLayout, typename T>
 __device__ void make_pixels(const LetterboxArgs<T>& args, uint32_t x, uint32_t y) {
-    const Picture<kLayout> picture{args.image.data, args.step, args.x.source, args.y.source};
+    const WireImage<kLayout> source{args.image.data, args.step, args.x.source, args.y.source};
     const Tap down = tap(y - args.y.origin, args.y);
     float values[3][kColumns];
 #pragma unroll
@@ -154,7 +154,7 @@ __device__ void make_pixels(const LetterboxArgs<T>& args, uint32_t x, uint32_t y
         const uint32_t column = x + i - args.x.origin;
         const bool inside = column < args.x.content;
         const Tap across = tap(inside ? column : 0, args.x);
-        const Corners<kLayout> corners(picture, across, down);
+        const Corners<kLayout> corners(source, across, down);
 #pragma unroll
         for (uint32_t c = 0; c < 3; ++c) {
             const float left = mix(corners.upper_left.c[c], corners.lower_left.c[c], down.weight);

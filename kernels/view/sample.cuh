@@ -31,7 +31,7 @@ struct Maps {
 };
 static_assert(sizeof(Maps) == 160);
 
-// Where a view sees a point, in fractions of its picture.
+// Where a view sees a point, in fractions of its image.
 struct Place {
     float u, v;
     bool is_seen;

@@ -34,7 +34,7 @@ pub(super) struct InOrder<'a, 'c> {
     /// The frames in flight, earliest first.
     in_flight: VecDeque<InFlight>,
     /// The number of these, from the earliest on, whose work is queued. The others may wait for
-    /// each other, to have their pictures decoded at once.
+    /// each other, to have their images decoded at once.
     num_queued: usize,
 }
 

@@ -55,11 +55,11 @@ use transforms::TransformFeed;
 /// use std::path::PathBuf;
 /// use std::sync::atomic::AtomicBool;
 ///
-/// use det_post_sim::{Drive, Options, PictureFormat};
+/// use det_post_sim::{Drive, Options, ImageFormat};
 /// use det_post::{Config, Replay, ReplayOptions};
 ///
 /// let folder = tempfile::tempdir()?; let bag = folder.path().join("drive"); let drive =
-/// Drive::new(1, &Options::default())?; det_post_sim::record(&drive, 0.3, PictureFormat::Raw, &bag,
+/// Drive::new(1, &Options::default())?; det_post_sim::record(&drive, 0.3, ImageFormat::Raw, &bag,
 /// &AtomicBool::new(false), &mut |_, _| {})?;
 ///
 /// let config = Config::load(&[PathBuf::from("config/demo.param.yaml")], &[])?;

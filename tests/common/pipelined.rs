@@ -36,7 +36,7 @@ pub struct Pipelined {
 }
 
 impl Pipelined {
-    /// Two clouds overlap, which ask for a pose, or four pictures. `most` becomes the largest number of frames in
+    /// Two clouds overlap, which ask for a pose, or four images. `most` becomes the largest number of frames in
     /// flight.
     pub fn new(kind: PayloadKind, faults: &Faults, most: &Arc<AtomicUsize>) -> Self {
         let pose_in = (kind == PayloadKind::Cloud).then(|| "map".to_owned());
@@ -53,11 +53,11 @@ impl Pipelined {
         }
     }
 
-    /// A cloud and a picture of the same time, one frame after another.
-    pub fn of_cloud_and_picture(faults: &Faults, most: &Arc<AtomicUsize>) -> Self {
+    /// A cloud and an image of the same time, one frame after another.
+    pub fn of_cloud_and_image(faults: &Faults, most: &Arc<AtomicUsize>) -> Self {
         let detector = Self::new(PayloadKind::Cloud, faults, most).one_at_a_time();
-        let picture = InputNeeds { kind: PayloadKind::Image, pose_in: None, calibration: false };
-        let needs = [detector.info.inputs[0].clone(), picture];
+        let image = InputNeeds { kind: PayloadKind::Image, pose_in: None, calibration: false };
+        let needs = [detector.info.inputs[0].clone(), image];
         let info = DetectorInfo::new(needs, &Device::Cpu, "stub", &[Stage::Infer]);
         Self { info, ..detector }
     }

@@ -16,7 +16,7 @@ use super::diagnostics;
 use super::memory_middleware::MemoryMiddleware;
 use super::pipelined::{Faults, Pipelined, Step};
 use super::recording::IMAGE_TOPIC;
-use super::session::{CAMERA_OUT, PATIENCE, Session, picture, sample, stamp_of};
+use super::session::{CAMERA_OUT, PATIENCE, Session, image_message, sample, stamp_of};
 
 const NUM_SENT: i32 = 400;
 /// The first of these, while the debug image has a subscriber.
@@ -60,7 +60,7 @@ fn frames_in_flight_are_published_in_order_and_a_fault_costs_its_frame() {
         let debug_image = format!("{CAMERA_OUT}/debug_image");
         session.graph.set_subscribers(&debug_image, 1);
         for number in 1..=NUM_SENT {
-            session.graph.send(IMAGE_TOPIC, &picture(Stamp::from_ros(number, 0)));
+            session.graph.send(IMAGE_TOPIC, &image_message(Stamp::from_ros(number, 0)));
             std::thread::sleep(Duration::from_millis(1));
             if number == NUM_DRAWN {
                 // Drawn with any number of frames in flight.

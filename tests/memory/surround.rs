@@ -1,4 +1,4 @@
-//! After warm-up, frames of several cameras allocate nothing, whether their pictures were
+//! After warm-up, frames of several cameras allocate nothing, whether their images were
 //! prepared on arrival or not.
 
 use std::path::Path;
@@ -172,7 +172,7 @@ fn a_frame_of_view_decoders_on_a_gpu_allocates_nothing_and_waits_once() {
     for (config, network) in view_decoders(folder.path()) {
         let stream = device.stream().unwrap();
         let input = TensorSpec {
-            name: "pictures".into(),
+            name: "images".into(),
             element: Some(ElementType::F32),
             shape: Some([6, 3, 48, 96].map(Dim::Fixed).to_vec()),
         };
@@ -225,7 +225,7 @@ fn a_frame_of_streampetr_on_a_gpu_allocates_nothing() {
             for (camera, input) in frame.inputs.iter().enumerate().filter(|_| prepares) {
                 detector.prepare(camera, input.as_ref().unwrap()).unwrap();
             }
-            // At most one for each picture, which is borrowed until then.
+            // At most one for each image, which is borrowed until then.
             let prepared = stream.num_waits();
             assert!(prepared - waits <= if prepares { 6 } else { 0 });
             assert!(detect(&mut detector, &frame.set()) > 0);

@@ -25,7 +25,7 @@ const NUM_FRAMES: u32 = 12;
 /// Where a frame of a camera fails: channel, number of the frame, step, and how.
 type Fault = (&'static str, u32, Step, ErrorKind);
 
-/// Two cameras in turn, a cloud without pose every third time, a picture that cannot be decoded,
+/// Two cameras in turn, a cloud without pose every third time, an image that cannot be decoded,
 /// and two that are missing, one of them beside a cloud.
 fn record(folder: &Path) {
     record_by(folder, BagCompression::None);
@@ -41,18 +41,18 @@ fn record_by(folder: &Path, compression: BagCompression) {
     let lidar = add("/points", PointCloud2::TYPE);
     for frame in 1..=NUM_FRAMES {
         let at = |part: u32| Stamp::from_ros(frame as i32, part);
-        let mut picture = session::picture(at(0));
-        let end = picture.len() - 1;
-        picture[end] = frame as u8;
-        bag.write(cameras[0], at(0), &picture).unwrap();
+        let mut image = session::image(at(0));
+        let end = image.len() - 1;
+        image[end] = frame as u8;
+        bag.write(cameras[0], at(0), &image).unwrap();
         if frame == 5 {
-            bag.write(cameras[0], at(1), &picture[..200]).unwrap();
+            bag.write(cameras[0], at(1), &image[..200]).unwrap();
         }
         if frame % 3 == 0 {
             bag.write(lidar, at(2), &session::cloud(at(0))).unwrap();
         }
         if frame != 6 && frame != 7 {
-            bag.write(cameras[1], at(3), &picture).unwrap();
+            bag.write(cameras[1], at(3), &image).unwrap();
         }
     }
     bag.finish().unwrap();
@@ -117,7 +117,7 @@ fn replay_by(
             hit.map(|(.., kind)| *kind)
         });
         let detector = match config.name.as_str() {
-            "rig" => Pipelined::of_cloud_and_picture(&faults, &seen),
+            "rig" => Pipelined::of_cloud_and_image(&faults, &seen),
             "lidar" => Pipelined::new(kind, &faults, &seen).one_at_a_time(),
             _ => Pipelined::new(kind, &faults, &seen),
         };

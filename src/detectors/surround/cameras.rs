@@ -12,14 +12,14 @@ use det_post_types::{
     Placement, Result, Size, Undistort, rounded_rows,
 };
 
-/// The matrices of all cameras for a network with pictures of one size, and the maps from
+/// The matrices of all cameras for a network with images of one size, and the maps from
 /// its pixels to those of the received images, as `M`.
 ///
 /// Everything that depends only on the calibration is kept until the calibration, the
 /// size or the frame of the images changes.
 #[derive(Debug)]
 pub struct Cameras<M> {
-    picture: Size,
+    input_size: Size,
     undistort: Undistort,
     convention: PixelConvention,
     compensate_skew: bool,
@@ -39,15 +39,15 @@ pub struct Camera<M> {
     frame_id: String,
     view: CameraView,
     revision: u64,
-    /// How the network's picture is sampled from an image.
+    /// How the network's input image is sampled from an image.
     pub map: M,
 }
 
 impl<M> Cameras<M> {
-    /// Cameras without calibration so far, for pictures of a size.
-    pub fn new(config: &SurroundConfig, num_cameras: usize, picture: Size) -> Self {
+    /// Cameras without calibration so far, for images of a size.
+    pub fn new(config: &SurroundConfig, num_cameras: usize, input_size: Size) -> Self {
         Self {
-            picture,
+            input_size,
             undistort: config.undistort,
             convention: config.facts.pixel_convention,
             compensate_skew: config.compensate_skew,
@@ -116,7 +116,7 @@ impl<M> Cameras<M> {
         input: &FrameInput<'_>,
         mut map_of: impl FnMut(&CameraView, Option<M>) -> Result<M>,
     ) -> Result<&Camera<M>> {
-        let Self { cameras, spare_maps, undistort, picture, convention, num_views, .. } = self;
+        let Self { cameras, spare_maps, undistort, input_size, convention, num_views, .. } = self;
         let current = cameras.get_mut(index).zip(spare_maps.get_mut(index));
         let (current, spare_map) = current.ok_or_else(|| no_camera(index))?;
         let error = |message: &str| Error::new(ErrorKind::Uncalibrated, STAGE, message);
@@ -135,7 +135,7 @@ impl<M> Cameras<M> {
             let model = CameraModel::new(calibration)?;
             model.check_image(input.header.frame_id, image_size)?;
             let view =
-                CameraView::new(&model, *undistort, *picture, Placement::CropTop, *convention);
+                CameraView::new(&model, *undistort, *input_size, Placement::CropTop, *convention);
             tracing::info!(
                 "camera {index} ({}): {}x{}, {}",
                 input.header.frame_id,
@@ -165,7 +165,7 @@ impl<M> Camera<M> {
 }
 
 /// The transform from the target frame at the frame's stamp to the camera at the stamp of
-/// its picture, or, without compensation of the skew, at the same stamp.
+/// its image, or, without compensation of the skew, at the same stamp.
 ///
 /// # Errors
 /// `Transform` when a pose is unknown.
@@ -183,15 +183,15 @@ pub fn camera_from_target(
 
 /// The matrices of a camera, all finite as f32.
 fn matrices(view: &CameraView, camera_from_target: &Isometry3<f64>) -> Result<ViewMatrices> {
-    let picture_from_target = view.picture_from_camera() * camera_from_target.to_homogeneous();
-    let target_from_picture = picture_from_target.try_inverse().ok_or_else(|| {
+    let image_from_target = view.image_from_camera() * camera_from_target.to_homogeneous();
+    let target_from_image = image_from_target.try_inverse().ok_or_else(|| {
         Error::new(ErrorKind::Uncalibrated, STAGE, "its projection cannot be inverted")
     })?;
     let intrinsics = view.intrinsics().to_homogeneous();
     let is_finite =
         |matrix: &Matrix4<f64>| rounded_rows(matrix, None).iter().all(|value| value.is_finite());
-    if [intrinsics, picture_from_target, target_from_picture].iter().all(is_finite) {
-        return Ok(ViewMatrices { intrinsics, picture_from_target, target_from_picture });
+    if [intrinsics, image_from_target, target_from_image].iter().all(is_finite) {
+        return Ok(ViewMatrices { intrinsics, image_from_target, target_from_image });
     }
     let [x, y, z] = camera_from_target.translation.vector.into();
     let message = format!("its pose, [{x:e}, {y:e}, {z:e}] m, gives matrices beyond f32");

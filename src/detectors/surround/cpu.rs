@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::cameras::Cameras;
 use super::decoder::{Decoder, DecoderFrame, Networks, family_of};
-use super::pictures::CpuPictures;
+use super::images::CpuImages;
 use super::{EgoMotion, MapStatistics, family, info, world_from_target};
 use crate::config::{ChannelConfig, SurroundConfig};
 use crate::detectors::in_flight::SingleFrame;
@@ -30,15 +30,15 @@ const STAGES: [Stage; 8] = [
     Stage::Gather,
 ];
 
-/// Finds boxes in space in the pictures of several cameras on the CPU.
+/// Finds boxes in space in the images of several cameras on the CPU.
 pub struct CpuDetector {
     info: DetectorInfo,
     cameras: Cameras<SampleMap>,
     masks_missing_cameras: bool,
-    pictures: CpuPictures,
+    images: CpuImages,
     resize: Resize,
     backbone: Box<dyn Engine>,
-    /// Whether the backbone takes the pictures of all cameras as one batch of 1.
+    /// Whether the backbone takes the images of all cameras as one batch of 1.
     has_batch: bool,
     decoder: Box<dyn Decoder<dyn Engine>>,
     motion: EgoMotion,
@@ -66,12 +66,12 @@ impl CpuDetector {
         networks: Networks<dyn Engine>,
     ) -> Result<Self> {
         super::check_cameras(networks.num_cameras, num_cameras)?;
-        let Networks { backbone, decoder, picture, has_batch, .. } = networks;
+        let Networks { backbone, decoder, input_size, has_batch, .. } = networks;
         Ok(Self {
             info: info(config, num_cameras, &Device::Cpu, backbone.name(), &STAGES),
-            cameras: Cameras::new(config, num_cameras, picture),
+            cameras: Cameras::new(config, num_cameras, input_size),
             masks_missing_cameras: config.facts.kind.masks_missing_cameras(),
-            pictures: CpuPictures::new(num_cameras, picture, super::resample_params(config))?,
+            images: CpuImages::new(num_cameras, input_size, super::resample_params(config))?,
             resize: config.facts.resize,
             backbone,
             has_batch,
@@ -100,10 +100,9 @@ impl CpuDetector {
     /// From the input of the backbone to candidates.
     fn infer(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         let pose = world_from_target(frame)?;
-        let Self { backbone, decoder, cameras, motion, pictures, has_batch, .. } = self;
-        report.time(Stage::Encode, || {
-            run_backbone(backbone.as_mut(), pictures.input(), *has_batch)
-        })?;
+        let Self { backbone, decoder, cameras, motion, images, has_batch, .. } = self;
+        report
+            .time(Stage::Encode, || run_backbone(backbone.as_mut(), images.input(), *has_batch))?;
         let step = motion.step(frame.stamp, &pose, self.max_gap, report);
         let (backbone, matrices) = (backbone.as_ref(), cameras.matrices());
         let of_frame = DecoderFrame { backbone, matrices, stamp: frame.stamp, step };
@@ -119,10 +118,10 @@ impl Detector for CpuDetector {
     }
 
     fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
-        let Self { cameras, pictures, resize, .. } = self;
+        let Self { cameras, images, resize, .. } = self;
         let camera =
             cameras.update_view(input, message, |view, _| SampleMap::of_view(view, *resize))?;
-        pictures.prepare(input, message, camera)
+        images.prepare(input, message, camera)
     }
 
     fn num_in_flight(&self) -> usize {
@@ -136,7 +135,7 @@ impl Detector for CpuDetector {
         }
         let resize = self.resize;
         self.cameras.update(frame, |view, _| SampleMap::of_view(view, resize))?;
-        self.pictures.write(frame, &self.cameras, report)?;
+        self.images.write(frame, &self.cameras, report)?;
         self.infer(frame, report)?;
         self.in_flight.mark_submitted(());
         Ok(())
@@ -157,27 +156,27 @@ impl Detector for CpuDetector {
 
     fn reset(&mut self) -> Result<()> {
         self.motion.reset();
-        self.pictures.forget();
+        self.images.forget();
         self.decoder.reset();
         Ok(())
     }
 
     fn warm_up(&mut self) -> Result<()> {
-        run_backbone(self.backbone.as_mut(), self.pictures.input(), self.has_batch)?;
+        run_backbone(self.backbone.as_mut(), self.images.input(), self.has_batch)?;
         self.decoder.warm_up(self.backbone.as_ref(), &mut self.postprocess.candidates)
     }
 }
 
-/// Runs the backbone on the pictures, [N, 3, H, W] or, as one batch, [1, N, 3, H, W].
-fn run_backbone(backbone: &mut dyn Engine, pictures: &Tensor, has_batch: bool) -> Result<()> {
-    let &[n, channels, height, width] = pictures.shape() else {
+/// Runs the backbone on the images, [N, 3, H, W] or, as one batch, [1, N, 3, H, W].
+fn run_backbone(backbone: &mut dyn Engine, images: &Tensor, has_batch: bool) -> Result<()> {
+    let &[n, channels, height, width] = images.shape() else {
         return Err(Error::new(
             ErrorKind::Argument,
             super::STAGE,
-            "the pictures must have four dimensions",
+            "the images must have four dimensions",
         ));
     };
     let shape = [1, n, channels, height, width];
     let shape = if has_batch { &shape[..] } else { &shape[1..] };
-    backbone.run(&[TensorView::new(shape, pictures.view().values())?])
+    backbone.run(&[TensorView::new(shape, images.view().values())?])
 }

@@ -1,11 +1,11 @@
-//! Surround detection on a GPU: pictures, backbone and decoder there, the few boxes that
+//! Surround detection on a GPU: images, backbone and decoder there, the few boxes that
 //! pass on the host. A payload in page-locked memory is uploaded in place.
 
 use std::time::Duration;
 
 use super::cameras::Cameras;
 use super::decoder::{Decoder, DecoderFrame, Networks, family_of};
-use super::pictures::CudaPictures;
+use super::images::CudaImages;
 use super::{EgoMotion, family, info, world_from_target};
 use crate::config::{ChannelConfig, SurroundConfig};
 use crate::detectors::frame_stream::FrameStream;
@@ -35,14 +35,14 @@ const STAGES: [Stage; 9] = [
     Stage::Gather,
 ];
 
-/// Finds boxes in space in the pictures of several cameras on a GPU.
+/// Finds boxes in space in the images of several cameras on a GPU.
 pub struct CudaDetector {
     info: DetectorInfo,
     uploads: InPlaceUploads,
     frames: FrameStream,
     cameras: Cameras<DeviceMap>,
     masks_missing_cameras: bool,
-    pictures: CudaPictures,
+    images: CudaImages,
     resize: Resize,
     backbone: Box<DeviceEngine>,
     decoder: Box<dyn Decoder<DeviceEngine>>,
@@ -72,15 +72,15 @@ impl CudaDetector {
         networks: Networks<DeviceEngine>,
     ) -> Result<Self> {
         super::check_cameras(networks.num_cameras, num_cameras)?;
-        let Networks { backbone, decoder, picture, .. } = networks;
+        let Networks { backbone, decoder, input_size, .. } = networks;
         let device = Device::Cuda(stream.device().clone());
         Ok(Self {
             info: info(config, num_cameras, &device, backbone.name(), &STAGES),
             uploads: InPlaceUploads::new(stream)?,
             frames: FrameStream::new(stream, &STREAM_STAGES)?,
-            cameras: Cameras::new(config, num_cameras, picture),
+            cameras: Cameras::new(config, num_cameras, input_size),
             masks_missing_cameras: config.facts.kind.masks_missing_cameras(),
-            pictures: CudaPictures::new(
+            images: CudaImages::new(
                 stream,
                 num_cameras,
                 &config.jpeg,
@@ -104,13 +104,13 @@ impl CudaDetector {
     /// Runs a frame up to its candidates.
     fn run(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         let pose = world_from_target(frame)?;
-        let Self { uploads, frames, cameras, pictures, backbone, decoder, motion, .. } = self;
+        let Self { uploads, frames, cameras, images, backbone, decoder, motion, .. } = self;
         let step = motion.step(frame.stamp, &pose, self.max_gap, report);
         let candidates = &mut self.postprocess.candidates;
         let mut is_decoding = false;
         let ran = uploads.scope(|scope| {
             let mut running = frames.begin(scope, report);
-            pictures.enqueue(frame, cameras, &mut running, backbone.input(0)?)?;
+            images.enqueue(frame, cameras, &mut running, backbone.input(0)?)?;
             backbone.enqueue()?;
             running.end_of(Stage::Encode)?;
             is_decoding = true;
@@ -119,10 +119,10 @@ impl CudaDetector {
             decoder.enqueue(&of_frame)?;
             running.end_of(Stage::Infer)?;
             // While the GPU works.
-            pictures.add_times(running.report)?;
+            images.add_times(running.report)?;
             running.add_copies(Stage::Encode, backbone);
             decoder.read(candidates, running.report)?;
-            pictures.add_times(running.report)?;
+            images.add_times(running.report)?;
             running.finish()
         });
         match frames.drain_on_error(ran) {
@@ -148,12 +148,12 @@ impl Detector for CudaDetector {
     }
 
     fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
-        let Self { frames, cameras, pictures, uploads, backbone, resize, .. } = self;
+        let Self { frames, cameras, images, uploads, backbone, resize, .. } = self;
         let stream = frames.stream();
         let camera = cameras.update_view(input, message, |view, before| {
             DeviceMap::replacing(before, stream, &SampleMap::of_view(view, *resize)?)
         })?;
-        pictures.prepare(input, message, camera, uploads, backbone.input(0)?)
+        images.prepare(input, message, camera, uploads, backbone.input(0)?)
     }
 
     fn num_in_flight(&self) -> usize {
@@ -189,7 +189,7 @@ impl Detector for CudaDetector {
 
     fn reset(&mut self) -> Result<()> {
         self.motion.reset();
-        self.pictures.forget();
+        self.images.forget();
         self.decoder.reset();
         Ok(())
     }

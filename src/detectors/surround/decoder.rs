@@ -82,9 +82,9 @@ pub struct Networks<Backbone: ?Sized> {
     pub(super) decoder: Box<dyn Decoder<Backbone>>,
     /// The number of cameras that they take.
     pub(super) num_cameras: usize,
-    /// The size of the pictures that the backbone takes.
-    pub(super) picture: Size,
-    /// Whether the backbone takes the pictures of all cameras as one batch of 1.
+    /// The size of the images that the backbone takes.
+    pub(super) input_size: Size,
+    /// Whether the backbone takes the images of all cameras as one batch of 1.
     pub(super) has_batch: bool,
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 #[cfg(feature = "cuda")]
 use super::DeviceStreamPetr;
-use super::signature::{Lengths, Signature, StatedPictures};
+use super::signature::{Lengths, Signature, StatedImages};
 use super::{CameraMatrices, StreamPetr};
 use crate::config::{SurroundConfig, SurroundDecoder};
 use crate::detectors::surround::STAGE;
@@ -74,7 +74,7 @@ impl<'a> StreamPetrFamily<'a> {
             position,
             head,
             self.config.facts.class_names.len(),
-            StatedPictures::of(&self.config.facts),
+            StatedImages::of(&self.config.facts),
         )?;
         let Signature { features, lengths, .. } = *network.signature();
         Ok(Networks {
@@ -82,7 +82,7 @@ impl<'a> StreamPetrFamily<'a> {
             backbone,
             decoder: Box::new(self.decoder(network, features, lengths)),
             num_cameras: lengths.num_cameras,
-            picture: lengths.picture,
+            input_size: lengths.input_size,
         })
     }
 
@@ -110,7 +110,7 @@ impl Family for StreamPetrFamily<'_> {
             det_post_infer::load(self.position_embedding_path, &config.engine)?,
             load(self.head_path)?,
             config.facts.class_names.len(),
-            StatedPictures::of(&config.facts),
+            StatedImages::of(&config.facts),
         )?;
         let Signature { features, lengths, .. } = *network.signature();
         Ok(Networks {
@@ -118,7 +118,7 @@ impl Family for StreamPetrFamily<'_> {
             backbone: Box::new(backbone),
             decoder: Box::new(self.decoder(network, features, lengths)),
             num_cameras: lengths.num_cameras,
-            picture: lengths.picture,
+            input_size: lengths.input_size,
         })
     }
 }
@@ -134,7 +134,7 @@ impl<N> StreamPetrDecoder<N> {
             self.embedded = None;
             let of_network = CameraMatrices {
                 intrinsics: matrices.intrinsics(),
-                target_from_picture: matrices.target_from_picture(),
+                target_from_image: matrices.target_from_image(),
             };
             embed(&mut self.network, &of_network)?;
             self.embedded = Some(matrices.revision());
@@ -224,7 +224,7 @@ impl Decoder<DeviceEngine> for StreamPetrDecoder<DeviceStreamPetr> {
     ) -> Result<()> {
         self.embedded = None;
         let zeros = vec![0.0; 16 * self.network.signature().lengths.num_cameras];
-        let matrices = CameraMatrices { intrinsics: &zeros, target_from_picture: &zeros };
+        let matrices = CameraMatrices { intrinsics: &zeros, target_from_image: &zeros };
         self.network.embed(&matrices)?;
         let features = backbone.output(self.features)?;
         self.network.enqueue(features, Stamp::default(), &Step::First)?;

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    ViewFamily, check_outputs, inference_error, level_sizes, map_shape, model_error, motion_of,
-    picture_size, unseen_views, write_views,
+    ViewFamily, check_outputs, inference_error, input_size, level_sizes, map_shape, model_error,
+    motion_of, unseen_views, write_views,
 };
 use crate::config::SurroundConfig;
 use crate::detectors::surround::decoder::{Decoder, DecoderFrame};
@@ -38,7 +38,7 @@ impl ViewHead {
     ///
     /// # Errors
     /// `Model` when the backbone has another number of outputs than the head has levels, the head
-    /// does not state the size of the pictures, or the precision is f16.
+    /// does not state the size of the images, or the precision is f16.
     pub(super) fn new(
         family: &ViewFamily<'_>,
         backbone: &mut dyn Engine,
@@ -50,7 +50,7 @@ impl ViewHead {
         let outputs: Vec<usize> = (0..num_outputs).collect();
         backbone.use_outputs(&outputs)?;
         let [num_views, _, num_channels] = network.map_sizes();
-        let picture = picture_size(&config.facts)?;
+        let input_size = input_size(&config.facts)?;
         if precision == ViewPrecision::F16 {
             return model_error("decoder.precision f16 requires a GPU".into());
         }
@@ -62,7 +62,7 @@ impl ViewHead {
             };
             FeatureLevel::new([width, height], texels)
         };
-        let levels = level_sizes(picture, facts).into_iter().enumerate().map(level).collect();
+        let levels = level_sizes(input_size, facts).into_iter().enumerate().map(level).collect();
         let maps = FeatureMaps::new(num_views, num_channels, levels)?;
         Ok(Self {
             decoder: CpuViewDecoder::new(network),
@@ -71,7 +71,7 @@ impl ViewHead {
             num_outputs,
             params: config.query_decode(),
             workspace: Workspace::new(config.pre_nms_top_k),
-            views: unseen_views(num_views, picture),
+            views: unseen_views(num_views, input_size),
             statistics: None,
         })
     }
@@ -124,7 +124,7 @@ impl ViewHead {
 
 impl Decoder<dyn Engine> for ViewHead {
     fn enqueue(&mut self, frame: &DecoderFrame<'_, dyn Engine>) -> Result<()> {
-        write_views(&mut self.views, frame.matrices.picture_from_target());
+        write_views(&mut self.views, frame.matrices.image_from_target());
         self.run(frame.backbone, &frame.step)
     }
 

@@ -2,7 +2,7 @@
 //! network with a memory has another one for frames without it.
 
 use super::{
-    ViewFamily, check_outputs, level_sizes, map_shape, model_error, motion_of, picture_size,
+    ViewFamily, check_outputs, input_size, level_sizes, map_shape, model_error, motion_of,
     unseen_views, write_views,
 };
 use crate::config::{SurroundConfig, ViewFacts};
@@ -67,8 +67,8 @@ impl DeviceViewHead {
             (_, None) => Texel::F16,
         };
         let [num_views, _, num_channels] = network.map_sizes();
-        let picture = picture_size(&config.facts)?;
-        let sizes = level_sizes(picture, facts);
+        let input_size = input_size(&config.facts)?;
+        let sizes = level_sizes(input_size, facts);
         let maps = [num_views, num_channels];
         let mut maps =
             DeviceFeatureMaps::zeros(stream, maps, &sizes, texel, scales.unwrap_or_default())?;
@@ -96,7 +96,7 @@ impl DeviceViewHead {
             selection,
             query_sizes,
             has_quality: network.has_quality(),
-            views: unseen_views(num_views, picture),
+            views: unseen_views(num_views, input_size),
         })
     }
 
@@ -128,7 +128,7 @@ impl DeviceViewHead {
 
 impl Decoder<DeviceEngine> for DeviceViewHead {
     fn enqueue(&mut self, frame: &DecoderFrame<'_, DeviceEngine>) -> Result<()> {
-        write_views(&mut self.views, frame.matrices.picture_from_target());
+        write_views(&mut self.views, frame.matrices.image_from_target());
         self.enqueue_graph(&frame.step)
     }
 

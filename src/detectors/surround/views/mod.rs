@@ -1,6 +1,6 @@
 //! DETR3D and Sparse4D behind a backbone.
 //!
-//! The backbone takes the pictures `[N, 3, H, W]` (or `[1, N, 3, H, W]`) and gives one
+//! The backbone takes the images `[N, 3, H, W]` (or `[1, N, 3, H, W]`) and gives one
 //! output a level, `[N, C, h, w]` or `[N, h, w, C]` (or with a leading 1), f32 or f16. Its
 //! maps are written channels last, the decoder looks into them where its queries project,
 //! and its queries become candidates. Maps are int8 where the configuration has their scales.
@@ -74,7 +74,7 @@ impl<'a> ViewFamily<'a> {
             backbone,
             decoder: Box::new(head),
             num_cameras,
-            picture: picture_size(&self.config.facts)?,
+            input_size: input_size(&self.config.facts)?,
         })
     }
 
@@ -98,7 +98,7 @@ impl<'a> ViewFamily<'a> {
             backbone: Box::new(backbone),
             decoder: Box::new(head),
             num_cameras,
-            picture: picture_size(&self.config.facts)?,
+            input_size: input_size(&self.config.facts)?,
         })
     }
 
@@ -118,9 +118,9 @@ impl Family for ViewFamily<'_> {
     fn load_on_gpu(&self, stream: &Stream) -> Result<Networks<DeviceEngine>> {
         let network = self.network()?;
         let config = self.config;
-        let picture = picture_size(&config.facts)?;
+        let input_size = input_size(&config.facts)?;
         let [num_views, ..] = network.map_sizes();
-        let shape_of = |spec: &TensorSpec| Ok(pictures_shape(spec, num_views, picture));
+        let shape_of = |spec: &TensorSpec| Ok(images_shape(spec, num_views, input_size));
         let backbone = DeviceEngine::load(&config.model_path, &config.engine, stream, shape_of)?;
         self.on_gpu(stream, backbone, &network)
     }
@@ -128,14 +128,14 @@ impl Family for ViewFamily<'_> {
 
 /// The shape of the backbone's input, with a batch of 1 where it has one.
 #[cfg(feature = "cuda")]
-fn pictures_shape(input: &TensorSpec, num_views: usize, picture: Size) -> Vec<usize> {
-    let shape = [1, num_views, 3, picture.height as usize, picture.width as usize];
+fn images_shape(input: &TensorSpec, num_views: usize, input_size: Size) -> Vec<usize> {
+    let shape = [1, num_views, 3, input_size.height as usize, input_size.width as usize];
     shape[usize::from(!has_batch(Some(input), false))..].to_vec()
 }
 
-/// Views without pictures, for a network with pictures of a size.
-fn unseen_views(num_views: usize, picture: Size) -> Vec<View> {
-    let size = [picture.width, picture.height];
+/// Views without images, for a network with images of a size.
+fn unseen_views(num_views: usize, input_size: Size) -> Vec<View> {
+    let size = [input_size.width, input_size.height];
     vec![View { pixels_from_base: [[0.0; 4]; 3], size, is_present: false }; num_views]
 }
 
@@ -159,18 +159,18 @@ fn check_outputs(num_outputs: usize, facts: &ViewFacts) -> Result<()> {
     ))
 }
 
-/// The size of the pictures that the head states.
+/// The size of the images that the head states.
 ///
 /// # Errors
 /// `Model` when it does not.
-fn picture_size(facts: &SurroundFacts) -> Result<Size> {
+fn input_size(facts: &SurroundFacts) -> Result<Size> {
     facts.input_size.map_or_else(|| model_error("the head states no input_size".into()), Ok)
 }
 
 /// Width and height of every level, those that are begun counted whole.
-fn level_sizes(picture: Size, facts: &ViewFacts) -> Vec<[usize; 2]> {
+fn level_sizes(input_size: Size, facts: &ViewFacts) -> Vec<[usize; 2]> {
     let of_stride =
-        |&stride: &u32| [picture.width, picture.height].map(|n| n.div_ceil(stride) as usize);
+        |&stride: &u32| [input_size.width, input_size.height].map(|n| n.div_ceil(stride) as usize);
     let mut sizes: Vec<[usize; 2]> = facts.level_strides.iter().map(of_stride).collect();
     if let Some(last) = sizes.last().copied().filter(|_| facts.extra_level) {
         sizes.push(last.map(|n| n.div_ceil(2)));

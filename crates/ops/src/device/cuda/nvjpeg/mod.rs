@@ -17,12 +17,12 @@ use library::{Handle, MAX_COMPONENTS, Planes, check, check_file, refused};
 use super::{DeviceBuffer, Event, PinnedBuffer, Stream, UploadScope, error, lock_capture};
 use det_post_types::{Error, ErrorKind, Result, Size};
 
-/// The planes of a picture, one after the other without padding: luma, then Cb and Cr.
+/// The planes of an image, one after the other without padding: luma, then Cb and Cr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JpegPlanes {
-    /// Columns and rows of the picture and of its luma.
+    /// Columns and rows of the image and of its luma.
     pub size: Size,
-    /// Columns and rows of Cb and Cr; `None` for a grey picture.
+    /// Columns and rows of Cb and Cr; `None` for a grey image.
     pub chroma: Option<Size>,
 }
 
@@ -220,7 +220,7 @@ impl JpegEngines {
             let num = batch.starts.len();
             batch.create_state(handle)?;
             if std::mem::take(&mut batch.num_prepared) != num {
-                let size = c_int::try_from(num).map_err(|_| error("too many pictures"))?;
+                let size = c_int::try_from(num).map_err(|_| error("too many images"))?;
                 // SAFETY: handle and state are alive, and the work of the state before is
                 // complete (`batch`).
                 let status = unsafe {
