@@ -1,4 +1,4 @@
-//! Frames of real detectors that overlap on a GPU, with faults in their stages.
+//! Frames of real detectors that are in flight together on a GPU, with faults in their stages.
 
 use std::path::Path;
 use std::sync::Arc;
