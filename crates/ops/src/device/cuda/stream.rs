@@ -14,7 +14,7 @@ use det_post_types::Result;
 /// A queue of work on one GPU, with all memory that was allocated on it. Clones
 /// are handles of the same stream.
 ///
-/// A stream may have further queues, for what frames do beside its work ([`Stream::beside`]),
+/// A stream may have further queues, for what frames do beside its work ([`Stream::sibling_stream`]),
 /// and further memory, which is freed before the rest ([`Stream::with_own_memory`]).
 #[derive(Clone)]
 pub struct Stream {
@@ -96,8 +96,8 @@ impl Queues {
     /// Waits for the work of all queues.
     fn synchronize(&self) -> std::result::Result<(), DriverError> {
         let mut waited = Ok(());
-        let beside = self.beside.iter().filter_map(OnceLock::get);
-        for queue in beside.chain([&self.stream]) {
+        let siblings = self.siblings.iter().filter_map(OnceLock::get);
+        for queue in siblings.chain([&self.stream]) {
             // Also after a failure.
             waited = waited.and(queue.synchronize());
         }
