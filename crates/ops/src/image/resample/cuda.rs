@@ -149,7 +149,7 @@ impl<'a> Launch<'a> {
             positions: self.positions,
             out,
             step: layout.step as u64,
-            index: self.start,
+            first: self.start,
             source: sides(map.source),
             network: sides(map.network),
             reach: map.reach,

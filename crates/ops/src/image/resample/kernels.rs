@@ -34,7 +34,7 @@ pub struct ResampleArgs<'a, T> {
     pub first: u64,
     /// Columns and rows of the image.
     pub source: [u32; 2],
-    /// Columns and rows of the image.
+    /// Columns and rows of the network's input.
     pub network: [u32; 2],
     /// Half the width of the filter along x and y, in units of 2^-16 pixels.
     pub reach: [u32; 2],
