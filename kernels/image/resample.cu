@@ -2,10 +2,11 @@
 // network's input: crates/ops/src/image/resample/mod.rs.
 //
 // Thread mapping: a thread computes a pixel in the three planes, a warp pixels of one row.
-// Reads: the bytes of the image, positions. Writes: every value of the image.
+// Reads: the bytes of the image, positions. Writes: every value of one image
+// of the input.
 // The order of operations is that of the CPU, without contraction. The launcher checks
 // that the image holds all rows of its layout, that there is a position for every column and
-// row or for every pixel, and that the planes hold the image. No position makes a thread
+// row or for every pixel, and that the planes hold the output. No position makes a thread
 // read outside the image.
 
 #include <cuda_fp16.h>

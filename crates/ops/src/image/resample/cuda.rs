@@ -100,7 +100,7 @@ impl DeviceMap {
 ///
 /// # Errors
 /// `Argument` when the image does not have the size that the map was made for, `out` does not
-/// have the image, or no image was uploaded; `Device` when a buffer belongs to another
+/// have image `index`, or no image was uploaded; `Device` when a buffer belongs to another
 /// stream or the launch fails.
 pub fn enqueue_resample(
     stream: &Stream,

@@ -1,4 +1,4 @@
-//! Positions of the source that an image shows, and the weights of the pixels around them.
+//! Positions of the source that an input image shows, and the weights of the pixels around them.
 
 use det_post_types::{CameraView, Error, ErrorKind, ImageView, Letterbox, Resize, Result, Size};
 
@@ -87,7 +87,7 @@ impl SampleMap {
         self.source
     }
 
-    /// Size of the images that are made.
+    /// Size of the input images that are made.
     pub fn network(&self) -> Size {
         self.network
     }

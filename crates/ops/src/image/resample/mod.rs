@@ -2,7 +2,7 @@
 //! resized, cropped and normalised in one pass from the wire encoding.
 //!
 //! A [`SampleMap`] holds the position in the image as received that each pixel of the
-//! network's image shows, and the width of the filter. It is made once per calibration.
+//! network's input shows, and the width of the filter. It is made once per calibration.
 //! The images of several cameras are written side by side into one tensor `[N, 3, H, W]`.
 //!
 //! [`letterbox`](super::letterbox) is the operation for one camera without undistortion; its
@@ -48,14 +48,14 @@ use crate::image::planes::{Mapping, Planes};
 use crate::image::wire::RgbRow;
 use det_post_types::{ChannelOrder, Encoding, ImageView, Normalization, Result, Size, Tensor};
 
-/// The format of a network's images, apart from their size.
+/// The format of a network's input images, apart from their size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ResampleParams {
     /// Order of the planes.
     pub channel_order: ChannelOrder,
     /// Factor and offset per plane.
     pub normalization: Normalization,
-    /// Value where the input image shows nothing of the image, 0 to 255 before normalisation, all
+    /// Value where the input shows nothing of the camera's image, 0 to 255 before normalisation, all
     /// planes.
     pub pad_value: f32,
 }
@@ -95,8 +95,8 @@ impl Workspace {
 /// others are left as they are.
 ///
 /// # Errors
-/// `Argument` when the image does not have the size that the map was made for, or `out` does
-/// not have the image.
+/// `Argument` when the image does not have the size that the map was made for, or `out` has no
+/// image `index`.
 pub fn resample(
     image: &ImageView<'_>,
     map: &SampleMap,
@@ -126,7 +126,7 @@ fn check_source(found: Size, expected: Size) -> Result<()> {
     )))
 }
 
-/// The values of an image in a tensor `[N, 3, height, width]`, or `[1, N, ..]`.
+/// The values of image `index` in a tensor `[N, 3, height, width]`, or `[1, N, ..]`.
 fn image_range(shape: &[usize], network: Size, index: usize) -> Result<Range<usize>> {
     let (width, height) = (network.width as usize, network.height as usize);
     match *shape {
