@@ -256,7 +256,7 @@ impl Recorded {
 
     fn image(&self, camera: usize) -> Result<Vec<u8>> {
         if self.is_compressed {
-            return decompress::image(camera as u32);
+            return decompress::jpeg_image(camera as u32);
         }
         Ok(TestImage::new(SOURCE, Encoding::Bgr8).view()?.data().to_vec())
     }
