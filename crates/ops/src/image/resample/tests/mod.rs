@@ -40,7 +40,7 @@ fn values(tensor: &Tensor) -> Vec<f32> {
     }
 }
 
-/// One image of one image.
+/// The input image that an image gives.
 fn run(image: &ImageView<'_>, map: &SampleMap, params: &ResampleParams) -> Vec<f32> {
     let mut out = dirty(ElementType::F32, 1, map.network());
     resample(image, map, params, &mut Workspace::new(), 0, &mut out).unwrap();
@@ -216,13 +216,13 @@ fn images_are_written_side_by_side() {
         let mut out = dirty(element, 3, map.network());
         resample(&image, &map, &params, &mut Workspace::new(), 1, &mut out).unwrap();
         let found = values(&out);
-        let [before, index, after] = [0, 1, 2].map(|n| &found[n * 96..(n + 1) * 96]);
+        let [before, written, after] = [0, 1, 2].map(|n| &found[n * 96..(n + 1) * 96]);
         assert!(before.iter().chain(after).all(|v| v.is_nan()));
         let rounded = |&v: &f32| match element {
             ElementType::F16 => f16::from_f32(v).to_f32(),
             _ => v,
         };
-        assert_eq!(index, single.iter().map(rounded).collect::<Vec<_>>());
+        assert_eq!(written, single.iter().map(rounded).collect::<Vec<_>>());
     }
 }
 
