@@ -10,7 +10,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use det_post_ops::image::decompress::{Picture, decompress};
+use det_post_ops::image::decompress::{DecodedImage, decompress};
 use det_post_ops::image::letterbox::{LetterboxParams, Workspace, letterbox};
 use det_post_types::{
     ChannelOrder, CompressedFormat, CompressedView, ElementType, Encoding, ImageView,
@@ -48,7 +48,7 @@ fn letterbox_1080p(c: &mut Criterion) {
     for (name, encoding, element) in cases {
         let step = encoding.row_bytes(size.width);
         let data = noise(step * encoding.num_rows(size.height));
-        let image = ImageView::new(size, step, encoding, false, &data).expect("a valid picture");
+        let image = ImageView::new(size, step, encoding, false, &data).expect("a valid image");
         let mut out = Tensor::zeros(element, &[1, 3, 640, 640]).expect("a float tensor");
         let mut workspace = Workspace::new();
         group.bench_function(name, |b| {
@@ -65,11 +65,11 @@ fn jpeg(c: &mut Criterion) {
         let path = entry.expect("a readable folder").path();
         let data = std::fs::read(&path).expect("a readable file");
         let file = CompressedView::new(CompressedFormat::Jpeg, &data);
-        let mut picture = Picture::new();
+        let mut decoded = DecodedImage::new();
         group.bench_function(
             path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
             |b| {
-                b.iter(|| decompress(black_box(&file), &mut picture).expect("a sound file"));
+                b.iter(|| decompress(black_box(&file), &mut decoded).expect("a sound file"));
             },
         );
     }

@@ -1,8 +1,8 @@
 // Candidates from arrays of boxes, scores and classes, and survivors as arrays:
 // crates/ops/src/arrays/candidates/mod.rs.
 
-#include "shared/candidate.cuh"
 #include "nms/args.cuh"
+#include "shared/candidate.cuh"
 
 namespace candidate_arrays {
 

@@ -81,10 +81,10 @@ extern "C" __global__ void __launch_bounds__(scatter::kThreads)
     if (cell < args.pillars.len) args.pillars[cell] = voxel + 1;
 }
 
-#define SCATTER_WRITE(From, To, suffix)                                                    \
-    extern "C" __global__ void __launch_bounds__(scatter::kThreads)                        \
+#define SCATTER_WRITE(From, To, suffix)                                                     \
+    extern "C" __global__ void __launch_bounds__(scatter::kThreads)                         \
         scatter_write_##suffix(const __grid_constant__ scatter::WriteArgs<From, To> args) { \
-        scatter::write(args);                                                              \
+        scatter::write(args);                                                               \
     }
 
 SCATTER_WRITE(float, float, f32)

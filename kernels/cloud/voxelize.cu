@@ -16,10 +16,10 @@
 // order. An entry belongs to one cell or, on large grids, is found by hashing.
 
 #include "cloud/bucket_order.cuh"
-#include "shared/counters.cuh"
 #include "cloud/grid.cuh"
-#include "shared/scan.cuh"
 #include "cloud/voxel_bucket.cuh"
+#include "shared/counters.cuh"
+#include "shared/scan.cuh"
 
 namespace voxelize {
 
@@ -49,15 +49,16 @@ struct Args {
     Slice<const uint32_t> num_points;
     Slice<uint32_t> cells;                 // by voxel
     Slice<uint32_t> num_points_per_voxel;  // by voxel
-    Slice<uint32_t> point_indices;  // by voxel, max_points_per_voxel each; without a limit as buckets
+    // By voxel, max_points_per_voxel each; without a limit as buckets.
+    Slice<uint32_t> point_indices;
     Slice<uint32_t> num_voxels;
     Counters counters;
     Slice<Entry> entries;
     Slice<uint32_t> point_entries;    // by point
     Slice<uint32_t> point_positions;  // by point: its position in the bucket
     Slice<uint32_t> bucket_points;
-    Slice<VoxelBucket> buckets;      // by voxel
-    Slice<uint32_t> large_buckets;   // voxels with large buckets, in any order
+    Slice<VoxelBucket> buckets;     // by voxel
+    Slice<uint32_t> large_buckets;  // voxels with large buckets, in any order
     Slice<uint32_t> num_large_buckets;
     Slice<uint64_t> ticket;
     Slice<uint64_t> aggregates;    // by tile
@@ -67,7 +68,7 @@ struct Args {
     uint32_t point_capacity;
     uint32_t max_points_per_voxel;  // all ones: no limit
     uint32_t voxel_capacity;
-    uint32_t hash_shift;  // 0: an entry per cell
+    uint32_t hash_shift;        // 0: an entry per cell
     uint32_t num_large_blocks;  // of the step `order`: blocks for large buckets, the first ones
     uint32_t reserved;
 };
@@ -296,15 +297,16 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     if (blockIdx.x < args.num_large_blocks) {
         const uint32_t num_buckets = num_large_buckets(args);
         uint32_t* values = held[threadIdx.x / kLanes];
-        for (uint32_t i = threadIdx.x / kLanes * args.num_large_blocks + blockIdx.x; i < num_buckets;
-             i += args.num_large_blocks * kWarps) {
+        for (uint32_t i = threadIdx.x / kLanes * args.num_large_blocks + blockIdx.x;
+             i < num_buckets; i += args.num_large_blocks * kWarps) {
             const uint32_t voxel = args.large_buckets[i];
             const VoxelBucket bucket = args.buckets[voxel];
             const uint32_t limit = args.max_points_per_voxel;
             const uint32_t top_bit = 1u << (31 - __clz(args.point_capacity | 1));
-            const uint32_t num = gather_lowest(args.bucket_points.data + bucket.offset, bucket.count,
-                                               limit, top_bit, values);
-            write_in_order(values, num, args.point_indices.data + static_cast<uint64_t>(voxel) * limit);
+            const uint32_t num = gather_lowest(args.bucket_points.data + bucket.offset,
+                                               bucket.count, limit, top_bit, values);
+            write_in_order(values, num,
+                           args.point_indices.data + static_cast<uint64_t>(voxel) * limit);
         }
         return;
     }

@@ -34,7 +34,7 @@ struct Args {
     Slice<const uint32_t> num_voxels;  // 0: no anchor passes
     Slice<const float> bound;          // the threshold of the logits
     Thresholds thresholds;
-    Slice<const Anchor> anchors;    // by class
+    Slice<const Anchor> anchors;  // by class
     Slice<const float> rotations;
     uint32_t num_cells;
     uint32_t num_columns;
@@ -93,7 +93,8 @@ __device__ bool decode_box(const Args<T>& args, const Passing& passing, Candidat
     for (uint32_t i = 0; i < 7; ++i) residuals[i] = value_at(args, args.boxes, 7, position, i);
     const uint32_t num_rotations = static_cast<uint32_t>(args.rotations.len);
     const Anchor anchor = args.anchors[position.anchor / num_rotations];
-    const float diagonal = __fsqrt_rn(anchor.size_m[0] * anchor.size_m[0] + anchor.size_m[1] * anchor.size_m[1]);
+    const float diagonal =
+        __fsqrt_rn(anchor.size_m[0] * anchor.size_m[0] + anchor.size_m[1] * anchor.size_m[1]);
     const float column = static_cast<float>(position.cell % args.num_columns);
     const float row = static_cast<float>(position.cell / args.num_columns);
     candidate.center[0] = residuals[0] * diagonal + (column * args.step[0] + args.first[0]);

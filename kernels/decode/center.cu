@@ -121,8 +121,8 @@ __device__ bool read_variances(const Args<T>& args, const Task<T>& task, uint32_
     const float of_sine = exponential(turns.at[0]);
     const float of_cosine = exponential(turns.at[1]);
     const float square = sine * sine + cosine * cosine;
-    out.yaw_variance = __fdiv_rn(cosine * cosine * of_sine + sine * sine * of_cosine,
-                                 square * square);
+    out.yaw_variance =
+        __fdiv_rn(cosine * cosine * of_sine + sine * sine * of_cosine, square * square);
     is_finite &= isfinite(out.yaw_variance);
     if (args.has_velocity != 0) {
         const Values<T, 2> velocity(task.velocity, num_cells, cell, 2);

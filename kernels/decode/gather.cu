@@ -2,10 +2,10 @@
 // crates/ops/src/decode/gather/mod.rs. One block processes the survivors in their order. As the
 // last kernel of a frame it also publishes the frame's counters.
 
-#include "shared/candidate.cuh"
-#include "shared/counters.cuh"
 #include "nms/args.cuh"
 #include "nms/rectangle.cuh"
+#include "shared/candidate.cuh"
+#include "shared/counters.cuh"
 
 namespace gather {
 
@@ -119,8 +119,7 @@ __device__ void gather_boxes(const Args<Candidate, Detection>& args) {
     // Loaded before their number is known.
     Kept survivor = threadIdx.x < places ? args.kept[threadIdx.x] : Kept{};
     const uint32_t num_kept = min(args.nms_counts[0].num_kept, places);
-    const uint32_t limit =
-        min(settings.max_detections, static_cast<uint32_t>(args.published.len));
+    const uint32_t limit = min(settings.max_detections, static_cast<uint32_t>(args.published.len));
     uint32_t base = 0;
     for (uint32_t start = 0; start < num_kept; start += kThreads) {
         const uint32_t own = start + threadIdx.x;
@@ -200,15 +199,14 @@ struct Args3d {
 // Writes a detection as words.
 __device__ inline void write_detection(const Args3d& args, const Kept& survivor, uint32_t* out) {
     const Candidate3d& c = args.candidates[survivor.index];
-    const float box[7] = {c.center[0], c.center[1], c.center[2], c.length, c.width, c.height,
-                          c.yaw};
+    const float box[7] = {c.center[0], c.center[1], c.center[2], c.length,
+                          c.width,     c.height,    c.yaw};
     out[0] = c.rank.class_index;
     out[1] = __float_as_uint(survivor.score);
 #pragma unroll
     for (uint32_t i = 0; i < 7; ++i) out[2 + i] = __float_as_uint(box[i]);
     out += kBoxWords;
-    const uint32_t place =
-        survivor.index < args.places.len ? args.places[survivor.index] : kNone;
+    const uint32_t place = survivor.index < args.places.len ? args.places[survivor.index] : kNone;
     const Motion motion = place < args.motions.len ? args.motions[place] : Motion{};
     if (args.has_velocity != 0) {
         for (uint32_t i = 0; i < kVelocityWords; ++i) {

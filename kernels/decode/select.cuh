@@ -349,16 +349,14 @@ __device__ void append(const Slices<Candidate>& args, Shared& shared, uint32_t n
         const uint64_t num_wanted = total >> 16;
         const bool is_end = start + kThreads >= num;
         if (threadIdx.x == 0) {
-            shared.before.word =
-                atomicAdd(totals, (is_end ? Totals::kDone : 0) | num_wanted << Totals::kBits |
-                                      num_found);
+            shared.before.word = atomicAdd(
+                totals, (is_end ? Totals::kDone : 0) | num_wanted << Totals::kBits | num_found);
         }
         __syncthreads();
         const Totals counted = shared.before;
         if (passes) {
             const uint32_t lower = (1u << lane) - 1;
-            const uint32_t index =
-                counted.num_found() + (before & 0xffff) + __popc(votes & lower);
+            const uint32_t index = counted.num_found() + (before & 0xffff) + __popc(votes & lower);
             const uint32_t position =
                 counted.num_wanted() + (before >> 16) + __popc(wanted_votes & lower);
             if (index < args.found.len) {

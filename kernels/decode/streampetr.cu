@@ -1,5 +1,5 @@
-// Decodes the queries of StreamPETR heads, crates/ops/src/decode/streampetr/mod.rs, and selects the best
-// candidates, crates/ops/src/decode/select/mod.rs, in one kernel.
+// Decodes the queries of StreamPETR heads, crates/ops/src/decode/streampetr/mod.rs, and selects the
+// best candidates, crates/ops/src/decode/select/mod.rs, in one kernel.
 //
 // Thread mapping: a thread reads the logits of a query. Queries whose logit passes are listed in
 // shared memory and distributed over the threads, which decode their boxes. Candidates are

@@ -9,10 +9,10 @@ constexpr uint32_t kFeatureThreads = 256;
 
 // The struct in Rust: crates/ops/src/sparse/conv/kernels.rs.
 struct InputArgs {
-    Slice<const float> features;         // rows of `num_channels`, in the order of the input
-    Slice<const uint32_t> input_rows;    // by site the row of its features
-    Slice<const uint32_t> counts;        // the first is the number of sites
-    Slice<uint8_t> output;               // zeros, then rows
+    Slice<const float> features;       // rows of `num_channels`, in the order of the input
+    Slice<const uint32_t> input_rows;  // by site the row of its features
+    Slice<const uint32_t> counts;      // the first is the number of sites
+    Slice<uint8_t> output;             // zeros, then rows
     uint32_t num_channels;
     uint32_t row_len;  // padded values of a row of the output
 };

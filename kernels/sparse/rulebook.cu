@@ -87,14 +87,14 @@ extern "C" __global__ void __launch_bounds__(rulebook::kThreads)
     atomicMin(&args.input_rows[site], row);
 }
 
-#define RULEBOOK_RANK(suffix, kWords, kWritesSites)                                  \
-    extern "C" __global__ void __launch_bounds__(rulebook::kRankThreads)             \
-        rulebook_count_##suffix(const __grid_constant__ rulebook::RankArgs args) {   \
-        rulebook::count_bits<kWords>(args);                                          \
-    }                                                                                \
-    extern "C" __global__ void __launch_bounds__(rulebook::kRankThreads)             \
-        rulebook_rank_##suffix(const __grid_constant__ rulebook::RankArgs args) {    \
-        rulebook::rank<kWords, kWritesSites>(args);                                  \
+#define RULEBOOK_RANK(suffix, kWords, kWritesSites)                                \
+    extern "C" __global__ void __launch_bounds__(rulebook::kRankThreads)           \
+        rulebook_count_##suffix(const __grid_constant__ rulebook::RankArgs args) { \
+        rulebook::count_bits<kWords>(args);                                        \
+    }                                                                              \
+    extern "C" __global__ void __launch_bounds__(rulebook::kRankThreads)           \
+        rulebook_rank_##suffix(const __grid_constant__ rulebook::RankArgs args) {  \
+        rulebook::rank<kWords, kWritesSites>(args);                                \
     }
 
 // A block per tile. The sites of the input are written by `place`.

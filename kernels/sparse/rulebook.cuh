@@ -35,8 +35,8 @@ struct ClearArgs {
 };
 
 struct CellsArgs {
-    Slice<const int4> coordinates;     // batch, c0, c1, c2 by row; empty: `cells`
-    Slice<const uint32_t> cells;       // linear indices
+    Slice<const int4> coordinates;  // batch, c0, c1, c2 by row; empty: `cells`
+    Slice<const uint32_t> cells;    // linear indices
     Slice<const uint32_t> num_cells;
     Slice<uint32_t> bits;
     Slice<uint32_t> ranks;
@@ -94,8 +94,8 @@ struct TableArgs {
 // A cell of an axis from a cell of the other side and a tap; `kNoRow` where none is.
 __device__ inline uint32_t multiplied(const Geometry& geometry, uint32_t axis, uint32_t cell,
                                       uint32_t tap, uint32_t size) {
-    const uint32_t found = cell * geometry.stride[axis] + tap * geometry.dilation[axis] -
-                           geometry.padding[axis];
+    const uint32_t found =
+        cell * geometry.stride[axis] + tap * geometry.dilation[axis] - geometry.padding[axis];
     return found < size ? found : kNoRow;
 }
 
@@ -130,7 +130,10 @@ __device__ inline Run run_of(const Geometry& geometry, bool is_transposed, uint3
     } else if (dilation == 1) {
         // Every output whose kernel covers the cell.
         const int32_t padded = static_cast<int32_t>(cell) + padding;
-        begin = padded < kernel ? 0 : static_cast<int32_t>(static_cast<uint32_t>(padded - kernel) / geometry.stride[axis]) + 1;
+        begin = padded < kernel ? 0
+                                : static_cast<int32_t>(static_cast<uint32_t>(padded - kernel) /
+                                                       geometry.stride[axis]) +
+                                      1;
         end = static_cast<int32_t>(static_cast<uint32_t>(padded) / geometry.stride[axis]) + 1;
         step = 1;
     } else {

@@ -34,7 +34,7 @@ pub(super) struct EvalArguments {
     /// Folder for precision-recall curves and calibration plots.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Folder for boxes in pictures as files of COCO: a truth and a list of detections per camera.
+    /// Folder for boxes in images as files of COCO: a truth and a list of detections per camera.
     #[arg(long, value_name = "DIR")]
     coco: Option<PathBuf>,
     /// Says which topic of truth a topic of detections belongs to; else the frame of reference does.
@@ -46,13 +46,13 @@ pub(super) struct EvalArguments {
     /// Points that an object in space must have to count.
     #[arg(long, value_name = "N", default_value_t = Filters::default().min_points)]
     min_points: u32,
-    /// Pixels that an object around a rig of cameras must have in one picture to count.
+    /// Pixels that an object around a rig of cameras must have in one image to count.
     #[arg(long, value_name = "N", default_value_t = Filters::default().min_pixels)]
     min_pixels: u32,
-    /// Height that an object in a picture must have to count, in pixels.
+    /// Height that an object in an image must have to count, in pixels.
     #[arg(long, value_name = "PIXELS", default_value_t = Filters::default().min_height)]
     min_height: f64,
-    /// Part of an object in a picture, or around a rig of cameras, that must be seen for it to
+    /// Part of an object in an image, or around a rig of cameras, that must be seen for it to
     /// count.
     #[arg(long, value_name = "PART", default_value_t = Filters::default().min_visibility)]
     min_visibility: f64,

@@ -28,7 +28,7 @@ pub(super) struct ReplayArguments {
     overrides: Vec<String>,
     #[command(flatten)]
     like: LikeArguments,
-    /// Folder for detections.jsonl, detections/ (a recording), report.json and pictures/.
+    /// Folder for detections.jsonl, detections/ (a recording), report.json and images/.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Where all channels run: auto, cpu, cuda:N or, placed on all GPUs, cuda:* (overrides every
@@ -55,9 +55,9 @@ pub(super) struct ReplayArguments {
     /// sweeps and the memory of networks need: joined slices then equal a replay of the whole.
     #[arg(long, value_name = "S", requires = "from", value_parser = parse_warm_up)]
     warm_up: Option<Duration>,
-    /// Draws the first N frames of every channel into pictures/ (needs --out).
+    /// Draws the first N frames of every channel into images/ (needs --out).
     #[arg(long, value_name = "N", default_value_t = 0, requires = "out")]
-    pictures: u64,
+    images: u64,
     #[command(flatten)]
     observe: ObserveArguments,
 }
@@ -132,7 +132,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
     };
     let replay = Replay::open(&arguments.bag, &config, options)?;
     drop(gpus);
-    let create = |out: &PathBuf| ReplayFiles::create(out, &replay, arguments.pictures);
+    let create = |out: &PathBuf| ReplayFiles::create(out, &replay, arguments.images);
     let mut files = arguments.out.as_ref().map(create).transpose()?;
     let mut observer = arguments.observe.of_replay(&replay)?;
     let report = run_with(replay, |frame| {

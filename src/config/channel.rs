@@ -96,7 +96,7 @@ pub enum ChannelKind {
     Camera(Box<CameraConfig>),
     /// Point clouds to 3D detections.
     Lidar(Box<LidarConfig>),
-    /// Pictures of several cameras to 3D detections.
+    /// Images of several cameras to 3D detections.
     Surround(Box<SurroundConfig>),
 }
 

@@ -58,7 +58,7 @@ pub use head::{
 };
 pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy};
 pub use lidar::{DensificationConfig, LidarConfig, SparseEncoderConfig};
-pub use like::{Fate, Like, Package, State, packages, parameter_table};
+pub use like::{Like, Package, TranslatedParameter, TranslationOutcome, packages, parameter_table};
 pub use live::{LiveConfig, ProcessingTimeLimits};
 pub use manual::manual_tables;
 pub(crate) use memory::available_bytes;

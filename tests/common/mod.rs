@@ -25,9 +25,9 @@ pub mod network;
 pub mod npz;
 pub mod one_input_slot;
 pub mod onnx;
-pub mod overlapping;
 #[path = "../../examples/make_sample/parameters.rs"]
 pub mod parameters;
+pub mod pipelined;
 pub mod point_cloud;
 #[path = "../../examples/make_sample/recording.rs"]
 pub mod recording;

@@ -263,7 +263,7 @@ pub fn turn() -> Motion {
     }
 }
 
-/// A camera ahead and one behind, 90 degrees wide, pictures of 64 x 32.
+/// A camera ahead and one behind, 90 degrees wide, images of 64 x 32.
 pub fn two_views() -> [View; 2] {
     [1.0, -1.0].map(|side| View {
         pixels_from_base: [

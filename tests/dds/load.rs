@@ -89,7 +89,7 @@ fn receive(arrived: &Arc<Mutex<Arrived>>) -> Receiver {
     Box::new(move |received| {
         let mut arrived = arrived.lock().unwrap();
         match received {
-            Ok(Received::Picture { header, payload: ImagePayload::Raw(image) }) => {
+            Ok(Received::Image { header, payload: ImagePayload::Raw(image) }) => {
                 arrived.take(header, image.data());
             }
             Ok(Received::Cloud { header, view }) => arrived.take(header, view.data()),
@@ -292,7 +292,7 @@ fn soak() {
     let seconds = std::env::var("DET_POST_SOAK_SECONDS").map_or(600, |text| text.parse().unwrap());
     let duration = Duration::from_secs(seconds);
     let Some(run) = run(&turn, duration, Reliability::BestEffort) else { return };
-    // A picture more or less is on its way at any moment: the most of one time beside the most of another.
+    // An image more or less is on its way at any moment: the most of one time beside the most of another.
     let quarter = run.memory.len() / 4;
     let settled = run.memory[quarter..2 * quarter].iter().max().unwrap();
     let most = run.memory[2 * quarter..].iter().max().unwrap();

@@ -41,7 +41,7 @@ enum Came {
 
 fn note(received: det_post::Result<Received<'_>>) -> Came {
     match received {
-        Ok(Received::Picture { payload, .. }) => match payload {
+        Ok(Received::Image { payload, .. }) => match payload {
             det_post_types::ImagePayload::Raw(image) => Came::Data(image.data().to_owned()),
             det_post_types::ImagePayload::Compressed(file) => Came::Data(file.data.to_owned()),
             on_device @ det_post_types::ImagePayload::OnDevice(_) => panic!("{on_device:?}"),

@@ -97,7 +97,7 @@ fn undistortion_reads_where_opencv_reads() {
             furthest = furthest.max(apart);
             num_compared += 1;
         }
-        // Only where a lens folds the picture over is there no position.
+        // Only where a lens folds the image over is there no position.
         assert!(10 * num_compared > 8 * pixels.len(), "{calibration:?}: {num_compared}");
     }
     println!("positions are within {furthest:.5} px of OpenCV's");
@@ -151,7 +151,7 @@ fn matrices_are_those_of_the_reference_rigs() {
         let (placement, convention) = (Placement::CropTop, PixelConvention::Trainer);
         let view = CameraView::new(&camera, Undistort::Auto, network, placement, convention);
         let found =
-            rounded_rows(&view.picture_from_base(&camera_from_base, &Isometry3::identity()), None);
+            rounded_rows(&view.image_from_base(&camera_from_base, &Isometry3::identity()), None);
         for (i, found) in found.into_iter().enumerate() {
             let expected = m[(i / 4, i % 4)];
             assert!((f64::from(found) - expected).abs() < 2e-3, "{i}: {found}, {expected}");

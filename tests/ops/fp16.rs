@@ -68,7 +68,7 @@ fn outputs(network: &[u8]) -> Option<Vec<Vec<f32>>> {
         .iter()
         .map(|dim| match dim {
             Dim::Fixed(n) => *n,
-            // A batch of one picture.
+            // A batch of one image.
             Dim::Dynamic => 1,
         })
         .collect();

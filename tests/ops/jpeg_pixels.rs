@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use det_post_ops::image::decompress::{Picture, decompress};
+use det_post_ops::image::decompress::{DecodedImage, decompress};
 use det_post_types::{CompressedFormat, CompressedView};
 
 use crate::common::require::{Need, skip};
@@ -20,7 +20,7 @@ fn jpeg_pixels_are_those_of_libjpeg_turbo() {
         .arg(folder.path())
         .status();
     assert!(status.unwrap().success());
-    let mut picture = Picture::new();
+    let mut decoded = DecodedImage::new();
     let mut num_files = 0;
     for entry in fs::read_dir(folder.path()).unwrap() {
         let path = entry.unwrap().path();
@@ -30,8 +30,8 @@ fn jpeg_pixels_are_those_of_libjpeg_turbo() {
         let (file, expected) =
             (fs::read(&path).unwrap(), fs::read(path.with_extension("raw")).unwrap());
         let input = CompressedView::new(CompressedFormat::Jpeg, &file);
-        decompress(&input, &mut picture).unwrap();
-        let found = picture.view().unwrap();
+        decompress(&input, &mut decoded).unwrap();
+        let found = decoded.view().unwrap();
         assert_eq!(found.data().len(), expected.len(), "{}", path.display());
         let num_different = found.data().iter().zip(&expected).filter(|(a, b)| a != b).count();
         assert_eq!(num_different, 0, "{}: of {} bytes", path.display(), expected.len());

@@ -14,7 +14,7 @@ mod cameras;
 mod efficient_nms;
 mod engines;
 mod fp16;
-mod fuzz_pictures;
+mod fuzz_images;
 mod jpeg_pixels;
 mod lidar_reference;
 mod nms_tables;

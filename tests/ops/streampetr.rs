@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use det_post::detectors::surround::streampetr::{CameraMatrices, StatedPictures, StreamPetr};
+use det_post::detectors::surround::streampetr::{CameraMatrices, StatedImages, StreamPetr};
 use det_post::detectors::surround::{EgoMotion, Step};
 use det_post_infer::Engine;
 use det_post_types::{EngineKind, EngineOptions, FrameReport, Stamp, TensorValues, TensorView};
@@ -71,7 +71,7 @@ fn open(folder: &Path, options: &EngineOptions, classes: usize) -> det_post::Res
         load(FILES[1]),
         load(FILES[2]),
         classes,
-        StatedPictures::default(),
+        StatedImages::default(),
     )
 }
 
@@ -151,9 +151,9 @@ fn four_frames_with_memory_are_those_of_the_reference() {
 
 fn run_reference(network: &mut StreamPetr, (inputs, expected): (&Named, &Named), form: Form) {
     let sizes = REFERENCE;
-    let [intrinsics, target_from_picture] = matrices(inputs);
+    let [intrinsics, target_from_image] = matrices(inputs);
     let matrices =
-        CameraMatrices { intrinsics: &intrinsics, target_from_picture: &target_from_picture };
+        CameraMatrices { intrinsics: &intrinsics, target_from_image: &target_from_image };
     let shape = [1, sizes.cameras, sizes.channels, sizes.grid[0], sizes.grid[1]];
     let num_queries = sizes.queries + sizes.propagated;
     let mut motion = EgoMotion::default();
@@ -238,9 +238,9 @@ fn small_matrices() -> [Vec<f32>; 2] {
 /// Boxes and logits of a sequence of frames, given as seconds and metres ahead.
 fn run_small(folder: &Path, options: &EngineOptions, frames: &[(f64, f64)]) -> Vec<Vec<f32>> {
     let mut network = open(folder, options, SMALL.classes).unwrap();
-    let [intrinsics, target_from_picture] = small_matrices();
+    let [intrinsics, target_from_image] = small_matrices();
     let matrices =
-        CameraMatrices { intrinsics: &intrinsics, target_from_picture: &target_from_picture };
+        CameraMatrices { intrinsics: &intrinsics, target_from_image: &target_from_image };
     let num = SMALL.tokens() * SMALL.channels;
     let shape = [1, SMALL.cameras, SMALL.channels, SMALL.grid[0], SMALL.grid[1]];
     let mut motion = EgoMotion::default();

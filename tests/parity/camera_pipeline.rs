@@ -1,5 +1,5 @@
 //! A camera channel from the message to its detections: the same detections and
-//! counts on both devices, whatever pictures come one after another.
+//! counts on both devices, whatever images come one after another.
 
 use det_post::config::{CameraConfig, ChannelConfig, ChannelKind, Config, YoloFacts};
 use det_post::detectors::Detector;
@@ -111,7 +111,7 @@ pub fn config(head: &str, more: &[&str]) -> CameraConfig {
     }
 }
 
-/// What a network answers to a picture.
+/// What a network answers to an image.
 fn answer_to(mirror: &mut Mirror, image: &ImageView<'_>) -> Tensor {
     let YoloFacts { placement, channel_order, normalization, pad_value, .. } =
         config("yolov8", &[]).facts;
@@ -141,7 +141,7 @@ impl Pair {
         }
     }
 
-    /// Number of detections of a picture, once both sides agree.
+    /// Number of detections of an image, once both sides agree.
     fn check(&mut self, payload: &ImagePayload<'_>, context: &str) -> usize {
         let expected = in_image(&mut self.on_cpu, payload).unwrap();
         let found = in_image(&mut self.on_gpu, payload).unwrap();
@@ -168,14 +168,14 @@ pub fn bits(detections: &[Detection2d]) -> Vec<[u32; 6]> {
     detections.iter().map(bits).collect()
 }
 
-pub struct Picture {
+pub struct TestImage {
     pub size: Size,
     step: usize,
     encoding: Encoding,
     data: Vec<u8>,
 }
 
-impl Picture {
+impl TestImage {
     pub fn new(random: &mut Random, size: Size, encoding: Encoding) -> Self {
         let step = encoding.row_bytes(size.width) + random.below(3) * 8;
         let data = random.bytes(step * encoding.num_rows(size.height));
@@ -208,21 +208,21 @@ fn compressed(data: &[u8]) -> ImagePayload<'_> {
 const HEADS: [(&str, usize); 2] = [("yolov5", 900), ("yolov8", 1300)];
 
 #[test]
-fn pictures_of_any_kind_one_after_another() {
+fn images_of_any_kind_one_after_another() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(70);
     for (head, num_rows) in HEADS {
         let mut pair = Pair::new(&device, &config(head, &[]), head, num_rows);
         let small = Size::new(98, 50);
         let large = Size::new(640, 482);
-        let pictures = [
-            Picture::new(&mut random, small, Encoding::Bgr8),
-            Picture::new(&mut random, small, Encoding::Rgb8),
-            Picture::new(&mut random, large, Encoding::Nv12),
-            Picture::new(&mut random, large, Encoding::BayerGrbg8),
-            Picture::new(&mut random, small, Encoding::Mono16),
-            Picture::new(&mut random, large, Encoding::Rgba8),
-            Picture::new(&mut random, Size::new(2, 2), Encoding::Uyvy),
+        let sources = [
+            TestImage::new(&mut random, small, Encoding::Bgr8),
+            TestImage::new(&mut random, small, Encoding::Rgb8),
+            TestImage::new(&mut random, large, Encoding::Nv12),
+            TestImage::new(&mut random, large, Encoding::BayerGrbg8),
+            TestImage::new(&mut random, small, Encoding::Mono16),
+            TestImage::new(&mut random, large, Encoding::Rgba8),
+            TestImage::new(&mut random, Size::new(2, 2), Encoding::Uyvy),
         ];
         let files = [
             png(&mut random, 77, 131, png::ColorType::Rgb),
@@ -230,9 +230,9 @@ fn pictures_of_any_kind_one_after_another() {
         ];
         let mut num_detections = 0;
         for round in 0..3 {
-            for picture in pictures.iter().chain(&pictures[..2]) {
-                let context = format!("{head} {:?} {:?} {round}", picture.size, picture.encoding);
-                num_detections += pair.check(&picture.payload(), &context);
+            for source in sources.iter().chain(&sources[..2]) {
+                let context = format!("{head} {:?} {:?} {round}", source.size, source.encoding);
+                num_detections += pair.check(&source.payload(), &context);
             }
             for file in &files {
                 num_detections += pair.check(&compressed(file), head);
@@ -246,7 +246,7 @@ fn pictures_of_any_kind_one_after_another() {
 fn limits_cut_and_count_alike() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(71);
-    let picture = Picture::new(&mut random, Size::new(200, 120), Encoding::Bgr8);
+    let source = TestImage::new(&mut random, Size::new(200, 120), Encoding::Bgr8);
     let cases: [&[&str]; 7] = [
         &["c.candidate_capacity:=100"],
         &["c.candidate_capacity:=1"],
@@ -259,7 +259,7 @@ fn limits_cut_and_count_alike() {
     for (head, num_rows) in HEADS {
         for more in cases {
             let mut pair = Pair::new(&device, &config(head, more), head, num_rows);
-            let num_detections = pair.check(&picture.payload(), &format!("{head} {more:?}"));
+            let num_detections = pair.check(&source.payload(), &format!("{head} {more:?}"));
             assert!(num_detections > 0, "{head} {more:?}");
         }
     }
@@ -269,10 +269,10 @@ fn limits_cut_and_count_alike() {
 fn thresholds_change_between_frames_without_new_memory() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(72);
-    let picture = Picture::new(&mut random, Size::new(200, 120), Encoding::Bgr8);
+    let source = TestImage::new(&mut random, Size::new(200, 120), Encoding::Bgr8);
     for (head, num_rows) in HEADS {
         let mut pair = Pair::new(&device, &config(head, &[]), head, num_rows);
-        pair.check(&picture.payload(), head);
+        pair.check(&source.payload(), head);
         let num_allocations = pair.stream.num_allocations();
         let thresholds: [&[&str]; 4] = [
             &["c.score_threshold:=0.9"],
@@ -284,20 +284,20 @@ fn thresholds_change_between_frames_without_new_memory() {
             let config = channel(head, more);
             pair.on_cpu.reconfigure(&config).unwrap();
             pair.on_gpu.reconfigure(&config).unwrap();
-            pair.check(&picture.payload(), &format!("{head} {more:?}"));
+            pair.check(&source.payload(), &format!("{head} {more:?}"));
         }
         assert_eq!(pair.stream.num_allocations(), num_allocations);
         for more in [&["c.pre_nms_top_k:=30"], &["c.max_detections:=2"]] {
             let config = channel(head, more);
             pair.on_cpu.reconfigure(&config).unwrap();
             pair.on_gpu.reconfigure(&config).unwrap();
-            pair.check(&picture.payload(), &format!("{head} {more:?}"));
+            pair.check(&source.payload(), &format!("{head} {more:?}"));
         }
     }
 }
 
 #[test]
-fn a_bad_picture_leaves_the_channel_usable() {
+fn a_bad_image_leaves_the_channel_usable() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(73);
     let mut pair = Pair::new(&device, &config("yolov8", &[]), "yolov8", 500);
@@ -314,19 +314,19 @@ fn a_bad_picture_leaves_the_channel_usable() {
 fn a_frame_moves_its_bytes_once_and_waits_once() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(74);
-    let picture = Picture::new(&mut random, Size::new(320, 200), Encoding::Bgr8);
+    let source = TestImage::new(&mut random, Size::new(320, 200), Encoding::Bgr8);
     let mut pair = Pair::new(&device, &config("yolov8", &[]), "yolov8", 500);
     for _ in 0..2 {
-        pair.check(&picture.payload(), "warm-up");
+        pair.check(&source.payload(), "warm-up");
     }
     let before = pair.stream.num_waits();
-    let processed = in_image(&mut pair.on_gpu, &picture.payload()).unwrap();
+    let processed = in_image(&mut pair.on_gpu, &source.payload()).unwrap();
     let num_waits = pair.stream.num_waits() - before;
     // One for the answer, one by the engine on the CPU for its input.
     assert_eq!(num_waits, 2);
     let expected = bits(&processed.detections);
     let bytes = |stage, transfer| processed.report.bytes(stage, transfer);
-    let num_bytes = picture.data.len() as u64;
+    let num_bytes = source.data.len() as u64;
     assert_eq!(bytes(Stage::Upload, Transfer::HostCopy), num_bytes);
     assert_eq!(bytes(Stage::Upload, Transfer::Upload), num_bytes);
     assert_eq!(bytes(Stage::Letterbox, Transfer::Upload), 0);
@@ -343,15 +343,15 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
 
     // The same answers without an engine on the CPU: one wait in all, or none when the frame is
     // complete before the host asks.
-    let ImagePayload::Raw(image) = picture.payload() else { panic!("pixels") };
+    let ImagePayload::Raw(image) = source.payload() else { panic!("pixels") };
     let mut mirror = Mirror::new("yolov8", 500);
     let stream = &pair.stream;
     let answer = answer_to(&mut mirror, &image);
     let engine = DeviceEngine::fixed(stream, mirror.inputs, &[("output", &answer)]).unwrap();
     let mut pipeline = <CudaDetector>::new(&config("yolov8", &[]), stream, engine).unwrap();
-    in_image(&mut pipeline, &picture.payload()).unwrap();
+    in_image(&mut pipeline, &source.payload()).unwrap();
     let before = stream.num_waits();
-    let processed = in_image(&mut pipeline, &picture.payload()).unwrap();
+    let processed = in_image(&mut pipeline, &source.payload()).unwrap();
     assert!(stream.num_waits() - before <= 1);
     assert_eq!(bits(&processed.detections), expected);
     let num_moved = |transfer| processed.report.bytes(Stage::Infer, transfer);
@@ -373,7 +373,7 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
 fn every_suppression_and_a_change_between_them() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(75);
-    let picture = Picture::new(&mut random, Size::new(200, 120), Encoding::Bgr8);
+    let source = TestImage::new(&mut random, Size::new(200, 120), Encoding::Bgr8);
     let mut pair = Pair::new(&device, &config("yolov8", &[]), "yolov8", 700);
     for kind in ["iou", "none", "fast", "soft_linear", "soft_gaussian", "iou"] {
         let nms = format!("c.nms.kind:={kind}");
@@ -381,9 +381,9 @@ fn every_suppression_and_a_change_between_them() {
         let config = channel("yolov8", &more);
         pair.on_cpu.reconfigure(&config).unwrap();
         pair.on_gpu.reconfigure(&config).unwrap();
-        assert!(pair.check(&picture.payload(), kind) > 20, "{kind}");
+        assert!(pair.check(&source.payload(), kind) > 20, "{kind}");
         let mut at_start = Pair::new(&device, &self::config("yolov8", &more), "yolov8", 700);
-        assert!(at_start.check(&picture.payload(), kind) > 20, "{kind}");
+        assert!(at_start.check(&source.payload(), kind) > 20, "{kind}");
     }
 }
 

@@ -7,10 +7,10 @@ use std::fs;
 use det_post_ops::device::cuda::{InPlaceUploads, Stream};
 use det_post_ops::image::DeviceImage;
 use det_post_ops::image::decompress::cuda::{JpegDecoder, layout};
-use det_post_ops::image::decompress::{Picture, decompress};
+use det_post_ops::image::decompress::{DecodedImage, decompress};
 use det_post_types::{
-    CompressedFormat, CompressedView, FrameReport, ImagePayload, JpegDevice, JpegOptions,
-    PictureDecoder, Size,
+    CompressedFormat, CompressedView, FrameReport, ImageDecoder, ImagePayload, JpegDevice,
+    JpegOptions, Size,
 };
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
@@ -75,7 +75,7 @@ fn decoder() -> Option<(Stream, JpegDecoder, InPlaceUploads)> {
 }
 
 /// Decodes files in one batch and compares them with the CPU. Returns whether the engines
-/// decode them: small or odd pictures may be for the CPU.
+/// decode them: small or odd images may be for the CPU.
 fn check(
     (stream, decoder, uploads): &mut (Stream, JpegDecoder, InPlaceUploads),
     files: &[Vec<u8>],
@@ -102,7 +102,7 @@ fn check(
         return false;
     }
     for (index, ((file, layout), image)) in files.iter().zip(&layouts).zip(&images).enumerate() {
-        let mut expected = Picture::new();
+        let mut expected = DecodedImage::new();
         decompress(&view(file), &mut expected).unwrap();
         let expected = expected.view().unwrap();
         assert_eq!(image.layout().unwrap(), *layout);
@@ -124,7 +124,7 @@ const SAMPLINGS: [Option<SamplingFactor>; 4] =
     [Some(SamplingFactor::F_1_1), Some(SamplingFactor::F_2_1), Some(SamplingFactor::F_2_2), None];
 
 #[test]
-fn pictures_of_every_sampling_and_size_equal_those_of_the_cpu() {
+fn images_of_every_sampling_and_size_equal_those_of_the_cpu() {
     let Some(mut engines) = decoder() else { return };
     let mut random = Random::new(31);
     let sizes =
@@ -142,7 +142,7 @@ fn pictures_of_every_sampling_and_size_equal_those_of_the_cpu() {
 }
 
 #[test]
-fn a_batch_of_different_pictures_equals_those_of_the_cpu() {
+fn a_batch_of_different_images_equals_those_of_the_cpu() {
     let Some(mut engines) = decoder() else { return };
     let mut random = Random::new(32);
     for num in [6, 1, 16, 3] {
@@ -194,7 +194,7 @@ fn files_for_the_cpu_are_decoded_there_and_counted() {
         Box::new(Mirror::new("yolov8", 300)),
     )
     .unwrap();
-    let of = |report: &FrameReport| PictureDecoder::ALL.map(|decoder| report.pictures(decoder));
+    let of = |report: &FrameReport| ImageDecoder::ALL.map(|decoder| report.images(decoder));
     for (file, expected) in [(&good, [0, 1]), (&progressive, [1, 0]), (&narrow, [1, 0])] {
         let payload = ImagePayload::Compressed(view(file));
         let found = in_image(&mut on_gpu, &payload).unwrap();
@@ -244,9 +244,9 @@ fn mutated_files_do_not_touch_the_others_of_their_batch() {
     let size = Size::new(197, 131);
     let files = SAMPLINGS.map(|sampling| jpeg(&mut random, size, sampling, 0));
     let pixels = files.each_ref().map(|file| {
-        let mut picture = Picture::new();
-        decompress(&view(file), &mut picture).unwrap();
-        picture.view().unwrap().data().to_vec()
+        let mut decoded = DecodedImage::new();
+        decompress(&view(file), &mut decoded).unwrap();
+        decoded.view().unwrap().data().to_vec()
     });
     let (mut num_decoded, mut num_refused) = (0, 0);
     for iteration in 0..500 {

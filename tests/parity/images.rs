@@ -1,4 +1,4 @@
-//! Images as they are received, in every encoding, and the comparison of pictures.
+//! Images as they are received, in every encoding, and the comparison of images.
 
 use det_post_types::{Encoding, ImageView, Size, Tensor};
 

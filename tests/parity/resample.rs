@@ -1,4 +1,4 @@
-//! Resample: bit-equal pictures for every encoding, size, placement, filter and lens.
+//! Resample: bit-equal images for every encoding, size, placement, filter and lens.
 
 use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, Stream};
 use det_post_ops::image::DeviceImage;
@@ -15,14 +15,14 @@ const PLACEMENTS: [Placement; 4] =
     [Placement::CropTop, Placement::Center, Placement::TopLeft, Placement::Stretch];
 
 /// Cameras of a tensor.
-const NUM_PICTURES: usize = 3;
+const NUM_IMAGES: usize = 3;
 
 struct Problem {
     image: RandomImage,
     map: SampleMap,
     params: ResampleParams,
     element: ElementType,
-    picture: usize,
+    index: usize,
     what: String,
 }
 
@@ -49,14 +49,14 @@ impl Problem {
                 pad_value: 11.0,
             },
             element: [ElementType::F32, ElementType::F16][random.below(2)],
-            picture: random.below(NUM_PICTURES),
+            index: random.below(NUM_IMAGES),
             what: format!("{encoding:?} {size:?} {network:?} {placement:?} {resize:?} lens {lens}"),
         })
     }
 
     fn shape(&self) -> [usize; 4] {
         let Size { width, height } = self.map.network();
-        [NUM_PICTURES, 3, height as usize, width as usize]
+        [NUM_IMAGES, 3, height as usize, width as usize]
     }
 
     fn check(&self, device: &CudaDevice) {
@@ -67,15 +67,15 @@ impl Problem {
     /// Compares both devices, with the map in memory of the GPU.
     fn check_with(&self, stream: &Stream, map_on_device: &cuda::DeviceMap) {
         let mut expected = Tensor::zeros(self.element, &self.shape()).unwrap();
-        let (map, params, picture) = (&self.map, &self.params, self.picture);
+        let (map, params, index) = (&self.map, &self.params, self.index);
         let mut workspace = Workspace::new();
-        resample(&self.image.view(), map, params, &mut workspace, picture, &mut expected).unwrap();
+        resample(&self.image.view(), map, params, &mut workspace, index, &mut expected).unwrap();
 
         let kernels = cuda::Kernels::load(stream.device()).unwrap();
         let mut image = DeviceImage::with_capacity(stream, self.image.view().data().len()).unwrap();
         let mut out = DeviceTensor::zeros(stream, self.element, &self.shape()).unwrap();
         image.enqueue_upload(&self.image.view()).unwrap();
-        cuda::enqueue_resample(stream, &kernels, &image, map_on_device, params, picture, &mut out)
+        cuda::enqueue_resample(stream, &kernels, &image, map_on_device, params, index, &mut out)
             .unwrap();
         let context = format!("{} {:?}", self.what, self.element);
         assert_equal(&out.read().unwrap(), &expected, &context);
@@ -183,9 +183,9 @@ fn maps_and_tensors_that_do_not_fit_are_refused() {
         [&problem, &other].map(|problem| cuda::DeviceMap::new(&stream, &problem.map).unwrap());
     let mut image = DeviceImage::with_capacity(&stream, problem.image.view().data().len()).unwrap();
     let mut out = DeviceTensor::zeros(&stream, ElementType::F32, &[2, 3, 4, 4]).unwrap();
-    let mut enqueue = |image: &DeviceImage, map, picture| {
+    let mut enqueue = |image: &DeviceImage, map, index| {
         let params = &problem.params;
-        cuda::enqueue_resample(&stream, &kernels, image, map, params, picture, &mut out)
+        cuda::enqueue_resample(&stream, &kernels, image, map, params, index, &mut out)
     };
     assert!(enqueue(&image, &map, 0).is_err(), "no image was uploaded");
     image.enqueue_upload(&problem.image.view()).unwrap();

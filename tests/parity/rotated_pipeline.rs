@@ -9,7 +9,7 @@ use det_post_types::{
     Count, Detection2d, Detections, Encoding, FrameReport, Header, ImagePayload, RotatedBox2d, Size,
 };
 
-use super::camera_pipeline::{Mirror, Picture, channel, config};
+use super::camera_pipeline::{Mirror, TestImage, channel, config};
 use super::random::Random;
 
 const HEAD: &str = "yolo_obb";
@@ -32,7 +32,7 @@ impl Pair {
         }
     }
 
-    /// Number of detections of a picture, once both sides agree.
+    /// Number of detections of an image, once both sides agree.
     fn check(&mut self, payload: &ImagePayload<'_>, context: &str) -> usize {
         let expected = detect(&mut self.on_cpu, payload);
         let found = detect(&mut self.on_gpu, payload);
@@ -56,13 +56,13 @@ fn detect(detector: &mut dyn Detector, payload: &ImagePayload<'_>) -> (Vec<[u32;
 }
 
 #[test]
-fn pictures_limits_and_thresholds_agree() {
+fn images_limits_and_thresholds_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(77);
-    let pictures = [
-        Picture::new(&mut random, Size::new(98, 50), Encoding::Bgr8),
-        Picture::new(&mut random, Size::new(640, 482), Encoding::Nv12),
-        Picture::new(&mut random, Size::new(50, 400), Encoding::Mono8),
+    let images = [
+        TestImage::new(&mut random, Size::new(98, 50), Encoding::Bgr8),
+        TestImage::new(&mut random, Size::new(640, 482), Encoding::Nv12),
+        TestImage::new(&mut random, Size::new(50, 400), Encoding::Mono8),
     ];
     let cases: [&[&str]; 6] = [
         &[],
@@ -79,10 +79,10 @@ fn pictures_limits_and_thresholds_agree() {
         let config = channel(HEAD, more);
         pair.on_cpu.reconfigure(&config).unwrap();
         pair.on_gpu.reconfigure(&config).unwrap();
-        for picture in pictures.iter().chain(&pictures) {
-            let context = format!("{more:?} {:?}", picture.size);
-            let num = pair.check(&picture.payload(), &context);
-            assert_eq!(at_start.check(&picture.payload(), &context), num, "{context}");
+        for image in images.iter().chain(&images) {
+            let context = format!("{more:?} {:?}", image.size);
+            let num = pair.check(&image.payload(), &context);
+            assert_eq!(at_start.check(&image.payload(), &context), num, "{context}");
             num_detections += num;
         }
     }
@@ -90,8 +90,8 @@ fn pictures_limits_and_thresholds_agree() {
 
     // A capacity holds from the start: it does not change in a running channel.
     let mut pair = Pair::new(&device, &["c.candidate_capacity:=100"]);
-    for picture in &pictures {
-        assert!(pair.check(&picture.payload(), "at capacity") > 0);
+    for image in &images {
+        assert!(pair.check(&image.payload(), "at capacity") > 0);
     }
 }
 

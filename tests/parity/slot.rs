@@ -26,7 +26,7 @@ fn moved(report: &FrameReport) -> [u64; 2] {
 const HEADER: Header<'_> = Header { stamp: Stamp::from_nanos(1_400_000_000), frame_id: "sensor" };
 
 #[test]
-fn a_picture_is_uploaded_from_its_slot() {
+fn an_image_is_uploaded_from_its_slot() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(175);
     let (size, encoding) = (Size::new(320, 200), Encoding::Bgr8);
@@ -38,15 +38,13 @@ fn a_picture_is_uploaded_from_its_slot() {
         let data = random.bytes(encoding.row_bytes(size.width) * encoding.num_rows(rows));
         let image = ImageView::new(size, 3 * 320, encoding, false, &data).unwrap();
         let payload = det_post_types::ImagePayload::Raw(image);
-        // The first picture of a layout also waits to write the placement.
+        // The first image of a layout also waits to write the placement.
         in_image(&mut pipeline, &payload).unwrap();
         let processed = in_image(&mut pipeline, &payload).unwrap();
         assert_eq!(moved(&processed.report), [data.len() as u64; 2]);
         let expected = camera_pipeline::bits(&processed.detections);
-        frame.fill(&Received::Picture { header: HEADER, payload }, usize::MAX).unwrap();
-        let PayloadView::Image(payload) = frame.view().unwrap().payload else {
-            panic!("a picture")
-        };
+        frame.fill(&Received::Image { header: HEADER, payload }, usize::MAX).unwrap();
+        let PayloadView::Image(payload) = frame.view().unwrap().payload else { panic!("an image") };
         let before = stream.num_waits();
         let processed = in_image(&mut pipeline, &payload).unwrap();
         // One for the answer, unless it is there already, one by the engine on the CPU.

@@ -86,7 +86,7 @@ struct Compared<'a> {
 
 impl Compared<'_> {
     /// Compares rows of a length. In f16 a few may be farther apart: where a key point crosses
-    /// the border of a picture or is close to a camera, rounding decides what is sampled.
+    /// the border of an image or is close to a camera, rounding decides what is sampled.
     fn near<const LEN: usize>(&self, found: &[f32], expected: &[f32], number: &str) {
         assert_eq!(found.len(), expected.len());
         let Self { part, context } = self;

@@ -1,4 +1,4 @@
-//! A frame of six cameras through StreamPETR on both devices, with pictures that are prepared
+//! A frame of six cameras through StreamPETR on both devices, with images that are prepared
 //! on arrival and without.
 
 use det_post::detectors::Detector;
@@ -69,7 +69,7 @@ fn a_prepared_frame_uploads_nothing_and_waits_once() {
     assert_eq!(stream.num_waits() - before, 3);
     assert_eq!(uploaded(&report), [num_bytes, num_bytes]);
 
-    // In page-locked memory, as live: each picture is uploaded in place when it arrives.
+    // In page-locked memory, as live: each image is uploaded in place when it arrives.
     let mut frame = cameras.frame(3, 2, false);
     let memories: Vec<PayloadMemory> = (0..6)
         .map(|camera| {
@@ -87,15 +87,15 @@ fn a_prepared_frame_uploads_nothing_and_waits_once() {
     }
     let before = stream.num_waits();
     prepare(&mut detector, &frame);
-    // At most one for each picture, until its message is no longer read.
+    // At most one for each image, until its message is no longer read.
     assert!(stream.num_waits() - before <= 6);
     let before = stream.num_waits();
     let (_, report) = detect(&mut detector, &frame);
     assert_eq!(stream.num_waits() - before, 3);
-    // The uploads of its pictures belong to the frame, wherever they were.
+    // The uploads of its images belong to the frame, wherever they were.
     assert_eq!(uploaded(&report), [0, num_bytes]);
 
-    // A picture that was not prepared in time is uploaded with its frame.
+    // An image that was not prepared in time is uploaded with its frame.
     let frame = cameras.frame(4, 3, false);
     let error = detector.prepare(6, frame.inputs[0].as_ref().unwrap()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Argument);

@@ -68,7 +68,7 @@ impl RtenEngine {
         let mut engine = Self { model, options, inputs, outputs, is_used, values: Vec::new() };
         match engine.try_run(path) {
             Err(error) if !depends_on_values => return Err(error),
-            // Another picture may give sizes that fit.
+            // Another image may give sizes that fit.
             Err(error) => tracing::warn!("{error}, for an input of zeros"),
             Ok(()) => {}
         }

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) use recognition::recognize;
 pub use report::{packages, parameter_table};
-pub use translation::{Fate, State};
+pub use translation::{TranslatedParameter, TranslationOutcome};
 
 use self::key::Key;
 use self::translation::Translation;
@@ -172,7 +172,7 @@ pub struct Like {
     /// The package of that node.
     pub package: Package,
     /// What became of its parameters.
-    pub fates: Vec<Fate>,
+    pub parameters: Vec<TranslatedParameter>,
     /// Its parameters as they are given, and ours without the name of the channel.
     given: BTreeMap<String, Node>,
     arguments: Arguments,
@@ -222,10 +222,10 @@ pub(super) fn translate(
         Package::IsaacRtdetr => isaac::rtdetr(&mut translation),
         Package::YoloRos => yolo_ros::translate(&mut translation),
     }
-    let (entries, fates, derived) =
+    let (entries, parameters, derived) =
         translation.finish(package.keys(), |key| owner(package, &declared, key));
     let arguments = arguments.clone();
-    (entries, Like { package, fates, given: given_nodes, arguments, derived })
+    (entries, Like { package, parameters, given: given_nodes, arguments, derived })
 }
 
 /// Names of our parameters of the channel of a package.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::key::Key;
-use super::translation::{State, Translation, text_of};
+use super::translation::{Translation, TranslationOutcome, text_of};
 use det_post_ros::yaml::Node;
 
 const MODEL_TYPE: Key = Key::fixed(&["model_type"], "").note("YOLO; others are refused");
@@ -67,7 +67,7 @@ pub(super) fn translate(t: &mut Translation<'_>) {
     t.set("head.std", 255.0);
     if let Some(given) = t.take(&MODEL_TYPE) {
         match text_of(&given.node) {
-            Some("YOLO") => t.ignore(&given, State::NoEffect, ""),
+            Some("YOLO") => t.ignore(&given, TranslationOutcome::NoEffect, ""),
             _ => t.refuse(&given, "YOLO: World and YOLOE make weights of names of classes, which an exported network cannot"),
         }
     }

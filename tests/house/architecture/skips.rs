@@ -68,7 +68,7 @@ fn an_unknown_need_is_refused() {
     let problem = parse("cuda,cuad").unwrap_err();
     assert!(problem.contains("`cuad`") && problem.contains("cuda, data, ort, peers"), "{problem}");
     assert_eq!(parse(" cuda,, peers ").unwrap(), [Need::Cuda, Need::Peers]);
-    // Those of this very run.
+    // The needs of this very run.
     required().unwrap();
 }
 

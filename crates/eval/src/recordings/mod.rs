@@ -54,7 +54,7 @@ pub struct Terms<'a> {
     pub filters: Filters,
     /// Whether frames of truth without detections count as frames without boxes.
     pub count_missing: bool,
-    /// Whether boxes in pictures are kept as files of COCO.
+    /// Whether boxes in images are kept as files of COCO.
     pub keeps_coco: bool,
     /// Whether the worst frames are kept for a page.
     pub keeps_worst: bool,

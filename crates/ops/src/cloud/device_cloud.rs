@@ -1,6 +1,6 @@
 //! Point clouds in device memory, as in their messages.
 
-use crate::device::cuda::{DevicePayload, In, Moved, Stream, UploadScope};
+use crate::device::cuda::{DevicePayload, In, TransferBytes, Stream, UploadScope};
 use det_post_types::{CloudView, DeviceBytes, Error, ErrorKind, Result};
 
 /// The memory layout of a point cloud, checked by [`CloudView`].
@@ -75,7 +75,7 @@ impl DeviceCloud {
         &mut self,
         cloud: &CloudView<'env>,
         scope: &UploadScope<'_, 'env>,
-    ) -> Result<Moved> {
+    ) -> Result<TransferBytes> {
         let moved = self.payload.enqueue_payload(used_bytes(cloud), scope)?;
         self.layout = Some(CloudLayout::of(cloud));
         Ok(moved)

@@ -1,7 +1,7 @@
 //! Images in device memory, as in their messages.
 
 use crate::device::cuda::{
-    DeviceBuffer, DevicePayload, In, Moved, Stream, TAIL_BYTES, UploadScope,
+    DeviceBuffer, DevicePayload, In, TransferBytes, Stream, TAIL_BYTES, UploadScope,
 };
 use det_post_types::{DeviceBytes, Encoding, Error, ErrorKind, ImageView, Result, Size};
 
@@ -73,7 +73,7 @@ impl DeviceImage {
         &mut self,
         image: &ImageView<'env>,
         scope: &UploadScope<'_, 'env>,
-    ) -> Result<Moved> {
+    ) -> Result<TransferBytes> {
         let moved = self.payload.enqueue_payload(image.data(), scope)?;
         self.layout = Some(ImageLayout::of(image));
         Ok(moved)

@@ -12,7 +12,7 @@ use det_post_types::{Count, FrameReport, Result};
 /// a frame that ended before its last kernel they are cleared by
 /// [`DeviceCounters::enqueue_clear`]. Entries that only the host counts stay 0.
 ///
-/// Frames that overlap share the entries, since their work is in the order of the stream, and
+/// Frames in flight share the entries, since their work is in the order of the stream, and
 /// publish to separate memory ([`DeviceCounters::select`]).
 #[derive(Debug)]
 pub struct DeviceCounters {

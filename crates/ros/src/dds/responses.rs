@@ -138,7 +138,7 @@ impl Responses {
         if of_participant.clone().all(|reader| self.ready.contains(&reader)) {
             return true;
         }
-        // Those that are matched now, and maybe others, have confirmed everything.
+        // Readers that are matched now, and maybe others, have confirmed everything.
         let is_confirmed = self.writer.wait_for_acknowledgments(Duration::ZERO);
         if matches!(is_confirmed, Ok(true)) {
             self.ready = readers;

@@ -181,8 +181,8 @@ impl PointGrouping {
     /// Loads the kernels and allocates memory for up to `point_capacity` points.
     ///
     /// # Errors
-    /// Those of [`voxelize::cuda::Workspace::new`](Grouping::new), [`DeviceVoxels::new`] and
-    /// [`Workspace::new`].
+    /// Returns the errors of [`voxelize::cuda::Workspace::new`](Grouping::new),
+    /// [`DeviceVoxels::new`] and [`Workspace::new`].
     pub fn new(stream: &Stream, params: &VoxelizeParams, point_capacity: usize) -> Result<Self> {
         Ok(Self {
             params: *params,
@@ -254,8 +254,8 @@ impl PointGrouping {
     }
 
     /// Queues the writing of the features of the voxels of the last call to all values of `out`,
-    /// `[V, P, F]`, as [`pillar_features`](crate::cloud::pillar_features::pillar_features()). `values`
-    /// are those of that call.
+    /// `[V, P, F]`, as [`pillar_features`](crate::cloud::pillar_features::pillar_features()).
+    /// `values` are those of that call.
     ///
     /// # Errors
     /// As [`Kernels::enqueue_all`].

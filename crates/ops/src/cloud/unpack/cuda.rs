@@ -61,7 +61,7 @@ impl Workspace {
     /// into `out`. Dropped points are added to `counters`.
     ///
     /// # Errors
-    /// Those of [`unpack`](super::unpack); `Argument` when no cloud was uploaded or
+    /// Returns the errors of [`unpack`](super::unpack); `Argument` when no cloud was uploaded or
     /// it has more than [`Workspace::max_points`]; `Device` when a buffer belongs to
     /// another stream or the launch fails. Nothing is queued after an error.
     pub fn enqueue(

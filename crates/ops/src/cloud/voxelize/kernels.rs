@@ -211,7 +211,7 @@ struct Step {
 
 /// The points of a voxel that a step is for.
 enum Points {
-    /// Those below the limit.
+    /// The points below the limit.
     Some,
     /// All: there is no limit.
     All,

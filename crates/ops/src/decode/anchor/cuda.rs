@@ -97,7 +97,7 @@ impl Workspace {
     /// a network mean nothing.
     ///
     /// # Errors
-    /// Those of [`decode_anchor`](super::decode_anchor); `Argument` also when the maps
+    /// Returns the errors of [`decode_anchor`](super::decode_anchor); `Argument` also when the maps
     /// have several element types or more cells than the workspace; `Device` when a
     /// buffer belongs to another stream or the launch fails.
     pub fn enqueue(

@@ -128,7 +128,7 @@ impl Workspace {
     /// network mean nothing.
     ///
     /// # Errors
-    /// Those of [`decode_center`](super::decode_center); `Argument` also when the maps
+    /// Returns the errors of [`decode_center`](super::decode_center); `Argument` also when the maps
     /// have several element types or more cells than the workspace; `Device` when a
     /// buffer belongs to another stream or the launch fails.
     pub fn enqueue(

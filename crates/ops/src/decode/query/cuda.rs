@@ -154,7 +154,7 @@ impl Workspace {
             reserved: 0,
         };
         let grid = Grid { num_blocks: [1, 1], threads_per_block: THREADS_PER_BLOCK };
-        self.kernel.enqueue_overlapping(stream, grid, args)
+        self.kernel.enqueue_dependent(stream, grid, args)
     }
 
     /// Waits for the queued frame, once, and replaces the contents of `candidates` by its

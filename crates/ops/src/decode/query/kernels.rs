@@ -1,7 +1,7 @@
 //! The parameter of `kernels/decode/query.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, OverlappingKernel, Plain, check_lens, check_threads,
+    Grid, In, KernelSpec, Out, DependentKernel, Plain, check_lens, check_threads,
     kernel_constant, mirrors, refused,
 };
 use det_post_types::{QueryBox, QueryDecode, Result};
@@ -151,4 +151,4 @@ unsafe impl KernelSpec for DecodePairs {
 
 // SAFETY: before it waits, the kernel reads settings, bounds and norms, which no launch writes, and
 // writes its own shared memory.
-unsafe impl OverlappingKernel for DecodePairs {}
+unsafe impl DependentKernel for DecodePairs {}

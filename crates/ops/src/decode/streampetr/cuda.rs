@@ -76,9 +76,9 @@ impl Workspace {
     /// [`Limits::pre_nms_top_k`]. Dropped candidates are added to `counters`.
     ///
     /// # Errors
-    /// Those of [`decode_streampetr`](super::decode_streampetr()); `Argument` also when logits and
-    /// boxes have two element types or more queries than the workspace; `Device` when a buffer
-    /// belongs to another stream or the launch fails.
+    /// Returns the errors of [`decode_streampetr`](super::decode_streampetr()); `Argument` also
+    /// when logits and boxes have two element types or more queries than the workspace; `Device`
+    /// when a buffer belongs to another stream or the launch fails.
     pub fn enqueue(
         &mut self,
         outputs: &StreamPetrOutputs<&DeviceTensor>,

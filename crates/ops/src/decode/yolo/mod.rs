@@ -6,14 +6,13 @@
 //! worst candidates over the capacity of `candidates` are dropped and counted there.
 //!
 //! # Which rows pass
-//! Those with `score >= score_threshold`. The class is the one with the
-//! largest value in the tensor (score or logit), the lowest index on ties.
-//! NaN is never larger and never passes; rows with a NaN among the scores that are read
-//! are counted ([`Candidates::num_nan_scores`]). A row that passes and whose score or box is not
-//! finite, or whose box is reversed ([`Box2d::is_valid`], [`RotatedBox2d::is_valid`]), is dropped and
-//! counted ([`Candidates::num_invalid_boxes`]). A row that passes and whose class
-//! is a number of the network that is not below `num_classes` is dropped and counted, whatever its box
-//! ([`Candidates::num_unknown_classes`]).
+//! Rows with `score >= score_threshold`. The class is the one with the largest value in the tensor
+//! (score or logit), the lowest index on ties. NaN is never larger and never passes; rows with a
+//! NaN among the scores that are read are counted ([`Candidates::num_nan_scores`]). A row that
+//! passes and whose score or box is not finite, or whose box is reversed ([`Box2d::is_valid`],
+//! [`RotatedBox2d::is_valid`]), is dropped and counted ([`Candidates::num_invalid_boxes`]). A row
+//! that passes and whose class is a number of the network that is not below `num_classes` is
+//! dropped and counted, whatever its box ([`Candidates::num_unknown_classes`]).
 //!
 //! With an objectness the score is objectness times class, one f32 product,
 //! and a row with an objectness below the threshold never passes: class scores are

@@ -28,10 +28,10 @@ use cudarc::driver::{CudaContext, DriverError};
 pub use det_post_kernels::Kind;
 pub use event::Event;
 pub use graph::{CaptureLock, Graph, lock_capture};
-pub use kernel::{Grid, Kernel, KernelSpec, OverlappingKernel};
+pub use kernel::{Grid, Kernel, KernelSpec, DependentKernel};
 pub(crate) use kernel::{blocks, check_len, check_lens, check_threads, kernel_specs, refused};
 pub use memory::{
-    BUFFER_ALIGNMENT, DeviceBuffer, DevicePayload, In, InPlaceUploads, MappedBuffer, Moved, Out,
+    BUFFER_ALIGNMENT, DeviceBuffer, DevicePayload, In, InPlaceUploads, MappedBuffer, TransferBytes, Out,
     PageLocked, PinnedBuffer, Plain, TAIL_BYTES, UploadScope, VECTOR_BYTES,
 };
 pub use open::request_connections;

@@ -7,7 +7,7 @@ use super::kernels::{
     COLUMNS_PER_BLOCK, ROWS_PER_BLOCK, ResampleArgs, ResampleOp, THREADS_PER_BLOCK,
 };
 use super::map::{Positions, SampleMap};
-use super::{ResampleParams, check_source, picture_range};
+use super::{ResampleParams, check_source, image_range};
 use crate::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceTensor, DeviceValues, Grid, In, Out, Stream,
 };
@@ -97,12 +97,12 @@ impl DeviceMap {
     }
 }
 
-/// Queues the resampling of the uploaded `image` into picture number `picture` of `out`, a
-/// tensor `[N, 3, height, width]` of the map's size. The other pictures are left as they are.
+/// Queues the resampling of the uploaded `image` into image number `index` of `out`, a
+/// tensor `[N, 3, height, width]` of the map's size. The other images are left as they are.
 ///
 /// # Errors
 /// `Argument` when the image does not have the size that the map was made for, `out` does not
-/// have the picture, or no image was uploaded; `Device` when a buffer belongs to another
+/// have image `index`, or no image was uploaded; `Device` when a buffer belongs to another
 /// stream or the launch fails.
 pub fn enqueue_resample(
     stream: &Stream,
@@ -110,12 +110,12 @@ pub fn enqueue_resample(
     image: &DeviceImage,
     map: &DeviceMap,
     params: &ResampleParams,
-    picture: usize,
+    index: usize,
     out: &mut DeviceTensor,
 ) -> Result<()> {
     let layout = image.layout()?;
     check_source(layout.size, map.source)?;
-    let start = picture_range(out.shape(), map.network, picture)?.start as u64;
+    let start = image_range(out.shape(), map.network, index)?.start as u64;
     let bytes = image.input(stream)?;
     let positions = map.positions.input(stream)?;
     let launch = Launch { layout: &layout, map, params, start, bytes, positions };
@@ -151,7 +151,7 @@ impl<'a> Launch<'a> {
             positions: self.positions,
             out,
             step: layout.step as u64,
-            picture: self.start,
+            first: self.start,
             width: map.source.width,
             height: map.source.height,
             network_width: map.network.width,

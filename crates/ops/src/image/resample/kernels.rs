@@ -26,17 +26,17 @@ pub struct ResampleArgs<'a, T> {
     pub image: In<'a, u8>,
     /// Positions: of all columns, then of all rows; or x and y of each pixel.
     pub positions: In<'a, u32>,
-    /// Three planes of every picture.
+    /// Three planes of every image.
     pub out: Out<'a, T>,
     /// Bytes from row to row.
     pub step: u64,
-    /// Index of the picture's first value.
-    pub picture: u64,
+    /// Index of the image's first value.
+    pub first: u64,
     /// Columns of the image.
     pub width: u32,
     /// Its rows.
     pub height: u32,
-    /// Columns of the picture.
+    /// Columns of the image.
     pub network_width: u32,
     /// Its rows.
     pub network_height: u32,
@@ -76,14 +76,14 @@ fn check<T>(kernel: &str, args: &ResampleArgs<'_, T>, grid: &Grid) -> Result<()>
     let [columns, rows] = network.map(|side| side as usize);
     let num_positions = if args.per_pixel == 0 { columns + rows } else { 2 * columns * rows };
     check_len(kernel, "positions", args.positions.len(), num_positions)?;
-    let end = (args.picture as usize).saturating_add(3 * columns * rows);
+    let end = (args.first as usize).saturating_add(3 * columns * rows);
     check_len(kernel, "out", args.out.len(), end)
 }
 
 /// The op, in the types of its kernels.
 pub struct ResampleOp;
 
-// SAFETY: `ResampleArgs` mirrors the struct of that name (compared). A thread outside the picture
+// SAFETY: `ResampleArgs` mirrors the struct of that name (compared). A thread outside the image
 // stops; the others read the positions of their column and row or of their pixel and write one
 // value of each plane, all of which exist (checked). `find_taps` clips the pixels that are read to
 // the image, whose bytes are there (checked), whatever the position is; sides and reach are small

@@ -54,7 +54,7 @@ pub struct ConvArgs<'a> {
     /// The most input rows: those that words name are below.
     pub num_input_rows: u32,
     /// 0, which the compiler of the kernels is not to know.
-    pub zero: u32,
+    pub opaque_zero: u32,
     /// Of an f32 kernel: the rows that a block sums at once.
     pub max_rows: u32,
 }
@@ -121,7 +121,7 @@ fn check(kernel: &str, args: &ConvArgs<'_>, grid: &Grid, shape: Shape) -> Result
             chunks_cover && chunk_is_whole
         })
         && args.row_bytes as usize <= ZERO_BYTES
-        && args.zero == 0
+        && args.opaque_zero == 0
         && grid.num_blocks[1] * shape.channels == args.num_outputs;
     if !fits {
         let message = format!(

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    CudaDevice, Grid, In, Kernel, KernelSpec, Mirror, Out, OverlappingKernel, Stream, VECTOR_BYTES,
+    CudaDevice, Grid, In, Kernel, KernelSpec, Mirror, Out, DependentKernel, Stream, VECTOR_BYTES,
     check_lens, check_threads, kernel_constant, mirrors, refused,
 };
 use crate::view::linear::cuda::{Element, JobArgs, LinearArgs};
@@ -73,11 +73,11 @@ mirrors!(WithLinearArgs<'_, T>, "view/attention.cuh", "WithLinearArgs", T; where
 /// Elements that attention is compiled for.
 pub trait AttentionElement: Element {
     /// By the padded length of a head: 16.
-    type Head16: for<'a> OverlappingKernel<Args<'a> = WithLinearArgs<'a, Self>>;
+    type Head16: for<'a> DependentKernel<Args<'a> = WithLinearArgs<'a, Self>>;
     /// 32.
-    type Head32: for<'a> OverlappingKernel<Args<'a> = WithLinearArgs<'a, Self>>;
+    type Head32: for<'a> DependentKernel<Args<'a> = WithLinearArgs<'a, Self>>;
     /// 64.
-    type Head64: for<'a> OverlappingKernel<Args<'a> = WithLinearArgs<'a, Self>>;
+    type Head64: for<'a> DependentKernel<Args<'a> = WithLinearArgs<'a, Self>>;
 }
 
 fn queries_per_block<T>(head_len: u32) -> u32 {
@@ -167,7 +167,7 @@ unsafe impl<T: AttentionElement> KernelSpec for Warpgroup<T> {
 
 // SAFETY: before its `griddepcontrol.wait` the kernel reads its parameters alone and writes
 // nothing.
-unsafe impl<T: AttentionElement> OverlappingKernel for Warpgroup<T> {}
+unsafe impl<T: AttentionElement> DependentKernel for Warpgroup<T> {}
 
 macro_rules! attention {
     ($element:ty; $($spec:ident: $head:ident = $head_len:literal, $name:literal;)+) => {
@@ -193,7 +193,7 @@ macro_rules! attention {
             }
 
             // SAFETY: before they wait, the kernels read what those of `linear` do.
-            unsafe impl OverlappingKernel for $spec {}
+            unsafe impl DependentKernel for $spec {}
         )+
 
         impl AttentionElement for $element {
@@ -283,7 +283,7 @@ impl<T: AttentionElement> AttentionKernel<T> {
                 let num_query_blocks = attention.num_queries.div_ceil(WARPGROUP_QUERIES);
                 let num_blocks = [num_query_blocks, num_heads];
                 let grid = Grid { num_blocks, threads_per_block: WARPGROUP_THREADS };
-                return kernel.enqueue_overlapping(stream, grid, attention);
+                return kernel.enqueue_dependent(stream, grid, attention);
             }
             Self::Head64(..) => MAX_HEAD,
         };
@@ -300,9 +300,9 @@ impl<T: AttentionElement> AttentionKernel<T> {
             args.num_query_blocks * num_heads + args.num_row_blocks * linear.num_column_blocks();
         let grid = Grid { num_blocks: [num_blocks, 1], threads_per_block: THREADS_PER_BLOCK };
         match self {
-            Self::Head16(kernel) => kernel.enqueue_overlapping(stream, grid, args),
-            Self::Head32(kernel) => kernel.enqueue_overlapping(stream, grid, args),
-            Self::Head64(kernel, _) => kernel.enqueue_overlapping(stream, grid, args),
+            Self::Head16(kernel) => kernel.enqueue_dependent(stream, grid, args),
+            Self::Head32(kernel) => kernel.enqueue_dependent(stream, grid, args),
+            Self::Head64(kernel, _) => kernel.enqueue_dependent(stream, grid, args),
         }
     }
 }

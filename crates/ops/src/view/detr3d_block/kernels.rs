@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Kind, Mirror, Out, OverlappingKernel, check_lens, check_threads,
+    Grid, In, KernelSpec, Kind, Mirror, Out, DependentKernel, check_lens, check_threads,
     kernel_constant, mirrors, refused,
 };
 use crate::view::sample::cuda::{MAX_LEVELS, MAX_VIEWS, MapsArgs};
@@ -290,7 +290,7 @@ fn check_layers(kernel: &str, args: &BlockArgs<'_>, is_last: bool) -> Result<()>
 pub struct Block<M, const QUERIES: u32>(PhantomData<M>);
 
 /// What the launcher knows of a kernel.
-pub trait BlockSpec: for<'a> OverlappingKernel<Args<'a> = BlockArgs<'a>> {
+pub trait BlockSpec: for<'a> DependentKernel<Args<'a> = BlockArgs<'a>> {
     /// Queries per cluster.
     const CLUSTER_QUERIES: u32;
     /// Bytes of shared memory per thread block.
@@ -324,7 +324,7 @@ macro_rules! blocks {
 
         // SAFETY: before its `griddepcontrol.wait` the kernel reads weights, biases and
         // normalizations, which no launch writes, and writes its own shared memory.
-        unsafe impl OverlappingKernel for Block<$texel, $queries> {}
+        unsafe impl DependentKernel for Block<$texel, $queries> {}
     )+};
 }
 

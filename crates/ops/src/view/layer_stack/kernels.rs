@@ -3,7 +3,7 @@
 use half::f16;
 
 use crate::device::cuda::{
-    CudaDevice, Grid, In, Kernel, KernelSpec, Mirror, Out, OverlappingKernel, Plain, Stream,
+    CudaDevice, Grid, In, Kernel, KernelSpec, Mirror, Out, DependentKernel, Plain, Stream,
     check_lens, check_threads, kernel_constant, mirrors, refused,
 };
 use crate::view::layer_norm::EPSILON;
@@ -249,7 +249,7 @@ impl<T: Plain> StackArgs<'_, T> {
 /// Elements that stacks are compiled for.
 pub trait StackElement: Element {
     /// The kernel.
-    type Stack: for<'a> OverlappingKernel<Args<'a> = StacksArgs<'a, Self>>;
+    type Stack: for<'a> DependentKernel<Args<'a> = StacksArgs<'a, Self>>;
 }
 
 macro_rules! layer_stack {
@@ -277,7 +277,7 @@ macro_rules! layer_stack {
         }
 
         // SAFETY: the kernels wait before they read or write anything but their parameters.
-        unsafe impl OverlappingKernel for $spec {}
+        unsafe impl DependentKernel for $spec {}
 
         impl StackElement for $element {
             type Stack = $spec;
@@ -321,6 +321,6 @@ impl<T: StackElement> StackKernel<T> {
         let num_rows = jobs.iter().map(|job| job.num_rows).max().unwrap_or(0);
         let num_blocks = [num_rows.div_ceil(ROWS_PER_BLOCK), jobs.len() as u32];
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
-        self.kernel.enqueue_overlapping(stream, grid, args)
+        self.kernel.enqueue_dependent(stream, grid, args)
     }
 }

@@ -192,10 +192,10 @@ impl<T: Element> LinearKernels<T> {
         let is_small = |tiles| args.num_row_blocks(tiles) * columns <= most;
         match (&self.tiles_2, &self.tiles_4) {
             (Some(_), Some(kernel)) if !is_small(1) && !is_small(2) => {
-                kernel.enqueue_overlapping(stream, grid(4), args)
+                kernel.enqueue_dependent(stream, grid(4), args)
             }
-            (Some(kernel), _) if !is_small(1) => kernel.enqueue_overlapping(stream, grid(2), args),
-            _ => self.tiles_1.enqueue_overlapping(stream, grid(1), args),
+            (Some(kernel), _) if !is_small(1) => kernel.enqueue_dependent(stream, grid(2), args),
+            _ => self.tiles_1.enqueue_dependent(stream, grid(1), args),
         }
     }
 }

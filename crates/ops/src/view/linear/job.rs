@@ -148,8 +148,8 @@ impl<'a, T: Plain> JobArgs<'a, T> {
         (!self.addend.is_empty()).then_some(PartArgs { rows: self.addend, stride: len, len })
     }
 
-    /// Whether nothing but parts, a norm, an addend and a ReLU at the end is asked for.
-    pub(super) fn has_nothing_else(&self) -> bool {
+    /// Whether the job has only parts, a norm, an addend and a ReLU at the end.
+    pub(super) fn is_plain_linear(&self) -> bool {
         self.has_input_relu == 0
             && self.points.is_empty()
             && self.encoder.is_empty()

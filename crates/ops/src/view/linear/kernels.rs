@@ -4,7 +4,7 @@ use half::f16;
 
 use super::job::{COLUMNS_PER_BLOCK, JobArgs, THREADS_PER_BLOCK, TILE_ROWS};
 use crate::device::cuda::{
-    Grid, KernelSpec, Mirror, OverlappingKernel, Plain, check_threads, kernel_constant, mirrors,
+    Grid, KernelSpec, Mirror, DependentKernel, Plain, check_threads, kernel_constant, mirrors,
     refused,
 };
 use crate::sparse::conv::Precision;
@@ -82,11 +82,11 @@ impl<'a, T: Element> LinearArgs<'a, T> {
 /// The elements of activations and weights.
 pub trait Element: Plain {
     /// The kernels by tiles of 16 rows per block.
-    type Tiles1: for<'a> OverlappingKernel<Args<'a> = LinearArgs<'a, Self>>;
+    type Tiles1: for<'a> DependentKernel<Args<'a> = LinearArgs<'a, Self>>;
     /// Two tiles.
-    type Tiles2: for<'a> OverlappingKernel<Args<'a> = LinearArgs<'a, Self>>;
+    type Tiles2: for<'a> DependentKernel<Args<'a> = LinearArgs<'a, Self>>;
     /// Four tiles.
-    type Tiles4: for<'a> OverlappingKernel<Args<'a> = LinearArgs<'a, Self>>;
+    type Tiles4: for<'a> DependentKernel<Args<'a> = LinearArgs<'a, Self>>;
 
     /// The precision of products.
     const PRECISION: Precision;
@@ -131,7 +131,7 @@ macro_rules! element {
 
             // SAFETY: before they wait, the kernels read weights, bias and norms, which no launch
             // writes, and write their own shared memory.
-            unsafe impl OverlappingKernel for $spec {}
+            unsafe impl DependentKernel for $spec {}
         )+
 
         impl Element for $element {

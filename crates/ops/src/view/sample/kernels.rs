@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Mirror, Out, OverlappingKernel, check_lens, check_threads,
+    Grid, In, KernelSpec, Mirror, Out, DependentKernel, check_lens, check_threads,
     kernel_constant, mirrors, refused,
 };
 use crate::view::linear::cuda::{Element, LinearArgs};
@@ -176,7 +176,7 @@ macro_rules! references {
         }
 
         // SAFETY: before they wait, the kernels read what those of `linear` do.
-        unsafe impl OverlappingKernel for References<$element, $texel> {}
+        unsafe impl DependentKernel for References<$element, $texel> {}
     )+};
 }
 
@@ -190,9 +190,9 @@ references! {
 /// Elements of activations that sampling is compiled for, and its kernels by texels.
 pub trait SampleElement: Element {
     /// Texels as the activations.
-    type Same: for<'a> OverlappingKernel<Args<'a> = ReferenceAndLinearArgs<'a, Self>>;
+    type Same: for<'a> DependentKernel<Args<'a> = ReferenceAndLinearArgs<'a, Self>>;
     /// Smaller texels: int8 for f16, f16 for f32.
-    type Smaller: for<'a> OverlappingKernel<Args<'a> = ReferenceAndLinearArgs<'a, Self>>;
+    type Smaller: for<'a> DependentKernel<Args<'a> = ReferenceAndLinearArgs<'a, Self>>;
     /// The types of both texels.
     const TEXELS: [Texel; 2];
 }

@@ -6,7 +6,7 @@ use half::f16;
 
 use super::kernels::{MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, MapsArgs, Texel};
 use crate::device::cuda::{
-    CudaDevice, Grid, In, Kernel, KernelSpec, Mirror, Out, OverlappingKernel, Stream, check_lens,
+    CudaDevice, Grid, In, Kernel, KernelSpec, Mirror, Out, DependentKernel, Stream, check_lens,
     check_threads, kernel_constant, mirrors, refused,
 };
 use det_post_types::{QueryBox, Result};
@@ -142,7 +142,7 @@ macro_rules! points {
 
         // SAFETY: before they wait, the kernels read their parameters and the logits of the views,
         // which no launch since the last copy writes (`PointsArgs::view_logits`).
-        unsafe impl OverlappingKernel for Points<$element, $texel> {}
+        unsafe impl DependentKernel for Points<$element, $texel> {}
     )+};
 }
 
@@ -161,9 +161,9 @@ pub trait PointElement: super::kernels::SampleElement {
     /// Bytes of shared memory per weight of an anchor, beside what the kernels declare.
     const WEIGHT_BYTES: usize;
     /// Texels as the activations.
-    type SamePoints: for<'a> OverlappingKernel<Args<'a> = PointsArgs<'a, Self>>;
+    type SamePoints: for<'a> DependentKernel<Args<'a> = PointsArgs<'a, Self>>;
     /// Smaller texels.
-    type SmallerPoints: for<'a> OverlappingKernel<Args<'a> = PointsArgs<'a, Self>>;
+    type SmallerPoints: for<'a> DependentKernel<Args<'a> = PointsArgs<'a, Self>>;
 }
 
 impl PointElement for f16 {
@@ -213,9 +213,9 @@ impl<T: PointElement> PointSampling<T> {
         let num_blocks = [args.num_queries, 1];
         let grid = Grid { num_blocks, threads_per_block: T::THREADS_PER_BLOCK };
         if texel == T::TEXELS[0] {
-            self.same.enqueue_overlapping(stream, grid, args)
+            self.same.enqueue_dependent(stream, grid, args)
         } else if texel == T::TEXELS[1] {
-            self.smaller.enqueue_overlapping(stream, grid, args)
+            self.smaller.enqueue_dependent(stream, grid, args)
         } else {
             let message = format!("texels must be {:?}, found {texel:?}", T::TEXELS);
             Err(refused("view_sample_points", &message))

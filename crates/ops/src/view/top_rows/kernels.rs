@@ -3,7 +3,7 @@
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Mirror, Out, OverlappingKernel, Plain, check_lens, check_threads,
+    Grid, In, KernelSpec, Mirror, Out, DependentKernel, Plain, check_lens, check_threads,
     kernel_constant, mirrors, refused,
 };
 use det_post_types::Result;
@@ -107,7 +107,7 @@ fn check<T: Plain>(kernel: &str, args: &TopRowsArgs<'_, T>, grid: &Grid) -> Resu
 /// Elements of features that the rows are compiled for.
 pub trait RowElement: Plain {
     /// The kernel.
-    type TopRows: for<'a> OverlappingKernel<Args<'a> = TopRowsArgs<'a, Self>>;
+    type TopRows: for<'a> DependentKernel<Args<'a> = TopRowsArgs<'a, Self>>;
 }
 
 macro_rules! top_rows {
@@ -131,7 +131,7 @@ macro_rules! top_rows {
         }
 
         // SAFETY: the kernels wait before they read or write anything but their parameters.
-        unsafe impl OverlappingKernel for $spec {}
+        unsafe impl DependentKernel for $spec {}
 
         impl RowElement for $element {
             type TopRows = $spec;

@@ -19,12 +19,12 @@ use crate::device::cuda::{
 };
 use det_post_types::{Error, ErrorKind, Result, Size};
 
-/// The planes of a picture, one after the other without padding: luma, then Cb and Cr.
+/// The planes of an image, one after the other without padding: luma, then Cb and Cr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JpegPlanes {
-    /// Columns and rows of the picture and of its luma.
+    /// Columns and rows of the image and of its luma.
     pub size: Size,
-    /// Columns and rows of Cb and Cr; `None` for a grey picture.
+    /// Columns and rows of Cb and Cr; `None` for a grey image.
     pub chroma: Option<Size>,
 }
 
@@ -222,7 +222,7 @@ impl JpegEngines {
             let num = batch.starts.len();
             batch.create_state(handle)?;
             if std::mem::take(&mut batch.num_prepared) != num {
-                let size = c_int::try_from(num).map_err(|_| error("too many pictures"))?;
+                let size = c_int::try_from(num).map_err(|_| error("too many images"))?;
                 // SAFETY: handle and state are alive, and the work of the state before is
                 // complete (`batch`).
                 let status = unsafe {
@@ -303,7 +303,7 @@ impl<'env> JpegBatch<'_, 'env> {
     /// the device fails.
     pub fn enqueue(self) -> Result<()> {
         let Self { engines, scope } = self;
-        let is_copied = scope.is_overlapping();
+        let is_copied = scope.is_pipelined();
         if is_copied {
             engines.turns[engines.turn].copy_files(&engines.stream)?;
         }

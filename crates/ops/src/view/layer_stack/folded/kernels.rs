@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::args::{FoldedArgs, ROWS_PER_BLOCK, SHARED_BYTES, THREADS_PER_BLOCK};
 use super::check::check;
-use crate::device::cuda::{Grid, KernelSpec, OverlappingKernel, check_threads, refused};
+use crate::device::cuda::{DependentKernel, Grid, KernelSpec, check_threads, refused};
 use crate::view::linear::cuda::Element;
 use det_post_types::Result;
 
@@ -48,4 +48,4 @@ unsafe impl<T: Element> KernelSpec for Folded<T> {
 // which no launch writes, and the interval, which by the contract of `FoldedStacks::enqueue` is
 // written by copies alone: no launch behind a copy begins before it has ended. It writes its own
 // shared memory. Rows, columns and summands are read, and everything is written, after that.
-unsafe impl<T: Element> OverlappingKernel for Folded<T> {}
+unsafe impl<T: Element> DependentKernel for Folded<T> {}

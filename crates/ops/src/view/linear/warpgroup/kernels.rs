@@ -8,7 +8,7 @@ use super::job::{
     THREADS_PER_BLOCK, THREADS_WITH_NORM, Tile, WIDE, WarpgroupArgs, WarpgroupJob,
 };
 use crate::device::cuda::{
-    CudaDevice, Grid, Kernel, KernelSpec, OverlappingKernel, Stream, check_threads, refused,
+    CudaDevice, DependentKernel, Grid, Kernel, KernelSpec, Stream, check_threads, refused,
 };
 use crate::sparse::conv::Precision;
 use det_post_types::Result;
@@ -56,7 +56,7 @@ macro_rules! tiles {
 
         // SAFETY: before they wait, the kernels read weights, bias, sums and norms, which no launch
         // writes, and write their own shared memory.
-        unsafe impl<T: Element> OverlappingKernel for $spec<T> {}
+        unsafe impl<T: Element> DependentKernel for $spec<T> {}
     )+};
 }
 
@@ -128,16 +128,16 @@ impl<T: Element> WarpgroupKernels<T> {
         let divides = jobs.iter().all(|job| job.num_inputs() >= 8 * CHUNK_INPUTS);
         if divides && fits(HALVES) && num_blocks(HALVES) <= MAX_DIVIDED_BLOCKS {
             let args = WarpgroupArgs::new(jobs, HALVES);
-            self.halves.enqueue_overlapping(stream, args.grid(HALVES), args)?;
+            self.halves.enqueue_dependent(stream, args.grid(HALVES), args)?;
         } else if fits(SQUARE) && (num_blocks(SQUARE) <= num_multiprocessors || !fits(WIDE)) {
             let args = WarpgroupArgs::new(jobs, SQUARE);
-            self.square.enqueue_overlapping(stream, args.grid(SQUARE), args)?;
+            self.square.enqueue_dependent(stream, args.grid(SQUARE), args)?;
         } else if fits(WIDE) {
             let mut args = WarpgroupArgs::new(jobs, WIDE);
             if num_blocks(WIDE) > num_multiprocessors {
                 args = args.with_seconds();
             }
-            self.wide.enqueue_overlapping(stream, args.grid(WIDE), args)?;
+            self.wide.enqueue_dependent(stream, args.grid(WIDE), args)?;
         } else {
             return Ok(false);
         }

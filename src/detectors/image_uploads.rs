@@ -1,23 +1,23 @@
 //! Images of messages on their way to a GPU: pixels in place or through one copy into
-//! page-locked memory, compressed pictures by the JPEG engines of the GPU or decompressed
+//! page-locked memory, compressed images by the JPEG engines of the GPU or decompressed
 //! into that memory.
 
 use crate::detectors::frame_stream::capacity_for;
-use det_post_ops::device::cuda::{Moved, Stream, UploadScope};
+use det_post_ops::device::cuda::{TransferBytes, Stream, UploadScope};
 use det_post_ops::image::decompress::cuda::{JpegDecoder, layout};
 use det_post_ops::image::decompress::decompress_into;
 use det_post_ops::image::decompress::nvjpeg::JpegPlanes;
 use det_post_ops::image::{DeviceImage, ImageLayout};
 use det_post_types::{
-    CompressedView, DeviceBytes, Error, FrameReport, ImagePayload, ImageView, JpegOptions,
-    PictureDecoder, Result, Stage, Transfer,
+    CompressedView, DeviceBytes, Error, FrameReport, ImageDecoder, ImagePayload, ImageView,
+    JpegOptions, Result, Stage, Transfer,
 };
 
 /// The initial capacity for images, which grows by powers of two.
-pub(super) const MIN_PICTURE_BYTES: usize = 1 << 16;
+pub(super) const MIN_IMAGE_BYTES: usize = 1 << 16;
 
 /// Uploads images on a stream.
-pub(super) struct PictureUploads {
+pub(super) struct ImageUploads {
     stream: Stream,
     decoder: JpegDecoder,
 }
@@ -35,7 +35,7 @@ pub(super) enum Pending<'env> {
     Jpeg(CompressedView<'env>, JpegPlanes),
 }
 
-impl PictureUploads {
+impl ImageUploads {
     /// Uploads on `stream`.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl PictureUploads {
             })?;
             Ok::<_, Error>(Pending::Written(ImageLayout::of(&decoded), decoded.data().len()))
         })?;
-        report.add_pictures(PictureDecoder::Cpu, 1);
+        report.add_images(ImageDecoder::Cpu, 1);
         Ok(decoded)
     }
 
@@ -126,7 +126,7 @@ impl PictureUploads {
                 Some(Pending::Raw(view)) => image.enqueue_payload(&view, scope)?,
                 Some(Pending::Written(layout, num_bytes)) => {
                     let num_uploaded = image.enqueue_written(layout, num_bytes, scope)?;
-                    Moved { num_copied: 0, num_uploaded }
+                    TransferBytes { num_copied: 0, num_uploaded }
                 }
                 Some(Pending::OnDevice(view)) => {
                     image.enqueue_copy(&view, scope)?;
@@ -162,11 +162,11 @@ impl PictureUploads {
         let is_decoded =
             report.time(Stage::Decompress, || self.decoder.enqueue(images, file_of, scope))?;
         if is_decoded {
-            if scope.is_overlapping() {
+            if scope.is_pipelined() {
                 report.add_bytes(Stage::Upload, Transfer::HostCopy, num_bytes);
             }
             report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
-            report.add_pictures(PictureDecoder::Gpu, num_files);
+            report.add_images(ImageDecoder::Gpu, num_files);
         }
         Ok(is_decoded)
     }

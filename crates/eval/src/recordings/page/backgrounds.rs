@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::draw::{BevPicture, Canvas, draw_image};
+use crate::draw::{BevImage, Canvas, draw_image};
 use crate::recordings::worst::Plane;
 use det_post_ros::bag::{BagReader, TopicInfo};
 use det_post_ros::cdr::Reader;
@@ -14,17 +14,17 @@ use det_post_ros::messages::{CompressedImage, Image, PointCloud2, read_header};
 use det_post_ros::truth::ATTRIBUTES_SUFFIX;
 use det_post_types::{ImagePayload, PointRange, Result, Stamp};
 
-/// The widest picture of a camera, and the edge of a picture from above, in pixels.
+/// The widest image of a camera, and the edge of an image from above, in pixels.
 const MAX_WIDTH: u32 = 960;
 const ABOVE_SIZE: u32 = 800;
 
 const JPEG_QUALITY: u8 = 80;
 
-/// Heights that a picture from above shows, in metres.
+/// Heights that an image from above shows, in metres.
 const HEIGHTS_M: [f32; 2] = [-3.0, 5.0];
 
-/// A picture and the part of the plane that it shows.
-pub(super) struct Picture {
+/// An image and the part of the plane that it shows.
+pub(super) struct Background {
     /// `data:` URL.
     pub(super) url: String,
     /// Left, top, width, height.
@@ -37,14 +37,14 @@ pub(super) struct Wanted<'a> {
     pub(super) frame_id: &'a str,
     pub(super) stamp: Stamp,
     /// `None` until it is found.
-    pub(super) picture: Option<Picture>,
+    pub(super) background: Option<Background>,
 }
 
 /// Looks for frames in a recording: the first image or point cloud of the stamp and coordinate
 /// frame. One that cannot be drawn is named in the log.
 ///
 /// # Errors
-/// Those of opening the recording.
+/// Returns the errors of opening the recording.
 pub(super) fn find(
     bag: &Path,
     wanted: &mut [Wanted<'_>],
@@ -59,7 +59,7 @@ pub(super) fn find(
     let of_sensors = topics.iter().filter(|topic| plane_of(topic).is_some());
     let names: Vec<&str> = of_sensors.map(|topic| topic.name.as_str()).collect();
     reader.select(&names);
-    while !stop.load(Ordering::Relaxed) && wanted.iter().any(|frame| frame.picture.is_none()) {
+    while !stop.load(Ordering::Relaxed) && wanted.iter().any(|frame| frame.background.is_none()) {
         // Damage is in the report of the truth.
         let message = match reader.next_message() {
             Ok(Some(message)) => message,
@@ -70,13 +70,13 @@ pub(super) fn find(
         let header = Reader::new("page", message.data).and_then(|mut cdr| read_header(&mut cdr));
         let Ok(header) = header else { continue };
         let frame = wanted.iter_mut().find(|frame| {
-            frame.picture.is_none()
+            frame.background.is_none()
                 && (frame.stamp, frame.frame_id) == (header.stamp, header.frame_id)
                 && Some(frame.plane) == plane_of(topic)
         });
         let Some(frame) = frame else { continue };
         match draw(topic, message.data, max_range_m) {
-            Ok(picture) => frame.picture = Some(picture),
+            Ok(background) => frame.background = Some(background),
             Err(error) => tracing::warn!("{} at {}: {error}", topic.name, header.stamp),
         }
     }
@@ -92,7 +92,7 @@ fn plane_of(topic: &TopicInfo) -> Option<Plane> {
     }
 }
 
-fn draw(topic: &TopicInfo, data: &[u8], max_range_m: f64) -> Result<Picture> {
+fn draw(topic: &TopicInfo, data: &[u8], max_range_m: f64) -> Result<Background> {
     let payload = match &*topic.type_name {
         Image::TYPE => ImagePayload::Raw(Image::decode(data)?.view()?),
         CompressedImage::TYPE => ImagePayload::Compressed(CompressedImage::decode(data)?.view()?),
@@ -103,18 +103,18 @@ fn draw(topic: &TopicInfo, data: &[u8], max_range_m: f64) -> Result<Picture> {
     };
     let (size, canvas) = draw_image(&payload, MAX_WIDTH)?;
     let view = [0.0, 0.0, size.width.into(), size.height.into()];
-    Ok(Picture { url: url(&canvas)?, view })
+    Ok(Background { url: url(&canvas)?, view })
 }
 
 /// The points of a cloud from above, or none, with rings of distance.
-pub(super) fn above(cloud: Option<&PointCloud2<'_>>, max_range_m: f64) -> Result<Picture> {
+pub(super) fn above(cloud: Option<&PointCloud2<'_>>, max_range_m: f64) -> Result<Background> {
     let range = max_range_m as f32;
     let [low, high] = HEIGHTS_M;
     let range = PointRange { min: [-range, -range, low], max: [range, range, high] };
     let view = cloud.map(PointCloud2::view).transpose()?;
-    let picture = BevPicture::new(view.as_ref(), &range, ABOVE_SIZE)?;
+    let background = BevImage::new(view.as_ref(), &range, ABOVE_SIZE)?;
     let view = [-max_range_m, -max_range_m, 2.0 * max_range_m, 2.0 * max_range_m];
-    Ok(Picture { url: url(picture.canvas())?, view })
+    Ok(Background { url: url(background.canvas())?, view })
 }
 
 fn url(canvas: &Canvas) -> Result<String> {

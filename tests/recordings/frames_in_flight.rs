@@ -1,7 +1,7 @@
-//! Replays whose frames overlap, and of several threads: the same results in the same order as
+//! Replays with several frames in flight, and of several threads: the same results in the same order as
 //! one frame after another, also when frames fail.
 
-use crate::common::overlapping::{Faults, Overlapping, Step};
+use crate::common::pipelined::{Faults, Pipelined, Step};
 use crate::common::session;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ const NUM_FRAMES: u32 = 12;
 /// Where a frame of a camera fails: channel, number of the frame, step, and how.
 type Fault = (&'static str, u32, Step, ErrorKind);
 
-/// Two cameras in turn, a cloud without pose every third time, a picture that cannot be decoded,
+/// Two cameras in turn, a cloud without pose every third time, an image that cannot be decoded,
 /// and two that are missing, one of them beside a cloud.
 fn record(folder: &Path) {
     record_by(folder, BagCompression::None);
@@ -41,18 +41,18 @@ fn record_by(folder: &Path, compression: BagCompression) {
     let lidar = add("/points", PointCloud2::TYPE);
     for frame in 1..=NUM_FRAMES {
         let at = |part: u32| Stamp::from_ros(frame as i32, part);
-        let mut picture = session::picture(at(0));
-        let end = picture.len() - 1;
-        picture[end] = frame as u8;
-        bag.write(cameras[0], at(0), &picture).unwrap();
+        let mut image = session::image(at(0));
+        let end = image.len() - 1;
+        image[end] = frame as u8;
+        bag.write(cameras[0], at(0), &image).unwrap();
         if frame == 5 {
-            bag.write(cameras[0], at(1), &picture[..200]).unwrap();
+            bag.write(cameras[0], at(1), &image[..200]).unwrap();
         }
         if frame % 3 == 0 {
             bag.write(lidar, at(2), &session::cloud(at(0))).unwrap();
         }
         if frame != 6 && frame != 7 {
-            bag.write(cameras[1], at(3), &picture).unwrap();
+            bag.write(cameras[1], at(3), &image).unwrap();
         }
     }
     bag.finish().unwrap();
@@ -117,9 +117,9 @@ fn replay_by(
             hit.map(|(.., kind)| *kind)
         });
         let detector = match config.name.as_str() {
-            "rig" => Overlapping::of_cloud_and_picture(&faults, &seen),
-            "lidar" => Overlapping::new(kind, &faults, &seen).one_at_a_time(),
-            _ => Overlapping::new(kind, &faults, &seen),
+            "rig" => Pipelined::of_cloud_and_image(&faults, &seen),
+            "lidar" => Pipelined::new(kind, &faults, &seen).one_at_a_time(),
+            _ => Pipelined::new(kind, &faults, &seen),
         };
         Ok(Box::new(detector) as Box<dyn Detector>)
     });
@@ -144,7 +144,7 @@ fn replay_by(
                 let stamp = found.header.stamp.nanos();
                 assert!(!found.header.frame_id.is_empty());
                 assert_eq!(found.inputs.inputs.len(), frame.config.inputs.len());
-                let (_, sum) = Overlapping::digest(&found.inputs).unwrap();
+                let (_, sum) = Pipelined::digest(&found.inputs).unwrap();
                 assert_eq!(boxes[0].bbox.y1, sum, "the inputs are those of the detections");
                 Ok((stamp, found.log_time.nanos(), boxes.to_vec()))
             }
@@ -161,7 +161,7 @@ fn replay_by(
 }
 
 #[test]
-fn overlapping_frames_are_passed_on_as_single_ones_are() {
+fn frames_in_flight_are_passed_on_as_single_ones_are() {
     let folder = tempfile::tempdir().unwrap();
     let bag = folder.path().join("drive");
     record(&bag);
@@ -178,7 +178,7 @@ fn overlapping_frames_are_passed_on_as_single_ones_are() {
         assert!(single == 1 && expected.len() >= 13 && expected.iter().any(|f| f.2.is_err()));
         for num in [2, 4, 8] {
             let (found, overlapped, most) = replay(&bag, channels, num, &[]);
-            // A camera has up to four, fewer where a frame without overlapping ends them.
+            // A camera has up to four, fewer where a frame that is processed by itself ends them.
             assert!((2..=num.min(4)).contains(&most), "{most} {channels:?}");
             assert_eq!(found, expected, "{channels:?}");
             assert_eq!(overlapped, report, "{channels:?}");

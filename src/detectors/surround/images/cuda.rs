@@ -1,8 +1,8 @@
-//! Pictures on a GPU.
+//! Images on a GPU.
 
 use super::{Key, NUM_PREPARED, Prepared, image, no_camera, view_of};
 use crate::detectors::frame_stream::FrameInProgress;
-use crate::detectors::picture_uploads::{MIN_PICTURE_BYTES, PictureUploads};
+use crate::detectors::image_uploads::{ImageUploads, MIN_IMAGE_BYTES};
 use crate::detectors::stopwatch::Stopwatch;
 use crate::detectors::surround::cameras::{Camera, Cameras, named};
 use crate::detectors::{FrameInput, FrameSet, MAX_INPUTS};
@@ -12,42 +12,42 @@ use det_post_ops::image::resample::ResampleParams;
 use det_post_ops::image::resample::cuda::{DeviceMap, Kernels, enqueue_resample};
 use det_post_types::{Error, FrameReport, JpegOptions, Result, Stage};
 
-/// The stages of a picture that is prepared on arrival.
+/// The stages of an image that is prepared on arrival.
 const STAGES: [Stage; 2] = [Stage::Upload, Stage::Letterbox];
 
 /// The images of all cameras on the device, and what writes them into the input of the
 /// backbone.
-pub(in crate::detectors::surround) struct Pictures {
+pub(in crate::detectors::surround) struct InputImages {
     stream: Stream,
     images: Vec<DeviceImage>,
-    received: PictureUploads,
+    received: ImageUploads,
     kernels: Kernels,
     params: ResampleParams,
     prepared: Prepared,
-    /// The prepared pictures of all cameras by slot, as the input of the backbone; allocated with the
-    /// first picture.
+    /// The prepared images of all cameras by slot, as the input of the backbone; allocated with the
+    /// first image.
     slots: [Option<DeviceTensor>; NUM_PREPARED],
     /// Of each camera, by slot.
     stopwatches: Vec<[Stopwatch; NUM_PREPARED]>,
-    /// The slots of the pictures that were prepared for the frame that was queued last.
+    /// The slots of the images that were prepared for the frame that was queued last.
     taken: Vec<Option<usize>>,
 }
 
-impl Pictures {
-    /// Pictures of cameras without images so far.
+impl InputImages {
+    /// Images of cameras without images so far.
     pub(in crate::detectors::surround) fn new(
         stream: &Stream,
         num_cameras: usize,
         jpeg: &JpegOptions,
         params: ResampleParams,
     ) -> Result<Self> {
-        let image = |_| DeviceImage::with_capacity(stream, MIN_PICTURE_BYTES);
+        let image = |_| DeviceImage::with_capacity(stream, MIN_IMAGE_BYTES);
         let stopwatch = || Stopwatch::new(stream, &STAGES, |_| stream.clone());
         let stopwatches = |_| Ok([stopwatch()?, stopwatch()?]);
         Ok(Self {
             stream: stream.clone(),
             images: (0..num_cameras).map(image).collect::<Result<_>>()?,
-            received: PictureUploads::new(stream, jpeg)?,
+            received: ImageUploads::new(stream, jpeg)?,
             kernels: Kernels::load(stream.device())?,
             params,
             prepared: Prepared::new(num_cameras),
@@ -57,7 +57,7 @@ impl Pictures {
         })
     }
 
-    /// Queues the preparation of the picture of a message for an input [N, 3, H, W] of the backbone, and
+    /// Queues the preparation of the image of a message for an input [N, 3, H, W] of the backbone, and
     /// waits until the message is no longer read.
     ///
     /// # Errors
@@ -75,8 +75,8 @@ impl Pictures {
         } = self;
         let target = images.get_mut(index).ok_or_else(|| no_camera(index))?;
         prepared.fill(index, Key::new(message, camera), |slot, report| {
-            let pictures = match &mut slots[slot] {
-                Some(pictures) => pictures,
+            let resampled = match &mut slots[slot] {
+                Some(resampled) => resampled,
                 none => none.insert(DeviceTensor::zeros(stream, input.element(), input.shape())?),
             };
             let stopwatch = &stopwatches[index][slot];
@@ -87,20 +87,20 @@ impl Pictures {
                 let images = std::slice::from_mut(target);
                 received.enqueue(images, &mut [Some(pending)], scope, report, |_, e| e)?;
                 stopwatch.end_of(Stage::Upload)?;
-                enqueue_resample(stream, kernels, target, &camera.map, params, index, pictures)?;
+                enqueue_resample(stream, kernels, target, &camera.map, params, index, resampled)?;
                 stopwatch.end_of(Stage::Letterbox)
             })
         })
     }
 
-    /// Discards prepared pictures.
+    /// Discards prepared images.
     pub(in crate::detectors::surround) fn forget(&mut self) {
         self.prepared.clear();
     }
 
-    /// Queues the writing of the pictures of a frame into the input of the backbone: one
-    /// upload per picture that was not prepared; JPEG files are decoded at once where the GPU
-    /// has engines for them. A camera that the frame lacks keeps its old picture.
+    /// Queues the writing of the images of a frame into the input of the backbone: one
+    /// upload per image that was not prepared; JPEG files are decoded at once where the GPU
+    /// has engines for them. A camera that the frame lacks keeps its old image.
     ///
     /// # Errors
     /// Returns the errors of decompression, with the name of the camera; `Device` when the GPU
@@ -152,7 +152,7 @@ impl Pictures {
         running.end_of(Stage::Letterbox)
     }
 
-    /// Adds the durations of the pictures that were prepared for the frame that was queued last, of each
+    /// Adds the durations of the images that were prepared for the frame that was queued last, of each
     /// once, as soon as it is complete.
     ///
     /// # Errors
@@ -173,7 +173,7 @@ impl Pictures {
     }
 }
 
-/// Queues copies of prepared pictures to their places: one for cameras beside each other whose pictures are
+/// Queues copies of prepared images to their places: one for cameras beside each other whose images are
 /// in the same slot.
 fn enqueue_prepared(
     slots: &[Option<DeviceTensor>; NUM_PREPARED],
@@ -184,8 +184,8 @@ fn enqueue_prepared(
     let mut start = 0;
     for run in taken.chunk_by(PartialEq::eq) {
         let end = start + len * run.len();
-        if let Some(pictures) = run[0].and_then(|slot| slots[slot].as_ref()) {
-            input.enqueue_copy_range(start..end, pictures)?;
+        if let Some(resampled) = run[0].and_then(|slot| slots[slot].as_ref()) {
+            input.enqueue_copy_range(start..end, resampled)?;
         }
         start = end;
     }

@@ -2,7 +2,7 @@
 
 use super::postprocess::{DeviceBoxes, Postprocess};
 use crate::detectors::frame_stream::FrameInProgress;
-use crate::detectors::picture_uploads::{MIN_PICTURE_BYTES, PictureUploads};
+use crate::detectors::image_uploads::{ImageUploads, MIN_IMAGE_BYTES};
 use crate::detectors::shared_jpeg::{DecodeOutcome, JpegPlace};
 use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, Graph, Stream};
 use det_post_ops::image::letterbox::LetterboxParams;
@@ -11,21 +11,21 @@ use det_post_ops::image::letterbox::cuda::{
 };
 use det_post_ops::image::{DeviceImage, ImageLayout};
 use det_post_types::{
-    CompressedFormat, CompressedView, FrameReport, ImagePayload, JpegOptions, PictureDecoder,
-    Result, Stage, Transfer,
+    CompressedFormat, CompressedView, FrameReport, ImageDecoder, ImagePayload, JpegOptions, Result,
+    Stage, Transfer,
 };
 
 /// The image of a frame and its letterbox, which is recorded at the first image of a
 /// layout.
-pub(super) struct Pictures {
+pub(super) struct InputImages {
     stream: Stream,
-    uploads: PictureUploads,
-    picture: DeviceImage,
+    uploads: ImageUploads,
+    uploaded: DeviceImage,
     /// Where JPEG files are decoded with those of other cameras.
     pub(super) shared: Option<JpegPlace>,
     /// Whether the file of a frame waits there.
     is_waiting: bool,
-    /// The image of the frame where it was decoded there, in place of `picture`.
+    /// The image of the frame where it was decoded there, in place of `uploaded`.
     decoded: Option<(ImageLayout, DeviceBuffer<u8>)>,
     kernels: LetterboxKernels,
     params: LetterboxParams,
@@ -34,7 +34,7 @@ pub(super) struct Pictures {
     pub(super) recorded: Option<((ImageLayout, u64), Option<Graph>)>,
 }
 
-impl Pictures {
+impl InputImages {
     /// Works on `stream`.
     pub(super) fn new(
         stream: &Stream,
@@ -43,8 +43,8 @@ impl Pictures {
     ) -> Result<Self> {
         Ok(Self {
             stream: stream.clone(),
-            uploads: PictureUploads::new(stream, jpeg)?,
-            picture: DeviceImage::with_capacity(stream, MIN_PICTURE_BYTES)?,
+            uploads: ImageUploads::new(stream, jpeg)?,
+            uploaded: DeviceImage::with_capacity(stream, MIN_IMAGE_BYTES)?,
             shared: None,
             is_waiting: false,
             decoded: None,
@@ -82,11 +82,11 @@ impl Pictures {
         payload: &ImagePayload<'env>,
         frame: &mut FrameInProgress<'_, 'env>,
     ) -> Result<()> {
-        let Self { uploads, picture, decoded, .. } = self;
+        let Self { uploads, uploaded, decoded, .. } = self;
         *decoded = None;
-        let pending = uploads.receive(picture, *payload, frame.report)?;
+        let pending = uploads.receive(uploaded, *payload, frame.report)?;
         frame.upload_by(|scope, report| {
-            let images = std::slice::from_mut(picture);
+            let images = std::slice::from_mut(uploaded);
             uploads.enqueue(images, &mut [Some(pending)], scope, report, |_, error| error)
         })
     }
@@ -94,7 +94,7 @@ impl Pictures {
     /// Queues the decoding of the file that is kept and of those of other cameras that wait, or
     /// lets the work after it wait for that; the upload of a file that the engines refuse.
     pub(super) fn upload_kept(&mut self, frame: &mut FrameInProgress<'_, '_>) -> Result<()> {
-        let Self { uploads, picture, shared, is_waiting, decoded, .. } = self;
+        let Self { uploads, uploaded, shared, is_waiting, decoded, .. } = self;
         *is_waiting = false;
         let Some(shared) = shared else { return Ok(()) };
         frame.upload_by(|scope, report| {
@@ -102,15 +102,15 @@ impl Pictures {
                 DecodeOutcome::Decoded { num_bytes, layout, image } => {
                     report.add_bytes(Stage::Upload, Transfer::HostCopy, num_bytes);
                     report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
-                    report.add_pictures(PictureDecoder::Gpu, 1);
+                    report.add_images(ImageDecoder::Gpu, 1);
                     *decoded = Some((layout, image));
                     Ok(())
                 }
                 DecodeOutcome::Refused(data) => {
                     *decoded = None;
                     let file = CompressedView::new(CompressedFormat::Jpeg, &data);
-                    let pending = uploads.decompress(picture, &file, report)?;
-                    let images = std::slice::from_mut(picture);
+                    let pending = uploads.decompress(uploaded, &file, report)?;
+                    let images = std::slice::from_mut(uploaded);
                     uploads.enqueue(images, &mut [Some(pending)], scope, report, |_, error| error)
                 }
             }
@@ -125,13 +125,15 @@ impl Pictures {
         input: &mut DeviceTensor,
         postprocess: &mut Postprocess<impl DeviceBoxes>,
     ) -> Result<Option<&Graph>> {
-        let Self { stream, picture, decoded, kernels, params, recorded, .. } = self;
+        let Self { stream, uploaded, decoded, kernels, params, recorded, .. } = self;
         let (image, is_in_place) = match decoded {
             Some((layout, image)) => ((*layout, image.address()), false),
-            None => ((picture.layout()?, picture.bytes().address()), picture.is_in_place()),
+            None => ((uploaded.layout()?, uploaded.bytes().address()), uploaded.is_in_place()),
         };
         let is_new = match recorded {
-            Some((of, graph)) => *of != image || graph.is_none() != is_in_place,
+            Some((recorded_image, graph)) => {
+                *recorded_image != image || graph.is_none() != is_in_place
+            }
             None => true,
         };
         if is_new {
@@ -139,7 +141,7 @@ impl Pictures {
         }
         if is_in_place {
             // The address of an image in host memory differs from frame to frame.
-            let placed = enqueue_letterbox(stream, kernels, picture, params, input)?;
+            let placed = enqueue_letterbox(stream, kernels, uploaded, params, input)?;
             if is_new {
                 postprocess.set_placement(&placed)?;
                 *recorded = Some((image, None));
@@ -153,7 +155,7 @@ impl Pictures {
                     Some((layout, image)) => {
                         enqueue_letterbox_of(stream, kernels, (*layout, image), params, input)?
                     }
-                    None => enqueue_letterbox(stream, kernels, picture, params, input)?,
+                    None => enqueue_letterbox(stream, kernels, uploaded, params, input)?,
                 });
                 Ok(())
             })?;

@@ -1,17 +1,17 @@
-//! Pictures as the camera network takes them, and their truth.
+//! Images as the camera network takes them, and their truth.
 
 use std::path::Path;
 
 use det_post::config::YoloFacts;
 use det_post_ops::image::letterbox::{self, LetterboxParams, letterbox};
-use det_post_sim::{Drive, Picture};
+use det_post_sim::{Drive, RenderedImage};
 use det_post_types::{ElementType, Encoding, ImageView, Normalization, Size, Tensor, TensorValues};
 
 use crate::array::Array;
 use crate::{Failure, SCANS_BETWEEN_FRAMES, class_index};
 
-/// Writes `num_frames` pictures of a drive, letterboxed, with their boxes.
-pub fn export_pictures(
+/// Writes `num_frames` images of a drive, letterboxed, with their boxes.
+pub fn export_images(
     drive: &Drive,
     facts: &YoloFacts,
     num_frames: u64,
@@ -30,32 +30,32 @@ pub fn export_pictures(
     };
     let mut workspace = letterbox::Workspace::new();
     let mut input = Tensor::zeros(ElementType::F32, &[1, 3, rows, columns])?;
-    let mut picture = Picture::default();
+    let mut rendered = RenderedImage::default();
     let mut levels = Vec::with_capacity(3 * rows * columns);
 
-    let mut pictures = Array::new(folder, "pictures", &[3, rows, columns]);
+    let mut images = Array::new(folder, "images", &[3, rows, columns]);
     let mut boxes = Array::new(folder, "boxes_2d", &[6]);
     let mut frames = Array::new(folder, "camera_frames", &[]);
     for frame in 0..num_frames {
         // Exposures of both sensors at other times than the scans.
-        drive.picture(0, frame * SCANS_BETWEEN_FRAMES + 11, &mut picture);
-        let step = 3 * picture.size.width as usize;
-        let image = ImageView::new(picture.size, step, Encoding::Rgb8, false, &picture.rgb)?;
+        drive.image(0, frame * SCANS_BETWEEN_FRAMES + 11, &mut rendered);
+        let step = 3 * rendered.size.width as usize;
+        let image = ImageView::new(rendered.size, step, Encoding::Rgb8, false, &rendered.rgb)?;
         let placed = letterbox(&image, &params, &mut workspace, &mut input)?;
         levels.clear();
         if let TensorValues::F32(values) = input.view().values() {
             levels.extend(values.iter().map(|value| value.round() as u8));
         }
-        pictures.push(&levels)?;
+        images.push(&levels)?;
         let network_from_source = placed.network_from_source();
-        for object in &picture.truth {
+        for object in &rendered.truth {
             let class = class_index(&facts.class_names, object.class_name)?;
             let b = network_from_source.apply(object.bbox);
             boxes.push(&[class, b.x1, b.y1, b.x2, b.y2, object.visibility])?;
         }
-        frames.push(&[picture.truth.len() as i32])?;
+        frames.push(&[rendered.truth.len() as i32])?;
     }
-    pictures.finish()?;
+    images.finish()?;
     boxes.finish()?;
     frames.finish()
 }

@@ -1,33 +1,33 @@
-//! Pictures on the CPU.
+//! Images on the CPU.
 
 use super::{Key, NUM_PREPARED, Prepared, image, view_of};
 use crate::detectors::surround::cameras::{Camera, Cameras, named};
 use crate::detectors::{FrameInput, FrameSet};
-use det_post_ops::image::decompress::{Picture, decompress};
+use det_post_ops::image::decompress::{DecodedImage, decompress};
 use det_post_ops::image::resample::{self, ResampleParams, SampleMap, resample};
 use det_post_types::{
-    ElementType, Error, FrameReport, ImagePayload, PictureDecoder, Result, Size, Stage, Tensor,
+    ElementType, Error, FrameReport, ImageDecoder, ImagePayload, Result, Size, Stage, Tensor,
 };
 
 /// The input of the backbone, and what writes it.
-pub(in crate::detectors::surround) struct Pictures {
+pub(in crate::detectors::surround) struct InputImages {
     resampler: Resampler,
-    /// The pictures of all cameras, [N, 3, H, W].
+    /// The images of all cameras, [N, 3, H, W].
     input: Tensor,
     prepared: Prepared,
-    /// The prepared pictures of all cameras by slot, as the input; allocated with the first picture.
+    /// The prepared images of all cameras by slot, as the input; allocated with the first image.
     slots: [Option<Tensor>; NUM_PREPARED],
 }
 
 /// Memory and parameters of decompression and resampling.
 struct Resampler {
-    decompressed: Picture,
+    decompressed: DecodedImage,
     params: ResampleParams,
     workspace: resample::Workspace,
 }
 
-impl Pictures {
-    /// Pictures of a size, all zero.
+impl InputImages {
+    /// Images of a size, all zero.
     pub(in crate::detectors::surround) fn new(
         num_cameras: usize,
         size: Size,
@@ -36,19 +36,19 @@ impl Pictures {
         let [height, width] = [size.height, size.width].map(|n| n as usize);
         let workspace = resample::Workspace::new();
         Ok(Self {
-            resampler: Resampler { decompressed: Picture::new(), params, workspace },
+            resampler: Resampler { decompressed: DecodedImage::new(), params, workspace },
             input: Tensor::zeros(ElementType::F32, &[num_cameras, 3, height, width])?,
             prepared: Prepared::new(num_cameras),
             slots: [const { None }; NUM_PREPARED],
         })
     }
 
-    /// The pictures of the last frame, [N, 3, H, W].
+    /// The images of the last frame, [N, 3, H, W].
     pub(in crate::detectors::surround) fn input(&self) -> &Tensor {
         &self.input
     }
 
-    /// Prepares the picture of a message.
+    /// Prepares the image of a message.
     ///
     /// # Errors
     /// Returns the errors of decompression and resampling.
@@ -60,20 +60,20 @@ impl Pictures {
     ) -> Result<()> {
         let Self { resampler, input, prepared, slots } = self;
         prepared.fill(index, Key::new(message, camera), |slot, report| {
-            let pictures = match &mut slots[slot] {
-                Some(pictures) => pictures,
+            let images = match &mut slots[slot] {
+                Some(images) => images,
                 none => none.insert(Tensor::zeros(ElementType::F32, input.shape())?),
             };
-            resampler.write(message, camera, report, index, pictures)
+            resampler.write(message, camera, report, index, images)
         })
     }
 
-    /// Discards prepared pictures.
+    /// Discards prepared images.
     pub(in crate::detectors::surround) fn forget(&mut self) {
         self.prepared.clear();
     }
 
-    /// Writes the pictures of a frame. A camera that the frame lacks keeps its old picture.
+    /// Writes the images of a frame. A camera that the frame lacks keeps its old image.
     ///
     /// # Errors
     /// Returns the errors of decompression and resampling, with the name of the camera.
@@ -95,7 +95,7 @@ impl Pictures {
                 Some((slot, earlier)) => {
                     report.merge(earlier);
                     report.time(Stage::Letterbox, || {
-                        copy_picture(slots[slot].as_ref(), index, input);
+                        copy_image(slots[slot].as_ref(), index, input);
                     });
                 }
                 None => {
@@ -108,7 +108,7 @@ impl Pictures {
 }
 
 impl Resampler {
-    /// Writes the picture of a message to a place in a tensor [N, 3, H, W].
+    /// Writes the image of a message to a place in a tensor [N, 3, H, W].
     fn write(
         &mut self,
         message: &FrameInput<'_>,
@@ -123,7 +123,7 @@ impl Resampler {
             ImagePayload::OnDevice(image) => return Err(image.data().refused("letterbox")),
             ImagePayload::Compressed(file) => {
                 report.time(Stage::Decompress, || decompress(&file, decompressed))?;
-                report.add_pictures(PictureDecoder::Cpu, 1);
+                report.add_images(ImageDecoder::Cpu, 1);
                 decompressed.view()?
             }
         };
@@ -132,11 +132,11 @@ impl Resampler {
     }
 }
 
-/// Copies a picture from the same place of another tensor, both f32 and [N, 3, H, W].
-fn copy_picture(from: Option<&Tensor>, index: usize, to: &mut Tensor) {
+/// Copies an image from the same place of another tensor, both f32 and [N, 3, H, W].
+fn copy_image(from: Option<&Tensor>, index: usize, to: &mut Tensor) {
     if let (Some(Tensor::F32 { values: from, .. }), Tensor::F32 { shape, values: to }) = (from, to)
-        && let [_, of_picture @ ..] = &shape[..]
-        && let len = of_picture.iter().product::<usize>().max(1)
+        && let [_, of_image @ ..] = &shape[..]
+        && let len = of_image.iter().product::<usize>().max(1)
         && let (Some(from), Some(to)) =
             (from.chunks_exact(len).nth(index), to.chunks_exact_mut(len).nth(index))
     {

@@ -1,4 +1,4 @@
-//! Mutated JPEG and PNG files: an error or a picture, never a panic.
+//! Mutated JPEG and PNG files: an error or an image, never a panic.
 //!
 //! `DET_POST_FUZZ_ITERATIONS` sets how many mutations are made of each file;
 //! the seed is fixed.
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use common::jpeg::{empty_scans, zero_scans};
 use common::shared_data::shared_data;
 use det_post::ErrorKind;
-use det_post_ops::image::decompress::{MAX_DECODE_TIME, Picture, decompress};
+use det_post_ops::image::decompress::{DecodedImage, MAX_DECODE_TIME, decompress};
 use det_post_types::{CompressedFormat, CompressedView};
 
 /// xorshift64*.
@@ -61,15 +61,15 @@ fn fuzz(format: CompressedFormat, file: &[u8]) {
         .and_then(|given| given.parse().ok())
         .unwrap_or(300);
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
-    let mut picture = Picture::new();
+    let mut decoded = DecodedImage::new();
     let (mut num_whole, mut num_limited, mut longest) = (0, 0, Duration::ZERO);
     for _ in 0..num_iterations {
         let data = mutate(file, &mut random);
         let start = Instant::now();
-        match decompress(&CompressedView::new(format, &data), &mut picture) {
+        match decompress(&CompressedView::new(format, &data), &mut decoded) {
             Ok(()) => {
                 num_whole += 1;
-                picture.view().unwrap();
+                decoded.view().unwrap();
             }
             Err(error) if error.kind() == ErrorKind::DecodeLimit => num_limited += 1,
             Err(error) => assert_eq!(error.kind(), ErrorKind::Codec, "{error}"),

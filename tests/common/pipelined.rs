@@ -1,4 +1,4 @@
-//! A detector whose frames overlap and which fails where a test asks for it.
+//! A detector whose frames are in flight together and which fails where a test asks for it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub enum Step {
 pub type Faults = Arc<dyn Fn(u32, Step) -> Option<ErrorKind> + Send + Sync>;
 
 /// One box per frame, which tells the frame and its bytes.
-pub struct Overlapping {
+pub struct Pipelined {
     info: DetectorInfo,
     faults: Faults,
     /// The most frames in flight that it can have, that are allowed, and that there were.
@@ -35,8 +35,8 @@ pub struct Overlapping {
     found: Vec<Detection2d>,
 }
 
-impl Overlapping {
-    /// Two clouds overlap, which ask for a pose, or four pictures. `most` becomes the largest number of frames in
+impl Pipelined {
+    /// Two clouds overlap, which ask for a pose, or four images. `most` becomes the largest number of frames in
     /// flight.
     pub fn new(kind: PayloadKind, faults: &Faults, most: &Arc<AtomicUsize>) -> Self {
         let pose_in = (kind == PayloadKind::Cloud).then(|| "map".to_owned());
@@ -53,11 +53,11 @@ impl Overlapping {
         }
     }
 
-    /// A cloud and a picture of the same time, one frame after another.
-    pub fn of_cloud_and_picture(faults: &Faults, most: &Arc<AtomicUsize>) -> Self {
+    /// A cloud and an image of the same time, one frame after another.
+    pub fn of_cloud_and_image(faults: &Faults, most: &Arc<AtomicUsize>) -> Self {
         let detector = Self::new(PayloadKind::Cloud, faults, most).one_at_a_time();
-        let picture = InputNeeds { kind: PayloadKind::Image, pose_in: None, calibration: false };
-        let needs = [detector.info.inputs[0].clone(), picture];
+        let image = InputNeeds { kind: PayloadKind::Image, pose_in: None, calibration: false };
+        let needs = [detector.info.inputs[0].clone(), image];
         let info = DetectorInfo::new(needs, &Device::Cpu, "stub", &[Stage::Infer]);
         Self { info, ..detector }
     }
@@ -100,7 +100,7 @@ impl Overlapping {
     }
 }
 
-impl Detector for Overlapping {
+impl Detector for Pipelined {
     fn info(&self) -> &DetectorInfo {
         &self.info
     }

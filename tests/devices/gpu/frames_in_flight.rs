@@ -1,4 +1,4 @@
-//! Frames of real detectors that overlap on a GPU, with faults in their stages.
+//! Frames of real detectors that are in flight together on a GPU, with faults in their stages.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use det_post_types::{Stamp, TensorSpec, TensorView};
 
 use super::engine::library;
 use super::gpu;
-use crate::common::session::{cloud, messages, picture, sample};
+use crate::common::session::{cloud, image_message, messages, sample};
 
 const NUM_FRAMES: i32 = 12;
 
@@ -86,7 +86,7 @@ fn open(config: &ChannelConfig, fails_in: &[usize]) -> Result<Box<dyn Detector>>
     })
 }
 
-/// Pictures and clouds in turn, one of each undecodable.
+/// Images and clouds in turn, one of each undecodable.
 fn record(folder: &Path) {
     let of_sample = messages(&sample().join("drive"));
     let mut bag = BagWriter::create(folder, BagCompression::None).unwrap();
@@ -99,7 +99,7 @@ fn record(folder: &Path) {
     let lidar = add(&topic_of("points").0, PointCloud2::TYPE);
     for frame in 1..=NUM_FRAMES {
         let at = Stamp::from_ros(frame, 0);
-        for (topic, message) in [(camera, picture(at)), (lidar, cloud(at))] {
+        for (topic, message) in [(camera, image_message(at)), (lidar, cloud(at))] {
             let len = if frame == UNDECODABLE { message.len() / 2 } else { message.len() };
             bag.write(topic, at, &message[..len]).unwrap();
         }
@@ -200,7 +200,7 @@ fn instances_of_a_network_give_the_same_frames_in_the_same_order() {
     let cameras = expected.iter().filter(|(channel, ..)| channel == "camera");
     let mut found: Vec<_> = cameras.map(|(.., found)| found).collect();
     found.dedup();
-    assert!(found.len() > 4, "{} pictures that differ", found.len());
+    assert!(found.len() > 4, "{} images that differ", found.len());
     for frames_in_flight in [2, 3, 4, 8] {
         for mib in [256, 8, 0] {
             assert!(replay(frames_in_flight, mib) == expected, "{frames_in_flight} {mib}");
