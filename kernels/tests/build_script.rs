@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(clippy::print_stdout, reason = "tests say what they skipped")]
 
-#[path = "../../tests/common/require.rs"]
+#[path = "../../crates/testing/src/require.rs"]
 mod require;
 
 use std::os::unix::fs::PermissionsExt;

@@ -3,7 +3,7 @@
 
 use crate::detectors::stopwatch::Stopwatch;
 use det_post_infer::device::{DeviceEngine, NumBytes};
-use det_post_ops::device::cuda::{TransferBytes, Stream, UploadScope};
+use det_post_ops::device::cuda::{Stream, TransferBytes, UploadScope};
 use det_post_ops::shared::DeviceCounters;
 use det_post_types::{FrameReport, Result, Stage, Transfer};
 

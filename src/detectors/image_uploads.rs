@@ -3,7 +3,7 @@
 //! into that memory.
 
 use crate::detectors::frame_stream::capacity_for;
-use det_post_ops::device::cuda::{TransferBytes, Stream, UploadScope};
+use det_post_ops::device::cuda::{Stream, TransferBytes, UploadScope};
 use det_post_ops::image::decompress::cuda::{JpegDecoder, layout};
 use det_post_ops::image::decompress::decompress_into;
 use det_post_ops::image::decompress::nvjpeg::JpegPlanes;

@@ -1,4 +1,4 @@
-"""JPEG files and their pixels by OpenCV, which has libjpeg-turbo, for tests/ops/jpeg_pixels.rs.
+"""JPEG files and their pixels by OpenCV, which has libjpeg-turbo, for crates/ops/tests/reference/jpeg_pixels.rs.
 
     jpeg_pixels.py FOLDER
 

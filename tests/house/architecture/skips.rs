@@ -78,6 +78,6 @@ fn tests_skip_through_one_function() {
     let printed = concat!("println!(\"", "skipped");
     for path in rust_files(&root().join("tests")).into_iter().chain(super::source_files()) {
         let text = std::fs::read_to_string(&path).unwrap();
-        assert!(!text.contains(printed), "{}: use tests/common/require.rs", path.display());
+        assert!(!text.contains(printed), "{}: use crates/testing/src/require.rs", path.display());
     }
 }

@@ -1,6 +1,6 @@
 //! Point clouds in device memory, as in their messages.
 
-use crate::device::cuda::{DevicePayload, In, TransferBytes, Stream, UploadScope};
+use crate::device::cuda::{DevicePayload, In, Stream, TransferBytes, UploadScope};
 use det_post_types::{CloudView, DeviceBytes, Error, ErrorKind, Result};
 
 /// The memory layout of a point cloud, checked by [`CloudView`].

@@ -1,7 +1,7 @@
 //! Images in device memory, as in their messages.
 
 use crate::device::cuda::{
-    DeviceBuffer, DevicePayload, In, TransferBytes, Stream, TAIL_BYTES, UploadScope,
+    DeviceBuffer, DevicePayload, In, Stream, TAIL_BYTES, TransferBytes, UploadScope,
 };
 use det_post_types::{DeviceBytes, Encoding, Error, ErrorKind, ImageView, Result, Size};
 

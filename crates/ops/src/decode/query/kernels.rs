@@ -1,8 +1,8 @@
 //! The parameter of `kernels/decode/query.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, DependentKernel, Plain, check_lens, check_threads,
-    kernel_constant, mirrors, refused,
+    DependentKernel, Grid, In, KernelSpec, Out, Plain, check_lens, check_threads, kernel_constant,
+    mirrors, refused,
 };
 use det_post_types::{QueryBox, QueryDecode, Result};
 

@@ -28,11 +28,11 @@ use cudarc::driver::{CudaContext, DriverError};
 pub use det_post_kernels::Kind;
 pub use event::Event;
 pub use graph::{CaptureLock, Graph, lock_capture};
-pub use kernel::{Grid, Kernel, KernelSpec, DependentKernel};
+pub use kernel::{DependentKernel, Grid, Kernel, KernelSpec};
 pub(crate) use kernel::{blocks, check_len, check_lens, check_threads, kernel_specs, refused};
 pub use memory::{
-    BUFFER_ALIGNMENT, DeviceBuffer, DevicePayload, In, InPlaceUploads, MappedBuffer, TransferBytes, Out,
-    PageLocked, PinnedBuffer, Plain, TAIL_BYTES, UploadScope, VECTOR_BYTES,
+    BUFFER_ALIGNMENT, DeviceBuffer, DevicePayload, In, InPlaceUploads, MappedBuffer, Out,
+    PageLocked, PinnedBuffer, Plain, TAIL_BYTES, TransferBytes, UploadScope, VECTOR_BYTES,
 };
 pub use open::request_connections;
 pub use registered::RegisteredFiles;

@@ -3,17 +3,9 @@ use std::time::{Duration, Instant};
 use ::png::{BitDepth, ColorType};
 
 use super::*;
+use det_post_testing::jpeg::{empty_scans, zero_scans};
+use det_post_testing::shared_data::shared_data;
 use det_post_types::FileSamples;
-
-#[path = "../../../../../tests/common/jpeg.rs"]
-mod jpeg_files;
-#[path = "../../../../../tests/common/require.rs"]
-mod require;
-#[path = "../../../../../tests/common/shared_data.rs"]
-mod shared_data;
-
-use jpeg_files::{empty_scans, zero_scans};
-use shared_data::shared_data;
 
 fn decoded(format: CompressedFormat, data: &[u8]) -> Result<DecodedImage> {
     let mut image = DecodedImage::new();

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    CudaDevice, Grid, In, Kernel, KernelSpec, Mirror, Out, DependentKernel, Stream, VECTOR_BYTES,
+    CudaDevice, DependentKernel, Grid, In, Kernel, KernelSpec, Mirror, Out, Stream, VECTOR_BYTES,
     check_lens, check_threads, kernel_constant, mirrors, refused,
 };
 use crate::view::linear::cuda::{Element, JobArgs, LinearArgs};

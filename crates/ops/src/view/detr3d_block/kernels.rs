@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Kind, Mirror, Out, DependentKernel, check_lens, check_threads,
+    DependentKernel, Grid, In, KernelSpec, Kind, Mirror, Out, check_lens, check_threads,
     kernel_constant, mirrors, refused,
 };
 use crate::view::sample::cuda::{MAX_LEVELS, MAX_VIEWS, MapsArgs};

@@ -3,7 +3,7 @@
 use half::f16;
 
 use crate::device::cuda::{
-    CudaDevice, Grid, In, Kernel, KernelSpec, Mirror, Out, DependentKernel, Plain, Stream,
+    CudaDevice, DependentKernel, Grid, In, Kernel, KernelSpec, Mirror, Out, Plain, Stream,
     check_lens, check_threads, kernel_constant, mirrors, refused,
 };
 use crate::view::layer_norm::EPSILON;

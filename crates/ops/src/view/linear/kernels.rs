@@ -4,7 +4,7 @@ use half::f16;
 
 use super::job::{COLUMNS_PER_BLOCK, JobArgs, THREADS_PER_BLOCK, TILE_ROWS};
 use crate::device::cuda::{
-    Grid, KernelSpec, Mirror, DependentKernel, Plain, check_threads, kernel_constant, mirrors,
+    DependentKernel, Grid, KernelSpec, Mirror, Plain, check_threads, kernel_constant, mirrors,
     refused,
 };
 use crate::sparse::conv::Precision;

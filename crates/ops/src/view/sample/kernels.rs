@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Mirror, Out, DependentKernel, check_lens, check_threads,
-    kernel_constant, mirrors, refused,
+    DependentKernel, Grid, In, KernelSpec, Mirror, Out, check_lens, check_threads, kernel_constant,
+    mirrors, refused,
 };
 use crate::view::linear::cuda::{Element, LinearArgs};
 use det_post_types::Result;

@@ -6,7 +6,7 @@ use half::f16;
 
 use super::kernels::{MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, MapsArgs, Texel};
 use crate::device::cuda::{
-    CudaDevice, Grid, In, Kernel, KernelSpec, Mirror, Out, DependentKernel, Stream, check_lens,
+    CudaDevice, DependentKernel, Grid, In, Kernel, KernelSpec, Mirror, Out, Stream, check_lens,
     check_threads, kernel_constant, mirrors, refused,
 };
 use det_post_types::{QueryBox, Result};

@@ -3,7 +3,7 @@
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Mirror, Out, DependentKernel, Plain, check_lens, check_threads,
+    DependentKernel, Grid, In, KernelSpec, Mirror, Out, Plain, check_lens, check_threads,
     kernel_constant, mirrors, refused,
 };
 use det_post_types::Result;

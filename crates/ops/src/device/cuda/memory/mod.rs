@@ -24,7 +24,7 @@ use det_post_kernels::{Field, Kind, Struct};
 use half::f16;
 pub use host::{MappedBuffer, PinnedBuffer};
 pub use page_locked::PageLocked;
-pub use payload::{DevicePayload, TransferBytes, TAIL_BYTES};
+pub use payload::{DevicePayload, TAIL_BYTES, TransferBytes};
 pub use upload_scope::{InPlaceUploads, UploadScope};
 
 use super::{Mirror, Stream, error, failed, rust_field};
