@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::interrupt::Interrupt;
 use super::observe::ObserveArguments;
 use super::progress::Progress;
+use super::ros_args::RosArguments;
 use super::{ExitStatus, LikeArguments, stdout};
 use crate::detectors::MAX_FRAMES_IN_FLIGHT;
 use crate::replay::{
@@ -113,9 +114,10 @@ fn parse_warm_up(text: &str) -> std::result::Result<Duration, String> {
 }
 
 /// Replays as the command line says and prints the report.
-pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
+pub(super) fn replay(arguments: &ReplayArguments, ros: &RosArguments) -> Result<ExitStatus> {
     let interrupt = Interrupt::listen()?;
-    let mut config = arguments.like.load(&arguments.config, &arguments.overrides)?;
+    let ReplayArguments { like, config, overrides, .. } = arguments;
+    let mut config = like.load(config, overrides, ros)?.with_topics(&ros.remaps);
     let mut gpus = Vec::new();
     if let Some(devices) = arguments.device {
         let choice;

@@ -249,7 +249,10 @@ fn a_migrated_file_is_the_same_configuration() {
         assert_eq!(alone.channels[0].kind, config.channels[0].kind, "{}", case.name);
         let json = config.migration_json().unwrap();
         assert_eq!(json["like"], case.package.name());
-        let found = Config::recognize(&Source { like: None, ..case.source.clone() }).unwrap();
+        let found = Config::recognize(&Source { like: None, ..case.source.clone() }, |node| {
+            Ok(node.clone())
+        })
+        .unwrap();
         assert_eq!(found, Some(case.package), "{}", case.name);
     }
 }

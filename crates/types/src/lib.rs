@@ -96,4 +96,4 @@ pub use view_decoder::{
     AttentionResidual, CachedYaw, Detr3d, MapLayout, Motion, QueryBox, QueryDecode, Sparse4d,
     ViewDecoder, ViewPrecision,
 };
-pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};
+pub use yolo::{AnchorLevel, DetrBoxes, FinalRows, YoloKind, YoloLayout, YoloOptions, YoloOutput};

@@ -159,6 +159,36 @@ impl<'a> Translation<'a> {
         taken
     }
 
+    /// Notes every parameter below a prefix as one without effect.
+    pub(super) fn ignore_below(&mut self, prefix: &str, note: &str) {
+        let below = self.given.range(prefix.to_owned()..).map(|(key, _)| key);
+        let below: Vec<String> = below.take_while(|key| key.starts_with(prefix)).cloned().collect();
+        for key in below {
+            if let Some(given) = self.take_name(&key) {
+                self.ignore(&given, TranslationOutcome::NoEffect, note);
+            }
+        }
+    }
+
+    /// Notes the parameters of a table with a prefix that are left, which have no effect.
+    pub(super) fn ignore_table(&mut self, prefix: &str, keys: &[&Key]) {
+        for key in keys.iter().filter(|key| !prefix.is_empty() && key.effect != Effect::Used) {
+            for name in key.names {
+                let Some(given) = self.take_name(&format!("{prefix}{name}")) else { continue };
+                let state = match key.effect {
+                    Effect::Engine => State::Engine,
+                    _ => TranslationOutcome::NoEffect,
+                };
+                self.ignore(&given, state, key.note);
+            }
+        }
+    }
+
+    /// Whether a parameter of ours is set.
+    pub(super) fn is_set(&self, ours: &str) -> bool {
+        self.ours.contains_key(&format!("{}.{ours}", self.channel))
+    }
+
     /// Refuses because a parameter is not given.
     pub(super) fn missing(&mut self, name: &str, place: &str) {
         self.problems.push(name, &format!("is missing; it usually stands in {place}"));
@@ -319,6 +349,12 @@ impl<'a> Translation<'a> {
     }
 
     fn unknown(&mut self, given: &Given, keys: &[&Key]) {
+        // Another topic would be read or written, in silence.
+        if given.key.rsplit(['.', '_']).next() == Some("topic") {
+            let message = "unknown key that names a topic, of another version perhaps: the topics would be others; allowed: \
+                           none; set `input` or `output` (`-p input:=TOPIC`), or rename the topic (`-r`)";
+            self.problems.push(&given.key, message);
+        }
         self.ignore(given, TranslationOutcome::Unknown, "");
         let names = keys.iter().flat_map(|key| key.names).copied();
         let hint = nearest(&given.key, names).map(|name| format!("; did you mean `{name}`?"));

@@ -47,9 +47,10 @@ impl<B: ImageBoxes> CpuDetector<B> {
     /// # Errors
     /// `Model` when the network does not fit the head, or the head has boxes of the
     /// other kind.
-    pub fn new(config: &CameraConfig, engine: Box<dyn Engine>) -> Result<Self> {
+    pub fn new(config: &CameraConfig, mut engine: Box<dyn Engine>) -> Result<Self> {
         boxes::check::<B>(&config.facts.layout)?;
         let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
+        engine.use_outputs(head.output_positions())?;
         let input = head.input()?;
         Ok(Self {
             info: DetectorInfo::new(NEEDS, &Device::Cpu, engine.name(), &STAGES),

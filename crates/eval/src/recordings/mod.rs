@@ -137,8 +137,10 @@ impl Sides {
             [describe(&detections.lidars), describe(&detections.cameras)].join(" "),
             [describe(&truth.lidars), describe(&truth.cameras)].join(" "),
         ];
+        let damage = detections.damage.first().or(truth.damage.first());
+        let damage = damage.map_or(String::new(), |damage| format!("; {damage}"));
         let message = format!(
-            "no detections of {} ({found}) belong to truth of {} ({there}); see --pair",
+            "no detections of {} ({found}) belong to truth of {} ({there}); see --pair{damage}",
             names.detections, names.truth
         );
         Error::new(ErrorKind::Argument, "eval", message)

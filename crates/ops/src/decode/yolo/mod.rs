@@ -32,15 +32,19 @@
 //! threshold, with the same decision as their scores, and no exponential is computed
 //! for a row that fails.
 //!
-//! The angle of Obb is normalized to [0, pi/2], with the sides exchanged where needed
+//! The angle of Obb and ObbEndToEnd is normalized to [0, pi/2], with the sides exchanged where needed
 //! ([`RotatedBox2d::regularized`]), as in the results of ultralytics.
 //!
-//! Formulas: the export heads of YOLOv5, YOLOv8, YOLOv8-OBB, YOLOX and
-//! RT-DETR.
+//! A class that is given as a float is truncated. Rows of Mmdeploy with a negative label are padding: they are neither
+//! candidates nor counted.
+//!
+//! Formulas: the export heads of YOLOv5, YOLOv7, YOLOv8, YOLOv8-OBB, YOLO26-OBB, YOLOX,
+//! RT-DETR and mmdeploy.
 
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod finals;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(crate) mod kernels;
@@ -93,11 +97,13 @@ pub fn decode_yolo(
         YoloLayout::V5Raw { levels } => cpu::v5_raw(outputs, levels, &head, candidates),
         YoloLayout::V8 => planes::v8(outputs, &head, candidates),
         YoloLayout::Yolox { strides } => cpu::yolox(outputs, strides, &head, candidates),
-        YoloLayout::EndToEnd => cpu::end_to_end(outputs, &head, candidates),
+        YoloLayout::EndToEnd | YoloLayout::V7EndToEnd | YoloLayout::Mmdeploy => {
+            finals::aligned(outputs, layout, &head, candidates)
+        }
         YoloLayout::Detr { boxes, logits } => {
             cpu::detr(outputs, *boxes, *logits, &head, candidates)
         }
-        YoloLayout::Obb => Err(unsupported(layout, "axis-aligned")),
+        YoloLayout::Obb | YoloLayout::ObbEndToEnd => Err(unsupported(layout, "axis-aligned")),
     }
 }
 
@@ -117,12 +123,8 @@ pub fn decode_yolo_rotated(
     let head = Head::new(network, num_classes, score_threshold)?;
     match layout {
         YoloLayout::Obb => planes::obb(outputs, &head, candidates),
-        YoloLayout::V5
-        | YoloLayout::V5Raw { .. }
-        | YoloLayout::V8
-        | YoloLayout::Yolox { .. }
-        | YoloLayout::EndToEnd
-        | YoloLayout::Detr { .. } => Err(unsupported(layout, "rotated")),
+        YoloLayout::ObbEndToEnd => finals::rotated(outputs, layout, &head, candidates),
+        _ => Err(unsupported(layout, "rotated")),
     }
 }
 
