@@ -176,7 +176,7 @@ impl<'a> Translation<'a> {
             for name in key.names {
                 let Some(given) = self.take_name(&format!("{prefix}{name}")) else { continue };
                 let state = match key.effect {
-                    Effect::Engine => State::Engine,
+                    Effect::Engine => TranslationOutcome::Engine,
                     _ => TranslationOutcome::NoEffect,
                 };
                 self.ignore(&given, state, key.note);

@@ -6,7 +6,7 @@ mod plugins;
 use std::path::{Path, PathBuf};
 
 use super::key::Key;
-use super::translation::{Given, State, Translation, text_of};
+use super::translation::{Given, Translation, TranslationOutcome, text_of};
 use det_post_ros::yaml::Node;
 pub(super) use keys::{ALL as KEYS, defaults};
 use plugins::Names;
@@ -155,7 +155,7 @@ fn network(t: &mut Translation<'_>, names: &Names, is_newer: bool) -> Option<Pat
         t.convert(repo, &[("model_path", node)], "the file that was downloaded");
         t.convert(file, &[], "in `model_path`");
         for unused in [&cache, &model].into_iter().flatten() {
-            t.ignore(unused, State::Replaced, "`model_repo` holds");
+            t.ignore(unused, TranslationOutcome::Replaced, "`model_repo` holds");
         }
         if !path.is_file() {
             let note = format!(
@@ -235,7 +235,7 @@ fn device(t: &mut Translation<'_>, prefix: &str) {
             "cpu" => t.convert(given, &[("device", "cpu".into())], ""),
             "tensorrt" | "trt" => t.ignore(
                 given,
-                State::Engine,
+                TranslationOutcome::Engine,
                 "`engine.kind: onnxruntime` and `engine.provider: tensorrt` select TensorRT",
             ),
             "auto" | "cuda" => t.ignore(given, TranslationOutcome::NoEffect, "`device` holds"),
