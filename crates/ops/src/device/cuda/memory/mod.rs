@@ -249,7 +249,7 @@ impl<T: Plain> DeviceBuffer<T> {
         self.address
     }
 
-    pub(super) fn stream(&self) -> &Stream {
+    pub(crate) fn stream(&self) -> &Stream {
         &self.stream
     }
 
