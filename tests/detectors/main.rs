@@ -13,6 +13,7 @@
 mod common;
 
 mod efficient_nms;
+mod lidar_reference;
 mod streampetr;
 mod trained_decoder;
 

@@ -41,7 +41,7 @@ fn record_by(folder: &Path, compression: BagCompression) {
     let lidar = add("/points", PointCloud2::TYPE);
     for frame in 1..=NUM_FRAMES {
         let at = |part: u32| Stamp::from_ros(frame as i32, part);
-        let mut image = session::image(at(0));
+        let mut image = session::image_message(at(0));
         let end = image.len() - 1;
         image[end] = frame as u8;
         bag.write(cameras[0], at(0), &image).unwrap();

@@ -33,7 +33,7 @@ pub struct SafeTensors<'a> {
 }
 
 /// A tensor in a file.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StoredTensor<'a>(TensorView<'a>);
 
 impl<'a> StoredTensor<'a> {

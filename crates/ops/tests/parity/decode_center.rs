@@ -170,7 +170,7 @@ fn object_of(params: &CenterDecode, bbox: Box3d, motion: Motion) -> Object3d {
     };
     Object3d {
         bbox,
-        velocity_mps: params.has_velocity.then_some(motion.velocity_mps),
+        velocity_mps: params.has_velocity.then_some(motion.velocity),
         variance: params.has_variance.then_some(variance),
     }
 }
@@ -267,7 +267,7 @@ fn check_arrays(head: &Head, capacity: usize, device: &CudaDevice) {
             assert_eq!(ids, (b.class.into(), b.source.into()), "{context}");
             let [vx, vy, vz, sx, sy, sz, yaw, v0, v1] = variances[row];
             let motion = Motion {
-                velocity_mps: velocity,
+                velocity,
                 center_variance: [vx, vy, vz],
                 size_variance: [sx, sy, sz],
                 yaw_variance: yaw,

@@ -10,6 +10,5 @@
 mod cameras;
 mod fuzz_images;
 mod jpeg_pixels;
-mod lidar_reference;
 mod nms_tables;
 mod sparse;

@@ -260,7 +260,7 @@ step!(
     "voxelize_number",
     "Assigns indices to voxels.",
     NUMBER_THREADS_PER_BLOCK,
-    0,
+    false,
     SomeOrAll
 );
 step!(

@@ -172,7 +172,7 @@ impl CudaDevice {
 
     /// Makes the context of this GPU that of the thread, which other threads' recordings of graphs then
     /// do not hold up.
-    fn bind(&self) -> Result<()> {
+    pub(crate) fn bind(&self) -> Result<()> {
         self.context().bind_to_thread().map_err(|e| failed("use the GPU", e))?;
         stream::ignore_other_recordings()
     }

@@ -6,7 +6,7 @@
 //! scores.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test")]
 
-use det_post_testing::{point_cloud, shared_data};
+use crate::common::{point_cloud, shared_data};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
