@@ -69,6 +69,10 @@ impl LiveFile {
     /// # Errors
     /// As of [`Self::publish`].
     pub(super) fn replace(&mut self, contents: &str) -> Result<()> {
+        if !check(&self.partial, self.mark)? {
+            // Removed while the command runs.
+            self.file = begin(&self.partial, self.mark)?;
+        }
         let Self { partial, file, .. } = self;
         file.seek(SeekFrom::Start(0))
             .and_then(|_| file.write_all(contents.as_bytes()))
@@ -204,6 +208,9 @@ mod tests {
         refused("another command of det_post writes");
         first.replace("# mark, 1").unwrap();
         refused("another command of det_post writes");
+        // A partial file that is removed meanwhile.
+        fs::remove_file(at(".a.partial")).unwrap();
+        first.replace("# mark, 1").unwrap();
         // A file that appears meanwhile.
         fs::write(at("a"), "mine").unwrap();
         assert!(first.replace("# mark, 2").is_err());

@@ -5,12 +5,12 @@ use super::*;
 use crate::decode::logit::sigmoid;
 use det_post_types::{AnchorLevel, Candidate, DetrBoxes, TensorValues};
 
-const NETWORK: Size = Size::new(96, 64);
+pub(super) const NETWORK: Size = Size::new(96, 64);
 
 /// A tensor to be decoded: shape and values.
 pub(super) type Values = (Vec<usize>, Vec<f32>);
 
-fn decode(
+pub(super) fn decode(
     outputs: &[Values],
     layout: &YoloLayout,
     num_classes: usize,
@@ -37,7 +37,7 @@ fn decode_views(
     Ok(found)
 }
 
-fn found(
+pub(super) fn found(
     x1: f32,
     y1: f32,
     x2: f32,
@@ -181,77 +181,6 @@ fn end_to_end_rows() {
     let expected = [found(1.0, 2.0, 3.0, 5.0, 0.5, 2, 0), found(1.0, 2.0, 3.0, 5.0, 0.25, 0, 1)];
     let tensor = (vec![1, 8, 6], rows.concat());
     assert_eq!(decode(&[tensor], &YoloLayout::EndToEnd, 3, 0.25).unwrap(), expected);
-}
-
-#[test]
-fn final_rows_of_other_exporters() {
-    // YOLOv7 with --end2end: the image's index, corners, class, score.
-    let rows = [
-        [0.0, 1.0, 2.0, 3.0, 5.0, 2.0, 0.5],
-        [0.0, 1.0, 2.0, 3.0, 5.0, 0.0, 0.2],
-        [0.0, 1.0, 2.0, 3.0, 5.0, 3.0, 0.9],
-    ];
-    let tensor = (vec![3, 7], rows.concat());
-    let decoded = decode(&[tensor], &YoloLayout::V7EndToEnd, 3, 0.25).unwrap();
-    assert_eq!(decoded, [found(1.0, 2.0, 3.0, 5.0, 0.5, 2, 0)]);
-
-    // mmdeploy: corners and score, labels apart; padding has the label -1 and the score 0.
-    let boxes = [
-        [1.0, 2.0, 3.0, 5.0, 0.5],
-        [1.0, 2.0, 3.0, 5.0, 0.25],
-        [1.0, 2.0, 3.0, 5.0, 0.75],
-        [0.0, 0.0, 0.0, 0.0, 0.0],
-    ];
-    let values = boxes.concat();
-    let box_shape = [1, 4, 5];
-    let labels: [TensorValues<'_>; 3] = [
-        TensorValues::I64(&[1, 2, 3, -1]),
-        TensorValues::I32(&[1, 2, 3, -1]),
-        TensorValues::F32(&[1.0, 2.0, 3.0, -1.0]),
-    ];
-    for labels in labels {
-        let outputs = [
-            TensorView::new(&box_shape, TensorValues::F32(&values)).unwrap(),
-            TensorView::new(&[1, 4], labels).unwrap(),
-        ];
-        let mut candidates = Candidates::with_capacity(9);
-        let layout = YoloLayout::Mmdeploy;
-        decode_yolo(&outputs, &layout, NETWORK, 3, 0.0, &mut candidates).unwrap();
-        let expected =
-            [found(1.0, 2.0, 3.0, 5.0, 0.5, 1, 0), found(1.0, 2.0, 3.0, 5.0, 0.25, 2, 1)];
-        assert_eq!(candidates.as_slice(), expected);
-        assert_eq!(candidates.num_unknown_classes(), 1, "the label 3, not the padding");
-    }
-}
-
-#[test]
-fn final_rows_of_rotated_boxes() {
-    let rows = [
-        [16.0, 16.0, 12.0, 6.0, 0.9, 1.0, 0.5],
-        [16.0, 16.0, 12.0, 6.0, 0.2, 1.0, 0.5],
-        [16.0, 16.0, 12.0, 6.0, 0.9, 2.0, 0.5],
-        [16.0, 16.0, 12.0, 6.0, NAN, 1.0, 0.5],
-        [16.0, 16.0, 12.0, 6.0, 0.9, 1.0, NAN],
-        [16.0, 16.0, 12.0, 6.0, 0.8, 0.0, 0.5 + std::f32::consts::FRAC_PI_2],
-    ]
-    .concat();
-    let output = TensorView::new(&[1, 6, 7], TensorValues::F32(&rows)).unwrap();
-    let mut candidates = Candidates::with_capacity(9);
-    let layout = YoloLayout::ObbEndToEnd;
-    decode_yolo_rotated(&[output], &layout, NETWORK, 2, 0.25, &mut candidates).unwrap();
-    let [first, turned] = candidates.as_slice() else { panic!("{candidates:?}") };
-    let expected = RotatedBox2d { cx: 16.0, cy: 16.0, width: 12.0, height: 6.0, angle_rad: 0.5 };
-    assert_eq!((first.bbox, first.score, first.class, first.source), (expected, 0.9, 1, 0));
-    assert_eq!((turned.bbox.width, turned.bbox.height, turned.source), (6.0, 12.0, 5));
-    assert!((turned.bbox.angle_rad - 0.5).abs() < 1e-6);
-    let counts = [
-        candidates.num_nan_scores(),
-        candidates.num_invalid_boxes(),
-        candidates.num_unknown_classes(),
-    ];
-    assert_eq!(counts, [1, 1, 1]);
-    let mut aligned = Candidates::with_capacity(9);
-    assert!(decode_yolo(&[output], &layout, NETWORK, 2, 0.25, &mut aligned).is_err());
 }
 
 #[test]
