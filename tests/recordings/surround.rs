@@ -12,11 +12,14 @@ use crate::common::surround_rig::{Fixture, NUM_FRAMES, calibration_file, nuscene
 
 /// Frames out, and dropped frames by reason.
 pub(super) fn frames(run: &Run) -> (u64, BTreeMap<String, u64>) {
-    let report = run.expect_code(0).report();
+    let report = run.report();
     let channel = &report["channels"]["rig"];
     let dropped = channel["dropped"].as_object().unwrap();
     let count = |(reason, of): (&String, &Value)| (reason.clone(), of["count"].as_u64().unwrap());
-    (channel["frames_out"].as_u64().unwrap(), dropped.iter().map(count).collect())
+    let num_out = channel["frames_out"].as_u64().unwrap();
+    // A channel that could use no frame is no success.
+    run.expect_code(if num_out == 0 { 1 } else { 0 });
+    (num_out, dropped.iter().map(count).collect())
 }
 
 pub(super) fn reasons(reasons: &[(&str, u64)]) -> BTreeMap<String, u64> {

@@ -174,7 +174,7 @@ fn network(t: &mut Translation<'_>, names: &Names, is_newer: bool) -> Option<Pat
         t.missing(&format!("{prefix}model"), "yolo.yaml; or model_repo and model_filename");
         return None;
     }
-    model_path(t, model)
+    model_path(t, model.as_ref())
 }
 
 /// Where a file of Hugging Face is kept: in the folder of the commit that `main` is.
@@ -194,8 +194,8 @@ fn kept_path(cache: &str, repo: &str, file: &str) -> PathBuf {
     folder.join("snapshots").join(if commit.is_empty() { "main" } else { commit }).join(file)
 }
 
-fn model_path(t: &mut Translation<'_>, given: Option<Given>) -> Option<PathBuf> {
-    let named = match &given {
+fn model_path(t: &mut Translation<'_>, given: Option<&Given>) -> Option<PathBuf> {
+    let named = match given {
         None => "yolov8m.pt",
         Some(given) => match text_of(&given.node).filter(|path| !path.is_empty()) {
             Some(path) => path,
@@ -209,7 +209,7 @@ fn model_path(t: &mut Translation<'_>, given: Option<Given>) -> Option<PathBuf> 
     let is_torch = path.extension().is_some_and(|extension| extension == "pt");
     let onnx = if is_torch { path.with_extension("onnx") } else { path.to_owned() };
     let text = onnx.to_string_lossy().into_owned();
-    match &given {
+    match given {
         None => t.set("model_path", text),
         Some(given) if !is_torch => t.rename(given, "model_path"),
         Some(given) => {
