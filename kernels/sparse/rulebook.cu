@@ -81,7 +81,8 @@ extern "C" __global__ void __launch_bounds__(rulebook::kThreads)
     if (row >= args.capacity || row >= args.num_cells[0]) return;
     const uint32_t index = rulebook::input_index(args, row);
     if (index == kNoRow) return;
-    const uint32_t site = row_of({args.bits, args.ranks}, index);
+    const SiteIndex sites{{args.bits.data, args.bits.len}, {args.ranks.data, args.ranks.len}};
+    const uint32_t site = row_of(sites, index);
     if (site >= args.sites.len) return;
     args.sites[site] = index;
     atomicMin(&args.input_rows[site], row);
