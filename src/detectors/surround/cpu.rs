@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::cameras::Cameras;
-use super::decoder::{Decoder, DecoderFrame, Networks, family_of};
+use super::decoder::{Decoder, DecoderFrame, Networks};
+use super::family::family_of;
 use super::images::CpuImages;
 use super::{EgoMotion, MapStatistics, family, info, world_from_target};
 use crate::config::{ChannelConfig, SurroundConfig};

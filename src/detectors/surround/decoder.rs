@@ -3,10 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use super::matrices::RigMatrices;
-use super::streampetr::StreamPetrFamily;
-use super::views::ViewFamily;
 use super::{MapStatistics, STAGE, Step};
-use crate::config::{SurroundConfig, SurroundDecoder};
+use crate::config::SurroundConfig;
 use det_post_infer::Engine;
 #[cfg(feature = "cuda")]
 use det_post_infer::device::DeviceEngine;
@@ -102,17 +100,6 @@ pub(super) trait Family {
     /// As [`super::open`].
     #[cfg(feature = "cuda")]
     fn load_on_gpu(&self, stream: &Stream) -> Result<Networks<DeviceEngine>>;
-}
-
-/// The family of a configuration.
-///
-/// # Errors
-/// `Argument` for options of another family than the head's.
-pub(super) fn family_of(config: &SurroundConfig) -> Result<Box<dyn Family + '_>> {
-    Ok(match &config.decoder {
-        SurroundDecoder::StreamPetr { .. } => Box::new(StreamPetrFamily::of(config)?),
-        SurroundDecoder::Views { .. } => Box::new(ViewFamily::of(config)?),
-    })
 }
 
 /// Whether an input has a dimension for the batch, [1, N, 3, H, W]; `unless_stated` if the file

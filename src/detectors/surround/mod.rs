@@ -19,7 +19,7 @@
 //!
 //! A family of heads is a folder here: it implements [`Family`](decoder::Family), which loads its
 //! networks, and [`Decoder`](decoder::Decoder), which runs them, and has an arm in
-//! [`decoder::family_of`]. The detectors, one per device, know no family.
+//! [`family::family_of`]. The detectors, one per device, know no family.
 
 mod cameras;
 mod cpu;
@@ -27,6 +27,7 @@ mod cpu;
 mod cuda;
 mod decoder;
 mod ego_motion;
+mod family;
 mod images;
 mod matrices;
 pub mod streampetr;

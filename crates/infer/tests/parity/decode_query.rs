@@ -95,8 +95,7 @@ impl Scene {
             assert_eq!(found.num_nan_scores(), expected.num_nan_scores());
             assert_eq!(found.num_invalid_boxes(), expected.num_invalid_boxes());
             let pairs = on_device.pairs().map(|pair| (pair.query, pair.class_index, pair.logit));
-            let of_cpu =
-                workspace.pairs().iter().map(|pair| (pair.source, pair.class, pair.score));
+            let of_cpu = workspace.pairs().iter().map(|pair| (pair.source, pair.class, pair.score));
             assert!(pairs.eq(of_cpu), "{max_pairs} pairs");
             found.finish(usize::MAX);
             assert!(same(found.as_slice(), expected.as_slice()), "{max_pairs} pairs");
