@@ -1,0 +1,32 @@
+//! A bounded RTPS participant for ROS 2 graphs.
+//!
+//! [`Participant`] joins a domain; [`Reader`] and [`Writer`] take and give
+//! samples as raw CDR.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        reason = "tests fail by panicking"
+    )
+)]
+
+mod api;
+mod error;
+mod settings;
+mod types;
+
+pub use api::{Participant, Reader, Writer};
+pub use error::Error;
+pub use settings::{
+    Durability, History, Interfaces, Limits, ParticipantSettings, Qos, ReaderSettings, Reliability,
+    WriterSettings,
+};
+pub use types::{
+    Assembler, EndpointInfo, EndpointKind, EntityId, Event, Guid, GuidPrefix, Mismatch,
+    ParticipantInfo, RemovalReason, Sample, SampleData, SampleIdentity, Statistics, Target,
+    WriteOptions,
+};
