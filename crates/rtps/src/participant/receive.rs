@@ -16,6 +16,8 @@ struct State {
     source: GuidPrefix,
     /// The source is a known participant, at an address of its.
     is_known: bool,
+    /// The datagram was counted as one of an unknown participant.
+    is_stranger: bool,
     is_for_us: bool,
     timestamp: Option<i64>,
     from: SocketAddrV4,
@@ -35,8 +37,15 @@ impl Core {
             return;
         }
         let is_known = self.admit(prefix, from, now);
-        let mut state =
-            State { source: prefix, is_known, is_for_us: true, timestamp: None, from, now };
+        let mut state = State {
+            source: prefix,
+            is_known,
+            is_stranger: false,
+            is_for_us: true,
+            timestamp: None,
+            from,
+            now,
+        };
         for submessage in submessages {
             match submessage {
                 None => self.statistics.malformed += 1,
@@ -57,7 +66,6 @@ impl Core {
                 false
             }
             None => {
-                self.statistics.strangers += 1;
                 self.tell_former(prefix, from, now);
                 false
             }
@@ -80,9 +88,16 @@ impl Core {
                     self.on_announcement(state.source, &data, state.from, state.now);
                 }
             }
-            other => {
-                if state.is_for_us && state.is_known {
+            other if state.is_known => {
+                if state.is_for_us {
                     self.on_known(other, state);
+                }
+            }
+            _ => {
+                // What is forged was counted where the datagram was admitted.
+                if !state.is_stranger && !self.peers.map.contains(&state.source) {
+                    state.is_stranger = true;
+                    self.statistics.strangers += 1;
                 }
             }
         }
@@ -101,27 +116,27 @@ impl Core {
                     data.payload = &[];
                     data.inline.related = Some(end);
                 }
-                self.to_readers(data.reader, writer, now, |reader| {
+                self.pass_to_readers(data.reader, writer, now, |reader| {
                     reader.on_data(writer, &data, state.timestamp, now)
                 });
                 self.bound_memory(writer);
             }
             Submessage::DataFrag(fragment) => {
                 let writer = guid(fragment.writer);
-                self.to_readers(fragment.reader, writer, now, |reader| {
+                self.pass_to_readers(fragment.reader, writer, now, |reader| {
                     reader.on_fragment(writer, &fragment, state.timestamp, now)
                 });
                 self.bound_memory(writer);
             }
             Submessage::Heartbeat(heartbeat) => {
                 let writer = guid(heartbeat.writer);
-                self.to_readers(heartbeat.reader, writer, now, |reader| {
+                self.pass_to_readers(heartbeat.reader, writer, now, |reader| {
                     reader.on_heartbeat(writer, &heartbeat, now)
                 });
             }
             Submessage::Gap(gap) => {
                 let writer = guid(gap.writer);
-                self.to_readers(gap.reader, writer, now, |reader| reader.on_gap(writer, &gap));
+                self.pass_to_readers(gap.reader, writer, now, |reader| reader.on_gap(writer, &gap));
             }
             Submessage::AckNack(ack) => {
                 if let Some(writer) = self.writers.get_mut(&ack.writer) {
@@ -140,7 +155,7 @@ impl Core {
     }
 
     /// Passes something of a writer to the reader that it is for, or to all matched ones.
-    fn to_readers(
+    fn pass_to_readers(
         &mut self,
         reader: EntityId,
         writer: Guid,
