@@ -9,7 +9,11 @@ use crate::discovery::{
 };
 use crate::reader::{Ask, Effects, Reader};
 use crate::types::{EndpointKind, EntityId, Event, Guid, GuidPrefix, SampleIdentity};
-use crate::wire::{DISPOSED, Data, Header, Message, Submessage, UNREGISTERED, pid};
+use crate::wire::{DISPOSED, Data, Header, Message, NumberSet, Submessage, UNREGISTERED, pid};
+
+/// The vendor whose writers send again what they think is confirmed, for a request from
+/// number 0 on; the specification has no such number, and others refuse it.
+const FAST_DDS: [u8; 2] = [0x01, 0x0f];
 
 /// What precedes a submessage in its datagram.
 struct State {
@@ -208,10 +212,15 @@ impl Core {
     fn send_ask(&mut self, reader: EntityId, ask: &Ask) {
         let Some(address) = self.address_of(ask.writer) else { return };
         let Guid { prefix, entity: writer } = ask.writer;
+        let peer = self.peers.map.get(&prefix);
+        let takes_zero = peer.is_some_and(|peer| peer.data.vendor == FAST_DDS);
+        let set = if ask.set.base() > 0 || takes_zero { ask.set } else { NumberSet::new(1) };
+        let Some(reader_of) = self.readers.get_mut(&reader) else { return };
         let mut message = Message::from(self.config.prefix).to(prefix);
-        message.ack_nack(reader, writer, &ask.set, ask.count, ask.is_final);
+        message.ack_nack(reader, writer, &set, reader_of.next_count(), ask.is_final);
         for (number, fragments) in &ask.fragments {
-            message.nack_frag([reader, writer], *number, fragments, ask.count);
+            let count = reader_of.next_count();
+            message.nack_frag([reader, writer], *number, fragments, count);
         }
         self.send(vec![address], message.finish());
     }
