@@ -44,7 +44,7 @@
 //! let mut detector = open_detector(camera, "cpu".parse()?)?;
 //!
 //! let mut rendered = RenderedImage::default();
-//! Drive::new(9000, &Options::default())?.rendered(0, 20, &mut rendered);
+//! Drive::new(9000, &Options::default())?.image(0, 20, &mut rendered);
 //! let row_step = 3 * rendered.size.width as usize;
 //! let image = ImageView::new(rendered.size, row_step, Encoding::Rgb8, false, &rendered.rgb)?;
 //! let inputs = [Some(FrameInput::image(Header::default(), ImagePayload::Raw(image)))];

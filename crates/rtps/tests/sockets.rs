@@ -282,7 +282,6 @@ fn samples_pass_between_cyclone_and_this_crate() {
             assert!(writer.wait_confirmed(PATIENCE));
         }
     }
-    println!("{:?}", here.statistics());
 }
 
 /// `DET_POST_STOPPED_SECONDS` sets how long the peer is stopped.
