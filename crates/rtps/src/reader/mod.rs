@@ -1,12 +1,14 @@
 //! Readers (8.4.10 to 8.4.12): best effort and reliable, samples of one datagram and of many.
 
 mod assembly;
+mod effects;
 mod proxy;
 mod requests;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+pub(crate) use effects::{Effects, Past};
 pub(crate) use proxy::WriterProxy;
 pub(crate) use requests::Ask;
 
@@ -15,7 +17,7 @@ use crate::discovery::EndpointData;
 use crate::settings::{History, Limits};
 use crate::types::{Assembler, Guid, GuidPrefix, Sample, SampleData};
 use crate::wire::{Data, DataFrag, Gap, Heartbeat};
-use assembly::{Assembly, is_servable};
+use assembly::{Assembly, is_servable, resolved};
 use proxy::{ReadUntil, Slot};
 
 /// A reader of ours.
@@ -41,23 +43,6 @@ pub(crate) struct Reader {
     /// Of the last request. It goes on rising when a writer is matched again: a peer that did
     /// not notice ignores counts that it has seen.
     count: u32,
-}
-
-/// Counters of writers.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Past {
-    pub renumbered: u64,
-    pub dropped: u64,
-}
-
-/// What follows from a submessage or from time.
-#[derive(Default)]
-pub(crate) struct Effects {
-    pub lost: u64,
-    pub is_ready: bool,
-    pub ask: Option<Ask>,
-    /// The writer started a new numbering.
-    pub is_renumbered: bool,
 }
 
 /// Bytes of the participant's memory that a sample holds, with what surrounds it.
@@ -409,14 +394,4 @@ impl Reader {
     pub fn is_ready(&self) -> bool {
         !self.ready.is_empty()
     }
-}
-
-/// An unknown number in the related identity is the sample's: Fast DDS clients leave it out.
-fn resolved(mut sample: Sample) -> Sample {
-    if let Some(related) = &mut sample.related
-        && related.number <= 0
-    {
-        related.number = sample.number;
-    }
-    sample
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{
+use super::family::{
     ViewFamily, check_outputs, inference_error, input_size, level_sizes, map_shape, model_error,
     motion_of, unseen_views, write_views,
 };

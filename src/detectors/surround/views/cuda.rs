@@ -1,7 +1,7 @@
 //! DETR3D and Sparse4D on a GPU: maps, decoder and the choice of the best pairs are one graph; a
 //! network with a memory has another one for frames without it.
 
-use super::{
+use super::family::{
     ViewFamily, check_outputs, input_size, level_sizes, map_shape, model_error, motion_of,
     unseen_views, write_views,
 };
