@@ -17,9 +17,9 @@
 //! computed again ([`Cameras`]). The memory is cleared after a gap between frames
 //! ([`EgoMotion`]).
 //!
-//! A family of heads is a folder here: it implements [`Family`](decoder::Family), which loads its
-//! networks, and [`Decoder`](decoder::Decoder), which runs them, and has an arm in
-//! [`family::family_of`]. The detectors, one per device, know no family.
+//! A family of heads is a folder here: it implements `Family`, which loads its
+//! networks, and `Decoder`, which runs them, and has an arm in
+//! `family::family_of`. The detectors, one per device, know no family.
 
 mod cameras;
 mod cpu;
