@@ -6,18 +6,20 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(
     test,
-    allow(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        reason = "tests fail by panicking"
-    )
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")
 )]
 
 mod api;
+mod bounded;
+mod discovery;
 mod error;
+mod io;
+mod participant;
+mod reader;
 mod settings;
 mod types;
+mod wire;
+mod writer;
 
 pub use api::{Participant, Reader, Writer};
 pub use error::Error;

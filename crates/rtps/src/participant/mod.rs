@@ -1,0 +1,445 @@
+//! The participant without sockets, clock and threads (8.2.4, 8.4.2.2.2): datagrams and time go
+//! in, datagrams, samples and events come out.
+
+mod discover;
+mod receive;
+mod timers;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::{Duration, Instant};
+
+use crate::bounded::{Bounded, Queue};
+use crate::discovery::{
+    self, EndpointData, EndpointQos, MAX_TEXT, ParticipantData, Peers, SEDP_READERS_READER,
+    SEDP_READERS_WRITER, SEDP_WRITERS_READER, SEDP_WRITERS_WRITER,
+};
+use crate::error::Error;
+use crate::reader::Reader;
+use crate::settings::{
+    Durability, History, Limits, Qos, ReaderSettings, Reliability, WriterSettings,
+};
+use crate::types::{
+    EndpointInfo, EndpointKind, EntityId, Event, Guid, GuidPrefix, ParticipantInfo, Sample,
+    Statistics, WriteOptions,
+};
+use crate::wire::disposal;
+use crate::writer::{Change, Outgoing, Writer};
+
+/// What this participant announces as its lease, and how often it does.
+const LEASE: Duration = Duration::from_secs(10);
+const ANNOUNCE: Duration = Duration::from_millis(2500);
+
+/// How a participant starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub prefix: GuidPrefix,
+    pub domain: u16,
+    pub name: String,
+    pub user_data: Vec<u8>,
+    pub limits: Limits,
+    /// Addresses of this participant: for discovery, and for samples.
+    pub meta: Vec<SocketAddrV4>,
+    pub default: Vec<SocketAddrV4>,
+    /// Where it announces itself: a multicast group, and addresses of participants to find.
+    pub announce_to: Vec<SocketAddrV4>,
+    /// Addresses of this machine, with the lengths of their networks' prefixes.
+    pub own: Vec<(Ipv4Addr, u8)>,
+}
+
+/// A datagram to send. A multicast address is sent to on every interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Datagram {
+    pub to: Vec<SocketAddrV4>,
+    pub bytes: Vec<u8>,
+}
+
+/// A participant that another one stops to be, after it was lost.
+struct Former {
+    meta: SocketAddrV4,
+    told: Option<Instant>,
+}
+
+/// The participant.
+pub(crate) struct Core {
+    config: Config,
+    peers: Peers,
+    readers: BTreeMap<EntityId, Reader>,
+    writers: BTreeMap<EntityId, Writer>,
+    /// The number of each endpoint of ours in the history of its announcer.
+    announced: BTreeMap<EntityId, i64>,
+    /// Participants that were lost: what they send calls for an announcement.
+    former: Bounded<GuidPrefix, Former>,
+    next_entity: u32,
+    statistics: Statistics,
+    /// Counters of readers and writers that are gone.
+    past: Statistics,
+    out: Queue<Datagram>,
+    events: Queue<Event>,
+    ready: BTreeSet<EntityId>,
+    announce_at: Instant,
+    /// The latest time that was given.
+    seen: Instant,
+    passed: Option<Instant>,
+}
+
+impl Core {
+    /// A participant that announces itself at the first tick.
+    pub fn new(config: Config, now: Instant) -> Self {
+        let limits = config.limits;
+        let mut core = Self {
+            peers: Peers::new(limits.participants, limits.endpoints),
+            readers: BTreeMap::new(),
+            writers: BTreeMap::new(),
+            announced: BTreeMap::new(),
+            former: Bounded::new(64),
+            next_entity: 1,
+            statistics: Statistics::default(),
+            past: Statistics::default(),
+            out: Queue::new(limits.datagrams),
+            events: Queue::new(limits.events),
+            ready: BTreeSet::new(),
+            announce_at: now,
+            seen: now,
+            passed: None,
+            config,
+        };
+        core.add_builtin();
+        core
+    }
+
+    /// The writers and readers by which endpoints are announced (8.5.4.2).
+    fn add_builtin(&mut self) {
+        let builtin = Limits {
+            matches: self.config.limits.participants,
+            sample_bytes: 64 << 10,
+            reader_bytes: 4 << 20,
+            reader_samples: 1024,
+            writer_bytes: 64 << 20,
+            ..self.config.limits
+        };
+        let qos = Qos {
+            reliability: Reliability::Reliable,
+            durability: Durability::TransientLocal,
+            history: History::KeepLast(1 << 16),
+        };
+        for entity in [SEDP_WRITERS_WRITER, SEDP_READERS_WRITER] {
+            let data = self.endpoint_data(entity, EndpointKind::Writer, qos);
+            self.writers.insert(entity, Writer::new(data, 0, &builtin));
+        }
+        for entity in [SEDP_WRITERS_READER, SEDP_READERS_READER] {
+            let data = self.endpoint_data(entity, EndpointKind::Reader, qos);
+            self.readers.insert(entity, Reader::new(data, None, &builtin));
+        }
+    }
+
+    fn endpoint_data(&self, entity: EntityId, kind: EndpointKind, qos: Qos) -> EndpointData {
+        let info = EndpointInfo {
+            guid: Guid { prefix: self.config.prefix, entity },
+            kind,
+            topic: String::new(),
+            type_name: String::new(),
+            qos,
+            user_data: Vec::new(),
+        };
+        EndpointData { info, qos: EndpointQos::new(qos), unicast: Vec::new() }
+    }
+
+    /// Its identifier.
+    pub fn guid(&self) -> Guid {
+        Guid { prefix: self.config.prefix, entity: EntityId::PARTICIPANT }
+    }
+
+    fn own_data(&self) -> ParticipantData {
+        let multicast = self.config.announce_to.iter().filter(|to| to.ip().is_multicast());
+        ParticipantData {
+            prefix: self.config.prefix,
+            vendor: discovery::VENDOR,
+            name: self.config.name.clone(),
+            user_data: self.config.user_data.clone(),
+            lease: LEASE,
+            builtin: discovery::BUILTIN_ENDPOINTS,
+            domain: Some(self.config.domain.into()),
+            meta: self.config.meta.clone(),
+            default: self.config.default.clone(),
+            meta_multicast: multicast.copied().collect(),
+        }
+    }
+
+    fn new_entity(&mut self, kind: u8) -> EntityId {
+        let [_, a, b, c] = self.next_entity.to_be_bytes();
+        self.next_entity += 1;
+        EntityId([a, b, c, kind])
+    }
+
+    /// Creates and announces a reader.
+    ///
+    /// # Errors
+    /// `Settings` for names or user data that are too long.
+    pub fn create_reader(&mut self, settings: ReaderSettings, now: Instant) -> Result<Guid, Error> {
+        let ReaderSettings { topic, type_name, qos, user_data, assembler } = settings;
+        check_texts(&topic, &type_name, &user_data)?;
+        let entity = self.new_entity(0x04);
+        let mut data = self.endpoint_data(entity, EndpointKind::Reader, qos);
+        (data.info.topic, data.info.type_name, data.info.user_data) = (topic, type_name, user_data);
+        let limits = self.config.limits;
+        self.readers.insert(entity, Reader::new(data.clone(), assembler, &limits));
+        self.announce_endpoint(&data, now);
+        Ok(data.info.guid)
+    }
+
+    /// Creates and announces a writer.
+    ///
+    /// # Errors
+    /// `Settings` for names or user data that are too long.
+    pub fn create_writer(&mut self, settings: WriterSettings, now: Instant) -> Result<Guid, Error> {
+        let WriterSettings { topic, type_name, qos, user_data, keep_unconfirmed } = settings;
+        check_texts(&topic, &type_name, &user_data)?;
+        let entity = self.new_entity(0x03);
+        let mut data = self.endpoint_data(entity, EndpointKind::Writer, qos);
+        (data.info.topic, data.info.type_name, data.info.user_data) = (topic, type_name, user_data);
+        let writer = Writer::new(data.clone(), keep_unconfirmed, &self.config.limits);
+        self.writers.insert(entity, writer);
+        self.announce_endpoint(&data, now);
+        Ok(data.info.guid)
+    }
+
+    fn announce_endpoint(&mut self, data: &EndpointData, now: Instant) {
+        let announcer = announcer_of(data.info.kind);
+        if let Some(number) = self.write_builtin(announcer, data.write(), None, now) {
+            self.announced.insert(data.info.guid.entity, number);
+        }
+        self.match_ours(data, now);
+    }
+
+    /// Writes an announcement, or with `disposed` the end of one.
+    fn write_builtin(
+        &mut self,
+        announcer: EntityId,
+        payload: Vec<u8>,
+        disposed: Option<Guid>,
+        now: Instant,
+    ) -> Option<i64> {
+        let inline = disposed.map(disposal).unwrap_or_default();
+        let is_key = disposed.is_some();
+        let change = Change { inline, payload, is_key, timestamp: 0, sent: now };
+        let (number, out) = self.writers.get_mut(&announcer)?.write(change, now).ok()?;
+        self.post(out);
+        Some(number)
+    }
+
+    /// Deletes and withdraws a reader or writer.
+    pub fn delete(&mut self, entity: EntityId, now: Instant) {
+        let kind = if let Some(reader) = self.readers.remove(&entity) {
+            let past = reader.past();
+            self.past.samples_over_limit += reader.samples_over;
+            self.past.samples_replaced += reader.replaced;
+            self.past.matches_over_limit += reader.writers.over;
+            self.past.unfinished_dropped += past.dropped;
+            self.past.renumbered += past.renumbered;
+            EndpointKind::Reader
+        } else if let Some(writer) = self.writers.remove(&entity) {
+            self.past.stalled += writer.num_stalled;
+            self.past.matches_over_limit += writer.readers.over;
+            EndpointKind::Writer
+        } else {
+            return;
+        };
+        self.ready.remove(&entity);
+        let announcer = announcer_of(kind);
+        if let Some(number) = self.announced.remove(&entity)
+            && let Some(writer) = self.writers.get_mut(&announcer)
+        {
+            writer.remove(number);
+        }
+        let guid = Guid { prefix: self.config.prefix, entity };
+        let mut list = crate::wire::ParameterWriter::sample();
+        list.put(crate::wire::pid::ENDPOINT_GUID, &guid.to_bytes());
+        self.write_builtin(announcer, list.end(), Some(guid), now);
+    }
+
+    /// Writes a sample; `timestamp` is the time in nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// `Closed` when there is no such writer; errors of the writer.
+    pub fn write(
+        &mut self,
+        writer: EntityId,
+        data: &[u8],
+        options: &WriteOptions,
+        timestamp: i64,
+        now: Instant,
+    ) -> Result<i64, Error> {
+        let inline = options.related.map(|related| {
+            let mut list = crate::wire::ParameterWriter::default();
+            list.put_related(related);
+            list.end()
+        });
+        let change = Change {
+            inline: inline.unwrap_or_default(),
+            payload: data.to_vec(),
+            is_key: false,
+            timestamp: options.source_timestamp.unwrap_or(timestamp),
+            sent: now,
+        };
+        let writer = self.writers.get_mut(&writer).ok_or(Error::Closed)?;
+        let (number, out) = writer.write(change, now)?;
+        self.post(out);
+        Ok(number)
+    }
+
+    /// The oldest sample that waits at a reader.
+    pub fn take(&mut self, reader: EntityId) -> Option<Sample> {
+        self.readers.get_mut(&reader)?.take()
+    }
+
+    /// Whether a sample waits at a reader.
+    pub fn is_ready(&self, reader: EntityId) -> bool {
+        self.readers.get(&reader).is_some_and(Reader::is_ready)
+    }
+
+    /// Readers at which samples have arrived since the last call.
+    pub fn take_ready(&mut self) -> BTreeSet<EntityId> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// The next datagram to send.
+    pub fn take_datagram(&mut self) -> Option<Datagram> {
+        self.out.pop()
+    }
+
+    /// The next event.
+    pub fn take_event(&mut self) -> Option<Event> {
+        self.events.pop()
+    }
+
+    /// Whether an event waits.
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// See [`crate::Writer::is_confirmed`].
+    pub fn is_confirmed(&self, writer: EntityId) -> bool {
+        self.writers.get(&writer).is_none_or(Writer::is_confirmed)
+    }
+
+    /// See [`crate::Writer::is_known_to`].
+    pub fn is_known_to(&self, writer: EntityId, reader: Guid) -> bool {
+        let reader = self.writers.get(&writer).and_then(|writer| writer.readers.get(&reader));
+        reader.is_some_and(|reader| reader.has_answered)
+    }
+
+    /// The endpoints of peers that are matched with one of ours.
+    pub fn matched(&self, entity: EntityId) -> Vec<Guid> {
+        let of_reader = self.readers.get(&entity).map(|reader| reader.writers.keys().collect());
+        let of_writer = || self.writers.get(&entity).map(|w| w.readers.keys().collect());
+        of_reader.or_else(of_writer).unwrap_or_default()
+    }
+
+    /// The participants that are known.
+    pub fn participants(&self) -> Vec<ParticipantInfo> {
+        self.peers.map.iter().map(|(_, peer)| discover::info(peer)).collect()
+    }
+
+    /// The endpoints of peers that are known.
+    pub fn endpoints(&self) -> Vec<EndpointInfo> {
+        let all = self.peers.map.iter().flat_map(|(_, peer)| peer.endpoints.iter());
+        all.map(|(_, endpoint)| endpoint.data.info.clone()).collect()
+    }
+
+    /// Counters.
+    pub fn statistics(&self) -> Statistics {
+        let mut sum = self.statistics;
+        let past = &self.past;
+        sum.samples_over_limit = past.samples_over_limit;
+        sum.samples_replaced = past.samples_replaced;
+        sum.matches_over_limit = past.matches_over_limit;
+        sum.unfinished_dropped = past.unfinished_dropped;
+        sum.renumbered = past.renumbered;
+        sum.stalled = past.stalled;
+        for reader in self.readers.values() {
+            let past = reader.past();
+            sum.samples_over_limit += reader.samples_over;
+            sum.samples_replaced += reader.replaced;
+            sum.matches_over_limit += reader.writers.over;
+            sum.unfinished_dropped += past.dropped;
+            sum.renumbered += past.renumbered;
+            sum.held_bytes += reader.held();
+        }
+        for writer in self.writers.values() {
+            sum.stalled += writer.num_stalled;
+            sum.matches_over_limit += writer.readers.over;
+            sum.history_bytes += writer.bytes();
+        }
+        sum.participants_over_limit += self.peers.map.over;
+        sum.endpoints_over_limit = self.peers.endpoints_over;
+        sum.events_dropped = self.events.over;
+        sum.sends_dropped += self.out.over;
+        sum.participants = self.peers.map.len();
+        sum.endpoints = self.peers.num_endpoints;
+        sum
+    }
+
+    /// Counts datagrams that the system did not send.
+    pub fn count_unsent(&mut self, count: u64) {
+        self.statistics.sends_dropped += count;
+    }
+
+    fn report(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    /// Sends what a writer wants to send to readers.
+    fn post(&mut self, all: Vec<Outgoing>) {
+        for Outgoing { to, bytes } in all {
+            let mut addresses: Vec<SocketAddrV4> =
+                to.iter().filter_map(|reader| self.address_of(*reader)).collect();
+            addresses.dedup();
+            self.send(addresses, bytes);
+        }
+    }
+
+    fn send(&mut self, to: Vec<SocketAddrV4>, bytes: Vec<u8>) {
+        if !to.is_empty() {
+            self.out.offer(Datagram { to, bytes });
+        }
+    }
+
+    /// Where an endpoint of a peer is reached.
+    fn address_of(&self, guid: Guid) -> Option<SocketAddrV4> {
+        let peer = self.peers.map.get(&guid.prefix)?;
+        if discovery::is_builtin(guid.entity) {
+            return Some(peer.meta);
+        }
+        let endpoint = peer.endpoints.get(&guid.entity)?;
+        let of_endpoint = discover::best(&endpoint.data.unicast, peer.meta.ip(), &self.config.own);
+        Some(of_endpoint.unwrap_or(peer.default))
+    }
+}
+
+fn announcer_of(kind: EndpointKind) -> EntityId {
+    match kind {
+        EndpointKind::Reader => SEDP_READERS_WRITER,
+        EndpointKind::Writer => SEDP_WRITERS_WRITER,
+    }
+}
+
+fn check_texts(topic: &str, type_name: &str, user_data: &[u8]) -> Result<(), Error> {
+    for (what, len) in [
+        ("name of a topic", topic.len()),
+        ("name of a type", type_name.len()),
+        ("user data", user_data.len()),
+    ] {
+        if len > MAX_TEXT {
+            let message = format!("{what}: {len} bytes; at most {MAX_TEXT} are allowed");
+            return Err(Error::Settings(message));
+        }
+    }
+    if topic.is_empty() {
+        return Err(Error::Settings("name of a topic: it is empty".to_owned()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! Datagrams that arrive (8.3.4: the receiver's state).
+
+use std::net::SocketAddrV4;
+use std::time::Instant;
+
+use super::Core;
+use crate::discovery::{
+    SEDP_READERS_READER, SEDP_WRITERS_READER, SPDP_WRITER, disposed_guid, is_builtin,
+};
+use crate::reader::{Ask, Effects};
+use crate::types::{EntityId, Event, Guid, GuidPrefix, SampleIdentity};
+use crate::wire::{Data, DISPOSED, Header, Message, Submessage, UNREGISTERED, pid};
+
+/// What precedes a submessage in its datagram.
+struct State {
+    source: GuidPrefix,
+    /// The source is a known participant, at an address of its.
+    is_known: bool,
+    is_for_us: bool,
+    timestamp: Option<i64>,
+    from: SocketAddrV4,
+    now: Instant,
+}
+
+impl Core {
+    /// Processes a datagram. Whatever its bytes are, what is kept stays within the limits.
+    pub fn handle(&mut self, datagram: &[u8], from: SocketAddrV4, now: Instant) {
+        self.observe(now);
+        self.statistics.datagrams += 1;
+        let Some((Header { prefix }, submessages)) = Header::read(datagram) else {
+            self.statistics.malformed += 1;
+            return;
+        };
+        if prefix == self.config.prefix {
+            return;
+        }
+        let is_known = self.admit(prefix, from, now);
+        let mut state =
+            State { source: prefix, is_known, is_for_us: true, timestamp: None, from, now };
+        for submessage in submessages {
+            match submessage {
+                None => self.statistics.malformed += 1,
+                Some(submessage) => self.on_submessage(submessage, &mut state),
+            }
+        }
+    }
+
+    /// Whether a participant is known, and sends from an address that it announced.
+    fn admit(&mut self, prefix: GuidPrefix, from: SocketAddrV4, now: Instant) -> bool {
+        match self.peers.map.get_mut(&prefix) {
+            Some(peer) if peer.sends_from(*from.ip()) => {
+                peer.heard = now;
+                true
+            }
+            Some(_) => {
+                self.statistics.forged += 1;
+                false
+            }
+            None => {
+                self.statistics.strangers += 1;
+                self.tell_former(prefix, from, now);
+                false
+            }
+        }
+    }
+
+    fn on_submessage(&mut self, submessage: Submessage<'_>, state: &mut State) {
+        match submessage {
+            Submessage::InfoDestination(prefix) => {
+                state.is_for_us =
+                    prefix == GuidPrefix::default() || prefix == self.config.prefix;
+            }
+            Submessage::InfoTimestamp(timestamp) => state.timestamp = timestamp,
+            Submessage::InfoSource(prefix) => {
+                state.source = prefix;
+                state.is_known = prefix != self.config.prefix
+                    && self.admit(prefix, state.from, state.now);
+            }
+            Submessage::Data(data) if data.writer == SPDP_WRITER => {
+                if state.is_for_us {
+                    self.on_announcement(state.source, &data, state.from, state.now);
+                }
+            }
+            other => {
+                if state.is_for_us && state.is_known {
+                    self.on_known(other, state);
+                }
+            }
+        }
+    }
+
+    /// A submessage of a known participant.
+    fn on_known(&mut self, submessage: Submessage<'_>, state: &State) {
+        let now = state.now;
+        let guid = |entity| Guid { prefix: state.source, entity };
+        match submessage {
+            Submessage::Data(data) => {
+                let writer = guid(data.writer);
+                let (related, is_end) = match data.writer {
+                    entity if is_builtin(entity) => (end_of(&data), true),
+                    _ => (None, false),
+                };
+                let data = if is_end && related.is_some() {
+                    let mut data = Data { payload: &[], ..data };
+                    data.inline.related = related;
+                    data
+                } else {
+                    data
+                };
+                self.to_readers(data.reader, writer, now, |reader| {
+                    reader.on_data(writer, &data, state.timestamp, now)
+                });
+            }
+            Submessage::DataFrag(fragment) => {
+                let writer = guid(fragment.writer);
+                self.to_readers(fragment.reader, writer, now, |reader| {
+                    reader.on_fragment(writer, &fragment, state.timestamp, now)
+                });
+                self.bound_memory(writer);
+            }
+            Submessage::Heartbeat(heartbeat) => {
+                let writer = guid(heartbeat.writer);
+                self.to_readers(heartbeat.reader, writer, now, |reader| {
+                    reader.on_heartbeat(writer, &heartbeat, now)
+                });
+            }
+            Submessage::Gap(gap) => {
+                let writer = guid(gap.writer);
+                self.to_readers(gap.reader, writer, now, |reader| reader.on_gap(writer, &gap));
+            }
+            Submessage::AckNack(ack) => {
+                if let Some(writer) = self.writers.get_mut(&ack.writer) {
+                    let out = writer.on_ack_nack(guid(ack.reader), &ack, now);
+                    self.post(out);
+                }
+            }
+            Submessage::NackFrag(nack) => {
+                if let Some(writer) = self.writers.get_mut(&nack.writer) {
+                    let out = writer.on_nack_frag(guid(nack.reader), &nack, now);
+                    self.post(out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Passes something of a writer to the reader that it is for, or to all matched ones.
+    fn to_readers(
+        &mut self,
+        reader: EntityId,
+        writer: Guid,
+        now: Instant,
+        mut pass: impl FnMut(&mut crate::reader::Reader) -> Effects,
+    ) {
+        let mut all = Vec::new();
+        for (entity, candidate) in &mut self.readers {
+            let is_meant = reader == EntityId::UNKNOWN || reader == *entity;
+            if is_meant && candidate.writers.contains(&writer) {
+                all.push((*entity, pass(candidate)));
+            }
+        }
+        for (entity, effects) in all {
+            self.follow(entity, writer, effects, now);
+        }
+    }
+
+    /// Does what follows from something that a reader was passed.
+    pub(super) fn follow(&mut self, reader: EntityId, writer: Guid, effects: Effects, now: Instant) {
+        let Effects { lost, is_ready, ask } = effects;
+        if let Some(ask) = ask {
+            self.send_ask(reader, &ask);
+        }
+        if is_builtin(reader) {
+            if is_ready {
+                self.read_builtin(reader, now);
+            }
+            return;
+        }
+        if lost > 0 {
+            let reader = Guid { prefix: self.config.prefix, entity: reader };
+            self.report(Event::Lost { reader, writer, count: lost });
+        }
+        if is_ready {
+            self.ready.insert(reader);
+        }
+    }
+
+    fn send_ask(&mut self, reader: EntityId, ask: &Ask) {
+        let Some(address) = self.address_of(ask.writer) else { return };
+        let Guid { prefix, entity: writer } = ask.writer;
+        let mut message = Message::from(self.config.prefix).to(prefix);
+        message.ack_nack(reader, writer, &ask.set, ask.count, ask.is_final);
+        for (number, fragments) in &ask.fragments {
+            message.nack_frag([reader, writer], *number, fragments, ask.count);
+        }
+        self.send(vec![address], message.finish());
+    }
+
+    /// Processes the announcements of endpoints that are ready.
+    fn read_builtin(&mut self, reader: EntityId, now: Instant) {
+        while let Some(sample) = self.take(reader) {
+            let kind = match reader {
+                SEDP_WRITERS_READER => crate::types::EndpointKind::Writer,
+                SEDP_READERS_READER => crate::types::EndpointKind::Reader,
+                _ => continue,
+            };
+            match sample.related {
+                Some(SampleIdentity { writer: gone, .. }) if sample.data.bytes().is_empty() => {
+                    if gone.prefix == sample.writer.prefix {
+                        self.remove_endpoint(gone);
+                    }
+                }
+                _ => self.on_endpoint(kind, sample.writer.prefix, sample.data.bytes(), now),
+            }
+        }
+    }
+
+    /// Drops unfinished samples while all readers hold too much.
+    fn bound_memory(&mut self, newest: Guid) {
+        loop {
+            let held: usize = self.readers.values().map(crate::reader::Reader::held).sum();
+            if held <= self.config.limits.participant_bytes {
+                return;
+            }
+            let most = self.readers.values_mut().max_by_key(|reader| reader.held());
+            if !most.is_some_and(|reader| reader.drop_silent(newest)) {
+                return;
+            }
+        }
+    }
+}
+
+/// The endpoint that a sample of discovery disposes of, in the place of a related identity,
+/// which such a sample does not have.
+fn end_of(data: &Data<'_>) -> Option<SampleIdentity> {
+    let is_end = data.is_key || data.inline.status & (DISPOSED | UNREGISTERED) != 0;
+    let guid = disposed_guid(&data.inline, data.payload, pid::ENDPOINT_GUID).filter(|_| is_end)?;
+    Some(SampleIdentity { writer: guid, number: data.number })
+}

@@ -1,0 +1,419 @@
+//! What a reader knows of a writer (8.4.10.4): which samples arrived, and when to ask for
+//! the others.
+//!
+//! Asking for what is still on its way makes a busy network busier: a sample or a fragment is
+//! asked for only when a newer one arrived, or when the writer has been quiet.
+
+use std::time::{Duration, Instant};
+
+use super::assembly::Assembly;
+use crate::bounded::Bounded;
+use crate::types::{Guid, Sample};
+use crate::wire::{Gap, Heartbeat, NumberSet};
+
+/// Numbers after the next one for which samples are kept.
+pub(super) const WINDOW: i64 = 256;
+
+/// Unfinished samples of a best-effort writer.
+const MAX_UNFINISHED: usize = 4;
+
+/// A longer step in the numbers is a new numbering, not a loss.
+const MAX_LOSS: i64 = 1 << 20;
+
+/// A writer that is quiet for so long has nothing on its way.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// From a heartbeat to asking for what it names.
+const FIRST_ASK: Duration = Duration::from_millis(5);
+
+/// Between asking twice, at first and at most.
+const RETRY: Duration = Duration::from_millis(50);
+const MAX_RETRY: Duration = Duration::from_secs(1);
+
+/// Between asking a writer twice that has sent no heartbeat, at first, at most, and while
+/// its samples wait for one.
+const GREET: Duration = Duration::from_millis(100);
+const MAX_GREET: Duration = Duration::from_secs(4);
+
+/// Samples wait that long for the writer's first heartbeat.
+const WITHOUT_HEARTBEAT: Duration = Duration::from_secs(2);
+
+/// Numbers below the expected ones that long mean a new numbering.
+const RENUMBERED: Duration = Duration::from_secs(1);
+
+/// An unfinished sample without a new fragment is dropped after that long.
+const SILENCE: Duration = Duration::from_secs(4);
+
+/// A number of a sample that is not delivered yet.
+pub(super) enum Slot {
+    Unfinished(Box<Assembly>),
+    Complete(Sample),
+    /// It does not exist for this reader.
+    Irrelevant,
+}
+
+/// Requests to a writer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ask {
+    pub writer: Guid,
+    pub set: NumberSet,
+    pub fragments: Vec<(i64, NumberSet)>,
+    pub count: u32,
+    pub is_final: bool,
+}
+
+/// A writer of a peer that is matched with a reader of ours.
+pub(crate) struct WriterProxy {
+    pub guid: Guid,
+    is_reliable: bool,
+    /// The next number to deliver.
+    next: i64,
+    /// `next` is known: from a heartbeat, or from the first sample of a best-effort writer.
+    is_synced: bool,
+    pub(super) slots: Bounded<i64, Slot>,
+    /// Of the last heartbeat.
+    last: i64,
+    /// The highest number of which something arrived.
+    newest: i64,
+    /// When something new arrived.
+    grown: Option<Instant>,
+    /// When a number that fits the numbering arrived.
+    fitting: Instant,
+    /// Since when heartbeats have been below the numbering.
+    below_since: Option<Instant>,
+    /// When samples first waited for a heartbeat.
+    waiting_since: Option<Instant>,
+    pub ask_at: Option<Instant>,
+    retry: Duration,
+    heartbeat_count: Option<u32>,
+    count: u32,
+    /// It started a new numbering that often.
+    pub renumbered: u64,
+    /// Unfinished samples that were dropped.
+    pub dropped: u64,
+}
+
+impl WriterProxy {
+    /// Nothing is known of what the writer has; a reliable one is asked soon.
+    pub fn new(guid: Guid, is_reliable: bool, now: Instant) -> Self {
+        Self {
+            guid,
+            is_reliable,
+            next: 1,
+            is_synced: false,
+            slots: Bounded::new(WINDOW as usize),
+            last: 0,
+            newest: 0,
+            grown: None,
+            fitting: now,
+            below_since: None,
+            waiting_since: None,
+            ask_at: is_reliable.then_some(now),
+            retry: GREET,
+            heartbeat_count: None,
+            count: 0,
+            renumbered: 0,
+            dropped: 0,
+        }
+    }
+
+    /// When something new arrived last.
+    pub fn silent_since(&self) -> Option<Instant> {
+        self.grown
+    }
+
+    fn restart(&mut self, now: Instant) {
+        let (renumbered, dropped) = (self.renumbered + 1, self.dropped);
+        let count = self.count;
+        *self = Self::new(self.guid, self.is_reliable, now);
+        (self.renumbered, self.dropped, self.count) = (renumbered, dropped, count);
+    }
+
+    /// Whether a sample of this number is wanted now.
+    pub fn wants(&mut self, number: i64, now: Instant) -> bool {
+        if !self.is_reliable {
+            if self.is_synced && number < self.next {
+                if now.duration_since(self.fitting) < RENUMBERED {
+                    return false;
+                }
+                self.restart(now);
+            }
+            self.fitting = now;
+            return true;
+        }
+        let is_in_window =
+            number >= self.next && (!self.is_synced || number - self.next < WINDOW);
+        let is_there =
+            matches!(self.slots.get(&number), Some(Slot::Complete(_) | Slot::Irrelevant));
+        is_in_window && !is_there
+    }
+
+    /// Goes past a number that has no sample for this reader; returns how many before it are
+    /// lost.
+    pub fn pass(&mut self, number: i64) -> u64 {
+        if self.is_reliable {
+            self.mark_irrelevant(number);
+            return 0;
+        }
+        let lost = if self.is_synced { count_lost(number - self.next) } else { 0 };
+        self.skip_to(number + 1);
+        (self.next, self.is_synced) = (number + 1, true);
+        lost
+    }
+
+    /// Notes that something new arrived of a sample.
+    pub fn note(&mut self, number: i64, now: Instant) {
+        self.grown = Some(now);
+        self.newest = self.newest.max(number);
+        if self.is_synced {
+            self.retry = RETRY;
+        } else if self.is_reliable && self.waiting_since.is_none() {
+            self.waiting_since = Some(now);
+            self.retry = GREET;
+            self.ask_at = Some(self.ask_at.unwrap_or(now + GREET).min(now + GREET));
+        }
+    }
+
+    /// Keeps a sample or its beginning. An older unfinished one gives way.
+    pub fn keep(&mut self, number: i64, slot: Slot) {
+        let is_new = !self.slots.contains(&number);
+        let most = if self.is_reliable { WINDOW as usize } else { MAX_UNFINISHED };
+        if is_new && self.slots.len() >= most && self.slots.pop_first().is_some() {
+            self.dropped += 1;
+        }
+        self.slots.insert(number, slot);
+    }
+
+    /// Takes the samples that are next, in order; also gives how many were lost.
+    pub fn ready(&mut self, mut has_room: impl FnMut() -> bool) -> (Vec<Sample>, u64) {
+        let mut ready = Vec::new();
+        let mut lost = 0;
+        if !self.is_reliable {
+            while let Some(number) = self.complete() {
+                if self.is_synced {
+                    lost += count_lost(number - self.next);
+                }
+                self.skip_to(number);
+                if let Some(Slot::Complete(sample)) = self.slots.remove(&number) {
+                    ready.push(sample);
+                }
+                (self.next, self.is_synced) = (number + 1, true);
+            }
+            return (ready, lost);
+        }
+        while self.is_synced && has_room() {
+            match self.slots.get(&self.next) {
+                Some(Slot::Complete(_)) => {
+                    if let Some(Slot::Complete(sample)) = self.slots.remove(&self.next) {
+                        ready.push(sample);
+                    }
+                }
+                Some(Slot::Irrelevant) => drop(self.slots.remove(&self.next)),
+                _ => break,
+            }
+            self.next += 1;
+        }
+        (ready, lost)
+    }
+
+    fn complete(&self) -> Option<i64> {
+        let mut slots = self.slots.iter();
+        slots.find(|(_, slot)| matches!(slot, Slot::Complete(_))).map(|(number, _)| *number)
+    }
+
+    /// Drops what is before `number`.
+    fn skip_to(&mut self, number: i64) {
+        while self.slots.first().is_some_and(|(first, _)| *first < number) {
+            if let Some((_, Slot::Unfinished(_))) = self.slots.pop_first() {
+                self.dropped += 1;
+            }
+        }
+    }
+
+    /// Goes on to `first`: what is before it no longer exists. Returns the complete samples
+    /// before it, and how many others are lost.
+    fn advance(&mut self, first: i64) -> (Vec<Sample>, u64) {
+        let mut ready = Vec::new();
+        let mut num_irrelevant = 0;
+        while self.slots.first().is_some_and(|(number, _)| *number < first) {
+            match self.slots.pop_first() {
+                Some((_, Slot::Complete(sample))) => ready.push(sample),
+                Some((_, Slot::Irrelevant)) => num_irrelevant += 1,
+                Some((_, Slot::Unfinished(_))) => self.dropped += 1,
+                None => {}
+            }
+        }
+        let lost = count_lost(first - self.next);
+        self.next = self.next.max(first);
+        (ready, lost.saturating_sub(num_irrelevant))
+    }
+
+    /// A heartbeat of a reliable writer. Returns the samples that are ready although
+    /// earlier ones are lost, how many are lost, and the answer.
+    pub fn on_heartbeat(
+        &mut self,
+        heartbeat: &Heartbeat,
+        now: Instant,
+    ) -> (Vec<Sample>, u64, Option<Ask>) {
+        let nothing = (Vec::new(), 0, None);
+        if !self.is_reliable || self.heartbeat_count == Some(heartbeat.count) {
+            return nothing;
+        }
+        self.heartbeat_count = Some(heartbeat.count);
+        if self.is_synced && heartbeat.last + 1 < self.next {
+            let since = *self.below_since.get_or_insert(now);
+            if now.duration_since(since) < RENUMBERED {
+                return nothing;
+            }
+            self.restart(now);
+            self.heartbeat_count = Some(heartbeat.count);
+        }
+        (self.below_since, self.waiting_since) = (None, None);
+        let (mut ready, mut lost) = (Vec::new(), 0);
+        if !self.is_synced {
+            self.skip_to(heartbeat.first);
+            (self.next, self.is_synced) = (heartbeat.first, true);
+            self.retry = RETRY;
+            self.ask_at = None;
+            self.drop_beyond_window();
+        } else if heartbeat.first > self.next {
+            let (complete, num_lost) = self.advance(heartbeat.first);
+            lost = num_lost.saturating_sub(complete.len() as u64);
+            ready = complete;
+        }
+        self.last = heartbeat.last;
+        let answer = if self.misses_some() {
+            self.ask_at = Some(self.ask_at.map_or(now + FIRST_ASK, |at| at.min(now + self.retry)));
+            None
+        } else {
+            self.ask_at = None;
+            (!heartbeat.is_final).then(|| self.confirmation())
+        };
+        (ready, lost, answer)
+    }
+
+    fn drop_beyond_window(&mut self) {
+        let end = self.next + WINDOW;
+        self.slots.retain(|number, _| *number < end);
+    }
+
+    /// Numbers that do not exist. Returns the complete samples that were waiting before them.
+    pub fn on_gap(&mut self, gap: &Gap) -> Vec<Sample> {
+        if !self.is_reliable || !self.is_synced {
+            return Vec::new();
+        }
+        let base = gap.set.base();
+        let mut ready = Vec::new();
+        if gap.start <= self.next {
+            ready = self.advance(base).0;
+        } else {
+            let end = base.min(self.next + WINDOW);
+            (gap.start..end).for_each(|number| self.mark_irrelevant(number));
+        }
+        gap.set.iter().for_each(|number| self.mark_irrelevant(number));
+        ready
+    }
+
+    pub fn mark_irrelevant(&mut self, number: i64) {
+        let is_in_window = number >= self.next && number - self.next < WINDOW;
+        if is_in_window && !matches!(self.slots.get(&number), Some(Slot::Complete(_))) {
+            self.slots.insert(number, Slot::Irrelevant);
+        }
+    }
+
+    fn window(&self) -> std::ops::RangeInclusive<i64> {
+        self.next..=self.last.min(self.next + WINDOW - 1)
+    }
+
+    fn misses_some(&self) -> bool {
+        self.window().any(|number| {
+            !matches!(self.slots.get(&number), Some(Slot::Complete(_) | Slot::Irrelevant))
+        })
+    }
+
+    fn confirmation(&mut self) -> Ask {
+        self.count = self.count.wrapping_add(1);
+        let (set, fragments) = (NumberSet::new(self.next), Vec::new());
+        Ask { writer: self.guid, set, fragments, count: self.count, is_final: true }
+    }
+
+    /// What is due at `now`: requests for what is late.
+    pub fn on_tick(&mut self, now: Instant) -> Option<Ask> {
+        self.ask_at.filter(|at| *at <= now)?;
+        if !self.is_synced {
+            return Some(self.greeting(now));
+        }
+        let is_quiet = self.grown.is_none_or(|at| now.duration_since(at) >= QUIET);
+        let mut set = NumberSet::new(self.next);
+        let (mut fragments, mut waits) = (Vec::new(), false);
+        for number in self.window() {
+            let is_late = number < self.newest || is_quiet;
+            match self.slots.get(&number) {
+                None if is_late => set.insert(number),
+                Some(Slot::Unfinished(sample)) if is_late && fragments.len() < 8 => {
+                    fragments.extend(sample.missing(4).into_iter().map(|set| (number, set)));
+                }
+                None | Some(Slot::Unfinished(_)) => waits = true,
+                _ => {}
+            }
+        }
+        if set.is_empty() && fragments.is_empty() {
+            self.ask_at = waits.then_some(now + QUIET);
+            return None;
+        }
+        self.ask_at = Some(now + self.retry);
+        self.retry = (self.retry * 2).min(MAX_RETRY);
+        let ask = self.confirmation();
+        Some(Ask { set, fragments, is_final: false, ..ask })
+    }
+
+    /// Asks for a heartbeat. Samples that have waited long enough for it go without.
+    fn greeting(&mut self, now: Instant) -> Ask {
+        let is_waiting = self.waiting_since.is_some();
+        self.ask_at = Some(now + if is_waiting { GREET } else { self.retry });
+        self.retry = (self.retry * 2).min(MAX_GREET);
+        let ask = self.confirmation();
+        Ask { set: NumberSet::new(1), is_final: false, ..ask }
+    }
+
+    /// Drops unfinished samples that have been silent; goes on without a first heartbeat.
+    pub fn age(&mut self, now: Instant) {
+        if self.waiting_since.is_some_and(|since| now.duration_since(since) >= WITHOUT_HEARTBEAT)
+            && let Some((first, _)) = self.slots.first()
+        {
+            (self.next, self.is_synced, self.waiting_since) = (*first, true, None);
+            self.ask_at = None;
+            self.drop_beyond_window();
+        }
+        let mut dropped = 0;
+        self.slots.retain(|_, slot| match slot {
+            Slot::Unfinished(sample) if now.duration_since(sample.grown) >= SILENCE => {
+                dropped += 1;
+                false
+            }
+            _ => true,
+        });
+        self.dropped += dropped;
+    }
+
+    /// Bytes of samples that are not delivered yet.
+    pub fn held(&self) -> usize {
+        let sizes = self.slots.iter().map(|(_, slot)| match slot {
+            Slot::Unfinished(sample) => sample.held(),
+            Slot::Complete(sample) => super::held_by(sample),
+            Slot::Irrelevant => 0,
+        });
+        sizes.sum()
+    }
+
+    /// Drops everything that is not delivered yet; a reliable writer is asked for it again.
+    pub fn drop_waiting(&mut self) {
+        let before = self.slots.len();
+        self.slots.retain(|_, slot| matches!(slot, Slot::Irrelevant));
+        self.dropped += (before - self.slots.len()) as u64;
+    }
+}
+
+fn count_lost(step: i64) -> u64 {
+    if step > MAX_LOSS { 0 } else { u64::try_from(step).unwrap_or(0) }
+}
