@@ -40,3 +40,4 @@ mod rtps;
 mod services;
 mod soak;
 mod surround;
+mod tshark;
