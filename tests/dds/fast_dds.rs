@@ -10,6 +10,7 @@ use det_post_ros::middleware::{
     Response,
 };
 use det_post_types::{Header, ImagePayload, Stamp};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 const IMAGE: &str = "sensor_msgs/msg/Image";
@@ -44,8 +45,11 @@ fn number(received: det_post::Result<Received<'_>>) -> u64 {
         panic!("{received:?}")
     };
     let data = image.data();
+    static EXPECTED: LazyLock<Vec<u8>> =
+        LazyLock::new(|| (0..NUM_PIXEL_BYTES).map(|i| (i % 251) as u8).collect());
+    let inner = 8..NUM_PIXEL_BYTES - 8;
     assert_eq!(data.len(), NUM_PIXEL_BYTES);
-    assert!(data[8..data.len() - 8].iter().zip(8..).all(|(byte, i)| usize::from(*byte) == i % 251));
+    assert!(data[inner.clone()] == EXPECTED[inner], "another picture than was sent");
     let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
     assert_eq!(number(&data[..8]), number(&data[data.len() - 8..]), "a picture is made of two");
     number(&data[..8])
