@@ -8,9 +8,7 @@ use std::time::{Duration, SystemTime};
 use crate::error::Error;
 use crate::io::Shared;
 use crate::settings::{ParticipantSettings, ReaderSettings, WriterSettings};
-use crate::types::{
-    EndpointInfo, Event, Guid, ParticipantInfo, Sample, Statistics, WriteOptions,
-};
+use crate::types::{EndpointInfo, Event, Guid, ParticipantInfo, Sample, Statistics, WriteOptions};
 
 /// Leaves the domain when it is dropped.
 struct Joined {

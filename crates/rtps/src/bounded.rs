@@ -145,16 +145,4 @@ impl<T> Queue<T> {
     pub fn pop(&mut self) -> Option<T> {
         self.items.pop_front()
     }
-
-    pub fn len(&self) -> usize {
-        self.items.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.items.iter()
-    }
 }

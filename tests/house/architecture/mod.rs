@@ -28,13 +28,14 @@ const LAYERS: [(&str, &[&str]); 8] = [
 ];
 
 /// Crates, by the folder of their sources.
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "src",
     "capi/src",
     "crates/eval/src",
     "crates/infer/src",
     "crates/ops/src",
     "crates/ros/src",
+    "crates/rtps/src",
     "crates/sim/src",
     "crates/types/src",
     "kernels/src",

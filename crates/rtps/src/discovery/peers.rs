@@ -67,7 +67,8 @@ impl Peers {
             return Some(*prefix);
         }
         let off = |peer: &Peer| peer.endpoints.iter().filter(|(_, e)| !e.is_on_topic).count();
-        let useless = self.map.iter().filter(|(_, p)| p.endpoints.iter().all(|(_, e)| !e.is_on_topic));
+        let useless =
+            self.map.iter().filter(|(_, p)| p.endpoints.iter().all(|(_, e)| !e.is_on_topic));
         useless.max_by_key(|(_, peer)| off(peer)).map(|(prefix, _)| *prefix)
     }
 

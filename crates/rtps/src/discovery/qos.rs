@@ -131,9 +131,8 @@ pub(crate) fn mismatch(offered: &EndpointQos, requested: &EndpointQos) -> Option
     let presentation = |qos: &EndpointQos| qos.presentation;
     let (offered_scope, offers_coherent, offers_ordered) = presentation(offered);
     let (scope, coherent, ordered) = presentation(requested);
-    let is_presented = offered_scope >= scope
-        && (offers_coherent || !coherent)
-        && (offers_ordered || !ordered);
+    let is_presented =
+        offered_scope >= scope && (offers_coherent || !coherent) && (offers_ordered || !ordered);
     let is_alive = offered.liveliness >= requested.liveliness
         && offered.liveliness_lease <= requested.liveliness_lease;
     let checks = [

@@ -50,8 +50,7 @@ fn failed(action: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
 /// A socket bound to `address`.
 fn bound(address: SocketAddrV4, is_shared: bool, receive_buffer: usize) -> io::Result<UdpSocket> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket =
-        rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
     if is_shared {
         sockopt::set_socket_reuseaddr(&socket, true)?;
     }
@@ -101,8 +100,7 @@ pub(super) fn open(
     }
     let outer: Vec<Ipv4Addr> =
         used.iter().map(|i| i.address).filter(|address| !address.is_loopback()).collect();
-    let announced =
-        if outer.is_empty() { used.iter().map(|i| i.address).collect() } else { outer };
+    let announced = if outer.is_empty() { used.iter().map(|i| i.address).collect() } else { outer };
     let [meta, default] = ports;
     let at = |port| announced.iter().map(|ip| SocketAddrV4::new(*ip, port)).collect();
     let mut announce_to = vec![group];

@@ -59,10 +59,8 @@ impl Shared {
             let action = action.to_owned();
             move |source: rustix::io::Errno| Error::Io { action, source: source.into() }
         };
-        let all = interfaces::all().map_err(|source| Error::Io {
-            action: "list the interfaces".to_owned(),
-            source,
-        })?;
+        let all = interfaces::all()
+            .map_err(|source| Error::Io { action: "list the interfaces".to_owned(), source })?;
         let used = interfaces::chosen(&all, wanted)?;
         let Opened { sockets, meta, default, announce_to } =
             sockets::open(*domain, wanted, &used, settings.receive_buffer_bytes)?;
@@ -188,10 +186,8 @@ impl Shared {
         let mut fds: Vec<PollFd<'_>> =
             fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let sleep = deadline.saturating_duration_since(Instant::now()).min(MAX_SLEEP);
-        let timeout = Timespec {
-            tv_sec: sleep.as_secs() as i64,
-            tv_nsec: sleep.subsec_nanos().into(),
-        };
+        let timeout =
+            Timespec { tv_sec: sleep.as_secs() as i64, tv_nsec: sleep.subsec_nanos().into() };
         // An interrupted sleep is one that is over.
         let _ = poll(&mut fds, Some(&timeout));
         let is_set: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();

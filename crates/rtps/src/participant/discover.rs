@@ -1,5 +1,6 @@
 //! Participants and endpoints that come, change and go (8.5).
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Instant;
 
@@ -50,11 +51,14 @@ pub(super) fn best(
         let mask = |len: u8| u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0);
         let is_near =
             own.iter().any(|(ours, len)| (ours.to_bits() ^ ip.to_bits()) & mask(*len) == 0);
-        match () {
-            () if ip == *heard_from => 0,
-            () if is_near && !ip.is_loopback() => 1,
-            () if !ip.is_loopback() => 2,
-            () => 3,
+        if ip == *heard_from {
+            0
+        } else if ip.is_loopback() {
+            3
+        } else if is_near {
+            1
+        } else {
+            2
         }
     };
     all.iter().min_by_key(rank).copied()
@@ -89,7 +93,7 @@ impl Core {
         if let Some(peer) = self.peers.map.get_mut(&source) {
             // Counted where the datagram was admitted.
             if peer.sends_from(*from.ip()) && peer.data != found {
-                self.update_peer(found, from, now);
+                self.update_peer(found, from);
             }
             return;
         }
@@ -102,8 +106,9 @@ impl Core {
         let announced = data.meta.iter().chain(&data.default).map(|address| *address.ip());
         let mut sources: Vec<Ipv4Addr> = announced.collect();
         let is_ours = |ip: &Ipv4Addr| self.config.own.iter().any(|(own, _)| own == ip);
-        let is_interface = |ip: &Ipv4Addr| !ip.is_loopback() && is_ours(ip);
-        if sources.iter().any(is_interface) {
+        // Only this machine sends from its own addresses; any machine may announce 127.0.0.1.
+        let is_here = is_ours(from.ip()) || from.ip().is_loopback();
+        if is_here || sources.iter().any(|ip| !ip.is_loopback() && is_ours(ip)) {
             sources.extend(self.config.own.iter().map(|(own, _)| *own));
             sources.push(Ipv4Addr::LOCALHOST);
         }
@@ -162,7 +167,7 @@ impl Core {
     }
 
     /// A known participant announces something else than before, from an address of its.
-    fn update_peer(&mut self, data: ParticipantData, from: SocketAddrV4, _now: Instant) {
+    fn update_peer(&mut self, data: ParticipantData, from: SocketAddrV4) {
         let sources = self.sources_of(&data, from);
         let meta = best(&data.meta, from.ip(), &self.config.own);
         let default = best(&data.default, from.ip(), &self.config.own).or(meta);
@@ -209,6 +214,17 @@ impl Core {
         self.unmatch(guid);
         let kind = endpoint.data.info.kind;
         self.report(Event::EndpointRemoved { guid, kind });
+    }
+
+    /// Forgets all readers or all writers of a peer.
+    pub(super) fn remove_endpoints(&mut self, prefix: GuidPrefix, kind: Option<EndpointKind>) {
+        let Some(peer) = self.peers.map.get(&prefix) else { return };
+        let all = peer.endpoints.iter();
+        let of_kind = all.filter(|(_, endpoint)| Some(endpoint.data.info.kind) == kind);
+        let entities: Vec<EntityId> = of_kind.map(|(entity, _)| *entity).collect();
+        for entity in entities {
+            self.remove_endpoint(Guid { prefix, entity });
+        }
     }
 
     fn unmatch(&mut self, theirs: Guid) {
@@ -262,9 +278,12 @@ impl Core {
         let Some(peer) = self.peers.map.get_mut(&of) else { return };
         peer.endpoints.insert(guid.entity, Endpoint { data: data.clone(), is_on_topic });
         self.report(Event::EndpointDiscovered(data.info.clone()));
+        let is_meant = |ours: &&EndpointData| ours.info.topic == data.info.topic;
+        let readers = self.readers.values().map(|reader| &reader.data).filter(is_meant);
+        let writers = self.writers.values().map(|writer| &writer.data).filter(is_meant);
         let ours: Vec<EndpointData> = match kind {
-            EndpointKind::Writer => self.readers.values().map(|r| &r.data).filter(|ours| ours.info.topic == data.info.topic).cloned().collect(),
-            EndpointKind::Reader => self.writers.values().map(|w| &w.data).filter(|ours| ours.info.topic == data.info.topic).cloned().collect(),
+            EndpointKind::Writer => readers.cloned().collect(),
+            EndpointKind::Reader => writers.cloned().collect(),
         };
         for ours in ours {
             self.try_match(&ours, &data, now);
@@ -310,6 +329,7 @@ impl Core {
             self.report(Event::Incompatible { ours: our_guid, theirs: guid, mismatch });
             return;
         }
+        self.make_room_to_match(our_guid, guid.prefix);
         let is_in = if let Some(reader) = self.readers.get_mut(&our_guid.entity) {
             let is_reliable = ours.info.qos.reliability == Reliability::Reliable;
             reader.writers.insert(guid, WriterProxy::new(guid, is_reliable, now))
@@ -324,5 +344,31 @@ impl Core {
         if is_in {
             self.report(Event::Matched { ours: our_guid, theirs: guid });
         }
+    }
+
+    /// Makes room where an endpoint of ours is matched with as many as it may be: one of the
+    /// participant with the most goes, unless that is `of` itself.
+    fn make_room_to_match(&mut self, ours: Guid, of: GuidPrefix) {
+        let reader = self.readers.get(&ours.entity);
+        let writer = self.writers.get(&ours.entity);
+        let is_full = reader.is_some_and(|reader| reader.writers.is_full())
+            || writer.is_some_and(|writer| writer.readers.is_full());
+        if !is_full {
+            return;
+        }
+        let mut counts: BTreeMap<GuidPrefix, (usize, Guid)> = BTreeMap::new();
+        for theirs in self.matched(ours.entity) {
+            counts.entry(theirs.prefix).or_insert((0, theirs)).0 += 1;
+        }
+        let most = counts.into_iter().max_by_key(|(_, (count, _))| *count);
+        let Some((_, (_, theirs))) = most.filter(|(prefix, _)| *prefix != of) else { return };
+        if let Some(reader) = self.readers.get_mut(&ours.entity) {
+            reader.remove_writer(theirs);
+        }
+        if let Some(writer) = self.writers.get_mut(&ours.entity) {
+            writer.remove_reader(theirs);
+        }
+        self.statistics.matches_over_limit += 1;
+        self.report(Event::Unmatched { ours, theirs });
     }
 }

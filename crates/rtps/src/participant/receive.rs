@@ -7,9 +7,9 @@ use super::Core;
 use crate::discovery::{
     SEDP_READERS_READER, SEDP_WRITERS_READER, SPDP_WRITER, disposed_guid, is_builtin,
 };
-use crate::reader::{Ask, Effects};
-use crate::types::{EntityId, Event, Guid, GuidPrefix, SampleIdentity};
-use crate::wire::{Data, DISPOSED, Header, Message, Submessage, UNREGISTERED, pid};
+use crate::reader::{Ask, Effects, Reader};
+use crate::types::{EndpointKind, EntityId, Event, Guid, GuidPrefix, SampleIdentity};
+use crate::wire::{DISPOSED, Data, Header, Message, Submessage, UNREGISTERED, pid};
 
 /// What precedes a submessage in its datagram.
 struct State {
@@ -67,14 +67,13 @@ impl Core {
     fn on_submessage(&mut self, submessage: Submessage<'_>, state: &mut State) {
         match submessage {
             Submessage::InfoDestination(prefix) => {
-                state.is_for_us =
-                    prefix == GuidPrefix::default() || prefix == self.config.prefix;
+                state.is_for_us = prefix == GuidPrefix::default() || prefix == self.config.prefix;
             }
             Submessage::InfoTimestamp(timestamp) => state.timestamp = timestamp,
             Submessage::InfoSource(prefix) => {
                 state.source = prefix;
-                state.is_known = prefix != self.config.prefix
-                    && self.admit(prefix, state.from, state.now);
+                state.is_known =
+                    prefix != self.config.prefix && self.admit(prefix, state.from, state.now);
             }
             Submessage::Data(data) if data.writer == SPDP_WRITER => {
                 if state.is_for_us {
@@ -94,22 +93,18 @@ impl Core {
         let now = state.now;
         let guid = |entity| Guid { prefix: state.source, entity };
         match submessage {
-            Submessage::Data(data) => {
+            Submessage::Data(mut data) => {
                 let writer = guid(data.writer);
-                let (related, is_end) = match data.writer {
-                    entity if is_builtin(entity) => (end_of(&data), true),
-                    _ => (None, false),
-                };
-                let data = if is_end && related.is_some() {
-                    let mut data = Data { payload: &[], ..data };
-                    data.inline.related = related;
-                    data
-                } else {
-                    data
-                };
+                if is_builtin(data.writer)
+                    && let Some(end) = end_of(&data)
+                {
+                    data.payload = &[];
+                    data.inline.related = Some(end);
+                }
                 self.to_readers(data.reader, writer, now, |reader| {
                     reader.on_data(writer, &data, state.timestamp, now)
                 });
+                self.bound_memory(writer);
             }
             Submessage::DataFrag(fragment) => {
                 let writer = guid(fragment.writer);
@@ -150,7 +145,7 @@ impl Core {
         reader: EntityId,
         writer: Guid,
         now: Instant,
-        mut pass: impl FnMut(&mut crate::reader::Reader) -> Effects,
+        mut pass: impl FnMut(&mut Reader) -> Effects,
     ) {
         let mut all = Vec::new();
         for (entity, candidate) in &mut self.readers {
@@ -165,12 +160,22 @@ impl Core {
     }
 
     /// Does what follows from something that a reader was passed.
-    pub(super) fn follow(&mut self, reader: EntityId, writer: Guid, effects: Effects, now: Instant) {
-        let Effects { lost, is_ready, ask } = effects;
+    pub(super) fn follow(
+        &mut self,
+        reader: EntityId,
+        writer: Guid,
+        effects: Effects,
+        now: Instant,
+    ) {
+        let Effects { lost, is_ready, ask, is_renumbered } = effects;
         if let Some(ask) = ask {
             self.send_ask(reader, &ask);
         }
         if is_builtin(reader) {
+            if is_renumbered {
+                // The process is another one, which announces what it has again.
+                self.remove_endpoints(writer.prefix, kind_of(reader));
+            }
             if is_ready {
                 self.read_builtin(reader, now);
             }
@@ -199,11 +204,7 @@ impl Core {
     /// Processes the announcements of endpoints that are ready.
     fn read_builtin(&mut self, reader: EntityId, now: Instant) {
         while let Some(sample) = self.take(reader) {
-            let kind = match reader {
-                SEDP_WRITERS_READER => crate::types::EndpointKind::Writer,
-                SEDP_READERS_READER => crate::types::EndpointKind::Reader,
-                _ => continue,
-            };
+            let Some(kind) = kind_of(reader) else { continue };
             match sample.related {
                 Some(SampleIdentity { writer: gone, .. }) if sample.data.bytes().is_empty() => {
                     if gone.prefix == sample.writer.prefix {
@@ -215,18 +216,32 @@ impl Core {
         }
     }
 
-    /// Drops unfinished samples while all readers hold too much.
+    /// Drops unfinished samples, then the oldest that wait, while all readers hold too much.
     fn bound_memory(&mut self, newest: Guid) {
         loop {
-            let held: usize = self.readers.values().map(crate::reader::Reader::held).sum();
+            let held: usize = self.readers.values().map(Reader::held).sum();
             if held <= self.config.limits.participant_bytes {
                 return;
             }
-            let most = self.readers.values_mut().max_by_key(|reader| reader.held());
-            if !most.is_some_and(|reader| reader.drop_silent(newest)) {
-                return;
+            let mut largest: Vec<(&EntityId, &mut Reader)> = self.readers.iter_mut().collect();
+            largest.sort_by_key(|(_, reader)| std::cmp::Reverse(reader.held()));
+            if largest.iter_mut().any(|(_, reader)| reader.drop_silent(newest)) {
+                continue;
             }
+            let Some((entity, reader)) = largest.into_iter().next() else { return };
+            let Some(writer) = reader.drop_oldest() else { return };
+            let reader = Guid { prefix: self.config.prefix, entity: *entity };
+            self.report(Event::Lost { reader, writer, count: 1 });
         }
+    }
+}
+
+/// The kind of endpoints that a built-in reader hears of.
+fn kind_of(reader: EntityId) -> Option<EndpointKind> {
+    match reader {
+        SEDP_WRITERS_READER => Some(EndpointKind::Writer),
+        SEDP_READERS_READER => Some(EndpointKind::Reader),
+        _ => None,
     }
 }
 

@@ -2,11 +2,13 @@
 
 mod assembly;
 mod proxy;
+mod requests;
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-pub(crate) use proxy::{Ask, WriterProxy};
+pub(crate) use proxy::WriterProxy;
+pub(crate) use requests::Ask;
 
 use crate::bounded::Bounded;
 use crate::discovery::EndpointData;
@@ -48,6 +50,8 @@ pub(crate) struct Effects {
     pub lost: u64,
     pub is_ready: bool,
     pub ask: Option<Ask>,
+    /// The writer started a new numbering.
+    pub is_renumbered: bool,
 }
 
 /// Bytes of the participant's memory that a sample holds, with what surrounds it.
@@ -60,11 +64,7 @@ fn held_by(sample: &Sample) -> usize {
 }
 
 impl Reader {
-    pub fn new(
-        data: EndpointData,
-        assembler: Option<Box<dyn Assembler>>,
-        limits: &Limits,
-    ) -> Self {
+    pub fn new(data: EndpointData, assembler: Option<Box<dyn Assembler>>, limits: &Limits) -> Self {
         let (depth, keeps_all) = match data.qos.qos.history {
             History::KeepLast(depth) => (depth.clamp(1, limits.reader_samples.max(1)), false),
             History::KeepAll => (limits.reader_samples.max(1), true),
@@ -117,9 +117,11 @@ impl Reader {
         now: Instant,
     ) -> Effects {
         let Some(writer) = self.writers.get_mut(&guid) else { return Effects::default() };
-        if !writer.wants(data.number, now) {
+        let mut freed = 0;
+        if !writer.wants(data.number, now, &mut freed) {
             return Effects::default();
         }
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(freed);
         let before = writer.held();
         let is_builtin = self.data.info.topic.is_empty();
         let has_none = data.payload.is_empty() || data.is_key || data.inline.status != 0;
@@ -155,9 +157,11 @@ impl Reader {
     ) -> Effects {
         let Some(writer) = self.writers.get_mut(&guid) else { return Effects::default() };
         let number = fragment.number;
-        if !writer.wants(number, now) {
+        let mut freed = 0;
+        if !writer.wants(number, now, &mut freed) {
             return Effects::default();
         }
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(freed);
         if !is_servable(fragment, self.max_sample) {
             self.samples_over += 1;
             let before = writer.held();
@@ -217,9 +221,11 @@ impl Reader {
     pub fn on_heartbeat(&mut self, guid: Guid, heartbeat: &Heartbeat, now: Instant) -> Effects {
         let Some(writer) = self.writers.get_mut(&guid) else { return Effects::default() };
         let before = writer.held();
+        let renumbered = writer.renumbered;
         let (ready, lost, ask) = writer.on_heartbeat(heartbeat, now);
+        let is_renumbered = writer.renumbered != renumbered;
         self.recount(guid, before);
-        let mut effects = Effects { lost, ask, is_ready: false };
+        let mut effects = Effects { lost, ask, is_ready: false, is_renumbered };
         for sample in ready {
             self.push(sample, &mut effects);
         }
@@ -307,9 +313,9 @@ impl Reader {
             return;
         }
         while is_over(self) {
-            let Some(oldest) = self.ready.pop_front() else { break };
-            self.ready_bytes -= held_by(&oldest);
-            self.replaced += 1;
+            if self.drop_oldest().is_none() {
+                break;
+            }
             effects.lost += 1;
         }
         self.ready_bytes += bytes;
@@ -333,6 +339,14 @@ impl Reader {
         let freed = before - writer.held();
         self.waiting_bytes = self.waiting_bytes.saturating_sub(freed);
         freed > 0
+    }
+
+    /// Drops the oldest sample that is ready; returns its writer.
+    pub fn drop_oldest(&mut self) -> Option<Guid> {
+        let oldest = self.ready.pop_front()?;
+        self.ready_bytes -= held_by(&oldest);
+        self.replaced += 1;
+        Some(oldest.writer)
     }
 
     /// The oldest sample that is ready.
@@ -365,6 +379,3 @@ fn resolved(mut sample: Sample) -> Sample {
     }
     sample
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,15 +1,13 @@
 //! What a reader knows of a writer (8.4.10.4): which samples arrived, and when to ask for
 //! the others.
-//!
-//! Asking for what is still on its way makes a busy network busier: a sample or a fragment is
-//! asked for only when a newer one arrived, or when the writer has been quiet.
 
 use std::time::{Duration, Instant};
 
 use super::assembly::Assembly;
+use super::requests::{Ask, GREET, RETRY};
 use crate::bounded::Bounded;
 use crate::types::{Guid, Sample};
-use crate::wire::{Gap, Heartbeat, NumberSet};
+use crate::wire::{Gap, Heartbeat};
 
 /// Numbers after the next one for which samples are kept.
 pub(super) const WINDOW: i64 = 256;
@@ -20,20 +18,8 @@ const MAX_UNFINISHED: usize = 4;
 /// A longer step in the numbers is a new numbering, not a loss.
 const MAX_LOSS: i64 = 1 << 20;
 
-/// A writer that is quiet for so long has nothing on its way.
-const QUIET: Duration = Duration::from_millis(20);
-
 /// From a heartbeat to asking for what it names.
 const FIRST_ASK: Duration = Duration::from_millis(5);
-
-/// Between asking twice, at first and at most.
-const RETRY: Duration = Duration::from_millis(50);
-const MAX_RETRY: Duration = Duration::from_secs(1);
-
-/// Between asking a writer twice that has sent no heartbeat, at first, at most, and while
-/// its samples wait for one.
-const GREET: Duration = Duration::from_millis(100);
-const MAX_GREET: Duration = Duration::from_secs(4);
 
 /// Samples wait that long for the writer's first heartbeat.
 const WITHOUT_HEARTBEAT: Duration = Duration::from_secs(2);
@@ -52,41 +38,31 @@ pub(super) enum Slot {
     Irrelevant,
 }
 
-/// Requests to a writer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ask {
-    pub writer: Guid,
-    pub set: NumberSet,
-    pub fragments: Vec<(i64, NumberSet)>,
-    pub count: u32,
-    pub is_final: bool,
-}
-
 /// A writer of a peer that is matched with a reader of ours.
 pub(crate) struct WriterProxy {
     pub guid: Guid,
     is_reliable: bool,
     /// The next number to deliver.
-    next: i64,
+    pub(super) next: i64,
     /// `next` is known: from a heartbeat, or from the first sample of a best-effort writer.
-    is_synced: bool,
+    pub(super) is_synced: bool,
     pub(super) slots: Bounded<i64, Slot>,
     /// Of the last heartbeat.
-    last: i64,
+    pub(super) last: i64,
     /// The highest number of which something arrived.
-    newest: i64,
+    pub(super) newest: i64,
     /// When something new arrived.
-    grown: Option<Instant>,
+    pub(super) grown: Option<Instant>,
     /// When a number that fits the numbering arrived.
     fitting: Instant,
     /// Since when heartbeats have been below the numbering.
     below_since: Option<Instant>,
     /// When samples first waited for a heartbeat.
-    waiting_since: Option<Instant>,
+    pub(super) waiting_since: Option<Instant>,
     pub ask_at: Option<Instant>,
-    retry: Duration,
+    pub(super) retry: Duration,
     heartbeat_count: Option<u32>,
-    count: u32,
+    pub(super) count: u32,
     /// It started a new numbering that often.
     pub renumbered: u64,
     /// Unfinished samples that were dropped.
@@ -129,20 +105,21 @@ impl WriterProxy {
         (self.renumbered, self.dropped, self.count) = (renumbered, dropped, count);
     }
 
-    /// Whether a sample of this number is wanted now.
-    pub fn wants(&mut self, number: i64, now: Instant) -> bool {
+    /// Whether a sample of this number is wanted now. Adds to `freed` the bytes that a new
+    /// numbering drops.
+    pub fn wants(&mut self, number: i64, now: Instant, freed: &mut usize) -> bool {
         if !self.is_reliable {
             if self.is_synced && number < self.next {
                 if now.duration_since(self.fitting) < RENUMBERED {
                     return false;
                 }
+                *freed += self.held();
                 self.restart(now);
             }
             self.fitting = now;
             return true;
         }
-        let is_in_window =
-            number >= self.next && (!self.is_synced || number - self.next < WINDOW);
+        let is_in_window = number >= self.next && (!self.is_synced || number - self.next < WINDOW);
         let is_there =
             matches!(self.slots.get(&number), Some(Slot::Complete(_) | Slot::Irrelevant));
         is_in_window && !is_there
@@ -175,7 +152,7 @@ impl WriterProxy {
     }
 
     /// Keeps a sample or its beginning. An older unfinished one gives way.
-    pub fn keep(&mut self, number: i64, slot: Slot) {
+    pub(super) fn keep(&mut self, number: i64, slot: Slot) {
         let is_new = !self.slots.contains(&number);
         let most = if self.is_reliable { WINDOW as usize } else { MAX_UNFINISHED };
         if is_new && self.slots.len() >= most && self.slots.pop_first().is_some() {
@@ -259,15 +236,17 @@ impl WriterProxy {
         if !self.is_reliable || self.heartbeat_count == Some(heartbeat.count) {
             return nothing;
         }
-        self.heartbeat_count = Some(heartbeat.count);
-        if self.is_synced && heartbeat.last + 1 < self.next {
+        // Of another process, or late: then the next one is newer again.
+        let newest = self.heartbeat_count;
+        let is_old = newest.is_some_and(|count| heartbeat.count.wrapping_sub(count) > 1 << 31);
+        if self.is_synced && (is_old || heartbeat.last + 1 < self.next) {
             let since = *self.below_since.get_or_insert(now);
             if now.duration_since(since) < RENUMBERED {
                 return nothing;
             }
             self.restart(now);
-            self.heartbeat_count = Some(heartbeat.count);
         }
+        self.heartbeat_count = Some(heartbeat.count);
         (self.below_since, self.waiting_since) = (None, None);
         let (mut ready, mut lost) = (Vec::new(), 0);
         if !self.is_synced {
@@ -319,61 +298,6 @@ impl WriterProxy {
         if is_in_window && !matches!(self.slots.get(&number), Some(Slot::Complete(_))) {
             self.slots.insert(number, Slot::Irrelevant);
         }
-    }
-
-    fn window(&self) -> std::ops::RangeInclusive<i64> {
-        self.next..=self.last.min(self.next + WINDOW - 1)
-    }
-
-    fn misses_some(&self) -> bool {
-        self.window().any(|number| {
-            !matches!(self.slots.get(&number), Some(Slot::Complete(_) | Slot::Irrelevant))
-        })
-    }
-
-    fn confirmation(&mut self) -> Ask {
-        self.count = self.count.wrapping_add(1);
-        let (set, fragments) = (NumberSet::new(self.next), Vec::new());
-        Ask { writer: self.guid, set, fragments, count: self.count, is_final: true }
-    }
-
-    /// What is due at `now`: requests for what is late.
-    pub fn on_tick(&mut self, now: Instant) -> Option<Ask> {
-        self.ask_at.filter(|at| *at <= now)?;
-        if !self.is_synced {
-            return Some(self.greeting(now));
-        }
-        let is_quiet = self.grown.is_none_or(|at| now.duration_since(at) >= QUIET);
-        let mut set = NumberSet::new(self.next);
-        let (mut fragments, mut waits) = (Vec::new(), false);
-        for number in self.window() {
-            let is_late = number < self.newest || is_quiet;
-            match self.slots.get(&number) {
-                None if is_late => set.insert(number),
-                Some(Slot::Unfinished(sample)) if is_late && fragments.len() < 8 => {
-                    fragments.extend(sample.missing(4).into_iter().map(|set| (number, set)));
-                }
-                None | Some(Slot::Unfinished(_)) => waits = true,
-                _ => {}
-            }
-        }
-        if set.is_empty() && fragments.is_empty() {
-            self.ask_at = waits.then_some(now + QUIET);
-            return None;
-        }
-        self.ask_at = Some(now + self.retry);
-        self.retry = (self.retry * 2).min(MAX_RETRY);
-        let ask = self.confirmation();
-        Some(Ask { set, fragments, is_final: false, ..ask })
-    }
-
-    /// Asks for a heartbeat. Samples that have waited long enough for it go without.
-    fn greeting(&mut self, now: Instant) -> Ask {
-        let is_waiting = self.waiting_since.is_some();
-        self.ask_at = Some(now + if is_waiting { GREET } else { self.retry });
-        self.retry = (self.retry * 2).min(MAX_GREET);
-        let ask = self.confirmation();
-        Ask { set: NumberSet::new(1), is_final: false, ..ask }
     }
 
     /// Drops unfinished samples that have been silent; goes on without a first heartbeat.

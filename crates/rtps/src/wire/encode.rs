@@ -53,10 +53,6 @@ impl Message {
         Self { bytes }
     }
 
-    pub fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
     pub fn finish(self) -> Vec<u8> {
         self.bytes
     }

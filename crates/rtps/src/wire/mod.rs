@@ -7,7 +7,7 @@ mod numbers;
 mod parameters;
 mod submessage;
 
-pub(crate) use cursor::{Cursor};
+pub(crate) use cursor::Cursor;
 pub(crate) use encode::{DataParts, FragmentParts, Message, Payload, disposal};
 pub(crate) use numbers::NumberSet;
 pub(crate) use parameters::{Inline, Parameter, ParameterWriter, parameters, pid};

@@ -229,5 +229,15 @@ fn data_frag<'a>(body: &mut Cursor<'a>, flags: u8) -> Option<DataFrag<'a>> {
     let inline = if flags & 2 != 0 { Some(Inline::read(body)?) } else { None };
     let is_valid = number >= 1 && first >= 1 && size >= 1 && total >= 1;
     let payload = body.rest();
-    is_valid.then_some(DataFrag { reader, writer, number, first, count, size, total, inline, payload })
+    is_valid.then_some(DataFrag {
+        reader,
+        writer,
+        number,
+        first,
+        count,
+        size,
+        total,
+        inline,
+        payload,
+    })
 }

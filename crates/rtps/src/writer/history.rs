@@ -57,7 +57,9 @@ impl Address {
 pub(super) fn messages(number: i64, change: &Change, address: Address) -> Vec<Message> {
     if change.num_fragments() > 0 {
         let all = 1..=change.num_fragments() as i64;
-        return all.filter_map(|fragment| fragment_message(number, change, fragment, address)).collect();
+        return all
+            .filter_map(|fragment| fragment_message(number, change, fragment, address))
+            .collect();
     }
     let mut message = address.message();
     message.timestamp(change.timestamp);

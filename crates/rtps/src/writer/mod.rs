@@ -166,7 +166,10 @@ impl Writer {
         }
         let to = self.one_of_each();
         let send = |message: Message| Outgoing { to: to.clone(), bytes: message.finish() };
-        Ok((number, if to.is_empty() { Vec::new() } else { messages.into_iter().map(send).collect() }))
+        Ok((
+            number,
+            if to.is_empty() { Vec::new() } else { messages.into_iter().map(send).collect() },
+        ))
     }
 
     /// A reader of each participant.
@@ -209,7 +212,8 @@ impl Writer {
         // What disposes of something is of no use to later readers.
         if self.data.info.topic.is_empty() {
             let keys = self.history.changes.iter().filter(|(_, change)| change.is_key);
-            let done: Vec<i64> = keys.map(|(number, _)| *number).filter(|n| *n <= confirmed).collect();
+            let done: Vec<i64> =
+                keys.map(|(number, _)| *number).filter(|n| *n <= confirmed).collect();
             done.into_iter().for_each(|number| self.history.remove(number));
         }
     }
@@ -226,7 +230,9 @@ impl Writer {
         let mut out = Vec::new();
         let mut gap: Option<(i64, NumberSet)> = None;
         let mut repaired = 0;
-        for number in ack.set.iter().take_while(|number| *number <= last) {
+        for number in
+            ack.set.iter().filter(|number| *number >= 1).take_while(|number| *number <= last)
+        {
             match self.history.changes.get_mut(&number).filter(|_| number >= start) {
                 Some(change) => {
                     let is_in_flight = now.duration_since(change.sent) < IN_FLIGHT;
@@ -317,6 +323,3 @@ impl Writer {
 fn to_one(reader: Guid, message: Message) -> Outgoing {
     Outgoing { to: vec![reader], bytes: message.finish() }
 }
-
-#[cfg(test)]
-mod tests;

@@ -64,12 +64,18 @@ impl ReaderProxy {
             return false;
         }
         self.last_count = Some(count);
-        (self.has_answered, self.is_stalled) = (true, false);
+        self.has_answered = true;
         self.interval = HEARTBEAT;
         // A lower one than before is of a reader that starts again.
-        self.confirmed = (base - 1).max(self.start - 1);
-        let is_done = self.confirmed >= last;
-        self.waiting_since = (!is_done).then_some(now);
+        let confirmed = (base - 1).max(self.start - 1);
+        let is_done = confirmed >= last;
+        if is_done || confirmed > self.confirmed {
+            self.is_stalled = false;
+            self.waiting_since = (!is_done).then_some(now);
+        } else {
+            self.waiting_since.get_or_insert(now);
+        }
+        self.confirmed = confirmed;
         self.heartbeat_at = (!is_done).then(|| now + self.interval);
         true
     }
