@@ -136,8 +136,8 @@ pub(crate) fn mismatch(offered: &EndpointQos, requested: &EndpointQos) -> Option
     let is_alive = offered.liveliness >= requested.liveliness
         && offered.liveliness_lease <= requested.liveliness_lease;
     let checks = [
-        (offered.qos.reliability >= requested.qos.reliability, Mismatch::Reliability),
         (offered.qos.durability >= requested.qos.durability, Mismatch::Durability),
+        (offered.qos.reliability >= requested.qos.reliability, Mismatch::Reliability),
         (offered.deadline <= requested.deadline, Mismatch::Deadline),
         (is_alive, Mismatch::Liveliness),
         (offered.is_exclusive == requested.is_exclusive, Mismatch::Ownership),
