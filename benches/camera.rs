@@ -1,5 +1,5 @@
-//! Camera ops on one thread: JPEG files, letterbox from every wire encoding, decoding of
-//! YOLO heads.
+//! Decoding JPEG files and letterboxing, on one thread, beside OpenCV. `det_post bench` measures every
+//! operation.
 //!
 //! `benches/peers/letterbox_opencv.py` puts OpenCV beside `letterbox/…`, `jpeg_opencv.py` beside
 //! `jpeg/…`: the files of the folder that `DET_POST_BENCH_JPEG` names.
@@ -10,12 +10,11 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use det_post_ops::decode::yolo::decode_yolo;
-use det_post_ops::image::decompress::{Picture, decompress};
+use det_post_ops::image::decompress::{DecodedImage, decompress};
 use det_post_ops::image::letterbox::{LetterboxParams, Workspace, letterbox};
 use det_post_types::{
-    Candidates, ChannelOrder, CompressedFormat, CompressedView, ElementType, Encoding, ImageView,
-    Normalization, Placement, Size, Tensor, TensorValues, TensorView, YoloLayout,
+    ChannelOrder, CompressedFormat, CompressedView, ElementType, Encoding, ImageView,
+    Normalization, Placement, Size, Tensor,
 };
 
 fn noise(len: usize) -> Vec<u8> {
@@ -49,7 +48,7 @@ fn letterbox_1080p(c: &mut Criterion) {
     for (name, encoding, element) in cases {
         let step = encoding.row_bytes(size.width);
         let data = noise(step * encoding.num_rows(size.height));
-        let image = ImageView::new(size, step, encoding, false, &data).expect("a valid picture");
+        let image = ImageView::new(size, step, encoding, false, &data).expect("a valid image");
         let mut out = Tensor::zeros(element, &[1, 3, 640, 640]).expect("a float tensor");
         let mut workspace = Workspace::new();
         group.bench_function(name, |b| {
@@ -66,44 +65,16 @@ fn jpeg(c: &mut Criterion) {
         let path = entry.expect("a readable folder").path();
         let data = std::fs::read(&path).expect("a readable file");
         let file = CompressedView::new(CompressedFormat::Jpeg, &data);
-        let mut picture = Picture::new();
+        let mut decoded = DecodedImage::new();
         group.bench_function(
             path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
             |b| {
-                b.iter(|| decompress(black_box(&file), &mut picture).expect("a sound file"));
+                b.iter(|| decompress(black_box(&file), &mut decoded).expect("a sound file"));
             },
         );
     }
     group.finish();
 }
 
-/// Scores as networks give them: nearly all close to zero.
-fn decode_640(c: &mut Criterion) {
-    let (num_classes, network) = (80, Size::new(640, 640));
-    let yolox = YoloLayout::Yolox { strides: vec![8, 16, 32] };
-    let cases = [
-        ("v5", YoloLayout::V5, [1, 25_200, 85]),
-        ("v8", YoloLayout::V8, [1, 84, 8400]),
-        ("yolox", yolox, [1, 8400, 85]),
-    ];
-    let mut group = c.benchmark_group("decode_yolo_640");
-    for (name, layout, shape) in cases {
-        let values: Vec<f32> = noise(shape.iter().product())
-            .iter()
-            .map(|&byte| (f32::from(byte) / 256.0).powi(if name == "v8" { 2000 } else { 10 }))
-            .collect();
-        let output = TensorView::new(&shape, TensorValues::F32(&values)).expect("a valid shape");
-        let mut candidates = Candidates::with_capacity(4096);
-        group.bench_function(name, |b| {
-            b.iter(|| {
-                candidates.clear();
-                let output = [black_box(output)];
-                decode_yolo(&output, &layout, network, num_classes, 0.25, &mut candidates)
-            });
-        });
-    }
-    group.finish();
-}
-
-criterion_group!(benches, jpeg, letterbox_1080p, decode_640);
+criterion_group!(benches, jpeg, letterbox_1080p);
 criterion_main!(benches);

@@ -10,13 +10,13 @@ use std::path::PathBuf;
 
 use det_post::{Config, FrameInput, FrameSet, open_detector};
 use det_post_ros::messages::Image;
-use det_post_sim::{Drive, Options, Picture};
+use det_post_sim::{Drive, Options, RenderedImage};
 use det_post_types::{Detections, DeviceChoice, FrameReport, Header, ImagePayload};
 
-/// Detects objects in a simulated picture with the camera network of the demo.
+/// Detects objects in a simulated image with the camera network of the demo.
 ///
 /// # Errors
-/// Those of the library.
+/// Returns the errors of the library.
 pub fn main() -> Result<(), Box<dyn Error>> {
     let config = Config::load(&[PathBuf::from("config/demo.param.yaml")], &[])?;
     let camera = config.channel("camera").ok_or("the demo has no camera")?;
@@ -36,19 +36,19 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     if detections.is_empty() { Err("nothing found".into()) } else { Ok(()) }
 }
 
-/// A picture of a simulated drive as a message.
+/// An image of a simulated drive as a message.
 fn message() -> det_post::Result<Vec<u8>> {
     let drive = Drive::new(9000, &Options::default())?;
-    let mut picture = Picture::default();
-    drive.picture(0, 20, &mut picture);
+    let mut rendered = RenderedImage::default();
+    drive.image(0, 20, &mut rendered);
     let image = Image {
-        header: Header { stamp: drive.rig().picture_stamp(20), frame_id: "camera_0" },
-        height: picture.size.height,
-        width: picture.size.width,
+        header: Header { stamp: drive.rig().image_stamp(20), frame_id: "camera_0" },
+        height: rendered.size.height,
+        width: rendered.size.width,
         encoding: "rgb8",
         is_bigendian: false,
-        step: 3 * picture.size.width,
-        data: &picture.rgb,
+        step: 3 * rendered.size.width,
+        data: &rendered.rgb,
     };
     let mut bytes = Vec::new();
     image.encode(&mut bytes)?;

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use det_post::{Config, Replay, ReplayOptions};
-use det_post_sim::{Drive, Options, PictureFormat};
+use det_post_sim::{Drive, ImageFormat, Options};
 
 /// Simulates a short drive, detects objects on it and counts them.
 ///
 /// # Errors
-/// Those of the library.
+/// Returns the errors of the library.
 pub fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::temp_dir().join(format!("det_post_replay_{}", std::process::id()));
     let bag = folder.join("drive");
@@ -22,7 +22,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     det_post_sim::record(
         &drive,
         0.5,
-        PictureFormat::Raw,
+        ImageFormat::Raw,
         &bag,
         &AtomicBool::new(false),
         &mut |_, _| {},

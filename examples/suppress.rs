@@ -12,7 +12,7 @@ use det_post_types::{Box2d, Candidate, ClassMode, NmsIou};
 /// Prints the boxes that remain.
 ///
 /// # Errors
-/// Those of the operation.
+/// Returns the errors of the operation.
 pub fn main() -> Result<()> {
     let candidates: Vec<_> = [
         (Box2d::new(10.0, 10.0, 60.0, 40.0), 0.90, 0),

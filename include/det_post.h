@@ -50,7 +50,7 @@ typedef int32_t det_post_status;
 /** A point field is missing or has an unusable type or offset. */
 #define DET_POST_ERROR_POINT_FIELD 8
 
-/** A compressed picture does not decode. */
+/** A compressed image does not decode. */
 #define DET_POST_ERROR_CODEC 9
 
 /** A transform is unknown at the requested time. */
@@ -95,7 +95,7 @@ typedef int32_t det_post_status;
 /** The system does not provide the memory that a frame needs. */
 #define DET_POST_ERROR_MEMORY 23
 
-/** A picture takes more work or time to decode than is allowed. */
+/** An image takes more work or time to decode than is allowed. */
 #define DET_POST_ERROR_DECODE_LIMIT 24
 
 /** A message is larger than a channel allows. */

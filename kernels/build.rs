@@ -1,4 +1,5 @@
-//! Compiles the kernels into the fatbins that programs embed, and lists their sources.
+//! Compiles the kernels into the fatbins that programs embed, lists their sources and the
+//! structs in them.
 //!
 //! Sets `DET_POST_KERNELS` (the folder of the fatbins) and the cfg `kernels` when it
 //! could; without nvcc it warns and the build goes on, and CUDA is reported as
@@ -94,11 +95,15 @@ const SWITCHES: [&str; 3] = ["-O3", "-std=c++17", "--fmad=false"];
 /// How many compiled images the cache keeps.
 const MAX_CACHED: usize = 40;
 
+#[path = "build/structs.rs"]
+mod structs;
+
 type Sources = BTreeMap<String, String>;
 
 fn main() {
     println!("cargo:rustc-check-cfg=cfg(kernels)");
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=build");
     for family in FAMILIES {
         println!("cargo:rerun-if-changed={family}");
     }
@@ -138,7 +143,8 @@ fn read_sources() -> Result<Sources, String> {
     Ok(sources)
 }
 
-/// Writes `sources.rs`: the table of the sources' texts.
+/// Writes `sources.rs`, the table of the sources' texts, and `structs.rs`, the macro
+/// `struct_fields`.
 fn list_sources(sources: &Sources, out: &Path) -> Result<(), String> {
     let here = env::current_dir().map_err(|e| e.to_string())?;
     let mut table = "&[\n".to_owned();
@@ -146,7 +152,8 @@ fn list_sources(sources: &Sources, out: &Path) -> Result<(), String> {
         let _ = writeln!(table, "    ({name:?}, include_str!({:?})),", here.join(name));
     }
     table.push_str("]\n");
-    write(&out.join("sources.rs"), &table)
+    write(&out.join("sources.rs"), &table)?;
+    write(&out.join("structs.rs"), &structs::macro_of(sources))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {

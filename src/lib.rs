@@ -19,10 +19,10 @@
 //! | [`ops`] | operations: contract, reference on the CPU, CUDA; devices |
 //! | [`infer`] | engines that run a network |
 //! | [`ros`] | recordings, middlewares, messages, transforms, names, QoS, parameter values |
-//! | [`sim`], [`eval`] | the simulated drive; figures of accuracy, pictures |
+//! | [`sim`], [`eval`] | the simulated drive; figures of accuracy, images |
 //! | [`config`] | parameter files to a checked [`Config`], facts of networks |
 //! | [`detectors`] | inputs of a frame to detections |
-//! | [`draw`] | pictures of frames with their detections |
+//! | [`draw`] | images of frames with their detections |
 //! | [`runtime`] | channels: slots, synchronizer, supervisor, isolated process |
 //! | [`replay`] | a recording to detections |
 //! | [`node`] | the live node |
@@ -35,7 +35,7 @@
 //! ```
 //! use std::path::PathBuf;
 //!
-//! use det_post_sim::{Drive, Options, Picture};
+//! use det_post_sim::{Drive, Options, RenderedImage};
 //! use det_post_types::{Detections, Encoding, FrameReport, Header, ImagePayload, ImageView};
 //! use det_post::{Config, FrameInput, FrameSet, open_detector};
 //!
@@ -43,10 +43,10 @@
 //! let camera = config.channel("camera").expect("the demo has a camera");
 //! let mut detector = open_detector(camera, "cpu".parse()?)?;
 //!
-//! let mut picture = Picture::default();
-//! Drive::new(9000, &Options::default())?.picture(0, 20, &mut picture);
-//! let row_step = 3 * picture.size.width as usize;
-//! let image = ImageView::new(picture.size, row_step, Encoding::Rgb8, false, &picture.rgb)?;
+//! let mut rendered = RenderedImage::default();
+//! Drive::new(9000, &Options::default())?.image(0, 20, &mut rendered);
+//! let row_step = 3 * rendered.size.width as usize;
+//! let image = ImageView::new(rendered.size, row_step, Encoding::Rgb8, false, &rendered.rgb)?;
 //! let inputs = [Some(FrameInput::image(Header::default(), ImagePayload::Raw(image)))];
 //! let mut report = FrameReport::new();
 //! let Detections::Boxes2d(boxes) = detector.detect(&FrameSet::single(&inputs), &mut report)?

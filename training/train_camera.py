@@ -23,22 +23,22 @@ MIN_HEIGHT_PX = 5.0
 
 
 class Frames:
-    """All pictures and boxes on the device."""
+    """All images and boxes on the device."""
 
     def __init__(self, folder: Path, device, max_seeds):
-        names = ["pictures", "boxes_2d", "camera_frames"]
+        names = ["images", "boxes_2d", "camera_frames"]
         data = {k: torch.from_numpy(v) for k, v in arrays.load(folder, names, max_seeds).items()}
         self.device = device
-        self.pictures = data["pictures"].to(device)
+        self.images = data["images"].to(device)
         self.boxes = data["boxes_2d"].to(device)
         self.num_boxes = data["camera_frames"].long().to(device)
         self.first_box = arrays.starts(self.num_boxes)[:-1]
 
     def __len__(self):
-        return len(self.pictures)
+        return len(self.images)
 
     def batch(self, frames: torch.Tensor, generator: torch.Generator):
-        """Pictures [B, 3, H, W] in 0 to 1, and truth padded to the longest."""
+        """Images [B, 3, H, W] in 0 to 1, and truth padded to the longest."""
         num = self.num_boxes[frames]
         rows = self.boxes[arrays.ranges(self.first_box[frames], num)]
         owner = torch.repeat_interleave(torch.arange(len(frames), device=self.device), num)
@@ -48,7 +48,7 @@ class Frames:
         is_truth = torch.zeros(padded.shape[:2], dtype=torch.bool, device=self.device)
         is_truth[owner, place] = True
         boxes, klass, visibility = padded[..., 1:5], padded[..., 0].long(), padded[..., 5]
-        images = self.pictures[frames].float() / 255
+        images = self.images[frames].float() / 255
         images, boxes = distort(images, boxes, generator)
         size = boxes[..., 2:] - boxes[..., :2]
         is_truth &= (size > 1).all(dim=-1)
@@ -57,7 +57,7 @@ class Frames:
 
 
 def distort(images, boxes, generator):
-    """Mirrors, zooms and shifts, and changes the light; one draw a picture."""
+    """Mirrors, zooms and shifts, and changes the light; one draw an image."""
     num, device = len(images), images.device
     draw = lambda low, high: torch.rand(num, generator=generator).to(device) * (high - low) + low
     mirror = torch.where(draw(0, 1) < 0.5, -1.0, 1.0)
@@ -103,7 +103,7 @@ def main():
     device = torch.device(args.device)
     start = time.monotonic()
     frames = Frames(args.data, device, args.max_seeds)
-    print(f"{len(frames)} pictures, {len(frames.boxes)} boxes, "
+    print(f"{len(frames)} images, {len(frames.boxes)} boxes, "
           f"read in {time.monotonic() - start:.0f} s", flush=True)
 
     network = net.CameraNetwork().to(device).to(memory_format=torch.channels_last)

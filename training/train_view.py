@@ -38,28 +38,28 @@ class Frames:
         self.first_box = arrays.starts(self.num_boxes)[:-1]
         self.clips = torch.nonzero(data["rig_frames"][:, 1] == 0).flatten().to(device)
         shape = (len(self.num_boxes), net.NUM_CAMERAS, net.HEIGHT, net.WIDTH, 3)
-        self.pictures = torch.empty(shape, dtype=torch.uint8, device=device)
+        self.images = torch.empty(shape, dtype=torch.uint8, device=device)
         begin = 0
         for seed in arrays.seeds(folder, max_seeds, part):
-            pictures = torch.from_numpy(np.load(seed / "rig_pictures.npy"))
-            self.pictures[begin : begin + len(pictures)] = pictures.to(device)
-            begin += len(pictures)
+            images = torch.from_numpy(np.load(seed / "rig_images.npy"))
+            self.images[begin : begin + len(images)] = images.to(device)
+            begin += len(images)
 
     def __len__(self):
         return len(self.num_boxes)
 
     def batch(self, frames: torch.Tensor, change: "Change"):
-        """Pictures [B * 6, 3, H, W], matrices [B, 6, 3, 4] and truth."""
-        pictures = self.pictures[frames[:, None], change.cameras()]
-        pictures = torch.where(change.mirrored[:, None, None, None, None], pictures.flip(3), pictures)
-        pictures = (pictures.float() - 127.5) * change.contrast + 127.5 + change.brightness
-        pictures = (pictures.clamp(0, 255) - 127.5) / 64
-        pictures = pictures.flatten(0, 1).permute(0, 3, 1, 2)
+        """Images [B * 6, 3, H, W], matrices [B, 6, 3, 4] and truth."""
+        images = self.images[frames[:, None], change.cameras()]
+        images = torch.where(change.mirrored[:, None, None, None, None], images.flip(3), images)
+        images = (images.float() - 127.5) * change.contrast + 127.5 + change.brightness
+        images = (images.clamp(0, 255) - 127.5) / 64
+        images = images.flatten(0, 1).permute(0, 3, 1, 2)
         num = self.num_boxes[frames]
         rows = self.boxes[arrays.ranges(self.first_box[frames], num)]
         owner = torch.repeat_interleave(torch.arange(len(frames), device=self.device), num)
         truth = view_losses.Truth.of(change.of_boxes(rows, owner), owner, len(frames))
-        return pictures, self.matrices.expand(len(frames), -1, -1, -1), truth
+        return images, self.matrices.expand(len(frames), -1, -1, -1), truth
 
     def motion(self, frames: torch.Tensor, change: "Change"):
         """The transform [B, 3, 3] of the plane from the frame before to each, and the
@@ -110,7 +110,7 @@ class Change:
         return change
 
     def cameras(self) -> torch.Tensor:
-        """The camera whose picture each one gets, [B, 6]."""
+        """The camera whose image each one gets, [B, 6]."""
         new = torch.arange(net.NUM_CAMERAS, device=self.turns.device) - self.turns[:, None]
         return torch.where(self.mirrored[:, None], -new, new) % net.NUM_CAMERAS
 
@@ -208,9 +208,9 @@ class Losses:
 
     def head_inputs(self, frames: Frames, chosen, change):
         """The arguments of the decoder, the outputs of the dense head, and the truth."""
-        pictures, matrices, truth = frames.batch(chosen, change)
-        with torch.autocast(pictures.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            maps, dense = self.backbone(pictures)
+        images, matrices, truth = frames.batch(chosen, change)
+        with torch.autocast(images.device.type, self.dtype, enabled=self.dtype != torch.float32):
+            maps, dense = self.backbone(images)
         noisy = view_losses.denoising(truth, self.generator)
         return (*maps, matrices, noisy.box, noisy.mask), dense, truth
 
@@ -246,11 +246,11 @@ def evaluate(network, frames: Frames, dtype, batch: int = 10) -> str:
         memory, change = None, Change.none(len(clips), frames.device)
         for place in range(CLIP_FRAMES):
             chosen = clips + place
-            pictures, matrices, _ = frames.batch(chosen, change)
+            images, matrices, _ = frames.batch(chosen, change)
             if place > 0:
                 memory = memory.moved(*frames.motion(chosen, change))
-            with torch.autocast(pictures.device.type, dtype, enabled=dtype != torch.float32):
-                maps, _ = network.backbone(pictures)
+            with torch.autocast(images.device.type, dtype, enabled=dtype != torch.float32):
+                maps, _ = network.backbone(images)
             outputs, memory = network.head(maps, matrices, memory)
             logits, box = outputs[-1]
             for frame, scores, boxes in zip(chosen.tolist(), logits.sigmoid().cpu(), box.cpu()):

@@ -1,4 +1,4 @@
-"""A small surround network: a backbone for the pictures of six cameras, and a
+"""A small surround network: a backbone for the images of six cameras, and a
 decoder with the modules and tensor names of Sparse4D v3."""
 
 import math
@@ -30,7 +30,7 @@ FOCAL_PX, PRINCIPAL_COLUMN_PX = 450.0, 319.5
 OFFSET_CELLS = 8
 DEFAULT_INTERVAL_S = 0.5
 CONFIDENCE_DECAY = 0.6
-# A point is in the overlap of at most this many pictures.
+# A point is in the overlap of at most this many images.
 MAX_VIEWS = 2
 
 # Columns of a box: x, y, z, logarithms of length, width, height, sine and cosine of
@@ -39,7 +39,7 @@ NUM_COLUMNS = 11
 
 
 class Backbone(nn.Module):
-    """Pictures [N, 3, H, W] to maps [N, C, h, w] at strides 8, 16 and 32, and the outputs
+    """Images [N, 3, H, W] to maps [N, C, h, w] at strides 8, 16 and 32, and the outputs
     of the dense head.
 
     The coordinates of a pixel are an input: the cameras look level at a level road, so
@@ -66,8 +66,8 @@ class Backbone(nn.Module):
         self.found = Found()
         self.register_buffer("coordinates", pixel_coordinates(), persistent=False)
 
-    def forward(self, pictures):
-        x8 = self.down8[0](self.stem(pictures)) + self.position(self.coordinates)
+    def forward(self, images):
+        x8 = self.down8[0](self.stem(images)) + self.position(self.coordinates)
         x8 = self.down8[1:](x8)
         x16 = self.down16(x8)
         x32 = self.down32(x16)
@@ -107,7 +107,7 @@ class ExportedBackbone(nn.Module):
 
 
 class DenseHead(nn.Module):
-    """Class heat maps of the centres in the pictures, and boxes near the centres, from
+    """Class heat maps of the centres in the images, and boxes near the centres, from
     the finest map."""
 
     # Offset of the centre in units of OFFSET_CELLS, logarithm of the depth, logarithms of the extents,
@@ -134,7 +134,7 @@ class Found(nn.Module):
     the outputs and the position in base_link that they mean; at every level the classes
     and the mean position that are found nearby, by heat.
 
-    The mounting of the cameras is constant: pictures come in the order of the rig.
+    The mounting of the cameras is constant: images come in the order of the rig.
     """
 
     # Cells of the finest level around a texel, by level.
@@ -253,7 +253,7 @@ class Atlas:
             self.maps.append(x.transpose(1, 2).flatten(2, 3))
 
     def sample(self, level: int, camera, u, v):
-        """Values [B, C, Q, P] at fractions u, v of the pictures [B, Q, P]."""
+        """Values [B, C, Q, P] at fractions u, v of the images [B, Q, P]."""
         height = self.heights[level]
         row = (v * height + camera * (height + 1)) / (NUM_CAMERAS * (height + 1))
         grid = torch.stack([u, row], dim=-1) * 2 - 1
@@ -304,7 +304,7 @@ class ViewAttention(nn.Module):
 
 
 def project(points, matrices):
-    """Fractions u, v of the pictures and whether a view sees a point, [B, N, Q, P],
+    """Fractions u, v of the images and whether a view sees a point, [B, N, Q, P],
     of points [B, Q, P, 3] by matrices [B, N, 3, 4] in pixels."""
     with torch.autocast(points.device.type, enabled=False):
         turned = (matrices[:, :, None, None, :, :3] * points[:, None, ..., None, :]).sum(-1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""JPEG pictures of 1280x720: det_post beside OpenCV, which has libjpeg-turbo with its assembler.
+"""JPEG images of 1280x720: det_post beside OpenCV, which has libjpeg-turbo with its assembler.
 
 Run from the root of the repository, with numpy and opencv-python-headless:
 
@@ -32,7 +32,7 @@ SAMPLINGS = {
 }
 
 
-def picture():
+def image():
     """Areas, edges and noise: files of 100 to 200 kB."""
     width, height = SIZE
     y, x = np.mgrid[0:height, 0:width]
@@ -43,7 +43,7 @@ def picture():
 
 
 def write_files(folder):
-    pixels = picture()
+    pixels = image()
     for name, sampling in SAMPLINGS.items():
         for progressive in (0, 1):
             options = [cv2.IMWRITE_JPEG_QUALITY, QUALITY, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, sampling,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Letterbox of a 1080p bgr8 picture to 640x640 planar f32: det_post beside OpenCV.
+"""Letterbox of a 1080p bgr8 image to 640x640 planar f32: det_post beside OpenCV.
 
 Run from the root of the repository, with numpy and opencv-python-headless:
 
@@ -31,17 +31,17 @@ def det_post_ms(binary):
     return median
 
 
-def opencv(picture):
-    resized = cv2.resize(picture, CONTENT, interpolation=cv2.INTER_LINEAR)
+def opencv(image):
+    resized = cv2.resize(image, CONTENT, interpolation=cv2.INTER_LINEAR)
     padded = cv2.copyMakeBorder(resized, PADDING, PADDING, 0, 0, cv2.BORDER_CONSTANT,
                                 value=(114, 114, 114))
     return cv2.dnn.blobFromImage(padded, 1 / 255, swapRB=True)
 
 
-def opencv_ms(picture):
+def opencv_ms(image):
     for _ in range(5):
-        opencv(picture)
-    return median_ms(lambda: opencv(picture), seconds=1.0)
+        opencv(image)
+    return median_ms(lambda: opencv(image), seconds=1.0)
 
 
 def main():
@@ -51,9 +51,9 @@ def main():
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
     width, height = SOURCE
-    picture = np.random.default_rng(1).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    image = np.random.default_rng(1).integers(0, 256, (height, width, 3), dtype=np.uint8)
     binary = bench_binary("camera")
-    rounds = [(det_post_ms(binary), opencv_ms(picture)) for _ in range(arguments.rounds)]
+    rounds = [(det_post_ms(binary), opencv_ms(image)) for _ in range(arguments.rounds)]
     print(f"{'round':>6} {'det_post ms':>12} {'opencv ms':>12} {'ratio':>7}")
     for number, (ours, theirs) in enumerate(rounds, 1):
         print(f"{number:>6} {ours:>12.3f} {theirs:>12.3f} {theirs / ours:>7.2f}")

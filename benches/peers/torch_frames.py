@@ -16,7 +16,7 @@ ELEMENTS = {"f16": torch.float16, "f32": torch.float32}
 
 
 def ring():
-    """Projections of cameras 60 degrees apart, to fractions of the picture times depth."""
+    """Projections of cameras 60 degrees apart, to fractions of the image times depth."""
     yaw = torch.arange(NUM_VIEWS) * (2 * torch.pi / NUM_VIEWS)
     sin, cos, none, one = yaw.sin(), yaw.cos(), torch.zeros(NUM_VIEWS), torch.ones(NUM_VIEWS)
     focal = 0.5 * WIDTH / torch.tan(torch.tensor(35.5) * torch.pi / 180)
@@ -28,7 +28,7 @@ def ring():
 
 
 def project(points, projections):
-    """Where points [Q, P, 3] are in the views [N, 3, 4]: fractions of the picture, and whether they are seen."""
+    """Where points [Q, P, 3] are in the views [N, 3, 4]: fractions of the image, and whether they are seen."""
     ones = torch.ones_like(points[..., :1])
     rows = torch.einsum("nij,qpj->nqpi", projections, torch.cat([points, ones], -1))
     depth = rows[..., 2:]

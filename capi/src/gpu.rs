@@ -9,12 +9,13 @@
 use det_post::Result;
 use det_post_ops::arrays::candidates::cuda::{Columns, DeviceArrays, DeviceClasses, Workspace};
 use det_post_ops::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceCandidates, DeviceImage, DeviceTensor, DeviceValues, In,
-    InPlaceUploads, Plain, Stream,
+    CudaDevice, DeviceBuffer, DeviceTensor, DeviceValues, In, InPlaceUploads, Plain, Stream,
 };
+use det_post_ops::image::DeviceImage;
 use det_post_ops::image::letterbox::LetterboxParams;
 use det_post_ops::image::letterbox::cuda::{Kernels, enqueue_letterbox};
 use det_post_ops::nms::cuda::{Capacity, Suppressible, Suppression};
+use det_post_ops::shared::DeviceCandidates;
 use det_post_types::{
     Box2d, Box3d, Candidate, DeviceBytes, ElementType, ImageView, Kept, Letterbox, RotatedBox2d,
 };

@@ -194,11 +194,11 @@ impl Opened {
                 return Ok(());
             }
         };
-        let picture = |payload| Received::Picture { header, payload };
+        let image = |payload| Received::Image { header, payload };
         let (kind, received) = match &view {
-            View::Image(payload @ ImagePayload::Raw(_)) => (InputKind::Image, picture(*payload)),
+            View::Image(payload @ ImagePayload::Raw(_)) => (InputKind::Image, image(*payload)),
             View::Image(payload @ ImagePayload::Compressed(_)) => {
-                (InputKind::CompressedImage, picture(*payload))
+                (InputKind::CompressedImage, image(*payload))
             }
             View::Cloud(view) => (InputKind::PointCloud2, Received::Cloud { header, view }),
             View::Tensors(tensors) => {

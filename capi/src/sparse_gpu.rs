@@ -16,7 +16,7 @@ pub(super) struct Layer<'a> {
     pub(super) mode: Mode,
     pub(super) geometry: Geometry,
     pub(super) input: SiteGrid,
-    /// That of the input if the mode is submanifold.
+    /// The grid of the output; of the input if the mode is submanifold.
     pub(super) output: SiteGrid,
     pub(super) parameters: ConvParameters<'a>,
     pub(super) precision: Precision,

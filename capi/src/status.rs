@@ -51,8 +51,8 @@ statuses! {
     LAYOUT = 7, "inconsistent_layout", Layout;
     /// A point field is missing or has an unusable type or offset.
     POINT_FIELD = 8, "unusable_point_field", PointField;
-    /// A compressed picture does not decode.
-    CODEC = 9, "undecodable_picture", Codec;
+    /// A compressed image does not decode.
+    CODEC = 9, "undecodable_image", Codec;
     /// A transform is unknown at the requested time.
     TRANSFORM = 10, "missing_transform", Transform;
     /// A time that a recording cannot represent.
@@ -81,7 +81,7 @@ statuses! {
     MIDDLEWARE = 22, "middleware", Middleware;
     /// The system does not provide the memory that a frame needs.
     MEMORY = 23, "out_of_memory", Memory;
-    /// A picture takes more work or time to decode than is allowed.
+    /// An image takes more work or time to decode than is allowed.
     DECODE_LIMIT = 24, "decode_limit", DecodeLimit;
     /// A message is larger than a channel allows.
     TOO_LARGE = 25, "message_too_large", TooLarge;

@@ -1,5 +1,5 @@
 // Boxes in a JPEG or PNG file:
-//   image config/demo.param.yaml camera picture.png
+//   image config/demo.param.yaml camera image.png
 
 #include <det_post.hpp>
 
@@ -10,7 +10,7 @@
 int main(int argc, char ** argv)
 try {
   if (argc != 4) {
-    std::fprintf(stderr, "usage: image PARAMETERS CHANNEL PICTURE\n");
+    std::fprintf(stderr, "usage: image PARAMETERS CHANNEL IMAGE\n");
     return 2;
   }
   det_post::Configuration configuration;

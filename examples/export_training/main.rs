@@ -1,6 +1,6 @@
 //! Writes simulated frames as arrays for training, as the networks of the demo
-//! take them: letterboxed pictures; points grouped into pillars, and means of
-//! voxels, after past sweeps have joined; the pictures of all cameras of a rig. All by
+//! take them: letterboxed images; points grouped into pillars, and means of
+//! voxels, after past sweeps have joined; the images of all cameras of a rig. All by
 //! the operations that serve them.
 //!
 //! One folder a seed, NumPy files, rows of all frames one after the other:
@@ -14,10 +14,10 @@
 //! | pillar | `features` | the encoder's input for the first pillars of the first frame, to check the trainer's own |
 //! | voxel | `voxel_cells` | x, y, z index of each voxel |
 //! | voxel | `voxel_means` | mean x, y, z, intensity, time lag of each voxel |
-//! | camera | `pictures` | [3, height, width] red, green, blue |
+//! | camera | `images` | [3, height, width] red, green, blue |
 //! | camera | `boxes_2d` | class, left, top, right, bottom in the network's pixels, visibility |
 //! | camera | `camera_frames` | number of boxes |
-//! | surround | `rig_pictures` | [cameras, height, width, 3] red, green, blue |
+//! | surround | `rig_images` | [cameras, height, width, 3] red, green, blue |
 //! | surround | `rig_boxes` | class, x, y, z, length, width, height, yaw, vx, vy, pixels, visibility in `base_link` |
 //! | surround | `rig_frames` | number of boxes, place in its clip of consecutive frames |
 //! | surround | `rig_poses` | x, y, yaw of `base_link` in the map, seconds |
@@ -34,12 +34,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use clap::{Parser, ValueEnum};
 use det_post::config::{ChannelKind, Config, EncoderFacts, LidarConfig, SurroundConfig, YoloFacts};
 use det_post_sim::{Drive, Options};
-use pictures::export_pictures;
+use images::export_images;
 use scans::ScanExporter;
 use surround::{drive_options, export_surround};
 
 mod array;
-mod pictures;
+mod images;
 mod scans;
 mod surround;
 
@@ -174,7 +174,7 @@ fn export_seeds(
             scans.export(&drive, arguments.frames, &folder)?;
         }
         if let Some(camera) = &channels.camera {
-            export_pictures(&drive, camera, arguments.frames, &folder)?;
+            export_images(&drive, camera, arguments.frames, &folder)?;
         }
         if let Some(config) = &channels.surround {
             let drive = Drive::new(seed, &drive_options(config))?;

@@ -1,10 +1,10 @@
-//! Pictures of all cameras of a rig, and the truth around the vehicle.
+//! Images of all cameras of a rig, and the truth around the vehicle.
 
 use std::path::Path;
 
 use det_post::config::{SurroundConfig, SurroundFacts};
 use det_post_ops::image::resample::{self, ResampleParams, SampleMap, resample};
-use det_post_sim::{CameraMount, Drive, Options, Picture, Rig, SeenByCameras};
+use det_post_sim::{CameraMount, Drive, Options, RenderedImage, Rig, SeenByCameras};
 use det_post_types::{
     CameraCalibration, CameraModel, CameraView, ElementType, Encoding, Evidence, ImageView,
     Normalization, Placement, Size, Tensor, TensorValues,
@@ -14,24 +14,24 @@ use nalgebra::{Isometry3, Rotation3, Translation3, UnitQuaternion};
 use crate::array::Array;
 use crate::{Failure, class_index};
 
-/// The size that is rendered: the network's picture shows it pixel by pixel.
+/// The size that is rendered: the network's input image shows it pixel by pixel.
 const RENDERED: Size = Size::new(640, 360);
 /// Frames that follow each other, for the memory of the network.
 const CLIP_FRAMES: u64 = 4;
-/// Pictures from the first frame of a clip to that of the next.
-const PICTURES_BETWEEN_CLIPS: u64 = 53;
-/// Most pictures from a frame of a clip to the next, 0.5 s.
-const MAX_PICTURES_BETWEEN_FRAMES: u64 = 5;
+/// Images from the first frame of a clip to that of the next.
+const IMAGES_BETWEEN_CLIPS: u64 = 53;
+/// Most images from a frame of a clip to the next, 0.5 s.
+const MAX_IMAGES_BETWEEN_FRAMES: u64 = 5;
 
-/// The options of a drive whose pictures are exported.
+/// The options of a drive whose images are exported.
 pub fn drive_options(config: &SurroundConfig) -> Options {
     let num_cameras = config.facts.num_cameras.unwrap_or(0);
-    Options { num_cameras, picture_size: RENDERED, num_threads: 1, ..Options::default() }
+    Options { num_cameras, image_size: RENDERED, num_threads: 1, ..Options::default() }
 }
 
 /// The arrays of a drive's frames.
 struct Arrays {
-    pictures: Array<u8>,
+    images: Array<u8>,
     boxes: Array<f32>,
     frames: Array<i32>,
     poses: Array<f32>,
@@ -65,10 +65,10 @@ pub fn export_surround(
     let mut workspace = resample::Workspace::new();
     let mut input = Tensor::zeros(ElementType::F32, &[views.len(), 3, rows, columns])?;
     let mut seen = SeenByCameras::default();
-    let mut picture = Picture::default();
+    let mut rendered = RenderedImage::default();
     let mut levels = vec![0_u8; views.len() * rows * columns * 3];
     let mut arrays = Arrays {
-        pictures: Array::new(folder, "rig_pictures", &[views.len(), rows, columns, 3]),
+        images: Array::new(folder, "rig_images", &[views.len(), rows, columns, 3]),
         boxes: Array::new(folder, "rig_boxes", &[12]),
         frames: Array::new(folder, "rig_frames", &[2]),
         poses: Array::new(folder, "rig_poses", &[4]),
@@ -77,22 +77,22 @@ pub fn export_surround(
     for frame in 0..num_frames {
         let place = frame % CLIP_FRAMES;
         index = match place {
-            0 => 11 + frame / CLIP_FRAMES * PICTURES_BETWEEN_CLIPS,
-            _ => index + 1 + hash(seed * 64 + frame) % MAX_PICTURES_BETWEEN_FRAMES,
+            0 => 11 + frame / CLIP_FRAMES * IMAGES_BETWEEN_CLIPS,
+            _ => index + 1 + hash(seed * 64 + frame) % MAX_IMAGES_BETWEEN_FRAMES,
         };
         seen.clear();
         for (camera, map) in maps.iter().enumerate() {
-            drive.picture(camera, index, &mut picture);
-            let step = 3 * picture.size.width as usize;
-            let image = ImageView::new(picture.size, step, Encoding::Rgb8, false, &picture.rgb)?;
+            drive.image(camera, index, &mut rendered);
+            let step = 3 * rendered.size.width as usize;
+            let image = ImageView::new(rendered.size, step, Encoding::Rgb8, false, &rendered.rgb)?;
             resample(&image, map, &params, &mut workspace, camera, &mut input)?;
-            seen.add(&picture.truth);
+            seen.add(&rendered.truth);
         }
         if let TensorValues::F32(values) = input.view().values() {
             interleave(values, rows * columns, &mut levels);
         }
-        arrays.pictures.push(&levels)?;
-        let stamp = drive.rig().picture_stamp(index);
+        arrays.images.push(&levels)?;
+        let stamp = drive.rig().image_stamp(index);
         let ego = drive.ego(stamp);
         let [x, y, _] = ego.position_m.map(|value| value as f32);
         let time_s = stamp.seconds_since(det_post_sim::START) as f32;
@@ -124,7 +124,7 @@ pub fn export_surround(
             ])?;
         }
     }
-    arrays.pictures.finish()?;
+    arrays.images.finish()?;
     arrays.boxes.finish()?;
     arrays.frames.finish()?;
     arrays.poses.finish()
@@ -137,7 +137,7 @@ fn views(rig: &Rig, facts: &SurroundFacts) -> Result<Vec<CameraView>, Failure> {
     // The middle of pixel i is at i.
     let [cx, cy] = rig.principal_px().map(|value| value - 0.5);
     let calibration = CameraCalibration {
-        size: rig.picture_size,
+        size: rig.image_size,
         distortion_model: "plumb_bob".into(),
         intrinsics: [focal, 0.0, cx, 0.0, focal, cy, 0.0, 0.0, 1.0],
         rectification: [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0],
@@ -158,7 +158,7 @@ fn export_matrices(rig: &Rig, views: &[CameraView], folder: &Path) -> Result<(),
     let mut matrices = Array::new(folder, "rig_matrices", &[3, 4]);
     for (mount, view) in rig.cameras.iter().zip(views) {
         let camera_from_base = base_from_camera(mount).inverse();
-        let matrix = view.picture_from_base(&camera_from_base, &Isometry3::identity());
+        let matrix = view.image_from_base(&camera_from_base, &Isometry3::identity());
         let row = |row: usize| (0..4).map(move |column| matrix[(row, column)] as f32);
         matrices.push(&(0..3).flat_map(row).collect::<Vec<f32>>())?;
     }
@@ -173,8 +173,8 @@ fn base_from_camera(mount: &CameraMount) -> Isometry3<f64> {
 
 /// From planes of values to interleaved bytes.
 fn interleave(planes: &[f32], num_pixels: usize, bytes: &mut [u8]) {
-    let pictures = planes.chunks_exact(3 * num_pixels).zip(bytes.chunks_exact_mut(3 * num_pixels));
-    for (planes, bytes) in pictures {
+    let images = planes.chunks_exact(3 * num_pixels).zip(bytes.chunks_exact_mut(3 * num_pixels));
+    for (planes, bytes) in images {
         for (channel, plane) in planes.chunks_exact(num_pixels).enumerate() {
             for (pixel, value) in bytes[channel..].iter_mut().step_by(3).zip(plane) {
                 *pixel = value.round() as u8;

@@ -66,7 +66,7 @@ fn shares(graph: Graph) -> Graph {
 
 /// Sums over each cell's window, [B, 3, 40, 40] each: `s` of the shares, `sx`
 /// and `sy` of share times position, `sxx` and `syy` of share times its square.
-/// Positions are pixels from the middle of the picture.
+/// Positions are pixels from the middle of the image.
 fn moments(graph: Graph) -> Graph {
     let position = |index: usize| (index as f32 + 0.5) * SHARE_STEP as f32 - INPUT as f32 / 2.0;
     let plane = |of: &dyn Fn(usize, usize) -> f32| -> Vec<f32> {
@@ -102,7 +102,7 @@ fn moments(graph: Graph) -> Graph {
         )
 }
 
-/// `cx` and `cy` from the middle of the picture, `w` and `h`, in pixels.
+/// `cx` and `cy` from the middle of the image, `w` and `h`, in pixels.
 fn boxes(graph: Graph) -> Graph {
     let mut graph = graph
         .constant("tiny", &[], &[1e-6])

@@ -1,4 +1,4 @@
-//! The drive: three seconds of pictures and scans of things that move, made
+//! The drive: three seconds of images and scans of things that move, made
 //! from numbers alone and the same every time.
 
 /// Frames, one every [`PERIOD_NS`].
@@ -7,12 +7,12 @@ pub const NUM_FRAMES: usize = 30;
 pub const PERIOD_NS: i64 = 100_000_000;
 /// Stamp of the first frame.
 pub const START_NS: i64 = 1_700_000_000_000_000_000;
-/// Width of a picture in pixels.
+/// Width of an image in pixels.
 pub const WIDTH: usize = 640;
-/// Height of a picture in pixels.
+/// Height of an image in pixels.
 pub const HEIGHT: usize = 360;
 
-/// What is to be seen in a picture.
+/// What is to be seen in an image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Patch {
     /// 0 car, 1 pedestrian, 2 bicycle.
@@ -50,9 +50,9 @@ pub fn patches(frame: usize) -> [Patch; 5] {
     ]
 }
 
-/// A picture, rgb8, rows of `3 * WIDTH` bytes: a grey road with white dashes,
+/// An image, rgb8, rows of `3 * WIDTH` bytes: a grey road with white dashes,
 /// red and green rectangles and blue discs.
-pub fn picture(frame: usize) -> Vec<u8> {
+pub fn image(frame: usize) -> Vec<u8> {
     let patches = patches(frame);
     let mut noise = Noise(frame as u32 + 1);
     let mut pixels = Vec::with_capacity(3 * WIDTH * HEIGHT);

@@ -5,7 +5,7 @@
 mod camera_net;
 mod drive;
 mod lidar_nets;
-#[path = "../../tests/common/onnx.rs"]
+#[path = "../../crates/testing/src/onnx.rs"]
 mod onnx;
 mod parameters;
 mod recording;

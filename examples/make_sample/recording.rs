@@ -9,7 +9,7 @@ use det_post_types::{Header, PointField, PointFields, Stamp};
 
 use super::drive;
 
-/// Topic of the pictures.
+/// Topic of the images.
 pub const IMAGE_TOPIC: &str = "/sensing/camera/image_raw";
 /// Topic of the scans.
 pub const CLOUD_TOPIC: &str = "/sensing/lidar/points";
@@ -18,7 +18,7 @@ pub const CLOUD_TOPIC: &str = "/sensing/lidar/points";
 const FLOAT32: u8 = 7;
 const POINT_STEP: usize = 16;
 
-/// Writes all frames, picture and scan with one stamp, to the directory `path`.
+/// Writes all frames, image and scan with one stamp, to the directory `path`.
 pub fn write(path: &Path) -> Result<()> {
     let mut bag = BagWriter::create(path, BagCompression::Zstd)?;
     let images = add_topic(&mut bag, IMAGE_TOPIC, Image::TYPE)?;
@@ -26,7 +26,7 @@ pub fn write(path: &Path) -> Result<()> {
     let mut bytes = Vec::new();
     for frame in 0..drive::NUM_FRAMES {
         let stamp = Stamp::from_nanos(drive::START_NS + frame as i64 * drive::PERIOD_NS);
-        encode_image(&drive::picture(frame), stamp, &mut bytes)?;
+        encode_image(&drive::image(frame), stamp, &mut bytes)?;
         bag.write(images, stamp, &bytes)?;
         encode_cloud(&drive::cloud(frame), stamp, &mut bytes)?;
         bag.write(clouds, stamp, &bytes)?;

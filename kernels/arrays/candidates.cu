@@ -1,8 +1,8 @@
 // Candidates from arrays of boxes, scores and classes, and survivors as arrays:
 // crates/ops/src/arrays/candidates/mod.rs.
 
-#include "shared/candidate.cuh"
 #include "nms/args.cuh"
+#include "shared/candidate.cuh"
 
 namespace candidate_arrays {
 
@@ -21,7 +21,6 @@ struct Args {
     uint32_t num_columns;
     uint32_t call;
 };
-static_assert(sizeof(Args<Candidate2d>) == 120);
 
 // Arrays of the candidates that a suppression keeps.
 template <typename Candidate>
@@ -35,14 +34,12 @@ struct ColumnArgs {
     Slice<uint32_t> classes32;
     Slice<uint32_t> sources32;
 };
-static_assert(sizeof(ColumnArgs<Candidate2d>) == 128);
 
 struct SurvivorArgs {
     Slice<const Kept> kept;
     Slice<int64_t> indices;
     Slice<float> scores;  // empty: none are written
 };
-static_assert(sizeof(SurvivorArgs) == 48);
 
 // Velocities and variances of the candidates that a suppression keeps.
 struct MotionArgs {
@@ -52,7 +49,6 @@ struct MotionArgs {
     Slice<float> velocities;       // 2 each
     Slice<float> variances;        // 9 each: centre, sizes, yaw, velocity; or none
 };
-static_assert(sizeof(MotionArgs) == 80);
 
 // A candidate is its box, then its rank.
 template <typename Candidate>

@@ -7,8 +7,8 @@
 //
 // The numbers of rows are those that the host has read.
 
-#include "sparse/site_index.cuh"
 #include "sparse/conv.cuh"
+#include "sparse/site_index.cuh"
 
 namespace sparse_arrays {
 
@@ -24,7 +24,6 @@ struct FeaturesArgs {
     uint32_t row_len;  // padded values of a row of features
     uint32_t reserved;
 };
-static_assert(sizeof(FeaturesArgs) == 64);
 
 struct ValuesArgs {
     Slice<const uint8_t> features;  // zeros, then rows
@@ -32,7 +31,6 @@ struct ValuesArgs {
     uint32_t num_channels;
     uint32_t row_len;  // padded values of a row of features
 };
-static_assert(sizeof(ValuesArgs) == 40);
 
 struct SitesArgs {
     Slice<const uint32_t> sites;       // linear indices
@@ -41,7 +39,6 @@ struct SitesArgs {
     Slice<uint64_t> rows;              // by site; may be empty
     SiteGrid grid;
 };
-static_assert(sizeof(SitesArgs) == 80);
 
 struct TableArgs {
     Slice<const uint32_t> words;
@@ -51,7 +48,6 @@ struct TableArgs {
     uint32_t stride;       // words from one group to the next
     uint32_t reserved;
 };
-static_assert(sizeof(TableArgs) == 48);
 
 template <typename E>
 __device__ inline void write_features(const FeaturesArgs& args) {
@@ -82,16 +78,15 @@ __device__ inline void write_values(const ValuesArgs& args) {
 
 }  // namespace sparse_arrays
 
-#define SPARSE_ARRAYS(E, suffix)                                                           \
-    extern "C" __global__ void __launch_bounds__(sparse_arrays::kThreads)                  \
-        sparse_arrays_features_##suffix(                                                   \
-            const __grid_constant__ sparse_arrays::FeaturesArgs args) {                    \
-        sparse_arrays::write_features<E>(args);                                            \
-    }                                                                                      \
-    extern "C" __global__ void __launch_bounds__(sparse_arrays::kThreads)                  \
-        sparse_arrays_values_##suffix(                                                     \
-            const __grid_constant__ sparse_arrays::ValuesArgs args) {                      \
-        sparse_arrays::write_values<E>(args);                                              \
+#define SPARSE_ARRAYS(E, suffix)                                                                \
+    extern "C" __global__ void __launch_bounds__(sparse_arrays::kThreads)                       \
+        sparse_arrays_features_##suffix(                                                        \
+            const __grid_constant__ sparse_arrays::FeaturesArgs args) {                         \
+        sparse_arrays::write_features<E>(args);                                                 \
+    }                                                                                           \
+    extern "C" __global__ void __launch_bounds__(sparse_arrays::kThreads)                       \
+        sparse_arrays_values_##suffix(const __grid_constant__ sparse_arrays::ValuesArgs args) { \
+        sparse_arrays::write_values<E>(args);                                                   \
     }
 
 SPARSE_ARRAYS(float, f32)
@@ -104,7 +99,8 @@ extern "C" __global__ void __launch_bounds__(sparse_arrays::kThreads)
     if (site < args.cells.len / 4) {
         const SiteCell found = cell_of(args.grid, args.sites[site]);
         args.cells[4 * site] = found.batch;
-        for (uint32_t axis = 0; axis < 3; ++axis) args.cells[4 * site + 1 + axis] = found.cell[axis];
+        for (uint32_t axis = 0; axis < 3; ++axis)
+            args.cells[4 * site + 1 + axis] = found.cell[axis];
     }
     if (site < args.rows.len) args.rows[site] = args.input_rows[site];
 }

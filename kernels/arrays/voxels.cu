@@ -21,7 +21,6 @@ struct StartArgs {
     Slice<uint64_t> aggregates;  // by tile
     Slice<uint32_t> sizes;       // voxels, points; in mapped host memory
 };
-static_assert(sizeof(StartArgs) == 96);
 
 template <typename Index>
 struct WriteArgs {
@@ -36,7 +35,6 @@ struct WriteArgs {
     uint32_t stride;   // indices from one voxel to the next; 0: without gaps
     uint32_t reserved;
 };
-static_assert(sizeof(WriteArgs<uint32_t>) == 128);
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     voxel_arrays_starts(const __grid_constant__ StartArgs args) {

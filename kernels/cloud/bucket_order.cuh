@@ -20,7 +20,7 @@ static_assert(kWindowWords % kThreads == 0);
 // For a warp: moves the `num_wanted` lowest of `n` distinct values below
 // 2 * `top_bit` to the front, in any order; there are at least that many.
 __device__ void move_lowest_to_front(uint32_t* values, uint32_t n, uint32_t num_wanted,
-                                      uint32_t top_bit) {
+                                     uint32_t top_bit) {
     const uint32_t lane = threadIdx.x % kLanes;
     // The highest of them, from its top bit downwards.
     uint32_t highest = 0;
@@ -48,8 +48,8 @@ __device__ void move_lowest_to_front(uint32_t* values, uint32_t n, uint32_t num_
 // any order; their number. All are below 2 * `top_bit`. The lowest so far are kept at the front
 // of `values` while further points are loaded behind them, for which `MAX_POINTS_PER_VOXEL`
 // leaves space.
-__device__ inline uint32_t gather_lowest(const uint32_t* points, uint32_t count, uint32_t num_wanted,
-                                         uint32_t top_bit, uint32_t* values) {
+__device__ inline uint32_t gather_lowest(const uint32_t* points, uint32_t count,
+                                         uint32_t num_wanted, uint32_t top_bit, uint32_t* values) {
     const uint32_t lane = threadIdx.x % kLanes;
     uint32_t num_held = 0;
     for (uint32_t start = 0; start < count;) {
@@ -79,8 +79,8 @@ __device__ inline void write_in_order(const uint32_t* values, uint32_t num, uint
 
 // For a block: writes all points of a bucket in order. A bitmap holds a window of point indices
 // at a time.
-__device__ inline void order_all(const uint32_t* points, uint32_t count, uint32_t (&bitmap)[kWindowWords],
-                                 uint32_t* out) {
+__device__ inline void order_all(const uint32_t* points, uint32_t count,
+                                 uint32_t (&bitmap)[kWindowWords], uint32_t* out) {
     __shared__ uint32_t range[2];
     __shared__ uint32_t sums[kWarps];
     const uint32_t lane = threadIdx.x % kLanes;
@@ -100,7 +100,8 @@ __device__ inline void order_all(const uint32_t* points, uint32_t count, uint32_
     for (uint32_t start = range[0]; start <= highest; start += kWindowWords * kLanes) {
         // A warp has as many neighbouring words as any other.
         const uint32_t num_words = min((highest - start) / kLanes + 1, kWindowWords);
-        const uint32_t words_per_warp = (num_words + kWarps * kLanes - 1) / (kWarps * kLanes) * kLanes;
+        const uint32_t words_per_warp =
+            (num_words + kWarps * kLanes - 1) / (kWarps * kLanes) * kLanes;
         const uint32_t first = warp * words_per_warp;
         for (uint32_t i = 0; i < words_per_warp; i += kLanes) bitmap[first + i + lane] = 0;
         __syncthreads();
@@ -110,7 +111,8 @@ __device__ inline void order_all(const uint32_t* points, uint32_t count, uint32_
         }
         __syncthreads();
         uint32_t num_of_lane = 0;
-        for (uint32_t i = 0; i < words_per_warp; i += kLanes) num_of_lane += __popc(bitmap[first + i + lane]);
+        for (uint32_t i = 0; i < words_per_warp; i += kLanes)
+            num_of_lane += __popc(bitmap[first + i + lane]);
         const uint32_t num_of_warp = __reduce_add_sync(kAllLanes, num_of_lane);
         if (lane == 0) sums[warp] = num_of_warp;
         __syncthreads();

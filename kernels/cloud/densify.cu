@@ -21,10 +21,9 @@ struct Sweep {
     Slice<const float> values;
     Slice<const uint32_t> num;
     float rows[3][4];  // transform from the sweep's frame to the current frame
-    float age;
+    float age_s;
     uint32_t is_current;
 };
-static_assert(sizeof(Sweep) == 88);
 
 struct Args {
     Slice<float> points;
@@ -40,7 +39,6 @@ struct Args {
     uint32_t reserved;
     Sweep sweeps[kMaxSweeps];
 };
-static_assert(sizeof(Args) == 5824);
 
 // The counters of merging.
 struct Dropped {
@@ -122,7 +120,7 @@ __device__ inline void densify_tile(const Args& args, const Tiles& tiles, const 
         float* out = args.points.data + static_cast<uint64_t>(row_index) * num_channels;
         for (uint32_t c = 0; c < num_channels; ++c) {
             const float value = c < 3 ? moved[c] : point[c];
-            out[c] = c == args.time_lag_channel ? sweep.age : value;
+            out[c] = c == args.time_lag_channel ? sweep.age_s : value;
         }
     }
     if (tile.index != num_tiles - 1) return;

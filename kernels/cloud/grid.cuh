@@ -26,9 +26,9 @@ struct VoxelGrid {
     // The centre of a cell along an axis, in metres.
     __device__ float center_of(uint32_t cell, uint32_t axis) const {
         const uint32_t row = cell / size[0];
-        const uint32_t index =
-            axis == 0 ? cell - row * size[0] : axis == 1 ? row % size[1] : row / size[1];
+        const uint32_t index = axis == 0   ? cell - row * size[0]
+                               : axis == 1 ? row % size[1]
+                                           : row / size[1];
         return (static_cast<float>(index) + 0.5f) * voxel_size[axis] + min[axis];
     }
 };
-static_assert(sizeof(VoxelGrid) == 36);

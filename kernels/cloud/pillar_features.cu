@@ -40,7 +40,6 @@ struct Args {
     uint32_t num_features;
     uint32_t point_capacity;
 };
-static_assert(sizeof(Args<float>) == 168);
 
 __device__ inline float narrowed(float value, float) { return value; }
 __device__ inline __half narrowed(float value, __half) { return __float2half_rn(value); }
@@ -57,8 +56,8 @@ struct Group {
     __device__ Group(const Args<T>& args, uint32_t voxel)
         : args(args), lane(threadIdx.x % kLanesEach), indices(nullptr), num(0), cell(0) {
         if (voxel >= args.cells.len) return;
-        indices = args.point_indices.data +
-                  static_cast<uint64_t>(voxel) * args.max_points_per_voxel;
+        indices =
+            args.point_indices.data + static_cast<uint64_t>(voxel) * args.max_points_per_voxel;
         // Loaded before the number of voxels is known.
         cell = args.cells[voxel];
         num = min(args.num_points_per_voxel[voxel], args.max_points_per_voxel);
@@ -158,15 +157,14 @@ __device__ void write_rows(const Args<T>& args) {
 
 }  // namespace pillar_features
 
-#define PILLAR_FEATURES_KERNELS(T, suffix)                                             \
-    extern "C" __global__ void __launch_bounds__(pillar_features::kThreads)            \
-        pillar_features_##suffix(const __grid_constant__ pillar_features::Args<T> args) { \
-        pillar_features::write_rows<T, pillar_features::kFewLanes, pillar_features::kFew>(args);                    \
-    }                                                                                  \
-    extern "C" __global__ void __launch_bounds__(pillar_features::kThreads)            \
-        pillar_features_many_##suffix(                                                 \
-            const __grid_constant__ pillar_features::Args<T> args) {                   \
-        pillar_features::write_rows<T, pillar_features::kManyLanes, pillar_features::kMany>(args);                   \
+#define PILLAR_FEATURES_KERNELS(T, suffix)                                                         \
+    extern "C" __global__ void __launch_bounds__(pillar_features::kThreads)                        \
+        pillar_features_##suffix(const __grid_constant__ pillar_features::Args<T> args) {          \
+        pillar_features::write_rows<T, pillar_features::kFewLanes, pillar_features::kFew>(args);   \
+    }                                                                                              \
+    extern "C" __global__ void __launch_bounds__(pillar_features::kThreads)                        \
+        pillar_features_many_##suffix(const __grid_constant__ pillar_features::Args<T> args) {     \
+        pillar_features::write_rows<T, pillar_features::kManyLanes, pillar_features::kMany>(args); \
     }
 
 PILLAR_FEATURES_KERNELS(float, f32)

@@ -20,7 +20,6 @@ struct PlaceArgs {
     Slice<const uint32_t> num_voxels;
     Slice<uint32_t> pillars;  // by cell: the index of its pillar plus 1; 0: none
 };
-static_assert(sizeof(PlaceArgs) == 48);
 
 template <typename From, typename To>
 struct WriteArgs {
@@ -32,7 +31,6 @@ struct WriteArgs {
     uint32_t num_channels;
     uint32_t reserved;
 };
-static_assert(sizeof(WriteArgs<float, float>) == 64);
 
 __device__ inline void convert(float from, float& to) { to = from; }
 __device__ inline void convert(__half from, __half& to) { to = from; }
@@ -83,10 +81,10 @@ extern "C" __global__ void __launch_bounds__(scatter::kThreads)
     if (cell < args.pillars.len) args.pillars[cell] = voxel + 1;
 }
 
-#define SCATTER_WRITE(From, To, suffix)                                                    \
-    extern "C" __global__ void __launch_bounds__(scatter::kThreads)                        \
+#define SCATTER_WRITE(From, To, suffix)                                                     \
+    extern "C" __global__ void __launch_bounds__(scatter::kThreads)                         \
         scatter_write_##suffix(const __grid_constant__ scatter::WriteArgs<From, To> args) { \
-        scatter::write(args);                                                              \
+        scatter::write(args);                                                               \
     }
 
 SCATTER_WRITE(float, float, f32)

@@ -35,7 +35,6 @@ struct Source {
     uint32_t datatype;
     float scale;
 };
-static_assert(sizeof(Source) == 12);
 
 struct Args {
     Slice<const uint8_t> data;
@@ -58,7 +57,6 @@ struct Args {
     uint32_t capacity;
     Source sources[kMaxChannels];
 };
-static_assert(sizeof(Args) == 352);
 
 // The counters of unpacking.
 struct Dropped {
@@ -98,13 +96,15 @@ __device__ inline float value_of(const Args& args, const Source& source, const u
         case kI8: value = static_cast<float>(static_cast<int8_t>(bits_at<1>(args, bytes))); break;
         case kU8: value = static_cast<float>(static_cast<uint8_t>(bits_at<1>(args, bytes))); break;
         case kI16: value = static_cast<float>(static_cast<int16_t>(bits_at<2>(args, bytes))); break;
-        case kU16: value = static_cast<float>(static_cast<uint16_t>(bits_at<2>(args, bytes))); break;
+        case kU16:
+            value = static_cast<float>(static_cast<uint16_t>(bits_at<2>(args, bytes)));
+            break;
         case kI32: value = __int2float_rn(static_cast<int32_t>(bits_at<4>(args, bytes))); break;
         case kU32: value = __uint2float_rn(static_cast<uint32_t>(bits_at<4>(args, bytes))); break;
         case kF32: value = __uint_as_float(static_cast<uint32_t>(bits_at<4>(args, bytes))); break;
         case kF64:
-            value = __double2float_rn(__longlong_as_double(
-                static_cast<long long>(bits_at<8>(args, bytes))));
+            value = __double2float_rn(
+                __longlong_as_double(static_cast<long long>(bits_at<8>(args, bytes))));
             break;
         default: return 0.0f;
     }
@@ -143,8 +143,8 @@ __device__ inline void unpack_tile(const Args& args, const scan::Tile& tile, uin
     const uint32_t num_not_finite = __syncthreads_count(is_point && !is_finite);
     const uint32_t num_out_of_range = __syncthreads_count(is_finite && !is_usable);
     if (threadIdx.x == 0) {
-        const uint32_t aggregate = usable.total | num_not_finite << kCountBits |
-                                num_out_of_range << 2 * kCountBits;
+        const uint32_t aggregate =
+            usable.total | num_not_finite << kCountBits | num_out_of_range << 2 * kCountBits;
         scan::publish(args.aggregates.data, tile, aggregate);
     }
     uint32_t sums[3] = {};

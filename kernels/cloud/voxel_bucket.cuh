@@ -9,7 +9,6 @@ struct VoxelBucket {
     uint32_t offset;
     uint32_t count;
 };
-static_assert(sizeof(VoxelBucket) == 8);
 
 // The maximum number of points of a bucket that is not large: a thread per point orders it,
 // a thread per channel sums it.

@@ -16,16 +16,14 @@
 // order. An entry belongs to one cell or, on large grids, is found by hashing.
 
 #include "cloud/bucket_order.cuh"
-#include "shared/counters.cuh"
 #include "cloud/grid.cuh"
-#include "shared/scan.cuh"
 #include "cloud/voxel_bucket.cuh"
+#include "shared/counters.cuh"
+#include "shared/scan.cuh"
 
 namespace voxelize {
 
 constexpr uint32_t kNumberThreads = 512;
-// Blocks for large buckets.
-constexpr uint32_t kLargeBucketBlocks = 132;
 // The voxels of a tile and, above these bits, their points in one aggregate.
 constexpr uint32_t kVoxelBits = 10;
 constexpr uint32_t kVoxelMask = (1u << kVoxelBits) - 1;
@@ -37,7 +35,6 @@ struct alignas(16) Entry {
     uint32_t num;    // points
     uint32_t voxel;  // set by the step `number`; kNone over the capacity
 };
-static_assert(sizeof(Entry) == 16);
 
 // Dropped points of the voxels whose first point is in a tile: over
 // `max_points_per_voxel`, and of voxels over the capacity.
@@ -45,7 +42,6 @@ struct DroppedPoints {
     uint32_t over_voxel;
     uint32_t over_capacity;
 };
-static_assert(sizeof(DroppedPoints) == 8);
 
 // In Rust: `VoxelizeArgs` in crates/ops/src/cloud/voxelize/kernels.rs.
 struct Args {
@@ -53,15 +49,16 @@ struct Args {
     Slice<const uint32_t> num_points;
     Slice<uint32_t> cells;                 // by voxel
     Slice<uint32_t> num_points_per_voxel;  // by voxel
-    Slice<uint32_t> point_indices;  // by voxel, max_points_per_voxel each; without a limit as buckets
+    // By voxel, max_points_per_voxel each; without a limit as buckets.
+    Slice<uint32_t> point_indices;
     Slice<uint32_t> num_voxels;
     Counters counters;
     Slice<Entry> entries;
     Slice<uint32_t> point_entries;    // by point
     Slice<uint32_t> point_positions;  // by point: its position in the bucket
     Slice<uint32_t> bucket_points;
-    Slice<VoxelBucket> buckets;      // by voxel
-    Slice<uint32_t> large_buckets;   // voxels with large buckets, in any order
+    Slice<VoxelBucket> buckets;     // by voxel
+    Slice<uint32_t> large_buckets;  // voxels with large buckets, in any order
     Slice<uint32_t> num_large_buckets;
     Slice<uint64_t> ticket;
     Slice<uint64_t> aggregates;    // by tile
@@ -71,9 +68,10 @@ struct Args {
     uint32_t point_capacity;
     uint32_t max_points_per_voxel;  // all ones: no limit
     uint32_t voxel_capacity;
-    uint32_t hash_shift;  // 0: an entry per cell
+    uint32_t hash_shift;        // 0: an entry per cell
+    uint32_t num_large_blocks;  // of the step `order`: blocks for large buckets, the first ones
+    uint32_t reserved;
 };
-static_assert(sizeof(Args) == 328);
 
 __device__ inline uint32_t num_points(const Args& args) {
     return min(args.num_points[0], args.point_capacity);
@@ -284,8 +282,8 @@ __device__ inline void order_point(const Args& args, uint32_t own) {
 template <bool kHasLimit>
 __device__ inline void order_points(const Args& args) {
     const uint32_t n = num_points(args);
-    const uint32_t num_threads = (gridDim.x - kLargeBucketBlocks) * kThreads;
-    const uint32_t first = (blockIdx.x - kLargeBucketBlocks) * kThreads + threadIdx.x;
+    const uint32_t num_threads = (gridDim.x - args.num_large_blocks) * kThreads;
+    const uint32_t first = (blockIdx.x - args.num_large_blocks) * kThreads + threadIdx.x;
     for (uint32_t own = first; own < n; own += num_threads) order_point<kHasLimit>(args, own);
 }
 
@@ -296,18 +294,19 @@ __device__ inline uint32_t num_large_buckets(const Args& args) {
 extern "C" __global__ void __launch_bounds__(kThreads)
     voxelize_order(const __grid_constant__ Args args) {
     __shared__ uint32_t held[kWarps][kMaxHeld];
-    if (blockIdx.x < kLargeBucketBlocks) {
+    if (blockIdx.x < args.num_large_blocks) {
         const uint32_t num_buckets = num_large_buckets(args);
         uint32_t* values = held[threadIdx.x / kLanes];
-        for (uint32_t i = threadIdx.x / kLanes * kLargeBucketBlocks + blockIdx.x; i < num_buckets;
-             i += kLargeBucketBlocks * kWarps) {
+        for (uint32_t i = threadIdx.x / kLanes * args.num_large_blocks + blockIdx.x;
+             i < num_buckets; i += args.num_large_blocks * kWarps) {
             const uint32_t voxel = args.large_buckets[i];
             const VoxelBucket bucket = args.buckets[voxel];
             const uint32_t limit = args.max_points_per_voxel;
             const uint32_t top_bit = 1u << (31 - __clz(args.point_capacity | 1));
-            const uint32_t num = gather_lowest(args.bucket_points.data + bucket.offset, bucket.count,
-                                               limit, top_bit, values);
-            write_in_order(values, num, args.point_indices.data + static_cast<uint64_t>(voxel) * limit);
+            const uint32_t num = gather_lowest(args.bucket_points.data + bucket.offset,
+                                               bucket.count, limit, top_bit, values);
+            write_in_order(values, num,
+                           args.point_indices.data + static_cast<uint64_t>(voxel) * limit);
         }
         return;
     }
@@ -317,9 +316,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 extern "C" __global__ void __launch_bounds__(kThreads)
     voxelize_order_all(const __grid_constant__ Args args) {
     __shared__ uint32_t bitmap[kWindowWords];
-    if (blockIdx.x < kLargeBucketBlocks) {
+    if (blockIdx.x < args.num_large_blocks) {
         const uint32_t num = num_large_buckets(args);
-        for (uint32_t i = blockIdx.x; i < num; i += kLargeBucketBlocks) {
+        for (uint32_t i = blockIdx.x; i < num; i += args.num_large_blocks) {
             const VoxelBucket bucket = args.buckets[args.large_buckets[i]];
             order_all(args.bucket_points.data + bucket.offset, bucket.count, bitmap,
                       args.point_indices.data + bucket.offset);

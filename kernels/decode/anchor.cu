@@ -21,10 +21,9 @@ constexpr float kPi = 3.14159274f;
 
 // The structs in Rust: crates/ops/src/decode/anchor/kernels.rs.
 struct Anchor {
-    float length, width, height;
-    float center_z;
+    float size_m[3];  // length, width, height
+    float center_z_m;
 };
-static_assert(sizeof(Anchor) == 16);
 
 template <typename T>
 struct Args {
@@ -35,7 +34,7 @@ struct Args {
     Slice<const uint32_t> num_voxels;  // 0: no anchor passes
     Slice<const float> bound;          // the threshold of the logits
     Thresholds thresholds;
-    Slice<const Anchor> anchors;    // by class
+    Slice<const Anchor> anchors;  // by class
     Slice<const float> rotations;
     uint32_t num_cells;
     uint32_t num_columns;
@@ -47,7 +46,6 @@ struct Args {
     float first[2];
     float step[2];
 };
-static_assert(sizeof(Args<float>) == 312);
 
 // The position of an anchor: its cell and its index in the cell.
 struct AnchorPosition {
@@ -95,15 +93,16 @@ __device__ bool decode_box(const Args<T>& args, const Passing& passing, Candidat
     for (uint32_t i = 0; i < 7; ++i) residuals[i] = value_at(args, args.boxes, 7, position, i);
     const uint32_t num_rotations = static_cast<uint32_t>(args.rotations.len);
     const Anchor anchor = args.anchors[position.anchor / num_rotations];
-    const float diagonal = __fsqrt_rn(anchor.length * anchor.length + anchor.width * anchor.width);
+    const float diagonal =
+        __fsqrt_rn(anchor.size_m[0] * anchor.size_m[0] + anchor.size_m[1] * anchor.size_m[1]);
     const float column = static_cast<float>(position.cell % args.num_columns);
     const float row = static_cast<float>(position.cell / args.num_columns);
     candidate.center[0] = residuals[0] * diagonal + (column * args.step[0] + args.first[0]);
     candidate.center[1] = residuals[1] * diagonal + (row * args.step[1] + args.first[1]);
-    candidate.center[2] = residuals[2] * anchor.height + anchor.center_z;
-    candidate.length = exponential(residuals[3]) * anchor.length;
-    candidate.width = exponential(residuals[4]) * anchor.width;
-    candidate.height = exponential(residuals[5]) * anchor.height;
+    candidate.center[2] = residuals[2] * anchor.size_m[2] + anchor.center_z_m;
+    candidate.length = exponential(residuals[3]) * anchor.size_m[0];
+    candidate.width = exponential(residuals[4]) * anchor.size_m[1];
+    candidate.height = exponential(residuals[5]) * anchor.size_m[2];
     float yaw = residuals[6] + args.rotations[position.anchor % num_rotations];
     bool is_valid = true;
     if (args.directions.len != 0) {

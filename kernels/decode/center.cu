@@ -26,7 +26,6 @@ struct Settings {
     float max[3];
     uint32_t reserved;
 };
-static_assert(sizeof(Settings) == 32);
 
 template <typename T>
 struct Task {
@@ -43,7 +42,6 @@ struct Task {
     uint32_t num_classes;
     uint32_t reserved;
 };
-static_assert(sizeof(Task<float>) == 120);
 
 template <typename T>
 struct Args {
@@ -66,7 +64,6 @@ struct Args {
     uint32_t has_variance;
     Task<T> tasks[kMaxTasks];
 };
-static_assert(sizeof(Args<float>) == 2232);
 
 // A cell whose heat passes.
 struct Passing {
@@ -124,8 +121,8 @@ __device__ bool read_variances(const Args<T>& args, const Task<T>& task, uint32_
     const float of_sine = exponential(turns.at[0]);
     const float of_cosine = exponential(turns.at[1]);
     const float square = sine * sine + cosine * cosine;
-    out.yaw_variance = __fdiv_rn(cosine * cosine * of_sine + sine * sine * of_cosine,
-                                 square * square);
+    out.yaw_variance =
+        __fdiv_rn(cosine * cosine * of_sine + sine * sine * of_cosine, square * square);
     is_finite &= isfinite(out.yaw_variance);
     if (args.has_velocity != 0) {
         const Values<T, 2> velocity(task.velocity, num_cells, cell, 2);

@@ -2,10 +2,10 @@
 // crates/ops/src/decode/gather/mod.rs. One block processes the survivors in their order. As the
 // last kernel of a frame it also publishes the frame's counters.
 
-#include "shared/candidate.cuh"
-#include "shared/counters.cuh"
 #include "nms/args.cuh"
 #include "nms/rectangle.cuh"
+#include "shared/candidate.cuh"
+#include "shared/counters.cuh"
 
 namespace gather {
 
@@ -20,31 +20,27 @@ struct Settings {
     uint32_t max_detections;
     float mean_scale;
 };
-static_assert(sizeof(Settings) == 32);
 
 // A detection in an image, of the box's numbers; the host reads it in words.
 struct Detection {
     using Word = uint2;
     uint32_t class_index;
     float score;
-    float box[4];
+    float bbox[4];
 };
-static_assert(sizeof(Detection) == 24);
 
 struct RotatedDetection {
     using Word = uint32_t;
     uint32_t class_index;
     float score;
-    float box[5];
+    float bbox[5];
 };
-static_assert(sizeof(RotatedDetection) == 28);
 
 // The result for the host, beside the detections.
 struct Gathered {
     NmsCounts suppressed;
     uint32_t num_detections;
 };
-static_assert(sizeof(Gathered) == 12);
 
 static_assert(kNumCounters <= kThreads, "a thread per counter");
 
@@ -60,8 +56,6 @@ struct Args {
     Slice<Gathered> gathered;
     Slice<uint32_t> published_counters;
 };
-static_assert(sizeof(Args<Candidate2d, Detection>) == 128);
-static_assert(sizeof(Args<CandidateRotated, RotatedDetection>) == 128);
 
 // The thread's counter, loaded before it is needed.
 __device__ inline uint32_t read_counter(const Counters& counters) {
@@ -125,8 +119,7 @@ __device__ void gather_boxes(const Args<Candidate, Detection>& args) {
     // Loaded before their number is known.
     Kept survivor = threadIdx.x < places ? args.kept[threadIdx.x] : Kept{};
     const uint32_t num_kept = min(args.nms_counts[0].num_kept, places);
-    const uint32_t limit =
-        min(settings.max_detections, static_cast<uint32_t>(args.published.len));
+    const uint32_t limit = min(settings.max_detections, static_cast<uint32_t>(args.published.len));
     uint32_t base = 0;
     for (uint32_t start = 0; start < num_kept; start += kThreads) {
         const uint32_t own = start + threadIdx.x;
@@ -137,7 +130,7 @@ __device__ void gather_boxes(const Args<Candidate, Detection>& args) {
             const Candidate candidate = args.candidates[survivor.index];
             detection.class_index = candidate.rank.class_index;
             detection.score = survivor.score;
-            is_valid = to_source_image(settings, candidate, detection.box);
+            is_valid = to_source_image(settings, candidate, detection.bbox);
         }
         const uint32_t votes = __ballot_sync(kAllLanes, is_valid);
         if (lane == 0) sums[warp] = __popc(votes);
@@ -202,20 +195,18 @@ struct Args3d {
     uint32_t has_variance;
     uint32_t reserved;
 };
-static_assert(sizeof(Args3d) == 160);
 
 // Writes a detection as words.
 __device__ inline void write_detection(const Args3d& args, const Kept& survivor, uint32_t* out) {
     const Candidate3d& c = args.candidates[survivor.index];
-    const float box[7] = {c.center[0], c.center[1], c.center[2], c.length, c.width, c.height,
-                          c.yaw};
+    const float box[7] = {c.center[0], c.center[1], c.center[2], c.length,
+                          c.width,     c.height,    c.yaw};
     out[0] = c.rank.class_index;
     out[1] = __float_as_uint(survivor.score);
 #pragma unroll
     for (uint32_t i = 0; i < 7; ++i) out[2 + i] = __float_as_uint(box[i]);
     out += kBoxWords;
-    const uint32_t place =
-        survivor.index < args.places.len ? args.places[survivor.index] : kNone;
+    const uint32_t place = survivor.index < args.places.len ? args.places[survivor.index] : kNone;
     const Motion motion = place < args.motions.len ? args.motions[place] : Motion{};
     if (args.has_velocity != 0) {
         for (uint32_t i = 0; i < kVelocityWords; ++i) {

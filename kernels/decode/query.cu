@@ -1,10 +1,11 @@
 // Chooses the best pairs of a query and a class: crates/ops/src/decode/query/mod.rs.
 //
-// One block. Frames of usual size are chosen from by bins of logits, see decode_query_bins.cuh. In larger ones, and in those
-// with too many pairs that may be among the best (thousands of equal logits), pairs that pass become keys: the logit's
-// word, then class and query. Keys are collected in shared memory; when it is full the best are selected, and of the further
-// pairs only those that rank above the last one kept are collected. The best are sorted. Keys are unique, so that the order in
-// which they are collected does not matter.
+// One block. Frames of usual size are chosen from by bins of logits, see decode_query_bins.cuh. In
+// larger ones, and in those with too many pairs that may be among the best (thousands of equal
+// logits), pairs that pass become keys: the logit's word, then class and query. Keys are collected
+// in shared memory; when it is full the best are selected, and of the further pairs only those that
+// rank above the last one kept are collected. The best are sorted. Keys are unique, so that the
+// order in which they are collected does not matter.
 
 #include "decode/query_bins.cuh"
 
@@ -53,7 +54,8 @@ __device__ inline void select(uint64_t* keys, uint32_t num, uint32_t wanted) {
         if (threadIdx.x < 32) {
             uint32_t own[kDigits / 32], sum = 0;
 #pragma unroll
-            for (uint32_t i = 0; i < kDigits / 32; ++i) own[i] = counts[threadIdx.x * (kDigits / 32) + i], sum += own[i];
+            for (uint32_t i = 0; i < kDigits / 32; ++i)
+                own[i] = counts[threadIdx.x * (kDigits / 32) + i], sum += own[i];
             uint32_t end = sum;
 #pragma unroll
             for (uint32_t step = 1; step < 32; step *= 2) {
@@ -65,7 +67,8 @@ __device__ inline void select(uint64_t* keys, uint32_t num, uint32_t wanted) {
 #pragma unroll
                 for (uint32_t i = 0; i < kDigits / 32; ++i) {
                     if (before < remaining && remaining <= before + own[i]) {
-                        digit = threadIdx.x * (kDigits / 32) + i, num_before = before, num_here = own[i];
+                        digit = threadIdx.x * (kDigits / 32) + i, num_before = before,
+                        num_here = own[i];
                     }
                     before += own[i];
                 }
@@ -103,13 +106,16 @@ __device__ inline void choose(const Args& args, uint64_t* keys) {
     const uint32_t max_pairs = min(settings.max_pairs, static_cast<uint32_t>(args.pairs.len));
     const uint32_t num_pairs = args.num_queries * args.num_classes;
     if (threadIdx.x == 0) num_collected = num_passed = num_nan = num_invalid = 0;
-    const auto note_nan = [](uint32_t query) { atomicOr(&nan_words[query / 32], 1u << query % 32); };
+    const auto note_nan = [](uint32_t query) {
+        atomicOr(&nan_words[query / 32], 1u << query % 32);
+    };
     for (uint32_t i = threadIdx.x; i < kMaxQueries / 32; i += kThreads) nan_words[i] = 0;
     __syncthreads();
     for (uint32_t query = threadIdx.x; query < args.num_queries; query += kThreads) {
         if (isnan(centerness_of(args, query))) {
             note_nan(query);
-        } else if (is_invalid(args, settings, query, args.boxes.data + static_cast<uint64_t>(query) * kBoxLen)) {
+        } else if (is_invalid(args, settings, query,
+                              args.boxes.data + static_cast<uint64_t>(query) * kBoxLen)) {
             atomicAdd(&num_invalid, 1);
         }
     }
@@ -130,9 +136,12 @@ __device__ inline void choose(const Args& args, uint64_t* keys) {
                 note_nan(query);
                 continue;
             }
-            if (!passes(args, settings, query, class_index, logits[k]) || isnan(centerness_of(args, query))) continue;
+            if (!passes(args, settings, query, class_index, logits[k]) ||
+                isnan(centerness_of(args, query)))
+                continue;
             atomicAdd(&num_passed, 1);
-            const uint64_t key = static_cast<uint64_t>(order_word(logits[k], true)) << 32 | (class_index * args.num_queries + query);
+            const uint64_t key = static_cast<uint64_t>(order_word(logits[k], true)) << 32 |
+                                 (class_index * args.num_queries + query);
             if (key < bound) keys[atomicAdd(&num_collected, 1)] = key;
         }
         __syncthreads();
@@ -149,7 +158,8 @@ __device__ inline void choose(const Args& args, uint64_t* keys) {
     }
     const uint32_t num_kept = num_collected;
     write_pairs(args, num_kept, args.boxes.data, [&args, keys](uint32_t i) {
-        const auto word = static_cast<uint32_t>(keys[i] >> 32), place = static_cast<uint32_t>(keys[i]);
+        const auto word = static_cast<uint32_t>(keys[i] >> 32),
+                   place = static_cast<uint32_t>(keys[i]);
         const uint32_t query = place % args.num_queries;
         return Kept{word, query, place / args.num_queries, centerness_of(args, query)};
     });
@@ -158,7 +168,8 @@ __device__ inline void choose(const Args& args, uint64_t* keys) {
     }
     __syncthreads();
     if (threadIdx.x == 0) {
-        args.counts[0] = num_kept, args.counts[1] = num_passed, args.counts[2] = num_nan, args.counts[3] = num_invalid;
+        args.counts[0] = num_kept, args.counts[1] = num_passed, args.counts[2] = num_nan,
+        args.counts[3] = num_invalid;
     }
 }
 
@@ -170,9 +181,9 @@ extern "C" __global__ void __launch_bounds__(decode_query::kThreads, 1)
     extern __shared__ uint4 query_memory[];
     __shared__ Binned binned;
     const bool has_bins = fits_bins(args);
-    overlap::allow_next();
+    pdl::trigger();
     if (has_bins) stage(args, binned);
-    overlap::wait_for_earlier();
+    pdl::wait();
     if (has_bins && choose_by_bins(args, binned, *reinterpret_cast<Staged*>(query_memory))) return;
     choose(args, reinterpret_cast<uint64_t*>(query_memory));
 }

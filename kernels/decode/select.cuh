@@ -43,7 +43,6 @@ struct Settings {
     uint32_t has_filter;
     uint32_t capacity;
 };
-static_assert(sizeof(Settings) == 16);
 
 // The parameters that all decoders share.
 template <typename Candidate>
@@ -59,7 +58,6 @@ struct Slices {
     Slice<uint64_t> totals;
     Counters counters;
 };
-static_assert(sizeof(Slices<Candidate2d>) == 128);
 
 __device__ inline float widened(float value) { return value; }
 __device__ inline float widened(__half value) { return __half2float(value); }
@@ -351,16 +349,14 @@ __device__ void append(const Slices<Candidate>& args, Shared& shared, uint32_t n
         const uint64_t num_wanted = total >> 16;
         const bool is_end = start + kThreads >= num;
         if (threadIdx.x == 0) {
-            shared.before.word =
-                atomicAdd(totals, (is_end ? Totals::kDone : 0) | num_wanted << Totals::kBits |
-                                      num_found);
+            shared.before.word = atomicAdd(
+                totals, (is_end ? Totals::kDone : 0) | num_wanted << Totals::kBits | num_found);
         }
         __syncthreads();
         const Totals counted = shared.before;
         if (passes) {
             const uint32_t lower = (1u << lane) - 1;
-            const uint32_t index =
-                counted.num_found() + (before & 0xffff) + __popc(votes & lower);
+            const uint32_t index = counted.num_found() + (before & 0xffff) + __popc(votes & lower);
             const uint32_t position =
                 counted.num_wanted() + (before >> 16) + __popc(wanted_votes & lower);
             if (index < args.found.len) {

@@ -1,5 +1,5 @@
-// Decodes the queries of StreamPETR heads, crates/ops/src/decode/streampetr/mod.rs, and selects the best
-// candidates, crates/ops/src/decode/select/mod.rs, in one kernel.
+// Decodes the queries of StreamPETR heads, crates/ops/src/decode/streampetr/mod.rs, and selects the
+// best candidates, crates/ops/src/decode/select/mod.rs, in one kernel.
 //
 // Thread mapping: a thread reads the logits of a query. Queries whose logit passes are listed in
 // shared memory and distributed over the threads, which decode their boxes. Candidates are
@@ -38,7 +38,6 @@ struct Args {
     uint32_t width_comes_first;
     uint32_t yaw_turns_clockwise;
 };
-static_assert(sizeof(Args<float>) == 304);
 
 // A query whose logit passes.
 struct Passing {

@@ -16,8 +16,7 @@ struct Thresholds {
             while (bin < num_limits && !(distance < limits[bin])) ++bin;
             if (bin == num_limits) return __uint_as_float(0x7fc00000u);
         }
-        const uint64_t position =
-            static_cast<uint64_t>(class_index) * max(num_limits, 1u) + bin;
+        const uint64_t position = static_cast<uint64_t>(class_index) * max(num_limits, 1u) + bin;
         return position < least.len ? least[position] : __uint_as_float(0x7fc00000u);
     }
 

@@ -23,13 +23,12 @@ struct Level {
     float stride;
     uint32_t channels_last;
 };
-static_assert(sizeof(Level) == 24);
 
 template <typename T, typename Candidate = Candidate2d>
 struct Args {
     Slice<const T> outputs[kMaxOutputs];
-    selection::Slices<Candidate> selection;    // at most one per row
-    Slice<const float> bound;                  // the score threshold as a logit
+    selection::Slices<Candidate> selection;  // at most one per row
+    Slice<const float> bound;                // the score threshold as a logit
     Slice<const float2> anchors;
     uint32_t num_rows;
     uint32_t num_classes;
@@ -41,8 +40,6 @@ struct Args {
     uint32_t reserved;
     Level levels[kMaxOutputs];
 };
-static_assert(sizeof(Args<float>) == 512);
-static_assert(sizeof(Args<float, CandidateRotated>) == 512);
 
 template <typename T, typename Candidate>
 __device__ float score_threshold(const Args<T, Candidate>& args) {
@@ -125,8 +122,7 @@ __device__ BestClass best_class(const T* classes, uint64_t distance, uint32_t nu
     // A word that ascends with the value; zeros of both signs are equal.
     const uint32_t word = ~order_word(best.value + 0.0f, best.class_index != kLast);
     const uint32_t highest = __reduce_max_sync(kAllLanes, word);
-    const uint32_t index =
-        __reduce_min_sync(kAllLanes, word == highest ? best.class_index : kLast);
+    const uint32_t index = __reduce_min_sync(kAllLanes, word == highest ? best.class_index : kLast);
     return {__shfl_sync(kAllLanes, best.value, index % kLanes), highest == 0 ? kLast : index,
             __any_sync(kAllLanes, best.has_nan) != 0};
 }

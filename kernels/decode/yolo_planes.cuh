@@ -87,8 +87,7 @@ __device__ void decode_planes(const Args<T, typename Columns::Candidate>& args) 
             float box[Columns::kNumbers];
 #pragma unroll
             for (uint32_t i = 0; i < Columns::kNumbers; ++i) box[i] = boxes[i][lane];
-            add(args, found,
-                Columns::make(box, {best, best_class, static_cast<uint32_t>(column)}));
+            add(args, found, Columns::make(box, {best, best_class, static_cast<uint32_t>(column)}));
         }
     }
     append(args, found, shared);

@@ -1,8 +1,8 @@
-// The planes of a JPEG picture to rgb8, with the arithmetic of libjpeg-turbo:
+// The planes of a JPEG image to rgb8, with the arithmetic of libjpeg-turbo:
 // crates/ops/src/image/decompress/mod.rs.
 //
 // A thread per two pixels of a row. Reads: the three planes, each without padding. Writes:
-// every pixel of the picture.
+// every pixel of the image.
 
 #include "shared/slice.cuh"
 
@@ -19,13 +19,10 @@ struct Args {
     uint32_t chroma_width;
     uint32_t chroma_height;
 };
-static_assert(sizeof(Args) == 48);
 
-__device__ int32_t clamped(int32_t i, int32_t size) {
-    return min(max(i, 0), size - 1);
-}
+__device__ int32_t clamped(int32_t i, int32_t size) { return min(max(i, 0), size - 1); }
 
-// jdsample.c, at pixel (x, y) of the picture: `h2v1_fancy_upsample`, `h2v2_fancy_upsample`, or
+// jdsample.c, at pixel (x, y) of the image: `h2v1_fancy_upsample`, `h2v2_fancy_upsample`, or
 // the sample itself where a plane is not halved or has at most two columns. Samples beyond
 // an edge are those at the edge.
 __device__ int32_t upsampled(const uint8_t* plane, const Args& args, int32_t x, int32_t y) {
@@ -45,9 +42,7 @@ __device__ int32_t upsampled(const uint8_t* plane, const Args& args, int32_t x, 
     return (3 * sum + sum_beside + (x & 1 ? 7 : 8)) >> 4;
 }
 
-__device__ uint8_t to_byte(int32_t value) {
-    return static_cast<uint8_t>(min(max(value, 0), 255));
-}
+__device__ uint8_t to_byte(int32_t value) { return static_cast<uint8_t>(min(max(value, 0), 255)); }
 
 // jdcolor.c, `ycc_rgb_convert`: constants times 2^16, rounded half up but for green, which
 // is rounded once.

@@ -11,8 +11,8 @@
 
 #include <cuda_fp16.h>
 
-#include "shared/slice.cuh"
 #include "image/wire.cuh"
+#include "shared/slice.cuh"
 
 namespace {
 
@@ -37,7 +37,6 @@ struct Axis {
     float inverse;
     uint32_t reserved;
 };
-static_assert(sizeof(Axis) == 32);
 
 template <typename T>
 struct LetterboxArgs {
@@ -54,7 +53,6 @@ struct LetterboxArgs {
     float pad[3];
     uint32_t reserved;
 };
-static_assert(sizeof(LetterboxArgs<float>) == 152);
 
 struct Tap {
     uint32_t first;
@@ -112,15 +110,15 @@ template <uint32_t kLayout>
 struct Corners {
     Pixel upper_left, lower_left, upper_right, lower_right;
 
-    __device__ Corners(const Picture<kLayout>& picture, const Tap& across, const Tap& down) {
+    __device__ Corners(const WireImage<kLayout>& source, const Tap& across, const Tap& down) {
         if constexpr (kLayout == kPacked3) {
-            pair(picture.row(down.first) + 3 * across.first, upper_left, upper_right);
-            pair(picture.row(down.second) + 3 * across.first, lower_left, lower_right);
+            pair(source.row(down.first) + 3 * across.first, upper_left, upper_right);
+            pair(source.row(down.second) + 3 * across.first, lower_left, lower_right);
         } else {
-            upper_left = picture.at(across.first, down.first);
-            lower_left = picture.at(across.first, down.second);
-            upper_right = picture.at(across.second, down.first);
-            lower_right = picture.at(across.second, down.second);
+            upper_left = source.at(across.first, down.first);
+            lower_left = source.at(across.first, down.second);
+            upper_right = source.at(across.second, down.first);
+            lower_right = source.at(across.second, down.second);
         }
     }
 
@@ -136,14 +134,15 @@ struct Corners {
         const uint32_t third = shift == 24 ? words[2] : 0;
         const uint32_t low = __funnelshift_r(words[0], second, shift);
         const uint32_t high = __funnelshift_r(second, third, shift);
-        left = {{byte_value(low & 0xff), byte_value(low >> 8 & 0xff), byte_value(low >> 16 & 0xff)}};
+        left = {
+            {byte_value(low & 0xff), byte_value(low >> 8 & 0xff), byte_value(low >> 16 & 0xff)}};
         right = {{byte_value(low >> 24), byte_value(high & 0xff), byte_value(high >> 8 & 0xff)}};
     }
 };
 
 template <uint32_t kLayout, typename T>
 __device__ void make_pixels(const LetterboxArgs<T>& args, uint32_t x, uint32_t y) {
-    const Picture<kLayout> picture{args.image.data, args.step, args.x.source, args.y.source};
+    const WireImage<kLayout> source{args.image.data, args.step, args.x.source, args.y.source};
     const Tap down = tap(y - args.y.origin, args.y);
     float values[3][kColumns];
 #pragma unroll
@@ -153,7 +152,7 @@ __device__ void make_pixels(const LetterboxArgs<T>& args, uint32_t x, uint32_t y
         const uint32_t column = x + i - args.x.origin;
         const bool inside = column < args.x.content;
         const Tap across = tap(inside ? column : 0, args.x);
-        const Corners<kLayout> corners(picture, across, down);
+        const Corners<kLayout> corners(source, across, down);
 #pragma unroll
         for (uint32_t c = 0; c < 3; ++c) {
             const float left = mix(corners.upper_left.c[c], corners.lower_left.c[c], down.weight);
@@ -232,14 +231,14 @@ __device__ void letterbox_bayer(const LetterboxArgs<T>& args) {
 
 }  // namespace
 
-#define LETTERBOX_KERNELS(layouts)                                            \
-    extern "C" __global__ void __launch_bounds__(kThreads)                    \
-        letterbox_##layouts##_f32(const __grid_constant__ LetterboxArgs<float> args) { \
-        letterbox_##layouts(args);                                            \
-    }                                                                         \
-    extern "C" __global__ void __launch_bounds__(kThreads)                    \
+#define LETTERBOX_KERNELS(layouts)                                                      \
+    extern "C" __global__ void __launch_bounds__(kThreads)                              \
+        letterbox_##layouts##_f32(const __grid_constant__ LetterboxArgs<float> args) {  \
+        letterbox_##layouts(args);                                                      \
+    }                                                                                   \
+    extern "C" __global__ void __launch_bounds__(kThreads)                              \
         letterbox_##layouts##_f16(const __grid_constant__ LetterboxArgs<__half> args) { \
-        letterbox_##layouts(args);                                            \
+        letterbox_##layouts(args);                                                      \
     }
 
 LETTERBOX_KERNELS(packed3)

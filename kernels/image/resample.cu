@@ -1,17 +1,18 @@
-// Resamples the image of a camera, in the layout of its message, into a picture of a
+// Resamples the image of a camera, in the layout of its message, into an image of a
 // network's input: crates/ops/src/image/resample/mod.rs.
 //
 // Thread mapping: a thread computes a pixel in the three planes, a warp pixels of one row.
-// Reads: the bytes of the image, positions. Writes: every value of the picture.
+// Reads: the bytes of the image, positions. Writes: every value of one image
+// of the input.
 // The order of operations is that of the CPU, without contraction. The launcher checks
 // that the image holds all rows of its layout, that there is a position for every column and
-// row or for every pixel, and that the planes hold the picture. No position makes a thread
+// row or for every pixel, and that the planes hold the output. No position makes a thread
 // read outside the image.
 
 #include <cuda_fp16.h>
 
-#include "shared/slice.cuh"
 #include "image/wire.cuh"
+#include "shared/slice.cuh"
 
 namespace resample {
 
@@ -29,11 +30,11 @@ struct Args {
     Slice<const uint8_t> image;
     // In units of 2^-16 pixels: of all columns, then of all rows; or x and y of each pixel.
     Slice<const int32_t> positions;
-    // All pictures.
+    // All images.
     Slice<T> out;
     uint64_t step;
-    // The first value of the picture.
-    uint64_t picture;
+    // The first value of the image.
+    uint64_t first;
     uint32_t width;
     uint32_t height;
     uint32_t network_width;
@@ -49,7 +50,6 @@ struct Args {
     float beta[3];
     float pad[3];
 };
-static_assert(sizeof(Args<float>) == 136);
 
 // The pixels of an axis around a position.
 struct Taps {
@@ -92,13 +92,13 @@ __device__ void store(__half* out, float value) { *out = __float2half_rn(value);
 template <uint32_t kLayout, typename T>
 __device__ void gather(const Args<T>& args, const Taps& across, const Taps& down,
                        float (&values)[3]) {
-    const Picture<kLayout> picture{args.image.data, args.step, args.width, args.height};
+    const WireImage<kLayout> source{args.image.data, args.step, args.width, args.height};
     float sums[3] = {0.0f, 0.0f, 0.0f};
     for (int32_t x = across.first; x <= across.last; ++x) {
         float column[3] = {0.0f, 0.0f, 0.0f};
         for (int32_t y = down.first; y <= down.last; ++y) {
             const float weight = static_cast<float>(down.weight(y));
-            const Pixel pixel = picture.at(x, y);
+            const Pixel pixel = source.at(x, y);
 #pragma unroll
             for (uint32_t c = 0; c < 3; ++c) column[c] = column[c] + weight * pixel.c[c];
         }
@@ -131,7 +131,7 @@ __device__ void pixel(const Args<T>& args, const Make& make) {
         make(across, down, values);
     }
     const uint64_t plane = static_cast<uint64_t>(args.network_width) * args.network_height;
-    T* out = args.out.data + args.picture + at;
+    T* out = args.out.data + args.first + at;
 #pragma unroll
     for (uint32_t c = 0; c < 3; ++c) {
         store(out + plane * (args.swapped ? 2 - c : c), values[c]);
@@ -141,14 +141,14 @@ __device__ void pixel(const Args<T>& args, const Make& make) {
 // Layouts of similar cost share a kernel, so that none needs the registers of all.
 template <typename T>
 __device__ void packed3(const Args<T>& args) {
-    pixel(args, [&](const Taps& across, const Taps& down, float(&values)[3]) {
+    pixel(args, [&](const Taps& across, const Taps& down, float (&values)[3]) {
         gather<kPacked3>(args, across, down, values);
     });
 }
 
 template <typename T>
 __device__ void plain(const Args<T>& args) {
-    pixel(args, [&](const Taps& across, const Taps& down, float(&values)[3]) {
+    pixel(args, [&](const Taps& across, const Taps& down, float (&values)[3]) {
         switch (args.layout) {
             case kPacked4: return gather<kPacked4>(args, across, down, values);
             case kMono8: return gather<kMono8>(args, across, down, values);
@@ -160,7 +160,7 @@ __device__ void plain(const Args<T>& args) {
 
 template <typename T>
 __device__ void yuv(const Args<T>& args) {
-    pixel(args, [&](const Taps& across, const Taps& down, float(&values)[3]) {
+    pixel(args, [&](const Taps& across, const Taps& down, float (&values)[3]) {
         switch (args.layout) {
             case kUyvy: return gather<kUyvy>(args, across, down, values);
             case kYuy2: return gather<kYuy2>(args, across, down, values);
@@ -172,11 +172,12 @@ __device__ void yuv(const Args<T>& args) {
 
 template <typename T>
 __device__ void bayer(const Args<T>& args) {
-    pixel(args, [&](const Taps& across, const Taps& down, float(&values)[3]) {
+    pixel(args, [&](const Taps& across, const Taps& down, float (&values)[3]) {
         switch (args.layout) {
             case kBayerRedFirst: return gather<kBayerRedFirst>(args, across, down, values);
             case kBayerBlueFirst: return gather<kBayerBlueFirst>(args, across, down, values);
-            case kBayerGreenThenBlue: return gather<kBayerGreenThenBlue>(args, across, down, values);
+            case kBayerGreenThenBlue:
+                return gather<kBayerGreenThenBlue>(args, across, down, values);
             case kBayerGreenThenRed: return gather<kBayerGreenThenRed>(args, across, down, values);
         }
     });
@@ -184,14 +185,14 @@ __device__ void bayer(const Args<T>& args) {
 
 }  // namespace resample
 
-#define RESAMPLE_KERNELS(layouts)                                                      \
-    extern "C" __global__ void __launch_bounds__(resample::kThreads)                   \
-        resample_##layouts##_f32(const __grid_constant__ resample::Args<float> args) { \
-        resample::layouts(args);                                                       \
-    }                                                                                  \
-    extern "C" __global__ void __launch_bounds__(resample::kThreads)                   \
+#define RESAMPLE_KERNELS(layouts)                                                       \
+    extern "C" __global__ void __launch_bounds__(resample::kThreads)                    \
+        resample_##layouts##_f32(const __grid_constant__ resample::Args<float> args) {  \
+        resample::layouts(args);                                                        \
+    }                                                                                   \
+    extern "C" __global__ void __launch_bounds__(resample::kThreads)                    \
         resample_##layouts##_f16(const __grid_constant__ resample::Args<__half> args) { \
-        resample::layouts(args);                                                       \
+        resample::layouts(args);                                                        \
     }
 
 RESAMPLE_KERNELS(packed3)

@@ -48,7 +48,7 @@ __device__ inline Pixel pixel_of_yuv(int32_t luma, int32_t u, int32_t v) {
 }
 
 template <uint32_t kLayout>
-struct Picture {
+struct WireImage {
     const uint8_t* data;
     uint64_t step;
     uint32_t width;

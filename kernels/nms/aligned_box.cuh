@@ -1,4 +1,5 @@
-// Axis-aligned boxes and their IoU: the arithmetic of crates/ops/src/nms/geometry/mod.rs in its order.
+// Axis-aligned boxes and their IoU: the arithmetic of crates/ops/src/nms/geometry/mod.rs in its
+// order.
 #pragma once
 
 #include "nms/args.cuh"
@@ -41,7 +42,7 @@ struct AlignedBoxes {
     }
 
     __device__ static float4 proxy(const NmsArgs<Candidate>&, const NmsSettings&,
-                                  const Candidate& c) {
+                                   const Candidate& c) {
         return make_float4(c.x1, c.y1, c.x2, c.y2);
     }
 
@@ -76,7 +77,7 @@ struct AlignedBoxes {
     }
 
     __device__ static bool may_suppress(const NmsSettings& settings, float4 better, float4 proxy,
-                                   float min_area) {
+                                        float min_area) {
         const float offset = settings.offset;
         const float width = extent(fmaxf(better.x, proxy.x), fminf(better.z, proxy.z), offset);
         const float height = (fminf(better.w, proxy.w) - fmaxf(better.y, proxy.y)) + offset;

@@ -42,8 +42,8 @@ struct alignas(16) NmsSettings {
     float sigma;
     float min_score;
     uint32_t num_unlimited;
+    uint32_t reserved;
 };
-static_assert(sizeof(NmsSettings) == 64);
 
 struct Kept {
     uint32_t index;
@@ -55,7 +55,6 @@ struct NmsCounts {
     // One more than the highest class without a threshold; 0 when all have one.
     uint32_t class_over;
 };
-static_assert(sizeof(NmsCounts) == 8);
 
 // A row of the sparse bitmask: the candidate's rank, above it the number of
 // entries, and the first entries.
@@ -88,9 +87,9 @@ __device__ inline bool intersect(const Bounds& a, const Bounds& b) {
 
 struct NmsParameters {
     Slice<const NmsSettings> settings;
-    Slice<const uint32_t> groups;      // by class
-    Slice<const float> thresholds;     // by class
-    Slice<const uint2> pairs;          // of classes: forbidden, then unlimited
+    Slice<const uint32_t> groups;   // by class
+    Slice<const float> thresholds;  // by class
+    Slice<const uint2> pairs;       // of classes: forbidden, then unlimited
 };
 
 // Slices of one allocation; a kernel family uses some, the others are empty.
@@ -100,22 +99,22 @@ struct NmsScratch {
     Slice<uint32_t> ticket;  // the next block's turn, NmsCounts::class_over
     // nms_bitmask.cuh
     Slice<BitmaskRow> rows;
-    Slice<uint32_t> row_entries;     // past those in `rows`, entry by entry
-    Slice<uint64_t> dense;           // `DenseWord`; zero between launches
+    Slice<uint32_t> row_entries;  // past those in `rows`, entry by entry
+    Slice<uint64_t> dense;        // `DenseWord`; zero between launches
     // nms_sort.cuh, nms_search.cuh
-    Slice<uint64_t> keys;            // 2 * capacity: by rank, then by spatial key
-    Slice<uint32_t> ranks;           // by candidate
+    Slice<uint64_t> keys;                // 2 * capacity: by rank, then by spatial key
+    Slice<uint32_t> ranks;               // by candidate
     Slice<uint64_t> spatial_positions;   // by candidate: number of summands, their sum
     Slice<uint32_t> spatial_candidates;  // candidate by spatial position
-    Slice<float4> proxies;           // by rank
-    Slice<uint64_t> group_of_rank;   // unless classes are ignored
-    Slice<float4> spatial_proxies;   // by spatial position
-    Slice<uint32_t> spatial_ranks;   // rank by spatial position; kNone: not eligible
-    Slice<uint64_t> spatial_groups;  // by spatial position, unless classes are ignored
+    Slice<float4> proxies;               // by rank
+    Slice<uint64_t> group_of_rank;       // unless classes are ignored
+    Slice<float4> spatial_proxies;       // by spatial position
+    Slice<uint32_t> spatial_ranks;       // rank by spatial position; kNone: not eligible
+    Slice<uint64_t> spatial_groups;      // by spatial position, unless classes are ignored
     Slice<Bounds> leaves;
-    Slice<uint32_t> states;          // `State` by rank
+    Slice<uint32_t> states;  // `State` by rank
     // nms_soft.cu
-    Slice<float> scores;             // by candidate
+    Slice<float> scores;  // by candidate
 };
 
 // Survivors, best first, on the device and in memory that the host reads.
@@ -145,7 +144,6 @@ struct NmsArgs {
     NmsScratch scratch;
     NmsOutput output;
 };
-static_assert(sizeof(NmsArgs<Candidate2d>) == 448);
 
 template <typename Candidate>
 __device__ uint32_t num_candidates(const NmsArgs<Candidate>& args) {

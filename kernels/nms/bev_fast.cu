@@ -52,7 +52,6 @@ struct RankedArgs {
     Slice<const Kept> ranked;
     Slice<const NmsCounts> ranked_counts;
 };
-static_assert(sizeof(RankedArgs) == 480);
 
 namespace ranked {
 

@@ -154,8 +154,8 @@ template <typename Policy, uint32_t kWords>
 __device__ const uint4* reduce_dense(DenseReduction& shared, const DenseWord (&words)[kWords],
                                      bool& is_kept, bool is_undecided) {
     for (uint32_t current = 0;; current ^= 1) {
-        const uint2 votes = make_uint2(__ballot_sync(kAllLanes, is_kept),
-                                       __ballot_sync(kAllLanes, is_undecided));
+        const uint2 votes =
+            make_uint2(__ballot_sync(kAllLanes, is_kept), __ballot_sync(kAllLanes, is_undecided));
         if (lane_of() == 0) shared.states[current][warp_of()] = votes;
         const uint4* states = reinterpret_cast<const uint4*>(shared.states[current]);
         if (!__syncthreads_or(is_undecided && !Policy::kAnySuppresses)) return states;
@@ -174,7 +174,7 @@ __device__ const uint4* reduce_dense(DenseReduction& shared, const DenseWord (&w
 }
 
 // The last block: reduces up to kWords words of columns and writes the survivors.
-// Its warps without columns have left.
+// Warps without columns have returned.
 template <uint32_t kWords, typename Policy, typename Candidate>
 __device__ void finish_dense(const NmsArgs<Candidate>& args, const NmsSettings& settings,
                              DenseReduction& shared, const DenseColumn<Policy>& own, uint32_t n) {

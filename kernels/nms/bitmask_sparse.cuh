@@ -52,8 +52,8 @@ __device__ bool may_suppress(const NmsSettings& settings, const Column<Policy>& 
 // The exact test of a column above a row that passed the broad phase.
 template <typename Policy, typename Candidate>
 __device__ bool suppresses(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                           const Column<Policy>& column,
-                           const SparseComparison<Candidate>& shared, uint32_t row) {
+                           const Column<Policy>& column, const SparseComparison<Candidate>& shared,
+                           uint32_t row) {
     if (!Policy::suppresses(settings, column.proxy, shared.row_proxies[row])) return false;
     const bool same_group = settings.class_mode == 1 ||
                             group_of(args, settings, column.class_index) == shared.row_groups[row];
@@ -97,8 +97,8 @@ struct ColumnResult {
 // Adds those that pass the broad phase to `near`.
 template <typename Policy, typename Candidate>
 __device__ uint32_t ties_above(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                                  const SparseComparison<Candidate>& shared,
-                                  const Column<Policy>& column, uint32_t n, uint32_t& near) {
+                               const SparseComparison<Candidate>& shared,
+                               const Column<Policy>& column, uint32_t n, uint32_t& near) {
     uint32_t rows = 0;
 #pragma unroll 1
     for (uint32_t row = 0; row < kMaxRows && candidate_of_row(row) < n; ++row) {
@@ -115,8 +115,9 @@ __device__ uint32_t ties_above(const NmsArgs<Candidate>& args, const NmsSettings
 // Compares a warp's columns, the thread's column number `position`, with the rows.
 template <typename Policy, typename Candidate>
 __device__ void compare_columns(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                        const SparseComparison<Candidate>& shared, const Column<Policy>& column,
-                        uint32_t position, uint32_t n, ColumnResult& result) {
+                                const SparseComparison<Candidate>& shared,
+                                const Column<Policy>& column, uint32_t position, uint32_t n,
+                                ColumnResult& result) {
     // A row is also a column and would tie with itself.
     const bool is_row = (column.index & (gridDim.x - 1)) == blockIdx.x;
     const uint32_t tying = is_row ? kLast : column.word;
@@ -152,7 +153,7 @@ __device__ void compare_columns(const NmsArgs<Candidate>& args, const NmsSetting
 // A warp writes a row: its rank and its entries.
 template <typename Candidate>
 __device__ void write_row(const NmsArgs<Candidate>& args, const SparseComparison<Candidate>& shared,
-                         uint32_t row, uint32_t n) {
+                          uint32_t row, uint32_t n) {
     const uint32_t lane = lane_of();
     const uint32_t own = candidate_of_row(row);
     BitmaskRow& header = args.scratch.rows[own];

@@ -1,8 +1,8 @@
 // Rows and columns of a suppression bitmask.
 #pragma once
 
-#include "nms/chunk.cuh"
 #include "nms/args.cuh"
+#include "nms/chunk.cuh"
 
 constexpr uint32_t kBitmaskCapacity = 2048;
 constexpr uint32_t kBitmaskThreads = 1024;

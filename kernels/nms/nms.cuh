@@ -16,11 +16,11 @@
         nms_##step<Policy>(args);                                              \
     }
 
-#define NMS_KERNELS(op, Policy)                    \
-    NMS_KERNEL(op, bitmask, Policy, kBitmaskThreads) \
-    NMS_KERNEL(op, sort, Policy, kNmsThreads, 5)   \
-    NMS_KERNEL(op, merge, Policy, kNmsThreads, 5)  \
-    NMS_KERNEL(op, leaves, Policy, kLeavesThreads) \
+#define NMS_KERNELS(op, Policy)                                        \
+    NMS_KERNEL(op, bitmask, Policy, kBitmaskThreads)                   \
+    NMS_KERNEL(op, sort, Policy, kNmsThreads, 5)                       \
+    NMS_KERNEL(op, merge, Policy, kNmsThreads, 5)                      \
+    NMS_KERNEL(op, leaves, Policy, kLeavesThreads)                     \
     NMS_KERNEL(op, reduce, Policy, kNmsThreads, Policy::kReduceBlocks) \
     NMS_KERNEL(op, compact, Policy, kNmsThreads, 5)
 

@@ -63,10 +63,10 @@ __device__ void keep_all(const NmsArgs<Candidate>& args) {
 
 }  // namespace none
 
-#define NMS_NONE_KERNEL(name, Candidate)                                \
-    extern "C" __global__ void __launch_bounds__(none::kThreads)        \
-        name(const __grid_constant__ NmsArgs<Candidate> args) {         \
-        none::keep_all(args);                                           \
+#define NMS_NONE_KERNEL(name, Candidate)                         \
+    extern "C" __global__ void __launch_bounds__(none::kThreads) \
+        name(const __grid_constant__ NmsArgs<Candidate> args) {  \
+        none::keep_all(args);                                    \
     }
 
 NMS_NONE_KERNEL(nms_none_2d, Candidate2d)

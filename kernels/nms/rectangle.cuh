@@ -66,7 +66,7 @@ __device__ inline float clamped_to(float value, float half) {
 // The separating axis test over the directions of all sides. The centre and the
 // direction of `b` are in the frame of `a`.
 __device__ inline bool are_separated(const Rectangle& a, const Rectangle& b, float x, float y,
-                                 float cos, float sin) {
+                                     float cos, float sin) {
     const float abs_cos = fabsf(cos);
     const float abs_sin = fabsf(sin);
     return fabsf(x) >= a.half_width + (abs_cos * b.half_width + abs_sin * b.half_height) ||
@@ -138,7 +138,7 @@ struct Footprints {
     }
 
     __device__ static float4 proxy(const NmsArgs<Candidate>&, const NmsSettings&,
-                                  const Candidate& c) {
+                                   const Candidate& c) {
         const float2 center = Kind::center(c);
         const float2 size = Kind::size(c);
         const float radius = 0.5005f * sqrtf(size.x * size.x + size.y * size.y);

@@ -68,7 +68,7 @@ __device__ bool search_leaves(const NmsArgs<Candidate>& args, const NmsSettings&
             }
             if (hit && Policy::kGeometryVectors != 0) {
                 hit = suppresses_exactly<Policy>(args, settings, args.scratch.order[rank[k]].index,
-                                                args.scratch.order[own.rank].index);
+                                                 args.scratch.order[own.rank].index);
             }
             if (__any_sync(kAllLanes, hit) && found(hit, rank[k])) return true;
         }

@@ -157,8 +157,7 @@ __device__ void nms_merge(const NmsArgs<Candidate>& args) {
             if (is_by_tile) before = begin < own ? end : before;
             while (!is_by_tile && before < end) {
                 const uint32_t middle = (before + end) / 2;
-                const bool is_above =
-                    precedes(keys[begin + middle], key, args.candidates.data);
+                const bool is_above = precedes(keys[begin + middle], key, args.candidates.data);
                 before = is_above ? middle + 1 : before;
                 end = is_above ? end : middle;
             }

@@ -18,7 +18,6 @@ struct Args {
     Slice<uint32_t> num;
     Slice<float4> footprints;  // as `NmsScratch::geometry`; empty: none
 };
-static_assert(sizeof(Args) == 128);
 
 }  // namespace survivors
 

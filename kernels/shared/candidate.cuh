@@ -8,7 +8,6 @@ struct Candidate2d {
     float x1, y1, x2, y2;
     Rank rank;
 };
-static_assert(sizeof(Candidate2d) == 28);
 
 struct CandidateRotated {
     float x, y;
@@ -16,7 +15,6 @@ struct CandidateRotated {
     float angle;
     Rank rank;
 };
-static_assert(sizeof(CandidateRotated) == 32);
 
 struct Candidate3d {
     float center[3];
@@ -24,7 +22,6 @@ struct Candidate3d {
     float yaw;
     Rank rank;
 };
-static_assert(sizeof(Candidate3d) == 40);
 
 // Branch-free.
 __device__ inline bool are_finite(float a, float b, float c, float d) {
@@ -66,4 +63,3 @@ struct Motion {
     float yaw_variance;
     float velocity_variance[2];
 };
-static_assert(sizeof(Motion) == 44);

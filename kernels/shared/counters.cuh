@@ -1,5 +1,5 @@
 // The counters of a frame: how many of what it dropped, by reason. The host side
-// is crates/ops/src/device/cuda/counters.rs, the reasons are `Count` in crates/types/src/report.rs.
+// is crates/ops/src/shared/counters.rs, the reasons are `Count` in crates/types/src/report.rs.
 //
 // A kernel that drops something adds to the entry of the reason. The last kernel
 // of the frame (gather.cu) copies all entries to memory that the host reads,

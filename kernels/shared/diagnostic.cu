@@ -9,12 +9,10 @@ namespace diagnostic {
 struct EmptyArgs {
     Slice<uint32_t> nothing;
 };
-static_assert(sizeof(EmptyArgs) == 16);
 
 struct FaultArgs {
     uint32_t bad_address;  // 0: trap
 };
-static_assert(sizeof(FaultArgs) == 4);
 
 }  // namespace diagnostic
 

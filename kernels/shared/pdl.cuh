@@ -1,27 +1,27 @@
-// Launches that overlap: the next begins while this one runs, and waits where it needs the results.
-// GPUs of compute capability 9.0 and later can; on others, and where a launch does not ask for it,
-// these do nothing.
+// Programmatic dependent launch: the next launch begins while this one runs, and waits where it
+// needs the results. GPUs of compute capability 9.0 and later can; on others, and where a launch
+// does not ask for it, these do nothing.
 #pragma once
 
-namespace overlap {
+namespace pdl {
 
-// Lets the next launch begin.
-__device__ inline void allow_next() {
+// Lets the next launch begin once every block has called this or ended.
+__device__ inline void trigger() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;");
+    cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }
-// The same in kernels for `T`. Launches in f32 have more blocks than are resident at once, and those of the
-// next launch would take their places.
+// The same in kernels for `T`. Launches in f32 have more blocks than are resident at once, and
+// those of the next launch would take their places.
 template <typename T>
-__device__ void allow_next_of() {
-    if constexpr (sizeof(T) == 2) allow_next();
+__device__ void trigger_of() {
+    if constexpr (sizeof(T) == 2) trigger();
 }
-// Waits until the launches before have ended.
-__device__ inline void wait_for_earlier() {
+// Waits until the launches before have ended and their writes are visible.
+__device__ inline void wait() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
+    cudaGridDependencySynchronize();
 #endif
 }
 
-}  // namespace overlap
+}  // namespace pdl

@@ -21,7 +21,8 @@ __device__ inline uint32_t transposed(uint32_t bits) {
     for (uint32_t step = kLanes / 2; step != 0; step /= 2) {
         const uint32_t other = __shfl_xor_sync(kAllLanes, bits, step);
         const bool is_upper = (lane_of() & step) != 0;
-        bits = is_upper ? (bits & ~low) | (other >> step & low) : (bits & low) | (other & low) << step;
+        bits =
+            is_upper ? (bits & ~low) | (other >> step & low) : (bits & low) | (other & low) << step;
         low ^= low << step / 2;
     }
     return bits;

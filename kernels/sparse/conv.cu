@@ -21,46 +21,46 @@
 #include "sparse/conv_staged.cuh"
 #include "sparse/conv_warpgroup.cuh"
 
-#define SPARSE_CONV_RESIDENT(T, kWords, kChannels, kDepth, kBlocks, name)               \
-    extern "C" __global__ void __launch_bounds__(sparse_conv::kThreads, kBlocks) name(  \
-        const __grid_constant__ sparse_conv::Args args) {                               \
-        sparse_conv::resident<T, kWords, kChannels / 16, kDepth>(args);                 \
+#define SPARSE_CONV_RESIDENT(T, kWords, kChannels, kDepth, kBlocks, name)        \
+    extern "C" __global__ void __launch_bounds__(sparse_conv::kThreads, kBlocks) \
+        name(const __grid_constant__ sparse_conv::Args args) {                   \
+        sparse_conv::resident<T, kWords, kChannels / 16, kDepth>(args);          \
     }
 
-#define SPARSE_CONV_STAGED(T, kChannels, kColumns, name)                          \
-    extern "C" __global__ void __launch_bounds__(sparse_conv::kThreads, 1) name(  \
-        const __grid_constant__ sparse_conv::Args args) {                         \
-        sparse_conv::staged<T, kChannels / 16 / kColumns, kColumns>(args);        \
+#define SPARSE_CONV_STAGED(T, kChannels, kColumns, name)                   \
+    extern "C" __global__ void __launch_bounds__(sparse_conv::kThreads, 1) \
+        name(const __grid_constant__ sparse_conv::Args args) {             \
+        sparse_conv::staged<T, kChannels / 16 / kColumns, kColumns>(args); \
     }
 
 // Other GPUs do not have these kernels; the launcher looks for them.
 #if HAS_WARPGROUPS
-#define SPARSE_CONV_WARPGROUP(T, kChannels, name)                                            \
-    extern "C" __global__ void                                                               \
-        __launch_bounds__(sparse_conv::WarpgroupTile<kChannels>::kThreads, 1) name(          \
-            const __grid_constant__ sparse_conv::Args args) {                                \
-        sparse_conv::warpgroups<T, kChannels>(args);                                         \
+#define SPARSE_CONV_WARPGROUP(T, kChannels, name)                                                 \
+    extern "C" __global__ void __launch_bounds__(sparse_conv::WarpgroupTile<kChannels>::kThreads, \
+                                                 1)                                               \
+        name(const __grid_constant__ sparse_conv::Args args) {                                    \
+        sparse_conv::warpgroups<T, kChannels>(args);                                              \
     }
 #else
 #define SPARSE_CONV_WARPGROUP(T, kChannels, name)
 #endif
 
-#define SPARSE_CONV_F32(kChannels, kBlocks, name)                                            \
-    extern "C" __global__ void __launch_bounds__(sparse_conv::kF32Threads, kBlocks) name(    \
-        const __grid_constant__ sparse_conv::Args args) {                              \
-        sparse_conv::exact<kChannels>(args);                                           \
+#define SPARSE_CONV_F32(kChannels, kBlocks, name)                                   \
+    extern "C" __global__ void __launch_bounds__(sparse_conv::kF32Threads, kBlocks) \
+        name(const __grid_constant__ sparse_conv::Args args) {                      \
+        sparse_conv::exact<kChannels>(args);                                        \
     }
 
-#define SPARSE_CONV_16_BITS(T, suffix)                                           \
-    SPARSE_CONV_RESIDENT(T, 2, 16, 2, 4, sparse_conv_resident_narrow_16_##suffix)   \
-    SPARSE_CONV_RESIDENT(T, 2, 32, 3, 2, sparse_conv_resident_narrow_32_##suffix)   \
-    SPARSE_CONV_RESIDENT(T, 4, 16, 3, 2, sparse_conv_resident_16_##suffix)          \
-    SPARSE_CONV_RESIDENT(T, 4, 32, 3, 2, sparse_conv_resident_32_##suffix)          \
-    SPARSE_CONV_STAGED(T, 16, 1, sparse_conv_staged_16_##suffix)                 \
-    SPARSE_CONV_STAGED(T, 32, 1, sparse_conv_staged_32_##suffix)                 \
-    SPARSE_CONV_STAGED(T, 64, 1, sparse_conv_staged_64_##suffix)                 \
-    SPARSE_CONV_STAGED(T, 128, 2, sparse_conv_staged_128_##suffix)               \
-    SPARSE_CONV_WARPGROUP(T, 64, sparse_conv_warpgroup_64_##suffix)              \
+#define SPARSE_CONV_16_BITS(T, suffix)                                            \
+    SPARSE_CONV_RESIDENT(T, 2, 16, 2, 4, sparse_conv_resident_narrow_16_##suffix) \
+    SPARSE_CONV_RESIDENT(T, 2, 32, 3, 2, sparse_conv_resident_narrow_32_##suffix) \
+    SPARSE_CONV_RESIDENT(T, 4, 16, 3, 2, sparse_conv_resident_16_##suffix)        \
+    SPARSE_CONV_RESIDENT(T, 4, 32, 3, 2, sparse_conv_resident_32_##suffix)        \
+    SPARSE_CONV_STAGED(T, 16, 1, sparse_conv_staged_16_##suffix)                  \
+    SPARSE_CONV_STAGED(T, 32, 1, sparse_conv_staged_32_##suffix)                  \
+    SPARSE_CONV_STAGED(T, 64, 1, sparse_conv_staged_64_##suffix)                  \
+    SPARSE_CONV_STAGED(T, 128, 2, sparse_conv_staged_128_##suffix)                \
+    SPARSE_CONV_WARPGROUP(T, 64, sparse_conv_warpgroup_64_##suffix)               \
     SPARSE_CONV_WARPGROUP(T, 128, sparse_conv_warpgroup_128_##suffix)
 
 SPARSE_CONV_16_BITS(__half, f16)
@@ -75,14 +75,14 @@ SPARSE_CONV_F32(32, 1, sparse_conv_32_f32)
 SPARSE_CONV_F32(64, 1, sparse_conv_64_f32)
 SPARSE_CONV_F32(128, 1, sparse_conv_128_f32)
 
-#define SPARSE_CONV_FEATURES(E, kParts, suffix)                                               \
-    extern "C" __global__ void __launch_bounds__(sparse_conv::kFeatureThreads)                \
-        sparse_conv_input_##suffix(const __grid_constant__ sparse_conv::InputArgs args) {     \
-        sparse_conv::input<E, kParts>(args);                                                  \
-    }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(sparse_conv::kFeatureThreads)                \
-        sparse_conv_add_##suffix(const __grid_constant__ sparse_conv::AddArgs args) {         \
-        sparse_conv::add<E>(args);                                                            \
+#define SPARSE_CONV_FEATURES(E, kParts, suffix)                                           \
+    extern "C" __global__ void __launch_bounds__(sparse_conv::kFeatureThreads)            \
+        sparse_conv_input_##suffix(const __grid_constant__ sparse_conv::InputArgs args) { \
+        sparse_conv::input<E, kParts>(args);                                              \
+    }                                                                                     \
+    extern "C" __global__ void __launch_bounds__(sparse_conv::kFeatureThreads)            \
+        sparse_conv_add_##suffix(const __grid_constant__ sparse_conv::AddArgs args) {     \
+        sparse_conv::add<E>(args);                                                        \
     }
 
 SPARSE_CONV_FEATURES(float, 1, f32)

@@ -22,26 +22,25 @@ constexpr uint32_t kAbsent = 0xffffffffu;
 // to 16 channels or, above, to a multiple of 32.
 struct Args {
     Slice<const uint8_t> features;  // zeros, then rows; so are residual and output
-    Slice<const uint8_t> weights;  // packed: crates/ops/src/sparse/conv/pack.rs
-    Slice<const float> bias;       // padded as rows are
+    Slice<const uint8_t> weights;   // packed: crates/ops/src/sparse/conv/pack.rs
+    Slice<const float> bias;        // padded as rows are
     Slice<const uint8_t> residual;  // rows as those of the output; empty: none
     Slice<const uint32_t> words;
     Slice<const uint32_t> counts;  // of the output's level: the first is its sites
     Slice<uint8_t> output;
-    uint32_t num_groups;     // words per row
-    uint32_t width;          // taps per word: 3 or 1
-    uint32_t stride;         // from one group of words to the next
-    uint32_t num_inputs;     // channels
-    uint32_t row_bytes;      // of the features
-    uint32_t num_outputs;    // channels, padded
-    uint32_t num_chunks;     // steps per tap along the channels
+    uint32_t num_groups;   // words per row
+    uint32_t width;        // taps per word: 3 or 1
+    uint32_t stride;       // from one group of words to the next
+    uint32_t num_inputs;   // channels
+    uint32_t row_bytes;    // of the features
+    uint32_t num_outputs;  // channels, padded
+    uint32_t num_chunks;   // steps per tap along the channels
     uint32_t has_relu;
-    uint32_t capacity;       // output rows
+    uint32_t capacity;        // output rows
     uint32_t num_input_rows;  // that words name at most
-    uint32_t zero;           // 0
-    uint32_t max_rows;       // that a block of an f32 kernel sums at once
+    uint32_t opaque_zero;     // always 0, which the compiler does not know
+    uint32_t max_rows;        // that a block of an f32 kernel sums at once
 };
-static_assert(sizeof(Args) == 160);
 
 // A part of some tiles of 16 rows: part `index` of `num`.
 struct Range {
@@ -88,8 +87,8 @@ __device__ inline Rows rows_of(uint32_t first_tile, uint32_t end_tile, uint32_t 
 // The epilogue of `kNum` neighbouring channels of `kRows` rows, of which those beyond the end
 // are left out. The residuals of all rows are on their way at once.
 template <typename E, uint32_t kNum, uint32_t kRows>
-__device__ void finish(const Args& args, const Rows& rows, const uint32_t (&row)[kRows],
-                       uint32_t channel, const float (&sums)[kRows][kNum]) {
+__device__ void epilogue(const Args& args, const Rows& rows, const uint32_t (&row)[kRows],
+                         uint32_t channel, const float (&sums)[kRows][kNum]) {
     constexpr uint32_t kWide = 16 / sizeof(E) < kNum ? 16 / sizeof(E) : kNum;
     struct alignas(kWide * sizeof(E)) Wide {
         E values[kWide];
@@ -104,7 +103,8 @@ __device__ void finish(const Args& args, const Rows& rows, const uint32_t (&row)
         if (!has_residual || !rows.has(row[i])) continue;
         const uint8_t* at = args.residual.data + (first_byte + row[i] * row_bytes);
 #pragma unroll
-        for (uint32_t w = 0; w < kNum / kWide; ++w) wide[i][w] = reinterpret_cast<const Wide*>(at)[w];
+        for (uint32_t w = 0; w < kNum / kWide; ++w)
+            wide[i][w] = reinterpret_cast<const Wide*>(at)[w];
     }
 #pragma unroll
     for (uint32_t w = 0; w < kNum / kWide; ++w) {

@@ -93,7 +93,8 @@ __device__ void list_pairs(const Args& args, const ExactRows& rows, uint32_t fir
         for (uint32_t i = 0; i < kF32Batch; ++i) {
             uint32_t word = 0;
             if (i < num_groups && row < rows.num_rows) {
-                word = __ldg(&args.words[static_cast<uint64_t>(first_group + i) * args.stride + row]);
+                word =
+                    __ldg(&args.words[static_cast<uint64_t>(first_group + i) * args.stride + row]);
             }
             shared.words[i * shared.max_rows + slot] = word;
         }
@@ -111,7 +112,8 @@ __device__ void list_pairs(const Args& args, const ExactRows& rows, uint32_t fir
                     slot < rows.num_slots ? shared.words[group * shared.max_rows + slot] : 0;
                 const bool has_tap = (word & bit) != 0;
                 const uint32_t votes = __ballot_sync(kAllLanes, has_tap);
-                if (has_tap) shared.slots[tap * shared.max_rows + num + num_lanes_before(votes)] = slot;
+                if (has_tap)
+                    shared.slots[tap * shared.max_rows + num + num_lanes_before(votes)] = slot;
                 num += __popc(votes);
             }
         }
@@ -183,8 +185,9 @@ private:
 #pragma unroll
         for (uint32_t i = threadIdx.x; i < Tile::kWeightsLen / 4; i += kF32Threads) {
             if (i >= num_channels * kQuads) break;
-            copy_async(reinterpret_cast<uint4*>(to) + i,
-                       reinterpret_cast<const uint4*>(from + i / kQuads * args.num_outputs) + i % kQuads);
+            copy_async(
+                reinterpret_cast<uint4*>(to) + i,
+                reinterpret_cast<const uint4*>(from + i / kQuads * args.num_outputs) + i % kQuads);
         }
     }
     __device__ __forceinline__ void copy_features(float* to, uint32_t num_channels) const {
@@ -231,7 +234,8 @@ struct ExactLane {
 #pragma unroll
         for (uint32_t part = 0; part < Tile::kParts; ++part) {
             channels[part] = warp_of() % Tile::kColumnWarps * (Tile::kColumns * Tile::kParts * 4) +
-                             (part ^ swapped) * (Tile::kColumns * 4) + lane_of() % Tile::kColumns * 4;
+                             (part ^ swapped) * (Tile::kColumns * 4) +
+                             lane_of() % Tile::kColumns * 4;
         }
     }
 
@@ -269,7 +273,8 @@ struct ExactLane {
     __device__ __forceinline__ void load(Step& step, const float* features) {
 #pragma unroll
         for (uint32_t i = 0; i < kRows; ++i) {
-            step[i] = *reinterpret_cast<const float4*>(features + i * (Tile::kBlockRows * Tile::kPitch));
+            step[i] =
+                *reinterpret_cast<const float4*>(features + i * (Tile::kBlockRows * Tile::kPitch));
         }
     }
     template <uint32_t kRows>
@@ -279,7 +284,8 @@ struct ExactLane {
             float4 w[Tile::kParts];
 #pragma unroll
             for (uint32_t part = 0; part < Tile::kParts; ++part) {
-                w[part] = *reinterpret_cast<const float4*>(weights + c * kChannels + channels[part]);
+                w[part] =
+                    *reinterpret_cast<const float4*>(weights + c * kChannels + channels[part]);
             }
             // By weight, then by row: the compiler then keeps more factors from one multiply-add to
             // the next (docs/decisions/0006-kernel-lessons.md).
@@ -319,7 +325,8 @@ struct ExactLane {
 
 // Adds the products of the listed pairs to the sums.
 template <uint32_t kChannels>
-__device__ void add_pairs(const Args& args, uint32_t first_tap, const ExactShared<kChannels>& shared) {
+__device__ void add_pairs(const Args& args, uint32_t first_tap,
+                          const ExactShared<kChannels>& shared) {
     using Tile = ExactTile<kChannels>;
     const uint32_t num_inputs = (args.num_inputs + 7) / 8 * 8;
     const uint64_t first_weight = static_cast<uint64_t>(first_tap) * num_inputs * args.num_outputs;
@@ -356,7 +363,8 @@ __device__ void write_rows(const Args& args, const ExactRows& rows, const float4
     constexpr uint32_t kRowsAtOnce = 4;
     constexpr uint32_t kStep = kF32Threads / kQuads;
     const uint32_t quad = threadIdx.x % kQuads;
-    for (uint32_t first = threadIdx.x / kQuads; first < rows.num_slots; first += kStep * kRowsAtOnce) {
+    for (uint32_t first = threadIdx.x / kQuads; first < rows.num_slots;
+         first += kStep * kRowsAtOnce) {
         uint32_t row[kRowsAtOnce];
         float values[kRowsAtOnce][4];
 #pragma unroll
@@ -367,7 +375,7 @@ __device__ void write_rows(const Args& args, const ExactRows& rows, const float4
             const float4 v = sums[(has_slot ? slot : 0) * kQuads + quad];
             values[i][0] = v.x, values[i][1] = v.y, values[i][2] = v.z, values[i][3] = v.w;
         }
-        finish<float>(args, {0, rows.num_rows}, row, blockIdx.y * kChannels + quad * 4, values);
+        epilogue<float>(args, {0, rows.num_rows}, row, blockIdx.y * kChannels + quad * 4, values);
     }
 }
 
@@ -385,7 +393,8 @@ __device__ void exact(const Args& args) {
         const Range groups(0, own, pass, num_passes);
         const uint32_t num_slots = (groups.end - groups.begin) * kF32Consecutive;
         const ExactRows rows = {groups.begin, num_slots, num_rows};
-        for (uint32_t i = threadIdx.x; i < num_slots * kChannels / 4; i += kF32Threads) sums[i] = {};
+        for (uint32_t i = threadIdx.x; i < num_slots * kChannels / 4; i += kF32Threads)
+            sums[i] = {};
         for (uint32_t group = 0; group < args.num_groups; group += kF32Batch) {
             list_pairs(args, rows, group, shared);
             add_pairs(args, group * args.width, shared);

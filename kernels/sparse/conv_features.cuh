@@ -9,14 +9,13 @@ constexpr uint32_t kFeatureThreads = 256;
 
 // The struct in Rust: crates/ops/src/sparse/conv/kernels.rs.
 struct InputArgs {
-    Slice<const float> features;         // rows of `num_channels`, in the order of the input
-    Slice<const uint32_t> input_rows;    // by site the row of its features
-    Slice<const uint32_t> counts;        // the first is the number of sites
-    Slice<uint8_t> output;               // zeros, then rows
+    Slice<const float> features;       // rows of `num_channels`, in the order of the input
+    Slice<const uint32_t> input_rows;  // by site the row of its features
+    Slice<const uint32_t> counts;      // the first is the number of sites
+    Slice<uint8_t> output;             // zeros, then rows
     uint32_t num_channels;
     uint32_t row_len;  // padded values of a row of the output
 };
-static_assert(sizeof(InputArgs) == 72);
 
 struct AddArgs {
     Slice<const uint8_t> a;
@@ -28,7 +27,6 @@ struct AddArgs {
     uint32_t capacity;
     uint32_t reserved;
 };
-static_assert(sizeof(AddArgs) == 80);
 
 // A thread per value. In 16 bits a row has the channels `kParts` times: rounded, then what
 // rounding has left, rounded; the sum of the parts is the value to more bits.

@@ -34,7 +34,8 @@ __device__ void resident(const Args& args) {
     const Range range(0, (num_rows + kTileRows - 1) / kTileRows,
                       blockIdx.x * (kThreads / kLanes) + warp_of(), num_warps);
     for (uint32_t tile = range.begin; tile < range.end; tile += kWarpTiles) {
-        const Rows rows = rows_of(tile, tile + kWarpTiles < range.end ? tile + kWarpTiles : range.end, num_rows);
+        const Rows rows =
+            rows_of(tile, tile + kWarpTiles < range.end ? tile + kWarpTiles : range.end, num_rows);
         Sums<kParts, kGroups> sums = {};
         for (uint32_t group = 0; group < args.num_groups; group += kBatch) {
             const Taps<kGroups> taps(args, rows, group, offsets);

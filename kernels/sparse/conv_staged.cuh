@@ -1,5 +1,5 @@
-// The taps of the weights pass through a ring in shared memory; the warps of a block go
-// through the taps in step.
+// The taps of the weights pass through a pipeline of stages in shared memory; the warps of a block
+// go through the taps in step.
 #pragma once
 
 #include "sparse/conv_tiles.cuh"
@@ -33,8 +33,9 @@ __device__ void staged(const Args& args) {
     __shared__ uint32_t block_taps;
     const uint32_t num_chunks = args.num_chunks;
     const uint32_t quads_per_tap = kColumns * num_chunks * kQuads;
-    const auto* packed = reinterpret_cast<const uint4*>(args.weights.data) + threadIdx.x +
-                         static_cast<uint64_t>(blockIdx.y) * args.num_groups * args.width * quads_per_tap;
+    const auto* packed =
+        reinterpret_cast<const uint4*>(args.weights.data) + threadIdx.x +
+        static_cast<uint64_t>(blockIdx.y) * args.num_groups * args.width * quads_per_tap;
     // Lanes beyond the channels read zeros.
     const uint32_t lane_byte = lane_of() % 4 * kWords * 4;
     const uint32_t lane_mask = lane_byte < args.row_bytes ? 0xffffffffu : 0;
@@ -68,7 +69,8 @@ __device__ void staged(const Args& args) {
 
             uint32_t ahead = block_taps;
             uint4* to_stage = shared + threadIdx.x;
-            const uint4* of_batch = packed + static_cast<uint64_t>(group * args.width) * quads_per_tap;
+            const uint4* of_batch =
+                packed + static_cast<uint64_t>(group * args.width) * quads_per_tap;
             const auto copy_next = [&] {
                 if (ahead != 0) {
                     const uint4* from = of_batch + (__ffs(ahead) - 1) * quads_per_tap;
@@ -78,7 +80,8 @@ __device__ void staged(const Args& args) {
                         if (threadIdx.x + i < quads_per_tap) copy_async(to_stage + i, from + i);
                     }
                     to_stage += quads_per_tap;
-                    if (to_stage >= shared + kStages * quads_per_tap) to_stage = shared + threadIdx.x;
+                    if (to_stage >= shared + kStages * quads_per_tap)
+                        to_stage = shared + threadIdx.x;
                 }
                 commit_copies();
             };
@@ -120,7 +123,8 @@ __device__ void staged(const Args& args) {
                         even.load(features, of_tap);
                     }
                     if (c + 1 < num_chunks) {
-                        odd.template multiply_into<kParts>(sums, weights + kQuads, num_tiles_of_tap);
+                        odd.template multiply_into<kParts>(sums, weights + kQuads,
+                                                           num_tiles_of_tap);
                         if (c + 3 < num_chunks) {
                             odd.load(features + (c + 3) * kWords * 16, of_tap);
                         } else if (mine != 0) {
@@ -132,7 +136,8 @@ __device__ void staged(const Args& args) {
                 }
             }
         }
-        finish_rows<T, kParts, kGroups>(args, rows, (blockIdx.y * kColumns + column) * kParts * 16, sums);
+        finish_rows<T, kParts, kGroups>(args, rows, (blockIdx.y * kColumns + column) * kParts * 16,
+                                        sums);
     }
 }
 

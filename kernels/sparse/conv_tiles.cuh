@@ -19,16 +19,17 @@ struct Stored<Tf32> {
     using Type = float;
 };
 
-#define SPARSE_CONV_MMA(shape, types)                                                \
-    asm("mma.sync.aligned." shape ".row.col." types                                 \
-        " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                     \
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])                 \
+#define SPARSE_CONV_MMA(shape, types)                                \
+    asm("mma.sync.aligned." shape ".row.col." types                  \
+        " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"     \
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]) \
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1))
 
 __device__ inline void multiply(__half, float (&sums)[4], uint4 a, uint32_t b0, uint32_t b1) {
     SPARSE_CONV_MMA("m16n8k16", "f32.f16.f16.f32");
 }
-__device__ inline void multiply(__nv_bfloat16, float (&sums)[4], uint4 a, uint32_t b0, uint32_t b1) {
+__device__ inline void multiply(__nv_bfloat16, float (&sums)[4], uint4 a, uint32_t b0,
+                                uint32_t b1) {
     SPARSE_CONV_MMA("m16n8k16", "f32.bf16.bf16.f32");
 }
 __device__ inline void multiply(Tf32, float (&sums)[4], uint4 a, uint32_t b0, uint32_t b1) {
@@ -113,7 +114,8 @@ struct Chunk {
     }
 
     template <uint32_t kParts>
-    __device__ void multiply_into(Sums<kParts, kGroups>& sums, const uint4* weights, uint32_t num_tiles) {
+    __device__ void multiply_into(Sums<kParts, kGroups>& sums, const uint4* weights,
+                                  uint32_t num_tiles) {
         if constexpr (kGroups == 8) {
             switch (num_tiles) {
                 case 1: return multiply_tiles<kParts, 1>(sums, weights);
@@ -134,7 +136,8 @@ struct Taps {
 
     __device__ Taps(const Args& args, const Rows& rows, uint32_t first_group,
                     Offsets<kGroups> (*offsets)[8], bool is_writer = true) {
-        auto* of_lane = reinterpret_cast<uint32_t*>(offsets) + lane_of() % 8 * kGroups + lane_of() / 8;
+        auto* of_lane =
+            reinterpret_cast<uint32_t*>(offsets) + lane_of() % 8 * kGroups + lane_of() / 8;
         const uint32_t row_bytes = args.row_bytes;
         __syncwarp();
         any = 0;
@@ -204,7 +207,7 @@ __device__ void finish_rows(const Args& args, const Rows& rows, uint32_t first_c
                 of_row[i][2 * part + 1] = sums[part][tile * 2 + i / 2][2 + i % 2];
             }
         }
-        finish<E>(args, rows, row, channel, of_row);
+        epilogue<E>(args, rows, row, channel, of_row);
     }
 }
 

@@ -3,8 +3,8 @@
 // every row is gathered once.
 #pragma once
 
-#include "sparse/conv_tiles.cuh"
 #include "shared/warpgroup.cuh"
+#include "sparse/conv_tiles.cuh"
 
 namespace sparse_conv {
 
@@ -31,14 +31,14 @@ struct WarpgroupTile {
 
 #if HAS_WARPGROUPS
 
-using warpgroup::arrive, warpgroup::commit_products, warpgroup::copy_bulk, warpgroup::fence_products, warpgroup::init_barrier;
-using warpgroup::RingPlace, warpgroup::shared_address, warpgroup::wait, warpgroup::wait_for_products;
+using warpgroup::PipelineState, warpgroup::shared_address, warpgroup::wgmma_commit_group,
+    warpgroup::wgmma_fence, warpgroup::wgmma_wait_group;
 
 // Of 16 channels of the weights in shared memory: blocks of 8 output channels, each two parts
 // of 8 rows of 16 bytes.
-__device__ inline uint64_t descriptor_of(uint32_t address) {
+__device__ inline uint64_t matrix_descriptor(uint32_t address) {
     constexpr uint32_t kPartBytes = 128, kBlockBytes = 256;
-    return warpgroup::descriptor_of(address, kPartBytes, kBlockBytes);
+    return warpgroup::matrix_descriptor(address, kPartBytes, kBlockBytes);
 }
 
 #define SPARSE_CONV_OPERANDS_8(i)                                                              \
@@ -47,26 +47,28 @@ __device__ inline uint64_t descriptor_of(uint32_t address) {
 #define SPARSE_CONV_OPERANDS_16(i) SPARSE_CONV_OPERANDS_8(i), SPARSE_CONV_OPERANDS_8(i + 8)
 #define SPARSE_CONV_OPERANDS_32(i) SPARSE_CONV_OPERANDS_16(i), SPARSE_CONV_OPERANDS_16(i + 16)
 
-#define SPARSE_CONV_WGMMA(TYPE, types)                                                              \
+#define SPARSE_CONV_WGMMA(TYPE, types)                                                             \
     __device__ inline void multiply_warpgroup(TYPE, float (&sums)[32], const uint32_t (&a)[4],     \
                                               uint64_t b) {                                        \
-        asm volatile("{.reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16." types                               \
-                     " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                    \
-                     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31},"           \
-                     " {%32,%33,%34,%35}, %36, p, 1, 1, 0;}"                                        \
-                     : SPARSE_CONV_OPERANDS_32(0)                                                  \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));                        \
+        asm volatile(                                                                              \
+            "{.reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16." types  \
+            " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                             \
+            "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31},"                    \
+            " {%32,%33,%34,%35}, %36, p, 1, 1, 0;}"                                                \
+            : SPARSE_CONV_OPERANDS_32(0)                                                           \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));                         \
     }                                                                                              \
     __device__ inline void multiply_warpgroup(TYPE, float (&sums)[64], const uint32_t (&a)[4],     \
                                               uint64_t b) {                                        \
-        asm volatile("{.reg .pred p; setp.ne.b32 p, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16." types                              \
-                     " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                    \
-                     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"            \
-                     "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"            \
-                     "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},"           \
-                     " {%64,%65,%66,%67}, %68, p, 1, 1, 0;}"                                        \
-                     : SPARSE_CONV_OPERANDS_32(0), SPARSE_CONV_OPERANDS_32(32)                     \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));                        \
+        asm volatile(                                                                              \
+            "{.reg .pred p; setp.ne.b32 p, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16." types \
+            " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                             \
+            "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"                     \
+            "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"                     \
+            "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},"                    \
+            " {%64,%65,%66,%67}, %68, p, 1, 1, 0;}"                                                \
+            : SPARSE_CONV_OPERANDS_32(0), SPARSE_CONV_OPERANDS_32(32)                              \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));                         \
     }
 
 SPARSE_CONV_WGMMA(__half, "f32.f16.f16")
@@ -89,10 +91,12 @@ struct WarpgroupStep {
     }
 
     // `weights` is the shared address of the step's. The left operand of a matrix instruction
-    // is two words of each row. They are brought in that order here: `zero`, which the compiler
-    // does not know, keeps it from doing so where they are loaded, which would wait for them.
+    // is two words of each row. They are brought in that order here: `opaque_zero`, which the
+    // compiler does not know, keeps it from doing so where they are loaded, which would wait for
+    // them.
     template <uint32_t kNum>
-    __device__ void multiply_into(float (&sums)[kNum], uint32_t weights, uint32_t zero) const {
+    __device__ void multiply_into(float (&sums)[kNum], uint32_t weights,
+                                  uint32_t opaque_zero) const {
         uint32_t words[2 * kChunks][4];
 #pragma unroll
         for (uint32_t i = 0; i < kChunks; ++i) {
@@ -100,16 +104,18 @@ struct WarpgroupStep {
             const uint32_t in_order[8] = {a.x, b.x, a.y, b.y, a.z, b.z, a.w, b.w};
 #pragma unroll
             for (uint32_t w = 0; w < 8; ++w) {
-                asm volatile("xor.b32 %0, %1, %2;" : "=r"(words[2 * i + w / 4][w % 4]) : "r"(in_order[w]), "r"(zero));
+                asm volatile("xor.b32 %0, %1, %2;"
+                             : "=r"(words[2 * i + w / 4][w % 4])
+                             : "r"(in_order[w]), "r"(opaque_zero));
             }
         }
-        const uint64_t descriptor = descriptor_of(weights);
-        fence_products();
+        const uint64_t descriptor = matrix_descriptor(weights);
+        wgmma_fence();
 #pragma unroll
         for (uint32_t i = 0; i < 2 * kChunks; ++i) {
             multiply_warpgroup(T{}, sums, words[i], descriptor + i * (kNum * 64 / 16));
         }
-        commit_products();
+        wgmma_commit_group();
     }
 };
 
@@ -126,7 +132,8 @@ __device__ inline uint32_t find_taps(const Args& args, const Rows& rows, uint32_
         const uint32_t group = first_group + i;
         words[j] = 0;
         if (rows.has(rows.first + row) && i < kBatch && group < args.num_groups) {
-            words[j] = __ldg(&args.words[static_cast<uint64_t>(group) * args.stride + rows.first + row]);
+            words[j] =
+                __ldg(&args.words[static_cast<uint64_t>(group) * args.stride + rows.first + row]);
         }
     }
     uint32_t present = 0;
@@ -145,8 +152,8 @@ __device__ inline uint32_t find_taps(const Args& args, const Rows& rows, uint32_
     return __reduce_or_sync(kAllLanes, present);
 }
 
-// `kChannels` output channels; `args.num_chunks` steps are a tap. One thread copies the
-// weights of the steps into a ring.
+// `kChannels` output channels; `args.num_chunks` steps are a tap. One producer thread copies the
+// weights of the steps into the stages of a pipeline; all warps consume them.
 template <typename T, uint32_t kChannels>
 __device__ void warpgroups(const Args& args) {
     using Step = WarpgroupStep<T>;
@@ -161,24 +168,27 @@ __device__ void warpgroups(const Args& args) {
     __shared__ uint32_t taps_of_warps[kLanes];
     const uint32_t stages = shared_address(shared);
     const uint32_t full = shared_address(barriers[0]), empty = shared_address(barriers[1]);
-    auto* offsets = reinterpret_cast<uint2(*)[8]>(shared + kStages * kStageBytes / sizeof(uint4)) + warp_of() * kBatchTaps;
+    auto* offsets = reinterpret_cast<uint2(*)[8]>(shared + kStages * kStageBytes / sizeof(uint4)) +
+                    warp_of() * kBatchTaps;
     if (threadIdx.x < kStages) {
-        init_barrier(full + 8 * threadIdx.x, 1);
-        init_barrier(empty + 8 * threadIdx.x, kWarps);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barrier::init(full + 8 * threadIdx.x, 1);
+        barrier::init(empty + 8 * threadIdx.x, kWarps);
+        barrier::fence_init();
     }
     if (threadIdx.x < kLanes) taps_of_warps[threadIdx.x] = 0;
 
     const uint32_t num_steps = args.num_chunks;
     const uint32_t warpgroup = warp_of() / (kWarpgroupLanes / kLanes);
-    const uint8_t* packed = args.weights.data + static_cast<uint64_t>(blockIdx.y) * args.num_groups *
-                                                    args.width * num_steps * kStageBytes;
+    const uint8_t* packed = args.weights.data + static_cast<uint64_t>(blockIdx.y) *
+                                                    args.num_groups * args.width * num_steps *
+                                                    kStageBytes;
     const uint8_t* features = args.features.data + lane_of() % 4 * 16;
     const uint32_t num_rows = num_rows_of(args);
-    const Range of_block(0, (num_rows + kWarpgroupRows - 1) / kWarpgroupRows, blockIdx.x, gridDim.x);
+    const Range of_block(0, (num_rows + kWarpgroupRows - 1) / kWarpgroupRows, blockIdx.x,
+                         gridDim.x);
     const uint32_t num_units = of_block.end - of_block.begin;
     const uint32_t num_passes = (num_units + kWarpgroups - 1) / kWarpgroups;
-    RingPlace place, place_ahead;
+    PipelineState smem_pipe_read, smem_pipe_write;
     for (uint32_t pass = 0; pass < num_passes; ++pass) {
         const Range of_pass(of_block.begin, num_units, pass, num_passes);
         const uint32_t unit = of_pass.begin + warpgroup;
@@ -197,14 +207,18 @@ __device__ void warpgroups(const Args& args) {
             uint32_t mine = __reduce_or_sync(kAllLanes, lane_of() / 4 == warpgroup ? of_lane : 0);
 
             uint32_t to_copy = rest, step_to_copy = 0;
-            const uint8_t* of_batch = packed + static_cast<uint64_t>(group) * args.width * num_steps * kStageBytes;
+            const uint8_t* of_batch =
+                packed + static_cast<uint64_t>(group) * args.width * num_steps * kStageBytes;
             const auto copy_next = [&] {
                 if (threadIdx.x == 0 && to_copy != 0) {
-                    wait(empty + 8 * place_ahead.stage, place_ahead.phase ^ 1);
-                    copy_bulk(stages + place_ahead.stage * kStageBytes,
-                              of_batch + ((__ffs(to_copy) - 1) * num_steps + step_to_copy) * kStageBytes,
-                              kStageBytes, full + 8 * place_ahead.stage);
-                    place_ahead.advance(kStages);
+                    barrier::wait_parity(empty + 8 * smem_pipe_write.stage,
+                                         smem_pipe_write.phase ^ 1);
+                    const uint32_t step = (__ffs(to_copy) - 1) * num_steps + step_to_copy;
+                    barrier::arrive_expect_tx(full + 8 * smem_pipe_write.stage, kStageBytes);
+                    barrier::copy_bulk(stages + smem_pipe_write.stage * kStageBytes,
+                                       of_batch + step * kStageBytes, kStageBytes,
+                                       full + 8 * smem_pipe_write.stage);
+                    smem_pipe_write.advance(kStages);
                     if (++step_to_copy == num_steps) step_to_copy = 0, to_copy &= to_copy - 1;
                 }
                 __syncwarp();
@@ -213,7 +227,7 @@ __device__ void warpgroups(const Args& args) {
             for (uint32_t i = 0; i < kAhead; ++i) copy_next();
 
             uint32_t to_load = mine, step_to_load = 0, step_of_tap = 0;
-            uint32_t held = kStages;  // the stage that products are still read from
+            uint32_t held = kStages;  // the stage that products still read
             uint2 of_tap = {};
             const auto load_next = [&](Step& step) {
                 if (to_load == 0) return;
@@ -222,7 +236,7 @@ __device__ void warpgroups(const Args& args) {
                 if (++step_to_load == num_steps) step_to_load = 0, to_load &= to_load - 1;
             };
             const auto release = [&](uint32_t stage) {
-                if (lane_of() == 0) arrive(empty + 8 * stage);
+                if (lane_of() == 0) barrier::arrive(empty + 8 * stage);
             };
             const auto release_held = [&] {
                 if (held != kStages) release(held);
@@ -230,13 +244,13 @@ __device__ void warpgroups(const Args& args) {
             };
             // Passes over the lowest tap, which other warpgroups have.
             const auto skip_tap = [&] {
-                wait_for_products<0>();
+                wgmma_wait_group<0>();
                 release_held();
 #pragma unroll 1
                 for (uint32_t step = 0; step < num_steps; ++step) {
-                    wait(full + 8 * place.stage, place.phase);
-                    release(place.stage);
-                    place.advance(kStages);
+                    barrier::wait_parity(full + 8 * smem_pipe_read.stage, smem_pipe_read.phase);
+                    release(smem_pipe_read.stage);
+                    smem_pipe_read.advance(kStages);
                     copy_next();
                 }
                 rest &= rest - 1;
@@ -247,12 +261,13 @@ __device__ void warpgroups(const Args& args) {
 #pragma unroll 1
                     while (((rest & -rest) & mine) == 0) skip_tap();
                 }
-                wait(full + 8 * place.stage, place.phase);
-                wait_for_products<0>();
+                barrier::wait_parity(full + 8 * smem_pipe_read.stage, smem_pipe_read.phase);
+                wgmma_wait_group<0>();
                 release_held();
-                step.multiply_into(sums, stages + place.stage * kStageBytes, args.zero);
-                held = place.stage;
-                place.advance(kStages);
+                step.multiply_into(sums, stages + smem_pipe_read.stage * kStageBytes,
+                                   args.opaque_zero);
+                held = smem_pipe_read.stage;
+                smem_pipe_read.advance(kStages);
                 load_next(step);
                 copy_next();
                 if (++step_of_tap == num_steps) step_of_tap = 0, rest &= rest - 1, mine &= mine - 1;
@@ -265,7 +280,7 @@ __device__ void warpgroups(const Args& args) {
                 while (multiply_next(even) && multiply_next(odd)) {
                 }
             }
-            wait_for_products<0>();
+            wgmma_wait_group<0>();
             release_held();
 #pragma unroll 1
             while (rest != 0) skip_tap();
@@ -280,7 +295,7 @@ __device__ void warpgroups(const Args& args) {
             of_rows[1][c] = sums[c / 2 * 4 + 2 + c % 2];
         }
         const uint32_t row = rows.first + lane_of() / 4;
-        finish<typename Stored<T>::Type>(args, rows, {row, row + 8}, channel, of_rows);
+        epilogue<typename Stored<T>::Type>(args, rows, {row, row + 8}, channel, of_rows);
     }
 }
 

@@ -22,7 +22,6 @@ struct Args {
     uint32_t capacity;
     uint32_t num_input_rows;  // that words name at most
 };
-static_assert(sizeof(Args) == 88);
 
 template <typename T>
 __device__ void pool(const Args& args) {
@@ -49,10 +48,10 @@ __device__ void pool(const Args& args) {
 
 }  // namespace sparse_max_pool
 
-#define SPARSE_MAX_POOL(T, suffix)                                                       \
-    extern "C" __global__ void __launch_bounds__(sparse_max_pool::kThreads)              \
+#define SPARSE_MAX_POOL(T, suffix)                                                     \
+    extern "C" __global__ void __launch_bounds__(sparse_max_pool::kThreads)            \
         sparse_max_pool_##suffix(const __grid_constant__ sparse_max_pool::Args args) { \
-        sparse_max_pool::pool<T>(args);                                                     \
+        sparse_max_pool::pool<T>(args);                                                \
     }
 
 SPARSE_MAX_POOL(float, f32)

@@ -25,7 +25,7 @@ __device__ inline uint32_t input_index(const CellsArgs& args, uint32_t row) {
         const uint32_t index = args.cells[row];
         return index / 32 < args.bits.len ? index : kNoRow;
     }
-    const int32_t* at = &args.coordinates[static_cast<uint64_t>(row) * 4];
+    const auto* at = reinterpret_cast<const int32_t*>(&args.coordinates[row]);
     const auto batch = static_cast<uint32_t>(at[0]);
     const auto c0 = static_cast<uint32_t>(at[1]);
     const auto c1 = static_cast<uint32_t>(at[2]);
@@ -81,20 +81,21 @@ extern "C" __global__ void __launch_bounds__(rulebook::kThreads)
     if (row >= args.capacity || row >= args.num_cells[0]) return;
     const uint32_t index = rulebook::input_index(args, row);
     if (index == kNoRow) return;
-    const uint32_t site = row_of({args.bits, args.ranks}, index);
+    const SiteIndex sites{{args.bits.data, args.bits.len}, {args.ranks.data, args.ranks.len}};
+    const uint32_t site = row_of(sites, index);
     if (site >= args.sites.len) return;
     args.sites[site] = index;
     atomicMin(&args.input_rows[site], row);
 }
 
-#define RULEBOOK_RANK(suffix, kWords, kWritesSites)                                  \
-    extern "C" __global__ void __launch_bounds__(rulebook::kRankThreads)             \
-        rulebook_count_##suffix(const __grid_constant__ rulebook::RankArgs args) {   \
-        rulebook::count_bits<kWords>(args);                                          \
-    }                                                                                \
-    extern "C" __global__ void __launch_bounds__(rulebook::kRankThreads)             \
-        rulebook_rank_##suffix(const __grid_constant__ rulebook::RankArgs args) {    \
-        rulebook::rank<kWords, kWritesSites>(args);                                  \
+#define RULEBOOK_RANK(suffix, kWords, kWritesSites)                                \
+    extern "C" __global__ void __launch_bounds__(rulebook::kRankThreads)           \
+        rulebook_count_##suffix(const __grid_constant__ rulebook::RankArgs args) { \
+        rulebook::count_bits<kWords>(args);                                        \
+    }                                                                              \
+    extern "C" __global__ void __launch_bounds__(rulebook::kRankThreads)           \
+        rulebook_rank_##suffix(const __grid_constant__ rulebook::RankArgs args) {  \
+        rulebook::rank<kWords, kWritesSites>(args);                                \
     }
 
 // A block per tile. The sites of the input are written by `place`.

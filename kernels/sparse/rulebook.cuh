@@ -27,18 +27,16 @@ struct Level {
     Slice<uint32_t> counts;
     Slice<uint32_t> input_rows;
 };
-static_assert(sizeof(Level) == 64);
 
 struct ClearArgs {
     Level levels[kMaxLevels];
     uint32_t num_levels;
     uint32_t reserved;
 };
-static_assert(sizeof(ClearArgs) == 776);
 
 struct CellsArgs {
-    Slice<const int32_t> coordinates;  // batch, c0, c1, c2 by row; empty: `cells`
-    Slice<const uint32_t> cells;       // linear indices
+    Slice<const int4> coordinates;  // batch, c0, c1, c2 by row; empty: `cells`
+    Slice<const uint32_t> cells;    // linear indices
     Slice<const uint32_t> num_cells;
     Slice<uint32_t> bits;
     Slice<uint32_t> ranks;
@@ -49,7 +47,6 @@ struct CellsArgs {
     uint32_t capacity;  // of cells
     uint32_t reserved;
 };
-static_assert(sizeof(CellsArgs) == 152);
 
 struct RankArgs {
     Slice<uint32_t> bits;
@@ -60,7 +57,6 @@ struct RankArgs {
     uint32_t num_words;
     uint32_t capacity;
 };
-static_assert(sizeof(RankArgs) == 88);
 
 // `input = output * stride - padding + tap * dilation`; the other way round when
 // `is_divided`: `output = input * stride - padding + tap * dilation`.
@@ -70,7 +66,6 @@ struct Geometry {
     uint32_t padding[3];
     uint32_t dilation[3];
 };
-static_assert(sizeof(Geometry) == 48);
 
 struct OutputsArgs {
     Slice<const uint32_t> sites;   // of the input
@@ -83,7 +78,6 @@ struct OutputsArgs {
     uint32_t capacity;  // of the input
     uint32_t is_transposed;
 };
-static_assert(sizeof(OutputsArgs) == 152);
 
 struct TableArgs {
     SiteIndex input;
@@ -96,13 +90,12 @@ struct TableArgs {
     uint32_t stride;  // from one group of words to the next
     uint32_t is_divided;
 };
-static_assert(sizeof(TableArgs) == 168);
 
 // A cell of an axis from a cell of the other side and a tap; `kNoRow` where none is.
 __device__ inline uint32_t multiplied(const Geometry& geometry, uint32_t axis, uint32_t cell,
                                       uint32_t tap, uint32_t size) {
-    const uint32_t found = cell * geometry.stride[axis] + tap * geometry.dilation[axis] -
-                           geometry.padding[axis];
+    const uint32_t found =
+        cell * geometry.stride[axis] + tap * geometry.dilation[axis] - geometry.padding[axis];
     return found < size ? found : kNoRow;
 }
 
@@ -137,7 +130,10 @@ __device__ inline Run run_of(const Geometry& geometry, bool is_transposed, uint3
     } else if (dilation == 1) {
         // Every output whose kernel covers the cell.
         const int32_t padded = static_cast<int32_t>(cell) + padding;
-        begin = padded < kernel ? 0 : static_cast<int32_t>(static_cast<uint32_t>(padded - kernel) / geometry.stride[axis]) + 1;
+        begin = padded < kernel ? 0
+                                : static_cast<int32_t>(static_cast<uint32_t>(padded - kernel) /
+                                                       geometry.stride[axis]) +
+                                      1;
         end = static_cast<int32_t>(static_cast<uint32_t>(padded) / geometry.stride[axis]) + 1;
         step = 1;
     } else {

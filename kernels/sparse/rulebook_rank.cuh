@@ -1,8 +1,8 @@
 // Ranks of the words of a bitmap.
 #pragma once
 
-#include "sparse/rulebook.cuh"
 #include "shared/scan.cuh"
+#include "sparse/rulebook.cuh"
 
 namespace rulebook {
 
@@ -80,7 +80,8 @@ __device__ void rank(const RankArgs& args) {
     before_tile = __reduce_add_sync(scan::kAllLanes, before_tile);
     if (lane == 0) sums[0][warp] = of_warp, sums[1][warp] = before_tile;
     __syncthreads();
-    const uint32_t before_warp = __reduce_add_sync(scan::kAllLanes, lane < warp ? sums[0][lane % kWarps] : 0);
+    const uint32_t before_warp =
+        __reduce_add_sync(scan::kAllLanes, lane < warp ? sums[0][lane % kWarps] : 0);
     before_tile = __reduce_add_sync(scan::kAllLanes, lane < kWarps ? sums[1][lane % kWarps] : 0);
 
     const uint32_t capacity = args.capacity;

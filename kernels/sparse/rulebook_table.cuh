@@ -13,7 +13,8 @@ struct Triple {
     __device__ void load(const SiteIndex& sites, uint32_t line, int32_t first, uint32_t size,
                          bool is_inside) {
         const int32_t from = first < 0 ? 0 : first;
-        const int32_t to = first + 3 < static_cast<int32_t>(size) ? first + 3 : static_cast<int32_t>(size);
+        const int32_t to =
+            first + 3 < static_cast<int32_t>(size) ? first + 3 : static_cast<int32_t>(size);
         is_inside = is_inside && from < to;
         mask = is_inside ? (1u << (to - from)) - 1 : 0;
         const uint32_t index = is_inside ? line + from : 0;

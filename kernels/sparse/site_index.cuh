@@ -9,15 +9,13 @@ struct SiteGrid {
     uint32_t shape[3];
     uint32_t batch_size;
 };
-static_assert(sizeof(SiteGrid) == 16);
 
 // Bit i of word w: cell 32 w + i is a site. The rank of a word is the number of
 // sites before it, undefined where the word has none.
 struct SiteIndex {
-    Slice<uint32_t> bits;
-    Slice<uint32_t> ranks;
+    Slice<const uint32_t> bits;
+    Slice<const uint32_t> ranks;
 };
-static_assert(sizeof(SiteIndex) == 32);
 
 constexpr uint32_t kNoRow = 0xffffffffu;
 

@@ -7,8 +7,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "sparse/site_index.cuh"
 #include "sparse/conv.cuh"
+#include "sparse/site_index.cuh"
 
 namespace to_map {
 
@@ -25,11 +25,10 @@ struct Args {
     uint32_t num_channels;
     uint32_t row_stride;  // values of a row of features
     uint32_t batch_size;
-    uint32_t num_cells;     // of a scene
-    uint32_t size[3];       // depth, rows, columns
+    uint32_t num_cells;       // of a scene
+    uint32_t size[3];         // depth, rows, columns
     uint32_t cell_stride[3];  // of the grid, from one cell to the next along each
 };
-static_assert(sizeof(Args<float, float>) == 104);
 
 template <typename From, typename To>
 __device__ void write(const Args<From, To>& args) {
@@ -45,9 +44,13 @@ __device__ void write(const Args<From, To>& args) {
                           place / args.size[2] * args.cell_stride[1] +
                           place % args.size[2] * args.cell_stride[2];
     const uint32_t row = row_of(args.sites, cell);
-    const From* from = reinterpret_cast<const From*>(args.features.data + sparse_conv::kZeroBytes) + static_cast<uint64_t>(row == kNoRow ? 0 : row) * args.row_stride;
+    const From* from = reinterpret_cast<const From*>(args.features.data + sparse_conv::kZeroBytes) +
+                       static_cast<uint64_t>(row == kNoRow ? 0 : row) * args.row_stride;
     const uint64_t plane = static_cast<uint64_t>(args.size[0]) * num_places;
-    To* to = args.map.data + (static_cast<uint64_t>(scene) * args.num_channels * args.size[0] + depth) * num_places + place;
+    To* to =
+        args.map.data +
+        (static_cast<uint64_t>(scene) * args.num_channels * args.size[0] + depth) * num_places +
+        place;
 #pragma unroll
     for (uint32_t c = 0; c < kChannels; c += kWide) {
         // Rows are padded to a multiple of 16 channels.
@@ -68,10 +71,10 @@ __device__ void write(const Args<From, To>& args) {
 
 }  // namespace to_map
 
-#define TO_MAP(From, To, suffix)                                                   \
-    extern "C" __global__ void __launch_bounds__(to_map::kThreads)                 \
-        to_map_##suffix(const __grid_constant__ to_map::Args<From, To> args) {     \
-        to_map::write(args);                                                       \
+#define TO_MAP(From, To, suffix)                                               \
+    extern "C" __global__ void __launch_bounds__(to_map::kThreads)             \
+        to_map_##suffix(const __grid_constant__ to_map::Args<From, To> args) { \
+        to_map::write(args);                                                   \
     }
 
 TO_MAP(float, float, f32)

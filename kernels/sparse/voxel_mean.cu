@@ -7,21 +7,21 @@
 // Without a limit on the points of a voxel, a block per large voxel loads their values side
 // by side; a thread per channel sums them, in the same order.
 
-#include "shared/slice.cuh"
 #include "cloud/voxel_bucket.cuh"
+#include "shared/slice.cuh"
 
 namespace voxel_mean {
 
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kMaxTransforms = 32;
-// Blocks for large voxels, and the values that one holds.
-constexpr uint32_t kLargeVoxelBlocks = 132;
+// The values that a block for large voxels holds.
 constexpr uint32_t kMaxHeld = 4096;
 
 // The struct in Rust: crates/ops/src/sparse/voxel_mean/kernels.rs.
 struct Args {
     Slice<const float> points;
-    Slice<const uint32_t> point_indices;  // by voxel `max_points_per_voxel`; without a limit as buckets
+    // By voxel `max_points_per_voxel`; without a limit as buckets.
+    Slice<const uint32_t> point_indices;
     Slice<const uint32_t> num_points_per_voxel;
     Slice<const uint32_t> num_voxels;
     Slice<const VoxelBucket> buckets;  // by voxel
@@ -30,10 +30,9 @@ struct Args {
     Slice<float> features;  // rows of `num_channels`
     uint32_t num_channels;
     uint32_t max_points_per_voxel;
-    uint32_t tanh_channels;  // a bit each
-    uint32_t reserved;
+    uint32_t tanh_channels;     // a bit each
+    uint32_t num_large_blocks;  // without a limit: blocks for large voxels, the first ones
 };
-static_assert(sizeof(Args) == 144);
 
 // exp(x) for -20 <= x <= 0.
 __device__ inline double exp_of_negative(double x) {
@@ -52,7 +51,8 @@ __device__ inline float tanh_of(float value) {
     const double square = __dmul_rn(x, x);
     double result;
     if (x < 0.015625) {
-        const double inner = __dsub_rn(__ddiv_rn(1.0, 3.0), __dmul_rn(square, __ddiv_rn(2.0, 15.0)));
+        const double inner =
+            __dsub_rn(__ddiv_rn(1.0, 3.0), __dmul_rn(square, __ddiv_rn(2.0, 15.0)));
         result = __dsub_rn(x, __dmul_rn(__dmul_rn(x, square), inner));
     } else {
         const double e = exp_of_negative(__dmul_rn(-2.0, x));
@@ -67,10 +67,13 @@ __device__ inline float transformed(const Args& args, float value, uint32_t chan
 }
 
 // For a thread: a channel of a voxel whose points begin at `indices`.
-__device__ inline float mean_of(const Args& args, const uint32_t* indices, uint32_t num, uint32_t channel) {
+__device__ inline float mean_of(const Args& args, const uint32_t* indices, uint32_t num,
+                                uint32_t channel) {
     float sum = 0.0f;
     for (uint32_t i = 0; i < num; ++i) {
-        sum += transformed(args, args.points[static_cast<uint64_t>(indices[i]) * args.num_channels + channel], channel);
+        sum += transformed(
+            args, args.points[static_cast<uint64_t>(indices[i]) * args.num_channels + channel],
+            channel);
     }
     return sum / static_cast<float>(num);
 }
@@ -114,8 +117,8 @@ __device__ inline void write_mean(const Args& args, uint32_t first_block) {
     if (voxel >= args.num_points_per_voxel.len || voxel >= args.num_voxels[0]) return;
     const uint32_t num = args.num_points_per_voxel[voxel];
     if (!kHasLimit && num > kMaxSmallBucket) return;
-    const uint64_t first =
-        kHasLimit ? static_cast<uint64_t>(voxel) * args.max_points_per_voxel : args.buckets[voxel].offset;
+    const uint64_t first = kHasLimit ? static_cast<uint64_t>(voxel) * args.max_points_per_voxel
+                                     : args.buckets[voxel].offset;
     args.features[at] = mean_of(args, &args.point_indices[first], num, channel);
 }
 
@@ -130,9 +133,10 @@ extern "C" __global__ void __launch_bounds__(voxel_mean::kThreads)
     voxel_mean_all_f32(const __grid_constant__ voxel_mean::Args args) {
     using namespace voxel_mean;
     __shared__ float held[kMaxHeld];
-    if (blockIdx.x >= kLargeVoxelBlocks) return write_mean<false>(args, kLargeVoxelBlocks);
-    const uint32_t num = min(args.num_large_voxels[0], static_cast<uint32_t>(args.large_voxels.len));
-    for (uint32_t i = blockIdx.x; i < num; i += kLargeVoxelBlocks) {
+    if (blockIdx.x >= args.num_large_blocks) return write_mean<false>(args, args.num_large_blocks);
+    const uint32_t num =
+        min(args.num_large_voxels[0], static_cast<uint32_t>(args.large_voxels.len));
+    for (uint32_t i = blockIdx.x; i < num; i += args.num_large_blocks) {
         write_large_mean(args, args.large_voxels[i], held);
     }
 }

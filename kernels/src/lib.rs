@@ -13,8 +13,10 @@
 //! assert!(THREADS.is_multiple_of(32));
 //! ```
 
+mod mirror;
 mod shared;
 
+pub use mirror::{Field, Kind, RustField, Struct};
 pub use shared::constant;
 
 /// Kernels that are loaded together.
@@ -50,6 +52,8 @@ pub const IMAGES: &[Image] = &[];
 /// The path of every source below this folder, such as `nms/args.cuh`, and its text.
 pub const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 
+include!(concat!(env!("OUT_DIR"), "/structs.rs"));
+
 /// The text of a source by its path, such as `nms/args.cuh`.
 ///
 /// # Panics
@@ -58,18 +62,10 @@ pub const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/sources
 pub const fn source(path: &str) -> &'static str {
     let mut i = 0;
     while i < SOURCES.len() {
-        if is_equal(SOURCES[i].0.as_bytes(), path.as_bytes()) {
+        if mirror::is_equal(SOURCES[i].0, path) {
             return SOURCES[i].1;
         }
         i += 1;
     }
     panic!("there is no source of this path in kernels/")
-}
-
-const fn is_equal(a: &[u8], b: &[u8]) -> bool {
-    let mut i = 0;
-    while i < a.len() && i < b.len() && a[i] == b[i] {
-        i += 1;
-    }
-    i == a.len() && i == b.len()
 }

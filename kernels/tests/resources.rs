@@ -3,7 +3,7 @@
 //! embeds for each architecture, and in which image each kernel is.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-#[path = "../../tests/common/require.rs"]
+#[path = "../../crates/testing/src/require.rs"]
 mod require;
 
 use std::collections::BTreeSet;

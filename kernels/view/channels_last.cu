@@ -22,12 +22,11 @@ struct Level {
     Slice<To> texels;          // [views, rows, columns, channels]
     uint32_t source_size[2];   // columns, rows
     uint32_t size[2];
-    uint32_t step;             // 2: even rows and columns alone
-    uint32_t is_channels_last; // of the source
-    float scale;               // of int8 texels
-    uint32_t end_block;        // blocks of the levels up to this one, of a view
+    uint32_t step;              // 2: even rows and columns alone
+    uint32_t is_channels_last;  // of the source
+    float scale;                // of int8 texels
+    uint32_t end_block;         // blocks of the levels up to this one, of a view
 };
-static_assert(sizeof(Level<float, float>) == 64);
 
 template <typename From, typename To>
 struct Args {
@@ -37,7 +36,6 @@ struct Args {
     uint32_t num_channels;
     uint32_t reserved;
 };
-static_assert(sizeof(Args<float, float>) == 272);
 
 __device__ inline float widened(float value) { return value; }
 __device__ inline float widened(__half value) { return __half2float(value); }
@@ -56,7 +54,8 @@ __device__ void write(const Args<From, To>& args) {
     const uint32_t lane = threadIdx.x % kTile, first_row = threadIdx.x / kTile;
     uint32_t index = 0, first_block = 0;
     for (uint32_t i = 0; i + 1 < args.num_levels; ++i) {
-        if (blockIdx.x >= args.levels[i].end_block) index = i + 1, first_block = args.levels[i].end_block;
+        if (blockIdx.x >= args.levels[i].end_block)
+            index = i + 1, first_block = args.levels[i].end_block;
     }
     const Level<From, To>& level = args.levels[index];
     const uint64_t num_texels = static_cast<uint64_t>(level.size[0]) * level.size[1];
@@ -65,7 +64,8 @@ __device__ void write(const Args<From, To>& args) {
     const From* values = level.values.data + blockIdx.y * num_sources * args.num_channels;
     To* texels = level.texels.data + blockIdx.y * num_texels * args.num_channels;
     const auto source_of = [&level](uint32_t texel) {
-        const uint32_t row = texel / level.size[0] * level.step, column = texel % level.size[0] * level.step;
+        const uint32_t row = texel / level.size[0] * level.step,
+                       column = texel % level.size[0] * level.step;
         return static_cast<uint64_t>(row) * level.source_size[0] + column;
     };
     for (uint32_t first = 0; first < args.num_channels; first += kTile) {
@@ -82,9 +82,11 @@ __device__ void write(const Args<From, To>& args) {
         for (uint32_t t = first_row; t < kTile; t += kRows) {
             const uint32_t texel = first_texel + t, channel = first + lane;
             if (texel >= num_texels || channel >= args.num_channels) continue;
-            const From value = level.is_channels_last == 0 ? tile[lane][t]
-                                                           : values[source_of(texel) * args.num_channels + channel];
-            store(widened(value), level.scale, texels + texel * static_cast<uint64_t>(args.num_channels) + channel);
+            const From value = level.is_channels_last == 0
+                                   ? tile[lane][t]
+                                   : values[source_of(texel) * args.num_channels + channel];
+            store(widened(value), level.scale,
+                  texels + texel * static_cast<uint64_t>(args.num_channels) + channel);
         }
         __syncthreads();
     }
@@ -92,10 +94,10 @@ __device__ void write(const Args<From, To>& args) {
 
 }  // namespace channels_last
 
-#define CHANNELS_LAST(From, To, suffix)                                                       \
-    extern "C" __global__ void __launch_bounds__(channels_last::kThreads)                     \
-        channels_last_##suffix(const __grid_constant__ channels_last::Args<From, To> args) {  \
-        channels_last::write(args);                                                           \
+#define CHANNELS_LAST(From, To, suffix)                                                      \
+    extern "C" __global__ void __launch_bounds__(channels_last::kThreads)                    \
+        channels_last_##suffix(const __grid_constant__ channels_last::Args<From, To> args) { \
+        channels_last::write(args);                                                          \
     }
 
 CHANNELS_LAST(float, float, f32)

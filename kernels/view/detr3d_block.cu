@@ -4,13 +4,12 @@
 
 // GPUs without clusters do not have these kernels; the launcher looks for them.
 #if HAS_CLUSTERS
-#define DETR3D_BLOCK(M, kRows, name)                                                              \
-    extern "C" __global__ void __cluster_dims__(detr3d_block::kBlocks, 1, 1)                      \
-        __launch_bounds__(detr3d_block::kThreads, 1) name(                                        \
-            const __grid_constant__ detr3d_block::Args args) {                                    \
-        extern __shared__ uint4 bytes[];                                                          \
-        auto& shared = *reinterpret_cast<detr3d_block::Shared<kRows>*>(bytes);                    \
-        detr3d_block::Block<M, kRows>(args, shared).run();                                        \
+#define DETR3D_BLOCK(M, kRows, name)                                                            \
+    extern "C" __global__ void __cluster_dims__(detr3d_block::kBlocks, 1, 1) __launch_bounds__( \
+        detr3d_block::kThreads, 1) name(const __grid_constant__ detr3d_block::Args args) {      \
+        extern __shared__ uint4 bytes[];                                                        \
+        auto& shared = *reinterpret_cast<detr3d_block::Shared<kRows>*>(bytes);                  \
+        detr3d_block::Block<M, kRows>(args, shared).run();                                      \
     }
 
 DETR3D_BLOCK(__half, 8, detr3d_block_8_f16)

@@ -10,9 +10,12 @@ __host__ __device__ constexpr uint32_t layer_of(Step step) {
         case kEncode: return kEncoderLayer;
         case kAttend: return kOutputLayer;
         case kView: return kViewLayer;
-        case kHide: case kHideMore: return kHiddenLayer;
-        case kFeed: case kFeedMore: return kFeedForwardLayer;
-        case kQueries: case kKeys: return kQueriesKeysLayer;
+        case kHide:
+        case kHideMore: return kHiddenLayer;
+        case kFeed:
+        case kFeedMore: return kFeedForwardLayer;
+        case kQueries:
+        case kKeys: return kQueriesKeysLayer;
         case kValues: return kValuesLayer;
         case kRegress: return kRegressionLayer;
         case kRegressMore: return kRegressionLayer + 1;
@@ -43,7 +46,11 @@ struct Layers {
     float4 residual;
 
     __device__ Layers(const Args& args, Shared<kRows>& shared)
-        : args(args), shared(shared), rank(cluster::rank()), first_row(blockIdx.x / kBlocks * kRows), inbox(shared.inbox) {}
+        : args(args),
+          shared(shared),
+          rank(cluster::rank()),
+          first_row(blockIdx.x / kBlocks * kRows),
+          inbox(shared.inbox) {}
 
     __device__ bool is_first() const { return args.attended.len != 0; }
     __device__ bool is_last() const { return args.boxes.len != 0; }
@@ -56,13 +63,17 @@ struct Layers {
     // threads store 8 values together, each in one of the blocks.
     __device__ void share(__half* to, float4 v) const {
         const uint2 mine = make_uint2(row::pack(v.x, v.y), row::pack(v.z, v.w));
-        const uint2 other = make_uint2(__shfl_xor_sync(kAllLanes, mine.x, 1), __shfl_xor_sync(kAllLanes, mine.y, 1));
+        const uint2 other = make_uint2(__shfl_xor_sync(kAllLanes, mine.x, 1),
+                                       __shfl_xor_sync(kAllLanes, mine.y, 1));
         const uint32_t is_odd = lane_of() % 2;
-        const uint4 words = is_odd ? make_uint4(other.x, other.y, mine.x, mine.y) : make_uint4(mine.x, mine.y, other.x, other.y);
+        const uint4 words = is_odd ? make_uint4(other.x, other.y, mine.x, mine.y)
+                                   : make_uint4(mine.x, mine.y, other.x, other.y);
         inbox.send(static_cast<uint32_t>(__cvta_generic_to_shared(to - 4 * is_odd)), is_odd, words);
     }
     // Waits for the rows of a number of buffers, which both thread blocks store.
-    __device__ void receive(uint32_t num_buffers) { inbox.receive(num_buffers * kRows * kChannels * sizeof(__half)); }
+    __device__ void receive(uint32_t num_buffers) {
+        inbox.receive(num_buffers * kRows * kChannels * sizeof(__half));
+    }
 
     // The first column of this thread block in a step's layer.
     template <Step kStep>
@@ -77,16 +88,20 @@ struct Layers {
         constexpr bool is_second = kStep == kFeed || kStep == kFeedMore;
         const Layer& layer = args.layers[layer_of(kStep)];
         const uint32_t first = first_column<kStep>();
-        Columns columns = {layer.weights.data, is_second ? kHidden : kChannels, kStep == kFeedMore ? kStepInputs : 0,
-                           first / linear::kWarpColumns, P::kGroups};
+        Columns columns = {layer.weights.data, is_second ? kHidden : kChannels,
+                           kStep == kFeedMore ? kStepInputs : 0, first / linear::kWarpColumns,
+                           P::kGroups};
         if constexpr (kStep == kMove) columns.num_groups = 1;
-        if constexpr (kStep == kScore) columns.num_groups = (args.num_classes + linear::kWarpColumns - 1) / linear::kWarpColumns;
+        if constexpr (kStep == kScore)
+            columns.num_groups =
+                (args.num_classes + linear::kWarpColumns - 1) / linear::kWarpColumns;
         if constexpr (kStep == kValues) {
             // A thread has a column of 8 rows.
             bias.x = layer.bias.data[first + threadIdx.x % kColumns];
         } else if constexpr (kStep != kFeedMore) {
             bias = make_float4(0, 0, 0, 0);
-            if (first + my_column() < layer.bias.len) bias = load4(layer.bias.data + first + my_column());
+            if (first + my_column() < layer.bias.len)
+                bias = load4(layer.bias.data + first + my_column());
         }
         if constexpr (kStep == kAttend || kStep == kQueries || kStep == kKeys) {
             constexpr uint32_t kStride = kStep == kAttend ? kChannels : 2 * kChannels;
@@ -97,8 +112,8 @@ struct Layers {
         product.load(P::place_of(columns));
     }
 
-    // The warps' sums of a step. Steps with nothing but a receive between them have different places,
-    // so that the second stores nothing that a thread of the first may still read.
+    // The warps' sums of a step. Steps with nothing but a receive between them have different
+    // places, so that the second stores nothing that a thread of the first may still read.
     template <Step kStep>
     __device__ float* parts() const {
         static_assert(2 * P::kParts * P::kPartLen <= sizeof(shared.parts) / sizeof(float));
@@ -127,14 +142,18 @@ struct Layers {
     __device__ void finish(float4 of_step, float4 rows) {
         if constexpr (kStep == kValues) return store_values(of_step.x);
         if (threadIdx.x >= kStepThreads) return;
-        const uint32_t column = first_column<kStep>() + my_column(), place = my_row() * kPitch + column;
+        const uint32_t column = first_column<kStep>() + my_column(),
+                       place = my_row() * kPitch + column;
         float4 v = sum_of(parts<kStep>()) + of_step;
-        const auto relu = [&] { v = make_float4(row::relu(v.x), row::relu(v.y), row::relu(v.z), row::relu(v.w)); };
+        const auto relu = [&] {
+            v = make_float4(row::relu(v.x), row::relu(v.y), row::relu(v.z), row::relu(v.w));
+        };
         if constexpr (kStep == kEncode || kStep == kClassifyMore) {
             share(shared.d + place, v);
         } else if constexpr (kStep == kAttend) {
             v = v + rows;
-            if (args.positions.len != 0 && has_row()) v = v + load4(args.positions.data + my_query() * kChannels + column);
+            if (args.positions.len != 0 && has_row())
+                v = v + load4(args.positions.data + my_query() * kChannels + column);
             share(shared.b + place, v);
         } else if constexpr (kStep == kView) {
             share(shared.c + place, v + load4(shared.b + place) + load4(shared.d + place));
@@ -146,7 +165,8 @@ struct Layers {
             bias = v;
         } else if constexpr (kStep == kFeedMore) {
             v = v + load4(shared.c + place);
-            if (args.output.len != 0 && has_row()) row::store4(v, args.output.data + my_query() * kChannels + column);
+            if (args.output.len != 0 && has_row())
+                row::store4(v, args.output.data + my_query() * kChannels + column);
             share(shared.d + place, v);
         } else if constexpr (kStep == kRegress || kStep == kRegressMore) {
             relu();
@@ -154,10 +174,12 @@ struct Layers {
         } else if constexpr (kStep == kClassify) {
             share(shared.b + place, v);
         } else if constexpr (kStep == kQueries) {
-            if (has_row()) row::store4(v + rows, args.next_queries.data + my_query() * kChannels + column);
+            if (has_row())
+                row::store4(v + rows, args.next_queries.data + my_query() * kChannels + column);
         } else if constexpr (kStep == kKeys) {
             const uint32_t channel = column - kChannels;
-            __half* to = next_tile(my_query(), channel / kHeadLen) + row_of_key(my_query() % kTileKeys) * kHeadLen;
+            __half* to = next_tile(my_query(), channel / kHeadLen) +
+                         row_of_key(my_query() % kTileKeys) * kHeadLen;
             if (has_row()) row::store4(v + rows, to + channel % kHeadLen);
         } else if constexpr (kStep == kMove) {
             move(v);
@@ -165,7 +187,8 @@ struct Layers {
             const float values[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
             for (uint32_t i = 0; i < 4; ++i) {
-                if (has_row() && column + i < args.num_classes) args.logits.data[my_query() * args.num_classes + column + i] = values[i];
+                if (has_row() && column + i < args.num_classes)
+                    args.logits.data[my_query() * args.num_classes + column + i] = values[i];
             }
         }
     }
@@ -189,7 +212,8 @@ struct Layers {
             v[r] += bias;
         }
         const uint32_t channel = first_column<kValues>() + column, query = first_row + first;
-        row::store(v, next_tile(query, channel / kHeadLen) + kHeadKeysLen + channel % kHeadLen * kTileKeys + query % kTileKeys);
+        row::store(v, next_tile(query, channel / kHeadLen) + kHeadKeysLen +
+                          channel % kHeadLen * kTileKeys + query % kTileKeys);
     }
 
     // Moves the point of a row; of the last block, stores the box.
@@ -200,7 +224,8 @@ struct Layers {
         if (my_column() == 0) {
 #pragma unroll
             for (uint32_t i = 0; i < 3; ++i) {
-                values[i] = refine::sigmoid_as<__half>(values[i] + refine::inverse_sigmoid<__half>(args.points.data[3 * query + i]));
+                values[i] = refine::sigmoid_as<__half>(
+                    values[i] + refine::inverse_sigmoid<__half>(args.points.data[3 * query + i]));
                 if (!is_last()) args.moved.data[3 * query + i] = values[i];
                 values[i] = fmaf(values[i], args.extent[i], args.low[i]);
             }
@@ -209,13 +234,16 @@ struct Layers {
 #pragma unroll
         for (uint32_t i = 0; i < 4; ++i) {
             // The last value of a box is no output of the layer.
-            if (my_column() + i + 1 < kBoxLen) args.boxes.data[query * kBoxLen + my_column() + i] = values[i];
+            if (my_column() + i + 1 < kBoxLen)
+                args.boxes.data[query * kBoxLen + my_column() + i] = values[i];
         }
     }
 
     // Normalizes a row of each of some buffers, by a warp.
     template <uint32_t kNum>
-    __device__ void normalize_row(__half* const (&buffers)[kNum], uint32_t r, const uint32_t (&norms)[kNum], const bool (&has_relu)[kNum]) const {
+    __device__ void normalize_row(__half* const (&buffers)[kNum], uint32_t r,
+                                  const uint32_t (&norms)[kNum],
+                                  const bool (&has_relu)[kNum]) const {
         const uint32_t place = r * kPitch + lane_of() * row::kGroup;
         float values[kNum][row::kGroup];
         const float* of_rows[kNum];

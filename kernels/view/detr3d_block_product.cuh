@@ -1,6 +1,6 @@
-// A step of a linear layer: the products of 8 or 16 rows in shared memory, of 256 inputs, with weights
-// that pass from device memory straight to registers: while a step is multiplied, the weights
-// of the next are loaded.
+// A step of a linear layer: the products of 8 or 16 rows in shared memory, of 256 inputs, with
+// weights that pass from device memory straight to registers: while a step is multiplied, the
+// weights of the next are loaded.
 #pragma once
 
 #include "view/linear_products.cuh"
@@ -43,8 +43,10 @@ struct Product {
 
     // Where this lane's weights begin. What warps without columns compute is not used.
     __device__ static const uint4* place_of(const Columns& columns) {
-        const uint32_t of_layer = columns.first_group + (group() < columns.num_groups ? group() : 0);
-        const uint32_t first = of_layer * columns.num_inputs + columns.first_input + part() * kPartInputs;
+        const uint32_t of_layer =
+            columns.first_group + (group() < columns.num_groups ? group() : 0);
+        const uint32_t first =
+            of_layer * columns.num_inputs + columns.first_input + part() * kPartInputs;
         return reinterpret_cast<const uint4*>(columns.weights) + first / 16 * kLanes + lane_of();
     }
     __device__ void load(const uint4* from) {
@@ -58,8 +60,9 @@ struct Product {
         // Four operands of 8 rows and 8 inputs: of 32 inputs of 8 rows, or of 16 of 16.
         constexpr uint32_t kTogether = 16 / kRows;
         const uint32_t operand = lane_of() / 8, first_row = kRows == 8 ? 0 : operand / 2 * 8;
-        const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(
-            rows + (first_row + lane_of() % 8) * pitch + operand % (2 * kTogether) * 8 + part() * kPartInputs));
+        const auto at = static_cast<uint32_t>(
+            __cvta_generic_to_shared(rows + (first_row + lane_of() % 8) * pitch +
+                                     operand % (2 * kTogether) * 8 + part() * kPartInputs));
 #pragma unroll
         for (uint32_t i = 0; i < kSteps; i += kTogether) {
             uint4 b;
@@ -72,7 +75,8 @@ struct Product {
         }
         load_next();
         const uint32_t g = lane_of() / 4;
-        float* to = parts + part() * kPartLen + lane_of() % 4 * 2 * kSumPitch + group() * linear::kWarpColumns + g / 2 * 4 + g % 2;
+        float* to = parts + part() * kPartLen + lane_of() % 4 * 2 * kSumPitch +
+                    group() * linear::kWarpColumns + g / 2 * 4 + g % 2;
 #pragma unroll
         for (uint32_t m = 0; m < kRows / 8; ++m, to += 8 * kSumPitch) {
             to[0] = sums[m][0], to[kSumPitch] = sums[m][1];

@@ -1,13 +1,13 @@
-// Linear layers that follow each other: crates/ops/src/view/layer_stack/mod.rs. A block takes 16 rows
-// through all layers of a job; rows stay in shared memory, weights are read where they are.
-// A launch has several jobs that depend on nothing of each other.
+// Linear layers that follow each other: crates/ops/src/view/layer_stack/mod.rs. A block takes 16
+// rows through all layers of a job; rows stay in shared memory, weights are read where they are. A
+// launch has several jobs that depend on nothing of each other.
 //
 // A layer: sum and bias, ReLU, layer normalization, each if asked for. f16: matrix
 // instructions, sums in f32. f32: `sum = fma(x, w, sum)`, inputs ascending.
 #pragma once
 
-#include "view/linear_products.cuh"
 #include "shared/pdl.cuh"
+#include "view/linear_products.cuh"
 
 namespace layer_stack {
 
@@ -30,38 +30,36 @@ struct Layer {
     uint32_t has_relu;             // before the norm
     uint32_t reserved;
 };
-static_assert(sizeof(Layer) == 64);
 
 template <typename T>
 struct Job {
-    Slice<const T> rows;             // the input, if there are no columns
-    Slice<const float> norm;         // of it; empty: none
-    Slice<T> normalized;             // where the input is stored after its norm; empty: nowhere
-    Slice<const T> addend;           // added to it after that; empty: none
-    Slice<const float> columns;      // rows of f32, the input of `first`; empty: `rows` are
-    Slice<const float> first;        // a row of weights and a bias per output, ReLU following
-    Slice<const float> first_norm;   // after that
-    Slice<T> output;                 // empty: `values`
-    Slice<float> values;             // outputs in f32
-    Slice<const float> summand;      // rows that are added to them; empty: none
-    Slice<const float> interval;     // divides outputs from `first_divided` on before that
+    Slice<const T> rows;            // the input, if there are no columns
+    Slice<const float> norm;        // of it; empty: none
+    Slice<T> normalized;            // where the input is stored after its norm; empty: nowhere
+    Slice<const T> addend;          // added to it after that; empty: none
+    Slice<const float> columns;     // rows of f32, the input of `first`; empty: `rows` are
+    Slice<const float> first;       // a row of weights and a bias per output, ReLU following
+    Slice<const float> first_norm;  // after that
+    Slice<T> output;                // empty: `values`
+    Slice<float> values;            // outputs in f32
+    Slice<const float> summand;     // rows that are added to them; empty: none
+    Slice<const float> interval;    // divides outputs from `first_divided` on before that
     Layer layers[kMaxLayers];
     uint32_t row_stride;
-    uint32_t row_len;                // channels of the input
+    uint32_t row_len;  // channels of the input
     uint32_t normalized_stride;
     uint32_t addend_stride;
     uint32_t column_stride;
     uint32_t num_columns;
-    uint32_t first_width;            // outputs of `first`
+    uint32_t first_width;  // outputs of `first`
     uint32_t output_stride;
-    uint32_t num_values;             // outputs that are stored, of a row
+    uint32_t num_values;  // outputs that are stored, of a row
     uint32_t first_divided;
     uint32_t num_rows;
     uint32_t num_layers;
     float epsilon;
     uint32_t reserved;
 };
-static_assert(sizeof(Job<float>) == 552);
 
 template <typename T>
 struct Args {
@@ -69,7 +67,6 @@ struct Args {
     uint32_t num_jobs;
     uint32_t reserved;
 };
-static_assert(sizeof(Args<float>) == 3320);
 
 // Rows in shared memory; rows begin in different banks.
 template <typename T>
@@ -126,7 +123,8 @@ __device__ void load(const Job<T>& job, uint32_t first_row, Rows<T>& rows) {
     for (uint32_t c = lane_of(); c < job.row_len; c += kLanes) {
         const T value = to[c];
         if (job.normalized.len != 0) job.normalized.data[row * job.normalized_stride + c] = value;
-        if (job.addend.len != 0) write(read(value) + read(job.addend.data[row * job.addend_stride + c]), to + c);
+        if (job.addend.len != 0)
+            write(read(value) + read(job.addend.data[row * job.addend_stride + c]), to + c);
     }
 }
 
@@ -138,7 +136,9 @@ __device__ void load_columns(const Job<T>& job, uint32_t first_row, Rows<T>& row
     float x[kMaxColumns];
 #pragma unroll
     for (uint32_t i = 0; i < kMaxColumns; ++i) {
-        x[i] = i < job.num_columns && row < job.num_rows ? job.columns.data[row * job.column_stride + i] : 0.0f;
+        x[i] = i < job.num_columns && row < job.num_rows
+                   ? job.columns.data[row * job.column_stride + i]
+                   : 0.0f;
     }
     const uint32_t padded = (job.first_width + 15) / 16 * 16;
     for (uint32_t c = lane_of(); c < padded; c += kLanes) {
@@ -182,7 +182,7 @@ __device__ void run(const Args<T>& args) {
     const Job<T>& job = args.jobs[blockIdx.y];
     const uint32_t first_row = blockIdx.x * kRows;
     if (first_row >= job.num_rows) return;
-    overlap::wait_for_earlier();
+    pdl::wait();
     if (job.columns.len != 0) {
         load_columns(job, first_row, buffers[0]);
     } else {
@@ -199,7 +199,8 @@ __device__ void run(const Args<T>& args) {
             linear::Sums<1> sums = {};
             const auto* weights = reinterpret_cast<const uint4*>(
                 layer.weights.data + static_cast<uint64_t>(column) * layer.num_inputs * sizeof(T));
-            linear::multiply_rows<1>(&from.values[0][0], Rows<T>::kPitch, weights, layer.num_inputs, sums);
+            linear::multiply_rows<1>(&from.values[0][0], Rows<T>::kPitch, weights, layer.num_inputs,
+                                     sums);
             const uint32_t own = column + lane_of() % 4 * 4;
             const float4 bias = *reinterpret_cast<const float4*>(layer.bias.data + own);
 #pragma unroll
@@ -221,7 +222,8 @@ __device__ void run(const Args<T>& args) {
         if (is_last && layer.norm.len == 0) return;
         __syncthreads();
         if (layer.norm.len == 0) continue;
-        normalize(to.values[warp_of()], static_cast<uint32_t>(layer.norm.len / 2), layer.norm, job.epsilon);
+        normalize(to.values[warp_of()], static_cast<uint32_t>(layer.norm.len / 2), layer.norm,
+                  job.epsilon);
         if (!is_last) {
             __syncthreads();
             continue;

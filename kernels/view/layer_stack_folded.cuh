@@ -1,20 +1,23 @@
-// Stacks of layers in f16 whose normalizations are folded into the layers that follow them: parameters, and
-// the streams of weights. layer_stack_folded_steps.cuh has the layers.
+// Stacks of layers in f16 whose normalizations are folded into the layers that follow them:
+// parameters, and the streams of weights. layer_stack_folded_steps.cuh has the layers.
 //
-// A block takes 8 rows through all layers. A job over rows has all warps; where there is only one, jobs over columns of
-// f32 follow, side by side, whose input may be the values that it stores. Several jobs over rows have blocks of
-// their own. A warp has 32 neighbouring outputs of every layer of its job. What it needs of all its layers is one stream in device memory, in the order of use, which bulk
-// copies bring to a ring of its own; the weights of a layer are in registers before its rows are there.
+// A block takes 8 rows through all layers. A job over rows has all warps; where there is only one,
+// jobs over columns of f32 follow, side by side, whose input may be the values that it stores.
+// Several jobs over rows have blocks of their own. A warp has 32 neighbouring outputs of every
+// layer of its job. What it needs of all its layers is one stream in device memory, in the order of
+// use, which bulk copies bring to the stages of its pipeline; the weights of a layer are in
+// registers before its rows are there.
 //
-// norm(y) W + b = (y V - mean(y) s) / deviation(y) + c, with V = gamma W rounded to f16, s the sums of the columns of V and
-// c = beta W + b. The moments of y come from one more matrix instruction for 8 rows and 16 inputs: its left operand
-// are the rows themselves, whose products with themselves are sums of squares, and ones. Variances are differences of
-// those: rows whose mean is more than some hundred times their deviation lose digits.
+// norm(y) W + b = (y V - mean(y) s) / deviation(y) + c, with V = gamma W rounded to f16, s the sums
+// of the columns of V and c = beta W + b. The moments of y come from one more matrix instruction
+// for 8 rows and 16 inputs: its left operand are the rows themselves, whose products with
+// themselves are sums of squares, and ones. Variances are differences of those: rows whose mean is
+// more than some hundred times their deviation lose digits.
 #pragma once
 
-#include "view/layer_stack.cuh"
 #include "shared/pdl.cuh"
 #include "shared/warpgroup.cuh"
+#include "view/layer_stack.cuh"
 
 namespace layer_stack_folded {
 
@@ -37,7 +40,7 @@ constexpr uint32_t kMaxConstants = 9;
 // Values of a row that the first job stores in f32, and the most that a job over columns reads.
 constexpr uint32_t kBoxLen = 12;
 constexpr uint32_t kMaxColumns = 3;
-// Steps of 16 inputs of a chunk of a ring.
+// Steps of 16 inputs, of a chunk, and chunks of a pipeline: its stages.
 constexpr uint32_t kMaxSteps = kMaxWidth / 16;
 constexpr uint32_t kChunkSteps = 8;
 constexpr uint32_t kChunks = 3;
@@ -51,36 +54,35 @@ struct Layer {
     uint8_t reserved;
     float inverse_len;  // of the norm of its inputs; 0: none
 };
-static_assert(sizeof(Layer) == 8);
 
 struct Job {
-    Slice<const __half> rows;      // the input of a job over rows
-    Slice<const float> norm;       // of it: gamma, beta; empty: none
-    Slice<__half> normalized;      // where it is stored after that; empty: nowhere
-    Slice<const __half> addend;    // added after that; empty: none
-    Slice<const float> columns;    // the input of the others; empty: the values of the first job
-    Slice<__half> output;          // empty: `values`, of jobs over rows alone
+    Slice<const __half> rows;    // the input of a job over rows
+    Slice<const float> norm;     // of it: gamma, beta; empty: none
+    Slice<__half> normalized;    // where it is stored after that; empty: nowhere
+    Slice<const __half> addend;  // added after that; empty: none
+    Slice<const float> columns;  // the input of the others; empty: the values of the first job
+    Slice<__half> output;        // empty: `values`, of jobs over rows alone
     Slice<float> values;
-    Slice<const float> summand;    // rows that are added to these; empty: none
-    Slice<const float> interval;   // divides values from `first_divided` on before that; read before earlier launches have ended
+    Slice<const float> summand;   // rows that are added to these; empty: none
+    Slice<const float> interval;  // divides values from `first_divided` on before that; read before
+                                  // earlier launches have ended
     Layer layers[kMaxLayers];
-    Layer last;                    // the norm of the output: `num_steps` and `inverse_len`
+    Layer last;  // the norm of the output: `num_steps` and `inverse_len`
     uint32_t row_stride;
     uint32_t row_len;
     uint32_t normalized_stride;
     uint32_t addend_stride;
     uint32_t column_stride;
     uint32_t num_columns;
-    uint32_t first_column;         // of a row of the first job's values; without one, three times the job
+    uint32_t first_column;  // of a row of the first job's values; without one, three times the job
     uint32_t output_stride;
-    uint32_t num_values;           // stored of a row
+    uint32_t num_values;  // stored of a row
     uint32_t first_divided;
     uint32_t num_layers;
     uint32_t first_warp;
     uint32_t num_warps;
     uint32_t reserved;
 };
-static_assert(sizeof(Job) == 248);
 
 // What a warp reads: constants, then weights.
 struct Stream {
@@ -97,7 +99,6 @@ struct Args {
     uint32_t num_rows;
     float epsilon;
 };
-static_assert(sizeof(Args) == 1656);
 
 struct Constants {
     // Bias and sum of V of outputs lane / 4 and + 8; of a last norm beta and gamma.
@@ -108,7 +109,7 @@ struct Constants {
 static_assert(sizeof(Constants) == 2816);
 
 struct Shared {
-    uint4 rings[kWarps][kChunks][kChunkSteps][kGroups][kLanes];
+    uint4 stages[kWarps][kChunks][kChunkSteps][kGroups][kLanes];
     Constants constants[kWarps];
     __align__(16) __half rows[2][kRows][kPitch];
     float boxes[kRows][kBoxLen];
@@ -122,13 +123,18 @@ static_assert(sizeof(Shared) == kSharedBytes);
 
 // By a whole warp, for which one lane acts: operands are in registers of the warp.
 __device__ inline void init_barrier(uint32_t barrier) {
-    asm volatile("{\n.reg .pred one;\nelect.sync _|one, -1;\n@one mbarrier.init.shared.b64 [%0], 1;\n}" ::"r"(barrier) : "memory");
+    asm volatile(
+        "{\n.reg .pred one;\nelect.sync _|one, -1;\n@one mbarrier.init.shared.b64 [%0], 1;\n}" ::
+            "r"(barrier)
+        : "memory");
 }
-__device__ inline void copy(uint32_t to, const uint8_t* from, uint32_t num_bytes, uint32_t barrier) {
+__device__ inline void copy(uint32_t to, const uint8_t* from, uint32_t num_bytes,
+                            uint32_t barrier) {
     asm volatile(
         "{\n.reg .pred one;\nelect.sync _|one, -1;\n"
         "@one mbarrier.arrive.expect_tx.shared.b64 _, [%3], %2;\n"
-        "@one cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n}" ::"r"(to),
+        "@one cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+        " [%0], [%1], %2, [%3];\n}" ::"r"(to),
         "l"(from), "r"(num_bytes), "r"(barrier)
         : "memory");
 }
@@ -151,21 +157,22 @@ struct Weights {
     const uint8_t* from;
     uint64_t copied, taken;  // what is left of the plan
     uint32_t left = 0;       // steps of a layer that are not copied yet
-    uint32_t ring, full, slot = 0, phase = 0;
-    uint32_t pending = 0;    // 1 + the slot that has been read, but not copied to
-    uint32_t zero;           // which the compiler does not know
+    uint32_t stages, full, stage = 0, phase = 0;
+    uint32_t pending = 0;  // 1 + the stage that has been read, but not copied to
+    uint32_t opaque_zero;  // always 0, which the compiler does not know
 
-    __device__ Weights(const Args& args, Shared& shared, uint32_t warp) : zero(blockIdx.z) {
+    __device__ Weights(const Args& args, Shared& shared, uint32_t warp) : opaque_zero(blockIdx.z) {
         const Stream& stream = args.warps[blockIdx.y][warp];
         from = args.streams.data + stream.begin;
         copied = taken = stream.plan;
-        ring = warpgroup::shared_address(shared.rings[warp]);
+        stages = warpgroup::shared_address(shared.stages[warp]);
         full = warpgroup::shared_address(shared.full[warp]);
 #pragma unroll
         for (uint32_t i = 0; i <= kChunks; ++i) init_barrier(full + 8 * i);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barrier::fence_init();
         __syncwarp();
-        copy(warpgroup::shared_address(&shared.constants[warp]), from, sizeof(Constants), full + 8 * kChunks);
+        copy(warpgroup::shared_address(&shared.constants[warp]), from, sizeof(Constants),
+             full + 8 * kChunks);
         from += sizeof(Constants);
 #pragma unroll 1
         for (uint32_t i = 0; i < kChunks; ++i) copy_chunk(i);
@@ -175,7 +182,7 @@ struct Weights {
         if (left == 0) return;
         const uint32_t num = left < kChunkSteps ? left : kChunkSteps;
         const uint32_t num_bytes = num * kStepBytes;
-        copy(ring + to * kChunkBytes, from, num_bytes, full + 8 * to);
+        copy(stages + to * kChunkBytes, from, num_bytes, full + 8 * to);
         left -= num, from += num_bytes;
     }
     __device__ uint32_t next_steps() {
@@ -186,7 +193,7 @@ struct Weights {
     // Brings a chunk of the next layer to registers, if it has so many steps.
     __device__ void take(uint32_t chunk, uint32_t num_steps) {
         if (chunk * kChunkSteps >= num_steps) return;
-        wait(full + 8 * slot, phase);
+        wait(full + 8 * stage, phase);
 #pragma unroll
         for (uint32_t k = 0; k < kChunkSteps; ++k) {
 #pragma unroll
@@ -194,19 +201,21 @@ struct Weights {
                 uint4& w = steps[chunk * kChunkSteps + k][g];
                 asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
                              : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
-                             : "r"(ring + slot * kChunkBytes + ((k * kGroups + g) * kLanes + lane_of()) * 16)
+                             : "r"(stages + stage * kChunkBytes +
+                                   ((k * kGroups + g) * kLanes + lane_of()) * 16)
                              : "memory");
             }
         }
-        pending = slot + 1;
-        if (++slot == kChunks) slot = 0, phase ^= 1;
+        pending = stage + 1;
+        if (++stage == kChunks) stage = 0, phase ^= 1;
     }
-    // Copies to the place of a chunk that has been taken. Not at once: loads wait in a queue, and the copy must not
-    // overtake them. It depends on the last of them.
+    // Copies to the place of a chunk that has been taken. Not at once: loads wait in a queue, and
+    // the copy must not overtake them. It depends on the last of them.
     __device__ void refill(uint32_t chunk) {
         if (pending == 0) return;
         __syncwarp();
-        copy_chunk(pending - 1 + (steps[(chunk + 1) * kChunkSteps - 1][kGroups - 1].w & zero));
+        copy_chunk(pending - 1 +
+                   (steps[(chunk + 1) * kChunkSteps - 1][kGroups - 1].w & opaque_zero));
         pending = 0;
     }
 };

@@ -31,10 +31,11 @@ __device__ inline void multiply(float (&sums)[4], uint4 a, uint32_t b0, uint32_t
 
 // Adds the products of `num_inputs` inputs to the sums.
 template <uint32_t kTiles>
-__device__ void multiply_rows(const __half* rows, uint32_t pitch, const uint4* weights, uint32_t num_inputs,
-                              Sums<kTiles>& sums) {
+__device__ void multiply_rows(const __half* rows, uint32_t pitch, const uint4* weights,
+                              uint32_t num_inputs, Sums<kTiles>& sums) {
     const uint32_t lane = lane_of();
-    uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(rows + (lane % 16) * pitch + lane / 16 * 8));
+    uint32_t at =
+        static_cast<uint32_t>(__cvta_generic_to_shared(rows + (lane % 16) * pitch + lane / 16 * 8));
     weights += lane;
     const uint4* end = weights + num_inputs / 16 * kLanes;
 #pragma unroll 4
@@ -53,17 +54,19 @@ __device__ void multiply_rows(const __half* rows, uint32_t pitch, const uint4* w
 }
 
 template <uint32_t kTiles>
-__device__ void multiply_rows(const float* rows, uint32_t pitch, const uint4* weights, uint32_t num_inputs,
-                              Sums<kTiles>& sums) {
+__device__ void multiply_rows(const float* rows, uint32_t pitch, const uint4* weights,
+                              uint32_t num_inputs, Sums<kTiles>& sums) {
     rows += lane_of() / 4 * pitch;
     weights += lane_of() % 4;
 #pragma unroll 1
     for (uint32_t i = 0; i < num_inputs; i += 4, rows += 4, weights += kWarpColumns) {
         float4 x[2 * kTiles], w[4];
 #pragma unroll
-        for (uint32_t m = 0; m < 2 * kTiles; ++m) x[m] = *reinterpret_cast<const float4*>(rows + m * 8 * pitch);
+        for (uint32_t m = 0; m < 2 * kTiles; ++m)
+            x[m] = *reinterpret_cast<const float4*>(rows + m * 8 * pitch);
 #pragma unroll
-        for (uint32_t k = 0; k < 4; ++k) w[k] = reinterpret_cast<const float4*>(weights)[k * (kWarpColumns / 4)];
+        for (uint32_t k = 0; k < 4; ++k)
+            w[k] = reinterpret_cast<const float4*>(weights)[k * (kWarpColumns / 4)];
 #pragma unroll
         for (uint32_t k = 0; k < 4; ++k) {
             const float columns[4] = {w[k].x, w[k].y, w[k].z, w[k].w};

@@ -48,12 +48,14 @@ struct Raw<int8_t> {
     uint2 words;
     __device__ void load(const int8_t* from) { words = *reinterpret_cast<const uint2*>(from); }
     __device__ void clear() { words = make_uint2(0, 0); }
-    // Conversions run at an eighth of the rate of sums: v + 128 becomes the last byte of 2^23 instead.
+    // Conversions run at an eighth of the rate of sums: v + 128 becomes the last byte of 2^23
+    // instead.
     __device__ void unpack(float (&to)[kGroup]) const {
         const uint32_t w[2] = {words.x ^ 0x80808080u, words.y ^ 0x80808080u};
 #pragma unroll
         for (uint32_t i = 0; i < kGroup; ++i) {
-            to[i] = __uint_as_float(__byte_perm(w[i / 4], 0x4b000000u, 0x7440u | i % 4)) - 8388736.0f;
+            to[i] =
+                __uint_as_float(__byte_perm(w[i / 4], 0x4b000000u, 0x7440u | i % 4)) - 8388736.0f;
         }
     }
 };
@@ -80,7 +82,9 @@ __device__ inline void store(const float (&from)[kGroup], float* to) {
 }
 
 // Two values.
-__device__ inline void store2(float2 from, __half* to) { *reinterpret_cast<uint32_t*>(to) = pack(from.x, from.y); }
+__device__ inline void store2(float2 from, __half* to) {
+    *reinterpret_cast<uint32_t*>(to) = pack(from.x, from.y);
+}
 __device__ inline void store2(float2 from, float* to) { *reinterpret_cast<float2*>(to) = from; }
 
 // Four values.

@@ -1,6 +1,6 @@
 // Sampling of feature maps where points are seen: crates/ops/src/view/sample/mod.rs. A warp has a
-// point in a level of a view: its lanes have 8 channels each and read 16 bytes (f16) of each texel. Points
-// that a view does not see are skipped before anything of it is read.
+// point in a level of a view: its lanes have 8 channels each and read 16 bytes (f16) of each texel.
+// Points that a view does not see are skipped before anything of it is read.
 #pragma once
 
 #include "view/linear.cuh"
@@ -19,7 +19,6 @@ struct Level {
     float scale;  // of int8 texels
     uint32_t reserved;
 };
-static_assert(sizeof(Level) == 32);
 
 struct Maps {
     Level levels[kMaxLevels];
@@ -29,9 +28,8 @@ struct Maps {
     uint32_t num_channels;
     float min_depth;
 };
-static_assert(sizeof(Maps) == 160);
 
-// Where a view sees a point, in fractions of its picture.
+// Where a view sees a point, in fractions of its image.
 struct Place {
     float u, v;
     bool is_seen;
@@ -43,7 +41,9 @@ __device__ Place place_of(const Matrix& matrix, float min_depth, const float (&p
     float a[3];
 #pragma unroll
     for (uint32_t i = 0; i < 3; ++i) {
-        a[i] = ((matrix[4 * i] * point[0] + matrix[4 * i + 1] * point[1]) + matrix[4 * i + 2] * point[2]) + matrix[4 * i + 3];
+        a[i] = ((matrix[4 * i] * point[0] + matrix[4 * i + 1] * point[1]) +
+                matrix[4 * i + 2] * point[2]) +
+               matrix[4 * i + 3];
     }
     const float depth = fmaxf(a[2], min_depth);
     const float u = a[0] / depth, v = a[1] / depth;
@@ -59,9 +59,11 @@ struct Corners {
     row::Raw<M> texels[4];
     float weights[4];
 
-    __device__ void load(const Maps& maps, uint32_t level, uint32_t view, float u, float v, bool has_channels) {
+    __device__ void load(const Maps& maps, uint32_t level, uint32_t view, float u, float v,
+                         bool has_channels) {
         const Level& of = maps.levels[level];
-        const float x = u * static_cast<float>(of.width) - 0.5f, y = v * static_cast<float>(of.height) - 0.5f;
+        const float x = u * static_cast<float>(of.width) - 0.5f,
+                    y = v * static_cast<float>(of.height) - 0.5f;
         const float left = floorf(x), top = floorf(y);
         const float wx = x - left, wy = y - top;
         const int x0 = static_cast<int>(left), y0 = static_cast<int>(top);
@@ -69,11 +71,14 @@ struct Corners {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int cx = x0 + i % 2, cy = y0 + i / 2;
-            const bool exists = cx >= 0 && cy >= 0 && cx < static_cast<int>(of.width) && cy < static_cast<int>(of.height);
-            weights[i] = exists ? (i / 2 == 0 ? 1.0f - wy : wy) * (i % 2 == 0 ? 1.0f - wx : wx) : 0.0f;
+            const bool exists = cx >= 0 && cy >= 0 && cx < static_cast<int>(of.width) &&
+                                cy < static_cast<int>(of.height);
+            weights[i] =
+                exists ? (i / 2 == 0 ? 1.0f - wy : wy) * (i % 2 == 0 ? 1.0f - wx : wx) : 0.0f;
             texels[i].clear();
             if (exists && has_channels) {
-                const uint64_t texel = (static_cast<uint64_t>(view) * of.height + cy) * of.width + cx;
+                const uint64_t texel =
+                    (static_cast<uint64_t>(view) * of.height + cy) * of.width + cx;
                 texels[i].load(base + texel * maps.num_channels);
             }
         }
@@ -93,19 +98,18 @@ struct Corners {
 // A query that looks through its reference point, weighted by sigmoids (DETR3D).
 template <typename T>
 struct ReferenceArgs {
-    Slice<const T> rows;           // content before the norm
-    Slice<const float> norm;       // gamma, beta
-    Slice<T> content;              // the rows, normalized
-    Slice<const float> points;     // 3 per query, in 0 to 1 of the range
-    Slice<const T> weights;        // a row of channels per view and level: of the logits
-    Slice<const float> offsets;    // a row per query: what is added to the logits
+    Slice<const T> rows;         // content before the norm
+    Slice<const float> norm;     // gamma, beta
+    Slice<T> content;            // the rows, normalized
+    Slice<const float> points;   // 3 per query, in 0 to 1 of the range
+    Slice<const T> weights;      // a row of channels per view and level: of the logits
+    Slice<const float> offsets;  // a row per query: what is added to the logits
     Slice<T> output;
     Maps maps;
-    float low[3], extent[3];       // of the range, in metres
+    float low[3], extent[3];  // of the range, in metres
     uint32_t num_queries;
     float epsilon;
 };
-static_assert(sizeof(ReferenceArgs<float>) == 304);
 
 // A block has a query, each warp a level.
 constexpr uint32_t kReferenceThreads = 128;
@@ -114,7 +118,7 @@ template <typename T, typename M>
 __device__ void sample_references(const ReferenceArgs<T>& args, uint32_t query) {
     __shared__ __align__(16) float of_levels[kMaxLevels][kMaxChannels];
     linear::prefetch(args);
-    overlap::wait_for_earlier();
+    pdl::wait();
     const uint32_t channels = args.maps.num_channels;
     const uint32_t num_levels = args.maps.num_levels;
     const uint32_t level = warp_of();
@@ -123,14 +127,18 @@ __device__ void sample_references(const ReferenceArgs<T>& args, uint32_t query) 
 
     // The lanes up to the number of views have a view each, and the weight of the level in it.
     float content[1][1][row::kGroup] = {}, point[3], mean[1], scale[1], offset = 0;
-    if (has_channels) row::load(args.rows.data + static_cast<uint64_t>(query) * channels + c, content[0][0]);
+    if (has_channels)
+        row::load(args.rows.data + static_cast<uint64_t>(query) * channels + c, content[0][0]);
 #pragma unroll
-    for (uint32_t i = 0; i < 3; ++i) point[i] = fmaf(args.points[3 * query + i], args.extent[i], args.low[i]);
+    for (uint32_t i = 0; i < 3; ++i)
+        point[i] = fmaf(args.points[3 * query + i], args.extent[i], args.low[i]);
     Place place = {0, 0, false};
     if (lane_of() < args.maps.num_views) {
         place = place_of(args.maps, lane_of(), point);
         if (level < num_levels) {
-            offset = args.offsets[(static_cast<uint64_t>(query) * args.maps.num_views + lane_of()) * num_levels + level];
+            offset = args.offsets[(static_cast<uint64_t>(query) * args.maps.num_views + lane_of()) *
+                                      num_levels +
+                                  level];
         }
     }
     row::moments<1, 1>(content, channels, args.epsilon, mean, scale);
@@ -142,7 +150,9 @@ __device__ void sample_references(const ReferenceArgs<T>& args, uint32_t query) 
         for (uint32_t k = 0; k < row::kGroup; ++k) {
             content[0][0][k] = fmaf((content[0][0][k] - mean[0]) * scale[0], gamma[k], beta[k]);
         }
-        if (level == 0) row::store(content[0][0], args.content.data + static_cast<uint64_t>(query) * channels + c);
+        if (level == 0)
+            row::store(content[0][0],
+                       args.content.data + static_cast<uint64_t>(query) * channels + c);
     }
 
     if (level < num_levels) {
@@ -157,9 +167,12 @@ __device__ void sample_references(const ReferenceArgs<T>& args, uint32_t query) 
             float logit = 0;
             if (has_channels) {
                 float w[row::kGroup];
-                row::load(args.weights.data + static_cast<uint64_t>(view * num_levels + level) * channels + c, w);
+                row::load(args.weights.data +
+                              static_cast<uint64_t>(view * num_levels + level) * channels + c,
+                          w);
 #pragma unroll
-                for (uint32_t k = 0; k < row::kGroup; ++k) logit = fmaf(content[0][0][k], w[k], logit);
+                for (uint32_t k = 0; k < row::kGroup; ++k)
+                    logit = fmaf(content[0][0][k], w[k], logit);
             }
             logit = row::sum_of_lanes(logit) + __shfl_sync(kAllLanes, offset, view);
             corners.add_to(sums, refine::sigmoid_as<T>(logit) * of_texels);
@@ -186,15 +199,18 @@ struct ReferenceAndLinearArgs {
     uint32_t num_row_blocks;  // of the linear layers
     uint32_t reserved;
 };
-static_assert(sizeof(ReferenceAndLinearArgs<float>) == 1744);
 
 template <typename T, typename M>
-__device__ void sample_references_and_linear(const ReferenceAndLinearArgs<T>& args, uint8_t* shared) {
-    overlap::allow_next_of<T>();
+__device__ void sample_references_and_linear(const ReferenceAndLinearArgs<T>& args,
+                                             uint8_t* shared) {
+    pdl::trigger_of<T>();
     // The linear layers take longer: they come first.
-    const uint32_t num_linear = args.num_row_blocks * args.linear.end_blocks[args.linear.num_jobs - 1];
-    if (blockIdx.x >= num_linear) return sample_references<T, M>(args.sample, blockIdx.x - num_linear);
-    linear::compute_block<T, 1, true>(args.linear, blockIdx.x % args.num_row_blocks, blockIdx.x / args.num_row_blocks, shared);
+    const uint32_t num_linear =
+        args.num_row_blocks * args.linear.end_blocks[args.linear.num_jobs - 1];
+    if (blockIdx.x >= num_linear)
+        return sample_references<T, M>(args.sample, blockIdx.x - num_linear);
+    linear::compute_block<T, 1, true>(args.linear, blockIdx.x % args.num_row_blocks,
+                                      blockIdx.x / args.num_row_blocks, shared);
 }
 
 }  // namespace view_sample

@@ -1,6 +1,7 @@
-// Sampling through the key points of anchors (view_sample_points.cuh) with f16 activations. A block has an anchor. Its
-// samples that lie between the same four texels are a cell: their weights are added up first, so that the texels are
-// read once. A warp takes some cells, a lane 8 channels of them.
+// Sampling through the key points of anchors (view_sample_points.cuh) with f16 activations. A block
+// has an anchor. Its samples that lie between the same four texels are a cell: their weights are
+// added up first, so that the texels are read once. A warp takes some cells, a lane 8 channels of
+// them.
 #pragma once
 
 #include "shared/pdl.cuh"
@@ -19,10 +20,12 @@ constexpr uint32_t kPartWarps = kPartSamples / kLanes;
 constexpr uint32_t kPartPairs = 1024;
 
 // The exponential of a difference that is not positive.
-__device__ inline float exponential_of(float difference) { return exp2_fast(difference * 1.44269504f); }
+__device__ inline float exponential_of(float difference) {
+    return exp2_fast(difference * 1.44269504f);
+}
 
-// The sum of exponentials, relative to at least the largest. The least finite f32 stands for none: no difference of it
-// is NaN.
+// The sum of exponentials, relative to at least the largest. The least finite f32 stands for none:
+// no difference of it is NaN.
 struct Total {
     float largest = -3.402823466e38f, sum = 0;
 
@@ -57,7 +60,8 @@ struct Cells {
 
 template <typename M>
 struct CellSampling {
-    // Logits of all views that a thread adds up first; views and groups of which it reads logits at once.
+    // Logits of all views that a thread adds up first; views and groups of which it reads logits at
+    // once.
     static constexpr uint32_t kLogits = 4, kViews = 6, kGroupsAtOnce = 8;
 
     const PointsArgs<__half>& args;
@@ -66,7 +70,8 @@ struct CellSampling {
     uint32_t num_points, num_rows, num_logits, channel, group;
     float largest_scale;
 
-    __device__ CellSampling(const PointsArgs<__half>& args, Cells& shared) : args(args), shared(shared) {
+    __device__ CellSampling(const PointsArgs<__half>& args, Cells& shared)
+        : args(args), shared(shared) {
         const Maps& maps = args.maps;
         logits = args.logits.data + static_cast<uint64_t>(blockIdx.x) * args.logit_stride;
         num_points = args.num_fixed + args.num_learned;
@@ -78,12 +83,13 @@ struct CellSampling {
         largest_scale = maps.levels[0].scale;
 #pragma unroll
         for (uint32_t level = 1; level < kMaxLevels; ++level) {
-            if (level < maps.num_levels) largest_scale = fmaxf(largest_scale, maps.levels[level].scale);
+            if (level < maps.num_levels)
+                largest_scale = fmaxf(largest_scale, maps.levels[level].scale);
         }
     }
 
-    // Logarithms of the sums over views of the exponentials of their logits, of every `stride`-th. With them a group's total
-    // takes one exponential for all views.
+    // Logarithms of the sums over views of the exponentials of their logits, of every `stride`-th.
+    // With them a group's total takes one exponential for all views.
     template <uint32_t kNum, uint32_t kViewsAtOnce>
     __device__ void sum_views(uint32_t first, uint32_t stride, float (&logs)[kNum]) const {
         const uint32_t num_views = args.maps.num_views;
@@ -97,7 +103,8 @@ struct CellSampling {
 #pragma unroll
                 for (uint32_t k = 0; k < kNum; ++k) {
                     values[k][v] = -INFINITY;
-                    if (view + v < num_views && first + k * stride < num_logits) values[k][v] = __ldg(of_view + k * stride);
+                    if (view + v < num_views && first + k * stride < num_logits)
+                        values[k][v] = __ldg(of_view + k * stride);
                 }
             }
 #pragma unroll
@@ -106,14 +113,16 @@ struct CellSampling {
 #pragma unroll
                 for (uint32_t v = 0; v < kViewsAtOnce; ++v) largest = fmaxf(largest, values[k][v]);
 #pragma unroll
-                for (uint32_t v = 0; v < kViewsAtOnce; ++v) sum += exponential_of(values[k][v] - largest);
+                for (uint32_t v = 0; v < kViewsAtOnce; ++v)
+                    sum += exponential_of(values[k][v] - largest);
                 totals[k].sum = totals[k].sum * exponential_of(totals[k].largest - largest) + sum;
                 totals[k].largest = largest;
             }
         }
 #pragma unroll
         for (uint32_t k = 0; k < kNum; ++k) {
-            logs[k] = first + k * stride < num_logits ? totals[k].largest + __logf(totals[k].sum) : -INFINITY;
+            logs[k] = first + k * stride < num_logits ? totals[k].largest + __logf(totals[k].sum)
+                                                      : -INFINITY;
         }
     }
     // Stores the totals of logits of a group; returns how many a group has.
@@ -132,11 +141,13 @@ struct CellSampling {
                 total.largest = fmaxf(total.largest, values[k]);
             }
 #pragma unroll
-            for (uint32_t k = 0; k < kLogits; ++k) total.sum += exponential_of(values[k] - total.largest);
+            for (uint32_t k = 0; k < kLogits; ++k)
+                total.sum += exponential_of(values[k] - total.largest);
         }
         if (threadIdx.x < stride) {
 #pragma unroll 1
-            for (uint32_t at = threadIdx.x + (divides ? kLogits * kCellThreads : 0); at < num_logits; at += stride) {
+            for (uint32_t at = threadIdx.x + (divides ? kLogits * kCellThreads : 0);
+                 at < num_logits; at += stride) {
                 float log[1];
                 sum_views<1, 1>(at, stride, log);
                 total.add(__half2float(logits[at]) + log[0], 1.0f);
@@ -152,7 +163,9 @@ struct CellSampling {
             const float largest = __shfl_xor_sync(kAllLanes, total.largest, step);
             total.add(largest, __shfl_xor_sync(kAllLanes, total.sum, step));
         }
-        if (lane_of() < num_groups) shared.totals[warp_of() * num_groups + lane_of()] = make_float2(total.largest, total.sum);
+        if (lane_of() < num_groups)
+            shared.totals[warp_of() * num_groups + lane_of()] =
+                make_float2(total.largest, total.sum);
         return kCellWarps;
     }
     __device__ void merge_totals(uint32_t num_of_group) const {
@@ -166,20 +179,23 @@ struct CellSampling {
         shared.groups[threadIdx.x] = make_float2(total.largest, 1.0f / total.sum);
     }
 
-    // Lists the places that views see, in the order of views and points; returns their number. Totals beside it.
+    // Lists the places that views see, in the order of views and points; returns their number.
+    // Totals beside it.
     __device__ uint32_t find_places(const float (&logs)[kLogits]) const {
         const uint32_t num_places = args.maps.num_views * num_points;
         uint32_t num_seen = 0, num_totals = 0;
 #pragma unroll 1
         for (uint32_t first = 0; first < num_places; first += kCellThreads) {
-            const uint32_t index = first + threadIdx.x, view = index / num_points, of_view = index % num_points;
+            const uint32_t index = first + threadIdx.x, view = index / num_points,
+                           of_view = index % num_points;
             Place place = {0, 0, false};
             if (first + warp_of() * kLanes < num_places) {
                 // Everything is loaded before anything is computed.
                 KeyPoint<__half> key_point;
                 float projection[12], point[3];
                 key_point.load(args, blockIdx.x, of_view);
-                const float* of_camera = args.maps.projections.data + min(view, args.maps.num_views - 1) * 12;
+                const float* of_camera =
+                    args.maps.projections.data + min(view, args.maps.num_views - 1) * 12;
 #pragma unroll
                 for (uint32_t i = 0; i < 12; ++i) projection[i] = of_camera[i];
                 key_point.place(point);
@@ -218,13 +234,15 @@ struct CellSampling {
             float values[kGroupsAtOnce];
 #pragma unroll
             for (uint32_t k = 0; k < kGroupsAtOnce; ++k) {
-                if (first + k < num_groups) values[k] = __half2float(of_row[first + k]) + __ldg(of_view + first + k);
+                if (first + k < num_groups)
+                    values[k] = __half2float(of_row[first + k]) + __ldg(of_view + first + k);
             }
 #pragma unroll
             for (uint32_t k = 0; k < kGroupsAtOnce; ++k) {
                 if (first + k >= num_groups) break;
                 const float2 total = shared.groups[first + k];
-                shared.sample_weights[to + first + k] = exponential_of(values[k] - total.x) * total.y;
+                shared.sample_weights[to + first + k] =
+                    exponential_of(values[k] - total.x) * total.y;
             }
         }
     }
@@ -243,7 +261,8 @@ struct CellSampling {
             const int width = static_cast<int>(of.width), height = static_cast<int>(of.height);
             const uint32_t view = shared.places.views[place], point = shared.places.points[place];
             const float2 at = shared.places.at[place];
-            const float x = at.x * static_cast<float>(of.width) - 0.5f, y = at.y * static_cast<float>(of.height) - 0.5f;
+            const float x = at.x * static_cast<float>(of.width) - 0.5f,
+                        y = at.y * static_cast<float>(of.height) - 0.5f;
             const float left = floorf(x), top = floorf(y);
             const int x0 = static_cast<int>(left), y0 = static_cast<int>(top);
             // Texels outside of the map have weights of 0, and the addresses of their neighbours.
@@ -251,18 +270,26 @@ struct CellSampling {
             const uint32_t right = x0 >= 0 && x0 + 1 < width, down = y0 >= 0 && y0 + 1 < height;
             const float wx = x - left, wy = y - top, scale = __fdividef(of.scale, largest_scale);
             const float of_left = x0 < 0 ? 0.0f : 1.0f - wx, of_right = x0 + 1 < width ? wx : 0.0f;
-            const float of_top = (y0 < 0 ? 0.0f : 1.0f - wy) * scale, of_bottom = (y0 + 1 < height ? wy : 0.0f) * scale;
-            shared.corners[threadIdx.x] = make_float4(of_top * of_left, of_top * of_right, of_bottom * of_left, of_bottom * of_right);
+            const float of_top = (y0 < 0 ? 0.0f : 1.0f - wy) * scale,
+                        of_bottom = (y0 + 1 < height ? wy : 0.0f) * scale;
+            shared.corners[threadIdx.x] = make_float4(of_top * of_left, of_top * of_right,
+                                                      of_bottom * of_left, of_bottom * of_right);
             const uint32_t row = level * num_points + point;
-            write_weights(logits + row * args.num_groups, args.view_logits.data + (view * num_rows + row) * args.num_groups);
+            write_weights(logits + row * args.num_groups,
+                          args.view_logits.data + (view * num_rows + row) * args.num_groups);
             const uint32_t texel_bytes = args.maps.num_channels * sizeof(M);
-            const uint64_t texel = (static_cast<uint64_t>(view) * of.height + from_y) * of.width + from_x;
-            const uint64_t address = reinterpret_cast<uint64_t>(of.texels.data) + texel * texel_bytes;
-            cell = {static_cast<uint32_t>(address), static_cast<uint32_t>(address >> 32), right * texel_bytes, down * of.width * texel_bytes};
+            const uint64_t texel =
+                (static_cast<uint64_t>(view) * of.height + from_y) * of.width + from_x;
+            const uint64_t address =
+                reinterpret_cast<uint64_t>(of.texels.data) + texel * texel_bytes;
+            cell = {static_cast<uint32_t>(address), static_cast<uint32_t>(address >> 32),
+                    right * texel_bytes, down * of.width * texel_bytes};
             // Samples of larger maps have cells of their own.
             constexpr uint32_t kMost = 8000;
             const bool has_key = of.width < kMost && of.height < kMost;
-            const uint32_t key = (level * kMaxViews + view) << 26 | static_cast<uint32_t>(y0 + 1) << 13 | static_cast<uint32_t>(x0 + 1);
+            const uint32_t key = (level * kMaxViews + view) << 26 |
+                                 static_cast<uint32_t>(y0 + 1) << 13 |
+                                 static_cast<uint32_t>(x0 + 1);
             samples = __match_any_sync(with_samples, has_key ? key : 0xffffffffu - lane_of());
             is_first = lane_of() == __ffs(samples) - 1;
         }
@@ -274,16 +301,18 @@ struct CellSampling {
         }
         if (lane_of() == 0 && warp_of() < kPartWarps) shared.num_cells[warp_of()] = __popc(firsts);
     }
-    // Writes the cells of all warps and their weights, a group a thread; returns their number. To the end of a batch,
-    // others with weights of 0 follow.
+    // Writes the cells of all warps and their weights, a group a thread; returns their number. To
+    // the end of a batch, others with weights of 0 follow.
     __device__ uint32_t merge_cells() const {
         uint32_t num_cells = 0;
 #pragma unroll
         for (uint32_t w = 0; w < kPartWarps; ++w) num_cells += shared.num_cells[w];
-        const uint32_t num_groups = args.num_groups, step = kCellThreads / num_groups, of_thread = threadIdx.x % num_groups;
+        const uint32_t num_groups = args.num_groups, step = kCellThreads / num_groups,
+                       of_thread = threadIdx.x % num_groups;
         if (threadIdx.x >= step * num_groups) return num_cells;
 #pragma unroll 1
-        for (uint32_t c = threadIdx.x / num_groups; c < (num_cells + kCellBatch - 1) / kCellBatch * kCellBatch; c += step) {
+        for (uint32_t c = threadIdx.x / num_groups;
+             c < (num_cells + kCellBatch - 1) / kCellBatch * kCellBatch; c += step) {
             uint32_t from = c, end = 0;
 #pragma unroll
             for (uint32_t w = 0; w < kPartWarps - 1; ++w) {
@@ -313,12 +342,14 @@ struct CellSampling {
     __device__ void add_cells(uint32_t num_cells, float (&sums)[2][4]) const {
         const uint32_t same = same_column();
 #pragma unroll 1
-        for (uint32_t first = warp_of() * kCellBatch; first < num_cells; first += kCellWarps * kCellBatch) {
+        for (uint32_t first = warp_of() * kCellBatch; first < num_cells;
+             first += kCellWarps * kCellBatch) {
             Chunk<M> chunks[kCellBatch][4];
 #pragma unroll
             for (uint32_t i = 0; i < kCellBatch; ++i) {
                 const Cell cell = shared.cells[first + i];
-                const uint64_t address = (static_cast<uint64_t>(cell.high) << 32 | cell.low) + channel * sizeof(M);
+                const uint64_t address =
+                    (static_cast<uint64_t>(cell.high) << 32 | cell.low) + channel * sizeof(M);
                 chunks[i][0].load(address);
                 chunks[i][1].load(address + cell.right);
                 chunks[i][2].load(address + cell.down);
@@ -330,8 +361,10 @@ struct CellSampling {
 #pragma unroll
                 for (uint32_t k = 0; k < 2; ++k) {
                     const uint32_t both = k == 0 ? weights.x : weights.y;
-                    const uint32_t of_one = __byte_perm(both, 0, 0x1010), of_two = __byte_perm(both, 0, 0x3232);
-                    add_weighted(chunks[i][2 * k].values(), of_one, chunks[i][2 * k + 1].values(), of_two, same, sums);
+                    const uint32_t of_one = __byte_perm(both, 0, 0x1010),
+                                   of_two = __byte_perm(both, 0, 0x3232);
+                    add_weighted(chunks[i][2 * k].values(), of_one, chunks[i][2 * k + 1].values(),
+                                 of_two, same, sums);
                 }
             }
         }
@@ -341,20 +374,23 @@ struct CellSampling {
     __device__ void store(const float (&sums)[2][4]) const {
         if (lane_of() * row::kGroup < args.maps.num_channels) {
             const float scaled[row::kGroup] = {
-                sums[0][0] * largest_scale, sums[0][1] * largest_scale, sums[0][2] * largest_scale, sums[0][3] * largest_scale,
-                sums[1][0] * largest_scale, sums[1][1] * largest_scale, sums[1][2] * largest_scale, sums[1][3] * largest_scale};
+                sums[0][0] * largest_scale, sums[0][1] * largest_scale, sums[0][2] * largest_scale,
+                sums[0][3] * largest_scale, sums[1][0] * largest_scale, sums[1][1] * largest_scale,
+                sums[1][2] * largest_scale, sums[1][3] * largest_scale};
             row::store(scaled, &shared.sums[warp_of()][channel]);
         }
         __syncthreads();
 #pragma unroll 1
-        for (uint32_t pair = 2 * threadIdx.x; pair < args.maps.num_channels; pair += 2 * kCellThreads) {
+        for (uint32_t pair = 2 * threadIdx.x; pair < args.maps.num_channels;
+             pair += 2 * kCellThreads) {
             float2 sum = {};
 #pragma unroll
             for (uint32_t w = 0; w < kCellWarps; ++w) {
                 const float2 more = *reinterpret_cast<const float2*>(&shared.sums[w][pair]);
                 sum.x += more.x, sum.y += more.y;
             }
-            row::store2(sum, args.output.data + static_cast<uint64_t>(blockIdx.x) * args.output_stride + pair);
+            row::store2(sum, args.output.data +
+                                 static_cast<uint64_t>(blockIdx.x) * args.output_stride + pair);
         }
     }
 };
@@ -364,10 +400,11 @@ __device__ void sample_cells(const PointsArgs<__half>& args) {
     using Of = CellSampling<M>;
     __shared__ __align__(16) Cells shared;
     const Of of(args, shared);
-    // Launches that may still run do not write the logits of views: those change with the cameras alone.
+    // Launches that may still run do not write the logits of views: those change with the cameras
+    // alone.
     float logs[Of::kLogits];
     of.template sum_views<Of::kLogits, Of::kViews>(threadIdx.x, kCellThreads, logs);
-    overlap::wait_for_earlier();
+    pdl::wait();
     const uint32_t num_seen = of.find_places(logs), num_samples = num_seen * args.maps.num_levels;
     const uint32_t part = args.num_groups * kPartSamples <= kPartPairs ? kPartSamples : kLanes;
     float sums[2][4] = {};
@@ -380,8 +417,9 @@ __device__ void sample_cells(const PointsArgs<__half>& args) {
         __syncthreads();
         of.add_cells(num_cells, sums);
     }
-    // Blocks of the next launch that begin earlier leave multiprocessors with unequal numbers of them.
-    overlap::allow_next();
+    // Blocks of the next launch that begin earlier leave multiprocessors with unequal numbers of
+    // them.
+    pdl::trigger();
     of.store(sums);
 }
 

@@ -1,7 +1,7 @@
 // Sampling of feature maps through the key points of anchors, weighted by softmaxes over views,
-// levels and points (Sparse4D): crates/ops/src/view/sample/mod.rs. Here with f32 activations, in the order of the
-// CPU; with f16: view_sample_cells.cuh. A block has an anchor; a warp takes the samples of a point that a view
-// sees, level by level.
+// levels and points (Sparse4D): crates/ops/src/view/sample/mod.rs. Here with f32 activations, in
+// the order of the CPU; with f16: view_sample_cells.cuh. A block has an anchor; a warp takes the
+// samples of a point that a view sees, level by level.
 #pragma once
 
 #include "view/sample.cuh"
@@ -32,7 +32,6 @@ struct PointsArgs {
     uint32_t num_learned;
     uint32_t num_groups;
 };
-static_assert(sizeof(PointsArgs<float>) == 280);
 
 template <typename T>
 __device__ float exponential_as(float value) {
@@ -49,7 +48,8 @@ struct KeyPoint {
     __device__ void load(const PointsArgs<T>& args, uint32_t query, uint32_t index) {
         is_learned = index >= args.num_fixed;
         const uint64_t of_query = static_cast<uint64_t>(query) * args.num_learned;
-        const float* from = is_learned ? args.learned.data + (of_query + index - args.num_fixed) * 3 : args.fixed.data + 3 * index;
+        const float* from = is_learned ? args.learned.data + (of_query + index - args.num_fixed) * 3
+                                       : args.fixed.data + 3 * index;
         const float* of_anchor = args.anchors.data + static_cast<uint64_t>(query) * 11;
 #pragma unroll
         for (uint32_t i = 0; i < 3; ++i) shares[i] = from[i];
@@ -72,7 +72,8 @@ struct KeyPoint {
 
 // Values of all threads with the same `threadIdx.x % num_groups`, reduced in a fixed order.
 template <typename Reduce>
-__device__ float reduce_group(float value, uint32_t num_groups, uint32_t num_active, float* shared, const Reduce& reduce) {
+__device__ float reduce_group(float value, uint32_t num_groups, uint32_t num_active, float* shared,
+                              const Reduce& reduce) {
     uint32_t num_left = num_active;
     if (kLanes % num_groups == 0) {
         for (uint32_t step = kLanes / 2; step >= num_groups; step /= 2) {
@@ -87,7 +88,8 @@ __device__ float reduce_group(float value, uint32_t num_groups, uint32_t num_act
     const uint32_t group = threadIdx.x % num_groups;
     float all = shared[group];
 #pragma unroll 1
-    for (uint32_t i = group + num_groups; i < num_left; i += num_groups) all = reduce(all, shared[i]);
+    for (uint32_t i = group + num_groups; i < num_left; i += num_groups)
+        all = reduce(all, shared[i]);
     __syncthreads();
     return all;
 }
@@ -155,7 +157,7 @@ __device__ void sample_points(const PointsArgs<float>& args, float* weights) {
     __shared__ __align__(16) float sums_of_warps[kPointsWarps][kMaxChannels];
     __shared__ Places places;
     linear::prefetch(args);
-    overlap::wait_for_earlier();
+    pdl::wait();
     const Maps& maps = args.maps;
     const uint32_t query = blockIdx.x;
     const uint32_t num_points = args.num_fixed + args.num_learned, num_levels = maps.num_levels;
@@ -181,14 +183,17 @@ __device__ void sample_points(const PointsArgs<float>& args, float* weights) {
     }
 
     const Softmax softmax = {num_groups, kPointsThreads / num_groups * num_groups, maps.num_views,
-                                num_levels * num_points * num_groups, weights};
-    float most = softmax.store_logits(args.logits.data + static_cast<uint64_t>(query) * args.logit_stride, args.view_logits.data);
-    most = reduce_group(most, num_groups, softmax.num_active, values, [](float a, float b) { return fmaxf(a, b); });
+                             num_levels * num_points * num_groups, weights};
+    float most = softmax.store_logits(
+        args.logits.data + static_cast<uint64_t>(query) * args.logit_stride, args.view_logits.data);
+    most = reduce_group(most, num_groups, softmax.num_active, values,
+                        [](float a, float b) { return fmaxf(a, b); });
     uint32_t num_seen = 0;
 #pragma unroll
     for (uint32_t i = 0; i < kMaxPlaces / kLanes; ++i) {
         if (i % kPointsWarps == warp_of() && own[i / kPointsWarps].is_seen) {
-            const uint32_t to = num_seen + num_lanes_before(seen[i / kPointsWarps]), index = i * kLanes + lane_of();
+            const uint32_t to = num_seen + num_lanes_before(seen[i / kPointsWarps]),
+                           index = i * kLanes + lane_of();
             places.at[to] = make_float2(own[i / kPointsWarps].u, own[i / kPointsWarps].v);
             places.views[to] = static_cast<uint16_t>(index / num_points);
             places.points[to] = static_cast<uint16_t>(index % num_points);
@@ -196,7 +201,8 @@ __device__ void sample_points(const PointsArgs<float>& args, float* weights) {
         num_seen += places.num_of_warps[i];
     }
     float total = softmax.exponentiate(most);
-    total = reduce_group(total, num_groups, softmax.num_active, values, [](float a, float b) { return a + b; });
+    total = reduce_group(total, num_groups, softmax.num_active, values,
+                         [](float a, float b) { return a + b; });
     // The sums of the groups, for all threads.
     if (threadIdx.x < num_groups) values[threadIdx.x] = total;
     __syncthreads();
@@ -215,7 +221,10 @@ __device__ void sample_points(const PointsArgs<float>& args, float* weights) {
         const uint32_t view = places.views[place];
         Corners<M> corners;
         corners.load(maps, level, view, places.at[place].x, places.at[place].y, has_channels);
-        const float weight = weights[((view * num_levels + level) * num_points + places.points[place]) * num_groups + group] / group_total;
+        const float weight =
+            weights[((view * num_levels + level) * num_points + places.points[place]) * num_groups +
+                    group] /
+            group_total;
         corners.add_to(sums, weight * maps.levels[level].scale);
     }
     if (has_channels) row::store(sums, &sums_of_warps[warp_of()][c]);
@@ -227,7 +236,8 @@ __device__ void sample_points(const PointsArgs<float>& args, float* weights) {
             const float2 more = *reinterpret_cast<const float2*>(&sums_of_warps[w][pair]);
             sum.x += more.x, sum.y += more.y;
         }
-        row::store2(sum, args.output.data + static_cast<uint64_t>(query) * args.output_stride + pair);
+        row::store2(sum,
+                    args.output.data + static_cast<uint64_t>(query) * args.output_stride + pair);
     }
 }
 

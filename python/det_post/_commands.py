@@ -34,7 +34,7 @@ def replay(
     from_time: float | str | None = None,
     to_time: float | str | None = None,
     warm_up: float | None = None,
-    pictures: int = 0,
+    images: int = 0,
     metrics: PathLike | None = None,
     trace: PathLike | None = None,
     recording_memory_mib: int | None = None,
@@ -58,7 +58,7 @@ def replay(
       [``from_time``, ``to_time``): seconds since the epoch, or ``"+S"`` after the start.
     - ``warm_up``: seconds before ``from_time`` that are processed and not written; without it, as
       many as the results of the part depend on.
-    - ``pictures``: how many frames of each channel are drawn.
+    - ``images``: how many frames of each channel are drawn.
     - ``metrics``, ``trace``: files for Prometheus and for Perfetto.
     - ``recording_memory_mib``: memory that reading the recording may take.
     - ``onnxruntime``: whether networks run on an installed ONNX Runtime, or on that library.
@@ -85,7 +85,7 @@ def replay(
         frames_in_flight=frames_in_flight,
         to=to_time,
         warm_up=warm_up,
-        pictures=pictures or None,
+        images=images or None,
         metrics=metrics,
         trace=trace,
         recording_memory_mib=recording_memory_mib,
@@ -136,7 +136,7 @@ def evaluate(
     - ``drives``: in place of both, a list of drives, such as the ``drives.jsonl`` of a fleet.
     - ``out``: a folder for precision-recall curves and calibration plots.
     - ``html``: a page for a browser: tables, curves and the worst frames of every sensor.
-    - ``coco``: a folder for boxes in pictures as files of COCO.
+    - ``coco``: a folder for boxes in images as files of COCO.
     - ``pairs``: topics of detections and the topics of truth that they belong to.
     - ``max_range`` to ``count_missing``: which objects count; without them the defaults of the
       program.
@@ -183,13 +183,13 @@ def simulate(
     actors: int | None = None,
     points: int | None = None,
     camera_rate: float | None = None,
-    picture_size: tuple[int, int] | None = None,
+    image_size: tuple[int, int] | None = None,
     compressed: bool = False,
     show_log: bool = False,
 ) -> Path:
     """Simulates a drive with ground truth and writes its recording: ``det_post simulate``.
 
-    The same arguments give the same bytes on every machine. ``picture_size`` is width and
+    The same arguments give the same bytes on every machine. ``image_size`` is width and
     height. Returns ``out``.
 
     Raises :class:`UsageError` or :class:`Error`.
@@ -203,7 +203,7 @@ def simulate(
         actors=actors,
         points=points,
         camera_rate=camera_rate,
-        picture_size="x".join(map(str, picture_size)) if picture_size else None,
+        image_size="x".join(map(str, image_size)) if image_size else None,
     )
     if compressed:
         arguments.append("--compressed")

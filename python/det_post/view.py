@@ -28,7 +28,7 @@ def view(
     ``det_post replay --out`` wrote. ``save`` writes a file ``.rrd`` instead of opening the
     viewer.
 
-    Boxes in a picture are below the entity of its topic, in pixels. Boxes in space are below the
+    Boxes in an image are below the entity of its topic, in pixels. Boxes in space are below the
     topic of their cloud, in the cloud's frame.
     """
     import rerun as rr
@@ -44,7 +44,7 @@ def view(
         for timeline in TIMELINES:
             rr.set_time(timeline, timestamp=line["stamp_ns"] * 1e-9)
         entity = f"{inputs.get(line['channel'], line['topic'])}/detections"
-        # The reader gives a picture the frame of its plane, and a cloud its own.
+        # The reader gives an image the frame of its plane, and a cloud its own.
         frame = line["frame_id"]
         if (found := line.get("detections_2d")) is not None:
             rr.log(entity, rr.CoordinateFrame(f"{frame}_image_plane"), _boxes_2d(rr, found))

@@ -10,7 +10,7 @@ use std::{env, fs};
 
 use self::require::{Need, skip};
 
-#[path = "../../tests/common/require.rs"]
+#[path = "../../crates/testing/src/require.rs"]
 mod require;
 
 /// The folder of this build, such as target/debug.

@@ -329,7 +329,7 @@ def test_a_store_without_renames(drives: Path, serial: Path, tmp_path: Path) -> 
         # A file that was changed, or is of a user, is refused by its name.
         memory.rm("/results/first/unit.json")
         memory.pipe_file("/results/first/report.json", b"{}")
-        memory.pipe_file("/results/town/1/pictures/holiday.png", b"mine")
+        memory.pipe_file("/results/town/1/images/holiday.png", b"mine")
         memory.rm("/results/town/1/unit.json")
         assert run_fleet("memory://drives", "memory://results", "--engine", "process") == 1
         rows = {row["name"]: row for row in pq.read_table("results/manifest.parquet", filesystem=memory).to_pylist()}
@@ -337,7 +337,7 @@ def test_a_store_without_renames(drives: Path, serial: Path, tmp_path: Path) -> 
         assert "holiday.png was not written by det_post" in rows["town/1"]["log"]
         assert (rows["town/2"]["state"], rows["town/3"]["state"]) == ("done", "damaged")
         assert memory.cat_file("/results/first/report.json") == b"{}"
-        assert memory.cat_file("/results/town/1/pictures/holiday.png") == b"mine"
+        assert memory.cat_file("/results/town/1/images/holiday.png") == b"mine"
         # So are the files of the run.
         memory.pipe_file("/results/drives.jsonl", b"my drives")
         assert run_fleet("memory://drives", "memory://results", "--engine", "process") == 2
@@ -575,7 +575,7 @@ FOREIGN = {
     "first/detections/mine.mcap": b"a recording of the user",
     "town/1/report.json": b"my report",
     "town/2/notes.txt": b"my notes",
-    "town/2/holiday/a.jpg": b"my picture",
+    "town/2/holiday/a.jpg": b"my image",
     "a.part-0123abcd/b": b"mine",
     "town/3.part-ffffffff": b"mine",
     "det_post.txt": b"mine",

@@ -193,10 +193,9 @@ pub(super) mod cuda {
     use crate::detectors::image2d::DeviceBoxes;
     use det_post_ops::decode::gather::cuda::Workspace as Gatherer;
     use det_post_ops::decode::yolo::cuda::{Selection, Workspace as Decoder};
-    use det_post_ops::device::cuda::{
-        CudaDevice, DeviceCandidates, DeviceCounters, DeviceTensor, Graph, Stream,
-    };
+    use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, Graph, Stream};
     use det_post_ops::nms::cuda::{Capacity, Suppression};
+    use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
     use det_post_types::Box2d;
 
     /// What follows the network on a GPU.

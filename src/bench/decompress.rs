@@ -1,15 +1,15 @@
-//! `decompress`: JPEG pictures of cameras, on the CPU alone, and on the JPEG engines of a GPU
+//! `decompress`: JPEG images of cameras, on the CPU alone, and on the JPEG engines of a GPU
 //! up to the network's input.
 
 use super::case::Case;
 use super::measure::Bench;
 use det_post_ops::device::Device;
-use det_post_ops::image::decompress::{Picture, decompress};
+use det_post_ops::image::decompress::{DecodedImage, decompress};
 use det_post_types::{CompressedFormat, CompressedView, Error, ErrorKind, Result};
 
 pub(super) const WIDTH: u16 = 1600;
 pub(super) const HEIGHT: u16 = 900;
-/// That of libjpeg's encoders by default for photos of cameras.
+/// The default of libjpeg's encoders for photos of cameras.
 const QUALITY: u8 = 90;
 
 pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
@@ -17,8 +17,8 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     match device {
         Device::Cpu => {
             if bench.wants(CPU) {
-                let (file, mut picture) = (picture(0)?, Picture::new());
-                bench.host(Case::new(CPU), || decompress(&view(&file), &mut picture))?;
+                let (file, mut decoded) = (jpeg_image(0)?, DecodedImage::new());
+                bench.host(Case::new(CPU), || decompress(&view(&file), &mut decoded))?;
             }
             Ok(())
         }
@@ -32,7 +32,7 @@ pub(super) fn view(data: &[u8]) -> CompressedView<'_> {
 }
 
 /// A file of about 200 kB: areas, edges and a little noise.
-pub(super) fn picture(seed: u32) -> Result<Vec<u8>> {
+pub(super) fn jpeg_image(seed: u32) -> Result<Vec<u8>> {
     let mut random = super::inputs::Random::new(seed.into());
     let mut pixels = Vec::with_capacity(3 * usize::from(WIDTH) * usize::from(HEIGHT));
     for y in 0..u32::from(HEIGHT) {
@@ -46,7 +46,7 @@ pub(super) fn picture(seed: u32) -> Result<Vec<u8>> {
     let mut encoder = jpeg_encoder::Encoder::new(&mut file, QUALITY);
     encoder.set_sampling_factor(jpeg_encoder::SamplingFactor::F_2_2);
     encoder.encode(&pixels, WIDTH, HEIGHT, jpeg_encoder::ColorType::Rgb).map_err(|cause| {
-        Error::new(ErrorKind::Argument, "bench", "a picture is no JPEG").with_source(cause)
+        Error::new(ErrorKind::Argument, "bench", "an image is no JPEG").with_source(cause)
     })?;
     Ok(file)
 }
@@ -55,8 +55,9 @@ pub(super) fn picture(seed: u32) -> Result<Vec<u8>> {
 mod cuda {
     use super::super::case::wall;
     use super::super::letterbox::{input_shape, params};
-    use super::{Bench, Case, Result, picture, view};
-    use det_post_ops::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, InPlaceUploads};
+    use super::{Bench, Case, Result, jpeg_image, view};
+    use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, InPlaceUploads};
+    use det_post_ops::image::DeviceImage;
     use det_post_ops::image::decompress::cuda::JpegDecoder;
     use det_post_ops::image::letterbox::cuda::{Kernels, enqueue_letterbox};
     use det_post_types::{ElementType, Error, ErrorKind, JpegDevice, JpegOptions};
@@ -79,8 +80,8 @@ mod cuda {
         };
         let (kernels, uploads) = (Kernels::load(device)?, InPlaceUploads::new(stream)?);
         for (num, name, bar) in rows {
-            let files = (0..num as u32).map(picture).collect::<Result<Vec<_>>>()?;
-            let refused = || Error::new(ErrorKind::Codec, "bench", "the engines refuse a picture");
+            let files = (0..num as u32).map(jpeg_image).collect::<Result<Vec<_>>>()?;
+            let refused = || Error::new(ErrorKind::Codec, "bench", "the engines refuse an image");
             let planes = decoder.planes(&view(&files[0])).ok_or_else(refused)?;
             let num_bytes = 3 * planes.size.width as usize * planes.size.height as usize;
             let image = |_| DeviceImage::with_capacity(stream, num_bytes);

@@ -6,7 +6,7 @@ use super::measure::Bench;
 use det_post_ops::device::Device;
 use det_post_types::Result;
 
-/// Sizes of copies in bytes: detections, a small and a large picture.
+/// Sizes of copies in bytes: detections, a small and a large image.
 #[cfg(feature = "cuda")]
 const COPIES: [usize; 4] = [4 << 10, 2 << 20, 1920 * 1080 * 3, 64 << 20];
 
@@ -54,7 +54,7 @@ mod cuda {
         mapped_read(bench, stream)
     }
 
-    /// The copy of a picture into page-locked memory and its upload, by numbers of threads.
+    /// The copy of an image into page-locked memory and its upload, by numbers of threads.
     fn copy_threads(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
         const NUM_BYTES: usize = 1920 * 1080 * 3;
         for num_threads in [1, 2, 4, 8] {

@@ -4,7 +4,7 @@
 use super::case::Case;
 use super::decode::{HeadOutput, Kind, OnCpu, SOURCE};
 use super::fixed::Network;
-use super::inputs::Picture;
+use super::inputs::TestImage;
 use super::letterbox::{input_shape, params};
 use super::lidar::{Cloud, maps_of_a_head, scan};
 use super::measure::Bench;
@@ -36,13 +36,13 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
 }
 
 fn camera(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
-    let picture = Picture::new(SOURCE, Encoding::Bgr8);
+    let test_image = TestImage::new(SOURCE, Encoding::Bgr8);
     let output = HeadOutput::new(Kind::V5, ElementType::F32, 200);
     if bench.wants(AROUND) {
         match device {
-            Device::Cpu => around_on_cpu(bench, &picture, &output)?,
+            Device::Cpu => around_on_cpu(bench, &test_image, &output)?,
             #[cfg(feature = "cuda")]
-            Device::Cuda(device) => cuda::around(bench, device, &picture, &output)?,
+            Device::Cuda(device) => cuda::around(bench, device, &test_image, &output)?,
         }
     }
     if bench.wants(CAMERA) || bench.wants(MAPPED_CAMERA) {
@@ -60,7 +60,7 @@ fn camera(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
                 Box::new(<image2d::CudaDetector>::new(&config, stream, engine)?)
             }
         };
-        let payload = ImagePayload::Raw(picture.view()?);
+        let payload = ImagePayload::Raw(test_image.view()?);
         let input = [Some(FrameInput::image(Header::default(), payload))];
         let frame = FrameSet::single(&input);
         let mut detect = || detector.detect(&frame, &mut FrameReport::new()).map(drop);
@@ -69,14 +69,14 @@ fn camera(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
         }
         #[cfg(feature = "cuda")]
         if let Device::Cuda(device) = device {
-            cuda::mapped_camera(bench, device, &picture, detector.as_mut())?;
+            cuda::mapped_camera(bench, device, &test_image, detector.as_mut())?;
         }
     }
     Ok(())
 }
 
-fn around_on_cpu(bench: &mut Bench<'_>, picture: &Picture, output: &HeadOutput) -> Result<()> {
-    let image = picture.view()?;
+fn around_on_cpu(bench: &mut Bench<'_>, test_image: &TestImage, output: &HeadOutput) -> Result<()> {
+    let image = test_image.view()?;
     let mut workspace = Workspace::new();
     let mut input = Tensor::zeros(ElementType::F32, &input_shape())?;
     let mut rest = <OnCpu>::new();
@@ -180,21 +180,22 @@ mod cuda {
     use super::super::mapped::MappedPayloads;
     use super::{
         AROUND, Bench, Case, Cloud, Detector, ElementType, FrameInput, FrameReport, FrameSet,
-        HeadOutput, Header, ImagePayload, MAPPED_CAMERA, MAPPED_LIDAR, Picture, Result,
+        HeadOutput, Header, ImagePayload, MAPPED_CAMERA, MAPPED_LIDAR, Result, TestImage,
         input_shape, params,
     };
-    use det_post_ops::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, Graph};
+    use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, Graph};
+    use det_post_ops::image::DeviceImage;
     use det_post_ops::image::letterbox::cuda::{Kernels, enqueue_letterbox};
 
     /// Two launches and one wait, as a frame has them.
     pub(super) fn around(
         bench: &mut Bench<'_>,
         device: &CudaDevice,
-        picture: &Picture,
+        test_image: &TestImage,
         output: &HeadOutput,
     ) -> Result<()> {
         let stream = &device.stream()?;
-        let view = picture.view()?;
+        let view = test_image.view()?;
         let kernels = Kernels::load(device)?;
         let mut image = DeviceImage::with_capacity(stream, view.data().len())?;
         let mut out = DeviceTensor::zeros(stream, ElementType::F32, &input_shape())?;
@@ -209,21 +210,21 @@ mod cuda {
         bench.device(case, stream, enqueue, || steps.read())
     }
 
-    /// Frames of pictures in a mapped file.
+    /// Frames of images in a mapped file.
     pub(super) fn mapped_camera(
         bench: &mut Bench<'_>,
         device: &CudaDevice,
-        picture: &Picture,
+        test_image: &TestImage,
         detector: &mut dyn Detector,
     ) -> Result<()> {
         if !bench.wants(MAPPED_CAMERA) {
             return Ok(());
         }
-        let mapped = MappedPayloads::new(device, picture.view()?.data())?;
+        let mapped = MappedPayloads::new(device, test_image.view()?.data())?;
         let mut run = 0;
         bench.frames(Case::new(MAPPED_CAMERA).with_bar(wall(None, 180.0)), || {
             run += 1;
-            let payload = ImagePayload::Raw(picture.view_of(mapped.payload(run))?);
+            let payload = ImagePayload::Raw(test_image.view_of(mapped.payload(run))?);
             let input = [Some(FrameInput::image(Header::default(), payload))];
             detector.detect(&FrameSet::single(&input), &mut FrameReport::new()).map(drop)
         })

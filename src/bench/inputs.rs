@@ -32,14 +32,14 @@ impl Random {
     }
 }
 
-/// A picture of noise.
-pub(super) struct Picture {
+/// An image of noise.
+pub(super) struct TestImage {
     size: Size,
     encoding: Encoding,
     data: Vec<u8>,
 }
 
-impl Picture {
+impl TestImage {
     pub(super) fn new(size: Size, encoding: Encoding) -> Self {
         let mut random = Random::new(1);
         let num_bytes = encoding.row_bytes(size.width) * encoding.num_rows(size.height);
@@ -51,7 +51,7 @@ impl Picture {
         self.view_of(&self.data)
     }
 
-    /// A picture of the same layout.
+    /// An image of the same layout.
     pub(super) fn view_of<'a>(&self, data: &'a [u8]) -> Result<ImageView<'a>> {
         let step = self.encoding.row_bytes(self.size.width);
         ImageView::new(self.size, step, self.encoding, false, data)
@@ -119,7 +119,7 @@ impl Spread {
     }
 }
 
-/// Boxes in a picture of 1920 by 1080, in no order.
+/// Boxes in an image of 1920 by 1080, in no order.
 pub(super) fn boxes(num: usize, spread: Spread) -> Vec<Candidate<Box2d>> {
     let mut random = Random::new(3);
     let mut centers = Vec::new();

@@ -1,7 +1,7 @@
 //! `letterbox`: encodings, sizes, element types.
 
 use super::case::{Bar, Case, gpu};
-use super::inputs::Picture;
+use super::inputs::TestImage;
 use super::measure::Bench;
 use det_post_ops::device::Device;
 use det_post_ops::image::letterbox::{LetterboxParams, Workspace, letterbox};
@@ -56,14 +56,14 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
         if !bench.wants(&name) {
             continue;
         }
-        let picture = Picture::new(Size::new(width, height), encoding);
+        let test_image = TestImage::new(Size::new(width, height), encoding);
         match device {
-            Device::Cpu => on_cpu(bench, Case::new(name).with_bar(bar), &picture, element)?,
+            Device::Cpu => on_cpu(bench, Case::new(name).with_bar(bar), &test_image, element)?,
             #[cfg(feature = "cuda")]
             Device::Cuda(device) => {
                 let each = Case::new(format!("{name}, each of {IN_A_ROW}")).with_bar(bar);
-                on_cuda(bench, Case::new(name), device, &picture, element)?;
-                on_cuda(bench, each.each_of(IN_A_ROW), device, &picture, element)?;
+                on_cuda(bench, Case::new(name), device, &test_image, element)?;
+                on_cuda(bench, each.each_of(IN_A_ROW), device, &test_image, element)?;
             }
         }
     }
@@ -73,10 +73,10 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
 fn on_cpu(
     bench: &mut Bench<'_>,
     case: Case,
-    picture: &Picture,
+    test_image: &TestImage,
     element: ElementType,
 ) -> Result<()> {
-    let image = picture.view()?;
+    let image = test_image.view()?;
     let mut workspace = Workspace::new();
     let mut out = Tensor::zeros(element, &input_shape())?;
     bench.host(case, || letterbox(&image, &params(), &mut workspace, &mut out).map(|_| ()))
@@ -87,14 +87,15 @@ fn on_cuda(
     bench: &mut Bench<'_>,
     case: Case,
     device: &det_post_ops::device::cuda::CudaDevice,
-    picture: &Picture,
+    test_image: &TestImage,
     element: ElementType,
 ) -> Result<()> {
-    use det_post_ops::device::cuda::{DeviceImage, DeviceTensor};
+    use det_post_ops::device::cuda::DeviceTensor;
+    use det_post_ops::image::DeviceImage;
     use det_post_ops::image::letterbox::cuda::{Kernels, enqueue_letterbox};
 
     let stream = &device.stream()?;
-    let view = picture.view()?;
+    let view = test_image.view()?;
     let kernels = Kernels::load(device)?;
     let mut image = DeviceImage::with_capacity(stream, view.data().len())?;
     let mut out = DeviceTensor::zeros(stream, element, &input_shape())?;

@@ -1,5 +1,5 @@
 //! Replays of cameras at full rate on a GPU, beside their network by itself: what reading, uploads,
-//! decompression and post-processing add to a frame that overlaps with the next.
+//! decompression and post-processing add to a frame that is in flight beside the next.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::case::{Case, Times, wall};
 use super::decode::SOURCE;
 use super::decompress;
-use super::inputs::Picture;
+use super::inputs::TestImage;
 use super::measure::Bench;
 use crate::config::{ChannelKind, Config};
 use crate::detectors::MAX_FRAMES_IN_FLIGHT;
@@ -26,18 +26,18 @@ const NETWORK: &str = "models/camera.onnx";
 
 const ALONE: &str = "replay: only the network of the demo camera, back to back";
 const BATCH: usize = 6;
-const IN_BATCH: &str = "replay: that network for six pictures at once, a picture";
+const IN_BATCH: &str = "replay: that network for six images at once, an image";
 /// The share of the network's own rate that a replay must reach.
 const MIN_SHARE: f64 = 0.9;
 /// The share of each GPU of several that the rate must reach, of that of one alone.
 const MIN_SHARE_OF_GPUS: f64 = 0.95;
 
-/// Pictures of a replay on one GPU, of all cameras: at least.
-const NUM_PICTURES: usize = 200;
-/// On several GPUs: longer, since ends of a replay do not divide by the number of GPUs. As many raw pictures
+/// Images of a replay on one GPU, of all cameras: at least.
+const NUM_IMAGES: usize = 200;
+/// On several GPUs: longer, since ends of a replay do not divide by the number of GPUs. As many raw images
 /// as `mapped_upload_mib` holds by default.
-const NUM_RAW_PICTURES: usize = 300;
-const NUM_JPEG_PICTURES: usize = 1200;
+const NUM_RAW_IMAGES: usize = 300;
+const NUM_JPEG_IMAGES: usize = 1200;
 /// Each measured: their quantiles are of means over the frames.
 const NUM_REPLAYS: usize = 3;
 
@@ -46,7 +46,7 @@ struct Recorded {
     name: &'static str,
     num_cameras: usize,
     /// Of all cameras, up to the next multiple of their number.
-    num_pictures: usize,
+    num_images: usize,
     frames_in_flight: usize,
     is_compressed: bool,
 }
@@ -54,13 +54,13 @@ struct Recorded {
 /// Twelve cameras, on one GPU and on all where there are several.
 const ON_GPUS: [OnGpus; 2] = [
     OnGpus {
-        one: "replay: 300 pictures 1920x1080 bgr8, twelve cameras, one GPU",
-        all: "replay: 300 pictures 1920x1080 bgr8, twelve cameras, all GPUs",
+        one: "replay: 300 images 1920x1080 bgr8, twelve cameras, one GPU",
+        all: "replay: 300 images 1920x1080 bgr8, twelve cameras, all GPUs",
         is_compressed: false,
     },
     OnGpus {
-        one: "replay: 1200 pictures 1600x900 jpeg, twelve cameras, one GPU",
-        all: "replay: 1200 pictures 1600x900 jpeg, twelve cameras, all GPUs",
+        one: "replay: 1200 images 1600x900 jpeg, twelve cameras, one GPU",
+        all: "replay: 1200 images 1600x900 jpeg, twelve cameras, all GPUs",
         is_compressed: true,
     },
 ];
@@ -73,30 +73,30 @@ struct OnGpus {
 
 const RECORDINGS: [Recorded; 4] = [
     Recorded {
-        name: "replay: 200 pictures 1920x1080 bgr8, one camera",
+        name: "replay: 200 images 1920x1080 bgr8, one camera",
         num_cameras: 1,
-        num_pictures: NUM_PICTURES,
+        num_images: NUM_IMAGES,
         frames_in_flight: 2,
         is_compressed: false,
     },
     Recorded {
-        name: "replay: 200 pictures 1920x1080 bgr8, one camera, 4 in flight",
+        name: "replay: 200 images 1920x1080 bgr8, one camera, 4 in flight",
         num_cameras: 1,
-        num_pictures: NUM_PICTURES,
+        num_images: NUM_IMAGES,
         frames_in_flight: 4,
         is_compressed: false,
     },
     Recorded {
-        name: "replay: 200 pictures 1920x1080 bgr8, one camera, 8 in flight",
+        name: "replay: 200 images 1920x1080 bgr8, one camera, 8 in flight",
         num_cameras: 1,
-        num_pictures: NUM_PICTURES,
+        num_images: NUM_IMAGES,
         frames_in_flight: 8,
         is_compressed: false,
     },
     Recorded {
-        name: "replay: 204 pictures 1600x900 jpeg, six cameras",
+        name: "replay: 204 images 1600x900 jpeg, six cameras",
         num_cameras: 6,
-        num_pictures: NUM_PICTURES,
+        num_images: NUM_IMAGES,
         frames_in_flight: 2,
         is_compressed: true,
     },
@@ -143,14 +143,9 @@ impl OnGpus {
     /// Cameras on one GPU and, placed by their loads, on all.
     fn measure(&self, bench: &mut Bench<'_>, device: &CudaDevice, network: &Path) -> Result<()> {
         let Self { one, all, is_compressed } = *self;
-        let num_pictures = if is_compressed { NUM_JPEG_PICTURES } else { NUM_RAW_PICTURES };
-        let recorded = Recorded {
-            name: one,
-            num_cameras: 12,
-            num_pictures,
-            frames_in_flight: 2,
-            is_compressed,
-        };
+        let num_images = if is_compressed { NUM_JPEG_IMAGES } else { NUM_RAW_IMAGES };
+        let recorded =
+            Recorded { name: one, num_cameras: 12, num_images, frames_in_flight: 2, is_compressed };
         let folder = TemporaryFolder::new();
         recorded.write(&folder.0)?;
         let config_on = |device: &str| config(device, network, recorded.num_cameras);
@@ -194,7 +189,7 @@ fn replays(folder: &Path, config: &Config, frames_in_flight: usize) -> Result<Ti
     Ok(Times::of(&mut walls))
 }
 
-/// Microseconds of a picture in runs of the network for this many, each a mean of as many runs as
+/// Microseconds of an image in runs of the network for this many, each a mean of as many runs as
 /// a replay has frames.
 fn back_to_back(device: &CudaDevice, network: &Path, batch: usize) -> Result<Vec<f64>> {
     let config = config(&format!("cuda:{}", device.ordinal()), network, 1)?;
@@ -210,9 +205,9 @@ fn back_to_back(device: &CudaDevice, network: &Path, batch: usize) -> Result<Vec
     let mut walls = vec![];
     for _ in 0..NUM_REPLAYS {
         let start = Instant::now();
-        (0..NUM_PICTURES).try_for_each(|_| engine.enqueue())?;
+        (0..NUM_IMAGES).try_for_each(|_| engine.enqueue())?;
         stream.synchronize()?;
-        walls.push(start.elapsed().as_secs_f64() * 1e6 / (NUM_PICTURES * batch) as f64);
+        walls.push(start.elapsed().as_secs_f64() * 1e6 / (NUM_IMAGES * batch) as f64);
     }
     Ok(walls)
 }
@@ -240,30 +235,30 @@ fn topic(camera: usize) -> String {
 }
 
 impl Recorded {
-    /// Writes the pictures of all cameras in turn.
+    /// Writes the images of all cameras in turn.
     fn write(&self, folder: &Path) -> Result<()> {
         let mut bag = BagWriter::create(folder, BagCompression::None)?;
         let type_name = if self.is_compressed { CompressedImage::TYPE } else { Image::TYPE };
         let text = definition(type_name).ok_or_else(|| failed("a message without definition"))?;
         let add = |camera| bag.add_topic(&topic(camera), type_name, &text, OfferedQos::default());
         let topics = (0..self.num_cameras).map(add).collect::<Result<Vec<_>>>()?;
-        let pictures = (0..self.num_cameras).map(|camera| self.picture(camera));
-        let pictures = pictures.collect::<Result<Vec<_>>>()?;
+        let images = (0..self.num_cameras).map(|camera| self.image(camera));
+        let images = images.collect::<Result<Vec<_>>>()?;
         let mut message = vec![];
-        for frame in 0..self.num_pictures.next_multiple_of(self.num_cameras) {
+        for frame in 0..self.num_images.next_multiple_of(self.num_cameras) {
             let camera = frame % self.num_cameras;
             let stamp = Stamp::from_nanos(1_000_000_000 + 10_000_000 * frame as i64);
-            self.encode(&pictures[camera], stamp, &mut message)?;
+            self.encode(&images[camera], stamp, &mut message)?;
             bag.write(topics[camera], stamp, &message)?;
         }
         bag.finish().map(drop)
     }
 
-    fn picture(&self, camera: usize) -> Result<Vec<u8>> {
+    fn image(&self, camera: usize) -> Result<Vec<u8>> {
         if self.is_compressed {
-            return decompress::picture(camera as u32);
+            return decompress::jpeg_image(camera as u32);
         }
-        Ok(Picture::new(SOURCE, Encoding::Bgr8).view()?.data().to_vec())
+        Ok(TestImage::new(SOURCE, Encoding::Bgr8).view()?.data().to_vec())
     }
 
     fn encode(&self, data: &[u8], stamp: Stamp, message: &mut Vec<u8>) -> Result<()> {

@@ -1,7 +1,7 @@
-//! `resample`: one picture of a surround rig, by encoding, element type and lens.
+//! `resample`: one image of a surround rig, by encoding, element type and lens.
 
 use super::case::Case;
-use super::inputs::Picture;
+use super::inputs::TestImage;
 use super::measure::Bench;
 use det_post_ops::device::Device;
 use det_post_ops::image::resample::{ResampleParams, SampleMap, Workspace, resample};
@@ -11,7 +11,7 @@ use det_post_types::{
     PixelConvention, Placement, Resize, Result, Size, Tensor, Undistort,
 };
 
-/// Source, network's picture, encoding, element type, whether a lens is undone.
+/// Source, network's image, encoding, element type, whether a lens is undone.
 type Row = ((u32, u32), (u32, u32), Encoding, ElementType, bool);
 
 const ROWS: [Row; 8] = [
@@ -25,7 +25,7 @@ const ROWS: [Row; 8] = [
     ((2880, 1860), (640, 480), Encoding::Bgr8, F16, true),
 ];
 
-/// Recorded one after the other, as the pictures of a rig are.
+/// Recorded one after the other, as the images of a rig are.
 #[cfg(feature = "cuda")]
 const CAMERAS: usize = 6;
 
@@ -44,16 +44,16 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
         if !bench.wants(&name) {
             continue;
         }
-        let picture = Picture::new(Size::new(width, height), encoding);
+        let test_image = TestImage::new(Size::new(width, height), encoding);
         let map = map(Size::new(width, height), Size::new(columns, rows), is_distorted)?;
         match device {
-            Device::Cpu => on_cpu(bench, Case::new(name), &picture, &map, element)?,
+            Device::Cpu => on_cpu(bench, Case::new(name), &test_image, &map, element)?,
             #[cfg(feature = "cuda")]
             Device::Cuda(device) => {
                 let rig = Case::new(format!("{name}, each of {CAMERAS} cameras"));
-                on_cuda(bench, Case::new(name), device, &picture, &map, element)?;
+                on_cuda(bench, Case::new(name), device, &test_image, &map, element)?;
                 let rig = rig.each_of(CAMERAS as u32);
-                on_cuda(bench, rig, device, &picture, &map, element)?;
+                on_cuda(bench, rig, device, &test_image, &map, element)?;
             }
         }
     }
@@ -85,11 +85,11 @@ fn shape(map: &SampleMap, num: usize) -> [usize; 4] {
 fn on_cpu(
     bench: &mut Bench<'_>,
     case: Case,
-    picture: &Picture,
+    test_image: &TestImage,
     map: &SampleMap,
     element: ElementType,
 ) -> Result<()> {
-    let image = picture.view()?;
+    let image = test_image.view()?;
     let mut workspace = Workspace::new();
     let mut out = Tensor::zeros(element, &shape(map, 1))?;
     bench.host(case, || resample(&image, map, &PARAMS, &mut workspace, 0, &mut out))
@@ -100,15 +100,16 @@ fn on_cuda(
     bench: &mut Bench<'_>,
     case: Case,
     device: &det_post_ops::device::cuda::CudaDevice,
-    picture: &Picture,
+    test_image: &TestImage,
     map: &SampleMap,
     element: ElementType,
 ) -> Result<()> {
-    use det_post_ops::device::cuda::{DeviceImage, DeviceTensor};
+    use det_post_ops::device::cuda::DeviceTensor;
+    use det_post_ops::image::DeviceImage;
     use det_post_ops::image::resample::cuda::{DeviceMap, Kernels, enqueue_resample};
 
     let stream = &device.stream()?;
-    let view = picture.view()?;
+    let view = test_image.view()?;
     let kernels = Kernels::load(device)?;
     let map_on_device = DeviceMap::new(stream, map)?;
     let mut image = DeviceImage::with_capacity(stream, view.data().len())?;

@@ -167,8 +167,8 @@ fn in_images(
         }
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => {
-            use det_post_ops::device::cuda::DeviceCandidates;
             use det_post_ops::nms::cuda::{Capacity, Suppression2d};
+            use det_post_ops::shared::DeviceCandidates;
 
             let stream = &device.stream()?;
             let capacity = Capacity { candidates: candidates.len(), classes: 80 };
@@ -200,8 +200,8 @@ fn in_space(
         }
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => {
-            use det_post_ops::device::cuda::DeviceCandidates;
             use det_post_ops::nms::cuda::{Capacity, Stages3d};
+            use det_post_ops::shared::DeviceCandidates;
 
             let stream = &device.stream()?;
             let capacity = Capacity { candidates: candidates.len(), classes: 5 };

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::fingerprint::Fingerprint;
+use super::ros_args::RosArguments;
 use super::{ConfigArguments, ExitStatus, stdout};
 use crate::config::{CameraConfig, ChannelKind, EncoderFacts, LidarConfig};
 use crate::detectors::image2d::describe_cut;
@@ -33,15 +34,15 @@ pub(super) struct CheckArguments {
 /// Prints, unless as JSON, the configuration that the files and overrides make, as a ROS 2 parameter file
 /// that gives the same again, and as comments behind it what is cut off a network and the layers
 /// of the channels' sparse encoders; the listing of an encoder where one is named.
-pub(super) fn check(arguments: &CheckArguments) -> Result<ExitStatus> {
+pub(super) fn check(arguments: &CheckArguments, ros: &RosArguments) -> Result<ExitStatus> {
     if let Some(encoder) = &arguments.encoder {
         stdout::print(&listing(encoder, arguments.voxel_capacity)?)?;
-        if arguments.config.files.is_empty() {
+        if arguments.config.files.is_empty() && ros.params_files.is_empty() {
             return Ok(ExitStatus::Done);
         }
     }
     let ConfigArguments { files, overrides, like } = &arguments.config;
-    let config = like.load(files, overrides)?;
+    let config = like.load(files, overrides, ros)?;
     if arguments.json {
         stdout::print(&Fingerprint::of(&config)?.to_json()?)?;
         return Ok(ExitStatus::Done);

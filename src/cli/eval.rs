@@ -1,6 +1,6 @@
 //! `det_post eval`: detections against truth.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::interrupt::Interrupt;
 use super::{ExitStatus, stdout};
@@ -34,7 +34,7 @@ pub(super) struct EvalArguments {
     /// Folder for precision-recall curves and calibration plots.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Folder for boxes in pictures as files of COCO: a truth and a list of detections per camera.
+    /// Folder for boxes in images as files of COCO: a truth and a list of detections per camera.
     #[arg(long, value_name = "DIR")]
     coco: Option<PathBuf>,
     /// Says which topic of truth a topic of detections belongs to; else the frame of reference does.
@@ -46,13 +46,13 @@ pub(super) struct EvalArguments {
     /// Points that an object in space must have to count.
     #[arg(long, value_name = "N", default_value_t = Filters::default().min_points)]
     min_points: u32,
-    /// Pixels that an object around a rig of cameras must have in one picture to count.
+    /// Pixels that an object around a rig of cameras must have in one image to count.
     #[arg(long, value_name = "N", default_value_t = Filters::default().min_pixels)]
     min_pixels: u32,
-    /// Height that an object in a picture must have to count, in pixels.
+    /// Height that an object in an image must have to count, in pixels.
     #[arg(long, value_name = "PIXELS", default_value_t = Filters::default().min_height)]
     min_height: f64,
-    /// Part of an object in a picture, or around a rig of cameras, that must be seen for it to
+    /// Part of an object in an image, or around a rig of cameras, that must be seen for it to
     /// count.
     #[arg(long, value_name = "PART", default_value_t = Filters::default().min_visibility)]
     min_visibility: f64,
@@ -86,17 +86,67 @@ fn drives(arguments: &EvalArguments) -> Result<Vec<Drive>> {
     Ok(sides.map(|(detections, truth)| Drive { detections, truth }).collect())
 }
 
+/// Refuses files that could not be written, before a long run; one file for two contents; and
+/// files that are read.
+fn check_outputs(arguments: &EvalArguments, drives: &[Drive]) -> Result<()> {
+    let refused = |message| Err(Error::new(ErrorKind::Usage, "eval", message));
+    // The file itself may not be there yet.
+    let full = |path: &Path| {
+        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        path.canonicalize().ok().or_else(|| Some(folder.join(path.file_name()?)))
+    };
+    let sides = drives.iter().flat_map(|drive| [&drive.detections, &drive.truth]);
+    let read: Vec<&PathBuf> = sides.chain(&arguments.drives).collect();
+    let outputs = [("--json", &arguments.json), ("--html", &arguments.html)];
+    for (option, path) in outputs {
+        let Some(path) = path else { continue };
+        check_file(path)?;
+        let Some(output) = full(path) else { continue };
+        // A folder holds the files that are read.
+        let is_read = |input: &&&PathBuf| {
+            full(input).is_some_and(|input| output == input || is_of_recording(&input, &output))
+        };
+        if let Some(input) = read.iter().find(is_read) {
+            return refused(format!(
+                "{option} {}: it is read as part of {}; choose another name",
+                path.display(),
+                input.display()
+            ));
+        }
+    }
+    match (&arguments.json, &arguments.html) {
+        (Some(json), Some(html)) if is_file(json) && full(json) == full(html) => {
+            refused(format!("--json and --html name the same file, {}", json.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a path is none of a device or a pipe.
+fn is_file(path: &Path) -> bool {
+    std::fs::metadata(path).map_or(true, |about| about.is_file())
+}
+
+/// Whether an output has the name of a file that is read of a folder: a recording's, or the
+/// detections of a replay.
+fn is_of_recording(folder: &Path, output: &Path) -> bool {
+    const READ: [&str; 3] = ["jsonl", "mcap", "db3"];
+    let is_read = output.extension().is_some_and(|of| READ.iter().any(|read| of == *read));
+    let is_metadata = output.file_name().is_some_and(|name| name == "metadata.yaml");
+    (is_read || is_metadata) && output.parent() == Some(folder)
+}
+
 /// Evaluates, prints the tables and writes the requested files.
 pub(super) fn eval(arguments: &EvalArguments) -> Result<ExitStatus> {
     let interrupt = Interrupt::listen()?;
-    for path in [&arguments.json, &arguments.html].into_iter().flatten() {
-        check_file(path)?;
-    }
+    let listed = drives(arguments)?;
+    check_outputs(arguments, &listed)?;
     let mut classes = Classes::default();
     let read = |Drive { detections, truth }: &Drive| {
         Sides::read(detections, truth, &mut classes, &interrupt.flag())
     };
-    let drives: Vec<Sides> = drives(arguments)?.iter().map(read).collect::<Result<_>>()?;
+    let drives: Vec<Sides> = listed.iter().map(read).collect::<Result<_>>()?;
     if interrupt.is_set() {
         return Ok(ExitStatus::Interrupted);
     }

@@ -12,6 +12,9 @@ use crate::config::Config;
 use crate::replay;
 use det_post_types::{Error, ErrorKind, Result, input_file};
 
+/// The largest file whose bytes are hashed: longer ones are no network that is loaded.
+const MAX_HASHED_BYTES: u64 = 16 << 30;
+
 /// The effective configuration; its JSON is the output of `check --json`.
 #[derive(Serialize)]
 pub(super) struct Fingerprint {
@@ -128,6 +131,11 @@ impl NamedFile {
 /// Length and SHA-256 of a file.
 fn hash(path: &Path) -> std::io::Result<(u64, String)> {
     let mut file = input_file::open(path)?;
+    let size = file.metadata()?.len();
+    if size > MAX_HASHED_BYTES {
+        let message = format!("{size} bytes; allowed: up to {MAX_HASHED_BYTES}");
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message));
+    }
     let (mut hash, mut len, mut buffer) = (Sha256::new(), 0, vec![0; 1 << 16]);
     loop {
         match file.read(&mut buffer)? {
@@ -146,4 +154,19 @@ fn hex(bytes: &[u8]) -> String {
 
 fn no_json(error: serde_json::Error) -> Error {
     Error::new(ErrorKind::Config, "check", "the parameters have no form in JSON").with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sparse_file_of_any_size_is_not_read() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(2 << 40).unwrap();
+        let error = hash(file.path()).unwrap_err().to_string();
+        assert!(error.contains("2199023255552 bytes; allowed"), "{error}");
+        file.as_file().set_len(0).unwrap();
+        assert_eq!(hash(file.path()).unwrap().0, 0);
+    }
 }

@@ -38,6 +38,9 @@ impl Interrupt {
                 true => None,
                 false => Some(hear(SignalKind::hangup())?),
             };
+            // Past the limit of a file's size (`ulimit -f`) the system ends a process that does not
+            // handle this; with a handler, writing fails with an error that names the file.
+            drop(hear(SignalKind::from_raw(libc::SIGXFSZ))?);
             let interrupted = hear(SignalKind::interrupt())?;
             Signals { interrupted, terminated: hear(SignalKind::terminate())?, hangup }
         };

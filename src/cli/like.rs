@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::ros_args::RosArguments;
 use crate::config::{Config, NODE_NAME, Package, Source};
 use det_post_ros::NodeName;
 use det_post_types::Result;
@@ -38,9 +39,22 @@ impl LikeArguments {
         NodeName::new(namespace, name)
     }
 
-    /// The configuration of files and overrides.
-    pub(super) fn load(&self, files: &[PathBuf], overrides: &[String]) -> Result<Config> {
-        Config::read(&self.node()?, &self.source(files, overrides))
+    /// The configuration of files and overrides for a node that `--ros-args` may rename, as `run` reads
+    /// it. Topics keep their names.
+    pub(super) fn load(
+        &self,
+        files: &[PathBuf],
+        overrides: &[String],
+        ros: &RosArguments,
+    ) -> Result<Config> {
+        let default = self.node()?;
+        let node = ros.remaps.node(&default)?;
+        for sentence in ros.without_effect(&default, &node, true) {
+            tracing::warn!("--ros-args: {sentence}");
+        }
+        let files = [files, &ros.params_files[..]].concat();
+        let overrides = [overrides, &ros.overrides(&node)[..]].concat();
+        Config::read(&node, &self.source(&files, &overrides))
     }
 
     /// The package that the name stands for by which the program was started, unless one is

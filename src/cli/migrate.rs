@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::ros_args::RosArguments;
 use super::{ExitStatus, LikeArguments, stdout};
 use crate::config::Config;
 use det_post_types::{Error, ErrorKind, Result};
@@ -31,17 +32,18 @@ enum Format {
 }
 
 /// Prints our parameters, and what became of theirs.
-pub(super) fn migrate(arguments: &MigrateArguments) -> Result<ExitStatus> {
+pub(super) fn migrate(arguments: &MigrateArguments, ros: &RosArguments) -> Result<ExitStatus> {
     let MigrateArguments { files, overrides, like, format } = arguments;
     let mut like = like.clone();
     if like.like.is_none() {
-        like.like = Config::recognize(&like.source(files, overrides))?;
+        like.like =
+            Config::recognize(&like.source(files, overrides), |default| ros.remaps.node(default))?;
     }
     if like.like.is_none() {
         let message = "these are parameter files of no package that is known; name it by --like";
         return Err(Error::new(ErrorKind::Config, "migrate", message));
     }
-    let config = like.load(files, overrides)?;
+    let config = like.load(files, overrides, ros)?;
     let (Some(yaml), Some(json), Some(like)) =
         (config.migrated_yaml(), config.migration_json(), &config.like)
     else {

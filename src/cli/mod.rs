@@ -156,8 +156,13 @@ fn misuse(error: &Error) -> ExitCode {
 }
 
 fn run(command: &Command, ros: &RosArguments) -> Result<ExitStatus> {
-    if !ros.is_empty() && !matches!(command, Command::Run(_)) {
-        return Err(Error::new(ErrorKind::Usage, "arguments", "only `run` takes --ros-args"));
+    let takes_ros = matches!(
+        command,
+        Command::Run(_) | Command::Replay(_) | Command::Check(_) | Command::Migrate(_)
+    );
+    if !ros.is_empty() && !takes_ros {
+        let message = "`run`, `replay`, `check` and `migrate` take --ros-args";
+        return Err(Error::new(ErrorKind::Usage, "arguments", message));
     }
     if let Command::Run(_) | Command::Isolated = command {
         heap::keep_memory();
@@ -166,16 +171,16 @@ fn run(command: &Command, ros: &RosArguments) -> Result<ExitStatus> {
     match command {
         Command::Run(arguments) => run::run(arguments, ros),
         Command::Demo(arguments) => demo::demo(arguments),
-        Command::Replay(arguments) => replay::replay(arguments),
+        Command::Replay(arguments) => replay::replay(arguments, ros),
         Command::Bench(arguments) => bench::bench(arguments),
         Command::Eval(arguments) => eval::eval(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Inspect { bag } => inspect::inspect(bag),
-        Command::Migrate(arguments) => migrate::migrate(arguments),
+        Command::Migrate(arguments) => migrate::migrate(arguments, ros),
         Command::Isolated => isolated::serve(detectors::open).map(|()| ExitStatus::Done),
         Command::Outputs(arguments) => outputs::outputs(arguments),
         Command::Calibrate(arguments) => calibrate::calibrate(arguments),
-        Command::Check(arguments) => check::check(arguments),
+        Command::Check(arguments) => check::check(arguments, ros),
         Command::Completions(arguments) => completions::completions(arguments),
         Command::Man(arguments) => man::man(arguments),
     }

@@ -40,11 +40,12 @@ impl ObserveArguments {
     /// Begins the trace, if one is asked for.
     ///
     /// # Errors
-    /// `Usage` when the name is that of another file, `Io` when it cannot be written.
+    /// `Usage` when the name is that of another file or of a link, or another command writes it; `Io` when it cannot
+    /// be written.
     pub(super) fn trace(&self) -> Result<Option<TraceFile>> {
         let Some(path) = &self.trace else { return Ok(None) };
         let file = LiveFile::open(path, trace::MARK)?;
-        let trace = Trace::start(Box::new(BufWriter::new(file.create()?)));
+        let trace = Trace::start(Box::new(BufWriter::new(file.writer()?)));
         let trace = trace.map_err(|e| cannot_trace().with_source(e))?;
         Ok(Some(TraceFile { trace: Arc::new(trace), file }))
     }
@@ -58,7 +59,7 @@ impl ObserveArguments {
     /// # Errors
     /// `Usage` when the name is that of another file.
     pub(super) fn on_metrics(&self) -> Result<Option<OnMetrics>> {
-        let Some(file) = self.metrics()? else { return Ok(None) };
+        let Some(mut file) = self.metrics()? else { return Ok(None) };
         let mut has_failed = false;
         Ok(Some(Box::new(move |text| {
             if let Err(error) = file.replace(text)
@@ -153,11 +154,12 @@ impl ReplayObserver {
         self.trace.take().map_or(Ok(()), TraceFile::finish)
     }
 
-    fn write_metrics(&self) -> Result<()> {
-        let Some(file) = &self.metrics else { return Ok(()) };
+    fn write_metrics(&mut self) -> Result<()> {
+        let Self { channels, metrics, .. } = self;
+        let Some(file) = metrics else { return Ok(()) };
         let metrics = |(name, account)| ChannelMetrics { name, account, inputs: Vec::new() };
         let channels: Vec<_> =
-            self.channels.iter().map(|(name, account)| metrics((name, account))).collect();
+            channels.iter().map(|(name, account)| metrics((name, account))).collect();
         file.replace(&to_prometheus(&channels))
     }
 }

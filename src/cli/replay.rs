@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::interrupt::Interrupt;
 use super::observe::ObserveArguments;
 use super::progress::Progress;
+use super::ros_args::RosArguments;
 use super::{ExitStatus, LikeArguments, stdout};
 use crate::detectors::MAX_FRAMES_IN_FLIGHT;
 use crate::replay::{
@@ -28,7 +29,7 @@ pub(super) struct ReplayArguments {
     overrides: Vec<String>,
     #[command(flatten)]
     like: LikeArguments,
-    /// Folder for detections.jsonl, detections/ (a recording), report.json and pictures/.
+    /// Folder for detections.jsonl, detections/ (a recording), report.json and images/.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Where all channels run: auto, cpu, cuda:N or, placed on all GPUs, cuda:* (overrides every
@@ -55,9 +56,9 @@ pub(super) struct ReplayArguments {
     /// sweeps and the memory of networks need: joined slices then equal a replay of the whole.
     #[arg(long, value_name = "S", requires = "from", value_parser = parse_warm_up)]
     warm_up: Option<Duration>,
-    /// Draws the first N frames of every channel into pictures/ (needs --out).
+    /// Draws the first N frames of every channel into images/ (needs --out).
     #[arg(long, value_name = "N", default_value_t = 0, requires = "out")]
-    pictures: u64,
+    images: u64,
     #[command(flatten)]
     observe: ObserveArguments,
 }
@@ -113,9 +114,10 @@ fn parse_warm_up(text: &str) -> std::result::Result<Duration, String> {
 }
 
 /// Replays as the command line says and prints the report.
-pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
+pub(super) fn replay(arguments: &ReplayArguments, ros: &RosArguments) -> Result<ExitStatus> {
     let interrupt = Interrupt::listen()?;
-    let mut config = arguments.like.load(&arguments.config, &arguments.overrides)?;
+    let ReplayArguments { like, config, overrides, .. } = arguments;
+    let mut config = like.load(config, overrides, ros)?.with_topics(&ros.remaps);
     let mut gpus = Vec::new();
     if let Some(devices) = arguments.device {
         let choice;
@@ -132,7 +134,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
     };
     let replay = Replay::open(&arguments.bag, &config, options)?;
     drop(gpus);
-    let create = |out: &PathBuf| ReplayFiles::create(out, &replay, arguments.pictures);
+    let create = |out: &PathBuf| ReplayFiles::create(out, &replay, arguments.images);
     let mut files = arguments.out.as_ref().map(create).transpose()?;
     let mut observer = arguments.observe.of_replay(&replay)?;
     let report = run_with(replay, |frame| {

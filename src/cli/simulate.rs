@@ -1,12 +1,12 @@
 //! `det_post simulate`: a drive through a town that does not exist, written as
-//! a recording with the truth beside every scan and picture.
+//! a recording with the truth beside every scan and image.
 
 use std::path::{Path, PathBuf};
 
 use super::interrupt::Interrupt;
 use super::progress::Progress;
 use super::{ExitStatus, stdout};
-use det_post_sim::{Drive, Options, PictureFormat};
+use det_post_sim::{Drive, ImageFormat, Options};
 use det_post_types::{Result, Size};
 
 /// Arguments of `det_post simulate`.
@@ -34,15 +34,15 @@ pub(super) struct SimulateArguments {
     /// Rays of a scan; about nine in ten come back as points.
     #[arg(long, default_value_t = Options::default().num_points, value_name = "N")]
     pub(super) points: usize,
-    /// Writes pictures as JPEG, on <camera>/image/compressed.
+    /// Writes images as JPEG, on <camera>/image/compressed.
     #[arg(long)]
     pub(super) compressed: bool,
-    /// Pictures a second.
+    /// Images a second.
     #[arg(long, default_value_t = Options::default().camera_rate_hz, value_name = "HZ")]
     pub(super) camera_rate: f64,
-    /// Width and height of the pictures in pixels; the width in multiples of 8.
+    /// Width and height of the images in pixels; the width in multiples of 8.
     #[arg(long, default_value = "1280x720", value_name = "WxH", value_parser = parse_size)]
-    pub(super) picture_size: Size,
+    pub(super) image_size: Size,
 }
 
 fn parse_size(text: &str) -> std::result::Result<Size, String> {
@@ -53,14 +53,13 @@ fn parse_size(text: &str) -> std::result::Result<Size, String> {
 impl SimulateArguments {
     /// A drive with six cameras and no LiDAR, for the surround network of the demo.
     pub(super) fn of_surround_demo(seed: u64, seconds: f64, out: &Path) -> Self {
-        let picture_size = Size::new(640, 360);
-        Self { cameras: 6, lidars: 0, picture_size, ..Self::of_demo(seed, seconds, out) }
+        let image_size = Size::new(640, 360);
+        Self { cameras: 6, lidars: 0, image_size, ..Self::of_demo(seed, seconds, out) }
     }
 
     /// A drive with one sensor of each kind, as the defaults say.
     pub(super) fn of_demo(seed: u64, seconds: f64, out: &Path) -> Self {
-        let Options { num_actors, num_points, camera_rate_hz, picture_size, .. } =
-            Options::default();
+        let Options { num_actors, num_points, camera_rate_hz, image_size, .. } = Options::default();
         Self {
             seed,
             seconds,
@@ -71,7 +70,7 @@ impl SimulateArguments {
             points: num_points,
             compressed: false,
             camera_rate: camera_rate_hz,
-            picture_size,
+            image_size,
         }
     }
 }
@@ -94,7 +93,7 @@ pub(super) fn simulate(arguments: &SimulateArguments) -> Result<ExitStatus> {
 /// else, `Io` when the recording cannot be written.
 pub(super) fn record(arguments: &SimulateArguments, interrupt: &Interrupt) -> Result<ExitStatus> {
     let drive = Drive::new(arguments.seed, &options(arguments))?;
-    let format = if arguments.compressed { PictureFormat::Jpeg } else { PictureFormat::Raw };
+    let format = if arguments.compressed { ImageFormat::Jpeg } else { ImageFormat::Raw };
     let mut progress = None;
     let mut on_frame = |frame, num_frames| {
         progress.get_or_insert_with(|| Progress::new(Some(num_frames), "frames")).set(frame);
@@ -112,7 +111,7 @@ fn options(arguments: &SimulateArguments) -> Options {
         num_actors: arguments.actors,
         num_points: arguments.points,
         camera_rate_hz: arguments.camera_rate,
-        picture_size: arguments.picture_size,
+        image_size: arguments.image_size,
         ..Options::default()
     }
 }

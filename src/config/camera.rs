@@ -31,7 +31,7 @@ pub struct CameraConfig {
     pub source_size: Option<Size>,
     /// Its engine.
     pub engine: EngineOptions,
-    /// How JPEG pictures are decoded.
+    /// How JPEG images are decoded.
     pub jpeg: JpegOptions,
     /// Whether kernels read payloads in host memory, in place of an upload; `Auto`: on a GPU that
     /// shares its memory with the CPU.

@@ -96,7 +96,7 @@ pub enum ChannelKind {
     Camera(Box<CameraConfig>),
     /// Point clouds to 3D detections.
     Lidar(Box<LidarConfig>),
-    /// Pictures of several cameras to 3D detections.
+    /// Images of several cameras to 3D detections.
     Surround(Box<SurroundConfig>),
 }
 
@@ -178,12 +178,13 @@ pub(super) fn read(
         Some(head) if !is_inline => head::read(&key, head, network.as_ref(), p.problems()),
         _ => inline,
     };
-    let (Some(head), Some(Head { facts, suggested, has_given_names })) = (head, found) else {
+    let (Some(head), Some(Head { mut facts, suggested, has_given_names })) = (head, found) else {
         p.accept_keys_of(|| Kind::ALL.map(Kind::declarations).concat());
         p.finish();
         return None;
     };
-    if let (Some(network), Facts::Camera(facts)) = (&network, &facts) {
+    if let (Some(network), Facts::Camera(facts)) = (&network, &mut facts) {
+        network.adapt(facts, p.problems());
         network.check(&key, facts, has_given_names, p.problems());
     }
     p.set_class_names(facts.class_names());

@@ -136,7 +136,11 @@ impl<'a> Sections<'a> {
         if self.applying.is_empty() && !self.others.is_empty() {
             let found: Vec<_> = self.others.iter().map(|name| format!("`{name}`")).collect();
             let found = shorten(&found.join(", "));
-            problems.warn(format!("no section applies to {}: found {found}", self.node.full()));
+            problems.warn(format!(
+                "no section applies to {}: found {found}; `--ros-args -r __ns:=NAMESPACE -r __node:=NAME` names the \
+                 node",
+                self.node.full()
+            ));
         }
         self.applying.into_values().flatten().collect()
     }

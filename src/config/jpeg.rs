@@ -1,4 +1,4 @@
-//! Decoding of JPEG pictures.
+//! Decoding of JPEG images.
 
 use std::path::PathBuf;
 

@@ -35,18 +35,38 @@ fn refusal(buffers: &[Buffers], available: u64) -> Option<(&'static str, String,
     })
 }
 
-/// The memory of the machine, or of the control group where that has less.
+/// The memory of the machine, or of the control group or the limit of the address space
+/// (`ulimit -v`) where that is less.
 pub(crate) fn available_bytes() -> Option<u64> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").ok();
     let machine = meminfo.as_deref().and_then(total_of_meminfo);
     let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let group = limit.and_then(|text| text.trim().parse().ok());
-    machine.into_iter().chain(group).min()
+    machine.into_iter().chain(group).chain(address_space_left()).min()
+}
+
+/// What is left of a limit of the address space; `None` where there is none.
+fn address_space_left() -> Option<u64> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let used = kibibytes_of(&status, "VmSize:").unwrap_or(0);
+    Some(address_space_of(&limits)?.saturating_sub(used))
+}
+
+/// The limit of the address space in bytes, of `/proc/self/limits`.
+fn address_space_of(limits: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// `MemTotal` in bytes.
 fn total_of_meminfo(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    kibibytes_of(text, "MemTotal:")
+}
+
+/// The value of a line `NAME: N kB` in bytes.
+fn kibibytes_of(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
@@ -66,5 +86,11 @@ mod tests {
         );
         assert_eq!(total_of_meminfo("MemFree: 1 kB\nMemTotal:  2048 kB\n"), Some(2 << 20));
         assert_eq!(total_of_meminfo(""), None);
+        let limits = |soft: &str| {
+            format!("Max cpu time  1 2 s\nMax address space    {soft}   unlimited   bytes\n")
+        };
+        assert_eq!(address_space_of(&limits("1048576")), Some(1 << 20));
+        assert_eq!(address_space_of(&limits("unlimited")), None);
+        assert_eq!(address_space_of(""), None);
     }
 }

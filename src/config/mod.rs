@@ -58,7 +58,7 @@ pub use head::{
 };
 pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy};
 pub use lidar::{DensificationConfig, LidarConfig, SparseEncoderConfig};
-pub use like::{Fate, Like, Package, State, packages, parameter_table};
+pub use like::{Like, Package, TranslatedParameter, TranslationOutcome, packages, parameter_table};
 pub use live::{LiveConfig, ProcessingTimeLimits};
 pub use manual::manual_tables;
 pub(crate) use memory::available_bytes;
@@ -69,8 +69,8 @@ pub use ros_parameters::DeclaredParameter;
 pub use surround::{SurroundConfig, SurroundDecoder};
 
 use declaration::{Declaration, parameter_file, values};
-use det_post_ros::NodeName;
 use det_post_ros::yaml::Node;
+use det_post_ros::{NodeName, Remaps};
 use det_post_types::{DeviceChoice, Result, UploadOptions};
 use files::{Entries, Entry, Sections};
 use problems::Problems;
@@ -190,24 +190,50 @@ impl Config {
         Ok(Self { like: Some(like), migrated, ..config })
     }
 
-    /// The package whose parameters a source without one has, by their keys.
+    /// The package whose parameters a source without one has, by their keys: those that sections for
+    /// our node hold, or for the node of a package. `renamed` gives the name of a node that has
+    /// another one in its code.
     ///
     /// # Errors
     /// `Config` for a file that cannot be read, and for one of a package that is known and
     /// not read.
-    pub fn recognize(source: &Source) -> Result<Option<Package>> {
-        let node = NodeName::new("", NODE_NAME)?;
-        let mut problems = Problems::default();
-        let arguments = arguments_of(&source.arguments, &mut problems);
-        let sections = Sections::new(&node, &arguments, true);
-        let given = files::read(sections, &source.files, &source.overrides, &mut problems)?;
-        match like::recognize(&given) {
-            Some(found) if found.package().is_none() => {
-                problems.push("FILES", &found.refusal());
-                Err(problems.into_error())
+    pub fn recognize(
+        source: &Source,
+        renamed: impl Fn(&NodeName) -> Result<NodeName>,
+    ) -> Result<Option<Package>> {
+        let own = std::iter::once((None, ("", NODE_NAME)));
+        let replaced = packages().into_iter().map(|package| (Some(package), package.node()));
+        for (expected, (namespace, name)) in own.chain(replaced) {
+            let node = renamed(&NodeName::new(namespace, name)?)?;
+            let mut problems = Problems::default();
+            let arguments = arguments_of(&source.arguments, &mut problems);
+            let sections = Sections::new(&node, &arguments, true);
+            let given = files::read(sections, &source.files, &source.overrides, &mut problems)?;
+            match like::recognize(&given) {
+                Some(found) if found.package().is_none() => {
+                    problems.push("FILES", &found.refusal());
+                    return Err(problems.into_error());
+                }
+                Some(found) if expected.is_none() || found.package() == expected => {
+                    return Ok(found.package());
+                }
+                _ => {}
             }
-            found => Ok(found.and_then(|found| found.package())),
         }
+        Ok(None)
+    }
+
+    /// The configuration with the topics of its channels renamed, as a middleware renames them.
+    #[must_use]
+    pub fn with_topics(mut self, remaps: &Remaps) -> Self {
+        let Self { node, channels, .. } = &mut self;
+        for channel in channels {
+            for input in &mut channel.inputs {
+                input.topic = remaps.resolve(node, &input.topic);
+            }
+            channel.output = remaps.resolve(node, &channel.output);
+        }
+        self
     }
 
     /// As [`Config::load`], from the text of one parameter file.

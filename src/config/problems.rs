@@ -87,6 +87,11 @@ impl Problems {
         self.origins.insert(key.to_owned(), from.to_owned());
     }
 
+    /// No problems yet, for a part of the same configuration.
+    pub(super) fn of_part(&self) -> Self {
+        Self { origins: self.origins.clone(), ..Self::default() }
+    }
+
     /// Drops the warnings and remarks so far, which were logged before.
     pub(super) fn forget_warnings(&mut self) {
         self.warnings.clear();

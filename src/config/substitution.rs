@@ -14,6 +14,9 @@ const START: &str = "$(";
 /// The most levels of substitutions in substitutions.
 const MAX_LEVELS: usize = 16;
 
+/// The longest value with its substitutions replaced, in bytes.
+const MAX_BYTES: usize = 1 << 14;
+
 /// Whether a text holds a substitution.
 pub(super) fn is_in(text: &str) -> bool {
     text.contains(START)
@@ -23,7 +26,8 @@ pub(super) fn is_in(text: &str) -> bool {
 /// searched again.
 ///
 /// # Errors
-/// A message that names the substitution, and what it lacks.
+/// A message that names the substitution, and what it lacks; also when the result is longer
+/// than [`MAX_BYTES`].
 pub(super) fn substitute(text: &str, arguments: &Arguments) -> Result<String, String> {
     let (replaced, rest) = replace(text, arguments, 0)?;
     debug_assert!(rest.is_empty());
@@ -58,6 +62,10 @@ fn replace<'t>(
         replaced += &text[..start];
         let (inner, rest) = replace(&text[start + START.len()..], arguments, level + 1)?;
         replaced += &value_of(&inner, arguments)?;
+        if replaced.len() > MAX_BYTES {
+            let message = "a value is longer with its substitutions replaced";
+            return Err(format!("{message}; allowed: up to {MAX_BYTES} bytes"));
+        }
         text = rest;
     }
 }
@@ -136,6 +144,7 @@ mod tests {
             ("$()", "names nothing"),
             (&*format!("{}x{}", "$(var ".repeat(17), ")".repeat(17)), "17 levels"),
             (&*"$(".repeat(1 << 17), "17 levels"),
+            (&*"$(var model_path)".repeat(1 << 12), "allowed: up to 16384 bytes"),
         ] {
             let message = run(text).unwrap_err();
             assert!(message.contains(named), "{text}: {message}");

@@ -1,4 +1,4 @@
-//! Surround channels: pictures of several cameras to boxes in space.
+//! Surround channels: images of several cameras to boxes in space.
 
 use std::mem::size_of;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ use det_post_types::{
 pub struct SurroundConfig {
     /// Name or path of the head, as given.
     pub head: String,
-    /// The network from pictures to feature maps, relative to the current directory.
+    /// The network from images to feature maps, relative to the current directory.
     pub model_path: PathBuf,
     /// The networks from feature maps to boxes.
     pub decoder: SurroundDecoder,
     /// The engine of the networks.
     pub engine: EngineOptions,
-    /// How JPEG pictures are decoded.
+    /// How JPEG images are decoded.
     pub jpeg: JpegOptions,
     /// Coordinate frame of the boxes, fixed to the vehicle.
     pub target_frame: String,
@@ -39,9 +39,9 @@ pub struct SurroundConfig {
     pub world_frame: String,
     /// Static transforms in addition to those of the graph or the recording.
     pub transforms_path: Option<PathBuf>,
-    /// Whether pictures are undistorted.
+    /// Whether images are undistorted.
     pub undistort: Undistort,
-    /// Whether matrices contain the motion between the stamp of a picture and that of its
+    /// Whether matrices contain the motion between the stamp of an image and that of its
     /// frame.
     pub compensate_skew: bool,
     /// After a larger gap between two frames the memory is cleared.
@@ -127,7 +127,7 @@ impl SurroundConfig {
                 Fixed,
                 one_of(UNDISTORT),
                 "auto",
-                "Whether pictures are undistorted: `auto` where the calibration has distortion coefficients, or \
+                "Whether images are undistorted: `auto` where the calibration has distortion coefficients, or \
                  `never`.",
             ),
             compensate_skew: p.derived(
@@ -136,7 +136,7 @@ impl SurroundConfig {
                 flag(),
                 ("`false` for `streampetr`", !is_streampetr),
                 "Whether the camera matrices contain the motion of the vehicle between the stamps of a \
-                 picture and of its frame.",
+                 image and of its frame.",
             ),
             max_gap: seconds(p.value(
                 "memory.max_gap_s",

@@ -3,7 +3,8 @@
 
 use crate::detectors::stopwatch::Stopwatch;
 use det_post_infer::device::{DeviceEngine, NumBytes};
-use det_post_ops::device::cuda::{DeviceCounters, Moved, Stream, UploadScope};
+use det_post_ops::device::cuda::{Stream, TransferBytes, UploadScope};
+use det_post_ops::shared::DeviceCounters;
 use det_post_types::{FrameReport, Result, Stage, Transfer};
 
 /// A stream on which frames run, in order.
@@ -56,7 +57,12 @@ impl FrameStream {
 
     /// Prepares for `num` frames in flight with these stages and with uploads in another queue
     /// of the stream. No frame is in flight.
-    pub(super) fn overlap(&mut self, num: usize, uploads: &Stream, stages: &[Stage]) -> Result<()> {
+    pub(super) fn pipeline(
+        &mut self,
+        num: usize,
+        uploads: &Stream,
+        stages: &[Stage],
+    ) -> Result<()> {
         let stream = &self.stream;
         let queue_of = |stage| match stage {
             Stage::Upload => uploads.clone(),
@@ -128,10 +134,10 @@ impl<'env> FrameInProgress<'_, 'env> {
     /// The first stage: makes a payload readable for kernels by `enqueue`.
     pub(super) fn upload(
         &mut self,
-        enqueue: impl FnOnce(&UploadScope<'_, 'env>) -> Result<Moved>,
+        enqueue: impl FnOnce(&UploadScope<'_, 'env>) -> Result<TransferBytes>,
     ) -> Result<()> {
         self.upload_by(|scope, report| {
-            let Moved { num_copied, num_uploaded } = enqueue(scope)?;
+            let TransferBytes { num_copied, num_uploaded } = enqueue(scope)?;
             report.add_bytes(Stage::Upload, Transfer::HostCopy, num_copied);
             report.add_bytes(Stage::Upload, Transfer::Upload, num_uploaded);
             Ok(())

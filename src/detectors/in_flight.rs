@@ -85,7 +85,7 @@ impl<C> Contexts<C> {
             match (0..num).map(make).collect::<Result<Vec<_>>>() {
                 Ok(contexts) => (self.all, self.earliest) = (contexts, 0),
                 Err(reason) => {
-                    tracing::warn!("frames do not overlap: {reason}");
+                    tracing::warn!("one frame in flight at a time: {reason}");
                     self.is_refused = true;
                 }
             }

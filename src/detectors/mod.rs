@@ -3,7 +3,7 @@
 //! A [`Detector`] owns its device, engines, tensors and workspaces; detecting allocates
 //! nothing once these have grown to the sizes of the frames. It performs no input or
 //! output. Between frames it keeps past sweeps, and of surround cameras the memory of the
-//! network, the last pose and prepared pictures; [`Detector::reset`] discards them. An error
+//! network, the last pose and prepared images; [`Detector::reset`] discards them. An error
 //! drops the frame and leaves the detector ready for the next.
 //!
 //! | family | inputs | stages on the CPU |
@@ -12,7 +12,7 @@
 //! | [`image2d`] | one list of tensors | decode, select, suppress, gather |
 //! | [`pillars`] | one cloud | unpack, densify, voxelize, pillar features, encode, scatter, infer, decode, select, suppress, gather |
 //! | [`voxels`] | one cloud | unpack, densify, voxelize, voxel mean, encode, infer, decode, select, suppress, gather |
-//! | [`surround`] | pictures of all cameras | decompress, letterbox, infer, encode, decode, select, suppress, gather |
+//! | [`surround`] | images of all cameras | decompress, letterbox, infer, encode, decode, select, suppress, gather |
 //!
 //! Each family has a `cpu` and a `cuda` file with the same stages in the same order. A
 //! `head` is the meaning of a network's tensors and the check that a network fits. The
@@ -22,10 +22,10 @@ mod frame_set;
 #[cfg(feature = "cuda")]
 mod frame_stream;
 pub mod image2d;
+#[cfg(feature = "cuda")]
+mod image_uploads;
 pub(crate) mod in_flight;
 pub mod lidar;
-#[cfg(feature = "cuda")]
-mod picture_uploads;
 pub mod pillars;
 mod postprocess_3d;
 #[cfg(feature = "cuda")]
@@ -95,7 +95,7 @@ pub trait Detector: Send {
     /// Allows up to `num` frames between [`Detector::submit`] and [`Detector::collect`], and
     /// allocates what they need; the first call with more than 1 decides. Returns how many the
     /// detector can have, of which the caller may use fewer; 1 means that a frame is collected
-    /// before the next is submitted: the detector does not overlap frames, or has not enough
+    /// before the next is submitted: the detector takes one frame at a time, or has not enough
     /// memory, which is logged.
     fn allow_in_flight(&mut self, num: usize) -> usize {
         let _ = num;
@@ -119,7 +119,7 @@ pub trait Detector: Send {
     fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()>;
 
     /// Queues the work of the frame that was submitted last, with the same `report`, where it waits
-    /// to have its picture decoded with those of other detectors. Its errors are those of
+    /// to have its image decoded with those of other detectors. Its errors are those of
     /// [`Detector::collect`], which does the same if it was not called. A caller with frames of
     /// several detectors calls it for some or all of these in a row.
     fn flush(&mut self, report: &mut FrameReport) {
@@ -136,7 +136,7 @@ pub trait Detector: Send {
     /// Detects the objects of a frame: [`Detector::submit`] and [`Detector::collect`].
     ///
     /// # Errors
-    /// Those of the two; `Argument` while frames are in flight.
+    /// Returns the errors of the two; `Argument` while frames are in flight.
     fn detect<'a>(
         &'a mut self,
         frame: &FrameSet<'_>,

@@ -3,11 +3,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::detectors::picture_uploads::{MIN_PICTURE_BYTES, num_bytes, reserve};
-use det_post_ops::device::cuda::{
-    DeviceBuffer, DeviceImage, Event, ImageLayout, InPlaceUploads, JpegPlanes, Stream,
-};
+use crate::detectors::image_uploads::{MIN_IMAGE_BYTES, num_bytes, reserve};
+use det_post_ops::device::cuda::{DeviceBuffer, Event, InPlaceUploads, Stream};
 use det_post_ops::image::decompress::cuda::{JpegDecoder, layout};
+use det_post_ops::image::decompress::nvjpeg::JpegPlanes;
+use det_post_ops::image::{DeviceImage, ImageLayout};
 use det_post_types::{CompressedView, Error, ErrorKind, JpegDevice, JpegOptions, Result};
 
 /// The decoder of several cameras on a GPU. Each has a place, which keeps one file at a time:
@@ -54,9 +54,9 @@ enum Progress {
     Refused,
 }
 
-/// The picture of a file.
+/// The image of a file.
 pub(super) enum DecodeOutcome {
-    /// The bytes of the file, and the layout and memory of its picture for work of the camera's
+    /// The bytes of the file, and the layout and memory of its image for work of the camera's
     /// stream, until the next file is kept.
     Decoded { num_bytes: usize, layout: ImageLayout, image: DeviceBuffer<u8> },
     /// The file, for the CPU.
@@ -71,7 +71,7 @@ pub(super) struct JpegPlace {
 
 impl SharedJpeg {
     /// A place with the decoder of a stream's GPU and of these options, which is made for the first
-    /// camera and after a failure of its device; `None` for a camera whose pictures are decoded on
+    /// camera and after a failure of its device; `None` for a camera whose images are decoded on
     /// the CPU.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl SharedJpeg {
     fn new(stream: Stream, options: &JpegOptions) -> Result<Self> {
         let state = State {
             decoder: JpegDecoder::new(&stream, options)?,
-            uploads: InPlaceUploads::new(&stream)?.overlapping(),
+            uploads: InPlaceUploads::new(&stream)?.pipelined(),
             decoded: Event::new(&stream)?,
             files: Vec::new(),
             images: Vec::new(),
@@ -124,7 +124,7 @@ impl State {
             self.files[place].progress = Progress::Empty;
             return Ok(place);
         }
-        self.images.push(DeviceImage::with_capacity(stream, MIN_PICTURE_BYTES)?);
+        self.images.push(DeviceImage::with_capacity(stream, MIN_IMAGE_BYTES)?);
         self.files.push(File { data: Vec::new(), progress: Progress::Empty });
         Ok(self.files.len() - 1)
     }
@@ -174,7 +174,7 @@ impl State {
 
 impl JpegPlace {
     /// Keeps a copy of a file, if it is for the engines, and replaces the one before, whose
-    /// picture is no longer in use. Returns whether it is kept.
+    /// image is no longer in use. Returns whether it is kept.
     ///
     /// # Errors
     /// `Device` when there is not enough memory.
@@ -191,7 +191,7 @@ impl JpegPlace {
         Ok(true)
     }
 
-    /// Takes the picture of the file that was kept for work on `stream`, which waits for it. If
+    /// Takes the image of the file that was kept for work on `stream`, which waits for it. If
     /// the file still waits, it is decoded with all others that do.
     ///
     /// # Errors

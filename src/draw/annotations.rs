@@ -1,11 +1,11 @@
-//! Detections in a picture as annotations for Foxglove.
+//! Detections in an image as annotations for Foxglove.
 
 use det_post_eval::draw::class_rgb;
 use det_post_ros::messages::{ImageAnnotations, LabeledOutline};
 use det_post_types::{Detection2d, ImageBox, Result, Stamp};
 
 /// Encodes the outlines, classes and scores of a frame's detections into `bytes`, replacing the
-/// content. Viewers show them on the picture with the same stamp.
+/// content. Viewers show them on the image with the same stamp.
 ///
 /// # Errors
 /// `Message` when the message exceeds 4 GiB.

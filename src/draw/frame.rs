@@ -3,13 +3,13 @@
 use super::surround::draw_surround;
 use crate::config::{ChannelConfig, ChannelKind};
 use crate::detectors::{FrameSet, Payload};
-use det_post_eval::draw::{BEV_SIZE, BevPicture, Canvas, draw_boxes, image_canvas};
+use det_post_eval::draw::{BEV_SIZE, BevImage, Canvas, draw_boxes, image_canvas};
 use det_post_types::{Detections, PointRange, Result, Size};
 
-/// Size of the picture of a frame without an image whose size is unknown.
+/// Size of the image of a frame without an image whose size is unknown.
 const EMPTY_IMAGE: Size = Size::new(640, 640);
 
-/// The range of a bird's-eye picture without one in the configuration.
+/// The range of a bird's-eye image without one in the configuration.
 const DEFAULT_RANGE: PointRange = PointRange { min: [-60.0, -60.0, -3.0], max: [60.0, 60.0, 5.0] };
 
 /// The detections of a frame on its inputs: boxes in an image on the reference
@@ -18,7 +18,7 @@ const DEFAULT_RANGE: PointRange = PointRange { min: [-60.0, -60.0, -3.0], max: [
 /// cloud.
 ///
 /// # Errors
-/// Those of decoding the inputs, and `Argument` for boxes in an image without
+/// Returns the errors of decoding the inputs, and `Argument` for boxes in an image without
 /// that image.
 pub fn draw(
     frame: &FrameSet<'_>,
@@ -48,9 +48,9 @@ pub fn draw(
                     Payload::Image(_) | Payload::CloudOnDevice(_) | Payload::Tensors(_) => None,
                 });
             let range = config.kind.point_range().unwrap_or(DEFAULT_RANGE);
-            let mut picture = BevPicture::new(clouds.next(), &range, BEV_SIZE)?;
-            picture.draw_detections(found, class_names);
-            Ok(picture.into_canvas())
+            let mut bev = BevImage::new(clouds.next(), &range, BEV_SIZE)?;
+            bev.draw_detections(found, class_names);
+            Ok(bev.into_canvas())
         }
     }
 }

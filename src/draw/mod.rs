@@ -1,5 +1,5 @@
-//! Pictures of frames with their detections, and messages that viewers draw: markers in space,
-//! annotations of pictures.
+//! Images of frames with their detections, and messages that viewers draw: markers in space,
+//! annotations of images.
 //!
 //! Drawing is for people and not fast: the first frames of a replay, and live frames while a
 //! debug image has subscribers. `det_post_eval::draw` has what needs no frame.

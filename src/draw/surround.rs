@@ -1,4 +1,4 @@
-//! The pictures of several cameras, with boxes in space projected into them.
+//! The images of several cameras, with boxes in space projected into them.
 
 use embedded_graphics::pixelcolor::Rgb888;
 use nalgebra::{Isometry3, Point3};
@@ -10,21 +10,21 @@ use det_post_eval::draw::{Canvas, class_color, image_canvas, label};
 use det_post_ops::image::decompress;
 use det_post_types::{Box3d, CameraModel, Detection3d, ImagePayload, Result, Size};
 
-/// Width of a camera's picture, in pixels.
+/// Width of a camera's image, in pixels.
 const TILE_WIDTH: u32 = 640;
 
-/// The most pictures of a row.
+/// The most images of a row.
 const NUM_COLUMNS: usize = 3;
 
 /// Parts of a box nearer than this to the plane of a camera are not drawn.
 const MIN_DEPTH_M: f64 = 0.1;
 
-/// The pictures of all cameras side by side, in the order of the inputs, with the boxes that
-/// they show. A camera without calibration or pose shows its picture alone, one without a
-/// picture is black.
+/// The images of all cameras side by side, in the order of the inputs, with the boxes that
+/// they show. A camera without calibration or pose shows its image alone, one without a
+/// image is black.
 ///
 /// # Errors
-/// Those of decoding the pictures.
+/// Returns the errors of decoding the images.
 pub(super) fn draw_surround(
     frame: &FrameSet<'_>,
     detections: &[Detection3d],
@@ -51,7 +51,7 @@ pub(super) fn draw_surround(
     Ok(canvas)
 }
 
-/// The picture of a camera with the boxes that it shows.
+/// The image of a camera with the boxes that it shows.
 fn tile(
     input: &FrameInput<'_>,
     frame: &FrameSet<'_>,
@@ -96,7 +96,7 @@ struct View {
 
 impl View {
     /// Draws the edges of a box and a cross on its front. Returns the highest of its corners,
-    /// if one is in the picture.
+    /// if one is in the image.
     fn draw_box(&self, canvas: &mut Canvas, bbox: &Box3d, color: Rgb888) -> Option<[f32; 2]> {
         let corners = self.corners(bbox);
         let edges = (0..8_usize).flat_map(|from| {

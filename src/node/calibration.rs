@@ -223,8 +223,8 @@ impl CalibrationHealth<'_> {
             status.value("frame_id", calibration.frame_id.as_str());
         }
         if let Some(image) = image {
-            status.value("picture_size", size_of(image.size));
-            status.value("picture_frame_id", image.frame_id.as_str());
+            status.value("image_size", size_of(image.size));
+            status.value("image_frame_id", image.frame_id.as_str());
         }
     }
 }

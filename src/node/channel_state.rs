@@ -34,7 +34,7 @@ pub struct ChannelState {
 pub struct InputState {
     /// Account of its messages.
     pub account: Mutex<InputAccount>,
-    /// What its CameraInfo is beside its pictures, where that is asked for.
+    /// What its CameraInfo is beside its images, where that is asked for.
     pub calibration: Option<Mutex<CalibrationWatch>>,
 }
 

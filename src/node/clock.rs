@@ -1,7 +1,7 @@
 //! The clock of the node: the system's, or `/clock`.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use det_post_types::Stamp;
 
@@ -21,6 +21,11 @@ pub struct NodeClock {
 impl NodeClock {
     /// The system's clock, or a simulated one, set by [`NodeClock::set`].
     pub fn new(is_simulated: bool) -> Self {
+        if !is_simulated && SystemTime::now() < UNIX_EPOCH {
+            tracing::warn!(
+                "the clock of this machine is before 1970: ages of messages and stamps of diagnostics are wrong; set it"
+            );
+        }
         let simulated_ns = AtomicI64::new(UNSET);
         let [num_jumps, num_jumps_reported] = [0, 0].map(AtomicU64::new);
         Self { is_simulated, simulated_ns, num_jumps, num_jumps_reported }
@@ -53,8 +58,7 @@ impl NodeClock {
     /// The time; `None` before the first `/clock` message.
     pub fn now(&self) -> Option<Stamp> {
         if !self.is_simulated {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            return Some(Stamp::from_nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)));
+            return Some(stamp_of(SystemTime::now()));
         }
         match self.simulated_ns.load(Ordering::Relaxed) {
             UNSET => None,
@@ -63,9 +67,25 @@ impl NodeClock {
     }
 }
 
+/// A time as a stamp, which is negative before 1970.
+fn stamp_of(time: SystemTime) -> Stamp {
+    let nanos = |of: Duration| i64::try_from(of.as_nanos()).unwrap_or(i64::MAX);
+    Stamp::from_nanos(match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => nanos(since),
+        Err(before) => -nanos(before.duration()),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_before_1970_are_negative() {
+        let second = Duration::from_secs(1);
+        assert_eq!(stamp_of(UNIX_EPOCH + second), Stamp::from_nanos(1_000_000_000));
+        assert_eq!(stamp_of(UNIX_EPOCH - second), Stamp::from_nanos(-1_000_000_000));
+    }
 
     #[test]
     fn simulated_time_is_unknown_until_it_is_set() {

@@ -190,8 +190,8 @@ impl ChannelHealth<'_> {
         status.reasons("dropped", account.dropped());
         status.reasons("degraded", account.degraded());
         account.truncated().for_each(|(count, num)| status.value(count.name(), num.to_string()));
-        for (by, num) in account.pictures() {
-            status.value(&format!("pictures_decoded_{}", by.name()), num.to_string());
+        for (by, num) in account.images() {
+            status.value(&format!("images_decoded_{}", by.name()), num.to_string());
         }
         for LevelSummary { level, sites_mean, sites_max, .. } in account.levels() {
             status.value(&format!("level_{level}_sites_mean"), sites_mean.to_string());

@@ -157,7 +157,7 @@ impl ChannelOutputs {
     /// Publishes markers, annotations and debug images that have a subscriber.
     ///
     /// # Errors
-    /// `Middleware` when something could not be handed over; why a picture cannot be
+    /// `Middleware` when something could not be handed over; why an image cannot be
     /// drawn.
     pub fn show(
         &mut self,

@@ -274,7 +274,7 @@ fn note_inputs(
 /// Publishes the detections of a frame and what is shown of it, and counts it.
 ///
 /// # Errors
-/// Those of the views of its messages, which passed when it was submitted.
+/// Returns the errors of the views of its messages, which passed when it was submitted.
 fn publish(
     outputs: &mut ChannelOutputs,
     frame: &ChannelFrame<'_>,

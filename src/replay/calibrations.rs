@@ -8,7 +8,7 @@ use super::slice::before;
 use det_post_ros::bag::{BagReader, LogSpan, ReadOptions};
 use det_post_types::{Error, Result, Stamp};
 
-/// Calibrations that are published with every picture are found this far before a slice.
+/// Calibrations that are published with every image are found this far before a slice.
 const CALIBRATION_PERIOD: Duration = Duration::from_secs(10);
 
 /// Reads the calibrations of the channels' cameras that are in force when the slice starts, and

@@ -43,7 +43,7 @@ pub(super) struct ReplayContext<'a> {
 }
 
 impl<'a> ReplayContext<'a> {
-    /// That of a reader, by its number from 0 on.
+    /// The context of a reader, by its number from 0 on.
     pub(super) fn new(
         output: &'a Output<'a>,
         reader: usize,

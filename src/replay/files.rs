@@ -1,5 +1,5 @@
 //! The files of a replay: `detections.jsonl`, the recording `detections/`, `report.json`
-//! and `pictures/`.
+//! and `images/`.
 //!
 //! The detections depend only on the inputs: the same replay writes the same bytes.
 
@@ -24,7 +24,7 @@ use det_post_types::{
 /// The results of a replay; those of an earlier one are replaced. `unit.json` is the record of a
 /// fleet about them, and goes with them.
 pub(crate) const RESULTS: &[&str] =
-    &["detections.jsonl", "detections/", "pictures/", "report.json", "unit.json"];
+    &["detections.jsonl", "detections/", "images/", "report.json", "unit.json"];
 
 /// Writes the frames of a [`Replay`] to a folder:
 ///
@@ -33,7 +33,7 @@ pub(crate) const RESULTS: &[&str] =
 /// | `detections.jsonl` | one line per processed frame |
 /// | `detections/` | a recording of the detections, of what viewers draw of them (`…/markers`, `…/annotations`) and, latched, of the class tables of those of `vision_msgs` |
 /// | `report.json` | the [`Report`] |
-/// | `pictures/` | the first frames of each channel with their detections (feature `pictures`) |
+/// | `images/` | the first frames of each channel with their detections |
 ///
 /// Results take the place of earlier ones when they are complete; until then they are in
 /// `det_post.partial/`. Files that det_post did not write are never replaced.
@@ -43,7 +43,7 @@ pub struct ReplayFiles {
     lines_path: PathBuf,
     bag: BagWriter,
     channels: Vec<ChannelTopics>,
-    num_pictures: u64,
+    num_images: u64,
     message: Vec<u8>,
 }
 
@@ -51,7 +51,7 @@ pub struct ReplayFiles {
 struct ChannelTopics {
     /// Topics of the detections and their messages.
     detections: Vec<(usize, OutputType)>,
-    /// Markers of boxes in space, or annotations of boxes in a picture.
+    /// Markers of boxes in space, or annotations of boxes in an image.
     shown: usize,
     /// The class table, where a message of `vision_msgs` has one.
     labels: Option<usize>,
@@ -59,14 +59,14 @@ struct ChannelTopics {
 }
 
 impl ReplayFiles {
-    /// Opens the folder and begins the files. Of each channel the first `num_pictures`
+    /// Opens the folder and begins the files. Of each channel the first `num_images`
     /// frames are drawn.
     ///
     /// # Errors
     /// `Usage` when the folder holds a file of the same name that det_post did not write,
     /// `Io` naming the path when the system refuses or another process writes there.
-    pub fn create(out: &Path, replay: &Replay, num_pictures: u64) -> Result<Self> {
-        Self::in_folder(OutputFolder::open(out, Replaces::These(RESULTS))?, replay, num_pictures)
+    pub fn create(out: &Path, replay: &Replay, num_images: u64) -> Result<Self> {
+        Self::in_folder(OutputFolder::open(out, Replaces::These(RESULTS))?, replay, num_images)
     }
 
     /// As [`Self::create`], in a folder that is open.
@@ -76,7 +76,7 @@ impl ReplayFiles {
     pub(crate) fn in_folder(
         mut folder: OutputFolder,
         replay: &Replay,
-        num_pictures: u64,
+        num_images: u64,
     ) -> Result<Self> {
         let lines_path = folder.file("detections.jsonl")?;
         let lines =
@@ -89,7 +89,7 @@ impl ReplayFiles {
             folder,
             lines: BufWriter::new(lines),
             lines_path,
-            num_pictures,
+            num_images,
             message: Vec::new(),
         })
     }
@@ -130,7 +130,7 @@ impl ReplayFiles {
             }
         }
         self.bag.write(topics.shown, *log_time, &self.message)?;
-        if frame.number < self.num_pictures {
+        if frame.number < self.num_images {
             self.draw(frame, found)?;
         }
         Ok(())
@@ -141,7 +141,7 @@ impl ReplayFiles {
         let ChannelConfig { name, sync, .. } = frame.config;
         let canvas = draw::draw(&found.inputs, sync.reference, found.detections, frame.config)?;
         let stamp_ns = found.header.stamp.nanos();
-        let file = format!("pictures/{name}_{:06}_{stamp_ns}.png", frame.number);
+        let file = format!("images/{name}_{:06}_{stamp_ns}.png", frame.number);
         canvas.save(&self.folder.file(&file)?)
     }
 

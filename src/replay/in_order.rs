@@ -1,4 +1,4 @@
-//! Every message of a recording, in its order, with frames that overlap.
+//! Every message of a recording, in its order, with several frames in flight.
 //!
 //! A channel whose detector can have several frames in flight begins a frame while the one
 //! before is in progress. Frames of all channels are passed on in the order of their messages, so
@@ -34,7 +34,7 @@ pub(super) struct InOrder<'a, 'c> {
     /// The frames in flight, earliest first.
     in_flight: VecDeque<InFlight>,
     /// The number of these, from the earliest on, whose work is queued. The others may wait for
-    /// each other, to have their pictures decoded at once.
+    /// each other, to have their images decoded at once.
     num_queued: usize,
 }
 
@@ -86,7 +86,7 @@ impl<'a, 'c> InOrder<'a, 'c> {
     }
 
     /// Processes a message on a channel. Frames of other channels that are in flight end before one
-    /// of a channel without overlapping is passed on, not for messages without which a frame is not
+    /// of a channel with one frame in flight is passed on, not for messages without which a frame is not
     /// complete.
     fn process_on(&mut self, index: usize, message: &BagMessage<'_>) -> Result<()> {
         let log_time = message.log_time;
@@ -170,7 +170,7 @@ impl<'a, 'c> InOrder<'a, 'c> {
     }
 
     /// Ends the earliest frame. `lent` is the data of the message that is processed, which the
-    /// frame of a channel without overlapping has not kept.
+    /// frame of a channel with one frame in flight has not kept.
     fn end_earliest(&mut self, lent: &[u8]) -> Result<()> {
         if self.num_queued == 0 {
             self.flush();

@@ -161,7 +161,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A sensor's message as an input of a frame; `None` for other messages.
 pub(super) fn frame_input<'a>(message: &Received<'a>) -> Option<FrameInput<'a>> {
     match *message {
-        Received::Picture { header, payload } => Some(FrameInput::image(header, payload)),
+        Received::Image { header, payload } => Some(FrameInput::image(header, payload)),
         Received::Cloud { header, view } => Some(FrameInput::cloud(header, view)),
         Received::Tensors { header, tensors } => Some(FrameInput::tensors(header, tensors)),
         Received::CameraInfo(_)

@@ -55,13 +55,12 @@ use transforms::TransformFeed;
 /// use std::path::PathBuf;
 /// use std::sync::atomic::AtomicBool;
 ///
-/// use det_post_sim::{Drive, Options, PictureFormat};
+/// use det_post_sim::{Drive, Options, ImageFormat};
 /// use det_post::{Config, Replay, ReplayOptions};
 ///
-/// let folder = tempfile::tempdir()?;
-/// let bag = folder.path().join("drive");
-/// let drive = Drive::new(1, &Options::default())?;
-/// det_post_sim::record(&drive, 0.3, PictureFormat::Raw, &bag, &AtomicBool::new(false), &mut |_, _| {})?;
+/// let folder = tempfile::tempdir()?; let bag = folder.path().join("drive"); let drive =
+/// Drive::new(1, &Options::default())?; det_post_sim::record(&drive, 0.3, ImageFormat::Raw, &bag,
+/// &AtomicBool::new(false), &mut |_, _| {})?;
 ///
 /// let config = Config::load(&[PathBuf::from("config/demo.param.yaml")], &[])?;
 /// let replay = Replay::open(&bag, &config, ReplayOptions::default())?;
@@ -84,7 +83,7 @@ pub struct Replay {
     /// The threads of the channels, by number.
     thread_of: Vec<usize>,
     feed: Feed,
-    /// Those of further threads.
+    /// The feeds of further threads.
     more_feeds: Vec<Feed>,
     bounds: Bounds,
     /// What is wrong with the recording where calibrations before a slice are read.

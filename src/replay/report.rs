@@ -114,9 +114,9 @@ pub struct ChannelSummary {
     pub stamps: BTreeMap<&'static str, u64>,
     /// What was lost to limits, by [`Count::name`](det_post_types::Count::name).
     pub truncated: BTreeMap<&'static str, u64>,
-    /// Compressed pictures, by what decoded them: `cpu`, or `gpu`, its JPEG engines.
+    /// Compressed images, by what decoded them: `cpu`, or `gpu`, its JPEG engines.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub pictures_decoded: BTreeMap<&'static str, u64>,
+    pub images_decoded: BTreeMap<&'static str, u64>,
     /// The sites of each level of a sparse encoder, finest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<LevelSummary>,
@@ -137,7 +137,7 @@ impl ChannelSummary {
             degraded: account.degraded().clone(),
             stamps: account.stamps().collect(),
             truncated: account.truncated().map(|(count, num)| (count.name(), num)).collect(),
-            pictures_decoded: account.pictures().map(|(by, num)| (by.name(), num)).collect(),
+            images_decoded: account.images().map(|(by, num)| (by.name(), num)).collect(),
             levels: account.levels().collect(),
             stages_ms: account.stages_ms(),
             bytes_per_frame: account.bytes_per_frame(),

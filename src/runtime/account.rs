@@ -10,7 +10,7 @@ use super::spread::{Spread, SpreadSummary};
 use super::stamps::StampOrder;
 use crate::detectors::FrameInput;
 use det_post_types::{Count, Error, FrameReport, LevelCounts};
-use det_post_types::{PictureDecoder, Stage, Stamp, Transfer};
+use det_post_types::{ImageDecoder, Stage, Stamp, Transfer};
 
 /// Latencies are kept from 1 ns to an hour, to 1 part in 1000.
 const MAX_LATENCY_NS: u64 = 3_600_000_000_000;
@@ -27,7 +27,7 @@ pub struct Account {
     truncated: [u64; Count::ALL.len()],
     latencies: [Option<Histogram<u64>>; Stage::ALL.len()],
     bytes: [[u64; Transfer::ALL.len()]; Stage::ALL.len()],
-    pictures: [u64; PictureDecoder::ALL.len()],
+    images: [u64; ImageDecoder::ALL.len()],
     levels: [LevelTotals; FrameReport::MAX_LEVELS],
     num_levels: usize,
     /// The times of each of several inputs.
@@ -151,9 +151,9 @@ impl Account {
         counts.filter(|&(_, num)| num > 0)
     }
 
-    /// Compressed pictures of processed frames, by what decoded them.
-    pub fn pictures(&self) -> impl Iterator<Item = (PictureDecoder, u64)> {
-        PictureDecoder::ALL.into_iter().zip(self.pictures).filter(|&(_, num)| num > 0)
+    /// Compressed images of processed frames, by what decoded them.
+    pub fn images(&self) -> impl Iterator<Item = (ImageDecoder, u64)> {
+        ImageDecoder::ALL.into_iter().zip(self.images).filter(|&(_, num)| num > 0)
     }
 
     /// Processed frames whose stamp did not rise, by order.
@@ -179,7 +179,7 @@ impl Account {
                 self.bytes[stage as usize][transfer as usize] += frame.bytes(stage, transfer);
             }
         }
-        add_all(&mut self.pictures, &PictureDecoder::ALL.map(|decoder| frame.pictures(decoder)));
+        add_all(&mut self.images, &ImageDecoder::ALL.map(|decoder| frame.images(decoder)));
         for (level, counts) in self.levels.iter_mut().zip(frame.levels()) {
             level.add(counts, counts.num_sites);
         }
@@ -264,7 +264,7 @@ impl Account {
         merge_reasons(&mut self.degraded, &other.degraded);
         add_all(&mut self.stamps, &other.stamps);
         add_all(&mut self.truncated, &other.truncated);
-        add_all(&mut self.pictures, &other.pictures);
+        add_all(&mut self.images, &other.images);
         for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
             match (mine, theirs) {
                 (Some(mine), Some(theirs)) => {

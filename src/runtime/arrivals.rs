@@ -135,8 +135,8 @@ impl Drop for Arriving {
 /// Bytes of a message's payload.
 fn payload_bytes(message: &Received<'_>) -> usize {
     match message {
-        Received::Picture { payload: ImagePayload::Raw(image), .. } => image.data().len(),
-        Received::Picture { payload: ImagePayload::Compressed(file), .. } => file.data.len(),
+        Received::Image { payload: ImagePayload::Raw(image), .. } => image.data().len(),
+        Received::Image { payload: ImagePayload::Compressed(file), .. } => file.data.len(),
         Received::Cloud { view, .. } => view.data().len(),
         Received::Tensors { tensors, .. } => tensors.bytes().len(),
         _ => 0,
@@ -188,7 +188,7 @@ mod tests {
         Site { receiver, buffers, reader, outcomes }
     }
 
-    fn picture(number: u8, width: u32) -> Vec<u8> {
+    fn image_message(number: u8, width: u32) -> Vec<u8> {
         let data = vec![number; 100 * width as usize];
         let stamp = Stamp::from_ros(number.into(), 0);
         let header = Header { stamp, frame_id: "camera" };
@@ -226,11 +226,11 @@ mod tests {
     #[test]
     fn a_message_is_read_where_it_arrived() {
         let mut site = site(1 << 20);
-        assert_eq!(site.arrive(&picture(0, 1000)), None, "the size is not known yet");
-        deliver(InputKind::Image, &picture(1, 1000), &mut *site.receiver);
+        assert_eq!(site.arrive(&image_message(0, 1000)), None, "the size is not known yet");
+        deliver(InputKind::Image, &image_message(1, 1000), &mut *site.receiver);
         assert_eq!(site.next().1, 1);
         for number in 2..50 {
-            let cdr = picture(number, 1000);
+            let cdr = image_message(number, 1000);
             let buffer = site.arrive(&cdr).unwrap();
             let (payload, first) = site.next();
             assert_eq!(first, number);
@@ -243,22 +243,22 @@ mod tests {
     #[test]
     fn unfinished_and_refused_messages_give_their_memory_back() {
         let mut site = site(100_000);
-        deliver(InputKind::Image, &picture(1, 1000), &mut *site.receiver);
+        deliver(InputKind::Image, &image_message(1, 1000), &mut *site.receiver);
         for _ in 0..10 {
             let unfinished: Vec<_> = (0..NUM_ARRIVING).map(|_| site.buffers.buffer(9)).collect();
             assert!(unfinished.iter().all(Option::is_some));
             assert!(site.buffers.buffer(9).is_none());
         }
         // Larger than allowed, cut, and of another encapsulation.
-        let large = picture(2, 1001);
-        let cut = &picture(3, 1000)[..60_000];
+        let large = image_message(2, 1001);
+        let cut = &image_message(3, 1000)[..60_000];
         let strange = [9; 1000];
         for refused in [&large[..], cut, &strange] {
             assert!(site.arrive(refused).is_some());
         }
         assert_eq!(lock(&site.outcomes)[1..], [None; 3]);
         assert_eq!(site.next().1, 1);
-        assert!(site.arrive(&picture(4, 1000)).is_some());
+        assert!(site.arrive(&image_message(4, 1000)).is_some());
         assert_eq!(site.next().1, 4);
     }
 }

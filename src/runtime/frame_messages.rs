@@ -35,7 +35,7 @@ impl FrameMessages {
     /// The views of the messages, for [`FrameMessages::inputs`].
     ///
     /// # Errors
-    /// Those of [`MessageBuffer::view`].
+    /// Returns the errors of [`MessageBuffer::view`].
     pub fn views(&self) -> Result<[Option<InputView<'_>>; MAX_INPUTS]> {
         let mut views = [const { None }; MAX_INPUTS];
         for (view, message) in views.iter_mut().zip(&self.messages) {

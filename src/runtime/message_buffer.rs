@@ -107,7 +107,7 @@ impl MessageBuffer {
         max_payload_bytes: usize,
     ) -> Result<&'m [u8]> {
         let (header, layout, data) = match message {
-            Received::Picture { header, payload: ImagePayload::Raw(image) } => {
+            Received::Image { header, payload: ImagePayload::Raw(image) } => {
                 let layout = Layout::Image {
                     size: image.size(),
                     step: image.step(),
@@ -116,11 +116,11 @@ impl MessageBuffer {
                 };
                 (header, layout, image.data())
             }
-            Received::Picture { header, payload: ImagePayload::Compressed(file) } => {
+            Received::Image { header, payload: ImagePayload::Compressed(file) } => {
                 let CompressedView { format, samples, is_mislabelled, data } = *file;
                 (header, Layout::File { format, samples, is_mislabelled }, data)
             }
-            Received::Picture { payload: ImagePayload::OnDevice(image), .. } => {
+            Received::Image { payload: ImagePayload::OnDevice(image), .. } => {
                 return Err(image.data().refused("slot"));
             }
             Received::Cloud { header, view } => (header, self.fill_cloud(view), view.data()),
@@ -297,7 +297,7 @@ mod tests {
 
         let pixels = [9; 12];
         let image = ImageView::new(Size::new(1, 2), 6, Encoding::Bgr8, false, &pixels).unwrap();
-        frame.fill(&Received::Picture { header, payload: ImagePayload::Raw(image) }, 12).unwrap();
+        frame.fill(&Received::Image { header, payload: ImagePayload::Raw(image) }, 12).unwrap();
         let read = frame.view().unwrap();
         let PayloadView::Image(ImagePayload::Raw(read)) = read.payload else { panic!() };
         assert_eq!((read.size(), read.step(), read.data()), (image.size(), 6, &pixels[..]));
@@ -310,7 +310,7 @@ mod tests {
             ..CompressedView::new(CompressedFormat::Png, &pixels)
         };
         frame
-            .fill(&Received::Picture { header, payload: ImagePayload::Compressed(file) }, 12)
+            .fill(&Received::Image { header, payload: ImagePayload::Compressed(file) }, 12)
             .unwrap();
         let read = frame.view().unwrap();
         let PayloadView::Image(ImagePayload::Compressed(read)) = read.payload else { panic!() };

@@ -412,29 +412,29 @@ mod tests {
         }
     }
 
-    fn picture(seconds: i32, data: &[u8]) -> Received<'_> {
+    fn image(seconds: i32, data: &[u8]) -> Received<'_> {
         let header = Header { stamp: Stamp::from_ros(seconds, 0), frame_id: "camera" };
         let file = CompressedView::new(CompressedFormat::Jpeg, data);
-        Received::Picture { header, payload: ImagePayload::Compressed(file) }
+        Received::Image { header, payload: ImagePayload::Compressed(file) }
     }
 
     #[test]
     fn the_newest_waits_and_the_older_is_counted() {
         let (mut writer, mut reader, closer, lost) = one();
         assert!(!closer.is_waiting());
-        assert_eq!(writer.offer(&picture(1, &[1]), 9).unwrap(), Offered::Waiting);
+        assert_eq!(writer.offer(&image(1, &[1]), 9).unwrap(), Offered::Waiting);
         assert!(closer.is_waiting());
-        assert_eq!(writer.offer(&picture(2, &[2]), 9).unwrap(), Offered::Waiting);
+        assert_eq!(writer.offer(&image(2, &[2]), 9).unwrap(), Offered::Waiting);
         assert_eq!((next(&mut reader), lost.num()), (vec![Some(2)], [1, 0, 0]));
         // Whatever its stamp is.
-        assert_eq!(writer.offer(&picture(1, &[3]), 9).unwrap(), Offered::Waiting);
-        assert!(writer.offer(&picture(4, &[4; 10]), 9).is_err());
+        assert_eq!(writer.offer(&image(1, &[3]), 9).unwrap(), Offered::Waiting);
+        assert!(writer.offer(&image(4, &[4; 10]), 9).is_err());
         assert_eq!(next(&mut reader), [Some(1)]);
-        assert_eq!(writer.offer(&picture(5, &[5]), 9).unwrap(), Offered::Waiting);
+        assert_eq!(writer.offer(&image(5, &[5]), 9).unwrap(), Offered::Waiting);
         closer.close();
         assert_eq!(lost.num(), [1, 0, 1]);
         assert!(reader.take().is_none());
-        assert_eq!(writer.offer(&picture(6, &[6]), 9).unwrap(), Offered::Closed);
+        assert_eq!(writer.offer(&image(6, &[6]), 9).unwrap(), Offered::Closed);
     }
 
     #[test]
@@ -444,7 +444,7 @@ mod tests {
         let mut buffers = std::collections::BTreeSet::new();
         let mut num_taken = 0;
         for second in 0..30 {
-            writer.offer(&picture(second, &data), 1000).unwrap();
+            writer.offer(&image(second, &data), 1000).unwrap();
             if second % 3 == 0
                 && let Some(SlotEvent::Frame { messages: [Some(message)], .. }) = reader.take()
             {
@@ -473,7 +473,7 @@ mod tests {
         });
         for second in 0..20_000 {
             let data = vec![second as u8; 64 + second as usize % 64];
-            writer.offer(&picture(second, &data), 200).unwrap();
+            writer.offer(&image(second, &data), 200).unwrap();
         }
         closer.close();
         let [overtaken, _, abandoned] = lost.num();
@@ -490,7 +490,7 @@ mod tests {
         let (mut writers, mut reader, closer, lost) = slot_of(2, &deadline(Duration::MAX));
         let mut offer = |input: usize, second| {
             let writer: &mut SlotWriter = &mut writers[input];
-            writer.offer(&picture(second, &[second as u8]), 9).map(drop)
+            writer.offer(&image(second, &[second as u8]), 9).map(drop)
         };
         for second in 1..20 {
             offer(0, second).unwrap();
@@ -514,7 +514,7 @@ mod tests {
         let (mut writers, mut reader, closer, lost) = slot_of(2, &deadline(Duration::MAX));
         // A frame that waits, and two messages without the other input.
         for (input, second) in [(0, 1), (1, 1), (0, 2), (0, 3)] {
-            writers[input].offer(&picture(second, &[1]), 9).unwrap();
+            writers[input].offer(&image(second, &[1]), 9).unwrap();
         }
         closer.close();
         assert!(reader.take().is_none());
@@ -522,7 +522,7 @@ mod tests {
 
         // A frame that was refused is still reported.
         let (mut writers, mut reader, closer, lost) = slot_of(2, &deadline(Duration::ZERO));
-        writers[0].offer(&picture(1, &[1]), 9).unwrap();
+        writers[0].offer(&image(1, &[1]), 9).unwrap();
         assert!(closer.is_waiting());
         closer.close();
         assert!(matches!(reader.take(), Some(SlotEvent::Refused { num: 1, .. })));
@@ -535,7 +535,7 @@ mod tests {
         let (mut writers, mut reader, closer, lost) = slot_with(2, &deadline(Duration::MAX), true);
         let mut offer = |input: usize, second| {
             let writer: &mut SlotWriter = &mut writers[input];
-            writer.offer(&picture(second, &[second as u8]), 9).map(drop).unwrap();
+            writer.offer(&image(second, &[second as u8]), 9).map(drop).unwrap();
         };
         let arrived = |reader: &mut SlotReader| match reader.take() {
             Some(SlotEvent::Arrived { input, message }) => (input, message.stamp().to_ros().0),
@@ -567,7 +567,7 @@ mod tests {
         let wait = Duration::from_millis(30);
         let (mut writers, mut reader, _closer, _) = slot_of(2, &deadline(wait));
         let start = Instant::now();
-        writers[0].offer(&picture(1, &[1]), 9).unwrap();
+        writers[0].offer(&image(1, &[1]), 9).unwrap();
         match reader.take() {
             Some(SlotEvent::Refused { error, num: 1 }) => {
                 assert_eq!(error.kind(), crate::ErrorKind::IncompleteViews);
@@ -579,7 +579,7 @@ mod tests {
         // With one that is enough, the frame goes on without the other.
         let sync = SyncConfig { min_inputs: Some(1), ..deadline(wait) };
         let (mut writers, mut reader, _closer, _) = slot_of(2, &sync);
-        writers[0].offer(&picture(1, &[1]), 9).unwrap();
+        writers[0].offer(&image(1, &[1]), 9).unwrap();
         assert_eq!(next(&mut reader), [Some(1), None]);
     }
 
@@ -590,7 +590,7 @@ mod tests {
         let options = SlotOptions { inputs: &inputs, sync: &sync, rate: 1e-20, announces: false };
         let (mut writers, mut reader, closer) =
             slot(options, PayloadMemory::default, Arc::new(|_, _, _| {}));
-        writers[0].offer(&picture(1, &[1]), 9).unwrap();
+        writers[0].offer(&image(1, &[1]), 9).unwrap();
         let waiting = std::thread::spawn(move || reader.take().is_none());
         std::thread::sleep(Duration::from_millis(50));
         closer.close();
@@ -603,7 +603,7 @@ mod tests {
         let (mut writers, mut reader, _closer, _) = slot_of(2, &sync);
         let mut offer = |input: usize, second| {
             let writer: &mut SlotWriter = &mut writers[input];
-            writer.offer(&picture(second, &[0]), 9).map(drop).unwrap();
+            writer.offer(&image(second, &[0]), 9).map(drop).unwrap();
         };
         let sequence = |reader: &mut SlotReader| match reader.take() {
             Some(SlotEvent::Frame { sequence, .. }) => sequence,
@@ -632,7 +632,7 @@ mod tests {
         let sync = SyncConfig { reference: 1, ..deadline(Duration::MAX) };
         let (mut writers, _reader, _closer, lost) = slot_of(2, &sync);
         for second in 0..50 {
-            writers[0].offer(&picture(second, &[0]), 9).unwrap();
+            writers[0].offer(&image(second, &[0]), 9).unwrap();
         }
         assert_eq!(lost.num(), [0, 48, 0]);
     }

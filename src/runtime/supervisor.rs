@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn only_failures_of_the_device_lead_to_a_build() {
         let (mut channel, num_builds) = channel(policy(3, 60_000, Fallback::None), &[]);
-        let unreadable = Error::new(ErrorKind::Codec, "test", "no picture");
+        let unreadable = Error::new(ErrorKind::Codec, "test", "no image");
         fail_with(&mut channel, unreadable);
         assert_eq!((serve(&mut channel).unwrap(), channel.health()), (0, Health::Good));
         fail(&mut channel);

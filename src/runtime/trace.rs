@@ -3,7 +3,7 @@
 //!
 //! The format is the array of Chrome's trace events, one a line; a file that ends early can be
 //! read. Durations are measured; the stages of a frame are drawn one after the other from its
-//! start, in their order, whatever they overlapped. Frames that overlap are on several tracks of
+//! start, in their order, whatever was in flight beside them. Frames in flight at once are on several tracks of
 //! their channel.
 
 use std::io::{self, Write};

@@ -62,7 +62,7 @@ fn a_drive_is_the_same_bytes_on_aarch64() {
 }
 
 #[test]
-fn a_drive_of_jpeg_pictures_is_the_same_bytes_on_aarch64() {
+fn a_drive_of_jpeg_images_is_the_same_bytes_on_aarch64() {
     a_drive_is_the_same_bytes(&["--compressed"]);
 }
 
@@ -82,7 +82,7 @@ fn a_replay_agrees(options: &[&str], config: &str, parameters: &[&str]) {
 }
 
 #[test]
-fn the_demo_detects_the_same_in_jpeg_pictures_and_clouds_on_aarch64() {
+fn the_demo_detects_the_same_in_jpeg_images_and_clouds_on_aarch64() {
     let input = "camera.input:=/camera_0/image/compressed";
     a_replay_agrees(&["--compressed"], "config/demo.param.yaml", &[input]);
 }

@@ -29,7 +29,7 @@ fn camera_parameters(data: &Path) -> Vec<String> {
 fn help_and_version_succeed_and_misuse_is_code_2() {
     let help = det_post(&["replay", "--help"]);
     help.expect_code(0);
-    for word in ["--config", "--rate", "--pictures", "--device", "--out", "-p", "Exit codes"] {
+    for word in ["--config", "--rate", "--images", "--device", "--out", "-p", "Exit codes"] {
         assert!(help.stdout.contains(word), "{word} is missing in:\n{}", help.stdout);
     }
     det_post(&["--version"]).expect_code(0);
@@ -244,20 +244,20 @@ fn the_same_replay_gives_the_same_bytes() {
 }
 
 #[test]
-fn pictures_are_drawn_for_the_first_frames() {
+fn images_are_drawn_for_the_first_frames() {
     let Some(data) = shared_data() else { return };
     let out = tempfile::tempdir().unwrap();
     let bag = data.join("bags/kitti_000008_mcap").display().to_string();
     let out_text = out.path().display().to_string();
     let parameters = camera_parameters(&data);
     let mut arguments = vec!["replay", &bag, "-c", "config/camera.param.yaml", "--out", &out_text];
-    arguments.extend(["--pictures", "2"]);
+    arguments.extend(["--images", "2"]);
     parameters.iter().for_each(|parameter| arguments.extend(["-p", parameter.as_str()]));
     det_post(&arguments).expect_code(0);
-    let pictures: Vec<_> = std::fs::read_dir(out.path().join("pictures")).unwrap().collect();
-    assert_eq!(pictures.len(), 2);
-    for picture in pictures {
-        let file = std::io::BufReader::new(std::fs::File::open(picture.unwrap().path()).unwrap());
+    let images: Vec<_> = std::fs::read_dir(out.path().join("images")).unwrap().collect();
+    assert_eq!(images.len(), 2);
+    for image in images {
+        let file = std::io::BufReader::new(std::fs::File::open(image.unwrap().path()).unwrap());
         let info = png::Decoder::new(file).read_info().unwrap();
         assert_eq!(info.info().size(), (1242, 375));
     }

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use det_post::ErrorKind;
 use det_post::config::{
-    ChannelKind, Config, LidarOutputs, Package, Source, State, packages, parameter_table,
+    ChannelKind, Config, LidarOutputs, Package, Source, TranslationOutcome, packages,
+    parameter_table,
 };
 use det_post_ops::nms::{Workspace, suppress_stages_3d};
 use det_post_ros::{DebugTimesType, NodeName, OutputType, Parameter, ParameterValue};
@@ -109,8 +110,8 @@ fn effective(case: &Case) -> Value {
         ChannelKind::Camera(camera) => {
             let given = |key: &str| {
                 let like = config.like.as_ref().unwrap();
-                let fate = like.fates.iter().find(|fate| fate.key == key);
-                fate.map(|fate| fate.value.clone()).filter(|value| !value.is_empty())
+                let parameter = like.parameters.iter().find(|parameter| parameter.key == key);
+                parameter.map(|parameter| parameter.value.clone()).filter(|value| !value.is_empty())
             };
             let labels = case.folder.path().join("data/tensorrt_yolox/label.txt");
             let precision = given("precision").unwrap();
@@ -213,21 +214,22 @@ fn every_generation_becomes_what_is_expected() {
             assert_eq!(&found[key], expected, "{}: {key}", case.name);
         }
         let like = case.load(&[]).like.unwrap();
-        let names = |is: &dyn Fn(State) -> bool| {
+        let names = |is: &dyn Fn(TranslationOutcome) -> bool| {
             let mut names: Vec<_> =
-                like.fates.iter().filter(|f| is(f.state)).map(|f| f.key.clone()).collect();
+                like.parameters.iter().filter(|f| is(f.state)).map(|f| f.key.clone()).collect();
             names.sort();
             names
         };
         // The precision is said to be of the engine, and is one of the effective values.
-        let without = |state| matches!(state, State::Engine | State::NoEffect);
+        let without =
+            |state| matches!(state, TranslationOutcome::Engine | TranslationOutcome::NoEffect);
         let mut without = names(&without);
         without.retain(|name| name != "precision");
         assert_eq!(json!(without), case.expected["no_effect"], "{}", case.name);
-        let unknown = names(&|state| state == State::Unknown);
+        let unknown = names(&|state| state == TranslationOutcome::Unknown);
         assert_eq!(json!(unknown), case.expected["unknown"], "{}", case.name);
         let warned: BTreeMap<_, _> =
-            like.fates.iter().filter(|f| f.is_warning).map(|f| (&f.key, &f.note)).collect();
+            like.parameters.iter().filter(|f| f.is_warning).map(|f| (&f.key, &f.note)).collect();
         assert_eq!(json!(warned), case.expected["warned"], "{}", case.name);
     }
 }
@@ -247,7 +249,10 @@ fn a_migrated_file_is_the_same_configuration() {
         assert_eq!(alone.channels[0].kind, config.channels[0].kind, "{}", case.name);
         let json = config.migration_json().unwrap();
         assert_eq!(json["like"], case.package.name());
-        let found = Config::recognize(&Source { like: None, ..case.source.clone() }).unwrap();
+        let found = Config::recognize(&Source { like: None, ..case.source.clone() }, |node| {
+            Ok(node.clone())
+        })
+        .unwrap();
         assert_eq!(found, Some(case.package), "{}", case.name);
     }
 }
@@ -407,9 +412,12 @@ fn what_theirs_takes_is_taken_with_a_warning() {
         ("score_threshold: 0.2", "score_threshold", "", "score_thresholds", json!([0.2])),
     ] {
         let config = load_text(&flat(more), Package::LidarCenterpoint, &[]).unwrap();
-        let fate =
-            config.like.as_ref().unwrap().fates.iter().find(|f| f.key == key).unwrap().clone();
-        assert!(fate.note.contains(note) && fate.is_warning != note.is_empty(), "{fate:?}");
+        let parameter =
+            config.like.as_ref().unwrap().parameters.iter().find(|f| f.key == key).unwrap().clone();
+        assert!(
+            parameter.note.contains(note) && parameter.is_warning != note.is_empty(),
+            "{parameter:?}"
+        );
         assert_eq!(at(&parameters_of(&config), ours), &value, "{more}");
     }
 }
@@ -516,9 +524,10 @@ fn cars_are_renamed_by_their_area_as_the_oldest_node_did() {
     let beside = flat("rename_car_to_truck_and_bus: true\n    circle_nms_dist_threshold: 0.5");
     let config = load_text(&beside, Package::LidarCenterpoint, &[]).unwrap();
     assert!(config.channels[0].publish.format.objects.remap_by_area.is_empty());
-    let fates = &config.like.as_ref().unwrap().fates;
-    let fate = fates.iter().find(|fate| fate.key == "rename_car_to_truck_and_bus").unwrap();
-    assert_eq!(fate.state, State::Unknown);
+    let parameters = &config.like.as_ref().unwrap().parameters;
+    let parameter =
+        parameters.iter().find(|parameter| parameter.key == "rename_car_to_truck_and_bus").unwrap();
+    assert_eq!(parameter.state, TranslationOutcome::Unknown);
 }
 
 /// Files that a parameter names: the remapper, relative to the folder of the networks, and
@@ -544,9 +553,10 @@ fn files_that_parameters_name_are_read() {
     assert_eq!(config.channels[0].publish.format.objects.remap_by_area.len(), 4);
     let config = load(Path::new("/nowhere"));
     assert!(config.channels[0].publish.format.objects.remap_by_area.is_empty());
-    let fates = &config.like.as_ref().unwrap().fates;
-    let fate = fates.iter().find(|fate| fate.key == "class_remapper_param_path").unwrap();
-    assert!(fate.is_warning, "{fate:?}");
+    let parameters = &config.like.as_ref().unwrap().parameters;
+    let parameter =
+        parameters.iter().find(|parameter| parameter.key == "class_remapper_param_path").unwrap();
+    assert!(parameter.is_warning, "{parameter:?}");
 
     let label = folder.path().join("label.txt");
     std::fs::write(&label, "CAR\n").unwrap();
@@ -569,8 +579,11 @@ fn files_that_parameters_name_are_read() {
     let ChannelKind::Camera(camera) = &config.channels[0].kind else { panic!() };
     assert_eq!(camera.model_path, folder.path().join("yolox.onnx"));
     assert_eq!(config.channels[0].device, "cuda:2".parse().unwrap());
-    let fates = &config.like.as_ref().unwrap().fates;
-    assert!(fates.iter().any(|fate| fate.key == "is_roi_overlap_segmentation"), "{fates:?}");
+    let parameters = &config.like.as_ref().unwrap().parameters;
+    assert!(
+        parameters.iter().any(|parameter| parameter.key == "is_roi_overlap_segmentation"),
+        "{parameters:?}"
+    );
     let with_device =
         Source { overrides: [&overrides[..], &["device:=cpu".to_owned()]].concat(), ..source };
     let config = Config::read(&node, &with_device).unwrap();

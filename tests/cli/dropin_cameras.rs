@@ -1,5 +1,6 @@
 //! The nodes of Isaac ROS and yolo_ros that ours replaces: from their parameters to ours.
 
+use crate::common::replay::det_post;
 use det_post::config::{ChannelConfig, ChannelKind, Config, Package, Source};
 use det_post_ros::{NodeName, OutputType, Parameter, ParameterValue};
 use det_post_types::{ClassMode, EngineKind, Nms2d};
@@ -144,6 +145,116 @@ fn yolo_ros_loads_the_network_that_was_exported() {
         let is_known = |name: &str| config.parameters().iter().any(|p| p.descriptor.name == name);
         assert!(is_known("threshold") && !is_known("score_threshold"));
     }
+}
+
+/// The file of the node in C++, with values of our own.
+const NEWER: &[&str] = &[
+    "model_type:=auto",
+    "model:=n.onnx",
+    "model_repo:=''",
+    "provider:=auto",
+    "threshold:=0.6",
+    "image_reliability:=1",
+    "image_topic:=/camera/rgb/image_raw",
+    "n_threads:=2",
+    "max_fps:=0",
+    "trt_fp16_enable:=true",
+];
+
+#[test]
+fn yolo_ros_in_cpp_has_other_keys_and_defaults() {
+    let found = channel("yolo_ros", NEWER);
+    let of = camera(&found);
+    let topics = (&*found.inputs[0].topic, &*found.output);
+    assert_eq!(topics, ("/camera/rgb/image_raw", "/yolo/detections"));
+    assert_eq!((of.score_threshold, of.engine.threads), (0.6, Some(2)));
+    assert_eq!(found.live.qos.reliability, det_post_ros::Reliability::Reliable);
+    let Nms2d::Iou(nms) = &of.nms else { panic!("{:?}", of.nms) };
+    assert_eq!((nms.iou_threshold, of.facts.layout.name()), (0.45, "v8"));
+
+    let of_device = |device: &str| channel("yolo_ros", &["n_threads:=-1", "model:=n.onnx", device]);
+    for (given, device) in
+        [("device:=cuda:0", "auto"), ("device:=trt:1", "cuda:1"), ("provider:=cpu", "cpu")]
+    {
+        let found = of_device(given);
+        assert_eq!((&*found.device.to_string(), camera(&found).score_threshold), (device, 0.7));
+        assert_eq!(found.inputs[0].topic, "/yolo/image");
+    }
+    let with = |more: &[&'static str]| [&["n_threads:=-1"], more].concat();
+    let layout =
+        |more: &[&'static str]| camera(&channel("yolo_ros", &with(more))).facts.layout.name();
+    assert_eq!(layout(&["model:=yolo26m-obb.onnx"]), "obb");
+    assert_eq!(layout(&["model:=yolo26m-obb.onnx", "model_type:=YOLO"]), "v8");
+    assert_eq!(layout(&["model:=m.onnx", "model_type:=OBB"]), "obb");
+    for (more, part) in [
+        (&["model:=m.onnx", "model_type:=Segment"][..], "model_type"),
+        (&["model:=yolo26s-seg.onnx"], "yolo26s-seg.onnx"),
+        (&[], "model: is missing"),
+        (&["model:=m.onnx", "depth_image_topic:=/depth"], "names a topic"),
+    ] {
+        refused("yolo_ros", &with(more), part);
+    }
+}
+
+#[test]
+fn yolo_ros_reads_a_network_that_was_downloaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("models--a--b");
+    std::fs::create_dir_all(kept.join("refs")).unwrap();
+    std::fs::write(kept.join("refs/main"), "abc\n").unwrap();
+    let cache = format!("cache_dir:={}", folder.path().display());
+    let given = ["model_repo:=a/b", "model_filename:=n.onnx", &cache, "model:=other.onnx"];
+    let found = channel("yolo_ros", &given);
+    assert_eq!(camera(&found).model_path, kept.join("snapshots/abc/n.onnx"));
+}
+
+#[test]
+fn yolo_ros_of_plugins_is_read_with_one_camera() {
+    let given = [
+        "plugins:=[detection, tracking]",
+        "cameras:=[cam0]",
+        "cam0.rgb_topic:=/rgb",
+        "cam0.depth_topic:=/depth",
+        "cam0.image_reliability:=1",
+        "detection.plugin:=yolo_ros/DetectionPlugin",
+        "detection.model_path:=n.onnx",
+        "detection.iou:=0.5",
+        "detection.max_batch_size:=8",
+        "tracking.plugin:=yolo_ros/TrackingPlugin",
+    ];
+    let found = channel("yolo_ros", &given);
+    let of = camera(&found);
+    assert_eq!((&*found.inputs[0].topic, &*found.output), ("/rgb", "/yolo/cam0/detections"));
+    assert_eq!((of.score_threshold, of.model_path.to_str()), (0.7, Some("n.onnx")));
+    let Nms2d::Iou(nms) = &of.nms else { panic!("{:?}", of.nms) };
+    assert_eq!(nms.iou_threshold, 0.5);
+    refused("yolo_ros", &[&given[..], &["cameras:=[a, b]"]].concat(), "one camera");
+}
+
+/// Sections by the name of a node apply to a node of that name, as live.
+#[test]
+fn commands_take_the_name_of_the_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("yolo.yaml");
+    let text = "/front/finder:\n  ros__parameters:\n    model: n.onnx\n    provider: cpu\n    image_topic: images\n    \
+                model_type: auto\n";
+    std::fs::write(&file, text).unwrap();
+    let file = file.display().to_string();
+    let name = ["--ros-args", "-r", "__ns:=/front", "-r", "__node:=finder", "-p", "threshold:=0.9"];
+    for command in [&["check", "--like", "yolo_ros"][..], &["migrate"]] {
+        let run = det_post(&[command, &[&file], &name].concat());
+        run.expect_code(0);
+        assert!(run.stdout.contains("score_threshold: 0.9"), "{}", run.stdout);
+        assert!(run.stdout.contains("input: images"), "{}", run.stdout);
+    }
+    let run = det_post(&["check", "--like", "yolo_ros", &file]);
+    assert!(run.stderr.contains("no section applies to /yolo/yolo_node"), "{}", run.stderr);
+}
+
+#[test]
+fn errors_name_the_key_of_the_file() {
+    let given = ["model_params.voxel_size:=[0.0, 0.32, 8.0]"];
+    refused("autoware_lidar_centerpoint", &given, "model_params.voxel_size: as");
 }
 
 /// Live parameters have their names whether they are given or not.

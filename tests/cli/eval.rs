@@ -362,6 +362,74 @@ fn what_cannot_be_compared_is_refused_in_words() {
 }
 
 #[test]
+fn what_is_malformed_is_left_out_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_truth(&folder.join("truth"));
+    let path = |name: &str| folder.join(name).display().to_string();
+    // A line that is cut.
+    write_lines(&folder.join("found.jsonl"), 0..NUM_FRAMES, ["lidar_0", "camera_0"]);
+    let text = std::fs::read_to_string(path("found.jsonl")).unwrap();
+    std::fs::write(path("found.jsonl"), &text[..text.len() - 9]).unwrap();
+    // A message that is cut, beside others.
+    write_recording(&folder.join("whole"));
+    let mut bag = BagWriter::create(&folder.join("found"), BagCompression::None).unwrap();
+    let topic = add_topic(&mut bag, "/lidar/detections", Detection3DArray::TYPE);
+    let mut bytes = Vec::new();
+    for frame in 0..NUM_FRAMES {
+        let found: Vec<_> = (1..NUM_OBJECTS).map(found_3d).collect();
+        let header = Header { stamp: stamp(frame), frame_id: "lidar_0" };
+        Detection3DArray::encode(&header, &found, &CLASSES, &mut bytes).unwrap();
+        let len = if frame == 3 { 50 } else { bytes.len() };
+        bag.write(topic, stamp(frame), &bytes[..len]).unwrap();
+    }
+    bag.finish().unwrap();
+    for (found, words) in [
+        ("found.jsonl", ["found.jsonl is no frame", "line 60 of"]),
+        ("found", ["/found: /lidar/detections at 1000.", "recording damaged"]),
+    ] {
+        let (truth, whole) = (path("truth"), path("whole"));
+        let sides = ["--detections", &path(found), &whole, "--truth", &truth, &truth];
+        let run = det_post(&[&["eval"], &sides[..]].concat());
+        run.expect_code(3);
+        for word in words {
+            assert!(run.stdout.contains(word), "{word}: {}", run.stdout);
+        }
+    }
+}
+
+#[test]
+fn outputs_are_neither_the_same_file_nor_an_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_truth(&folder.join("truth"));
+    std::fs::create_dir(folder.join("out")).unwrap();
+    let lines = folder.join("out/detections.jsonl");
+    write_lines(&lines, 0..NUM_FRAMES, ["lidar_0", "camera_0"]);
+    let before = std::fs::read(&lines).unwrap();
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (found, truth) = (path("out"), path("truth"));
+    let sides = ["eval", "--detections", &found, "--truth", &truth];
+    for (more, words) in [
+        (vec!["--json", &*path("a"), "--html", &*path("out/../a")], "name the same file"),
+        (vec!["--json", &*path("out/detections.jsonl")], "detections.jsonl"),
+        (vec!["--html", &*path("truth/metadata.yaml")], "metadata.yaml"),
+    ] {
+        let run = det_post(&[&sides[..], &more].concat());
+        run.expect_code(2);
+        assert!(run.stderr.contains(words), "{more:?}: {}", run.stderr);
+    }
+    assert_eq!(std::fs::read(&lines).unwrap(), before);
+    // A channel whose name is too long for a file.
+    let text = String::from_utf8(before)
+        .unwrap()
+        .replace("\"lidar\"", &format!("\"{}\"", "x".repeat(300)));
+    std::fs::write(&lines, text).unwrap();
+    det_post(&[&sides[..], &["--out", &path("plots"), "--coco", &path("coco")]].concat())
+        .expect_code(0);
+}
+
+#[test]
 fn numbers_that_are_none_are_left_out_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -130,7 +130,7 @@ fn frame_2d(random: &mut Random, noise: f32) -> Frame2d {
         frame.detections.push(Detection2d { class, score: random.score(), bbox });
         frame.truth.push(GroundTruth2d { class: ONLY_THERE, bbox, visibility: 1.0 });
     }
-    // More of one class than COCO takes from a picture.
+    // More of one class than COCO takes from an image.
     for _ in 0..if random.unit() < 0.1 { 150 } else { 0 } {
         let (x, y) = (random.between(0.0, 600.0), random.between(0.0, 300.0));
         let bbox = Box2d::new(x, y, x + 30.0, y + 25.0);
@@ -257,8 +257,8 @@ fn figures_agree_with_the_published_definitions() {
         .map(|(seed, noise, num_frames)| {
             let mut random = Random(seed);
             let clouds: Vec<_> = (0..num_frames).map(|_| frame_3d(&mut random, noise)).collect();
-            let pictures: Vec<_> = (0..num_frames).map(|_| frame_2d(&mut random, noise)).collect();
-            json!({"space": space(&clouds), "image": image(&pictures)})
+            let images: Vec<_> = (0..num_frames).map(|_| frame_2d(&mut random, noise)).collect();
+            json!({"space": space(&clouds), "image": image(&images)})
         })
         .collect();
     let folder = tempfile::tempdir().unwrap();

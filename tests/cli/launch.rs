@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use det_post::config::{Config, Package, Source, State};
+use det_post::config::{Config, Package, Source, TranslationOutcome};
 use det_post_ros::NodeName;
 use require::{Need, skip};
 use serde_json::{Value, json};
@@ -558,8 +558,11 @@ fn stands_for(process: &Value, package: &str) -> Config {
     let text = |key: &str| process[key].as_str().unwrap_or_default().to_owned();
     let node = NodeName::new(&text("namespace"), &text("name")).unwrap();
     let config = Config::read(&node, &source).unwrap();
-    let fates = &config.like.as_ref().unwrap().fates;
-    assert!(fates.iter().all(|fate| fate.state != State::Unknown), "{fates:?}");
+    let parameters = &config.like.as_ref().unwrap().parameters;
+    assert!(
+        parameters.iter().all(|parameter| parameter.state != TranslationOutcome::Unknown),
+        "{parameters:?}"
+    );
     config
 }
 

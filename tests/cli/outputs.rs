@@ -251,7 +251,7 @@ fn links_out_of_the_folder_are_not_followed() {
         ("detections", elsewhere.clone()),
         ("detections.jsonl", elsewhere.join("detections_0.mcap")),
         ("report.json", elsewhere.join("new.json")),
-        ("pictures", elsewhere.clone()),
+        ("images", elsewhere.clone()),
     ] {
         symlink(target, out.join(name)).unwrap();
         let run = replay(&fixture().drive, &out);
@@ -450,8 +450,8 @@ fn a_hangup_is_ignored_below_nohup() {
     assert!(bag.join("metadata.yaml").is_file());
 }
 
-/// A recording of small pictures at these log times, as rosbag2's sqlite3.
-fn write_pictures(path: &Path, log_times_ns: &[i64]) {
+/// A recording of small images at these log times, as rosbag2's sqlite3.
+fn write_images(path: &Path, log_times_ns: &[i64]) {
     let connection = rusqlite::Connection::open(path).unwrap();
     connection
         .execute_batch(
@@ -484,8 +484,8 @@ fn write_pictures(path: &Path, log_times_ns: &[i64]) {
 #[test]
 fn a_log_time_before_1970_drops_its_frame_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let bag = folder.path().join("pictures.db3");
-    write_pictures(&bag, &[-5_000_000_000, 1_000, 2_000, i64::MIN]);
+    let bag = folder.path().join("images.db3");
+    write_images(&bag, &[-5_000_000_000, 1_000, 2_000, i64::MIN]);
     for rate in ["max", "1000"] {
         let out = folder.path().join(rate);
         let arguments = replay_arguments(&bag, &out, &["--rate", rate]);

@@ -94,7 +94,7 @@ fn a_page_opens_from_disk_with_the_worst_frames() {
     for section in sections {
         let num_frames = section.matches("<figure>").count();
         assert!((1..=10).contains(&num_frames), "{num_frames} frames");
-        assert_eq!(section.matches("<image ").count(), num_frames, "one picture each");
+        assert_eq!(section.matches("<image ").count(), num_frames, "one image each");
         assert_eq!(section.matches("<svg class=plot").count(), 2);
     }
 

@@ -30,8 +30,8 @@ fn floats(engine: &RtenEngine, index: usize) -> &[f32] {
     }
 }
 
-/// The picture at half size in the middle of a grey square, planar RGB 0..1.
-fn letterbox(picture: &[u8]) -> Vec<f32> {
+/// The image at half size in the middle of a grey square, planar RGB 0..1.
+fn letterbox(image: &[u8]) -> Vec<f32> {
     let size = camera_net::INPUT;
     let top = (size - drive::HEIGHT / 2) / 2;
     let mut tensor = vec![114.0 / 255.0; 3 * size * size];
@@ -39,7 +39,7 @@ fn letterbox(picture: &[u8]) -> Vec<f32> {
         for y in 0..drive::HEIGHT / 2 {
             for x in 0..size {
                 let at = |dx, dy| {
-                    f32::from(picture[((2 * y + dy) * drive::WIDTH + 2 * x + dx) * 3 + channel])
+                    f32::from(image[((2 * y + dy) * drive::WIDTH + 2 * x + dx) * 3 + channel])
                 };
                 let mean = (at(0, 0) + at(1, 0) + at(0, 1) + at(1, 1)) / 4.0;
                 tensor[(channel * size + top + y) * size + x] = mean / 255.0;
@@ -61,7 +61,7 @@ fn hand_set_camera_net_finds_every_patch_and_nothing_else() {
     let mut engine = load(&camera_net::graph());
     let (size, rows) = (camera_net::INPUT, camera_net::NUM_ROWS);
     for frame in 0..drive::NUM_FRAMES {
-        run(&mut engine, &[1, 3, size, size], &letterbox(&drive::picture(frame)));
+        run(&mut engine, &[1, 3, size, size], &letterbox(&drive::image(frame)));
         let output = floats(&engine, 0);
         let at = |channel: usize, row: usize| output[channel * rows + row];
         let patches = drive::patches(frame);
@@ -204,7 +204,7 @@ fn recording_holds_the_drive() {
         let stamp = drive::START_NS + *count as i64 * drive::PERIOD_NS;
         let header = if names[message.topic] == recording::IMAGE_TOPIC {
             let image = Image::decode(message.data).unwrap();
-            assert!(image.view().unwrap().data() == drive::picture(*count));
+            assert!(image.view().unwrap().data() == drive::image(*count));
             image.header
         } else {
             assert_eq!(names[message.topic], recording::CLOUD_TOPIC);

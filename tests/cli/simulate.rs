@@ -100,16 +100,16 @@ fn the_recording_says_when_and_where() {
         }
     }
     for sensor in ["camera_0", "camera_1"] {
-        let pictures = &messages[&format!("/{sensor}/image")];
+        let images = &messages[&format!("/{sensor}/image")];
         let infos = &messages[&format!("/{sensor}/camera_info")];
-        assert_eq!((pictures.len(), infos.len()), (3, 3));
-        for ((log_time, data), (_, info)) in pictures.iter().zip(infos) {
-            let picture = Image::decode(data).unwrap();
-            let size = picture.view().unwrap().size();
+        assert_eq!((images.len(), infos.len()), (3, 3));
+        for ((log_time, data), (_, info)) in images.iter().zip(infos) {
+            let image = Image::decode(data).unwrap();
+            let size = image.view().unwrap().size();
             assert_eq!((size.width, size.height), (1280, 720));
-            assert_eq!(picture.header.stamp, *log_time);
-            assert_eq!(CameraInfo::decode(info).unwrap().header, picture.header);
-            assert!(tf.lookup("map", picture.header.frame_id, *log_time).is_ok());
+            assert_eq!(image.header.stamp, *log_time);
+            assert_eq!(CameraInfo::decode(info).unwrap().header, image.header);
+            assert!(tf.lookup("map", image.header.frame_id, *log_time).is_ok());
         }
     }
 }
@@ -152,14 +152,14 @@ fn the_truth_of_the_recording_is_that_of_the_drive() {
 }
 
 #[test]
-fn compressed_pictures_come_at_their_rate() {
+fn compressed_images_come_at_their_rate() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["--seconds", "0.2", "--points", "1024", "--compressed", "--camera-rate", "30"];
     let messages = messages(&simulated(folder.path(), "drive", &arguments));
     assert!(!messages.contains_key("/camera_0/image"));
-    let pictures = &messages["/camera_0/image/compressed"];
-    assert_eq!(pictures.len(), 6);
-    for pair in pictures.windows(2) {
+    let images = &messages["/camera_0/image/compressed"];
+    assert_eq!(images.len(), 6);
+    for pair in images.windows(2) {
         let [first, second] = [0, 1].map(|i: usize| CompressedImage::decode(&pair[i].1).unwrap());
         assert!((second.header.stamp.seconds_since(first.header.stamp) - 1.0 / 30.0).abs() < 1e-8);
         assert!(first.view().is_ok() && first.data.len() > 20_000);
@@ -177,7 +177,7 @@ fn wrong_use_is_refused() {
         (&["--cameras", "9"], "at most 8"),
         (&["--points", "10"], "1024"),
         (&["--actors", "2001"], "at most 2000"),
-        (&["--picture-size", "1001x720"], "multiples of 8"),
+        (&["--image-size", "1001x720"], "multiples of 8"),
         (&["--camera-rate", "1000"], "1 to 60"),
     ] {
         let output = simulate(&out, arguments);
@@ -212,7 +212,7 @@ fn peers_read_the_recording() {
 #[test]
 fn several_cameras_share_a_truth_around_the_vehicle() {
     let folder = tempfile::tempdir().unwrap();
-    let size = ["--cameras", "3", "--lidars", "0", "--picture-size", "320x184"];
+    let size = ["--cameras", "3", "--lidars", "0", "--image-size", "320x184"];
     let bag = simulated(folder.path(), "rig", &[&["--seconds", "0.2"][..], &size].concat());
     let messages = messages(&bag);
     let truth = |name: &str, at: usize| {
@@ -227,10 +227,10 @@ fn several_cameras_share_a_truth_around_the_vehicle() {
     for (at, (log_time, _)) in arrays.iter().enumerate() {
         let [array, attributes] = truth("surround", at);
         let (header, found) = decode_3d(&array, &attributes).unwrap();
-        let stamp = drive.rig().picture_stamp(at as u64);
+        let stamp = drive.rig().image_stamp(at as u64);
         assert_eq!((header.frame_id, header.stamp), ("base_link", stamp));
         assert_eq!(*log_time, stamp);
-        // Of each object the picture that shows it best.
+        // Of each object the image that shows it best.
         let mut best: BTreeMap<u32, (f32, u32)> = BTreeMap::new();
         for camera in 0..3 {
             let [array, attributes] = truth(&format!("camera_{camera}"), at);
@@ -265,6 +265,6 @@ fn several_cameras_share_a_truth_around_the_vehicle() {
     let one = simulated(folder.path(), "one", &["--seconds", "0.1", "--lidars", "0"]);
     let topics = BagReader::open(&one).unwrap().topics().to_vec();
     assert!(topics.iter().all(|topic| !topic.name.contains("surround")));
-    let wrong = simulate(&folder.path().join("wrong"), &["--picture-size", "640"]);
+    let wrong = simulate(&folder.path().join("wrong"), &["--image-size", "640"]);
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("a size is written 640x360"));
 }

@@ -2,8 +2,13 @@
 #![allow(dead_code, reason = "each program uses its part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+#[allow(unused_imports, reason = "each program uses its part")]
+pub use det_post_testing::{
+    bounds, encoders, jpeg, npz, onnx, require, shared_data, sparse_onnx, sparse4d_reference,
+    view_cases, view_networks,
+};
+
 pub mod agreement;
-pub mod bounds;
 #[path = "../../examples/make_sample/camera_net.rs"]
 pub mod camera_net;
 pub mod counting_pillars;
@@ -14,37 +19,27 @@ pub mod domain;
 #[path = "../../examples/make_sample/drive.rs"]
 pub mod drive;
 pub mod drop_in;
-pub mod encoders;
-pub mod jpeg;
 #[path = "../../examples/make_sample/lidar_nets.rs"]
 pub mod lidar_nets;
 pub mod memory;
 pub mod memory_middleware;
 pub mod messages;
 pub mod network;
-pub mod npz;
 pub mod one_input_slot;
-pub mod onnx;
-pub mod overlapping;
 #[path = "../../examples/make_sample/parameters.rs"]
 pub mod parameters;
+pub mod pipelined;
 pub mod point_cloud;
 #[path = "../../examples/make_sample/recording.rs"]
 pub mod recording;
 pub mod recordings;
 pub mod replay;
-pub mod require;
 pub mod safetensors;
 pub mod session;
-pub mod shared_data;
-pub mod sparse4d_reference;
-pub mod sparse_onnx;
 pub mod stand_in;
 pub mod streampetr;
 pub mod surround_frames;
 pub mod surround_rig;
 pub mod tables;
-pub mod view_cases;
-pub mod view_networks;
 pub mod view_rig;
 pub mod yolov8_tensor;

@@ -57,8 +57,8 @@ pub fn messages(bag: &Path) -> Vec<(String, Stamp, Vec<u8>)> {
     messages
 }
 
-/// The first picture of the sample with another stamp.
-pub fn picture(stamp: Stamp) -> Vec<u8> {
+/// The first image of the sample with another stamp.
+pub fn image_message(stamp: Stamp) -> Vec<u8> {
     static FIRST: OnceLock<Vec<u8>> = OnceLock::new();
     let bytes = FIRST.get_or_init(|| first(recording::IMAGE_TOPIC));
     let mut image = Image::decode(bytes).unwrap();

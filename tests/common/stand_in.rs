@@ -18,7 +18,7 @@ pub fn write(folder: &Path) {
     head().save(&folder.join("lidar_head.onnx")).unwrap();
 }
 
-/// Three boxes, the same for every picture: a bus of the given score, a car of
+/// Three boxes, the same for every image: a bus of the given score, a car of
 /// 0.8, nothing.
 pub fn camera(score: f32) -> Graph {
     let rows = [

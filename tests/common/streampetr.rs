@@ -32,8 +32,8 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Height and width of the pictures.
-    pub fn picture(&self) -> [usize; 2] {
+    /// Height and width of the images.
+    pub fn image(&self) -> [usize; 2] {
         self.grid.map(|n| n * self.stride)
     }
 
@@ -385,7 +385,7 @@ impl<'a> Net<'a> {
 /// A backbone: one convolution, of which the columns are the tokens.
 pub fn backbone(sizes: &Sizes, seed: u64) -> Graph {
     let Sizes { cameras, channels, stride, .. } = *sizes;
-    let [height, width] = sizes.picture();
+    let [height, width] = sizes.image();
     let mut state = seed.wrapping_mul(2).wrapping_add(1);
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -401,10 +401,10 @@ pub fn backbone(sizes: &Sizes, seed: u64) -> Graph {
         .constant("kernel", &dims(&[channels, 3, stride, stride]), &kernel)
         .integers("batch", &dims(&[cameras, 3, height, width]))
         .integers("features", &dims(&[1, cameras, channels, rows, columns]))
-        .op("Reshape", &["img", "batch"], "pictures")
+        .op("Reshape", &["img", "batch"], "images")
         .node(
             "Conv",
-            &["pictures", "kernel"],
+            &["images", "kernel"],
             &["maps"],
             &[
                 ("strides", Attr::Ints(vec![stride as i64; 2])),
@@ -429,7 +429,7 @@ pub fn position_embedding(sizes: &Sizes, weights: &Weights) -> Graph {
     let pad = net.node("Cast", &["img_metas_pad"], &[("to", Attr::Int(1))]);
     let deep: Vec<f32> = weights.depths.iter().map(|depth| depth.max(1e-5)).collect();
     let deep = net.constant(&[1, depths], &deep);
-    // Centres of the cells as fractions of the picture.
+    // Centres of the cells as fractions of the image.
     let mut pixels = |axis: i64, num: usize, at: &dyn Fn(usize) -> usize| {
         let fractions: Vec<f32> =
             (0..cells).map(|cell| (at(cell) as f32 + 0.5) / num as f32).collect();

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use det_post_ros::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
 use det_post_ros::messages::{CameraInfo, definition};
-use det_post_sim::{Drive, Options, PictureFormat};
+use det_post_sim::{Drive, ImageFormat, Options};
 use det_post_types::Size;
 
 use super::replay::{Run, replay};
@@ -27,7 +27,7 @@ pub const SIZES: Sizes = Sizes {
     propagated: 8,
     classes: 5,
 };
-/// Pictures of each camera.
+/// Images of each camera.
 pub const NUM_FRAMES: usize = 6;
 
 /// A folder with a drive, the networks and a parameter file.
@@ -65,7 +65,7 @@ impl Fixture {
         let options = Options {
             num_lidars,
             num_cameras: 6,
-            picture_size: Size::new(192, 108),
+            image_size: Size::new(192, 108),
             num_threads: 2,
             ..Options::default()
         };
@@ -73,7 +73,7 @@ impl Fixture {
         let seconds = 0.1 * NUM_FRAMES as f64;
         let out = folder.path().join("drive");
         let stop = AtomicBool::new(false);
-        det_post_sim::record(&drive, seconds, PictureFormat::Raw, &out, &stop, &mut |_, _| {})
+        det_post_sim::record(&drive, seconds, ImageFormat::Raw, &out, &stop, &mut |_, _| {})
             .unwrap();
         Self { folder }
     }
@@ -176,7 +176,7 @@ const NUSCENES: [(&str, &str, [f64; 2], f64, f64); 6] = [
     ("back_right", "CAM_BACK_RIGHT", [1.0, -0.5], -110.0, 1259.0),
 ];
 
-/// The topics of the compressed pictures of nuScenes, in the order of the channel.
+/// The topics of the compressed images of nuScenes, in the order of the channel.
 pub fn nuscenes_topics() -> [String; 6] {
     NUSCENES.map(|(name, ..)| format!("/camera/{name}/image_raw/compressed"))
 }

@@ -13,7 +13,7 @@ const TOPIC: &str = "/sensing/camera/camera_info";
 const STATUS: &str = "det_post: camera: camera_info";
 
 #[test]
-fn a_camera_info_of_other_pictures_shows_in_the_diagnostics() {
+fn a_camera_info_of_other_images_shows_in_the_diagnostics() {
     let turn = turn();
     let Some(mut peer) = turn.peer() else { return };
     let asked = format!("camera.camera_info:={TOPIC}");
@@ -26,11 +26,11 @@ fn a_camera_info_of_other_pictures_shows_in_the_diagnostics() {
     peer.writer(IMAGE_TOPIC, InputKind::Image.type_name(), &reliable, 1);
     peer.writer(TOPIC, InputKind::CameraInfo.type_name(), &reliable, 1);
 
-    let (.., picture) =
+    let (.., encoded) =
         messages(&sample().join("drive")).into_iter().find(|(of, ..)| of == IMAGE_TOPIC).unwrap();
-    let image = Image::decode(&picture).unwrap();
+    let image = Image::decode(&encoded).unwrap();
     let (width, height, frame_id) = (image.width, image.height, image.header.frame_id);
-    let hex: String = picture.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex: String = encoded.iter().map(|byte| format!("{byte:02x}")).collect();
     peer.ask(&json!({"op": "raw", "id": IMAGE_TOPIC, "hex": hex}));
 
     // Calibrated at twice the width and three times the height, then binned to that.

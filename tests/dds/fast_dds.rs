@@ -20,8 +20,8 @@ const RELIABLE: Qos =
 /// Bytes of the pixels of 1080p in colour.
 const NUM_PIXEL_BYTES: usize = 1920 * 1080 * 3;
 
-/// A picture of `width` by `height` in colour.
-fn picture(number: u64, width: u32, height: u32, data: &[u8]) -> Vec<u8> {
+/// An image of `width` by `height` in colour.
+fn image_message(number: u64, width: u32, height: u32, data: &[u8]) -> Vec<u8> {
     let stamp = Stamp::from_nanos(1_000_000_000 + i64::try_from(number).unwrap());
     let header = Header { stamp, frame_id: "camera" };
     let step = 3 * width;
@@ -31,17 +31,17 @@ fn picture(number: u64, width: u32, height: u32, data: &[u8]) -> Vec<u8> {
     cdr
 }
 
-/// The pixels of a received picture.
+/// The pixels of a received image.
 fn pixels(received: det_post::Result<Received<'_>>) -> Vec<u8> {
     match received {
-        Ok(Received::Picture { payload: ImagePayload::Raw(image), .. }) => image.data().to_owned(),
+        Ok(Received::Image { payload: ImagePayload::Raw(image), .. }) => image.data().to_owned(),
         other => panic!("{other:?}"),
     }
 }
 
-/// The number of a received picture of `stream`, which is at either end of its pixels.
+/// The number of a received image of `stream`, which is at either end of its pixels.
 fn number(received: det_post::Result<Received<'_>>) -> u64 {
-    let Ok(Received::Picture { payload: ImagePayload::Raw(image), .. }) = received else {
+    let Ok(Received::Image { payload: ImagePayload::Raw(image), .. }) = received else {
         panic!("{received:?}")
     };
     let data = image.data();
@@ -49,9 +49,9 @@ fn number(received: det_post::Result<Received<'_>>) -> u64 {
         LazyLock::new(|| (0..NUM_PIXEL_BYTES).map(|i| (i % 251) as u8).collect());
     let inner = 8..NUM_PIXEL_BYTES - 8;
     assert_eq!(data.len(), NUM_PIXEL_BYTES);
-    assert!(data[inner.clone()] == EXPECTED[inner], "another picture than was sent");
+    assert!(data[inner.clone()] == EXPECTED[inner], "another image than was sent");
     let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
-    assert_eq!(number(&data[..8]), number(&data[data.len() - 8..]), "a picture is made of two");
+    assert_eq!(number(&data[..8]), number(&data[data.len() - 8..]), "an image is made of two");
     number(&data[..8])
 }
 
@@ -69,12 +69,12 @@ fn topics_go_both_ways() {
         let is_latched = qos.durability == Durability::TransientLocal;
         peer.writer(&into, &into, IMAGE, options);
         if is_latched {
-            peer.write(&into, &picture(1, 2, 1, &[1, 2, 3, 4, 5, 6]));
+            peer.write(&into, &image_message(1, 2, 1, &[1, 2, 3, 4, 5, 6]));
         }
         let mut middleware = turn.middleware("det_post");
         let input = middleware.subscribe(&into, InputKind::Image, qos, receiver).unwrap();
         let mut output = middleware.advertise(&out, IMAGE, qos).unwrap();
-        let sent = picture(2, 1, 1, &[7, 8, 9]);
+        let sent = image_message(2, 1, 1, &[7, 8, 9]);
         if is_latched {
             output.publish(&sent).unwrap();
         }
@@ -84,7 +84,7 @@ fn topics_go_both_ways() {
         wait_until("a publisher", || input.num_publishers() == 1);
         wait_until("a subscriber", || output.num_subscribers() == 1);
         if !is_latched {
-            peer.write(&into, &picture(1, 2, 1, &[1, 2, 3, 4, 5, 6]));
+            peer.write(&into, &image_message(1, 2, 1, &[1, 2, 3, 4, 5, 6]));
             output.publish(&sent).unwrap();
         }
         assert_eq!(heard.wait(|all| !all.is_empty()), [[1, 2, 3, 4, 5, 6]], "{name}");
@@ -115,7 +115,7 @@ fn a_peer_that_leaves_is_missed_at_once() {
 }
 
 #[test]
-fn large_pictures_arrive_whole() {
+fn large_images_arrive_whole() {
     let turn = turn();
     let Some(mut peer) = FastDdsPeer::start(turn.domain) else { return };
     let (heard, receiver) = Heard::receiver(number);
@@ -124,7 +124,7 @@ fn large_pictures_arrive_whole() {
     peer.writer("w", "/image", IMAGE, "reliable= keep_all= depth=8");
     peer.wait_matched("w", 1);
     wait_until("a publisher", || input.num_publishers() == 1);
-    let whole = picture(0, 1920, 1080, &vec![0; NUM_PIXEL_BYTES]);
+    let whole = image_message(0, 1920, 1080, &vec![0; NUM_PIXEL_BYTES]);
     // The last field is the sequence of pixels, after its length.
     let start = to_hex(&whole[..whole.len() - NUM_PIXEL_BYTES - 4]);
     peer.ask(&format!("stream w 20 10 {NUM_PIXEL_BYTES} {start}"));
@@ -133,7 +133,7 @@ fn large_pictures_arrive_whole() {
 }
 
 #[test]
-fn large_pictures_are_sent_whole() {
+fn large_images_are_sent_whole() {
     let turn = turn();
     let Some(mut peer) = FastDdsPeer::start(turn.domain) else { return };
     let mut middleware = turn.middleware("det_post");
@@ -144,10 +144,10 @@ fn large_pictures_are_sent_whole() {
     let mut data: Vec<u8> = (0..NUM_PIXEL_BYTES).map(|i| (i % 251) as u8).collect();
     for round in 0..8 {
         data[round] = 255;
-        let cdr = picture(round as u64, 1920, 1080, &data);
+        let cdr = image_message(round as u64, 1920, 1080, &data);
         output.publish(&cdr).unwrap();
         let expected = format!("{}:{}", cdr.len(), digest(&cdr));
-        assert_eq!(peer.ask("receive r 1 20"), expected, "picture {round}");
+        assert_eq!(peer.ask("receive r 1 20"), expected, "image {round}");
     }
 }
 

@@ -27,10 +27,10 @@ const READER: Entity = [0, 0, 2, 4];
 const TOPIC: &str = "rt/image";
 const TYPE: &str = "sensor_msgs::msg::dds_::Image_";
 
-/// A middleware that hears pictures, and a peer that sends good ones.
+/// A middleware that hears images, and a peer that sends good ones.
 struct Site {
     input: Box<dyn Subscription>,
-    /// The digest of each picture: whole ones would be most of what this holds.
+    /// The digest of each image: whole ones would be most of what this holds.
     heard: Heard<u64>,
     honest: Rogue,
     num_sent: i64,
@@ -41,7 +41,7 @@ impl Site {
     fn new(turn: &Turn) -> Self {
         let mut middleware = turn.middleware("det_post");
         let (heard, receiver) = Heard::receiver(|received| match received {
-            Ok(Received::Picture { payload: ImagePayload::Raw(image), .. }) => digest(image.data()),
+            Ok(Received::Image { payload: ImagePayload::Raw(image), .. }) => digest(image.data()),
             _ => 0,
         });
         let qos = Qos { reliability: Reliability::Reliable, ..Qos::SENSOR_DATA };
@@ -52,7 +52,7 @@ impl Site {
         site
     }
 
-    /// A peer whose writer of pictures is matched.
+    /// A peer whose writer of images is matched.
     fn rogue(&self, turn: &Turn, name: u8) -> Rogue {
         let rogue = Rogue::new(turn.domain, name);
         self.await_matched(&rogue);
@@ -72,18 +72,18 @@ impl Site {
         }
     }
 
-    /// Sends a small and a fragmented picture, and waits until both arrive.
+    /// Sends a small and a fragmented image, and waits until both arrive.
     fn assert_serves(&mut self) {
         for (width, size) in [(4, 1000), (400, 1300)] {
             self.num_sent += 1;
             let data: Vec<u8> =
                 (0..width * width * 3).map(|i| (i as i64 + self.num_sent) as u8).collect();
-            let cdr = picture(width, &data);
+            let cdr = image_message(width, &data);
             let before = self.heard.all().len();
             let began = Instant::now();
             let mut num_sends = 0;
             while !self.heard.all()[before..].contains(&digest(&data)) {
-                assert!(began.elapsed() < PATIENCE, "picture {} does not arrive", self.num_sent);
+                assert!(began.elapsed() < PATIENCE, "image {} does not arrive", self.num_sent);
                 // Sent again, as a reliable writer does: sockets of a busy machine overflow.
                 if began.elapsed() >= num_sends * Duration::from_secs(1) {
                     self.honest.send_whole(WRITER, self.num_sent, &cdr, size);
@@ -106,7 +106,7 @@ fn digest(data: &[u8]) -> u64 {
     hasher.finish()
 }
 
-fn picture(width: u32, data: &[u8]) -> Vec<u8> {
+fn image_message(width: u32, data: &[u8]) -> Vec<u8> {
     let header = Header { stamp: Stamp::from_nanos(1_000_000_002), frame_id: "camera" };
     let image = Image {
         header,
@@ -300,7 +300,7 @@ fn seeds(rogue: &Rogue) -> Vec<Datagram> {
         .with(0x83, &[&rogue.prefix[..], &WRITER, &[0; 8]].concat())
         .list();
     let fragment = Fragment { start: 1, size: 100, total: 1000 };
-    let cdr = picture(4, &[1; 48]);
+    let cdr = image_message(4, &[1; 48]);
     let [spdp, sedp_writers, sedp_readers] = [
         [SPDP_READER, SPDP_WRITER],
         [SEDP_WRITERS_READER, SEDP_WRITERS_WRITER],

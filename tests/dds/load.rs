@@ -92,7 +92,7 @@ fn receive(arrived: &Arc<Mutex<Arrived>>) -> Receiver {
     Box::new(move |received| {
         let mut arrived = arrived.lock().unwrap();
         match received {
-            Ok(Received::Picture { header, payload: ImagePayload::Raw(image) }) => {
+            Ok(Received::Image { header, payload: ImagePayload::Raw(image) }) => {
                 arrived.take(header, image.data());
             }
             Ok(Received::Cloud { header, view }) => arrived.take(header, view.data()),
@@ -216,7 +216,7 @@ fn a_camera_and_a_lidar_arrive_whole() {
     assert_eq!(num_threads(), 0, "threads are left");
 }
 
-/// Pictures of several datagrams are put together in the slot's memory: the copy from the socket's
+/// Images of several datagrams are put together in the slot's memory: the copy from the socket's
 /// buffer is the only one.
 #[test]
 fn large_messages_arrive_in_the_memory_of_the_slot() {
@@ -256,7 +256,7 @@ fn large_messages_arrive_in_the_memory_of_the_slot() {
     closer.close();
     let num_taken = channel.join().unwrap();
     let num_copied = num_copied.load(Ordering::Relaxed);
-    println!("{num_taken} of 30 pictures taken, {num_copied} copied a second time");
+    println!("{num_taken} of 30 images taken, {num_copied} copied a second time");
     // The first shows the size; buffers are short where this machine is busy.
     assert!(num_taken > 15 && num_copied < 10, "{num_taken} taken, {num_copied} copied");
 }
@@ -340,7 +340,7 @@ fn soak() {
     let seconds = std::env::var("DET_POST_SOAK_SECONDS").map_or(600, |text| text.parse().unwrap());
     let duration = Duration::from_secs(seconds);
     let Some(run) = run(&turn, duration, Reliability::BestEffort) else { return };
-    // A picture more or less is on its way at any moment: the most of one time beside the most of another.
+    // An image more or less is on its way at any moment: the most of one time beside the most of another.
     let quarter = run.memory.len() / 4;
     let settled = run.memory[quarter..2 * quarter].iter().max().unwrap();
     let most = run.memory[2 * quarter..].iter().max().unwrap();

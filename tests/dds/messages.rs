@@ -16,15 +16,15 @@ fn header(frame_id: &str) -> Value {
 fn in_words(received: det_post::Result<Received<'_>>) -> String {
     match received {
         Err(error) => format!("refused: {error}"),
-        Ok(Received::Picture { header, payload: ImagePayload::Raw(image) }) => {
+        Ok(Received::Image { header, payload: ImagePayload::Raw(image) }) => {
             let size = image.size();
             let (w, h, data) = (size.width, size.height, image.data());
             format!("{} {} {w}x{h} {:?} {data:?}", header.stamp, header.frame_id, image.encoding())
         }
-        Ok(Received::Picture { header, payload: ImagePayload::Compressed(file) }) => {
+        Ok(Received::Image { header, payload: ImagePayload::Compressed(file) }) => {
             format!("{} {} {:?} {:?}", header.stamp, header.frame_id, file.format, file.data)
         }
-        Ok(Received::Picture { payload: ImagePayload::OnDevice(_), .. }) => {
+        Ok(Received::Image { payload: ImagePayload::OnDevice(_), .. }) => {
             unreachable!("messages are in host memory")
         }
         Ok(Received::Cloud { header, view }) => {

@@ -156,14 +156,14 @@ fn a_process_that_is_killed_shows_in_the_diagnostics() {
     let process = good.values["process"].clone();
     assert!(Command::new("kill").args(["-9", &process]).status().unwrap().success());
 
-    let (.., picture) =
+    let (.., image) =
         messages(&sample().join("drive")).into_iter().find(|(of, ..)| of == IMAGE_TOPIC).unwrap();
-    let picture: String = picture.iter().map(|byte| format!("{byte:02x}")).collect();
-    peer.ask(&json!({"op": "raw", "id": IMAGE_TOPIC, "hex": picture}));
+    let image: String = image.iter().map(|byte| format!("{byte:02x}")).collect();
+    peer.ask(&json!({"op": "raw", "id": IMAGE_TOPIC, "hex": image}));
     let failed = await_status(&mut peer, name, |status| status.level == 1);
     assert_eq!((&*failed.values["health"], failed.number("failures")), ("rebuilding", 1.0));
     assert!(failed.message.contains("has ended (signal: 9"), "{failed:?}");
-    peer.ask(&json!({"op": "raw", "id": IMAGE_TOPIC, "hex": picture}));
+    peer.ask(&json!({"op": "raw", "id": IMAGE_TOPIC, "hex": image}));
     let again = await_status(&mut peer, name, |status| status.level == 0);
     assert_eq!((&*again.values["health"], again.number("failures")), ("good", 1.0));
     assert_ne!(again.values["process"], process);

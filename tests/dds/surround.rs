@@ -28,8 +28,8 @@ struct Rig {
     peer: Peer,
     program: Program,
     topics: [String; 6],
-    /// The pictures of each camera by round, in hexadecimal digits.
-    pictures: [Vec<String>; 6],
+    /// The images of each camera by round, in hexadecimal digits.
+    images: [Vec<String>; 6],
     /// Without the recorded rounds: the time from round to round.
     num_sent: usize,
 }
@@ -46,10 +46,10 @@ fn reliable() -> Value {
 impl Rig {
     fn start(mut peer: Peer, domain: u16, fixture: &Fixture, bag: &Path, more: &[&str]) -> Self {
         let topics = nuscenes_topics();
-        let mut pictures = [(); 6].map(|()| Vec::new());
+        let mut images = [(); 6].map(|()| Vec::new());
         for (topic, _, data) in messages(bag) {
             if let Some(camera) = topics.iter().position(|of| *of == topic) {
-                pictures[camera].push(hex(&data));
+                images[camera].push(hex(&data));
             }
         }
         let mut parameters = nuscenes_parameters(fixture);
@@ -67,15 +67,14 @@ impl Rig {
         }
         peer.reader(OUTPUT, Detection3DArray::TYPE, &reliable(), 1);
         peer.reader(DIAGNOSTICS_TOPIC, DiagnosticArray::TYPE, &reliable(), 1);
-        Self { peer, program, topics, pictures, num_sent: 0 }
+        Self { peer, program, topics, images, num_sent: 0 }
     }
 
-    /// Sends the picture of a camera in a round; after the recorded ones, the first again with
+    /// Sends the image of a camera in a round; after the recorded ones, the first again with
     /// a stamp of half a second more a round.
     fn send(&mut self, camera: usize, round: usize) {
-        let mut message =
-            self.pictures[camera].get(round).unwrap_or(&self.pictures[camera][0]).clone();
-        if round >= self.pictures[camera].len() {
+        let mut message = self.images[camera].get(round).unwrap_or(&self.images[camera][0]).clone();
+        if round >= self.images[camera].len() {
             // The stamp is at byte 4: seconds and nanoseconds, little-endian.
             let field = |at: usize| {
                 let bytes = u32::from_str_radix(&message[2 * at..2 * at + 8], 16).unwrap();
@@ -155,7 +154,7 @@ fn six_compressed_cameras_have_the_frames_of_a_replay_and_recover() {
         assert!(status.number("publishers") == 1.0, "{status:?}");
     }
 
-    // A picture that comes twice is refused, and changes nothing else.
+    // An image that comes twice is refused, and changes nothing else.
     rig.send(2, NUM_ROUNDS - 1);
     let status = rig.await_state(2, "refused");
     assert_eq!(status.number("refused.stamp_not_newer"), 1.0, "{status:?}");
@@ -179,7 +178,7 @@ fn six_compressed_cameras_have_the_frames_of_a_replay_and_recover() {
     rig.next();
     rig.await_state(3, "ok");
 
-    // Camera 5 is delayed beyond the deadline: the frame is dropped, its picture is late.
+    // Camera 5 is delayed beyond the deadline: the frame is dropped, its image is late.
     let round = rig.round_without(&[5]);
     await_status(&mut rig.peer, FRAMES, |status| status.message.contains("incomplete_views"));
     rig.send(5, round);

@@ -92,7 +92,7 @@ fn tshark(capture: &Path, filter: &str) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-fn picture(width: u32) -> Vec<u8> {
+fn image_message(width: u32) -> Vec<u8> {
     let data = vec![7; width as usize];
     let image =
         Image { height: 1, width, encoding: "mono8", step: width, data: &data, ..Image::default() };
@@ -120,7 +120,7 @@ fn every_datagram_is_well_formed() {
     let mut output = middleware.advertise("/out", Image::TYPE, Qos::DEFAULT).unwrap();
     middleware.serve(Box::new(|_| Response::State(LifecycleState::Active))).unwrap();
     // Nobody who joins later gets these.
-    (0..3).for_each(|_| output.publish(&picture(9)).unwrap());
+    (0..3).for_each(|_| output.publish(&image_message(9)).unwrap());
     let began = Instant::now();
     while input.num_publishers() == 0 || output.num_subscribers() == 0 {
         assert!(began.elapsed() < PATIENCE, "the peer is not matched");
@@ -144,8 +144,8 @@ fn every_datagram_is_well_formed() {
     }
 
     // Messages of one and of several datagrams, and a response, from us.
-    output.publish(&picture(9)).unwrap();
-    output.publish(&picture(200_000)).unwrap();
+    output.publish(&image_message(9)).unwrap();
+    output.publish(&image_message(200_000)).unwrap();
     let related =
         Parameters::default().with(0x83, &[&rogue.prefix[..], &RESPONSES, &[0; 8]].concat()).list();
     let request = [0, 1, 0, 0, 0, 0, 0, 0];

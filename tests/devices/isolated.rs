@@ -142,7 +142,7 @@ fn a_payload_without_memory_costs_its_frame_and_no_other() {
     }
     let sample = sample();
     let whole = run(sample.path(), "whole", &ISOLATED);
-    // Blocks of 512 bytes: less than a picture takes, and than the larger half
+    // Blocks of 512 bytes: less than an image takes, and than the larger half
     // of the clouds.
     let limit = "trap '' XFSZ\nulimit -f 256";
     let short = run_after(limit, sample.path(), "short", &ISOLATED);
@@ -171,17 +171,17 @@ fn a_process_that_is_killed_costs_one_frame() {
     let mut channel = supervised(config);
     let mut processes = Vec::new();
     for number in 0..6 {
-        let picture = drive::picture(number);
-        let expected = in_image(detector.as_mut(), &image(&picture)).unwrap().detections;
-        assert!(!expected.is_empty(), "picture {number} shows nothing");
+        let pixels = drive::image(number);
+        let expected = in_image(detector.as_mut(), &image(&pixels)).unwrap().detections;
+        assert!(!expected.is_empty(), "image {number} shows nothing");
         if number == 2 {
             kill(process_id(&channel));
         }
         let (proxy, failures) = channel.ready().unwrap();
-        match failures.note(in_image(proxy, &image(&picture))) {
-            Ok(found) => assert!(number != 2 && found.detections == expected, "picture {number}"),
+        match failures.note(in_image(proxy, &image(&pixels))) {
+            Ok(found) => assert!(number != 2 && found.detections == expected, "image {number}"),
             Err(error) => {
-                println!("picture {number}: {error}");
+                println!("image {number}: {error}");
                 assert_eq!((number, error.kind()), (2, ErrorKind::Device));
                 assert!(error.message().contains("has ended (signal: 9"), "{error}");
             }
@@ -189,7 +189,7 @@ fn a_process_that_is_killed_costs_one_frame() {
         processes.push(process_id(&channel));
     }
     assert_eq!((channel.health(), channel.num_failures()), (Health::Good, 1));
-    let [first, .., third, fourth, _, last] = processes[..] else { panic!("six pictures") };
+    let [first, .., third, fourth, _, last] = processes[..] else { panic!("six images") };
     assert!(first == third && third != fourth && fourth == last);
     drop(channel);
     assert!(!PathBuf::from(format!("/proc/{last}")).exists(), "the process is left");
@@ -204,9 +204,9 @@ fn parameters_hold_that_are_set_after_the_process_was_killed() {
         Ok(Box::new(proxy) as Box<dyn Detector>)
     });
     let mut channel = Channel::with_factory(&config, factory).unwrap();
-    let picture = drive::picture(1);
+    let pixels = drive::image(1);
     let detect = |channel: &mut Channel| {
-        let input = FrameInput::image(Header::default(), image(&picture));
+        let input = FrameInput::image(Header::default(), image(&pixels));
         channel.submit(&mut [Some(input)], None)?;
         Ok::<_, Error>(channel.collect()?.detections.len())
     };
@@ -220,7 +220,7 @@ fn parameters_hold_that_are_set_after_the_process_was_killed() {
     assert_eq!(channel.health(), (Health::Good, 1));
 }
 
-/// A picture of minutes of work is the picture's fault, not the device's.
+/// An image of minutes of work is the image's fault, not the device's.
 #[test]
 fn a_jpeg_of_thousands_of_scans_costs_its_frame_alone() {
     let sample = sample();
@@ -235,9 +235,9 @@ fn a_jpeg_of_thousands_of_scans_costs_its_frame_alone() {
     assert!(error.message().contains("20000 scans"), "{error}");
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert_eq!((channel.health(), channel.num_failures()), (Health::Good, 0));
-    let picture = drive::picture(1);
+    let pixels = drive::image(1);
     let (proxy, failures) = channel.ready().unwrap();
-    let found = failures.note(in_image(proxy, &image(&picture))).unwrap();
+    let found = failures.note(in_image(proxy, &image(&pixels))).unwrap();
     assert!(!found.detections.is_empty());
     assert_eq!(process_id(&channel), process);
 }
@@ -247,17 +247,17 @@ fn what_is_wrong_with_a_frame_or_a_configuration_comes_back() {
     let sample = sample();
     let mut config = camera(sample.path());
     let mut proxy = Proxy::start(Path::new(PROGRAM), &config, DeviceChoice::Cpu).unwrap();
-    let file = CompressedView::new(CompressedFormat::Png, b"no picture");
+    let file = CompressedView::new(CompressedFormat::Png, b"no image");
     let error = in_image(&mut proxy, &ImagePayload::Compressed(file)).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Codec, "{error}");
-    let picture = drive::picture(1);
-    assert!(!in_image(&mut proxy, &image(&picture)).unwrap().detections.is_empty());
+    let pixels = drive::image(1);
+    assert!(!in_image(&mut proxy, &image(&pixels)).unwrap().detections.is_empty());
     // Another threshold, as a live parameter would set it.
     let overrides = ["camera.score_threshold:=1.0".to_owned()];
     let strict = Config::load(&[sample.path().join("sample.param.yaml")], &overrides).unwrap();
     let strict = strict.channels.into_iter().find(|channel| channel.name == "camera").unwrap();
     proxy.reconfigure(&strict).unwrap();
-    assert!(in_image(&mut proxy, &image(&picture)).unwrap().detections.is_empty());
+    assert!(in_image(&mut proxy, &image(&pixels)).unwrap().detections.is_empty());
     drop(proxy);
 
     // A model that is not there.
@@ -366,11 +366,11 @@ fn faulty_program(folder: &Path) -> PathBuf {
     program
 }
 
-/// The detections of pictures, or why there are none.
+/// The detections of images, or why there are none.
 fn drive_through(channel: &mut Channel) -> Vec<Result<Vec<Detection2d>>> {
     let found = |number| {
-        let picture = drive::picture(number);
-        let mut inputs = [Some(FrameInput::image(Header::default(), image(&picture)))];
+        let pixels = drive::image(number);
+        let mut inputs = [Some(FrameInput::image(Header::default(), image(&pixels)))];
         channel.submit(&mut inputs, None)?;
         let Detections::Boxes2d(boxes) = channel.collect()?.detections else {
             panic!("boxes in space")
@@ -390,9 +390,9 @@ fn costs_one_frame(config: &ChannelConfig, factory: Factory, kind: ErrorKind) ->
         drive_through(&mut channel).into_iter().zip(expected).enumerate()
     {
         match found {
-            Ok(found) => assert_eq!(found, expected.unwrap(), "picture {number}"),
+            Ok(found) => assert_eq!(found, expected.unwrap(), "image {number}"),
             Err(error) => {
-                println!("picture {number}: {error}");
+                println!("image {number}: {error}");
                 assert_eq!((number as u64, error.kind()), (FAULT_AT, kind));
             }
         }

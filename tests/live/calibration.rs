@@ -8,7 +8,7 @@ use det_post_types::{Header, Stamp};
 
 use super::diagnostics::{await_status, decode};
 use super::recording::IMAGE_TOPIC;
-use super::session::{CAMERA_OUT, PATIENCE, Session, picture};
+use super::session::{CAMERA_OUT, PATIENCE, Session, image_message};
 
 const TOPIC: &str = "/sensing/camera/camera_info";
 const STATUS: &str = "det_post: camera: camera_info";
@@ -39,7 +39,7 @@ fn a_camera_info_that_does_not_match_the_images_is_a_warning_with_both_sizes() {
     assert!(missing.message.contains("no CameraInfo for"), "{missing:?}");
     assert!(missing.message.contains("no publisher is matched"), "{missing:?}");
 
-    let shot = picture(Stamp::from_ros(1, 0));
+    let shot = image_message(Stamp::from_ros(1, 0));
     let image = Image::decode(&shot).unwrap();
     let (size, frame_id) = ([image.width, image.height], image.header.frame_id.to_owned());
     let [width, height] = size;
@@ -47,7 +47,7 @@ fn a_camera_info_that_does_not_match_the_images_is_a_warning_with_both_sizes() {
     await_status(&session, STATUS, |status| status.message == "no image yet");
     session.send_for(IMAGE_TOPIC, &shot, CAMERA_OUT);
     let good = await_status(&session, STATUS, |status| status.message.starts_with("belongs"));
-    assert_eq!((good.level, &good.values["size"]), (0, &good.values["picture_size"]), "{good:?}");
+    assert_eq!((good.level, &good.values["size"]), (0, &good.values["image_size"]), "{good:?}");
 
     session.graph.send(TOPIC, &info([2 * width, height], &frame_id));
     let other = await_status(&session, STATUS, |status| status.level == 1);

@@ -12,7 +12,7 @@ use det_post_types::Stamp;
 
 use super::common::counting_voxels::{self, Expected, FIELDS};
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
-use super::session::{CAMERA_OUT, PATIENCE, Session, picture};
+use super::session::{CAMERA_OUT, PATIENCE, Session, image_message};
 use super::stand_in;
 
 /// A status: level, message, values.
@@ -107,7 +107,7 @@ fn a_silent_input_is_a_warning_then_an_error_with_a_reason() {
     await_status(&session, "det_post: node", |status| status.message == "active");
 
     session.graph.set_publishers(IMAGE_TOPIC, 1);
-    let send = || session.graph.send(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)));
+    let send = || session.graph.send(IMAGE_TOPIC, &image_message(Stamp::from_ros(1, 0)));
     let well =
         await_status_while(&session, INPUT, || assert_eq!(send(), 1), |status| status.level == 0);
     assert!(well.number("received") >= 1.0, "{well:?}");
@@ -122,7 +122,7 @@ fn a_silent_input_is_a_warning_then_an_error_with_a_reason() {
 fn frames_latency_and_losses_have_their_numbers() {
     let session = Session::active(&["camera.latency_budget_ms:=0.001"]);
     for second in 0..5 {
-        session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(second, 0)), CAMERA_OUT);
+        session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(second, 0)), CAMERA_OUT);
     }
     session.graph.send(IMAGE_TOPIC, &[0, 1, 0, 0, 9]);
     let input = await_status(&session, INPUT, |status| {
@@ -131,7 +131,7 @@ fn frames_latency_and_losses_have_their_numbers() {
     assert_eq!((input.number("refused.malformed_message"), input.number("received")), (1.0, 5.0));
     let latency = "det_post: camera: latency";
     for second in 5..10 {
-        session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(second, 0)), CAMERA_OUT);
+        session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(second, 0)), CAMERA_OUT);
     }
     let over = await_status(&session, latency, |status| status.level == 1);
     assert!(over.message.contains("budget"), "{over:?}");
@@ -160,7 +160,7 @@ fn input_without_output_is_an_error_that_ends_with_the_output() {
     let session = Session::active(&["camera.gap_error_s:=0.4", "camera.max_age_s:=1.0"]);
     // Every frame is too old, and they keep coming.
     let send = || {
-        session.graph.send(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)));
+        session.graph.send(IMAGE_TOPIC, &image_message(Stamp::from_ros(1, 0)));
     };
     let failed = await_status_while(&session, FRAMES, send, |status| {
         status.message.contains("input arrives, but no output")
@@ -168,7 +168,7 @@ fn input_without_output_is_an_error_that_ends_with_the_output() {
     assert!(start.elapsed() >= Duration::from_millis(400), "{failed:?}");
     assert_eq!(failed.level, 2);
     session.set("camera.max_age_s", ParameterValue::Number(0.0)).unwrap();
-    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)), CAMERA_OUT);
+    session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(1, 0)), CAMERA_OUT);
     await_status(&session, FRAMES, |status| !status.message.contains("no output"));
 }
 
@@ -176,12 +176,12 @@ fn input_without_output_is_an_error_that_ends_with_the_output() {
 fn overflows_and_repeated_stamps_are_warnings() {
     let session = Session::active(&["camera.max_detections:=1"]);
     for _ in 0..3 {
-        session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(7, 0)), CAMERA_OUT);
+        session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(7, 0)), CAMERA_OUT);
     }
     let frames = await_status(&session, FRAMES, |status| status.level == 1);
     assert!(frames.message.contains("detections_over_limit"), "{frames:?}");
     session.set("camera.max_detections", ParameterValue::Integer(300)).unwrap();
-    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(7, 0)), CAMERA_OUT);
+    session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(7, 0)), CAMERA_OUT);
     await_status(&session, FRAMES, |status| {
         status.level == 1 && status.message.contains("stamps equal")
     });
@@ -242,8 +242,8 @@ fn scores_above_1_are_published_counted_and_warned_about() {
         stand_in::camera(score).save(&model).unwrap();
         let model_path = format!("camera.model_path:={}", model.display());
         let session = Session::active(&["camera.head:=demo_camera", &model_path]);
-        let picture = picture(Stamp::from_ros(1, 0));
-        let cdr = session.send_for(IMAGE_TOPIC, &picture, CAMERA_OUT);
+        let image = image_message(Stamp::from_ros(1, 0));
+        let cdr = session.send_for(IMAGE_TOPIC, &image, CAMERA_OUT);
         let array = Detection2DArray::decode(&cdr).unwrap();
         let scores: Vec<f64> = array.detections.map(|d| d.unwrap().best.unwrap().score).collect();
         assert_eq!(scores, [score, 0.8].map(f64::from));
@@ -265,7 +265,7 @@ fn nan_scores_are_counted_and_warned_about() {
     stand_in::camera(f32::NAN).save(&model).unwrap();
     let model_path = format!("camera.model_path:={}", model.display());
     let session = Session::active(&["camera.head:=demo_camera", &model_path]);
-    let cdr = session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)), CAMERA_OUT);
+    let cdr = session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(1, 0)), CAMERA_OUT);
     let array = Detection2DArray::decode(&cdr).unwrap();
     let scores: Vec<f64> = array.detections.map(|d| d.unwrap().best.unwrap().score).collect();
     assert_eq!(scores, [f64::from(0.8_f32)], "the box without a score is no detection");

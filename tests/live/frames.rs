@@ -9,7 +9,9 @@ use det_post_types::Stamp;
 
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::replay;
-use super::session::{CAMERA_OUT, LIDAR_OUT, Session, cloud, messages, picture, sample, stamp_of};
+use super::session::{
+    CAMERA_OUT, LIDAR_OUT, Session, cloud, image_message, messages, sample, stamp_of,
+};
 
 #[test]
 fn replay_and_live_give_the_same_bytes() {
@@ -35,7 +37,7 @@ fn replay_and_live_give_the_same_bytes() {
 fn outputs_carry_the_stamp_and_the_frame_of_the_input() {
     let session = Session::active(&[]);
     for stamp in [Stamp::from_ros(1, 2), Stamp::from_ros(2_000_000_000, 999_999_999)] {
-        let cdr = session.send_for(IMAGE_TOPIC, &picture(stamp), CAMERA_OUT);
+        let cdr = session.send_for(IMAGE_TOPIC, &image_message(stamp), CAMERA_OUT);
         let found = Detection2DArray::decode(&cdr).unwrap();
         assert_eq!((found.header.stamp, found.header.frame_id), (stamp, "camera"));
         assert!(!found.detections.is_empty());
@@ -58,23 +60,23 @@ fn labels_are_published_once_and_kept_for_late_joiners() {
     let (_, _, qos) = session.graph.outputs().into_iter().find(|output| output.0 == topic).unwrap();
     assert_eq!(qos.durability, Durability::TransientLocal);
 
-    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)), CAMERA_OUT);
+    session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(1, 0)), CAMERA_OUT);
     assert!(session.graph.take(&topic).is_empty());
     // A threshold is part of what the labels say.
     session.set("camera.score_threshold", ParameterValue::Number(0.5)).unwrap();
-    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(2, 0)), CAMERA_OUT);
+    session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(2, 0)), CAMERA_OUT);
     assert_eq!(session.graph.take(&topic).len(), 1);
 }
 
 #[test]
-fn markers_and_pictures_are_made_while_someone_looks() {
+fn markers_and_images_are_made_while_someone_looks() {
     let session = Session::active(&[]);
     let (markers, debug) = (format!("{LIDAR_OUT}/markers"), format!("{LIDAR_OUT}/debug_image"));
     let camera_debug = format!("{CAMERA_OUT}/debug_image");
     let frame = |second| {
         let stamp = Stamp::from_ros(second, 0);
         session.send_for(CLOUD_TOPIC, &cloud(stamp), LIDAR_OUT);
-        session.send_for(IMAGE_TOPIC, &picture(stamp), CAMERA_OUT)
+        session.send_for(IMAGE_TOPIC, &image_message(stamp), CAMERA_OUT)
     };
     frame(1);
     for topic in [&markers, &debug, &camera_debug] {
@@ -116,7 +118,7 @@ fn markers_and_pictures_are_made_while_someone_looks() {
     session.graph.set_subscribers(&markers, 1);
     frame(6);
     drawn(&markers, 6, marker_stamp);
-    // A picture follows its detections, and all of frame 5 came before frame 6.
+    // An image follows its detections, and all of frame 5 came before frame 6.
     let last = session.graph.take(&camera_debug).iter().map(|cdr| stamp_of(cdr)).max();
     assert!(last.is_none_or(|stamp| stamp < Stamp::from_ros(5, 0)), "{last:?}");
     session.node.change(Change::Deactivate).unwrap();
@@ -132,11 +134,11 @@ fn annotations_are_made_while_someone_looks() {
     let of_topic = types.iter().find(|(topic, ..)| *topic == annotations).unwrap();
     assert_eq!(of_topic.1, "foxglove_msgs/msg/ImageAnnotations");
     assert!(types.iter().all(|(topic, ..)| *topic != format!("{LIDAR_OUT}/annotations")));
-    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)), CAMERA_OUT);
+    session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(1, 0)), CAMERA_OUT);
     assert!(session.graph.take(&annotations).is_empty());
     session.graph.set_subscribers(&annotations, 1);
     let stamp = Stamp::from_ros(2, 0);
-    let cdr = session.send_for(IMAGE_TOPIC, &picture(stamp), CAMERA_OUT);
+    let cdr = session.send_for(IMAGE_TOPIC, &image_message(stamp), CAMERA_OUT);
     let num_detections = Detection2DArray::decode(&cdr).unwrap().detections.count();
     assert!(num_detections > 0);
     // The annotations of the first frame may come after the subscriber, too.
@@ -192,6 +194,6 @@ fn names_follow_the_namespace_and_the_remaps() {
         assert!(outputs.iter().any(|output| output == topic), "{topic}: {outputs:?}");
     }
     let stamp = Stamp::from_ros(7, 0);
-    let cdr = session.send_for("/front/image", &picture(stamp), "/car/boxes");
+    let cdr = session.send_for("/front/image", &image_message(stamp), "/car/boxes");
     assert_eq!(stamp_of(&cdr), stamp);
 }

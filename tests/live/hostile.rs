@@ -9,7 +9,7 @@ use det_post_types::Stamp;
 
 use super::diagnostics::await_status;
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
-use super::session::{CAMERA_OUT, LIDAR_OUT, PATIENCE, Session, cloud, picture};
+use super::session::{CAMERA_OUT, LIDAR_OUT, PATIENCE, Session, cloud, image_message};
 
 /// A generator of its own, so that the same messages come every time.
 struct Random(u64);
@@ -26,12 +26,12 @@ impl Random {
 fn ten_thousand_malformed_messages_change_nothing() {
     let session = Session::active(&["diagnostics_period_s:=0.2"]);
     let stamp = Stamp::from_ros(5, 0);
-    let (good_picture, good_cloud) = (picture(stamp), cloud(stamp));
-    let boxes = session.send_for(IMAGE_TOPIC, &good_picture, CAMERA_OUT);
+    let (good_image, good_cloud) = (image_message(stamp), cloud(stamp));
+    let boxes = session.send_for(IMAGE_TOPIC, &good_image, CAMERA_OUT);
     let objects = session.send_for(CLOUD_TOPIC, &good_cloud, LIDAR_OUT);
     let mut random = Random(7);
     for round in 0..5_000 {
-        for (topic, good) in [(IMAGE_TOPIC, &good_picture), (CLOUD_TOPIC, &good_cloud)] {
+        for (topic, good) in [(IMAGE_TOPIC, &good_image), (CLOUD_TOPIC, &good_cloud)] {
             let bad = match round % 4 {
                 // Cut short of what its lengths claim.
                 0 => good[..random.below(good.len() - 64)].to_vec(),
@@ -48,7 +48,7 @@ fn ten_thousand_malformed_messages_change_nothing() {
             session.graph.send(topic, &bad);
         }
         if round % 1000 == 999 {
-            assert!(session.send_for(IMAGE_TOPIC, &good_picture, CAMERA_OUT) == boxes);
+            assert!(session.send_for(IMAGE_TOPIC, &good_image, CAMERA_OUT) == boxes);
             assert!(session.send_for(CLOUD_TOPIC, &good_cloud, LIDAR_OUT) == objects);
         }
     }
@@ -66,7 +66,7 @@ fn ten_thousand_malformed_messages_change_nothing() {
 #[test]
 fn messages_over_the_bound_are_refused() {
     let session = Session::active(&["camera.max_payload_bytes:=1000"]);
-    session.graph.send(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)));
+    session.graph.send(IMAGE_TOPIC, &image_message(Stamp::from_ros(1, 0)));
     let status = await_status(&session, "det_post: camera: input", |status| {
         status.values.contains_key("refused.message_too_large")
     });
@@ -78,7 +78,7 @@ fn under_load_the_newest_wins_and_every_frame_is_accounted_for() {
     let session = Session::active(&[]);
     let num_sent = 400;
     for index in 0..num_sent {
-        session.graph.send(IMAGE_TOPIC, &picture(Stamp::from_ros(1 + index, 0)));
+        session.graph.send(IMAGE_TOPIC, &image_message(Stamp::from_ros(1 + index, 0)));
     }
     let last = Stamp::from_ros(num_sent, 0);
     let start = Instant::now();
@@ -109,7 +109,7 @@ impl Drop for SetOnDrop<'_> {
 #[test]
 fn shutting_down_under_load_is_quick() {
     let session = Session::active(&[]);
-    let (image, points) = (picture(Stamp::from_ros(1, 0)), cloud(Stamp::from_ros(1, 0)));
+    let (image, points) = (image_message(Stamp::from_ros(1, 0)), cloud(Stamp::from_ros(1, 0)));
     // A frame in flight is finished: on a busy machine that takes its time.
     let start = Instant::now();
     session.send_for(IMAGE_TOPIC, &image, CAMERA_OUT);
@@ -156,7 +156,7 @@ fn shutting_down_under_load_is_quick() {
 fn starting_and_stopping_under_load_loses_no_channel() {
     let session = Session::active(&[]);
     let stop = AtomicBool::new(false);
-    let image = picture(Stamp::from_ros(1, 0));
+    let image = image_message(Stamp::from_ros(1, 0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {

@@ -14,9 +14,9 @@ use det_post_types::{DeviceChoice, Stamp};
 
 use super::diagnostics;
 use super::memory_middleware::MemoryMiddleware;
-use super::overlapping::{Faults, Overlapping, Step};
+use super::pipelined::{Faults, Pipelined, Step};
 use super::recording::IMAGE_TOPIC;
-use super::session::{CAMERA_OUT, PATIENCE, Session, picture, sample, stamp_of};
+use super::session::{CAMERA_OUT, PATIENCE, Session, image_message, sample, stamp_of};
 
 const NUM_SENT: i32 = 400;
 /// The first of these, while the debug image has a subscriber.
@@ -31,7 +31,7 @@ fn open(frames_in_flight: usize, most: &Arc<AtomicUsize>) -> Session {
     });
     let seen = Arc::clone(most);
     let factory = move |_: &ChannelConfig, _: DeviceChoice| {
-        let detector = Overlapping::new(PayloadKind::Image, &faults, &seen);
+        let detector = Pipelined::new(PayloadKind::Image, &faults, &seen);
         Ok(Box::new(detector.taking(Duration::from_millis(2))) as Box<dyn Detector>)
     };
     let folder = sample().display();
@@ -60,7 +60,7 @@ fn frames_in_flight_are_published_in_order_and_a_fault_costs_its_frame() {
         let debug_image = format!("{CAMERA_OUT}/debug_image");
         session.graph.set_subscribers(&debug_image, 1);
         for number in 1..=NUM_SENT {
-            session.graph.send(IMAGE_TOPIC, &picture(Stamp::from_ros(number, 0)));
+            session.graph.send(IMAGE_TOPIC, &image_message(Stamp::from_ros(number, 0)));
             std::thread::sleep(Duration::from_millis(1));
             if number == NUM_DRAWN {
                 // Drawn with any number of frames in flight.

@@ -8,8 +8,8 @@
 mod common;
 
 use common::{
-    camera_net, counting_pillars, drive, memory_middleware, overlapping, recording, replay,
-    require, session, stand_in,
+    camera_net, counting_pillars, drive, memory_middleware, pipelined, recording, replay, require,
+    session, stand_in,
 };
 
 mod calibration;

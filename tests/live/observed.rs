@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::memory_middleware::MemoryMiddleware;
 use super::recording::IMAGE_TOPIC;
-use super::session::{CAMERA_OUT, PATIENCE, picture, sample};
+use super::session::{CAMERA_OUT, PATIENCE, image_message, sample};
 
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -60,7 +60,7 @@ fn metrics_and_a_trace_have_every_frame() {
         }
     };
     for second in 1..=3 {
-        assert_eq!(graph.send(IMAGE_TOPIC, &picture(Stamp::from_ros(second, 0))), 1);
+        assert_eq!(graph.send(IMAGE_TOPIC, &image_message(Stamp::from_ros(second, 0))), 1);
         wait(&|| !graph.take(CAMERA_OUT).is_empty());
         if second == 1 {
             let line = "det_post_frames_processed_total{channel=\"camera\"} 1\n";

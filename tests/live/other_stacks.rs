@@ -14,7 +14,7 @@ use super::common::yolov8_tensor::{CANDIDATES, FOUND, message};
 use super::diagnostics::{await_status, decode};
 use super::memory_middleware::MemoryMiddleware;
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
-use super::session::{CAMERA_OUT, LIDAR_OUT, Session, cloud, picture};
+use super::session::{CAMERA_OUT, LIDAR_OUT, Session, cloud, image_message};
 
 const CAMERA_FRAMES: &str = "det_post: camera: frames";
 
@@ -114,7 +114,7 @@ fn await_skipped(session: &Session) {
 fn frames_are_skipped_without_subscribers() {
     let session = Session::active(&["camera.idle_without_subscribers:=true"]);
     for second in 1..=3 {
-        session.graph.send(IMAGE_TOPIC, &picture(Stamp::from_ros(second, 0)));
+        session.graph.send(IMAGE_TOPIC, &image_message(Stamp::from_ros(second, 0)));
         await_skipped(&session);
     }
     assert!(session.graph.take(CAMERA_OUT).is_empty());
@@ -122,7 +122,7 @@ fn frames_are_skipped_without_subscribers() {
     let debug_image = format!("{CAMERA_OUT}/debug_image");
     for (second, topic) in [(4, CAMERA_OUT), (5, &debug_image)] {
         session.graph.set_subscribers(topic, 1);
-        session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(second, 0)), CAMERA_OUT);
+        session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(second, 0)), CAMERA_OUT);
         session.graph.set_subscribers(topic, 0);
     }
     await_status(&session, CAMERA_FRAMES, |status| {
@@ -138,7 +138,7 @@ fn a_switch_stops_and_starts_the_frames() {
         "camera.enable_service:=enable",
         "camera.publish.class_id:=index",
     ]);
-    let found = session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)), CAMERA_OUT);
+    let found = session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(1, 0)), CAMERA_OUT);
     let mut reader = Reader::new("test", &found).unwrap();
     assert_eq!(read_header(&mut reader).unwrap().stamp, Stamp::from_ros(1, 0));
     assert!(reader.sequence_len(1).unwrap() > 0);
@@ -146,11 +146,11 @@ fn a_switch_stops_and_starts_the_frames() {
     assert_eq!(reader.str().unwrap(), super::camera_net::CLASSES[class]);
 
     assert_eq!(session.graph.switch("/enable", false), Some(Ok(())));
-    session.graph.send(IMAGE_TOPIC, &picture(Stamp::from_ros(2, 0)));
+    session.graph.send(IMAGE_TOPIC, &image_message(Stamp::from_ros(2, 0)));
     await_skipped(&session);
     // The switch is the parameter.
     session.set("camera.enabled", ParameterValue::Flag(true)).unwrap();
-    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(3, 0)), CAMERA_OUT);
+    session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(3, 0)), CAMERA_OUT);
     assert_eq!(session.graph.switch("/other", true), None);
 }
 

@@ -11,7 +11,7 @@ use det_post::detectors::{Detector, DetectorInfo, FrameSet};
 use det_post::node::{Change, LiveNode, LogRecord, Logs};
 use det_post::runtime::open_detector;
 use det_post_ops::device::PayloadMemory;
-use det_post_ops::image::decompress::{Picture, decompress};
+use det_post_ops::image::decompress::{DecodedImage, decompress};
 use det_post_ros::cdr::Reader;
 use det_post_ros::messages::{BondStatus, CompressedImage, Detection2DArray, Image};
 use det_post_ros::middleware::{
@@ -23,7 +23,7 @@ use det_post_types::{Detections, DeviceChoice, FrameReport, Header, Stamp};
 use super::camera_net;
 use super::memory_middleware::{MemoryGraph, MemoryMiddleware};
 use super::recording::IMAGE_TOPIC;
-use super::session::{CAMERA_OUT, Session, picture, sample};
+use super::session::{CAMERA_OUT, Session, image_message, sample};
 
 #[test]
 fn topics_below_an_output_follow_its_remap() {
@@ -96,18 +96,18 @@ fn a_debug_image_is_a_jpeg_for_those_who_ask_for_one() {
     let [plain, compressed] =
         ["debug_image", "debug_image/compressed"].map(|name| format!("{CAMERA_OUT}/{name}"));
     session.graph.set_subscribers(&compressed, 1);
-    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(7, 5)), CAMERA_OUT);
+    session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(7, 5)), CAMERA_OUT);
     let cdr = session.next(&compressed);
     let message = CompressedImage::decode(&cdr).unwrap();
     assert_eq!(message.header.stamp, Stamp::from_ros(7, 5));
     assert!(message.format.contains("jpeg"), "{}", message.format);
-    let mut decoded = Picture::new();
+    let mut decoded = DecodedImage::new();
     decompress(&message.view().unwrap(), &mut decoded).unwrap();
     assert!(session.graph.take(&plain).is_empty(), "nobody asked for the plain image");
 
     // Close to the plain image, pixel by pixel.
     session.graph.set_subscribers(&plain, 1);
-    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(8, 0)), CAMERA_OUT);
+    session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(8, 0)), CAMERA_OUT);
     let cdr = session.next(&plain);
     let image = Image::decode(&cdr).unwrap();
     let view = decoded.view().unwrap();
@@ -125,8 +125,8 @@ fn a_debug_image_is_a_jpeg_for_those_who_ask_for_one() {
     // Both images of a frame are published before the next one is processed.
     session.next(&compressed);
     session.set("camera.publish.debug_image", ParameterValue::Flag(false)).unwrap();
-    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(9, 0)), CAMERA_OUT);
-    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(10, 0)), CAMERA_OUT);
+    session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(9, 0)), CAMERA_OUT);
+    session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(10, 0)), CAMERA_OUT);
     assert!(session.graph.take(&compressed).is_empty());
 }
 
@@ -134,7 +134,7 @@ fn a_debug_image_is_a_jpeg_for_those_who_ask_for_one() {
 fn a_class_id_is_a_name_or_an_index() {
     let ids = |overrides: &[&str]| {
         let session = Session::active(overrides);
-        let cdr = session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)), CAMERA_OUT);
+        let cdr = session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(1, 0)), CAMERA_OUT);
         let found = Detection2DArray::decode(&cdr).unwrap().detections;
         found.map(|d| d.unwrap().best.unwrap().class_id.to_owned()).collect::<Vec<_>>()
     };
@@ -291,7 +291,7 @@ fn a_shutdown_under_load_publishes_nothing_afterwards() {
     let held = Arc::new(Held::default());
     let (live, graph) = active(config, &held);
     for n in 0..NUM_CHANNELS {
-        graph.send(&format!("/image_{n}"), &picture(Stamp::from_ros(1, 0)));
+        graph.send(&format!("/image_{n}"), &image_message(Stamp::from_ros(1, 0)));
     }
     wait_until(|| held.num_frames.load(Ordering::SeqCst) == NUM_CHANNELS);
     let error = live.shut_down(Duration::from_millis(20)).unwrap_err();
@@ -320,7 +320,7 @@ fn deactivating_leads_to_inactive_also_when_a_channel_is_lost() {
     held.are_let_go.store(true, Ordering::SeqCst);
     held.panic.store(true, Ordering::SeqCst);
     let (live, graph) = active(config, &held);
-    graph.send("/image", &picture(Stamp::from_ros(1, 0)));
+    graph.send("/image", &image_message(Stamp::from_ros(1, 0)));
     wait_until(|| held.num_frames.load(Ordering::SeqCst) == 1);
     live.change(Change::Deactivate).unwrap();
     assert_eq!(live.state(), LifecycleState::Inactive);
@@ -330,7 +330,7 @@ fn deactivating_leads_to_inactive_also_when_a_channel_is_lost() {
     for change in [Change::Cleanup, Change::Configure, Change::Activate] {
         live.change(change).unwrap();
     }
-    graph.send("/image", &picture(Stamp::from_ros(2, 0)));
+    graph.send("/image", &image_message(Stamp::from_ros(2, 0)));
     wait_until(|| !graph.take("/det_post/c/detections").is_empty());
 }
 

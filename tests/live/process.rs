@@ -32,9 +32,13 @@ fn refused_starts_state_their_reasons() {
     assert!(option.stderr.contains("--fly"), "{}", option.stderr);
     let name = run(&["--ros-args", "-r", "__node:=1x"]);
     name.expect_code(2);
-    let elsewhere = det_post(&["check", &config, "--ros-args", "-r", "a:=b"]);
+    let elsewhere = det_post(&["inspect", &config, "--ros-args", "-r", "a:=b"]);
     elsewhere.expect_code(2);
-    assert!(elsewhere.stderr.contains("only `run` takes"), "{}", elsewhere.stderr);
+    assert!(
+        elsewhere.stderr.contains("`run`, `replay`, `check` and `migrate` take --ros-args"),
+        "{}",
+        elsewhere.stderr
+    );
 }
 
 /// A node in a domain of its own, on this machine alone.

@@ -13,7 +13,7 @@ use super::common::onnx::{Attr, Graph};
 use super::common::tables::assert_tables;
 use super::recording::IMAGE_TOPIC;
 use super::require::{Need, skip};
-use super::session::{CAMERA_OUT, Session, picture};
+use super::session::{CAMERA_OUT, Session, image_message};
 
 fn names(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
@@ -67,7 +67,8 @@ fn parameters_are_listed_described_and_read() {
 fn live_parameters_change_the_next_frame() {
     let session = Session::active(&[]);
     let detections = |second| {
-        let cdr = session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(second, 0)), CAMERA_OUT);
+        let cdr =
+            session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(second, 0)), CAMERA_OUT);
         Detection2DArray::decode(&cdr).unwrap().detections.len()
     };
     let all = detections(1);
@@ -163,7 +164,8 @@ fn parameters_without_effect_are_refused() {
     let cdr = session.next(&labels);
     assert_eq!(cdr.last_chunk(), Some(&0.25_f32.to_le_bytes()));
     let detections = |second| {
-        let cdr = session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(second, 0)), CAMERA_OUT);
+        let cdr =
+            session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(second, 0)), CAMERA_OUT);
         Detection2DArray::decode(&cdr).unwrap().detections.len()
     };
     assert_eq!(detections(1), 1);
@@ -260,12 +262,12 @@ fn a_manager_changes_the_state_of_the_node() {
     );
     for _ in 0..3 {
         assert!(change(0, "activate") && state() == LifecycleState::Active && takes_inputs());
-        session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)), CAMERA_OUT);
+        session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(1, 0)), CAMERA_OUT);
         assert!(change(0, "deactivate") && state() == LifecycleState::Inactive && !takes_inputs());
     }
     assert!(change(0, "cleanup") && state() == LifecycleState::Unconfigured);
     assert!(change(0, "configure") && change(0, "activate"));
-    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(2, 0)), CAMERA_OUT);
+    session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(2, 0)), CAMERA_OUT);
     assert!(change(0, "shutdown") && state() == LifecycleState::Finalized && !takes_inputs());
     assert!(!change(0, "configure") && !change(99, ""));
 
@@ -305,7 +307,7 @@ fn parameters_set_before_the_start_apply_after_it() {
     session.node.change(Change::Configure).unwrap();
     session.set("camera.score_threshold", ParameterValue::Number(0.45)).unwrap();
     session.node.change(Change::Activate).unwrap();
-    let cdr = session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)), CAMERA_OUT);
+    let cdr = session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(1, 0)), CAMERA_OUT);
     assert_eq!(Detection2DArray::decode(&cdr).unwrap().detections.len(), 1);
 }
 

@@ -73,7 +73,7 @@ fn live_frames_have_the_bytes_of_a_replay() {
         expected.push(message.data.to_vec());
     }
     assert_eq!(expected.len(), NUM_FRAMES);
-    // Pictures are sent one after the other: their frame waits for all.
+    // Images are sent one after the other: their frame waits for all.
     let session = open(&fixture, &[&paths, "rig.sync.deadline_s:=10.0"]);
     let drive = by_topic(&fixture);
     send_transforms(&session, &drive);
@@ -86,11 +86,11 @@ fn live_frames_have_the_bytes_of_a_replay() {
         assert!(session.next(OUTPUT) == *expected, "frame {frame}");
     }
     {
-        // Six pictures in two rows of three.
-        let picture = session.wait(&format!("{OUTPUT}/debug_image"), 1).remove(0);
-        let picture = Image::decode(&picture).unwrap();
-        assert_eq!((picture.width, picture.height), (3 * 640, 2 * 360));
-        assert_eq!(picture.header.frame_id, "base_link");
+        // Six images in two rows of three.
+        let image = session.wait(&format!("{OUTPUT}/debug_image"), 1).remove(0);
+        let image = Image::decode(&image).unwrap();
+        assert_eq!((image.width, image.height), (3 * 640, 2 * 360));
+        assert_eq!(image.header.frame_id, "base_link");
     }
 }
 
@@ -119,7 +119,7 @@ fn each_camera_has_its_state_and_a_missing_one_is_named() {
     // The second frame alone comes out.
     session.next(OUTPUT);
     let image = "/camera_2/image";
-    // A picture that comes twice is refused.
+    // An image that comes twice is refused.
     session.graph.send(image, &drive[image][1]);
     await_states(&session, ["ok", "ok", "refused", "ok", "ok", "ok"]);
 }

@@ -1,5 +1,5 @@
-//! Pictures that are prepared when they arrive: the detections are those of frames whose
-//! pictures were not.
+//! Images that are prepared when they arrive: the detections are those of frames whose
+//! images were not.
 
 use det_post::detectors::Detector;
 use det_post::detectors::surround::CpuDetector;
@@ -54,7 +54,7 @@ fn prepared_frames_have_the_detections_of_others() {
 }
 
 #[test]
-fn a_prepared_picture_is_used_while_its_message_and_calibration_hold() {
+fn a_prepared_image_is_used_while_its_message_and_calibration_hold() {
     let cameras = Cameras::new();
     let mut detector = detector();
     let [frame, other] = [0, 1].map(|shift| cameras.frame(7, shift, false));
@@ -64,7 +64,7 @@ fn a_prepared_picture_is_used_while_its_message_and_calibration_hold() {
     };
     let [of_frame, of_other] = [&frame, &other].map(&mut alone);
     assert_ne!(of_frame, of_other);
-    // Messages with the same stamp are the same: the pictures are not looked at again.
+    // Messages with the same stamp are the same: the images are not looked at again.
     detector.reset().unwrap();
     prepare(&mut detector, &other);
     assert_eq!(detect(&mut detector, &frame).0, of_other);
@@ -76,7 +76,7 @@ fn a_prepared_picture_is_used_while_its_message_and_calibration_hold() {
     detector.reset().unwrap();
     prepare(&mut detector, &cameras.frame(8, 1, false));
     assert_eq!(detect(&mut detector, &frame).0, of_frame);
-    // Another calibration gives another picture.
+    // Another calibration gives another image.
     let mut zoomed = Cameras::new();
     zoomed.calibration.intrinsics[0] *= 1.25;
     let zoomed_frame = zoomed.frame(7, 0, false);

@@ -13,7 +13,7 @@ use det_post_types::{Header, PointFields, Stamp};
 use super::counting_pillars;
 use super::diagnostics::{Status, await_status};
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
-use super::session::{CAMERA_OUT, LIDAR_OUT, Session, cloud, picture, stamp_of};
+use super::session::{CAMERA_OUT, LIDAR_OUT, Session, cloud, image_message, stamp_of};
 
 const FRAMES: &str = "det_post: camera: frames";
 const LIDAR_FRAMES: &str = "det_post: lidar: frames";
@@ -52,7 +52,7 @@ fn frames_of_every_stamp_are_served_and_counted() {
     let session = Session::active(&["diagnostics_period_s:=0.3"]);
     for (second, nanos) in [(10, 0), (10, 0), (9, 600_000_000), (11, 0), (2, 0), (3, 0)] {
         let stamp = Stamp::from_ros(second, nanos);
-        let cdr = session.send_for(IMAGE_TOPIC, &picture(stamp), CAMERA_OUT);
+        let cdr = session.send_for(IMAGE_TOPIC, &image_message(stamp), CAMERA_OUT);
         assert_eq!(stamp_of(&cdr), stamp);
     }
     let frames =
@@ -65,11 +65,11 @@ fn frames_of_every_stamp_are_served_and_counted() {
 #[test]
 fn frames_that_are_too_old_are_dropped_by_the_time_of_clock() {
     let session = Session::active(&["use_sim_time:=true", "camera.max_age_s:=2.0"]);
-    let send = |second| session.graph.send(IMAGE_TOPIC, &picture(Stamp::from_ros(second, 0)));
+    let send = |second| session.graph.send(IMAGE_TOPIC, &image_message(Stamp::from_ros(second, 0)));
     // Without a clock no age is known.
     let node = await_status(&session, "det_post: node", |status| status.message.contains("/clock"));
     assert_eq!(node.level, 1);
-    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(100, 0)), CAMERA_OUT);
+    session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(100, 0)), CAMERA_OUT);
     session.graph.send("/clock", &clock(Stamp::from_ros(110, 0)));
     send(107);
     let dropped = await_status(&session, FRAMES, |status| {
@@ -77,19 +77,19 @@ fn frames_that_are_too_old_are_dropped_by_the_time_of_clock() {
     });
     assert!(dropped.message.contains("exceeds max_age_s = 2.000 s"), "{dropped:?}");
     assert!(session.graph.take(CAMERA_OUT).is_empty());
-    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(109, 0)), CAMERA_OUT);
+    session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(109, 0)), CAMERA_OUT);
     // The future is served, and said.
-    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(150, 0)), CAMERA_OUT);
+    session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(150, 0)), CAMERA_OUT);
     await_status(&session, FRAMES, |status| status.message.contains("in the future"));
     // The loop of a recording: time and stamps go back together.
     session.graph.send("/clock", &clock(Stamp::from_ros(100, 0)));
-    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(100, 0)), CAMERA_OUT);
+    session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(100, 0)), CAMERA_OUT);
     let went_back = |status: &Status| status.message == "/clock went back, 1 times";
     assert_eq!(await_status(&session, "det_post: node", went_back).level, 1);
     let node = await_status(&session, "det_post: node", |status| status.level == 0);
     assert_eq!(node.number("clock_jumps"), 1.0);
     session.set("camera.max_age_s", ParameterValue::Integer(0)).unwrap();
-    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)), CAMERA_OUT);
+    session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(1, 0)), CAMERA_OUT);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn stamps_of_a_camera_that_start_over_leave_transforms_alone() {
         session.graph.send("/tf", &pose(second));
     }
     for second in [5, 0] {
-        session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(second, 0)), CAMERA_OUT);
+        session.send_for(IMAGE_TOPIC, &image_message(Stamp::from_ros(second, 0)), CAMERA_OUT);
     }
     session.send_for(CLOUD_TOPIC, &cloud(Stamp::from_ros(2, 0)), LIDAR_OUT);
     let lidar = await_status(&session, LIDAR_FRAMES, |status| {

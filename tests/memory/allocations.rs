@@ -295,7 +295,7 @@ fn a_replaced_post_processing_is_freed() {
 
 #[test]
 #[cfg(feature = "cuda")]
-fn overlapped_camera_frames_on_a_gpu_allocate_nothing_and_agree() {
+fn camera_frames_in_flight_on_a_gpu_allocate_nothing_and_agree() {
     let Some((_alone, device)) = gpu() else { return };
     let stream = device.stream().unwrap();
     let mut pipeline = camera_on(&stream);

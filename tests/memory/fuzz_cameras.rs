@@ -1,5 +1,5 @@
 //! Calibrations and transforms with absurd values: what is accepted gives finite matrices and
-//! pictures, the rest is refused with a reason. Nothing panics.
+//! images, the rest is refused with a reason. Nothing panics.
 //!
 //! The values are a function of the number of a case alone, so a failure is found again by its
 //! number. `DET_POST_FUZZ_ITERATIONS` sets how many are made (100,000 without it).
@@ -146,17 +146,17 @@ struct Reader {
     config: SurroundConfig,
     pixels: Vec<u8>,
     workspace: Workspace,
-    picture: Tensor,
+    resampled: Tensor,
 }
 
 impl Reader {
-    /// What becomes of a case, from its messages to the picture of the network.
+    /// What becomes of a case, from its messages to the image of the network.
     fn read(&mut self, case: &Case, number: u64) -> Result<()> {
-        let Self { config, pixels, workspace, picture } = self;
+        let Self { config, pixels, workspace, resampled } = self;
         let mut message = Vec::new();
         case.info.encode(&mut message)?;
         let calibration = CameraInfo::decode(&message)?.calibration();
-        // Twice the vehicle's pose, as it moves from the picture to the frame.
+        // Twice the vehicle's pose, as it moves from the image to the frame.
         let mut buffer = TfBuffer::new(TfLimits::default());
         let camera = tf::isometry(case.camera.0, case.camera.1)?;
         let vehicle = tf::isometry(case.vehicle.0, case.vehicle.1)?;
@@ -181,9 +181,9 @@ impl Reader {
         let frame = FrameSet { stamp: STAMP, inputs: &inputs, target_pose: Some(&target_pose) };
         let mut cameras = Cameras::<SampleMap>::new(config, 1, NETWORK);
         cameras.update(&frame, |view, _| SampleMap::of_view(view, resize))?;
-        let matrices = [cameras.intrinsics(), cameras.target_from_picture()];
+        let matrices = [cameras.matrices().intrinsics(), cameras.matrices().target_from_image()];
         assert!(matrices.iter().all(|matrix| matrix.iter().all(|x| x.is_finite())), "{number}");
-        for (matrix, is_present) in cameras.picture_from_target() {
+        for (matrix, is_present) in cameras.matrices().image_from_target() {
             assert!(is_present && matrix.iter().all(|x| (*x as f32).is_finite()), "{number}");
         }
         let params = ResampleParams {
@@ -192,8 +192,8 @@ impl Reader {
             pad_value: 0.0,
         };
         let map = &cameras.get(0).unwrap().map;
-        resample(&image, map, &params, workspace, 0, picture)?;
-        let TensorValues::F32(values) = picture.view().values() else { panic!("f32") };
+        resample(&image, map, &params, workspace, 0, resampled)?;
+        let TensorValues::F32(values) = resampled.view().values() else { panic!("f32") };
         assert!(values.iter().all(|value| (0.0..=255.0).contains(value)), "{number}");
         Ok(())
     }
@@ -208,7 +208,7 @@ fn absurd_calibrations_and_transforms_are_refused_with_a_reason() {
         ),
         pixels: (0..3 * IMAGE.width * IMAGE.height).map(|i| (i * 37) as u8).collect(),
         workspace: Workspace::new(),
-        picture: Tensor::zeros(ElementType::F32, &shape).unwrap(),
+        resampled: Tensor::zeros(ElementType::F32, &shape).unwrap(),
     };
     let mut outcomes = BTreeMap::new();
     let num_cases = iterations();

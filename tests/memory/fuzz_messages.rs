@@ -125,7 +125,7 @@ fn camera_model(info: &CameraInfo<'_>) -> Result<()> {
 
 const NUM_DECODERS: usize = 13;
 
-/// Truth in space and its companion, truth in a picture and its companion.
+/// Truth in space and its companion, truth in an image and its companion.
 static TRUTH: LazyLock<[Message; 4]> = LazyLock::new(|| {
     let header = Header { stamp: Stamp::from_ros(1_700_000_001, 250_000_003), frame_id: "map" };
     let objects = [("car", 7), ("pedestrian", 4_000_000_000)];
@@ -143,7 +143,7 @@ static TRUTH: LazyLock<[Message; 4]> = LazyLock::new(|| {
         evidence: Evidence::Points(117),
         visibility: 0.625,
     });
-    let in_picture = objects.map(|(class_name, track_id)| Truth2d {
+    let in_image = objects.map(|(class_name, track_id)| Truth2d {
         class_name,
         track_id,
         bbox: Box2d::new(3.5, 20.0, 34.5, 60.5),
@@ -152,9 +152,9 @@ static TRUTH: LazyLock<[Message; 4]> = LazyLock::new(|| {
         num_pixels: 640,
     });
     let mut cdr: [Vec<u8>; 4] = Default::default();
-    let [space, beside_space, picture, beside_picture] = &mut cdr;
+    let [space, beside_space, image, beside_image] = &mut cdr;
     truth::encode_3d(&header, &in_space, space, beside_space).unwrap();
-    truth::encode_2d(&header, &in_picture, picture, beside_picture).unwrap();
+    truth::encode_2d(&header, &in_image, image, beside_image).unwrap();
     let mut number = 0;
     cdr.map(|cdr| {
         number += 1;

@@ -13,14 +13,14 @@ use super::allocator::NUM_BYTES;
 use det_post_ros::ParameterValue;
 use det_post_types::Stamp;
 use recording::{CLOUD_TOPIC, IMAGE_TOPIC};
-use session::{CAMERA_OUT, LIDAR_OUT, Session, cloud, picture};
+use session::{CAMERA_OUT, LIDAR_OUT, Session, cloud, image_message};
 
 /// Frames of both channels, with malformed messages, refused parameters and
 /// diagnostics in between.
 fn run(session: &Session, seconds: std::ops::Range<i32>) -> i64 {
     for second in seconds {
         let stamp = Stamp::from_ros(second, 0);
-        let (image, points) = (picture(stamp), cloud(stamp));
+        let (image, points) = (image_message(stamp), cloud(stamp));
         session.graph.send(IMAGE_TOPIC, &image[..100]);
         session.graph.send(CLOUD_TOPIC, &points[..100]);
         session.send_for(IMAGE_TOPIC, &image, CAMERA_OUT);

@@ -1,10 +1,11 @@
-//! After warm-up, frames of several cameras allocate nothing, whether their pictures were
+//! After warm-up, frames of several cameras allocate nothing, whether their images were
 //! prepared on arrival or not.
 
 use std::path::Path;
 
 use det_post::config::SurroundConfig;
-use det_post::detectors::surround::{CpuDetector, Networks};
+use det_post::detectors::surround::streampetr::StreamPetrFamily;
+use det_post::detectors::surround::{CpuDetector, ViewFamily};
 use det_post::detectors::{Detector, FrameInput};
 use det_post::{Error, ErrorKind, Result};
 use det_post_infer::Engine;
@@ -98,8 +99,9 @@ fn a_frame_of_streampetr_allocates_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let config = streampetr_config(folder.path());
     let [backbone, position, head] = FILES.map(|name| Noise::like(&folder.path().join(name)));
-    let networks = Networks::StreamPetr { position, head };
-    let mut detector = CpuDetector::new(&config, 6, backbone, networks).unwrap();
+    let family = StreamPetrFamily::of(&config).unwrap();
+    let networks = family.on_cpu(backbone, position, head).unwrap();
+    let mut detector = CpuDetector::new(&config, 6, networks).unwrap();
     check(&mut detector, "streampetr");
 }
 
@@ -151,8 +153,8 @@ fn a_frame_of_view_decoders_allocates_nothing() {
     backbone(&SIZES, 11).save(&path).unwrap();
     for (config, network) in view_decoders(folder.path()) {
         let backbone = Noise::like(&path);
-        let networks = Networks::Views(network);
-        let mut detector = CpuDetector::new(&config, 6, backbone, networks).unwrap();
+        let networks = ViewFamily::of(&config).unwrap().on_cpu(backbone, &network).unwrap();
+        let mut detector = CpuDetector::new(&config, 6, networks).unwrap();
         check(&mut detector, &config.head);
     }
 }
@@ -170,14 +172,16 @@ fn a_frame_of_view_decoders_on_a_gpu_allocates_nothing_and_waits_once() {
     for (config, network) in view_decoders(folder.path()) {
         let stream = device.stream().unwrap();
         let input = TensorSpec {
-            name: "pictures".into(),
+            name: "images".into(),
             element: Some(ElementType::F32),
             shape: Some([6, 3, 48, 96].map(Dim::Fixed).to_vec()),
         };
         let shape = vec![6, 16, 6, 12];
         let maps = Tensor::F32 { values: (0..6 * 16 * 6 * 12).map(noise).collect(), shape };
         let engine = DeviceEngine::fixed(&stream, vec![input], &[("maps", &maps)]).unwrap();
-        let mut detector = CudaDetector::with_views(&config, 6, &stream, engine, &network).unwrap();
+        let family = ViewFamily::of(&config).unwrap();
+        let networks = family.on_gpu(&stream, engine, &network).unwrap();
+        let mut detector = CudaDetector::new(&config, 6, &stream, networks).unwrap();
         check(&mut detector, &config.head);
         let cameras = Cameras::new();
         detector.reset().unwrap();
@@ -221,7 +225,7 @@ fn a_frame_of_streampetr_on_a_gpu_allocates_nothing() {
             for (camera, input) in frame.inputs.iter().enumerate().filter(|_| prepares) {
                 detector.prepare(camera, input.as_ref().unwrap()).unwrap();
             }
-            // At most one for each picture, which is borrowed until then.
+            // At most one for each image, which is borrowed until then.
             let prepared = stream.num_waits();
             assert!(prepared - waits <= if prepares { 6 } else { 0 });
             assert!(detect(&mut detector, &frame.set()) > 0);

@@ -75,7 +75,7 @@ def check_markers(message, line):
 
 
 def check_annotations(message, line):
-    """An outline and a label for each detection, with the stamp of the picture."""
+    """An outline and a label for each detection, with the stamp of the image."""
     found = line["detections_2d"]
     assert len(message.circles) == 0 and len(message.points) == len(message.texts) == len(found)
     for outline, text, expected in zip(message.points, message.texts, found):

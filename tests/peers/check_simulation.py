@@ -6,7 +6,7 @@
     python tests/peers/check_simulation.py BAG
 
 Checks that rosbags (by metadata.yaml) and mcap-ros2-support read every message of BAG, that clouds
-and pictures have the contents that their headers announce, and that every row of a table of
+and images have the contents that their headers announce, and that every row of a table of
 attributes belongs to its detection.
 """
 
@@ -73,19 +73,19 @@ def check_detections(array, attributes, is_3d):
     return len(rows)
 
 
-def check_picture(message):
+def check_image(message):
     if hasattr(message, "format"):
-        picture = cv2.imdecode(numpy.frombuffer(bytes(message.data), "u1"), cv2.IMREAD_COLOR)
+        image = cv2.imdecode(numpy.frombuffer(bytes(message.data), "u1"), cv2.IMREAD_COLOR)
         assert message.format == "jpeg"
     else:
         assert message.encoding == "rgb8" and message.step == 3 * message.width
-        picture = numpy.frombuffer(bytes(message.data), "u1").reshape(message.height, message.width, 3)
-    assert picture.shape == (720, 1280, 3)
-    assert picture.std() > 20.0, "a picture shows something"
+        image = numpy.frombuffer(bytes(message.data), "u1").reshape(message.height, message.width, 3)
+    assert image.shape == (720, 1280, 3)
+    assert image.std() > 20.0, "an image shows something"
 
 
 def check(name, messages):
-    num_points, num_detections, num_pictures, waiting = 0, 0, 0, {}
+    num_points, num_detections, num_images, waiting = 0, 0, 0, {}
     last_time = 0
     frames = set()
     for topic, _, log_time, message in messages:
@@ -100,8 +100,8 @@ def check(name, messages):
         elif topic.endswith("/points"):
             num_points += check_points(message)
         elif "/image" in topic:
-            check_picture(message)
-            num_pictures += 1
+            check_image(message)
+            num_images += 1
         elif topic.endswith("/camera_info"):
             assert message.k[0] == message.k[4] == 900.0
             assert (message.k[2], message.k[5]) == (639.5, 359.5)
@@ -112,10 +112,10 @@ def check(name, messages):
                 frames.add((transform.header.frame_id, transform.child_frame_id))
         else:
             assert topic == "/clock" and nanos(message.clock) == log_time, topic
-    assert not waiting and num_pictures and num_points and num_detections
+    assert not waiting and num_images and num_points and num_detections
     assert ("map", "base_link") in frames and ("base_link", "lidar_0") in frames
     assert ("base_link", "camera_0_optical_frame") in frames
-    print(f"{name}: {num_points} points, {num_pictures} pictures, {num_detections} detections")
+    print(f"{name}: {num_points} points, {num_images} images, {num_detections} detections")
 
 
 def main():

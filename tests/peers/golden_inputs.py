@@ -1,8 +1,8 @@
-"""Writes the network inputs that a 2D reference was made from, as RGB pictures.
+"""Writes the network inputs that a 2D reference was made from, as RGB images.
 
     golden_inputs.py REFERENCE.json DATA OUT
 
-OUT/N.rgb is the picture N of the reference, letterboxed by OpenCV to the network's
+OUT/N.rgb is the image N of the reference, letterboxed by OpenCV to the network's
 size. Fails unless the tensor made of it has the hash that the reference names.
 """
 
@@ -17,9 +17,9 @@ import numpy as np
 GRAY = 114
 
 
-def letterboxed(picture, side, is_centered):
-    """The picture in a square, BGR, by 8-bit bilinear resizing."""
-    height, width = picture.shape[:2]
+def letterboxed(image, side, is_centered):
+    """The image in a square, BGR, by 8-bit bilinear resizing."""
+    height, width = image.shape[:2]
     ratio = min(side / height, side / width)
     if is_centered:
         new_width, new_height = round(width * ratio), round(height * ratio)
@@ -27,7 +27,7 @@ def letterboxed(picture, side, is_centered):
     else:
         new_width, new_height = int(width * ratio), int(height * ratio)
         left, top = 0, 0
-    resized = cv2.resize(picture, (new_width, new_height), interpolation=cv2.INTER_LINEAR)
+    resized = cv2.resize(image, (new_width, new_height), interpolation=cv2.INTER_LINEAR)
     square = np.full((side, side, 3), GRAY, np.uint8)
     square[top : top + new_height, left : left + new_width] = resized
     return square
@@ -45,12 +45,12 @@ def main():
     reference, data, out = map(Path, sys.argv[1:])
     reference = json.loads(reference.read_text())
     is_yolox = reference["family"] == "yolox"
-    for number, picture in enumerate(reference["images"]):
-        path = data / picture["image"]
+    for number, image in enumerate(reference["images"]):
+        path = data / image["image"]
         square = letterboxed(cv2.imread(str(path)), reference["input_size"], not is_yolox)
         digest = hashlib.sha256(tensor(square, is_yolox).tobytes()).hexdigest()
-        if digest != picture["input_sha256"]:
-            sys.exit(f"{picture['image']}: the input's hash is {digest}")
+        if digest != image["input_sha256"]:
+            sys.exit(f"{image['image']}: the input's hash is {digest}")
         (out / f"{number}.rgb").write_bytes(square[:, :, ::-1].tobytes())
 
 

@@ -1,4 +1,4 @@
-"""JPEG files and their pixels by OpenCV, which has libjpeg-turbo, for tests/ops/jpeg_pixels.rs.
+"""JPEG files and their pixels by OpenCV, which has libjpeg-turbo, for crates/ops/tests/reference/jpeg_pixels.rs.
 
     jpeg_pixels.py FOLDER
 
@@ -21,7 +21,7 @@ SAMPLINGS = {
 SIZES = [(640, 360), (197, 131), (33, 17), (1, 1)]
 
 
-def picture(width, height):
+def image(width, height):
     """Waves and noise."""
     y, x = np.mgrid[0:height, 0:width]
     waves = [128 + 90 * np.sin(y * y / 900 + x / (17 + 5 * c) + c) for c in range(3)]
@@ -41,7 +41,7 @@ def write(folder, name, pixels, parameters):
 def main():
     folder = Path(sys.argv[1])
     for width, height in SIZES:
-        pixels = picture(width, height)
+        pixels = image(width, height)
         for progressive in (0, 1):
             for restart in (0, 2):
                 options = [cv2.IMWRITE_JPEG_QUALITY, 85, cv2.IMWRITE_JPEG_PROGRESSIVE, progressive,

@@ -103,7 +103,7 @@ def more() -> list[tuple]:
     def floats(*shape: int) -> np.ndarray:
         return rng.standard_normal(shape).astype(np.float32)
 
-    picture = floats(1, 3, 7, 8)
+    image = floats(1, 3, 7, 8)
     weights, bytes_of_weights = floats(4, 3, 3, 3), rng.integers(-9, 9, (4, 3, 3, 3)).astype(np.int8)
     quantized = [
         node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
@@ -143,12 +143,12 @@ def more() -> list[tuple]:
     for name, expected, nodes, constants, version in cases:
         tensors = [constant(key, np.asarray(value)) for key, value in constants.items()]
         outputs = [helper.make_empty_tensor_value_info("y")]
-        graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info("x", 1, picture.shape)], outputs, tensors)
+        graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info("x", 1, image.shape)], outputs, tensors)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=8)
         inferred = onnx.shape_inference.infer_shapes(model).graph.output
         del graph.output[:]
         model.graph.output[0].CopyFrom(inferred[0])
-        networks.append((name, expected, model, picture))
+        networks.append((name, expected, model, image))
     return networks
 
 
@@ -196,12 +196,12 @@ def main() -> None:
                 write(name, model, data_set, case)
                 if len(graph.input) > 1:
                     write(f"{name}.constants", with_constants(model, data_set[0]), data_set, case)
-    for name, expected, model, picture in more():
+    for name, expected, model, image in more():
         outputs = []
         if expected == "equal":
             session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-            outputs = session.run(None, {"x": picture})
-        write(name, model, ([picture], outputs), Tolerances, expected)
+            outputs = session.run(None, {"x": image})
+        write(name, model, ([image], outputs), Tolerances, expected)
     (FOLDER / "index.json").write_text(json.dumps(index))
     print(f"{len(index)} networks; {num_others} vectors hold types that no input or output of an engine has")
 

@@ -1,4 +1,4 @@
-"""Positions that OpenCV's undistortion reads, for tests/ops/cameras.rs.
+"""Positions that OpenCV's undistortion reads, for crates/ops/tests/reference/cameras.rs.
 
     undistortion.py CASES OUT
 

@@ -8,7 +8,7 @@ use common::onnx::{Attr, Graph};
 use common::replay::{Run, det_post, replay};
 use det_post_types::ElementType;
 
-use super::nan_scores::{SIDE, write_pictures};
+use super::nan_scores::{SIDE, write_images};
 
 const NAMES: (&str, &str) = ("names", "{0: 'helmet', 1: 'vest', 2: 'boots'}");
 
@@ -16,7 +16,7 @@ const NAMES: (&str, &str) = ("names", "{0: 'helmet', 1: 'vest', 2: 'boots'}");
 fn write_network(path: &Path, rows: &[[f32; 6]], metadata: &[(&str, &str)]) {
     let dims = [1, rows.len() as i64, 6];
     let mean = [("axes", Attr::Ints(vec![1, 2, 3])), ("keepdims", Attr::Int(0))];
-    let graph = Graph::new("fixed_rows", "Fixed boxes, whatever the picture.")
+    let graph = Graph::new("fixed_rows", "Fixed boxes, whatever the image.")
         .input("images", ElementType::F32, &[1, 3, SIDE as i64, SIDE as i64])
         .output("output0", ElementType::F32, &dims)
         .constant("rows", &dims, rows.as_flattened())
@@ -38,12 +38,12 @@ struct Case {
     config: String,
 }
 
-/// A parameter file for a head and a network, beside a recording of three pictures.
+/// A parameter file for a head and a network, beside a recording of three images.
 fn case(head: &str, rows: &[[f32; 6]], metadata: &[(&str, &str)]) -> Case {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     write_network(&at("model.onnx"), rows, metadata);
-    write_pictures(&at("drive"));
+    write_images(&at("drive"));
     let text = format!(
         "/**:
   ros__parameters:
@@ -115,6 +115,6 @@ fn class_names_that_do_not_reach_a_class_are_counted() {
     assert_eq!(class_names(&run), ["person"]);
     let report = run.report();
     let truncated = &report["channels"]["camera"]["truncated"];
-    assert_eq!(truncated["classes_unknown"], 3, "one a picture: {truncated}");
+    assert_eq!(truncated["classes_unknown"], 3, "one an image: {truncated}");
     assert_eq!(truncated.as_object().unwrap().len(), 1, "{truncated}");
 }

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 const CLOUDS: &str = "/sensing/lidar/points";
 const IMAGES: &str = "/sensing/camera/image_raw";
-const PICTURES: &str = "/camera/front/image_raw/compressed";
+const COMPRESSED: &str = "/camera/front/image_raw/compressed";
 
 /// A recording, what it holds, and what becomes of it.
 struct Case {
@@ -60,7 +60,7 @@ const CASES: [Case; 11] = [
     dropped("image_data_short", IMAGES, "inconsistent_layout", "15371"),
     dropped("image_zero_size", IMAGES, "inconsistent_layout", "0x0"),
     dropped("unknown_encoding", IMAGES, "unsupported_encoding", "rgb9_unknown"),
-    dropped("jpeg_truncated", PICTURES, "undecodable_picture", ""),
+    dropped("jpeg_truncated", COMPRESSED, "undecodable_image", ""),
 ];
 
 fn run(data: &Path, bag: &Path, topic: &str) -> (Run, TempDir) {
@@ -128,7 +128,7 @@ fn every_damaged_bag_gives_its_reason_and_serves_what_is_good() {
         if case.topic == CLOUDS {
             check_clouds(&bag, &lines);
         } else {
-            check_pictures(&bag, case.topic, &lines);
+            check_images(&bag, case.topic, &lines);
         }
     }
 }
@@ -149,14 +149,14 @@ fn check_clouds(bag: &Path, lines: &[Value]) {
     }
 }
 
-/// The first and the last picture, which are the same, give the same
+/// The first and the last image, which are the same, give the same
 /// detections under their own stamps.
-fn check_pictures(bag: &Path, topic: &str, lines: &[Value]) {
+fn check_images(bag: &Path, topic: &str, lines: &[Value]) {
     let mut reader = BagReader::open(bag).unwrap();
     let mut stamps = Vec::new();
     while let Some(message) = reader.next_message().unwrap() {
         let header = match topic {
-            PICTURES => CompressedImage::decode(message.data).unwrap().header,
+            COMPRESSED => CompressedImage::decode(message.data).unwrap().header,
             _ => Image::decode(message.data).unwrap().header,
         };
         stamps.push(header.stamp.nanos());

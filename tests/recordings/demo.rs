@@ -55,7 +55,7 @@ fn the_demo_makes_everything_it_names() {
     for (file, size) in
         [("camera", (1280, 720)), ("birds_eye", (1000, 1000)), ("drive", (640, 640))]
     {
-        let path = out.join("pictures").join(file).with_extension("png");
+        let path = out.join("images").join(file).with_extension("png");
         let file = std::io::BufReader::new(std::fs::File::open(path).unwrap());
         assert_eq!(png::Decoder::new(file).read_info().unwrap().info().size(), size);
     }
@@ -140,16 +140,16 @@ fn the_surround_demo_shows_all_cameras_and_the_view_from_above() {
     run.expect_code(0);
     assert!(run.stdout.contains("12 pixels and visibility 0.5 or more"), "{}", run.stdout);
     let size_of = |name: &str| {
-        let file = std::fs::File::open(out.join("pictures").join(name)).unwrap();
+        let file = std::fs::File::open(out.join("images").join(name)).unwrap();
         let reader = png::Decoder::new(std::io::BufReader::new(file)).read_info().unwrap();
         reader.info().size()
     };
-    // Three by two pictures of 640x360, and a square beside them.
+    // Three by two images of 640x360, and a square beside them.
     assert_eq!(size_of("surround.png"), (3 * 640 + 720, 720));
     assert_eq!(size_of("drive.png"), (640, 640));
     let report = json_of(&out.join("report.json"));
     let channel = &report["channels"]["surround"];
-    // Of the first frame the calibrations come after the pictures.
+    // Of the first frame the calibrations come after the images.
     assert_eq!((&channel["frames_in"], &channel["frames_out"]), (&json!(4), &json!(3)), "{report}");
     assert!(channel["detections"].as_u64().unwrap() > 10, "{report}");
     let figures = json_of(&out.join("eval.json"));
@@ -224,7 +224,7 @@ fn the_trained_networks_stay_as_good_and_say_the_same_twice() {
     let mut found = recorded.clone();
     let both = ["camera", "lidar"];
     // Frames of six cameras half a second apart, without a LiDAR.
-    let rig = ["--lidars", "0", "--picture-size", "640x360", "--camera-rate", "2"];
+    let rig = ["--lidars", "0", "--image-size", "640x360", "--camera-rate", "2"];
     for (config, channels, seconds, num_cameras, more, prefix) in [
         ("config/demo.param.yaml", &both[..], &seconds, "1", &[][..], ""),
         // A second of the same drive, the LiDAR alone.

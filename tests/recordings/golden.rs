@@ -4,7 +4,7 @@
 //! threshold may be missing or additional.
 //!
 //! The references map boxes back with one gain and half-pixel padding, which is
-//! not where their own letterbox placed the picture: KITTI's 375 rows become 193
+//! not where their own letterbox placed the image: KITTI's 375 rows become 193
 //! (0.51467 a row, not the gain 0.51530) below row 223 (not 223.5). Boxes of a
 //! replay are exact for their letterbox; they are compared after the reference's
 //! mapping is applied to their network pixels.
@@ -66,7 +66,7 @@ const NETWORKS: [Network; 3] = [
     },
 ];
 
-/// The cameras of the nuScenes recording and the names in their pictures.
+/// The cameras of the nuScenes recording and the names in their images.
 const CAMERAS: [(&str, &str); 6] = [
     ("front", "__CAM_FRONT__"),
     ("front_right", "__CAM_FRONT_RIGHT__"),
@@ -77,7 +77,7 @@ const CAMERAS: [(&str, &str); 6] = [
 ];
 
 /// Reference boxes that other pixels move by more than [`MAX_CORNER_DIFFERENCE`]: head,
-/// picture, score of the reference, and the distance in pixels that is accepted. A
+/// image, score of the reference, and the distance in pixels that is accepted. A
 /// box that is listed and does not move is a failure. The causes are measured in
 /// docs/numerics.md.
 const MOVED: [(&str, &str, f64, f64); 4] = [
@@ -111,9 +111,9 @@ impl Labelled {
         detections.iter().map(|d| Self::read(d, "class_id", "box")).collect()
     }
 
-    /// The detections of a picture of a reference.
-    fn of_reference(picture: &Value) -> Vec<Self> {
-        let detections = picture["detections"].as_array().unwrap();
+    /// The detections of an image of a reference.
+    fn of_reference(image: &Value) -> Vec<Self> {
+        let detections = image["detections"].as_array().unwrap();
         detections.iter().map(|d| Self::read(d, "cls", "xyxy")).collect()
     }
 }
@@ -128,21 +128,21 @@ struct Mapping {
     /// How the reference maps network pixels back.
     gain: f64,
     pad: [f64; 2],
-    /// Size of its picture, to which its boxes are clipped.
-    picture: [f64; 2],
+    /// Size of its image, to which its boxes are clipped.
+    image: [f64; 2],
 }
 
 impl Mapping {
-    fn new(picture: &Value, placed: &Letterbox) -> Self {
+    fn new(image: &Value, placed: &Letterbox) -> Self {
         let number = |value: &Value| value.as_f64().unwrap();
         let Affine2 { scale, offset } = placed.network_from_source();
         Self {
             input: [placed.source.width, placed.source.height].map(f64::from),
             scale: scale.map(f64::from),
             offset: offset.map(f64::from),
-            gain: number(&picture["gain"]),
-            pad: [0, 1].map(|axis| number(&picture["pad"][axis])),
-            picture: ["width", "height"].map(|key| number(&picture[key])),
+            gain: number(&image["gain"]),
+            pad: [0, 1].map(|axis| number(&image["pad"][axis])),
+            image: ["width", "height"].map(|key| number(&image[key])),
         }
     }
 
@@ -150,7 +150,7 @@ impl Mapping {
     /// the input was anywhere beyond it, where the reference does not clip.
     fn interval(&self, axis: usize, found: f64) -> [f64; 2] {
         let network = self.scale[axis] * found + self.offset[axis];
-        let end = self.picture[axis];
+        let end = self.image[axis];
         let mapped = ((network - self.pad[axis]) / self.gain).clamp(0.0, end);
         [mapped, if found < self.input[axis] { mapped } else { end }]
     }
@@ -177,7 +177,7 @@ fn iou(a: &[f64; 4], b: &[f64; 4]) -> f64 {
     overlap / (area(a) + area(b) - overlap)
 }
 
-/// What is accepted of a picture's detections.
+/// What is accepted of an image's detections.
 struct Bounds<'a> {
     corner_px: f64,
     score: f64,
@@ -189,7 +189,7 @@ struct Bounds<'a> {
     moved: &'a [(f64, f64)],
 }
 
-/// What is wrong with the detections of one picture; empty when they match.
+/// What is wrong with the detections of one image; empty when they match.
 fn differences(
     found: &[Labelled],
     wanted: &[Labelled],
@@ -240,16 +240,16 @@ fn differences(
     problems
 }
 
-/// Compares every line of a run with the reference of the picture it shows.
-fn compare(run: &Run, reference: &Value, network: &Network, picture_of: impl Fn(&str) -> String) {
+/// Compares every line of a run with the reference of the image it shows.
+fn compare(run: &Run, reference: &Value, network: &Network, image_of: impl Fn(&str) -> String) {
     let lines = run.lines();
     assert!(!lines.is_empty());
     let mut num_compared = 0;
     for line in &lines {
-        let name = picture_of(line["channel"].as_str().unwrap());
+        let name = image_of(line["channel"].as_str().unwrap());
         let images = reference["images"].as_array().unwrap();
-        let picture = images.iter().find(|i| i["image"].as_str().unwrap().contains(&name)).unwrap();
-        let number = |key: &str| picture[key].as_u64().unwrap() as u32;
+        let image = images.iter().find(|i| i["image"].as_str().unwrap().contains(&name)).unwrap();
+        let number = |key: &str| image[key].as_u64().unwrap() as u32;
         let source = Size::new(number("width"), number("height"));
         let placed = Letterbox::new(source, network.input(reference), network.placement);
         let moved: Vec<(f64, f64)> = MOVED
@@ -264,13 +264,13 @@ fn compare(run: &Run, reference: &Value, network: &Network, picture_of: impl Fn(
             threshold: network.score_threshold,
             moved: &moved,
         };
-        let (found, wanted) = (Labelled::of_line(line), Labelled::of_reference(picture));
-        let mapping = Mapping::new(picture, &placed);
+        let (found, wanted) = (Labelled::of_line(line), Labelled::of_reference(image));
+        let mapping = Mapping::new(image, &placed);
         let problems = differences(&found, &wanted, &mapping, &bounds);
         assert!(problems.is_empty(), "{} {name}: {problems:#?}", network.head);
         num_compared += wanted.len();
     }
-    println!("{}: {} pictures, {num_compared} reference boxes", network.head, lines.len());
+    println!("{}: {} images, {num_compared} reference boxes", network.head, lines.len());
 }
 
 impl Network {
@@ -351,7 +351,7 @@ fn six_compressed_cameras_in_one_run_give_the_reference_detections() {
     }
 }
 
-/// A recording of pictures of the network's size, RGB, a second apart.
+/// A recording of images of the network's size, RGB, a second apart.
 fn write_inputs(folder: &Path, inputs: &[Vec<u8>], size: Size) {
     let mut bag = BagWriter::create(folder, BagCompression::None).unwrap();
     let text = definition(Image::TYPE).unwrap();
@@ -406,9 +406,9 @@ fn networks_give_the_reference_detections_from_their_own_inputs() {
             let lines = run.lines();
             assert_eq!(lines.len(), images.len());
             let mut num_compared = 0;
-            for (line, picture) in lines.iter().zip(images) {
+            for (line, image) in lines.iter().zip(images) {
                 let placed = Letterbox::new(size, size, network.placement);
-                let mapping = Mapping::new(picture, &placed);
+                let mapping = Mapping::new(image, &placed);
                 let bounds = Bounds {
                     corner_px: MAX_CORNER_DIFFERENCE_OF_INPUT,
                     score: MAX_SCORE_DIFFERENCE_OF_INPUT,
@@ -416,9 +416,9 @@ fn networks_give_the_reference_detections_from_their_own_inputs() {
                     threshold: network.score_threshold,
                     moved: &[],
                 };
-                let (found, wanted) = (Labelled::of_line(line), Labelled::of_reference(picture));
+                let (found, wanted) = (Labelled::of_line(line), Labelled::of_reference(image));
                 let problems = differences(&found, &wanted, &mapping, &bounds);
-                let name = &picture["image"];
+                let name = &image["image"];
                 assert!(problems.is_empty(), "{} {name}: {problems:#?}", network.head);
                 num_compared += wanted.len();
             }
@@ -431,11 +431,11 @@ fn networks_give_the_reference_detections_from_their_own_inputs() {
 /// does to a coordinate.
 #[test]
 fn a_shift_by_a_pixel_is_a_difference() {
-    let picture = serde_json::json!({
+    let image = serde_json::json!({
         "width": 1242, "height": 375, "gain": 640.0 / 1242.0, "pad": [0.0, 223.5],
     });
     let placed = Letterbox::new(Size::new(1242, 375), Size::new(640, 640), Placement::Center);
-    let mapping = Mapping::new(&picture, &placed);
+    let mapping = Mapping::new(&image, &placed);
     // Row 300 is at 223 + 300 * 193 / 375 = 377.4 in the network's input.
     let [low, high] = mapping.interval(1, 300.0);
     assert!((low - (377.4 - 223.5) * 1242.0 / 640.0).abs() < 1e-3 && low == high, "{low}");

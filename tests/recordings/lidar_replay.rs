@@ -189,12 +189,12 @@ fn clouds_are_drawn_from_above() {
     let config = counting_pillars::write(folder.path(), NUM_ROWS, true);
     let out = folder.path().join("out");
     let [bag, config, out_text] = [&bag, &config, &out].map(|path| path.to_str().unwrap());
-    let arguments = ["replay", bag, "-c", config, "--out", out_text, "--pictures", "2"];
+    let arguments = ["replay", bag, "-c", config, "--out", out_text, "--images", "2"];
     det_post(&arguments).expect_code(0);
-    let pictures: Vec<_> = std::fs::read_dir(out.join("pictures")).unwrap().collect();
-    assert_eq!(pictures.len(), 2);
-    for picture in pictures {
-        let file = std::fs::File::open(picture.unwrap().path()).unwrap();
+    let images: Vec<_> = std::fs::read_dir(out.join("images")).unwrap().collect();
+    assert_eq!(images.len(), 2);
+    for image in images {
+        let file = std::fs::File::open(image.unwrap().path()).unwrap();
         let mut reader = png::Decoder::new(std::io::BufReader::new(file)).read_info().unwrap();
         let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
         let [width, height] = [reader.info().width, reader.info().height];

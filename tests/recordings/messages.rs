@@ -109,7 +109,7 @@ fn clouds_are_the_scans_they_were_made_from() {
 }
 
 #[test]
-fn pictures_are_borrowed_with_their_format() {
+fn images_are_borrowed_with_their_format() {
     let Some(root) = shared_data() else { return };
     let messages = messages::recorded(&root);
 

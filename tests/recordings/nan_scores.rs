@@ -10,7 +10,7 @@ use det_post_ros::bag::{BagCompression, BagWriter, OfferedQos};
 use det_post_ros::messages::{Image, definition};
 use det_post_types::{ElementType, Header, Stamp};
 
-/// Side of pictures and of the network's input: no padding.
+/// Side of images and of the network's input: no padding.
 pub const SIDE: usize = 64;
 /// Planes `cx cy w h` and the scores of two classes, of three boxes.
 const PLANES: [[f32; 3]; 6] = [
@@ -22,12 +22,12 @@ const PLANES: [[f32; 3]; 6] = [
     [0.1, 0.8, 0.1],
 ];
 
-/// The planes that become NaN for a black picture, by 0 / mean of it.
+/// The planes that become NaN for a black image, by 0 / mean of it.
 #[derive(Clone, Copy)]
 enum Broken {
     /// All, so that no score passes.
     Scores,
-    /// Those of the boxes.
+    /// Values of the boxes.
     Boxes,
 }
 
@@ -39,7 +39,7 @@ fn write_network(path: &Path, broken: Broken) {
     let dims = [1, num_planes as i64, 3];
     let (first, others) = PLANES.split_at(num_planes);
     let mean = [("axes", Attr::Ints(vec![1, 2, 3])), ("keepdims", Attr::Int(0))];
-    let graph = Graph::new("divides_by_the_mean", "Fixed boxes; a black picture gives NaN.")
+    let graph = Graph::new("divides_by_the_mean", "Fixed boxes; a black image gives NaN.")
         .input("images", ElementType::F32, &[1, 3, SIDE as i64, SIDE as i64])
         .output("output0", ElementType::F32, &[1, 6, 3])
         .constant("first", &dims, first.as_flattened())
@@ -59,8 +59,8 @@ fn write_network(path: &Path, broken: Broken) {
     graph.save(path).unwrap();
 }
 
-/// A white picture, a black one, a grey one.
-pub fn write_pictures(folder: &Path) {
+/// A white image, a black one, a grey one.
+pub fn write_images(folder: &Path) {
     let mut bag = BagWriter::create(folder, BagCompression::None).unwrap();
     let text = definition(Image::TYPE).unwrap();
     let topic =
@@ -117,7 +117,7 @@ fn compare(run: &Run, (counter, num): (&str, u64)) {
     run.expect_code(0);
     let nums: Vec<usize> =
         run.lines().iter().map(|line| line["detections_2d"].as_array().unwrap().len()).collect();
-    assert_eq!(nums, [2, 0, 2], "a black picture has no detections");
+    assert_eq!(nums, [2, 0, 2], "a black image has no detections");
     let report = run.report();
     let channel = &report["channels"]["camera"];
     assert_eq!(channel["truncated"][counter], num, "{channel}");
@@ -132,7 +132,7 @@ fn nan_scores_and_invalid_boxes_are_in_the_report() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         let (config, bag) = (write_config(folder, broken), folder.join("drive"));
-        write_pictures(&bag);
+        write_images(&bag);
         compare(&replay(&bag, &config, &[], &folder.join("out")), counted);
         let isolated = ["camera.isolate:=true".into()];
         compare(&replay(&bag, &config, &isolated, &folder.join("isolated")), counted);

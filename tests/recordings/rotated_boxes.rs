@@ -1,5 +1,5 @@
 //! A network in the layout of ultralytics' oriented boxes, from a recording to
-//! lines, a recording, a picture and figures.
+//! lines, a recording, an image and figures.
 
 use crate::common;
 
@@ -17,13 +17,13 @@ use serde_json::Value;
 
 const WIDTH: usize = 320;
 const HEIGHT: usize = 240;
-/// Side of the network's input: pictures are halved and padded by 20 rows above
+/// Side of the network's input: images are halved and padded by 20 rows above
 /// and below.
 const INPUT: i64 = 160;
 const PAD: f32 = 20.0;
 const CLASSES: [&str; 2] = ["ship", "plane"];
 const FRAME_ID: &str = "down";
-/// cx cy w h, scores of two classes, angle; and what the picture's mean adds to the
+/// cx cy w h, scores of two classes, angle; and what the image's mean adds to the
 /// score of the first class.
 const COLUMNS: [([f32; 7], f32); 6] = [
     ([80.0, 80.0, 60.0, 10.0, 0.9, 0.1, FRAC_PI_4], 0.0),
@@ -33,7 +33,7 @@ const COLUMNS: [([f32; 7], f32); 6] = [
     ([80.5, 80.0, 60.0, 10.0, 0.7, 0.1, FRAC_PI_4 + 0.02], 0.0),
     // The first again, as another class.
     ([80.0, 80.0, 60.0, 10.0, 0.1, 0.6, FRAC_PI_4], 0.0),
-    // In bright pictures only.
+    // In bright images only.
     ([40.0, 60.0, 20.0, 12.0, 0.0, 0.1, -0.2], 0.6),
     // In the padding.
     ([80.0, 5.0, 10.0, 4.0, 0.95, 0.1, 0.3], 0.0),
@@ -43,7 +43,7 @@ fn stamp(frame: u32) -> Stamp {
     Stamp::from_ros(1000, 100_000_000 * frame)
 }
 
-/// Columns that do not depend on the picture, but for the score of one.
+/// Columns that do not depend on the image, but for the score of one.
 fn write_network(path: &Path) {
     let num_columns = COLUMNS.len() as i64;
     let plane = |plane: usize| COLUMNS.iter().map(move |(column, _)| column[plane]);
@@ -54,7 +54,7 @@ fn write_network(path: &Path) {
     let gain: Vec<f32> = gain.collect();
     let dims = [1, 7, num_columns];
     let mean = [("axes", Attr::Ints(vec![1, 2, 3])), ("keepdims", Attr::Int(0))];
-    Graph::new("oriented_boxes", "fixed oriented boxes, one of which needs a bright picture")
+    Graph::new("oriented_boxes", "fixed oriented boxes, one of which needs a bright image")
         .input("images", ElementType::F32, &[1, 3, INPUT, INPUT])
         .output("output0", ElementType::F32, &dims)
         .constant("base", &dims, &base)
@@ -71,8 +71,8 @@ fn add_topic(bag: &mut BagWriter, topic: &str, type_name: &str) -> usize {
     bag.add_topic(topic, type_name, &text, OfferedQos::default()).unwrap()
 }
 
-/// A dark picture and a bright one.
-fn write_pictures(folder: &Path) {
+/// A dark image and a bright one.
+fn write_images(folder: &Path) {
     let mut bag = BagWriter::create(folder, BagCompression::None).unwrap();
     let topic = add_topic(&mut bag, "/down/image_raw", Image::TYPE);
     let mut bytes = Vec::new();
@@ -92,7 +92,7 @@ fn write_pictures(folder: &Path) {
     bag.finish().unwrap();
 }
 
-/// The detections of a frame: class, score and box in the picture.
+/// The detections of a frame: class, score and box in the image.
 fn expected(frame: u32) -> Vec<(usize, f32, RotatedBox2d)> {
     let of = |column: usize, width: f32, height: f32, angle_rad: f32| {
         let [cx, cy, ..] = COLUMNS[column].0;
@@ -164,7 +164,7 @@ fn write_config(folder: &Path) -> String {
 fn replayed(folder: &Path, config: &str, out: &str, more: &[&str]) -> Run {
     let path = |name: &str| folder.join(name).display().to_string();
     let (bag, out) = (path("drive"), path(out));
-    let arguments = ["replay", &bag, "-c", config, "--out", &out, "--pictures", "1"];
+    let arguments = ["replay", &bag, "-c", config, "--out", &out, "--images", "1"];
     det_post(&[&arguments, more].concat())
 }
 
@@ -221,10 +221,10 @@ fn assert_recording(path: &Path) {
 
 /// The sides of the turned rectangles have the colour of their class, and those of
 /// their bounds have not.
-fn assert_picture(folder: &Path) {
-    let mut pictures: Vec<_> = std::fs::read_dir(folder).unwrap().map(Result::unwrap).collect();
-    assert_eq!(pictures.len(), 1);
-    let file = std::fs::File::open(pictures.remove(0).path()).unwrap();
+fn assert_image(folder: &Path) {
+    let mut images: Vec<_> = std::fs::read_dir(folder).unwrap().map(Result::unwrap).collect();
+    assert_eq!(images.len(), 1);
+    let file = std::fs::File::open(images.remove(0).path()).unwrap();
     let mut reader = png::Decoder::new(std::io::BufReader::new(file)).read_info().unwrap();
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
     reader.next_frame(&mut pixels).unwrap();
@@ -263,13 +263,13 @@ fn mean_ap(folder: &Path, detections: &str, truth: &str) -> f64 {
 fn rotated_boxes_reach_every_output() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    write_pictures(&folder.join("drive"));
+    write_images(&folder.join("drive"));
     let config = write_config(folder);
     replayed(folder, &config, "out", &[]).expect_code(0);
     let out = folder.join("out");
     assert_lines(&out.join("detections.jsonl"));
     assert_recording(&out.join("detections"));
-    assert_picture(&out.join("pictures"));
+    assert_image(&out.join("images"));
 
     let isolated = replayed(folder, &config, "isolated", &["-p", "camera.isolate:=true"]);
     isolated.expect_code(0);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use det_post::replay::{LogTime, Replay, ReplayFiles, ReplayOptions, Slice};
 use det_post::{Config, ErrorKind};
 use det_post_ros::bag::BagReader;
-use det_post_sim::{Drive, Options, PictureFormat};
+use det_post_sim::{Drive, ImageFormat, Options};
 use det_post_types::Stamp;
 use serde_json::Value;
 
@@ -104,7 +104,7 @@ fn check(bag: &Path, config: &Config, cuts: &[Vec<LogTime>]) -> Results {
     whole
 }
 
-fn demo(folder: &Path, seconds: f64, models: &str, format: PictureFormat) -> (PathBuf, Config) {
+fn demo(folder: &Path, seconds: f64, models: &str, format: ImageFormat) -> (PathBuf, Config) {
     let bag = folder.join("drive");
     let drive = Drive::new(4, &Options::default()).unwrap();
     det_post_sim::record(&drive, seconds, format, &bag, &AtomicBool::new(false), &mut |_, _| {})
@@ -128,7 +128,7 @@ fn slices_of_the_demo_drive_join_to_the_whole() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let (bag, config) = demo(folder.path(), 1.2, "models", PictureFormat::Raw);
+    let (bag, config) = demo(folder.path(), 1.2, "models", ImageFormat::Raw);
     let cuts = [vec![after(0.6)], vec![after(0.31), after(0.55), after(1.0)]];
     let whole = check(&bag, &config, &cuts);
     let cold = joined(&bag, &config, &cuts[0], Some(Duration::ZERO));
@@ -142,7 +142,7 @@ fn a_cut_at_any_message_gives_every_frame_once() {
     let folder = tempfile::tempdir().unwrap();
     let models = folder.path().join("models");
     stand_in::write(&models);
-    let (bag, config) = demo(folder.path(), 0.6, &models.display().to_string(), PictureFormat::Raw);
+    let (bag, config) = demo(folder.path(), 0.6, &models.display().to_string(), ImageFormat::Raw);
     let mut cuts: Vec<Vec<LogTime>> =
         at_messages(&bag, 7).into_iter().map(|cut| vec![cut]).collect();
     cuts.push(at_messages(&bag, 11));
@@ -156,7 +156,7 @@ fn the_program_replays_a_slice() {
     let models = folder.path().join("models");
     stand_in::write(&models);
     let models = models.display().to_string();
-    let (bag, config) = demo(folder.path(), 0.6, &models, PictureFormat::Raw);
+    let (bag, config) = demo(folder.path(), 0.6, &models, ImageFormat::Raw);
     let (from, to) = (after(0.2), after(0.4));
     let slice = Slice { from: Some(from), to: Some(to), warm_up: None };
     let expected = replay(&bag, &config, slice);
@@ -201,14 +201,14 @@ fn a_slice_that_ends_before_it_starts_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let models = folder.path().join("models");
     stand_in::write(&models);
-    let (bag, config) = demo(folder.path(), 0.2, &models.display().to_string(), PictureFormat::Raw);
+    let (bag, config) = demo(folder.path(), 0.2, &models.display().to_string(), ImageFormat::Raw);
     let slice = Slice { from: Some(after(0.1)), to: Some(after(0.1)), warm_up: None };
     let options = ReplayOptions { slice, ..ReplayOptions::default() };
     let error = Replay::open(&bag, &config, options).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Usage);
 }
 
-/// Real recordings of both storages: pictures, clouds, poses.
+/// Real recordings of both storages: images, clouds, poses.
 #[test]
 fn slices_of_shared_recordings_join_to_the_whole() {
     let Some(root) = shared_data() else { return };

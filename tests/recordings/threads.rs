@@ -65,7 +65,7 @@ fn replay(bag: &Path, config: &Config, slice: Slice, threads: Threads) -> (Writt
         channel.as_object_mut().unwrap().remove("stages_ms");
     }
     let mut files = BTreeMap::new();
-    for part in ["", "detections", "pictures"] {
+    for part in ["", "detections", "images"] {
         for entry in std::fs::read_dir(folder.path().join(part)).unwrap() {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(folder.path()).unwrap().to_owned();

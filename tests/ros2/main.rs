@@ -123,7 +123,7 @@ fn count(arrived: &Arc<Mutex<Arrived>>) -> Receiver {
     };
     Box::new(move |received| {
         let number = match received {
-            Ok(Received::Picture { header, payload: ImagePayload::Raw(image) }) => {
+            Ok(Received::Image { header, payload: ImagePayload::Raw(image) }) => {
                 assert_eq!((image.size().width, image.size().height), (1920, 1080));
                 take(header, image.data())
             }
@@ -217,7 +217,7 @@ fn soak() {
         let num_arrived = arrived.numbers.len();
         println!("{}: {num_arrived} of {num_sent} arrived, by rclpy {by_rclpy}", sensor.name);
     }
-    // So little is held that a picture on its way is more than 5 % of it.
+    // So little is held that an image on its way is more than 5 % of it.
     assert!(*most < settled + settled / 20 + 1920 * 1080 * 3, "memory has grown");
 }
 

@@ -238,13 +238,13 @@ void operations(Cuda & cuda)
   to.std[0] = to.std[1] = to.std[2] = 255.0f;
   const det_post_letterboxed * on_cpu = nullptr, * done = nullptr;
   expect(det_post_workspace_letterbox(host, &to, &image, &on_cpu) == DET_POST_OK, "a letterbox");
-  const auto picture = cuda.allocate(pixels.size()), ready_picture = cuda.allocate(pixels.size());
-  cuda.upload(ready_picture, pixels.data(), pixels.size(), stream);
-  image.bytes.data = pointer(picture);
+  const auto late_pixels = cuda.allocate(pixels.size()), ready_pixels = cuda.allocate(pixels.size());
+  cuda.upload(ready_pixels, pixels.data(), pixels.size(), stream);
+  image.bytes.data = pointer(late_pixels);
   for (int call = 0; call < 5; ++call) {
-    cuda.fill(picture, 0, pixels.size(), stream);
+    cuda.fill(late_pixels, 0, pixels.size(), stream);
     keep_busy(cuda, stream);
-    cuda.copy(picture, ready_picture, pixels.size(), stream);
+    cuda.copy(late_pixels, ready_pixels, pixels.size(), stream);
     expect(
       det_post_workspace_letterbox(gpu, &to, &image, &done) == DET_POST_OK,
       message_of(gpu.id).c_str());

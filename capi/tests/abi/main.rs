@@ -6,7 +6,7 @@ mod header;
 mod package;
 mod programs;
 mod recordings;
-#[path = "../../../tests/common/require.rs"]
+#[path = "../../../crates/testing/src/require.rs"]
 mod require;
 #[path = "../../../tests/common/yolov8_tensor.rs"]
 #[allow(dead_code, reason = "each program uses its part")]

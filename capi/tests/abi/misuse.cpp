@@ -27,9 +27,9 @@ det_post_detector open(const char * file, const char * channel)
 }
 
 // An image of one colour, and a frame of it.
-struct Picture
+struct TestImage
 {
-  Picture(uint32_t width, uint32_t height, uint8_t value) : pixels(3u * width * height, value)
+  TestImage(uint32_t width, uint32_t height, uint8_t value) : pixels(3u * width * height, value)
   {
     image.width = width;
     image.height = height;
@@ -42,8 +42,8 @@ struct Picture
     frame.inputs = &input;
     frame.num_inputs = 1;
   }
-  Picture(const Picture &) = delete;
-  Picture & operator=(const Picture &) = delete;
+  TestImage(const TestImage &) = delete;
+  TestImage & operator=(const TestImage &) = delete;
 
   std::vector<uint8_t> pixels;
   det_post_image image{};
@@ -126,73 +126,73 @@ void frames(const char * file)
   expect_error(
     det_post_detector_detect(detector, nullptr, &found), DET_POST_ERROR_NULL, id,
     "frame is null", "no frame");
-  Picture picture(96, 64, 90);
+  TestImage sample(96, 64, 90);
   expect_error(
-    det_post_detector_detect(detector, &picture.frame, nullptr), DET_POST_ERROR_NULL, id,
+    det_post_detector_detect(detector, &sample.frame, nullptr), DET_POST_ERROR_NULL, id,
     "found is null", "no result");
-  expect(detect(picture.frame) == DET_POST_OK && found != nullptr, "a good frame");
+  expect(detect(sample.frame) == DET_POST_OK && found != nullptr, "a good frame");
   expect(found->kind == DET_POST_DETECTIONS_2D, "boxes in an image");
   expect(found->boxes_3d == nullptr && std::strcmp(found->frame_id, "camera") == 0, "its frame");
 
-  picture.image.bytes.num_bytes -= 1;
-  expect_error(detect(picture.frame), DET_POST_ERROR_LAYOUT, id, "bytes", "too few bytes");
-  picture.image.bytes.num_bytes += 1;
-  picture.image.step = 3;
-  expect_error(detect(picture.frame), DET_POST_ERROR_LAYOUT, id, "step", "a short step");
-  picture.image.step = 3 * 96;
-  picture.image.encoding = "rgb9";
-  expect_error(detect(picture.frame), DET_POST_ERROR_ENCODING, id, "rgb9", "an encoding");
-  picture.image.encoding = nullptr;
-  expect_error(detect(picture.frame), DET_POST_ERROR_NULL, id, "image.encoding", "no encoding");
-  picture.image.encoding = "rgb8";
-  picture.image.bytes.data = nullptr;
-  expect_error(detect(picture.frame), DET_POST_ERROR_NULL, id, "bytes.data", "no pixels");
-  picture.image.bytes.data = picture.pixels.data();
-  picture.image.width = 0;
-  expect_error(detect(picture.frame), DET_POST_ERROR_LAYOUT, id, "0x64", "no width");
-  picture.image.width = 96;
-  picture.input.kind = 77;
-  expect_error(detect(picture.frame), DET_POST_ERROR_ARGUMENT, id, "77", "an unknown kind");
-  picture.input.kind = DET_POST_INPUT_CLOUD;
-  expect_error(detect(picture.frame), DET_POST_ERROR_NULL, id, "input.cloud", "no cloud");
+  sample.image.bytes.num_bytes -= 1;
+  expect_error(detect(sample.frame), DET_POST_ERROR_LAYOUT, id, "bytes", "too few bytes");
+  sample.image.bytes.num_bytes += 1;
+  sample.image.step = 3;
+  expect_error(detect(sample.frame), DET_POST_ERROR_LAYOUT, id, "step", "a short step");
+  sample.image.step = 3 * 96;
+  sample.image.encoding = "rgb9";
+  expect_error(detect(sample.frame), DET_POST_ERROR_ENCODING, id, "rgb9", "an encoding");
+  sample.image.encoding = nullptr;
+  expect_error(detect(sample.frame), DET_POST_ERROR_NULL, id, "image.encoding", "no encoding");
+  sample.image.encoding = "rgb8";
+  sample.image.bytes.data = nullptr;
+  expect_error(detect(sample.frame), DET_POST_ERROR_NULL, id, "bytes.data", "no pixels");
+  sample.image.bytes.data = sample.pixels.data();
+  sample.image.width = 0;
+  expect_error(detect(sample.frame), DET_POST_ERROR_LAYOUT, id, "0x64", "no width");
+  sample.image.width = 96;
+  sample.input.kind = 77;
+  expect_error(detect(sample.frame), DET_POST_ERROR_ARGUMENT, id, "77", "an unknown kind");
+  sample.input.kind = DET_POST_INPUT_CLOUD;
+  expect_error(detect(sample.frame), DET_POST_ERROR_NULL, id, "input.cloud", "no cloud");
   det_post_cloud cloud{};
   cloud.width = 1;
   cloud.height = 1;
   cloud.point_step = 12;
-  picture.input.cloud = &cloud;
-  expect_error(detect(picture.frame), DET_POST_ERROR_LAYOUT, id, "12", "a cloud without points");
+  sample.input.cloud = &cloud;
+  expect_error(detect(sample.frame), DET_POST_ERROR_LAYOUT, id, "12", "a cloud without points");
   cloud.width = 0;
   expect_error(
-    detect(picture.frame), DET_POST_ERROR_ARGUMENT, id, "another sensor", "a cloud to a camera");
-  picture.input.kind = DET_POST_INPUT_NONE;
+    detect(sample.frame), DET_POST_ERROR_ARGUMENT, id, "another sensor", "a cloud to a camera");
+  sample.input.kind = DET_POST_INPUT_NONE;
   expect_error(
-    detect(picture.frame), DET_POST_ERROR_ARGUMENT, id, "reference", "without its reference");
-  picture.input.kind = DET_POST_INPUT_COMPRESSED_IMAGE;
-  det_post_compressed_image file_of{"jpeg", {picture.pixels.data(), picture.pixels.size()}};
-  picture.input.compressed_image = &file_of;
-  expect_error(detect(picture.frame), DET_POST_ERROR_CODEC, id, "", "no JPEG");
-  picture.input.kind = DET_POST_INPUT_IMAGE;
-  picture.frame.num_inputs = 2;
-  std::vector<det_post_input> two(17, picture.input);
-  picture.frame.inputs = two.data();
+    detect(sample.frame), DET_POST_ERROR_ARGUMENT, id, "reference", "without its reference");
+  sample.input.kind = DET_POST_INPUT_COMPRESSED_IMAGE;
+  det_post_compressed_image file_of{"jpeg", {sample.pixels.data(), sample.pixels.size()}};
+  sample.input.compressed_image = &file_of;
+  expect_error(detect(sample.frame), DET_POST_ERROR_CODEC, id, "", "no JPEG");
+  sample.input.kind = DET_POST_INPUT_IMAGE;
+  sample.frame.num_inputs = 2;
+  std::vector<det_post_input> two(17, sample.input);
+  sample.frame.inputs = two.data();
   expect_error(
-    detect(picture.frame), DET_POST_ERROR_ARGUMENT, id, "another sensor", "two inputs");
-  picture.frame.num_inputs = 17;
-  expect_error(detect(picture.frame), DET_POST_ERROR_ARGUMENT, id, "17", "too many inputs");
-  picture.frame.num_inputs = 1;
-  expect(detect(picture.frame) == DET_POST_OK, "a good frame after bad ones");
-  picture.frame.inputs = &picture.input;
-  picture.input.is_on_device = 1;
+    detect(sample.frame), DET_POST_ERROR_ARGUMENT, id, "another sensor", "two inputs");
+  sample.frame.num_inputs = 17;
+  expect_error(detect(sample.frame), DET_POST_ERROR_ARGUMENT, id, "17", "too many inputs");
+  sample.frame.num_inputs = 1;
+  expect(detect(sample.frame) == DET_POST_OK, "a good frame after bad ones");
+  sample.frame.inputs = &sample.input;
+  sample.input.is_on_device = 1;
   expect_error(
-    detect(picture.frame), DET_POST_ERROR_ARGUMENT, id, "memory of a GPU", "a GPU's image on a CPU");
-  picture.input.is_on_device = 2;
-  expect_error(detect(picture.frame), DET_POST_ERROR_ARGUMENT, id, "is_on_device", "neither 0 nor 1");
-  picture.input.is_on_device = 1;
-  picture.input.kind = DET_POST_INPUT_COMPRESSED_IMAGE;
+    detect(sample.frame), DET_POST_ERROR_ARGUMENT, id, "memory of a GPU", "a GPU's image on a CPU");
+  sample.input.is_on_device = 2;
+  expect_error(detect(sample.frame), DET_POST_ERROR_ARGUMENT, id, "is_on_device", "neither 0 nor 1");
+  sample.input.is_on_device = 1;
+  sample.input.kind = DET_POST_INPUT_COMPRESSED_IMAGE;
   expect_error(
-    detect(picture.frame), DET_POST_ERROR_ARGUMENT, id, "is_on_device", "a file on a GPU");
-  picture.input.kind = DET_POST_INPUT_IMAGE;
-  picture.input.is_on_device = 0;
+    detect(sample.frame), DET_POST_ERROR_ARGUMENT, id, "is_on_device", "a file on a GPU");
+  sample.input.kind = DET_POST_INPUT_IMAGE;
+  sample.input.is_on_device = 0;
 
   char cut[8];
   det_post_detector_detect(detector, nullptr, &found);
@@ -244,12 +244,12 @@ void handles(const char * file)
   const auto again = open(file, "camera");
   expect(again.id != camera.id, "numbers are never used again");
   const det_post_detections * found = nullptr;
-  Picture picture(64, 64, 1);
+  TestImage sample(64, 64, 1);
   expect_error(
-    det_post_detector_detect(camera, &picture.frame, &found), DET_POST_ERROR_HANDLE, 0, "number",
+    det_post_detector_detect(camera, &sample.frame, &found), DET_POST_ERROR_HANDLE, 0, "number",
     "a closed detector");
   expect(
-    det_post_detector_detect(again, &picture.frame, &found) == DET_POST_OK, "the new detector");
+    det_post_detector_detect(again, &sample.frame, &found) == DET_POST_OK, "the new detector");
   expect(det_post_detector_close(again) == DET_POST_OK, "closing the new one");
   expect(det_post_detector_close(lidar) == DET_POST_OK, "closing the other");
 }
@@ -260,10 +260,10 @@ void threads(const char * file)
   const auto shared = open(file, "camera");
   std::atomic<int> num_good{0}, num_busy{0}, num_closed{0}, num_other{0};
   const auto work = [&] {
-    Picture picture(128, 96, 30);
+    TestImage sample(128, 96, 30);
     for (;;) {
       const det_post_detections * found = nullptr;
-      switch (det_post_detector_detect(shared, &picture.frame, &found)) {
+      switch (det_post_detector_detect(shared, &sample.frame, &found)) {
         case DET_POST_OK: ++num_good; break;
         case DET_POST_ERROR_BUSY: ++num_busy; std::this_thread::yield(); break;
         case DET_POST_ERROR_HANDLE: ++num_closed; return;
@@ -288,10 +288,10 @@ void threads(const char * file)
   for (int index = 0; index < 3; ++index) {
     several.emplace_back([&, index] {
       const auto own = open(file, "camera");
-      Picture picture(64, 48, static_cast<uint8_t>(40 * index));
+      TestImage sample(64, 48, static_cast<uint8_t>(40 * index));
       for (int number = 0; number < 3; ++number) {
         const det_post_detections * found = nullptr;
-        num_frames += det_post_detector_detect(own, &picture.frame, &found) == DET_POST_OK;
+        num_frames += det_post_detector_detect(own, &sample.frame, &found) == DET_POST_OK;
       }
       det_post_detector_close(own);
     });

@@ -171,9 +171,9 @@ det_post::Configuration configured(const char * file)
 }
 
 /// An image and its input.
-struct Picture
+struct TestImage
 {
-  Picture() : pixels(3 * 320 * 192)
+  TestImage() : pixels(3 * 320 * 192)
   {
     for (size_t i = 0; i < pixels.size(); ++i) {pixels[i] = static_cast<uint8_t>(i * i / 977);}
     image = {320, 192, 960, "rgb8", 0, {pixels.data(), pixels.size()}};
@@ -186,7 +186,7 @@ struct Picture
 
 void detects_as_the_detector_does(const char * file)
 {
-  const Picture picture;
+  const TestImage sample;
   auto configuration = configured(file);
   Graph graph;
   det_post::Node node(configuration, graph.functions());
@@ -196,24 +196,24 @@ void detects_as_the_detector_does(const char * file)
   expect(node.change(3) == DET_POST_OK, "activate");
   const auto camera = graph.subscription("/camera_0/image");
   expect(camera != 0, "the images are subscribed");
-  expect(node.deliver(camera, picture.input) == DET_POST_OK, "deliver");
+  expect(node.deliver(camera, sample.input) == DET_POST_OK, "deliver");
   const auto message = graph.wait_for("/boxes", 0);
 
   configuration.channel = "camera";
   det_post::Detector detector(configuration);
-  const auto num = detector.detect(picture.input).size();
+  const auto num = detector.detect(sample.input).size();
   expect(num > 0 && num_detections(message) == num, "as many detections as the detector finds");
 
   // A threshold that nothing reaches, from the next frame on.
   expect(node.set_parameters({"camera.score_threshold:=1.0"}) == DET_POST_OK, "a live parameter");
-  auto later = picture.input;
+  auto later = sample.input;
   later.stamp_ns += 100'000'000;
   expect(node.deliver(camera, later) == DET_POST_OK, "a second image");
   expect(num_detections(graph.wait_for("/boxes", 1)) == 0, "the new threshold");
 
   expect(node.change(4) == DET_POST_OK, "deactivate");
   expect(graph.subscription("/camera_0/image") == 0, "nothing is subscribed any more");
-  expect(node.deliver(camera, picture.input) == DET_POST_OK, "a late message is dropped");
+  expect(node.deliver(camera, sample.input) == DET_POST_OK, "a late message is dropped");
   node.close();
   expect(graph.publishers.empty(), "no publisher is left");
 }
@@ -329,11 +329,11 @@ void closes_during_calls(const char * file)
   expect(node.change(1) == DET_POST_OK && node.change(3) == DET_POST_OK, "activate");
   const auto camera = graph.subscription("/camera_0/image");
   const auto deliver = [id = node.get(), camera] {
-      Picture picture;
+      TestImage sample;
       auto status = det_post_status{DET_POST_OK};
       while (status == DET_POST_OK) {
-        picture.input.stamp_ns += 1'000'000;
-        status = det_post_node_deliver(id, camera, &picture.input);
+        sample.input.stamp_ns += 1'000'000;
+        status = det_post_node_deliver(id, camera, &sample.input);
       }
       expect_error(status, DET_POST_ERROR_HANDLE, 0, "no open node", "a closed node");
     };
@@ -469,17 +469,17 @@ void misuse(const char * file)
   expect_error(node.change(3), DET_POST_ERROR_ARGUMENT, id, "", "active before it is configured");
   expect_error(node.change(99), DET_POST_ERROR_ARGUMENT, id, "99", "no transition");
   expect(node.change(1) == DET_POST_OK && node.change(3) == DET_POST_OK, "activate");
-  const Picture picture;
+  const TestImage sample;
   const auto camera = graph.subscription("/camera_0/image");
   const auto lidar = graph.subscription("/lidar_0/points");
   expect_error(
-    node.deliver(lidar, picture.input), DET_POST_ERROR_ARGUMENT, id, "PointCloud2",
+    node.deliver(lidar, sample.input), DET_POST_ERROR_ARGUMENT, id, "PointCloud2",
     "an image for clouds");
   expect_error(
     det_post_node_deliver(node.get(), camera, nullptr), DET_POST_ERROR_NULL, id, "message",
     "no message");
   // What contradicts itself is counted, as a message from the network is.
-  auto image = picture.image;
+  auto image = sample.image;
   image.bytes.num_bytes -= 1000;
   expect(
     node.deliver(camera, det_post::input(image, 1, "camera")) == DET_POST_OK, "a short image");
@@ -494,11 +494,11 @@ void counts_texts_that_are_not_utf8(const char * file)
   det_post::Node node(configured(file), graph.functions());
   expect(node.change(1) == DET_POST_OK && node.change(3) == DET_POST_OK, "activate");
   const auto camera = graph.subscription("/camera_0/image");
-  const Picture picture;
-  auto input = picture.input;
+  const TestImage sample;
+  auto input = sample.input;
   input.frame_id = "camera\xff";
   expect(node.deliver(camera, input) == DET_POST_OK, "a frame that is not UTF-8");
-  auto image = picture.image;
+  auto image = sample.image;
   image.encoding = "rgb8\xff";
   input = det_post::input(image, 2'000'000'000, "camera");
   expect(node.deliver(camera, input) == DET_POST_OK, "an encoding that is not UTF-8");

@@ -57,12 +57,12 @@ fn the_installed_package_is_found_and_its_examples_run() {
         .arg(path("examples"))
         .arg(define("CMAKE_PREFIX_PATH", &path("prefix"))));
     run(Command::new("cmake").arg("--build").arg(path("examples")));
-    let picture = run(Command::new(path("examples").join("image")).args([
+    let image = run(Command::new(path("examples").join("image")).args([
         "config/demo.param.yaml",
         "camera",
         "docs/pictures/camera.png",
     ]));
-    assert!(picture.lines().count() > 0, "nothing is found in the picture");
+    assert!(image.lines().count() > 0, "nothing is found in the image");
     let cloud: Vec<u8> = (0..400_i16)
         .flat_map(|i| [10.0 + f32::from(i % 20) * 0.2, f32::from(i / 20) * 0.1, -0.5, 0.3])
         .flat_map(f32::to_le_bytes)

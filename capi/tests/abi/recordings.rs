@@ -11,7 +11,7 @@ use det_post::replay::ReplayDetections;
 use det_post::{Config, FrameInput, FrameSet, Replay, ReplayOptions};
 use det_post_ros::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
 use det_post_ros::messages::{TensorList, TfMessage, definition};
-use det_post_sim::{Drive, Options, PictureFormat};
+use det_post_sim::{Drive, ImageFormat, Options};
 use det_post_types::{
     CameraCalibration, CompressedFormat, Detections, Header, ImagePayload, Size, Span, Stamp,
 };
@@ -206,7 +206,7 @@ fn program() -> Option<Program> {
 fn simulate(options: &Options, seconds: f64, folder: &Path) -> PathBuf {
     let bag = folder.join("drive");
     let drive = Drive::new(9001, options).unwrap();
-    det_post_sim::record(&drive, seconds, PictureFormat::Raw, &bag, &false.into(), &mut |_, _| {})
+    det_post_sim::record(&drive, seconds, ImageFormat::Raw, &bag, &false.into(), &mut |_, _| {})
         .unwrap();
     bag
 }
@@ -225,8 +225,8 @@ fn a_program_in_c_finds_what_a_replay_finds_in_a_simulated_drive() {
 fn it_finds_the_same_in_frames_of_six_cameras() {
     let Some(program) = program() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let picture_size = Size::new(640, 360);
-    let six = Options { num_cameras: 6, num_lidars: 0, picture_size, ..Options::default() };
+    let image_size = Size::new(640, 360);
+    let six = Options { num_cameras: 6, num_lidars: 0, image_size, ..Options::default() };
     let bag = simulate(&six, 0.3, folder.path());
     let overrides = ["device:=cpu", "surround.engine.kind:=rten"];
     same_detections(&program, &bag, &root().join("config/demo_surround_3d.param.yaml"), &overrides);

@@ -1,7 +1,7 @@
-//! Average precision in pictures, as COCO defines it.
+//! Average precision in images, as COCO defines it.
 //!
-//! Per picture and class the 100 best detections are taken by score; each takes
-//! the free object it overlaps most, by at least the threshold. All pictures
+//! Per image and class the 100 best detections are taken by score; each takes
+//! the free object it overlaps most, by at least the threshold. All images
 //! make one ranking; AP is the mean over 101 recall positions of the best
 //! precision from there on. AP50 and AP75 are at an overlap of 0.5 and 0.75, AP
 //! is the mean over ten from 0.50 to 0.95. The overlap of boxes of which one is
@@ -16,7 +16,7 @@ use super::curve::{NUM_RECALL_POINTS, Ranking, envelope, recall_points};
 use super::overlap::overlap_2d;
 use super::{Filter2d, Frame2d, Match, Scored, Usable};
 
-/// Most detections of a class that are taken from a picture.
+/// Most detections of a class that are taken from an image.
 pub const MAX_DETECTIONS: usize = 100;
 
 /// Overlaps at which a detection is right: 0.50, 0.55, …, 0.95.
@@ -52,8 +52,8 @@ impl Accuracy {
     }
 }
 
-/// What one class has in one picture, as one filter sees it.
-struct Picture<'a> {
+/// What one class has in one image, as one filter sees it.
+struct Image<'a> {
     frame: &'a Frame2d,
     /// The best detections, highest score first, as indices.
     detections: Vec<usize>,
@@ -65,7 +65,7 @@ struct Picture<'a> {
     overlaps: Vec<Vec<f64>>,
 }
 
-impl Picture<'_> {
+impl Image<'_> {
     /// What each detection takes, as places in its lists.
     fn taken(&self, threshold: f64) -> impl Iterator<Item = (usize, Option<usize>)> {
         let mut is_taken = vec![false; self.truth.len()];
@@ -82,23 +82,22 @@ impl Picture<'_> {
 /// The best detections of a class in a frame and what they are matched to at an overlap of 0.5,
 /// in descending order of score. The index of the frame is 0.
 pub fn matches(frame: &Frame2d, class: u32, filter: &Filter2d) -> Vec<Match> {
-    let picture = picture(frame, class, filter);
+    let image = image(frame, class, filter);
     let [threshold, ..] = thresholds();
-    let matched = picture.taken(threshold).map(|(detection, truth)| Match {
+    let matched = image.taken(threshold).map(|(detection, truth)| Match {
         frame: 0,
-        detection: picture.detections[detection],
-        truth: truth.map(|at| picture.truth[at]),
+        detection: image.detections[detection],
+        truth: truth.map(|at| image.truth[at]),
     });
     matched.collect()
 }
 
 /// The figures of a class inside a filter.
 pub fn accuracy(frames: &[Frame2d], class: u32, filter: &Filter2d) -> Accuracy {
-    let pictures: Vec<Picture<'_>> =
-        frames.iter().map(|frame| picture(frame, class, filter)).collect();
-    let counted = pictures.iter().flat_map(|picture| &picture.truth_counts);
+    let images: Vec<Image<'_>> = frames.iter().map(|frame| image(frame, class, filter)).collect();
+    let counted = images.iter().flat_map(|image| &image.truth_counts);
     let num_truth = counted.filter(|&&counts| counts).count();
-    let rankings = thresholds().map(|threshold| ranked(&pictures, threshold, filter));
+    let rankings = thresholds().map(|threshold| ranked(&images, threshold, filter));
     let curves = rankings.each_ref().map(|scored| precision(scored, num_truth));
     let average = |curve: &[f64; NUM_RECALL_POINTS]| curve.iter().sum::<f64>() / curve.len() as f64;
     let ap = curves.each_ref().map(average);
@@ -113,7 +112,7 @@ fn thresholds() -> [f64; NUM_THRESHOLDS] {
     std::array::from_fn(|i| if i + 1 == NUM_THRESHOLDS { last } else { i as f64 * step + first })
 }
 
-fn picture<'a>(frame: &'a Frame2d, class: u32, filter: &Filter2d) -> Picture<'a> {
+fn image<'a>(frame: &'a Frame2d, class: u32, filter: &Filter2d) -> Image<'a> {
     let Frame2d { truth, detections: found } = frame;
     let of_class = |&d: &usize| found[d].class == class && found[d].is_usable();
     let mut detections: Vec<usize> = (0..found.len()).filter(of_class).collect();
@@ -132,18 +131,18 @@ fn picture<'a>(frame: &'a Frame2d, class: u32, filter: &Filter2d) -> Picture<'a>
         };
         objects.map(overlap).collect()
     });
-    Picture { frame, overlaps: overlaps.collect(), detections, truth: objects, truth_counts }
+    Image { frame, overlaps: overlaps.collect(), detections, truth: objects, truth_counts }
 }
 
-/// The verdicts of all pictures at one overlap, highest score first.
-fn ranked(pictures: &[Picture<'_>], threshold: f64, filter: &Filter2d) -> Vec<Scored> {
+/// The verdicts of all images at one overlap, highest score first.
+fn ranked(images: &[Image<'_>], threshold: f64, filter: &Filter2d) -> Vec<Scored> {
     let mut scored = Vec::new();
-    for picture in pictures {
-        for (detection, truth) in picture.taken(threshold) {
-            let detection = &picture.frame.detections[picture.detections[detection]];
+    for image in images {
+        for (detection, truth) in image.taken(threshold) {
+            let detection = &image.frame.detections[image.detections[detection]];
             let score = detection.score;
             match truth {
-                Some(truth) if picture.truth_counts[truth] => {
+                Some(truth) if image.truth_counts[truth] => {
                     scored.push(Scored { score, is_right: true });
                 }
                 None if filter.has_height(&detection.bbox) => {

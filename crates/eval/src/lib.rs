@@ -101,9 +101,9 @@ pub struct Filter3d {
     pub max_range_m: f64,
     /// Minimum number of points on an object of a cloud.
     pub min_points: u32,
-    /// Minimum number of pixels of an object of pictures.
+    /// Minimum number of pixels of an object of images.
     pub min_pixels: u32,
-    /// Minimum visibility of an object of pictures.
+    /// Minimum visibility of an object of images.
     pub min_visibility: f64,
 }
 

@@ -136,7 +136,7 @@ fn errors_are_those_of_the_matches() {
 }
 
 #[test]
-fn regions_in_pictures_ask_for_nothing() {
+fn regions_in_images_ask_for_nothing() {
     let there = |x: f32, height: f32, visibility| GroundTruth2d {
         class: 0,
         bbox: Box2d::new(x, 0.0, x + 40.0, height).into(),

@@ -45,7 +45,7 @@ impl EfficientNms {
     /// `Model` when the file cannot be read, is not of the format, or its suppression has
     /// settings that are not supported.
     pub fn of_file(path: &Path) -> Result<Option<Self>> {
-        let Some(bytes) = read_if_named(path)? else { return Ok(None) };
+        let Some(bytes) = read_if_named(path, OPERATOR)? else { return Ok(None) };
         let model = Model::parse(&bytes)?;
         last(&model).map(Self::of_node).transpose()
     }
@@ -72,7 +72,7 @@ impl EfficientNms {
 
 /// The network without the suppression at its end; `None` where there is none.
 pub(super) fn cut(path: &Path) -> Result<Option<Vec<u8>>> {
-    let Some(bytes) = read_if_named(path)? else { return Ok(None) };
+    let Some(bytes) = read_if_named(path, OPERATOR)? else { return Ok(None) };
     let model = Model::parse(&bytes)?;
     let Some(node) = last(&model) else { return Ok(None) };
     write::without_node(&bytes, node.bytes, &node.inputs).map(Some)
@@ -100,9 +100,9 @@ fn float(node: &Node<'_>, name: &str, otherwise: f32) -> f32 {
     }
 }
 
-/// The bytes of a file that holds the name of the operator; `None` for others, which are
-/// not held in memory.
-fn read_if_named(path: &Path) -> Result<Option<Vec<u8>>> {
+/// The bytes of a file that holds a name, of an operator or of an input; `None` for others, which
+/// are not held in memory.
+pub(super) fn read_if_named(path: &Path, name: &str) -> Result<Option<Vec<u8>>> {
     let unreadable = |cause| {
         Error::new(ErrorKind::Model, STAGE, format!("cannot read {}", path.display()))
             .with_source(cause)
@@ -117,16 +117,16 @@ fn read_if_named(path: &Path) -> Result<Option<Vec<u8>>> {
             return Ok(None);
         }
         let filled = kept + num;
-        if contains(&buffer[..filled], OPERATOR.as_bytes()) {
+        if contains(&buffer[..filled], name.as_bytes()) {
             break;
         }
         // The name may be split between two reads.
-        kept = filled.min(OPERATOR.len() - 1);
+        kept = filled.min(name.len() - 1);
         buffer.copy_within(filled - kept..filled, 0);
     }
     if file.metadata().map_err(unreadable)?.len() > MAX_BYTES {
         return refuse(format!(
-            "{}: more than {MAX_BYTES} bytes end in {OPERATOR}",
+            "{}: a network with {name} has more than {MAX_BYTES} bytes",
             path.display()
         ));
     }

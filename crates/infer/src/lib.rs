@@ -29,6 +29,7 @@ mod rten;
 pub mod safetensors;
 mod signature;
 pub mod sparse;
+mod target_sizes;
 pub mod view_decoder;
 
 use std::ffi::OsStr;
@@ -138,10 +139,19 @@ fn load_layers<T>(
     })
 }
 
-/// Refuses a model path that is not a file.
+/// The largest file of a network: what the format of ONNX, protobuf, can hold. Larger networks have
+/// their weights in other files.
+const MAX_MODEL_BYTES: u64 = i32::MAX as u64;
+
+/// Refuses a model path that is not a file, or larger than one of the format can be.
 fn check_file(model: &Path) -> Result<()> {
     let error = |message| Error::new(ErrorKind::Model, STAGE, message);
     match std::fs::metadata(model) {
+        Ok(metadata) if metadata.len() > MAX_MODEL_BYTES => Err(error(format!(
+            "the model {} has {} bytes; allowed: up to {MAX_MODEL_BYTES}, the limit of ONNX files",
+            model.display(),
+            metadata.len()
+        ))),
         Ok(metadata) if metadata.is_file() => Ok(()),
         Ok(_) => Err(error(format!("the model {} is not a file", model.display()))),
         Err(cause) => {
@@ -200,6 +210,11 @@ mod tests {
         assert!(error.message().contains("no/such/model.onnx"), "{error}");
         let error = load(Path::new(env!("CARGO_MANIFEST_DIR")), &options).err().unwrap();
         assert!(error.message().contains("is not a file"), "{error}");
+        // Nothing of a sparse file of 2 TiB is read.
+        let large = tempfile::NamedTempFile::new().unwrap();
+        large.as_file().set_len(2 << 40).unwrap();
+        let error = load(large.path(), &options).err().unwrap();
+        assert!(error.message().contains("has 2199023255552 bytes"), "{error}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use ort::session::{
 use ort::value::{DynValue, Outlet, TensorElementType, TensorRef};
 
 use super::engine::place_of;
-use super::{Engine, LIBRARY_VARIABLE, check_file, check_inputs, efficient_nms};
+use super::{Engine, LIBRARY_VARIABLE, check_file, check_inputs, target_sizes};
 use det_post_types::{
     Dim, ElementType, Error, ErrorKind, Result, TensorSpec, TensorValues, TensorView, input_file,
 };
@@ -55,7 +55,7 @@ impl OrtEngine {
     pub fn load(path: &Path, library: &Path, threads: Option<usize>) -> Result<Self> {
         check_file(path)?;
         let environment = environment(library)?;
-        let cut = efficient_nms::cut(path)?;
+        let cut = target_sizes::adapted(path)?;
         let session = open(&environment, path, cut.as_deref(), threads).map_err(|cause| {
             Error::new(ErrorKind::Model, STAGE, format!("cannot load {}", path.display()))
                 .with_source(cause)
@@ -151,6 +151,13 @@ impl Engine for OrtEngine {
     }
 
     fn use_outputs(&mut self, positions: &[usize]) -> Result<()> {
+        let mut used = positions.iter().filter_map(|&position| self.outputs.get(position));
+        if let Some(output) = used.find(|output| output.element.is_none()) {
+            let message = format!(
+                "the output {output} is of a type that is not supported: export it as f32, f16, i32 or i64"
+            );
+            return Err(Error::new(ErrorKind::Model, STAGE, message));
+        }
         let selected = |cause: ort::Error| failed("cannot select outputs").with_source(cause);
         self.values.clear();
         self.is_used = (0..self.outputs.len()).map(|index| positions.contains(&index)).collect();

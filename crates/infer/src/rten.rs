@@ -20,7 +20,7 @@ use rten_tensor::prelude::*;
 
 use super::conformance::{self, WAY_OUT};
 use super::engine::place_of;
-use super::{Engine, check_file, check_inputs, efficient_nms};
+use super::{Engine, check_file, check_inputs, target_sizes};
 use det_post_types::{
     Dim, ElementType, Error, ErrorKind, Result, TensorSpec, TensorValues, TensorView,
 };
@@ -68,7 +68,7 @@ impl RtenEngine {
         let mut engine = Self { model, options, inputs, outputs, is_used, values: Vec::new() };
         match engine.try_run(path) {
             Err(error) if !depends_on_values => return Err(error),
-            // Another picture may give sizes that fit.
+            // Another image may give sizes that fit.
             Err(error) => tracing::warn!("{error}, for an input of zeros"),
             Ok(()) => {}
         }
@@ -119,7 +119,7 @@ fn load_checked(path: &Path) -> Result<(Model, bool)> {
     };
     let in_file = |error: Error| failed(error.message());
     check_file(path)?;
-    let cut = efficient_nms::cut(path)?;
+    let cut = target_sizes::adapted(path)?;
     let bytes = match &cut {
         Some(bytes) => Cow::Borrowed(&bytes[..]),
         None => Cow::Owned(
@@ -160,6 +160,18 @@ impl Engine for RtenEngine {
 
     fn use_outputs(&mut self, positions: &[usize]) -> Result<()> {
         self.values.clear();
+        for (index, &id) in self.model.output_ids().iter().enumerate() {
+            let found = self.model.node_info(id).and_then(|info| info.dtype());
+            if let Some(found) = found.filter(|_| self.outputs[index].element.is_none())
+                && positions.contains(&index)
+            {
+                let message = format!(
+                    "the output {} is of {found}; f32 and i32 are supported: export it as one of them, or as i64",
+                    self.outputs[index]
+                );
+                return Err(Error::new(ErrorKind::Model, STAGE, message));
+            }
+        }
         self.is_used = (0..self.outputs.len()).map(|index| positions.contains(&index)).collect();
         Ok(())
     }

@@ -1,17 +1,16 @@
-//! Files of tensors in the safetensors format.
+//! Files of tensors in the safetensors format, by the crate `safetensors`.
 //!
-//! Eight bytes (the length of the header, little-endian), the header as JSON (name →
-//! `dtype`, `shape`, `data_offsets`; `__metadata__` holds text), then the values,
-//! little-endian. A file is untrusted: every length is checked before it is used, the
-//! header is at most 4 MiB, and the values of the tensors cover the rest of the file
-//! without gaps or overlaps, as the format demands. Nothing of a tensor is copied.
+//! A file is untrusted. Before the crate reads it, the header is compared with a limit, and its
+//! entries are checked one by one, so that an error names the tensor: the crate takes headers
+//! of 100 MB and the last of equal names. Nothing of a tensor is copied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use half::{bf16, f16};
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::Value;
+use safetensors::Dtype;
+use safetensors::tensor::{TensorInfo, TensorView};
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
 use det_post_types::{Error, ErrorKind, Result};
 
@@ -23,98 +22,52 @@ const MAX_HEADER_BYTES: u64 = 4 << 20;
 /// The largest number of dimensions of a tensor.
 const MAX_DIMENSIONS: usize = 8;
 
+/// The types of elements that are read.
+const TYPES: [Dtype; 7] =
+    [Dtype::F32, Dtype::F16, Dtype::BF16, Dtype::I8, Dtype::U8, Dtype::I32, Dtype::I64];
+
 /// The tensors of a file by their names.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct SafeTensors<'a> {
     tensors: BTreeMap<String, StoredTensor<'a>>,
 }
 
 /// A tensor in a file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StoredTensor<'a> {
-    element: StoredElement,
-    shape: Vec<usize>,
-    data: &'a [u8],
-}
-
-/// The elements of a tensor in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoredElement {
-    /// IEEE single.
-    F32,
-    /// IEEE half.
-    F16,
-    /// bfloat16.
-    Bf16,
-    /// Signed, 8 bits.
-    I8,
-    /// Unsigned, 8 bits.
-    U8,
-    /// Signed, 32 bits.
-    I32,
-    /// Signed, 64 bits.
-    I64,
-}
-
-impl StoredElement {
-    const NAMES: [(&str, Self); 7] = [
-        ("F32", Self::F32),
-        ("F16", Self::F16),
-        ("BF16", Self::Bf16),
-        ("I8", Self::I8),
-        ("U8", Self::U8),
-        ("I32", Self::I32),
-        ("I64", Self::I64),
-    ];
-
-    fn size(self) -> usize {
-        match self {
-            Self::I8 | Self::U8 => 1,
-            Self::F16 | Self::Bf16 => 2,
-            Self::F32 | Self::I32 => 4,
-            Self::I64 => 8,
-        }
-    }
-}
-
-impl fmt::Display for StoredElement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::NAMES.iter().find(|(_, element)| element == self);
-        f.write_str(name.map_or("", |(name, _)| name))
-    }
-}
+pub struct StoredTensor<'a>(TensorView<'a>);
 
 impl<'a> StoredTensor<'a> {
     /// The type of the elements.
-    pub fn element(&self) -> StoredElement {
-        self.element
+    pub fn element(&self) -> Dtype {
+        self.0.dtype()
     }
 
     /// The sizes of the dimensions, the last one fastest.
     pub fn shape(&self) -> &[usize] {
-        &self.shape
+        self.0.shape()
     }
 
     /// The elements as bytes, little-endian.
     pub fn data(&self) -> &'a [u8] {
-        self.data
+        self.0.data()
     }
 
     /// The elements widened to f32; `None` for integers.
     pub fn to_f32(&self) -> Option<Vec<f32>> {
-        match self.element {
-            StoredElement::F32 => {
-                Some(self.data.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect())
+        match self.element() {
+            Dtype::F32 => {
+                let values = self.data().as_chunks().0.iter();
+                Some(values.map(|&b| f32::from_le_bytes(b)).collect())
             }
-            StoredElement::F16 => {
-                let values = self.data.as_chunks().0.iter();
+            Dtype::F16 => {
+                let values = self.data().as_chunks().0.iter();
                 Some(values.map(|&b| f16::from_le_bytes(b).to_f32()).collect())
             }
-            StoredElement::Bf16 => {
-                let values = self.data.as_chunks().0.iter();
+            Dtype::BF16 => {
+                let values = self.data().as_chunks().0.iter();
                 Some(values.map(|&b| bf16::from_le_bytes(b).to_f32()).collect())
             }
-            StoredElement::I8 | StoredElement::U8 | StoredElement::I32 | StoredElement::I64 => None,
+            _ => None,
         }
     }
 }
@@ -138,36 +91,21 @@ impl<'a> SafeTensors<'a> {
                 rest.len()
             ));
         };
-        let header: Header = serde_json::from_slice(header).map_err(|error| {
-            Error::new(ErrorKind::Model, STAGE, "the header is not JSON of the format")
-                .with_source(error)
-        })?;
-        let mut tensors = BTreeMap::new();
-        let mut ranges = Vec::new();
-        for (name, entry) in header.0 {
-            if name == "__metadata__" {
-                continue;
-            }
-            let (tensor, begin) = tensor(&name, &entry, data)?;
-            ranges.push((begin, begin + tensor.data.len(), name.clone()));
-            if tensors.insert(name.clone(), tensor).is_some() {
+        let entries: Entries = serde_json::from_slice(header)
+            .map_err(|error| refused(format!("the header is not JSON of the format: {error}")))?;
+        let mut names = BTreeSet::new();
+        for (name, info) in &entries.0 {
+            check(name, info, data.len())?;
+            if !names.insert(name) {
                 return refuse(format!("tensor {name} is named twice"));
             }
         }
-        ranges.sort();
-        let mut end = 0;
-        for (begin, next, name) in ranges {
-            if begin != end {
-                return refuse(format!(
-                    "tensor {name} begins at {begin}, the one before ends at {end}"
-                ));
-            }
-            end = next;
-        }
-        if end != data.len() {
-            return refuse(format!("the tensors have {end} bytes, the file holds {}", data.len()));
-        }
-        Ok(Self { tensors })
+        let file = safetensors::SafeTensors::deserialize(bytes).map_err(|error| {
+            let end = entries.0.iter().map(|(_, info)| info.data_offsets.1).max().unwrap_or(0);
+            refused(format!("{error}; the tensors end at {end}, the file holds {}", data.len()))
+        })?;
+        let tensors = file.iter().map(|(name, view)| (name.to_owned(), StoredTensor(view)));
+        Ok(Self { tensors: tensors.collect() })
     }
 
     /// A tensor.
@@ -181,50 +119,42 @@ impl<'a> SafeTensors<'a> {
     }
 }
 
-/// A tensor and the place where its values begin.
-fn tensor<'a>(name: &str, entry: &Value, data: &'a [u8]) -> Result<(StoredTensor<'a>, usize)> {
-    let numbers = |key: &str| -> Option<Vec<usize>> {
-        let values = entry.get(key)?.as_array()?.iter();
-        values.map(|value| usize::try_from(value.as_u64()?).ok()).collect()
-    };
-    let fields =
-        (entry.get("dtype").and_then(Value::as_str), numbers("shape"), numbers("data_offsets"));
-    let (Some(dtype), Some(shape), Some(offsets)) = fields else {
-        return refuse(format!("tensor {name} has no dtype, shape and data_offsets"));
-    };
-    let Some(&(_, element)) = StoredElement::NAMES.iter().find(|(known, _)| *known == dtype) else {
-        let known = StoredElement::NAMES.map(|(name, _)| name).join(", ");
-        return refuse(format!("tensor {name} has the type {dtype}, which is none of {known}"));
-    };
-    let &[begin, end] = &offsets[..] else {
-        return refuse(format!("tensor {name} has the offsets {offsets:?}"));
-    };
-    let num_bytes = shape.iter().try_fold(element.size(), |len, &size| len.checked_mul(size));
-    let Some(values) = data.get(begin..end).filter(|values| Some(values.len()) == num_bytes) else {
+/// Checks what an entry says of a tensor in a file with values of so many bytes.
+fn check(name: &str, info: &TensorInfo, num_data_bytes: usize) -> Result<()> {
+    let TensorInfo { dtype, shape, data_offsets: (begin, end) } = info;
+    if !TYPES.contains(dtype) {
+        let known = TYPES.map(|known| known.to_string()).join(", ");
+        return refuse(format!("tensor {name} has the type {dtype}, allowed are {known}"));
+    }
+    let num_bytes = shape.iter().try_fold(dtype.bitsize() / 8, |len, &size| len.checked_mul(size));
+    if *end > num_data_bytes || end.checked_sub(*begin).is_none_or(|len| Some(len) != num_bytes) {
         return refuse(format!(
-            "tensor {name} of {element} {shape:?} is at {begin} to {end} of {} bytes",
-            data.len()
+            "tensor {name} of {dtype} {shape:?} is at {begin} to {end} of {num_data_bytes} bytes"
         ));
-    };
+    }
     if shape.len() > MAX_DIMENSIONS {
         let len = shape.len();
         return refuse(format!("tensor {name} has {len} dimensions; {MAX_DIMENSIONS} are allowed"));
     }
-    Ok((StoredTensor { element, shape, data: values }, begin))
+    Ok(())
+}
+
+fn refused(message: String) -> Error {
+    Error::new(ErrorKind::Model, STAGE, message)
 }
 
 fn refuse<T>(message: String) -> Result<T> {
-    Err(Error::new(ErrorKind::Model, STAGE, message))
+    Err(refused(message))
 }
 
 /// The entries of a header, also those of equal names.
-struct Header(Vec<(String, Value)>);
+struct Entries(Vec<(String, TensorInfo)>);
 
-impl<'de> Deserialize<'de> for Header {
+impl<'de> Deserialize<'de> for Entries {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct Entries;
-        impl<'de> Visitor<'de> for Entries {
-            type Value = Header;
+        struct ByName;
+        impl<'de> Visitor<'de> for ByName {
+            type Value = Entries;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("tensors by their names")
@@ -233,15 +163,21 @@ impl<'de> Deserialize<'de> for Header {
             fn visit_map<A: MapAccess<'de>>(
                 self,
                 mut map: A,
-            ) -> std::result::Result<Header, A::Error> {
+            ) -> std::result::Result<Entries, A::Error> {
                 let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
+                while let Some(name) = map.next_key::<String>()? {
+                    if name == "__metadata__" {
+                        map.next_value::<IgnoredAny>()?;
+                        continue;
+                    }
+                    let info = map.next_value();
+                    let info = info.map_err(|e| A::Error::custom(format!("tensor {name}: {e}")))?;
+                    entries.push((name, info));
                 }
-                Ok(Header(entries))
+                Ok(Entries(entries))
             }
         }
-        deserializer.deserialize_map(Entries)
+        deserializer.deserialize_map(ByName)
     }
 }
 
@@ -297,14 +233,15 @@ mod tests {
         let two = |a: &str, b: &str| format!(r#"{{"a":{a},"b":{b}}}"#);
         let one = |a: &str| format!(r#"{{"a":{a}}}"#);
         let good = entry("F32", "[2]", "[0,8]");
-        let cases: [(String, usize, &str); 15] = [
-            (one(&good), 9, "the tensors have 8 bytes, the file holds 9"),
+        let cases: [(String, usize, &str); 16] = [
+            (one(&good), 9, "the tensors end at 8, the file holds 9"),
             (one(&good), 7, "tensor a of F32 [2] is at 0 to 8 of 7 bytes"),
             (one(&entry("F32", "[3]", "[0,8]")), 8, "tensor a of F32 [3]"),
-            (one(&entry("F33", "[2]", "[0,8]")), 8, "tensor a has the type F33"),
+            (one(&entry("F33", "[2]", "[0,8]")), 8, "tensor a: unknown variant `F33`"),
+            (one(&entry("F64", "[1]", "[0,8]")), 8, "tensor a has the type F64, allowed are F32"),
             (one(&entry("F32", "[2]", "[8,0]")), 8, "tensor a of F32 [2] is at 8 to 0"),
-            (one(&entry("F32", "[2]", "[0,8,8]")), 8, "tensor a has the offsets [0, 8, 8]"),
-            (one(&entry("F32", "[-2]", "[0,8]")), 8, "tensor a has no dtype, shape"),
+            (one(&entry("F32", "[2]", "[0,8,8]")), 8, "tensor a: "),
+            (one(&entry("F32", "[-2]", "[0,8]")), 8, "tensor a: invalid value"),
             (
                 one(&entry("U8", "[9223372036854775808]", "[0,9223372036854775808]")),
                 8,
@@ -312,10 +249,10 @@ mod tests {
             ),
             (one(&entry("F32", "[4611686018427387904,4]", "[0,0]")), 0, "tensor a of F32"),
             (one(&entry("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]")), 1, "tensor a has 9 dimensions"),
-            (two(&good, &entry("F32", "[2]", "[4,12]")), 12, "tensor b begins at 4"),
-            (two(&good, &entry("F32", "[2]", "[12,20]")), 20, "tensor b begins at 12"),
+            (two(&good, &entry("F32", "[2]", "[4,12]")), 12, "invalid offset for tensor `b`"),
+            (two(&good, &entry("F32", "[2]", "[12,20]")), 20, "invalid offset for tensor `b`"),
             (format!(r#"{{"a":{good},"a":{good}}}"#), 8, "tensor a is named twice"),
-            (one("7"), 0, "tensor a has no dtype"),
+            (one("7"), 0, "tensor a: invalid type"),
             ("[]".into(), 0, "the header is not JSON of the format"),
         ];
         for (header, num_bytes, expected) in cases {
@@ -350,7 +287,7 @@ mod tests {
                 for name in tensors.names() {
                     let tensor = tensors.get(name).unwrap();
                     let len: usize = tensor.shape().iter().product();
-                    prop_assert_eq!(tensor.data().len(), len * tensor.element().size());
+                    prop_assert_eq!(tensor.data().len(), len * tensor.element().bitsize() / 8);
                 }
             }
         }

@@ -124,7 +124,10 @@ pub fn bind(side: Side, expected: &[Expected], found: &[TensorSpec]) -> Result<V
     }
     if side == Side::Input && found.len() > expected.len() {
         let expected: Vec<String> = expected.iter().map(Expected::to_string).collect();
-        return refuse(format!("the model has more inputs than {}", expected.join("; ")));
+        return refuse(format!(
+            "the model has more inputs than {}: export it with these inputs only",
+            expected.join("; ")
+        ));
     }
     Ok(positions)
 }

@@ -14,6 +14,7 @@
 //! | [`nms`] | [`none`](nms::none), [`iou`](nms::iou), [`fast`](nms::fast), [`soft`](nms::soft), [`rotated`](nms::rotated), [`circle`](nms::circle), [`bev`](nms::bev), [`bev_fast`](nms::bev_fast), [`iou_3d`](nms::iou_3d); between two kinds in a row [`survivors`](nms::survivors) |
 //! | [`arrays`] | arrays of other libraries: [`candidates`](arrays::candidates), [`voxels`](arrays::voxels), [`sparse`](arrays::sparse) |
 //!
+//! `shared` has what families share on a GPU: candidates, and the counters of a frame.
 //! [`device`] is where a channel runs: the CPU, or one CUDA GPU.
 //!
 //! Operations copy nothing between host and device, and allocate nothing once their
@@ -29,5 +30,7 @@ pub mod decode;
 pub mod device;
 pub mod image;
 pub mod nms;
+#[cfg(feature = "cuda")]
+pub mod shared;
 pub mod sparse;
 pub mod view;

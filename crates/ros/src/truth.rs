@@ -115,8 +115,8 @@ pub fn decode_3d<'a>(
     attributes: &[u8],
 ) -> Result<(Header<'a>, Vec<Truth3d<'a>>)> {
     let array = Detection3DArray::decode(detections)?;
-    let is_of_pictures = PointCloud2::decode(attributes)?.fields.find(&[NUM_PIXELS]).is_some();
-    let kind = if is_of_pictures { NUM_PIXELS } else { NUM_POINTS };
+    let is_of_images = PointCloud2::decode(attributes)?.fields.find(&[NUM_PIXELS]).is_some();
+    let kind = if is_of_images { NUM_PIXELS } else { NUM_POINTS };
     let table = Table::open(attributes, &array.header, array.detections.len(), columns_3d(kind))?;
     let mut objects = Vec::new();
     for (row, detection) in array.detections.enumerate() {
@@ -136,7 +136,7 @@ pub fn decode_3d<'a>(
                 yaw_rad: detection.center.yaw_rad() as f32,
             },
             velocity_mps: [vx as f32, vy as f32],
-            evidence: match is_of_pictures {
+            evidence: match is_of_images {
                 true => Evidence::Pixels(evidence),
                 false => Evidence::Points(evidence),
             },

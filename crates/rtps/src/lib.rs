@@ -14,6 +14,10 @@
     )
 )]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod api;
 mod bounded;
 mod discovery;

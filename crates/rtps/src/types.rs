@@ -312,7 +312,7 @@ pub struct Statistics {
     pub malformed: u64,
     /// Datagrams in the name of a known participant from an address that it did not announce.
     pub forged: u64,
-    /// Datagrams of participants that are not known.
+    /// Datagrams of participants that are not known, but their announcements.
     pub strangers: u64,
     /// Participants that the limit refused or evicted.
     pub participants_over_limit: u64,

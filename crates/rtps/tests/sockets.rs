@@ -7,7 +7,9 @@
     clippy::panic,
     reason = "tests fail by panicking"
 )]
-#![allow(clippy::print_stdout, reason = "tests say what they skipped")]
+
+#[path = "../../testing/src/require.rs"]
+mod require;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -176,7 +178,7 @@ struct Peer {
 impl Peer {
     fn start(domain: u16) -> Option<Self> {
         let Ok(python) = std::env::var("DET_POST_PEER_PYTHON") else {
-            println!("skipped: DET_POST_PEER_PYTHON is not set");
+            require::skip(require::Need::Peers, "DET_POST_PEER_PYTHON is not set");
             return None;
         };
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/peers/dds_peer.py");
@@ -280,7 +282,6 @@ fn samples_pass_between_cyclone_and_this_crate() {
             assert!(writer.wait_confirmed(PATIENCE));
         }
     }
-    println!("{:?}", here.statistics());
 }
 
 /// `DET_POST_STOPPED_SECONDS` sets how long the peer is stopped.

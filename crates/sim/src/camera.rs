@@ -1,8 +1,8 @@
 //! A pinhole camera with a global shutter.
 //!
-//! A picture is rendered in bands of rows: the visible solid of each pixel
+//! An image is rendered in bands of rows: the visible solid of each pixel
 //! ([`raster`](super::raster)), its shading, the blur of the lens and the noise
-//! of the sensor. A band depends on its rows alone, so the picture is the same
+//! of the sensor. A band depends on its rows alone, so the image is the same
 //! for any number of threads.
 
 use nalgebra::{Vector2, Vector3};
@@ -29,16 +29,16 @@ const MAX_RANGE_M: f64 = 220.0;
 const SHADOWS_M: f64 = 72.0;
 const SHADOW_CELL_M: f64 = 0.125;
 
-/// One picture and its ground truth. The next picture reuses its memory.
+/// One image and its ground truth. The next image reuses its memory.
 #[derive(Clone, Debug)]
-pub struct Picture {
+pub struct RenderedImage {
     /// Width and height in pixels.
     pub size: Size,
     /// Red, green, blue, 8 bits each, row by row.
     pub rgb: Vec<u8>,
     /// The visible object of each pixel; 0 for none.
     pub track_ids: Vec<u32>,
-    /// All objects with a pixel in the picture when occlusion is ignored, ordered
+    /// All objects with a pixel in the image when occlusion is ignored, ordered
     /// by track id.
     pub truth: Vec<Truth2d<'static>>,
     scene: Scene,
@@ -48,7 +48,7 @@ pub struct Picture {
     workers: Vec<Worker>,
 }
 
-impl Default for Picture {
+impl Default for RenderedImage {
     fn default() -> Self {
         Self {
             size: Size::new(0, 0),
@@ -100,19 +100,19 @@ impl PixelCount {
 }
 
 impl Drive {
-    /// Picture `index` of a camera.
+    /// Image `index` of a camera.
     ///
     /// # Panics
     /// When the drive has no such camera.
-    pub fn picture(&self, camera: usize, index: u64, picture: &mut Picture) {
+    pub fn image(&self, camera: usize, index: u64, image: &mut RenderedImage) {
         let mount = self.rig.cameras[camera];
-        let time_s = self.rig.picture_time_s(index);
+        let time_s = self.rig.image_time_s(index);
         let view = camera_view(self, &mount, time_s);
         let pinhole = self.pinhole();
         let (width, height) = (pinhole.width, pinhole.height);
-        let Picture { size, rgb, track_ids, truth, scene, rectangles, shadows, sky, workers } =
-            picture;
-        *size = self.rig.picture_size;
+        let RenderedImage { size, rgb, track_ids, truth, scene, rectangles, shadows, sky, workers } =
+            image;
+        *size = self.rig.image_size;
         rgb.resize(width * height * 3, 0);
         track_ids.resize(width * height, 0);
         scene.gather(self.world(), &view, time_s, MAX_RANGE_M);
@@ -182,7 +182,7 @@ impl Drive {
     }
 
     fn pinhole(&self) -> Pinhole {
-        let Size { width, height } = self.rig.picture_size;
+        let Size { width, height } = self.rig.image_size;
         Pinhole {
             focal: self.rig.focal_px() as f32,
             center: self.rig.principal_px().map(|value| value as f32),

@@ -1,4 +1,4 @@
-//! From linear light to the bytes of a picture: tone mapping, the blur of the
+//! From linear light to the bytes of an image: tone mapping, the blur of the
 //! lens, the noise of the sensor.
 
 use multiversion::multiversion;

@@ -1,7 +1,7 @@
 //! A simulated drive through a small town, with ground truth.
 //!
 //! A [`Drive`] is a function of its seed and its [`Options`]: every scan and
-//! picture can be rendered without the earlier ones, and is the same on every
+//! image can be rendered without the earlier ones, and is the same on every
 //! machine and for any number of threads. Therefore no number depends on a
 //! platform's mathematics library, on hash order or on a clock; motions are
 //! formulas of time (`traffic`), noise is a hash of its position (`random`).
@@ -15,7 +15,7 @@
 //! | `solid`, `surface`, `material` | intersection of rays and solids; appearance and reflectivity |
 //! | `rig`, `scene` | the sensors; the solids in the range of a sensor at a time |
 //! | `lidar`, `cast` | scans |
-//! | `camera`, `raster`, `light`, `shadow`, `sky`, `lens` | pictures |
+//! | `camera`, `raster`, `light`, `shadow`, `sky`, `lens` | images |
 //! | `surround` | truth around the vehicle, for all cameras together |
 //! | `recording` | a drive as a recording |
 //!
@@ -58,12 +58,12 @@ mod surround;
 mod town;
 mod traffic;
 
-pub use camera::Picture;
+pub use camera::RenderedImage;
 pub use cast::{MAX_RANGE_M, NUM_BEAMS};
 pub use class::Class;
 pub use drive::{Drive, Object, Pose};
 pub use lidar::{Scan, ScanPoint, TRUTH_RANGE_M};
-pub use recording::{PictureFormat, record};
+pub use recording::{ImageFormat, record};
 pub use rig::{CameraMount, LidarMount, MAX_SENSORS, Options, Rig, SCAN_RATE_HZ, START};
 pub use surround::SeenByCameras;
 

@@ -37,7 +37,7 @@ impl Pinhole {
     }
 }
 
-/// A rectangle of a picture in continuous pixels, not clipped to it.
+/// A rectangle of an image in continuous pixels, not clipped to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rectangle {
     pub(super) x: [f32; 2],
@@ -83,7 +83,7 @@ impl Rectangle {
         self.y = [self.y[0].min(other.y[0]), self.y[1].max(other.y[1])];
     }
 
-    /// The part inside a picture.
+    /// The part inside an image.
     pub(super) fn clipped(&self, pinhole: &Pinhole) -> Self {
         let clip = |[low, high]: [f32; 2], size: usize| {
             [low.clamp(0.0, size as f32), high.clamp(0.0, size as f32)]
@@ -97,7 +97,7 @@ impl Rectangle {
     }
 }
 
-/// The buffers of consecutive rows of a picture.
+/// The buffers of consecutive rows of an image.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Band {
     /// Number of the first row.

@@ -29,9 +29,9 @@ pub struct Options {
     pub num_actors: u32,
     /// Number of rays in a scan, of all beams; about nine in ten return an echo.
     pub num_points: usize,
-    /// Size of the pictures.
-    pub picture_size: Size,
-    /// Pictures per second.
+    /// Size of the images.
+    pub image_size: Size,
+    /// Images per second.
     pub camera_rate_hz: f64,
     /// Number of threads for a frame. The result does not depend on it.
     pub num_threads: usize,
@@ -46,7 +46,7 @@ impl Default for Options {
             num_cameras: 1,
             num_actors: 48,
             num_points: 115_200,
-            picture_size: Size::new(1280, 720),
+            image_size: Size::new(1280, 720),
             camera_rate_hz: 10.0,
             num_threads: std::thread::available_parallelism().map_or(1, usize::from),
         }
@@ -89,9 +89,9 @@ pub struct Rig {
     pub cameras: Vec<CameraMount>,
     /// Columns of a scan.
     pub num_columns: usize,
-    /// Size of the pictures.
-    pub picture_size: Size,
-    /// Pictures per second.
+    /// Size of the images.
+    pub image_size: Size,
+    /// Images per second.
     pub camera_rate_hz: f64,
 }
 
@@ -118,10 +118,10 @@ impl Rig {
             let found = options.num_points.to_string();
             return refuse("the number of points", found, "1024 to 4194304");
         }
-        let Size { width, height } = options.picture_size;
+        let Size { width, height } = options.image_size;
         if !(16..=8192).contains(&width) || !(16..=8192).contains(&height) || width % 8 != 0 {
             let allowed = "16 to 8192 with a width in multiples of 8";
-            return refuse("the size of the pictures", format!("{width}x{height}"), allowed);
+            return refuse("the size of the images", format!("{width}x{height}"), allowed);
         }
         if options.num_actors > 2000 {
             return refuse("the number of actors", options.num_actors.to_string(), "at most 2000");
@@ -135,8 +135,8 @@ impl Rig {
                 CameraMount { position_m: [1.25 + 0.45 * cos, 0.45 * sin, 1.62], yaw_rad }
             })
             .collect();
-        let (picture_size, camera_rate_hz) = (options.picture_size, options.camera_rate_hz);
-        Ok(Self { lidars, cameras, num_columns, picture_size, camera_rate_hz })
+        let (image_size, camera_rate_hz) = (options.image_size, options.camera_rate_hz);
+        Ok(Self { lidars, cameras, num_columns, image_size, camera_rate_hz })
     }
 
     /// Seconds from the start of the drive to the middle of a scan.
@@ -144,8 +144,8 @@ impl Rig {
         (index as f64 + 0.5) / SCAN_RATE_HZ
     }
 
-    /// Seconds from the start of the drive to a picture.
-    pub(super) fn picture_time_s(&self, index: u64) -> f64 {
+    /// Seconds from the start of the drive to an image.
+    pub(super) fn image_time_s(&self, index: u64) -> f64 {
         (index as f64 + 0.5) / self.camera_rate_hz
     }
 
@@ -154,20 +154,20 @@ impl Rig {
         stamp(self.scan_time_s(index))
     }
 
-    /// Stamp of a picture.
-    pub fn picture_stamp(&self, index: u64) -> Stamp {
-        stamp(self.picture_time_s(index))
+    /// Stamp of an image.
+    pub fn image_stamp(&self, index: u64) -> Stamp {
+        stamp(self.image_time_s(index))
     }
 
     /// Focal length in pixels. The horizontal field of view is 71 degrees.
     pub fn focal_px(&self) -> f64 {
-        f64::from(self.picture_size.width) * 0.703_125
+        f64::from(self.image_size.width) * 0.703_125
     }
 
     /// Principal point in continuous pixels (pixel `i` covers `i` to `i + 1`): the
-    /// middle of a picture.
+    /// middle of an image.
     pub fn principal_px(&self) -> [f64; 2] {
-        [0.5 * f64::from(self.picture_size.width), 0.5 * f64::from(self.picture_size.height)]
+        [0.5 * f64::from(self.image_size.width), 0.5 * f64::from(self.image_size.height)]
     }
 }
 

@@ -1,4 +1,4 @@
-//! The sky of a picture.
+//! The sky of an image.
 
 use nalgebra::Vector3;
 
@@ -6,7 +6,7 @@ use super::light::{Light, blend};
 use super::raster::Pinhole;
 use super::scene::View;
 
-/// The sky of a picture, sampled at every eighth pixel and interpolated.
+/// The sky of an image, sampled at every eighth pixel and interpolated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sky {
     columns: usize,
@@ -30,7 +30,7 @@ impl Sky {
         }
     }
 
-    /// The colour in a direction inside the picture, in the camera's axes.
+    /// The colour in a direction inside the image, in the camera's axes.
     #[inline]
     pub(super) fn at(&self, direction: &Vector3<f32>, pinhole: &Pinhole) -> [f32; 3] {
         let sample = |along: f32, center: f32| {

@@ -1,4 +1,4 @@
-//! Tests of the whole drive: pictures, scans and ground truth agree.
+//! Tests of the whole drive: images, scans and ground truth agree.
 
 use nalgebra::{Matrix3, Vector3};
 
@@ -19,7 +19,7 @@ fn num_points(object: &Truth3d<'_>) -> usize {
 fn small(num_threads: usize) -> Options {
     Options {
         num_points: 64 * 360,
-        picture_size: Size::new(320, 184),
+        image_size: Size::new(320, 184),
         num_threads,
         ..Options::default()
     }
@@ -150,14 +150,14 @@ fn every_seed_has_all_classes_nearby() {
 fn threads_and_the_order_of_frames_change_nothing() {
     let (one, four) = (Drive::new(5, &small(1)).unwrap(), Drive::new(5, &small(4)).unwrap());
     let (mut a, mut b) = (Scan::default(), Scan::default());
-    let (mut p, mut q) = (Picture::default(), Picture::default());
+    let (mut p, mut q) = (RenderedImage::default(), RenderedImage::default());
     for index in [0, 7, 80] {
         one.cloud(0, index, &mut a);
-        one.picture(0, index, &mut p);
+        one.image(0, index, &mut p);
     }
     for index in [33, 80] {
         four.cloud(0, index, &mut b);
-        four.picture(0, index, &mut q);
+        four.image(0, index, &mut q);
     }
     assert!(a.points == b.points && a.points.len() > 10_000);
     assert_eq!(a.truth, b.truth);
@@ -226,15 +226,15 @@ fn points_lie_on_their_objects() {
 fn boxes_hold_the_pixels_of_their_objects() {
     for seed in [2, 9001] {
         let drive = drive(seed);
-        let mut picture = Picture::default();
+        let mut image = RenderedImage::default();
         let mut num_hidden = 0;
         for index in [4, 60] {
-            drive.picture(0, index, &mut picture);
-            let width = picture.size.width as usize;
-            let mut left = picture.track_ids.iter().filter(|id| **id != 0).count();
-            for object in &picture.truth {
-                let own: Vec<usize> = (0..picture.track_ids.len())
-                    .filter(|&at| picture.track_ids[at] == object.track_id)
+            drive.image(0, index, &mut image);
+            let width = image.size.width as usize;
+            let mut left = image.track_ids.iter().filter(|id| **id != 0).count();
+            for object in &image.truth {
+                let own: Vec<usize> = (0..image.track_ids.len())
+                    .filter(|&at| image.track_ids[at] == object.track_id)
                     .collect();
                 assert_eq!(own.len(), object.num_pixels as usize);
                 left -= own.len();
@@ -246,7 +246,7 @@ fn boxes_hold_the_pixels_of_their_objects() {
                 assert!((0.0..=1.0).contains(&object.truncation), "{object:?}");
                 // Seen whole, the box is tight: its pixels touch all four sides.
                 if object.visibility == 1.0 {
-                    let columns = picture
+                    let columns = image
                         .track_ids
                         .iter()
                         .enumerate()
@@ -257,7 +257,7 @@ fn boxes_hold_the_pixels_of_their_objects() {
                 num_hidden += usize::from(object.visibility < 0.5);
             }
             assert_eq!(left, 0, "pixels of objects without truth");
-            assert!(picture.truth.len() > 3);
+            assert!(image.truth.len() > 3);
         }
         assert!(num_hidden > 0);
     }
@@ -296,7 +296,7 @@ fn options_out_of_range_are_refused() {
         Options { camera_rate_hz: f64::NAN, ..usual.clone() },
         Options { num_points: 1000, ..usual.clone() },
         Options { num_actors: 2001, ..usual.clone() },
-        Options { picture_size: Size::new(1001, 720), ..usual },
+        Options { image_size: Size::new(1001, 720), ..usual },
     ];
     for options in cases {
         let error = Drive::new(0, &options).unwrap_err();
@@ -319,16 +319,16 @@ fn a_small_frame_is_the_same_on_every_machine() {
         let [x, y, z] = point.position.map(f32::to_bits);
         [x, y, z, point.intensity.to_bits(), point.track_id].map(u64::from)
     });
-    let mut picture = Picture::default();
-    drive.picture(0, 20, &mut picture);
+    let mut image = RenderedImage::default();
+    drive.image(0, 20, &mut image);
     let found = [
         hash(points),
         hash(scan.truth.iter().map(|object| {
             let [x, y, _] = object.bbox.center.map(f32::to_bits);
             u64::from(x) << 32 | (u64::from(y) ^ num_points(object) as u64)
         })),
-        hash(picture.rgb.iter().map(|&value| value.into())),
-        hash(picture.truth.iter().map(|object| u64::from(object.bbox.x1.to_bits()))),
+        hash(image.rgb.iter().map(|&value| value.into())),
+        hash(image.truth.iter().map(|object| u64::from(object.bbox.x1.to_bits()))),
     ];
     assert_eq!(found, GOLDEN, "points, truth, pixels, boxes: {found:#x?}");
 }

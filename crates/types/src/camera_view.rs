@@ -6,7 +6,7 @@ use super::camera_model::{CameraModel, Pinhole, Rectified};
 use super::image::Size;
 use super::letterbox::{Letterbox, Placement};
 
-/// Whether pictures are undistorted before a network sees them.
+/// Whether images are undistorted before a network sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undistort {
     /// Where the calibration has a distortion.
@@ -30,12 +30,12 @@ pub enum PixelConvention {
 /// What a network sees of a camera: its image, undistorted where asked for, resized and
 /// cropped or padded. Everything is f64.
 ///
-/// The picture before resizing is the rectified image (P and R; K without P), as received
+/// The image before resizing is the rectified image (P and R; K without P), as received
 /// where it is not undistorted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CameraView {
     placed: Letterbox,
-    /// Of the network's picture.
+    /// Of the network's input image.
     pinhole: Pinhole,
     rectified: Rectified,
     /// The lens whose distortion is removed.
@@ -62,7 +62,7 @@ impl CameraView {
         }
     }
 
-    /// The placement of the picture in the network's input.
+    /// The placement of the image in the network's input.
     pub fn placed(&self) -> &Letterbox {
         &self.placed
     }
@@ -72,29 +72,29 @@ impl CameraView {
         self.undistorted.is_some()
     }
 
-    /// The intrinsic matrix of the network's picture: `A K`, with the resizing and cropping `A`.
+    /// The intrinsic matrix of the network's input image: `A K`, with the resizing and cropping `A`.
     pub fn intrinsics(&self) -> Matrix3<f64> {
         self.pinhole.matrix()
     }
 
     /// `[A K R 0; 0 1]`: points `(x, y, z, 1)` of the camera's frame to `(u z, v z, z, 1)`, with
     /// the network's pixel `(u, v)` and the depth `z`.
-    pub fn picture_from_camera(&self) -> Matrix4<f64> {
+    pub fn image_from_camera(&self) -> Matrix4<f64> {
         (self.pinhole.matrix() * self.rectified.rotation).to_homogeneous()
     }
 
-    /// `picture_from_camera · camera_from_base · base_at_picture_from_base`: points of the base
-    /// frame at the frame's time to the picture that was taken at another time.
+    /// `image_from_camera · camera_from_base · base_at_image_from_base`: points of the base
+    /// frame at the frame's time to the image that was taken at another time.
     ///
     /// `camera_from_base` is the pose of the base in the camera's frame,
-    /// `base_at_picture_from_base` the base's own motion between the two times (the identity
+    /// `base_at_image_from_base` the base's own motion between the two times (the identity
     /// where that is not compensated).
-    pub fn picture_from_base(
+    pub fn image_from_base(
         &self,
         camera_from_base: &Isometry3<f64>,
-        base_at_picture_from_base: &Isometry3<f64>,
+        base_at_image_from_base: &Isometry3<f64>,
     ) -> Matrix4<f64> {
-        self.picture_from_camera() * (camera_from_base * base_at_picture_from_base).to_homogeneous()
+        self.image_from_camera() * (camera_from_base * base_at_image_from_base).to_homogeneous()
     }
 
     /// The pixel of the received image that a pixel of the network's input shows; `None`
@@ -113,7 +113,7 @@ impl CameraView {
     }
 }
 
-/// The projection of a picture after it was resized and cropped.
+/// The projection of an image after it was resized and cropped.
 fn resized(
     pinhole: Pinhole,
     placed: &Letterbox,
@@ -145,8 +145,8 @@ fn resized(
     }
 }
 
-/// A matrix row by row, each value rounded once. With the size of a picture, rows 0 and 1 are
-/// divided by width and height before: pixels become fractions of the picture.
+/// A matrix row by row, each value rounded once. With the size of an image, rows 0 and 1 are
+/// divided by width and height before: pixels become fractions of the image.
 pub fn rounded_rows(matrix: &Matrix4<f64>, divided_by: Option<Size>) -> [f32; 16] {
     let divisor = |row: usize| match (divided_by, row) {
         (Some(size), 0) => f64::from(size.width),
@@ -247,7 +247,7 @@ mod tests {
         // 0.75 m driven ahead since the frame's time: points come nearer.
         let motion = Isometry3::new(Vector3::new(-0.75, 0.0, 0.0), Vector3::new(0.0, 0.0, 0.01));
         let camera_from_base = base_from_camera.inverse();
-        let matrix = view.picture_from_base(&camera_from_base, &motion);
+        let matrix = view.image_from_base(&camera_from_base, &motion);
         let point = Point3::new(20.0, -3.0, 0.5);
         let projected = matrix * Vector4::new(point.x, point.y, point.z, 1.0);
         let in_camera = camera_from_base * (motion * point);
@@ -281,7 +281,7 @@ mod tests {
             Placement::CropTop,
             PixelConvention::Trainer,
         );
-        let found = view.picture_from_camera() * Vector4::new(0.5, 0.0, 1.0, 1.0);
+        let found = view.image_from_camera() * Vector4::new(0.5, 0.0, 1.0, 1.0);
         assert!((found - Vector4::new(49.5, 49.5 + 20.0, 1.0, 1.0)).norm() < 1e-12, "{found}");
     }
 

@@ -32,6 +32,7 @@ pub fn total_order<B>(a: &Candidate<B>, b: &Candidate<B>) -> Ordering {
 ///
 /// Hard suppression does not change the score, soft suppression lowers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
 pub struct Kept {
     /// Position in the slice of candidates that was suppressed.
     pub index: u32,

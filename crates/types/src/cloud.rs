@@ -110,11 +110,11 @@ impl Default for PointFields<'_> {
 
 /// A `sensor_msgs/PointCloud2` in the memory of its message.
 ///
-/// Checked: every point of `point_step` bytes in every row of `row_step` bytes is inside
-/// `data`. Where the declared step of the rows is 0, the size of all rows or a number of points,
-/// as some drivers write it, and `data` has exactly the bytes of the points, there is one reading
-/// without padding, and `row_step` is that of it. The fields are checked by the operation that reads them. A cloud without
-/// points is valid. `B` is [`DeviceBytes`] for a cloud in the memory of a GPU.
+/// Checked: every point of `point_step` bytes in every row of `row_step` bytes is inside `data`.
+/// Where the declared step of the rows is 0, the size of all rows or a number of points, as some
+/// drivers write it, and `data` has exactly the bytes of the points, there is one reading without
+/// padding, and `row_step` is that of it. The fields are checked by the operation that reads them.
+/// A cloud without points is valid. `B` is [`DeviceBytes`] for a cloud in the memory of a GPU.
 #[derive(Clone, Copy, Debug)]
 pub struct CloudView<'a, B = &'a [u8]> {
     width: usize,
@@ -163,7 +163,7 @@ impl<'a> CloudView<'a, DeviceBytes<'a>> {
     /// A checked view of a cloud in the memory of a GPU, as [`CloudView::new`].
     ///
     /// # Errors
-    /// Those of [`CloudView::new`].
+    /// Returns the errors of [`CloudView::new`].
     pub fn on_device(
         size: [u32; 2],
         steps: [u32; 2],

@@ -15,7 +15,7 @@ pub enum CompressedFormat {
 /// The meaning of the samples of a compressed image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileSamples {
-    /// That of the file: grey values, or colours in the order of the file.
+    /// As the file has them: grey values, or colours in the order of the file.
     #[default]
     Stored,
     /// Colours whose red and blue are exchanged in the file. Grey values are as stored.

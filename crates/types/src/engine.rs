@@ -52,7 +52,7 @@ pub enum Provider {
 /// The arithmetic of a sparse encoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EncoderPrecision {
-    /// That of the device: [`Self::F16`] on a GPU, [`Self::F32`] on the CPU.
+    /// The default of the device: [`Self::F16`] on a GPU, [`Self::F32`] on the CPU.
     #[default]
     Auto,
     /// 32-bit floats: the same bits on every device.

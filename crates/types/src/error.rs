@@ -48,8 +48,8 @@ named! {
         Layout => "inconsistent_layout",
         /// A point field is missing or has an unusable type or offset.
         PointField => "unusable_point_field",
-        /// A compressed picture does not decode.
-        Codec => "undecodable_picture",
+        /// A compressed image does not decode.
+        Codec => "undecodable_image",
         /// A transform is unknown at the requested time.
         Transform => "missing_transform",
         /// A time that a recording cannot represent: before 1970.
@@ -78,7 +78,7 @@ named! {
         Middleware => "middleware",
         /// The system does not provide the memory that a frame needs.
         Memory => "out_of_memory",
-        /// A picture takes more work or time to decode than is allowed.
+        /// An image takes more work or time to decode than is allowed.
         DecodeLimit => "decode_limit",
         /// A message is larger than a channel allows.
         TooLarge => "message_too_large",

@@ -192,7 +192,7 @@ impl<'a> ImageView<'a, DeviceBytes<'a>> {
     /// A checked view of an image in the memory of a GPU, as [`ImageView::new`].
     ///
     /// # Errors
-    /// Those of [`ImageView::new`].
+    /// Returns the errors of [`ImageView::new`].
     pub fn on_device(
         size: Size,
         step: usize,
@@ -275,7 +275,7 @@ impl<B: Copy> ImageView<'_, B> {
     }
 }
 
-/// Where a channel on a GPU decodes JPEG pictures.
+/// Where a channel on a GPU decodes JPEG images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JpegDevice {
     /// On the GPU if it has JPEG engines and nvJPEG is found, else on the CPU; the choice is
@@ -284,12 +284,12 @@ pub enum JpegDevice {
     Auto,
     /// On the CPU.
     Cpu,
-    /// On the JPEG engines of the GPU, or an error. Pictures that these do not decode are
+    /// On the JPEG engines of the GPU, or an error. Images that these do not decode are
     /// decoded on the CPU.
     Gpu,
 }
 
-/// How JPEG pictures are decoded.
+/// How JPEG images are decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JpegOptions {
     /// Where.

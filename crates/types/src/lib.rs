@@ -88,7 +88,7 @@ pub use received_tensors::{
     MAX_RANK, MAX_TENSORS, OwnedTensor, ReceivedTensors, Span, TensorEntries, TensorEntry,
     TensorType,
 };
-pub use report::{Count, FrameReport, LevelCounts, PictureDecoder, Stage, Transfer};
+pub use report::{Count, FrameReport, ImageDecoder, LevelCounts, Stage, Transfer};
 pub use streampetr::StreamPetrDecode;
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Evidence, Truth2d, Truth3d};
@@ -96,4 +96,4 @@ pub use view_decoder::{
     AttentionResidual, CachedYaw, Detr3d, MapLayout, Motion, QueryBox, QueryDecode, Sparse4d,
     ViewDecoder, ViewPrecision,
 };
-pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};
+pub use yolo::{AnchorLevel, DetrBoxes, FinalRows, YoloKind, YoloLayout, YoloOptions, YoloOutput};

@@ -6,7 +6,7 @@ named! {
     /// The stages of a frame, in the order they run.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Stage {
-        /// A compressed picture becomes pixels.
+        /// A compressed image becomes pixels.
         Decompress => "decompress",
         /// The upload of a payload to the device.
         Upload => "upload",
@@ -124,9 +124,9 @@ named! {
 }
 
 named! {
-    /// What decodes a compressed picture.
+    /// What decodes a compressed image.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum PictureDecoder {
+    pub enum ImageDecoder {
         /// The CPU.
         Cpu => "cpu",
         /// The JPEG engines of a GPU.
@@ -147,13 +147,13 @@ pub struct LevelCounts {
     pub num_inputs_without_output: u64,
 }
 
-/// Durations, counters, copied bytes, decoded pictures and sites of one frame.
+/// Durations, counters, copied bytes, decoded images and sites of one frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrameReport {
     durations: [Option<Duration>; Stage::ALL.len()],
     counts: [u64; Count::ALL.len()],
     bytes: [[u64; Transfer::ALL.len()]; Stage::ALL.len()],
-    pictures: [u64; PictureDecoder::ALL.len()],
+    images: [u64; ImageDecoder::ALL.len()],
     levels: [LevelCounts; FrameReport::MAX_LEVELS],
     num_levels: usize,
 }
@@ -216,7 +216,7 @@ impl FrameReport {
         self.bytes[stage as usize][transfer as usize] += num as u64;
     }
 
-    /// Adds the durations, counters, bytes and pictures of work that was done for the frame before it
+    /// Adds the durations, counters, bytes and images of work that was done for the frame before it
     /// was complete. Levels are not part of such work.
     pub fn merge(&mut self, earlier: &Self) {
         let add = |sum: &mut u64, other: &u64| *sum += other;
@@ -228,17 +228,17 @@ impl FrameReport {
         self.counts.iter_mut().zip(&earlier.counts).for_each(|(sum, other)| add(sum, other));
         let bytes = self.bytes.as_flattened_mut().iter_mut();
         bytes.zip(earlier.bytes.as_flattened()).for_each(|(sum, other)| add(sum, other));
-        self.pictures.iter_mut().zip(&earlier.pictures).for_each(|(sum, other)| add(sum, other));
+        self.images.iter_mut().zip(&earlier.images).for_each(|(sum, other)| add(sum, other));
     }
 
-    /// Adds compressed pictures that were decoded.
-    pub fn add_pictures(&mut self, decoder: PictureDecoder, num: usize) {
-        self.pictures[decoder as usize] += num as u64;
+    /// Adds compressed images that were decoded.
+    pub fn add_images(&mut self, decoder: ImageDecoder, num: usize) {
+        self.images[decoder as usize] += num as u64;
     }
 
-    /// Compressed pictures that were decoded by a decoder.
-    pub fn pictures(&self, decoder: PictureDecoder) -> u64 {
-        self.pictures[decoder as usize]
+    /// Compressed images that were decoded by a decoder.
+    pub fn images(&self, decoder: ImageDecoder) -> u64 {
+        self.images[decoder as usize]
     }
 
     /// Bytes that a stage copied.
@@ -275,7 +275,7 @@ mod tests {
         earlier.add_duration(Stage::Letterbox, Duration::from_millis(2));
         earlier.add_bytes(Stage::Upload, Transfer::Upload, 5);
         earlier.add_count(Count::MemoryCleared, 1);
-        earlier.add_pictures(PictureDecoder::Gpu, 3);
+        earlier.add_images(ImageDecoder::Gpu, 3);
         let mut report = earlier.clone();
         report.add_duration(Stage::Infer, Duration::from_millis(9));
         report.merge(&earlier);
@@ -286,7 +286,7 @@ mod tests {
         );
         assert_eq!(report.bytes(Stage::Upload, Transfer::Upload), 10);
         assert_eq!(report.count(Count::MemoryCleared), 2);
-        assert_eq!(PictureDecoder::ALL.map(|decoder| report.pictures(decoder)), [0, 6]);
+        assert_eq!(ImageDecoder::ALL.map(|decoder| report.images(decoder)), [0, 6]);
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl<'w> Shown<'w> {
     /// Ends the text with a note about omitted bytes.
     ///
     /// # Errors
-    /// Those of the writer beneath.
+    /// Returns the errors of the writer beneath.
     pub fn finish(self) -> fmt::Result {
         match self.num_left_out {
             0 => Ok(()),

@@ -7,11 +7,11 @@ use super::boxes::{Box2d, Box3d};
 pub enum Evidence {
     /// Points of a cloud on it.
     Points(u32),
-    /// Pixels that show it, in the picture with the most of them.
+    /// Pixels that show it, in the image with the most of them.
     Pixels(u32),
 }
 
-/// An object in space at the stamp of a cloud or of a set of pictures, in the frame of the
+/// An object in space at the stamp of a cloud or of a set of images, in the frame of the
 /// cloud or of the vehicle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Truth3d<'a> {
@@ -26,11 +26,11 @@ pub struct Truth3d<'a> {
     /// Its points or its pixels.
     pub evidence: Evidence,
     /// The fraction of the rays or pixels that would show it without occlusion that do, in
-    /// the picture with the largest fraction; 0 when there are none.
+    /// the image with the largest fraction; 0 when there are none.
     pub visibility: f32,
 }
 
-/// An object in a picture, in source-image pixels.
+/// An object in an image, in source-image pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Truth2d<'a, B = Box2d> {
     /// Name of its class.

@@ -1,5 +1,9 @@
 //! What the output of a YOLO-family network means.
 
+use std::mem::discriminant;
+
+use crate::{Error, ErrorKind, Result, Size};
+
 /// Layouts of 2D heads. `N` rows, `C` classes; `[…]` are tensor shapes. All
 /// boxes are in pixels of the network's input unless said otherwise.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +36,16 @@ pub enum YoloLayout {
     /// One tensor `[1, N, 6]`: x1 y1 x2 y2 score class, final (YOLOv10 and
     /// models exported with their suppression inside).
     EndToEnd,
+    /// One tensor `[1, N, 7]`: cx cy w h score class and the angle of a rotated box as in
+    /// [`Self::Obb`], final (YOLO26-OBB, and oriented boxes exported with their suppression
+    /// inside).
+    ObbEndToEnd,
+    /// One tensor `[N, 7]`: index of the image, x1 y1 x2 y2 class score, final (YOLOv7 exported
+    /// with `--end2end`). There is one image.
+    V7EndToEnd,
+    /// Boxes with their scores `[1, N, 5]`, x1 y1 x2 y2 score, and labels `[1, N]`, final
+    /// (detectors exported by mmdeploy). Rows with a negative label are padding.
+    Mmdeploy,
     /// Boxes `[1, N, 4]` and scores, final (RT-DETR and similar networks). Scores are
     /// `[1, N, C]`, or `[1, N]` with a third tensor of labels `[1, N]`.
     Detr {
@@ -42,10 +56,144 @@ pub enum YoloLayout {
     },
 }
 
+/// A kind of layout, as head files name it.
+#[derive(Clone, Copy, Debug)]
+pub struct YoloKind {
+    /// Shapes and columns of its outputs, for the manual.
+    pub outputs: &'static str,
+    /// Whether it has anchors: a list for every stride.
+    pub has_anchors: bool,
+    layout: fn(&YoloOptions) -> YoloLayout,
+}
+
+/// The parameters of layouts. Each kind reads its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct YoloOptions {
+    /// Strides of the levels, in network pixels per cell.
+    pub strides: Vec<u32>,
+    /// Per level, width and height of each anchor in network pixels.
+    pub anchors: Vec<Vec<[f32; 2]>>,
+    /// The meaning of the four numbers of a box of `detr`.
+    pub boxes: DetrBoxes,
+    /// Whether scores of `detr` are logits.
+    pub logits: bool,
+}
+
+impl Default for YoloOptions {
+    fn default() -> Self {
+        let (strides, boxes) = (vec![8, 16, 32], DetrBoxes::CenterNormalized);
+        Self { strides, anchors: Vec::new(), boxes, logits: true }
+    }
+}
+
+impl YoloKind {
+    /// The layout of this kind.
+    pub fn layout(&self, options: &YoloOptions) -> YoloLayout {
+        (self.layout)(options)
+    }
+
+    const fn new(outputs: &'static str, layout: fn(&YoloOptions) -> YoloLayout) -> Self {
+        Self { outputs, has_anchors: false, layout }
+    }
+}
+
+/// An output tensor of a layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct YoloOutput {
+    /// Its meaning, for messages.
+    pub what: &'static str,
+    /// The shapes that it may have; `None` is any length.
+    pub shapes: Vec<Vec<Option<usize>>>,
+    /// Whether its elements are integers: labels.
+    pub is_labels: bool,
+}
+
+impl YoloOutput {
+    fn new<const N: usize>(what: &'static str, shape: [Option<usize>; N]) -> Self {
+        Self { what, shapes: vec![shape.to_vec()], is_labels: false }
+    }
+
+    fn labels() -> Self {
+        Self { is_labels: true, ..Self::new("labels", [Some(1), None]) }
+    }
+}
+
+/// The columns of rows that are final, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FinalRows {
+    /// Columns of a row.
+    pub num_columns: usize,
+    /// The first of the four numbers of its box: corners, or centre and size of a rotated box.
+    pub first_of_box: usize,
+    /// Its score.
+    pub score: usize,
+    /// Its class; `None`: labels are the second tensor.
+    pub class: Option<usize>,
+    /// The angle of a rotated box.
+    pub angle: Option<usize>,
+    /// Whether the shape is `[1, N, num_columns]`, not `[N, num_columns]`.
+    pub has_batch: bool,
+}
+
 impl YoloLayout {
+    /// The kinds of layouts by their names in head files.
+    pub const KINDS: &[(&str, YoloKind)] = &[
+        ("v5", YoloKind::new("[1,N,5+C]", |_| Self::V5)),
+        (
+            "v5_raw",
+            YoloKind {
+                has_anchors: true,
+                ..YoloKind::new("a tensor of logits per stride", |options| {
+                    let levels = options.strides.iter().zip(&options.anchors);
+                    let level = |(&stride, anchors): (&u32, &Vec<[f32; 2]>)| AnchorLevel {
+                        stride,
+                        anchors: anchors.clone(),
+                    };
+                    Self::V5Raw { levels: levels.map(level).collect() }
+                })
+            },
+        ),
+        ("v8", YoloKind::new("[1,4+C,N], or [1,N,6] as `end_to_end`", |_| Self::V8)),
+        (
+            "obb",
+            YoloKind::new(
+                "[1,4+C+1,N], rotated, the angle in radians last, or [1,N,7] as \
+                 `obb_end_to_end`",
+                |_| Self::Obb,
+            ),
+        ),
+        (
+            "yolox",
+            YoloKind::new("[1,N,5+C] without grid and strides", |options| Self::Yolox {
+                strides: options.strides.clone(),
+            }),
+        ),
+        ("end_to_end", YoloKind::new("[1,N,6], final", |_| Self::EndToEnd)),
+        ("obb_end_to_end", YoloKind::new("[1,N,7], rotated, final", |_| Self::ObbEndToEnd)),
+        ("v7_end_to_end", YoloKind::new("[N,7], final", |_| Self::V7EndToEnd)),
+        (
+            "mmdeploy",
+            YoloKind::new("boxes with scores [1,N,5] and labels [1,N], final", |_| Self::Mmdeploy),
+        ),
+        (
+            "detr",
+            YoloKind::new("boxes [1,N,4] and scores, final", |options| Self::Detr {
+                boxes: options.boxes,
+                logits: options.logits,
+            }),
+        ),
+    ];
+
+    /// Its name in head files.
+    pub fn name(&self) -> &'static str {
+        let options = YoloOptions::default();
+        let is_own = |kind: &YoloKind| discriminant(&kind.layout(&options)) == discriminant(self);
+        Self::KINDS.iter().find(|(_, kind)| is_own(kind)).map_or("", |(name, _)| name)
+    }
+
     /// Whether the boxes are rotated: candidates of `RotatedBox2d`.
     pub fn has_rotated_boxes(&self) -> bool {
-        matches!(self, Self::Obb)
+        matches!(self, Self::Obb | Self::ObbEndToEnd)
     }
 
     /// Whether decoding depends on the size of the network's input.
@@ -53,14 +201,116 @@ impl YoloLayout {
         match self {
             Self::V5Raw { .. } | Self::Yolox { .. } => true,
             Self::Detr { boxes, .. } => *boxes == DetrBoxes::CenterNormalized,
-            Self::V5 | Self::V8 | Self::Obb | Self::EndToEnd => false,
+            _ => false,
         }
     }
 
     /// Whether the outputs are final: nothing is suppressed.
     pub fn is_end_to_end(&self) -> bool {
-        matches!(self, Self::EndToEnd | Self::Detr { .. })
+        matches!(self, Self::Detr { .. }) || self.final_rows().is_some()
     }
+
+    /// The layout of networks of the same family whose outputs are final.
+    pub fn end_to_end(&self) -> Option<Self> {
+        match self {
+            Self::V8 => Some(Self::EndToEnd),
+            Self::Obb => Some(Self::ObbEndToEnd),
+            _ => None,
+        }
+    }
+
+    /// The columns of a layout with a final box in a row.
+    pub fn final_rows(&self) -> Option<FinalRows> {
+        let corners = FinalRows {
+            num_columns: 6,
+            first_of_box: 0,
+            score: 4,
+            class: Some(5),
+            angle: None,
+            has_batch: true,
+        };
+        match self {
+            Self::EndToEnd => Some(corners),
+            Self::ObbEndToEnd => Some(FinalRows { num_columns: 7, angle: Some(6), ..corners }),
+            Self::V7EndToEnd => Some(FinalRows {
+                num_columns: 7,
+                first_of_box: 1,
+                score: 6,
+                has_batch: false,
+                ..corners
+            }),
+            Self::Mmdeploy => Some(FinalRows { num_columns: 5, class: None, ..corners }),
+            _ => None,
+        }
+    }
+
+    /// The output tensors in their order. `has_labels`: of `detr`, whether labels are a third
+    /// tensor.
+    ///
+    /// # Errors
+    /// `Argument` when a stride does not divide the size of the network's input.
+    pub fn outputs(
+        &self,
+        num_classes: usize,
+        network: Size,
+        has_labels: bool,
+    ) -> Result<Vec<YoloOutput>> {
+        let rows = |columns| [Some(1), None, Some(columns)];
+        let planes = |planes| [Some(1), Some(planes), None];
+        if let Some(of) = self.final_rows() {
+            let shape = rows(of.num_columns)[usize::from(!of.has_batch)..].to_vec();
+            let boxes = YoloOutput { what: "detections", shapes: vec![shape], is_labels: false };
+            let labels = of.class.is_none().then(YoloOutput::labels);
+            return Ok([boxes].into_iter().chain(labels).collect());
+        }
+        Ok(match self {
+            Self::V5 => vec![YoloOutput::new("predictions", rows(5 + num_classes))],
+            Self::V8 => vec![YoloOutput::new("predictions", planes(4 + num_classes))],
+            Self::Obb => vec![YoloOutput::new("predictions", planes(4 + num_classes + 1))],
+            Self::Yolox { strides } => {
+                let cells = strides.iter().map(|&stride| cells(network, stride));
+                let cells = cells.map(|of| of.map(|[columns, lines]| columns * lines));
+                let num_rows = cells.sum::<Result<usize>>()?;
+                let shape = [Some(1), Some(num_rows), Some(5 + num_classes)];
+                vec![YoloOutput::new("predictions", shape)]
+            }
+            Self::V5Raw { levels } => {
+                let level = |level: &AnchorLevel| {
+                    let (num_anchors, columns) = (level.anchors.len(), 5 + num_classes);
+                    let [x, y] = cells(network, level.stride)?;
+                    let flat = [1, num_anchors * columns, y, x].map(Some).to_vec();
+                    let split = [1, num_anchors, y, x, columns].map(Some).to_vec();
+                    Ok(YoloOutput { what: "level", shapes: vec![flat, split], is_labels: false })
+                };
+                levels.iter().map(level).collect::<Result<_>>()?
+            }
+            _ if has_labels => vec![
+                YoloOutput::new("boxes", rows(4)),
+                YoloOutput::new("scores", [Some(1), None]),
+                YoloOutput::labels(),
+            ],
+            _ => vec![
+                YoloOutput::new("boxes", rows(4)),
+                YoloOutput::new("scores", rows(num_classes)),
+            ],
+        })
+    }
+}
+
+/// Cells of a level along x and y.
+///
+/// # Errors
+/// `Argument` when the stride does not divide the size of the network's input.
+fn cells(network: Size, stride: u32) -> Result<[usize; 2]> {
+    let sides = [network.width, network.height];
+    if stride == 0 || sides.iter().any(|side| side % stride != 0) {
+        let message = format!(
+            "stride {stride}; a divisor of the network's input {}x{} expected",
+            sides[0], sides[1]
+        );
+        return Err(Error::new(ErrorKind::Argument, "layout", message));
+    }
+    Ok(sides.map(|side| (side / stride) as usize))
 }
 
 /// One level of an anchor-based 2D head.
@@ -79,4 +329,37 @@ pub enum DetrBoxes {
     CenterNormalized,
     /// x1 y1 x2 y2 in pixels of the network's input.
     CornerPixels,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_layout_has_a_name_and_outputs() {
+        let network = Size::new(64, 32);
+        for (name, kind) in YoloLayout::KINDS {
+            let anchors = vec![vec![[1.0, 2.0]]; 3];
+            let layout = kind.layout(&YoloOptions { anchors, ..YoloOptions::default() });
+            assert_eq!(layout.name(), *name);
+            let outputs = layout.outputs(2, network, false).unwrap();
+            assert_eq!(outputs.len() > 1, ["v5_raw", "mmdeploy", "detr"].contains(name), "{name}");
+            let is_final = kind.outputs.ends_with("final");
+            assert_eq!(layout.is_end_to_end(), is_final, "{name}");
+            let is_rotated = kind.outputs.contains("rotated");
+            assert_eq!(layout.has_rotated_boxes(), is_rotated, "{name}");
+        }
+    }
+
+    #[test]
+    fn levels_follow_from_the_size_of_the_input() {
+        let of = |strides: &[u32], size| {
+            let yolox = YoloLayout::Yolox { strides: strides.to_vec() };
+            yolox.outputs(80, size, false).map(|outputs| outputs[0].shapes[0][1])
+        };
+        assert_eq!(of(&[8, 16, 32], Size::new(64, 64)).unwrap(), Some(84));
+        assert_eq!(of(&[8, 16, 32, 64], Size::new(64, 64)).unwrap(), Some(85));
+        assert!(of(&[7], Size::new(64, 64)).is_err());
+        assert!(of(&[0], Size::new(64, 64)).is_err());
+    }
 }

@@ -1,8 +1,9 @@
 //! Images to the inputs of networks.
 
 use det_post_ops::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceTensor, DeviceValues, ImageLayout, Stream, TAIL_BYTES,
+    CudaDevice, DeviceBuffer, DeviceTensor, DeviceValues, Stream, TAIL_BYTES,
 };
+use det_post_ops::image::ImageLayout;
 use det_post_ops::image::letterbox::LetterboxParams;
 use det_post_ops::image::letterbox::cuda::{Kernels, enqueue_letterbox_of};
 use det_post_types::{ElementType, Encoding, Letterbox};

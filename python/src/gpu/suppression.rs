@@ -1,8 +1,9 @@
 //! Suppression.
 
 use det_post_ops::arrays::candidates::cuda::{Columns, DeviceArrays, DeviceClasses, Workspace};
-use det_post_ops::device::cuda::{CudaDevice, DeviceCandidates, Out, Plain, Stream};
+use det_post_ops::device::cuda::{CudaDevice, Out, Plain, Stream};
 use det_post_ops::nms::cuda::{Capacity, Suppressible, Suppression};
+use det_post_ops::shared::DeviceCandidates;
 use det_post_types::{Candidate, Kept};
 use pyo3::prelude::*;
 

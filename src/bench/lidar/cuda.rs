@@ -12,15 +12,14 @@ use det_post_ops::cloud::scatter::cuda::Workspace as Scatterer;
 use det_post_ops::cloud::unpack::UnpackParams;
 use det_post_ops::cloud::unpack::cuda::Workspace as Unpacker;
 use det_post_ops::cloud::voxelize::cuda::{DeviceVoxels, Workspace as Voxelizer};
+use det_post_ops::cloud::{DeviceCloud, DevicePoints};
 use det_post_ops::decode::center::CenterTask;
 use det_post_ops::decode::center::cuda::Workspace as Decoder;
 use det_post_ops::decode::gather::cuda::{Inputs3d, OutputAttributes, Workspace3d};
 use det_post_ops::decode::select::Limits;
-use det_post_ops::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCloud, DeviceCounters, DevicePoints,
-    DeviceTensor, Graph, Stream,
-};
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, DeviceTensor, Graph, Stream};
 use det_post_ops::nms::cuda::{Capacity, Suppression3d};
+use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{
     Box3d, CircleThreshold, ClassMode, ElementType, Error, ErrorKind, Nms3d, NmsCircle,
     PointFields, Result,

@@ -48,7 +48,7 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &CudaDevice) -> Result<()> {
     Ok(())
 }
 
-/// Those of one H200.
+/// Bars of one H200.
 fn bar(family: Family, precision: Precision, size: usize) -> Option<Bar> {
     let [small, large] = match (family, precision) {
         (Family::Res, Precision::F32) => [Some(5000.0), None],

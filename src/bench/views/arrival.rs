@@ -1,5 +1,5 @@
 //! Frames of six cameras around a backbone that takes no time: from the arrival of the last
-//! picture, when the others are prepared, to the detections.
+//! image, when the others are prepared, to the detections.
 
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_3};
 use std::time::{Duration, Instant};
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use half::f16;
 use nalgebra::{Isometry3, Rotation3, Translation3, UnitQuaternion};
 
-use super::rig::{CHANNELS, LEVELS, NUM_VIEWS, PICTURE};
+use super::rig::{CHANNELS, IMAGE, LEVELS, NUM_VIEWS};
 use super::{detr3d, sparse4d};
 use crate::bench::case::{Case, Times, wall};
 use crate::bench::decompress::{self, HEIGHT, WIDTH};
 use crate::bench::fixed::Network;
-use crate::bench::inputs::{Picture, Random};
+use crate::bench::inputs::{Random, TestImage};
 use crate::bench::measure::Bench;
 use crate::config::{ChannelKind, Config, SurroundConfig, SurroundKind, ViewFacts};
-use crate::detectors::surround::CudaDetector;
+use crate::detectors::surround::{CudaDetector, ViewFamily};
 use crate::detectors::{Detector, FrameInput, FrameSet};
 use det_post_infer::view_decoder::ViewNetwork;
 use det_post_ops::device::PayloadMemory;
@@ -25,13 +25,13 @@ use det_post_types::{
     Result, ScoreThresholds, Size, Stamp, Tensor, ViewDecoder,
 };
 
-/// From the last picture to the detections, one H200.
+/// From the last image to the detections, one H200.
 const BAR_US: f64 = 600.0;
 /// Frames of a case, after as many tenths to warm up.
 const NUM_FRAMES: usize = 300;
 const FRAME_IDS: [&str; NUM_VIEWS] = ["c0", "c1", "c2", "c3", "c4", "c5"];
 
-/// How pictures arrive.
+/// How images arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Rgb8,
@@ -42,7 +42,7 @@ pub(super) fn cases(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
     for decoder in [Decoder::Detr3d, Decoder::Sparse4d] {
         for form in [Form::Rgb8, Form::Jpeg] {
             let name = format!(
-                "views {} but backbone, last of six pictures 1600x900 {}",
+                "views {} but backbone, last of six images 1600x900 {}",
                 decoder.name(),
                 format!("{form:?}").to_lowercase()
             );
@@ -94,7 +94,8 @@ fn case_of(
 ) -> Result<()> {
     let (config, network) = (config(decoder)?, decoder.network()?);
     let backbone = backbone().on_device(stream)?;
-    let mut detector = CudaDetector::with_views(&config, NUM_VIEWS, stream, backbone, &network)?;
+    let networks = ViewFamily::of(&config)?.on_gpu(stream, backbone, &network)?;
+    let mut detector = CudaDetector::new(&config, NUM_VIEWS, stream, networks)?;
     let rig = Rig::new(&detector, form)?;
     let mut times = Vec::with_capacity(NUM_FRAMES);
     for number in 0..NUM_FRAMES + NUM_FRAMES / 10 {
@@ -123,7 +124,7 @@ fn config(decoder: Decoder) -> Result<SurroundConfig> {
         ViewDecoder::Sparse4d(facts) => facts.num_classes,
     };
     config.facts.class_names = (0..num_classes).map(|class| format!("class {class}")).collect();
-    config.facts.input_size = Some(Size::new(PICTURE[0], PICTURE[1]));
+    config.facts.input_size = Some(Size::new(IMAGE[0], IMAGE[1]));
     config.facts.kind = SurroundKind::Views(ViewFacts {
         decoder: facts,
         layout: MapLayout::Planar,
@@ -146,14 +147,14 @@ fn backbone() -> Network {
             let values = values.take(shape.iter().product()).collect();
             (name, Tensor::F16 { shape, values })
         });
-    let [width, height] = PICTURE.map(|n| n as usize);
-    Network { input: ("pictures", vec![NUM_VIEWS, 3, height, width]), outputs: outputs.collect() }
+    let [width, height] = IMAGE.map(|n| n as usize);
+    Network { input: ("images", vec![NUM_VIEWS, 3, height, width]), outputs: outputs.collect() }
 }
 
-/// Cameras in a ring and a picture, in memory for messages of a live channel.
+/// Cameras in a ring and an image, in memory for messages of a live channel.
 struct Rig {
     form: Form,
-    picture: Picture,
+    test_image: TestImage,
     payload: PayloadMemory,
     calibration: CameraCalibration,
     poses: [Isometry3<f64>; NUM_VIEWS],
@@ -163,18 +164,18 @@ struct Rig {
 impl Rig {
     fn new(detector: &CudaDetector, form: Form) -> Result<Self> {
         let size = Size::new(WIDTH.into(), HEIGHT.into());
-        let picture = Picture::new(size, Encoding::Rgb8);
+        let test_image = TestImage::new(size, Encoding::Rgb8);
         let mut payload = detector.payload_memory();
         match form {
-            Form::Rgb8 => payload.copy_from(picture.view()?.data()),
-            Form::Jpeg => payload.copy_from(&decompress::picture(0)?),
+            Form::Rgb8 => payload.copy_from(test_image.view()?.data()),
+            Form::Jpeg => payload.copy_from(&decompress::jpeg_image(0)?),
         }
         let [width, height] = [f64::from(WIDTH), f64::from(HEIGHT)];
         let focal = 0.5 * width / 35.5_f64.to_radians().tan();
         let intrinsics = [focal, 0.0, 0.5 * width, 0.0, focal, 0.5 * height, 0.0, 0.0, 1.0];
         Ok(Self {
             form,
-            picture,
+            test_image,
             payload,
             calibration: CameraCalibration {
                 size,
@@ -188,12 +189,12 @@ impl Rig {
         })
     }
 
-    /// Detects a frame; returns the time from its last picture on.
+    /// Detects a frame; returns the time from its last image on.
     fn detect(&self, detector: &mut CudaDetector, number: i64) -> Result<Duration> {
         let stamp = Stamp::from_nanos(100_000_000 * number);
         let data = self.payload.bytes();
         let image = match self.form {
-            Form::Rgb8 => ImagePayload::Raw(self.picture.view_of(data)?),
+            Form::Rgb8 => ImagePayload::Raw(self.test_image.view_of(data)?),
             Form::Jpeg => ImagePayload::Compressed(decompress::view(data)),
         };
         let input = |camera: usize| {

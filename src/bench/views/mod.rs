@@ -1,5 +1,5 @@
 //! View decoders on a GPU, with random weights and maps: from feature maps in place to boxes on
-//! the host, and what is around a backbone from the arrival of a frame's last picture.
+//! the host, and what is around a backbone from the arrival of a frame's last image.
 
 #[cfg(feature = "cuda")]
 mod arrival;

@@ -9,7 +9,7 @@ use det_post_types::Result;
 
 pub(super) const NUM_VIEWS: usize = 6;
 pub(super) const CHANNELS: usize = 256;
-pub(super) const PICTURE: [u32; 2] = [736, 288];
+pub(super) const IMAGE: [u32; 2] = [736, 288];
 /// Columns and rows at strides of 8 to 64.
 pub(super) const LEVELS: [[usize; 2]; 4] = [[92, 36], [46, 18], [23, 9], [12, 5]];
 
@@ -36,7 +36,7 @@ impl MapElement {
 
 /// Cameras 60 degrees apart, each 71 degrees wide.
 pub(super) fn views() -> Vec<View> {
-    let [width, height] = PICTURE.map(f64::from);
+    let [width, height] = IMAGE.map(f64::from);
     let focal = 0.5 * width / 35.5_f64.to_radians().tan();
     let view = |index: usize| {
         let (sin, cos) = (60.0 * index as f64).to_radians().sin_cos();
@@ -48,7 +48,7 @@ pub(super) fn views() -> Vec<View> {
         };
         View {
             pixels_from_base: [row(right, 0.5 * width), row(down, 0.5 * height), ahead],
-            size: PICTURE,
+            size: IMAGE,
             is_present: true,
         }
     };

@@ -26,7 +26,7 @@ const REPLACES: Replaces = Replaces::These(&[
     "detections/",
     "eval.json",
     "figures/",
-    "pictures/",
+    "images/",
     "report.html",
     "report.json",
 ]);
@@ -117,7 +117,7 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
     folder.write("eval.json", &evaluation.to_json()?)?;
     folder.write("report.html", &evaluation.to_html(&interrupt.flag())?)?;
     evaluation.draw(&mut folder, "figures/")?;
-    tracing::info!("4 of 4: pictures");
+    tracing::info!("4 of 4: images");
     if arguments.surround {
         surround.draw(&sides, &mut folder, &interrupt)?;
     } else {
@@ -191,7 +191,7 @@ fn directions(out: &Path, seconds: f64) -> String {
         "in {seconds:.0} s, below {out}/
   drive/             the recording with its truth: drive_0.mcap for Foxglove, ros2 bag play for RViz
   detections/        the detections as a recording; detections.jsonl the same as lines
-  pictures/          drive.png moves; camera.png, birds_eye.png; truth is white
+  images/          drive.png moves; camera.png, birds_eye.png; truth is white
   report.html        accuracy, curves and the worst frames, for a browser
   figures/           precision over recall, calibration; eval.json has every figure
   report.json        what every stage took and what every limit cost

@@ -1,11 +1,11 @@
-//! Pictures of a drive with its truth and its detections.
+//! Images of a drive with its truth and its detections.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::Progress;
-use det_post_eval::draw::{Animation, BEV_SIZE, BevPicture, draw_camera_over_truth};
+use det_post_eval::draw::{Animation, BEV_SIZE, BevImage, draw_camera_over_truth};
 use det_post_eval::recordings::{Classes, Filters, Sides, Stream};
 use det_post_eval::{GroundTruth2d, GroundTruth3d};
 use det_post_ros::bag::BagReader;
@@ -22,7 +22,7 @@ pub(super) const ANIMATION_SIZE: u32 = 640;
 pub(super) const SCANS_PER_FRAME: usize = 2;
 pub(super) const FRAME_MS: u16 = 200;
 
-/// The inputs of the pictures of a drive.
+/// The inputs of the images of a drive.
 pub(super) struct Scenes<'a> {
     pub(super) bag: &'a Path,
     pub(super) image_topic: &'a str,
@@ -40,13 +40,13 @@ pub(super) struct Moment<T, D> {
 
 impl Scenes<'_> {
     /// Draws the frame with the most truth of the camera and of the LiDAR, and an animation of
-    /// the LiDAR, to `pictures/`, as far as there are frames with truth and detections.
+    /// the LiDAR, to `images/`, as far as there are frames with truth and detections.
     ///
     /// # Errors
-    /// `Io` when a picture cannot be written, and those of decoding.
+    /// `Io` when an image cannot be written, and those of decoding.
     pub(super) fn draw(&self, folder: &mut OutputFolder, interrupt: &Interrupt) -> Result<()> {
-        let (pictures, clouds) = (self.camera_moments(), moments_in_space(self.sides));
-        let fullest_picture = fullest(&pictures);
+        let (images, clouds) = (self.camera_moments(), moments_in_space(self.sides));
+        let fullest_image = fullest(&images);
         let fullest_cloud = fullest(&clouds);
         let shown: Vec<Stamp> = clouds.keys().copied().step_by(SCANS_PER_FRAME).collect();
         let mut animation = match shown.len() {
@@ -54,7 +54,7 @@ impl Scenes<'_> {
             num => {
                 let size = Size::new(ANIMATION_SIZE, ANIMATION_SIZE);
                 Some(Animation::create(
-                    &folder.file("pictures/drive.png")?,
+                    &folder.file("images/drive.png")?,
                     size,
                     num as u32,
                     FRAME_MS,
@@ -72,10 +72,10 @@ impl Scenes<'_> {
             progress.advance();
             if topics[message.topic].name == self.image_topic {
                 let image = Image::decode(message.data)?;
-                if Some(image.header.stamp) == fullest_picture {
-                    let moment = &pictures[&image.header.stamp];
-                    let path = folder.file("pictures/camera.png")?;
-                    self.picture(&ImagePayload::Raw(image.view()?), moment, &path)?;
+                if Some(image.header.stamp) == fullest_image {
+                    let moment = &images[&image.header.stamp];
+                    let path = folder.file("images/camera.png")?;
+                    self.image(&ImagePayload::Raw(image.view()?), moment, &path)?;
                 }
                 continue;
             }
@@ -83,8 +83,8 @@ impl Scenes<'_> {
             let stamp = cloud.header.stamp;
             let Some(moment) = clouds.get(&stamp) else { continue };
             if Some(stamp) == fullest_cloud {
-                let picture = self.bird_eye(&cloud, moment, BEV_SIZE)?;
-                picture.canvas().save(&folder.file("pictures/birds_eye.png")?)?;
+                let image = self.bird_eye(&cloud, moment, BEV_SIZE)?;
+                image.canvas().save(&folder.file("images/birds_eye.png")?)?;
             }
             if let Some(animation) = animation.as_mut().filter(|_| shown.contains(&stamp)) {
                 animation.add(self.bird_eye(&cloud, moment, ANIMATION_SIZE)?.canvas())?;
@@ -102,7 +102,7 @@ impl Scenes<'_> {
         moments(&self.sides.truth.cameras, &self.sides.detections.cameras, counted)
     }
 
-    fn picture(
+    fn image(
         &self,
         payload: &ImagePayload<'_>,
         moment: &Moment<ImageBox, Detection2d<ImageBox>>,
@@ -118,13 +118,13 @@ impl Scenes<'_> {
         cloud: &PointCloud2<'_>,
         moment: &Moment<Box3d, Detection3d>,
         size: u32,
-    ) -> Result<BevPicture> {
-        let mut picture = BevPicture::new(Some(&cloud.view()?), &self.range, size)?;
-        picture.draw_truth(moment.truth.iter().copied());
+    ) -> Result<BevImage> {
+        let mut image = BevImage::new(Some(&cloud.view()?), &self.range, size)?;
+        image.draw_truth(moment.truth.iter().copied());
         // The animation is too small for labels.
         let names = if size < BEV_SIZE { &[] } else { self.classes.names() };
-        picture.draw_detections(&moment.detections, names);
-        Ok(picture)
+        image.draw_detections(&moment.detections, names);
+        Ok(image)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Pictures of the surround network: all cameras and the bird's-eye view.
+//! Images of the surround network: all cameras and the bird's-eye view.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::scenes::{ANIMATION_SIZE, FRAME_MS, SCANS_PER_FRAME, moments_in_space}
 use crate::cli::interrupt::Interrupt;
 use crate::draw::draw;
 use crate::replay::ReplayFrame;
-use det_post_eval::draw::{Animation, BevPicture, Canvas, side_by_side};
+use det_post_eval::draw::{Animation, BevImage, Canvas, side_by_side};
 use det_post_eval::recordings::Sides;
 use det_post_ros::output_folder::OutputFolder;
 use det_post_types::{Detection3d, Detections, PointRange, Result, Size, Stamp};
@@ -23,7 +23,7 @@ pub(super) struct SurroundScene {
 struct Served {
     stamp: Stamp,
     /// All cameras, with the boxes that they show.
-    pictures: Canvas,
+    images: Canvas,
     detections: Vec<Detection3d>,
     class_names: Vec<String>,
 }
@@ -44,18 +44,18 @@ impl SurroundScene {
         let Detections::Boxes3d(detections) = found.detections else { return Ok(()) };
         self.served = Some(Served {
             stamp: found.header.stamp,
-            pictures: draw(&found.inputs, 0, found.detections, frame.config)?,
+            images: draw(&found.inputs, 0, found.detections, frame.config)?,
             detections: detections.to_vec(),
             class_names: frame.config.kind.class_names().to_vec(),
         });
         Ok(())
     }
 
-    /// Draws the frame with its truth to `pictures/surround.png`, and an animation of the
-    /// bird's-eye view to `pictures/drive.png`.
+    /// Draws the frame with its truth to `images/surround.png`, and an animation of the
+    /// bird's-eye view to `images/drive.png`.
     ///
     /// # Errors
-    /// `Io` when a picture cannot be written.
+    /// `Io` when an image cannot be written.
     pub(super) fn draw(
         &self,
         sides: &Sides,
@@ -64,30 +64,30 @@ impl SurroundScene {
     ) -> Result<()> {
         let moments = moments_in_space(sides);
         if let Some(served) = &self.served {
-            let size = served.pictures.size().height;
-            let mut from_above = BevPicture::new(None, &RANGE, size)?;
+            let size = served.images.size().height;
+            let mut from_above = BevImage::new(None, &RANGE, size)?;
             if let Some(moment) = moments.get(&served.stamp) {
                 from_above.draw_truth(moment.truth.iter().copied());
             }
             from_above.draw_detections(&served.detections, &served.class_names);
-            let both = side_by_side(&served.pictures, from_above.canvas());
-            both.save(&folder.file("pictures/surround.png")?)?;
+            let both = side_by_side(&served.images, from_above.canvas());
+            both.save(&folder.file("images/surround.png")?)?;
         }
         let shown: Vec<_> = moments.values().step_by(SCANS_PER_FRAME).collect();
         if shown.is_empty() {
             return Ok(());
         }
-        let path = folder.file("pictures/drive.png")?;
+        let path = folder.file("images/drive.png")?;
         let size = Size::new(ANIMATION_SIZE, ANIMATION_SIZE);
         let mut animation = Animation::create(&path, size, shown.len() as u32, FRAME_MS)?;
         for moment in shown {
             if interrupt.is_set() {
                 return Ok(());
             }
-            let mut picture = BevPicture::new(None, &RANGE, ANIMATION_SIZE)?;
-            picture.draw_truth(moment.truth.iter().copied());
-            picture.draw_detections(&moment.detections, &[]);
-            animation.add(picture.canvas())?;
+            let mut image = BevImage::new(None, &RANGE, ANIMATION_SIZE)?;
+            image.draw_truth(moment.truth.iter().copied());
+            image.draw_detections(&moment.detections, &[]);
+            animation.add(image.canvas())?;
         }
         animation.finish()
     }
@@ -102,7 +102,7 @@ pub(super) fn directions(out: &Path, seconds: f64) -> String {
         "in {seconds:.0} s, below {out}/
   drive/             the recording with its truth: drive_0.mcap for Foxglove, ros2 bag play for RViz
   detections/        the detections as a recording; detections.jsonl the same as lines
-  pictures/          surround.png: six cameras and the view from above; drive.png moves; truth is white
+  images/          surround.png: six cameras and the view from above; drive.png moves; truth is white
   report.html        accuracy, curves and the worst frames, for a browser
   figures/           precision over recall, calibration; eval.json has every figure
   report.json        what every stage took and what every limit cost

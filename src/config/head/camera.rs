@@ -1,11 +1,13 @@
 //! Inputs and outputs of camera networks: the facts of their head files.
 
+use std::sync::LazyLock;
+
 use crate::config::declaration::Change::Fixed;
 use crate::config::reader::Reader;
 use crate::config::value::Length::{Exactly, OneOr, OneOrMore};
 use crate::config::value::{above, flag, list, number, one_of, text, whole};
 use det_post_types::{
-    AnchorLevel, ChannelOrder, DetrBoxes, Normalization, Placement, Size, YoloLayout,
+    ChannelOrder, DetrBoxes, Normalization, Placement, Size, YoloKind, YoloLayout, YoloOptions,
 };
 
 /// Inputs and outputs of a camera network.
@@ -90,46 +92,27 @@ impl YoloFacts {
                     list(text(), OneOrMore),
                     "by position",
                     "Names of the outputs in the order of the layout (`v5_raw`: by stride; `detr`: boxes, scores, \
-                     labels).",
+                     labels; `mmdeploy`: boxes, labels).",
                 )
                 .unwrap_or_default(),
         }
     }
 }
 
-#[derive(Clone, Copy)]
-enum LayoutKind {
-    V5,
-    V5Raw,
-    V8,
-    Obb,
-    Yolox,
-    EndToEnd,
-    Detr,
-}
-
-const LAYOUT_KINDS: &[(&str, LayoutKind)] = &[
-    ("v5", LayoutKind::V5),
-    ("v5_raw", LayoutKind::V5Raw),
-    ("v8", LayoutKind::V8),
-    ("obb", LayoutKind::Obb),
-    ("yolox", LayoutKind::Yolox),
-    ("end_to_end", LayoutKind::EndToEnd),
-    ("detr", LayoutKind::Detr),
-];
 const DETR_BOXES: &[(&str, DetrBoxes)] = &[
     ("center_normalized", DetrBoxes::CenterNormalized),
     ("corner_pixels", DetrBoxes::CornerPixels),
 ];
 
+/// The help of `layout.kind`: the outputs of every kind.
+static KINDS_HELP: LazyLock<String> = LazyLock::new(|| {
+    let kind = |(name, kind): &(&str, YoloKind)| format!(" `{name}`: {}.", kind.outputs);
+    "Outputs, for N boxes and C classes.".to_owned()
+        + &YoloLayout::KINDS.iter().map(kind).collect::<String>()
+});
+
 fn layout(p: &mut Reader<'_>) -> YoloLayout {
-    let kind = p.required(
-        "layout.kind",
-        one_of(LAYOUT_KINDS),
-        "Outputs. `v5`: [1,N,5+C]. `v5_raw`: a tensor of logits per stride. `v8`: [1,4+C,N]. `obb`: \
-         [1,4+C+1,N], rotated, the angle in radians last. `yolox`: [1,N,5+C] without grid and strides. \
-         `end_to_end`: [1,N,6], final. `detr`: boxes [1,N,4] and scores, final.",
-    );
+    let kind = p.required("layout.kind", one_of(YoloLayout::KINDS), &KINDS_HELP);
     let strides = p.value(
         "layout.strides",
         Fixed,
@@ -153,20 +136,16 @@ fn layout(p: &mut Reader<'_>) -> YoloLayout {
     );
     let logits =
         p.value("layout.logits", Fixed, flag(), true, "Whether scores of `detr` are logits.");
-    match kind {
-        LayoutKind::V5 => YoloLayout::V5,
-        LayoutKind::V5Raw => {
-            YoloLayout::V5Raw { levels: levels(p, &strides, &anchors.unwrap_or_default()) }
-        }
-        LayoutKind::V8 => YoloLayout::V8,
-        LayoutKind::Obb => YoloLayout::Obb,
-        LayoutKind::Yolox => YoloLayout::Yolox { strides },
-        LayoutKind::EndToEnd => YoloLayout::EndToEnd,
-        LayoutKind::Detr => YoloLayout::Detr { boxes, logits },
+    let anchors: Vec<Vec<f32>> = anchors.unwrap_or_default();
+    if kind.has_anchors {
+        check_anchors(p, &strides, &anchors);
     }
+    let in_pairs = |level: Vec<f32>| level.as_chunks::<2>().0.to_vec();
+    let anchors = anchors.into_iter().map(in_pairs).collect();
+    kind.layout(&YoloOptions { strides, anchors, boxes, logits })
 }
 
-fn levels(p: &mut Reader<'_>, strides: &[u32], anchors: &[Vec<f32>]) -> Vec<AnchorLevel> {
+fn check_anchors(p: &mut Reader<'_>, strides: &[u32], anchors: &[Vec<f32>]) {
     if anchors.len() != strides.len() || anchors.iter().any(|level| level.len() % 2 != 0) {
         p.conflict(
             &["layout.anchors", "layout.strides"],
@@ -174,11 +153,6 @@ fn levels(p: &mut Reader<'_>, strides: &[u32], anchors: &[Vec<f32>]) -> Vec<Anch
             &format!("{} lists, one per stride, of width and height in turn", strides.len()),
         );
     }
-    let level = |(&stride, sizes): (&u32, &Vec<f32>)| AnchorLevel {
-        stride,
-        anchors: sizes.chunks_exact(2).map(|size| [size[0], size[1]]).collect(),
-    };
-    strides.iter().zip(anchors).map(level).collect()
 }
 
 pub(super) fn channel_order(p: &mut Reader<'_>) -> ChannelOrder {
@@ -231,5 +205,5 @@ pub(super) fn normalization(p: &mut Reader<'_>) -> Normalization {
 
 /// The kinds as head files name them.
 pub(super) fn kind_names() -> Vec<&'static str> {
-    LAYOUT_KINDS.iter().map(|(name, _)| *name).collect()
+    YoloLayout::KINDS.iter().map(|(name, _)| *name).collect()
 }

@@ -38,39 +38,41 @@ use super::value::Length::OneOrMore;
 use super::value::{list, one_of, text};
 use det_post_ros::yaml::Node;
 
+/// The files of `config/heads` with these names.
+macro_rules! shipped {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../../config/heads/", $name, ".yaml")))),*]
+    };
+}
+
 /// The shipped heads by name.
-pub(super) const SHIPPED: &[(&str, &str)] = &[
-    ("centerpoint_autoware", include_str!("../../../config/heads/centerpoint_autoware.yaml")),
-    (
-        "centerpoint_autoware_short_range",
-        include_str!("../../../config/heads/centerpoint_autoware_short_range.yaml"),
-    ),
-    ("centerpoint_nuscenes", include_str!("../../../config/heads/centerpoint_nuscenes.yaml")),
-    (
-        "centerpoint_voxel_nuscenes_0075",
-        include_str!("../../../config/heads/centerpoint_voxel_nuscenes_0075.yaml"),
-    ),
-    (
-        "centerpoint_voxel_nuscenes_01",
-        include_str!("../../../config/heads/centerpoint_voxel_nuscenes_01.yaml"),
-    ),
-    ("centerpoint_voxel_waymo", include_str!("../../../config/heads/centerpoint_voxel_waymo.yaml")),
-    ("demo_camera", include_str!("../../../config/heads/demo_camera.yaml")),
-    ("demo_lidar", include_str!("../../../config/heads/demo_lidar.yaml")),
-    ("demo_surround", include_str!("../../../config/heads/demo_surround.yaml")),
-    ("demo_voxel", include_str!("../../../config/heads/demo_voxel.yaml")),
-    ("isaac_ros_rtdetr", include_str!("../../../config/heads/isaac_ros_rtdetr.yaml")),
-    ("isaac_ros_yolov8", include_str!("../../../config/heads/isaac_ros_yolov8.yaml")),
-    ("pointpillars_kitti", include_str!("../../../config/heads/pointpillars_kitti.yaml")),
-    ("rtdetr", include_str!("../../../config/heads/rtdetr.yaml")),
-    ("second_kitti", include_str!("../../../config/heads/second_kitti.yaml")),
-    ("streampetr_autoware", include_str!("../../../config/heads/streampetr_autoware.yaml")),
-    ("yolo_obb", include_str!("../../../config/heads/yolo_obb.yaml")),
-    ("yolov10", include_str!("../../../config/heads/yolov10.yaml")),
-    ("yolov5", include_str!("../../../config/heads/yolov5.yaml")),
-    ("yolov5_raw", include_str!("../../../config/heads/yolov5_raw.yaml")),
-    ("yolov8", include_str!("../../../config/heads/yolov8.yaml")),
-    ("yolox", include_str!("../../../config/heads/yolox.yaml")),
+pub(super) const SHIPPED: &[(&str, &str)] = shipped![
+    "centerpoint_autoware"
+    "centerpoint_autoware_short_range"
+    "centerpoint_nuscenes"
+    "centerpoint_voxel_nuscenes_0075"
+    "centerpoint_voxel_nuscenes_01"
+    "centerpoint_voxel_waymo"
+    "demo_camera"
+    "demo_lidar"
+    "demo_surround"
+    "demo_voxel"
+    "isaac_ros_rtdetr"
+    "isaac_ros_yolov8"
+    "mmdeploy"
+    "pointpillars_kitti"
+    "rtdetr"
+    "second_kitti"
+    "streampetr_autoware"
+    "yolo26"
+    "yolo26_obb"
+    "yolo_obb"
+    "yolov10"
+    "yolov5"
+    "yolov5_raw"
+    "yolov7_end2end"
+    "yolov8"
+    "yolox"
 ];
 
 /// The shipped lists of class names.
@@ -132,7 +134,7 @@ pub(super) fn read_inline(
     if let Some(names) = facts_given.get_mut("class_names") {
         expand(&mut names.node);
     }
-    let mut of_head = Problems::default();
+    let mut of_head = problems.of_part();
     let mut p = Reader::new(prefix, facts_given, &mut of_head);
     let facts = facts(&mut p);
     let declared = p.finish();

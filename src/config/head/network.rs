@@ -13,7 +13,7 @@ use crate::config::files::{Entries, Entry};
 use crate::config::problems::{Origin, Problems};
 use det_post_infer::metadata::Metadata;
 use det_post_ros::yaml::Node;
-use det_post_types::YoloLayout;
+use det_post_types::{Dim, Size, YoloLayout};
 
 /// The key of the names.
 const NAMES: &str = "class_names";
@@ -98,6 +98,32 @@ impl Network {
         )
     }
 
+    /// Takes the layout of final outputs in place of its family's, where the file has such outputs.
+    pub(in crate::config) fn adapt(&self, facts: &mut YoloFacts, problems: &mut Problems) {
+        let Some(layout) = facts.layout.end_to_end() else { return };
+        let name = facts.output_names.first();
+        let output = match name {
+            Some(name) => self.metadata.outputs.iter().find(|output| output.name == *name),
+            None => self.metadata.outputs.first(),
+        };
+        let Some(shape) = output.and_then(|output| output.shape.as_deref()) else { return };
+        let num_classes = facts.class_names.len();
+        let is_own = |layout: &YoloLayout| {
+            let input = facts.input_size.unwrap_or(Size::new(1, 1));
+            let outputs = layout.outputs(num_classes, input, false).unwrap_or_default();
+            outputs.iter().flat_map(|output| &output.shapes).any(|expected| fits(expected, shape))
+        };
+        if is_own(&layout) && !is_own(&facts.layout) {
+            let Self { channel, path, .. } = self;
+            problems.note(format!(
+                "{channel}: the outputs of the network {path} are final boxes: its layout is `{}`, not `{}`",
+                layout.name(),
+                facts.layout.name()
+            ));
+            facts.layout = layout;
+        }
+    }
+
     /// Compares the file with the facts of its head, of which the user gave the names if
     /// `has_given_names`; `key` is the parameter of the head.
     pub(in crate::config) fn check(
@@ -145,7 +171,7 @@ impl Network {
 
     fn check_task(&self, key: &str, layout: &YoloLayout, problems: &mut Problems) {
         let Self { path, metadata, .. } = self;
-        let kind = kind_of(layout);
+        let kind = layout.name();
         let allowed = match metadata.task.as_deref() {
             Some("detect") if layout.has_rotated_boxes() => {
                 "a head of axis-aligned boxes, such as `yolov8`, or a network of oriented boxes"
@@ -165,12 +191,14 @@ impl Network {
             );
             problems.push(key, &message);
         }
-        let is_final = matches!(layout, YoloLayout::EndToEnd | YoloLayout::Detr { .. });
-        if metadata.is_end_to_end && !is_final {
+        if metadata.is_end_to_end && !layout.is_end_to_end() {
+            let head = match layout.has_rotated_boxes() {
+                true => "`obb_end_to_end`, such as `yolo26_obb`",
+                false => "`end_to_end`, such as `yolo26`",
+            };
             let message = format!(
                 "its layout `{kind}` does not fit the network {path}, whose metadata says `end2end`: its outputs are \
-                 final boxes; allowed: a head of layout `end_to_end`, such as `yolov10`, or the network exported with \
-                 `end2end=False`"
+                 final boxes; allowed: a head of layout {head}, or the network exported with `end2end=False`"
             );
             problems.push(key, &message);
         }
@@ -211,17 +239,16 @@ impl Network {
     }
 }
 
-/// The name of a layout in head files.
-fn kind_of(layout: &YoloLayout) -> &'static str {
-    match layout {
-        YoloLayout::V5 => "v5",
-        YoloLayout::V5Raw { .. } => "v5_raw",
-        YoloLayout::V8 => "v8",
-        YoloLayout::Obb => "obb",
-        YoloLayout::Yolox { .. } => "yolox",
-        YoloLayout::EndToEnd => "end_to_end",
-        YoloLayout::Detr { .. } => "detr",
-    }
+/// Whether a shape of a file is one that a layout has; `None` is any length. An open dimension
+/// fits where any length does.
+fn fits(expected: &[Option<usize>], shape: &[Dim]) -> bool {
+    let dims = expected.iter().zip(shape);
+    let is_same = |(expected, dim): (&Option<usize>, &Dim)| match (expected, dim) {
+        (Some(expected), Dim::Fixed(found)) => expected == found,
+        (Some(expected), Dim::Dynamic) => *expected == 1,
+        (None, _) => true,
+    };
+    expected.len() == shape.len() && dims.into_iter().all(is_same)
 }
 
 /// The first names of a list.
@@ -234,8 +261,9 @@ fn listed(names: &[String]) -> String {
 mod tests {
     use std::path::PathBuf;
 
+    use super::*;
     use crate::config::{ChannelKind, Config};
-    use det_post_types::Result;
+    use det_post_types::{Result, TensorSpec};
 
     /// A file of nothing but metadata.
     fn network(folder: &tempfile::TempDir, entries: &[(&str, &str)]) -> PathBuf {
@@ -314,6 +342,45 @@ mod tests {
     }
 
     #[test]
+    fn the_shape_of_the_output_tells_final_boxes() {
+        let layout = |layout: YoloLayout, names: usize, dims: &[Dim]| {
+            let spec = TensorSpec {
+                name: "output0".to_owned(),
+                element: None,
+                shape: Some(dims.to_vec()),
+            };
+            let metadata = Metadata { outputs: vec![spec], ..Metadata::default() };
+            let (channel, path) = ("cam".to_owned(), "n.onnx".to_owned());
+            let network = Network { channel, path, metadata };
+            let name = match layout.has_rotated_boxes() {
+                true => "yolo_obb",
+                false => "yolov8",
+            };
+            let mut problems = Problems::default();
+            let head = super::super::read("cam.head", name, None, &mut problems).unwrap();
+            let super::super::Facts::Camera(mut facts) = head.facts else { panic!() };
+            facts.class_names = (0..names).map(|name| name.to_string()).collect();
+            network.adapt(&mut facts, &mut problems);
+            facts.layout.name()
+        };
+        let fixed = |dims: [usize; 3]| dims.map(Dim::Fixed);
+        for (of, names, dims, expected) in [
+            (YoloLayout::V8, 80, fixed([1, 300, 6]), "end_to_end"),
+            (YoloLayout::V8, 80, fixed([1, 84, 8400]), "v8"),
+            (YoloLayout::V8, 2, fixed([1, 6, 8400]), "v8"),
+            // Either: what the head says.
+            (YoloLayout::V8, 2, fixed([1, 6, 6]), "v8"),
+            (YoloLayout::V8, 80, [Dim::Dynamic, Dim::Dynamic, Dim::Fixed(6)], "end_to_end"),
+            (YoloLayout::V8, 80, [Dim::Dynamic, Dim::Dynamic, Dim::Dynamic], "v8"),
+            (YoloLayout::Obb, 15, fixed([1, 300, 7]), "obb_end_to_end"),
+            (YoloLayout::Obb, 15, fixed([1, 20, 8400]), "obb"),
+            (YoloLayout::Obb, 2, fixed([1, 7, 300]), "obb"),
+        ] {
+            assert_eq!(layout(of.clone(), names, &dims), expected, "{of:?} {dims:?}");
+        }
+    }
+
+    #[test]
     fn what_contradicts_the_head_is_refused_with_both() {
         let sized = format!("{FACTS}, class_names: [a], input_size: [640, 400]}}");
         let cases = [
@@ -322,7 +389,7 @@ mod tests {
             ("yolov8", ("task", "segment"), &["task `segment`"]),
             ("yolov8", ("task", "pose"), &["task `pose`"]),
             ("yolov8", ("end2end", "True"), &["`v8`", "`end2end`", "end_to_end"]),
-            ("yolo_obb", ("end2end", "True"), &["end2end=False"]),
+            ("yolo_obb", ("end2end", "True"), &["yolo26_obb", "end2end=False"]),
             ("yolov5_raw", ("stride", "64"), &["[8, 16, 32]", "64"]),
             (&sized, ("stride", "32"), &["cam.head.input_size", "640x400", "multiples of 32"]),
         ];
@@ -336,6 +403,8 @@ mod tests {
             ("yolov8", ("task", "detect")),
             ("yolo_obb", ("task", "obb")),
             ("yolov10", ("end2end", "True")),
+            ("yolo26", ("end2end", "True")),
+            ("yolo26_obb", ("task", "obb")),
             ("yolov8", ("end2end", "False")),
             ("yolov8", ("task", "something")),
             ("yolov5_raw", ("stride", "32")),

@@ -22,9 +22,9 @@ pub struct SurroundFacts {
     pub class_names: Vec<String>,
     /// Number of cameras; `None`: that of the model.
     pub num_cameras: Option<usize>,
-    /// Size of the network's input pictures; `None`: that of the model.
+    /// Size of the network's input images; `None`: that of the model.
     pub input_size: Option<Size>,
-    /// Order of a picture's planes.
+    /// Order of an image's planes.
     pub channel_order: ChannelOrder,
     /// The normalization of values from 0 to 255.
     pub normalization: Normalization,

@@ -16,7 +16,7 @@ pub struct ViewFacts {
     pub decoder: ViewDecoder,
     /// The order of the backbone's feature maps.
     pub layout: MapLayout,
-    /// By output of the backbone, the pixels of a picture for one texel.
+    /// By output of the backbone, the pixels of an image for one texel.
     pub level_strides: Vec<u32>,
     /// Whether the last level is followed by one of its even rows and columns.
     pub extra_level: bool,
@@ -58,7 +58,7 @@ impl ViewFacts {
         let level_strides = p.required(
             "level_strides",
             list(whole(1..=1024).in_unit("px"), OneOrMore),
-            "Pixels of a picture for one texel, by output of the backbone.",
+            "Pixels of an image for one texel, by output of the backbone.",
         );
         let extra_level = p.value(
             "extra_level",

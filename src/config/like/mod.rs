@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) use recognition::recognize;
 pub use report::{packages, parameter_table};
-pub use translation::{Fate, State};
+pub use translation::{TranslatedParameter, TranslationOutcome};
 
 use self::key::Key;
 use self::translation::Translation;
@@ -44,7 +44,7 @@ pub enum Package {
     IsaacYolov8,
     /// The decoder of `isaac_ros_rtdetr`.
     IsaacRtdetr,
-    /// `yolo_ros`.
+    /// `yolo_ros`, in Python (4.x) and in C++ (2026).
     YoloRos,
 }
 
@@ -146,12 +146,12 @@ impl Package {
 
     /// Values of parameters that may change while its node runs, where they are not given:
     /// the node has these parameters then, too.
-    fn defaults(self) -> Vec<(&'static str, Node)> {
+    fn defaults(self, given: &Entries) -> Vec<(&'static str, Node)> {
         match self {
             Self::LidarCenterpoint | Self::TensorrtYolox => Vec::new(),
             Self::IsaacYolov8 => isaac::yolov8_defaults(),
             Self::IsaacRtdetr => isaac::rtdetr_defaults(),
-            Self::YoloRos => yolo_ros::defaults(),
+            Self::YoloRos => yolo_ros::defaults(|name| given.contains_key(name)),
         }
     }
 
@@ -172,7 +172,7 @@ pub struct Like {
     /// The package of that node.
     pub package: Package,
     /// What became of its parameters.
-    pub fates: Vec<Fate>,
+    pub parameters: Vec<TranslatedParameter>,
     /// Its parameters as they are given, and ours without the name of the channel.
     given: BTreeMap<String, Node>,
     arguments: Arguments,
@@ -207,7 +207,7 @@ pub(super) fn translate(
     if let Some(other) = recognize(&given).filter(|found| found.package != Some(package)) {
         problems.push(&format!("--like {}", package.name()), &other.refusal());
     }
-    for (key, node) in package.defaults() {
+    for (key, node) in package.defaults(&given) {
         let entry = || Entry { node, origin: Origin::own("--like") };
         given.entry(key.to_owned()).or_insert_with(entry);
     }
@@ -222,10 +222,10 @@ pub(super) fn translate(
         Package::IsaacRtdetr => isaac::rtdetr(&mut translation),
         Package::YoloRos => yolo_ros::translate(&mut translation),
     }
-    let (entries, fates, derived) =
+    let (entries, parameters, derived) =
         translation.finish(package.keys(), |key| owner(package, &declared, key));
     let arguments = arguments.clone();
-    (entries, Like { package, fates, given: given_nodes, arguments, derived })
+    (entries, Like { package, parameters, given: given_nodes, arguments, derived })
 }
 
 /// Names of our parameters of the channel of a package.

@@ -40,9 +40,11 @@ impl Like {
     pub(in crate::config) fn name_of(&self, ours: &str) -> String {
         let full = format!("{}.{ours}", self.package.channel());
         let value = format!("{full}: ");
-        let sets = |fate: &&super::Fate| fate.became.iter().any(|set| set.starts_with(&value));
-        let theirs = self.fates.iter().find(sets).filter(|_| self.derived.contains(&full));
-        theirs.map_or_else(|| ours.to_owned(), |fate| fate.key.clone())
+        let sets = |parameter: &&super::TranslatedParameter| {
+            parameter.became.iter().any(|set| set.starts_with(&value))
+        };
+        let theirs = self.parameters.iter().find(sets).filter(|_| self.derived.contains(&full));
+        theirs.map_or_else(|| ours.to_owned(), |parameter| parameter.key.clone())
     }
 
     /// A parameter of their node.

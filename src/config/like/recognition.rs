@@ -114,8 +114,11 @@ const SIGNATURES: &[Signature] = &[
         package: Some(Package::YoloRos),
         name: "yolo_ros",
         generations: &[
-            (&["imgsz_height", "max_det"], "4.0 and later"),
-            (&["model", "yolo_encoding"], "4.0 and later"),
+            (&["plugins", "cameras"], "2026, of plugins"),
+            (&["model_type", "image_topic"], "2026, in C++"),
+            (&["model_repo", "provider"], "2026, in C++"),
+            (&["imgsz_height", "max_det"], "4.0 to 4.6"),
+            (&["model", "yolo_encoding"], "4.0 to 4.6"),
         ],
     },
 ];

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{Fate, Like, PACKAGES, Package};
+use super::{Like, PACKAGES, Package, TranslatedParameter};
 use crate::config::Config;
 use crate::config::declaration::parameter_file;
 
 impl Like {
     /// A line per parameter: key, value, what it became, state, note.
     pub fn table(&self) -> String {
-        let rows: Vec<[String; 5]> = self.fates.iter().map(row).collect();
+        let rows: Vec<[String; 5]> = self.parameters.iter().map(row).collect();
         let head = ["key", "value", "became", "state", "note"].map(str::to_owned);
         let widths: Vec<usize> = (0..4)
             .map(|column| {
@@ -32,8 +32,8 @@ impl Like {
     }
 }
 
-fn row(fate: &Fate) -> [String; 5] {
-    let Fate { key, value, became, state, note, .. } = fate;
+fn row(parameter: &TranslatedParameter) -> [String; 5] {
+    let TranslatedParameter { key, value, became, state, note, .. } = parameter;
     let shorten = |text: &str| match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -60,16 +60,16 @@ impl Config {
     pub fn migration_json(&self) -> Option<Value> {
         let like = self.like.as_ref()?;
         let keys: Vec<Value> = like
-            .fates
+            .parameters
             .iter()
-            .map(|fate| {
+            .map(|parameter| {
                 json!({
-                    "key": fate.key,
-                    "value": fate.value,
-                    "became": fate.became,
-                    "state": fate.state.name(),
-                    "note": fate.note,
-                    "warning": fate.is_warning,
+                    "key": parameter.key,
+                    "value": parameter.value,
+                    "became": parameter.became,
+                    "state": parameter.state.name(),
+                    "note": parameter.note,
+                    "warning": parameter.is_warning,
                 })
             })
             .collect();

@@ -10,9 +10,9 @@ use crate::config::substitution::Arguments;
 use crate::config::value::found;
 use det_post_ros::yaml::Node;
 
-/// What became of a parameter.
+/// How a parameter of another package is translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum TranslationOutcome {
     /// A parameter of ours has the same name and value.
     Same,
     /// A parameter of ours has the value.
@@ -29,7 +29,7 @@ pub enum State {
     Replaced,
 }
 
-impl State {
+impl TranslationOutcome {
     /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
@@ -44,17 +44,17 @@ impl State {
     }
 }
 
-/// What became of a parameter of theirs.
+/// A parameter of another package, and what follows from it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fate {
+pub struct TranslatedParameter {
     /// Its name.
     pub key: String,
     /// Its value, as a file has it.
     pub value: String,
     /// The parameters of ours that follow, as `key: value`.
     pub became: Vec<String>,
-    /// What became of it.
-    pub state: State,
+    /// How it is translated.
+    pub state: TranslationOutcome,
     /// A remark, or nothing.
     pub note: String,
     /// Whether the remark is a warning.
@@ -78,7 +78,7 @@ pub(super) struct Translation<'a> {
     ours: Entries,
     /// Keys of ours that follow from theirs.
     derived: BTreeSet<String>,
-    fates: Vec<Fate>,
+    parameters: Vec<TranslatedParameter>,
     problems: &'a mut Problems,
 }
 
@@ -89,8 +89,8 @@ impl<'a> Translation<'a> {
         arguments: &'a Arguments,
         problems: &'a mut Problems,
     ) -> Self {
-        let (ours, derived, fates) = (Entries::new(), BTreeSet::new(), Vec::new());
-        Self { channel, arguments, given, ours, derived, fates, problems }
+        let (ours, derived, parameters) = (Entries::new(), BTreeSet::new(), Vec::new());
+        Self { channel, arguments, given, ours, derived, parameters, problems }
     }
 
     /// Adds what another file gives.
@@ -159,6 +159,36 @@ impl<'a> Translation<'a> {
         taken
     }
 
+    /// Notes every parameter below a prefix as one without effect.
+    pub(super) fn ignore_below(&mut self, prefix: &str, note: &str) {
+        let below = self.given.range(prefix.to_owned()..).map(|(key, _)| key);
+        let below: Vec<String> = below.take_while(|key| key.starts_with(prefix)).cloned().collect();
+        for key in below {
+            if let Some(given) = self.take_name(&key) {
+                self.ignore(&given, TranslationOutcome::NoEffect, note);
+            }
+        }
+    }
+
+    /// Notes the parameters of a table with a prefix that are left, which have no effect.
+    pub(super) fn ignore_table(&mut self, prefix: &str, keys: &[&Key]) {
+        for key in keys.iter().filter(|key| !prefix.is_empty() && key.effect != Effect::Used) {
+            for name in key.names {
+                let Some(given) = self.take_name(&format!("{prefix}{name}")) else { continue };
+                let state = match key.effect {
+                    Effect::Engine => TranslationOutcome::Engine,
+                    _ => TranslationOutcome::NoEffect,
+                };
+                self.ignore(&given, state, key.note);
+            }
+        }
+    }
+
+    /// Whether a parameter of ours is set.
+    pub(super) fn is_set(&self, ours: &str) -> bool {
+        self.ours.contains_key(&format!("{}.{ours}", self.channel))
+    }
+
     /// Refuses because a parameter is not given.
     pub(super) fn missing(&mut self, name: &str, place: &str) {
         self.problems.push(name, &format!("is missing; it usually stands in {place}"));
@@ -182,16 +212,23 @@ impl<'a> Translation<'a> {
 
     /// Sets a parameter of ours to the value of one of theirs.
     pub(super) fn rename(&mut self, given: &Given, ours: &str) {
-        let state = if given.key == ours { State::Same } else { State::Renamed };
+        let state =
+            if given.key == ours { TranslationOutcome::Same } else { TranslationOutcome::Renamed };
         self.become_with(given, &[(ours, given.node.clone())], state, "");
     }
 
     /// Sets parameters of ours that follow from the value of one of theirs.
     pub(super) fn convert(&mut self, given: &Given, ours: &[(&str, Node)], note: &str) {
-        self.become_with(given, ours, State::Converted, note);
+        self.become_with(given, ours, TranslationOutcome::Converted, note);
     }
 
-    fn become_with(&mut self, given: &Given, ours: &[(&str, Node)], state: State, note: &str) {
+    fn become_with(
+        &mut self,
+        given: &Given,
+        ours: &[(&str, Node)],
+        state: TranslationOutcome,
+        note: &str,
+    ) {
         let channel = self.channel;
         for (key, node) in ours {
             self.set(key, node.clone());
@@ -199,7 +236,7 @@ impl<'a> Translation<'a> {
         }
         let became =
             ours.iter().map(|(key, node)| format!("{channel}.{key}: {}", plain(node))).collect();
-        self.fate(given, became, state, note);
+        self.record(given, became, state, note);
     }
 
     /// Sets a parameter of ours that may be given under its own name.
@@ -217,33 +254,35 @@ impl<'a> Translation<'a> {
     /// Notes a parameter of TensorRT, and what it sets where TensorRT runs the network.
     pub(super) fn engine(&mut self, given: &Given, ours: Option<(&str, Node)>) {
         match ours {
-            Some(ours) => self.become_with(given, &[ours], State::Converted, ""),
-            None => self.ignore(given, State::Engine, "only TensorRT uses it"),
+            Some(ours) => self.become_with(given, &[ours], TranslationOutcome::Converted, ""),
+            None => self.ignore(given, TranslationOutcome::Engine, "only TensorRT uses it"),
         }
     }
 
     /// Notes a parameter that their node does not have beside the others.
     pub(super) fn unknown_here(&mut self, given: &Given) {
-        self.ignore(given, State::Unknown, "");
+        self.ignore(given, TranslationOutcome::Unknown, "");
         self.warn(&given.key, "unknown beside the other keys, no effect");
     }
 
     /// Notes that a parameter does nothing.
-    pub(super) fn ignore(&mut self, given: &Given, state: State, note: &str) {
-        self.fate(given, Vec::new(), state, note);
+    pub(super) fn ignore(&mut self, given: &Given, state: TranslationOutcome, note: &str) {
+        self.record(given, Vec::new(), state, note);
     }
 
     /// Notes that a newer parameter holds.
     pub(super) fn replaced(&mut self, given: &Given) {
-        self.fate(given, Vec::new(), State::Replaced, "");
+        self.record(given, Vec::new(), TranslationOutcome::Replaced, "");
         self.warn(&given.key, "no effect: a newer key holds");
     }
 
     /// Adds a warning to what became of a parameter.
     pub(super) fn warn(&mut self, key: &str, note: &str) {
         self.problems.warn(format!("{key}: {note}"));
-        if let Some(fate) = self.fates.iter_mut().rev().find(|fate| fate.key == key) {
-            (fate.note, fate.is_warning) = (note.to_owned(), true);
+        if let Some(parameter) =
+            self.parameters.iter_mut().rev().find(|parameter| parameter.key == key)
+        {
+            (parameter.note, parameter.is_warning) = (note.to_owned(), true);
         }
     }
 
@@ -252,10 +291,23 @@ impl<'a> Translation<'a> {
         self.problems.warn(message.to_owned());
     }
 
-    fn fate(&mut self, given: &Given, became: Vec<String>, state: State, note: &str) {
+    fn record(
+        &mut self,
+        given: &Given,
+        became: Vec<String>,
+        state: TranslationOutcome,
+        note: &str,
+    ) {
         let (key, value) = (given.key.clone(), plain(&given.node));
         let note = note.to_owned();
-        self.fates.push(Fate { key, value, became, state, note, is_warning: false });
+        self.parameters.push(TranslatedParameter {
+            key,
+            value,
+            became,
+            state,
+            note,
+            is_warning: false,
+        });
     }
 
     /// Ends the translation. What is left is ours if `owner` says so, without effect if
@@ -264,36 +316,46 @@ impl<'a> Translation<'a> {
         mut self,
         keys: &[&Key],
         owner: impl Fn(&str) -> Option<String>,
-    ) -> (Entries, Vec<Fate>, BTreeSet<String>) {
+    ) -> (Entries, Vec<TranslatedParameter>, BTreeSet<String>) {
         for (key, entry) in std::mem::take(&mut self.given) {
             let given = Given { key, node: entry.node.clone() };
             if let Some(full) = owner(&given.key) {
                 let became = vec![format!("{full}: {}", plain(&entry.node))];
-                self.fate(&given, became, State::Same, "");
+                self.record(&given, became, TranslationOutcome::Same, "");
                 self.derived.remove(&full);
                 self.ours.insert(full, entry);
                 continue;
             }
             let known = keys.iter().find(|known| known.has_name(&given.key));
             match known.map(|known| (known.effect, known.note)) {
-                Some((Effect::Engine, note)) => self.ignore(&given, State::Engine, note),
+                Some((Effect::Engine, note)) => {
+                    self.ignore(&given, TranslationOutcome::Engine, note)
+                }
                 Some((Effect::Used | Effect::Nothing, note)) => {
-                    self.ignore(&given, State::NoEffect, note);
+                    self.ignore(&given, TranslationOutcome::NoEffect, note);
                 }
                 None => self.unknown(&given, keys),
             }
         }
-        let is_without = |fate: &&Fate| matches!(fate.state, State::Engine | State::NoEffect);
+        let is_without = |parameter: &&TranslatedParameter| {
+            matches!(parameter.state, TranslationOutcome::Engine | TranslationOutcome::NoEffect)
+        };
         let without_effect: Vec<&str> =
-            self.fates.iter().filter(is_without).map(|fate| &*fate.key).collect();
+            self.parameters.iter().filter(is_without).map(|parameter| &*parameter.key).collect();
         if !without_effect.is_empty() {
             self.problems.note(format!("no effect here: {}", without_effect.join(", ")));
         }
-        (self.ours, self.fates, self.derived)
+        (self.ours, self.parameters, self.derived)
     }
 
     fn unknown(&mut self, given: &Given, keys: &[&Key]) {
-        self.ignore(given, State::Unknown, "");
+        // Another topic would be read or written, in silence.
+        if given.key.rsplit(['.', '_']).next() == Some("topic") {
+            let message = "unknown key that names a topic, of another version perhaps: the topics would be others; allowed: \
+                           none; set `input` or `output` (`-p input:=TOPIC`), or rename the topic (`-r`)";
+            self.problems.push(&given.key, message);
+        }
+        self.ignore(given, TranslationOutcome::Unknown, "");
         let names = keys.iter().flat_map(|key| key.names).copied();
         let hint = nearest(&given.key, names).map(|name| format!("; did you mean `{name}`?"));
         self.warn(&given.key, &format!("unknown key, no effect{}", hint.unwrap_or_default()));

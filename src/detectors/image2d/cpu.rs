@@ -8,10 +8,10 @@ use crate::detectors::in_flight::SingleFrame;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use det_post_infer::Engine;
 use det_post_ops::device::Device;
-use det_post_ops::image::decompress::{Picture, decompress};
+use det_post_ops::image::decompress::{DecodedImage, decompress};
 use det_post_ops::image::letterbox::{self, letterbox};
 use det_post_types::{
-    Box2d, Detections, FrameReport, ImagePayload, Letterbox, PictureDecoder, Result, Stage, Tensor,
+    Box2d, Detections, FrameReport, ImageDecoder, ImagePayload, Letterbox, Result, Stage, Tensor,
 };
 
 /// The timed stages, in order: those before the outputs of the network and those after.
@@ -25,7 +25,7 @@ pub struct CpuDetector<B = Box2d> {
     info: DetectorInfo,
     engine: Box<dyn Engine>,
     head: YoloHead,
-    picture: Picture,
+    decoded: DecodedImage,
     letterbox: letterbox::Workspace,
     input: Tensor,
     postprocess: Postprocess<B>,
@@ -47,15 +47,16 @@ impl<B: ImageBoxes> CpuDetector<B> {
     /// # Errors
     /// `Model` when the network does not fit the head, or the head has boxes of the
     /// other kind.
-    pub fn new(config: &CameraConfig, engine: Box<dyn Engine>) -> Result<Self> {
+    pub fn new(config: &CameraConfig, mut engine: Box<dyn Engine>) -> Result<Self> {
         boxes::check::<B>(&config.facts.layout)?;
         let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
+        engine.use_outputs(head.output_positions())?;
         let input = head.input()?;
         Ok(Self {
             info: DetectorInfo::new(NEEDS, &Device::Cpu, engine.name(), &STAGES),
             engine,
             head,
-            picture: Picture::new(),
+            decoded: DecodedImage::new(),
             letterbox: letterbox::Workspace::new(),
             input,
             postprocess: Postprocess::new(config),
@@ -76,14 +77,14 @@ impl<B: ImageBoxes> Detector for CpuDetector<B> {
     /// From the image to the outputs of the network.
     fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         self.in_flight.check_free()?;
-        let Self { engine, head, picture, letterbox: workspace, input, .. } = self;
+        let Self { engine, head, decoded, letterbox: workspace, input, .. } = self;
         let image = match frame.image(IMAGE)? {
             ImagePayload::Raw(image) => image,
             ImagePayload::OnDevice(image) => return Err(image.data().refused("letterbox")),
             ImagePayload::Compressed(file) => {
-                report.time(Stage::Decompress, || decompress(&file, picture))?;
-                report.add_pictures(PictureDecoder::Cpu, 1);
-                picture.view()?
+                report.time(Stage::Decompress, || decompress(&file, decoded))?;
+                report.add_images(ImageDecoder::Cpu, 1);
+                decoded.view()?
             }
         };
         let placed = report

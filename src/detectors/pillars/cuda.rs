@@ -76,7 +76,7 @@ impl DevicePillarMap {
 impl DeviceMapEncoder for DevicePillarMap {
     const STAGES: &'static [Stage] =
         &[Stage::Voxelize, Stage::PillarFeatures, Stage::Encode, Stage::Scatter];
-    const CAN_OVERLAP: bool = true;
+    const CAN_PIPELINE: bool = true;
 
     fn enqueue(&mut self, running: &mut FrameInProgress<'_, '_>) -> Result<()> {
         self.group.enqueue()?;

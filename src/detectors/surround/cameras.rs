@@ -2,6 +2,7 @@
 
 use nalgebra::{Isometry3, Matrix4};
 
+use super::matrices::{RigMatrices, ViewMatrices};
 use super::{STAGE, known};
 use crate::config::SurroundConfig;
 use crate::detectors::{FrameInput, FrameSet, Payload};
@@ -11,25 +12,21 @@ use det_post_types::{
     Placement, Result, Size, Undistort, rounded_rows,
 };
 
-/// The matrices of all cameras for a network with pictures of one size, and the maps from
+/// The matrices of all cameras for a network with images of one size, and the maps from
 /// its pixels to those of the received images, as `M`.
 ///
 /// Everything that depends only on the calibration is kept until the calibration, the
 /// size or the frame of the images changes.
 #[derive(Debug)]
 pub struct Cameras<M> {
-    picture: Size,
+    input_size: Size,
     undistort: Undistort,
     convention: PixelConvention,
     compensate_skew: bool,
     cameras: Vec<Option<Camera<M>>>,
     /// Maps of cameras that were dropped, whose memory the next map of the camera takes over.
     spare_maps: Vec<Option<M>>,
-    intrinsics: Vec<f32>,
-    target_from_picture: Vec<f32>,
-    picture_from_target: Vec<Matrix4<f64>>,
-    is_present: Vec<bool>,
-    has_changed: bool,
+    matrices: RigMatrices,
     /// The number of views that were computed.
     num_views: u64,
 }
@@ -42,25 +39,21 @@ pub struct Camera<M> {
     frame_id: String,
     view: CameraView,
     revision: u64,
-    /// How the network's picture is sampled from an image.
+    /// How the network's input image is sampled from an image.
     pub map: M,
 }
 
 impl<M> Cameras<M> {
-    /// Cameras without calibration so far, for pictures of a size.
-    pub fn new(config: &SurroundConfig, num_cameras: usize, picture: Size) -> Self {
+    /// Cameras without calibration so far, for images of a size.
+    pub fn new(config: &SurroundConfig, num_cameras: usize, input_size: Size) -> Self {
         Self {
-            picture,
+            input_size,
             undistort: config.undistort,
             convention: config.facts.pixel_convention,
             compensate_skew: config.compensate_skew,
             cameras: (0..num_cameras).map(|_| None).collect(),
             spare_maps: (0..num_cameras).map(|_| None).collect(),
-            intrinsics: vec![0.0; 16 * num_cameras],
-            target_from_picture: vec![0.0; 16 * num_cameras],
-            picture_from_target: vec![Matrix4::zeros(); num_cameras],
-            is_present: vec![false; num_cameras],
-            has_changed: false,
+            matrices: RigMatrices::new(num_cameras),
             num_views: 0,
         }
     }
@@ -79,8 +72,9 @@ impl<M> Cameras<M> {
         mut map_of: impl FnMut(&CameraView, Option<M>) -> Result<M>,
     ) -> Result<()> {
         for index in 0..self.cameras.len() {
-            self.is_present[index] = matches!(frame.inputs.get(index), Some(Some(_)));
-            if !self.is_present[index] {
+            let is_present = matches!(frame.inputs.get(index), Some(Some(_)));
+            self.matrices.set_present(index, is_present);
+            if !is_present {
                 continue;
             }
             let input = frame.input(index)?;
@@ -90,23 +84,14 @@ impl<M> Cameras<M> {
             let camera_from_target =
                 camera_from_target(compensate_skew, input, frame).map_err(of_camera)?;
             let matrices = matrices(&camera.view, &camera_from_target).map_err(of_camera)?;
-            let [k, picture_from_target, inverse] = matrices;
-            self.picture_from_target[index] = picture_from_target;
-            for (target, matrix) in
-                [(&mut self.intrinsics, k), (&mut self.target_from_picture, inverse)]
-            {
-                let target = &mut target[16 * index..][..16];
-                let matrix = rounded_rows(&matrix, None);
-                self.has_changed |= target != matrix;
-                target.copy_from_slice(&matrix);
-            }
+            self.matrices.set(index, &matrices);
         }
         Ok(())
     }
 
-    /// Whether a matrix has changed since the last call.
-    pub fn take_changed(&mut self) -> bool {
-        std::mem::take(&mut self.has_changed)
+    /// The matrices of the last frame.
+    pub fn matrices(&self) -> &RigMatrices {
+        &self.matrices
     }
 
     /// The cameras, in the order of the inputs.
@@ -117,23 +102,6 @@ impl<M> Cameras<M> {
     /// A camera with a view.
     pub fn get(&self, index: usize) -> Option<&Camera<M>> {
         self.cameras.get(index)?.as_ref()
-    }
-
-    /// Intrinsic matrices of the network's pictures, [N, 4, 4].
-    pub fn intrinsics(&self) -> &[f32] {
-        &self.intrinsics
-    }
-
-    /// Transforms from points of the target frame to (u·z, v·z, z, 1) in pixels of the
-    /// network's picture, and whether the last frame has a picture of the camera.
-    pub fn picture_from_target(&self) -> impl Iterator<Item = (&Matrix4<f64>, bool)> {
-        self.picture_from_target.iter().zip(self.is_present.iter().copied())
-    }
-
-    /// Transforms from (u·z, v·z, z, 1) in pixels of the network's picture to the target
-    /// frame, [N, 4, 4].
-    pub fn target_from_picture(&self) -> &[f32] {
-        &self.target_from_picture
     }
 
     /// Computes the view of a camera if its calibration or its images have changed, and
@@ -148,7 +116,7 @@ impl<M> Cameras<M> {
         input: &FrameInput<'_>,
         mut map_of: impl FnMut(&CameraView, Option<M>) -> Result<M>,
     ) -> Result<&Camera<M>> {
-        let Self { cameras, spare_maps, undistort, picture, convention, num_views, .. } = self;
+        let Self { cameras, spare_maps, undistort, input_size, convention, num_views, .. } = self;
         let current = cameras.get_mut(index).zip(spare_maps.get_mut(index));
         let (current, spare_map) = current.ok_or_else(|| no_camera(index))?;
         let error = |message: &str| Error::new(ErrorKind::Uncalibrated, STAGE, message);
@@ -167,7 +135,7 @@ impl<M> Cameras<M> {
             let model = CameraModel::new(calibration)?;
             model.check_image(input.header.frame_id, image_size)?;
             let view =
-                CameraView::new(&model, *undistort, *picture, Placement::CropTop, *convention);
+                CameraView::new(&model, *undistort, *input_size, Placement::CropTop, *convention);
             tracing::info!(
                 "camera {index} ({}): {}x{}, {}",
                 input.header.frame_id,
@@ -197,7 +165,7 @@ impl<M> Camera<M> {
 }
 
 /// The transform from the target frame at the frame's stamp to the camera at the stamp of
-/// its picture, or, without compensation of the skew, at the same stamp.
+/// its image, or, without compensation of the skew, at the same stamp.
 ///
 /// # Errors
 /// `Transform` when a pose is unknown.
@@ -213,18 +181,17 @@ pub fn camera_from_target(
     })
 }
 
-/// The intrinsic matrix of the network's picture, the projection and its inverse, all finite
-/// as f32.
-fn matrices(view: &CameraView, camera_from_target: &Isometry3<f64>) -> Result<[Matrix4<f64>; 3]> {
-    let picture_from_target = view.picture_from_camera() * camera_from_target.to_homogeneous();
-    let inverse = picture_from_target.try_inverse().ok_or_else(|| {
+/// The matrices of a camera, all finite as f32.
+fn matrices(view: &CameraView, camera_from_target: &Isometry3<f64>) -> Result<ViewMatrices> {
+    let image_from_target = view.image_from_camera() * camera_from_target.to_homogeneous();
+    let target_from_image = image_from_target.try_inverse().ok_or_else(|| {
         Error::new(ErrorKind::Uncalibrated, STAGE, "its projection cannot be inverted")
     })?;
-    let matrices = [view.intrinsics().to_homogeneous(), picture_from_target, inverse];
+    let intrinsics = view.intrinsics().to_homogeneous();
     let is_finite =
         |matrix: &Matrix4<f64>| rounded_rows(matrix, None).iter().all(|value| value.is_finite());
-    if matrices.iter().all(is_finite) {
-        return Ok(matrices);
+    if [intrinsics, image_from_target, target_from_image].iter().all(is_finite) {
+        return Ok(ViewMatrices { intrinsics, image_from_target, target_from_image });
     }
     let [x, y, z] = camera_from_target.translation.vector.into();
     let message = format!("its pose, [{x:e}, {y:e}, {z:e}] m, gives matrices beyond f32");

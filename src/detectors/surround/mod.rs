@@ -1,7 +1,7 @@
-//! Boxes in space from the pictures of several cameras around the vehicle.
+//! Boxes in space from the images of several cameras around the vehicle.
 //!
 //! Boxes are in the target frame of the configuration, which is fixed to the vehicle, at the
-//! stamp of the reference camera. A backbone turns the pictures into feature maps; a decoder
+//! stamp of the reference camera. A backbone turns the images into feature maps; a decoder
 //! turns these, the matrices of the cameras and the memory of past frames into boxes:
 //!
 //! | head | decoder | a camera may be missing | memory |
@@ -11,26 +11,36 @@
 //! | `sparse4d` | [`infer::view_decoder::sparse4d`](det_post_infer::view_decoder::sparse4d) | yes | anchors |
 //!
 //! Every frame needs, for each camera, its calibration and its pose at the stamp of its
-//! picture, and the pose of the target frame in the world. Without one of them the frame is
+//! image, and the pose of the target frame in the world. Without one of them the frame is
 //! dropped with its reason; nothing is replaced by an identity or by an older value.
 //! Matrices follow the calibration: when it changes, they and what depends on them are
 //! computed again ([`Cameras`]). The memory is cleared after a gap between frames
 //! ([`EgoMotion`]).
+//!
+//! A family of heads is a folder here: it implements [`Family`](decoder::Family), which loads its
+//! networks, and [`Decoder`](decoder::Decoder), which runs them, and has an arm in
+//! [`family::family_of`]. The detectors, one per device, know no family.
 
 mod cameras;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod decoder;
 mod ego_motion;
-mod pictures;
+mod family;
+mod images;
+mod matrices;
 pub mod streampetr;
 mod views;
 
 pub use cameras::{Camera, Cameras, camera_from_target};
-pub use cpu::{CpuDetector, Networks};
+pub use cpu::CpuDetector;
 #[cfg(feature = "cuda")]
 pub use cuda::CudaDetector;
+pub use decoder::Networks;
 pub use ego_motion::{EgoMotion, Step};
+pub use matrices::RigMatrices;
+pub use views::ViewFamily;
 
 pub use det_post_ops::view::channels_last::MapStatistics;
 
@@ -67,7 +77,7 @@ pub fn open(
     }
 }
 
-/// Of every camera its picture, its calibration and its pose: in the world where matrices
+/// Of every camera its image, its calibration and its pose: in the world where matrices
 /// contain the motion between the stamps, else in the target frame.
 fn info(
     config: &SurroundConfig,
@@ -124,9 +134,9 @@ fn check_cameras(of_network: usize, of_channel: usize) -> Result<()> {
     Err(Error::new(ErrorKind::Model, STAGE, message))
 }
 
-/// How images become pictures of the network.
+/// How images become input images of the network.
 fn resample_params(config: &SurroundConfig) -> ResampleParams {
     let SurroundFacts { channel_order, normalization, .. } = config.facts;
-    // Nothing of a picture that is cut is padding; an undistorted one may have black corners.
+    // Nothing of an image that is cut is padding; an undistorted one may have black corners.
     ResampleParams { channel_order, normalization, pad_value: 0.0 }
 }

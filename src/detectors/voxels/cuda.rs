@@ -83,7 +83,7 @@ impl DeviceVoxelMap {
 impl DeviceMapEncoder for DeviceVoxelMap {
     const STAGES: &'static [Stage] = &[Stage::Encode];
     // The graph writes the counts of its levels to one place on the host.
-    const CAN_OVERLAP: bool = false;
+    const CAN_PIPELINE: bool = false;
 
     fn enqueue(&mut self, running: &mut FrameInProgress<'_, '_>) -> Result<()> {
         self.graph.enqueue()?;

@@ -54,7 +54,7 @@ impl SubmittedMessages {
     /// the next call.
     ///
     /// # Errors
-    /// Those of the views of the messages.
+    /// Returns the errors of the views of the messages.
     pub(super) fn with_inputs<T>(
         &mut self,
         work: impl FnOnce(&mut [Option<FrameInput<'_>>]) -> T,

@@ -91,7 +91,8 @@ impl ReplayChannel {
     /// data of the message that is processed.
     ///
     /// # Errors
-    /// Those of [`Replay::run`](crate::replay::Replay::run)'s closure; nothing else ends the replay.
+    /// Returns the errors of [`Replay::run`](crate::replay::Replay::run)'s closure; nothing else
+    /// ends the replay.
     pub(in crate::replay) fn end(
         &mut self,
         due: Stamp,

@@ -150,6 +150,8 @@ impl Proxy {
         let Self { socket, message, .. } = self;
         let received = socket
             .set_read_timeout(Some(timeout))
+            // A process that is stopped does not read either.
+            .and_then(|()| socket.set_write_timeout(Some(timeout)))
             .and_then(|()| message.send(socket))
             .and_then(|()| memory.map_or(Ok(()), |memory| memory.send(socket)))
             .and_then(|()| message.receive(socket));

@@ -6,7 +6,7 @@ use super::message::{Message, malformed};
 use crate::detectors::{DetectorInfo, InputNeeds, PayloadKind, TargetFrame};
 use det_post_types::{
     Box2d, Box3d, Count, Detection2d, Detection3d, Detections, Error, ErrorKind, FrameReport,
-    LevelCounts, Object3d, PictureDecoder, Result, RotatedBox2d, Stage, Transfer, Variance3d,
+    ImageDecoder, LevelCounts, Object3d, Result, RotatedBox2d, Stage, Transfer, Variance3d,
 };
 
 /// Appends the constant properties of a detector.
@@ -221,7 +221,7 @@ fn floats<const N: usize>(message: &Message) -> Result<[f32; N]> {
     Ok(values)
 }
 
-/// Appends durations and bytes of `stages`, and the counts and pictures of a report.
+/// Appends durations and bytes of `stages`, and the counts and images of a report.
 pub(super) fn put_report(message: &mut Message, stages: &[Stage], report: &FrameReport) {
     for &stage in stages {
         let duration = report.duration(stage);
@@ -233,8 +233,8 @@ pub(super) fn put_report(message: &mut Message, stages: &[Stage], report: &Frame
     for count in Count::ALL {
         message.put_u64(report.count(count));
     }
-    for decoder in PictureDecoder::ALL {
-        message.put_u64(report.pictures(decoder));
+    for decoder in ImageDecoder::ALL {
+        message.put_u64(report.images(decoder));
     }
     message.put_u64(report.levels().len() as u64);
     for level in report.levels() {
@@ -260,13 +260,13 @@ pub(super) fn take_report(
     }
     for count in Count::ALL {
         let num = message.usize()?;
-        // Those of levels are added with them.
+        // Counts of levels are added with the levels.
         if !matches!(count, Count::SitesOverCapacity | Count::SitesWithoutOutput) {
             report.add_count(count, num);
         }
     }
-    for decoder in PictureDecoder::ALL {
-        report.add_pictures(decoder, message.usize()?);
+    for decoder in ImageDecoder::ALL {
+        report.add_images(decoder, message.usize()?);
     }
     for _ in 0..message.usize()? {
         report.add_level(LevelCounts {
@@ -365,7 +365,7 @@ mod tests {
         let mut report = FrameReport::new();
         report.add_duration(Stage::Infer, Duration::from_micros(1250));
         report.add_count(Count::CandidatesOverTopK, 4);
-        report.add_pictures(PictureDecoder::Gpu, 6);
+        report.add_images(ImageDecoder::Gpu, 6);
         report.add_bytes(Stage::Upload, Transfer::Upload, 123);
         for (num_sites, num_over_capacity) in [(9, 0), (5, 3)] {
             report.add_level(LevelCounts {
@@ -376,7 +376,7 @@ mod tests {
         }
         let mut sent = report.clone();
         sent.add_duration(Stage::Total, Duration::from_micros(9));
-        let error = Error::new(ErrorKind::Codec, "decompress", "no picture");
+        let error = Error::new(ErrorKind::Codec, "decompress", "no image");
         let mut message = Message::default();
         message.start(1);
         let stages = [Stage::Upload, Stage::Infer];
@@ -387,6 +387,6 @@ mod tests {
         take_report(&message, &stages, &mut back).unwrap();
         assert_eq!(back, report);
         let back = take_error(&message).unwrap();
-        assert_eq!((back.kind(), back.message()), (ErrorKind::Codec, "decompress: no picture"));
+        assert_eq!((back.kind(), back.message()), (ErrorKind::Codec, "decompress: no image"));
     }
 }

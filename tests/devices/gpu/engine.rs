@@ -157,10 +157,10 @@ fn instances_run_beside_each_other() {
     let stream = device.stream().unwrap();
     let on_cpu = Box::new(RtenEngine::load(file.path(), Some(2)).unwrap());
     let on_host = DeviceEngine::on_host(on_cpu, &stream, fixed_shape).unwrap();
-    assert!(on_host.duplicate(&stream.beside(0).unwrap()).unwrap().is_none());
+    assert!(on_host.duplicate(&stream.sibling_stream(0).unwrap()).unwrap().is_none());
     for graph in [Usage::Always, Usage::Never] {
         let mut first = load(file.path(), &on_cuda(true, graph), &stream);
-        let mut second = first.duplicate(&stream.beside(0).unwrap()).unwrap().unwrap();
+        let mut second = first.duplicate(&stream.sibling_stream(0).unwrap()).unwrap().unwrap();
         assert_eq!(first.name(), second.name());
         let [one, other] = inputs();
         let expected = [run(&mut first, &one), run(&mut first, &other)];
@@ -175,7 +175,7 @@ fn instances_run_beside_each_other() {
     }
     let engine = load(file.path(), &on_cuda(true, Usage::Auto), &stream);
     std::fs::remove_file(file.path()).unwrap();
-    let gone = engine.duplicate(&stream.beside(0).unwrap()).err().unwrap();
+    let gone = engine.duplicate(&stream.sibling_stream(0).unwrap()).err().unwrap();
     assert_eq!(gone.kind(), ErrorKind::Model, "{gone}");
 }
 

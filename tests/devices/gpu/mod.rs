@@ -16,8 +16,8 @@ use require::Need;
 
 mod engine;
 mod faults;
+mod frames_in_flight;
 mod kernels;
-mod overlap;
 mod own_memory;
 mod uploads;
 

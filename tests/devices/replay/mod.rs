@@ -191,7 +191,7 @@ fn six_compressed_cameras() {
 }
 
 #[test]
-fn damaged_pictures_are_dropped_alike() {
+fn damaged_images_are_dropped_alike() {
     if !has_gpu() {
         return;
     }

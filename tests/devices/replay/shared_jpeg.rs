@@ -39,7 +39,7 @@ const DAMAGED: (usize, usize) = (1, 2);
 const PROGRESSIVE: (usize, usize) = (5, 1);
 const TINY: (usize, usize) = (2, 4);
 
-/// The upper left part of a picture of the sample, of another size and sampling for each camera
+/// The upper left part of an image of the sample, of another size and sampling for each camera
 /// and every other frame of the first.
 fn jpeg(camera: usize, frame: usize) -> Vec<u8> {
     let size = [drive::WIDTH - 16 * camera, drive::HEIGHT - 9 * camera];
@@ -48,8 +48,8 @@ fn jpeg(camera: usize, frame: usize) -> Vec<u8> {
         (0, frame) if frame % 2 == 1 => [320, 240],
         _ => size,
     };
-    let picture = drive::picture(frame);
-    let rows = picture.chunks(3 * drive::WIDTH).take(height);
+    let image = drive::image(frame);
+    let rows = image.chunks(3 * drive::WIDTH).take(height);
     let mut pixels: Vec<u8> = rows.flat_map(|row| &row[..3 * width]).copied().collect();
     let mut color = ColorType::Rgb;
     if camera == 3 {
@@ -122,7 +122,7 @@ fn jpeg_files_decoded_at_once_have_the_pixels_of_each_alone() {
         let num_damaged = u64::from(camera == DAMAGED.0);
         let num_decoded = NUM_FRAMES as u64 - num_damaged;
         assert_eq!(found["frames_out"].as_u64(), Some(num_decoded), "{name}");
-        let by = |decoder: &str| found["pictures_decoded"][decoder].as_u64().unwrap_or(0);
+        let by = |decoder: &str| found["images_decoded"][decoder].as_u64().unwrap_or(0);
         assert_eq!(by("cpu") + by("gpu"), num_decoded, "{name}");
         num_by_engines += by("gpu");
     }

@@ -24,7 +24,7 @@ fn uncompress(from: &Path, to: &Path) {
 }
 
 #[test]
-fn uploads_and_overlap_do_not_change_detections() {
+fn uploads_and_frames_in_flight_do_not_change_detections() {
     if !has_gpu() {
         return;
     }

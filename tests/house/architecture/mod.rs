@@ -45,7 +45,11 @@ const CRATES: [&str; 11] = [
 /// Where `unsafe` is allowed, block by block, each with its argument: the declarations of
 /// kernels, all files of a folder, or one file.
 const UNSAFE_NAMES: [&str; 1] = ["kernels.rs"];
-const UNSAFE_FOLDERS: [&str; 2] = ["crates/ops/src/device/", "crates/ops/src/view/sample/"];
+const UNSAFE_FOLDERS: [&str; 3] = [
+    "crates/ops/src/device/",
+    "crates/ops/src/image/decompress/nvjpeg/",
+    "crates/ops/src/view/sample/",
+];
 const UNSAFE_FILES: [&str; 11] = [
     "capi/src/call.rs",
     "capi/src/gpu.rs",
@@ -259,10 +263,14 @@ fn kernel_files() -> Vec<PathBuf> {
     entries.flatten().map(|entry| entry.unwrap().path()).collect()
 }
 
+/// Where CPU and GPU are compared: operations, networks of them, whole frames.
+const PARITY: [&str; 3] =
+    ["crates/ops/tests/parity", "crates/infer/tests/parity", "tests/detectors"];
+
 /// An op that runs on CUDA has a kernel file of its path, and tests on both devices.
 #[test]
 fn every_op_on_cuda_has_its_kernel_and_its_parity_tests() {
-    let sources = rust_files(&root().join("tests/parity"));
+    let sources = PARITY.map(|folder| rust_files(&root().join(folder))).concat();
     let tests: String = sources.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
     for (op, path) in operations() {
         if !path.join("cuda.rs").is_file() && !path.join("cuda/mod.rs").is_file() {
@@ -273,7 +281,9 @@ fn every_op_on_cuda_has_its_kernel_and_its_parity_tests() {
         // Some are called through what contains them: a kind of suppression, a decoder.
         let name = op.split('/').next_back().unwrap_or_default();
         let suites = [op.replace('/', "_"), name.to_owned()];
-        let is_suite = |suite| root().join(format!("tests/parity/{suite}.rs")).is_file();
+        let is_suite = |suite| {
+            PARITY.iter().any(|folder| root().join(folder).join(format!("{suite}.rs")).is_file())
+        };
         let is_tested = tests.contains(&op.replace('/', "::")) || suites.into_iter().any(is_suite);
         assert!(is_tested, "{op}: no test of parity names it");
     }
@@ -282,9 +292,11 @@ fn every_op_on_cuda_has_its_kernel_and_its_parity_tests() {
 /// Every bound is of an op there is and is read by a test, by all of its names.
 #[test]
 fn every_bound_between_devices_is_tested() {
-    let mut sources = rust_files(&root().join("tests/parity"));
+    let mut sources = PARITY.map(|folder| rust_files(&root().join(folder))).concat();
     sources.extend(rust_files(&root().join("tests/devices")));
-    sources.extend([root().join("tests/cli/aarch64.rs"), root().join("tests/common/agreement.rs")]);
+    let others =
+        ["tests/cli/aarch64.rs", "tests/common/agreement.rs", "crates/testing/src/compare.rs"];
+    sources.extend(others.map(|path| root().join(path)));
     let text: String = sources.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
     assert!(!bounds::ROWS.is_empty());
     for Row { op, part, number, .. } in bounds::ROWS.iter() {

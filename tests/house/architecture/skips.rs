@@ -68,7 +68,7 @@ fn an_unknown_need_is_refused() {
     let problem = parse("cuda,cuad").unwrap_err();
     assert!(problem.contains("`cuad`") && problem.contains("cuda, data, ort, peers"), "{problem}");
     assert_eq!(parse(" cuda,, peers ").unwrap(), [Need::Cuda, Need::Peers]);
-    // Those of this very run.
+    // The needs of this very run.
     required().unwrap();
 }
 
@@ -78,6 +78,6 @@ fn tests_skip_through_one_function() {
     let printed = concat!("println!(\"", "skipped");
     for path in rust_files(&root().join("tests")).into_iter().chain(super::source_files()) {
         let text = std::fs::read_to_string(&path).unwrap();
-        assert!(!text.contains(printed), "{}: use tests/common/require.rs", path.display());
+        assert!(!text.contains(printed), "{}: use crates/testing/src/require.rs", path.display());
     }
 }

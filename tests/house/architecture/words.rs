@@ -17,7 +17,7 @@ use syn::{
 use super::{relative, root, source_files};
 
 /// Sequences of words that no published text has, with what to write instead.
-const REFUSED: [(&str, &str); 22] = [
+const REFUSED: [(&str, &str); 24] = [
     ("door", "middleware"),
     ("doors", "middleware"),
     ("alone", "only, or degraded"),
@@ -39,6 +39,8 @@ const REFUSED: [(&str, &str); 22] = [
     ("those of", "the noun"),
     ("that of", "the noun"),
     ("is gone", "the verb: ended, closed, removed"),
+    ("picture", "image"),
+    ("pictures", "images"),
     ("nothing flows", "no messages will be delivered"),
 ];
 

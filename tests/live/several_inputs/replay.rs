@@ -266,7 +266,7 @@ fn passed_on(bag: &Path, name: &str, slice: Slice) -> (Vec<String>, [u64; 2]) {
 }
 
 /// Frames that wait for a message or their deadline, refused messages, a restart of the clock,
-/// and calibrations and static poses that precede every picture: wherever the cut is.
+/// and calibrations and static poses that precede every image: wherever the cut is.
 #[test]
 fn slices_of_several_inputs_join_to_the_whole() {
     for (name, second) in [("cameras", rig::OTHER_CAMERA), ("fused", rig::LIDAR)] {

@@ -189,3 +189,21 @@ fn changes_beside_the_file_are_reported() {
     assert!(errors[0].1.message().contains("copy.db3-wal"), "{}", errors[0].1);
     assert_eq!(read(&live).0.len(), 6);
 }
+
+#[test]
+fn a_database_whose_data_is_all_in_its_journal_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let live = Connection::open(folder.path().join("live.db3")).unwrap();
+    live.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0;
+         CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT, type TEXT, serialization_format TEXT);
+         CREATE TABLE messages(id INTEGER PRIMARY KEY, topic_id INTEGER, timestamp INTEGER, data BLOB);",
+    )
+    .unwrap();
+    for suffix in ["", "-wal"] {
+        let name = |base: &str| folder.path().join(format!("{base}.db3{suffix}"));
+        std::fs::copy(name("live"), name("copy")).unwrap();
+    }
+    let error = BagReader::open(&folder.path().join("copy.db3")).err().unwrap();
+    assert!(error.to_string().contains("copy.db3-wal are not read"), "{error}");
+}

@@ -41,7 +41,7 @@ fn metadata_that_multiplies_or_nests_is_refused_quickly() {
     );
     let nested = format!("{}{}", "[".repeat(50_000), "]".repeat(50_000));
     let large = "# comment\n".repeat(500_000);
-    for (text, part) in [(aliases, "aliases"), (nested, "nested"), (large, "more than")] {
+    for (text, part) in [(aliases, "aliases"), (nested, "nesting"), (large, "more than")] {
         let mut found = (0, Vec::new());
         let time = cpu_time(|| found = read_with(&text, &bag));
         assert!(time < Duration::from_secs(2), "{part}: {time:?}");

@@ -19,7 +19,7 @@ pub struct Animation {
 }
 
 impl Animation {
-    /// A file for `num_frames` pictures of one size, each shown for `frame_ms`
+    /// A file for `num_frames` images of one size, each shown for `frame_ms`
     /// milliseconds, in a loop.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl Animation {
         Ok(Self { path: path.to_owned(), size, writer, indices: Vec::new() })
     }
 
-    /// Appends a picture.
+    /// Appends an image.
     ///
     /// # Errors
     /// `Argument` for another size, `Io` when it cannot be written or is one too
@@ -71,7 +71,7 @@ impl Animation {
 }
 
 fn cannot_write(path: &Path) -> Error {
-    Error::new(ErrorKind::Io, "pictures", format!("cannot write {}", path.display()))
+    Error::new(ErrorKind::Io, "images", format!("cannot write {}", path.display()))
 }
 
 /// The colours by their indices, with red most and blue least significant.

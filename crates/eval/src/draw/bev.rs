@@ -10,23 +10,23 @@ use super::image::{class_color, class_name};
 use det_post_ops::cloud::unpack::{UnpackParams, unpack};
 use det_post_types::{Affine2, Box3d, CloudView, Detection3d, PointRange, Points, Result, Size};
 
-/// Edge length of a bird's-eye picture in pixels.
+/// Edge length of a bird's-eye image in pixels.
 pub const BEV_SIZE: u32 = 1000;
 
-/// Position and spacing of the legend of a bird's-eye picture, in pixels.
+/// Position and spacing of the legend of a bird's-eye image, in pixels.
 const LEGEND_AT: f32 = 8.0;
 const LEGEND_ROW: f32 = 18.0;
 
-/// Distance between the rings of a bird's-eye picture.
+/// Distance between the rings of a bird's-eye image.
 const RING_SPACING_M: f32 = 10.0;
 
 /// Points, boxes and headings from above: x up, y to the left, rings centred at the sensor.
-pub struct BevPicture {
+pub struct BevImage {
     canvas: Canvas,
     view: BevView,
 }
 
-impl BevPicture {
+impl BevImage {
     /// Rings, and the points of a cloud inside `range`, `size` pixels wide and
     /// high.
     ///
@@ -105,7 +105,7 @@ impl BevPicture {
     }
 }
 
-/// Metres to pixels of a bird's-eye picture.
+/// Metres to pixels of a bird's-eye image.
 struct BevView {
     pixel_from_m: Affine2,
 }
@@ -116,7 +116,7 @@ impl BevView {
         let scale = size as f32 / extent_m;
         let center = [0, 1].map(|axis| (range.min[axis] + range.max[axis]) * 0.5);
         let middle = size as f32 * 0.5;
-        // Picture x is minus y of the vehicle, picture y is minus x.
+        // Image x is minus y of the vehicle, image y is minus x.
         let pixel_from_m = Affine2 {
             scale: [-scale; 2],
             offset: [middle + scale * center[1], middle + scale * center[0]],

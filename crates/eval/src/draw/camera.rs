@@ -51,7 +51,7 @@ pub fn draw_boxes<B: Copy + Into<ImageBox>>(
     }
 }
 
-/// Two pictures beside each other, at the top.
+/// Two images beside each other, at the top.
 pub fn side_by_side(left: &Canvas, right: &Canvas) -> Canvas {
     let [a, b] = [left.size(), right.size()];
     let mut canvas = Canvas::new(Size::new(a.width + b.width, a.height.max(b.height)));

@@ -137,15 +137,15 @@ impl Canvas {
         draw(&Text::with_baseline(text, point(at), font, Baseline::Bottom), self);
     }
 
-    /// Encodes the picture as a JPEG file, replacing the content of `jpeg`.
+    /// Encodes the image as a JPEG file, replacing the content of `jpeg`.
     ///
     /// # Errors
     /// `Codec` when a side has no pixel or more than 65535.
     pub fn encode_jpeg(&self, quality: u8, jpeg: &mut Vec<u8>) -> Result<()> {
         let Size { width, height } = self.size;
         let refused = || {
-            let message = format!("a picture of {width}x{height} is no JPEG");
-            Error::new(ErrorKind::Codec, "pictures", message)
+            let message = format!("an image of {width}x{height} is no JPEG");
+            Error::new(ErrorKind::Codec, "images", message)
         };
         let [Ok(width), Ok(height)] = [width, height].map(u16::try_from) else {
             return Err(refused());
@@ -156,13 +156,13 @@ impl Canvas {
             .map_err(|cause| refused().with_source(cause))
     }
 
-    /// Writes the picture as a PNG file.
+    /// Writes the image as a PNG file.
     ///
     /// # Errors
     /// `Io` when it cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
         let error = |source: png::EncodingError| {
-            Error::new(ErrorKind::Io, "pictures", format!("cannot write {}", path.display()))
+            Error::new(ErrorKind::Io, "images", format!("cannot write {}", path.display()))
                 .with_source(source)
         };
         let file = File::create(path).map_err(|e| error(e.into()))?;
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_saved_picture_reads_back() {
+    fn a_saved_image_reads_back() {
         let mut canvas = Canvas::new(Size::new(5, 3));
         canvas.dot([4.5, 2.9], Rgb888::new(1, 2, 3));
         let folder = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ use embedded_graphics::pixelcolor::Rgb888;
 
 use super::canvas::Canvas;
 use super::class_rgb;
-use det_post_ops::image::decompress::{self, Picture, decompress};
+use det_post_ops::image::decompress::{self, DecodedImage, decompress};
 use det_post_ops::image::letterbox::{self, LetterboxParams, letterbox};
 use det_post_types::{
     ChannelOrder, ElementType, ImagePayload, Normalization, Placement, Result, Size, Tensor,
@@ -29,13 +29,13 @@ pub fn draw_image(payload: &ImagePayload<'_>, max_width: u32) -> Result<(Size, C
 
 /// An image of any supported encoding as a canvas of a size, or of its own.
 pub fn image_canvas(payload: &ImagePayload<'_>, size: Option<Size>) -> Result<Canvas> {
-    let mut picture = Picture::new();
+    let mut decoded = DecodedImage::new();
     let image = match payload {
         ImagePayload::Raw(image) => *image,
         ImagePayload::OnDevice(image) => return Err(image.data().refused("draw")),
         ImagePayload::Compressed(file) => {
-            decompress(file, &mut picture)?;
-            picture.view()?
+            decompress(file, &mut decoded)?;
+            decoded.view()?
         }
     };
     let size = size.unwrap_or(image.size());

@@ -1,4 +1,4 @@
-//! Pictures: boxes on images, clouds from above, curves, animations.
+//! Images: boxes on images, clouds from above, curves, animations.
 //!
 //! Drawing is for people and not fast.
 
@@ -13,7 +13,7 @@ mod plot;
 use embedded_graphics::pixelcolor::Rgb888;
 
 pub use animation::Animation;
-pub use bev::{BEV_SIZE, BevPicture};
+pub use bev::{BEV_SIZE, BevImage};
 pub use camera::{draw_boxes, draw_camera, draw_camera_over_truth, side_by_side};
 pub use canvas::Canvas;
 pub use colors::class_rgb;

@@ -60,7 +60,7 @@ pub fn save_plot(
     canvas.save(path)
 }
 
-/// Position of a point of the unit square in the picture.
+/// Position of a point of the unit square in the image.
 fn pixel([x, y]: [f64; 2]) -> [f32; 2] {
     let [left, top, right, bottom] = MARGINS;
     let [width, height] = [SIZE.width as f32 - left - right, SIZE.height as f32 - top - bottom];

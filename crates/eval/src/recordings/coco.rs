@@ -1,4 +1,4 @@
-//! Boxes in pictures as files of COCO, for pycocotools, FiftyOne and the like.
+//! Boxes in images as files of COCO, for pycocotools, FiftyOne and the like.
 //!
 //! Truth that is not counted is marked as a crowd, with the same effect as in [`crate`].
 //! A rotated box has the bounds of its rectangle. All detections are in the files: COCO has no field

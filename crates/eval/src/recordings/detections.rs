@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Deserialize;
 
 use super::streams::{Classes, Streams, insert};
-use det_post_ros::bag::BagReader;
+use det_post_ros::bag::{BagReader, TopicInfo};
 use det_post_ros::messages::{Detection2DArray, Detection3DArray};
 use det_post_ros::truth::ATTRIBUTES_SUFFIX;
 use det_post_types::{
@@ -25,8 +25,9 @@ pub type Detections = Streams<Detection2d<ImageBox>, Detection3d>;
 /// with detection arrays, whole unless the user stops it.
 ///
 /// # Errors
-/// `Io` when the file cannot be read, `Message` naming the line that is none,
-/// `DamagedBag` when nothing of a recording can be read.
+/// `Io` when the file cannot be read, `Message` for a line that is too long,
+/// `DamagedBag` when nothing of a recording can be read. Lines and messages that are malformed
+/// are left out and named in [`Streams::damage`].
 pub(super) fn read(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Result<Detections> {
     match lines_of(path) {
         Some(lines) => read_lines(&lines, classes, stop),
@@ -106,10 +107,13 @@ fn read_lines(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Result<D
             let message = format!("{} has more than {MAX_LINE_BYTES} bytes", place());
             return Err(Error::new(ErrorKind::Message, "eval", message));
         }
-        let line: Line = serde_json::from_slice(&text).map_err(|e| {
-            let message = format!("{} is no frame", place());
-            Error::new(ErrorKind::Message, "eval", message).with_source(e)
-        })?;
+        let line: Line = match serde_json::from_slice(&text) {
+            Ok(line) => line,
+            Err(error) => {
+                streams.add_damage(|| format!("{} is no frame: {error}", place()));
+                continue;
+            }
+        };
         let names = [&*line.channel, &*line.topic, &*line.frame_id];
         let stamp = Stamp::from_nanos(line.stamp_ns);
         let mut is_new = true;
@@ -173,47 +177,78 @@ fn read_recording(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Resu
             Ok(Some(message)) => message,
             Ok(None) => break,
             Err(error) => {
-                streams.damage.push(error.to_string());
+                streams.add_damage(|| format!("{}: {error}", path.display()));
                 continue;
             }
         };
         let topic = &topics[message.topic];
-        let is_new = if topic.type_name == Detection2DArray::TYPE {
-            let array = Detection2DArray::decode(message.data)?;
-            let names = [&*topic.name, &*topic.name, array.header.frame_id];
-            let mut found = Vec::new();
-            for detection in array.detections {
-                let detection = detection?;
-                let Some(best) = detection.best else { continue };
-                found.push(Detection2d {
-                    class: classes.index(best.class_id),
-                    score: best.score as f32,
-                    bbox: detection.bbox(),
-                });
-            }
-            insert(&mut streams.cameras, names, array.header.stamp, found)
-        } else if topic.type_name != Detection3DArray::TYPE {
-            continue;
-        } else {
-            let array = Detection3DArray::decode(message.data)?;
-            let names = [&*topic.name, &*topic.name, array.header.frame_id];
-            let mut found = Vec::new();
-            for detection in array.detections {
-                let detection = detection?;
-                let Some(best) = detection.best else { continue };
-                let [length_m, width_m, height_m] = detection.size.map(|size| size as f32);
-                let center = detection.center.position.map(|value| value as f32);
-                let yaw_rad = detection.center.yaw_rad() as f32;
-                let bbox = Box3d { center, length_m, width_m, height_m, yaw_rad };
-                found.push(Detection3d {
-                    class: classes.index(best.class_id),
-                    score: best.score as f32,
-                    object: Object3d { bbox, velocity_mps: None, variance: None },
-                });
-            }
-            insert(&mut streams.lidars, names, array.header.stamp, found)
+        let added = match &*topic.type_name {
+            Detection2DArray::TYPE => add_2d(&mut streams, topic, message.data, classes),
+            Detection3DArray::TYPE => add_3d(&mut streams, topic, message.data, classes),
+            _ => continue,
         };
-        streams.num_repeated += usize::from(!is_new);
+        match added {
+            Ok(is_new) => streams.num_repeated += usize::from(!is_new),
+            Err(error) => {
+                let time = message.log_time;
+                let (path, name) = (path.display(), &topic.name);
+                streams.add_damage(|| format!("{path}: {name} at {time}: {}", error.message()));
+            }
+        }
     }
     Ok(streams)
+}
+
+/// Adds the boxes in an image of a message; returns whether its stamp is new.
+///
+/// # Errors
+/// `Message` when it is malformed.
+fn add_2d(
+    streams: &mut Detections,
+    topic: &TopicInfo,
+    data: &[u8],
+    classes: &mut Classes,
+) -> Result<bool> {
+    let array = Detection2DArray::decode(data)?;
+    let names = [&*topic.name, &*topic.name, array.header.frame_id];
+    let mut found = Vec::new();
+    for detection in array.detections {
+        let detection = detection?;
+        let Some(best) = detection.best else { continue };
+        found.push(Detection2d {
+            class: classes.index(best.class_id),
+            score: best.score as f32,
+            bbox: detection.bbox(),
+        });
+    }
+    Ok(insert(&mut streams.cameras, names, array.header.stamp, found))
+}
+
+/// As [`add_2d`], for boxes in space.
+///
+/// # Errors
+/// `Message` when it is malformed.
+fn add_3d(
+    streams: &mut Detections,
+    topic: &TopicInfo,
+    data: &[u8],
+    classes: &mut Classes,
+) -> Result<bool> {
+    let array = Detection3DArray::decode(data)?;
+    let names = [&*topic.name, &*topic.name, array.header.frame_id];
+    let mut found = Vec::new();
+    for detection in array.detections {
+        let detection = detection?;
+        let Some(best) = detection.best else { continue };
+        let [length_m, width_m, height_m] = detection.size.map(|size| size as f32);
+        let center = detection.center.position.map(|value| value as f32);
+        let yaw_rad = detection.center.yaw_rad() as f32;
+        let bbox = Box3d { center, length_m, width_m, height_m, yaw_rad };
+        found.push(Detection3d {
+            class: classes.index(best.class_id),
+            score: best.score as f32,
+            object: Object3d { bbox, velocity_mps: None, variance: None },
+        });
+    }
+    Ok(insert(&mut streams.lidars, names, array.header.stamp, found))
 }

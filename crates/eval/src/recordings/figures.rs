@@ -52,7 +52,7 @@ pub(super) enum Figures {
 pub(super) enum CountedBy {
     /// Points of a cloud.
     Points,
-    /// Pixels and visibility in pictures.
+    /// Pixels and visibility in images.
     Pixels,
 }
 

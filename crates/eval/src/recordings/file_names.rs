@@ -2,12 +2,17 @@
 
 use std::collections::BTreeSet;
 
+/// The longest name, with room for a number and for what files add.
+const MAX_BYTES: usize = 200;
+
 /// A name for each sensor, by its channel or topic: with `_` in place of `/`, and with a number
-/// where one before it has that name (`camera`, `camera_2`).
+/// where one before it has that name (`camera`, `camera_2`). Longer names are cut, since file systems
+/// take 255 bytes.
 pub(super) fn file_names<'a>(sensors: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut taken = BTreeSet::new();
     let unique = |sensor: &str| {
         let plain = sensor.trim_matches('/').replace('/', "_");
+        let plain = plain[..plain.floor_char_boundary(MAX_BYTES)].to_owned();
         let mut name = plain.clone();
         let mut number = 2;
         while !taken.insert(name.clone()) {
@@ -22,6 +27,15 @@ pub(super) fn file_names<'a>(sensors: impl IntoIterator<Item = &'a str>) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_names_are_cut_between_characters() {
+        let [long, longer] = [199, 300].map(|num| "x".repeat(num) + "ü");
+        let names = file_names([&*long, &*longer, &*longer]);
+        assert_eq!(names[0], "x".repeat(199));
+        assert_eq!(names[1], "x".repeat(200));
+        assert_eq!(names[2], "x".repeat(200) + "_2");
+    }
 
     #[test]
     fn equal_names_get_numbers() {

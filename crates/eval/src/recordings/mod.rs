@@ -54,7 +54,7 @@ pub struct Terms<'a> {
     pub filters: Filters,
     /// Whether frames of truth without detections count as frames without boxes.
     pub count_missing: bool,
-    /// Whether boxes in pictures are kept as files of COCO.
+    /// Whether boxes in images are kept as files of COCO.
     pub keeps_coco: bool,
     /// Whether the worst frames are kept for a page.
     pub keeps_worst: bool,
@@ -137,8 +137,10 @@ impl Sides {
             [describe(&detections.lidars), describe(&detections.cameras)].join(" "),
             [describe(&truth.lidars), describe(&truth.cameras)].join(" "),
         ];
+        let damage = detections.damage.first().or(truth.damage.first());
+        let damage = damage.map_or(String::new(), |damage| format!("; {damage}"));
         let message = format!(
-            "no detections of {} ({found}) belong to truth of {} ({there}); see --pair",
+            "no detections of {} ({found}) belong to truth of {} ({there}); see --pair{damage}",
             names.detections, names.truth
         );
         Error::new(ErrorKind::Argument, "eval", message)

@@ -1,4 +1,4 @@
-//! Precision-recall curves and reliability diagrams as pictures.
+//! Precision-recall curves and reliability diagrams as images.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use det_post_ros::output_folder::OutputFolder;
 use det_post_types::Result;
 
 impl Evaluation {
-    /// Draws two pictures for every sensor into a folder; their names there
+    /// Draws two images for every sensor into a folder; their names there
     /// start with `prefix` and the sensor, by `file_names`.
     ///
     /// # Errors

@@ -40,6 +40,20 @@ impl<C, L> Streams<C, L> {
     }
 }
 
+/// The most entries of what is wrong with a source.
+const MAX_DAMAGE: usize = 100;
+
+impl<C, L> Streams<C, L> {
+    /// Notes what is wrong with a part of the source, which is left out.
+    pub fn add_damage(&mut self, message: impl FnOnce() -> String) {
+        match self.damage.len() {
+            num if num < MAX_DAMAGE => self.damage.push(message()),
+            MAX_DAMAGE => self.damage.push("further damage is not listed".to_owned()),
+            _ => {}
+        }
+    }
+}
+
 /// Adds a frame to its topic; returns whether the stamp was new there.
 pub fn insert<T>(
     streams: &mut Vec<Stream<T>>,

@@ -26,8 +26,8 @@ struct Pair {
 /// Reads the truth of a recording, all of it unless the user stops it.
 ///
 /// # Errors
-/// `DamagedBag` when nothing can be read, `Argument` when no topic is truth,
-/// what decoding refuses.
+/// `DamagedBag` when nothing can be read, `Argument` when no topic is truth. Messages that are
+/// malformed are left out and named in [`Streams::damage`].
 pub(super) fn read(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Result<Truth> {
     let mut reader = BagReader::open(path)?;
     let topics = reader.topics().to_vec();
@@ -57,13 +57,25 @@ pub(super) fn read(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Res
             Ok(Some(message)) => message,
             Ok(None) => break,
             Err(error) => {
-                truth.damage.push(error.to_string());
+                truth.add_damage(|| format!("{}: {error}", path.display()));
                 continue;
             }
         };
+        let time = message.log_time;
+        let name = &topics[message.topic].name;
+        let damage =
+            |error: &Error| format!("{}: {name} at {time}: {}", path.display(), error.message());
         let of_message = |pair: &&mut Pair| [pair.array, pair.attributes].contains(&message.topic);
         let Some(pair) = pairs.iter_mut().find(of_message) else { continue };
-        let stamp = read_header(&mut Reader::new("truth", message.data)?)?.stamp;
+        let header =
+            Reader::new("truth", message.data).and_then(|mut of| Ok(read_header(&mut of)?.stamp));
+        let stamp = match header {
+            Ok(stamp) => stamp,
+            Err(error) => {
+                truth.add_damage(|| damage(&error));
+                continue;
+            }
+        };
         let Some(other) = pair.waiting.remove(&stamp) else {
             pair.waiting.insert(stamp, message.data.to_vec());
             continue;
@@ -72,7 +84,9 @@ pub(super) fn read(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Res
             true => [message.data, &other],
             false => [&other, message.data],
         };
-        add(&mut truth, &topics[pair.array], [array, attributes], classes)?;
+        if let Err(error) = add(&mut truth, &topics[pair.array], [array, attributes], classes) {
+            truth.add_damage(|| damage(&error));
+        }
     }
     truth.num_incomplete = pairs.iter().map(|pair| pair.waiting.len()).sum();
     Ok(truth)

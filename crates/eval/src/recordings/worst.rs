@@ -22,7 +22,7 @@ pub(super) enum Fate {
     Ignored,
 }
 
-/// A box in the plane of a picture: pixels of the image or, from above, metres to the right and
+/// A box in the plane of an image: pixels of the image or, from above, metres to the right and
 /// backwards.
 pub(super) struct Outline {
     pub(super) corners: [[f64; 2]; 4],
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(fates, [Fate::Matched, Fate::Matched, Fate::Unmatched]);
     }
 
-    /// x is ahead and up in the picture, y is to the left.
+    /// x is ahead and up in the image, y is to the left.
     #[test]
     fn boxes_are_seen_from_above() {
         let bbox = Box3d {

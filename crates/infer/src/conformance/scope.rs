@@ -8,7 +8,7 @@ use crate::onnx::{AttributeValue, DataType, Graph, Node, Source, Tensor};
 /// The type of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gives {
-    /// That of an input.
+    /// The type of an input.
     Input(usize),
     /// The type of a number in the schema.
     Type(i64),
@@ -16,7 +16,7 @@ pub(super) enum Gives {
     Attribute(&'static str, i64),
     /// The type of a tensor in the attribute `value`, else float.
     Value,
-    /// That of the graphs in the node.
+    /// The type that the graphs in the node give.
     Graphs,
     /// A sequence of tensors.
     Sequence,

@@ -1,7 +1,7 @@
 //! The operators that rten computes as ONNX defines them, a row each.
 //!
 //! The rows were found by the operator test vectors of the package onnx, which
-//! `tests/ops/onnx_vectors.rs` runs, and by reading rten 0.27 beside the definitions.
+//! `crates/infer/tests/reference/onnx_vectors.rs` runs, and by reading rten 0.27 beside the definitions.
 
 use super::rules::{self, Rule};
 use super::scope::Gives;

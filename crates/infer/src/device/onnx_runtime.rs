@@ -23,7 +23,7 @@ use super::binding::{Bound, cuda_provider, tensorrt_provider};
 use super::network::{Network, allocate_inputs, allocate_output, failed};
 use crate::fp16::{self, Converted};
 use crate::ort::{environment, spec};
-use crate::{check_file, efficient_nms};
+use crate::{check_file, target_sizes};
 use det_post_ops::device::cuda::{CaptureLock, DeviceTensor, Graph, Stream, lock_capture};
 use det_post_types::{
     Dim, ElementType, EngineOptions, Error, ErrorKind, GpuEngineOptions, Provider, Result,
@@ -263,9 +263,9 @@ fn open(
 }
 
 /// The network in memory, where it is loaded otherwise than as it stands in the file: without
-/// the suppression at its end, in 16-bit floats.
+/// the suppression at its end, with a size in place of an input, in 16-bit floats.
 fn rewritten(model: &Path, options: &EngineOptions) -> Result<Option<Vec<u8>>> {
-    let cut = efficient_nms::cut(model)?;
+    let cut = target_sizes::adapted(model)?;
     // TensorRT has its own conversion.
     if !options.gpu.fp16 || options.gpu.provider == Provider::TensorRt {
         return Ok(cut);

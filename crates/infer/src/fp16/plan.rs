@@ -84,7 +84,7 @@ pub(super) struct Plan<'a> {
     is_converted: Vec<bool>,
     /// Tensors of 32-bit floats.
     floats: HashSet<&'a str>,
-    /// Those that converted nodes compute.
+    /// Values that converted nodes compute.
     halves: HashSet<&'a str>,
 }
 

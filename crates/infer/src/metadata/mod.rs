@@ -10,7 +10,7 @@ use std::path::Path;
 use literal::Literal;
 
 use super::onnx;
-use det_post_types::Size;
+use det_post_types::{Size, TensorSpec};
 
 /// The most classes whose names are taken.
 const MAX_CLASSES: usize = 1 << 16;
@@ -29,13 +29,16 @@ pub struct Metadata {
     pub stride: Option<u32>,
     /// Whether the outputs are final boxes.
     pub is_end_to_end: bool,
+    /// The outputs, in their order, with the shapes that the file gives.
+    pub outputs: Vec<TensorSpec>,
 }
 
 impl Metadata {
     /// The metadata of an ONNX file. A file that is missing or cannot be read says nothing here: its
     /// engine refuses it by name.
     pub fn of_file(path: &Path) -> Self {
-        Self::of_entries(&onnx::metadata_entries(path).unwrap_or_default())
+        let onnx::Entries { texts, outputs } = onnx::metadata_entries(path).unwrap_or_default();
+        Self { outputs, ..Self::of_entries(&texts) }
     }
 
     fn of_entries(entries: &[(String, String)]) -> Self {
@@ -46,6 +49,7 @@ impl Metadata {
             input_size: text("imgsz").and_then(input_size_of),
             stride: text("stride").and_then(|stride| stride.parse().ok()).filter(|&s| s > 0),
             is_end_to_end: text("end2end").is_some_and(|is| is.eq_ignore_ascii_case("true")),
+            outputs: Vec::new(),
         }
     }
 }

@@ -1,28 +1,47 @@
-//! The metadata of a file, read past everything else: a network of a gigabyte costs a few reads.
+//! The metadata of a file and its outputs, read past everything else: a network of a gigabyte costs a few reads.
 
-use std::io::{BufReader, Error, ErrorKind, Read, Result};
+use std::io::{BufReader, Error, ErrorKind, Read, Result, Seek as _};
 use std::path::Path;
 
-use super::parse;
 use super::wire::Message;
-use det_post_types::input_file;
+use super::{ValueInfo, parse};
+use det_post_types::{Dim, TensorSpec, input_file};
 
 /// The most fields of a file that are passed.
 const MAX_FIELDS: usize = 1 << 16;
 /// The most entries, and the most bytes of one; further and longer ones are left out.
 const MAX_ENTRIES: usize = 256;
 const MAX_ENTRY_BYTES: u64 = 1 << 20;
+/// The most outputs of the graph that are read, and the most bytes of one.
+const MAX_OUTPUTS: usize = 64;
+const MAX_OUTPUT_BYTES: u64 = 1 << 16;
 /// Number and wire type of `ModelProto.metadata_props`.
 const METADATA: u64 = 14 << 3 | 2;
+/// Number and wire type of `ModelProto.graph`.
+const GRAPH: u64 = 7 << 3 | 2;
+/// Number and wire type of `GraphProto.output`.
+const OUTPUT: u64 = 12 << 3 | 2;
 
-/// Keys and values, in the order of the file. Entries that are not text are left out.
+/// What is read of a file.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Entries {
+    /// Keys and values, in the order of the file. Entries that are not text are left out.
+    pub(crate) texts: Vec<(String, String)>,
+    /// The outputs of the graph with the shapes that the file gives, in their order.
+    pub(crate) outputs: Vec<TensorSpec>,
+}
+
+/// Reads metadata and outputs of a file, of which the rest is passed.
 ///
 /// # Errors
 /// When the file cannot be read, or is not of the wire format as far as it is read.
-pub(crate) fn entries(path: &Path) -> Result<Vec<(String, String)>> {
+pub(crate) fn entries(path: &Path) -> Result<Entries> {
     let mut reader = BufReader::new(input_file::open(path)?);
-    let mut entries = Vec::new();
+    let mut entries = Entries::default();
+    // Where the graph ends, while its fields are read.
+    let mut graph_end = 0;
     for _ in 0..MAX_FIELDS {
+        let is_graph = reader.stream_position()? < graph_end;
         let Some(key) = varint(&mut reader)? else { break };
         let len = match key & 7 {
             0 => {
@@ -34,18 +53,45 @@ pub(crate) fn entries(path: &Path) -> Result<Vec<(String, String)>> {
             5 => 4,
             _ => return Err(ErrorKind::InvalidData.into()),
         };
-        if key == METADATA && len <= MAX_ENTRY_BYTES && entries.len() < MAX_ENTRIES {
-            let mut bytes = vec![0; len as usize];
-            reader.read_exact(&mut bytes)?;
-            let entry = Message::new("StringStringEntryProto", &bytes, 0);
-            if let Ok((key, value)) = parse::metadata(entry) {
-                entries.push((key.to_owned(), value.to_owned()));
+        match key {
+            GRAPH if !is_graph && i64::try_from(len).is_ok() => {
+                graph_end = reader.stream_position()?.saturating_add(len);
             }
-            continue;
+            METADATA
+                if !is_graph && len <= MAX_ENTRY_BYTES && entries.texts.len() < MAX_ENTRIES =>
+            {
+                let bytes = take(&mut reader, len)?;
+                let entry = Message::new("StringStringEntryProto", &bytes, 0);
+                if let Ok((key, value)) = parse::metadata(entry) {
+                    entries.texts.push((key.to_owned(), value.to_owned()));
+                }
+            }
+            OUTPUT
+                if is_graph && len <= MAX_OUTPUT_BYTES && entries.outputs.len() < MAX_OUTPUTS =>
+            {
+                let bytes = take(&mut reader, len)?;
+                let output = parse::value_info(Message::new("ValueInfoProto", &bytes, 0));
+                entries.outputs.push(spec_of(&output.unwrap_or_default()));
+            }
+            _ => reader.seek_relative(i64::try_from(len).map_err(Error::other)?)?,
         }
-        reader.seek_relative(i64::try_from(len).map_err(Error::other)?)?;
     }
     Ok(entries)
+}
+
+fn take(reader: &mut impl Read, len: u64) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; len as usize];
+    reader.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn spec_of(output: &ValueInfo<'_>) -> TensorSpec {
+    let dim = |dim: &Option<i64>| match dim.and_then(|dim| usize::try_from(dim).ok()) {
+        Some(length) => Dim::Fixed(length),
+        None => Dim::Dynamic,
+    };
+    let shape = output.shape.as_ref().map(|dims| dims.iter().map(dim).collect());
+    TensorSpec { name: output.name.to_owned(), element: None, shape }
 }
 
 /// The next varint; `None` at the end of the file.
@@ -71,7 +117,7 @@ mod tests {
     fn of(bytes: &[u8]) -> Result<Vec<(String, String)>> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), bytes).unwrap();
-        entries(file.path())
+        entries(file.path()).map(|entries| entries.texts)
     }
 
     fn entry(key: &str, value: &str) -> Vec<u8> {
@@ -85,7 +131,8 @@ mod tests {
 
     #[test]
     fn entries_stand_before_and_behind_other_fields() {
-        let graph = [&[0x3a, 0x80, 0x02][..], &[7; 256]].concat();
+        // A node of 253 bytes.
+        let graph = [&[0x3a, 0x80, 0x02, 0x0a, 0xfd, 0x01][..], &[7; 253]].concat();
         let version = [0x08, 8];
         let file = [&version[..], &entry("task", "detect"), &graph, &entry("names", "{}")].concat();
         let expected = [("task", "detect"), ("names", "{}")];
@@ -102,5 +149,27 @@ mod tests {
         assert!(of(&[0x0b, 1]).is_err());
         assert!(of(&[0xff; 20]).is_err());
         assert!(of(&[0x3a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]).is_err());
+    }
+
+    #[test]
+    fn outputs_of_the_graph_are_read_with_their_shapes() {
+        use crate::onnx::write::{model, named, put_bytes, tensor_info};
+        let mut graph = Vec::new();
+        put_bytes(&mut graph, 1, &[0x0a, 1, b'x']);
+        put_bytes(&mut graph, 12, &tensor_info("a", 1, Some(&[1, 300, 7])));
+        put_bytes(&mut graph, 12, &tensor_info("b", 7, None));
+        put_bytes(&mut graph, 12, &named("c"));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let bytes = [model(8, &[], &graph), entry("task", "obb")].concat();
+        std::fs::write(file.path(), &bytes).unwrap();
+        let found = entries(file.path()).unwrap();
+        let shape = [1, 300, 7].map(Dim::Fixed).to_vec();
+        let spec = |name: &str, shape| TensorSpec { name: name.into(), element: None, shape };
+        assert_eq!(found.outputs, [spec("a", Some(shape)), spec("b", None), spec("c", None)]);
+        assert_eq!(found.texts, [("task".to_owned(), "obb".to_owned())]);
+        for end in 0..bytes.len() {
+            std::fs::write(file.path(), &bytes[..end]).unwrap();
+            assert!(entries(file.path()).map_or(0, |found| found.texts.len()) == 0, "{end}");
+        }
     }
 }

@@ -15,7 +15,7 @@ pub(super) mod write;
 
 use std::collections::HashMap;
 
-pub(super) use metadata::entries as metadata_entries;
+pub(super) use metadata::{Entries, entries as metadata_entries};
 pub(super) use tensor::{DataType, Tensor};
 
 use det_post_types::{Error, ErrorKind, Result};

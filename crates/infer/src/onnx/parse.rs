@@ -83,6 +83,14 @@ pub(super) fn metadata(mut message: Message<'_>) -> Result<(&str, &str)> {
     Ok(entry)
 }
 
+/// The name and type of an input or output.
+///
+/// # Errors
+/// `Model` when it is not of the format.
+pub(super) fn value_info(message: Message<'_>) -> Result<ValueInfo<'_>> {
+    Parser { num_items: 0, depth: 0 }.value_info(message)
+}
+
 /// Counts what is allocated.
 struct Parser {
     num_items: usize,

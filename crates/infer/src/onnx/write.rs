@@ -1,5 +1,6 @@
 //! Writing a model from pieces of another one.
 
+use super::ValueInfo;
 use super::wire::Message;
 use det_post_types::Result;
 
@@ -84,6 +85,37 @@ pub(in super::super) fn with_nodes(
                 _ => graph.extend_from_slice(&rest[..rest.len() - message.bytes().len()]),
             }
         }
+    })
+}
+
+/// A model in which an input is a constant of its type, of raw values.
+///
+/// # Errors
+/// `Model` when `bytes` are not of the format.
+pub(in super::super) fn with_constant(
+    bytes: &[u8],
+    input: &ValueInfo<'_>,
+    dims: &[i64],
+    values: &[u8],
+) -> Result<Vec<u8>> {
+    replace_graph(bytes, |mut message| {
+        let mut graph = Vec::with_capacity(message.bytes().len() + 64);
+        loop {
+            let rest = message.bytes();
+            let Some(field) = message.next_field()? else { break };
+            if field.number == 11 && field.bytes()? == input.bytes {
+                continue;
+            }
+            graph.extend_from_slice(&rest[..rest.len() - message.bytes().len()]);
+        }
+        let mut tensor = Vec::new();
+        dims.iter().for_each(|dim| put_int(&mut tensor, 1, dim.cast_unsigned()));
+        let data_type = input.data_type.map_or(0, |of| of.number());
+        put_int(&mut tensor, 2, data_type.cast_unsigned());
+        put_bytes(&mut tensor, 8, input.name.as_bytes());
+        put_bytes(&mut tensor, 9, values);
+        put_bytes(&mut graph, 5, &tensor);
+        Ok(graph)
     })
 }
 
@@ -195,7 +227,7 @@ fn value_info(name: &str, shape: Option<[usize; 4]>) -> Vec<u8> {
 }
 
 /// A ValueInfoProto of a tensor.
-pub(super) fn tensor_info(name: &str, data_type: i64, shape: Option<&[i64]>) -> Vec<u8> {
+pub(in super::super) fn tensor_info(name: &str, data_type: i64, shape: Option<&[i64]>) -> Vec<u8> {
     let mut tensor = Vec::new();
     put_int(&mut tensor, 1, data_type.cast_unsigned());
     if let Some(shape) = shape {
@@ -219,7 +251,7 @@ pub(super) fn put_int(to: &mut Vec<u8>, field: u64, value: u64) {
     put_varint(to, value);
 }
 
-pub(super) fn put_bytes(to: &mut Vec<u8>, field: u64, bytes: &[u8]) {
+pub(in super::super) fn put_bytes(to: &mut Vec<u8>, field: u64, bytes: &[u8]) {
     put_varint(to, field << 3 | BYTES);
     put_varint(to, bytes.len() as u64);
     to.extend_from_slice(bytes);

@@ -138,18 +138,18 @@ fn borrow(
     second: Option<usize>,
     output: usize,
 ) -> Result<(&DeviceFeatures, Option<&DeviceFeatures>, &mut DeviceFeatures)> {
-    let overlap = |_| {
+    let same_buffer = |_| {
         let message = format!("a step reads and writes buffer {output}");
         Error::new(ErrorKind::Model, "sparse_network", message)
     };
     match second {
         Some(second) if second != first => {
             let [first, second, out] =
-                buffers.get_disjoint_mut([first, second, output]).map_err(overlap)?;
+                buffers.get_disjoint_mut([first, second, output]).map_err(same_buffer)?;
             Ok((first, Some(second), out))
         }
         second => {
-            let [first, out] = buffers.get_disjoint_mut([first, output]).map_err(overlap)?;
+            let [first, out] = buffers.get_disjoint_mut([first, output]).map_err(same_buffer)?;
             let first = &*first;
             Ok((first, second.map(|_| first), out))
         }

@@ -32,7 +32,7 @@ impl CpuViewDecoder {
     }
 
     /// Replaces the views of the next frames: after a change of calibration, and when a
-    /// picture is missing.
+    /// image is missing.
     ///
     /// # Errors
     /// `Argument` when there are not as many as the network has, or a matrix is not

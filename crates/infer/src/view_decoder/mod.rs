@@ -105,20 +105,20 @@ impl ViewNetwork {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
     /// From a point of the base frame in metres to `(u * z, v * z, z)`, u and v in pixels of
-    /// the network's picture.
+    /// the network's input image.
     pub pixels_from_base: [[f64; 4]; 3],
-    /// Width and height of the network's picture.
+    /// Width and height of the network's input image.
     pub size: [u32; 2],
-    /// Whether there is a picture. The maps of a view without one are not read; its
+    /// Whether there is an image. The maps of a view without one are not read; its
     /// calibration still counts.
     pub is_present: bool,
 }
 
 impl View {
-    /// The projection that selects and samples; [`Projection::UNSEEN`] without a picture.
+    /// The projection that selects and samples; [`Projection::UNSEEN`] without an image.
     ///
     /// # Errors
-    /// `Argument` when the matrix is not finite or the picture has no area.
+    /// `Argument` when the matrix is not finite or the image has no area.
     pub fn projection(&self) -> Result<Projection> {
         let projection = Projection::new(&self.pixels_from_base, self.size)?;
         Ok(if self.is_present { projection } else { Projection::UNSEEN })

@@ -1,7 +1,19 @@
 //! Score thresholds as tables for the device.
 
-use crate::device::cuda::{DeviceBuffer, Stream};
+use crate::device::cuda::{DeviceBuffer, In, Stream, mirrors};
 use det_post_types::{Error, ErrorKind, Result, ScoreThresholds};
+
+/// Thresholds as kernels read them: `Thresholds` in the kernels.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct ThresholdArgs<'a> {
+    /// Ascending upper limits of the distance bins.
+    pub limits: In<'a, f32>,
+    /// Class by class, the score threshold of each bin; NaN where nothing passes.
+    pub least: In<'a, f32>,
+}
+
+mirrors!(ThresholdArgs<'_>, "decode/threshold.cuh", "Thresholds");
 
 /// Thresholds in device memory, for a fixed number of classes and bins. Recorded
 /// graphs use the values last set.
@@ -22,6 +34,12 @@ impl DeviceThresholds {
         tables.limits.write(&limits)?;
         tables.least_scores.write(&least_scores)?;
         Ok(tables)
+    }
+
+    /// The tables, for a kernel on a stream.
+    pub(crate) fn args(&self, stream: &Stream) -> Result<ThresholdArgs<'_>> {
+        let (limits, least) = (self.limits.input(stream)?, self.least_scores.input(stream)?);
+        Ok(ThresholdArgs { limits, least })
     }
 
     /// Writes thresholds of as many classes and bins, and waits.

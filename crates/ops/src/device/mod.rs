@@ -106,7 +106,7 @@ impl std::fmt::Display for Device {
     }
 }
 
-fn error(message: impl Into<String>) -> Error {
+pub(crate) fn error(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Device, "device", message)
 }
 

@@ -2,6 +2,8 @@
 
 pub mod decompress;
 #[cfg(feature = "cuda")]
+mod device_image;
+#[cfg(feature = "cuda")]
 mod kernels;
 pub mod letterbox;
 mod planes;
@@ -9,3 +11,6 @@ pub mod resample;
 mod wire;
 #[cfg(feature = "cuda")]
 mod wire_layout;
+
+#[cfg(feature = "cuda")]
+pub use device_image::{DeviceImage, ImageLayout};

@@ -1,4 +1,4 @@
-//! The three planes of a picture in a network's input.
+//! The three planes of an image in a network's input.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt as _;

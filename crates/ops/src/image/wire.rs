@@ -41,12 +41,12 @@ pub(crate) struct RgbRow {
 }
 
 impl RgbRow {
-    /// Whether this is row `y` of the current picture.
+    /// Whether this is row `y` of the current image.
     pub(crate) fn is(&self, y: u32) -> bool {
         self.y == Some(y)
     }
 
-    /// Invalidates the row before another picture.
+    /// Invalidates the row before another image.
     pub(crate) fn clear(&mut self) {
         self.y = None;
     }

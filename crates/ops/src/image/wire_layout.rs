@@ -1,6 +1,6 @@
 //! Layouts of images as kernels know them: `kernels/image/wire.cuh`.
 
-use crate::device::cuda::kernel_constant;
+use crate::device::cuda::{Kind, Mirror, kernel_constant};
 use det_post_types::Encoding;
 
 /// The memory layout of an image: `Layout` in the kernels.
@@ -58,6 +58,11 @@ impl LayoutGroup {
             Self::Bayer => "bayer",
         }
     }
+}
+
+// Its numbers are the kernels'.
+impl Mirror for WireLayout {
+    const KIND: Kind = u32::KIND;
 }
 
 impl WireLayout {

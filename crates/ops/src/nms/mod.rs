@@ -68,7 +68,7 @@ use det_post_types::{
 /// Suppresses candidates with axis-aligned boxes.
 ///
 /// # Errors
-/// Those of the op; `Argument` for [`Nms2d::Rotated`], which needs rotated
+/// Returns the errors of the op; `Argument` for [`Nms2d::Rotated`], which needs rotated
 /// boxes.
 pub fn suppress_2d(
     candidates: &[Candidate<Box2d>],
@@ -88,7 +88,7 @@ pub fn suppress_2d(
 /// Suppresses candidates with rotated boxes in a plane.
 ///
 /// # Errors
-/// Those of the op; `Argument` for a kind other than [`Nms2d::None`] and
+/// Returns the errors of the op; `Argument` for a kind other than [`Nms2d::None`] and
 /// [`Nms2d::Rotated`].
 pub fn suppress_rotated(
     candidates: &[Candidate<RotatedBox2d>],
@@ -106,7 +106,7 @@ pub fn suppress_rotated(
 /// Suppresses candidates with boxes in space.
 ///
 /// # Errors
-/// Those of the op.
+/// Returns the errors of the op.
 pub fn suppress_3d(
     candidates: &[Candidate<Object3d>],
     nms: &Nms3d,
@@ -126,7 +126,7 @@ pub fn suppress_3d(
 /// survivors of the one before. Without a kind all eligible candidates are kept.
 ///
 /// # Errors
-/// Those of the ops.
+/// Returns the errors of the ops.
 pub fn suppress_stages_3d(
     candidates: &[Candidate<Object3d>],
     stages: &[Nms3d],

@@ -1,4 +1,4 @@
-//! `foxglove_msgs/ImageAnnotations`: what viewers draw on a picture of the same stamp.
+//! `foxglove_msgs/ImageAnnotations`: what viewers draw on an image of the same stamp.
 
 use super::field::Field;
 use crate::cdr::Writer;
@@ -31,7 +31,7 @@ impl ImageAnnotations {
     /// The ROS name.
     pub const TYPE: &'static str = "foxglove_msgs/msg/ImageAnnotations";
 
-    /// Encodes the annotations of the picture with this stamp, replacing the content of `bytes`.
+    /// Encodes the annotations of the image with this stamp, replacing the content of `bytes`.
     ///
     /// # Errors
     /// `Message` when the message exceeds 4 GiB.

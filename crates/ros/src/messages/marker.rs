@@ -90,7 +90,7 @@ impl<'a> MarkerArray<'a> {
         writer.sequence_len(marker.points.len());
         marker.points.iter().for_each(|point| writer.f64_array(point));
         writer.sequence_len(0); // colours of points
-        writer.str(""); // texture, its picture and its coordinates
+        writer.str(""); // texture, its image and its coordinates
         Header::default().write(writer);
         writer.str("");
         writer.bytes(&[]);

@@ -232,7 +232,7 @@ pub fn advice_for_type(type_name: &str) -> String {
 #[derive(Clone, Copy, Debug)]
 pub enum Received<'a> {
     /// Of `Image` and `CompressedImage`.
-    Picture {
+    Image {
         /// Stamp and frame.
         header: Header<'a>,
         /// Pixels, or a compressed file.
@@ -271,7 +271,7 @@ impl Received<'_> {
     /// The stamp of a message that has one header.
     pub fn stamp(&self) -> Option<Stamp> {
         match self {
-            Self::Picture { header, .. }
+            Self::Image { header, .. }
             | Self::Cloud { header, .. }
             | Self::Tensors { header, .. } => Some(header.stamp),
             Self::CameraInfo(info) => Some(info.header.stamp),
@@ -297,12 +297,12 @@ fn read(
         InputKind::Image => {
             let image = Image::read(message)?;
             let payload = ImagePayload::Raw(image.view()?);
-            receiver(Ok(Received::Picture { header: image.header, payload }));
+            receiver(Ok(Received::Image { header: image.header, payload }));
         }
         InputKind::CompressedImage => {
             let file = CompressedImage::read(message)?;
             let payload = ImagePayload::Compressed(file.view()?);
-            receiver(Ok(Received::Picture { header: file.header, payload }));
+            receiver(Ok(Received::Image { header: file.header, payload }));
         }
         InputKind::PointCloud2 => {
             let cloud = PointCloud2::read(message)?;

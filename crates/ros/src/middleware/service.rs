@@ -46,7 +46,7 @@ named! {
 }
 
 impl ServiceKind {
-    /// Those of every node.
+    /// The services of every node.
     pub fn of_nodes() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|kind| *kind != Self::SetSwitch)
     }

@@ -140,8 +140,8 @@ mod tests {
         let lo = all.iter().find(|i| i.address == Ipv4Addr::LOCALHOST).unwrap();
         assert_eq!((&lo.name[..], lo.prefix_len), ("lo", 8));
         let by = |name: &str| chosen(&all, &Interfaces::Named(vec![name.to_owned()]));
-        assert_eq!(by("lo").unwrap(), [lo.clone()]);
-        assert_eq!(by("127.0.0.1").unwrap(), [lo.clone()]);
+        assert_eq!(by("lo").unwrap(), std::slice::from_ref(lo));
+        assert_eq!(by("127.0.0.1").unwrap(), std::slice::from_ref(lo));
         let message = by("no0").unwrap_err().to_string();
         assert!(message.contains("\"no0\"") && message.contains("lo (127.0.0.1)"), "{message}");
     }

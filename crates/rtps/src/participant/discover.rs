@@ -183,6 +183,9 @@ impl Core {
     pub(super) fn remove_peer(&mut self, prefix: GuidPrefix, reason: RemovalReason) {
         let Some(peer) = self.peers.map.get(&prefix) else { return };
         let meta = peer.meta;
+        if reason == RemovalReason::Lost {
+            self.readers.values_mut().for_each(|reader| reader.remember(prefix));
+        }
         let entities: Vec<EntityId> = peer.endpoints.keys().collect();
         for entity in entities {
             self.remove_endpoint(Guid { prefix, entity });
@@ -332,7 +335,7 @@ impl Core {
         self.make_room_to_match(our_guid, guid.prefix);
         let is_in = if let Some(reader) = self.readers.get_mut(&our_guid.entity) {
             let is_reliable = ours.info.qos.reliability == Reliability::Reliable;
-            reader.writers.insert(guid, WriterProxy::new(guid, is_reliable, now))
+            reader.add_writer(guid, is_reliable, now)
         } else if let Some(writer) = self.writers.get_mut(&our_guid.entity) {
             let qos = theirs.info.qos;
             let (is_in, out) = writer.add_reader(guid, qos.reliability, qos.durability, now);

@@ -9,13 +9,19 @@ use crate::discovery::{
 };
 use crate::reader::{Ask, Effects, Reader};
 use crate::types::{EndpointKind, EntityId, Event, Guid, GuidPrefix, SampleIdentity};
-use crate::wire::{DISPOSED, Data, Header, Message, Submessage, UNREGISTERED, pid};
+use crate::wire::{DISPOSED, Data, Header, Message, NumberSet, Submessage, UNREGISTERED, pid};
+
+/// The vendor whose writers send again what they think is confirmed, for a request from
+/// number 0 on; the specification has no such number, and others refuse it.
+const FAST_DDS: [u8; 2] = [0x01, 0x0f];
 
 /// What precedes a submessage in its datagram.
 struct State {
     source: GuidPrefix,
     /// The source is a known participant, at an address of its.
     is_known: bool,
+    /// The datagram was counted as one of an unknown participant.
+    is_stranger: bool,
     is_for_us: bool,
     timestamp: Option<i64>,
     from: SocketAddrV4,
@@ -35,8 +41,15 @@ impl Core {
             return;
         }
         let is_known = self.admit(prefix, from, now);
-        let mut state =
-            State { source: prefix, is_known, is_for_us: true, timestamp: None, from, now };
+        let mut state = State {
+            source: prefix,
+            is_known,
+            is_stranger: false,
+            is_for_us: true,
+            timestamp: None,
+            from,
+            now,
+        };
         for submessage in submessages {
             match submessage {
                 None => self.statistics.malformed += 1,
@@ -57,7 +70,6 @@ impl Core {
                 false
             }
             None => {
-                self.statistics.strangers += 1;
                 self.tell_former(prefix, from, now);
                 false
             }
@@ -80,9 +92,16 @@ impl Core {
                     self.on_announcement(state.source, &data, state.from, state.now);
                 }
             }
-            other => {
-                if state.is_for_us && state.is_known {
+            other if state.is_known => {
+                if state.is_for_us {
                     self.on_known(other, state);
+                }
+            }
+            _ => {
+                // What is forged was counted where the datagram was admitted.
+                if !state.is_stranger && !self.peers.map.contains(&state.source) {
+                    state.is_stranger = true;
+                    self.statistics.strangers += 1;
                 }
             }
         }
@@ -101,27 +120,27 @@ impl Core {
                     data.payload = &[];
                     data.inline.related = Some(end);
                 }
-                self.to_readers(data.reader, writer, now, |reader| {
+                self.pass_to_readers(data.reader, writer, now, |reader| {
                     reader.on_data(writer, &data, state.timestamp, now)
                 });
                 self.bound_memory(writer);
             }
             Submessage::DataFrag(fragment) => {
                 let writer = guid(fragment.writer);
-                self.to_readers(fragment.reader, writer, now, |reader| {
+                self.pass_to_readers(fragment.reader, writer, now, |reader| {
                     reader.on_fragment(writer, &fragment, state.timestamp, now)
                 });
                 self.bound_memory(writer);
             }
             Submessage::Heartbeat(heartbeat) => {
                 let writer = guid(heartbeat.writer);
-                self.to_readers(heartbeat.reader, writer, now, |reader| {
+                self.pass_to_readers(heartbeat.reader, writer, now, |reader| {
                     reader.on_heartbeat(writer, &heartbeat, now)
                 });
             }
             Submessage::Gap(gap) => {
                 let writer = guid(gap.writer);
-                self.to_readers(gap.reader, writer, now, |reader| reader.on_gap(writer, &gap));
+                self.pass_to_readers(gap.reader, writer, now, |reader| reader.on_gap(writer, &gap));
             }
             Submessage::AckNack(ack) => {
                 if let Some(writer) = self.writers.get_mut(&ack.writer) {
@@ -140,7 +159,7 @@ impl Core {
     }
 
     /// Passes something of a writer to the reader that it is for, or to all matched ones.
-    fn to_readers(
+    fn pass_to_readers(
         &mut self,
         reader: EntityId,
         writer: Guid,
@@ -193,10 +212,15 @@ impl Core {
     fn send_ask(&mut self, reader: EntityId, ask: &Ask) {
         let Some(address) = self.address_of(ask.writer) else { return };
         let Guid { prefix, entity: writer } = ask.writer;
+        let peer = self.peers.map.get(&prefix);
+        let takes_zero = peer.is_some_and(|peer| peer.data.vendor == FAST_DDS);
+        let set = if ask.set.base() > 0 || takes_zero { ask.set } else { NumberSet::new(1) };
+        let Some(reader_of) = self.readers.get_mut(&reader) else { return };
         let mut message = Message::from(self.config.prefix).to(prefix);
-        message.ack_nack(reader, writer, &ask.set, ask.count, ask.is_final);
+        message.ack_nack(reader, writer, &set, reader_of.next_count(), ask.is_final);
         for (number, fragments) in &ask.fragments {
-            message.nack_frag([reader, writer], *number, fragments, ask.count);
+            let count = reader_of.next_count();
+            message.nack_frag([reader, writer], *number, fragments, count);
         }
         self.send(vec![address], message.finish());
     }

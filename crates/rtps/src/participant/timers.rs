@@ -61,6 +61,8 @@ impl Core {
         let step = now.saturating_duration_since(self.seen);
         if step >= STOPPED {
             self.peers.map.iter_mut().for_each(|(_, peer)| peer.heard += step);
+            self.readers.values_mut().for_each(|reader| reader.stood_still(step));
+            self.writers.values_mut().for_each(|writer| writer.stood_still(step));
             self.announce_at = now;
         }
         self.seen = self.seen.max(now);

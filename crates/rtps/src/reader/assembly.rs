@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use crate::types::{SampleData, SampleIdentity, Target};
+use crate::types::{Sample, SampleData, SampleIdentity, Target};
 use crate::wire::{DataFrag, NumberSet};
 
 /// The most fragments of a sample, which bounds the record of those that arrived.
@@ -182,4 +182,14 @@ fn grow(bytes: &mut Vec<u8>, end: usize, total: usize) {
         let wanted = (end + end / 4 + 4096).min(total).max(end);
         bytes.reserve_exact(wanted - bytes.len());
     }
+}
+
+/// An unknown number in the related identity is the sample's: Fast DDS clients leave it out.
+pub(super) fn resolved(mut sample: Sample) -> Sample {
+    if let Some(related) = &mut sample.related
+        && related.number <= 0
+    {
+        related.number = sample.number;
+    }
+    sample
 }

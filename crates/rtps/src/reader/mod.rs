@@ -1,22 +1,24 @@
 //! Readers (8.4.10 to 8.4.12): best effort and reliable, samples of one datagram and of many.
 
 mod assembly;
+mod effects;
 mod proxy;
 mod requests;
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+pub(crate) use effects::{Effects, Past};
 pub(crate) use proxy::WriterProxy;
 pub(crate) use requests::Ask;
 
 use crate::bounded::Bounded;
 use crate::discovery::EndpointData;
 use crate::settings::{History, Limits};
-use crate::types::{Assembler, Guid, Sample, SampleData};
+use crate::types::{Assembler, Guid, GuidPrefix, Sample, SampleData};
 use crate::wire::{Data, DataFrag, Gap, Heartbeat};
-use assembly::{Assembly, is_servable};
-use proxy::Slot;
+use assembly::{Assembly, is_servable, resolved};
+use proxy::{ReadUntil, Slot};
 
 /// A reader of ours.
 pub(crate) struct Reader {
@@ -35,23 +37,12 @@ pub(crate) struct Reader {
     pub replaced: u64,
     /// Of writers that are no longer matched.
     past: Past,
-}
-
-/// Counters of writers.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Past {
-    pub renumbered: u64,
-    pub dropped: u64,
-}
-
-/// What follows from a submessage or from time.
-#[derive(Default)]
-pub(crate) struct Effects {
-    pub lost: u64,
-    pub is_ready: bool,
-    pub ask: Option<Ask>,
-    /// The writer started a new numbering.
-    pub is_renumbered: bool,
+    /// How far the writers of participants were read that were lost: they may only have stood
+    /// still, and what was read then is not read again.
+    read: Bounded<Guid, ReadUntil>,
+    /// Of the last request. It goes on rising when a writer is matched again: a peer that did
+    /// not notice ignores counts that it has seen.
+    count: u32,
 }
 
 /// Bytes of the participant's memory that a sample holds, with what surrounds it.
@@ -83,7 +74,15 @@ impl Reader {
             samples_over: 0,
             replaced: 0,
             past: Past::default(),
+            read: Bounded::new(limits.matches),
+            count: 0,
         }
+    }
+
+    /// The count of the next request.
+    pub fn next_count(&mut self) -> u32 {
+        self.count = self.count.wrapping_add(1);
+        self.count
     }
 
     /// Bytes of unfinished and waiting samples.
@@ -97,6 +96,33 @@ impl Reader {
             renumbered: sum.renumbered + writer.renumbered,
             dropped: sum.dropped + writer.dropped,
         })
+    }
+
+    /// Matches a writer.
+    pub fn add_writer(&mut self, guid: Guid, is_reliable: bool, now: Instant) -> bool {
+        let mut writer = WriterProxy::new(guid, is_reliable, now);
+        if let Some(read) = self.read.remove(&guid) {
+            writer.resume(read);
+        }
+        self.writers.insert(guid, writer)
+    }
+
+    /// Remembers how far the writers of a participant are read, which is lost.
+    pub fn remember(&mut self, prefix: GuidPrefix) {
+        // What discovery's writers said is forgotten with the participant.
+        if self.data.info.topic.is_empty() {
+            return;
+        }
+        for (guid, writer) in self.writers.iter().filter(|(guid, _)| guid.prefix == prefix) {
+            if let Some(read) = writer.read_until() {
+                self.read.insert_evicting(*guid, read, |_, read| read.since);
+            }
+        }
+    }
+
+    /// This process stood still for so long, in which nothing could arrive.
+    pub fn stood_still(&mut self, time: Duration) {
+        self.writers.iter_mut().for_each(|(_, writer)| writer.stood_still(time));
     }
 
     /// Forgets a writer; what it has not completed is dropped.
@@ -368,14 +394,4 @@ impl Reader {
     pub fn is_ready(&self) -> bool {
         !self.ready.is_empty()
     }
-}
-
-/// An unknown number in the related identity is the sample's: Fast DDS clients leave it out.
-fn resolved(mut sample: Sample) -> Sample {
-    if let Some(related) = &mut sample.related
-        && related.number <= 0
-    {
-        related.number = sample.number;
-    }
-    sample
 }

@@ -38,6 +38,15 @@ pub(super) enum Slot {
     Irrelevant,
 }
 
+/// How far a writer is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadUntil {
+    next: i64,
+    heartbeat_count: Option<u32>,
+    /// When something of it arrived last.
+    pub since: Option<Instant>,
+}
+
 /// A writer of a peer that is matched with a reader of ours.
 pub(crate) struct WriterProxy {
     pub guid: Guid,
@@ -62,7 +71,8 @@ pub(crate) struct WriterProxy {
     pub ask_at: Option<Instant>,
     pub(super) retry: Duration,
     heartbeat_count: Option<u32>,
-    pub(super) count: u32,
+    /// How far it was read before it was lost, until its first heartbeat.
+    read: Option<ReadUntil>,
     /// It started a new numbering that often.
     pub renumbered: u64,
     /// Unfinished samples that were dropped.
@@ -87,9 +97,49 @@ impl WriterProxy {
             ask_at: is_reliable.then_some(now),
             retry: GREET,
             heartbeat_count: None,
-            count: 0,
+            read: None,
             renumbered: 0,
             dropped: 0,
+        }
+    }
+
+    /// How far it is read; `None` when that is not known.
+    pub fn read_until(&self) -> Option<ReadUntil> {
+        let Self { next, heartbeat_count, grown: since, .. } = *self;
+        self.is_synced.then_some(ReadUntil { next, heartbeat_count, since })
+    }
+
+    /// Goes on where it was read before it was lost.
+    pub fn resume(&mut self, read: ReadUntil) {
+        if self.is_reliable {
+            self.read = Some(read);
+        } else {
+            (self.next, self.is_synced) = (read.next, true);
+        }
+    }
+
+    /// Nothing could arrive for so long.
+    pub fn stood_still(&mut self, time: Duration) {
+        if let Some(since) = &mut self.waiting_since {
+            *since += time;
+        }
+        for (_, slot) in self.slots.iter_mut() {
+            if let Slot::Unfinished(sample) = slot {
+                sample.grown += time;
+            }
+        }
+    }
+
+    /// The first number to read of a writer that has these, and how many were missed while it
+    /// was lost. With another numbering than before it is another writer.
+    fn start_of(&mut self, heartbeat: &Heartbeat) -> (i64, u64) {
+        let is_same = |read: &ReadUntil| {
+            let is_newer = |count| heartbeat.count.wrapping_sub(count) <= 1 << 31;
+            read.next <= heartbeat.last + 1 && read.heartbeat_count.is_none_or(is_newer)
+        };
+        match self.read.take().filter(is_same) {
+            Some(read) => (heartbeat.first.max(read.next), count_lost(heartbeat.first - read.next)),
+            None => (heartbeat.first, 0),
         }
     }
 
@@ -100,9 +150,8 @@ impl WriterProxy {
 
     fn restart(&mut self, now: Instant) {
         let (renumbered, dropped) = (self.renumbered + 1, self.dropped);
-        let count = self.count;
         *self = Self::new(self.guid, self.is_reliable, now);
-        (self.renumbered, self.dropped, self.count) = (renumbered, dropped, count);
+        (self.renumbered, self.dropped) = (renumbered, dropped);
     }
 
     /// Whether a sample of this number is wanted now. Adds to `freed` the bytes that a new
@@ -250,8 +299,10 @@ impl WriterProxy {
         (self.below_since, self.waiting_since) = (None, None);
         let (mut ready, mut lost) = (Vec::new(), 0);
         if !self.is_synced {
-            self.skip_to(heartbeat.first);
-            (self.next, self.is_synced) = (heartbeat.first, true);
+            let first;
+            (first, lost) = self.start_of(heartbeat);
+            self.skip_to(first);
+            (self.next, self.is_synced) = (first, true);
             self.retry = RETRY;
             self.ask_at = None;
             self.drop_beyond_window();

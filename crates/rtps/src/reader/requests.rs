@@ -25,9 +25,9 @@ const MAX_GREET: Duration = Duration::from_secs(4);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
     pub writer: Guid,
+    /// From 0 on where nothing is known of what the writer has.
     pub set: NumberSet,
     pub fragments: Vec<(i64, NumberSet)>,
-    pub count: u32,
     pub is_final: bool,
 }
 
@@ -42,10 +42,9 @@ impl WriterProxy {
         })
     }
 
-    pub(super) fn confirmation(&mut self) -> Ask {
-        self.count = self.count.wrapping_add(1);
+    pub(super) fn confirmation(&self) -> Ask {
         let (set, fragments) = (NumberSet::new(self.next), Vec::new());
-        Ask { writer: self.guid, set, fragments, count: self.count, is_final: true }
+        Ask { writer: self.guid, set, fragments, is_final: true }
     }
 
     /// What is due at `now`: requests for what is late.
@@ -84,6 +83,6 @@ impl WriterProxy {
         self.ask_at = Some(now + if is_waiting { GREET } else { self.retry });
         self.retry = (self.retry * 2).min(MAX_GREET);
         let ask = self.confirmation();
-        Ask { set: NumberSet::new(1), is_final: false, ..ask }
+        Ask { set: NumberSet::new(0), is_final: false, ..ask }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn nanos(seconds: u32, fraction: u32) -> Option<i64> {
 pub(crate) fn wire_time(nanos: i64) -> (u32, u32) {
     let nanos = nanos.max(0);
     let (seconds, rest) = (nanos / 1_000_000_000, (nanos % 1_000_000_000) as u64);
-    let fraction = ((rest << 32) + 999_999_999) / 1_000_000_000;
+    let fraction = (rest << 32).div_ceil(1_000_000_000);
     (seconds as u32, fraction.min(u64::from(u32::MAX)) as u32)
 }
 

@@ -110,6 +110,11 @@ impl Writer {
         (is_in, out)
     }
 
+    /// This process stood still for so long.
+    pub fn stood_still(&mut self, time: Duration) {
+        self.readers.iter_mut().for_each(|(_, reader)| reader.stood_still(time));
+    }
+
     pub fn remove_reader(&mut self, guid: Guid) -> bool {
         let is_removed = self.readers.remove(&guid).is_some();
         self.trim();

@@ -47,6 +47,13 @@ impl ReaderProxy {
         }
     }
 
+    /// This process stood still for so long, in which nothing could be confirmed.
+    pub fn stood_still(&mut self, time: Duration) {
+        if let Some(since) = &mut self.waiting_since {
+            *since += time;
+        }
+    }
+
     /// Something was written.
     pub fn expect(&mut self, now: Instant) {
         if self.is_reliable {

@@ -1,6 +1,6 @@
 //! Frames of a drive as messages of a recording.
 
-use crate::{Drive, Picture, Pose, Scan, SeenByCameras};
+use crate::{Drive, Pose, RenderedImage, Scan, SeenByCameras};
 use det_post_ros::bag::{BagWriter, Durability, OfferedQos};
 use det_post_ros::messages::{
     CameraInfo, Clock, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2,
@@ -22,9 +22,9 @@ const VEHICLE_FRAME: &str = "base_link";
 /// The topic of the truth around the vehicle.
 const SURROUND_TRUTH: &str = "/truth/surround";
 
-/// How pictures are recorded.
+/// How images are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PictureFormat {
+pub enum ImageFormat {
     /// `sensor_msgs/Image`, rgb8.
     Raw,
     /// `sensor_msgs/CompressedImage`, JPEG.
@@ -59,7 +59,7 @@ struct SurroundTopics {
 pub(super) struct Recorder<'a> {
     drive: &'a Drive,
     bag: BagWriter,
-    format: PictureFormat,
+    format: ImageFormat,
     tf: usize,
     tf_static: usize,
     clock: usize,
@@ -68,7 +68,7 @@ pub(super) struct Recorder<'a> {
     /// With several cameras.
     surround: Option<SurroundTopics>,
     scan: Scan,
-    picture: Picture,
+    image: RenderedImage,
     seen: SeenByCameras,
     payload: Vec<u8>,
     message: Vec<u8>,
@@ -83,7 +83,7 @@ impl<'a> Recorder<'a> {
     pub(super) fn create(
         drive: &'a Drive,
         mut bag: BagWriter,
-        format: PictureFormat,
+        format: ImageFormat,
     ) -> Result<Self> {
         let mut add = |topic: String, type_name: &str, qos: OfferedQos| {
             let text = definition(type_name).ok_or_else(|| {
@@ -107,8 +107,8 @@ impl<'a> Recorder<'a> {
             });
         }
         let (image_suffix, image_type) = match format {
-            PictureFormat::Raw => ("", Image::TYPE),
-            PictureFormat::Jpeg => ("/compressed", CompressedImage::TYPE),
+            ImageFormat::Raw => ("", Image::TYPE),
+            ImageFormat::Jpeg => ("/compressed", CompressedImage::TYPE),
         };
         let mut cameras = Vec::new();
         for i in 0..drive.rig().cameras.len() {
@@ -143,7 +143,7 @@ impl<'a> Recorder<'a> {
             cameras,
             surround,
             scan: Scan::default(),
-            picture: Picture::default(),
+            image: RenderedImage::default(),
             seen: SeenByCameras::default(),
             payload: Vec::new(),
             message: Vec::new(),
@@ -222,35 +222,35 @@ impl<'a> Recorder<'a> {
         self.bag.write(topics.attributes, log_time, &self.attributes)
     }
 
-    /// Renders and records a picture with its calibration and its truth.
-    pub(super) fn picture(&mut self, camera: usize, index: u64, log_time: Stamp) -> Result<()> {
-        self.drive.picture(camera, index, &mut self.picture);
+    /// Renders and records an image with its calibration and its truth.
+    pub(super) fn image(&mut self, camera: usize, index: u64, log_time: Stamp) -> Result<()> {
+        self.drive.image(camera, index, &mut self.image);
         let topics = &self.cameras[camera];
-        let stamp = self.drive.rig().picture_stamp(index);
+        let stamp = self.drive.rig().image_stamp(index);
         let header = Header { stamp, frame_id: &topics.frame_id };
-        encode_picture(&header, &self.picture, self.format, &mut self.payload, &mut self.message)?;
+        encode_image(&header, &self.image, self.format, &mut self.payload, &mut self.message)?;
         self.bag.write(topics.image, log_time, &self.message)?;
         camera_info(&header, self.drive).encode(&mut self.message)?;
         self.bag.write(topics.info, log_time, &self.message)?;
-        let truth = &self.picture.truth;
+        let truth = &self.image.truth;
         truth::encode_2d(&header, truth, &mut self.message, &mut self.attributes)?;
         self.bag.write(topics.truth, log_time, &self.message)?;
         self.bag.write(topics.attributes, log_time, &self.attributes)?;
         self.surround_truth(camera, index, log_time)
     }
 
-    /// Adds the truth of a picture to that around the vehicle, and records it after the last
-    /// camera: pictures with an index follow each other.
+    /// Adds the truth of an image to that around the vehicle, and records it after the last
+    /// camera: images with an index follow each other.
     fn surround_truth(&mut self, camera: usize, index: u64, log_time: Stamp) -> Result<()> {
         let Some(topics) = &self.surround else { return Ok(()) };
         if camera == 0 {
             self.seen.clear();
         }
-        self.seen.add(&self.picture.truth);
+        self.seen.add(&self.image.truth);
         if camera + 1 < self.cameras.len() {
             return Ok(());
         }
-        let stamp = self.drive.rig().picture_stamp(index);
+        let stamp = self.drive.rig().image_stamp(index);
         let header = Header { stamp, frame_id: VEHICLE_FRAME };
         let objects = self.drive.surround_truth(index, &self.seen);
         truth::encode_3d(&header, &objects, &mut self.message, &mut self.attributes)?;
@@ -296,16 +296,16 @@ fn write_points(scan: &Scan, data: &mut Vec<u8>) {
     }
 }
 
-fn encode_picture(
+fn encode_image(
     header: &Header<'_>,
-    picture: &Picture,
-    format: PictureFormat,
+    image: &RenderedImage,
+    format: ImageFormat,
     payload: &mut Vec<u8>,
     message: &mut Vec<u8>,
 ) -> Result<()> {
-    let Size { width, height } = picture.size;
+    let Size { width, height } = image.size;
     match format {
-        PictureFormat::Raw => {
+        ImageFormat::Raw => {
             let image = Image {
                 header: *header,
                 height,
@@ -313,17 +313,17 @@ fn encode_picture(
                 encoding: "rgb8",
                 is_bigendian: false,
                 step: 3 * width,
-                data: &picture.rgb,
+                data: &image.rgb,
             };
             image.encode(message)
         }
-        PictureFormat::Jpeg => {
+        ImageFormat::Jpeg => {
             payload.clear();
             let encoder = jpeg_encoder::Encoder::new(&mut *payload, JPEG_QUALITY);
             let (columns, rows) = (width as u16, height as u16);
-            encoder.encode(&picture.rgb, columns, rows, jpeg_encoder::ColorType::Rgb).map_err(
+            encoder.encode(&image.rgb, columns, rows, jpeg_encoder::ColorType::Rgb).map_err(
                 |error| {
-                    let message = format!("a picture of {width}x{height} is no JPEG");
+                    let message = format!("an image of {width}x{height} is no JPEG");
                     Error::new(ErrorKind::Codec, "simulate", message).with_source(error)
                 },
             )?;
@@ -336,7 +336,7 @@ fn encode_picture(
 /// the middle of pixel `i` at `i`.
 fn camera_info<'a>(header: &Header<'a>, drive: &Drive) -> CameraInfo<'a> {
     let rig = drive.rig();
-    let Size { width, height } = rig.picture_size;
+    let Size { width, height } = rig.image_size;
     let focal = rig.focal_px();
     let [cx, cy] = rig.principal_px().map(|value| value - 0.5);
     CameraInfo {
@@ -364,7 +364,7 @@ mod tests {
         let drive = Drive::new(1, &options).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let bag = BagWriter::create(&folder.path().join("bag"), BagCompression::None).unwrap();
-        let mut recorder = Recorder::create(&drive, bag, PictureFormat::Raw).unwrap();
+        let mut recorder = Recorder::create(&drive, bag, ImageFormat::Raw).unwrap();
         recorder.mounts(crate::START).unwrap();
         let transforms = TfMessage::decode(&recorder.message).unwrap().transforms;
         let cameras = transforms.map(Result::unwrap).skip(1);

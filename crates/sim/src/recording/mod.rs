@@ -1,4 +1,4 @@
-//! A drive as a recording, with the truth beside every scan and picture.
+//! A drive as a recording, with the truth beside every scan and image.
 
 mod messages;
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::{Drive, SCAN_RATE_HZ, START};
 use det_post_ros::output_folder::{OutputFolder, Replaces};
 use det_post_types::{Error, ErrorKind, Result, Stamp};
-pub use messages::PictureFormat;
+pub use messages::ImageFormat;
 use messages::Recorder;
 
 /// Rate of `/tf` and `/clock`. Every stamp of a LiDAR is a multiple of it.
@@ -20,12 +20,12 @@ const MAX_SECONDS: f64 = 3600.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Transform,
-    Picture { camera: usize, index: u64 },
+    Image { camera: usize, index: u64 },
     Scan { lidar: usize, index: u64 },
 }
 
 /// Writes the first `seconds` of a drive as a rosbag2 recording to the folder `out`, whose
-/// earlier recording is replaced. `on_frame` is called before every picture and scan with its
+/// earlier recording is replaced. `on_frame` is called before every image and scan with its
 /// number and their count. Returns whether the recording is complete: setting `stop` ends it
 /// early, and what was written stays in `det_post.partial/`.
 ///
@@ -35,7 +35,7 @@ enum Event {
 /// | `/camera_N/image`, or `/camera_N/image/compressed` | `Image` or `CompressedImage` |
 /// | `/camera_N/camera_info` | `CameraInfo` |
 /// | `/truth/lidar_N`, `/truth/camera_N` | detection arrays, each with a topic of attributes |
-/// | `/truth/surround` | the same in `base_link`, at the stamps of the pictures, for several cameras |
+/// | `/truth/surround` | the same in `base_link`, at the stamps of the images, for several cameras |
 /// | `/tf`, `/tf_static`, `/clock` | poses of vehicle and sensors, time |
 ///
 /// # Errors
@@ -44,7 +44,7 @@ enum Event {
 pub fn record(
     drive: &Drive,
     seconds: f64,
-    format: PictureFormat,
+    format: ImageFormat,
     out: &Path,
     stop: &AtomicBool,
     on_frame: &mut dyn FnMut(u64, u64),
@@ -72,7 +72,7 @@ pub fn record(
         }
         match event {
             Event::Transform => recorder.transform(log_time)?,
-            Event::Picture { camera, index } => recorder.picture(camera, index, log_time)?,
+            Event::Image { camera, index } => recorder.image(camera, index, log_time)?,
             Event::Scan { lidar, index } => recorder.scan(lidar, index, log_time)?,
         }
     }
@@ -98,8 +98,8 @@ fn events(drive: &Drive, seconds: f64) -> Vec<(Stamp, Event)> {
         events.push((after(START, index as f64 / TF_RATE_HZ), Event::Transform));
     }
     for index in 0..count(rig.camera_rate_hz) {
-        let stamp = rig.picture_stamp(index);
-        let event = |camera| (stamp, Event::Picture { camera, index });
+        let stamp = rig.image_stamp(index);
+        let event = |camera| (stamp, Event::Image { camera, index });
         events.extend((0..rig.cameras.len()).map(event));
     }
     for index in 0..count(SCAN_RATE_HZ) {
@@ -130,7 +130,7 @@ mod tests {
         assert!(events.windows(2).all(|pair| pair[0] < pair[1]));
         let count = |wanted: fn(&Event) -> bool| events.iter().filter(|(_, e)| wanted(e)).count();
         assert_eq!(count(|e| matches!(e, Event::Scan { .. })), 2 * 12);
-        assert_eq!(count(|e| matches!(e, Event::Picture { .. })), 3 * 36);
+        assert_eq!(count(|e| matches!(e, Event::Image { .. })), 3 * 36);
         assert_eq!(count(|e| matches!(e, Event::Transform)), 121);
         // Every sensor's stamp lies between transforms that are recorded.
         let end = Stamp::from_nanos(START.nanos() + 1_200_000_000);

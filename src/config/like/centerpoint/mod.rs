@@ -11,7 +11,9 @@ mod scores;
 
 use std::path::{Path, PathBuf};
 
-use super::translation::{Given, State, Translation, number_of, numbers_of, text_of, texts_of};
+use super::translation::{
+    Given, Translation, TranslationOutcome, number_of, numbers_of, text_of, texts_of,
+};
 use det_post_ros::NodeName;
 use det_post_ros::yaml::Node;
 
@@ -166,7 +168,9 @@ fn pairs(
             let node = names.map_or(given.node.clone(), Node::List);
             t.convert(&given, &[("nms.unlimited_classes", node)], "");
         }
-        Some(given) => t.ignore(&given, State::NoEffect, "beside thresholds per class"),
+        Some(given) => {
+            t.ignore(&given, TranslationOutcome::NoEffect, "beside thresholds per class")
+        }
         None => {}
     }
     let has_others = class_names.iter().any(|name| name != PEDESTRIAN);

@@ -1,6 +1,6 @@
 //! Names and labels of the classes of YOLOX: `label.txt`, `roi_label_remap.csv`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use super::{keys, path};
@@ -41,20 +41,29 @@ pub(super) fn translate(t: &mut Translation<'_>, folder: Option<&Path>) {
 /// The lines of a file. A name that repeats gets a number, as ours are unique.
 fn read_names(path: &str) -> Result<Vec<String>, String> {
     let text = read_file(Path::new(path)).map_err(|error| error.to_string())?;
-    let mut names: Vec<String> = Vec::new();
-    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let mut name = line.to_owned();
-        let mut number = 2;
-        while names.contains(&name) {
-            name = format!("{line}_{number}");
-            number += 1;
-        }
-        names.push(name);
-    }
+    let names = unique(text.lines().map(str::trim).filter(|line| !line.is_empty()));
     match names.is_empty() {
         true => Err(format!("{path} has no names of classes")),
         false => Ok(names),
     }
+}
+
+/// Names with a number behind those that were there before. Each name is counted on from its last
+/// number, so that many equal ones take no longer than others.
+fn unique<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut taken = HashSet::new();
+    let mut next: HashMap<&str, usize> = HashMap::new();
+    let mut names = Vec::new();
+    for line in lines {
+        let mut name = line.to_owned();
+        let number = next.entry(line).or_insert(2);
+        while !taken.insert(name.clone()) {
+            name = format!("{line}_{number}");
+            *number += 1;
+        }
+        names.push(name);
+    }
+    names
 }
 
 /// Labels by the names of a csv.
@@ -96,6 +105,14 @@ fn labels_of(text: &str, names: &[String]) -> Result<Vec<i64>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_names_get_numbers_in_linear_time() {
+        let names = unique(["a", "b", "a", "a_2", "a", "b"].into_iter());
+        assert_eq!(names, ["a", "b", "a_2", "a_2_2", "a_3", "b_2"]);
+        let names = unique(std::iter::repeat_n("x", 100_000));
+        assert_eq!(names[99_999], "x_100000");
+    }
 
     #[test]
     fn labels_are_read_by_name() {

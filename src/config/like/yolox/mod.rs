@@ -5,7 +5,7 @@ mod labels;
 
 use std::path::{Path, PathBuf};
 
-use super::translation::{Given, State, Translation, text_of};
+use super::translation::{Given, Translation, TranslationOutcome, text_of};
 use crate::config::files::{Sections, read_file};
 use crate::config::problems::Problems;
 use det_post_ros::NodeName;
@@ -43,14 +43,14 @@ pub(super) fn translate(t: &mut Translation<'_>, node: &NodeName) {
     device(t);
     if let Some(given) = t.take(&keys::CENTER_CROP) {
         match given.node {
-            Node::Flag(false) => t.ignore(&given, State::NoEffect, ""),
+            Node::Flag(false) => t.ignore(&given, TranslationOutcome::NoEffect, ""),
             _ => t.refuse(&given, "false: the middle of the image is not detected on its own"),
         }
     }
     if t.peek("is_publish_color_mask") == Some(&Node::Flag(true))
         && let Some(given) = t.take(&keys::COLOR_MASK)
     {
-        t.ignore(&given, State::NoEffect, "");
+        t.ignore(&given, TranslationOutcome::NoEffect, "");
         t.warn(&given.key, "no effect: there is no mask");
     }
     for (key, value) in [("pre_nms_top_k", MAX_BOXES), ("max_detections", MAX_BOXES)] {

@@ -9,7 +9,7 @@ use det_post_types::{Error, ErrorKind, Result};
 const MAX_INSTANCES: usize = MAX_FRAMES_IN_FLIGHT.div_ceil(FRAMES_PER_INSTANCE);
 
 // A queue for each frame, and one for each instance but the first.
-const _: () = assert!(MAX_FRAMES_IN_FLIGHT + MAX_INSTANCES - 1 <= Stream::NUM_BESIDE);
+const _: () = assert!(MAX_FRAMES_IN_FLIGHT + MAX_INSTANCES - 1 <= Stream::NUM_SIBLINGS);
 
 /// Instances of one network, each in a queue of the stream, which frames in flight use in turn.
 pub(super) struct Instances {
@@ -65,7 +65,7 @@ impl Instances {
             return Err(Error::new(ErrorKind::Device, "detector", message));
         }
         // The queues before are those of the frames.
-        let queue = stream.beside(MAX_FRAMES_IN_FLIGHT + self.all.len() - 1)?;
+        let queue = stream.sibling_stream(MAX_FRAMES_IN_FLIGHT + self.all.len() - 1)?;
         self.first().duplicate(&queue)
     }
 

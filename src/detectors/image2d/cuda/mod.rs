@@ -1,12 +1,12 @@
 //! 2D detection on a GPU: per frame one upload, one wait and one read of the results.
 //! A payload in page-locked memory is uploaded in place.
 
+mod images;
 mod instances;
-mod pictures;
 mod postprocess;
 
+use images::InputImages;
 use instances::Instances;
-use pictures::Pictures;
 pub use postprocess::DeviceBoxes;
 use postprocess::Postprocess;
 
@@ -47,8 +47,8 @@ pub struct CudaDetector<B: DeviceBoxes = Box2d> {
 }
 
 /// What a frame in flight does not share with another one, the tensors of its number in
-/// [`Instances`] apart. Where frames overlap each has a separate queue, and its network runs
-/// in that of the instance.
+/// [`Instances`] apart. Where several frames are in flight each has a separate queue, and its
+/// network runs in that of the instance.
 struct Context<B: DeviceBoxes> {
     uploads: InPlaceUploads,
     work: Work<B>,
@@ -56,18 +56,18 @@ struct Context<B: DeviceBoxes> {
     failed: Option<Error>,
 }
 
-/// The queues of a frame: they differ where frames overlap.
+/// The queues of a frame: they differ where several frames are in flight.
 #[derive(Clone, Copy)]
 struct Queues<'a> {
     frame: &'a Stream,
-    /// That of its network.
+    /// The stream of its network.
     network: &'a Stream,
 }
 
 /// The steps of a frame and their memory.
 struct Work<B: DeviceBoxes> {
     frames: FrameStream,
-    pictures: Pictures,
+    images: InputImages,
     postprocess: Postprocess<B>,
 }
 
@@ -119,21 +119,21 @@ impl<B: DeviceBoxes> Context<B> {
         })?;
         let recorded_on = RecordedOn { stream, counters: frames.counters() };
         let postprocess = Postprocess::new(config, head, engine, recorded_on)?;
-        let is_overlapping = !stream.is_same_queue(network);
-        let mut pictures = Pictures::new(stream, &config.jpeg, head.letterbox())?;
-        if is_overlapping {
-            pictures.shared = SharedJpeg::join(stream, &config.jpeg)?;
+        let is_pipelined = !stream.is_same_queue(network);
+        let mut images = InputImages::new(stream, &config.jpeg, head.letterbox())?;
+        if is_pipelined {
+            images.shared = SharedJpeg::join(stream, &config.jpeg)?;
         }
-        let work = Work { frames, pictures, postprocess };
+        let work = Work { frames, images, postprocess };
         let uploads = InPlaceUploads::with_zero_copy(stream, config.zero_copy)?;
-        let uploads = if is_overlapping { uploads.overlapping() } else { uploads };
+        let uploads = if is_pipelined { uploads.pipelined() } else { uploads };
         Ok(Self { uploads, work, failed: None })
     }
 
     /// Queues the work of a frame whose file is kept.
     fn flush(&mut self, engine: &mut DeviceEngine, report: &mut FrameReport) {
         let Self { uploads, work, failed } = self;
-        if work.pictures.is_waiting() {
+        if work.images.is_waiting() {
             let queued = uploads.scope(|scope| work.enqueue(None, engine, scope, report));
             *failed = work.frames.drain_on_error(queued).err();
         }
@@ -149,13 +149,13 @@ impl<B: DeviceBoxes> Work<B> {
         scope: &UploadScope<'_, 'env>,
         report: &mut FrameReport,
     ) -> Result<()> {
-        let Self { frames, pictures, postprocess } = self;
+        let Self { frames, images, postprocess } = self;
         let mut running = frames.begin(scope, report);
         match payload {
-            Some(payload) => pictures.upload(payload, &mut running)?,
-            None => pictures.upload_kept(&mut running)?,
+            Some(payload) => images.upload(payload, &mut running)?,
+            None => images.upload_kept(&mut running)?,
         }
-        if let Some(graph) = pictures.letterbox(engine.input(0)?, postprocess)? {
+        if let Some(graph) = images.letterbox(engine.input(0)?, postprocess)? {
             graph.enqueue()?;
         }
         running.end_of(Stage::Letterbox)?;
@@ -204,7 +204,7 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
         contexts.allow(num, |place| {
             instances.prepare(place)?;
             let engine = instances.select(place)?;
-            let queues = Queues { frame: &stream.beside(place)?, network: engine.stream() };
+            let queues = Queues { frame: &stream.sibling_stream(place)?, network: engine.stream() };
             Context::new(config, head, engine, queues)
         })
     }
@@ -219,7 +219,7 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
         let is_single = contexts.max_in_flight() == 1;
         let (place, Context { uploads, work, .. }) = contexts.next()?;
         let engine = instances.select(place)?;
-        if !work.pictures.keep(&payload, report)? {
+        if !work.images.keep(&payload, report)? {
             // At its end the payload is uploaded, or held where it is in a mapped file.
             let submitted = uploads.scope(|scope| {
                 work.enqueue(Some(&payload), engine, scope, report)?;
@@ -262,7 +262,7 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
         let config = family(config)?;
         let Self { contexts, head, instances, .. } = self;
         for (place, context) in contexts.iter_mut().enumerate() {
-            let Work { frames, pictures, postprocess } = &mut context.work;
+            let Work { frames, images, postprocess } = &mut context.work;
             if postprocess.fits(config) {
                 postprocess.set(config)?;
             } else {
@@ -270,7 +270,7 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
                 let stream = frames.stream().clone();
                 let recorded_on = RecordedOn { stream: &stream, counters: frames.counters() };
                 *postprocess = Postprocess::new(config, head, engine, recorded_on)?;
-                pictures.recorded = None;
+                images.recorded = None;
             }
         }
         self.config = config.clone();

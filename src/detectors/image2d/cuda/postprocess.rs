@@ -9,8 +9,9 @@ use crate::detectors::image2d::head::YoloHead;
 use det_post_infer::device::DeviceEngine;
 use det_post_ops::decode::gather::cuda::{Gather, Workspace as Gatherer};
 use det_post_ops::decode::yolo::cuda::{Decoded, Selection, Workspace as Decoder};
-use det_post_ops::device::cuda::{DeviceCandidates, Graph};
+use det_post_ops::device::cuda::Graph;
 use det_post_ops::nms::cuda::{Capacity, Suppressible, Suppression};
+use det_post_ops::shared::DeviceCandidates;
 use det_post_types::{Letterbox, Nms2d, Result};
 
 /// Boxes in an image, from the network's outputs to detections, on a GPU.

@@ -3,7 +3,8 @@
 use super::YoloHead;
 use det_post_infer::device::DeviceEngine;
 use det_post_ops::decode::yolo::cuda::{Decoded, Workspace};
-use det_post_ops::device::cuda::{DeviceCandidates, DeviceCounters, DeviceTensor, Stream};
+use det_post_ops::device::cuda::{DeviceTensor, Stream};
+use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::Result;
 
 impl YoloHead {

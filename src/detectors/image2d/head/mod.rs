@@ -5,12 +5,12 @@ mod cuda;
 
 use super::boxes::ImageBoxes;
 use crate::config::YoloFacts;
-use det_post_infer::ExpectedDim::{self, Any, Exactly};
+use det_post_infer::ExpectedDim::{Any, Exactly};
 use det_post_infer::{Expected, Outputs, Side, bind};
 use det_post_ops::image::letterbox::LetterboxParams;
 use det_post_types::{
     Candidates, Dim, ElementType, Error, ErrorKind, Result, Size, Tensor, TensorSpec, TensorView,
-    YoloLayout,
+    YoloLayout, YoloOutput,
 };
 
 /// The maximum number of output tensors of a head.
@@ -49,7 +49,8 @@ impl YoloHead {
             shapes: vec![vec![Exactly(1), Exactly(3), height, width]],
         };
         let input = &inputs[bind(Side::Input, &[image], inputs)?[0]];
-        let bound = bind(Side::Output, &expected_outputs(facts, num_classes), outputs)?;
+        let network = network_size(facts, input)?;
+        let bound = bind(Side::Output, &expected_outputs(facts, network)?, outputs)?;
         for (_, unused) in outputs.iter().enumerate().filter(|(index, _)| !bound.contains(index)) {
             tracing::info!("the network's output {unused} is not read");
         }
@@ -62,7 +63,7 @@ impl YoloHead {
                 normalization: facts.normalization,
                 pad_value: facts.pad_value,
             },
-            network: network_size(facts, input)?,
+            network,
             element: input.element.unwrap_or(ElementType::F32),
             outputs: bound,
         })
@@ -84,6 +85,11 @@ impl YoloHead {
     /// Size of the network's input.
     pub fn network(&self) -> Size {
         self.network
+    }
+
+    /// The positions of the network's outputs that are decoded.
+    pub fn output_positions(&self) -> &[usize] {
+        &self.outputs
     }
 
     /// Memory for the network's input, `[1, 3, height, width]`.
@@ -153,44 +159,31 @@ fn network_size(facts: &YoloFacts, input: &TensorSpec) -> Result<Size> {
 }
 
 /// The output tensors of a layout, in the order of its decoding.
-fn expected_outputs(facts: &YoloFacts, num_classes: usize) -> Vec<Expected> {
-    let floats = || vec![ElementType::F32, ElementType::F16];
-    let tensor = |what, elements, shapes: Vec<Vec<ExpectedDim>>| (what, elements, shapes);
-    let rows = |columns| vec![vec![Exactly(1), Any, Exactly(columns)]];
-    let planes = |planes| vec![vec![Exactly(1), Exactly(planes), Any]];
-    let tensors = match &facts.layout {
-        YoloLayout::V5 | YoloLayout::Yolox { .. } => {
-            vec![tensor("predictions", floats(), rows(5 + num_classes))]
-        }
-        YoloLayout::V8 => vec![tensor("predictions", floats(), planes(4 + num_classes))],
-        YoloLayout::Obb => vec![tensor("predictions", floats(), planes(4 + num_classes + 1))],
-        YoloLayout::EndToEnd => vec![tensor("detections", floats(), rows(6))],
-        YoloLayout::V5Raw { levels } => levels
-            .iter()
-            .map(|level| {
-                let (num_anchors, columns) = (level.anchors.len(), 5 + num_classes);
-                let flat = vec![Exactly(1), Exactly(num_anchors * columns), Any, Any];
-                let split = vec![Exactly(1), Exactly(num_anchors), Any, Any, Exactly(columns)];
-                tensor("level", floats(), vec![flat, split])
-            })
-            .collect(),
-        YoloLayout::Detr { .. } => {
-            let boxes = tensor("boxes", floats(), rows(4));
-            if facts.output_names.len() == 3 {
-                let scores = tensor("scores", floats(), vec![vec![Exactly(1), Any]]);
-                let integers = vec![ElementType::I64, ElementType::I32];
-                vec![boxes, scores, tensor("labels", integers, vec![vec![Exactly(1), Any]])]
-            } else {
-                vec![boxes, tensor("scores", floats(), rows(num_classes))]
-            }
-        }
+///
+/// # Errors
+/// `Model` when they do not fit the size of the network's input, or there are too many.
+fn expected_outputs(facts: &YoloFacts, network: Size) -> Result<Vec<Expected>> {
+    let misfit = |message: String| Err(Error::new(ErrorKind::Model, "head", message));
+    let has_labels = facts.output_names.len() == 3;
+    let outputs = match facts.layout.outputs(facts.class_names.len(), network, has_labels) {
+        Ok(outputs) => outputs,
+        Err(error) => return misfit(error.message().to_owned()),
     };
+    if outputs.len() > MAX_OUTPUTS {
+        let num = outputs.len();
+        return misfit(format!("the layout has {num} outputs; allowed: up to {MAX_OUTPUTS}"));
+    }
     let mut names = facts.output_names.iter().cloned().map(Some);
-    tensors
-        .into_iter()
-        .map(|(what, elements, shapes)| {
-            let name = names.next().flatten();
-            Expected { what, name, elements, shapes }
-        })
-        .collect()
+    let dim = |dim: Option<usize>| dim.map_or(Any, Exactly);
+    let expected = |output: YoloOutput| {
+        let elements = match output.is_labels {
+            // An engine on a GPU converts labels to floats; mmdeploy writes all three.
+            true => vec![ElementType::I64, ElementType::I32, ElementType::F32],
+            false => vec![ElementType::F32, ElementType::F16],
+        };
+        let shapes = output.shapes.into_iter().map(|dims| dims.into_iter().map(dim).collect());
+        let name = names.next().flatten();
+        Expected { what: output.what, name, elements, shapes: shapes.collect() }
+    };
+    Ok(outputs.into_iter().map(expected).collect())
 }

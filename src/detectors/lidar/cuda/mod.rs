@@ -18,11 +18,11 @@ use crate::detectors::in_flight::Contexts;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use det_post_infer::ExpectedDim;
 use det_post_infer::device::DeviceEngine;
+use det_post_ops::cloud::DevicePoints;
 use det_post_ops::decode::gather::cuda::Gathered;
-use det_post_ops::device::cuda::{
-    DeviceBuffer, DeviceCounters, DevicePoints, DeviceTensor, InPlaceUploads, Stream,
-};
+use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, InPlaceUploads, Stream};
 use det_post_ops::device::{Device, PayloadMemory};
+use det_post_ops::shared::DeviceCounters;
 use det_post_types::{
     Detection3d, Detections, Error, ErrorKind, FrameReport, Result, Stage, Transfer,
 };
@@ -40,7 +40,7 @@ pub trait DeviceMapEncoder: Send {
     const STAGES: &'static [Stage];
 
     /// Whether the work of a frame may be queued before the report of the one before is complete.
-    const CAN_OVERLAP: bool;
+    const CAN_PIPELINE: bool;
 
     /// Queues the writing of the map, and marks the end of each stage.
     ///
@@ -76,7 +76,7 @@ pub struct CudaDetector<E> {
     detections: Vec<Detection3d>,
 }
 
-/// The queues of a frame: that of its uploads is another one where frames overlap.
+/// The queues of a frame: uploads have another one where several frames are in flight.
 struct Queues<'a> {
     frames: &'a mut FrameStream,
     uploads: &'a Stream,
@@ -156,13 +156,13 @@ impl Context {
         Queues { frames, uploads }: Queues<'_>,
     ) -> Result<Self> {
         let stream = frames.stream().clone();
-        let is_overlapping = !stream.is_same_queue(uploads);
+        let is_pipelined = !stream.is_same_queue(uploads);
         let recorded_on = RecordedOn { stream: &stream, counters: frames.counters() };
         let network = Network { head, engine };
         let postprocess = Postprocess::new(config, network, encoder.num_voxels(), recorded_on)?;
         let clouds = Clouds::new(config, &stream, uploads)?;
         let uploads = InPlaceUploads::with_zero_copy(uploads, config.zero_copy)?;
-        let uploads = if is_overlapping { uploads.overlapping() } else { uploads };
+        let uploads = if is_pipelined { uploads.pipelined() } else { uploads };
         Ok(Self { uploads, clouds, postprocess })
     }
 }
@@ -224,21 +224,21 @@ impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
         }
         // A payload that kernels read in host memory is borrowed until they have.
         let is_borrowed = contexts.iter_mut().any(|context| context.uploads.is_zero_copy());
-        if is_borrowed || !E::CAN_OVERLAP {
+        if is_borrowed || !E::CAN_PIPELINE {
             return 1;
         }
         // Their networks follow each other.
         contexts.allow(num.min(MAX_IN_FLIGHT), |place| {
-            let uploads = frames.stream().beside(0)?;
+            let uploads = frames.stream().sibling_stream(0)?;
             if place == 0 {
-                frames.overlap(MAX_IN_FLIGHT, &uploads, &info.stages)?;
+                frames.pipeline(MAX_IN_FLIGHT, &uploads, &info.stages)?;
             }
             frames.select(place)?;
             let queues = Queues { frames, uploads: &uploads };
             let context = Context::new(config, head, shared, queues);
             if context.is_err() {
                 let stream = frames.stream().clone();
-                frames.overlap(1, &stream, &info.stages)?;
+                frames.pipeline(1, &stream, &info.stages)?;
                 frames.select(0)?;
             }
             context

@@ -8,8 +8,9 @@ use crate::detectors::lidar::{LidarDecoder, LidarHead};
 use det_post_infer::device::DeviceEngine;
 use det_post_ops::decode::gather::cuda::{Inputs3d, Workspace3d as Gatherer};
 use det_post_ops::decode::select;
-use det_post_ops::device::cuda::{DeviceBuffer, DeviceCandidates, Graph};
+use det_post_ops::device::cuda::{DeviceBuffer, Graph};
 use det_post_ops::nms::cuda::{Capacity, Stages3d};
+use det_post_ops::shared::DeviceCandidates;
 use det_post_types::{Box3d, Nms3d, Result};
 
 /// From the network's outputs to detections: one graph.

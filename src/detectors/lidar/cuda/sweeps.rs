@@ -7,7 +7,9 @@ use crate::detectors::frame_stream::{FrameInProgress, capacity_for};
 use crate::detectors::{FrameSet, Payload, lidar};
 use det_post_ops::cloud::densify::cuda::{DeviceSweeps, Joining, Workspace as Densify};
 use det_post_ops::cloud::unpack::{UnpackParams, cuda::Workspace as Unpack};
-use det_post_ops::device::cuda::{DeviceCloud, DeviceCounters, DevicePoints, Stream, num_bytes};
+use det_post_ops::cloud::{DeviceCloud, DevicePoints, num_bytes};
+use det_post_ops::device::cuda::Stream;
+use det_post_ops::shared::DeviceCounters;
 use det_post_types::{CloudView, Count, DeviceBytes, PointFields, Result, Stamp};
 
 /// The smallest memory for clouds; larger ones are powers of two.

@@ -6,9 +6,8 @@ use det_post_ops::decode::anchor::cuda::Workspace as AnchorWorkspace;
 use det_post_ops::decode::center::cuda::{Motion, Workspace as CenterWorkspace};
 use det_post_ops::decode::gather::cuda::OutputAttributes;
 use det_post_ops::decode::select::Limits;
-use det_post_ops::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Stream,
-};
+use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, Stream};
+use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{Box3d, Error, ErrorKind, Result};
 
 /// Kernels and memory to decode a head's outputs on a stream.

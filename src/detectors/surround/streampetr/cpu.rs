@@ -5,7 +5,7 @@ use nalgebra::{Isometry3, Matrix4};
 use super::CameraMatrices;
 use super::memory::{Memory, Updated};
 use super::position::PositionEmbedding;
-use super::signature::{HeadInput, HeadOutput, Signature, Specs, StatedPictures};
+use super::signature::{HeadInput, HeadOutput, Signature, Specs, StatedImages};
 use crate::detectors::surround::ego_motion::Step;
 use det_post_infer::Engine;
 use det_post_ops::decode::streampetr::StreamPetrOutputs;
@@ -24,7 +24,7 @@ pub struct StreamPetr {
 
 impl StreamPetr {
     /// The networks behind a backbone, for a number of classes. `stated` are the number of
-    /// cameras and the picture size of the head file.
+    /// cameras and the image size of the head file.
     ///
     /// # Errors
     /// `Model` when a network does not fit the others.
@@ -33,7 +33,7 @@ impl StreamPetr {
         position: Box<dyn Engine>,
         mut head: Box<dyn Engine>,
         num_classes: usize,
-        stated: StatedPictures,
+        stated: StatedImages,
     ) -> Result<Self> {
         let signature = Signature::new(
             Specs { inputs: backbone.inputs(), outputs: backbone.outputs() },
@@ -81,7 +81,7 @@ impl StreamPetr {
     /// Returns the errors of [`StreamPetr::embed`] and [`StreamPetr::run`].
     pub fn warm_up(&mut self, features: &TensorView<'_>) -> Result<()> {
         let zeros = vec![0.0; 16 * self.signature.lengths.num_cameras];
-        self.embed(&CameraMatrices { intrinsics: &zeros, target_from_picture: &zeros }, features)?;
+        self.embed(&CameraMatrices { intrinsics: &zeros, target_from_image: &zeros }, features)?;
         self.run(features, Stamp::default(), &Step::First)?;
         self.position.invalidate();
         Ok(())
@@ -137,6 +137,16 @@ impl StreamPetr {
             velocity: output(HeadOutput::MemoryVelocity)?,
         };
         memory.update(&updated, stamp)?;
+        self.outputs()
+    }
+
+    /// The outputs of the last frame.
+    ///
+    /// # Errors
+    /// `Inference` before the first frame.
+    pub fn outputs(&self) -> Result<StreamPetrOutputs<TensorView<'_>>> {
+        let output =
+            |output: HeadOutput| self.head.output(self.signature.head_outputs[output as usize]);
         let (logits, boxes) = (output(HeadOutput::Logits)?, output(HeadOutput::Boxes)?);
         Ok(StreamPetrOutputs { logits, boxes })
     }

@@ -5,7 +5,7 @@ use super::CameraMatrices;
 use super::cpu::poses;
 use super::memory::Ages;
 use super::position::PositionEmbedding;
-use super::signature::{HeadInput, HeadOutput, Signature, Specs, StatedPictures};
+use super::signature::{HeadInput, HeadOutput, Signature, Specs, StatedImages};
 use crate::detectors::surround::ego_motion::Step;
 use det_post_infer::Engine;
 use det_post_infer::device::DeviceEngine;
@@ -53,7 +53,7 @@ impl DeviceStreamPetr {
         position: Box<dyn Engine>,
         mut head: DeviceEngine,
         num_classes: usize,
-        stated: StatedPictures,
+        stated: StatedImages,
     ) -> Result<Self> {
         let signature = Signature::new(
             Specs { inputs: backbone.inputs(), outputs: backbone.outputs() },
@@ -139,16 +139,6 @@ impl DeviceStreamPetr {
             position.invalidate();
         }
         uploaded
-    }
-
-    /// Whether [`DeviceStreamPetr::embed`] has succeeded.
-    pub fn is_embedded(&self) -> bool {
-        self.position.is_valid()
-    }
-
-    /// Discards the embeddings.
-    pub fn invalidate(&mut self) {
-        self.position.invalidate();
     }
 
     /// Queues the head on the features of a frame, and the step of the memory. After an error

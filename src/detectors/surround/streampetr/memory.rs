@@ -139,7 +139,7 @@ mod tests {
     fn new_rows_come_first_and_ages_are_of_each_row() {
         let lengths = Lengths {
             num_cameras: 1,
-            picture: Size::new(1, 1),
+            input_size: Size::new(1, 1),
             num_channels: 2,
             memory: 3,
             num_queries: 4,

@@ -6,7 +6,7 @@
 //! | position embedding | `img_metas_pad` \[3\] (H, W, 3), `intrinsics`, `img2lidar` [1, N, 4, 4], optionally `img_feats`, of which it uses the shape | `pos_embed` [1, T, C], `cone` [1, T, 8], T = N·h·w |
 //! | head | `x` (the features), `pos_embed`, `cone`, `data_ego_pose`, `data_ego_pose_inv` [1, 4, 4], `pre_memory_embedding` [1, M, C], `pre_memory_reference_point` [1, M, 3], `pre_memory_timestamp` [1, M, 1], `pre_memory_egopose` [1, M, 4, 4], `pre_memory_velo` [1, M, 2], optionally `data_timestamp` \[1\] | `all_cls_scores`, `all_bbox_preds` (see [`decode_streampetr`](det_post_ops::decode::streampetr)), `post_memory_*` [1, M + P, ..] |
 //!
-//! Number of cameras N, picture size H, W, memory length M, number of queries and layout of
+//! Number of cameras N, image size H, W, memory length M, number of queries and layout of
 //! the outputs are those of the files. The P queries with the best scores enter the memory
 //! at the front.
 //!
@@ -29,6 +29,7 @@
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod decoder;
 mod memory;
 mod position;
 mod signature;
@@ -36,14 +37,15 @@ mod signature;
 pub use cpu::StreamPetr;
 #[cfg(feature = "cuda")]
 pub use cuda::DeviceStreamPetr;
+pub use decoder::StreamPetrFamily;
 pub use memory::Memory;
-pub use signature::{Lengths, Signature, StatedPictures};
+pub use signature::{Lengths, Signature, StatedImages};
 
 /// The matrices of all cameras, row by row, as the position network takes them.
 #[derive(Clone, Copy, Debug)]
 pub struct CameraMatrices<'a> {
-    /// Intrinsic matrices of the network's pictures, [N, 4, 4].
+    /// Intrinsic matrices of the network's images, [N, 4, 4].
     pub intrinsics: &'a [f32],
     /// Transforms from (u·z, v·z, z, 1) to the target frame, [N, 4, 4].
-    pub target_from_picture: &'a [f32],
+    pub target_from_image: &'a [f32],
 }

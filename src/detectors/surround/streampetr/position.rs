@@ -16,7 +16,7 @@ pub(super) struct PositionEmbedding {
     shapes: Vec<Vec<usize>>,
     /// Embedding and cone.
     outputs: [usize; 2],
-    picture: Size,
+    input_size: Size,
     is_valid: bool,
 }
 
@@ -29,7 +29,7 @@ impl PositionEmbedding {
             inputs: signature.position_inputs.clone(),
             shapes: signature.position_shapes.clone(),
             outputs: signature.position_outputs,
-            picture: signature.lengths.picture,
+            input_size: signature.lengths.input_size,
             is_valid: false,
         })
     }
@@ -44,18 +44,18 @@ impl PositionEmbedding {
         features: &TensorView<'_>,
     ) -> Result<()> {
         self.is_valid = false;
-        let shape = [self.picture.height as i32, self.picture.width as i32, 3];
+        let shape = [self.input_size.height as i32, self.input_size.width as i32, 3];
         let wide_shape = shape.map(i64::from);
         let mut inputs = [TensorView::default(); MAX_INPUTS];
         for (index, input) in self.inputs.iter().enumerate() {
             let dims = &self.shapes[index];
             let values = match input {
-                PositionInput::PictureShape => match self.engine.inputs()[index].element {
+                PositionInput::ImageShape => match self.engine.inputs()[index].element {
                     Some(ElementType::I64) => TensorValues::I64(&wide_shape),
                     _ => TensorValues::I32(&shape),
                 },
                 PositionInput::Intrinsics => TensorValues::F32(matrices.intrinsics),
-                PositionInput::TargetFromPicture => TensorValues::F32(matrices.target_from_picture),
+                PositionInput::TargetFromImage => TensorValues::F32(matrices.target_from_image),
                 PositionInput::Features => {
                     inputs[index] = *features;
                     continue;

@@ -10,9 +10,9 @@ use det_post_types::{Dim, ElementType, Error, ErrorKind, Result, Size, TensorSpe
 /// An input of the network of position embeddings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PositionInput {
-    PictureShape,
+    ImageShape,
     Intrinsics,
-    TargetFromPicture,
+    TargetFromImage,
     Features,
 }
 
@@ -48,8 +48,8 @@ pub(super) enum HeadOutput {
 pub struct Lengths {
     /// Cameras.
     pub num_cameras: usize,
-    /// Size of the pictures.
-    pub picture: Size,
+    /// Size of the images.
+    pub input_size: Size,
     /// Channels of features and embeddings.
     pub num_channels: usize,
     /// Rows of the memory.
@@ -79,18 +79,18 @@ pub struct Signature {
     pub lengths: Lengths,
 }
 
-/// What the head file states of the pictures, in place of dimensions that the backbone leaves
+/// What the head file states of the images, in place of dimensions that the backbone leaves
 /// open.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct StatedPictures {
+pub struct StatedImages {
     /// The number of cameras.
     pub num_cameras: Option<usize>,
-    /// The size of a picture.
+    /// The size of an image.
     pub size: Option<Size>,
 }
 
-impl StatedPictures {
-    /// Those of a network's facts.
+impl StatedImages {
+    /// As a network's facts state them.
     pub(in crate::detectors::surround) fn of(facts: &SurroundFacts) -> Self {
         Self { num_cameras: facts.num_cameras, size: facts.input_size }
     }
@@ -117,10 +117,10 @@ impl Signature {
         position: Specs<'_>,
         head: Specs<'_>,
         num_classes: usize,
-        stated: StatedPictures,
+        stated: StatedImages,
     ) -> Result<Self> {
-        let StatedPictures { num_cameras, size } = stated;
-        let (num_cameras, picture) = pictures(backbone.inputs, num_cameras, size)?;
+        let StatedImages { num_cameras, size } = stated;
+        let (num_cameras, input_size) = image_shape(backbone.inputs, num_cameras, size)?;
         let n = Exactly(num_cameras);
         let features = expected("features", "img_feats", vec![Exactly(1), n, Any, Any, Any]);
         let [features] = positions(bind(Side::Output, &[features], backbone.outputs)?)?;
@@ -141,7 +141,7 @@ impl Signature {
             ));
         };
         let lengths =
-            Lengths { num_cameras, picture, num_channels, memory, num_queries, channels_last };
+            Lengths { num_cameras, input_size, num_channels, memory, num_queries, channels_last };
         let (position_inputs, position_shapes) = position_inputs(position.inputs, n)?;
         let (head_inputs, head_shapes) = head_inputs(head.inputs, &lengths)?;
         let (position_outputs, head_outputs) = (
@@ -173,21 +173,21 @@ impl Signature {
     }
 }
 
-/// The number and the size of the pictures.
-fn pictures(
+/// The number and the size of the images.
+fn image_shape(
     inputs: &[TensorSpec],
     cameras: Option<usize>,
-    picture: Option<Size>,
+    input_size: Option<Size>,
 ) -> Result<(usize, Size)> {
     let three = vec![Exactly(1), Any, Exactly(3), Any, Any];
-    bind(Side::Input, &[expected("pictures", "img", three)], inputs)?;
+    bind(Side::Input, &[expected("images", "img", three)], inputs)?;
     let spec = find(inputs, "img")?;
     let stated = [
         None,
         cameras,
         None,
-        picture.map(|size| size.height as usize),
-        picture.map(|size| size.width as usize),
+        input_size.map(|size| size.height as usize),
+        input_size.map(|size| size.width as usize),
     ];
     let dims = spec.shape.clone().unwrap_or(vec![Dim::Dynamic; 5]);
     let length = |axis: usize, what: &str| match (&dims[axis], stated[axis]) {
@@ -215,13 +215,13 @@ fn position_inputs(
     let matrices = || vec![Exactly(1), cameras, Exactly(4), Exactly(4)];
     let shape = Expected {
         elements: vec![I32, I64],
-        ..expected("picture shape", "img_metas_pad", vec![Exactly(3)])
+        ..expected("image shape", "img_metas_pad", vec![Exactly(3)])
     };
     let features = expected("features", "img_feats", vec![Exactly(1), cameras, Any, Any, Any]);
     let mut meant = vec![
-        (PositionInput::PictureShape, shape),
+        (PositionInput::ImageShape, shape),
         (PositionInput::Intrinsics, expected("intrinsics", "intrinsics", matrices())),
-        (PositionInput::TargetFromPicture, expected("matrices", "img2lidar", matrices())),
+        (PositionInput::TargetFromImage, expected("matrices", "img2lidar", matrices())),
     ];
     optional(&mut meant, PositionInput::Features, features, found);
     in_order(meant, found)

@@ -2,13 +2,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nalgebra::Matrix4;
-
-use super::{
-    check_outputs, inference_error, level_sizes, map_shape, model_error, motion_of, picture_size,
-    unseen_views, write_views,
+use super::family::{
+    ViewFamily, check_outputs, inference_error, input_size, level_sizes, map_shape, model_error,
+    motion_of, unseen_views, write_views,
 };
-use crate::config::{SurroundConfig, SurroundDecoder, ViewFacts};
+use crate::config::SurroundConfig;
+use crate::detectors::surround::decoder::{Decoder, DecoderFrame};
 use crate::detectors::surround::{STAGE, Step};
 use det_post_infer::Engine;
 use det_post_infer::view_decoder::{CpuViewDecoder, View, ViewNetwork};
@@ -16,12 +15,12 @@ use det_post_ops::decode::query::{Queries, Workspace, decode_query};
 use det_post_ops::view::channels_last::{MapSource, MapStatistics, MapValues, channels_last};
 use det_post_ops::view::sample::{FeatureLevel, FeatureMaps, Texels};
 use det_post_types::{
-    Candidates, Error, ErrorKind, MapLayout, Object3d, QueryDecode, Result, TensorValues,
-    ViewPrecision,
+    Candidates, Count, Error, ErrorKind, FrameReport, MapLayout, Object3d, QueryDecode, Result,
+    Stage, TensorValues, ViewPrecision,
 };
 
 /// A decoder of feature maps with what it reads and writes.
-pub(in crate::detectors::surround) struct ViewHead {
+pub(super) struct ViewHead {
     decoder: CpuViewDecoder,
     maps: FeatureMaps,
     layout: MapLayout,
@@ -38,37 +37,32 @@ impl ViewHead {
     /// A head for the outputs of a backbone.
     ///
     /// # Errors
-    /// `Model` when the backbone has another number of outputs than the head has levels, or
-    /// the head does not state the size of the pictures.
-    pub(in crate::detectors::surround) fn new(
+    /// `Model` when the backbone has another number of outputs than the head has levels, the head
+    /// does not state the size of the images, or the precision is f16.
+    pub(super) fn new(
+        family: &ViewFamily<'_>,
         backbone: &mut dyn Engine,
         network: &ViewNetwork,
-        facts: &ViewFacts,
-        config: &SurroundConfig,
     ) -> Result<Self> {
+        let ViewFamily { config, facts, precision, map_scales, .. } = *family;
         let num_outputs = facts.level_strides.len();
         check_outputs(backbone.outputs().len(), facts)?;
         let outputs: Vec<usize> = (0..num_outputs).collect();
         backbone.use_outputs(&outputs)?;
         let [num_views, _, num_channels] = network.map_sizes();
-        let picture = picture_size(&config.facts)?;
-        let scales = match &config.decoder {
-            SurroundDecoder::Views { precision: ViewPrecision::F16, .. } => {
-                let message = "decoder.precision f16 requires a GPU";
-                return model_error(message.into());
-            }
-            SurroundDecoder::Views { map_scales: Some(scales), .. } => &scales[..],
-            _ => &[],
-        };
+        let input_size = input_size(&config.facts)?;
+        if precision == ViewPrecision::F16 {
+            return model_error("decoder.precision f16 requires a GPU".into());
+        }
         let level = |(index, [width, height]): (usize, [usize; 2])| {
             let len = num_views * num_channels * width * height;
-            let texels = match scales.get(index) {
+            let texels = match map_scales.and_then(|scales| scales.get(index)) {
                 Some(&scale) => Texels::I8 { values: vec![0; len], scale },
                 None => Texels::F32(vec![0.0; len]),
             };
             FeatureLevel::new([width, height], texels)
         };
-        let levels = level_sizes(picture, facts).into_iter().enumerate().map(level).collect();
+        let levels = level_sizes(input_size, facts).into_iter().enumerate().map(level).collect();
         let maps = FeatureMaps::new(num_views, num_channels, levels)?;
         Ok(Self {
             decoder: CpuViewDecoder::new(network),
@@ -77,36 +71,13 @@ impl ViewHead {
             num_outputs,
             params: config.query_decode(),
             workspace: Workspace::new(config.pre_nms_top_k),
-            views: unseen_views(num_views, picture),
+            views: unseen_views(num_views, input_size),
             statistics: None,
         })
     }
 
-    /// Takes the matrices of the next frame, and which cameras it has.
-    pub(in crate::detectors::surround) fn set_views<'a>(
-        &mut self,
-        matrices: impl Iterator<Item = (&'a Matrix4<f64>, bool)>,
-    ) {
-        write_views(&mut self.views, matrices);
-    }
-
-    /// Measures the maps of the next frames instead of decoding them.
-    pub(in crate::detectors::surround) fn measure(
-        &mut self,
-        statistics: Arc<Mutex<MapStatistics>>,
-    ) {
-        self.statistics = Some(statistics);
-    }
-
-    /// Decodes the outputs of the backbone into the queries of the frame.
-    ///
-    /// # Errors
-    /// `Inference` when an output has another shape than the head states.
-    pub(in crate::detectors::surround) fn run(
-        &mut self,
-        backbone: &dyn Engine,
-        step: &Step,
-    ) -> Result<()> {
+    /// Decodes the outputs of the backbone into queries, or measures them.
+    fn run(&mut self, backbone: &dyn Engine, step: &Step) -> Result<()> {
         if let Some(statistics) = &self.statistics {
             let statistics = Arc::clone(statistics);
             self.write_maps(backbone)?;
@@ -149,35 +120,55 @@ impl ViewHead {
         }
         Ok(())
     }
+}
 
-    /// Replaces the candidates by those of the last frame. Returns the pairs of a query and
-    /// a class that were above their thresholds and beyond the limit.
-    ///
-    /// # Errors
-    /// `Argument` when thresholds are not of as many classes.
-    pub(in crate::detectors::surround) fn decode(
+impl Decoder<dyn Engine> for ViewHead {
+    fn enqueue(&mut self, frame: &DecoderFrame<'_, dyn Engine>) -> Result<()> {
+        write_views(&mut self.views, frame.matrices.image_from_target());
+        self.run(frame.backbone, &frame.step)
+    }
+
+    fn read(
         &mut self,
         candidates: &mut Candidates<Object3d>,
-    ) -> Result<usize> {
+        report: &mut FrameReport,
+    ) -> Result<()> {
         if self.statistics.is_some() {
             candidates.clear();
-            return Ok(0);
+            return Ok(());
         }
-        let decoded = self.decoder.decoded();
-        let queries =
-            Queries { logits: decoded.logits, boxes: decoded.boxes, quality: decoded.quality };
-        decode_query(&queries, &self.params, &mut self.workspace, candidates)?;
-        Ok(self.workspace.num_dropped())
+        report.time(Stage::Decode, || {
+            let decoded = self.decoder.decoded();
+            let queries =
+                Queries { logits: decoded.logits, boxes: decoded.boxes, quality: decoded.quality };
+            decode_query(&queries, &self.params, &mut self.workspace, candidates)
+        })?;
+        report.add_count(Count::CandidatesOverTopK, self.workspace.num_dropped());
+        Ok(())
     }
 
-    /// Takes thresholds and limits of another configuration.
-    pub(in crate::detectors::surround) fn reconfigure(&mut self, config: &SurroundConfig) {
+    fn reconfigure(&mut self, config: &SurroundConfig, _backbone: &dyn Engine) -> Result<()> {
         self.params = config.query_decode();
         self.workspace = Workspace::new(config.pre_nms_top_k);
+        Ok(())
     }
 
-    /// Forgets the frames before.
-    pub(in crate::detectors::surround) fn forget(&mut self) {
+    fn reset(&mut self) {
         self.decoder.forget();
+    }
+
+    fn warm_up(
+        &mut self,
+        backbone: &dyn Engine,
+        _candidates: &mut Candidates<Object3d>,
+    ) -> Result<()> {
+        self.run(backbone, &Step::First)?;
+        self.decoder.forget();
+        Ok(())
+    }
+
+    fn measure_maps(&mut self, statistics: Arc<Mutex<MapStatistics>>) -> Result<()> {
+        self.statistics = Some(statistics);
+        Ok(())
     }
 }

@@ -1,24 +1,25 @@
 //! DETR3D and Sparse4D on a GPU: maps, decoder and the choice of the best pairs are one graph; a
 //! network with a memory has another one for frames without it.
 
-use nalgebra::Matrix4;
-
-use super::{
-    check_outputs, level_sizes, map_shape, model_error, motion_of, picture_size, unseen_views,
-    write_views,
+use super::family::{
+    ViewFamily, check_outputs, input_size, level_sizes, map_shape, model_error, motion_of,
+    unseen_views, write_views,
 };
-use crate::config::{SurroundConfig, SurroundDecoder, ViewFacts};
+use crate::config::{SurroundConfig, ViewFacts};
 use crate::detectors::surround::Step;
+use crate::detectors::surround::decoder::{Decoder, DecoderFrame};
 use det_post_infer::device::DeviceEngine;
 use det_post_infer::view_decoder::{CudaViewDecoder, View, ViewNetwork};
 use det_post_ops::decode::query::cuda::Workspace as Selection;
 use det_post_ops::device::cuda::{Graph, Stream};
 use det_post_ops::view::channels_last::cuda::{DeviceMapSource, Kernels as ChannelsLast};
 use det_post_ops::view::sample::cuda::{DeviceFeatureMaps, Texel};
-use det_post_types::{Candidates, Object3d, Result, ViewPrecision};
+use det_post_types::{
+    Candidates, Count, FrameReport, Object3d, Result, Stage, Transfer, ViewPrecision,
+};
 
 /// A decoder of feature maps with what it reads and writes.
-pub(in crate::detectors::surround) struct DeviceViewHead {
+pub(super) struct DeviceViewHead {
     stream: Stream,
     // Dropped first: work in the memory of the others.
     graphs: Graphs,
@@ -45,20 +46,14 @@ impl DeviceViewHead {
     /// `Model` when the outputs of the backbone are not those that the head states, or the
     /// network is larger than the kernels; `Argument` for int8 maps in f32, or more candidates
     /// than a GPU can choose; `Device` when there is not enough memory.
-    pub(in crate::detectors::surround) fn new(
+    pub(super) fn new(
+        family: &ViewFamily<'_>,
         stream: &Stream,
         backbone: &DeviceEngine,
         network: &ViewNetwork,
-        facts: &ViewFacts,
-        config: &SurroundConfig,
     ) -> Result<Self> {
+        let ViewFamily { config, facts, precision, map_scales: scales, .. } = *family;
         check_outputs(backbone.outputs().len(), facts)?;
-        let (precision, scales) = match &config.decoder {
-            SurroundDecoder::Views { precision, map_scales, .. } => {
-                (*precision, map_scales.as_deref())
-            }
-            SurroundDecoder::StreamPetr { .. } => (ViewPrecision::Auto, None),
-        };
         let texel = match (precision, scales) {
             (ViewPrecision::F32, Some(_)) => {
                 return model_error(
@@ -72,8 +67,8 @@ impl DeviceViewHead {
             (_, None) => Texel::F16,
         };
         let [num_views, _, num_channels] = network.map_sizes();
-        let picture = picture_size(&config.facts)?;
-        let sizes = level_sizes(picture, facts);
+        let input_size = input_size(&config.facts)?;
+        let sizes = level_sizes(input_size, facts);
         let maps = [num_views, num_channels];
         let mut maps =
             DeviceFeatureMaps::zeros(stream, maps, &sizes, texel, scales.unwrap_or_default())?;
@@ -101,24 +96,12 @@ impl DeviceViewHead {
             selection,
             query_sizes,
             has_quality: network.has_quality(),
-            views: unseen_views(num_views, picture),
+            views: unseen_views(num_views, input_size),
         })
     }
 
-    /// Takes the matrices of the next frame, and which cameras it has.
-    pub(in crate::detectors::surround) fn set_views<'a>(
-        &mut self,
-        matrices: impl Iterator<Item = (&'a Matrix4<f64>, bool)>,
-    ) {
-        write_views(&mut self.views, matrices);
-    }
-
-    /// Queues a frame after its backbone: from the outputs to the pairs that are kept.
-    ///
-    /// # Errors
-    /// `Argument` when a matrix is not finite; `Device` when the GPU fails. The memory is then
-    /// forgotten.
-    pub(in crate::detectors::surround) fn enqueue(&mut self, step: &Step) -> Result<()> {
+    /// Queues what is recorded: from the outputs of the backbone to the pairs that are kept.
+    fn enqueue_graph(&mut self, step: &Step) -> Result<()> {
         let Self { decoder, graphs, views, .. } = self;
         let motion = motion_of(step);
         let queued = decoder.set_views(views).and_then(|()| decoder.begin(motion.as_ref()));
@@ -132,37 +115,36 @@ impl DeviceViewHead {
         queued
     }
 
-    /// Waits for the queued frame, once, and replaces the candidates by its candidates. Returns
-    /// the pairs of a query and a class above their thresholds and beyond the limit.
-    ///
-    /// # Errors
-    /// `Device` when the GPU has failed; the memory is then forgotten.
-    pub(in crate::detectors::surround) fn read(
-        &mut self,
-        candidates: &mut Candidates<Object3d>,
-    ) -> Result<usize> {
+    /// Waits for the queued frame and replaces the candidates with its. Returns the pairs of a
+    /// query and a class above their thresholds and beyond the limit.
+    fn read_selection(&mut self, candidates: &mut Candidates<Object3d>) -> Result<usize> {
         let num_dropped = self.selection.read(self.has_quality, candidates);
         if num_dropped.is_err() {
             self.decoder.forget();
         }
         num_dropped
     }
+}
 
-    /// Bytes that the device wrote to the host for the last frame.
-    pub(in crate::detectors::surround) fn num_read_bytes(&self) -> usize {
-        self.selection.num_bytes()
+impl Decoder<DeviceEngine> for DeviceViewHead {
+    fn enqueue(&mut self, frame: &DecoderFrame<'_, DeviceEngine>) -> Result<()> {
+        write_views(&mut self.views, frame.matrices.image_from_target());
+        self.enqueue_graph(&frame.step)
     }
 
-    /// Takes thresholds and limits of another configuration; more candidates than there is
-    /// memory for are recorded anew.
-    ///
-    /// # Errors
-    /// As [`Self::new`].
-    pub(in crate::detectors::surround) fn reconfigure(
+    fn read(
         &mut self,
-        config: &SurroundConfig,
-        backbone: &DeviceEngine,
+        candidates: &mut Candidates<Object3d>,
+        report: &mut FrameReport,
     ) -> Result<()> {
+        let num_dropped = self.read_selection(candidates)?;
+        report.add_bytes(Stage::Infer, Transfer::Download, self.selection.num_bytes());
+        report.add_count(Count::CandidatesOverTopK, num_dropped);
+        Ok(())
+    }
+
+    /// More candidates than there is memory for are recorded anew.
+    fn reconfigure(&mut self, config: &SurroundConfig, backbone: &DeviceEngine) -> Result<()> {
         let (params, max_pairs) = (config.query_decode(), config.pre_nms_top_k);
         if self.selection.holds(max_pairs) {
             return self.selection.set(&params, max_pairs);
@@ -179,9 +161,19 @@ impl DeviceViewHead {
         Ok(())
     }
 
-    /// Forgets the frames before.
-    pub(in crate::detectors::surround) fn forget(&mut self) {
+    fn reset(&mut self) {
         self.decoder.forget();
+    }
+
+    fn warm_up(
+        &mut self,
+        _backbone: &DeviceEngine,
+        candidates: &mut Candidates<Object3d>,
+    ) -> Result<()> {
+        self.enqueue_graph(&Step::First)?;
+        self.read_selection(candidates)?;
+        self.decoder.forget();
+        Ok(())
     }
 }
 

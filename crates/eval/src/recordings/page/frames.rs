@@ -1,10 +1,10 @@
-//! The worst frames: their pictures and numbers.
+//! The worst frames: their images and numbers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicBool;
 
-use super::pictures::{self, Picture, Wanted};
+use super::backgrounds::{self, Background, Wanted};
 use super::text;
 use crate::recordings::Evaluation;
 use crate::recordings::worst::{Fate, Outline, Plane, WorstFrame, WorstFrames};
@@ -17,7 +17,7 @@ const KEY: &str = "<p class=key><span class=truth>object</span><span class=misse
 /// A section per sensor, where the evaluation keeps its worst frames.
 ///
 /// # Errors
-/// Those of opening a recording, and of encoding a picture.
+/// Returns the errors of opening a recording, and of encoding an image.
 pub(super) fn sections(evaluation: &Evaluation, stop: &AtomicBool) -> Result<Vec<String>> {
     let sensors = || evaluation.worst.iter().zip(&evaluation.sensors);
     let max_range_m = evaluation.filters.max_range_m;
@@ -30,16 +30,16 @@ pub(super) fn sections(evaluation: &Evaluation, stop: &AtomicBool) -> Result<Vec
             for (place, frame) in worst.frames.iter().enumerate().filter(of_drive) {
                 places.push((index, place));
                 let (plane, frame_id) = (worst.plane, sensor.frame_id.as_str());
-                wanted.push(Wanted { plane, frame_id, stamp: frame.stamp, picture: None });
+                wanted.push(Wanted { plane, frame_id, stamp: frame.stamp, background: None });
             }
         }
-        pictures::find(bag, &mut wanted, max_range_m, stop)?;
-        found.extend(places.into_iter().zip(wanted.into_iter().map(|frame| frame.picture)));
+        backgrounds::find(bag, &mut wanted, max_range_m, stop)?;
+        found.extend(places.into_iter().zip(wanted.into_iter().map(|frame| frame.background)));
     }
     let mut sections = Vec::new();
     for (index, (worst, _)) in sensors().enumerate() {
-        let picture = |place| found.remove(&(index, place)).flatten();
-        sections.push(section(evaluation, worst, picture)?);
+        let background = |place| found.remove(&(index, place)).flatten();
+        sections.push(section(evaluation, worst, background)?);
     }
     Ok(sections)
 }
@@ -47,7 +47,7 @@ pub(super) fn sections(evaluation: &Evaluation, stop: &AtomicBool) -> Result<Vec
 fn section(
     evaluation: &Evaluation,
     worst: &WorstFrames,
-    mut picture: impl FnMut(usize) -> Option<Picture>,
+    mut background: impl FnMut(usize) -> Option<Background>,
 ) -> Result<String> {
     if worst.frames.is_empty() {
         return Ok("<p>No frame has an error.</p>\n".to_owned());
@@ -57,26 +57,26 @@ fn section(
          detections, added up.</p>\n{KEY}<div class=row>"
     );
     for (place, frame) in worst.frames.iter().enumerate() {
-        let picture = match (picture(place), worst.plane) {
-            (None, Plane::Above) => Some(pictures::above(None, evaluation.filters.max_range_m)?),
-            (picture, _) => picture,
+        let background = match (background(place), worst.plane) {
+            (None, Plane::Above) => Some(backgrounds::above(None, evaluation.filters.max_range_m)?),
+            (background, _) => background,
         };
         let names = &evaluation.class_names;
         let _ = writeln!(
             section,
             "<figure>{}<figcaption>{}</figcaption></figure>",
-            drawing(frame, picture.as_ref(), names),
+            drawing(frame, background.as_ref(), names),
             caption(frame, names)
         );
     }
     Ok(section + "</div>\n")
 }
 
-/// The boxes over the picture.
-fn drawing(frame: &WorstFrame, picture: Option<&Picture>, class_names: &[String]) -> String {
-    let [x, y, width, height] = picture.map_or_else(|| bounds(&frame.outlines), |of| of.view);
+/// The boxes over the image.
+fn drawing(frame: &WorstFrame, background: Option<&Background>, class_names: &[String]) -> String {
+    let [x, y, width, height] = background.map_or_else(|| bounds(&frame.outlines), |of| of.view);
     let mut svg = format!("<svg viewBox=\"{x} {y} {width} {height}\">\n");
-    if let Some(Picture { url, .. }) = picture {
+    if let Some(Background { url, .. }) = background {
         let _ = writeln!(
             svg,
             "<image x={x} y={y} width={width} height={height} preserveAspectRatio=none \
@@ -110,7 +110,7 @@ fn drawing(frame: &WorstFrame, picture: Option<&Picture>, class_names: &[String]
     svg + "</svg>"
 }
 
-/// What a frame without a picture shows.
+/// What a frame without an image shows.
 fn bounds(outlines: &[Outline]) -> [f64; 4] {
     let corners = || outlines.iter().flat_map(|outline| outline.corners);
     let corners = || corners().filter(|corner| corner.iter().all(|at| at.is_finite()));

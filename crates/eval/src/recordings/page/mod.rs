@@ -1,8 +1,8 @@
-//! An evaluation as a page for people: one file of HTML with its pictures, which opens from disk
+//! An evaluation as a page for people: one file of HTML with its images, which opens from disk
 //! and loads nothing.
 
+mod backgrounds;
 mod frames;
-mod pictures;
 mod plot;
 mod table;
 
@@ -18,7 +18,7 @@ use det_post_types::text::{LineBreaks, shown};
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// The page may run its own script and show its own pictures, and load nothing.
+/// The page may run its own script and show its own images, and load nothing.
 const POLICY: &str =
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
@@ -28,7 +28,7 @@ impl Evaluation {
     /// same bytes.
     ///
     /// # Errors
-    /// Those of opening a recording, and of encoding a picture.
+    /// Returns the errors of opening a recording, and of encoding an image.
     pub fn to_html(&self, stop: &AtomicBool) -> Result<String> {
         let mut page = format!(
             "<!doctype html>\n<html lang=en><head><meta charset=utf-8>\n\

@@ -148,7 +148,7 @@ impl Window {
     }
 }
 
-/// The pads of SAME_LOWER: with an odd sum the larger one is before the picture. rten computes
+/// The pads of SAME_LOWER: with an odd sum the larger one is before the image. rten computes
 /// SAME_UPPER.
 fn same_lower(window: &Window, place: &Place<'_, '_, '_>, is_upper: bool) -> Option<Pads> {
     if is_upper {

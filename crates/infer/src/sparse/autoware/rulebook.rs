@@ -26,7 +26,7 @@ const MAX_STAGES: usize = 64;
 /// An entry of [`STAGES`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stage {
+struct RulebookEntry {
     onnx_base: String,
     ksize: [u32; 3],
     stride: [u32; 3],
@@ -40,7 +40,7 @@ impl<'a> Reader<'_, 'a> {
     /// convolutions, one after another from level 0 on.
     pub(super) fn rulebook_inputs(&mut self, model: &Model<'a>) -> Result<()> {
         let Some(stages) = model.metadata(STAGES) else { return Ok(()) };
-        let stages: Vec<Stage> = parse(STAGES, stages)?;
+        let stages: Vec<RulebookEntry> = parse(STAGES, stages)?;
         if stages.len() > MAX_STAGES {
             let num = stages.len();
             return refuse(format!(
@@ -58,7 +58,7 @@ impl<'a> Reader<'_, 'a> {
         let mut from = 0;
         for stage in stages {
             let name = &stage.onnx_base;
-            let Stage { ksize: kernel, stride, padding, dilation, .. } = stage;
+            let RulebookEntry { ksize: kernel, stride, padding, dilation, .. } = stage;
             let geometry = Geometry { kernel, stride, padding, dilation };
             let (found, expected) = (stage.spatial_shape, self.builder.level(from).shape);
             if found != expected {

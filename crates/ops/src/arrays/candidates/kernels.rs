@@ -2,9 +2,10 @@
 
 use crate::decode::center::cuda::Motion;
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_lens, check_threads,
-    kernel_constant, refused,
+    Grid, In, KernelSpec, Out, check_len, check_lens, check_threads, kernel_constant, mirrors,
+    refused,
 };
+use crate::shared::kernels::Floats;
 use det_post_types::{Box2d, Box3d, Candidate, Kept, Result, RotatedBox2d};
 
 /// Threads per block: a candidate or a survivor each.
@@ -34,7 +35,7 @@ pub struct ArrayArgs<'a, B> {
     pub call: u32,
 }
 
-assert_mirrors!(ArrayArgs<'_, Box2d>, "arrays/candidates.cu", "Args<Candidate2d>");
+mirrors!(ArrayArgs<'_, B>, "arrays/candidates.cu", "Args", Candidate<B>; where B: Floats);
 
 /// The parameter of `candidate_arrays_columns_*`: `ColumnArgs` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +59,7 @@ pub struct ColumnArgs<'a, B> {
     pub sources32: Out<'a, u32>,
 }
 
-assert_mirrors!(ColumnArgs<'_, Box2d>, "arrays/candidates.cu", "ColumnArgs<Candidate2d>");
+mirrors!(ColumnArgs<'_, B>, "arrays/candidates.cu", "ColumnArgs", Candidate<B>; where B: Floats);
 
 /// The parameter of `candidate_arrays_survivors`.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +73,7 @@ pub struct SurvivorArgs<'a> {
     pub scores: Out<'a, f32>,
 }
 
-assert_mirrors!(SurvivorArgs<'_>, "arrays/candidates.cu", "SurvivorArgs");
+mirrors!(SurvivorArgs<'_>, "arrays/candidates.cu", "SurvivorArgs");
 
 /// The parameter of `candidate_arrays_motions`: `MotionArgs` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -90,13 +91,13 @@ pub struct MotionArgs<'a> {
     pub variances: Out<'a, f32>,
 }
 
-assert_mirrors!(MotionArgs<'_>, "arrays/candidates.cu", "MotionArgs");
+mirrors!(MotionArgs<'_>, "arrays/candidates.cu", "MotionArgs");
 
 /// Numbers of the variances of a box.
 pub const NUM_VARIANCES: usize = 9;
 
 /// Boxes whose candidates are made from arrays.
-pub trait Columns: Sized + 'static {
+pub trait Columns: Floats {
     /// The kernel from arrays to candidates.
     const COPY: &'static str;
     /// The kernel from survivors to arrays.
@@ -123,11 +124,11 @@ impl Columns for Box3d {
 /// `candidate_arrays_2d`, `_rotated` and `_3d`.
 pub struct Copy<B>(std::marker::PhantomData<B>);
 
-// SAFETY: `ArrayArgs` mirrors `candidate_arrays::Args` (size asserted, `#[repr(C)]` in the same
-// order), and `COPY` is the kernel for candidates with boxes `B`. A thread below the numbers of
-// scores and of candidates reads its row, score and class, which the check covers, and writes its
-// candidate; the others write nothing. All threads that write `refused` write the same value. No
-// value is read or written by vectors. No thread waits.
+// SAFETY: `ArrayArgs` mirrors `candidate_arrays::Args` (compared), and `COPY` is the kernel for
+// candidates with boxes `B`. A thread below the numbers of scores and of candidates reads its row,
+// score and class, which the check covers, and writes its candidate; the others write nothing. All
+// threads that write `refused` write the same value. No value is read or written by vectors. No
+// thread waits.
 unsafe impl<B: Columns + Clone + std::marker::Copy> KernelSpec for Copy<B> {
     const NAME: &'static str = B::COPY;
     type Args<'a> = ArrayArgs<'a, B>;
@@ -155,11 +156,11 @@ unsafe impl<B: Columns + Clone + std::marker::Copy> KernelSpec for Copy<B> {
 /// `candidate_arrays_columns_2d`, `_rotated` and `_3d`.
 pub struct WriteColumns<B>(std::marker::PhantomData<B>);
 
-// SAFETY: `ColumnArgs` mirrors the struct of that name (8 slices, size asserted), and `COLUMNS` is
-// the kernel for candidates with boxes `B`. A thread reads a survivor below the lengths of `kept`
-// and `scores`, and the candidate at its index, which is compared with their number. It writes
-// a row of boxes and a value of each other array that is not empty; all are long enough
-// (checked). No thread waits.
+// SAFETY: `ColumnArgs` mirrors the struct of that name (8 slices, compared), and `COLUMNS` is the
+// kernel for candidates with boxes `B`. A thread reads a survivor below the lengths of `kept` and
+// `scores`, and the candidate at its index, which is compared with their number. It writes a row of
+// boxes and a value of each other array that is not empty; all are long enough (checked). No thread
+// waits.
 unsafe impl<B: Columns + Clone + std::marker::Copy> KernelSpec for WriteColumns<B> {
     const NAME: &'static str = B::COLUMNS;
     type Args<'a> = ColumnArgs<'a, B>;
@@ -189,9 +190,9 @@ unsafe impl<B: Columns + Clone + std::marker::Copy> KernelSpec for WriteColumns<
 /// `candidate_arrays_survivors`.
 pub struct Survivors;
 
-// SAFETY: `SurvivorArgs` mirrors the struct of that name (3 slices, size asserted). A thread reads
-// a survivor below the lengths of `kept` and `indices`, and writes its position, and its score
-// below the length of `scores`. No thread waits.
+// SAFETY: `SurvivorArgs` mirrors the struct of that name (3 slices, compared). A thread reads a
+// survivor below the lengths of `kept` and `indices`, and writes its position, and its score below
+// the length of `scores`. No thread waits.
 unsafe impl KernelSpec for Survivors {
     const NAME: &'static str = "candidate_arrays_survivors";
     type Args<'a> = SurvivorArgs<'a>;
@@ -205,10 +206,10 @@ unsafe impl KernelSpec for Survivors {
 /// `candidate_arrays_motions`.
 pub struct Motions;
 
-// SAFETY: `MotionArgs` mirrors the struct of that name (5 slices, size asserted). A thread reads
-// a survivor below the length of `kept`, its place and motion where these are below the lengths
-// of their slices, and writes two velocities and nine variances where these end within theirs.
-// No thread waits.
+// SAFETY: `MotionArgs` mirrors the struct of that name (5 slices, compared). A thread reads a
+// survivor below the length of `kept`, its place and motion where these are below the lengths of
+// their slices, and writes two velocities and nine variances where these end within theirs. No
+// thread waits.
 unsafe impl KernelSpec for Motions {
     const NAME: &'static str = "candidate_arrays_motions";
     type Args<'a> = MotionArgs<'a>;

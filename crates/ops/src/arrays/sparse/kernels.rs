@@ -1,8 +1,8 @@
 //! The parameters of `kernels/arrays/sparse.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
-    kernel_specs, refused,
+    Grid, In, KernelSpec, Out, check_lens, check_threads, kernel_constant, kernel_specs, mirrors,
+    refused,
 };
 use crate::sparse::conv::ZERO_BYTES;
 use crate::sparse::rulebook::args::GridArgs;
@@ -79,10 +79,10 @@ pub struct TableArgs<'a> {
     pub reserved: u32,
 }
 
-assert_mirrors!(FeaturesArgs<'_>, "arrays/sparse.cu", "FeaturesArgs");
-assert_mirrors!(ValuesArgs<'_>, "arrays/sparse.cu", "ValuesArgs");
-assert_mirrors!(SitesArgs<'_>, "arrays/sparse.cu", "SitesArgs");
-assert_mirrors!(TableArgs<'_>, "arrays/sparse.cu", "TableArgs");
+mirrors!(FeaturesArgs<'_>, "arrays/sparse.cu", "FeaturesArgs");
+mirrors!(ValuesArgs<'_>, "arrays/sparse.cu", "ValuesArgs");
+mirrors!(SitesArgs<'_>, "arrays/sparse.cu", "SitesArgs");
+mirrors!(TableArgs<'_>, "arrays/sparse.cu", "TableArgs");
 
 /// Bytes of rows of features, zeros in front counted.
 fn num_feature_bytes(num_rows: usize, row_len: u32, element_bytes: usize) -> usize {
@@ -124,11 +124,10 @@ pub struct FeaturesF16;
 /// `sparse_arrays_features_bf16`.
 pub struct FeaturesBf16;
 
-// SAFETY: `FeaturesArgs` mirrors the struct of that name (3 slices and 4 values, size asserted).
-// A thread writes a value of the zeros, and one of a row below `num_rows`, for which the features
-// are long enough (checked). A row of the order is read below `num_rows`, for which it is long
-// enough where it is not empty (checked); a value is read below the length of the values. No
-// thread waits.
+// SAFETY: `FeaturesArgs` mirrors the struct of that name (3 slices and 4 values, compared). A
+// thread writes a value of the zeros, and one of a row below `num_rows`, for which the features are
+// long enough (checked). A row of the order is read below `num_rows`, for which it is long enough
+// where it is not empty (checked); a value is read below the length of the values. No thread waits.
 kernel_specs! {
     check_features;
     unsafe FeaturesF32: "sparse_arrays_features_f32", FeaturesArgs, 4;
@@ -159,9 +158,9 @@ pub struct ValuesF16;
 /// `sparse_arrays_values_bf16`.
 pub struct ValuesBf16;
 
-// SAFETY: `ValuesArgs` mirrors the struct of that name (2 slices and 2 values, size asserted). A
-// thread writes a value below the length of the values, from a row for which the features are
-// long enough (checked). No thread waits.
+// SAFETY: `ValuesArgs` mirrors the struct of that name (2 slices and 2 values, compared). A thread
+// writes a value below the length of the values, from a row for which the features are long enough
+// (checked). No thread waits.
 kernel_specs! {
     check_values;
     unsafe ValuesF32: "sparse_arrays_values_f32", ValuesArgs, 4;
@@ -172,11 +171,10 @@ kernel_specs! {
 /// `sparse_arrays_sites`.
 pub struct SiteArrays;
 
-// SAFETY: `SitesArgs` mirrors the struct of that name (4 slices and a grid, size asserted). A
-// thread below a quarter of the length of the cells writes four of them, from a site for which the
-// sites are long enough; one below the length of the rows writes one, for which the rows of the
-// input are (checked). Divisors are the sizes of the grid, none of them 0 (checked). No thread
-// waits.
+// SAFETY: `SitesArgs` mirrors the struct of that name (4 slices and a grid, compared). A thread
+// below a quarter of the length of the cells writes four of them, from a site for which the sites
+// are long enough; one below the length of the rows writes one, for which the rows of the input are
+// (checked). Divisors are the sizes of the grid, none of them 0 (checked). No thread waits.
 unsafe impl KernelSpec for SiteArrays {
     const NAME: &'static str = "sparse_arrays_sites";
     type Args<'a> = SitesArgs<'a>;
@@ -199,9 +197,9 @@ unsafe impl KernelSpec for SiteArrays {
 /// `sparse_arrays_table`.
 pub struct TableArrays;
 
-// SAFETY: `TableArgs` mirrors the struct of that name (2 slices and 4 values, size asserted). A
-// thread has a row below `num_rows`, which is not above the stride, and the tap of its block's y:
-// words and rows are long enough for all taps of the grid (checked). No thread waits.
+// SAFETY: `TableArgs` mirrors the struct of that name (2 slices and 4 values, compared). A thread
+// has a row below `num_rows`, which is not above the stride, and the tap of its block's y: words
+// and rows are long enough for all taps of the grid (checked). No thread waits.
 unsafe impl KernelSpec for TableArrays {
     const NAME: &'static str = "sparse_arrays_table";
     type Args<'a> = TableArgs<'a>;

@@ -1,13 +1,15 @@
 //! The CUDA implementation of [`voxel_arrays`](super::voxel_arrays()): equal to the CPU.
 
 use super::kernels::{StartArgs, Starts, THREADS_PER_BLOCK, Write, WriteArgs};
+use crate::cloud::PointSlices;
 use crate::cloud::pillar_features::cuda::Kernels;
 use crate::cloud::voxelize::cuda::{DeviceVoxels, Workspace as Grouping};
 use crate::cloud::voxelize::{VoxelizeCounts, VoxelizeParams};
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCounters, DeviceTensor, Grid as Blocks, In, Kernel, KernelSpec,
-    MappedBuffer, Out, PointSlices, RESIDENT_THREADS, Stream, blocks,
+    DeviceBuffer, DeviceTensor, Grid as Blocks, In, Kernel, KernelSpec, MappedBuffer, Out, Stream,
+    blocks,
 };
+use crate::shared::DeviceCounters;
 use det_post_types::{Count, Error, ErrorKind, Result};
 
 /// Arrays of voxels in device memory.
@@ -83,7 +85,7 @@ impl Workspace {
             sizes: self.sizes.output(stream)?,
         };
         let num_blocks = blocks(voxel_capacity, THREADS_PER_BLOCK);
-        let num_blocks = num_blocks.clamp(1, RESIDENT_THREADS / THREADS_PER_BLOCK);
+        let num_blocks = num_blocks.clamp(1, stream.device().resident_blocks(THREADS_PER_BLOCK));
         self.starts_of_voxels.enqueue(stream, grid(num_blocks), args)
     }
 
@@ -179,8 +181,8 @@ impl PointGrouping {
     /// Loads the kernels and allocates memory for up to `point_capacity` points.
     ///
     /// # Errors
-    /// Those of [`voxelize::cuda::Workspace::new`](Grouping::new), [`DeviceVoxels::new`] and
-    /// [`Workspace::new`].
+    /// Returns the errors of [`voxelize::cuda::Workspace::new`](Grouping::new),
+    /// [`DeviceVoxels::new`] and [`Workspace::new`].
     pub fn new(stream: &Stream, params: &VoxelizeParams, point_capacity: usize) -> Result<Self> {
         Ok(Self {
             params: *params,
@@ -252,8 +254,8 @@ impl PointGrouping {
     }
 
     /// Queues the writing of the features of the voxels of the last call to all values of `out`,
-    /// `[V, P, F]`, as [`pillar_features`](crate::cloud::pillar_features::pillar_features()). `values`
-    /// are those of that call.
+    /// `[V, P, F]`, as [`pillar_features`](crate::cloud::pillar_features::pillar_features()).
+    /// `values` are those of that call.
     ///
     /// # Errors
     /// As [`Kernels::enqueue_all`].

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, Mirror, Out, check_lens, check_threads, kernel_constant, mirrors, refused,
 };
 use det_post_types::Result;
 
@@ -28,7 +28,7 @@ pub struct StartArgs<'a> {
     pub sizes: Out<'a, u32>,
 }
 
-assert_mirrors!(StartArgs<'_>, "arrays/voxels.cu", "StartArgs");
+mirrors!(StartArgs<'_>, "arrays/voxels.cu", "StartArgs");
 
 /// The parameter of `voxel_arrays_write_*`: `WriteArgs` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -56,15 +56,15 @@ pub struct WriteArgs<'a, Index> {
     pub reserved: u32,
 }
 
-assert_mirrors!(WriteArgs<'_, u32>, "arrays/voxels.cu", "WriteArgs<uint32_t>");
+mirrors!(WriteArgs<'_, Index>, "arrays/voxels.cu", "WriteArgs", Index; where Index: Mirror);
 
 /// `voxel_arrays_starts`.
 pub struct Starts;
 
-// SAFETY: `StartArgs` mirrors the struct of that name (6 slices, size asserted). Voxels are read
-// and starts written below the number of voxels, clamped to the length of `num_points_per_voxel`,
-// for which starts and aggregates are long enough (checked). Blocks wait for aggregates of tiles
-// that were taken before theirs: those blocks run and publish before they wait.
+// SAFETY: `StartArgs` mirrors the struct of that name (6 slices, compared). Voxels are read and
+// starts written below the number of voxels, clamped to the length of `num_points_per_voxel`, for
+// which starts and aggregates are long enough (checked). Blocks wait for aggregates of tiles that
+// were taken before theirs: those blocks run and publish before they wait.
 unsafe impl KernelSpec for Starts {
     const NAME: &'static str = "voxel_arrays_starts";
     type Args<'a> = StartArgs<'a>;
@@ -106,10 +106,10 @@ fn check_write<Index>(kernel: &str, args: &WriteArgs<'_, Index>, grid: &Grid) ->
     )
 }
 
-// SAFETY: `WriteArgs` mirrors the struct of that name (7 slices and 4 values, size asserted). A
-// thread below the length of `num_points` reads its voxel and writes its cell and number, for
-// which the slices are long enough (checked). One below the length of `indices` reads starts of
-// those voxels and an index of a point below their length. No thread waits.
+// SAFETY: `WriteArgs` mirrors the struct of that name (7 slices and 4 values, compared). A thread
+// below the length of `num_points` reads its voxel and writes its cell and number, for which the
+// slices are long enough (checked). One below the length of `indices` reads starts of those voxels
+// and an index of a point below their length. No thread waits.
 unsafe impl KernelSpec for Write<u32> {
     const NAME: &'static str = "voxel_arrays_write_u32";
     type Args<'a> = WriteArgs<'a, u32>;

@@ -9,9 +9,9 @@ use nalgebra::{Isometry3, Matrix3x4};
 
 use super::kernels::{Densify, DensifyArgs, MAX_SWEEPS, SweepArgs, THREADS_PER_BLOCK};
 use super::{Now, argument, check_time_lag};
-use crate::device::cuda::{
-    DeviceBuffer, DeviceCounters, DevicePoints, Grid, Kernel, RESIDENT_THREADS, Stream, blocks,
-};
+use crate::cloud::DevicePoints;
+use crate::device::cuda::{DeviceBuffer, Grid, Kernel, Stream, blocks};
+use crate::shared::DeviceCounters;
 use det_post_types::{Result, Stamp};
 
 /// The current sweep and the most recent past ones, each with its sensor's pose.
@@ -217,7 +217,7 @@ impl Workspace {
         // are resident.
         let num_tiles = blocks(sweeps.point_capacity, THREADS_PER_BLOCK).max(1);
         let num_tiles = num_tiles.saturating_mul(args.num_sweeps);
-        let num_blocks = [num_tiles.min(RESIDENT_THREADS / THREADS_PER_BLOCK), 1];
+        let num_blocks = [num_tiles.min(stream.device().resident_blocks(THREADS_PER_BLOCK)), 1];
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
         self.kernel.enqueue(stream, grid, args)?;
         Ok(counts)

@@ -1,7 +1,7 @@
 //! The parameters of `kernels/cloud/densify.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, Out, check_lens, check_threads, kernel_constant, mirrors, refused,
 };
 use det_post_types::{Count, Result};
 
@@ -56,19 +56,18 @@ pub struct DensifyArgs<'a> {
     pub sweeps: [SweepArgs<'a>; MAX_SWEEPS],
 }
 
-assert_mirrors!(SweepArgs<'_>, "cloud/densify.cu", "Sweep");
-assert_mirrors!(DensifyArgs<'_>, "cloud/densify.cu", "Args");
+mirrors!(SweepArgs<'_>, "cloud/densify.cu", "Sweep");
+mirrors!(DensifyArgs<'_>, "cloud/densify.cu", "Args");
 
 /// `densify_points`.
 pub struct Densify;
 
-// SAFETY: `DensifyArgs` mirrors `densify::Args` (size asserted, `#[repr(C)]` in
-// the same order). A tile's sweep is below `num_sweeps`, at most `MAX_SWEEPS`;
-// points are read below their number, clamped to `sweep_capacity`, for which every
-// sweep is large enough (checked), so that there are at most as many tiles as
-// `aggregates` holds. Rows are compared with `capacity`, for which `points` is large
-// enough (checked). Blocks wait for aggregates of tiles that were taken before
-// theirs: those blocks run and publish before they wait.
+// SAFETY: `DensifyArgs` mirrors `densify::Args` (compared). A tile's sweep is below `num_sweeps`,
+// at most `MAX_SWEEPS`; points are read below their number, clamped to `sweep_capacity`, for which
+// every sweep is large enough (checked), so that there are at most as many tiles as `aggregates`
+// holds. Rows are compared with `capacity`, for which `points` is large enough (checked). Blocks
+// wait for aggregates of tiles that were taken before theirs: those blocks run and publish before
+// they wait.
 unsafe impl KernelSpec for Densify {
     const NAME: &'static str = "densify_points";
     type Args<'a> = DensifyArgs<'a>;

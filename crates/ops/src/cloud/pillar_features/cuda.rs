@@ -15,9 +15,10 @@ use super::kernels::{
 use super::num_features;
 use crate::cloud::voxelize::cuda::DeviceVoxels;
 use crate::cloud::voxelize::kernels::GridArgs;
+use crate::cloud::{DevicePoints, PointSlices};
 use crate::device::cuda::{
-    CudaDevice, DeviceBuffer, DevicePoints, DeviceTensor, DeviceValues, Grid as Blocks, Kernel,
-    KernelSpec, Out, PointSlices, Stream, blocks,
+    CudaDevice, DeviceBuffer, DeviceTensor, DeviceValues, Grid as Blocks, Kernel, KernelSpec, Out,
+    Stream, blocks,
 };
 use det_post_types::{Error, ErrorKind, Result};
 

@@ -6,8 +6,8 @@ use half::f16;
 
 use crate::cloud::voxelize::kernels::GridArgs;
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
-    kernel_specs, refused,
+    Grid, In, KernelSpec, Mirror, Out, check_lens, check_threads, kernel_constant, kernel_specs,
+    mirrors, refused,
 };
 use det_post_types::Result;
 
@@ -56,7 +56,7 @@ pub struct FeatureArgs<'a, T> {
     pub point_capacity: u32,
 }
 
-assert_mirrors!(FeatureArgs<'_, f32>, "cloud/pillar_features.cu", "Args<float>");
+mirrors!(FeatureArgs<'_, T>, "cloud/pillar_features.cu", "Args", T; where T: Mirror);
 
 fn check<T>(
     kernel: &str,
@@ -108,15 +108,13 @@ pub struct Few<T>(PhantomData<T>);
 /// `pillar_features_many_*`: rows of up to [`MANY_VALUES`].
 pub struct Many<T>(PhantomData<T>);
 
-// SAFETY: `FeatureArgs` mirrors `pillar_features::Args` (size asserted, `#[repr(C)]` in
-// the same order). A warp whose first voxel is not below the number of rows stops;
-// voxels are read below the length of `cells`, for which the other slices over voxels
-// are long enough (checked), points at indices clamped to `point_capacity`. A row is at
-// most as long as the shared memory of a group of lanes (checked). Rows have
-// `max_points_per_voxel` times `num_features` values, the maximum of `written`. `out` has
-// all rows, and `written` has them or is empty and not accessed (checked). Rows are
-// written by 16 bytes only where their length is a multiple of that; buffers are aligned.
-// No thread waits for another warp.
+// SAFETY: `FeatureArgs` mirrors `pillar_features::Args` (compared). A warp whose first voxel is not
+// below the number of rows stops; voxels are read below the length of `cells`, for which the other
+// slices over voxels are long enough (checked), points at indices clamped to `point_capacity`. A
+// row is at most as long as the shared memory of a group of lanes (checked). Rows have
+// `max_points_per_voxel` times `num_features` values, the maximum of `written`. `out` has all rows,
+// and `written` has them or is empty and not accessed (checked). Rows are written by 16 bytes only
+// where their length is a multiple of that; buffers are aligned. No thread waits for another warp.
 kernel_specs! {
     check;
     unsafe Few<f32>: "pillar_features_f32", FeatureArgs<f32>, FEW;

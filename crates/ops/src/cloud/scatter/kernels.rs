@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_lens, check_threads,
-    kernel_constant, kernel_specs, refused,
+    Grid, In, KernelSpec, Mirror, Out, check_len, check_lens, check_threads, kernel_constant,
+    kernel_specs, mirrors, refused,
 };
 use det_post_types::Result;
 
@@ -45,8 +45,11 @@ pub struct WriteArgs<'a, From, To> {
     pub reserved: u32,
 }
 
-assert_mirrors!(PlaceArgs<'_>, "cloud/scatter.cu", "PlaceArgs");
-assert_mirrors!(WriteArgs<'_, f32, f32>, "cloud/scatter.cu", "WriteArgs<float, float>");
+mirrors!(PlaceArgs<'_>, "cloud/scatter.cu", "PlaceArgs");
+mirrors!(
+    WriteArgs<'_, From, To>,
+    "cloud/scatter.cu", "WriteArgs", From, To; where From: Mirror, To: Mirror
+);
 
 /// `scatter_place`.
 pub struct Place;
@@ -87,11 +90,10 @@ fn check<From, To>(kernel: &str, args: &WriteArgs<'_, From, To>, grid: &Grid) ->
 /// `scatter_write_*`.
 pub struct Write<From, To>(PhantomData<(From, To)>);
 
-// SAFETY: `WriteArgs` mirrors the struct of that name (size asserted, `#[repr(C)]` in
-// the same order). A thread whose cell is not below the number of cells stops; the
-// others write one value per plane, of a row whose number is compared with `num_rows`.
-// The check covers the slices; rows are read by 16 bytes only where they are a multiple
-// of that, and allocations are aligned. No thread waits.
+// SAFETY: `WriteArgs` mirrors the struct of that name (compared). A thread whose cell is not below
+// the number of cells stops; the others write one value per plane, of a row whose number is
+// compared with `num_rows`. The check covers the slices; rows are read by 16 bytes only where they
+// are a multiple of that, and allocations are aligned. No thread waits.
 kernel_specs! {
     check;
     unsafe Write<f32, f32>: "scatter_write_f32", WriteArgs<f32, f32>;

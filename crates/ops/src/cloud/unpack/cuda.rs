@@ -5,9 +5,9 @@ use super::kernels::{
     MAX_CHANNELS as MAX_SOURCES, PointSource, THREADS_PER_BLOCK, Unpack, UnpackArgs,
 };
 use super::{Layout, MAX_CHANNELS, Source, UnpackParams, check_channels};
-use crate::device::cuda::{
-    DeviceBuffer, DeviceCloud, DeviceCounters, DevicePoints, Grid, Kernel, Stream, blocks,
-};
+use crate::cloud::{DeviceCloud, DevicePoints};
+use crate::device::cuda::{DeviceBuffer, Grid, Kernel, Stream, blocks};
+use crate::shared::DeviceCounters;
 use det_post_types::{Error, ErrorKind, PointFields, Result};
 
 const _: () = assert!(MAX_CHANNELS == MAX_SOURCES);
@@ -61,7 +61,7 @@ impl Workspace {
     /// into `out`. Dropped points are added to `counters`.
     ///
     /// # Errors
-    /// Those of [`unpack`](super::unpack); `Argument` when no cloud was uploaded or
+    /// Returns the errors of [`unpack`](super::unpack); `Argument` when no cloud was uploaded or
     /// it has more than [`Workspace::max_points`]; `Device` when a buffer belongs to
     /// another stream or the launch fails. Nothing is queued after an error.
     pub fn enqueue(

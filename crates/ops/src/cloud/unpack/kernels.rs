@@ -1,7 +1,7 @@
 //! The parameters of `kernels/cloud/unpack.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, Out, check_lens, check_threads, kernel_constant, mirrors, refused,
 };
 use det_post_types::{Count, Datatype, Result};
 
@@ -95,8 +95,8 @@ pub struct UnpackArgs<'a> {
     pub sources: [PointSource; MAX_CHANNELS],
 }
 
-assert_mirrors!(PointSource, "cloud/unpack.cu", "Source");
-assert_mirrors!(UnpackArgs<'_>, "cloud/unpack.cu", "Args");
+mirrors!(PointSource, "cloud/unpack.cu", "Source");
+mirrors!(UnpackArgs<'_>, "cloud/unpack.cu", "Args");
 
 impl UnpackArgs<'_> {
     /// Whether all values of 4 bytes and more are aligned to 4 bytes.
@@ -129,13 +129,11 @@ impl UnpackArgs<'_> {
 /// `unpack_points`.
 pub struct Unpack;
 
-// SAFETY: `UnpackArgs` mirrors `unpack::Args` (size asserted, `#[repr(C)]` in the
-// same order). Threads without a point read nothing; the others read values that
-// end within their point (checked), which is within the length of `data` (checked),
-// by words only where `is_aligned` holds (checked, with the address of `data`). Rows
-// are compared with `capacity`, for which `points` is large enough (checked).
-// Blocks wait for aggregates of tiles that were taken before theirs: those blocks
-// run and publish before they wait.
+// SAFETY: `UnpackArgs` mirrors `unpack::Args` (compared). Threads without a point read nothing; the
+// others read values that end within their point (checked), which is within the length of `data`
+// (checked), by words only where `is_aligned` holds (checked, with the address of `data`). Rows are
+// compared with `capacity`, for which `points` is large enough (checked). Blocks wait for
+// aggregates of tiles that were taken before theirs: those blocks run and publish before they wait.
 unsafe impl KernelSpec for Unpack {
     const NAME: &'static str = "unpack_points";
     type Args<'a> = UnpackArgs<'a>;

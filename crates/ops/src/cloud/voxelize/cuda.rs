@@ -14,14 +14,13 @@
 use super::VoxelizeParams;
 pub use super::kernels::MAX_POINTS;
 use super::kernels::{
-    Claim, DroppedPoints, Entry, Fill, GridArgs, LARGE_BUCKET_BLOCKS, MAX_POINTS_PER_VOXEL,
-    MAX_SMALL_BUCKET, NO_LIMIT, NUMBER_THREADS_PER_BLOCK, Number, Order, OrderAll,
-    THREADS_PER_BLOCK, VoxelBucket, VoxelizeArgs,
+    Claim, DroppedPoints, Entry, Fill, GridArgs, MAX_POINTS_PER_VOXEL, MAX_SMALL_BUCKET, NO_LIMIT,
+    NUMBER_THREADS_PER_BLOCK, Number, Order, OrderAll, THREADS_PER_BLOCK, VoxelBucket,
+    VoxelizeArgs,
 };
-use crate::device::cuda::{
-    DeviceBuffer, DeviceCounters, DevicePoints, Grid as Blocks, Kernel, KernelSpec, PointSlices,
-    RESIDENT_THREADS, Stream, blocks,
-};
+use crate::cloud::{DevicePoints, PointSlices};
+use crate::device::cuda::{DeviceBuffer, Grid as Blocks, Kernel, KernelSpec, Stream, blocks};
+use crate::shared::DeviceCounters;
 use det_post_types::{Error, ErrorKind, Result};
 
 /// Points grouped by voxel, as indices into the input [`DevicePoints`], all in device
@@ -233,11 +232,13 @@ impl Workspace {
             max_points_per_voxel,
             voxel_capacity: u32::try_from(voxel_capacity).unwrap_or(u32::MAX),
             hash_shift: self.hash_shift,
+            num_large_blocks: stream.device().num_multiprocessors(),
+            reserved: 0,
         };
         launch(&self.claim, stream, [THREADS_PER_BLOCK, 0], args)?;
         launch(&self.number, stream, [NUMBER_THREADS_PER_BLOCK, 0], args)?;
         launch(&self.fill, stream, [THREADS_PER_BLOCK, 0], args)?;
-        let shape = [THREADS_PER_BLOCK, LARGE_BUCKET_BLOCKS];
+        let shape = [THREADS_PER_BLOCK, args.num_large_blocks];
         match &self.order {
             OrderKernel::Limited(order) => launch(order, stream, shape, args),
             OrderKernel::All(order) => launch(order, stream, shape, args),
@@ -259,7 +260,7 @@ where
     // At least one block, which writes the number of voxels; at most as many as are
     // resident, since there are usually fewer points than the capacity.
     let for_points = blocks(args.point_capacity as usize, threads_per_block);
-    let for_points = for_points.clamp(1, RESIDENT_THREADS / threads_per_block);
+    let for_points = for_points.clamp(1, stream.device().resident_blocks(threads_per_block));
     let num_blocks = [for_points + further_blocks, 1];
     kernel.enqueue(stream, Blocks { num_blocks, threads_per_block }, args)
 }

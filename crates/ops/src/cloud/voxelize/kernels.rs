@@ -1,8 +1,7 @@
 //! The parameters of `kernels/cloud/voxelize.cu`, and the grid of `kernels/cloud/grid.cuh`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
-    refused,
+    Grid, In, KernelSpec, Out, Plain, check_lens, check_threads, kernel_constant, mirrors, refused,
 };
 use det_post_types::{Count, Result};
 
@@ -10,8 +9,6 @@ use det_post_types::{Count, Result};
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("cloud/bucket_order.cuh", "kThreads");
 /// Threads per block of the step `number`, and points per tile.
 pub const NUMBER_THREADS_PER_BLOCK: u32 = kernel_constant!("cloud/voxelize.cu", "kNumberThreads");
-/// Blocks of the step `order` for large buckets, before those for points.
-pub const LARGE_BUCKET_BLOCKS: u32 = kernel_constant!("cloud/voxelize.cu", "kLargeBucketBlocks");
 /// The maximum number of points of a bucket that is not large.
 pub const MAX_SMALL_BUCKET: usize =
     kernel_constant!("cloud/voxel_bucket.cuh", "kMaxSmallBucket") as usize;
@@ -79,10 +76,10 @@ unsafe impl Plain for VoxelBucket {}
 // SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for DroppedPoints {}
 
-assert_mirrors!(GridArgs, "cloud/grid.cuh", "VoxelGrid");
-assert_mirrors!(Entry, "cloud/voxelize.cu", "Entry");
-assert_mirrors!(VoxelBucket, "cloud/voxel_bucket.cuh", "VoxelBucket");
-assert_mirrors!(DroppedPoints, "cloud/voxelize.cu", "DroppedPoints");
+mirrors!(GridArgs, "cloud/grid.cuh", "VoxelGrid");
+mirrors!(Entry, "cloud/voxelize.cu", "Entry");
+mirrors!(VoxelBucket, "cloud/voxel_bucket.cuh", "VoxelBucket");
+mirrors!(DroppedPoints, "cloud/voxelize.cu", "DroppedPoints");
 
 /// The parameter of every step: `Args` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -134,9 +131,13 @@ pub struct VoxelizeArgs<'a> {
     pub voxel_capacity: u32,
     /// The shift from a hash to an entry; 0: an entry per cell.
     pub hash_shift: u32,
+    /// Blocks of the step `order` for large buckets, at least 1.
+    pub num_large_blocks: u32,
+    /// Padding.
+    pub reserved: u32,
 }
 
-assert_mirrors!(VoxelizeArgs<'_>, "cloud/voxelize.cu", "Args");
+mirrors!(VoxelizeArgs<'_>, "cloud/voxelize.cu", "Args");
 
 fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, step.threads_per_block)?;
@@ -150,7 +151,9 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
         Points::SomeOrAll => true,
     };
     let num_cells = args.grid.num_cells();
-    if grid.num_blocks[0] <= step.further_blocks
+    let further_blocks = if step.has_large { args.num_large_blocks } else { 0 };
+    if grid.num_blocks[0] <= further_blocks
+        || args.num_large_blocks == 0
         || grid.num_blocks[1] != 1
         || !has_step
         || has_limit && !(1..=MAX_POINTS_PER_VOXEL).contains(&wanted)
@@ -201,14 +204,14 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
 /// The launch shape of a step.
 struct Step {
     threads_per_block: u32,
-    /// Blocks in addition to those for points.
-    further_blocks: u32,
+    /// Whether it has blocks for large buckets, too.
+    has_large: bool,
     points: Points,
 }
 
 /// The points of a voxel that a step is for.
 enum Points {
-    /// Those below the limit.
+    /// The points below the limit.
     Some,
     /// All: there is no limit.
     All,
@@ -217,28 +220,25 @@ enum Points {
 }
 
 macro_rules! step {
-    ($kernel:ident, $name:literal, $text:literal, $threads:expr, $further_blocks:expr, $points:ident) => {
+    ($kernel:ident, $name:literal, $text:literal, $threads:expr, $has_large:literal, $points:ident) => {
         #[doc = $text]
         pub struct $kernel;
 
-        // SAFETY: `VoxelizeArgs` mirrors `voxelize::Args` (size asserted,
-        // `#[repr(C)]` in the same order). Points are read below their number,
-        // clamped to `point_capacity`, voxels written below `voxel_capacity`, for
-        // which the slices are large enough (checked). A cell of the grid is below
-        // the number of entries, and so is a hash. A hash table has twice as many
-        // entries as points, all empty at first and cleared by the step `order`, so
-        // that the search for a free entry ends. Buckets are disjoint ranges and
-        // hold each point once, so that they end below the number of points; without a
-        // limit the indices of points are as many (checked). Blocks
-        // wait for aggregates of tiles that were taken before theirs: those blocks
-        // run and publish before they wait.
+        // SAFETY: `VoxelizeArgs` mirrors `voxelize::Args` (compared). Points are read below their
+        // number, clamped to `point_capacity`, voxels written below `voxel_capacity`, for which the
+        // slices are large enough (checked). A cell of the grid is below the number of entries, and
+        // so is a hash. A hash table has twice as many entries as points, all empty at first and
+        // cleared by the step `order`, so that the search for a free entry ends. Buckets are
+        // disjoint ranges and hold each point once, so that they end below the number of points;
+        // without a limit the indices of points are as many (checked). Blocks wait for aggregates
+        // of tiles that were taken before theirs: those blocks run and publish before they wait.
         unsafe impl KernelSpec for $kernel {
             const NAME: &'static str = $name;
             type Args<'a> = VoxelizeArgs<'a>;
             fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
                 let step = Step {
                     threads_per_block: $threads,
-                    further_blocks: $further_blocks,
+                    has_large: $has_large,
                     points: Points::$points,
                 };
                 check(Self::NAME, args, grid, &step)
@@ -252,7 +252,7 @@ step!(
     "voxelize_claim",
     "Finds the entry of every point's cell.",
     THREADS_PER_BLOCK,
-    0,
+    false,
     SomeOrAll
 );
 step!(
@@ -260,23 +260,23 @@ step!(
     "voxelize_number",
     "Assigns indices to voxels.",
     NUMBER_THREADS_PER_BLOCK,
-    0,
+    false,
     SomeOrAll
 );
-step!(Fill, "voxelize_fill", "Writes points to their buckets.", THREADS_PER_BLOCK, 0, SomeOrAll);
 step!(
-    Order,
-    "voxelize_order",
-    "Orders the points of every voxel.",
+    Fill,
+    "voxelize_fill",
+    "Writes points to their buckets.",
     THREADS_PER_BLOCK,
-    LARGE_BUCKET_BLOCKS,
-    Some
+    false,
+    SomeOrAll
 );
+step!(Order, "voxelize_order", "Orders the points of every voxel.", THREADS_PER_BLOCK, true, Some);
 step!(
     OrderAll,
     "voxelize_order_all",
     "Orders the points of every voxel, of which there may be any number.",
     THREADS_PER_BLOCK,
-    LARGE_BUCKET_BLOCKS,
+    true,
     All
 );

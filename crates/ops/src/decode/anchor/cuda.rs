@@ -17,9 +17,9 @@ use crate::decode::select::cuda::Selecting;
 use crate::decode::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
 use crate::decode::thresholds::DeviceThresholds;
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Grid, In, Kernel,
-    Stream, blocks,
+    DeviceBuffer, DeviceFloat, DeviceTensor, Grid, In, Kernel, Stream, blocks,
 };
+use crate::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{AnchorDecode, Box3d, ElementType, Result};
 
 /// Kernels and memory of the op on one stream, for one head.
@@ -97,7 +97,7 @@ impl Workspace {
     /// a network mean nothing.
     ///
     /// # Errors
-    /// Those of [`decode_anchor`](super::decode_anchor); `Argument` also when the maps
+    /// Returns the errors of [`decode_anchor`](super::decode_anchor); `Argument` also when the maps
     /// have several element types or more cells than the workspace; `Device` when a
     /// buffer belongs to another stream or the launch fails.
     pub fn enqueue(
@@ -151,8 +151,7 @@ impl Memory {
             directions: directions.unwrap_or(In::empty()),
             num_voxels: num_voxels.input(stream)?,
             bound: self.bound.input(stream)?,
-            limits: self.thresholds.limits.input(stream)?,
-            least_scores: self.thresholds.least_scores.input(stream)?,
+            thresholds: self.thresholds.args(stream)?,
             anchors: self.anchors.input(stream)?,
             rotations: self.rotations.input(stream)?,
             num_cells: (height * width) as u32,

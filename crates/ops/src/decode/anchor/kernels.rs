@@ -5,9 +5,10 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
+use crate::decode::thresholds::ThresholdArgs;
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
-    kernel_specs, refused,
+    Grid, In, KernelSpec, Mirror, Plain, check_lens, check_threads, kernel_constant, kernel_specs,
+    mirrors, refused,
 };
 use det_post_types::{Box3d, Result};
 
@@ -44,10 +45,8 @@ pub struct AnchorArgs<'a, T> {
     pub num_voxels: In<'a, u32>,
     /// The smallest logit that may pass.
     pub bound: In<'a, f32>,
-    /// Ascending upper limits of the thresholds' distance bins.
-    pub limits: In<'a, f32>,
-    /// Class by class, the score threshold of each bin.
-    pub least_scores: In<'a, f32>,
+    /// Score thresholds by class and distance.
+    pub thresholds: ThresholdArgs<'a>,
     /// The anchor of each class.
     pub anchors: In<'a, AnchorShape>,
     /// Yaws of each class's anchors.
@@ -70,8 +69,8 @@ pub struct AnchorArgs<'a, T> {
     pub step: [f32; 2],
 }
 
-assert_mirrors!(AnchorShape, "decode/anchor.cu", "Anchor");
-assert_mirrors!(AnchorArgs<'_, f32>, "decode/anchor.cu", "Args<float>");
+mirrors!(AnchorShape, "decode/anchor.cu", "Anchor");
+mirrors!(AnchorArgs<'_, T>, "decode/anchor.cu", "Args", T; where T: Mirror);
 
 fn check<T>(kernel: &str, args: &AnchorArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
@@ -111,13 +110,12 @@ fn check<T>(kernel: &str, args: &AnchorArgs<'_, T>, grid: &Grid) -> Result<()> {
 /// `decode_anchor_*`.
 pub struct DecodeAnchor<T>(PhantomData<T>);
 
-// SAFETY: `AnchorArgs` mirrors `decode_anchor::Args` (size asserted, `#[repr(C)]` in the
-// same order). Anchors that are read are below the number of cells times the anchors of
-// a cell, for which the maps have all channels (checked), their class below the number
-// of classes, and rotations below theirs; thresholds are compared with the lengths of
-// their slices, and without a filter no bit is read. What a block appends is compared
-// with the lengths of `found` and `items`. The block that counts last waits for the
-// writes of the others, which have counted: they run and do not wait.
+// SAFETY: `AnchorArgs` mirrors `decode_anchor::Args` (compared). Anchors that are read are below
+// the number of cells times the anchors of a cell, for which the maps have all channels (checked),
+// their class below the number of classes, and rotations below theirs; thresholds are compared with
+// the lengths of their slices, and without a filter no bit is read. What a block appends is
+// compared with the lengths of `found` and `items`. The block that counts last waits for the writes
+// of the others, which have counted: they run and do not wait.
 kernel_specs! {
     check;
     unsafe DecodeAnchor<f32>: "decode_anchor_f32", AnchorArgs<f32>;

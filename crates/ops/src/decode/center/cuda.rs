@@ -23,9 +23,9 @@ use crate::decode::select::cuda::Selecting;
 use crate::decode::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
 use crate::decode::thresholds::DeviceThresholds;
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Grid, In, Kernel,
-    Stream, blocks,
+    DeviceBuffer, DeviceFloat, DeviceTensor, Grid, In, Kernel, Stream, blocks,
 };
+use crate::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{Box3d, CenterDecode, ElementType, Result, SizeOrder, YawConvention};
 
 /// Kernels and memory of the op on one stream, for one head.
@@ -128,7 +128,7 @@ impl Workspace {
     /// network mean nothing.
     ///
     /// # Errors
-    /// Those of [`decode_center`](super::decode_center); `Argument` also when the maps
+    /// Returns the errors of [`decode_center`](super::decode_center); `Argument` also when the maps
     /// have several element types or more cells than the workspace; `Device` when a
     /// buffer belongs to another stream or the launch fails.
     pub fn enqueue(
@@ -173,8 +173,7 @@ impl Memory {
             settings: self.settings.input(stream)?,
             bounds: self.bounds.input(stream)?,
             classes: self.classes.input(stream)?,
-            limits: self.thresholds.limits.input(stream)?,
-            least_scores: self.thresholds.least_scores.input(stream)?,
+            thresholds: self.thresholds.args(stream)?,
             least_yaw_norms: self.least_yaw_norms.input(stream)?,
             origin: params.origin_m,
             cell_size: params.cell_size_m,

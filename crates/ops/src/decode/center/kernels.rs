@@ -3,9 +3,10 @@
 use half::f16;
 
 use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
+use crate::decode::thresholds::ThresholdArgs;
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
-    kernel_specs, refused,
+    Grid, In, KernelSpec, Mirror, Out, Plain, check_lens, check_threads, kernel_constant,
+    kernel_specs, mirrors, refused,
 };
 use det_post_types::{Box3d, Result};
 
@@ -34,7 +35,7 @@ pub struct CenterSettings {
 #[repr(C)]
 pub struct Motion {
     /// Velocity along x and y.
-    pub velocity_mps: [f32; 2],
+    pub velocity: [f32; 2],
     /// Variances of the centre: x, y, z.
     pub center_variance: [f32; 3],
     /// Of length, width, height.
@@ -98,10 +99,8 @@ pub struct CenterArgs<'a, T> {
     pub bounds: In<'a, f32>,
     /// Task by task, the class of each channel.
     pub classes: In<'a, u32>,
-    /// Ascending upper limits of the thresholds' distance bins.
-    pub limits: In<'a, f32>,
-    /// Class by class, the score threshold of each bin.
-    pub least_scores: In<'a, f32>,
+    /// Score thresholds by class and distance.
+    pub thresholds: ThresholdArgs<'a>,
     /// By class, the threshold of the norm of sine and cosine.
     pub least_yaw_norms: In<'a, f32>,
     /// The corner of the map.
@@ -124,10 +123,10 @@ pub struct CenterArgs<'a, T> {
     pub tasks: [CenterMaps<'a, T>; MAX_TASKS],
 }
 
-assert_mirrors!(CenterSettings, "decode/center.cu", "Settings");
-assert_mirrors!(Motion, "shared/candidate.cuh", "Motion");
-assert_mirrors!(CenterMaps<'_, f32>, "decode/center.cu", "Task<float>");
-assert_mirrors!(CenterArgs<'_, f32>, "decode/center.cu", "Args<float>");
+mirrors!(CenterSettings, "decode/center.cu", "Settings");
+mirrors!(Motion, "shared/candidate.cuh", "Motion");
+mirrors!(CenterMaps<'_, T>, "decode/center.cu", "Task", T; where T: Mirror);
+mirrors!(CenterArgs<'_, T>, "decode/center.cu", "Args", T; where T: Mirror);
 
 fn check<T>(kernel: &str, args: &CenterArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
@@ -177,13 +176,12 @@ fn check<T>(kernel: &str, args: &CenterArgs<'_, T>, grid: &Grid) -> Result<()> {
 /// `decode_center_*`.
 pub struct DecodeCenter<T>(std::marker::PhantomData<T>);
 
-// SAFETY: `CenterArgs` mirrors `decode_center::Args` (sizes asserted, `#[repr(C)]` in
-// the same order). Cells that are read are below the number of cells of their task,
-// whose maps hold all channels that are read (checked); thresholds, norms, classes'
-// bits, motions and places are compared with the lengths of their slices, and without a
-// filter no bit is read. What a block appends is compared with the lengths of `found`
-// and `items`; the block that counts last reads `found` below its length. It waits for
-// the writes of the others, which have counted: they run and do not wait.
+// SAFETY: `CenterArgs` mirrors `decode_center::Args` (compared). Cells that are read are below the
+// number of cells of their task, whose maps hold all channels that are read (checked); thresholds,
+// norms, classes' bits, motions and places are compared with the lengths of their slices, and
+// without a filter no bit is read. What a block appends is compared with the lengths of `found` and
+// `items`; the block that counts last reads `found` below its length. It waits for the writes of
+// the others, which have counted: they run and do not wait.
 kernel_specs! {
     check;
     unsafe DecodeCenter<f32>: "decode_center_f32", CenterArgs<f32>;

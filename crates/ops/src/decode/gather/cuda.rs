@@ -9,18 +9,17 @@ use super::kernels::{
     VARIANCE_WORDS, VELOCITY_WORDS,
 };
 use crate::decode::center::kernels::Motion;
-use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, Floats, In, Kernel, KernelSpec, MappedBuffer,
-    PublishedCounters, Stream,
-};
+use crate::device::cuda::{DeviceBuffer, In, Kernel, KernelSpec, MappedBuffer, Stream};
 use crate::nms::cuda::NmsCounts;
+use crate::shared::kernels::Detected;
+use crate::shared::{DeviceCandidates, DeviceCounters, PublishedCounters};
 use det_post_types::{
     Affine2, Box2d, Box3d, Detection2d, Detection3d, Kept, Object3d, Result, RotatedBox2d, Size,
     Variance3d,
 };
 
 /// Boxes in images that a kernel gathers.
-pub trait Gather: Floats {
+pub trait Gather: Detected {
     /// The kernel.
     type Kernel: for<'a> KernelSpec<Args<'a> = GatherArgs<'a, Self>>;
 }

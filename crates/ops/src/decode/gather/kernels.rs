@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use crate::decode::center::kernels::Motion;
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
-    kernel_specs, refused,
+    Grid, In, KernelSpec, Out, Plain, check_lens, check_threads, kernel_constant, kernel_specs,
+    mirrors, refused,
 };
 use crate::nms::cuda::NmsCounts;
 use det_post_types::{Box2d, Box3d, Candidate, Detection2d, Kept, Result, RotatedBox2d};
@@ -44,10 +44,8 @@ unsafe impl Plain for GatherSettings {}
 // SAFETY: 3 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for Gathered {}
 
-assert_mirrors!(GatherSettings, "decode/gather.cu", "Settings");
-assert_mirrors!(Gathered, "decode/gather.cu", "Gathered");
-assert_mirrors!(Detection2d, "decode/gather.cu", "Detection");
-assert_mirrors!(Detection2d<RotatedBox2d>, "decode/gather.cu", "RotatedDetection");
+mirrors!(GatherSettings, "decode/gather.cu", "Settings");
+mirrors!(Gathered, "decode/gather.cu", "Gathered");
 
 /// The parameter of `gather_2d` and `gather_rotated`: `Args` in the kernels.
 #[derive(Clone, Copy, Debug)]
@@ -71,11 +69,13 @@ pub struct GatherArgs<'a, B> {
     pub published_counters: Out<'a, u32>,
 }
 
-assert_mirrors!(GatherArgs<'_, Box2d>, "decode/gather.cu", "Args<Candidate2d, Detection>");
-assert_mirrors!(
+mirrors!(GatherArgs<'_, Box2d>, "decode/gather.cu", "Args", Candidate<Box2d>, Detection2d<Box2d>);
+mirrors!(
     GatherArgs<'_, RotatedBox2d>,
     "decode/gather.cu",
-    "Args<CandidateRotated, RotatedDetection>"
+    "Args",
+    Candidate<RotatedBox2d>,
+    Detection2d<RotatedBox2d>
 );
 
 /// The launch of one block.
@@ -103,11 +103,10 @@ fn check<B>(kernel: &str, args: &GatherArgs<'_, B>, grid: &Grid) -> Result<()> {
 /// `gather_2d` and `gather_rotated`, by their boxes.
 pub struct GatherBoxes<B>(PhantomData<B>);
 
-// SAFETY: `GatherArgs` mirrors `gather::Args` (8 slices, size asserted). Survivors are
-// read below the length of `kept`, candidates at indices compared with their length,
-// detections written below the length of `published`, counters below the length of
-// theirs; the check covers the other slices. No thread waits for another block: there
-// is one.
+// SAFETY: `GatherArgs` mirrors `gather::Args` (8 slices, compared). Survivors are read below the
+// length of `kept`, candidates at indices compared with their length, detections written below the
+// length of `published`, counters below the length of theirs; the check covers the other slices. No
+// thread waits for another block: there is one.
 kernel_specs! {
     check;
     unsafe GatherBoxes<Box2d>: "gather_2d", GatherArgs<Box2d>;
@@ -153,16 +152,15 @@ pub struct Gather3dArgs<'a> {
     pub reserved: u32,
 }
 
-assert_mirrors!(Gather3dArgs<'_>, "decode/gather.cu", "Args3d");
+mirrors!(Gather3dArgs<'_>, "decode/gather.cu", "Args3d");
 
 /// `gather_3d`.
 pub struct Gather3d;
 
-// SAFETY: `Gather3dArgs` mirrors `gather::Args3d` (9 slices and 4 words, size
-// asserted). Survivors are read below the length of `kept`, candidates, places and
-// motions at indices compared with their lengths, detections written below the
-// length of `published`, counters below the length of theirs; the check covers the
-// other slices. No thread waits for another block: there is one.
+// SAFETY: `Gather3dArgs` mirrors `gather::Args3d` (9 slices and 4 words, compared). Survivors are
+// read below the length of `kept`, candidates, places and motions at indices compared with their
+// lengths, detections written below the length of `published`, counters below the length of theirs;
+// the check covers the other slices. No thread waits for another block: there is one.
 unsafe impl KernelSpec for Gather3d {
     const NAME: &'static str = "gather_3d";
     type Args<'a> = Gather3dArgs<'a>;

@@ -154,7 +154,7 @@ impl Workspace {
             reserved: 0,
         };
         let grid = Grid { num_blocks: [1, 1], threads_per_block: THREADS_PER_BLOCK };
-        self.kernel.enqueue_overlapping(stream, grid, args)
+        self.kernel.enqueue_dependent(stream, grid, args)
     }
 
     /// Waits for the queued frame, once, and replaces the contents of `candidates` by its
@@ -172,7 +172,7 @@ impl Workspace {
         self.stream.synchronize()?;
         for pair in self.pairs() {
             let centerness = has_quality.then_some(pair.centerness);
-            let of_class = (pair.class, pair.logit, centerness);
+            let of_class = (pair.class_index, pair.logit, centerness);
             candidates.push(candidate_of(pair.query, of_class, &pair.bbox, &self.params));
         }
         let [num_kept, num_passed, num_nan, num_invalid] =

@@ -1,8 +1,8 @@
 //! The parameter of `kernels/decode/query.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, OverlappingKernel, Plain, assert_mirrors, check_lens, check_threads,
-    kernel_constant, refused,
+    DependentKernel, Grid, In, KernelSpec, Out, Plain, check_lens, check_threads, kernel_constant,
+    mirrors, refused,
 };
 use det_post_types::{QueryBox, QueryDecode, Result};
 
@@ -45,12 +45,12 @@ unsafe impl Plain for QuerySettings {}
 
 /// A pair of a query and a class that is kept: `Pair` in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[repr(C)]
+#[repr(C, align(16))]
 pub struct Pair {
     /// The query.
     pub query: u32,
     /// The class.
-    pub class: u32,
+    pub class_index: u32,
     /// The logit of the class.
     pub logit: f32,
     /// The logit of the centreness, where there is one.
@@ -94,21 +94,20 @@ pub struct DecodeArgs<'a> {
     pub reserved: u32,
 }
 
-assert_mirrors!(QuerySettings, "decode/query.cuh", "Settings");
-assert_mirrors!(Pair, "decode/query.cuh", "Pair");
-assert_mirrors!(DecodeArgs<'_>, "decode/query.cuh", "Args");
+mirrors!(QuerySettings, "decode/query.cuh", "Settings");
+mirrors!(Pair, "decode/query.cuh", "Pair");
+mirrors!(DecodeArgs<'_>, "decode/query.cuh", "Args");
 
 /// `decode_query_pairs`.
 pub struct DecodePairs;
 
-// SAFETY: `DecodeArgs`, `QuerySettings` and `Pair` mirror the structs of the kernel (sizes
-// asserted, `#[repr(C)]` in the same order). Queries and classes are below their numbers, for
-// which boxes, logits, quality, bounds and norms are long enough (checked); bins are below
-// `num_bins`, which `QuerySettings` of this module keeps below the limits' number. The keys in
-// shared memory hold the pairs that are kept, at most those of the slice, and those that are
-// collected after them (checked); boxes are in their place only where they fit (the kernel asks).
-// Pairs are written 16 bytes at a time: mapped memory begins at a page. One block: its barriers are
-// met by all threads.
+// SAFETY: `DecodeArgs`, `QuerySettings` and `Pair` mirror the structs of the kernel (compared).
+// Queries and classes are below their numbers, for which boxes, logits, quality, bounds and norms
+// are long enough (checked); bins are below `num_bins`, which `QuerySettings` of this module keeps
+// below the limits' number. The keys in shared memory hold the pairs that are kept, at most those
+// of the slice, and those that are collected after them (checked); boxes are in their place only
+// where they fit (the kernel asks). Pairs are written 16 bytes at a time: mapped memory begins at a
+// page. One block: its barriers are met by all threads.
 unsafe impl KernelSpec for DecodePairs {
     const NAME: &'static str = "decode_query_pairs";
     type Args<'a> = DecodeArgs<'a>;
@@ -152,4 +151,4 @@ unsafe impl KernelSpec for DecodePairs {
 
 // SAFETY: before it waits, the kernel reads settings, bounds and norms, which no launch writes, and
 // writes its own shared memory.
-unsafe impl OverlappingKernel for DecodePairs {}
+unsafe impl DependentKernel for DecodePairs {}

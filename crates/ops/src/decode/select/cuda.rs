@@ -2,7 +2,8 @@
 
 use super::Limits;
 use super::kernels::{SelectSettings, Selection};
-use crate::device::cuda::{DeviceBuffer, DeviceCandidates, DeviceCounters, Plain, Stream};
+use crate::device::cuda::{DeviceBuffer, Plain, Stream};
+use crate::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{Candidate, Result};
 
 /// Found candidates, settings and totals of a decoder.

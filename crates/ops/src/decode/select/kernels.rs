@@ -1,8 +1,9 @@
 //! The parameters of `kernels/decode/select.cuh`, which all decoders share.
 
 use super::Limits;
-use crate::device::cuda::{In, Out, Plain, assert_mirrors, kernel_constant};
-use det_post_types::{Box2d, Candidate, Count};
+use crate::device::cuda::{In, Out, Plain, kernel_constant, mirrors};
+use crate::shared::kernels::Floats;
+use det_post_types::{Candidate, Count};
 
 /// Threads per block of a decoder.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("decode/select.cuh", "kThreads");
@@ -61,8 +62,8 @@ pub struct Selection<'a, B> {
     pub counters: Out<'a, u32>,
 }
 
-assert_mirrors!(SelectSettings, "decode/select.cuh", "Settings");
-assert_mirrors!(Selection<'_, Box2d>, "decode/select.cuh", "Slices<Candidate2d>");
+mirrors!(SelectSettings, "decode/select.cuh", "Settings");
+mirrors!(Selection<'_, B>, "decode/select.cuh", "Slices", Candidate<B>; where B: Floats);
 
 impl<B> Selection<'_, B> {
     /// The slices with their lengths and the lengths needed for as many candidates as

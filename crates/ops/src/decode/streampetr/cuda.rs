@@ -16,10 +16,8 @@ use crate::decode::select::Limits;
 use crate::decode::select::cuda::Selecting;
 use crate::decode::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
 use crate::decode::thresholds::DeviceThresholds;
-use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Grid, Kernel,
-    Stream, blocks,
-};
+use crate::device::cuda::{DeviceBuffer, DeviceFloat, DeviceTensor, Grid, Kernel, Stream, blocks};
+use crate::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{Box3d, ElementType, Result, SizeOrder, StreamPetrDecode, YawConvention};
 
 /// Kernels and memory of the op on one stream, for one head.
@@ -78,9 +76,9 @@ impl Workspace {
     /// [`Limits::pre_nms_top_k`]. Dropped candidates are added to `counters`.
     ///
     /// # Errors
-    /// Those of [`decode_streampetr`](super::decode_streampetr()); `Argument` also when logits and
-    /// boxes have two element types or more queries than the workspace; `Device` when a buffer
-    /// belongs to another stream or the launch fails.
+    /// Returns the errors of [`decode_streampetr`](super::decode_streampetr()); `Argument` also
+    /// when logits and boxes have two element types or more queries than the workspace; `Device`
+    /// when a buffer belongs to another stream or the launch fails.
     pub fn enqueue(
         &mut self,
         outputs: &StreamPetrOutputs<&DeviceTensor>,
@@ -126,8 +124,7 @@ impl Memory {
             logits: outputs.logits.input(stream)?,
             boxes: outputs.boxes.input(stream)?,
             bound: self.bound.input(stream)?,
-            limits: self.thresholds.limits.input(stream)?,
-            least_scores: self.thresholds.least_scores.input(stream)?,
+            thresholds: self.thresholds.args(stream)?,
             least_yaw_norms: self.least_yaw_norms.input(stream)?,
             min: query.center_range.map_or([0.0; 3], |range| range.min),
             max: query.center_range.map_or([0.0; 3], |range| range.max),

@@ -7,8 +7,9 @@ use half::f16;
 use super::NUM_BOX_CHANNELS;
 use crate::decode::center::cuda::Motion;
 use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
+use crate::decode::thresholds::ThresholdArgs;
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_specs, refused,
+    Grid, In, KernelSpec, Mirror, Out, check_lens, check_threads, kernel_specs, mirrors, refused,
 };
 use det_post_types::{Box3d, Result};
 
@@ -28,10 +29,8 @@ pub struct StreamPetrArgs<'a, T> {
     pub boxes: In<'a, T>,
     /// The smallest logit that may pass.
     pub bound: In<'a, f32>,
-    /// Ascending upper limits of the thresholds' distance bins.
-    pub limits: In<'a, f32>,
-    /// Class by class, the score threshold of each bin.
-    pub least_scores: In<'a, f32>,
+    /// Score thresholds by class and distance.
+    pub thresholds: ThresholdArgs<'a>,
     /// By class, the threshold of the norm of sine and cosine.
     pub least_yaw_norms: In<'a, f32>,
     /// Smallest x, y, z of centres.
@@ -52,7 +51,7 @@ pub struct StreamPetrArgs<'a, T> {
     pub yaw_turns_clockwise: u32,
 }
 
-assert_mirrors!(StreamPetrArgs<'_, f32>, "decode/streampetr.cu", "Args<float>");
+mirrors!(StreamPetrArgs<'_, T>, "decode/streampetr.cu", "Args", T; where T: Mirror);
 
 fn check<T>(kernel: &str, args: &StreamPetrArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
@@ -74,12 +73,11 @@ fn check<T>(kernel: &str, args: &StreamPetrArgs<'_, T>, grid: &Grid) -> Result<(
 /// `decode_streampetr_*`.
 pub struct DecodeStreamPetr<T>(PhantomData<T>);
 
-// SAFETY: `StreamPetrArgs` mirrors `decode_streampetr::Args` (size asserted, `#[repr(C)]` in the
-// same order). Queries that are read are below their number, for which logits and boxes have all
-// channels (checked); thresholds, norms, motions and places are compared with the lengths of
-// their slices, and without a filter no bit is read. What a block appends is compared with the
-// lengths of `found` and `items`. The block that counts last waits for the writes of the others,
-// which have counted: they run and do not wait.
+// SAFETY: `StreamPetrArgs` mirrors `decode_streampetr::Args` (compared). Queries that are read are
+// below their number, for which logits and boxes have all channels (checked); thresholds, norms,
+// motions and places are compared with the lengths of their slices, and without a filter no bit is
+// read. What a block appends is compared with the lengths of `found` and `items`. The block that
+// counts last waits for the writes of the others, which have counted: they run and do not wait.
 kernel_specs! {
     check;
     unsafe DecodeStreamPetr<f32>: "decode_streampetr_f32", StreamPetrArgs<f32>;

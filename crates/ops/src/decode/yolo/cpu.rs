@@ -3,7 +3,7 @@
 
 use std::fmt::Arguments;
 
-use super::values::{Floats, Spaced, best_class, class_of_float, class_of_integer, passes};
+use super::values::{Floats, Spaced, best_class, class_of_label, passes};
 use super::{Head, argument};
 use crate::decode::logit::{exp, logit_bound, sigmoid};
 use det_post_types::{
@@ -229,34 +229,6 @@ impl RawLevel {
     }
 }
 
-pub(super) fn end_to_end(
-    outputs: &[TensorView<'_>],
-    head: &Head,
-    candidates: &mut Candidates<Box2d>,
-) -> Result<()> {
-    let output = one(outputs, format_args!("[1, N, 6]"))?;
-    let [1, num_rows, 6] = *output.shape() else {
-        return Err(misfit(output, format_args!("[1, N, 6]")));
-    };
-    let values = Floats::of(output)?;
-    let mut num_nan = 0;
-    for row in 0..num_rows {
-        let start = row * 6;
-        let (score, class) = (values.at(start + 4), values.at(start + 5));
-        if !passes(score, head.score_threshold, &mut num_nan) {
-            continue;
-        }
-        if let Some(class) = class_of_float(class, head.num_classes) {
-            let [x1, y1, x2, y2] = values.four(start);
-            push(candidates, Box2d::new(x1, y1, x2, y2), score, class, row);
-        } else {
-            candidates.add_unknown_classes(1);
-        }
-    }
-    candidates.add_nan_scores(num_nan);
-    Ok(())
-}
-
 pub(super) fn detr(
     outputs: &[TensorView<'_>],
     boxes: DetrBoxes,
@@ -352,13 +324,6 @@ impl<'a> Detr<'a> {
         if !passes(value, bound, num_nan) {
             return None;
         }
-        let class = match labels {
-            TensorValues::I64(labels) => class_of_integer(labels[row], head.num_classes),
-            TensorValues::I32(labels) => class_of_integer(i64::from(labels[row]), head.num_classes),
-            TensorValues::F32(labels) => class_of_float(labels[row], head.num_classes),
-            TensorValues::F16(labels) => class_of_float(labels[row].to_f32(), head.num_classes),
-            TensorValues::F64(labels) => class_of_float(labels[row] as f32, head.num_classes),
-        };
-        Some((class, value))
+        Some((class_of_label(labels, row, head.num_classes), value))
     }
 }

@@ -6,10 +6,10 @@ use half::f16;
 
 use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
 use crate::device::cuda::{
-    Floats, Grid, In, KernelSpec, assert_mirrors, check_len, check_threads, kernel_constant,
-    refused,
+    Grid, In, KernelSpec, Mirror, check_len, check_threads, kernel_constant, mirrors, refused,
 };
-use det_post_types::{Box2d, Result, RotatedBox2d};
+use crate::shared::kernels::Floats;
+use det_post_types::{Box2d, Candidate, Result, RotatedBox2d};
 
 /// The maximum number of tensors, and of levels.
 pub const MAX_OUTPUTS: usize = kernel_constant!("decode/yolo.cuh", "kMaxOutputs") as usize;
@@ -70,12 +70,10 @@ pub struct YoloArgs<'a, T, B> {
     pub levels: [YoloLevel; MAX_OUTPUTS],
 }
 
-assert_mirrors!(YoloLevel, "decode/yolo.cuh", "Level");
-assert_mirrors!(YoloArgs<'_, f32, Box2d>, "decode/yolo.cuh", "Args<float>");
-assert_mirrors!(
-    YoloArgs<'_, f32, RotatedBox2d>,
-    "decode/yolo.cuh",
-    "Args<float, CandidateRotated>"
+mirrors!(YoloLevel, "decode/yolo.cuh", "Level");
+mirrors!(
+    YoloArgs<'_, T, B>,
+    "decode/yolo.cuh", "Args", T, Candidate<B>; where T: Mirror, B: Floats
 );
 
 /// The memory layout of a head's rows.
@@ -174,15 +172,13 @@ macro_rules! layout {
         layout!($layout, f16, "f16", $name, $rows);
     };
     ($layout:ident, $element:ty, $suffix:literal, $name:literal, $rows:expr) => {
-        // SAFETY: `YoloArgs` mirrors `yolo::Args` (size asserted, `#[repr(C)]`
-        // in the same order). A thread or warp whose row is not below the
-        // number of rows reads nothing; the others read inside their row (of a
-        // class below the number of classes, whose bit is inside `wanted`),
-        // which the tensors' lengths cover. A row adds at most one candidate,
-        // to a list of the block with one entry per row; what it writes to
-        // `found` and `items` is compared with their lengths. The last block
-        // reads `found` below its length. It waits for the writes of blocks that
-        // have counted: they run and do not wait.
+        // SAFETY: `YoloArgs` mirrors `yolo::Args` (compared). A thread or warp whose row is not
+        // below the number of rows reads nothing; the others read inside their row (of a class
+        // below the number of classes, whose bit is inside `wanted`), which the tensors' lengths
+        // cover. A row adds at most one candidate, to a list of the block with one entry per row;
+        // what it writes to `found` and `items` is compared with their lengths. The last block
+        // reads `found` below its length. It waits for the writes of blocks that have counted: they
+        // run and do not wait.
         unsafe impl KernelSpec for Yolo<$layout, $element> {
             const NAME: &'static str = concat!("decode_yolo_", $name, "_", $suffix);
             type Args<'a> = YoloArgs<'a, $element, <$layout as YoloRows>::Bbox>;

@@ -6,14 +6,13 @@
 //! worst candidates over the capacity of `candidates` are dropped and counted there.
 //!
 //! # Which rows pass
-//! Those with `score >= score_threshold`. The class is the one with the
-//! largest value in the tensor (score or logit), the lowest index on ties.
-//! NaN is never larger and never passes; rows with a NaN among the scores that are read
-//! are counted ([`Candidates::num_nan_scores`]). A row that passes and whose score or box is not
-//! finite, or whose box is reversed ([`Box2d::is_valid`], [`RotatedBox2d::is_valid`]), is dropped and
-//! counted ([`Candidates::num_invalid_boxes`]). A row that passes and whose class
-//! is a number of the network that is not below `num_classes` is dropped and counted, whatever its box
-//! ([`Candidates::num_unknown_classes`]).
+//! Rows with `score >= score_threshold`. The class is the one with the largest value in the tensor
+//! (score or logit), the lowest index on ties. NaN is never larger and never passes; rows with a
+//! NaN among the scores that are read are counted ([`Candidates::num_nan_scores`]). A row that
+//! passes and whose score or box is not finite, or whose box is reversed ([`Box2d::is_valid`],
+//! [`RotatedBox2d::is_valid`]), is dropped and counted ([`Candidates::num_invalid_boxes`]). A row
+//! that passes and whose class is a number of the network that is not below `num_classes` is
+//! dropped and counted, whatever its box ([`Candidates::num_unknown_classes`]).
 //!
 //! With an objectness the score is objectness times class, one f32 product,
 //! and a row with an objectness below the threshold never passes: class scores are
@@ -33,15 +32,19 @@
 //! threshold, with the same decision as their scores, and no exponential is computed
 //! for a row that fails.
 //!
-//! The angle of Obb is normalized to [0, pi/2], with the sides exchanged where needed
+//! The angle of Obb and ObbEndToEnd is normalized to [0, pi/2], with the sides exchanged where needed
 //! ([`RotatedBox2d::regularized`]), as in the results of ultralytics.
 //!
-//! Formulas: the export heads of YOLOv5, YOLOv8, YOLOv8-OBB, YOLOX and
-//! RT-DETR.
+//! A class that is given as a float is truncated. Rows of Mmdeploy with a negative label are padding: they are neither
+//! candidates nor counted.
+//!
+//! Formulas: the export heads of YOLOv5, YOLOv7, YOLOv8, YOLOv8-OBB, YOLO26-OBB, YOLOX,
+//! RT-DETR and mmdeploy.
 
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod finals;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(crate) mod kernels;
@@ -94,11 +97,13 @@ pub fn decode_yolo(
         YoloLayout::V5Raw { levels } => cpu::v5_raw(outputs, levels, &head, candidates),
         YoloLayout::V8 => planes::v8(outputs, &head, candidates),
         YoloLayout::Yolox { strides } => cpu::yolox(outputs, strides, &head, candidates),
-        YoloLayout::EndToEnd => cpu::end_to_end(outputs, &head, candidates),
+        YoloLayout::EndToEnd | YoloLayout::V7EndToEnd | YoloLayout::Mmdeploy => {
+            finals::aligned(outputs, layout, &head, candidates)
+        }
         YoloLayout::Detr { boxes, logits } => {
             cpu::detr(outputs, *boxes, *logits, &head, candidates)
         }
-        YoloLayout::Obb => Err(unsupported(layout, "axis-aligned")),
+        YoloLayout::Obb | YoloLayout::ObbEndToEnd => Err(unsupported(layout, "axis-aligned")),
     }
 }
 
@@ -118,12 +123,8 @@ pub fn decode_yolo_rotated(
     let head = Head::new(network, num_classes, score_threshold)?;
     match layout {
         YoloLayout::Obb => planes::obb(outputs, &head, candidates),
-        YoloLayout::V5
-        | YoloLayout::V5Raw { .. }
-        | YoloLayout::V8
-        | YoloLayout::Yolox { .. }
-        | YoloLayout::EndToEnd
-        | YoloLayout::Detr { .. } => Err(unsupported(layout, "rotated")),
+        YoloLayout::ObbEndToEnd => finals::rotated(outputs, layout, &head, candidates),
+        _ => Err(unsupported(layout, "rotated")),
     }
 }
 

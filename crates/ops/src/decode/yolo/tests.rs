@@ -5,12 +5,12 @@ use super::*;
 use crate::decode::logit::sigmoid;
 use det_post_types::{AnchorLevel, Candidate, DetrBoxes, TensorValues};
 
-const NETWORK: Size = Size::new(96, 64);
+pub(super) const NETWORK: Size = Size::new(96, 64);
 
 /// A tensor to be decoded: shape and values.
 pub(super) type Values = (Vec<usize>, Vec<f32>);
 
-fn decode(
+pub(super) fn decode(
     outputs: &[Values],
     layout: &YoloLayout,
     num_classes: usize,
@@ -37,7 +37,7 @@ fn decode_views(
     Ok(found)
 }
 
-fn found(
+pub(super) fn found(
     x1: f32,
     y1: f32,
     x2: f32,
@@ -291,7 +291,7 @@ fn what_does_not_fit_is_named() {
     let raw =
         YoloLayout::V5Raw { levels: vec![AnchorLevel { stride: 32, anchors: vec![[1.0, 1.0]] }] };
     let detr = YoloLayout::Detr { boxes: DetrBoxes::CornerPixels, logits: false };
-    let cases: [(&YoloLayout, &[Values], &str); 13] = [
+    let cases: [(&YoloLayout, &[Values], &str); 16] = [
         (&YoloLayout::V5, &[tensor(&[1, 9, 8])], "output [1, 9, 8]; [1, N, 7] expected"),
         (&YoloLayout::V5, &[tensor(&[9, 7])], "[1, N, 7] expected"),
         (&YoloLayout::V5, &[], "0 outputs; 1 of [1, N, 7] expected"),
@@ -301,6 +301,9 @@ fn what_does_not_fit_is_named() {
         (&raw, &[tensor(&[1, 7, 3, 2])], "[1, 7, 2, 3] or [1, 1, 2, 3, 7] expected"),
         (&raw, &[tensor(&[1]), tensor(&[1])], "2 outputs; 1 expected"),
         (&YoloLayout::EndToEnd, &[tensor(&[1, 4, 7])], "[1, N, 6] expected"),
+        (&YoloLayout::V7EndToEnd, &[tensor(&[1, 4, 7])], "[N, 7] expected"),
+        (&YoloLayout::Mmdeploy, &[tensor(&[1, 4, 5])], "2 expected"),
+        (&YoloLayout::Mmdeploy, &[tensor(&[1, 4, 5]), tensor(&[1, 3])], "labels [1, 4] expected"),
         (&detr, &[tensor(&[1, 3, 4])], "1 outputs; boxes and scores"),
         (&detr, &[tensor(&[1, 3, 4]), tensor(&[1, 3, 3])], "scores [1, 3, 2] expected"),
         (&detr, &[tensor(&[1, 3, 4]), tensor(&[1, 3, 2]), tensor(&[1, 3])], "beside labels"),

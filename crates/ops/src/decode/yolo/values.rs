@@ -84,9 +84,31 @@ pub(super) fn class_of_float(class: f32, num_classes: usize) -> Option<usize> {
     (class >= 0.0 && class < num_classes as f32).then_some(class as usize)
 }
 
-/// A class given as an integer.
-pub(super) fn class_of_integer(class: i64, num_classes: usize) -> Option<usize> {
-    usize::try_from(class).ok().filter(|&class| class < num_classes)
+/// The class of a row of a tensor of labels.
+pub(super) fn class_of_label(
+    labels: TensorValues<'_>,
+    row: usize,
+    num_classes: usize,
+) -> Option<usize> {
+    let of_integer = |class: i64| usize::try_from(class).ok().filter(|&class| class < num_classes);
+    match labels {
+        TensorValues::I64(labels) => of_integer(labels[row]),
+        TensorValues::I32(labels) => of_integer(i64::from(labels[row])),
+        TensorValues::F32(labels) => class_of_float(labels[row], num_classes),
+        TensorValues::F16(labels) => class_of_float(labels[row].to_f32(), num_classes),
+        TensorValues::F64(labels) => class_of_float(labels[row] as f32, num_classes),
+    }
+}
+
+/// Whether the label of a row is below 0.
+pub(super) fn is_negative(labels: TensorValues<'_>, row: usize) -> bool {
+    match labels {
+        TensorValues::I64(labels) => labels[row] < 0,
+        TensorValues::I32(labels) => labels[row] < 0,
+        TensorValues::F32(labels) => labels[row] < 0.0,
+        TensorValues::F16(labels) => labels[row].to_f32() < 0.0,
+        TensorValues::F64(labels) => labels[row] < 0.0,
+    }
 }
 
 /// Columns whose class maxima are computed together.

@@ -2,7 +2,7 @@
 //! measure the cost of a launch, and one that faults, to test that channels
 //! survive that.
 
-use super::{CudaDevice, Grid, KernelSpec, Out, assert_mirrors};
+use super::{CudaDevice, Grid, KernelSpec, Out, mirrors};
 use det_post_types::Result;
 
 /// The mirror of `EmptyArgs`.
@@ -33,8 +33,8 @@ pub struct FaultArgs {
     bad_address: u32,
 }
 
-assert_mirrors!(EmptyArgs<'_>, "shared/diagnostic.cu", "EmptyArgs");
-assert_mirrors!(FaultArgs, "shared/diagnostic.cu", "FaultArgs");
+mirrors!(EmptyArgs<'_>, "shared/diagnostic.cu", "EmptyArgs");
+mirrors!(FaultArgs, "shared/diagnostic.cu", "FaultArgs");
 
 /// `fault`.
 struct Fault;

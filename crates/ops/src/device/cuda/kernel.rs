@@ -10,7 +10,7 @@ use cudarc::driver::sys::{
     CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig,
 };
 
-use super::{CudaDevice, Stream, error, failed};
+use super::{CudaDevice, Mirror, Stream, error, failed};
 use det_post_types::{Error, ErrorKind, Result};
 
 /// Declares a kernel of this program: its name and its one parameter, a struct
@@ -27,7 +27,7 @@ pub unsafe trait KernelSpec {
     /// Name of the entry point.
     const NAME: &'static str;
     /// The parameter struct, as the kernel declares it.
-    type Args<'a>: Copy;
+    type Args<'a>: Copy + Mirror;
 
     /// Checks that the slices are long enough for all accesses of the kernel.
     ///
@@ -42,13 +42,13 @@ pub unsafe trait KernelSpec {
     }
 }
 
-/// A kernel that waits for the launches before it (`griddepcontrol.wait`) before it reads what
+/// A kernel of programmatic dependent launches: it waits for the launches before it (`pdl::wait`) before it reads what
 /// they write or writes what they read, so that it may begin while they run. A copy on the
 /// stream ends that: no launch behind it begins before the launches in front of it have ended.
 ///
 /// # Safety
 /// The implementer promises this, having read the kernel.
-pub unsafe trait OverlappingKernel: KernelSpec {}
+pub unsafe trait DependentKernel: KernelSpec {}
 
 /// The launch shape: blocks and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +63,8 @@ pub struct Grid {
 pub struct Kernel<K> {
     function: CudaFunction,
     max_threads_per_block: u32,
-    /// Whether its code is of an architecture whose kernels can wait for earlier launches.
-    can_overlap: bool,
+    /// Whether its code is of an architecture with programmatic dependent launch.
+    has_pdl: bool,
     // Keeps the modules, and with them the function, alive.
     device: CudaDevice,
     spec: PhantomData<fn(K)>,
@@ -83,6 +83,7 @@ impl<K: KernelSpec> Kernel<K> {
     }
 
     fn new(device: &CudaDevice, function: CudaFunction) -> Result<Self> {
+        const { K::Args::KIND };
         let name = K::NAME;
         let (found, needed) = (param_size(&function)?, size_of::<K::Args<'static>>());
         if found != needed {
@@ -97,11 +98,11 @@ impl<K: KernelSpec> Kernel<K> {
         let max_threads_per_block =
             attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?.unsigned_abs();
         // `__CUDA_ARCH__` in kernels/shared/pdl.cuh; of PTX that the driver has compiled, too.
-        let can_overlap = attribute(Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)? >= 90;
+        let has_pdl = attribute(Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)? >= 90;
         Ok(Self {
             function,
             max_threads_per_block,
-            can_overlap,
+            has_pdl,
             device: device.clone(),
             spec: PhantomData,
         })
@@ -116,14 +117,14 @@ impl<K: KernelSpec> Kernel<K> {
         self.launch(stream, grid, args, false)
     }
 
-    /// As [`Self::enqueue`], after another kernel: on GPUs of compute capability 9.0 and later this
-    /// one may begin before that has ended.
+    /// As [`Self::enqueue`], as a programmatic dependent launch: on GPUs of compute capability 9.0 and
+    /// later it may begin before the kernel in front of it has ended.
     ///
     /// # Errors
     /// As [`Self::enqueue`].
-    pub fn enqueue_overlapping(&self, stream: &Stream, grid: Grid, args: K::Args<'_>) -> Result<()>
+    pub fn enqueue_dependent(&self, stream: &Stream, grid: Grid, args: K::Args<'_>) -> Result<()>
     where
-        K: OverlappingKernel,
+        K: DependentKernel,
     {
         self.launch(stream, grid, args, true)
     }
@@ -133,7 +134,7 @@ impl<K: KernelSpec> Kernel<K> {
         stream: &Stream,
         grid: Grid,
         mut args: K::Args<'_>,
-        overlaps: bool,
+        is_dependent: bool,
     ) -> Result<()> {
         K::check(&args, &grid)?;
         let Grid { num_blocks: [x, y], threads_per_block } = grid;
@@ -171,7 +172,7 @@ impl<K: KernelSpec> Kernel<K> {
             sharedMemBytes: K::shared_bytes(&args),
             hStream: stream.raw(),
             attrs: &raw mut attribute,
-            numAttrs: u32::from(overlaps && self.can_overlap),
+            numAttrs: u32::from(is_dependent && self.has_pdl),
         };
         // SAFETY: the function is loaded as long as `self.device` keeps its modules.
         // It takes one parameter of this struct's size (checked at load) and
@@ -179,7 +180,7 @@ impl<K: KernelSpec> Kernel<K> {
         // call returns, as the configuration and its attribute. By the same promise and the
         // check above it accesses only its slices; each was made by `input` or `output` from
         // a buffer of this stream, whose memory is freed after all queued work of the
-        // stream. A launch that overlaps is of a kernel that waits (`OverlappingKernel`).
+        // stream. A programmatic dependent launch is of a kernel that waits (`DependentKernel`).
         unsafe {
             sys::cuLaunchKernelEx(
                 &raw const config,
@@ -204,10 +205,10 @@ impl<K> Kernel<K> {
         let refused = |e| failed(&format!("reserve {bytes} bytes of shared memory"), e);
         let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         let value = i32::try_from(bytes).unwrap_or(i32::MAX);
-        let most = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
-        let most = self.device.context().attribute(most).map_err(refused)?;
+        let limit = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        let max_shared_bytes = self.device.context().attribute(limit).map_err(refused)?;
         // The driver would refuse it, which compute-sanitizer reports as an error.
-        if value > most {
+        if value > max_shared_bytes {
             return Err(self.does_not_fit(bytes, threads_per_block));
         }
         {
@@ -226,9 +227,7 @@ impl<K> Kernel<K> {
             bytes as usize,
             None,
         );
-        let multiprocessors = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
-        let num = self.device.context().attribute(multiprocessors).map_err(refused)?;
-        match blocks.map_err(refused)? * num.unsigned_abs() {
+        match blocks.map_err(refused)? * self.device.num_multiprocessors() {
             0 => Err(self.does_not_fit(bytes, threads_per_block)),
             num_blocks => Ok(num_blocks),
         }
@@ -261,10 +260,6 @@ fn param_size(function: &CudaFunction) -> Result<usize> {
     .map_err(|e| failed("query the size of a kernel's parameter", e))?;
     Ok(size)
 }
-
-/// Threads that are resident on a large GPU: the maximum of a grid whose blocks loop over
-/// their items.
-pub(crate) const RESIDENT_THREADS: u32 = 132 * 2048;
 
 /// The number of blocks that cover `num_items`.
 pub(crate) fn blocks(num_items: usize, per_block: u32) -> u32 {

@@ -7,19 +7,13 @@
 //! is allocated on it and frees it when the last of its buffers, graphs and
 //! handles is dropped; therefore no queued work outlives its memory.
 
-mod candidates;
-mod cloud;
-mod counters;
 pub mod diagnostic;
 mod event;
 mod graph;
-mod image;
 mod kernel;
 mod memory;
 mod modules;
-mod nvjpeg;
 mod open;
-mod points;
 mod registered;
 pub(crate) mod shared;
 mod stream;
@@ -31,29 +25,23 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUdevice_attribute, CUresult};
 use cudarc::driver::{CudaContext, DriverError};
 
-pub use candidates::DeviceCandidates;
-pub use cloud::{CloudLayout, DeviceCloud, num_bytes};
-pub use counters::{DeviceCounters, PublishedCounters};
+pub use det_post_kernels::Kind;
 pub use event::Event;
 pub use graph::{CaptureLock, Graph, lock_capture};
-pub use image::{DeviceImage, ImageLayout, TAIL_BYTES};
-pub use kernel::{Grid, Kernel, KernelSpec, OverlappingKernel};
-pub(crate) use kernel::{
-    RESIDENT_THREADS, blocks, check_len, check_lens, check_threads, kernel_specs, refused,
-};
+pub use kernel::{DependentKernel, Grid, Kernel, KernelSpec};
+pub(crate) use kernel::{blocks, check_len, check_lens, check_threads, kernel_specs, refused};
 pub use memory::{
-    BUFFER_ALIGNMENT, DeviceBuffer, DevicePayload, Floats, In, InPlaceUploads, MappedBuffer, Moved,
-    Out, PageLocked, PinnedBuffer, Plain, UploadScope, VECTOR_BYTES,
+    BUFFER_ALIGNMENT, DeviceBuffer, DevicePayload, In, InPlaceUploads, MappedBuffer, Out,
+    PageLocked, PinnedBuffer, Plain, TAIL_BYTES, TransferBytes, UploadScope, VECTOR_BYTES,
 };
-pub use nvjpeg::{JpegBatch, JpegEngines, JpegPlanes};
 pub use open::request_connections;
-pub use points::{DevicePoints, PointSlices};
 pub use registered::RegisteredFiles;
-pub(crate) use shared::{assert_mirrors, kernel_constant, kernel_struct_size};
+pub use shared::Mirror;
+pub(crate) use shared::{kernel_constant, mirrors, rust_field};
 pub use stream::Stream;
 pub use tensor::{DeviceFloat, DeviceTensor, DeviceValues, PinnedTensor};
 
-use super::error;
+pub(crate) use super::error;
 use det_post_types::{Error, ErrorKind, Result};
 
 /// An opened GPU. Clones share it.
@@ -66,6 +54,8 @@ struct Inner {
     modules: modules::Modules,
     context: Arc<CudaContext>,
     name: String,
+    num_multiprocessors: u32,
+    resident_threads: u32,
 }
 
 impl CudaDevice {
@@ -155,6 +145,16 @@ impl CudaDevice {
         Ok(bytes.map_err(|e| failed("query the shared memory of a block", e))?.unsigned_abs())
     }
 
+    /// The number of multiprocessors: what a launch is tuned by, and no result depends on.
+    pub fn num_multiprocessors(&self) -> u32 {
+        self.inner.num_multiprocessors
+    }
+
+    /// The most blocks of a grid whose blocks loop over their items: as many as are resident.
+    pub(crate) fn resident_blocks(&self, threads_per_block: u32) -> u32 {
+        (self.inner.resident_threads / threads_per_block).max(1)
+    }
+
     /// Whether the GPU shares its memory with the CPU.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ impl CudaDevice {
 
     /// Makes the context of this GPU that of the thread, which other threads' recordings of graphs then
     /// do not hold up.
-    fn bind(&self) -> Result<()> {
+    pub(crate) fn bind(&self) -> Result<()> {
         self.context().bind_to_thread().map_err(|e| failed("use the GPU", e))?;
         stream::ignore_other_recordings()
     }

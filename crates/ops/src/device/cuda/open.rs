@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use cudarc::driver::sys::{self, CUresult};
+use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
 use cudarc::driver::{CudaContext, result};
 
 use super::modules::{Modules, check_built};
@@ -40,7 +40,15 @@ pub(super) fn open(ordinal: u32) -> Result<CudaDevice> {
     unsafe { context.disable_event_tracking() };
     let modules = Modules::new(&context)?;
     let name = context.name().map_err(|e| failed("query the GPU's name", e))?;
-    let inner = Arc::new(Inner { modules, context, name });
+    let number = |attribute| {
+        let value = context.attribute(attribute);
+        value.map(i32::unsigned_abs).map_err(|e| failed("query the GPU's multiprocessors", e))
+    };
+    let num_multiprocessors = number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+    let threads_of_one =
+        number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?;
+    let resident_threads = num_multiprocessors.saturating_mul(threads_of_one);
+    let inner = Arc::new(Inner { modules, context, name, num_multiprocessors, resident_threads });
     gpus.push((ordinal, Arc::downgrade(&inner)));
     Ok(CudaDevice { inner })
 }

@@ -14,7 +14,7 @@ use det_post_types::Result;
 /// A queue of work on one GPU, with all memory that was allocated on it. Clones
 /// are handles of the same stream.
 ///
-/// A stream may have further queues, for what frames do beside its work ([`Stream::beside`]),
+/// A stream may have further queues, for what frames do beside its work ([`Stream::sibling_stream`]),
 /// and further memory, which is freed before the rest ([`Stream::with_own_memory`]).
 #[derive(Clone)]
 pub struct Stream {
@@ -26,13 +26,13 @@ pub struct Stream {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Queue {
     Work,
-    Beside(usize),
+    Sibling(usize),
 }
 
 struct Queues {
     stream: Arc<CudaStream>,
     /// The other queues, each once it is asked for.
-    beside: [OnceLock<Arc<CudaStream>>; Stream::NUM_BESIDE],
+    siblings: [OnceLock<Arc<CudaStream>>; Stream::NUM_SIBLINGS],
     device: CudaDevice,
     num_waits: AtomicU64,
     num_allocations: AtomicUsize,
@@ -43,7 +43,7 @@ struct Queues {
 struct Memory {
     owned: Mutex<Owned>,
     queues: Arc<Queues>,
-    /// That of the stream, which work with this memory may use, too.
+    /// The memory of the stream, which work with this memory may use, too.
     parent: Option<Arc<Self>>,
 }
 
@@ -96,8 +96,8 @@ impl Queues {
     /// Waits for the work of all queues.
     fn synchronize(&self) -> std::result::Result<(), DriverError> {
         let mut waited = Ok(());
-        let beside = self.beside.iter().filter_map(OnceLock::get);
-        for queue in beside.chain([&self.stream]) {
+        let siblings = self.siblings.iter().filter_map(OnceLock::get);
+        for queue in siblings.chain([&self.stream]) {
             // Also after a failure.
             waited = waited.and(queue.synchronize());
         }
@@ -107,13 +107,13 @@ impl Queues {
 
 impl Stream {
     /// The number of queues beside the first.
-    pub const NUM_BESIDE: usize = 11;
+    pub const NUM_SIBLINGS: usize = 11;
 
     pub(super) fn new(device: &CudaDevice) -> Result<Self> {
         let stream = device.context().new_stream().map_err(|e| failed("make a stream", e))?;
         let queues = Arc::new(Queues {
             stream,
-            beside: Default::default(),
+            siblings: Default::default(),
             device: device.clone(),
             num_waits: AtomicU64::new(0),
             num_allocations: AtomicUsize::new(0),
@@ -139,21 +139,21 @@ impl Stream {
         &self.memory.queues.device
     }
 
-    /// A handle of another queue of this stream, by a number below [`Stream::NUM_BESIDE`]; its work
-    /// runs beside that of the others. Work of one queue that needs another's is queued after
+    /// A handle of another queue of this stream, by a number below [`Stream::NUM_SIBLINGS`]; its
+    /// work runs beside that of the others. Work of one queue that needs another's is queued after
     /// [`Stream::wait_for`] an event of it.
     ///
     /// # Errors
     /// `Device` with the driver's error, or when there is no such queue.
-    pub fn beside(&self, index: usize) -> Result<Self> {
-        let queue = self.memory.queues.beside.get(index);
-        let queue = queue.ok_or_else(|| error(format!("a stream has no queue {index} beside")))?;
+    pub fn sibling_stream(&self, index: usize) -> Result<Self> {
+        let queue = self.memory.queues.siblings.get(index);
+        let queue = queue.ok_or_else(|| error(format!("a stream has no sibling queue {index}")))?;
         if queue.get().is_none() {
             let made = self.device().context().new_stream();
             // Another thread may have made one meanwhile, which remains.
             let _ = queue.set(made.map_err(|e| failed("make a stream", e))?);
         }
-        Ok(Self { queue: Queue::Beside(index), ..self.clone() })
+        Ok(Self { queue: Queue::Sibling(index), ..self.clone() })
     }
 
     /// Waits until all queued work is done, that of every queue.
@@ -228,8 +228,8 @@ impl Stream {
     pub(super) fn cuda(&self) -> &Arc<CudaStream> {
         match self.queue {
             Queue::Work => &self.memory.queues.stream,
-            Queue::Beside(index) => {
-                self.memory.queues.beside[index].get().unwrap_or(&self.memory.queues.stream)
+            Queue::Sibling(index) => {
+                self.memory.queues.siblings[index].get().unwrap_or(&self.memory.queues.stream)
             }
         }
     }
@@ -254,7 +254,7 @@ impl Stream {
     /// # Errors
     /// `Device` with the driver's error, or when a graph is recorded that would not hold the
     /// memory that is the handle's own.
-    pub(super) fn bind(&self) -> Result<()> {
+    pub(crate) fn bind(&self) -> Result<()> {
         let recorder = self.memory.queues.recorder.load(Ordering::Relaxed).cast_const();
         if !recorder.is_null()
             && self.memory.parent.is_some()
@@ -301,7 +301,7 @@ impl Stream {
     }
 
     /// Refuses memory of another stream, which may be of another GPU, in use or freed.
-    pub(super) fn check_owns(&self, owner: &Self) -> Result<()> {
+    pub(crate) fn check_owns(&self, owner: &Self) -> Result<()> {
         if self.memory.includes(&owner.memory) {
             return Ok(());
         }

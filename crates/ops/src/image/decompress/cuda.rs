@@ -6,10 +6,9 @@ use std::ffi::OsStr;
 
 use super::kernels::{PlanesArgs, PlanesToRgb, THREADS_PER_BLOCK, num_blocks};
 use super::{MAX_PIXELS, jpeg};
-use crate::device::cuda::{
-    DeviceBuffer, DeviceImage, Grid, ImageLayout, JpegEngines, JpegPlanes, Kernel, Stream,
-    UploadScope,
-};
+use crate::device::cuda::{DeviceBuffer, Grid, Kernel, Stream, UploadScope};
+use crate::image::decompress::nvjpeg::{JpegEngines, JpegPlanes};
+use crate::image::{DeviceImage, ImageLayout};
 use det_post_types::{
     CompressedFormat, CompressedView, Encoding, Error, ErrorKind, JpegDevice, JpegOptions, Result,
 };
@@ -22,12 +21,12 @@ pub struct JpegDecoder {
     stream: Stream,
     options: JpegOptions,
     engines: Engines,
-    /// The planes of coloured pictures, by the index of the picture.
+    /// The planes of coloured images, by the index of the image.
     planes: Vec<DeviceBuffer<u8>>,
 }
 
 enum Engines {
-    /// They are opened with the first picture.
+    /// They are opened with the first image.
     NotOpened,
     Unusable,
     Open(Box<JpegEngines>, Kernel<PlanesToRgb>),
@@ -42,7 +41,7 @@ impl Engines {
     }
 }
 
-/// The layout of a picture that the engines decode.
+/// The layout of an image that the engines decode.
 pub fn layout(planes: &JpegPlanes) -> ImageLayout {
     let size = planes.size;
     let encoding = if planes.chroma.is_some() { Encoding::Rgb8 } else { Encoding::Mono8 };
@@ -82,11 +81,11 @@ impl JpegDecoder {
         if matches!(self.engines, Engines::NotOpened) {
             self.engines = match Engines::open(&self.stream, &self.options) {
                 Ok(engines) => {
-                    tracing::info!("JPEG pictures are decoded by {}", self.stream.device());
+                    tracing::info!("JPEG images are decoded by {}", self.stream.device());
                     engines
                 }
                 Err(reason) => {
-                    tracing::info!("JPEG pictures are decoded on the CPU: {reason}");
+                    tracing::info!("JPEG images are decoded on the CPU: {reason}");
                     Engines::Unusable
                 }
             };
@@ -99,7 +98,7 @@ impl JpegDecoder {
     /// has returned for it. Returns whether the engines decode them; else all are for the CPU.
     ///
     /// # Errors
-    /// `Argument` when an image is too small for its picture; `Device` when the device fails.
+    /// `Argument` when an image is too small for its file; `Device` when the device fails.
     pub fn enqueue<'env>(
         &mut self,
         images: &mut [DeviceImage],
@@ -151,7 +150,7 @@ impl JpegDecoder {
     }
 }
 
-/// Memory for the planes of a picture, which grows by powers of two.
+/// Memory for the planes of an image, which grows by powers of two.
 fn reserve<'a>(
     all: &'a mut Vec<DeviceBuffer<u8>>,
     index: usize,

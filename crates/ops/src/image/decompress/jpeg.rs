@@ -13,7 +13,7 @@ const MAX_PIXELS_PER_BYTE: u64 = 8 * 64;
 /// build. A scan uses at most eight tables of at most 273 bytes.
 const MAX_TABLE_BYTES: u64 = MAX_SCANS * 8 * 273;
 
-/// The size of the picture.
+/// The size of the image.
 pub(super) fn size(data: &[u8]) -> Result<Size> {
     let frame = jpeg_markers::frame(data).ok_or_else(without_header)?;
     size_of(&frame, data)
@@ -68,7 +68,7 @@ pub(super) fn decode<'m>(
     let found = bytes.len();
     let pixels = bytes
         .get_mut(..num_bytes)
-        .ok_or_else(|| codec(format!("memory of {found} bytes; the picture needs {num_bytes}")))?;
+        .ok_or_else(|| codec(format!("memory of {found} bytes; the image needs {num_bytes}")))?;
     let decoded = decoder.decode_image_into(pixels).map_err(failed)?;
     if decoded.bytes_written != num_bytes {
         let found = decoded.bytes_written;
@@ -77,7 +77,7 @@ pub(super) fn decode<'m>(
     Ok((Pixels { size, encoding }, bytes))
 }
 
-/// The size of a picture that the JPEG engines of GPUs decode to the same samples, and that
+/// The size of an image that the JPEG engines of GPUs decode to the same samples, and that
 /// of its planes of chroma, unless it is grey: baseline coding in one scan, complete, 4:4:4,
 /// 4:2:2 or 4:2:0. `None` for others.
 #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only GPUs have JPEG engines"))]
@@ -124,7 +124,7 @@ fn check_coding(frame: &Frame) -> Result<()> {
 }
 
 /// Checks that the file is complete and limits the passes over the pixels: a scan of
-/// a few bytes takes as long as decoding all pixels of the picture.
+/// a few bytes takes as long as decoding all pixels of the image.
 fn check_work(size: Size, data: &[u8], markers: &Markers) -> Result<()> {
     let &Markers { num_scans, num_table_bytes, has_end, .. } = markers;
     let Size { width, height } = size;

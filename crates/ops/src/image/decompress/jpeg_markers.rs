@@ -11,7 +11,7 @@ const START_OF_SCAN: u8 = 0xDA;
 const QUANTIZATION_TABLES: u8 = 0xDB;
 const ADOBE: u8 = 0xEE;
 
-/// The maximum number of components of a picture.
+/// The maximum number of components of an image.
 const MAX_COMPONENTS: usize = 4;
 
 /// A file by its markers.

@@ -1,9 +1,9 @@
 //! The parameters of `kernels/image/decompress.cu`.
 
 use crate::device::cuda::{
-    Grid, In, JpegPlanes, KernelSpec, Out, assert_mirrors, blocks, check_lens, check_threads,
-    kernel_constant, refused,
+    Grid, In, KernelSpec, Out, blocks, check_lens, check_threads, kernel_constant, mirrors, refused,
 };
+use crate::image::decompress::nvjpeg::JpegPlanes;
 use det_post_types::{Result, Size};
 
 /// Threads per block: two pixels each.
@@ -15,32 +15,32 @@ pub const THREADS_PER_BLOCK: u32 = kernel_constant!("image/decompress.cu", "kThr
 pub struct PlanesArgs<'a> {
     /// Y, Cb, Cr.
     pub planes: In<'a, u8>,
-    /// The picture, `rgb8` without padding.
+    /// The image, `rgb8` without padding.
     pub rgb: Out<'a, u8>,
-    /// Columns of the picture.
+    /// Columns of the image.
     pub width: u32,
-    /// Rows of the picture.
+    /// Rows of the image.
     pub height: u32,
-    /// Columns of Cb and Cr: those of the picture, or half of them, rounded up.
+    /// Columns of Cb and Cr: those of the image, or half of them, rounded up.
     pub chroma_width: u32,
     /// Rows of Cb and Cr, likewise.
     pub chroma_height: u32,
 }
 
-assert_mirrors!(PlanesArgs<'_>, "image/decompress.cu", "Args");
+mirrors!(PlanesArgs<'_>, "image/decompress.cu", "Args");
 
 /// `decompress_planes`.
 pub struct PlanesToRgb;
 
-/// Blocks of a picture.
+/// Blocks of an image.
 pub fn num_blocks(size: Size) -> u32 {
     blocks(size.width.div_ceil(2) as usize * size.height as usize, THREADS_PER_BLOCK)
 }
 
-// SAFETY: `PlanesArgs` mirrors `decompress::Args` (size asserted, `#[repr(C)]` in the same
-// order). A thread reads samples of the planes at columns and rows that are clamped to their
-// sizes, and writes two pixels below the size of the picture; the check covers both slices
-// and that each plane of chroma has a sample for every pixel. No thread waits.
+// SAFETY: `PlanesArgs` mirrors `decompress::Args` (compared). A thread reads samples of the planes
+// at columns and rows that are clamped to their sizes, and writes two pixels below the size of the
+// image; the check covers both slices and that each plane of chroma has a sample for every pixel.
+// No thread waits.
 unsafe impl KernelSpec for PlanesToRgb {
     const NAME: &'static str = "decompress_planes";
     type Args<'a> = PlanesArgs<'a>;

@@ -1,6 +1,6 @@
-//! Decompresses JPEG and PNG pictures.
+//! Decompresses JPEG and PNG images.
 //!
-//! | picture | encoding |
+//! | image | encoding |
 //! |---|---|
 //! | JPEG, colour (baseline or progressive) | `rgb8` |
 //! | JPEG, grey | `mono8` |
@@ -9,28 +9,28 @@
 //! | PNG, colour or palette | `rgb8`, of 16 bits the high byte |
 //! | PNG, colour or palette with transparency | `rgba8`, likewise |
 //!
-//! These are the encodings of [`FileSamples::Stored`](det_post_types::FileSamples::Stored). Where the
-//! message's format gives the samples another meaning, the pixels have that encoding: a mosaic
+//! These are the encodings of [`FileSamples::Stored`](det_post_types::FileSamples::Stored). Where
+//! the message's format gives the samples another meaning, the pixels have that encoding: a mosaic
 //! stored as grey values is a Bayer image. A file that contradicts its format is refused.
 //!
 //! Alpha is kept where removing it would take a copy, and not used. EXIF orientation
 //! is ignored: calibrations refer to the pixels as stored. Of an animated PNG the
 //! first frame is decoded.
 //!
-//! A truncated file is an error, never a picture that is partly grey. An end marker
+//! A truncated file is an error, never an image that is partly grey. An end marker
 //! that was written after a cut is not detected, nor is damage that still decodes:
 //! JPEG has no checksum.
 //!
-//! PNG is exact. The pixels of a JPEG are those of libjpeg-turbo, with which the pictures
+//! PNG is exact. The pixels of a JPEG are those of libjpeg-turbo, with which the images
 //! of training sets are decoded, bit for bit: its integer inverse cosine transform
 //! (`ISLOW`), its interpolation of chroma ("fancy upsampling") and its conversion of colours.
 //!
-//! The maximum side is [`ImageView::MAX_SIDE`], the maximum picture [`MAX_PIXELS`].
+//! The maximum side is [`ImageView::MAX_SIDE`], the maximum image [`MAX_PIXELS`].
 //! The header is checked before memory is allocated, and so is the size of the file
 //! against the best compression of its format. The memory of the pixels is reused for the
-//! next picture; the decoders' tables and planes are not.
+//! next image; the decoders' tables and planes are not.
 //!
-//! The time per picture is bounded. A JPEG is decoded scan by scan, each over all
+//! The time per image is bounded. A JPEG is decoded scan by scan, each over all
 //! pixels even if the file has little data for it: the number of scans ([`MAX_SCANS`])
 //! and the pixels of all scans together ([`MAX_SCANNED_PIXELS`]) are checked before
 //! decoding starts. Decoding of a PNG that takes longer than [`MAX_DECODE_TIME`] is aborted.
@@ -43,6 +43,9 @@ mod jpeg_markers;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "nvJPEG is a C library; each block states why it is sound")]
+pub mod nvjpeg;
 mod png;
 mod timed;
 
@@ -52,7 +55,7 @@ use det_post_types::{
     CompressedFormat, CompressedView, Encoding, Error, ErrorKind, ImageView, Result, Size,
 };
 
-/// The maximum number of pixels of a picture.
+/// The maximum number of pixels of an image.
 pub const MAX_PIXELS: u64 = 1 << 26;
 
 /// The maximum number of scans of a JPEG: one for each of the 64 coefficients of four
@@ -60,47 +63,47 @@ pub const MAX_PIXELS: u64 = 1 << 26;
 pub const MAX_SCANS: u64 = 256;
 
 /// The maximum number of pixels of all scans of a JPEG together: 16 scans of the
-/// largest picture.
+/// largest image.
 pub const MAX_SCANNED_PIXELS: u64 = 16 * MAX_PIXELS;
 
-/// The maximum time of decompressing a picture. The largest picture at a high quality
+/// The maximum time of decompressing an image. The largest image at a high quality
 /// takes a quarter of it on an idle core.
 pub const MAX_DECODE_TIME: Duration = Duration::from_secs(10);
 
-/// A decompressed picture, whose memory is reused for the next.
+/// A decompressed image, whose memory is reused for the next.
 #[derive(Debug, Default)]
-pub struct Picture {
+pub struct DecodedImage {
     bytes: Vec<u8>,
     pixels: Option<Pixels>,
 }
 
-/// The layout of a picture's bytes, whose rows have no padding.
+/// The layout of an image's bytes, whose rows have no padding.
 #[derive(Clone, Copy, Debug)]
 struct Pixels {
     size: Size,
     encoding: Encoding,
 }
 
-impl Picture {
-    /// A picture without pixels.
+impl DecodedImage {
+    /// An image without pixels.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The picture as an image in memory.
+    /// The pixels as an image in memory.
     ///
     /// # Errors
     /// `Codec` when the last [`decompress`] failed or there was none.
     pub fn view(&self) -> Result<ImageView<'_>> {
         match self.pixels {
             Some(pixels) => pixels.view(&self.bytes),
-            None => Err(codec("no picture was decompressed")),
+            None => Err(codec("no image was decompressed")),
         }
     }
 }
 
 impl Pixels {
-    /// The picture at the start of `bytes`.
+    /// The image at the start of `bytes`.
     fn view(self, bytes: &[u8]) -> Result<ImageView<'_>> {
         let Self { size, encoding } = self;
         let step = encoding.row_bytes(size.width);
@@ -109,14 +112,14 @@ impl Pixels {
     }
 }
 
-/// Decompresses `input` into `picture`. Formats and limits: see the module.
+/// Decompresses `input` into `image`. Formats and limits: see the module.
 ///
 /// # Errors
 /// `Codec` when the file is damaged, truncated, too large or of a kind that is not
 /// supported, `DecodeLimit` when it takes too much work or time, `Encoding` when it contradicts
-/// its samples' meaning. Then `picture` has no pixels.
-pub fn decompress(input: &CompressedView<'_>, picture: &mut Picture) -> Result<()> {
-    let Picture { bytes, pixels } = picture;
+/// its samples' meaning. Then `image` has no pixels.
+pub fn decompress(input: &CompressedView<'_>, image: &mut DecodedImage) -> Result<()> {
+    let DecodedImage { bytes, pixels } = image;
     *pixels = None;
     let (decoded, _) = decode(input, |num_bytes| {
         bytes.resize(num_bytes, 0);
@@ -127,10 +130,10 @@ pub fn decompress(input: &CompressedView<'_>, picture: &mut Picture) -> Result<(
 }
 
 /// As [`decompress`], into the memory that `memory` returns for a number of bytes. The
-/// picture is at the start of that memory.
+/// image is at the start of that memory.
 ///
 /// # Errors
-/// Those of [`decompress`] and of `memory`; `Codec` when it returns too few bytes.
+/// Returns the errors of [`decompress`] and of `memory`; `Codec` when it returns too few bytes.
 pub fn decompress_into<'m>(
     input: &CompressedView<'_>,
     memory: impl FnOnce(usize) -> Result<&'m mut [u8]>,
@@ -151,7 +154,7 @@ fn decode<'m>(
     Ok((Pixels { encoding, ..pixels }, bytes))
 }
 
-/// The size of the picture in `input`, by its header; nothing is decompressed.
+/// The size of the image in `input`, by its header; nothing is decompressed.
 ///
 /// # Errors
 /// `Codec` when there is no such header or the size is not supported; `DecodeLimit`
@@ -169,12 +172,12 @@ fn check_size(size: Size, num_bytes: usize, max_pixels_per_byte: u64) -> Result<
     let num_pixels = u64::from(width) * u64::from(height);
     if num_pixels == 0 || width.max(height) > ImageView::MAX_SIDE || num_pixels > MAX_PIXELS {
         return Err(codec(format!(
-            "picture of {width}x{height}; sides must be 1 to {}, pixels at most {MAX_PIXELS}",
+            "image of {width}x{height}; sides must be 1 to {}, pixels at most {MAX_PIXELS}",
             ImageView::MAX_SIDE
         )));
     }
     if num_pixels > max_pixels_per_byte * num_bytes as u64 {
-        return Err(codec(format!("{num_bytes} bytes cannot hold a picture of {width}x{height}")));
+        return Err(codec(format!("{num_bytes} bytes cannot hold an image of {width}x{height}")));
     }
     Ok(())
 }
@@ -188,7 +191,7 @@ fn exceeded(message: impl Into<String>) -> Error {
 }
 
 fn timed_out() -> Error {
-    exceeded(format!("picture not decoded within {} s", MAX_DECODE_TIME.as_secs()))
+    exceeded(format!("image not decoded within {} s", MAX_DECODE_TIME.as_secs()))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ const MAX_PIXELS_PER_BYTE: u64 = 8 * 1032;
 /// Bytes between two queries of the clock. They inflate to 16 MiB at most.
 const CLOCK_INTERVAL: usize = 1 << 14;
 
-/// The size of the picture.
+/// The size of the image.
 pub(super) fn size(data: &[u8], deadline: Instant) -> Result<Size> {
     read_header(&mut decoder(data, deadline), data.len()).map(|(size, ..)| size)
 }
@@ -29,7 +29,7 @@ fn decoder(data: &[u8], deadline: Instant) -> Decoder<TimedBytes<'_>> {
     decoder
 }
 
-/// Size, colour type and bit depth of the picture in a file of `num_bytes`.
+/// Size, colour type and bit depth of the image in a file of `num_bytes`.
 fn read_header(
     decoder: &mut Decoder<TimedBytes<'_>>,
     num_bytes: usize,

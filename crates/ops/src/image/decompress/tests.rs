@@ -3,22 +3,14 @@ use std::time::{Duration, Instant};
 use ::png::{BitDepth, ColorType};
 
 use super::*;
+use det_post_testing::jpeg::{empty_scans, zero_scans};
+use det_post_testing::shared_data::shared_data;
 use det_post_types::FileSamples;
 
-#[path = "../../../../../tests/common/jpeg.rs"]
-mod jpeg_files;
-#[path = "../../../../../tests/common/require.rs"]
-mod require;
-#[path = "../../../../../tests/common/shared_data.rs"]
-mod shared_data;
-
-use jpeg_files::{empty_scans, zero_scans};
-use shared_data::shared_data;
-
-fn decoded(format: CompressedFormat, data: &[u8]) -> Result<Picture> {
-    let mut picture = Picture::new();
-    decompress(&CompressedView::new(format, data), &mut picture)?;
-    Ok(picture)
+fn decoded(format: CompressedFormat, data: &[u8]) -> Result<DecodedImage> {
+    let mut image = DecodedImage::new();
+    decompress(&CompressedView::new(format, data), &mut image)?;
+    Ok(image)
 }
 
 fn png_file(color: ColorType, depth: BitDepth, data: &[u8], transparent: Option<&[u8]>) -> Vec<u8> {
@@ -85,8 +77,8 @@ fn every_kind_of_png() {
     ];
     for (color, depth, data, transparent, encoding, pixels) in cases {
         let file = png_file(color, depth, data, transparent);
-        let picture = decoded(CompressedFormat::Png, &file).unwrap();
-        let view = picture.view().unwrap();
+        let image = decoded(CompressedFormat::Png, &file).unwrap();
+        let view = image.view().unwrap();
         assert_eq!(view.size(), Size::new(3, 2));
         assert_eq!((view.encoding(), view.data()), (encoding, &pixels[..]), "{color:?} {depth:?}");
         assert!(view.is_big_endian());
@@ -106,9 +98,9 @@ fn samples_have_the_meaning_of_the_message() {
     let deep = png_file(ColorType::Grayscale, BitDepth::Sixteen, &colors[..12], None);
     let decoded = |file: &[u8], samples| {
         let input = CompressedView { samples, ..CompressedView::new(CompressedFormat::Png, file) };
-        let mut picture = Picture::new();
-        decompress(&input, &mut picture)?;
-        let view = picture.view()?;
+        let mut image = DecodedImage::new();
+        decompress(&input, &mut image)?;
+        let view = image.view()?;
         Ok::<_, Error>((view.encoding(), view.data().to_vec()))
     };
     let pattern = FileSamples::Mosaic(Encoding::BayerGbrg8);
@@ -143,14 +135,14 @@ fn the_size_is_known_by_the_header() {
 }
 
 #[test]
-fn a_picture_is_used_again_and_lost_on_failure() {
+fn an_image_is_used_again_and_lost_on_failure() {
     let file = png_file(ColorType::Rgb, BitDepth::Eight, &[9; 18], None);
     let small = png_file(ColorType::Grayscale, BitDepth::Eight, &[7; 6], None);
-    let mut picture = Picture::new();
-    assert_eq!(picture.view().unwrap_err().kind(), ErrorKind::Codec);
+    let mut image = DecodedImage::new();
+    assert_eq!(image.view().unwrap_err().kind(), ErrorKind::Codec);
     let mut decode = |data: &[u8]| {
-        let result = decompress(&CompressedView::new(CompressedFormat::Png, data), &mut picture);
-        (result.is_ok(), picture.view().map(|v| v.data().to_vec()).ok(), picture.bytes.as_ptr())
+        let result = decompress(&CompressedView::new(CompressedFormat::Png, data), &mut image);
+        (result.is_ok(), image.view().map(|v| v.data().to_vec()).ok(), image.bytes.as_ptr())
     };
     let (_, _, memory) = decode(&file);
     assert_eq!(decode(&small), (true, Some(vec![7; 6]), memory));
@@ -194,8 +186,8 @@ fn garbage_is_an_error_of_either_format() {
 fn a_jpeg_cut_anywhere_is_an_error() {
     let Some(shared) = shared_data() else { return };
     let file = std::fs::read(shared.join("images/bus_810x1080.jpg")).unwrap();
-    let picture = decoded(CompressedFormat::Jpeg, &file).unwrap();
-    let view = picture.view().unwrap();
+    let image = decoded(CompressedFormat::Jpeg, &file).unwrap();
+    let view = image.view().unwrap();
     assert_eq!((view.size(), view.encoding()), (Size::new(810, 1080), Encoding::Rgb8));
     let mut lengths: Vec<usize> = (0..40).map(|i| i * file.len() / 40).collect();
     lengths.extend(file.len() - 60..file.len());
@@ -205,7 +197,7 @@ fn a_jpeg_cut_anywhere_is_an_error() {
     }
     // What follows the end marker does not matter.
     let padded = [&file[..], &[0; 64]].concat();
-    assert_eq!(decoded(CompressedFormat::Jpeg, &padded).unwrap().bytes, picture.bytes);
+    assert_eq!(decoded(CompressedFormat::Jpeg, &padded).unwrap().bytes, image.bytes);
 }
 
 #[test]
@@ -228,9 +220,9 @@ fn the_work_of_a_jpeg_is_limited_before_it_is_done() {
         let decoded = decoded(CompressedFormat::Jpeg, &file);
         assert!(start.elapsed() < Duration::from_secs(5), "{size:?} took {:?}", start.elapsed());
         match decoded {
-            Ok(picture) => {
+            Ok(image) => {
                 assert!(accepted, "{size:?} in {num_scans} scans");
-                assert_eq!(picture.view().unwrap().size(), size);
+                assert_eq!(image.view().unwrap().size(), size);
             }
             Err(error) => {
                 assert!(!accepted, "{size:?} in {num_scans} scans: {error}");
@@ -269,7 +261,7 @@ fn as_many_scans_as_encoders_write_change_no_pixel() {
 }
 
 #[test]
-fn a_picture_that_takes_too_long_is_given_up() {
+fn an_image_that_takes_too_long_is_given_up() {
     let png = png_file(ColorType::Rgb, BitDepth::Eight, &[9; 18], None);
     let over = Instant::now();
     let errors = [
@@ -279,7 +271,7 @@ fn a_picture_that_takes_too_long_is_given_up() {
     for error in errors {
         let error = error.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DecodeLimit, "{error}");
-        assert_eq!(error.message(), "picture not decoded within 10 s");
+        assert_eq!(error.message(), "image not decoded within 10 s");
     }
 }
 
@@ -297,6 +289,6 @@ fn text_and_colour_profiles_of_a_png_are_not_inflated() {
     writer.write_image_data(&[9; 18]).unwrap();
     writer.finish().unwrap();
     assert!(file.len() < 1 << 20);
-    let picture = decoded(CompressedFormat::Png, &file).unwrap();
-    assert_eq!(picture.view().unwrap().data(), [9; 18]);
+    let image = decoded(CompressedFormat::Png, &file).unwrap();
+    assert_eq!(image.view().unwrap().data(), [9; 18]);
 }

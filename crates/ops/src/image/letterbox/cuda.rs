@@ -8,11 +8,11 @@ use super::kernels::{
 };
 use super::{LetterboxParams, network_size, place};
 use crate::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Out,
-    Stream,
+    CudaDevice, DeviceBuffer, DeviceTensor, DeviceValues, Grid, In, Out, Stream,
 };
 use crate::image::kernels::ImageKernels;
 use crate::image::wire_layout::WireLayout;
+use crate::image::{DeviceImage, ImageLayout};
 use det_post_types::{Letterbox, Result};
 
 /// The kernels of the op on one GPU.
@@ -47,8 +47,8 @@ fn grid<T>(args: &LetterboxArgs<'_, T>) -> Grid {
 ///
 /// # Errors
 /// `Argument` when `out` has another shape, a side of the whole content exceeds
-/// [`ImageView::MAX_SIDE`](det_post_types::ImageView::MAX_SIDE) or no image was uploaded; `Device` when a
-/// buffer belongs to another stream or the launch fails.
+/// [`ImageView::MAX_SIDE`](det_post_types::ImageView::MAX_SIDE) or no image was uploaded; `Device`
+/// when a buffer belongs to another stream or the launch fails.
 pub fn enqueue_letterbox(
     stream: &Stream,
     kernels: &Kernels,
@@ -63,7 +63,7 @@ pub fn enqueue_letterbox(
 /// [`TAIL_BYTES`](crate::device::cuda::TAIL_BYTES) more that may be read.
 ///
 /// # Errors
-/// Those of [`enqueue_letterbox`]; `Argument` when the buffer is shorter.
+/// Returns the errors of [`enqueue_letterbox`]; `Argument` when the buffer is shorter.
 pub fn enqueue_letterbox_of(
     stream: &Stream,
     kernels: &Kernels,

@@ -3,8 +3,8 @@
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, TAIL_BYTES, assert_mirrors, check_len, check_threads,
-    kernel_constant, kernel_specs, refused,
+    Grid, In, KernelSpec, Mirror, Out, TAIL_BYTES, check_len, check_threads, kernel_constant,
+    kernel_specs, mirrors, refused,
 };
 use crate::image::kernels::{Bayer, Packed3, Plain, Yuv, check_image};
 use crate::image::wire_layout::WireLayout;
@@ -88,8 +88,8 @@ pub struct LetterboxArgs<'a, T> {
     pub reserved: u32,
 }
 
-assert_mirrors!(Axis, "image/letterbox.cu", "Axis");
-assert_mirrors!(LetterboxArgs<'_, f32>, "image/letterbox.cu", "LetterboxArgs<float>");
+mirrors!(Axis, "image/letterbox.cu", "Axis");
+mirrors!(LetterboxArgs<'_, T>, "image/letterbox.cu", "LetterboxArgs", T; where T: Mirror);
 
 fn check<T>(kernel: &str, args: &LetterboxArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
@@ -111,13 +111,12 @@ fn check<T>(kernel: &str, args: &LetterboxArgs<'_, T>, grid: &Grid) -> Result<()
 /// The op, in the types of its kernels.
 pub struct LetterboxOp;
 
-// SAFETY: `LetterboxArgs` mirrors the struct of that name (size asserted, `#[repr(C)]`
-// in the same order). A thread outside the network's input stops; the others write
-// values of one row in each plane, up to the row's end (by 8 or 4 bytes only where the
-// width is a multiple of that; buffers are aligned), and read pixels whose column and
-// row `tap` keeps below those of the source, given the reciprocal, which is checked.
-// The image is long enough for all of them, and its tail for the loads by words. No
-// thread waits.
+// SAFETY: `LetterboxArgs` mirrors the struct of that name (compared). A thread outside the
+// network's input stops; the others write values of one row in each plane, up to the row's end (by
+// 8 or 4 bytes only where the width is a multiple of that; buffers are aligned), and read pixels
+// whose column and row `tap` keeps below those of the source, given the reciprocal, which is
+// checked. The image is long enough for all of them, and its tail for the loads by words. No thread
+// waits.
 kernel_specs! {
     check;
     unsafe Packed3<LetterboxOp, f32>: "letterbox_packed3_f32", LetterboxArgs<f32>;

@@ -24,7 +24,7 @@ const ENCODINGS: [Encoding; 14] = [
     Encoding::BayerGrbg8,
 ];
 
-/// One pixel of a picture as red, green, blue, by the definition of its
+/// One pixel of an image as red, green, blue, by the definition of its
 /// encoding and without any of the code under test; colours of YUV are not
 /// rounded to whole numbers.
 fn naive_rgb(image: &ImageView<'_>, x: usize, y: usize) -> [f32; 3] {
@@ -213,7 +213,7 @@ fn every_encoding_and_placement_equals_the_definition() {
 }
 
 #[test]
-fn a_picture_of_its_own_size_passes_unchanged() {
+fn an_image_of_its_own_size_passes_unchanged() {
     let data = noise(3 * 7 * 5, 3);
     let image = ImageView::new(Size::new(7, 5), 21, Encoding::Rgb8, false, &data).unwrap();
     let mut out = dirty(ElementType::F32, image.size());
@@ -279,7 +279,7 @@ fn yuv_is_converted_as_opencv_does() {
 }
 
 #[test]
-fn a_constant_picture_stays_exact() {
+fn a_constant_image_stays_exact() {
     for (source, network) in [((31, 17), (64, 48)), ((640, 48), (99, 7))] {
         let size = Size::new(source.0, source.1);
         let step = 3 * source.0 as usize;

@@ -1,4 +1,4 @@
-//! The reference on the CPU. Where rows and columns of the picture are those of the source, the
+//! The reference on the CPU. Where rows and columns of the image are those of the source, the
 //! rows of a filter are summed once for all columns; the sums are the same.
 
 use multiversion::multiversion;

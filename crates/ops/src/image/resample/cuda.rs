@@ -7,13 +7,13 @@ use super::kernels::{
     COLUMNS_PER_BLOCK, ROWS_PER_BLOCK, ResampleArgs, ResampleOp, THREADS_PER_BLOCK,
 };
 use super::map::{Positions, SampleMap};
-use super::{ResampleParams, check_source, picture_range};
+use super::{ResampleParams, check_source, image_range};
 use crate::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Out,
-    Stream,
+    CudaDevice, DeviceBuffer, DeviceTensor, DeviceValues, Grid, In, Out, Stream,
 };
 use crate::image::kernels::ImageKernels;
 use crate::image::wire_layout::WireLayout;
+use crate::image::{DeviceImage, ImageLayout};
 use det_post_types::{Result, Size};
 
 /// The kernels of the op on one GPU.
@@ -34,9 +34,11 @@ impl Kernels {
 
 /// The launch shape.
 fn grid<T>(args: &ResampleArgs<'_, T>) -> Grid {
-    let [columns, rows] = args.network;
     Grid {
-        num_blocks: [columns.div_ceil(COLUMNS_PER_BLOCK), rows.div_ceil(ROWS_PER_BLOCK)],
+        num_blocks: [
+            args.network_width.div_ceil(COLUMNS_PER_BLOCK),
+            args.network_height.div_ceil(ROWS_PER_BLOCK),
+        ],
         threads_per_block: THREADS_PER_BLOCK,
     }
 }
@@ -95,12 +97,12 @@ impl DeviceMap {
     }
 }
 
-/// Queues the resampling of the uploaded `image` into picture number `picture` of `out`, a
-/// tensor `[N, 3, height, width]` of the map's size. The other pictures are left as they are.
+/// Queues the resampling of the uploaded `image` into image number `index` of `out`, a
+/// tensor `[N, 3, height, width]` of the map's size. The other images are left as they are.
 ///
 /// # Errors
 /// `Argument` when the image does not have the size that the map was made for, `out` does not
-/// have the picture, or no image was uploaded; `Device` when a buffer belongs to another
+/// have image `index`, or no image was uploaded; `Device` when a buffer belongs to another
 /// stream or the launch fails.
 pub fn enqueue_resample(
     stream: &Stream,
@@ -108,12 +110,12 @@ pub fn enqueue_resample(
     image: &DeviceImage,
     map: &DeviceMap,
     params: &ResampleParams,
-    picture: usize,
+    index: usize,
     out: &mut DeviceTensor,
 ) -> Result<()> {
     let layout = image.layout()?;
     check_source(layout.size, map.source)?;
-    let start = picture_range(out.shape(), map.network, picture)?.start as u64;
+    let start = image_range(out.shape(), map.network, index)?.start as u64;
     let bytes = image.input(stream)?;
     let positions = map.positions.input(stream)?;
     let launch = Launch { layout: &layout, map, params, start, bytes, positions };
@@ -143,16 +145,19 @@ impl<'a> Launch<'a> {
     fn args<T>(&self, out: Out<'a, T>) -> ResampleArgs<'a, T> {
         let Self { layout, map, .. } = self;
         let mapping = self.params.mapping(layout.encoding);
-        let sides = |size: Size| [size.width, size.height];
+        let [reach_x, reach_y] = map.reach;
         ResampleArgs {
             image: self.bytes,
             positions: self.positions,
             out,
             step: layout.step as u64,
-            picture: self.start,
-            source: sides(map.source),
-            network: sides(map.network),
-            reach: map.reach,
+            first: self.start,
+            width: map.source.width,
+            height: map.source.height,
+            network_width: map.network.width,
+            network_height: map.network.height,
+            reach_x,
+            reach_y,
             per_pixel: u32::from(map.is_per_pixel),
             layout: WireLayout::of(layout.encoding, layout.big_endian),
             swapped: u32::from(mapping.swapped),

@@ -4,8 +4,8 @@ use half::f16;
 
 use super::map::SampleMap;
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_threads, kernel_constant,
-    kernel_specs, refused,
+    Grid, In, KernelSpec, Mirror, Out, check_len, check_threads, kernel_constant, kernel_specs,
+    mirrors, refused,
 };
 use crate::image::kernels::{Bayer, Packed3, Plain, Yuv, check_image};
 use crate::image::wire_layout::WireLayout;
@@ -26,18 +26,24 @@ pub struct ResampleArgs<'a, T> {
     pub image: In<'a, u8>,
     /// Positions: of all columns, then of all rows; or x and y of each pixel.
     pub positions: In<'a, u32>,
-    /// Three planes of every picture.
+    /// Three planes of every image.
     pub out: Out<'a, T>,
     /// Bytes from row to row.
     pub step: u64,
-    /// Index of the picture's first value.
-    pub picture: u64,
-    /// Columns and rows of the image.
-    pub source: [u32; 2],
-    /// Columns and rows of the picture.
-    pub network: [u32; 2],
-    /// Half the width of the filter along x and y, in units of 2^-16 pixels.
-    pub reach: [u32; 2],
+    /// Index of the image's first value.
+    pub first: u64,
+    /// Columns of the image.
+    pub width: u32,
+    /// Its rows.
+    pub height: u32,
+    /// Columns of the image.
+    pub network_width: u32,
+    /// Its rows.
+    pub network_height: u32,
+    /// Half the width of the filter along x, in units of 2^-16 pixels.
+    pub reach_x: u32,
+    /// The same along y.
+    pub reach_y: u32,
     /// Not 0: each pixel has a position.
     pub per_pixel: u32,
     /// The layout of the bytes.
@@ -52,34 +58,36 @@ pub struct ResampleArgs<'a, T> {
     pub pad: [f32; 3],
 }
 
-assert_mirrors!(ResampleArgs<'_, f32>, "image/resample.cu", "Args<float>");
+mirrors!(ResampleArgs<'_, T>, "image/resample.cu", "Args", T; where T: Mirror);
 
 fn check<T>(kernel: &str, args: &ResampleArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
-    let sides = [args.source, args.network];
+    let source = [args.width, args.height];
+    let network = [args.network_width, args.network_height];
+    let reach = [args.reach_x, args.reach_y];
+    let sides = [source, network];
     if !sides.as_flattened().iter().all(|side| (1..=ImageView::MAX_SIDE).contains(side)) {
         return Err(refused(kernel, &format!("sides {sides:?} are not possible")));
     }
-    if !args.reach.iter().all(|reach| (1..=SampleMap::MAX_SCALE << 16).contains(reach)) {
-        return Err(refused(kernel, &format!("reach {:?} is not possible", args.reach)));
+    if !reach.iter().all(|reach| (1..=SampleMap::MAX_SCALE << 16).contains(reach)) {
+        return Err(refused(kernel, &format!("reach {reach:?} is not possible")));
     }
-    check_image(kernel, args.layout, args.source, args.step, (args.image.len(), 0))?;
-    let [columns, rows] = args.network.map(|side| side as usize);
+    check_image(kernel, args.layout, source, args.step, (args.image.len(), 0))?;
+    let [columns, rows] = network.map(|side| side as usize);
     let num_positions = if args.per_pixel == 0 { columns + rows } else { 2 * columns * rows };
     check_len(kernel, "positions", args.positions.len(), num_positions)?;
-    let end = (args.picture as usize).saturating_add(3 * columns * rows);
+    let end = (args.first as usize).saturating_add(3 * columns * rows);
     check_len(kernel, "out", args.out.len(), end)
 }
 
 /// The op, in the types of its kernels.
 pub struct ResampleOp;
 
-// SAFETY: `ResampleArgs` mirrors the struct of that name (size asserted, `#[repr(C)]` in the
-// same order). A thread outside the picture stops; the others read the positions of their
-// column and row or of their pixel and write one value of each plane, all of which exist
-// (checked). `find_taps` clips the pixels that are read to the image, whose bytes are there
-// (checked), whatever the position is; sides and reach are small enough that no term
-// overflows. Loops run over at most twice the reach. No thread waits.
+// SAFETY: `ResampleArgs` mirrors the struct of that name (compared). A thread outside the image
+// stops; the others read the positions of their column and row or of their pixel and write one
+// value of each plane, all of which exist (checked). `find_taps` clips the pixels that are read to
+// the image, whose bytes are there (checked), whatever the position is; sides and reach are small
+// enough that no term overflows. Loops run over at most twice the reach. No thread waits.
 kernel_specs! {
     check;
     unsafe Packed3<ResampleOp, f32>: "resample_packed3_f32", ResampleArgs<f32>;

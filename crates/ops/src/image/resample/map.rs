@@ -1,4 +1,4 @@
-//! Positions of the source that a picture shows, and the weights of the pixels around them.
+//! Positions of the source that an input image shows, and the weights of the pixels around them.
 
 use det_post_types::{CameraView, Error, ErrorKind, ImageView, Letterbox, Resize, Result, Size};
 
@@ -14,7 +14,7 @@ pub(super) fn error(message: String) -> Error {
     Error::new(ErrorKind::Argument, "resample", message)
 }
 
-/// The positions of an image that the pixels of a network's picture show.
+/// The positions of an image that the pixels of a network's input image show.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleMap {
     source: Size,
@@ -57,10 +57,10 @@ impl SampleMap {
     }
 
     /// The map of what a network sees of a camera. Where it is undistorted, this takes
-    /// milliseconds and 8 bytes per pixel of the network's picture.
+    /// milliseconds and 8 bytes per pixel of the network's input image.
     ///
     /// # Errors
-    /// Those of [`SampleMap::of_placement`].
+    /// Returns the errors of [`SampleMap::of_placement`].
     pub fn of_view(view: &CameraView, resize: Resize) -> Result<Self> {
         let placed = view.placed();
         if !view.is_undistorted() {
@@ -87,7 +87,7 @@ impl SampleMap {
         self.source
     }
 
-    /// Size of the pictures that are made.
+    /// Size of the input images that are made.
     pub fn network(&self) -> Size {
         self.network
     }
@@ -119,7 +119,7 @@ fn nominal_scale(placed: &Letterbox) -> [f64; 2] {
     ]
 }
 
-/// Source pixels per network pixel in the middle of the visible picture.
+/// Source pixels per network pixel in the middle of the visible image.
 fn scale_in_the_middle(view: &CameraView) -> Option<[f64; 2]> {
     let [columns, rows] = view.placed().visible();
     let (x, y) = (columns.start.midpoint(columns.end), rows.start.midpoint(rows.end));

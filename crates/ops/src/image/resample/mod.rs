@@ -1,9 +1,9 @@
-//! Resample: makes one picture of a network's input from the image of a camera, undistorted,
+//! Resample: makes one image of a network's input from the image of a camera, undistorted,
 //! resized, cropped and normalised in one pass from the wire encoding.
 //!
 //! A [`SampleMap`] holds the position in the image as received that each pixel of the
-//! network's picture shows, and the width of the filter. It is made once per calibration.
-//! The pictures of several cameras are written side by side into one tensor `[N, 3, H, W]`.
+//! network's input shows, and the width of the filter. It is made once per calibration.
+//! The images of several cameras are written side by side into one tensor `[N, 3, H, W]`.
 //!
 //! [`letterbox`](super::letterbox) is the operation for one camera without undistortion; its
 //! bilinear interpolation reads two by two pixels.
@@ -29,7 +29,7 @@
 //! Within 5e-3 of the same filter in f64 from unrounded positions, of 255, and therefore
 //! within 1 of Pillow's bilinear `resize`, which rounds to 8 bits after each axis.
 //!
-//! In an undistorted picture the filter has the width of the middle of the picture
+//! In an undistorted image the filter has the width of the middle of the image
 //! everywhere.
 
 mod cpu;
@@ -48,14 +48,14 @@ use crate::image::planes::{Mapping, Planes};
 use crate::image::wire::RgbRow;
 use det_post_types::{ChannelOrder, Encoding, ImageView, Normalization, Result, Size, Tensor};
 
-/// The format of a network's pictures, apart from their size.
+/// The format of a network's input images, apart from their size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ResampleParams {
     /// Order of the planes.
     pub channel_order: ChannelOrder,
     /// Factor and offset per plane.
     pub normalization: Normalization,
-    /// Value where the picture shows nothing of the image, 0 to 255 before normalisation, all
+    /// Value where the input shows nothing of the camera's image, 0 to 255 before normalisation, all
     /// planes.
     pub pad_value: f32,
 }
@@ -90,23 +90,23 @@ impl Workspace {
     }
 }
 
-/// Writes what `map` reads of `image` into picture number `picture` of `out`, a tensor
-/// `[N, 3, height, width]` of the map's size. Every value of that picture is written, the
+/// Writes what `map` reads of `image` into image number `index` of `out`, a tensor
+/// `[N, 3, height, width]` of the map's size. Every value of that image is written, the
 /// others are left as they are.
 ///
 /// # Errors
-/// `Argument` when the image does not have the size that the map was made for, or `out` does
-/// not have the picture.
+/// `Argument` when the image does not have the size that the map was made for, or `out` has no
+/// image `index`.
 pub fn resample(
     image: &ImageView<'_>,
     map: &SampleMap,
     params: &ResampleParams,
     workspace: &mut Workspace,
-    picture: usize,
+    index: usize,
     out: &mut Tensor,
 ) -> Result<()> {
     check_source(image.size(), map.source())?;
-    let range = picture_range(out.shape(), map.network(), picture)?;
+    let range = image_range(out.shape(), map.network(), index)?;
     let planes = match out {
         Tensor::F32 { values, .. } => values.get_mut(range).map(Planes::F32),
         Tensor::F16 { values, .. } => values.get_mut(range).map(Planes::F16),
@@ -126,16 +126,16 @@ fn check_source(found: Size, expected: Size) -> Result<()> {
     )))
 }
 
-/// The values of a picture in a tensor `[N, 3, height, width]`, or `[1, N, ..]`.
-fn picture_range(shape: &[usize], network: Size, picture: usize) -> Result<Range<usize>> {
+/// The values of image `index` in a tensor `[N, 3, height, width]`, or `[1, N, ..]`.
+fn image_range(shape: &[usize], network: Size, index: usize) -> Result<Range<usize>> {
     let (width, height) = (network.width as usize, network.height as usize);
     match *shape {
-        [num, 3, h, w] | [1, num, 3, h, w] if picture < num && (w, h) == (width, height) => {
+        [num, 3, h, w] | [1, num, 3, h, w] if index < num && (w, h) == (width, height) => {
             let len = 3 * width * height;
-            Ok(picture * len..(picture + 1) * len)
+            Ok(index * len..(index + 1) * len)
         }
         _ => Err(error(format!(
-            "output must be picture {picture} of [N, 3, {height}, {width}], found {shape:?}"
+            "output must be image {index} of [N, 3, {height}, {width}], found {shape:?}"
         ))),
     }
 }

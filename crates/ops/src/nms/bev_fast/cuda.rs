@@ -3,12 +3,13 @@
 
 use super::check;
 use super::kernels::{NmsBevFastRanked, RANKED_ROWS, RANKED_THREADS, RankedArgs};
-use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Grid, Kernel, Stream, blocks};
+use crate::device::cuda::{DeviceBuffer, Grid, Kernel, Stream, blocks};
 use crate::nms::cuda::kernels::NmsSettings;
 use crate::nms::cuda::parameters::Parameters;
 use crate::nms::cuda::scratch::Sizes;
 use crate::nms::cuda::workspace::Memory;
 use crate::nms::cuda::{Capacity, NmsCounts};
+use crate::shared::DeviceCandidates;
 use det_post_types::{Box3d, Kept, NmsBevFast, Result};
 
 const OP: &str = "nms_bev_fast";

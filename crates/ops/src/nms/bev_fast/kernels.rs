@@ -1,7 +1,7 @@
 //! The parameter of the kernel `nms_bev_fast_ranked` of `kernels/nms/bev_fast.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, assert_mirrors, check_len, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, check_len, check_threads, kernel_constant, mirrors, refused,
 };
 use crate::nms::cuda::NmsCounts;
 use crate::nms::cuda::kernels::NmsArgs;
@@ -25,7 +25,7 @@ pub struct RankedArgs<'a> {
     pub ranked_counts: In<'a, NmsCounts>,
 }
 
-assert_mirrors!(RankedArgs<'_>, "nms/bev_fast.cu", "RankedArgs");
+mirrors!(RankedArgs<'_>, "nms/bev_fast.cu", "RankedArgs");
 
 /// `nms_bev_fast_ranked`.
 pub struct NmsBevFastRanked;

@@ -5,9 +5,10 @@ use std::marker::PhantomData;
 
 use super::scratch::{DENSE_CAPACITY, Scratch, Sizes};
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
+    Grid, In, KernelSpec, Mirror, Out, Plain, check_len, check_threads, kernel_constant, mirrors,
     refused,
 };
+use crate::shared::kernels::Floats;
 use det_post_types::{
     Box2d, Box3d, Candidate, Kept, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou, NmsIou3d,
     NmsRotated, NmsSoft, Result, RotatedBox2d,
@@ -67,7 +68,7 @@ pub struct NmsSettings {
 
 // SAFETY: 16 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for NmsSettings {}
-assert_mirrors!(NmsSettings, "nms/args.cuh", "NmsSettings");
+mirrors!(NmsSettings, "nms/args.cuh", "NmsSettings");
 
 /// The mirror of `NmsCounts`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +82,7 @@ pub struct NmsCounts {
 
 // SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for NmsCounts {}
-assert_mirrors!(NmsCounts, "nms/args.cuh", "NmsCounts");
+mirrors!(NmsCounts, "nms/args.cuh", "NmsCounts");
 
 /// The mirror of `NmsParameters`.
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +107,9 @@ pub struct OutputSlices<'a> {
     pub published_counts: Out<'a, NmsCounts>,
 }
 
+mirrors!(ParameterSlices<'_>, "nms/args.cuh", "NmsParameters");
+mirrors!(OutputSlices<'_>, "nms/args.cuh", "NmsOutput");
+
 /// The mirror of `NmsArgs`, the parameter of every suppression kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -118,7 +122,7 @@ pub struct NmsArgs<'a, C> {
     pub output: OutputSlices<'a>,
 }
 
-assert_mirrors!(NmsArgs<'_, Candidate<Box2d>>, "nms/args.cuh", "NmsArgs<Candidate2d>");
+mirrors!(NmsArgs<'_, C>, "nms/args.cuh", "NmsArgs", C; where C: Mirror);
 
 impl<C> NmsArgs<'_, C> {
     /// Refuses slices that are shorter than the capacity or the sizes ask for.
@@ -218,7 +222,7 @@ impl Step {
 /// candidates with boxes `Bbox`, of a policy with `GEOMETRY`.
 pub unsafe trait Family: 'static {
     /// The box of a candidate.
-    type Bbox: Copy + 'static;
+    type Bbox: Floats;
     /// The op.
     const OP: &'static str;
     /// How it suppresses.
@@ -294,18 +298,16 @@ impl<P, const STEP: usize> StepOf<P, STEP> {
     };
 }
 
-// SAFETY: `NmsArgs` mirrors the struct of that name, and `Family` promises that the
-// kernel takes it. Every index that a kernel uses is below the number of candidates,
-// which it limits to the capacity, or was stored by an earlier kernel. Stored indices
-// are below the capacity, since scratch memory is zeroed at first and receives
-// positions of candidates alone, or are compared with it where they are sums. Groups,
-// thresholds and pairs of classes are read within their lengths. The check covers all
-// other slices. Candidates are read 16 bytes at a time within the slice, whose start
-// is so aligned. Every kernel ends: `reduce` waits only for candidates that blocks
-// with earlier tickets, hence running ones, have taken, and the last block of
-// `bitmask` only for blocks that wait for nothing and are resident beside it (see
-// `kernels/nms/bitmask_dense.cuh`); an iteration decides at least the best undecided
-// candidate.
+// SAFETY: `NmsArgs` mirrors the struct of that name, and `Family` promises that the kernel takes
+// it. Every index that a kernel uses is below the number of candidates, which it limits to the
+// capacity, or was stored by an earlier kernel. Stored indices are below the capacity, since
+// scratch memory is zeroed at first and receives positions of candidates alone, or are compared
+// with it where they are sums. Groups, thresholds and pairs of classes are read within their
+// lengths. The check covers all other slices. Candidates are read 16 bytes at a time within the
+// slice, whose start is so aligned. Every kernel ends: `reduce` waits only for candidates that
+// blocks with earlier tickets, hence running ones, have taken, and the last block of `bitmask` only
+// for blocks that wait for nothing and are resident beside it (see
+// `kernels/nms/bitmask_dense.cuh`); an iteration decides at least the best undecided candidate.
 unsafe impl<P: Family, const STEP: usize> KernelSpec for StepOf<P, STEP> {
     const NAME: &'static str = P::NAMES[STEP];
     type Args<'a> = NmsArgs<'a, Candidate<P::Bbox>>;

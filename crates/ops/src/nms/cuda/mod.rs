@@ -25,8 +25,9 @@ use self::kernels::{Family, KeepAll, NmsSettings};
 use self::parameters::Parameters;
 use self::workspace::{Op, Workspace};
 use super::unsupported;
-use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Plain, Stream};
+use crate::device::cuda::{DeviceBuffer, Plain, Stream};
 use crate::nms::{bev, bev_fast, circle, fast, iou, iou_3d, rotated, soft};
+use crate::shared::DeviceCandidates;
 use det_post_types::{
     Box2d, Box3d, Candidate, ClassMode, Error, ErrorKind, Kept, Nms2d, Nms3d, NmsBev, NmsBevFast,
     NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsRotated, NmsSoft, Result, RotatedBox2d,

@@ -1,26 +1,27 @@
 //! Several suppressions in a row, each of the survivors of the one before.
 
 use super::{Capacity, NmsCounts, Suppression3d};
-use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Stream};
+use crate::device::cuda::{DeviceBuffer, Stream};
 use crate::nms::bev_fast::cuda::Ranked;
 use crate::nms::survivors::cuda::Workspace as Survivors;
+use crate::shared::DeviceCandidates;
 use det_post_types::{Box3d, Error, ErrorKind, Kept, Nms3d, Result};
 
 /// The CUDA side of [`suppress_stages_3d`](crate::nms::suppress_stages_3d).
 pub struct Stages3d {
     first: Suppression3d,
-    rest: Vec<Stage>,
+    rest: Vec<LaterSuppression>,
 }
 
 /// A stage after the first.
-enum Stage {
+enum LaterSuppression {
     /// One pass over the survivors where they are, in the order that they have.
     OnePass(Box<Ranked>),
     /// The survivors are copied and ranked again.
     Copied(Survivors, Suppression3d),
 }
 
-impl Stage {
+impl LaterSuppression {
     fn new(stream: &Stream, nms: &Nms3d, capacity: Capacity) -> Result<Self> {
         if let Nms3d::BevFast(params) = nms {
             return Ok(Self::OnePass(Box::new(Ranked::new(stream, params, capacity)?)));
@@ -61,7 +62,7 @@ pub struct Survivors3d<'a> {
     pub candidates: &'a DeviceCandidates<Box3d>,
     /// Their places, where [`Stages3d::enqueue`] was given places.
     pub places: Option<&'a DeviceBuffer<u32>>,
-    /// Those that it keeps, best first, and their number.
+    /// The candidates that it keeps, best first, and their number.
     pub kept: (&'a DeviceBuffer<Kept>, &'a DeviceBuffer<NmsCounts>),
 }
 
@@ -69,11 +70,11 @@ impl Stages3d {
     /// Loads the kernels, allocates the memory and writes the settings.
     ///
     /// # Errors
-    /// Those of [`Suppression3d::new`].
+    /// Returns the errors of [`Suppression3d::new`].
     pub fn new(stream: &Stream, stages: &[Nms3d], capacity: Capacity) -> Result<Self> {
         let (first, rest) = stages.split_first().unwrap_or((&Nms3d::None, &[]));
         let first = Suppression3d::new(stream, first, capacity)?;
-        let rest = rest.iter().map(|nms| Stage::new(stream, nms, capacity));
+        let rest = rest.iter().map(|nms| LaterSuppression::new(stream, nms, capacity));
         Ok(Self { first, rest: rest.collect::<Result<_>>()? })
     }
 
@@ -95,7 +96,7 @@ impl Stages3d {
     /// Queues all stages. `places`: by candidate its index in other lists.
     ///
     /// # Errors
-    /// Those of [`Suppression3d::enqueue`].
+    /// Returns the errors of [`Suppression3d::enqueue`].
     pub fn enqueue<'a>(
         &'a mut self,
         candidates: &'a DeviceCandidates<Box3d>,
@@ -123,10 +124,10 @@ impl Stages3d {
 
 impl<'a> Survivors3d<'a> {
     /// What a further stage leaves.
-    fn after(self, stage: &'a Stage) -> Self {
+    fn after(self, stage: &'a LaterSuppression) -> Self {
         match stage {
-            Stage::OnePass(ranked) => Self { kept: ranked.kept(), ..self },
-            Stage::Copied(survivors, suppression) => {
+            LaterSuppression::OnePass(ranked) => Self { kept: ranked.kept(), ..self },
+            LaterSuppression::Copied(survivors, suppression) => {
                 let (candidates, places) = survivors.survivors();
                 let places = self.places.map(|_| places);
                 Self { candidates, places, kept: suppression.kept() }

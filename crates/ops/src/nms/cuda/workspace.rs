@@ -7,9 +7,9 @@ use super::kernels::{
 use super::parameters::Parameters;
 use super::scratch::{Scratch, Sizes};
 use crate::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceCandidates, Grid, In, Kernel, MappedBuffer, Out, Plain, Stream,
-    blocks,
+    CudaDevice, DeviceBuffer, Grid, In, Kernel, MappedBuffer, Out, Plain, Stream, blocks,
 };
+use crate::shared::DeviceCandidates;
 use det_post_types::{Candidate, ClassMode, Error, ErrorKind, Kept, Result};
 
 /// Blocks of the kernel `bitmask`, a power of two: about as many as a large GPU runs

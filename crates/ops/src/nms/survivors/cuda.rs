@@ -1,8 +1,9 @@
 //! The CUDA implementation of [`survivors`](super::survivors) for boxes in space.
 
 use super::kernels::{Survivors, SurvivorsArgs, THREADS_PER_BLOCK};
-use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Grid, Kernel, Out, Stream, blocks};
+use crate::device::cuda::{DeviceBuffer, Grid, Kernel, Out, Stream, blocks};
 use crate::nms::cuda::NmsCounts;
+use crate::shared::DeviceCandidates;
 use det_post_types::{Box3d, Kept, Result};
 
 /// Kernel and memory of the op on one stream.

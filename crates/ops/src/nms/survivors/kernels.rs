@@ -1,7 +1,7 @@
 //! The parameters of `kernels/nms/survivors.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
+    Grid, In, KernelSpec, Out, check_lens, check_threads, kernel_constant, mirrors,
 };
 use crate::nms::cuda::NmsCounts;
 use crate::nms::cuda::kernels::Geometry;
@@ -35,15 +35,15 @@ pub struct SurvivorsArgs<'a> {
     pub footprints: Out<'a, [f32; 4]>,
 }
 
-assert_mirrors!(SurvivorsArgs<'_>, "nms/survivors.cu", "Args");
+mirrors!(SurvivorsArgs<'_>, "nms/survivors.cu", "Args");
 
 /// `survivors_3d`.
 pub struct Survivors;
 
-// SAFETY: `SurvivorsArgs` mirrors `survivors::Args` (8 slices, size asserted). A thread
-// reads a survivor below the lengths of `kept`, `survivors` and `survivor_places`, and
-// the candidate and the place at its index, which is compared with their lengths. The
-// check covers the other slices. No thread waits.
+// SAFETY: `SurvivorsArgs` mirrors `survivors::Args` (8 slices, compared). A thread reads a survivor
+// below the lengths of `kept`, `survivors` and `survivor_places`, and the candidate and the place
+// at its index, which is compared with their lengths. The check covers the other slices. No thread
+// waits.
 unsafe impl KernelSpec for Survivors {
     const NAME: &'static str = "survivors_3d";
     type Args<'a> = SurvivorsArgs<'a>;

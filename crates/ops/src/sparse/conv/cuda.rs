@@ -177,7 +177,7 @@ impl Convolution {
             has_relu: u32::from(relu),
             capacity: sites.capacity() as u32,
             num_input_rows: table.input_capacity() as u32,
-            zero: 0,
+            opaque_zero: 0,
             max_rows: self.max_rows,
         };
         let threads_per_block = self.shape.threads_per_block();

@@ -2,8 +2,8 @@
 
 use super::shape::{F32_INPUT_MULTIPLE, Method, Shape};
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
-    kernel_specs, refused,
+    Grid, In, KernelSpec, Out, check_lens, check_threads, kernel_constant, kernel_specs, mirrors,
+    refused,
 };
 use det_post_types::Result;
 
@@ -54,7 +54,7 @@ pub struct ConvArgs<'a> {
     /// The most input rows: those that words name are below.
     pub num_input_rows: u32,
     /// 0, which the compiler of the kernels is not to know.
-    pub zero: u32,
+    pub opaque_zero: u32,
     /// Of an f32 kernel: the rows that a block sums at once.
     pub max_rows: u32,
 }
@@ -99,9 +99,9 @@ pub struct AddArgs<'a> {
     pub reserved: u32,
 }
 
-assert_mirrors!(ConvArgs<'_>, "sparse/conv.cuh", "Args");
-assert_mirrors!(InputArgs<'_>, "sparse/conv_features.cuh", "InputArgs");
-assert_mirrors!(AddArgs<'_>, "sparse/conv_features.cuh", "AddArgs");
+mirrors!(ConvArgs<'_>, "sparse/conv.cuh", "Args");
+mirrors!(InputArgs<'_>, "sparse/conv_features.cuh", "InputArgs");
+mirrors!(AddArgs<'_>, "sparse/conv_features.cuh", "AddArgs");
 
 fn check(kernel: &str, args: &ConvArgs<'_>, grid: &Grid, shape: Shape) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, shape.threads_per_block())?;
@@ -121,7 +121,7 @@ fn check(kernel: &str, args: &ConvArgs<'_>, grid: &Grid, shape: Shape) -> Result
             chunks_cover && chunk_is_whole
         })
         && args.row_bytes as usize <= ZERO_BYTES
-        && args.zero == 0
+        && args.opaque_zero == 0
         && grid.num_blocks[1] * shape.channels == args.num_outputs;
     if !fits {
         let message = format!(

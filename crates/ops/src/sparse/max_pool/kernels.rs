@@ -1,8 +1,8 @@
 //! The parameters of `kernels/sparse/max_pool.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
-    kernel_specs, refused,
+    Grid, In, KernelSpec, Out, check_lens, check_threads, kernel_constant, kernel_specs, mirrors,
+    refused,
 };
 use crate::sparse::conv::ZERO_BYTES;
 use det_post_types::Result;
@@ -36,7 +36,7 @@ pub struct PoolArgs<'a> {
     pub num_input_rows: u32,
 }
 
-assert_mirrors!(PoolArgs<'_>, "sparse/max_pool.cu", "Args");
+mirrors!(PoolArgs<'_>, "sparse/max_pool.cu", "Args");
 
 fn check(kernel: &str, args: &PoolArgs<'_>, grid: &Grid, element_bytes: usize) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;

@@ -1,7 +1,7 @@
 //! Grids, geometries and bitmaps as kernels read them.
 
 use super::{Geometry, SiteGrid};
-use crate::device::cuda::{In, assert_mirrors};
+use crate::device::cuda::{In, mirrors};
 
 /// A grid: `SiteGrid` in the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,6 @@ impl SiteIndexArgs<'_> {
     }
 }
 
-assert_mirrors!(GridArgs, "sparse/site_index.cuh", "SiteGrid");
-assert_mirrors!(SiteIndexArgs<'_>, "sparse/site_index.cuh", "SiteIndex");
-assert_mirrors!(GeometryArgs, "sparse/rulebook.cuh", "Geometry");
+mirrors!(GridArgs, "sparse/site_index.cuh", "SiteGrid");
+mirrors!(SiteIndexArgs<'_>, "sparse/site_index.cuh", "SiteIndex");
+mirrors!(GeometryArgs, "sparse/rulebook.cuh", "Geometry");

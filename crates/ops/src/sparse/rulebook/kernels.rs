@@ -3,8 +3,8 @@
 use super::SiteGrid;
 use super::args::{GeometryArgs, GridArgs, SiteIndexArgs};
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
-    kernel_specs, refused,
+    Grid, In, KernelSpec, Out, check_lens, check_threads, kernel_constant, kernel_specs, mirrors,
+    refused,
 };
 use det_post_types::Result;
 
@@ -151,12 +151,12 @@ pub struct TableArgs<'a> {
     pub is_divided: u32,
 }
 
-assert_mirrors!(LevelArgs<'_>, "sparse/rulebook.cuh", "Level");
-assert_mirrors!(ClearArgs<'_>, "sparse/rulebook.cuh", "ClearArgs");
-assert_mirrors!(CellsArgs<'_>, "sparse/rulebook.cuh", "CellsArgs");
-assert_mirrors!(RankArgs<'_>, "sparse/rulebook.cuh", "RankArgs");
-assert_mirrors!(OutputsArgs<'_>, "sparse/rulebook.cuh", "OutputsArgs");
-assert_mirrors!(TableArgs<'_>, "sparse/rulebook.cuh", "TableArgs");
+mirrors!(LevelArgs<'_>, "sparse/rulebook.cuh", "Level");
+mirrors!(ClearArgs<'_>, "sparse/rulebook.cuh", "ClearArgs");
+mirrors!(CellsArgs<'_>, "sparse/rulebook.cuh", "CellsArgs");
+mirrors!(RankArgs<'_>, "sparse/rulebook.cuh", "RankArgs");
+mirrors!(OutputsArgs<'_>, "sparse/rulebook.cuh", "OutputsArgs");
+mirrors!(TableArgs<'_>, "sparse/rulebook.cuh", "TableArgs");
 
 /// Empties the bitmaps of levels.
 pub struct Clear;
@@ -206,10 +206,9 @@ pub struct MarkCells;
 /// Writes the sites of the input and their first rows.
 pub struct Place;
 
-// SAFETY: `CellsArgs` mirrors the struct of that name. Rows are read below the number of rows
-// and the capacity, for which the slices are long enough. A cell is inside the grid or below
-// 32 times the bitmap's length. A site is compared with the length of `sites`. No thread
-// waits.
+// SAFETY: `CellsArgs` mirrors the struct of that name. Rows are read below the number of rows and
+// the capacity, for which the slices are long enough. A cell is inside the grid or below 32 times
+// the bitmap's length. A site is compared with the length of `sites`. No thread waits.
 kernel_specs! {
     check_cells;
     unsafe MarkCells: "rulebook_mark_cells", CellsArgs;

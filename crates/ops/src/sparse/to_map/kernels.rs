@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
-    kernel_specs, refused,
+    Grid, In, KernelSpec, Mirror, Out, check_lens, check_threads, kernel_constant, kernel_specs,
+    mirrors, refused,
 };
 use crate::sparse::conv::ZERO_BYTES;
 use crate::sparse::rulebook::args::SiteIndexArgs;
@@ -41,7 +41,7 @@ pub struct MapArgs<'a, To> {
     pub cell_stride: [u32; 3],
 }
 
-assert_mirrors!(MapArgs<'_, f32>, "sparse/to_map.cu", "Args<float, float>");
+mirrors!(MapArgs<'_, To>, "sparse/to_map.cu", "Args", f32, To; where To: Mirror);
 
 /// bf16 features, which Rust code never reads here.
 pub struct Bf16;
@@ -80,10 +80,9 @@ fn check<To>(kernel: &str, args: &MapArgs<'_, To>, grid: &Grid, element: usize) 
     )
 }
 
-// SAFETY: `MapArgs` mirrors `to_map::Args` (size asserted, `#[repr(C)]` in the same order). A
-// thread has a place of the map and a cell of the grid, both checked; the row of a cell is
-// below the number of the level's sites, whose rows the features hold. Values are written
-// below the length of the map. No thread waits.
+// SAFETY: `MapArgs` mirrors `to_map::Args` (compared). A thread has a place of the map and a cell
+// of the grid, both checked; the row of a cell is below the number of the level's sites, whose rows
+// the features hold. Values are written below the length of the map. No thread waits.
 kernel_specs! {
     check;
     unsafe Write<f32, f32>: "to_map_f32", MapArgs<f32>, 4;

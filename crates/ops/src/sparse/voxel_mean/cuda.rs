@@ -4,11 +4,10 @@
 //! The sum of a voxel has an order, so that its additions wait for each other. A thread per
 //! channel adds; the values of voxels with more than 64 points are loaded by a block.
 
-use super::kernels::{
-    LARGE_VOXEL_BLOCKS, MAX_TRANSFORMS, Mean, MeanArgs, MeanOfAll, THREADS_PER_BLOCK,
-};
+use super::kernels::{MAX_TRANSFORMS, Mean, MeanArgs, MeanOfAll, THREADS_PER_BLOCK};
+use crate::cloud::DevicePoints;
 use crate::cloud::voxelize::cuda::DeviceVoxels;
-use crate::device::cuda::{DeviceBuffer, DevicePoints, Grid as Blocks, Kernel, Stream, blocks};
+use crate::device::cuda::{DeviceBuffer, Grid as Blocks, Kernel, Stream, blocks};
 use det_post_types::{ChannelTransform, Error, ErrorKind, Result};
 
 /// The kernels of the op on one stream.
@@ -78,12 +77,12 @@ impl Workspace {
             num_channels: num_channels as u32,
             max_points_per_voxel: voxels.max_points_per_voxel(),
             tanh_channels: self.tanh_channels,
-            reserved: 0,
+            num_large_blocks: stream.device().num_multiprocessors(),
         };
         let num_blocks = blocks(num_values, THREADS_PER_BLOCK);
         let grid = |num| Blocks { num_blocks: [num, 1], threads_per_block: THREADS_PER_BLOCK };
         if voxels.has_all_points() {
-            self.mean_of_all.enqueue(stream, grid(LARGE_VOXEL_BLOCKS + num_blocks), args)
+            self.mean_of_all.enqueue(stream, grid(args.num_large_blocks + num_blocks), args)
         } else {
             self.mean.enqueue(stream, grid(num_blocks), args)
         }

@@ -2,14 +2,12 @@
 
 use crate::cloud::voxelize::kernels::{NO_LIMIT, VoxelBucket};
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, Out, check_lens, check_threads, kernel_constant, mirrors, refused,
 };
 use det_post_types::Result;
 
 /// Threads per block: a channel of a voxel each.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("sparse/voxel_mean.cu", "kThreads");
-/// Blocks for large voxels, before those for values.
-pub const LARGE_VOXEL_BLOCKS: u32 = kernel_constant!("sparse/voxel_mean.cu", "kLargeVoxelBlocks");
 /// The most channels that can have a transform.
 pub const MAX_TRANSFORMS: usize =
     kernel_constant!("sparse/voxel_mean.cu", "kMaxTransforms") as usize;
@@ -40,11 +38,11 @@ pub struct MeanArgs<'a> {
     pub max_points_per_voxel: u32,
     /// Channels whose hyperbolic tangent is taken, a bit each.
     pub tanh_channels: u32,
-    /// Padding.
-    pub reserved: u32,
+    /// Without a limit, the blocks for large voxels, at least 1.
+    pub num_large_blocks: u32,
 }
 
-assert_mirrors!(MeanArgs<'_>, "sparse/voxel_mean.cu", "Args");
+mirrors!(MeanArgs<'_>, "sparse/voxel_mean.cu", "Args");
 
 /// `voxel_mean_f32`: voxels with a limit on their points.
 pub struct Mean;
@@ -79,7 +77,8 @@ unsafe impl KernelSpec for MeanOfAll {
         let num_blocks = grid.num_blocks[0];
         if args.max_points_per_voxel != NO_LIMIT
             || args.num_channels > THREADS_PER_BLOCK
-            || num_blocks <= LARGE_VOXEL_BLOCKS
+            || args.num_large_blocks == 0
+            || num_blocks <= args.num_large_blocks
         {
             let message = format!(
                 "{num_blocks} blocks do not fit {} channels, {} points per voxel",

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Stream, VECTOR_BYTES,
-    assert_mirrors, check_lens, check_threads, kernel_constant, refused,
+    CudaDevice, DependentKernel, Grid, In, Kernel, KernelSpec, Mirror, Out, Stream, VECTOR_BYTES,
+    check_lens, check_threads, kernel_constant, mirrors, refused,
 };
 use crate::view::linear::cuda::{Element, JobArgs, LinearArgs};
 use det_post_types::Result;
@@ -67,17 +67,17 @@ pub struct WithLinearArgs<'a, T> {
     linear: LinearArgs<'a, T>,
 }
 
-assert_mirrors!(AttentionArgs<'_, f32>, "view/attention.cuh", "Args<float>");
-assert_mirrors!(WithLinearArgs<'_, f32>, "view/attention.cuh", "WithLinearArgs<float>");
+mirrors!(AttentionArgs<'_, T>, "view/attention.cuh", "Args", T; where T: Mirror);
+mirrors!(WithLinearArgs<'_, T>, "view/attention.cuh", "WithLinearArgs", T; where T: Mirror);
 
 /// Elements that attention is compiled for.
 pub trait AttentionElement: Element {
     /// By the padded length of a head: 16.
-    type Head16: for<'a> OverlappingKernel<Args<'a> = WithLinearArgs<'a, Self>>;
+    type Head16: for<'a> DependentKernel<Args<'a> = WithLinearArgs<'a, Self>>;
     /// 32.
-    type Head32: for<'a> OverlappingKernel<Args<'a> = WithLinearArgs<'a, Self>>;
+    type Head32: for<'a> DependentKernel<Args<'a> = WithLinearArgs<'a, Self>>;
     /// 64.
-    type Head64: for<'a> OverlappingKernel<Args<'a> = WithLinearArgs<'a, Self>>;
+    type Head64: for<'a> DependentKernel<Args<'a> = WithLinearArgs<'a, Self>>;
 }
 
 fn queries_per_block<T>(head_len: u32) -> u32 {
@@ -145,11 +145,11 @@ fn check_attention<T>(
 /// `attention_warpgroup_64_f16`, on compute capability 9.0 alone: of f16, without layers beside it.
 pub struct Warpgroup<T>(PhantomData<T>);
 
-// SAFETY: `AttentionArgs` mirrors the struct of the kernel, whose elements are f16 (checked). Blocks are
-// of 64 queries along x, of a head along y (checked). Queries and keys at and beyond their numbers are
-// not read, values up to the padded stride are; channels are below those of the heads. The slices are
-// long enough (checked). Shared memory is what the kernel's layout takes (asserted there). No block
-// waits for another.
+// SAFETY: `AttentionArgs` mirrors the struct of the kernel, whose elements are f16 (checked).
+// Blocks are of 64 queries along x, of a head along y (checked). Queries and keys at and beyond
+// their numbers are not read, values up to the padded stride are; channels are below those of the
+// heads. The slices are long enough (checked). Shared memory is what the kernel's layout takes
+// (asserted there). No block waits for another.
 unsafe impl<T: AttentionElement> KernelSpec for Warpgroup<T> {
     const NAME: &'static str = "attention_warpgroup_64_f16";
     type Args<'a> = AttentionArgs<'a, T>;
@@ -165,8 +165,9 @@ unsafe impl<T: AttentionElement> KernelSpec for Warpgroup<T> {
     }
 }
 
-// SAFETY: before its `griddepcontrol.wait` the kernel reads its parameters alone and writes nothing.
-unsafe impl<T: AttentionElement> OverlappingKernel for Warpgroup<T> {}
+// SAFETY: before its `griddepcontrol.wait` the kernel reads its parameters alone and writes
+// nothing.
+unsafe impl<T: AttentionElement> DependentKernel for Warpgroup<T> {}
 
 macro_rules! attention {
     ($element:ty; $($spec:ident: $head:ident = $head_len:literal, $name:literal;)+) => {
@@ -175,11 +176,11 @@ macro_rules! attention {
             pub struct $spec;
 
             // SAFETY: `WithLinearArgs` and `AttentionArgs` mirror the structs of the kernels.
-            // Queries and keys at and beyond their numbers are not read, values up to the
-            // padded stride are; channels are below those of the heads. The slices are long
-            // enough (checked). The first blocks compute attention, the others are those of
-            // the linear layers, checked as those of `linear`; the grid is compared with
-            // both. Shared memory beside the declared is that of the layers. No block waits.
+            // Queries and keys at and beyond their numbers are not read, values up to the padded
+            // stride are; channels are below those of the heads. The slices are long enough
+            // (checked). The first blocks compute attention, the others are those of the linear
+            // layers, checked as those of `linear`; the grid is compared with both. Shared memory
+            // beside the declared is that of the layers. No block waits.
             unsafe impl KernelSpec for $spec {
                 const NAME: &'static str = $name;
                 type Args<'a> = WithLinearArgs<'a, $element>;
@@ -192,7 +193,7 @@ macro_rules! attention {
             }
 
             // SAFETY: before they wait, the kernels read what those of `linear` do.
-            unsafe impl OverlappingKernel for $spec {}
+            unsafe impl DependentKernel for $spec {}
         )+
 
         impl AttentionElement for $element {
@@ -282,7 +283,7 @@ impl<T: AttentionElement> AttentionKernel<T> {
                 let num_query_blocks = attention.num_queries.div_ceil(WARPGROUP_QUERIES);
                 let num_blocks = [num_query_blocks, num_heads];
                 let grid = Grid { num_blocks, threads_per_block: WARPGROUP_THREADS };
-                return kernel.enqueue_overlapping(stream, grid, attention);
+                return kernel.enqueue_dependent(stream, grid, attention);
             }
             Self::Head64(..) => MAX_HEAD,
         };
@@ -299,9 +300,9 @@ impl<T: AttentionElement> AttentionKernel<T> {
             args.num_query_blocks * num_heads + args.num_row_blocks * linear.num_column_blocks();
         let grid = Grid { num_blocks: [num_blocks, 1], threads_per_block: THREADS_PER_BLOCK };
         match self {
-            Self::Head16(kernel) => kernel.enqueue_overlapping(stream, grid, args),
-            Self::Head32(kernel) => kernel.enqueue_overlapping(stream, grid, args),
-            Self::Head64(kernel, _) => kernel.enqueue_overlapping(stream, grid, args),
+            Self::Head16(kernel) => kernel.enqueue_dependent(stream, grid, args),
+            Self::Head32(kernel) => kernel.enqueue_dependent(stream, grid, args),
+            Self::Head64(kernel, _) => kernel.enqueue_dependent(stream, grid, args),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
-    kernel_specs, refused,
+    Grid, In, KernelSpec, Mirror, Out, Plain, check_lens, check_threads, kernel_constant,
+    kernel_specs, mirrors, refused,
 };
 use det_post_types::Result;
 
@@ -55,8 +55,14 @@ pub struct ChannelsLastArgs<'a, From, To> {
     pub reserved: u32,
 }
 
-assert_mirrors!(LevelArgs<'_, f32, f32>, "view/channels_last.cu", "Level<float, float>");
-assert_mirrors!(ChannelsLastArgs<'_, f32, f32>, "view/channels_last.cu", "Args<float, float>");
+mirrors!(
+    LevelArgs<'_, From, To>,
+    "view/channels_last.cu", "Level", From, To; where From: Mirror, To: Mirror
+);
+mirrors!(
+    ChannelsLastArgs<'_, From, To>,
+    "view/channels_last.cu", "Args", From, To; where From: Mirror, To: Mirror
+);
 
 impl<From, To> LevelArgs<'_, From, To> {
     /// No level.
@@ -114,11 +120,10 @@ fn check<From: Plain, To: Plain>(
     Ok(())
 }
 
-// SAFETY: `ChannelsLastArgs` and `LevelArgs` mirror the structs of the kernels (sizes asserted,
-// `#[repr(C)]` in the same order). A block finds its level by `end_block`, compared with the
-// grid; texels at and beyond those of the level and channels at and beyond their number are
-// neither read nor written, and both slices are long enough for the others (checked). No block
-// waits for another.
+// SAFETY: `ChannelsLastArgs` and `LevelArgs` mirror the structs of the kernels (compared). A block
+// finds its level by `end_block`, compared with the grid; texels at and beyond those of the level
+// and channels at and beyond their number are neither read nor written, and both slices are long
+// enough for the others (checked). No block waits for another.
 kernel_specs! {
     check;
     unsafe Write<f32, f32>: "channels_last_f32", ChannelsLastArgs<f32, f32>;

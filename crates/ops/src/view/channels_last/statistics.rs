@@ -27,7 +27,7 @@ pub struct LevelStatistics {
 }
 
 impl MapStatistics {
-    /// Adds the texels of a frame, of the views that have a picture; a frame without any does
+    /// Adds the texels of a frame, of the views that have an image; a frame without any does
     /// not count. Integers count times their scale.
     pub fn add(&mut self, maps: &FeatureMaps, is_present: impl Fn(usize) -> bool) {
         if !(0..maps.num_views()).any(&is_present) {

@@ -77,6 +77,6 @@ fn enqueue<K: BlockSpec>(kernel: &Kernel<K>, stream: &Stream, args: &BlockArgs<'
     if is_first {
         kernel.enqueue(stream, grid, *args)
     } else {
-        kernel.enqueue_overlapping(stream, grid, *args)
+        kernel.enqueue_dependent(stream, grid, *args)
     }
 }

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, OverlappingKernel, assert_mirrors, check_lens, check_threads,
-    kernel_constant, refused,
+    DependentKernel, Grid, In, KernelSpec, Kind, Mirror, Out, check_lens, check_threads,
+    kernel_constant, mirrors, refused,
 };
 use crate::view::sample::cuda::{MAX_LEVELS, MAX_VIEWS, MapsArgs};
 use det_post_types::Result;
@@ -25,8 +25,8 @@ pub const HIDDEN: u32 = kernel_constant!("view/detr3d_block.cuh", "kHidden");
 pub const MAX_CLASSES: u32 = kernel_constant!("view/detr3d_block.cuh", "kMaxClasses");
 const TILE_KEYS: u32 = kernel_constant!("view/attention.cuh", "kKeys");
 const BOX_LEN: u32 = kernel_constant!("view/detr3d_block.cuh", "kBoxLen");
-const NUM_LAYERS: usize = 13;
-const NUM_NORMS: usize = 7;
+const NUM_LAYERS: usize = kernel_constant!("view/detr3d_block.cuh", "kNumLayers") as usize;
+const NUM_NORMS: usize = kernel_constant!("view/detr3d_block.cuh", "kNumNorms") as usize;
 
 /// A packed layer: `Layer` in the kernels.
 #[derive(Clone, Copy, Debug)]
@@ -143,10 +143,43 @@ pub fn keys_values_len(num_queries: usize) -> usize {
     num_queries.next_multiple_of(TILE_KEYS as usize) * 2 * CHANNELS as usize
 }
 
-assert_mirrors!(LayerArgs<'_>, "view/detr3d_block.cuh", "Layer");
-assert_mirrors!(BlockArgs<'_>, "view/detr3d_block.cuh", "Args");
-const _: () = assert!(size_of::<LayersArgs<'_>>() == NUM_LAYERS * size_of::<LayerArgs<'_>>());
-const _: () = assert!(size_of::<NormsArgs<'_>>() == NUM_NORMS * size_of::<In<'_, f32>>());
+mirrors!(LayerArgs<'_>, "view/detr3d_block.cuh", "Layer");
+mirrors!(BlockArgs<'_>, "view/detr3d_block.cuh", "Args");
+
+/// Implements [`Mirror`] for a struct with names for the values of an array, whose positions the
+/// kernels name in an enumeration.
+macro_rules! named_values {
+    ($named:ty, [$value:ty; $num:expr], { $($field:ident: $position:literal),+ }) => {
+        impl Mirror for $named {
+            const KIND: Kind = Kind::Array(&<$value as Mirror>::KIND, $num);
+        }
+        const _: () = {
+            $(assert!(
+                std::mem::offset_of!($named, $field)
+                    == kernel_constant!("view/detr3d_block.cuh", $position) as usize
+                        * size_of::<$value>(),
+                concat!(stringify!($field), " is not at ", $position)
+            );)+
+            assert!(size_of::<$named>() == $num * size_of::<$value>());
+        };
+    };
+}
+
+named_values!(LayersArgs<'_>, [LayerArgs<'_>; NUM_LAYERS], {
+    encoder: "kEncoderLayer",
+    attention_output: "kOutputLayer",
+    view_output: "kViewLayer",
+    feed_forward: "kHiddenLayer",
+    queries_keys: "kQueriesKeysLayer",
+    values: "kValuesLayer",
+    regression: "kRegressionLayer",
+    classes: "kClassLayer"
+});
+named_values!(NormsArgs<'_>, [In<'_, f32>; NUM_NORMS], {
+    encoder: "kEncoderInputNorm",
+    rows: "kAttentionNorm",
+    classes: "kClassNorm"
+});
 
 fn check(
     kernel: &str,
@@ -257,7 +290,7 @@ fn check_layers(kernel: &str, args: &BlockArgs<'_>, is_last: bool) -> Result<()>
 pub struct Block<M, const QUERIES: u32>(PhantomData<M>);
 
 /// What the launcher knows of a kernel.
-pub trait BlockSpec: for<'a> OverlappingKernel<Args<'a> = BlockArgs<'a>> {
+pub trait BlockSpec: for<'a> DependentKernel<Args<'a> = BlockArgs<'a>> {
     /// Queries per cluster.
     const CLUSTER_QUERIES: u32;
     /// Bytes of shared memory per thread block.
@@ -291,7 +324,7 @@ macro_rules! blocks {
 
         // SAFETY: before its `griddepcontrol.wait` the kernel reads weights, biases and
         // normalizations, which no launch writes, and writes its own shared memory.
-        unsafe impl OverlappingKernel for Block<$texel, $queries> {}
+        unsafe impl DependentKernel for Block<$texel, $queries> {}
     )+};
 }
 

@@ -3,8 +3,8 @@
 use half::f16;
 
 use crate::device::cuda::{
-    CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Plain, Stream,
-    assert_mirrors, check_lens, check_threads, kernel_constant, refused,
+    CudaDevice, DependentKernel, Grid, In, Kernel, KernelSpec, Mirror, Out, Plain, Stream,
+    check_lens, check_threads, kernel_constant, mirrors, refused,
 };
 use crate::view::layer_norm::EPSILON;
 use crate::view::linear::cuda::{Element, padded};
@@ -110,9 +110,9 @@ pub struct StacksArgs<'a, T> {
     reserved: u32,
 }
 
-assert_mirrors!(LayerArgs<'_>, "view/layer_stack.cuh", "Layer");
-assert_mirrors!(StackArgs<'_, f32>, "view/layer_stack.cuh", "Job<float>");
-assert_mirrors!(StacksArgs<'_, f32>, "view/layer_stack.cuh", "Args<float>");
+mirrors!(LayerArgs<'_>, "view/layer_stack.cuh", "Layer");
+mirrors!(StackArgs<'_, T>, "view/layer_stack.cuh", "Job", T; where T: Mirror);
+mirrors!(StacksArgs<'_, T>, "view/layer_stack.cuh", "Args", T; where T: Mirror);
 
 impl LayerArgs<'_> {
     fn empty() -> Self {
@@ -249,7 +249,7 @@ impl<T: Plain> StackArgs<'_, T> {
 /// Elements that stacks are compiled for.
 pub trait StackElement: Element {
     /// The kernel.
-    type Stack: for<'a> OverlappingKernel<Args<'a> = StacksArgs<'a, Self>>;
+    type Stack: for<'a> DependentKernel<Args<'a> = StacksArgs<'a, Self>>;
 }
 
 macro_rules! layer_stack {
@@ -258,10 +258,9 @@ macro_rules! layer_stack {
         pub struct $spec;
 
         // SAFETY: `StacksArgs`, `StackArgs` and `LayerArgs` mirror the structs of the kernels
-        // (sizes asserted, `#[repr(C)]` in the same order). A block has a job below their
-        // number and rows below the job's; rows, weights, norms and outputs are long enough
-        // for them, and no layer but the last is wider than the rows in shared memory
-        // (checked). No block waits for another.
+        // (compared). A block has a job below their number and rows below the job's; rows, weights,
+        // norms and outputs are long enough for them, and no layer but the last is wider than the
+        // rows in shared memory (checked). No block waits for another.
         unsafe impl KernelSpec for $spec {
             const NAME: &'static str = $name;
             type Args<'a> = StacksArgs<'a, $element>;
@@ -278,7 +277,7 @@ macro_rules! layer_stack {
         }
 
         // SAFETY: the kernels wait before they read or write anything but their parameters.
-        unsafe impl OverlappingKernel for $spec {}
+        unsafe impl DependentKernel for $spec {}
 
         impl StackElement for $element {
             type Stack = $spec;
@@ -322,6 +321,6 @@ impl<T: StackElement> StackKernel<T> {
         let num_rows = jobs.iter().map(|job| job.num_rows).max().unwrap_or(0);
         let num_blocks = [num_rows.div_ceil(ROWS_PER_BLOCK), jobs.len() as u32];
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
-        self.kernel.enqueue_overlapping(stream, grid, args)
+        self.kernel.enqueue_dependent(stream, grid, args)
     }
 }

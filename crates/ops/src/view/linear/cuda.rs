@@ -118,10 +118,9 @@ pub struct LinearKernels<T: Element> {
     warpgroups: Option<WarpgroupKernels<T>>,
 }
 
-/// Blocks of a launch up to which small tiles are taken, measured on an H200: eight per
-/// multiprocessor in f16, three in f32.
+/// Blocks of a multiprocessor up to which small tiles are taken: measured on an H200.
 fn max_small_blocks<T>() -> u32 {
-    if size_of::<T>() == 2 { 132 * 8 } else { 132 * 3 }
+    if size_of::<T>() == 2 { 8 } else { 3 }
 }
 
 impl<T: Element> LinearKernels<T> {
@@ -189,13 +188,14 @@ impl<T: Element> LinearKernels<T> {
             num_blocks: [args.num_row_blocks(tiles), columns],
             threads_per_block: THREADS_PER_BLOCK,
         };
-        let is_small = |tiles| args.num_row_blocks(tiles) * columns <= max_small_blocks::<T>();
+        let most = stream.device().num_multiprocessors().saturating_mul(max_small_blocks::<T>());
+        let is_small = |tiles| args.num_row_blocks(tiles) * columns <= most;
         match (&self.tiles_2, &self.tiles_4) {
             (Some(_), Some(kernel)) if !is_small(1) && !is_small(2) => {
-                kernel.enqueue_overlapping(stream, grid(4), args)
+                kernel.enqueue_dependent(stream, grid(4), args)
             }
-            (Some(kernel), _) if !is_small(1) => kernel.enqueue_overlapping(stream, grid(2), args),
-            _ => self.tiles_1.enqueue_overlapping(stream, grid(1), args),
+            (Some(kernel), _) if !is_small(1) => kernel.enqueue_dependent(stream, grid(2), args),
+            _ => self.tiles_1.enqueue_dependent(stream, grid(1), args),
         }
     }
 }

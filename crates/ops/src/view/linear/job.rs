@@ -1,7 +1,7 @@
 //! One layer of a launch of `kernels/view/linear.cu`.
 
 use crate::device::cuda::{
-    In, Out, Plain, VECTOR_BYTES, assert_mirrors, check_lens, kernel_constant, refused,
+    In, Mirror, Out, Plain, VECTOR_BYTES, check_lens, kernel_constant, mirrors, refused,
 };
 use crate::view::layer_norm::EPSILON;
 use det_post_types::Result;
@@ -97,8 +97,8 @@ pub struct JobArgs<'a, T> {
     pub epsilon: f32,
 }
 
-assert_mirrors!(PartArgs<'_, f32>, "view/linear.cuh", "Part<float>");
-assert_mirrors!(JobArgs<'_, f32>, "view/linear.cuh", "Job<float>");
+mirrors!(PartArgs<'_, T>, "view/linear.cuh", "Part", T; where T: Mirror);
+mirrors!(JobArgs<'_, T>, "view/linear.cuh", "Job", T; where T: Mirror);
 
 impl<'a, T> PartArgs<'a, T> {
     /// No columns.
@@ -148,8 +148,8 @@ impl<'a, T: Plain> JobArgs<'a, T> {
         (!self.addend.is_empty()).then_some(PartArgs { rows: self.addend, stride: len, len })
     }
 
-    /// Whether nothing but parts, a norm, an addend and a ReLU at the end is asked for.
-    pub(super) fn has_nothing_else(&self) -> bool {
+    /// Whether the job has only parts, a norm, an addend and a ReLU at the end.
+    pub(super) fn is_plain_linear(&self) -> bool {
         self.has_input_relu == 0
             && self.points.is_empty()
             && self.encoder.is_empty()

@@ -4,7 +4,7 @@ use half::f16;
 
 use super::job::{COLUMNS_PER_BLOCK, JobArgs, THREADS_PER_BLOCK, TILE_ROWS};
 use crate::device::cuda::{
-    Grid, KernelSpec, OverlappingKernel, Plain, assert_mirrors, check_threads, kernel_constant,
+    DependentKernel, Grid, KernelSpec, Mirror, Plain, check_threads, kernel_constant, mirrors,
     refused,
 };
 use crate::sparse::conv::Precision;
@@ -22,7 +22,7 @@ pub struct LinearArgs<'a, T> {
     jobs: [JobArgs<'a, T>; MAX_JOBS],
 }
 
-assert_mirrors!(LinearArgs<'_, f32>, "view/linear.cuh", "Args<float>");
+mirrors!(LinearArgs<'_, T>, "view/linear.cuh", "Args", T; where T: Mirror);
 
 impl<'a, T: Element> LinearArgs<'a, T> {
     /// No layers.
@@ -82,11 +82,11 @@ impl<'a, T: Element> LinearArgs<'a, T> {
 /// The elements of activations and weights.
 pub trait Element: Plain {
     /// The kernels by tiles of 16 rows per block.
-    type Tiles1: for<'a> OverlappingKernel<Args<'a> = LinearArgs<'a, Self>>;
+    type Tiles1: for<'a> DependentKernel<Args<'a> = LinearArgs<'a, Self>>;
     /// Two tiles.
-    type Tiles2: for<'a> OverlappingKernel<Args<'a> = LinearArgs<'a, Self>>;
+    type Tiles2: for<'a> DependentKernel<Args<'a> = LinearArgs<'a, Self>>;
     /// Four tiles.
-    type Tiles4: for<'a> OverlappingKernel<Args<'a> = LinearArgs<'a, Self>>;
+    type Tiles4: for<'a> DependentKernel<Args<'a> = LinearArgs<'a, Self>>;
 
     /// The precision of products.
     const PRECISION: Precision;
@@ -106,12 +106,12 @@ macro_rules! element {
             pub struct $spec;
 
             // SAFETY: `LinearArgs`, `JobArgs` and `PartArgs` mirror the structs of the kernels.
-            // Rows at and beyond `num_rows` are neither read nor written, but for the rows up
-            // to the next multiple of 16 of a transposed output; columns are below those of
-            // the parts and the padded outputs. The slices are long enough for them (checked;
-            // a slice that is empty is not used). A block finds its layer by `end_blocks`,
-            // which `LinearArgs::new` alone sets; the grid is compared with them. Shared
-            // memory is what `shared_bytes` says. No block waits for another.
+            // Rows at and beyond `num_rows` are neither read nor written, but for the rows up to
+            // the next multiple of 16 of a transposed output; columns are below those of the parts
+            // and the padded outputs. The slices are long enough for them (checked; a slice that is
+            // empty is not used). A block finds its layer by `end_blocks`, which `LinearArgs::new`
+            // alone sets; the grid is compared with them. Shared memory is what `shared_bytes`
+            // says. No block waits for another.
             unsafe impl KernelSpec for $spec {
                 const NAME: &'static str = $name;
                 type Args<'a> = LinearArgs<'a, $element>;
@@ -131,7 +131,7 @@ macro_rules! element {
 
             // SAFETY: before they wait, the kernels read weights, bias and norms, which no launch
             // writes, and write their own shared memory.
-            unsafe impl OverlappingKernel for $spec {}
+            unsafe impl DependentKernel for $spec {}
         )+
 
         impl Element for $element {

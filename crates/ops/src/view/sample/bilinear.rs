@@ -6,7 +6,7 @@ use multiversion::multiversion;
 use super::{FeatureMaps, Texels};
 
 /// Adds the bilinear sample of a view and a level, at a place in fractions of the
-/// picture, to `out`, `[C]`: each group of channels with its own of the weights.
+/// image, to `out`, `[C]`: each group of channels with its own of the weights.
 ///
 /// # Panics
 /// When there is no such view or level.

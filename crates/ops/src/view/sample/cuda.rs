@@ -224,9 +224,9 @@ impl<T: SampleElement> ReferenceSampling<T> {
         let grid = Grid { num_blocks: [num_blocks, 1], threads_per_block: THREADS_PER_BLOCK };
         let args = ReferenceAndLinearArgs { sample, linear, num_row_blocks, reserved: 0 };
         if texel == T::TEXELS[0] {
-            self.same.enqueue_overlapping(stream, grid, args)
+            self.same.enqueue_dependent(stream, grid, args)
         } else if texel == T::TEXELS[1] {
-            self.smaller.enqueue_overlapping(stream, grid, args)
+            self.smaller.enqueue_dependent(stream, grid, args)
         } else {
             argument(format!("texels must be {:?}, found {texel:?}", T::TEXELS))
         }

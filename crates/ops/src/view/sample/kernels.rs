@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, OverlappingKernel, assert_mirrors, check_lens, check_threads,
-    kernel_constant, refused,
+    DependentKernel, Grid, In, KernelSpec, Mirror, Out, check_lens, check_threads, kernel_constant,
+    mirrors, refused,
 };
 use crate::view::linear::cuda::{Element, LinearArgs};
 use det_post_types::Result;
@@ -94,13 +94,12 @@ pub struct ReferenceAndLinearArgs<'a, T> {
     pub(super) reserved: u32,
 }
 
-assert_mirrors!(LevelArgs<'_>, "view/sample.cuh", "Level");
-assert_mirrors!(MapsArgs<'_>, "view/sample.cuh", "Maps");
-assert_mirrors!(ReferenceArgs<'_, f32>, "view/sample.cuh", "ReferenceArgs<float>");
-assert_mirrors!(
-    ReferenceAndLinearArgs<'_, f32>,
-    "view/sample.cuh",
-    "ReferenceAndLinearArgs<float>"
+mirrors!(LevelArgs<'_>, "view/sample.cuh", "Level");
+mirrors!(MapsArgs<'_>, "view/sample.cuh", "Maps");
+mirrors!(ReferenceArgs<'_, T>, "view/sample.cuh", "ReferenceArgs", T; where T: Mirror);
+mirrors!(
+    ReferenceAndLinearArgs<'_, T>,
+    "view/sample.cuh", "ReferenceAndLinearArgs", T; where T: Mirror
 );
 
 fn check<T: Element>(
@@ -159,12 +158,12 @@ pub struct References<T, M>(PhantomData<(T, M)>);
 
 macro_rules! references {
     ($($element:ty, $texel:ty: $name:literal;)+) => {$(
-        // SAFETY: the structs mirror those of the kernels. The first blocks are those of the
-        // linear layers, all of which encode points (checked as those of `linear`), the
-        // others have a query each; the grid is compared with both. A texel is read if it
-        // lies within its level, of a view below the number of views; the slices are long
-        // enough for queries, views, levels and channels (checked). Shared memory beside
-        // the declared is that of the layers. No block waits for another.
+        // SAFETY: the structs mirror those of the kernels. The first blocks are those of the linear
+        // layers, all of which encode points (checked as those of `linear`), the others have a
+        // query each; the grid is compared with both. A texel is read if it lies within its level,
+        // of a view below the number of views; the slices are long enough for queries, views,
+        // levels and channels (checked). Shared memory beside the declared is that of the layers.
+        // No block waits for another.
         unsafe impl KernelSpec for References<$element, $texel> {
             const NAME: &'static str = $name;
             type Args<'a> = ReferenceAndLinearArgs<'a, $element>;
@@ -177,7 +176,7 @@ macro_rules! references {
         }
 
         // SAFETY: before they wait, the kernels read what those of `linear` do.
-        unsafe impl OverlappingKernel for References<$element, $texel> {}
+        unsafe impl DependentKernel for References<$element, $texel> {}
     )+};
 }
 
@@ -191,9 +190,9 @@ references! {
 /// Elements of activations that sampling is compiled for, and its kernels by texels.
 pub trait SampleElement: Element {
     /// Texels as the activations.
-    type Same: for<'a> OverlappingKernel<Args<'a> = ReferenceAndLinearArgs<'a, Self>>;
+    type Same: for<'a> DependentKernel<Args<'a> = ReferenceAndLinearArgs<'a, Self>>;
     /// Smaller texels: int8 for f16, f16 for f32.
-    type Smaller: for<'a> OverlappingKernel<Args<'a> = ReferenceAndLinearArgs<'a, Self>>;
+    type Smaller: for<'a> DependentKernel<Args<'a> = ReferenceAndLinearArgs<'a, Self>>;
     /// The types of both texels.
     const TEXELS: [Texel; 2];
 }

@@ -8,7 +8,7 @@
 //! **Projection and selection.** A row `m` of a projection times a point is
 //! `((m0 x + m1 y) + m2 z) + m3`, each operation rounded to f32: rows a, b, and the
 //! depth. `u = a / max(depth, eps)`, `v = b / max(depth, eps)`, fractions of the
-//! picture. A point is seen when `depth > eps`, `0 < u < 1` and `0 < v < 1`, all
+//! image. A point is seen when `depth > eps`, `0 < u < 1` and `0 < v < 1`, all
 //! strict; NaN is not seen. Texels of views that do not see a point are not read.
 //!
 //! **Sampling** is bilinear at `(u W - 0.5, v H - 0.5)`, texels outside the map

@@ -6,8 +6,8 @@ use half::f16;
 
 use super::kernels::{MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, MapsArgs, Texel};
 use crate::device::cuda::{
-    CudaDevice, Grid, In, Kernel, KernelSpec, Out, OverlappingKernel, Stream, assert_mirrors,
-    check_lens, check_threads, kernel_constant, refused,
+    CudaDevice, DependentKernel, Grid, In, Kernel, KernelSpec, Mirror, Out, Stream, check_lens,
+    check_threads, kernel_constant, mirrors, refused,
 };
 use det_post_types::{QueryBox, Result};
 
@@ -53,7 +53,7 @@ pub struct PointsArgs<'a, T> {
     pub num_groups: u32,
 }
 
-assert_mirrors!(PointsArgs<'_, f32>, "view/sample_points.cuh", "PointsArgs<float>");
+mirrors!(PointsArgs<'_, T>, "view/sample_points.cuh", "PointsArgs", T; where T: Mirror);
 
 impl<T> PointsArgs<'_, T> {
     fn num_points(&self) -> usize {
@@ -125,11 +125,10 @@ pub struct Points<T, M>(PhantomData<(T, M)>);
 
 macro_rules! points {
     ($($element:ty, $texel:ty: $name:literal;)+) => {$(
-        // SAFETY: `PointsArgs` and what it contains mirror the structs of the kernels (sizes
-        // asserted, `#[repr(C)]` in the same order). A block has an anchor below their number;
-        // views, levels, points and groups are below theirs, for which slices, places and
-        // shared memory are large enough (checked). A texel is read if it lies within its
-        // level. No block waits for another.
+        // SAFETY: `PointsArgs` and what it contains mirror the structs of the kernels (compared). A
+        // block has an anchor below their number; views, levels, points and groups are below
+        // theirs, for which slices, places and shared memory are large enough (checked). A texel is
+        // read if it lies within its level. No block waits for another.
         unsafe impl KernelSpec for Points<$element, $texel> {
             const NAME: &'static str = $name;
             type Args<'a> = PointsArgs<'a, $element>;
@@ -141,9 +140,9 @@ macro_rules! points {
             }
         }
 
-        // SAFETY: before they wait, the kernels read their parameters and the logits of the views, which
-        // no launch since the last copy writes (`PointsArgs::view_logits`).
-        unsafe impl OverlappingKernel for Points<$element, $texel> {}
+        // SAFETY: before they wait, the kernels read their parameters and the logits of the views,
+        // which no launch since the last copy writes (`PointsArgs::view_logits`).
+        unsafe impl DependentKernel for Points<$element, $texel> {}
     )+};
 }
 
@@ -162,9 +161,9 @@ pub trait PointElement: super::kernels::SampleElement {
     /// Bytes of shared memory per weight of an anchor, beside what the kernels declare.
     const WEIGHT_BYTES: usize;
     /// Texels as the activations.
-    type SamePoints: for<'a> OverlappingKernel<Args<'a> = PointsArgs<'a, Self>>;
+    type SamePoints: for<'a> DependentKernel<Args<'a> = PointsArgs<'a, Self>>;
     /// Smaller texels.
-    type SmallerPoints: for<'a> OverlappingKernel<Args<'a> = PointsArgs<'a, Self>>;
+    type SmallerPoints: for<'a> DependentKernel<Args<'a> = PointsArgs<'a, Self>>;
 }
 
 impl PointElement for f16 {
@@ -214,9 +213,9 @@ impl<T: PointElement> PointSampling<T> {
         let num_blocks = [args.num_queries, 1];
         let grid = Grid { num_blocks, threads_per_block: T::THREADS_PER_BLOCK };
         if texel == T::TEXELS[0] {
-            self.same.enqueue_overlapping(stream, grid, args)
+            self.same.enqueue_dependent(stream, grid, args)
         } else if texel == T::TEXELS[1] {
-            self.smaller.enqueue_overlapping(stream, grid, args)
+            self.smaller.enqueue_dependent(stream, grid, args)
         } else {
             let message = format!("texels must be {:?}, found {texel:?}", T::TEXELS);
             Err(refused("view_sample_points", &message))

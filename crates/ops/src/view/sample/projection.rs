@@ -3,7 +3,7 @@
 use det_post_types::{Error, ErrorKind, Result};
 
 /// From a point to its place in a view: rows of `[3, 4]` that give `u * depth`,
-/// `v * depth` and the depth in metres, with u and v in fractions of the picture's
+/// `v * depth` and the depth in metres, with u and v in fractions of the image's
 /// width and height.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Projection {
@@ -13,7 +13,7 @@ pub struct Projection {
 /// A point in a view.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Projected {
-    /// Fractions of the picture's width and height.
+    /// Fractions of the image's width and height.
     pub at: [f32; 2],
     /// Depth in metres.
     pub depth_m: f32,
@@ -26,10 +26,10 @@ impl Projection {
     pub const UNSEEN: Self = Self { rows: [[0.0; 4], [0.0; 4], [0.0, 0.0, 0.0, -1.0]] };
 
     /// From the upper rows of a matrix that gives `(u * z, v * z, z)` in pixels of a
-    /// picture of `[width, height]`. Divided in f64, rounded once.
+    /// image of `[width, height]`. Divided in f64, rounded once.
     ///
     /// # Errors
-    /// `Argument` when the picture has no area, or the result is not finite.
+    /// `Argument` when the image has no area, or the result is not finite.
     pub fn new(pixels_from_base: &[[f64; 4]; 3], size: [u32; 2]) -> Result<Self> {
         let [a, b, depth] = pixels_from_base;
         let [width, height] = size.map(f64::from);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// A camera at the origin that looks along +x, with y to the left: 90 degrees wide,
-/// a picture of 64 x 32.
+/// an image of 64 x 32.
 fn forward() -> Projection {
     let rows = [[32.0, -32.0, 0.0, 0.0], [16.0, 0.0, -32.0, 0.0], [1.0, 0.0, 0.0, 0.0]];
     Projection::new(&rows, [64, 32]).unwrap()

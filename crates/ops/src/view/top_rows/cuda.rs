@@ -31,6 +31,6 @@ impl<T: RowElement> TopRows<T> {
     pub fn enqueue(&self, stream: &Stream, args: TopRowsArgs<'_, T>) -> Result<()> {
         let num_blocks = [args.num_rows.div_ceil(ROWS_PER_BLOCK), 1];
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
-        self.kernel.enqueue_overlapping(stream, grid, args)
+        self.kernel.enqueue_dependent(stream, grid, args)
     }
 }

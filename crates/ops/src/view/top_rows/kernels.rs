@@ -3,8 +3,8 @@
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, OverlappingKernel, Plain, assert_mirrors, check_lens, check_threads,
-    kernel_constant, refused,
+    DependentKernel, Grid, In, KernelSpec, Mirror, Out, Plain, check_lens, check_threads,
+    kernel_constant, mirrors, refused,
 };
 use det_post_types::Result;
 
@@ -60,7 +60,7 @@ pub struct TopRowsArgs<'a, T> {
     pub reserved: u32,
 }
 
-assert_mirrors!(TopRowsArgs<'_, f32>, "view/top_rows.cu", "Args<float>");
+mirrors!(TopRowsArgs<'_, T>, "view/top_rows.cu", "Args", T; where T: Mirror);
 
 fn check<T: Plain>(kernel: &str, args: &TopRowsArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
@@ -107,7 +107,7 @@ fn check<T: Plain>(kernel: &str, args: &TopRowsArgs<'_, T>, grid: &Grid) -> Resu
 /// Elements of features that the rows are compiled for.
 pub trait RowElement: Plain {
     /// The kernel.
-    type TopRows: for<'a> OverlappingKernel<Args<'a> = TopRowsArgs<'a, Self>>;
+    type TopRows: for<'a> DependentKernel<Args<'a> = TopRowsArgs<'a, Self>>;
 }
 
 macro_rules! top_rows {
@@ -115,10 +115,10 @@ macro_rules! top_rows {
         #[doc = concat!("`", $name, "`.")]
         pub struct $spec;
 
-        // SAFETY: `TopRowsArgs` mirrors the struct of the kernels (size asserted, `#[repr(C)]`
-        // in the same order). Warps have a row, of which they use it below their number alone; one
-        // writes to a place below that of the chosen rows, or of the memory's, for which the slices
-        // are long enough (checked). Shared memory has two words a row. No block waits for another.
+        // SAFETY: `TopRowsArgs` mirrors the struct of the kernels (compared). Warps have a row, of
+        // which they use it below their number alone; one writes to a place below that of the
+        // chosen rows, or of the memory's, for which the slices are long enough (checked). Shared
+        // memory has two words a row. No block waits for another.
         unsafe impl KernelSpec for $spec {
             const NAME: &'static str = $name;
             type Args<'a> = TopRowsArgs<'a, $element>;
@@ -131,7 +131,7 @@ macro_rules! top_rows {
         }
 
         // SAFETY: the kernels wait before they read or write anything but their parameters.
-        unsafe impl OverlappingKernel for $spec {}
+        unsafe impl DependentKernel for $spec {}
 
         impl RowElement for $element {
             type TopRows = $spec;

@@ -85,7 +85,10 @@ impl Db3File {
     /// are not those that rosbag2 writes.
     pub(super) fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         let failed = |problem: String| {
-            let message = format!("cannot read the topics of {}: {problem}", path.display());
+            let changes =
+                unread_changes(path).map_or(String::new(), |changes| format!("; {changes}"));
+            let message =
+                format!("cannot read the topics of {}: {problem}{changes}", path.display());
             Error::new(ErrorKind::DamagedBag, "bag", message)
         };
         let map = Mapped::open(path)?;
@@ -238,11 +241,16 @@ fn incomplete(path: &Path, cut: Option<&CutFile>) -> Option<Damage> {
             "the file has {found} bytes, its header declares {claimed}"
         )));
     }
+    unread_changes(path).map(Damage::somewhere)
+}
+
+/// What a file lacks whose recorder did not close it: up to everything.
+fn unread_changes(path: &Path) -> Option<String> {
     let journal = open_journal(path)?;
-    Some(Damage::somewhere(format!(
+    Some(format!(
         "the recorder did not close it, changes in {} are not read; open it once with `sqlite3`",
         journal.display()
-    )))
+    ))
 }
 
 /// How many rows of `table` can be trusted, as the limit of a query: -1, which

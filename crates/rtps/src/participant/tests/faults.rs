@@ -2,10 +2,12 @@
 
 use super::net::{NO_FAULTS, Net, best_effort, ip, qos, reliable, sample};
 use super::peer::{Peer, READER, WRITER};
+use super::site::Site;
+use crate::discovery::{SPDP_READER, SPDP_WRITER};
 use crate::participant::Core;
 use crate::settings::{Durability, Limits, Qos, Reliability};
 use crate::types::{EntityId, Event, Guid, Mismatch, RemovalReason, SampleIdentity, WriteOptions};
-use crate::wire::{DataParts, Payload};
+use crate::wire::{DataParts, Header, Payload, Submessage};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
@@ -319,4 +321,57 @@ fn a_peer_learns_that_this_writer_is_known_to_a_reader_when_it_answers() {
     let reader = net.reader(1, "rt/t", reliable(10));
     assert!(net.run_until(5 * SECOND, |net| net.nodes[0].is_known_to(writer.entity, reader)));
     assert!(!net.nodes[0].is_known_to(writer.entity, Guid { entity: READER, ..reader }));
+}
+
+/// The bases and counts of the requests to a peer's writer of samples since the last call.
+fn requests(site: &mut Site, peer: Peer) -> Vec<(i64, u32)> {
+    let mut all = Vec::new();
+    while let Some(datagram) = site.core.take_datagram() {
+        if datagram.to != [peer.from] {
+            continue;
+        }
+        let (_, submessages) = Header::read(&datagram.bytes).unwrap();
+        all.extend(submessages.filter_map(|submessage| match submessage {
+            Some(Submessage::AckNack(ack)) if ack.writer == WRITER => {
+                Some((ack.set.base(), ack.count))
+            }
+            _ => None,
+        }));
+    }
+    all
+}
+
+#[test]
+fn the_counts_of_requests_go_on_rising_when_a_writer_is_matched_again() {
+    let mut site = Site::new(Limits::default());
+    let peer = site.peer;
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        site.wait(SECOND);
+        let found = requests(&mut site, peer);
+        assert!(!found.is_empty());
+        all.extend(found);
+        site.wait(100 * SECOND);
+        assert_eq!(site.core.matched(site.reader.entity), []);
+        all.extend(requests(&mut site, peer));
+        site.join(peer, WRITER, READER);
+    }
+    assert!(all.is_sorted_by(|(_, a), (_, b)| a < b), "{all:?}");
+    assert!(all.iter().all(|(base, _)| *base == 1), "{all:?}");
+}
+
+#[test]
+fn fast_dds_is_asked_from_0_on_for_everything() {
+    let mut site = Site::new(Limits::default());
+    let peer = Peer::new(4);
+    let mut sample = peer.announcement(100 * SECOND);
+    let vendor = sample.windows(6).position(|bytes| bytes == [0x16, 0, 4, 0, 1, 0x7e]).unwrap();
+    sample[vendor + 5] = 0x0f;
+    let bytes = peer.data([SPDP_READER, SPDP_WRITER], 1, &sample);
+    site.core.handle(&bytes, peer.from, site.now);
+    let data = peer.endpoint(WRITER, "rt/in", reliable(10));
+    peer.announce_endpoint(&mut site.core, &data, 1, site.now);
+    site.wait(SECOND);
+    let found = requests(&mut site, peer);
+    assert!(!found.is_empty() && found.iter().all(|(base, _)| *base == 0), "{found:?}");
 }

@@ -221,8 +221,11 @@ pub(super) fn best_effort(depth: usize) -> Qos {
     qos(Reliability::BestEffort, Durability::Volatile, depth)
 }
 
-/// A sample whose bytes tell its number and its length.
+/// A sample whose bytes tell its number and its length, which is padded as writers want it.
 pub(super) fn sample(number: u64, len: usize) -> Vec<u8> {
     let body = (0..len).map(|i| (i as u64).wrapping_mul(7).wrapping_add(number) as u8);
-    [0, 1, 0, 0].into_iter().chain(number.to_le_bytes()).chain(body).collect()
+    let mut sample: Vec<u8> =
+        [0, 1, 0, 0].into_iter().chain(number.to_le_bytes()).chain(body).collect();
+    sample.resize(sample.len().next_multiple_of(4), 0);
+    sample
 }

@@ -146,12 +146,13 @@ fn what_is_late_is_asked_for_and_what_is_on_its_way_is_not() {
     net.run(SECOND);
     let before = net.nodes[1].statistics().datagrams;
     for number in 0..10 {
-        net.write(0, writer, &sample(number, 1_600_000));
+        // The fragments of 1 MB may come in any order; of more, those far ahead are refused.
+        net.write(0, writer, &sample(number, 1_000_000));
         net.run(Duration::from_millis(33));
     }
     net.run(SECOND);
     let arrived = net.nodes[1].statistics().datagrams - before;
-    // 101 fragments each, and heartbeats: nothing is sent twice.
-    assert!((1010..1040).contains(&arrived), "{arrived}");
+    // 63 fragments each, and heartbeats: nothing is sent twice.
+    assert!((630..660).contains(&arrived), "{arrived}");
     assert!(net.nodes[0].is_confirmed(writer.entity));
 }

@@ -88,7 +88,7 @@ impl<T: Activation> CudaDecoder<T> {
         enqueue_weights(stream, &kernels.linear, block, input, &embeddings[index % 2], sampling)
     }
 
-    /// Those of the first block, which are the same in all frames.
+    /// Queues the weights of the first block, which are the same in all frames.
     pub(super) fn enqueue_first_weights(&mut self) -> Result<()> {
         let num_anchors = self.network.facts().num_anchors;
         let Self { stream, blocks, start, kernels, .. } = self;
@@ -140,8 +140,8 @@ impl<T: Activation> CudaDecoder<T> {
         kernels.sampling.enqueue(stream, args, maps.texel()?)
     }
 
-    /// The output of the sampling beside the features, and the feed-forward layers; with the first, the values
-    /// of the memory for the next block's attention to it.
+    /// The output of the sampling beside the features, and the feed-forward layers; with the first,
+    /// the values of the memory for the next block's attention to it.
     pub(super) fn enqueue_feed_forward(&mut self, index: usize, uses_memory: bool) -> Result<()> {
         let &Sparse4d { num_anchors, num_cached, .. } = self.network.facts();
         let Self { stream, blocks, rows, start, memory, kernels, .. } = self;
@@ -273,7 +273,8 @@ impl<T: Activation> CudaDecoder<T> {
     }
 }
 
-/// Queues the layers of key points and weights, over features that a normalization makes of `input`.
+/// Queues the layers of key points and weights, over features that a normalization makes of
+/// `input`.
 fn enqueue_weights<T: Activation>(
     stream: &Stream,
     linear: &LinearKernels<T>,

@@ -16,7 +16,7 @@ pub(super) struct DeviceAttention {
     pub queries: DeviceLayer,
     pub keys: DeviceLayer,
     pub values: DeviceLayer,
-    /// Those of temporal attention without a memory.
+    /// The values of temporal attention without a memory.
     pub unfolded_values: DeviceLayer,
     pub output: DeviceLayer,
     /// After the output, where there is one.
@@ -67,7 +67,8 @@ impl DeviceAttention {
 }
 
 impl<T: StackElement> DeviceBlock<T> {
-    /// Packs a block; `encoder` is absent for the last. `classifies`: whether the block gives classes.
+    /// Packs a block; `encoder` is absent for the last. `classifies`: whether the block gives
+    /// classes.
     pub(super) fn new(
         stream: &Stream,
         block: &Block,

@@ -11,10 +11,9 @@ use crate::decode::select::{Limits, SelectCounts};
 use crate::decode::streampetr::StreamPetrOutputs;
 use crate::decode::streampetr::cuda::Workspace as DecodeStreamPetr;
 use crate::decode::yolo::cuda::{Decoded, Selection, Workspace as DecodeYolo};
-use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Kernel, Out, Plain, Stream,
-};
+use crate::device::cuda::{DeviceBuffer, DeviceTensor, Kernel, Out, Plain, Stream};
 use crate::nms::cuda::{Capacity, Suppressible, Suppression};
+use crate::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{
     AnchorDecode, Box3d, Candidate, CenterDecode, Count, Kept, Nms2d, Nms3d, Result, Size,
     StreamPetrDecode, YoloLayout,
@@ -106,8 +105,8 @@ where
     /// boxes, at least one, with a score of at least `score_threshold`.
     ///
     /// # Errors
-    /// Those of [`decode_yolo::cuda::Workspace::new`](DecodeYolo::new); `Device` when there is not
-    /// enough memory.
+    /// Returns the errors of [`decode_yolo::cuda::Workspace::new`](DecodeYolo::new); `Device` when
+    /// there is not enough memory.
     pub fn new(
         stream: &Stream,
         (layout, network, num_classes): (&YoloLayout, Size, usize),
@@ -152,8 +151,8 @@ impl DecodedCenter {
     /// best `capacity` boxes, at least one.
     ///
     /// # Errors
-    /// Those of [`decode_center::cuda::Workspace`](DecodeCenter); `Device` when there is not
-    /// enough memory.
+    /// Returns the errors of [`decode_center::cuda::Workspace`](DecodeCenter); `Device` when there
+    /// is not enough memory.
     pub fn new(
         stream: &Stream,
         params: &CenterDecode,
@@ -206,8 +205,8 @@ impl DecodedStreamPetr {
     /// boxes, at least one.
     ///
     /// # Errors
-    /// Those of [`decode_streampetr::cuda::Workspace`](DecodeStreamPetr); `Device` when there is
-    /// not enough memory.
+    /// Returns the errors of [`decode_streampetr::cuda::Workspace`](DecodeStreamPetr); `Device`
+    /// when there is not enough memory.
     pub fn new(
         stream: &Stream,
         params: &StreamPetrDecode,
@@ -274,8 +273,8 @@ impl DecodedAnchor {
     /// `capacity` boxes, at least one.
     ///
     /// # Errors
-    /// Those of [`decode_anchor::cuda::Workspace`](DecodeAnchor); `Device` when there is not
-    /// enough memory.
+    /// Returns the errors of [`decode_anchor::cuda::Workspace`](DecodeAnchor); `Device` when there
+    /// is not enough memory.
     pub fn new(
         stream: &Stream,
         params: &AnchorDecode,

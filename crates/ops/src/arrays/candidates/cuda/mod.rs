@@ -10,8 +10,9 @@ use super::kernels::{
 pub use super::kernels::{Columns, NUM_VARIANCES};
 use super::{POSSIBLE_CLASSES, argument, lengths};
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, Grid, In, Kernel, MappedBuffer, Out, Plain, Stream, blocks,
+    DeviceBuffer, Grid, In, Kernel, MappedBuffer, Out, Plain, Stream, blocks,
 };
+use crate::shared::DeviceCandidates;
 use det_post_types::{Candidate, Kept, Result};
 
 /// Arrays of candidates in device memory.

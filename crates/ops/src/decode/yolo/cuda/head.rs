@@ -82,6 +82,11 @@ impl Head {
                 head.num_rows = rows(shapes, 6)?;
             }
             YoloLayout::Detr { boxes, logits } => head.set_detr(*boxes, *logits, shapes)?,
+            YoloLayout::ObbEndToEnd | YoloLayout::V7EndToEnd | YoloLayout::Mmdeploy => {
+                let name = layout.name();
+                let message = format!("no kernels for the layout `{name}`: set `device` to cpu");
+                return Err(argument(message));
+            }
         }
         if head.num_rows > MAX_FOUND {
             return Err(argument(format!(

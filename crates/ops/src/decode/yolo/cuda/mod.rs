@@ -25,9 +25,10 @@ use crate::decode::logit::logit_bound;
 use crate::decode::select::cuda::Selecting;
 use crate::decode::select::kernels::{SelectSettings, THREADS_PER_BLOCK};
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Floats, Grid, In,
-    Kernel, KernelSpec, Stream, blocks,
+    DeviceBuffer, DeviceFloat, DeviceTensor, Grid, In, Kernel, KernelSpec, Stream, blocks,
 };
+use crate::shared::kernels::Floats;
+use crate::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{Box2d, ElementType, Result, RotatedBox2d, Size, YoloLayout};
 
 /// The limits of the candidates.

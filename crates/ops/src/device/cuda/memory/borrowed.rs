@@ -75,7 +75,7 @@ impl<'a, T: Plain> In<'a, T> {
     /// As [`DeviceBuffer::borrow`], for the work of one stream with this slice.
     pub unsafe fn borrow(device: &CudaDevice, address: u64, len: usize) -> Result<Self> {
         check(device, address, len, [size_of::<T>(), align_of::<T>()])?;
-        Ok(Self { address, len: len as u64, memory: PhantomData })
+        Ok(Self { data: address, len: len as u64, memory: PhantomData })
     }
 }
 
@@ -90,7 +90,7 @@ impl<'a, T: Plain> Out<'a, T> {
     /// As [`DeviceBuffer::borrow`], for the work of one stream with this slice.
     pub unsafe fn borrow(device: &CudaDevice, address: u64, len: usize) -> Result<Self> {
         check(device, address, len, [size_of::<T>(), align_of::<T>()])?;
-        Ok(Self { address, len: len as u64, memory: PhantomData })
+        Ok(Self { data: address, len: len as u64, memory: PhantomData })
     }
 }
 

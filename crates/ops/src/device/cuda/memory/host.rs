@@ -266,7 +266,7 @@ impl<T: Plain> MappedBuffer<T> {
     /// `Device` when the buffer belongs to another stream.
     pub fn output(&mut self, stream: &Stream) -> Result<Out<'_, T>> {
         stream.check_owns(&self.stream)?;
-        Ok(Out { address: self.device, len: self.len as u64, memory: PhantomData })
+        Ok(Out { data: self.device, len: self.len as u64, memory: PhantomData })
     }
 
     /// Queues a copy of a whole buffer to the positions from `start` on.

@@ -20,16 +20,15 @@ use std::ops::Range;
 
 pub use borrowed::BUFFER_ALIGNMENT;
 use cudarc::driver::result;
+use det_post_kernels::{Field, Kind, Struct};
 use half::f16;
 pub use host::{MappedBuffer, PinnedBuffer};
 pub use page_locked::PageLocked;
-pub use payload::{DevicePayload, Moved};
+pub use payload::{DevicePayload, TAIL_BYTES, TransferBytes};
 pub use upload_scope::{InPlaceUploads, UploadScope};
 
-use super::{Stream, assert_mirrors, error, failed};
-use det_post_types::{
-    Box2d, Box3d, Candidate, Detection2d, Error, ErrorKind, Kept, Result, RotatedBox2d,
-};
+use super::{Mirror, Stream, error, failed, rust_field};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Bytes that a thread loads or stores at once, at most; their address is a multiple of it.
 pub const VECTOR_BYTES: u64 = 16;
@@ -38,7 +37,7 @@ pub const VECTOR_BYTES: u64 = 16;
 ///
 /// # Safety
 /// The type has no padding, no pointer, and every bit pattern is a value.
-pub unsafe trait Plain: Copy + Default + 'static {}
+pub unsafe trait Plain: Mirror + Copy + Default + 'static {}
 
 macro_rules! plain {
     ($($type:ty: $why:literal),* $(,)?) => {$(
@@ -58,39 +57,13 @@ plain! {
     [f32; 4]: "numbers without gaps",
     [u32; 2]: "numbers without gaps",
     [u32; 4]: "numbers without gaps",
-    Kept: "repr(C) of a u32 and an f32: 8 bytes, no gap",
 }
-
-/// Boxes of f32 values alone, so that structs of a box and other 4-byte values are
-/// [`Plain`].
-///
-/// # Safety
-/// The type is `repr(C)` and has f32 fields only.
-pub unsafe trait Floats: Copy + Default + 'static {}
-
-// SAFETY: repr(C) of 4 f32.
-unsafe impl Floats for Box2d {}
-// SAFETY: repr(C) of 5 f32.
-unsafe impl Floats for RotatedBox2d {}
-// SAFETY: repr(C) of 7 f32.
-unsafe impl Floats for Box3d {}
-// SAFETY: repr(C) of f32 values and 2 u32: no gap, any bits are a value.
-unsafe impl<B: Floats> Plain for Candidate<B> {}
-// SAFETY: repr(C) of a u32 and f32 values: no gap, any bits are a value.
-unsafe impl<B: Floats> Plain for Detection2d<B> {}
-
-const _: () = assert!(size_of::<Kept>() == 8);
-assert_mirrors!(Candidate<Box2d>, "shared/candidate.cuh", "Candidate2d");
-assert_mirrors!(Candidate<Box3d>, "shared/candidate.cuh", "Candidate3d");
-assert_mirrors!(Candidate<RotatedBox2d>, "shared/candidate.cuh", "CandidateRotated");
-assert_mirrors!(In<'_, f32>, "shared/slice.cuh", "Slice<float>");
-assert_mirrors!(Out<'_, f32>, "shared/slice.cuh", "Slice<float>");
 
 /// A slice in device memory that a kernel reads.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct In<'a, T> {
-    address: u64,
+    data: u64,
     len: u64,
     memory: PhantomData<&'a T>,
 }
@@ -99,30 +72,45 @@ pub struct In<'a, T> {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Out<'a, T> {
-    address: u64,
+    data: u64,
     len: u64,
     memory: PhantomData<&'a T>,
+}
+
+const _: () = {
+    let slice = det_post_kernels::struct_fields!("shared/slice.cuh", "Slice", In<'_, f32>, f32);
+    slice.compare(16, 8, "Slice in kernels/shared/slice.cuh has other fields than In");
+    let slice = det_post_kernels::struct_fields!("shared/slice.cuh", "Slice", Out<'_, f32>, f32);
+    slice.compare(16, 8, "Slice in kernels/shared/slice.cuh has other fields than Out");
+};
+
+impl<T: Mirror> Mirror for In<'_, T> {
+    const KIND: Kind = Kind::In(&T::KIND);
+}
+
+impl<T: Mirror> Mirror for Out<'_, T> {
+    const KIND: Kind = Kind::Out(&T::KIND);
 }
 
 impl<T> In<'_, T> {
     /// No values.
     pub fn empty() -> Self {
-        Self { address: 0, len: 0, memory: PhantomData }
+        Self { data: 0, len: 0, memory: PhantomData }
     }
 
     /// `len` values that kernels can read, for as long as the borrow lasts.
-    fn at(address: u64, len: u64) -> Self {
-        Self { address, len, memory: PhantomData }
+    fn at(data: u64, len: u64) -> Self {
+        Self { data, len, memory: PhantomData }
     }
 
     /// Whether another slice begins where this one does.
     pub fn begins_with(&self, other: &Self) -> bool {
-        self.address == other.address
+        self.data == other.data
     }
 
     /// Whether the address is a multiple of a number of bytes.
     pub fn is_aligned_to(&self, num_bytes: u64) -> bool {
-        self.address.is_multiple_of(num_bytes)
+        self.data.is_multiple_of(num_bytes)
     }
 
     /// Number of values.
@@ -140,11 +128,7 @@ impl<'a, T: Plain> In<'a, T> {
     /// The values from `start` on; none when there are fewer.
     pub fn from(self, start: usize) -> Self {
         let start = (start as u64).min(self.len);
-        Self {
-            address: self.address + start * size_of::<T>() as u64,
-            len: self.len - start,
-            ..self
-        }
+        Self { data: self.data + start * size_of::<T>() as u64, len: self.len - start, ..self }
     }
 
     /// The values before `end`; all when there are fewer.
@@ -154,14 +138,14 @@ impl<'a, T: Plain> In<'a, T> {
 
     /// The values as bytes.
     pub fn bytes(self) -> In<'a, u8> {
-        In { address: self.address, len: self.len * size_of::<T>() as u64, memory: PhantomData }
+        In { data: self.data, len: self.len * size_of::<T>() as u64, memory: PhantomData }
     }
 }
 
 impl<'a> In<'a, u32> {
     /// The values in fours; up to three at the end are left out.
     pub fn in_fours(self) -> In<'a, [u32; 4]> {
-        In { address: self.address, len: self.len / 4, memory: PhantomData }
+        In { data: self.data, len: self.len / 4, memory: PhantomData }
     }
 }
 
@@ -176,8 +160,8 @@ impl<'a> Out<'a, u8> {
     pub fn carve<T: Plain>(&mut self, len: usize) -> Result<Out<'a, T>> {
         let num_bytes = Out::<T>::num_carved_bytes(len);
         check_capacity("device", num_bytes, self.len())?;
-        let carved = Out { address: self.address, len: len as u64, memory: PhantomData };
-        self.address += num_bytes as u64;
+        let carved = Out { data: self.data, len: len as u64, memory: PhantomData };
+        self.data += num_bytes as u64;
         self.len -= num_bytes as u64;
         Ok(carved)
     }
@@ -187,20 +171,20 @@ impl<T: Plain> Out<'_, T> {
     /// The values before `middle`, and those from there on; none when there are fewer.
     pub fn split_at(self, middle: usize) -> [Self; 2] {
         let middle = (middle as u64).min(self.len);
-        let address = self.address + middle * size_of::<T>() as u64;
-        [Self { len: middle, ..self }, Self { address, len: self.len - middle, ..self }]
+        let address = self.data + middle * size_of::<T>() as u64;
+        [Self { len: middle, ..self }, Self { data: address, len: self.len - middle, ..self }]
     }
 }
 
 impl<T> Out<'_, T> {
     /// No values.
     pub fn empty() -> Self {
-        Self { address: 0, len: 0, memory: PhantomData }
+        Self { data: 0, len: 0, memory: PhantomData }
     }
 
     /// Whether the address is a multiple of a number of bytes.
     pub fn is_aligned_to(&self, num_bytes: u64) -> bool {
-        self.address.is_multiple_of(num_bytes)
+        self.data.is_multiple_of(num_bytes)
     }
 
     /// Bytes that [`Out::carve`] takes for `len` values.
@@ -265,7 +249,7 @@ impl<T: Plain> DeviceBuffer<T> {
         self.address
     }
 
-    pub(super) fn stream(&self) -> &Stream {
+    pub(crate) fn stream(&self) -> &Stream {
         &self.stream
     }
 
@@ -275,7 +259,7 @@ impl<T: Plain> DeviceBuffer<T> {
     /// `Device` when the buffer belongs to another stream.
     pub fn input(&self, stream: &Stream) -> Result<In<'_, T>> {
         stream.check_owns(&self.stream)?;
-        Ok(In { address: self.address, len: self.len as u64, memory: PhantomData })
+        Ok(In { data: self.address, len: self.len as u64, memory: PhantomData })
     }
 
     /// The slice that a kernel on `stream` may write.
@@ -284,7 +268,7 @@ impl<T: Plain> DeviceBuffer<T> {
     /// `Device` when the buffer belongs to another stream.
     pub fn output(&mut self, stream: &Stream) -> Result<Out<'_, T>> {
         stream.check_owns(&self.stream)?;
-        Ok(Out { address: self.address, len: self.len as u64, memory: PhantomData })
+        Ok(Out { data: self.address, len: self.len as u64, memory: PhantomData })
     }
 
     /// Copies values to the start of the buffer and waits: for settings and

@@ -5,6 +5,9 @@ use super::{DeviceBuffer, In, PinnedBuffer, UploadScope, check_capacity};
 use crate::device::cuda::Stream;
 use det_post_types::{DeviceBytes, Error, ErrorKind, Result};
 
+/// Bytes after an image that kernels may read; their values are undefined.
+pub const TAIL_BYTES: usize = 16;
+
 /// A payload of a bounded size for kernels to read: in device memory, or where it is in host
 /// memory (`zero_copy`).
 #[derive(Debug)]
@@ -29,9 +32,9 @@ enum Source {
     Borrowed(Borrowed),
 }
 
-/// What happened to a payload on its way to kernels.
+/// The bytes that a payload took on its way to kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
+pub struct TransferBytes {
     /// Bytes copied on the host.
     pub num_copied: usize,
     /// Bytes uploaded.
@@ -80,21 +83,21 @@ impl DevicePayload {
         &mut self,
         payload: &'env [u8],
         scope: &UploadScope<'_, 'env>,
-    ) -> Result<Moved> {
+    ) -> Result<TransferBytes> {
         check_capacity("payload", payload.len(), self.capacity)?;
         let num_bytes = payload.len();
         if !scope.reads_in_place() {
             self.wait_for_readers()?;
             let num_copied = self.pinned.enqueue_payload(payload, &mut self.bytes, scope)?;
-            return Ok(Moved { num_copied, num_uploaded: num_bytes });
+            return Ok(TransferBytes { num_copied, num_uploaded: num_bytes });
         }
         if let Some(borrowed) = scope.borrow(payload, self.tail) {
             self.source = Source::Borrowed(borrowed);
-            return Ok(Moved::default());
+            return Ok(TransferBytes::default());
         }
         self.slot(num_bytes)?.copy_from_slice(payload);
         let num_uploaded = self.enqueue_written(num_bytes, scope)?;
-        Ok(Moved { num_copied: num_bytes, num_uploaded })
+        Ok(TransferBytes { num_copied: num_bytes, num_uploaded })
     }
 
     /// The first `num_bytes` of the page-locked memory, to be written, after the previous payload

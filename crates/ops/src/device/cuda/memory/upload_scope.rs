@@ -21,8 +21,8 @@ pub struct InPlaceUploads {
     held: RefCell<Option<HeldWindows>>,
     /// Whether kernels read payloads where they are, in place of an upload.
     zero_copy: bool,
-    /// Whether the scopes are those of frames that overlap.
-    is_overlapping: bool,
+    /// Whether several frames are in flight.
+    is_pipelined: bool,
     /// The scopes that have ended.
     num_ended: Arc<AtomicU64>,
 }
@@ -34,8 +34,8 @@ impl InPlaceUploads {
     /// `Device` with the driver's error.
     pub fn new(stream: &Stream) -> Result<Self> {
         let (read, stream, held) = (Event::new(stream)?, stream.clone(), RefCell::default());
-        let (zero_copy, is_overlapping) = (false, false);
-        Ok(Self { read, stream, held, zero_copy, is_overlapping, num_ended: Arc::default() })
+        let (zero_copy, is_pipelined) = (false, false);
+        Ok(Self { read, stream, held, zero_copy, is_pipelined, num_ended: Arc::default() })
     }
 
     /// As [`Self::new`]; kernels on the stream read payloads where they are if `zero_copy` says so.
@@ -53,11 +53,11 @@ impl InPlaceUploads {
         Ok(uploads)
     }
 
-    /// For frames that overlap: small payloads are copied, so that a scope ends without a wait
+    /// For several frames in flight: small payloads are copied, so that a scope ends without a wait
     /// for them.
     #[must_use]
-    pub fn overlapping(mut self) -> Self {
-        self.is_overlapping = true;
+    pub fn pipelined(mut self) -> Self {
+        self.is_pipelined = true;
         self
     }
 
@@ -121,7 +121,7 @@ pub struct UploadScope<'uploads, 'env> {
 }
 
 impl<'env> UploadScope<'_, 'env> {
-    pub(in crate::device::cuda) fn stream(&self) -> &Stream {
+    pub(crate) fn stream(&self) -> &Stream {
         &self.uploads.stream
     }
 
@@ -133,8 +133,8 @@ impl<'env> UploadScope<'_, 'env> {
     }
 
     /// Whether small payloads are copied in place of a wait at the end.
-    pub fn is_overlapping(&self) -> bool {
-        self.uploads.is_overlapping
+    pub fn is_pipelined(&self) -> bool {
+        self.uploads.is_pipelined
     }
 
     /// Whether kernels read payloads where they are.
@@ -167,7 +167,7 @@ impl<'env> UploadScope<'_, 'env> {
     }
 
     /// Marks that the uploads queued so far may read borrowed memory.
-    pub(in crate::device::cuda) fn mark_read(&self) -> Result<()> {
+    pub(crate) fn mark_read(&self) -> Result<()> {
         self.is_reading.set(true);
         self.mark_held()
     }

@@ -1,4 +1,4 @@
-//! Pictures of cameras with a lens.
+//! Images of cameras with a lens.
 
 use nalgebra::{Isometry3, Vector4};
 
@@ -26,7 +26,7 @@ const LENSES: [(&str, &[f64]); 3] = [
 ];
 
 #[test]
-fn undistorted_pictures_of_every_encoding_equal_the_filter_in_f64() {
+fn undistorted_images_of_every_encoding_equal_the_filter_in_f64() {
     let size = Size::new(66, 44);
     let encodings = [
         Encoding::Rgb8,
@@ -73,7 +73,7 @@ fn points_are_found_where_the_matrix_projects_them() {
         for convention in [PixelConvention::Exact, PixelConvention::Trainer] {
             let view =
                 CameraView::new(&camera, Undistort::Auto, network, Placement::CropTop, convention);
-            let matrix = view.picture_from_base(&camera_from_base, &Isometry3::identity());
+            let matrix = view.image_from_base(&camera_from_base, &Isometry3::identity());
             for (resize, [x, y, z]) in [Resize::Bilinear, Resize::Antialias]
                 .into_iter()
                 .flat_map(|resize| points.map(|point| (resize, point)))
@@ -108,7 +108,7 @@ fn rectified_pixels(camera: &CameraModel) -> Vec<[f64; 2]> {
     pixels.map(|at| camera.undistort(at).map_or([1e9; 2], |ray| pinhole.pixel_of(ray))).collect()
 }
 
-/// The centre of brightness of a soft disc in the picture that a map makes.
+/// The centre of brightness of a soft disc in the image that a map makes.
 fn center_of_disc(rectified: &[[f64; 2]], disc: [f64; 2], map: &SampleMap) -> [f64; 2] {
     let brightness = |[u, v]: &[f64; 2]| {
         let squared = (u - disc[0]).powi(2) + (v - disc[1]).powi(2);
@@ -118,10 +118,10 @@ fn center_of_disc(rectified: &[[f64; 2]], disc: [f64; 2], map: &SampleMap) -> [f
     let (size, step) = (map.source(), map.source().width as usize);
     let image = ImageView::new(size, step, Encoding::Mono8, false, &data).unwrap();
     let params = ResampleParams { pad_value: 0.0, ..params(ChannelOrder::Rgb) };
-    let picture = run(&image, map, &params);
+    let undistorted = run(&image, map, &params);
     let columns = map.network().width as usize;
     let mut sums = [0.0; 3];
-    for (i, &value) in picture[..picture.len() / 3].iter().enumerate() {
+    for (i, &value) in undistorted[..undistorted.len() / 3].iter().enumerate() {
         let value = f64::from(value);
         sums[0] += value * (i % columns) as f64;
         sums[1] += value * (i / columns) as f64;
@@ -132,7 +132,7 @@ fn center_of_disc(rectified: &[[f64; 2]], disc: [f64; 2], map: &SampleMap) -> [f
 
 #[test]
 fn what_a_camera_does_not_see_is_padded() {
-    // A pincushion lens: the corners of the undistorted picture lie outside the image.
+    // A pincushion lens: the corners of the undistorted image lie outside the image.
     let size = Size::new(100, 60);
     let camera = camera(size, "plumb_bob", &[0.4, 0.0, 0.0, 0.0]);
     let (network, placement) = (Size::new(100, 60), Placement::Stretch);

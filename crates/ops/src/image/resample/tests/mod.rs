@@ -23,7 +23,7 @@ fn noise(len: usize, mut state: u32) -> Vec<u8> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
-/// Dirty memory for `num` pictures, so that a value not written shows.
+/// Dirty memory for `num` images, so that a value not written shows.
 fn dirty(element: ElementType, num: usize, network: Size) -> Tensor {
     let shape = vec![num, 3, network.height as usize, network.width as usize];
     let len = shape.iter().product();
@@ -40,7 +40,7 @@ fn values(tensor: &Tensor) -> Vec<f32> {
     }
 }
 
-/// One picture of one image.
+/// The input image that an image gives.
 fn run(image: &ImageView<'_>, map: &SampleMap, params: &ResampleParams) -> Vec<f32> {
     let mut out = dirty(ElementType::F32, 1, map.network());
     resample(image, map, params, &mut Workspace::new(), 0, &mut out).unwrap();
@@ -68,7 +68,7 @@ fn triangle(position: f64, reach: f64, len: u32) -> Vec<f64> {
     weights.map(|weight| weight / sum).collect()
 }
 
-/// The picture by its definition: positions, filter and sums in f64.
+/// The image by its definition: positions, filter and sums in f64.
 fn naive(
     image: &ImageView<'_>,
     network: Size,
@@ -204,7 +204,7 @@ fn both_ways_of_reading_give_the_same_bits() {
 }
 
 #[test]
-fn pictures_are_written_side_by_side() {
+fn images_are_written_side_by_side() {
     let size = Size::new(20, 12);
     let data = noise(3 * 20 * 12, 8);
     let image = ImageView::new(size, 60, Encoding::Rgb8, false, &data).unwrap();
@@ -216,13 +216,13 @@ fn pictures_are_written_side_by_side() {
         let mut out = dirty(element, 3, map.network());
         resample(&image, &map, &params, &mut Workspace::new(), 1, &mut out).unwrap();
         let found = values(&out);
-        let [before, picture, after] = [0, 1, 2].map(|n| &found[n * 96..(n + 1) * 96]);
+        let [before, written, after] = [0, 1, 2].map(|n| &found[n * 96..(n + 1) * 96]);
         assert!(before.iter().chain(after).all(|v| v.is_nan()));
         let rounded = |&v: &f32| match element {
             ElementType::F16 => f16::from_f32(v).to_f32(),
             _ => v,
         };
-        assert_eq!(picture, single.iter().map(rounded).collect::<Vec<_>>());
+        assert_eq!(written, single.iter().map(rounded).collect::<Vec<_>>());
     }
 }
 
@@ -276,8 +276,8 @@ fn what_does_not_fit_is_refused() {
     let other = Letterbox::new(Size::new(9, 8), Size::new(4, 4), Placement::Stretch);
     let other = SampleMap::of_placement(&other, Resize::Antialias).unwrap();
     let shape = [2, 3, 4, 4];
-    for (map, picture, shape, part) in [
-        (&map, 2, &shape[..], "must be picture 2 of [N, 3, 4, 4]"),
+    for (map, index, shape, part) in [
+        (&map, 2, &shape[..], "must be image 2 of [N, 3, 4, 4]"),
         (&map, 0, &shape[1..], "found [3, 4, 4]"),
         (&map, 0, &[1, 3, 4, 5], "found [1, 3, 4, 5]"),
         (&map, 0, &[1, 1, 4, 4], "found [1, 1, 4, 4]"),
@@ -285,7 +285,7 @@ fn what_does_not_fit_is_refused() {
     ] {
         let mut out = Tensor::zeros(ElementType::F32, shape).unwrap();
         let params = params(ChannelOrder::Rgb);
-        let error = resample(&image, map, &params, &mut Workspace::new(), picture, &mut out);
+        let error = resample(&image, map, &params, &mut Workspace::new(), index, &mut out);
         let error = error.unwrap_err();
         assert_eq!(error.kind(), det_post_types::ErrorKind::Argument);
         assert!(error.message().contains(part), "{part}: {error}");

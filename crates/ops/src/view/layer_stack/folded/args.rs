@@ -3,7 +3,7 @@
 use half::f16;
 
 use super::super::cuda::MAX_WIDTH;
-use crate::device::cuda::{In, Out, Plain, assert_mirrors, kernel_constant};
+use crate::device::cuda::{In, Mirror, Out, Plain, kernel_constant, mirrors};
 use crate::view::layer_norm::EPSILON;
 
 /// Rows per block.
@@ -39,7 +39,10 @@ pub const STEP_INPUTS: usize = 16;
 /// Bytes of a warp's weights in a step.
 pub const STEP_BYTES: usize = STEP_INPUTS * WIDTH * size_of::<f16>();
 /// Bytes before a warp's weights: the constants of its layers and of a first layer.
-pub const CONSTANT_BYTES: usize = (MAX_CONSTANTS * 2 + 4) * WIDTH * size_of::<f32>();
+pub const CONSTANT_BYTES: usize = det_post_kernels::constant(
+    det_post_kernels::source("view/layer_stack_folded.cuh"),
+    "static_assert(sizeof(Constants) == ",
+) as usize;
 
 /// A layer: `Layer` in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -143,12 +146,15 @@ pub struct FoldedArgs<'a, T> {
     pub epsilon: f32,
 }
 
-assert_mirrors!(FoldedLayerArgs, "view/layer_stack_folded.cuh", "Layer");
-assert_mirrors!(FoldedStackArgs<'_, f16>, "view/layer_stack_folded.cuh", "Job");
-assert_mirrors!(FoldedArgs<'_, f16>, "view/layer_stack_folded.cuh", "Args");
-const _: () = assert!(
-    CONSTANT_BYTES
-        == crate::device::cuda::kernel_struct_size!("view/layer_stack_folded.cuh", "Constants")
+mirrors!(FoldedLayerArgs, "view/layer_stack_folded.cuh", "Layer");
+mirrors!(
+    FoldedStackArgs<'_, T> as FoldedStackArgs<'_, f16>,
+    "view/layer_stack_folded.cuh", "Job"; where T: Mirror
+);
+mirrors!(StreamArgs, "view/layer_stack_folded.cuh", "Stream");
+mirrors!(
+    FoldedArgs<'_, T> as FoldedArgs<'_, f16>,
+    "view/layer_stack_folded.cuh", "Args"; where T: Mirror
 );
 
 impl<T: Plain> FoldedStackArgs<'_, T> {

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::args::{FoldedArgs, ROWS_PER_BLOCK, SHARED_BYTES, THREADS_PER_BLOCK};
 use super::check::check;
-use crate::device::cuda::{Grid, KernelSpec, OverlappingKernel, check_threads, refused};
+use crate::device::cuda::{DependentKernel, Grid, KernelSpec, check_threads, refused};
 use crate::view::linear::cuda::Element;
 use det_post_types::Result;
 
@@ -16,10 +16,10 @@ pub(super) fn num_blocks<T>(args: &FoldedArgs<'_, T>) -> [u32; 2] {
 /// `layer_stack_folded_f16`; launches with rows of other elements are refused.
 pub struct Folded<T>(PhantomData<T>);
 
-// SAFETY: `FoldedArgs` and what it consists of mirror the structs of the kernel (sizes asserted,
-// `#[repr(C)]` in the same order), whose elements are f16 (checked). A block has rows below
-// their number, and one of the stacks over rows, or all stacks. Rows, norms and outputs are long enough for them, and begin, as their rows do,
-// at multiples of 16 bytes where the kernel moves 16 bytes at a time (checked). What a warp reads of
+// SAFETY: `FoldedArgs` and what it consists of mirror the structs of the kernel (compared), whose
+// elements are f16 (checked). A block has rows below their number, and one of the stacks over rows,
+// or all stacks. Rows, norms and outputs are long enough for them, and begin, as their rows do, at
+// multiples of 16 bytes where the kernel moves 16 bytes at a time (checked). What a warp reads of
 // its stream is the constants and as many steps as its plan says, within the streams (checked); the
 // plans are those of the layers, and no warp has more layers than places for their constants
 // (checked). Layers are no wider than the warps of their stack, stacks have warps of their own, and
@@ -44,8 +44,8 @@ unsafe impl<T: Element> KernelSpec for Folded<T> {
     }
 }
 
-// SAFETY: before its `griddepcontrol.wait` the kernel reads its parameters, streams and norms, which
-// no launch writes, and the interval, which by the contract of `FoldedStacks::enqueue` is written
-// by copies alone: no launch behind a copy begins before it has ended. It writes its own shared
-// memory. Rows, columns and summands are read, and everything is written, after that.
-unsafe impl<T: Element> OverlappingKernel for Folded<T> {}
+// SAFETY: before its `griddepcontrol.wait` the kernel reads its parameters, streams and norms,
+// which no launch writes, and the interval, which by the contract of `FoldedStacks::enqueue` is
+// written by copies alone: no launch behind a copy begins before it has ended. It writes its own
+// shared memory. Rows, columns and summands are read, and everything is written, after that.
+unsafe impl<T: Element> DependentKernel for Folded<T> {}

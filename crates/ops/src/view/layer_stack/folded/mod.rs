@@ -167,7 +167,7 @@ impl<T: Element> FoldedStacks<T> {
 
     fn launch(&self, stream: &Stream, args: &FoldedArgs<'_, T>) -> Result<()> {
         let grid = Grid { num_blocks: num_blocks(args), threads_per_block: THREADS_PER_BLOCK };
-        self.kernel.enqueue_overlapping(stream, grid, *args)
+        self.kernel.enqueue_dependent(stream, grid, *args)
     }
 
     /// Bytes of device memory.

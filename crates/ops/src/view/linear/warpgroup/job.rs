@@ -1,8 +1,10 @@
 //! The layers of a launch of `kernels/view/linear_f16.cuh`.
 
+use half::f16;
+
 use super::super::job::{PartArgs, TILE_ROWS};
 use crate::device::cuda::{
-    Grid, In, Out, Plain, VECTOR_BYTES, assert_mirrors, check_lens, kernel_constant, refused,
+    Grid, In, Mirror, Out, Plain, VECTOR_BYTES, check_lens, kernel_constant, mirrors, refused,
 };
 use det_post_types::Result;
 
@@ -25,8 +27,9 @@ const ALIGNMENT: u32 = kernel_constant!("view/linear_f16_inputs.cuh", "kAlignmen
 const BARRIER_BYTES: u32 = 256;
 /// The most shared memory of a block.
 pub(super) const MAX_SHARED_BYTES: u32 = 227 << 10;
-/// Multiprocessors of the GPUs that have the kernels.
-pub(super) const MULTIPROCESSORS: u32 = 132;
+/// The most blocks of a launch that divides the inputs among two blocks each: half of an H200. It
+/// decides the order of sums and therefore depends on no GPU.
+pub(super) const MAX_DIVIDED_BLOCKS: u32 = 66;
 
 /// One layer of a launch: `Job` in the kernels.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +60,10 @@ pub struct WarpgroupJob<'a, T> {
     pub(super) second: u32,
 }
 
-assert_mirrors!(WarpgroupJob<'_, f32>, "view/linear_f16_inputs.cuh", "Job");
+mirrors!(
+    WarpgroupJob<'_, T> as WarpgroupJob<'_, f16>,
+    "view/linear_f16_inputs.cuh", "Job"; where T: Mirror
+);
 
 /// A kernel: columns of a block, and blocks of a cluster that have a part of the inputs each.
 #[derive(Clone, Copy, PartialEq)]
@@ -224,7 +230,10 @@ pub struct WarpgroupArgs<'a, T> {
     jobs: [WarpgroupJob<'a, T>; MAX_JOBS],
 }
 
-assert_mirrors!(WarpgroupArgs<'_, f32>, "view/linear_f16_inputs.cuh", "Args");
+mirrors!(
+    WarpgroupArgs<'_, T> as WarpgroupArgs<'_, f16>,
+    "view/linear_f16_inputs.cuh", "Args"; where T: Mirror
+);
 
 impl<'a, T: Plain> WarpgroupArgs<'a, T> {
     pub(super) fn new(jobs: &[WarpgroupJob<'a, T>], tile: Tile) -> Self {

@@ -4,11 +4,11 @@ use std::marker::PhantomData;
 
 use super::super::kernels::Element;
 use super::job::{
-    CHUNK_INPUTS, HALVES, MAX_JOBS, MAX_SHARED_BYTES, MULTIPROCESSORS, SQUARE, THREADS_PER_BLOCK,
-    THREADS_WITH_NORM, Tile, WIDE, WarpgroupArgs, WarpgroupJob,
+    CHUNK_INPUTS, HALVES, MAX_DIVIDED_BLOCKS, MAX_JOBS, MAX_SHARED_BYTES, SQUARE,
+    THREADS_PER_BLOCK, THREADS_WITH_NORM, Tile, WIDE, WarpgroupArgs, WarpgroupJob,
 };
 use crate::device::cuda::{
-    CudaDevice, Grid, Kernel, KernelSpec, OverlappingKernel, Stream, check_threads, refused,
+    CudaDevice, DependentKernel, Grid, Kernel, KernelSpec, Stream, check_threads, refused,
 };
 use crate::sparse::conv::Precision;
 use det_post_types::Result;
@@ -18,17 +18,17 @@ macro_rules! tiles {
         #[doc = concat!("`", $name, "`; launches with rows of other elements are refused.")]
         pub struct $spec<T>(PhantomData<T>);
 
-        // SAFETY: `WarpgroupArgs`, `WarpgroupJob` and `PartArgs` mirror the structs of the
-        // kernels (sizes asserted, `#[repr(C)]` in the same order), whose elements are f16
-        // (checked). Rows at and beyond `num_rows` are neither read nor written, but for the rows
-        // up to the next multiple of 16 of a transposed output; columns are below those of the parts
-        // and the padded outputs. The slices are long enough for them, and what moves 16 bytes at a
-        // time has lengths, strides and addresses of multiples of 16 bytes (checked). A block finds its layer by
-        // `end_blocks`, which `WarpgroupArgs` alone sets; the grid is compared with them.
-        // Shared memory is what `shared_bytes` says, as in `Layout`. The two blocks of a cluster
-        // have as many inputs each (checked), are in the same layer and rows, and wait for each other
-        // alone; a cluster's blocks run at the same time. Blocks of a normalized layer have the threads that
-        // compute scales, for which the others wait (`grid`). A second layer has the rows, the part and the
+        // SAFETY: `WarpgroupArgs`, `WarpgroupJob` and `PartArgs` mirror the structs of the kernels
+        // (compared), whose elements are f16 (checked). Rows at and beyond `num_rows` are neither
+        // read nor written, but for the rows up to the next multiple of 16 of a transposed output;
+        // columns are below those of the parts and the padded outputs. The slices are long enough
+        // for them, and what moves 16 bytes at a time has lengths, strides and addresses of
+        // multiples of 16 bytes (checked). A block finds its layer by `end_blocks`, which
+        // `WarpgroupArgs` alone sets; the grid is compared with them. Shared memory is what
+        // `shared_bytes` says, as in `Layout`. The two blocks of a cluster have as many inputs each
+        // (checked), are in the same layer and rows, and wait for each other alone; a cluster's
+        // blocks run at the same time. Blocks of a normalized layer have the threads that compute
+        // scales, for which the others wait (`grid`). A second layer has the rows, the part and the
         // outputs of its block's (checked).
         unsafe impl<T: Element> KernelSpec for $spec<T> {
             const NAME: &'static str = $name;
@@ -56,7 +56,7 @@ macro_rules! tiles {
 
         // SAFETY: before they wait, the kernels read weights, bias, sums and norms, which no launch
         // writes, and write their own shared memory.
-        unsafe impl<T: Element> OverlappingKernel for $spec<T> {}
+        unsafe impl<T: Element> DependentKernel for $spec<T> {}
     )+};
 }
 
@@ -124,19 +124,20 @@ impl<T: Element> WarpgroupKernels<T> {
         // Measured on an H200 for 512 and 900 rows (decision 0006): half of the GPU is better than
         // all inputs in one block, and wide blocks are better than two rounds. So are blocks with
         // two layers.
+        let num_multiprocessors = stream.device().num_multiprocessors();
         let divides = jobs.iter().all(|job| job.num_inputs() >= 8 * CHUNK_INPUTS);
-        if divides && fits(HALVES) && num_blocks(HALVES) <= MULTIPROCESSORS / 2 {
+        if divides && fits(HALVES) && num_blocks(HALVES) <= MAX_DIVIDED_BLOCKS {
             let args = WarpgroupArgs::new(jobs, HALVES);
-            self.halves.enqueue_overlapping(stream, args.grid(HALVES), args)?;
-        } else if fits(SQUARE) && (num_blocks(SQUARE) <= MULTIPROCESSORS || !fits(WIDE)) {
+            self.halves.enqueue_dependent(stream, args.grid(HALVES), args)?;
+        } else if fits(SQUARE) && (num_blocks(SQUARE) <= num_multiprocessors || !fits(WIDE)) {
             let args = WarpgroupArgs::new(jobs, SQUARE);
-            self.square.enqueue_overlapping(stream, args.grid(SQUARE), args)?;
+            self.square.enqueue_dependent(stream, args.grid(SQUARE), args)?;
         } else if fits(WIDE) {
             let mut args = WarpgroupArgs::new(jobs, WIDE);
-            if num_blocks(WIDE) > MULTIPROCESSORS {
+            if num_blocks(WIDE) > num_multiprocessors {
                 args = args.with_seconds();
             }
-            self.wide.enqueue_overlapping(stream, args.grid(WIDE), args)?;
+            self.wide.enqueue_dependent(stream, args.grid(WIDE), args)?;
         } else {
             return Ok(false);
         }

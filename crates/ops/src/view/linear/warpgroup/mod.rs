@@ -131,7 +131,7 @@ impl FoldedLayer {
             && self.has_addend != job.addend.is_empty()
             && (job.normalized.is_empty() || self.norm_len != 0)
             && parts.iter().map(|part| part.len).sum::<u32>() == self.num_inputs
-            && job.has_nothing_else();
+            && job.is_plain_linear();
         if !fits {
             return Ok(None);
         }

@@ -1,0 +1,107 @@
+//! The second input of RT-DETR, D-FINE and DEIM as their scripts export them: the size in whose
+//! pixels the boxes are. It becomes a constant, the size of the network's input, so that an image
+//! is the only input.
+
+use std::path::Path;
+
+use super::efficient_nms::{self, read_if_named};
+use super::onnx::{DataType, Model, write};
+use det_post_types::Result;
+
+/// The name of the input. Its two numbers are width and height.
+const INPUT: &str = "orig_target_sizes";
+
+/// The number of i32 among the element types of the schema.
+const I32: i64 = 6;
+
+/// The network as engines load it, where that is not as it stands in the file: without the
+/// suppression at its end, or with a size in place of an input.
+///
+/// # Errors
+/// `Model` when the file cannot be read or is not of the format.
+pub(super) fn adapted(path: &Path) -> Result<Option<Vec<u8>>> {
+    match efficient_nms::cut(path)? {
+        Some(bytes) => Ok(Some(bytes)),
+        None => with_constant(path),
+    }
+}
+
+/// The network with the input as a constant; `None` where it has none, or the size of its image is open.
+fn with_constant(path: &Path) -> Result<Option<Vec<u8>>> {
+    let Some(bytes) = read_if_named(path, INPUT)? else { return Ok(None) };
+    let Ok(model) = Model::parse_with_functions(&bytes) else { return Ok(None) };
+    let [a, b] = &model.graph.inputs[..] else { return Ok(None) };
+    let (image, sizes) = match (a.name, b.name) {
+        (_, INPUT) => (a, b),
+        (INPUT, _) => (b, a),
+        _ => return Ok(None),
+    };
+    let Some(&[_, _, Some(height), Some(width)]) = image.shape.as_deref() else { return Ok(None) };
+    let size = [width, height];
+    let values: Vec<u8> = match sizes.data_type {
+        Some(DataType::I64) => size.iter().flat_map(|side| side.to_le_bytes()).collect(),
+        Some(DataType::Other(I32)) => {
+            size.iter().flat_map(|&side| (side as i32).to_le_bytes()).collect()
+        }
+        Some(DataType::F32) => size.iter().flat_map(|&side| (side as f32).to_le_bytes()).collect(),
+        _ => return Ok(None),
+    };
+    tracing::info!(
+        "model {}: the input {INPUT} is {width}x{height}, the size of the input {}",
+        path.display(),
+        image.name
+    );
+    write::with_constant(&bytes, sizes, &[1, 2], &values).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::onnx::write::{model, put_bytes, tensor_info};
+
+    /// A network of these inputs: name, number of the element type, dimensions.
+    fn file(inputs: &[(&str, i64, &[i64])]) -> tempfile::NamedTempFile {
+        let mut graph = Vec::new();
+        for (name, data_type, dims) in inputs {
+            put_bytes(&mut graph, 11, &tensor_info(name, *data_type, Some(dims)));
+        }
+        put_bytes(&mut graph, 12, &tensor_info("boxes", 1, Some(&[1, 300, 4])));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), model(8, &[], &graph)).unwrap();
+        file
+    }
+
+    #[test]
+    fn the_input_of_sizes_becomes_a_constant() {
+        let image = ("images", 1, &[1, 3, 32, 64][..]);
+        for (data_type, values) in [
+            (7, [64_i64, 32].map(i64::to_le_bytes).concat()),
+            (6, [64_i32, 32].map(i32::to_le_bytes).concat()),
+            (1, [64_f32, 32.0].map(f32::to_le_bytes).concat()),
+        ] {
+            let sizes = (INPUT, data_type, &[1, 2][..]);
+            for inputs in [[image, sizes], [sizes, image]] {
+                let bytes = adapted(file(&inputs).path()).unwrap().unwrap();
+                let found = Model::parse(&bytes).unwrap();
+                let names: Vec<&str> = found.graph.inputs.iter().map(|input| input.name).collect();
+                assert_eq!(names, ["images"]);
+                let constant = found.graph.initializer(INPUT).unwrap();
+                assert_eq!(
+                    (&constant.dims[..], constant.data_type.number()),
+                    (&[1, 2][..], data_type)
+                );
+                assert!(bytes.windows(values.len()).any(|window| window == values));
+            }
+        }
+    }
+
+    #[test]
+    fn other_inputs_stay() {
+        let image = ("images", 1, &[1, 3, 32, 64][..]);
+        let other = ("im_shape", 1, &[1, 2][..]);
+        let text = (INPUT, 8, &[1, 2][..]);
+        for inputs in [&[image][..], &[image, other], &[image, text], &[image, other, text]] {
+            assert!(adapted(file(inputs).path()).unwrap().is_none());
+        }
+    }
+}

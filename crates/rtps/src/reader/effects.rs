@@ -1,0 +1,20 @@
+//! What follows from what a reader hears.
+
+use super::requests::Ask;
+
+/// Counters of writers.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Past {
+    pub renumbered: u64,
+    pub dropped: u64,
+}
+
+/// What follows from a submessage or from time.
+#[derive(Default)]
+pub(crate) struct Effects {
+    pub lost: u64,
+    pub is_ready: bool,
+    pub ask: Option<Ask>,
+    /// The writer started a new numbering.
+    pub is_renumbered: bool,
+}
