@@ -4,7 +4,7 @@
 use det_post_rtps::{Guid, Participant, Writer as DdsWriter, WriterSettings};
 
 use super::error::cannot_join;
-use super::{names, publisher, qos};
+use super::{names, qos, write};
 use crate::NodeName;
 use crate::cdr::Writer;
 use crate::middleware::Qos;
@@ -82,7 +82,7 @@ impl Announcement {
     fn publish(&self) -> Result<()> {
         let mut cdr = Vec::new();
         self.entities.encode(&mut cdr)?;
-        publisher::write(&self.writer, &cdr, None, TOPIC)
+        write::write(&self.writer, &cdr, None, TOPIC)
     }
 }
 

@@ -31,6 +31,7 @@ mod responses;
 mod service;
 mod subscription;
 mod threads;
+mod write;
 
 use std::sync::Arc;
 

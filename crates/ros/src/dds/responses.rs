@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use det_post_rtps::{Guid, Reader, SampleIdentity, Writer};
 
-use super::publisher;
+use super::write;
 use det_post_types::Result;
 
 /// The longest wait of a response; after it the response is written to the
@@ -83,7 +83,7 @@ impl Responses {
             let Some((response, until)) = self.waiting.pop_front() else { break };
             if self.is_ready(response.client, requests) || Instant::now() >= until {
                 let Response { cdr, related, .. } = response;
-                result = result.and(publisher::write(&self.writer, &cdr, related, &self.service));
+                result = result.and(write::write(&self.writer, &cdr, related, &self.service));
             } else {
                 self.waiting.push_back((response, until));
             }
