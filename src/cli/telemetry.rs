@@ -223,7 +223,7 @@ mod tests {
             let topic = "/a\n\u{1b}[2K";
             tracing::warn!(number = 3, "{topic}: lost");
             tracing::debug!("below the level");
-            tracing::error!(target: "rustdds", "of a library");
+            tracing::error!(target: "rten", "of a library");
             tracing::info!("last");
             drop(rosout.unwrap());
             tracing::info!("after its end");

@@ -9,7 +9,7 @@ use super::channel_state::{ChannelState, InputState, lock};
 use super::clock::NodeClock;
 use super::diagnostics::ChannelHealth;
 use super::frame_window::{FrameSummary, FrameWindow};
-use super::live_input::LiveInput;
+use super::live_input::{InputSlot, LiveInput};
 use super::outputs::ChannelOutputs;
 use super::publisher::OutputGate;
 use super::status::TopicStatus;
@@ -19,11 +19,12 @@ use crate::config::{ChannelConfig, ChannelKind};
 use crate::detectors::DetectorInfo;
 use crate::runtime::Factory;
 use crate::runtime::account::Account;
+use crate::runtime::arrivals::NUM_ARRIVING;
 use crate::runtime::channel::Channel;
 use crate::runtime::input::{InputSummary, InputTotals};
 use crate::runtime::metrics::ChannelMetrics;
 use crate::runtime::serving::Serving;
-use crate::runtime::slot::{LossCounter, SlotCloser, SlotOptions, SlotWriter, slot};
+use crate::runtime::slot::{LossCounter, SlotCloser, SlotOptions, slot};
 use crate::runtime::trace::Trace;
 use det_post_ros::messages::DiagnosticStatus;
 use det_post_ros::middleware::Middleware;
@@ -180,13 +181,16 @@ impl LiveChannel {
         let options = SlotOptions { inputs, sync, rate: 1.0, announces };
         let memory = || worker.channel.payload_memory();
         let (writers, reader, closer) = slot(options, memory, self.loss_counter());
+        let arriving = || (0..NUM_ARRIVING).map(|_| memory()).collect();
+        let slots = writers.into_iter().map(|writer| InputSlot { writer, memory: arriving() });
+        let slots: Vec<_> = slots.collect();
         let (state, clock) = (Arc::clone(&self.state), Arc::clone(clock));
         let transforms = Arc::clone(transforms);
         let thread = std::thread::Builder::new()
             .name(self.config.name.clone())
             .spawn(move || worker.run(reader, &state, &clock, &transforms))
             .map_err(|e| Error::new(ErrorKind::Io, "channel", "no thread").with_source(e))?;
-        match self.subscribe(middleware, writers) {
+        match self.subscribe(middleware, slots) {
             Ok(()) => {
                 self.thread = ThreadState::Running(ChannelThread { closer, thread });
                 Ok(())
@@ -206,13 +210,9 @@ impl LiveChannel {
         Arc::new(move |input, loss, num| lock(&state.inputs[input].account).note_loss(loss, num))
     }
 
-    fn subscribe(
-        &mut self,
-        middleware: &mut dyn Middleware,
-        writers: Vec<SlotWriter>,
-    ) -> Result<()> {
-        for (input, writer) in self.inputs.iter_mut().zip(writers) {
-            input.subscribe(middleware, &self.config, writer, &self.state)?;
+    fn subscribe(&mut self, middleware: &mut dyn Middleware, slots: Vec<InputSlot>) -> Result<()> {
+        for (input, slot) in self.inputs.iter_mut().zip(slots) {
+            input.subscribe(middleware, &self.config, slot, &self.state)?;
         }
         Ok(())
     }

@@ -7,9 +7,11 @@ use super::calibration::{CalibrationHealth, CalibrationSummary};
 use super::channel_state::{ChannelState, lock};
 use super::diagnostics::InputHealth;
 use super::status::TopicStatus;
-use crate::config::{ChannelConfig, InputConfig, LiveConfig};
+use crate::config::{ChannelConfig, InputConfig};
+use crate::runtime::arrivals::{Arrivals, Note};
 use crate::runtime::input::InputSummary;
 use crate::runtime::slot::{Offered, SlotWriter};
+use det_post_ops::device::PayloadMemory;
 use det_post_ros::middleware::{InputKind, Middleware, Receiver, Subscription};
 use det_post_types::Result;
 
@@ -29,6 +31,12 @@ pub(super) struct LiveInput {
 struct Subscriptions {
     sensor: Box<dyn Subscription>,
     camera_info: Option<Box<dyn Subscription>>,
+}
+
+/// An input's end of the slot, and memory of the same kind in which its messages arrive.
+pub(super) struct InputSlot {
+    pub(super) writer: SlotWriter,
+    pub(super) memory: Vec<PayloadMemory>,
 }
 
 impl LiveInput {
@@ -57,13 +65,21 @@ impl LiveInput {
         &mut self,
         middleware: &mut dyn Middleware,
         channel: &ChannelConfig,
-        writer: SlotWriter,
+        slot: InputSlot,
         state: &Arc<ChannelState>,
     ) -> Result<()> {
         let InputConfig { topic, camera_info, .. } = &self.config;
         self.topic = middleware.resolve(topic);
-        let receiver = receiver(channel, self.index, writer, Arc::clone(state));
-        let sensor = middleware.subscribe(topic, self.kind, channel.live.qos, receiver)?;
+        let arrivals = Arrivals {
+            kind: self.kind,
+            writer: slot.writer,
+            memory: slot.memory,
+            max_payload_bytes: channel.live.max_payload_bytes,
+            note: note(channel, self.index, Arc::clone(state)),
+        };
+        let (receiver, buffers) = arrivals.into_receiver();
+        let qos = channel.live.qos;
+        let sensor = middleware.subscribe_into(topic, self.kind, qos, receiver, buffers)?;
         let camera_info = match camera_info {
             None => None,
             Some(topic) => {
@@ -119,17 +135,10 @@ fn camera_info_receiver(channel: &str, index: usize, state: Arc<ChannelState>) -
     })
 }
 
-/// Copies every message into the slot and counts it.
-fn receiver(
-    channel: &ChannelConfig,
-    index: usize,
-    mut slot: SlotWriter,
-    state: Arc<ChannelState>,
-) -> Receiver {
+/// Counts every message of an input.
+fn note(channel: &ChannelConfig, index: usize, state: Arc<ChannelState>) -> Note {
     let name = channel.name.clone();
-    let LiveConfig { max_payload_bytes, .. } = channel.live;
-    Box::new(move |received| {
-        let offered = received.and_then(|message| slot.offer(&message, max_payload_bytes));
+    Box::new(move |offered| {
         if matches!(offered, Ok(Offered::Closed)) {
             return;
         }

@@ -6,7 +6,6 @@ use super::message_buffer::MessageBuffer;
 use super::synchronizer::{Arrival, Closed, Outcome, Synchronizer};
 use crate::config::{InputConfig, SyncConfig};
 use det_post_ops::device::PayloadMemory;
-use det_post_ros::middleware::Received;
 use det_post_types::{Error, ErrorKind, Result, Stamp};
 
 /// A message that several frames may contain.
@@ -160,17 +159,11 @@ fn too_far_apart(chosen: &[Option<SharedMessage>]) -> Error {
     Error::new(ErrorKind::ViewsTooFarApart, "synchronizer", message)
 }
 
-/// Copies a message into a buffer with no other reference.
+/// The buffer behind its only reference.
 ///
 /// # Errors
-/// Returns the errors of [`MessageBuffer::fill`]; `Argument` for a buffer with other references.
-pub fn fill(
-    buffer: &mut SharedMessage,
-    message: &Received<'_>,
-    max_payload_bytes: usize,
-) -> Result<()> {
-    match Arc::get_mut(buffer) {
-        Some(buffer) => buffer.fill(message, max_payload_bytes),
-        None => Err(Error::new(ErrorKind::Argument, "slot", "the buffer to fill is being read")),
-    }
+/// `Argument` for a buffer with other references.
+pub fn sole(buffer: &mut SharedMessage) -> Result<&mut MessageBuffer> {
+    Arc::get_mut(buffer)
+        .ok_or_else(|| Error::new(ErrorKind::Argument, "slot", "the buffer to fill is being read"))
 }

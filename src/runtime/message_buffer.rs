@@ -1,10 +1,11 @@
 //! Copies of sensors' messages.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use crate::detectors::{FrameInput, Payload};
 use det_post_ops::device::PayloadMemory;
-use det_post_ros::middleware::Received;
+use det_post_ros::middleware::{InputKind, Received, deliver};
 use det_post_types::{
     CameraCalibration, CloudView, CompressedFormat, CompressedView, Encoding, Error, ErrorKind,
     FileSamples, Header, ImagePayload, ImageView, PointField, PointFields, ReceivedTensors, Result,
@@ -22,6 +23,8 @@ pub struct MessageBuffer {
     num_fields: usize,
     tensors: TensorEntries,
     data: PayloadMemory,
+    /// Where the payload is in the data, which may be a whole message.
+    payload: Range<usize>,
 }
 
 /// The format of the data.
@@ -69,6 +72,40 @@ impl MessageBuffer {
     /// `TooLarge` when the payload is larger than `max_payload_bytes`, `Argument` for a
     /// message of another kind.
     pub fn fill(&mut self, message: &Received<'_>, max_payload_bytes: usize) -> Result<()> {
+        let data = self.describe(message, max_payload_bytes)?;
+        self.data.copy_from(data);
+        self.payload = 0..data.len();
+        Ok(())
+    }
+
+    /// Takes over memory that holds a whole CDR message of a sensor, and leaves the buffer's own
+    /// in its place.
+    ///
+    /// # Errors
+    /// Those of [`deliver`] and [`MessageBuffer::fill`]; the memory is left as it is.
+    pub fn adopt(
+        &mut self,
+        kind: InputKind,
+        memory: &mut PayloadMemory,
+        max_payload_bytes: usize,
+    ) -> Result<()> {
+        let message = memory.bytes();
+        let mut found = Err(not_of_a_sensor());
+        deliver(kind, message, &mut |received| {
+            let payload = received.and_then(|received| self.describe(&received, max_payload_bytes));
+            found = payload.and_then(|payload| range_in(message, payload));
+        });
+        self.payload = found?;
+        std::mem::swap(&mut self.data, memory);
+        Ok(())
+    }
+
+    /// Notes everything of a message but its payload, which it returns.
+    fn describe<'m>(
+        &mut self,
+        message: &Received<'m>,
+        max_payload_bytes: usize,
+    ) -> Result<&'m [u8]> {
         let (header, layout, data) = match message {
             Received::Image { header, payload: ImagePayload::Raw(image) } => {
                 let layout = Layout::Image {
@@ -94,13 +131,7 @@ impl MessageBuffer {
             Received::CameraInfo(_)
             | Received::Transform { .. }
             | Received::Clock(_)
-            | Received::Bond(_) => {
-                return Err(Error::new(
-                    ErrorKind::Argument,
-                    "slot",
-                    "the message is not a sensor's",
-                ));
-            }
+            | Received::Bond(_) => return Err(not_of_a_sensor()),
         };
         if data.len() > max_payload_bytes {
             return Err(Error::new(
@@ -117,8 +148,7 @@ impl MessageBuffer {
         self.frame_id.push_str(header.frame_id);
         self.arrived = Some(Instant::now());
         self.layout = layout;
-        self.data.copy_from(data);
-        Ok(())
+        Ok(data)
     }
 
     fn fill_cloud(&mut self, view: &CloudView<'_>) -> Layout {
@@ -153,7 +183,7 @@ impl MessageBuffer {
 
     /// The bytes of the payload.
     pub fn data(&self) -> &[u8] {
-        self.data.bytes()
+        &self.data.bytes()[self.payload.clone()]
     }
 
     /// A view of the message.
@@ -163,7 +193,7 @@ impl MessageBuffer {
     /// message was received.
     pub fn view(&self) -> Result<InputView<'_>> {
         let header = Header { stamp: self.stamp, frame_id: &self.frame_id };
-        let data = self.data.bytes();
+        let data = self.data();
         let payload = match self.layout {
             Layout::Nothing => {
                 return Err(Error::new(ErrorKind::Argument, "slot", "the buffer holds no message"));
@@ -188,6 +218,20 @@ impl MessageBuffer {
             Layout::Tensors => PayloadView::Tensors(ReceivedTensors::new(self.tensors, data)?),
         };
         Ok(InputView { header, payload })
+    }
+}
+
+fn not_of_a_sensor() -> Error {
+    Error::new(ErrorKind::Argument, "slot", "the message is not a sensor's")
+}
+
+/// Where a part of a message is in it.
+fn range_in(message: &[u8], part: &[u8]) -> Result<Range<usize>> {
+    let start = part.as_ptr().addr().wrapping_sub(message.as_ptr().addr());
+    let range = if part.is_empty() { 0..0 } else { start..start.saturating_add(part.len()) };
+    match message.get(range.clone()) {
+        Some(_) => Ok(range),
+        None => Err(Error::new(ErrorKind::Argument, "slot", "the payload is not in its message")),
     }
 }
 

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`channel`] | from frames to detections, in a replay and in the live node |
 //! | [`message_buffer`], [`synchronizer`], `assembler` | from messages to frames |
-//! | [`slot`], `input` | the newest frame of live inputs, and the counters of their messages |
+//! | [`arrivals`], [`slot`], `input` | messages of a middleware in memory of the slot, the newest frame of live inputs, and the counters of their messages |
 //! | [`supervisor`] | the detector, which is built again after a failure of its device |
 //! | [`isolated`] | a detector in a separate process |
 //! | `metrics`, [`trace`] | counters for Prometheus, frames over time for Perfetto |
@@ -16,6 +16,7 @@
 //! | `poses` | poses of the sensors of a frame |
 
 pub(crate) mod account;
+pub mod arrivals;
 pub(crate) mod assembler;
 pub mod channel;
 pub(crate) mod frame_inputs;

@@ -1,6 +1,6 @@
 //! The newest frame of a channel's inputs, which waits for the channel.
 //!
-//! A middleware copies every message into a buffer. The lock of the slot is held only to
+//! A middleware copies every message into a buffer, or puts it together there. The lock of the slot is held only to
 //! swap pointers and to compare stamps, so that a middleware never waits for a channel. A
 //! frame that is replaced by a newer one is counted. Buffers grow to the largest message,
 //! whose size is bounded, and are reused. A GPU uploads directly from the buffer.
@@ -12,10 +12,12 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::assembler::{Assembler, Sequence, SharedMessage, fill};
+use super::assembler::{Assembler, Sequence, SharedMessage, sole};
+#[cfg(doc)]
+use super::message_buffer::MessageBuffer;
 use crate::config::{InputConfig, SyncConfig};
 use det_post_ops::device::PayloadMemory;
-use det_post_ros::middleware::Received;
+use det_post_ros::middleware::{InputKind, Received};
 use det_post_types::{Error, Result, Stamp};
 
 /// The result of offering a message.
@@ -154,10 +156,30 @@ impl SlotWriter {
     /// Copies a message into the slot. A frame that it closes replaces the frame that waits.
     ///
     /// # Errors
-    /// Returns the errors of `fill`; `StampNotNewer` with several inputs. The waiting frame is
+    /// Returns the errors of [`MessageBuffer::fill`]; `StampNotNewer` with several inputs. The waiting frame is
     /// kept.
     pub fn offer(&mut self, message: &Received<'_>, max_payload_bytes: usize) -> Result<Offered> {
-        fill(&mut self.buffer, message, max_payload_bytes)?;
+        sole(&mut self.buffer)?.fill(message, max_payload_bytes)?;
+        self.submit()
+    }
+
+    /// As [`SlotWriter::offer`] for memory that holds a whole CDR message, which the slot takes
+    /// over. Memory that is free takes its place.
+    ///
+    /// # Errors
+    /// Returns the errors of [`MessageBuffer::adopt`]; `StampNotNewer` with several inputs.
+    pub fn adopt(
+        &mut self,
+        kind: InputKind,
+        memory: &mut PayloadMemory,
+        max_payload_bytes: usize,
+    ) -> Result<Offered> {
+        sole(&mut self.buffer)?.adopt(kind, memory, max_payload_bytes)?;
+        self.submit()
+    }
+
+    /// Adds the message in the buffer.
+    fn submit(&mut self) -> Result<Offered> {
         let mut state = self.shared.lock();
         if state.is_closed {
             return Ok(Offered::Closed);

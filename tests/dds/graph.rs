@@ -4,7 +4,8 @@ use super::peer::{Heard, PATIENCE, Peer, events, turn, wait_until};
 use det_post_ros::Remaps;
 use det_post_ros::messages::type_hash;
 use det_post_ros::middleware::{
-    InputKind, Middleware, MiddlewareEvent, Qos, Receiver, Reliability, Response, ServiceKind,
+    Direction, InputKind, Middleware, MiddlewareEvent, Qos, Receiver, Reliability, Response,
+    ServiceKind,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -193,7 +194,10 @@ fn either_side_may_restart() {
             wait_until("the end of the peer", || {
                 input.num_publishers() == 0 && output.num_subscribers() == 0
             });
-            let gone = MiddlewareEvent::PeerGone { topic: "/image".to_owned() };
+            let gone = MiddlewareEvent::PeerGone {
+                topic: "/image".to_owned(),
+                peer: Direction::Publisher,
+            };
             assert!(heard_events.wait(|all| all.contains(&gone)).contains(&gone));
             peer = turn.peer().unwrap();
         }

@@ -129,7 +129,7 @@ fn paced(index: usize) {
     }
 }
 
-/// A heartbeat of 52 bytes made rustdds 0.15.1 list every missing number.
+/// A heartbeat of 52 bytes may make a reader list every missing number.
 #[test]
 fn ranges_of_any_length_take_no_memory() {
     let turn = turn();
@@ -175,7 +175,7 @@ fn ranges_of_any_length_take_no_memory() {
     site.await_discovery(&turn, 4);
 }
 
-/// In rustdds 0.15.1 four claims of 256 MiB hold 1 GiB, from any sender.
+/// Four claims of 256 MiB would hold 1 GiB, from any sender.
 #[test]
 fn fragments_use_memory_as_they_arrive_not_as_claimed() {
     let turn = turn();

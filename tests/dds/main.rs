@@ -1,8 +1,9 @@
-//! The DDS middleware against an independent implementation: CycloneDDS, by its
-//! Python package, in a process of its own on the loopback interface.
+//! The DDS middleware against independent implementations, in processes of their
+//! own on the loopback interface: CycloneDDS by its Python package, Fast DDS by a
+//! program that is compiled here.
 //!
-//! `DET_POST_PEER_PYTHON` names a Python that has `cyclonedds`; without it the
-//! tests say that they were skipped. They run one after the other, each in a
+//! `DET_POST_PEER_PYTHON` names a Python that has `cyclonedds`; Fast DDS is that of the
+//! system. Without them the tests say that they were skipped. They run one after the other, each in a
 //! domain of its own.
 
 #![cfg(feature = "dds")]
@@ -22,17 +23,21 @@ use common::{
 };
 
 mod calibration;
+mod fast_dds;
+mod fast_dds_peer;
 mod flood;
 mod graph;
 mod hostile;
 mod load;
 mod messages;
+mod metadata_client;
 mod node;
 mod other_stacks;
+mod pauses;
 mod peer;
 mod robustness;
 mod rtps;
 mod services;
 mod soak;
 mod surround;
-mod third_party;
+mod tshark;

@@ -53,6 +53,11 @@ impl Program {
         Self::start(Path::new(PROGRAM), domain, &config, &[&parameters, more].concat())
     }
 
+    /// Number of its process.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// A number in its `/proc/PID/status`.
     pub fn status(&self, key: &str) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();

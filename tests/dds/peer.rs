@@ -94,6 +94,11 @@ impl Peer {
         peer
     }
 
+    /// Number of its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     fn answer(&mut self) -> Value {
         let mut line = String::new();
         self.answers.read_line(&mut line).unwrap();
@@ -223,4 +228,10 @@ pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
         assert!(Instant::now() < deadline, "{what} within {PATIENCE:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// The DDS name of a type of ROS.
+pub fn dds_type(type_name: &str) -> String {
+    let parts: Vec<&str> = type_name.split('/').collect();
+    format!("{}::{}::dds_::{}_", parts[0], parts[1], parts[2])
 }

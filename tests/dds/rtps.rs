@@ -181,7 +181,7 @@ impl Parameters {
 /// A participant that sends only the datagrams of a test.
 pub struct Rogue {
     pub prefix: Prefix,
-    socket: UdpSocket,
+    pub socket: UdpSocket,
     /// Ports of the middleware: for discovery, for messages.
     ports: [u16; 2],
 }

@@ -1,5 +1,6 @@
 //! The services of the node, called as CycloneDDS's ROS calls them.
 
+use super::metadata_client::MetadataClient;
 use super::peer::{PATIENCE, Peer, events, turn};
 use det_post_ros::cdr::Reader;
 use det_post_ros::messages::find_type;
@@ -8,16 +9,8 @@ use det_post_ros::{
     LifecycleState, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
     ParameterRange, ParameterType, ParameterValue, Remaps,
 };
-use rustdds::bytes::Bytes;
-use rustdds::rpc::SampleIdentity;
-use rustdds::{
-    QosPolicyBuilder, RepresentationIdentifier, SequenceNumber, TopicKind, WriteOptionsBuilder,
-    no_key,
-};
 use serde_json::{Value, json};
-use std::convert::Infallible;
 use std::sync::{Mutex, mpsc};
-use std::time::Duration;
 
 /// A stateless node: its responses show the requests.
 fn answer(request: Request) -> Response {
@@ -322,120 +315,16 @@ fn services_answer_during_a_transition() {
     assert_eq!(slow.finish()["success"], json!(true));
 }
 
-/// Requests and responses as bytes, for a client that sends its identity
-/// beside the message.
-struct Raw;
-
-impl no_key::SerializerAdapter<Bytes> for Raw {
-    type Error = Infallible;
-
-    fn output_encoding() -> RepresentationIdentifier {
-        RepresentationIdentifier::CDR_LE
-    }
-
-    fn to_bytes(value: &Bytes) -> Result<Bytes, Infallible> {
-        Ok(value.clone())
-    }
-}
-
-impl no_key::DeserializerAdapter<Vec<u8>> for Raw {
-    type Error = Infallible;
-    type Decoded = Vec<u8>;
-
-    fn supported_encodings() -> &'static [RepresentationIdentifier] {
-        &[RepresentationIdentifier::CDR_LE]
-    }
-
-    fn transform_decoded(decoded: Vec<u8>) -> Vec<u8> {
-        decoded
-    }
-}
-
-impl no_key::DefaultDecoder<Vec<u8>> for Raw {
-    type Decoder = Raw;
-    const DECODER: Raw = Raw;
-}
-
-impl Clone for Raw {
-    fn clone(&self) -> Self {
-        Self
-    }
-}
-
-impl<'de> no_key::Decode<'de, Vec<u8>> for Raw {
-    type Error = Infallible;
-
-    fn decode_bytes(
-        self,
-        bytes: &'de [u8],
-        _: RepresentationIdentifier,
-    ) -> Result<Vec<u8>, Infallible> {
-        Ok(bytes.to_owned())
-    }
-}
-
-/// A client that identifies itself in the metadata of its requests, as with Fast DDS.
-struct MetadataClient {
-    requests: no_key::DataWriter<Bytes, Raw>,
-    responses: no_key::SimpleDataReader<Vec<u8>, Raw>,
-    /// Last, so that the endpoints are dropped before it.
-    _participant: rustdds::DomainParticipant,
-}
-
-impl MetadataClient {
-    /// A client of a service of the node `det_post`.
-    fn new(domain: u16, service: &str, dds_type: &str) -> Self {
-        let localhost = std::net::IpAddr::from([127, 0, 0, 1]);
-        let builder = rustdds::DomainParticipantBuilder::new(domain);
-        let participant = builder.with_only_networks([localhost]).build().unwrap();
-        let qos = QosPolicyBuilder::new().reliable(rustdds::Duration::from_secs(1)).build();
-        let topic = |name: String, part: &str| {
-            let kind = format!("{dds_type}_{part}_");
-            participant.create_topic(name, kind, &qos, TopicKind::NoKey).unwrap()
-        };
-        let asking = topic(format!("rq/det_post/{service}Request"), "Request");
-        let answering = topic(format!("rr/det_post/{service}Reply"), "Response");
-        let publisher = participant.create_publisher(&qos).unwrap();
-        let subscriber = participant.create_subscriber(&qos).unwrap();
-        Self {
-            requests: publisher.create_datawriter_no_key(&asking, None).unwrap(),
-            responses: subscriber.create_simple_datareader_no_key(&answering, None).unwrap(),
-            _participant: participant,
-        }
-    }
-
-    /// The response to a request, both without their encapsulation header.
-    fn ask(&self, request: &'static [u8]) -> Vec<u8> {
-        // As Fast DDS does it: the reader of the responses, and no number.
-        let writer_guid = self.responses.guid();
-        let reader = SampleIdentity { writer_guid, sequence_number: SequenceNumber::UNKNOWN };
-        let options = WriteOptionsBuilder::new().related_sample_identity(reader).build();
-        let request = Bytes::from_static(request);
-        let sent = self.requests.write_with_options(request, options).unwrap();
-        let asked = SampleIdentity { writer_guid, ..sent };
-        let deadline = std::time::Instant::now() + PATIENCE;
-        loop {
-            assert!(std::time::Instant::now() < deadline, "no answer");
-            match self.responses.try_take_one().unwrap() {
-                Some(response) if response.related_sample_identity() == Some(asked) => {
-                    return response.into_value();
-                }
-                _ => std::thread::sleep(Duration::from_millis(5)),
-            }
-        }
-    }
-}
-
 #[test]
 fn a_client_whose_identity_is_metadata_gets_a_response() {
     let turn = turn();
     let mut middleware = turn.middleware("det_post");
     middleware.serve(Box::new(answer)).unwrap();
     let client =
-        MetadataClient::new(turn.domain, "get_state", "lifecycle_msgs::srv::dds_::GetState");
+        MetadataClient::new(turn.domain, "/det_post/get_state", "lifecycle_msgs/srv/GetState");
     for _ in 0..3 {
         let expected = [&[13, 0, 0, 0, 11, 0, 0, 0], "activating\0".as_bytes(), &[0]].concat();
-        assert_eq!(client.ask(&[0, 0, 0, 0]), expected);
+        assert_eq!(client.ask(&[0, 1, 0, 0, 0, 0, 0, 0])[4..], expected);
     }
 }
 
@@ -449,12 +338,12 @@ fn such_a_client_gets_a_response_in_fragments() {
     middleware
         .serve(Box::new(move |_| Response::Names { names: listed.clone(), prefixes: Vec::new() }))
         .unwrap();
-    let dds_type = "rcl_interfaces::srv::dds_::ListParameters";
-    let client = MetadataClient::new(turn.domain, "list_parameters", dds_type);
+    let service_type = "rcl_interfaces/srv/ListParameters";
+    let client = MetadataClient::new(turn.domain, "/det_post/list_parameters", service_type);
     for _ in 0..3 {
         // No prefixes; any depth.
-        let response = client.ask(&[0; 16]);
-        let mut reader = Reader::of_body("response", &response, false);
+        let response = client.ask(&[&[0, 1, 0, 0], &[0; 16][..]].concat());
+        let mut reader = Reader::new("response", &response).unwrap();
         assert_eq!(reader.sequence_len(4).unwrap(), names.len());
         for name in &names {
             assert_eq!(reader.str().unwrap(), name);

@@ -24,6 +24,7 @@ mod discovery;
 mod error;
 mod io;
 mod participant;
+mod qos;
 mod reader;
 mod settings;
 mod types;
@@ -32,10 +33,8 @@ mod writer;
 
 pub use api::{Participant, Reader, Writer};
 pub use error::Error;
-pub use settings::{
-    Durability, History, Interfaces, Limits, ParticipantSettings, Qos, ReaderSettings, Reliability,
-    WriterSettings,
-};
+pub use qos::{Durability, History, Qos, Reliability};
+pub use settings::{Interfaces, Limits, ParticipantSettings, ReaderSettings, WriterSettings};
 pub use types::{
     Assembler, EndpointInfo, EndpointKind, EntityId, Event, Guid, GuidPrefix, Mismatch,
     ParticipantInfo, RemovalReason, Sample, SampleData, SampleIdentity, Statistics, Target,

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use crate::settings::Qos;
+use crate::qos::Qos;
 
 /// The part of a [`Guid`] that names a participant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

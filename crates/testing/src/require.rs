@@ -30,8 +30,6 @@ pub enum Need {
     Namespaces,
     /// A sourced ROS 2.
     Ros2,
-    /// Cargo's copy of a published crate.
-    Crates,
     /// The Python of `DET_POST_TORCH_PYTHON` with torch and onnx.
     Torch,
     /// `gcc` and `g++`.
@@ -42,10 +40,14 @@ pub enum Need {
     Chromium,
     /// The program for aarch64 that `DET_POST_AARCH64_PROGRAM` names, and qemu.
     Aarch64,
+    /// The library and headers of Fast DDS, and `c++`.
+    FastDds,
+    /// `tshark`.
+    Tshark,
 }
 
 impl Need {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Cuda,
         Self::Data,
         Self::Ort,
@@ -54,12 +56,13 @@ impl Need {
         Self::Nvcc,
         Self::Namespaces,
         Self::Ros2,
-        Self::Crates,
         Self::Torch,
         Self::Compiler,
         Self::NvJpeg,
         Self::Chromium,
         Self::Aarch64,
+        Self::FastDds,
+        Self::Tshark,
     ];
 
     /// The need in `DET_POST_REQUIRE` and in the lines of skipped tests.
@@ -73,12 +76,13 @@ impl Need {
             Self::Nvcc => "nvcc",
             Self::Namespaces => "namespaces",
             Self::Ros2 => "ros2",
-            Self::Crates => "crates",
             Self::Torch => "torch",
             Self::Compiler => "compiler",
             Self::NvJpeg => "nvjpeg",
             Self::Chromium => "chromium",
             Self::Aarch64 => "aarch64",
+            Self::FastDds => "fastdds",
+            Self::Tshark => "tshark",
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::node::status::TopicStatus;
-use det_post_ros::middleware::{MiddlewareEvent, advice_for_type};
+use det_post_ros::middleware::{Direction, MiddlewareEvent, advice_for_type};
 
 /// The most topics whose events are kept, and the most failed parts.
 const MAX_EVENTS: usize = 64;
@@ -43,7 +43,13 @@ impl Graph {
                 }
             }
             MiddlewareEvent::PeerFound { topic } => tracing::debug!("{topic}: a peer joined"),
-            MiddlewareEvent::PeerGone { topic } => tracing::info!("{topic}: a peer left"),
+            // An input that ends is news; a subscriber, such as `ros2 topic echo`, is not.
+            MiddlewareEvent::PeerGone { topic, peer: Direction::Publisher } => {
+                tracing::info!("{topic}: a publisher left");
+            }
+            MiddlewareEvent::PeerGone { topic, peer: Direction::Subscription } => {
+                tracing::debug!("{topic}: a subscriber left");
+            }
             MiddlewareEvent::Lost { topic, count } => {
                 if let Some(total) = entry(&mut self.lost, &topic) {
                     *total = total.saturating_add(count);

@@ -13,7 +13,7 @@ use crate::replay::context::ReplayContext;
 use crate::replay::input::{CalibrationTopic, InputTopic, ReplayInput};
 use crate::runtime::Factory;
 use crate::runtime::account::Account;
-use crate::runtime::assembler::{Assembler, Sequence, SharedMessage, fill};
+use crate::runtime::assembler::{Assembler, Sequence, SharedMessage, sole};
 use crate::runtime::channel::Channel;
 use crate::runtime::frame_messages::Calibrations;
 use crate::runtime::slot::Loss;
@@ -202,7 +202,8 @@ impl ReplayChannel {
     fn wait(&mut self, input: usize, received: &Received<'_>, log_time: Stamp) -> Result<()> {
         let Some(Frames { assembler, buffers, .. }) = &mut self.frames else { return Ok(()) };
         let buffer = &mut buffers[input];
-        fill(buffer, received, usize::MAX)
+        sole(buffer)?
+            .fill(received, usize::MAX)
             .and_then(|()| assembler.arrive(log_time, input, buffer))
             .and_then(|()| assembler.exchange(input, buffer))
     }

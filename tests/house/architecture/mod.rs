@@ -150,8 +150,6 @@ fn no_foreign_sources() {
     let tracked = std::process::Command::new("git").args(["ls-files"]).current_dir(root()).output();
     let Ok(tracked) = tracked else { return };
     let files = String::from_utf8_lossy(&tracked.stdout).into_owned();
-    // Until crates/rtps takes its place: docs/decisions/0005-rustdds.md.
-    let is_known = |file: &str| file.starts_with("third_party/rustdds");
     let is_foreign = |file: &&str| {
         let parts: Vec<&str> = file.split('/').collect();
         let folders = ["third_party", "vendor", "external", "3rdparty", "deps"];
@@ -161,8 +159,7 @@ fn no_foreign_sources() {
             });
         is_licence || parts.iter().any(|part| folders.contains(part))
     };
-    let foreign: Vec<&str> =
-        files.lines().filter(is_foreign).filter(|file| !is_known(file)).collect();
+    let foreign: Vec<&str> = files.lines().filter(is_foreign).collect();
     assert!(foreign.is_empty(), "sources of other projects: {foreign:?}");
 }
 

@@ -53,7 +53,7 @@ impl PayloadMemory {
     /// for a GPU, for which the copy is a large part of a frame's time.
     pub fn copy_from(&mut self, data: &[u8]) {
         #[cfg(feature = "cuda")]
-        self.reserve(data.len());
+        self.lock_pages(data.len());
         self.len = data.len();
         match &mut self.storage {
             HostStorage::Pageable(bytes) => {
@@ -69,9 +69,37 @@ impl PayloadMemory {
         }
     }
 
+    /// Bytes that the memory holds without growing.
+    pub fn capacity(&self) -> usize {
+        match &self.storage {
+            HostStorage::Pageable(bytes) => bytes.len(),
+            #[cfg(feature = "cuda")]
+            HostStorage::PageLocked { memory, .. } => {
+                memory.as_ref().map_or(0, |memory| memory.bytes().len().saturating_sub(TAIL_BYTES))
+            }
+        }
+    }
+
+    /// Grows the memory to at least `num_bytes`. The payload is lost where it grows.
+    pub fn reserve(&mut self, num_bytes: usize) {
+        #[cfg(feature = "cuda")]
+        self.lock_pages(num_bytes);
+        if let HostStorage::Pageable(bytes) = &mut self.storage
+            && bytes.len() < num_bytes
+        {
+            bytes.resize(num_bytes, 0);
+        }
+    }
+
+    /// Makes the payload the first `len` bytes of the memory, as they are, or all of it where it
+    /// is smaller: see [`PayloadMemory::reserve`].
+    pub fn set_len(&mut self, len: usize) {
+        self.len = len.min(self.capacity());
+    }
+
     /// Grows page-locked memory to at least `num_bytes`.
     #[cfg(feature = "cuda")]
-    fn reserve(&mut self, num_bytes: usize) {
+    fn lock_pages(&mut self, num_bytes: usize) {
         let HostStorage::PageLocked { device, memory } = &mut self.storage else { return };
         if memory.as_ref().is_some_and(|memory| memory.bytes().len() >= num_bytes) {
             return;
@@ -83,7 +111,7 @@ impl PayloadMemory {
             Ok(larger) => *memory = Some(larger),
             Err(error) => {
                 tracing::warn!("payloads for {device} are copied twice: {error}");
-                self.storage = HostStorage::default();
+                *self = Self::default();
             }
         }
     }
@@ -91,11 +119,24 @@ impl PayloadMemory {
     /// The payload.
     pub fn bytes(&self) -> &[u8] {
         match &self.storage {
-            HostStorage::Pageable(bytes) => bytes,
+            HostStorage::Pageable(bytes) => &bytes[..self.len],
             #[cfg(feature = "cuda")]
             HostStorage::PageLocked { memory: Some(memory), .. } => &memory.bytes()[..self.len],
             #[cfg(feature = "cuda")]
             HostStorage::PageLocked { memory: None, .. } => &[],
+        }
+    }
+
+    /// The payload, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.storage {
+            HostStorage::Pageable(bytes) => &mut bytes[..self.len],
+            #[cfg(feature = "cuda")]
+            HostStorage::PageLocked { memory: Some(memory), .. } => {
+                &mut memory.bytes_mut()[..self.len]
+            }
+            #[cfg(feature = "cuda")]
+            HostStorage::PageLocked { memory: None, .. } => &mut [],
         }
     }
 }
@@ -115,5 +156,22 @@ mod tests {
             assert_eq!(memory.bytes(), payload);
         }
         assert_eq!(memory.bytes().as_ptr(), address);
+    }
+
+    #[test]
+    fn a_payload_is_written_in_place() {
+        let mut memory = PayloadMemory::default();
+        memory.set_len(9);
+        assert_eq!((memory.capacity(), memory.bytes()), (0, &[][..]));
+        memory.reserve(100);
+        let address = memory.bytes().as_ptr();
+        for len in [100, 3, 80] {
+            memory.set_len(len);
+            memory.bytes_mut().fill(len as u8);
+            assert_eq!(memory.bytes(), vec![len as u8; len]);
+            assert_eq!((memory.bytes().as_ptr(), memory.capacity()), (address, 100));
+        }
+        memory.copy_from(&[5; 7]);
+        assert_eq!(memory.bytes(), [5; 7]);
     }
 }

@@ -1,34 +1,31 @@
 //! `ros_discovery_info`: announces which readers and writers belong to the node,
 //! so that `ros2 node list` and `ros2 node info` show it.
 
-use rustdds::bytes::Bytes;
-use rustdds::policy::{Durability, History, Reliability};
-use rustdds::{
-    DomainParticipant, Duration, GUID, Publisher, QosPolicyBuilder, RTPSEntity, TopicKind,
-};
+use det_post_rtps::{Guid, Participant, Writer as DdsWriter, WriterSettings};
 
-use super::error::error;
-use super::payload::{self, RawWriter};
+use super::error::cannot_join;
+use super::{names, qos, write};
 use crate::NodeName;
 use crate::cdr::Writer;
+use crate::middleware::Qos;
 use det_post_types::Result;
 
 const TOPIC: &str = "ros_discovery_info";
-const TYPE: &str = "rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_";
+const TYPE: &str = "rmw_dds_common/msg/ParticipantEntitiesInfo";
 
 /// The published announcement of the node.
 pub(super) struct Announcement {
-    writer: RawWriter,
+    writer: DdsWriter,
     entities: Entities,
 }
 
 /// `rmw_dds_common/ParticipantEntitiesInfo` of one node.
 struct Entities {
-    participant: GUID,
+    participant: Guid,
     node: NodeName,
     gid_len: usize,
-    readers: Vec<GUID>,
-    writers: Vec<GUID>,
+    readers: Vec<Guid>,
+    writers: Vec<Guid>,
 }
 
 /// Which kind of endpoint.
@@ -43,25 +40,17 @@ pub(super) enum Direction {
 impl Announcement {
     /// Announces a node without endpoints. A global identifier has `gid_len`
     /// bytes.
-    pub fn new(
-        participant: &DomainParticipant,
-        publisher: &Publisher,
-        node: NodeName,
-        gid_len: usize,
-    ) -> Result<Self> {
-        let qos = QosPolicyBuilder::new()
-            .reliability(Reliability::Reliable { max_blocking_time: Duration::ZERO })
-            .durability(Durability::TransientLocal)
-            .history(History::KeepLast { depth: 1 })
-            .build();
-        let qos = super::qos::with_type(qos, "rmw_dds_common/msg/ParticipantEntitiesInfo");
-        let refused = |cause| error(format!("cannot announce {}", node.full())).with_source(cause);
-        let topic = participant
-            .create_topic(TOPIC.to_owned(), TYPE.to_owned(), &qos, TopicKind::NoKey)
-            .map_err(|cause| refused(Box::new(cause)))?;
-        let writer = publisher
-            .create_datawriter_no_key(&topic, Some(qos))
-            .map_err(|cause| refused(Box::new(cause)))?;
+    pub fn new(participant: &Participant, node: NodeName, gid_len: usize) -> Result<Self> {
+        let settings = WriterSettings {
+            topic: TOPIC.to_owned(),
+            type_name: names::message_type(TYPE),
+            qos: qos::policies(Qos::LATCHED),
+            user_data: qos::user_data(TYPE),
+            // A reader that is behind gets the newest announcement.
+            keep_unconfirmed: 0,
+        };
+        let writer =
+            participant.create_writer(settings).map_err(|cause| cannot_join(TOPIC, cause))?;
         let entities = Entities {
             participant: participant.guid(),
             node,
@@ -75,7 +64,7 @@ impl Announcement {
     }
 
     /// Announces another endpoint.
-    pub fn add(&mut self, guid: GUID, direction: Direction) -> Result<()> {
+    pub fn add(&mut self, guid: Guid, direction: Direction) -> Result<()> {
         match direction {
             Direction::Reader => self.entities.readers.push(guid),
             Direction::Writer => self.entities.writers.push(guid),
@@ -84,7 +73,7 @@ impl Announcement {
     }
 
     /// Withdraws an endpoint.
-    pub fn remove(&mut self, guid: GUID) -> Result<()> {
+    pub fn remove(&mut self, guid: Guid) -> Result<()> {
         self.entities.readers.retain(|other| *other != guid);
         self.entities.writers.retain(|other| *other != guid);
         self.publish()
@@ -93,7 +82,7 @@ impl Announcement {
     fn publish(&self) -> Result<()> {
         let mut cdr = Vec::new();
         self.entities.encode(&mut cdr)?;
-        payload::write(&self.writer, &Bytes::from(cdr), None, TOPIC)
+        write::write(&self.writer, &cdr, None, TOPIC)
     }
 }
 
@@ -110,10 +99,10 @@ impl Entities {
                 self.write_gid(&mut writer, *guid);
             }
         }
-        writer.finish("rmw_dds_common/msg/ParticipantEntitiesInfo")
+        writer.finish(TYPE)
     }
 
-    fn write_gid(&self, writer: &mut Writer<'_>, guid: GUID) {
+    fn write_gid(&self, writer: &mut Writer<'_>, guid: Guid) {
         let bytes = guid.to_bytes();
         for i in 0..self.gid_len {
             writer.u8(bytes.get(i).copied().unwrap_or(0));
@@ -128,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_node_is_announced_with_its_endpoints() {
-        let guid = |n: u8| GUID::from_bytes(std::array::from_fn(|i| n + i as u8));
+        let guid = |n: u8| Guid::from_bytes(std::array::from_fn(|i| n + i as u8));
         for gid_len in [16, 24] {
             let entities = Entities {
                 participant: guid(1),

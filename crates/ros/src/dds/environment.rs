@@ -1,8 +1,6 @@
 //! The environment variables of ROS that select the graph to join.
 
-use std::net::{IpAddr, Ipv4Addr};
-
-use rustdds::DomainParticipantBuilder;
+use det_post_rtps::{Interfaces, Participant, ParticipantSettings};
 
 use super::error::error;
 use crate::socket_buffers;
@@ -93,22 +91,24 @@ impl DdsSettings {
         })
     }
 
-    /// A participant with these settings.
-    pub(super) fn participant(&self) -> Result<rustdds::DomainParticipant> {
-        let builder = DomainParticipantBuilder::new(self.domain)
-            .socket_receive_buffer_size(socket_buffers::WANTED_BYTES);
-        let builder = match self.range {
-            DiscoveryRange::Subnet => builder,
-            DiscoveryRange::Localhost => {
-                builder.with_only_networks([IpAddr::V4(Ipv4Addr::LOCALHOST)])
-            }
-            DiscoveryRange::Off => {
-                builder.with_only_networks([] as [IpAddr; 0]).same_host_loopback(false)
-            }
+    /// A participant with these settings, which peers see as `name`.
+    pub(super) fn participant(&self, name: String) -> Result<Participant> {
+        let interfaces = match self.range {
+            DiscoveryRange::Subnet => Interfaces::All,
+            DiscoveryRange::Localhost => Interfaces::Localhost,
+            DiscoveryRange::Off => Interfaces::None,
         };
-        let joining =
-            |cause| error(format!("cannot join domain {}", self.domain)).with_source(cause);
-        builder.build().map_err(|cause| joining(Box::new(cause)))
+        let settings = ParticipantSettings {
+            interfaces,
+            name,
+            // The enclave of nodes without security, which ROS's tools read.
+            user_data: b"enclave=/;".to_vec(),
+            receive_buffer_bytes: socket_buffers::WANTED_BYTES,
+            ..ParticipantSettings::new(self.domain)
+        };
+        Participant::join(settings).map_err(|cause| {
+            error(format!("cannot join domain {}", self.domain)).with_source(cause)
+        })
     }
 }
 

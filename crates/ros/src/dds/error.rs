@@ -1,7 +1,5 @@
 //! Errors of this middleware.
 
-use rustdds::dds::result::CreateError;
-
 use det_post_types::{Error, ErrorKind};
 
 /// A failure of the middleware.
@@ -10,6 +8,6 @@ pub(super) fn error(message: impl Into<String>) -> Error {
 }
 
 /// The participant refused an endpoint on a topic.
-pub(super) fn cannot_join(topic: &str, cause: CreateError) -> Error {
+pub(super) fn cannot_join(topic: &str, cause: det_post_rtps::Error) -> Error {
     error(format!("cannot join {topic}")).with_source(cause)
 }

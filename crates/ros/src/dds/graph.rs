@@ -4,48 +4,45 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustdds::dds::result::CreateError;
-use rustdds::{DomainParticipant, GUID, QosPolicies, RTPSEntity, StatusEvented, Topic, TopicKind};
+use det_post_rtps::{
+    Assembler, Event, Guid, Participant, Reader, ReaderSettings, Writer, WriterSettings,
+};
 
 use super::announcement::{Announcement, Direction};
-use super::clock::ClockWatch;
+use super::counters::Counters;
 use super::environment::DdsSettings;
-use super::error::{cannot_join, error};
-use super::payload::RawWriter;
+use super::error::cannot_join;
 use super::peers::{Endpoint, Peers};
-use super::retired::RetiredWriter;
+use super::qos;
 use super::threads::Stop;
 use crate::NodeName;
-use crate::middleware::{MiddlewareEvent, Watchers};
+use crate::middleware::{MiddlewareEvent, Qos, Watchers};
 use det_post_types::Result;
 
-/// How often a middleware that closes checks its retired writers.
-const RETIRED_POLL: Duration = Duration::from_millis(2);
+/// How long a writer that is no longer written with waits for readers that do not confirm: what
+/// the frame in flight leaves of the second in which the program is to end.
+pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// How long the observer waits for an event before it looks for the end.
+const EVENT_WAIT: Duration = Duration::from_millis(50);
 
 /// Our place in the graph: what all endpoints share.
 pub(super) struct Graph {
-    pub(super) publisher: rustdds::Publisher,
-    pub(super) subscriber: rustdds::Subscriber,
     pub(super) watchers: Watchers,
     announcement: Mutex<Announcement>,
     peers: Mutex<Peers>,
-    retired: Mutex<Vec<RetiredWriter>>,
-    /// Last, so that the endpoints are dropped before the participant.
-    participant: DomainParticipant,
+    /// Writers that are no longer written with, and when they are dropped at the latest: until
+    /// then readers may ask for what they have not confirmed, such as the response to `shutdown`.
+    retired: Mutex<Vec<(Writer, Instant)>>,
+    participant: Participant,
 }
 
 impl Graph {
     /// Joins the graph as `node`.
     pub(super) fn join(node: NodeName, settings: &DdsSettings) -> Result<Self> {
-        let participant = settings.participant()?;
-        let none = QosPolicies::qos_none();
-        let refused = |cause| error("cannot create publisher and subscriber").with_source(cause);
-        let publisher = participant.create_publisher(&none).map_err(refused)?;
-        let subscriber = participant.create_subscriber(&none).map_err(refused)?;
-        let announcement = Announcement::new(&participant, &publisher, node, settings.gid_len)?;
+        let participant = settings.participant(node.full())?;
+        let announcement = Announcement::new(&participant, node, settings.gid_len)?;
         Ok(Self {
-            publisher,
-            subscriber,
             watchers: Watchers::default(),
             announcement: Mutex::new(announcement),
             peers: Mutex::default(),
@@ -54,91 +51,100 @@ impl Graph {
         })
     }
 
-    /// Follows discovery, the system's clock and the retired writers until
-    /// `stop`.
+    /// Follows discovery, losses and the retired writers until `stop`.
     pub(super) fn observe(&self, stop: &Stop) {
-        let statuses = self.participant.status_listener();
-        let mut clock = ClockWatch::new();
+        let mut counters = Counters::default();
         while !stop.is_due() {
-            while let Some(status) = statuses.try_recv_status() {
-                let events = self.peers().update(status);
-                events.iter().for_each(|event| self.watchers.report(event));
+            if let Some(event) = self.participant.next_event(EVENT_WAIT) {
+                self.note(event);
             }
-            if let Some(back) = clock.check() {
-                let reason = format!(
-                    "the system's clock was set back by {back:.1?}: best-effort topics are \
-                     silent for as long, or until a restart"
-                );
-                self.watchers.report(&MiddlewareEvent::Failed { reason });
-            }
+            counters.check(Instant::now(), || self.participant.statistics());
             self.drop_drained();
-            stop.wait();
         }
     }
 
-    /// Adds an endpoint to the graph. `create` makes it from its topic.
-    pub(super) fn add<E: RTPSEntity>(
-        &self,
-        endpoint: Endpoint,
-        qos: &QosPolicies,
-        direction: Direction,
-        create: impl FnOnce(&Topic) -> std::result::Result<E, CreateError>,
-    ) -> Result<(E, Arc<Endpoint>)> {
-        let endpoint = Arc::new(endpoint);
-        let topic = self.topic(&endpoint, qos)?;
-        // Peers may match as soon as the entity exists; the lock holds their
-        // events back until the endpoint is registered.
-        let mut peers = self.peers();
-        let entity = create(&topic).map_err(|cause| cannot_join(&endpoint.topic, cause))?;
-        peers.add(entity.guid(), Arc::clone(&endpoint));
-        drop(peers);
-        lock(&self.announcement).add(entity.guid(), direction)?;
-        Ok((entity, endpoint))
+    fn note(&self, event: Event) {
+        let events = lock(&self.peers).update(event);
+        events.iter().for_each(|event| self.watchers.report(event));
     }
 
-    fn topic(&self, endpoint: &Endpoint, qos: &QosPolicies) -> Result<Topic> {
-        let (name, dds_type) = (endpoint.dds_topic.clone(), endpoint.dds_type.clone());
-        self.participant
-            .create_topic(name, dds_type, qos, TopicKind::NoKey)
-            .map_err(|cause| cannot_join(&endpoint.topic, cause))
+    /// Adds a reader to the graph, which puts messages together where `assembler` says.
+    pub(super) fn add_reader(
+        &self,
+        endpoint: Endpoint,
+        qos: Qos,
+        assembler: Option<Box<dyn Assembler>>,
+    ) -> Result<(Reader, Arc<Endpoint>)> {
+        let settings = ReaderSettings {
+            topic: endpoint.dds_topic.clone(),
+            type_name: endpoint.dds_type.clone(),
+            qos: qos::policies(qos),
+            user_data: qos::user_data(&endpoint.type_name),
+            assembler,
+        };
+        // Peers may match as soon as the reader exists; the lock holds their
+        // events back until it is registered.
+        let mut peers = lock(&self.peers);
+        let reader = self.participant.create_reader(settings);
+        let reader = reader.map_err(|cause| cannot_join(&endpoint.topic, cause))?;
+        let endpoint = peers.add(reader.guid(), endpoint);
+        drop(peers);
+        lock(&self.announcement).add(reader.guid(), Direction::Reader)?;
+        Ok((reader, endpoint))
+    }
+
+    /// Adds a writer to the graph.
+    pub(super) fn add_writer(
+        &self,
+        endpoint: Endpoint,
+        qos: Qos,
+    ) -> Result<(Writer, Arc<Endpoint>)> {
+        let settings = WriterSettings {
+            topic: endpoint.dds_topic.clone(),
+            type_name: endpoint.dds_type.clone(),
+            qos: qos::policies(qos),
+            user_data: qos::user_data(&endpoint.type_name),
+            keep_unconfirmed: qos::MAX_UNCONFIRMED,
+        };
+        let mut peers = lock(&self.peers);
+        let writer = self.participant.create_writer(settings);
+        let writer = writer.map_err(|cause| cannot_join(&endpoint.topic, cause))?;
+        let endpoint = peers.add(writer.guid(), endpoint);
+        drop(peers);
+        lock(&self.announcement).add(writer.guid(), Direction::Writer)?;
+        Ok((writer, endpoint))
     }
 
     /// Removes an endpoint from the graph.
-    pub(super) fn remove(&self, guid: GUID) {
-        let settled = self.peers().remove(guid);
+    pub(super) fn remove(&self, guid: Guid) {
+        let settled = lock(&self.peers).remove(guid);
         settled.iter().for_each(|event| self.watchers.report(event));
         if let Err(error) = lock(&self.announcement).remove(guid) {
             self.watchers.report(&MiddlewareEvent::Failed { reason: error.to_string() });
         }
     }
 
-    /// The endpoints and the peers that are matched with them.
-    pub(super) fn peers(&self) -> MutexGuard<'_, Peers> {
-        lock(&self.peers)
-    }
-
-    /// Removes a writer once its readers have confirmed what it sent.
-    pub(super) fn retire(&self, writer: RawWriter) {
-        lock(&self.retired).push(RetiredWriter::new(writer));
+    /// Removes a writer once its readers have confirmed what it sent, or after
+    /// [`DRAIN_TIMEOUT`].
+    pub(super) fn retire(&self, writer: Writer) {
+        lock(&self.retired).push((writer, Instant::now() + DRAIN_TIMEOUT));
         self.drop_drained();
     }
 
-    /// Drops the retired writers that are drained. Returns whether others
-    /// remain.
-    fn drop_drained(&self) -> bool {
-        let now = Instant::now();
-        let mut retired = lock(&self.retired);
-        let drained: Vec<_> = retired.extract_if(.., |writer| writer.is_drained(now)).collect();
-        let some_remain = !retired.is_empty();
-        drop(retired);
-        drained.iter().for_each(|writer| self.remove(writer.guid()));
-        some_remain
+    fn drop_drained(&self) {
+        let is_drained = |(writer, until): &mut (Writer, Instant)| {
+            writer.is_confirmed() || Instant::now() >= *until
+        };
+        let drained: Vec<_> = lock(&self.retired).extract_if(.., is_drained).collect();
+        drained.iter().for_each(|(writer, _)| self.remove(writer.guid()));
     }
 
-    /// Waits until all retired writers are drained.
-    pub(super) fn drain_retired(&self) {
-        while self.drop_drained() {
-            std::thread::sleep(RETIRED_POLL);
+    /// Waits until all retired writers are removed.
+    pub(super) fn drain(&self) {
+        let retired = std::mem::take(&mut *lock(&self.retired));
+        for (writer, until) in retired {
+            writer.wait_confirmed(until.saturating_duration_since(Instant::now()));
+            self.remove(writer.guid());
         }
     }
 }

@@ -5,48 +5,46 @@
 //! QoS, `ros_discovery_info` for `ros2 node`, and services in the conventions
 //! of CycloneDDS and of Fast DDS.
 //!
-//! A message is decoded in the participant's cache, on the subscription's own
-//! thread, so that the receiver's copy is the only one after the fragments are
-//! joined. Until the receiver returns, later messages of the same topic wait
-//! for the cache.
+//! A message is decoded on the subscription's thread, borrowed from the sample
+//! that the participant put together; where the receiver gives buffers, in the
+//! receiver's own.
 //!
 //! Memory: a subscription keeps its depth of messages, and up to 64 MiB of
-//! fragments of unfinished messages; a reliable publisher keeps at most
-//! [`MAX_KEPT_BYTES`] of what it sent. What a hostile peer can make the
-//! participant keep is bounded by the copy of `rustdds` in `third_party/`.
+//! fragments of unfinished messages; a publisher keeps at most 64 MiB of what it
+//! sent. What a hostile peer can make the participant keep is bounded by
+//! `det_post_rtps`.
 //!
 //! Not supported: DDS security, static peers, shared memory, and multicast
-//! groups other than discovery's. Endpoints match by topic; a peer of another
-//! type is reported, and its messages are refused where they do not decode.
+//! groups other than discovery's. A peer of another type, or one that asks for
+//! exclusive ownership or partitions, is reported and not matched.
 
 mod announcement;
-mod clock;
+mod counters;
 mod environment;
 mod error;
 mod graph;
 mod names;
-mod payload;
 mod peers;
 mod publisher;
 mod qos;
 mod responses;
-mod retired;
 mod service;
 mod subscription;
 mod threads;
+mod write;
 
 use std::sync::Arc;
 
 pub use environment::{DdsSettings, DiscoveryRange};
-pub use publisher::MAX_KEPT_BYTES;
 
 use crate::middleware::{
-    Handler, InputKind, Middleware, MiddlewareOptions, Publisher, Qos, Receiver, ServiceKind,
-    Subscription, Switch, Watcher, switch_handler,
+    Handler, InputKind, MessageBuffers, Middleware, MiddlewareOptions, Publisher, Qos, Receiver,
+    ServiceKind, Subscription, Switch, Watcher, switch_handler,
 };
 use det_post_types::Result;
 use error::error;
 use graph::Graph;
+use subscription::Input;
 use threads::Threads;
 
 /// A node in the ROS 2 graph over DDS.
@@ -96,10 +94,21 @@ impl Middleware for DdsMiddleware {
         qos: Qos,
         receiver: Receiver,
     ) -> Result<Box<dyn Subscription>> {
+        let input = Input { topic: self.resolve(topic), kind, qos, receiver, buffers: None };
+        Ok(Box::new(subscription::start(&self.graph, &mut self.threads, input)?))
+    }
+
+    fn subscribe_into(
+        &mut self,
+        topic: &str,
+        kind: InputKind,
+        qos: Qos,
+        receiver: Receiver,
+        buffers: Box<dyn MessageBuffers>,
+    ) -> Result<Box<dyn Subscription>> {
         let topic = self.resolve(topic);
-        let subscription =
-            subscription::start(&self.graph, &mut self.threads, topic, kind, qos, receiver)?;
-        Ok(Box::new(subscription))
+        let input = Input { topic, kind, qos, receiver, buffers: Some(buffers) };
+        Ok(Box::new(subscription::start(&self.graph, &mut self.threads, input)?))
     }
 
     fn advertise(
@@ -149,7 +158,7 @@ impl Drop for DdsMiddleware {
     fn drop(&mut self) {
         // Services retire their writers as they end.
         self.threads.end();
-        self.graph.drain_retired();
+        self.graph.drain();
         self.observer.end();
     }
 }

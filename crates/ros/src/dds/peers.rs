@@ -1,21 +1,13 @@
 //! The peers on our topics: those that are matched, and those that cannot be.
-//!
-//! The participant reports every endpoint that it discovers or loses; [`Peers`]
-//! keeps those on our topics. DDS matches only by the name of the topic; here a
-//! peer of another type is reported as such and not counted as matched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustdds::{DomainParticipantStatusEvent as Status, EndpointDescription, GUID, QosPolicies};
+use det_post_rtps::{Event, Guid, Mismatch};
 
-use super::{names, qos};
-use crate::middleware::MiddlewareEvent;
-
-/// The most matched peers that are tracked, twice the endpoints that the participant
-/// keeps. Stale ones remain only when status events were lost.
-const MAX_MATCHED: usize = 16_384;
+use super::names;
+use crate::middleware::{Direction, MiddlewareEvent};
 
 /// The most incompatible peers that are reported.
 const MAX_INCOMPATIBLE: usize = 256;
@@ -27,6 +19,8 @@ pub(super) struct Endpoint {
     pub topic: String,
     /// DDS name of the topic.
     pub dds_topic: String,
+    /// ROS name of the type.
+    pub type_name: String,
     /// DDS name of the type.
     pub dds_type: String,
     /// Whether it belongs to a service, whose clients are not reported.
@@ -41,6 +35,7 @@ impl Endpoint {
         Self {
             dds_topic: names::topic(&topic),
             dds_type: names::message_type(type_name),
+            type_name: type_name.to_owned(),
             is_service: false,
             topic,
             num_matched: AtomicUsize::new(0),
@@ -52,6 +47,7 @@ impl Endpoint {
         Self {
             dds_topic: names::request_topic(service),
             dds_type: names::request_type(type_name),
+            type_name: format!("{type_name}_Request"),
             is_service: true,
             topic: service.to_owned(),
             num_matched: AtomicUsize::new(0),
@@ -63,60 +59,76 @@ impl Endpoint {
         Self {
             dds_topic: names::response_topic(service),
             dds_type: names::response_type(type_name),
+            type_name: format!("{type_name}_Response"),
             ..Self::of_requests(service, type_name)
         }
     }
 }
 
-/// Our endpoints and their peers.
+/// Our endpoints and the peers that cannot match.
 #[derive(Default)]
 pub(super) struct Peers {
-    ours: BTreeMap<GUID, Arc<Endpoint>>,
-    /// Ours, theirs.
-    matched: BTreeSet<(GUID, GUID)>,
+    ours: BTreeMap<Guid, Arc<Endpoint>>,
     /// Ours, theirs. Each pair is reported once.
-    incompatible: BTreeSet<(GUID, GUID)>,
-    /// Peers of another type on a topic of ours, with that topic. Each is reported
-    /// once.
-    of_other_type: BTreeMap<GUID, String>,
+    incompatible: BTreeSet<(Guid, Guid)>,
 }
 
 impl Peers {
     /// Adds an endpoint of ours.
-    pub fn add(&mut self, guid: GUID, endpoint: Arc<Endpoint>) {
-        self.ours.insert(guid, endpoint);
+    pub fn add(&mut self, guid: Guid, endpoint: Endpoint) -> Arc<Endpoint> {
+        let endpoint = Arc::new(endpoint);
+        self.ours.insert(guid, Arc::clone(&endpoint));
+        endpoint
     }
 
     /// Removes an endpoint of ours and returns the events that follow.
-    pub fn remove(&mut self, guid: GUID) -> Vec<MiddlewareEvent> {
-        let before = self.incompatible_topics();
-        self.matched.retain(|(ours, _)| *ours != guid);
-        self.incompatible.retain(|(ours, _)| *ours != guid);
-        let settled = self.settled_since(&before);
+    pub fn remove(&mut self, guid: Guid) -> Vec<MiddlewareEvent> {
+        let settled = self.settle(|ours, _| ours == guid);
         self.ours.remove(&guid);
         settled
     }
 
-    /// The peers that are matched with `ours`.
-    pub fn matched_with(&self, ours: GUID) -> impl Iterator<Item = GUID> {
-        self.matched.iter().filter(move |(a, _)| *a == ours).map(|(_, theirs)| *theirs)
+    /// Follows an event of the participant and returns the events that follow.
+    pub fn update(&mut self, event: Event) -> Vec<MiddlewareEvent> {
+        match event {
+            Event::Matched { ours, theirs } => {
+                let mut events = self.settle(|a, b| (a, b) == (ours, theirs));
+                let endpoint = self.ours.get(&ours);
+                events.extend(endpoint.and_then(|ours| {
+                    ours.num_matched.fetch_add(1, Ordering::Relaxed);
+                    let topic = ours.topic.clone();
+                    (!ours.is_service).then_some(MiddlewareEvent::PeerFound { topic })
+                }));
+                events
+            }
+            Event::Unmatched { ours, theirs } => {
+                let endpoint = self.ours.get(&ours);
+                let gone = endpoint.and_then(|ours| {
+                    ours.num_matched.fetch_sub(1, Ordering::Relaxed);
+                    let (topic, peer) = (ours.topic.clone(), direction(theirs));
+                    (!ours.is_service).then_some(MiddlewareEvent::PeerGone { topic, peer })
+                });
+                Vec::from_iter(gone)
+            }
+            Event::Incompatible { ours, theirs, mismatch } => {
+                Vec::from_iter(self.refuse(ours, theirs, mismatch))
+            }
+            Event::EndpointRemoved { guid, .. } => self.settle(|_, theirs| theirs == guid),
+            Event::Lost { reader, count, .. } => {
+                let topic = self.ours.get(&reader).map(|ours| ours.topic.clone());
+                Vec::from_iter(topic.map(|topic| MiddlewareEvent::Lost { topic, count }))
+            }
+            Event::ParticipantDiscovered(_)
+            | Event::ParticipantRemoved { .. }
+            | Event::EndpointDiscovered(_) => Vec::new(),
+        }
     }
 
-    /// Whether `ours` is matched with `theirs`.
-    pub fn is_matched(&self, ours: GUID, theirs: GUID) -> bool {
-        self.matched.contains(&(ours, theirs))
-    }
-
-    /// Follows a change that the participant reports and returns the events that
-    /// follow.
-    pub fn update(&mut self, status: Status) -> Vec<MiddlewareEvent> {
+    /// Forgets incompatible pairs (ours, theirs), and returns the topics that no peer is
+    /// incompatible on any more.
+    fn settle(&mut self, is_settled: impl Fn(Guid, Guid) -> bool) -> Vec<MiddlewareEvent> {
         let before = self.incompatible_topics();
-        let mut events = self.apply(status);
-        events.extend(self.settled_since(&before));
-        events
-    }
-
-    fn settled_since(&self, before: &BTreeSet<String>) -> Vec<MiddlewareEvent> {
+        self.incompatible.retain(|(ours, theirs)| !is_settled(*ours, *theirs));
         let after = self.incompatible_topics();
         let settled = before.difference(&after).cloned();
         settled.map(|topic| MiddlewareEvent::Compatible { topic }).collect()
@@ -124,99 +136,73 @@ impl Peers {
 
     /// Topics of ours with a peer that cannot match.
     fn incompatible_topics(&self) -> BTreeSet<String> {
-        let of_other_qos = self.incompatible.iter().filter_map(|(ours, _)| self.ours.get(ours));
-        let of_other_type = self.of_other_type.values().cloned();
-        of_other_qos.map(|ours| ours.topic.clone()).chain(of_other_type).collect()
+        let ours = self.incompatible.iter().filter_map(|(ours, _)| self.ours.get(ours));
+        ours.map(|ours| ours.topic.clone()).collect()
     }
 
-    fn apply(&mut self, status: Status) -> Vec<MiddlewareEvent> {
-        match status {
-            Status::ReaderDetected { reader: theirs }
-            | Status::WriterDetected { writer: theirs } => {
-                self.check_type(&theirs).into_iter().collect()
-            }
-            Status::RemoteReaderMatched { local_writer: ours, remote_reader: theirs }
-            | Status::RemoteWriterMatched { local_reader: ours, remote_writer: theirs } => {
-                self.add_match(ours, theirs).into_iter().collect()
-            }
-            Status::RemoteReaderQosIncompatible {
-                local_writer: ours,
-                remote_reader: theirs,
-                requested_qos,
-                offered_qos,
-            }
-            | Status::RemoteWriterQosIncompatible {
-                local_reader: ours,
-                remote_writer: theirs,
-                requested_qos,
-                offered_qos,
-            } => self.refuse(ours, theirs, &offered_qos, &requested_qos).into_iter().collect(),
-            Status::ReaderLost { guid, .. } | Status::WriterLost { guid, .. } => {
-                self.lose(|theirs| theirs == guid)
-            }
-            Status::ParticipantLost { id, .. } => self.lose(|theirs| theirs.prefix == id),
-            _ => Vec::new(),
-        }
-    }
-
-    fn check_type(&mut self, theirs: &EndpointDescription) -> Option<MiddlewareEvent> {
-        let ours = self.ours.values().find(|ours| ours.dds_topic == theirs.topic_name)?;
-        if ours.dds_type == theirs.type_name {
-            return None;
-        }
-        if self.of_other_type.len() >= MAX_INCOMPATIBLE {
-            return None;
-        }
-        let (topic, expected) = (ours.topic.clone(), names::ros_type(&ours.dds_type));
-        let is_new = self.of_other_type.insert(theirs.guid, topic.clone()).is_none();
-        let found = names::ros_type(&theirs.type_name);
-        is_new.then_some(MiddlewareEvent::IncompatibleType { topic, found, expected })
-    }
-
-    fn add_match(&mut self, ours: GUID, theirs: GUID) -> Option<MiddlewareEvent> {
-        let endpoint = self.ours.get(&ours)?;
-        self.incompatible.remove(&(ours, theirs));
-        if self.matched.len() >= MAX_MATCHED {
-            return None;
-        }
-        if self.of_other_type.contains_key(&theirs) || !self.matched.insert((ours, theirs)) {
-            return None;
-        }
-        endpoint.num_matched.fetch_add(1, Ordering::Relaxed);
-        (!endpoint.is_service).then(|| MiddlewareEvent::PeerFound { topic: endpoint.topic.clone() })
-    }
-
-    fn refuse(
-        &mut self,
-        ours: GUID,
-        theirs: GUID,
-        offered: &QosPolicies,
-        requested: &QosPolicies,
-    ) -> Option<MiddlewareEvent> {
-        let topic = self.ours.get(&ours)?.topic.clone();
-        let policy = qos::mismatch(offered, requested)?;
+    fn refuse(&mut self, ours: Guid, theirs: Guid, mismatch: Mismatch) -> Option<MiddlewareEvent> {
         if self.incompatible.len() >= MAX_INCOMPATIBLE {
             return None;
         }
+        let endpoint = self.ours.get(&ours)?;
         let is_new = self.incompatible.insert((ours, theirs));
-        is_new.then_some(MiddlewareEvent::IncompatibleQos { topic, policy })
+        let topic = endpoint.topic.clone();
+        is_new.then(|| match mismatch {
+            Mismatch::TypeName(found) => MiddlewareEvent::IncompatibleType {
+                topic,
+                found: names::ros_type(&found),
+                expected: names::ros_type(&endpoint.dds_type),
+            },
+            other => MiddlewareEvent::IncompatibleQos { topic, policy: other.name().to_owned() },
+        })
+    }
+}
+
+/// Whether a peer publishes or subscribes, by the kind in its identifier.
+fn direction(peer: Guid) -> Direction {
+    // DDSI-RTPS 9.3.1.2: 2 and 3 are writers, with and without key.
+    let is_writer = matches!(peer.entity.0[3] & 0x0f, 2 | 3);
+    if is_writer { Direction::Publisher } else { Direction::Subscription }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guid(kind: u8, n: u8) -> Guid {
+        let mut bytes = [n; 16];
+        bytes[15] = kind;
+        Guid::from_bytes(bytes)
     }
 
-    fn lose(&mut self, is_lost: impl Fn(GUID) -> bool) -> Vec<MiddlewareEvent> {
-        self.of_other_type.retain(|theirs, _| !is_lost(*theirs));
-        self.incompatible.retain(|(_, theirs)| !is_lost(*theirs));
-        let (lost, kept) =
-            std::mem::take(&mut self.matched).into_iter().partition(|(_, theirs)| is_lost(*theirs));
-        self.matched = kept;
-        let lost: BTreeSet<(GUID, GUID)> = lost;
-        let mut events = Vec::new();
-        for (ours, _) in lost {
-            let Some(endpoint) = self.ours.get(&ours) else { continue };
-            endpoint.num_matched.fetch_sub(1, Ordering::Relaxed);
-            if !endpoint.is_service {
-                events.push(MiddlewareEvent::PeerGone { topic: endpoint.topic.clone() });
-            }
-        }
-        events
+    #[test]
+    fn events_follow_matches_and_mismatches() {
+        let mut peers = Peers::default();
+        let (ours, theirs) = (guid(4, 1), guid(3, 2));
+        let endpoint = peers.add(ours, Endpoint::of_topic("/a".to_owned(), "x/msg/Y"));
+        let topic = || "/a".to_owned();
+        let policy = "ownership".to_owned();
+        let mismatch = Mismatch::Ownership;
+        let refused = Event::Incompatible { ours, theirs, mismatch };
+        let qos = [MiddlewareEvent::IncompatibleQos { topic: topic(), policy }];
+        assert_eq!(peers.update(refused.clone()), qos);
+        assert_eq!(peers.update(refused), []);
+        let found = [
+            MiddlewareEvent::Compatible { topic: topic() },
+            MiddlewareEvent::PeerFound { topic: topic() },
+        ];
+        assert_eq!(peers.update(Event::Matched { ours, theirs }), found);
+        assert_eq!(endpoint.num_matched.load(Ordering::Relaxed), 1);
+        let gone = [MiddlewareEvent::PeerGone { topic: topic(), peer: Direction::Publisher }];
+        assert_eq!(peers.update(Event::Unmatched { ours, theirs }), gone);
+        assert_eq!(endpoint.num_matched.load(Ordering::Relaxed), 0);
+        let lost = Event::Lost { reader: ours, writer: theirs, count: 3 };
+        assert_eq!(peers.update(lost), [MiddlewareEvent::Lost { topic: topic(), count: 3 }]);
+
+        let other = Mismatch::TypeName("p::msg::dds_::Q_".to_owned());
+        let told = peers.update(Event::Incompatible { ours, theirs, mismatch: other });
+        let (found, expected) = ("p/msg/Q".to_owned(), "x/msg/Y".to_owned());
+        assert_eq!(told, [MiddlewareEvent::IncompatibleType { topic: topic(), found, expected }]);
+        assert_eq!(peers.remove(ours), [MiddlewareEvent::Compatible { topic: topic() }]);
     }
 }

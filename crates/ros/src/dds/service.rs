@@ -8,24 +8,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustdds::SequenceNumber;
-use rustdds::bytes::Bytes;
-use rustdds::no_key::DeserializedCacheChange;
-use rustdds::rpc::SampleIdentity;
+use det_post_rtps::{Reader as DdsReader, Sample, SampleIdentity};
 
-use super::announcement::Direction;
-use super::error::error;
-use super::graph::Graph;
-use super::payload::{Copied, CopyOut, RawReader};
+use super::graph::{DRAIN_TIMEOUT, Graph};
 use super::peers::Endpoint;
-use super::qos;
 use super::responses::{Response, Responses};
-use super::retired::DRAIN_TIMEOUT;
 use super::threads::{Stop, Threads, waker_of_this_thread};
 use crate::cdr::{Reader, Writer};
 use crate::messages::{read_request, write_response};
 use crate::middleware::{Handler, MiddlewareEvent, Qos, Request, ServiceKind};
-use det_post_types::Result;
+use det_post_types::{Error, Result};
 
 /// The longest request that is read.
 const MAX_REQUEST_LEN: usize = 64 << 10;
@@ -50,11 +42,10 @@ pub(super) fn start(
 }
 
 fn run(mut services: Vec<Service>, handler: &Handler, stop: &Stop) {
-    let waker = waker_of_this_thread();
+    for service in &services {
+        service.requests.set_waker(Some(waker_of_this_thread()));
+    }
     while !stop.is_due() {
-        for service in &services {
-            service.requests.set_waker(Some(waker.clone()));
-        }
         for service in &mut services {
             service.serve(handler, stop);
         }
@@ -72,7 +63,7 @@ struct Service {
     graph: Arc<Graph>,
     kind: ServiceKind,
     name: String,
-    requests: RawReader<Copied>,
+    requests: DdsReader,
     responses: Responses,
 }
 
@@ -87,38 +78,33 @@ enum Client {
 
 impl Service {
     fn new(graph: &Arc<Graph>, kind: ServiceKind, name: String) -> Result<Self> {
-        let part = |part: &str| format!("{}_{part}", kind.type_name());
-        let reading = qos::with_type(qos::of_reader(Qos::DEFAULT), &part("Request"));
-        let writing = qos::with_type(qos::of_writer(Qos::DEFAULT), &part("Response"));
-        let request_endpoint = Endpoint::of_requests(&name, kind.type_name());
-        let (requests, _) = graph.add(request_endpoint, &reading, Direction::Reader, |topic| {
-            graph.subscriber.create_simple_datareader_no_key(topic, Some(reading.clone()))
-        })?;
-        let response_endpoint = Endpoint::of_responses(&name, kind.type_name());
-        let (writer, _) = graph.add(response_endpoint, &writing, Direction::Writer, |topic| {
-            graph.publisher.create_datawriter_no_key(topic, Some(writing.clone()))
-        })?;
-        let responses = Responses::new(graph, name.clone(), writer, requests.guid())?;
+        let requests = Endpoint::of_requests(&name, kind.type_name());
+        let (requests, _) = graph.add_reader(requests, Qos::DEFAULT, None)?;
+        let responses = Endpoint::of_responses(&name, kind.type_name());
+        let (writer, _) = graph.add_writer(responses, Qos::DEFAULT)?;
+        let responses = Responses::new(name.clone(), writer);
         Ok(Self { graph: Arc::clone(graph), kind, name, requests, responses })
     }
 
-    /// Responds to the requests in the cache. A disposed one reads as an empty
-    /// cache, hence two reads.
+    /// Responds to the requests that have arrived.
     fn serve(&mut self, handler: &Handler, stop: &Stop) {
-        let flushed = self.responses.flush();
-        self.report_error(flushed);
-        let mut num_empty_reads = 0;
-        while num_empty_reads < 2 && !stop.is_due() {
-            let result = match self.requests.try_take_one_with(CopyOut { max_len: MAX_REQUEST_LEN })
-            {
-                Ok(Some(message)) => self.respond(message, handler),
-                Ok(None) => {
-                    num_empty_reads += 1;
-                    continue;
-                }
-                Err(cause) => Err(error("request is not CDR").with_source(cause)),
-            };
-            self.report_error(result);
+        self.flush();
+        while !stop.is_due() {
+            let Some(sample) = self.requests.take() else { break };
+            if sample.data.bytes().is_empty() {
+                continue;
+            }
+            match self.respond(&sample, handler) {
+                Ok(response) => self.responses.push(response),
+                Err(error) => self.report(&error),
+            }
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Err(error) = self.responses.flush(&self.requests) {
+            self.report(&error);
         }
     }
 
@@ -126,8 +112,7 @@ impl Service {
     fn finish(mut self, deadline: Instant) {
         self.responses.wait_until(deadline);
         loop {
-            let flushed = self.responses.flush();
-            self.report_error(flushed);
+            self.flush();
             if !self.responses.are_waiting() {
                 break;
             }
@@ -138,27 +123,13 @@ impl Service {
         graph.retire(responses.into_writer());
     }
 
-    fn report_error(&self, result: Result<()>) {
-        if let Err(reason) = result {
-            let (service, reason) = (self.name.clone(), reason.to_string());
-            self.graph.watchers.report(&MiddlewareEvent::Refused { service, reason });
-        }
+    fn report(&self, error: &Error) {
+        let (service, reason) = (self.name.clone(), error.to_string());
+        self.graph.watchers.report(&MiddlewareEvent::Refused { service, reason });
     }
 
-    fn respond(
-        &mut self,
-        message: DeserializedCacheChange<Copied>,
-        handler: &Handler,
-    ) -> Result<()> {
-        let writer_guid = message.writer_guid();
-        let identity = message.related_sample_identity().map(|mut identity| {
-            // Fast DDS omits the sequence number, which is that of the message.
-            if identity.sequence_number == SequenceNumber::UNKNOWN {
-                identity.sequence_number = message.sequence_number;
-            }
-            identity
-        });
-        let (client, request) = read(self.kind, identity, &message.into_value())?;
+    fn respond(&self, sample: &Sample, handler: &Handler) -> Result<Response> {
+        let (client, request) = read(self.kind, sample.related, sample.data.bytes())?;
         let response = handler(request);
 
         let mut cdr = Vec::new();
@@ -173,19 +144,20 @@ impl Service {
         };
         write_response(&response, &mut writer);
         writer.finish(self.kind.type_name())?;
-        self.responses.send(Response { client: writer_guid, related, cdr: Bytes::from(cdr) })
+        Ok(Response { client: sample.writer, related, cdr })
     }
 }
 
-/// The client and its request. `identity` is that in the metadata of the message.
+/// The client and its request. `identity` is what the metadata of the message names.
 fn read(
     kind: ServiceKind,
     identity: Option<SampleIdentity>,
-    message: &Copied,
+    message: &[u8],
 ) -> Result<(Client, Request)> {
-    let mut reader = Reader::of_body(kind.type_name(), &message.body, message.big_endian);
-    if message.len > message.body.len() {
-        let (len, most) = (message.len, message.body.len());
+    let mut reader = Reader::new(kind.type_name(), message)?;
+    let len = reader.remaining();
+    if len > MAX_REQUEST_LEN {
+        let most = MAX_REQUEST_LEN;
         return Err(reader.error(format!("request of {len} bytes exceeds the limit of {most}")));
     }
     let client = match identity {
@@ -198,10 +170,10 @@ fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustdds::GUID;
+    use det_post_rtps::Guid;
 
-    fn message(body: &[u8], big_endian: bool) -> Copied {
-        Copied { body: body.to_owned(), big_endian, len: body.len() }
+    fn message(body: &[u8], big_endian: bool) -> Vec<u8> {
+        [&[0, u8::from(!big_endian), 0, 0], body].concat()
     }
 
     #[test]
@@ -215,10 +187,7 @@ mod tests {
             let (found, request) = read(kind, None, &message(&header, big_endian)).unwrap();
             assert_eq!((found, request), (Client::Header { client, number }, Request::GetState));
         }
-        let identity = SampleIdentity {
-            writer_guid: GUID::from_bytes([7; 16]),
-            sequence_number: SequenceNumber::new(3),
-        };
+        let identity = SampleIdentity { writer: Guid::from_bytes([7; 16]), number: 3 };
         let (found, request) = read(kind, Some(identity), &message(&[0; 4], false)).unwrap();
         assert_eq!((found, request), (Client::Metadata(identity), Request::GetState));
     }
@@ -227,8 +196,7 @@ mod tests {
     fn a_request_without_a_client_or_of_too_many_bytes_is_refused() {
         let kind = ServiceKind::GetState;
         assert!(read(kind, None, &message(&[0; 12], false)).is_err());
-        let long = Copied { len: 70_000, ..message(&[0; 64], false) };
-        let error = read(kind, None, &long).unwrap_err();
-        assert!(error.message().contains("70000 bytes exceeds the limit of 64"), "{error}");
+        let error = read(kind, None, &message(&vec![0; 70_000], false)).unwrap_err();
+        assert!(error.message().contains("70000 bytes exceeds the limit of 65536"), "{error}");
     }
 }

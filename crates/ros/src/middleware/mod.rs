@@ -24,7 +24,7 @@ pub use stamp_gaps::StampGaps;
 #[cfg(any(feature = "dds", feature = "ros2"))]
 pub(crate) use watchers::Watchers;
 
-pub use crate::{Durability, Qos, Reliability};
+pub use crate::{Direction, Durability, Qos, Reliability};
 
 use crate::cdr::Reader;
 use crate::messages::{
@@ -66,6 +66,24 @@ pub trait Middleware: Send {
         qos: Qos,
         receiver: Receiver,
     ) -> Result<Box<dyn Subscription>>;
+
+    /// As [`Middleware::subscribe`]; messages for which `buffers` gives memory are put together
+    /// there and delivered by [`MessageMemory::deliver`] in place of `receiver`. A middleware
+    /// that has messages in memory of its own passes all of them to `receiver`.
+    ///
+    /// # Errors
+    /// Those of [`Middleware::subscribe`].
+    fn subscribe_into(
+        &mut self,
+        topic: &str,
+        kind: InputKind,
+        qos: Qos,
+        receiver: Receiver,
+        buffers: Box<dyn MessageBuffers>,
+    ) -> Result<Box<dyn Subscription>> {
+        drop(buffers);
+        self.subscribe(topic, kind, qos, receiver)
+    }
 
     /// Advertises a topic of messages of `type_name` (`package/msg/Type`) until
     /// the publisher is dropped.
@@ -126,6 +144,28 @@ pub trait Publisher: Send {
 
 /// Receives the messages of a topic, one call at a time.
 pub type Receiver = Box<dyn FnMut(Result<Received<'_>>) + Send>;
+
+/// Gives the memory in which large messages of a topic arrive, so that they are not copied
+/// again.
+pub trait MessageBuffers: Send {
+    /// Memory for a message of `len` bytes, encapsulation header included; `None` where it
+    /// has none, and the message goes to the [`Receiver`]. Called on a thread that receives
+    /// datagrams: returns at once, and allocates nothing.
+    fn buffer(&mut self, len: usize) -> Option<Box<dyn MessageMemory>>;
+}
+
+/// Memory for one message, which may be dropped before the message is complete.
+pub trait MessageMemory: Send {
+    /// The whole CDR message.
+    fn bytes(&self) -> &[u8];
+
+    /// The memory to fill.
+    fn bytes_mut(&mut self) -> &mut [u8];
+
+    /// Delivers the complete message, in turn with the calls of the [`Receiver`] and on their
+    /// thread.
+    fn deliver(self: Box<Self>);
+}
 
 /// Responds to requests, on any thread. The response is of the request's kind.
 pub type Handler = Box<dyn Fn(Request) -> Response + Send + Sync>;
@@ -248,19 +288,6 @@ pub fn deliver(kind: InputKind, cdr: &[u8], receiver: &mut dyn FnMut(Result<Rece
     }
 }
 
-/// As [`deliver`], for a message after its encapsulation header.
-pub fn deliver_body(
-    kind: InputKind,
-    body: &[u8],
-    big_endian: bool,
-    receiver: &mut dyn FnMut(Result<Received<'_>>),
-) {
-    let message = Reader::of_body(kind.type_name(), body, big_endian);
-    if let Err(error) = read(kind, message, receiver) {
-        receiver(Err(error));
-    }
-}
-
 fn read(
     kind: InputKind,
     message: Reader<'_>,
@@ -334,6 +361,8 @@ pub enum MiddlewareEvent {
     PeerGone {
         /// The topic.
         topic: String,
+        /// What the peer was.
+        peer: Direction,
     },
     /// Messages of a topic were lost before they reached a receiver.
     Lost {

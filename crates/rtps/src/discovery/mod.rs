@@ -1,5 +1,6 @@
 //! Who is in the domain: DDSI-RTPS chapter 8.5 (SPDP, SEDP), with the encoding of 9.6.2.
 
+mod duration;
 mod endpoint;
 mod participant;
 mod peers;

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
+use super::duration::duration;
 use super::{BUILTIN_ENDPOINTS, MAX_TEXT, VENDOR};
 use crate::types::{EntityId, Guid, GuidPrefix};
 use crate::wire::{Cursor, Parameter, ParameterWriter, parameters, pid};
@@ -98,16 +99,6 @@ pub(super) fn list(sample: &[u8]) -> Option<Cursor<'_>> {
         [0, 3] => Some(Cursor::new(body, false)),
         _ => None,
     }
-}
-
-/// A duration in nanoseconds of seconds and a fraction; infinite ones end in 292 years.
-pub(super) fn duration(value: &mut Cursor<'_>) -> Option<Duration> {
-    let (seconds, fraction) = (value.u32()?, value.u32()?);
-    if seconds >= 0x7fff_ffff {
-        return Some(super::qos::INFINITE);
-    }
-    let nanos = (u64::from(fraction) * 1_000_000_000) >> 32;
-    Some(Duration::new(seconds.into(), nanos as u32))
 }
 
 /// Adds an address of UDP over IPv4; others are ignored.

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use crate::settings::{Durability, History, Qos, Reliability};
+use super::duration::{INFINITE, duration};
+use crate::qos::{Durability, History, Qos, Reliability};
 use crate::types::{EndpointKind, Mismatch};
 use crate::wire::{Cursor, Parameter, ParameterWriter, pid};
-
-/// 292 years.
-pub(crate) const INFINITE: Duration = Duration::from_secs(i64::MAX as u64 / 1_000_000_000);
 
 /// All policies that decide whether endpoints match.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,10 +72,10 @@ impl EndpointQos {
                 let last = History::KeepLast(depth as usize);
                 self.qos.history = if kind == 0 { last } else { History::KeepAll };
             }
-            pid::DEADLINE => self.deadline = super::participant::duration(value)?,
+            pid::DEADLINE => self.deadline = duration(value)?,
             pid::LIVELINESS => {
                 self.liveliness = value.u32()?;
-                self.liveliness_lease = super::participant::duration(value)?;
+                self.liveliness_lease = duration(value)?;
             }
             pid::OWNERSHIP => self.is_exclusive = value.u32()? == 1,
             pid::PRESENTATION => {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::settings::{Durability, History, Qos, Reliability};
+use crate::qos::{Durability, History, Qos, Reliability};
 use crate::types::{EndpointInfo, EndpointKind, Guid, GuidPrefix, Mismatch};
 use crate::wire::{ParameterWriter, pid};
 use std::time::Duration;

@@ -10,8 +10,8 @@ use crate::discovery::{
     Endpoint, EndpointData, ParticipantData, Peer, SEDP_READERS_READER, SEDP_READERS_WRITER,
     SEDP_WRITERS_READER, SEDP_WRITERS_WRITER, disposed_guid, mismatch,
 };
+use crate::qos::{Durability, Reliability};
 use crate::reader::WriterProxy;
-use crate::settings::{Durability, Reliability};
 use crate::types::{
     EndpointKind, EntityId, Event, Guid, GuidPrefix, Mismatch, ParticipantInfo, RemovalReason,
 };

@@ -16,10 +16,9 @@ use crate::discovery::{
     SEDP_READERS_WRITER, SEDP_WRITERS_READER, SEDP_WRITERS_WRITER,
 };
 use crate::error::Error;
+use crate::qos::{Durability, History, Qos, Reliability};
 use crate::reader::Reader;
-use crate::settings::{
-    Durability, History, Limits, Qos, ReaderSettings, Reliability, WriterSettings,
-};
+use crate::settings::{Limits, ReaderSettings, WriterSettings};
 use crate::types::{
     EndpointInfo, EndpointKind, EntityId, Event, Guid, GuidPrefix, Sample, Statistics, WriteOptions,
 };

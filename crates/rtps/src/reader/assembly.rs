@@ -193,3 +193,12 @@ pub(super) fn resolved(mut sample: Sample) -> Sample {
     }
     sample
 }
+
+/// Bytes of the participant's memory that a sample holds, with what surrounds it.
+pub(super) fn held_by(sample: &Sample) -> usize {
+    let data = match &sample.data {
+        SampleData::Owned(bytes) => bytes.capacity(),
+        SampleData::Target(_) => 0,
+    };
+    data + size_of::<Sample>()
+}

@@ -1,6 +1,6 @@
 //! What follows from what a reader hears.
 
-use super::requests::Ask;
+use super::ask::Ask;
 
 /// Counters of writers.
 #[derive(Clone, Copy, Default)]

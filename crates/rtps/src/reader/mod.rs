@@ -1,5 +1,6 @@
 //! Readers (8.4.10 to 8.4.12): best effort and reliable, samples of one datagram and of many.
 
+mod ask;
 mod assembly;
 mod effects;
 mod proxy;
@@ -8,16 +9,17 @@ mod requests;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+pub(crate) use ask::Ask;
 pub(crate) use effects::{Effects, Past};
 pub(crate) use proxy::WriterProxy;
-pub(crate) use requests::Ask;
 
 use crate::bounded::Bounded;
 use crate::discovery::EndpointData;
-use crate::settings::{History, Limits};
+use crate::qos::History;
+use crate::settings::Limits;
 use crate::types::{Assembler, Guid, GuidPrefix, Sample, SampleData};
 use crate::wire::{Data, DataFrag, Gap, Heartbeat};
-use assembly::{Assembly, is_servable, resolved};
+use assembly::{Assembly, held_by, is_servable, resolved};
 use proxy::{ReadUntil, Slot};
 
 /// A reader of ours.
@@ -43,15 +45,6 @@ pub(crate) struct Reader {
     /// Of the last request. It goes on rising when a writer is matched again: a peer that did
     /// not notice ignores counts that it has seen.
     count: u32,
-}
-
-/// Bytes of the participant's memory that a sample holds, with what surrounds it.
-fn held_by(sample: &Sample) -> usize {
-    let data = match &sample.data {
-        SampleData::Owned(bytes) => bytes.capacity(),
-        SampleData::Target(_) => 0,
-    };
-    data + size_of::<Sample>()
 }
 
 impl Reader {

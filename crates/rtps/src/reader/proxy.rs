@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::assembly::Assembly;
-use super::requests::{Ask, GREET, RETRY};
+use super::ask::{Ask, GREET, RETRY};
+use super::assembly::{Assembly, held_by};
 use crate::bounded::Bounded;
 use crate::types::{Guid, Sample};
 use crate::wire::{Gap, Heartbeat};
@@ -375,7 +375,7 @@ impl WriterProxy {
     pub fn held(&self) -> usize {
         let sizes = self.slots.iter().map(|(_, slot)| match slot {
             Slot::Unfinished(sample) => sample.held(),
-            Slot::Complete(sample) => super::held_by(sample),
+            Slot::Complete(sample) => held_by(sample),
             Slot::Irrelevant => 0,
         });
         sizes.sum()

@@ -5,31 +5,18 @@
 
 use std::time::{Duration, Instant};
 
+use super::ask::{Ask, GREET};
 use super::proxy::{Slot, WINDOW, WriterProxy};
-use crate::types::Guid;
 use crate::wire::NumberSet;
 
 /// A writer that is quiet for so long has nothing on its way.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// Between asking twice, at first and at most.
-pub(super) const RETRY: Duration = Duration::from_millis(50);
+/// Between asking twice, at most.
 const MAX_RETRY: Duration = Duration::from_secs(1);
 
-/// Between asking a writer twice that has sent no heartbeat, at first, at most, and while
-/// its samples wait for one.
-pub(super) const GREET: Duration = Duration::from_millis(100);
+/// Between asking a writer twice that has sent no heartbeat, at most.
 const MAX_GREET: Duration = Duration::from_secs(4);
-
-/// Requests to a writer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ask {
-    pub writer: Guid,
-    /// From 0 on where nothing is known of what the writer has.
-    pub set: NumberSet,
-    pub fragments: Vec<(i64, NumberSet)>,
-    pub is_final: bool,
-}
 
 impl WriterProxy {
     fn window(&self) -> std::ops::RangeInclusive<i64> {

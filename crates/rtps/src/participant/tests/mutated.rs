@@ -8,7 +8,8 @@ use crate::discovery::{
     SPDP_READER, SPDP_WRITER,
 };
 use crate::participant::Core;
-use crate::settings::{Durability, Limits, ReaderSettings, Reliability, WriterSettings};
+use crate::qos::{Durability, Reliability};
+use crate::settings::{Limits, ReaderSettings, WriterSettings};
 use crate::types::{EntityId, Guid, SampleIdentity};
 use crate::wire::{DataParts, NumberSet, ParameterWriter, Payload};
 use std::time::{Duration, Instant};

@@ -1,9 +1,8 @@
 //! A virtual network with loss, delay and duplication.
 
 use super::super::{Config, Core};
-use crate::settings::{
-    Durability, History, Limits, Qos, ReaderSettings, Reliability, WriterSettings,
-};
+use crate::qos::{Durability, History, Qos, Reliability};
+use crate::settings::{Limits, ReaderSettings, WriterSettings};
 use crate::types::{Event, Guid, GuidPrefix};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};

@@ -6,7 +6,7 @@ use crate::discovery::{
     SEDP_WRITERS_READER, SEDP_WRITERS_WRITER, SPDP_READER, SPDP_WRITER, VENDOR,
 };
 use crate::participant::Core;
-use crate::settings::Qos;
+use crate::qos::Qos;
 use crate::types::{EndpointInfo, EndpointKind, EntityId, Guid, GuidPrefix};
 use crate::wire::{DataParts, FragmentParts, Message, NumberSet, Payload};
 use std::net::SocketAddrV4;

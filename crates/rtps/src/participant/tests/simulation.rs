@@ -1,7 +1,7 @@
 //! What readers get over a network that loses, doubles and delays.
 
 use super::net::{Faults, Net, best_effort, qos, reliable, sample};
-use crate::settings::{Durability, History, Qos, Reliability};
+use crate::qos::{Durability, History, Qos, Reliability};
 use crate::types::Event;
 use proptest::prelude::*;
 use std::time::Duration;

@@ -3,7 +3,8 @@
 use super::net::{config, qos, reliable, sample};
 use super::peer::{Peer, READER, WRITER};
 use crate::participant::Core;
-use crate::settings::{Durability, Limits, ReaderSettings, Reliability, WriterSettings};
+use crate::qos::{Durability, Reliability};
+use crate::settings::{Limits, ReaderSettings, WriterSettings};
 use crate::types::{EntityId, Guid};
 use std::time::{Duration, Instant};
 

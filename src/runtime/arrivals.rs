@@ -1,0 +1,264 @@
+//! From a middleware to a slot: messages are copied into the slot, and large ones arrive in its
+//! memory.
+//!
+//! A message of several datagrams is put together in a buffer of the slot while it arrives,
+//! page-locked where a GPU reads it: there is no copy after that of the socket. The buffer that
+//! it takes the place of is the next one to fill. The first message is copied; its
+//! size is that of the buffers.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::slot::{Offered, SlotWriter};
+use det_post_ops::device::PayloadMemory;
+use det_post_ros::middleware::{InputKind, MessageBuffers, MessageMemory, Received, Receiver};
+use det_post_types::{ImagePayload, Result};
+
+/// Buffers in which messages of an input arrive: one fills while another is delivered, and a
+/// third does where two publishers, or a message that is sent again, overlap.
+pub const NUM_ARRIVING: usize = 3;
+
+/// Bytes of a message beside its payload: header, fields, padding.
+const MAX_ENVELOPE_BYTES: usize = 64 << 10;
+
+/// What an input does with the outcome of each message.
+pub type Note = Box<dyn FnMut(Result<Offered>) + Send>;
+
+/// Where the messages of an input go.
+pub struct Arrivals {
+    /// The kind of the messages.
+    pub kind: InputKind,
+    /// The slot.
+    pub writer: SlotWriter,
+    /// Memory of the slot's device, [`NUM_ARRIVING`] of it.
+    pub memory: Vec<PayloadMemory>,
+    /// The most bytes of a payload.
+    pub max_payload_bytes: usize,
+    /// Takes the outcome of each message.
+    pub note: Note,
+}
+
+impl Arrivals {
+    /// What a middleware's `subscribe_into` takes.
+    pub fn into_receiver(self) -> (Receiver, Box<dyn MessageBuffers>) {
+        let Self { kind, writer, memory, max_payload_bytes, note } = self;
+        let shared = Arc::new(Shared {
+            kind,
+            max_payload_bytes,
+            slot: Mutex::new((writer, note)),
+            free: Mutex::new(memory),
+        });
+        let copying = Arc::clone(&shared);
+        let receiver: Receiver = Box::new(move |received| copying.copy(received));
+        (receiver, Box::new(Buffers(shared)))
+    }
+}
+
+struct Shared {
+    kind: InputKind,
+    max_payload_bytes: usize,
+    /// Locked by the thread that delivers.
+    slot: Mutex<(SlotWriter, Note)>,
+    /// Locked for a swap only.
+    free: Mutex<Vec<PayloadMemory>>,
+}
+
+impl Shared {
+    fn copy(&self, received: Result<Received<'_>>) {
+        let mut slot = lock(&self.slot);
+        let (writer, note) = &mut *slot;
+        let num_bytes = received.as_ref().map_or(0, payload_bytes);
+        let offered = received.and_then(|message| writer.offer(&message, self.max_payload_bytes));
+        let is_accepted = offered.is_ok();
+        note(offered);
+        drop(slot);
+        if is_accepted {
+            self.grow_free(num_bytes + MAX_ENVELOPE_BYTES);
+        }
+    }
+
+    /// Grows the free buffers, none of which is lent for a message over its capacity.
+    fn grow_free(&self, num_bytes: usize) {
+        let is_small = |memory: &mut PayloadMemory| memory.capacity() < num_bytes;
+        // Grown outside of the lock: page-locked memory takes milliseconds.
+        let mut small: Vec<_> = lock(&self.free).extract_if(.., is_small).collect();
+        small.iter_mut().for_each(|memory| memory.reserve(num_bytes));
+        lock(&self.free).append(&mut small);
+    }
+}
+
+struct Buffers(Arc<Shared>);
+
+impl MessageBuffers for Buffers {
+    fn buffer(&mut self, len: usize) -> Option<Box<dyn MessageMemory>> {
+        let mut free = lock(&self.0.free);
+        let found = free.iter().position(|memory| memory.capacity() >= len)?;
+        let mut memory = free.swap_remove(found);
+        drop(free);
+        memory.set_len(len);
+        Some(Box::new(Arriving { memory, shared: Arc::clone(&self.0) }))
+    }
+}
+
+/// A message that arrives. Its memory, or that which it replaces, becomes free in the end.
+struct Arriving {
+    memory: PayloadMemory,
+    shared: Arc<Shared>,
+}
+
+impl MessageMemory for Arriving {
+    fn bytes(&self) -> &[u8] {
+        self.memory.bytes()
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.memory.bytes_mut()
+    }
+
+    fn deliver(mut self: Box<Self>) {
+        let Self { memory, shared } = &mut *self;
+        let num_bytes = memory.bytes().len();
+        let mut slot = lock(&shared.slot);
+        let (writer, note) = &mut *slot;
+        note(writer.adopt(shared.kind, memory, shared.max_payload_bytes));
+        drop(slot);
+        // The slot's own buffers are smaller at first.
+        memory.reserve(num_bytes);
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        lock(&self.shared.free).push(std::mem::take(&mut self.memory));
+    }
+}
+
+/// Bytes of a message's payload.
+fn payload_bytes(message: &Received<'_>) -> usize {
+    match message {
+        Received::Image { payload: ImagePayload::Raw(image), .. } => image.data().len(),
+        Received::Image { payload: ImagePayload::Compressed(file), .. } => file.data.len(),
+        Received::Cloud { view, .. } => view.data().len(),
+        Received::Tensors { tensors, .. } => tensors.bytes().len(),
+        _ => 0,
+    }
+}
+
+/// Locks a mutex whose value a panic leaves whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{InputConfig, SyncConfig};
+    use crate::runtime::slot::{SlotEvent, SlotOptions, SlotReader, slot};
+    use det_post_ros::messages::Image;
+    use det_post_ros::middleware::deliver;
+    use det_post_types::{Header, Stamp};
+
+    struct Site {
+        receiver: Receiver,
+        buffers: Box<dyn MessageBuffers>,
+        reader: SlotReader,
+        outcomes: Arc<Mutex<Vec<Option<Offered>>>>,
+    }
+
+    fn site(max_payload_bytes: usize) -> Site {
+        let input = InputConfig {
+            topic: "/image".to_owned(),
+            is_compressed: false,
+            camera_info: None,
+            calibration_path: None,
+        };
+        let sync = SyncConfig::default();
+        let options = SlotOptions { inputs: &[input], sync: &sync, rate: 1.0, announces: false };
+        let (mut writers, reader, _) =
+            slot(options, PayloadMemory::default, Arc::new(|_, _, _| {}));
+        let outcomes = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&outcomes);
+        let arrivals = Arrivals {
+            kind: InputKind::Image,
+            writer: writers.remove(0),
+            memory: (0..NUM_ARRIVING).map(|_| PayloadMemory::default()).collect(),
+            max_payload_bytes,
+            note: Box::new(move |offered| lock(&noted).push(offered.ok())),
+        };
+        let (receiver, buffers) = arrivals.into_receiver();
+        Site { receiver, buffers, reader, outcomes }
+    }
+
+    fn image_message(number: u8, width: u32) -> Vec<u8> {
+        let data = vec![number; 100 * width as usize];
+        let stamp = Stamp::from_ros(number.into(), 0);
+        let header = Header { stamp, frame_id: "camera" };
+        let (height, step, encoding) = (100, width, "mono8");
+        let image =
+            Image { header, height, width, encoding, is_bigendian: false, step, data: &data };
+        let mut cdr = Vec::new();
+        image.encode(&mut cdr).unwrap();
+        cdr
+    }
+
+    impl Site {
+        /// Puts a message together as a participant does; returns the address of its buffer.
+        fn arrive(&mut self, cdr: &[u8]) -> Option<usize> {
+            let mut memory = self.buffers.buffer(cdr.len())?;
+            memory.bytes_mut().copy_from_slice(cdr);
+            let address = memory.bytes().as_ptr().addr();
+            memory.deliver();
+            Some(address)
+        }
+
+        /// The address and the first byte of the next frame's payload.
+        fn next(&mut self) -> (usize, u8) {
+            match self.reader.take() {
+                Some(SlotEvent::Frame { messages: [Some(message)], .. }) => {
+                    let data = message.data();
+                    assert!(data.iter().all(|byte| *byte == data[0]));
+                    (data.as_ptr().addr(), data[0])
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_is_read_where_it_arrived() {
+        let mut site = site(1 << 20);
+        assert_eq!(site.arrive(&image_message(0, 1000)), None, "the size is not known yet");
+        deliver(InputKind::Image, &image_message(1, 1000), &mut *site.receiver);
+        assert_eq!(site.next().1, 1);
+        for number in 2..50 {
+            let cdr = image_message(number, 1000);
+            let buffer = site.arrive(&cdr).unwrap();
+            let (payload, first) = site.next();
+            assert_eq!(first, number);
+            // The payload is the end of the message.
+            assert_eq!(payload, buffer + cdr.len() - 100_000);
+        }
+        assert!(lock(&site.outcomes).iter().all(|outcome| *outcome == Some(Offered::Waiting)));
+    }
+
+    #[test]
+    fn unfinished_and_refused_messages_give_their_memory_back() {
+        let mut site = site(100_000);
+        deliver(InputKind::Image, &image_message(1, 1000), &mut *site.receiver);
+        for _ in 0..10 {
+            let unfinished: Vec<_> = (0..NUM_ARRIVING).map(|_| site.buffers.buffer(9)).collect();
+            assert!(unfinished.iter().all(Option::is_some));
+            assert!(site.buffers.buffer(9).is_none());
+        }
+        // Larger than allowed, cut, and of another encapsulation.
+        let large = image_message(2, 1001);
+        let cut = &image_message(3, 1000)[..60_000];
+        let strange = [9; 1000];
+        for refused in [&large[..], cut, &strange] {
+            assert!(site.arrive(refused).is_some());
+        }
+        assert_eq!(lock(&site.outcomes)[1..], [None; 3]);
+        assert_eq!(site.next().1, 1);
+        assert!(site.arrive(&image_message(4, 1000)).is_some());
+        assert_eq!(site.next().1, 4);
+    }
+}
