@@ -18,33 +18,38 @@ of its process by pointer: into the container of container_name, or into a new
 one. The node joins the graph through rclcpp then: middleware and respawn have no
 effect.
 
-A node that ends by itself starts again, unless its exit code is 2: a wrong
-command line or configuration stays wrong.
+A node that ends by itself starts again, unless its exit code is 2: what is wrong with
+its command line, configuration, networks or device stays wrong. The delay doubles
+with each start, up to a minute, and is the first again after a run of a minute.
 """
 
 import re
 import shlex
+import time
 from pathlib import Path
 
 import yaml
 from ament_index_python import has_resource
 from ament_index_python.packages import get_package_share_directory
 from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument, EmitEvent, LogInfo, OpaqueFunction, RegisterEventHandler
+from launch.actions import DeclareLaunchArgument, LogInfo, OpaqueFunction, RegisterEventHandler, TimerAction
 from launch.event_handlers import OnProcessExit
-from launch.events.process import ShutdownProcess
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import ComposableNodeContainer, LoadComposableNodes, Node
 from launch_ros.descriptions import ComposableNode, ParameterFile
 
-# Exit code of a wrong command line or configuration.
-USAGE = 2
+# Exit code of a node that would end the same way again.
+FINAL = 2
 
 # Started where no parameter file is given.
 DEFAULT_CONFIG = "demo.param.yaml"
 
-# Time for launch to see the exit code before it starts a node again.
+# The delay that doubles is not 0.
 MIN_RESPAWN_DELAY_S = 0.1
+
+# The longest delay before a node starts again, and the run after which the delay is the first
+# again.
+MAX_RESPAWN_DELAY_S = 60.0
 
 ARGUMENTS = {
     "config": ("", f"Parameter files: paths, or names in the package's config folder; none: {DEFAULT_CONFIG}."),
@@ -65,7 +70,7 @@ ARGUMENTS = {
     "enclave": ("", "Enclave of the node, where SROS 2 is enabled; empty: the root, /."),
     "log_level": ("info", "debug, info, warn, error or fatal."),
     "respawn": ("true", "Whether the node starts again when it ends by itself, except with exit code 2."),
-    "respawn_delay": ("1.0", "Seconds until it does."),
+    "respawn_delay": ("1.0", "Seconds until it does; doubled each time, up to a minute."),
     "rviz": ("false", "Whether RViz opens beside it, with config/det_post.rviz; needs rviz2."),
 }
 
@@ -131,18 +136,6 @@ def overrides(values: dict[str, str]) -> dict:
     return found
 
 
-def stays_down(node):
-    """Ends the respawning of a node whose configuration is wrong."""
-
-    def exited(event, _):
-        if event.returncode != USAGE:
-            return None
-        reason = f"exit code {USAGE}: wrong command line or configuration; det_post is not started again"
-        return [LogInfo(msg=reason), EmitEvent(event=ShutdownProcess(process_matcher=lambda action: action is node))]
-
-    return RegisterEventHandler(OnProcessExit(target_action=node, on_exit=exited))
-
-
 def component(values: dict[str, str], parameters: list) -> list:
     """The node in a container. Launch loads no component again, so that none is respawned."""
     described = ComposableNode(
@@ -168,22 +161,43 @@ def component(values: dict[str, str], parameters: list) -> list:
 
 
 def process(values: dict[str, str], share: Path, parameters: list) -> list:
-    """The node as a separate process."""
+    """The node as a separate process, which starts again when it ends by itself."""
     middleware = ["--middleware", values["middleware"]] if values["middleware"] else []
-    node = Node(
-        package="det_post",
-        executable="det_post",
-        name=values["node_name"],
-        namespace=values["namespace"],
-        arguments=["run", *middleware],
-        ros_arguments=["--log-level", values["log_level"], *enclave(values)],
-        parameters=parameters,
-        cwd=str(share),
-        respawn=switch(values, "respawn"),
-        respawn_delay=max(float(values["respawn_delay"]), MIN_RESPAWN_DELAY_S),
-        output="screen",
-    )
-    return [node, stays_down(node)]
+    respawns = switch(values, "respawn")
+    first_delay = max(float(values["respawn_delay"]), MIN_RESPAWN_DELAY_S)
+
+    def started(delay: float) -> list:
+        """A start of the node, and the next one, after a delay."""
+        node = Node(
+            package="det_post",
+            executable="det_post",
+            name=values["node_name"],
+            namespace=values["namespace"],
+            arguments=["run", *middleware],
+            ros_arguments=["--log-level", values["log_level"], *enclave(values)],
+            parameters=parameters,
+            cwd=str(share),
+            output="screen",
+        )
+        since = time.monotonic()
+
+        def exited(event, context):
+            if context.is_shutdown:
+                return None
+            code = event.returncode
+            if code == FINAL:
+                reason = f"exit code {code}: the node would end the same way again"
+                return [LogInfo(msg=f"{reason}; det_post is not started again")]
+            wait = first_delay if time.monotonic() - since >= MAX_RESPAWN_DELAY_S else delay
+            longest = max(first_delay, MAX_RESPAWN_DELAY_S)
+            again = OpaqueFunction(function=lambda _: started(min(2.0 * wait, longest)))
+            message = f"exit code {code}: det_post starts again in {wait:g} s"
+            return [LogInfo(msg=message), TimerAction(period=wait, actions=[again])]
+
+        handler = [RegisterEventHandler(OnProcessExit(target_action=node, on_exit=exited))]
+        return [*(handler if respawns else []), node]
+
+    return started(first_delay)
 
 
 def enclave(values: dict[str, str]) -> list[str]:

@@ -110,7 +110,7 @@ fn by_default_the_demo_starts() {
     let [node] = report["processes"].as_array().unwrap().as_slice() else { panic!("{report}") };
     assert_eq!((&node["package"], &node["executable"]), (&"det_post".into(), &"det_post".into()));
     assert_eq!((&node["name"], &node["namespace"]), (&"det_post".into(), &"".into()));
-    assert_eq!(node["respawn"], true);
+    assert!(report["after_exit"]["1"]["delays"][0].is_number(), "{report}");
     // The program selects the middleware that it was built with.
     assert_eq!(texts(&node["arguments"]), ["run"]);
     assert_eq!(report["logged"], json!([]));
@@ -156,7 +156,7 @@ fn arguments_reach_the_channels() {
         panic!("{report}")
     };
     assert_eq!((&node["name"], &node["namespace"]), (&"eyes".into(), &"/car".into()));
-    assert_eq!(node["respawn"], false);
+    assert_eq!(report["after_exit"], json!({}));
     assert_eq!(texts(&node["ros_arguments"]), ["--log-level", "debug", "--enclave", "/car/eyes"]);
     let config = config(node);
     assert!(config.use_sim_time);
@@ -198,18 +198,29 @@ fn an_encoder_and_a_file_of_ones_own_are_found() {
 }
 
 #[test]
-fn a_wrong_configuration_is_not_started_again() {
+fn what_would_end_again_is_not_started_again_and_the_rest_after_growing_delays() {
     let Some(python) = python() else { return };
-    let report = launch(&python, FILES[0], &["node_name:=eyes", "respawn_delay:=0.0"]);
-    for (code, is_final) in [("0", false), ("1", false), ("2", true), ("-9", false)] {
-        let after = &report["after_exit"][code];
-        let shut_down = if is_final { json!(["eyes"]) } else { json!([]) };
-        assert_eq!(after["shut_down"], shut_down, "{code}");
-        let logged = texts(&after["logged"]).join(" ");
-        assert_eq!(logged.contains("exit code 2"), is_final, "{code}: {logged}");
+    for (delay, expected) in [
+        // A long run before the last but one starts over.
+        ("1.0", [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 1.0, 2.0]),
+        ("90", [90.0; 10]),
+        ("0", [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 0.1, 0.2]),
+    ] {
+        let delay = format!("respawn_delay:={delay}");
+        let report = launch(&python, FILES[0], &["node_name:=eyes", &delay]);
+        for (code, is_final) in [("0", false), ("1", false), ("2", true), ("-9", false)] {
+            let after = &report["after_exit"][code];
+            let delays: Vec<f64> = serde_json::from_value(after["delays"].clone()).unwrap();
+            let expected = if is_final { &[][..] } else { &expected };
+            assert_eq!(delays, expected, "{code} {delay}");
+            let logged = texts(&after["logged"]).join("\n");
+            assert_eq!(logged.contains("not started again"), is_final, "{code}: {logged}");
+            let times = logged.matches(&format!("exit code {code}:")).count();
+            assert_eq!(times, delays.len().max(1), "{code}: {logged}");
+        }
     }
-    // Launch has to see the code before it starts the node again.
-    assert!(report["processes"][0]["respawn_delay"].as_f64().unwrap() > 0.0);
+    let report = launch(&python, FILES[0], &["respawn:=false"]);
+    assert_eq!(report["after_exit"], json!({}));
 }
 
 #[test]
@@ -302,7 +313,7 @@ fn a_recording_plays_beside_a_node_on_its_clock() {
     let report = launch(&python, FILES[1], &arguments);
     let node = &report["processes"][0];
     assert!(config(node).use_sim_time);
-    assert_eq!(node["respawn"], false);
+    assert_eq!(report["after_exit"], json!({}));
     let command = "ros2 bag play tests/data --rate 0.5 --delay 7 --clock 100 --loop";
     assert_eq!(player(&report), ("/det_post".into(), command.into()));
     assert_eq!(report["ended_by"], json!(["any"]));

@@ -107,11 +107,16 @@ fn signals_end_it_with_code_0_before_a_launch_file_escalates() {
 
 #[cfg(feature = "dds")]
 #[test]
-fn a_network_that_is_not_there_ends_the_start_with_code_1() {
-    let domain = Domain::reserve();
-    let mut child = spawn(&domain, &["-p", "camera.model_path:=/none/such.onnx"]);
-    await_line(&mut child, "/none/such.onnx");
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+fn a_network_or_a_device_that_is_not_there_ends_the_start_with_code_2() {
+    for (parameter, named) in [
+        ("camera.model_path:=/none/such.onnx", "/none/such.onnx"),
+        ("device:=cuda:63", "ERROR device: "),
+    ] {
+        let domain = Domain::reserve();
+        let mut child = spawn(&domain, &["-p", parameter]);
+        await_line(&mut child, named);
+        assert_eq!(child.wait().unwrap().code(), Some(2), "{parameter}");
+    }
 }
 
 #[cfg(feature = "dds")]
