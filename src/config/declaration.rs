@@ -1,8 +1,11 @@
 //! Declared parameters and their values.
 
+use std::path::PathBuf;
+
 use indexmap::IndexMap;
 
 use super::files::{Entries, Entry};
+use super::paths::PathUse;
 use super::problems::Origin;
 use det_post_ros::yaml::Node;
 use det_post_ros::{ParameterRange, ParameterType};
@@ -30,6 +33,10 @@ pub(super) struct Declaration {
     pub(super) help: &'static str,
     /// The value in its plain form; `None` when it is unset or refused.
     pub(super) value: Option<Node>,
+    /// What the value is to the file system.
+    pub(super) path_use: PathUse,
+    /// Where a relative path was looked for, before the folders of every value.
+    pub(super) folders: Vec<PathBuf>,
 }
 
 /// The default of a parameter.
@@ -56,8 +63,11 @@ pub(super) fn entries<'d>(
     declared: impl IntoIterator<Item = &'d Declaration>,
     origin: &Origin,
 ) -> Entries {
-    let entry = |node: &Node| Entry { node: node.clone(), origin: origin.clone() };
-    declared.into_iter().filter_map(|d| Some((d.name.clone(), entry(d.value.as_ref()?)))).collect()
+    let entry = |d: &Declaration| {
+        let origin = Origin { folders: d.folders.clone().into(), ..origin.clone() };
+        Some((d.name.clone(), Entry { node: d.value.clone()?, origin }))
+    };
+    declared.into_iter().filter_map(entry).collect()
 }
 
 /// Every value by its name.

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use super::declaration::{Change, Declaration, DefaultValue, plain};
 use super::files::{Entries, Entry};
+use super::paths::{PathUse, located, missing};
 use super::problems::{Problems, is_misspelling, nearest, shorten};
 use super::value::{Kind, found};
 use det_post_ros::yaml::Node;
@@ -225,6 +226,14 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The paths of a declared value that lead nowhere, as sentences.
+    pub(super) fn missing_files(&self, key: &str) -> Vec<String> {
+        let name = self.name(key);
+        let declared = self.declared.iter().find(|declared| declared.name == name);
+        let value = declared.and_then(|declared| Some((declared.value.as_ref()?, declared)));
+        value.map(|(node, declared)| missing(node, &declared.folders)).unwrap_or_default()
+    }
+
     /// The problems found so far.
     pub(super) fn problems(&mut self) -> &mut Problems {
         self.problems
@@ -338,8 +347,13 @@ impl<'a> Reader<'a> {
         // An empty value leaves a parameter unset whose default is unset.
         let is_unset =
             |entry: &Entry| entry.node.is_empty() && matches!(default, DefaultValue::Unset(_));
-        let node = match (given.filter(|entry| !is_unset(entry)), &default) {
-            (Some(entry), _) => Some(entry.node),
+        let given = given.filter(|entry| !is_unset(entry));
+        let folders = match (&given, kind.path_use) {
+            (Some(entry), path_use) if path_use != PathUse::None => entry.origin.folders.to_vec(),
+            _ => Vec::new(),
+        };
+        let node = match (given, &default) {
+            (Some(entry), _) => Some(located(entry.node, kind.path_use, &folders)),
             (None, DefaultValue::Value(node)) => Some(node.clone()),
             (None, DefaultValue::Unset(_)) => derived,
             (None, DefaultValue::Required) => {
@@ -369,6 +383,8 @@ impl<'a> Reader<'a> {
             is_live: change == Change::Live,
             help,
             value: node,
+            path_use: kind.path_use,
+            folders,
         });
         value.ok_or(kind.placeholder)
     }

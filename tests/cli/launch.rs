@@ -118,9 +118,8 @@ fn by_default_the_demo_starts() {
     assert!(!config.use_sim_time);
     let names: Vec<&str> = config.channels.iter().map(|channel| &*channel.name).collect();
     assert_eq!(names, ["camera", "lidar"]);
-    // Paths in the configuration stand below the folder that the node runs in.
-    let folder = Path::new(node["cwd"].as_str().unwrap());
-    assert!(folder.join("models/camera.onnx").is_file(), "{}", folder.display());
+    // The program finds relative paths itself, wherever it runs.
+    assert_eq!(node["cwd"], json!(null));
 
     // The program takes the command line, up to a parameter that is none.
     let (program, ros) = (texts(&node["arguments"]), texts(&node["ros_arguments"]));
@@ -243,6 +242,45 @@ fn conventional_arguments_are_accepted() {
     assert_eq!(texts(&report["processes"][0]["files"]), [file.to_str().unwrap()]);
 }
 
+/// The program reads the user's files, so that its messages name them.
+#[test]
+fn errors_name_the_users_file() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("own.yaml");
+    let params_file = format!("params_file:={}", file.display());
+    let parameters = "device: $(var device), autostart: $(env DET_POST_NONE false)";
+    let section = format!("det_post: {{ros__parameters: {{{parameters}, no_such_key: 1}}}}\n");
+    std::fs::write(&file, section).unwrap();
+    let report = launch(&python, FILES[0], &[&params_file, "device:=cpu"]);
+    let node = &report["processes"][0];
+    assert_eq!((&node["files"], &node["copied"]), (&json!([file]), &json!([])));
+    let arguments = texts(&node["arguments"]);
+    assert_eq!(arguments, ["run", "--arg", "device:=cpu"]);
+    let mut line: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    line.extend(["--ros-args", "--params-file", file.to_str().unwrap()]);
+    let run = replay::det_post(&line);
+    run.expect_code(2);
+    let named = format!("no_such_key: unknown key in {}", file.display());
+    assert!(run.stderr.contains(&named), "{}", run.stderr);
+
+    // Substitutions that only launch knows are its own to replace, in a copy.
+    for text in ["$(dirname)/x", "$(var device cpu)", "\\\\$(var device)", "$(var $(env X))"] {
+        std::fs::write(&file, format!("/**: {{ros__parameters: {{a: \"{text}\"}}}}\n")).unwrap();
+        let report = launch(&python, FILES[0], &[&params_file]);
+        let node = &report["processes"][0];
+        assert_eq!(node["copied"], json!([file]), "{text}");
+        assert_eq!(node["parameters"]["search_folders"], json!([folder.path()]));
+        assert_eq!(texts(&node["arguments"]), ["run"]);
+    }
+    // Its copy is said to be one.
+    let copy = folder.path().join("launch_params_x1y2");
+    std::fs::write(&copy, "det_post: {ros__parameters: {no_such_key: 1}}\n").unwrap();
+    let run = replay::det_post(&["run", "--ros-args", "--params-file", copy.to_str().unwrap()]);
+    run.expect_code(2);
+    assert!(run.stderr.contains("launch_params_x1y2 (written by launch"), "{}", run.stderr);
+}
+
 /// The component has the parameters that the process would have, in a container of its own or
 /// in one that runs.
 #[test]
@@ -263,9 +301,15 @@ fn the_node_is_loaded_into_a_container() {
         let component = &report["processes"][0]["components"][0];
         assert_eq!(component["plugin"], "det_post::DetPost");
         assert_eq!(component["extra_arguments"], json!([{"use_intra_process_comms": true}]));
-        for key in ["name", "namespace", "package", "files", "parameters"] {
+        for key in ["name", "namespace", "package", "files"] {
             assert_eq!(component[key], process[key], "{key}");
         }
+        // It gets values, not files: their folders are named.
+        let mut parameters = component["parameters"].clone();
+        let folders = parameters.as_object_mut().unwrap().remove("search_folders");
+        let folder = Path::new(process["files"][0].as_str().unwrap()).parent().unwrap();
+        assert_eq!(folders, Some(json!([folder])));
+        assert_eq!(parameters, process["parameters"]);
     }
     // Without the component it is a process.
     let report = launch(&python, FILES[0], &composed);
@@ -284,6 +328,12 @@ fn what_is_wrong_is_said() {
         (FILES[0], ["rviz:=maybe"], "rviz: found 'maybe'"),
         (FILES[0], ["parameters:=camera.score_threshold=0.4"], "parameters: found"),
         (FILES[0], ["autostart:=maybe"], "autostart: found 'maybe'"),
+        (FILES[0], ["config:=demo.yaml"], "config has camera.param.yaml, demo.param.yaml, "),
+        (
+            FILES[0],
+            ["params_file:=tests/no.yaml"],
+            "params_file: there is no file tests/no.yaml; looked",
+        ),
         (FILES[1], ["rate:=2"], "argument bag is required"),
         (FILES[1], ["bag:=no_such_drive"], "there is no recording no_such_drive"),
     ] {

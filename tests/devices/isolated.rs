@@ -264,14 +264,15 @@ fn what_is_wrong_with_a_frame_or_a_configuration_comes_back() {
     let overrides = ["camera.model_path:=/no/such/model.onnx".to_owned()];
     let broken = Config::load(&[sample.path().join("sample.param.yaml")], &overrides).unwrap();
     config = broken.channels.into_iter().find(|channel| channel.name == "camera").unwrap();
-    let start = |program| Proxy::start(Path::new(program), &config, DeviceChoice::Cpu);
-    let error = start(PROGRAM).err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::Model);
+    let start = |program, config| Proxy::start(Path::new(program), config, DeviceChoice::Cpu);
+    let error = start(PROGRAM, &config).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.message().contains("/no/such/model.onnx"), "{error}");
 
     // A program that is no det_post.
+    let whole = camera(sample.path());
     for program in ["/bin/true", "/no/det_post"] {
-        assert_eq!(start(program).err().unwrap().kind(), ErrorKind::Device);
+        assert_eq!(start(program, &whole).err().unwrap().kind(), ErrorKind::Device);
     }
 }
 

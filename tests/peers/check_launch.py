@@ -34,6 +34,10 @@ class Context:
         self.logged, self.after_exit, self.included = [], {}, []
         self.is_shutdown = False
 
+    @property
+    def launch_configurations(self):
+        return self.values
+
 
 class DeclareLaunchArgument:
     def __init__(self, name, *, default_value=None, description=None):
@@ -75,6 +79,12 @@ class ParameterFile:
         self.path = path
 
 
+def parted(parameters):
+    """Parameter files, those that launch copies among them, and values."""
+    files = [given.path if isinstance(given, ParameterFile) else given for given in parameters]
+    return [file for file in files if isinstance(file, str)], [file for file in files if isinstance(file, dict)]
+
+
 class Node:
     def __init__(
         self,
@@ -93,8 +103,7 @@ class Node:
         output="log",
         additional_env=None,
     ):
-        files = [given.path for given in parameters if isinstance(given, ParameterFile)]
-        values = [given for given in parameters if not isinstance(given, ParameterFile)]
+        files, values = parted(parameters)
         assert all(isinstance(value, str) for value in [*arguments, *ros_arguments])
         self.process = {
             "package": package,
@@ -104,6 +113,7 @@ class Node:
             "arguments": [*arguments],
             "ros_arguments": [*ros_arguments],
             "files": files,
+            "copied": [given.path for given in parameters if isinstance(given, ParameterFile)],
             "parameters": {key: value for given in values for key, value in given.items()},
             "remappings": [list(pair) for pair in remappings],
             "cwd": cwd,
@@ -121,8 +131,7 @@ class ComposableNode:
     def __init__(
         self, *, name, package, plugin, namespace=None, parameters=(), remappings=(), extra_arguments=()
     ):
-        files = [given.path for given in parameters if isinstance(given, ParameterFile)]
-        values = [given for given in parameters if not isinstance(given, ParameterFile)]
+        files, values = parted(parameters)
         self.node = {
             "name": name,
             "namespace": namespace,

@@ -74,8 +74,11 @@ impl Proxy {
     /// Starts `program`, a det_post, which builds the channel's detector on a device.
     ///
     /// # Errors
-    /// `Device` when the process cannot be started or exits, and its own errors.
+    /// `Config` when a file of the channel is missing, `Device` when the process cannot be started or
+    /// exits, and its own errors.
     pub fn start(program: &Path, config: &ChannelConfig, device: DeviceChoice) -> Result<Self> {
+        // Here it is known where the file was looked for.
+        config.check_files()?;
         let failed = |what: &str, cause: io::Error| {
             let message = format!("cannot {what} {} for {}", program.display(), config.name);
             Error::new(ErrorKind::Device, STAGE, message).with_source(cause)
