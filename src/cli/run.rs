@@ -56,10 +56,16 @@ enum MiddlewareChoice {
     Dds,
 }
 
-/// The level of the node's logs; `None` for the default, also where its name is refused later.
-pub(super) fn log_level(arguments: &RunArguments, ros: &RosArguments) -> Option<&'static str> {
-    let default = arguments.like.or_by_program().node().ok()?;
-    ros.log_level(&ros.remaps.node(&default).ok()?)
+/// The level of the node's log, `None` for the default, and the name of its logger; neither where the
+/// node's name is refused later.
+pub(super) fn log_settings(
+    arguments: &RunArguments,
+    ros: &RosArguments,
+) -> (Option<&'static str>, Option<String>) {
+    let node = arguments.like.or_by_program().node().and_then(|default| ros.remaps.node(&default));
+    let Ok(node) = node else { return (None, None) };
+    let logger = node.full().trim_start_matches('/').replace('/', ".");
+    (ros.log_level(&node), Some(logger))
 }
 
 /// Runs the node until a signal or a shutdown transition.
