@@ -80,7 +80,7 @@ impl ChannelConfig {
         let mut problems = Problems::default();
         for declared in self.declared.iter().filter(|of| of.path_use == PathUse::Read) {
             let missing =
-                declared.value.iter().flat_map(|node| paths::missing(node, &declared.folders));
+                declared.value.iter().flat_map(|node| paths::missing(node, &declared.folders.0));
             missing.for_each(|message| problems.push(&declared.name, &message));
         }
         problems.into_result()

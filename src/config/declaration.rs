@@ -1,11 +1,9 @@
 //! Declared parameters and their values.
 
-use std::path::PathBuf;
-
 use indexmap::IndexMap;
 
 use super::files::{Entries, Entry};
-use super::paths::PathUse;
+use super::paths::{Folders, PathUse};
 use super::problems::Origin;
 use det_post_ros::yaml::Node;
 use det_post_ros::{ParameterRange, ParameterType};
@@ -36,7 +34,7 @@ pub(super) struct Declaration {
     /// What the value is to the file system.
     pub(super) path_use: PathUse,
     /// Where a relative path was looked for, before the folders of every value.
-    pub(super) folders: Vec<PathBuf>,
+    pub(super) folders: Folders,
 }
 
 /// The default of a parameter.
@@ -64,7 +62,7 @@ pub(super) fn entries<'d>(
     origin: &Origin,
 ) -> Entries {
     let entry = |d: &Declaration| {
-        let origin = Origin { folders: d.folders.clone().into(), ..origin.clone() };
+        let origin = Origin { folders: d.folders.0.clone().into(), ..origin.clone() };
         Some((d.name.clone(), Entry { node: d.value.clone()?, origin }))
     };
     declared.into_iter().filter_map(entry).collect()

@@ -35,6 +35,16 @@ pub(super) fn is_head_file(name: &str) -> bool {
     name.contains('/') || name.ends_with(".yaml") || name.ends_with(".yml")
 }
 
+/// Where a relative path was looked for first. It is no part of the value: all are equal.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Folders(pub(super) Vec<PathBuf>);
+
+impl PartialEq for Folders {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
 /// The folder of a parameter file, in which its relative paths begin; none for a file that launch has
 /// written from values or from a file elsewhere.
 pub(super) fn folder_of(file: &Path) -> Rc<[PathBuf]> {

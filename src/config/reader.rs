@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use super::declaration::{Change, Declaration, DefaultValue, plain};
 use super::files::{Entries, Entry};
-use super::paths::{PathUse, located, missing};
+use super::paths::{Folders, PathUse, located, missing};
 use super::problems::{Problems, is_misspelling, nearest, shorten};
 use super::value::{Kind, found};
 use det_post_ros::yaml::Node;
@@ -231,7 +231,7 @@ impl<'a> Reader<'a> {
         let name = self.name(key);
         let declared = self.declared.iter().find(|declared| declared.name == name);
         let value = declared.and_then(|declared| Some((declared.value.as_ref()?, declared)));
-        value.map(|(node, declared)| missing(node, &declared.folders)).unwrap_or_default()
+        value.map(|(node, declared)| missing(node, &declared.folders.0)).unwrap_or_default()
     }
 
     /// The problems found so far.
@@ -384,7 +384,7 @@ impl<'a> Reader<'a> {
             help,
             value: node,
             path_use: kind.path_use,
-            folders,
+            folders: Folders(folders),
         });
         value.ok_or(kind.placeholder)
     }
