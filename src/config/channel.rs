@@ -79,9 +79,7 @@ impl ChannelConfig {
     pub fn check_files(&self) -> Result<()> {
         let mut problems = Problems::default();
         for declared in self.declared.iter().filter(|of| of.path_use == PathUse::Read) {
-            let missing =
-                declared.value.iter().flat_map(|node| paths::missing(node, &declared.folders.0));
-            missing.for_each(|message| problems.push(&declared.name, &message));
+            declared.missing_files().iter().for_each(|text| problems.push(&declared.name, text));
         }
         problems.into_result()
     }
@@ -189,10 +187,8 @@ pub(super) fn read(
     };
     let mut p = Reader::new(&prefix, given, problems);
     let head = if is_inline { Some(key.clone()) } else { head_name(&mut p) };
-    let missing = match &head {
-        Some(head) if !is_inline && paths::is_head_file(head) => p.missing_files("head"),
-        _ => Vec::new(),
-    };
+    let is_file = !is_inline && head.as_deref().is_some_and(paths::is_head_file);
+    let missing = if is_file { p.missing_files("head") } else { Vec::new() };
     missing.iter().for_each(|message| p.problems().push(&key, message));
     let found = match &head {
         _ if !missing.is_empty() => None,

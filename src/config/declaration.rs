@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 
 use super::files::{Entries, Entry};
-use super::paths::{Folders, PathUse};
+use super::paths::{Folders, PathUse, missing};
 use super::problems::Origin;
 use det_post_ros::yaml::Node;
 use det_post_ros::{ParameterRange, ParameterType};
@@ -35,6 +35,13 @@ pub(super) struct Declaration {
     pub(super) path_use: PathUse,
     /// Where a relative path was looked for, before the folders of every value.
     pub(super) folders: Folders,
+}
+
+impl Declaration {
+    /// The paths of the value that lead nowhere, as sentences.
+    pub(super) fn missing_files(&self) -> Vec<String> {
+        self.value.iter().flat_map(|node| missing(node, &self.folders.0)).collect()
+    }
 }
 
 /// The default of a parameter.

@@ -333,8 +333,8 @@ fn first(key: &str) -> &str {
 }
 
 /// Splits values into those of the node, those of each channel, by the key below
-/// it, and overrides of quality of service. A mapping that is found in sections for many nodes
-/// alone is no channel unless it has one of [`CHANNEL_KEYS`].
+/// it, and overrides of quality of service. A mapping of which only sections for many nodes
+/// have values is no channel unless it has one of [`CHANNEL_KEYS`].
 fn split(
     entries: Entries,
     problems: &mut Problems,

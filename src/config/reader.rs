@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use super::declaration::{Change, Declaration, DefaultValue, plain};
 use super::files::{Entries, Entry};
-use super::paths::{Folders, PathUse, located, missing};
+use super::paths::{Folders, PathUse, located};
 use super::problems::{Problems, is_misspelling, nearest, shorten};
 use super::value::{Kind, found};
 use det_post_ros::yaml::Node;
@@ -230,8 +230,7 @@ impl<'a> Reader<'a> {
     pub(super) fn missing_files(&self, key: &str) -> Vec<String> {
         let name = self.name(key);
         let declared = self.declared.iter().find(|declared| declared.name == name);
-        let value = declared.and_then(|declared| Some((declared.value.as_ref()?, declared)));
-        value.map(|(node, declared)| missing(node, &declared.folders.0)).unwrap_or_default()
+        declared.map(Declaration::missing_files).unwrap_or_default()
     }
 
     /// The problems found so far.
@@ -348,10 +347,8 @@ impl<'a> Reader<'a> {
         let is_unset =
             |entry: &Entry| entry.node.is_empty() && matches!(default, DefaultValue::Unset(_));
         let given = given.filter(|entry| !is_unset(entry));
-        let folders = match (&given, kind.path_use) {
-            (Some(entry), path_use) if path_use != PathUse::None => entry.origin.folders.to_vec(),
-            _ => Vec::new(),
-        };
+        let of_path = given.as_ref().filter(|_| kind.path_use != PathUse::None);
+        let folders = of_path.map(|entry| entry.origin.folders.to_vec()).unwrap_or_default();
         let node = match (given, &default) {
             (Some(entry), _) => Some(located(entry.node, kind.path_use, &folders)),
             (None, DefaultValue::Value(node)) => Some(node.clone()),

@@ -128,3 +128,24 @@ fn without_autostart_it_waits_and_ends_all_the_same() {
     signal(&child, "-TERM");
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+/// The form of log lines that every ROS node takes, with the name of its logger.
+#[test]
+fn lines_have_the_form_that_the_environment_asks_for() {
+    let config = config();
+    let arguments = ["run", "--config", &config, "-p", "camera.score_treshold:=1", "--ros-args"];
+    let run = |more: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_det_post"))
+            .args(arguments)
+            .args(more)
+            .env("RCUTILS_CONSOLE_OUTPUT_FORMAT", "<{severity}|{name}> {message}")
+            .env_remove("RUST_LOG")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let named = run(&["-r", "__ns:=/front", "-r", "__node:=eyes"]);
+    assert!(named.contains("<ERROR|front.eyes> config: "), "{named}");
+    assert_eq!(run(&["--disable-stdout-logs"]), "");
+}

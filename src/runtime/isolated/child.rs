@@ -24,7 +24,7 @@ const FILTER: &str = "RUST_LOG";
 /// separate thread, which follows the log and lives until the process has ended.
 ///
 /// # Errors
-/// Those of the system, for a program or a thread.
+/// The errors of the system, for a program or a thread.
 pub(super) fn start(program: &Path, channel: &str, stdin: OwnedFd) -> io::Result<Child> {
     let mut command = Command::new(program);
     command.arg("isolated").stdin(Stdio::from(stdin)).stdout(Stdio::null()).stderr(Stdio::piped());
