@@ -10,7 +10,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -109,31 +108,12 @@ private:
         continue;
       }
       configuration.text += "    " + yaml(rclcpp::ParameterValue(name)) + ": " +
-        yaml(in_package(name, value)) + "\n";
+        yaml(value) + "\n";
     }
     const auto prefix = share().parent_path().parent_path();
     const auto program = prefix / "lib" / "det_post" / "det_post";
     configuration.program = program.string();
     return configuration;
-  }
-
-  /// Paths of the value of a parameter as `in_package` has them.
-  static rclcpp::ParameterValue in_package(
-    const std::string & name, const rclcpp::ParameterValue & value)
-  {
-    if (value.get_type() == rclcpp::PARAMETER_STRING) {
-      const auto text = value.get<std::string>();
-      const bool is_file = ends(text, ".yaml") || text.find('/') != std::string::npos;
-      const bool is_path = ends(name, "_path") || ends(name, "library") ||
-        ends(name, ".cache_folder") || (ends(name, ".head") && is_file);
-      if (is_path) {return rclcpp::ParameterValue(in_package(text));}
-    }
-    if (value.get_type() == rclcpp::PARAMETER_STRING_ARRAY && ends(name, "_paths")) {
-      auto paths = value.get<std::vector<std::string>>();
-      for (auto & path : paths) {path = in_package(path);}
-      return rclcpp::ParameterValue(paths);
-    }
-    return value;
   }
 
   /// The package's share folder, `share/det_post` of the prefix where it is installed.
@@ -144,25 +124,6 @@ private:
 #else
     return ament_index_cpp::get_package_share_directory("det_post");
 #endif
-  }
-
-  /// A relative path that is not below the current folder is below the package's share folder.
-  static std::string in_package(const std::string & path)
-  {
-    const std::filesystem::path given(path);
-    // Where the system refuses a path, there is nothing.
-    std::error_code refused;
-    if (given.empty() || given.is_absolute() || std::filesystem::exists(given, refused)) {
-      return path;
-    }
-    const auto below = share() / given;
-    return std::filesystem::exists(below, refused) ? below.string() : path;
-  }
-
-  static bool ends(const std::string & text, const std::string & end)
-  {
-    return text.size() >= end.size() &&
-           text.compare(text.size() - end.size(), end.size(), end) == 0;
   }
 
   CallbackReturn change(uint8_t transition)

@@ -10,41 +10,49 @@ A parameter file is given as a path, or as the name of one in the package's conf
 folder; several are separated by spaces, and the later wins. Here and in lists of
 KEY:=VALUE, what holds a space is quoted: params_file:="'/my files/my.param.yaml'".
 A file may hold
-substitutions such as $(find-pkg-share det_post). Relative paths in it are below
-the package's share folder.
+substitutions such as $(find-pkg-share det_post). Relative paths in it begin in its
+folder, else in the current one, else in the package's share folder.
 
 use_composition loads the component det_post::DetPost instead, which takes messages
 of its process by pointer: into the container of container_name, or into a new
 one. The node joins the graph through rclcpp then: middleware and respawn have no
 effect.
 
-A node that ends by itself starts again, unless its exit code is 2: a wrong
-command line or configuration stays wrong.
+A node that ends by itself starts again, unless its exit code is 2: what is wrong with
+its command line, configuration, networks or device stays wrong. The delay doubles
+with each start, up to a minute, and is the first again after a run of a minute.
 """
 
 import re
 import shlex
+import time
 from pathlib import Path
 
 import yaml
 from ament_index_python import has_resource
 from ament_index_python.packages import get_package_share_directory
 from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument, EmitEvent, LogInfo, OpaqueFunction, RegisterEventHandler
+from launch.actions import DeclareLaunchArgument, LogInfo, OpaqueFunction, RegisterEventHandler, TimerAction
 from launch.event_handlers import OnProcessExit
-from launch.events.process import ShutdownProcess
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import ComposableNodeContainer, LoadComposableNodes, Node
 from launch_ros.descriptions import ComposableNode, ParameterFile
 
-# Exit code of a wrong command line or configuration.
-USAGE = 2
+# Exit code of a node that would end the same way again.
+FINAL = 2
+
+# The most files of a folder that a message names.
+MAX_LISTED = 30
 
 # Started where no parameter file is given.
 DEFAULT_CONFIG = "demo.param.yaml"
 
-# Time for launch to see the exit code before it starts a node again.
+# The delay that doubles is not 0.
 MIN_RESPAWN_DELAY_S = 0.1
+
+# The longest delay before a node starts again, and the run after which the delay is the first
+# again.
+MAX_RESPAWN_DELAY_S = 60.0
 
 ARGUMENTS = {
     "config": ("", f"Parameter files: paths, or names in the package's config folder; none: {DEFAULT_CONFIG}."),
@@ -65,7 +73,7 @@ ARGUMENTS = {
     "enclave": ("", "Enclave of the node, where SROS 2 is enabled; empty: the root, /."),
     "log_level": ("info", "debug, info, warn, error or fatal."),
     "respawn": ("true", "Whether the node starts again when it ends by itself, except with exit code 2."),
-    "respawn_delay": ("1.0", "Seconds until it does."),
+    "respawn_delay": ("1.0", "Seconds until it does; doubled each time, up to a minute."),
     "rviz": ("false", "Whether RViz opens beside it, with config/det_post.rviz; needs rviz2."),
 }
 
@@ -104,11 +112,36 @@ def switch(values: dict[str, str], argument: str) -> bool:
     return value
 
 
-def config_path(share: Path, name: str) -> str:
+def config_path(share: Path, argument: str, name: str) -> str:
     """The path itself, or the shipped file of that name."""
-    path = Path(name).expanduser()
+    path = Path(name).expanduser().absolute()
     shipped = share / "config" / name
-    return str(shipped if not path.is_file() and shipped.is_file() else path.absolute())
+    places = list(dict.fromkeys([path, shipped]))
+    for place in places:
+        if place.is_file():
+            return str(place)
+    looked = " and ".join(str(place) for place in places)
+    folders = list(dict.fromkeys(place.parent for place in places if place.parent.is_dir()))
+    there = [f"{folder} has {', '.join(yaml_files(folder)) or 'no .yaml files'}" for folder in folders]
+    raise FileNotFoundError("; ".join([f"{argument}: there is no file {name}; looked for {looked}", *there]))
+
+
+def yaml_files(folder: Path) -> list[str]:
+    """Names of the parameter files of a folder; of many the first."""
+    names = sorted(path.name for path in folder.iterdir() if path.suffix in (".yaml", ".yml"))
+    return names[:MAX_LISTED] + ([f"{len(names) - MAX_LISTED} more"] if len(names) > MAX_LISTED else [])
+
+
+def arguments_of(context, path: str) -> list[str] | None:
+    """The arguments NAME:=VALUE with which the program replaces the substitutions of a file;
+    none where it has some that only launch knows."""
+    text = Path(path).read_text(encoding="utf-8", errors="replace")
+    variables = re.findall(r"\$\(\s*var\s+([^\s()]+)\s*\)", text)
+    others = re.findall(r"\$\(\s*(?:env|find-pkg-share)\s", text)
+    if "\\$" in text or len(variables) + len(others) != text.count("$("):
+        return None
+    known = context.launch_configurations
+    return [f"{name}:={known[name]}" for name in dict.fromkeys(variables) if name in known]
 
 
 def overrides(values: dict[str, str]) -> dict:
@@ -129,18 +162,6 @@ def overrides(values: dict[str, str]) -> dict:
     if values["autostart"]:
         found["autostart"] = switch(values, "autostart")
     return found
-
-
-def stays_down(node):
-    """Ends the respawning of a node whose configuration is wrong."""
-
-    def exited(event, _):
-        if event.returncode != USAGE:
-            return None
-        reason = f"exit code {USAGE}: wrong command line or configuration; det_post is not started again"
-        return [LogInfo(msg=reason), EmitEvent(event=ShutdownProcess(process_matcher=lambda action: action is node))]
-
-    return RegisterEventHandler(OnProcessExit(target_action=node, on_exit=exited))
 
 
 def component(values: dict[str, str], parameters: list) -> list:
@@ -167,23 +188,57 @@ def component(values: dict[str, str], parameters: list) -> list:
     return [container]
 
 
-def process(values: dict[str, str], share: Path, parameters: list) -> list:
-    """The node as a separate process."""
+def process(context, values: dict[str, str], files: list[str], given: dict) -> list:
+    """The node as a separate process, which starts again when it ends by itself.
+
+    It reads the files itself, so that its messages name them: launch would give it copies."""
+    arguments = [arguments_of(context, path) for path in files]
+    if None in arguments:
+        parameters, arguments = copies(files, given), []
+    else:
+        parameters = [*files, given]
+    replaced = [word for argument in dict.fromkeys(sum(arguments, [])) for word in ("--arg", argument)]
     middleware = ["--middleware", values["middleware"]] if values["middleware"] else []
-    node = Node(
-        package="det_post",
-        executable="det_post",
-        name=values["node_name"],
-        namespace=values["namespace"],
-        arguments=["run", *middleware],
-        ros_arguments=["--log-level", values["log_level"], *enclave(values)],
-        parameters=parameters,
-        cwd=str(share),
-        respawn=switch(values, "respawn"),
-        respawn_delay=max(float(values["respawn_delay"]), MIN_RESPAWN_DELAY_S),
-        output="screen",
-    )
-    return [node, stays_down(node)]
+    respawns = switch(values, "respawn")
+    first_delay = max(float(values["respawn_delay"]), MIN_RESPAWN_DELAY_S)
+
+    def started(delay: float) -> list:
+        """A start of the node, and the next one, after a delay."""
+        node = Node(
+            package="det_post",
+            executable="det_post",
+            name=values["node_name"],
+            namespace=values["namespace"],
+            arguments=["run", *middleware, *replaced],
+            ros_arguments=["--log-level", values["log_level"], *enclave(values)],
+            parameters=parameters,
+            output="screen",
+        )
+        since = time.monotonic()
+
+        def exited(event, context):
+            if context.is_shutdown:
+                return None
+            code = event.returncode
+            if code == FINAL:
+                reason = f"exit code {code}: the node would end the same way again"
+                return [LogInfo(msg=f"{reason}; det_post is not started again")]
+            wait = first_delay if time.monotonic() - since >= MAX_RESPAWN_DELAY_S else delay
+            longest = max(first_delay, MAX_RESPAWN_DELAY_S)
+            again = OpaqueFunction(function=lambda _: started(min(2.0 * wait, longest)))
+            message = f"exit code {code}: det_post starts again in {wait:g} s"
+            return [LogInfo(msg=message), TimerAction(period=wait, actions=[again])]
+
+        handler = [RegisterEventHandler(OnProcessExit(target_action=node, on_exit=exited))]
+        return [*(handler if respawns else []), node]
+
+    return started(first_delay)
+
+
+def copies(files: list[str], given: dict) -> list:
+    """The parameters where launch reads the files: relative paths begin in their folders."""
+    folders = list(dict.fromkeys(str(Path(path).parent) for path in files))
+    return [{"search_folders": folders}, *(ParameterFile(path, allow_substs=True) for path in files), given]
 
 
 def enclave(values: dict[str, str]) -> list[str]:
@@ -195,14 +250,13 @@ def start(context):
     """The node, once the arguments are known."""
     values = {name: LaunchConfiguration(name).perform(context) for name in ARGUMENTS}
     share = Path(get_package_share_directory("det_post"))
-    names = [name for argument in ("config", "params_file") for name in words(argument, values[argument])]
-    names = names or [DEFAULT_CONFIG]
-    files = [ParameterFile(config_path(share, name), allow_substs=True) for name in names]
-    parameters = [*files, overrides(values)]
+    named = [(argument, name) for argument in ("config", "params_file") for name in words(argument, values[argument])]
+    files = [config_path(share, argument, name) for argument, name in named or [("config", DEFAULT_CONFIG)]]
+    given = overrides(values)
     if switch(values, "use_composition") and has_resource("rclcpp_components", "det_post"):
-        started = component(values, parameters)
+        started = component(values, copies(files, given))
     else:
-        started = process(values, share, parameters)
+        started = process(context, values, files, given)
         if switch(values, "use_composition"):
             message = "use_composition: the component of det_post is not installed; it starts as a separate process"
             started.insert(0, LogInfo(msg=message))

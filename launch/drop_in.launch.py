@@ -56,6 +56,20 @@ def files(text: str) -> list[str]:
     return found
 
 
+def arguments_of(context, path: str) -> list[str] | None:
+    """The arguments NAME:=VALUE with which the program replaces the substitutions of a file;
+    none where it has some that only launch knows."""
+    if not Path(path).is_file():
+        return []
+    text = Path(path).read_text(encoding="utf-8", errors="replace")
+    variables = re.findall(r"\$\(\s*var\s+([^\s()]+)\s*\)", text)
+    others = re.findall(r"\$\(\s*(?:env|find-pkg-share)\s", text)
+    if "\\$" in text or len(variables) + len(others) != text.count("$("):
+        return None
+    known = context.launch_configurations
+    return [f"{name}:={known[name]}" for name in dict.fromkeys(variables) if name in known]
+
+
 def pairs(argument: str, text: str) -> list[tuple[str, str]]:
     """The words of an argument, each KEY:=VALUE; those without a value are left out."""
     found = [word.partition(":=") for word in words(argument, text)]
@@ -94,13 +108,19 @@ def start(context):
     # A component cannot end by itself, as `build_only` asks for.
     if container and has_component and not parameters.get("build_only"):
         return [component(values, parameters)]
+    # The program reads the files itself, so that its messages name them: launch would give it copies.
+    paths = files(values["like_files"])
+    replaced = [arguments_of(context, path) for path in paths]
+    if None in replaced:
+        paths, replaced = [ParameterFile(path, allow_substs=True) for path in paths], []
+    words_of_arguments = [word for argument in dict.fromkeys(sum(replaced, [])) for word in ("--arg", argument)]
     node = Node(
         package="det_post",
         executable="det_post",
         name=values["like_node_name"],
         namespace=values["like_namespace"] or None,
-        arguments=["run", "--like", values["like"]],
-        parameters=[*(ParameterFile(path, allow_substs=True) for path in files(values["like_files"])), parameters],
+        arguments=["run", "--like", values["like"], *words_of_arguments],
+        parameters=[*paths, parameters],
         remappings=pairs("like_remaps", values["like_remaps"]),
         output="screen",
     )

@@ -10,7 +10,7 @@ pub enum ExitStatus {
     Done = 0,
     /// Failed, with the reason in the log; also a replay without a frame that could be used.
     Failed = 1,
-    /// Wrong use or configuration.
+    /// Wrong use or configuration; of the live node also what a restart would meet again.
     Usage = 2,
     /// Done with loss: the recording itself is damaged.
     Damaged = 3,

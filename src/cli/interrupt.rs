@@ -59,7 +59,7 @@ impl Interrupt {
         }
         let first = Instant::now();
         self.0.store(true, Ordering::Relaxed);
-        tracing::warn!("stopping: the frame in progress is being finished");
+        tracing::info!("stopping: work in progress is finished first");
         while signals.next().await.is_some() {
             if first.elapsed() > SAME_REQUEST
                 && let Some(_guard) = output_folder::hold_off_moves()

@@ -6,6 +6,7 @@ mod bench;
 mod calibrate;
 mod check;
 mod completions;
+mod console_format;
 mod demo;
 mod eval;
 mod exit;
@@ -135,11 +136,13 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    let level = match &arguments.command {
-        Command::Run(arguments) => run::log_level(arguments, &ros),
-        _ => None,
+    let (level, logger) = match &arguments.command {
+        Command::Run(arguments) => run::log_settings(arguments, &ros),
+        _ => (None, None),
     };
-    telemetry::init(level, Sinks { stderr: !ros.disables_stdout, rosout: !ros.disables_rosout });
+    let is_read = matches!(&arguments.command, Command::Isolated);
+    let (stderr, rosout) = (!ros.disables_stdout, !ros.disables_rosout);
+    telemetry::init(level, Sinks { stderr, rosout, is_read, logger });
     MemoryBudget::process().set_limit(arguments.recording_memory_mib.saturating_mul(1 << 20));
     let status = run(&arguments.command, &ros).unwrap_or_else(|error| {
         tracing::error!("{error}");
@@ -150,7 +153,7 @@ pub fn main() -> ExitCode {
 
 /// Logs why the arguments are refused.
 fn misuse(error: &Error) -> ExitCode {
-    telemetry::init(None, Sinks { stderr: true, rosout: true });
+    telemetry::init(None, Sinks { stderr: true, rosout: true, is_read: false, logger: None });
     tracing::error!("{error}");
     ExitCode::from(ExitStatus::from(error).code())
 }

@@ -12,6 +12,7 @@ use super::{ExitStatus, LikeArguments};
 use crate::config::{Config, Like};
 use crate::detectors;
 use crate::node::{Change, LiveNode, LiveOptions};
+use det_post_ops::device::Device;
 use det_post_ros::LifecycleState;
 use det_post_ros::middleware::{Middleware, MiddlewareOptions};
 use det_post_types::{DeviceChoice, Error, ErrorKind, Result};
@@ -55,10 +56,16 @@ enum MiddlewareChoice {
     Dds,
 }
 
-/// The level of the node's logs; `None` for the default, also where its name is refused later.
-pub(super) fn log_level(arguments: &RunArguments, ros: &RosArguments) -> Option<&'static str> {
-    let default = arguments.like.or_by_program().node().ok()?;
-    ros.log_level(&ros.remaps.node(&default).ok()?)
+/// The level of the node's log, `None` for the default, and the name of its logger; neither where the
+/// node's name is refused later.
+pub(super) fn log_settings(
+    arguments: &RunArguments,
+    ros: &RosArguments,
+) -> (Option<&'static str>, Option<String>) {
+    let node = arguments.like.or_by_program().node().and_then(|default| ros.remaps.node(&default));
+    let Ok(node) = node else { return (None, None) };
+    let logger = node.full().trim_start_matches('/').replace('/', ".");
+    (ros.log_level(&node), Some(logger))
 }
 
 /// Runs the node until a signal or a shutdown transition.
@@ -77,8 +84,9 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
     if let Some(device) = arguments.device {
         config = config.with_device(device)?;
     }
+    let devices: Vec<_> = config.channels.iter().map(|channel| channel.device).collect();
     if config.like.as_ref().is_some_and(Like::is_build_only) {
-        return build(&config);
+        return status_of(build(&config), &devices);
     }
     let starts_itself = config.autostart;
 
@@ -97,7 +105,24 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
     // The last metrics are written when it is gone.
     drop(live);
     trace.map_or(Ok(()), TraceFile::finish)?;
-    served.map(|()| ExitStatus::Done)
+    status_of(served, &devices)
+}
+
+/// The exit status of a start on these devices. What a restart would meet again, such as a network
+/// that does not load or a GPU that the machine does not have, is [`ExitStatus::Usage`]:
+/// supervisors do not start the node again.
+fn status_of(started: Result<()>, devices: &[DeviceChoice]) -> Result<ExitStatus> {
+    let Err(error) = started else { return Ok(ExitStatus::Done) };
+    let meets_again = match error.kind() {
+        ErrorKind::Model => true,
+        ErrorKind::Device => devices.iter().any(|&device| Device::check_present(device).is_err()),
+        _ => false,
+    };
+    if !meets_again {
+        return Err(error);
+    }
+    tracing::error!("{error}");
+    Ok(ExitStatus::Usage)
 }
 
 /// Starts the node and waits for a signal or for its end.
@@ -124,12 +149,12 @@ fn serve(live: &Arc<LiveNode>, starts_itself: bool, interrupt: &Interrupt) -> Re
 }
 
 /// Loads the networks of all channels and runs each once, as `build_only` asks for.
-fn build(config: &Config) -> Result<ExitStatus> {
+fn build(config: &Config) -> Result<()> {
     for channel in &config.channels {
         detectors::open(channel, channel.device)?.warm_up()?;
         tracing::info!("{}: the networks are loaded and were run once", channel.name);
     }
-    Ok(ExitStatus::Done)
+    Ok(())
 }
 
 /// Configures and activates in a separate thread, while this one waits for signals.
@@ -192,4 +217,30 @@ fn dds_middleware(_: MiddlewareOptions) -> Result<Box<dyn Middleware>> {
 fn no_middleware(name: &str) -> Error {
     let message = format!("this build has no middleware {name}; build it with --features {name}");
     Error::new(ErrorKind::Usage, "run", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_restart_would_meet_again_is_code_2() {
+        let missing = DeviceChoice::Cuda(999);
+        for (kind, device, expected) in [
+            (ErrorKind::Model, DeviceChoice::Cpu, ExitStatus::Usage),
+            (ErrorKind::Config, DeviceChoice::Cpu, ExitStatus::Usage),
+            (ErrorKind::Device, missing, ExitStatus::Usage),
+            // Of a device that is there: its memory may be free later.
+            (ErrorKind::Device, DeviceChoice::Cpu, ExitStatus::Failed),
+            (ErrorKind::DeviceLost, missing, ExitStatus::Failed),
+            (ErrorKind::Middleware, missing, ExitStatus::Failed),
+            (ErrorKind::Memory, DeviceChoice::Cpu, ExitStatus::Failed),
+        ] {
+            let error = Error::new(kind, "test", "no");
+            let status = status_of(Err(error), &[DeviceChoice::Auto, device]);
+            let status = status.unwrap_or_else(|error| ExitStatus::from(&error));
+            assert_eq!(status, expected, "{kind:?} {device}");
+        }
+        assert_eq!(status_of(Ok(()), &[missing]).unwrap(), ExitStatus::Done);
+    }
 }

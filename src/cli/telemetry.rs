@@ -16,6 +16,7 @@ use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::{EnvFilter, reload};
 
+use super::console_format::{self, ConsoleFormat};
 use super::progress::AboveProgress;
 use crate::node::{LogRecord, Logs, write_field};
 use det_post_ros::LogLevel;
@@ -24,12 +25,16 @@ use det_post_ros::LogLevel;
 const DEFAULT_FILTER: &str = "warn,det_post=info";
 
 /// Where logs go.
-#[derive(Clone, Copy)]
 pub(super) struct Sinks {
     /// To stderr.
     pub(super) stderr: bool,
     /// Of live nodes, also to `/rosout`.
     pub(super) rosout: bool,
+    /// Whether stderr is read by the process that started this one, which logs its lines.
+    pub(super) is_read: bool,
+    /// The logger of a live node, whose lines on stderr have the form of
+    /// `RCUTILS_CONSOLE_OUTPUT_FORMAT`, if that is set.
+    pub(super) logger: Option<String>,
 }
 
 /// Starts logging: our own logs from `level` on (`debug`, `info`,
@@ -38,16 +43,35 @@ pub(super) struct Sinks {
 pub(super) fn init(level: Option<&str>, sinks: Sinks) {
     let first = level.map(str::to_owned);
     let (filter, handle) = reload::Layer::new(filter_of(level));
+    let colored = is_colored(std::io::stderr().is_terminal(), |name| std::env::var(name).ok());
+    let form = sinks.logger.as_deref().zip(std::env::var(console_format::VARIABLE).ok());
+    let ros_lines = form.map(|(logger, form)| {
+        tracing_subscriber::fmt::layer()
+            .event_format(ConsoleFormat::parse(&form, logger, colored))
+            .with_writer(|| AboveProgress)
+            .log_internal_errors(false)
+    });
+    let is_plain = ros_lines.is_none() && !sinks.is_read;
     let lines = tracing_subscriber::fmt::layer()
         .fmt_fields(fields())
         .with_writer(|| AboveProgress)
-        .with_ansi(is_colored(std::io::stderr().is_terminal(), |name| std::env::var(name).ok()))
+        .with_ansi(colored)
         .with_target(false)
         // The fallback for a line that cannot be written is a panic.
         .log_internal_errors(false);
+    // The time is added by the process that reads the lines.
+    let read_lines = tracing_subscriber::fmt::layer()
+        .fmt_fields(fields())
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_target(false)
+        .without_time()
+        .log_internal_errors(false);
     let subscriber = tracing_subscriber::registry()
         .with(filter)
-        .with(sinks.stderr.then_some(lines))
+        .with((sinks.stderr && is_plain).then_some(lines))
+        .with(ros_lines.filter(|_| sinks.stderr))
+        .with(sinks.is_read.then_some(read_lines))
         .with(sinks.rosout.then_some(ToNodes));
     // Fails only when a subscriber is there already: then that one stays.
     if tracing::subscriber::set_global_default(subscriber).is_ok() {

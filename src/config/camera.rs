@@ -24,8 +24,7 @@ use det_post_types::{
 pub struct CameraConfig {
     /// Name or path of the head, as given.
     pub head: String,
-    /// The network, relative to the current directory; empty when it runs elsewhere
-    /// (`EngineKind::External`).
+    /// The network; empty when it runs elsewhere (`EngineKind::External`).
     pub model_path: PathBuf,
     /// Size of the source image, where the network runs elsewhere and it is known.
     pub source_size: Option<Size>,

@@ -17,13 +17,14 @@ use super::live::{LiveConfig, Transforms};
 use super::memory;
 use super::node::NODE_NAME;
 use super::output::PublishConfig;
+use super::paths::{self, PathUse};
 use super::problems::Problems;
 use super::reader::{Reader, described};
 use super::surround::SurroundConfig;
-use super::value::{above, device, flag, text, topic};
+use super::value::{above, device, flag, path, topic};
 use det_post_ros::{NodeName, OutputType};
 use det_post_types::{
-    DeviceChoice, EngineOptions, FailurePolicy, JpegOptions, PointRange, ScoreThresholds,
+    DeviceChoice, EngineOptions, FailurePolicy, JpegOptions, PointRange, Result, ScoreThresholds,
 };
 
 /// A channel: input topics, a detector, an output topic.
@@ -69,6 +70,18 @@ impl ChannelConfig {
     pub(super) fn has_output(&self) -> bool {
         let name = format!("{}.output", self.name);
         self.declared.iter().any(|declared| declared.name == name && declared.value.is_some())
+    }
+
+    /// Checks that the files of the channel's networks, weights and calibrations are there.
+    ///
+    /// # Errors
+    /// `Config`, naming each parameter whose file is missing and where it was looked for.
+    pub fn check_files(&self) -> Result<()> {
+        let mut problems = Problems::default();
+        for declared in self.declared.iter().filter(|of| of.path_use == PathUse::Read) {
+            declared.missing_files().iter().for_each(|text| problems.push(&declared.name, text));
+        }
+        problems.into_result()
     }
 
     /// The effective parameters of this channel as a parameter file, which loads
@@ -174,7 +187,11 @@ pub(super) fn read(
     };
     let mut p = Reader::new(&prefix, given, problems);
     let head = if is_inline { Some(key.clone()) } else { head_name(&mut p) };
+    let is_file = !is_inline && head.as_deref().is_some_and(paths::is_head_file);
+    let missing = if is_file { p.missing_files("head") } else { Vec::new() };
+    missing.iter().for_each(|message| p.problems().push(&key, message));
     let found = match &head {
+        _ if !missing.is_empty() => None,
         Some(head) if !is_inline => head::read(&key, head, network.as_ref(), p.problems()),
         _ => inline,
     };
@@ -255,7 +272,7 @@ impl Kind {
 fn head_name(p: &mut Reader<'_>) -> Option<String> {
     p.required_or_none(
         "head",
-        text(),
+        path(PathUse::NameOrPath),
         "What the network takes and gives: the name of a shipped head, the path of a head file (with a `/` \
          or ending in `.yaml`), or the facts themselves (`head.sensor` and so on).",
     )

@@ -3,6 +3,7 @@
 use indexmap::IndexMap;
 
 use super::files::{Entries, Entry};
+use super::paths::{Folders, PathUse, missing};
 use super::problems::Origin;
 use det_post_ros::yaml::Node;
 use det_post_ros::{ParameterRange, ParameterType};
@@ -30,6 +31,17 @@ pub(super) struct Declaration {
     pub(super) help: &'static str,
     /// The value in its plain form; `None` when it is unset or refused.
     pub(super) value: Option<Node>,
+    /// What the value is to the file system.
+    pub(super) path_use: PathUse,
+    /// Where a relative path was looked for, before the folders of every value.
+    pub(super) folders: Folders,
+}
+
+impl Declaration {
+    /// The paths of the value that lead nowhere, as sentences.
+    pub(super) fn missing_files(&self) -> Vec<String> {
+        self.value.iter().flat_map(|node| missing(node, &self.folders.0)).collect()
+    }
 }
 
 /// The default of a parameter.
@@ -56,8 +68,11 @@ pub(super) fn entries<'d>(
     declared: impl IntoIterator<Item = &'d Declaration>,
     origin: &Origin,
 ) -> Entries {
-    let entry = |node: &Node| Entry { node: node.clone(), origin: origin.clone() };
-    declared.into_iter().filter_map(|d| Some((d.name.clone(), entry(d.value.as_ref()?)))).collect()
+    let entry = |d: &Declaration| {
+        let origin = Origin { folders: d.folders.0.clone().into(), ..origin.clone() };
+        Some((d.name.clone(), Entry { node: d.value.clone()?, origin }))
+    };
+    declared.into_iter().filter_map(entry).collect()
 }
 
 /// Every value by its name.

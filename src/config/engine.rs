@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use super::declaration::Change::Fixed;
+use super::paths::PathUse::{Library, Read};
 use super::reader::Reader;
-use super::value::{flag, integer, one_of, text, usage};
+use super::value::{flag, integer, one_of, path, text, usage};
 use det_post_types::{DeviceChoice, EngineKind, EngineOptions, GpuEngineOptions, Provider};
 
 const KINDS: &[(&str, EngineKind)] = &[
@@ -30,7 +31,7 @@ const MODEL_HELP: &str = "Path of the network, an ONNX file.";
 
 /// `model_path`, of every family.
 pub(super) fn model_path(p: &mut Reader<'_>) -> PathBuf {
-    p.required(MODEL_PATH, text(), MODEL_HELP).into()
+    p.required(MODEL_PATH, path(Read), MODEL_HELP).into()
 }
 
 /// `model_path` of a camera; empty where the network runs elsewhere.
@@ -39,7 +40,7 @@ pub(super) fn model_path_unless_external(p: &mut Reader<'_>, kind: EngineKind) -
     if kind != EngineKind::External && !is_kind_unread {
         return model_path(p);
     }
-    let path = p.optional(MODEL_PATH, Fixed, text(), "no network runs here", MODEL_HELP);
+    let path = p.optional(MODEL_PATH, Fixed, path(Read), "no network runs here", MODEL_HELP);
     if let Some(path) = &path {
         let allowed = "none with engine.kind external, whose tensors come from a topic";
         p.conflict(&[MODEL_PATH, "engine.kind"], format!("{path:?}"), allowed);
@@ -79,7 +80,7 @@ fn options(p: &mut Reader<'_>, kind: EngineKind) -> EngineOptions {
             .optional(
                 "engine.library",
                 Fixed,
-                text(),
+                path(Library),
                 "`ORT_DYLIB_PATH`, then the system's",
                 "Path of the ONNX Runtime library, whose code runs in the node: name only files that you \
                  trust.",

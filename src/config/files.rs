@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use indexmap::{IndexMap, IndexSet};
 
+use super::paths;
 use super::problems::{Origin, Problems, shorten};
 use super::scalar::scalar;
 use super::substitution::{self, Arguments, substitute};
@@ -49,7 +50,7 @@ impl<'a> Sections<'a> {
     }
 
     /// Adds the sections of a file's text. An empty file has none.
-    pub(super) fn add_file(&mut self, text: &str, origin: &str, problems: &mut Problems) {
+    pub(super) fn add_file(&mut self, text: &str, origin: &Origin, problems: &mut Problems) {
         let read_text = |text: &str, is_plain| self.read_text(text, is_plain);
         let added = Node::parse_with(text, &read_text).and_then(|file| match file {
             Node::Null => Ok(()),
@@ -61,7 +62,7 @@ impl<'a> Sections<'a> {
             _ => Err("is not a parameter file; allowed: a mapping of node names".into()),
         });
         if let Err(message) = added {
-            problems.push(origin, &message);
+            problems.push(&origin.name, &message);
         }
     }
 
@@ -80,7 +81,7 @@ impl<'a> Sections<'a> {
         &mut self,
         name: &str,
         node: Node,
-        origin: &str,
+        origin: &Origin,
         problems: &mut Problems,
     ) -> std::result::Result<(), String> {
         let Node::Map(map) = node else {
@@ -102,12 +103,12 @@ impl<'a> Sections<'a> {
         Ok(())
     }
 
-    fn add_section(&mut self, name: &str, node: Node, origin: &str, problems: &mut Problems) {
+    fn add_section(&mut self, name: &str, node: Node, origin: &Origin, problems: &mut Problems) {
         if !applies(name, self.node) {
             self.others.insert(name.to_owned());
             return;
         }
-        let origin = Origin { name: origin.into(), is_shared: name.ends_with('*') };
+        let origin = Origin { is_shared: name.ends_with('*'), ..origin.clone() };
         let mut entries = Entries::new();
         flatten("", node, &origin, &mut entries, problems);
         for (key, entry) in &entries {
@@ -190,7 +191,7 @@ pub(super) fn read(
 ) -> Result<Entries> {
     let node = sections.node;
     for path in files {
-        sections.add_file(&read_file(path)?, &path.display().to_string(), problems);
+        sections.add_file(&read_file(path)?, &origin_of(path), problems);
     }
     let mut entries = sections.into_entries(problems);
     let origin = Origin::own("-p");
@@ -205,6 +206,16 @@ pub(super) fn read(
         }
     }
     Ok(entries)
+}
+
+/// The origin of the values of a file.
+pub(super) fn origin_of(path: &Path) -> Origin {
+    let note = match paths::is_copy(path) {
+        true => " (written by launch: the parameters of its node, or a copy of a file)",
+        false => "",
+    };
+    let name = format!("{}{note}", path.display());
+    Origin { folders: paths::folder_of(path), ..Origin::own(&name) }
 }
 
 /// The text of a file of at most [`MAX_BYTES`].

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::declaration::Change::Fixed;
+use super::paths::PathUse;
 use super::reader::Reader;
 use super::value::Length::OneOrMore;
-use super::value::{integer, list, number, one_of, seconds, text, topic};
+use super::value::{integer, list, number, one_of, path, seconds, topic};
 use det_post_ros::NodeName;
 
 /// One input of a channel.
@@ -161,7 +162,7 @@ pub(super) fn images(
     let paths = p.optional(
         "calibration_paths",
         Fixed,
-        list(text(), OneOrMore),
+        list(path(PathUse::Read), OneOrMore),
         "CameraInfo",
         "Paths of calibration files of ROS's camera_calibration, in the order of `inputs`, in place of \
          CameraInfo.",

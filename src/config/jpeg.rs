@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use super::declaration::Change::Fixed;
+use super::paths::PathUse;
 use super::reader::Reader;
-use super::value::{one_of, text};
+use super::value::{one_of, path};
 use det_post_types::{DeviceChoice, JpegDevice, JpegOptions};
 
 const DEVICES: &[(&str, JpegDevice)] =
@@ -26,7 +27,7 @@ pub(super) fn jpeg(p: &mut Reader<'_>) -> JpegOptions {
             .optional(
                 "nvjpeg_library",
                 Fixed,
-                text(),
+                path(PathUse::Library),
                 "`DET_POST_NVJPEG`, then the system's",
                 "Path of the nvJPEG library (libnvjpeg.so.12 or 13), whose code runs in the node: name \
                  only files that you trust.",

@@ -10,9 +10,10 @@ use super::engine::{engine, model_path};
 use super::head::{CenterFacts, EncoderFacts, LidarFacts, LidarOutputs};
 use super::memory::{Buffers, bytes};
 use super::nms::nms_3d;
+use super::paths::PathUse;
 use super::reader::Reader;
 use super::value::Length::{OneOrMore, OneOrPerClass};
-use super::value::{above, integer, list, number, one_of, text};
+use super::value::{above, integer, list, number, one_of, path, text};
 use super::zero_copy::zero_copy;
 use det_post_types::{
     Candidate, CenterDecode, EncoderPrecision, EngineOptions, Nms3d, Object3d, ScoreThresholds,
@@ -24,11 +25,11 @@ use det_post_types::{
 pub struct LidarConfig {
     /// Name or path of the head, as given.
     pub head: String,
-    /// The encoder, relative to the current directory.
+    /// The encoder.
     pub encoder_path: PathBuf,
     /// The options of a sparse encoder; without effect on a pillar encoder.
     pub sparse_encoder: SparseEncoderConfig,
-    /// The network, relative to the current directory.
+    /// The network.
     pub model_path: PathBuf,
     /// The engine of the network and of a pillar encoder.
     pub engine: EngineOptions,
@@ -86,7 +87,7 @@ impl LidarConfig {
             encoder_path: p
                 .required(
                     "encoder_path",
-                    text(),
+                    path(PathUse::Read),
                     "Path of the encoder: an ONNX file, for voxels NVIDIA's scn file or Autoware's.",
                 )
                 .into(),

@@ -36,6 +36,7 @@ mod memory;
 mod nms;
 mod node;
 mod output;
+mod paths;
 mod problems;
 mod qos_overrides;
 mod reader;
@@ -73,7 +74,7 @@ use det_post_ros::yaml::Node;
 use det_post_ros::{NodeName, Remaps};
 use det_post_types::{DeviceChoice, Result, UploadOptions};
 use files::{Entries, Entry, Sections};
-use problems::Problems;
+use problems::{Origin, Problems};
 use reader::Reader;
 use substitution::Arguments;
 
@@ -161,7 +162,7 @@ impl Config {
         let arguments = arguments_of(arguments, &mut problems);
         let mut sections = Sections::new(node, &arguments, like.is_some());
         if let Some(text) = text {
-            sections.add_file(text, "the text", &mut problems);
+            sections.add_file(text, &Origin::own("the text"), &mut problems);
         }
         let given = files::read(sections, files, overrides, &mut problems)?;
         let Some(package) = *like else {
@@ -244,17 +245,18 @@ impl Config {
         let node = NodeName::new("", NODE_NAME)?;
         let (arguments, mut problems) = (Arguments::new(), Problems::default());
         let mut sections = Sections::new(&node, &arguments, false);
-        sections.add_file(text, "the text", &mut problems);
+        sections.add_file(text, &Origin::own("the text"), &mut problems);
         let entries = sections.into_entries(&mut problems);
         Self::from_entries(&node, entries, problems)
     }
 
     fn from_entries(node: &NodeName, entries: Entries, mut problems: Problems) -> Result<Self> {
-        let (of_node, of_channels, overrides) = split(entries, &mut problems);
+        let (of_node, mut of_channels, overrides) = split(entries, &mut problems);
         let qos_overrides = QosOverrides::read(overrides, &mut problems);
         let mut p = Reader::new("", of_node, &mut problems);
         let own = node::read(&mut p);
         let declared = p.finish();
+        of_channels.values_mut().for_each(|entries| add_folders(entries, &own.search_folders));
         let channels: Vec<ChannelConfig> = of_channels
             .iter()
             .filter_map(|(name, given)| {
@@ -266,8 +268,8 @@ impl Config {
             problems.push("channels", "none is configured; allowed: one or more, as `NAME.head`");
         }
         problems.into_result()?;
-        let node::NodeParameters { device, use_sim_time, autostart, diagnostics_period, uploads } =
-            own;
+        let node::NodeParameters { device, use_sim_time, autostart, .. } = own;
+        let node::NodeParameters { diagnostics_period, uploads, .. } = own;
         Ok(Self {
             node: node.clone(),
             device,
@@ -311,9 +313,28 @@ fn arguments_of(texts: &[String], problems: &mut Problems) -> Arguments {
     arguments
 }
 
+/// Lets relative paths begin in these folders, after the folder of their file.
+fn add_folders(entries: &mut Entries, folders: &[PathBuf]) {
+    if folders.is_empty() {
+        return;
+    }
+    for Entry { origin, .. } in entries.values_mut() {
+        let further = folders.iter().filter(|folder| !origin.folders.contains(folder));
+        origin.folders = origin.folders.iter().chain(further).cloned().collect();
+    }
+}
+
+/// Keys by which a mapping is a channel, also in sections for many nodes.
+const CHANNEL_KEYS: [&str; 3] = ["head", "input", "model_path"];
+
+/// The part of a key before the first point.
+fn first(key: &str) -> &str {
+    key.split('.').next().unwrap_or_default()
+}
+
 /// Splits values into those of the node, those of each channel, by the key below
-/// it, and overrides of quality of service. A mapping without `head` that is found in sections for many nodes
-/// alone is no channel.
+/// it, and overrides of quality of service. A mapping of which only sections for many nodes
+/// have values is no channel unless it has one of [`CHANNEL_KEYS`].
 fn split(
     entries: Entries,
     problems: &mut Problems,
@@ -335,7 +356,7 @@ fn split(
         }
     }
     of_channels.retain(|name, entries| {
-        let is_channel = entries.keys().any(|key| key.split('.').next() == Some("head"))
+        let is_channel = entries.keys().any(|key| CHANNEL_KEYS.contains(&first(key)))
             || entries.values().any(|entry| !entry.origin.is_shared);
         if !is_channel {
             for (key, entry) in entries {

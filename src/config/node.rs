@@ -1,11 +1,13 @@
 //! The parameters of the node itself.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::declaration::Change::Fixed;
 use super::declaration::Declaration;
 use super::reader::{Reader, described};
-use super::value::{device, flag, integer, number, seconds};
+use super::value::Length::OneOrMore;
+use super::value::{device, flag, integer, list, number, seconds, text};
 use det_post_types::{DeviceChoice, UploadOptions};
 
 /// Name of the node unless it is started under another.
@@ -15,6 +17,7 @@ const MIB: usize = 1 << 20;
 
 /// The parameters of the node itself.
 pub(super) struct NodeParameters {
+    pub(super) search_folders: Vec<PathBuf>,
     pub(super) device: DeviceChoice,
     pub(super) use_sim_time: bool,
     pub(super) autostart: bool,
@@ -24,6 +27,7 @@ pub(super) struct NodeParameters {
 
 pub(super) fn read(p: &mut Reader<'_>) -> NodeParameters {
     NodeParameters {
+        search_folders: search_folders(p),
         device: p.value(
             "device",
             Fixed,
@@ -74,6 +78,18 @@ pub(super) fn read(p: &mut Reader<'_>) -> NodeParameters {
                 ),
         },
     }
+}
+
+fn search_folders(p: &mut Reader<'_>) -> Vec<PathBuf> {
+    let folders = p.optional(
+        "search_folders",
+        Fixed,
+        list(text(), OneOrMore),
+        "none",
+        "Folders in which relative paths of parameters are looked for, after the folder of the parameter \
+         file and before the current one.",
+    );
+    folders.unwrap_or_default().into_iter().map(PathBuf::from).collect()
 }
 
 pub(super) fn declarations() -> Vec<Declaration> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use indexmap::IndexMap;
@@ -23,12 +24,14 @@ pub(super) struct Origin {
     /// Whether it is a section for several nodes (`/**:`, `/front/*:`), which may
     /// contain keys of other nodes.
     pub(super) is_shared: bool,
+    /// Where its relative paths begin, before the folders of every value.
+    pub(super) folders: Rc<[PathBuf]>,
 }
 
 impl Origin {
     /// An origin for this node only.
     pub(super) fn own(name: &str) -> Self {
-        Self { name: name.into(), is_shared: false }
+        Self { name: name.into(), is_shared: false, folders: Rc::default() }
     }
 }
 

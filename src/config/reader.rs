@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use super::declaration::{Change, Declaration, DefaultValue, plain};
 use super::files::{Entries, Entry};
+use super::paths::{Folders, PathUse, located};
 use super::problems::{Problems, is_misspelling, nearest, shorten};
 use super::value::{Kind, found};
 use det_post_ros::yaml::Node;
@@ -225,6 +226,13 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The paths of a declared value that lead nowhere, as sentences.
+    pub(super) fn missing_files(&self, key: &str) -> Vec<String> {
+        let name = self.name(key);
+        let declared = self.declared.iter().find(|declared| declared.name == name);
+        declared.map(Declaration::missing_files).unwrap_or_default()
+    }
+
     /// The problems found so far.
     pub(super) fn problems(&mut self) -> &mut Problems {
         self.problems
@@ -338,8 +346,11 @@ impl<'a> Reader<'a> {
         // An empty value leaves a parameter unset whose default is unset.
         let is_unset =
             |entry: &Entry| entry.node.is_empty() && matches!(default, DefaultValue::Unset(_));
-        let node = match (given.filter(|entry| !is_unset(entry)), &default) {
-            (Some(entry), _) => Some(entry.node),
+        let given = given.filter(|entry| !is_unset(entry));
+        let of_path = given.as_ref().filter(|_| kind.path_use != PathUse::None);
+        let folders = of_path.map(|entry| entry.origin.folders.to_vec()).unwrap_or_default();
+        let node = match (given, &default) {
+            (Some(entry), _) => Some(located(entry.node, kind.path_use, &folders)),
             (None, DefaultValue::Value(node)) => Some(node.clone()),
             (None, DefaultValue::Unset(_)) => derived,
             (None, DefaultValue::Required) => {
@@ -369,6 +380,8 @@ impl<'a> Reader<'a> {
             is_live: change == Change::Live,
             help,
             value: node,
+            path_use: kind.path_use,
+            folders: Folders(folders),
         });
         value.ok_or(kind.placeholder)
     }

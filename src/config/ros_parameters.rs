@@ -18,6 +18,37 @@ pub struct DeclaredParameter {
     pub value: ParameterValue,
 }
 
+/// How `ros2 param load` passes on a parameter without a value.
+const PYTHON_NONE: &str = "None";
+
+impl DeclaredParameter {
+    /// Whether a given value is the present one, also in the type in which `ros2 param load` gives
+    /// what `ros2 param dump` wrote.
+    pub fn holds(&self, given: &ParameterValue) -> bool {
+        use ParameterValue::{Integer, Integers, NotSet, Number, Numbers, Text, Texts};
+        let is_empty = || node_of(given).is_ok_and(|node| node.is_empty());
+        match (&self.value, given) {
+            (own, given) if own == given => true,
+            (NotSet, given) => is_empty() || is_python_none(given),
+            (Number(own), Integer(given)) => *own == *given as f64,
+            (Numbers(own), Integers(given)) if !own.is_empty() => {
+                own.iter().copied().eq(given.iter().map(|&given| given as f64))
+            }
+            (Numbers(own), _) => own.is_empty() && is_empty(),
+            (Texts(own), _) => own.is_empty() && is_empty(),
+            (Text(own), NotSet) => own.is_empty(),
+            // A name that YAML reads as something else.
+            (Text(own), given) => *own == given.to_string(),
+            _ => false,
+        }
+    }
+}
+
+/// Whether `ros2 param load` gave no value.
+fn is_python_none(given: &ParameterValue) -> bool {
+    matches!(given, ParameterValue::Text(text) if text == PYTHON_NONE)
+}
+
 impl Config {
     /// Every parameter, by name.
     pub fn parameters(&self) -> Vec<DeclaredParameter> {
@@ -128,9 +159,13 @@ impl Config {
             return Err(format!("is not a parameter of this node{}", hint.unwrap_or_default()));
         };
         if !declared.is_live {
-            return Err("is read-only: fixed when the node starts".into());
+            return match describe(declared).holds(value) {
+                true => Ok(declared.value.clone()),
+                false => Err("is read-only: fixed when the node starts".into()),
+            };
         }
-        let node = node_of(value)?;
+        let is_text = matches!(declared.parameter_type, ParameterType::Text | ParameterType::Texts);
+        let node = if !is_text && is_python_none(value) { Node::Null } else { node_of(value)? };
         if node.is_empty() {
             return match declared.default {
                 DefaultValue::Unset(_) => Ok(None),
@@ -281,7 +316,7 @@ mod tests {
     use det_post_ros::ParameterRange;
     use det_post_types::Nms2d;
 
-    fn config() -> Config {
+    fn config_overrides() -> Vec<String> {
         let overrides = [
             "camera.input:=/image",
             "camera.head:=yolox",
@@ -291,7 +326,11 @@ mod tests {
             "lidar.model_path:=head.onnx",
             "lidar.encoder_path:=encoder.onnx",
         ];
-        Config::load(&[], &overrides.map(str::to_owned)).unwrap()
+        overrides.map(str::to_owned).to_vec()
+    }
+
+    fn config() -> Config {
+        Config::load(&[], &config_overrides()).unwrap()
     }
 
     fn set(name: &str, value: ParameterValue) -> Parameter {
@@ -395,6 +434,32 @@ mod tests {
         let back = back.unwrap();
         let ChannelKind::Camera(camera) = &back.channels[0].kind else { panic!() };
         assert!(camera.class_filter.is_empty());
+    }
+
+    /// As `ros2 param load` gives them: each value as Python writes it, read as YAML.
+    #[test]
+    fn the_nodes_own_dump_is_loaded_in_silence() {
+        use ParameterValue::{Flags, Integer, NotSet, Text};
+        let overrides = ["camera.engine.threads:=3".to_owned(), "lidar.gpu_load:=2".to_owned()];
+        let config = Config::load(&[], &[&config_overrides()[..], &overrides].concat()).unwrap();
+        for python in [false, true] {
+            for DeclaredParameter { descriptor, value } in config.parameters() {
+                let loaded = match value {
+                    NotSet if python => Text("None".into()),
+                    ParameterValue::Texts(list) if python && list.is_empty() => Flags(Vec::new()),
+                    ParameterValue::Numbers(list) if python && list.is_empty() => Flags(Vec::new()),
+                    value => value,
+                };
+                let same = config.with_parameters(&[set(&descriptor.name, loaded.clone())]);
+                let same = same.unwrap_or_else(|error| panic!("{loaded:?}: {error}"));
+                assert_eq!(same, config, "{}", descriptor.name);
+            }
+        }
+        assert_eq!(config.with_parameters(&[set("lidar.gpu_load", Integer(2))]).unwrap(), config);
+        for value in [Integer(3), Text("None".into()), NotSet] {
+            let error = config.with_parameters(&[set("lidar.gpu_load", value)]).unwrap_err();
+            assert!(error.message().contains("read-only"), "{error}");
+        }
     }
 
     #[test]

@@ -96,7 +96,7 @@ fn value_of<'a>(inner: &str, arguments: &'a Arguments) -> Result<Cow<'a, str>, S
 }
 
 /// The folder `share/PACKAGE` of the first prefix that has the package.
-fn share_of(package: &str) -> Option<String> {
+pub(super) fn share_of(package: &str) -> Option<String> {
     let is_name = package.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
     let prefixes = std::env::var_os("AMENT_PREFIX_PATH").filter(|_| is_name)?;
     let share = |prefix: &Path| prefix.join("share").join(package);

@@ -12,9 +12,10 @@ use super::jpeg::jpeg;
 use super::lidar::{score_thresholds, yaw_norm_thresholds};
 use super::memory::{Buffers, bytes};
 use super::nms::nms_3d;
+use super::paths::PathUse;
 use super::reader::Reader;
 use super::value::Length::OneOrMore;
-use super::value::{above, flag, list, one_of, seconds, text};
+use super::value::{above, flag, list, one_of, path, seconds, text};
 use det_post_types::{
     Candidate, EngineOptions, JpegOptions, Nms3d, Object3d, QueryDecode, ScoreThresholds,
     StreamPetrDecode, Undistort, ViewPrecision,
@@ -25,7 +26,7 @@ use det_post_types::{
 pub struct SurroundConfig {
     /// Name or path of the head, as given.
     pub head: String,
-    /// The network from images to feature maps, relative to the current directory.
+    /// The network from images to feature maps.
     pub model_path: PathBuf,
     /// The networks from feature maps to boxes.
     pub decoder: SurroundDecoder,
@@ -116,7 +117,7 @@ impl SurroundConfig {
                 .optional(
                     "transforms_path",
                     Fixed,
-                    text(),
+                    path(PathUse::Read),
                     "none",
                     "Path of a YAML file of static transforms. Transforms of the graph or the recording to \
                      the same frame replace them.",
@@ -237,14 +238,14 @@ fn decoder(p: &mut Reader<'_>, kind: &SurroundKind) -> SurroundDecoder {
             position_embedding_path: p
                 .required(
                     "position_embedding_path",
-                    text(),
+                    path(PathUse::Read),
                     "Path of the network of position embeddings, an ONNX file.",
                 )
                 .into(),
             head_path: p
                 .required(
                     "head_path",
-                    text(),
+                    path(PathUse::Read),
                     "Path of the network from features and memory to boxes, an ONNX file.",
                 )
                 .into(),
@@ -252,7 +253,7 @@ fn decoder(p: &mut Reader<'_>, kind: &SurroundKind) -> SurroundDecoder {
         SurroundKind::Views(facts) => {
             let weights_path = p.required(
                 "weights_path",
-                text(),
+                path(PathUse::Read),
                 "Path of the decoder's weights, a safetensors file.",
             );
             let precision = p.value(

@@ -4,6 +4,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::paths::PathUse;
 use super::scalar::flag_of;
 use det_post_ros::yaml::Node;
 use det_post_ros::{ParameterRange, ParameterType};
@@ -16,6 +17,8 @@ pub(super) struct Kind<T> {
     /// The range of a single number.
     pub(super) range: Option<ParameterRange>,
     pub(super) unit: &'static str,
+    /// What a value is to the file system.
+    pub(super) path_use: PathUse,
     /// Replaces a value that is missing or refused, so that reading continues and
     /// finds all problems. A configuration with problems is never used.
     pub(super) placeholder: T,
@@ -43,6 +46,7 @@ impl<T> Kind<T> {
             parameter_type,
             range: None,
             unit: "",
+            path_use: PathUse::None,
             placeholder,
             plural: allowed.clone(),
             allowed: Box::new(move |_| allowed.clone()),
@@ -94,6 +98,11 @@ fn from_text<T>(
 /// Any text that is not empty.
 pub(super) fn text() -> Kind<String> {
     Kind { plural: "texts".into(), ..from_text("text", String::new(), |t| Some(t.to_owned())) }
+}
+
+/// The path of a file or a library, or a name where one is allowed.
+pub(super) fn path(path_use: PathUse) -> Kind<String> {
+    Kind { path_use, ..text() }
 }
 
 /// Name of a topic: parts of letters, digits and underscores that do not start
@@ -250,6 +259,7 @@ pub(super) fn list<T: 'static>(item: Kind<T>, length: Length) -> Kind<Vec<T>> {
         },
         range: None,
         unit: item.unit,
+        path_use: item.path_use,
         placeholder: Vec::new(),
         plural: format!("lists of {items}"),
         allowed: Box::new(move |n| format!("a list of {items}, {}", length.describe(n))),

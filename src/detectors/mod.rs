@@ -241,10 +241,12 @@ impl DetectorInfo {
 /// Opens the device and loads the networks of a channel, in this process.
 ///
 /// # Errors
+/// `Config` when a file of the channel is missing, with the places where it was looked for;
 /// `Device` when the device is not usable or has not enough memory, `Model`
 /// when a network cannot be loaded or does not fit its head, `Argument` when
 /// the device has no implementation of what is configured.
 pub fn open(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn Detector>> {
+    config.check_files()?;
     // Without a network there is nothing to compute on a device.
     if let ChannelKind::Camera(camera) = &config.kind
         && camera.engine.kind == EngineKind::External

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::calibration::CalibrationHealth;
 use super::frame_window::{FrameSummary, FrameWindow};
-use super::status::{StatusBuilder, TopicStatus, cause_of_silence};
+use super::status::{BUFFERS, StatusBuilder, TopicStatus, cause_of_silence};
 use crate::config::{ChannelConfig, ChannelKind};
 use crate::runtime::account::{LevelSummary, Reason};
 use crate::runtime::input::InputSummary;
@@ -105,7 +105,7 @@ impl ChannelHealth<'_> {
             status.note_refused(input);
             if topic_status.num_missing_now > 0 {
                 let message = format!(
-                    "{} messages missing by their stamps: lost on the way, or never published",
+                    "{} messages missing by their stamps: lost on the way, or never published; {BUFFERS}",
                     topic_status.num_missing_now
                 );
                 status.note(DiagnosticLevel::Warn, &message);

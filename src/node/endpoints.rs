@@ -173,6 +173,12 @@ pub(super) fn warn_of_unused(overrides: &QosOverrides, endpoints: &[Endpoint]) {
     }
 }
 
+/// The topics that the node subscribes to.
+pub(super) fn inputs(endpoints: &[Endpoint]) -> impl Iterator<Item = &str> {
+    let inputs = endpoints.iter().filter(|known| known.direction == Direction::Subscription);
+    inputs.map(|known| &*known.topic)
+}
+
 /// The read-only parameters of the endpoints.
 pub(super) fn parameters(endpoints: &[Endpoint]) -> Vec<DeclaredParameter> {
     let of_endpoint = |Endpoint { topic, direction, qos }: &Endpoint| {

@@ -13,7 +13,7 @@ use crate::runtime::input::InputSummary;
 use crate::runtime::slot::{Offered, SlotWriter};
 use det_post_ops::device::PayloadMemory;
 use det_post_ros::middleware::{InputKind, Middleware, Receiver, Subscription};
-use det_post_types::Result;
+use det_post_types::{Error, ErrorKind, Result};
 
 /// The topics of an input.
 pub(super) struct LiveInput {
@@ -138,14 +138,35 @@ fn camera_info_receiver(channel: &str, index: usize, state: Arc<ChannelState>) -
 /// Counts every message of an input.
 fn note(channel: &ChannelConfig, index: usize, state: Arc<ChannelState>) -> Note {
     let name = channel.name.clone();
+    let mut encodings = Encodings::default();
     Box::new(move |offered| {
         if matches!(offered, Ok(Offered::Closed)) {
             return;
         }
         let text = offered.as_ref().err().map(ToString::to_string);
+        let is_new = offered.as_ref().err().is_some_and(|error| encodings.is_new(error));
         let times = lock(&state.inputs[index].account).note(Instant::now(), offered);
-        log_refused(&name, times, text);
+        log_refused(&name, if is_new { 1 } else { times }, text);
     })
+}
+
+/// The encodings of an input that were refused: each is a warning once.
+#[derive(Default)]
+struct Encodings(Vec<String>);
+
+impl Encodings {
+    /// More of an input are details in the log.
+    const MAX: usize = 8;
+
+    /// Whether an error refuses an encoding that none before did.
+    fn is_new(&mut self, error: &Error) -> bool {
+        let is_known = self.0.iter().any(|known| known == error.message());
+        if error.kind() != ErrorKind::Encoding || is_known || self.0.len() >= Self::MAX {
+            return false;
+        }
+        self.0.push(error.message().to_owned());
+        true
+    }
 }
 
 /// Logs a refused message. The first with a reason is a warning.
@@ -154,5 +175,24 @@ fn log_refused(name: &str, times: u64, error: Option<String>) {
         (1, Some(error)) => tracing::warn!("channel {name}: message refused: {error}"),
         (_, Some(error)) => tracing::debug!("channel {name}: message refused: {error}"),
         (_, None) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use det_post_types::Encoding;
+
+    #[test]
+    fn each_refused_encoding_is_new_once() {
+        let refused = |name: &str| Encoding::from_ros(name).unwrap_err();
+        let mut encodings = Encodings::default();
+        for name in ["rgb16", "32FC1"] {
+            assert!(encodings.is_new(&refused(name)), "{name}");
+            assert!(!encodings.is_new(&refused(name)), "{name}");
+        }
+        assert!(!encodings.is_new(&Error::new(ErrorKind::Layout, "image", "short")));
+        let many = (0..20).filter(|n| encodings.is_new(&refused(&format!("x{n}")))).count();
+        assert_eq!(many, Encodings::MAX - 2);
     }
 }

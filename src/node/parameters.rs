@@ -104,12 +104,17 @@ impl ParameterServer {
         parameters: &[Parameter],
         apply: &mut impl FnMut(&Config, &[Parameter]) -> SetResult,
     ) -> SetResult {
-        let is_fixed = |parameter: &&Parameter| {
-            self.fixed.iter().any(|fixed| fixed.descriptor.name == parameter.name)
+        let find = |parameter: &Parameter| {
+            self.fixed.iter().find(|fixed| fixed.descriptor.name == parameter.name)
         };
-        if let Some(Parameter { name, .. }) = parameters.iter().find(is_fixed) {
+        let is_changed = |parameter: &&Parameter| {
+            find(parameter).is_some_and(|fixed| !fixed.holds(&parameter.value))
+        };
+        if let Some(Parameter { name, .. }) = parameters.iter().find(is_changed) {
             return Err(format!("{name}: is read-only: fixed when the node starts"));
         }
+        let of_config = parameters.iter().filter(|parameter| find(parameter).is_none());
+        let parameters = &of_config.cloned().collect::<Vec<_>>()[..];
         let mut config = lock(&self.config);
         let refuse = |reason: &str| {
             tracing::warn!("parameters are not set: {reason}");

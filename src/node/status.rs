@@ -33,8 +33,8 @@ impl TopicStatus<'_> {
 /// The reason why no messages arrive. A message that does not arrive whole leaves
 /// no trace, so publishers that seem silent may not be.
 pub(super) fn cause_of_silence(num_publishers: usize, topic: &TopicStatus<'_>) -> String {
-    match (num_publishers, topic) {
-        (_, TopicStatus { event: Some(event), .. }) => (*event).to_owned(),
+    let cause = match (num_publishers, topic) {
+        (_, TopicStatus { event: Some(event), .. }) => return (*event).to_owned(),
         (0, _) => "no publisher is matched".into(),
         (n, TopicStatus { num_lost: Some(lost @ 1..), .. }) => {
             format!("{n} matched publishers; {lost} messages were lost on the way so far")
@@ -42,8 +42,17 @@ pub(super) fn cause_of_silence(num_publishers: usize, topic: &TopicStatus<'_>) -
         (n, _) => {
             format!("{n} matched publishers are silent, or their messages are lost on the way")
         }
-    }
+    };
+    let missing = match topic.num_missing {
+        0 if num_publishers == 0 || topic.num_lost.is_some() => return cause,
+        0 => String::new(),
+        n => format!("{n} messages are missing by their stamps so far: "),
+    };
+    format!("{cause}; {missing}{BUFFERS}")
 }
+
+/// What to read about messages that are lost on the way.
+pub(super) const BUFFERS: &str = "see Socket buffers in docs/ros2.md";
 
 /// A status under construction: the worst level and its messages.
 pub struct StatusBuilder(DiagnosticStatus);
@@ -104,5 +113,33 @@ impl StatusBuilder {
         let line = |text| shown(text, LineBreaks::Escaped);
         let values = values.into_iter().map(|(key, value)| (key, line(value))).collect();
         DiagnosticStatus { level, name, message: line(message), hardware_id, values }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_repeats_what_is_missing_by_stamps_and_where_to_read_about_it() {
+        let topic =
+            |num_lost, num_missing| TopicStatus { num_lost, num_missing, ..TopicStatus::default() };
+        let missing = "; 7 messages are missing by their stamps so far: see Socket buffers";
+        for (num_publishers, topic, expected) in [
+            (0, topic(None, 0), None),
+            (0, topic(None, 7), Some(missing)),
+            (1, topic(None, 7), Some(missing)),
+            // A middleware that counts no losses.
+            (1, topic(None, 0), Some("lost on the way; see Socket buffers in docs/ros2.md")),
+            (1, topic(Some(0), 0), None),
+            (1, topic(Some(3), 7), Some(missing)),
+            (1, TopicStatus { event: Some("another type"), ..topic(None, 7) }, None),
+        ] {
+            let cause = cause_of_silence(num_publishers, &topic);
+            match expected {
+                Some(expected) => assert!(cause.contains(expected), "{cause}"),
+                None => assert!(!cause.contains("Socket buffers"), "{cause}"),
+            }
+        }
     }
 }

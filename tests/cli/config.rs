@@ -692,6 +692,26 @@ fn one_file_for_all_nodes_starts_this_one() {
     assert_eq!(threshold_of(&["# no parameters\n"]).unwrap(), 0.3);
 }
 
+/// As a component has them all.
+#[test]
+fn a_channel_without_its_head_is_refused_in_sections_for_many_nodes_too() {
+    let whole = "camera: {input: /image, head: yolox, model_path: x.onnx}";
+    for (given, named) in [
+        ("back: {input: /back}", &["back.head: is missing"][..]),
+        ("back: {model_path: x.onnx}", &["back.head: is missing"]),
+        ("back: {haed: yolox, input: /back}", &["back.head: is missing"]),
+        ("back: {score_threshold: 0.5}", &[]),
+        ("other_node: {rate: 10, topics: {input: /x}}", &[]),
+    ] {
+        let text = format!("/**: {{ros__parameters: {{{whole}, {given}}}}}");
+        let result = Config::parse(&text);
+        assert_eq!(result.is_ok(), named.is_empty(), "{text}: {result:?}");
+        if let Err(error) = result {
+            assert!(named.iter().all(|named| error.message().contains(named)), "{error}");
+        }
+    }
+}
+
 #[test]
 fn unknown_keys_are_refused_below_this_node_alone() {
     for key in ["camera.score_treshold", "camera.nms.magic", "devise"] {
@@ -1110,5 +1130,76 @@ fn an_engine_elsewhere_needs_no_network() {
     ] {
         let error = load_overrides(base, &[parameter]).unwrap_err();
         assert!(error.message().contains(part), "{parameter}: {error}");
+    }
+}
+
+/// One rule for relative paths: the folder of the file, `search_folders`, the current folder, the
+/// package's share folder.
+#[test]
+fn relative_paths_begin_in_the_folder_of_their_file_else_in_the_packages() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["own", "searched", "current"].map(|_| tempfile::tempdir().unwrap());
+    let [own, searched, current] = folders.each_ref().map(tempfile::TempDir::path);
+    let file = own.join("my.param.yaml");
+    let camera =
+        |head: &str| format!("camera: {{input: /i, head: {head}, model_path: models/camera.onnx}}");
+    let check = |head: &str, more: &[&str]| {
+        let text = format!("/**: {{ros__parameters: {{{}}}}}\n", camera(head));
+        std::fs::write(&file, text).unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_det_post"));
+        command
+            .arg("check")
+            .arg(&file)
+            .args(more)
+            .current_dir(current)
+            .env_remove("AMENT_PREFIX_PATH");
+        let output = command.output().unwrap();
+        let [stdout, stderr] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (stdout, stderr)
+    };
+    let search = format!("search_folders:=['{}']", searched.display());
+    let more = ["-p", &*search];
+    let model =
+        |folder: &Path| format!("model_path: {}\n", folder.join("models/camera.onnx").display());
+    // The share folder of sources is theirs.
+    assert!(check("yolox", &more).0.contains(&model(sources)));
+    for (folder, expected) in [(current, Path::new("")), (searched, searched), (own, own)] {
+        std::fs::create_dir(folder.join("models")).unwrap();
+        std::fs::write(folder.join("models/camera.onnx"), "").unwrap();
+        let (stdout, stderr) = check("yolox", &more);
+        assert!(stdout.contains(&model(expected)), "{stdout}{stderr}");
+    }
+    // The same rule for heads, and for what -p gives: it has no file.
+    std::fs::copy(sources.join("config/heads/yolox.yaml"), own.join("mine.yaml")).unwrap();
+    let (stdout, stderr) = check("mine.yaml", &[]);
+    assert!(stdout.contains(&format!("head: {}\n", own.join("mine.yaml").display())), "{stderr}");
+    let (stdout, _) = check("yolox", &["-p", "camera.model_path:=models/camera.onnx"]);
+    assert!(stdout.contains(&model(Path::new(""))), "{stdout}");
+    // What is nowhere names the places.
+    let (_, stderr) = check("none/head.yaml", &more);
+    for folder in [own, searched, current, sources] {
+        assert!(stderr.contains(&folder.join("none/head.yaml").display().to_string()), "{stderr}");
+    }
+}
+
+#[test]
+fn a_missing_network_is_refused_with_the_places_where_it_was_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("my.param.yaml");
+    let text =
+        "/**: {ros__parameters: {camera: {input: /i, head: yolox, model_path: none/x.onnx}}}\n";
+    std::fs::write(&file, text).unwrap();
+    let config = Config::load(&[file], &[]).unwrap();
+    let here = std::env::current_dir().unwrap();
+    // Also with parameters that were set since.
+    for config in [config.with_device(DeviceChoice::Cpu).unwrap(), config] {
+        let error = det_post::open_detector(&config.channels[0], DeviceChoice::Cpu).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.message().contains("camera.model_path: found none/x.onnx"), "{error}");
+        for folder in [folder.path(), &here] {
+            let place = folder.join("none/x.onnx").display().to_string();
+            assert!(error.message().contains(&place), "{error}");
+        }
     }
 }

@@ -110,7 +110,7 @@ fn by_default_the_demo_starts() {
     let [node] = report["processes"].as_array().unwrap().as_slice() else { panic!("{report}") };
     assert_eq!((&node["package"], &node["executable"]), (&"det_post".into(), &"det_post".into()));
     assert_eq!((&node["name"], &node["namespace"]), (&"det_post".into(), &"".into()));
-    assert_eq!(node["respawn"], true);
+    assert!(report["after_exit"]["1"]["delays"][0].is_number(), "{report}");
     // The program selects the middleware that it was built with.
     assert_eq!(texts(&node["arguments"]), ["run"]);
     assert_eq!(report["logged"], json!([]));
@@ -118,9 +118,8 @@ fn by_default_the_demo_starts() {
     assert!(!config.use_sim_time);
     let names: Vec<&str> = config.channels.iter().map(|channel| &*channel.name).collect();
     assert_eq!(names, ["camera", "lidar"]);
-    // Paths in the configuration stand below the folder that the node runs in.
-    let folder = Path::new(node["cwd"].as_str().unwrap());
-    assert!(folder.join("models/camera.onnx").is_file(), "{}", folder.display());
+    // The program finds relative paths itself, wherever it runs.
+    assert_eq!(node["cwd"], json!(null));
 
     // The program takes the command line, up to a parameter that is none.
     let (program, ros) = (texts(&node["arguments"]), texts(&node["ros_arguments"]));
@@ -156,7 +155,7 @@ fn arguments_reach_the_channels() {
         panic!("{report}")
     };
     assert_eq!((&node["name"], &node["namespace"]), (&"eyes".into(), &"/car".into()));
-    assert_eq!(node["respawn"], false);
+    assert_eq!(report["after_exit"], json!({}));
     assert_eq!(texts(&node["ros_arguments"]), ["--log-level", "debug", "--enclave", "/car/eyes"]);
     let config = config(node);
     assert!(config.use_sim_time);
@@ -198,18 +197,29 @@ fn an_encoder_and_a_file_of_ones_own_are_found() {
 }
 
 #[test]
-fn a_wrong_configuration_is_not_started_again() {
+fn what_would_end_again_is_not_started_again_and_the_rest_after_growing_delays() {
     let Some(python) = python() else { return };
-    let report = launch(&python, FILES[0], &["node_name:=eyes", "respawn_delay:=0.0"]);
-    for (code, is_final) in [("0", false), ("1", false), ("2", true), ("-9", false)] {
-        let after = &report["after_exit"][code];
-        let shut_down = if is_final { json!(["eyes"]) } else { json!([]) };
-        assert_eq!(after["shut_down"], shut_down, "{code}");
-        let logged = texts(&after["logged"]).join(" ");
-        assert_eq!(logged.contains("exit code 2"), is_final, "{code}: {logged}");
+    for (delay, expected) in [
+        // A long run before the last but one starts over.
+        ("1.0", [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 1.0, 2.0]),
+        ("90", [90.0; 10]),
+        ("0", [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 0.1, 0.2]),
+    ] {
+        let delay = format!("respawn_delay:={delay}");
+        let report = launch(&python, FILES[0], &["node_name:=eyes", &delay]);
+        for (code, is_final) in [("0", false), ("1", false), ("2", true), ("-9", false)] {
+            let after = &report["after_exit"][code];
+            let delays: Vec<f64> = serde_json::from_value(after["delays"].clone()).unwrap();
+            let expected = if is_final { &[][..] } else { &expected };
+            assert_eq!(delays, expected, "{code} {delay}");
+            let logged = texts(&after["logged"]).join("\n");
+            assert_eq!(logged.contains("not started again"), is_final, "{code}: {logged}");
+            let times = logged.matches(&format!("exit code {code}:")).count();
+            assert_eq!(times, delays.len().max(1), "{code}: {logged}");
+        }
     }
-    // Launch has to see the code before it starts the node again.
-    assert!(report["processes"][0]["respawn_delay"].as_f64().unwrap() > 0.0);
+    let report = launch(&python, FILES[0], &["respawn:=false"]);
+    assert_eq!(report["after_exit"], json!({}));
 }
 
 #[test]
@@ -232,6 +242,45 @@ fn conventional_arguments_are_accepted() {
     assert_eq!(texts(&report["processes"][0]["files"]), [file.to_str().unwrap()]);
 }
 
+/// The program reads the user's files, so that its messages name them.
+#[test]
+fn errors_name_the_users_file() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("own.yaml");
+    let params_file = format!("params_file:={}", file.display());
+    let parameters = "device: $(var device), autostart: $(env DET_POST_NONE false)";
+    let section = format!("det_post: {{ros__parameters: {{{parameters}, no_such_key: 1}}}}\n");
+    std::fs::write(&file, section).unwrap();
+    let report = launch(&python, FILES[0], &[&params_file, "device:=cpu"]);
+    let node = &report["processes"][0];
+    assert_eq!((&node["files"], &node["copied"]), (&json!([file]), &json!([])));
+    let arguments = texts(&node["arguments"]);
+    assert_eq!(arguments, ["run", "--arg", "device:=cpu"]);
+    let mut line: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    line.extend(["--ros-args", "--params-file", file.to_str().unwrap()]);
+    let run = replay::det_post(&line);
+    run.expect_code(2);
+    let named = format!("no_such_key: unknown key in {}", file.display());
+    assert!(run.stderr.contains(&named), "{}", run.stderr);
+
+    // Substitutions that only launch knows are its own to replace, in a copy.
+    for text in ["$(dirname)/x", "$(var device cpu)", "\\\\$(var device)", "$(var $(env X))"] {
+        std::fs::write(&file, format!("/**: {{ros__parameters: {{a: \"{text}\"}}}}\n")).unwrap();
+        let report = launch(&python, FILES[0], &[&params_file]);
+        let node = &report["processes"][0];
+        assert_eq!(node["copied"], json!([file]), "{text}");
+        assert_eq!(node["parameters"]["search_folders"], json!([folder.path()]));
+        assert_eq!(texts(&node["arguments"]), ["run"]);
+    }
+    // Its copy is said to be one.
+    let copy = folder.path().join("launch_params_x1y2");
+    std::fs::write(&copy, "det_post: {ros__parameters: {no_such_key: 1}}\n").unwrap();
+    let run = replay::det_post(&["run", "--ros-args", "--params-file", copy.to_str().unwrap()]);
+    run.expect_code(2);
+    assert!(run.stderr.contains("launch_params_x1y2 (written by launch"), "{}", run.stderr);
+}
+
 /// The component has the parameters that the process would have, in a container of its own or
 /// in one that runs.
 #[test]
@@ -252,9 +301,15 @@ fn the_node_is_loaded_into_a_container() {
         let component = &report["processes"][0]["components"][0];
         assert_eq!(component["plugin"], "det_post::DetPost");
         assert_eq!(component["extra_arguments"], json!([{"use_intra_process_comms": true}]));
-        for key in ["name", "namespace", "package", "files", "parameters"] {
+        for key in ["name", "namespace", "package", "files"] {
             assert_eq!(component[key], process[key], "{key}");
         }
+        // It gets values, not files: their folders are named.
+        let mut parameters = component["parameters"].clone();
+        let folders = parameters.as_object_mut().unwrap().remove("search_folders");
+        let folder = Path::new(process["files"][0].as_str().unwrap()).parent().unwrap();
+        assert_eq!(folders, Some(json!([folder])));
+        assert_eq!(parameters, process["parameters"]);
     }
     // Without the component it is a process.
     let report = launch(&python, FILES[0], &composed);
@@ -273,6 +328,12 @@ fn what_is_wrong_is_said() {
         (FILES[0], ["rviz:=maybe"], "rviz: found 'maybe'"),
         (FILES[0], ["parameters:=camera.score_threshold=0.4"], "parameters: found"),
         (FILES[0], ["autostart:=maybe"], "autostart: found 'maybe'"),
+        (FILES[0], ["config:=demo.yaml"], "config has camera.param.yaml, demo.param.yaml, "),
+        (
+            FILES[0],
+            ["params_file:=tests/no.yaml"],
+            "params_file: there is no file tests/no.yaml; looked",
+        ),
         (FILES[1], ["rate:=2"], "argument bag is required"),
         (FILES[1], ["bag:=no_such_drive"], "there is no recording no_such_drive"),
     ] {
@@ -302,7 +363,7 @@ fn a_recording_plays_beside_a_node_on_its_clock() {
     let report = launch(&python, FILES[1], &arguments);
     let node = &report["processes"][0];
     assert!(config(node).use_sim_time);
-    assert_eq!(node["respawn"], false);
+    assert_eq!(report["after_exit"], json!({}));
     let command = "ros2 bag play tests/data --rate 0.5 --delay 7 --clock 100 --loop";
     assert_eq!(player(&report), ("/det_post".into(), command.into()));
     assert_eq!(report["ended_by"], json!(["any"]));

@@ -4,8 +4,7 @@ use super::peer::{Heard, PATIENCE, Peer, events, turn, wait_until};
 use det_post_ros::Remaps;
 use det_post_ros::messages::type_hash;
 use det_post_ros::middleware::{
-    Direction, InputKind, Middleware, MiddlewareEvent, Qos, Receiver, Reliability, Response,
-    ServiceKind,
+    InputKind, Middleware, MiddlewareEvent, Qos, Receiver, Reliability, Response, ServiceKind,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -194,10 +193,7 @@ fn either_side_may_restart() {
             wait_until("the end of the peer", || {
                 input.num_publishers() == 0 && output.num_subscribers() == 0
             });
-            let gone = MiddlewareEvent::PeerGone {
-                topic: "/image".to_owned(),
-                peer: Direction::Publisher,
-            };
+            let gone = MiddlewareEvent::PeerGone { topic: "/image".to_owned() };
             assert!(heard_events.wait(|all| all.contains(&gone)).contains(&gone));
             peer = turn.peer().unwrap();
         }

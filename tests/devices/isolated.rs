@@ -264,14 +264,15 @@ fn what_is_wrong_with_a_frame_or_a_configuration_comes_back() {
     let overrides = ["camera.model_path:=/no/such/model.onnx".to_owned()];
     let broken = Config::load(&[sample.path().join("sample.param.yaml")], &overrides).unwrap();
     config = broken.channels.into_iter().find(|channel| channel.name == "camera").unwrap();
-    let start = |program| Proxy::start(Path::new(program), &config, DeviceChoice::Cpu);
-    let error = start(PROGRAM).err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::Model);
+    let start = |program, config| Proxy::start(Path::new(program), config, DeviceChoice::Cpu);
+    let error = start(PROGRAM, &config).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.message().contains("/no/such/model.onnx"), "{error}");
 
     // A program that is no det_post.
+    let whole = camera(sample.path());
     for program in ["/bin/true", "/no/det_post"] {
-        assert_eq!(start(program).err().unwrap().kind(), ErrorKind::Device);
+        assert_eq!(start(program, &whole).err().unwrap().kind(), ErrorKind::Device);
     }
 }
 
@@ -440,4 +441,103 @@ fn a_gpu_that_fails_costs_one_frame() {
     let apart = in_a_process(faulty_program(sample.path()));
     let channel = costs_one_frame(&config, apart, ErrorKind::Device);
     assert_eq!(channel.health().0, Health::Good);
+}
+
+/// The process of an isolated channel of `parent`, once it has one.
+fn child_of(parent: u32) -> u32 {
+    let start = Instant::now();
+    loop {
+        let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).unwrap();
+        let children = tasks.flatten().map(|task| task.path().join("children"));
+        let lists: String = children.flat_map(|path| std::fs::read_to_string(path)).collect();
+        if let Some(child) = lists.split_whitespace().next() {
+            return child.parse().unwrap();
+        }
+        assert!(start.elapsed() < Duration::from_secs(120), "no child");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Also while it is stopped, as in a kernel that hangs.
+#[test]
+fn a_channels_process_ends_with_the_one_that_is_killed() {
+    let sample = sample();
+    let mut parent = Command::new(PROGRAM)
+        .args(["replay", "drive", "--config", "sample.param.yaml", "--rate", "0.001"])
+        .args(["--out", "killed", "-p", "device:=cpu", "-p", "camera.isolate:=true"])
+        .current_dir(sample.path())
+        .spawn()
+        .unwrap();
+    let child = child_of(parent.id());
+    let state = || {
+        let status = std::fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
+        status.rsplit_once(") ")?.1.chars().next()
+    };
+    // It has asked for its end before it is stopped: its network is loaded.
+    let start = Instant::now();
+    let has_loaded = || {
+        let maps = std::fs::read_to_string(format!("/proc/{child}/maps")).unwrap_or_default();
+        maps.contains("memfd")
+    };
+    while !has_loaded() {
+        assert!(start.elapsed() < Duration::from_secs(120), "no frame reached the process");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let stopped = Command::new("kill").args(["-STOP", &child.to_string()]).status().unwrap();
+    assert!(stopped.success());
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    let start = Instant::now();
+    while !matches!(state(), None | Some('Z' | 'X')) {
+        assert!(start.elapsed() < Duration::from_secs(20), "{child} is {:?}", state());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_process_whose_node_was_killed_ends_without_an_error() {
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::process::Stdio;
+
+    let isolated = |stdin: Stdio| {
+        Command::new(PROGRAM).arg("isolated").stdin(stdin).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let child = isolated(OwnedFd::from(theirs).into());
+    // Requests without a meaning, whose responses remain unread.
+    (0..3).for_each(|_| ours.write_all(&[1, 0, 0, 0, 99]).unwrap());
+    std::thread::sleep(Duration::from_millis(500));
+    drop(ours);
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*stderr), (Some(0), ""));
+
+    let output = isolated(Stdio::null()).wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.contains("standard input is not the socket of a channel"), "{stderr}");
+}
+
+/// What a channel's process logs is the log of the node: at its levels, where it goes.
+#[test]
+fn lines_of_a_channels_process_go_where_the_log_goes() {
+    let sample = sample();
+    let log = |name: &str, ros: &[&str]| {
+        let output = Command::new(PROGRAM)
+            .args(["replay", "drive", "--config", "sample.param.yaml", "--out", name])
+            .args(["-p", "device:=cpu", "-p", "camera.isolate:=true"])
+            .args(ros)
+            .current_dir(sample.path())
+            .env_remove("RUST_LOG")
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let whole = log("whole", &[]);
+    assert!(whole.contains("INFO channel camera: device cpu: cpu"), "{whole}");
+    let silent = log("silent", &["--ros-args", "--disable-stdout-logs"]);
+    assert!(!silent.contains("device cpu"), "{silent}");
 }

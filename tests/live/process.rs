@@ -107,11 +107,16 @@ fn signals_end_it_with_code_0_before_a_launch_file_escalates() {
 
 #[cfg(feature = "dds")]
 #[test]
-fn a_network_that_is_not_there_ends_the_start_with_code_1() {
-    let domain = Domain::reserve();
-    let mut child = spawn(&domain, &["-p", "camera.model_path:=/none/such.onnx"]);
-    await_line(&mut child, "/none/such.onnx");
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+fn a_network_or_a_device_that_is_not_there_ends_the_start_with_code_2() {
+    for (parameter, named) in [
+        ("camera.model_path:=/none/such.onnx", "/none/such.onnx"),
+        ("device:=cuda:63", "ERROR device: "),
+    ] {
+        let domain = Domain::reserve();
+        let mut child = spawn(&domain, &["-p", parameter]);
+        await_line(&mut child, named);
+        assert_eq!(child.wait().unwrap().code(), Some(2), "{parameter}");
+    }
 }
 
 #[cfg(feature = "dds")]
@@ -122,4 +127,25 @@ fn without_autostart_it_waits_and_ends_all_the_same() {
     await_line(&mut child, "waiting for change_state");
     signal(&child, "-TERM");
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// The form of log lines that every ROS node takes, with the name of its logger.
+#[test]
+fn lines_have_the_form_that_the_environment_asks_for() {
+    let config = config();
+    let arguments = ["run", "--config", &config, "-p", "camera.score_treshold:=1", "--ros-args"];
+    let run = |more: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_det_post"))
+            .args(arguments)
+            .args(more)
+            .env("RCUTILS_CONSOLE_OUTPUT_FORMAT", "<{severity}|{name}> {message}")
+            .env_remove("RUST_LOG")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let named = run(&["-r", "__ns:=/front", "-r", "__node:=eyes"]);
+    assert!(named.contains("<ERROR|front.eyes> config: "), "{named}");
+    assert_eq!(run(&["--disable-stdout-logs"]), "");
 }

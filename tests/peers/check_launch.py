@@ -15,6 +15,7 @@ import json
 import os
 import re
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree
@@ -31,6 +32,11 @@ class Context:
         self.values = dict(values)
         self.declared, self.read, self.processes, self.ended_by = [], set(), [], []
         self.logged, self.after_exit, self.included = [], {}, []
+        self.is_shutdown = False
+
+    @property
+    def launch_configurations(self):
+        return self.values
 
 
 class DeclareLaunchArgument:
@@ -73,6 +79,12 @@ class ParameterFile:
         self.path = path
 
 
+def parted(parameters):
+    """Parameter files, those that launch copies among them, and values."""
+    files = [given.path if isinstance(given, ParameterFile) else given for given in parameters]
+    return [file for file in files if isinstance(file, str)], [file for file in files if isinstance(file, dict)]
+
+
 class Node:
     def __init__(
         self,
@@ -91,8 +103,7 @@ class Node:
         output="log",
         additional_env=None,
     ):
-        files = [given.path for given in parameters if isinstance(given, ParameterFile)]
-        values = [given for given in parameters if not isinstance(given, ParameterFile)]
+        files, values = parted(parameters)
         assert all(isinstance(value, str) for value in [*arguments, *ros_arguments])
         self.process = {
             "package": package,
@@ -102,6 +113,7 @@ class Node:
             "arguments": [*arguments],
             "ros_arguments": [*ros_arguments],
             "files": files,
+            "copied": [given.path for given in parameters if isinstance(given, ParameterFile)],
             "parameters": {key: value for given in values for key, value in given.items()},
             "remappings": [list(pair) for pair in remappings],
             "cwd": cwd,
@@ -119,8 +131,7 @@ class ComposableNode:
     def __init__(
         self, *, name, package, plugin, namespace=None, parameters=(), remappings=(), extra_arguments=()
     ):
-        files = [given.path for given in parameters if isinstance(given, ParameterFile)]
-        values = [given for given in parameters if not isinstance(given, ParameterFile)]
+        files, values = parted(parameters)
         self.node = {
             "name": name,
             "namespace": namespace,
@@ -166,14 +177,9 @@ class LogInfo:
         context.logged.append(self.msg)
 
 
-class ShutdownProcess:
-    def __init__(self, *, process_matcher):
-        self.process_matcher = process_matcher
-
-
-class EmitEvent:
-    def __init__(self, *, event):
-        self.event = event
+class TimerAction:
+    def __init__(self, *, period, actions):
+        self.period, self.actions = period, actions
 
 
 class ProcessExited:
@@ -204,19 +210,43 @@ class RegisterEventHandler:
         ended = self.handler.target_action
         context.ended_by.append("any" if ended is None else ended.cmd)
 
-
     def note_exits(self, context):
-        """Calls the handler for some exit codes: what is logged, and which processes are shut down."""
-        node = self.handler.target_action
+        """Calls the handler for some exit codes: what is logged, and the delays before the starts that
+        follow. All runs end at once, but for the last but one, which takes some minutes."""
+        if context.after_exit is None:
+            # A start that follows.
+            context.later = self
+            return
         for code in (0, 1, 2, -9):
-            actions = self.handler.on_exit(ProcessExited(code), context) or []
-            events = [action.event for action in actions if isinstance(action, EmitEvent)]
-            assert all(isinstance(event, ShutdownProcess) for event in events)
-            assert not any(event.process_matcher(object()) for event in events)
-            context.after_exit[code] = {
-                "logged": [action.msg for action in actions if isinstance(action, LogInfo)],
-                "shut_down": [node.process["name"] for event in events if event.process_matcher(node)],
-            }
+            logged, delays, handler, num_runs = [], [], self, 10
+            for run in range(num_runs):
+                passed = 300.0 if run == num_runs - 2 else 0.0
+                handler = handler.note_exit(code, passed, context, logged, delays)
+                if handler is None:
+                    break
+            context.after_exit[code] = {"logged": logged, "delays": delays}
+        stopped = Context(context.values)
+        stopped.is_shutdown = True
+        assert self.handler.on_exit(ProcessExited(0), stopped) is None, "a launch that ends starts nothing"
+
+    def note_exit(self, code, passed, context, logged, delays):
+        """Notes what an exit leads to, `passed` seconds after the start; returns the handler of the next."""
+        now = time.monotonic
+        time.monotonic = lambda: now() + passed
+        actions = self.handler.on_exit(ProcessExited(code), context)
+        time.monotonic = now
+        logged += [action.msg for action in actions if isinstance(action, LogInfo)]
+        timers = [action for action in actions if isinstance(action, TimerAction)]
+        assert len(timers) + len(actions[:1]) == len(actions) and len(timers) < 2
+        if not timers:
+            return None
+        delays.append(timers[0].period)
+        after = Context(context.values)
+        after.after_exit = None
+        for action in timers[0].actions:
+            action.execute(after)
+        assert [process["executable"] for process in after.processes] == ["det_post"]
+        return after.later
 
 
 class LaunchDescription:
@@ -329,17 +359,15 @@ STAND_INS = {
     "launch": [LaunchDescription],
     "launch.actions": [
         DeclareLaunchArgument,
-        EmitEvent,
         ExecuteProcess,
         IncludeLaunchDescription,
         LogInfo,
         OpaqueFunction,
         RegisterEventHandler,
         Shutdown,
+        TimerAction,
     ],
     "launch.event_handlers": [OnProcessExit],
-    "launch.events": [],
-    "launch.events.process": [ShutdownProcess],
     "launch.launch_description_sources": [PythonLaunchDescriptionSource],
     "launch.substitutions": [LaunchConfiguration],
     "launch_ros": [],

@@ -27,11 +27,11 @@ impl Size {
 pub enum Encoding {
     /// `rgb8`: 3 bytes per pixel.
     Rgb8,
-    /// `bgr8`: 3 bytes per pixel.
+    /// `bgr8` (also `8UC3`): 3 bytes per pixel.
     Bgr8,
     /// `rgba8`: 4 bytes per pixel, alpha is ignored.
     Rgba8,
-    /// `bgra8`: 4 bytes per pixel, alpha is ignored.
+    /// `bgra8` (also `8UC4`): 4 bytes per pixel, alpha is ignored.
     Bgra8,
     /// `mono8`: 1 byte per pixel.
     Mono8,
@@ -56,13 +56,15 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    const NAMES: [(&'static str, Self); 17] = [
+    const NAMES: [(&'static str, Self); 19] = [
         ("rgb8", Self::Rgb8),
         ("bgr8", Self::Bgr8),
         ("rgba8", Self::Rgba8),
         ("bgra8", Self::Bgra8),
         ("mono8", Self::Mono8),
         ("8UC1", Self::Mono8),
+        ("8UC3", Self::Bgr8),
+        ("8UC4", Self::Bgra8),
         ("mono16", Self::Mono16),
         ("yuv422", Self::Uyvy),
         ("uyvy", Self::Uyvy),
@@ -82,7 +84,8 @@ impl Encoding {
         named.map_or("", |(name, _)| name)
     }
 
-    /// The encoding of a ROS name.
+    /// The encoding of a ROS name. OpenCV's own names state no order of colours: it is OpenCV's, in
+    /// which `cv_bridge` writes them.
     ///
     /// # Errors
     /// `Encoding`, naming the encoding and those that are supported.

@@ -32,6 +32,7 @@ pub use views::ViewFacts;
 
 use super::declaration::Declaration;
 use super::files::{Entries, flatten, read_file};
+use super::paths::is_head_file;
 use super::problems::{Origin, Problems, nearest};
 use super::reader::{Reader, described};
 use super::value::Length::OneOrMore;
@@ -113,7 +114,7 @@ pub(super) fn read(
     problems: &mut Problems,
 ) -> Option<Head> {
     let mut of_head = Problems::default();
-    let network = network.filter(|_| !is_path(name));
+    let network = network.filter(|_| !is_head_file(name));
     let head = text_of(key, name, &mut of_head)
         .and_then(|text| parse(name, &text, network, &mut of_head))
         .filter(|_| of_head.is_empty());
@@ -144,13 +145,8 @@ pub(super) fn read_inline(
     (head.map(|facts| Head { facts, suggested, has_given_names }), declared)
 }
 
-/// Whether a head is named by the path of its file.
-fn is_path(name: &str) -> bool {
-    name.contains('/') || name.ends_with(".yaml") || name.ends_with(".yml")
-}
-
 fn text_of(key: &str, name: &str, problems: &mut Problems) -> Option<String> {
-    if is_path(name) {
+    if is_head_file(name) {
         return read_file(Path::new(name))
             .map_err(|error| problems.push(key, &error.to_string()))
             .ok();
@@ -199,7 +195,7 @@ fn parse(
     let mut p = Reader::new(&format!("{}: ", origin.name), entries, problems);
     let facts = facts(&mut p);
     p.finish();
-    Some(Head { facts: facts?, suggested, has_given_names: is_path(name) })
+    Some(Head { facts: facts?, suggested, has_given_names: is_head_file(name) })
 }
 
 #[derive(Clone, Copy)]

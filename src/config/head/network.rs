@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 
 use super::YoloFacts;
 use crate::config::files::{Entries, Entry};
+use crate::config::paths::locate;
 use crate::config::problems::{Origin, Problems};
 use det_post_infer::metadata::Metadata;
 use det_post_ros::yaml::Node;
@@ -38,8 +39,9 @@ impl Network {
         };
         let is_external = text("engine.kind").is_some_and(|kind| kind == "external");
         let path = text("model_path").filter(|_| !is_external)?;
-        let metadata = Metadata::of_file(Path::new(path));
-        Some(Self { channel: channel.to_owned(), path: path.clone(), metadata })
+        let path = locate(path, &given.get("model_path")?.origin.folders);
+        let metadata = Metadata::of_file(Path::new(&path));
+        Some(Self { channel: channel.to_owned(), path, metadata })
     }
 
     /// The names of the file, if they are a list.

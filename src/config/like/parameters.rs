@@ -89,6 +89,7 @@ impl Like {
                     let hint = nearest(name, names).map(|name| format!("; did you mean `{name}`?"));
                     Err(format!("is not a parameter of this node{}", hint.unwrap_or_default()))
                 }
+                Some(known) if known.descriptor.is_read_only && known.holds(value) => continue,
                 Some(known) if known.descriptor.is_read_only => {
                     Err("is read-only: fixed when the node starts".to_owned())
                 }

@@ -1,6 +1,8 @@
 //! From the parameters of their node to ours, with what became of each.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::rc::Rc;
 
 use super::key::{Effect, Key};
 use crate::config::declaration::plain;
@@ -66,6 +68,8 @@ pub struct TranslatedParameter {
 pub(super) struct Given {
     pub(super) key: String,
     pub(super) node: Node,
+    /// Where its relative paths begin.
+    folders: Rc<[PathBuf]>,
 }
 
 /// A translation in progress.
@@ -132,8 +136,8 @@ impl<'a> Translation<'a> {
 
     /// Takes the value of a name.
     pub(super) fn take_name(&mut self, name: &str) -> Option<Given> {
-        let Entry { node, .. } = self.given.remove(name)?;
-        Some(Given { key: name.to_owned(), node })
+        let Entry { node, origin } = self.given.remove(name)?;
+        Some(Given { key: name.to_owned(), node, folders: origin.folders })
     }
 
     /// Takes a parameter: the value of the newest of its names that is given. Those of the
@@ -232,6 +236,9 @@ impl<'a> Translation<'a> {
         let channel = self.channel;
         for (key, node) in ours {
             self.set(key, node.clone());
+            if let Some(entry) = self.ours.get_mut(&format!("{channel}.{key}")) {
+                entry.origin.folders = Rc::clone(&given.folders);
+            }
             self.problems.name_origin(&format!("{channel}.{key}"), &given.key);
         }
         let became =
@@ -318,7 +325,8 @@ impl<'a> Translation<'a> {
         owner: impl Fn(&str) -> Option<String>,
     ) -> (Entries, Vec<TranslatedParameter>, BTreeSet<String>) {
         for (key, entry) in std::mem::take(&mut self.given) {
-            let given = Given { key, node: entry.node.clone() };
+            let folders = Rc::clone(&entry.origin.folders);
+            let given = Given { key, node: entry.node.clone(), folders };
             if let Some(full) = owner(&given.key) {
                 let became = vec![format!("{full}: {}", plain(&entry.node))];
                 self.record(&given, became, TranslationOutcome::Same, "");

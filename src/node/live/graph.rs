@@ -1,9 +1,9 @@
 //! The state of the ROS graph, as the middleware reports it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::node::status::TopicStatus;
-use det_post_ros::middleware::{Direction, MiddlewareEvent, advice_for_type};
+use det_post_ros::middleware::{MiddlewareEvent, advice_for_type};
 
 /// The most topics whose events are kept, and the most failed parts.
 const MAX_EVENTS: usize = 64;
@@ -11,6 +11,8 @@ const MAX_EVENTS: usize = 64;
 /// The events of the middleware so far.
 #[derive(Clone, Default)]
 pub(super) struct Graph {
+    /// The topics that the node subscribes to.
+    inputs: BTreeSet<String>,
     /// The last event of each topic whose messages cannot arrive.
     pub(super) events: BTreeMap<String, String>,
     /// Messages that were lost before they reached the node, by topic.
@@ -26,6 +28,11 @@ pub(super) struct Graph {
 }
 
 impl Graph {
+    /// No events yet, of a node that subscribes to these topics.
+    pub(super) fn new(inputs: impl IntoIterator<Item = String>) -> Self {
+        Self { inputs: inputs.into_iter().collect(), ..Self::default() }
+    }
+
     /// Records an event of `middleware` and logs it.
     pub(super) fn note(&mut self, event: MiddlewareEvent, middleware: &str) {
         match event {
@@ -42,14 +49,15 @@ impl Graph {
                     tracing::info!("{topic}: no peer stands in the way any more");
                 }
             }
+            // Of an output every `ros2 topic echo` is a peer.
+            MiddlewareEvent::PeerFound { topic } if self.inputs.contains(&topic) => {
+                tracing::info!("{topic}: a peer joined");
+            }
+            MiddlewareEvent::PeerGone { topic } if self.inputs.contains(&topic) => {
+                tracing::info!("{topic}: a peer left");
+            }
             MiddlewareEvent::PeerFound { topic } => tracing::debug!("{topic}: a peer joined"),
-            // An input that ends is news; a subscriber, such as `ros2 topic echo`, is not.
-            MiddlewareEvent::PeerGone { topic, peer: Direction::Publisher } => {
-                tracing::info!("{topic}: a publisher left");
-            }
-            MiddlewareEvent::PeerGone { topic, peer: Direction::Subscription } => {
-                tracing::debug!("{topic}: a subscriber left");
-            }
+            MiddlewareEvent::PeerGone { topic } => tracing::debug!("{topic}: a peer left"),
             MiddlewareEvent::Lost { topic, count } => {
                 if let Some(total) = entry(&mut self.lost, &topic) {
                     *total = total.saturating_add(count);
@@ -119,4 +127,39 @@ fn entry<'a, T: Default>(of: &'a mut BTreeMap<String, T>, topic: &str) -> Option
         return None;
     }
     Some(of.entry(topic.to_owned()).or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+    use super::*;
+
+    /// The levels of what is logged.
+    #[derive(Clone, Default)]
+    struct LevelsSeen(Arc<Mutex<Vec<tracing::Level>>>);
+
+    impl<S: tracing::Subscriber> Layer<S> for LevelsSeen {
+        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+            self.0.lock().unwrap().push(*event.metadata().level());
+        }
+    }
+
+    #[test]
+    fn peers_of_inputs_are_information_and_others_details() {
+        use tracing::Level;
+        let seen = LevelsSeen::default();
+        let subscriber = tracing_subscriber::registry().with(seen.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            let mut graph = Graph::new(["/image".to_owned()]);
+            for topic in ["/image", "/det_post/camera/detections"] {
+                graph.note(MiddlewareEvent::PeerFound { topic: topic.into() }, "test");
+                graph.note(MiddlewareEvent::PeerGone { topic: topic.into() }, "test");
+            }
+        });
+        let expected = [Level::INFO, Level::INFO, Level::DEBUG, Level::DEBUG];
+        assert_eq!(*seen.0.lock().unwrap(), expected);
+    }
 }

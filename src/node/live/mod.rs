@@ -108,6 +108,7 @@ impl LiveNode {
         let LiveOptions { factory, on_metrics, trace } = options;
         let endpoints = endpoints::endpoints(&config, |topic| middleware.resolve(topic));
         endpoints::warn_of_unused(&config.qos_overrides, &endpoints);
+        let inputs: Vec<String> = endpoints::inputs(&endpoints).map(str::to_owned).collect();
         let overrides = config.qos_overrides.clone();
         let mut middleware: Box<dyn Middleware> =
             Box::new(OverridingMiddleware { middleware, overrides });
@@ -146,7 +147,7 @@ impl LiveNode {
             bond: Mutex::new(None),
             transition_events: Mutex::new(transition_events),
             parameter_events: Mutex::new(parameter_events),
-            graph: Mutex::new(Graph::default()),
+            graph: Mutex::new(Graph::new(inputs)),
             ends: Mutex::new(false),
             ended: Condvar::new(),
         });

@@ -7,11 +7,13 @@
 //! The process is this program, started as `det_post isolated`. Payloads are copied once,
 //! into sealed memory that both processes map. Requests and responses, a few hundred bytes
 //! and the detections, are sent through a socket, whose end signals the end of the other
+//! process; the system kills it with this one, also while it hangs. What it logs is logged by this
 //! process. One request is in flight at a time. The detections are those of the same
 //! detector in this process, bit for bit.
 //!
 //! [`Supervisor`]: super::supervisor::Supervisor
 
+mod child;
 mod frame;
 mod memory;
 mod message;
@@ -19,11 +21,9 @@ mod serve;
 mod wire;
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use memory::PayloadBuffer;
@@ -74,21 +74,18 @@ impl Proxy {
     /// Starts `program`, a det_post, which builds the channel's detector on a device.
     ///
     /// # Errors
-    /// `Device` when the process cannot be started or exits, and its own errors.
+    /// `Config` when a file of the channel is missing, `Device` when the process cannot be started or
+    /// exits, and its own errors.
     pub fn start(program: &Path, config: &ChannelConfig, device: DeviceChoice) -> Result<Self> {
+        // Here it is known where the file was looked for.
+        config.check_files()?;
         let failed = |what: &str, cause: io::Error| {
             let message = format!("cannot {what} {} for {}", program.display(), config.name);
             Error::new(ErrorKind::Device, STAGE, message).with_source(cause)
         };
         let (socket, theirs) = UnixStream::pair().map_err(|e| failed("make a socket to", e))?;
-        let process = Command::new(program)
-            .arg("isolated")
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
-            // Not interrupted with this process, which first finishes frames in flight.
-            .process_group(0)
-            .spawn()
-            .map_err(|e| failed("start", e))?;
+        let process =
+            child::start(program, &config.name, theirs.into()).map_err(|e| failed("start", e))?;
         let mut proxy = Self {
             process,
             socket,

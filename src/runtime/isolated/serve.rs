@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
+use super::child;
 use super::frame::{DecodedFrame, take_frame};
 use super::memory::PayloadView;
 use super::message::{Message, STAGE, malformed, request, response};
@@ -17,30 +18,49 @@ use det_post_types::{DeviceChoice, Error, ErrorKind, FrameReport, Result, Stage}
 /// `make` builds the detector, in this process.
 ///
 /// # Errors
-/// `Io` when standard input is not such a socket. Errors of requests are responses.
+/// `Io` when standard input is not such a socket, or it fails. Errors of requests are responses, and the
+/// end of the process that sends them is no error.
 pub fn serve(
     make: impl Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>>,
 ) -> Result<()> {
-    let failed = |cause: io::Error| {
+    let no_socket = |cause: io::Error| {
         let message = "standard input is not the socket of a channel";
         Error::new(ErrorKind::Io, STAGE, message).with_source(cause)
     };
-    let socket = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
+    let failed = |cause: io::Error| {
+        let message = "the socket of the channel failed";
+        Error::new(ErrorKind::Io, STAGE, message).with_source(cause)
+    };
+    let socket = io::stdin().as_fd().try_clone_to_owned().map_err(no_socket)?;
     let mut socket = UnixStream::from(socket);
+    socket.local_addr().map_err(no_socket)?;
+    child::end_with_parent();
     let mut serving =
         Serving { name: String::new(), detector: None, stages: vec![], memory: None, make };
     let (mut received, mut sent) = (Message::default(), Message::default());
-    while received.receive(&mut socket).map_err(failed)? {
+    while unless_ended(received.receive(&mut socket)).map_err(failed)? {
         let error = serving.respond(&received, &mut sent, &socket).err();
         if let Some(error) = &error {
             wire::put_error(sent.start(response::FAILED), error);
         }
-        sent.send(&mut socket).map_err(failed)?;
+        if !unless_ended(sent.send(&mut socket).map(|()| true)).map_err(failed)? {
+            break;
+        }
         if error.is_some_and(|error| error.kind() == ErrorKind::DeviceLost) {
             break;
         }
     }
     Ok(())
+}
+
+/// `false` where the other process was killed: its end of the socket is gone in the middle of an
+/// exchange.
+fn unless_ended(exchanged: io::Result<bool>) -> io::Result<bool> {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    match exchanged {
+        Err(error) if matches!(error.kind(), BrokenPipe | ConnectionReset) => Ok(false),
+        other => other,
+    }
 }
 
 /// The channel, and its detector after the request to start.

@@ -59,6 +59,19 @@ impl Device {
         Ok(device)
     }
 
+    /// Whether this build and this machine have the device; the CPU and `Auto` are always there. Opens
+    /// nothing.
+    ///
+    /// # Errors
+    /// `Device` with what is missing, which stays missing while the machine is as it is: kernels in
+    /// this build, the driver, the GPU. `DeviceLost` when the driver fails otherwise.
+    pub fn check_present(choice: DeviceChoice) -> Result<()> {
+        match choice {
+            DeviceChoice::Cpu | DeviceChoice::Auto => Ok(()),
+            DeviceChoice::Cuda(ordinal) => Self::check_cuda(ordinal),
+        }
+    }
+
     /// The GPUs that can be opened, if there are several; else none, and no GPU is opened.
     ///
     /// To open a GPU that nothing else holds open takes half a second on a machine with several: a
@@ -88,6 +101,16 @@ impl Device {
     #[cfg(feature = "cuda")]
     fn open_cuda(ordinal: u32) -> Result<Self> {
         cuda::CudaDevice::open(ordinal).map(Self::Cuda)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn check_cuda(ordinal: u32) -> Result<()> {
+        cuda::CudaDevice::check_present(ordinal)
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn check_cuda(ordinal: u32) -> Result<()> {
+        Self::open_cuda(ordinal).map(drop)
     }
 
     #[cfg(not(feature = "cuda"))]
@@ -124,6 +147,9 @@ mod tests {
         Device::open(DeviceChoice::Auto).unwrap();
         let error = Device::open(DeviceChoice::Cuda(999)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Device);
+        let missing = Device::check_present(DeviceChoice::Cuda(999)).unwrap_err();
+        assert_eq!(missing.to_string(), error.to_string());
+        Device::check_present(DeviceChoice::Auto).unwrap();
         // In the order of the checks.
         let reasons = [
             "built without the feature cuda",

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use det_post_rtps::{Event, Guid, Mismatch};
 
 use super::names;
-use crate::middleware::{Direction, MiddlewareEvent};
+use crate::middleware::MiddlewareEvent;
 
 /// The most incompatible peers that are reported.
 const MAX_INCOMPATIBLE: usize = 256;
@@ -101,12 +101,12 @@ impl Peers {
                 }));
                 events
             }
-            Event::Unmatched { ours, theirs } => {
+            Event::Unmatched { ours, .. } => {
                 let endpoint = self.ours.get(&ours);
                 let gone = endpoint.and_then(|ours| {
                     ours.num_matched.fetch_sub(1, Ordering::Relaxed);
-                    let (topic, peer) = (ours.topic.clone(), direction(theirs));
-                    (!ours.is_service).then_some(MiddlewareEvent::PeerGone { topic, peer })
+                    let topic = ours.topic.clone();
+                    (!ours.is_service).then_some(MiddlewareEvent::PeerGone { topic })
                 });
                 Vec::from_iter(gone)
             }
@@ -158,13 +158,6 @@ impl Peers {
     }
 }
 
-/// Whether a peer publishes or subscribes, by the kind in its identifier.
-fn direction(peer: Guid) -> Direction {
-    // DDSI-RTPS 9.3.1.2: 2 and 3 are writers, with and without key.
-    let is_writer = matches!(peer.entity.0[3] & 0x0f, 2 | 3);
-    if is_writer { Direction::Publisher } else { Direction::Subscription }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,7 +186,7 @@ mod tests {
         ];
         assert_eq!(peers.update(Event::Matched { ours, theirs }), found);
         assert_eq!(endpoint.num_matched.load(Ordering::Relaxed), 1);
-        let gone = [MiddlewareEvent::PeerGone { topic: topic(), peer: Direction::Publisher }];
+        let gone = [MiddlewareEvent::PeerGone { topic: topic() }];
         assert_eq!(peers.update(Event::Unmatched { ours, theirs }), gone);
         assert_eq!(endpoint.num_matched.load(Ordering::Relaxed), 0);
         let lost = Event::Lost { reader: ours, writer: theirs, count: 3 };

@@ -1,5 +1,7 @@
 //! `sensor_msgs/Image` and `sensor_msgs/CompressedImage`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::field::{Field, message, record};
 use crate::cdr::{Reader, Writer};
 use crate::messages::image_format::CompressedImageFormat;
@@ -76,13 +78,29 @@ impl<'a> Image<'a> {
     /// data contradict each other.
     pub fn view(&self) -> Result<ImageView<'a>> {
         check_name(self.encoding, "encoding")?;
+        let encoding = Encoding::from_ros(self.encoding)?;
+        if matches!(self.encoding, "8UC3" | "8UC4") {
+            warn_of_order(self.encoding, encoding, self.header.frame_id);
+        }
         ImageView::new(
             Size::new(self.width, self.height),
             self.step as usize,
-            Encoding::from_ros(self.encoding)?,
+            encoding,
             self.is_bigendian,
             self.data,
         )
+    }
+}
+
+/// Says once that an encoding states no order of colours, and which one is taken.
+fn warn_of_order(name: &str, encoding: Encoding, frame_id: &str) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    if !WARNED.swap(true, Ordering::Relaxed) {
+        let read = encoding.to_ros();
+        tracing::warn!(
+            "images of {frame_id}: the encoding {name} states no order of colours; read as {read}, the order of \
+             cv_bridge. Publish {read} or rgb8"
+        );
     }
 }
 
@@ -165,6 +183,23 @@ mod tests {
             is_bigendian: false,
             step: 10,
             data,
+        }
+    }
+
+    #[test]
+    fn names_of_opencv_mean_its_order_of_colours() {
+        let data = [7; 24];
+        for (encoding, step, expected) in [
+            ("8UC3", 12, Encoding::Bgr8),
+            ("8UC4", 12, Encoding::Bgra8),
+            ("8UC1", 12, Encoding::Mono8),
+        ] {
+            let view = Image { encoding, step, ..image(&data) }.view().unwrap();
+            assert_eq!(view.encoding(), expected, "{encoding}");
+        }
+        for encoding in ["8UC2", "8SC3", "16UC3", "32FC3"] {
+            let error = Image { encoding, ..image(&data) }.view().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Encoding, "{encoding}");
         }
     }
 

@@ -24,7 +24,7 @@ pub use stamp_gaps::StampGaps;
 #[cfg(any(feature = "dds", feature = "ros2"))]
 pub(crate) use watchers::Watchers;
 
-pub use crate::{Direction, Durability, Qos, Reliability};
+pub use crate::{Durability, Qos, Reliability};
 
 use crate::cdr::Reader;
 use crate::messages::{
@@ -361,8 +361,6 @@ pub enum MiddlewareEvent {
     PeerGone {
         /// The topic.
         topic: String,
-        /// What the peer was.
-        peer: Direction,
     },
     /// Messages of a topic were lost before they reached a receiver.
     Lost {

@@ -15,8 +15,8 @@ use super::rosout;
 use super::services::{Jobs, JobsEnd, serve_all};
 use crate::NodeName;
 use crate::middleware::{
-    Direction, Durability, Handler, InputKind, MiddlewareEvent, Qos, Received, Receiver,
-    Reliability, StampGaps, Watchers, deliver,
+    Durability, Handler, InputKind, MiddlewareEvent, Qos, Received, Receiver, Reliability,
+    StampGaps, Watchers, deliver,
 };
 use det_post_types::Result;
 
@@ -247,8 +247,7 @@ impl Graph {
             let before = wanted.num_publishers.swap(num_publishers, Ordering::Relaxed);
             match num_publishers.cmp(&before) {
                 Greater => events.push(MiddlewareEvent::PeerFound { topic: topic() }),
-                Less => events
-                    .push(MiddlewareEvent::PeerGone { topic: topic(), peer: Direction::Publisher }),
+                Less => events.push(MiddlewareEvent::PeerGone { topic: topic() }),
                 Equal => {}
             }
         }

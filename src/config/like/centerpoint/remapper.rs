@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{in_folder, keys};
-use crate::config::files::{Sections, read_file};
+use crate::config::files::{Sections, origin_of, read_file};
 use crate::config::like::translation::{Given, Translation, numbers_of, text_of};
 use crate::config::problems::Problems;
 use det_post_ros::NodeName;
@@ -75,7 +75,7 @@ fn read(
     };
     let mut problems = Problems::default();
     let mut sections = Sections::new(node, t.arguments, false);
-    sections.add_file(&text, &path, &mut problems);
+    sections.add_file(&text, &origin_of(Path::new(&path)), &mut problems);
     let entries = sections.into_entries(&mut problems);
     t.append_problems(problems);
     t.convert(given, &[], &format!("{path} is read"));

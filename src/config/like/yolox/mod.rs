@@ -6,7 +6,7 @@ mod labels;
 use std::path::{Path, PathBuf};
 
 use super::translation::{Given, Translation, TranslationOutcome, text_of};
-use crate::config::files::{Sections, read_file};
+use crate::config::files::{Sections, origin_of, read_file};
 use crate::config::problems::Problems;
 use det_post_ros::NodeName;
 use det_post_ros::yaml::Node;
@@ -165,7 +165,7 @@ fn read_folder(t: &mut Translation<'_>, node: &NodeName, given: &Given) {
     let mut sections = Sections::new(node, t.arguments, true);
     for file in &files {
         match read_file(file) {
-            Ok(text) => sections.add_file(&text, &file.display().to_string(), &mut problems),
+            Ok(text) => sections.add_file(&text, &origin_of(file), &mut problems),
             Err(error) => problems.push(&given.key, &error.to_string()),
         }
     }

@@ -69,6 +69,14 @@ impl CudaDevice {
         open::open(ordinal)
     }
 
+    /// Whether this build has kernels and this machine a supported driver and GPU `ordinal`.
+    ///
+    /// # Errors
+    /// As [`CudaDevice::open`], before a GPU is opened.
+    pub fn check_present(ordinal: u32) -> Result<()> {
+        open::check_present(ordinal)
+    }
+
     /// The number of GPUs of this machine.
     ///
     /// # Errors

@@ -23,8 +23,7 @@ static OPEN: Mutex<Vec<(u32, Weak<Inner>)>> = Mutex::new(Vec::new());
 
 /// The GPU of this number: shared if it is open already.
 pub(super) fn open(ordinal: u32) -> Result<CudaDevice> {
-    check_built()?;
-    check_driver(ordinal)?;
+    check_present(ordinal)?;
     let mut gpus = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     gpus.retain(|(_, inner)| inner.strong_count() > 0);
     let open = gpus.iter().find(|(number, _)| *number == ordinal);
@@ -75,8 +74,9 @@ pub(super) fn count() -> Result<u32> {
     Ok(u32::try_from(num).unwrap_or(0))
 }
 
-/// Checks that there are a supported driver and a GPU of this number.
-fn check_driver(ordinal: u32) -> Result<()> {
+/// Checks that there are kernels, a supported driver and a GPU of this number.
+pub(super) fn check_present(ordinal: u32) -> Result<()> {
+    check_built()?;
     let num = count()?;
     if ordinal >= num {
         return Err(error(format!("no GPU {ordinal}: this machine has {num}")));
