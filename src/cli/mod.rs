@@ -142,7 +142,7 @@ pub fn main() -> ExitCode {
     };
     let is_read = matches!(&arguments.command, Command::Isolated);
     let (stderr, rosout) = (!ros.disables_stdout, !ros.disables_rosout);
-    telemetry::init(level, Sinks { stderr, rosout, is_read, logger });
+    telemetry::init(level, &Sinks { stderr, rosout, is_read, logger });
     MemoryBudget::process().set_limit(arguments.recording_memory_mib.saturating_mul(1 << 20));
     let status = run(&arguments.command, &ros).unwrap_or_else(|error| {
         tracing::error!("{error}");
@@ -153,7 +153,8 @@ pub fn main() -> ExitCode {
 
 /// Logs why the arguments are refused.
 fn misuse(error: &Error) -> ExitCode {
-    telemetry::init(None, Sinks { stderr: true, rosout: true, is_read: false, logger: None });
+    let sinks = Sinks { stderr: true, rosout: true, is_read: false, logger: None };
+    telemetry::init(None, &sinks);
     tracing::error!("{error}");
     ExitCode::from(ExitStatus::from(error).code())
 }

@@ -40,7 +40,7 @@ pub(super) struct Sinks {
 /// Starts logging: our own logs from `level` on (`debug`, `info`,
 /// `warn`, `error`, `fatal`) where one is given, else as `RUST_LOG` says. Live
 /// nodes may change the level. Calling it again changes nothing.
-pub(super) fn init(level: Option<&str>, sinks: Sinks) {
+pub(super) fn init(level: Option<&str>, sinks: &Sinks) {
     let first = level.map(str::to_owned);
     let (filter, handle) = reload::Layer::new(filter_of(level));
     let colored = is_colored(std::io::stderr().is_terminal(), |name| std::env::var(name).ok());
