@@ -3,7 +3,7 @@
 
     benches/replays_per_gpu.py RECORDING --config FILE [--device cuda:0] [--replays 1 2 4 8]
 
-Each replay is a process of its own, as in a fleet. The time to open its networks is measured by replays
+Each replay is a separate process, as in a fleet. The time to open its networks is measured by replays
 that end `--start-up` seconds into the recording, and taken off; the whole of a process is given beside.
 Memory of the GPU is what nvidia-smi shows above what was used before, of the host the sum of the largest
 resident sizes. Prints a Markdown table.

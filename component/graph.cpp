@@ -95,7 +95,7 @@ private:
   std::shared_ptr<rclcpp::PublisherBase> publisher_;
 };
 
-/// A publisher that can publish within the process alone.
+/// A publisher that can publish only within the process.
 template<typename Message>
 class Within : public rclcpp::Publisher<Message>
 {

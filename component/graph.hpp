@@ -35,7 +35,7 @@ public:
 /// The graph of an rclcpp node. Sensor data is passed on by pointer; the other inputs, which are
 /// small, as CDR. Outputs, of any installed type, are published as the CDR that the node writes,
 /// so that subscribers of other processes receive the bytes of the program; subscribers to
-/// detections and images in the same process get messages of their own.
+/// detections and images in the same process get separate messages.
 class Graph
 {
 public:

@@ -15,7 +15,7 @@ when a map differs by more than 1e-4 of its largest value.
 spconv's CPU path gives wrong rows at times with more than one thread
 (OMP_NUM_THREADS=1 here), and accepts no bias: the residual blocks have none.
 
-With --gpu, spconv alone runs on the GPU, in f16 and f32, and wall times of a frame
+With --gpu, only spconv runs on the GPU, in f16 and f32, and wall times of a frame
 are printed; det_post's are those of `DET_POST_BENCH_SCAN=FILE det_post bench sparse`.
 """
 

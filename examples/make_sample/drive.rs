@@ -1,5 +1,5 @@
 //! The drive: three seconds of images and scans of things that move, made
-//! from numbers alone and the same every time.
+//! only from numbers and the same every time.
 
 /// Frames, one every [`PERIOD_NS`].
 pub const NUM_FRAMES: usize = 30;

@@ -42,7 +42,7 @@ struct Gathered {
     uint32_t num_detections;
 };
 
-static_assert(kNumCounters <= kThreads, "a thread per counter");
+static_assert(kMaxCounters <= kThreads, "a thread per counter");
 
 template <typename Candidate, typename Detection>
 struct Args {

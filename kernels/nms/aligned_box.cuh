@@ -27,7 +27,8 @@ __device__ inline float box_intersection(float4 a, float4 b, float offset) {
     return width * height;
 }
 
-// The policy of suppression by IoU above a threshold, greedy or one-pass.
+// The policy of suppression by IoU above a threshold, greedy or one-pass. The proxy is the box; the
+// exact test compares proxies.
 template <bool kOnePass>
 struct AlignedBoxes {
     using Candidate = Candidate2d;

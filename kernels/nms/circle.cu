@@ -1,4 +1,5 @@
-// Greedy suppression by distance of centres: crates/ops/src/nms/circle/mod.rs.
+// Greedy suppression by distance of centres: crates/ops/src/nms/circle/mod.rs. The proxy is the centre
+// and the squared reach; the broad phase is exact.
 
 #include "nms/nms.cuh"
 #include "nms/spatial_key.cuh"

@@ -11,6 +11,7 @@
 
 #include "shared/slice.cuh"
 
+// The counters that kernels add to. The host counts the others.
 enum Count : uint32_t {
     kPointsNotFinite = 0,
     kPointsOutOfRange = 1,
@@ -19,20 +20,14 @@ enum Count : uint32_t {
     kPointsOverVoxel = 4,
     kPointsOverVoxelCapacity = 5,
     kVoxelsOverCapacity = 6,
-    kSitesOverCapacity = 7,   // counted by the host
-    kSitesWithoutOutput = 8,  // counted by the host
     kCandidatesOverCapacity = 9,
     kCandidatesOverTopK = 10,
     kDetectionsOverLimit = 11,
-    kScoresOutOfRange = 12,  // counted by the host
     kScoresNan = 13,
     kBoxesInvalid = 14,
     kClassesUnknown = 15,
-    kMemoryCleared = 16,      // counted by the host
-    kRowStepsCorrected = 17,  // counted by the host
-    kImagesMislabelled = 18,  // counted by the host
 };
-constexpr uint32_t kNumCounters = 19;
+constexpr uint32_t kMaxCounters = 64;
 
 using Counters = Slice<uint32_t>;
 

@@ -17,7 +17,7 @@ mod mirror;
 mod shared;
 
 pub use mirror::{Field, Kind, RustField, Struct};
-pub use shared::constant;
+pub use shared::{constant, enumerator, num_enumerators};
 
 /// Kernels that are loaded together.
 #[derive(Clone, Copy, Debug)]

@@ -18,15 +18,70 @@ pub const fn constant(text: &str, definition: &str) -> u32 {
             assert!(found.is_none(), "the kernel's file has two such definitions");
             found = Some(decimal(text, end));
         }
-        while at < text.len() && text[at] != b'\n' {
-            at += 1;
-        }
-        at += 1;
+        at = next_line(text, at);
     }
     match found {
         Some(number) => number,
         None => panic!("the kernel's file has no such definition"),
     }
+}
+
+/// The number of the enumerator `kPointsOverVoxel`, alone on its line, by its name
+/// `points_over_voxel`; `None` if there is no such line.
+///
+/// # Panics
+/// When no decimal number that fits a `u32` and ends with `,` follows: while compiling, an error.
+pub const fn enumerator(text: &str, name: &str) -> Option<u32> {
+    let (text, mut at) = (text.as_bytes(), 0);
+    while at < text.len() {
+        let start = skip_spaces(text, at);
+        let end = skip_enumerator(text, start, name.as_bytes());
+        if end != start {
+            return Some(decimal(text, end));
+        }
+        at = next_line(text, at);
+    }
+    None
+}
+
+/// The number of lines that begin with an enumerator.
+pub const fn num_enumerators(text: &str) -> usize {
+    let (text, mut at, mut num) = (text.as_bytes(), 0, 0);
+    while at < text.len() {
+        let start = skip_spaces(text, at);
+        if start > at && start < text.len() && text[start] == b'k' {
+            num += 1;
+        }
+        at = next_line(text, at);
+    }
+    num
+}
+
+/// The position after `kName = `; `at` if it is not there.
+const fn skip_enumerator(text: &[u8], at: usize, name: &[u8]) -> usize {
+    let mut end = skip(text, at, b"k");
+    let (mut i, mut is_first) = (0, true);
+    while i < name.len() {
+        if name[i] == b'_' {
+            is_first = true;
+        } else {
+            let letter = if is_first { name[i].to_ascii_uppercase() } else { name[i] };
+            if end == at || end >= text.len() || text[end] != letter {
+                return at;
+            }
+            (end, is_first) = (end + 1, false);
+        }
+        i += 1;
+    }
+    let number = skip(text, end, b" = ");
+    if number == end { at } else { number }
+}
+
+const fn next_line(text: &[u8], mut at: usize) -> usize {
+    while at < text.len() && text[at] != b'\n' {
+        at += 1;
+    }
+    at + 1
 }
 
 const fn skip_spaces(text: &[u8], mut at: usize) -> usize {
@@ -96,6 +151,16 @@ static_assert(sizeof(Constants) == 2816);
         }
         // What changes in the kernel's text changes in Rust.
         assert_eq!(constant(&TEXT.replace("= 512;", "= 256;"), "kThreads = "), 256);
+    }
+
+    #[test]
+    fn enumerators_are_found_by_their_names() {
+        for (name, number) in [("packed", Some(0)), ("planar", Some(7)), ("plan", None)] {
+            assert_eq!(enumerator(TEXT, name), number, "{name}");
+        }
+        assert_eq!(enumerator("  kPointsOverVoxel = 4,", "points_over_voxel"), Some(4));
+        assert_eq!(enumerator("  kPointsOverVoxel = 4,", "points_over"), None);
+        assert_eq!(num_enumerators(TEXT), 2);
     }
 
     #[test]

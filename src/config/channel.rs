@@ -9,7 +9,7 @@ use super::declaration::{Declaration, parameter_file, values};
 use super::engine::check_engine;
 use super::failure::failure_policy;
 use super::files::Entries;
-use super::head::{self, EncoderKind, Facts, Family, Head, Network, ViewKind};
+use super::head::{self, EncoderKind, Facts, Head, Network, ViewKind};
 use super::inputs::{InputConfig, SyncConfig, images, input};
 use super::jpeg::check_jpeg;
 use super::lidar::LidarConfig;
@@ -196,7 +196,7 @@ pub(super) fn read(
         _ => inline,
     };
     let (Some(head), Some(Head { mut facts, suggested, has_given_names })) = (head, found) else {
-        p.accept_keys_of(|| Kind::ALL.map(Kind::declarations).concat());
+        p.accept_keys_of(|| Kind::all().into_iter().flat_map(Kind::declarations).collect());
         p.finish();
         return None;
     };
@@ -225,7 +225,7 @@ fn split_facts(given: Entries) -> (Entries, Entries) {
 }
 
 /// A kind of channel: channels of a kind have the same parameters.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Camera,
     Lidar(EncoderKind),
@@ -233,14 +233,12 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 6] = [
-        Self::Camera,
-        Self::Lidar(EncoderKind::Pillars),
-        Self::Lidar(EncoderKind::Voxels),
-        Self::Surround(ViewKind::StreamPetr),
-        Self::Surround(ViewKind::Views(Family::Detr3d)),
-        Self::Surround(ViewKind::Views(Family::Sparse4d)),
-    ];
+    /// Every kind.
+    pub(super) fn all() -> Vec<Self> {
+        let lidars = head::ENCODERS.iter().map(|(_, encoder)| Self::Lidar(*encoder));
+        let surrounds = head::VIEW_KINDS.iter().map(|(_, kind)| Self::Surround(*kind));
+        [Self::Camera].into_iter().chain(lidars).chain(surrounds).collect()
+    }
 
     /// Its parameters, described for any head.
     pub(super) fn declarations(self) -> Vec<Declaration> {
@@ -258,8 +256,7 @@ impl Kind {
         let shipped = |name| Some(head::read("head", name, None, &mut Problems::default())?.facts);
         match self {
             Self::Camera => shipped("yolox"),
-            Self::Lidar(EncoderKind::Pillars) => shipped("centerpoint_autoware"),
-            Self::Lidar(EncoderKind::Voxels) => shipped("centerpoint_voxel_nuscenes_0075"),
+            Self::Lidar(encoder) => shipped(encoder.shipped_head()),
             Self::Surround(kind) => {
                 let mut problems = Problems::default();
                 let mut p = Reader::manual(&mut problems);

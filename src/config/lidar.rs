@@ -7,7 +7,7 @@ use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k, score
 use super::classes::{class_filter, per_class};
 use super::declaration::Change::{Fixed, Live};
 use super::engine::{engine, model_path};
-use super::head::{CenterFacts, EncoderFacts, LidarFacts, LidarOutputs};
+use super::head::{CenterFacts, LidarFacts, LidarOutputs};
 use super::memory::{Buffers, bytes};
 use super::nms::nms_3d;
 use super::paths::PathUse;
@@ -91,9 +91,9 @@ impl LidarConfig {
                     "Path of the encoder: an ONNX file, for voxels NVIDIA's scn file or Autoware's.",
                 )
                 .into(),
-            sparse_encoder: match &facts.encoder {
-                EncoderFacts::Pillars(_) => SparseEncoderConfig::default(),
-                EncoderFacts::Voxels(_) => SparseEncoderConfig::read(p),
+            sparse_encoder: match facts.encoder.is_sparse() {
+                true => SparseEncoderConfig::read(p),
+                false => SparseEncoderConfig::default(),
             },
             model_path: model_path(p),
             engine: engine(p),
@@ -161,12 +161,12 @@ impl LidarConfig {
         let LidarConfig { point_capacity, voxel_capacity, candidate_capacity, facts, .. } = self;
         let (point, float) = (facts.num_point_channels(), size_of::<f32>());
         // The features of a voxel: of its points in a pillar, of their mean otherwise.
-        let (rows, voxels) = match &facts.encoder {
-            EncoderFacts::Pillars(_) => {
+        let (rows, voxels) = match facts.encoder.has_point_rows() {
+            true => {
                 let points = facts.max_points_per_voxel;
                 (points, format!("{voxel_capacity} with max_points_per_voxel {points}"))
             }
-            EncoderFacts::Voxels(_) => (1, voxel_capacity.to_string()),
+            false => (1, voxel_capacity.to_string()),
         };
         let num_past_sweeps = self.densification.num_past_sweeps;
         let sweeps = match num_past_sweeps {

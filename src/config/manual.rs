@@ -4,68 +4,105 @@ use std::fmt::Write;
 
 use super::channel::Kind;
 use super::declaration::{Declaration, DefaultValue, plain};
-use super::head::{self, HeadKind};
+use super::head::{self, HeadKind, OutputKind, ViewKind};
 use super::node;
 
-/// A table: its name, and the kinds that it is for, as indices into `Kind::ALL` or
-/// `HeadKind::ALL`. A row is in the table of exactly the kinds that have it.
-type Table = (&'static str, &'static [usize]);
+/// A table: its name, and which of the kinds it is for. A row is in the table of exactly the
+/// kinds that have it.
+type Table = (String, Vec<bool>);
 
-const CHANNELS: &[Table] = &[
-    ("every channel", &[0, 1, 2, 3, 4, 5]),
-    ("camera and lidar channels", &[0, 1, 2]),
-    ("camera and surround channels", &[0, 3, 4, 5]),
-    ("lidar and surround channels", &[1, 2, 3, 4, 5]),
-    ("camera channels", &[0]),
-    ("lidar channels", &[1, 2]),
-    ("lidar channels, voxels", &[2]),
-    ("surround channels", &[3, 4, 5]),
-    ("surround channels, streampetr", &[3]),
-    ("surround channels, detr3d and sparse4d", &[4, 5]),
-];
+fn channel_tables(kinds: &[Kind]) -> Vec<Table> {
+    let table = |name: &str, has: &dyn Fn(Kind) -> bool| -> Table {
+        (name.to_owned(), kinds.iter().map(|kind| has(*kind)).collect())
+    };
+    let is_lidar = |kind| matches!(kind, Kind::Lidar(_));
+    let is_surround = |kind| matches!(kind, Kind::Surround(_));
+    let mut tables = vec![
+        table("every channel", &|_| true),
+        table("camera and lidar channels", &|kind| !is_surround(kind)),
+        table("camera and surround channels", &|kind| !is_lidar(kind)),
+        table("lidar and surround channels", &|kind| kind != Kind::Camera),
+        table("camera channels", &|kind| kind == Kind::Camera),
+        table("lidar channels", &is_lidar),
+        table("surround channels", &is_surround),
+        table("surround channels, detr3d and sparse4d", &|kind| {
+            matches!(kind, Kind::Surround(ViewKind::Views(_)))
+        }),
+    ];
+    let of_encoder = head::ENCODERS.iter().map(|(name, of)| ("lidar", *name, Kind::Lidar(*of)));
+    let of_views =
+        head::VIEW_KINDS.iter().map(|(name, of)| ("surround", *name, Kind::Surround(*of)));
+    for (sensor, name, of) in of_encoder.chain(of_views) {
+        tables.push(table(&format!("{sensor} channels, {name}"), &|kind| kind == of));
+    }
+    tables
+}
 
-const HEADS: &[Table] = &[
-    ("every head", &[0, 1, 2, 3, 4, 5, 6, 7]),
-    ("camera and surround heads", &[0, 5, 6, 7]),
-    ("center and surround heads", &[1, 3, 5, 6, 7]),
-    ("camera heads", &[0]),
-    ("lidar heads", &[1, 2, 3, 4]),
-    ("lidar heads, pillars", &[1, 2]),
-    ("lidar heads, voxels", &[3, 4]),
-    ("lidar heads, center", &[1, 3]),
-    ("lidar heads, anchor", &[2, 4]),
-    ("surround heads", &[5, 6, 7]),
-    ("surround heads, detr3d and sparse4d", &[6, 7]),
-    ("surround heads, detr3d", &[6]),
-    ("surround heads, sparse4d", &[7]),
-];
+fn head_tables(kinds: &[HeadKind]) -> Vec<Table> {
+    use HeadKind::{Camera, Lidar, Surround};
+    let table = |name: &str, has: &dyn Fn(HeadKind) -> bool| -> Table {
+        (name.to_owned(), kinds.iter().map(|kind| has(*kind)).collect())
+    };
+    let is_of = |kind, outputs| matches!(kind, Lidar(_, of) if of == outputs);
+    let is_surround = |kind| matches!(kind, Surround(_));
+    let mut tables = vec![
+        table("every head", &|_| true),
+        table("camera and surround heads", &|kind| kind == Camera || is_surround(kind)),
+        table("center and surround heads", &|kind| {
+            is_of(kind, OutputKind::Center) || is_surround(kind)
+        }),
+        table("camera heads", &|kind| kind == Camera),
+        table("lidar heads", &|kind| matches!(kind, Lidar(..))),
+        table("lidar heads, center", &|kind| is_of(kind, OutputKind::Center)),
+        table("lidar heads, anchor", &|kind| is_of(kind, OutputKind::Anchor)),
+        table("surround heads", &is_surround),
+        table("surround heads, detr3d and sparse4d", &|kind| {
+            matches!(kind, Surround(ViewKind::Views(_)))
+        }),
+    ];
+    for (name, of) in head::ENCODERS {
+        let has = |kind| matches!(kind, Lidar(encoder, _) if encoder == *of);
+        tables.push(table(&format!("lidar heads, {name}"), &has));
+    }
+    for (name, of) in head::VIEW_KINDS {
+        tables.push(table(&format!("surround heads, {name}"), &|kind| kind == Surround(*of)));
+    }
+    tables
+}
+
+/// The declarations of every kind, and the tables of their rows.
+fn channels() -> (Vec<Table>, Vec<Vec<Declaration>>) {
+    let kinds = Kind::all();
+    (channel_tables(&kinds), kinds.into_iter().map(Kind::declarations).collect())
+}
+
+fn heads() -> (Vec<Table>, Vec<Vec<Declaration>>) {
+    let kinds = HeadKind::all();
+    (head_tables(&kinds), kinds.into_iter().map(HeadKind::declarations).collect())
+}
 
 /// The tables of `docs/parameters.md` by their names.
-pub fn manual_tables() -> Vec<(&'static str, String)> {
-    let channels = Kind::ALL.map(Kind::declarations);
-    let heads = HeadKind::ALL.map(HeadKind::declarations);
-    let of_node = [node::declarations()];
-    let of_node = tables(&[("node", &[0])], &of_node);
-    let mut all = [of_node, tables(CHANNELS, &channels), tables(HEADS, &heads)].concat();
-    all.push(("shipped heads", shipped_heads()));
+pub fn manual_tables() -> Vec<(String, String)> {
+    let of_node = tables(&[("node".to_owned(), vec![true])], &[node::declarations()]);
+    let [(channels, of_channel), (heads, of_head)] = [channels(), heads()];
+    let mut all = [of_node, tables(&channels, &of_channel), tables(&heads, &of_head)].concat();
+    all.push(("shipped heads".to_owned(), shipped_heads()));
     all
 }
 
-/// Each table with its rows, in the order in which the first of its kinds declares them.
-fn tables(tables: &[Table], kinds: &[Vec<Declaration>]) -> Vec<(&'static str, String)> {
+/// Each table with its rows, in the order in which the first of its kinds declares them; none
+/// without rows.
+fn tables(tables: &[Table], kinds: &[Vec<Declaration>]) -> Vec<(String, String)> {
     let rows: Vec<Vec<String>> =
         kinds.iter().map(|declared| declared.iter().map(row).collect()).collect();
-    let has = |row: &String| -> Vec<usize> {
-        (0..rows.len()).filter(|&kind| rows[kind].contains(row)).collect()
+    let has = |row: &String| rows.iter().map(|rows| rows.contains(row)).collect::<Vec<_>>();
+    let table = |(name, of): &Table| {
+        let first = of.iter().position(|is_of| *is_of)?;
+        let own: String = rows[first].iter().filter(|row| has(row) == *of).cloned().collect();
+        let head = "| key | allowed | default | meaning |\n|---|---|---|---|\n";
+        (!own.is_empty()).then(|| (name.clone(), format!("{head}{own}")))
     };
-    let table = |&(name, of): &Table| {
-        let rows = of.first().and_then(|&first| rows.get(first));
-        let own = rows.into_iter().flatten().filter(|row| has(row) == of);
-        let mut text = "| key | allowed | default | meaning |\n|---|---|---|---|\n".to_owned();
-        own.for_each(|row| text += row);
-        (name, text)
-    };
-    tables.iter().map(table).collect()
+    tables.iter().filter_map(table).collect()
 }
 
 fn row(declared: &Declaration) -> String {
@@ -129,7 +166,7 @@ mod tests {
     use super::*;
 
     /// Every row of a kind is in one table, that of all kinds which have it.
-    fn check(named: &[Table], kinds: &[Vec<Declaration>]) {
+    fn check((named, kinds): &(Vec<Table>, Vec<Vec<Declaration>>)) {
         let tables = tables(named, kinds);
         for (kind, declared) in kinds.iter().enumerate() {
             assert!(!declared.is_empty());
@@ -137,7 +174,7 @@ mod tests {
                 let of: Vec<_> = tables.iter().filter(|(_, table)| table.contains(&row)).collect();
                 assert_eq!(of.len(), 1, "{row} of kind {kind} in {of:?}");
                 let (_, kinds) = named.iter().find(|(name, _)| *name == of[0].0).unwrap();
-                assert!(kinds.contains(&kind), "{row} of kind {kind} in {of:?}");
+                assert!(kinds[kind], "{row} of kind {kind} in {of:?}");
             }
         }
         for (name, table) in tables {
@@ -153,8 +190,8 @@ mod tests {
 
     #[test]
     fn every_parameter_is_in_one_table() {
-        check(CHANNELS, &Kind::ALL.map(Kind::declarations));
-        check(HEADS, &HeadKind::ALL.map(HeadKind::declarations));
+        check(&channels());
+        check(&heads());
     }
 
     #[test]

@@ -21,7 +21,6 @@ use crate::runtime::serving::Serving;
 use crate::runtime::spread::SpreadSummary;
 use crate::runtime::supervisor::Health;
 use det_post_ros::messages::{DiagnosticLevel, DiagnosticStatus};
-use det_post_types::Count;
 
 /// The state of a channel since the last summary.
 pub struct ChannelHealth<'a> {
@@ -166,7 +165,7 @@ impl ChannelHealth<'_> {
             let message = format!("{overtaken} frames superseded by a newer frame");
             status.note(DiagnosticLevel::Warn, &message);
         }
-        for (count, num) in account.truncated().filter(|(count, _)| is_warning(*count)) {
+        for (count, num) in account.truncated().filter(|(count, _)| count.is_warning()) {
             status.note(DiagnosticLevel::Warn, &format!("{num} {}", count.name()));
         }
         for (order, num) in account.stamps() {
@@ -317,32 +316,6 @@ fn input_state(health: &InputHealth<'_>, gap_warn: Duration) -> &'static str {
         "late"
     } else {
         "ok"
-    }
-}
-
-/// Whether a count is a warning: a capacity was exceeded, the network's scores are not
-/// probabilities, or its boxes or classes are invalid. The others are normal.
-fn is_warning(count: Count) -> bool {
-    match count {
-        Count::PointsOverCapacity
-        | Count::PointsOverVoxelCapacity
-        | Count::VoxelsOverCapacity
-        | Count::SitesOverCapacity
-        | Count::CandidatesOverCapacity
-        | Count::DetectionsOverLimit
-        | Count::ScoresOutOfRange
-        | Count::ScoresNan
-        | Count::BoxesInvalid
-        | Count::ClassesUnknown
-        | Count::MemoryCleared => true,
-        Count::PointsNotFinite
-        | Count::PointsOutOfRange
-        | Count::SweepsDropped
-        | Count::PointsOverVoxel
-        | Count::SitesWithoutOutput
-        | Count::CandidatesOverTopK
-        | Count::RowStepsCorrected
-        | Count::ImagesMislabelled => false,
     }
 }
 

@@ -3,7 +3,7 @@
 use det_post_ops::decode::yolo::cuda::{Decoded, Workspace};
 use det_post_ops::device::cuda::{DeviceTensor, DeviceValues, Stream};
 use det_post_types::Result;
-use det_post_types::{ElementType, Size, Tensor, YoloLayout};
+use det_post_types::{ElementType, Size, Tensor, YoloLayout, YoloOptions};
 use half::f16;
 
 use super::random::Random;
@@ -14,6 +14,7 @@ pub struct Head {
     pub network: Size,
     pub num_classes: usize,
     pub tensor: Tensor,
+    is_planes: bool,
 }
 
 /// How a tensor is filled.
@@ -27,15 +28,21 @@ pub struct Filling {
     pub broken: f32,
 }
 
-/// A `V5`, `V8` or `Obb` head.
+/// Layouts of one tensor with any number of rows, which are not final.
+pub fn layouts() -> Vec<YoloLayout> {
+    let layouts = YoloLayout::KINDS.iter().map(|(_, kind)| kind.layout(&YoloOptions::default()));
+    layouts.filter(|layout| !layout.is_end_to_end() && !layout.needs_input_size()).collect()
+}
+
+/// A head of a layout of [`layouts`].
 pub fn head(layout: YoloLayout, num_rows: usize, num_classes: usize) -> Head {
-    let shape = match layout {
-        YoloLayout::V8 => [1, 4 + num_classes, num_rows],
-        YoloLayout::Obb => [1, 4 + num_classes + 1, num_rows],
-        _ => [1, num_rows, 5 + num_classes],
-    };
-    let tensor = Tensor::F32 { shape: shape.to_vec(), values: vec![0.0; shape.iter().product()] };
-    Head { layout, network: Size::new(640, 640), num_classes, tensor }
+    let network = Size::new(640, 640);
+    let outputs = layout.outputs(num_classes, network, false).unwrap();
+    let shape = &outputs[0].shapes[0];
+    let is_planes = shape[2].is_none();
+    let shape: Vec<usize> = shape.iter().map(|length| length.unwrap_or(num_rows)).collect();
+    let values = vec![0.0; shape.iter().product()];
+    Head { layout, network, num_classes, is_planes, tensor: Tensor::F32 { shape, values } }
 }
 
 /// A YOLOX head.
@@ -48,11 +55,7 @@ pub fn yolox(network: Size, strides: Vec<u32>, num_classes: usize) -> Head {
 impl Head {
     pub fn num_rows(&self) -> usize {
         let shape = self.tensor.shape();
-        if self.is_planes() { shape[2] } else { shape[1] }
-    }
-
-    fn is_planes(&self) -> bool {
-        matches!(self.layout, YoloLayout::V8 | YoloLayout::Obb)
+        if self.is_planes { shape[2] } else { shape[1] }
     }
 
     pub fn describe(&self) -> String {
@@ -62,12 +65,12 @@ impl Head {
     /// Where number `column` of a row lies.
     fn place(&self, row: usize, column: usize) -> usize {
         let shape = self.tensor.shape();
-        if self.is_planes() { column * shape[2] + row } else { row * shape[2] + column }
+        if self.is_planes { column * shape[2] + row } else { row * shape[2] + column }
     }
 
     /// Replaces the tensor's values, in f32 or rounded to f16.
     pub fn fill(&mut self, random: &mut Random, filling: Filling, half: bool) {
-        let first_class = if self.is_planes() { 4 } else { 5 };
+        let first_class = if self.is_planes { 4 } else { 5 };
         let has_angle = self.layout.has_rotated_boxes();
         let num_columns = first_class + self.num_classes + usize::from(has_angle);
         let mut values = vec![0.0; self.num_rows() * num_columns];
@@ -92,7 +95,7 @@ impl Head {
             return values[random.below(values.len())];
         }
         let offsets = matches!(self.layout, YoloLayout::Yolox { .. });
-        let is_objectness = !self.is_planes() && column == 4;
+        let is_objectness = !self.is_planes && column == 4;
         match column {
             _ if column == 4 + self.num_classes && self.layout.has_rotated_boxes() => {
                 [random.range(-0.8, 2.4), random.range(-20.0, 20.0)][random.below(8) / 7]
@@ -124,7 +127,7 @@ impl Head {
 
     /// Gives one row a class of this score.
     pub fn raise_row(&mut self, row: usize, class: usize, score: f32) {
-        let (objectness, first_class) = if self.is_planes() { (None, 4) } else { (Some(4), 5) };
+        let (objectness, first_class) = if self.is_planes { (None, 4) } else { (Some(4), 5) };
         for (column, value) in objectness.map(|c| (c, 1.0)).into_iter().chain([
             (first_class + class, score),
             (0, 310.0),

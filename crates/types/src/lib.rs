@@ -79,10 +79,7 @@ pub use header::{Header, Stamp};
 pub use image::{Encoding, ImageView, JpegDevice, JpegOptions, Size};
 pub use image_payload::ImagePayload;
 pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement, Resize};
-pub use nms::{
-    CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou,
-    NmsIou3d, NmsRotated, NmsSoft, SoftDecay,
-};
+pub use nms::*;
 pub use point_channel::{ChannelTransform, PointChannel};
 pub use received_tensors::{
     MAX_RANK, MAX_TENSORS, OwnedTensor, ReceivedTensors, Span, TensorEntries, TensorEntry,

@@ -39,7 +39,7 @@ macro_rules! named {
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
 
             $(#[$name_meta])*
-            $name_visibility fn $function(self) -> &'static str {
+            $name_visibility const fn $function(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
                 }

@@ -194,9 +194,92 @@ pub enum Nms3d {
     Iou3d(NmsIou3d),
 }
 
+impl Nms2d {
+    /// Every kind by the name of its operation, with usual settings: for benchmarks and tests.
+    pub fn examples(class_mode: &ClassMode) -> Vec<(&'static str, Self)> {
+        let class_mode = || class_mode.clone();
+        let iou_threshold = 0.5;
+        let iou = NmsIou {
+            iou_threshold,
+            offset: 0,
+            class_mode: class_mode(),
+            score_threshold: None,
+            max_num: usize::MAX,
+        };
+        let soft = |decay| NmsSoft { decay, min_score: 0.05, offset: 0, class_mode: class_mode() };
+        vec![
+            ("nms_none", Self::None),
+            ("nms_iou", Self::Iou(iou)),
+            ("nms_fast", Self::Fast(NmsFast { iou_threshold, class_mode: class_mode() })),
+            ("nms_soft linear", Self::Soft(soft(SoftDecay::Linear { iou_threshold }))),
+            ("nms_soft gaussian", Self::Soft(soft(SoftDecay::Gaussian { sigma: 0.5 }))),
+            ("nms_rotated", Self::Rotated(NmsRotated { iou_threshold, class_mode: class_mode() })),
+        ]
+    }
+}
+
+impl Nms3d {
+    /// Every kind by the name of its operation, with usual settings: for benchmarks and tests.
+    pub fn examples(class_mode: &ClassMode) -> Vec<(&'static str, Self)> {
+        let class_mode = || class_mode.clone();
+        let (iou_thresholds, search_distance_m) = (|| vec![0.1], 10.0);
+        let circle = NmsCircle {
+            thresholds: vec![1.5],
+            reading: CircleThreshold::Radius,
+            class_mode: class_mode(),
+        };
+        let bev = NmsBev {
+            iou_thresholds: iou_thresholds(),
+            search_distance_m,
+            forbidden_pairs: Vec::new(),
+            class_mode: class_mode(),
+        };
+        let bev_fast = NmsBevFast {
+            iou_thresholds: iou_thresholds(),
+            search_distance_m,
+            unlimited_pairs: Vec::new(),
+            forbidden_pairs: Vec::new(),
+            class_mode: class_mode(),
+        };
+        let iou_3d = NmsIou3d { iou_thresholds: iou_thresholds(), class_mode: class_mode() };
+        vec![
+            ("nms_none", Self::None),
+            ("nms_circle", Self::Circle(circle)),
+            ("nms_bev", Self::Bev(bev)),
+            ("nms_bev_fast", Self::BevFast(bev_fast)),
+            ("nms_iou_3d", Self::Iou3d(iou_3d)),
+        ]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A new kind does not compile here until it is counted.
+    #[test]
+    fn examples_have_every_kind() {
+        let flat = |nms: &Nms2d| match nms {
+            Nms2d::None => 0,
+            Nms2d::Iou(_) => 1,
+            Nms2d::Fast(_) => 2,
+            Nms2d::Soft(_) => 3,
+            Nms2d::Rotated(_) => 4,
+        };
+        let solid = |nms: &Nms3d| match nms {
+            Nms3d::None => 0,
+            Nms3d::Circle(_) => 1,
+            Nms3d::Bev(_) => 2,
+            Nms3d::BevFast(_) => 3,
+            Nms3d::Iou3d(_) => 4,
+        };
+        let mode = ClassMode::Aware;
+        let mut found = Vec::from_iter(Nms2d::examples(&mode).iter().map(|(_, nms)| flat(nms)));
+        found.dedup();
+        assert_eq!(found, [0, 1, 2, 3, 4]);
+        let found = Vec::from_iter(Nms3d::examples(&mode).iter().map(|(_, nms)| solid(nms)));
+        assert_eq!(found, [0, 1, 2, 3, 4]);
+    }
 
     #[test]
     fn groups_beyond_the_list_stand_alone() {

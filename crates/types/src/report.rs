@@ -108,6 +108,34 @@ named! {
     pub fn name;
 }
 
+impl Count {
+    /// Whether it is a warning in diagnostics: a capacity was exceeded, the network's scores are not
+    /// probabilities, or its boxes or classes are invalid. The others are normal.
+    pub const fn is_warning(self) -> bool {
+        match self {
+            Self::PointsOverCapacity
+            | Self::PointsOverVoxelCapacity
+            | Self::VoxelsOverCapacity
+            | Self::SitesOverCapacity
+            | Self::CandidatesOverCapacity
+            | Self::DetectionsOverLimit
+            | Self::ScoresOutOfRange
+            | Self::ScoresNan
+            | Self::BoxesInvalid
+            | Self::ClassesUnknown
+            | Self::MemoryCleared => true,
+            Self::PointsNotFinite
+            | Self::PointsOutOfRange
+            | Self::SweepsDropped
+            | Self::PointsOverVoxel
+            | Self::SitesWithoutOutput
+            | Self::CandidatesOverTopK
+            | Self::RowStepsCorrected
+            | Self::ImagesMislabelled => false,
+        }
+    }
+}
+
 named! {
     /// The copies of a frame's bytes. What is read in place is not copied.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

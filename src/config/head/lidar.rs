@@ -9,20 +9,15 @@ use crate::config::value::Length::{Exactly, OneOrMore};
 use crate::config::value::{above, integer, list, number, one_of, text};
 use det_post_types::{Grid, PointChannel, PointRange};
 
-/// The maximum number of pillars of a grid, which bounds the memory of a map.
-const MAX_PILLARS: u64 = 1 << 24;
-
-/// Most voxels of a grid: those that the sites of a sparse encoder are numbered by.
-const MAX_VOXELS: u64 = 1 << 28;
-
 /// The kinds of [`LidarOutputs`].
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum OutputKind {
     Center,
     Anchor,
 }
 
-const KINDS: &[(&str, OutputKind)] =
+/// The kinds by their names in head files.
+pub(in crate::config) const KINDS: &[(&str, OutputKind)] =
     &[("center", OutputKind::Center), ("anchor", OutputKind::Anchor)];
 
 /// Inputs and outputs of a LiDAR network and of the encoder before it.
@@ -63,16 +58,9 @@ impl LidarFacts {
         3 + self.point_channels.len()
     }
 
-    /// Floats of a point of a pillar, or of a voxel, in the encoder's input. Of a point: its
-    /// own, three offsets from the mean, two or three from the pillar's center. Of a voxel:
-    /// those of a point.
+    /// Floats of a point, or of a voxel, in the encoder's input.
     pub fn num_features(&self) -> usize {
-        match &self.encoder {
-            EncoderFacts::Pillars(pillars) => {
-                self.num_point_channels() + 3 + if pillars.center_offset_z { 3 } else { 2 }
-            }
-            EncoderFacts::Voxels(_) => self.num_point_channels(),
-        }
+        self.encoder.num_features(self.num_point_channels())
     }
 
     /// Per class, its task; an anchor head has one task.
@@ -205,8 +193,8 @@ fn max_points_per_voxel(p: &mut Reader<'_>, encoder: Option<EncoderKind>) -> usi
         "Most points of a voxel; the network sees no more. With `encoder: voxels` 0 is no limit.",
     );
     match (found, encoder) {
-        (0, Some(EncoderKind::Voxels)) => usize::MAX,
-        (0, Some(EncoderKind::Pillars)) => {
+        (0, Some(encoder)) if encoder.may_be_unlimited() => usize::MAX,
+        (0, Some(_)) => {
             p.conflict(&[KEY, "encoder"], 0, "an integer from 1 to 1024 with `encoder: pillars`");
             1
         }
@@ -231,16 +219,8 @@ fn grid(p: &mut Reader<'_>, encoder: Option<EncoderKind>) -> Option<Grid> {
     let grid = Grid::new(range, voxel_size_m.try_into().ok()?)
         .map_err(|error| p.problem(VOXEL_SIZE, error.message()))
         .ok()?;
-    let (fits, allowed) = match encoder {
-        Some(EncoderKind::Pillars) => (
-            grid.grid_size()[2] == 1 && grid.num_cells() <= MAX_PILLARS,
-            format!("one cell along z and {MAX_PILLARS} in all, or `encoder: voxels`"),
-        ),
-        Some(EncoderKind::Voxels) | None => {
-            (grid.num_cells() <= MAX_VOXELS, format!("{MAX_VOXELS} cells"))
-        }
-    };
-    if !fits {
+    // A kind that is not known was reported; the widest limits are those of voxels.
+    if let Err(allowed) = encoder.unwrap_or(EncoderKind::Voxels).check_grid(&grid) {
         let found = format!("a grid of {:?} cells", grid.grid_size());
         p.conflict(&[VOXEL_SIZE, "encoder"], found, &allowed);
         return None;

@@ -68,13 +68,14 @@ impl SurroundKind {
 }
 
 /// The kinds of [`SurroundKind`].
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum Kind {
     StreamPetr,
     Views(Family),
 }
 
-const KINDS: &[(&str, Kind)] = &[
+/// The kinds by their names in head files.
+pub(in crate::config) const KINDS: &[(&str, Kind)] = &[
     ("streampetr", Kind::StreamPetr),
     ("detr3d", Kind::Views(Family::Detr3d)),
     ("sparse4d", Kind::Views(Family::Sparse4d)),

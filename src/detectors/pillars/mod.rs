@@ -40,13 +40,11 @@ pub fn open(config: &LidarConfig, device: &Device) -> Result<Box<dyn Detector>> 
 }
 
 fn pillar_facts(config: &LidarConfig) -> Result<&PillarFacts> {
-    match &config.facts.encoder {
-        EncoderFacts::Pillars(facts) => Ok(facts),
-        EncoderFacts::Voxels(_) => {
-            let message = format!("head {}: its encoder takes voxels", config.head);
-            Err(Error::new(ErrorKind::Config, "pillars", message))
-        }
-    }
+    let EncoderFacts::Pillars(facts) = &config.facts.encoder else {
+        let message = format!("head {}: its encoder takes no pillars", config.head);
+        return Err(Error::new(ErrorKind::Config, "pillars", message));
+    };
+    Ok(facts)
 }
 
 /// One cell of the map for each column of the grid; the encoder's channels are those of the

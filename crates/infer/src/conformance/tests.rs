@@ -3,17 +3,21 @@ use std::path::Path;
 
 use super::table::{NEWEST_SET, OPERATORS};
 
-/// The table of docs/numerics.md.
+/// The list and the table of docs/numerics.md.
 fn listed() -> String {
-    let mut text = String::from("| operator | since set | inputs | rule |\n|---|---|---|---|\n");
+    let mut plain = Vec::new();
+    let mut table = String::from("| operator | since set | inputs | rule |\n|---|---|---|---|\n");
     for operator in OPERATORS {
         let rule = operator.rule.as_ref().map_or("", |rule| rule.text);
-        let rule = if rule.is_empty() { String::new() } else { format!(" {rule}") };
-        let takes = operator.takes.join(" ");
-        let takes = if takes.is_empty() { String::new() } else { format!(" {takes}") };
-        writeln!(text, "| {} | {} |{takes} |{rule} |", operator.name, operator.since).unwrap();
+        let (name, since, takes) = (operator.name, operator.since, operator.takes.join(" "));
+        if rule.is_empty() {
+            plain.push(format!("{name} {since} {takes}").trim_end().to_owned());
+        } else {
+            let takes = if takes.is_empty() { takes } else { format!(" {takes}") };
+            writeln!(table, "| {name} | {since} |{takes} | {rule} |").unwrap();
+        }
     }
-    text
+    format!("As ONNX defines them: {}.\n\n{table}", plain.join("; "))
 }
 
 #[test]

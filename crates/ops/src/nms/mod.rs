@@ -51,6 +51,8 @@ pub(crate) mod workspace;
 
 pub use workspace::Workspace;
 
+#[cfg(feature = "cuda")]
+use self::cuda::{Kind, Suppressible};
 use crate::nms::bev::nms_bev;
 use crate::nms::bev_fast::nms_bev_fast;
 use crate::nms::circle::nms_circle;
@@ -61,6 +63,8 @@ use crate::nms::none::nms_none;
 use crate::nms::rotated::nms_rotated;
 use crate::nms::soft::nms_soft;
 use crate::nms::survivors::survivors;
+#[cfg(feature = "cuda")]
+use det_post_types::Box3d;
 use det_post_types::{
     Box2d, Candidate, Error, ErrorKind, Kept, Nms2d, Nms3d, Object3d, Result, RotatedBox2d,
 };
@@ -148,6 +152,49 @@ pub fn suppress_stages_3d(
     }
     (workspace.survivors, workspace.positions) = (remaining, positions);
     Ok(())
+}
+
+#[cfg(feature = "cuda")]
+impl Suppressible for Box2d {
+    type Nms = Nms2d;
+
+    fn kind(nms: &Nms2d) -> Result<Kind<'_, Self>> {
+        match nms {
+            Nms2d::None => Kind::none(),
+            Nms2d::Iou(params) => Kind::of(params),
+            Nms2d::Fast(params) => Kind::of(params),
+            Nms2d::Soft(params) => Kind::of(params),
+            Nms2d::Rotated(_) => Err(unsupported(nms, "axis-aligned")),
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl Suppressible for RotatedBox2d {
+    type Nms = Nms2d;
+
+    fn kind(nms: &Nms2d) -> Result<Kind<'_, Self>> {
+        match nms {
+            Nms2d::None => Kind::none(),
+            Nms2d::Rotated(params) => Kind::of(params),
+            Nms2d::Iou(_) | Nms2d::Fast(_) | Nms2d::Soft(_) => Err(unsupported(nms, "rotated")),
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl Suppressible for Box3d {
+    type Nms = Nms3d;
+
+    fn kind(nms: &Nms3d) -> Result<Kind<'_, Self>> {
+        match nms {
+            Nms3d::None => Kind::none(),
+            Nms3d::Circle(params) => Kind::of(params),
+            Nms3d::Bev(params) => Kind::of(params),
+            Nms3d::BevFast(params) => Kind::of(params),
+            Nms3d::Iou3d(params) => Kind::of(params),
+        }
+    }
 }
 
 /// The error of a kind that does not support the boxes of the candidates.

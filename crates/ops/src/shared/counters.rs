@@ -1,6 +1,7 @@
 //! The counters of a frame in device memory.
 
 use crate::device::cuda::{DeviceBuffer, MappedBuffer, Out, Stream, kernel_constant};
+use det_post_kernels::{enumerator, num_enumerators};
 use det_post_types::{Count, FrameReport, Result};
 
 /// What a frame drops on the device: a `u32` for each [`Count`], at its position
@@ -116,43 +117,20 @@ impl DeviceCounters {
     }
 }
 
-/// The positions that `kernels/shared/counters.cuh` names.
+/// `kernels/shared/counters.cuh` names the counters that kernels add to, at their positions.
 const _: () = {
-    let positions = [
-        (Count::PointsNotFinite, kernel_constant!("shared/counters.cuh", "kPointsNotFinite")),
-        (Count::PointsOutOfRange, kernel_constant!("shared/counters.cuh", "kPointsOutOfRange")),
-        (Count::PointsOverCapacity, kernel_constant!("shared/counters.cuh", "kPointsOverCapacity")),
-        (Count::SweepsDropped, kernel_constant!("shared/counters.cuh", "kSweepsDropped")),
-        (Count::PointsOverVoxel, kernel_constant!("shared/counters.cuh", "kPointsOverVoxel")),
-        (
-            Count::PointsOverVoxelCapacity,
-            kernel_constant!("shared/counters.cuh", "kPointsOverVoxelCapacity"),
-        ),
-        (Count::VoxelsOverCapacity, kernel_constant!("shared/counters.cuh", "kVoxelsOverCapacity")),
-        (Count::SitesOverCapacity, kernel_constant!("shared/counters.cuh", "kSitesOverCapacity")),
-        (Count::SitesWithoutOutput, kernel_constant!("shared/counters.cuh", "kSitesWithoutOutput")),
-        (
-            Count::CandidatesOverCapacity,
-            kernel_constant!("shared/counters.cuh", "kCandidatesOverCapacity"),
-        ),
-        (Count::CandidatesOverTopK, kernel_constant!("shared/counters.cuh", "kCandidatesOverTopK")),
-        (
-            Count::DetectionsOverLimit,
-            kernel_constant!("shared/counters.cuh", "kDetectionsOverLimit"),
-        ),
-        (Count::ScoresOutOfRange, kernel_constant!("shared/counters.cuh", "kScoresOutOfRange")),
-        (Count::ScoresNan, kernel_constant!("shared/counters.cuh", "kScoresNan")),
-        (Count::BoxesInvalid, kernel_constant!("shared/counters.cuh", "kBoxesInvalid")),
-        (Count::ClassesUnknown, kernel_constant!("shared/counters.cuh", "kClassesUnknown")),
-        (Count::MemoryCleared, kernel_constant!("shared/counters.cuh", "kMemoryCleared")),
-        (Count::RowStepsCorrected, kernel_constant!("shared/counters.cuh", "kRowStepsCorrected")),
-        (Count::ImagesMislabelled, kernel_constant!("shared/counters.cuh", "kImagesMislabelled")),
-    ];
-    assert!(positions.len() == Count::ALL.len(), "kernels/shared/counters.cuh names all counters");
-    assert!(Count::ALL.len() == kernel_constant!("shared/counters.cuh", "kNumCounters") as usize);
-    let mut i = 0;
-    while i < positions.len() {
-        assert!(positions[i].0 as u32 == positions[i].1, "a counter has another position");
+    let text = det_post_kernels::source("shared/counters.cuh");
+    let (mut i, mut num_named) = (0, 0);
+    while i < Count::ALL.len() {
+        if let Some(position) = enumerator(text, Count::ALL[i].name()) {
+            assert!(position as usize == i, "a counter has another position");
+            num_named += 1;
+        }
         i += 1;
     }
+    assert!(
+        num_named == num_enumerators(text),
+        "kernels/shared/counters.cuh names another counter"
+    );
+    assert!(Count::ALL.len() <= kernel_constant!("shared/counters.cuh", "kMaxCounters") as usize);
 };

@@ -182,7 +182,7 @@ fn every_layout_element_and_size_agrees() {
     for half in [false, true] {
         for num_rows in [0, 1, 31, 32, 33, 255, 256, 257, 1000, 8400] {
             for num_classes in [1, 2, 5, 31, 32, 33, 80, 130] {
-                for layout in [YoloLayout::V5, YoloLayout::V8, YoloLayout::Obb] {
+                for layout in heads::layouts() {
                     let filling = Filling { passing: 0.03, ..Filling::default() };
                     let mut head = heads::head(layout, num_rows, num_classes);
                     head.fill(&mut random, filling, half);
@@ -207,7 +207,7 @@ fn every_layout_element_and_size_agrees() {
 fn thresholds_none_one_and_all_passing_agree() {
     let Some(device) = det_post_testing::gpu() else { return };
     let mut random = Random::new(31);
-    for layout in [YoloLayout::V5, YoloLayout::V8, YoloLayout::Obb] {
+    for layout in heads::layouts() {
         for passing in [0.0, 1.0] {
             let mut head = heads::head(layout.clone(), 3000, 12);
             head.fill(&mut random, Filling { passing, ..Filling::default() }, false);
@@ -229,7 +229,7 @@ fn values_that_are_no_numbers_and_ties_agree() {
     let Some(device) = det_post_testing::gpu() else { return };
     let mut random = Random::new(33);
     for half in [false, true] {
-        for layout in [YoloLayout::V5, YoloLayout::V8, YoloLayout::Obb] {
+        for layout in heads::layouts() {
             let mut head = heads::head(layout, 2000, 40);
             head.fill(&mut random, Filling { passing: 0.6, num_scores: 4, broken: 0.02 }, half);
             for threshold in [-0.5, 0.0, 0.3] {
@@ -247,7 +247,7 @@ fn tensors_of_nan_are_counted_row_by_row() {
     let Some(device) = det_post_testing::gpu() else { return };
     let mut random = Random::new(34);
     for half in [false, true] {
-        for layout in [YoloLayout::V5, YoloLayout::V8, YoloLayout::Obb] {
+        for layout in heads::layouts() {
             for num_rows in [1, 33, 8400] {
                 let mut head = heads::head(layout.clone(), num_rows, 80);
                 head.fill(&mut random, Filling { passing: 1.0, ..Filling::default() }, half);
@@ -268,7 +268,7 @@ fn boxes_that_are_none_are_counted_row_by_row() {
     let Some(device) = det_post_testing::gpu() else { return };
     let mut random = Random::new(35);
     for half in [false, true] {
-        for layout in [YoloLayout::V5, YoloLayout::V8, YoloLayout::Obb] {
+        for layout in heads::layouts() {
             for num_rows in [1, 33, 8400] {
                 let mut head = heads::head(layout.clone(), num_rows, 80);
                 head.fill(&mut random, Filling { passing: 1.0, ..Filling::default() }, half);

@@ -2,6 +2,7 @@
 //! of every kind use.
 
 use std::fmt::Debug;
+use std::mem::discriminant;
 
 use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, Graph, Plain};
 use det_post_ops::nms::cuda::{
@@ -12,8 +13,8 @@ use det_post_ops::nms::{
 };
 use det_post_ops::shared::DeviceCandidates;
 use det_post_types::{
-    Box2d, Box3d, Candidate, CircleThreshold, ClassMode, Kept, Nms2d, Nms3d, NmsBev, NmsBevFast,
-    NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsRotated, NmsSoft, Object3d, RotatedBox2d, SoftDecay,
+    Box2d, Box3d, Candidate, CircleThreshold, ClassMode, Kept, Nms2d, Nms3d, NmsBevFast, NmsCircle,
+    NmsIou3d, NmsRotated, Object3d, RotatedBox2d,
 };
 use det_post_types::{ErrorKind, Result};
 
@@ -190,45 +191,23 @@ pub fn damaged_objects(random: &mut Random, num: usize) -> Vec<Candidate<Box3d>>
     candidates
 }
 
-/// A setting of every kind for axis-aligned boxes.
-fn kinds_2d() -> [Nms2d; 4] {
-    let class_mode = || ClassMode::Aware;
-    let iou = NmsIou {
-        iou_threshold: 0.45,
-        offset: 0,
-        class_mode: class_mode(),
-        score_threshold: None,
-        max_num: 100,
-    };
-    let decay = SoftDecay::Gaussian { sigma: 0.5 };
-    [
-        Nms2d::None,
-        Nms2d::Iou(iou),
-        Nms2d::Fast(NmsFast { iou_threshold: 0.45, class_mode: class_mode() }),
-        Nms2d::Soft(NmsSoft { decay, min_score: 0.1, offset: 0, class_mode: class_mode() }),
-    ]
+/// Every kind for axis-aligned boxes.
+fn kinds_2d(class_mode: &ClassMode) -> Vec<Nms2d> {
+    let kinds = Nms2d::examples(class_mode).into_iter().map(|(_, nms)| nms);
+    kinds.filter(|nms| !matches!(nms, Nms2d::Rotated(_))).collect()
 }
 
-fn rotated() -> Nms2d {
-    Nms2d::Rotated(NmsRotated { iou_threshold: 0.3, class_mode: ClassMode::Aware })
+fn rotated(class_mode: &ClassMode) -> Nms2d {
+    Nms2d::Rotated(NmsRotated { iou_threshold: 0.3, class_mode: class_mode.clone() })
 }
 
-/// A setting of every kind for boxes in space.
-fn kinds_3d() -> [Nms3d; 5] {
-    let class_mode = || ClassMode::Aware;
-    let reading = CircleThreshold::Radius;
-    [
-        Nms3d::None,
-        Nms3d::Circle(NmsCircle { thresholds: vec![2.0], reading, class_mode: class_mode() }),
-        Nms3d::Bev(NmsBev {
-            iou_thresholds: vec![0.1],
-            search_distance_m: 10.0,
-            forbidden_pairs: Vec::new(),
-            class_mode: class_mode(),
-        }),
-        Nms3d::Iou3d(NmsIou3d { iou_thresholds: vec![0.1], class_mode: class_mode() }),
-        bev_fast(class_mode()),
-    ]
+/// Every kind for boxes in space.
+fn kinds_3d(class_mode: &ClassMode) -> Vec<Nms3d> {
+    Nms3d::examples(class_mode).into_iter().map(|(_, nms)| nms).collect()
+}
+
+fn class_modes() -> [ClassMode; 3] {
+    [ClassMode::Aware, ClassMode::Agnostic, ClassMode::Groups(vec![0, 1, 1])]
 }
 
 fn bev_fast(class_mode: ClassMode) -> Nms3d {
@@ -319,17 +298,23 @@ fn every_kind_agrees() {
     boxes[8].score = f32::NAN;
     boxes[9].bbox.x1 = f32::INFINITY;
     let turned = nms_rotated::scene(&mut random, 700, 200.0);
-    let objects = objects(&mut random, 700, 20.0);
     for capacity in [700, 2800] {
-        for nms in &kinds_2d() {
-            Problem { candidates: &boxes, capacity, nms }.check(&device);
+        for mode in &class_modes() {
+            for nms in &kinds_2d(mode) {
+                Problem { candidates: &boxes, capacity, nms }.check(&device);
+            }
+            for nms in &[Nms2d::None, rotated(mode)] {
+                Problem { candidates: &turned, capacity, nms }.check(&device);
+            }
         }
-        for nms in &[Nms2d::None, rotated()] {
-            Problem { candidates: &turned, capacity, nms }.check(&device);
-        }
-        for nms in &kinds_3d() {
-            Problem { candidates: &objects, capacity, nms }.check(&device);
-        }
+    }
+}
+
+#[test]
+fn every_kind_agrees_in_space() {
+    for mode in &class_modes() {
+        check_scenes(83, &kinds_3d(mode));
+        check_damaged(84, &kinds_3d(mode), |_, _| {});
     }
 }
 
@@ -337,10 +322,11 @@ fn every_kind_agrees() {
 fn kinds_for_other_boxes_are_refused_on_both() {
     let Some(device) = det_post_testing::gpu() else { return };
     let mut random = Random::new(79);
+    let mode = &ClassMode::Aware;
     let boxes = clustered(&mut random, 20, 5);
-    Problem { candidates: &boxes, capacity: 20, nms: &rotated() }.check_refused(&device);
+    Problem { candidates: &boxes, capacity: 20, nms: &rotated(mode) }.check_refused(&device);
     let turned = nms_rotated::scene(&mut random, 20, 50.0);
-    for nms in &kinds_2d()[1..] {
+    for nms in kinds_2d(mode).iter().filter(|nms| **nms != Nms2d::None) {
         Problem { candidates: &turned, capacity: 20, nms }.check_refused(&device);
     }
 }
@@ -351,16 +337,28 @@ fn settings_of_another_kind_are_refused() {
     let Some(device) = det_post_testing::gpu() else { return };
     let stream = device.stream().unwrap();
     let room = Capacity { candidates: 10, classes: 4 };
-    let kinds = kinds_2d();
-    for (i, nms) in kinds.iter().enumerate() {
+    let kinds = kinds_2d(&ClassMode::Aware);
+    for nms in &kinds {
         let mut suppression = Suppression2d::new(&stream, nms, room).unwrap();
-        for (j, other) in kinds.iter().enumerate() {
+        for other in &kinds {
             let refused = suppression.set(other).is_err_and(|e| e.kind() == ErrorKind::Argument);
-            assert_eq!(refused, i != j, "{other:?} in a workspace of {nms:?}");
+            assert_eq!(
+                refused,
+                discriminant(nms) != discriminant(other),
+                "{other:?} in a workspace of {nms:?}"
+            );
         }
     }
-    let [_, circle, bev, ..] = kinds_3d();
-    let mut suppression = Suppression3d::new(&stream, &bev, room).unwrap();
-    assert_eq!(suppression.set(&circle).unwrap_err().kind(), ErrorKind::Argument);
-    suppression.set(&bev).unwrap();
+    let kinds = kinds_3d(&ClassMode::Aware);
+    for nms in &kinds {
+        let mut suppression = Suppression3d::new(&stream, nms, room).unwrap();
+        for other in &kinds {
+            let refused = suppression.set(other).is_err_and(|e| e.kind() == ErrorKind::Argument);
+            assert_eq!(
+                refused,
+                discriminant(nms) != discriminant(other),
+                "{other:?} in a workspace of {nms:?}"
+            );
+        }
+    }
 }

@@ -1,14 +1,49 @@
-//! The CPU implementation: one function per layout; those of planes are in
-//! `planes.rs`.
+//! The CPU implementation: one function per layout; those of planes are in `planes.rs`, those of
+//! final boxes in `finals.rs`.
 
 use std::fmt::Arguments;
 
 use super::values::{Floats, Spaced, best_class, class_of_label, passes};
-use super::{Head, argument};
+use super::{Head, argument, finals, planes, unsupported};
 use crate::decode::logit::{exp, logit_bound, sigmoid};
 use det_post_types::{
-    AnchorLevel, Box2d, Candidate, Candidates, DetrBoxes, Result, Size, TensorValues, TensorView,
+    AnchorLevel, Box2d, Candidate, Candidates, DetrBoxes, Result, RotatedBox2d, Size, TensorValues,
+    TensorView, YoloLayout,
 };
+
+/// Decodes a layout of axis-aligned boxes.
+pub(super) fn aligned(
+    outputs: &[TensorView<'_>],
+    layout: &YoloLayout,
+    head: &Head,
+    candidates: &mut Candidates<Box2d>,
+) -> Result<()> {
+    match layout {
+        YoloLayout::V5 => v5(outputs, head, candidates),
+        YoloLayout::V5Raw { levels } => v5_raw(outputs, levels, head, candidates),
+        YoloLayout::V8 => planes::v8(outputs, head, candidates),
+        YoloLayout::Yolox { strides } => yolox(outputs, strides, head, candidates),
+        YoloLayout::EndToEnd | YoloLayout::V7EndToEnd | YoloLayout::Mmdeploy => {
+            finals::aligned(outputs, layout, head, candidates)
+        }
+        YoloLayout::Detr { boxes, logits } => detr(outputs, *boxes, *logits, head, candidates),
+        YoloLayout::Obb | YoloLayout::ObbEndToEnd => Err(unsupported(layout, "axis-aligned")),
+    }
+}
+
+/// Decodes a layout of rotated boxes.
+pub(super) fn rotated(
+    outputs: &[TensorView<'_>],
+    layout: &YoloLayout,
+    head: &Head,
+    candidates: &mut Candidates<RotatedBox2d>,
+) -> Result<()> {
+    match layout {
+        YoloLayout::Obb => planes::obb(outputs, head, candidates),
+        YoloLayout::ObbEndToEnd => finals::rotated(outputs, layout, head, candidates),
+        _ => Err(unsupported(layout, "rotated")),
+    }
+}
 
 /// Adds a row whose score passes, or counts it if it is no box.
 pub(super) fn push(
@@ -56,11 +91,7 @@ fn scored(
     (score >= head.score_threshold).then_some((class, score))
 }
 
-pub(super) fn v5(
-    outputs: &[TensorView<'_>],
-    head: &Head,
-    candidates: &mut Candidates<Box2d>,
-) -> Result<()> {
+fn v5(outputs: &[TensorView<'_>], head: &Head, candidates: &mut Candidates<Box2d>) -> Result<()> {
     let row_len = 5 + head.num_classes;
     let expected = format_args!("[1, N, {row_len}]");
     let output = one(outputs, expected)?;
@@ -81,7 +112,7 @@ pub(super) fn v5(
     Ok(())
 }
 
-pub(super) fn yolox(
+fn yolox(
     outputs: &[TensorView<'_>],
     strides: &[u32],
     head: &Head,
@@ -133,7 +164,7 @@ fn cells(head: &Head, stride: u32) -> Result<[usize; 2]> {
     Ok(sides.map(|side| (side / stride) as usize))
 }
 
-pub(super) fn v5_raw(
+fn v5_raw(
     outputs: &[TensorView<'_>],
     levels: &[AnchorLevel],
     head: &Head,
@@ -229,7 +260,7 @@ impl RawLevel {
     }
 }
 
-pub(super) fn detr(
+fn detr(
     outputs: &[TensorView<'_>],
     boxes: DetrBoxes,
     logits: bool,

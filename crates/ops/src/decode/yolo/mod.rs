@@ -92,19 +92,7 @@ pub fn decode_yolo(
 ) -> Result<()> {
     candidates.clear();
     let head = Head::new(network, num_classes, score_threshold)?;
-    match layout {
-        YoloLayout::V5 => cpu::v5(outputs, &head, candidates),
-        YoloLayout::V5Raw { levels } => cpu::v5_raw(outputs, levels, &head, candidates),
-        YoloLayout::V8 => planes::v8(outputs, &head, candidates),
-        YoloLayout::Yolox { strides } => cpu::yolox(outputs, strides, &head, candidates),
-        YoloLayout::EndToEnd | YoloLayout::V7EndToEnd | YoloLayout::Mmdeploy => {
-            finals::aligned(outputs, layout, &head, candidates)
-        }
-        YoloLayout::Detr { boxes, logits } => {
-            cpu::detr(outputs, *boxes, *logits, &head, candidates)
-        }
-        YoloLayout::Obb | YoloLayout::ObbEndToEnd => Err(unsupported(layout, "axis-aligned")),
-    }
+    cpu::aligned(outputs, layout, &head, candidates)
 }
 
 /// As [`decode_yolo`], for layouts of rotated boxes.
@@ -121,11 +109,7 @@ pub fn decode_yolo_rotated(
 ) -> Result<()> {
     candidates.clear();
     let head = Head::new(network, num_classes, score_threshold)?;
-    match layout {
-        YoloLayout::Obb => planes::obb(outputs, &head, candidates),
-        YoloLayout::ObbEndToEnd => finals::rotated(outputs, layout, &head, candidates),
-        _ => Err(unsupported(layout, "rotated")),
-    }
+    cpu::rotated(outputs, layout, &head, candidates)
 }
 
 /// The error of a layout with boxes of another kind.

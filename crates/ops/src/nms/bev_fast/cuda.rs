@@ -1,34 +1,17 @@
-//! The parameters of the kernels `nms_bev_fast_*`, and the one-pass suppression of
-//! candidates that another suppression has ranked.
+//! The one-pass suppression of candidates that another suppression has ranked.
 
-use super::check;
 use super::kernels::{NmsBevFastRanked, RANKED_ROWS, RANKED_THREADS, RankedArgs};
 use crate::device::cuda::{DeviceBuffer, Grid, Kernel, Stream, blocks};
-use crate::nms::cuda::kernels::NmsSettings;
-use crate::nms::cuda::parameters::Parameters;
+use crate::nms::cuda::kernels::Family;
 use crate::nms::cuda::scratch::Sizes;
 use crate::nms::cuda::workspace::Memory;
 use crate::nms::cuda::{Capacity, NmsCounts};
 use crate::shared::DeviceCandidates;
 use det_post_types::{Box3d, Kept, NmsBevFast, Result};
 
-const OP: &str = "nms_bev_fast";
+const OP: &str = NmsBevFast::OP;
 /// Blocks for few candidates: about as many as a large GPU runs side by side.
 const MIN_BLOCKS: u32 = 128;
-
-/// # Errors
-/// `Argument` as on the CPU, or for an empty list of thresholds.
-pub(crate) fn parameters(params: &NmsBevFast) -> Result<Parameters<'_>> {
-    check(params)?;
-    let settings = NmsSettings {
-        squared_search_distance: params.search_distance_m * params.search_distance_m,
-        ..NmsSettings::default()
-    };
-    let parameters = Parameters::new(&params.class_mode, settings)
-        .with_thresholds(OP, &params.iou_thresholds)?;
-    let NmsBevFast { forbidden_pairs, unlimited_pairs, .. } = params;
-    Ok(Parameters { forbidden: forbidden_pairs, unlimited: unlimited_pairs, ..parameters })
-}
 
 /// Kernel and memory of the suppression of ranked candidates on one stream: one launch,
 /// since neither are ranks counted nor are survivors copied.
@@ -47,7 +30,7 @@ impl Ranked {
     /// not enough memory.
     pub fn new(stream: &Stream, params: &NmsBevFast, capacity: Capacity) -> Result<Self> {
         let mut memory = Memory::new(stream, capacity, Sizes::of_ranked(capacity.candidates))?;
-        memory.set(OP, &parameters(params)?)?;
+        memory.set(OP, &params.parameters()?)?;
         Ok(Self { stream: stream.clone(), kernel: stream.device().kernel()?, memory })
     }
 
@@ -56,7 +39,7 @@ impl Ranked {
     /// # Errors
     /// `Argument` as [`Ranked::new`].
     pub fn set(&mut self, params: &NmsBevFast) -> Result<()> {
-        self.memory.set(OP, &parameters(params)?)
+        self.memory.set(OP, &params.parameters()?)
     }
 
     /// Queues the suppression of the `ranked` of `candidates`, best first in the total order.

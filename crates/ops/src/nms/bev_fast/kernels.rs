@@ -1,12 +1,34 @@
-//! The parameter of the kernel `nms_bev_fast_ranked` of `kernels/nms/bev_fast.cu`.
+//! The parameters of the kernels `nms_bev_fast_*` and of `nms_bev_fast_ranked`.
 
+use super::check;
 use crate::device::cuda::{
     Grid, In, KernelSpec, check_len, check_threads, kernel_constant, mirrors, refused,
 };
 use crate::nms::cuda::NmsCounts;
-use crate::nms::cuda::kernels::NmsArgs;
+use crate::nms::cuda::kernels::{Family, Geometry, NmsArgs, NmsSettings, names};
+use crate::nms::cuda::parameters::Parameters;
 use crate::nms::cuda::scratch::Sizes;
-use det_post_types::{Box3d, Candidate, Kept, Result};
+use det_post_types::{Box3d, Candidate, Kept, NmsBevFast, Result};
+
+// SAFETY: kernels/nms/bev_fast.cu has these kernels, for `Candidate3d`, with a footprint of 2 vectors.
+unsafe impl Family for NmsBevFast {
+    type Bbox = Box3d;
+    const OP: &'static str = "nms_bev_fast";
+    const NAMES: [&'static str; 8] = names!("nms_bev_fast");
+    const GEOMETRY: Geometry = Geometry::Footprint;
+
+    fn parameters(&self) -> Result<Parameters<'_>> {
+        check(self)?;
+        let settings = NmsSettings {
+            squared_search_distance: self.search_distance_m * self.search_distance_m,
+            ..NmsSettings::default()
+        };
+        let parameters = Parameters::new(&self.class_mode, settings)
+            .with_thresholds(Self::OP, &self.iou_thresholds)?;
+        let NmsBevFast { forbidden_pairs, unlimited_pairs, .. } = self;
+        Ok(Parameters { forbidden: forbidden_pairs, unlimited: unlimited_pairs, ..parameters })
+    }
+}
 
 /// Threads per block.
 pub const RANKED_THREADS: u32 = kernel_constant!("nms/bev_fast.cu", "kRankedThreads");

@@ -8,7 +8,8 @@
 //! and memory: see [`nms`](crate::nms).
 
 #[cfg(feature = "cuda")]
-pub(super) mod cuda;
+#[expect(unsafe_code, reason = "the argument names the kernels")]
+mod kernels;
 
 use crate::nms::Workspace;
 use crate::nms::grid::{Extent, Reach};

@@ -3,16 +3,14 @@
 
 use std::marker::PhantomData;
 
+use super::parameters::Parameters;
 use super::scratch::{DENSE_CAPACITY, Scratch, Sizes};
 use crate::device::cuda::{
     Grid, In, KernelSpec, Mirror, Out, Plain, check_len, check_threads, kernel_constant, mirrors,
     refused,
 };
 use crate::shared::kernels::Floats;
-use det_post_types::{
-    Box2d, Box3d, Candidate, Kept, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou, NmsIou3d,
-    NmsRotated, NmsSoft, Result, RotatedBox2d,
-};
+use det_post_types::{Candidate, Kept, Result};
 
 /// Up to this capacity the kernel `bitmask` does everything.
 pub const BITMASK_CAPACITY: usize = kernel_constant!("nms/bits.cuh", "kBitmaskCapacity") as usize;
@@ -225,12 +223,18 @@ pub unsafe trait Family: 'static {
     type Bbox: Floats;
     /// The op.
     const OP: &'static str;
-    /// How it suppresses.
-    const METHOD: Method;
     /// Names of the kernels.
     const NAMES: [&'static str; 8];
+    /// How it suppresses.
+    const METHOD: Method = Method::Greedy;
     /// What `prepare` writes for the exact test.
-    const GEOMETRY: Geometry;
+    const GEOMETRY: Geometry = Geometry::None;
+
+    /// Parameters as the kernels take them.
+    ///
+    /// # Errors
+    /// `Argument` as on the CPU, or for an empty list of thresholds.
+    fn parameters(&self) -> Result<Parameters<'_>>;
 }
 
 impl Sizes {
@@ -249,44 +253,22 @@ impl Sizes {
     }
 }
 
-/// [`Method::None`] of candidates with boxes `B`.
-pub struct KeepAll<B>(PhantomData<B>);
-
-macro_rules! families {
-    ($($params:ty: $op:literal, $name:literal, $method:ident, $bbox:ty, $geometry:ident;)*) => {$(
-        // SAFETY: the table repeats the kernels of kernels/nms/*.cu.
-        unsafe impl Family for $params {
-            type Bbox = $bbox;
-            const OP: &'static str = $op;
-            const METHOD: Method = Method::$method;
-            const NAMES: [&'static str; 8] = [
-                $name,
-                concat!($name, "_prepare"),
-                concat!($name, "_bitmask"),
-                concat!($name, "_sort"),
-                concat!($name, "_merge"),
-                concat!($name, "_leaves"),
-                concat!($name, "_reduce"),
-                concat!($name, "_compact"),
-            ];
-            const GEOMETRY: Geometry = Geometry::$geometry;
-        }
-    )*};
+/// Names of the kernels of an op, by [`Step`].
+macro_rules! names {
+    ($name:literal) => {
+        [
+            $name,
+            concat!($name, "_prepare"),
+            concat!($name, "_bitmask"),
+            concat!($name, "_sort"),
+            concat!($name, "_merge"),
+            concat!($name, "_leaves"),
+            concat!($name, "_reduce"),
+            concat!($name, "_compact"),
+        ]
+    };
 }
-
-families! {
-    KeepAll<Box2d>: "nms_none", "nms_none_2d", None, Box2d, None;
-    KeepAll<RotatedBox2d>: "nms_none", "nms_none_rotated", None, RotatedBox2d, None;
-    KeepAll<Box3d>: "nms_none", "nms_none_3d", None, Box3d, None;
-    NmsSoft: "nms_soft", "nms_soft", Soft, Box2d, None;
-    NmsIou: "nms_iou", "nms_iou", Greedy, Box2d, None;
-    NmsFast: "nms_fast", "nms_fast", Greedy, Box2d, None;
-    NmsCircle: "nms_circle", "nms_circle", Greedy, Box3d, None;
-    NmsRotated: "nms_rotated", "nms_rotated", Greedy, RotatedBox2d, Rectangle;
-    NmsBev: "nms_bev", "nms_bev", Greedy, Box3d, Footprint;
-    NmsBevFast: "nms_bev_fast", "nms_bev_fast", Greedy, Box3d, Footprint;
-    NmsIou3d: "nms_iou_3d", "nms_iou_3d", Greedy, Box3d, Solid;
-}
+pub(crate) use names;
 
 /// One kernel of the family of `P`, by the number of its [`Step`].
 pub struct StepOf<P, const STEP: usize>(PhantomData<P>);

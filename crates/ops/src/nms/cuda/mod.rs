@@ -20,18 +20,15 @@ pub use stages::{Stages3d, Survivors3d};
 pub use workspace::Capacity;
 
 use std::fmt::Debug;
+use std::marker::PhantomData;
 
-use self::kernels::{Family, KeepAll, NmsSettings};
+use self::kernels::Family;
 use self::parameters::Parameters;
 use self::workspace::{Op, Workspace};
-use super::unsupported;
 use crate::device::cuda::{DeviceBuffer, Plain, Stream};
-use crate::nms::{bev, bev_fast, circle, fast, iou, iou_3d, rotated, soft};
+use crate::nms::none::kernels::KeepAll;
 use crate::shared::DeviceCandidates;
-use det_post_types::{
-    Box2d, Box3d, Candidate, ClassMode, Error, ErrorKind, Kept, Nms2d, Nms3d, NmsBev, NmsBevFast,
-    NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsRotated, NmsSoft, Result, RotatedBox2d,
-};
+use det_post_types::{Box2d, Box3d, Candidate, Error, ErrorKind, Kept, Result, RotatedBox2d};
 
 /// The suppression of candidates with axis-aligned boxes.
 pub type Suppression2d = Suppression<Box2d>;
@@ -51,20 +48,28 @@ pub struct Kind<'a, B> {
 type Load<B> = fn(&Stream, Capacity) -> Result<Box<dyn Op<B>>>;
 
 impl<'a, B> Kind<'a, B> {
-    fn of<P: Family<Bbox = B>>(parameters: Parameters<'a>) -> Self
+    /// The kind of `params`.
+    ///
+    /// # Errors
+    /// `Argument` as on the CPU, or for an empty list of thresholds.
+    pub(super) fn of<P: Family<Bbox = B>>(params: &'a P) -> Result<Self>
     where
         Candidate<B>: Plain,
     {
         let load = |stream: &_, capacity| Ok(Box::new(Workspace::<P>::new(stream, capacity)?) as _);
-        Self { op: P::OP, parameters, load }
+        Ok(Self { op: P::OP, parameters: params.parameters()?, load })
     }
 
-    fn none() -> Self
+    /// Nothing is suppressed.
+    ///
+    /// # Errors
+    /// None.
+    pub(super) fn none() -> Result<Self>
     where
         KeepAll<B>: Family<Bbox = B>,
         Candidate<B>: Plain,
     {
-        Self::of::<KeepAll<B>>(Parameters::new(&ClassMode::Agnostic, NmsSettings::default()))
+        Self::of(&KeepAll(PhantomData))
     }
 }
 
@@ -134,47 +139,5 @@ impl<B: Suppressible> Suppression<B> {
     /// follow. The counts also report a class without a threshold.
     pub fn kept(&self) -> (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>) {
         self.0.kept()
-    }
-}
-
-impl Suppressible for Box2d {
-    type Nms = Nms2d;
-
-    fn kind(nms: &Nms2d) -> Result<Kind<'_, Self>> {
-        Ok(match nms {
-            Nms2d::None => Kind::none(),
-            Nms2d::Iou(params) => Kind::of::<NmsIou>(iou::cuda::parameters(params)?),
-            Nms2d::Fast(params) => Kind::of::<NmsFast>(fast::cuda::parameters(params)?),
-            Nms2d::Soft(params) => Kind::of::<NmsSoft>(soft::cuda::parameters(params)?),
-            Nms2d::Rotated(_) => return Err(unsupported(nms, "axis-aligned")),
-        })
-    }
-}
-
-impl Suppressible for RotatedBox2d {
-    type Nms = Nms2d;
-
-    fn kind(nms: &Nms2d) -> Result<Kind<'_, Self>> {
-        match nms {
-            Nms2d::None => Ok(Kind::none()),
-            Nms2d::Rotated(params) => {
-                Ok(Kind::of::<NmsRotated>(rotated::cuda::parameters(params)?))
-            }
-            Nms2d::Iou(_) | Nms2d::Fast(_) | Nms2d::Soft(_) => Err(unsupported(nms, "rotated")),
-        }
-    }
-}
-
-impl Suppressible for Box3d {
-    type Nms = Nms3d;
-
-    fn kind(nms: &Nms3d) -> Result<Kind<'_, Self>> {
-        Ok(match nms {
-            Nms3d::None => Kind::none(),
-            Nms3d::Circle(params) => Kind::of::<NmsCircle>(circle::cuda::parameters(params)?),
-            Nms3d::Bev(params) => Kind::of::<NmsBev>(bev::cuda::parameters(params)?),
-            Nms3d::BevFast(params) => Kind::of::<NmsBevFast>(bev_fast::cuda::parameters(params)?),
-            Nms3d::Iou3d(params) => Kind::of::<NmsIou3d>(iou_3d::cuda::parameters(params)?),
-        })
     }
 }

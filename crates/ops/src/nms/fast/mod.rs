@@ -10,7 +10,8 @@
 //! [`nms`](crate::nms).
 
 #[cfg(feature = "cuda")]
-pub(super) mod cuda;
+#[expect(unsafe_code, reason = "the argument names the kernels")]
+mod kernels;
 
 use crate::nms::Workspace;
 use crate::nms::geometry::AlignedBox;

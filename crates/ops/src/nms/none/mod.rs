@@ -4,6 +4,10 @@
 //! heads. No boxes are compared. Order, ties, NaN and memory: see
 //! [`nms`](crate::nms).
 
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "the argument names the kernels")]
+pub(super) mod kernels;
+
 use crate::nms::Workspace;
 use det_post_types::{Candidate, ClassMode, Kept, Result};
 

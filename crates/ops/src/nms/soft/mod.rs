@@ -16,7 +16,8 @@
 //! and memory: see [`nms`](crate::nms).
 
 #[cfg(feature = "cuda")]
-pub(super) mod cuda;
+#[expect(unsafe_code, reason = "the argument names the kernels")]
+mod kernels;
 
 use std::cmp::Reverse;
 
