@@ -449,7 +449,7 @@ fn child_of(parent: u32) -> u32 {
     loop {
         let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).unwrap();
         let children = tasks.flatten().map(|task| task.path().join("children"));
-        let lists: String = children.flat_map(|path| std::fs::read_to_string(path)).collect();
+        let lists: String = children.flat_map(std::fs::read_to_string).collect();
         if let Some(child) = lists.split_whitespace().next() {
             return child.parse().unwrap();
         }
