@@ -443,17 +443,17 @@ mod tests {
         let overrides = ["camera.engine.threads:=3".to_owned(), "lidar.gpu_load:=2".to_owned()];
         let config = Config::load(&[], &[&config_overrides()[..], &overrides].concat()).unwrap();
         for python in [false, true] {
-            for DeclaredParameter { descriptor, value } in config.parameters() {
+            let load = |DeclaredParameter { descriptor, value }| {
                 let loaded = match value {
                     NotSet if python => Text("None".into()),
                     ParameterValue::Texts(list) if python && list.is_empty() => Flags(Vec::new()),
                     ParameterValue::Numbers(list) if python && list.is_empty() => Flags(Vec::new()),
                     value => value,
                 };
-                let same = config.with_parameters(&[set(&descriptor.name, loaded.clone())]);
-                let same = same.unwrap_or_else(|error| panic!("{loaded:?}: {error}"));
-                assert_eq!(same, config, "{}", descriptor.name);
-            }
+                set(&descriptor.name, loaded)
+            };
+            let dump: Vec<Parameter> = config.parameters().into_iter().map(load).collect();
+            assert_eq!(config.with_parameters(&dump).unwrap(), config, "{python}");
         }
         assert_eq!(config.with_parameters(&[set("lidar.gpu_load", Integer(2))]).unwrap(), config);
         for value in [Integer(3), Text("None".into()), NotSet] {
