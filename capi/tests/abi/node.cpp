@@ -241,7 +241,7 @@ void parameters(const char * file)
   const auto set = [&](const char * assignment) {return node.set_parameters({assignment});};
   expect_error(
     set("camera.score_threshold:=2.0"), DET_POST_ERROR_CONFIG, id, "from 0 to 1", "out of range");
-  expect_error(set("device:=cpu"), DET_POST_ERROR_CONFIG, id, "read-only", "a fixed parameter");
+  expect_error(set("device:=cuda:7"), DET_POST_ERROR_CONFIG, id, "read-only", "a fixed parameter");
   expect_error(
     set("camera.score_treshold:=0.5"), DET_POST_ERROR_CONFIG, id, "did you mean", "a wrong name");
 }

@@ -1,7 +1,8 @@
 //! `isaac_ros_yolov8` and `isaac_ros_rtdetr`: decoders of tensors, 3.2 to 4.5.
 
 use super::key::Key;
-use super::translation::{Translation, text_of};
+use super::translation::Translation;
+use super::values::text_of;
 use det_post_ros::yaml::Node;
 
 const TENSOR_NAME: Key = Key::fixed(&["tensor_name"], "`head.output_names`");

@@ -13,6 +13,7 @@ mod parameters;
 mod recognition;
 mod report;
 mod translation;
+mod values;
 mod yolo_ros;
 mod yolox;
 

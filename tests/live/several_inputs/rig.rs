@@ -43,7 +43,7 @@ pub fn config(name: &str) -> Config {
     let overrides = [
         format!("{name}.input:={CAMERA}"),
         format!("{name}.head:=yolov8"),
-        format!("{name}.model_path:=none"),
+        format!("{name}.model_path:=Cargo.toml"),
         format!("{name}.device:=cpu"),
         "diagnostics_period_s:=0.1".to_owned(),
     ];

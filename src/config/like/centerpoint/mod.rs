@@ -11,9 +11,8 @@ mod scores;
 
 use std::path::{Path, PathBuf};
 
-use super::translation::{
-    Given, Translation, TranslationOutcome, number_of, numbers_of, text_of, texts_of,
-};
+use super::translation::{Given, Translation, TranslationOutcome};
+use super::values::{number_of, numbers_of, text_of, texts_of};
 use det_post_ros::NodeName;
 use det_post_ros::yaml::Node;
 

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::{in_folder, keys};
 use crate::config::files::{Sections, origin_of, read_file};
-use crate::config::like::translation::{Given, Translation, numbers_of, text_of};
+use crate::config::like::translation::{Given, Translation};
+use crate::config::like::values::{numbers_of, text_of};
 use crate::config::problems::Problems;
 use det_post_ros::NodeName;
 

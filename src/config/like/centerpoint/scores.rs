@@ -1,7 +1,8 @@
 //! Score and yaw-norm thresholds of CenterPoint.
 
 use super::{ML_PACKAGE, NODE_FILE, keys, list_of};
-use crate::config::like::translation::{Given, Translation, number_of, numbers_of};
+use crate::config::like::translation::{Given, Translation};
+use crate::config::like::values::{number_of, numbers_of};
 use det_post_ros::yaml::Node;
 
 const LIMITS: &str = "distance_upper_limits_m";

@@ -6,7 +6,8 @@ mod plugins;
 use std::path::{Path, PathBuf};
 
 use super::key::Key;
-use super::translation::{Given, Translation, TranslationOutcome, text_of};
+use super::translation::{Given, Translation, TranslationOutcome};
+use super::values::text_of;
 use det_post_ros::yaml::Node;
 pub(super) use keys::{ALL as KEYS, defaults};
 use plugins::Names;

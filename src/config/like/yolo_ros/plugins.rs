@@ -2,7 +2,8 @@
 //! camera's.
 
 use super::keys;
-use crate::config::like::translation::{Translation, TranslationOutcome, text_of, texts_of};
+use crate::config::like::translation::{Translation, TranslationOutcome};
+use crate::config::like::values::{text_of, texts_of};
 use det_post_ros::yaml::Node;
 
 /// The class of the detector.

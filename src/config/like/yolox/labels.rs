@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::{keys, path};
 use crate::config::files::read_file;
-use crate::config::like::translation::{Given, Translation, text_of};
+use crate::config::like::translation::{Given, Translation};
+use crate::config::like::values::text_of;
 use det_post_ros::yaml::Node;
 
 /// Sets the names of the classes, and their labels where a csv gives them.

@@ -5,7 +5,8 @@ mod labels;
 
 use std::path::{Path, PathBuf};
 
-use super::translation::{Given, Translation, TranslationOutcome, text_of};
+use super::translation::{Given, Translation, TranslationOutcome};
+use super::values::text_of;
 use crate::config::files::{Sections, origin_of, read_file};
 use crate::config::problems::Problems;
 use det_post_ros::NodeName;

@@ -1,13 +1,12 @@
 //! The CPU implementation: one function per layout; those of planes are in `planes.rs`, those of
 //! final boxes in `finals.rs`.
 
-use std::fmt::Arguments;
-
+use super::rows::{misfit, one, push};
 use super::values::{Floats, Spaced, best_class, class_of_label, passes};
 use super::{Head, argument, finals, planes, unsupported};
 use crate::decode::logit::{exp, logit_bound, sigmoid};
 use det_post_types::{
-    AnchorLevel, Box2d, Candidate, Candidates, DetrBoxes, Result, RotatedBox2d, Size, TensorValues,
+    AnchorLevel, Box2d, Candidates, DetrBoxes, Result, RotatedBox2d, Size, TensorValues,
     TensorView, YoloLayout,
 };
 
@@ -43,33 +42,6 @@ pub(super) fn rotated(
         YoloLayout::ObbEndToEnd => finals::rotated(outputs, layout, head, candidates),
         _ => Err(unsupported(layout, "rotated")),
     }
-}
-
-/// Adds a row whose score passes, or counts it if it is no box.
-pub(super) fn push(
-    candidates: &mut Candidates<Box2d>,
-    bbox: Box2d,
-    score: f32,
-    class: usize,
-    source: usize,
-) {
-    let (class, source) = (class as u32, source as u32);
-    let is_valid = score.is_finite() && bbox.is_valid();
-    candidates.push_if_valid(Candidate { bbox, score, class, source }, is_valid);
-}
-
-pub(super) fn one<'a, 'o>(
-    outputs: &'o [TensorView<'a>],
-    expected: Arguments<'_>,
-) -> Result<&'o TensorView<'a>> {
-    match outputs {
-        [output] => Ok(output),
-        _ => Err(argument(format!("{} outputs; 1 of {expected} expected", outputs.len()))),
-    }
-}
-
-pub(super) fn misfit(output: &TensorView<'_>, expected: Arguments<'_>) -> det_post_types::Error {
-    argument(format!("output {:?}; {expected} expected", output.shape()))
 }
 
 /// Class and score of a row of activated `… objectness classes`, objectness

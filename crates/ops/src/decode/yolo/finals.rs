@@ -1,6 +1,6 @@
 //! The CPU implementation for layouts with a final box in a row.
 
-use super::cpu::push;
+use super::rows::push;
 use super::values::{Floats, class_of_float, class_of_label, is_negative, passes};
 use super::{Head, argument};
 use det_post_types::{

@@ -49,6 +49,7 @@ mod finals;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(crate) mod kernels;
 mod planes;
+mod rows;
 mod values;
 
 use det_post_types::{

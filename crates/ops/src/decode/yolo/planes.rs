@@ -4,7 +4,7 @@
 use std::fmt::Arguments;
 
 use super::Head;
-use super::cpu::{misfit, one, push};
+use super::rows::{misfit, one, push};
 use super::values::{BLOCK, Floats, raise};
 use det_post_types::{Box2d, Candidate, Candidates, Result, RotatedBox2d, TensorView};
 

@@ -1,11 +1,12 @@
 //! Kernels, memory and launches of one kind of suppression.
 
 use super::kernels::{
-    BITMASK_CAPACITY, Family, Geometry, Method, NONE_PER_BLOCK, NmsArgs, NmsCounts, NmsSettings,
-    OutputSlices, ParameterSlices, SORTED_PER_BLOCK, Step, StepOf, TILE, TILES_AT_ONCE,
+    BITMASK_CAPACITY, Family, Geometry, Method, NONE_PER_BLOCK, NmsArgs, NmsCounts, OutputSlices,
+    ParameterSlices, SORTED_PER_BLOCK, Step, StepOf, TILE, TILES_AT_ONCE,
 };
 use super::parameters::Parameters;
 use super::scratch::{Scratch, Sizes};
+use super::settings::NmsSettings;
 use crate::device::cuda::{
     CudaDevice, DeviceBuffer, Grid, In, Kernel, MappedBuffer, Out, Plain, Stream, blocks,
 };

@@ -1,8 +1,9 @@
 //! The parameters of the kernels `nms_fast_*`.
 
 use super::check;
-use crate::nms::cuda::kernels::{Family, NmsSettings, names};
+use crate::nms::cuda::kernels::{Family, names};
 use crate::nms::cuda::parameters::Parameters;
+use crate::nms::cuda::settings::NmsSettings;
 use det_post_types::{Box2d, NmsFast, Result};
 
 // SAFETY: kernels/nms/fast.cu has these kernels, for `Candidate2d`, without geometry.

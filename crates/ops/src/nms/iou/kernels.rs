@@ -1,8 +1,9 @@
 //! The parameters of the kernels `nms_iou_*`.
 
 use super::check;
-use crate::nms::cuda::kernels::{Family, NmsSettings, names};
+use crate::nms::cuda::kernels::{Family, names};
 use crate::nms::cuda::parameters::Parameters;
+use crate::nms::cuda::settings::NmsSettings;
 use det_post_types::{Box2d, NmsIou, Result};
 
 // SAFETY: kernels/nms/iou.cu has these kernels, for `Candidate2d`, without geometry.
