@@ -1,5 +1,5 @@
-// Greedy suppression by distance of centres: crates/ops/src/nms/circle/mod.rs. The proxy is the centre
-// and the squared reach; the broad phase is exact.
+// Greedy suppression by distance of centres: crates/ops/src/nms/circle/mod.rs. The proxy is the
+// centre and the squared reach; the broad phase is exact.
 
 #include "nms/nms.cuh"
 #include "nms/spatial_key.cuh"
