@@ -37,6 +37,9 @@ pub mod geometry;
 pub(crate) mod grid;
 pub mod iou;
 pub mod iou_3d;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "the argument names the values of the struct")]
+pub(crate) mod kernels;
 pub(crate) mod lanes;
 pub mod none;
 pub mod rotated;

@@ -3,7 +3,7 @@
 use super::check;
 use crate::nms::cuda::kernels::{Family, Geometry, names};
 use crate::nms::cuda::parameters::Parameters;
-use crate::nms::cuda::settings::NmsSettings;
+use crate::nms::kernels::NmsSettings;
 use det_post_types::{Box3d, NmsBev, Result};
 
 // SAFETY: kernels/nms/bev.cu has these kernels, for `Candidate3d`, with a footprint of 2 vectors.

@@ -8,7 +8,7 @@ use crate::nms::cuda::NmsCounts;
 use crate::nms::cuda::kernels::{Family, Geometry, NmsArgs, names};
 use crate::nms::cuda::parameters::Parameters;
 use crate::nms::cuda::scratch::Sizes;
-use crate::nms::cuda::settings::NmsSettings;
+use crate::nms::kernels::NmsSettings;
 use det_post_types::{Box3d, Candidate, Kept, NmsBevFast, Result};
 
 // SAFETY: kernels/nms/bev_fast.cu has these kernels, for `Candidate3d`, with a footprint of 2 vectors.

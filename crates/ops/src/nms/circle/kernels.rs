@@ -3,7 +3,7 @@
 use super::{check, longest_radius};
 use crate::nms::cuda::kernels::{Family, names};
 use crate::nms::cuda::parameters::Parameters;
-use crate::nms::cuda::settings::NmsSettings;
+use crate::nms::kernels::NmsSettings;
 use det_post_types::{Box3d, CircleThreshold, NmsCircle, Result};
 
 // SAFETY: kernels/nms/circle.cu has these kernels, for `Candidate3d`, without geometry.

@@ -5,11 +5,11 @@ use std::marker::PhantomData;
 
 use super::parameters::Parameters;
 use super::scratch::{DENSE_CAPACITY, Scratch, Sizes};
-use super::settings::NmsSettings;
 use crate::device::cuda::{
     Grid, In, KernelSpec, Mirror, Out, Plain, check_len, check_threads, kernel_constant, mirrors,
     refused,
 };
+use crate::nms::kernels::NmsSettings;
 use crate::shared::kernels::Floats;
 use det_post_types::{Candidate, Kept, Result};
 

@@ -12,8 +12,6 @@
 pub(crate) mod kernels;
 pub(crate) mod parameters;
 pub(crate) mod scratch;
-#[expect(unsafe_code, reason = "the argument names the values of the struct")]
-pub(crate) mod settings;
 mod stages;
 pub(crate) mod workspace;
 

@@ -1,6 +1,6 @@
 //! Parameters of suppression as the kernels take them.
 
-use super::settings::NmsSettings;
+use crate::nms::kernels::NmsSettings;
 use det_post_types::{ClassMode, Error, ErrorKind, Result};
 
 /// Parameters of one kind.

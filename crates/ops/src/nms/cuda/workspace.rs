@@ -6,10 +6,10 @@ use super::kernels::{
 };
 use super::parameters::Parameters;
 use super::scratch::{Scratch, Sizes};
-use super::settings::NmsSettings;
 use crate::device::cuda::{
     CudaDevice, DeviceBuffer, Grid, In, Kernel, MappedBuffer, Out, Plain, Stream, blocks,
 };
+use crate::nms::kernels::NmsSettings;
 use crate::shared::DeviceCandidates;
 use det_post_types::{Candidate, ClassMode, Error, ErrorKind, Kept, Result};
 

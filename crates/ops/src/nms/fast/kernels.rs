@@ -3,7 +3,7 @@
 use super::check;
 use crate::nms::cuda::kernels::{Family, names};
 use crate::nms::cuda::parameters::Parameters;
-use crate::nms::cuda::settings::NmsSettings;
+use crate::nms::kernels::NmsSettings;
 use det_post_types::{Box2d, NmsFast, Result};
 
 // SAFETY: kernels/nms/fast.cu has these kernels, for `Candidate2d`, without geometry.

@@ -3,7 +3,7 @@
 use super::check;
 use crate::nms::cuda::kernels::{Family, Geometry, names};
 use crate::nms::cuda::parameters::Parameters;
-use crate::nms::cuda::settings::NmsSettings;
+use crate::nms::kernels::NmsSettings;
 use det_post_types::{Box3d, NmsIou3d, Result};
 
 // SAFETY: kernels/nms/iou_3d.cu has these kernels, for `Candidate3d`, with a solid of 3 vectors.

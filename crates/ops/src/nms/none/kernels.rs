@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use crate::nms::cuda::kernels::{Family, Method, names};
 use crate::nms::cuda::parameters::Parameters;
-use crate::nms::cuda::settings::NmsSettings;
+use crate::nms::kernels::NmsSettings;
 use det_post_types::{Box2d, Box3d, ClassMode, Result, RotatedBox2d};
 
 /// No suppression of candidates with boxes `B`.

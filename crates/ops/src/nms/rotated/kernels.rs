@@ -3,7 +3,7 @@
 use super::check;
 use crate::nms::cuda::kernels::{Family, Geometry, names};
 use crate::nms::cuda::parameters::Parameters;
-use crate::nms::cuda::settings::NmsSettings;
+use crate::nms::kernels::NmsSettings;
 use det_post_types::{NmsRotated, Result, RotatedBox2d};
 
 // SAFETY: kernels/nms/rotated.cu has these kernels, for `CandidateRotated`, with a rectangle of 2 vectors.

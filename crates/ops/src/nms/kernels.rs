@@ -1,4 +1,4 @@
-//! The numbers of a suppression, as the kernels read them.
+//! What the kernels of every kind of suppression read.
 
 use crate::device::cuda::{Plain, mirrors};
 
