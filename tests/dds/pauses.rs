@@ -72,7 +72,7 @@ impl Site {
         let frames = INPUTS.map(|(topic, ..)| {
             drive.iter().find(|(of, ..)| of == topic).map(|(.., cdr)| cdr.clone()).unwrap()
         });
-        let mut site = Self { program, cyclone, fast, frames, turn: turn };
+        let mut site = Self { program, cyclone, fast, frames, turn };
         for (topic, kind, is_reliable) in INPUTS {
             let reliable = json!({"reliable": is_reliable});
             site.cyclone.writer(topic, kind.type_name(), &reliable, 1);
