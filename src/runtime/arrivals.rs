@@ -2,9 +2,9 @@
 //! memory.
 //!
 //! A message of several datagrams is put together in a buffer of the slot while it arrives,
-//! page-locked where a GPU reads it: there is no copy after that of the socket. The buffer that
-//! it takes the place of is the next one to fill. The first message is copied; its
-//! size is that of the buffers.
+//! page-locked where a GPU reads it: nothing is copied after the socket. The buffer that it replaces
+//! is the next one to fill. The first message is copied, and the buffers grow to its size. Where the
+//! middleware drops [`MessageBuffers`], it puts no messages together, and there are no such buffers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -40,16 +40,16 @@ pub struct Arrivals {
 impl Arrivals {
     /// What a middleware's `subscribe_into` takes.
     pub fn into_receiver(self) -> (Receiver, Box<dyn MessageBuffers>) {
-        let Self { kind, writer, memory, max_payload_bytes, note } = self;
-        let shared = Arc::new(Shared {
-            kind,
-            max_payload_bytes,
-            slot: Mutex::new((writer, note)),
-            free: Mutex::new(memory),
-        });
+        let shared = Arc::new(self.into_shared());
         let copying = Arc::clone(&shared);
         let receiver: Receiver = Box::new(move |received| copying.copy(received));
         (receiver, Box::new(Buffers(shared)))
+    }
+
+    fn into_shared(self) -> Shared {
+        let Self { kind, writer, memory, max_payload_bytes, note } = self;
+        let (slot, free) = (Mutex::new((writer, note)), Mutex::new(Some(memory)));
+        Shared { kind, max_payload_bytes, slot, free }
     }
 }
 
@@ -58,8 +58,8 @@ struct Shared {
     max_payload_bytes: usize,
     /// Locked by the thread that delivers.
     slot: Mutex<(SlotWriter, Note)>,
-    /// Locked for a swap only.
-    free: Mutex<Vec<PayloadMemory>>,
+    /// Locked for a swap only; `None` when nothing takes memory any more.
+    free: Mutex<Option<Vec<PayloadMemory>>>,
 }
 
 impl Shared {
@@ -80,9 +80,27 @@ impl Shared {
     fn grow_free(&self, num_bytes: usize) {
         let is_small = |memory: &mut PayloadMemory| memory.capacity() < num_bytes;
         // Grown outside of the lock: page-locked memory takes milliseconds.
-        let mut small: Vec<_> = lock(&self.free).extract_if(.., is_small).collect();
+        let mut small: Vec<_> = match &mut *lock(&self.free) {
+            Some(free) => free.extract_if(.., is_small).collect(),
+            None => return,
+        };
         small.iter_mut().for_each(|memory| memory.reserve(num_bytes));
-        lock(&self.free).append(&mut small);
+        small.into_iter().for_each(|memory| self.give_back(memory));
+    }
+
+    /// Memory for a message of `len` bytes, if one that is free is large enough.
+    fn take(&self, len: usize) -> Option<PayloadMemory> {
+        let mut free = lock(&self.free);
+        let free = free.as_mut()?;
+        let found = free.iter().position(|memory| memory.capacity() >= len)?;
+        Some(free.swap_remove(found))
+    }
+
+    /// Memory that is free again.
+    fn give_back(&self, memory: PayloadMemory) {
+        if let Some(free) = &mut *lock(&self.free) {
+            free.push(memory);
+        }
     }
 }
 
@@ -90,16 +108,21 @@ struct Buffers(Arc<Shared>);
 
 impl MessageBuffers for Buffers {
     fn buffer(&mut self, len: usize) -> Option<Box<dyn MessageMemory>> {
-        let mut free = lock(&self.0.free);
-        let found = free.iter().position(|memory| memory.capacity() >= len)?;
-        let mut memory = free.swap_remove(found);
-        drop(free);
+        let mut memory = self.0.take(len)?;
         memory.set_len(len);
         Some(Box::new(Arriving { memory, shared: Arc::clone(&self.0) }))
     }
 }
 
-/// A message that arrives. Its memory, or that which it replaces, becomes free in the end.
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        // Released outside of the lock.
+        let released = lock(&self.0.free).take();
+        drop(released);
+    }
+}
+
+/// A message that arrives. Its memory, or the memory that it replaces, becomes free in the end.
 struct Arriving {
     memory: PayloadMemory,
     shared: Arc<Shared>,
@@ -128,7 +151,7 @@ impl MessageMemory for Arriving {
 
 impl Drop for Arriving {
     fn drop(&mut self) {
-        lock(&self.shared.free).push(std::mem::take(&mut self.memory));
+        self.shared.give_back(std::mem::take(&mut self.memory));
     }
 }
 
@@ -161,10 +184,12 @@ mod tests {
         receiver: Receiver,
         buffers: Box<dyn MessageBuffers>,
         reader: SlotReader,
-        outcomes: Arc<Mutex<Vec<Option<Offered>>>>,
+        outcomes: Outcomes,
     }
 
-    fn site(max_payload_bytes: usize) -> Site {
+    type Outcomes = Arc<Mutex<Vec<Option<Offered>>>>;
+
+    fn arrivals(max_payload_bytes: usize) -> (Arrivals, SlotReader, Outcomes) {
         let input = InputConfig {
             topic: "/image".to_owned(),
             is_compressed: false,
@@ -175,7 +200,7 @@ mod tests {
         let options = SlotOptions { inputs: &[input], sync: &sync, rate: 1.0, announces: false };
         let (mut writers, reader, _) =
             slot(options, PayloadMemory::default, Arc::new(|_, _, _| {}));
-        let outcomes = Arc::new(Mutex::new(Vec::new()));
+        let outcomes = Outcomes::default();
         let noted = Arc::clone(&outcomes);
         let arrivals = Arrivals {
             kind: InputKind::Image,
@@ -184,8 +209,30 @@ mod tests {
             max_payload_bytes,
             note: Box::new(move |offered| lock(&noted).push(offered.ok())),
         };
+        (arrivals, reader, outcomes)
+    }
+
+    fn site(max_payload_bytes: usize) -> Site {
+        let (arrivals, reader, outcomes) = arrivals(max_payload_bytes);
         let (receiver, buffers) = arrivals.into_receiver();
         Site { receiver, buffers, reader, outcomes }
+    }
+
+    #[test]
+    fn messages_that_come_whole_need_no_memory_to_arrive_in() {
+        let (arrivals, mut reader, _) = arrivals(1 << 20);
+        let shared = Arc::new(arrivals.into_shared());
+        let cdr = image_message(1, 1000);
+        deliver(InputKind::Image, &cdr, &mut |received| shared.copy(received));
+        let sizes = |free: &Option<Vec<PayloadMemory>>| {
+            free.iter().flatten().map(|memory| memory.capacity() >= cdr.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(&lock(&shared.free)), [true; NUM_ARRIVING]);
+        // As a middleware does that takes no memory.
+        drop(Buffers(Arc::clone(&shared)));
+        deliver(InputKind::Image, &cdr, &mut |received| shared.copy(received));
+        assert!(lock(&shared.free).is_none());
+        assert!(matches!(reader.take(), Some(SlotEvent::Frame { .. })));
     }
 
     fn image_message(number: u8, width: u32) -> Vec<u8> {

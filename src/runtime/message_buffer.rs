@@ -82,7 +82,7 @@ impl MessageBuffer {
     /// in its place.
     ///
     /// # Errors
-    /// Those of [`deliver`] and [`MessageBuffer::fill`]; the memory is left as it is.
+    /// The errors of [`deliver`] and [`MessageBuffer::fill`]; the memory is left as it is.
     pub fn adopt(
         &mut self,
         kind: InputKind,

@@ -1,9 +1,10 @@
 //! The newest frame of a channel's inputs, which waits for the channel.
 //!
-//! A middleware copies every message into a buffer, or puts it together there. The lock of the slot is held only to
-//! swap pointers and to compare stamps, so that a middleware never waits for a channel. A
-//! frame that is replaced by a newer one is counted. Buffers grow to the largest message,
-//! whose size is bounded, and are reused. A GPU uploads directly from the buffer.
+//! A middleware copies every message into a buffer, or puts it together there. The lock of the
+//! slot is held only to swap pointers and to compare stamps, so that a middleware never waits
+//! for a channel. A frame that is replaced by a newer one is counted. Buffers grow to the
+//! largest message, whose size is bounded, and are reused. A GPU uploads directly from the
+//! buffer.
 //!
 //! With one input every message is a frame and there are three buffers: one is filled,
 //! one waits, one is read. With several, deadlines close frames on the thread of the
@@ -156,8 +157,8 @@ impl SlotWriter {
     /// Copies a message into the slot. A frame that it closes replaces the frame that waits.
     ///
     /// # Errors
-    /// Returns the errors of [`MessageBuffer::fill`]; `StampNotNewer` with several inputs. The waiting frame is
-    /// kept.
+    /// Returns the errors of [`MessageBuffer::fill`]; `StampNotNewer` with several inputs. The
+    /// waiting frame is kept.
     pub fn offer(&mut self, message: &Received<'_>, max_payload_bytes: usize) -> Result<Offered> {
         sole(&mut self.buffer)?.fill(message, max_payload_bytes)?;
         self.submit()

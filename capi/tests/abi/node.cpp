@@ -357,7 +357,7 @@ void messages_stay_with_their_thread(const char * file)
       const std::vector<std::string> unknown = {"camera." + std::string(200, 'x') + ":=1"};
       while (!ends) {
         node.set_parameters(unknown);
-        node.set_parameters({"device:=cpu"});
+        node.set_parameters({"device:=cuda:7"});
         expect(det_post::error_message().find("read-only") != std::string::npos, "its own");
       }
     });

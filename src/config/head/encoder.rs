@@ -99,7 +99,7 @@ impl EncoderKind {
 impl EncoderFacts {
     /// Floats of a point of a pillar, or of a voxel, in the encoder's input. Of a point: its
     /// own, three offsets from the mean, two or three from the pillar's center. Of a voxel:
-    /// those of a point.
+    /// its mean point.
     pub(super) fn num_features(&self, num_point_channels: usize) -> usize {
         match self {
             Self::Pillars(pillars) => {

@@ -219,7 +219,7 @@ fn grid(p: &mut Reader<'_>, encoder: Option<EncoderKind>) -> Option<Grid> {
     let grid = Grid::new(range, voxel_size_m.try_into().ok()?)
         .map_err(|error| p.problem(VOXEL_SIZE, error.message()))
         .ok()?;
-    // A kind that is not known was reported; the widest limits are those of voxels.
+    // A kind that is not known was reported; voxels have the widest limits.
     if let Err(allowed) = encoder.unwrap_or(EncoderKind::Voxels).check_grid(&grid) {
         let found = format!("a grid of {:?} cells", grid.grid_size());
         p.conflict(&[VOXEL_SIZE, "encoder"], found, &allowed);

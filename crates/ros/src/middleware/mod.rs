@@ -69,10 +69,10 @@ pub trait Middleware: Send {
 
     /// As [`Middleware::subscribe`]; messages for which `buffers` gives memory are put together
     /// there and delivered by [`MessageMemory::deliver`] in place of `receiver`. A middleware
-    /// that has messages in memory of its own passes all of them to `receiver`.
+    /// that gets its messages whole, from a library, passes all of them to `receiver`.
     ///
     /// # Errors
-    /// Those of [`Middleware::subscribe`].
+    /// The errors of [`Middleware::subscribe`].
     fn subscribe_into(
         &mut self,
         topic: &str,

@@ -1,5 +1,5 @@
-//! The CPU implementation: one function per layout; those of planes are in `planes.rs`, those of
-//! final boxes in `finals.rs`.
+//! The CPU implementation: one function per layout. Layouts of planes are in `planes.rs`, layouts
+//! of final boxes in `finals.rs`.
 
 use super::rows::{misfit, one, push};
 use super::values::{Floats, Spaced, best_class, class_of_label, passes};

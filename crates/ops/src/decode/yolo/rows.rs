@@ -18,6 +18,7 @@ pub(super) fn push(
     candidates.push_if_valid(Candidate { bbox, score, class, source }, is_valid);
 }
 
+/// The only output.
 pub(super) fn one<'a, 'o>(
     outputs: &'o [TensorView<'a>],
     expected: Arguments<'_>,
@@ -28,6 +29,7 @@ pub(super) fn one<'a, 'o>(
     }
 }
 
+/// The error of an output with another shape.
 pub(super) fn misfit(output: &TensorView<'_>, expected: Arguments<'_>) -> Error {
     argument(format!("output {:?}; {expected} expected", output.shape()))
 }

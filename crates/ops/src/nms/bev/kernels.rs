@@ -15,11 +15,8 @@ unsafe impl Family for NmsBev {
 
     fn parameters(&self) -> Result<Parameters<'_>> {
         check(self)?;
-        let settings = NmsSettings {
-            squared_search_distance: self.search_distance_m * self.search_distance_m,
-            ..NmsSettings::default()
-        };
-        let parameters = Parameters::new(&self.class_mode, settings)
+        let parameters = Parameters::new(&self.class_mode, NmsSettings::default())
+            .with_search_distance(self.search_distance_m)
             .with_thresholds(Self::OP, &self.iou_thresholds)?;
         Ok(Parameters { forbidden: &self.forbidden_pairs, ..parameters })
     }

@@ -20,11 +20,8 @@ unsafe impl Family for NmsBevFast {
 
     fn parameters(&self) -> Result<Parameters<'_>> {
         check(self)?;
-        let settings = NmsSettings {
-            squared_search_distance: self.search_distance_m * self.search_distance_m,
-            ..NmsSettings::default()
-        };
-        let parameters = Parameters::new(&self.class_mode, settings)
+        let parameters = Parameters::new(&self.class_mode, NmsSettings::default())
+            .with_search_distance(self.search_distance_m)
             .with_thresholds(Self::OP, &self.iou_thresholds)?;
         let NmsBevFast { forbidden_pairs, unlimited_pairs, .. } = self;
         Ok(Parameters { forbidden: forbidden_pairs, unlimited: unlimited_pairs, ..parameters })

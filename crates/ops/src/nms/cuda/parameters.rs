@@ -25,6 +25,12 @@ impl<'a> Parameters<'a> {
         Self { settings, class_mode, thresholds: &[], forbidden: &[], unlimited: &[] }
     }
 
+    /// Compares only boxes whose centres are at most `distance_m` apart.
+    pub(crate) fn with_search_distance(self, distance_m: f32) -> Self {
+        let squared_search_distance = distance_m * distance_m;
+        Self { settings: NmsSettings { squared_search_distance, ..self.settings }, ..self }
+    }
+
     /// Adds thresholds by class.
     ///
     /// # Errors
