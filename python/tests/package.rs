@@ -46,17 +46,21 @@ fn package() {
     let site = build().join("python");
     link_package(&site);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let run = |arguments: &[&str]| {
-        let status = Command::new(&python)
+    let command = |arguments: &[&str]| {
+        let mut command = Command::new(&python);
+        command
+            .args(["-m"])
             .args(arguments)
             .current_dir(folder.parent().unwrap())
             .env("DET_POST_PROGRAM", &program)
             .env("PYTHONPATH", &site)
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .status()
-            .unwrap();
-        assert!(status.success(), "{arguments:?}: {status}");
+            .env("PYTHONDONTWRITEBYTECODE", "1");
+        command
     };
-    run(&["-m", "mypy", "--config-file=python/pyproject.toml", "python/det_post"]);
-    run(&["-m", "pytest", "-q", "--config-file=python/pyproject.toml", "python/tests"]);
+    let config = "--config-file=python/pyproject.toml";
+    // mypy has one thread, and the tests wait for programs: beside each other.
+    let mut mypy = command(&["mypy", config, "python/det_post"]).spawn().unwrap();
+    let tests = command(&["pytest", "-q", config, "python/tests"]).status().unwrap();
+    let types = mypy.wait().unwrap();
+    assert!(types.success() && tests.success(), "mypy: {types}, pytest: {tests}");
 }
