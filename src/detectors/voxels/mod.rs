@@ -74,7 +74,7 @@ fn check_memory(plan: &Plan, available: Option<u64>) -> Result<()> {
 /// The transform of each channel of a point.
 fn transforms(config: &LidarConfig) -> Result<Vec<ChannelTransform>> {
     let EncoderFacts::Voxels(voxels) = &config.facts.encoder else {
-        let message = format!("head {}: its encoder takes pillars", config.head);
+        let message = format!("head {}: its encoder takes no voxels", config.head);
         return Err(Error::new(ErrorKind::Config, "voxels", message));
     };
     let channels = config.facts.point_channels.iter().map(|channel| match channel {
