@@ -40,7 +40,7 @@ pub fn draw(
         }
         Detections::Boxes3d(found) => {
             if let ChannelKind::Surround(surround) = &config.kind {
-                return draw_surround(frame, found, surround);
+                return draw_surround(frame, found, surround, &config.inputs);
             }
             let mut clouds =
                 frame.inputs.iter().flatten().filter_map(|input| match input.payload {

@@ -3,10 +3,10 @@
 use embedded_graphics::pixelcolor::Rgb888;
 use nalgebra::{Isometry3, Point3};
 
-use crate::config::SurroundConfig;
+use crate::config::{InputConfig, SurroundConfig};
 use crate::detectors::surround::camera_from_target;
 use crate::detectors::{FrameInput, FrameSet, Payload};
-use det_post_eval::draw::{Canvas, class_color, image_canvas, label};
+use det_post_eval::draw::{Canvas, Font, Labels, class_color, image_canvas, label};
 use det_post_ops::image::decompress;
 use det_post_types::{Box3d, CameraModel, Detection3d, ImagePayload, Result, Size};
 
@@ -20,8 +20,8 @@ const NUM_COLUMNS: usize = 3;
 const MIN_DEPTH_M: f64 = 0.1;
 
 /// The images of all cameras side by side, in the order of the inputs, with the boxes that
-/// they show. A camera without calibration or pose shows its image alone, one without a
-/// image is black.
+/// they show and the name of each: the coordinate frame of its image. A camera without
+/// calibration or pose shows no boxes; one without an image is black, with the name of its topic.
 ///
 /// # Errors
 /// Returns the errors of decoding the images.
@@ -29,6 +29,7 @@ pub(super) fn draw_surround(
     frame: &FrameSet<'_>,
     detections: &[Detection3d],
     config: &SurroundConfig,
+    inputs: &[InputConfig],
 ) -> Result<Canvas> {
     let num_columns = frame.inputs.len().clamp(1, NUM_COLUMNS);
     let num_rows = frame.inputs.len().div_ceil(num_columns);
@@ -43,10 +44,15 @@ pub(super) fn draw_surround(
     let height = tiles.iter().flatten().map(|tile| tile.size().height).max().unwrap_or(1);
     let size = Size::new(TILE_WIDTH * num_columns as u32, height * num_rows as u32);
     let mut canvas = Canvas::new(size);
-    for (index, tile) in tiles.iter().enumerate() {
-        let Some(tile) = tile else { continue };
+    for (index, tile) in tiles.into_iter().enumerate() {
+        let tile = tile.unwrap_or_else(|| {
+            let mut empty = Canvas::new(Size::new(TILE_WIDTH, height));
+            let topic = inputs.get(index).map_or("", |input| &input.topic);
+            empty.title(&format!("{topic}: no image"));
+            empty
+        });
         let (column, row) = (index % num_columns, index / num_columns);
-        canvas.paste(tile, [column as u32 * TILE_WIDTH, row as u32 * height]);
+        canvas.paste(&tile, [column as u32 * TILE_WIDTH, row as u32 * height]);
     }
     Ok(canvas)
 }
@@ -75,14 +81,16 @@ fn tile(
     if let Some((model, camera_from_target)) = model.zip(pose) {
         let scale = f64::from(TILE_WIDTH) / f64::from(image_size.width);
         let view = View { model, camera_from_target, scale };
+        let mut labels = Labels::new(Font::for_width(TILE_WIDTH));
         for detection in detections {
             let color = class_color(detection.class);
-            if let Some(at) = view.draw_box(&mut canvas, &detection.object.bbox, color) {
-                let text = label(&config.facts.class_names, detection.class, detection.score);
-                canvas.label(at, &text, color);
-            }
+            let shown = view.draw_box(&mut canvas, &detection.object.bbox, color);
+            let text = label(&config.facts.class_names, detection.class, detection.score);
+            labels.add(&shown, text, color);
         }
+        labels.draw(&mut canvas);
     }
+    canvas.title(input.header.frame_id);
     Ok(canvas)
 }
 
@@ -95,9 +103,9 @@ struct View {
 }
 
 impl View {
-    /// Draws the edges of a box and a cross on its front. Returns the highest of its corners,
-    /// if one is in the image.
-    fn draw_box(&self, canvas: &mut Canvas, bbox: &Box3d, color: Rgb888) -> Option<[f32; 2]> {
+    /// Draws the edges of a box and a cross on its front. Returns those of its corners that are
+    /// in the image.
+    fn draw_box(&self, canvas: &mut Canvas, bbox: &Box3d, color: Rgb888) -> Vec<[f32; 2]> {
         let corners = self.corners(bbox);
         let edges = (0..8_usize).flat_map(|from| {
             let axes = [1, 2, 4].into_iter().filter(move |axis| from & axis == 0);
@@ -113,8 +121,7 @@ impl View {
         let is_inside = |p: &[f32; 2]| {
             (0.0..width as f32).contains(&p[0]) && (0.0..height as f32).contains(&p[1])
         };
-        let shown = corners.iter().filter_map(|corner| self.pixel(*corner)).filter(is_inside);
-        shown.min_by(|a, b| a[1].total_cmp(&b[1]))
+        corners.iter().filter_map(|corner| self.pixel(*corner)).filter(is_inside).collect()
     }
 
     /// The corners of a box in the camera's frame. Bits of the index: front, left, top.
@@ -203,12 +210,12 @@ mod tests {
         assert!((at[0] - 39.5).abs() < 1e-3 && (at[1] - 14.5).abs() < 1e-3, "{at:?}");
         let mut canvas = Canvas::new(Size::new(100, 50));
         let red = Rgb888::new(255, 0, 0);
-        assert!(view.draw_box(&mut canvas, &bbox(6.0), red).is_some());
+        assert!(!view.draw_box(&mut canvas, &bbox(6.0), red).is_empty());
         assert!(canvas.pixels().contains(&255));
         // A box around the camera is cut at its plane, one behind is not drawn.
         assert!(view.line(view.corners(&bbox(0.0))[0], view.corners(&bbox(0.0))[1]).is_some());
         let mut canvas = Canvas::new(Size::new(100, 50));
-        assert!(view.draw_box(&mut canvas, &bbox(-6.0), red).is_none());
+        assert!(view.draw_box(&mut canvas, &bbox(-6.0), red).is_empty());
         assert!(canvas.pixels().iter().all(|&value| value == 0));
     }
 }

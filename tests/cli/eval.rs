@@ -214,7 +214,7 @@ fn known_figures_come_out() {
         for plot in ["precision_recall", "calibration"] {
             let file = std::fs::File::open(format!("{plots}/{name}_{plot}.png")).unwrap();
             let decoder = png::Decoder::new(std::io::BufReader::new(file));
-            assert_eq!(decoder.read_info().unwrap().info().size(), (640, 520));
+            assert_eq!(decoder.read_info().unwrap().info().size(), (820, 560));
         }
     }
     // A folder with detections.jsonl says the same; a recording has no velocities.

@@ -89,13 +89,22 @@ fn a_page_opens_from_disk_with_the_worst_frames() {
     assert!(!html.contains("://") && !html.contains("src=\"") && !html.contains("url("));
     let num_links = html.matches("href=").count();
     assert_eq!(num_links, html.matches("href=\"data:image/jpeg;base64,/9j/").count());
-    let sections: Vec<&str> = html.split("<h2>").skip(1).collect();
-    assert_eq!(sections.len(), 2, "lidar and camera");
+    let parts: Vec<&str> = html.split("<h2>").collect();
+    let [begin, lidar, camera, sources] = parts[..] else {
+        panic!("a beginning, lidar, camera and sources")
+    };
+    for part in ["mAP", "BEV AP", "AP50", "<td>cpu</td>", "p50, ms"] {
+        assert!(begin.contains(part), "{part}: {begin}");
+    }
+    assert!(sources.contains(&drive), "{sources}");
+    let sections = [lidar, camera];
     for section in sections {
         let num_frames = section.matches("<figure>").count();
         assert!((1..=10).contains(&num_frames), "{num_frames} frames");
         assert_eq!(section.matches("<image ").count(), num_frames, "one image each");
         assert_eq!(section.matches("<svg class=plot").count(), 2);
+        assert!(section.find("<figure>") < section.find("<svg class=plot"), "images are first");
+        assert_eq!(section.matches("<details").count(), 2, "both tables fold");
     }
 
     let Some(program) = chromium() else {
@@ -116,8 +125,8 @@ fn a_page_opens_from_disk_with_the_worst_frames() {
     browse(&program, folder.path(), &folder.path().join("page.html"), &what);
     let pixels = pixels(&screenshot);
     assert_eq!(pixels.len(), 1300 * 6000);
-    // Right detections are green, missed objects red.
-    for color in [[0x4d, 0xe0, 0x6a], [0xff, 0x4d, 0x4d]] {
+    // Correct detections are blue, missed objects vermilion.
+    for color in [[0x56, 0xb4, 0xe9], [0xd5, 0x5e, 0x00]] {
         let num = pixels.iter().filter(|&&pixel| pixel == color).count();
         assert!(num > 100, "{num} pixels of {color:x?}");
     }

@@ -35,7 +35,7 @@ fn the_demo_makes_everything_it_names() {
     let arguments = ["demo", "--seconds", "0.6", "--models", &models, "--out", &out_text];
     let run = det_post(&arguments);
     run.expect_code(0);
-    for part in ["within 50 m", "expected calibration error", "p95", "drive.png"] {
+    for part in ["within 50 m", "expected calibration error", "p95", "drive.gif"] {
         assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
     }
     for file in [
@@ -49,11 +49,13 @@ fn the_demo_makes_everything_it_names() {
         "demo.param.yaml",
         "figures/lidar_precision_recall.png",
         "figures/camera_calibration.png",
+        "images/drive.gif",
     ] {
         assert!(out.join(file).is_file(), "{file}");
     }
     for (file, size) in
-        [("camera", (1280, 720)), ("birds_eye", (1000, 1000)), ("drive", (640, 640))]
+        // Below the camera's image is a legend.
+        [("camera", (1280, 720 + 38)), ("birds_eye", (1000, 1000)), ("drive", (640, 640))]
     {
         let path = out.join("images").join(file).with_extension("png");
         let file = std::io::BufReader::new(std::fs::File::open(path).unwrap());

@@ -191,7 +191,7 @@ fn directions(out: &Path, seconds: f64) -> String {
         "in {seconds:.0} s, below {out}/
   drive/             the recording with its truth: drive_0.mcap for Foxglove, ros2 bag play for RViz
   detections/        the detections as a recording; detections.jsonl the same as lines
-  images/          drive.png moves; camera.png, birds_eye.png; truth is white
+  images/          camera.png, birds_eye.png; drive.gif and drive.png move
   report.html        accuracy, curves and the worst frames, for a browser
   figures/           precision over recall, calibration; eval.json has every figure
   report.json        what every stage took and what every limit cost

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::Progress;
-use det_post_eval::draw::{Animation, BEV_SIZE, BevImage, draw_camera_over_truth};
+use det_post_eval::draw::{Animation, AnimationPaths, BEV_SIZE, BevImage, draw_camera_over_truth};
 use det_post_eval::recordings::{Classes, Filters, Sides, Stream};
 use det_post_eval::{GroundTruth2d, GroundTruth3d};
 use det_post_ros::bag::BagReader;
@@ -20,7 +20,7 @@ pub(super) const ANIMATION_SIZE: u32 = 640;
 
 /// Every second scan is shown, for as long as it lasted.
 pub(super) const SCANS_PER_FRAME: usize = 2;
-pub(super) const FRAME_MS: u16 = 200;
+const FRAME_MS: u16 = 200;
 
 /// The inputs of the images of a drive.
 pub(super) struct Scenes<'a> {
@@ -51,15 +51,7 @@ impl Scenes<'_> {
         let shown: Vec<Stamp> = clouds.keys().copied().step_by(SCANS_PER_FRAME).collect();
         let mut animation = match shown.len() {
             0 => None,
-            num => {
-                let size = Size::new(ANIMATION_SIZE, ANIMATION_SIZE);
-                Some(Animation::create(
-                    &folder.file("images/drive.png")?,
-                    size,
-                    num as u32,
-                    FRAME_MS,
-                )?)
-            }
+            num => Some(animation_of(folder, num as u32)?),
         };
         let mut reader = BagReader::open(self.bag)?;
         let topics = reader.topics().to_vec();
@@ -121,11 +113,19 @@ impl Scenes<'_> {
     ) -> Result<BevImage> {
         let mut image = BevImage::new(Some(&cloud.view()?), &self.range, size)?;
         image.draw_truth(moment.truth.iter().copied());
-        // The animation is too small for labels.
-        let names = if size < BEV_SIZE { &[] } else { self.classes.names() };
-        image.draw_detections(&moment.detections, names);
+        image.draw_detections(&moment.detections, self.classes.names());
         Ok(image)
     }
+}
+
+/// The animation of a drive, `images/drive.png` and `images/drive.gif`.
+///
+/// # Errors
+/// `Usage` and `Io` of the folder, `Io` when a file cannot be written.
+pub(super) fn animation_of(folder: &mut OutputFolder, num_frames: u32) -> Result<Animation> {
+    let [png, gif] = ["images/drive.png", "images/drive.gif"].map(|name| folder.file(name));
+    let paths = AnimationPaths { png: &png?, gif: &gif? };
+    Animation::create(paths, Size::new(ANIMATION_SIZE, ANIMATION_SIZE), num_frames, FRAME_MS)
 }
 
 /// The boxes in space of the one sensor or rig.

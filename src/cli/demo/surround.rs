@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use super::scenes::{ANIMATION_SIZE, FRAME_MS, SCANS_PER_FRAME, moments_in_space};
+use super::scenes::{ANIMATION_SIZE, SCANS_PER_FRAME, animation_of, moments_in_space};
 use crate::cli::interrupt::Interrupt;
 use crate::draw::draw;
 use crate::replay::ReplayFrame;
-use det_post_eval::draw::{Animation, BevImage, Canvas, side_by_side};
+use det_post_eval::draw::{BevImage, Canvas, side_by_side};
 use det_post_eval::recordings::Sides;
 use det_post_ros::output_folder::OutputFolder;
-use det_post_types::{Detection3d, Detections, PointRange, Result, Size, Stamp};
+use det_post_types::{Detection3d, Detections, PointRange, Result, Stamp};
 
 /// The range of the bird's-eye views.
 const RANGE: PointRange = PointRange { min: [-52.0, -52.0, -5.0], max: [52.0, 52.0, 5.0] };
@@ -52,7 +52,7 @@ impl SurroundScene {
     }
 
     /// Draws the frame with its truth to `images/surround.png`, and an animation of the
-    /// bird's-eye view to `images/drive.png`.
+    /// bird's-eye view to `images/drive.png` and `images/drive.gif`.
     ///
     /// # Errors
     /// `Io` when an image cannot be written.
@@ -63,6 +63,7 @@ impl SurroundScene {
         interrupt: &Interrupt,
     ) -> Result<()> {
         let moments = moments_in_space(sides);
+        let class_names = self.served.as_ref().map_or(&[][..], |served| &served.class_names);
         if let Some(served) = &self.served {
             let size = served.images.size().height;
             let mut from_above = BevImage::new(None, &RANGE, size)?;
@@ -77,16 +78,14 @@ impl SurroundScene {
         if shown.is_empty() {
             return Ok(());
         }
-        let path = folder.file("images/drive.png")?;
-        let size = Size::new(ANIMATION_SIZE, ANIMATION_SIZE);
-        let mut animation = Animation::create(&path, size, shown.len() as u32, FRAME_MS)?;
+        let mut animation = animation_of(folder, shown.len() as u32)?;
         for moment in shown {
             if interrupt.is_set() {
                 return Ok(());
             }
             let mut image = BevImage::new(None, &RANGE, ANIMATION_SIZE)?;
             image.draw_truth(moment.truth.iter().copied());
-            image.draw_detections(&moment.detections, &[]);
+            image.draw_detections(&moment.detections, class_names);
             animation.add(image.canvas())?;
         }
         animation.finish()
@@ -102,7 +101,7 @@ pub(super) fn directions(out: &Path, seconds: f64) -> String {
         "in {seconds:.0} s, below {out}/
   drive/             the recording with its truth: drive_0.mcap for Foxglove, ros2 bag play for RViz
   detections/        the detections as a recording; detections.jsonl the same as lines
-  images/          surround.png: six cameras and the view from above; drive.png moves; truth is white
+  images/          surround.png: six cameras and the view from above; drive.gif and drive.png move
   report.html        accuracy, curves and the worst frames, for a browser
   figures/           precision over recall, calibration; eval.json has every figure
   report.json        what every stage took and what every limit cost

@@ -1,8 +1,12 @@
 //! Boxes on images.
 
-use super::TRUTH_COLOR;
-use super::canvas::Canvas;
-use super::image::{class_color, image_canvas, label};
+use std::collections::BTreeMap;
+
+use super::canvas::{Canvas, Font};
+use super::colors::{TRUTH, class_color, class_rgb, color};
+use super::image::{class_name, image_canvas, label};
+use super::labels::Labels;
+use super::legend::{Entry, with_footer};
 use det_post_types::{Detection2d, ImageBox, ImagePayload, Result, Size};
 
 /// An image with the boxes, classes and scores of its detections, in its own size.
@@ -14,10 +18,12 @@ pub fn draw_camera<B: Copy + Into<ImageBox>>(
     detections: &[Detection2d<B>],
     class_names: &[String],
 ) -> Result<Canvas> {
-    draw_camera_over_truth(payload, &[], detections, class_names)
+    let mut canvas = image_canvas(payload, None)?;
+    draw_boxes(&mut canvas, detections, class_names);
+    Ok(canvas)
 }
 
-/// As [`draw_camera`], with boxes of truth below the detections.
+/// As [`draw_camera`], with boxes of truth below the detections, and a legend below the image.
 ///
 /// # Errors
 /// Returns the errors of [`draw_camera`].
@@ -29,10 +35,13 @@ pub fn draw_camera_over_truth<B: Copy + Into<ImageBox>>(
 ) -> Result<Canvas> {
     let mut canvas = image_canvas(payload, None)?;
     for bbox in truth {
-        canvas.polygon(&bbox.corners(), TRUTH_COLOR, 1);
+        canvas.polygon(&bbox.corners(), color(TRUTH), 1);
     }
     draw_boxes(&mut canvas, detections, class_names);
-    Ok(canvas)
+    let mut legend = legend(detections.iter().map(|detection| detection.class), class_names);
+    legend.push(Entry { color: TRUTH, text: "ground truth".to_owned() });
+    let font = Font::for_width(canvas.size().width);
+    Ok(with_footer(&canvas, &legend, font))
 }
 
 /// Draws the boxes, classes and scores of detections.
@@ -41,14 +50,27 @@ pub fn draw_boxes<B: Copy + Into<ImageBox>>(
     detections: &[Detection2d<B>],
     class_names: &[String],
 ) {
+    let mut labels = Labels::new(Font::for_width(canvas.size().width));
     for detection in detections {
         let color = class_color(detection.class);
         let corners = detection.bbox.into().corners();
-        let top =
-            corners.into_iter().fold(corners[0], |top, c| if c[1] < top[1] { c } else { top });
         canvas.polygon(&corners, color, 2);
-        canvas.label(top, &label(class_names, detection.class, detection.score), color);
+        labels.add(&corners, label(class_names, detection.class, detection.score), color);
     }
+    labels.draw(canvas);
+}
+
+/// The classes that are there, with their numbers.
+pub(super) fn legend(classes: impl Iterator<Item = u32>, class_names: &[String]) -> Vec<Entry> {
+    let mut num_of_class = BTreeMap::new();
+    for class in classes {
+        *num_of_class.entry(class).or_insert(0_u32) += 1;
+    }
+    let entry = |(class, num)| Entry {
+        color: class_rgb(class),
+        text: format!("{num} {}", class_name(class_names, class)),
+    };
+    num_of_class.into_iter().map(entry).collect()
 }
 
 /// Two images beside each other, at the top.

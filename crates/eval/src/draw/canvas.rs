@@ -7,18 +7,78 @@ use std::io::BufWriter;
 use std::path::Path;
 
 use embedded_graphics::geometry::{OriginDimensions, Point, Size as GraphicsSize};
-use embedded_graphics::mono_font::MonoTextStyle;
-use embedded_graphics::mono_font::ascii::{FONT_5X8, FONT_7X13};
+use embedded_graphics::mono_font::iso_8859_1::{
+    FONT_7X14, FONT_7X14_BOLD, FONT_9X18_BOLD, FONT_10X20,
+};
+use embedded_graphics::mono_font::{MonoFont, MonoTextStyle};
 use embedded_graphics::pixelcolor::{Rgb888, RgbColor};
 use embedded_graphics::prelude::{DrawTarget, Drawable, Pixel, Primitive};
-use embedded_graphics::primitives::{PrimitiveStyle, Rectangle};
+use embedded_graphics::primitives::{PrimitiveStyle, Rectangle, Triangle};
 use embedded_graphics::text::{Baseline, Text};
 
+use super::colors::text_on;
+use super::rect::Rect;
 use det_post_types::{Error, ErrorKind, Result, Size};
 
 /// Coordinates are clamped to this magnitude before drawing: a box may be anywhere, and pixel
 /// counters have 32 bits.
 const FAR: f32 = 1e5;
+
+/// A font of one width, 14, 18 or 20 pixels high.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Font {
+    /// 7 by 14, for images up to 1000 pixels wide.
+    Small,
+    /// 9 by 18, up to 1800.
+    Medium,
+    /// 10 by 20, above.
+    Large,
+}
+
+impl Font {
+    /// Between the border of a label and its text, in pixels.
+    const PADDING: f32 = 2.0;
+
+    /// The font of images of a width, in pixels.
+    pub fn for_width(width: u32) -> Self {
+        match width {
+            0..=999 => Self::Small,
+            1000..=1799 => Self::Medium,
+            _ => Self::Large,
+        }
+    }
+
+    fn glyphs(self) -> &'static MonoFont<'static> {
+        match self {
+            Self::Small => &FONT_7X14,
+            Self::Medium => &FONT_9X18_BOLD,
+            Self::Large => &FONT_10X20,
+        }
+    }
+
+    /// For text on colours, where thin lines are hard to read.
+    fn bold(self) -> &'static MonoFont<'static> {
+        match self {
+            Self::Small => &FONT_7X14_BOLD,
+            Self::Medium | Self::Large => self.glyphs(),
+        }
+    }
+
+    /// Height of a line, in pixels.
+    pub(super) fn height(self) -> f32 {
+        self.glyphs().character_size.height as f32
+    }
+
+    /// Width of a text, in pixels.
+    pub(super) fn width(self, text: &str) -> f32 {
+        self.glyphs().character_size.width as f32 * text.chars().count() as f32
+    }
+
+    /// Width and height of a text with its border.
+    pub(super) fn size_of_label(self, text: &str) -> [f32; 2] {
+        [self.width(text) + 2.0 * Self::PADDING, self.height() + Self::PADDING]
+    }
+}
 
 /// An RGB image, initially black. Drawing is clipped to it.
 pub struct Canvas {
@@ -120,21 +180,71 @@ impl Canvas {
         self.polygon(&corners, color, 1);
     }
 
-    /// Text on a filled rectangle whose lower left corner is `at`, moved down where it would
-    /// exceed the top of the image.
-    pub fn label(&mut self, at: [f32; 2], text: &str, color: Rgb888) {
-        let font = MonoTextStyle::new(&FONT_7X13, Rgb888::BLACK);
-        let field = GraphicsSize::new(7 * text.len() as u32 + 2, 14);
-        let mut top_left = point(at) - Point::new(1, field.height as i32);
-        top_left.y = top_left.y.max(0);
-        draw(&Rectangle::new(top_left, field).into_styled(PrimitiveStyle::with_fill(color)), self);
-        draw(&Text::with_baseline(text, top_left + Point::new(1, 0), font, Baseline::Top), self);
+    /// A filled rectangle.
+    pub(super) fn rectangle(&mut self, area: &Rect, color: Rgb888) {
+        let image = self.bounds();
+        if !area.touches(&image) {
+            return;
+        }
+        let top_left = point([area.left.max(0.0), area.top.max(0.0)]);
+        let end = point([area.right.min(image.right), area.bottom.min(image.bottom)]);
+        let size = (end - top_left).component_max(Point::zero());
+        let size = GraphicsSize::new(size.x as u32, size.y as u32);
+        let style = PrimitiveStyle::with_fill(color);
+        draw(&Rectangle::new(top_left, size).into_styled(style), self);
     }
 
-    /// Text whose lower left corner is `at`.
-    pub fn text(&mut self, at: [f32; 2], text: &str, color: Rgb888) {
-        let font = MonoTextStyle::new(&FONT_5X8, color);
-        draw(&Text::with_baseline(text, point(at), font, Baseline::Bottom), self);
+    /// A filled triangle.
+    pub(super) fn triangle(&mut self, corners: [[f32; 2]; 3], color: Rgb888) {
+        let [a, b, c] = corners.map(point);
+        draw(&Triangle::new(a, b, c).into_styled(PrimitiveStyle::with_fill(color)), self);
+    }
+
+    /// Gives every pixel a colour.
+    pub(super) fn fill(&mut self, rgb: [u8; 3]) {
+        self.pixels.chunks_exact_mut(3).for_each(|pixel| pixel.copy_from_slice(&rgb));
+    }
+
+    /// Mixes an area with three times as much of a colour, as a background of text.
+    pub(super) fn shade(&mut self, area: &Rect, rgb: [u8; 3]) {
+        let within = |value: f32, end: u32| value.max(0.0).min(end as f32) as usize;
+        let Size { width, height } = self.size;
+        let columns = within(area.left, width)..within(area.right, width);
+        for row in within(area.top, height)..within(area.bottom, height) {
+            let start = 3 * row * width as usize;
+            let pixels = &mut self.pixels[start + 3 * columns.start..start + 3 * columns.end];
+            for pixel in pixels.chunks_exact_mut(3) {
+                for (value, over) in pixel.iter_mut().zip(rgb) {
+                    *value = ((u16::from(*value) + 3 * u16::from(over)) / 4) as u8;
+                }
+            }
+        }
+    }
+
+    /// The whole image.
+    pub(super) fn bounds(&self) -> Rect {
+        Rect::at([0.0; 2], [self.size.width as f32, self.size.height as f32])
+    }
+
+    /// A name on the background of plots, in the upper left corner.
+    pub fn title(&mut self, text: &str) {
+        let font = Font::for_width(self.size.width);
+        let field = Rect::at([0.0; 2], font.size_of_label(text));
+        self.field(&field, text, Rgb888::BLACK, font);
+    }
+
+    /// A rectangle of a colour with text on it, in black or white.
+    pub(super) fn field(&mut self, field: &Rect, text: &str, color: Rgb888, font: Font) {
+        self.rectangle(field, color);
+        let at = [field.left + Font::PADDING, field.top + Font::PADDING - 1.0];
+        let style = MonoTextStyle::new(font.bold(), text_on([color.r(), color.g(), color.b()]));
+        draw(&Text::with_baseline(text, point(at), style, Baseline::Top), self);
+    }
+
+    /// Text whose upper left corner is `at`. Letters beyond Latin-1 are shown as `?`.
+    pub(super) fn text(&mut self, at: [f32; 2], text: &str, color: Rgb888, font: Font) {
+        let style = MonoTextStyle::new(font.glyphs(), color);
+        draw(&Text::with_baseline(text, point(at), style, Baseline::Top), self);
     }
 
     /// Encodes the image as a JPEG file, replacing the content of `jpeg`.
@@ -226,8 +336,10 @@ mod tests {
         let red = Rgb888::RED;
         canvas.line([-1e30, 5.0], [f32::NAN, 5.0], red, 2);
         canvas.line([3.0, 4.0], [1e9, 4.0], red, 1);
-        canvas.label([15.0, 2.0], "person 0.91", red);
-        canvas.text([f32::INFINITY, f32::NAN], "0.91", red);
+        canvas.text([15.0, -12.0], "person 0.91", Rgb888::BLUE, Font::Small);
+        canvas.text([f32::INFINITY, f32::NAN], "0.91", red, Font::Large);
+        canvas.rectangle(&Rect::at([-1e9, 8.0], [1e9, 1e9]), red);
+        canvas.shade(&Rect::at([18.0, -4.0], [1e9, 5.0]), [255; 3]);
         canvas.circle([0.0, 0.0], f32::INFINITY, red);
         assert_eq!(canvas.pixels_mut()[3 * (4 * 20 + 2)], 0, "left of the line");
         assert_eq!(canvas.pixels_mut()[3 * (4 * 20 + 19)], 255, "on the line");

@@ -1,9 +1,6 @@
 //! Images as canvases, and the names and colours of classes on them.
 
-use embedded_graphics::pixelcolor::Rgb888;
-
 use super::canvas::Canvas;
-use super::class_rgb;
 use det_post_ops::image::decompress::{self, DecodedImage, decompress};
 use det_post_ops::image::letterbox::{self, LetterboxParams, letterbox};
 use det_post_types::{
@@ -70,10 +67,4 @@ pub fn label(class_names: &[String], class: u32, score: f32) -> String {
 /// The name of a class.
 pub fn class_name(class_names: &[String], class: u32) -> &str {
     class_names.get(class as usize).map_or("?", String::as_str)
-}
-
-/// The colour of a class.
-pub fn class_color(class: u32) -> Rgb888 {
-    let [r, g, b] = class_rgb(class);
-    Rgb888::new(r, g, b)
 }

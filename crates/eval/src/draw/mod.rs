@@ -8,17 +8,17 @@ mod camera;
 mod canvas;
 mod colors;
 mod image;
+mod labels;
+mod legend;
 mod plot;
+mod rect;
 
-use embedded_graphics::pixelcolor::Rgb888;
-
-pub use animation::Animation;
+pub use animation::{Animation, AnimationPaths};
 pub use bev::{BEV_SIZE, BevImage};
 pub use camera::{draw_boxes, draw_camera, draw_camera_over_truth, side_by_side};
-pub use canvas::Canvas;
-pub use colors::class_rgb;
-pub use image::{class_color, class_name, draw_image, image_canvas, label};
+pub use canvas::{Canvas, Font};
+pub(crate) use colors::{BACKGROUND, GRID, TEXT, VERDICTS};
+pub use colors::{class_color, class_rgb};
+pub use image::{class_name, draw_image, image_canvas, label};
+pub use labels::Labels;
 pub use plot::{Curve, save_plot};
-
-/// Colour of truth, which is drawn below the detections, in a thin line.
-const TRUTH_COLOR: Rgb888 = Rgb888::new(255, 255, 255);

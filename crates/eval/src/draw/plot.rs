@@ -2,24 +2,23 @@
 
 use std::path::Path;
 
-use embedded_graphics::pixelcolor::Rgb888;
-
-use super::canvas::Canvas;
-use super::image::class_color;
+use super::canvas::{Canvas, Font};
+use super::colors::{BACKGROUND, GRID, TEXT, color};
 use det_post_types::{Result, Size};
 
-const SIZE: Size = Size::new(640, 520);
+const SIZE: Size = Size::new(820, 560);
 
 /// Margins of the plot area in pixels: left, top, right, bottom.
-const MARGINS: [f32; 4] = [50.0, 40.0, 20.0, 50.0];
+const MARGINS: [f32; 4] = [60.0, 60.0, 260.0, 60.0];
 
-const WHITE: Rgb888 = Rgb888::new(255, 255, 255);
-const GRAY: Rgb888 = Rgb888::new(210, 210, 210);
+const FONT: Font = Font::Small;
 
 /// A line through points in the unit square.
 pub struct Curve {
     /// Its name in the legend.
     pub name: String,
+    /// Red, green and blue.
+    pub color: [u8; 3],
     /// Its points, x and y, in order.
     pub points: Vec<[f64; 2]>,
 }
@@ -35,27 +34,34 @@ pub fn save_plot(
     curves: &[Curve],
 ) -> Result<()> {
     let mut canvas = Canvas::new(SIZE);
-    canvas.pixels_mut().fill(255);
+    canvas.fill(BACKGROUND);
+    let text = color(TEXT);
+    let [left, top] = pixel([0.0, 1.0]);
+    let [right, bottom] = pixel([1.0, 0.0]);
     for tick in 0..=10 {
         let at = f64::from(tick) / 10.0;
-        canvas.line(pixel([at, 0.0]), pixel([at, 1.0]), GRAY, 1);
-        canvas.line(pixel([0.0, at]), pixel([1.0, at]), GRAY, 1);
+        canvas.line(pixel([at, 0.0]), pixel([at, 1.0]), color(GRID), 1);
+        canvas.line(pixel([0.0, at]), pixel([1.0, at]), color(GRID), 1);
         if tick % 2 == 0 {
-            let ([x, y], [left, middle]) = (pixel([at, 0.0]), pixel([0.0, at]));
-            canvas.label([x - 10.0, y + 20.0], &format!("{at:.1}"), WHITE);
-            canvas.label([left - 30.0, middle + 7.0], &format!("{at:.1}"), WHITE);
+            let [x, y] = pixel([at, at]);
+            let number = format!("{at:.1}");
+            let width = FONT.width(&number);
+            canvas.text([x - 0.5 * width, bottom + 8.0], &number, text, FONT);
+            canvas.text([left - width - 8.0, y - 0.5 * FONT.height()], &number, text, FONT);
         }
     }
-    let [right, bottom] = pixel([1.0, 0.0]);
-    canvas.label([right - 8.0 * x_label.len() as f32, bottom + 40.0], x_label, WHITE);
-    let [left, top] = pixel([0.0, 1.0]);
-    canvas.label([left - 40.0, top - 6.0], &format!("{y_label}    {title}"), WHITE);
+    canvas.text([left, 8.0], title, text, Font::Medium);
+    canvas.text([8.0, top - 24.0], y_label, text, FONT);
+    canvas.text([right - FONT.width(x_label), bottom + 30.0], x_label, text, FONT);
     for (at, curve) in curves.iter().enumerate() {
-        let color = class_color(at as u32);
+        let color = color(curve.color);
         for ends in curve.points.windows(2) {
             canvas.line(pixel(ends[0]), pixel(ends[1]), color, 2);
         }
-        canvas.label([left + 10.0, bottom - 10.0 - 18.0 * at as f32], &curve.name, color);
+        let y = top + 22.0 * at as f32;
+        let [from, to] = [12.0, 36.0].map(|x| [right + x, y + 0.5 * FONT.height()]);
+        canvas.line(from, to, color, 4);
+        canvas.text([right + 44.0, y], &curve.name, text, FONT);
     }
     canvas.save(path)
 }

@@ -9,6 +9,7 @@ mod filters;
 mod page;
 mod pair;
 mod plots;
+mod run;
 mod streams;
 mod table;
 mod truth;
@@ -27,6 +28,7 @@ use self::file_names::file_names;
 pub use self::filters::Filters;
 pub use self::pair::{TopicPair, parse_pair};
 use self::pair::{Topics, describe, pair};
+use self::run::Run;
 pub use self::streams::{Classes, Stream};
 use self::truth::Truth;
 use self::worst::WorstFrames;
@@ -37,6 +39,8 @@ use det_post_types::{Detection2d, Detection3d, Error, ErrorKind, ImageBox, Resul
 /// Detections and truth of one drive, read into memory.
 pub struct Sides {
     names: DriveNames,
+    /// Where the detections are read from.
+    detections_path: PathBuf,
     /// The recording of the truth.
     truth_path: PathBuf,
     /// The detections, by topic.
@@ -56,7 +60,7 @@ pub struct Terms<'a> {
     pub count_missing: bool,
     /// Whether boxes in images are kept as files of COCO.
     pub keeps_coco: bool,
-    /// Whether the worst frames are kept for a page.
+    /// Whether the worst frames, devices and times are kept for a page.
     pub keeps_worst: bool,
 }
 
@@ -82,6 +86,9 @@ pub struct Evaluation {
     /// Of each sensor, where the terms keep them.
     #[serde(skip)]
     worst: Vec<WorstFrames>,
+    /// How the detections were made, where the terms keep the worst frames and a report says it.
+    #[serde(skip)]
+    runs: Vec<Run>,
     /// Class names by their indices.
     #[serde(skip)]
     class_names: Vec<String>,
@@ -103,11 +110,11 @@ impl Sides {
         stop: &AtomicBool,
     ) -> Result<Self> {
         let [found_in, truth_in] = [detections, truth].map(|path| path.display().to_string());
-        let truth_path = truth.to_owned();
+        let [detections_path, truth_path] = [detections, truth].map(Path::to_owned);
         let truth = truth::read(truth, classes, stop)?;
         let detections = detections::read(detections, classes, stop)?;
         let names = DriveNames { detections: found_in, truth: truth_in };
-        Ok(Self { names, truth_path, detections, truth })
+        Ok(Self { names, detections_path, truth_path, detections, truth })
     }
 
     /// Says where the detections will be once they are complete.
@@ -202,8 +209,10 @@ impl Evaluation {
         let coco = cameras.iter().filter(|_| *keeps_coco);
         let coco =
             coco.map(|paired| CocoFiles::of(paired, &names, filters)).collect::<Result<_>>()?;
-        let mut worst = Vec::new();
+        let (mut worst, mut runs) = (Vec::new(), Vec::new());
         if *keeps_worst {
+            let each = drives.iter().enumerate();
+            runs = each.flat_map(|(drive, of)| run::beside(&of.detections_path, drive)).collect();
             worst.extend(lidars.iter().map(|of| WorstFrames::in_space(of, &names, filters)));
             worst.extend(cameras.iter().map(|of| WorstFrames::in_images(of, &names, filters)));
         }
@@ -221,6 +230,7 @@ impl Evaluation {
             damage: damage.cloned().collect(),
             coco,
             worst,
+            runs,
             class_names: classes.names().to_vec(),
             recordings: drives.iter().map(|drive| drive.truth_path.clone()).collect(),
         })

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::Evaluation;
 use super::figures::{Figures, SensorFigures};
 use super::file_names::file_names;
-use crate::draw::{Curve, save_plot};
+use crate::draw::{Curve, TEXT, class_rgb, save_plot};
 use crate::recall_points;
 use det_post_ros::output_folder::OutputFolder;
 use det_post_types::Result;
@@ -19,18 +19,34 @@ impl Evaluation {
     pub fn draw(&self, folder: &mut OutputFolder, prefix: &str) -> Result<()> {
         let names = file_names(self.sensors.iter().map(|sensor| &*sensor.name));
         for (sensor, name) in self.sensors.iter().zip(names) {
-            draw_precision(sensor, &folder.file(&format!("{prefix}{name}_precision_recall.png"))?)?;
+            draw_precision(
+                sensor,
+                &self.class_names,
+                &folder.file(&format!("{prefix}{name}_precision_recall.png"))?,
+            )?;
             draw_calibration(sensor, &folder.file(&format!("{prefix}{name}_calibration.png"))?)?;
         }
         Ok(())
     }
 }
 
-/// Precision over recall, a curve for each class that is there, and by which matches.
-pub(super) fn precision_curves(sensor: &SensorFigures) -> (&'static str, Vec<Curve>) {
+/// Precision over recall, a curve for each class that is there, in its colour, and by which
+/// matches.
+pub(super) fn precision_curves(
+    sensor: &SensorFigures,
+    class_names: &[String],
+) -> (&'static str, Vec<Curve>) {
+    let color = |name: &str| {
+        let index = class_names.iter().position(|class| class == name);
+        class_rgb(index.unwrap_or_default() as u32)
+    };
     let curve = |name: &str, ap: Option<f64>, precision: &[f64]| {
         let points = recall_points().into_iter().zip(precision).map(|(x, &y)| [x, y]);
-        ap.map(|ap| Curve { name: format!("{name} {ap:.2}"), points: points.collect() })
+        ap.map(|ap| Curve {
+            name: format!("{name} {ap:.2}"),
+            color: color(name),
+            points: points.collect(),
+        })
     };
     let (title, curves): (_, Vec<Option<Curve>>) = match &sensor.of {
         Figures::Lidar(figures) => {
@@ -55,17 +71,17 @@ pub(super) fn calibration_curves(sensor: &SensorFigures) -> [Curve; 2] {
     let error = sensor.calibration.expected_error;
     let name = error.map_or_else(|| "no detections".into(), |error| format!("gap {error:.3}"));
     [
-        Curve { name, points },
-        Curve { name: "calibrated".into(), points: vec![[0.0, 0.0], [1.0, 1.0]] },
+        Curve { name, color: class_rgb(0), points },
+        Curve { name: "calibrated".into(), color: TEXT, points: vec![[0.0, 0.0], [1.0, 1.0]] },
     ]
 }
 
-fn draw_precision(sensor: &SensorFigures, path: &Path) -> Result<()> {
-    let (title, curves) = precision_curves(sensor);
+fn draw_precision(sensor: &SensorFigures, class_names: &[String], path: &Path) -> Result<()> {
+    let (title, curves) = precision_curves(sensor, class_names);
     save_plot(path, &format!("{}: {title}", sensor.name), ["recall", "precision"], &curves)
 }
 
 fn draw_calibration(sensor: &SensorFigures, path: &Path) -> Result<()> {
-    let title = format!("{}: how often a score is right", sensor.name);
+    let title = format!("{}: reliability, precision by score", sensor.name);
     save_plot(path, &title, ["score", "precision"], &calibration_curves(sensor))
 }

@@ -11,7 +11,7 @@ use crate::recordings::worst::{Fate, Outline, Plane, WorstFrame, WorstFrames};
 use det_post_types::Result;
 
 const KEY: &str = "<p class=key><span class=truth>object</span><span class=missed>missed \
-                   object</span><span class=right>right detection</span><span class=false>false \
+                   object</span><span class=right>correct detection</span><span class=false>false \
                    detection</span><span class=ignored>not counted</span></p>\n";
 
 /// A section per sensor, where the evaluation keeps its worst frames.
@@ -53,8 +53,8 @@ fn section(
         return Ok("<p>No frame has an error.</p>\n".to_owned());
     }
     let mut section = format!(
-        "<h3>The worst frames</h3>\n<p>By their missed objects and the scores of their false \
-         detections, added up.</p>\n{KEY}<div class=row>"
+        "<h3>The worst frames</h3>\n<p>Ranked by the number of missed objects plus the scores \
+         of false detections.</p>\n{KEY}<div class=row>"
     );
     for (place, frame) in worst.frames.iter().enumerate() {
         let background = match (background(place), worst.plane) {

@@ -4,6 +4,7 @@
 mod backgrounds;
 mod frames;
 mod plot;
+mod summary;
 mod table;
 
 use std::fmt::Write as _;
@@ -12,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 use super::Evaluation;
 use super::figures::SensorFigures;
 use super::plots::{calibration_curves, precision_curves};
+use crate::draw::{BACKGROUND, GRID, TEXT, VERDICTS};
 use det_post_types::Result;
 use det_post_types::text::{LineBreaks, shown};
 
@@ -23,9 +25,10 @@ const POLICY: &str =
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 impl Evaluation {
-    /// The page: for each sensor its tables, curves and, where the terms keep them, worst
-    /// frames, with what the recordings of the truth show of them. The same evaluation gives the
-    /// same bytes.
+    /// The page: the result, with devices, engines and times where a report is beside the
+    /// detections; then of each sensor, where the terms keep them, the worst frames, with what
+    /// the recordings of the truth show of them, its curves, and its tables. The same evaluation
+    /// gives the same bytes.
     ///
     /// # Errors
     /// Returns the errors of opening a recording, and of encoding an image.
@@ -34,52 +37,37 @@ impl Evaluation {
             "<!doctype html>\n<html lang=en><head><meta charset=utf-8>\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
              <meta name=viewport content=\"width=device-width\">\n\
-             <title>det_post: accuracy</title>\n<style>\n{STYLE}</style></head>\n<body>\n\
-             <h1>Accuracy of detections</h1>\n"
+             <title>det_post: accuracy</title>\n<style>\n{}{STYLE}</style></head>\n<body>\n\
+             <h1>Accuracy of detections</h1>\n",
+            colors()
         );
-        page += &self.head();
+        page += &summary::summary(self);
         let worst = frames::sections(self, stop)?;
         for (index, sensor) in self.sensors.iter().enumerate() {
-            page += &section(sensor);
+            page += &head_of(sensor);
             page += worst.get(index).map_or("", String::as_str);
+            page += &figures(sensor, &self.class_names);
         }
+        page += &summary::sources(self);
         let _ = write!(page, "<script>\n{SCRIPT}</script>\n</body></html>\n");
         Ok(page)
     }
-
-    /// What was compared, and what was left out.
-    fn head(&self) -> String {
-        let drives: String = self
-            .drives
-            .iter()
-            .map(|drive| {
-                let [detections, truth] = [&drive.detections, &drive.truth].map(|path| text(path));
-                format!("<li><code>{detections}</code> against <code>{truth}</code></li>\n")
-            })
-            .collect();
-        let mut head = format!(
-            "<p>det_post {}, docs/evaluation.md defines the figures.</p>\n<ol>{drives}</ol>\n",
-            env!("CARGO_PKG_VERSION")
-        );
-        let damage = self.damage.iter().map(|damage| format!("recording damaged: {damage}"));
-        let left_out = [
-            (self.num_repeated_frames, "frames left out: their stamp is repeated on their topic"),
-            (self.num_incomplete_frames, "frames of truth left out: array or attributes missing"),
-        ];
-        let left_out = left_out.into_iter().filter(|&(num, _)| num > 0);
-        for line in damage.chain(left_out.map(|(num, what)| format!("{num} {what}"))) {
-            let _ = writeln!(head, "<p class=warning>{}</p>", text(&line));
-        }
-        head
-    }
 }
 
-/// The figures of a sensor.
-fn section(sensor: &SensorFigures) -> String {
+/// The colours of the style sheet, which are those of images.
+fn colors() -> String {
+    let plain = [("background", BACKGROUND), ("grid", GRID), ("text", TEXT)];
+    let each = plain.into_iter().chain(VERDICTS);
+    let each = each.map(|(name, [r, g, b])| format!("--{name}: rgb({r} {g} {b}); "));
+    format!(":root {{ {}}}\n", each.collect::<String>())
+}
+
+/// What a sensor is, and what is left out of its figures.
+fn head_of(sensor: &SensorFigures) -> String {
     let SensorFigures { name, detections, truth, frame_id, num_frames, .. } = sensor;
     let mut section = format!("<h2>{}</h2>\n", text(name));
     let about = format!("{detections} against {truth} in {frame_id}, {num_frames} frames");
-    let _ = writeln!(section, "<p>{}</p>", text(&about));
+    let _ = writeln!(section, "<p class=about>{}</p>", text(&about));
     for (num, what) in [
         (sensor.num_truth_frames_alone, "frames of truth without detections"),
         (sensor.num_detection_frames_alone, "frames of detections without truth, left out"),
@@ -89,13 +77,18 @@ fn section(sensor: &SensorFigures) -> String {
             let _ = writeln!(section, "<p class=warning>{num} {what}</p>");
         }
     }
-    let (title, curves) = precision_curves(sensor);
+    section
+}
+
+/// The curves and tables of a sensor.
+fn figures(sensor: &SensorFigures, class_names: &[String]) -> String {
+    let (title, curves) = precision_curves(sensor, class_names);
     let precision = plot::plot(title, ["recall", "precision"], &curves);
     let curves = calibration_curves(sensor);
-    let calibration = plot::plot("how often a score is right", ["score", "precision"], &curves);
+    let calibration =
+        plot::plot("reliability: precision by score", ["score", "precision"], &curves);
     let tables = table::tables(&sensor.of);
-    let _ = writeln!(section, "{tables}<div class=row>{precision}{calibration}</div>");
-    section
+    format!("<div class=row>{precision}{calibration}</div>\n{tables}")
 }
 
 /// Text from a recording or a path, for the content or a quoted attribute of an element.

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use super::text;
-use crate::draw::{Curve, class_rgb};
+use crate::draw::Curve;
 
 /// Width and height, and the area of the curves: left, top, edge length.
-const SIZE: [f64; 2] = [640.0, 460.0];
-const AREA: [f64; 3] = [50.0, 30.0, 380.0];
+const SIZE: [f64; 2] = [660.0, 470.0];
+const AREA: [f64; 3] = [66.0, 30.0, 380.0];
 
 /// Curves over a grid, with a legend beside it.
 pub(super) fn plot(title: &str, [x_label, y_label]: [&str; 2], curves: &[Curve]) -> String {
@@ -30,7 +30,7 @@ pub(super) fn plot(title: &str, [x_label, y_label]: [&str; 2], curves: &[Curve])
                 svg,
                 "<text x={x:.1} y={} text-anchor=middle>{share:.1}</text>\
                  <text x={} y={:.1} text-anchor=end>{share:.1}</text>",
-                bottom + 16.0,
+                bottom + 20.0,
                 left - 6.0,
                 y + 4.0
             );
@@ -41,13 +41,13 @@ pub(super) fn plot(title: &str, [x_label, y_label]: [&str; 2], curves: &[Curve])
         "<text x={} y={} text-anchor=middle>{}</text>\
          <text transform=\"translate(14 {}) rotate(-90)\" text-anchor=middle>{}</text>",
         left + 0.5 * edge,
-        bottom + 36.0,
+        bottom + 42.0,
         text(x_label),
         top + 0.5 * edge,
         text(y_label)
     );
     for (index, curve) in curves.iter().enumerate() {
-        let [r, g, b] = class_rgb(index as u32);
+        let [r, g, b] = curve.color;
         let points: Vec<String> = curve
             .points
             .iter()
@@ -61,7 +61,7 @@ pub(super) fn plot(title: &str, [x_label, y_label]: [&str; 2], curves: &[Curve])
              </polyline><text x={} y={} style=\"fill:rgb({r} {g} {b})\">{name}</text>",
             points.join(" "),
             right + 14.0,
-            top + 14.0 + 18.0 * index as f64
+            top + 14.0 + 22.0 * index as f64
         );
     }
     svg + "</svg>\n"

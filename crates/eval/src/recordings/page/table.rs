@@ -54,13 +54,10 @@ fn lidar(figures: &LidarFigures) -> String {
         let row = |(bin, of): &(Bin, LidarRow)| row(name, Some(*bin), lidar_cells(of));
         class.by_range_m.iter().map(row)
     });
-    table("By class", &[&["class"], &LIDAR_HEADS[..]].concat(), rows, Some(mean))
-        + &table(
-            "By class and range",
-            &[&["class", "range, m"], &LIDAR_HEADS[..]].concat(),
-            bins,
-            None,
-        )
+    let by_class = Caption { text: "By class", is_open: true };
+    let by_range = Caption { text: "By class and range", is_open: false };
+    table(by_class, &[&["class"], &LIDAR_HEADS[..]].concat(), rows, Some(mean))
+        + &table(by_range, &[&["class", "range, m"], &LIDAR_HEADS[..]].concat(), bins, None)
         + &note
 }
 
@@ -72,13 +69,10 @@ fn camera(figures: &CameraFigures) -> String {
         let row = |(bin, of): &(Bin, CameraRow)| row(name, Some(*bin), camera_cells(of));
         class.by_height.iter().map(row)
     });
-    table("By class", &[&["class"], &CAMERA_HEADS[..]].concat(), rows, Some(mean))
-        + &table(
-            "By class and height",
-            &[&["class", "height, pixels"], &CAMERA_HEADS[..]].concat(),
-            bins,
-            None,
-        )
+    let by_class = Caption { text: "By class", is_open: true };
+    let by_height = Caption { text: "By class and height", is_open: false };
+    table(by_class, &[&["class"], &CAMERA_HEADS[..]].concat(), rows, Some(mean))
+        + &table(by_height, &[&["class", "height, pixels"], &CAMERA_HEADS[..]].concat(), bins, None)
 }
 
 fn row(class: &str, bin: Option<Bin>, cells: impl IntoIterator<Item = Cell>) -> Vec<Cell> {
@@ -115,9 +109,15 @@ fn camera_cells(row: &CameraRow) -> Vec<Cell> {
     [Cell::Count(row.num_truth)].into_iter().chain(figures).collect()
 }
 
-/// A table; the last row stays below the sorted ones.
+/// The line that folds and unfolds a table.
+struct Caption {
+    text: &'static str,
+    is_open: bool,
+}
+
+/// A table that folds; the last row stays below the sorted ones.
 fn table(
-    caption: &str,
+    Caption { text: caption, is_open }: Caption,
     heads: &[&str],
     rows: impl Iterator<Item = Vec<Cell>>,
     last: Option<Vec<Cell>>,
@@ -126,9 +126,11 @@ fn table(
         heads.iter().map(|head| format!("<th><button>{}</button></th>", text(head))).collect();
     let rows: String = rows.map(|row| line(&row)).collect();
     let last = last.map_or(String::new(), |row| format!("<tfoot>{}</tfoot>", line(&row)));
+    let open = if is_open { " open" } else { "" };
     format!(
-        "<table class=sortable><caption>{caption}</caption><thead><tr>{heads}</tr></thead>\n\
-         <tbody>{rows}</tbody>{last}</table>\n"
+        "<details{open}><summary>{caption}</summary><div class=scroll><table \
+         class=sortable><thead><tr>{heads}</tr></thead>\n\
+         <tbody>{rows}</tbody>{last}</table></div></details>\n"
     )
 }
 
