@@ -191,5 +191,9 @@ pub(super) fn eval(arguments: &EvalArguments) -> Result<ExitStatus> {
         folder.finish()?;
     }
     stdout::print(&evaluation.to_table())?;
+    let EvalArguments { json, html, out, coco, .. } = arguments;
+    for path in [json, html, out, coco].into_iter().flatten() {
+        tracing::info!("wrote {}", path.display());
+    }
     Ok(if evaluation.is_damaged() { ExitStatus::Damaged } else { ExitStatus::Done })
 }

@@ -27,6 +27,7 @@ mod ros_args;
 mod run;
 mod simulate;
 mod stdout;
+mod tally;
 mod telemetry;
 
 use std::path::PathBuf;

@@ -8,6 +8,7 @@ use super::interrupt::Interrupt;
 use super::observe::ObserveArguments;
 use super::progress::Progress;
 use super::ros_args::RosArguments;
+use super::tally::{self, Tally};
 use super::{ExitStatus, LikeArguments, stdout};
 use crate::detectors::MAX_FRAMES_IN_FLIGHT;
 use crate::replay::{
@@ -137,20 +138,27 @@ pub(super) fn replay(arguments: &ReplayArguments, ros: &RosArguments) -> Result<
     let create = |out: &PathBuf| ReplayFiles::create(out, &replay, arguments.images);
     let mut files = arguments.out.as_ref().map(create).transpose()?;
     let mut observer = arguments.observe.of_replay(&replay)?;
-    let report = run_with(replay, |frame| {
+    let (report, tally) = run_with(replay, |frame| {
         observer.see(frame)?;
         files.as_mut().map_or(Ok(()), |files| files.write(frame))
     })?;
-    if let Some(files) = files {
+    let mut wrote = String::new();
+    if let Some((files, out)) = files.zip(arguments.out.as_ref()) {
+        wrote = tally::wrote(out, files.num_images());
         files.finish(&report)?;
     }
     observer.finish()?;
     if report.read.num_messages == 0 {
         tracing::warn!("the recording, or the part of it, has no message of the channels' topics");
     }
-    stdout::print(&report.to_table())?;
+    let found = tally.to_text(rate == Rate::Max);
     if report.is_interrupted() {
+        stdout::print(&format!("{}{found}", report.to_table()))?;
         return Ok(ExitStatus::Interrupted);
+    }
+    stdout::print(&format!("{}{found}{wrote}", report.to_table()))?;
+    if let Some(hint) = tally::faster(&report) {
+        tracing::info!("{hint}");
     }
     let is_without_output = report.is_without_output();
     if is_without_output {
@@ -163,19 +171,23 @@ pub(super) fn replay(arguments: &ReplayArguments, ros: &RosArguments) -> Result<
     })
 }
 
-/// Runs a replay with a progress bar.
+/// Runs a replay and shows its progress; also counts what is found.
 ///
 /// # Errors
 /// Returns the errors of [`Replay::run`] and `on_frame`.
 pub(super) fn run_with(
     replay: Replay,
     mut on_frame: impl FnMut(&ReplayFrame<'_>) -> Result<()> + Send,
-) -> Result<Report> {
+) -> Result<(Report, Tally)> {
     let progress = Progress::new(replay.num_messages(), "messages");
-    replay.run(|frame| {
+    let mut tally = Tally::start();
+    let report = replay.run(|frame| {
         progress.set(frame.num_messages_read);
+        tally.see(frame);
         on_frame(frame)
-    })
+    })?;
+    tally.stop();
+    Ok((report, tally))
 }
 
 #[cfg(test)]

@@ -42,6 +42,8 @@ pub(super) struct LiveChannel {
     suppresses_itself: bool,
     state: Arc<ChannelState>,
     thread: ThreadState,
+    /// Names and types.
+    detection_topics: String,
     gate: OutputGate,
     /// Reused memory of summaries.
     window: FrameWindow,
@@ -102,6 +104,7 @@ impl LiveChannel {
             state: Arc::new(ChannelState::new(states.collect(), Serving::of(&channel), trace)),
             num_failures_seen: 0,
             gate: outputs.gate(),
+            detection_topics: outputs.detection_topics().join(", "),
             thread: ThreadState::Idle(Box::new(Worker::new(channel, outputs))),
             window: FrameWindow::new(),
             totals: Account::new(),
@@ -112,6 +115,12 @@ impl LiveChannel {
     /// Full names of the topics of its inputs.
     pub(super) fn topics(&self) -> impl Iterator<Item = &str> {
         self.inputs.iter().map(LiveInput::topic)
+    }
+
+    /// What it listens to and what it publishes.
+    pub(super) fn route(&self) -> String {
+        let inputs: Vec<&str> = self.topics().collect();
+        format!("{}: {} -> {}", self.config.name, inputs.join(", "), self.detection_topics)
     }
 
     /// Whether its detector needs transforms.

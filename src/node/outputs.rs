@@ -19,6 +19,8 @@ use det_post_types::{Detections, Header, ImageBox, Result, Stamp};
 
 /// The publishers of a channel.
 pub struct ChannelOutputs {
+    /// Full names of the topics of the detections, with their types.
+    detection_topics: Vec<String>,
     /// By message.
     detections: Vec<(OutputType, GatedPublisher)>,
     /// Of channels that publish messages of `vision_msgs`.
@@ -49,6 +51,10 @@ impl ChannelOutputs {
         let config = channel.config();
         let gate = OutputGate::new();
         let topics = OutputTopics::of(config, |topic| middleware.resolve(topic));
+        let detection_topics = topics.detections.iter().map(|(topic, output_type)| {
+            format!("{} ({})", middleware.resolve(topic), output_type.type_name())
+        });
+        let detection_topics = detection_topics.collect();
         let mut advertise = |topic: &str, type_name, qos| {
             Ok(GatedPublisher::new(middleware.advertise(topic, type_name, qos)?, &gate))
         };
@@ -81,6 +87,7 @@ impl ChannelOutputs {
             None => None,
         };
         Ok(Self {
+            detection_topics,
             detections,
             labels,
             markers,
@@ -92,6 +99,11 @@ impl ChannelOutputs {
             gate,
             message: Vec::new(),
         })
+    }
+
+    /// Full names of the topics of the detections, with their types.
+    pub fn detection_topics(&self) -> &[String] {
+        &self.detection_topics
     }
 
     /// Closes all publishers of the channel, from any thread.

@@ -56,11 +56,13 @@ struct ChannelTopics {
     /// The class table, where a message of `vision_msgs` has one.
     labels: Option<usize>,
     are_labels_written: bool,
+    /// Frames that were drawn.
+    num_drawn: u64,
 }
 
 impl ReplayFiles {
     /// Opens the folder and begins the files. Of each channel the first `num_images`
-    /// frames are drawn.
+    /// frames that are not dropped are drawn.
     ///
     /// # Errors
     /// `Usage` when the folder holds a file of the same name that det_post did not write,
@@ -130,10 +132,17 @@ impl ReplayFiles {
             }
         }
         self.bag.write(topics.shown, *log_time, &self.message)?;
-        if frame.number < self.num_images {
+        let topics = &mut self.channels[frame.channel];
+        if topics.num_drawn < self.num_images {
+            topics.num_drawn += 1;
             self.draw(frame, found)?;
         }
         Ok(())
+    }
+
+    /// The number of images so far.
+    pub fn num_images(&self) -> u64 {
+        self.channels.iter().map(|channel| channel.num_drawn).sum()
     }
 
     /// Draws a frame.
@@ -194,7 +203,7 @@ fn add_topics(bag: &mut BagWriter, config: &ChannelConfig) -> Result<ChannelTopi
         false => ("annotations", ImageAnnotations::TYPE),
     };
     let shown = add(&format!("{}/{name}", config.output), type_name, OfferedQos::default())?;
-    Ok(ChannelTopics { detections, shown, labels, are_labels_written: false })
+    Ok(ChannelTopics { detections, shown, labels, are_labels_written: false, num_drawn: 0 })
 }
 
 fn cannot(verb: &str, path: &Path) -> Error {

@@ -14,7 +14,7 @@ use crate::runtime::input::InputTotals;
 use crate::runtime::spread::SpreadSummary;
 use det_post_ops::device::UploadTotals;
 use det_post_ros::bag::LogSpan;
-use det_post_types::{Stamp, Transfer};
+use det_post_types::{Count, Stamp, Transfer};
 
 /// How reading the recording went.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -215,7 +215,11 @@ impl Report {
                 let _ = writeln!(table, "  stamps {count:>7}  {order}");
             }
             for (limit, count) in &channel.truncated {
-                let _ = writeln!(table, "  lost {count:>9}  {limit}");
+                let is_warning = Count::ALL.iter().any(|c| c.name() == *limit && c.is_warning());
+                let _ = match is_warning {
+                    true => writeln!(table, "  lost {count:>9}  {limit}"),
+                    false => writeln!(table, "  counted {count:>6}  {limit} (normal)"),
+                };
             }
             for LevelSummary { level, sites_mean, sites_max, .. } in &channel.levels {
                 let _ = writeln!(
@@ -266,7 +270,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    use det_post_types::{Count, Error, ErrorKind, FrameReport, Stage};
+    use det_post_types::{Error, ErrorKind, FrameReport, Stage};
 
     #[test]
     fn every_frame_is_accounted_for() {
@@ -305,6 +309,7 @@ mod tests {
 
         let table = whole.to_table();
         assert!(table.contains("3 in, 1 out, 3 detections"), "{table}");
+        assert!(table.contains("counted    400  points_not_finite (normal)"), "{table}");
         assert!(table.contains("recording damaged: cut at byte 9"), "{table}");
         assert!(table.contains("messages lost: 4"), "{table}");
         whole.channels.remove("camera");

@@ -35,7 +35,14 @@ fn the_demo_makes_everything_it_names() {
     let arguments = ["demo", "--seconds", "0.6", "--models", &models, "--out", &out_text];
     let run = det_post(&arguments);
     run.expect_code(0);
-    for part in ["within 50 m", "expected calibration error", "p95", "drive.gif"] {
+    for part in [
+        "within 50 m",
+        "expected calibration error",
+        "p95",
+        "drive.gif",
+        "found   camera: ",
+        "frames per second",
+    ] {
         assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
     }
     for file in [

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::interrupt::Interrupt;
 use super::simulate::SimulateArguments;
-use super::{ExitStatus, replay, simulate, stdout};
+use super::{ExitStatus, replay, simulate, stdout, tally};
 use crate::config::{ChannelKind, Config};
 use crate::replay::{Replay, ReplayFiles, ReplayOptions};
 use det_post_eval::recordings::{Classes, Evaluation, Sides, Terms};
@@ -89,7 +89,7 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
     let replay = Replay::open(&bag, &config, options)?;
     let mut files = ReplayFiles::in_folder(folder, &replay, 0)?;
     let mut surround = SurroundScene::in_the_middle(arguments.seconds * drive.camera_rate);
-    let report = replay::run_with(replay, |frame| {
+    let (report, tally) = replay::run_with(replay, |frame| {
         files.write(frame)?;
         surround.see(frame)
     })?;
@@ -133,7 +133,12 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
         true => surround::directions(out, seconds),
         false => directions(out, seconds),
     };
-    stdout::print(&format!("{}\n{}{directions}", report.to_table(), evaluation.to_table()))?;
+    let found = tally.to_text(true);
+    let (frames, accuracy) = (report.to_table(), evaluation.to_table());
+    stdout::print(&format!("{frames}{found}\n{accuracy}{directions}"))?;
+    if let Some(hint) = tally::faster(&report) {
+        tracing::info!("{hint}");
+    }
     Ok(ExitStatus::Done)
 }
 

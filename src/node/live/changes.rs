@@ -107,9 +107,7 @@ impl Shared {
         }
         for channel in channels {
             channel.start(middleware, &self.clock, &self.transforms)?;
-            for topic in channel.topics() {
-                tracing::info!("subscribed to {topic} through {}", self.middleware_name);
-            }
+            tracing::info!("channel {}, through {}", channel.route(), self.middleware_name);
         }
         Ok(())
     }

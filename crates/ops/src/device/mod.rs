@@ -23,6 +23,9 @@ pub use mapped_file::{FileBytes, UploadTotals};
 pub use mapped_uploads::MappedUploads;
 pub use payload::PayloadMemory;
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
 use det_post_types::{DeviceChoice, Error, ErrorKind, Result};
 
 /// The device of a channel.
@@ -52,10 +55,13 @@ impl Device {
             DeviceChoice::Auto => match Self::open_cuda(0) {
                 Ok(device) => (device, " (a GPU is usable)".to_owned()),
                 Err(lost) if lost.kind() == ErrorKind::DeviceLost => return Err(lost),
+                Err(_) if !Self::has_kernels() => {
+                    (Self::Cpu, " (this build is for CPUs: it has no CUDA kernels)".to_owned())
+                }
                 Err(reason) => (Self::Cpu, format!(" (no GPU is usable: {})", reason.message())),
             },
         };
-        tracing::info!("device {choice}: {device}{reason}");
+        log_once(format!("device {choice}: {device}{reason}"));
         Ok(device)
     }
 
@@ -99,6 +105,16 @@ impl Device {
     }
 
     #[cfg(feature = "cuda")]
+    fn has_kernels() -> bool {
+        cuda::has_kernels()
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn has_kernels() -> bool {
+        false
+    }
+
+    #[cfg(feature = "cuda")]
     fn open_cuda(ordinal: u32) -> Result<Self> {
         cuda::CudaDevice::open(ordinal).map(Self::Cuda)
     }
@@ -116,6 +132,16 @@ impl Device {
     #[cfg(not(feature = "cuda"))]
     fn open_cuda(_ordinal: u32) -> Result<Self> {
         Err(error("this program was built without the feature cuda"))
+    }
+}
+
+/// Logs a line, the first time that this process has it: every channel opens its device.
+fn log_once(line: String) {
+    static LOGGED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !logged.contains(&line) {
+        tracing::info!("{line}");
+        logged.insert(line);
     }
 }
 

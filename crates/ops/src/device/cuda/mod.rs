@@ -44,6 +44,11 @@ pub use tensor::{DeviceFloat, DeviceTensor, DeviceValues, PinnedTensor};
 pub(crate) use super::error;
 use det_post_types::{Error, ErrorKind, Result};
 
+/// Whether this build has kernels.
+pub(super) fn has_kernels() -> bool {
+    modules::check_built().is_ok()
+}
+
 /// An opened GPU. Clones share it.
 #[derive(Clone)]
 pub struct CudaDevice {
