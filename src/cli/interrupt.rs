@@ -1,7 +1,9 @@
 //! Requests to stop (SIGINT, SIGTERM, SIGHUP) as a flag.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -91,17 +93,12 @@ impl Signals {
     /// The next of them; `None` when no more can come.
     async fn next(&mut self) -> Option<()> {
         let Self { interrupted, terminated, hangup } = self;
-        let hangup = async {
-            match hangup {
-                Some(hangup) => hangup.recv().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            heard = interrupted.recv() => heard,
-            heard = terminated.recv() => heard,
-            heard = hangup => heard,
-        }
+        poll_fn(|context| {
+            let signals = [Some(&mut *interrupted), Some(&mut *terminated), hangup.as_mut()];
+            let mut heard = signals.into_iter().flatten().map(|signal| signal.poll_recv(context));
+            heard.find(Poll::is_ready).unwrap_or(Poll::Pending)
+        })
+        .await
     }
 }
 

@@ -11,18 +11,16 @@ use std::io::IsTerminal;
 use tracing::Event;
 use tracing::field::Field;
 use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
-use tracing_subscriber::{EnvFilter, reload};
+use tracing_subscriber::reload;
 
 use super::console_format::{self, ConsoleFormat};
 use super::progress::AboveProgress;
 use crate::node::{LogRecord, Logs, write_field};
 use det_post_ros::LogLevel;
-
-/// The filter without `RUST_LOG`: our own information, and warnings of libraries.
-const DEFAULT_FILTER: &str = "warn,det_post=info";
 
 /// Where logs go.
 pub(super) struct Sinks {
@@ -39,7 +37,8 @@ pub(super) struct Sinks {
 
 /// Starts logging: our own logs from `level` on (`debug`, `info`,
 /// `warn`, `error`, `fatal`) where one is given, else as `RUST_LOG` says. Live
-/// nodes may change the level. Calling it again changes nothing.
+/// nodes may change the level. Calling it again changes nothing. Without either: our own
+/// information, and warnings of libraries.
 pub(super) fn init(level: Option<&str>, sinks: &Sinks) {
     let first = level.map(str::to_owned);
     let (filter, handle) = reload::Layer::new(filter_of(level));
@@ -83,14 +82,19 @@ pub(super) fn init(level: Option<&str>, sinks: &Sinks) {
     }
 }
 
-/// The entries that are logged.
-fn filter_of(level: Option<&str>) -> EnvFilter {
+/// The entries that are logged. `RUST_LOG` has levels, and levels of targets: `warn,det_post=debug`.
+/// One that is neither means the default.
+fn filter_of(level: Option<&str>) -> Targets {
+    let of = |level: LevelFilter| {
+        Targets::new().with_default(LevelFilter::WARN).with_target("det_post", level)
+    };
     match level {
         // `tracing` has no level above error.
-        Some("fatal") => EnvFilter::new("error"),
-        Some(level) => EnvFilter::new(format!("warn,det_post={level}")),
+        Some("fatal") => Targets::new().with_default(LevelFilter::ERROR),
+        Some(level) => of(level.parse().unwrap_or(LevelFilter::INFO)),
         None => {
-            EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER))
+            let named = std::env::var("RUST_LOG").ok().and_then(|filter| filter.parse().ok());
+            named.unwrap_or_else(|| of(LevelFilter::INFO))
         }
     }
 }
@@ -239,7 +243,7 @@ mod tests {
     fn entries_of_this_program_reach_a_node() {
         let (sender, published) = std::sync::mpsc::channel();
         let node = det_post_ros::NodeName::new("front", "eyes").unwrap();
-        let filter = EnvFilter::new("warn,det_post=info");
+        let filter = filter_of(Some("info"));
         let subscriber = tracing_subscriber::registry().with(filter).with(ToNodes);
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!("before the node is there");
