@@ -20,7 +20,7 @@ pub(super) struct CalibrateArguments {
     /// A recording, as for `det_post replay`.
     bag: PathBuf,
     /// ROS 2 parameter files; later ones win.
-    #[arg(short, long, value_name = "YAML", num_args = 1..)]
+    #[arg(short, long, value_name = "YAML")]
     config: Vec<PathBuf>,
     /// Overrides one parameter, as ROS does: -p rig.head:=head.yaml
     #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]

@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use super::fingerprint::Fingerprint;
 use super::ros_args::RosArguments;
 use super::{ConfigArguments, ExitStatus, stdout};
-use crate::config::{CameraConfig, ChannelKind, EncoderFacts, LidarConfig};
+use crate::config::{
+    CameraConfig, ChannelKind, EncoderFacts, LidarConfig, describe_file, fitting_heads,
+};
 use crate::detectors::image2d::describe_cut;
 use crate::detectors::voxels;
 use det_post_infer::efficient_nms::EfficientNms;
 use det_post_infer::metadata::Metadata;
 use det_post_infer::sparse::{self, Plan};
 use det_post_types::text::{LineBreaks, shown};
-use det_post_types::{Error, Result};
+use det_post_types::{Error, ErrorKind, Result, input_file};
 
 /// What to check.
 #[derive(Debug, clap::Args)]
@@ -26,6 +28,9 @@ pub(super) struct CheckArguments {
     /// A sparse encoder (scn or Autoware's ONNX): lists its levels, steps and memory.
     #[arg(long, value_name = "ONNX")]
     encoder: Option<PathBuf>,
+    /// A network, an ONNX file: prints the parameter file that `replay --model` amounts to.
+    #[arg(long, value_name = "ONNX", conflicts_with_all = ["encoder", "json"])]
+    model: Option<PathBuf>,
     /// Voxels of a frame that the listed capacities are for.
     #[arg(long, value_name = "VOXELS", default_value_t = 160_000, requires = "encoder")]
     voxel_capacity: usize,
@@ -42,6 +47,14 @@ pub(super) fn check(arguments: &CheckArguments, ros: &RosArguments) -> Result<Ex
         }
     }
     let ConfigArguments { files, overrides, like } = &arguments.config;
+    if let [file] = &files[..]
+        && let Some(text) = described(file)?
+    {
+        stdout::print(&text)?;
+        return Ok(ExitStatus::Done);
+    }
+    let of_model = arguments.model.as_deref().map(parameters_of).transpose()?.unwrap_or_default();
+    let overrides = &[of_model, overrides.clone()].concat();
     let config = like.load(files, overrides, ros)?;
     if arguments.json {
         stdout::print(&Fingerprint::of(&config)?.to_json()?)?;
@@ -66,6 +79,75 @@ pub(super) fn check(arguments: &CheckArguments, ros: &RosArguments) -> Result<Ex
     }
     stdout::print(&text)?;
     Ok(ExitStatus::Done)
+}
+
+/// A file that is no parameter file in words: a network with its tensors and the heads that fit, a head
+/// with its kind and classes. `None` for any other.
+fn described(path: &Path) -> Result<Option<String>> {
+    if path.extension().is_some_and(|end| end == "onnx") {
+        return network_in_words(path).map(Some);
+    }
+    let Some(head) = describe_file(path)? else { return Ok(None) };
+    Ok(Some(format!(
+        "{path}: a head file, to be named in `NAME.head`\n  {head}\n",
+        path = path.display()
+    )))
+}
+
+/// Inputs, outputs and metadata of a network, and the heads that fit.
+fn network_in_words(path: &Path) -> Result<String> {
+    // A file that is missing or cannot be opened is an error of its own.
+    input_file::open(path).map_err(|e| {
+        let message = format!("cannot read {}", path.display());
+        Error::new(ErrorKind::Model, "check", message).with_source(e)
+    })?;
+    let (heads, metadata) = fitting_heads(path);
+    let escaped = |text: &str| shown(text.to_owned(), LineBreaks::Escaped);
+    let mut text = format!("{}\n", path.display());
+    for (side, tensors) in [("input", &metadata.inputs), ("output", &metadata.outputs)] {
+        for tensor in tensors {
+            text += &format!("  {side}: {}\n", escaped(&tensor.to_string()));
+        }
+    }
+    if metadata.outputs.is_empty() {
+        text += "  no outputs: it is not read as an ONNX file\n";
+    }
+    if let Some(task) = &metadata.task {
+        text += &format!("  task: {}\n", escaped(task));
+    }
+    match &metadata.class_names {
+        Some(Ok(names)) => {
+            text += &format!("  classes: {}: {}\n", names.len(), escaped(&names.join(", ")));
+        }
+        Some(Err(reason)) => text += &format!("  class names are not used: {reason}\n"),
+        None => {}
+    }
+    if let Some(size) = metadata.input_size {
+        text += &format!("  exported for images of {}x{}\n", size.width, size.height);
+    }
+    if metadata.is_end_to_end {
+        text += "  outputs are final boxes (end2end)\n";
+    }
+    text += &match &heads[..] {
+        [] => "  heads of cameras that fit: none; a head file describes others (docs/tutorials/your-network.md)\n".into(),
+        [head] => format!(
+            "  head that fits: {head}\n  det_post replay RECORDING --model {} runs it; det_post check --model prints its \
+             parameters\n",
+            path.display()
+        ),
+        heads => format!("  heads that fit: {}; name one: -p camera.head:=NAME\n", heads.join(", ")),
+    };
+    Ok(text)
+}
+
+/// The parameters of `replay --model`, as overrides.
+fn parameters_of(model: &Path) -> Result<Vec<String>> {
+    let Some(path) = model.to_str() else {
+        let message = format!("--model: '{}' is not UTF-8", model.display());
+        return Err(Error::new(ErrorKind::Usage, "arguments", message));
+    };
+    let path = path.replace('\'', "''");
+    Ok(vec![format!("camera.model_path:='{path}'"), "camera.input:=/camera/image_raw".to_owned()])
 }
 
 /// Whose class names a camera channel has, where its network names classes; else nothing.

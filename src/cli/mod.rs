@@ -19,6 +19,7 @@ mod live_file;
 mod man;
 mod migrate;
 mod observe;
+mod one_model;
 mod open_files;
 mod outputs;
 mod progress;
@@ -49,16 +50,22 @@ use det_post_types::{Error, ErrorKind, Result};
 #[derive(Debug, Parser)]
 #[command(version, about, after_help = exit::HELP)]
 struct Arguments {
-    /// Memory that reading recordings may take in all: decompressed chunks and lists of messages.
+    /// Memory limit for reading recordings, in MiB: decompressed chunks and lists of messages.
     #[arg(long, global = true, value_name = "MIB", default_value_t = 1024)]
     recording_memory_mib: usize,
+    /// Logs warnings and errors only.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Logs debug messages, too. RUST_LOG selects levels by module: RUST_LOG=warn,det_post::replay=debug
+    #[arg(short, long, global = true)]
+    verbose: bool,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Simulates a drive, detects on it, evaluates and draws it: the whole node at work.
+    /// Runs the whole pipeline on a simulated drive: detects, evaluates, draws.
     #[command(after_help = exit::HELP)]
     Demo(demo::DemoArguments),
     /// Replays a recording through the configured channels and writes their detections.
@@ -68,7 +75,7 @@ enum Command {
     /// this command where none is given.
     #[command(after_help = exit::HELP)]
     Run(run::RunArguments),
-    /// Measures what this machine gives: ops, copies, whole frames.
+    /// Measures operations, copies and whole frames on this machine.
     Bench(bench::BenchArguments),
     /// Compares detections with truth: AP, errors and calibration, per class and distance.
     #[command(after_help = exit::HELP)]
@@ -94,8 +101,8 @@ enum Command {
     /// them as a parameter file.
     #[command(after_help = exit::HELP)]
     Calibrate(calibrate::CalibrateArguments),
-    /// Checks parameter files and prints the effective configuration, or lists a sparse encoder
-    /// layer by layer.
+    /// Checks parameter files and prints the effective configuration; of an ONNX file, its tensors and
+    /// the heads that fit; of a head file, its facts; of a sparse encoder, its layers.
     Check(check::CheckArguments),
     /// Prints the completions of a shell: `source <(det_post completions bash)`.
     Completions(completions::CompletionsArguments),
@@ -141,6 +148,11 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => run::log_settings(arguments, &ros),
         _ => (None, None),
     };
+    let level = level.or(match (arguments.quiet, arguments.verbose) {
+        (true, _) => Some("warn"),
+        (false, true) => Some("debug"),
+        (false, false) => None,
+    });
     let is_read = matches!(&arguments.command, Command::Isolated);
     let (stderr, rosout) = (!ros.disables_stdout, !ros.disables_rosout);
     telemetry::init(level, &Sinks { stderr, rosout, is_read, logger });

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use super::interrupt::Interrupt;
 use super::observe::ObserveArguments;
+use super::one_model::{self, OneModel};
 use super::progress::Progress;
 use super::ros_args::RosArguments;
 use super::tally::{self, Tally};
 use super::{ExitStatus, LikeArguments, stdout};
+use crate::config::Config;
 use crate::detectors::MAX_FRAMES_IN_FLIGHT;
 use crate::replay::{
     LogTime, Rate, Replay, ReplayFiles, ReplayFrame, ReplayOptions, Report, Slice,
 };
 use det_post_ops::device::Device;
-use det_post_types::{DeviceChoice, Error, Result};
+use det_post_types::{DeviceChoice, Error, ErrorKind, Result};
 
 /// Arguments of `det_post replay`.
 #[derive(Debug, clap::Args)]
@@ -23,11 +25,13 @@ pub(super) struct ReplayArguments {
     /// A rosbag2 directory, an .mcap file or a .db3 file.
     bag: PathBuf,
     /// ROS 2 parameter files; later ones win.
-    #[arg(short, long, value_name = "YAML", num_args = 1..)]
+    #[arg(short, long, value_name = "YAML")]
     config: Vec<PathBuf>,
     /// Overrides one parameter, as ROS does: -p camera.score_threshold:=0.4
     #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]
     overrides: Vec<String>,
+    #[command(flatten)]
+    model: OneModel,
     #[command(flatten)]
     like: LikeArguments,
     /// Folder for detections.jsonl, detections/ (a recording), report.json and images/.
@@ -117,8 +121,11 @@ fn parse_warm_up(text: &str) -> std::result::Result<Duration, String> {
 /// Replays as the command line says and prints the report.
 pub(super) fn replay(arguments: &ReplayArguments, ros: &RosArguments) -> Result<ExitStatus> {
     let interrupt = Interrupt::listen()?;
-    let ReplayArguments { like, config, overrides, .. } = arguments;
-    let mut config = like.load(config, overrides, ros)?.with_topics(&ros.remaps);
+    if let Some(out) = arguments.out.as_ref().filter(|out| out.exists() && !out.is_dir()) {
+        let message = format!("--out {} is not a folder; allowed: a folder", out.display());
+        return Err(Error::new(ErrorKind::Usage, "outputs", message));
+    }
+    let mut config = configuration(arguments, ros)?;
     let mut gpus = Vec::new();
     if let Some(devices) = arguments.device {
         let choice;
@@ -169,6 +176,20 @@ pub(super) fn replay(arguments: &ReplayArguments, ros: &RosArguments) -> Result<
         (false, true) => ExitStatus::Failed,
         (false, false) => ExitStatus::Done,
     })
+}
+
+/// The configuration of files and overrides, or of one network.
+///
+/// # Errors
+/// `Config` for those; `Usage`, naming the recording's topics, where there are none.
+fn configuration(arguments: &ReplayArguments, ros: &RosArguments) -> Result<Config> {
+    let ReplayArguments { bag, config, overrides, model, like, .. } = arguments;
+    let has_none = config.is_empty() && overrides.is_empty() && ros.is_empty();
+    if has_none && !model.is_given() {
+        return Err(one_model::advice(bag)?);
+    }
+    let overrides = [model.overrides(bag)?, overrides.clone()].concat();
+    Ok(like.load(config, &overrides, ros)?.with_topics(&ros.remaps))
 }
 
 /// Runs a replay and shows its progress; also counts what is found.

@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_millis(20);
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArguments {
     /// ROS 2 parameter files; later ones win.
-    #[arg(short, long, value_name = "YAML", num_args = 1..)]
+    #[arg(short, long, value_name = "YAML")]
     config: Vec<PathBuf>,
     /// Overrides one parameter, as ROS does: -p camera.score_threshold:=0.4
     #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]

@@ -177,16 +177,24 @@ pub(super) fn read(
     problems: &mut Problems,
 ) -> Option<ChannelConfig> {
     let prefix = format!("{name}.");
-    let (facts_given, given) = split_facts(given);
+    let (facts_given, mut given) = split_facts(given);
     let is_inline = !facts_given.is_empty();
     let key = format!("{prefix}head");
     let network = Network::of(name, &given);
+    let is_chosen = match &network {
+        Some(network) if !is_inline => network.choose_head(&key, &mut given, problems),
+        _ => true,
+    };
     let (inline, facts_declared) = match is_inline {
         true => head::read_inline(&format!("{key}."), facts_given, network.as_ref(), problems),
         false => (None, Vec::new()),
     };
     let mut p = Reader::new(&prefix, given, problems);
-    let head = if is_inline { Some(key.clone()) } else { head_name(&mut p) };
+    let head = match is_inline {
+        true => Some(key.clone()),
+        false if is_chosen => head_name(&mut p),
+        false => None,
+    };
     let is_file = !is_inline && head.as_deref().is_some_and(paths::is_head_file);
     let missing = if is_file { p.missing_files("head") } else { Vec::new() };
     missing.iter().for_each(|message| p.problems().push(&key, message));
@@ -271,7 +279,8 @@ fn head_name(p: &mut Reader<'_>) -> Option<String> {
         "head",
         path(PathUse::NameOrPath),
         "What the network takes and gives: the name of a shipped head, the path of a head file (with a `/` \
-         or ending in `.yaml`), or the facts themselves (`head.sensor` and so on).",
+         or ending in `.yaml`), or the facts themselves (`head.sensor` and so on). `auto`, or no value, takes the \
+         shipped head of a camera that fits metadata and outputs of the file of `model_path`, if it is one.",
     )
 }
 

@@ -55,7 +55,7 @@ pub use camera::CameraConfig;
 pub use channel::{ChannelConfig, ChannelKind, Past};
 pub use head::{
     AnchorFacts, CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, PillarFacts, SurroundFacts,
-    SurroundKind, ViewFacts, VoxelFacts, YoloFacts,
+    SurroundKind, ViewFacts, VoxelFacts, YoloFacts, describe_file, fitting_heads,
 };
 pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy};
 pub use lidar::{DensificationConfig, LidarConfig, SparseEncoderConfig};
@@ -77,6 +77,11 @@ use files::{Entries, Entry, Sections};
 use problems::{Origin, Problems};
 use reader::Reader;
 use substitution::Arguments;
+
+/// The message of a configuration without a channel.
+const NO_CHANNEL: &str = "none is configured; allowed: one or more, in a parameter file (`--config FILE`; \
+                          config/camera.param.yaml and config/demo.param.yaml are examples) or as \
+                          `-p NAME.input:=TOPIC -p NAME.model_path:=FILE`";
 
 /// A parameter that rcl gives every node. It is accepted in files and has no
 /// effect here.
@@ -253,6 +258,8 @@ impl Config {
     fn from_entries(node: &NodeName, entries: Entries, mut problems: Problems) -> Result<Self> {
         let (of_node, mut of_channels, overrides) = split(entries, &mut problems);
         let qos_overrides = QosOverrides::read(overrides, &mut problems);
+        let mut of_node = of_node;
+        refuse_channel_keys(&mut of_node, &of_channels, &mut problems);
         let mut p = Reader::new("", of_node, &mut problems);
         let own = node::read(&mut p);
         let declared = p.finish();
@@ -265,7 +272,7 @@ impl Config {
             .collect();
         check_topics(&channels, &mut problems);
         if channels.is_empty() && problems.is_empty() {
-            problems.push("channels", "none is configured; allowed: one or more, as `NAME.head`");
+            problems.push("channels", NO_CHANNEL);
         }
         problems.into_result()?;
         let node::NodeParameters { device, use_sim_time, autostart, .. } = own;
@@ -327,6 +334,26 @@ fn add_folders(entries: &mut Entries, folders: &[PathBuf]) {
 /// Keys by which a mapping is a channel, also in sections for many nodes.
 const CHANNEL_KEYS: [&str; 3] = ["head", "input", "model_path"];
 
+/// Refuses keys of a channel without the channel's name: `head` for `camera.head`.
+fn refuse_channel_keys(
+    of_node: &mut Entries,
+    of_channels: &BTreeMap<String, Entries>,
+    problems: &mut Problems,
+) {
+    let name = match of_channels.len() {
+        1 => of_channels.keys().next().map_or("NAME", String::as_str),
+        _ => "NAME",
+    };
+    of_node.retain(|key, entry| {
+        let is_of_channel = CHANNEL_KEYS.contains(&key.as_str()) && !entry.origin.is_shared;
+        if is_of_channel {
+            let hint = format!("it is a key of a channel: did you mean `{name}.{key}`?");
+            problems.unknown_key(key, &entry.origin, Some(hint));
+        }
+        !is_of_channel
+    });
+}
+
 /// The part of a key before the first point.
 fn first(key: &str) -> &str {
     key.split('.').next().unwrap_or_default()
@@ -334,7 +361,7 @@ fn first(key: &str) -> &str {
 
 /// Splits values into those of the node, those of each channel, by the key below
 /// it, and overrides of quality of service. A mapping of which only sections for many nodes
-/// have values is no channel unless it has one of [`CHANNEL_KEYS`].
+/// have values is no channel unless it has one of [`CHANNEL_KEYS`]; every key of a channel is this node's.
 fn split(
     entries: Entries,
     problems: &mut Problems,
@@ -358,9 +385,10 @@ fn split(
     of_channels.retain(|name, entries| {
         let is_channel = entries.keys().any(|key| CHANNEL_KEYS.contains(&first(key)))
             || entries.values().any(|entry| !entry.origin.is_shared);
-        if !is_channel {
-            for (key, entry) in entries {
-                problems.unknown_key(&format!("{name}.{key}"), &entry.origin, None);
+        for (key, entry) in entries {
+            match is_channel {
+                true => entry.origin.is_shared = false,
+                false => problems.unknown_key(&format!("{name}.{key}"), &entry.origin, None),
             }
         }
         is_channel

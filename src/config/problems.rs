@@ -105,6 +105,10 @@ impl Problems {
         self.problems.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.problems.len()
+    }
+
     pub(super) fn append(&mut self, mut others: Self) {
         self.problems.append(&mut others.problems);
         self.warnings.append(&mut others.warnings);

@@ -106,7 +106,8 @@ fn calibration_finds_the_scales_of_int8_maps() {
     let all = ["-p", "rig.score_thresholds:=0.0"];
     let replay = |files: &[&str], name: &str| {
         let out = fixture.path(name).display().to_string();
-        let arguments = [&["replay", &bag, "--out", &out, "--config"], files, &all].concat();
+        let config = files.iter().flat_map(|file| ["--config", *file]).collect::<Vec<_>>();
+        let arguments = [&["replay", &bag, "--out", &out], &config[..], &all].concat();
         det_post(&arguments).expect_code(0);
         let text = std::fs::read_to_string(fixture.path(name).join("detections.jsonl")).unwrap();
         let line: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();

@@ -134,7 +134,11 @@ fn load_layers<T>(
         parse(&bytes)
     };
     parsed.map_err(|error| {
-        let message = format!("{}: {}: {}", path.display(), error.stage(), error.message());
+        let of_stage = match error.stage() {
+            of_error if of_error == stage => String::new(),
+            of_error => format!("{of_error}: "),
+        };
+        let message = format!("{}: {of_stage}{}", path.display(), error.message());
         Error::new(error.kind(), stage, message)
     })
 }

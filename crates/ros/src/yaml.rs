@@ -77,7 +77,7 @@ impl Node {
         let document = Document { text, budget, read_text };
         Bounded { document: &document, depth: 0 }
             .deserialize(serde_yaml::Deserializer::from_str(text))
-            .map_err(|error| error.to_string())
+            .map_err(|error| explained(text, &error))
     }
 
     /// Reads the document in the regular file at `path`, of at most
@@ -112,6 +112,32 @@ impl Node {
             Self::Map(_) => "a mapping",
         }
     }
+}
+
+/// The message of the parser, after what a line does wrong where that is seen: tabs, and a key in a
+/// column of its own.
+fn explained(text: &str, error: &serde_yaml::Error) -> String {
+    let message = error.to_string();
+    let number = error.location().map_or(0, |location| location.line());
+    let Some(line) = number.checked_sub(1).and_then(|index| text.lines().nth(index)) else {
+        return message;
+    };
+    let indent = &line[..line.len() - line.trim_start().len()];
+    if indent.contains('\t') {
+        return format!("line {number} is indented with a tab; allowed: spaces");
+    }
+    let is_key = line
+        .trim_start()
+        .split_once(':')
+        .is_some_and(|(_, value)| value.is_empty() || value.starts_with(' '));
+    if is_key && message.contains("did not find expected key") {
+        return format!(
+            "line {number} is indented by {} spaces, unlike the keys before it; allowed: one column for all keys of a \
+             mapping ({message})",
+            indent.len()
+        );
+    }
+    message
 }
 
 /// Checks nesting and number of values before the text reaches the parser,

@@ -13,6 +13,7 @@ use super::{ExitStatus, replay, simulate, stdout, tally};
 use crate::config::{ChannelKind, Config};
 use crate::replay::{Replay, ReplayFiles, ReplayOptions};
 use det_post_eval::recordings::{Classes, Evaluation, Sides, Terms};
+use det_post_ops::device::Device;
 use det_post_ros::output_folder::{OutputFolder, Replaces};
 use det_post_types::{DeviceChoice, Error, ErrorKind, Result};
 use scenes::Scenes;
@@ -71,6 +72,8 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
     };
     let mut overrides = networks.overrides(arguments.models.as_deref())?;
     overrides.push(format!("device:={}", arguments.device));
+    // A device that is not there is an error before the drive is simulated.
+    drop(Device::open(arguments.device)?);
     let mut folder = OutputFolder::open(out, REPLACES)?;
     let config = configuration(&mut folder, networks.parameters, &overrides)?;
     let bag = out.join("drive");

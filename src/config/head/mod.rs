@@ -8,6 +8,7 @@ mod anchor;
 mod camera;
 mod center;
 mod encoder;
+mod fitting;
 mod lidar;
 mod network;
 mod surround;
@@ -22,6 +23,7 @@ pub use camera::YoloFacts;
 pub use center::CenterFacts;
 pub use encoder::{EncoderFacts, PillarFacts, VoxelFacts};
 pub(super) use encoder::{EncoderKind, KINDS as ENCODERS};
+pub(super) use fitting::AUTO;
 pub(super) use lidar::OutputKind;
 pub use lidar::{LidarFacts, LidarOutputs};
 pub(super) use network::Network;
@@ -36,7 +38,9 @@ use super::problems::{Origin, Problems, nearest};
 use super::reader::{Reader, described};
 use super::value::Length::OneOrMore;
 use super::value::{list, one_of, text};
+use det_post_infer::metadata::Metadata;
 use det_post_ros::yaml::Node;
+use det_post_types::Result;
 
 /// The shipped heads by name: the files of `config/heads`, as the build script lists them.
 pub(super) const SHIPPED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/heads.rs"));
@@ -44,6 +48,47 @@ pub(super) const SHIPPED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/
 /// The shipped lists of class names.
 const CLASS_LISTS: &[(&str, &str)] =
     &[("coco80", include_str!("../../../config/heads/classes/coco80.yaml"))];
+
+/// Names of networks, without `yolo` where they begin with it, and the heads that they use. The first
+/// whose name begins a word holds.
+const FAMILIES: &[(&str, &str)] = &[
+    ("11", "yolov8"),
+    ("12", "yolov8"),
+    ("13", "yolov8"),
+    ("26", "yolo26"),
+    ("10", "yolov10"),
+    ("3", "yolov5"),
+    ("5", "yolov5"),
+    ("7", "yolov5"),
+    ("8", "yolov8"),
+    ("9", "yolov8"),
+    ("rtdetr", "rtdetr"),
+    ("rt_detr", "rtdetr"),
+    ("dfine", "rtdetr"),
+    ("d_fine", "rtdetr"),
+    ("deim", "rtdetr"),
+    ("centerpoint", "centerpoint_autoware"),
+    ("pointpillars", "pointpillars_kitti"),
+    ("second", "second_kitti"),
+    ("streampetr", "streampetr_autoware"),
+];
+
+/// The head of the family that a name is of: `yolo11n` is one of ultralytics' since YOLOv8.
+fn of_family(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase().replace('-', "_");
+    let of_yolo = name.strip_prefix("yolo").map(|rest| rest.trim_start_matches(['v', '_']));
+    let is_numbered = of_yolo.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    if let Some(version) = of_yolo.filter(|_| is_numbered) {
+        let is_rotated = version.contains("obb");
+        let head = FAMILIES.iter().find(|(family, _)| version.starts_with(family))?.1;
+        return Some(match (head, is_rotated) {
+            ("yolo26", true) => "yolo26_obb",
+            (_, true) => "yolo_obb",
+            (head, false) => head,
+        });
+    }
+    FAMILIES.iter().find(|(family, _)| name.starts_with(family)).map(|(_, head)| *head)
+}
 
 /// A head that was read.
 pub(super) struct Head {
@@ -87,6 +132,32 @@ pub(super) fn read(
     head
 }
 
+/// What a head file holds, in a line: its kind and classes; `None` where a text is no head file, as
+/// it has no `sensor`.
+///
+/// # Errors
+/// `Config`, naming every problem.
+pub fn describe_file(path: &Path) -> Result<Option<String>> {
+    let text = read_file(path)?;
+    let is_head = matches!(Node::parse(&text), Ok(Node::Map(map)) if map.contains_key("sensor"));
+    if !is_head {
+        return Ok(None);
+    }
+    let mut problems = Problems::default();
+    let head = parse(&path.display().to_string(), &text, None, &mut problems);
+    problems.into_result()?;
+    let Some(Head { facts, .. }) = head else { return Ok(None) };
+    let kind = kind_in_words(&text).unwrap_or_default();
+    let names = facts.class_names();
+    Ok(Some(format!("{kind}; {} classes: {}", names.len(), names.join(", "))))
+}
+
+/// The shipped heads of cameras that fit a network, with what its file says about it.
+pub fn fitting_heads(path: &Path) -> (Vec<&'static str>, Metadata) {
+    let network = Network::of_file("camera", path);
+    (network.fitting_heads(), network.metadata)
+}
+
 /// Reads a head whose facts stand in the configuration itself; `prefix` precedes their keys.
 /// Also returns the facts as parameters. Without class names the network's are used.
 pub(super) fn read_inline(
@@ -120,9 +191,14 @@ fn text_of(key: &str, name: &str, problems: &mut Problems) -> Option<String> {
         return Some((*text).to_owned());
     }
     let names: Vec<&str> = SHIPPED.iter().map(|(shipped, _)| *shipped).collect();
-    let hint = nearest(name, names.iter().copied())
+    let hint = of_family(name)
+        .or_else(|| nearest(name, names.iter().copied()))
         .map_or(String::new(), |nearest| format!("; did you mean `{nearest}`?"));
-    let allowed = format!("{}, or the path of a head file{hint}", names.join(", "));
+    let auto = match name {
+        AUTO => "; `auto` is for networks that run here: it reads the file of `model_path`",
+        _ => "",
+    };
+    let allowed = format!("{}, or the path of a head file{hint}{auto}", names.join(", "));
     problems.refuse(key, Node::Text(name.to_owned()), &allowed);
     None
 }
@@ -302,6 +378,30 @@ fn first_repeated(names: &[String]) -> Option<&String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn families_have_a_head() {
+        for (name, head) in [
+            ("yolo11", "yolov8"),
+            ("yolo11n", "yolov8"),
+            ("yolov9", "yolov8"),
+            ("YOLOv12", "yolov8"),
+            ("yolo8", "yolov8"),
+            ("yolov26", "yolo26"),
+            ("yolo11-obb", "yolo_obb"),
+            ("yolo26n_obb", "yolo26_obb"),
+            ("yolov7", "yolov5"),
+            ("rtdetrv2", "rtdetr"),
+            ("D-FINE", "rtdetr"),
+            ("centerpoint", "centerpoint_autoware"),
+        ] {
+            assert_eq!(of_family(name), Some(head), "{name}");
+        }
+        assert_eq!(of_family("yolo"), None);
+        assert_eq!(of_family("yolox_s"), None);
+        let shipped = |head: &str| SHIPPED.iter().any(|(name, _)| *name == head);
+        assert!(FAMILIES.iter().all(|(_, head)| shipped(head)));
+    }
 
     #[test]
     fn every_shipped_head_is_sound() {

@@ -24,10 +24,10 @@ const MAX_LISTED: usize = 5;
 /// The network of a channel.
 pub(in crate::config) struct Network {
     /// Name of the channel.
-    channel: String,
+    pub(super) channel: String,
     /// Path of the file, as given.
-    path: String,
-    metadata: Metadata,
+    pub(super) path: String,
+    pub(super) metadata: Metadata,
 }
 
 impl Network {
@@ -40,8 +40,14 @@ impl Network {
         let is_external = text("engine.kind").is_some_and(|kind| kind == "external");
         let path = text("model_path").filter(|_| !is_external)?;
         let path = locate(path, &given.get("model_path")?.origin.folders);
+        Some(Self::of_file(channel, Path::new(&path)))
+    }
+
+    /// The network of a file, for a channel.
+    pub(super) fn of_file(channel: &str, path: &Path) -> Self {
+        let (channel, path) = (channel.to_owned(), path.display().to_string());
         let metadata = Metadata::of_file(Path::new(&path));
-        Some(Self { channel: channel.to_owned(), path, metadata })
+        Self { channel, path, metadata }
     }
 
     /// The names of the file, if they are a list.
@@ -113,7 +119,10 @@ impl Network {
         let is_own = |layout: &YoloLayout| {
             let input = facts.input_size.unwrap_or(Size::new(1, 1));
             let outputs = layout.outputs(num_classes, input, false).unwrap_or_default();
-            outputs.iter().flat_map(|output| &output.shapes).any(|expected| fits(expected, shape))
+            outputs
+                .iter()
+                .flat_map(|output| &output.shapes)
+                .any(|expected| fits(expected, shape, false))
         };
         if is_own(&layout) && !is_own(&facts.layout) {
             let Self { channel, path, .. } = self;
@@ -144,8 +153,12 @@ impl Network {
                  come from the head"
             ));
         }
+        let num_problems = problems.len();
         self.check_task(key, &facts.layout, problems);
         self.check_sizes(key, facts, problems);
+        if problems.len() == num_problems {
+            self.check_outputs(key, facts, problems);
+        }
     }
 
     fn check_names(&self, key: &str, given: &[String], problems: &mut Problems) {
@@ -242,12 +255,12 @@ impl Network {
 }
 
 /// Whether a shape of a file is one that a layout has; `None` is any length. An open dimension
-/// fits where any length does.
-fn fits(expected: &[Option<usize>], shape: &[Dim]) -> bool {
+/// of the file fits where any length does or, if `takes_open`, everywhere.
+pub(super) fn fits(expected: &[Option<usize>], shape: &[Dim], takes_open: bool) -> bool {
     let dims = expected.iter().zip(shape);
     let is_same = |(expected, dim): (&Option<usize>, &Dim)| match (expected, dim) {
         (Some(expected), Dim::Fixed(found)) => expected == found,
-        (Some(expected), Dim::Dynamic) => *expected == 1,
+        (Some(expected), Dim::Dynamic) => takes_open || *expected == 1,
         (None, _) => true,
     };
     expected.len() == shape.len() && dims.into_iter().all(is_same)

@@ -29,7 +29,10 @@ pub struct Metadata {
     pub stride: Option<u32>,
     /// Whether the outputs are final boxes.
     pub is_end_to_end: bool,
-    /// The outputs, in their order, with the shapes that the file gives.
+    /// The inputs, in their order, with the shapes that the file gives; old files list their
+    /// constants among them.
+    pub inputs: Vec<TensorSpec>,
+    /// The outputs, likewise.
     pub outputs: Vec<TensorSpec>,
 }
 
@@ -37,8 +40,9 @@ impl Metadata {
     /// The metadata of an ONNX file. A file that is missing or cannot be read says nothing here: its
     /// engine refuses it by name.
     pub fn of_file(path: &Path) -> Self {
-        let onnx::Entries { texts, outputs } = onnx::metadata_entries(path).unwrap_or_default();
-        Self { outputs, ..Self::of_entries(&texts) }
+        let onnx::Entries { texts, inputs, outputs } =
+            onnx::metadata_entries(path).unwrap_or_default();
+        Self { inputs, outputs, ..Self::of_entries(&texts) }
     }
 
     fn of_entries(entries: &[(String, String)]) -> Self {
@@ -49,6 +53,7 @@ impl Metadata {
             input_size: text("imgsz").and_then(input_size_of),
             stride: text("stride").and_then(|stride| stride.parse().ok()).filter(|&s| s > 0),
             is_end_to_end: text("end2end").is_some_and(|is| is.eq_ignore_ascii_case("true")),
+            inputs: Vec::new(),
             outputs: Vec::new(),
         }
     }

@@ -1,4 +1,4 @@
-//! The metadata of a file and its outputs, read past everything else: a network of a gigabyte costs a few reads.
+//! The metadata of a file, its inputs and outputs, read past everything else: a network of a gigabyte costs a few reads.
 
 use std::io::{BufReader, Error, ErrorKind, Read, Result, Seek as _};
 use std::path::Path;
@@ -12,14 +12,15 @@ const MAX_FIELDS: usize = 1 << 16;
 /// The most entries, and the most bytes of one; further and longer ones are left out.
 const MAX_ENTRIES: usize = 256;
 const MAX_ENTRY_BYTES: u64 = 1 << 20;
-/// The most outputs of the graph that are read, and the most bytes of one.
-const MAX_OUTPUTS: usize = 64;
-const MAX_OUTPUT_BYTES: u64 = 1 << 16;
+/// The most inputs, and outputs, of the graph that are read, and the most bytes of one.
+const MAX_TENSORS: usize = 64;
+const MAX_TENSOR_BYTES: u64 = 1 << 16;
 /// Number and wire type of `ModelProto.metadata_props`.
 const METADATA: u64 = 14 << 3 | 2;
 /// Number and wire type of `ModelProto.graph`.
 const GRAPH: u64 = 7 << 3 | 2;
-/// Number and wire type of `GraphProto.output`.
+/// Number and wire type of `GraphProto.input` and `GraphProto.output`.
+const INPUT: u64 = 11 << 3 | 2;
 const OUTPUT: u64 = 12 << 3 | 2;
 
 /// What is read of a file.
@@ -27,11 +28,14 @@ const OUTPUT: u64 = 12 << 3 | 2;
 pub(crate) struct Entries {
     /// Keys and values, in the order of the file. Entries that are not text are left out.
     pub(crate) texts: Vec<(String, String)>,
-    /// The outputs of the graph with the shapes that the file gives, in their order.
+    /// The inputs of the graph with the shapes that the file gives, in their order; old files list
+    /// their constants among them.
+    pub(crate) inputs: Vec<TensorSpec>,
+    /// The outputs, likewise.
     pub(crate) outputs: Vec<TensorSpec>,
 }
 
-/// Reads metadata and outputs of a file, of which the rest is passed.
+/// Reads metadata, inputs and outputs of a file, of which the rest is passed.
 ///
 /// # Errors
 /// When the file cannot be read, or is not of the wire format as far as it is read.
@@ -66,12 +70,13 @@ pub(crate) fn entries(path: &Path) -> Result<Entries> {
                     entries.texts.push((key.to_owned(), value.to_owned()));
                 }
             }
-            OUTPUT
-                if is_graph && len <= MAX_OUTPUT_BYTES && entries.outputs.len() < MAX_OUTPUTS =>
-            {
+            INPUT | OUTPUT if is_graph && len <= MAX_TENSOR_BYTES => {
                 let bytes = take(&mut reader, len)?;
-                let output = parse::value_info(Message::new("ValueInfoProto", &bytes, 0));
-                entries.outputs.push(spec_of(&output.unwrap_or_default()));
+                let tensor = parse::value_info(Message::new("ValueInfoProto", &bytes, 0));
+                let of_side = if key == INPUT { &mut entries.inputs } else { &mut entries.outputs };
+                if of_side.len() < MAX_TENSORS {
+                    of_side.push(spec_of(&tensor.unwrap_or_default()));
+                }
             }
             _ => reader.seek_relative(i64::try_from(len).map_err(Error::other)?)?,
         }
@@ -85,13 +90,13 @@ fn take(reader: &mut impl Read, len: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn spec_of(output: &ValueInfo<'_>) -> TensorSpec {
+fn spec_of(tensor: &ValueInfo<'_>) -> TensorSpec {
     let dim = |dim: &Option<i64>| match dim.and_then(|dim| usize::try_from(dim).ok()) {
         Some(length) => Dim::Fixed(length),
         None => Dim::Dynamic,
     };
-    let shape = output.shape.as_ref().map(|dims| dims.iter().map(dim).collect());
-    TensorSpec { name: output.name.to_owned(), element: None, shape }
+    let shape = tensor.shape.as_ref().map(|dims| dims.iter().map(dim).collect());
+    TensorSpec { name: tensor.name.to_owned(), element: None, shape }
 }
 
 /// The next varint; `None` at the end of the file.
@@ -152,10 +157,11 @@ mod tests {
     }
 
     #[test]
-    fn outputs_of_the_graph_are_read_with_their_shapes() {
+    fn tensors_of_the_graph_are_read_with_their_shapes() {
         use crate::onnx::write::{model, named, put_bytes, tensor_info};
         let mut graph = Vec::new();
         put_bytes(&mut graph, 1, &[0x0a, 1, b'x']);
+        put_bytes(&mut graph, 11, &tensor_info("images", 1, Some(&[1, 3, 8, 8])));
         put_bytes(&mut graph, 12, &tensor_info("a", 1, Some(&[1, 300, 7])));
         put_bytes(&mut graph, 12, &tensor_info("b", 7, None));
         put_bytes(&mut graph, 12, &named("c"));
@@ -165,6 +171,8 @@ mod tests {
         let found = entries(file.path()).unwrap();
         let shape = [1, 300, 7].map(Dim::Fixed).to_vec();
         let spec = |name: &str, shape| TensorSpec { name: name.into(), element: None, shape };
+        let image = [1, 3, 8, 8].map(Dim::Fixed).to_vec();
+        assert_eq!(found.inputs, [spec("images", Some(image))]);
         assert_eq!(found.outputs, [spec("a", Some(shape)), spec("b", None), spec("c", None)]);
         assert_eq!(found.texts, [("task".to_owned(), "obb".to_owned())]);
         for end in 0..bytes.len() {

@@ -1,0 +1,101 @@
+//! `--model` and `--topic`: a channel without a parameter file.
+
+use std::path::{Path, PathBuf};
+
+use det_post_ros::bag::{BagReader, TopicInfo};
+use det_post_ros::messages::{CompressedImage, Image, PointCloud2};
+use det_post_types::{Error, ErrorKind, Result};
+
+/// The network of one channel and its topic.
+#[derive(Debug, clap::Args)]
+pub(super) struct OneModel {
+    /// The network of one channel, an ONNX file, instead of a parameter file. The channel is called `camera`,
+    /// for a topic of clouds `lidar`; its head is the one that fits, unless `-p camera.head:=NAME` gives it.
+    #[arg(long, value_name = "ONNX", conflicts_with_all = ["config", "like"])]
+    model: Option<PathBuf>,
+    /// The topic of that channel. The default is the only topic of images in the recording.
+    #[arg(long, value_name = "TOPIC", requires = "model")]
+    topic: Option<String>,
+}
+
+impl OneModel {
+    /// The parameters that a channel of this network has, as overrides ahead of others.
+    ///
+    /// # Errors
+    /// `Usage` naming the topics of images when the recording has none or several, or lacks the one
+    /// that is given; those of opening the recording.
+    pub(super) fn overrides(&self, bag: &Path) -> Result<Vec<String>> {
+        let Some(model) = &self.model else { return Ok(Vec::new()) };
+        let Some(path) = model.to_str() else {
+            return Err(usage(format!("--model: '{}' is not UTF-8", model.display())));
+        };
+        let reader = BagReader::open(bag)?;
+        let topics = reader.topics();
+        let of_images = names(topics, is_image);
+        let topic = match (&self.topic, &of_images[..]) {
+            (Some(topic), _) => topic.as_str(),
+            (None, [only]) => only,
+            (None, _) => {
+                let allowed = listed(&of_images, &names(topics, is_cloud));
+                return Err(usage(format!("--topic is needed; {allowed}")));
+            }
+        };
+        let Some(found) = topics.iter().find(|found| found.name == topic) else {
+            let allowed = listed(&of_images, &names(topics, is_cloud));
+            return Err(usage(format!("--topic {topic} is not in the recording; {allowed}")));
+        };
+        let channel = if is_cloud(found) { "lidar" } else { "camera" };
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+        Ok(vec![
+            format!("{channel}.input:={}", quoted(topic)),
+            format!("{channel}.model_path:={}", quoted(path)),
+        ])
+    }
+
+    /// Whether a network is given.
+    pub(super) fn is_given(&self) -> bool {
+        self.model.is_some()
+    }
+}
+
+/// What to give for a recording where nothing is configured.
+///
+/// # Errors
+/// Those of opening the recording.
+pub(super) fn advice(bag: &Path) -> Result<Error> {
+    let reader = BagReader::open(bag)?;
+    let topics = reader.topics();
+    let (images, clouds) = (names(topics, is_image), names(topics, is_cloud));
+    let topic = images.first().copied().unwrap_or("TOPIC");
+    Ok(usage(format!(
+        "no channel is configured; allowed: a network, `det_post replay {} --model NETWORK.onnx --topic {topic}`, or a \
+         parameter file, `--config FILE` (config/camera.param.yaml and config/demo.param.yaml are examples); {}",
+        bag.display(),
+        listed(&images, &clouds)
+    )))
+}
+
+/// Topics of images and clouds in words.
+fn listed(images: &[&str], clouds: &[&str]) -> String {
+    let of = |kind: &str, names: &[&str]| match names {
+        [] => format!("no topic of {kind} is in the recording"),
+        names => format!("topics of {kind}: {}", names.join(" ")),
+    };
+    format!("{}; {}", of("images", images), of("clouds", clouds))
+}
+
+fn names(topics: &[TopicInfo], is: fn(&TopicInfo) -> bool) -> Vec<&str> {
+    topics.iter().filter(|topic| is(topic)).map(|topic| topic.name.as_str()).collect()
+}
+
+fn is_image(topic: &TopicInfo) -> bool {
+    [Image::TYPE, CompressedImage::TYPE].contains(&topic.type_name.as_str())
+}
+
+fn is_cloud(topic: &TopicInfo) -> bool {
+    topic.type_name == PointCloud2::TYPE
+}
+
+fn usage(message: String) -> Error {
+    Error::new(ErrorKind::Usage, "arguments", message)
+}

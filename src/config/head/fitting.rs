@@ -1,0 +1,224 @@
+//! Heads that fit the network of a camera: `head: auto`, and what a misfit suggests.
+//!
+//! What the file says decides: task, strides and sizes of its metadata, names and shapes of its
+//! inputs and outputs. Nothing is guessed: of several heads none is taken.
+
+use super::network::{Network, fits};
+use super::{Facts, SHIPPED, YoloFacts, read};
+use crate::config::files::{Entries, Entry};
+use crate::config::paths;
+use crate::config::problems::{Origin, Problems};
+use det_post_infer::efficient_nms::EfficientNms;
+use det_post_ros::yaml::Node;
+use det_post_types::{Dim, Size, TensorSpec, YoloLayout, YoloOutput};
+
+/// The value of `head` that takes the head that fits.
+pub(in crate::config) const AUTO: &str = "auto";
+
+/// How the names of heads begin whose networks run elsewhere.
+const ELSEWHERE: &str = "isaac_ros_";
+
+/// The name that YOLOX's exporter gives the output. Others export the same shape for images that
+/// are prepared in another way.
+const YOLOX_OUTPUT: &str = "output";
+
+impl Network {
+    /// Puts the head that fits in the place of `auto`, or of a head that is not given. `key` is the
+    /// parameter of the head. Returns whether a head is given now.
+    pub(in crate::config) fn choose_head(
+        &self,
+        key: &str,
+        given: &mut Entries,
+        problems: &mut Problems,
+    ) -> bool {
+        let is_auto = |entry: &Entry| matches!(&entry.node, Node::Text(head) if head == AUTO);
+        if !given.get("head").is_none_or(is_auto) {
+            return true;
+        }
+        let Self { channel, path, metadata, .. } = self;
+        if let Some(model) = given.get("model_path") {
+            let missing = paths::missing(&model.node, &model.origin.folders);
+            if !missing.is_empty() {
+                let key = format!("{channel}.model_path");
+                missing.iter().for_each(|message| problems.push(&key, message));
+                return false;
+            }
+        }
+        let fitting = self.fitting_heads();
+        let says = describe(&metadata.outputs);
+        let task = metadata.task.as_ref().map_or(String::new(), |task| format!(" (task `{task}`)"));
+        match fitting[..] {
+            [head] => {
+                problems.note(format!(
+                    "{channel}: head {head}: the one that fits the network {path}, whose outputs are {says}{task}"
+                ));
+                let origin = Origin::own(path);
+                given.insert("head".into(), Entry { node: Node::Text(head.into()), origin });
+                true
+            }
+            [] => {
+                let found = match metadata.outputs.is_empty() {
+                    true => "which is not read as an ONNX file with outputs".to_owned(),
+                    false => format!("whose outputs are {says}{task}"),
+                };
+                problems.push(key, &format!(
+                    "none of the shipped heads of cameras fits the network {path}, {found}; allowed: the path of a head \
+                     file (docs/tutorials/your-network.md), or a head by name where names and classes are others"
+                ));
+                false
+            }
+            _ => {
+                problems.push(key, &format!(
+                    "the network {path} does not say which head it has: its outputs are {says}{task}; allowed: one of {}",
+                    fitting.join(", ")
+                ));
+                false
+            }
+        }
+    }
+
+    /// The shipped heads of cameras that fit, without those that are equal to one before.
+    pub(in crate::config) fn fitting_heads(&self) -> Vec<&'static str> {
+        let mut fitting: Vec<(&'static str, YoloFacts)> = Vec::new();
+        for (name, _) in SHIPPED.iter().filter(|(name, _)| !name.starts_with(ELSEWHERE)) {
+            let read = read("head", name, Some(self), &mut Problems::default());
+            if let Some(Facts::Camera(facts)) = read.map(|head| head.facts)
+                && self.misfit(&facts).is_none()
+                && self.is_named(&facts)
+                && fitting.iter().all(|(_, other)| *other != facts)
+            {
+                fitting.push((name, facts));
+            }
+        }
+        let has = |layout: fn(&YoloLayout) -> bool| fitting.iter().any(|(_, f)| layout(&f.layout));
+        let is_yolox = |layout: &YoloLayout| matches!(layout, YoloLayout::Yolox { .. });
+        if has(|layout| matches!(layout, YoloLayout::V5)) && has(is_yolox) {
+            // A row a cell, of which YOLOv5 has three.
+            fitting.retain(|(_, facts)| is_yolox(&facts.layout));
+        }
+        fitting.into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// Whether metadata and names do not contradict a head that fits by its shapes.
+    fn is_named(&self, facts: &YoloFacts) -> bool {
+        let mut problems = Problems::default();
+        self.check("head", facts, false, &mut problems);
+        let is_of_yolox = self.metadata.stride.is_none()
+            && self.metadata.outputs.first().is_some_and(|output| output.name == YOLOX_OUTPUT);
+        problems.is_empty() && (is_of_yolox || !matches!(facts.layout, YoloLayout::Yolox { .. }))
+    }
+
+    /// What a head expects that the outputs of the file are not; `None` where they fit, or the file
+    /// does not say what they are.
+    pub(super) fn misfit(&self, facts: &YoloFacts) -> Option<String> {
+        let found = &self.metadata.outputs;
+        let expected = self.expected(facts, facts.class_names.len())?;
+        if found.is_empty() || outputs_fit(&expected, facts, found) {
+            return None;
+        }
+        let shapes =
+            |output: &YoloOutput| output.shapes.iter().map(|shape| written(shape)).collect();
+        let shapes: Vec<String> =
+            expected.iter().flat_map(shapes as fn(&_) -> Vec<String>).collect();
+        Some(shapes.join(", "))
+    }
+
+    /// Refuses a head that does not fit the outputs of the file, with those that do.
+    pub(super) fn check_outputs(&self, key: &str, facts: &YoloFacts, problems: &mut Problems) {
+        let Some(expected) = self.misfit(facts) else { return };
+        // Its suppression is cut off: other tensors are the outputs then.
+        if matches!(EfficientNms::of_file(self.path.as_ref()), Ok(Some(_))) {
+            return;
+        }
+        let Self { path, metadata, .. } = self;
+        let found = describe(&metadata.outputs);
+        let num_given = facts.class_names.len();
+        let num_classes = self.num_classes(facts);
+        let cure = match (num_classes, &self.fitting_heads()[..]) {
+            (Some(num), _) => format!(
+                "the network has {num} classes and `class_names` has {num_given}: give all names of the network, in its order"
+            ),
+            (None, []) => {
+                "the path of a head file for this network (docs/tutorials/your-network.md)".into()
+            }
+            (None, heads) => format!("heads that fit: {}", heads.join(", ")),
+        };
+        problems.push(key, &format!(
+            "its layout `{}` with {num_given} classes expects outputs {expected}; the network {path} has {found}; allowed: {cure}",
+            facts.layout.name()
+        ));
+    }
+
+    /// The number of classes with which a head fits.
+    fn num_classes(&self, facts: &YoloFacts) -> Option<usize> {
+        let found = &self.metadata.outputs;
+        let dims = found.iter().flat_map(|output| output.shape.iter().flatten());
+        let lengths = dims.filter_map(|dim| match dim {
+            Dim::Fixed(length) => Some(*length),
+            Dim::Dynamic => None,
+        });
+        let candidates = lengths.flat_map(|len| (0..=5).filter_map(move |n| len.checked_sub(n)));
+        candidates.filter(|&num| (1..=1 << 16).contains(&num)).find(|&num| {
+            let expected = self.expected(facts, num);
+            expected.is_some_and(|expected| outputs_fit(&expected, facts, found))
+        })
+    }
+
+    /// The outputs of a head for a number of classes; `None` where they depend on a size that is not
+    /// known, or do not exist for it.
+    fn expected(&self, facts: &YoloFacts, num_classes: usize) -> Option<Vec<YoloOutput>> {
+        let needs_size =
+            matches!(facts.layout, YoloLayout::Yolox { .. } | YoloLayout::V5Raw { .. });
+        let size = facts.input_size.or(self.input_size());
+        let size = if needs_size { size? } else { Size::new(1, 1) };
+        facts.layout.outputs(num_classes, size, facts.output_names.len() == 3).ok()
+    }
+
+    /// The size of the image that the network takes.
+    fn input_size(&self) -> Option<Size> {
+        let size = |spec: &TensorSpec| match spec.shape.as_deref()? {
+            [_, Dim::Fixed(3), Dim::Fixed(height), Dim::Fixed(width)] => {
+                Some(Size::new(u32::try_from(*width).ok()?, u32::try_from(*height).ok()?))
+            }
+            _ => None,
+        };
+        self.metadata.inputs.iter().find_map(size).or(self.metadata.input_size)
+    }
+}
+
+/// Whether each output that is expected is there, by its name or position, in a shape that fits.
+fn outputs_fit(expected: &[YoloOutput], facts: &YoloFacts, found: &[TensorSpec]) -> bool {
+    let names = facts.output_names.iter().map(Some).chain(std::iter::repeat(None));
+    expected.iter().zip(names).enumerate().all(|(index, (expected, name))| {
+        let output = match name {
+            Some(name) => found.iter().find(|output| output.name == *name),
+            None => found.get(index),
+        };
+        output.is_some_and(|output| {
+            output.shape.as_ref().is_none_or(|shape| {
+                expected.shapes.iter().any(|expected| fits(expected, shape, true))
+            })
+        })
+    })
+}
+
+/// The outputs of a file: `output0 [1, 84, 8400]`.
+fn describe(outputs: &[TensorSpec]) -> String {
+    let one = |output: &TensorSpec| {
+        let dim = |dim: &Dim| match dim {
+            Dim::Fixed(length) => Some(*length),
+            Dim::Dynamic => None,
+        };
+        let shape = output.shape.as_ref().map(|dims| dims.iter().map(dim).collect::<Vec<_>>());
+        match shape {
+            Some(shape) => format!("{} {}", output.name, written(&shape)),
+            None => output.name.clone(),
+        }
+    };
+    outputs.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn written(shape: &[Option<usize>]) -> String {
+    let dim = |dim: &Option<usize>| dim.map_or("?".to_owned(), |length| length.to_string());
+    format!("[{}]", shape.iter().map(dim).collect::<Vec<_>>().join(", "))
+}
