@@ -85,7 +85,8 @@ fn listed(images: &[&str], clouds: &[&str]) -> String {
 }
 
 fn names(topics: &[TopicInfo], is: fn(&TopicInfo) -> bool) -> Vec<&str> {
-    topics.iter().filter(|topic| is(topic)).map(|topic| topic.name.as_str()).collect()
+    let of_sensors = |topic: &&TopicInfo| is(topic) && !topic.name.starts_with("/truth/");
+    topics.iter().filter(of_sensors).map(|topic| topic.name.as_str()).collect()
 }
 
 fn is_image(topic: &TopicInfo) -> bool {

@@ -19,6 +19,7 @@ mod dropin_cameras;
 mod eval;
 mod eval_peers;
 mod fingerprint;
+mod first_hour;
 mod launch;
 mod observe;
 mod outputs;

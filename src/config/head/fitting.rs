@@ -18,6 +18,9 @@ pub(in crate::config) const AUTO: &str = "auto";
 /// How the names of heads begin whose networks run elsewhere.
 const ELSEWHERE: &str = "isaac_ros_";
 
+/// How the names of the heads of the networks in models/ begin: others have a head of their family.
+const DEMO: &str = "demo_";
+
 /// The name that YOLOX's exporter gives the output. Others export the same shape for images that
 /// are prepared in another way.
 const YOLOX_OUTPUT: &str = "output";
@@ -83,12 +86,15 @@ impl Network {
         for (name, _) in SHIPPED.iter().filter(|(name, _)| !name.starts_with(ELSEWHERE)) {
             let read = read("head", name, Some(self), &mut Problems::default());
             if let Some(Facts::Camera(facts)) = read.map(|head| head.facts)
-                && self.misfit(&facts).is_none()
+                && self.fits(&facts)
                 && self.is_named(&facts)
                 && fitting.iter().all(|(_, other)| *other != facts)
             {
                 fitting.push((name, facts));
             }
+        }
+        if fitting.len() > 1 {
+            fitting.retain(|(name, _)| !name.starts_with(DEMO));
         }
         let has = |layout: fn(&YoloLayout) -> bool| fitting.iter().any(|(_, f)| layout(&f.layout));
         let is_yolox = |layout: &YoloLayout| matches!(layout, YoloLayout::Yolox { .. });
@@ -106,6 +112,15 @@ impl Network {
         let is_of_yolox = self.metadata.stride.is_none()
             && self.metadata.outputs.first().is_some_and(|output| output.name == YOLOX_OUTPUT);
         problems.is_empty() && (is_of_yolox || !matches!(facts.layout, YoloLayout::Yolox { .. }))
+    }
+
+    /// Whether the file says that its input is an image and its outputs are those of a head.
+    fn fits(&self, facts: &YoloFacts) -> bool {
+        let found = &self.metadata.outputs;
+        let is_image = |input: &TensorSpec| input.shape.as_ref().is_none_or(|dims| dims.len() == 4);
+        let expected = self.expected(facts, facts.class_names.len());
+        self.metadata.inputs.first().is_some_and(is_image)
+            && expected.is_some_and(|expected| outputs_fit(&expected, facts, found))
     }
 
     /// What a head expects that the outputs of the file are not; `None` where they fit, or the file

@@ -30,6 +30,8 @@ struct Texts {
     all: Vec<String>,
     /// Last names of statuses.
     statuses: Vec<String>,
+    /// Formats of warnings and errors of the log.
+    logged: Vec<String>,
 }
 
 impl Visit<'_> for Texts {
@@ -52,6 +54,13 @@ impl Visit<'_> for Texts {
     }
 
     fn visit_macro(&mut self, call: &syn::Macro) {
+        let name = call.path.segments.last().map(|segment| segment.ident.to_string());
+        if name.is_some_and(|name| name == "warn" || name == "error") {
+            // Fields that precede the format are no expressions: the format is the first literal.
+            let literals = call.tokens.clone().into_iter();
+            let mut texts = literals.filter_map(|token| syn::parse2::<LitStr>(token.into()).ok());
+            self.logged.extend(texts.next().map(|text| text.value()));
+        }
         let arguments = call.parse_body_with(Punctuated::<Expr, Token![,]>::parse_terminated);
         for argument in arguments.iter().flatten() {
             self.visit_expr(argument);
@@ -123,6 +132,23 @@ fn every_diagnostics_message_and_status_is_explained() {
     }
     assert!(num_statuses >= 5, "{num_statuses} statuses found");
     assert!(page.contains("### `NODE: node`"));
+    assert!(missing.is_empty(), "not in docs/troubleshooting.md:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn every_warning_and_error_of_the_log_is_explained() {
+    let page = page();
+    let mut missing = Vec::new();
+    let mut num_logged = 0;
+    for path in super::source_files() {
+        let file = super::relative(&path);
+        let texts = texts(&file);
+        num_logged += texts.logged.len();
+        let phrases = texts.logged.iter().flat_map(|text| phrases(text));
+        let unknown = phrases.filter(|phrase| !page.contains(phrase));
+        missing.extend(unknown.map(|phrase| format!("{file}: {phrase}")));
+    }
+    assert!(num_logged >= 60, "{num_logged} found");
     assert!(missing.is_empty(), "not in docs/troubleshooting.md:\n{}", missing.join("\n"));
 }
 

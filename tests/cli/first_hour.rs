@@ -1,0 +1,121 @@
+//! What a newcomer types, with the exit code and the words of the answer.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+use std::path::Path;
+
+use crate::common::replay::det_post;
+use crate::common::shared_data::shared_data;
+
+/// A folder with half a second of a simulated drive, `town`.
+fn town() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("town").display().to_string();
+    det_post(&["simulate", "--seed", "1", "--seconds", "0.5", "--out", &out]).expect_code(0);
+    folder
+}
+
+/// Writes a file and returns its path.
+fn file(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+/// Runs a command, in which TOWN is the drive, and expects an exit code and words of what it printed.
+fn typed(folder: &Path, line: &str, code: i32, words: &[&str]) {
+    let town = folder.join("town").display().to_string();
+    let line = line.replace("TOWN", &town).replace("FOLDER", &folder.display().to_string());
+    let run = det_post(&line.split_whitespace().collect::<Vec<_>>());
+    let printed = format!("{}{}", run.stdout, run.stderr);
+    assert_eq!(run.code, code, "{line}:\n{printed}");
+    for word in words {
+        assert!(printed.contains(word), "{line}: {word:?} is missing in:\n{printed}");
+    }
+}
+
+const CAMERA: &str = "-p camera.input:=/camera_0/image -p camera.model_path:=models/camera.onnx";
+
+#[test]
+fn a_network_needs_no_parameter_file() {
+    let folder = town();
+    let typed = |line: &str, code, words: &[&str]| typed(folder.path(), line, code, words);
+    let found = ["head demo_camera", "found   camera: ", "frames per second", "wrote"];
+    typed("replay TOWN --model models/camera.onnx --out FOLDER/out", 0, &found);
+    typed("replay --model models/camera.onnx --topic /camera_0/image TOWN", 0, &found[..1]);
+    typed(&format!("replay TOWN {CAMERA} -q"), 0, &["found   camera: "]);
+    let topics = ["--topic /x is not in the recording", "topics of images: /camera_0/image"];
+    typed("replay TOWN --model models/camera.onnx --topic /x", 2, &topics);
+    let needs_head = ["lidar.head", "none of the shipped heads of cameras fits", "heatmap"];
+    typed("replay TOWN --model models/lidar_head.onnx --topic /lidar_0/points", 2, &needs_head);
+    let nothing = ["no channel is configured", "--model NETWORK.onnx --topic /camera_0/image"];
+    typed("replay TOWN", 2, &nothing);
+    typed("run", 2, &["none is configured", "--config FILE"]);
+    typed("replay -c config/demo.param.yaml TOWN", 0, &["found   lidar: "]);
+    let only = ["has no topic /wrong", "did you mean `camera.input:=/camera_0/image`?"];
+    typed(&format!("replay TOWN {CAMERA} -p camera.input:=/wrong"), 2, &only);
+    file(folder.path(), "out.txt", "");
+    let no_folder = ["out.txt is not a folder"];
+    typed("replay TOWN --model models/camera.onnx --out FOLDER/out.txt", 2, &no_folder);
+}
+
+#[test]
+fn check_takes_any_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let typed = |line: &str, code, words: &[&str]| typed(folder.path(), line, code, words);
+    let network =
+        ["images [?, 3, 384, 640]", "output0 [?, 9, 20400]", "head that fits: demo_camera"];
+    typed("check models/camera.onnx", 0, &network);
+    typed("check models/voxel_encoder.scn.onnx", 0, &["heads of cameras that fit: none"]);
+    typed("check --model models/camera.onnx", 0, &["head: demo_camera", "camera.onnx"]);
+    typed("check config/heads/yolox.yaml", 0, &["a head file", "camera, `yolox`; 80 classes"]);
+    typed("check config/demo.param.yaml", 0, &["head: demo_camera"]);
+    typed("check no/such.onnx", 1, &["cannot read no/such.onnx"]);
+    let once = "ERROR sparse_network: models/camera.onnx: no sparse convolution";
+    typed("check --encoder models/camera.onnx", 1, &[once]);
+}
+
+#[test]
+fn mistakes_name_their_cure() {
+    let folder = tempfile::tempdir().unwrap();
+    let typed = |line: &str, code, words: &[&str]| typed(folder.path(), line, code, words);
+    let yolo11 = format!("check {CAMERA} -p camera.head:=yolo11");
+    typed(&yolo11, 2, &["camera.head: found \"yolo11\"", "did you mean `yolov8`?"]);
+    let misfit = ["camera.head: its layout `yolox`", "output0 [?, 9, 20400]", "demo_camera"];
+    typed(&format!("check {CAMERA} -p camera.head:=yolox"), 2, &misfit);
+    let classes = ["the network has 5 classes and `class_names` has 80"];
+    typed(&format!("check {CAMERA} -p camera.head:=yolov8"), 2, &classes);
+    let missing = ["camera.model_path", "nowhere.onnx, which is not there; looked for"];
+    typed("check -p camera.input:=/x -p camera.model_path:=nowhere.onnx", 2, &missing);
+    typed("check -p head:=yolov8", 2, &["did you mean `NAME.head`?"]);
+    typed(&format!("check {CAMERA} -p head:=yolov8"), 2, &["did you mean `camera.head`?"]);
+
+    let file = |name: &str, text: &str| file(folder.path(), name, text);
+    let section = "/**:\n  ros__parameters:\n    camera:\n";
+    let channel = "      input: /x\n      model_path: models/camera.onnx\n";
+    let haed = file("haed.yaml", &format!("{section}{channel}      haed: yolox\n"));
+    let words = ["camera.haed: unknown key", "did you mean `camera.head`?"];
+    typed(&format!("check {haed}"), 2, &words);
+    let typo = file("typo.yaml", &format!("{section}{channel}      scoer_threshold: 0.5\n"));
+    typed(&format!("check {typo}"), 2, &["camera.scoer_threshold", "`camera.score_threshold`"]);
+    let tab = file("tab.yaml", "/**:\n  ros__parameters:\n\tcamera:\n");
+    typed(&format!("check {tab}"), 2, &["tab.yaml: line 3 is indented with a tab"]);
+    let indent = file("indent.yaml", &format!("{section}{channel}     device: cpu\n"));
+    typed(&format!("check {indent}"), 2, &["line 6 is indented by 5 spaces"]);
+    typed("demo --device cuda:63 --out FOLDER/demo", 1, &["ERROR device: "]);
+    assert!(!folder.path().join("demo/drive").exists(), "nothing is simulated");
+}
+
+/// Networks as exporters write them: what their files say is enough.
+#[test]
+fn heads_of_published_networks_are_found() {
+    let Some(data) = shared_data() else { return };
+    for (file, head) in [
+        ("yolov5n_fp32_640", "head that fits: yolov5\n"),
+        ("yolov8n_f32_from_qdq_640", "head that fits: yolov8\n"),
+        ("yolox_nano_416", "head that fits: yolox\n"),
+        ("pfe", "heads of cameras that fit: none"),
+    ] {
+        let path = data.join(format!("models/{file}.onnx")).display().to_string();
+        typed(&data, &format!("check {path}"), 0, &[head]);
+    }
+}
