@@ -37,7 +37,7 @@ impl OneModel {
             (None, [only]) => only,
             (None, _) => {
                 let allowed = listed(&of_images, &names(topics, is_cloud));
-                return Err(usage(format!("--topic is needed; {allowed}")));
+                return Err(usage(format!("--topic is missing; {allowed}")));
             }
         };
         let Some(found) = topics.iter().find(|found| found.name == topic) else {

@@ -18,6 +18,7 @@ mod paced;
 mod report;
 mod slice;
 mod threads;
+mod topics;
 mod transforms;
 mod turns;
 
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::config::{ChannelConfig, ChannelKind, Config, InputConfig, available_bytes};
+use crate::config::{ChannelConfig, ChannelKind, Config, available_bytes};
 use crate::detectors::{FRAMES_PER_INSTANCE, MAX_FRAMES_IN_FLIGHT};
 pub use crate::runtime::account::{BytesSummary, Reason, StageSummary};
 pub use crate::runtime::input::InputTotals;
@@ -36,8 +37,7 @@ use channel::ReplayChannel;
 use context::{Output, Reading, ReplayContext};
 use det_post_ops::device::{FileBytes, MappedUploads, set_copy_threads};
 use det_post_ros::bag::{BagReader, ReadOptions, TopicInfo};
-use det_post_ros::messages::{CompressedImage, Image, PointCloud2};
-use det_post_types::{EngineKind, Error, ErrorKind, Result, Stamp};
+use det_post_types::{Error, ErrorKind, Result, Stamp};
 #[cfg(feature = "cli")]
 pub(crate) use files::RESULTS;
 pub use files::ReplayFiles;
@@ -48,6 +48,7 @@ use slice::Bounds;
 pub use slice::{LogTime, Slice, warm_up};
 use threads::Feed;
 pub use threads::Threads;
+use topics::{channels_in, no_input};
 use transforms::TransformFeed;
 
 /// A recording and the channels that process it.
@@ -329,60 +330,6 @@ fn open_transforms(
         feed.skip_to(bag, read, start)?;
     }
     Ok(feed)
-}
-
-/// The configured channels whose reference input the recording holds.
-fn channels_in(config: &Config, topics: &[TopicInfo]) -> Vec<ChannelConfig> {
-    let mut chosen = Vec::new();
-    for channel in &config.channels {
-        let is_there = |input: &InputConfig| topics.iter().any(|topic| topic.name == input.topic);
-        let is_enabled = channel.live.is_enabled;
-        for input in channel.inputs.iter().filter(|input| is_enabled && !is_there(input)) {
-            tracing::warn!("channel {}: the recording has no topic {}", channel.name, input.topic);
-        }
-        if channel.inputs.get(channel.sync.reference).is_some_and(is_there) {
-            chosen.push(channel.clone());
-        }
-    }
-    chosen
-}
-
-/// The only topic of the recording that a channel of one input can read.
-fn only_topic<'a>(channel: &ChannelConfig, topics: &'a [TopicInfo]) -> Option<&'a str> {
-    let types: &[&str] = match &channel.kind {
-        ChannelKind::Camera(camera) if camera.engine.kind != EngineKind::External => {
-            &[Image::TYPE, CompressedImage::TYPE]
-        }
-        ChannelKind::Lidar(_) => &[PointCloud2::TYPE],
-        ChannelKind::Camera(_) | ChannelKind::Surround(_) => &[],
-    };
-    let mut fitting = topics.iter().filter(|topic| types.contains(&topic.type_name.as_str()));
-    let topic = fitting.next()?;
-    fitting.next().is_none().then_some(topic.name.as_str())
-}
-
-/// The error of a recording without an input of any channel: its damage, where it has any that
-/// can have taken the topics, else `Config`.
-fn no_input(config: &Config, mut reader: BagReader) -> Error {
-    let names: Vec<&str> = reader.topics().iter().map(|topic| topic.name.as_str()).collect();
-    let inputs = config.channels.iter().flat_map(|channel| &channel.inputs);
-    let inputs: Vec<&str> = inputs.map(|input| input.topic.as_str()).collect();
-    let hints = config.channels.iter().filter_map(|channel| {
-        let topic = only_topic(channel, reader.topics())?;
-        Some(format!("; did you mean `{}.input:={topic}`?", channel.name))
-    });
-    let message = format!(
-        "no channel has its input ({}) in the recording; its topics are {}{}",
-        inputs.join(" "),
-        if names.is_empty() { "none".to_owned() } else { names.join(" ") },
-        hints.collect::<String>()
-    );
-    // Skips the chunks of an index. Files without one, as those that are cut, are read.
-    reader.select(&[]);
-    match reader.next_message() {
-        Err(damage) => Error::new(damage.kind(), "replay", message).with_source(damage),
-        Ok(_) => Error::new(ErrorKind::Config, "replay", message),
-    }
 }
 
 /// Opens channels whose reference input the recording holds.
