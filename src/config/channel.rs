@@ -177,7 +177,7 @@ pub(super) fn read(
     problems: &mut Problems,
 ) -> Option<ChannelConfig> {
     let prefix = format!("{name}.");
-    let (facts_given, mut given) = split_facts(given);
+    let (facts_given, mut given) = head::split_facts(given);
     let is_inline = !facts_given.is_empty();
     let key = format!("{prefix}head");
     let network = Network::of(name, &given);
@@ -218,18 +218,6 @@ pub(super) fn read(
     channel.declared = facts_declared;
     channel.declared.append(&mut p.finish());
     Some(channel)
-}
-
-/// Splits off the facts of a head that stand below `head`, by the key below it.
-fn split_facts(given: Entries) -> (Entries, Entries) {
-    let (mut facts, mut rest) = (Entries::new(), Entries::new());
-    for (key, entry) in given {
-        match key.strip_prefix("head.") {
-            Some(fact) => facts.insert(fact.to_owned(), entry),
-            None => rest.insert(key, entry),
-        };
-    }
-    (facts, rest)
 }
 
 /// A kind of channel: channels of a kind have the same parameters.

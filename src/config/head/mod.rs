@@ -132,6 +132,18 @@ pub(super) fn read(
     head
 }
 
+/// Splits off the facts of a head that stand below `head`, by the key below it.
+pub(super) fn split_facts(given: Entries) -> (Entries, Entries) {
+    let (mut facts, mut rest) = (Entries::new(), Entries::new());
+    for (key, entry) in given {
+        match key.strip_prefix("head.") {
+            Some(fact) => facts.insert(fact.to_owned(), entry),
+            None => rest.insert(key, entry),
+        };
+    }
+    (facts, rest)
+}
+
 /// What a head file holds, in a line: its kind and classes; `None` where a text is no head file, as
 /// it has no `sensor`.
 ///

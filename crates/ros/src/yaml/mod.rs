@@ -17,15 +17,10 @@ use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
 use det_post_types::input_file;
-use structure::{check_structure, explained, too_deep};
+use structure::{MAX_DEPTH, MAX_SEPARATORS, check_structure, explained, too_deep};
 
 /// The most bytes of a parameter file or a head.
 pub const MAX_BYTES: usize = 256 << 10;
-/// The deepest nesting.
-const MAX_DEPTH: usize = 16;
-/// The most line breaks, commas and opening brackets. Each separates at most
-/// three values, and the parser holds about 100 bytes for each value.
-const MAX_SEPARATORS: usize = 128 << 10;
 /// The most characters of a key or a text in a message.
 const MAX_QUOTED: usize = 100;
 /// The most items of a list in a message.

@@ -2,7 +2,11 @@
 
 use std::ops::Range;
 
-use super::{MAX_DEPTH, MAX_SEPARATORS};
+/// The deepest nesting.
+pub(super) const MAX_DEPTH: usize = 16;
+/// The most line breaks, commas and opening brackets. Each separates at most
+/// three values, and the parser holds about 100 bytes for each value.
+pub(super) const MAX_SEPARATORS: usize = 128 << 10;
 
 /// The message of the parser, after what a line does wrong where that is seen.
 pub(super) fn explained(text: &str, error: &serde_yaml::Error) -> String {
