@@ -117,10 +117,14 @@ impl LiveChannel {
         self.inputs.iter().map(LiveInput::topic)
     }
 
-    /// What it listens to and what it publishes.
-    pub(super) fn route(&self) -> String {
+    /// What it is subscribed to and what it publishes.
+    pub(super) fn route(&self, middleware: &str) -> String {
         let inputs: Vec<&str> = self.topics().collect();
-        format!("{}: {} -> {}", self.config.name, inputs.join(", "), self.detection_topics)
+        let (name, inputs) = (&self.config.name, inputs.join(" "));
+        let detections = &self.detection_topics;
+        format!(
+            "channel {name}: subscribed to {inputs} through {middleware}, publishes {detections}"
+        )
     }
 
     /// Whether its detector needs transforms.
