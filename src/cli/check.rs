@@ -28,7 +28,7 @@ pub(super) struct CheckArguments {
     /// A sparse encoder (scn or Autoware's ONNX): lists its levels, steps and memory.
     #[arg(long, value_name = "ONNX")]
     encoder: Option<PathBuf>,
-    /// A network, an ONNX file: prints the parameter file that `replay --model` amounts to.
+    /// A network, an ONNX file: prints the parameter file that is equivalent to `replay --model`.
     #[arg(long, value_name = "ONNX", conflicts_with_all = ["encoder", "json"])]
     model: Option<PathBuf>,
     /// Voxels of a frame that the listed capacities are for.
@@ -110,7 +110,7 @@ fn network_in_words(path: &Path) -> Result<String> {
         }
     }
     if metadata.outputs.is_empty() {
-        text += "  no outputs: it is not read as an ONNX file\n";
+        text += "  no outputs: it is not a readable ONNX file\n";
     }
     if let Some(task) = &metadata.task {
         text += &format!("  task: {}\n", escaped(task));

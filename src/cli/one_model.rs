@@ -69,7 +69,7 @@ pub(super) fn advice(bag: &Path) -> Result<Error> {
     let topic = images.first().copied().unwrap_or("TOPIC");
     Ok(usage(format!(
         "no channel is configured; allowed: a network, `det_post replay {} --model NETWORK.onnx --topic {topic}`, or a \
-         parameter file, `--config FILE` (config/camera.param.yaml and config/demo.param.yaml are examples); {}",
+         parameter file, `--config FILE` (config/demo.param.yaml is an example); {}",
         bag.display(),
         listed(&images, &clouds)
     )))

@@ -47,7 +47,7 @@ mod surround;
 mod value;
 mod zero_copy;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ use substitution::Arguments;
 
 /// The message of a configuration without a channel.
 const NO_CHANNEL: &str = "none is configured; allowed: one or more, in a parameter file (`--config FILE`; \
-                          config/camera.param.yaml and config/demo.param.yaml are examples) or as \
+                          config/demo.param.yaml is an example) or as \
                           `-p NAME.input:=TOPIC -p NAME.model_path:=FILE`";
 
 /// A parameter that rcl gives every node. It is accepted in files and has no
@@ -344,8 +344,17 @@ fn refuse_channel_keys(
         1 => of_channels.keys().next().map_or("NAME", String::as_str),
         _ => "NAME",
     };
+    let of_this = reader::described(|p| drop(node::read(p)));
+    let is_unknown = |(key, entry): (&String, &Entry)| {
+        !entry.origin.is_shared && of_this.iter().all(|declared| declared.name != *key)
+    };
+    if !of_node.iter().any(is_unknown) {
+        return;
+    }
+    let of_channels = channel::Kind::all().into_iter().flat_map(channel::Kind::declarations);
+    let of_channels: BTreeSet<String> = of_channels.map(|declared| declared.name).collect();
     of_node.retain(|key, entry| {
-        let is_of_channel = CHANNEL_KEYS.contains(&key.as_str()) && !entry.origin.is_shared;
+        let is_of_channel = is_unknown((key, entry)) && of_channels.contains(key);
         if is_of_channel {
             let hint = format!("it is a key of a channel: did you mean `{name}.{key}`?");
             problems.unknown_key(key, &entry.origin, Some(hint));

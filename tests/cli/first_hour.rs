@@ -87,6 +87,8 @@ fn mistakes_name_their_cure() {
     let missing = ["camera.model_path", "nowhere.onnx, which is not there; looked for"];
     typed("check -p camera.input:=/x -p camera.model_path:=nowhere.onnx", 2, &missing);
     typed("check -p head:=yolov8", 2, &["did you mean `NAME.head`?"]);
+    let of_channel = ["did you mean `camera.score_threshold`?"];
+    typed(&format!("check {CAMERA} -p score_threshold:=0.6"), 2, &of_channel);
     typed(&format!("check {CAMERA} -p head:=yolov8"), 2, &["did you mean `camera.head`?"]);
 
     let file = |name: &str, text: &str| file(folder.path(), name, text);

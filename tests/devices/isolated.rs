@@ -537,7 +537,7 @@ fn lines_of_a_channels_process_go_where_the_log_goes() {
         String::from_utf8(output.stderr).unwrap()
     };
     let whole = log("whole", &[]);
-    assert!(whole.contains("INFO channel camera: device cpu: cpu"), "{whole}");
+    assert!(whole.contains("INFO channel camera: device cpu"), "{whole}");
     let silent = log("silent", &["--ros-args", "--disable-stdout-logs"]);
     assert!(!silent.contains("device cpu"), "{silent}");
 }

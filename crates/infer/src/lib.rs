@@ -95,9 +95,10 @@ fn choose(options: &EngineOptions, variable: Option<&OsStr>) -> Choice {
         (EngineKind::Rten | EngineKind::External, _) => {
             Choice { library: None, reason: "the options ask for rten" }
         }
-        (EngineKind::Auto, None) => {
-            Choice { library: None, reason: "no library of ONNX Runtime is named" }
-        }
+        (EngineKind::Auto, None) => Choice {
+            library: None,
+            reason: "ONNX Runtime is not configured (ORT_DYLIB_PATH is not set)",
+        },
         (_, Some((library, reason))) => Choice { library: Some(library), reason },
         (EngineKind::OnnxRuntime, None) => {
             Choice { library: Some(system_library()), reason: "the options ask for onnxruntime" }

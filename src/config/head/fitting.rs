@@ -61,12 +61,12 @@ impl Network {
             }
             [] => {
                 let found = match metadata.outputs.is_empty() {
-                    true => "which is not read as an ONNX file with outputs".to_owned(),
+                    true => "which is not a readable ONNX file with outputs".to_owned(),
                     false => format!("whose outputs are {says}{task}"),
                 };
                 problems.push(key, &format!(
                     "none of the shipped heads of cameras fits the network {path}, {found}; allowed: the path of a head \
-                     file (docs/tutorials/your-network.md), or a head by name where names and classes are others"
+                     file (docs/tutorials/your-network.md), or the name of a head"
                 ));
                 false
             }

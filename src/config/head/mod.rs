@@ -34,7 +34,7 @@ pub use views::ViewFacts;
 use super::declaration::Declaration;
 use super::files::{Entries, flatten, read_file};
 use super::paths::is_head_file;
-use super::problems::{Origin, Problems, nearest};
+use super::problems::{Origin, Problems, nearest, shorten};
 use super::reader::{Reader, described};
 use super::value::Length::OneOrMore;
 use super::value::{list, one_of, text};
@@ -206,12 +206,15 @@ fn text_of(key: &str, name: &str, problems: &mut Problems) -> Option<String> {
     let hint = of_family(name)
         .or_else(|| nearest(name, names.iter().copied()))
         .map_or(String::new(), |nearest| format!("; did you mean `{nearest}`?"));
+    let found = shorten(&Node::Text(name.to_owned()).to_string());
     let auto = match name {
         AUTO => "; `auto` is for networks that run here: it reads the file of `model_path`",
         _ => "",
     };
-    let allowed = format!("{}, or the path of a head file{hint}{auto}", names.join(", "));
-    problems.refuse(key, Node::Text(name.to_owned()), &allowed);
+    let names = names.join(", ");
+    let message =
+        format!("found {found}{hint}; allowed: {names}, or the path of a head file{auto}");
+    problems.push(key, &message);
     None
 }
 

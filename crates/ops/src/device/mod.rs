@@ -61,7 +61,10 @@ impl Device {
                 Err(reason) => (Self::Cpu, format!(" (no GPU is usable: {})", reason.message())),
             },
         };
-        log_once(format!("device {choice}: {device}{reason}"));
+        log_once(match choice {
+            DeviceChoice::Auto => format!("device auto: {device}{reason}"),
+            DeviceChoice::Cpu | DeviceChoice::Cuda(_) => format!("device {device}"),
+        });
         Ok(device)
     }
 
