@@ -40,8 +40,8 @@ pub struct FrameBuilder {
 }
 
 impl FrameBuilder {
-    /// The builder of frames from these inputs, with buffers in memory that `memory` allocates. Also
-    /// returns the first buffer to fill of each input.
+    /// A builder for these inputs, with buffers in memory that `memory` allocates. Also returns
+    /// the first buffer to fill of each input.
     pub fn new(
         inputs: &[InputConfig],
         sync: &SyncConfig,
