@@ -48,8 +48,8 @@ impl FrameBuilder {
         mut memory: impl FnMut() -> PayloadMemory,
     ) -> (Self, Vec<SharedMessage>) {
         let num_inputs = inputs.len();
-        // With one input: one is filled, one waits, one is read, and one more where two frames are
-        // in flight; without these it stays empty.
+        // With one input four: one is filled, one waits, one is read, and one more where two frames
+        // are in flight; without these it stays empty.
         let num_pooled = if num_inputs == 1 { 3 } else { sync.depth.max(1) + NUM_SPARE - 1 };
         let mut pool =
             |num| -> Vec<_> { (0..num).map(|_| Arc::new(MessageBuffer::new(memory()))).collect() };

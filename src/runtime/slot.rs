@@ -6,8 +6,8 @@
 //! largest message, whose size is bounded, and are reused. A GPU uploads directly from the
 //! buffer.
 //!
-//! With one input every message is a frame and there are three buffers: one is filled,
-//! one waits, one is read. With several, deadlines close frames on the thread of the
+//! With one input every message is a frame and there are four buffers: one is filled, one waits,
+//! one is read, and one more where two frames are in flight. With several, deadlines close frames on the thread of the
 //! channel, and each input keeps `sync.depth` more messages.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
