@@ -142,7 +142,7 @@ impl MessageMemory for Arriving {
         let num_bytes = memory.bytes().len();
         let mut slot = lock(&shared.slot);
         let (writer, note) = &mut *slot;
-        note(writer.adopt(shared.kind, memory, shared.max_payload_bytes));
+        note(writer.swap_in(shared.kind, memory, shared.max_payload_bytes));
         drop(slot);
         // The slot's own buffers are smaller at first.
         memory.reserve(num_bytes);

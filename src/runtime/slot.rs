@@ -168,14 +168,14 @@ impl SlotWriter {
     /// over. Memory that is free takes its place.
     ///
     /// # Errors
-    /// Returns the errors of [`MessageBuffer::adopt`]; `StampNotNewer` with several inputs.
-    pub fn adopt(
+    /// Returns the errors of [`MessageBuffer::swap_in`]; `StampNotNewer` with several inputs.
+    pub fn swap_in(
         &mut self,
         kind: InputKind,
         memory: &mut PayloadMemory,
         max_payload_bytes: usize,
     ) -> Result<Offered> {
-        sole(&mut self.buffer)?.adopt(kind, memory, max_payload_bytes)?;
+        sole(&mut self.buffer)?.swap_in(kind, memory, max_payload_bytes)?;
         self.submit()
     }
 
