@@ -75,7 +75,7 @@ typedef int32_t det_post_status;
 #define DET_POST_ERROR_DEVICE_LOST 16
 
 /** A frame is older than the channel allows. */
-#define DET_POST_ERROR_STALE 17
+#define DET_POST_ERROR_TOO_OLD 17
 
 /** Inputs of a frame are missing. */
 #define DET_POST_ERROR_INCOMPLETE_VIEWS 18

@@ -143,8 +143,7 @@ fn read_sources() -> Result<Sources, String> {
     Ok(sources)
 }
 
-/// Writes `sources.rs`, the table of the sources' texts, and `structs.rs`, the macro
-/// `struct_fields`.
+/// Writes the table of the sources' texts and the macro `struct_fields` to the build's output.
 fn list_sources(sources: &Sources, out: &Path) -> Result<(), String> {
     let here = env::current_dir().map_err(|e| e.to_string())?;
     let mut table = "&[\n".to_owned();

@@ -68,7 +68,7 @@ statuses! {
     /// A fault has made a GPU unusable for this process.
     DEVICE_LOST = 16, "device_lost", DeviceLost;
     /// A frame is older than the channel allows.
-    STALE = 17, "too_old", Stale;
+    TOO_OLD = 17, "too_old", TooOld;
     /// Inputs of a frame are missing.
     INCOMPLETE_VIEWS = 18, "incomplete_views", IncompleteViews;
     /// The stamps of a frame's inputs are further apart than allowed.

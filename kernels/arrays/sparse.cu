@@ -78,6 +78,7 @@ __device__ inline void write_values(const ValuesArgs& args) {
 
 }  // namespace sparse_arrays
 
+// sparse_arrays_features_* and sparse_arrays_values_*: _f32, _f16 and _bf16.
 #define SPARSE_ARRAYS(E, suffix)                                                                \
     extern "C" __global__ void __launch_bounds__(sparse_arrays::kThreads)                       \
         sparse_arrays_features_##suffix(                                                        \

@@ -1,7 +1,7 @@
 // Voxels as arrays without gaps: crates/ops/src/arrays/voxels/mod.rs.
 //
 // Steps, a kernel each; the number of voxels is read on the device:
-//   starts   a thread per voxel, in tiles (scan.cuh): the number of points of the voxels
+//   starts   a thread per voxel, in tiles (shared/scan.cuh): the number of points of the voxels
 //            before; both totals go to memory that the host reads
 //   write    a thread per voxel and per point, once the host has arrays of these sizes
 

@@ -1,7 +1,7 @@
 // Merges past sweeps into the current one: crates/ops/src/cloud/densify/mod.rs.
 //
 // Thread mapping: a thread per point, a tile of up to kThreads consecutive points
-// of one sweep per block (scan.cuh), the tiles of the current sweep first. A
+// of one sweep per block (shared/scan.cuh), the tiles of the current sweep first. A
 // point's row is the number of kept points before it.
 // Reads: the points of all sweeps. Writes: the kept points up to the capacity,
 // their number, and the counters of the others.

@@ -157,6 +157,7 @@ __device__ void write_rows(const Args<T>& args) {
 
 }  // namespace pillar_features
 
+// pillar_features_f32, pillar_features_many_f32, pillar_features_f16, pillar_features_many_f16.
 #define PILLAR_FEATURES_KERNELS(T, suffix)                                                         \
     extern "C" __global__ void __launch_bounds__(pillar_features::kThreads)                        \
         pillar_features_##suffix(const __grid_constant__ pillar_features::Args<T> args) {          \

@@ -81,6 +81,7 @@ extern "C" __global__ void __launch_bounds__(scatter::kThreads)
     if (cell < args.pillars.len) args.pillars[cell] = voxel + 1;
 }
 
+// scatter_write_f32, scatter_write_f16, scatter_write_f32_to_f16, scatter_write_f16_to_f32.
 #define SCATTER_WRITE(From, To, suffix)                                                     \
     extern "C" __global__ void __launch_bounds__(scatter::kThreads)                         \
         scatter_write_##suffix(const __grid_constant__ scatter::WriteArgs<From, To> args) { \

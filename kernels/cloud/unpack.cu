@@ -1,7 +1,7 @@
 // Unpacks the bytes of a point cloud into rows of floats: crates/ops/src/cloud/unpack/mod.rs.
 //
 // Thread mapping: a thread per point, a tile of kThreads consecutive points per
-// block (scan.cuh). A point's row is the number of valid points before it.
+// block (shared/scan.cuh). A point's row is the number of valid points before it.
 // Reads: the values of every point. Writes: the valid points up to the capacity,
 // their number, and the counters of the others.
 

@@ -3,7 +3,7 @@
 // Steps, a kernel each; the number of points is read on the device:
 //   claim    a thread per point finds the entry of its cell and updates the cell's
 //            first point, the one with the lowest index, and its number of points
-//   number   a thread per point, in tiles (scan.cuh): a voxel's index is the number
+//   number   a thread per point, in tiles (shared/scan.cuh): a voxel's index is the number
 //            of first points before its own; every voxel gets a bucket for all its
 //            points
 //   fill     a thread per point writes it to the bucket of its voxel, in any order

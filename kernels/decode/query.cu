@@ -1,6 +1,6 @@
 // Chooses the best pairs of a query and a class: crates/ops/src/decode/query/mod.rs.
 //
-// One block. Frames of usual size are chosen from by bins of logits, see decode_query_bins.cuh. In
+// One block. Frames of usual size are chosen from by bins of logits, see query_bins.cuh. In
 // larger ones, and in those with too many pairs that may be among the best (thousands of equal
 // logits), pairs that pass become keys: the logit's word, then class and query. Keys are collected
 // in shared memory; when it is full the best are selected, and of the further pairs only those that

@@ -1,4 +1,4 @@
-// What both ways of choosing pairs of a query and a class share: decode_query.cu.
+// What both ways of choosing pairs of a query and a class share: query.cu.
 #pragma once
 
 #include "shared/order.cuh"

@@ -1,4 +1,4 @@
-// The choice of pairs from frames of usual size, by bins of logits: decode_query.cu.
+// The choice of pairs from frames of usual size, by bins of logits: query.cu.
 //
 // Boxes are in shared memory. As many threads as pairs are wanted have a pair at least as good as
 // the last of their best pairs, so that no worse pair is among those wanted: a histogram of the

@@ -6,6 +6,7 @@
 #include "decode/yolo_planes.cuh"
 #include "decode/yolo_rows.cuh"
 
+// decode_yolo_<layout>_f32 and _f16, by the layouts below: decode_yolo_rows_f32, and so on.
 #define DECODE_YOLO_KERNEL_OF(Candidate, layout, T, suffix, decode)                              \
     extern "C" __global__ void __launch_bounds__(yolo::kThreads, 4)                              \
         decode_yolo_##layout##_##suffix(const __grid_constant__ yolo::Args<T, Candidate> args) { \

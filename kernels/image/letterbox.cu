@@ -231,6 +231,7 @@ __device__ void letterbox_bayer(const LetterboxArgs<T>& args) {
 
 }  // namespace
 
+// letterbox_packed3_*, letterbox_plain_*, letterbox_yuv_*, letterbox_bayer_*: _f32 and _f16.
 #define LETTERBOX_KERNELS(layouts)                                                      \
     extern "C" __global__ void __launch_bounds__(kThreads)                              \
         letterbox_##layouts##_f32(const __grid_constant__ LetterboxArgs<float> args) {  \

@@ -185,6 +185,7 @@ __device__ void bayer(const Args<T>& args) {
 
 }  // namespace resample
 
+// resample_packed3_*, resample_plain_*, resample_yuv_*, resample_bayer_*: _f32 and _f16.
 #define RESAMPLE_KERNELS(layouts)                                                       \
     extern "C" __global__ void __launch_bounds__(resample::kThreads)                    \
         resample_##layouts##_f32(const __grid_constant__ resample::Args<float> args) {  \

@@ -1,11 +1,12 @@
-// Pixels of images in the layouts of their messages: the kernel text of crates/ops/src/wire.rs.
+// Pixels of images in the layouts of their messages: the kernel text of
+// crates/ops/src/image/wire.rs.
 #pragma once
 
 #include <cstdint>
 
 namespace wire {
 
-// In Rust: `WireLayout` in crates/ops/src/wire_layout.rs.
+// In Rust: `WireLayout` in crates/ops/src/image/wire_layout.rs.
 enum Layout : uint32_t {
     kPacked3 = 0,
     kPacked4 = 1,
@@ -34,7 +35,7 @@ __device__ inline float byte_value(uint32_t byte) {
 }
 
 // BT.601 limited range in 20 fraction bits; the constants of
-// crates/ops/src/wire.rs.
+// crates/ops/src/image/wire.rs.
 __device__ inline Pixel pixel_of_yuv(int32_t luma, int32_t u, int32_t v) {
     constexpr int32_t kHalf = 1 << 19;
     luma = max(luma - 16, 0) * 1220542;

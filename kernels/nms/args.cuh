@@ -1,5 +1,5 @@
-// Parameters, settings and policies of the suppression kernels. README.md in
-// this folder states the algorithms.
+// Parameters, settings and policies of the suppression kernels. kernels/README.md
+// states the algorithms.
 //
 // A policy defines a measure of overlap for the kernels of nms.cuh:
 //   Candidate, kHasThresholds, kAnySuppresses, kGeometryVectors, kReduceBlocks
@@ -97,11 +97,11 @@ struct NmsScratch {
     Slice<float4> geometry;  // vector v of candidate i at v * capacity + i
     Slice<Kept> order;       // candidate and score by rank
     Slice<uint32_t> ticket;  // the next block's turn, NmsCounts::class_over
-    // nms_bitmask.cuh
+    // bitmask.cuh
     Slice<BitmaskRow> rows;
     Slice<uint32_t> row_entries;  // past those in `rows`, entry by entry
     Slice<uint64_t> dense;        // `DenseWord`; zero between launches
-    // nms_sort.cuh, nms_search.cuh
+    // sort.cuh, search.cuh
     Slice<uint64_t> keys;                // 2 * capacity: by rank, then by spatial key
     Slice<uint32_t> ranks;               // by candidate
     Slice<uint64_t> spatial_positions;   // by candidate: number of summands, their sum
@@ -113,7 +113,7 @@ struct NmsScratch {
     Slice<uint64_t> spatial_groups;      // by spatial position, unless classes are ignored
     Slice<Bounds> leaves;
     Slice<uint32_t> states;  // `State` by rank
-    // nms_soft.cu
+    // soft.cu
     Slice<float> scores;  // by candidate
 };
 

@@ -1,5 +1,5 @@
-// The common part of the policies over footprints of boxes in space: nms_bev.cu,
-// nms_bev_fast.cu.
+// The common part of the policies over footprints of boxes in space: bev.cu,
+// bev_fast.cu.
 #pragma once
 
 #include "nms/rectangle.cuh"

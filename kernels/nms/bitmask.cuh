@@ -1,9 +1,9 @@
 // Up to kBitmaskCapacity candidates: a suppression bitmask and its greedy
-// reduction in one kernel. README.md in this folder states the algorithm.
+// reduction in one kernel. kernels/README.md states the algorithm.
 //
 // A block compares all candidates, the columns, with the few that it owns, the
-// rows. Up to kDenseCapacity candidates take nms_bitmask_dense.cuh, more take
-// nms_bitmask_sparse.cuh and nms_bitmask_reduce.cuh.
+// rows. Up to kDenseCapacity candidates take bitmask_dense.cuh, more take
+// bitmask_sparse.cuh and bitmask_reduce.cuh.
 #pragma once
 
 #include "nms/bitmask_dense.cuh"

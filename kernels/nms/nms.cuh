@@ -1,5 +1,5 @@
 // The kernels of a greedy suppression, `<op>_<step>`, from its policy
-// (nms_args.cuh). README.md in this folder states the algorithms.
+// (args.cuh). kernels/README.md states the algorithms.
 //
 // The answer is the sequential greedy one: a candidate is kept unless a kept one of
 // its group that ranks above suppresses it. If the policy says kAnySuppresses, it is
@@ -16,6 +16,9 @@
         nms_##step<Policy>(args);                                              \
     }
 
+// Of nms_iou: nms_iou_bitmask, nms_iou_sort, nms_iou_merge, nms_iou_leaves, nms_iou_reduce,
+// nms_iou_compact. The others are nms_bev_*, nms_bev_fast_*, nms_circle_*, nms_fast_*, nms_iou_3d_*
+// and nms_rotated_*.
 #define NMS_KERNELS(op, Policy)                                        \
     NMS_KERNEL(op, bitmask, Policy, kBitmaskThreads)                   \
     NMS_KERNEL(op, sort, Policy, kNmsThreads, 5)                       \
@@ -24,5 +27,6 @@
     NMS_KERNEL(op, reduce, Policy, kNmsThreads, Policy::kReduceBlocks) \
     NMS_KERNEL(op, compact, Policy, kNmsThreads, 5)
 
-// For a policy with kGeometryVectors > 0.
+// For a policy with kGeometryVectors > 0: nms_bev_prepare, nms_bev_fast_prepare,
+// nms_iou_3d_prepare, nms_rotated_prepare.
 #define NMS_PREPARE_KERNEL(op, Policy) NMS_KERNEL(op, prepare, Policy, kNmsThreads)

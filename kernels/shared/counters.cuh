@@ -2,7 +2,7 @@
 // is crates/ops/src/shared/counters.rs, the reasons are `Count` in crates/types/src/report.rs.
 //
 // A kernel that drops something adds to the entry of the reason. The last kernel
-// of the frame (gather.cu) copies all entries to memory that the host reads,
+// of the frame (decode/gather.cu) copies all entries to memory that the host reads,
 // without knowing their meaning, and clears them for the next frame. The kernels
 // of a frame run one after another on one stream, and one thread of a kernel adds
 // to an entry: no addition is atomic, except to kScoresNan, kBoxesInvalid

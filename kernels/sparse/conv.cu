@@ -51,6 +51,7 @@
         sparse_conv::exact<kChannels>(args);                                        \
     }
 
+// Each with _f16 and _bf16.
 #define SPARSE_CONV_16_BITS(T, suffix)                                            \
     SPARSE_CONV_RESIDENT(T, 2, 16, 2, 4, sparse_conv_resident_narrow_16_##suffix) \
     SPARSE_CONV_RESIDENT(T, 2, 32, 3, 2, sparse_conv_resident_narrow_32_##suffix) \
@@ -75,6 +76,7 @@ SPARSE_CONV_F32(32, 1, sparse_conv_32_f32)
 SPARSE_CONV_F32(64, 1, sparse_conv_64_f32)
 SPARSE_CONV_F32(128, 1, sparse_conv_128_f32)
 
+// sparse_conv_input_* and sparse_conv_add_*: _f32, _f16 and _bf16.
 #define SPARSE_CONV_FEATURES(E, kParts, suffix)                                           \
     extern "C" __global__ void __launch_bounds__(sparse_conv::kFeatureThreads)            \
         sparse_conv_input_##suffix(const __grid_constant__ sparse_conv::InputArgs args) { \

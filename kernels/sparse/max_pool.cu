@@ -48,6 +48,7 @@ __device__ void pool(const Args& args) {
 
 }  // namespace sparse_max_pool
 
+// sparse_max_pool_f32, sparse_max_pool_f16, sparse_max_pool_bf16.
 #define SPARSE_MAX_POOL(T, suffix)                                                     \
     extern "C" __global__ void __launch_bounds__(sparse_max_pool::kThreads)            \
         sparse_max_pool_##suffix(const __grid_constant__ sparse_max_pool::Args args) { \

@@ -88,6 +88,7 @@ extern "C" __global__ void __launch_bounds__(rulebook::kThreads)
     atomicMin(&args.input_rows[site], row);
 }
 
+// rulebook_count_input, rulebook_count_output, rulebook_rank_input, rulebook_rank_output.
 #define RULEBOOK_RANK(suffix, kWords, kWritesSites)                                \
     extern "C" __global__ void __launch_bounds__(rulebook::kRankThreads)           \
         rulebook_count_##suffix(const __grid_constant__ rulebook::RankArgs args) { \

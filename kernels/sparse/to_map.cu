@@ -71,6 +71,8 @@ __device__ void write(const Args<From, To>& args) {
 
 }  // namespace to_map
 
+// to_map_f32, to_map_f32_to_f16, to_map_f16, to_map_f16_to_f32, to_map_bf16_to_f16,
+// to_map_bf16_to_f32.
 #define TO_MAP(From, To, suffix)                                               \
     extern "C" __global__ void __launch_bounds__(to_map::kThreads)             \
         to_map_##suffix(const __grid_constant__ to_map::Args<From, To> args) { \

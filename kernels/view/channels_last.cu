@@ -94,6 +94,8 @@ __device__ void write(const Args<From, To>& args) {
 
 }  // namespace channels_last
 
+// channels_last_f32, channels_last_f32_to_f16, channels_last_f32_to_i8, channels_last_f16_to_f32,
+// channels_last_f16, channels_last_f16_to_i8.
 #define CHANNELS_LAST(From, To, suffix)                                                      \
     extern "C" __global__ void __launch_bounds__(channels_last::kThreads)                    \
         channels_last_##suffix(const __grid_constant__ channels_last::Args<From, To> args) { \

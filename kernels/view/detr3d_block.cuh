@@ -35,7 +35,7 @@ constexpr uint32_t kHidden = 512;
 constexpr uint32_t kMaxClasses = 32;
 static_assert(kChannels == kHeads * kHeadLen && kChannels == kStepInputs);
 
-// A linear layer, packed: crates/ops/src/view/linear/cuda.rs.
+// A linear layer, packed: crates/ops/src/view/linear/layer.rs.
 struct Layer {
     Slice<const uint8_t> weights;
     Slice<const float> bias;  // padded to 16; empty: none

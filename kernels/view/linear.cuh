@@ -41,7 +41,7 @@ struct Job {
     Slice<const float> points;   // 3 per row: reference points
     Slice<const float> encoder;  // of 3 coordinates and a bias, for each channel: the encoded
                                  // points are the first part; empty: it is read
-    Slice<const uint8_t> weights;      // packed: crates/ops/src/view/linear/pack.rs
+    Slice<const uint8_t> weights;      // packed: crates/ops/src/view/linear/layer.rs
     Slice<const float> bias;           // padded to 16
     Slice<const T> residual;           // empty: none
     Slice<const T> position;           // the second residual; empty: none

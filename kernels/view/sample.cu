@@ -1,4 +1,4 @@
-// Sampling of feature maps: view_sample.cuh.
+// Sampling of feature maps: sample.cuh.
 
 #include "view/sample.cuh"
 
@@ -14,7 +14,7 @@ VIEW_SAMPLE_REFERENCES(__half, int8_t, 6, view_sample_references_f16_i8)
 VIEW_SAMPLE_REFERENCES(float, float, 5, view_sample_references_f32)
 VIEW_SAMPLE_REFERENCES(float, __half, 5, view_sample_references_f32_f16)
 
-// Key points of anchors, f32: view_sample_points.cuh.
+// Key points of anchors, f32: sample_points.cuh.
 
 #include "view/sample_points.cuh"
 
@@ -28,7 +28,7 @@ VIEW_SAMPLE_REFERENCES(float, __half, 5, view_sample_references_f32_f16)
 VIEW_SAMPLE_POINTS(float, 3, view_sample_points_f32)
 VIEW_SAMPLE_POINTS(__half, 3, view_sample_points_f32_f16)
 
-// Key points of anchors, f16: view_sample_cells.cuh.
+// Key points of anchors, f16: sample_cells.cuh.
 
 #include "view/sample_cells.cuh"
 

@@ -1,4 +1,4 @@
-// Sampling through the key points of anchors (view_sample_points.cuh) with f16 activations. A block
+// Sampling through the key points of anchors (sample_points.cuh) with f16 activations. A block
 // has an anchor. Its samples that lie between the same four texels are a cell: their weights are
 // added up first, so that the texels are read once. A warp takes some cells, a lane 8 channels of
 // them.

@@ -1,6 +1,6 @@
 // Sampling of feature maps through the key points of anchors, weighted by softmaxes over views,
 // levels and points (Sparse4D): crates/ops/src/view/sample/mod.rs. Here with f32 activations, in
-// the order of the CPU; with f16: view_sample_cells.cuh. A block has an anchor; a warp takes the
+// the order of the CPU; with f16: sample_cells.cuh. A block has an anchor; a warp takes the
 // samples of a point that a view sees, level by level.
 #pragma once
 

@@ -208,6 +208,7 @@ __device__ void choose(const Args<T>& args, uint32_t* words) {
 
 }  // namespace top_rows
 
+// top_rows_f16, top_rows_f32.
 #define TOP_ROWS(T, suffix)                                                 \
     extern "C" __global__ void __launch_bounds__(top_rows::kThreads, 1)     \
         top_rows_##suffix(const __grid_constant__ top_rows::Args<T> args) { \

@@ -378,8 +378,8 @@ fn is_isolated(p: &mut Reader<'_>) -> bool {
         flag(),
         false,
         "Whether frames run in a separate process. A GPU fault ends the use of the GPU for a process: an \
-         isolated channel starts another one, and other channels go on. Costs a copy of every payload and \
-         a GPU context.",
+         isolated channel starts another one, and other channels go on. Costs a copy of every payload, \
+         on a GPU two copies and a GPU context.",
     )
 }
 

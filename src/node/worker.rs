@@ -10,8 +10,8 @@ use super::clock::NodeClock;
 use super::outputs::ChannelOutputs;
 use super::transforms::LiveTransforms;
 use crate::detectors::FrameInput;
-use crate::runtime::assembler::{Sequence, SharedMessage};
 use crate::runtime::channel::{Channel, ChannelFrame};
+use crate::runtime::frame_builder::{Sequence, SharedMessage};
 use crate::runtime::frame_messages::FrameMessages;
 use crate::runtime::message_buffer::MessageBuffer;
 use crate::runtime::slot::{SlotEvent, SlotReader};
@@ -197,7 +197,7 @@ impl Worker {
     /// Records the age of a frame, `None` when the time is unknown.
     ///
     /// # Errors
-    /// `Stale` when the frame is older than the channel accepts.
+    /// `TooOld` when the frame is older than the channel accepts.
     fn check_age(&self, age_s: Option<f64>, state: &ChannelState) -> Result<()> {
         let is_future = age_s.is_some_and(|age| age < -FUTURE_TOLERANCE.as_secs_f64());
         {
@@ -212,7 +212,7 @@ impl Worker {
         }
         let message =
             format!("frame age {age:.3} s exceeds max_age_s = {:.3} s", max_age.as_secs_f64());
-        Err(Error::new(ErrorKind::Stale, "channel", message))
+        Err(Error::new(ErrorKind::TooOld, "channel", message))
     }
 
     /// Prepares a message of a frame that is not complete yet.

@@ -2,7 +2,7 @@
 //! memory.
 //!
 //! A message of several datagrams is put together in a buffer of the slot while it arrives,
-//! page-locked where a GPU reads it: nothing is copied after the socket. The buffer that it replaces
+//! page-locked where a GPU reads it: its fragments are copied once. The buffer that it replaces
 //! is the next one to fill. The first message is copied, and the buffers grow to its size. Where the
 //! middleware drops [`MessageBuffers`], it puts no messages together, and there are no such buffers.
 
@@ -142,7 +142,7 @@ impl MessageMemory for Arriving {
         let num_bytes = memory.bytes().len();
         let mut slot = lock(&shared.slot);
         let (writer, note) = &mut *slot;
-        note(writer.adopt(shared.kind, memory, shared.max_payload_bytes));
+        note(writer.swap_in(shared.kind, memory, shared.max_payload_bytes));
         drop(slot);
         // The slot's own buffers are smaller at first.
         memory.reserve(num_bytes);

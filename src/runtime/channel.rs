@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nalgebra::Isometry3;
 
 use super::Factory;
-use super::assembler::Sequence;
+use super::frame_builder::Sequence;
 use super::frame_inputs::{Corrections, check};
 use super::in_flight::{FrameInFlight, FramesInFlight};
 use super::poses::{TransformLookup, look_up_poses, take_unknown_pose};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::assembler::SharedMessage;
+use super::frame_builder::SharedMessage;
 use super::message_buffer::{InputView, MessageBuffer};
 use crate::detectors::{FrameInput, MAX_INPUTS};
 use det_post_types::{CameraCalibration, Result};

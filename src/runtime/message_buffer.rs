@@ -83,7 +83,7 @@ impl MessageBuffer {
     ///
     /// # Errors
     /// The errors of [`deliver`] and [`MessageBuffer::fill`]; the memory is left as it is.
-    pub fn adopt(
+    pub fn swap_in(
         &mut self,
         kind: InputKind,
         memory: &mut PayloadMemory,

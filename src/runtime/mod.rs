@@ -4,7 +4,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`channel`] | from frames to detections, in a replay and in the live node |
-//! | [`message_buffer`], [`synchronizer`], `assembler` | from messages to frames |
+//! | [`message_buffer`], [`synchronizer`], `frame_builder` | from messages to frames |
 //! | [`arrivals`], [`slot`], `input` | messages of a middleware in memory of the slot, the newest frame of live inputs, and the counters of their messages |
 //! | [`supervisor`] | the detector, which is built again after a failure of its device |
 //! | [`isolated`] | a detector in a separate process |
@@ -17,8 +17,8 @@
 
 pub(crate) mod account;
 pub mod arrivals;
-pub(crate) mod assembler;
 pub mod channel;
+pub(crate) mod frame_builder;
 pub(crate) mod frame_inputs;
 pub(crate) mod frame_messages;
 pub(crate) mod in_flight;
@@ -36,7 +36,7 @@ pub mod supervisor;
 pub mod synchronizer;
 pub mod trace;
 
-pub use assembler::Sequence;
+pub use frame_builder::Sequence;
 pub use stamps::StampOrder;
 
 use std::sync::Arc;

@@ -6,14 +6,14 @@
 //! largest message, whose size is bounded, and are reused. A GPU uploads directly from the
 //! buffer.
 //!
-//! With one input every message is a frame and there are three buffers: one is filled,
-//! one waits, one is read. With several, deadlines close frames on the thread of the
+//! With one input every message is a frame and there are four buffers: one is filled, one waits,
+//! one is read, and one more where two frames are in flight. With several, deadlines close frames on the thread of the
 //! channel, and each input keeps `sync.depth` more messages.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::assembler::{Assembler, Sequence, SharedMessage, sole};
+use super::frame_builder::{FrameBuilder, Sequence, SharedMessage, sole};
 #[cfg(doc)]
 use super::message_buffer::MessageBuffer;
 use crate::config::{InputConfig, SyncConfig};
@@ -103,7 +103,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    assembler: Assembler,
+    builder: FrameBuilder,
     /// The newest frame, if `is_waiting`.
     ready: Vec<Option<SharedMessage>>,
     /// Memory for the messages of a frame that is closed.
@@ -135,10 +135,10 @@ pub fn slot(
     count_loss: LossCounter,
 ) -> (Vec<SlotWriter>, SlotReader, SlotCloser) {
     let SlotOptions { inputs, sync, rate, announces } = options;
-    let (assembler, buffers) = Assembler::new(inputs, sync, memory);
-    let [ready, closed, taken] = [(); 3].map(|()| Vec::with_capacity(assembler.num_inputs()));
+    let (builder, buffers) = FrameBuilder::new(inputs, sync, memory);
+    let [ready, closed, taken] = [(); 3].map(|()| Vec::with_capacity(builder.num_inputs()));
     let refused = Vec::new();
-    let state = State { assembler, ready, closed, refused, is_waiting: false, is_closed: false };
+    let state = State { builder, ready, closed, refused, is_waiting: false, is_closed: false };
     let shared = Arc::new(Shared {
         state: Mutex::new(state),
         changed: Condvar::new(),
@@ -168,14 +168,14 @@ impl SlotWriter {
     /// over. Memory that is free takes its place.
     ///
     /// # Errors
-    /// Returns the errors of [`MessageBuffer::adopt`]; `StampNotNewer` with several inputs.
-    pub fn adopt(
+    /// Returns the errors of [`MessageBuffer::swap_in`]; `StampNotNewer` with several inputs.
+    pub fn swap_in(
         &mut self,
         kind: InputKind,
         memory: &mut PayloadMemory,
         max_payload_bytes: usize,
     ) -> Result<Offered> {
-        sole(&mut self.buffer)?.adopt(kind, memory, max_payload_bytes)?;
+        sole(&mut self.buffer)?.swap_in(kind, memory, max_payload_bytes)?;
         self.submit()
     }
 
@@ -187,9 +187,9 @@ impl SlotWriter {
         }
         let now = self.shared.now();
         state.close_frames(now, &self.shared);
-        let arrived = state.assembler.arrive(now, self.input, &self.buffer);
+        let arrived = state.builder.arrive(now, self.input, &self.buffer);
         state.close_frames(now, &self.shared);
-        let arrived = arrived.and_then(|()| state.assembler.exchange(self.input, &mut self.buffer));
+        let arrived = arrived.and_then(|()| state.builder.exchange(self.input, &mut self.buffer));
         drop(state);
         self.shared.changed.notify_one();
         arrived.map(|()| Offered::Waiting)
@@ -214,7 +214,7 @@ impl SlotReader {
         *announced = None;
         let mut state = shared.lock();
         loop {
-            if !state.is_closed && state.assembler.next_deadline().is_some() {
+            if !state.is_closed && state.builder.next_deadline().is_some() {
                 state.close_frames(shared.now(), shared);
             }
             if let Some((error, num)) = state.refused.pop() {
@@ -226,11 +226,11 @@ impl SlotReader {
             if state.is_waiting {
                 state.is_waiting = false;
                 std::mem::swap(&mut state.ready, taken);
-                let sequence = state.assembler.take_sequence();
+                let sequence = state.builder.take_sequence();
                 return Some(SlotEvent::Frame { messages: taken, sequence });
             }
             if shared.announces
-                && let Some((input, message)) = state.assembler.announce()
+                && let Some((input, message)) = state.builder.announce()
             {
                 return Some(SlotEvent::Arrived { input, message: announced.insert(message) });
             }
@@ -247,7 +247,7 @@ impl SlotCloser {
     pub fn is_waiting(&self) -> bool {
         let mut state = self.0.lock();
         state.close_frames(self.0.now(), &self.0);
-        state.is_waiting || !state.refused.is_empty() || state.assembler.next_deadline().is_some()
+        state.is_waiting || !state.refused.is_empty() || state.builder.next_deadline().is_some()
     }
 
     /// Closes the slot. The messages that wait are lost.
@@ -257,8 +257,8 @@ impl SlotCloser {
         if std::mem::take(&mut state.is_waiting) {
             self.0.count(&state.ready, Loss::Abandoned);
         }
-        for input in 0..state.assembler.num_inputs() {
-            let num_abandoned = state.assembler.remove_all(input);
+        for input in 0..state.builder.num_inputs() {
+            let num_abandoned = state.builder.remove_all(input);
             if num_abandoned > 0 {
                 (self.0.count_loss)(input, Loss::Abandoned, num_abandoned);
             }
@@ -271,7 +271,7 @@ impl SlotCloser {
 impl State {
     /// Closes the frames that are due and keeps the newest.
     fn close_frames(&mut self, now: Stamp, shared: &Shared) {
-        while let Some((_, usable)) = self.assembler.close(now, &mut self.closed) {
+        while let Some((_, usable)) = self.builder.close(now, &mut self.closed) {
             match usable {
                 Ok(()) => {
                     if std::mem::replace(&mut self.is_waiting, true) {
@@ -283,8 +283,8 @@ impl State {
             }
             self.closed.clear();
         }
-        for input in 0..self.assembler.num_inputs() {
-            let num_unused = self.assembler.take_unused(input);
+        for input in 0..self.builder.num_inputs() {
+            let num_unused = self.builder.take_unused(input);
             if num_unused > 0 {
                 (shared.count_loss)(input, Loss::Unused, num_unused);
             }
@@ -307,7 +307,7 @@ impl Shared {
 
     /// Waits for a message, at most until the next deadline.
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let Some(deadline) = state.assembler.next_deadline() else {
+        let Some(deadline) = state.builder.next_deadline() else {
             return self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         };
         let seconds = deadline.seconds_since(self.now()).max(0.0) / self.rate;

@@ -65,7 +65,7 @@ named! {
         /// A fault has made a GPU unusable for this process.
         DeviceLost => "device_lost",
         /// A frame is older than the channel allows.
-        Stale => "too_old",
+        TooOld => "too_old",
         /// Inputs of a frame are missing.
         IncompleteViews => "incomplete_views",
         /// The stamps of a frame's inputs are further apart than allowed.

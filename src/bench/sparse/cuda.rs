@@ -121,7 +121,7 @@ impl Parts {
         if bench.wants(&self.rulebooks) {
             let bar = wall(None, [150.0, 300.0][self.size]);
             bench.recorded(Case::new(&self.rulebooks).with_bar(bar), stream, || {
-                frame.encoder.enqueue_sites(Cells::Coordinates(&frame.cells), &frame.num)
+                frame.encoder.enqueue_sites_and_tables(Cells::Coordinates(&frame.cells), &frame.num)
             })?;
         }
         let encoder = &frame.encoder;

@@ -11,7 +11,7 @@ use crate::bench::case::{Bar, Case, wall};
 use crate::bench::measure::Bench;
 use det_post_infer::view_decoder::sparse4d::{Activation, CudaDecoder, Network};
 use det_post_infer::view_decoder::{ViewNetwork, parse};
-use det_post_ops::decode::query::cuda::Workspace as Selection;
+use det_post_ops::decode::query::cuda::Workspace as DecodeQuery;
 use det_post_ops::device::cuda::{Graph, Stream};
 use det_post_ops::view::sample::cuda::DeviceFeatureMaps;
 use det_post_types::{
@@ -73,7 +73,7 @@ fn decoder<T: Activation>(
     let mut decoder = CudaDecoder::<T>::new(stream, network)?;
     decoder.set_views(&views())?;
     let sizes = [num_anchors, NUM_CLASSES];
-    let mut selection = Selection::new(stream, sizes, &query_decode(), NUM_BOXES)?;
+    let mut selection = DecodeQuery::new(stream, sizes, &query_decode(), NUM_BOXES)?;
     let mut record = |uses_memory| {
         Graph::record(stream, || {
             decoder.enqueue(&maps, uses_memory)?;

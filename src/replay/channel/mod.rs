@@ -13,8 +13,8 @@ use crate::replay::context::ReplayContext;
 use crate::replay::input::{CalibrationTopic, InputTopic, ReplayInput};
 use crate::runtime::Factory;
 use crate::runtime::account::Account;
-use crate::runtime::assembler::{Assembler, Sequence, SharedMessage, sole};
 use crate::runtime::channel::Channel;
+use crate::runtime::frame_builder::{FrameBuilder, Sequence, SharedMessage, sole};
 use crate::runtime::frame_messages::Calibrations;
 use crate::runtime::slot::Loss;
 use det_post_ops::device::PayloadMemory;
@@ -47,7 +47,7 @@ pub(super) struct Closed {
 }
 
 struct Frames {
-    assembler: Assembler,
+    builder: FrameBuilder,
     /// Of each input the buffer that is filled next.
     buffers: Vec<SharedMessage>,
     chosen: Vec<Option<SharedMessage>>,
@@ -73,8 +73,8 @@ impl ReplayChannel {
         }
         let frames = (inputs.len() > 1).then(|| {
             let memory = || channel.payload_memory();
-            let (assembler, buffers) = Assembler::new(&config.inputs, &config.sync, memory);
-            Frames { assembler, buffers, chosen: Vec::with_capacity(inputs.len()) }
+            let (builder, buffers) = FrameBuilder::new(&config.inputs, &config.sync, memory);
+            Frames { builder, buffers, chosen: Vec::with_capacity(inputs.len()) }
         });
         Ok(Self {
             index,
@@ -200,20 +200,20 @@ impl ReplayChannel {
 
     /// Keeps a message for the frames of several inputs.
     fn wait(&mut self, input: usize, received: &Received<'_>, log_time: Stamp) -> Result<()> {
-        let Some(Frames { assembler, buffers, .. }) = &mut self.frames else { return Ok(()) };
+        let Some(Frames { builder, buffers, .. }) = &mut self.frames else { return Ok(()) };
         let buffer = &mut buffers[input];
         sole(buffer)?
             .fill(received, usize::MAX)
-            .and_then(|()| assembler.arrive(log_time, input, buffer))
-            .and_then(|()| assembler.exchange(input, buffer))
+            .and_then(|()| builder.arrive(log_time, input, buffer))
+            .and_then(|()| builder.exchange(input, buffer))
     }
 
     /// Closes the oldest frame of several inputs if it is due at `log_time`;
     /// [`Self::submit_closed`] must follow.
     pub(super) fn close(&mut self, log_time: Stamp) -> Option<Closed> {
-        let Frames { assembler, chosen, .. } = self.frames.as_mut()?;
-        let (at, usable) = assembler.close(log_time, chosen)?;
-        self.channel.set_sequence(assembler.take_sequence());
+        let Frames { builder, chosen, .. } = self.frames.as_mut()?;
+        let (at, usable) = builder.close(log_time, chosen)?;
+        self.channel.set_sequence(builder.take_sequence());
         Some(Closed { at, usable })
     }
 
@@ -235,9 +235,9 @@ impl ReplayChannel {
 
     /// Counts the messages that no frame of several inputs will contain, since the last call.
     pub(super) fn count_unused(&mut self, log_time: Stamp, context: &ReplayContext<'_>) {
-        let Some(Frames { assembler, .. }) = &mut self.frames else { return };
+        let Some(Frames { builder, .. }) = &mut self.frames else { return };
         for (index, input) in self.inputs.iter_mut().enumerate() {
-            let num_unused = assembler.take_unused(index);
+            let num_unused = builder.take_unused(index);
             if context.owns(log_time) {
                 input.totals.add_loss(Loss::Unused, num_unused);
             }
@@ -246,9 +246,9 @@ impl ReplayChannel {
 
     /// Counts the messages that wait for a frame of several inputs at the end of the recording.
     pub(super) fn count_abandoned(&mut self) {
-        let Some(Frames { assembler, .. }) = &mut self.frames else { return };
+        let Some(Frames { builder, .. }) = &mut self.frames else { return };
         for (index, input) in self.inputs.iter_mut().enumerate() {
-            input.totals.add_loss(Loss::Abandoned, assembler.remove_all(index));
+            input.totals.add_loss(Loss::Abandoned, builder.remove_all(index));
         }
     }
 

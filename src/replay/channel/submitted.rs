@@ -5,7 +5,7 @@ use super::ReplayChannel;
 use super::kept::SubmittedMessages;
 use crate::detectors::{FrameInput, FrameSet};
 use crate::replay::context::{ReplayContext, lock};
-use crate::runtime::assembler::SharedMessage;
+use crate::runtime::frame_builder::SharedMessage;
 use crate::runtime::frame_messages::FrameMessages;
 use det_post_ros::bag::{BagMessage, check_log_time};
 use det_post_ros::middleware::InputKind;

@@ -4,12 +4,13 @@
 //! process. Neither affects a channel whose detector runs in another process: the
 //! [`Proxy`] reports a failure of its device, and the [`Supervisor`] starts another one.
 //!
-//! The process is this program, started as `det_post isolated`. Payloads are copied once,
-//! into sealed memory that both processes map. Requests and responses, a few hundred bytes
-//! and the detections, are sent through a socket, whose end signals the end of the other
-//! process; the system kills it with this one, also while it hangs. What it logs is logged by this
-//! process. One request is in flight at a time. The detections are those of the same
-//! detector in this process, bit for bit.
+//! The process is this program, started as `det_post isolated`. Payloads are copied once, into
+//! sealed memory that both processes map, and for a GPU once more, into page-locked memory of
+//! that process. Requests and responses, a few hundred bytes and the detections, are sent
+//! through a socket, whose end signals the end of the other process; the system kills it with
+//! this one, also while it hangs. What it logs is logged by this process. One request is in
+//! flight at a time. The detections are those of the same detector in this process, bit for
+//! bit.
 //!
 //! [`Supervisor`]: super::supervisor::Supervisor
 

@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod adding_lists;
+mod file_names;
 mod imports;
 mod skips;
 mod troubleshooting;
@@ -216,7 +217,7 @@ fn no_room_is_a_junk_drawer() {
     }
 }
 
-/// A module with children is `x/mod.rs`, never `x.rs` beside `x/`.
+/// A module with children is a folder with its `mod.rs`, never a file beside that folder.
 #[test]
 fn a_module_is_a_file_or_a_folder() {
     let files = source_files();
@@ -313,7 +314,7 @@ fn every_bound_between_devices_is_tested() {
     }
 }
 
-/// The features of the package are those of the table in `lib.rs`, and CI checks each alone.
+/// The features of the package are the rows of the table in `src/lib.rs`; CI checks each alone.
 #[test]
 fn every_feature_is_documented_and_checked_alone() {
     let read = |name: &str| fs::read_to_string(root().join(name)).unwrap();

@@ -23,7 +23,7 @@ pub(super) struct Run {
     pub(super) total_ms: Option<[f64; 3]>,
 }
 
-/// The part of a report that a page shows, as `replay/report.rs` of det_post writes it.
+/// The part of a report that a page shows, as `src/replay/report.rs` writes it.
 #[derive(Deserialize)]
 struct Report {
     channels: BTreeMap<String, Channel>,

@@ -291,7 +291,7 @@ impl CudaEncoder {
         features: &DeviceBuffer<f32>,
         map: &mut DeviceTensor,
     ) -> Result<()> {
-        self.enqueue_sites(cells, num)?;
+        self.enqueue_sites_and_tables(cells, num)?;
         let network = self.plan.network();
         let num_channels = network.input_channels();
         let input = &mut self.buffers[self.input_buffer];
@@ -305,11 +305,16 @@ impl CudaEncoder {
         self.to_map.enqueue(features, sites, network.map.axes, tensor.channels, map)
     }
 
-    /// Queues the making of sites and tables: the first part of [`Self::enqueue`].
+    /// Queues the making of the sites of every level and of the tables of every rulebook: the
+    /// first part of [`Self::enqueue`].
     ///
     /// # Errors
     /// `Device` when a buffer belongs to another stream or a launch fails.
-    pub fn enqueue_sites(&mut self, cells: Cells<'_>, num: &DeviceBuffer<u32>) -> Result<()> {
+    pub fn enqueue_sites_and_tables(
+        &mut self,
+        cells: Cells<'_>,
+        num: &DeviceBuffer<u32>,
+    ) -> Result<()> {
         self.rulebooks.enqueue_clear(&mut self.levels)?;
         self.rulebooks.enqueue_input(cells, num, &mut self.levels[0])?;
         for (index, level) in self.plan.network().levels.iter().enumerate().skip(1) {

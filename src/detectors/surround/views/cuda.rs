@@ -10,7 +10,7 @@ use crate::detectors::surround::Step;
 use crate::detectors::surround::decoder::{Decoder, DecoderFrame};
 use det_post_infer::device::DeviceEngine;
 use det_post_infer::view_decoder::{CudaViewDecoder, View, ViewNetwork};
-use det_post_ops::decode::query::cuda::Workspace as Selection;
+use det_post_ops::decode::query::cuda::Workspace as DecodeQuery;
 use det_post_ops::device::cuda::{Graph, Stream};
 use det_post_ops::view::channels_last::cuda::{DeviceMapSource, Kernels as ChannelsLast};
 use det_post_ops::view::sample::cuda::{DeviceFeatureMaps, Texel};
@@ -27,7 +27,7 @@ pub(super) struct DeviceViewHead {
     channels_last: ChannelsLast,
     maps: DeviceFeatureMaps,
     facts: ViewFacts,
-    selection: Selection,
+    selection: DecodeQuery,
     query_sizes: [usize; 2],
     has_quality: bool,
     views: Vec<View>,
@@ -75,7 +75,7 @@ impl DeviceViewHead {
         let query_sizes = network.query_sizes();
         let mut decoder = CudaViewDecoder::new(stream, network, precision)?;
         let of_selection = stream.with_own_memory();
-        let mut selection = Selection::new(
+        let mut selection = DecodeQuery::new(
             &of_selection,
             query_sizes,
             &config.query_decode(),
@@ -151,7 +151,7 @@ impl Decoder<DeviceEngine> for DeviceViewHead {
         }
         // The one before is freed.
         let of_selection = self.stream.with_own_memory();
-        let mut selection = Selection::new(&of_selection, self.query_sizes, &params, max_pairs)?;
+        let mut selection = DecodeQuery::new(&of_selection, self.query_sizes, &params, max_pairs)?;
         let sources = sources(backbone, &self.facts, &self.maps)?;
         let Self { stream, maps, decoder, channels_last, .. } = self;
         let recorded = Recorded { maps, decoder, selection: &mut selection };
@@ -199,7 +199,7 @@ fn sources<'a>(
 struct Recorded<'a> {
     maps: &'a mut DeviceFeatureMaps,
     decoder: &'a mut CudaViewDecoder,
-    selection: &'a mut Selection,
+    selection: &'a mut DecodeQuery,
 }
 
 /// Records the frames. `of_selection` is the handle of the stream that the selection has.

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use half::f16;
 
-use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
+use crate::decode::select::kernels::{MAX_FOUND, SelectSlices, THREADS_PER_BLOCK};
 use crate::decode::thresholds::ThresholdArgs;
 use crate::device::cuda::{
     Grid, In, KernelSpec, Mirror, Plain, check_lens, check_threads, kernel_constant, kernel_specs,
@@ -34,7 +34,7 @@ unsafe impl Plain for AnchorShape {}
 #[repr(C)]
 pub struct AnchorArgs<'a, T> {
     /// The selection of candidates, at most one per anchor.
-    pub selection: Selection<'a, Box3d>,
+    pub selection: SelectSlices<'a, Box3d>,
     /// Class logits.
     pub classes: In<'a, T>,
     /// Residuals of boxes.

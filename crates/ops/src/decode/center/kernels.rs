@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
+use crate::decode::select::kernels::{MAX_FOUND, SelectSlices, THREADS_PER_BLOCK};
 use crate::decode::thresholds::ThresholdArgs;
 use crate::device::cuda::{
     Grid, In, KernelSpec, Mirror, Out, Plain, check_lens, check_threads, kernel_constant,
@@ -86,7 +86,7 @@ pub struct CenterMaps<'a, T> {
 #[repr(C)]
 pub struct CenterArgs<'a, T> {
     /// The selection of candidates, at most one per cell.
-    pub selection: Selection<'a, Box3d>,
+    pub selection: SelectSlices<'a, Box3d>,
     /// By found candidate.
     pub motions: Out<'a, Motion>,
     /// By candidate, its index among the found ones.

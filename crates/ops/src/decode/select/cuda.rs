@@ -1,7 +1,7 @@
 //! The memory of the selection, which all decoders on the device share.
 
 use super::Limits;
-use super::kernels::{SelectSettings, Selection};
+use super::kernels::{SelectSettings, SelectSlices};
 use crate::device::cuda::{DeviceBuffer, Plain, Stream};
 use crate::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{Candidate, Result};
@@ -48,8 +48,8 @@ where
         stream: &Stream,
         candidates: &'a mut DeviceCandidates<B>,
         counters: &'a mut DeviceCounters,
-    ) -> Result<Selection<'a, B>> {
-        Ok(Selection {
+    ) -> Result<SelectSlices<'a, B>> {
+        Ok(SelectSlices {
             settings: self.settings.input(stream)?,
             wanted: self.wanted.input(stream)?,
             found: self.found.output(stream)?,

@@ -41,7 +41,7 @@ unsafe impl Plain for SelectSettings {}
 /// The shared parameters: `Slices` in the kernels.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Selection<'a, B> {
+pub struct SelectSlices<'a, B> {
     /// The settings.
     pub settings: In<'a, SelectSettings>,
     /// A bit per class.
@@ -63,9 +63,9 @@ pub struct Selection<'a, B> {
 }
 
 mirrors!(SelectSettings, "decode/select.cuh", "Settings");
-mirrors!(Selection<'_, B>, "decode/select.cuh", "Slices", Candidate<B>; where B: Floats);
+mirrors!(SelectSlices<'_, B>, "decode/select.cuh", "Slices", Candidate<B>; where B: Floats);
 
-impl<B> Selection<'_, B> {
+impl<B> SelectSlices<'_, B> {
     /// The slices with their lengths and the lengths needed for as many candidates as
     /// may be found.
     pub(crate) fn needed(&self, num_found: usize) -> [(&'static str, usize, usize); 7] {

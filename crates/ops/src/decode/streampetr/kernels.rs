@@ -6,7 +6,7 @@ use half::f16;
 
 use super::NUM_BOX_CHANNELS;
 use crate::decode::center::cuda::Motion;
-use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
+use crate::decode::select::kernels::{MAX_FOUND, SelectSlices, THREADS_PER_BLOCK};
 use crate::decode::thresholds::ThresholdArgs;
 use crate::device::cuda::{
     Grid, In, KernelSpec, Mirror, Out, check_lens, check_threads, kernel_specs, mirrors, refused,
@@ -18,7 +18,7 @@ use det_post_types::{Box3d, Result};
 #[repr(C)]
 pub struct StreamPetrArgs<'a, T> {
     /// The selection of candidates, at most one per query.
-    pub selection: Selection<'a, Box3d>,
+    pub selection: SelectSlices<'a, Box3d>,
     /// By found candidate.
     pub motions: Out<'a, Motion>,
     /// By candidate, its index among the found ones.

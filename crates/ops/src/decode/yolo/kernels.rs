@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use half::f16;
 
-use crate::decode::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
+use crate::decode::select::kernels::{MAX_FOUND, SelectSlices, THREADS_PER_BLOCK};
 use crate::device::cuda::{
     Grid, In, KernelSpec, Mirror, check_len, check_threads, kernel_constant, mirrors, refused,
 };
@@ -45,7 +45,7 @@ pub struct YoloArgs<'a, T, B> {
     /// The tensors; then the first again.
     pub outputs: [In<'a, T>; MAX_OUTPUTS],
     /// The selection of candidates.
-    pub selection: Selection<'a, B>,
+    pub selection: SelectSlices<'a, B>,
     /// The score threshold as a logit.
     pub bound: In<'a, f32>,
     /// Widths and heights of the anchors of all levels.

@@ -105,7 +105,7 @@ pub enum Method {
     None,
     /// By lowering scores: the kernel `<op>`.
     Soft,
-    /// By the kernels of `nms.cuh`, `<op>_<step>`.
+    /// By the kernels of `nms/nms.cuh`, `<op>_<step>`.
     Greedy,
 }
 

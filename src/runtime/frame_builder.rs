@@ -30,7 +30,7 @@ pub enum Sequence {
 
 /// The buffers of a channel's inputs and the frames made of them.
 #[derive(Debug)]
-pub struct Assembler {
+pub struct FrameBuilder {
     sync: Synchronizer<SharedMessage>,
     /// By input, every buffer except the one that is being filled. A buffer with no other
     /// reference is free.
@@ -39,31 +39,31 @@ pub struct Assembler {
     sequence: Sequence,
 }
 
-impl Assembler {
-    /// An assembler for these inputs, with buffers in memory that `memory` allocates. Also
-    /// returns the first buffer to fill of each input.
+impl FrameBuilder {
+    /// A builder for these inputs, with buffers in memory that `memory` allocates. Also returns
+    /// the first buffer to fill of each input.
     pub fn new(
         inputs: &[InputConfig],
         sync: &SyncConfig,
         mut memory: impl FnMut() -> PayloadMemory,
     ) -> (Self, Vec<SharedMessage>) {
         let num_inputs = inputs.len();
-        // With one input: one is filled, one waits, one is read, and one more where two frames are
-        // in flight; without these it stays empty.
+        // With one input four: one is filled, one waits, one is read, and one more where two frames
+        // are in flight; without these it stays empty.
         let num_pooled = if num_inputs == 1 { 3 } else { sync.depth.max(1) + NUM_SPARE - 1 };
         let mut pool =
             |num| -> Vec<_> { (0..num).map(|_| Arc::new(MessageBuffer::new(memory()))).collect() };
-        let assembler = Self {
+        let builder = Self {
             sync: Synchronizer::new(sync, num_inputs),
             pools: (0..num_inputs).map(|_| pool(num_pooled)).collect(),
             topics: inputs.iter().map(|input| input.topic.clone()).collect(),
             sequence: Sequence::Follows,
         };
-        (assembler, pool(num_inputs))
+        (builder, pool(num_inputs))
     }
 
     /// Adds the message in `buffer`, which arrived at `now`. The caller closes frames before
-    /// and after by [`Assembler::close`], then calls [`Assembler::exchange`].
+    /// and after by [`FrameBuilder::close`], then calls [`FrameBuilder::exchange`].
     ///
     /// # Errors
     /// `StampNotNewer`: the message is refused, and the buffer may be filled again.
