@@ -17,12 +17,12 @@ use std::thread::{self, ThreadId};
 use ort::environment::Environment;
 use ort::ep::cuda::ConvAlgorithmSearch;
 use ort::ep::{self, ExecutionProvider, ExecutionProviderDispatch};
-use ort::session::Session;
+use ort::session::{Session, SessionOutputs};
 
 use super::binding::{Bound, cuda_provider, tensorrt_provider};
 use super::network::{Network, allocate_inputs, allocate_output, failed};
 use crate::fp16::{self, Converted};
-use crate::ort::{environment, spec};
+use crate::ort::{environment, spec, view};
 use crate::{check_file, target_sizes};
 use det_post_ops::device::cuda::{CaptureLock, DeviceTensor, Graph, Stream, lock_capture};
 use det_post_types::{
@@ -31,6 +31,12 @@ use det_post_types::{
 };
 
 const STAGE: &str = "onnxruntime";
+
+/// The end of the name of a network that is recorded.
+const ONE_GRAPH: &str = ", one CUDA graph";
+
+/// The maximum number of dimensions of a staged output.
+const MAX_DIMS: usize = 8;
 
 /// A session of ONNX Runtime on the GPU of a stream.
 pub(super) struct OrtRunner {
@@ -104,11 +110,13 @@ impl OrtRunner {
         for (spec, tensor) in input_specs.iter().zip(&inputs) {
             bound.bind_input(&spec.name, tensor).map_err(first_run_failed)?;
         }
-        let outputs = bind_outputs(&mut bound, &output_specs, stream)?;
+        let (shapes, outputs) = bind_outputs(&mut bound, &output_specs, stream)?;
         let (graphs, thread) = (Vec::new(), thread::current().id());
         let mut runner = Self { graphs, bound, recorder, thread, stream: stream.clone() };
         runner.warm_up(lock, 0)?;
-        Ok((runner, Network { name, input_specs, output_specs, inputs, outputs }))
+        let staged = Vec::new();
+        let network = Network { name, input_specs, output_specs, inputs, outputs, shapes, staged };
+        Ok((runner, network))
     }
 
     /// Runs with a set of tensors until ONNX Runtime allocates no more, and records it.
@@ -128,9 +136,13 @@ impl OrtRunner {
         }
         let lock = lock_capture();
         let number = self.bound.add_binding().map_err(first_run_failed)?;
-        let Network { input_specs, inputs, output_specs, outputs, .. } = network;
+        let Network { input_specs, inputs, output_specs, outputs, staged, .. } = network;
         for (spec, tensor) in input_specs.iter().zip(inputs) {
             self.bound.bind_input(&spec.name, tensor).map_err(first_run_failed)?;
+        }
+        if !staged.is_empty() {
+            self.bind_staged(network)?;
+            return self.warm_up(&lock, number);
         }
         for (spec, tensor) in output_specs.iter().zip(outputs) {
             if let Some(tensor) = tensor {
@@ -140,13 +152,40 @@ impl OrtRunner {
         self.warm_up(&lock, number)
     }
 
-    /// Queues a run with the tensors of a number.
-    pub(super) fn enqueue(&mut self, number: usize) -> Result<()> {
+    /// Writes the staged outputs, and no others, to host memory: a run is no graph any more.
+    pub(super) fn stage(&mut self, network: &mut Network) -> Result<()> {
+        if self.recorder == Recorder::Provider {
+            return Err(failed("TensorRT records a graph, which writes no outputs to host memory"));
+        }
+        let lock = lock_capture();
+        self.stream.synchronize()?;
+        self.graphs.clear();
+        self.recorder = Recorder::None;
+        self.bound.forget_recordings();
+        if network.name.ends_with(ONE_GRAPH) {
+            network.name.truncate(network.name.len() - ONE_GRAPH.len());
+        }
+        self.bind_staged(network)?;
+        self.warm_up(&lock, 0)
+    }
+
+    fn bind_staged(&mut self, network: &Network) -> Result<()> {
+        let names = network.staged.iter().filter_map(|staged| {
+            network.output_specs.get(staged.output.position).map(|spec| spec.name.as_str())
+        });
+        self.bound.bind_host_outputs(names).map_err(first_run_failed)
+    }
+
+    /// Queues a run with the tensors of a number, which are those of the network.
+    pub(super) fn enqueue(&mut self, network: &mut Network, number: usize) -> Result<()> {
         if let Some(graph) = self.graphs.get(number) {
             return graph.enqueue();
         }
         let current = thread::current().id();
         let run = if self.thread == current {
+            if !network.staged.is_empty() {
+                return self.enqueue_staged(network, number);
+            }
             self.bound.enqueue(number)
         } else {
             let _lock = lock_capture();
@@ -156,10 +195,31 @@ impl OrtRunner {
             }
             run
         };
-        run.map_err(|cause| match self.stream.device().check() {
+        run.map_err(|cause| self.run_failed(cause))?;
+        if network.staged.is_empty() { Ok(()) } else { self.enqueue_staged(network, number) }
+    }
+
+    /// Runs, waits, and queues the upload of the staged outputs.
+    fn enqueue_staged(&mut self, network: &mut Network, number: usize) -> Result<()> {
+        let upload = |outputs: &SessionOutputs<'_>| -> Result<()> {
+            for place in 0..network.staged.len() {
+                let mut shape = [0; MAX_DIMS];
+                let found = view(&outputs[place], &mut shape)?;
+                network.enqueue_staged(place, &found)?;
+            }
+            Ok(())
+        };
+        match self.bound.run_to_host(number, upload) {
+            Ok(uploaded) => uploaded,
+            Err(cause) => Err(self.run_failed(cause)),
+        }
+    }
+
+    fn run_failed(&self, cause: ort::Error) -> Error {
+        match self.stream.device().check() {
             Ok(()) => failed("the run failed").with_source(cause),
             Err(fault) => fault,
-        })
+        }
     }
 }
 
@@ -192,7 +252,7 @@ impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { graph, channels_last } = self;
         f.write_str(if *channels_last { ", channels last" } else { "" })?;
-        f.write_str(if *graph { ", one CUDA graph" } else { "" })
+        f.write_str(if *graph { ONE_GRAPH } else { "" })
     }
 }
 
@@ -324,12 +384,12 @@ fn providers(
     providers
 }
 
-/// Allocates and binds every output that holds floats.
+/// Allocates and binds every output that holds floats; also returns the shapes of all.
 fn bind_outputs(
     bound: &mut Bound,
     specs: &[TensorSpec],
     stream: &Stream,
-) -> Result<Vec<Option<DeviceTensor>>> {
+) -> Result<(Vec<Vec<usize>>, Vec<Option<DeviceTensor>>)> {
     let fixed = |spec: &TensorSpec| {
         let dims = spec.shape.as_ref()?.iter().map(|dim| match dim {
             Dim::Fixed(n) => Some(*n),
@@ -349,7 +409,7 @@ fn bind_outputs(
         if let Some(tensor) = &tensor {
             bound.bind_output(&spec.name, tensor).map_err(first_run_failed)?;
         }
-        Ok(tensor)
+        Ok((shape, tensor))
     };
     specs.iter().zip(found).map(bind).collect()
 }

@@ -53,9 +53,7 @@ impl Problem {
             }
         }
         let tensor = |shape: Vec<usize>, values: Vec<f32>| match half {
-            true => {
-                Tensor::F16 { shape, values: values.into_iter().map(f16::from_f32).collect() }
-            }
+            true => Tensor::F16 { shape, values: values.into_iter().map(f16::from_f32).collect() },
             false => Tensor::F32 { shape, values },
         };
         let shape = match rows.has_batch {
@@ -145,10 +143,9 @@ impl Problem {
         };
         workspace.enqueue(&outputs, &mut candidates, &mut counters).unwrap();
         let (answer, counts): (Vec<Candidate<B>>, _) = read(&candidates, &mut counters);
-        let graph = Graph::record(&stream, || {
-            workspace.enqueue(&outputs, &mut candidates, &mut counters)
-        })
-        .unwrap();
+        let graph =
+            Graph::record(&stream, || workspace.enqueue(&outputs, &mut candidates, &mut counters))
+                .unwrap();
         for _ in 0..2 {
             graph.enqueue().unwrap();
             let (again, counts_again) = read(&candidates, &mut counters);
@@ -238,9 +235,7 @@ fn counts_agree(layout: &YoloLayout, half: bool, device: &CudaDevice) {
     let (count, _) = Problem::valid(layout, NUM, half).check(device, &all(0.25));
     assert_eq!(count, NUM);
     let faulty = |number: usize, value: f32| {
-        Problem::new(layout, NUM, half, |row, of| {
-            if of == number { value } else { valid(row, of) }
-        })
+        Problem::new(layout, NUM, half, |row, of| if of == number { value } else { valid(row, of) })
     };
     let is_rotated = layout.has_rotated_boxes();
     // A corner before the opposite one, or a negative side.
