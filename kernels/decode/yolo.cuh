@@ -37,12 +37,12 @@ struct Args {
     uint32_t normalized;
     float network_width;
     float network_height;
+    uint32_t reserved;
+    Level levels[kMaxOutputs];
     uint32_t row_columns;  // of final rows
     uint32_t row_box;      // the first column of the box
     uint32_t row_score;
     uint32_t row_class;  // kLast: the labels are the second tensor
-    Level levels[kMaxOutputs];
-    uint32_t reserved;
 };
 
 template <typename T, typename Candidate>

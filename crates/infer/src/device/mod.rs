@@ -18,6 +18,7 @@ mod host;
 mod network;
 mod onnx_runtime;
 mod runner;
+mod session;
 mod staged;
 
 use std::path::{Path, PathBuf};

@@ -64,6 +64,10 @@ pub struct YoloArgs<'a, T, B> {
     pub network_width: f32,
     /// Height of the network's input.
     pub network_height: f32,
+    /// Padding.
+    pub reserved: u32,
+    /// The levels, in the order of their rows.
+    pub levels: [YoloLevel; MAX_OUTPUTS],
     /// Columns of a final row.
     pub row_columns: u32,
     /// The first of the four numbers of its box.
@@ -72,10 +76,6 @@ pub struct YoloArgs<'a, T, B> {
     pub row_score: u32,
     /// The column of its class; `u32::MAX`: labels are the second tensor.
     pub row_class: u32,
-    /// The levels, in the order of their rows.
-    pub levels: [YoloLevel; MAX_OUTPUTS],
-    /// Padding.
-    pub reserved: u32,
 }
 
 mirrors!(YoloLevel, "decode/yolo.cuh", "Level");
