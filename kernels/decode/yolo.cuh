@@ -39,6 +39,10 @@ struct Args {
     float network_height;
     uint32_t reserved;
     Level levels[kMaxOutputs];
+    uint32_t row_columns;  // of final rows
+    uint32_t row_box;      // the first column of the box
+    uint32_t row_score;
+    uint32_t row_class;  // kLast: the labels are the second tensor
 };
 
 template <typename T, typename Candidate>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "decode/yolo.cuh"
+#include "decode/yolo_planes.cuh"
 
 namespace yolo {
 
@@ -18,12 +19,12 @@ __device__ float4 four(const T* values) {
 
 // For all threads, once: appends the candidates of `decode(row, candidate)`, a row per
 // thread.
-template <typename T, typename Decode>
-__device__ void append_rows(const Args<T>& args, const Decode& decode) {
+template <typename T, typename Candidate, typename Decode>
+__device__ void append_rows(const Args<T, Candidate>& args, const Decode& decode) {
     __shared__ Shared shared;
     const uint32_t first = blockIdx.x * kThreads;
     const uint32_t num = first < args.num_rows ? min(args.num_rows - first, kThreads) : 0;
-    const auto of_thread = [&](uint32_t i, Candidate2d& candidate) {
+    const auto of_thread = [&](uint32_t i, Candidate& candidate) {
         return decode(first + i, candidate) &&
                selection::check_box(args.selection, is_valid(candidate));
     };
@@ -31,18 +32,52 @@ __device__ void append_rows(const Args<T>& args, const Decode& decode) {
     selection::append(args.selection, shared, num, of_thread, nothing, nothing);
 }
 
-// Rows `x1 y1 x2 y2 score class`.
+// Whether a final row passes, with its rank.
+template <typename T, typename Candidate>
+__device__ bool passes_final(const Args<T, Candidate>& args, uint32_t row, const T* values,
+                             Rank& rank) {
+    const bool has_labels = args.row_class == kLast;
+    const float score = widened(values[args.row_score]);
+    const float label =
+        has_labels ? widened(args.outputs[1][row]) : widened(values[args.row_class]);
+    const uint32_t class_index = class_of(label, args.num_classes);
+    rank = {score, class_index, row};
+    selection::count_nan(args.selection, isnan(score));
+    if (!(score >= score_threshold(args))) return false;
+    // Padding.
+    if (has_labels && label < 0.0f) return false;
+    return selection::check_class(args.selection, class_index);
+}
+
+template <typename T, typename Candidate>
+__device__ const T* final_row(const Args<T, Candidate>& args, uint32_t row) {
+    return args.outputs[0].data + static_cast<uint64_t>(row) * args.row_columns;
+}
+
+// Rows with corners.
 template <typename T>
 __device__ void decode_end_to_end(const Args<T>& args) {
     append_rows(args, [&](uint32_t row, Candidate2d& candidate) {
-        const T* values = args.outputs[0].data + static_cast<uint64_t>(row) * 6;
-        const float4 box = four(values);
-        const float score = widened(values[4]);
-        const uint32_t class_index = class_of(widened(values[5]), args.num_classes);
-        candidate = {box.x, box.y, box.z, box.w, {score, class_index, row}};
-        selection::count_nan(args.selection, isnan(score));
-        return score >= score_threshold(args) &&
-               selection::check_class(args.selection, class_index);
+        const T* values = final_row(args, row);
+        const float4 box = four(values + args.row_box);
+        Rank rank;
+        const bool passes = passes_final(args, row, values, rank);
+        candidate = {box.x, box.y, box.z, box.w, rank};
+        return passes;
+    });
+}
+
+// Rows with centre and size; the angle is last.
+template <typename T>
+__device__ void decode_obb_end_to_end(const Args<T, CandidateRotated>& args) {
+    append_rows(args, [&](uint32_t row, CandidateRotated& candidate) {
+        const T* values = final_row(args, row);
+        const float4 box = four(values + args.row_box);
+        const float numbers[] = {box.x, box.y, box.z, box.w, widened(values[args.row_columns - 1])};
+        Rank rank;
+        const bool passes = passes_final(args, row, values, rank);
+        candidate = RotatedColumns::make(numbers, rank);
+        return passes;
     });
 }
 

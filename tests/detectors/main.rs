@@ -22,6 +22,8 @@ mod camera_pipeline;
 #[cfg(feature = "cuda")]
 mod decompress;
 #[cfg(feature = "cuda")]
+mod final_rows;
+#[cfg(feature = "cuda")]
 mod lidar_pipeline;
 #[cfg(feature = "cuda")]
 mod rotated_pipeline;

@@ -199,23 +199,39 @@ impl Engine for OrtEngine {
             place.and_then(|place| self.values.get(place)).ok_or_else(|| {
                 failed(format!("no output {index}: the last run gave {}", self.values.len()))
             })?;
-        let kind = value.dtype().tensor_type();
-        let values = match kind.and_then(element) {
-            Some(ElementType::F32) => value.try_extract_tensor().map(|t| TensorValues::F32(t.1)),
-            Some(ElementType::F16) => value.try_extract_tensor().map(|t| TensorValues::F16(t.1)),
-            Some(ElementType::I32) => value.try_extract_tensor().map(|t| TensorValues::I32(t.1)),
-            Some(ElementType::I64) => value.try_extract_tensor().map(|t| TensorValues::I64(t.1)),
-            Some(ElementType::F64) => value.try_extract_tensor().map(|t| TensorValues::F64(t.1)),
-            None => return Err(failed(format!("output {index} is a {}", value.dtype()))),
-        };
-        let values =
-            values.map_err(|cause| failed(format!("output {index}")).with_source(cause))?;
-        TensorView::new(shape, values)
+        TensorView::new(shape, values(value)?)
     }
 
     fn name(&self) -> &str {
         &self.name
     }
+}
+
+/// The values of a tensor in host memory.
+fn values(value: &DynValue) -> Result<TensorValues<'_>> {
+    let kind = value.dtype().tensor_type();
+    let values = match kind.and_then(element) {
+        Some(ElementType::F32) => value.try_extract_tensor().map(|t| TensorValues::F32(t.1)),
+        Some(ElementType::F16) => value.try_extract_tensor().map(|t| TensorValues::F16(t.1)),
+        Some(ElementType::I32) => value.try_extract_tensor().map(|t| TensorValues::I32(t.1)),
+        Some(ElementType::I64) => value.try_extract_tensor().map(|t| TensorValues::I64(t.1)),
+        Some(ElementType::F64) => value.try_extract_tensor().map(|t| TensorValues::F64(t.1)),
+        None => return Err(failed(format!("an output is a {}", value.dtype()))),
+    };
+    values.map_err(|cause| failed("an output cannot be read").with_source(cause))
+}
+
+/// A tensor in host memory, with its shape in `shape`.
+#[cfg(feature = "cuda")]
+pub(super) fn view<'a>(value: &'a DynValue, shape: &'a mut [usize]) -> Result<TensorView<'a>> {
+    let dims = value.dtype().tensor_shape().map_or(&[][..], |shape| shape);
+    let Some(shape) = shape.get_mut(..dims.len()) else {
+        return Err(failed(format!("an output has {} dimensions", dims.len())));
+    };
+    for (to, &n) in shape.iter_mut().zip(dims) {
+        *to = usize::try_from(n).unwrap_or(0);
+    }
+    TensorView::new(shape, values(value)?)
 }
 
 fn failed(message: impl Into<String>) -> Error {

@@ -210,6 +210,12 @@ impl YoloLayout {
         matches!(self, Self::Detr { .. }) || self.final_rows().is_some()
     }
 
+    /// Whether the number of rows differs between frames: as many as are left by the suppression
+    /// inside of the network.
+    pub fn has_varying_rows(&self) -> bool {
+        matches!(self, Self::V7EndToEnd | Self::Mmdeploy)
+    }
+
     /// The layout of networks of the same family whose outputs are final.
     pub fn end_to_end(&self) -> Option<Self> {
         match self {

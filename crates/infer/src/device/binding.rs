@@ -7,7 +7,7 @@ use std::ffi::CString;
 
 use half::f16;
 use ort::memory::{AllocationDevice, Allocator, AllocatorType, MemoryInfo, MemoryType};
-use ort::session::{IoBinding, RunOptions, Session};
+use ort::session::{IoBinding, RunOptions, Session, SessionOutputs};
 use ort::value::{DynValueRefMut, TensorRefMut};
 use ort::{AsPointer, ep};
 
@@ -152,6 +152,39 @@ impl Bound {
             let status = (ort::api().BindOutput)(binding, name.as_ptr(), value.ptr());
             ort::Error::result_from_status(status)
         }
+    }
+
+    /// Binds outputs of the set that was added last, and no others, to host memory, which ONNX
+    /// Runtime allocates in each run.
+    pub(super) fn bind_host_outputs<'n>(
+        &mut self,
+        names: impl Iterator<Item = &'n str>,
+    ) -> ort::Result<()> {
+        let (device, kind) = (AllocationDevice::CPU, MemoryType::Default);
+        let memory = MemoryInfo::new(device, 0, AllocatorType::Device, kind)?;
+        let binding = self.work()?.bindings.last_mut();
+        let binding = binding.ok_or_else(|| ort::Error::new("there is no binding"))?;
+        binding.clear_outputs();
+        for name in names {
+            binding.bind_output_to_device(name, &memory)?;
+        }
+        Ok(())
+    }
+
+    /// Runs with the tensors of a number, waits, and gives `read` the outputs in host memory, in
+    /// the order in which they were bound.
+    pub(super) fn run_to_host<R>(
+        &mut self,
+        number: usize,
+        read: impl FnOnce(&SessionOutputs<'_>) -> R,
+    ) -> ort::Result<R> {
+        let (session, binding, options) = self.work()?.run(number, Wait::Yes)?;
+        Ok(read(&session.run_binding_with_options(binding, options)?))
+    }
+
+    /// After the graphs of [`Bound::record`] were dropped.
+    pub(super) fn forget_recordings(&mut self) {
+        self.is_recorded = false;
     }
 
     /// Runs once with outputs in memory of ONNX Runtime and returns the element type and

@@ -43,15 +43,18 @@ impl HostRunner {
         engine.run(&zeros.iter().map(Tensor::view).collect::<Vec<_>>())?;
         let outputs = (0..engine.outputs().len()).map(|index| {
             let output = engine.output(index)?;
-            allocate_output(stream, Some(output.values().element()), output.shape())
+            let element = Some(output.values().element());
+            Ok((output.shape().to_vec(), allocate_output(stream, element, output.shape())?))
         });
-        let outputs = outputs.collect::<Result<Vec<_>>>()?;
+        let (shapes, outputs) = outputs.collect::<Result<(Vec<_>, Vec<_>)>>()?;
         let network = Network {
             name: format!("{} on the CPU", engine.name()),
             input_specs: engine.inputs().to_vec(),
             output_specs: engine.outputs().to_vec(),
             inputs,
             outputs,
+            shapes,
+            staged: Vec::new(),
         };
         let pinned = |tensor: &DeviceTensor| PinnedTensor::like(stream, tensor);
         let runner = Self {
@@ -78,6 +81,12 @@ impl HostRunner {
         Ok((runner, network))
     }
 
+    /// Copies no outputs but those that are staged.
+    pub(super) fn stage(&mut self) {
+        self.outputs.clear();
+        self.copies.to_device = 0;
+    }
+
     /// Waits once for all inputs, runs, and queues the upload of the outputs.
     pub(super) fn enqueue(&mut self, network: &mut Network) -> Result<()> {
         let Self { stream, engine, inputs, outputs, .. } = self;
@@ -101,6 +110,10 @@ impl HostRunner {
                 )));
             }
             pinned.enqueue_upload(output, target)?;
+        }
+        for place in 0..network.staged.len() {
+            let output = engine.output(network.staged[place].output.position)?;
+            network.enqueue_staged(place, &output)?;
         }
         Ok(())
     }

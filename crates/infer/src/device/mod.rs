@@ -18,6 +18,8 @@ mod host;
 mod network;
 mod onnx_runtime;
 mod runner;
+mod session;
+mod staged;
 
 use std::path::{Path, PathBuf};
 
@@ -27,10 +29,13 @@ use network::Network;
 pub use network::fixed_shape;
 use network::{allocate_inputs, failed, model_error};
 use runner::Runner;
+pub use staged::{StagedOutput, may_vary};
 
 use super::{Engine, STAGE};
 use det_post_ops::device::cuda::{DeviceTensor, Stream};
-use det_post_types::{Dim, EngineOptions, Error, ErrorKind, Provider, Result, Tensor, TensorSpec};
+use det_post_types::{
+    Dim, EngineOptions, Error, ErrorKind, Provider, Result, Tensor, TensorSpec, Usage,
+};
 
 /// A loaded network with its inputs and outputs in the memory of a stream.
 pub struct DeviceEngine {
@@ -79,12 +84,13 @@ impl DeviceEngine {
         if options.gpu.provider == Provider::TensorRt {
             return Ok(None);
         }
-        let Network { name, input_specs, inputs, .. } = &self.networks[0];
-        let again = Self::load(model, options, queue, |input| {
+        let Network { name, input_specs, inputs, staged, .. } = &self.networks[0];
+        let mut again = Self::load(model, options, queue, |input| {
             let known = input_specs.iter().zip(inputs).find(|(spec, _)| *spec == input);
             let changed = || model_error(format!("{} has changed: {input}", model.display()));
             known.map(|(_, tensor)| tensor.shape().to_vec()).ok_or_else(changed)
         })?;
+        again.stage(&staged.iter().map(|staged| staged.output).collect::<Vec<_>>())?;
         // Another layout rounds otherwise.
         if again.name() != name {
             let message = format!("{}: {}, not {name}", model.display(), again.name());
@@ -109,6 +115,35 @@ impl DeviceEngine {
     fn new(runner: Runner, stream: &Stream, network: Network) -> Self {
         let networks = vec![network];
         Self { runner, stream: stream.clone(), networks, selected: 0, source: None }
+    }
+
+    /// Reads outputs, and no others, through host memory from now on: where they hold integers, or
+    /// the number of their rows differs between runs. [`DeviceEngine::output`] is then a tensor of
+    /// f32. Every run waits for the network, which is no CUDA graph. Nothing changes for no outputs.
+    ///
+    /// # Errors
+    /// `Argument` when there are tensors for several frames in flight already; `Model` for an
+    /// output without such rows, and when the options ask for a CUDA graph; `Inference` when the
+    /// first runs fail; `Device` when there is not enough memory.
+    pub fn stage(&mut self, outputs: &[StagedOutput]) -> Result<()> {
+        let Self { runner, stream, networks, source, .. } = self;
+        let [network] = networks.as_mut_slice() else {
+            let message = "outputs are staged before there are frames in flight";
+            return Err(Error::new(ErrorKind::Argument, STAGE, message));
+        };
+        if outputs.is_empty() {
+            return Ok(());
+        }
+        let graph = source.as_ref().map(|(_, options)| options.gpu.cuda_graph);
+        if matches!(runner, Runner::OnnxRuntime(_)) && graph == Some(Usage::Always) {
+            return Err(model_error(
+                "its outputs are integers, or rows of a number that differs between frames, which a CUDA graph \
+                 cannot give: set engine.cuda_graph to auto or never"
+                    .into(),
+            ));
+        }
+        network.stage(stream, outputs)?;
+        runner.stage(network)
     }
 
     /// Makes tensors for `num` frames in flight, so that kernels write the inputs of one and read
@@ -179,6 +214,8 @@ impl DeviceEngine {
             input_specs,
             output_specs: outputs.iter().map(spec).collect(),
             outputs: outputs.iter().map(upload).collect::<Result<_>>()?,
+            shapes: outputs.iter().map(|(_, tensor)| tensor.shape().to_vec()).collect(),
+            staged: Vec::new(),
         };
         Ok(Self::new(Runner::Fixed, stream, network))
     }
@@ -219,7 +256,8 @@ impl DeviceEngine {
     /// change.
     ///
     /// # Errors
-    /// `Inference` when there is no such output or it does not hold floats.
+    /// `Inference` when there is no such output, or it does not hold floats or is not staged where
+    /// others are.
     pub fn output(&self, index: usize) -> Result<&DeviceTensor> {
         let Network { outputs, output_specs, .. } = self.network();
         match outputs.get(index) {
@@ -248,9 +286,12 @@ impl DeviceEngine {
         }
     }
 
-    /// Bytes that one run copies between device and host.
+    /// Bytes that one run copies between device and host; of staged outputs what the last run
+    /// uploaded.
     pub fn copies(&self) -> NumBytes {
-        self.runner.copies()
+        let NumBytes { to_host, to_device } = self.runner.copies();
+        let staged = self.network().staged.iter().map(staged::Staged::num_bytes).sum::<usize>();
+        NumBytes { to_host, to_device: to_device + staged }
     }
 
     /// Name and version for logs and reports.

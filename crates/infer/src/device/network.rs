@@ -1,8 +1,9 @@
 //! The tensors of a network in device memory.
 
+use super::staged::{Staged, StagedOutput};
 use crate::{STAGE, signature};
 use det_post_ops::device::cuda::{DeviceTensor, Stream};
-use det_post_types::{Dim, ElementType, Error, ErrorKind, Result, TensorSpec};
+use det_post_types::{Dim, ElementType, Error, ErrorKind, Result, TensorSpec, TensorView};
 
 /// The inputs and outputs of a network for one frame at a time, in the memory of its stream.
 /// Shapes and addresses never change.
@@ -13,6 +14,10 @@ pub(super) struct Network {
     pub(super) inputs: Vec<DeviceTensor>,
     /// One per output; `None` for an output that does not hold floats.
     pub(super) outputs: Vec<Option<DeviceTensor>>,
+    /// The shape of each output in the first run.
+    pub(super) shapes: Vec<Vec<usize>>,
+    /// The outputs that are read through host memory: no others, then.
+    pub(super) staged: Vec<Staged>,
 }
 
 impl Network {
@@ -27,15 +32,64 @@ impl Network {
             Ok(copy)
         };
         let copied_output = |output: &Option<_>| output.as_ref().map(copied).transpose();
+        let outputs = self.outputs.iter().map(copied_output).collect::<Result<Vec<_>>>()?;
+        let staged = self.staged.iter().map(|staged| {
+            let target = outputs.get(staged.output.position).and_then(Option::as_ref);
+            let target = target.ok_or_else(|| failed("a staged output has no tensor"))?;
+            Staged::of(stream, staged.output, target)
+        });
         let copy = Self {
             name: self.name.clone(),
             input_specs: self.input_specs.clone(),
             output_specs: self.output_specs.clone(),
             inputs: self.inputs.iter().map(copied).collect::<Result<_>>()?,
-            outputs: self.outputs.iter().map(copied_output).collect::<Result<_>>()?,
+            shapes: self.shapes.clone(),
+            staged: staged.collect::<Result<_>>()?,
+            outputs,
         };
         stream.synchronize()?;
         Ok(copy)
+    }
+
+    /// Reads outputs, and no others, through host memory.
+    pub(super) fn stage(&mut self, stream: &Stream, outputs: &[StagedOutput]) -> Result<()> {
+        let mut tensors: Vec<_> = self.output_specs.iter().map(|_| None).collect();
+        let mut all = Vec::with_capacity(outputs.len());
+        for &output in outputs {
+            let known =
+                self.output_specs.get(output.position).zip(self.shapes.get(output.position));
+            let (Some((spec, first)), Some(tensor)) = (known, tensors.get_mut(output.position))
+            else {
+                return Err(failed(format!("no output {} to be staged", output.position)));
+            };
+            let (staged, target) = Staged::new(stream, output, spec, first)?;
+            *tensor = Some(target);
+            all.push(staged);
+        }
+        (self.outputs, self.staged) = (tensors, all);
+        Ok(())
+    }
+
+    /// Queues the upload of what a run wrote of a staged output, by its place among them, in their
+    /// order.
+    ///
+    /// # Errors
+    /// `Inference` for another shape, or another number of rows than the first one has; `Device`
+    /// when the upload fails.
+    pub(super) fn enqueue_staged(&mut self, place: usize, found: &TensorView<'_>) -> Result<()> {
+        let first = self.staged.first().and_then(Staged::num_rows);
+        let staged = self.staged.get_mut(place);
+        let staged = staged.ok_or_else(|| failed(format!("no staged output {place}")))?;
+        let own = staged.output.rows.and_then(|rows| found.shape().get(rows));
+        if let (true, Some(first), Some(&own)) = (place > 0, first, own)
+            && own != first
+        {
+            return Err(failed(format!("{own} rows of an output, but {first} of the first")));
+        }
+        match self.outputs.get_mut(staged.output.position) {
+            Some(Some(target)) => staged.enqueue(found.shape(), found.values(), target),
+            _ => Err(failed("a staged output has no tensor")),
+        }
     }
 }
 

@@ -10,27 +10,22 @@
 //! provider waits for the GPU after each launch of its own graph, and records per thread.
 //! TensorRT records its own: there, the first run on another thread records again.
 
-use std::fmt;
 use std::path::Path;
 use std::thread::{self, ThreadId};
 
-use ort::environment::Environment;
-use ort::ep::cuda::ConvAlgorithmSearch;
-use ort::ep::{self, ExecutionProvider, ExecutionProviderDispatch};
-use ort::session::Session;
+use ort::ep::{self, ExecutionProvider};
+use ort::session::{Session, SessionOutputs};
 
-use super::binding::{Bound, cuda_provider, tensorrt_provider};
+use super::binding::Bound;
 use super::network::{Network, allocate_inputs, allocate_output, failed};
-use crate::fp16::{self, Converted};
-use crate::ort::{environment, spec};
-use crate::{check_file, target_sizes};
+use super::session::{ONE_GRAPH, Way, check_provider, model_error, open, rewritten, ways};
+use crate::check_file;
+use crate::ort::{environment, spec, view};
 use det_post_ops::device::cuda::{CaptureLock, DeviceTensor, Graph, Stream, lock_capture};
-use det_post_types::{
-    Dim, ElementType, EngineOptions, Error, ErrorKind, GpuEngineOptions, Provider, Result,
-    TensorSpec, Usage,
-};
+use det_post_types::{Dim, ElementType, EngineOptions, Error, Provider, Result, TensorSpec};
 
-const STAGE: &str = "onnxruntime";
+/// The maximum number of dimensions of a staged output.
+const MAX_DIMS: usize = 8;
 
 /// A session of ONNX Runtime on the GPU of a stream.
 pub(super) struct OrtRunner {
@@ -104,11 +99,13 @@ impl OrtRunner {
         for (spec, tensor) in input_specs.iter().zip(&inputs) {
             bound.bind_input(&spec.name, tensor).map_err(first_run_failed)?;
         }
-        let outputs = bind_outputs(&mut bound, &output_specs, stream)?;
+        let (shapes, outputs) = bind_outputs(&mut bound, &output_specs, stream)?;
         let (graphs, thread) = (Vec::new(), thread::current().id());
         let mut runner = Self { graphs, bound, recorder, thread, stream: stream.clone() };
         runner.warm_up(lock, 0)?;
-        Ok((runner, Network { name, input_specs, output_specs, inputs, outputs }))
+        let staged = Vec::new();
+        let network = Network { name, input_specs, output_specs, inputs, outputs, shapes, staged };
+        Ok((runner, network))
     }
 
     /// Runs with a set of tensors until ONNX Runtime allocates no more, and records it.
@@ -128,9 +125,13 @@ impl OrtRunner {
         }
         let lock = lock_capture();
         let number = self.bound.add_binding().map_err(first_run_failed)?;
-        let Network { input_specs, inputs, output_specs, outputs, .. } = network;
+        let Network { input_specs, inputs, output_specs, outputs, staged, .. } = network;
         for (spec, tensor) in input_specs.iter().zip(inputs) {
             self.bound.bind_input(&spec.name, tensor).map_err(first_run_failed)?;
+        }
+        if !staged.is_empty() {
+            self.bind_staged(network)?;
+            return self.warm_up(&lock, number);
         }
         for (spec, tensor) in output_specs.iter().zip(outputs) {
             if let Some(tensor) = tensor {
@@ -140,13 +141,40 @@ impl OrtRunner {
         self.warm_up(&lock, number)
     }
 
-    /// Queues a run with the tensors of a number.
-    pub(super) fn enqueue(&mut self, number: usize) -> Result<()> {
+    /// Writes the staged outputs, and no others, to host memory: a run is no graph any more.
+    pub(super) fn stage(&mut self, network: &mut Network) -> Result<()> {
+        if self.recorder == Recorder::Provider {
+            return Err(failed("TensorRT records a graph, which writes no outputs to host memory"));
+        }
+        let lock = lock_capture();
+        self.stream.synchronize()?;
+        self.graphs.clear();
+        self.recorder = Recorder::None;
+        self.bound.forget_recordings();
+        if network.name.ends_with(ONE_GRAPH) {
+            network.name.truncate(network.name.len() - ONE_GRAPH.len());
+        }
+        self.bind_staged(network)?;
+        self.warm_up(&lock, 0)
+    }
+
+    fn bind_staged(&mut self, network: &Network) -> Result<()> {
+        let names = network.staged.iter().filter_map(|staged| {
+            network.output_specs.get(staged.output.position).map(|spec| spec.name.as_str())
+        });
+        self.bound.bind_host_outputs(names).map_err(first_run_failed)
+    }
+
+    /// Queues a run with the tensors of a number, which are those of the network.
+    pub(super) fn enqueue(&mut self, network: &mut Network, number: usize) -> Result<()> {
         if let Some(graph) = self.graphs.get(number) {
             return graph.enqueue();
         }
         let current = thread::current().id();
         let run = if self.thread == current {
+            if !network.staged.is_empty() {
+                return self.enqueue_staged(network, number);
+            }
             self.bound.enqueue(number)
         } else {
             let _lock = lock_capture();
@@ -156,10 +184,31 @@ impl OrtRunner {
             }
             run
         };
-        run.map_err(|cause| match self.stream.device().check() {
+        run.map_err(|cause| self.run_failed(cause))?;
+        if network.staged.is_empty() { Ok(()) } else { self.enqueue_staged(network, number) }
+    }
+
+    /// Runs, waits, and queues the upload of the staged outputs.
+    fn enqueue_staged(&mut self, network: &mut Network, number: usize) -> Result<()> {
+        let upload = |outputs: &SessionOutputs<'_>| -> Result<()> {
+            for place in 0..network.staged.len() {
+                let mut shape = [0; MAX_DIMS];
+                let found = view(&outputs[place], &mut shape)?;
+                network.enqueue_staged(place, &found)?;
+            }
+            Ok(())
+        };
+        match self.bound.run_to_host(number, upload) {
+            Ok(uploaded) => uploaded,
+            Err(cause) => Err(self.run_failed(cause)),
+        }
+    }
+
+    fn run_failed(&self, cause: ort::Error) -> Error {
+        match self.stream.device().check() {
             Ok(()) => failed("the run failed").with_source(cause),
             Err(fault) => fault,
-        })
+        }
     }
 }
 
@@ -181,155 +230,12 @@ impl Recorder {
     }
 }
 
-/// A way to load a network that may be refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Way {
-    graph: bool,
-    channels_last: bool,
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { graph, channels_last } = self;
-        f.write_str(if *channels_last { ", channels last" } else { "" })?;
-        f.write_str(if *graph { ", one CUDA graph" } else { "" })
-    }
-}
-
-/// The ways to try, the fastest first.
-fn ways(gpu: &GpuEngineOptions) -> Vec<Way> {
-    let is_tensorrt = gpu.provider == Provider::TensorRt;
-    let graphs: &[bool] = match gpu.cuda_graph {
-        Usage::Always => &[true],
-        Usage::Never => &[false],
-        // Operators that TensorRT leaves to CUDA would be outside the graph.
-        Usage::Auto if is_tensorrt => &[false],
-        Usage::Auto => &[true, false],
-    };
-    let layouts: &[bool] = match gpu.channels_last {
-        // TensorRT has its own layouts.
-        _ if is_tensorrt => &[false],
-        Usage::Always => &[true],
-        Usage::Never => &[false],
-        // Convolutions of unrounded floats are faster in the layout of the file.
-        Usage::Auto if !gpu.tf32 && !gpu.fp16 => &[false],
-        Usage::Auto => &[true, false],
-    };
-    let with =
-        |&graph: &bool| layouts.iter().map(move |&channels_last| Way { graph, channels_last });
-    graphs.iter().flat_map(with).collect()
-}
-
-/// Refuses a provider that the library was built without.
-fn check_provider(provider: Provider, library: &Path) -> Result<()> {
-    let (name, is_there) = match provider {
-        Provider::TensorRt => ("TensorRT", ep::TensorRT::is_available()),
-        _ => ("CUDA", ep::CUDA::is_available()),
-    };
-    if is_there.unwrap_or(false) {
-        return Ok(());
-    }
-    let library = library.display();
-    Err(model_error(format!(
-        "{library} was built without the {name} provider; name a library of onnxruntime-gpu, or set \
-         engine.provider to cpu"
-    )))
-}
-
-/// A session of the network, a file or what was made of it, on the stream.
-fn open(
-    environment: &Environment,
-    (model, rewritten): (&Path, Option<&[u8]>),
-    options: &EngineOptions,
-    stream: &Stream,
-    way: Way,
-) -> Result<Session> {
-    let session = || -> ort::Result<Session> {
-        let mut builder = Session::builder(environment)?
-            .with_deterministic_compute(true)?
-            .with_execution_providers(providers(options, stream, way))?;
-        if let Some(num) = options.threads {
-            builder = builder.with_intra_threads(num.max(1))?;
-        }
-        match rewritten {
-            Some(bytes) => builder.commit_from_memory(bytes),
-            None => builder.commit_from_file(model),
-        }
-    };
-    session().map_err(|cause| {
-        let message = format!("cannot load {}", model.display());
-        model_error(message + &advice(&cause.to_string())).with_source(cause)
-    })
-}
-
-/// The network in memory, where it is loaded otherwise than as it stands in the file: without
-/// the suppression at its end, with a size in place of an input, in 16-bit floats.
-fn rewritten(model: &Path, options: &EngineOptions) -> Result<Option<Vec<u8>>> {
-    let cut = target_sizes::adapted(model)?;
-    // TensorRT has its own conversion.
-    if !options.gpu.fp16 || options.gpu.provider == Provider::TensorRt {
-        return Ok(cut);
-    }
-    let bytes = cut.map_or_else(|| read(model), Ok)?;
-    let Some(half) = fp16::convert(&bytes)? else {
-        tracing::info!("model {} has no convolution to run in f16", model.display());
-        return Ok(Some(bytes));
-    };
-    let Converted { num_converted, num_nodes, num_casts, .. } = half;
-    tracing::info!(
-        "model {}: {num_converted} of {num_nodes} nodes in f16, {num_casts} casts",
-        model.display()
-    );
-    Ok(Some(half.bytes))
-}
-
-fn read(model: &Path) -> Result<Vec<u8>> {
-    let unreadable =
-        |cause| model_error(format!("cannot read {}", model.display())).with_source(cause);
-    std::fs::read(model).map_err(unreadable)
-}
-
-fn providers(
-    options: &EngineOptions,
-    stream: &Stream,
-    Way { graph, channels_last }: Way,
-) -> Vec<ExecutionProviderDispatch> {
-    let gpu = &options.gpu;
-    let ordinal = i32::try_from(stream.device().ordinal()).unwrap_or(i32::MAX);
-    let is_tensorrt = gpu.provider == Provider::TensorRt;
-    // With a graph the provider also checks that all nodes run on the GPU.
-    let cuda = cuda_provider(stream)
-        .with_device_id(ordinal)
-        .with_tf32(gpu.tf32)
-        .with_conv_algorithm_search(ConvAlgorithmSearch::Heuristic)
-        .with_prefer_nhwc(channels_last)
-        .with_fuse_conv_bias(channels_last)
-        .with_cuda_graph(graph && !is_tensorrt);
-    let mut providers = vec![cuda.build().error_on_failure()];
-    if is_tensorrt {
-        let mut tensorrt = tensorrt_provider(stream)
-            .with_device_id(ordinal)
-            .with_fp16(gpu.fp16)
-            .with_cuda_graph(graph);
-        if let Some(folder) = &gpu.cache_folder {
-            let folder = folder.display();
-            tensorrt = tensorrt
-                .with_engine_cache(true)
-                .with_engine_cache_path(&folder)
-                .with_timing_cache(true)
-                .with_timing_cache_path(&folder);
-        }
-        providers.insert(0, tensorrt.build().error_on_failure());
-    }
-    providers
-}
-
-/// Allocates and binds every output that holds floats.
+/// Allocates and binds every output that holds floats; also returns the shapes of all.
 fn bind_outputs(
     bound: &mut Bound,
     specs: &[TensorSpec],
     stream: &Stream,
-) -> Result<Vec<Option<DeviceTensor>>> {
+) -> Result<(Vec<Vec<usize>>, Vec<Option<DeviceTensor>>)> {
     let fixed = |spec: &TensorSpec| {
         let dims = spec.shape.as_ref()?.iter().map(|dim| match dim {
             Dim::Fixed(n) => Some(*n),
@@ -349,87 +255,11 @@ fn bind_outputs(
         if let Some(tensor) = &tensor {
             bound.bind_output(&spec.name, tensor).map_err(first_run_failed)?;
         }
-        Ok(tensor)
+        Ok((shape, tensor))
     };
     specs.iter().zip(found).map(bind).collect()
 }
 
-/// How to fix a failure that ONNX Runtime reports.
-fn advice(cause: &str) -> String {
-    if let Some(library) = missing_library(cause) {
-        let package = match library {
-            name if name.starts_with("libcudnn") => "cuDNN",
-            name if name.starts_with("libnvinfer") => "TensorRT",
-            _ => "the CUDA toolkit",
-        };
-        return format!(
-            ": the loader does not find {library}, which belongs to {package}; install that version \
-             or add its folder to LD_LIBRARY_PATH"
-        );
-    }
-    if cause.contains("graph capture") {
-        return ": not all of it runs on the GPU; set engine.cuda_graph to auto or never".into();
-    }
-    String::new()
-}
-
-/// `libcudnn.so.9` of `libcudnn.so.9: cannot open shared object file …`.
-fn missing_library(cause: &str) -> Option<&str> {
-    let before = cause.split(": cannot open shared object file").next()?;
-    if before.len() == cause.len() {
-        return None;
-    }
-    before.rsplit([' ', ':']).next().filter(|name| name.starts_with("lib"))
-}
-
 fn first_run_failed(cause: ort::Error) -> Error {
     failed("the first run failed").with_source(cause)
-}
-
-fn model_error(message: String) -> Error {
-    Error::new(ErrorKind::Model, STAGE, message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_fastest_way_is_tried_first() {
-        let gpu = GpuEngineOptions::default();
-        let ways_of = |gpu: &GpuEngineOptions| {
-            ways(gpu).iter().map(|way| (way.graph, way.channels_last)).collect::<Vec<_>>()
-        };
-        let all = [(true, true), (true, false), (false, true), (false, false)];
-        assert_eq!(ways_of(&gpu), all);
-        let exact = GpuEngineOptions { tf32: false, ..gpu.clone() };
-        assert_eq!(ways_of(&exact), [(true, false), (false, false)]);
-        let tensorrt = GpuEngineOptions { provider: Provider::TensorRt, ..gpu.clone() };
-        assert_eq!(ways_of(&tensorrt), [(false, false)]);
-        let channels_last = Usage::Always;
-        let one = GpuEngineOptions { channels_last, cuda_graph: Usage::Never, ..gpu };
-        assert_eq!(ways_of(&one), [(false, true)]);
-        assert_eq!(ways(&one)[0].to_string(), ", channels last");
-    }
-
-    #[test]
-    fn missing_libraries_are_named_with_what_they_belong_to() {
-        for (cause, words) in [
-            (
-                "Failed to load library libonnxruntime_providers_cuda.so with error: \
-                 libcublasLt.so.13: cannot open shared object file: No such file or directory",
-                ["libcublasLt.so.13", "the CUDA toolkit"],
-            ),
-            (
-                "x: libcudnn.so.9: cannot open shared object file: No such",
-                ["libcudnn.so.9", "cuDNN"],
-            ),
-            ("libnvinfer.so.10: cannot open shared object file", ["libnvinfer.so.10", "TensorRT"]),
-        ] {
-            let advice = advice(cause);
-            assert!(words.iter().all(|word| advice.contains(word)), "{advice}");
-        }
-        assert_eq!(advice("out of memory"), "");
-        assert!(advice("This session cannot use the graph capture feature").contains("cuda_graph"));
-    }
 }

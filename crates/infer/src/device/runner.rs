@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::host::{HostRunner, NumBytes};
-use super::network::{Network, model_error};
+use super::network::{Network, failed, model_error};
 use super::onnx_runtime::{self, OrtRunner};
 use crate::{Choice, LIBRARY_VARIABLE, OrtEngine, RtenEngine, choose};
 use det_post_ops::device::cuda::Stream;
@@ -77,10 +77,25 @@ impl Runner {
         }
     }
 
+    /// Writes the staged outputs of a network to host memory.
+    ///
+    /// # Errors
+    /// `Inference` when the outputs are constant, or the first runs fail.
+    pub(super) fn stage(&mut self, network: &mut Network) -> Result<()> {
+        match self {
+            Self::OnnxRuntime(runner) => runner.stage(network),
+            Self::Host(runner) => {
+                runner.stage();
+                Ok(())
+            }
+            Self::Fixed => Err(failed("constant outputs are not staged")),
+        }
+    }
+
     /// Queues a run with tensors, those of `number` by the order in which they were added.
     pub(super) fn enqueue(&mut self, network: &mut Network, number: usize) -> Result<()> {
         match self {
-            Self::OnnxRuntime(runner) => runner.enqueue(number),
+            Self::OnnxRuntime(runner) => runner.enqueue(network, number),
             Self::Host(runner) => runner.enqueue(network),
             Self::Fixed => Ok(()),
         }

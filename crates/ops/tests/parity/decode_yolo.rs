@@ -151,7 +151,7 @@ impl Problem<'_> {
     }
 }
 
-fn bits<B: Boxes>(c: &Candidate<B>) -> Vec<u32> {
+pub fn bits<B: Boxes>(c: &Candidate<B>) -> Vec<u32> {
     let numbers = c.bbox.numbers().into_iter().chain([c.score]).map(f32::to_bits);
     numbers.chain([c.class, c.source]).collect()
 }

@@ -115,7 +115,7 @@ impl Problem {
     }
 }
 
-fn upload(stream: &Stream, tensor: &Tensor) -> DeviceTensor {
+pub fn upload(stream: &Stream, tensor: &Tensor) -> DeviceTensor {
     let element = match tensor {
         Tensor::F16 { .. } => ElementType::F16,
         _ => ElementType::F32,

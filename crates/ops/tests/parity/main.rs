@@ -16,6 +16,7 @@ mod decode_anchor;
 mod decode_center;
 mod decode_streampetr;
 mod decode_yolo;
+mod decode_yolo_final;
 mod decode_yolo_outputs;
 mod densify;
 mod gather;

@@ -233,17 +233,20 @@ impl Core {
     fn unmatch(&mut self, theirs: Guid) {
         let mut all = Vec::new();
         for (entity, reader) in &mut self.readers {
-            if reader.remove_writer(theirs) {
-                all.push(*entity);
+            if let Some(lost) = reader.remove_writer(theirs) {
+                all.push((*entity, lost));
             }
         }
         for (entity, writer) in &mut self.writers {
             if writer.remove_reader(theirs) {
-                all.push(*entity);
+                all.push((*entity, 0));
             }
         }
-        for entity in all {
+        for (entity, lost) in all {
             let ours = Guid { prefix: self.config.prefix, entity };
+            if lost > 0 {
+                self.report(Event::Lost { reader: ours, writer: theirs, count: lost });
+            }
             self.report(Event::Unmatched { ours, theirs });
         }
     }
@@ -365,8 +368,10 @@ impl Core {
         }
         let most = counts.into_iter().max_by_key(|(_, (count, _))| *count);
         let Some((_, (_, theirs))) = most.filter(|(prefix, _)| *prefix != of) else { return };
-        if let Some(reader) = self.readers.get_mut(&ours.entity) {
-            reader.remove_writer(theirs);
+        let reader = self.readers.get_mut(&ours.entity);
+        let lost = reader.and_then(|reader| reader.remove_writer(theirs)).unwrap_or(0);
+        if lost > 0 {
+            self.report(Event::Lost { reader: ours, writer: theirs, count: lost });
         }
         if let Some(writer) = self.writers.get_mut(&ours.entity) {
             writer.remove_reader(theirs);

@@ -5,6 +5,7 @@ mod assembly;
 mod effects;
 mod proxy;
 mod requests;
+mod unfinished;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -106,7 +107,9 @@ impl Reader {
         if self.data.info.topic.is_empty() {
             return;
         }
-        for (guid, writer) in self.writers.iter().filter(|(guid, _)| guid.prefix == prefix) {
+        for (guid, writer) in self.writers.iter_mut().filter(|(guid, _)| guid.prefix == prefix) {
+            // They are lost whether it comes back or not.
+            writer.lose_unfinished();
             if let Some(read) = writer.read_until() {
                 self.read.insert_evicting(*guid, read, |_, read| read.since);
             }
@@ -118,13 +121,16 @@ impl Reader {
         self.writers.iter_mut().for_each(|(_, writer)| writer.stood_still(time));
     }
 
-    /// Forgets a writer; what it has not completed is dropped.
-    pub fn remove_writer(&mut self, guid: Guid) -> bool {
-        let Some(writer) = self.writers.remove(&guid) else { return false };
-        self.waiting_bytes = self.waiting_bytes.saturating_sub(writer.held());
+    /// Forgets a writer; what it has not completed is dropped. Returns how many samples are lost
+    /// that were not reported; `None` for a writer that is not matched.
+    pub fn remove_writer(&mut self, guid: Guid) -> Option<u64> {
+        let held = self.writers.get(&guid)?.held();
+        let mut writer = self.writers.remove(&guid)?;
+        writer.lose_unfinished();
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(held);
         self.past.renumbered += writer.renumbered;
         self.past.dropped += writer.dropped;
-        true
+        Some(writer.take_lost())
     }
 
     /// A sample in one submessage.
@@ -301,7 +307,7 @@ impl Reader {
             room = room.saturating_sub(1);
             has_room
         });
-        effects.lost += lost;
+        effects.lost += lost + writer.take_lost();
         self.recount(guid, before);
         for sample in ready {
             self.push(sample, &mut effects);

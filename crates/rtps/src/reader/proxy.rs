@@ -21,14 +21,8 @@ const MAX_LOSS: i64 = 1 << 20;
 /// From a heartbeat to asking for what it names.
 const FIRST_ASK: Duration = Duration::from_millis(5);
 
-/// Samples wait that long for the writer's first heartbeat.
-const WITHOUT_HEARTBEAT: Duration = Duration::from_secs(2);
-
 /// Numbers below the expected ones that long mean a new numbering.
 const RENUMBERED: Duration = Duration::from_secs(1);
-
-/// An unfinished sample without a new fragment is dropped after that long.
-const SILENCE: Duration = Duration::from_secs(4);
 
 /// A number of a sample that is not delivered yet.
 pub(super) enum Slot {
@@ -50,7 +44,7 @@ pub(crate) struct ReadUntil {
 /// A writer of a peer that is matched with a reader of ours.
 pub(crate) struct WriterProxy {
     pub guid: Guid,
-    is_reliable: bool,
+    pub(super) is_reliable: bool,
     /// The next number to deliver.
     pub(super) next: i64,
     /// `next` is known: from a heartbeat, or from the first sample of a best-effort writer.
@@ -77,6 +71,8 @@ pub(crate) struct WriterProxy {
     pub renumbered: u64,
     /// Unfinished samples that were dropped.
     pub dropped: u64,
+    /// Samples that are lost and not reported yet.
+    pub(super) lost: u64,
 }
 
 impl WriterProxy {
@@ -100,6 +96,7 @@ impl WriterProxy {
             read: None,
             renumbered: 0,
             dropped: 0,
+            lost: 0,
         }
     }
 
@@ -149,9 +146,10 @@ impl WriterProxy {
     }
 
     fn restart(&mut self, now: Instant) {
-        let (renumbered, dropped) = (self.renumbered + 1, self.dropped);
+        self.lose_unfinished();
+        let (renumbered, dropped, lost) = (self.renumbered + 1, self.dropped, self.lost);
         *self = Self::new(self.guid, self.is_reliable, now);
-        (self.renumbered, self.dropped) = (renumbered, dropped);
+        (self.renumbered, self.dropped, self.lost) = (renumbered, dropped, lost);
     }
 
     /// Whether a sample of this number is wanted now. Adds to `freed` the bytes that a new
@@ -204,8 +202,19 @@ impl WriterProxy {
     pub(super) fn keep(&mut self, number: i64, slot: Slot) {
         let is_new = !self.slots.contains(&number);
         let most = if self.is_reliable { WINDOW as usize } else { MAX_UNFINISHED };
-        if is_new && self.slots.len() >= most && self.slots.pop_first().is_some() {
+        // A complete one of a best-effort writer is delivered at once.
+        let is_waiting = self.is_reliable || matches!(slot, Slot::Unfinished(_));
+        if is_new
+            && is_waiting
+            && self.slots.len() >= most
+            && let Some((oldest, _)) = self.slots.pop_first()
+        {
             self.dropped += 1;
+            self.lose(oldest);
+            if !self.is_reliable && number < self.next {
+                self.dropped += 1;
+                return;
+            }
         }
         self.slots.insert(number, slot);
     }
@@ -248,7 +257,7 @@ impl WriterProxy {
     }
 
     /// Drops what is before `number`.
-    fn skip_to(&mut self, number: i64) {
+    pub(super) fn skip_to(&mut self, number: i64) {
         while self.slots.first().is_some_and(|(first, _)| *first < number) {
             if let Some((_, Slot::Unfinished(_))) = self.slots.pop_first() {
                 self.dropped += 1;
@@ -322,7 +331,7 @@ impl WriterProxy {
         (ready, lost, answer)
     }
 
-    fn drop_beyond_window(&mut self) {
+    pub(super) fn drop_beyond_window(&mut self) {
         let end = self.next + WINDOW;
         self.slots.retain(|number, _| *number < end);
     }
@@ -351,26 +360,6 @@ impl WriterProxy {
         }
     }
 
-    /// Drops unfinished samples that have been silent; goes on without a first heartbeat.
-    pub fn age(&mut self, now: Instant) {
-        if self.waiting_since.is_some_and(|since| now.duration_since(since) >= WITHOUT_HEARTBEAT)
-            && let Some((first, _)) = self.slots.first()
-        {
-            (self.next, self.is_synced, self.waiting_since) = (*first, true, None);
-            self.ask_at = None;
-            self.drop_beyond_window();
-        }
-        let mut dropped = 0;
-        self.slots.retain(|_, slot| match slot {
-            Slot::Unfinished(sample) if now.duration_since(sample.grown) >= SILENCE => {
-                dropped += 1;
-                false
-            }
-            _ => true,
-        });
-        self.dropped += dropped;
-    }
-
     /// Bytes of samples that are not delivered yet.
     pub fn held(&self) -> usize {
         let sizes = self.slots.iter().map(|(_, slot)| match slot {
@@ -380,15 +369,8 @@ impl WriterProxy {
         });
         sizes.sum()
     }
-
-    /// Drops everything that is not delivered yet; a reliable writer is asked for it again.
-    pub fn drop_waiting(&mut self) {
-        let before = self.slots.len();
-        self.slots.retain(|_, slot| matches!(slot, Slot::Irrelevant));
-        self.dropped += (before - self.slots.len()) as u64;
-    }
 }
 
-fn count_lost(step: i64) -> u64 {
+pub(super) fn count_lost(step: i64) -> u64 {
     if step > MAX_LOSS { 0 } else { u64::try_from(step).unwrap_or(0) }
 }

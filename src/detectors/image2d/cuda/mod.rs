@@ -87,9 +87,10 @@ impl<B: DeviceBoxes> CudaDetector<B> {
     ///
     /// # Errors
     /// As [`super::open`].
-    pub fn new(config: &CameraConfig, stream: &Stream, engine: DeviceEngine) -> Result<Self> {
+    pub fn new(config: &CameraConfig, stream: &Stream, mut engine: DeviceEngine) -> Result<Self> {
         boxes::check::<B>(&config.facts.layout)?;
         let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
+        head.stage(&mut engine)?;
         let device = Device::Cuda(stream.device().clone());
         let queues = Queues { frame: stream, network: stream };
         Ok(Self {

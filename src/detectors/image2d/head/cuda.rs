@@ -1,13 +1,34 @@
 //! Decoding of camera heads on a GPU.
 
 use super::YoloHead;
-use det_post_infer::device::DeviceEngine;
+use det_post_infer::device::{DeviceEngine, StagedOutput, may_vary};
 use det_post_ops::decode::yolo::cuda::{Decoded, Workspace};
 use det_post_ops::device::cuda::{DeviceTensor, Stream};
 use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
-use det_post_types::Result;
+use det_post_types::{ElementType, Result};
 
 impl YoloHead {
+    /// Lets an engine upload the outputs that kernels cannot read where it writes them: labels as
+    /// integers, and rows of a number that differs between frames. Kernels read tensors of one
+    /// type: all outputs, then.
+    ///
+    /// # Errors
+    /// Returns the errors of [`DeviceEngine::stage`].
+    pub fn stage(&self, engine: &mut DeviceEngine) -> Result<()> {
+        let has_labels = self.outputs.len() == 3;
+        let layout = self.layout.outputs(self.num_classes, self.network, has_labels)?;
+        let (mut staged, mut is_needed) = (Vec::new(), false);
+        for (&position, output) in self.outputs.iter().zip(&layout) {
+            let Some(spec) = engine.outputs().get(position) else { continue };
+            let rows = output.shapes.iter().find_map(|dims| dims.iter().position(Option::is_none));
+            let rows = rows.filter(|&rows| self.layout.has_varying_rows() && may_vary(spec, rows));
+            let is_float = matches!(spec.element, Some(ElementType::F32));
+            is_needed |= rows.is_some() || (output.is_labels && !is_float);
+            staged.push(StagedOutput { position, rows });
+        }
+        if is_needed { engine.stage(&staged) } else { Ok(()) }
+    }
+
     /// Kernels and memory to decode the outputs of an engine on a stream.
     ///
     /// # Errors

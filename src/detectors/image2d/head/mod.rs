@@ -177,7 +177,7 @@ fn expected_outputs(facts: &YoloFacts, network: Size) -> Result<Vec<Expected>> {
     let dim = |dim: Option<usize>| dim.map_or(Any, Exactly);
     let expected = |output: YoloOutput| {
         let elements = match output.is_labels {
-            // An engine on a GPU converts labels to floats; mmdeploy writes all three.
+            // mmdeploy writes all three. On a GPU they become floats.
             true => vec![ElementType::I64, ElementType::I32, ElementType::F32],
             false => vec![ElementType::F32, ElementType::F16],
         };

@@ -68,6 +68,14 @@ pub struct YoloArgs<'a, T, B> {
     pub reserved: u32,
     /// The levels, in the order of their rows.
     pub levels: [YoloLevel; MAX_OUTPUTS],
+    /// Columns of a final row.
+    pub row_columns: u32,
+    /// The first of the four numbers of its box.
+    pub row_box: u32,
+    /// The column of its score.
+    pub row_score: u32,
+    /// The column of its class; `u32::MAX`: labels are the second tensor.
+    pub row_class: u32,
 }
 
 mirrors!(YoloLevel, "decode/yolo.cuh", "Level");
@@ -80,9 +88,11 @@ mirrors!(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rows {
     /// One tensor with so many numbers per row, besides the scores of its classes.
-    One { numbers: usize, classes: bool },
+    One { numbers: usize },
     /// One tensor per level, rows by anchor and cell.
     ByLevel,
+    /// A final box in a row.
+    Final,
     /// Boxes and scores by class.
     Scores,
     /// Boxes, scores and labels.
@@ -104,9 +114,18 @@ fn check<T, B>(
         return Err(refused(kernel, &format!("{x} x {y} blocks do not fit {num_rows} rows")));
     }
     check_levels(kernel, args, rows)?;
+    let columns = args.row_columns as usize;
+    if rows == Rows::Final {
+        let class = if args.row_class == u32::MAX { args.row_score } else { args.row_class };
+        let last = args.row_box.saturating_add(3).max(args.row_score).max(class);
+        if last >= args.row_columns {
+            return Err(refused(kernel, &format!("column {last} of {columns}")));
+        }
+    }
     let lengths: &[usize] = match rows {
-        Rows::One { numbers, classes: true } => &[numbers + num_classes],
-        Rows::One { numbers, classes: false } => &[numbers],
+        Rows::One { numbers } => &[numbers + num_classes],
+        Rows::Final if args.row_class == u32::MAX => &[columns, 1],
+        Rows::Final => &[columns],
         Rows::ByLevel => &[],
         Rows::Scores => &[4, num_classes],
         Rows::Labels => &[4, 1, 1],
@@ -194,7 +213,7 @@ layout!(
     Box2d,
     "rows",
     ROWS_PER_BLOCK,
-    Rows::One { numbers: 5, classes: true },
+    Rows::One { numbers: 5 },
     "centres, sizes, objectness and classes."
 );
 layout!(
@@ -202,7 +221,7 @@ layout!(
     Box2d,
     "cells",
     ROWS_PER_BLOCK,
-    Rows::One { numbers: 5, classes: true },
+    Rows::One { numbers: 5 },
     "the same, with boxes relative to their cells."
 );
 layout!(RawRows, Box2d, "raw", ROWS_PER_BLOCK, Rows::ByLevel, "a tensor of logits per level.");
@@ -211,7 +230,7 @@ layout!(
     Box2d,
     "planes",
     COLUMNS_PER_BLOCK,
-    Rows::One { numbers: 4, classes: true },
+    Rows::One { numbers: 4 },
     "planes of columns, without objectness."
 );
 layout!(
@@ -219,16 +238,17 @@ layout!(
     RotatedBox2d,
     "obb",
     COLUMNS_PER_BLOCK,
-    Rows::One { numbers: 5, classes: true },
+    Rows::One { numbers: 5 },
     "the same, with a plane of angles behind the classes."
 );
+layout!(EndToEnd, Box2d, "end_to_end", THREADS_PER_BLOCK, Rows::Final, "final rows with corners.");
 layout!(
-    EndToEnd,
-    Box2d,
-    "end_to_end",
+    RotatedEndToEnd,
+    RotatedBox2d,
+    "obb_end_to_end",
     THREADS_PER_BLOCK,
-    Rows::One { numbers: 6, classes: false },
-    "corners, score and class."
+    Rows::Final,
+    "final rows with centre and size, the angle last."
 );
 layout!(Detr, Box2d, "detr", WARPS_PER_BLOCK, Rows::Scores, "boxes, and scores by class.");
 layout!(

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod faults;
+mod losses;
 mod mutated;
 mod net;
 mod peer;

@@ -4,7 +4,7 @@ use super::super::argument;
 use super::super::kernels::{MAX_OUTPUTS, YoloLevel};
 use crate::decode::select::kernels::MAX_FOUND;
 use crate::device::cuda::DeviceTensor;
-use det_post_types::{AnchorLevel, DetrBoxes, Result, Size, YoloLayout};
+use det_post_types::{AnchorLevel, DetrBoxes, FinalRows, Result, Size, YoloLayout};
 
 /// A head with tensors of known shapes.
 pub(super) struct Head {
@@ -15,6 +15,7 @@ pub(super) struct Head {
     pub num_levels: usize,
     pub levels: [YoloLevel; MAX_OUTPUTS],
     pub anchors: Vec<[f32; 2]>,
+    pub rows: Option<FinalRows>,
     shapes: Vec<Vec<usize>>,
 }
 
@@ -27,6 +28,7 @@ pub enum Kind {
     Planes,
     RotatedPlanes,
     EndToEnd,
+    RotatedEndToEnd,
     Detr { labels: bool, normalized: bool, logits: bool },
 }
 
@@ -56,6 +58,7 @@ impl Head {
             num_levels: 0,
             levels: [YoloLevel::default(); MAX_OUTPUTS],
             anchors: Vec::new(),
+            rows: None,
             shapes: shapes.iter().map(|shape| shape.to_vec()).collect(),
         };
         match layout {
@@ -77,16 +80,11 @@ impl Head {
                 head.kind = Kind::RotatedPlanes;
                 head.num_rows = columns(shapes, 4 + num_classes + 1)?;
             }
-            YoloLayout::EndToEnd => {
-                head.kind = Kind::EndToEnd;
-                head.num_rows = rows(shapes, 6)?;
-            }
             YoloLayout::Detr { boxes, logits } => head.set_detr(*boxes, *logits, shapes)?,
-            YoloLayout::ObbEndToEnd | YoloLayout::V7EndToEnd | YoloLayout::Mmdeploy => {
-                let name = layout.name();
-                let message = format!("no kernels for the layout `{name}`: set `device` to cpu");
-                return Err(argument(message));
-            }
+            YoloLayout::EndToEnd
+            | YoloLayout::ObbEndToEnd
+            | YoloLayout::V7EndToEnd
+            | YoloLayout::Mmdeploy => head.set_final(layout, shapes)?,
         }
         if head.num_rows > MAX_FOUND {
             return Err(argument(format!(
@@ -156,6 +154,34 @@ impl Head {
             self.anchors.extend_from_slice(&level.anchors);
             self.num_rows += num_anchors * num_cells;
         }
+        Ok(())
+    }
+
+    fn set_final(&mut self, layout: &YoloLayout, shapes: &[&[usize]]) -> Result<()> {
+        let Some(rows) = layout.final_rows() else {
+            return Err(misfit(shapes, "final rows"));
+        };
+        let row = |shape: &[usize]| match (shape, rows.has_batch) {
+            (&[1, num, columns], true) | (&[num, columns], false) => {
+                (columns == rows.num_columns).then_some(num)
+            }
+            _ => None,
+        };
+        let num_rows = match (shapes, rows.class) {
+            (&[boxes], Some(_)) => row(boxes),
+            (&[boxes, labels], None) => row(boxes).filter(|&num| *labels == [1, num]),
+            _ => None,
+        };
+        let Some(num_rows) = num_rows else {
+            let num = rows.num_columns;
+            let labels = if rows.class.is_none() { " and labels [1, N]" } else { "" };
+            let batch = if rows.has_batch { "1, " } else { "" };
+            return Err(misfit(shapes, &format!("[{batch}N, {num}]{labels}")));
+        };
+        let is_rotated = rows.angle.is_some();
+        self.kind = if is_rotated { Kind::RotatedEndToEnd } else { Kind::EndToEnd };
+        self.num_rows = num_rows;
+        self.rows = Some(rows);
         Ok(())
     }
 

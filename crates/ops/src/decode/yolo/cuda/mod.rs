@@ -17,8 +17,8 @@ use half::f16;
 use head::{Head, Kind};
 
 use super::kernels::{
-    CellRows, Detr, DetrLabels, EndToEnd, MAX_OUTPUTS, PixelRows, Planes, RawRows, RotatedPlanes,
-    Yolo, YoloArgs, YoloRows,
+    CellRows, Detr, DetrLabels, EndToEnd, MAX_OUTPUTS, PixelRows, Planes, RawRows, RotatedEndToEnd,
+    RotatedPlanes, Yolo, YoloArgs, YoloRows,
 };
 use super::{argument, unsupported};
 use crate::decode::logit::logit_bound;
@@ -82,6 +82,7 @@ impl<B: Floats> Memory<B> {
             Kind::Detr { logits, normalized, .. } => (logits, normalized),
             _ => (false, false),
         };
+        let rows = head.rows;
         Ok(YoloArgs {
             outputs: inputs(outputs, stream)?,
             selection: self.selecting.slices(stream, candidates, counters)?,
@@ -94,8 +95,12 @@ impl<B: Floats> Memory<B> {
             normalized: u32::from(normalized),
             network_width: head.network.width as f32,
             network_height: head.network.height as f32,
-            reserved: 0,
+            row_columns: rows.map_or(0, |rows| rows.num_columns as u32),
+            row_box: rows.map_or(0, |rows| rows.first_of_box as u32),
+            row_score: rows.map_or(0, |rows| rows.score as u32),
+            row_class: rows.and_then(|rows| rows.class).map_or(u32::MAX, |class| class as u32),
             levels: head.levels,
+            reserved: 0,
         })
     }
 }
@@ -133,7 +138,7 @@ impl Decoded for Box2d {
             Kind::EndToEnd => ByElement::<EndToEnd>::load(stream),
             Kind::Detr { labels: false, .. } => ByElement::<Detr>::load(stream),
             Kind::Detr { labels: true, .. } => ByElement::<DetrLabels>::load(stream),
-            Kind::RotatedPlanes => Err(unsupported(layout, "axis-aligned")),
+            Kind::RotatedPlanes | Kind::RotatedEndToEnd => Err(unsupported(layout, "axis-aligned")),
         }
     }
 }
@@ -142,6 +147,7 @@ impl Decoded for RotatedBox2d {
     fn kernels(stream: &Stream, kind: Kind, layout: &YoloLayout) -> Result<Kernels<Self>> {
         match kind {
             Kind::RotatedPlanes => ByElement::<RotatedPlanes>::load(stream),
+            Kind::RotatedEndToEnd => ByElement::<RotatedEndToEnd>::load(stream),
             Kind::PixelRows
             | Kind::CellRows
             | Kind::RawRows
