@@ -297,7 +297,6 @@ mod tests {
         let mut random = det_post_testing::random::Random::new(12);
         for latest in [0, 1, 30, 95] {
             for _ in 0..200 {
-                // Also in another order than their stamps.
                 let poses: Vec<_> = (0..40)
                     .map(|k| (k * 100 + 1 + random.below(latest as usize + 1) as u32, k * 100))
                     .collect();
