@@ -9,14 +9,14 @@ use super::declaration::Change::{Fixed, Live};
 use super::engine::{engine_or_external, model_path_unless_external};
 use super::head::YoloFacts;
 use super::jpeg::jpeg;
-use super::memory::{Buffers, bytes};
+use super::memory::{Buffers, bytes, check_left};
 use super::nms::nms_2d;
 use super::reader::Reader;
 use super::value::Length::Exactly;
 use super::value::{list, number, whole};
 use super::zero_copy::zero_copy;
 use det_post_types::{
-    Box2d, Candidate, EngineKind, EngineOptions, JpegOptions, Nms2d, Size, Usage,
+    Box2d, Candidate, EngineKind, EngineOptions, JpegOptions, Nms2d, Result, Size, Usage,
 };
 
 /// How a camera channel is deployed.
@@ -81,6 +81,15 @@ impl CameraConfig {
     pub fn model_paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         let path = Some(self.model_path.as_path()).filter(|path| !path.as_os_str().is_empty());
         path.map(|path| ("model", path)).into_iter()
+    }
+
+    /// Checks that the capacities fit into what a limit of the address space leaves, once the
+    /// networks are loaded.
+    ///
+    /// # Errors
+    /// `Config` with the parameter of the largest buffer.
+    pub fn check_memory(&self) -> Result<()> {
+        check_left(&self.buffers())
     }
 
     /// The largest buffers on the CPU; those on a GPU are as large.

@@ -7,7 +7,7 @@ use super::declaration::Change::Fixed;
 use super::paths::PathUse;
 use super::reader::Reader;
 use super::value::Length::OneOrMore;
-use super::value::{integer, list, number, one_of, path, seconds, topic};
+use super::value::{integer, list, number, one_of, path, recorded_topic, seconds};
 use det_post_ros::NodeName;
 
 /// One input of a channel.
@@ -92,7 +92,7 @@ const POLICIES: &[(&str, SyncPolicy)] =
 /// The one input of a channel; an input of images has a transport and a
 /// CameraInfo.
 pub(super) fn input(p: &mut Reader<'_>, node: &NodeName, is_image: bool) -> InputConfig {
-    let topic = p.required("input", topic(), "Topic of the sensor's messages.");
+    let topic = p.required("input", recorded_topic(), "Topic of the sensor's messages.");
     let (is_compressed, camera_info) = match is_image {
         true => (input_transport(p).is_compressed(&topic), camera_info(p)),
         false => (false, None),
@@ -131,7 +131,7 @@ fn camera_info(p: &mut Reader<'_>) -> Option<String> {
     p.optional(
         "camera_info",
         Fixed,
-        topic(),
+        recorded_topic(),
         "not subscribed",
         "Topic of sensor_msgs/CameraInfo, for diagnostics, which warn when it is missing or does not match \
          the images.",
@@ -154,7 +154,7 @@ pub(super) fn images(
     let camera_infos = p.optional(
         "camera_infos",
         Fixed,
-        list(topic(), OneOrMore),
+        list(recorded_topic(), OneOrMore),
         "`camera_info` beside each input",
         "Topics of sensor_msgs/CameraInfo, in the order of `inputs`. The newest holds; without one, or \
          where it does not fit the images, frames are dropped.",
@@ -202,7 +202,7 @@ fn camera_info_beside(topic: &str) -> String {
 fn inputs(p: &mut Reader<'_>, expand: impl Fn(&str) -> String) -> (Vec<String>, SyncConfig) {
     let topics = p.required(
         "inputs",
-        list(topic(), OneOrMore),
+        list(recorded_topic(), OneOrMore),
         "Topics of the sensors' messages, in the order of the network's inputs.",
     );
     let sync = SyncConfig {

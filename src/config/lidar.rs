@@ -8,7 +8,7 @@ use super::classes::{class_filter, per_class};
 use super::declaration::Change::{Fixed, Live};
 use super::engine::{engine, model_path};
 use super::head::{CenterFacts, LidarFacts, LidarOutputs};
-use super::memory::{Buffers, bytes};
+use super::memory::{Buffers, bytes, check_left};
 use super::nms::nms_3d;
 use super::paths::PathUse;
 use super::reader::Reader;
@@ -16,8 +16,8 @@ use super::value::Length::{OneOrMore, OneOrPerClass};
 use super::value::{above, integer, list, number, one_of, path, text};
 use super::zero_copy::zero_copy;
 use det_post_types::{
-    Candidate, CenterDecode, EncoderPrecision, EngineOptions, Nms3d, Object3d, ScoreThresholds,
-    Usage,
+    Candidate, CenterDecode, EncoderPrecision, EngineOptions, Nms3d, Object3d, Result,
+    ScoreThresholds, Usage,
 };
 
 /// How a LiDAR channel is deployed.
@@ -154,6 +154,15 @@ impl LidarConfig {
             },
             facts,
         }
+    }
+
+    /// Checks that the capacities fit into what a limit of the address space leaves, once the
+    /// networks are loaded.
+    ///
+    /// # Errors
+    /// `Config` with the parameter of the largest buffer.
+    pub fn check_memory(&self) -> Result<()> {
+        check_left(&self.buffers())
     }
 
     /// The largest buffers on the CPU; those on a GPU are as large.

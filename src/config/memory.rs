@@ -1,6 +1,11 @@
 //! Checks that the capacities of a channel fit into memory.
 
 use super::reader::Reader;
+use det_post_types::{Error, ErrorKind, Result};
+
+/// What a process needs of a limited address space beside buffers: an arena of the allocator of
+/// another thread.
+const RESERVE: u64 = 64 << 20;
 
 /// Refuses capacities whose buffers are larger than the memory that the process
 /// may use. Where that is not known, nothing is refused.
@@ -8,6 +13,22 @@ pub(super) fn check(p: &mut Reader<'_>, buffers: &[Buffers]) {
     let Some(available) = available_bytes() else { return };
     if let Some((key, found, allowed)) = refusal(buffers, available) {
         p.refuse(key, found, &allowed);
+    }
+}
+
+/// The same once networks are loaded, before the buffers are allocated: what is left of a limit of
+/// the address space.
+///
+/// # Errors
+/// `Config` with the parameter of the largest.
+pub(super) fn check_left(buffers: &[Buffers]) -> Result<()> {
+    let Some(left) = address_space_left() else { return Ok(()) };
+    match refusal(buffers, left.saturating_sub(RESERVE)) {
+        Some((key, found, allowed)) => {
+            let message = format!("{key}: found {found}; allowed: {allowed} (`ulimit -v`)");
+            Err(Error::new(ErrorKind::Config, "config", message))
+        }
+        None => Ok(()),
     }
 }
 
@@ -92,5 +113,6 @@ mod tests {
         assert_eq!(address_space_of(&limits("1048576")), Some(1 << 20));
         assert_eq!(address_space_of(&limits("unlimited")), None);
         assert_eq!(address_space_of(""), None);
+        assert!(check_left(&buffers).is_ok());
     }
 }

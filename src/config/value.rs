@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::paths::PathUse;
 use super::scalar::flag_of;
 use det_post_ros::yaml::Node;
-use det_post_ros::{ParameterRange, ParameterType};
+use det_post_ros::{ParameterRange, ParameterType, is_topic};
 use det_post_types::{DeviceChoice, Usage};
 
 /// A kind of value that is read as a `T`.
@@ -105,16 +105,21 @@ pub(super) fn path(path_use: PathUse) -> Kind<String> {
     Kind { path_use, ..text() }
 }
 
-/// Name of a topic: parts of letters, digits and underscores that do not start
-/// with a digit, after `/`, `~/` or nothing.
+/// Name of a topic of ROS.
 pub(super) fn topic() -> Kind<String> {
-    let is_part = |part: &str| {
-        part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    };
     let topic = from_text("a topic name", String::new(), move |text| {
-        let parts = text.strip_prefix("~/").or_else(|| text.strip_prefix('/')).unwrap_or(text);
-        parts.split('/').all(is_part).then(|| text.to_owned())
+        is_topic(text).then(|| text.to_owned())
+    });
+    Kind { plural: "topic names".into(), ..topic }
+}
+
+/// Name of a topic of the input: that of ROS, or any that a recording has which another tool wrote.
+/// A live node refuses those.
+pub(super) fn recorded_topic() -> Kind<String> {
+    const MAX_LEN: usize = 256;
+    let topic = from_text("a topic name", String::new(), move |text| {
+        let is_line = text.len() <= MAX_LEN && !text.contains(char::is_control);
+        (is_line && !matches!(text, "/" | "~" | "~/")).then(|| text.to_owned())
     });
     Kind { plural: "topic names".into(), ..topic }
 }
@@ -313,6 +318,8 @@ mod tests {
         check(&flag(), &["true", "True", "yes", "ON", "n"], &["1", "''", "nope", "yess"]);
         check(&text(), &["a", "'1'"], &["''", "1", "[a]"]);
         check(&topic(), &["/a/b_1", "~/a", "a"], &["a//b", "/1a", "a b", "/", "''", "~", "a/"]);
+        let foreign = ["/a/b_1", "image", "/front-left/image.raw", "camera image", "//a/", "/ü"];
+        check(&recorded_topic(), &foreign, &["/", "''", "~", "~/", "\"a\\nb\""]);
         check(&device(), &["auto", "cpu", "cuda:12"], &["gpu", "cuda", "0", "cuda:-1"]);
         check(&one_of(&[("a", 1), ("b", 2)]), &["a", "b"], &["c", "A", "''", "1"]);
         check(&integer(0..=9), &["0", "9", "0x9"], &["-1", "10", "1.0", "'1'", ".inf"]);

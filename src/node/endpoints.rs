@@ -1,13 +1,17 @@
 //! The topics of the node and their quality of service, which parameters
 //! `qos_overrides.*` may override, as in rclcpp.
 
-use crate::config::{ChannelConfig, ChannelKind, Config, DeclaredParameter, QosOverrides};
+use crate::config::{
+    ChannelConfig, ChannelKind, Config, DeclaredParameter, InputConfig, QosOverrides,
+};
 use det_post_ros::middleware::{
     Durability, Handler, InputKind, Middleware, Publisher, Qos, Receiver, Reliability,
     Subscription, Switch, Watcher,
 };
-use det_post_ros::{DebugTimesType, Direction, OutputType, ParameterDescriptor, ParameterValue};
-use det_post_types::Result;
+use det_post_ros::{
+    DebugTimesType, Direction, OutputType, ParameterDescriptor, ParameterValue, is_topic,
+};
+use det_post_types::{Error, ErrorKind, Result};
 
 /// Topic of diagnostics.
 pub const DIAGNOSTICS_TOPIC: &str = "/diagnostics";
@@ -99,6 +103,29 @@ pub(super) fn endpoints(config: &Config, resolve: impl Fn(&str) -> String) -> Ve
         }
     }
     endpoints
+}
+
+/// Checks that the inputs have names of ROS, after the remaps that `resolve` applies: a
+/// recording may have others.
+///
+/// # Errors
+/// `Config` for another name.
+pub(super) fn check_names(config: &Config, resolve: impl Fn(&str) -> String) -> Result<()> {
+    let topics = config.channels.iter().flat_map(|channel| {
+        let of_input = |input: &InputConfig| [Some(input.topic.clone()), input.camera_info.clone()];
+        let topics = channel.inputs.iter().flat_map(of_input).flatten();
+        topics.map(|topic| (channel.name.as_str(), topic))
+    });
+    for (channel, topic) in topics {
+        if !is_topic(&resolve(&topic)) {
+            let message = format!(
+                "{channel}: the input {topic:?} is no name of a topic of ROS, which has letters, digits, `_` and `/`: \
+                 only a recording can have it (det_post replay)"
+            );
+            return Err(Error::new(ErrorKind::Config, "node", message));
+        }
+    }
+    Ok(())
 }
 
 /// The topics of a channel's outputs, as they are advertised. A topic below
@@ -259,5 +286,24 @@ impl Middleware for OverridingMiddleware {
 
     fn counts_losses(&self) -> bool {
         self.middleware.counts_losses()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_live_input_has_a_name_of_ros() {
+        let check = |topic: &str, resolved: &str| {
+            let overrides = [&format!("c.input:={topic}"), "c.head:=yolov8", "c.model_path:=m"];
+            let config = Config::load(&[], &overrides.map(String::from)).unwrap();
+            check_names(&config, |_| resolved.to_owned()).map_err(|error| error.to_string())
+        };
+        assert_eq!(check("image", "/image"), Ok(()));
+        // A remap gives it one.
+        assert_eq!(check("front-left", "/front_left"), Ok(()));
+        let refusal = check("front-left", "/front-left").unwrap_err();
+        assert!(refusal.contains("c: the input \"/front-left\" is no name"), "{refusal}");
     }
 }

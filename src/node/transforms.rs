@@ -1,9 +1,10 @@
 //! The transforms of a live node: inserted by the middleware, looked up by the
 //! channels.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nalgebra::Isometry3;
 
@@ -24,11 +25,65 @@ pub struct LiveTransforms {
 #[derive(Debug, Default)]
 struct State {
     buffer: TfBuffer,
-    num_inserted: u64,
-    /// `num_inserted` at the last timeout of a lookup: no lookup waits again before
-    /// the next transform arrives.
-    timed_out_at: Option<u64>,
+    waits: Waits,
     refused: Option<Reason>,
+}
+
+/// Transforms flow while the last one arrived within this time.
+const FLOWING: Duration = Duration::from_secs(1);
+
+/// The most pairs of frames whose lookups timed out that are known, the newest.
+const MAX_TIMED_OUT: usize = 64;
+
+/// How long lookups wait. A state machine without a clock.
+///
+/// While transforms flow, every lookup waits until its deadline. While none arrive, a lookup
+/// between two frames times out once, and does not wait again before the next transform.
+#[derive(Debug, Default)]
+struct Waits {
+    num_inserted: u64,
+    /// When the last one was inserted.
+    inserted_at: Option<Instant>,
+    timed_out: VecDeque<TimedOut>,
+}
+
+#[derive(Debug)]
+struct TimedOut {
+    target: String,
+    source: String,
+    /// `num_inserted` then.
+    num_inserted: u64,
+}
+
+impl Waits {
+    fn note_inserted(&mut self, now: Instant) {
+        self.num_inserted += 1;
+        self.inserted_at = Some(now);
+    }
+
+    /// How long a lookup that failed waits for the next transform; 0 when its error is final.
+    fn left(&mut self, target: &str, source: &str, now: Instant, deadline: Instant) -> Duration {
+        let left = deadline.saturating_duration_since(now);
+        let inserted_ago = self.inserted_at.map(|at| now.saturating_duration_since(at));
+        if inserted_ago.is_some_and(|ago| ago < FLOWING) {
+            return left;
+        }
+        let num_inserted = self.num_inserted;
+        let known = self.timed_out.iter_mut().find(|of| of.target == target && of.source == source);
+        match known {
+            Some(known) if known.num_inserted == num_inserted => return Duration::ZERO,
+            Some(known) if left.is_zero() => known.num_inserted = num_inserted,
+            None if left.is_zero() => {
+                if self.timed_out.len() == MAX_TIMED_OUT {
+                    self.timed_out.pop_front();
+                }
+                let (target, source) = (target.to_owned(), source.to_owned());
+                self.timed_out.push_back(TimedOut { target, source, num_inserted });
+            }
+            _ => {}
+        }
+        left
+    }
 }
 
 /// Counts of transforms.
@@ -47,7 +102,7 @@ impl LiveTransforms {
     pub fn insert(&self, transform: &TransformStamped<'_>, is_static: bool) {
         let mut state = self.lock();
         match state.buffer.insert_message(transform, is_static) {
-            Ok(()) => state.num_inserted += 1,
+            Ok(()) => state.waits.note_inserted(Instant::now()),
             Err(error) => note_refusal(&mut state, &error),
         }
         drop(state);
@@ -87,12 +142,11 @@ impl LiveTransforms {
         let mut state = self.lock();
         loop {
             let result = state.buffer.lookup(target, source, stamp);
-            let left = deadline.saturating_duration_since(Instant::now());
-            if result.is_ok() || state.timed_out_at == Some(state.num_inserted) {
+            if result.is_ok() {
                 return result;
             }
+            let left = state.waits.left(target, source, Instant::now(), deadline);
             if left.is_zero() {
-                state.timed_out_at = Some(state.num_inserted);
                 return result;
             }
             let (woken, _) =
@@ -110,7 +164,7 @@ impl LiveTransforms {
     pub fn account(&self) -> TransformAccount {
         let state = self.lock();
         TransformAccount {
-            num_inserted: state.num_inserted,
+            num_inserted: state.waits.num_inserted,
             refused: state.refused.clone(),
             losses: state.buffer.losses(),
         }
@@ -189,6 +243,109 @@ mod tests {
             waited >= Duration::from_millis(300) && waited < Duration::from_secs(3),
             "{waited:?}"
         );
+    }
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn stamp(ms: u32) -> Stamp {
+        Stamp::from_nanos(i64::from(ms) * 1_000_000)
+    }
+
+    /// Sweeps and poses in virtual time: a thread takes the newest sweep when it is free, as in
+    /// a live channel. Both are milliseconds of arrival and stamp. Returns the stamps of the
+    /// sweeps that were processed, and whether with their pose.
+    fn run(sweeps: &[(u32, u32)], poses: &[(u32, u32)], wait: Duration) -> Vec<(u32, bool)> {
+        let (start, mut buffer, mut waits) =
+            (Instant::now(), TfBuffer::default(), Waits::default());
+        let mut poses = poses.to_vec();
+        poses.sort_unstable();
+        let mut poses = poses.into_iter().peekable();
+        let (mut found, mut free) = (Vec::new(), 0);
+        for (index, &(arrived, at)) in sweeps.iter().enumerate() {
+            let begun = arrived.max(free);
+            let is_overtaken = sweeps.get(index + 1).is_some_and(|(next, _)| *next <= begun);
+            if is_overtaken {
+                continue;
+            }
+            let (mut now, deadline) = (begun, start + begun * MS + wait);
+            loop {
+                while let Some((arrived, pose)) = poses.next_if(|(arrived, _)| *arrived <= now) {
+                    let is_moved = Isometry3::translation(f64::from(pose), 0.0, 0.0);
+                    buffer.insert("map", "lidar", stamp(pose), is_moved, false).unwrap();
+                    waits.note_inserted(start + arrived * MS);
+                }
+                let pose = buffer.lookup("map", "lidar", stamp(at));
+                if let Ok(pose) = &pose {
+                    assert!((pose.translation.x - f64::from(at)).abs() < 1e-6, "{at}: {pose}");
+                }
+                let left = waits.left("map", "lidar", start + now * MS, deadline);
+                if pose.is_ok() || left.is_zero() {
+                    found.push((at, pose.is_ok()));
+                    break;
+                }
+                let next = poses.peek().map_or(u32::MAX, |(arrived, _)| *arrived);
+                now = next.min(now + left.as_millis() as u32);
+            }
+            free = now + 1;
+        }
+        found
+    }
+
+    #[test]
+    fn every_order_of_sweeps_and_poses_within_the_wait_gives_every_pose() {
+        let sweeps: Vec<_> = (0..40).map(|k| (k * 100 + 1, k * 100)).collect();
+        let mut random = det_post_testing::random::Random::new(12);
+        for latest in [0, 1, 30, 95] {
+            for _ in 0..200 {
+                let poses: Vec<_> = (0..40)
+                    .map(|k| (k * 100 + 1 + random.below(latest as usize + 1) as u32, k * 100))
+                    .collect();
+                let found = run(&sweeps, &poses, 100 * MS);
+                assert!(found.iter().all(|(_, is_known)| *is_known), "{poses:?}: {found:?}");
+                assert_eq!(found.len(), 40, "{poses:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_late_pose_costs_one_sweep() {
+        let sweeps: Vec<_> = (0..20).map(|k| (k * 100, k * 100)).collect();
+        // The fifth comes after the next sweep; that one waits for its own all the same.
+        let late = |k: u32| if k == 4 { 540 } else { k * 100 + 50 };
+        let poses: Vec<_> = (0..20).map(|k| (late(k), k * 100)).collect();
+        let found = run(&sweeps, &poses, 100 * MS);
+        let unknown: Vec<_> = found.iter().filter(|(_, is_known)| !is_known).collect();
+        assert_eq!(unknown, [&(400, false)]);
+        assert_eq!(found.len(), 20);
+    }
+
+    #[test]
+    fn sweeps_between_poses_need_a_wait_of_their_period() {
+        // A sweep 10 ms after a pose waits for the next one, 90 ms after itself, and 30 ms longer.
+        let sweeps: Vec<_> = (1..20).map(|k| (k * 200 + 10, k * 200 + 10)).collect();
+        let poses: Vec<_> = (0..50).map(|k| (k * 100 + 30, k * 100)).collect();
+        let num_known = |wait| run(&sweeps, &poses, wait).iter().filter(|(_, ok)| *ok).count();
+        assert_eq!((num_known(100 * MS), num_known(130 * MS)), (0, 19));
+    }
+
+    #[test]
+    fn lookups_without_transforms_do_not_make_others_wait_less() {
+        let (start, mut waits) = (Instant::now(), Waits::default());
+        let after = |ms: u32| start + ms * MS;
+        waits.note_inserted(start);
+        // Nothing has arrived for 5 s. A channel whose frame nothing publishes times out.
+        assert_eq!(waits.left("map", "lidar_b", after(5000), after(5100)), 100 * MS);
+        assert_eq!(waits.left("map", "lidar_b", after(5100), after(5100)), Duration::ZERO);
+        assert_eq!(waits.left("map", "lidar_b", after(5100), after(5200)), Duration::ZERO);
+        assert_eq!(waits.left("map", "lidar_a", after(5100), after(5200)), 100 * MS);
+        // Once transforms arrive again, all wait.
+        waits.note_inserted(after(5150));
+        assert_eq!(waits.left("map", "lidar_b", after(5160), after(5200)), 40 * MS);
+        // Any number of frames is bounded.
+        for frame in 0..1000 {
+            let _ = waits.left("map", &frame.to_string(), after(9000), after(9000));
+        }
+        assert_eq!(waits.timed_out.len(), MAX_TIMED_OUT);
     }
 
     #[test]

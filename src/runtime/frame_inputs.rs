@@ -58,12 +58,12 @@ fn describe(payload: &Payload<'_>) -> Option<String> {
         Payload::Cloud(cloud) => Some(describe_rows(cloud)),
         Payload::CloudOnDevice(cloud) => Some(describe_rows(cloud)),
         Payload::Image(ImagePayload::Compressed(file)) => {
-            let (found, named) = match file.format {
-                CompressedFormat::Jpeg => ("JPEG", "PNG"),
-                CompressedFormat::Png => ("PNG", "JPEG"),
+            let found = match file.format {
+                CompressedFormat::Jpeg => "JPEG",
+                CompressedFormat::Png => "PNG",
             };
             Some(format!(
-                "the format names {named}, the file has the signature of {found} and is decoded as \
+                "the format names another compression, the file has the signature of {found} and is decoded as \
                  {found}; correct the sender"
             ))
         }

@@ -124,6 +124,20 @@ fn names_without_a_slash_and_short_types_are_those_of_ros() {
 }
 
 #[test]
+fn names_of_other_tools_are_read_as_written() {
+    let folder = Folder::new();
+    for name in ["/front-left/tensors.raw", "front left tensors", "/caméra", "//tensors/"] {
+        let text = format!(
+            "/**:\n  ros__parameters:\n    decoder: {{head: isaac_ros_yolov8, input: \"{name}\"}}\n"
+        );
+        std::fs::write(folder.path("tensors.yaml"), text).unwrap();
+        let run = folder.replay(&[(name, TENSORS, "cdr", tensors())]);
+        run.expect_code(0);
+        assert_eq!(run.lines().len(), 3, "{name}");
+    }
+}
+
+#[test]
 fn another_serialization_is_refused_at_the_start() {
     let folder = Folder::new();
     let short = TENSORS.replace("/msg/", "/");

@@ -34,7 +34,7 @@ mod type_description;
 
 pub use lifecycle::{LifecycleState, LifecycleTransition};
 pub use log::{LogLevel, LoggerLevel};
-pub use names::NodeName;
+pub use names::{NodeName, is_topic};
 pub use output::{AreaRemap, DebugTimesType, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
 pub use parameter::{
     Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue, SetResult,

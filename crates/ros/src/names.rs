@@ -57,6 +57,13 @@ impl NodeName {
     }
 }
 
+/// Whether a text is the name of a topic of ROS: parts of letters, digits and underscores that do
+/// not start with a digit, after `/`, `~/` or nothing.
+pub fn is_topic(text: &str) -> bool {
+    let parts = text.strip_prefix("~/").or_else(|| text.strip_prefix('/')).unwrap_or(text);
+    parts.split('/').all(is_word)
+}
+
 /// Whether a text is valid as a part of a ROS name.
 fn is_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')

@@ -46,9 +46,10 @@ impl<B: ImageBoxes> CpuDetector<B> {
     ///
     /// # Errors
     /// `Model` when the network does not fit the head, or the head has boxes of the
-    /// other kind.
+    /// other kind; `Config` when the capacities do not fit into the address space.
     pub fn new(config: &CameraConfig, mut engine: Box<dyn Engine>) -> Result<Self> {
         boxes::check::<B>(&config.facts.layout)?;
+        config.check_memory()?;
         let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
         engine.use_outputs(head.output_positions())?;
         let input = head.input()?;

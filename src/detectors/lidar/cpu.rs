@@ -64,8 +64,10 @@ impl<E: MapEncoder> CpuDetector<E> {
     /// A detector with an encoder and a loaded network.
     ///
     /// # Errors
-    /// `Model` when the network does not fit the encoder or the head.
+    /// `Model` when the network does not fit the encoder or the head; `Config` when the capacities do
+    /// not fit into the address space.
     pub fn with_encoder(config: &LidarConfig, encoder: E, engine: Box<dyn Engine>) -> Result<Self> {
+        config.check_memory()?;
         let facts = &config.facts;
         let dims = encoder.map_dims();
         let head = LidarHead::new(config, &dims, engine.inputs(), engine.outputs())?;

@@ -106,6 +106,7 @@ impl LiveNode {
         options: LiveOptions,
     ) -> Result<Self> {
         let LiveOptions { factory, on_metrics, trace } = options;
+        endpoints::check_names(&config, |topic| middleware.resolve(topic))?;
         let endpoints = endpoints::endpoints(&config, |topic| middleware.resolve(topic));
         endpoints::warn_of_unused(&config.qos_overrides, &endpoints);
         let inputs: Vec<String> = endpoints::inputs(&endpoints).map(str::to_owned).collect();

@@ -14,4 +14,5 @@ mod detr3d_reference;
 mod sparse4d;
 mod sparse4d_width;
 mod sparse_encoder;
+mod staged;
 mod view_sample;

@@ -14,7 +14,7 @@ use super::record;
 use super::span::LogSpan;
 use super::time::Head;
 use super::topic::{ROS_1_ADVICE, TopicInfo};
-use super::zstd_files::{ZSTD_MAGIC, compressed_file};
+use super::zstd_files::{compressed_file, packing};
 use det_post_types::{Error, ErrorKind, Result, Stamp, input_file};
 
 /// One readable file of the recording.
@@ -64,8 +64,12 @@ impl Source {
             Storage::Mcap(McapFile::open(Mapped::open(path)?, options))
         } else if start.starts_with(SQLITE_MAGIC) {
             open_db3(path, options)?
-        } else if start.starts_with(ZSTD_MAGIC) {
-            return Err(compressed_file(path));
+        } else if let Some(packing) = packing(&start) {
+            return Err(compressed_file(path, packing));
+        } else if start.starts_with(b"version https://") {
+            let message =
+                format!("{} is a pointer of Git LFS; `git lfs pull` gets the file", path.display());
+            return Err(Error::new(ErrorKind::Encoding, "bag", message));
         } else if start.starts_with(b"#ROSBAG V") {
             let message = format!("{} is a recording of ROS 1; {ROS_1_ADVICE}", path.display());
             return Err(Error::new(ErrorKind::Encoding, "bag", message));

@@ -132,11 +132,20 @@ impl<'a> CompressedImage<'a> {
         check_name(self.format, "format")?;
         let format = CompressedImageFormat::parse(self.format);
         let detected = sniff(self.data);
+        if let Some(kind) = other_kind(self.data).filter(|_| !format.is_depth) {
+            let message = format!(
+                "the format of the compressed image is {:?}, its file has the signature of {kind}; read are \
+                 JPEG and PNG",
+                self.format
+            );
+            return Err(Error::new(ErrorKind::Encoding, "image", message));
+        }
         if !format.is_depth
             && let Some(compression) = detected.or(format.compression)
             && let Some(samples) = format.samples(compression)
         {
-            let is_mislabelled = format.compression.is_some_and(|named| named != compression);
+            let is_mislabelled =
+                format.names_other || format.compression.is_some_and(|named| named != compression);
             return Ok(CompressedView {
                 format: compression,
                 samples,
@@ -144,15 +153,33 @@ impl<'a> CompressedImage<'a> {
                 data: self.data,
             });
         }
-        Err(Error::new(
-            ErrorKind::Encoding,
-            "image",
-            format!(
-                "compressed format {:?} is not supported; read are jpeg and png of the encodings \
-                 of raw images (docs/limits.md)",
-                self.format
-            ),
-        ))
+        let message = format!(
+            "compressed format {:?} is not supported; read are jpeg and png of the encodings \
+             of raw images (docs/limits.md)",
+            self.format
+        );
+        Err(Error::new(ErrorKind::Encoding, "image", message))
+    }
+}
+
+/// The kind of a file of images that is not read, by its signature.
+fn other_kind(data: &[u8]) -> Option<&'static str> {
+    let is_riff = data.starts_with(b"RIFF") && data.get(8..12) == Some(b"WEBP");
+    let box_kind = if data.get(4..8) == Some(b"ftyp") { data.get(8..12) } else { None };
+    match data {
+        _ if is_riff => Some("WebP"),
+        [b'I', b'I', 42, 0, ..] | [b'M', b'M', 0, 42, ..] => Some("TIFF"),
+        [b'B', b'M', ..] => Some("BMP"),
+        [b'G', b'I', b'F', b'8', ..] => Some("GIF"),
+        [0, 0, 0, 12, b'j', b'P', b' ', b' ', ..] | [0xff, 0x4f, 0xff, 0x51, ..] => {
+            Some("JPEG 2000")
+        }
+        [0, 0, 0, 12, b'J', b'X', b'L', b' ', ..] | [0xff, 0x0a, ..] => Some("JPEG XL"),
+        _ => match box_kind {
+            Some(b"avif" | b"avis") => Some("AVIF"),
+            Some(b"heic" | b"heix" | b"mif1") => Some("HEIF"),
+            _ => None,
+        },
     }
 }
 
@@ -277,6 +304,11 @@ mod tests {
             ("", b"GIF89a", None),
             ("", &[], None),
             ("webp", b"RIFF", None),
+            ("jpeg", b"RIFF....WEBPVP8 ", None),
+            ("png", b"II*\0....", None),
+            ("jpeg", b"\0\0\0\x20ftypavif", None),
+            ("webp", jpeg, jpeg_format),
+            ("tiff", png, png_format),
             ("32FC1; compressedDepth png", png, None),
             ("16UC1; compressedDepth", jpeg, None),
             ("16UC1; png compressed ", png, None),
@@ -288,10 +320,11 @@ mod tests {
                 (Ok(view), Some(expected)) => {
                     assert_eq!(view.format, expected, "{format}");
                     let names_jpeg = format.to_ascii_lowercase().contains("jp");
-                    let names_other = match expected {
-                        CompressedFormat::Jpeg => format.contains("png"),
-                        CompressedFormat::Png => names_jpeg,
-                    };
+                    let names_other = matches!(format, "webp" | "tiff")
+                        || match expected {
+                            CompressedFormat::Jpeg => format.contains("png"),
+                            CompressedFormat::Png => names_jpeg,
+                        };
                     assert_eq!(view.is_mislabelled, names_other, "{format}");
                 }
                 (Err(error), None) => {

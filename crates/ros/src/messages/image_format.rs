@@ -12,6 +12,10 @@
 
 use det_post_types::{CompressedFormat, Encoding, FileSamples};
 
+/// Compressions that are not read.
+const OTHERS: [&str; 11] =
+    ["webp", "tiff", "tif", "bmp", "gif", "jp2", "j2k", "jxl", "avif", "heic", "heif"];
+
 /// The parts of a `format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CompressedImageFormat<'a> {
@@ -21,6 +25,8 @@ pub(super) struct CompressedImageFormat<'a> {
     target: &'a str,
     /// The compression.
     pub(super) compression: Option<CompressedFormat>,
+    /// Whether it names a compression that is not read.
+    pub(super) names_other: bool,
     /// Whether the file is a depth image with a header before it.
     pub(super) is_depth: bool,
 }
@@ -28,22 +34,24 @@ pub(super) struct CompressedImageFormat<'a> {
 impl<'a> CompressedImageFormat<'a> {
     /// Splits a `format` into its parts.
     pub(super) fn parse(format: &'a str) -> Self {
-        let words = || format.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        let first = words().find(|word| !word.is_empty()).unwrap_or("");
-        let (encoding, rest) = match format.split_once(';') {
-            Some((encoding, rest)) => (encoding.trim(), rest),
-            // A name that is no encoding may be that of a compression.
-            None if is_bayer(first) || Encoding::from_ros(first).is_ok() => (first, format),
-            None => ("", format),
+        let words = |text: &'a str| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let (encoding, rest) = format.split_once(';').unwrap_or(("", format));
+        let encoding = match encoding.trim() {
+            // As in `jpeg; quality 80`, `png; bayer_rggb8` and `bayer_rggb8`.
+            of if of.is_empty() || compression(of).is_some() => {
+                let before = rest.split("compressed").next().unwrap_or_default();
+                words(before).find(|word| is_encoding(word)).unwrap_or_default()
+            }
+            encoding => encoding,
         };
-        // As in `jpeg; quality 80`.
-        let encoding = if compression(encoding).is_some() { "" } else { encoding };
         let target = rest.split_once("compressed").map_or("", |(_, target)| target.trim());
         Self {
             encoding,
             target,
-            compression: words().find_map(compression),
-            is_depth: words().any(|word| word.eq_ignore_ascii_case("compressedDepth")),
+            compression: words(format).find_map(compression),
+            names_other: words(format)
+                .any(|word| OTHERS.iter().any(|other| word.eq_ignore_ascii_case(other))),
+            is_depth: words(format).any(|word| word.eq_ignore_ascii_case("compressedDepth")),
         }
     }
 
@@ -95,12 +103,25 @@ impl Colors {
     }
 }
 
+/// Whether a word is the name of an encoding of raw images, supported or not.
+fn is_encoding(word: &str) -> bool {
+    // Of OpenCV, as `16UC1`.
+    let of_opencv = || {
+        let digits = word.trim_start_matches(|c: char| c.is_ascii_digit());
+        let kind = digits.trim_end_matches(|c: char| c.is_ascii_digit());
+        digits.len() < word.len() && matches!(kind, "UC" | "SC" | "FC")
+    };
+    is_bayer(word) || is_yuv(word) || Encoding::from_ros(word).is_ok() || of_opencv()
+}
+
 fn is_bayer(encoding: &str) -> bool {
     encoding.starts_with("bayer_")
 }
 
 fn is_yuv(encoding: &str) -> bool {
-    ["yuv", "yuyv", "uyvy", "nv"].iter().any(|name| encoding.starts_with(name))
+    ["yuv", "yuyv", "uyvy", "nv12", "nv16", "nv21", "nv24"]
+        .iter()
+        .any(|name| encoding.starts_with(name))
 }
 
 /// The compression that a word names.
@@ -148,6 +169,15 @@ mod tests {
             ("bayer_gbrg8;png compressed", Png, mosaic("bayer_gbrg8")),
             ("bayer_grbg8; jpeg compressed mono8", Jpeg, mosaic("bayer_grbg8")),
             ("bayer_grbg8", Png, mosaic("bayer_grbg8")),
+            ("png; bayer_grbg8", Png, mosaic("bayer_grbg8")),
+            ("jpeg bayer_rggb8", Jpeg, mosaic("bayer_rggb8")),
+            ("; bayer_rggb8; png", Png, mosaic("bayer_rggb8")),
+            ("png; bayer_rggb16", Png, None),
+            ("png; 16UC1", Png, None),
+            ("png; mono16", Png, Some(Stored)),
+            ("png; rgb8", Png, Some(Stored)),
+            ("jpeg; compressed rgb8", Jpeg, Some(SwappedColors)),
+            ("nvjpeg", Jpeg, Some(Stored)),
             ("bayer_rggb8; jpeg compressed bgr8", Jpeg, Some(Colors)),
             ("bayer_rggb8; jpeg compressed rgb8", Jpeg, None),
             ("bayer_rggb8; png compressed bayer_bggr8", Png, None),

@@ -2,6 +2,7 @@
 
 mod convolution;
 mod quantized;
+mod resize;
 mod values;
 
 use super::element::letter;
@@ -14,7 +15,8 @@ use det_post_types::Result;
 
 pub(super) use convolution::{CONV, CONV_TRANSPOSE, POOL};
 pub(super) use quantized::{CONV_INTEGER, MAT_MUL_INTEGER, QUANTIZE};
-pub(super) use values::{BIT_CAST, CAST, CAST_LIKE, FIRST_OF_EQUAL, POW, SIGN};
+pub(super) use resize::RESIZE;
+pub(super) use values::{BIT_CAST, CAST, CAST_LIKE, FIRST_OF_EQUAL, POW, SIGN, SOFTPLUS};
 
 /// A rule and its text in the documentation.
 pub(super) struct Rule {
@@ -301,10 +303,21 @@ pub(super) const MAT_MUL: Rule = Rule {
 };
 
 pub(super) const PAD: Rule = Rule {
-    text: "refused: the input axes",
+    text: "refused: the input axes; modes other than constant before the last two dimensions",
     apply: |place| {
         if place.input(3).is_some() {
             return refused("rten does not read the input axes");
+        }
+        let mode = place.text("mode", "constant");
+        let of_input = || place.constant(1)?.integers();
+        let pads = place.integers("pads").map(<[i64]>::to_vec).or_else(of_input);
+        let Some(pads) = pads.filter(|_| mode != "constant") else { return Ok(Verdict::Computed) };
+        let rank = pads.len() / 2;
+        let is_before = |at: usize| rank > 0 && at % rank + 2 < rank;
+        if pads.iter().enumerate().any(|(at, &pad)| pad != 0 && is_before(at)) {
+            return refused(format!(
+                "mode {mode} with pads {pads:?}; rten pads the last two dimensions so"
+            ));
         }
         Ok(Verdict::Computed)
     },
@@ -317,39 +330,10 @@ pub(super) const REDUCE_NOOP: Rule = Rule {
         if place.integer("noop_with_empty_axes", 0) != 0 && !has_axes() {
             return refused(
                 "attribute noop_with_empty_axes is 1 and the axes are not constants: rten \
-                 leaves out what is computed of each value",
+                 computes something else where there are none",
             );
         }
         Ok(Verdict::Computed)
-    },
-};
-
-pub(super) const RESIZE: Rule = Rule {
-    text: "nearest and linear; refused: cubic, `align_corners` with scales that give no whole size",
-    apply: |place| {
-        if place.text("mode", "nearest") == "cubic" {
-            return refused("attribute mode is cubic, which rten computes as linear");
-        }
-        let of = place.text("coordinate_transformation_mode", "half_pixel");
-        if of != "align_corners" || place.input(2).is_none() || place.input(3).is_some() {
-            return Ok(Verdict::Computed);
-        }
-        let reason =
-            "align_corners with scales that give no whole size, or sizes that are not known";
-        let (Some(scales), Some(shape)) =
-            (place.constant(2).and_then(|scales| scales.floats()), place.shape(0))
-        else {
-            return Ok(Verdict::OfShape(reason.into()));
-        };
-        let is_whole = |(scale, size): (&f32, &Option<i64>)| match size {
-            _ if scale.fract() == 0.0 => true,
-            Some(size) => (f64::from(*scale) * *size as f64).fract() == 0.0,
-            None => false,
-        };
-        if scales.iter().zip(&shape).all(is_whole) {
-            return Ok(Verdict::Computed);
-        }
-        Ok(Verdict::OfShape(reason.into()))
     },
 };
 

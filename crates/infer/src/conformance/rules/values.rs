@@ -77,6 +77,24 @@ pub(in super::super) const SIGN: Rule = Rule {
     },
 };
 
+pub(in super::super) const SOFTPLUS: Rule = Rule {
+    text: "becomes Relu(x) + Softplus(-Abs(x)), since rten gives infinity from 89 on",
+    apply: |place| {
+        let (Some(input), Some(output)) = (place.input(0), place.output(0)) else {
+            return refused("without an input or an output");
+        };
+        let [size, negative, rest, positive] =
+            ["size", "negative", "rest", "positive"].map(|what| place.inner(what));
+        Ok(Verdict::Replaced(vec![
+            place.replacement("Abs", &[input], &size, &[]),
+            place.replacement("Neg", &[&size], &negative, &[]),
+            place.replacement("Softplus", &[&negative], &rest, &[]),
+            place.replacement("Relu", &[input], &positive, &[]),
+            place.replacement("Add", &[&positive, &rest], output, &[]),
+        ]))
+    },
+};
+
 pub(in super::super) const FIRST_OF_EQUAL: Rule = Rule {
     text: "becomes TopK, since rten takes the last of equal values; refused: select_last_index",
     apply: |place| {
