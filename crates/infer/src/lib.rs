@@ -16,6 +16,7 @@
 struct Readme;
 
 mod conformance;
+pub mod dense;
 #[cfg(feature = "cuda")]
 pub mod device;
 pub mod efficient_nms;
