@@ -29,7 +29,9 @@ const ARCHITECTURES: [u32; 7] = [80, 86, 87, 89, 90, 100, 120];
 
 /// The fatbins, of which a program loads those that its channels use, and their files; the
 /// longest to compile first.
-const IMAGES: [(&str, &[&str]); 5] = [
+const IMAGES: [(&str, &[&str]); 6] = [
+    // Layers of networks.
+    ("dense", &[]),
     (
         "surround",
         &[
@@ -85,8 +87,8 @@ const IMAGES: [(&str, &[&str]); 5] = [
 ];
 
 /// The families: folders of kernels.
-const FAMILIES: [&str; 8] =
-    ["arrays", "cloud", "decode", "image", "nms", "shared", "sparse", "view"];
+const FAMILIES: [&str; 9] =
+    ["arrays", "cloud", "decode", "dense", "image", "nms", "shared", "sparse", "view"];
 
 /// The switches of every kernel. Contraction is off so that a kernel computes
 /// what its CPU twin computes; a fused multiply-add is written where wanted.
