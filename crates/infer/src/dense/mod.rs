@@ -6,6 +6,8 @@
 
 mod function;
 mod graph;
+mod passes;
+mod program;
 
 use det_post_types::{Error, ErrorKind, Result};
 

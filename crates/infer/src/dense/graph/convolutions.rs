@@ -114,13 +114,11 @@ fn restored<'a>(
     output: Id,
     rank: usize,
 ) -> Imported {
-    match (*importer.graph.shape(output), rank) {
-        _ if rank == 2 => Ok(vec![output]),
-        _ => {
-            let [n, c, _, l] = four(importer.graph.shape(output))?;
-            importer.reshape(place, output, &[n, c, l]).map(|id| vec![id])
-        }
+    if rank == 2 {
+        return Ok(vec![output]);
     }
+    let [n, c, _, l] = four(importer.graph.shape(output))?;
+    importer.reshape(place, output, &[n, c, l]).map(|id| vec![id])
 }
 
 fn four(shape: &[usize]) -> Result<[usize; 4], Reason> {
@@ -224,7 +222,7 @@ pub(super) fn pool<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Im
     if pads[0].max(pads[2]) >= kernel[0] * dilation[0] || pads[1].max(pads[3]) >= kernel[1] * dilation[1] {
         return Err(format!("pads {pads:?} of a kernel of {kernel:?}"));
     }
-    let pool = Pool { is_max, kernel, stride, dilation, pads, counts_pads };
+    let pool = Pool { is_max, kernel, stride, dilation, pads, counts_pads, rounds_up };
     let output = importer.floats(place, Operation::Pool(pool), &[input], &[n, c, oh, ow])?;
     restored(importer, place, output, rank)
 }

@@ -16,7 +16,7 @@ use crate::onnx::{DataType, Model, Tensor, ValueInfo};
 use det_post_types::{Dim, ElementType, Result, TensorSpec};
 
 /// The most nodes of a network. Published ones have up to 3000.
-const MAX_NODES: usize = 1 << 14;
+const MAX_NODES: usize = 1 << 13;
 /// The most elements of a value.
 const MAX_ELEMENTS: usize = 1 << 30;
 /// The most elements that are computed of constants, all together.

@@ -16,9 +16,11 @@ mod views;
 
 use std::sync::Arc;
 
+pub(super) use fold::view as fold_view;
 pub(super) use import::{Origin, import};
 
 use super::function::Function;
+use super::program::Instructions;
 
 /// The index of a value of a [`Graph`].
 pub(super) type Id = usize;
@@ -125,6 +127,8 @@ pub(super) enum Operation {
     Resize(Resize),
     /// Of as many values as the function takes, which are broadcast.
     Elementwise(Function),
+    /// Several functions, of any number of values, which are broadcast, with several results of one shape.
+    Program(Instructions),
     /// `x * scale + shift` by the index along an axis.
     Affine(Affine),
     /// Of one value: its elements, or some of them, in another shape.
@@ -242,6 +246,8 @@ pub(super) struct Pool {
     pub(super) pads: [usize; 4],
     /// Whether a mean counts what is added.
     pub(super) counts_pads: bool,
+    /// Whether sizes of the output are rounded up.
+    pub(super) rounds_up: bool,
 }
 
 /// A resize of the last two dimensions.
