@@ -17,7 +17,7 @@ mod views;
 use std::sync::Arc;
 
 pub(super) use fold::view as fold_view;
-pub(super) use import::{Origin, import};
+pub(super) use import::import;
 
 use super::function::Function;
 use super::program::Instructions;

@@ -23,6 +23,7 @@ fn pads(graph: &mut Graph, uses: &Uses, at: usize) -> Option<()> {
     let node = &graph.nodes[at];
     let value = match &node.operation {
         Operation::Convolution(conv) if conv.upsample == 1 => 0.0,
+        Operation::Pool(pool) if pool.rounds_up => return None,
         Operation::Pool(pool) if pool.is_max => f32::NEG_INFINITY,
         Operation::Pool(pool) if pool.counts_pads || pool.pads == [0; 4] => 0.0,
         _ => return None,

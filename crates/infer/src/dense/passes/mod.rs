@@ -25,8 +25,8 @@ mod views;
 
 use super::graph::Graph;
 
-pub(super) use enlarged::is_double as is_nearest_double;
 pub(super) use uses::Uses;
+pub(super) use views::inverse;
 
 /// Runs all passes.
 pub(super) fn run(graph: &mut Graph) {

@@ -75,14 +75,12 @@ impl Groups {
     /// Whether nothing outside of both groups lies between them, and shapes fit.
     fn may_join(&self, graph: &Graph, uses: &Uses, a: usize, b: usize) -> bool {
         let is_inside = |at: usize| self.group_of[at] == Some(a) || self.group_of[at] == Some(b);
-        let shape_of = |group: usize| graph.shape(graph.nodes[self.members[group][0]].outputs[0]);
         let domain = |group: usize| {
             let shapes: Vec<&[usize]> =
                 self.members[group].iter().map(|&at| graph.shape(graph.nodes[at].outputs[0])).collect();
             broadcast(&shapes)
         };
         let (Some(of_a), Some(of_b)) = (domain(a), domain(b)) else { return false };
-        let _ = shape_of;
         if of_a != of_b {
             // A smaller result is computed at every place of the larger ones: only where nothing else reads it.
             let is_read_inside = |&at: &usize| {
@@ -94,7 +92,6 @@ impl Groups {
                 return false;
             }
         }
-        let last = self.members[b].last().copied().unwrap_or(0);
         let mut seen = vec![false; graph.nodes.len()];
         let outputs = self.members[a].iter().map(|&at| graph.nodes[at].outputs[0]);
         let mut open: Vec<usize> = outputs
@@ -102,7 +99,7 @@ impl Groups {
             .filter(|&at| !is_inside(at))
             .collect();
         while let Some(at) = open.pop() {
-            if at > last || std::mem::replace(&mut seen[at], true) {
+            if std::mem::replace(&mut seen[at], true) {
                 continue;
             }
             if is_inside(at) {

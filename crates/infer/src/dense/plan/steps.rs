@@ -1,0 +1,202 @@
+//! What one launch computes, and what it costs.
+
+use std::sync::Arc;
+
+use det_post_ops::dense::arg_max::ArgMax;
+use det_post_ops::dense::conv::{Conv, ConvRegions};
+use det_post_ops::dense::pointwise::Program;
+use det_post_ops::dense::pool::Pool;
+use det_post_ops::dense::reduce::Reduction;
+use det_post_ops::dense::resize::Resize;
+use det_post_ops::dense::softmax::Softmax;
+use det_post_ops::dense::{MAX_RANK, Region};
+
+use super::{Buffer, Role, window_bytes};
+
+/// A launch.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Operator and name of the node of the file that it is made from.
+    pub name: Arc<str>,
+    /// What it computes.
+    pub kind: Kind,
+}
+
+/// An operation and its windows.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// A convolution with its epilogue.
+    Conv {
+        /// Sizes, weights, epilogue.
+        conv: Box<Conv>,
+        /// Windows.
+        regions: ConvRegions,
+    },
+    /// A pooling.
+    Pool {
+        /// Sizes.
+        pool: Pool,
+        /// Maps that are read.
+        input: Region,
+        /// Maps that are written.
+        output: Region,
+    },
+    /// Maps of another size.
+    Resize {
+        /// How places map.
+        resize: Resize,
+        /// Maps that are read.
+        input: Region,
+        /// Maps that are written.
+        output: Region,
+    },
+    /// A program on every element, or a copy.
+    Pointwise {
+        /// The program.
+        program: Box<Program>,
+        /// What it reads.
+        sources: Vec<Region>,
+        /// What it writes.
+        targets: Vec<Region>,
+    },
+    /// A reduction.
+    Reduce {
+        /// How values are joined.
+        reduction: Reduction,
+        /// The axes.
+        axes: Vec<usize>,
+        /// What is read.
+        input: Region,
+        /// What is written, with 1 along the axes.
+        output: Region,
+    },
+    /// A softmax.
+    Softmax {
+        /// The axis.
+        softmax: Softmax,
+        /// What is read.
+        input: Region,
+        /// What is written.
+        output: Region,
+    },
+    /// A layer normalization.
+    LayerNorm {
+        /// The axes.
+        axes: [usize; 1],
+        /// Added to the variance.
+        epsilon: f32,
+        /// Factors, of the input's dimensions.
+        scales: Region,
+        /// Summands, likewise.
+        shifts: Region,
+        /// What is read.
+        input: Region,
+        /// What is written.
+        output: Region,
+    },
+    /// The position of the largest.
+    ArgMax {
+        /// The axis.
+        search: ArgMax,
+        /// What is read.
+        input: Region,
+        /// Positions, with 1 along the axis.
+        output: Region,
+    },
+}
+
+/// What a step costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Bytes that are read and written, weights included, each once.
+    pub bytes: usize,
+    /// Floating-point operations of products: two per multiplication.
+    pub flop: usize,
+}
+
+impl Kind {
+    /// Calls with every window.
+    pub(in super::super) fn regions(&self, mut call: impl FnMut(&Region)) {
+        self.clone().regions_mut(|region| call(region));
+    }
+
+    /// Calls with every window.
+    pub(in super::super) fn regions_mut(&mut self, mut call: impl FnMut(&mut Region)) {
+        match self {
+            Self::Conv { regions, .. } => {
+                call(&mut regions.input);
+                regions.residual.iter_mut().for_each(&mut call);
+                call(&mut regions.output);
+            }
+            Self::Pointwise { sources, targets, .. } => {
+                sources.iter_mut().for_each(&mut call);
+                targets.iter_mut().for_each(call);
+            }
+            Self::LayerNorm { scales, shifts, input, output, .. } => {
+                [scales, shifts, input, output].into_iter().for_each(call);
+            }
+            Self::Pool { input, output, .. }
+            | Self::Resize { input, output, .. }
+            | Self::Reduce { input, output, .. }
+            | Self::Softmax { input, output, .. }
+            | Self::ArgMax { input, output, .. } => [input, output].into_iter().for_each(call),
+        }
+    }
+
+    /// The operation, for tables.
+    pub fn shown(&self) -> &'static str {
+        match self {
+            Self::Conv { conv, .. } if conv.geometry().groups > 1 => "grouped conv",
+            Self::Conv { .. } => "conv",
+            Self::Pool { .. } => "pool",
+            Self::Resize { .. } => "resize",
+            Self::Pointwise { program, .. } if program.is_copy() => "copy",
+            Self::Pointwise { .. } => "pointwise",
+            Self::Reduce { .. } => "reduce",
+            Self::Softmax { .. } => "softmax",
+            Self::LayerNorm { .. } => "layer_norm",
+            Self::ArgMax { .. } => "arg_max",
+        }
+    }
+
+    /// The dimensions of what is written first.
+    pub fn output_dims(&self) -> Vec<usize> {
+        let mut dims = Vec::new();
+        match self {
+            Self::Pointwise { targets, .. } => {
+                targets.iter().take(1).for_each(|region| dims = region.window.dims().to_vec());
+            }
+            _ => self.regions(|region| dims = region.window.dims().to_vec()),
+        }
+        dims
+    }
+
+    /// What the step costs.
+    pub(in super::super) fn cost(&self, buffers: &[Buffer]) -> Cost {
+        let mut cost = Cost::default();
+        self.regions(|region| cost.bytes += distinct(region, buffers));
+        if let Self::Conv { conv, regions } = self {
+            let geometry = conv.geometry();
+            let taps = geometry.kernel[0] * geometry.kernel[1];
+            let num_weights = conv.num_outputs() * (conv.num_inputs() / geometry.groups) * taps;
+            let pixels: usize = regions.output.window.dims().iter().product::<usize>() / conv.num_outputs();
+            cost.flop = 2 * num_weights * pixels;
+            cost.bytes += num_weights * if conv.products() == det_post_ops::dense::conv::Products::F16 { 2 } else { 4 };
+        }
+        cost
+    }
+}
+
+/// Bytes of the elements of a window that are not repeated.
+fn distinct(region: &Region, buffers: &[Buffer]) -> usize {
+    let mut repeats = 1;
+    for (dim, stride) in region.window.dims().iter().zip(region.window.strides()).take(MAX_RANK) {
+        repeats *= if *stride == 0 { (*dim).max(1) } else { 1 };
+    }
+    window_bytes(region, buffers) / repeats
+}
+
+/// Whether a role is one of constants.
+pub(in super::super) fn is_constant(role: &Role) -> bool {
+    matches!(role, Role::Floats(_) | Role::Integers(_))
+}
