@@ -9,9 +9,7 @@ use half::f16;
 use super::plan::Role;
 use super::{Network, Precision, STAGE, error, run};
 use crate::Engine;
-use det_post_types::{
-    ElementType, Error, ErrorKind, Result, TensorSpec, TensorValues, TensorView,
-};
+use det_post_types::{ElementType, Error, ErrorKind, Result, TensorSpec, TensorValues, TensorView};
 
 /// The values of an output.
 enum Output {
@@ -120,9 +118,8 @@ impl Engine for DenseEngine {
         }
         self.write_inputs(inputs)?;
         for step in self.network.plan.steps() {
-            run::step(&mut self.arena, step).map_err(|cause| {
-                failed(format!("{} failed", step.name)).with_source(cause)
-            })?;
+            run::step(&mut self.arena, step)
+                .map_err(|cause| failed(format!("{} failed", step.name)).with_source(cause))?;
         }
         self.read_outputs()
     }

@@ -52,13 +52,23 @@ impl Network {
         let (mut graph, origin) = graph::import(bytes, shape_of)?;
         passes::run(&mut graph);
         let elements = |specs: &[TensorSpec]| {
-            specs.iter().map(|spec| spec.element.unwrap_or(det_post_types::ElementType::F32)).collect()
+            specs
+                .iter()
+                .map(|spec| spec.element.unwrap_or(det_post_types::ElementType::F32))
+                .collect()
         };
-        let (inputs, outputs): (Vec<_>, Vec<_>) = (elements(&origin.inputs), elements(&origin.outputs));
+        let (inputs, outputs): (Vec<_>, Vec<_>) =
+            (elements(&origin.inputs), elements(&origin.outputs));
         let shapes = |ids: &[usize]| ids.iter().map(|&id| graph.values[id].shape.clone()).collect();
         let (input_shapes, output_shapes) = (shapes(&graph.inputs), shapes(&graph.outputs));
         let plan = Plan::new(&mut graph, precision, &inputs, &outputs)?;
-        Ok(Self { inputs: origin.inputs, input_shapes, outputs: origin.outputs, output_shapes, plan })
+        Ok(Self {
+            inputs: origin.inputs,
+            input_shapes,
+            outputs: origin.outputs,
+            output_shapes,
+            plan,
+        })
     }
 }
 

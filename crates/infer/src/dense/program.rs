@@ -1,7 +1,9 @@
 //! Functions of elements in a row: what one launch computes.
 
 use det_post_ops::dense::Activation;
-use det_post_ops::dense::pointwise::{Constant, Instruction as OpsInstruction, Op, Operand as OpsOperand, Program};
+use det_post_ops::dense::pointwise::{
+    Constant, Instruction as OpsInstruction, Op, Operand as OpsOperand, Program,
+};
 
 use super::function::Function;
 use det_post_types::Result;

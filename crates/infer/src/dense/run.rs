@@ -3,10 +3,12 @@
 use det_post_ops::dense::host::HostBuffer;
 use det_post_ops::dense::layer_norm::{LayerNorm, layer_norm};
 use det_post_ops::dense::{HostArena, Region, Window};
-use det_post_ops::dense::{arg_max, conv, pointwise, pool, reduce, resize, softmax};
+use det_post_ops::dense::{
+    arg_max, conv, conv_transpose, matmul, pointwise, pool, reduce, resize, softmax,
+};
 
 use super::plan::{Buffer, Kind, Plan, Role, Step};
-use det_post_types::{ElementType, Result};
+use det_post_types::Result;
 
 /// Buffers of a plan in host memory, with its constants.
 pub(super) fn arena(plan: &Plan) -> Result<HostArena> {
@@ -37,6 +39,10 @@ fn empty() -> Window {
 pub(super) fn step(arena: &mut HostArena, step: &Step) -> Result<()> {
     match &step.kind {
         Kind::Conv { conv: of, regions } => conv::conv(arena, of, regions),
+        Kind::Transposed { conv: of, regions, .. } => {
+            conv_transpose::conv_transpose(arena, of, regions)
+        }
+        Kind::MatMul { product, regions, .. } => matmul::matmul(arena, product, regions),
         Kind::Pool { pool: of, input, output } => pool::pool(arena, of, input, output),
         Kind::Resize { resize: of, input, output } => resize::resize(arena, of, input, output),
         Kind::Pointwise { program, sources, targets } => {
@@ -52,9 +58,4 @@ pub(super) fn step(arena: &mut HostArena, step: &Step) -> Result<()> {
         }
         Kind::ArgMax { search, input, output } => arg_max::arg_max(arena, search, input, output),
     }
-}
-
-/// Whether a buffer holds floats.
-pub(super) fn is_float(element: ElementType) -> bool {
-    matches!(element, ElementType::F32 | ElementType::F16)
 }

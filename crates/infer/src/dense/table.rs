@@ -33,7 +33,11 @@ impl Table<'_> {
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plan = &self.network.plan;
-        writeln!(f, "{:>4} {:12} {:20} {:>10} {:>10} {:>7}  layer", "step", "kernel", "shape", "KB", "MFLOP", "us")?;
+        writeln!(
+            f,
+            "{:>4} {:12} {:20} {:>10} {:>10} {:>7}  layer",
+            "step", "kernel", "shape", "KB", "MFLOP", "us"
+        )?;
         let (mut bytes, mut flop, mut floor) = (0, 0, 0.0);
         for (at, step) in plan.steps().iter().enumerate() {
             let cost = step.kind.cost(plan.buffers());
@@ -42,10 +46,17 @@ impl fmt::Display for Table<'_> {
             (bytes, flop, floor) = (bytes + cost.bytes, flop + cost.flop, floor + least);
             let (kb, mflop) = (cost.bytes as f64 / 1e3, cost.flop as f64 / 1e6);
             let (kernel, name) = (step.kind.shown(), &step.name);
-            writeln!(f, "{at:>4} {kernel:12} {shape:20} {kb:>10.1} {mflop:>10.1} {least:>7.2}  {name}")?;
+            writeln!(
+                f,
+                "{at:>4} {kernel:12} {shape:20} {kb:>10.1} {mflop:>10.1} {least:>7.2}  {name}"
+            )?;
         }
         let (kb, mflop) = (bytes as f64 / 1e3, flop as f64 / 1e6);
         let num = plan.steps().len();
-        writeln!(f, "{num} steps, {kb:.0} KB, {mflop:.0} MFLOP, at least {floor:.1} us; {} KB between steps", plan.num_work_bytes() / 1000)
+        writeln!(
+            f,
+            "{num} steps, {kb:.0} KB, {mflop:.0} MFLOP, at least {floor:.1} us; {} KB between steps",
+            plan.num_work_bytes() / 1000
+        )
     }
 }

@@ -14,6 +14,7 @@
 
 #[expect(unsafe_code, reason = "ONNX Runtime is a C library; each block argues why it is sound")]
 mod binding;
+mod dense;
 mod host;
 mod network;
 mod onnx_runtime;

@@ -36,7 +36,9 @@ impl Place<'_, '_> {
         let value = &graph.values[id];
         match &value.constant {
             Some(Data::Integers(values)) => Ok(Some(values.clone())),
-            Some(Data::Floats(_)) => Err(format!("input {}: floats instead of integers", value.name)),
+            Some(Data::Floats(_)) => {
+                Err(format!("input {}: floats instead of integers", value.name))
+            }
             None => Err(format!("input {} depends on the inputs of the network", value.name)),
         }
     }

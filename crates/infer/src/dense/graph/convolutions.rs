@@ -18,9 +18,15 @@ struct Sizes {
 }
 
 /// A pair of an attribute; of one dimension, the height gets `default`.
-fn pair(place: &Place<'_, '_>, name: &str, rank: usize, default: usize) -> Result<[usize; 2], Reason> {
+fn pair(
+    place: &Place<'_, '_>,
+    name: &str,
+    rank: usize,
+    default: usize,
+) -> Result<[usize; 2], Reason> {
     let values = place.ints(name)?.unwrap_or(&[]);
-    let sizes = values.iter().map(|&of| length(of).and_then(bounded)).collect::<Result<Vec<_>, _>>()?;
+    let sizes =
+        values.iter().map(|&of| length(of).and_then(bounded)).collect::<Result<Vec<_>, _>>()?;
     match (&sizes[..], rank) {
         ([], _) => Ok([default; 2]),
         (&[width], 1) => Ok([default, width]),
@@ -68,7 +74,8 @@ fn sizes(
                 (last + reach).saturating_sub(size[at])
             };
             let (height, width) = (total(0), total(1));
-            let first = |total: usize| if mode == "SAME_UPPER" { total / 2 } else { total.div_ceil(2) };
+            let first =
+                |total: usize| if mode == "SAME_UPPER" { total / 2 } else { total.div_ceil(2) };
             let (top, left) = (first(height), first(width));
             [top, left, height - top, width - left]
         }
@@ -153,7 +160,9 @@ pub(super) fn conv<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Im
     let [m, per_group, kh, kw] = four(importer.graph.shape(weight))?;
     let groups = length(place.int("group")?.unwrap_or(1))?;
     if groups == 0 || m % groups != 0 || per_group.checked_mul(groups) != Some(c) {
-        return Err(format!("{groups} groups, weight [{m}, {per_group}, {kh}, {kw}], {c} channels"));
+        return Err(format!(
+            "{groups} groups, weight [{m}, {per_group}, {kh}, {kw}], {c} channels"
+        ));
     }
     let sizes = sizes(place, rank, [h, w], [kh, kw])?;
     let stated = pair(place, "kernel_shape", rank, kh.min(1))?;
@@ -177,7 +186,9 @@ pub(super) fn transposed<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>)
     let [of, per_group, kh, kw] = four(importer.graph.shape(weight))?;
     let groups = length(place.int("group")?.unwrap_or(1))?;
     if groups == 0 || of != c || c % groups != 0 {
-        return Err(format!("{groups} groups, weight [{of}, {per_group}, {kh}, {kw}], {c} channels"));
+        return Err(format!(
+            "{groups} groups, weight [{of}, {per_group}, {kh}, {kw}], {c} channels"
+        ));
     }
     if let Some(shape) = place.ints("output_shape")? {
         return Err(format!("attribute output_shape is {shape:?}"));
@@ -198,7 +209,8 @@ pub(super) fn transposed<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>)
     let m = per_group.checked_mul(groups).ok_or("a shape that overflows")?;
     let bias = bias(importer, place, m)?;
     let epilogue = Epilogue::default();
-    let operation = Operation::Transposed(Transposed { stride, dilation, pads, groups, epilogue });
+    let conv = Transposed { stride, dilation, pads, output_padding: added, groups, epilogue };
+    let operation = Operation::Transposed(conv);
     let output = importer.floats(place, operation, &[input, weight, bias], &[n, m, oh, ow])?;
     restored(importer, place, output, rank)
 }
@@ -219,7 +231,9 @@ pub(super) fn pool<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Im
     let [oh, ow] = sizes.output([h, w], rounds_up).ok_or("a kernel larger than the input")?;
     let counts_pads = place.flag("count_include_pad", false)?;
     let Sizes { stride, dilation, pads, .. } = sizes;
-    if pads[0].max(pads[2]) >= kernel[0] * dilation[0] || pads[1].max(pads[3]) >= kernel[1] * dilation[1] {
+    if pads[0].max(pads[2]) >= kernel[0] * dilation[0]
+        || pads[1].max(pads[3]) >= kernel[1] * dilation[1]
+    {
         return Err(format!("pads {pads:?} of a kernel of {kernel:?}"));
     }
     let pool = Pool { is_max, kernel, stride, dilation, pads, counts_pads, rounds_up };
@@ -236,7 +250,9 @@ pub(super) fn pad<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Imp
     }
     let value = match place.set < 11 {
         true => place.float("value", 0.0)?,
-        false => place.floats(&importer.graph, 2)?.and_then(|list| list.first().copied()).unwrap_or(0.0),
+        false => {
+            place.floats(&importer.graph, 2)?.and_then(|list| list.first().copied()).unwrap_or(0.0)
+        }
     };
     let name = if place.set < 11 { "pads" } else { "" };
     let pads = place.ints_or_input(&importer.graph, name, 1)?.ok_or("no pads")?;

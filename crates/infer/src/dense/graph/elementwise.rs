@@ -102,17 +102,25 @@ fn power<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Imported {
     let (base, mut exponent) = (place.input(0)?, place.input(1)?);
     let value = &importer.graph.values[exponent];
     let is_float = importer.graph.values[base].element == Element::Float;
-    if let (true, Some(Data::Integers(_)), Some(data)) = (is_float, &value.constant, &value.constant) {
+    if let (true, Some(Data::Integers(_)), Some(data)) =
+        (is_float, &value.constant, &value.constant)
+    {
         let (name, shape) = (value.name.clone(), value.shape.clone());
         let constant = Some(Data::Floats(data.to_floats()));
         let element = Element::Float;
         exponent = importer.graph.add(Value { name, shape, element, constant });
     }
     let value = &importer.graph.values[exponent];
-    if is_float && value.scalar() == Some(2.0) && value.shape.len() <= importer.graph.shape(base).len() {
+    if is_float
+        && value.scalar() == Some(2.0)
+        && value.shape.len() <= importer.graph.shape(base).len()
+    {
         return importer.function(place, Function::Mul, &[base, base]).map(|id| vec![id]);
     }
-    if is_float && value.scalar() == Some(0.5) && value.shape.len() <= importer.graph.shape(base).len() {
+    if is_float
+        && value.scalar() == Some(0.5)
+        && value.shape.len() <= importer.graph.shape(base).len()
+    {
         return importer.function(place, Function::Sqrt, &[base]).map(|id| vec![id]);
     }
     importer.function(place, Function::Pow, &[base, exponent]).map(|id| vec![id])

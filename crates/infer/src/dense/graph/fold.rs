@@ -41,12 +41,7 @@ pub(super) fn gather<T: Copy>(
 }
 
 /// As [`gather`], of data.
-pub(super) fn gather_data(
-    data: &Data,
-    offset: usize,
-    strides: &[isize],
-    shape: &[usize],
-) -> Data {
+pub(super) fn gather_data(data: &Data, offset: usize, strides: &[isize], shape: &[usize]) -> Data {
     match data {
         Data::Floats(values) => Data::Floats(gather(values, offset, strides, shape).into()),
         Data::Integers(values) => Data::Integers(gather(values, offset, strides, shape).into()),
@@ -98,7 +93,9 @@ pub(super) fn concat(parts: &[&Value], axis: usize, shape: &[usize]) -> Option<D
         let lists: Vec<(usize, Arc<[f32]>)> =
             lists.map(|(len, data)| Some((len, data?.to_floats()))).collect::<Option<_>>()?;
         for at in 0..outer {
-            lists.iter().for_each(|(len, data)| joined.extend_from_slice(&data[at * len..][..*len]));
+            lists
+                .iter()
+                .for_each(|(len, data)| joined.extend_from_slice(&data[at * len..][..*len]));
         }
         return Some(Data::Floats(joined.into()));
     }

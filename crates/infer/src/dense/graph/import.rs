@@ -7,8 +7,8 @@ use half::f16;
 
 use super::attributes::{Place, Reason};
 use super::{
-    Data, Element, Graph, Id, Node, Operation, Value, View, broadcast, convolutions, elementwise, fold,
-    indexing, num_elements, products, reductions, resizing, views,
+    Data, Element, Graph, Id, Node, Operation, Value, View, broadcast, convolutions, elementwise,
+    fold, indexing, num_elements, products, reductions, resizing, views,
 };
 use crate::dense::function::Function;
 use crate::dense::refuse;
@@ -204,7 +204,9 @@ impl<'a> Importer<'a> {
             "ReduceSum" | "ReduceMean" | "ReduceMax" | "ReduceMin" => {
                 reductions::reduce(self, place)
             }
-            "ArgMax" | "TopK" | "Gather" | "Range" | "ConstantOfShape" => indexing::import(self, place),
+            "ArgMax" | "TopK" | "Gather" | "Range" | "ConstantOfShape" => {
+                indexing::import(self, place)
+            }
             "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" | "Slice" | "Split"
             | "Expand" | "Tile" | "Concat" | "Identity" | "Dropout" | "Cast" | "Shape" | "Size" => {
                 views::import(self, place)

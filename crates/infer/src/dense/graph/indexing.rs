@@ -86,7 +86,8 @@ fn range<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Imported {
         data.ok_or_else(|| format!("input {} is not a constant of one element", value.name))
     };
     let (start, limit, delta) = (of(0)?, of(1)?, of(2)?);
-    let value = |shape, element, data| Value { name: String::new(), shape, element, constant: Some(data) };
+    let value =
+        |shape, element, data| Value { name: String::new(), shape, element, constant: Some(data) };
     if let (Data::Integers(start), Data::Integers(limit), Data::Integers(delta)) =
         (&start, &limit, &delta)
     {
@@ -97,11 +98,16 @@ fn range<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Imported {
             delta => span.div_euclid(delta.into()) + i128::from(span.rem_euclid(delta.into()) != 0),
         };
         // The quotient is rounded up whatever the sign of the step.
-        let num = if delta < 0 { (-span + i128::from(-delta) - 1) / i128::from(-delta) } else { num };
+        let num =
+            if delta < 0 { (-span + i128::from(-delta) - 1) / i128::from(-delta) } else { num };
         let num = usize::try_from(num.max(0)).ok().filter(|&num| num <= MAX_MADE);
         let num = num.ok_or("a range of too many elements")?;
         let list: Vec<i64> = (0..num as i64).map(|at| start + at * delta).collect();
-        return Ok(vec![importer.graph.add(value(vec![num], Element::Integer, Data::Integers(list.into())))]);
+        return Ok(vec![importer.graph.add(value(
+            vec![num],
+            Element::Integer,
+            Data::Integers(list.into()),
+        ))]);
     }
     let (start, limit, delta) = (start.to_floats()[0], limit.to_floats()[0], delta.to_floats()[0]);
     let num = ((f64::from(limit) - f64::from(start)) / f64::from(delta)).ceil().max(0.0);

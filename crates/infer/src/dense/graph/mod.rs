@@ -207,6 +207,8 @@ pub(super) struct Transposed {
     pub(super) dilation: [usize; 2],
     /// What is cut at the top, left, bottom and right.
     pub(super) pads: [usize; 4],
+    /// What is added at the bottom and right.
+    pub(super) output_padding: [usize; 2],
     /// Groups of channels.
     pub(super) groups: usize,
     /// What follows the sum.

@@ -101,7 +101,8 @@ fn channel_values<'a>(
     at: usize,
     num: usize,
 ) -> Result<Arc<[f32]>, Reason> {
-    let values = place.floats(&importer.graph, at)?.ok_or_else(|| format!("input {at} is missing"))?;
+    let values =
+        place.floats(&importer.graph, at)?.ok_or_else(|| format!("input {at} is missing"))?;
     match values.len() == num {
         true => Ok(values),
         false => Err(format!("input {at} has {} values for {num} channels", values.len())),
@@ -182,4 +183,3 @@ pub(super) fn group_norm<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>)
     let affine = Operation::Affine(Affine { axis: 1, scale, shift });
     importer.floats(place, affine, &[normal], &shape).map(|id| vec![id])
 }
-

@@ -76,13 +76,12 @@ pub(super) fn reduce<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> 
         "ReduceMax" => Reduction::Max,
         _ => Reduction::Min,
     };
-    let reduced = shape.iter().enumerate().filter_map(|(at, &length)| {
-        match (axes.contains(&at), keeps) {
+    let reduced =
+        shape.iter().enumerate().filter_map(|(at, &length)| match (axes.contains(&at), keeps) {
             (true, true) => Some(1),
             (true, false) => None,
             (false, _) => Some(length),
-        }
-    });
+        });
     let reduced: Vec<usize> = reduced.collect();
     let operation = Operation::Reduce { kind, axes, keeps };
     importer.floats(place, operation, &[input], &reduced).map(|id| vec![id])

@@ -152,7 +152,8 @@ fn slice<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Imported {
     let input = place.input(0)?;
     let from = importer.graph.shape(input).to_vec();
     let list = |name, at| place.ints_or_input(&importer.graph, name, at);
-    let (starts, ends) = (list("starts", 1)?.ok_or("no starts")?, list("ends", 2)?.ok_or("no ends")?);
+    let (starts, ends) =
+        (list("starts", 1)?.ok_or("no starts")?, list("ends", 2)?.ok_or("no ends")?);
     let axes = list("axes", 3)?.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = list("steps", 4)?.unwrap_or_else(|| vec![1; starts.len()]);
     if ends.len() != starts.len() || axes.len() != starts.len() || steps.len() != starts.len() {
@@ -170,7 +171,13 @@ fn slice<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Imported {
             0 => return Err("a step of 0".into()),
             step if step > 0 => {
                 let first = start.clamp(0, size);
-                (first, (end.clamp(0, size) - first).max(0).cast_unsigned().div_ceil(step.unsigned_abs()))
+                (
+                    first,
+                    (end.clamp(0, size) - first)
+                        .max(0)
+                        .cast_unsigned()
+                        .div_ceil(step.unsigned_abs()),
+                )
             }
             step => {
                 let first = start.clamp(0, size - 1);
@@ -313,8 +320,8 @@ fn concat<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Imported {
     shape[axis] = 0;
     for &part in &parts {
         let of = importer.graph.shape(part);
-        let is_alike = of.len() == shape.len()
-            && (0..shape.len()).all(|at| at == axis || of[at] == shape[at]);
+        let is_alike =
+            of.len() == shape.len() && (0..shape.len()).all(|at| at == axis || of[at] == shape[at]);
         if !is_alike {
             return Err(format!("parts of {:?} and {of:?}", importer.graph.shape(first)));
         }
@@ -415,4 +422,3 @@ pub(super) fn depth_space<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>
     let moved = importer.permute(place, split, order.to_vec())?;
     importer.reshape(place, moved, &outer).map(|id| vec![id])
 }
-

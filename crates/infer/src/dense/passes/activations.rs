@@ -9,7 +9,9 @@ pub(super) fn run(graph: &mut Graph) {
     let uses = Uses::of(graph);
     for at in 0..graph.nodes.len() {
         let found = match graph.nodes[at].operation {
-            Operation::Elementwise(Function::Mul) => gated(graph, &uses, at).or_else(|| sixth(graph, &uses, at)),
+            Operation::Elementwise(Function::Mul) => {
+                gated(graph, &uses, at).or_else(|| sixth(graph, &uses, at))
+            }
             Operation::Elementwise(Function::Div) => sixth(graph, &uses, at),
             _ => None,
         };
@@ -64,8 +66,12 @@ fn sixth(graph: &Graph, uses: &Uses, at: usize) -> Option<(Function, Id)> {
     };
     let &[a, b] = &pair[..] else { return None };
     [(a, b), (b, a)].into_iter().find_map(|(x, gate)| {
-        let (Function::Clip(0.0, 6.0), clipped) = function_of(graph, uses, gate)? else { return None };
-        let (Function::Add, sum) = function_of(graph, uses, *clipped.first()?)? else { return None };
+        let (Function::Clip(0.0, 6.0), clipped) = function_of(graph, uses, gate)? else {
+            return None;
+        };
+        let (Function::Add, sum) = function_of(graph, uses, *clipped.first()?)? else {
+            return None;
+        };
         let &[p, q] = &sum[..] else { return None };
         let is_shift = |id: Id, three: Id| id == x && graph.values[three].scalar() == Some(3.0);
         (is_shift(p, q) || is_shift(q, p)).then_some((Function::HardSwish, x))

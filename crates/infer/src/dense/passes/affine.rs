@@ -10,7 +10,9 @@ use super::uses::{Uses, tidy};
 pub(super) fn run(graph: &mut Graph) {
     let mut uses = Uses::of(graph);
     for at in 0..graph.nodes.len() {
-        if as_affine(graph, &uses, at).is_some() || matches!(graph.nodes[at].operation, Operation::Affine(_)) {
+        if as_affine(graph, &uses, at).is_some()
+            || matches!(graph.nodes[at].operation, Operation::Affine(_))
+        {
             if into_weights(graph, &uses, at).is_some() {
                 uses = Uses::of(graph);
             }
@@ -43,9 +45,11 @@ fn along(value: &Value, rank: usize, axis: usize, length: usize) -> Option<Vec<f
         return (value.shape.len() <= rank).then(|| vec![f64::from(floats[0]); length]);
     }
     let missing = rank.checked_sub(value.shape.len())?;
-    let is_along = value.shape.iter().enumerate().all(|(at, &of)| {
-        of == 1 || (at + missing == axis && of == length)
-    });
+    let is_along = value
+        .shape
+        .iter()
+        .enumerate()
+        .all(|(at, &of)| of == 1 || (at + missing == axis && of == length));
     is_along.then(|| floats.iter().map(|&float| f64::from(float)).collect())
 }
 
@@ -138,10 +142,12 @@ fn from_input(graph: &mut Graph, uses: &Uses, at: usize) -> Option<()> {
     let Operation::Product(_) = node.operation else { return None };
     let (x, weight) = (node.inputs[0], node.inputs[1]);
     let (_, scale) = uses.producer(graph, x)?;
-    let (Operation::Elementwise(Function::Mul), &[a, b]) = (&scale.operation, &scale.inputs[..]) else {
+    let (Operation::Elementwise(Function::Mul), &[a, b]) = (&scale.operation, &scale.inputs[..])
+    else {
         return None;
     };
-    let (source, factors): (Id, Id) = if graph.values[b].constant.is_some() { (a, b) } else { (b, a) };
+    let (source, factors): (Id, Id) =
+        if graph.values[b].constant.is_some() { (a, b) } else { (b, a) };
     let shape = graph.shape(x).to_vec();
     let &[k, n] = graph.shape(weight) else { return None };
     if graph.shape(source) != shape {
@@ -176,7 +182,12 @@ pub(super) fn spell_out(graph: &mut Graph) {
         node.operation = Operation::Elementwise(Function::Add);
         node.inputs = vec![product, shift];
         let operation = Operation::Elementwise(Function::Mul);
-        graph.nodes.push(Node { name, operation, inputs: vec![input, scale], outputs: vec![product] });
+        graph.nodes.push(Node {
+            name,
+            operation,
+            inputs: vec![input, scale],
+            outputs: vec![product],
+        });
     }
     tidy(graph);
 }

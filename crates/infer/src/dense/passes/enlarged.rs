@@ -4,14 +4,16 @@ use super::super::graph::{Coordinates, Graph, Operation, Resize, Rounding};
 use super::uses::{Uses, tidy};
 
 /// The most multiplications that a convolution may do more when it reads an enlargement.
-const MAX_MORE: usize = 64 << 20;
+const MAX_MORE: usize = 128 << 20;
 
 /// Whether a resize repeats every element twice, down and right.
 pub(in super::super) fn is_double(resize: &Resize, from: &[usize], to: &[usize]) -> bool {
     let rank = from.len();
     (rank - 2..rank).all(|axis| {
         let scale = f64::from(resize.scales[axis + 2 - rank]);
-        to[axis] == 2 * from[axis] && scale == 2.0 && (0..to[axis]).all(|x| nearest(resize, x, scale) == x / 2)
+        to[axis] == 2 * from[axis]
+            && scale == 2.0
+            && (0..to[axis]).all(|x| nearest(resize, x, scale) == x / 2)
     }) && !resize.is_linear
 }
 
@@ -38,7 +40,9 @@ pub(super) fn run(graph: &mut Graph) {
         let node = &graph.nodes[at];
         let Operation::Resize(resize) = &node.operation else { continue };
         let (input, output) = (node.inputs[0], node.outputs[0]);
-        if is_double(resize, graph.shape(input), graph.shape(output)) && graph.shape(input).len() == 4 {
+        if is_double(resize, graph.shape(input), graph.shape(output))
+            && graph.shape(input).len() == 4
+        {
             let uses = Uses::of(graph);
             let _ = into_readers(graph, &uses, at).or_else(|| into_writer(graph, &uses, at));
         }

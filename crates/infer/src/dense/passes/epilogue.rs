@@ -50,7 +50,10 @@ pub(super) fn activations(graph: &mut Graph) {
         let uses = Uses::of(graph);
         let (input, output) = (graph.nodes[at].inputs[0], graph.nodes[at].outputs[0]);
         let takers = match uses.producer(graph, input) {
-            Some((_, node)) if matches!(node.operation, Operation::Concat { .. }) && uses.is_read_once(input) => {
+            Some((_, node))
+                if matches!(node.operation, Operation::Concat { .. })
+                    && uses.is_read_once(input) =>
+            {
                 let takers = node.inputs.iter().map(|&part| taker(graph, &uses, part));
                 takers.collect::<Option<Vec<usize>>>()
             }
@@ -91,7 +94,8 @@ pub(super) fn residuals(graph: &mut Graph) {
 
 fn residual(graph: &mut Graph, at: usize) -> Option<()> {
     let node = &graph.nodes[at];
-    let (Operation::Elementwise(Function::Add), &[a, b]) = (&node.operation, &node.inputs[..]) else {
+    let (Operation::Elementwise(Function::Add), &[a, b]) = (&node.operation, &node.inputs[..])
+    else {
         return None;
     };
     let output = node.outputs[0];

@@ -24,10 +24,13 @@ fn softmax_of(graph: &Graph, uses: &Uses, id: Id) -> Option<(Id, usize)> {
 
 fn of_sum(graph: &mut Graph, uses: &Uses, at: usize) -> Option<()> {
     let node = &graph.nodes[at];
-    let Operation::Reduce { kind: Reduction::Sum, axes, keeps } = &node.operation else { return None };
+    let Operation::Reduce { kind: Reduction::Sum, axes, keeps } = &node.operation else {
+        return None;
+    };
     let (&[summed], keeps, product) = (&axes[..], *keeps, node.inputs[0]) else { return None };
     let (_, product) = uses.producer(graph, product)?;
-    let (Operation::Elementwise(Function::Mul), &[a, b]) = (&product.operation, &product.inputs[..])
+    let (Operation::Elementwise(Function::Mul), &[a, b]) =
+        (&product.operation, &product.inputs[..])
     else {
         return None;
     };
@@ -80,20 +83,32 @@ fn of_convolution(graph: &mut Graph, uses: &Uses, at: usize) -> Option<()> {
     // [N, 1, H, W] of the expectation, which has the other dimensions in their old order.
     let name = graph.nodes[at].name.clone();
     let shape = graph.shape(source).to_vec();
-    let kept: Vec<usize> = shape.iter().enumerate().map(|(at, &of)| if at == axis { 1 } else { of }).collect();
+    let kept: Vec<usize> =
+        shape.iter().enumerate().map(|(at, &of)| if at == axis { 1 } else { of }).collect();
     let output = graph.nodes[at].outputs[0];
     let expected = graph.add_floats("", &kept);
     let node = &mut graph.nodes[at];
     node.operation = Operation::View(View::Permute(order));
     node.inputs = vec![expected];
     let _ = output;
-    let squeezed: Vec<usize> = (0..shape.len()).filter(|&at| at != axis).map(|at| shape[at]).collect();
+    let squeezed: Vec<usize> =
+        (0..shape.len()).filter(|&at| at != axis).map(|at| shape[at]).collect();
     let inner = graph.add_floats("", &squeezed);
     let operation = Operation::Expectation { axis };
     let inputs = vec![source, weights];
-    graph.nodes.push(super::super::graph::Node { name: name.clone(), operation, inputs, outputs: vec![inner] });
+    graph.nodes.push(super::super::graph::Node {
+        name: name.clone(),
+        operation,
+        inputs,
+        outputs: vec![inner],
+    });
     let operation = Operation::View(View::Reshape);
-    graph.nodes.push(super::super::graph::Node { name, operation, inputs: vec![inner], outputs: vec![expected] });
+    graph.nodes.push(super::super::graph::Node {
+        name,
+        operation,
+        inputs: vec![inner],
+        outputs: vec![expected],
+    });
     Some(())
 }
 

@@ -67,7 +67,9 @@ fn focus(graph: &mut Graph, uses: &Uses, at: usize) -> Option<()> {
         let (_, node) = uses.producer(graph, id)?;
         match &node.operation {
             Operation::View(View::Slice { starts, steps })
-                if steps[..] == [1, 1, 2, 2] && starts[..2] == [0, 0] && starts[2..].iter().all(|&of| of < 2) =>
+                if steps[..] == [1, 1, 2, 2]
+                    && starts[..2] == [0, 0]
+                    && starts[2..].iter().all(|&of| of < 2) =>
             {
                 Some((node.inputs[0], [starts[2], starts[3]]))
             }

@@ -74,7 +74,10 @@ fn merge(graph: &mut Graph, members: &[usize]) -> Option<()> {
     weight_shape[0] = total;
     let weight = graph.add_constant("", &weight_shape, weights);
     let bias = graph.add_constant("", &[total], biases);
-    let whole = graph.add_floats(&graph.values[first.outputs[0]].name.clone(), &[shape[0], total, shape[2], shape[3]]);
+    let whole = graph.add_floats(
+        &graph.values[first.outputs[0]].name.clone(),
+        &[shape[0], total, shape[2], shape[3]],
+    );
     let mut start = 0;
     for (&at, of) in members.iter().zip(channels) {
         let node = &mut graph.nodes[at];

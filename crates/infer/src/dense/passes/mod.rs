@@ -32,6 +32,8 @@ pub(super) use views::inverse;
 pub(super) fn run(graph: &mut Graph) {
     uses::tidy(graph);
     activations::run(graph);
+    affine::run(graph);
+    epilogue::activations(graph);
     views::run(graph);
     expectation::run(graph);
     inputs::run(graph);

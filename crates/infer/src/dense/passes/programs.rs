@@ -76,8 +76,10 @@ impl Groups {
     fn may_join(&self, graph: &Graph, uses: &Uses, a: usize, b: usize) -> bool {
         let is_inside = |at: usize| self.group_of[at] == Some(a) || self.group_of[at] == Some(b);
         let domain = |group: usize| {
-            let shapes: Vec<&[usize]> =
-                self.members[group].iter().map(|&at| graph.shape(graph.nodes[at].outputs[0])).collect();
+            let shapes: Vec<&[usize]> = self.members[group]
+                .iter()
+                .map(|&at| graph.shape(graph.nodes[at].outputs[0]))
+                .collect();
             broadcast(&shapes)
         };
         let (Some(of_a), Some(of_b)) = (domain(a), domain(b)) else { return false };
@@ -85,10 +87,12 @@ impl Groups {
             // A smaller result is computed at every place of the larger ones: only where nothing else reads it.
             let is_read_inside = |&at: &usize| {
                 let output = graph.nodes[at].outputs[0];
-                !uses.is_output[output] && uses.readers[output].iter().all(|&reader| is_inside(reader))
+                !uses.is_output[output]
+                    && uses.readers[output].iter().all(|&reader| is_inside(reader))
             };
             let is_smaller = broadcast(&[&of_a, &of_b]).as_deref() == Some(&of_b[..]);
-            if !is_smaller || of_a.len() > of_b.len() || !self.members[a].iter().all(is_read_inside) {
+            if !is_smaller || of_a.len() > of_b.len() || !self.members[a].iter().all(is_read_inside)
+            {
                 return false;
             }
         }
@@ -107,10 +111,14 @@ impl Groups {
             }
             // Groups that were joined are left and entered at all of their nodes.
             match self.group_of[at] {
-                Some(group) => open.extend(self.members[group].iter().copied().filter(|other| *other != at)),
+                Some(group) => {
+                    open.extend(self.members[group].iter().copied().filter(|other| *other != at))
+                }
                 None => {}
             }
-            open.extend(graph.nodes[at].outputs.iter().flat_map(|&id| uses.readers[id].iter().copied()));
+            open.extend(
+                graph.nodes[at].outputs.iter().flat_map(|&id| uses.readers[id].iter().copied()),
+            );
         }
         true
     }
@@ -133,7 +141,8 @@ fn program(graph: &Graph, uses: &Uses, members: &[usize]) -> Option<(Node, bool)
             if let Some(scalar) = value.scalar() {
                 return Operand::Scalar(scalar);
             }
-            if let (1, Element::Boolean, Some(data)) = (value.len(), value.element, &value.constant) {
+            if let (1, Element::Boolean, Some(data)) = (value.len(), value.element, &value.constant)
+            {
                 return Operand::Flag(data.to_floats()[0] != 0.0);
             }
             let place = inputs.iter().position(|of| *of == id).unwrap_or_else(|| {

@@ -18,8 +18,11 @@ impl Uses {
     /// Of all values of a graph.
     pub(in super::super) fn of(graph: &Graph) -> Self {
         let num = graph.values.len();
-        let mut uses =
-            Self { producer: vec![None; num], readers: vec![vec![]; num], is_output: vec![false; num] };
+        let mut uses = Self {
+            producer: vec![None; num],
+            readers: vec![vec![]; num],
+            is_output: vec![false; num],
+        };
         for (at, node) in graph.nodes.iter().enumerate() {
             node.outputs.iter().for_each(|&id| uses.producer[id] = Some(at));
             node.inputs.iter().for_each(|&id| uses.readers[id].push(at));
@@ -29,7 +32,11 @@ impl Uses {
     }
 
     /// The node that writes a value; `None` for inputs, constants and values added since.
-    pub(in super::super) fn producer<'g>(&self, graph: &'g Graph, id: Id) -> Option<(usize, &'g Node)> {
+    pub(in super::super) fn producer<'g>(
+        &self,
+        graph: &'g Graph,
+        id: Id,
+    ) -> Option<(usize, &'g Node)> {
         let at = self.producer.get(id).copied().flatten()?;
         let node = &graph.nodes[at];
         node.outputs.contains(&id).then_some((at, node))
@@ -87,6 +94,7 @@ pub(super) fn tidy(graph: &mut Graph) {
             }
         }
     }
-    let mut nodes: Vec<Option<Node>> = std::mem::take(&mut graph.nodes).into_iter().map(Some).collect();
+    let mut nodes: Vec<Option<Node>> =
+        std::mem::take(&mut graph.nodes).into_iter().map(Some).collect();
     graph.nodes = order.into_iter().filter_map(|at| nodes[at].take()).collect();
 }

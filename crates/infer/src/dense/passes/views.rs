@@ -79,9 +79,9 @@ impl Round<'_> {
         let changed = match self.graph.nodes[at].operation.clone() {
             Operation::View(view) => self.view(at, &view, inputs[0]),
             _ if !self.moves => None,
-            Operation::Elementwise(function) => {
-                self.sink_elementwise(at, &inputs).or_else(|| self.hoist_slices(at, function, &inputs))
-            }
+            Operation::Elementwise(function) => self
+                .sink_elementwise(at, &inputs)
+                .or_else(|| self.hoist_slices(at, function, &inputs)),
             Operation::Affine(affine) => self.sink_affine(at, affine, inputs[0]),
             Operation::Softmax { axis } => {
                 let (order, input) = match self.permuted(inputs[0]) {
@@ -113,7 +113,10 @@ impl Round<'_> {
 
     /// A view of a value, which is computed where that is constant.
     fn add_view(&mut self, name_of: usize, view: View, input: Id, shape: &[usize]) -> Id {
-        if self.graph.values[input].shape == shape && view != View::Reshape && !matches!(view, View::Permute(_)) {
+        if self.graph.values[input].shape == shape
+            && view != View::Reshape
+            && !matches!(view, View::Permute(_))
+        {
             return input;
         }
         let output = self.add_value(input, shape);
@@ -130,7 +133,13 @@ impl Round<'_> {
     }
 
     /// Node `at` becomes a transposition of what `operation` computes before it.
-    fn sink(&mut self, at: usize, operation: Operation, inputs: Vec<Id>, order: Vec<usize>) -> Option<()> {
+    fn sink(
+        &mut self,
+        at: usize,
+        operation: Operation,
+        inputs: Vec<Id>,
+        order: Vec<usize>,
+    ) -> Option<()> {
         let output = self.graph.nodes[at].outputs[0];
         let shape = unpermuted(&self.graph.values[output].shape, &order);
         let inner = self.add_value(output, &shape);
@@ -179,7 +188,8 @@ impl Round<'_> {
     }
 
     fn sink_concat(&mut self, at: usize, axis: usize, inputs: &[Id]) -> Option<()> {
-        let parts: Option<Vec<(Vec<usize>, Id)>> = inputs.iter().map(|&id| self.permuted(id)).collect();
+        let parts: Option<Vec<(Vec<usize>, Id)>> =
+            inputs.iter().map(|&id| self.permuted(id)).collect();
         if let Some(parts) = parts {
             let order = parts.first()?.0.clone();
             if parts.iter().all(|(other, _)| *other == order) {
@@ -194,8 +204,10 @@ impl Round<'_> {
     /// Neighbouring slices of one value become one part.
     fn join_slices(&mut self, at: usize, axis: usize, inputs: &[Id]) -> Option<()> {
         for (place, pair) in inputs.windows(2).enumerate() {
-            let [Some((View::Slice { starts, steps }, a)), Some((View::Slice { starts: next, steps: others }, b))] =
-                [self.view_of(pair[0]), self.view_of(pair[1])]
+            let [
+                Some((View::Slice { starts, steps }, a)),
+                Some((View::Slice { starts: next, steps: others }, b)),
+            ] = [self.view_of(pair[0]), self.view_of(pair[1])]
             else {
                 continue;
             };
@@ -247,7 +259,9 @@ impl Round<'_> {
                     let missing = to.len() - from.len();
                     let is_one = |at: usize| from[at] == 1;
                     let pick = |list: &[usize], one: usize| -> Vec<usize> {
-                        (0..from.len()).map(|at| if is_one(at) { one } else { list[missing + at] }).collect()
+                        (0..from.len())
+                            .map(|at| if is_one(at) { one } else { list[missing + at] })
+                            .collect()
                     };
                     let (starts, steps, shape) = (pick(&starts, 0), pick(&steps, 1), pick(&to, 1));
                     self.add_view(reader, View::Slice { starts, steps }, input, &shape)
@@ -297,8 +311,10 @@ impl Round<'_> {
             }
             (View::Slice { starts, steps }, View::Slice { starts: inner, steps: strides }) => {
                 let starts = starts.iter().zip(&inner).zip(&strides);
-                let starts = starts.map(|((start, inner), stride)| inner + start * stride).collect();
-                let steps = steps.iter().zip(&strides).map(|(step, stride)| step * stride).collect();
+                let starts =
+                    starts.map(|((start, inner), stride)| inner + start * stride).collect();
+                let steps =
+                    steps.iter().zip(&strides).map(|(step, stride)| step * stride).collect();
                 (View::Slice { starts, steps }, source)
             }
             (View::Slice { starts, steps }, View::Permute(order)) if self.moves => {
@@ -318,7 +334,13 @@ impl Round<'_> {
     }
 
     /// A slice within one part of a concatenation is a slice of the part.
-    fn slice_of_concat(&mut self, at: usize, starts: &[usize], steps: &[usize], input: Id) -> Option<()> {
+    fn slice_of_concat(
+        &mut self,
+        at: usize,
+        starts: &[usize],
+        steps: &[usize],
+        input: Id,
+    ) -> Option<()> {
         let (_, node) = self.uses.producer(self.graph, input)?;
         let Operation::Concat { axis } = node.operation else { return None };
         let parts = node.inputs.clone();
@@ -354,4 +376,3 @@ pub(in super::super) fn inverse(order: &[usize]) -> Vec<usize> {
 fn unpermuted(shape: &[usize], order: &[usize]) -> Vec<usize> {
     inverse(order).iter().map(|&at| shape[at]).collect()
 }
-

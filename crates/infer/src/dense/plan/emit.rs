@@ -5,8 +5,14 @@ use std::sync::Arc;
 
 use det_post_ops::dense::arg_max::ArgMax;
 use det_post_ops::dense::conv::{Conv, ConvParameters, ConvRegions, Geometry, Products};
+use det_post_ops::dense::conv_transpose::{
+    ConvTranspose, ConvTransposeParameters, TransposeGeometry,
+};
+use det_post_ops::dense::matmul::{MatMul, MatMulRegions, RightWeights};
 use det_post_ops::dense::pointwise::Program;
-use det_post_ops::dense::{Activation, Epilogue, Region, Residual, Window, pool, reduce, resize, softmax};
+use det_post_ops::dense::{
+    Activation, Epilogue, Region, Residual, Window, pool, reduce, resize, softmax,
+};
 
 use super::super::graph::{self, Data, Element, Graph, Id, Node, Operation};
 use super::super::program::Instructions;
@@ -42,7 +48,8 @@ pub(super) fn emit(
         }
     }
     for (id, target) in output_copies {
-        let Some(node) = emitter.producer[id].map(|at| &graph.nodes[at]).or(graph.nodes.last()) else {
+        let Some(node) = emitter.producer[id].map(|at| &graph.nodes[at]).or(graph.nodes.last())
+        else {
             return refuse("a network without nodes");
         };
         let source = emitter.region(node, id)?;
@@ -93,8 +100,15 @@ impl Emitter<'_> {
     }
 
     /// A buffer of a window.
-    fn work(&mut self, node: &Node, element: ElementType, window: Option<Window>) -> Result<Region> {
-        let Some(window) = window else { return failed(node, "more than 6 dimensions, or too large") };
+    fn work(
+        &mut self,
+        node: &Node,
+        element: ElementType,
+        window: Option<Window>,
+    ) -> Result<Region> {
+        let Some(window) = window else {
+            return failed(node, "more than 6 dimensions, or too large");
+        };
         let buffer = self.buffer(element, window.end().unwrap_or(0), Role::Work);
         Ok(Region { buffer, window })
     }
@@ -106,7 +120,10 @@ impl Emitter<'_> {
         }
         let value = &self.graph.values[id];
         let Some(window) = Window::contiguous(&value.shape) else {
-            return failed(node, &format!("shape {:?}: up to 6 dimensions are covered", value.shape));
+            return failed(
+                node,
+                &format!("shape {:?}: up to 6 dimensions are covered", value.shape),
+            );
         };
         let region = if let Some(data) = &value.constant {
             let (element, role) = match data {
@@ -162,7 +179,9 @@ impl Emitter<'_> {
         if let Some(&region) = self.readable.get(&id) {
             return Ok(region);
         }
-        let &[n, c, h, w] = region.window.dims() else { return failed(node, "an input that is no map") };
+        let &[n, c, h, w] = region.window.dims() else {
+            return failed(node, "an input that is no map");
+        };
         let pixel = c.next_multiple_of(8);
         let target = self.work(node, wanted, Window::channels_last([n, c, h, w], pixel))?;
         self.copy(node, region, target)?;
@@ -253,7 +272,9 @@ impl Emitter<'_> {
         let input = self.maps(node, node.inputs[0])?;
         let (residual, output) = (self.residual(node, &conv.epilogue)?, self.output(node, 0)?);
         let (weights, bias) = (self.constant(node, 1)?, self.constant(node, 2)?);
-        let &[_, _, kh, kw] = self.graph.shape(node.inputs[1]) else { return failed(node, "a weight") };
+        let &[_, _, kh, kw] = self.graph.shape(node.inputs[1]) else {
+            return failed(node, "a weight");
+        };
         let parameters = ConvParameters {
             num_outputs: output.window.dims()[1],
             num_inputs: input.window.dims()[1],
@@ -290,75 +311,106 @@ impl Emitter<'_> {
         }
     }
 
-    /// A transposed convolution whose kernel is its stride: a 1x1 convolution for each place of the kernel.
     fn transposed(&mut self, node: &Node, conv: &graph::Transposed) -> Result<()> {
         let input = self.maps(node, node.inputs[0])?;
         let (residual, output) = (self.residual(node, &conv.epilogue)?, self.output(node, 0)?);
         let (weights, bias) = (self.constant(node, 1)?, self.constant(node, 2)?);
-        let &[c, m, kh, kw] = self.graph.shape(node.inputs[1]) else { return failed(node, "a weight") };
-        if conv.groups != 1 || conv.pads != [0; 4] || conv.stride != [kh, kw] {
-            return failed(node, "a transposed convolution whose kernel is not its stride");
-        }
+        let &[c, _, kh, kw] = self.graph.shape(node.inputs[1]) else {
+            return failed(node, "a weight");
+        };
+        let num_outputs = output.window.dims()[1];
+        let parameters = ConvTransposeParameters {
+            num_inputs: c,
+            num_outputs,
+            weights: &weights,
+            bias: Some(&bias),
+        };
+        let geometry = TransposeGeometry {
+            kernel: [kh, kw],
+            stride: conv.stride,
+            dilation: conv.dilation,
+            pads: conv.pads,
+            output_padding: conv.output_padding,
+            groups: conv.groups,
+        };
         let epilogue = self.epilogue(node, &conv.epilogue)?;
-        let &[_, _, h, w] = input.window.dims() else { return failed(node, "an input that is no map") };
-        for tap in 0..kh * kw {
-            let (ky, kx) = (tap / kw, tap % kw);
-            let at_tap = |region: Region| {
-                let window = region.window.slice(2, ky, kh, h).and_then(|rows| rows.slice(3, kx, kw, w));
-                window.map(|window| Region { window, ..region })
-            };
-            let Some(output) = at_tap(output) else { return failed(node, "an output padding") };
-            let turned: Vec<f32> =
-                (0..m * c).map(|at| weights[((at % c) * m + at / c) * kh * kw + tap]).collect();
-            let parameters =
-                ConvParameters { num_outputs: m, num_inputs: c, weights: &turned, bias: Some(&bias) };
-            let regions = ConvRegions { input, residual: residual.and_then(at_tap), output };
-            self.push_conv(node, &parameters, Geometry::of_kernel([1, 1]), epilogue, regions)?;
+        let num_products = input.window.len() / c.max(1) * weights.len();
+        match ConvTranspose::new(&parameters, geometry, epilogue, self.products()) {
+            Ok(conv) => {
+                let regions = ConvRegions { input, residual, output };
+                self.push(node, Kind::Transposed { conv: Box::new(conv), regions, num_products });
+                Ok(())
+            }
+            Err(error) => failed(node, error.message()),
         }
-        Ok(())
     }
 
-    /// A product of rows and a constant matrix: a 1x1 convolution over the rows.
     fn product(&mut self, node: &Node, epilogue: &graph::Epilogue) -> Result<()> {
-        let &[k, n] = self.graph.shape(node.inputs[1]) else {
-            return failed(node, "a product of two values that depend on the inputs of the network");
-        };
-        if self.graph.values[node.inputs[1]].constant.is_none() {
-            return failed(node, "a product of two values that depend on the inputs of the network");
-        }
-        let (weights, bias) = (self.constant(node, 1)?, self.constant(node, 2)?);
         let (residual, output) = (self.residual(node, epilogue)?, self.output(node, 0)?);
-        let mut input = self.region(node, node.inputs[0])?;
-        let rows = input.window.len() / k.max(1);
-        let as_maps = |region: Region, channels: usize| {
-            let window = region.window.reshape(&[rows, channels])?.reshape(&[1, rows, 1, channels])?;
-            let window = window.permute(&[0, 3, 1, 2])?;
+        let left = self.features(node, node.inputs[0])?;
+        let weight = &self.graph.values[node.inputs[1]];
+        let bias = self.constant(node, 2)?;
+        let (applied, products) = (self.epilogue(node, epilogue)?, self.products());
+        let k = left.window.dims().last().copied().unwrap_or(1);
+        let num_products = output.window.len() * k;
+        let (&[_, n], Some(weights)) = (&weight.shape[..], weight.floats()) else {
+            if bias.iter().any(|&value| value != 0.0) {
+                return failed(node, "a bias of a product of two values that depend on inputs");
+            }
+            let right = self.features(node, node.inputs[1])?;
+            let batch = &output.window.dims()[..output.window.rank().saturating_sub(2)];
+            let wide = |region: Region| {
+                let [.., rows, columns] = region.window.dims() else { return None };
+                let dims = [batch, &[*rows, *columns]].concat();
+                region.window.broadcast(&dims).map(|window| Region { window, ..region })
+            };
+            let (Some(left), Some(right)) = (wide(left), wide(right)) else {
+                return failed(node, "matrices that cannot be broadcast");
+            };
+            let product = Box::new(MatMul::of_windows(applied, products));
+            let regions = MatMulRegions { left, right: Some(right), residual, output };
+            self.push(node, Kind::MatMul { product, regions, num_products, num_weights: 0 });
+            return Ok(());
+        };
+        let rows = left.window.len() / k.max(1);
+        let flat = |region: Region, columns: usize| {
+            let window = region.window.reshape(&[rows, columns])?;
             Some(Region { window, ..region })
         };
-        let element = self.buffers[input.buffer].element;
-        let mut maps = as_maps(input, k).filter(|region| is_channels_last(&region.window) && element == self.feature());
-        if maps.is_none() {
-            let target = self.work(node, self.feature(), padded_rows(input.window.dims()))?;
-            self.copy(node, input, target)?;
-            input = target;
-            maps = as_maps(input, k);
+        // Rows of all leading dimensions at once, where strides name them.
+        let residual_flat = residual.map(|region| flat(region, n));
+        let (left, residual, output) = match (flat(left, k), residual_flat, flat(output, n)) {
+            (Some(left), None, Some(output)) => (left, None, output),
+            (Some(left), Some(Some(residual)), Some(output)) => (left, Some(residual), output),
+            _ => (left, residual, output),
+        };
+        let right =
+            RightWeights { num_inputs: k, num_outputs: n, weights: &weights, bias: Some(&bias) };
+        match MatMul::with_weights(&right, applied, products) {
+            Ok(product) => {
+                let regions = MatMulRegions { left, right: None, residual, output };
+                let (product, num_weights) = (Box::new(product), weights.len());
+                self.push(node, Kind::MatMul { product, regions, num_products, num_weights });
+                Ok(())
+            }
+            Err(error) => failed(node, error.message()),
         }
-        let (Some(input), Some(output)) = (maps, as_maps(output, n)) else {
-            return failed(node, "rows that no strides name");
-        };
-        let residual = match residual {
-            None => None,
-            Some(region) => match as_maps(region, n) {
-                Some(region) => Some(region),
-                None => return failed(node, "rows of a residual that no strides name"),
-            },
-        };
-        let turned: Vec<f32> = (0..k * n).map(|at| weights[(at % k) * n + at / k]).collect();
-        let parameters =
-            ConvParameters { num_outputs: n, num_inputs: k, weights: &turned, bias: Some(&bias) };
-        let epilogue = self.epilogue(node, epilogue)?;
-        let regions = ConvRegions { input, residual, output };
-        self.push_conv(node, &parameters, Geometry::of_kernel([1, 1]), epilogue, regions)
+    }
+
+    /// A value as elements of products.
+    fn features(&mut self, node: &Node, id: Id) -> Result<Region> {
+        let region = self.region(node, id)?;
+        let wanted = self.feature();
+        if self.buffers[region.buffer].element == wanted {
+            return Ok(region);
+        }
+        if let Some(&region) = self.readable.get(&id) {
+            return Ok(region);
+        }
+        let target = self.work(node, wanted, padded_rows(region.window.dims()))?;
+        self.copy(node, region, target)?;
+        self.readable.insert(id, target);
+        Ok(target)
     }
 
     fn pool(&mut self, node: &Node, of: &graph::Pool) -> Result<()> {
@@ -394,8 +446,12 @@ impl Emitter<'_> {
         };
         let method = match (of.is_linear, of.rounding) {
             (true, _) => resize::Method::Linear,
-            (_, graph::Rounding::PreferFloor) => resize::Method::Nearest(resize::Nearest::RoundPreferFloor),
-            (_, graph::Rounding::PreferCeil) => resize::Method::Nearest(resize::Nearest::RoundPreferCeil),
+            (_, graph::Rounding::PreferFloor) => {
+                resize::Method::Nearest(resize::Nearest::RoundPreferFloor)
+            }
+            (_, graph::Rounding::PreferCeil) => {
+                resize::Method::Nearest(resize::Nearest::RoundPreferCeil)
+            }
             (_, graph::Rounding::Floor) => resize::Method::Nearest(resize::Nearest::Floor),
             (_, graph::Rounding::Ceil) => resize::Method::Nearest(resize::Nearest::Ceil),
         };
@@ -448,7 +504,8 @@ impl Emitter<'_> {
         output: Region,
     ) -> Result<()> {
         let dims = input.window.dims().iter().enumerate();
-        let kept: Vec<usize> = dims.map(|(at, &of)| if axes.contains(&at) { 1 } else { of }).collect();
+        let kept: Vec<usize> =
+            dims.map(|(at, &of)| if axes.contains(&at) { 1 } else { of }).collect();
         let Some(window) = output.window.reshape(&kept) else {
             return failed(node, &format!("an output of {:?} as {kept:?}", output.window.dims()));
         };
@@ -477,7 +534,10 @@ impl Emitter<'_> {
             outputs: vec![super::super::program::Operand::Result(0)],
         };
         let program = Box::new(product.build(&[false, false])?);
-        self.push(node, Kind::Pointwise { program, sources: vec![shares, weights], targets: vec![shares] });
+        self.push(
+            node,
+            Kind::Pointwise { program, sources: vec![shares, weights], targets: vec![shares] },
+        );
         self.push_reduce(node, reduce::Reduction::Sum, &[axis], shares, output)
     }
 

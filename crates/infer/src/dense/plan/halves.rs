@@ -14,7 +14,9 @@ pub(super) fn of(graph: &Graph, precision: Precision) -> Vec<bool> {
         let reads_halves = match node.operation {
             Operation::Convolution(_) | Operation::Transposed(_) | Operation::Product(_) => true,
             // Exponentials, logarithms and their sums keep 32 bits.
-            Operation::Softmax { .. } | Operation::Expectation { .. } | Operation::LayerNorm { .. } => false,
+            Operation::Softmax { .. }
+            | Operation::Expectation { .. }
+            | Operation::LayerNorm { .. } => false,
             _ => leads,
         };
         if reads_halves {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use det_post_ops::dense::Region;
 use det_post_types::{ElementType, Result};
 
-
 pub use steps::{Cost, Kind, Step};
 
 use super::graph::Graph;

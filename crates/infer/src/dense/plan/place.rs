@@ -117,18 +117,24 @@ impl Placer<'_> {
         }
         let element = self.placed.buffers[target.buffer].element;
         let is_float = matches!(element, ElementType::F32 | ElementType::F16);
-        if is_float != (value.element == Element::Float) || !self.accepts(id, &target.window, element) {
+        if is_float != (value.element == Element::Float)
+            || !self.accepts(id, &target.window, element)
+        {
             return false;
         }
         let Some((_, node)) = self.uses.producer(self.graph, id) else { return false };
         match &node.operation {
             Operation::View(View::Reshape) => {
                 let window = target.window.reshape(self.graph.shape(node.inputs[0]));
-                window.is_some_and(|window| self.assign(node.inputs[0], &Region { window, ..*target }))
+                window.is_some_and(|window| {
+                    self.assign(node.inputs[0], &Region { window, ..*target })
+                })
             }
             Operation::View(View::Permute(order)) => {
                 let window = target.window.permute(&inverse(order));
-                window.is_some_and(|window| self.assign(node.inputs[0], &Region { window, ..*target }))
+                window.is_some_and(|window| {
+                    self.assign(node.inputs[0], &Region { window, ..*target })
+                })
             }
             Operation::View(_) => false,
             _ => {
@@ -150,7 +156,9 @@ impl Placer<'_> {
                 }
                 Operation::Convolution(_) | Operation::Transposed(_) if node.inputs[0] == id => {
                     let is_wanted = element == ElementType::F32 || element == ElementType::F16;
-                    is_wanted && (element == ElementType::F16) == self.is_half[id] && is_channels_last(window)
+                    is_wanted
+                        && (element == ElementType::F16) == self.is_half[id]
+                        && is_channels_last(window)
                 }
                 Operation::Product(_) => (element == ElementType::F16) == self.is_half[id],
                 _ => true,
@@ -169,7 +177,9 @@ impl Placer<'_> {
         };
         match candidate {
             Some(window) if self.accepts(id, &window, element) => Some(window),
-            Some(window) if row_major.is_none_or(|other| !self.accepts(id, &other, element)) => Some(window),
+            Some(window) if row_major.is_none_or(|other| !self.accepts(id, &other, element)) => {
+                Some(window)
+            }
             _ => row_major,
         }
     }
@@ -191,7 +201,9 @@ impl Placer<'_> {
                 _ => false,
             })
         };
-        matches!(node.operation, Operation::Concat { .. }) && shape.len() == 3 && node.inputs.iter().all(is_of_maps)
+        matches!(node.operation, Operation::Concat { .. })
+            && shape.len() == 3
+            && node.inputs.iter().all(is_of_maps)
     }
 }
 

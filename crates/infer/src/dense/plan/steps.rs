@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use det_post_ops::dense::arg_max::ArgMax;
-use det_post_ops::dense::conv::{Conv, ConvRegions};
+use det_post_ops::dense::conv::{Conv, ConvRegions, Products};
+use det_post_ops::dense::conv_transpose::ConvTranspose;
+use det_post_ops::dense::matmul::{MatMul, MatMulRegions};
 use det_post_ops::dense::pointwise::Program;
 use det_post_ops::dense::pool::Pool;
 use det_post_ops::dense::reduce::Reduction;
@@ -11,7 +13,7 @@ use det_post_ops::dense::resize::Resize;
 use det_post_ops::dense::softmax::Softmax;
 use det_post_ops::dense::{MAX_RANK, Region};
 
-use super::{Buffer, Role, window_bytes};
+use super::{Buffer, window_bytes};
 
 /// A launch.
 #[derive(Clone, Debug)]
@@ -31,6 +33,26 @@ pub enum Kind {
         conv: Box<Conv>,
         /// Windows.
         regions: ConvRegions,
+    },
+    /// A transposed convolution with its epilogue.
+    Transposed {
+        /// Sizes, weights, epilogue.
+        conv: Box<ConvTranspose>,
+        /// Windows.
+        regions: ConvRegions,
+        /// Multiplications.
+        num_products: usize,
+    },
+    /// A product of matrices with its epilogue.
+    MatMul {
+        /// Weights, epilogue.
+        product: Box<MatMul>,
+        /// Windows.
+        regions: MatMulRegions,
+        /// Multiplications.
+        num_products: usize,
+        /// Weights.
+        num_weights: usize,
     },
     /// A pooling.
     Pool {
@@ -123,7 +145,13 @@ impl Kind {
     /// Calls with every window.
     pub(in super::super) fn regions_mut(&mut self, mut call: impl FnMut(&mut Region)) {
         match self {
-            Self::Conv { regions, .. } => {
+            Self::MatMul { regions, .. } => {
+                call(&mut regions.left);
+                regions.right.iter_mut().for_each(&mut call);
+                regions.residual.iter_mut().for_each(&mut call);
+                call(&mut regions.output);
+            }
+            Self::Conv { regions, .. } | Self::Transposed { regions, .. } => {
                 call(&mut regions.input);
                 regions.residual.iter_mut().for_each(&mut call);
                 call(&mut regions.output);
@@ -148,6 +176,8 @@ impl Kind {
         match self {
             Self::Conv { conv, .. } if conv.geometry().groups > 1 => "grouped conv",
             Self::Conv { .. } => "conv",
+            Self::Transposed { .. } => "conv_transpose",
+            Self::MatMul { .. } => "matmul",
             Self::Pool { .. } => "pool",
             Self::Resize { .. } => "resize",
             Self::Pointwise { program, .. } if program.is_copy() => "copy",
@@ -175,13 +205,21 @@ impl Kind {
     pub(in super::super) fn cost(&self, buffers: &[Buffer]) -> Cost {
         let mut cost = Cost::default();
         self.regions(|region| cost.bytes += distinct(region, buffers));
-        if let Self::Conv { conv, regions } = self {
-            let geometry = conv.geometry();
-            let taps = geometry.kernel[0] * geometry.kernel[1];
-            let num_weights = conv.num_outputs() * (conv.num_inputs() / geometry.groups) * taps;
-            let pixels: usize = regions.output.window.dims().iter().product::<usize>() / conv.num_outputs();
-            cost.flop = 2 * num_weights * pixels;
-            cost.bytes += num_weights * if conv.products() == det_post_ops::dense::conv::Products::F16 { 2 } else { 4 };
+        match self {
+            Self::Conv { conv, regions } => {
+                let geometry = conv.geometry();
+                let taps = geometry.kernel[0] * geometry.kernel[1];
+                let num_weights = conv.num_outputs() * (conv.num_inputs() / geometry.groups) * taps;
+                let pixels = regions.output.window.len() / conv.num_outputs();
+                cost.flop = 2 * num_weights * pixels;
+                cost.bytes += num_weights * if conv.products() == Products::F16 { 2 } else { 4 };
+            }
+            Self::Transposed { num_products, .. } => cost.flop = 2 * num_products,
+            Self::MatMul { num_products, num_weights, .. } => {
+                cost.flop = 2 * num_products;
+                cost.bytes += 2 * num_weights;
+            }
+            _ => {}
         }
         cost
     }
@@ -194,9 +232,4 @@ fn distinct(region: &Region, buffers: &[Buffer]) -> usize {
         repeats *= if *stride == 0 { (*dim).max(1) } else { 1 };
     }
     window_bytes(region, buffers) / repeats
-}
-
-/// Whether a role is one of constants.
-pub(in super::super) fn is_constant(role: &Role) -> bool {
-    matches!(role, Role::Floats(_) | Role::Integers(_))
 }
