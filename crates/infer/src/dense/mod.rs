@@ -15,7 +15,7 @@ mod run;
 mod table;
 
 pub use engine::DenseEngine;
-pub use plan::{Buffer, Cost, Kind, Plan, Precision, Role, Step};
+pub use plan::{Buffer, Cost, Job, Kind, Plan, Precision, Role, Step};
 pub use table::Table;
 
 use det_post_types::{Error, ErrorKind, Result, TensorSpec};

@@ -45,9 +45,9 @@ pub(super) fn step(arena: &mut HostArena, step: &Step) -> Result<()> {
         Kind::MatMul { product, regions, .. } => matmul::matmul(arena, product, regions),
         Kind::Pool { pool: of, input, output } => pool::pool(arena, of, input, output),
         Kind::Resize { resize: of, input, output } => resize::resize(arena, of, input, output),
-        Kind::Pointwise { program, sources, targets } => {
-            pointwise::pointwise(arena, program, sources, targets)
-        }
+        Kind::Pointwise(jobs) => jobs.iter().try_for_each(|job| {
+            pointwise::pointwise(arena, &job.program, &job.sources, &job.targets)
+        }),
         Kind::Reduce { reduction, axes, input, output } => {
             reduce::reduce(arena, *reduction, axes, input, output)
         }

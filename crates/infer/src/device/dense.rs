@@ -9,6 +9,7 @@ use det_post_ops::dense::conv_transpose::cuda::DeviceConvTranspose;
 use det_post_ops::dense::layer_norm::LayerNorm;
 use det_post_ops::dense::layer_norm::cuda::LayerNorms;
 use det_post_ops::dense::matmul::cuda::DeviceMatMul;
+use det_post_ops::dense::pointwise::Job;
 use det_post_ops::dense::pointwise::cuda::Pointwise;
 use det_post_ops::dense::pool::cuda::Pooling;
 use det_post_ops::dense::reduce::cuda::Reductions;
@@ -142,8 +143,9 @@ impl DenseRunner {
                 (Kind::Resize { resize, input, output }, _) => {
                     operations.resize.enqueue(arena, resize, input, output)
                 }
-                (Kind::Pointwise { program, sources, targets }, _) => {
-                    operations.pointwise.enqueue(arena, program, sources, targets)
+                (Kind::Pointwise(jobs), _) => {
+                    let jobs: Vec<Job<'_>> = jobs.iter().map(job).collect();
+                    operations.pointwise.enqueue_jobs(arena, &jobs)
                 }
                 (Kind::Reduce { reduction, axes, input, output }, _) => {
                     operations.reduce.enqueue(arena, *reduction, axes, input, output)
@@ -220,6 +222,10 @@ impl DenseRunner {
     pub(super) fn first_arena(&self) -> &Arena {
         &self.arenas[0]
     }
+}
+
+fn job(job: &dense::Job) -> Job<'_> {
+    Job { program: &job.program, sources: &job.sources, targets: &job.targets }
 }
 
 fn shown(precision: Precision) -> &'static str {

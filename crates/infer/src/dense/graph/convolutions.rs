@@ -8,6 +8,8 @@ type Imported = Result<Vec<Id>, Reason>;
 
 /// The largest stride, dilation, pad or kernel.
 const MAX_SIZE: usize = 1 << 12;
+/// The rows and columns that a pooling has less of.
+const MAX_SIDE: usize = 1 << 14;
 
 /// Stride, dilation and pads of a window of two dimensions; one of one dimension has height 1.
 struct Sizes {
@@ -224,6 +226,11 @@ pub(super) fn pool<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Im
     }
     if place.flag("storage_order", false)? {
         return Err("attribute storage_order is 1".into());
+    }
+    if h.max(w) >= MAX_SIDE {
+        return Err(format!(
+            "an input of {h} rows and {w} columns; less than {MAX_SIDE} are covered"
+        ));
     }
     let kernel = pair(place, "kernel_shape", rank, 1)?;
     let sizes = sizes(place, rank, [h, w], kernel)?;

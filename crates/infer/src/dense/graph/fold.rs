@@ -113,7 +113,11 @@ pub(super) fn concat(parts: &[&Value], axis: usize, shape: &[usize]) -> Option<D
 }
 
 /// A function of constants, which are broadcast to `shape`; `None` where it is not defined for them.
-pub(super) fn elementwise(function: Function, inputs: &[&Value], shape: &[usize]) -> Option<Data> {
+pub(in super::super) fn elementwise(
+    function: Function,
+    inputs: &[&Value],
+    shape: &[usize],
+) -> Option<Data> {
     let widened = |value: &&Value| {
         let data = value.constant.as_ref()?;
         let strides = broadcast_strides(&value.shape, shape);

@@ -24,7 +24,7 @@ const MAX_COMPUTED: usize = 1 << 26;
 /// The most dimensions of a value.
 const MAX_RANK: usize = 8;
 /// The newest operator set whose definitions were compared with what is computed here.
-const NEWEST_SET: i64 = 24;
+const NEWEST_SET: i64 = 28;
 /// The oldest.
 const OLDEST_SET: i64 = 7;
 
@@ -204,7 +204,7 @@ impl<'a> Importer<'a> {
             "ReduceSum" | "ReduceMean" | "ReduceMax" | "ReduceMin" => {
                 reductions::reduce(self, place)
             }
-            "ArgMax" | "TopK" | "Gather" | "Range" | "ConstantOfShape" => {
+            "ArgMax" | "ArgMin" | "TopK" | "Gather" | "Range" | "ConstantOfShape" => {
                 indexing::import(self, place)
             }
             "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" | "Slice" | "Split"

@@ -178,12 +178,11 @@ fn arg_max<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Imported {
     let input = place.input(0)?;
     let mut shape = importer.graph.shape(input).to_vec();
     let axis = axis_of(place.int("axis")?.unwrap_or(0), shape.len())?;
-    if place.flag("select_last_index", false)? {
-        return Err("attribute select_last_index is 1".into());
-    }
+    let is_last = place.flag("select_last_index", false)?;
+    let is_smallest = place.node.operator == "ArgMin";
     let keeps = place.flag("keepdims", true)?;
     shape[axis] = 1;
-    let operation = Operation::ArgMax { axis };
+    let operation = Operation::ArgMax { axis, is_smallest, is_last };
     let output = importer.operation(place, operation, &[input], &shape, Element::Integer)?;
     if !keeps {
         shape.remove(axis);

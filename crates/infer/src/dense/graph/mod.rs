@@ -16,7 +16,7 @@ mod views;
 
 use std::sync::Arc;
 
-pub(super) use fold::view as fold_view;
+pub(super) use fold::{elementwise as fold_elementwise, view as fold_view};
 pub(super) use import::import;
 
 use super::function::Function;
@@ -173,6 +173,10 @@ pub(super) enum Operation {
     ArgMax {
         /// The axis.
         axis: usize,
+        /// Whether the smallest is found.
+        is_smallest: bool,
+        /// Whether the last of equal ones is taken.
+        is_last: bool,
     },
     /// Of x, scale and shift, over the last axis.
     LayerNorm {

@@ -23,7 +23,14 @@ pub(super) fn resize<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> 
     if sizes == shape {
         return Ok(vec![input]);
     }
-    let operation = Operation::Resize(modes(place, [scales[rank - 2], scales[rank - 1]])?);
+    let resize = modes(place, [scales[rank - 2], scales[rank - 1]])?;
+    let is_exact = |at: usize| scales[at] * shape[at] as f32 == sizes[at] as f32;
+    if resize.coordinates == Coordinates::AlignCorners && !(rank - 2..rank).all(is_exact) {
+        return Err(format!(
+            "align_corners with scales {scales:?} that give no whole size of {shape:?}"
+        ));
+    }
+    let operation = Operation::Resize(resize);
     importer.floats(place, operation, &[input], &sizes).map(|id| vec![id])
 }
 

@@ -412,6 +412,11 @@ pub(super) fn depth_space<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>
             ([n, size, size, c, h, w], [0, 3, 4, 1, 5, 2], [n, c, h * size, w * size])
         }
         (true, Some(mode)) => return Err(format!("mode {mode}")),
+        (false, Some("CRD")) => (
+            [n, c, h / size, size, w / size, size],
+            [0, 1, 3, 5, 2, 4],
+            [n, c * area, h / size, w / size],
+        ),
         (false, _) => (
             [n, c, h / size, size, w / size, size],
             [0, 3, 5, 1, 2, 4],

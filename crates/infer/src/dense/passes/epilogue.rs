@@ -99,11 +99,15 @@ fn residual(graph: &mut Graph, at: usize) -> Option<()> {
         return None;
     };
     let output = node.outputs[0];
-    if graph.shape(a) != graph.shape(b) || a == b {
+    if a == b {
         return None;
     }
+    let whole = graph.shape(output).to_vec();
     let uses = Uses::of(graph);
     let free = |id: Id| {
+        if graph.shape(id) != whole {
+            return None;
+        }
         let (at, node) = uses.producer(graph, id).filter(|_| uses.is_read_once(id))?;
         peek(node)?.residual.is_none().then_some(at)
     };
@@ -112,8 +116,11 @@ fn residual(graph: &mut Graph, at: usize) -> Option<()> {
         .into_iter()
         .filter_map(|(sum, other)| Some((free(sum)?, sum, other)))
         .max_by_key(|(at, ..)| *at)?;
-    // Constants are added in weights or by a program.
-    if graph.values[other].constant.is_some() {
+    // What is broadcast along rows or columns is added by a program; a map by the batch is read as it is.
+    let is_map = |shape: &[usize]| {
+        shape.len() == whole.len() && shape.len() == 4 && shape[1..] == whole[1..]
+    };
+    if graph.shape(other) != whole && !is_map(graph.shape(other)) {
         return None;
     }
     let taker = &mut graph.nodes[taker];

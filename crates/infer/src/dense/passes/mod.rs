@@ -2,6 +2,7 @@
 //!
 //! | pass | what it does |
 //! |---|---|
+//! | [`constants`] | convolutions of constants are computed |
 //! | [`activations`] | `x * sigmoid(x)` and its relatives become one function |
 //! | [`views`] | transpositions move down, slices up, until they meet and vanish |
 //! | [`expectation`] | softmax, weights and a sum or a 1x1 convolution become one operation |
@@ -14,6 +15,7 @@
 
 mod activations;
 mod affine;
+mod constants;
 mod enlarged;
 mod epilogue;
 mod expectation;
@@ -31,6 +33,7 @@ pub(super) use views::inverse;
 /// Runs all passes.
 pub(super) fn run(graph: &mut Graph) {
     uses::tidy(graph);
+    constants::run(graph);
     activations::run(graph);
     affine::run(graph);
     epilogue::activations(graph);

@@ -18,7 +18,7 @@ use super::super::graph::{self, Data, Element, Graph, Id, Node, Operation};
 use super::super::program::Instructions;
 use super::super::refuse;
 use super::place::{Placed, is_channels_last, viewed};
-use super::{Buffer, Kind, Precision, Role, Step};
+use super::{Buffer, Job, Kind, Precision, Role, Step};
 use det_post_types::{ElementType, Result};
 
 /// The most channels of planes that a convolution reads as they are.
@@ -48,10 +48,14 @@ pub(super) fn emit(
         }
     }
     for (id, target) in output_copies {
-        let Some(node) = emitter.producer[id].map(|at| &graph.nodes[at]).or(graph.nodes.last())
-        else {
-            return refuse("a network without nodes");
+        // An input or a constant.
+        let copy = Node {
+            name: format!("output {}", graph.values[id].name).into(),
+            operation: Operation::View(graph::View::Reshape),
+            inputs: vec![id],
+            outputs: Vec::new(),
         };
+        let node = emitter.producer[id].map_or(&copy, |at| &graph.nodes[at]);
         let source = emitter.region(node, id)?;
         emitter.copy(node, source, target)?;
     }
@@ -95,7 +99,7 @@ impl Emitter<'_> {
             return failed(node, &format!("a copy from {:?} to {dims:?}", source.window.dims()));
         };
         let sources = vec![Region { window, ..source }];
-        self.push(node, Kind::Pointwise { program, sources, targets: vec![target] });
+        self.push(node, Kind::Pointwise(vec![Job { program, sources, targets: vec![target] }]));
         Ok(())
     }
 
@@ -218,15 +222,15 @@ impl Emitter<'_> {
             Operation::Reduce { kind, axes, .. } => self.reduce(node, *kind, axes),
             Operation::Softmax { axis } => {
                 let (input, output) = (self.region(node, node.inputs[0])?, self.output(node, 0)?);
-                let softmax = softmax::Softmax { axis: *axis, is_log: false };
+                let softmax = softmax::Softmax { axis: *axis, is_log: false, weights: None };
                 self.push(node, Kind::Softmax { softmax, input, output });
                 Ok(())
             }
             Operation::Expectation { axis } => self.expectation(node, *axis),
             Operation::LayerNorm { epsilon } => self.layer_norm(node, *epsilon),
-            Operation::ArgMax { axis } => {
+            &Operation::ArgMax { axis, is_smallest, is_last } => {
                 let (input, output) = (self.region(node, node.inputs[0])?, self.output(node, 0)?);
-                let search = ArgMax { axis: *axis, is_smallest: false, is_last: false };
+                let search = ArgMax { axis, is_smallest, is_last };
                 self.push(node, Kind::ArgMax { search, input, output });
                 Ok(())
             }
@@ -261,10 +265,29 @@ impl Emitter<'_> {
         }
     }
 
+    /// Where a residual is, as wide as the output. The channels of a constant are brought side by side.
     fn residual(&mut self, node: &Node, epilogue: &graph::Epilogue) -> Result<Option<Region>> {
-        match (epilogue.residual, node.inputs.get(3)) {
-            (Some(_), Some(&id)) => Ok(Some(self.region(node, id)?)),
-            _ => Ok(None),
+        let (Some(_), Some(&id)) = (epilogue.residual, node.inputs.get(3)) else { return Ok(None) };
+        let value = &self.graph.values[id];
+        let region = match (value.floats(), &value.shape[..]) {
+            (Some(values), &[n, c, h, w]) => {
+                let place = |at: usize| (at / c / (h * w) * c + at % c) * h * w + at / c % (h * w);
+                let turned: Arc<[f32]> = (0..values.len()).map(|at| values[place(at)]).collect();
+                let len = turned.len();
+                let buffer = self.buffer(ElementType::F32, len, Role::Floats(turned));
+                let window = Window::channels_last([n, c, h, w], c);
+                window.map(|window| Region { buffer, window })
+            }
+            _ => Some(self.region(node, id)?),
+        };
+        let output = self.output(node, 0)?;
+        let wide = region.and_then(|region| {
+            let window = region.window.broadcast(output.window.dims())?;
+            Some(Region { window, ..region })
+        });
+        match wide {
+            Some(region) => Ok(Some(region)),
+            None => failed(node, "a residual of another shape"),
         }
     }
 
@@ -477,7 +500,7 @@ impl Emitter<'_> {
         match instructions.build(&is_integer) {
             Ok(program) => {
                 let program = Box::new(program);
-                self.push(node, Kind::Pointwise { program, sources, targets });
+                self.push(node, Kind::Pointwise(vec![Job { program, sources, targets }]));
                 Ok(())
             }
             Err(error) => failed(node, error.message()),
@@ -518,27 +541,17 @@ impl Emitter<'_> {
         let (input, output) = (self.region(node, node.inputs[0])?, self.output(node, 0)?);
         let weights = self.region(node, node.inputs[1])?;
         let dims = input.window.dims().to_vec();
-        let shares = self.work(node, ElementType::F32, Window::contiguous(&dims))?;
-        let softmax = softmax::Softmax { axis, is_log: false };
-        self.push(node, Kind::Softmax { softmax, input, output: shares });
-        let mut along = vec![1; dims.len()];
-        along[axis] = dims[axis];
-        let window = weights.window.reshape(&along).and_then(|window| window.broadcast(&dims));
-        let Some(window) = window else { return failed(node, "weights of another length") };
-        let weights = Region { window, ..weights };
-        let product = Instructions {
-            list: vec![super::super::program::Instruction {
-                function: super::super::function::Function::Mul,
-                operands: [0, 1].map(super::super::program::Operand::Input).to_vec(),
-            }],
-            outputs: vec![super::super::program::Operand::Result(0)],
+        let (mut along, mut kept) = (vec![1; dims.len()], dims.clone());
+        (along[axis], kept[axis]) = (dims[axis], 1);
+        let wide = weights.window.reshape(&along).and_then(|window| window.broadcast(&dims));
+        let (Some(wide), Some(window)) = (wide, output.window.reshape(&kept)) else {
+            return failed(node, "weights of another length");
         };
-        let program = Box::new(product.build(&[false, false])?);
-        self.push(
-            node,
-            Kind::Pointwise { program, sources: vec![shares, weights], targets: vec![shares] },
-        );
-        self.push_reduce(node, reduce::Reduction::Sum, &[axis], shares, output)
+        let weights = Some(Region { window: wide, ..weights });
+        let (softmax, output) =
+            (softmax::Softmax { axis, is_log: false, weights }, Region { window, ..output });
+        self.push(node, Kind::Softmax { softmax, input, output });
+        Ok(())
     }
 
     fn layer_norm(&mut self, node: &Node, epsilon: f32) -> Result<()> {

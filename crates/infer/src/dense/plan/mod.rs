@@ -1,5 +1,6 @@
 //! The steps of a network, each one launch, over windows of buffers.
 
+mod batches;
 mod buffers;
 mod emit;
 mod halves;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use det_post_ops::dense::Region;
 use det_post_types::{ElementType, Result};
 
-pub use steps::{Cost, Kind, Step};
+pub use steps::{Cost, Job, Kind, Step};
 
 use super::graph::Graph;
 
@@ -72,6 +73,7 @@ impl Plan {
         let is_half = halves::of(graph, precision);
         let placed = place::place(graph, &is_half, inputs, outputs);
         let (steps, mut buffers) = emit::emit(graph, placed, precision)?;
+        let steps = batches::join(steps);
         let steps = buffers::share(steps, &mut buffers);
         Ok(Self { buffers, steps })
     }

@@ -72,15 +72,8 @@ pub enum Kind {
         /// Maps that are written.
         output: Region,
     },
-    /// A program on every element, or a copy.
-    Pointwise {
-        /// The program.
-        program: Box<Program>,
-        /// What it reads.
-        sources: Vec<Region>,
-        /// What it writes.
-        targets: Vec<Region>,
-    },
+    /// Programs on every element, and copies, that do not depend on each other.
+    Pointwise(Vec<Job>),
     /// A reduction.
     Reduce {
         /// How values are joined.
@@ -127,6 +120,17 @@ pub enum Kind {
     },
 }
 
+/// A program and its windows, all of the same dimensions.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The program.
+    pub program: Box<Program>,
+    /// What it reads.
+    pub sources: Vec<Region>,
+    /// What it writes.
+    pub targets: Vec<Region>,
+}
+
 /// What a step costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
@@ -156,9 +160,15 @@ impl Kind {
                 regions.residual.iter_mut().for_each(&mut call);
                 call(&mut regions.output);
             }
-            Self::Pointwise { sources, targets, .. } => {
-                sources.iter_mut().for_each(&mut call);
-                targets.iter_mut().for_each(call);
+            Self::Pointwise(jobs) => {
+                for job in jobs {
+                    job.sources.iter_mut().for_each(&mut call);
+                    job.targets.iter_mut().for_each(&mut call);
+                }
+            }
+            Self::Softmax { softmax, input, output } => {
+                softmax.weights.iter_mut().for_each(&mut call);
+                [input, output].into_iter().for_each(call);
             }
             Self::LayerNorm { scales, shifts, input, output, .. } => {
                 [scales, shifts, input, output].into_iter().for_each(call);
@@ -166,7 +176,6 @@ impl Kind {
             Self::Pool { input, output, .. }
             | Self::Resize { input, output, .. }
             | Self::Reduce { input, output, .. }
-            | Self::Softmax { input, output, .. }
             | Self::ArgMax { input, output, .. } => [input, output].into_iter().for_each(call),
         }
     }
@@ -180,8 +189,8 @@ impl Kind {
             Self::MatMul { .. } => "matmul",
             Self::Pool { .. } => "pool",
             Self::Resize { .. } => "resize",
-            Self::Pointwise { program, .. } if program.is_copy() => "copy",
-            Self::Pointwise { .. } => "pointwise",
+            Self::Pointwise(jobs) if jobs.iter().all(|job| job.program.is_copy()) => "copy",
+            Self::Pointwise(_) => "pointwise",
             Self::Reduce { .. } => "reduce",
             Self::Softmax { .. } => "softmax",
             Self::LayerNorm { .. } => "layer_norm",
@@ -193,8 +202,9 @@ impl Kind {
     pub fn output_dims(&self) -> Vec<usize> {
         let mut dims = Vec::new();
         match self {
-            Self::Pointwise { targets, .. } => {
-                targets.iter().take(1).for_each(|region| dims = region.window.dims().to_vec());
+            Self::Pointwise(jobs) => {
+                let targets = jobs.iter().flat_map(|job| &job.targets);
+                targets.take(1).for_each(|region| dims = region.window.dims().to_vec());
             }
             _ => self.regions(|region| dims = region.window.dims().to_vec()),
         }
