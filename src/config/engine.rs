@@ -70,8 +70,9 @@ pub(super) fn engine_or_external(p: &mut Reader<'_>) -> EngineOptions {
         one_of(KINDS_OF_CAMERAS),
         "auto",
         "Engine of the network. `cuda`: dense layers of our own, on a GPU. `auto`: on a GPU `cuda` where it covers \
-         the network; else ONNX Runtime when its library is found, else rten. `external`: none, without `model_path`; the input is a topic of isaac_ros_tensor_list_interfaces/TensorList \
-         with the tensors of the head's `output_names`, which are decoded on the CPU.",
+         the network; else ONNX Runtime when its library is found, else rten. `external`: none, without \
+         `model_path`; the input is a topic of isaac_ros_tensor_list_interfaces/TensorList with \
+         the tensors of the head's `output_names`, which are decoded on the CPU.",
     );
     options(p, kind.unwrap_or(EngineKind::Auto))
 }
