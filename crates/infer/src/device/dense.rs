@@ -290,4 +290,5 @@ fn same(buffer: &ArenaBuffer, stream: &Stream) -> Result<ArenaBuffer> {
 }
 
 #[cfg(test)]
+#[path = "dense/tests.rs"]
 mod tests;

@@ -16,7 +16,7 @@ pub(super) fn run(graph: &mut Graph) {
     let mut groups: HashMap<Id, Vec<usize>> = HashMap::new();
     for (at, node) in graph.nodes.iter().enumerate() {
         if let Operation::Convolution(_) = node.operation
-            && may_merge(graph, &uses, node)
+            && membership(graph, &uses, node).is_some()
         {
             groups.entry(node.inputs[0]).or_default().push(at);
         }
@@ -28,27 +28,50 @@ pub(super) fn run(graph: &mut Graph) {
         while let [first, ..] = rest[..] {
             let is_like = |&at: &usize| is_alike(graph, first, at);
             let (alike, others) = rest.iter().partition::<Vec<usize>, _>(|at| is_like(at));
-            merge(graph, &alike);
+            // One of them may be the last part of a concatenation: it comes first.
+            let is_last = |&at: &usize| membership(graph, &uses, &graph.nodes[at]) == Some(Membership::Last);
+            let (last, free) = alike.iter().partition::<Vec<usize>, _>(|at| is_last(at));
+            let members = last.into_iter().take(1).chain(free).collect::<Vec<_>>();
+            let _ = merge(graph, &members);
             rest = others;
         }
     }
     tidy(graph);
 }
 
-/// Whether the output of a convolution can be a slice of a larger one: no concatenation holds it, and it is no output.
-fn may_merge(graph: &Graph, uses: &Uses, node: &Node) -> bool {
+/// How the output of a convolution may be a slice of a larger one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Membership {
+    /// Convolutions and poolings read it.
+    Free,
+    /// It is the last part of a concatenation: the larger one reaches beyond its end.
+    Last,
+}
+
+fn membership(graph: &Graph, uses: &Uses, node: &Node) -> Option<Membership> {
     let output = node.outputs[0];
-    let is_whole = |&reader: &usize| match &graph.nodes[reader].operation {
-        Operation::Convolution(_) => true,
-        Operation::Pool(_) => true,
-        _ => false,
-    };
-    let Operation::Convolution(conv) = &node.operation else { return false };
-    conv.groups == 1
+    let Operation::Convolution(conv) = &node.operation else { return None };
+    let is_plain = conv.groups == 1
         && conv.epilogue.residual.is_none()
         && graph.shape(output)[1] % ALIGNMENT == 0
-        && !uses.is_output[output]
-        && uses.readers[output].iter().all(is_whole)
+        && !uses.is_output[output];
+    let reads_maps = |&reader: &usize| {
+        matches!(graph.nodes[reader].operation, Operation::Convolution(_) | Operation::Pool(_))
+    };
+    let readers = &uses.readers[output];
+    if !is_plain {
+        return None;
+    }
+    if readers.iter().all(reads_maps) {
+        return Some(Membership::Free);
+    }
+    let &[reader] = &readers[..] else { return None };
+    let concat = &graph.nodes[reader];
+    let is_last = matches!(concat.operation, Operation::Concat { axis: 1 })
+        && concat.inputs.last() == Some(&output)
+        && !uses.is_output[concat.outputs[0]]
+        && uses.readers[concat.outputs[0]].iter().all(reads_maps);
+    is_last.then_some(Membership::Last)
 }
 
 fn is_alike(graph: &Graph, a: usize, b: usize) -> bool {

@@ -3,7 +3,7 @@
 
 use det_post_ops::dense::{Region, Window};
 
-use super::super::graph::{Element, Graph, Id, Operation, View};
+use super::super::graph::{Element, Graph, Id, Node, Operation, View};
 use super::super::passes::{Uses, inverse};
 use super::{Buffer, Role};
 use det_post_types::ElementType;
@@ -88,6 +88,7 @@ impl Placer<'_> {
         if let Operation::View(_) = node.operation {
             return;
         }
+        self.place_with_tail(node);
         for &id in &node.outputs {
             if self.placed.regions[id].is_none() {
                 let window = self.layout(id);
@@ -102,11 +103,64 @@ impl Placer<'_> {
             let length = self.graph.shape(part)[axis];
             let Some(window) = whole.window.slice(axis, start, 1, length) else { continue };
             let region = Region { window, ..whole };
+            if self.is_tail_at(part, &region) {
+                continue;
+            }
             if !self.assign(part, &region) {
                 self.placed.copies[at].push((position, region));
             }
             start += length;
         }
+    }
+
+    /// The convolution of whose first channels a part is, and their number.
+    fn tail_of(&self, part: Id) -> Option<(Id, usize)> {
+        let (_, node) = self.uses.producer(self.graph, part)?;
+        let Operation::View(View::Slice { starts, steps }) = &node.operation else { return None };
+        let (shape, whole) = (self.graph.shape(part), self.graph.shape(node.inputs[0]));
+        let is_first = starts.iter().all(|&start| start == 0) && steps.iter().all(|&step| step == 1);
+        let is_of_channels = shape.len() == 4 && (0..4).all(|at| at == 1 || shape[at] == whole[at]);
+        let (_, producer) = self.uses.producer(self.graph, node.inputs[0])?;
+        let is_convolution = matches!(producer.operation, Operation::Convolution(_));
+        (is_first && is_of_channels && is_convolution).then(|| (node.inputs[0], shape[1]))
+    }
+
+    /// Places a concatenation whose last part is the begin of a larger convolution: pixels are wide enough for
+    /// both, and the convolution is written across the end of the concatenation.
+    fn place_with_tail(&mut self, node: &Node) -> Option<()> {
+        let Operation::Concat { axis: 1 } = node.operation else { return None };
+        let (output, &last) = (node.outputs[0], node.inputs.last()?);
+        let (larger, num) = self.tail_of(last)?;
+        if self.placed.regions[output].is_some() || self.placed.regions[larger].is_some() {
+            return None;
+        }
+        let element = self.element(output);
+        let (&[n, c, h, w], &[_, wide, ..]) = (self.graph.shape(output), self.graph.shape(larger)) else {
+            return None;
+        };
+        let pixel = (c - num).checked_add(wide)?.checked_next_multiple_of(ALIGNMENT)?;
+        let window = Window::channels_last([n, c, h, w], pixel)?;
+        let mut beside = Window::channels_last([n, wide, h, w], pixel)?;
+        beside.offset = c - num;
+        if element != self.element(larger)
+            || !self.accepts(output, &window, element)
+            || !self.accepts(larger, &beside, element)
+        {
+            return None;
+        }
+        let buffer = self.buffer(element, beside.end()?.max(window.end()?), Role::Work);
+        self.placed.regions[output] = Some(Region { buffer, window });
+        self.placed.regions[larger] = Some(Region { buffer, window: beside });
+        Some(())
+    }
+
+    /// Whether a part is written to its place by a larger convolution.
+    fn is_tail_at(&self, part: Id, target: &Region) -> bool {
+        self.tail_of(part).and_then(|(larger, num)| {
+            let region = self.placed.regions[larger]?;
+            let window = region.window.slice(1, 0, 1, num)?;
+            Some(Region { window, ..region } == *target)
+        }) == Some(true)
     }
 
     /// Has a value written to a window; `false` where it is somewhere else already, or its readers cannot read it there.

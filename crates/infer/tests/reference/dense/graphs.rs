@@ -233,6 +233,22 @@ fn split_and_concatenation_cost_nothing() {
 }
 
 #[test]
+fn branches_of_one_input_are_one_convolution() {
+    let mut net = Net::new(&[1, 4, 10, 10]);
+    let x = net.conv("x", [16, 4, 3, 1, 1, 1, 1]);
+    let a = net.conv(&x, [8, 16, 1, 1, 0, 1, 1]);
+    let a = net.silu(&a);
+    let b = net.conv(&x, [16, 16, 1, 1, 0, 1, 1]);
+    let b = net.silu(&b);
+    let m = net.conv(&a, [8, 8, 3, 1, 1, 1, 1]);
+    let m = net.silu(&m);
+    let m = net.op("Add", &[&a, &m]);
+    let y = net.concat(&[&m, &b], 1);
+    let y = net.conv(&y, [8, 24, 1, 1, 0, 1, 1]);
+    net.agrees(&[(&y, 4)], 4);
+}
+
+#[test]
 fn a_pyramid_of_poolings() {
     let mut net = Net::new(&[1, 4, 9, 11]);
     let a = net.conv("x", [8, 4, 1, 1, 0, 1, 1]);
