@@ -13,7 +13,10 @@
 pub mod activation;
 #[cfg(feature = "cuda")]
 pub mod arena;
+pub mod conv;
+pub mod conv_transpose;
 pub mod host;
+pub mod matmul;
 pub mod window;
 
 pub use activation::{Activation, Epilogue, Residual};
