@@ -135,15 +135,23 @@ fn steps_of(path: &Path, input_shape: &[usize]) -> Result<String> {
             Dim::Fixed(length) => Some(*length),
             Dim::Dynamic => (at == 0).then_some(1),
         });
-        lengths.collect::<Option<Vec<usize>>>().filter(|lengths| !lengths.is_empty()).ok_or_else(|| {
-            failed(format!("input {input} has dynamic dimensions: give its lengths in --input-shape"))
-        })
+        lengths.collect::<Option<Vec<usize>>>().filter(|lengths| !lengths.is_empty()).ok_or_else(
+            || {
+                failed(format!(
+                    "input {input} has dynamic dimensions: give its lengths in --input-shape"
+                ))
+            },
+        )
     };
     let network = Network::new(&bytes, Precision::F16, &shape_of).map_err(|error| {
         let message = format!("{}: {}", path.display(), error.message());
         Error::new(error.kind(), error.stage(), message)
     })?;
-    let table = Table { network: &network, gigabytes_per_second: GIGABYTES_PER_SECOND, teraflops: TERAFLOPS };
+    let table = Table {
+        network: &network,
+        gigabytes_per_second: GIGABYTES_PER_SECOND,
+        teraflops: TERAFLOPS,
+    };
     Ok(format!(
         "{table}us: the floor on a GPU of {GIGABYTES_PER_SECOND} GB/s and {TERAFLOPS} TFLOP/s of f16\n"
     ))

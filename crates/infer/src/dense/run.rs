@@ -4,7 +4,8 @@ use det_post_ops::dense::host::HostBuffer;
 use det_post_ops::dense::layer_norm::{LayerNorm, layer_norm};
 use det_post_ops::dense::{HostArena, Region, Window};
 use det_post_ops::dense::{
-    arg_max, conv, conv_transpose, matmul, pointwise, pool, reduce, resize, softmax,
+    arg_max, conv, conv_transpose, gather, grid_sample, matmul, pointwise, pool, reduce, resize,
+    softmax, top_k,
 };
 
 use super::plan::{Buffer, Kind, Plan, Role, Step};
@@ -55,6 +56,13 @@ pub(super) fn step(arena: &mut HostArena, step: &Step) -> Result<()> {
         Kind::LayerNorm { axes, epsilon, scales, shifts, input, output } => {
             let (epsilon, scales, shifts) = (*epsilon, *scales, Some(*shifts));
             layer_norm(arena, &LayerNorm { axes, epsilon, scales, shifts }, input, output)
+        }
+        Kind::Gather { gather: of, input, indices, output } => {
+            gather::gather(arena, of, input, indices, output)
+        }
+        Kind::TopK { top_k: of, input, chosen } => top_k::top_k(arena, of, input, chosen),
+        Kind::GridSample { sample, input, grid, output } => {
+            grid_sample::grid_sample(arena, sample, input, grid, output)
         }
         Kind::ArgMax { search, input, output } => arg_max::arg_max(arena, search, input, output),
     }

@@ -6,6 +6,8 @@ use det_post_ops::dense::arena::{Arena, ArenaBuffer};
 use det_post_ops::dense::arg_max::cuda::ArgMaxes;
 use det_post_ops::dense::conv::cuda::DeviceConv;
 use det_post_ops::dense::conv_transpose::cuda::DeviceConvTranspose;
+use det_post_ops::dense::gather::cuda::Gathers;
+use det_post_ops::dense::grid_sample::cuda::GridSampling;
 use det_post_ops::dense::layer_norm::LayerNorm;
 use det_post_ops::dense::layer_norm::cuda::LayerNorms;
 use det_post_ops::dense::matmul::cuda::DeviceMatMul;
@@ -15,6 +17,7 @@ use det_post_ops::dense::pool::cuda::Pooling;
 use det_post_ops::dense::reduce::cuda::Reductions;
 use det_post_ops::dense::resize::cuda::Resizing;
 use det_post_ops::dense::softmax::cuda::Softmaxes;
+use det_post_ops::dense::top_k::cuda::TopKs;
 use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, DeviceValues, Graph, Stream};
 
 use super::network::{Network, allocate_inputs, allocate_output, model_error};
@@ -43,12 +46,15 @@ enum Layer {
 /// The kernels of all other operations.
 struct Operations {
     arg_max: ArgMaxes,
+    gather: Gathers,
+    grid_sample: GridSampling,
     layer_norm: LayerNorms,
     pointwise: Pointwise,
     pool: Pooling,
     reduce: Reductions,
     resize: Resizing,
     softmax: Softmaxes,
+    top_k: TopKs,
 }
 
 impl DenseRunner {
@@ -92,12 +98,15 @@ impl DenseRunner {
         };
         let operations = Operations {
             arg_max: ArgMaxes::load(device)?,
+            gather: Gathers::load(device)?,
+            grid_sample: GridSampling::load(device)?,
             layer_norm: LayerNorms::load(device)?,
             pointwise: Pointwise::load(device)?,
             pool: Pooling::load(device)?,
             reduce: Reductions::load(device)?,
             resize: Resizing::load(device)?,
             softmax: Softmaxes::load(device)?,
+            top_k: TopKs::load(device)?,
         };
         let arena = first_arena(&network.plan, stream, &tensors)?;
         let layer = |step: &dense::Step| match &step.kind {
@@ -161,6 +170,15 @@ impl DenseRunner {
                         shifts: Some(*shifts),
                     };
                     operations.layer_norm.enqueue(arena, &norm, input, output)
+                }
+                (Kind::Gather { gather, input, indices, output }, _) => {
+                    operations.gather.enqueue(arena, gather, input, indices, output)
+                }
+                (Kind::TopK { top_k, input, chosen }, _) => {
+                    operations.top_k.enqueue(arena, top_k, input, chosen)
+                }
+                (Kind::GridSample { sample, input, grid, output }, _) => {
+                    operations.grid_sample.enqueue(arena, sample, input, grid, output)
                 }
                 (Kind::ArgMax { search, input, output }, _) => {
                     operations.arg_max.enqueue(arena, search, input, output)

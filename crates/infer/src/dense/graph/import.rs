@@ -204,9 +204,8 @@ impl<'a> Importer<'a> {
             "ReduceSum" | "ReduceMean" | "ReduceMax" | "ReduceMin" => {
                 reductions::reduce(self, place)
             }
-            "ArgMax" | "ArgMin" | "TopK" | "Gather" | "Range" | "ConstantOfShape" => {
-                indexing::import(self, place)
-            }
+            "ArgMax" | "ArgMin" | "TopK" | "Gather" | "GatherElements" | "GridSample" | "Range"
+            | "ConstantOfShape" => indexing::import(self, place),
             "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" | "Slice" | "Split"
             | "Expand" | "Tile" | "Concat" | "Identity" | "Dropout" | "Cast" | "Shape" | "Size" => {
                 views::import(self, place)

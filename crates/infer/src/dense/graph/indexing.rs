@@ -13,6 +13,8 @@ const MAX_MADE: usize = 1 << 24;
 pub(super) fn import<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Imported {
     match place.node.operator {
         "Gather" => gather(importer, place),
+        "GatherElements" => gather_elements(importer, place),
+        "GridSample" => grid_sample(importer, place),
         "Range" => range(importer, place),
         "ConstantOfShape" => constant_of_shape(importer, place),
         "TopK" => top_k(importer, place),
@@ -29,8 +31,9 @@ fn gather<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Imported {
     shape.extend(&index_shape);
     shape.extend(&from[axis + 1..]);
     let Some(Data::Integers(list)) = importer.graph.values[indices].constant.clone() else {
+        check_indices(importer, indices, from[axis])?;
         let element = importer.graph.values[input].element;
-        let operation = Operation::Gather { axis };
+        let operation = Operation::Gather { axis, of_elements: false };
         return importer
             .operation(place, operation, &[input, indices], &shape, element)
             .map(|id| vec![id]);
@@ -75,8 +78,59 @@ fn gather<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Imported {
     let element = value.element;
     let list = list.iter().map(|&at| at as i64).collect();
     let indices = importer.integers(&index_shape, list);
-    let operation = Operation::Gather { axis };
+    let operation = Operation::Gather { axis, of_elements: false };
     importer.operation(place, operation, &[input, indices], &shape, element).map(|id| vec![id])
+}
+
+fn gather_elements<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Imported {
+    let (input, indices) = (place.input(0)?, place.input(1)?);
+    let from = importer.graph.shape(input).to_vec();
+    let shape = importer.graph.shape(indices).to_vec();
+    let axis = axis_of(place.int("axis")?.unwrap_or(0), from.len())?;
+    let is_within = |at: usize| at == axis || shape[at] <= from[at];
+    if shape.len() != from.len() || !(0..from.len()).all(is_within) {
+        return Err(format!("indices of {shape:?} for {from:?}"));
+    }
+    check_indices(importer, indices, from[axis])?;
+    let element = importer.graph.values[input].element;
+    let operation = Operation::Gather { axis, of_elements: true };
+    importer.operation(place, operation, &[input, indices], &shape, element).map(|id| vec![id])
+}
+
+/// Refuses integers that are no indices of a dimension.
+fn check_indices(importer: &Importer<'_>, indices: Id, length: usize) -> Result<(), Reason> {
+    let value = &importer.graph.values[indices];
+    match &value.constant {
+        Some(Data::Integers(list)) => list.iter().try_for_each(|&at| axis_of(at, length).map(drop)),
+        _ if value.element == Element::Integer => Ok(()),
+        _ => Err(format!("indices {} that are no integers", value.name)),
+    }
+}
+
+fn grid_sample<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Imported {
+    let (input, grid) = (place.input(0)?, place.input(1)?);
+    let (&[n, c, ..], &[items, rows, columns, 2]) =
+        (importer.graph.shape(input), importer.graph.shape(grid))
+    else {
+        let shapes = [input, grid].map(|id| importer.graph.shape(id));
+        return Err(format!("a map and a grid of {shapes:?}"));
+    };
+    if items != n || importer.graph.shape(input).len() != 4 {
+        return Err(format!("{items} grids for an input of {:?}", importer.graph.shape(input)));
+    }
+    let is_linear = match place.text("mode")?.unwrap_or("linear") {
+        "bilinear" | "linear" => true,
+        "nearest" => false,
+        mode => return Err(format!("mode {mode}")),
+    };
+    let has_border = match place.text("padding_mode")?.unwrap_or("zeros") {
+        "zeros" => false,
+        "border" => true,
+        mode => return Err(format!("attribute padding_mode is {mode}")),
+    };
+    let aligns_corners = place.flag("align_corners", false)?;
+    let operation = Operation::GridSample { is_linear, has_border, aligns_corners };
+    importer.floats(place, operation, &[input, grid], &[n, c, rows, columns]).map(|id| vec![id])
 }
 
 fn range<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Imported {

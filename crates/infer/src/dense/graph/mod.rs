@@ -157,10 +157,21 @@ pub(super) enum Operation {
         /// The axis.
         axis: usize,
     },
-    /// Of x and integer indices: ONNX's Gather.
+    /// Of x and integer indices: ONNX's Gather, or GatherElements.
     Gather {
         /// The axis.
         axis: usize,
+        /// Whether each index takes one element, not a slice.
+        of_elements: bool,
+    },
+    /// Of x `[N, C, H, W]` and a grid `[N, rows, columns, 2]`: ONNX's GridSample.
+    GridSample {
+        /// The values around a place are blended, not the nearest taken.
+        is_linear: bool,
+        /// What is beyond the map is its border, not 0.
+        has_border: bool,
+        /// -1 and 1 are the centres of the outer elements.
+        aligns_corners: bool,
     },
     /// Of x, two outputs: the values and their indices, ONNX's TopK.
     TopK {

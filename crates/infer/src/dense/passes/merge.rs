@@ -29,7 +29,8 @@ pub(super) fn run(graph: &mut Graph) {
             let is_like = |&at: &usize| is_alike(graph, first, at);
             let (alike, others) = rest.iter().partition::<Vec<usize>, _>(|at| is_like(at));
             // One of them may be the last part of a concatenation: it comes first.
-            let is_last = |&at: &usize| membership(graph, &uses, &graph.nodes[at]) == Some(Membership::Last);
+            let is_last =
+                |&at: &usize| membership(graph, &uses, &graph.nodes[at]) == Some(Membership::Last);
             let (last, free) = alike.iter().partition::<Vec<usize>, _>(|at| is_last(at));
             let members = last.into_iter().take(1).chain(free).collect::<Vec<_>>();
             let _ = merge(graph, &members);

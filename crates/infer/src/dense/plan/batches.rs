@@ -61,6 +61,9 @@ fn depends(step: &Step, jobs: &[Job]) -> bool {
 fn is_written(step: &Step, region: &Region) -> bool {
     match &step.kind {
         Kind::Pointwise(jobs) => jobs.iter().any(|job| job.targets.contains(region)),
+        Kind::TopK { chosen, .. } => {
+            [chosen.values, chosen.positions].into_iter().flatten().any(|other| other == *region)
+        }
         kind => {
             // The window that is written is the last.
             let mut last = None;

@@ -11,7 +11,8 @@ use det_post_ops::dense::conv_transpose::{
 use det_post_ops::dense::matmul::{MatMul, MatMulRegions, RightWeights};
 use det_post_ops::dense::pointwise::Program;
 use det_post_ops::dense::{
-    Activation, Epilogue, Region, Residual, Window, pool, reduce, resize, softmax,
+    Activation, Epilogue, Region, Residual, Window, gather, grid_sample, pool, reduce, resize,
+    softmax, top_k,
 };
 
 use super::super::graph::{self, Data, Element, Graph, Id, Node, Operation};
@@ -232,6 +233,41 @@ impl Emitter<'_> {
                 let (input, output) = (self.region(node, node.inputs[0])?, self.output(node, 0)?);
                 let search = ArgMax { axis, is_smallest, is_last };
                 self.push(node, Kind::ArgMax { search, input, output });
+                Ok(())
+            }
+            &Operation::Gather { axis, of_elements } => {
+                let (input, output) = (self.region(node, node.inputs[0])?, self.output(node, 0)?);
+                let indices = self.region(node, node.inputs[1])?;
+                let mode = if of_elements { gather::Mode::Elements } else { gather::Mode::Slices };
+                let gather = gather::Gather { axis, mode };
+                self.push(node, Kind::Gather { gather, input, indices, output });
+                Ok(())
+            }
+            &Operation::GridSample { is_linear, has_border, aligns_corners } => {
+                let (input, output) = (self.region(node, node.inputs[0])?, self.output(node, 0)?);
+                let grid = self.region(node, node.inputs[1])?;
+                let method = if is_linear {
+                    grid_sample::Method::Linear
+                } else {
+                    grid_sample::Method::Nearest
+                };
+                let padding = if has_border {
+                    grid_sample::Padding::Border
+                } else {
+                    grid_sample::Padding::Zeros
+                };
+                let sample = grid_sample::GridSample { method, padding, aligns_corners };
+                self.push(node, Kind::GridSample { sample, input, grid, output });
+                Ok(())
+            }
+            &Operation::TopK { axis, largest } => {
+                let input = self.region(node, node.inputs[0])?;
+                let chosen = top_k::Chosen {
+                    values: Some(self.output(node, 0)?),
+                    positions: Some(self.output(node, 1)?),
+                };
+                let top_k = top_k::TopK { axis, is_smallest: !largest };
+                self.push(node, Kind::TopK { top_k, input, chosen });
                 Ok(())
             }
             _ => failed(node, "the operator is not covered"),

@@ -118,7 +118,8 @@ impl Placer<'_> {
         let (_, node) = self.uses.producer(self.graph, part)?;
         let Operation::View(View::Slice { starts, steps }) = &node.operation else { return None };
         let (shape, whole) = (self.graph.shape(part), self.graph.shape(node.inputs[0]));
-        let is_first = starts.iter().all(|&start| start == 0) && steps.iter().all(|&step| step == 1);
+        let is_first =
+            starts.iter().all(|&start| start == 0) && steps.iter().all(|&step| step == 1);
         let is_of_channels = shape.len() == 4 && (0..4).all(|at| at == 1 || shape[at] == whole[at]);
         let (_, producer) = self.uses.producer(self.graph, node.inputs[0])?;
         let is_convolution = matches!(producer.operation, Operation::Convolution(_));
@@ -135,7 +136,8 @@ impl Placer<'_> {
             return None;
         }
         let element = self.element(output);
-        let (&[n, c, h, w], &[_, wide, ..]) = (self.graph.shape(output), self.graph.shape(larger)) else {
+        let (&[n, c, h, w], &[_, wide, ..]) = (self.graph.shape(output), self.graph.shape(larger))
+        else {
             return None;
         };
         let pixel = (c - num).checked_add(wide)?.checked_next_multiple_of(ALIGNMENT)?;

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use det_post_ops::dense::arg_max::ArgMax;
 use det_post_ops::dense::conv::{Conv, ConvRegions, Products};
 use det_post_ops::dense::conv_transpose::ConvTranspose;
+use det_post_ops::dense::gather::Gather;
+use det_post_ops::dense::grid_sample::GridSample;
 use det_post_ops::dense::matmul::{MatMul, MatMulRegions};
 use det_post_ops::dense::pointwise::Program;
 use det_post_ops::dense::pool::Pool;
 use det_post_ops::dense::reduce::Reduction;
 use det_post_ops::dense::resize::Resize;
 use det_post_ops::dense::softmax::Softmax;
+use det_post_ops::dense::top_k::{Chosen, TopK};
 use det_post_ops::dense::{MAX_RANK, Region};
 
 use super::{Buffer, window_bytes};
@@ -109,6 +112,37 @@ pub enum Kind {
         /// What is written.
         output: Region,
     },
+    /// Elements at indices.
+    Gather {
+        /// The axis, and what an index takes.
+        gather: Gather,
+        /// What is read.
+        input: Region,
+        /// Indices.
+        indices: Region,
+        /// What is written.
+        output: Region,
+    },
+    /// The largest or smallest.
+    TopK {
+        /// The axis.
+        top_k: TopK,
+        /// What is read.
+        input: Region,
+        /// Values and positions.
+        chosen: Chosen,
+    },
+    /// Maps at places.
+    GridSample {
+        /// What is taken.
+        sample: GridSample,
+        /// Maps.
+        input: Region,
+        /// Places.
+        grid: Region,
+        /// What is written.
+        output: Region,
+    },
     /// The position of the largest.
     ArgMax {
         /// The axis.
@@ -170,6 +204,15 @@ impl Kind {
                 softmax.weights.iter_mut().for_each(&mut call);
                 [input, output].into_iter().for_each(call);
             }
+            Self::Gather { input, indices: second, output, .. }
+            | Self::GridSample { input, grid: second, output, .. } => {
+                [input, second, output].into_iter().for_each(call);
+            }
+            Self::TopK { input, chosen, .. } => {
+                call(input);
+                chosen.positions.iter_mut().for_each(&mut call);
+                chosen.values.iter_mut().for_each(call);
+            }
             Self::LayerNorm { scales, shifts, input, output, .. } => {
                 [scales, shifts, input, output].into_iter().for_each(call);
             }
@@ -194,6 +237,9 @@ impl Kind {
             Self::Reduce { .. } => "reduce",
             Self::Softmax { .. } => "softmax",
             Self::LayerNorm { .. } => "layer_norm",
+            Self::Gather { .. } => "gather",
+            Self::TopK { .. } => "top_k",
+            Self::GridSample { .. } => "grid_sample",
             Self::ArgMax { .. } => "arg_max",
         }
     }

@@ -16,10 +16,20 @@ fn seed() -> Vec<u8> {
         .integers("shape", &[1, 2, 2, 64])
         .integers("starts", &[0, 1])
         .integers("ends", &[2, 9])
-        .node("Conv", &["x", "w"], &["a"], &[("pads", Attr::Ints(vec![1; 4])), ("strides", Attr::Ints(vec![1, 1]))])
+        .node(
+            "Conv",
+            &["x", "w"],
+            &["a"],
+            &[("pads", Attr::Ints(vec![1; 4])), ("strides", Attr::Ints(vec![1, 1]))],
+        )
         .op("Sigmoid", &["a"], "b")
         .op("Mul", &["a", "b"], "c")
-        .node("MaxPool", &["c"], &["d"], &[("kernel_shape", Attr::Ints(vec![3, 3])), ("pads", Attr::Ints(vec![1; 4]))])
+        .node(
+            "MaxPool",
+            &["c"],
+            &["d"],
+            &[("kernel_shape", Attr::Ints(vec![3, 3])), ("pads", Attr::Ints(vec![1; 4]))],
+        )
         .node("Concat", &["c", "d"], &["e"], &[("axis", Attr::Int(1))])
         .op("Slice", &["e", "starts", "ends"], "f")
         .op("Reshape", &["a", "shape"], "g")
@@ -75,7 +85,8 @@ fn refusal(graph: &Graph) -> String {
 #[test]
 fn the_first_node_that_is_not_covered_is_named() {
     let graph = || Graph::new("refused", "").input("x", F32, &[1, 3, 8, 8]);
-    let message = refusal(&graph().op("Relu", &["x"], "a").op("Det", &["a"], "y").output("y", F32, &[]));
+    let message =
+        refusal(&graph().op("Relu", &["x"], "a").op("Det", &["a"], "y").output("y", F32, &[]));
     assert_eq!(message, "Det Det_1: the operator is not covered");
     let cubic = [("mode", Attr::Text("cubic"))];
     let message = refusal(
@@ -85,7 +96,8 @@ fn the_first_node_that_is_not_covered_is_named() {
             .output("y", F32, &[]),
     );
     assert_eq!(message, "Resize Resize_0: mode cubic; nearest and linear are covered");
-    let message = refusal(&graph().node_of("mine", "Relu", &["x"], &["y"], &[]).output("y", F32, &[]));
+    let message =
+        refusal(&graph().node_of("mine", "Relu", &["x"], &["y"], &[]).output("y", F32, &[]));
     assert_eq!(message, "Relu Relu_0: an operator of mine is not covered");
 }
 

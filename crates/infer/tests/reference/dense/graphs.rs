@@ -40,7 +40,13 @@ impl Net {
         name
     }
 
-    fn many(&mut self, op: &str, inputs: &[&str], num: usize, attributes: &[(&str, Attr)]) -> Vec<String> {
+    fn many(
+        &mut self,
+        op: &str,
+        inputs: &[&str],
+        num: usize,
+        attributes: &[(&str, Attr)],
+    ) -> Vec<String> {
         self.num += 1;
         let outputs: Vec<String> = (0..num).map(|at| format!("v{}_{at}", self.num)).collect();
         let names: Vec<&str> = outputs.iter().map(String::as_str).collect();
@@ -191,8 +197,10 @@ fn a_neck_of_transposed_convolutions_is_written_in_place() {
     let down = net.conv(&x, [24, 16, 3, 2, 1, 1, 1]);
     let mut parts = Vec::new();
     for (from, channels, stride) in [(&x, 16, 1), (&down, 24, 2)] {
-        let (w, b) = (net.weight(&[channels, 8, stride, stride], 1.0, 0.0), net.weight(&[8], 1.0, 0.0));
-        let y = net.node("ConvTranspose", &[from, &w, &b], &[("strides", Attr::Ints(vec![stride; 2]))]);
+        let (w, b) =
+            (net.weight(&[channels, 8, stride, stride], 1.0, 0.0), net.weight(&[8], 1.0, 0.0));
+        let y =
+            net.node("ConvTranspose", &[from, &w, &b], &[("strides", Attr::Ints(vec![stride; 2]))]);
         let y = net.batch_norm(&y, 8);
         parts.push(net.op("Relu", &[&y]));
     }
@@ -383,7 +391,8 @@ fn a_layer_of_a_transformer() {
     // An MLP with the error function spelled out.
     let w = net.weight(&[16, 32], 1.0, 0.0);
     let y = net.op("MatMul", &[&y, &w]);
-    let (root, one, half) = (net.floats(&[], &[1.414_213_6]), net.floats(&[], &[1.0]), net.floats(&[], &[0.5]));
+    let (root, one, half) =
+        (net.floats(&[], &[1.414_213_6]), net.floats(&[], &[1.0]), net.floats(&[], &[0.5]));
     let inner = net.op("Div", &[&y, &root]);
     let inner = net.op("Erf", &[&inner]);
     let inner = net.op("Add", &[&inner, &one]);
@@ -396,7 +405,11 @@ fn a_layer_of_a_transformer() {
 fn pixels_are_shuffled_by_a_copy() {
     let mut net = Net::new(&[1, 4, 5, 5]);
     let y = net.conv("x", [16, 4, 3, 1, 1, 1, 1]);
-    let y = net.node("DepthToSpace", &[&y], &[("blocksize", Attr::Int(2)), ("mode", Attr::Text("CRD"))]);
+    let y = net.node(
+        "DepthToSpace",
+        &[&y],
+        &[("blocksize", Attr::Int(2)), ("mode", Attr::Text("CRD"))],
+    );
     let y = net.conv(&y, [4, 4, 3, 1, 1, 1, 1]);
     net.agrees(&[(&y, 4)], 4);
 }

@@ -39,7 +39,10 @@ fn shape_of(spec: &TensorSpec) -> Result<Vec<usize>> {
 }
 
 /// Shape and values of every output.
-fn outputs(engine: &mut dyn Engine, inputs: &[(Vec<usize>, Vec<f32>)]) -> Vec<(Vec<usize>, Vec<f32>)> {
+fn outputs(
+    engine: &mut dyn Engine,
+    inputs: &[(Vec<usize>, Vec<f32>)],
+) -> Vec<(Vec<usize>, Vec<f32>)> {
     let views: Vec<TensorView<'_>> = inputs
         .iter()
         .map(|(shape, values)| TensorView::new(shape, TensorValues::F32(values)).unwrap())
@@ -78,7 +81,9 @@ fn difference(found: &[f32], expected: &[f32]) -> [f64; 2] {
 fn agrees(path: &Path, library: &Path, scale: f32) -> usize {
     let mut reference = OrtEngine::load(path, library, None).unwrap();
     let mut num_steps = 0;
-    for (precision, limit) in [(Precision::F32, [1e-5, 1e-5]), (Precision::F16, [f64::INFINITY, 4e-3])] {
+    for (precision, limit) in
+        [(Precision::F32, [1e-5, 1e-5]), (Precision::F16, [f64::INFINITY, 4e-3])]
+    {
         let mut engine = DenseEngine::load(path, precision, &shape_of).unwrap();
         num_steps = engine.network().plan.steps().len();
         let shapes = engine.network().input_shapes.iter().enumerate();
@@ -93,9 +98,16 @@ fn agrees(path: &Path, library: &Path, scale: f32) -> usize {
                 assert_eq!(found_shape, shape);
                 let [largest, l2] = difference(found, expected);
                 if round == 0 {
-                    println!("{}: {precision:?} {largest:.1e} of the largest value, L2 {l2:.1e}", path.display());
+                    println!(
+                        "{}: {precision:?} {largest:.1e} of the largest value, L2 {l2:.1e}",
+                        path.display()
+                    );
                 }
-                assert!(largest <= limit[0] && l2 <= limit[1], "{}: {precision:?} {largest:e} {l2:e}", path.display());
+                assert!(
+                    largest <= limit[0] && l2 <= limit[1],
+                    "{}: {precision:?} {largest:e} {l2:e}",
+                    path.display()
+                );
             }
             // What is left in buffers changes nothing.
             if expected.iter().map(|(_, values)| values.len()).sum::<usize>() > 1 << 16 {
