@@ -31,7 +31,12 @@ const ARCHITECTURES: [u32; 7] = [80, 86, 87, 89, 90, 100, 120];
 /// longest to compile first.
 const IMAGES: [(&str, &[&str]); 6] = [
     // Layers of networks.
-    ("dense", &[]),
+    (
+        "dense",
+        &[
+            "dense/pointwise",
+        ],
+    ),
     (
         "surround",
         &[

@@ -14,6 +14,11 @@ pub mod activation;
 #[cfg(feature = "cuda")]
 pub mod arena;
 pub mod host;
+#[cfg(feature = "cuda")]
+mod launch;
+pub mod pointwise;
+#[cfg(test)]
+mod testing;
 pub mod window;
 
 pub use activation::{Activation, Epilogue, Residual};

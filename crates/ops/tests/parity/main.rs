@@ -17,6 +17,8 @@ mod decode_center;
 mod decode_streampetr;
 mod decode_yolo;
 mod decode_yolo_outputs;
+mod dense_pair;
+mod dense_pointwise;
 mod densify;
 mod gather;
 mod layer_stack;
