@@ -35,6 +35,8 @@ const IMAGES: [(&str, &[&str]); 6] = [
         "dense",
         &[
             "dense/pointwise",
+            "dense/pool",
+            "dense/resize",
         ],
     ),
     (

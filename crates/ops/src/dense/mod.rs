@@ -17,6 +17,8 @@ pub mod host;
 #[cfg(feature = "cuda")]
 mod launch;
 pub mod pointwise;
+pub mod pool;
+pub mod resize;
 #[cfg(test)]
 mod testing;
 pub mod window;

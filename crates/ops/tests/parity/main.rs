@@ -17,6 +17,7 @@ mod decode_center;
 mod decode_streampetr;
 mod decode_yolo;
 mod decode_yolo_outputs;
+mod dense_maps;
 mod dense_pair;
 mod dense_pointwise;
 mod densify;
