@@ -34,9 +34,13 @@ const IMAGES: [(&str, &[&str]); 6] = [
     (
         "dense",
         &[
+            "dense/arg_max",
+            "dense/layer_norm",
             "dense/pointwise",
             "dense/pool",
+            "dense/reduce",
             "dense/resize",
+            "dense/softmax",
         ],
     ),
     (

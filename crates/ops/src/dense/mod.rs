@@ -13,12 +13,18 @@
 pub mod activation;
 #[cfg(feature = "cuda")]
 pub mod arena;
+pub mod arg_max;
 pub mod host;
 #[cfg(feature = "cuda")]
 mod launch;
+pub mod layer_norm;
+mod order;
 pub mod pointwise;
 pub mod pool;
+pub mod reduce;
 pub mod resize;
+mod rows;
+pub mod softmax;
 #[cfg(test)]
 mod testing;
 pub mod window;

@@ -20,6 +20,7 @@ mod decode_yolo_outputs;
 mod dense_maps;
 mod dense_pair;
 mod dense_pointwise;
+mod dense_rows;
 mod densify;
 mod gather;
 mod layer_stack;
