@@ -35,12 +35,17 @@ const IMAGES: [(&str, &[&str]); 6] = [
         "dense",
         &[
             "dense/arg_max",
+            "dense/cumsum",
+            "dense/gather",
+            "dense/grid_sample",
             "dense/layer_norm",
             "dense/pointwise",
             "dense/pool",
             "dense/reduce",
             "dense/resize",
+            "dense/scatter_nd",
             "dense/softmax",
+            "dense/top_k",
         ],
     ),
     (

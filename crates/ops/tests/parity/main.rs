@@ -21,6 +21,7 @@ mod dense_maps;
 mod dense_pair;
 mod dense_pointwise;
 mod dense_rows;
+mod dense_select;
 mod densify;
 mod gather;
 mod layer_stack;
