@@ -31,7 +31,24 @@ const ARCHITECTURES: [u32; 7] = [80, 86, 87, 89, 90, 100, 120];
 /// longest to compile first.
 const IMAGES: [(&str, &[&str]); 6] = [
     // Layers of networks.
-    ("dense", &["dense/conv"]),
+    (
+        "dense",
+        &[
+            "dense/conv",
+            "dense/arg_max",
+            "dense/cumsum",
+            "dense/gather",
+            "dense/grid_sample",
+            "dense/layer_norm",
+            "dense/pointwise",
+            "dense/pool",
+            "dense/reduce",
+            "dense/resize",
+            "dense/scatter_nd",
+            "dense/softmax",
+            "dense/top_k",
+        ],
+    ),
     (
         "surround",
         &[

@@ -13,10 +13,28 @@
 pub mod activation;
 #[cfg(feature = "cuda")]
 pub mod arena;
+pub mod arg_max;
 pub mod conv;
 pub mod conv_transpose;
+pub mod cumsum;
+pub mod gather;
+pub mod grid_sample;
 pub mod host;
+#[cfg(feature = "cuda")]
+mod launch;
+pub mod layer_norm;
 pub mod matmul;
+mod order;
+pub mod pointwise;
+pub mod pool;
+pub mod reduce;
+pub mod resize;
+mod rows;
+pub mod scatter_nd;
+pub mod softmax;
+#[cfg(test)]
+mod testing;
+pub mod top_k;
 pub mod window;
 
 pub use activation::{Activation, Epilogue, Residual};
