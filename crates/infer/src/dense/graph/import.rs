@@ -3,12 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use half::f16;
-
 use super::attributes::{Place, Reason};
 use super::{
-    Data, Element, Graph, Id, Node, Operation, Value, View, broadcast, convolutions, elementwise,
-    fold, indexing, num_elements, products, reductions, resizing, views,
+    Data, Element, Graph, Id, Node, Operation, Value, View, broadcast, casts, constants,
+    convolutions, elementwise, fold, indexing, num_elements, products, reductions, resizing, views,
 };
 use crate::dense::function::Function;
 use crate::dense::refuse;
@@ -63,7 +61,8 @@ pub(in super::super) fn import(
         let _ = shape;
     }
     for tensor in &file.initializers {
-        let value = constant(tensor, tensor.name).map_err(|reason| named_error(tensor, &reason))?;
+        let value = constants::constant(tensor, tensor.name)
+            .map_err(|reason| named_error(tensor, &reason))?;
         importer.name(tensor.name, value);
     }
     for node in &file.nodes {
@@ -185,7 +184,7 @@ impl<'a> Importer<'a> {
     fn node_of(&mut self, place: &Place<'_, 'a>) -> std::result::Result<Vec<Id>, Reason> {
         match place.node.operator {
             "Constant" => {
-                let value = views::constant(place)?;
+                let value = casts::constant(place)?;
                 Ok(vec![self.graph.add(value)])
             }
             "Conv" => convolutions::conv(self, place),
@@ -355,7 +354,7 @@ impl<'a> Importer<'a> {
     }
 }
 
-fn checked(shape: &[usize]) -> std::result::Result<(), Reason> {
+pub(super) fn checked(shape: &[usize]) -> std::result::Result<(), Reason> {
     if shape.len() > MAX_RANK {
         return Err(format!("{} dimensions exceed the limit of {MAX_RANK}", shape.len()));
     }
@@ -363,51 +362,4 @@ fn checked(shape: &[usize]) -> std::result::Result<(), Reason> {
         Some(_) => Ok(()),
         None => Err(format!("shape {shape:?} exceeds the limit of {MAX_ELEMENTS} elements")),
     }
-}
-
-/// A constant of the file.
-pub(super) fn constant(tensor: &Tensor<'_>, name: &str) -> std::result::Result<Value, Reason> {
-    let shape = tensor.dims.iter().map(|&dim| usize::try_from(dim).ok());
-    let shape: Vec<usize> = shape.collect::<Option<_>>().ok_or("a negative dimension")?;
-    checked(&shape)?;
-    let num = shape.iter().product::<usize>();
-    if tensor.is_in_other_file() {
-        return Err("its values are in another file".into());
-    }
-    let element = match tensor.data_type {
-        DataType::F32 | DataType::F16 | DataType::Other(11) => Element::Float,
-        DataType::I64 | DataType::Other(6) => Element::Integer,
-        DataType::Other(9) => Element::Boolean,
-        DataType::Other(number) => return Err(format!("elements of type {number}")),
-    };
-    let data = match tensor.data_type {
-        DataType::F32 => {
-            let mut values = Vec::new();
-            let kept = tensor.each_float(|value| values.push(value));
-            kept.map_err(|error| error.message().to_owned())?;
-            Data::Floats(values.into())
-        }
-        DataType::F16 if tensor.is_in_raw_data() => {
-            let halves = tensor.raw_data.as_chunks().0.iter();
-            Data::Floats(halves.map(|&bytes| f16::from_le_bytes(bytes).to_f32()).collect())
-        }
-        DataType::Other(11) if tensor.is_in_raw_data() => {
-            let doubles = tensor.raw_data.as_chunks().0.iter();
-            Data::Floats(doubles.map(|&bytes| f64::from_le_bytes(bytes) as f32).collect())
-        }
-        DataType::Other(9) if tensor.is_in_raw_data() => {
-            Data::Integers(tensor.raw_data.iter().map(|&byte| i64::from(byte != 0)).collect())
-        }
-        DataType::I64 | DataType::Other(6) => {
-            let mut values = Vec::new();
-            let kept = tensor.each_integer(|value| values.push(value));
-            kept.map_err(|error| error.message().to_owned())?;
-            Data::Integers(values.into())
-        }
-        _ => return Err(format!("values in {}", tensor.elsewhere.unwrap_or("raw_data"))),
-    };
-    if data.len() != num {
-        return Err(format!("{} values for the shape {shape:?}", data.len()));
-    }
-    Ok(Value { name: name.to_owned(), shape, element, constant: Some(data) })
 }

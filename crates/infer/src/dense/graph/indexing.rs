@@ -182,7 +182,7 @@ fn constant_of_shape<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> 
             element: Element::Float,
             constant: Some(Data::Floats([0.0].into())),
         },
-        Some(AttributeValue::Tensor(tensor)) => super::import::constant(tensor, "")?,
+        Some(AttributeValue::Tensor(tensor)) => super::constants::constant(tensor, "")?,
         Some(_) => return Err("attribute value is not a tensor".into()),
     };
     if one.len() != 1 {

@@ -4,6 +4,8 @@
 //! [`Operation`], constants are computed, and shapes follow from the shapes of the inputs.
 
 mod attributes;
+mod casts;
+mod constants;
 mod convolutions;
 mod elementwise;
 mod fold;
@@ -12,12 +14,14 @@ mod indexing;
 mod products;
 mod reductions;
 mod resizing;
+mod shapes;
 mod views;
 
 use std::sync::Arc;
 
 pub(super) use fold::{elementwise as fold_elementwise, view as fold_view};
 pub(super) use import::import;
+pub(super) use shapes::{broadcast, num_elements};
 
 use super::function::Function;
 use super::program::Instructions;
@@ -392,29 +396,4 @@ impl Graph {
     pub(super) fn shape(&self, id: Id) -> &[usize] {
         &self.values[id].shape
     }
-}
-
-/// The shape to which shapes are broadcast, if so.
-pub(super) fn broadcast(shapes: &[&[usize]]) -> Option<Vec<usize>> {
-    let rank = shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
-    let mut common = vec![1; rank];
-    for shape in shapes {
-        let missing = rank - shape.len();
-        for (at, &length) in shape.iter().enumerate() {
-            let common = &mut common[missing + at];
-            match (*common, length) {
-                (_, 1) => {}
-                (1, _) => *common = length,
-                (found, _) if found == length => {}
-                _ => return None,
-            }
-        }
-    }
-    Some(common)
-}
-
-/// The product of a shape, up to a limit.
-pub(super) fn num_elements(shape: &[usize], limit: usize) -> Option<usize> {
-    let num = shape.iter().try_fold(1_usize, |num, &length| num.checked_mul(length))?;
-    (num <= limit).then_some(num)
 }
