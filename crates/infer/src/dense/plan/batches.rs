@@ -5,7 +5,7 @@ use det_post_ops::dense::Region;
 use super::{Job, Kind, Step};
 
 /// The most programs of a launch.
-const MAX_JOBS: usize = 16;
+const MAX_JOBS: usize = 4;
 /// The most steps after it over which a program waits for others.
 const MAX_DISTANCE: usize = 64;
 
