@@ -182,10 +182,10 @@ pub(super) fn check_engine(p: &mut Reader<'_>, engine: &EngineOptions, device: D
             let found = format!("{provider:?} with the engine rten");
             p.refuse("engine.provider", found, "auto, cpu; or the engine onnxruntime");
         }
-        if *kind == EngineKind::Cuda {
-            let found = format!("{provider:?} with the engine cuda");
-            p.refuse("engine.provider", found, "auto; or the engine onnxruntime");
-        }
+    }
+    if *kind == EngineKind::Cuda && gpu.provider != Provider::Auto {
+        let found = format!("{:?} with the engine cuda", provider.unwrap_or("cpu"));
+        p.refuse("engine.provider", found, "auto; or the engine onnxruntime");
     }
     let is_on_cpu = device == DeviceChoice::Cpu || gpu.provider == Provider::Cpu;
     if gpu.fp16 && (is_on_cpu || *kind == EngineKind::Rten) {
