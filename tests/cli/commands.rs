@@ -289,7 +289,7 @@ fn no_input_file_may_be_a_pipe() {
 /// The steps of a network, or the first node that the engine cuda does not cover.
 #[test]
 fn check_lists_the_steps_of_a_network() {
-    let model = det_post_testing::workspace().join("models/camera.onnx");
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/camera.onnx");
     let run = det_post(&["check", "--network", model.to_str().unwrap()]);
     run.expect_code(0);
     for line in ["[1, 16, 192, 320]", "softmax", "37 steps", "us: the floor on a GPU of 4800 GB/s"] {
@@ -299,7 +299,7 @@ fn check_lists_the_steps_of_a_network() {
     let run = det_post(&shape);
     run.expect_code(1);
     assert!(run.stderr.contains("cannot have the shape [1, 3, 384, 641]"), "{}", run.stderr);
-    let encoder = det_post_testing::workspace().join("models/voxel_encoder.scn.onnx");
+    let encoder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/voxel_encoder.scn.onnx");
     let run = det_post(&["check", "--network", encoder.to_str().unwrap(), "--input-shape", "9,5"]);
     run.expect_code(1);
     assert!(run.stderr.contains("SparseConvolution"), "{}", run.stderr);
