@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::*;
@@ -84,54 +84,60 @@ fn networks_of_a_folder() {
     let mut files: Vec<_> =
         std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    for file in files.iter().filter(|file| file.extension().is_some_and(|found| found == "onnx")) {
-        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
-        let shape_of = |spec: &TensorSpec| {
-            let dims = spec.shape.as_ref().unwrap().iter();
-            Ok(dims.map(|dim| if let Dim::Fixed(length) = dim { *length } else { 1 }).collect())
+    let is_network = |file: &&PathBuf| file.extension().is_some_and(|found| found == "onnx");
+    for file in files.iter().filter(is_network) {
+        measure(&stream, file, Precision::F16);
+        measure(&stream, file, Precision::F32);
+    }
+}
+
+/// Compares the outputs of a network, and says what a run, and each of its steps, takes.
+fn measure(stream: &Stream, file: &Path, precision: Precision) {
+    let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+    let shape_of = |spec: &TensorSpec| {
+        let dims = spec.shape.as_ref().unwrap().iter();
+        Ok(dims.map(|dim| if let Dim::Fixed(length) = dim { *length } else { 1 }).collect())
+    };
+    let clock = Instant::now();
+    let (runner, mut tensors) = match DenseRunner::load(file, precision, stream, &shape_of) {
+        Ok(loaded) => loaded,
+        Err(error) => return println!("== {name} {precision:?}: {error}"),
+    };
+    let num_steps = runner.plan().steps().len();
+    println!("== {name} {precision:?}: {num_steps} steps, loaded in {:?}", clock.elapsed());
+    for tensor in &mut tensors.inputs {
+        let shape = tensor.shape().to_vec();
+        let values = noise(shape.iter().product());
+        tensor.write(&TensorView::new(&shape, TensorValues::F32(&values)).unwrap()).unwrap();
+    }
+    runner.enqueue(0).unwrap();
+    stream.synchronize().unwrap();
+    for (at, tensor) in tensors.outputs.iter().enumerate() {
+        let Some(tensor) = tensor else { continue };
+        let path = file.with_file_name(format!("{name}.{at}.bin"));
+        println!("   output {at}: {}", compare(&path, tensor));
+    }
+    let [events, wall] = timed(stream, &runner.graphs[0], NUM_RUNS);
+    println!("   one run: {events:.1} us by events, {wall:.1} us by the host");
+    if precision == Precision::F32 {
+        return;
+    }
+    let mut before = 0.0;
+    for num in 1..=num_steps {
+        let arena = runner.first_arena();
+        let graph = Graph::record(stream, || runner.enqueue_steps(arena, num)).unwrap();
+        let [events, _] = timed(stream, &graph, 30);
+        let step = &runner.plan().steps()[num - 1];
+        let kernel = match &runner.layers[num - 1] {
+            Layer::Conv(conv) => conv.kernel(),
+            _ => step.kind.shown(),
         };
-        let clock = Instant::now();
-        let loaded = DenseRunner::load(file, Precision::F16, &stream, &shape_of);
-        let (runner, mut tensors) = match loaded {
-            Ok(loaded) => loaded,
-            Err(error) => {
-                println!("== {name}: {error}");
-                continue;
-            }
-        };
-        let num_steps = runner.plan().steps().len();
-        println!("== {name}: {num_steps} steps, loaded in {:?}", clock.elapsed());
-        for tensor in &mut tensors.inputs {
-            let shape = tensor.shape().to_vec();
-            let values = noise(shape.iter().product());
-            tensor.write(&TensorView::new(&shape, TensorValues::F32(&values)).unwrap()).unwrap();
-        }
-        runner.enqueue(0).unwrap();
-        stream.synchronize().unwrap();
-        for (at, tensor) in tensors.outputs.iter().enumerate() {
-            let Some(tensor) = tensor else { continue };
-            let path = Path::new(&folder).join(format!("{name}.{at}.bin"));
-            println!("   output {at}: {}", compare(&path, tensor));
-        }
-        let [events, wall] = timed(&stream, &runner.graphs[0], NUM_RUNS);
-        println!("   one run: {events:.1} us by events, {wall:.1} us by the host");
-        let mut before = 0.0;
-        for num in 1..=num_steps {
-            let arena = runner.first_arena();
-            let graph = Graph::record(&stream, || runner.enqueue_steps(arena, num)).unwrap();
-            let [events, _] = timed(&stream, &graph, 30);
-            let step = &runner.plan().steps()[num - 1];
-            let kernel = match &runner.layers[num - 1] {
-                Layer::Conv(conv) => conv.kernel(),
-                _ => step.kind.shown(),
-            };
-            println!(
-                "   {:7.2} us  {kernel:24} {:?} {}",
-                events - before,
-                step.kind.output_dims(),
-                step.name
-            );
-            before = events;
-        }
+        println!(
+            "   {:7.2} us  {kernel:24} {:?} {}",
+            events - before,
+            step.kind.output_dims(),
+            step.name
+        );
+        before = events;
     }
 }
