@@ -80,7 +80,7 @@ fn compare(path: &Path, tensor: &DeviceTensor) -> String {
 #[ignore = "a measurement of the networks in DET_POST_DENSE_FOLDER"]
 fn networks_of_a_folder() {
     let folder = std::env::var("DET_POST_DENSE_FOLDER").unwrap();
-    let stream = Stream::new(&CudaDevice::open(0).unwrap()).unwrap();
+    let stream = CudaDevice::open(0).unwrap().stream().unwrap();
     let mut files: Vec<_> =
         std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
