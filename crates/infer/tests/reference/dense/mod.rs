@@ -60,12 +60,14 @@ fn outputs(
 }
 
 /// How far apart outputs are: the largest difference over the largest value, and the L2 norm of the differences over
-/// that of the values. Values beyond 1e30 have to be equal.
-fn difference(found: &[f32], expected: &[f32]) -> [f64; 2] {
+/// that of the values. Values below -1e3 are those of cells that are no peaks of a heat map: in f16, neighbours closer than
+/// its resolution may change places, at most one cell in a thousand.
+fn difference(found: &[f32], expected: &[f32], precision: Precision) -> [f64; 2] {
     let (mut largest, mut worst, mut square, mut norm) = (0.0_f64, 0.0_f64, 0.0, 0.0);
+    let mut num_moved = 0;
     for (&found, &expected) in found.iter().zip(expected) {
-        if expected.abs() > 1e30 {
-            assert!(found == expected, "{found} instead of {expected}");
+        if found < -1e3 || expected < -1e3 {
+            num_moved += usize::from(found != expected);
             continue;
         }
         let apart = f64::from(found - expected).abs();
@@ -73,6 +75,8 @@ fn difference(found: &[f32], expected: &[f32]) -> [f64; 2] {
         (largest, worst) = (largest.max(f64::from(expected.abs())), worst.max(apart));
         (square, norm) = (square + apart * apart, norm + f64::from(expected).powi(2));
     }
+    let may_move = if precision == Precision::F16 { found.len() / 1000 } else { 0 };
+    assert!(num_moved <= may_move, "{num_moved} cells of {} are other peaks", found.len());
     [worst / largest.max(1e-30), (square / norm.max(1e-30)).sqrt()]
 }
 
@@ -96,7 +100,7 @@ fn agrees(path: &Path, library: &Path, scale: f32) -> usize {
             assert_eq!(found.len(), expected.len());
             for ((found_shape, found), (shape, expected)) in found.iter().zip(&expected) {
                 assert_eq!(found_shape, shape);
-                let [largest, l2] = difference(found, expected);
+                let [largest, l2] = difference(found, expected, precision);
                 if round == 0 {
                     println!(
                         "{}: {precision:?} {largest:.1e} of the largest value, L2 {l2:.1e}",
