@@ -29,7 +29,26 @@ const ARCHITECTURES: [u32; 7] = [80, 86, 87, 89, 90, 100, 120];
 
 /// The fatbins, of which a program loads those that its channels use, and their files; the
 /// longest to compile first.
-const IMAGES: [(&str, &[&str]); 5] = [
+const IMAGES: [(&str, &[&str]); 6] = [
+    // Layers of networks.
+    (
+        "dense",
+        &[
+            "dense/conv",
+            "dense/arg_max",
+            "dense/cumsum",
+            "dense/gather",
+            "dense/grid_sample",
+            "dense/layer_norm",
+            "dense/pointwise",
+            "dense/pool",
+            "dense/reduce",
+            "dense/resize",
+            "dense/scatter_nd",
+            "dense/softmax",
+            "dense/top_k",
+        ],
+    ),
     (
         "surround",
         &[
@@ -85,8 +104,8 @@ const IMAGES: [(&str, &[&str]); 5] = [
 ];
 
 /// The families: folders of kernels.
-const FAMILIES: [&str; 8] =
-    ["arrays", "cloud", "decode", "image", "nms", "shared", "sparse", "view"];
+const FAMILIES: [&str; 9] =
+    ["arrays", "cloud", "decode", "dense", "image", "nms", "shared", "sparse", "view"];
 
 /// The switches of every kernel. Contraction is off so that a kernel computes
 /// what its CPU twin computes; a fused multiply-add is written where wanted.

@@ -22,7 +22,7 @@ pub use shared::{constant, enumerator, num_enumerators};
 /// Kernels that are loaded together.
 #[derive(Clone, Copy, Debug)]
 pub struct Image {
-    /// The name: `camera`, `lidar`, `sparse`, `surround`, or `frames` for what every channel uses.
+    /// The name: `camera`, `lidar`, `sparse`, `surround`, `dense`, or `frames` for what every channel uses.
     pub name: &'static str,
     /// Machine code and PTX, as `cuModuleLoadData` takes them.
     pub fatbin: &'static [u8],
@@ -43,8 +43,14 @@ macro_rules! image {
 
 /// The images of this build; none when it found no nvcc.
 #[cfg(kernels)]
-pub const IMAGES: &[Image] =
-    &[image!("frames"), image!("camera"), image!("lidar"), image!("sparse"), image!("surround")];
+pub const IMAGES: &[Image] = &[
+    image!("frames"),
+    image!("camera"),
+    image!("lidar"),
+    image!("sparse"),
+    image!("surround"),
+    image!("dense"),
+];
 /// The images of this build; none when it found no nvcc.
 #[cfg(not(kernels))]
 pub const IMAGES: &[Image] = &[];

@@ -12,10 +12,10 @@ use std::path::Path;
 use require::{Need, skip};
 
 /// The images of the build script.
-const IMAGES: [&str; 5] = ["frames", "camera", "lidar", "sparse", "surround"];
+const IMAGES: [&str; 6] = ["frames", "camera", "lidar", "sparse", "surround", "dense"];
 
 /// The folder of the images and what ptxas says of each; `None` in a build without kernels.
-fn logs() -> Option<(&'static Path, [String; 5])> {
+fn logs() -> Option<(&'static Path, [String; 6])> {
     let folder = Path::new(option_env!("DET_POST_KERNELS")?);
     let log = |image| std::fs::read_to_string(folder.join(image).with_extension("log")).unwrap();
     Some((folder, IMAGES.map(log)))

@@ -1,5 +1,6 @@
-//! `det_post check`: the effective configuration, and the layers of sparse encoders.
+//! `det_post check`: the effective configuration, and the layers of sparse encoders and networks.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::fingerprint::Fingerprint;
@@ -10,11 +11,12 @@ use crate::config::{
 };
 use crate::detectors::image2d::describe_cut;
 use crate::detectors::voxels;
+use det_post_infer::dense::{Network, Precision, Table};
 use det_post_infer::efficient_nms::EfficientNms;
 use det_post_infer::metadata::Metadata;
 use det_post_infer::sparse::{self, Plan};
 use det_post_types::text::{LineBreaks, shown};
-use det_post_types::{Error, ErrorKind, Result, input_file};
+use det_post_types::{Dim, Error, ErrorKind, Result, TensorSpec, input_file};
 
 /// What to check.
 #[derive(Debug, clap::Args)]
@@ -31,6 +33,13 @@ pub(super) struct CheckArguments {
     /// A network, an ONNX file: prints the parameter file that is equivalent to `replay --model`.
     #[arg(long, value_name = "ONNX", conflicts_with_all = ["encoder", "json"])]
     model: Option<PathBuf>,
+    /// A network, an ONNX file: lists the steps in which the engine cuda runs it, or names the first node that
+    /// it does not cover.
+    #[arg(long, value_name = "ONNX", conflicts_with = "json")]
+    network: Option<PathBuf>,
+    /// Lengths of the network's first input, such as 1,3,640,640; a dynamic first length is 1.
+    #[arg(long, value_name = "LENGTHS", value_delimiter = ',', requires = "network")]
+    input_shape: Vec<usize>,
     /// Voxels of a frame that the listed capacities are for.
     #[arg(long, value_name = "VOXELS", default_value_t = 160_000, requires = "encoder")]
     voxel_capacity: usize,
@@ -38,10 +47,16 @@ pub(super) struct CheckArguments {
 
 /// Prints, unless as JSON, the configuration that the files and overrides make, as a ROS 2 parameter file
 /// that gives the same again, and as comments behind it what is cut off a network and the layers
-/// of the channels' sparse encoders; the listing of an encoder where one is named.
+/// of the channels' sparse encoders; the listing of an encoder or a network where one is named.
 pub(super) fn check(arguments: &CheckArguments, ros: &RosArguments) -> Result<ExitStatus> {
     if let Some(encoder) = &arguments.encoder {
         stdout::print(&listing(encoder, arguments.voxel_capacity)?)?;
+        if arguments.config.files.is_empty() && ros.params_files.is_empty() {
+            return Ok(ExitStatus::Done);
+        }
+    }
+    if let Some(network) = &arguments.network {
+        stdout::print(&steps_of(network, &arguments.input_shape)?)?;
         if arguments.config.files.is_empty() && ros.params_files.is_empty() {
             return Ok(ExitStatus::Done);
         }
@@ -182,6 +197,49 @@ fn encoder_of(name: &str, config: &LidarConfig) -> Result<String> {
 /// Text as comments of a YAML file.
 fn comments(text: &str) -> String {
     text.lines().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect()
+}
+
+/// What an H200 moves and computes at most, for the floor of a step.
+const GIGABYTES_PER_SECOND: f64 = 4800.0;
+const TERAFLOPS: f64 = 990.0;
+
+/// The steps in which the engine cuda runs a network.
+fn steps_of(path: &Path, input_shape: &[usize]) -> Result<String> {
+    let failed = |message: String| Error::new(ErrorKind::Model, "check", message);
+    let mut bytes = Vec::new();
+    input_file::open(path)
+        .and_then(|mut file| file.read_to_end(&mut bytes))
+        .map_err(|cause| failed(format!("cannot read {}", path.display())).with_source(cause))?;
+    let has_shape = std::cell::Cell::new(!input_shape.is_empty());
+    let shape_of = |input: &TensorSpec| {
+        if has_shape.replace(false) {
+            return Ok(input_shape.to_vec());
+        }
+        let dims = input.shape.as_deref().unwrap_or_default().iter().enumerate();
+        let lengths = dims.map(|(at, dim)| match dim {
+            Dim::Fixed(length) => Some(*length),
+            Dim::Dynamic => (at == 0).then_some(1),
+        });
+        lengths.collect::<Option<Vec<usize>>>().filter(|lengths| !lengths.is_empty()).ok_or_else(
+            || {
+                failed(format!(
+                    "input {input} has dynamic dimensions: give its lengths in --input-shape"
+                ))
+            },
+        )
+    };
+    let network = Network::new(&bytes, Precision::F16, &shape_of).map_err(|error| {
+        let message = format!("{}: {}", path.display(), error.message());
+        Error::new(error.kind(), error.stage(), message)
+    })?;
+    let table = Table {
+        network: &network,
+        gigabytes_per_second: GIGABYTES_PER_SECOND,
+        teraflops: TERAFLOPS,
+    };
+    Ok(format!(
+        "{table}us: the floor on a GPU of {GIGABYTES_PER_SECOND} GB/s and {TERAFLOPS} TFLOP/s of f16\n"
+    ))
 }
 
 /// An encoder's file, layer by layer.

@@ -12,11 +12,13 @@ const KINDS: &[(&str, EngineKind)] = &[
     ("auto", EngineKind::Auto),
     ("rten", EngineKind::Rten),
     ("onnxruntime", EngineKind::OnnxRuntime),
+    ("cuda", EngineKind::Cuda),
 ];
 const KINDS_OF_CAMERAS: &[(&str, EngineKind)] = &[
     ("auto", EngineKind::Auto),
     ("rten", EngineKind::Rten),
     ("onnxruntime", EngineKind::OnnxRuntime),
+    ("cuda", EngineKind::Cuda),
     ("external", EngineKind::External),
 ];
 const PROVIDERS: &[(&str, Provider)] = &[
@@ -55,7 +57,8 @@ pub(super) fn engine(p: &mut Reader<'_>) -> EngineOptions {
         Fixed,
         one_of(KINDS),
         "auto",
-        "Engine of the network. `auto`: ONNX Runtime when its library is found, else rten.",
+        "Engine of the network. `cuda`: dense layers of our own, on a GPU. `auto`: on a GPU `cuda` where it covers \
+         the network; else ONNX Runtime when its library is found, else rten.",
     );
     options(p, kind)
 }
@@ -66,9 +69,10 @@ pub(super) fn engine_or_external(p: &mut Reader<'_>) -> EngineOptions {
         "engine.kind",
         one_of(KINDS_OF_CAMERAS),
         "auto",
-        "Engine of the network. `auto`: ONNX Runtime when its library is found, else rten. `external`: \
-         none, without `model_path`; the input is a topic of isaac_ros_tensor_list_interfaces/TensorList \
-         with the tensors of the head's `output_names`, which are decoded on the CPU.",
+        "Engine of the network. `cuda`: dense layers of our own, on a GPU. `auto`: on a GPU `cuda` where it covers \
+         the network; else ONNX Runtime when its library is found, else rten. `external`: none, without \
+         `model_path`; the input is a topic of isaac_ros_tensor_list_interfaces/TensorList with \
+         the tensors of the head's `output_names`, which are decoded on the CPU.",
     );
     options(p, kind.unwrap_or(EngineKind::Auto))
 }
@@ -129,8 +133,8 @@ fn gpu(p: &mut Reader<'_>) -> GpuEngineOptions {
             Fixed,
             flag(),
             true,
-            "Whether a GPU may round factors of 32-bit floats to TF32 (three decimal digits), which is \
-             faster.",
+            "Whether a GPU may round factors of 32-bit floats to three decimal digits, which is faster: to TF32, with \
+             the engine `cuda` to 16-bit floats.",
         ),
         fp16: p.value(
             "engine.fp16",
@@ -160,6 +164,10 @@ pub(super) fn check_engine(p: &mut Reader<'_>, engine: &EngineOptions, device: D
         let allowed = "the devices auto, cpu with it: tensors are decoded on the CPU";
         p.conflict(&["engine.kind", "device"], found, allowed);
     }
+    if *kind == EngineKind::Cuda && device == DeviceChoice::Cpu {
+        let allowed = "a device cuda:N; or the engines auto, rten, onnxruntime";
+        p.conflict(&["engine.kind", "device"], "\"cuda\" with the device cpu", allowed);
+    }
     let provider = match gpu.provider {
         Provider::Auto | Provider::Cpu => None,
         Provider::Cuda => Some("cuda"),
@@ -174,6 +182,10 @@ pub(super) fn check_engine(p: &mut Reader<'_>, engine: &EngineOptions, device: D
             let found = format!("{provider:?} with the engine rten");
             p.refuse("engine.provider", found, "auto, cpu; or the engine onnxruntime");
         }
+    }
+    if *kind == EngineKind::Cuda && gpu.provider != Provider::Auto {
+        let found = format!("{:?} with the engine cuda", provider.unwrap_or("cpu"));
+        p.refuse("engine.provider", found, "auto; or the engine onnxruntime");
     }
     let is_on_cpu = device == DeviceChoice::Cpu || gpu.provider == Provider::Cpu;
     if gpu.fp16 && (is_on_cpu || *kind == EngineKind::Rten) {

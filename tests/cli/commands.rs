@@ -286,6 +286,26 @@ fn no_input_file_may_be_a_pipe() {
     }
 }
 
+/// The steps of a network, or the first node that the engine cuda does not cover.
+#[test]
+fn check_lists_the_steps_of_a_network() {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/camera.onnx");
+    let run = det_post(&["check", "--network", model.to_str().unwrap()]);
+    run.expect_code(0);
+    for line in ["[1, 16, 192, 320]", "softmax", "37 steps", "us: the floor on a GPU of 4800 GB/s"]
+    {
+        assert!(run.stdout.contains(line), "{line} is not in\n{}", run.stdout);
+    }
+    let shape = ["check", "--network", model.to_str().unwrap(), "--input-shape", "1,3,384,641"];
+    let run = det_post(&shape);
+    run.expect_code(1);
+    assert!(run.stderr.contains("cannot have the shape [1, 3, 384, 641]"), "{}", run.stderr);
+    let encoder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/voxel_encoder.scn.onnx");
+    let run = det_post(&["check", "--network", encoder.to_str().unwrap(), "--input-shape", "9,5"]);
+    run.expect_code(1);
+    assert!(run.stderr.contains("SparseConvolution"), "{}", run.stderr);
+}
+
 /// Levels, steps and memory of an encoder; errors name the file and the node.
 #[test]
 fn check_lists_an_encoder() {

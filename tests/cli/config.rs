@@ -276,6 +276,12 @@ fn an_engine_that_cannot_run_on_the_device_is_refused() {
         (&["device:=cpu", "camera.engine.provider:=cuda"][..], "camera.engine.provider"),
         (&["camera.device:=cpu", "camera.engine.provider:=tensorrt"], "camera.engine.provider"),
         (&["camera.engine.kind:=rten", "camera.engine.provider:=cuda"], "camera.engine.provider"),
+        (&["camera.engine.kind:=cuda", "camera.engine.provider:=cpu"], "camera.engine.provider"),
+        (
+            &["camera.engine.kind:=cuda", "camera.engine.provider:=tensorrt"],
+            "camera.engine.provider",
+        ),
+        (&["camera.engine.kind:=cuda", "camera.device:=cpu"], "camera.engine.kind"),
         (&["camera.device:=cpu", "camera.engine.fp16:=true"], "camera.engine.fp16"),
         (&["camera.engine.provider:=cpu", "camera.engine.fp16:=true"], "camera.engine.fp16"),
         (&["camera.engine.cache_folder:=x"], "camera.engine.cache_folder"),

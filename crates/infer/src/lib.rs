@@ -4,6 +4,7 @@
 //! | --- | --- | --- | --- |
 //! | [`RtenEngine`] | CPU, embedded | f32, i32; f16 widened to f32, i64 and bool narrowed to i32 | yes, with the same number of threads |
 //! | [`OrtEngine`] | CPU, a library loaded at run time | f32, f16, i32, i64 | yes, with the same library and number of threads |
+//! | [`dense`] | a GPU, kernels of our own | f32, f16 | yes |
 //!
 //! [`External`] stands for a network that runs elsewhere: its outputs are tensors of a message.
 //!
@@ -16,6 +17,7 @@
 struct Readme;
 
 mod conformance;
+pub mod dense;
 #[cfg(feature = "cuda")]
 pub mod device;
 pub mod efficient_nms;
@@ -64,11 +66,16 @@ const MAX_LAYER_BYTES: u64 = 512 << 20;
 /// cannot be loaded is an error.
 ///
 /// # Errors
-/// `Model` for [`EngineKind::External`], when there is no file at `model`, the engine cannot read it, or the library of
+/// `Model` for [`EngineKind::External`] and [`EngineKind::Cuda`], when there is no file at `model`, the engine cannot read it, or the library of
 /// ONNX Runtime is missing, too old, or another than this process has loaded before.
 pub fn load(model: &Path, options: &EngineOptions) -> Result<Box<dyn Engine>> {
     if options.kind == EngineKind::External {
         let message = "the engine external runs no network: its tensors are received";
+        return Err(Error::new(ErrorKind::Model, STAGE, message));
+    }
+    if options.kind == EngineKind::Cuda {
+        let message = "the engine cuda runs networks on a GPU, and this channel runs on the CPU: set device to \
+             cuda, or engine.kind to auto, rten or onnxruntime";
         return Err(Error::new(ErrorKind::Model, STAGE, message));
     }
     let choice = choose(options, std::env::var_os(LIBRARY_VARIABLE).as_deref());
@@ -95,6 +102,7 @@ fn choose(options: &EngineOptions, variable: Option<&OsStr>) -> Choice {
         (EngineKind::Rten | EngineKind::External, _) => {
             Choice { library: None, reason: "the options ask for rten" }
         }
+        (EngineKind::Cuda, _) => Choice { library: None, reason: "the options ask for cuda" },
         (EngineKind::Auto, None) => Choice {
             library: None,
             reason: "ONNX Runtime is not configured (ORT_DYLIB_PATH is not set)",

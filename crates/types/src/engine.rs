@@ -7,14 +7,16 @@ use super::device::Usage;
 /// The engines, and the choice between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
-    /// ONNX Runtime when its library is named, by [`EngineOptions::library`]
-    /// or the environment variable `ORT_DYLIB_PATH`; else rten.
+    /// On a GPU [`Self::Cuda`], where it covers the network. Else ONNX Runtime when its library is
+    /// named, by [`EngineOptions::library`] or the environment variable `ORT_DYLIB_PATH`; else rten.
     #[default]
     Auto,
     /// The embedded engine in pure Rust, on the CPU.
     Rten,
     /// ONNX Runtime, loaded when the program runs.
     OnnxRuntime,
+    /// Dense layers of our own, on a GPU.
+    Cuda,
     /// None: the network runs elsewhere and its tensors are received.
     External,
 }
@@ -78,7 +80,8 @@ pub struct GpuEngineOptions {
     /// 16-bit floats or TF32, when the network loads so, which is logged.
     pub channels_last: Usage,
     /// Whether products of 32-bit floats may be rounded to 10 bits of mantissa
-    /// before they are summed: faster, and about three decimal digits.
+    /// before they are summed: faster, and about three decimal digits. [`EngineKind::Cuda`] then has
+    /// 16-bit floats, which have as many.
     pub tf32: bool,
     /// Whether convolutions and what lies between them run in 16-bit floats: converted as
     /// `det_post_infer::fp16` does, or as TensorRT chooses.

@@ -66,7 +66,8 @@ const UNSAFE_FILES: [&str; 11] = [
 ];
 
 /// The families of operations, folders of `crates/ops/src` and of `kernels`.
-const FAMILIES: [&str; 7] = ["arrays", "cloud", "decode", "image", "nms", "sparse", "view"];
+const FAMILIES: [&str; 8] =
+    ["arrays", "cloud", "decode", "dense", "image", "nms", "sparse", "view"];
 
 /// Lines of code a file may have, tests aside.
 const MAX_LINES: usize = 400;

@@ -8,12 +8,13 @@
 //!
 //! | made by | where the network runs | copies per run |
 //! | --- | --- | --- |
-//! | [`DeviceEngine::load`] with ONNX Runtime and its CUDA provider | on the stream's GPU | none |
+//! | [`DeviceEngine::load`] with dense layers of our own, or ONNX Runtime and its CUDA provider | on the stream's GPU | none |
 //! | [`DeviceEngine::load`] otherwise, [`DeviceEngine::on_host`] | an [`Engine`] on the CPU | every input down, every output up, and one wait |
 //! | [`DeviceEngine::fixed`] | nowhere: the outputs are constant | none |
 
 #[expect(unsafe_code, reason = "ONNX Runtime is a C library; each block argues why it is sound")]
 mod binding;
+mod dense;
 mod host;
 mod network;
 mod onnx_runtime;
@@ -78,9 +79,10 @@ impl DeviceEngine {
     /// # Errors
     /// As of [`DeviceEngine::load`]; `Model` when it cannot be loaded in the same way again.
     pub fn duplicate(&self, queue: &Stream) -> Result<Option<Self>> {
-        let (Runner::OnnxRuntime(_), Some((model, options))) = (&self.runner, &self.source) else {
+        let Some((model, options)) = &self.source else { return Ok(None) };
+        if !matches!(self.runner, Runner::OnnxRuntime(_) | Runner::Dense(_)) {
             return Ok(None);
-        };
+        }
         if options.gpu.provider == Provider::TensorRt {
             return Ok(None);
         }

@@ -2,15 +2,19 @@
 
 use std::path::Path;
 
+use super::dense::DenseRunner;
 use super::host::{HostRunner, NumBytes};
 use super::network::{Network, failed, model_error};
 use super::onnx_runtime::{self, OrtRunner};
+use crate::dense::Precision;
 use crate::{Choice, LIBRARY_VARIABLE, OrtEngine, RtenEngine, choose};
 use det_post_ops::device::cuda::Stream;
-use det_post_types::{EngineOptions, Provider, Result, TensorSpec};
+use det_post_types::{EngineKind, EngineOptions, ErrorKind, Provider, Result, TensorSpec};
 
 /// The runtime of a network.
 pub(super) enum Runner {
+    /// Dense layers of our own on the GPU of the stream.
+    Dense(Box<DenseRunner>),
     /// ONNX Runtime on the GPU of the stream.
     OnnxRuntime(OrtRunner),
     /// An engine on the CPU, with copies through page-locked memory.
@@ -27,6 +31,9 @@ impl Runner {
         stream: &Stream,
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<(Self, Network)> {
+        if let Some(loaded) = dense(model, options, stream, &shape_of)? {
+            return Ok(loaded);
+        }
         let choice = choose(options, std::env::var_os(LIBRARY_VARIABLE).as_deref());
         let provider = options.gpu.provider;
         let Choice { library, reason } = choice;
@@ -72,6 +79,7 @@ impl Runner {
     /// `Device` when there is not enough memory.
     pub(super) fn add(&mut self, network: &Network) -> Result<()> {
         match self {
+            Self::Dense(runner) => runner.add(network),
             Self::OnnxRuntime(runner) => runner.add(network),
             Self::Host(_) | Self::Fixed => Ok(()),
         }
@@ -96,6 +104,7 @@ impl Runner {
     pub(super) fn enqueue(&mut self, network: &mut Network, number: usize) -> Result<()> {
         match self {
             Self::OnnxRuntime(runner) => runner.enqueue(network, number),
+            Self::Dense(runner) => runner.enqueue(number),
             Self::Host(runner) => runner.enqueue(network),
             Self::Fixed => Ok(()),
         }
@@ -104,8 +113,44 @@ impl Runner {
     /// Bytes that a run copies between device and host.
     pub(super) fn copies(&self) -> NumBytes {
         match self {
-            Self::OnnxRuntime(_) | Self::Fixed => NumBytes::default(),
+            Self::Dense(_) | Self::OnnxRuntime(_) | Self::Fixed => NumBytes::default(),
             Self::Host(runner) => runner.copies(),
         }
+    }
+}
+
+/// The network in dense layers of our own, where the options ask for them, or leave the choice and every
+/// node is covered.
+fn dense(
+    model: &Path,
+    options: &EngineOptions,
+    stream: &Stream,
+    shape_of: &impl Fn(&TensorSpec) -> Result<Vec<usize>>,
+) -> Result<Option<(Runner, Network)>> {
+    let EngineOptions { kind, library, gpu, .. } = options;
+    let is_choice_open =
+        *kind == EngineKind::Auto && gpu.provider == Provider::Auto && library.is_none();
+    if *kind != EngineKind::Cuda && !is_choice_open {
+        return Ok(None);
+    }
+    let precision = if gpu.fp16 || gpu.tf32 { Precision::F16 } else { Precision::F32 };
+    let (path, device) = (model.display(), stream.device());
+    match DenseRunner::load(model, precision, stream, shape_of) {
+        Ok((runner, network)) => {
+            let reason = match kind {
+                EngineKind::Cuda => "the options ask for cuda",
+                _ => "every node is covered",
+            };
+            tracing::info!("model {path} for {device} on {}: {reason}", network.name);
+            Ok(Some((Runner::Dense(Box::new(runner)), network)))
+        }
+        Err(error) if is_choice_open && error.kind() != ErrorKind::Device => {
+            tracing::info!(
+                "model {path} does not run in dense layers on {device}: {}",
+                error.message()
+            );
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }

@@ -66,9 +66,9 @@ pub(in super::super) struct Tensor<'a> {
     /// Its dimensions.
     pub(in super::super) dims: Vec<i64>,
     /// Its values, little-endian, in row-major order.
-    pub(super) raw_data: &'a [u8],
+    pub(in super::super) raw_data: &'a [u8],
     /// Why `raw_data` does not hold the values, if so.
-    pub(super) elsewhere: Option<&'static str>,
+    pub(in super::super) elsewhere: Option<&'static str>,
     /// The entry as it stands in the file.
     pub(in super::super) bytes: &'a [u8],
 }

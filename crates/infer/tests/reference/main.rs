@@ -7,6 +7,7 @@
     reason = "tests fail by panicking and print what they measured"
 )]
 
+mod dense;
 mod engines;
 mod fp16;
 mod onnx_vectors;

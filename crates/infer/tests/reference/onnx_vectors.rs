@@ -1,5 +1,5 @@
-//! The operator test vectors of the package onnx on the built-in engine: each is computed as
-//! ONNX defines it, or refused when it is loaded.
+//! The operator test vectors of the package onnx on the built-in engine and in dense layers: each is
+//! computed as ONNX defines it, or refused when it is loaded.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 
+use det_post_infer::dense::{DenseEngine, Precision};
 use det_post_infer::{Engine, RtenEngine};
 use det_post_types::{TensorValues, TensorView};
 use serde_json::Value;
@@ -93,12 +95,28 @@ fn difference(
     }
 }
 
-fn outcome(folder: &Path, vector: &Value, data: &[u8]) -> Outcome {
+/// Loads a file for inputs of these shapes.
+type Load = fn(&Path, &[Vec<usize>]) -> det_post_types::Result<Box<dyn Engine>>;
+
+fn rten(path: &Path, _shapes: &[Vec<usize>]) -> det_post_types::Result<Box<dyn Engine>> {
+    Ok(Box::new(RtenEngine::load(path, Some(1))?))
+}
+
+fn dense(path: &Path, shapes: &[Vec<usize>]) -> det_post_types::Result<Box<dyn Engine>> {
+    let next = std::cell::Cell::new(0);
+    let shape_of =
+        |_: &det_post_types::TensorSpec| Ok(shapes[next.replace(next.get() + 1)].clone());
+    Ok(Box::new(DenseEngine::load(path, Precision::F32, &shape_of)?))
+}
+
+fn outcome(folder: &Path, vector: &Value, data: &[u8], load: Load) -> Outcome {
     let tensors = |side: &str| -> Vec<Tensor> {
         vector[side].as_array().unwrap().iter().map(|entry| Tensor::of(entry, data)).collect()
     };
     let path = folder.join(format!("{}.onnx", vector["name"].as_str().unwrap()));
-    let mut engine = match RtenEngine::load(&path, Some(1)) {
+    let shapes: Vec<Vec<usize>> =
+        tensors("inputs").into_iter().map(|tensor| tensor.shape).collect();
+    let mut engine = match load(&path, &shapes) {
         Ok(engine) => engine,
         Err(error) => return Outcome::Refused(format!("{error}")),
     };
@@ -136,10 +154,16 @@ fn outcome(folder: &Path, vector: &Value, data: &[u8]) -> Outcome {
     Outcome::Equal
 }
 
-#[test]
-fn every_vector_of_onnx_is_computed_as_defined_or_refused() {
+/// The folder of the exported vectors; `None` with a line that says why not.
+fn exported() -> Option<&'static Path> {
+    static EXPORTED: OnceLock<Option<tempfile::TempDir>> = OnceLock::new();
+    EXPORTED.get_or_init(export).as_ref().map(tempfile::TempDir::path)
+}
+
+fn export() -> Option<tempfile::TempDir> {
     let Ok(python) = std::env::var("DET_POST_PEER_PYTHON") else {
-        return skip(Need::Peers, "DET_POST_PEER_PYTHON is not set");
+        skip(Need::Peers, "DET_POST_PEER_PYTHON is not set");
+        return None;
     };
     let folder = tempfile::tempdir().unwrap();
     let script = det_post_testing::workspace().join("tests/peers/onnx_vectors.py");
@@ -149,18 +173,34 @@ fn every_vector_of_onnx_is_computed_as_defined_or_refused() {
     if !export.status.success() {
         let said = String::from_utf8_lossy(&export.stderr);
         assert!(said.contains("No module named"), "{said}");
-        return skip(Need::Peers, format_args!("{}", said.lines().last().unwrap_or_default()));
+        skip(Need::Peers, format_args!("{}", said.lines().last().unwrap_or_default()));
+        return None;
     }
     println!("{said}");
-    let data = std::fs::read(folder.path().join("data.bin")).unwrap();
-    let index = std::fs::read(folder.path().join("index.json")).unwrap();
+    Some(folder)
+}
+
+/// What became of all vectors, by name.
+fn outcomes(folder: &Path, load: Load) -> Vec<(Value, Outcome)> {
+    let data = std::fs::read(folder.join("data.bin")).unwrap();
+    let index = std::fs::read(folder.join("index.json")).unwrap();
     let index: Vec<Value> = serde_json::from_slice(&index).unwrap();
+    let of = |vector: Value| {
+        let outcome = outcome(folder, &vector, &data, load);
+        (vector, outcome)
+    };
+    index.into_iter().map(of).collect()
+}
+
+#[test]
+fn every_vector_of_onnx_is_computed_as_defined_or_refused() {
+    let Some(folder) = exported() else { return };
+    let outcomes = outcomes(folder, rten);
     let mut num = BTreeMap::new();
     let mut wrong = Vec::new();
-    for vector in &index {
+    for (vector, outcome) in &outcomes {
         let name = vector["name"].as_str().unwrap();
-        let outcome = outcome(folder.path(), vector, &data);
-        let (word, said) = match &outcome {
+        let (word, said) = match outcome {
             Outcome::Equal => ("equal", ""),
             Outcome::Refused(reason) => ("refused", &reason[..]),
             Outcome::Wrong(reason) => ("wrong", &reason[..]),
@@ -181,5 +221,23 @@ fn every_vector_of_onnx_is_computed_as_defined_or_refused() {
     }
     println!("{num:?}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(num["equal"] > 1600 && index.len() > 2800, "{num:?} of {}", index.len());
+    assert!(num["equal"] > 1600 && outcomes.len() > 2800, "{num:?} of {}", outcomes.len());
+}
+
+#[test]
+fn every_vector_of_onnx_is_computed_by_dense_layers_or_refused() {
+    let Some(folder) = exported() else { return };
+    let mut num_equal = 0;
+    let mut wrong = Vec::new();
+    for (vector, outcome) in outcomes(folder, dense) {
+        let name = vector["name"].as_str().unwrap();
+        match outcome {
+            Outcome::Equal => num_equal += 1,
+            Outcome::Refused(reason) => println!("refused\t{name}\t{reason}"),
+            Outcome::Wrong(reason) => wrong.push(format!("{name}: {reason}")),
+        }
+    }
+    println!("{num_equal} equal");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(num_equal > 700, "{num_equal} are equal");
 }

@@ -46,7 +46,10 @@ macro_rules! numbers {
     };
 }
 
-numbers!(u8: "uint8_t", u32: "uint32_t", u64: "uint64_t", f32: "float", f16: "__half");
+// Signs are not compared: `int32_t` is `u32` or `i32`.
+numbers!(
+    u8: "uint8_t", u32: "uint32_t", i32: "uint32_t", u64: "uint64_t", f32: "float", f16: "__half"
+);
 
 impl<T: Mirror, const N: usize> Mirror for [T; N] {
     const KIND: Kind = Kind::Array(&T::KIND, N);

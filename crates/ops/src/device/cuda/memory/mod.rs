@@ -51,6 +51,7 @@ plain! {
     u8: "a number",
     u32: "a number",
     u64: "a number",
+    i32: "a number",
     f32: "a number",
     f16: "a number",
     [f32; 2]: "numbers without gaps",

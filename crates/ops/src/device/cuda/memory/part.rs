@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use super::{DeviceBuffer, Out, Plain, check_capacity};
+use super::{DeviceBuffer, In, Out, Plain, check_capacity};
 use crate::device::cuda::{Stream, error};
 use det_post_types::Result;
 
@@ -36,5 +36,42 @@ impl<T: Plain> DeviceBuffer<T> {
         stream.keep(&self.stream)?;
         let stream = stream.clone();
         Ok(Self { address: self.address, len: self.len, stream, values: PhantomData })
+    }
+}
+
+impl<T: Plain> DeviceBuffer<T> {
+    /// As [`DeviceBuffer::output`], of a buffer of which a launch reads other values. The caller
+    /// has checked that no launch writes what it reads: `dense::arena`.
+    pub(crate) fn shared_output(&self, stream: &Stream) -> Result<Out<'_, T>> {
+        stream.check_owns(&self.stream)?;
+        Ok(Out { data: self.address, len: self.len as u64, memory: PhantomData })
+    }
+}
+
+impl<'a, T: Plain> Out<'a, T> {
+    /// The values from `start` to `end`; those there are when there are fewer.
+    pub(crate) fn range(self, start: usize, end: usize) -> Self {
+        let [before, _] = self.split_at(end);
+        let [_, range] = before.split_at(start);
+        range
+    }
+
+    /// The values as bytes.
+    pub(crate) fn bytes(self) -> Out<'a, u8> {
+        Out { data: self.data, len: self.len * size_of::<T>() as u64, memory: PhantomData }
+    }
+}
+
+impl<'a> Out<'a, u8> {
+    /// Bytes that are values of `T`, as [`Out::bytes`] made them.
+    pub(crate) fn of<T: Plain>(self) -> Out<'a, T> {
+        Out { data: self.data, len: self.len / size_of::<T>() as u64, memory: PhantomData }
+    }
+}
+
+impl<'a> In<'a, u8> {
+    /// Bytes that are values of `T`, as [`In::bytes`] made them.
+    pub(crate) fn of<T: Plain>(self) -> In<'a, T> {
+        In { data: self.data, len: self.len / size_of::<T>() as u64, memory: PhantomData }
     }
 }

@@ -1,0 +1,365 @@
+//! From a file to a [`Graph`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::attributes::{Place, Reason};
+use super::{
+    Data, Element, Graph, Id, Node, Operation, Value, View, broadcast, casts, constants,
+    convolutions, elementwise, fold, indexing, num_elements, products, reductions, resizing, views,
+};
+use crate::dense::function::Function;
+use crate::dense::refuse;
+use crate::onnx::{DataType, Model, Tensor, ValueInfo};
+use det_post_types::{Dim, ElementType, Result, TensorSpec};
+
+/// The most nodes of a network. Published ones have up to 3000.
+const MAX_NODES: usize = 1 << 13;
+/// The most elements of a value.
+const MAX_ELEMENTS: usize = 1 << 30;
+/// The most elements that are computed of constants, all together.
+const MAX_COMPUTED: usize = 1 << 26;
+/// The most dimensions of a value.
+const MAX_RANK: usize = 8;
+/// The newest operator set whose definitions were compared with what is computed here.
+const NEWEST_SET: i64 = 28;
+/// The oldest.
+const OLDEST_SET: i64 = 7;
+
+/// What a network is in its file: names and element types of its inputs and outputs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in super::super) struct Origin {
+    /// Inputs with the dimensions of the file.
+    pub(in super::super) inputs: Vec<TensorSpec>,
+    /// Outputs with the shapes that follow.
+    pub(in super::super) outputs: Vec<TensorSpec>,
+}
+
+/// Reads a network whose inputs have the shapes that `shape_of` gives.
+///
+/// # Errors
+/// `Model` when the file is not of the format, and for the first node that is not covered, which the message names; the
+/// errors of `shape_of`.
+pub(in super::super) fn import(
+    bytes: &[u8],
+    shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
+) -> Result<(Graph, Origin)> {
+    let model = Model::parse(bytes)?;
+    let file = &model.graph;
+    if file.nodes.len() > MAX_NODES {
+        return refuse(format!("{} nodes exceed the limit of {MAX_NODES}", file.nodes.len()));
+    }
+    let set = model.operator_set("").unwrap_or(1);
+    if !(OLDEST_SET..=NEWEST_SET).contains(&set) {
+        return refuse(format!("operator set {set}: sets {OLDEST_SET} to {NEWEST_SET} are read"));
+    }
+    let mut importer = Importer { graph: Graph::default(), ids: HashMap::new(), num_computed: 0 };
+    let mut origin = Origin::default();
+    for input in &file.inputs {
+        let (spec, shape) = importer.input(input, shape_of)?;
+        origin.inputs.push(TensorSpec { shape: spec.shape, ..spec });
+        let _ = shape;
+    }
+    for tensor in &file.initializers {
+        let value = constants::constant(tensor, tensor.name)
+            .map_err(|reason| named_error(tensor, &reason))?;
+        importer.name(tensor.name, value);
+    }
+    for node in &file.nodes {
+        let shown: Arc<str> = node.to_string().into();
+        let place = importer.place(node, shown.clone(), set);
+        let outputs = place.and_then(|place| {
+            let outputs = importer.node_of(&place)?;
+            let num = node.outputs.iter().rposition(|name| !name.is_empty()).map_or(0, |at| at + 1);
+            match outputs.len() < num {
+                true => Err(format!("output {} is not computed", node.outputs[outputs.len()])),
+                false => Ok(outputs),
+            }
+        });
+        let outputs = outputs.or_else(|reason| refuse(format!("{shown}: {reason}")))?;
+        for (&name, id) in node.outputs.iter().zip(outputs) {
+            if !name.is_empty() {
+                importer.ids.insert(name, id);
+            }
+        }
+    }
+    for output in &file.outputs {
+        let Some(&id) = importer.ids.get(output.name) else {
+            return refuse(format!("output {}: no node computes it", output.name));
+        };
+        importer.graph.outputs.push(id);
+        origin.outputs.push(importer.output_spec(output, id));
+    }
+    Ok((importer.graph, origin))
+}
+
+fn named_error(tensor: &Tensor<'_>, reason: &str) -> det_post_types::Error {
+    crate::dense::error(format!("initializer {}: {reason}", tensor.name))
+}
+
+/// What is known while a file is read.
+pub(super) struct Importer<'a> {
+    pub(super) graph: Graph,
+    ids: HashMap<&'a str, Id>,
+    /// Elements that were computed of constants.
+    num_computed: usize,
+}
+
+impl<'a> Importer<'a> {
+    fn name(&mut self, name: &'a str, value: Value) -> Id {
+        let id = self.graph.add(value);
+        self.ids.insert(name, id);
+        id
+    }
+
+    fn input(
+        &mut self,
+        input: &ValueInfo<'a>,
+        shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
+    ) -> Result<(TensorSpec, Vec<usize>)> {
+        let element = match input.data_type {
+            Some(DataType::F32) => ElementType::F32,
+            Some(DataType::F16) => ElementType::F16,
+            other => {
+                let found = other.map_or("of no type".into(), |of| of.to_string());
+                return refuse(format!("input {} is {found}; f32 and f16 are taken", input.name));
+            }
+        };
+        let dim = |dim: &Option<i64>| match dim.and_then(|dim| usize::try_from(dim).ok()) {
+            Some(length) => Dim::Fixed(length),
+            None => Dim::Dynamic,
+        };
+        let shape = input.shape.as_ref().map(|dims| dims.iter().map(dim).collect::<Vec<_>>());
+        let spec = TensorSpec { name: input.name.to_owned(), element: Some(element), shape };
+        let shape = shape_of(&spec)?;
+        if !crate::signature::shape_fits(&spec, &shape) {
+            return refuse(format!("input {spec} cannot have the shape {shape:?}"));
+        }
+        if let Err(reason) = checked(&shape) {
+            return refuse(format!("input {spec}: {reason}"));
+        }
+        let value = Value {
+            name: input.name.to_owned(),
+            shape: shape.clone(),
+            element: Element::Float,
+            constant: None,
+        };
+        let id = self.name(input.name, value);
+        self.graph.inputs.push(id);
+        Ok((spec, shape))
+    }
+
+    fn output_spec(&self, output: &ValueInfo<'_>, id: Id) -> TensorSpec {
+        let value = &self.graph.values[id];
+        let element = match (value.element, output.data_type) {
+            (Element::Float, Some(DataType::F16)) => ElementType::F16,
+            (Element::Float, _) => ElementType::F32,
+            (Element::Integer | Element::Boolean, _) => ElementType::I32,
+        };
+        let shape = value.shape.iter().map(|&length| Dim::Fixed(length)).collect();
+        TensorSpec { name: output.name.to_owned(), element: Some(element), shape: Some(shape) }
+    }
+
+    fn place<'n>(
+        &self,
+        node: &'n crate::onnx::Node<'a>,
+        shown: Arc<str>,
+        set: i64,
+    ) -> std::result::Result<Place<'n, 'a>, Reason> {
+        if !matches!(node.domain, "" | "ai.onnx") {
+            return Err(format!("an operator of {} is not covered", node.domain));
+        }
+        let find = |name: &&str| match *name {
+            "" => Ok(None),
+            name => match self.ids.get(name) {
+                Some(&id) => Ok(Some(id)),
+                None => Err(format!("input {name} is not computed before it")),
+            },
+        };
+        let inputs = node.inputs.iter().map(find).collect::<std::result::Result<_, _>>()?;
+        Ok(Place { node, shown, inputs, set })
+    }
+
+    /// Adds what a node of the file computes; its outputs, or as many as are computed.
+    fn node_of(&mut self, place: &Place<'_, 'a>) -> std::result::Result<Vec<Id>, Reason> {
+        match place.node.operator {
+            "Constant" => {
+                let value = casts::constant(place)?;
+                Ok(vec![self.graph.add(value)])
+            }
+            "Conv" => convolutions::conv(self, place),
+            "ConvTranspose" => convolutions::transposed(self, place),
+            "MaxPool" | "AveragePool" => convolutions::pool(self, place),
+            "Pad" => convolutions::pad(self, place),
+            "BatchNormalization" => products::batch_norm(self, place),
+            "Gemm" => products::gemm(self, place),
+            "MatMul" => products::matmul(self, place),
+            "LayerNormalization" => products::layer_norm(self, place),
+            "InstanceNormalization" | "GroupNormalization" => products::group_norm(self, place),
+            "Resize" | "Upsample" => resizing::resize(self, place),
+            "DepthToSpace" | "SpaceToDepth" => views::depth_space(self, place),
+            "Softmax" | "LogSoftmax" => reductions::softmax(self, place),
+            "GlobalAveragePool" | "GlobalMaxPool" => reductions::global_pool(self, place),
+            "ReduceSum" | "ReduceMean" | "ReduceMax" | "ReduceMin" => {
+                reductions::reduce(self, place)
+            }
+            "ArgMax" | "ArgMin" | "TopK" | "Gather" | "GatherElements" | "GridSample" | "Range"
+            | "ConstantOfShape" => indexing::import(self, place),
+            "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" | "Slice" | "Split"
+            | "Expand" | "Tile" | "Concat" | "Identity" | "Dropout" | "Cast" | "Shape" | "Size" => {
+                views::import(self, place)
+            }
+            _ => elementwise::import(self, place),
+        }
+    }
+
+    /// Adds an operation with one output of floats.
+    pub(super) fn floats(
+        &mut self,
+        place: &Place<'_, 'a>,
+        operation: Operation,
+        inputs: &[Id],
+        shape: &[usize],
+    ) -> std::result::Result<Id, Reason> {
+        self.operation(place, operation, inputs, shape, Element::Float)
+    }
+
+    /// Adds an operation with one output, or computes it where it is one of constants.
+    pub(super) fn operation(
+        &mut self,
+        place: &Place<'_, 'a>,
+        operation: Operation,
+        inputs: &[Id],
+        shape: &[usize],
+        element: Element,
+    ) -> std::result::Result<Id, Reason> {
+        checked(shape)?;
+        let name = place.node.outputs.first().copied().unwrap_or_default();
+        let mut value =
+            Value { name: name.to_owned(), shape: shape.to_vec(), element, constant: None };
+        if inputs.iter().all(|&id| self.graph.values[id].constant.is_some())
+            && let Some(data) = self.fold(&operation, inputs, shape)?
+        {
+            value.constant = Some(data);
+            return Ok(self.graph.add(value));
+        }
+        let is_float = |id: &Id| self.graph.values[*id].element != Element::Integer;
+        let is_view = matches!(operation, Operation::View(_) | Operation::Gather { .. });
+        if !is_view && let Some(&id) = inputs.iter().find(|id| !is_float(id)) {
+            let name = &self.graph.values[id].name;
+            return Err(format!("integers, of {name}, that depend on the inputs of the network"));
+        }
+        let output = self.graph.add(value);
+        let (name, inputs) = (place.shown.clone(), inputs.to_vec());
+        self.graph.nodes.push(Node { name, operation, inputs, outputs: vec![output] });
+        Ok(output)
+    }
+
+    fn fold(
+        &mut self,
+        operation: &Operation,
+        inputs: &[Id],
+        shape: &[usize],
+    ) -> std::result::Result<Option<Data>, Reason> {
+        let values: Vec<&Value> = inputs.iter().map(|&id| &self.graph.values[id]).collect();
+        if !matches!(operation, Operation::View(View::Reshape)) {
+            self.num_computed = self.num_computed.saturating_add(shape.iter().product());
+        }
+        if self.num_computed > MAX_COMPUTED {
+            return Err(format!("constants of more than {MAX_COMPUTED} elements are computed"));
+        }
+        Ok(match operation {
+            Operation::View(view) => values.first().and_then(|value| {
+                let data = value.constant.as_ref()?;
+                Some(fold::view(data, &value.shape, view, shape))
+            }),
+            Operation::Concat { axis } => fold::concat(&values, *axis, shape),
+            Operation::Elementwise(function) => {
+                let data = fold::elementwise(*function, &values, shape);
+                Some(data.ok_or("a function of integers that is not defined for them")?)
+            }
+            _ => None,
+        })
+    }
+
+    /// Adds a function of values, which are broadcast.
+    pub(super) fn function(
+        &mut self,
+        place: &Place<'_, 'a>,
+        function: Function,
+        inputs: &[Id],
+    ) -> std::result::Result<Id, Reason> {
+        let shapes: Vec<&[usize]> = inputs.iter().map(|&id| self.graph.shape(id)).collect();
+        let shape = broadcast(&shapes)
+            .ok_or_else(|| format!("shapes {shapes:?} cannot be broadcast to one"))?;
+        let of = inputs.iter().skip(usize::from(function == Function::Where)).copied();
+        let is_integer = |id: Id| self.graph.values[id].element == Element::Integer;
+        let element = match function.is_condition() {
+            true => Element::Boolean,
+            false if of.clone().all(is_integer) => Element::Integer,
+            false => Element::Float,
+        };
+        self.operation(place, Operation::Elementwise(function), inputs, &shape, element)
+    }
+
+    /// Adds a view.
+    pub(super) fn view(
+        &mut self,
+        place: &Place<'_, 'a>,
+        view: View,
+        input: Id,
+        shape: &[usize],
+    ) -> std::result::Result<Id, Reason> {
+        let element = self.graph.values[input].element;
+        self.operation(place, Operation::View(view), &[input], shape, element)
+    }
+
+    /// Adds the elements of a value in another shape.
+    pub(super) fn reshape(
+        &mut self,
+        place: &Place<'_, 'a>,
+        input: Id,
+        shape: &[usize],
+    ) -> std::result::Result<Id, Reason> {
+        if self.graph.shape(input) == shape {
+            return Ok(input);
+        }
+        self.view(place, View::Reshape, input, shape)
+    }
+
+    /// Adds a value with other dimensions in front.
+    pub(super) fn permute(
+        &mut self,
+        place: &Place<'_, 'a>,
+        input: Id,
+        order: Vec<usize>,
+    ) -> std::result::Result<Id, Reason> {
+        let shape: Vec<usize> = order.iter().map(|&at| self.graph.shape(input)[at]).collect();
+        self.view(place, View::Permute(order), input, &shape)
+    }
+
+    /// Adds a constant of integers.
+    pub(super) fn integers(&mut self, shape: &[usize], values: Vec<i64>) -> Id {
+        self.graph.add(Value {
+            name: String::new(),
+            shape: shape.to_vec(),
+            element: Element::Integer,
+            constant: Some(Data::Integers(values.into())),
+        })
+    }
+
+    /// Adds a constant of one float.
+    pub(super) fn scalar(&mut self, value: f32) -> Id {
+        self.graph.add_constant("", &[], vec![value])
+    }
+}
+
+pub(super) fn checked(shape: &[usize]) -> std::result::Result<(), Reason> {
+    if shape.len() > MAX_RANK {
+        return Err(format!("{} dimensions exceed the limit of {MAX_RANK}", shape.len()));
+    }
+    match num_elements(shape, MAX_ELEMENTS) {
+        Some(_) => Ok(()),
+        None => Err(format!("shape {shape:?} exceeds the limit of {MAX_ELEMENTS} elements")),
+    }
+}

@@ -1,0 +1,312 @@
+//! Dense layers of our own on the GPU of a stream: a plan, recorded as one graph for each set of tensors.
+
+use std::path::Path;
+
+use det_post_ops::dense::arena::{Arena, ArenaBuffer};
+use det_post_ops::dense::arg_max::cuda::ArgMaxes;
+use det_post_ops::dense::conv::cuda::DeviceConv;
+use det_post_ops::dense::conv_transpose::cuda::DeviceConvTranspose;
+use det_post_ops::dense::gather::cuda::Gathers;
+use det_post_ops::dense::grid_sample::cuda::GridSampling;
+use det_post_ops::dense::layer_norm::LayerNorm;
+use det_post_ops::dense::layer_norm::cuda::LayerNorms;
+use det_post_ops::dense::matmul::cuda::DeviceMatMul;
+use det_post_ops::dense::pointwise::Job;
+use det_post_ops::dense::pointwise::cuda::Pointwise;
+use det_post_ops::dense::pool::cuda::Pooling;
+use det_post_ops::dense::reduce::cuda::Reductions;
+use det_post_ops::dense::resize::cuda::Resizing;
+use det_post_ops::dense::softmax::cuda::Softmaxes;
+use det_post_ops::dense::top_k::cuda::TopKs;
+use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, DeviceValues, Graph, Stream};
+
+use super::network::{Network, allocate_inputs, allocate_output, model_error};
+use crate::dense::{self, Kind, Plan, Precision, Role};
+use det_post_types::{ElementType, Result, TensorSpec};
+
+/// A network of dense layers.
+pub(super) struct DenseRunner {
+    // Dropped first: the work of the others.
+    graphs: Vec<Graph>,
+    arenas: Vec<Arena>,
+    layers: Vec<Layer>,
+    operations: Operations,
+    network: dense::Network,
+    stream: Stream,
+}
+
+/// A convolution with its weights in device memory, or a step that needs none.
+enum Layer {
+    Conv(Box<DeviceConv>),
+    Transposed(DeviceConvTranspose),
+    MatMul(DeviceMatMul),
+    Other,
+}
+
+/// The kernels of all other operations.
+struct Operations {
+    arg_max: ArgMaxes,
+    gather: Gathers,
+    grid_sample: GridSampling,
+    layer_norm: LayerNorms,
+    pointwise: Pointwise,
+    pool: Pooling,
+    reduce: Reductions,
+    resize: Resizing,
+    softmax: Softmaxes,
+    top_k: TopKs,
+}
+
+impl DenseRunner {
+    /// Lays a network out for a stream, uploads its weights and records it.
+    ///
+    /// # Errors
+    /// `Model` when the file cannot be read or a node is not covered; `Device` when there is not enough memory or the
+    /// GPU fails.
+    pub(super) fn load(
+        model: &Path,
+        precision: Precision,
+        stream: &Stream,
+        shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
+    ) -> Result<(Self, Network)> {
+        let bytes = std::fs::read(model).map_err(|cause| {
+            model_error(format!("cannot read the model {}", model.display())).with_source(cause)
+        })?;
+        let network = dense::Network::new(&bytes, precision, shape_of)?;
+        drop(bytes);
+        Self::start(network, precision, stream)
+    }
+
+    fn start(
+        network: dense::Network,
+        precision: Precision,
+        stream: &Stream,
+    ) -> Result<(Self, Network)> {
+        let device = stream.device();
+        let shape_at = |spec: &TensorSpec| {
+            let at = network.inputs.iter().position(|other| other == spec).unwrap_or_default();
+            Ok(network.input_shapes[at].clone())
+        };
+        let outputs = network.outputs.iter().zip(&network.output_shapes);
+        let outputs = outputs.map(|(spec, shape)| allocate_output(stream, spec.element, shape));
+        let tensors = Network {
+            name: format!("dense layers of {} on CUDA", shown(precision)),
+            input_specs: network.inputs.clone(),
+            output_specs: network.outputs.clone(),
+            inputs: allocate_inputs(stream, &network.inputs, shape_at)?,
+            outputs: outputs.collect::<Result<_>>()?,
+        };
+        let operations = Operations {
+            arg_max: ArgMaxes::load(device)?,
+            gather: Gathers::load(device)?,
+            grid_sample: GridSampling::load(device)?,
+            layer_norm: LayerNorms::load(device)?,
+            pointwise: Pointwise::load(device)?,
+            pool: Pooling::load(device)?,
+            reduce: Reductions::load(device)?,
+            resize: Resizing::load(device)?,
+            softmax: Softmaxes::load(device)?,
+            top_k: TopKs::load(device)?,
+        };
+        let arena = first_arena(&network.plan, stream, &tensors)?;
+        let layer = |step: &dense::Step| match &step.kind {
+            Kind::Conv { conv, regions } => {
+                DeviceConv::new(&arena, conv, regions).map(|conv| Layer::Conv(Box::new(conv)))
+            }
+            Kind::Transposed { conv, regions, .. } => {
+                DeviceConvTranspose::new(&arena, conv, regions).map(Layer::Transposed)
+            }
+            Kind::MatMul { product, regions, .. } => {
+                DeviceMatMul::new(&arena, product, regions).map(Layer::MatMul)
+            }
+            _ => Ok(Layer::Other),
+        };
+        let layers = network.plan.steps().iter().map(layer).collect::<Result<_>>()?;
+        let (graphs, arenas, stream) = (Vec::new(), Vec::new(), stream.clone());
+        let mut runner = Self { graphs, arenas, layers, operations, network, stream };
+        runner.record(arena)?;
+        Ok((runner, tensors))
+    }
+
+    /// Runs once, which shows that all launches work, and records a run.
+    fn record(&mut self, arena: Arena) -> Result<()> {
+        self.enqueue_steps(&arena, self.layers.len())?;
+        self.stream.synchronize()?;
+        let graph = Graph::record(&self.stream, || self.enqueue_steps(&arena, self.layers.len()))?;
+        self.graphs.push(graph);
+        self.arenas.push(arena);
+        Ok(())
+    }
+
+    /// Queues the first steps with the buffers of an arena.
+    pub(super) fn enqueue_steps(&self, arena: &Arena, num: usize) -> Result<()> {
+        let operations = &self.operations;
+        for (step, layer) in self.network.plan.steps().iter().zip(&self.layers).take(num) {
+            match (&step.kind, layer) {
+                (_, Layer::Conv(conv)) => conv.enqueue(arena),
+                (_, Layer::Transposed(conv)) => conv.enqueue(arena),
+                (_, Layer::MatMul(product)) => product.enqueue(arena),
+                (Kind::Pool { pool, input, output }, _) => {
+                    operations.pool.enqueue(arena, pool, input, output)
+                }
+                (Kind::Resize { resize, input, output }, _) => {
+                    operations.resize.enqueue(arena, resize, input, output)
+                }
+                (Kind::Pointwise(jobs), _) => {
+                    let jobs: Vec<Job<'_>> = jobs.iter().map(job).collect();
+                    operations.pointwise.enqueue_jobs(arena, &jobs)
+                }
+                (Kind::Reduce { reduction, axes, input, output }, _) => {
+                    operations.reduce.enqueue(arena, *reduction, axes, input, output)
+                }
+                (Kind::Softmax { softmax, input, output }, _) => {
+                    operations.softmax.enqueue(arena, softmax, input, output)
+                }
+                (Kind::LayerNorm { axes, epsilon, scales, shifts, input, output }, _) => {
+                    let norm = LayerNorm {
+                        axes,
+                        epsilon: *epsilon,
+                        scales: *scales,
+                        shifts: Some(*shifts),
+                    };
+                    operations.layer_norm.enqueue(arena, &norm, input, output)
+                }
+                (Kind::Gather { gather, input, indices, output }, _) => {
+                    operations.gather.enqueue(arena, gather, input, indices, output)
+                }
+                (Kind::TopK { top_k, input, chosen }, _) => {
+                    operations.top_k.enqueue(arena, top_k, input, chosen)
+                }
+                (Kind::GridSample { sample, input, grid, output }, _) => {
+                    operations.grid_sample.enqueue(arena, sample, input, grid, output)
+                }
+                (Kind::ArgMax { search, input, output }, _) => {
+                    operations.arg_max.enqueue(arena, search, input, output)
+                }
+                // Their layers are above.
+                (
+                    Kind::Conv { .. } | Kind::Transposed { .. } | Kind::MatMul { .. },
+                    Layer::Other,
+                ) => Ok(()),
+            }
+            .map_err(|error| {
+                model_error(format!("{}: {}", step.name, error.message())).with_source(error)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Records a run with further tensors, which has the next number.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory or the GPU fails.
+    pub(super) fn add(&mut self, tensors: &Network) -> Result<()> {
+        let Some(first) = self.arenas.first() else {
+            return Err(model_error("nothing is recorded".into()));
+        };
+        let mut arena = Arena::new(&self.stream);
+        for (number, buffer) in self.network.plan.buffers().iter().enumerate() {
+            // Runs follow each other in the stream: memory between steps serves all of them.
+            let shared = match buffer.role {
+                Role::Input(_) | Role::Output(_) => {
+                    end_buffer(&buffer.role, buffer.element, buffer.len, &self.stream, tensors)?
+                }
+                _ => same(first.buffer(number)?, &self.stream)?,
+            };
+            arena.push(shared)?;
+        }
+        self.record(arena)
+    }
+
+    /// Queues a run with the tensors of a number.
+    ///
+    /// # Errors
+    /// `Device` when the GPU fails.
+    pub(super) fn enqueue(&self, number: usize) -> Result<()> {
+        match self.graphs.get(number) {
+            Some(graph) => graph.enqueue(),
+            None => Err(model_error(format!("there are no tensors of number {number}"))),
+        }
+    }
+
+    /// The plan that runs.
+    #[cfg(test)]
+    pub(super) fn plan(&self) -> &Plan {
+        &self.network.plan
+    }
+
+    /// The buffers of the first tensors.
+    #[cfg(test)]
+    pub(super) fn first_arena(&self) -> &Arena {
+        &self.arenas[0]
+    }
+}
+
+fn job(job: &dense::Job) -> Job<'_> {
+    Job { program: &job.program, sources: &job.sources, targets: &job.targets }
+}
+
+fn shown(precision: Precision) -> &'static str {
+    match precision {
+        Precision::F16 => "f16",
+        Precision::F32 => "f32",
+    }
+}
+
+/// All buffers of a plan: inputs and outputs are those of the tensors.
+fn first_arena(plan: &Plan, stream: &Stream, tensors: &Network) -> Result<Arena> {
+    let mut arena = Arena::new(stream);
+    for buffer in plan.buffers() {
+        let made = match &buffer.role {
+            Role::Input(_) | Role::Output(_) => {
+                end_buffer(&buffer.role, buffer.element, buffer.len, stream, tensors)?
+            }
+            Role::Floats(values) => {
+                let mut on_device = DeviceBuffer::zeros(stream, values.len())?;
+                on_device.write(values)?;
+                ArenaBuffer::F32(on_device)
+            }
+            Role::Integers(values) => {
+                let mut on_device = DeviceBuffer::zeros(stream, values.len())?;
+                on_device.write(values)?;
+                ArenaBuffer::I32(on_device)
+            }
+            Role::Work => ArenaBuffer::zeros(stream, buffer.element, buffer.len)?,
+        };
+        arena.push(made)?;
+    }
+    Ok(arena)
+}
+
+/// The memory of an input or output; memory that nobody reads for an output that holds no floats.
+fn end_buffer(
+    role: &Role,
+    element: ElementType,
+    len: usize,
+    stream: &Stream,
+    tensors: &Network,
+) -> Result<ArenaBuffer> {
+    let tensor: Option<&DeviceTensor> = match role {
+        Role::Input(at) => tensors.inputs.get(*at),
+        Role::Output(at) => tensors.outputs.get(*at).and_then(Option::as_ref),
+        _ => None,
+    };
+    match tensor.map(DeviceTensor::values) {
+        Some(DeviceValues::F32(values)) => Ok(ArenaBuffer::F32(values.on(stream)?)),
+        Some(DeviceValues::F16(values)) => Ok(ArenaBuffer::F16(values.on(stream)?)),
+        None => ArenaBuffer::zeros(stream, element, len),
+    }
+}
+
+/// The same memory as another buffer.
+fn same(buffer: &ArenaBuffer, stream: &Stream) -> Result<ArenaBuffer> {
+    Ok(match buffer {
+        ArenaBuffer::F32(buffer) => ArenaBuffer::F32(buffer.on(stream)?),
+        ArenaBuffer::F16(buffer) => ArenaBuffer::F16(buffer.on(stream)?),
+        ArenaBuffer::I32(buffer) => ArenaBuffer::I32(buffer.on(stream)?),
+    })
+}
+
+#[cfg(test)]
+#[path = "dense/tests.rs"]
+mod tests;

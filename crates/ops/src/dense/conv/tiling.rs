@@ -1,0 +1,305 @@
+//! The tiles of the f16 kernels, and which of them suits a convolution.
+
+use super::job::Job;
+use super::kernels::ConvArgs;
+
+/// How a kernel reads its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    /// f16, channels last, 16 bytes at once.
+    Vector,
+    /// Any map, value by value.
+    Gather,
+}
+
+/// The tile of a kernel: the arguments of `Shape` in kernels/dense/conv_f16.cuh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tiling {
+    pub(super) name: &'static str,
+    pub(super) method: Method,
+    pub(super) pixels: u32,
+    pub(super) columns: u32,
+    /// Warps along pixels, columns and products.
+    pub(super) warps: [u32; 3],
+    /// Steps of 16 products of a stage.
+    pub(super) stage_steps: u32,
+    pub(super) stages: u32,
+}
+
+const fn tiling(
+    name: &'static str,
+    method: Method,
+    [pixels, columns]: [u32; 2],
+    warps: [u32; 3],
+    [stage_steps, stages]: [u32; 2],
+) -> Tiling {
+    Tiling { name, method, pixels, columns, warps, stage_steps, stages }
+}
+
+use Method::{Gather, Vector};
+
+/// The kernels of kernels/dense/conv.cu, in its order.
+pub(super) const TILINGS: [Tiling; 14] = [
+    tiling("dense_conv_128x128x2_f16", Vector, [128, 128], [2, 4, 2], [4, 3]),
+    tiling("dense_conv_128x64x2_f16", Vector, [128, 64], [2, 2, 2], [4, 4]),
+    tiling("dense_conv_128x32x2_f16", Vector, [128, 32], [2, 1, 2], [4, 4]),
+    tiling("dense_conv_128x16x2_f16", Vector, [128, 16], [2, 1, 2], [4, 4]),
+    tiling("dense_conv_64x64x2_f16", Vector, [64, 64], [2, 2, 2], [4, 4]),
+    tiling("dense_conv_64x32x2_f16", Vector, [64, 32], [2, 1, 2], [4, 4]),
+    tiling("dense_conv_64x64x4_f16", Vector, [64, 64], [2, 2, 4], [8, 3]),
+    tiling("dense_conv_64x32x4_f16", Vector, [64, 32], [2, 1, 4], [8, 3]),
+    tiling("dense_conv_32x64x4_f16", Vector, [32, 64], [1, 2, 4], [8, 3]),
+    tiling("dense_conv_32x32x4_f16", Vector, [32, 32], [1, 1, 4], [8, 3]),
+    tiling("dense_conv_32x16x4_f16", Vector, [32, 16], [1, 1, 4], [8, 3]),
+    tiling("dense_conv_gather_128x32x2_f16", Gather, [128, 32], [2, 1, 2], [4, 3]),
+    tiling("dense_conv_gather_128x16x2_f16", Gather, [128, 16], [2, 1, 2], [4, 3]),
+    tiling("dense_conv_gather_32x32x4_f16", Gather, [32, 32], [1, 1, 4], [8, 3]),
+];
+
+/// Whether two names are equal.
+pub(super) const fn is_equal(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
+}
+
+/// Products of a step along the channels.
+pub(super) const STEP_INPUTS: u32 = 16;
+/// Channels of a patch at most.
+const CHUNK_CHANNELS: u32 = 64;
+
+impl Tiling {
+    pub(super) fn threads_per_block(&self) -> u32 {
+        self.warps.iter().product::<u32>() * 32
+    }
+
+    fn stage_bytes(&self) -> u32 {
+        self.stage_steps * (self.columns / 16) * 512
+    }
+
+    /// Shared memory of a block: the tables, and the rings or the sums.
+    pub(super) fn shared_bytes(&self, num_steps: u32, patch_pixels: u32, patches: u32) -> u32 {
+        let tables = num_steps.div_ceil(4) * 16 + patch_pixels.div_ceil(4) * 16;
+        let rings = patches + self.stages * self.stage_bytes();
+        let sums = self.warps[2] * self.pixels * (self.columns + 8) * 4;
+        tables + rings.max(sums)
+    }
+}
+
+/// What a tiling makes of a convolution.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub(super) index: usize,
+    pub(super) column_blocks: u32,
+    pub(super) tiles: [u32; 2],
+    pub(super) tile_x_log2: u32,
+    pub(super) patch: [u32; 2],
+    pub(super) pixel_bytes: u32,
+    pub(super) patch_bytes: u32,
+    pub(super) num_patches: u32,
+    pub(super) chunk_channels: u32,
+    pub(super) num_chunks: u32,
+    pub(super) chunk_steps: u32,
+    pub(super) num_steps: u32,
+    pub(super) shared_bytes: u32,
+}
+
+/// The limits of a GPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) shared_bytes: u32,
+    pub(super) num_multiprocessors: u32,
+}
+
+/// Shared memory of a multiprocessor beside that of its largest block.
+const SHARED_BYTES_BESIDE: u32 = 1024;
+
+/// Channels of a pixel in the patch where several taps share a step: 4 or 8.
+fn packed_channels(job: &Job, method: Method) -> Option<u32> {
+    let fits = job.groups == 1 && job.kernel[1] > 1 && job.dilation[1] == 1;
+    match job.inputs {
+        1..=4 if fits && method == Gather && job.stride[1].is_multiple_of(2) => Some(4),
+        1..=8 if fits => Some(8),
+        _ => None,
+    }
+}
+
+/// Tiles of an item along rows and columns.
+pub(super) fn num_tiles(job: &Job, pixels: u32, log2: u32) -> [u32; 2] {
+    [job.size[0].div_ceil(pixels >> log2), job.size[1].div_ceil(1 << log2)]
+}
+
+/// The tile along x with the fewest pixels to compute, and the least of what a tile of some rows
+/// and columns costs beside.
+pub(super) fn tile_x_log2(job: &Job, pixels: u32, beside: impl Fn([u32; 2]) -> u64) -> u32 {
+    let cost = |log2: &u32| {
+        let tiles: u64 = num_tiles(job, pixels, *log2).iter().map(|&num| u64::from(num)).product();
+        tiles * (u64::from(pixels) * 4 + beside([pixels >> log2, 1 << log2]))
+    };
+    (0..=pixels.ilog2()).rev().min_by_key(cost).unwrap_or_default()
+}
+
+/// What a tile costs beside its products: the pixels that it loads, and rows of a matrix operand
+/// in fewer than 8 neighbours, which take turns at the banks.
+fn patch_cost(job: &Job, tile: [u32; 2]) -> u64 {
+    let patch: u64 = (0..2).map(|axis| u64::from(job.patch(axis, tile[axis]))).product();
+    let banks = if tile[1] < 8 { tile[0] * tile[1] } else { 0 };
+    2 * patch + u64::from(banks)
+}
+
+impl Layout {
+    /// `None` where the tile does not fit the GPU.
+    pub(super) fn new(job: &Job, index: usize, limits: Limits) -> Option<Self> {
+        let tiling = &TILINGS[index];
+        let log2 = tile_x_log2(job, tiling.pixels, |tile| patch_cost(job, tile));
+        let tile = [tiling.pixels >> log2, 1 << log2];
+        let mut patch = [job.patch(0, tile[0]), job.patch(1, tile[1])];
+        let packed = packed_channels(job, tiling.method);
+        let padded_inputs = job.inputs.next_multiple_of(STEP_INPUTS);
+        let taps = job.kernel[0] * job.kernel[1];
+        let (chunk_channels, pixel_bytes, num_steps);
+        if let Some(channels) = packed {
+            let per_step = STEP_INPUTS / channels;
+            let steps_x = job.kernel[1].div_ceil(per_step);
+            patch[1] = (tile[1] - 1) * job.stride[1] + steps_x * per_step;
+            // Rows of pixels of 8 bytes begin at multiples of 16.
+            patch[1] = patch[1].next_multiple_of(2);
+            (chunk_channels, pixel_bytes) = (channels, channels * 2);
+            num_steps = job.kernel[0] * steps_x;
+        } else {
+            chunk_channels = padded_inputs.min(CHUNK_CHANNELS);
+            // An odd number of 16 bytes, so that neighbouring pixels are in different banks.
+            pixel_bytes = chunk_channels * 2 + 16;
+            num_steps = taps.checked_mul(padded_inputs / STEP_INPUTS)?;
+        }
+        let num_chunks = if packed.is_some() { 1 } else { padded_inputs.div_ceil(chunk_channels) };
+        let chunk_steps =
+            if packed.is_some() { num_steps } else { taps * chunk_channels / STEP_INPUTS };
+        let pixels = patch[0].checked_mul(patch[1])?;
+        let patch_bytes = pixels.checked_mul(pixel_bytes)?.next_multiple_of(16);
+        let chunks = Chunks { num: num_chunks, steps: chunk_steps, num_steps };
+        let num_patches = chunks.num_patches(tiling);
+        let all_patches = num_patches.checked_mul(patch_bytes)?;
+        if all_patches > limits.shared_bytes || num_steps > 1 << 14 {
+            return None;
+        }
+        let shared_bytes = tiling.shared_bytes(num_steps, pixels, all_patches);
+        (shared_bytes <= limits.shared_bytes).then_some(Self {
+            index,
+            column_blocks: job.columns().div_ceil(tiling.columns),
+            tiles: num_tiles(job, tiling.pixels, log2),
+            tile_x_log2: log2,
+            patch,
+            pixel_bytes,
+            patch_bytes,
+            num_patches,
+            chunk_channels,
+            num_chunks,
+            chunk_steps,
+            num_steps,
+            shared_bytes,
+        })
+    }
+
+    pub(super) fn write(&self, args: &mut ConvArgs<'_>) {
+        args.column_blocks = self.column_blocks;
+        [args.tiles_y, args.tiles_x] = self.tiles;
+        args.tile_x_log2 = self.tile_x_log2;
+        [args.patch_height, args.patch_width] = self.patch;
+        args.pixel_bytes = self.pixel_bytes;
+        args.patch_bytes = self.patch_bytes;
+        args.num_patches = self.num_patches;
+        args.chunk_channels = self.chunk_channels;
+        args.num_chunks = self.num_chunks;
+        args.chunk_steps = self.chunk_steps;
+        args.num_steps = self.num_steps;
+    }
+
+    /// Blocks of the launch: tiles of all items, blocks of columns of all groups.
+    pub(super) fn num_blocks(&self, job: &Job) -> [u32; 2] {
+        [job.items * self.tiles[0] * self.tiles[1], self.column_blocks * job.groups]
+    }
+
+    /// The cycles that a launch takes, by what is scarcest: matrix instructions, shared memory,
+    /// or the second-level cache; and what a block waits for.
+    pub(super) fn num_cycles(&self, job: &Job, limits: Limits) -> f64 {
+        let tiling = &TILINGS[self.index];
+        let blocks: u32 = self.num_blocks(job).iter().product();
+        let per_multiprocessor = f64::from(blocks.div_ceil(limits.num_multiprocessors));
+        let by_shared =
+            (limits.shared_bytes + SHARED_BYTES_BESIDE) / (self.shared_bytes + SHARED_BYTES_BESIDE);
+        let by_threads = (1024 / tiling.threads_per_block()).min(4);
+        let resident = f64::from(by_shared.min(by_threads).max(1));
+        let steps = f64::from(self.num_steps);
+        let [m, n, k] = tiling.warps;
+        let row_tiles = f64::from(tiling.pixels / m / 16);
+        let column_tiles = f64::from(tiling.columns / n / 16);
+        let matrices = steps * f64::from(tiling.pixels * tiling.columns * 16) / 600.0;
+        let shared = steps * f64::from(m * n) * (row_tiles + column_tiles) * 5.0;
+        let patch = f64::from(self.patch[0] * self.patch[1] * job.inputs.next_multiple_of(8) * 2);
+        let weights = steps * f64::from(tiling.columns * 32);
+        let busy = f64::from(limits.num_multiprocessors.min(blocks));
+        let cache = (patch + weights) / (3600.0 / busy).min(56.0);
+        let stages = (steps / f64::from(tiling.stage_steps)).ceil();
+        let per_stage = 60.0 + 45.0 * f64::from(tiling.stage_steps / k);
+        let waves = (per_multiprocessor / resident).ceil();
+        let sums = f64::from(tiling.pixels * tiling.columns * k) / 40.0;
+        let work = per_multiprocessor * (matrices.max(shared).max(cache) + sums);
+        work.max(waves * (1200.0 + stages * per_stage))
+    }
+}
+
+/// The chunks of channels of a convolution and their steps.
+struct Chunks {
+    num: u32,
+    /// Of a whole chunk; the last may have fewer.
+    steps: u32,
+    num_steps: u32,
+}
+
+impl Chunks {
+    /// The fewest patches of a ring in which a chunk, loaded as many stages ahead as weights
+    /// are, takes the place of one that is not read any more.
+    fn num_patches(&self, tiling: &Tiling) -> u32 {
+        let first = |chunk: u32| chunk * self.steps / tiling.stage_steps;
+        let last = |chunk: u32| {
+            let end = ((chunk + 1) * self.steps).min(self.num_steps);
+            (end - 1) / tiling.stage_steps
+        };
+        let is_free = |chunk: u32, num| last(chunk - num) + tiling.stages <= first(chunk);
+        let fits = |num: &u32| (*num..self.num).all(|chunk| is_free(chunk, *num));
+        (1..=self.num).find(fits).unwrap_or(self.num)
+    }
+}
+
+/// Warps that share the products of an item: what decides the order of sums, and therefore may
+/// not depend on the number of items.
+fn warps_along_products(job: &Job, limits: Limits) -> u32 {
+    let pixels = job.size[0] * job.size[1];
+    let tiles = pixels.div_ceil(64) * job.columns().div_ceil(64) * job.groups;
+    if tiles < limits.num_multiprocessors { 4 } else { 2 }
+}
+
+/// The layouts that give the same sums, with the expected cycles, best first.
+pub(super) fn layouts(job: &Job, limits: Limits) -> Vec<(Layout, f64)> {
+    let method = if job.is_vector() { Vector } else { Gather };
+    let of_class = |warps: u32| {
+        let fits = move |(_, tiling): &(usize, &Tiling)| {
+            tiling.method == method && tiling.warps[2] == warps
+        };
+        let layouts = TILINGS.iter().enumerate().filter(fits);
+        let mut layouts: Vec<_> = layouts
+            .filter_map(|(index, _)| Layout::new(job, index, limits))
+            .map(|layout| (layout, layout.num_cycles(job, limits)))
+            .collect();
+        layouts.sort_by(|a, b| a.1.total_cmp(&b.1));
+        layouts
+    };
+    let warps = warps_along_products(job, limits);
+    let layouts = of_class(warps);
+    // What fits does not depend on the number of items either.
+    if layouts.is_empty() { of_class(6 - warps) } else { layouts }
+}

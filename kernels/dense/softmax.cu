@@ -1,0 +1,152 @@
+// Softmax along a dimension: crates/ops/src/dense/softmax/mod.rs.
+//
+// A block has 16 rows, see dense/rows.cuh; of rows up to 32 elements a thread has one, and adds
+// its elements in the same order. Reads: the source, before a store of the same row. Writes: the
+// target.
+
+#include "dense/activation.cuh"
+#include "dense/rows.cuh"
+
+namespace dense_softmax {
+
+constexpr uint32_t kShortThreads = 128;
+
+// The struct in Rust: crates/ops/src/dense/softmax/kernels.rs.
+struct Args {
+    dense::Source source;
+    dense::Source weights;  // empty: none
+    dense::Target target;   // with weights, an element for each row
+    dense::RowDims dims;
+    uint32_t is_log;
+    uint32_t is_fast;  // exponentials within the precision of f16
+};
+
+template <bool kFast>
+__device__ inline float term(float value, float largest) {
+    return dense::exponential<kFast>(value - largest);
+}
+
+template <bool kFast>
+__device__ void rows(const Args& args) {
+    __shared__ dense::RowScratch<float> scratch;
+    const dense::RowLane lane(args.dims);
+    const auto& strides = args.source.strides;
+    const uint32_t len = lane.is_row ? args.dims.len : 0;
+    const uint32_t from = lane.is_row ? dense::row_offset(args.dims, lane.row, strides) : 0;
+    const auto value_of = [&](uint32_t i) {
+        return dense::load(args.source, from + dense::element_offset(args.dims, i, strides));
+    };
+    float largest = -INFINITY;
+#pragma unroll 4
+    for (uint32_t i = lane.lane; i < len; i += kLanes) {
+        largest = dense::larger(largest, value_of(i));
+    }
+    largest = lane.joined(largest, scratch, dense::larger);
+    float sum = 0.0f;
+#pragma unroll 4
+    for (uint32_t i = lane.lane; i < len; i += kLanes) sum += term<kFast>(value_of(i), largest);
+    sum = lane.joined(sum, scratch, dense::sum_of);
+    const uint32_t to =
+        lane.is_row ? dense::row_offset(args.dims, lane.row, args.target.strides) : 0;
+    if (args.weights.bytes.len != 0) {
+        const auto& of_weights = args.weights.strides;
+        const uint32_t first = lane.is_row ? dense::row_offset(args.dims, lane.row, of_weights) : 0;
+        float mean = 0.0f;
+#pragma unroll 2
+        for (uint32_t i = lane.lane; i < len; i += kLanes) {
+            const uint32_t at = first + dense::element_offset(args.dims, i, of_weights);
+            mean += term<kFast>(value_of(i), largest) / sum * dense::load(args.weights, at);
+        }
+        mean = lane.joined(mean, scratch, dense::sum_of);
+        if (lane.is_row && lane.lane == 0) dense::store(args.target, to, mean);
+        return;
+    }
+    const bool is_log = args.is_log != 0;
+    const float logarithm = logf(sum);
+#pragma unroll 2
+    for (uint32_t i = lane.lane; i < len; i += kLanes) {
+        const uint32_t at = dense::element_offset(args.dims, i, args.target.strides);
+        const float value = value_of(i);
+        dense::store(args.target, to + at,
+                     is_log ? (value - largest) - logarithm : term<kFast>(value, largest) / sum);
+    }
+}
+
+// The sum of the lanes, in the first.
+__device__ inline void add_up(float (&lanes)[kLanes]) {
+    // Constant trips, so that the lanes stay in registers.
+#pragma unroll
+    for (uint32_t level = 1; level < 6; ++level) {
+#pragma unroll
+        for (uint32_t i = 0; i < kLanes / 2; ++i) {
+            if (i < kLanes >> level) lanes[i] += lanes[i + (kLanes >> level)];
+        }
+    }
+}
+
+// Without a logarithm.
+template <bool kFast>
+__device__ void short_row(const Args& args) {
+    const uint32_t row = blockIdx.x * kShortThreads + threadIdx.x;
+    if (row >= args.dims.num_rows) return;
+    const uint32_t len = args.dims.len;
+    const auto& strides = args.source.strides;
+    const uint32_t from = dense::row_offset(args.dims, row, strides);
+    float values[kLanes], sums[kLanes];
+    float largest = -INFINITY;
+#pragma unroll
+    for (uint32_t i = 0; i < kLanes; ++i) {
+        values[i] = -INFINITY;
+        if (i < len) {
+            const uint32_t at = dense::element_offset(args.dims, i, strides);
+            values[i] = dense::load(args.source, from + at);
+        }
+        largest = dense::larger(largest, values[i]);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kLanes; ++i) {
+        values[i] = term<kFast>(values[i], largest);
+        sums[i] = i < len ? values[i] : 0.0f;
+    }
+    add_up(sums);
+    const float sum = sums[0];
+    const uint32_t to = dense::row_offset(args.dims, row, args.target.strides);
+    if (args.weights.bytes.len != 0) {
+        const auto& of_weights = args.weights.strides;
+        const uint32_t first = dense::row_offset(args.dims, row, of_weights);
+#pragma unroll
+        for (uint32_t i = 0; i < kLanes; ++i) {
+            sums[i] = 0.0f;
+            if (i < len) {
+                const uint32_t at = first + dense::element_offset(args.dims, i, of_weights);
+                sums[i] = values[i] / sum * dense::load(args.weights, at);
+            }
+        }
+        add_up(sums);
+        dense::store(args.target, to, sums[0]);
+        return;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kLanes; ++i) {
+        if (i < len) {
+            const uint32_t at = dense::element_offset(args.dims, i, args.target.strides);
+            dense::store(args.target, to + at, values[i] / sum);
+        }
+    }
+}
+
+}  // namespace dense_softmax
+
+extern "C" __global__ void __launch_bounds__(dense::kRowThreads)
+    dense_softmax_rows(const __grid_constant__ dense_softmax::Args args) {
+    pdl::trigger();
+    pdl::wait();
+    args.is_fast != 0 ? dense_softmax::rows<true>(args) : dense_softmax::rows<false>(args);
+}
+extern "C" __global__ void __launch_bounds__(dense_softmax::kShortThreads)
+    dense_softmax_short(const __grid_constant__ dense_softmax::Args args) {
+    pdl::trigger();
+    pdl::wait();
+    args.is_fast != 0 ? dense_softmax::short_row<true>(args)
+                      : dense_softmax::short_row<false>(args);
+}
