@@ -18,6 +18,7 @@ mod decode_streampetr;
 mod decode_yolo;
 mod decode_yolo_outputs;
 mod dense_conv;
+mod dense_products;
 mod densify;
 mod gather;
 mod layer_stack;
