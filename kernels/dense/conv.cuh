@@ -195,13 +195,22 @@ __device__ inline void finish(const Args& args, const Tile& tile, const Place& p
                                                at + i * args.res_map.channel);
         }
     }
+    if (args.residual_place == kBeforeActivation) {
 #pragma unroll
-    for (uint32_t i = 0; i < 8; ++i) {
-        float value = values[i];
-        if (args.residual_place == kBeforeActivation) value += residual[i];
-        value = dense::activate<kFast>(args.activation, value);
-        if (args.residual_place == kAfterActivation) value += residual[i];
-        values[i] = value;
+        for (uint32_t i = 0; i < 8; ++i) values[i] += residual[i];
+    }
+    // The most frequent ones do not go through the choice for every value.
+    if (args.activation.kind == dense::kRelu) {
+#pragma unroll
+        for (uint32_t i = 0; i < 8; ++i) values[i] = dense::clip_low(values[i], 0.0f);
+    } else if (args.activation.kind != dense::kNone) {
+#pragma unroll
+        for (uint32_t i = 0; i < 8; ++i)
+            values[i] = dense::activate<kFast>(args.activation, values[i]);
+    }
+    if (args.residual_place == kAfterActivation) {
+#pragma unroll
+        for (uint32_t i = 0; i < 8; ++i) values[i] += residual[i];
     }
     const uint32_t at = place.in(args.out_map, tile);
     if (args.out_map.is_vector && place.num == 8) {
@@ -245,7 +254,10 @@ __device__ inline void store_sums(const Args& args, const Tile& tile, const floa
         for (uint32_t k = 0; k < kParts; ++k) {
             const float4* from =
                 reinterpret_cast<const float4*>(parts + (k * kPixels + row) * kPitch + in_tile);
-            const float4 a = from[0], b = from[1];
+            // Fours of threads begin at different halves: no two of eight are at a bank.
+            const uint32_t half = threadIdx.x / 4 % 2;
+            const float4 x = from[half], y = from[1 - half];
+            const float4 a = half == 0 ? x : y, b = half == 0 ? y : x;
             values[0] += a.x, values[1] += a.y, values[2] += a.z, values[3] += a.w;
             values[4] += b.x, values[5] += b.y, values[6] += b.z, values[7] += b.w;
         }

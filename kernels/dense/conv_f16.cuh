@@ -147,7 +147,7 @@ __device__ inline void load_pieces(const Args& args, const Tile& tile, const Sha
     const uint32_t end =
         kChannels == 4 ? 4 : min(args.chunk_channels, (args.num_inputs + 15) / 16 * 16 - first);
     for (uint32_t at = 0; at < end; at += kChannels) {
-#pragma unroll 2
+#pragma unroll 4
         for (uint32_t pixel = threadIdx.x; pixel < num_pixels; pixel += num_threads) {
             const int32_t source = shared.sources[pixel];
             __half values[kChannels];
