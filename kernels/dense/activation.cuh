@@ -52,45 +52,29 @@ __device__ inline float clip(float v, float low, float high) {
     v = clip_low(v, low);
     return v > high ? high : v;
 }
-__device__ inline float softplus(float v) {
-    return log1pf(expf(-fabsf(v))) + clip_low(v, 0.0f);
-}
+__device__ inline float softplus(float v) { return log1pf(expf(-fabsf(v))) + clip_low(v, 0.0f); }
 
 template <bool kFast>
 __device__ inline float activate(const Activation& activation, float v) {
     switch (activation.kind) {
-        case kRelu:
-            return clip_low(v, 0.0f);
-        case kLeakyRelu:
-            return v < 0.0f ? activation.a * v : v;
-        case kSilu:
-            return kFast ? v * sigmoid<true>(v) : v / (1.0f + expf(-v));
-        case kHardSwish:
-            return v * clip(v * (1.0f / 6.0f) + 0.5f, 0.0f, 1.0f);
-        case kHardSigmoid:
-            return clip(activation.a * v + activation.b, 0.0f, 1.0f);
-        case kSigmoid:
-            return sigmoid<kFast>(v);
-        case kTanh:
-            return hyperbolic_tangent<kFast>(v);
-        case kGelu:
-            return 0.5f * v * (1.0f + erff(v * 0.70710678118654752f));
+        case kRelu: return clip_low(v, 0.0f);
+        case kLeakyRelu: return v < 0.0f ? activation.a * v : v;
+        case kSilu: return kFast ? v * sigmoid<true>(v) : v / (1.0f + expf(-v));
+        case kHardSwish: return v * clip(v * (1.0f / 6.0f) + 0.5f, 0.0f, 1.0f);
+        case kHardSigmoid: return clip(activation.a * v + activation.b, 0.0f, 1.0f);
+        case kSigmoid: return sigmoid<kFast>(v);
+        case kTanh: return hyperbolic_tangent<kFast>(v);
+        case kGelu: return 0.5f * v * (1.0f + erff(v * 0.70710678118654752f));
         case kGeluTanh: {
             const float inner = 0.7978846f * (v + 0.044715f * (v * v * v));
             return 0.5f * v * (1.0f + hyperbolic_tangent<kFast>(inner));
         }
-        case kClip:
-            return clip(v, activation.a, activation.b);
-        case kExp:
-            return exponential<kFast>(v);
-        case kElu:
-            return v < 0.0f ? activation.a * expm1f(v) : v;
-        case kSoftplus:
-            return softplus(v);
-        case kMish:
-            return v * hyperbolic_tangent<kFast>(softplus(v));
-        default:
-            return v;
+        case kClip: return clip(v, activation.a, activation.b);
+        case kExp: return exponential<kFast>(v);
+        case kElu: return v < 0.0f ? activation.a * expm1f(v) : v;
+        case kSoftplus: return softplus(v);
+        case kMish: return v * hyperbolic_tangent<kFast>(softplus(v));
+        default: return v;
     }
 }
 

@@ -29,16 +29,16 @@ struct Map {
 struct Args {
     Slice<const uint8_t> input;
     Slice<const uint8_t> weights;
-    Slice<const float> bias;       // by column
+    Slice<const float> bias;  // by column
     Slice<const uint8_t> residual;
-    Slice<const uint32_t> steps;   // f16: where each step of 16 products is in the patches
+    Slice<const uint32_t> steps;  // f16: where each step of 16 products is in the patches
     Slice<uint8_t> output;
     Map in_map, res_map, out_map;
     dense::Activation activation;
     uint32_t residual_place;
     uint32_t num_items;
-    int32_t in_height, in_width;   // of the map that is read, before it is enlarged
-    uint32_t upsample_shift;       // 1: each pixel is there twice in both directions
+    int32_t in_height, in_width;  // of the map that is read, before it is enlarged
+    uint32_t upsample_shift;      // 1: each pixel is there twice in both directions
     uint32_t out_height, out_width;
     uint32_t kernel_y, kernel_x;
     uint32_t stride_y, stride_x;
@@ -52,14 +52,14 @@ struct Args {
     uint32_t tiles_y, tiles_x;         // tiles of an item
     uint32_t tile_x_log2;              // pixels of a tile along x
     uint32_t patch_height, patch_width;
-    uint32_t pixel_bytes;              // of a patch
+    uint32_t pixel_bytes;  // of a patch
     uint32_t patch_bytes;
-    uint32_t num_patches;              // in the ring
-    uint32_t chunk_channels;           // of a patch
+    uint32_t num_patches;     // in the ring
+    uint32_t chunk_channels;  // of a patch
     uint32_t num_chunks;
-    uint32_t chunk_steps;              // steps of a whole chunk
+    uint32_t chunk_steps;  // steps of a whole chunk
     uint32_t num_steps;
-    uint32_t num_products;             // of an output, which the exact kernels sum
+    uint32_t num_products;  // of an output, which the exact kernels sum
     uint32_t weights_item, weights_input, weights_column;  // exact: strides of any weights
     uint32_t weights_f32;
     uint32_t weights_vector;  // exact: packed by product and column
@@ -168,13 +168,17 @@ struct Place {
     }
 };
 
+// The bias of columns of a group.
+__device__ inline const float* bias_of(const Args& args, const Tile& tile, uint32_t column) {
+    return args.bias.data + tile.group * args.num_columns + column;
+}
+
 // Bias, residual and activation of 8 columns, and their store.
 template <bool kFast>
 __device__ inline void finish(const Args& args, const Tile& tile, const Place& place,
-                              uint32_t column, float (&values)[8]) {
-    const float4* bias =
-        reinterpret_cast<const float4*>(args.bias.data + tile.group * args.num_columns + column);
-    const float4 a = __ldg(bias), b = __ldg(bias + 1);
+                              const float* biases, float (&values)[8]) {
+    const float4* bias = reinterpret_cast<const float4*>(biases);
+    const float4 a = bias[0], b = bias[1];
     values[0] += a.x, values[1] += a.y, values[2] += a.z, values[3] += a.w;
     values[4] += b.x, values[5] += b.y, values[6] += b.z, values[7] += b.w;
     const bool has_residual = args.residual_place != kNoResidual;
@@ -191,13 +195,22 @@ __device__ inline void finish(const Args& args, const Tile& tile, const Place& p
                                                at + i * args.res_map.channel);
         }
     }
+    if (args.residual_place == kBeforeActivation) {
 #pragma unroll
-    for (uint32_t i = 0; i < 8; ++i) {
-        float value = values[i];
-        if (args.residual_place == kBeforeActivation) value += residual[i];
-        value = dense::activate<kFast>(args.activation, value);
-        if (args.residual_place == kAfterActivation) value += residual[i];
-        values[i] = value;
+        for (uint32_t i = 0; i < 8; ++i) values[i] += residual[i];
+    }
+    // The most frequent ones do not go through the choice for every value.
+    if (args.activation.kind == dense::kRelu) {
+#pragma unroll
+        for (uint32_t i = 0; i < 8; ++i) values[i] = dense::clip_low(values[i], 0.0f);
+    } else if (args.activation.kind != dense::kNone) {
+#pragma unroll
+        for (uint32_t i = 0; i < 8; ++i)
+            values[i] = dense::activate<kFast>(args.activation, values[i]);
+    }
+    if (args.residual_place == kAfterActivation) {
+#pragma unroll
+        for (uint32_t i = 0; i < 8; ++i) values[i] += residual[i];
     }
     const uint32_t at = place.in(args.out_map, tile);
     if (args.out_map.is_vector && place.num == 8) {
@@ -218,9 +231,11 @@ __device__ inline void finish(const Args& args, const Tile& tile, const Place& p
 // Floats behind the columns of a row of sums, which avoid bank conflicts.
 constexpr uint32_t kSumPadding = 8;
 
-// Adds up the parts of the sums of a tile, in their order, and stores it.
+// Adds up the parts of the sums of a tile, in their order, and stores it; `biases` are of its
+// columns.
 template <uint32_t kPixels, uint32_t kColumns, uint32_t kParts, uint32_t kThreads, bool kFast>
-__device__ inline void store_sums(const Args& args, const Tile& tile, const float* parts) {
+__device__ inline void store_sums(const Args& args, const Tile& tile, const float* biases,
+                                  const float* parts) {
     constexpr uint32_t kPieces = kColumns / 8;
     constexpr uint32_t kPitch = kColumns + kSumPadding;
     const uint32_t mask = (1u << args.tile_x_log2) - 1;
@@ -237,13 +252,16 @@ __device__ inline void store_sums(const Args& args, const Tile& tile, const floa
         float values[8] = {};
 #pragma unroll
         for (uint32_t k = 0; k < kParts; ++k) {
-            const float4* from = reinterpret_cast<const float4*>(
-                parts + (k * kPixels + row) * kPitch + in_tile);
-            const float4 a = from[0], b = from[1];
+            const float4* from =
+                reinterpret_cast<const float4*>(parts + (k * kPixels + row) * kPitch + in_tile);
+            // Fours of threads begin at different halves: no two of eight are at a bank.
+            const uint32_t half = threadIdx.x / 4 % 2;
+            const float4 x = from[half], y = from[1 - half];
+            const float4 a = half == 0 ? x : y, b = half == 0 ? y : x;
             values[0] += a.x, values[1] += a.y, values[2] += a.z, values[3] += a.w;
             values[4] += b.x, values[5] += b.y, values[6] += b.z, values[7] += b.w;
         }
-        finish<kFast>(args, tile, place, column, values);
+        finish<kFast>(args, tile, place, biases + in_tile, values);
     }
 }
 

@@ -51,8 +51,8 @@ __device__ inline float rounded(const Args& args, float value) {
     return args.rounds != 0 ? __half2float(__float2half_rn(value)) : value;
 }
 // The element `at` of a map, or 0.
-__device__ inline void copy_element(const Args& args, float* to, const uint8_t* data,
-                                    bool is_f32, uint32_t at, bool exists) {
+__device__ inline void copy_element(const Args& args, float* to, const uint8_t* data, bool is_f32,
+                                    uint32_t at, bool exists) {
     if (is_f32 && args.rounds == 0)
         copy_word(to, reinterpret_cast<const float*>(data) + (exists ? at : 0), exists);
     else
@@ -81,18 +81,18 @@ __device__ inline void copy_factors(const Args& args, const Tile& tile, ExactSha
         const int2 first = shared.firsts[row];
         const int32_t y = first.x + dy, x = first.y + dx;
         const bool exists = k < args.num_products && y >= 0 && y < height && x >= 0 && x < width;
-        const uint32_t at =
-            base + (static_cast<uint32_t>(y) >> args.upsample_shift) * args.in_map.row +
-            (static_cast<uint32_t>(x) >> args.upsample_shift) * args.in_map.pixel;
-        copy_element(args, inputs + row * kExactPitch, args.input.data, args.in_map.is_f32 != 0,
-                     at, exists);
+        const uint32_t at = base +
+                            (static_cast<uint32_t>(y) >> args.upsample_shift) * args.in_map.row +
+                            (static_cast<uint32_t>(x) >> args.upsample_shift) * args.in_map.pixel;
+        copy_element(args, inputs + row * kExactPitch, args.input.data, args.in_map.is_f32 != 0, at,
+                     exists);
     }
     const uint32_t first_k = stage * kExactProducts;
     float* weights = shared.weights(stage);
     if (args.weights_vector != 0) {
-        const float* from = reinterpret_cast<const float*>(args.weights.data) +
-                            static_cast<uint64_t>(tile.group) * args.num_products * args.num_columns +
-                            tile.column;
+        const float* from =
+            reinterpret_cast<const float*>(args.weights.data) +
+            static_cast<uint64_t>(tile.group) * args.num_products * args.num_columns + tile.column;
         for (uint32_t i = threadIdx.x; i < S::kWeightFloats / 4; i += S::kThreads) {
             const uint32_t row = i / (S::kColumns / 4), at = i % (S::kColumns / 4) * 4;
             const bool exists = first_k + row < args.num_products;
@@ -104,8 +104,7 @@ __device__ inline void copy_factors(const Args& args, const Tile& tile, ExactSha
     }
     for (uint32_t i = threadIdx.x; i < S::kWeightFloats; i += S::kThreads) {
         const uint32_t row = i / S::kColumns, n = i % S::kColumns;
-        const bool exists =
-            first_k + row < args.num_products && tile.column + n < args.num_outputs;
+        const bool exists = first_k + row < args.num_products && tile.column + n < args.num_outputs;
         const uint32_t at = tile.item * args.weights_item + (first_k + row) * args.weights_input +
                             (tile.column + n) * args.weights_column;
         copy_element(args, weights + i, args.weights.data, args.weights_f32 != 0, at, exists);
@@ -141,7 +140,8 @@ __device__ inline void compute_exact(const Args& args) {
             float4 x[S::kRows], w[4];
 #pragma unroll
             for (uint32_t i = 0; i < S::kRows; ++i)
-                x[i] = *reinterpret_cast<const float4*>(inputs + i * S::kThreadsY * kExactPitch + k);
+                x[i] =
+                    *reinterpret_cast<const float4*>(inputs + i * S::kThreadsY * kExactPitch + k);
 #pragma unroll
             for (uint32_t j = 0; j < 4; ++j)
                 w[j] = *reinterpret_cast<const float4*>(weights + (k + j) * S::kColumns);
@@ -150,7 +150,10 @@ __device__ inline void compute_exact(const Args& args) {
                 const float columns[4] = {w[j].x, w[j].y, w[j].z, w[j].w};
 #pragma unroll
                 for (uint32_t i = 0; i < S::kRows; ++i) {
-                    const float value = j == 0 ? x[i].x : j == 1 ? x[i].y : j == 2 ? x[i].z : x[i].w;
+                    const float value = j == 0   ? x[i].x
+                                        : j == 1 ? x[i].y
+                                        : j == 2 ? x[i].z
+                                                 : x[i].w;
 #pragma unroll
                     for (uint32_t c = 0; c < 4; ++c)
                         sums[i][c] = fmaf(value, columns[c], sums[i][c]);
@@ -165,7 +168,8 @@ __device__ inline void compute_exact(const Args& args) {
         *reinterpret_cast<float4*>(shared.values + (ty + i * S::kThreadsY) * kPitch + tx * 4) =
             make_float4(sums[i][0], sums[i][1], sums[i][2], sums[i][3]);
     __syncthreads();
-    store_sums<S::kPixels, S::kColumns, 1, S::kThreads, false>(args, tile, shared.values);
+    store_sums<S::kPixels, S::kColumns, 1, S::kThreads, false>(
+        args, tile, bias_of(args, tile, tile.column), shared.values);
 }
 
 // A depthwise convolution: a thread has 8 channels of a pixel. Weights are f32 by tap and channel,
@@ -199,10 +203,9 @@ __device__ inline void compute_depthwise(const Args& args) {
         for (uint32_t kx = 0; kx < args.kernel_x; ++kx) {
             const int32_t x = first_x + static_cast<int32_t>(kx * args.dilation_x);
             if (x < 0 || x >= width) continue;
-            const uint32_t at = tile.item * args.in_map.item +
-                                (y >> args.upsample_shift) * args.in_map.row +
-                                (x >> args.upsample_shift) * args.in_map.pixel +
-                                column * args.in_map.channel;
+            const uint32_t at =
+                tile.item * args.in_map.item + (y >> args.upsample_shift) * args.in_map.row +
+                (x >> args.upsample_shift) * args.in_map.pixel + column * args.in_map.channel;
             float values[8] = {};
             if (args.in_map.is_vector && place.num == 8) {
                 load_eight(args.input.data, args.in_map.is_f32 != 0, at, values);
@@ -213,8 +216,8 @@ __device__ inline void compute_depthwise(const Args& args) {
                         values[i] = load_element(args.input.data, args.in_map.is_f32 != 0,
                                                  at + i * args.in_map.channel);
             }
-            const float4* w = reinterpret_cast<const float4*>(
-                weights + (ky * args.kernel_x + kx) * args.num_columns);
+            const float4* w = reinterpret_cast<const float4*>(weights + (ky * args.kernel_x + kx) *
+                                                                            args.num_columns);
             const float4 a = __ldg(w), b = __ldg(w + 1);
             const float factors[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
 #pragma unroll
@@ -223,9 +226,9 @@ __device__ inline void compute_depthwise(const Args& args) {
         }
     }
     if (args.rounds != 0)
-        finish<true>(args, tile, place, column, sums);
+        finish<true>(args, tile, place, bias_of(args, tile, column), sums);
     else
-        finish<false>(args, tile, place, column, sums);
+        finish<false>(args, tile, place, bias_of(args, tile, column), sums);
 }
 
 }  // namespace dense_conv

@@ -65,18 +65,22 @@ __device__ inline uint4 load_shared(uint32_t at) {
     return b;
 }
 
-// Shared memory: the table of steps, the sources of the patch's pixels, the ring of patches, the
-// ring of stages of weights. The sums take the place of both rings at the end.
+// Shared memory: the table of steps, the bias of the columns, the sources of the patch's pixels,
+// the ring of patches, the ring of stages of weights. The sums take the place of both rings at the
+// end.
 struct Shared {
     uint32_t* steps;
+    float* biases;
     int32_t* sources;
     uint8_t* patches;
     uint8_t* stages;
 
-    __device__ Shared(const Args& args, uint8_t* at) {
+    __device__ Shared(const Args& args, uint8_t* at, uint32_t num_columns) {
         const uint32_t num_pixels = args.patch_height * args.patch_width;
         steps = reinterpret_cast<uint32_t*>(at);
         at += (args.num_steps + 3) / 4 * 16;
+        biases = reinterpret_cast<float*>(at);
+        at += num_columns * 4;
         sources = reinterpret_cast<int32_t*>(at);
         at += (num_pixels + 3) / 4 * 16;
         patches = at;
@@ -86,9 +90,11 @@ struct Shared {
 
 // Fills the tables: where the pixels of the patch are in the item, -1 outside.
 __device__ inline void fill_tables(const Args& args, const Tile& tile, const Shared& shared,
-                                   uint32_t num_threads) {
+                                   uint32_t num_columns, uint32_t num_threads) {
     for (uint32_t i = threadIdx.x; i < args.num_steps; i += num_threads)
         shared.steps[i] = __ldg(&args.steps.data[i]);
+    for (uint32_t i = threadIdx.x; i < num_columns; i += num_threads)
+        shared.biases[i] = __ldg(bias_of(args, tile, tile.column + i));
     const int32_t first_y = static_cast<int32_t>(tile.y * args.stride_y) - args.pad_y;
     const int32_t first_x = static_cast<int32_t>(tile.x * args.stride_x) - args.pad_x;
     const int32_t height = args.in_height << args.upsample_shift;
@@ -115,7 +121,8 @@ __device__ inline void copy_patch(const Args& args, const Tile& tile, const Shar
     // Pieces of 8 channels, of a power of two.
     const uint32_t shift = channels > 32 ? 3 : channels > 16 ? 2 : channels > 8 ? 1 : 0;
     const uint32_t num = args.patch_height * args.patch_width << shift;
-    const uint32_t to = shared_address(shared.patches) + chunk % args.num_patches * args.patch_bytes;
+    const uint32_t to =
+        shared_address(shared.patches) + chunk % args.num_patches * args.patch_bytes;
     const __half* input = reinterpret_cast<const __half*>(args.input.data);
     const uint32_t group = tile.group * args.num_inputs;
     for (uint32_t i = threadIdx.x; i < num; i += num_threads) {
@@ -137,10 +144,10 @@ __device__ inline void load_pieces(const Args& args, const Tile& tile, const Sha
     const uint32_t num_pixels = args.patch_height * args.patch_width;
     const uint32_t first = chunk * args.chunk_channels;
     uint8_t* to = shared.patches + chunk % args.num_patches * args.patch_bytes;
-    const uint32_t end = kChannels == 4 ? 4 : min(args.chunk_channels,
-                                                  (args.num_inputs + 15) / 16 * 16 - first);
+    const uint32_t end =
+        kChannels == 4 ? 4 : min(args.chunk_channels, (args.num_inputs + 15) / 16 * 16 - first);
     for (uint32_t at = 0; at < end; at += kChannels) {
-#pragma unroll 2
+#pragma unroll 4
         for (uint32_t pixel = threadIdx.x; pixel < num_pixels; pixel += num_threads) {
             const int32_t source = shared.sources[pixel];
             __half values[kChannels];
@@ -149,9 +156,9 @@ __device__ inline void load_pieces(const Args& args, const Tile& tile, const Sha
                 const uint32_t channel = first + at + c;
                 float value = 0.0f;
                 if (source >= 0 && channel < args.num_inputs)
-                    value = load_element(args.input.data, args.in_map.is_f32,
-                                         source + (tile.group * args.num_inputs + channel) *
-                                                      args.in_map.channel);
+                    value = load_element(
+                        args.input.data, args.in_map.is_f32,
+                        source + (tile.group * args.num_inputs + channel) * args.in_map.channel);
                 values[c] = __float2half_rn(value);
             }
             uint8_t* piece = to + pixel * args.pixel_bytes + at * 2;
@@ -184,7 +191,8 @@ __device__ inline void copy_weights(const Args& args, const Tile& tile, const Sh
     const uint32_t first_step = stage * S::kSteps;
     const uint32_t group = (tile.group * args.num_columns + tile.column) / kGroupColumns;
     const uint8_t* from =
-        args.weights.data + (static_cast<uint64_t>(group) * args.num_steps + first_step) * kGroupBytes;
+        args.weights.data +
+        (static_cast<uint64_t>(group) * args.num_steps + first_step) * kGroupBytes;
     const uint64_t pitch = static_cast<uint64_t>(args.num_steps) * kGroupBytes;
 #pragma unroll
     for (uint32_t i = threadIdx.x; i < kPerGroup * (S::kColumns / kGroupColumns);
@@ -192,6 +200,36 @@ __device__ inline void copy_weights(const Args& args, const Tile& tile, const Sh
         const uint32_t g = i / kPerGroup, rest = i % kPerGroup;
         if (first_step + rest / kPerStep < args.num_steps)
             copy_async(to + i * 16, from + g * pitch + rest * 16);
+    }
+}
+
+// Loads a stage of the right side of a product from any window, into the order of weights.
+template <typename S>
+__device__ inline void load_right(const Args& args, const Tile& tile, const Shared& shared,
+                                  uint32_t stage) {
+    constexpr uint32_t kPairs = S::kSteps * (kStepInputs / 2);
+    uint8_t* to = shared.stages + stage % S::kStages * S::kStageBytes;
+    const uint32_t item = tile.item * args.weights_item;
+    // Neighbouring threads have neighbouring elements.
+    const bool by_column = args.weights_column == 1;
+    for (uint32_t i = threadIdx.x; i < kPairs * S::kColumns; i += S::kThreads) {
+        const uint32_t n = by_column ? i % S::kColumns : i / kPairs;
+        const uint32_t pair = by_column ? i / S::kColumns : i % kPairs;
+        const uint32_t column = tile.column + n;
+        float values[2] = {};
+#pragma unroll
+        for (uint32_t j = 0; j < 2; ++j) {
+            const uint32_t k = stage * S::kSteps * kStepInputs + pair * 2 + j;
+            if (column < args.num_outputs && k < args.num_inputs)
+                values[j] =
+                    load_element(args.weights.data, args.weights_f32 != 0,
+                                 item + k * args.weights_input + column * args.weights_column);
+        }
+        const uint32_t lane = n % 8 * 4 + pair % 4;
+        const uint32_t word = n % kGroupColumns / 8 * 2 + pair % 8 / 4;
+        const uint32_t step = n / kGroupColumns * S::kSteps + pair / 8;
+        *reinterpret_cast<__half2*>(to + step * kGroupBytes + lane * 16 + word * 4) =
+            __floats2half2_rn(values[0], values[1]);
     }
 }
 
@@ -232,10 +270,11 @@ __device__ inline void multiply_stage(const Args& args, const Shared& shared, ui
 
 // Adds up the sums of the warps along K and stores the tile.
 template <typename S>
-__device__ inline void store_tile(const Args& args, const Tile& tile, float* partial,
+__device__ inline void store_tile(const Args& args, const Tile& tile, const Shared& shared,
                                   const Sums<S>& sums, uint32_t warp_m, uint32_t warp_n,
                                   uint32_t warp_k) {
     const uint32_t lane = lane_of();
+    float* partial = reinterpret_cast<float*>(shared.patches);
     float* own = partial + warp_k * (S::kPixels * S::kPitch);
 #pragma unroll
     for (uint32_t m = 0; m < S::kRowTiles; ++m) {
@@ -243,26 +282,27 @@ __device__ inline void store_tile(const Args& args, const Tile& tile, float* par
         for (uint32_t n = 0; n < S::kColumnTiles; ++n) {
             const uint32_t row = (warp_m * S::kRowTiles + m) * 16 + lane / 4;
             const uint32_t column = (warp_n * S::kColumnTiles + n) * 8 + lane % 4 * 2;
-            const float(&v)[4] = sums.values[m][n];
+            const float (&v)[4] = sums.values[m][n];
             *reinterpret_cast<float2*>(own + row * S::kPitch + column) = make_float2(v[0], v[1]);
             *reinterpret_cast<float2*>(own + (row + 8) * S::kPitch + column) =
                 make_float2(v[2], v[3]);
         }
     }
     __syncthreads();
-    store_sums<S::kPixels, S::kColumns, S::kAlongK, S::kThreads, true>(args, tile, partial);
+    store_sums<S::kPixels, S::kColumns, S::kAlongK, S::kThreads, true>(args, tile, shared.biases,
+                                                                       partial);
 }
 
-template <typename S, bool kIsVector>
+template <typename S, bool kIsVector, bool kHasWeights>
 __device__ inline void compute(const Args& args, uint8_t* memory) {
     pdl::trigger();
     const Tile tile(args, S::kPixels, S::kColumns);
-    const Shared shared(args, memory);
+    const Shared shared(args, memory, S::kColumns);
     const uint32_t num_stages = (args.num_steps + S::kSteps - 1) / S::kSteps;
-    fill_tables(args, tile, shared, S::kThreads);
 #pragma unroll
     for (uint32_t stage = 0; stage < S::kStages - 1; ++stage)
-        if (stage < num_stages) copy_weights<S>(args, tile, shared, stage);
+        if (kHasWeights && stage < num_stages) copy_weights<S>(args, tile, shared, stage);
+    fill_tables(args, tile, shared, S::kColumns, S::kThreads);
     __syncthreads();
     pdl::wait();
 
@@ -277,6 +317,7 @@ __device__ inline void compute(const Args& args, uint8_t* memory) {
     };
 #pragma unroll
     for (uint32_t stage = 0; stage < S::kStages - 1; ++stage) {
+        if (!kHasWeights && stage < num_stages) load_right<S>(args, tile, shared, stage);
         load_chunks(stage);
         commit_copies();
     }
@@ -302,7 +343,12 @@ __device__ inline void compute(const Args& args, uint8_t* memory) {
         __syncthreads();
         // The ring's place was read in the previous iteration.
         const uint32_t next = stage + S::kStages - 1;
-        if (next < num_stages) copy_weights<S>(args, tile, shared, next);
+        if (next < num_stages) {
+            if constexpr (kHasWeights)
+                copy_weights<S>(args, tile, shared, next);
+            else
+                load_right<S>(args, tile, shared, next);
+        }
         load_chunks(next);
         commit_copies();
         if ((stage + 1) * S::kSteps <= args.num_steps)
@@ -312,8 +358,7 @@ __device__ inline void compute(const Args& args, uint8_t* memory) {
     }
     wait_for_copies<0>();
     __syncthreads();
-    store_tile<S>(args, tile, reinterpret_cast<float*>(shared.patches), sums, warp_m, warp_n,
-                  warp_k);
+    store_tile<S>(args, tile, shared, sums, warp_m, warp_n, warp_k);
 }
 
 }  // namespace dense_conv

@@ -269,6 +269,10 @@ fn kernel_files() -> Vec<PathBuf> {
 const PARITY: [&str; 3] =
     ["crates/ops/tests/parity", "crates/infer/tests/parity", "tests/detectors"];
 
+/// Operations that run on the kernels of another.
+const ON_KERNELS_OF: [(&str, &str); 2] =
+    [("dense/conv_transpose", "dense/conv"), ("dense/matmul", "dense/conv")];
+
 /// An op that runs on CUDA has a kernel file of its path, and tests on both devices.
 #[test]
 fn every_op_on_cuda_has_its_kernel_and_its_parity_tests() {
@@ -279,7 +283,9 @@ fn every_op_on_cuda_has_its_kernel_and_its_parity_tests() {
         if !["cuda.rs", "cuda/mod.rs", "kernels.rs"].iter().any(|file| path.join(file).is_file()) {
             continue;
         }
-        let is_there = |extension| root().join(format!("kernels/{op}.{extension}")).is_file();
+        let other = ON_KERNELS_OF.iter().find(|(name, _)| *name == op);
+        let kernels = other.map_or(op.as_str(), |(_, kernels)| kernels);
+        let is_there = |extension| root().join(format!("kernels/{kernels}.{extension}")).is_file();
         assert!(["cu", "cuh"].into_iter().any(is_there), "{op}: no kernels/{op}.cu");
         // Some are called through what contains them: a kind of suppression, a decoder.
         let name = op.split('/').next_back().unwrap_or_default();

@@ -16,7 +16,7 @@ use crate::sparse_conv::distance;
 
 /// How a map is in its buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Layout {
+pub enum Layout {
     /// Channels last, with so many channels before and behind it in each pixel.
     Slice(usize, usize),
     Planes,
@@ -37,8 +37,8 @@ struct Problem {
     to: (ElementType, Layout),
 }
 
-const F16: ElementType = ElementType::F16;
-const F32: ElementType = ElementType::F32;
+pub const F16: ElementType = ElementType::F16;
+pub const F32: ElementType = ElementType::F32;
 
 impl Problem {
     fn new(
@@ -93,7 +93,7 @@ impl Problem {
 }
 
 /// A window and the size of its buffer.
-fn window([n, c, h, w]: [usize; 4], layout: Layout) -> (Window, usize) {
+pub fn window([n, c, h, w]: [usize; 4], layout: Layout) -> (Window, usize) {
     match layout {
         Slice(before, after) => {
             let pixel = before + c + after;
@@ -115,8 +115,8 @@ struct Made {
     regions: ConvRegions,
 }
 
-fn put(made: &mut (HostArena, Arena), element: ElementType, values: &[f32]) -> usize {
-    let (host, device) = made;
+pub fn put(arenas: &mut (HostArena, Arena), element: ElementType, values: &[f32]) -> usize {
+    let (host, device) = arenas;
     let stream = device.stream().clone();
     let number = match element {
         ElementType::F16 => {
@@ -138,7 +138,7 @@ fn put(made: &mut (HostArena, Arena), element: ElementType, values: &[f32]) -> u
     number
 }
 
-fn all_values(arena: &Arena, number: usize) -> Vec<f32> {
+pub fn all_values(arena: &Arena, number: usize) -> Vec<f32> {
     match arena.buffer(number).unwrap() {
         ArenaBuffer::F16(buffer) => buffer.read().unwrap().iter().map(|v| v.to_f32()).collect(),
         ArenaBuffer::F32(buffer) => buffer.read().unwrap(),
@@ -203,7 +203,7 @@ impl Made {
     }
 }
 
-fn assert_same(found: &[f32], expected: &[f32], context: &str) {
+pub fn assert_same(found: &[f32], expected: &[f32], context: &str) {
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let (a, b) = (bits(found), bits(expected));
     let first = a.iter().zip(&b).position(|(a, b)| a != b);
@@ -222,7 +222,9 @@ fn check(device: &CudaDevice, problem: &Problem, seed: u64) {
             assert_same(&found, &expected, &format!("{problem:?}"));
         } else {
             let [_, most] = distance(&found, &expected);
-            let bound = bound("dense/conv", "f32", "share of the largest value").in_unit();
+            // The rounding of a store may differ where the values before it do.
+            let stored = if problem.to.0 == F16 { "f16" } else { "f32" };
+            let bound = bound("dense/conv", stored, "share of the largest value").in_unit();
             assert!(most <= bound, "{problem:?}: {most:e}");
         }
         return;
@@ -302,6 +304,14 @@ fn convolutions_of_f16_agree_on_every_tile() {
 }
 
 #[test]
+fn convolutions_agree_to_the_bit_in_f32() {
+    let Some(device) = det_post_testing::gpu() else { return };
+    for (seed, problem) in (100..).zip(problems()) {
+        check(&device, &problem.exact(), seed);
+    }
+}
+
+#[test]
 fn convolutions_agree_at_random() {
     let Some(device) = det_post_testing::gpu() else { return };
     let mut random = Random::new(521);
@@ -333,7 +343,7 @@ fn convolutions_agree_at_random() {
         let residual = [None, Some(Residual::BeforeActivation), Some(Residual::AfterActivation)];
         let epilogue =
             Epilogue { activation: activation[pick(0, 2)], residual: residual[pick(0, 2)] };
-        let products = Products::F16;
+        let products = if seed % 3 == 0 { Products::F32 } else { Products::F16 };
         if geometry.output_size(size).is_none() {
             continue;
         }
@@ -404,7 +414,7 @@ fn micros(stream: &Stream, launch: &DeviceConv, arena: &Arena) -> f32 {
         Graph::record(stream, || (0..LAUNCHES).try_for_each(|_| launch.enqueue(arena))).unwrap();
     let [start, end] = [(); 2].map(|()| Event::new(stream).unwrap());
     let mut best = f32::INFINITY;
-    for _ in 0..5 {
+    for _ in 0..20 {
         start.record(stream).unwrap();
         graph.enqueue().unwrap();
         end.record(stream).unwrap();
@@ -412,6 +422,16 @@ fn micros(stream: &Stream, launch: &DeviceConv, arena: &Arena) -> f32 {
         best = best.min(start.micros_until(&end).unwrap() / LAUNCHES as f32);
     }
     best
+}
+
+/// Keeps the GPU busy until its clocks are those of work.
+fn warm_up(stream: &Stream) {
+    let made = Made::new(stream, &Problem::new([1, 64, 128, 128], 64, 3, 1), 1);
+    let launch = DeviceConv::new(&made.device, &made.conv, &made.regions).unwrap();
+    let start = std::time::Instant::now();
+    while start.elapsed().as_millis() < 300 {
+        micros(stream, &launch, &made.device);
+    }
 }
 
 /// `cargo test --test parity -- --ignored --nocapture times_of_layers`: the convolutions of real
@@ -422,6 +442,7 @@ fn times_of_layers() {
     let Some(device) = det_post_testing::gpu() else { return };
     let stream = device.stream().unwrap();
     let with_all = std::env::var("DET_POST_ALL_TILES").is_ok();
+    warm_up(&stream);
     let mut totals: Vec<(String, f32, f32, usize)> = Vec::new();
     for line in include_str!("dense_layers.txt").lines().filter(|line| !line.starts_with('#')) {
         let mut words = line.split_whitespace();

@@ -24,6 +24,7 @@ mod dense_pair;
 mod dense_pointwise;
 mod dense_rows;
 mod dense_select;
+mod dense_products;
 mod densify;
 mod gather;
 mod layer_stack;

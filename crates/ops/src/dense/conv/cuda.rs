@@ -2,6 +2,8 @@
 //! and exact activations, within the tolerance of docs/numerics.md with f16, and the same from run
 //! to run.
 
+pub use super::launch::Tile;
+
 use super::job::Job;
 use super::launch::Launch;
 use super::pack::Source;
@@ -12,14 +14,6 @@ use det_post_types::Result;
 /// A convolution between windows of an arena, with its weights in device memory.
 pub struct DeviceConv {
     launch: Launch,
-}
-
-/// A kernel that suits a convolution and its shapes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tile {
-    /// The name of the kernel.
-    pub name: &'static str,
-    pub(super) index: usize,
 }
 
 impl DeviceConv {

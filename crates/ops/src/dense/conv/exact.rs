@@ -1,7 +1,6 @@
 //! The tiles of the kernels whose sums are in the order of the contract.
 
 use super::job::Job;
-use super::kernels::ConvArgs;
 use super::tiling::{Limits, num_tiles, tile_x_log2};
 use crate::device::cuda::kernel_constant;
 
@@ -36,8 +35,8 @@ impl ExactTiling {
 pub(super) struct ExactLayout {
     pub(super) index: usize,
     pub(super) column_blocks: u32,
-    tiles: [u32; 2],
-    tile_x_log2: u32,
+    pub(super) tiles: [u32; 2],
+    pub(super) tile_x_log2: u32,
 }
 
 impl ExactLayout {
@@ -65,12 +64,6 @@ impl ExactLayout {
         // A thread of 8 rows loads fewer factors for a product than one of 4.
         let percent = if tiling.rows == 8 { 60 } else { 45 };
         u64::from(blocks.div_ceil(limits.num_multiprocessors)) * products * 100 / percent
-    }
-
-    pub(super) fn write(&self, args: &mut ConvArgs<'_>) {
-        args.column_blocks = self.column_blocks;
-        [args.tiles_y, args.tiles_x] = self.tiles;
-        args.tile_x_log2 = self.tile_x_log2;
     }
 }
 

@@ -1,10 +1,10 @@
 //! A kernel with its weights between windows: what convolutions, transposed convolutions and
 //! products of matrices are made of.
 
-use super::cuda::Tile;
+use super::args::{ConvArgs, MapArgs};
 use super::exact::ExactLayout;
 use super::job::{Job, Operand};
-use super::kernels::{ConvArgs, ConvKernel, MapArgs};
+use super::kernels::ConvKernel;
 use super::pack::{Packed, Source, pack, pack_exact};
 use super::tiling::{Layout, Limits, TILINGS, layouts};
 use super::{Products, argument, exact};
@@ -12,6 +12,14 @@ use crate::dense::Residual;
 use crate::dense::arena::{Arena, InPlace, Input, Output, check_disjoint};
 use crate::device::cuda::{DeviceBuffer, Grid, In, Stream};
 use det_post_types::{ElementType, Result};
+
+/// A kernel that suits a convolution and its shapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tile {
+    /// The name of the kernel.
+    pub name: &'static str,
+    index: usize,
+}
 
 /// A kernel with its weights, and the windows of a job.
 pub(crate) struct Launch {
@@ -46,10 +54,10 @@ fn limits(stream: &Stream) -> Result<Limits> {
 impl Plan {
     /// The plans that give the same bytes, best first.
     fn all(job: &Job, limits: Limits) -> Vec<Self> {
-        if job.groups > 1 && job.inputs == 1 && job.outputs == 1 {
+        if job.groups > 1 && [job.inputs, job.outputs] == [1; 2] && job.shuffle == [1; 2] {
             return vec![Self::Depthwise];
         }
-        if job.products == Products::F32 || job.right.is_some() {
+        if job.products == Products::F32 {
             return exact::layouts(job, limits).into_iter().map(Self::Exact).collect();
         }
         layouts(job, limits).into_iter().map(|(layout, _)| Self::F16(layout)).collect()
@@ -267,12 +275,30 @@ impl Launch {
             args.weights_column = map.pixel;
         }
         match &self.plan {
-            Plan::F16(layout) => layout.write(&mut args),
-            Plan::Exact(layout) => layout.write(&mut args),
+            Plan::F16(layout) => write_f16(layout, &mut args),
+            Plan::Exact(layout) => {
+                args.column_blocks = layout.column_blocks;
+                [args.tiles_y, args.tiles_x] = layout.tiles;
+                args.tile_x_log2 = layout.tile_x_log2;
+            }
             Plan::Depthwise => {}
         }
         Ok(args)
     }
+}
+
+fn write_f16(layout: &Layout, args: &mut ConvArgs<'_>) {
+    args.column_blocks = layout.column_blocks;
+    [args.tiles_y, args.tiles_x] = layout.tiles;
+    args.tile_x_log2 = layout.tile_x_log2;
+    [args.patch_height, args.patch_width] = layout.patch;
+    args.pixel_bytes = layout.pixel_bytes;
+    args.patch_bytes = layout.patch_bytes;
+    args.num_patches = layout.num_patches;
+    args.chunk_channels = layout.chunk_channels;
+    args.num_chunks = layout.num_chunks;
+    args.chunk_steps = layout.chunk_steps;
+    args.num_steps = layout.num_steps;
 }
 
 /// What a launch reads and writes.

@@ -20,6 +20,8 @@
 //! [`Products::F16`] on CUDA, an input of at most 8 channels and a kernel wider than one column,
 //! it also reaches outputs up to 3 pixels to the left, whose weights for it are zeros.
 
+#[cfg(feature = "cuda")]
+mod args;
 pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;

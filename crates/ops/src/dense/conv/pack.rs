@@ -83,6 +83,9 @@ pub(super) fn pack(job: &Job, layout: &Layout, source: &Source<'_>) -> Packed {
                 },
             ),
         );
+        if job.right.is_some() {
+            continue;
+        }
         for first in (0..columns).step_by(16) {
             for step in &steps {
                 for place in 0..256 {

@@ -1,7 +1,6 @@
 //! The tiles of the f16 kernels, and which of them suits a convolution.
 
 use super::job::Job;
-use super::kernels::ConvArgs;
 
 /// How a kernel reads its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +9,8 @@ pub(super) enum Method {
     Vector,
     /// Any map, value by value.
     Gather,
+    /// Any map and any matrix in place of weights, value by value.
+    Window,
 }
 
 /// The tile of a kernel: the arguments of `Shape` in kernels/dense/conv_f16.cuh.
@@ -36,10 +37,10 @@ const fn tiling(
     Tiling { name, method, pixels, columns, warps, stage_steps, stages }
 }
 
-use Method::{Gather, Vector};
+use Method::{Gather, Vector, Window};
 
 /// The kernels of kernels/dense/conv.cu, in its order.
-pub(super) const TILINGS: [Tiling; 14] = [
+pub(super) const TILINGS: [Tiling; 16] = [
     tiling("dense_conv_128x128x2_f16", Vector, [128, 128], [2, 4, 2], [4, 3]),
     tiling("dense_conv_128x64x2_f16", Vector, [128, 64], [2, 2, 2], [4, 4]),
     tiling("dense_conv_128x32x2_f16", Vector, [128, 32], [2, 1, 2], [4, 4]),
@@ -54,6 +55,8 @@ pub(super) const TILINGS: [Tiling; 14] = [
     tiling("dense_conv_gather_128x32x2_f16", Gather, [128, 32], [2, 1, 2], [4, 3]),
     tiling("dense_conv_gather_128x16x2_f16", Gather, [128, 16], [2, 1, 2], [4, 3]),
     tiling("dense_conv_gather_32x32x4_f16", Gather, [32, 32], [1, 1, 4], [8, 3]),
+    tiling("dense_conv_window_64x64x2_f16", Window, [64, 64], [2, 2, 2], [4, 3]),
+    tiling("dense_conv_window_32x32x4_f16", Window, [32, 32], [1, 1, 4], [8, 3]),
 ];
 
 /// Whether two names are equal.
@@ -82,7 +85,7 @@ impl Tiling {
 
     /// Shared memory of a block: the tables, and the rings or the sums.
     pub(super) fn shared_bytes(&self, num_steps: u32, patch_pixels: u32, patches: u32) -> u32 {
-        let tables = num_steps.div_ceil(4) * 16 + patch_pixels.div_ceil(4) * 16;
+        let tables = num_steps.div_ceil(4) * 16 + self.columns * 4 + patch_pixels.div_ceil(4) * 16;
         let rings = patches + self.stages * self.stage_bytes();
         let sums = self.warps[2] * self.pixels * (self.columns + 8) * 4;
         tables + rings.max(sums)
@@ -204,51 +207,37 @@ impl Layout {
         })
     }
 
-    pub(super) fn write(&self, args: &mut ConvArgs<'_>) {
-        args.column_blocks = self.column_blocks;
-        [args.tiles_y, args.tiles_x] = self.tiles;
-        args.tile_x_log2 = self.tile_x_log2;
-        [args.patch_height, args.patch_width] = self.patch;
-        args.pixel_bytes = self.pixel_bytes;
-        args.patch_bytes = self.patch_bytes;
-        args.num_patches = self.num_patches;
-        args.chunk_channels = self.chunk_channels;
-        args.num_chunks = self.num_chunks;
-        args.chunk_steps = self.chunk_steps;
-        args.num_steps = self.num_steps;
-    }
-
     /// Blocks of the launch: tiles of all items, blocks of columns of all groups.
     pub(super) fn num_blocks(&self, job: &Job) -> [u32; 2] {
         [job.items * self.tiles[0] * self.tiles[1], self.column_blocks * job.groups]
     }
 
-    /// The cycles that a launch takes, by what is scarcest: matrix instructions, shared memory,
-    /// or the second-level cache; and what a block waits for.
+    /// The cycles that a launch takes: what a multiprocessor has to do (products or loads from the
+    /// second-level cache, then sums), or how long its blocks take one after the other, whichever
+    /// is longer. The numbers are fitted to times of 130 convolutions on an H200.
     pub(super) fn num_cycles(&self, job: &Job, limits: Limits) -> f64 {
         let tiling = &TILINGS[self.index];
+        let threads = tiling.threads_per_block();
         let blocks: u32 = self.num_blocks(job).iter().product();
         let per_multiprocessor = f64::from(blocks.div_ceil(limits.num_multiprocessors));
         let by_shared =
             (limits.shared_bytes + SHARED_BYTES_BESIDE) / (self.shared_bytes + SHARED_BYTES_BESIDE);
-        let by_threads = (1024 / tiling.threads_per_block()).min(4);
-        let resident = f64::from(by_shared.min(by_threads).max(1));
+        let resident = f64::from(by_shared.min(1024 / threads).clamp(1, 8));
         let steps = f64::from(self.num_steps);
-        let [m, n, k] = tiling.warps;
-        let row_tiles = f64::from(tiling.pixels / m / 16);
-        let column_tiles = f64::from(tiling.columns / n / 16);
-        let matrices = steps * f64::from(tiling.pixels * tiling.columns * 16) / 600.0;
-        let shared = steps * f64::from(m * n) * (row_tiles + column_tiles) * 5.0;
-        let patch = f64::from(self.patch[0] * self.patch[1] * job.inputs.next_multiple_of(8) * 2);
+        let sums = f64::from(tiling.pixels * tiling.columns * tiling.warps[2]);
+        let products = steps * f64::from(tiling.pixels * tiling.columns * 16) / 500.0;
+        let inputs = job.inputs.next_multiple_of(STEP_INPUTS);
+        let patch = f64::from(self.patch[0] * self.patch[1] * inputs * 2);
         let weights = steps * f64::from(tiling.columns * 32);
         let busy = f64::from(limits.num_multiprocessors.min(blocks));
-        let cache = (patch + weights) / (3600.0 / busy).min(56.0);
+        let loads = (patch + weights) / (2800.0 / busy).min(75.0);
         let stages = (steps / f64::from(tiling.stage_steps)).ceil();
-        let per_stage = 60.0 + 45.0 * f64::from(tiling.stage_steps / k);
-        let waves = (per_multiprocessor / resident).ceil();
-        let sums = f64::from(tiling.pixels * tiling.columns * k) / 40.0;
-        let work = per_multiprocessor * (matrices.max(shared).max(cache) + sums);
-        work.max(waves * (1200.0 + stages * per_stage))
+        let per_stage = 1.0 + 11.0 * f64::from(tiling.stage_steps / tiling.warps[2]);
+        let block =
+            2270.0 + stages * per_stage + sums / 150.0 + patch / 21.0 + 1.2 * f64::from(threads);
+        let work = per_multiprocessor * (products.max(loads) + sums / 21.0);
+        let wait = (per_multiprocessor / resident).ceil() * block;
+        work.max(wait) + 0.3 * work.min(wait)
     }
 }
 
@@ -278,14 +267,17 @@ impl Chunks {
 /// Warps that share the products of an item: what decides the order of sums, and therefore may
 /// not depend on the number of items.
 fn warps_along_products(job: &Job, limits: Limits) -> u32 {
-    let pixels = job.size[0] * job.size[1];
-    let tiles = pixels.div_ceil(64) * job.columns().div_ceil(64) * job.groups;
+    let tiles = job.item_pixels.div_ceil(64) * job.columns().div_ceil(64) * job.groups;
     if tiles < limits.num_multiprocessors { 4 } else { 2 }
 }
 
 /// The layouts that give the same sums, with the expected cycles, best first.
 pub(super) fn layouts(job: &Job, limits: Limits) -> Vec<(Layout, f64)> {
-    let method = if job.is_vector() { Vector } else { Gather };
+    let method = match job.right {
+        Some(_) => Window,
+        None if job.is_vector() => Vector,
+        None => Gather,
+    };
     let of_class = |warps: u32| {
         let fits = move |(_, tiling): &(usize, &Tiling)| {
             tiling.method == method && tiling.warps[2] == warps

@@ -59,6 +59,7 @@ fn pointwise(arena: &Arena, conv: &ConvTranspose, regions: &ConvRegions) -> Resu
         items: dims[0] as u32,
         input_size: [dims[2] as u32, dims[3] as u32],
         size: [out[2] as u32, out[3] as u32],
+        item_pixels: (out[2] * out[3]) as u32,
         kernel: [1; 2],
         stride: [1; 2],
         dilation: [1; 2],

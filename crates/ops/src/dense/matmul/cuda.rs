@@ -80,6 +80,8 @@ fn add_launches(
         items: items as u32,
         input_size: [1, rows as u32],
         size: [1, rows as u32],
+        // Rows of a matrix without leading dimensions may be items of a batch.
+        item_pixels: if regions.left.window.rank() < 3 { 1 } else { rows as u32 },
         kernel: [1; 2],
         stride: [1; 2],
         dilation: [1; 2],
