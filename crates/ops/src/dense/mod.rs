@@ -21,6 +21,8 @@ pub mod host;
 #[cfg(feature = "cuda")]
 mod launch;
 pub mod layer_norm;
+#[cfg(feature = "cuda")]
+mod layout;
 mod order;
 pub mod pointwise;
 pub mod pool;
