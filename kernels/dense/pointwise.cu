@@ -4,7 +4,7 @@
 // A launch has up to four jobs, which do not depend on each other: a block is of one. A thread has
 // an element, or 8 neighbours where all tensors have them beside each other. The instructions are
 // the same in all threads: a branch on one does not diverge. The registers of the program are in
-// shared memory, where instructions can name them; a thread reads its words alone. A copy between
+// shared memory, where instructions can name them; a thread reads only its words. A copy between
 // tensors that change along different dimensions goes through shared memory. Reads: the sources,
 // before any store of the same elements. Writes: the targets.
 
@@ -90,7 +90,7 @@ struct Instruction {
 struct Job {
     dense::Source sources[kMaxSources];
     dense::Target targets[kMaxTargets];
-    dense::Dims dims;  // with 8 neighbours, the last size is that of groups
+    dense::Dims dims;  // with 8 neighbours, the last size counts groups
     Instruction instructions[kMaxInstructions];
     uint32_t constants[kMaxConstants];
     uint8_t results[kMaxTargets];  // the operands that are stored
@@ -291,8 +291,8 @@ __device__ void run(const Job& args, uint32_t block, const Registers<kWidth>& re
     }
 }
 
-// The last dimension is that along which the target changes by an element, the one before it
-// that of the source. A block has a tile of both.
+// The last dimension is the one along which the target changes by an element, along the one before
+// it the source does. A block has a tile of both.
 __device__ void transpose(const Job& args, uint32_t block, uint32_t (*tile)[kTile + 1]) {
     constexpr uint32_t kRows = kThreads / kTile;
     const dense::Source& source = args.sources[0];

@@ -23,6 +23,8 @@ pub mod host;
 #[cfg(feature = "cuda")]
 mod launch;
 pub mod layer_norm;
+#[cfg(feature = "cuda")]
+mod layout;
 pub mod matmul;
 mod order;
 pub mod pointwise;

@@ -5,6 +5,7 @@ use det_post_ops::dense::pool::{Kind, Pool, pool};
 use det_post_ops::dense::resize::cuda::Resizing;
 use det_post_ops::dense::resize::{Coordinates, Method, Nearest, Resize, resize};
 use det_post_ops::dense::{Region, Window};
+use det_post_ops::device::cuda::Graph;
 use det_post_types::ElementType;
 
 use crate::dense_pair::{FLOATS, Pair, map_windows};
@@ -116,5 +117,46 @@ fn sizes_agree() {
                 }
             }
         }
+    }
+}
+
+/// Launches that read each other's results begin early, but wait: also in a recorded graph, and
+/// with the same bytes every time.
+#[test]
+fn a_chain_is_recorded() {
+    let Some(device) = det_post_testing::gpu() else { return };
+    let (pooling, resizing) = (Pooling::load(&device).unwrap(), Resizing::load(&device).unwrap());
+    let (small, large) = ([1, 64, 20, 24], [1, 64, 40, 48]);
+    let [of_small, of_large] = [small, large].map(|dims| Window::channels_last(dims, 64).unwrap());
+    let mut pair = Pair::new(&device, 29);
+    let input = pair.random_window(ElementType::F16, &of_small, 4.0);
+    let [a, b] = [0, 1].map(|_| pair.output_window(ElementType::F16, &of_large));
+    let output = pair.output_window(ElementType::F16, &of_small);
+    let up = Resize {
+        coordinates: Coordinates::Asymmetric,
+        method: Method::Nearest(Nearest::Floor),
+        scales: None,
+    };
+    let same = Pool {
+        kind: Kind::Max,
+        kernel: [5, 5],
+        steps: [1, 1],
+        dilations: [1, 1],
+        pads: [2; 4],
+        ceil_mode: false,
+    };
+    let down = Pool { steps: [2, 2], kernel: [2, 2], pads: [0; 4], ..same };
+    resize(&mut pair.host, &up, &input, &a).unwrap();
+    pool(&mut pair.host, &same, &a, &b).unwrap();
+    pool(&mut pair.host, &down, &b, &output).unwrap();
+    let graph = Graph::record(pair.device.stream(), || {
+        resizing.enqueue(&pair.device, &up, &input, &a)?;
+        pooling.enqueue(&pair.device, &same, &a, &b)?;
+        pooling.enqueue(&pair.device, &down, &b, &output)
+    })
+    .unwrap();
+    for _ in 0..20 {
+        graph.enqueue().unwrap();
+        pair.assert_equal(output.buffer, "a chain");
     }
 }

@@ -10,7 +10,7 @@ use det_post_types::Result;
 /// Finds positions along a dimension.
 ///
 /// # Errors
-/// `Argument` when the axis is not there, the dims of the output are not those of the input with
+/// `Argument` when the axis is not there, the dims of the output are not the dims of the input with
 /// 1 along the axis, or a window is not within its buffer, or of other elements than floats to i32.
 pub fn arg_max(
     arena: &mut HostArena,

@@ -4,7 +4,8 @@ use super::ArgMax;
 use super::kernels::{ArgMaxArgs, Rows};
 use crate::dense::Region;
 use crate::dense::arena::{Arena, InPlace, check_disjoint};
-use crate::dense::launch::{RowLayout, Source, Target, check_floats, row_grid};
+use crate::dense::launch::{Source, Target, check_floats, row_grid};
+use crate::dense::layout::RowLayout;
 use crate::dense::reduce::check_reduced;
 use crate::device::cuda::{CudaDevice, Kernel};
 use det_post_types::{ElementType, Error, ErrorKind, Result};
@@ -26,7 +27,7 @@ impl ArgMaxes {
     /// Queues the search in a tensor of f16 or f32; positions are i32.
     ///
     /// # Errors
-    /// `Argument` when the axis is not there, the dims of the output are not those of the input
+    /// `Argument` when the axis is not there, the dims of the output are not the dims of the input
     /// with 1 along the axis, or the windows are not within their buffers, overlap, are of other
     /// elements or have 2^32; `Device` when the launch fails.
     pub fn enqueue(

@@ -1,8 +1,8 @@
 //! The position of the largest, or smallest, value along a dimension.
 //!
 //! Of equal values the first position, or the last ([`ArgMax::is_last`]); zeros are equal. NaN is
-//! below every value (above every value for the smallest): in a row of NaN alone, it is equal to
-//! itself. Positions are i32; an output has 1 where the axis was. CPU and CUDA are equal.
+//! below every value (above every value for the smallest): in a row of nothing but NaN, it is equal
+//! to itself. Positions are i32; an output has 1 where the axis was. CPU and CUDA are equal.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -4,7 +4,8 @@ use super::CumSum;
 use super::kernels::{CumSumArgs, Rows, THREADS_PER_BLOCK};
 use crate::dense::Region;
 use crate::dense::arena::{Arena, InPlace, check_disjoint};
-use crate::dense::launch::{RowLayout, Source, Target, check_same_kind, item_grid};
+use crate::dense::launch::{Source, Target, check_same_kind, item_grid};
+use crate::dense::layout::RowLayout;
 use crate::device::cuda::{CudaDevice, Kernel};
 use det_post_types::Result;
 

@@ -1,8 +1,8 @@
 //! Running sums along a dimension: ONNX's `CumSum`.
 //!
 //! Values are added one after the other from +0, in f32, of i32 with wrapping; from the end if
-//! [`CumSum::is_reversed`]. With [`CumSum::is_exclusive`], a result is the sum before its value. CPU
-//! and CUDA are equal. On CUDA a row is the work of one thread: it is meant for short rows. The
+//! [`CumSum::is_reversed`]. With [`CumSum::is_exclusive`], a result is the sum before its value.
+//! CPU and CUDA are equal. On CUDA a row is the work of one thread: it is meant for short rows. The
 //! output may be the same window as the input.
 
 mod cpu;

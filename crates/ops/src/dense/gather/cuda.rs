@@ -4,7 +4,8 @@ use super::Gather;
 use super::kernels::{Elements, GatherArgs, THREADS_PER_BLOCK};
 use crate::dense::Region;
 use crate::dense::arena::{Arena, InPlace, check_disjoint};
-use crate::dense::launch::{Layout, Source, Target, check_indices, check_same_kind, item_grid};
+use crate::dense::launch::{Source, Target, check_indices, check_same_kind, item_grid};
+use crate::dense::layout::Layout;
 use crate::device::cuda::{CudaDevice, Kernel};
 use det_post_types::{ElementType, Result};
 

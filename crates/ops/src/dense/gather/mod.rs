@@ -1,11 +1,11 @@
 //! Elements at indices along a dimension: ONNX's `Gather` and `GatherElements`.
 //!
-//! [`Mode::Slices`]: the output has, in the place of the axis, the dims of the indices; every
-//! index takes a slice of the input. [`Mode::Elements`]: output and indices have equal dims, which
-//! are within the input's but for the axis; every index takes one element. An index counts from the
-//! end where it is negative; one that is not there gives NaN, of i32 its lowest value (constant
-//! indices are to be compared with the axis before: [`check_indices`]). Elements are copied: CPU and
-//! CUDA are equal.
+//! [`Mode::Slices`]: the output has, in the place of the axis, the dims of the indices; every index
+//! takes a slice of the input. [`Mode::Elements`]: output and indices have equal dims, which are
+//! within the input's but for the axis; every index takes one element. An index counts from the end
+//! where it is negative; one that is not there gives NaN, of i32 its lowest value (constant indices
+//! are to be compared with the axis before: [`check_indices`]). Elements are copied: CPU and CUDA
+//! are equal.
 
 mod cpu;
 #[cfg(feature = "cuda")]

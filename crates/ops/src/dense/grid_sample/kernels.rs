@@ -54,10 +54,9 @@ macro_rules! grid_sample {
         #[doc = concat!("`", $name, "`.")]
         pub struct $spec;
 
-        // SAFETY: `GridSampleArgs` mirrors the kernels' struct. A thread has channels below their number
-        // of a cell of the target, and reads the grid there and
-        // values inside the source, for which the slices are long
-        // enough and aligned (checked). No block waits for another.
+        // SAFETY: `GridSampleArgs` mirrors the kernels' struct. A thread has channels below their
+        // number of a cell of the target, and reads the grid there and values inside the source,
+        // for which the slices are long enough and aligned (checked). No block waits for another.
         unsafe impl KernelSpec for $spec {
             const NAME: &'static str = $name;
             type Args<'a> = GridSampleArgs<'a>;

@@ -4,7 +4,8 @@ use super::LayerNorm;
 use super::kernels::{LayerNormArgs, Rows};
 use crate::dense::Region;
 use crate::dense::arena::{Arena, InPlace, check_disjoint};
-use crate::dense::launch::{RowLayout, Source, Target, check_floats, row_grid};
+use crate::dense::launch::{Source, Target, check_floats, row_grid};
+use crate::dense::layout::RowLayout;
 use crate::device::cuda::{CudaDevice, Kernel};
 use det_post_types::Result;
 

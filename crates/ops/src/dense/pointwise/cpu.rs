@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::program::{Kind, Place, Placed};
+use super::instruction::{Kind, Place, Placed};
 use super::{MAX_LIVE, Op, Program};
 use crate::dense::activation::erf;
 use crate::dense::{HostArena, Region};

@@ -1,15 +1,17 @@
-//! The CUDA implementation of [`pointwise`](super::pointwise()): one launch for up to four programs.
+//! The CUDA implementation of [`pointwise`](super::pointwise()): one launch for up to four
+//! programs.
 
+use super::instruction::Place;
 use super::kernels::{
     ELEMENT, InstructionArgs, JobArgs, Jobs, MAX_JOBS, NEIGHBOURS, PointwiseArgs,
     THREADS_PER_BLOCK, TRANSPOSED, code,
 };
-use super::program::Place;
 use super::{
     Job, MAX_CONSTANTS, MAX_INSTRUCTIONS, MAX_LIVE, MAX_SOURCES, MAX_TARGETS, Op, Program,
 };
 use crate::dense::arena::{Arena, InPlace, Input, Output, check_disjoint};
-use crate::dense::launch::{Layout, Source, Target, VECTOR, is_aligned};
+use crate::dense::launch::{Source, Target, VECTOR, is_aligned};
+use crate::dense::layout::Layout;
 use crate::dense::{Activation, Region};
 use crate::device::cuda::{CudaDevice, Grid, Kernel, refused};
 use det_post_types::{ElementType, Result};

@@ -1,6 +1,6 @@
 //! The parameters of `kernels/dense/pointwise.cu`.
 
-use super::program::{Kind, Placed};
+use super::instruction::{Kind, Placed};
 use super::{MAX_CONSTANTS, MAX_INSTRUCTIONS, MAX_LIVE, MAX_SOURCES, MAX_TARGETS, Op};
 use crate::dense::activation::ActivationArgs;
 use crate::dense::launch::{Dims, Source, Target, VECTOR, product, reach};
@@ -220,8 +220,8 @@ pub struct Jobs;
 // checked). An item of it, or an element of a tile, is below the number of items, with indices
 // below the dimensions (their product is checked): the elements that it reads and writes are within
 // what the slices were checked to have, at addresses of their alignment. Operands beyond the
-// registers are taken modulo the number of constants, and results modulo that of registers. No
-// block waits for another.
+// registers are taken modulo the number of constants, and results modulo the number of registers.
+// No block waits for another.
 unsafe impl KernelSpec for Jobs {
     const NAME: &'static str = "dense_pointwise_jobs";
     type Args<'a> = PointwiseArgs<'a>;

@@ -8,9 +8,9 @@
 //! are f32 or i32. Booleans are the i32 0 and 1; a condition is true where it is not 0.
 //!
 //! Of f32: `+ - * /`, the square root and roundings are IEEE's; `Min` and `Max` give NaN where an
-//! operand is NaN; comparisons with NaN are false; `Round` is to even; [`Op::ToI32`] truncates,
-//! NaN becomes 0 and what is beyond i32 its limit. Of i32: sums and products wrap; `Div` truncates and `Mod` has
-//! the sign of the divisor, both 0 where the divisor is 0. An activation is as
+//! operand is NaN; comparisons with NaN are false; `Round` is to even; [`Op::ToI32`] truncates, NaN
+//! becomes 0 and what is beyond i32 its limit. Of i32: sums and products wrap; `Div` truncates and
+//! `Mod` has the sign of the divisor, both 0 where the divisor is 0. An activation is as
 //! [`Activation`] states.
 //!
 //! CPU and CUDA are equal for programs whose operations are ([`Program::is_exact`]). `Pow`, `Exp`,
@@ -22,15 +22,18 @@
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod instruction;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
+mod placer;
 mod program;
 #[cfg(test)]
 mod tests;
 
 pub use cpu::pointwise;
-pub use program::{Constant, Instruction, Op, Operand, Program};
+pub use instruction::{Constant, Instruction, Op, Operand};
+pub use program::Program;
 
 #[cfg(doc)]
 use super::Activation;

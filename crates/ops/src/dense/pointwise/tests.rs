@@ -15,7 +15,7 @@ fn one(op: Op, operands: &[f32]) -> f32 {
     let operands: Vec<Operand> = operands.iter().map(|&value| float(value)).collect();
     let code = [of(op, &operands), of(Op::ToF32, &[Operand::Result(0)])];
     let is_float = Program::new(&[], &code[..1], &[Operand::Result(0)]).unwrap();
-    let is_float = is_float.results[0].0 == program::Kind::F32;
+    let is_float = is_float.results[0].0 == instruction::Kind::F32;
     let code = if is_float { &code[..1] } else { &code[..] };
     let program = Program::new(&[], code, &[Operand::Result(code.len() - 1)]).unwrap();
     let mut tensors = Tensors::default();

@@ -7,9 +7,8 @@ use det_post_types::Result;
 
 /// Reduces a tensor over axes.
 ///
-/// # Errors
-/// `Argument` when the axes are not there, the dims of the output are not those of the input with
-/// 1 along the axes, or a window is not within its buffer or of i32.
+/// # Errors `Argument` when the axes are not there, the dims of the output are not the dims of the
+/// input with 1 along the axes, or a window is not within its buffer or of i32.
 pub fn reduce(
     arena: &mut HostArena,
     reduction: Reduction,

@@ -4,7 +4,8 @@ use super::kernels::{ReduceArgs, Rows, code};
 use super::{Reduction, check};
 use crate::dense::Region;
 use crate::dense::arena::{Arena, InPlace, check_disjoint};
-use crate::dense::launch::{RowLayout, Source, Target, check_floats, row_grid};
+use crate::dense::launch::{Source, Target, check_floats, row_grid};
+use crate::dense::layout::RowLayout;
 use crate::device::cuda::{CudaDevice, Kernel};
 use det_post_types::Result;
 
@@ -25,7 +26,7 @@ impl Reductions {
     /// Queues the reduction of a tensor of f16 or f32 to one of either.
     ///
     /// # Errors
-    /// `Argument` when the axes are not there, the dims of the output are not those of the input
+    /// `Argument` when the axes are not there, the dims of the output are not the dims of the input
     /// with 1 along the axes, or the windows are not within their buffers, overlap, are of i32 or
     /// have 2^32 elements; `Device` when the launch fails.
     pub fn enqueue(

@@ -4,7 +4,7 @@ use super::{Checked, Coordinates, Method, Nearest, Resize};
 use crate::dense::{HostArena, Region};
 use det_post_types::Result;
 
-/// Changes the size of a map to that of the output.
+/// Changes the size of a map to the output's.
 ///
 /// # Errors
 /// `Argument` when the windows are not maps of equal N and C or a scale is not above 0, or a window

@@ -25,10 +25,9 @@ impl Resizing {
 
     /// Queues the change of size of a map of f16 or f32 to one of either.
     ///
-    /// # Errors
-    /// `Argument` when the windows are not maps of equal N and C or a scale is not above 0, or the
-    /// windows are not within their buffers, overlap, are of i32 or have 2^32 elements; `Device` when
-    /// the launch fails.
+    /// # Errors `Argument` when the windows are not maps of equal N and C or a scale is not above
+    /// 0, or the windows are not within their buffers, overlap, are of i32 or have 2^32 elements;
+    /// `Device` when the launch fails.
     pub fn enqueue(
         &self,
         arena: &Arena,

@@ -4,8 +4,8 @@
 //! The place of an output coordinate in the input is computed in f32, in the order written at
 //! [`Coordinates`], with the scale of the axis (output over input). [`Method::Nearest`] rounds it
 //! and takes the value there; what is beyond the map is its border. [`Method::Linear`] limits it to
-//! the map and blends along rows, then the two rows: `a + (b - a) * w`. Values are copied or blended
-//! in f32. CPU and CUDA are equal.
+//! the map and blends along rows, then the two rows: `a + (b - a) * w`. Values are copied or
+//! blended in f32. CPU and CUDA are equal.
 //!
 //! Not here: cubic interpolation, `tf_crop_and_resize`, `antialias`, `exclude_outside`.
 

@@ -4,7 +4,8 @@ use super::Scatter;
 use super::kernels::{Elements, ScatterArgs, THREADS_PER_BLOCK};
 use crate::dense::MAX_RANK;
 use crate::dense::arena::{Arena, InPlace, check_disjoint};
-use crate::dense::launch::{Layout, Source, Target, check_indices, check_same_kind, item_grid};
+use crate::dense::launch::{Source, Target, check_indices, check_same_kind, item_grid};
+use crate::dense::layout::Layout;
 use crate::device::cuda::{CudaDevice, Kernel};
 use det_post_types::Result;
 
@@ -40,7 +41,7 @@ impl Scatters {
         if of_updates.is_empty() {
             return Ok(());
         }
-        // The dims of the updates: those of the tuples, then the output's from `num_axes` on.
+        // The dims of the updates: the dims of the tuples, then the output's from `num_axes` on.
         let num_tuples = of_indices.rank() - 1;
         let mut strides = [[0; MAX_RANK]; 2];
         strides[0][..num_tuples].copy_from_slice(&of_indices.strides()[..num_tuples]);
@@ -48,10 +49,13 @@ impl Scatters {
         strides[1][num_tuples..num_tuples + rest.len()].copy_from_slice(rest);
         let strides = [&strides[0][..], of_updates.strides(), &strides[1][..]];
         let layout = Layout::new(of_updates.dims(), strides).merged();
-        let (mut axis_lens, mut axis_strides) = ([0; MAX_RANK], [0; MAX_RANK]);
-        for axis in 0..num_axes {
-            axis_lens[axis] = target.dims()[axis] as u32;
-            axis_strides[axis] = target.strides()[axis] as u32;
+        let mut axis_lens = [0; MAX_RANK];
+        for (to, &dim) in axis_lens.iter_mut().zip(&target.dims()[..num_axes]) {
+            *to = dim as u32;
+        }
+        let mut axis_strides = [0; MAX_RANK];
+        for (to, &stride) in axis_strides.iter_mut().zip(&target.strides()[..num_axes]) {
+            *to = stride as u32;
         }
         let args = ScatterArgs {
             indices: Source::new(&indices, layout.strides[0]),

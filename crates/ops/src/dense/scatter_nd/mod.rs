@@ -1,10 +1,11 @@
 //! Values written at indices of a tensor: ONNX's `ScatterND` with constant indices, after its data
 //! were copied to the output.
 //!
-//! Indices are `[..., q]`: a tuple names the first `q` dimensions of the output; updates are `[...]`
-//! and the output's other dims. A number counts from the end where it is negative; a tuple that is
-//! not there is left out. No two tuples may name the same element, or the result would depend on
-//! the order: [`check_indices`] refuses both when a network is loaded. CPU and CUDA are equal.
+//! Indices are `[..., q]`: a tuple names the first `q` dimensions of the output; updates are
+//! `[...]` and the output's other dims. A number counts from the end where it is negative; a tuple
+//! that is not there is left out. No two tuples may name the same element, or the result would
+//! depend on the order: [`check_indices`] refuses both when a network is loaded. CPU and CUDA are
+//! equal.
 
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -29,7 +30,7 @@ pub struct Scatter {
     pub indices: Region,
     /// `[...]`, then the output's dims from `q` on.
     pub updates: Region,
-    /// What is written at the indices alone.
+    /// What is written, only at the indices.
     pub output: Region,
 }
 

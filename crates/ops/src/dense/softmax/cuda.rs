@@ -4,7 +4,8 @@ use super::Softmax;
 use super::kernels::{MAX_SHORT, Rows, SHORT_THREADS, Short, SoftmaxArgs};
 use crate::dense::Region;
 use crate::dense::arena::{Arena, InPlace, check_disjoint};
-use crate::dense::launch::{RowLayout, Source, Target, check_floats, row_grid};
+use crate::dense::launch::{Source, Target, check_floats, row_grid};
+use crate::dense::layout::RowLayout;
 use crate::device::cuda::{CudaDevice, Grid, Kernel};
 use det_post_types::{ElementType, Result};
 
@@ -25,10 +26,9 @@ impl Softmaxes {
 
     /// Queues the softmax of a tensor of f16 or f32 to one of either.
     ///
-    /// # Errors
-    /// `Argument` when the dims do not fit or have no such axis, or the windows are not within their
-    /// buffers, overlap without being the same, are of i32 or have 2^32 elements; `Device` when the
-    /// launch fails.
+    /// # Errors `Argument` when the dims do not fit or have no such axis, or the windows are not
+    /// within their buffers, overlap without being the same, are of i32 or have 2^32 elements;
+    /// `Device` when the launch fails.
     pub fn enqueue(
         &self,
         arena: &Arena,

@@ -4,7 +4,8 @@ use super::kernels::{Rows, THREADS_PER_BLOCK, TopKArgs};
 use super::{Chosen, TopK};
 use crate::dense::Region;
 use crate::dense::arena::{Arena, InPlace, check_disjoint};
-use crate::dense::launch::{RowLayout, Source, Target, check_floats, check_indices};
+use crate::dense::launch::{Source, Target, check_floats, check_indices};
+use crate::dense::layout::RowLayout;
 use crate::device::cuda::{CudaDevice, Grid, Kernel};
 use det_post_types::Result;
 
@@ -24,11 +25,10 @@ impl TopKs {
 
     /// Queues the choice from a tensor of f16 or f32.
     ///
-    /// # Errors
-    /// `Argument` when the axis is not there, the dims do not fit, more than
-    /// [`MAX_CHOSEN`](super::MAX_CHOSEN) values or than there are are wanted, or the windows are not
-    /// within their buffers, overlap, are of other elements or have 2^32; `Device` when the launch
-    /// fails.
+    /// # Errors `Argument` when the axis is not there, the dims do not fit, more than
+    /// [`MAX_CHOSEN`](super::MAX_CHOSEN) values or than there are are wanted, or the windows are
+    /// not within their buffers, overlap, are of other elements or have 2^32; `Device` when the
+    /// launch fails.
     pub fn enqueue(&self, arena: &Arena, op: &TopK, input: &Region, chosen: &Chosen) -> Result<()> {
         let num_chosen = op.check(input, chosen)?;
         let input = arena.input(input)?;

@@ -40,9 +40,9 @@ mirrors!(TopKArgs<'_>, "dense/top_k.cu", "Args");
 pub struct Rows;
 
 // SAFETY: `TopKArgs` mirrors the kernel's struct. A block has a row, reads its elements and writes
-// those of ranks below the number of chosen ones, for which the slices are long enough (checked).
-// The keys that it keeps are all of a row that fits, or as many as are chosen: keys are unique. No
-// block waits for another.
+// elements of ranks below the number of chosen ones, for which the slices are long enough
+// (checked). The keys that it keeps are all of a row that fits, or as many as are chosen: keys are
+// unique. No block waits for another.
 unsafe impl KernelSpec for Rows {
     const NAME: &'static str = "dense_top_k_rows";
     type Args<'a> = TopKArgs<'a>;
