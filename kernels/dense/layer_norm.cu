@@ -18,10 +18,9 @@ struct Args {
     uint32_t reserved;
 };
 
+template <typename T>
 __device__ void normalize(const Args& args) {
     __shared__ dense::RowScratch<float> scratch;
-    pdl::trigger();
-    pdl::wait();
     const dense::RowLane lane(args.dims);
     const uint32_t len = lane.is_row ? args.dims.len : 0;
     const auto start = [&](const uint32_t (&strides)[dense::kMaxRank]) {
@@ -31,15 +30,19 @@ __device__ void normalize(const Args& args) {
     const auto value_of = [&](const dense::Source& source, uint32_t first, uint32_t i) {
         return dense::load(source, first + dense::element_offset(args.dims, i, source.strides));
     };
+    const auto source_at = [&](uint32_t i) {
+        return dense::load_of<T>(args.source,
+                                 from + dense::element_offset(args.dims, i, args.source.strides));
+    };
     float sum = 0.0f;
 #pragma unroll 4
-    for (uint32_t i = lane.lane; i < len; i += kLanes) sum += value_of(args.source, from, i);
+    for (uint32_t i = lane.lane; i < len; i += kLanes) sum += source_at(i);
     const auto num = static_cast<float>(args.dims.len);
     const float mean = lane.joined(sum, scratch, dense::sum_of) / num;
     sum = 0.0f;
 #pragma unroll 4
     for (uint32_t i = lane.lane; i < len; i += kLanes) {
-        const float distance = value_of(args.source, from, i) - mean;
+        const float distance = source_at(i) - mean;
         sum += distance * distance;
     }
     const float variance = lane.joined(sum, scratch, dense::sum_of) / num;
@@ -49,7 +52,7 @@ __device__ void normalize(const Args& args) {
                    first_shift = start(args.shifts.strides);
 #pragma unroll 2
     for (uint32_t i = lane.lane; i < len; i += kLanes) {
-        const float value = (value_of(args.source, from, i) - mean) * factor;
+        const float value = (source_at(i) - mean) * factor;
         const float scale = value_of(args.scales, first_scale, i);
         const float shift = has_shifts ? value_of(args.shifts, first_shift, i) : 0.0f;
         dense::store(args.target, to + dense::element_offset(args.dims, i, args.target.strides),
@@ -61,5 +64,8 @@ __device__ void normalize(const Args& args) {
 
 extern "C" __global__ void __launch_bounds__(dense::kRowThreads)
     dense_layer_norm_rows(const __grid_constant__ dense_layer_norm::Args args) {
-    dense_layer_norm::normalize(args);
+    pdl::trigger();
+    pdl::wait();
+    args.source.element == dense::kF16 ? dense_layer_norm::normalize<__half>(args)
+                                       : dense_layer_norm::normalize<float>(args);
 }

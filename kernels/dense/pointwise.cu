@@ -239,6 +239,21 @@ __device__ void execute(const Instruction& instruction, bool is_fast, uint32_t (
         INTEGER(kXor, (a != 0) != (b != 0))
         INTEGER(kNot, a == 0)
         INTEGER(kWhere, a != 0 ? y[i] : z[i])
+        case kActivation:
+            if (instruction.activation.kind == dense::kSilu && is_fast) {
+#pragma unroll
+                EACH {
+                    const float a = __uint_as_float(x[i]);
+                    x[i] = __float_as_uint(a * dense::sigmoid<true>(a));
+                }
+                break;
+            }
+            if (instruction.activation.kind == dense::kRelu) {
+#pragma unroll
+                EACH x[i] = __float_as_uint(dense::clip_low(__uint_as_float(x[i]), 0.0f));
+                break;
+            }
+            [[fallthrough]];
         default:
 #pragma unroll
             EACH {

@@ -46,10 +46,8 @@ struct Taps {
     }
 };
 
-template <uint32_t kWidth>
+template <uint32_t kWidth, typename T>
 __device__ void pool(const Args& args) {
-    pdl::trigger();
-    pdl::wait();
     dense::Cell cell;
     if (!dense::find_cell<kWidth>(args.dims, blockIdx.x * kThreads + threadIdx.x, cell)) return;
     const Taps rows(args, 0, cell.y), columns(args, 1, cell.x);
@@ -61,14 +59,14 @@ __device__ void pool(const Args& args) {
     const uint32_t first = cell.n * strides[0] + cell.c * strides[1];
     for (uint32_t ky = rows.first; ky < rows.end; ++ky) {
         const uint32_t row = first + rows.position(ky, args.dilations[0]) * strides[2];
-#pragma unroll 4
+#pragma unroll 5
         for (uint32_t kx = columns.first; kx < columns.end; ++kx) {
-            uint32_t words[kWidth];
-            dense::load_words(args.source,
-                              row + columns.position(kx, args.dilations[1]) * strides[3], words);
+            float taps[kWidth];
+            dense::load_floats<T>(args.source,
+                                  row + columns.position(kx, args.dilations[1]) * strides[3], taps);
 #pragma unroll
             for (uint32_t i = 0; i < kWidth; ++i) {
-                const float value = __uint_as_float(words[i]);
+                const float value = taps[i];
                 // Not fmaxf, which drops NaN.
                 const bool is_larger = value > values[i] || value != value;
                 values[i] = is_average ? values[i] + value : is_larger ? value : values[i];
@@ -86,6 +84,13 @@ __device__ void pool(const Args& args) {
         words[i] = __float_as_uint(value);
     }
     dense::store_words(args.target, cell.offset(args.target.strides), words);
+}
+
+template <uint32_t kWidth>
+__device__ void pool(const Args& args) {
+    pdl::trigger();
+    pdl::wait();
+    args.source.element == dense::kF16 ? pool<kWidth, __half>(args) : pool<kWidth, float>(args);
 }
 
 }  // namespace dense_pool

@@ -26,7 +26,7 @@ __device__ inline float term(float value, float largest) {
     return dense::exponential<kFast>(value - largest);
 }
 
-template <bool kFast>
+template <bool kFast, typename T>
 __device__ void rows(const Args& args) {
     __shared__ dense::RowScratch<float> scratch;
     const dense::RowLane lane(args.dims);
@@ -34,7 +34,7 @@ __device__ void rows(const Args& args) {
     const uint32_t len = lane.is_row ? args.dims.len : 0;
     const uint32_t from = lane.is_row ? dense::row_offset(args.dims, lane.row, strides) : 0;
     const auto value_of = [&](uint32_t i) {
-        return dense::load(args.source, from + dense::element_offset(args.dims, i, strides));
+        return dense::load_of<T>(args.source, from + i * strides[args.dims.num_kept]);
     };
     float largest = -INFINITY;
 #pragma unroll 4
@@ -85,7 +85,7 @@ __device__ inline void add_up(float (&lanes)[kLanes]) {
 }
 
 // Without a logarithm.
-template <bool kFast>
+template <bool kFast, typename T>
 __device__ void short_row(const Args& args) {
     const uint32_t row = blockIdx.x * kShortThreads + threadIdx.x;
     if (row >= args.dims.num_rows) return;
@@ -94,15 +94,14 @@ __device__ void short_row(const Args& args) {
     const uint32_t from = dense::row_offset(args.dims, row, strides);
     float values[kLanes], sums[kLanes];
     float largest = -INFINITY;
+    // One dimension is along a row.
+    const uint32_t step = strides[args.dims.num_kept];
 #pragma unroll
     for (uint32_t i = 0; i < kLanes; ++i) {
-        values[i] = -INFINITY;
-        if (i < len) {
-            const uint32_t at = dense::element_offset(args.dims, i, strides);
-            values[i] = dense::load(args.source, from + at);
-        }
-        largest = dense::larger(largest, values[i]);
+        values[i] = i < len ? dense::load_of<T>(args.source, from + i * step) : -INFINITY;
     }
+#pragma unroll
+    for (uint32_t i = 0; i < kLanes; ++i) largest = dense::larger(largest, values[i]);
 #pragma unroll
     for (uint32_t i = 0; i < kLanes; ++i) {
         values[i] = term<kFast>(values[i], largest);
@@ -135,18 +134,32 @@ __device__ void short_row(const Args& args) {
     }
 }
 
+__device__ void rows(const Args& args) {
+    if (args.source.element == dense::kF16) {
+        args.is_fast != 0 ? rows<true, __half>(args) : rows<false, __half>(args);
+    } else {
+        args.is_fast != 0 ? rows<true, float>(args) : rows<false, float>(args);
+    }
+}
+__device__ void short_row(const Args& args) {
+    if (args.source.element == dense::kF16) {
+        args.is_fast != 0 ? short_row<true, __half>(args) : short_row<false, __half>(args);
+    } else {
+        args.is_fast != 0 ? short_row<true, float>(args) : short_row<false, float>(args);
+    }
+}
+
 }  // namespace dense_softmax
 
 extern "C" __global__ void __launch_bounds__(dense::kRowThreads)
     dense_softmax_rows(const __grid_constant__ dense_softmax::Args args) {
     pdl::trigger();
     pdl::wait();
-    args.is_fast != 0 ? dense_softmax::rows<true>(args) : dense_softmax::rows<false>(args);
+    dense_softmax::rows(args);
 }
 extern "C" __global__ void __launch_bounds__(dense_softmax::kShortThreads)
     dense_softmax_short(const __grid_constant__ dense_softmax::Args args) {
     pdl::trigger();
     pdl::wait();
-    args.is_fast != 0 ? dense_softmax::short_row<true>(args)
-                      : dense_softmax::short_row<false>(args);
+    dense_softmax::short_row(args);
 }

@@ -114,6 +114,34 @@ __device__ inline void store_vector(const Target& to, uint32_t at,
     raw[1] = make_uint4(words[4], words[5], words[6], words[7]);
 }
 
+// As above, of a type that is known: so that loads of a loop need not wait for each other behind a
+// branch on the type.
+template <typename T>
+__device__ float load_of(const Source& from, uint32_t at) {
+    return static_cast<float>(reinterpret_cast<const T*>(from.bytes.data)[at]);
+}
+template <typename T, uint32_t kWidth>
+__device__ void load_floats(const Source& from, uint32_t at, float (&to)[kWidth]) {
+    if constexpr (kWidth == 1) {
+        to[0] = load_of<T>(from, at);
+    } else if constexpr (sizeof(T) == sizeof(__half)) {
+        const uint4 raw =
+            *reinterpret_cast<const uint4*>(reinterpret_cast<const __half*>(from.bytes.data) + at);
+        const uint32_t pairs[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i) {
+            const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&pairs[i]));
+            to[2 * i] = pair.x, to[2 * i + 1] = pair.y;
+        }
+    } else {
+        const float4* raw =
+            reinterpret_cast<const float4*>(reinterpret_cast<const float*>(from.bytes.data) + at);
+        const float4 low = raw[0], high = raw[1];
+        to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
+        to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
+    }
+}
+
 // The element, or as many neighbours as a thread has.
 template <uint32_t kWidth>
 __device__ void load_words(const Source& from, uint32_t at, uint32_t (&words)[kWidth]) {

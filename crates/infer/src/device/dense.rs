@@ -74,6 +74,12 @@ impl DenseRunner {
         })?;
         let network = dense::Network::new(&bytes, precision, shape_of)?;
         drop(bytes);
+        let has_floats = |output: &TensorSpec| {
+            matches!(output.element, Some(ElementType::F32 | ElementType::F16))
+        };
+        if let Some(output) = network.outputs.iter().find(|output| !has_floats(output)) {
+            return Err(model_error(format!("output {output} does not hold floats")));
+        }
         Self::start(network, precision, stream)
     }
 
@@ -95,6 +101,8 @@ impl DenseRunner {
             output_specs: network.outputs.clone(),
             inputs: allocate_inputs(stream, &network.inputs, shape_at)?,
             outputs: outputs.collect::<Result<_>>()?,
+            shapes: network.output_shapes.clone(),
+            staged: Vec::new(),
         };
         let operations = Operations {
             arg_max: ArgMaxes::load(device)?,

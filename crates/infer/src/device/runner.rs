@@ -91,6 +91,9 @@ impl Runner {
     /// `Inference` when the outputs are constant, or the first runs fail.
     pub(super) fn stage(&mut self, network: &mut Network) -> Result<()> {
         match self {
+            Self::Dense(_) => Err(failed(
+                "the engine cuda writes outputs of fixed shapes; allowed: the engines auto, onnxruntime, rten",
+            )),
             Self::OnnxRuntime(runner) => runner.stage(network),
             Self::Host(runner) => {
                 runner.stage();
