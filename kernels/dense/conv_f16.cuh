@@ -120,20 +120,24 @@ __device__ inline void copy_patch(const Args& args, const Tile& tile, const Shar
     const uint32_t channels = min(args.chunk_channels, padded);
     // Pieces of 8 channels, of a power of two.
     const uint32_t shift = channels > 32 ? 3 : channels > 16 ? 2 : channels > 8 ? 1 : 0;
-    const uint32_t num = args.patch_height * args.patch_width << shift;
-    const uint32_t to =
-        shared_address(shared.patches) + chunk % args.num_patches * args.patch_bytes;
+    const uint32_t num_pixels = args.patch_height * args.patch_width;
+    // A thread has the same channels of pixels in equal steps; there are more threads than pieces
+    // of a pixel.
+    const uint32_t at = (threadIdx.x & ((1u << shift) - 1)) * 8;
+    const int32_t left = static_cast<int32_t>(args.num_inputs - first - at);
+    const uint32_t num_bytes = left > 0 ? static_cast<uint32_t>(min(left, 8)) * 2 : 0;
+    if (at >= channels) return;
+    uint32_t to = shared_address(shared.patches) + chunk % args.num_patches * args.patch_bytes +
+                  (threadIdx.x >> shift) * args.pixel_bytes + at * 2;
+    const uint32_t step = num_threads >> shift, step_bytes = step * args.pixel_bytes;
     const __half* input = reinterpret_cast<const __half*>(args.input.data);
-    const uint32_t group = tile.group * args.num_inputs;
-    for (uint32_t i = threadIdx.x; i < num; i += num_threads) {
-        const uint32_t pixel = i >> shift, at = (i & ((1u << shift) - 1)) * 8;
-        if (at >= channels) continue;
+    const uint32_t channel = tile.group * args.num_inputs + first + at;
+#pragma unroll 4
+    for (uint32_t pixel = threadIdx.x >> shift; pixel < num_pixels; pixel += step) {
         const int32_t source = shared.sources[pixel];
-        const int32_t left = static_cast<int32_t>(args.num_inputs - first - at);
-        const bool exists = source >= 0 && left > 0;
-        const __half* from = exists ? input + (source + group + first + at) : input;
-        copy_async(to + pixel * args.pixel_bytes + at * 2, from,
-                   exists ? static_cast<uint32_t>(min(left, 8)) * 2 : 0);
+        const bool exists = source >= 0 && num_bytes != 0;
+        copy_async(to, input + (exists ? source + channel : 0), exists ? num_bytes : 0);
+        to += step_bytes;
     }
 }
 
@@ -181,25 +185,19 @@ __device__ inline void load_patch(const Args& args, const Tile& tile, const Shar
         load_pieces<8>(args, tile, shared, chunk, num_threads);
 }
 
-// Queues the copies of a stage's weights.
+// Queues the copies of a stage's weights, which are in memory as they are in shared memory.
 template <typename S>
 __device__ inline void copy_weights(const Args& args, const Tile& tile, const Shared& shared,
-                                    uint32_t stage) {
-    constexpr uint32_t kPerStep = kGroupBytes / 16;
-    constexpr uint32_t kPerGroup = S::kSteps * kPerStep;
+                                    uint32_t num_stages, uint32_t stage) {
+    constexpr uint32_t kPieces = S::kStageBytes / 16;
     const uint32_t to = shared_address(shared.stages) + stage % S::kStages * S::kStageBytes;
-    const uint32_t first_step = stage * S::kSteps;
-    const uint32_t group = (tile.group * args.num_columns + tile.column) / kGroupColumns;
+    const uint32_t block = tile.group * args.column_blocks + tile.column / S::kColumns;
     const uint8_t* from =
-        args.weights.data +
-        (static_cast<uint64_t>(group) * args.num_steps + first_step) * kGroupBytes;
-    const uint64_t pitch = static_cast<uint64_t>(args.num_steps) * kGroupBytes;
+        args.weights.data + (static_cast<uint64_t>(block) * num_stages + stage) * S::kStageBytes;
 #pragma unroll
-    for (uint32_t i = threadIdx.x; i < kPerGroup * (S::kColumns / kGroupColumns);
-         i += S::kThreads) {
-        const uint32_t g = i / kPerGroup, rest = i % kPerGroup;
-        if (first_step + rest / kPerStep < args.num_steps)
-            copy_async(to + i * 16, from + g * pitch + rest * 16);
+    for (uint32_t i = 0; i < (kPieces + S::kThreads - 1) / S::kThreads; ++i) {
+        const uint32_t at = i * S::kThreads + threadIdx.x;
+        if (kPieces % S::kThreads == 0 || at < kPieces) copy_async(to + at * 16, from + at * 16);
     }
 }
 
@@ -301,7 +299,8 @@ __device__ inline void compute(const Args& args, uint8_t* memory) {
     const uint32_t num_stages = (args.num_steps + S::kSteps - 1) / S::kSteps;
 #pragma unroll
     for (uint32_t stage = 0; stage < S::kStages - 1; ++stage)
-        if (kHasWeights && stage < num_stages) copy_weights<S>(args, tile, shared, stage);
+        if (kHasWeights && stage < num_stages)
+            copy_weights<S>(args, tile, shared, num_stages, stage);
     fill_tables(args, tile, shared, S::kColumns, S::kThreads);
     __syncthreads();
     pdl::wait();
@@ -345,7 +344,7 @@ __device__ inline void compute(const Args& args, uint8_t* memory) {
         const uint32_t next = stage + S::kStages - 1;
         if (next < num_stages) {
             if constexpr (kHasWeights)
-                copy_weights<S>(args, tile, shared, next);
+                copy_weights<S>(args, tile, shared, num_stages, next);
             else
                 load_right<S>(args, tile, shared, next);
         }

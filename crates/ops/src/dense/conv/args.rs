@@ -272,7 +272,10 @@ impl ConvArgs<'_> {
             }
             self.right_bytes(kernel)?
         } else {
-            u64::from(groups) * u64::from(self.num_columns / 16) * u64::from(self.num_steps) * 512
+            {
+                let steps = self.num_steps.next_multiple_of(tiling.stage_steps);
+                u64::from(groups) * u64::from(self.num_columns / 16) * u64::from(steps) * 512
+            }
         };
         check_lens(
             kernel,

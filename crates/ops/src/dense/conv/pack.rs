@@ -60,10 +60,33 @@ fn steps_of(job: &Job, layout: &Layout) -> Vec<Step> {
     steps
 }
 
+/// Bytes of a step for 16 columns.
+const STEP_BYTES: usize = 512;
+
+/// Appends the weights of a step for the 16 columns from `first` on, lane by lane.
+fn pack_step(
+    step: &Step,
+    first: u32,
+    num_columns: u32,
+    weight: impl Fn(u32, [u32; 2], u32) -> f32,
+    weights: &mut Vec<u8>,
+) {
+    for place in 0..256 {
+        let (lane, word, half) = (place / 8, place / 2 % 4, place % 2);
+        let column = first + word / 2 * 8 + lane / 4;
+        let k = lane % 4 * 2 + half + word % 2 * 8;
+        let weight = match step.inputs[k as usize] {
+            Some((tap, input)) if column < num_columns => weight(column, tap, input),
+            _ => 0.0,
+        };
+        weights.extend(f16::from_f32(weight).to_le_bytes());
+    }
+}
+
 /// What a kernel reads beside its maps.
 pub(super) struct Packed {
-    /// By group, 16 columns, step and lane, the two operands of a matrix instruction: words of
-    /// two products each.
+    /// By group, block of columns, stage, 16 columns, step and lane, the two operands of a matrix
+    /// instruction: words of two products each. The last stage is padded.
     pub(super) weights: Vec<u8>,
     pub(super) bias: Vec<f32>,
     pub(super) steps: Vec<u32>,
@@ -86,19 +109,21 @@ pub(super) fn pack(job: &Job, layout: &Layout, source: &Source<'_>) -> Packed {
         if job.right.is_some() {
             continue;
         }
-        for first in (0..columns).step_by(16) {
-            for step in &steps {
-                for place in 0..256 {
-                    let (lane, word, half) = (place / 8, place / 2 % 4, place % 2);
-                    let column = first + word / 2 * 8 + lane / 4;
-                    let k = lane % 4 * 2 + half + word % 2 * 8;
-                    let weight = match step.inputs[k as usize] {
-                        Some((tap, input)) if column < num_columns => {
-                            (source.weight)(group, column, tap, input)
-                        }
-                        _ => 0.0,
-                    };
-                    weights.extend(f16::from_f32(weight).to_le_bytes());
+        let tiling = &TILINGS[layout.index];
+        for block in (0..columns).step_by(tiling.columns as usize) {
+            for stage in steps.chunks(tiling.stage_steps as usize) {
+                for first in (block..block + tiling.columns).step_by(16) {
+                    let absent = tiling.stage_steps as usize - stage.len();
+                    for step in stage {
+                        pack_step(
+                            step,
+                            first,
+                            num_columns,
+                            |column, tap, input| (source.weight)(group, column, tap, input),
+                            &mut weights,
+                        );
+                    }
+                    weights.resize(weights.len() + absent * STEP_BYTES, 0);
                 }
             }
         }
