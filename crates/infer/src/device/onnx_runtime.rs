@@ -230,12 +230,15 @@ impl Recorder {
     }
 }
 
+/// One per output; `None` for an output that does not hold floats.
+type Outputs = Vec<Option<DeviceTensor>>;
+
 /// Allocates and binds every output that holds floats; also returns the shapes of all.
 fn bind_outputs(
     bound: &mut Bound,
     specs: &[TensorSpec],
     stream: &Stream,
-) -> Result<(Vec<Vec<usize>>, Vec<Option<DeviceTensor>>)> {
+) -> Result<(Vec<Vec<usize>>, Outputs)> {
     let fixed = |spec: &TensorSpec| {
         let dims = spec.shape.as_ref()?.iter().map(|dim| match dim {
             Dim::Fixed(n) => Some(*n),

@@ -68,11 +68,10 @@ fn of_convolution(graph: &mut Graph, uses: &Uses, at: usize) -> Option<()> {
     if !is_plain {
         return None;
     }
-    let (softmax, order) = match uses.producer(graph, input)? {
-        (_, node) => match &node.operation {
-            Operation::View(View::Permute(order)) => (node.inputs[0], order.clone()),
-            _ => (input, (0..4).collect()),
-        },
+    let (_, producer) = uses.producer(graph, input)?;
+    let (softmax, order) = match &producer.operation {
+        Operation::View(View::Permute(order)) => (producer.inputs[0], order.clone()),
+        _ => (input, (0..4).collect()),
     };
     let (source, axis) = softmax_of(graph, uses, softmax)?;
     if order[1] != axis {
@@ -85,12 +84,10 @@ fn of_convolution(graph: &mut Graph, uses: &Uses, at: usize) -> Option<()> {
     let shape = graph.shape(source).to_vec();
     let kept: Vec<usize> =
         shape.iter().enumerate().map(|(at, &of)| if at == axis { 1 } else { of }).collect();
-    let output = graph.nodes[at].outputs[0];
     let expected = graph.add_floats("", &kept);
     let node = &mut graph.nodes[at];
     node.operation = Operation::View(View::Permute(order));
     node.inputs = vec![expected];
-    let _ = output;
     let squeezed: Vec<usize> =
         (0..shape.len()).filter(|&at| at != axis).map(|at| shape[at]).collect();
     let inner = graph.add_floats("", &squeezed);

@@ -54,7 +54,7 @@ fn membership(graph: &Graph, uses: &Uses, node: &Node) -> Option<Membership> {
     let Operation::Convolution(conv) = &node.operation else { return None };
     let is_plain = conv.groups == 1
         && conv.epilogue.residual.is_none()
-        && graph.shape(output)[1] % ALIGNMENT == 0
+        && graph.shape(output)[1].is_multiple_of(ALIGNMENT)
         && !uses.is_output[output];
     let reads_maps = |&reader: &usize| {
         matches!(graph.nodes[reader].operation, Operation::Convolution(_) | Operation::Pool(_))

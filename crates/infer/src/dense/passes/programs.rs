@@ -110,11 +110,8 @@ impl Groups {
                 return false;
             }
             // Groups that were joined are left and entered at all of their nodes.
-            match self.group_of[at] {
-                Some(group) => {
-                    open.extend(self.members[group].iter().copied().filter(|other| *other != at))
-                }
-                None => {}
+            if let Some(group) = self.group_of[at] {
+                open.extend(self.members[group].iter().copied().filter(|other| *other != at));
             }
             open.extend(
                 graph.nodes[at].outputs.iter().flat_map(|&id| uses.readers[id].iter().copied()),

@@ -241,15 +241,13 @@ impl Round<'_> {
         if readers.is_empty() || self.uses.is_output[output] || readers.len() > 8 {
             return None;
         }
-        let slices: Option<Vec<(usize, Vec<usize>, Vec<usize>)>> = readers
-            .iter()
-            .map(|&reader| match &self.graph.nodes[reader].operation {
-                Operation::View(View::Slice { starts, steps }) => {
-                    Some((reader, starts.clone(), steps.clone()))
-                }
-                _ => None,
-            })
-            .collect();
+        let slice = |&reader: &usize| match &self.graph.nodes[reader].operation {
+            Operation::View(View::Slice { starts, steps }) => {
+                Some((reader, starts.clone(), steps.clone()))
+            }
+            _ => None,
+        };
+        let slices = readers.iter().map(slice).collect::<Option<Vec<_>>>();
         for (reader, starts, steps) in slices? {
             let to = self.graph.values[self.graph.nodes[reader].outputs[0]].shape.clone();
             let sliced: Vec<Id> = inputs

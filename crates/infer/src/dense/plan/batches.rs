@@ -27,9 +27,9 @@ pub(super) fn join(mut steps: Vec<Step>) -> Vec<Step> {
 
 /// The later step that can take the jobs of a step over.
 fn place(steps: &[Step], at: usize, jobs: &[Job]) -> Option<usize> {
-    for later in at + 1..steps.len().min(at + MAX_DISTANCE) {
-        let is_in_the_way = depends(&steps[later], jobs);
-        if let Kind::Pointwise(others) = &steps[later].kind {
+    for (later, step) in steps.iter().enumerate().take(at + MAX_DISTANCE).skip(at + 1) {
+        let is_in_the_way = depends(step, jobs);
+        if let Kind::Pointwise(others) = &step.kind {
             let fits = !others.is_empty() && others.len() + jobs.len() <= MAX_JOBS;
             if fits && !is_in_the_way {
                 return Some(later);

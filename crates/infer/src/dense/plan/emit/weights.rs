@@ -95,7 +95,7 @@ impl Emitter<'_> {
         };
         let epilogue = self.epilogue(node, &conv.epilogue)?;
         let regions = ConvRegions { input, residual, output };
-        self.push_conv(node, &parameters, geometry, epilogue, regions)
+        self.push_conv(node, &parameters, geometry, epilogue, &regions)
     }
 
     pub(super) fn push_conv(
@@ -104,11 +104,11 @@ impl Emitter<'_> {
         parameters: &ConvParameters<'_>,
         geometry: Geometry,
         epilogue: Epilogue,
-        regions: ConvRegions,
+        regions: &ConvRegions,
     ) -> Result<()> {
         match Conv::new(parameters, geometry, epilogue, self.products()) {
             Ok(conv) => {
-                self.push(node, Kind::Conv { conv: Box::new(conv), regions });
+                self.push(node, Kind::Conv { conv: Box::new(conv), regions: *regions });
                 Ok(())
             }
             Err(error) => failed(node, error.message()),
