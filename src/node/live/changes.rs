@@ -107,7 +107,7 @@ impl Shared {
         }
         for channel in channels {
             channel.start(middleware, &self.clock, &self.transforms)?;
-            tracing::info!("{}", channel.route(&self.middleware_name));
+            tracing::info!("{}", channel.route(self.middleware_name));
         }
         Ok(())
     }
