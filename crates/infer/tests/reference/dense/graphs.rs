@@ -391,8 +391,11 @@ fn a_layer_of_a_transformer() {
     // An MLP with the error function spelled out.
     let w = net.weight(&[16, 32], 1.0, 0.0);
     let y = net.op("MatMul", &[&y, &w]);
-    let (root, one, half) =
-        (net.floats(&[], &[1.414_213_6]), net.floats(&[], &[1.0]), net.floats(&[], &[0.5]));
+    let (root, one, half) = (
+        net.floats(&[], &[std::f32::consts::SQRT_2]),
+        net.floats(&[], &[1.0]),
+        net.floats(&[], &[0.5]),
+    );
     let inner = net.op("Div", &[&y, &root]);
     let inner = net.op("Erf", &[&inner]);
     let inner = net.op("Add", &[&inner, &one]);
