@@ -15,6 +15,7 @@
 #[expect(unsafe_code, reason = "ONNX Runtime is a C library; each block argues why it is sound")]
 mod binding;
 mod dense;
+mod errors;
 mod host;
 mod network;
 mod onnx_runtime;

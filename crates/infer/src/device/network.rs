@@ -1,5 +1,6 @@
 //! The tensors of a network in device memory.
 
+pub(super) use super::errors::{failed, model_error};
 use super::staged::{Staged, StagedOutput};
 use crate::{STAGE, signature};
 use det_post_ops::device::cuda::{DeviceTensor, Stream};
@@ -148,12 +149,4 @@ pub fn fixed_shape(spec: &TensorSpec) -> Result<Vec<usize>> {
     shape.ok_or_else(|| {
         model_error(format!("input {spec} has a dynamic dimension: its shape must be given"))
     })
-}
-
-pub(super) fn model_error(message: String) -> Error {
-    Error::new(ErrorKind::Model, STAGE, message)
-}
-
-pub(super) fn failed(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Inference, STAGE, message)
 }

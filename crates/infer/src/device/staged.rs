@@ -1,7 +1,7 @@
 //! Outputs that kernels cannot read where a network writes them: integers, and rows whose number
 //! differs between runs. Each run writes them to host memory; they are uploaded as f32.
 
-use super::network::{failed, model_error};
+use super::errors::{failed, model_error};
 use det_post_ops::device::cuda::{DeviceTensor, DeviceValues, PinnedBuffer, Stream};
 use det_post_types::{Dim, ElementType, Result, TensorSpec, TensorValues};
 

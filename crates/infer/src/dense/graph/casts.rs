@@ -1,7 +1,7 @@
 //! Constants of nodes, and casts.
 
 use super::attributes::{Place, Reason};
-use super::import::Importer;
+use super::importer::Importer;
 use super::{Data, Element, Id, Value};
 use crate::dense::function::Function;
 use crate::onnx::AttributeValue;

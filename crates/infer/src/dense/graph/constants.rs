@@ -3,7 +3,7 @@
 use half::f16;
 
 use super::attributes::Reason;
-use super::import::checked;
+use super::importer::checked;
 use super::{Data, Element, Value};
 use crate::onnx::{DataType, Tensor};
 

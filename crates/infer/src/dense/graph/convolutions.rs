@@ -1,7 +1,7 @@
 //! Convolutions, poolings, pads.
 
 use super::attributes::{Place, Reason, length};
-use super::import::Importer;
+use super::importer::Importer;
 use super::{Convolution, Element, Epilogue, Id, Operation, Pool, Transposed};
 
 type Imported = Result<Vec<Id>, Reason>;

@@ -1,7 +1,7 @@
 //! Elements by index, and constants that are computed of sizes.
 
 use super::attributes::{Place, Reason, axis_of, length};
-use super::import::Importer;
+use super::importer::Importer;
 use super::{Data, Element, Id, Operation, Value, View, fold};
 use crate::onnx::AttributeValue;
 

@@ -10,6 +10,7 @@ mod convolutions;
 mod elementwise;
 mod fold;
 mod import;
+mod importer;
 mod indexing;
 mod products;
 mod reductions;

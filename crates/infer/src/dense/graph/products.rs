@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::attributes::{Place, Reason, axis_of, length};
-use super::import::Importer;
+use super::importer::Importer;
 use super::{Affine, Epilogue, Id, Operation, Reduction, broadcast};
 use crate::dense::function::Function;
 

@@ -1,7 +1,7 @@
 //! Softmax and reductions over axes.
 
 use super::attributes::{Place, Reason, axes_of, axis_of};
-use super::import::Importer;
+use super::importer::Importer;
 use super::{Id, Operation, Reduction};
 use crate::dense::function::Function;
 

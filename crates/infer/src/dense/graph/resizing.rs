@@ -1,7 +1,7 @@
 //! Resize and Upsample.
 
 use super::attributes::{Place, Reason, axis_of, length};
-use super::import::Importer;
+use super::importer::Importer;
 use super::{Coordinates, Id, Operation, Resize, Rounding};
 
 type Imported = Result<Vec<Id>, Reason>;

@@ -1,7 +1,7 @@
 //! Operators that move elements, and those of shapes.
 
 use super::attributes::{Place, Reason, axes_of, axis_of, length};
-use super::import::Importer;
+use super::importer::Importer;
 use super::{Id, Operation, Value, View, broadcast, fold};
 
 type Imported = Result<Vec<Id>, Reason>;

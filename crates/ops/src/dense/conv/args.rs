@@ -261,7 +261,7 @@ impl ConvArgs<'_> {
             && self.pixel_bytes.is_multiple_of(if is_gather { 8 } else { 16 })
             && (is_gather || self.in_map.is_vector != 0 && self.in_map.is_f32 == 0);
         if !fits {
-            return Err(refused(kernel, "patches or the input are not those of the kernel"));
+            return Err(refused(kernel, "patches or the input do not fit the kernel"));
         }
         if groups > 1 && !is_gather && !self.num_inputs.is_multiple_of(8) {
             return Err(refused(kernel, "channels of a group must be a multiple of 8"));
@@ -298,7 +298,7 @@ impl ConvArgs<'_> {
         let products =
             u64::from(self.kernel_y) * u64::from(self.kernel_x) * u64::from(self.num_inputs);
         if products != u64::from(self.num_products) || products == 0 {
-            return Err(refused(kernel, "products are not those of taps and channels"));
+            return Err(refused(kernel, "products do not match taps and channels"));
         }
         let num_bytes = if self.weights_vector != 0 {
             u64::from(groups) * products * u64::from(self.num_columns) * 4

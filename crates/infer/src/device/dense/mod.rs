@@ -20,8 +20,8 @@ use det_post_ops::dense::softmax::cuda::Softmaxes;
 use det_post_ops::dense::top_k::cuda::TopKs;
 use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, DeviceValues, Graph, Stream};
 
-use super::network::{Network, allocate_inputs, allocate_output, model_error};
 use crate::dense::{self, Kind, Plan, Precision, Role};
+use crate::device::network::{Network, allocate_inputs, allocate_output, model_error};
 use det_post_types::{ElementType, Result, TensorSpec};
 
 /// A network of dense layers.
@@ -316,5 +316,4 @@ fn same(buffer: &ArenaBuffer, stream: &Stream) -> Result<ArenaBuffer> {
 }
 
 #[cfg(test)]
-#[path = "dense/tests.rs"]
 mod tests;
