@@ -122,8 +122,8 @@ fn parse_warm_up(text: &str) -> std::result::Result<Duration, String> {
 pub(super) fn replay(arguments: &ReplayArguments, ros: &RosArguments) -> Result<ExitStatus> {
     let interrupt = Interrupt::listen()?;
     if let Some(out) = arguments.out.as_ref().filter(|out| out.exists() && !out.is_dir()) {
-        let message = format!("--out {} is not a folder; allowed: a folder", out.display());
-        return Err(Error::new(ErrorKind::Usage, "outputs", message));
+        let message = format!("cannot make {}: it is a file; allowed: a folder", out.display());
+        return Err(Error::new(ErrorKind::Io, "outputs", message));
     }
     let mut config = configuration(arguments, ros)?;
     let mut gpus = Vec::new();

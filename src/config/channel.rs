@@ -266,9 +266,9 @@ fn head_name(p: &mut Reader<'_>) -> Option<String> {
     p.required_or_none(
         "head",
         path(PathUse::NameOrPath),
-        "What the network takes and gives: the name of a shipped head, the path of a head file (with a `/` \
-         or ending in `.yaml`), or the facts themselves (`head.sensor` and so on). `auto`, or no value, takes the \
-         shipped head of a camera that fits metadata and outputs of the file of `model_path`, if it is one.",
+        "What the network takes and gives: a shipped head, the path of a head file (with `/` or `.yaml`), or \
+         the facts themselves (`head.sensor` …). `auto` or none: the shipped head of a camera that fits the \
+         file of `model_path`.",
     )
 }
 
@@ -377,9 +377,8 @@ fn is_isolated(p: &mut Reader<'_>) -> bool {
         Fixed,
         flag(),
         false,
-        "Whether frames run in a separate process. A GPU fault ends the use of the GPU for a process: an \
-         isolated channel starts another one, and other channels go on. Costs a copy of every payload, \
-         on a GPU two copies and a GPU context.",
+        "Whether frames run in a separate process, which a fault of the GPU ends without the others. Costs a \
+         copy of every payload, on a GPU two and a GPU context.",
     )
 }
 

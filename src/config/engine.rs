@@ -57,8 +57,8 @@ pub(super) fn engine(p: &mut Reader<'_>) -> EngineOptions {
         Fixed,
         one_of(KINDS),
         "auto",
-        "Engine of the network. `cuda`: dense layers of our own, on a GPU. `auto`: on a GPU `cuda` where it covers \
-         the network; else ONNX Runtime when its library is found, else rten.",
+        "Engine of the network. `auto`: on a GPU `cuda` where it covers the network; else ONNX \
+         Runtime when its library is found, else rten.",
     );
     options(p, kind)
 }
@@ -69,10 +69,9 @@ pub(super) fn engine_or_external(p: &mut Reader<'_>) -> EngineOptions {
         "engine.kind",
         one_of(KINDS_OF_CAMERAS),
         "auto",
-        "Engine of the network. `cuda`: dense layers of our own, on a GPU. `auto`: on a GPU `cuda` where it covers \
-         the network; else ONNX Runtime when its library is found, else rten. `external`: none, without \
-         `model_path`; the input is a topic of isaac_ros_tensor_list_interfaces/TensorList with \
-         the tensors of the head's `output_names`, which are decoded on the CPU.",
+        "Engine of the network. `auto`: on a GPU `cuda` where it covers the network; else \
+         ONNX Runtime when its library is found, else rten. `external`: none; the input is a topic of \
+         isaac_ros_tensor_list_interfaces/TensorList with the head's `output_names`, decoded on the CPU.",
     );
     options(p, kind.unwrap_or(EngineKind::Auto))
 }
@@ -110,8 +109,8 @@ fn gpu(p: &mut Reader<'_>) -> GpuEngineOptions {
             Fixed,
             one_of(PROVIDERS),
             "auto",
-            "ONNX Runtime's execution provider of a channel on a GPU. `cpu`: inputs and outputs are \
-             copied. `auto`: `cuda` when the library has it, else `cpu`.",
+            "ONNX Runtime's execution provider on a GPU. `cpu`: inputs and outputs are copied. `auto`: \
+             `cuda` where the library has it.",
         ),
         cuda_graph: p.value(
             "engine.cuda_graph",
@@ -125,16 +124,16 @@ fn gpu(p: &mut Reader<'_>) -> GpuEngineOptions {
             Fixed,
             usage(),
             "auto",
-            "Whether the provider `cuda` keeps feature maps as NHWC and adds the bias within a \
-             convolution, which is faster. `auto`: with `fp16` or `tf32`, when the network loads so.",
+            "Whether the provider `cuda` keeps feature maps as NHWC, which is faster. `auto`: with `fp16` \
+             or `tf32`, where the network loads so.",
         ),
         tf32: p.value(
             "engine.tf32",
             Fixed,
             flag(),
             true,
-            "Whether a GPU may round factors of 32-bit floats to three decimal digits, which is faster: to TF32, with \
-             the engine `cuda` to 16-bit floats.",
+            "Whether a GPU may round factors of 32-bit floats to three decimal digits, which is faster: TF32, or \
+             f16 with `cuda`.",
         ),
         fp16: p.value(
             "engine.fp16",

@@ -370,7 +370,7 @@ fn first(key: &str) -> &str {
 
 /// Splits values into those of the node, those of each channel, by the key below
 /// it, and overrides of quality of service. A mapping of which only sections for many nodes
-/// have values is no channel unless it has one of [`CHANNEL_KEYS`]; every key of a channel is this node's.
+/// have values is no channel unless it has one of [`CHANNEL_KEYS`]; with one of these, all its keys are this node's.
 fn split(
     entries: Entries,
     problems: &mut Problems,
@@ -394,11 +394,14 @@ fn split(
     of_channels.retain(|name, entries| {
         let is_channel = entries.keys().any(|key| CHANNEL_KEYS.contains(&first(key)))
             || entries.values().any(|entry| !entry.origin.is_shared);
+        let is_ours = entries
+            .iter()
+            .any(|(key, entry)| CHANNEL_KEYS.contains(&first(key)) && entry.origin.is_shared);
         for (key, entry) in entries {
-            match is_channel {
-                true => entry.origin.is_shared = false,
-                false => problems.unknown_key(&format!("{name}.{key}"), &entry.origin, None),
+            if !is_channel {
+                problems.unknown_key(&format!("{name}.{key}"), &entry.origin, None);
             }
+            entry.origin.is_shared &= !is_ours;
         }
         is_channel
     });

@@ -217,8 +217,8 @@ fn a_model_that_does_not_fit_is_refused_with_both_shapes() {
     parameters.push("camera.head:=yolov8".into());
     let bag = data.join("bags/kitti_000008_mcap");
     let run = replay(&bag, "config/camera.param.yaml", &parameters, out.path());
-    run.expect_code(1);
-    for part in ["[1, 84, ?]", "[1, 3549, 85]"] {
+    run.expect_code(2);
+    for part in ["[1, 84, ?]", "[1, 3549, 85]", "heads that fit: yolox"] {
         assert!(run.stderr.contains(part), "{part} is missing in {}", run.stderr);
     }
 }

@@ -705,7 +705,7 @@ fn a_channel_without_its_head_is_refused_in_sections_for_many_nodes_too() {
     let whole = "camera: {input: /image, head: yolox, model_path: x.onnx}";
     for (given, named) in [
         ("back: {input: /back}", &["back.head: is missing"][..]),
-        ("back: {model_path: x.onnx}", &["back.head: is missing"]),
+        ("back: {model_path: x.onnx}", &["back.model_path: found x.onnx, which is not there"]),
         ("back: {haed: yolox, input: /back}", &["back.head: is missing"]),
         ("back: {score_threshold: 0.5}", &[]),
         ("other_node: {rate: 10, topics: {input: /x}}", &[]),
@@ -1170,18 +1170,18 @@ fn relative_paths_begin_in_the_folder_of_their_file_else_in_the_packages() {
     let model =
         |folder: &Path| format!("model_path: {}\n", folder.join("models/camera.onnx").display());
     // The share folder of sources is theirs.
-    assert!(check("yolox", &more).0.contains(&model(sources)));
+    assert!(check("demo_camera", &more).0.contains(&model(sources)));
     for (folder, expected) in [(current, Path::new("")), (searched, searched), (own, own)] {
         std::fs::create_dir(folder.join("models")).unwrap();
         std::fs::write(folder.join("models/camera.onnx"), "").unwrap();
-        let (stdout, stderr) = check("yolox", &more);
+        let (stdout, stderr) = check("demo_camera", &more);
         assert!(stdout.contains(&model(expected)), "{stdout}{stderr}");
     }
     // The same rule for heads, and for what -p gives: it has no file.
     std::fs::copy(sources.join("config/heads/yolox.yaml"), own.join("mine.yaml")).unwrap();
     let (stdout, stderr) = check("mine.yaml", &[]);
     assert!(stdout.contains(&format!("head: {}\n", own.join("mine.yaml").display())), "{stderr}");
-    let (stdout, _) = check("yolox", &["-p", "camera.model_path:=models/camera.onnx"]);
+    let (stdout, _) = check("demo_camera", &["-p", "camera.model_path:=models/camera.onnx"]);
     assert!(stdout.contains(&model(Path::new(""))), "{stdout}");
     // What is nowhere names the places.
     let (_, stderr) = check("none/head.yaml", &more);

@@ -15,6 +15,9 @@ use det_post_types::{Dim, Size, TensorSpec, YoloLayout, YoloOutput};
 /// The value of `head` that takes the head that fits.
 pub(in crate::config) const AUTO: &str = "auto";
 
+/// The most classes that a message takes the length of an output for.
+const MAX_CLASSES: usize = 1024;
+
 /// How the names of heads begin whose networks run elsewhere.
 const ELSEWHERE: &str = "isaac_ros_";
 
@@ -149,14 +152,19 @@ impl Network {
         let found = describe(&metadata.outputs);
         let num_given = facts.class_names.len();
         let num_classes = self.num_classes(facts);
-        let cure = match (num_classes, &self.fitting_heads()[..]) {
-            (Some(num), _) => format!(
-                "the network has {num} classes and `class_names` has {num_given}: give all names of the network, in its order"
-            ),
-            (None, []) => {
+        let by_classes = num_classes.map(|num| {
+            format!(
+                "the network has {num} classes and `class_names` has {num_given}: give all its names, in its order"
+            )
+        });
+        let heads = self.fitting_heads();
+        let by_head = (!heads.is_empty()).then(|| format!("heads that fit: {}", heads.join(", ")));
+        let cures: Vec<String> = [by_head, by_classes].into_iter().flatten().collect();
+        let cure = match cures.is_empty() {
+            true => {
                 "the path of a head file for this network (docs/tutorials/your-network.md)".into()
             }
-            (None, heads) => format!("heads that fit: {}", heads.join(", ")),
+            false => cures.join("; or "),
         };
         problems.push(key, &format!(
             "its layout `{}` with {num_given} classes expects outputs {expected}; the network {path} has {found}; allowed: {cure}",
@@ -173,7 +181,7 @@ impl Network {
             Dim::Dynamic => None,
         });
         let candidates = lengths.flat_map(|len| (0..=5).filter_map(move |n| len.checked_sub(n)));
-        candidates.filter(|&num| (1..=1 << 16).contains(&num)).find(|&num| {
+        candidates.filter(|&num| (1..=MAX_CLASSES).contains(&num)).find(|&num| {
             let expected = self.expected(facts, num);
             expected.is_some_and(|expected| outputs_fit(&expected, facts, found))
         })

@@ -2,9 +2,9 @@
 
 pub(super) use super::errors::{failed, model_error};
 use super::staged::{Staged, StagedOutput};
-use crate::{STAGE, signature};
+use crate::signature;
 use det_post_ops::device::cuda::{DeviceTensor, Stream};
-use det_post_types::{Dim, ElementType, Error, ErrorKind, Result, TensorSpec, TensorView};
+use det_post_types::{Dim, ElementType, Result, TensorSpec, TensorView};
 
 /// The inputs and outputs of a network for one frame at a time, in the memory of its stream.
 /// Shapes and addresses never change.
