@@ -104,7 +104,7 @@ fn targets(architectures: &str) -> Vec<String> {
         words.map(str::to_owned).collect::<Vec<_>>()
     };
     let calls: Vec<_> = calls.lines().map(targets).filter(|call| !call.is_empty()).collect();
-    assert!(calls.len() == 5 && calls.iter().all(|call| *call == calls[0]), "{calls:?}");
+    assert!(calls.len() == 6 && calls.iter().all(|call| *call == calls[0]), "{calls:?}");
     calls.into_iter().next().unwrap()
 }
 
@@ -197,7 +197,8 @@ fn a_constant_that_the_kernel_lacks_does_not_compile() {
 
 /// The sources of the kernels, in another folder.
 fn copy_sources(to: &Path) {
-    for family in ["arrays", "cloud", "decode", "image", "nms", "shared", "sparse", "view"] {
+    for family in ["arrays", "cloud", "decode", "dense", "image", "nms", "shared", "sparse", "view"]
+    {
         std::fs::create_dir(to.join(family)).unwrap();
         for entry in Path::new(env!("CARGO_MANIFEST_DIR")).join(family).read_dir().unwrap() {
             let file = entry.unwrap().path();

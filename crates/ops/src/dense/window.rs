@@ -320,7 +320,9 @@ mod tests {
     fn reshapes_are_windows_where_strides_name_them() {
         let map = Window::channels_last([1, 6, 4, 5], 8).unwrap();
         let flat = map.reshape(&[1, 6, 20]).unwrap();
-        assert_eq!(flat.strides(), [160, 1, 8].as_slice());
+        // The stride of a dimension of length 1 is any.
+        assert_eq!(flat.strides()[1..], [1, 8]);
+        assert_eq!(offsets(&flat), offsets(&map));
         assert_eq!(map.reshape(&[120]), None);
         assert_eq!(offsets(&map.reshape(&[2, 3, 20]).unwrap()), offsets(&map));
         assert_eq!(map.reshape(&[7]), None);
