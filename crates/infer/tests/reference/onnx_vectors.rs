@@ -73,15 +73,19 @@ fn difference(
     if found.shape() != expected.shape {
         return Some(format!("shape {:?} instead of {:?}", found.shape(), expected.shape));
     }
+    let floats = |values: &[f32]| {
+        let is_near = |a: f32, b: f32| {
+            let (a, b) = (f64::from(a), f64::from(b));
+            a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= atol + rtol * b.abs()
+        };
+        let expected = expected.floats();
+        let at = values.iter().zip(&expected).position(|(a, b)| !is_near(*a, *b));
+        at.map(|at| format!("{} instead of {} at {at}", values[at], expected[at]))
+    };
     match found.values() {
-        TensorValues::F32(values) if !expected.is_integer => {
-            let is_near = |a: f32, b: f32| {
-                let (a, b) = (f64::from(a), f64::from(b));
-                a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= atol + rtol * b.abs()
-            };
-            let expected = expected.floats();
-            let at = values.iter().zip(&expected).position(|(a, b)| !is_near(*a, *b));
-            at.map(|at| format!("{} instead of {} at {at}", values[at], expected[at]))
+        TensorValues::F32(values) if !expected.is_integer => floats(values),
+        TensorValues::F16(values) if !expected.is_integer => {
+            floats(&values.iter().map(|value| value.to_f32()).collect::<Vec<_>>())
         }
         TensorValues::I32(values) if expected.is_integer => {
             let expected = expected.integers();
