@@ -72,8 +72,8 @@ def replay(
         temporary = tempfile.TemporaryDirectory(prefix="det_post-")
         out = temporary.name
     arguments: list[PathLike] = ["replay", recording, "--out", out, *(f"--param={each}" for each in overrides(params))]
-    if files := paths(config):
-        arguments += ["--config", *files]
+    for file in paths(config):
+        arguments += ["--config", file]
     if like is not None:
         arguments += ["--like", like]
     for name, value in (args or {}).items():

@@ -15,7 +15,7 @@ from .unit import DAMAGED, DONE, FAILED, INTERRUPTED, WRONG, Outcome, find_outco
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m det_post.fleet", description=__doc__)
     parser.add_argument("recordings", nargs="?", help="folder or URL (fsspec) below which recordings are")
-    parser.add_argument("-c", "--config", nargs="+", default=[], metavar="YAML", help="parameter files; later ones win")
+    parser.add_argument("-c", "--config", action="append", default=[], metavar="YAML", help="a parameter file; later ones win")
     parser.add_argument("-p", "--param", action="append", default=[], metavar="KEY:=VALUE")
     parser.add_argument("-o", "--out", required=True, help="folder or URL of the results")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda:N, or cuda:* for every GPU")
