@@ -145,7 +145,7 @@ fn files_that_do_not_fit_each_other_are_refused_by_name() {
     refused(&[&no_file], "no.safetensors");
     let weights = detr3d(&Detr3d { num_views: 6, ..detr3d_facts() }).to_safetensors();
     std::fs::write(fixture.path("weights.safetensors"), weights).unwrap();
-    refused(&[], "weights.safetensors: view_decoder: tensor instance_bank.anchor is missing");
+    refused(&[], "weights.safetensors: tensor instance_bank.anchor is missing");
     let head = std::fs::read_to_string(fixture.path("head.yaml")).unwrap();
     let write = |head: String| std::fs::write(fixture.path("head.yaml"), head).unwrap();
     write(head.replace("cameras: 6\n", ""));
