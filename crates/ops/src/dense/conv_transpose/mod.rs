@@ -54,6 +54,7 @@ impl TransposeGeometry {
     }
 
     /// Whether every output pixel has one tap.
+    #[cfg(feature = "cuda")]
     pub(crate) fn is_shuffle(&self) -> bool {
         self.kernel == self.stride
             && self.dilation == [1; 2]
