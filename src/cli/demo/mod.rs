@@ -73,7 +73,7 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
     let mut overrides = networks.overrides(arguments.models.as_deref())?;
     overrides.push(format!("device:={}", arguments.device));
     // A device that is not there is an error before the drive is simulated.
-    drop(Device::open(arguments.device)?);
+    Device::open(arguments.device).map(|_| ())?;
     let mut folder = OutputFolder::open(out, REPLACES)?;
     let config = configuration(&mut folder, networks.parameters, &overrides)?;
     let bag = out.join("drive");
