@@ -9,7 +9,7 @@ use super::canvas::Canvas;
 use super::colors::CLASS_COLORS;
 use det_post_types::{Error, ErrorKind, Result, Size};
 
-/// Levels of red, green and blue of the colours that are neither those of classes nor grey.
+/// Levels of red, green and blue of the colours between the colours of classes and grey.
 const NUM_LEVELS: usize = 6;
 
 /// Greys from black to white.
@@ -31,7 +31,7 @@ pub struct AnimationPaths<'a> {
     pub gif: &'a Path,
 }
 
-/// An animation that is being written as two files, in 255 colours, among them those of
+/// An animation that is being written as two files, in 255 colours, among them the colours of
 /// classes and truth.
 pub struct Animation {
     size: Size,

@@ -24,7 +24,7 @@ const MAX_RINGS: f32 = 8.0;
 /// The farthest that an image with the own vehicle reaches, where the vehicle has a pixel.
 const MAX_REACH_M: f32 = 5000.0;
 
-/// Length and width of the symbol of the own vehicle, those of a car, in metres.
+/// Length and width of the symbol of the own vehicle, as a car has them, in metres.
 const VEHICLE_M: [f32; 2] = [4.5, 1.9];
 
 /// Points, boxes and headings from above: x up, y to the left, rings with their distances in
@@ -213,7 +213,7 @@ impl BevView {
     }
 }
 
-/// Low points dark, high points bright, all of them grey: colours are those of classes.
+/// Low points dark, high points bright, all of them grey: only classes have colours.
 fn height_color(height: f32) -> Rgb888 {
     let gray = 70.0 + 110.0 * height.clamp(0.0, 1.0);
     color([gray as u8; 3])

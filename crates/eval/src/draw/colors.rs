@@ -2,7 +2,7 @@
 
 use embedded_graphics::pixelcolor::Rgb888;
 
-/// Colours of classes, which repeat: those of Okabe and Ito, "Color Universal Design" (2008),
+/// Colours of classes, which repeat: the palette of Okabe and Ito, "Color Universal Design" (2008),
 /// without black, which is the background.
 pub(crate) const CLASS_COLORS: [[u8; 3]; 7] =
     [SKY_BLUE, ORANGE, GREEN, YELLOW, VERMILION, PURPLE, BLUE];

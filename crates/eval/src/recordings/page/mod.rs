@@ -54,7 +54,7 @@ impl Evaluation {
     }
 }
 
-/// The colours of the style sheet, which are those of images.
+/// The colours of the style sheet, the same as in images.
 fn colors() -> String {
     let plain = [("background", BACKGROUND), ("grid", GRID), ("text", TEXT)];
     let each = plain.into_iter().chain(VERDICTS);

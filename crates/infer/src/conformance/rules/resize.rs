@@ -39,7 +39,7 @@ impl Place<'_, '_, '_> {
         }
     }
 
-    /// The coordinates of PyTorch are those of half pixels unless a size becomes 1.
+    /// The coordinates of PyTorch are half pixels unless a size becomes 1.
     fn without_size_1(&self) -> Result<Verdict> {
         let reason = "pytorch_half_pixel, and a size becomes 1 or is not known";
         let sizes = self.constant(3).and_then(|sizes| sizes.integers());

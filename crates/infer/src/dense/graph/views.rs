@@ -1,4 +1,4 @@
-//! Operators that move elements, and those of shapes.
+//! Operators that move elements, and operators of shapes.
 
 use super::attributes::{Place, Reason, axes_of, axis_of, length};
 use super::importer::Importer;

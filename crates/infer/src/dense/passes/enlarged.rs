@@ -22,7 +22,7 @@ fn nearest(resize: &Resize, x: usize, scale: f64) -> usize {
     let place = match resize.coordinates {
         Coordinates::HalfPixel | Coordinates::PytorchHalfPixel => (x + 0.5) / scale - 0.5,
         Coordinates::Asymmetric => x / scale,
-        // Other places than those of a doubling.
+        // Other places than in a doubling.
         Coordinates::AlignCorners => return usize::MAX,
     };
     let rounded = match resize.rounding {

@@ -222,7 +222,7 @@ impl Placer<'_> {
         })
     }
 
-    /// The layout of a value in a buffer of its own.
+    /// The layout of a value that has a buffer to itself.
     fn layout(&self, id: Id) -> Option<Window> {
         let shape = self.graph.shape(id);
         let row_major = Window::contiguous(shape);

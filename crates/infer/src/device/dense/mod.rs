@@ -261,7 +261,7 @@ fn shown(precision: Precision) -> &'static str {
     }
 }
 
-/// All buffers of a plan: inputs and outputs are those of the tensors.
+/// All buffers of a plan: inputs and outputs are the buffers of the tensors.
 fn first_arena(plan: &Plan, stream: &Stream, tensors: &Network) -> Result<Arena> {
     let mut arena = Arena::new(stream);
     for buffer in plan.buffers() {
@@ -286,7 +286,7 @@ fn first_arena(plan: &Plan, stream: &Stream, tensors: &Network) -> Result<Arena>
     Ok(arena)
 }
 
-/// The memory of an input or output; memory that nobody reads for an output that holds no floats.
+/// The memory of an input or output; memory that no kernel reads for an output that holds no floats.
 fn end_buffer(
     role: &Role,
     element: ElementType,
