@@ -27,86 +27,6 @@ use std::sync::Mutex;
 /// for the lowest.
 const ARCHITECTURES: [u32; 7] = [80, 86, 87, 89, 90, 100, 120];
 
-/// The fatbins, of which a program loads those that its channels use, and their files; the
-/// longest to compile first.
-const IMAGES: [(&str, &[&str]); 6] = [
-    // Layers of networks.
-    (
-        "dense",
-        &[
-            "dense/conv",
-            "dense/arg_max",
-            "dense/cumsum",
-            "dense/gather",
-            "dense/grid_sample",
-            "dense/layer_norm",
-            "dense/pointwise",
-            "dense/pool",
-            "dense/reduce",
-            "dense/resize",
-            "dense/scatter_nd",
-            "dense/softmax",
-            "dense/top_k",
-        ],
-    ),
-    (
-        "surround",
-        &[
-            "view/attention",
-            "view/channels_last",
-            "decode/query",
-            "decode/streampetr",
-            "view/detr3d_block",
-            "view/layer_stack",
-            "view/linear",
-            "image/resample",
-            "view/top_rows",
-            "view/sample",
-        ],
-    ),
-    (
-        "sparse",
-        &["sparse/rulebook", "arrays/sparse", "sparse/conv", "sparse/max_pool", "sparse/to_map"],
-    ),
-    (
-        "camera",
-        &["decode/yolo", "image/letterbox", "nms/fast", "nms/iou", "nms/rotated", "nms/soft"],
-    ),
-    (
-        "lidar",
-        &[
-            "decode/anchor",
-            "decode/center",
-            "cloud/densify",
-            "nms/bev",
-            "nms/bev_fast",
-            "nms/circle",
-            "nms/iou_3d",
-            "cloud/pillar_features",
-            "cloud/scatter",
-            "nms/survivors",
-            "cloud/unpack",
-            "arrays/voxels",
-            "sparse/voxel_mean",
-            "cloud/voxelize",
-        ],
-    ),
-    (
-        "frames",
-        &[
-            "arrays/candidates",
-            "image/decompress",
-            "shared/diagnostic",
-            "decode/gather",
-            "nms/none",
-        ],
-    ),
-];
-
-/// The families: folders of kernels.
-const FAMILIES: [&str; 9] =
-    ["arrays", "cloud", "decode", "dense", "image", "nms", "shared", "sparse", "view"];
-
 /// The switches of every kernel. Contraction is off so that a kernel computes
 /// what its CPU twin computes; a fused multiply-add is written where wanted.
 const SWITCHES: [&str; 3] = ["-O3", "-std=c++17", "--fmad=false"];
@@ -114,8 +34,12 @@ const SWITCHES: [&str; 3] = ["-O3", "-std=c++17", "--fmad=false"];
 /// How many compiled images the cache keeps.
 const MAX_CACHED: usize = 40;
 
+#[path = "build/images.rs"]
+mod images;
 #[path = "build/structs.rs"]
 mod structs;
+
+use images::{FAMILIES, IMAGES};
 
 type Sources = BTreeMap<String, String>;
 

@@ -8,7 +8,7 @@
 //!
 //! [`External`] stands for a network that runs elsewhere: its outputs are tensors of a message.
 //!
-//! Outputs of the two engines, or of one with different numbers of threads, may differ
+//! Outputs of two engines, or of one with different numbers of threads, may differ
 //! in the last bits, since the order of sums differs: to compare bytes across machines,
 //! set the number of threads. A run allocates inside the engine only.
 

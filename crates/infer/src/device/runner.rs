@@ -9,7 +9,7 @@ use super::onnx_runtime::{self, OrtRunner};
 use crate::dense::Precision;
 use crate::{Choice, LIBRARY_VARIABLE, OrtEngine, RtenEngine, choose};
 use det_post_ops::device::cuda::Stream;
-use det_post_types::{EngineKind, EngineOptions, ErrorKind, Provider, Result, TensorSpec};
+use det_post_types::{EngineKind, EngineOptions, Error, ErrorKind, Provider, Result, TensorSpec};
 
 /// The runtime of a network.
 pub(super) enum Runner {
@@ -147,7 +147,7 @@ fn dense(
             tracing::info!("model {path} for {device} on {}: {reason}", network.name);
             Ok(Some((Runner::Dense(Box::new(runner)), network)))
         }
-        Err(error) if is_choice_open && error.kind() != ErrorKind::Device => {
+        Err(error) if is_choice_open && !has_failed(&error) => {
             tracing::info!(
                 "model {path} does not run in dense layers on {device}: {}",
                 error.message()
@@ -156,4 +156,9 @@ fn dense(
         }
         Err(error) => Err(error),
     }
+}
+
+/// Whether an error is the GPU's, which no other engine mends.
+fn has_failed(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Device | ErrorKind::DeviceLost)
 }

@@ -95,13 +95,8 @@ impl<'a> Source<'a> {
     /// Refuses a source that has not all of a map of these sizes, of which `width` channels are
     /// read at once.
     pub fn check_map(&self, kernel: &str, name: &str, dims: &[u32; 4], width: usize) -> Result<()> {
-        let is_aligned =
-            width == 1 || are_groups(self.bytes.is_aligned_to(16), &self.strides, dims);
-        self.check(
-            kernel,
-            name,
-            if is_aligned { reach(dims, &self.strides, 1) } else { usize::MAX },
-        )
+        let is_at_16 = self.bytes.is_aligned_to(16);
+        self.check(kernel, name, map_reach(is_at_16, &self.strides, dims, width))
     }
 
     /// Refuses a source that is shorter than its elements up to `reach`.
@@ -125,13 +120,8 @@ impl<'a> Target<'a> {
     /// Refuses a target that has not all of a map of these sizes, of which `width` channels are
     /// written at once.
     pub fn check_map(&self, kernel: &str, name: &str, dims: &[u32; 4], width: usize) -> Result<()> {
-        let is_aligned =
-            width == 1 || are_groups(self.bytes.is_aligned_to(16), &self.strides, dims);
-        self.check(
-            kernel,
-            name,
-            if is_aligned { reach(dims, &self.strides, 1) } else { usize::MAX },
-        )
+        let is_at_16 = self.bytes.is_aligned_to(16);
+        self.check(kernel, name, map_reach(is_at_16, &self.strides, dims, width))
     }
 
     /// Refuses a target that is shorter than its elements up to `reach`.
@@ -140,11 +130,18 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Whether groups of [`VECTOR`] channels of maps begin at addresses of 16 bytes.
-fn are_groups(is_address_aligned: bool, strides: &[u32; MAX_RANK], dims: &[u32; 4]) -> bool {
+/// The elements of a map up to its last one; more than there can be where `width` channels are taken
+/// at once and groups of [`VECTOR`] channels do not begin at addresses of 16 bytes.
+fn map_reach(
+    is_address_aligned: bool,
+    strides: &[u32; MAX_RANK],
+    dims: &[u32; 4],
+    width: usize,
+) -> usize {
     let others = [0, 2, 3].into_iter().filter(|&axis| dims[axis] > 1);
     let others = others.map(|axis| strides[axis] as usize);
-    strides[1] == 1 && is_aligned(is_address_aligned, others)
+    let are_groups = strides[1] == 1 && is_aligned(is_address_aligned, others);
+    if width == 1 || are_groups { reach(dims, strides, 1) } else { usize::MAX }
 }
 
 fn code(element: ElementType) -> u32 {

@@ -50,9 +50,7 @@ pub(in super::super) fn import(
     let mut importer = Importer { graph: Graph::default(), ids: HashMap::new(), num_computed: 0 };
     let mut origin = Origin::default();
     for input in &file.inputs {
-        let (spec, shape) = importer.input(input, shape_of)?;
-        origin.inputs.push(TensorSpec { shape: spec.shape, ..spec });
-        let _ = shape;
+        origin.inputs.push(importer.input(input, shape_of)?);
     }
     for tensor in &file.initializers {
         let value = constants::constant(tensor, tensor.name)
@@ -102,7 +100,7 @@ impl<'a> Importer<'a> {
         &mut self,
         input: &ValueInfo<'a>,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
-    ) -> Result<(TensorSpec, Vec<usize>)> {
+    ) -> Result<TensorSpec> {
         let element = match input.data_type {
             Some(DataType::F32) => ElementType::F32,
             Some(DataType::F16) => ElementType::F16,
@@ -124,15 +122,11 @@ impl<'a> Importer<'a> {
         if let Err(reason) = checked(&shape) {
             return refuse(format!("input {spec}: {reason}"));
         }
-        let value = Value {
-            name: input.name.to_owned(),
-            shape: shape.clone(),
-            element: Element::Float,
-            constant: None,
-        };
+        let value =
+            Value { name: input.name.to_owned(), shape, element: Element::Float, constant: None };
         let id = self.name(input.name, value);
         self.graph.inputs.push(id);
-        Ok((spec, shape))
+        Ok(spec)
     }
 
     fn output_spec(&self, output: &ValueInfo<'_>, id: Id) -> TensorSpec {

@@ -20,9 +20,10 @@ use det_post_ops::dense::softmax::cuda::Softmaxes;
 use det_post_ops::dense::top_k::cuda::TopKs;
 use det_post_ops::device::cuda::{DeviceBuffer, DeviceTensor, DeviceValues, Graph, Stream};
 
+use crate::STAGE;
 use crate::dense::{self, Kind, Plan, Precision, Role};
 use crate::device::network::{Network, allocate_inputs, allocate_output, model_error};
-use det_post_types::{ElementType, Result, TensorSpec};
+use det_post_types::{ElementType, Error, Result, TensorSpec};
 
 /// A network of dense layers.
 pub(super) struct DenseRunner {
@@ -69,6 +70,7 @@ impl DenseRunner {
         stream: &Stream,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<(Self, Network)> {
+        crate::check_file(model)?;
         let bytes = std::fs::read(model).map_err(|cause| {
             model_error(format!("cannot read the model {}", model.display())).with_source(cause)
         })?;
@@ -198,7 +200,9 @@ impl DenseRunner {
                 ) => Ok(()),
             }
             .map_err(|error| {
-                model_error(format!("{}: {}", step.name, error.message())).with_source(error)
+                // Of the same kind: a device that fails is no network that does not fit.
+                let message = format!("{}: {}", step.name, error.message());
+                Error::new(error.kind(), STAGE, message).with_source(error)
             })?;
         }
         Ok(())

@@ -62,6 +62,38 @@ impl Products {
             Self::F16 => round_f16(value),
         }
     }
+
+    /// Weights, each as a factor of products, and a bias for every output, which is 0 where there
+    /// is none.
+    ///
+    /// # Errors
+    /// `Argument` of `stage` for other numbers of them, and for a value that is not finite, also
+    /// rounded.
+    pub(crate) fn rounded(
+        self,
+        stage: &'static str,
+        weights: &[f32],
+        bias: Option<&[f32]>,
+        [num_weights, num_outputs]: [usize; 2],
+    ) -> Result<(Vec<f32>, Vec<f32>)> {
+        let refuse = |message| Err(Error::new(ErrorKind::Argument, stage, message));
+        if weights.len() != num_weights || bias.is_some_and(|bias| bias.len() != num_outputs) {
+            return refuse(format!(
+                "{} weights and a bias of {}; allowed: {num_weights}, and none or {num_outputs}",
+                weights.len(),
+                bias.map_or(0, <[f32]>::len),
+            ));
+        }
+        let weights: Vec<f32> = weights.iter().map(|&weight| self.round(weight)).collect();
+        let values = weights.iter().chain(bias.unwrap_or_default());
+        let num_not_finite = values.filter(|value| !value.is_finite()).count();
+        if num_not_finite > 0 {
+            return refuse(format!(
+                "{num_not_finite} weights or biases are not finite as {self:?}"
+            ));
+        }
+        Ok((weights, bias.map_or_else(|| vec![0.0; num_outputs], <[f32]>::to_vec)))
+    }
 }
 
 /// Where the taps of a convolution are.
@@ -175,23 +207,7 @@ impl Conv {
             ));
         }
         let expected = num_outputs * (num_inputs / groups) * kernel[0] * kernel[1];
-        if weights.len() != expected || bias.is_some_and(|bias| bias.len() != num_outputs) {
-            return argument(format!(
-                "{} weights and a bias of {}; {num_inputs} to {num_outputs} channels in {groups} \
-                 groups by a kernel of {kernel:?} have {expected} and {num_outputs}",
-                weights.len(),
-                bias.map_or(0, <[f32]>::len),
-            ));
-        }
-        let weights: Vec<f32> = weights.iter().map(|&weight| products.round(weight)).collect();
-        let values = weights.iter().chain(bias.unwrap_or_default());
-        let num_not_finite = values.filter(|value| !value.is_finite()).count();
-        if num_not_finite > 0 {
-            return argument(format!(
-                "{num_not_finite} weights or biases are not finite as {products:?}"
-            ));
-        }
-        let bias = bias.map_or_else(|| vec![0.0; num_outputs], <[f32]>::to_vec);
+        let (weights, bias) = products.rounded("conv", weights, bias, [expected, num_outputs])?;
         Ok(Self { geometry, num_outputs, num_inputs, weights, bias, epilogue, products })
     }
 

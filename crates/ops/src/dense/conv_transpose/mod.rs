@@ -121,23 +121,8 @@ impl ConvTranspose {
             ));
         }
         let expected = num_inputs * (num_outputs / groups) * kernel[0] * kernel[1];
-        if weights.len() != expected || bias.is_some_and(|bias| bias.len() != num_outputs) {
-            return argument(format!(
-                "{} weights and a bias of {}; {num_inputs} to {num_outputs} channels in {groups} \
-                 groups by a kernel of {kernel:?} have {expected} and {num_outputs}",
-                weights.len(),
-                bias.map_or(0, <[f32]>::len),
-            ));
-        }
-        let weights: Vec<f32> = weights.iter().map(|&weight| products.round(weight)).collect();
-        let values = weights.iter().chain(bias.unwrap_or_default());
-        let num_not_finite = values.filter(|value| !value.is_finite()).count();
-        if num_not_finite > 0 {
-            return argument(format!(
-                "{num_not_finite} weights or biases are not finite as {products:?}"
-            ));
-        }
-        let bias = bias.map_or_else(|| vec![0.0; num_outputs], <[f32]>::to_vec);
+        let (weights, bias) =
+            products.rounded("conv_transpose", weights, bias, [expected, num_outputs])?;
         Ok(Self { geometry, num_inputs, num_outputs, weights, bias, epilogue, products })
     }
 
