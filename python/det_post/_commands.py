@@ -24,6 +24,8 @@ def replay(
     recording: PathLike,
     config: PathLike | Sequence[PathLike] = (),
     *,
+    model: PathLike | None = None,
+    topic: str | None = None,
     out: PathLike | None = None,
     params: Mapping[str, Any] | None = None,
     like: str | None = None,
@@ -45,6 +47,8 @@ def replay(
 
     - ``recording``: a rosbag2 directory, an ``.mcap`` file or a ``.db3`` file.
     - ``config``: ROS 2 parameter files; later ones win.
+    - ``model``, ``topic``: a network and its topic in place of a parameter file. The channel is called
+      ``camera``, or ``lidar`` for a topic of clouds; without ``topic``, the only topic of images.
     - ``out``: the folder of the results; without it, a temporary one that lives as long as the
       result.
     - ``params``: overrides, such as ``{"camera.score_threshold": 0.4}``.
@@ -81,6 +85,8 @@ def replay(
     if device is not None:
         arguments += ["--device", device]
     arguments += _options(
+        model=model,
+        topic=topic,
         rate=None if rate is None else float(rate),
         frames_in_flight=frames_in_flight,
         to=to_time,

@@ -21,14 +21,18 @@ NAMES = {
 }
 
 
+# Options of every command. The level of the log has no argument: functions return the log, or pass it on (`show_log`).
+GENERAL = {"help", "quiet", "verbose"}
+
+
 def options(command: str) -> set[str]:
     """The long options in the help of a command."""
     ended = subprocess.run(
         [_program.path(), command, "--help"], capture_output=True, text=True, check=True
     )
     names = set(re.findall(r"^ +(?:-\w, )?--([a-z-]+)", ended.stdout, re.MULTILINE))
-    assert "help" in names and len(names) > 5
-    return names - {"help", "version"}
+    assert names >= GENERAL and len(names) > len(GENERAL) + 3
+    return names - GENERAL
 
 
 @pytest.mark.parametrize(

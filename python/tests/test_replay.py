@@ -102,6 +102,12 @@ def test_results_are_opened_again_and_others_are_refused(
         det_post.Result(tmp_path)
 
 
+def test_a_network_and_its_topic_need_no_configuration(result: det_post.Result, drive: Path, config: Path) -> None:
+    model = config.parents[1] / "models" / "camera.onnx"
+    found = det_post.replay(drive, model=model, topic="/camera_0/image", device="cpu", onnxruntime=False)
+    assert found.detections() == [{**d, "recording": found.detections()[0]["recording"]} for d in result.detections("camera")]
+
+
 def test_a_result_without_a_folder_of_its_own_is_deleted_with_it(drive: Path, config: Path) -> None:
     params = {"camera.score_threshold": 0.9}
     result = det_post.replay(drive, config, params=params, onnxruntime=False)
