@@ -13,6 +13,7 @@ pub const IMAGES: [(&str, &[&str]); 6] = [
             "dense/gather",
             "dense/grid_sample",
             "dense/layer_norm",
+            "dense/linear_max",
             "dense/pointwise",
             "dense/pool",
             "dense/reduce",

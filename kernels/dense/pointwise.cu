@@ -4,9 +4,10 @@
 // A launch has up to four jobs, which do not depend on each other: a block is of one. A thread has
 // an element, or 8 neighbours where all tensors have them beside each other. The instructions are
 // the same in all threads: a branch on one does not diverge. The registers of the program are in
-// shared memory, where instructions can name them; a thread reads only its words. A copy between
-// tensors that change along different dimensions goes through shared memory. Reads: the sources,
-// before any store of the same elements. Writes: the targets.
+// shared memory, where instructions can name them; a thread reads only its words. A kernel without
+// jobs of neighbours needs less of it and fewer registers: more of its blocks run at once. A copy
+// between tensors that change along different dimensions goes through shared memory. Reads: the
+// sources, before any store of the same elements. Writes: the targets.
 
 #include "dense/activation.cuh"
 #include "dense/tensor.cuh"
@@ -275,7 +276,9 @@ __device__ void run(const Job& args, uint32_t block, const Registers<kWidth>& re
         if (s >= args.num_sources) continue;
         const dense::Source& source = args.sources[s];
         const uint32_t at = dense::offset_of(args.dims, item, source.strides);
-        if (kWidth == 1 || source.strides[args.dims.rank - 1] != 0) {
+        if constexpr (kWidth == 1) {
+            loaded[s][0] = dense::load_raw(source, at);
+        } else if (source.strides[args.dims.rank - 1] != 0) {
             dense::load_words(source, at, loaded[s]);
         } else {
             const uint32_t word = dense::load_word(source, at);
@@ -285,7 +288,9 @@ __device__ void run(const Job& args, uint32_t block, const Registers<kWidth>& re
     }
 #pragma unroll
     for (uint32_t s = 0; s < kMaxSources; ++s) {
-        if (s < args.num_sources) registers.write(s, loaded[s]);
+        if (s >= args.num_sources) continue;
+        if constexpr (kWidth == 1) loaded[s][0] = dense::widened(args.sources[s], loaded[s][0]);
+        registers.write(s, loaded[s]);
     }
 #pragma unroll 1
     for (uint32_t n = 0; n < args.num_instructions; ++n) {
@@ -326,17 +331,22 @@ __device__ void transpose(const Job& args, uint32_t block, uint32_t (*tile)[kTil
         outer = rest;
     }
     const uint32_t lane = threadIdx.x % kTile, first = threadIdx.x / kTile;
+    uint32_t raw[kTile / kRows];
 #pragma unroll
-    for (uint32_t i = first; i < kTile; i += kRows) {
-        const uint32_t row = first_row + lane, column = first_column + i;
+    for (uint32_t j = 0; j < kTile / kRows; ++j) {
+        const uint32_t row = first_row + lane, column = first_column + first + j * kRows;
         if (row < num_rows && column < num_columns) {
-            tile[i][lane] = dense::load_word(
+            raw[j] = dense::load_raw(
                 source, from + row * source.strides[last - 1] + column * source.strides[last]);
         }
     }
+#pragma unroll
+    for (uint32_t j = 0; j < kTile / kRows; ++j)
+        tile[first + j * kRows][lane] = dense::widened(source, raw[j]);
     __syncthreads();
 #pragma unroll
-    for (uint32_t i = first; i < kTile; i += kRows) {
+    for (uint32_t j = 0; j < kTile / kRows; ++j) {
+        const uint32_t i = first + j * kRows;
         const uint32_t row = first_row + i, column = first_column + lane;
         if (row < num_rows && column < num_columns) {
             dense::store_word(target,
@@ -346,9 +356,11 @@ __device__ void transpose(const Job& args, uint32_t block, uint32_t (*tile)[kTil
     }
 }
 
+template <bool kHasNeighbours>
 __device__ void run_jobs(const Args& args) {
-    __shared__ uint4 words[kRegisters][2][kThreads];
-    static_assert(sizeof(words) >= sizeof(uint32_t) * kTile * (kTile + 1));
+    constexpr uint32_t kWidth = kHasNeighbours ? dense::kVector : 1;
+    constexpr uint32_t kWords = kRegisters * kWidth * kThreads, kTileWords = kTile * (kTile + 1);
+    __shared__ alignas(16) uint32_t words[kWords > kTileWords ? kWords : kTileWords];
     pdl::trigger();
     pdl::wait();
     uint32_t at = 0, first_block = 0;
@@ -358,7 +370,8 @@ __device__ void run_jobs(const Args& args) {
     const Job& job = args.jobs[at];
     const uint32_t block = blockIdx.x - first_block;
     if (job.shape == kNeighbours) {
-        run<dense::kVector>(job, block, {words});
+        if constexpr (kHasNeighbours)
+            run<dense::kVector>(job, block, {reinterpret_cast<uint4(*)[2][kThreads]>(words)});
     } else if (job.shape == kTransposed) {
         transpose(job, block, reinterpret_cast<uint32_t (*)[kTile + 1]>(words));
     } else {
@@ -370,5 +383,9 @@ __device__ void run_jobs(const Args& args) {
 
 extern "C" __global__ void __launch_bounds__(dense_pointwise::kThreads)
     dense_pointwise_jobs(const __grid_constant__ dense_pointwise::Args args) {
-    dense_pointwise::run_jobs(args);
+    dense_pointwise::run_jobs<true>(args);
+}
+extern "C" __global__ void __launch_bounds__(dense_pointwise::kThreads, 12)
+    dense_pointwise_elements(const __grid_constant__ dense_pointwise::Args args) {
+    dense_pointwise::run_jobs<false>(args);
 }

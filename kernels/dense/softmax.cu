@@ -19,6 +19,9 @@ struct Args {
     dense::RowDims dims;
     uint32_t is_log;
     uint32_t is_fast;  // exponentials within the precision of f16
+    // Of short rows: the elements of a row are neighbours, at addresses of 16 bytes.
+    uint32_t is_vector;
+    uint32_t reserved;
 };
 
 template <bool kFast>
@@ -72,38 +75,49 @@ __device__ void rows(const Args& args) {
     }
 }
 
-// The sum of the lanes, in the first.
-__device__ inline void add_up(float (&lanes)[kLanes]) {
+// The sum of the lanes, in the first; lanes that are not there are zeros.
+template <uint32_t kLen>
+__device__ inline void add_up(float (&lanes)[kLen]) {
     // Constant trips, so that the lanes stay in registers.
 #pragma unroll
     for (uint32_t level = 1; level < 6; ++level) {
 #pragma unroll
-        for (uint32_t i = 0; i < kLanes / 2; ++i) {
-            if (i < kLanes >> level) lanes[i] += lanes[i + (kLanes >> level)];
+        for (uint32_t i = 0; i < kLen / 2; ++i) {
+            if (i < kLen >> level) lanes[i] += lanes[i + (kLen >> level)];
         }
     }
 }
 
-// Without a logarithm.
-template <bool kFast, typename T>
+// Of up to kLen elements, without a logarithm.
+template <uint32_t kLen, bool kFast, typename T>
 __device__ void short_row(const Args& args) {
     const uint32_t row = blockIdx.x * kShortThreads + threadIdx.x;
     if (row >= args.dims.num_rows) return;
     const uint32_t len = args.dims.len;
     const auto& strides = args.source.strides;
     const uint32_t from = dense::row_offset(args.dims, row, strides);
-    float values[kLanes], sums[kLanes];
+    float values[kLen], sums[kLen];
     float largest = -INFINITY;
     // One dimension is along a row.
     const uint32_t step = strides[args.dims.num_kept];
+    if (args.is_vector != 0 && len == kLen) {
 #pragma unroll
-    for (uint32_t i = 0; i < kLanes; ++i) {
-        values[i] = i < len ? dense::load_of<T>(args.source, from + i * step) : -INFINITY;
+        for (uint32_t i = 0; i < kLen; i += dense::kVector) {
+            float eight[dense::kVector];
+            dense::load_floats<T>(args.source, from + i, eight);
+#pragma unroll
+            for (uint32_t j = 0; j < dense::kVector; ++j) values[i + j] = eight[j];
+        }
+    } else {
+#pragma unroll
+        for (uint32_t i = 0; i < kLen; ++i) {
+            values[i] = i < len ? dense::load_of<T>(args.source, from + i * step) : -INFINITY;
+        }
     }
 #pragma unroll
-    for (uint32_t i = 0; i < kLanes; ++i) largest = dense::larger(largest, values[i]);
+    for (uint32_t i = 0; i < kLen; ++i) largest = dense::larger(largest, values[i]);
 #pragma unroll
-    for (uint32_t i = 0; i < kLanes; ++i) {
+    for (uint32_t i = 0; i < kLen; ++i) {
         values[i] = term<kFast>(values[i], largest);
         sums[i] = i < len ? values[i] : 0.0f;
     }
@@ -113,12 +127,18 @@ __device__ void short_row(const Args& args) {
     if (args.weights.bytes.len != 0) {
         const auto& of_weights = args.weights.strides;
         const uint32_t first = dense::row_offset(args.dims, row, of_weights);
+        const uint32_t of_element = of_weights[args.dims.num_kept];
+        uint32_t raw[kLen];
 #pragma unroll
-        for (uint32_t i = 0; i < kLanes; ++i) {
+        for (uint32_t i = 0; i < kLen; ++i) {
+            if (i < len) raw[i] = dense::load_raw(args.weights, first + i * of_element);
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < kLen; ++i) {
             sums[i] = 0.0f;
             if (i < len) {
-                const uint32_t at = first + dense::element_offset(args.dims, i, of_weights);
-                sums[i] = values[i] / sum * dense::load(args.weights, at);
+                const float weight = __uint_as_float(dense::widened(args.weights, raw[i]));
+                sums[i] = values[i] / sum * weight;
             }
         }
         add_up(sums);
@@ -126,7 +146,7 @@ __device__ void short_row(const Args& args) {
         return;
     }
 #pragma unroll
-    for (uint32_t i = 0; i < kLanes; ++i) {
+    for (uint32_t i = 0; i < kLen; ++i) {
         if (i < len) {
             const uint32_t at = dense::element_offset(args.dims, i, args.target.strides);
             dense::store(args.target, to + at, values[i] / sum);
@@ -141,11 +161,14 @@ __device__ void rows(const Args& args) {
         args.is_fast != 0 ? rows<true, float>(args) : rows<false, float>(args);
     }
 }
+template <uint32_t kLen>
 __device__ void short_row(const Args& args) {
     if (args.source.element == dense::kF16) {
-        args.is_fast != 0 ? short_row<true, __half>(args) : short_row<false, __half>(args);
+        args.is_fast != 0 ? short_row<kLen, true, __half>(args)
+                          : short_row<kLen, false, __half>(args);
     } else {
-        args.is_fast != 0 ? short_row<true, float>(args) : short_row<false, float>(args);
+        args.is_fast != 0 ? short_row<kLen, true, float>(args)
+                          : short_row<kLen, false, float>(args);
     }
 }
 
@@ -158,8 +181,14 @@ extern "C" __global__ void __launch_bounds__(dense::kRowThreads)
     dense_softmax::rows(args);
 }
 extern "C" __global__ void __launch_bounds__(dense_softmax::kShortThreads)
-    dense_softmax_short(const __grid_constant__ dense_softmax::Args args) {
+    dense_softmax_short_16(const __grid_constant__ dense_softmax::Args args) {
     pdl::trigger();
     pdl::wait();
-    dense_softmax::short_row(args);
+    dense_softmax::short_row<16>(args);
+}
+extern "C" __global__ void __launch_bounds__(dense_softmax::kShortThreads)
+    dense_softmax_short_32(const __grid_constant__ dense_softmax::Args args) {
+    pdl::trigger();
+    pdl::wait();
+    dense_softmax::short_row<32>(args);
 }

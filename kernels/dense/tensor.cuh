@@ -60,6 +60,16 @@ __device__ inline uint32_t load_word(const Source& from, uint32_t at) {
     return reinterpret_cast<const uint32_t*>(from.bytes.data)[at];
 }
 
+// An element as it is stored, to be widened when others are on their way.
+__device__ inline uint32_t load_raw(const Source& from, uint32_t at) {
+    return from.element == kF16 ? reinterpret_cast<const uint16_t*>(from.bytes.data)[at]
+                                : reinterpret_cast<const uint32_t*>(from.bytes.data)[at];
+}
+__device__ inline uint32_t widened(const Source& from, uint32_t raw) {
+    const __half half = __ushort_as_half(static_cast<uint16_t>(raw));
+    return from.element == kF16 ? __float_as_uint(__half2float(half)) : raw;
+}
+
 __device__ inline float load(const Source& from, uint32_t at) {
     return __uint_as_float(load_word(from, at));
 }

@@ -4,8 +4,8 @@ use det_post_ops::dense::host::HostBuffer;
 use det_post_ops::dense::layer_norm::{LayerNorm, layer_norm};
 use det_post_ops::dense::{HostArena, Region, Window};
 use det_post_ops::dense::{
-    arg_max, conv, conv_transpose, gather, grid_sample, matmul, pointwise, pool, reduce, resize,
-    softmax, top_k,
+    arg_max, conv, conv_transpose, gather, grid_sample, linear_max, matmul, pointwise, pool,
+    reduce, resize, softmax, top_k,
 };
 
 use super::plan::{Buffer, Kind, Plan, Role, Step};
@@ -44,6 +44,9 @@ pub(super) fn step(arena: &mut HostArena, step: &Step) -> Result<()> {
             conv_transpose::conv_transpose(arena, of, regions)
         }
         Kind::MatMul { product, regions, .. } => matmul::matmul(arena, product, regions),
+        Kind::LinearMax { layer, input, output, .. } => {
+            linear_max::linear_max(arena, layer, input, output)
+        }
         Kind::Pool { pool: of, input, output } => pool::pool(arena, of, input, output),
         Kind::Resize { resize: of, input, output } => resize::resize(arena, of, input, output),
         Kind::Pointwise(jobs) => jobs.iter().try_for_each(|job| {

@@ -25,6 +25,7 @@ mod launch;
 pub mod layer_norm;
 #[cfg(feature = "cuda")]
 mod layout;
+pub mod linear_max;
 pub mod matmul;
 mod order;
 pub mod pointwise;

@@ -7,6 +7,8 @@ use det_post_ops::dense::conv_transpose::{
     ConvTranspose, ConvTransposeParameters, TransposeGeometry, conv_transpose,
 };
 use det_post_ops::dense::host::HostArena;
+use det_post_ops::dense::linear_max::cuda::DeviceLinearMax;
+use det_post_ops::dense::linear_max::{LinearMax, linear_max};
 use det_post_ops::dense::matmul::cuda::DeviceMatMul;
 use det_post_ops::dense::matmul::{MatMul, MatMulRegions, RightWeights, matmul};
 use det_post_ops::dense::{Activation, Epilogue, Region, Residual, Window};
@@ -155,6 +157,50 @@ fn products_with_weights_agree() {
             let expected = host.read(&regions.output).unwrap();
             let context = format!("{leading:?} {m}x{k}x{n} {products:?}");
             compare(&found(&arena, &regions.output), &expected, products, &context);
+        }
+    }
+}
+
+#[test]
+fn largest_rows_of_products_are_equal() {
+    let Some(device) = det_post_testing::gpu() else { return };
+    let stream = device.stream().unwrap();
+    for (seed, ([groups, rows], [inputs, outputs])) in (0..).zip([
+        ([1, 1], [1, 1]),
+        ([33, 16], [10, 32]),
+        ([70, 20], [9, 64]),
+        ([5, 3], [16, 33]),
+        ([257, 32], [11, 5]),
+        ([0, 4], [4, 4]),
+    ]) {
+        for (from, to) in [(F32, F32), (F32, F16), (F16, F16)] {
+            let mut numbers = Random::new(850 + seed);
+            let weights = random(&mut numbers, inputs * outputs, 0.3);
+            let bias = random(&mut numbers, outputs, 0.5);
+            let right = RightWeights {
+                num_inputs: inputs,
+                num_outputs: outputs,
+                weights: &weights,
+                bias: Some(&bias).filter(|_| seed % 2 == 0).map(|bias| &bias[..]),
+            };
+            let activation =
+                if seed % 3 == 0 { Activation::LeakyRelu(0.1) } else { Activation::Relu };
+            let layer = LinearMax::new(&right, activation).unwrap();
+            let mut arenas = (HostArena::new(), Arena::new(&stream));
+            // Every second group, rows beside other values.
+            let all = Window::contiguous(&[2 * groups, rows, inputs + 3]).unwrap();
+            let part = all.slice(0, 0, 2, groups).and_then(|part| part.slice(2, 2, 1, inputs));
+            let input = region(&mut arenas, &mut numbers, from, (part.unwrap(), all.len()));
+            let written = Window::contiguous(&[outputs, groups]).unwrap();
+            let turned = (written.permute(&[1, 0]).unwrap(), written.len());
+            let output = region(&mut arenas, &mut numbers, to, turned);
+            let (mut host, arena) = arenas;
+            linear_max(&mut host, &layer, &input, &output).unwrap();
+            let launches = DeviceLinearMax::new(&arena, &layer).unwrap();
+            launches.enqueue(&arena, &input, &output).unwrap();
+            let expected = host.read(&output).unwrap();
+            let context = format!("{groups}x{rows}, {inputs} to {outputs}, {from} to {to}");
+            assert_same(&found(&arena, &output), &expected, &context);
         }
     }
 }

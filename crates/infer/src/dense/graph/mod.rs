@@ -130,6 +130,12 @@ pub(super) enum Operation {
     Pool(Pool),
     /// Of x, whose last two dimensions change.
     Resize(Resize),
+    /// Of x `[G, S, K]`, weight `[K, N]` and bias `[N]`: the largest result of each group of S rows,
+    /// `[G, 1, N]` or `[G, N]`.
+    LinearMax {
+        /// What follows the sum.
+        activation: Option<Function>,
+    },
     /// Of as many values as the function takes, which are broadcast.
     Elementwise(Function),
     /// Several functions, of any number of values, which are broadcast, with several results of one shape.

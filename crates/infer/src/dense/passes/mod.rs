@@ -11,6 +11,7 @@
 //! | [`epilogue`] | activations and residual sums move into the convolution before them |
 //! | [`enlarged`] | a nearest enlargement by 2 moves into the convolutions around it |
 //! | [`merge`] | convolutions of the same input become one |
+//! | [`linear_max`] | a product and the largest of its rows become one operation |
 //! | [`programs`] | functions of elements in a row become one launch |
 
 mod activations;
@@ -20,6 +21,7 @@ mod enlarged;
 mod epilogue;
 mod expectation;
 mod inputs;
+mod linear_max;
 mod merge;
 mod programs;
 mod uses;
@@ -47,5 +49,6 @@ pub(super) fn run(graph: &mut Graph) {
     affine::spell_out(graph);
     merge::run(graph);
     views::resolve(graph);
+    linear_max::run(graph);
     programs::run(graph);
 }

@@ -7,6 +7,7 @@ use det_post_ops::dense::conv::{Conv, ConvRegions, Products};
 use det_post_ops::dense::conv_transpose::ConvTranspose;
 use det_post_ops::dense::gather::Gather;
 use det_post_ops::dense::grid_sample::GridSample;
+use det_post_ops::dense::linear_max::LinearMax;
 use det_post_ops::dense::matmul::{MatMul, MatMulRegions};
 use det_post_ops::dense::pointwise::Program;
 use det_post_ops::dense::pool::Pool;
@@ -56,6 +57,17 @@ pub enum Kind {
         num_products: usize,
         /// Weights.
         num_weights: usize,
+    },
+    /// The largest of groups of rows of a product.
+    LinearMax {
+        /// Weights, activation.
+        layer: Box<LinearMax>,
+        /// Rows.
+        input: Region,
+        /// A row for each group.
+        output: Region,
+        /// Multiplications.
+        num_products: usize,
     },
     /// A pooling.
     Pool {
@@ -217,6 +229,7 @@ impl Kind {
                 [scales, shifts, input, output].into_iter().for_each(call);
             }
             Self::Pool { input, output, .. }
+            | Self::LinearMax { input, output, .. }
             | Self::Resize { input, output, .. }
             | Self::Reduce { input, output, .. }
             | Self::ArgMax { input, output, .. } => [input, output].into_iter().for_each(call),
@@ -230,6 +243,7 @@ impl Kind {
             Self::Conv { .. } => "conv",
             Self::Transposed { .. } => "conv_transpose",
             Self::MatMul { .. } => "matmul",
+            Self::LinearMax { .. } => "linear_max",
             Self::Pool { .. } => "pool",
             Self::Resize { .. } => "resize",
             Self::Pointwise(jobs) if jobs.iter().all(|job| job.program.is_copy()) => "copy",
@@ -270,7 +284,9 @@ impl Kind {
                 cost.flop = 2 * num_weights * pixels;
                 cost.bytes += num_weights * if conv.products() == Products::F16 { 2 } else { 4 };
             }
-            Self::Transposed { num_products, .. } => cost.flop = 2 * num_products,
+            Self::Transposed { num_products, .. } | Self::LinearMax { num_products, .. } => {
+                cost.flop = 2 * num_products;
+            }
             Self::MatMul { num_products, num_weights, .. } => {
                 cost.flop = 2 * num_products;
                 cost.bytes += 2 * num_weights;

@@ -10,6 +10,7 @@ use det_post_ops::dense::gather::cuda::Gathers;
 use det_post_ops::dense::grid_sample::cuda::GridSampling;
 use det_post_ops::dense::layer_norm::LayerNorm;
 use det_post_ops::dense::layer_norm::cuda::LayerNorms;
+use det_post_ops::dense::linear_max::cuda::DeviceLinearMax;
 use det_post_ops::dense::matmul::cuda::DeviceMatMul;
 use det_post_ops::dense::pointwise::Job;
 use det_post_ops::dense::pointwise::cuda::Pointwise;
@@ -41,6 +42,7 @@ enum Layer {
     Conv(Box<DeviceConv>),
     Transposed(DeviceConvTranspose),
     MatMul(DeviceMatMul),
+    LinearMax(DeviceLinearMax),
     Other,
 }
 
@@ -129,6 +131,9 @@ impl DenseRunner {
             Kind::MatMul { product, regions, .. } => {
                 DeviceMatMul::new(&arena, product, regions).map(Layer::MatMul)
             }
+            Kind::LinearMax { layer, .. } => {
+                DeviceLinearMax::new(&arena, layer).map(Layer::LinearMax)
+            }
             _ => Ok(Layer::Other),
         };
         let layers = network.plan.steps().iter().map(layer).collect::<Result<_>>()?;
@@ -156,6 +161,9 @@ impl DenseRunner {
                 (_, Layer::Conv(conv)) => conv.enqueue(arena),
                 (_, Layer::Transposed(conv)) => conv.enqueue(arena),
                 (_, Layer::MatMul(product)) => product.enqueue(arena),
+                (Kind::LinearMax { input, output, .. }, Layer::LinearMax(layer)) => {
+                    layer.enqueue(arena, input, output)
+                }
                 (Kind::Pool { pool, input, output }, _) => {
                     operations.pool.enqueue(arena, pool, input, output)
                 }
@@ -195,8 +203,11 @@ impl DenseRunner {
                 }
                 // Their layers are above.
                 (
-                    Kind::Conv { .. } | Kind::Transposed { .. } | Kind::MatMul { .. },
-                    Layer::Other,
+                    Kind::Conv { .. }
+                    | Kind::Transposed { .. }
+                    | Kind::MatMul { .. }
+                    | Kind::LinearMax { .. },
+                    _,
                 ) => Ok(()),
             }
             .map_err(|error| {

@@ -3,7 +3,7 @@
 
 use super::instruction::Place;
 use super::kernels::{
-    ELEMENT, InstructionArgs, JobArgs, Jobs, MAX_JOBS, NEIGHBOURS, PointwiseArgs,
+    ELEMENT, Elements, InstructionArgs, JobArgs, Jobs, MAX_JOBS, NEIGHBOURS, PointwiseArgs,
     THREADS_PER_BLOCK, TRANSPOSED, code,
 };
 use super::{
@@ -18,9 +18,10 @@ use det_post_types::{ElementType, Result};
 
 const MAX_TENSORS: usize = MAX_SOURCES + MAX_TARGETS;
 
-/// The loaded kernel.
+/// The loaded kernels.
 pub struct Pointwise {
     jobs: Kernel<Jobs>,
+    elements: Kernel<Elements>,
 }
 
 /// The tensors of a job.
@@ -30,12 +31,12 @@ struct Tensors<'a> {
 }
 
 impl Pointwise {
-    /// Loads the kernel.
+    /// Loads the kernels.
     ///
     /// # Errors
-    /// `Device` when this build has no such kernel.
+    /// `Device` when this build has no such kernels.
     pub fn load(device: &CudaDevice) -> Result<Self> {
-        Ok(Self { jobs: device.kernel()? })
+        Ok(Self { jobs: device.kernel()?, elements: device.kernel()? })
     }
 
     /// Queues a program on windows of the same dims.
@@ -84,7 +85,10 @@ impl Pointwise {
         }
         let args = PointwiseArgs { jobs: all, num_jobs: jobs.len() as u32, reserved: 0 };
         let grid = Grid { num_blocks: [end_block, 1], threads_per_block: THREADS_PER_BLOCK };
-        self.jobs.enqueue_dependent(arena.stream(), grid, args)
+        match jobs.iter().any(|job| job.shape == NEIGHBOURS) {
+            true => self.jobs.enqueue_dependent(arena.stream(), grid, args),
+            false => self.elements.enqueue_dependent(arena.stream(), grid, args),
+        }
     }
 }
 

@@ -73,7 +73,7 @@ pub struct JobArgs<'a> {
 
 mirrors!(JobArgs<'_>, "dense/pointwise.cu", "Job");
 
-/// The parameter of `dense_pointwise_jobs`.
+/// The parameter of `dense_pointwise_*`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PointwiseArgs<'a> {
@@ -196,12 +196,15 @@ fn is_aligned(is_address_aligned: bool, strides: &[u32]) -> bool {
     is_address_aligned && strides.iter().all(|stride| stride.is_multiple_of(VECTOR as u32))
 }
 
-fn check(kernel: &str, args: &PointwiseArgs<'_>, grid: &Grid) -> Result<()> {
+fn check(kernel: &str, args: &PointwiseArgs<'_>, grid: &Grid, has_neighbours: bool) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
     let num_jobs = args.num_jobs as usize;
     let mut end = Some(0_u32);
     for job in &args.jobs[..num_jobs.min(MAX_JOBS)] {
         job.check(kernel)?;
+        if job.shape == NEIGHBOURS && !has_neighbours {
+            return Err(refused(kernel, "a job of neighbours"));
+        }
         end = end.zip(job.num_blocks()).and_then(|(end, own)| end.checked_add(own));
         if end != Some(job.end_block) {
             return Err(refused(kernel, &format!("a job ends at block {}", job.end_block)));
@@ -213,22 +216,32 @@ fn check(kernel: &str, args: &PointwiseArgs<'_>, grid: &Grid) -> Result<()> {
     Ok(())
 }
 
-/// `dense_pointwise_jobs`.
-pub struct Jobs;
+macro_rules! pointwise {
+    ($($spec:ident: $name:literal, $has_neighbours:literal;)+) => {$(
+        #[doc = concat!("`", $name, "`.")]
+        pub struct $spec;
 
-// SAFETY: `PointwiseArgs` mirrors the kernel's struct. A block is of one job (the ends are
-// checked). An item of it, or an element of a tile, is below the number of items, with indices
-// below the dimensions (their product is checked): the elements that it reads and writes are within
-// what the slices were checked to have, at addresses of their alignment. Operands beyond the
-// registers are taken modulo the number of constants, and results modulo the number of registers.
-// No block waits for another.
-unsafe impl KernelSpec for Jobs {
-    const NAME: &'static str = "dense_pointwise_jobs";
-    type Args<'a> = PointwiseArgs<'a>;
-    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-        check(Self::NAME, args, grid)
-    }
+        // SAFETY: `PointwiseArgs` mirrors the kernels' struct. A block is of one job (the ends are
+        // checked), which is none of neighbours where the kernel has no place for them (checked). An
+        // item of it, or an element of a tile, is below the number of items, with indices below the
+        // dimensions (their product is checked): the elements that it reads and writes are within
+        // what the slices were checked to have, at addresses of their alignment. Operands beyond the
+        // registers are taken modulo the number of constants, and results modulo the number of
+        // registers. No block waits for another.
+        unsafe impl KernelSpec for $spec {
+            const NAME: &'static str = $name;
+            type Args<'a> = PointwiseArgs<'a>;
+            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+                check(Self::NAME, args, grid, $has_neighbours)
+            }
+        }
+
+        // SAFETY: the kernels wait before they read or write anything but their parameters.
+        unsafe impl DependentKernel for $spec {}
+    )+};
 }
 
-// SAFETY: the kernel waits before it reads or writes anything but its parameters.
-unsafe impl DependentKernel for Jobs {}
+pointwise! {
+    Jobs: "dense_pointwise_jobs", true;
+    Elements: "dense_pointwise_elements", false;
+}

@@ -1,10 +1,10 @@
 //! The CUDA implementation of [`softmax`](super::softmax()): one launch.
 
 use super::Softmax;
-use super::kernels::{MAX_SHORT, Rows, SHORT_THREADS, Short, SoftmaxArgs};
+use super::kernels::{MAX_SHORT, Rows, SHORT_THREADS, Short16, Short32, SoftmaxArgs};
 use crate::dense::Region;
 use crate::dense::arena::{Arena, InPlace, check_disjoint};
-use crate::dense::launch::{Source, Target, check_floats, row_grid};
+use crate::dense::launch::{Source, Target, check_floats, is_aligned, row_grid};
 use crate::dense::layout::RowLayout;
 use crate::device::cuda::{CudaDevice, Grid, Kernel};
 use det_post_types::{ElementType, Result};
@@ -12,7 +12,8 @@ use det_post_types::{ElementType, Result};
 /// The loaded kernels.
 pub struct Softmaxes {
     rows: Kernel<Rows>,
-    short: Kernel<Short>,
+    short_16: Kernel<Short16>,
+    short_32: Kernel<Short32>,
 }
 
 impl Softmaxes {
@@ -21,7 +22,7 @@ impl Softmaxes {
     /// # Errors
     /// `Device` when this build has no such kernels.
     pub fn load(device: &CudaDevice) -> Result<Self> {
-        Ok(Self { rows: device.kernel()?, short: device.kernel()? })
+        Ok(Self { rows: device.kernel()?, short_16: device.kernel()?, short_32: device.kernel()? })
     }
 
     /// Queues the softmax of a tensor of f16 or f32 to one of either.
@@ -51,6 +52,9 @@ impl Softmaxes {
         let of_weights = weights_or_input.region().window.strides();
         let strides = [source.strides(), target.strides(), of_weights];
         let layout = RowLayout::new(source.dims(), &[softmax.axis], strides)?;
+        let (kept, row) = layout.strides[0].split_at(layout.dims.num_kept as usize);
+        let is_vector =
+            row[0] == 1 && is_aligned(input.bytes().is_aligned_to(16), kept.iter().copied());
         let args = SoftmaxArgs {
             source: Source::new(&input, layout.strides[0]),
             weights: weights
@@ -59,12 +63,16 @@ impl Softmaxes {
             dims: layout.dims,
             is_log: u32::from(softmax.is_log),
             is_fast: u32::from(output.element() == ElementType::F16),
+            is_vector: u32::from(is_vector),
+            reserved: 0,
         };
-        if args.dims.len <= MAX_SHORT && !softmax.is_log {
-            let num_blocks = [args.dims.num_rows.div_ceil(SHORT_THREADS), 1];
-            let grid = Grid { num_blocks, threads_per_block: SHORT_THREADS };
-            return self.short.enqueue_dependent(arena.stream(), grid, args);
+        let num_blocks = [args.dims.num_rows.div_ceil(SHORT_THREADS), 1];
+        let grid = Grid { num_blocks, threads_per_block: SHORT_THREADS };
+        let (stream, len) = (arena.stream(), args.dims.len);
+        match MAX_SHORT.map(|most| len <= most && !softmax.is_log) {
+            [true, _] => self.short_16.enqueue_dependent(stream, grid, args),
+            [_, true] => self.short_32.enqueue_dependent(stream, grid, args),
+            _ => self.rows.enqueue_dependent(stream, row_grid(&args.dims), args),
         }
-        self.rows.enqueue_dependent(arena.stream(), row_grid(&args.dims), args)
     }
 }

@@ -1,6 +1,6 @@
 //! The parameters of `kernels/dense/softmax.cu`.
 
-use crate::dense::launch::{RowDims, Source, Target, check_rows, reach};
+use crate::dense::launch::{RowDims, Source, Target, check_rows, is_aligned, reach};
 use crate::device::cuda::{
     DependentKernel, Grid, KernelSpec, check_threads, kernel_constant, mirrors, refused,
 };
@@ -8,8 +8,8 @@ use det_post_types::Result;
 
 /// Threads per block, a short row each.
 pub const SHORT_THREADS: u32 = kernel_constant!("dense/softmax.cu", "kShortThreads");
-/// The most values of a short row.
-pub const MAX_SHORT: u32 = 32;
+/// The most values of a short row of either kernel.
+pub const MAX_SHORT: [u32; 2] = [16, 32];
 
 /// The parameter of `dense_softmax_*`.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,10 @@ pub struct SoftmaxArgs<'a> {
     pub is_log: u32,
     /// Whether exponentials are within the precision of f16.
     pub is_fast: u32,
+    /// Whether the elements of a short row are neighbours at addresses of 16 bytes.
+    pub is_vector: u32,
+    /// Padding.
+    pub reserved: u32,
 }
 
 mirrors!(SoftmaxArgs<'_>, "dense/softmax.cu", "Args");
@@ -46,10 +50,18 @@ fn check(kernel: &str, args: &SoftmaxArgs<'_>, grid: &Grid) -> Result<()> {
     check_lens(kernel, args)
 }
 
-fn check_short(kernel: &str, args: &SoftmaxArgs<'_>, grid: &Grid) -> Result<()> {
+fn check_short(kernel: &str, args: &SoftmaxArgs<'_>, grid: &Grid, most: u32) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, SHORT_THREADS)?;
     args.dims.check(kernel)?;
-    let fits = args.dims.len <= MAX_SHORT
+    let (kept, row) = args.source.strides.split_at(args.dims.num_kept as usize);
+    let is_vector = row.first() == Some(&1)
+        && args.dims.num_kept + 1 == args.dims.rank
+        && is_aligned(
+            args.source.bytes.is_aligned_to(16),
+            kept.iter().map(|&stride| stride as usize),
+        );
+    let fits = args.dims.len <= most
+        && (is_vector || args.is_vector == 0)
         && grid.num_blocks == [args.dims.num_rows.div_ceil(SHORT_THREADS), 1];
     if !fits {
         return Err(refused(kernel, &format!("{grid:?} for rows of {}", args.dims.len)));
@@ -58,7 +70,7 @@ fn check_short(kernel: &str, args: &SoftmaxArgs<'_>, grid: &Grid) -> Result<()> 
 }
 
 macro_rules! softmax {
-    ($($spec:ident: $name:literal, $check:ident;)+) => {$(
+    ($($spec:ident: $name:literal, $check:expr;)+) => {$(
         #[doc = concat!("`", $name, "`.")]
         pub struct $spec;
 
@@ -80,5 +92,6 @@ macro_rules! softmax {
 
 softmax! {
     Rows: "dense_softmax_rows", check;
-    Short: "dense_softmax_short", check_short;
+    Short16: "dense_softmax_short_16", |kernel, args, grid| check_short(kernel, args, grid, 16);
+    Short32: "dense_softmax_short_32", |kernel, args, grid| check_short(kernel, args, grid, 32);
 }

@@ -211,6 +211,7 @@ impl Emitter<'_> {
             Operation::Convolution(conv) => self.convolution(node, conv),
             Operation::Transposed(conv) => self.transposed(node, conv),
             Operation::Product(epilogue) => self.product(node, epilogue),
+            Operation::LinearMax { activation } => self.linear_max(node, *activation),
             Operation::Pool(pool) => self.pool(node, pool),
             Operation::Resize(resize) => self.resize(node, resize),
             Operation::Program(instructions) => self.program(node, instructions),

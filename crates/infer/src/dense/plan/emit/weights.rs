@@ -6,10 +6,12 @@ use det_post_ops::dense::conv::{Conv, ConvParameters, ConvRegions, Geometry, Pro
 use det_post_ops::dense::conv_transpose::{
     ConvTranspose, ConvTransposeParameters, TransposeGeometry,
 };
+use det_post_ops::dense::linear_max::LinearMax;
 use det_post_ops::dense::matmul::{MatMul, MatMulRegions, RightWeights};
 use det_post_ops::dense::{Activation, Epilogue, Region, Residual, Window};
 
 use super::{Emitter, failed};
+use crate::dense::function::Function;
 use crate::dense::graph::{self, Id, Node};
 use crate::dense::plan::{Kind, Precision, Role};
 use det_post_types::{ElementType, Result};
@@ -195,6 +197,36 @@ impl Emitter<'_> {
                 let regions = MatMulRegions { left, right: None, residual, output };
                 let (product, num_weights) = (Box::new(product), weights.len());
                 self.push(node, Kind::MatMul { product, regions, num_products, num_weights });
+                Ok(())
+            }
+            Err(error) => failed(node, error.message()),
+        }
+    }
+
+    pub(super) fn linear_max(&mut self, node: &Node, activation: Option<Function>) -> Result<()> {
+        let (input, output) = (self.region(node, node.inputs[0])?, self.output(node, 0)?);
+        let (weights, bias) = (self.constant(node, 1)?, self.constant(node, 2)?);
+        let epilogue = graph::Epilogue { activation, residual: None };
+        let activation = self.epilogue(node, &epilogue)?.activation;
+        let (&[groups, _, inputs], &[_, outputs]) =
+            (input.window.dims(), self.graph.shape(node.inputs[1]))
+        else {
+            return failed(node, "no groups of rows");
+        };
+        let Some(window) = output.window.reshape(&[groups, outputs]) else {
+            return failed(node, &format!("an output of {:?}", output.window.dims()));
+        };
+        let right = RightWeights {
+            num_inputs: inputs,
+            num_outputs: outputs,
+            weights: &weights,
+            bias: Some(&bias),
+        };
+        match LinearMax::new(&right, activation) {
+            Ok(layer) => {
+                let (layer, output) = (Box::new(layer), Region { window, ..output });
+                let num_products = input.window.len() * outputs;
+                self.push(node, Kind::LinearMax { layer, input, output, num_products });
                 Ok(())
             }
             Err(error) => failed(node, error.message()),
