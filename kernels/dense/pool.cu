@@ -46,20 +46,21 @@ struct Taps {
     }
 };
 
-template <uint32_t kWidth, typename T>
+template <uint32_t kWidth, bool kIsAverage, typename T>
 __device__ void pool(const Args& args) {
+    // Taps whose loads are on their way at once.
+    constexpr uint32_t kTaps = kWidth == 1 ? 11 : 5;
     dense::Cell cell;
     if (!dense::find_cell<kWidth>(args.dims, blockIdx.x * kThreads + threadIdx.x, cell)) return;
     const Taps rows(args, 0, cell.y), columns(args, 1, cell.x);
-    const bool is_average = args.is_average != 0;
     float values[kWidth];
 #pragma unroll
-    for (uint32_t i = 0; i < kWidth; ++i) values[i] = is_average ? 0.0f : -INFINITY;
+    for (uint32_t i = 0; i < kWidth; ++i) values[i] = kIsAverage ? 0.0f : -INFINITY;
     const auto& strides = args.source.strides;
     const uint32_t first = cell.n * strides[0] + cell.c * strides[1];
     for (uint32_t ky = rows.first; ky < rows.end; ++ky) {
         const uint32_t row = first + rows.position(ky, args.dilations[0]) * strides[2];
-#pragma unroll 5
+#pragma unroll kTaps
         for (uint32_t kx = columns.first; kx < columns.end; ++kx) {
             float taps[kWidth];
             dense::load_floats<T>(args.source,
@@ -69,7 +70,7 @@ __device__ void pool(const Args& args) {
                 const float value = taps[i];
                 // Not fmaxf, which drops NaN.
                 const bool is_larger = value > values[i] || value != value;
-                values[i] = is_average ? values[i] + value : is_larger ? value : values[i];
+                values[i] = kIsAverage ? values[i] + value : is_larger ? value : values[i];
             }
         }
     }
@@ -80,17 +81,23 @@ __device__ void pool(const Args& args) {
     uint32_t words[kWidth];
 #pragma unroll
     for (uint32_t i = 0; i < kWidth; ++i) {
-        const float value = is_average ? values[i] / static_cast<float>(count) : values[i];
+        const float value = kIsAverage ? values[i] / static_cast<float>(count) : values[i];
         words[i] = __float_as_uint(value);
     }
     dense::store_words(args.target, cell.offset(args.target.strides), words);
+}
+
+template <uint32_t kWidth, bool kIsAverage>
+__device__ void pool(const Args& args) {
+    args.source.element == dense::kF16 ? pool<kWidth, kIsAverage, __half>(args)
+                                       : pool<kWidth, kIsAverage, float>(args);
 }
 
 template <uint32_t kWidth>
 __device__ void pool(const Args& args) {
     pdl::trigger();
     pdl::wait();
-    args.source.element == dense::kF16 ? pool<kWidth, __half>(args) : pool<kWidth, float>(args);
+    args.is_average != 0 ? pool<kWidth, true>(args) : pool<kWidth, false>(args);
 }
 
 }  // namespace dense_pool
