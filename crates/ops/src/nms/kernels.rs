@@ -9,7 +9,8 @@ pub struct NmsSettings {
     /// IoU above which a box suppresses another; of the linear decay, that from
     /// which it lowers a score.
     pub iou_threshold: f32,
-    /// Candidates at or below it are not eligible, if `has_score_threshold`.
+    /// Candidates at or below it are not eligible, if `has_score_threshold`: an argument of mmcv. The
+    /// threshold of a channel is applied where boxes are decoded.
     pub score_threshold: f32,
     /// Added to widths and heights.
     pub offset: f32,

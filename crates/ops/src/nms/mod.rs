@@ -21,9 +21,10 @@
 //!   angle is not finite. Others are neither kept nor suppress anything.
 //! - `keep` is cleared, then receives the survivors, best first, by their
 //!   positions in the slice of candidates.
-//! - The result is exactly the sequential greedy one: a candidate is suppressed
-//!   if a kept candidate that ranks above suppresses it. A spatial hash grid
-//!   finds neighbours, which changes the time and not the result.
+//! - Greedy kinds give exactly the sequential result: a candidate is suppressed
+//!   if a kept candidate that ranks above suppresses it; [`fast`], [`bev_fast`]
+//!   and [`soft`] state theirs. A spatial hash grid finds neighbours, which
+//!   changes the time and not the result.
 //! - Every candidate is processed. [`Workspace`] and `keep` allocate only for
 //!   more candidates than ever before; on the device the capacity is fixed.
 
