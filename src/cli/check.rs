@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::fingerprint::Fingerprint;
+use super::fingerprint::{self, Fingerprint};
 use super::ros_args::RosArguments;
 use super::{ConfigArguments, ExitStatus, stdout};
 use crate::config::{
@@ -23,6 +23,9 @@ use det_post_types::{Dim, Error, ErrorKind, Result, TensorSpec, input_file};
 pub(super) struct CheckArguments {
     #[command(flatten)]
     config: ConfigArguments,
+    /// A parameter file, as `replay` takes it.
+    #[arg(short, long = "config", value_name = "YAML")]
+    config_files: Vec<PathBuf>,
     /// Prints the effective configuration as JSON, with the hashes of its files and a key that
     /// changes when either does.
     #[arg(long, conflicts_with = "encoder")]
@@ -62,6 +65,7 @@ pub(super) fn check(arguments: &CheckArguments, ros: &RosArguments) -> Result<Ex
         }
     }
     let ConfigArguments { files, overrides, like } = &arguments.config;
+    let files = &[&files[..], &arguments.config_files].concat();
     if let [file] = &files[..]
         && let Some(text) = described(file)?
     {
@@ -74,6 +78,12 @@ pub(super) fn check(arguments: &CheckArguments, ros: &RosArguments) -> Result<Ex
     if arguments.json {
         stdout::print(&Fingerprint::of(&config)?.to_json()?)?;
         return Ok(ExitStatus::Done);
+    }
+    for (parameter, path) in fingerprint::missing_files(&config)? {
+        tracing::warn!(
+            "{parameter}: {} is not there: no channel can run without it",
+            path.display()
+        );
     }
     let mut text = config.to_yaml();
     for channel in &config.channels {
@@ -95,6 +105,9 @@ pub(super) fn check(arguments: &CheckArguments, ros: &RosArguments) -> Result<Ex
     stdout::print(&text)?;
     Ok(ExitStatus::Done)
 }
+
+/// Class names of a network in words; the parameter file has all.
+const MAX_SHOWN_CLASSES: usize = 8;
 
 /// A file that is no parameter file in words: a network with its tensors and the heads that fit, a head
 /// with its kind and classes. `None` for any other.
@@ -119,6 +132,13 @@ fn network_in_words(path: &Path) -> Result<String> {
     let (heads, metadata) = fitting_heads(path);
     let escaped = |text: &str| shown(text.to_owned(), LineBreaks::Escaped);
     let mut text = format!("{}\n", path.display());
+    text += &match &heads[..] {
+        [] => "  heads of cameras that fit: none; a head file describes others\n  (docs/tutorials/your-network.md), networks of \
+               clouds are named in a parameter file\n"
+            .into(),
+        [head] => format!("  head that fits: {head}\n"),
+        heads => format!("  heads that fit: {}; name one: -p camera.head:=NAME\n", heads.join(", ")),
+    };
     for (side, tensors) in [("input", &metadata.inputs), ("output", &metadata.outputs)] {
         for tensor in tensors {
             text += &format!("  {side}: {}\n", escaped(&tensor.to_string()));
@@ -132,7 +152,12 @@ fn network_in_words(path: &Path) -> Result<String> {
     }
     match &metadata.class_names {
         Some(Ok(names)) => {
-            text += &format!("  classes: {}: {}\n", names.len(), escaped(&names.join(", ")));
+            let more = match names.len().saturating_sub(MAX_SHOWN_CLASSES) {
+                0 => String::new(),
+                more => format!(" … and {more} more"),
+            };
+            let first = &names[..names.len().min(MAX_SHOWN_CLASSES)];
+            text += &format!("  classes: {}: {}{more}\n", names.len(), escaped(&first.join(", ")));
         }
         Some(Err(reason)) => text += &format!("  class names are not used: {reason}\n"),
         None => {}
@@ -143,15 +168,12 @@ fn network_in_words(path: &Path) -> Result<String> {
     if metadata.is_end_to_end {
         text += "  outputs are final boxes (end2end)\n";
     }
-    text += &match &heads[..] {
-        [] => "  heads of cameras that fit: none; a head file describes others (docs/tutorials/your-network.md)\n".into(),
-        [head] => format!(
-            "  head that fits: {head}\n  det_post replay RECORDING --model {} runs it; det_post check --model prints its \
-             parameters\n",
-            path.display()
-        ),
-        heads => format!("  heads that fit: {}; name one: -p camera.head:=NAME\n", heads.join(", ")),
-    };
+    if let [_] = &heads[..] {
+        text += &format!(
+            "to run it, or to see its parameters:\n  det_post replay RECORDING --model {path}\n  det_post check --model {path}\n",
+            path = path.display()
+        );
+    }
     Ok(text)
 }
 

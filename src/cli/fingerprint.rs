@@ -72,6 +72,24 @@ impl Fingerprint {
     }
 }
 
+/// The files that parameters name and that are not there.
+///
+/// # Errors
+/// `Config` when the parameters have no form in JSON.
+pub(super) fn missing_files(config: &Config) -> Result<Vec<(String, PathBuf)>> {
+    let mut missing = Vec::new();
+    for (name, value) in parameters(config)?.iter().filter(|(name, _)| names_files(name)) {
+        let paths = match value {
+            Value::Array(paths) => &paths[..],
+            path => std::slice::from_ref(path),
+        };
+        let paths = paths.iter().filter_map(Value::as_str).filter(|path| !path.is_empty());
+        let paths = paths.map(PathBuf::from).filter(|path| !path.exists());
+        missing.extend(paths.map(|path| (name.clone(), path)));
+    }
+    Ok(missing)
+}
+
 /// The effective parameters by their full names.
 fn parameters(config: &Config) -> Result<Map<String, Value>> {
     let tree: Value = serde_yaml::from_str(&config.to_yaml()).map_err(|e| {

@@ -14,7 +14,7 @@ pub(super) struct OneModel {
     #[arg(long, value_name = "ONNX", conflicts_with_all = ["config", "like"])]
     model: Option<PathBuf>,
     /// The topic of that channel. The default is the only topic of images in the recording.
-    #[arg(long, value_name = "TOPIC", requires = "model")]
+    #[arg(long, value_name = "TOPIC", requires = "model", conflicts_with_all = ["config", "like"])]
     topic: Option<String>,
 }
 
@@ -40,16 +40,42 @@ impl OneModel {
                 return Err(usage(format!("--topic is missing; {allowed}")));
             }
         };
-        let Some(found) = topics.iter().find(|found| found.name == topic) else {
-            let allowed = listed(&of_images, &names(topics, is_cloud));
-            return Err(usage(format!("--topic {topic} is not in the recording; {allowed}")));
+        let allowed = || {
+            let meant = match &of_images[..] {
+                [only] => format!("; did you mean {only}?"),
+                _ => String::new(),
+            };
+            format!("{}{meant}", listed(&of_images, &names(topics, is_cloud)))
         };
+        let Some(found) = topics.iter().find(|found| found.name == topic) else {
+            return Err(usage(format!("--topic {topic} is not in the recording; {}", allowed())));
+        };
+        if !is_image(found) && !is_cloud(found) {
+            let message = format!("--topic {topic} carries {}; {}", found.type_name, allowed());
+            return Err(usage(message));
+        }
         let channel = if is_cloud(found) { "lidar" } else { "camera" };
         let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
         Ok(vec![
             format!("{channel}.input:={}", quoted(topic)),
             format!("{channel}.model_path:={}", quoted(path)),
         ])
+    }
+
+    /// The error of a configuration, which says what the channel is called where an override names
+    /// another.
+    pub(super) fn with_name(&self, error: Error, overrides: &[String]) -> Error {
+        let names_channel = |key: &String| key.starts_with("camera.") || key.starts_with("lidar.");
+        let is_meant = |key: &&String| key.contains('.') && !names_channel(key);
+        match overrides.iter().find(is_meant).filter(|_| self.is_given()) {
+            Some(other) if error.kind() == ErrorKind::Config => {
+                let message = format!(
+                    "-p {other}: the channel of --model is called `camera`, or `lidar` for a topic of clouds"
+                );
+                usage(message).with_source(error)
+            }
+            _ => error,
+        }
     }
 
     /// Whether a network is given.

@@ -1,6 +1,6 @@
 //! `det_post replay`: a recorded drive in, detections out.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::replay::{
     LogTime, Rate, Replay, ReplayFiles, ReplayFrame, ReplayOptions, Report, Slice,
 };
 use det_post_ops::device::Device;
-use det_post_types::{DeviceChoice, Error, ErrorKind, Result};
+use det_post_types::{DeviceChoice, Error, ErrorKind, Result, Stamp};
 
 /// Arguments of `det_post replay`.
 #[derive(Debug, clap::Args)]
@@ -113,6 +113,27 @@ fn parse_rate(text: &str) -> std::result::Result<Rate, String> {
     }
 }
 
+/// What is wrong with a part that has no time in common with the recording.
+fn beyond([from, to]: [Option<LogTime>; 2], [first, last]: [Stamp; 2]) -> Option<String> {
+    let at = |time: Option<LogTime>| match time {
+        Some(LogTime::At(stamp)) => Some(stamp),
+        Some(LogTime::AfterStart(duration)) => {
+            let nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
+            Some(Stamp::from_nanos(first.nanos().saturating_add(nanos)))
+        }
+        None => None,
+    };
+    let is_beyond =
+        at(from).is_some_and(|from| from > last) || at(to).is_some_and(|to| to <= first);
+    let seconds = (last.nanos() - first.nanos()) as f64 * 1e-9;
+    is_beyond.then(|| {
+        format!(
+            "--from, --to: no time of the recording is in this part; it goes from {first} to {last}, {seconds:.3} s; \
+             `--from +5` counts from its start"
+        )
+    })
+}
+
 fn parse_warm_up(text: &str) -> std::result::Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds.ok_or_else(|| "a warm-up is a number of seconds, 0 or above".into())
@@ -124,6 +145,13 @@ pub(super) fn replay(arguments: &ReplayArguments, ros: &RosArguments) -> Result<
     if let Some(out) = arguments.out.as_ref().filter(|out| out.exists() && !out.is_dir()) {
         let message = format!("cannot make {}: it is a file; allowed: a folder", out.display());
         return Err(Error::new(ErrorKind::Io, "outputs", message));
+    }
+    if arguments.out.as_ref().is_some_and(|out| is_same_folder(out, &arguments.bag)) {
+        let message = format!(
+            "--out {} is the folder of the recording; allowed: another folder",
+            arguments.bag.display()
+        );
+        return Err(Error::new(ErrorKind::Usage, "outputs", message));
     }
     let mut config = configuration(arguments, ros)?;
     let mut gpus = Vec::new();
@@ -141,6 +169,7 @@ pub(super) fn replay(arguments: &ReplayArguments, ros: &RosArguments) -> Result<
         ..ReplayOptions::default()
     };
     let replay = Replay::open(&arguments.bag, &config, options)?;
+    let span = replay.span();
     drop(gpus);
     let create = |out: &PathBuf| ReplayFiles::create(out, &replay, arguments.images);
     let mut files = arguments.out.as_ref().map(create).transpose()?;
@@ -155,8 +184,14 @@ pub(super) fn replay(arguments: &ReplayArguments, ros: &RosArguments) -> Result<
         files.finish(&report)?;
     }
     observer.finish()?;
-    if report.read.num_messages == 0 {
+    let has_messages = report.read.num_messages > 0;
+    if !has_messages {
         tracing::warn!("the recording, or the part of it, has no message of the channels' topics");
+    }
+    if let Some((first, last)) = span.filter(|_| !has_messages && !report.is_interrupted())
+        && let Some(text) = beyond([from, to], [first, last])
+    {
+        return Err(Error::new(ErrorKind::Usage, "arguments", text));
     }
     let found = tally.to_text(rate == Rate::Max);
     if report.is_interrupted() {
@@ -188,8 +223,14 @@ fn configuration(arguments: &ReplayArguments, ros: &RosArguments) -> Result<Conf
     if has_none && !model.is_given() {
         return Err(one_model::advice(bag)?);
     }
-    let overrides = [model.overrides(bag)?, overrides.clone()].concat();
-    Ok(like.load(config, &overrides, ros)?.with_topics(&ros.remaps))
+    let all = [model.overrides(bag)?, overrides.clone()].concat();
+    let loaded = like.load(config, &all, ros).map_err(|error| model.with_name(error, overrides))?;
+    Ok(loaded.with_topics(&ros.remaps))
+}
+
+fn is_same_folder(a: &Path, b: &Path) -> bool {
+    let canonical = |path: &Path| path.canonicalize().ok().filter(|path| path.is_dir());
+    canonical(a).is_some_and(|a| Some(a) == canonical(b))
 }
 
 /// Runs a replay and shows its progress; also counts what is found.

@@ -221,9 +221,23 @@ pub(super) fn origin_of(path: &Path) -> Origin {
 /// The text of a file of at most [`MAX_BYTES`].
 pub(super) fn read_file(path: &Path) -> Result<String> {
     input_file::read_text(path, MAX_BYTES).map_err(|error| {
-        Error::new(ErrorKind::Config, "config", format!("cannot read {}", path.display()))
-            .with_source(error)
+        let message =
+            format!("cannot read {} as a parameter file{}", path.display(), what_is(path));
+        Error::new(ErrorKind::Config, "config", message).with_source(error)
     })
+}
+
+/// What a file is by its name, where it is none of parameters.
+fn what_is(path: &Path) -> &'static str {
+    match path.extension().and_then(|end| end.to_str()) {
+        Some("onnx") => ": a network goes behind --model, or into `NAME.model_path`",
+        Some("mcap" | "db3") => ": a recording goes to `det_post inspect` or `det_post replay`",
+        Some("safetensors") => ": weights go into `NAME.weights_path`",
+        _ if path.join("metadata.yaml").is_file() => {
+            ": a recording goes to `det_post inspect` or `det_post replay`"
+        }
+        _ => "",
+    }
 }
 
 /// Splits `key:=value` or `node:key:=value`.

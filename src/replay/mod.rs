@@ -189,6 +189,12 @@ impl Replay {
         self.channels.iter().map(ReplayChannel::config)
     }
 
+    /// The log times of the first and the last message, as the recording declares them.
+    pub fn span(&self) -> Option<(Stamp, Stamp)> {
+        let (first, duration) = self.feed.reader.start_time().zip(self.feed.reader.duration())?;
+        Some((first, slice::after(first, duration)))
+    }
+
     /// Messages of the channels' inputs in the recording, where it says how many and all are
     /// read.
     pub fn num_messages(&self) -> Option<u64> {

@@ -152,7 +152,7 @@ pub(super) fn before(stamp: Stamp, duration: Duration) -> Stamp {
     Stamp::from_nanos(stamp.nanos().saturating_sub(nanos))
 }
 
-fn after(stamp: Stamp, duration: Duration) -> Stamp {
+pub(super) fn after(stamp: Stamp, duration: Duration) -> Stamp {
     let nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
     Stamp::from_nanos(stamp.nanos().saturating_add(nanos))
 }

@@ -53,6 +53,23 @@ fn a_network_needs_no_parameter_file() {
     typed("replay -c config/demo.param.yaml TOWN", 0, &["found   lidar: "]);
     let only = ["has no topic /wrong", "did you mean `camera.input:=/camera_0/image`?"];
     typed(&format!("replay TOWN {CAMERA} -p camera.input:=/wrong"), 2, &only);
+    let not_both = ["'--topic <TOPIC>' cannot be used with '--config <YAML>'"];
+    typed("replay TOWN -c config/demo.param.yaml --topic /wrong", 2, &not_both);
+    let other_type = ["--topic /tf_static carries", "did you mean /camera_0/image?"];
+    typed("replay TOWN --model models/camera.onnx --topic /tf_static", 2, &other_type);
+    let named = ["the channel of --model is called `camera`"];
+    typed("replay TOWN --model models/camera.onnx -p front.score_threshold:=0.5", 2, &named);
+    let into_itself = ["is the folder of the recording; allowed: another folder"];
+    typed("replay TOWN --model models/camera.onnx --out TOWN", 2, &into_itself);
+    let beyond = ["no time of the recording is in this part", "`--from +5` counts from its start"];
+    typed("replay TOWN --model models/camera.onnx --from 5 --to 6", 2, &beyond);
+    typed("replay TOWN --model models/camera.onnx --from +5", 2, &beyond);
+    typed("inspect models/camera.onnx", 2, &["is not a recording: it starts with"]);
+    typed(
+        "inspect FOLDER",
+        2,
+        &["is not a recording: it has no metadata.yaml", "; recordings in it:"],
+    );
     file(folder.path(), "out.txt", "");
     let no_folder = ["out.txt: it is a file; allowed: a folder"];
     typed("replay TOWN --model models/camera.onnx --out FOLDER/out.txt", 1, &no_folder);
@@ -69,6 +86,15 @@ fn check_takes_any_file() {
     typed("check --model models/camera.onnx", 0, &["head: demo_camera", "camera.onnx"]);
     typed("check config/heads/yolox.yaml", 0, &["a head file", "camera, `yolox`; 80 classes"]);
     typed("check config/demo.param.yaml", 0, &["head: demo_camera"]);
+    typed("check -c config/demo.param.yaml", 0, &["head: demo_camera"]);
+    let not_there = ["WARN", "camera.model_path:", "nowhere.onnx is not there"];
+    typed(
+        "check -p camera.input:=/x -p camera.model_path:=nowhere.onnx -p camera.head:=yolox",
+        0,
+        &not_there,
+    );
+    let no_text = ["as a parameter file: a network goes behind --model"];
+    typed("check -c models/camera.onnx", 2, &no_text);
     typed("check no/such.onnx", 1, &["cannot read no/such.onnx"]);
     let once = "ERROR sparse_network: models/camera.onnx: no sparse convolution";
     typed("check --encoder models/camera.onnx", 1, &[once]);

@@ -71,7 +71,9 @@ impl FromStr for DeviceChoice {
             ("cpu", _) => Ok(Self::Cpu),
             (_, Some(ordinal)) => Ok(Self::Cuda(ordinal)),
             _ => {
-                let message = format!("found {text:?}; allowed: auto, cpu, cuda:N");
+                let meant = matches!(text, "cuda" | "gpu" | "cuda0" | "0");
+                let meant = if meant { "; did you mean cuda:0?" } else { "" };
+                let message = format!("found {text:?}; allowed: auto, cpu, cuda:N{meant}");
                 Err(Error::new(ErrorKind::Config, "device", message))
             }
         }

@@ -363,11 +363,13 @@ fn what_is_no_recording_is_refused_by_name() {
     let at = |name: &str| directory.path().join(name);
     std::fs::write(at("empty.mcap"), b"").unwrap();
     std::fs::write(at("text.mcap"), b"hello, this is text").unwrap();
+    std::fs::write(at("note.txt"), b"a note").unwrap();
     std::fs::write(at("whole.mcap.zstd"), [0x28, 0xb5, 0x2f, 0xfd, 0]).unwrap();
     std::fs::write(at("ros_1.bag"), b"#ROSBAG V2.0\nE").unwrap();
     for (name, kind, part) in [
         ("empty.mcap", ErrorKind::DamagedBag, "is empty (0 bytes)"),
         ("text.mcap", ErrorKind::DamagedBag, "starts with 'hello, this is t'"),
+        ("note.txt", ErrorKind::Usage, "is not a recording: it starts with 'a note'"),
         ("whole.mcap.zstd", ErrorKind::Encoding, "`zstd -d "),
         ("ros_1.bag", ErrorKind::Encoding, "`rosbags-convert --src "),
         ("absent.mcap", ErrorKind::Io, "cannot open"),

@@ -29,6 +29,24 @@ pub(super) struct Files {
 /// Device and inode.
 type FileId = (u64, u64);
 
+/// The folders of recordings in a folder, in words: the first ones.
+pub(super) fn recordings_below(path: &Path) -> String {
+    const MAX_SHOWN: usize = 5;
+    let is_recording = |folder: &PathBuf| {
+        folder.is_dir() && names_in(folder).is_ok_and(|names| !names.is_empty())
+            || folder.join("metadata.yaml").is_file()
+    };
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten().take(MAX_FILES);
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_recording).collect();
+    found.sort();
+    let shown = found.iter().take(MAX_SHOWN).map(|folder| format!(" {}", folder.display()));
+    match found.len() {
+        0 => String::new(),
+        num if num > MAX_SHOWN => format!("; recordings in it:{} …", shown.collect::<String>()),
+        _ => format!("; recordings in it:{}", shown.collect::<String>()),
+    }
+}
+
 impl Files {
     /// The files of the recording at `path`: those that `metadata.yaml` of the
     /// directory lists, else all its `.mcap` and `.db3` files in the order of

@@ -124,8 +124,9 @@ impl BagReader {
     ///
     /// [`ErrorKind::Io`] when `path` cannot be read, [`ErrorKind::Encoding`]
     /// when the recording is compressed by file or by message,
-    /// [`ErrorKind::DamagedBag`] when nothing of it is readable (empty, not a
-    /// recording, all files missing). Other damage is reported by
+    /// [`ErrorKind::Usage`] when it is no recording by name and contents,
+    /// [`ErrorKind::DamagedBag`] when nothing of it is readable (empty, its
+    /// first bytes lost, all files missing). Other damage is reported by
     /// [`Self::next_message`] after the readable messages.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_with(path, &ReadOptions::default())
@@ -153,8 +154,16 @@ impl BagReader {
         }
         lost.reverse();
         if sources.is_empty() {
-            return Err(lost.pop().unwrap_or_else(|| {
-                damaged(format!("{} names no file of a recording", path.display()))
+            return Err(lost.pop().unwrap_or_else(|| match metadata {
+                Some(_) => damaged(format!("{} names no file of a recording", path.display())),
+                None => {
+                    let message = format!(
+                        "{} is not a recording: it has no metadata.yaml, .mcap or .db3 file{}",
+                        path.display(),
+                        files::recordings_below(path)
+                    );
+                    Error::new(ErrorKind::Usage, "bag", message)
+                }
             }));
         }
         let mut topics = merge_topics(&mut sources, metadata.as_ref());

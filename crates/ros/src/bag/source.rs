@@ -76,11 +76,15 @@ impl Source {
         } else if start.is_empty() {
             return Err(damaged(format!("{} is empty (0 bytes)", path.display())));
         } else {
-            return Err(damaged(format!(
+            let message = format!(
                 "{} is not a recording: it starts with '{}', which is neither MCAP nor sqlite3",
                 path.display(),
                 start.escape_ascii()
-            )));
+            );
+            // A file with the name of one may have lost its first bytes.
+            let is_named_so = path.extension().is_some_and(|end| end == "mcap" || end == "db3");
+            let kind = if is_named_so { ErrorKind::DamagedBag } else { ErrorKind::Usage };
+            return Err(Error::new(kind, "bag", message));
         };
         if options.is_stopped() {
             let message = format!("stopped while opening {}", path.display());
