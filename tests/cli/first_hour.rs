@@ -55,8 +55,8 @@ fn a_network_needs_no_parameter_file() {
     typed(&format!("replay TOWN {CAMERA} -p camera.input:=/wrong"), 2, &only);
     let not_both = ["'--topic <TOPIC>' cannot be used with '--config <YAML>'"];
     typed("replay TOWN -c config/demo.param.yaml --topic /wrong", 2, &not_both);
-    let other_type = ["--topic /tf_static carries", "did you mean /camera_0/image?"];
-    typed("replay TOWN --model models/camera.onnx --topic /tf_static", 2, &other_type);
+    let other_type = ["--topic /camera_0/camera_info carries", "did you mean /camera_0/image?"];
+    typed("replay TOWN --model models/camera.onnx --topic /camera_0/camera_info", 2, &other_type);
     let named = ["the channel of --model is called `camera`"];
     typed("replay TOWN --model models/camera.onnx -p front.score_threshold:=0.5", 2, &named);
     let into_itself = ["is the folder of the recording; allowed: another folder"];
