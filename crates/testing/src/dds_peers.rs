@@ -42,15 +42,13 @@ pub struct PeerProcess {
 impl PeerProcess {
     /// CycloneDDS in a domain, ready; `None`, and said so, when it is not there.
     pub fn cyclone(domain: u16, fragments: Fragments) -> Option<Self> {
-        let Ok(python) = std::env::var("DET_POST_PEER_PYTHON") else {
-            skip(Need::Peers, "DET_POST_PEER_PYTHON is not set");
-            return None;
+        let python = match python() {
+            Ok(python) => python,
+            Err(reason) => {
+                skip(Need::Peers, reason);
+                return None;
+            }
         };
-        let has = Command::new(&python).args(["-c", "import cyclonedds"]).output().unwrap();
-        if !has.status.success() {
-            skip(Need::Peers, format_args!("{python} has no cyclonedds"));
-            return None;
-        }
         let sizes = match fragments {
             Fragments::Large => {
                 "<MaxMessageSize>65500B</MaxMessageSize><FragmentSize>4000B</FragmentSize>"
@@ -61,7 +59,7 @@ impl PeerProcess {
             "<CycloneDDS><Domain id=\"any\"><General>{INTERFACE}{sizes}</General>{DISCOVERY}\
              </Domain></CycloneDDS>"
         );
-        let mut command = Command::new(&python);
+        let mut command = Command::new(python);
         command.arg("-B").arg(peers_folder().join("dds_peer.py"));
         command.arg(domain.to_string()).env("CYCLONEDDS_URI", settings);
         Some(Self::start(&mut command, "\"ready\""))
@@ -131,6 +129,18 @@ fn peers_folder() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = ["tests/peers", "../../tests/peers"].map(|folder| package.join(folder));
     folders.into_iter().find(|folder| folder.is_dir()).unwrap()
+}
+
+/// A Python that has CycloneDDS, looked for once; the reason why there is none.
+fn python() -> Result<&'static str, &'static str> {
+    static PYTHON: OnceLock<Result<String, String>> = OnceLock::new();
+    let find = || {
+        let unset = |_| "DET_POST_PEER_PYTHON is not set".to_owned();
+        let python = std::env::var("DET_POST_PEER_PYTHON").map_err(unset)?;
+        let has = Command::new(&python).args(["-c", "import cyclonedds"]).output().unwrap();
+        if has.status.success() { Ok(python) } else { Err(format!("{python} has no cyclonedds")) }
+    };
+    PYTHON.get_or_init(find).as_deref().map_err(String::as_str)
 }
 
 /// The program, compiled once for each text of it; the reason why there is none.

@@ -277,7 +277,6 @@ mod tests {
         let mut buffers = Buffers::new();
         let index = sockets.receivers.len() - 1;
         for (len, at_most) in [(100, BATCH), (50_000, 1 + BATCH_BYTES / 50_000)] {
-            // No more than fits in a socket's buffer.
             let count = if len > 1000 { 20 } else { 150_u8 };
             for number in 0..count {
                 sender.send_to(&vec![number; len], default[0]).unwrap();
@@ -295,8 +294,11 @@ mod tests {
                     bytes[0]
                 }));
             }
-            assert_eq!(came, (0..count).collect::<Vec<u8>>());
-            assert_eq!(largest, at_most.min(count.into()), "{len} bytes");
+            // A system whose buffers are small drops the last ones.
+            let num = came.len().min(count.into());
+            assert_eq!(came, (0..count).take(num).collect::<Vec<u8>>());
+            assert!(num == usize::from(count) || len > 1000, "{num} of {count} came");
+            assert_eq!(largest, at_most.min(num), "{len} bytes");
         }
     }
 }
