@@ -67,11 +67,12 @@ impl Turn {
         self._held = None;
     }
 
-    /// Waits for so long or longer, in which all tests may run.
+    /// Waits for so long or longer, in which all tests may run; none does afterwards, when the
+    /// test measures how long something takes.
     pub fn rest(&mut self, time: Duration) {
         self.end();
         std::thread::sleep(time);
-        self._held = Some(Held::shared());
+        self._held = Some(Held::alone());
     }
 
     /// A middleware that is called `node`.
