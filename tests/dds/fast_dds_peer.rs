@@ -1,92 +1,32 @@
 //! A peer in another process that is Fast DDS, set up as ROS 2 does it.
 
+use super::dds_peers::PeerProcess;
 use super::peer::{PATIENCE, dds_type};
-use super::require::{Need, skip};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
-
-const SOURCE: &str = include_str!("../peers/fast_dds_peer.cpp");
-
-/// The program, compiled once for each text of it; the reason why there is none.
-fn program() -> Result<&'static Path, &'static str> {
-    static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    PROGRAM.get_or_init(compile).as_deref().map_err(String::as_str)
-}
-
-fn compile() -> Result<PathBuf, String> {
-    if !Path::new("/usr/include/fastdds/dds/domain/DomainParticipant.hpp").exists() {
-        return Err("no headers of Fast DDS (Debian: libfastrtps-dev)".to_owned());
-    }
-    let mut hasher = DefaultHasher::new();
-    SOURCE.hash(&mut hasher);
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let program = folder.join(format!("fast_dds_peer-{:016x}", hasher.finish()));
-    if program.exists() {
-        return Ok(program);
-    }
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/fast_dds_peer.cpp");
-    let partial = program.with_extension(std::process::id().to_string());
-    let compiled = Command::new("c++")
-        .args(["-std=c++17", "-O1", source, "-lfastrtps", "-lfastcdr", "-o"])
-        .arg(&partial)
-        .output();
-    let Ok(compiled) = compiled else { return Err("no c++".to_owned()) };
-    let messages = String::from_utf8_lossy(&compiled.stderr);
-    assert!(compiled.status.success(), "the peer does not compile: {messages}");
-    std::fs::rename(&partial, &program).unwrap();
-    Ok(program)
-}
+use std::time::Duration;
 
 /// The process, which ends when this is dropped.
-pub struct FastDdsPeer {
-    process: Child,
-    commands: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
-}
+pub struct FastDdsPeer(PeerProcess);
 
 impl FastDdsPeer {
     /// A peer in a domain; `None`, and said so, when there is no Fast DDS.
     pub fn start(domain: u16) -> Option<Self> {
-        let program = match program() {
-            Ok(program) => program,
-            Err(reason) => {
-                skip(Need::FastDds, reason);
-                return None;
-            }
-        };
-        let mut process = Command::new(program)
-            .arg(domain.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let commands = process.stdin.take();
-        let answers = BufReader::new(process.stdout.take().unwrap());
-        let mut peer = Self { process, commands, answers };
-        assert_eq!(peer.finish(), "ready");
-        Some(peer)
+        PeerProcess::fast_dds(domain).map(Self)
     }
 
     /// Number of its process.
     pub fn id(&self) -> u32 {
-        self.process.id()
+        self.0.id()
     }
 
     /// Starts a command; `finish` gives its answer.
     pub fn begin(&mut self, command: &str) {
-        writeln!(self.commands.as_mut().unwrap(), "{command}").unwrap();
+        self.0.begin(command);
     }
 
     /// The answer to the command that was begun.
     pub fn finish(&mut self) -> String {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).unwrap();
-        let answer = line.trim_end().strip_prefix("ok").unwrap_or_else(|| panic!("{line:?}"));
-        answer.trim_start().to_owned()
+        let line = self.0.finish();
+        line.strip_prefix("ok").unwrap_or_else(|| panic!("{line:?}")).trim_start().to_owned()
     }
 
     /// Does a command.
@@ -142,19 +82,6 @@ impl FastDdsPeer {
         let seconds = patience.as_secs_f64();
         let answer = self.ask(&format!("call {service} {dds_type} {request} {seconds}"));
         (!answer.is_empty()).then(|| from_hex(&answer))
-    }
-}
-
-impl Drop for FastDdsPeer {
-    fn drop(&mut self) {
-        self.commands = None;
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while self.process.try_wait().unwrap().is_none() {
-            if Instant::now() > deadline {
-                self.process.kill().unwrap();
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
     }
 }
 

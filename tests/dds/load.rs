@@ -2,7 +2,7 @@
 
 use super::memory::resident;
 use super::one_input_slot::{next_stamp, one_input_slot};
-use super::peer::{Turn, events, turn, wait_until, with};
+use super::peer::{Turn, events, turn_alone, wait_until, with};
 use det_post::runtime::arrivals::{Arrivals, NUM_ARRIVING};
 use det_post_ops::device::PayloadMemory;
 use det_post_ros::middleware::{
@@ -94,6 +94,9 @@ fn receive(arrived: &Arc<Mutex<Arrived>>) -> Receiver {
         match received {
             Ok(Received::Image { header, payload: ImagePayload::Raw(image) }) => {
                 arrived.take(header, image.data());
+            }
+            Ok(Received::Image { header, payload: ImagePayload::Compressed(file) }) => {
+                arrived.take(header, file.data);
             }
             Ok(Received::Cloud { header, view }) => arrived.take(header, view.data()),
             Ok(other) => panic!("{other:?}"),
@@ -207,7 +210,7 @@ fn report(sensor: Sensor, arrived: &Mutex<Arrived>, duration: Duration) -> usize
 
 #[test]
 fn a_camera_and_a_lidar_arrive_whole() {
-    let turn = turn();
+    let turn = turn_alone();
     let duration = Duration::from_secs(4);
     let Some(run) = run(&turn, duration, Reliability::Reliable) else { return };
     for (sensor, arrived) in &run.sensors {
@@ -216,11 +219,47 @@ fn a_camera_and_a_lidar_arrive_whole() {
     assert_eq!(num_threads(), 0, "threads are left");
 }
 
+/// As many streams of compressed 1080p as a vehicle has cameras, by one peer.
+#[test]
+fn fourteen_compressed_cameras_arrive_whole() {
+    const NUM_CAMERAS: usize = 14;
+    const NUM_FRAMES: usize = 30;
+    let turn = turn_alone();
+    let Some(mut peer) = turn.peer() else { return };
+    let mut middleware = turn.middleware("det_post");
+    let qos = Qos { reliability: Reliability::Reliable, depth: DEPTH, ..Qos::SENSOR_DATA };
+    let topics: Vec<String> = (0..NUM_CAMERAS).map(|i| format!("/camera_{i}/image")).collect();
+    let mut cameras = Vec::new();
+    for topic in &topics {
+        let arrived: Arc<Mutex<Arrived>> = Arc::default();
+        let kind = InputKind::CompressedImage;
+        let subscription = middleware.subscribe(topic, kind, qos, receive(&arrived)).unwrap();
+        cameras.push((subscription, arrived));
+    }
+    let patient = json!({"reliable": true, "patient": true});
+    for topic in &topics {
+        peer.writer(topic, InputKind::CompressedImage.type_name(), &patient, 1);
+    }
+    let sample = json!({"header": {"frame_id": "camera"}, "format": "jpeg"});
+    let late = peer.ask(&json!({"op": "stream", "ids": topics, "count": NUM_FRAMES, "hz": 10.0,
+        "size": 400_000, "sample": sample}));
+    let num_arrived = || -> usize {
+        cameras.iter().map(|(_, arrived)| arrived.lock().unwrap().numbers.len()).sum()
+    };
+    wait_until("all frames", || num_arrived() >= NUM_CAMERAS * NUM_FRAMES);
+    println!("{} frames, the last sent {late} s late", num_arrived());
+    let expected: Vec<u64> = (0..NUM_FRAMES as u64).collect();
+    for ((_, arrived), topic) in cameras.iter().zip(&topics) {
+        let arrived = arrived.lock().unwrap();
+        assert_eq!((&arrived.numbers, &arrived.refused), (&expected, &Vec::new()), "{topic}");
+    }
+}
+
 /// Images of several datagrams are put together in the slot's memory: the copy from the socket's
 /// buffer is the only one.
 #[test]
 fn large_messages_arrive_in_the_memory_of_the_slot() {
-    let turn = turn();
+    let turn = turn_alone();
     let Some(mut sender) = turn.peer() else { return };
     let mut middleware = turn.middleware("det_post");
     let (writer, mut reader, closer) = one_input_slot();
@@ -304,7 +343,7 @@ fn ages_at_channel(turn: &Turn, sensor: Sensor, num_frames: u64) -> Option<Vec<f
 #[test]
 #[ignore = "measures for two minutes"]
 fn the_middleware_adds_less_than_a_millisecond() {
-    let turn = turn();
+    let turn = turn_alone();
     for sensor in [CAMERA, LIDAR] {
         let num_frames = (10.0 * sensor.hz) as u64;
         let mut medians = [Vec::new(), Vec::new()];
@@ -336,7 +375,7 @@ fn the_middleware_adds_less_than_a_millisecond() {
 #[test]
 #[ignore = "takes ten minutes"]
 fn soak() {
-    let turn = turn();
+    let turn = turn_alone();
     let seconds = std::env::var("DET_POST_SOAK_SECONDS").map_or(600, |text| text.parse().unwrap());
     let duration = Duration::from_secs(seconds);
     let Some(run) = run(&turn, duration, Reliability::BestEffort) else { return };

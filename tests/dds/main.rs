@@ -3,8 +3,8 @@
 //! program that is compiled here.
 //!
 //! `DET_POST_PEER_PYTHON` names a Python that has `cyclonedds`; Fast DDS is that of the
-//! system. Without them the tests say that they were skipped. They run one after the other, each in a
-//! domain of its own.
+//! system. Without them the tests say that they were skipped. Each runs in a
+//! separate domain; those that measure run one after the other.
 
 #![cfg(feature = "dds")]
 #![allow(
@@ -17,6 +17,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+
+#[path = "../../crates/testing/src/dds_peers.rs"]
+mod dds_peers;
 
 use common::{
     drive, memory, one_input_slot, recording, replay, require, session, shared_data, surround_rig,

@@ -166,7 +166,7 @@ impl Site {
 fn a_node_that_stood_still_is_matched_again() {
     let Some(mut site) = Site::new() else { return };
     let paused = Paused::start(&[site.program.id()]);
-    std::thread::sleep(PAUSE);
+    site.turn.rest(PAUSE);
     // The peers have given it up.
     site.assert_matched(0, Duration::from_secs(1));
     drop(paused);
@@ -190,7 +190,7 @@ fn peers_that_stood_still_are_matched_again() {
     publishers(&mut observer, num_peers);
     let processes = site.fast.iter().map(FastDdsPeer::id).chain([site.cyclone.id()]);
     let paused = Paused::start(&Vec::from_iter(processes));
-    std::thread::sleep(PAUSE);
+    site.turn.rest(PAUSE);
     // The node has given them up.
     publishers(&mut observer, 0.0);
     drop(paused);
@@ -204,5 +204,6 @@ fn peers_that_stood_still_are_matched_again() {
 fn a_killed_node_leaves_the_graph() {
     let Some(mut site) = Site::new() else { return };
     signal(site.program.id(), "-KILL");
+    site.turn.end();
     site.assert_matched(0, KILLED);
 }

@@ -6,22 +6,11 @@ use det_post_ros::middleware::{
 };
 use det_post_ros::{NodeName, Remaps};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use super::common::domain::Domain;
-use super::require::{Need, skip};
-
-/// Loopback alone, without multicast, in fragments that one datagram holds.
-const CYCLONEDDS: &str = "<CycloneDDS><Domain id=\"any\"><General>\
-    <Interfaces><NetworkInterface name=\"lo\"/></Interfaces><AllowMulticast>false</AllowMulticast>\
-    <MaxMessageSize>65500B</MaxMessageSize><FragmentSize>4000B</FragmentSize></General>\
-    <Discovery><Peers><Peer address=\"127.0.0.1\"/></Peers><ParticipantIndex>auto</ParticipantIndex>\
-    <MaxAutoParticipantIndex>20</MaxAutoParticipantIndex></Discovery>\
-    <Internal><SocketReceiveBufferSize min=\"default\" max=\"10MB\"/></Internal>\
-    </Domain></CycloneDDS>";
+use super::dds_peers::{Fragments, PeerProcess};
 
 /// How long anything is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -30,18 +19,62 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Turn {
     pub domain: u16,
     _domain: Domain,
-    _turn: MutexGuard<'static, ()>,
+    _held: Option<Held>,
 }
 
-/// Waits for this test's turn.
+/// Tests that measure threads, memory or time have this process for themselves.
+static TURNS: RwLock<()> = RwLock::new(());
+
+enum Held {
+    Shared { _guard: RwLockReadGuard<'static, ()> },
+    Alone { _guard: RwLockWriteGuard<'static, ()> },
+}
+
+impl Held {
+    fn shared() -> Self {
+        Self::Shared { _guard: TURNS.read().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    fn alone() -> Self {
+        Self::Alone { _guard: TURNS.write().unwrap_or_else(PoisonError::into_inner) }
+    }
+}
+
+/// Waits for this test's turn, beside others.
 pub fn turn() -> Turn {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let domain = Domain::reserve();
-    Turn { domain: domain.id, _domain: domain, _turn }
+    Turn::new(Held::shared())
+}
+
+/// Waits for this test's turn, in which no other test runs.
+pub fn turn_alone() -> Turn {
+    Turn::new(Held::alone())
 }
 
 impl Turn {
+    fn new(held: Held) -> Self {
+        let domain = Domain::reserve();
+        Self { domain: domain.id, _domain: domain, _held: Some(held) }
+    }
+
+    /// Another domain, in the same turn.
+    pub fn elsewhere(&self) -> Self {
+        let domain = Domain::reserve();
+        Self { domain: domain.id, _domain: domain, _held: None }
+    }
+
+    /// Lets all tests run from now on: what is left only waits for other processes.
+    pub fn end(&mut self) {
+        self._held = None;
+    }
+
+    /// Waits for so long or longer, in which all tests may run; none does afterwards, when the
+    /// test measures how long something takes.
+    pub fn rest(&mut self, time: Duration) {
+        self.end();
+        std::thread::sleep(time);
+        self._held = Some(Held::alone());
+    }
+
     /// A middleware that is called `node`.
     pub fn middleware(&self, node: &str) -> DdsMiddleware {
         self.middleware_in("", node, Remaps::default())
@@ -57,63 +90,27 @@ impl Turn {
 
     /// A peer; `None`, and said so, when there is no implementation.
     pub fn peer(&self) -> Option<Peer> {
-        let Ok(python) = std::env::var("DET_POST_PEER_PYTHON") else {
-            skip(Need::Peers, "DET_POST_PEER_PYTHON is not set");
-            return None;
-        };
-        let has = Command::new(&python).args(["-c", "import cyclonedds"]).output().unwrap();
-        if !has.status.success() {
-            skip(Need::Peers, format_args!("{python} has no cyclonedds"));
-            return None;
-        }
-        Some(Peer::start(&python, self.domain))
+        PeerProcess::cyclone(self.domain, Fragments::Large).map(Peer)
     }
 }
 
 /// The process, which ends when this is dropped.
-pub struct Peer {
-    process: Child,
-    commands: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
-}
+pub struct Peer(PeerProcess);
 
 impl Peer {
-    fn start(python: &str, domain: u16) -> Self {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/dds_peer.py");
-        let mut process = Command::new(python)
-            .args(["-B", script, &domain.to_string()])
-            .env("CYCLONEDDS_URI", CYCLONEDDS)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let commands = process.stdin.take();
-        let answers = BufReader::new(process.stdout.take().unwrap());
-        let mut peer = Self { process, commands, answers };
-        assert_eq!(peer.answer(), json!("ready"));
-        peer
-    }
-
     /// Number of its process.
     pub fn id(&self) -> u32 {
-        self.process.id()
-    }
-
-    fn answer(&mut self) -> Value {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).unwrap();
-        assert!(!line.is_empty(), "the peer is gone");
-        serde_json::from_str(&line).unwrap()
+        self.0.id()
     }
 
     /// Starts a command; `finish` gives its answer.
     pub fn begin(&mut self, command: &Value) {
-        writeln!(self.commands.as_mut().unwrap(), "{command}").unwrap();
+        self.0.begin(&command.to_string());
     }
 
     /// The answer to the command that was begun.
     pub fn finish(&mut self) -> Value {
-        let answer = self.answer();
+        let answer: Value = serde_json::from_str(&self.0.finish()).unwrap();
         assert!(answer["error"].is_null(), "{answer}");
         answer["ok"].clone()
     }
@@ -168,19 +165,6 @@ pub fn with(mut value: Value, more: &Value) -> Value {
         value[key] = field.clone();
     }
     value
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        self.commands = None;
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while self.process.try_wait().unwrap().is_none() {
-            if Instant::now() > deadline {
-                self.process.kill().unwrap();
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
 }
 
 /// The calls of a receiver or a watcher so far, as text or as values.

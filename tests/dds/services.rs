@@ -266,21 +266,33 @@ fn parameters_of_every_type_are_set() {
 fn a_client_that_discovers_late_gets_its_response() {
     let turn = turn();
     // Once alone with the service, once with another client that is ready.
-    for with_other in [false, true] {
-        for seconds in [0.0001, 0.01, 0.1, 0.5] {
-            let Some(mut peer) = turn.peer() else { return };
-            let mut middleware = turn.middleware("det_post");
-            middleware.serve(Box::new(answer)).unwrap();
-            let mut other = turn.peer().filter(|_| with_other);
-            if let Some(other) = &mut other {
-                let told = call(other, "get_state", "lifecycle_msgs/srv/GetState", &json!({}));
-                assert_eq!(told["current_state"]["id"], json!(13));
-            }
-            let told = peer.ask(&json!({"op": "call", "service": "/det_post/get_state",
-                "hasty": seconds, "type": "lifecycle_msgs/srv/GetState", "request": {}}));
-            assert_eq!(told["current_state"]["id"], json!(13), "{seconds} s, {with_other}");
+    let late_by = |seconds: f64, with_other: bool| {
+        let turn = turn.elsewhere();
+        let Some(mut peer) = turn.peer() else { return };
+        let mut middleware = turn.middleware("det_post");
+        middleware.serve(Box::new(answer)).unwrap();
+        let mut other = if with_other { turn.peer() } else { None };
+        if let Some(other) = &mut other {
+            let told = call(other, "get_state", "lifecycle_msgs/srv/GetState", &json!({}));
+            assert_eq!(told["current_state"]["id"], json!(13));
         }
-    }
+        let told = peer.ask(&json!({"op": "call", "service": "/det_post/get_state",
+            "hasty": seconds, "type": "lifecycle_msgs/srv/GetState", "request": {}}));
+        assert_eq!(told["current_state"]["id"], json!(13), "{seconds} s, {with_other}");
+    };
+    std::thread::scope(|scope| {
+        for with_other in [false, true] {
+            let late_by = &late_by;
+            // The name of the test, for what it skips.
+            let name = std::thread::current().name().unwrap_or_default().to_owned();
+            let run = move || {
+                for seconds in [0.0001, 0.01, 0.1, 0.5] {
+                    late_by(seconds, with_other);
+                }
+            };
+            std::thread::Builder::new().name(name).spawn_scoped(scope, run).unwrap();
+        }
+    });
 }
 
 #[test]

@@ -183,11 +183,12 @@ class Peer:
         return ages
 
     def stream(self, command):
-        """Writes `count` frames at `hz`, the time of writing in the stamp, the number of the
-        frame in the first and last eight bytes of the data. Tells how late the last was."""
-        writer = self.endpoints[command["id"]]
+        """Writes `count` frames at `hz`, by one writer or by each of `ids`, the time of writing in
+        the stamp, the number of the frame in the first and last eight bytes of the data. Tells how
+        late the last was."""
+        writers = [self.endpoints[id] for id in command.get("ids") or [command["id"]]]
         size = command["size"]
-        raw, start = self.with_data(writer.topic.data_type, command["sample"], size)
+        raw, start = self.with_data(writers[0].topic.data_type, command["sample"], size)
         began = time.monotonic()
         for number in range(command["count"]):
             due = began + number / command["hz"]
@@ -195,7 +196,8 @@ class Peer:
             now = time.time_ns()
             raw[4:12] = (now // 10**9).to_bytes(4, "little") + (now % 10**9).to_bytes(4, "little")
             raw[start : start + 8] = raw[start + size - 8 : start + size] = number.to_bytes(8, "little")
-            assert ddspy_write(writer._ref, bytes(raw)) >= 0, f"frame {number} not written"
+            for writer in writers:
+                assert ddspy_write(writer._ref, bytes(raw)) >= 0, f"frame {number} not written"
         return time.monotonic() - due
 
     def with_data(self, kind, sample, size):

@@ -146,3 +146,36 @@ impl<T> Queue<T> {
         self.items.pop_front()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_map_refuses_or_evicts_and_counts() {
+        let mut map = Bounded::new(2);
+        assert!(map.insert(1, 'a') && map.insert(2, 'b') && map.insert(2, 'c'));
+        assert!(!map.insert(3, 'd'));
+        assert_eq!((map.len(), map.over, map.get(&3)), (2, 1, None));
+        let evicted = map.insert_evicting(4, 'e', |key, _| *key);
+        assert_eq!((evicted, map.len(), map.over), (Some((1, 'a')), 2, 2));
+        assert_eq!(map.insert_evicting(4, 'f', |key, _| *key), None);
+        assert_eq!((map.get(&4), map.over), (Some(&'f'), 2));
+        let mut none = Bounded::new(0);
+        assert!(!none.insert(1, 'a'));
+        assert_eq!((none.insert_evicting(1, 'a', |key, _| *key), none.len()), (None, 0));
+    }
+
+    #[test]
+    fn a_full_queue_replaces_or_refuses_and_counts() {
+        let mut queue = Queue::new(2);
+        assert_eq!((queue.push(1), queue.push(2), queue.push(3)), (None, None, Some(1)));
+        assert!(!queue.offer(4));
+        assert_eq!(
+            (queue.over, queue.pop(), queue.pop(), queue.pop()),
+            (2, Some(2), Some(3), None)
+        );
+        let mut none = Queue::new(0);
+        assert_eq!((none.push(1), none.over, none.pop()), (None, 1, None));
+    }
+}

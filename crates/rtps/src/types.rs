@@ -326,6 +326,9 @@ pub struct Statistics {
     pub unfinished_dropped: u64,
     /// Complete samples that newer ones replaced before they were taken.
     pub samples_replaced: u64,
+    /// Bytes that were copied from datagrams to samples, into memory of an
+    /// [`Assembler`] or of the participant: of a sample that arrives once, its length.
+    pub copied_bytes: u64,
     /// Events that were dropped because they were not taken.
     pub events_dropped: u64,
     /// Datagrams that were dropped because too many waited to be sent, or the system

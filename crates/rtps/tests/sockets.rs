@@ -8,18 +8,23 @@
     reason = "tests fail by panicking"
 )]
 
+#[path = "../../testing/src/dds_peers.rs"]
+mod dds_peers;
+#[path = "../../../tests/common/domain.rs"]
+mod domain;
 #[path = "../../testing/src/require.rs"]
 mod require;
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::any::Any;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use dds_peers::{Fragments, PeerProcess};
 use det_post_rtps::{
-    Durability, Event, History, Interfaces, Participant, ParticipantSettings, Qos, Reader,
-    ReaderSettings, Reliability, Sample, SampleIdentity, WriteOptions, Writer, WriterSettings,
+    Assembler, Durability, Event, Guid, History, Interfaces, Participant, ParticipantSettings, Qos,
+    Reader, ReaderSettings, Reliability, Sample, SampleData, SampleIdentity, Target, WriteOptions,
+    Writer, WriterSettings,
 };
 use serde_json::{Value, json};
 
@@ -27,21 +32,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const IMAGE: &str = "sensor_msgs::msg::dds_::Image_";
 
 /// A domain that no other test uses.
-struct Domain {
-    id: u16,
-    _held: TcpListener,
-}
+struct Domain(domain::Domain);
 
 impl Domain {
     fn reserve() -> Self {
-        static NEXT: AtomicU16 = AtomicU16::new(0);
-        let base = u16::try_from(std::process::id() % 89).unwrap();
-        let free = (0..89).find_map(|_| {
-            let id = 10 + (base + 7 * NEXT.fetch_add(1, Ordering::Relaxed)) % 89;
-            let held = TcpListener::bind(("127.0.0.1", 7400 + 250 * id)).ok()?;
-            Some(Self { id, _held: held })
-        });
-        free.unwrap()
+        Self(domain::Domain::reserve())
     }
 
     fn join(&self) -> Participant {
@@ -49,7 +44,7 @@ impl Domain {
             interfaces: Interfaces::Localhost,
             name: "test".to_owned(),
             user_data: b"enclave=/;".to_vec(),
-            ..ParticipantSettings::new(self.id)
+            ..ParticipantSettings::new(self.0.id)
         };
         Participant::join(settings).unwrap()
     }
@@ -160,46 +155,11 @@ fn wait_event(participant: &Participant, is_it: impl Fn(&Event) -> bool) -> Even
     panic!("the event does not come")
 }
 
-/// Loopback alone, without multicast.
-const CYCLONEDDS: &str = "<CycloneDDS><Domain id=\"any\"><General>\
-    <Interfaces><NetworkInterface name=\"lo\"/></Interfaces><AllowMulticast>false</AllowMulticast>\
-    <MaxMessageSize>65500B</MaxMessageSize><FragmentSize>4000B</FragmentSize></General>\
-    <Discovery><Peers><Peer address=\"127.0.0.1\"/></Peers><ParticipantIndex>auto</ParticipantIndex>\
-    <MaxAutoParticipantIndex>20</MaxAutoParticipantIndex></Discovery>\
-    <Internal><SocketReceiveBufferSize min=\"default\" max=\"10MB\"/></Internal>\
-    </Domain></CycloneDDS>";
-
-struct Peer {
-    process: Child,
-    commands: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
+struct Peer(PeerProcess);
 
 impl Peer {
-    fn start(domain: u16) -> Option<Self> {
-        let Ok(python) = std::env::var("DET_POST_PEER_PYTHON") else {
-            require::skip(require::Need::Peers, "DET_POST_PEER_PYTHON is not set");
-            return None;
-        };
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/peers/dds_peer.py");
-        let mut process = Command::new(python)
-            .args(["-B", script, &domain.to_string()])
-            .env("CYCLONEDDS_URI", std::env::var("CYCLONEDDS_URI").unwrap_or(CYCLONEDDS.to_owned()))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let commands = process.stdin.take().unwrap();
-        let answers = BufReader::new(process.stdout.take().unwrap());
-        let mut peer = Self { process, commands, answers };
-        assert_eq!(peer.answer()["ok"], json!(null));
-        Some(peer)
-    }
-
-    fn answer(&mut self) -> Value {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap()
+    fn start(domain: &Domain) -> Option<Self> {
+        PeerProcess::cyclone(domain.0.id, Fragments::Large).map(Self)
     }
 
     fn ask(&mut self, command: &Value) -> Value {
@@ -208,25 +168,18 @@ impl Peer {
     }
 
     fn begin(&mut self, command: &Value) {
-        writeln!(self.commands, "{command}").unwrap();
+        self.0.begin(&command.to_string());
     }
 
     fn finish(&mut self) -> Value {
-        let answer = self.answer();
+        let answer: Value = serde_json::from_str(&self.0.finish()).unwrap();
         assert!(answer["error"].is_null(), "{answer}");
         answer["ok"].clone()
     }
 
     fn signal(&self, name: &str) {
-        let id = self.process.id().to_string();
+        let id = self.0.id().to_string();
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -239,7 +192,7 @@ fn image() -> Value {
 fn samples_pass_between_cyclone_and_this_crate() {
     let domain = Domain::reserve();
     let here = domain.join();
-    let Some(mut peer) = Peer::start(domain.id) else { return };
+    let Some(mut peer) = Peer::start(&domain) else { return };
     for (name, is_reliable) in [("reliable", true), ("best_effort", false)] {
         let reliability = if is_reliable { RELIABLE } else { BEST_EFFORT };
         let qos = qos(reliability, Durability::Volatile);
@@ -284,13 +237,111 @@ fn samples_pass_between_cyclone_and_this_crate() {
     }
 }
 
+/// Buffers in which samples arrive; they are used again.
+type Pool = Arc<Mutex<Vec<Vec<u8>>>>;
+
+struct Buffers(Pool);
+
+struct Buffer {
+    bytes: Vec<u8>,
+    pool: Pool,
+}
+
+impl Assembler for Buffers {
+    fn target(&mut self, _: Guid, len: usize, _: &[u8]) -> Option<Box<dyn Target>> {
+        let mut bytes = self.0.lock().unwrap().pop()?;
+        bytes.resize(len, 0);
+        Some(Box::new(Buffer { bytes, pool: Arc::clone(&self.0) }))
+    }
+}
+
+impl Target for Buffer {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.pool.lock().unwrap().push(std::mem::take(&mut self.bytes));
+    }
+}
+
+/// User and system time of this process.
+fn processor_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    // Clock ticks of a hundredth of a second.
+    let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().unwrap()).sum();
+    Duration::from_millis(10 * ticks)
+}
+
+/// Receives images of 1080p from Cyclone into buffers of the caller; returns the processor time
+/// of each.
+fn cost_of_images(fragments: Fragments, count: u64, hz: f64) -> Option<Duration> {
+    let domain = Domain::reserve();
+    let mut peer = PeerProcess::cyclone(domain.0.id, fragments).map(Peer)?;
+    let here = domain.join();
+    let pool: Pool = Arc::new(Mutex::new(vec![Vec::new(); 12]));
+    let settings = ReaderSettings {
+        topic: "rt/image".to_owned(),
+        type_name: IMAGE.to_owned(),
+        qos: qos(RELIABLE, Durability::Volatile),
+        user_data: Vec::new(),
+        assembler: Some(Box::new(Buffers(pool))),
+    };
+    let reader = here.create_reader(settings).unwrap();
+    peer.ask(&json!({"op": "writer", "id": "w", "topic": "/image", "reliable": true,
+                     "patient": true, "type": "sensor_msgs/msg/Image"}));
+    peer.ask(&json!({"op": "matched", "id": "w", "count": 1, "timeout": 20}));
+    wait("matched", || reader.matched().len() == 1);
+    let before = (processor_time(), here.statistics());
+    peer.begin(&json!({"op": "stream", "id": "w", "count": count, "hz": hz,
+                       "size": 1920 * 1080 * 3, "sample": image()}));
+    let mut num_bytes = 0;
+    for _ in 0..count {
+        let sample = next(&reader);
+        assert!(matches!(sample.data, SampleData::Target(_)), "in memory of the participant");
+        num_bytes += sample.data.bytes().len() as u64;
+    }
+    peer.finish();
+    let after = (processor_time(), here.statistics());
+    // Nothing is copied twice: not to the reader's buffer, and not what is sent again.
+    assert_eq!(after.1.copied_bytes - before.1.copied_bytes, num_bytes);
+    Some((after.0 - before.0) / u32::try_from(count).unwrap())
+}
+
+#[test]
+fn an_image_is_copied_once_from_its_datagrams() {
+    cost_of_images(Fragments::Default, 10, 10.0);
+}
+
+/// In a release build.
+#[test]
+#[ignore = "measures for half a minute"]
+fn an_image_takes_little_processor_time() {
+    for fragments in [Fragments::Default, Fragments::Large] {
+        let Some(cost) = cost_of_images(fragments, 420, 30.0) else { return };
+        println!("{fragments:?}: {cost:.2?} of processor time an image of 6.2 MB");
+        assert!(cost < Duration::from_micros(14_500));
+    }
+}
+
 /// `DET_POST_STOPPED_SECONDS` sets how long the peer is stopped.
 #[test]
 #[ignore = "takes half a minute"]
 fn a_stopped_cyclone_matches_again() {
     let domain = Domain::reserve();
     let here = domain.join();
-    let Some(mut peer) = Peer::start(domain.id) else { return };
+    let Some(mut peer) = Peer::start(&domain) else { return };
     let qos = qos(RELIABLE, Durability::Volatile);
     let reader = reader(&here, "rt/in", qos);
     let writer = writer(&here, "rt/out", qos);

@@ -22,6 +22,10 @@ use crate::types::{EntityId, GuidPrefix};
 /// Datagrams that are taken from a socket before another socket's turn.
 const BATCH: usize = 64;
 
+/// Bytes after which a batch ends: what follows would push its first bytes out of a processor's
+/// cache before they are copied on.
+const BATCH_BYTES: usize = 512 << 10;
+
 /// No datagram is longer.
 const MAX_DATAGRAM: usize = 1 << 16;
 
@@ -131,8 +135,12 @@ impl Shared {
         let ready = state.core.take_ready();
         let wakers: Vec<Waker> =
             ready.iter().filter_map(|reader| state.wakers.get(reader).cloned()).collect();
+        let is_awaited = !ready.is_empty() || state.core.take_changed() || state.is_closed;
         drop(state);
-        self.changed.notify_all();
+        // Not for a part of a sample: most datagrams are one.
+        if is_awaited {
+            self.changed.notify_all();
+        }
         wakers.into_iter().for_each(Waker::wake);
         let unsent: u64 = datagrams.iter().map(|datagram| self.sockets.send(datagram)).sum();
         if unsent > 0 {
@@ -159,23 +167,24 @@ impl Shared {
         let mut buffers = Buffers::new();
         let mut deadline = Instant::now();
         loop {
-            let readable = self.sleep(deadline);
+            let mut readable: Vec<Option<usize>> =
+                self.sleep(deadline).into_iter().map(Some).collect();
+            if readable.is_empty() {
+                readable.push(None);
+            }
             for index in readable {
-                let count = buffers.fill(&self.sockets, index);
+                let count = index.map_or(0, |index| buffers.fill(&self.sockets, index));
                 let mut state = self.lock();
+                if state.is_closed {
+                    return;
+                }
                 let now = Instant::now();
                 for (bytes, from) in buffers.filled(count) {
                     state.core.handle(bytes, from, now);
                 }
-                state.core.tick(now);
+                deadline = state.core.tick(now);
                 self.finish(state);
             }
-            let mut state = self.lock();
-            if state.is_closed {
-                return;
-            }
-            deadline = state.core.tick(Instant::now());
-            self.finish(state);
         }
     }
 
@@ -199,37 +208,38 @@ impl Shared {
     }
 }
 
-/// Buffers for a batch of datagrams.
+/// A batch of datagrams, one after the other.
 struct Buffers {
     bytes: Vec<u8>,
-    filled: [(usize, SocketAddrV4); BATCH],
+    /// Of each its start, its end and its sender.
+    filled: [(usize, usize, SocketAddrV4); BATCH],
 }
 
 impl Buffers {
     fn new() -> Self {
-        let none = (0, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
-        Self { bytes: vec![0; BATCH * MAX_DATAGRAM], filled: [none; BATCH] }
+        let none = (0, 0, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+        Self { bytes: vec![0; BATCH_BYTES + MAX_DATAGRAM], filled: [none; BATCH] }
     }
 
     /// Receives a batch; returns how many datagrams.
     fn fill(&mut self, sockets: &Sockets, index: usize) -> usize {
         let Some(socket) = sockets.receivers.get(index) else { return 0 };
-        let mut count = 0;
-        for buffer in self.bytes.chunks_mut(MAX_DATAGRAM) {
-            match socket.recv_from(buffer) {
-                Ok((len, SocketAddr::V4(from))) => self.filled[count] = (len, from),
-                Ok(_) => continue,
-                Err(_) => break,
+        let (mut count, mut start) = (0, 0);
+        while count < BATCH
+            && start <= BATCH_BYTES
+            && let Ok((len, from)) = socket.recv_from(&mut self.bytes[start..start + MAX_DATAGRAM])
+        {
+            if let SocketAddr::V4(from) = from {
+                self.filled[count] = (start, start + len, from);
+                (count, start) = (count + 1, start + len);
             }
-            count += 1;
         }
         count
     }
 
     fn filled(&self, count: usize) -> impl Iterator<Item = (&[u8], SocketAddrV4)> {
-        let buffers = self.bytes.chunks(MAX_DATAGRAM);
-        let filled = self.filled.iter().take(count).zip(buffers);
-        filled.map(|((len, from), buffer)| (buffer.get(..*len).unwrap_or_default(), *from))
+        let filled = self.filled.iter().take(count);
+        filled.map(|(start, end, from)| (self.bytes.get(*start..*end).unwrap_or_default(), *from))
     }
 }
 
@@ -246,4 +256,49 @@ fn new_prefix() -> GuidPrefix {
         *byte ^= salt;
     }
     GuidPrefix(prefix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sockets::{self, Opened};
+    use super::*;
+    use crate::settings::Interfaces;
+    use std::net::UdpSocket;
+
+    /// Datagrams that came faster than they are processed wait for the next batch.
+    #[test]
+    fn a_batch_is_bounded_and_loses_nothing() {
+        let all = interfaces::all().unwrap();
+        let wanted = Interfaces::Localhost;
+        let used = interfaces::chosen(&all, &wanted).unwrap();
+        // A domain that no other test uses: theirs are below 99.
+        let Opened { sockets, default, .. } = sockets::open(229, &wanted, &used, 8 << 20).unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut buffers = Buffers::new();
+        let index = sockets.receivers.len() - 1;
+        for (len, at_most) in [(100, BATCH), (50_000, 1 + BATCH_BYTES / 50_000)] {
+            let count = if len > 1000 { 20 } else { 150_u8 };
+            for number in 0..count {
+                sender.send_to(&vec![number; len], default[0]).unwrap();
+            }
+            let (mut came, mut largest) = (Vec::new(), 0);
+            loop {
+                let num = buffers.fill(&sockets, index);
+                if num == 0 {
+                    break;
+                }
+                largest = largest.max(num);
+                came.extend(buffers.filled(num).map(|(bytes, from)| {
+                    assert_eq!(from.port(), sender.local_addr().unwrap().port());
+                    assert!(bytes.len() == len && bytes.iter().all(|byte| *byte == bytes[0]));
+                    bytes[0]
+                }));
+            }
+            // A system whose buffers are small drops the last ones.
+            let num = came.len().min(count.into());
+            assert_eq!(came, (0..count).take(num).collect::<Vec<u8>>());
+            assert!(num == usize::from(count) || len > 1000, "{num} of {count} came");
+            assert_eq!(largest, at_most.min(num), "{len} bytes");
+        }
+    }
 }

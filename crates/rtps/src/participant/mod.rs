@@ -76,6 +76,8 @@ pub(crate) struct Core {
     out: Queue<Datagram>,
     events: Queue<Event>,
     ready: BTreeSet<EntityId>,
+    /// Something that a thread may wait for: an event, a confirmation.
+    has_changed: bool,
     announce_at: Instant,
     /// The latest time that was given.
     seen: Instant,
@@ -98,6 +100,7 @@ impl Core {
             out: Queue::new(limits.datagrams),
             events: Queue::new(limits.events),
             ready: BTreeSet::new(),
+            has_changed: false,
             announce_at: now,
             seen: now,
             passed: None,
@@ -302,6 +305,11 @@ impl Core {
         std::mem::take(&mut self.ready)
     }
 
+    /// Whether there may be an event or a confirmation that was not there at the last call.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
+    }
+
     /// The next datagram to send.
     pub fn take_datagram(&mut self) -> Option<Datagram> {
         self.out.pop()
@@ -318,6 +326,7 @@ impl Core {
     }
 
     fn report(&mut self, event: Event) {
+        self.has_changed = true;
         self.events.push(event);
     }
 

@@ -145,6 +145,7 @@ impl Core {
             Submessage::AckNack(ack) => {
                 if let Some(writer) = self.writers.get_mut(&ack.writer) {
                     let out = writer.on_ack_nack(guid(ack.reader), &ack, now);
+                    self.has_changed = true;
                     self.post(out);
                 }
             }
@@ -170,7 +171,11 @@ impl Core {
         for (entity, candidate) in &mut self.readers {
             let is_meant = reader == EntityId::UNKNOWN || reader == *entity;
             if is_meant && candidate.writers.contains(&writer) {
-                all.push((*entity, pass(candidate)));
+                let effects = pass(candidate);
+                self.statistics.copied_bytes += effects.copied as u64;
+                if effects.is_something() {
+                    all.push((*entity, effects));
+                }
             }
         }
         for (entity, effects) in all {
@@ -186,7 +191,7 @@ impl Core {
         effects: Effects,
         now: Instant,
     ) {
-        let Effects { lost, is_ready, ask, is_renumbered } = effects;
+        let Effects { lost, is_ready, ask, is_renumbered, .. } = effects;
         if let Some(ask) = ask {
             self.send_ask(reader, &ask);
         }

@@ -43,7 +43,11 @@ impl Core {
             }
         }
         let mut out = Vec::new();
-        self.writers.values_mut().for_each(|writer| out.extend(writer.on_tick(now)));
+        for writer in self.writers.values_mut() {
+            let num_stalled = writer.num_stalled;
+            out.extend(writer.on_tick(now));
+            self.has_changed |= writer.num_stalled > num_stalled;
+        }
         self.post(out);
         self.deadline().max(now + PASS)
     }

@@ -79,33 +79,33 @@ impl Assembly {
         self.num_arrived == self.num_fragments()
     }
 
-    /// Adds what a submessage carries; returns whether anything was new.
-    pub fn add(&mut self, fragment: &DataFrag<'_>, now: Instant) -> bool {
+    /// Adds what a submessage carries; returns how many bytes of it were new.
+    pub fn add(&mut self, fragment: &DataFrag<'_>, now: Instant) -> usize {
         if fragment.total as usize != self.total || usize::from(fragment.size) != self.size {
-            return false;
+            return 0;
         }
         if let Some(inline) = &fragment.inline {
             self.related = self.related.or(inline.related);
         }
         let start = fragment.first as usize - 1;
         let count = usize::from(fragment.count.max(1));
-        let mut is_new = false;
+        let mut added = 0;
         let pieces = fragment.payload.chunks(self.size).take(count);
         for (index, piece) in (start..self.num_fragments()).zip(pieces) {
-            is_new |= self.add_one(index, piece);
+            added += self.add_one(index, piece);
         }
-        if is_new {
+        if added > 0 {
             self.grown = now;
         }
-        is_new
+        added
     }
 
-    fn add_one(&mut self, index: usize, piece: &[u8]) -> bool {
+    fn add_one(&mut self, index: usize, piece: &[u8]) -> usize {
         let offset = index * self.size;
         let len = self.size.min(self.total - offset);
-        let Some(piece) = piece.get(..len) else { return false };
+        let Some(piece) = piece.get(..len) else { return 0 };
         if self.has(index) || !self.store(offset, piece) {
-            return false;
+            return 0;
         }
         if self.arrived.len() <= index / 64 {
             self.arrived.resize(index / 64 + 1, 0);
@@ -115,7 +115,7 @@ impl Assembly {
         while self.has(self.first_missing) {
             self.first_missing += 1;
         }
-        true
+        len
     }
 
     fn has(&self, index: usize) -> bool {

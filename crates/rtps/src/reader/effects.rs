@@ -17,4 +17,13 @@ pub(crate) struct Effects {
     pub ask: Option<Ask>,
     /// The writer started a new numbering.
     pub is_renumbered: bool,
+    /// Bytes that were copied from the datagram.
+    pub copied: usize,
+}
+
+impl Effects {
+    /// Whether anything is to be done. For most datagrams of a long sample, nothing is.
+    pub fn is_something(&self) -> bool {
+        self.lost > 0 || self.is_ready || self.ask.is_some() || self.is_renumbered
+    }
 }

@@ -169,7 +169,7 @@ impl Reader {
         };
         writer.note(data.number, now);
         writer.keep(data.number, Slot::Complete(resolved(sample)));
-        self.settle(guid, before, Effects::default())
+        self.settle(guid, before, Effects { copied: data.payload.len(), ..Effects::default() })
     }
 
     /// A part of a sample.
@@ -195,18 +195,19 @@ impl Reader {
         }
         if let Some(Slot::Unfinished(sample)) = writer.slots.get_mut(&number) {
             let before = sample.held();
-            let is_new = sample.add(fragment, now);
+            let copied = sample.add(fragment, now);
             sample.source_timestamp = sample.source_timestamp.or(source_timestamp);
             let (after, is_complete) = (sample.held(), sample.is_complete());
-            if is_new {
+            if copied > 0 {
                 writer.note(number, now);
             }
             self.waiting_bytes = (self.waiting_bytes + after).saturating_sub(before);
+            let effects = Effects { copied, ..Effects::default() };
             if !is_complete {
                 self.bound(guid);
-                return Effects::default();
+                return effects;
             }
-            return self.complete(guid, number);
+            return self.complete(guid, number, effects);
         }
         let start = if fragment.first == 1 { fragment.payload } else { &[] };
         let target = self
@@ -216,23 +217,24 @@ impl Reader {
         let before = writer.held();
         let mut sample = Assembly::new(fragment, target, now);
         sample.source_timestamp = source_timestamp;
-        if !sample.add(fragment, now) {
-            return Effects::default();
+        let effects = Effects { copied: sample.add(fragment, now), ..Effects::default() };
+        if effects.copied == 0 {
+            return effects;
         }
         let is_complete = sample.is_complete();
         writer.note(number, now);
         writer.keep(number, Slot::Unfinished(Box::new(sample)));
         self.recount(guid, before);
         if is_complete {
-            return self.complete(guid, number);
+            return self.complete(guid, number, effects);
         }
         self.bound(guid);
-        Effects::default()
+        effects
     }
 
     /// Turns a sample whose fragments are all there into a complete one.
-    fn complete(&mut self, guid: Guid, number: i64) -> Effects {
-        let Some(writer) = self.writers.get_mut(&guid) else { return Effects::default() };
+    fn complete(&mut self, guid: Guid, number: i64, effects: Effects) -> Effects {
+        let Some(writer) = self.writers.get_mut(&guid) else { return effects };
         let before = writer.held();
         if let Some(Slot::Unfinished(sample)) = writer.slots.remove(&number) {
             let (source_timestamp, related) = (sample.source_timestamp, sample.related);
@@ -240,7 +242,7 @@ impl Reader {
             let sample = Sample { writer: guid, number, source_timestamp, related, data };
             writer.keep(number, Slot::Complete(resolved(sample)));
         }
-        self.settle(guid, before, Effects::default())
+        self.settle(guid, before, effects)
     }
 
     pub fn on_heartbeat(&mut self, guid: Guid, heartbeat: &Heartbeat, now: Instant) -> Effects {
@@ -250,7 +252,7 @@ impl Reader {
         let (ready, lost, ask) = writer.on_heartbeat(heartbeat, now);
         let is_renumbered = writer.renumbered != renumbered;
         self.recount(guid, before);
-        let mut effects = Effects { lost, ask, is_ready: false, is_renumbered };
+        let mut effects = Effects { lost, ask, is_renumbered, ..Effects::default() };
         for sample in ready {
             self.push(sample, &mut effects);
         }

@@ -233,3 +233,52 @@ fn a_writer_without_readers_keeps_nothing_that_is_volatile() {
     let ids = [SEDP_WRITERS_READER, SEDP_READERS_READER];
     assert!(ids.iter().all(|reader| !core.is_ready(*reader)));
 }
+
+#[test]
+fn samples_of_chosen_numbers_wait_within_the_window() {
+    let mut site = Site::new(Limits::default());
+    let ids = [EntityId::UNKNOWN, WRITER];
+    // Before a heartbeat tells where the numbers start, any may be the first.
+    for index in 0..20_000_i64 {
+        let number = 1 + index * 7_919 % 1_000_003;
+        let bytes = site.peer.data(ids, number, &[0, 1, 0, 0, 9, 9, 9, 9]);
+        site.handle(&bytes);
+    }
+    assert!(site.held() < 256 << 10, "{} bytes", site.held());
+    // And of an old numbering: the first is missing.
+    let heartbeat = site.peer.heartbeat(WRITER, [1, 2_000_000], 1);
+    site.handle(&heartbeat);
+    for number in (2..20_000).rev() {
+        let bytes = site.peer.data(ids, number, &[0, 1, 0, 0, 9, 9, 9, 9]);
+        site.handle(&bytes);
+    }
+    assert!(site.held() < 256 << 10, "{} bytes", site.held());
+    site.assert_serves(3);
+}
+
+#[test]
+fn a_writer_is_told_once_what_a_late_reader_does_not_get() {
+    let now = Instant::now();
+    let mut core = Core::new(config(0, Limits::default()), now);
+    let settings = WriterSettings {
+        topic: "rt/out".to_owned(),
+        type_name: super::net::TYPE.to_owned(),
+        qos: reliable(10),
+        user_data: Vec::new(),
+        keep_unconfirmed: 100,
+    };
+    let writer = core.create_writer(settings, now).unwrap();
+    for number in 0..50_000 {
+        core.write(writer.entity, &sample(number, 4), &Default::default(), 1, now).unwrap();
+    }
+    let peer = Peer::new(9);
+    peer.announce(&mut core, now);
+    let data = peer.endpoint(READER, "rt/out", reliable(10));
+    peer.announce_endpoint(&mut core, &data, 1, now);
+    while core.take_datagram().is_some() {}
+    let ask = peer.ack_nack([READER, writer.entity], 1, 1);
+    core.handle(&ask, peer.from, now);
+    let answer: Vec<_> = std::iter::from_fn(|| core.take_datagram()).collect();
+    assert_eq!(answer.len(), 2, "a GAP and a heartbeat");
+    assert!(answer.iter().all(|datagram| datagram.bytes.len() < 120));
+}

@@ -103,3 +103,71 @@ fn a_silent_participant_is_dropped_after_300_s_whatever_it_announces() {
     }
     assert_eq!(reasons, [RemovalReason::Lost; 2]);
 }
+
+#[test]
+fn nothing_is_kept_of_datagrams_of_invented_participants() {
+    let mut site = Site::new(Limits::default());
+    let before = (site.core.statistics(), site.drain());
+    for index in 0..20_000_u32 {
+        let [a, b, c, d] = index.to_be_bytes();
+        let mut stranger = Peer::new(9);
+        stranger.prefix = GuidPrefix([6, 6, a, b, c, d, 1, 2, 3, 4, 5, 6]);
+        let heartbeat = stranger.heartbeat(WRITER, [1, 1 << 40], 1);
+        site.core.handle(&heartbeat, stranger.from, site.now);
+        let bytes = stranger.data([EntityId::UNKNOWN, WRITER], 1, &[7; 100]);
+        site.core.handle(&bytes, stranger.from, site.now);
+    }
+    let after = site.core.statistics();
+    assert_eq!(after.strangers - before.0.strangers, 40_000);
+    assert_eq!((after.participants, after.endpoints), (1, 2));
+    assert_eq!(after.held_bytes, before.0.held_bytes);
+    assert_eq!(site.drain(), (0, 0), "strangers are not answered");
+}
+
+#[test]
+fn participants_that_come_and_are_lost_leave_a_bounded_trace() {
+    let limits = Limits { participants: 40, matches: 20, ..Limits::default() };
+    let mut site = Site::new(limits);
+    for index in 0..300_u32 {
+        let [.., a, b] = index.to_be_bytes();
+        let mut peer = Peer::new(9);
+        peer.prefix = GuidPrefix([7, 7, a, b, 1, 1, 1, 1, 1, 1, 1, 1]);
+        let lease = peer.announcement(SECOND);
+        let bytes = peer.data([SPDP_READER, SPDP_WRITER], 1, &lease);
+        site.core.handle(&bytes, peer.from, site.now);
+        let data = peer.endpoint(WRITER, "rt/in", reliable(10));
+        peer.announce_endpoint(&mut site.core, &data, 1, site.now);
+        let heartbeat = peer.heartbeat(WRITER, [1, 1], 1);
+        site.core.handle(&heartbeat, peer.from, site.now);
+        if index % 10 == 9 {
+            site.wait(2 * SECOND);
+            site.drain();
+        }
+    }
+    let statistics = site.core.statistics();
+    assert!(statistics.participants <= 1 && statistics.endpoints <= 2, "{statistics:?}");
+    assert!(statistics.held_bytes < 16 << 10, "{statistics:?}");
+    assert!(site.core.former.len() <= 64);
+    site.assert_serves(3);
+}
+
+#[test]
+fn texts_of_peers_that_are_too_long_are_left_out() {
+    let mut data = ParticipantData::read(&Peer::new(1).announcement(SECOND), 16).unwrap();
+    for (len, is_kept) in [(999, true), (1001, false)] {
+        (data.name, data.user_data) = ("n".repeat(len), vec![7; len]);
+        let found = ParticipantData::read(&data.write(), 16).unwrap();
+        assert_eq!(
+            (found.name.len(), found.user_data.len()),
+            if is_kept { (len, len) } else { (0, 0) }
+        );
+    }
+    // A topic that is too long is none.
+    let mut site = Site::new(Limits::default());
+    let before = site.core.statistics();
+    let peer = site.peer;
+    let data = peer.endpoint(EntityId([0, 0, 7, 3]), &"t".repeat(1001), reliable(10));
+    peer.announce_endpoint(&mut site.core, &data, 2, site.now);
+    let after = site.core.statistics();
+    assert_eq!((after.endpoints, after.malformed), (before.endpoints, before.malformed + 1));
+}
