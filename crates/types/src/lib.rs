@@ -93,4 +93,6 @@ pub use view_decoder::{
     AttentionResidual, CachedYaw, Detr3d, MapLayout, Motion, QueryBox, QueryDecode, Sparse4d,
     ViewDecoder, ViewPrecision,
 };
-pub use yolo::{AnchorLevel, DetrBoxes, FinalRows, YoloKind, YoloLayout, YoloOptions, YoloOutput};
+pub use yolo::{
+    AnchorLevel, DetrBoxes, DetrClasses, FinalRows, YoloKind, YoloLayout, YoloOptions, YoloOutput,
+};

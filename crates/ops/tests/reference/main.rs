@@ -10,5 +10,6 @@
 mod cameras;
 mod fuzz_images;
 mod jpeg_pixels;
+mod letterbox;
 mod nms_tables;
 mod sparse;
