@@ -14,7 +14,7 @@ use det_post_ops::image::decompress::{DecodedImage, decompress};
 use det_post_ops::image::letterbox::{LetterboxParams, Workspace, letterbox};
 use det_post_types::{
     ChannelOrder, CompressedFormat, CompressedView, ElementType, Encoding, ImageView,
-    Normalization, Placement, Size, Tensor,
+    Normalization, Placement, Resize, Size, Tensor,
 };
 
 fn noise(len: usize) -> Vec<u8> {
@@ -32,6 +32,7 @@ fn letterbox_1080p(c: &mut Criterion) {
         channel_order: ChannelOrder::Rgb,
         normalization: Normalization { alpha: [1.0 / 255.0; 3], beta: [0.0; 3] },
         pad_value: 114.0,
+        resize: Resize::Bilinear,
     };
     let size = Size::new(1920, 1080);
     let cases = [

@@ -1,8 +1,8 @@
 //! What the outputs of networks mean.
 
 use det_post_types::{
-    Anchor, AnchorDecode, AnchorLevel, CenterDecode, DetrBoxes, PointRange, ScoreThresholds, Size,
-    SizeOrder, YawConvention, YoloLayout,
+    Anchor, AnchorDecode, AnchorLevel, CenterDecode, DetrBoxes, DetrClasses, PointRange,
+    ScoreThresholds, Size, SizeOrder, YawConvention, YoloLayout,
 };
 
 use super::call::{Call, In};
@@ -175,7 +175,8 @@ impl YoloDecoding {
             return Err(Failure::argument(message));
         }
         let strides = || call.slice(self.strides, self.num_strides, "strides");
-        let detr = |boxes| YoloLayout::Detr { boxes, logits: self.has_logits != 0 };
+        let (logits, classes) = (self.has_logits != 0, DetrClasses::Best);
+        let detr = |boxes| YoloLayout::Detr { boxes, logits, classes };
         Ok(match self.layout {
             YOLO_V5 => YoloLayout::V5,
             YOLO_V5_RAW => {

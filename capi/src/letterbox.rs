@@ -1,7 +1,9 @@
 //! Images to the inputs of networks.
 
 use det_post_ops::image::letterbox::{LetterboxParams, Workspace as Rows, letterbox};
-use det_post_types::{ChannelOrder, ElementType, ImageView, Normalization, Placement, Tensor};
+use det_post_types::{
+    ChannelOrder, ElementType, ImageView, Normalization, Placement, Resize, Tensor,
+};
 
 use super::call::{Call, Const, In, Out, run};
 use super::frame::Image;
@@ -87,6 +89,7 @@ impl Letterbox {
             channel_order: if self.is_bgr == 0 { ChannelOrder::Rgb } else { ChannelOrder::Bgr },
             normalization: Normalization::from_mean_std(self.mean, self.std),
             pad_value: self.pad_value,
+            resize: Resize::Bilinear,
         })
     }
 

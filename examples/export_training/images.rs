@@ -27,6 +27,7 @@ pub fn export_images(
         channel_order: facts.channel_order,
         normalization: Normalization::from_mean_std([0.0; 3], [1.0; 3]),
         pad_value: facts.pad_value,
+        resize: facts.resize,
     };
     let mut workspace = letterbox::Workspace::new();
     let mut input = Tensor::zeros(ElementType::F32, &[1, 3, rows, columns])?;

@@ -44,7 +44,15 @@ pub const IMAGES: [(&str, &[&str]); 6] = [
     ),
     (
         "camera",
-        &["decode/yolo", "image/letterbox", "nms/fast", "nms/iou", "nms/rotated", "nms/soft"],
+        &[
+            "decode/yolo",
+            "decode/keypoints",
+            "image/letterbox",
+            "nms/fast",
+            "nms/iou",
+            "nms/rotated",
+            "nms/soft",
+        ],
     ),
     (
         "lidar",

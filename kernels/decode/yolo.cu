@@ -25,6 +25,7 @@
     DECODE_YOLO_KERNEL(end_to_end, T, suffix, decode_end_to_end)                                 \
     DECODE_YOLO_KERNEL_OF(CandidateRotated, obb_end_to_end, T, suffix, decode_obb_end_to_end)    \
     DECODE_YOLO_KERNEL(detr, T, suffix, decode_detr)                                             \
+    DECODE_YOLO_KERNEL(detr_classes, T, suffix, decode_detr_classes)                             \
     DECODE_YOLO_KERNEL(detr_labels, T, suffix, decode_detr_labels)
 
 DECODE_YOLO_KERNELS(float, f32)

@@ -117,6 +117,34 @@ __device__ void decode_detr(const Args<T>& args) {
     append(args, found, shared);
 }
 
+// Boxes, and scores by class that are a candidate each: kWarps rows per block, a thread per score.
+template <typename T>
+__device__ void decode_detr_classes(const Args<T>& args) {
+    __shared__ Shared shared;
+    const uint32_t first = blockIdx.x * kWarps;
+    const uint32_t num_rows = first < args.num_rows ? min(args.num_rows - first, kWarps) : 0;
+    const uint32_t num_classes = args.num_classes;
+    const T* scores = args.outputs[1].data + static_cast<uint64_t>(first) * num_classes;
+    // A row with a NaN counts once.
+    if (warp_of() < num_rows) {
+        bool has_nan = false;
+        for (uint32_t c = lane_of(); c < num_classes; c += kLanes) {
+            has_nan |= isnan(widened(scores[warp_of() * num_classes + c]));
+        }
+        has_nan = __any_sync(kAllLanes, has_nan) != 0;
+        if (lane_of() == 0) selection::count_nan(args.selection, has_nan);
+    }
+    const float bound = detr_bound(args);
+    const auto of_thread = [&](uint32_t i, Candidate2d& candidate) {
+        const float value = widened(scores[i]);
+        if (!(value >= bound)) return false;
+        candidate = detr_candidate(args, first + i / num_classes, value, i % num_classes);
+        return selection::check_box(args.selection, is_valid(candidate));
+    };
+    const auto nothing = [](auto...) {};
+    selection::append(args.selection, shared, num_rows * num_classes, of_thread, nothing, nothing);
+}
+
 // Boxes, scores and labels.
 template <typename T>
 __device__ void decode_detr_labels(const Args<T>& args) {

@@ -11,6 +11,7 @@
 
 #include <cuda_fp16.h>
 
+#include "image/letterbox_antialias.cuh"
 #include "image/wire.cuh"
 #include "shared/slice.cuh"
 
@@ -246,3 +247,8 @@ LETTERBOX_KERNELS(packed3)
 LETTERBOX_KERNELS(plain)
 LETTERBOX_KERNELS(yuv)
 LETTERBOX_KERNELS(bayer)
+
+ANTIALIAS_KERNELS(packed3)
+ANTIALIAS_KERNELS(plain)
+ANTIALIAS_KERNELS(yuv)
+ANTIALIAS_KERNELS(bayer)

@@ -75,11 +75,12 @@ def letterbox(
     size: tuple[int, int],
     *,
     encoding: str = "rgb8",
-    placement: Literal["center", "top_left", "stretch", "crop_top"] = "center",
+    placement: Literal["center", "top_left", "top_left_rounded", "stretch", "crop_top"] = "center",
     channel_order: Literal["rgb", "bgr"] = "rgb",
     mean: Sequence[float] = ...,
     std: Sequence[float] = ...,
     pad_value: float = 114.0,
+    resize: Literal["bilinear", "antialias", "antialias_8bit"] = "bilinear",
     dtype: Literal["float32", "float16"] = "float32",
 ) -> tuple[A, tuple[float, float, float, float]]: ...
 def voxelize(

@@ -4,7 +4,7 @@ use det_post_ops::device::cuda::Stream;
 use det_post_ops::image::letterbox::{LetterboxParams, Workspace, letterbox as resize};
 use det_post_types::{
     ChannelOrder, DeviceBytes, ElementType, Encoding, ImageView, Letterbox, Normalization,
-    Placement, Size, Tensor,
+    Placement, Resize, Size, Tensor,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -90,14 +90,14 @@ pub fn size_and_step_on_gpu(image: &GpuInput, encoding: Encoding) -> PyResult<(S
 /// image: uint8 [H, W, 3] of encoding rgb8 or bgr8, [H, W, 4] of rgba8 or bgra8, [H, W] of mono8
 /// or a Bayer pattern, [H, W, 2] of uyvy or yuyv, [H * 3 / 2, W] of nv12 or nv21; uint16 [H, W] of
 /// mono16. size: height and width of the input. placement: center (YOLOv5 and later), top_left
-/// (YOLOX), stretch, crop_top. channel_order: rgb or bgr, of the planes. A value is
+/// (YOLOX), top_left_rounded (mmdetection), stretch, crop_top. channel_order: rgb or bgr, of the planes. A value is
 /// (pixel - mean) / std, with pixels from 0 to 255; around the content pixels are pad_value.
-/// dtype: float32 or float16.
+/// resize: bilinear (OpenCV), antialias (RF-DETR), antialias_8bit (Pillow). dtype: float32 or float16.
 ///
 /// Returns the input, [1, 3, height, width], and scale_x, scale_y, offset_x, offset_y, by which
 /// x of the image is scale_x * x + offset_x of the input's x, likewise y.
 #[pyfunction]
-#[pyo3(signature = (image, size, *, encoding="rgb8", placement="center", channel_order="rgb", mean=[0.0; 3], std=[255.0; 3], pad_value=114.0, dtype="float32"))]
+#[pyo3(signature = (image, size, *, encoding="rgb8", placement="center", channel_order="rgb", mean=[0.0; 3], std=[255.0; 3], pad_value=114.0, resize="bilinear", dtype="float32"))]
 #[expect(clippy::too_many_arguments, reason = "options by name")]
 #[expect(clippy::type_complexity, reason = "an array and four numbers")]
 pub fn letterbox<'py>(
@@ -109,13 +109,20 @@ pub fn letterbox<'py>(
     mean: [f32; 3],
     std: [f32; 3],
     pad_value: f32,
+    resize: &str,
     dtype: &str,
 ) -> PyResult<(Bound<'py, PyAny>, (f32, f32, f32, f32))> {
     let placements = [
         ("center", Placement::Center),
         ("top_left", Placement::TopLeft),
+        ("top_left_rounded", Placement::TopLeftRounded),
         ("stretch", Placement::Stretch),
         ("crop_top", Placement::CropTop),
+    ];
+    let resizes = [
+        ("bilinear", Resize::Bilinear),
+        ("antialias", Resize::Antialias),
+        ("antialias_8bit", Resize::Antialias8Bit),
     ];
     let orders = [("rgb", ChannelOrder::Rgb), ("bgr", ChannelOrder::Bgr)];
     let elements = [("float32", ElementType::F32), ("float16", ElementType::F16)];
@@ -124,6 +131,7 @@ pub fn letterbox<'py>(
         channel_order: one_of("channel_order", channel_order, &orders)?,
         normalization: Normalization::from_mean_std(mean, std),
         pad_value,
+        resize: one_of("resize", resize, &resizes)?,
     };
     let element = one_of("dtype", dtype, &elements)?;
     let sides = 1..=ImageView::<'_>::MAX_SIDE;

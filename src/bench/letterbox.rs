@@ -6,7 +6,9 @@ use super::measure::Bench;
 use det_post_ops::device::Device;
 use det_post_ops::image::letterbox::{LetterboxParams, Workspace, letterbox};
 use det_post_types::ElementType::{self, F16, F32};
-use det_post_types::{ChannelOrder, Encoding, Normalization, Placement, Result, Size, Tensor};
+use det_post_types::{
+    ChannelOrder, Encoding, Normalization, Placement, Resize, Result, Size, Tensor,
+};
 
 /// Source, encoding, element type, bar.
 type Row = ((u32, u32), Encoding, ElementType, Option<Bar>);
@@ -41,6 +43,7 @@ pub(super) fn params() -> LetterboxParams {
         channel_order: ChannelOrder::Rgb,
         normalization: Normalization { alpha: [1.0 / 255.0; 3], beta: [0.0; 3] },
         pad_value: 114.0,
+        resize: Resize::Bilinear,
     }
 }
 

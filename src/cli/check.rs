@@ -1,6 +1,5 @@
 //! `det_post check`: the effective configuration, and the layers of sparse encoders and networks.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::fingerprint::{self, Fingerprint};
@@ -228,10 +227,6 @@ const TERAFLOPS: f64 = 990.0;
 /// The steps in which the engine cuda runs a network.
 fn steps_of(path: &Path, input_shape: &[usize]) -> Result<String> {
     let failed = |message: String| Error::new(ErrorKind::Model, "check", message);
-    let mut bytes = Vec::new();
-    input_file::open(path)
-        .and_then(|mut file| file.read_to_end(&mut bytes))
-        .map_err(|cause| failed(format!("cannot read {}", path.display())).with_source(cause))?;
     let has_shape = std::cell::Cell::new(!input_shape.is_empty());
     let shape_of = |input: &TensorSpec| {
         if has_shape.replace(false) {
@@ -250,7 +245,7 @@ fn steps_of(path: &Path, input_shape: &[usize]) -> Result<String> {
             },
         )
     };
-    let network = Network::new(&bytes, Precision::F16, &shape_of).map_err(|error| {
+    let network = Network::of_file(path, Precision::F16, &shape_of).map_err(|error| {
         let message = format!("{}: {}", path.display(), error.message());
         Error::new(error.kind(), error.stage(), message)
     })?;

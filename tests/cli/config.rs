@@ -90,6 +90,9 @@ fn every_shipped_head_makes_a_channel_that_survives_its_own_yaml() {
         ("yolov10", None),
         ("yolo_obb", None),
         ("rtdetr", None),
+        ("rfdetr", None),
+        ("dfine", None),
+        ("dfine_raw", None),
         ("centerpoint_autoware", Some(9)),
         ("centerpoint_autoware_short_range", Some(10)),
         ("centerpoint_nuscenes", Some(10)),
@@ -121,6 +124,7 @@ fn every_shipped_head_makes_a_channel_that_survives_its_own_yaml() {
                 let num_classes = match head {
                     "demo_camera" => 5,
                     "yolo_obb" => 15,
+                    "rfdetr" => 91,
                     _ => 80,
                 };
                 assert_eq!(camera.facts.class_names.len(), num_classes, "{head}");
@@ -946,7 +950,9 @@ fn the_manual_has_every_key_of_every_kind_once() {
     ];
     let of_streampetr = [&of_images[..], &["surround channels, streampetr"]].concat();
     let of_views = [&of_images[..], &["surround channels, detr3d and sparse4d"]].concat();
-    for name in ["yolov5", "yolov5_raw", "yolov8", "yolo_obb", "yolox", "yolov10", "rtdetr"] {
+    for name in
+        ["yolov5", "yolov5_raw", "yolov8", "yolo_obb", "yolox", "yolov10", "rtdetr", "rfdetr"]
+    {
         let of_head = ["every head", "camera and surround heads", "camera heads"];
         assert_in_manual(&head(name), &block(camera), &of_cameras, &of_head);
     }

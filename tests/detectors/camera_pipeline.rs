@@ -113,9 +113,9 @@ pub fn config(head: &str, more: &[&str]) -> CameraConfig {
 
 /// What a network answers to an image.
 fn answer_to(mirror: &mut Mirror, image: &ImageView<'_>) -> Tensor {
-    let YoloFacts { placement, channel_order, normalization, pad_value, .. } =
+    let YoloFacts { placement, channel_order, normalization, pad_value, resize, .. } =
         config("yolov8", &[]).facts;
-    let params = LetterboxParams { placement, channel_order, normalization, pad_value };
+    let params = LetterboxParams { placement, channel_order, normalization, pad_value, resize };
     let mut input = Tensor::zeros(ElementType::F32, &[1, 3, NETWORK, NETWORK]).unwrap();
     letterbox(image, &params, &mut Workspace::new(), &mut input).unwrap();
     mirror.run(&[input.view()]).unwrap();

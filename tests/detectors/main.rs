@@ -12,6 +12,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod detr;
 mod efficient_nms;
 mod lidar_reference;
 mod streampetr;

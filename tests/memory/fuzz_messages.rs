@@ -28,7 +28,8 @@ use det_post_ros::tf::{self, TfBuffer, TfLimits};
 use det_post_ros::truth;
 use det_post_types::{
     Box2d, Box3d, CameraModel, ChannelOrder, ElementType, Evidence, Header, Normalization,
-    Placement, PointChannel, Points, ReceivedTensors, Size, Stamp, Tensor, Truth2d, Truth3d,
+    Placement, PointChannel, Points, ReceivedTensors, Resize, Size, Stamp, Tensor, Truth2d,
+    Truth3d,
 };
 use messages::Message;
 use std::sync::LazyLock;
@@ -195,6 +196,7 @@ impl FirstOps {
                 channel_order: ChannelOrder::Bgr,
                 normalization: Normalization { alpha: [1.0; 3], beta: [0.0; 3] },
                 pad_value: 114.0,
+                resize: Resize::Antialias,
             },
             workspace: letterbox::Workspace::new(),
             input: Tensor::zeros(ElementType::F32, &[1, 3, 24, 40]).unwrap(),

@@ -130,7 +130,10 @@ fn resized(
         (PixelConvention::Exact, _) => ratio(content),
         (PixelConvention::Trainer, Placement::Stretch) => [x, y],
         (PixelConvention::Trainer, Placement::CropTop) => [x.max(y); 2],
-        (PixelConvention::Trainer, Placement::Center | Placement::TopLeft) => [x.min(y); 2],
+        (
+            PixelConvention::Trainer,
+            Placement::Center | Placement::TopLeft | Placement::TopLeftRounded,
+        ) => [x.min(y); 2],
     };
     let center = |axis: usize| {
         let (at, origin) = (pinhole.center[axis], f64::from(content_origin[axis]));

@@ -12,6 +12,8 @@ pub enum Placement {
     Center,
     /// Aspect kept, at the top left, padded right and below (YOLOX).
     TopLeft,
+    /// As [`Self::TopLeft`], the resized size rounded half up (mmdetection, mmdeploy).
+    TopLeftRounded,
     /// Aspect ignored, no padding.
     Stretch,
     /// Aspect kept, the whole input filled: surplus rows are cut off at the top, of surplus
@@ -28,6 +30,9 @@ pub enum Resize {
     /// By a triangle filter as wide as the scale asks for: Pillow's bilinear filter, and
     /// `antialias=True` of PyTorch.
     Antialias,
+    /// The same in 8 bits per colour, rounded after the columns and again after the rows: Pillow's
+    /// `resize` of an image.
+    Antialias8Bit,
 }
 
 /// Order of the three planes of the network's input.
@@ -115,7 +120,7 @@ impl Affine2 {
 /// The content rectangle has whole pixels, as the trainers of these networks make it:
 /// centred placements round the resized size (half to even, as Python's `round`) and give
 /// the smaller half of the padding to the left and the top; the top-left placement and
-/// the cropped one round the resized size down. The two scales are therefore content over
+/// the cropped one round the resized size down, the rounded one half up. The two scales are therefore content over
 /// source per axis, and may differ slightly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Letterbox {
@@ -142,6 +147,7 @@ impl Letterbox {
         let (width, height) = match placement {
             Placement::Center => ((sw * ratio).round_ties_even(), (sh * ratio).round_ties_even()),
             Placement::TopLeft => ((sw * ratio).floor(), (sh * ratio).floor()),
+            Placement::TopLeftRounded => ((sw * ratio + 0.5).floor(), (sh * ratio + 0.5).floor()),
             Placement::Stretch | Placement::CropTop => (nw, nh),
         };
         let content = Size::new(
@@ -151,7 +157,10 @@ impl Letterbox {
         let content_origin = match placement {
             Placement::Center => [network.width - content.width, network.height - content.height]
                 .map(|surplus| (surplus / 2) as i32),
-            Placement::TopLeft | Placement::Stretch | Placement::CropTop => [0, 0],
+            Placement::TopLeft
+            | Placement::TopLeftRounded
+            | Placement::Stretch
+            | Placement::CropTop => [0, 0],
         };
         Self { source, network, content_origin, content }
     }
@@ -223,6 +232,10 @@ mod tests {
             ((810, 1080), (640, 640), Placement::Center, [80, 0], (480, 640)),
             ((1600, 900), (640, 640), Placement::Stretch, [0, 0], (640, 640)),
             ((10_000, 1), (64, 64), Placement::TopLeft, [0, 0], (64, 1)),
+            ((1242, 375), (640, 640), Placement::TopLeftRounded, [0, 0], (640, 193)),
+            ((641, 480), (640, 640), Placement::TopLeftRounded, [0, 0], (640, 479)),
+            ((1280, 721), (640, 640), Placement::TopLeftRounded, [0, 0], (640, 361)),
+            ((1280, 721), (640, 640), Placement::TopLeft, [0, 0], (640, 360)),
             // 1600x900 as mmdetection3d resizes and crops it.
             ((1600, 900), (704, 256), Placement::CropTop, [0, -140], (704, 396)),
             ((1600, 900), (368, 144), Placement::CropTop, [0, -63], (368, 207)),

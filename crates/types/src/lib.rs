@@ -47,6 +47,7 @@ mod header;
 mod image;
 mod image_payload;
 pub mod input_file;
+mod keypoint;
 mod letterbox;
 mod nms;
 mod point_channel;
@@ -78,6 +79,7 @@ pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
 pub use image::{Encoding, ImageView, JpegDevice, JpegOptions, Size};
 pub use image_payload::ImagePayload;
+pub use keypoint::{Keypoint, KeypointRows};
 pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement, Resize};
 pub use nms::*;
 pub use point_channel::{ChannelTransform, PointChannel};
@@ -93,4 +95,6 @@ pub use view_decoder::{
     AttentionResidual, CachedYaw, Detr3d, MapLayout, Motion, QueryBox, QueryDecode, Sparse4d,
     ViewDecoder, ViewPrecision,
 };
-pub use yolo::{AnchorLevel, DetrBoxes, FinalRows, YoloKind, YoloLayout, YoloOptions, YoloOutput};
+pub use yolo::{
+    AnchorLevel, DetrBoxes, DetrClasses, FinalRows, YoloKind, YoloLayout, YoloOptions, YoloOutput,
+};

@@ -53,6 +53,8 @@ pub enum YoloLayout {
         boxes: DetrBoxes,
         /// Whether scores are logits, to be passed through a sigmoid.
         logits: bool,
+        /// The classes of a row without a label.
+        classes: DetrClasses,
     },
 }
 
@@ -77,12 +79,15 @@ pub struct YoloOptions {
     pub boxes: DetrBoxes,
     /// Whether scores of `detr` are logits.
     pub logits: bool,
+    /// The classes of a row of `detr` without a label.
+    pub classes: DetrClasses,
 }
 
 impl Default for YoloOptions {
     fn default() -> Self {
         let (strides, boxes) = (vec![8, 16, 32], DetrBoxes::CenterNormalized);
-        Self { strides, anchors: Vec::new(), boxes, logits: true }
+        let classes = DetrClasses::Best;
+        Self { strides, anchors: Vec::new(), boxes, logits: true, classes }
     }
 }
 
@@ -180,6 +185,7 @@ impl YoloLayout {
             YoloKind::new("boxes [1,N,4] and scores, final", |options| Self::Detr {
                 boxes: options.boxes,
                 logits: options.logits,
+                classes: options.classes,
             }),
         ),
     ];
@@ -335,6 +341,16 @@ pub enum DetrBoxes {
     CenterNormalized,
     /// x1 y1 x2 y2 in pixels of the network's input.
     CornerPixels,
+}
+
+/// The classes of a row of DETR-style scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DetrClasses {
+    /// The class with the largest score: a box is found once.
+    Best,
+    /// Every class whose score passes, as in the published post-processing of RT-DETR, D-FINE, DEIM
+    /// and RF-DETR: a box may be found with several classes.
+    All,
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The outputs of YOLO-family networks.
 
 use det_post_ops::decode::yolo::{decode_yolo as decode_rows, decode_yolo_rotated};
-use det_post_types::{AnchorLevel, Box2d, DetrBoxes, RotatedBox2d, Size, YoloLayout};
+use det_post_types::{AnchorLevel, Box2d, DetrBoxes, DetrClasses, RotatedBox2d, Size, YoloLayout};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -117,7 +117,8 @@ fn yolo_layout(
                 ("center_normalized", DetrBoxes::CenterNormalized),
                 ("corner_pixels", DetrBoxes::CornerPixels),
             ];
-            YoloLayout::Detr { boxes: one_of("detr_boxes", detr_boxes, &forms)?, logits }
+            let boxes = one_of("detr_boxes", detr_boxes, &forms)?;
+            YoloLayout::Detr { boxes, logits, classes: DetrClasses::Best }
         }
         "v5_raw" => {
             let anchors = anchors.unwrap_or_default();

@@ -7,7 +7,8 @@ use crate::config::reader::Reader;
 use crate::config::value::Length::{Exactly, OneOr, OneOrMore};
 use crate::config::value::{above, flag, list, number, one_of, text, whole};
 use det_post_types::{
-    ChannelOrder, DetrBoxes, Normalization, Placement, Size, YoloKind, YoloLayout, YoloOptions,
+    ChannelOrder, DetrBoxes, DetrClasses, Normalization, Placement, Resize, Size, YoloKind,
+    YoloLayout, YoloOptions,
 };
 
 /// Inputs and outputs of a camera network.
@@ -27,6 +28,8 @@ pub struct YoloFacts {
     pub normalization: Normalization,
     /// Grey of the padding in 0 to 255, before normalisation.
     pub pad_value: f32,
+    /// The filter that resizes the image.
+    pub resize: Resize,
     /// Name of the input; `None`: the first.
     pub input_name: Option<String>,
     /// Names of the outputs in the order of the layout; empty: by position.
@@ -36,7 +39,13 @@ pub struct YoloFacts {
 const PLACEMENTS: &[(&str, Placement)] = &[
     ("center", Placement::Center),
     ("top_left", Placement::TopLeft),
+    ("top_left_rounded", Placement::TopLeftRounded),
     ("stretch", Placement::Stretch),
+];
+const RESIZES: &[(&str, Resize)] = &[
+    ("bilinear", Resize::Bilinear),
+    ("antialias", Resize::Antialias),
+    ("antialias_8bit", Resize::Antialias8Bit),
 ];
 const CHANNEL_ORDERS: &[(&str, ChannelOrder)] =
     &[("rgb", ChannelOrder::Rgb), ("bgr", ChannelOrder::Bgr)];
@@ -77,6 +86,13 @@ impl YoloFacts {
                 114.0,
                 "Grey of the padding, before normalisation.",
             ),
+            resize: p.value(
+                "resize",
+                Fixed,
+                one_of(RESIZES),
+                "bilinear",
+                "Filter: the four nearest pixels, a triangle as wide as the scale, or Pillow's.",
+            ),
             normalization: normalization(p),
             input_name: p.optional(
                 "input_name",
@@ -103,6 +119,9 @@ const DETR_BOXES: &[(&str, DetrBoxes)] = &[
     ("center_normalized", DetrBoxes::CenterNormalized),
     ("corner_pixels", DetrBoxes::CornerPixels),
 ];
+
+const DETR_CLASSES: &[(&str, DetrClasses)] =
+    &[("best", DetrClasses::Best), ("all", DetrClasses::All)];
 
 /// The help of `layout.kind`: the outputs of every kind.
 static KINDS_HELP: LazyLock<String> = LazyLock::new(|| {
@@ -136,13 +155,20 @@ fn layout(p: &mut Reader<'_>) -> YoloLayout {
     );
     let logits =
         p.value("layout.logits", Fixed, flag(), true, "Whether scores of `detr` are logits.");
+    let classes = p.value(
+        "layout.classes",
+        Fixed,
+        one_of(DETR_CLASSES),
+        "best",
+        "Classes of a `detr` box without a label: the best, or all whose score passes.",
+    );
     let anchors: Vec<Vec<f32>> = anchors.unwrap_or_default();
     if kind.has_anchors {
         check_anchors(p, &strides, &anchors);
     }
     let in_pairs = |level: Vec<f32>| level.as_chunks::<2>().0.to_vec();
     let anchors = anchors.into_iter().map(in_pairs).collect();
-    kind.layout(&YoloOptions { strides, anchors, boxes, logits })
+    kind.layout(&YoloOptions { strides, anchors, boxes, logits, classes })
 }
 
 fn check_anchors(p: &mut Reader<'_>, strides: &[u32], anchors: &[Vec<f32>]) {

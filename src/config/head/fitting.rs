@@ -99,6 +99,11 @@ impl Network {
         if fitting.len() > 1 {
             fitting.retain(|(name, _)| !name.starts_with(DEMO));
         }
+        // Shapes that are open fit many heads; the names of several outputs tell one.
+        let has_names = |facts: &YoloFacts| facts.output_names.len() > 1;
+        if fitting.iter().any(|(_, facts)| has_names(facts)) {
+            fitting.retain(|(_, facts)| has_names(facts));
+        }
         let has = |layout: fn(&YoloLayout) -> bool| fitting.iter().any(|(_, f)| layout(&f.layout));
         let is_yolox = |layout: &YoloLayout| matches!(layout, YoloLayout::Yolox { .. });
         if has(|layout| matches!(layout, YoloLayout::V5)) && has(is_yolox) {

@@ -46,8 +46,10 @@ use det_post_types::Result;
 pub(super) const SHIPPED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/heads.rs"));
 
 /// The shipped lists of class names.
-const CLASS_LISTS: &[(&str, &str)] =
-    &[("coco80", include_str!("../../../config/heads/classes/coco80.yaml"))];
+const CLASS_LISTS: &[(&str, &str)] = &[
+    ("coco80", include_str!("../../../config/heads/classes/coco80.yaml")),
+    ("coco91", include_str!("../../../config/heads/classes/coco91.yaml")),
+];
 
 /// Names of networks, without `yolo` where they begin with it, and the heads that they use. The first
 /// whose name begins a word holds.
@@ -62,11 +64,15 @@ const FAMILIES: &[(&str, &str)] = &[
     ("7", "yolov5"),
     ("8", "yolov8"),
     ("9", "yolov8"),
+    ("rfdetr", "rfdetr"),
+    ("rf_detr", "rfdetr"),
+    ("rtdetrv", "dfine"),
+    ("rt_detrv", "dfine"),
     ("rtdetr", "rtdetr"),
     ("rt_detr", "rtdetr"),
-    ("dfine", "rtdetr"),
-    ("d_fine", "rtdetr"),
-    ("deim", "rtdetr"),
+    ("dfine", "dfine"),
+    ("d_fine", "dfine"),
+    ("deim", "dfine"),
     ("centerpoint", "centerpoint_autoware"),
     ("pointpillars", "pointpillars_kitti"),
     ("second", "second_kitti"),
@@ -286,7 +292,7 @@ fn common(p: &mut Reader<'_>) -> (Option<Sensor>, Vec<String>) {
     let class_names = p.required(
         "class_names",
         list(text(), OneOrMore),
-        "Names of the classes in the network's order, or the name of a shipped list: `coco80`.",
+        "Names of the classes in the network's order, or the name of a shipped list: `coco80`, `coco91`.",
     );
     if !p.is_unread("class_names") {
         p.set_class_names(&class_names);
@@ -406,8 +412,12 @@ mod tests {
             ("yolo11-obb", "yolo_obb"),
             ("yolo26n_obb", "yolo26_obb"),
             ("yolov7", "yolov5"),
-            ("rtdetrv2", "rtdetr"),
-            ("D-FINE", "rtdetr"),
+            ("rtdetr", "rtdetr"),
+            ("rtdetrv2", "dfine"),
+            ("RT-DETRv4", "dfine"),
+            ("D-FINE", "dfine"),
+            ("deimv2_dinov3", "dfine"),
+            ("RF-DETR-nano", "rfdetr"),
             ("centerpoint", "centerpoint_autoware"),
         ] {
             assert_eq!(of_family(name), Some(head), "{name}");

@@ -6,8 +6,8 @@ use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use det_post_infer::efficient_nms::EfficientNms;
 use det_post_ops::device::PayloadMemory;
 use det_post_types::{
-    ClassMode, Detections, DetrBoxes, Error, ErrorKind, FrameReport, Nms2d, NmsIou, Result,
-    YoloLayout,
+    ClassMode, Detections, DetrBoxes, DetrClasses, Error, ErrorKind, FrameReport, Nms2d, NmsIou,
+    Result, YoloLayout,
 };
 
 /// A detector of a network without its suppression, whose settings hold in place of those
@@ -34,8 +34,11 @@ impl CutDetector {
 /// is left.
 pub(super) fn configured(config: &CameraConfig, nms: &EfficientNms) -> Result<CameraConfig> {
     let mut config = config.clone();
-    config.facts.layout =
-        YoloLayout::Detr { boxes: DetrBoxes::CornerPixels, logits: nms.has_logits };
+    config.facts.layout = YoloLayout::Detr {
+        boxes: DetrBoxes::CornerPixels,
+        logits: nms.has_logits,
+        classes: DetrClasses::Best,
+    };
     config.facts.output_names = vec![nms.boxes.clone(), nms.scores.clone()];
     config.score_threshold = nms.score_threshold;
     config.max_detections = config.max_detections.min(nms.max_output_boxes.max(1));

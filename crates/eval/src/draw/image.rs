@@ -4,8 +4,8 @@ use super::canvas::Canvas;
 use det_post_ops::image::decompress::{self, DecodedImage, decompress};
 use det_post_ops::image::letterbox::{self, LetterboxParams, letterbox};
 use det_post_types::{
-    ChannelOrder, ElementType, ImagePayload, Normalization, Placement, Result, Size, Tensor,
-    TensorValues,
+    ChannelOrder, ElementType, ImagePayload, Normalization, Placement, Resize, Result, Size,
+    Tensor, TensorValues,
 };
 
 /// An image without detections, at most `max_width` pixels wide, and its own size.
@@ -44,6 +44,7 @@ pub fn image_canvas(payload: &ImagePayload<'_>, size: Option<Size>) -> Result<Ca
         channel_order: ChannelOrder::Rgb,
         normalization: Normalization { alpha: [1.0; 3], beta: [0.0; 3] },
         pad_value: 0.0,
+        resize: Resize::Bilinear,
     };
     letterbox(&image, &params, &mut letterbox::Workspace::new(), &mut planes)?;
 

@@ -7,7 +7,7 @@ use det_post_ops::dense::{Region, Window};
 use half::f16;
 
 use super::plan::Role;
-use super::{Network, Precision, STAGE, error, run};
+use super::{Network, Precision, STAGE, run};
 use crate::Engine;
 use det_post_types::{ElementType, Error, ErrorKind, Result, TensorSpec, TensorValues, TensorView};
 
@@ -36,9 +36,7 @@ impl DenseEngine {
         precision: Precision,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
-        let bytes = std::fs::read(path)
-            .map_err(|cause| error(format!("cannot read {}", path.display())).with_source(cause))?;
-        Self::new(Network::new(&bytes, precision, shape_of)?)
+        Self::new(Network::of_file(path, precision, shape_of)?)
     }
 
     /// Prepares a network.

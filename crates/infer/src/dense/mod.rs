@@ -18,6 +18,8 @@ pub use engine::DenseEngine;
 pub use plan::{Buffer, Cost, Job, Kind, Plan, Precision, Role, Step};
 pub use table::Table;
 
+use std::path::Path;
+
 use det_post_types::{Error, ErrorKind, Result, TensorSpec};
 
 /// The stage of errors.
@@ -39,6 +41,27 @@ pub struct Network {
 }
 
 impl Network {
+    /// Reads an ONNX file, as [`Self::new`] does: without the suppression at its end, and with the size of the image in
+    /// place of an input `orig_target_sizes`.
+    ///
+    /// # Errors
+    /// `Model` when the file cannot be read; the errors of [`Self::new`].
+    pub fn of_file(
+        path: &Path,
+        precision: Precision,
+        shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
+    ) -> Result<Self> {
+        crate::check_file(path)?;
+        let unreadable = |cause: std::io::Error| {
+            error(format!("cannot read the model {}", path.display())).with_source(cause)
+        };
+        let bytes = match crate::target_sizes::adapted(path)? {
+            Some(bytes) => bytes,
+            None => std::fs::read(path).map_err(unreadable)?,
+        };
+        Self::new(&bytes, precision, shape_of)
+    }
+
     /// Reads an ONNX file and lays it out for inputs of the shapes that `shape_of` gives.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 pub mod anchor;
 pub mod center;
 pub mod gather;
+pub mod keypoints;
 pub mod logit;
 pub mod query;
 pub mod select;

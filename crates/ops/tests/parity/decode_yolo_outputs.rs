@@ -6,8 +6,8 @@ use det_post_ops::decode::yolo::decode_yolo;
 use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, DeviceValues, Stream};
 use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
 use det_post_types::{
-    AnchorLevel, Box2d, Candidate, Candidates, Count, DetrBoxes, ElementType, Size, Tensor,
-    YoloLayout,
+    AnchorLevel, Box2d, Candidate, Candidates, Count, DetrBoxes, DetrClasses, ElementType, Size,
+    Tensor, YoloLayout,
 };
 use half::f16;
 
@@ -79,8 +79,8 @@ impl Problem {
     fn check(&self, device: &CudaDevice, threshold: f32) {
         let ((mut found, counts), (mut expected, expected_counts)) =
             (self.on_device(device, threshold), self.reference(threshold));
-        found.sort_by_key(|c| c.source);
-        expected.sort_by_key(|c| c.source);
+        found.sort_by_key(|c| (c.source, c.class));
+        expected.sort_by_key(|c| (c.source, c.class));
         let shapes: Vec<_> = self.tensors.iter().map(|tensor| tensor.shape()).collect();
         let context = format!("{:?} {shapes:?}, threshold {threshold}", self.layout);
         assert_eq!((found.len(), counts), (expected.len(), expected_counts), "{context}");
@@ -208,7 +208,8 @@ fn detr_boxes_scores_and_labels_agree() {
             for num_classes in [1, 31, 80] {
                 for logits in [false, true] {
                     for boxes in [DetrBoxes::CenterNormalized, DetrBoxes::CornerPixels] {
-                        let layout = YoloLayout::Detr { boxes, logits };
+                        let classes = DetrClasses::Best;
+                        let layout = YoloLayout::Detr { boxes, logits, classes };
                         let side = if boxes == DetrBoxes::CornerPixels { 640.0 } else { 1.0 };
                         let low = if logits { -5.0 } else { 0.0 };
                         let mut make = |shape: &[usize], low, high| {
@@ -228,6 +229,28 @@ fn detr_boxes_scores_and_labels_agree() {
                     }
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn every_class_of_a_detr_row_agrees() {
+    let Some(device) = det_post_testing::gpu() else { return };
+    let mut random = Random::new(83);
+    // Blocks have 8 rows; 91 classes make several rounds of a block.
+    for (num_rows, num_classes) in [(0, 3), (1, 1), (7, 3), (8, 91), (33, 31), (300, 91)] {
+        for (half, logits) in [(false, false), (false, true), (true, false), (true, true)] {
+            let classes = DetrClasses::All;
+            let layout = YoloLayout::Detr { boxes: DetrBoxes::CenterNormalized, logits, classes };
+            let low = if logits { -5.0 } else { 0.0 };
+            let boxes = tensor(&mut random, &[1, num_rows, 4], half, |r, _| r.range(-0.02, 1.0));
+            let shape = [1, num_rows, num_classes];
+            let scores = tensor(&mut random, &shape, half, |r, _| match r.below(50) {
+                0 => f32::NAN,
+                _ => r.range(low, 1.0),
+            });
+            let problem = Problem { layout, num_classes, tensors: vec![boxes, scores] };
+            THRESHOLDS.iter().for_each(|&threshold| problem.check(&device, threshold));
         }
     }
 }
@@ -253,7 +276,11 @@ fn shapes_that_do_not_fit_are_refused() {
     refused(YoloLayout::V5Raw { levels: vec![level(7)] }, &[&[1, 16, 24, 40]]);
     refused(YoloLayout::V5Raw { levels: vec![] }, &[]);
     refused(YoloLayout::EndToEnd, &[&[1, 9, 7]]);
-    let detr = YoloLayout::Detr { boxes: DetrBoxes::CornerPixels, logits: false };
+    let detr =
+        |classes| YoloLayout::Detr { boxes: DetrBoxes::CornerPixels, logits: false, classes };
+    refused(detr(DetrClasses::All), &[&[1, 9, 4], &[1, 8, 3]]);
+    refused(detr(DetrClasses::All), &[&[1, 2_000_000, 4], &[1, 2_000_000, 3]]);
+    let detr = detr(DetrClasses::Best);
     refused(detr.clone(), &[&[1, 9, 4]]);
     refused(detr.clone(), &[&[1, 9, 4], &[1, 9, 4]]);
     refused(detr.clone(), &[&[1, 9, 4], &[1, 9], &[1, 8]]);

@@ -3,13 +3,17 @@
 use det_post_ops::device::cuda::{CudaDevice, DeviceTensor};
 use det_post_ops::image::DeviceImage;
 use det_post_ops::image::letterbox::{LetterboxParams, Workspace, cuda, letterbox};
-use det_post_types::{ChannelOrder, ElementType, Encoding, Normalization, Placement, Size, Tensor};
+use det_post_types::{
+    ChannelOrder, ElementType, Encoding, Normalization, Placement, Resize, Size, Tensor,
+};
 
 use det_post_testing::images::{ENCODINGS, RandomImage, assert_equal, possible};
 use det_post_testing::random::Random;
 
 const PLACEMENTS: [Placement; 4] =
     [Placement::Center, Placement::TopLeft, Placement::Stretch, Placement::CropTop];
+
+const RESIZES: [Resize; 3] = [Resize::Bilinear, Resize::Antialias, Resize::Antialias8Bit];
 
 struct Problem {
     size: Size,
@@ -30,6 +34,7 @@ impl Problem {
                 [58.395, 57.12, 57.375],
             ),
             pad_value: 114.0,
+            resize: RESIZES[random.below(3)],
         };
         let element = [ElementType::F32, ElementType::F16][random.below(2)];
         Self { size, network, image, params, element }
@@ -56,8 +61,9 @@ impl Problem {
         assert_eq!(on_device, on_cpu);
         let Self { size, network, params, element, .. } = self;
         let encoding = self.image.view().encoding();
-        let placement = params.placement;
-        let context = format!("{encoding:?} {size:?} -> {network:?} {placement:?} {element:?}");
+        let (placement, resize) = (params.placement, params.resize);
+        let context =
+            format!("{encoding:?} {size:?} -> {network:?} {placement:?} {resize:?} {element:?}");
         assert_equal(&out.read().unwrap(), &expected, &context);
     }
 }
@@ -75,10 +81,12 @@ fn letterbox_is_bit_equal() {
         ((640, 2), (33, 65)),
         ((40, 40), (40, 40)),
         ((1242, 376), (640, 640)),
+        // More pixels of the source per pixel than a block holds weights of.
+        ((900, 300), (31, 9)),
     ];
     for encoding in ENCODINGS {
         for (size, (nw, nh)) in sizes {
-            for _ in 0..3 {
+            for _ in 0..6 {
                 let (size, network) = (possible(encoding, size), Size::new(nw, nh));
                 Problem::new(&mut random, size, network, encoding).check(&device);
             }
@@ -93,7 +101,7 @@ fn letterbox_is_bit_equal() {
 fn letterbox_of_random_sizes_is_bit_equal() {
     let Some(device) = det_post_testing::gpu() else { return };
     let mut random = Random::new(2);
-    for _ in 0..150 {
+    for _ in 0..300 {
         let mut side = |least: usize, most: usize| (least + random.below(most)) as u32;
         let size = Size::new(2 * side(1, 200), 2 * side(1, 150));
         let network = Size::new(side(1, 300), side(1, 300));

@@ -27,6 +27,7 @@ mod dense_rows;
 mod dense_select;
 mod densify;
 mod gather;
+mod keypoints;
 mod layer_stack;
 mod layer_stack_folded;
 mod letterbox;

@@ -10,5 +10,7 @@
 mod cameras;
 mod fuzz_images;
 mod jpeg_pixels;
+mod keypoints;
+mod letterbox;
 mod nms_tables;
 mod sparse;

@@ -62,6 +62,7 @@ impl YoloHead {
                 channel_order: facts.channel_order,
                 normalization: facts.normalization,
                 pad_value: facts.pad_value,
+                resize: facts.resize,
             },
             network,
             element: input.element.unwrap_or(ElementType::F32),

@@ -72,12 +72,7 @@ impl DenseRunner {
         stream: &Stream,
         shape_of: &dyn Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<(Self, Network)> {
-        crate::check_file(model)?;
-        let bytes = std::fs::read(model).map_err(|cause| {
-            model_error(format!("cannot read the model {}", model.display())).with_source(cause)
-        })?;
-        let network = dense::Network::new(&bytes, precision, shape_of)?;
-        drop(bytes);
+        let network = dense::Network::of_file(model, precision, shape_of)?;
         let has_floats = |output: &TensorSpec| {
             matches!(output.element, Some(ElementType::F32 | ElementType::F16))
         };

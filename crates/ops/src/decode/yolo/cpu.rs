@@ -1,13 +1,12 @@
 //! The CPU implementation: one function per layout. Layouts of planes are in `planes.rs`, layouts
-//! of final boxes in `finals.rs`.
+//! of final boxes in `finals.rs` and `detr.rs`.
 
 use super::rows::{misfit, one, push};
-use super::values::{Floats, Spaced, best_class, class_of_label, passes};
-use super::{Head, argument, finals, planes, unsupported};
+use super::values::{Floats, Spaced, best_class, passes};
+use super::{Head, argument, detr, finals, planes, unsupported};
 use crate::decode::logit::{exp, logit_bound, sigmoid};
 use det_post_types::{
-    AnchorLevel, Box2d, Candidates, DetrBoxes, Result, RotatedBox2d, Size, TensorValues,
-    TensorView, YoloLayout,
+    AnchorLevel, Box2d, Candidates, Result, RotatedBox2d, Size, TensorView, YoloLayout,
 };
 
 /// Decodes a layout of axis-aligned boxes.
@@ -25,7 +24,10 @@ pub(super) fn aligned(
         YoloLayout::EndToEnd | YoloLayout::V7EndToEnd | YoloLayout::Mmdeploy => {
             finals::aligned(outputs, layout, head, candidates)
         }
-        YoloLayout::Detr { boxes, logits } => detr(outputs, *boxes, *logits, head, candidates),
+        YoloLayout::Detr { boxes, logits, classes } => {
+            let form = detr::Form { boxes: *boxes, has_logits: *logits, classes: *classes };
+            detr::aligned(outputs, form, head, candidates)
+        }
         YoloLayout::Obb | YoloLayout::ObbEndToEnd => Err(unsupported(layout, "axis-aligned")),
     }
 }
@@ -229,104 +231,5 @@ impl RawLevel {
         let score = sigmoid(objectness) * sigmoid(best);
         let bbox = std::array::from_fn(|i| values.at(start + i * distance));
         (score >= head.score_threshold).then_some((bbox, score, class))
-    }
-}
-
-fn detr(
-    outputs: &[TensorView<'_>],
-    boxes: DetrBoxes,
-    logits: bool,
-    head: &Head,
-    candidates: &mut Candidates<Box2d>,
-) -> Result<()> {
-    let detr = Detr::new(outputs, head)?;
-    let bound = if logits { logit_bound(head.score_threshold) } else { head.score_threshold };
-    let mut num_nan = 0;
-    for row in 0..detr.num_rows {
-        let found = detr.class_and_value(row, head, bound, &mut num_nan);
-        let Some((class, value)) = found else { continue };
-        let Some(class) = class else {
-            candidates.add_unknown_classes(1);
-            continue;
-        };
-        let score = if logits { sigmoid(value) } else { value };
-        let [a, b, c, d] = detr.boxes.four(row * 4);
-        let bbox = match boxes {
-            DetrBoxes::CornerPixels => Box2d::new(a, b, c, d),
-            DetrBoxes::CenterNormalized => {
-                let (width, height) = (head.network.width as f32, head.network.height as f32);
-                Box2d::from_center(a * width, b * height, c * width, d * height)
-            }
-        };
-        push(candidates, bbox, score, class, row);
-    }
-    candidates.add_nan_scores(num_nan);
-    Ok(())
-}
-
-/// The checked outputs of a DETR-style head.
-struct Detr<'a> {
-    num_rows: usize,
-    boxes: Floats<'a>,
-    scores: Floats<'a>,
-    labels: Option<TensorValues<'a>>,
-}
-
-impl<'a> Detr<'a> {
-    fn new(outputs: &[TensorView<'a>], head: &Head) -> Result<Self> {
-        let num_classes = head.num_classes;
-        let (boxes, scores, labels) = match outputs {
-            [boxes, scores] => (boxes, scores, None),
-            [boxes, scores, labels] => (boxes, scores, Some(labels)),
-            _ => {
-                return Err(argument(format!(
-                    "{} outputs; boxes and scores, or boxes, scores and labels expected",
-                    outputs.len()
-                )));
-            }
-        };
-        let [1, num_rows, 4] = *boxes.shape() else {
-            return Err(misfit(boxes, format_args!("boxes [1, N, 4]")));
-        };
-        match labels {
-            None if *scores.shape() != [1, num_rows, num_classes] => {
-                return Err(misfit(scores, format_args!("scores [1, {num_rows}, {num_classes}]")));
-            }
-            Some(_) if *scores.shape() != [1, num_rows] => {
-                return Err(misfit(scores, format_args!("scores [1, {num_rows}] beside labels")));
-            }
-            Some(labels) if *labels.shape() != [1, num_rows] => {
-                return Err(misfit(labels, format_args!("labels [1, {num_rows}]")));
-            }
-            _ => {}
-        }
-        Ok(Self {
-            num_rows,
-            boxes: Floats::of(boxes)?,
-            scores: Floats::of(scores)?,
-            labels: labels.map(TensorView::values),
-        })
-    }
-
-    /// Class and score or logit of a row, if at least `bound`; no class where the label is none
-    /// of the head.
-    fn class_and_value(
-        &self,
-        row: usize,
-        head: &Head,
-        bound: f32,
-        num_nan: &mut usize,
-    ) -> Option<(Option<usize>, f32)> {
-        let Some(labels) = self.labels else {
-            let place = Spaced { start: row * head.num_classes, distance: 1 };
-            return best_class(self.scores, place, head.num_classes, num_nan)
-                .filter(|&(_, value)| value >= bound)
-                .map(|(class, value)| (Some(class), value));
-        };
-        let value = self.scores.at(row);
-        if !passes(value, bound, num_nan) {
-            return None;
-        }
-        Some((class_of_label(labels, row, head.num_classes), value))
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of rows that pass the threshold and are dropped: no boxes, classes that are none.
 
 use super::tests::{INF, NAN, Values, counted, num_nan};
-use det_post_types::{AnchorLevel, Candidates, DetrBoxes, YoloLayout};
+use det_post_types::{AnchorLevel, Candidates, DetrBoxes, DetrClasses, YoloLayout};
 
 #[test]
 fn rows_that_pass_and_are_no_boxes_are_counted() {
@@ -53,7 +53,8 @@ fn rows_that_pass_and_are_no_boxes_are_counted() {
                     (DetrBoxes::CornerPixels, of_corners),
                     (DetrBoxes::CenterNormalized, of_center),
                 ] {
-                    let layout = YoloLayout::Detr { boxes, logits: false };
+                    let layout =
+                        YoloLayout::Detr { boxes, logits: false, classes: DetrClasses::Best };
                     assert_eq!(count(&outputs, &layout), expected(is_invalid), "{message}");
                 }
             }
@@ -96,7 +97,11 @@ fn rows_that_pass_with_a_class_that_is_none_are_counted() {
                 assert_eq!(found, expected, "{class} {score}");
                 let boxes = (vec![1, 6, 4], row[..4].repeat(6));
                 let [scores, labels] = [score, class].map(|value| (vec![1, 6], vec![value; 6]));
-                let layout = YoloLayout::Detr { boxes: DetrBoxes::CornerPixels, logits: false };
+                let layout = YoloLayout::Detr {
+                    boxes: DetrBoxes::CornerPixels,
+                    logits: false,
+                    classes: DetrClasses::Best,
+                };
                 assert_eq!(count(&[boxes, scores, labels], &layout), expected, "{class} {score}");
             }
         }
@@ -144,7 +149,8 @@ fn rows_with_a_nan_score_are_counted_once() {
     let output = (vec![1, 2, 6], end_to_end.concat());
     assert_eq!(num_nan(&[output], &YoloLayout::EndToEnd, 2), 1);
     for logits in [false, true] {
-        let layout = YoloLayout::Detr { boxes: DetrBoxes::CornerPixels, logits };
+        let layout =
+            YoloLayout::Detr { boxes: DetrBoxes::CornerPixels, logits, classes: DetrClasses::Best };
         let corners = (vec![1, 3, 4], vec![NAN; 12]);
         let scores = (vec![1, 3, 2], vec![NAN, 0.1, 0.2, 0.3, NAN, NAN]);
         assert_eq!(num_nan(&[corners.clone(), scores], &layout, 2), 2);

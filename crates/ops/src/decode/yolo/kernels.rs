@@ -93,8 +93,10 @@ enum Rows {
     ByLevel,
     /// A final box in a row.
     Final,
-    /// Boxes and scores by class.
+    /// Boxes and scores by class, of which one counts.
     Scores,
+    /// The same, where every class counts.
+    Classes,
     /// Boxes, scores and labels.
     Labels,
 }
@@ -110,7 +112,11 @@ fn check<T, B>(
     let (num_rows, num_classes) = (args.num_rows as usize, args.num_classes as usize);
     let [x, y] = grid.num_blocks;
     let needed_blocks = num_rows.div_ceil(rows_per_block as usize).max(1);
-    if num_rows > MAX_FOUND || y != 1 || x as usize != needed_blocks {
+    let max_found = match rows {
+        Rows::Classes => num_rows.saturating_mul(num_classes),
+        _ => num_rows,
+    };
+    if max_found > MAX_FOUND || y != 1 || x as usize != needed_blocks {
         return Err(refused(kernel, &format!("{x} x {y} blocks do not fit {num_rows} rows")));
     }
     check_levels(kernel, args, rows)?;
@@ -127,7 +133,7 @@ fn check<T, B>(
         Rows::Final if args.row_class == u32::MAX => &[columns, 1],
         Rows::Final => &[columns],
         Rows::ByLevel => &[],
-        Rows::Scores => &[4, num_classes],
+        Rows::Scores | Rows::Classes => &[4, num_classes],
         Rows::Labels => &[4, 1, 1],
     };
     for (output, length) in args.outputs.iter().zip(lengths) {
@@ -135,7 +141,7 @@ fn check<T, B>(
     }
     check_len(kernel, "wanted", args.selection.wanted.len(), num_classes.div_ceil(32))?;
     check_len(kernel, "bound", args.bound.len(), 1)?;
-    let mut slices = args.selection.needed(num_rows).into_iter();
+    let mut slices = args.selection.needed(max_found).into_iter();
     slices.try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
 }
 
@@ -194,7 +200,8 @@ macro_rules! layout {
         // SAFETY: `YoloArgs` mirrors `yolo::Args` (compared). A thread or warp whose row is not
         // below the number of rows reads nothing; the others read inside their row (of a class
         // below the number of classes, whose bit is inside `wanted`), which the tensors' lengths
-        // cover. A row adds at most one candidate, to a list of the block with one entry per row;
+        // cover. A row adds at most one candidate, to a list of the block with one entry per row,
+        // or (`detr_classes`) one of each class, without a list;
         // what it writes to `found` and `items` is compared with their lengths. The last block
         // reads `found` below its length. It waits for the writes of blocks that have counted: they
         // run and do not wait.
@@ -251,6 +258,14 @@ layout!(
     "final rows with centre and size, the angle last."
 );
 layout!(Detr, Box2d, "detr", WARPS_PER_BLOCK, Rows::Scores, "boxes, and scores by class.");
+layout!(
+    DetrClassRows,
+    Box2d,
+    "detr_classes",
+    WARPS_PER_BLOCK,
+    Rows::Classes,
+    "boxes, and scores by class that are a candidate each."
+);
 layout!(
     DetrLabels,
     Box2d,

@@ -2,8 +2,9 @@
 //!
 //! Input: the tensors of one frame, f32 or f16, in a [`YoloLayout`]. Output: boxes in
 //! pixels of the network's input, axis-aligned ([`decode_yolo`]) or rotated
-//! ([`decode_yolo_rotated`]), at most one candidate per row, of its best class. The
-//! worst candidates over the capacity of `candidates` are dropped and counted there.
+//! ([`decode_yolo_rotated`]), at most one candidate per row, of its best class; with
+//! [`DetrClasses::All`](det_post_types::DetrClasses) one for every class of a row whose score passes.
+//! The worst candidates over the capacity of `candidates` are dropped and counted there.
 //!
 //! # Which rows pass
 //! Rows with `score >= score_threshold`. The class is the one with the largest value in the tensor
@@ -39,11 +40,12 @@
 //! candidates nor counted.
 //!
 //! Formulas: the export heads of YOLOv5, YOLOv7, YOLOv8, YOLOv8-OBB, YOLO26-OBB, YOLOX,
-//! RT-DETR and mmdeploy.
+//! RT-DETR, D-FINE, RF-DETR and mmdeploy.
 
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod detr;
 mod finals;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]

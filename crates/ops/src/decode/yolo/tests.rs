@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::decode::logit::sigmoid;
-use det_post_types::{AnchorLevel, Candidate, DetrBoxes, TensorValues};
+use det_post_types::{AnchorLevel, Candidate, DetrBoxes, DetrClasses, TensorValues};
 
 pub(super) const NETWORK: Size = Size::new(96, 64);
 
@@ -186,7 +186,11 @@ fn end_to_end_rows() {
 #[test]
 fn detr_boxes_scores_and_labels() {
     let boxes = (vec![1, 3, 4], [[0.5, 0.25, 0.5, 0.5]; 3].concat());
-    let layout = |logits| YoloLayout::Detr { boxes: DetrBoxes::CenterNormalized, logits };
+    let layout = |logits| YoloLayout::Detr {
+        boxes: DetrBoxes::CenterNormalized,
+        logits,
+        classes: DetrClasses::Best,
+    };
     let scores = (vec![1, 3, 2], vec![0.1, 0.6, 0.25, 0.25, 0.2, NAN]);
     let decoded = decode(&[boxes.clone(), scores], &layout(false), 2, 0.25).unwrap();
     let expected =
@@ -197,7 +201,11 @@ fn detr_boxes_scores_and_labels() {
     let decoded = decode(&[boxes, logits], &layout(true), 2, 0.25).unwrap();
     assert_eq!(decoded, [found(24.0, 0.0, 72.0, 32.0, sigmoid(0.5), 1, 0)]);
 
-    let layout = YoloLayout::Detr { boxes: DetrBoxes::CornerPixels, logits: false };
+    let layout = YoloLayout::Detr {
+        boxes: DetrBoxes::CornerPixels,
+        logits: false,
+        classes: DetrClasses::Best,
+    };
     let corners = [[1.0, 2.0, 3.0, 5.0]; 4].concat();
     let (box_shape, row_shape) = ([1, 4, 4], [1, 4]);
     let scores = [0.9, 0.8, 0.1, 0.7];
@@ -290,7 +298,11 @@ fn what_does_not_fit_is_named() {
     let odd = YoloLayout::Yolox { strides: vec![20] };
     let raw =
         YoloLayout::V5Raw { levels: vec![AnchorLevel { stride: 32, anchors: vec![[1.0, 1.0]] }] };
-    let detr = YoloLayout::Detr { boxes: DetrBoxes::CornerPixels, logits: false };
+    let detr = YoloLayout::Detr {
+        boxes: DetrBoxes::CornerPixels,
+        logits: false,
+        classes: DetrClasses::Best,
+    };
     let cases: [(&YoloLayout, &[Values], &str); 16] = [
         (&YoloLayout::V5, &[tensor(&[1, 9, 8])], "output [1, 9, 8]; [1, N, 7] expected"),
         (&YoloLayout::V5, &[tensor(&[9, 7])], "[1, N, 7] expected"),

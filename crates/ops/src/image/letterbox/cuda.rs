@@ -1,10 +1,11 @@
 //! The CUDA implementation of [`letterbox`](super::letterbox): one kernel that reads
-//! the bytes of the message. Equal to the CPU, bit for bit.
+//! the bytes of the message, by the filter. Equal to the CPU, bit for bit.
 
 use half::f16;
 
 use super::kernels::{
-    Axis, COLUMNS_PER_BLOCK, LetterboxArgs, LetterboxOp, ROWS_PER_BLOCK, THREADS_PER_BLOCK,
+    ANTIALIAS_BLOCK, AntialiasArgs, AntialiasOp, Axis, COLUMNS_PER_BLOCK, LetterboxArgs,
+    LetterboxOp, ROWS_PER_BLOCK, Side, THREADS_PER_BLOCK,
 };
 use super::{LetterboxParams, network_size, place};
 use crate::device::cuda::{
@@ -13,12 +14,18 @@ use crate::device::cuda::{
 use crate::image::kernels::ImageKernels;
 use crate::image::wire_layout::WireLayout;
 use crate::image::{DeviceImage, ImageLayout};
-use det_post_types::{Letterbox, Result};
+use det_post_types::{Letterbox, Resize, Result};
 
-/// The kernels of the op on one GPU.
+/// The kernels of the op on one GPU, by the type of the output.
 pub struct Kernels {
-    f32: ImageKernels<LetterboxOp, f32>,
-    f16: ImageKernels<LetterboxOp, f16>,
+    f32: Filters<f32>,
+    f16: Filters<f16>,
+}
+
+/// Kernels by filter.
+struct Filters<T> {
+    bilinear: ImageKernels<LetterboxOp, T>,
+    antialias: ImageKernels<AntialiasOp, T>,
 }
 
 impl Kernels {
@@ -27,7 +34,16 @@ impl Kernels {
     /// # Errors
     /// `Device` when this build has no such kernels.
     pub fn load(device: &CudaDevice) -> Result<Self> {
-        Ok(Self { f32: ImageKernels::load(device)?, f16: ImageKernels::load(device)? })
+        Ok(Self {
+            f32: Filters {
+                bilinear: ImageKernels::load(device)?,
+                antialias: ImageKernels::load(device)?,
+            },
+            f16: Filters {
+                bilinear: ImageKernels::load(device)?,
+                antialias: ImageKernels::load(device)?,
+            },
+        })
     }
 }
 
@@ -85,12 +101,26 @@ fn enqueue(
     let placed = place(layout.size, network, params.placement)?;
     match out.values_mut() {
         DeviceValues::F32(out) => {
-            let args = args(&layout, params, &placed, bytes, out.output(stream)?);
-            kernels.f32.enqueue(stream, grid(&args), args.layout, args)?;
+            let Filters { bilinear, antialias } = &kernels.f32;
+            let out = out.output(stream)?;
+            if params.resize == Resize::Bilinear {
+                let args = args(&layout, params, &placed, bytes, out);
+                bilinear.enqueue(stream, grid(&args), args.layout, args)?;
+            } else {
+                let args = antialias_args(&layout, params, &placed, bytes, out);
+                antialias.enqueue(stream, antialias_grid(&args), args.layout, args)?;
+            }
         }
         DeviceValues::F16(out) => {
-            let args = args(&layout, params, &placed, bytes, out.output(stream)?);
-            kernels.f16.enqueue(stream, grid(&args), args.layout, args)?;
+            let Filters { bilinear, antialias } = &kernels.f16;
+            let out = out.output(stream)?;
+            if params.resize == Resize::Bilinear {
+                let args = args(&layout, params, &placed, bytes, out);
+                bilinear.enqueue(stream, grid(&args), args.layout, args)?;
+            } else {
+                let args = antialias_args(&layout, params, &placed, bytes, out);
+                antialias.enqueue(stream, antialias_grid(&args), args.layout, args)?;
+            }
         }
     }
     Ok(placed)
@@ -117,5 +147,42 @@ fn args<'a, T>(
         beta: mapping.normalization.beta,
         pad: mapping.pad,
         reserved: 0,
+    }
+}
+
+/// The launch shape with antialiasing.
+fn antialias_grid<T>(args: &AntialiasArgs<'_, T>) -> Grid {
+    let [threads_per_block, columns, rows] = ANTIALIAS_BLOCK;
+    let num_blocks = [args.x.network.div_ceil(columns), args.y.network.div_ceil(rows)];
+    Grid { num_blocks, threads_per_block }
+}
+
+fn antialias_args<'a, T>(
+    layout: &ImageLayout,
+    params: &LetterboxParams,
+    placed: &Letterbox,
+    image: In<'a, u8>,
+    out: Out<'a, T>,
+) -> AntialiasArgs<'a, T> {
+    let Letterbox { source, network, content_origin: [left, top], content } = *placed;
+    let mapping = params.mapping(layout.encoding);
+    let side = |source, content, origin: i32, network| Side {
+        source,
+        content,
+        origin: origin.cast_unsigned(),
+        network,
+    };
+    AntialiasArgs {
+        image,
+        out,
+        step: layout.step as u64,
+        x: side(source.width, content.width, left, network.width),
+        y: side(source.height, content.height, top, network.height),
+        layout: WireLayout::of(layout.encoding, layout.big_endian),
+        swapped: u32::from(mapping.swapped),
+        alpha: mapping.normalization.alpha,
+        beta: mapping.normalization.beta,
+        pad: mapping.pad,
+        rounded: u32::from(params.resize == Resize::Antialias8Bit),
     }
 }

@@ -4,10 +4,10 @@ use proptest::prelude::*;
 use super::*;
 use det_post_types::ElementType;
 
-const PLACEMENTS: [Placement; 4] =
+pub(super) const PLACEMENTS: [Placement; 4] =
     [Placement::Center, Placement::TopLeft, Placement::Stretch, Placement::CropTop];
 
-const ENCODINGS: [Encoding; 14] = [
+pub(super) const ENCODINGS: [Encoding; 14] = [
     Encoding::Rgb8,
     Encoding::Bgr8,
     Encoding::Rgba8,
@@ -27,7 +27,7 @@ const ENCODINGS: [Encoding; 14] = [
 /// One pixel of an image as red, green, blue, by the definition of its
 /// encoding and without any of the code under test; colours of YUV are not
 /// rounded to whole numbers.
-fn naive_rgb(image: &ImageView<'_>, x: usize, y: usize) -> [f32; 3] {
+pub(super) fn naive_rgb(image: &ImageView<'_>, x: usize, y: usize) -> [f32; 3] {
     let (row, height) = (image.row(y), image.size().height as usize);
     let yuv = |luma: u8, u: u8, v: u8| {
         let (luma, u, v) = ((f64::from(luma) - 16.0).max(0.0), f64::from(u), f64::from(v));
@@ -133,7 +133,7 @@ fn naive(image: &ImageView<'_>, params: &LetterboxParams, network: Size) -> Vec<
     out
 }
 
-fn noise(len: usize, mut state: u32) -> Vec<u8> {
+pub(super) fn noise(len: usize, mut state: u32) -> Vec<u8> {
     let next = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 24) as u8
@@ -142,7 +142,7 @@ fn noise(len: usize, mut state: u32) -> Vec<u8> {
 }
 
 /// Dirty memory, so that a value not written shows.
-fn dirty(element: ElementType, network: Size) -> Tensor {
+pub(super) fn dirty(element: ElementType, network: Size) -> Tensor {
     let shape = vec![1, 3, network.height as usize, network.width as usize];
     let num = shape.iter().product();
     match element {
@@ -151,7 +151,7 @@ fn dirty(element: ElementType, network: Size) -> Tensor {
     }
 }
 
-fn values(tensor: &Tensor) -> Vec<f32> {
+pub(super) fn values(tensor: &Tensor) -> Vec<f32> {
     match tensor {
         Tensor::F32 { values, .. } => values.clone(),
         Tensor::F16 { values, .. } => values.iter().map(|v| v.to_f32()).collect(),
@@ -160,8 +160,14 @@ fn values(tensor: &Tensor) -> Vec<f32> {
 
 const UNCHANGED: Normalization = Normalization { alpha: [1.0; 3], beta: [0.0; 3] };
 
-fn params(placement: Placement, channel_order: ChannelOrder) -> LetterboxParams {
-    LetterboxParams { placement, channel_order, normalization: UNCHANGED, pad_value: 114.0 }
+pub(super) fn params(placement: Placement, channel_order: ChannelOrder) -> LetterboxParams {
+    LetterboxParams {
+        placement,
+        channel_order,
+        normalization: UNCHANGED,
+        pad_value: 114.0,
+        resize: Resize::Bilinear,
+    }
 }
 
 fn check_against_naive(

@@ -141,6 +141,9 @@ fn reach(scale: [f64; 2], resize: Resize) -> Result<[u32; 2]> {
     Ok(match resize {
         Resize::Bilinear => [ONE as u32; 2],
         Resize::Antialias => scale.map(|scale| (scale.max(1.0) * f64::from(ONE)).round() as u32),
+        Resize::Antialias8Bit => {
+            return Err(error("samples of 8 bits are rounded by `letterbox` only".into()));
+        }
     })
 }
 

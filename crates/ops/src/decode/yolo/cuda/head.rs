@@ -4,7 +4,7 @@ use super::super::argument;
 use super::super::kernels::{MAX_OUTPUTS, YoloLevel};
 use crate::decode::select::kernels::MAX_FOUND;
 use crate::device::cuda::DeviceTensor;
-use det_post_types::{AnchorLevel, DetrBoxes, FinalRows, Result, Size, YoloLayout};
+use det_post_types::{AnchorLevel, DetrBoxes, DetrClasses, FinalRows, Result, Size, YoloLayout};
 
 /// A head with tensors of known shapes.
 pub(super) struct Head {
@@ -29,7 +29,18 @@ pub enum Kind {
     RotatedPlanes,
     EndToEnd,
     RotatedEndToEnd,
-    Detr { labels: bool, normalized: bool, logits: bool },
+    Detr { scores: DetrScores, normalized: bool, logits: bool },
+}
+
+/// How scores of DETR belong to classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DetrScores {
+    /// One of each class; the best counts.
+    Best,
+    /// One of each class, for a candidate each.
+    All,
+    /// One, with a label.
+    Labels,
 }
 
 impl Kind {
@@ -80,19 +91,32 @@ impl Head {
                 head.kind = Kind::RotatedPlanes;
                 head.num_rows = columns(shapes, 4 + num_classes + 1)?;
             }
-            YoloLayout::Detr { boxes, logits } => head.set_detr(*boxes, *logits, shapes)?,
+            YoloLayout::Detr { boxes, logits, classes } => {
+                head.set_detr((*boxes, *logits, *classes), shapes)?;
+            }
             YoloLayout::EndToEnd
             | YoloLayout::ObbEndToEnd
             | YoloLayout::V7EndToEnd
             | YoloLayout::Mmdeploy => head.set_final(layout, shapes)?,
         }
-        if head.num_rows > MAX_FOUND {
+        if head.max_found() > MAX_FOUND {
             return Err(argument(format!(
-                "{} rows exceed the limit of {MAX_FOUND}",
-                head.num_rows
+                "{} rows, {} candidates exceed the limit of {MAX_FOUND}",
+                head.num_rows,
+                head.max_found()
             )));
         }
         Ok(head)
+    }
+
+    /// The number of candidates, if all pass.
+    pub fn max_found(&self) -> usize {
+        match self.kind {
+            Kind::Detr { scores: DetrScores::All, .. } => {
+                self.num_rows.saturating_mul(self.num_classes)
+            }
+            _ => self.num_rows,
+        }
     }
 
     /// Adds the levels of a grid, whose cells must be the rows.
@@ -185,14 +209,22 @@ impl Head {
         Ok(())
     }
 
-    fn set_detr(&mut self, boxes: DetrBoxes, logits: bool, shapes: &[&[usize]]) -> Result<()> {
+    fn set_detr(
+        &mut self,
+        (boxes, logits, classes): (DetrBoxes, bool, DetrClasses),
+        shapes: &[&[usize]],
+    ) -> Result<()> {
         let num_classes = self.num_classes;
-        let (num_rows, labels) = match *shapes {
+        let of_classes = match classes {
+            DetrClasses::Best => DetrScores::Best,
+            DetrClasses::All => DetrScores::All,
+        };
+        let (num_rows, scores) = match *shapes {
             [&[1, num_rows, 4], &[1, n, c]] if (n, c) == (num_rows, num_classes) => {
-                (num_rows, false)
+                (num_rows, of_classes)
             }
             [&[1, num_rows, 4], &[1, n], &[1, l]] if n == num_rows && l == num_rows => {
-                (num_rows, true)
+                (num_rows, DetrScores::Labels)
             }
             _ => {
                 let expected = format!(
@@ -202,7 +234,7 @@ impl Head {
             }
         };
         let normalized = boxes == DetrBoxes::CenterNormalized;
-        self.kind = Kind::Detr { labels, normalized, logits };
+        self.kind = Kind::Detr { scores, normalized, logits };
         self.num_rows = num_rows;
         Ok(())
     }

@@ -14,11 +14,11 @@
 mod head;
 
 use half::f16;
-use head::{Head, Kind};
+use head::{DetrScores, Head, Kind};
 
 use super::kernels::{
-    CellRows, Detr, DetrLabels, EndToEnd, MAX_OUTPUTS, PixelRows, Planes, RawRows, RotatedEndToEnd,
-    RotatedPlanes, Yolo, YoloArgs, YoloRows,
+    CellRows, Detr, DetrClassRows, DetrLabels, EndToEnd, MAX_OUTPUTS, PixelRows, Planes, RawRows,
+    RotatedEndToEnd, RotatedPlanes, Yolo, YoloArgs, YoloRows,
 };
 use super::{argument, unsupported};
 use crate::decode::logit::logit_bound;
@@ -60,7 +60,7 @@ struct Memory<B> {
 
 impl<B: Floats> Memory<B> {
     fn new(stream: &Stream, head: &Head) -> Result<Self> {
-        let mut selecting = Selecting::new(stream, head.num_rows, head.num_classes)?;
+        let mut selecting = Selecting::new(stream, head.max_found(), head.num_classes)?;
         selecting
             .settings
             .write(&[SelectSettings { score_threshold: f32::NAN, ..SelectSettings::default() }])?;
@@ -136,8 +136,9 @@ impl Decoded for Box2d {
             Kind::RawRows => ByElement::<RawRows>::load(stream),
             Kind::Planes => ByElement::<Planes>::load(stream),
             Kind::EndToEnd => ByElement::<EndToEnd>::load(stream),
-            Kind::Detr { labels: false, .. } => ByElement::<Detr>::load(stream),
-            Kind::Detr { labels: true, .. } => ByElement::<DetrLabels>::load(stream),
+            Kind::Detr { scores: DetrScores::Best, .. } => ByElement::<Detr>::load(stream),
+            Kind::Detr { scores: DetrScores::All, .. } => ByElement::<DetrClassRows>::load(stream),
+            Kind::Detr { scores: DetrScores::Labels, .. } => ByElement::<DetrLabels>::load(stream),
             Kind::RotatedPlanes | Kind::RotatedEndToEnd => Err(unsupported(layout, "axis-aligned")),
         }
     }

@@ -55,6 +55,7 @@ fn as_rgb(image: &ImageView<'_>) -> Vec<f32> {
         channel_order: ChannelOrder::Rgb,
         normalization: UNCHANGED,
         pad_value: 0.0,
+        resize: Resize::Bilinear,
     };
     let mut out = dirty(ElementType::F32, 1, image.size());
     letterbox(image, &params, &mut Workspace::new(), &mut out).unwrap();
@@ -119,7 +120,7 @@ fn reach_of(placed: &Letterbox, resize: Resize) -> [f64; 2] {
     ];
     match resize {
         Resize::Bilinear => [1.0; 2],
-        Resize::Antialias => scale.map(|scale| scale.max(1.0)),
+        Resize::Antialias | Resize::Antialias8Bit => scale.map(|scale| scale.max(1.0)),
     }
 }
 
@@ -178,7 +179,8 @@ fn bilinear_equals_letterbox() {
         let placed = Letterbox::new(image.size(), network, placement);
         let map = SampleMap::of_placement(&placed, Resize::Bilinear).unwrap();
         let ResampleParams { channel_order, normalization, pad_value } = params(ChannelOrder::Rgb);
-        let params = LetterboxParams { placement, channel_order, normalization, pad_value };
+        let resize = Resize::Bilinear;
+        let params = LetterboxParams { placement, channel_order, normalization, pad_value, resize };
         let mut expected = dirty(ElementType::F32, 1, network);
         letterbox(&image, &params, &mut Workspace::new(), &mut expected).unwrap();
         let expected: Vec<f64> = values(&expected).into_iter().map(f64::from).collect();
