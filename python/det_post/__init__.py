@@ -7,7 +7,7 @@
 | compare detections with truth | :func:`evaluate` |
 | simulate a drive with truth | :func:`simulate` |
 | detect in an image or a sweep in memory | :class:`Camera`, :class:`Lidar` |
-| run one operation on arrays | :mod:`det_post.ops`, :mod:`det_post.mmcv` |
+| run one operation on arrays | :mod:`det_post.ops`, :mod:`det_post.mmcv`, :mod:`det_post.spconv` |
 """
 
 from typing import TYPE_CHECKING, Any
