@@ -353,3 +353,46 @@ class Lidar:
         transform: Sequence[Sequence[float]] | None = None,
     ) -> dict[str, A]: ...
     def reset(self) -> None: ...
+
+class Surround:
+    def __new__(
+        cls,
+        config: Sequence[str | PathLike[str]],
+        overrides: Sequence[str],
+        channel: str | None,
+        device: str,
+        library: str | PathLike[str] | None,
+    ) -> Self: ...
+    @property
+    def class_names(self) -> list[str]: ...
+    @property
+    def inputs(self) -> list[str]: ...
+    def set_camera(
+        self,
+        input: int,
+        *,
+        size: tuple[int, int],
+        intrinsics: Sequence[float],
+        frame_id: str,
+        distortion_model: str = "plumb_bob",
+        distortion: Sequence[float] = (),
+        rectification: Sequence[float] | None = None,
+        projection: Sequence[float] | None = None,
+    ) -> None: ...
+    def set_transform(
+        self,
+        parent: str,
+        child: str,
+        matrix: Sequence[Sequence[float]],
+        *,
+        stamp: float | None = None,
+    ) -> None: ...
+    def process(
+        self,
+        images: Sequence[A | None],
+        *,
+        encoding: str = "rgb8",
+        stamp: float = 0.0,
+        stamps: Sequence[float] | None = None,
+    ) -> dict[str, A]: ...
+    def reset(self) -> None: ...

@@ -16,6 +16,7 @@ mod library;
 mod overlaps;
 mod sparse;
 mod suppression;
+mod surround;
 
 /// Operations on arrays; see det_post.ops.
 #[pyo3::pymodule]
@@ -42,4 +43,6 @@ mod _ops {
     use crate::suppression::{
         batched_nms, circle_nms, fast_nms, nms, nms_3d, nms_bev, nms_rotated, soft_nms,
     };
+    #[pymodule_export]
+    use crate::surround::Surround;
 }
