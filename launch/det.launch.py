@@ -61,9 +61,12 @@ ARGUMENTS = {
     "node_name": ("det_post", "Name of the node."),
     "device": ("", "auto, cpu or cuda:N; empty: as the config says."),
     "input_topics": ("", "Topics by channel: 'camera:=/image_raw lidar:=/points'."),
+    "inputs": ("", "Topics of channels with several sensors: 'surround:=/camera_0/image,/camera_1/image'."),
     "camera_info_topics": ("", "CameraInfo by channel: 'camera:=/camera_info'; diagnostics check it."),
     "model_paths": ("", "Networks by channel: 'camera:=/models/yolox.onnx'."),
     "encoder_paths": ("", "Pillar encoders by channel: 'lidar:=/models/encoder.onnx'."),
+    "weights_paths": ("", "Decoder weights of surround channels: 'surround:=/models/decoder.safetensors'."),
+    "head_paths": ("", "Head networks of surround channels: 'surround:=/models/head.onnx'."),
     "parameters": ("", "Further parameters: 'camera.score_threshold:=0.4 lidar.max_detections:=200'."),
     "use_sim_time": ("false", "Whether time comes from /clock."),
     "autostart": ("", "Whether the node configures and activates itself; empty: as the config says."),
@@ -154,8 +157,12 @@ def overrides(values: dict[str, str]) -> dict:
         ("camera_info_topics", "camera_info"),
         ("model_paths", "model_path"),
         ("encoder_paths", "encoder_path"),
+        ("weights_paths", "weights_path"),
+        ("head_paths", "head_path"),
     ]:
         found |= {f"{channel}.{key}": value for channel, value in pairs(argument, values[argument])}
+    for channel, topics in pairs("inputs", values["inputs"]):
+        found[f"{channel}.inputs"] = [topic for topic in topics.split(",") if topic]
     for key, value in pairs("parameters", values["parameters"]):
         found[key] = yaml.load(value, ValueLoader)
     found["use_sim_time"] = switch(values, "use_sim_time")

@@ -77,6 +77,7 @@ pub const IMAGES: [(&str, &[&str]); 6] = [
         "frames",
         &[
             "arrays/candidates",
+            "arrays/overlaps",
             "image/decompress",
             "shared/diagnostic",
             "decode/gather",

@@ -6,8 +6,8 @@
 | read its detections | :meth:`Result.detections`, ``to_arrow``, ``to_pandas``, ``to_polars`` |
 | compare detections with truth | :func:`evaluate` |
 | simulate a drive with truth | :func:`simulate` |
-| detect in an image or a sweep in memory | :class:`Camera`, :class:`Lidar` |
-| run one operation on arrays | :mod:`det_post.ops`, :mod:`det_post.mmcv` |
+| detect in images or a sweep in memory | :class:`Camera`, :class:`Lidar`, :class:`Surround` |
+| run one operation on arrays | :mod:`det_post.ops`, :mod:`det_post.mmcv`, :mod:`det_post.spconv` |
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from ._errors import DamagedError, Error, InterruptedRunError, UsageError
 from ._result import Detection, Frame, Result
 
 if TYPE_CHECKING:
-    from ._detectors import Camera, Lidar
+    from ._detectors import Camera, Lidar, Surround
 
 __all__ = [
     "Camera",
@@ -29,6 +29,7 @@ __all__ = [
     "InterruptedRunError",
     "Lidar",
     "Result",
+    "Surround",
     "UsageError",
     "evaluate",
     "replay",
@@ -38,7 +39,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # The extension module is loaded when it is needed: a fleet's driver never does.
-    if name in ("Camera", "Lidar"):
+    if name in ("Camera", "Lidar", "Surround"):
         from . import _detectors
 
         return getattr(_detectors, name)

@@ -10,7 +10,7 @@ from typing import Any
 from . import _ops, _program
 from ._commands import PathLike, overrides, paths
 
-__all__ = ["Camera", "Lidar"]
+__all__ = ["Camera", "Lidar", "Surround"]
 
 
 class Camera(_ops.Camera):
@@ -48,6 +48,20 @@ class Lidar(_ops.Lidar):
         params: Mapping[str, Any] | None = None,
         device: str = "auto",
     ) -> Lidar:
+        return super().__new__(cls, paths(config), overrides(params), channel, device, _installed_onnxruntime())
+
+
+class Surround(_ops.Surround):
+    """A surround channel: images of several cameras to detections. Arguments and errors as :class:`Camera`."""
+
+    def __new__(
+        cls,
+        config: PathLike | Sequence[PathLike],
+        *,
+        channel: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        device: str = "auto",
+    ) -> Surround:
         return super().__new__(cls, paths(config), overrides(params), channel, device, _installed_onnxruntime())
 
 

@@ -1,6 +1,6 @@
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from typing_extensions import Self
 
@@ -70,6 +70,34 @@ def circle_nms(
     classes: A | None = None,
     squared: bool = False,
 ) -> A: ...
+def box_overlaps(
+    first: A,
+    second: A,
+    *,
+    measure: Literal["iou", "iof", "intersection"] = "iou",
+    aligned: bool = False,
+    offset: Literal[0, 1] = 0,
+) -> A: ...
+def points_in_boxes(points: A, boxes: A, *, first: bool = False) -> A: ...
+_Affine: TypeAlias = Sequence[float] | Sequence[Sequence[float]]
+_Placed: TypeAlias = tuple[float, float, float, float]
+
+@overload
+def letterbox(
+    image: Sequence[A],
+    size: tuple[int, int],
+    *,
+    encoding: str = "rgb8",
+    placement: Literal["center", "top_left", "stretch", "crop_top"] = "center",
+    channel_order: Literal["rgb", "bgr"] = "rgb",
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    alpha: Sequence[float] | None = None,
+    beta: Sequence[float] | None = None,
+    pad_value: float = 114.0,
+    dtype: Literal["float32", "float16"] = "float32",
+) -> tuple[A, list[_Placed]]: ...
+@overload
 def letterbox(
     image: A,
     size: tuple[int, int],
@@ -77,13 +105,39 @@ def letterbox(
     encoding: str = "rgb8",
     placement: Literal["center", "top_left", "top_left_rounded", "stretch", "crop_top"] = "center",
     channel_order: Literal["rgb", "bgr"] = "rgb",
-    mean: Sequence[float] = ...,
-    std: Sequence[float] = ...,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    alpha: Sequence[float] | None = None,
+    beta: Sequence[float] | None = None,
     pad_value: float = 114.0,
     resize: Literal["bilinear", "antialias", "antialias_8bit"] = "bilinear",
     dtype: Literal["float32", "float16"] = "float32",
-) -> tuple[A, tuple[float, float, float, float]]: ...
+) -> tuple[A, Any]: ...
+def warp_affine(
+    image: A | Sequence[A],
+    affine: _Affine | Sequence[_Affine] | _Array,
+    size: tuple[int, int],
+    *,
+    centers: bool = False,
+    encoding: str = "rgb8",
+    channel_order: Literal["rgb", "bgr"] = "rgb",
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    alpha: Sequence[float] | None = None,
+    beta: Sequence[float] | None = None,
+    pad_value: float = 114.0,
+    antialias: bool = False,
+    dtype: Literal["float32", "float16"] = "float32",
+) -> A: ...
 def voxelize(
+    points: A,
+    voxel_size: Sequence[float],
+    point_range: Sequence[float],
+    *,
+    max_points_per_voxel: int | None = None,
+    max_voxels: int | None = None,
+) -> tuple[A, A, A]: ...
+def voxel_mean(
     points: A,
     voxel_size: Sequence[float],
     point_range: Sequence[float],
@@ -101,6 +155,7 @@ def pillar_features(
     center_offset_z: bool = False,
 ) -> tuple[A, A, A]: ...
 
+@overload
 def decode_yolo(
     outputs: A | Sequence[A],
     layout: Literal["v5", "v5_raw", "v8", "obb", "yolox", "end_to_end", "detr"],
@@ -113,7 +168,25 @@ def decode_yolo(
     detr_boxes: Literal["center_normalized", "corner_pixels"] = "center_normalized",
     logits: bool = True,
     max_num: int | None = None,
+    affine: _Affine | _Array | None = None,
+    batch: Literal[False] = False,
 ) -> dict[str, A]: ...
+@overload
+def decode_yolo(
+    outputs: A | Sequence[A],
+    layout: Literal["v5", "v5_raw", "v8", "obb", "yolox", "end_to_end", "detr"],
+    *,
+    num_classes: int,
+    score_threshold: float = 0.25,
+    size: tuple[int, int] | None = None,
+    strides: Sequence[int] = ...,
+    anchors: Sequence[Sequence[Sequence[float]]] | None = None,
+    detr_boxes: Literal["center_normalized", "corner_pixels"] = "center_normalized",
+    logits: bool = True,
+    max_num: int | None = None,
+    affine: _Affine | Sequence[_Affine] | _Array | None = None,
+    batch: Literal[True],
+) -> list[dict[str, A]]: ...
 def decode_center(
     tasks: Sequence[Mapping[str, A]],
     *,
@@ -193,6 +266,10 @@ class Sites:
     def batch_size(self) -> int: ...
     @property
     def num_dropped(self) -> int: ...
+    @property
+    def num_duplicates(self) -> int: ...
+    @property
+    def num_outside(self) -> int: ...
     def __len__(self) -> int: ...
 
 class Rulebook:
@@ -215,10 +292,16 @@ class Rulebook:
     def table(self) -> Any: ...
 
 _Precision: TypeAlias = Literal["float32", "tf32", "float16", "bfloat16"]
+_Layout: TypeAlias = Literal["spconv2", "spconv1"]
 
 class SparseWeights:
     def __new__(
-        cls, weight: A, *, bias: A | None = None, precision: _Precision = "float32"
+        cls,
+        weight: A,
+        *,
+        bias: A | None = None,
+        precision: _Precision = "float32",
+        layout: _Layout = "spconv2",
     ) -> Self: ...
 
 def sparse_conv(
@@ -230,6 +313,12 @@ def sparse_conv(
     residual: A | None = None,
     relu: bool = False,
     precision: _Precision | None = None,
+    layout: _Layout | None = None,
+) -> A: ...
+def sparse_max_pool(features: A, rulebook: Rulebook) -> A: ...
+def to_map(features: A, sites: Sites, *, axes: tuple[int, int, int] = (0, 1, 2)) -> A: ...
+def scatter(
+    features: A, coordinates: A, shape: Sequence[int], *, batch_size: int = 1
 ) -> A: ...
 
 class Camera:
@@ -263,5 +352,48 @@ class Lidar:
         *,
         stamp: float = 0.0,
         transform: Sequence[Sequence[float]] | None = None,
+    ) -> dict[str, A]: ...
+    def reset(self) -> None: ...
+
+class Surround:
+    def __new__(
+        cls,
+        config: Sequence[str | PathLike[str]],
+        overrides: Sequence[str],
+        channel: str | None,
+        device: str,
+        library: str | PathLike[str] | None,
+    ) -> Self: ...
+    @property
+    def class_names(self) -> list[str]: ...
+    @property
+    def inputs(self) -> list[str]: ...
+    def set_camera(
+        self,
+        input: int,
+        *,
+        size: tuple[int, int],
+        intrinsics: Sequence[float],
+        frame_id: str,
+        distortion_model: str = "plumb_bob",
+        distortion: Sequence[float] = (),
+        rectification: Sequence[float] | None = None,
+        projection: Sequence[float] | None = None,
+    ) -> None: ...
+    def set_transform(
+        self,
+        parent: str,
+        child: str,
+        matrix: Sequence[Sequence[float]],
+        *,
+        stamp: float | None = None,
+    ) -> None: ...
+    def process(
+        self,
+        images: Sequence[A | None],
+        *,
+        encoding: str = "rgb8",
+        stamp: float = 0.0,
+        stamps: Sequence[float] | None = None,
     ) -> dict[str, A]: ...
     def reset(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Suppression and voxelization with the signatures and return values of ``mmcv.ops``: change only the import.
+"""Suppression, overlaps and voxelization with the signatures and return values of ``mmcv.ops``: change only the import.
 
 ``from mmcv.ops import nms, soft_nms`` becomes ``from det_post.mmcv import nms, soft_nms``. Arrays
 are of numpy, torch or cupy. What differs from mmcv:
@@ -15,7 +15,11 @@ are of numpy, torch or cupy. What differs from mmcv:
 | ``soft_nms`` with ``method="naive"`` | an IoU of exactly the threshold suppresses | refused: :func:`nms` |
 | labels | any integers | 0 and above |
 | ``batched_nms`` of ``split_thr`` (10000) boxes or more | by class, also with ``class_agnostic`` | as of fewer |
-| ``nms3d_normal``, ``nms_normal_bev``, ``nms_match``, ``nms_quadri`` | | do not exist |
+| ``bbox_overlaps``, ``box_iou_rotated`` of empty boxes | a division by 0 | 0 |
+| ``boxes_iou3d``, ``boxes_overlap_bev``, ``nms3d_normal``, ``points_in_boxes_part`` | CUDA only | any device |
+| gradients | of ``box_iou_rotated`` and others | none |
+| ``nms`` in a model that is exported to ONNX | a node of the file | not traced: export the model without it |
+| ``nms_quadri``, ``box_iou_quadri`` | | do not exist: no detector of this package finds quadrilaterals |
 """
 
 from __future__ import annotations
@@ -24,9 +28,29 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from . import _arrays as arrays
 from . import ops
 
-__all__ = ["batched_nms", "nms", "nms3d", "nms_bev", "nms_rotated", "soft_nms", "voxelization"]
+__all__ = [
+    "batched_nms",
+    "bbox_overlaps",
+    "box_iou_rotated",
+    "boxes_iou3d",
+    "boxes_iou_bev",
+    "boxes_overlap_bev",
+    "nms",
+    "nms3d",
+    "nms3d_normal",
+    "nms_bev",
+    "nms_match",
+    "nms_normal_bev",
+    "nms_rotated",
+    "points_in_boxes_all",
+    "points_in_boxes_cpu",
+    "points_in_boxes_part",
+    "soft_nms",
+    "voxelization",
+]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -66,14 +90,14 @@ def nms(
     else:
         eligible = None
     keep = ops.nms(
-        _float32(boxes),
-        _float32(scores),
+        arrays.float32(boxes),
+        arrays.float32(scores),
         iou_threshold,
         offset=1 if offset else 0,
         score_threshold=eligible,
         max_num=max_num if max_num > 0 else None,
     )
-    return _with_scores(boxes[keep], scores[keep]), keep
+    return arrays.with_scores(boxes[keep], scores[keep]), keep
 
 
 @_iou_thr
@@ -93,15 +117,15 @@ def soft_nms(
     if method not in ("linear", "gaussian"):
         raise ValueError(f"method must be linear or gaussian, found {method!r}")
     keep, lowered = ops.soft_nms(
-        _float32(boxes),
-        _float32(scores),
+        arrays.float32(boxes),
+        arrays.float32(scores),
         iou_threshold=iou_threshold,
         sigma=sigma,
         min_score=min_score,
         method="linear" if method == "linear" else "gaussian",
         offset=1 if offset else 0,
     )
-    return _with_scores(boxes[keep], lowered), keep
+    return arrays.with_scores(boxes[keep], lowered), keep
 
 
 def nms_rotated(
@@ -110,17 +134,17 @@ def nms_rotated(
     """``mmcv.ops.nms_rotated``: boxes with scores ``[K, 6]``, and their positions."""
     if dets.shape[0] == 0:
         return dets, None
-    boxes = _clockwise(_float32(dets), clockwise)
-    classes = None if labels is None else _int64(labels)
-    keep = ops.nms_rotated(boxes, _float32(scores), iou_threshold, classes=classes)
-    return _with_scores(dets[keep], scores[keep]), keep
+    boxes = _clockwise(arrays.float32(dets), clockwise)
+    classes = None if labels is None else arrays.int64(labels)
+    keep = ops.nms_rotated(boxes, arrays.float32(scores), iou_threshold, classes=classes)
+    return arrays.with_scores(dets[keep], scores[keep]), keep
 
 
 def _clockwise(boxes: Any, clockwise: bool) -> Any:
     """Rotated boxes by angles that turn clockwise."""
     if clockwise:
         return boxes
-    return _stack([boxes[:, 0], boxes[:, 1], boxes[:, 2], boxes[:, 3], -boxes[:, 4]])
+    return arrays.stack([boxes[:, 0], boxes[:, 1], boxes[:, 2], boxes[:, 3], -boxes[:, 4]])
 
 
 def nms_bev(
@@ -133,8 +157,8 @@ def nms_bev(
     """``mmcv.ops.nms_bev``: positions of the survivors of boxes x1, y1, x2, y2, yaw."""
     if boxes.shape[1] != 5:
         raise ValueError(f"boxes are {tuple(boxes.shape)}; [N, 5] is required")
-    boxes = _float32(boxes)
-    rotated = _stack(
+    boxes = arrays.float32(boxes)
+    rotated = arrays.stack(
         [
             (boxes[:, 0] + boxes[:, 2]) / 2,
             (boxes[:, 1] + boxes[:, 3]) / 2,
@@ -143,7 +167,7 @@ def nms_bev(
             boxes[:, 4],
         ]
     )
-    scores = _float32(scores)
+    scores = arrays.float32(scores)
     if pre_max_size is None or pre_max_size >= scores.shape[0]:
         return ops.nms_rotated(rotated, scores, thresh)[:post_max_size]
     # Without suppression (an IoU is at most 1) the survivors are the order itself.
@@ -154,7 +178,125 @@ def nms_bev(
 
 def nms3d(boxes: Any, scores: Any, iou_threshold: float) -> Any:
     """``mmcv.ops.nms3d``: positions of the survivors by IoU of footprints of ``[N, 7]`` boxes."""
-    return ops.nms_bev(_float32(boxes), _float32(scores), iou_threshold)
+    return ops.nms_bev(arrays.float32(boxes), arrays.float32(scores), iou_threshold)
+
+
+def nms3d_normal(boxes: Any, scores: Any, iou_threshold: float) -> Any:
+    """``mmcv.ops.nms3d_normal``: as :func:`nms3d`, with all yaws 0."""
+    if boxes.shape[1] != 7:
+        raise ValueError(f"boxes are {tuple(boxes.shape)}; [N, 7] is required")
+    boxes = arrays.float32(boxes)
+    columns = [boxes[:, column] for column in range(6)]
+    upright = arrays.stack([*columns, arrays.full(tuple(boxes.shape[:1]), 0, boxes)])
+    return ops.nms_bev(upright, arrays.float32(scores), iou_threshold)
+
+
+def nms_normal_bev(boxes: Any, scores: Any, thresh: float) -> Any:
+    """``mmcv.ops.nms_normal_bev``: positions of the survivors of boxes x1, y1, x2, y2, yaw, which is
+    not read."""
+    if boxes.shape[1] != 5:
+        raise ValueError(f"boxes are {tuple(boxes.shape)}; [N, 5] is required")
+    return ops.nms(arrays.float32(boxes[:, :4]), arrays.float32(scores), thresh)
+
+
+def nms_match(dets: Any, iou_threshold: float) -> list[Any]:
+    """``mmcv.ops.nms_match``: of each survivor its position and those of the boxes it suppresses.
+
+    dets: ``[N, 5]``, boxes and scores. An IoU of exactly the threshold suppresses, as in mmcv.
+    """
+    boxes, scores = arrays.float32(dets[:, :4]), arrays.float32(dets[:, 4])
+    # Without suppression (an IoU is at most 1) the survivors are the order itself.
+    rest = ops.nms(boxes, scores, 1.0)
+    groups = []
+    while len(rest) > 0:
+        overlaps = ops.box_overlaps(boxes[rest[:1]], boxes[rest])[0]
+        is_matched = overlaps >= iou_threshold
+        is_matched[0] = True
+        groups.append(rest[is_matched])
+        rest = rest[~is_matched]
+    return groups
+
+
+def bbox_overlaps(
+    bboxes1: Any, bboxes2: Any, mode: str = "iou", aligned: bool = False, offset: int = 0
+) -> Any:
+    """``mmcv.ops.bbox_overlaps``: IoU or, with ``mode="iof"``, the share of the first box."""
+    return ops.box_overlaps(
+        arrays.float32(bboxes1),
+        arrays.float32(bboxes2),
+        measure=_measure(mode),
+        aligned=aligned,
+        offset=1 if offset else 0,
+    )
+
+
+def box_iou_rotated(
+    bboxes1: Any, bboxes2: Any, mode: str = "iou", aligned: bool = False, clockwise: bool = True
+) -> Any:
+    """``mmcv.ops.box_iou_rotated`` of boxes ``[N, 5]``."""
+    first, second = (_clockwise(arrays.float32(one), clockwise) for one in (bboxes1, bboxes2))
+    return ops.box_overlaps(first, second, measure=_measure(mode), aligned=aligned)
+
+
+def _measure(mode: str) -> Any:
+    if mode not in ("iou", "iof"):
+        raise ValueError(f"mode must be iou or iof, found {mode!r}")
+    return mode
+
+
+def _footprints(boxes: Any) -> Any:
+    """Boxes ``[N, 5]`` in the plane of boxes ``[N, 7]``."""
+    if boxes.shape[1] != 7:
+        raise ValueError(f"boxes are {tuple(boxes.shape)}; [N, 7] is required")
+    boxes = arrays.float32(boxes)
+    return arrays.stack([boxes[:, column] for column in (0, 1, 3, 4, 6)])
+
+
+def boxes_overlap_bev(boxes_a: Any, boxes_b: Any) -> Any:
+    """``mmcv.ops.boxes_overlap_bev``: areas that footprints of boxes ``[N, 7]`` share."""
+    first, second = _footprints(boxes_a), _footprints(boxes_b)
+    return ops.box_overlaps(first, second, measure="intersection")
+
+
+def boxes_iou_bev(boxes_a: Any, boxes_b: Any) -> Any:
+    """``mmcv.ops.boxes_iou_bev`` of mmcv 1, of boxes ``[N, 7]``."""
+    return ops.box_overlaps(_footprints(boxes_a), _footprints(boxes_b))
+
+
+def boxes_iou3d(boxes_a: Any, boxes_b: Any) -> Any:
+    """``mmcv.ops.boxes_iou3d``: IoU of the volumes of boxes ``[N, 7]``, centres in the middle."""
+    for boxes in (boxes_a, boxes_b):
+        if boxes.shape[1] != 7:
+            raise ValueError(f"boxes are {tuple(boxes.shape)}; [N, 7] is required")
+    return ops.box_overlaps(arrays.float32(boxes_a), arrays.float32(boxes_b))
+
+
+def points_in_boxes_part(points: Any, boxes: Any) -> Any:
+    """``mmcv.ops.points_in_boxes_part``: the first box of each point, ``[B, M]``, -1 for none.
+
+    points: ``[B, M, 3]``; boxes: ``[B, T, 7]``, the centre of the bottom first.
+    """
+    return _points_in_boxes(points, boxes, first=True)
+
+
+def points_in_boxes_all(points: Any, boxes: Any) -> Any:
+    """``mmcv.ops.points_in_boxes_all``: 1 where a point is in a box, ``[B, M, T]``; else 0."""
+    return _points_in_boxes(points, boxes, first=False)
+
+
+points_in_boxes_cpu = points_in_boxes_all
+
+
+def _points_in_boxes(points: Any, boxes: Any, first: bool) -> Any:
+    if len(points.shape) != 3 or len(boxes.shape) != 3 or len(points) != len(boxes):
+        shapes = tuple(points.shape), tuple(boxes.shape)
+        raise ValueError(f"points and boxes are {shapes}; [B, M, 3] and [B, T, 7] are required")
+    found = []
+    for rows, of in zip(arrays.float32(points), arrays.float32(boxes)):
+        columns = [of[:, column] for column in range(of.shape[1])]
+        columns[2] = columns[2] + columns[5] / 2
+        found.append(ops.points_in_boxes(arrays.contiguous(rows), arrays.stack(columns), first=first))
+    return arrays.joined(found)
 
 
 def batched_nms(
@@ -175,10 +317,10 @@ def batched_nms(
     kind = cfg.pop("type", "nms")
     max_num = int(cfg.pop("max_num", -1))
     limit = max_num if max_num > 0 else None
-    idxs = None if agnostic or nms_cfg is None else _int64(idxs)
-    rows, values = _float32(boxes), _float32(scores)
+    idxs = None if agnostic or nms_cfg is None else arrays.int64(idxs)
+    rows, values = arrays.float32(boxes), arrays.float32(scores)
     if nms_cfg is None:
-        keep = ops.circle_nms(_full((rows.shape[0], 2), 0, rows), values, 0.0)
+        keep = ops.circle_nms(arrays.full((rows.shape[0], 2), 0, rows), values, 0.0)
     elif kind == "nms":
         threshold = float(cfg.pop("score_threshold", 0))
         options: dict[str, Any] = {
@@ -194,7 +336,7 @@ def batched_nms(
             keep = ops.batched_nms(rows, values, idxs, iou, **options)
     elif kind == "soft_nms":
         keep, values = ops.soft_nms(rows, values, classes=idxs, **cfg)
-        return _with_scores(boxes[keep], values)[:limit], keep[:limit]
+        return arrays.with_scores(boxes[keep], values)[:limit], keep[:limit]
     elif kind == "nms_rotated":
         iou = float(cfg.pop("iou_threshold"))
         turned = _clockwise(rows, cfg.pop("clockwise", True))
@@ -202,7 +344,7 @@ def batched_nms(
         keep = ops.nms_rotated(turned, values, iou, classes=idxs)[:limit]
     else:
         raise ValueError(f"type must be nms, soft_nms or nms_rotated, found {kind!r}")
-    return _with_scores(boxes[keep], scores[keep]), keep
+    return arrays.with_scores(boxes[keep], scores[keep]), keep
 
 
 def voxelization(
@@ -218,102 +360,22 @@ def voxelization(
     With ``max_points`` or ``max_voxels`` of -1 the cells of all points, -1 outside of the range.
     The result is always as with ``deterministic``.
     """
-    points = _float32(points)
+    points = arrays.float32(points)
     size = [float(value) for value in voxel_size]
     limits = [float(value) for value in coors_range]
     if max_points == -1 or max_voxels == -1:
         cells, numbers, indices = ops.voxelize(points, size, limits)
-        coors = _full((points.shape[0], 3), -1, cells)
-        coors[indices] = _repeat(_flip(cells), numbers)
+        coors = arrays.full((points.shape[0], 3), -1, cells)
+        coors[indices] = arrays.repeat(arrays.flip(cells), numbers)
         return coors
     cells, numbers, indices = ops.voxelize(
         points, size, limits, max_points_per_voxel=max_points, max_voxels=max_voxels
     )
-    voxels = _full((cells.shape[0], max_points, points.shape[1]), 0, points)
-    voxels[_slots(max_points, numbers)[None, :] < numbers[:, None]] = points[indices]
-    return voxels, _flip(cells), numbers
-
-
-def _torch() -> Any:
-    import torch
-
-    return torch
-
-
-def _full(shape: tuple[int, ...], value: int, like: Any) -> Any:
-    if _is_torch(like):
-        return _torch().full(shape, value, dtype=like.dtype, device=like.device)
-    return _namespace(like).full(shape, value, dtype=like.dtype)
-
-
-def _slots(num: int, like: Any) -> Any:
-    if _is_torch(like):
-        return _torch().arange(num, device=like.device)
-    return _namespace(like).arange(num)
-
-
-def _flip(cells: Any) -> Any:
-    return cells.flip(1) if _is_torch(cells) else _namespace(cells).ascontiguousarray(cells[:, ::-1])
-
-
-def _repeat(rows: Any, numbers: Any) -> Any:
-    if _is_torch(rows):
-        return rows.repeat_interleave(numbers.long(), dim=0)
-    return _namespace(rows).repeat(rows, numbers, axis=0)
+    voxels = arrays.full((cells.shape[0], max_points, points.shape[1]), 0, points)
+    voxels[arrays.arange(max_points, numbers)[None, :] < numbers[:, None]] = points[indices]
+    return voxels, arrays.flip(cells), numbers
 
 
 def _refuse(kind: str, rest: dict[str, Any]) -> None:
     if rest:
         raise TypeError(f"{kind} has no {', '.join(sorted(rest))}")
-
-
-def _is_torch(array: Any) -> bool:
-    return _is_of("torch", array)
-
-
-def _is_of(library: str, array: Any) -> bool:
-    """Whether the type of an array, or one that it derives from, is of a library."""
-    return any(base.__module__.partition(".")[0] == library for base in type(array).__mro__)
-
-
-def _float32(array: Any) -> Any:
-    if _is_torch(array):
-        return array.detach().float().contiguous()
-    return _contiguous(array, "float32")
-
-
-def _int64(array: Any) -> Any:
-    if _is_torch(array):
-        return array.detach().long().contiguous()
-    return _contiguous(array, "int64")
-
-
-def _contiguous(array: Any, dtype: str) -> Any:
-    return _namespace(array).ascontiguousarray(array, dtype=dtype)
-
-
-def _namespace(array: Any) -> Any:
-    if _is_of("cupy", array):
-        import cupy
-
-        return cupy
-    import numpy
-
-    return numpy
-
-
-def _stack(columns: list[Any]) -> Any:
-    if _is_torch(columns[0]):
-        import torch
-
-        return torch.stack(columns, dim=-1)
-    namespace = _namespace(columns[0])
-    return namespace.ascontiguousarray(namespace.stack(columns, axis=-1))
-
-
-def _with_scores(boxes: Any, scores: Any) -> Any:
-    if _is_torch(boxes):
-        import torch
-
-        return torch.cat([boxes, scores[:, None].to(boxes.dtype)], dim=1)
-    return _namespace(boxes).concatenate([boxes, scores[:, None]], axis=1)

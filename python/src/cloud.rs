@@ -3,6 +3,7 @@
 use det_post_ops::arrays::voxels::voxel_arrays;
 use det_post_ops::cloud::pillar_features::{num_features, pillar_features as features_of};
 use det_post_ops::cloud::voxelize::{VoxelizeParams, Voxels, Workspace, voxelize as group};
+use det_post_ops::sparse::voxel_mean::voxel_mean as means_of;
 use det_post_types::{ElementType, Grid, PointRange, Points, Tensor};
 use pyo3::prelude::*;
 
@@ -144,10 +145,51 @@ pub fn pillar_features<'py>(
         })
         .map_err(|error: det_post::Error| raised(&error))?;
     let (cells, numbers) = arrays_of(&voxels, points)?;
+    Ok((array_of(tensor, points)?, cells, numbers))
+}
+
+/// Voxels and the means of their points.
+///
+/// points, voxel_size, point_range and limits as voxelize.
+///
+/// Returns features, float32 [V, C]: the mean of each channel over the points that the voxel keeps,
+/// summed in their order (MeanVFE of OpenPCDet, HardSimpleVFE of mmdet3d); cells and numbers of
+/// points as voxelize.
+#[pyfunction]
+#[pyo3(signature = (points, voxel_size, point_range, *, max_points_per_voxel=None, max_voxels=None))]
+pub fn voxel_mean<'py>(
+    points: &Array<'py>,
+    voxel_size: [f32; 3],
+    point_range: [f32; 6],
+    max_points_per_voxel: Option<usize>,
+    max_voxels: Option<usize>,
+) -> PyResult<(Array<'py>, Array<'py>, Array<'py>)> {
+    let grid = VoxelGrid::new(voxel_size, point_range, [max_points_per_voxel, max_voxels])?;
+    if let Some(gpu) = gpu_of("points", points)? {
+        let [cells, numbers, features] = gpu::voxels(gpu, points, &grid, Wanted::Means)?;
+        return Ok((features, cells, numbers));
+    }
+    let input = Input::new("points", points)?;
+    let cloud = points_of(&input)?;
+    let (voxels, tensor) = points
+        .py()
+        .detach(|| {
+            let voxels = grid.group(&cloud)?;
+            let shape = [voxels.len(), cloud.num_channels()];
+            let mut tensor = Tensor::zeros(ElementType::F32, &shape)?;
+            means_of(&cloud, &voxels, &[], &mut tensor)?;
+            Ok((voxels, tensor))
+        })
+        .map_err(|error: det_post::Error| raised(&error))?;
+    let (cells, numbers) = arrays_of(&voxels, points)?;
+    Ok((array_of(tensor, points)?, cells, numbers))
+}
+
+/// A tensor as an array of the kind of `like`.
+fn array_of<'py>(tensor: Tensor, like: &Array<'py>) -> PyResult<Array<'py>> {
     let shape = tensor.shape().to_vec();
-    let features = match tensor {
-        Tensor::F32 { values, .. } => Output::of(values, &shape, points)?,
-        Tensor::F16 { values, .. } => Output::of(values, &shape, points)?,
-    };
-    Ok((features, cells, numbers))
+    match tensor {
+        Tensor::F32 { values, .. } => Output::of(values, &shape, like),
+        Tensor::F16 { values, .. } => Output::of(values, &shape, like),
+    }
 }

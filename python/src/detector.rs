@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use det_post::config::ChannelKind;
+use det_post::config::{ChannelConfig, ChannelKind};
 use det_post::detectors::Payload;
 use det_post::{Config, Detector, FrameInput, FrameSet, open_detector};
 use det_post_ops::device::cuda::{CudaDevice, Stream};
@@ -46,29 +46,7 @@ impl Channel {
     ) -> PyResult<Self> {
         let device: DeviceChoice =
             device.parse().map_err(|error: det_post::Error| raised(&error))?;
-        let config = Config::load(files, overrides).map_err(|error| raised(&error))?;
-        let names = config.channels.iter().map(|channel| channel.name.as_str());
-        let names = names.collect::<Vec<_>>().join(", ");
-        let found = match channel {
-            Some(name) => config.channel(name),
-            None if config.channels.len() == 1 => config.channels.first(),
-            None => None,
-        };
-        let Some(found) = found else {
-            let message = format!("channel is {channel:?}; the configuration has {names}");
-            return Err(PyValueError::new_err(message));
-        };
-        if found.is_isolated {
-            let message = format!("channel {} is isolated: det_post.replay runs it", found.name);
-            return Err(PyValueError::new_err(message));
-        }
-        let mut found = found.clone();
-        let engine = match &mut found.kind {
-            ChannelKind::Camera(camera) => &mut camera.engine,
-            ChannelKind::Lidar(lidar) => &mut lidar.engine,
-            ChannelKind::Surround(surround) => &mut surround.engine,
-        };
-        engine.library = engine.library.take().or(library);
+        let found = chosen(files, overrides, channel, library)?;
         let (detector, stream) = py
             .detach(|| {
                 let mut detector = open_detector(&found, device)?;
@@ -111,8 +89,42 @@ impl Channel {
     }
 }
 
+/// A channel of a configuration, the only one where none is named; `library` is the ONNX Runtime
+/// of a configuration that names none.
+pub fn chosen(
+    files: &[PathBuf],
+    overrides: &[String],
+    channel: Option<&str>,
+    library: Option<PathBuf>,
+) -> PyResult<ChannelConfig> {
+    let config = Config::load(files, overrides).map_err(|error| raised(&error))?;
+    let names = config.channels.iter().map(|channel| channel.name.as_str());
+    let names = names.collect::<Vec<_>>().join(", ");
+    let found = match channel {
+        Some(name) => config.channel(name),
+        None if config.channels.len() == 1 => config.channels.first(),
+        None => None,
+    };
+    let Some(found) = found else {
+        let message = format!("channel is {channel:?}; the configuration has {names}");
+        return Err(PyValueError::new_err(message));
+    };
+    if found.is_isolated {
+        let message = format!("channel {} is isolated: det_post.replay runs it", found.name);
+        return Err(PyValueError::new_err(message));
+    }
+    let mut found = found.clone();
+    let engine = match &mut found.kind {
+        ChannelKind::Camera(camera) => &mut camera.engine,
+        ChannelKind::Lidar(lidar) => &mut lidar.engine,
+        ChannelKind::Surround(surround) => &mut surround.engine,
+    };
+    engine.library = engine.library.take().or(library);
+    Ok(found)
+}
+
 /// Detections as columns.
-struct Found {
+pub struct Found {
     boxes: Vec<f32>,
     num_columns: usize,
     scores: Vec<f32>,
@@ -121,7 +133,8 @@ struct Found {
 }
 
 impl Found {
-    fn of(detections: &Detections<'_>) -> Self {
+    /// Columns of detections.
+    pub fn of(detections: &Detections<'_>) -> Self {
         fn columns<B: Copy, const K: usize>(
             detections: &[Detection2d<B>],
             numbers: impl Fn(B) -> [f32; K],
@@ -161,7 +174,7 @@ impl Found {
     }
 
     /// Arrays of the library of `like`: on the GPU of the stream, or on the CPU.
-    fn arrays<'py>(
+    pub fn arrays<'py>(
         self,
         like: &Array<'py>,
         stream: Option<&Stream>,
@@ -183,7 +196,8 @@ impl Found {
     }
 }
 
-fn stamp_of(seconds: f64) -> Stamp {
+/// A time in seconds.
+pub fn stamp_of(seconds: f64) -> Stamp {
     Stamp::from_nanos((seconds * 1e9).round() as i64)
 }
 
@@ -362,7 +376,7 @@ fn cloud_layout<'a>(
 }
 
 /// A rigid transform from its matrix.
-fn isometry(rows: &[[f64; 4]; 4]) -> PyResult<Isometry3<f64>> {
+pub fn isometry(rows: &[[f64; 4]; 4]) -> PyResult<Isometry3<f64>> {
     let rotation = Matrix3::from_fn(|row, column| rows[row][column]);
     let is_rigid = rows[3] == [0.0, 0.0, 0.0, 1.0]
         && (rotation * rotation.transpose() - Matrix3::identity()).amax() < 1e-4

@@ -13,8 +13,10 @@ mod error;
 mod gpu;
 mod image;
 mod library;
+mod overlaps;
 mod sparse;
 mod suppression;
+mod surround;
 
 /// Operations on arrays; see det_post.ops.
 #[pyo3::pymodule]
@@ -22,7 +24,7 @@ mod _ops {
     #[pymodule_export]
     use crate::array::Output;
     #[pymodule_export]
-    use crate::cloud::{pillar_features, voxelize};
+    use crate::cloud::{pillar_features, voxel_mean, voxelize};
     #[pymodule_export]
     use crate::decode::{
         decode_anchor, decode_center, decode_query, decode_streampetr, decode_yolo,
@@ -30,11 +32,17 @@ mod _ops {
     #[pymodule_export]
     use crate::detector::{Camera, Lidar};
     #[pymodule_export]
-    use crate::image::letterbox;
+    use crate::image::{letterbox, warp_affine};
     #[pymodule_export]
-    use crate::sparse::{Rulebook, Sites, SparseWeights, sparse_conv};
+    use crate::overlaps::{box_overlaps, points_in_boxes};
+    #[pymodule_export]
+    use crate::sparse::{
+        Rulebook, Sites, SparseWeights, scatter, sparse_conv, sparse_max_pool, to_map,
+    };
     #[pymodule_export]
     use crate::suppression::{
         batched_nms, circle_nms, fast_nms, nms, nms_3d, nms_bev, nms_rotated, soft_nms,
     };
+    #[pymodule_export]
+    use crate::surround::Surround;
 }

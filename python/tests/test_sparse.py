@@ -166,7 +166,7 @@ def test_limits_and_what_is_refused() -> None:
         ("Cout, 3, 3, 3, Cin", lambda: ops.sparse_conv(features, rulebook, weight[:, :1])),
         ("Cout, 3, 3, 3, Cin", lambda: ops.sparse_conv(
             features, rulebook, ops.SparseWeights(weight[:, :1].copy()))),
-        ("Cout, k0, k1, k2, Cin", lambda: ops.SparseWeights(weight[0])),
+        ("Cout, k0, k1, k2, Cin", lambda: ops.SparseWeights(weight[0, 0, 0])),
         ("holds bias and precision", lambda: ops.sparse_conv(
             features, rulebook, ops.SparseWeights(weight), precision="tf32")),
         ("holds bias and precision", lambda: ops.sparse_conv(

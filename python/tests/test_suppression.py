@@ -201,7 +201,7 @@ def test_boxes_that_begin_at_infinity_are_kept_without_suppression() -> None:
 DERIVED_TYPE = """
 import sys, types
 import numpy as np
-from det_post import mmcv, ops
+from det_post import _arrays, ops
 
 class Tensor(np.ndarray):
     __module__ = "torch"
@@ -214,7 +214,7 @@ torch.from_dlpack = lambda array: np.from_dlpack(array).view(Tensor)
 sys.modules["torch"] = torch
 boxes = np.eye(4, dtype=np.float32).view(BoundingBoxes)
 assert type(ops.nms(boxes, np.ones(4, np.float32), 0.5)) is Tensor
-assert mmcv._is_torch(boxes)
+assert _arrays.is_torch(boxes)
 """
 
 

@@ -197,6 +197,28 @@ fn an_encoder_and_a_file_of_ones_own_are_found() {
 }
 
 #[test]
+fn a_surround_channel_takes_its_cameras_and_files() {
+    let Some(python) = python() else { return };
+    let arguments = [
+        "config:=demo_surround_3d.param.yaml",
+        "inputs:=surround:=/a/image,/b/image,/c/image,/d/image,/e/image,/f/image",
+        "model_paths:=surround:=/models/backbone.onnx",
+        "weights_paths:=surround:=/models/decoder.safetensors",
+    ];
+    let report = launch(&python, FILES[0], &arguments);
+    let config = config(&report["processes"][0]);
+    let inputs: Vec<&str> = config.channels[0].inputs.iter().map(|input| &*input.topic).collect();
+    assert_eq!(inputs, ["/a/image", "/b/image", "/c/image", "/d/image", "/e/image", "/f/image"]);
+    let yaml = config.to_yaml();
+    for path in ["/models/backbone.onnx", "/models/decoder.safetensors"] {
+        assert!(yaml.contains(path), "{yaml}");
+    }
+    let report = launch(&python, FILES[0], &["head_paths:=surround:=/models/head.onnx"]);
+    let parameters = &report["processes"][0]["parameters"];
+    assert_eq!(parameters["surround.head_path"], "/models/head.onnx");
+}
+
+#[test]
 fn what_would_end_again_is_not_started_again_and_the_rest_after_growing_delays() {
     let Some(python) = python() else { return };
     for (delay, expected) in [

@@ -75,6 +75,14 @@ impl GpuInput {
         self.0.dtype.is::<T>()
     }
 
+    /// Refuses elements of another type.
+    ///
+    /// # Errors
+    /// `TypeError`.
+    pub fn check_type<T: DlpackElement>(&self) -> PyResult<()> {
+        self.0.check_type::<T>()
+    }
+
     /// The error of an array that does not fit.
     pub fn refuse(&self, reason: &dyn Display) -> PyErr {
         self.0.refuse(reason)

@@ -4,6 +4,7 @@
 //! Nothing is copied or converted. What an operation cannot read is refused with the array's
 //! name, what it is and how to convert it.
 
+mod floats;
 mod gpu;
 mod host;
 mod memory;
@@ -17,6 +18,7 @@ use dlpark::python::{ImportRequest, ImportedDlpack};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
+pub use self::floats::{FloatType, GpuFloats};
 pub use self::gpu::{GpuInput, GpuScope};
 pub use self::host::Input;
 pub use self::output::Output;

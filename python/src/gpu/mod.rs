@@ -6,20 +6,29 @@
 
 mod decode;
 mod letterbox;
+mod overlaps;
 mod sparse;
+mod sparse_maps;
 mod suppression;
 mod voxels;
 
 use std::sync::{Mutex, PoisonError};
 
 use det_post_ops::device::cuda::Stream;
+use pyo3::prelude::*;
+
+use crate::array::{FloatType, GpuInput, GpuScope};
+use crate::error::raised;
+use crate::library::cast;
 
 pub use self::decode::{
     YoloHead, YoloSessions, decode_anchor, decode_center, decode_query, decode_streampetr,
     decode_yolo,
 };
-pub use self::letterbox::letterbox;
+pub use self::letterbox::{letterbox, warp_affine};
+pub use self::overlaps::{box_overlaps, points_in_boxes};
 pub use self::sparse::{DeviceConvolution, DeviceLevel, DeviceRulebook, DeviceWeights};
+pub use self::sparse_maps::{RowOrder, dense_map, pooled};
 pub use self::suppression::{SuppressionSession, suppressed};
 pub use self::voxels::{Wanted, voxels};
 
@@ -61,4 +70,45 @@ pub fn rounded_up(num: usize) -> usize {
 /// Whether a stream is of this GPU.
 pub fn is_of(stream: &Stream, gpu: u32) -> bool {
     stream.device().ordinal() == gpu as usize
+}
+
+/// Queues work on a stream and waits for it.
+///
+/// # Errors
+/// Those of the work, and of earlier work on the stream.
+pub fn finished<'env, R>(
+    py: Python<'_>,
+    stream: &Stream,
+    work: impl FnOnce(&GpuScope<'_, 'env>) -> PyResult<R>,
+) -> PyResult<R> {
+    GpuScope::run(stream, |scope| {
+        let made = work(scope)?;
+        py.detach(|| stream.synchronize()).map_err(|error| raised(&error))?;
+        Ok(made)
+    })
+}
+
+/// Waits for what a library has queued to make an array.
+///
+/// # Errors
+/// As [`GpuInput::new`]; those of the work.
+pub fn complete<'py>(array: Bound<'py, PyAny>, stream: &Stream) -> PyResult<Bound<'py, PyAny>> {
+    GpuInput::new("result", &array, stream)?;
+    array.py().detach(|| stream.synchronize()).map_err(|error| raised(&error))?;
+    Ok(array)
+}
+
+/// A result of float32 as floats of a type.
+///
+/// # Errors
+/// As [`complete`]; those of the library.
+pub fn narrowed<'py>(
+    result: Bound<'py, PyAny>,
+    to: FloatType,
+    stream: &Stream,
+) -> PyResult<Bound<'py, PyAny>> {
+    match to {
+        FloatType::F32 => Ok(result),
+        FloatType::F16 | FloatType::Bf16 => complete(cast(&result, to.name())?, stream),
+    }
 }

@@ -4,18 +4,18 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use det_post_ops::arrays::sparse::cuda::Workspace;
-use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, In, Out, Stream};
+use det_post_ops::device::cuda::{CudaDevice, DeviceBuffer, In, Out};
 use det_post_ops::sparse::conv::cuda::{Convolution, DeviceFeatures};
 use det_post_ops::sparse::conv::{ConvParameters, Precision};
 use det_post_ops::sparse::rulebook::cuda::{DeviceSites, DeviceTable};
-use det_post_ops::sparse::rulebook::{Geometry, Mode, SiteGrid};
+use det_post_ops::sparse::rulebook::{EntranceCounts, Geometry, Mode, SiteGrid};
 use pyo3::prelude::*;
 
-use super::is_of;
-use crate::array::{GpuInput, GpuScope};
+use super::{complete, finished, is_of, narrowed};
+use crate::array::{GpuFloats, GpuInput, GpuScope};
 use crate::error::raised;
-use crate::library::empty_like;
-use crate::sparse::check_shape;
+use crate::library::{copy_columns, empty_like};
+use crate::sparse::{Axes, check_shape};
 
 type Array<'py> = Bound<'py, PyAny>;
 
@@ -74,33 +74,43 @@ impl LevelMemory {
 }
 
 impl DeviceLevel {
-    /// The sites of rows of coordinates, and how many were dropped.
+    /// The sites of rows of coordinates, and what became of the rows.
     pub fn new(
         gpu: u32,
-        coordinates: &Array<'_>,
+        (coordinates, axes): (&Array<'_>, Axes),
         grid: SiteGrid,
         max_sites: Option<usize>,
-    ) -> PyResult<(Self, usize)> {
+    ) -> PyResult<(Self, EntranceCounts)> {
         let py = coordinates.py();
         let levels = py.detach(|| levels_of(gpu)).map_err(|error| raised(&error))?;
-        let input = GpuInput::new("coordinates", coordinates, levels.stream())?;
+        let mut input = GpuInput::new("coordinates", coordinates, levels.stream())?;
+        let num_columns = 1 + axes.num();
         let num_rows = match *input.shape() {
-            [num_rows, 4] => num_rows,
-            _ => return Err(input.refuse(&"[N, 4] is required")),
+            [num_rows, found] if found == num_columns => num_rows,
+            _ => return Err(input.refuse(&format!("[N, {num_columns}] is required"))),
         };
+        if num_columns < 4 {
+            input.check_type::<i32>()?;
+            let rows = empty_like(coordinates, &[num_rows, 4], "int32")?;
+            let [first, num_columns] = [axes.first(), num_columns].map(|at| at as isize);
+            copy_columns((&rows, 0..1), Some((coordinates, 0..1)))?;
+            copy_columns((&rows, 1..1 + first), None)?;
+            copy_columns((&rows, 1 + first..4), Some((coordinates, 1..num_columns)))?;
+            input = GpuInput::new("coordinates", &rows, levels.stream())?;
+        }
         let capacity = max_sites.unwrap_or(num_rows).min(num_rows);
         let memory = LevelMemory::new(&levels, coordinates, grid, capacity, true)?;
-        let (sites, num_dropped) = GpuScope::run(levels.stream(), |scope| {
+        let (sites, counts) = GpuScope::run(levels.stream(), |scope| {
             let mut sites = memory.sites(scope)?;
             let rows = input.slice::<i32, u32>(scope)?;
             py.detach(|| {
                 levels.enqueue_input(rows, &mut sites)?;
                 let counts = sites.fit_entrance()?;
-                Ok((sites, counts.num_over_capacity))
+                Ok((sites, counts))
             })
             .map_err(|error: det_post::Error| raised(&error))
         })?;
-        Ok((Self { levels, sites, has_rows: true, memory: memory.array }, num_dropped))
+        Ok((Self { levels, sites, has_rows: true, memory: memory.array }, counts))
     }
 
     /// The sites of a strided or transposed output, up to `max_sites`, and how many were dropped.
@@ -125,6 +135,16 @@ impl DeviceLevel {
         Ok((Self { levels, sites, has_rows: false, memory: memory.array }, num_dropped))
     }
 
+    /// The kernels for levels, and their stream.
+    pub fn workspace(&self) -> &Workspace {
+        &self.levels
+    }
+
+    /// The sites.
+    pub fn sites(&self) -> &DeviceSites {
+        &self.sites
+    }
+
     /// Number of sites.
     pub fn len(&self) -> usize {
         self.sites.capacity()
@@ -140,8 +160,8 @@ impl DeviceLevel {
         self.levels.stream().device().ordinal()
     }
 
-    /// Cells of the sites, int32 [M, 4].
-    pub fn coordinates<'py>(&self, py: Python<'py>) -> PyResult<Array<'py>> {
+    /// Cells of the sites, int32 [M, 1 + axes].
+    pub fn coordinates<'py>(&self, py: Python<'py>, axes: Axes) -> PyResult<Array<'py>> {
         let out = empty_like(self.memory.bind(py), &[self.len(), 4], "int32")?;
         let mut cells = GpuInput::new("coordinates", &out, self.levels.stream())?;
         finished(py, self.levels.stream(), |scope| {
@@ -149,7 +169,15 @@ impl DeviceLevel {
             let queued = self.levels.enqueue_sites(&self.sites, cells, Out::empty());
             queued.map_err(|error| raised(&error))
         })?;
-        Ok(out)
+        if axes.num() == 3 {
+            return Ok(out);
+        }
+        let num_columns = 1 + axes.num();
+        let cells_of = empty_like(&out, &[self.len(), num_columns], "int32")?;
+        let [first, num_columns] = [axes.first(), num_columns].map(|at| at as isize);
+        copy_columns((&cells_of, 0..1), Some((&out, 0..1)))?;
+        copy_columns((&cells_of, 1..num_columns), Some((&out, 1 + first..4)))?;
+        complete(cells_of, self.levels.stream())
     }
 
     /// By site the row of the coordinates, int64 [M]; empty unless it was made of them.
@@ -164,19 +192,6 @@ impl DeviceLevel {
         })?;
         Ok(out)
     }
-}
-
-/// Queues work on a stream and waits for it.
-fn finished<'env, R>(
-    py: Python<'_>,
-    stream: &Stream,
-    work: impl FnOnce(&GpuScope<'_, 'env>) -> PyResult<R>,
-) -> PyResult<R> {
-    GpuScope::run(stream, |scope| {
-        let made = work(scope)?;
-        py.detach(|| stream.synchronize()).map_err(|error| raised(&error))?;
-        Ok(made)
-    })
 }
 
 /// The pairs of a convolution on a GPU.
@@ -212,8 +227,18 @@ impl DeviceRulebook {
         Ok(Self { table, _memory: memory.unbind() })
     }
 
+    /// The pairs.
+    pub fn table(&self) -> &DeviceTable {
+        &self.table
+    }
+
+    /// Rows of the input.
+    pub fn num_input_rows(&self) -> usize {
+        self.table.input_capacity()
+    }
+
     /// By tap and row of the output the row of the input, int32 [taps, M].
-    pub fn table<'py>(&self, py: Python<'py>, output: &DeviceLevel) -> PyResult<Array<'py>> {
+    pub fn table_rows<'py>(&self, py: Python<'py>, output: &DeviceLevel) -> PyResult<Array<'py>> {
         let shape = [self.table.num_taps(), output.len()];
         let out = empty_like(output.memory.bind(py), &shape, "int32")?;
         let mut rows = GpuInput::new("table", &out, output.levels.stream())?;
@@ -242,7 +267,7 @@ impl DeviceWeights {
     ) -> PyResult<(Vec<usize>, Vec<f32>)> {
         let stream = CudaDevice::open(gpu).and_then(|device| device.stream());
         let stream = stream.map_err(|error| raised(&error))?;
-        let input = GpuInput::new(name, array, &stream)?;
+        let GpuFloats { array: input, .. } = GpuFloats::new(name, array, &stream)?;
         let values = GpuScope::run(&stream, |scope| input.to_host::<f32, f32>(scope))?;
         Ok((input.shape().to_vec(), values))
     }
@@ -292,10 +317,11 @@ impl DeviceConvolution<'_> {
     ) -> PyResult<Array<'py>> {
         let DeviceWeights { arrays, precision, .. } = self.weights;
         let (py, stream) = (features.py(), arrays.stream());
-        let of = GpuInput::new("features", features, stream)?;
+        let GpuFloats { array: of, of: element } = GpuFloats::new("features", features, stream)?;
         check_shape(of.shape(), input, |reason| of.refuse(reason))?;
         let added =
-            residual.map(|residual| GpuInput::new("residual", residual, stream)).transpose()?;
+            residual.map(|residual| GpuFloats::new("residual", residual, stream)).transpose()?;
+        let added = added.map(|added| added.array);
         if let Some(added) = &added {
             check_shape(added.shape(), output, |reason| added.refuse(reason))?;
         }
@@ -318,7 +344,7 @@ impl DeviceConvolution<'_> {
             };
             self.enqueue(arrays, [input, output]).map_err(|error| raised(&error))
         })?;
-        Ok(out)
+        narrowed(out, element, stream)
     }
 
     fn enqueue(

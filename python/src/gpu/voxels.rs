@@ -6,6 +6,7 @@ use det_post_ops::cloud::pillar_features::num_features;
 use det_post_ops::cloud::voxelize::VoxelizeParams;
 use det_post_ops::cloud::voxelize::cuda::MAX_POINTS;
 use det_post_ops::device::cuda::{CudaDevice, DeviceTensor, DeviceValues, Out, Stream};
+use det_post_ops::sparse::voxel_mean::cuda::Workspace as Means;
 use pyo3::prelude::*;
 
 use super::{Sessions, is_of, rounded_up};
@@ -21,6 +22,7 @@ struct PointSession {
     stream: Stream,
     grouping: PointGrouping,
     features: Kernels,
+    means: Means,
 }
 
 static POINTS: Sessions<PointSession> = Sessions::new();
@@ -31,6 +33,7 @@ impl PointSession {
         Ok(Self {
             grouping: PointGrouping::new(&stream, params, point_capacity)?,
             features: Kernels::load(stream.device())?,
+            means: Means::new(&stream, &[])?,
             stream,
         })
     }
@@ -46,6 +49,8 @@ pub enum Wanted {
         /// Whether the offset from the voxel's centre has z.
         center_offset_z: bool,
     },
+    /// Means of the channels of the points.
+    Means,
 }
 
 /// The voxels of points on a GPU: cells, numbers of points, and what is wanted.
@@ -88,6 +93,7 @@ pub fn voxels<'py>(
             let num_features = num_features(num_channels, center_offset_z);
             (vec![num_voxels, params.max_points_per_voxel, num_features], "float32")
         }
+        Wanted::Means => (vec![num_voxels, num_channels], "float32"),
     };
     let last = empty_like(points, &shape, dtype)?;
     let mut outputs = (
@@ -103,7 +109,7 @@ pub fn voxels<'py>(
         };
         let cells = outputs.0.output::<i32, u32>(scope)?;
         let numbers = outputs.1.output::<i32, u32>(scope)?;
-        let PointSession { grouping, features, .. } = &session;
+        let PointSession { grouping, features, means, .. } = &session;
         match wanted {
             Wanted::Indices => {
                 let indices = outputs.2.output::<i64, u64>(scope)?;
@@ -118,6 +124,13 @@ pub fn voxels<'py>(
                     let points = (values, num_channels);
                     grouping.enqueue_features(features, points, center_offset_z, &mut rows)
                 })
+            }
+            Wanted::Means => {
+                let values = input.slice::<f32, f32>(scope)?;
+                let rows = outputs.2.output::<f32, f32>(scope)?;
+                grouping
+                    .enqueue(columns(Out::empty(), cells, numbers))
+                    .and_then(|()| grouping.enqueue_means(means, (values, num_channels), rows))
             }
         }
         .map_err(|error| raised(&error))?;

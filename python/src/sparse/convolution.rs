@@ -1,9 +1,9 @@
-//! Weights and convolutions.
+//! Convolutions.
 
 use std::fmt::Display;
 
 use det_post_ops::sparse::conv::{
-    ConvParameters, Epilogue, PackedWeights, Precision, Workspace, sparse_conv as convolve,
+    Epilogue, PackedWeights, Precision, Workspace, sparse_conv as convolve,
 };
 use det_post_ops::sparse::rulebook::Table;
 use pyo3::exceptions::PyValueError;
@@ -11,112 +11,25 @@ use pyo3::prelude::*;
 
 use super::rulebook::{Pairs, Rulebook};
 use super::sites::Level;
-use crate::argument::one_of;
+use super::weights::{Packed, SparseWeights};
 use crate::array::{Input, Output, gpu_of};
 use crate::error::raised;
-use crate::gpu::{DeviceConvolution, DeviceWeights};
+use crate::gpu::DeviceConvolution;
 
 type Array<'py> = Bound<'py, PyAny>;
 
-/// The weights of a sparse convolution, packed for it once.
-///
-/// weight: float32 [Cout, k0, k1, k2, Cin] as spconv stores it; bias: [Cout]. precision: float32,
-/// tf32, float16 or bfloat16, of the products and of what is stored; sums are float32. The weights
-/// are on the device of the array, which may change afterwards without effect. From a GPU they are
-/// copied to the CPU to be packed: do so when a network is loaded, not for every call.
-#[pyclass(frozen, module = "det_post._ops")]
-pub struct SparseWeights {
-    sizes: Sizes,
-    precision: Precision,
-    packed: Packed,
-}
-
-/// The sizes of weights.
-#[derive(Clone, Copy)]
-struct Sizes {
-    num_outputs: usize,
-    kernel: [usize; 3],
-    num_inputs: usize,
-}
-
-/// Where weights are.
-enum Packed {
-    Host(PackedWeights),
-    Gpu(Box<DeviceWeights>),
-}
-
-#[pymethods]
-impl SparseWeights {
-    #[new]
-    #[pyo3(signature = (weight, *, bias=None, precision="float32"))]
-    fn new(weight: &Array<'_>, bias: Option<&Array<'_>>, precision: &str) -> PyResult<Self> {
-        let precisions = [
-            ("float32", Precision::F32),
-            ("tf32", Precision::Tf32),
-            ("float16", Precision::F16),
-            ("bfloat16", Precision::Bf16),
-        ];
-        let precision = one_of("precision", precision, &precisions)?;
-        let py = weight.py();
-        if let Some(gpu) = gpu_of("weight", weight)? {
-            let (shape, values) = DeviceWeights::to_host(gpu, "weight", weight)?;
-            let bias = bias.map(|bias| DeviceWeights::to_host(gpu, "bias", bias)).transpose()?;
-            let sizes = Sizes::of(&shape)
-                .ok_or_else(|| PyValueError::new_err(format!("weight is {shape:?}: {SHAPE}")))?;
-            let packed = py.detach(|| {
-                let bias = bias.as_ref().map(|(_, values)| &values[..]);
-                DeviceWeights::new(gpu, &sizes.parameters(&values, bias)?, precision)
-            });
-            let packed = packed.map_err(|error: det_post::Error| raised(&error))?;
-            let packed = Packed::Gpu(Box::new(packed));
-            return Ok(Self { sizes, precision, packed });
-        }
-        let weight = Input::new("weight", weight)?;
-        let bias = bias.map(|bias| Input::new("bias", bias)).transpose()?;
-        let sizes = Sizes::of(weight.shape()).ok_or_else(|| weight.refuse(&SHAPE))?;
-        let values = weight.values::<f32>()?;
-        let bias = bias.as_ref().map(Input::values::<f32>).transpose()?;
-        let packed = py.detach(|| {
-            sizes.parameters(values, bias).and_then(|of| PackedWeights::new(&of, precision))
-        });
-        let packed = Packed::Host(packed.map_err(|error| raised(&error))?);
-        Ok(Self { sizes, precision, packed })
-    }
-}
-
-const SHAPE: &str = "[Cout, k0, k1, k2, Cin] is required";
-
-impl Sizes {
-    fn of(shape: &[usize]) -> Option<Self> {
-        match *shape {
-            [num_outputs, k0, k1, k2, num_inputs] => {
-                Some(Self { num_outputs, kernel: [k0, k1, k2], num_inputs })
-            }
-            _ => None,
-        }
-    }
-
-    fn parameters<'a>(
-        &self,
-        weights: &'a [f32],
-        bias: Option<&'a [f32]>,
-    ) -> det_post::Result<ConvParameters<'a>> {
-        let num_taps = self.kernel.iter().product();
-        ConvParameters::new([self.num_outputs, num_taps, self.num_inputs], weights, bias)
-    }
-}
-
 /// Sparse convolution.
 ///
-/// features: float32 [N, Cin], rows in the order of the sites of the input; weight: SparseWeights,
-/// or an array of which they are made for this call, with bias and precision as there. residual:
-/// [M, Cout], added before relu. With float16 and bfloat16 features, residual and result are
-/// rounded to them. On a GPU the arrays are on the GPU of the sites and the weights, which are
-/// SparseWeights.
+/// features: [N, Cin], float32, float16 or bfloat16, rows in the order of the sites of the input;
+/// weight: SparseWeights, or an array of which they are made for this call, with bias, precision
+/// and layout as there. residual: [M, Cout], added before relu. With the precisions float16 and
+/// bfloat16, features, residual and result are rounded to them. On a GPU the arrays are on the GPU
+/// of the sites and the weights, which are SparseWeights.
 ///
-/// Returns float32 [M, Cout], rows in the order of rulebook.sites.
+/// Returns [M, Cout] of the type of the features, rows in the order of rulebook.sites.
 #[pyfunction]
-#[pyo3(signature = (features, rulebook, weight, *, bias=None, residual=None, relu=false, precision=None))]
+#[pyo3(signature = (features, rulebook, weight, *, bias=None, residual=None, relu=false, precision=None, layout=None))]
+#[expect(clippy::too_many_arguments, reason = "options by name")]
 pub fn sparse_conv<'py>(
     features: &Array<'py>,
     rulebook: &Rulebook,
@@ -125,10 +38,12 @@ pub fn sparse_conv<'py>(
     residual: Option<&Array<'py>>,
     relu: bool,
     precision: Option<&str>,
+    layout: Option<&str>,
 ) -> PyResult<Array<'py>> {
     if let Ok(weights) = weight.cast::<SparseWeights>() {
-        if bias.is_some() || precision.is_some() {
-            let message = "SparseWeights holds bias and precision: give them there";
+        if bias.is_some() || precision.is_some() || layout.is_some() {
+            let message = "SparseWeights holds bias and precision, and knows its layout: give them \
+                           there";
             return Err(PyValueError::new_err(message));
         }
         return convolved(features, rulebook, weights.get(), residual, relu);
@@ -137,7 +52,8 @@ pub fn sparse_conv<'py>(
         let message = format!("weight is an array on cuda:{gpu}; ops.SparseWeights(weight, …)");
         return Err(PyValueError::new_err(message + " packs it, once for all calls"));
     }
-    let weights = SparseWeights::new(weight, bias, precision.unwrap_or("float32"))?;
+    let precision = precision.unwrap_or("float32");
+    let weights = SparseWeights::new(weight, bias, precision, layout.unwrap_or("spconv2"))?;
     convolved(features, rulebook, &weights, residual, relu)
 }
 
@@ -148,12 +64,11 @@ fn convolved<'py>(
     residual: Option<&Array<'py>>,
     relu: bool,
 ) -> PyResult<Array<'py>> {
-    let Sizes { num_outputs, kernel, num_inputs } = weights.sizes;
-    if kernel != rulebook.kernel() {
-        let ([a, b, c], [k0, k1, k2]) = (kernel, rulebook.kernel());
-        let message = format!("weight is [{num_outputs}, {a}, {b}, {c}, {num_inputs}]");
-        let needed = format!("[Cout, {k0}, {k1}, {k2}, Cin] is required");
-        return Err(PyValueError::new_err(format!("{message}: {needed}")));
+    let sizes = weights.sizes;
+    let (num_outputs, num_inputs) = (sizes.num_outputs, sizes.num_inputs);
+    if (sizes.axes, sizes.kernel) != (rulebook.axes(), rulebook.kernel()) {
+        let (found, needed) = (sizes.shape(), rulebook.weight_shape());
+        return Err(PyValueError::new_err(format!("weight is {found:?}: {needed} is required")));
     }
     let input = [rulebook.num_input_rows, num_inputs];
     let output = [rulebook.output_level().len(), num_outputs];
@@ -178,11 +93,12 @@ fn convolved<'py>(
     if let Some(residual) = &residual_in {
         check_shape(residual.shape(), output, |reason| residual.refuse(reason))?;
     }
-    let values = features_in.values::<f32>()?;
-    let residual = residual_in.as_ref().map(Input::values::<f32>).transpose()?;
+    let (element, values) = features_in.floats()?;
+    let residual = residual_in.as_ref().map(Input::floats).transpose()?;
+    let residual = residual.as_ref().map(|(_, values)| &values[..]);
     let of = (packed, weights.precision);
-    let out = features.py().detach(|| on_host(values, table, of, residual, relu));
-    Output::of(out.map_err(|error| raised(&error))?, &output, features)
+    let out = features.py().detach(|| on_host(&values, table, of, residual, relu));
+    Output::of_floats(out.map_err(|error| raised(&error))?, element, &output, features)
 }
 
 fn on_host(

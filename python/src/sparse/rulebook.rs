@@ -5,6 +5,7 @@ use det_post_ops::sparse::rulebook::{Geometry, Mode, Table, fill_table};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::axes::{Axes, PerAxis};
 use super::sites::{Level, Sites};
 use crate::argument::one_of;
 use crate::array::Output;
@@ -13,30 +14,12 @@ use crate::gpu::DeviceRulebook;
 
 type Array<'py> = Bound<'py, PyAny>;
 
-/// A number for all axes, or one per axis.
-#[derive(FromPyObject)]
-pub enum PerAxis {
-    /// For all axes.
-    One(u32),
-    /// Per axis.
-    Each([u32; 3]),
-}
-
-impl From<PerAxis> for [u32; 3] {
-    fn from(value: PerAxis) -> Self {
-        match value {
-            PerAxis::One(value) => [value; 3],
-            PerAxis::Each(values) => values,
-        }
-    }
-}
-
 /// Which sites a convolution joins.
 ///
 /// mode: submanifold (output at the sites of the input), strided (at every cell that has a site
 /// under the kernel), transposed (at every cell that a site reaches) or inverse (back to the sites
 /// `output`, from which a strided convolution of this geometry started). kernel_size, stride,
-/// padding, dilation: for all axes or per axis. output_padding: of transposed. Convolutions are
+/// padding, dilation: for all axes or per axis of the sites. output_padding: of transposed. Convolutions are
 /// cross-correlations, as in torch.
 #[pyclass(frozen, module = "det_post._ops")]
 pub struct Rulebook {
@@ -76,19 +59,26 @@ impl Rulebook {
             ("inverse", Mode::Inverse),
         ];
         let mode = one_of("mode", mode, &modes)?;
+        let input = sites.get();
+        let axes = input.axes;
         let geometry = Geometry {
-            kernel: kernel_size.into(),
-            stride: stride.into(),
-            padding: padding.into(),
-            dilation: dilation.into(),
+            kernel: axes.per_axis("kernel_size", kernel_size, 1)?,
+            stride: axes.per_axis("stride", stride, 1)?,
+            padding: axes.per_axis("padding", padding, 0)?,
+            dilation: axes.per_axis("dilation", dilation, 1)?,
         };
         geometry.check(mode).map_err(|error| raised(&error))?;
-        let input = sites.get();
+        let output_padding = axes.per_axis("output_padding", output_padding, 0)?;
         let output = match (mode, output) {
             (Mode::Submanifold, None) => sites.clone().unbind(),
-            (Mode::Inverse, Some(output)) => output.clone().unbind(),
+            (Mode::Inverse, Some(output)) if output.get().axes == axes => output.clone().unbind(),
+            (Mode::Inverse, Some(output)) => {
+                let (from, to) = (axes.num(), output.get().axes.num());
+                let message = format!("sites have {from} axes, output has {to}");
+                return Err(PyValueError::new_err(message));
+            }
             (Mode::Strided | Mode::Transposed, None) => {
-                let found = input.reached(py, &geometry, mode, output_padding.into(), max_sites)?;
+                let found = input.reached(py, &geometry, mode, output_padding, max_sites)?;
                 Py::new(py, found)?
             }
             (Mode::Inverse, None) => {
@@ -137,7 +127,7 @@ impl Rulebook {
                 let shape = [table.num_taps(), table.len()];
                 Output::by::<i32>(rows.collect(), &shape, level.from_dlpack.bind(py))
             }
-            (Pairs::Gpu(rulebook), Level::Gpu(level)) => rulebook.table(py, level),
+            (Pairs::Gpu(rulebook), Level::Gpu(level)) => rulebook.table_rows(py, level),
             _ => Err(PyValueError::new_err("sites and pairs are on different devices")),
         }
     }
@@ -148,8 +138,20 @@ impl Rulebook {
         &self.output.get().level
     }
 
-    /// Taps along each axis.
+    /// Taps along three axes.
     pub(super) fn kernel(&self) -> [usize; 3] {
         self.geometry.kernel.map(|taps| taps as usize)
+    }
+
+    /// Axes of the sites.
+    pub(super) fn axes(&self) -> Axes {
+        self.output.get().axes
+    }
+
+    /// The shape of weights, in words.
+    pub(super) fn weight_shape(&self) -> String {
+        let taps = &self.geometry.kernel[self.axes().first()..];
+        let taps: Vec<_> = taps.iter().map(u32::to_string).collect();
+        format!("[Cout, {}, Cin]", taps.join(", "))
     }
 }

@@ -10,6 +10,7 @@ use crate::device::cuda::{
     blocks,
 };
 use crate::shared::DeviceCounters;
+use crate::sparse::voxel_mean::cuda::Workspace as Means;
 use det_post_types::{Count, Error, ErrorKind, Result};
 
 /// Arrays of voxels in device memory.
@@ -275,6 +276,22 @@ impl PointGrouping {
         };
         let [num_voxels, _] = self.arrays.sizes();
         kernels.enqueue_all(stream, (&points, &self.voxels), num_voxels, center_offset_z, out)
+    }
+
+    /// Queues the writing of the means of the voxels of the last call to all values of `out`,
+    /// `[V, C]`, as [`voxel_mean`](crate::sparse::voxel_mean::voxel_mean). `values` are those of
+    /// that call.
+    ///
+    /// # Errors
+    /// As [`Means::enqueue_rows`].
+    pub fn enqueue_means(
+        &self,
+        means: &Means,
+        points: (In<'_, f32>, usize),
+        out: Out<'_, f32>,
+    ) -> Result<()> {
+        let [num_voxels, _] = self.arrays.sizes();
+        means.enqueue_rows(points, &self.voxels, num_voxels, out)
     }
 
     /// Queues the writing of the arrays of the last call.

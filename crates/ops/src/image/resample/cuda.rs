@@ -113,10 +113,38 @@ pub fn enqueue_resample(
     index: usize,
     out: &mut DeviceTensor,
 ) -> Result<()> {
-    let layout = image.layout()?;
+    let image = (image.layout()?, image.input(stream)?);
+    enqueue(stream, kernels, image, map, params, index, out)
+}
+
+/// As [`enqueue_resample`], of an image of a layout in any buffer: its bytes, and
+/// [`TAIL_BYTES`](crate::device::cuda::TAIL_BYTES) more that may be read.
+///
+/// # Errors
+/// Returns the errors of [`enqueue_resample`]; `Argument` when the buffer is shorter.
+pub fn enqueue_resample_of(
+    stream: &Stream,
+    kernels: &Kernels,
+    (layout, bytes): (ImageLayout, &DeviceBuffer<u8>),
+    map: &DeviceMap,
+    params: &ResampleParams,
+    index: usize,
+    out: &mut DeviceTensor,
+) -> Result<()> {
+    enqueue(stream, kernels, (layout, bytes.input(stream)?), map, params, index, out)
+}
+
+fn enqueue(
+    stream: &Stream,
+    kernels: &Kernels,
+    (layout, bytes): (ImageLayout, In<'_, u8>),
+    map: &DeviceMap,
+    params: &ResampleParams,
+    index: usize,
+    out: &mut DeviceTensor,
+) -> Result<()> {
     check_source(layout.size, map.source)?;
     let start = image_range(out.shape(), map.network, index)?.start as u64;
-    let bytes = image.input(stream)?;
     let positions = map.positions.input(stream)?;
     let launch = Launch { layout: &layout, map, params, start, bytes, positions };
     match out.values_mut() {

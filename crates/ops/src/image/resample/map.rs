@@ -82,6 +82,36 @@ impl SampleMap {
         })
     }
 
+    /// The map of an affine from the source to the network's input image, rows of factors of x, of
+    /// y and a summand, on continuous coordinates (pixel `i` covers `[i, i + 1)`). It takes 8 bytes
+    /// per pixel of the network's input image.
+    ///
+    /// # Errors
+    /// `Argument` when the affine has no inverse in f64, or as [`SampleMap::of_placement`].
+    pub fn of_affine(
+        source: Size,
+        network: Size,
+        affine: [[f64; 3]; 2],
+        resize: Resize,
+    ) -> Result<Self> {
+        check_sizes(source, network)?;
+        let [[a, b, tx], [c, d, ty]] = affine;
+        let determinant = a * d - b * c;
+        let inverse = [[d, -b, b * ty - d * tx], [-c, a, c * tx - a * ty]]
+            .map(|row| row.map(|number| number / determinant));
+        if !inverse.iter().flatten().all(|number| number.is_finite()) {
+            return Err(error(format!("the affine {affine:?} has no inverse")));
+        }
+        let scale = inverse.map(|[x, y, _]| x.hypot(y));
+        let pixels = (0..network.height).flat_map(|y| (0..network.width).map(move |x| (x, y)));
+        let position = |(x, y): (u32, u32)| {
+            let (x, y) = (f64::from(x) + 0.5, f64::from(y) + 0.5);
+            inverse.map(|[a, b, t]| rounded(Some(a * x + b * y + t - 0.5)))
+        };
+        let positions = Positions::PerPixel(pixels.map(position).collect());
+        Ok(Self { source, network, reach: reach(scale, resize)?, positions })
+    }
+
     /// Size of the images that are read.
     pub fn source(&self) -> Size {
         self.source
@@ -148,7 +178,10 @@ fn reach(scale: [f64; 2], resize: Resize) -> Result<[u32; 2]> {
 }
 
 fn check_sides(placed: &Letterbox) -> Result<()> {
-    let Letterbox { source, network, .. } = placed;
+    check_sizes(placed.source, placed.network)
+}
+
+fn check_sizes(source: Size, network: Size) -> Result<()> {
     let sides = [source.width, source.height, network.width, network.height];
     if sides.iter().all(|side| (1..=ImageView::MAX_SIDE).contains(side)) {
         return Ok(());
@@ -225,6 +258,7 @@ impl Taps {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use det_post_types::Placement;
 
     #[test]
     fn weights_are_those_of_a_triangle() {
@@ -259,6 +293,49 @@ mod tests {
         }
         for position in [-0.51, 7.51, -32_768.0] {
             assert_eq!(all(position, 2.0, 8), None);
+        }
+    }
+
+    #[test]
+    fn an_affine_of_a_placement_is_its_map() {
+        let (source, network) = (Size::new(320, 200), Size::new(64, 64));
+        for placement in [Placement::Center, Placement::TopLeft, Placement::Stretch] {
+            let placed = Letterbox::new(source, network, placement);
+            let [sx, sy] = [0, 1].map(|axis| 1.0 / nominal_scale(&placed)[axis]);
+            let [tx, ty] = placed.content_origin.map(f64::from);
+            let affine = [[sx, 0.0, tx], [0.0, sy, ty]];
+            for resize in [Resize::Bilinear, Resize::Antialias] {
+                let found = SampleMap::of_affine(source, network, affine, resize).unwrap();
+                let expected = SampleMap::of_placement(&placed, resize).unwrap().per_pixel();
+                assert_eq!(found.reach, expected.reach, "{placement:?}");
+                let (Positions::PerPixel(found), Positions::PerPixel(expected)) =
+                    (found.positions, expected.positions)
+                else {
+                    panic!("positions of pixels")
+                };
+                for (found, expected) in found.iter().zip(expected) {
+                    if !expected.contains(&NO_SOURCE) {
+                        let [x, y] = [0, 1].map(|axis| found[axis].abs_diff(expected[axis]));
+                        assert!(x <= 1 && y <= 1, "{placement:?}: {found:?} {expected:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_affine_turns_and_shears() {
+        let size = Size::new(8, 8);
+        // A quarter turn: the network's x is the source's y, its y is 8 less the source's x.
+        let affine = [[0.0, 1.0, 0.0], [-1.0, 0.0, 8.0]];
+        let map = SampleMap::of_affine(size, size, affine, Resize::Bilinear).unwrap();
+        let Positions::PerPixel(positions) = map.positions else { panic!("positions of pixels") };
+        assert_eq!(positions[0], [7 * ONE, 0]);
+        assert_eq!(positions[7], [7 * ONE, 7 * ONE]);
+        assert_eq!(positions[63], [0, 7 * ONE]);
+        let singular = [[1.0, 2.0, 0.0], [2.0, 4.0, 0.0]];
+        for affine in [singular, [[f64::NAN, 0.0, 0.0], [0.0, 1.0, 0.0]]] {
+            assert!(SampleMap::of_affine(size, size, affine, Resize::Bilinear).is_err());
         }
     }
 

@@ -298,6 +298,12 @@ impl Solid {
         }
     }
 
+    /// The volume; 0 for an empty box.
+    #[inline]
+    pub fn volume(&self) -> f32 {
+        self.volume
+    }
+
     /// Volume of the intersection: of the footprints, times that of the
     /// vertical intervals; never above the smaller volume.
     pub fn intersection(&self, other: &Self) -> f32 {

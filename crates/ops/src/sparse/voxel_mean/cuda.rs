@@ -7,7 +7,7 @@
 use super::kernels::{MAX_TRANSFORMS, Mean, MeanArgs, MeanOfAll, THREADS_PER_BLOCK};
 use crate::cloud::DevicePoints;
 use crate::cloud::voxelize::cuda::DeviceVoxels;
-use crate::device::cuda::{DeviceBuffer, Grid as Blocks, Kernel, Stream, blocks};
+use crate::device::cuda::{DeviceBuffer, Grid as Blocks, In, Kernel, Out, Stream, blocks};
 use det_post_types::{ChannelTransform, Error, ErrorKind, Result};
 
 /// The kernels of the op on one stream.
@@ -60,26 +60,63 @@ impl Workspace {
     ) -> Result<()> {
         let stream = &self.stream;
         let num_channels = points.num_channels();
-        let params = voxels.params();
-        let num_values = params.voxel_capacity.saturating_mul(num_channels);
+        let num_voxels = voxels.params().voxel_capacity;
+        let num_values = num_voxels.saturating_mul(num_channels);
         if features.len() < num_values {
             return argument(format!("{} values for {num_values}", features.len()));
         }
+        let points = (points.values.input(stream)?, num_channels);
+        self.launch(points, voxels, num_voxels, features.output(stream)?)
+    }
+
+    /// Queues the writing of the rows of the first `num_voxels` voxels, of which there are no
+    /// fewer, to all values of `features`. `points` are values of this many channels.
+    ///
+    /// # Errors
+    /// As [`Self::enqueue`]; `Argument` when there are more voxels than the capacity.
+    pub fn enqueue_rows(
+        &self,
+        (points, num_channels): (In<'_, f32>, usize),
+        voxels: &DeviceVoxels,
+        num_voxels: usize,
+        features: Out<'_, f32>,
+    ) -> Result<()> {
+        let capacity = voxels.params().voxel_capacity;
+        if num_voxels > capacity || features.len() != num_voxels.saturating_mul(num_channels) {
+            return argument(format!(
+                "{} values for {num_voxels} voxels of {num_channels} channels of up to {capacity}",
+                features.len()
+            ));
+        }
+        if num_voxels == 0 {
+            return Ok(());
+        }
+        self.launch((points, num_channels), voxels, num_voxels, features)
+    }
+
+    fn launch(
+        &self,
+        (points, num_channels): (In<'_, f32>, usize),
+        voxels: &DeviceVoxels,
+        num_voxels: usize,
+        features: Out<'_, f32>,
+    ) -> Result<()> {
+        let stream = &self.stream;
         let args = MeanArgs {
-            points: points.values.input(stream)?,
+            points,
             point_indices: voxels.point_indices.input(stream)?,
-            num_points_per_voxel: voxels.num_points_per_voxel.input(stream)?,
+            num_points_per_voxel: voxels.num_points_per_voxel.input(stream)?.until(num_voxels),
             num_voxels: voxels.num.input(stream)?,
             buckets: voxels.buckets.input(stream)?,
             large_voxels: voxels.large_buckets.input(stream)?,
             num_large_voxels: voxels.num_large_buckets.input(stream)?,
-            features: features.output(stream)?,
+            features,
             num_channels: num_channels as u32,
             max_points_per_voxel: voxels.max_points_per_voxel(),
             tanh_channels: self.tanh_channels,
             num_large_blocks: stream.device().num_multiprocessors(),
         };
-        let num_blocks = blocks(num_values, THREADS_PER_BLOCK);
+        let num_blocks = blocks(num_voxels.saturating_mul(num_channels), THREADS_PER_BLOCK);
         let grid = |num| Blocks { num_blocks: [num, 1], threads_per_block: THREADS_PER_BLOCK };
         if voxels.has_all_points() {
             self.mean_of_all.enqueue(stream, grid(args.num_large_blocks + num_blocks), args)
