@@ -43,7 +43,15 @@ pub const IMAGES: [(&str, &[&str]); 6] = [
     ),
     (
         "camera",
-        &["decode/yolo", "image/letterbox", "nms/fast", "nms/iou", "nms/rotated", "nms/soft"],
+        &[
+            "decode/mask",
+            "decode/yolo",
+            "image/letterbox",
+            "nms/fast",
+            "nms/iou",
+            "nms/rotated",
+            "nms/soft",
+        ],
     ),
     (
         "lidar",

@@ -48,10 +48,12 @@ mod image;
 mod image_payload;
 pub mod input_file;
 mod letterbox;
+mod mask;
 mod nms;
 mod point_channel;
 mod received_tensors;
 mod report;
+mod rle;
 mod streampetr;
 mod tensor;
 pub mod text;
@@ -79,6 +81,7 @@ pub use header::{Header, Stamp};
 pub use image::{Encoding, ImageView, JpegDevice, JpegOptions, Size};
 pub use image_payload::ImagePayload;
 pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement, Resize};
+pub use mask::{Mask, MaskParams, MaskRule, MaskWindow, Masks};
 pub use nms::*;
 pub use point_channel::{ChannelTransform, PointChannel};
 pub use received_tensors::{
@@ -86,6 +89,7 @@ pub use received_tensors::{
     TensorType,
 };
 pub use report::{Count, FrameReport, ImageDecoder, LevelCounts, Stage, Transfer};
+pub use rle::Rle;
 pub use streampetr::StreamPetrDecode;
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Evidence, Truth2d, Truth3d};

@@ -4,6 +4,7 @@ pub mod anchor;
 pub mod center;
 pub mod gather;
 pub mod logit;
+pub mod mask;
 pub mod query;
 pub mod select;
 pub mod streampetr;

@@ -10,5 +10,6 @@
 mod cameras;
 mod fuzz_images;
 mod jpeg_pixels;
+mod masks;
 mod nms_tables;
 mod sparse;
