@@ -26,8 +26,8 @@ constexpr uint32_t kMaxPrototypes = 256;
 
 static_assert(kWordsOfWarp == kLanes, "a lane keeps a word of its warp");
 
-// The structs in Rust: crates/ops/src/decode/mask/kernels.rs, `MaskAxis` in mapping.rs and
-// `MaskWindow` in crates/types/src/mask.rs.
+// The structs in Rust: crates/ops/src/decode/mask/kernels.rs, `MaskAxis` in
+// crates/ops/src/decode/mask/mapping.rs, `MaskWindow` in crates/types/src/mask.rs.
 struct Axis {
     float scale;
     float shift;
