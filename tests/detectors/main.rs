@@ -14,6 +14,7 @@ mod common;
 
 mod efficient_nms;
 mod lidar_reference;
+mod masks;
 mod streampetr;
 mod trained_decoder;
 
