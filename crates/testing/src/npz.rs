@@ -1,9 +1,13 @@
-//! Arrays of `.npz` files as numpy's `savez` writes them: a zip of `.npy`
-//! members without compression.
+//! Arrays of `.npz` files as numpy's `savez` and `savez_compressed` write them: a zip of `.npy`
+//! members.
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
+
+/// The method of compressed members.
+const DEFLATED: usize = 8;
 
 /// The arrays of a file, by name.
 pub struct Npz(HashMap<String, Array>);
@@ -21,6 +25,7 @@ enum Values {
     F32(Vec<f32>),
     F64(Vec<f64>),
     I32(Vec<i32>),
+    I64(Vec<i64>),
 }
 
 impl Npz {
@@ -36,14 +41,23 @@ impl Npz {
         let mut arrays = HashMap::new();
         for _ in 0..num_members {
             assert_eq!(&bytes[entry..entry + 4], b"PK\x01\x02", "central directory");
-            assert_eq!(u16_at(&bytes, entry + 10), 0, "compressed member");
-            let len = u32_at(&bytes, entry + 24);
+            let method = u16_at(&bytes, entry + 10);
+            let len = u32_at(&bytes, entry + 20);
             let (name_len, extra_len) = (u16_at(&bytes, entry + 28), u16_at(&bytes, entry + 30));
             let comment_len = u16_at(&bytes, entry + 32);
             let local = u32_at(&bytes, entry + 42);
             let name = std::str::from_utf8(&bytes[entry + 46..][..name_len]).unwrap();
             let data = local + 30 + u16_at(&bytes, local + 26) + u16_at(&bytes, local + 28);
-            let array = Array::from_npy(&bytes[data..data + len]);
+            let stored = &bytes[data..data + len];
+            let array = match method {
+                0 => Array::from_npy(stored),
+                DEFLATED => {
+                    let mut member = Vec::new();
+                    flate2::read::DeflateDecoder::new(stored).read_to_end(&mut member).unwrap();
+                    Array::from_npy(&member)
+                }
+                other => panic!("{name} is compressed by method {other}"),
+            };
             arrays.insert(name.trim_end_matches(".npy").to_owned(), array);
             entry += 46 + name_len + extra_len + comment_len;
         }
@@ -91,6 +105,14 @@ impl Npz {
         }
     }
 
+    /// The values of an array of i64.
+    pub fn i64(&self, name: &str) -> &[i64] {
+        match &self.array(name).values {
+            Values::I64(values) => values,
+            _ => panic!("{name} is not i64"),
+        }
+    }
+
     /// The rows of an array of i32 `[N, 4]`.
     pub fn rows_of_4(&self, name: &str) -> &[[i32; 4]] {
         let (rows, rest) = self.i32(name).as_chunks();
@@ -118,6 +140,8 @@ impl Array {
             Values::F32(values(data, &shape, columns_first, f32::from_le_bytes))
         } else if header.contains("'<f8'") {
             Values::F64(values(data, &shape, columns_first, f64::from_le_bytes))
+        } else if header.contains("'<i8'") {
+            Values::I64(values(data, &shape, columns_first, i64::from_le_bytes))
         } else {
             assert!(header.contains("'<i4'"), "{header}");
             Values::I32(values(data, &shape, columns_first, i32::from_le_bytes))
