@@ -151,7 +151,8 @@ impl Found {
         self.rotated_boxes_2d.clear();
         self.boxes_3d.clear();
         let kind = match detected.detections {
-            det_post_types::Detections::Boxes2d(found) => {
+            det_post_types::Detections::Boxes2d(found)
+            | det_post_types::Detections::Masked2d(found, _) => {
                 self.boxes_2d.extend(found.iter().map(detection_2d));
                 DETECTIONS_2D
             }

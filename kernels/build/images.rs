@@ -47,6 +47,7 @@ pub const IMAGES: [(&str, &[&str]); 6] = [
         &[
             "decode/yolo",
             "decode/keypoints",
+            "decode/mask",
             "image/letterbox",
             "nms/fast",
             "nms/iou",

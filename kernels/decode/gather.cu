@@ -21,21 +21,6 @@ struct Settings {
     float mean_scale;
 };
 
-// A detection in an image, of the box's numbers; the host reads it in words.
-struct Detection {
-    using Word = uint2;
-    uint32_t class_index;
-    float score;
-    float bbox[4];
-};
-
-struct RotatedDetection {
-    using Word = uint32_t;
-    uint32_t class_index;
-    float score;
-    float bbox[5];
-};
-
 // The result for the host, beside the detections.
 struct Gathered {
     NmsCounts suppressed;
@@ -55,6 +40,11 @@ struct Args {
     Slice<Detection> published;
     Slice<Gathered> gathered;
     Slice<uint32_t> published_counters;
+    // For kernels that compute more of each detection: the same in device memory, the row of each
+    // among the network's, and their number. Empty where there are none.
+    Slice<Detection> copied;
+    Slice<uint32_t> sources;
+    Slice<uint32_t> num_copied;
 };
 
 // The thread's counter, loaded before it is needed.
@@ -110,6 +100,7 @@ __device__ inline bool to_source_image(const Settings& settings, const Candidate
 template <typename Candidate, typename Detection>
 __device__ void gather_boxes(const Args<Candidate, Detection>& args) {
     __shared__ __align__(8) Detection staged[kThreads];
+    __shared__ uint32_t sources[kThreads];
     __shared__ uint32_t sums[kWarps];
     const uint32_t lane = threadIdx.x % kLanes;
     const uint32_t warp = threadIdx.x / kLanes;
@@ -125,9 +116,11 @@ __device__ void gather_boxes(const Args<Candidate, Detection>& args) {
         const uint32_t own = start + threadIdx.x;
         if (start != 0 && own < num_kept) survivor = args.kept[own];
         Detection detection;
+        uint32_t source = 0;
         bool is_valid = own < num_kept && survivor.index < args.candidates.len;
         if (is_valid) {
             const Candidate candidate = args.candidates[survivor.index];
+            source = candidate.rank.source;
             detection.class_index = candidate.rank.class_index;
             detection.score = survivor.score;
             is_valid = to_source_image(settings, candidate, detection.bbox);
@@ -141,7 +134,10 @@ __device__ void gather_boxes(const Args<Candidate, Detection>& args) {
             before += i < warp ? sums[i] : 0;
             total += sums[i];
         }
-        if (is_valid) staged[before] = detection;
+        if (is_valid) {
+            staged[before] = detection;
+            sources[before] = source;
+        }
         __syncthreads();
         // Coalesced wide stores: the bandwidth to the host is low.
         const uint32_t num_out = min(total, limit - min(base, limit));
@@ -150,23 +146,31 @@ __device__ void gather_boxes(const Args<Candidate, Detection>& args) {
         Word* to = reinterpret_cast<Word*>(args.published.data + base);
         constexpr uint32_t kWords = sizeof(Detection) / sizeof(Word);
         for (uint32_t i = threadIdx.x; i < num_out * kWords; i += kThreads) to[i] = from[i];
+        const uint64_t place = static_cast<uint64_t>(base) + threadIdx.x;
+        if (threadIdx.x < num_out && place < min(args.copied.len, args.sources.len)) {
+            args.copied[place] = staged[threadIdx.x];
+            args.sources[place] = sources[threadIdx.x];
+        }
         base += total;
         __syncthreads();
     }
     const uint32_t num = min(base, limit);
-    if (threadIdx.x == 0) args.gathered[0] = {args.nms_counts[0], num};
+    if (threadIdx.x == 0) {
+        args.gathered[0] = {args.nms_counts[0], num};
+        if (args.num_copied.len != 0) args.num_copied[0] = num;
+    }
     publish_counter(args.counters, args.published_counters, counted, base - num);
 }
 
 }  // namespace gather
 
 extern "C" __global__ void __launch_bounds__(gather::kThreads)
-    gather_2d(const __grid_constant__ gather::Args<Candidate2d, gather::Detection> args) {
+    gather_2d(const __grid_constant__ gather::Args<Candidate2d, Detection> args) {
     gather::gather_boxes(args);
 }
 
 extern "C" __global__ void __launch_bounds__(gather::kThreads) gather_rotated(
-    const __grid_constant__ gather::Args<CandidateRotated, gather::RotatedDetection> args) {
+    const __grid_constant__ gather::Args<CandidateRotated, RotatedDetection> args) {
     gather::gather_boxes(args);
 }
 

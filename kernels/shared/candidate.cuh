@@ -1,5 +1,5 @@
-// Candidates; in Rust: `Candidate<B>` in crates/types/src/candidate.rs for the boxes of
-// crates/types/src/boxes.rs.
+// Candidates and detections; in Rust: `Candidate<B>` in crates/types/src/candidate.rs and
+// `Detection2d<B>` in crates/types/src/detection.rs for the boxes of crates/types/src/boxes.rs.
 #pragma once
 
 #include "shared/order.cuh"
@@ -62,4 +62,19 @@ struct Motion {
     float size_variance[3];
     float yaw_variance;
     float velocity_variance[2];
+};
+
+// A detection in an image, of the box's numbers; the host reads it in words.
+struct Detection {
+    using Word = uint2;
+    uint32_t class_index;
+    float score;
+    float bbox[4];
+};
+
+struct RotatedDetection {
+    using Word = uint32_t;
+    uint32_t class_index;
+    float score;
+    float bbox[5];
 };

@@ -16,6 +16,8 @@ pub enum Column {
     F32(Vec<f32>),
     /// Integers.
     I64(Vec<i64>),
+    /// Bytes.
+    U8(Vec<u8>),
 }
 
 impl Column {
@@ -27,6 +29,7 @@ impl Column {
         match self {
             Self::F32(values) => Output::of(values, shape, like),
             Self::I64(values) => Output::of(values, shape, like),
+            Self::U8(values) => Output::of(values, shape, like),
         }
     }
 
@@ -49,6 +52,11 @@ impl Column {
                 let array = empty_like(like, shape, "int64")?;
                 let bits: Vec<u64> = values.into_iter().map(i64::cast_unsigned).collect();
                 write::<i64, u64>(&array, &bits, stream)?;
+                Ok(array)
+            }
+            Self::U8(values) => {
+                let array = empty_like(like, shape, "uint8")?;
+                write::<u8, u8>(&array, &values, stream)?;
                 Ok(array)
             }
         }

@@ -21,6 +21,7 @@ use crate::column::Column;
 use crate::error::raised;
 use crate::gpu::is_of;
 use crate::image;
+use crate::masks::pixels_of;
 
 type Array<'py> = Bound<'py, PyAny>;
 
@@ -130,6 +131,8 @@ pub struct Found {
     scores: Vec<f32>,
     classes: Vec<i64>,
     velocities: Option<Vec<f32>>,
+    /// Number, rows and columns of the masks, and their pixels.
+    masks: Option<([usize; 3], Vec<u8>)>,
 }
 
 impl Found {
@@ -145,10 +148,15 @@ impl Found {
                 scores: detections.iter().map(|found| found.score).collect(),
                 classes: detections.iter().map(|found| i64::from(found.class)).collect(),
                 velocities: None,
+                masks: None,
             }
         }
         match detections {
             Detections::Boxes2d(found) => columns(found, |b| [b.x1, b.y1, b.x2, b.y2]),
+            Detections::Masked2d(found, masks) => Self {
+                masks: Some(pixels_of(masks)),
+                ..columns(found, |b| [b.x1, b.y1, b.x2, b.y2])
+            },
             Detections::RotatedBoxes2d(found) => {
                 columns(found, |b| [b.cx, b.cy, b.width, b.height, b.angle_rad])
             }
@@ -169,6 +177,7 @@ impl Found {
                     .map(|found| found.object.velocity_mps)
                     .collect::<Option<Vec<_>>>()
                     .map(|velocities| velocities.into_iter().flatten().collect()),
+                masks: None,
             },
         }
     }
@@ -191,6 +200,9 @@ impl Found {
         arrays.set_item("classes", array_of(Column::I64(self.classes), &[num])?)?;
         if let Some(velocities) = self.velocities {
             arrays.set_item("velocities", array_of(Column::F32(velocities), &[num, 2])?)?;
+        }
+        if let Some((shape, pixels)) = self.masks {
+            arrays.set_item("masks", array_of(Column::U8(pixels), &shape)?)?;
         }
         Ok(arrays)
     }
@@ -236,7 +248,8 @@ impl Camera {
     ///
     /// Returns a dict of arrays of the image's library and on its device, best first: boxes, float32 [N, 4] (left, top, right, bottom in
     /// pixels of the image) or [N, 5] (centre, width, height, angle); scores, float32 [N];
-    /// classes, int64 [N].
+    /// classes, int64 [N]; of networks with masks, masks, uint8 [M, height, width], 1 inside: of the
+    /// first M detections, which are all unless mask_capacity_bytes is reached.
     #[pyo3(signature = (image, *, encoding="rgb8"))]
     fn process<'py>(&self, image: &Array<'py>, encoding: &str) -> PyResult<Bound<'py, PyDict>> {
         let encoding = Encoding::from_ros(encoding).map_err(|error| raised(&error))?;

@@ -13,6 +13,7 @@ mod error;
 mod gpu;
 mod image;
 mod library;
+mod masks;
 mod overlaps;
 mod sparse;
 mod suppression;

@@ -65,6 +65,22 @@ def test_a_camera_gives_the_detections_of_a_replay(
     assert num_frames == len(expected) > 0
 
 
+def test_a_camera_gives_masks() -> None:
+    shared = Path(os.environ.get("DET_POST_SHARED_DATA", "../shared/data"))
+    network = shared / "detr" / "yolo26_seg_tiny.onnx"
+    if not network.exists():
+        pytest.skip("needs DET_POST_SHARED_DATA")
+    params = {"c.input": "/i", "c.model_path": str(network), "c.engine.kind": "rten"}
+    camera = det_post.Camera([], params={**params, "c.score_threshold": 0.25}, device="cpu")
+    image = np.random.default_rng(5).integers(0, 255, (133, 201, 3)).astype(np.uint8)
+    found = camera.process(image)
+    masks, boxes = found["masks"], found["boxes"]
+    assert masks.dtype == np.uint8 and masks.shape == (len(boxes), 133, 201) and len(boxes) > 0
+    assert 0 < masks.sum() and masks.max() == 1
+    for mask, (left, top, right, bottom) in zip(masks, np.ceil(boxes).astype(int)):
+        assert mask.sum() == mask[top:bottom, left:right].sum()
+
+
 def test_a_lidar_gives_the_detections_of_a_replay(
     drive: Path, config: Path, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ use super::memory::{Buffers, bytes, check_left};
 use super::nms::nms_2d;
 use super::reader::Reader;
 use super::value::Length::Exactly;
-use super::value::{list, number, whole};
+use super::value::{integer, list, number, whole};
 use super::zero_copy::zero_copy;
 use det_post_types::{
     Box2d, Candidate, EngineKind, EngineOptions, JpegOptions, Nms2d, Result, Size, Usage,
@@ -46,6 +46,8 @@ pub struct CameraConfig {
     pub nms: Nms2d,
     /// The maximum number of detections of a frame.
     pub max_detections: usize,
+    /// Bytes of the masks of a frame, of heads with masks.
+    pub mask_capacity_bytes: usize,
     /// The wanted classes, ascending; empty for all.
     pub class_filter: Vec<u32>,
     /// Inputs and outputs of the network.
@@ -73,6 +75,7 @@ impl CameraConfig {
             pre_nms_top_k: pre_nms_top_k(p),
             nms: nms_2d(p, &facts.layout),
             max_detections: max_detections(p, 300),
+            mask_capacity_bytes: mask_capacity_bytes(p),
             facts,
         }
     }
@@ -96,8 +99,24 @@ impl CameraConfig {
     pub(super) fn buffers(&self) -> Vec<Buffers> {
         let n = self.candidate_capacity;
         let bytes = bytes(&[n, size_of::<Candidate<Box2d>>()]);
-        vec![("candidate_capacity", n.to_string(), bytes)]
+        let mut buffers = vec![("candidate_capacity", n.to_string(), bytes)];
+        if self.facts.layout.has_masks() {
+            let n = self.mask_capacity_bytes;
+            buffers.push(("mask_capacity_bytes", n.to_string(), n as u64));
+        }
+        buffers
     }
+}
+
+fn mask_capacity_bytes(p: &mut Reader<'_>) -> usize {
+    p.value(
+        "mask_capacity_bytes",
+        Fixed,
+        integer(4..=256 << 20).in_unit("bytes"),
+        4 << 20,
+        "Most bytes of the masks of a frame, a bit a pixel of the box, of heads with masks. The first that would exceed \
+         it and all after it are left out and counted; their boxes stay.",
+    )
 }
 
 fn score_threshold(p: &mut Reader<'_>) -> f32 {

@@ -24,6 +24,8 @@ pub struct PublishConfig {
     pub debug_times_type: DebugTimesType,
     /// Whether the time of publication is published, below the detections.
     pub has_published_time: bool,
+    /// Whether masks are published as label images, below the detections.
+    pub has_label_images: bool,
 }
 
 impl PublishConfig {
@@ -61,7 +63,9 @@ impl PublishConfig {
             "Package of the Float64Stamped of `publish.debug_times`; Autoware's nodes published the one in \
              tier4_debug_msgs until 2025-02.",
         );
+        let has_label_images = matches!(facts, Facts::Camera(_)) && label_images(p, facts);
         Self {
+            has_label_images,
             vision_topic: (has_vision_msgs && !format.output_type.is_vision())
                 .then(|| format!("{output}/detections")),
             format,
@@ -78,6 +82,24 @@ impl PublishConfig {
             ),
         }
     }
+}
+
+fn label_images(p: &mut Reader<'_>, facts: &Facts) -> bool {
+    const KEY: &str = "publish.label_images";
+    let is_wanted = p.value(
+        KEY,
+        Fixed,
+        flag(),
+        false,
+        "Whether masks are published as images of the size of the input's: `OUTPUT/instances` (mono16, position of the \
+         detection in its message from 1) and `OUTPUT/classes` (mono8, class from 1, 255 beyond 254), 0 outside of all \
+         masks; live while there is a subscriber, and in recordings of `replay`.",
+    );
+    let has_masks = matches!(facts, Facts::Camera(facts) if facts.layout.has_masks());
+    if is_wanted && !has_masks {
+        p.refuse(KEY, "true", "false: the head has no masks");
+    }
+    is_wanted && has_masks
 }
 
 const DEBUG_TIMES_PACKAGES: &[(&str, DebugTimesType)] = &[

@@ -6,9 +6,11 @@
 
 mod annotations;
 mod frame;
+mod label_images;
 mod markers;
 mod surround;
 
 pub use annotations::encode_annotations;
 pub use frame::draw;
+pub use label_images::LabelImage;
 pub use markers::encode_markers;

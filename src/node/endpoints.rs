@@ -4,6 +4,7 @@
 use crate::config::{
     ChannelConfig, ChannelKind, Config, DeclaredParameter, InputConfig, QosOverrides,
 };
+use crate::draw::LabelImage;
 use det_post_ros::middleware::{
     Durability, Handler, InputKind, Middleware, Publisher, Qos, Receiver, Reliability,
     Subscription, Switch, Watcher,
@@ -88,6 +89,8 @@ pub(super) fn endpoints(config: &Config, resolve: impl Fn(&str) -> String) -> Ve
         found.extend(topics.labels.map(|topic| (topic, Publisher, Qos::LATCHED)));
         let shown = topics.markers.into_iter().chain(topics.annotations);
         found.extend(shown.map(|topic| (topic, Publisher, MARKERS_QOS)));
+        let label_images = topics.label_images.into_iter().flatten();
+        found.extend(label_images.map(|topic| (topic, Publisher, DEBUG_IMAGE_QOS)));
         found.push((topics.debug_image, Publisher, DEBUG_IMAGE_QOS));
         found.push((topics.compressed_debug_image, Publisher, DEBUG_IMAGE_QOS));
         let times = topics.debug_times.into_iter().flatten().chain(topics.published_time);
@@ -139,6 +142,8 @@ pub(super) struct OutputTopics {
     pub(super) markers: Option<String>,
     /// Of boxes in an image.
     pub(super) annotations: Option<String>,
+    /// Of masks.
+    pub(super) label_images: Option<[String; 2]>,
     pub(super) debug_image: String,
     pub(super) compressed_debug_image: String,
     /// Cyclic time, processing time, latency.
@@ -170,6 +175,10 @@ impl OutputTopics {
             labels: has_labels.then(|| below(output, LABELS)),
             markers: has_markers.then(|| below(output, MARKERS)),
             annotations: (!has_markers).then(|| below(output, ANNOTATIONS)),
+            label_images: config
+                .publish
+                .has_label_images
+                .then(|| LabelImage::ALL.map(|image| below(output, image.topic()))),
             debug_times: debug_times.map(|topic| DEBUG_TIMES.map(|name| below(topic, name))),
             debug_times_type: config.publish.debug_times_type,
             published_time: config

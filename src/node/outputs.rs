@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::autoware_status::VoxelStatus;
 use super::debug_image::DebugImage;
 use super::debug_times::DebugTimes;
-use super::endpoints::{DIAGNOSTICS_TOPIC, MARKERS_QOS, OutputTopics};
+use super::endpoints::{DEBUG_IMAGE_QOS, DIAGNOSTICS_TOPIC, MARKERS_QOS, OutputTopics};
 use super::publisher::{GatedPublisher, OutputGate};
 use crate::config::ChannelConfig;
 use crate::detectors::FrameInput;
-use crate::draw::{encode_annotations, encode_markers};
+use crate::draw::{LabelImage, encode_annotations, encode_markers};
 use crate::runtime::channel::{Channel, ChannelFrame};
-use det_post_ros::messages::{DiagnosticArray, ImageAnnotations, LabelInfo, MarkerArray};
+use det_post_ros::messages::{DiagnosticArray, Image, ImageAnnotations, LabelInfo, MarkerArray};
 use det_post_ros::middleware::{Middleware, Qos};
 use det_post_ros::{NodeName, OutputType};
 use det_post_types::{Detections, Header, ImageBox, Result, Stamp};
@@ -31,11 +31,15 @@ pub struct ChannelOutputs {
     annotations: Option<GatedPublisher>,
     /// Whether markers were published that still may show.
     shows_markers: bool,
+    /// Of channels that publish masks: [`LabelImage::ALL`].
+    label_images: Vec<(LabelImage, GatedPublisher)>,
     debug_image: DebugImage,
     debug_times: DebugTimes,
     voxel_status: Option<VoxelStatus>,
     gate: OutputGate,
     message: Vec<u8>,
+    /// The pixels of a label image.
+    pixels: Vec<u8>,
 }
 
 impl ChannelOutputs {
@@ -76,6 +80,11 @@ impl ChannelOutputs {
             // A ROS 2 without foxglove_msgs has no viewer of them either.
             advertised.inspect_err(|error| tracing::info!("no annotations: {error}")).ok()
         });
+        let mut label_images = Vec::new();
+        for (image, topic) in LabelImage::ALL.into_iter().zip(topics.label_images.iter().flatten())
+        {
+            label_images.push((image, advertise(topic, Image::TYPE, DEBUG_IMAGE_QOS)?));
+        }
         let debug_image = DebugImage::open(&topics, &mut advertise)?;
         let debug_times = DebugTimes::open(&topics, &mut advertise);
         let voxel_status = match &config.live.voxel_status {
@@ -93,11 +102,13 @@ impl ChannelOutputs {
             markers,
             annotations,
             shows_markers: false,
+            label_images,
             debug_image,
             debug_times,
             voxel_status,
             gate,
             message: Vec::new(),
+            pixels: Vec::new(),
         })
     }
 
@@ -128,8 +139,9 @@ impl ChannelOutputs {
     pub fn have_subscribers(&self) -> bool {
         let detections = self.detections.iter().map(|(_, publisher)| publisher);
         let have = |publisher: &GatedPublisher| publisher.num_subscribers() > 0;
-        detections.chain(&self.markers).chain(&self.annotations).any(have)
-            || self.debug_image.has_subscribers()
+        let label_images = self.label_images.iter().map(|(_, publisher)| publisher);
+        let shown = self.markers.iter().chain(&self.annotations).chain(label_images);
+        detections.chain(shown).any(have) || self.debug_image.has_subscribers()
     }
 
     /// Publishes the detections of a frame, with the stamp and the frame of its
@@ -166,7 +178,7 @@ impl ChannelOutputs {
         }
     }
 
-    /// Publishes markers, annotations and debug images that have a subscriber.
+    /// Publishes markers, annotations, label images and debug images that have a subscriber.
     ///
     /// # Errors
     /// `Middleware` when something could not be handed over; why an image cannot be
@@ -192,7 +204,9 @@ impl ChannelOutputs {
             let (stamp, names) = (header.stamp, config.kind.class_names());
             let message = &mut self.message;
             match *detections {
-                Detections::Boxes2d(found) => encode_annotations(stamp, found, names, message)?,
+                Detections::Boxes2d(found) | Detections::Masked2d(found, _) => {
+                    encode_annotations(stamp, found, names, message)?
+                }
                 Detections::RotatedBoxes2d(found) => {
                     encode_annotations(stamp, found, names, message)?;
                 }
@@ -202,6 +216,15 @@ impl ChannelOutputs {
                 }
             }
             annotations.publish(message)?;
+        }
+        if let Detections::Masked2d(found, masks) = detections {
+            let Self { label_images, message, pixels, .. } = self;
+            for (image, publisher) in label_images {
+                if publisher.num_subscribers() > 0 {
+                    image.encode(header, found, masks, pixels, message)?;
+                    publisher.publish(message)?;
+                }
+            }
         }
         self.debug_image.publish(frame, inputs, &mut self.message)
     }

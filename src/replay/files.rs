@@ -12,13 +12,14 @@ use serde::Serialize;
 use super::report::Report;
 use super::{Replay, ReplayDetections, ReplayFrame};
 use crate::config::ChannelConfig;
-use crate::draw;
+use crate::draw::{self, LabelImage};
 use det_post_ros::OutputType;
 use det_post_ros::bag::{BagWriter, Durability, OfferedQos};
-use det_post_ros::messages::{ImageAnnotations, LabelInfo, MarkerArray, definition};
+use det_post_ros::messages::{Image, ImageAnnotations, LabelInfo, MarkerArray, definition};
 use det_post_ros::output_folder::{OutputFolder, Replaces};
 use det_post_types::{
-    Box2d, Detection2d, Detections, Error, ErrorKind, Header, ImageBox, Result, RotatedBox2d,
+    Box2d, Detection2d, Detections, Error, ErrorKind, Header, ImageBox, Masks, Result, Rle,
+    RotatedBox2d,
 };
 
 /// The results of a replay; those of an earlier one are replaced. `unit.json` is the record of a
@@ -31,7 +32,7 @@ pub(crate) const RESULTS: &[&str] =
 /// | file | content |
 /// |---|---|
 /// | `detections.jsonl` | one line per processed frame |
-/// | `detections/` | a recording of the detections, of what viewers draw of them (`…/markers`, `…/annotations`) and, latched, of the class tables of those of `vision_msgs` |
+/// | `detections/` | a recording of the detections, of what viewers draw of them (`…/markers`, `…/annotations`), of label images and, latched, of the class tables of those of `vision_msgs` |
 /// | `report.json` | the [`Report`] |
 /// | `images/` | the first frames of each channel with their detections |
 ///
@@ -45,6 +46,8 @@ pub struct ReplayFiles {
     channels: Vec<ChannelTopics>,
     num_images: u64,
     message: Vec<u8>,
+    /// The pixels of a label image.
+    pixels: Vec<u8>,
 }
 
 /// The topics of a channel in the recording of detections.
@@ -53,6 +56,8 @@ struct ChannelTopics {
     detections: Vec<(usize, OutputType)>,
     /// Markers of boxes in space, or annotations of boxes in an image.
     shown: usize,
+    /// Of masks, where they are published.
+    label_images: Vec<(LabelImage, usize)>,
     /// The class table, where a message of `vision_msgs` has one.
     labels: Option<usize>,
     are_labels_written: bool,
@@ -93,6 +98,7 @@ impl ReplayFiles {
             lines_path,
             num_images,
             message: Vec::new(),
+            pixels: Vec::new(),
         })
     }
 
@@ -121,7 +127,7 @@ impl ReplayFiles {
         }
         let names = kind.class_names();
         match *detections {
-            Detections::Boxes2d(found) => {
+            Detections::Boxes2d(found) | Detections::Masked2d(found, _) => {
                 draw::encode_annotations(header.stamp, found, names, &mut self.message)?;
             }
             Detections::RotatedBoxes2d(found) => {
@@ -132,6 +138,12 @@ impl ReplayFiles {
             }
         }
         self.bag.write(topics.shown, *log_time, &self.message)?;
+        if let Detections::Masked2d(found, masks) = detections {
+            for &(image, topic) in &topics.label_images {
+                image.encode(header, found, masks, &mut self.pixels, &mut self.message)?;
+                self.bag.write(topic, *log_time, &self.message)?;
+            }
+        }
         let topics = &mut self.channels[frame.channel];
         if topics.num_drawn < self.num_images {
             topics.num_drawn += 1;
@@ -203,7 +215,15 @@ fn add_topics(bag: &mut BagWriter, config: &ChannelConfig) -> Result<ChannelTopi
         false => ("annotations", ImageAnnotations::TYPE),
     };
     let shown = add(&format!("{}/{name}", config.output), type_name, OfferedQos::default())?;
-    Ok(ChannelTopics { detections, shown, labels, are_labels_written: false, num_drawn: 0 })
+    let mut label_images = Vec::new();
+    if config.publish.has_label_images {
+        for image in LabelImage::ALL {
+            let topic = format!("{}/{}", config.output, image.topic());
+            label_images.push((image, add(&topic, Image::TYPE, OfferedQos::default())?));
+        }
+    }
+    let (are_labels_written, num_drawn) = (false, 0);
+    Ok(ChannelTopics { detections, shown, label_images, labels, are_labels_written, num_drawn })
 }
 
 fn cannot(verb: &str, path: &Path) -> Error {
@@ -231,6 +251,26 @@ struct Line2d<'a> {
     score: f32,
     #[serde(flatten)]
     bbox: LineBox,
+    /// Of heads with masks; absent for a mask beyond the capacity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mask: Option<LineMask>,
+}
+
+/// A mask as COCO writes it.
+#[derive(Serialize)]
+struct LineMask {
+    /// Rows and columns of the source image.
+    size: [u32; 2],
+    /// Lengths of runs, column by column, as a string.
+    counts: String,
+}
+
+impl LineMask {
+    fn of(masks: &Masks<'_>, detection: usize) -> Option<Self> {
+        let rle = Rle::of(&masks.get(detection)?);
+        let size = [rle.size().height, rle.size().width];
+        Some(Self { size, counts: rle.to_compressed() })
+    }
 }
 
 /// A box in source-image pixels.
@@ -260,7 +300,7 @@ impl<'a> Line2d<'a> {
                 LineBox::Rotated { center: [cx, cy], size: [width, height], theta: angle_rad }
             }
         };
-        Self { class_id: detection.class, class_name, score: detection.score, bbox }
+        Self { class_id: detection.class, class_name, score: detection.score, bbox, mask: None }
     }
 }
 
@@ -297,6 +337,13 @@ fn write_line(
         Detections::Boxes2d(detections) => {
             let detections = detections.iter().map(|d| Line2d::new(d, name_of(d.class)));
             line.detections_2d = Some(detections.collect());
+        }
+        Detections::Masked2d(detections, masks) => {
+            let lines = detections.iter().enumerate().map(|(index, d)| Line2d {
+                mask: LineMask::of(&masks, index),
+                ..Line2d::new(d, name_of(d.class))
+            });
+            line.detections_2d = Some(lines.collect());
         }
         Detections::RotatedBoxes2d(detections) => {
             let detections = detections.iter().map(|d| Line2d::new(d, name_of(d.class)));

@@ -15,6 +15,7 @@ mod common;
 mod detr;
 mod efficient_nms;
 mod lidar_reference;
+mod masks;
 mod streampetr;
 mod trained_decoder;
 

@@ -46,7 +46,9 @@ fn printed(found: &ReplayDetections<'_>, text: &mut String) {
                 *text += &line(one.class, one.score, &numbers);
             }
         }
-        Detections::RotatedBoxes2d(_) => panic!("no such channel is replayed"),
+        Detections::Masked2d(..) | Detections::RotatedBoxes2d(_) => {
+            panic!("no such channel is replayed")
+        }
     }
 }
 

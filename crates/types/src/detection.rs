@@ -1,6 +1,7 @@
 //! Detections, in the frame of the input message.
 
 use super::boxes::{Box2d, Box3d, RotatedBox2d};
+use super::mask::Masks;
 
 /// A detection in an image: source-image pixels. Axis-aligned boxes are clipped
 /// to the image, rotated ones are not.
@@ -72,17 +73,27 @@ pub struct Variance3d {
 pub enum Detections<'a> {
     /// Axis-aligned boxes in an image, in pixels of the source image.
     Boxes2d(&'a [Detection2d]),
+    /// Axis-aligned boxes in an image, in pixels of the source image, with masks.
+    Masked2d(&'a [Detection2d], Masks<'a>),
     /// Rotated boxes in an image, in pixels of the source image.
     RotatedBoxes2d(&'a [Detection2d<RotatedBox2d>]),
     /// Boxes in space, in metres.
     Boxes3d(&'a [Detection3d]),
 }
 
-impl Detections<'_> {
+impl<'a> Detections<'a> {
+    /// The masks of the boxes; `None` of a head without masks.
+    pub fn masks(&self) -> Option<Masks<'a>> {
+        match self {
+            Self::Masked2d(_, masks) => Some(*masks),
+            Self::Boxes2d(_) | Self::RotatedBoxes2d(_) | Self::Boxes3d(_) => None,
+        }
+    }
+
     /// Number of detections.
     pub fn len(&self) -> usize {
         match self {
-            Self::Boxes2d(boxes) => boxes.len(),
+            Self::Boxes2d(boxes) | Self::Masked2d(boxes, _) => boxes.len(),
             Self::RotatedBoxes2d(boxes) => boxes.len(),
             Self::Boxes3d(boxes) => boxes.len(),
         }
@@ -92,7 +103,9 @@ impl Detections<'_> {
     /// threshold, and operations drop NaN.
     pub fn num_scores_out_of_range(&self) -> usize {
         match self {
-            Self::Boxes2d(boxes) => boxes.iter().filter(|found| found.score > 1.0).count(),
+            Self::Boxes2d(boxes) | Self::Masked2d(boxes, _) => {
+                boxes.iter().filter(|found| found.score > 1.0).count()
+            }
             Self::RotatedBoxes2d(boxes) => boxes.iter().filter(|found| found.score > 1.0).count(),
             Self::Boxes3d(boxes) => boxes.iter().filter(|found| found.score > 1.0).count(),
         }

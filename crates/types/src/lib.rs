@@ -49,10 +49,12 @@ mod image_payload;
 pub mod input_file;
 mod keypoint;
 mod letterbox;
+mod mask;
 mod nms;
 mod point_channel;
 mod received_tensors;
 mod report;
+mod rle;
 mod streampetr;
 mod tensor;
 pub mod text;
@@ -81,6 +83,7 @@ pub use image::{Encoding, ImageView, JpegDevice, JpegOptions, Size};
 pub use image_payload::ImagePayload;
 pub use keypoint::{Keypoint, KeypointRows};
 pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement, Resize};
+pub use mask::{Mask, MaskParams, MaskRule, MaskWindow, Masks};
 pub use nms::*;
 pub use point_channel::{ChannelTransform, PointChannel};
 pub use received_tensors::{
@@ -88,6 +91,7 @@ pub use received_tensors::{
     TensorType,
 };
 pub use report::{Count, FrameReport, ImageDecoder, LevelCounts, Stage, Transfer};
+pub use rle::Rle;
 pub use streampetr::StreamPetrDecode;
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Evidence, Truth2d, Truth3d};

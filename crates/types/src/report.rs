@@ -103,6 +103,9 @@ named! {
         /// Compressed images whose format names another compression than the signature of the
         /// file, which decides. Nothing is dropped.
         ImagesMislabelled => "images_mislabelled",
+        /// Detections without a mask: the masks before them reached `mask_capacity_bytes`.
+        /// Nothing else is dropped.
+        MasksOverCapacity => "masks_over_capacity",
     }
     /// The name in reports.
     pub fn name;
@@ -119,6 +122,7 @@ impl Count {
             | Self::SitesOverCapacity
             | Self::CandidatesOverCapacity
             | Self::DetectionsOverLimit
+            | Self::MasksOverCapacity
             | Self::ScoresOutOfRange
             | Self::ScoresNan
             | Self::BoxesInvalid

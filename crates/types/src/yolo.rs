@@ -27,6 +27,13 @@ pub enum YoloLayout {
     /// towards +y (ultralytics' oriented boxes, YOLOv8-OBB and later). No
     /// objectness.
     Obb,
+    /// A tensor `[1, 4 + C + M, N]`: as [`Self::V8`], then the coefficients of a mask; and
+    /// prototypes of masks `[1, M, H, W]` (instance segmentation of ultralytics, YOLOv8-seg and
+    /// later).
+    Seg {
+        /// M.
+        num_coefficients: usize,
+    },
     /// One tensor `[1, N, 5 + C]`: offsets from the grid, logarithms of sizes
     /// in strides, then activated objectness and class scores (YOLOX).
     Yolox {
@@ -36,6 +43,12 @@ pub enum YoloLayout {
     /// One tensor `[1, N, 6]`: x1 y1 x2 y2 score class, final (YOLOv10 and
     /// models exported with their suppression inside).
     EndToEnd,
+    /// A tensor `[1, N, 6 + M]`: as [`Self::EndToEnd`], then the coefficients of a mask, final;
+    /// and prototypes of masks `[1, M, H, W]` (YOLO26-seg).
+    SegEndToEnd {
+        /// M.
+        num_coefficients: usize,
+    },
     /// One tensor `[1, N, 7]`: cx cy w h score class and the angle of a rotated box as in
     /// [`Self::Obb`], final (YOLO26-OBB, and oriented boxes exported with their suppression
     /// inside).
@@ -81,13 +94,15 @@ pub struct YoloOptions {
     pub logits: bool,
     /// The classes of a row of `detr` without a label.
     pub classes: DetrClasses,
+    /// Coefficients of the masks of `seg` and `seg_end_to_end`.
+    pub num_coefficients: usize,
 }
 
 impl Default for YoloOptions {
     fn default() -> Self {
         let (strides, boxes) = (vec![8, 16, 32], DetrBoxes::CenterNormalized);
         let classes = DetrClasses::Best;
-        Self { strides, anchors: Vec::new(), boxes, logits: true, classes }
+        Self { strides, anchors: Vec::new(), boxes, logits: true, classes, num_coefficients: 32 }
     }
 }
 
@@ -168,12 +183,25 @@ impl YoloLayout {
             ),
         ),
         (
+            "seg",
+            YoloKind::new(
+                "[1,4+C+M,N] with M coefficients of masks, and prototypes [1,M,H,W]",
+                |options| Self::Seg { num_coefficients: options.num_coefficients },
+            ),
+        ),
+        (
             "yolox",
             YoloKind::new("[1,N,5+C] without grid and strides", |options| Self::Yolox {
                 strides: options.strides.clone(),
             }),
         ),
         ("end_to_end", YoloKind::new("[1,N,6], final", |_| Self::EndToEnd)),
+        (
+            "seg_end_to_end",
+            YoloKind::new("[1,N,6+M] and prototypes of masks [1,M,H,W], final", |options| {
+                Self::SegEndToEnd { num_coefficients: options.num_coefficients }
+            }),
+        ),
         ("obb_end_to_end", YoloKind::new("[1,N,7], rotated, final", |_| Self::ObbEndToEnd)),
         ("v7_end_to_end", YoloKind::new("[N,7], final", |_| Self::V7EndToEnd)),
         (
@@ -202,6 +230,11 @@ impl YoloLayout {
         matches!(self, Self::Obb | Self::ObbEndToEnd)
     }
 
+    /// Whether detections have masks: prototypes are the last output.
+    pub fn has_masks(&self) -> bool {
+        matches!(self, Self::Seg { .. } | Self::SegEndToEnd { .. })
+    }
+
     /// Whether decoding depends on the size of the network's input.
     pub fn needs_input_size(&self) -> bool {
         match self {
@@ -227,6 +260,9 @@ impl YoloLayout {
         match self {
             Self::V8 => Some(Self::EndToEnd),
             Self::Obb => Some(Self::ObbEndToEnd),
+            Self::Seg { num_coefficients } => {
+                Some(Self::SegEndToEnd { num_coefficients: *num_coefficients })
+            }
             _ => None,
         }
     }
@@ -243,6 +279,9 @@ impl YoloLayout {
         };
         match self {
             Self::EndToEnd => Some(corners),
+            Self::SegEndToEnd { num_coefficients } => {
+                Some(FinalRows { num_columns: 6 + num_coefficients, ..corners })
+            }
             Self::ObbEndToEnd => Some(FinalRows { num_columns: 7, angle: Some(6), ..corners }),
             Self::V7EndToEnd => Some(FinalRows {
                 num_columns: 7,
@@ -269,16 +308,25 @@ impl YoloLayout {
     ) -> Result<Vec<YoloOutput>> {
         let rows = |columns| [Some(1), None, Some(columns)];
         let planes = |planes| [Some(1), Some(planes), None];
+        let prototypes = |num| YoloOutput::new("prototypes", [Some(1), Some(num), None, None]);
         if let Some(of) = self.final_rows() {
             let shape = rows(of.num_columns)[usize::from(!of.has_batch)..].to_vec();
             let boxes = YoloOutput { what: "detections", shapes: vec![shape], is_labels: false };
             let labels = of.class.is_none().then(YoloOutput::labels);
-            return Ok([boxes].into_iter().chain(labels).collect());
+            let prototypes = match self {
+                Self::SegEndToEnd { num_coefficients } => Some(prototypes(*num_coefficients)),
+                _ => None,
+            };
+            return Ok([boxes].into_iter().chain(labels).chain(prototypes).collect());
         }
         Ok(match self {
             Self::V5 => vec![YoloOutput::new("predictions", rows(5 + num_classes))],
             Self::V8 => vec![YoloOutput::new("predictions", planes(4 + num_classes))],
             Self::Obb => vec![YoloOutput::new("predictions", planes(4 + num_classes + 1))],
+            Self::Seg { num_coefficients } => vec![
+                YoloOutput::new("predictions", planes(4 + num_classes + num_coefficients)),
+                prototypes(*num_coefficients),
+            ],
             Self::Yolox { strides } => {
                 let cells = strides.iter().map(|&stride| cells(network, stride));
                 let cells = cells.map(|of| of.map(|[columns, lines]| columns * lines));
@@ -365,7 +413,13 @@ mod tests {
             let layout = kind.layout(&YoloOptions { anchors, ..YoloOptions::default() });
             assert_eq!(layout.name(), *name);
             let outputs = layout.outputs(2, network, false).unwrap();
-            assert_eq!(outputs.len() > 1, ["v5_raw", "mmdeploy", "detr"].contains(name), "{name}");
+            assert_eq!(
+                outputs.len() > 1,
+                ["v5_raw", "mmdeploy", "detr", "seg", "seg_end_to_end"].contains(name),
+                "{name}"
+            );
+            assert_eq!(layout.has_masks(), kind.outputs.contains("masks"), "{name}");
+            assert_eq!(layout.has_masks(), outputs.iter().any(|of| of.what == "prototypes"));
             let is_final = kind.outputs.ends_with("final");
             assert_eq!(layout.is_end_to_end(), is_final, "{name}");
             let is_rotated = kind.outputs.contains("rotated");

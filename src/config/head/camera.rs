@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 use crate::config::declaration::Change::Fixed;
 use crate::config::reader::Reader;
 use crate::config::value::Length::{Exactly, OneOr, OneOrMore};
-use crate::config::value::{above, flag, list, number, one_of, text, whole};
+use crate::config::value::{above, flag, integer, list, number, one_of, text, whole};
 use det_post_types::{
-    ChannelOrder, DetrBoxes, DetrClasses, Normalization, Placement, Resize, Size, YoloKind,
-    YoloLayout, YoloOptions,
+    ChannelOrder, DetrBoxes, DetrClasses, MaskParams, MaskRule, Normalization, Placement, Resize,
+    Size, YoloKind, YoloLayout, YoloOptions,
 };
 
 /// Inputs and outputs of a camera network.
@@ -34,7 +34,12 @@ pub struct YoloFacts {
     pub input_name: Option<String>,
     /// Names of the outputs in the order of the layout; empty: by position.
     pub output_names: Vec<String>,
+    /// How masks are computed, of layouts with masks.
+    pub masks: MaskParams,
 }
+
+const MASK_RULES: &[(&str, MaskRule)] =
+    &[("straight", MaskRule::Straight), ("native", MaskRule::Native)];
 
 const PLACEMENTS: &[(&str, Placement)] = &[
     ("center", Placement::Center),
@@ -108,11 +113,33 @@ impl YoloFacts {
                     list(text(), OneOrMore),
                     "by position",
                     "Names of the outputs in the order of the layout (`v5_raw`: by stride; `detr`: boxes, scores, \
-                     labels; `mmdeploy`: boxes, labels).",
+                     labels; `mmdeploy`: boxes, labels; `seg`: predictions, prototypes).",
                 )
                 .unwrap_or_default(),
+            masks: masks(p),
         }
     }
+}
+
+fn masks(p: &mut Reader<'_>) -> MaskParams {
+    let rule = p.value(
+        "masks.rule",
+        Fixed,
+        one_of(MASK_RULES),
+        "straight",
+        "Where a pixel of the image is on the map of prototypes (`seg`, `seg_end_to_end`): `straight`, where the \
+         letterbox puts its centre, or `native`, on the map without padding cut to whole cells, as `retina_masks` of \
+         ultralytics.",
+    );
+    let sigmoid = p.value(
+        "masks.sigmoid",
+        Fixed,
+        flag(),
+        false,
+        "Whether values of masks pass through a sigmoid before they are interpolated, as in older releases of \
+         ultralytics; the threshold is then 0.5, else 0.",
+    );
+    MaskParams { rule, sigmoid }
 }
 
 const DETR_BOXES: &[(&str, DetrBoxes)] = &[
@@ -162,13 +189,20 @@ fn layout(p: &mut Reader<'_>) -> YoloLayout {
         "best",
         "Classes of a `detr` box without a label: the best, or all whose score passes.",
     );
+    let num_coefficients = p.value(
+        "layout.coefficients",
+        Fixed,
+        integer(1..=256),
+        32,
+        "Coefficients of a mask and prototypes, M (`seg`, `seg_end_to_end`).",
+    );
     let anchors: Vec<Vec<f32>> = anchors.unwrap_or_default();
     if kind.has_anchors {
         check_anchors(p, &strides, &anchors);
     }
     let in_pairs = |level: Vec<f32>| level.as_chunks::<2>().0.to_vec();
     let anchors = anchors.into_iter().map(in_pairs).collect();
-    kind.layout(&YoloOptions { strides, anchors, boxes, logits, classes })
+    kind.layout(&YoloOptions { strides, anchors, boxes, logits, classes, num_coefficients })
 }
 
 fn check_anchors(p: &mut Reader<'_>, strides: &[u32], anchors: &[Vec<f32>]) {

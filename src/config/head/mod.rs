@@ -86,11 +86,14 @@ fn of_family(name: &str) -> Option<&'static str> {
     let is_numbered = of_yolo.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     if let Some(version) = of_yolo.filter(|_| is_numbered) {
         let is_rotated = version.contains("obb");
+        let has_masks = version.contains("seg");
         let head = FAMILIES.iter().find(|(family, _)| version.starts_with(family))?.1;
-        return Some(match (head, is_rotated) {
-            ("yolo26", true) => "yolo26_obb",
-            (_, true) => "yolo_obb",
-            (head, false) => head,
+        return Some(match (head, is_rotated, has_masks) {
+            ("yolo26", true, _) => "yolo26_obb",
+            ("yolo26", _, true) => "yolo26_seg",
+            (_, true, _) => "yolo_obb",
+            (_, _, true) => "yolo_seg",
+            (head, false, false) => head,
         });
     }
     FAMILIES.iter().find(|(family, _)| name.starts_with(family)).map(|(_, head)| *head)
@@ -411,6 +414,8 @@ mod tests {
             ("yolov26", "yolo26"),
             ("yolo11-obb", "yolo_obb"),
             ("yolo26n_obb", "yolo26_obb"),
+            ("yolov8n-seg", "yolo_seg"),
+            ("yolo26n-seg", "yolo26_seg"),
             ("yolov7", "yolov5"),
             ("rtdetr", "rtdetr"),
             ("rtdetrv2", "dfine"),

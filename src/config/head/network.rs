@@ -194,8 +194,15 @@ impl Network {
             Some("obb") if !layout.has_rotated_boxes() => {
                 "a head of oriented boxes, such as `yolo_obb`, or a network of axis-aligned boxes"
             }
-            Some("segment" | "semantic" | "pose" | "classify") => {
-                "networks of task `detect` or `obb`"
+            Some("detect") if layout.has_masks() => {
+                "a head without masks, such as `yolov8`, or a network of task `segment`"
+            }
+            Some("segment") if layout.has_masks() => "",
+            Some("segment") => {
+                "a head with masks, such as `yolo_seg`, or a network of task `detect` or `obb`"
+            }
+            Some("semantic" | "pose" | "classify") => {
+                "networks of task `detect`, `obb` or `segment`"
             }
             _ => "",
         };
@@ -207,9 +214,10 @@ impl Network {
             problems.push(key, &message);
         }
         if metadata.is_end_to_end && !layout.is_end_to_end() {
-            let head = match layout.has_rotated_boxes() {
-                true => "`obb_end_to_end`, such as `yolo26_obb`",
-                false => "`end_to_end`, such as `yolo26`",
+            let head = match (layout.has_rotated_boxes(), layout.has_masks()) {
+                (true, _) => "`obb_end_to_end`, such as `yolo26_obb`",
+                (_, true) => "`seg_end_to_end`, such as `yolo26_seg`",
+                (false, false) => "`end_to_end`, such as `yolo26`",
             };
             let message = format!(
                 "its layout `{kind}` does not fit the network {path}, whose metadata says `end2end`: its outputs are \
@@ -356,6 +364,8 @@ mod tests {
         assert!(refusal(&coco, &[THREE]).contains("80 names (person, "));
     }
 
+    const SEG: YoloLayout = YoloLayout::Seg { num_coefficients: 32 };
+
     #[test]
     fn the_shape_of_the_output_tells_final_boxes() {
         let layout = |layout: YoloLayout, names: usize, dims: &[Dim]| {
@@ -367,9 +377,10 @@ mod tests {
             let metadata = Metadata { outputs: vec![spec], ..Metadata::default() };
             let (channel, path) = ("cam".to_owned(), "n.onnx".to_owned());
             let network = Network { channel, path, metadata };
-            let name = match layout.has_rotated_boxes() {
-                true => "yolo_obb",
-                false => "yolov8",
+            let name = match layout {
+                YoloLayout::Seg { .. } => "yolo_seg",
+                YoloLayout::Obb => "yolo_obb",
+                _ => "yolov8",
             };
             let mut problems = Problems::default();
             let head = super::super::read("cam.head", name, None, &mut problems).unwrap();
@@ -390,6 +401,9 @@ mod tests {
             (YoloLayout::Obb, 15, fixed([1, 300, 7]), "obb_end_to_end"),
             (YoloLayout::Obb, 15, fixed([1, 20, 8400]), "obb"),
             (YoloLayout::Obb, 2, fixed([1, 7, 300]), "obb"),
+            (SEG, 80, fixed([1, 300, 38]), "seg_end_to_end"),
+            (SEG, 80, fixed([1, 116, 8400]), "seg"),
+            (SEG, 2, fixed([1, 38, 38]), "seg"),
         ] {
             assert_eq!(layout(of.clone(), names, &dims), expected, "{of:?} {dims:?}");
         }
@@ -401,7 +415,10 @@ mod tests {
         let cases = [
             ("yolov8", ("task", "obb"), &["`v8`", "task `obb`", "yolo_obb"][..]),
             ("yolo_obb", ("task", "detect"), &["`obb`", "task `detect`"]),
-            ("yolov8", ("task", "segment"), &["task `segment`"]),
+            ("yolov8", ("task", "segment"), &["task `segment`", "`yolo_seg`"]),
+            ("yolo_seg", ("task", "detect"), &["`seg`", "task `detect`", "`yolov8`"]),
+            ("yolo_seg", ("task", "pose"), &["`seg`", "task `pose`"]),
+            ("yolo_seg", ("end2end", "True"), &["`seg`", "`seg_end_to_end`", "yolo26_seg"]),
             ("yolov8", ("task", "pose"), &["task `pose`"]),
             ("yolov8", ("end2end", "True"), &["`v8`", "`end2end`", "end_to_end"]),
             ("yolo_obb", ("end2end", "True"), &["yolo26_obb", "end2end=False"]),
@@ -420,6 +437,9 @@ mod tests {
             ("yolov10", ("end2end", "True")),
             ("yolo26", ("end2end", "True")),
             ("yolo26_obb", ("task", "obb")),
+            ("yolo_seg", ("task", "segment")),
+            ("yolo26_seg", ("task", "segment")),
+            ("yolo26_seg", ("end2end", "True")),
             ("yolov8", ("end2end", "False")),
             ("yolov8", ("task", "something")),
             ("yolov5_raw", ("stride", "32")),

@@ -1,11 +1,11 @@
 //! The kinds of boxes that heads decode, and the operations on them.
 
-use det_post_ops::decode::gather::{gather_2d, gather_rotated};
+use det_post_ops::decode::gather::{gather_2d, gather_rotated, sources_2d};
 use det_post_ops::decode::yolo::{decode_yolo, decode_yolo_rotated};
 use det_post_ops::nms::{Workspace, suppress_2d, suppress_rotated};
 use det_post_types::{
-    Affine2, Box2d, Candidate, Candidates, Detection2d, Detections, Error, ErrorKind, Kept, Nms2d,
-    Result, RotatedBox2d, Size, TensorView, YoloLayout,
+    Affine2, Box2d, Candidate, Candidates, Detection2d, Detections, Error, ErrorKind, Kept, Masks,
+    Nms2d, Result, RotatedBox2d, Size, TensorView, YoloLayout,
 };
 
 /// The signature of [`decode_yolo`].
@@ -16,6 +16,8 @@ type Suppress<B> = fn(&[Candidate<B>], &Nms2d, &mut Workspace, &mut Vec<Kept>) -
 /// The signature of [`gather_2d`].
 type Gather<B> =
     fn(&[Candidate<B>], &[Kept], &Affine2, Size, usize, &mut Vec<Detection2d<B>>) -> usize;
+/// The signature of [`sources_2d`].
+type Sources<B> = fn(&[Candidate<B>], &[Kept], &Affine2, Size, usize, &mut Vec<u32>);
 
 /// Boxes in an image, from the network's outputs to detections, on the CPU.
 pub trait ImageBoxes: Copy + Send + 'static {
@@ -28,8 +30,14 @@ pub trait ImageBoxes: Copy + Send + 'static {
     /// Survivors to detections.
     const GATHER: Gather<Self>;
 
-    /// The detections of a frame.
-    fn detections(found: &[Detection2d<Self>]) -> Detections<'_>;
+    /// Survivors to the rows of their masks; none of boxes without masks.
+    const SOURCES: Sources<Self>;
+
+    /// The detections of a frame, with their masks where the head has some.
+    fn detections<'a>(found: &'a [Detection2d<Self>], masks: Option<Masks<'a>>) -> Detections<'a>;
+
+    /// Detections with axis-aligned boxes: those that may have masks.
+    fn aligned(found: &[Detection2d<Self>]) -> &[Detection2d];
 }
 
 impl ImageBoxes for Box2d {
@@ -37,9 +45,17 @@ impl ImageBoxes for Box2d {
     const DECODE: Decode<Self> = decode_yolo;
     const SUPPRESS: Suppress<Self> = suppress_2d;
     const GATHER: Gather<Self> = gather_2d;
+    const SOURCES: Sources<Self> = sources_2d;
 
-    fn detections(found: &[Detection2d<Self>]) -> Detections<'_> {
-        Detections::Boxes2d(found)
+    fn detections<'a>(found: &'a [Detection2d<Self>], masks: Option<Masks<'a>>) -> Detections<'a> {
+        match masks {
+            Some(masks) => Detections::Masked2d(found, masks),
+            None => Detections::Boxes2d(found),
+        }
+    }
+
+    fn aligned(found: &[Detection2d<Self>]) -> &[Detection2d] {
+        found
     }
 }
 
@@ -48,9 +64,14 @@ impl ImageBoxes for RotatedBox2d {
     const DECODE: Decode<Self> = decode_yolo_rotated;
     const SUPPRESS: Suppress<Self> = suppress_rotated;
     const GATHER: Gather<Self> = gather_rotated;
+    const SOURCES: Sources<Self> = |_, _, _, _, _, sources| sources.clear();
 
-    fn detections(found: &[Detection2d<Self>]) -> Detections<'_> {
+    fn detections<'a>(found: &'a [Detection2d<Self>], _: Option<Masks<'a>>) -> Detections<'a> {
         Detections::RotatedBoxes2d(found)
+    }
+
+    fn aligned(_: &[Detection2d<Self>]) -> &[Detection2d] {
+        &[]
     }
 }
 

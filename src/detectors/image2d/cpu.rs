@@ -100,8 +100,7 @@ impl<B: ImageBoxes> Detector for CpuDetector<B> {
         let placed = self.in_flight.end()?;
         let Self { engine, head, postprocess, .. } = self;
         let outputs = |index| engine.output(index);
-        let source_from_network = placed.source_from_network();
-        postprocess.run(&outputs, head, &source_from_network, placed.source, report)?;
+        postprocess.run(&outputs, head, &placed, report)?;
         Ok(postprocess.detections())
     }
 

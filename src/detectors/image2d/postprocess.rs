@@ -1,21 +1,23 @@
 //! From a network's outputs to detections, on the CPU.
 
+use std::time::Instant;
+
 use super::boxes::ImageBoxes;
 use super::head::YoloHead;
+use super::masks::ImageMasks;
 use crate::config::CameraConfig;
 use det_post_infer::Outputs;
 use det_post_ops::decode::select::select;
 use det_post_ops::nms;
 use det_post_types::{
-    Affine2, Candidates, Count, Detection2d, Detections, FrameReport, Kept, Nms2d, Result, Size,
-    Stage,
+    Candidates, Count, Detection2d, Detections, FrameReport, Kept, Letterbox, Nms2d, Result, Stage,
 };
 
 /// The timed stages, in order.
 pub(super) const STAGES: [Stage; 4] =
     [Stage::Decode, Stage::Select, Stage::Suppress, Stage::Gather];
 
-/// Decodes, selects, suppresses and gathers boxes `B`.
+/// Decodes, selects, suppresses and gathers boxes `B` and their masks.
 pub(super) struct Postprocess<B> {
     score_threshold: f32,
     /// The wanted classes, ascending; empty for all.
@@ -27,6 +29,7 @@ pub(super) struct Postprocess<B> {
     suppression: nms::Workspace,
     keep: Vec<Kept>,
     detections: Vec<Detection2d<B>>,
+    masks: Option<ImageMasks>,
 }
 
 impl<B: ImageBoxes> Postprocess<B> {
@@ -42,10 +45,12 @@ impl<B: ImageBoxes> Postprocess<B> {
             suppression: nms::Workspace::with_capacity(config.pre_nms_top_k),
             keep: Vec::with_capacity(config.pre_nms_top_k),
             detections: Vec::with_capacity(config.max_detections),
+            masks: ImageMasks::new(config),
         }
     }
 
-    /// Finds the detections of a frame, in pixels of an image of the size `source`.
+    /// Finds the detections of a frame, in pixels of the image that was placed in the network's
+    /// input.
     ///
     /// # Errors
     /// `Inference` or `Argument` when an output has another shape than declared.
@@ -53,8 +58,7 @@ impl<B: ImageBoxes> Postprocess<B> {
         &mut self,
         outputs: &Outputs<'_>,
         head: &YoloHead,
-        source_from_network: &Affine2,
-        source: Size,
+        placed: &Letterbox,
         report: &mut FrameReport,
     ) -> Result<()> {
         report.time(Stage::Decode, || {
@@ -68,16 +72,16 @@ impl<B: ImageBoxes> Postprocess<B> {
             let candidates = self.candidates.as_slice();
             B::SUPPRESS(candidates, &self.nms, &mut self.suppression, &mut self.keep)
         })?;
-        let num_over_limit = report.time(Stage::Gather, || {
-            B::GATHER(
-                self.candidates.as_slice(),
-                &self.keep,
-                source_from_network,
-                source,
-                self.max_detections,
-                &mut self.detections,
-            )
-        });
+        let start = Instant::now();
+        let Self { candidates, keep, max_detections: limit, detections, masks, .. } = self;
+        let (candidates, source) = (candidates.as_slice(), placed.source);
+        let back = placed.source_from_network();
+        let num_over_limit = B::GATHER(candidates, keep, &back, source, *limit, detections);
+        if let Some(masks) = masks {
+            B::SOURCES(candidates, keep, &back, source, *limit, &mut masks.sources);
+            masks.run(outputs, head, placed, B::aligned(detections), report)?;
+        }
+        report.add_duration(Stage::Gather, start.elapsed());
         cut.add_to(report);
         report.add_count(Count::DetectionsOverLimit, num_over_limit);
         Ok(())
@@ -85,7 +89,7 @@ impl<B: ImageBoxes> Postprocess<B> {
 
     /// The detections of the last frame.
     pub(super) fn detections(&self) -> Detections<'_> {
-        B::detections(&self.detections)
+        B::detections(&self.detections, self.masks.as_ref().map(ImageMasks::masks))
     }
 
     /// Applies the parameters that may change between frames.
@@ -101,5 +105,6 @@ impl<B: ImageBoxes> Postprocess<B> {
         self.max_detections = config.max_detections;
         self.detections.clear();
         self.detections.reserve(config.max_detections);
+        self.masks = ImageMasks::new(config);
     }
 }

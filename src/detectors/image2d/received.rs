@@ -8,7 +8,7 @@ use crate::detectors::in_flight::SingleFrame;
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds, PayloadKind};
 use det_post_infer::{Engine, External};
 use det_post_ops::device::Device;
-use det_post_types::{Affine2, Box2d, Detections, FrameReport, Letterbox, Result, Size};
+use det_post_types::{Box2d, Detections, FrameReport, Letterbox, Placement, Result};
 
 /// The one input.
 const TENSORS: usize = 0;
@@ -24,8 +24,7 @@ pub struct ReceivedDetector<B = Box2d> {
     info: DetectorInfo,
     tensors: External,
     head: YoloHead,
-    source_from_network: Affine2,
-    source: Size,
+    placed: Letterbox,
     postprocess: Postprocess<B>,
     in_flight: SingleFrame,
 }
@@ -40,19 +39,15 @@ impl<B: ImageBoxes> ReceivedDetector<B> {
         let tensors = External::new(&config.facts.output_names);
         let head = YoloHead::of_outputs(&config.facts, tensors.outputs())?;
         let network = head.network();
-        let (source_from_network, source) = match config.source_size {
-            Some(source) => {
-                let placed = Letterbox::new(source, network, config.facts.placement);
-                (placed.source_from_network(), source)
-            }
-            None => (Affine2::IDENTITY, network),
+        let placed = match config.source_size {
+            Some(source) => Letterbox::new(source, network, config.facts.placement),
+            None => Letterbox::new(network, network, Placement::Stretch),
         };
         Ok(Self {
             info: DetectorInfo::new(NEEDS, &Device::Cpu, tensors.name(), &postprocess::STAGES),
             tensors,
             head,
-            source_from_network,
-            source,
+            placed,
             postprocess: Postprocess::new(config),
             in_flight: SingleFrame::none(),
         })
@@ -71,9 +66,9 @@ impl<B: ImageBoxes> Detector for ReceivedDetector<B> {
     fn submit(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         self.in_flight.check_free()?;
         self.tensors.receive(frame.tensors(TENSORS)?)?;
-        let Self { tensors, head, source_from_network, source, postprocess, .. } = self;
+        let Self { tensors, head, placed, postprocess, .. } = self;
         let outputs = |index| tensors.output(index);
-        postprocess.run(&outputs, head, source_from_network, *source, report)?;
+        postprocess.run(&outputs, head, placed, report)?;
         self.in_flight.mark_submitted(());
         Ok(())
     }

@@ -30,8 +30,9 @@ pub(super) mod response {
     pub const FAILED: u8 = 3;
 }
 
-/// The maximum size of a message; the largest ones are configurations.
-const MAX_BYTES: usize = 16 << 20;
+/// The maximum size of a message; the largest ones are detections with masks, which
+/// `mask_capacity_bytes` limits, and configurations.
+const MAX_BYTES: usize = 272 << 20;
 
 /// A message that is written or read. Its memory is reused.
 #[derive(Debug, Default)]

@@ -6,7 +6,8 @@ use super::message::{Message, malformed};
 use crate::detectors::{DetectorInfo, InputNeeds, PayloadKind, TargetFrame};
 use det_post_types::{
     Box2d, Box3d, Count, Detection2d, Detection3d, Detections, Error, ErrorKind, FrameReport,
-    ImageDecoder, LevelCounts, Object3d, Result, RotatedBox2d, Stage, Transfer, Variance3d,
+    ImageDecoder, LevelCounts, MaskWindow, Masks, Object3d, Result, RotatedBox2d, Size, Stage,
+    Transfer, Variance3d,
 };
 
 /// Appends the constant properties of a detector.
@@ -82,6 +83,9 @@ pub(super) struct DetectionBuffers {
     boxes_2d: Vec<Detection2d>,
     rotated_boxes_2d: Vec<Detection2d<RotatedBox2d>>,
     boxes_3d: Vec<Detection3d>,
+    image: Size,
+    windows: Vec<MaskWindow>,
+    words: Vec<u32>,
     /// Which of these was read last.
     kind: u32,
 }
@@ -92,6 +96,10 @@ impl DetectionBuffers {
         match self.kind {
             ROTATED => Detections::RotatedBoxes2d(&self.rotated_boxes_2d),
             IN_SPACE => Detections::Boxes3d(&self.boxes_3d),
+            MASKED => {
+                let Self { image, windows, words, .. } = self;
+                Detections::Masked2d(&self.boxes_2d, Masks { image: *image, windows, words })
+            }
             _ => Detections::Boxes2d(&self.boxes_2d),
         }
     }
@@ -101,11 +109,16 @@ impl DetectionBuffers {
 const AXIS_ALIGNED: u32 = 0;
 const ROTATED: u32 = 1;
 const IN_SPACE: u32 = 2;
+const MASKED: u32 = 3;
 
 /// Appends detections.
 pub(super) fn put_detections(message: &mut Message, detections: Detections<'_>) {
     match detections {
         Detections::Boxes2d(boxes) => put_all(message, AXIS_ALIGNED, boxes, put_2d),
+        Detections::Masked2d(boxes, masks) => {
+            put_all(message, MASKED, boxes, put_2d);
+            put_masks(message, &masks);
+        }
         Detections::RotatedBoxes2d(boxes) => put_all(message, ROTATED, boxes, put_rotated),
         Detections::Boxes3d(boxes) => put_all(message, IN_SPACE, boxes, put_3d),
     }
@@ -113,14 +126,38 @@ pub(super) fn put_detections(message: &mut Message, detections: Detections<'_>) 
 
 /// Reads what [`put_detections`] wrote.
 pub(super) fn take_detections(message: &Message, found: &mut DetectionBuffers) -> Result<()> {
-    let DetectionBuffers { boxes_2d, rotated_boxes_2d, boxes_3d, kind } = found;
+    let DetectionBuffers { boxes_2d, rotated_boxes_2d, boxes_3d, image, windows, words, kind } =
+        found;
     *kind = message.u32()?;
     match *kind {
         AXIS_ALIGNED => take_all(message, boxes_2d, take_2d),
+        MASKED => {
+            take_all(message, boxes_2d, take_2d)?;
+            *image = Size::new(message.u32()?, message.u32()?);
+            take_all(message, windows, take_window)?;
+            take_all(message, words, Message::u32)
+        }
         ROTATED => take_all(message, rotated_boxes_2d, take_rotated),
         IN_SPACE => take_all(message, boxes_3d, take_3d),
         _ => Err(malformed()),
     }
+}
+
+fn put_masks(message: &mut Message, masks: &Masks<'_>) {
+    message.put_u32(masks.image.width).put_u32(masks.image.height);
+    message.put_u64(masks.windows.len() as u64);
+    for &MaskWindow { left, top, width, height, first_word } in masks.windows {
+        message.put_u32(left).put_u32(top).put_u32(width).put_u32(height).put_u32(first_word);
+    }
+    message.put_u64(masks.words.len() as u64);
+    for &word in masks.words {
+        message.put_u32(word);
+    }
+}
+
+fn take_window(message: &Message) -> Result<MaskWindow> {
+    let [left, top, width] = [message.u32()?, message.u32()?, message.u32()?];
+    Ok(MaskWindow { left, top, width, height: message.u32()?, first_word: message.u32()? })
 }
 
 fn put_all<D>(message: &mut Message, kind: u32, boxes: &[D], put: impl Fn(&mut Message, &D)) {
@@ -341,7 +378,11 @@ mod tests {
         let rotated = [Detection2d { class: 3, score: 0.1, bbox }; 2];
         let flat = [Detection2d { class: 1, score: 0.5, bbox: Box2d::new(1.0, 2.0, 3.0, 4.0) }];
         let solid = [Detection3d { class: 1, score: 0.5, object: Object3d::default() }];
+        let windows = [MaskWindow { left: 1, top: 2, width: 33, height: 1, first_word: 1 }; 1];
+        let image = Size::new(40, 30);
+        let masks = Masks { image, windows: &windows, words: &[0, u32::MAX, 5] };
         let all = [
+            Detections::Masked2d(&flat, masks),
             Detections::RotatedBoxes2d(&rotated),
             Detections::Boxes2d(&flat),
             Detections::Boxes3d(&solid),
@@ -350,7 +391,7 @@ mod tests {
         let mut message = Message::default();
         message.start(1);
         all.iter().for_each(|detections| put_detections(&mut message, *detections));
-        message.put_u32(IN_SPACE + 1);
+        message.put_u32(MASKED + 1);
         message.tag().unwrap();
         let mut found = DetectionBuffers::default();
         for detections in all {

@@ -7,7 +7,7 @@ use super::colors::{TRUTH, class_color, class_rgb, color};
 use super::image::{class_name, image_canvas, label};
 use super::labels::Labels;
 use super::legend::{Entry, with_footer};
-use det_post_types::{Detection2d, ImageBox, ImagePayload, Result, Size};
+use det_post_types::{Detection2d, ImageBox, ImagePayload, Masks, Result, Size};
 
 /// An image with the boxes, classes and scores of its detections, in its own size.
 ///
@@ -58,6 +58,24 @@ pub fn draw_boxes<B: Copy + Into<ImageBox>>(
         labels.add(&corners, label(class_names, detection.class, detection.score), color);
     }
     labels.draw(canvas);
+}
+
+/// Colours the masks of detections, the best last.
+pub fn draw_masks(canvas: &mut Canvas, detections: &[Detection2d], masks: &Masks<'_>) {
+    let Size { width, height } = canvas.size();
+    for (index, detection) in detections.iter().enumerate().rev() {
+        let Some(mask) = masks.get(index) else { continue };
+        let color = class_rgb(detection.class);
+        let pixels = canvas.pixels_mut();
+        mask.for_each(|x, y| {
+            if x < width && y < height {
+                let pixel = 3 * (y as usize * width as usize + x as usize);
+                for (value, color) in pixels[pixel..pixel + 3].iter_mut().zip(color) {
+                    *value = value.midpoint(color);
+                }
+            }
+        });
+    }
 }
 
 /// The classes that are there, with their numbers.

@@ -5,6 +5,7 @@ pub mod center;
 pub mod gather;
 pub mod keypoints;
 pub mod logit;
+pub mod mask;
 pub mod query;
 pub mod select;
 pub mod streampetr;

@@ -141,5 +141,5 @@ mirrors!(Rank, "shared/order.cuh", "Rank");
 mirrors!(Candidate2d, "shared/candidate.cuh", "Candidate2d");
 mirrors!(CandidateRotated, "shared/candidate.cuh", "CandidateRotated");
 mirrors!(Candidate3d, "shared/candidate.cuh", "Candidate3d");
-mirrors!(Detection, "decode/gather.cu", "Detection");
-mirrors!(RotatedDetection, "decode/gather.cu", "RotatedDetection");
+mirrors!(Detection, "shared/candidate.cuh", "Detection");
+mirrors!(RotatedDetection, "shared/candidate.cuh", "RotatedDetection");

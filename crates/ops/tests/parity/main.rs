@@ -32,6 +32,7 @@ mod layer_stack;
 mod layer_stack_folded;
 mod letterbox;
 mod linear;
+mod mask;
 mod nms;
 mod nms_bev;
 mod nms_bev_fast;

@@ -12,5 +12,6 @@ mod fuzz_images;
 mod jpeg_pixels;
 mod keypoints;
 mod letterbox;
+mod masks;
 mod nms_tables;
 mod sparse;

@@ -37,7 +37,9 @@ impl OutputFormat {
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
         match detections {
-            Detections::Boxes2d(boxes) => self.encode_2d(output_type, header, boxes, bytes),
+            Detections::Boxes2d(boxes) | Detections::Masked2d(boxes, _) => {
+                self.encode_2d(output_type, header, boxes, bytes)
+            }
             Detections::RotatedBoxes2d(boxes) => self.encode_2d(output_type, header, boxes, bytes),
             Detections::Boxes3d(boxes) => self.encode_3d(output_type, header, boxes, bytes),
         }

@@ -3,6 +3,7 @@
 
 mod images;
 mod instances;
+mod masks;
 mod postprocess;
 
 use images::InputImages;
@@ -19,6 +20,7 @@ use crate::detectors::shared_jpeg::SharedJpeg;
 use crate::detectors::{Detector, DetectorInfo, FrameSet};
 use det_post_infer::device::DeviceEngine;
 use det_post_ops::decode::gather::cuda::Gathered;
+use det_post_ops::decode::mask::cuda::ReadMasks;
 use det_post_ops::device::cuda::{InPlaceUploads, Stream, UploadScope};
 use det_post_ops::device::{Device, PayloadMemory};
 use det_post_ops::nms::cuda::NmsCounts;
@@ -43,7 +45,27 @@ pub struct CudaDetector<B: DeviceBoxes = Box2d> {
     instances: Instances,
     head: YoloHead,
     contexts: Contexts<Context<B>>,
+    found: Found<B>,
+}
+
+/// The detections of a frame.
+struct Found<B> {
     detections: Vec<Detection2d<B>>,
+    /// Of a head with masks.
+    masks: Option<ReadMasks>,
+}
+
+impl<B> Found<B> {
+    /// Allocates the memory that the configuration bounds.
+    fn new(config: &CameraConfig) -> Self {
+        let CameraConfig { facts, max_detections, mask_capacity_bytes, .. } = config;
+        let has_masks = facts.layout.has_masks();
+        Self {
+            detections: Vec::with_capacity(*max_detections),
+            masks: has_masks
+                .then(|| ReadMasks::with_capacity(*max_detections, *mask_capacity_bytes)),
+        }
+    }
 }
 
 /// What a frame in flight does not share with another one, the tensors of its number in
@@ -100,7 +122,7 @@ impl<B: DeviceBoxes> CudaDetector<B> {
             contexts: Contexts::of_single(Context::new(config, &head, &engine, queues)?),
             instances: Instances::of_single(engine),
             head,
-            detections: Vec::with_capacity(config.max_detections),
+            found: Found::new(config),
         })
     }
 }
@@ -170,12 +192,15 @@ impl<B: DeviceBoxes> Work<B> {
     fn end(
         &mut self,
         engine: &DeviceEngine,
-        detections: &mut Vec<Detection2d<B>>,
+        Found { detections, masks }: &mut Found<B>,
         report: &mut FrameReport,
     ) -> Result<()> {
         detections.clear();
         let num_counted = self.frames.end(report)?;
         let gathered = self.postprocess.gather.read_complete(detections);
+        if let (Some(on_device), Some(masks)) = (&self.postprocess.masks, masks) {
+            on_device.read(masks, report);
+        }
         add_copies(report, Stage::Infer, engine);
         // The suppression writes its survivors to host memory, too.
         let num_kept = gathered.suppressed.num_kept as usize;
@@ -243,18 +268,19 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
     }
 
     fn collect<'a>(&'a mut self, report: &mut FrameReport) -> Result<Detections<'a>> {
-        let Self { contexts, instances, detections, .. } = self;
+        let Self { contexts, instances, found, .. } = self;
         let (place, context) = contexts.end_earliest()?;
         let engine = instances.select(place)?;
         context.flush(engine, report);
         let Context { uploads, work, failed } = context;
         let ended = match failed.take() {
             Some(error) => Err(error),
-            None => work.end(engine, detections, report),
+            None => work.end(engine, found, report),
         };
         let ended = work.frames.drain_on_error(ended);
         uploads.finish();
-        ended.map(|()| B::detections(detections))
+        let Found { detections, masks } = found;
+        ended.map(|()| B::detections(detections, masks.as_ref().map(ReadMasks::masks)))
     }
 
     /// Writes thresholds and classes to the device; records the post-processing again
@@ -275,8 +301,7 @@ impl<B: DeviceBoxes> Detector for CudaDetector<B> {
             }
         }
         self.config = config.clone();
-        self.detections.clear();
-        self.detections.reserve(config.max_detections);
+        self.found = Found::new(config);
         Ok(())
     }
 

@@ -2,28 +2,43 @@
 
 use std::mem::{Discriminant, discriminant};
 
+use super::masks::DeviceMasks;
 use crate::config::CameraConfig;
 use crate::detectors::frame_stream::RecordedOn;
 use crate::detectors::image2d::boxes::ImageBoxes;
 use crate::detectors::image2d::head::YoloHead;
 use det_post_infer::device::DeviceEngine;
-use det_post_ops::decode::gather::cuda::{Gather, Workspace as Gatherer};
+use det_post_ops::decode::gather::cuda::{Gather, GatheredRows, Workspace as Gatherer};
 use det_post_ops::decode::yolo::cuda::{Decoded, Selection, Workspace as Decoder};
 use det_post_ops::device::cuda::Graph;
 use det_post_ops::nms::cuda::{Capacity, Suppressible, Suppression};
 use det_post_ops::shared::DeviceCandidates;
-use det_post_types::{Letterbox, Nms2d, Result};
+use det_post_types::{Box2d, Letterbox, Nms2d, Result, RotatedBox2d};
 
 /// Boxes in an image, from the network's outputs to detections, on a GPU.
-pub trait DeviceBoxes: ImageBoxes + Decoded + Suppressible<Nms = Nms2d> + Gather {}
+pub trait DeviceBoxes: ImageBoxes + Decoded + Suppressible<Nms = Nms2d> + Gather {
+    /// Detections with axis-aligned boxes: those that may have masks.
+    fn aligned_rows(rows: &GatheredRows<Self>) -> Option<&GatheredRows<Box2d>>;
+}
 
-impl<B: ImageBoxes + Decoded + Suppressible<Nms = Nms2d> + Gather> DeviceBoxes for B {}
+impl DeviceBoxes for Box2d {
+    fn aligned_rows(rows: &GatheredRows<Self>) -> Option<&GatheredRows<Box2d>> {
+        Some(rows)
+    }
+}
+
+impl DeviceBoxes for RotatedBox2d {
+    fn aligned_rows(_: &GatheredRows<Self>) -> Option<&GatheredRows<Box2d>> {
+        None
+    }
+}
 
 /// The operations from the network's outputs to detections, recorded once.
 pub(super) struct Postprocess<B: DeviceBoxes> {
     decoder: Decoder<B>,
     suppression: Suppression<B>,
     pub(super) gather: Gatherer<B>,
+    pub(super) masks: Option<DeviceMasks>,
     pub(super) graph: Graph,
     limits: Limits,
 }
@@ -62,12 +77,22 @@ impl<B: DeviceBoxes> Postprocess<B> {
         let capacity = Capacity { candidates: limits.num_candidates, classes };
         let mut suppression = Suppression::new(stream, &config.nms, capacity)?;
         let mut gather = Gatherer::new(stream, limits.max_detections)?;
+        let mask_tensors = head.masks(engine)?;
+        let mut masks = None;
+        if let Some(tensors) = &mask_tensors {
+            gather = gather.with_rows()?;
+            masks = Some(DeviceMasks::new(config, stream, tensors)?);
+        }
         let graph = Graph::record(stream, || {
             head.enqueue_decode(engine, &mut decoder, &mut candidates, counters)?;
             suppression.enqueue(&candidates)?;
-            gather.enqueue(&candidates, suppression.kept(), counters)
+            gather.enqueue(&candidates, suppression.kept(), counters)?;
+            match (&mut masks, &mask_tensors, gather.rows().and_then(B::aligned_rows)) {
+                (Some(masks), Some(tensors), Some(rows)) => masks.enqueue(tensors, rows),
+                _ => Ok(()),
+            }
         })?;
-        let mut recorded = Self { decoder, suppression, gather, graph, limits };
+        let mut recorded = Self { decoder, suppression, gather, masks, graph, limits };
         recorded.set(config)?;
         Ok(recorded)
     }
@@ -90,6 +115,9 @@ impl<B: DeviceBoxes> Postprocess<B> {
 
     /// Writes the transform to source pixels to the device and waits.
     pub(super) fn set_placement(&mut self, placed: &Letterbox) -> Result<()> {
+        if let Some(masks) = &mut self.masks {
+            masks.set(placed)?;
+        }
         self.gather.set_placement(&placed.source_from_network(), placed.source)
     }
 }

@@ -2,6 +2,8 @@
 
 use super::YoloHead;
 use det_post_infer::device::{DeviceEngine, StagedOutput, may_vary};
+use det_post_ops::decode::mask::Coefficients;
+use det_post_ops::decode::mask::cuda::Outputs as MaskTensors;
 use det_post_ops::decode::yolo::cuda::{Decoded, Workspace};
 use det_post_ops::device::cuda::{DeviceTensor, Stream};
 use det_post_ops::shared::{DeviceCandidates, DeviceCounters};
@@ -39,7 +41,7 @@ impl YoloHead {
         stream: &Stream,
         engine: &DeviceEngine,
     ) -> Result<Workspace<B>> {
-        let outputs = self.outputs(engine)?;
+        let outputs = self.tensors(self.decoded_outputs(), engine)?;
         let shapes: Vec<&[usize]> = outputs.iter().map(|output| output.shape()).collect();
         Workspace::new(stream, &self.layout, self.network, self.num_classes, &shapes)
     }
@@ -57,10 +59,27 @@ impl YoloHead {
         candidates: &mut DeviceCandidates<B>,
         counters: &mut DeviceCounters,
     ) -> Result<()> {
-        decoder.enqueue(&self.outputs(engine)?, candidates, counters)
+        decoder.enqueue(&self.tensors(self.decoded_outputs(), engine)?, candidates, counters)
     }
 
-    fn outputs<'a>(&self, engine: &'a DeviceEngine) -> Result<Vec<&'a DeviceTensor>> {
-        self.outputs.iter().map(|&output| engine.output(output)).collect()
+    /// The outputs of a network that masks are computed from; `None` for a head without masks.
+    ///
+    /// # Errors
+    /// `Inference` when an output has another shape than declared.
+    pub fn masks<'a>(&self, engine: &'a DeviceEngine) -> Result<Option<MaskTensors<'a>>> {
+        let Some(coefficients) = Coefficients::of(&self.layout, self.num_classes) else {
+            return Ok(None);
+        };
+        let [predictions, prototypes] = self.mask_outputs()?;
+        let [predictions, prototypes] = [engine.output(predictions)?, engine.output(prototypes)?];
+        Ok(Some(MaskTensors { predictions, coefficients, prototypes }))
+    }
+
+    fn tensors<'a>(
+        &self,
+        positions: &[usize],
+        engine: &'a DeviceEngine,
+    ) -> Result<Vec<&'a DeviceTensor>> {
+        positions.iter().map(|&output| engine.output(output)).collect()
     }
 }

@@ -93,6 +93,26 @@ impl YoloHead {
         &self.outputs
     }
 
+    /// The positions of the outputs that boxes are decoded from.
+    fn decoded_outputs(&self) -> &[usize] {
+        let num = self.outputs.len() - usize::from(self.layout.has_masks());
+        &self.outputs[..num]
+    }
+
+    /// The positions of the predictions and the prototypes of a head with masks.
+    ///
+    /// # Errors
+    /// `Model` for another head.
+    pub(super) fn mask_outputs(&self) -> Result<[usize; 2]> {
+        match self.outputs[..] {
+            [predictions, prototypes] if self.layout.has_masks() => Ok([predictions, prototypes]),
+            _ => {
+                let message = format!("the layout `{}` has no masks", self.layout.name());
+                Err(Error::new(ErrorKind::Model, "head", message))
+            }
+        }
+    }
+
     /// Memory for the network's input, `[1, 3, height, width]`.
     ///
     /// # Errors
@@ -124,13 +144,13 @@ impl YoloHead {
         score_threshold: f32,
         candidates: &mut Candidates<B>,
     ) -> Result<()> {
-        let num_outputs = self.outputs.len();
+        let decoded = self.decoded_outputs();
         let mut tensors = [TensorView::default(); MAX_OUTPUTS];
-        for (tensor, &output) in tensors.iter_mut().zip(&self.outputs) {
+        for (tensor, &output) in tensors.iter_mut().zip(decoded) {
             *tensor = outputs(output)?;
         }
         B::DECODE(
-            &tensors[..num_outputs],
+            &tensors[..decoded.len()],
             &self.layout,
             self.network,
             self.num_classes,

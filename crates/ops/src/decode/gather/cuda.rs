@@ -9,7 +9,7 @@ use super::kernels::{
     VARIANCE_WORDS, VELOCITY_WORDS,
 };
 use crate::decode::center::kernels::Motion;
-use crate::device::cuda::{DeviceBuffer, In, Kernel, KernelSpec, MappedBuffer, Stream};
+use crate::device::cuda::{DeviceBuffer, In, Kernel, KernelSpec, MappedBuffer, Out, Stream};
 use crate::nms::cuda::NmsCounts;
 use crate::shared::kernels::Detected;
 use crate::shared::{DeviceCandidates, DeviceCounters, PublishedCounters};
@@ -32,6 +32,16 @@ impl Gather for RotatedBox2d {
     type Kernel = GatherBoxes<Self>;
 }
 
+/// The detections of a frame in device memory, for kernels that compute more of each.
+pub struct GatheredRows<B: Gather> {
+    /// The detections, in source pixels.
+    pub(crate) detections: DeviceBuffer<Detection2d<B>>,
+    /// By detection, its row among the network's: [`Candidate::source`](det_post_types::Candidate).
+    pub(crate) sources: DeviceBuffer<u32>,
+    /// Their number.
+    pub(crate) num: DeviceBuffer<u32>,
+}
+
 /// Kernel and memory of the op on one stream.
 pub struct Workspace<B: Gather = Box2d> {
     stream: Stream,
@@ -39,6 +49,7 @@ pub struct Workspace<B: Gather = Box2d> {
     settings: DeviceBuffer<GatherSettings>,
     detections: MappedBuffer<Detection2d<B>>,
     gathered: MappedBuffer<Gathered>,
+    rows: Option<GatheredRows<B>>,
     max_detections: usize,
 }
 
@@ -56,8 +67,29 @@ impl<B: Gather> Workspace<B> {
             settings: DeviceBuffer::zeros(stream, 1)?,
             detections: MappedBuffer::zeros(stream, max_detections)?,
             gathered: MappedBuffer::zeros(stream, 1)?,
+            rows: None,
             max_detections,
         })
+    }
+
+    /// Leaves the detections in device memory, too: [`Workspace::rows`].
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn with_rows(mut self) -> Result<Self> {
+        let num = self.max_detections.max(1);
+        self.rows = Some(GatheredRows {
+            detections: DeviceBuffer::zeros(&self.stream, num)?,
+            sources: DeviceBuffer::zeros(&self.stream, num)?,
+            num: DeviceBuffer::zeros(&self.stream, 1)?,
+        });
+        Ok(self)
+    }
+
+    /// The detections in device memory, behind [`Workspace::enqueue`]; `None` without
+    /// [`Workspace::with_rows`].
+    pub fn rows(&self) -> Option<&GatheredRows<B>> {
+        self.rows.as_ref()
     }
 
     /// Writes the transform to source pixels to the device and waits: needed when the
@@ -89,6 +121,12 @@ impl<B: Gather> Workspace<B> {
     ) -> Result<()> {
         let stream = &self.stream;
         let PublishedCounters { entries, published } = counters.publish(stream)?;
+        let (copied, sources, num_copied) = match &mut self.rows {
+            Some(GatheredRows { detections, sources, num }) => {
+                (detections.output(stream)?, sources.output(stream)?, num.output(stream)?)
+            }
+            None => (Out::empty(), Out::empty(), Out::empty()),
+        };
         let args = GatherArgs {
             candidates: candidates.items.input(stream)?,
             kept: kept.input(stream)?,
@@ -98,6 +136,9 @@ impl<B: Gather> Workspace<B> {
             published: self.detections.output(stream)?,
             gathered: self.gathered.output(stream)?,
             published_counters: published,
+            copied,
+            sources,
+            num_copied,
         };
         self.kernel.enqueue(stream, GRID, args)
     }

@@ -67,6 +67,12 @@ pub struct GatherArgs<'a, B> {
     pub gathered: Out<'a, Gathered>,
     /// The counters, in mapped host memory.
     pub published_counters: Out<'a, u32>,
+    /// The detections in device memory; empty where no kernel reads them.
+    pub copied: Out<'a, Detection2d<B>>,
+    /// The row of each among the network's.
+    pub sources: Out<'a, u32>,
+    /// Their number.
+    pub num_copied: Out<'a, u32>,
 }
 
 mirrors!(GatherArgs<'_, Box2d>, "decode/gather.cu", "Args", Candidate<Box2d>, Detection2d<Box2d>);
@@ -103,10 +109,11 @@ fn check<B>(kernel: &str, args: &GatherArgs<'_, B>, grid: &Grid) -> Result<()> {
 /// `gather_2d` and `gather_rotated`, by their boxes.
 pub struct GatherBoxes<B>(PhantomData<B>);
 
-// SAFETY: `GatherArgs` mirrors `gather::Args` (8 slices, compared). Survivors are read below the
+// SAFETY: `GatherArgs` mirrors `gather::Args` (11 slices, compared). Survivors are read below the
 // length of `kept`, candidates at indices compared with their length, detections written below the
-// length of `published`, counters below the length of theirs; the check covers the other slices. No
-// thread waits for another block: there is one.
+// length of `published`, copies and sources below the shorter of both, their number if there is
+// a place, counters below the length of theirs; the check covers the other slices. No thread waits
+// for another block: there is one.
 kernel_specs! {
     check;
     unsafe GatherBoxes<Box2d>: "gather_2d", GatherArgs<Box2d>;

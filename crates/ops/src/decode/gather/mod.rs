@@ -37,11 +37,38 @@ pub fn gather_2d(
     max_detections: usize,
     out: &mut Vec<Detection2d>,
 ) -> usize {
-    let detections = survivors(candidates, keep).filter_map(|(candidate, score)| {
-        let bbox = clipped(source_from_network.apply(candidate.bbox), source)?;
-        Some(Detection2d { class: candidate.class, score, bbox })
-    });
+    let detections = visible(candidates, keep, source_from_network, source).map(|(_, found)| found);
     take(detections, max_detections, out)
+}
+
+/// Replaces the contents of `sources` by the rows of the network's output
+/// ([`Candidate::source`]) of the detections of [`gather_2d`], in their order.
+///
+/// Nothing is allocated if `sources` has the capacity for `max_detections`.
+pub fn sources_2d(
+    candidates: &[Candidate<Box2d>],
+    keep: &[Kept],
+    source_from_network: &Affine2,
+    source: Size,
+    max_detections: usize,
+    sources: &mut Vec<u32>,
+) {
+    sources.clear();
+    let visible = visible(candidates, keep, source_from_network, source);
+    sources.extend(visible.take(max_detections).map(|(source, _)| source));
+}
+
+/// The survivors with an area inside the image, each with its row.
+fn visible<'a>(
+    candidates: &'a [Candidate<Box2d>],
+    keep: &'a [Kept],
+    source_from_network: &'a Affine2,
+    source: Size,
+) -> impl Iterator<Item = (u32, Detection2d)> {
+    survivors(candidates, keep).filter_map(move |(candidate, score)| {
+        let bbox = clipped(source_from_network.apply(candidate.bbox), source)?;
+        Some((candidate.source, Detection2d { class: candidate.class, score, bbox }))
+    })
 }
 
 /// As [`gather_2d`], for rotated boxes.
@@ -188,6 +215,14 @@ mod tests {
             let (out, num_over) = gather(&boxes, keep, max);
             assert_eq!(out.iter().map(|d| d.class).collect::<Vec<_>>(), classes, "{keep:?}");
             assert_eq!(num_over, over, "{keep:?} {max}");
+            let candidates: Vec<_> = (20..)
+                .zip(boxes)
+                .map(|(source, bbox)| Candidate { source, ..candidate(bbox, 0) })
+                .collect();
+            let transform = Affine2 { scale: [2.0, 3.0], offset: [-10.0, -30.0] };
+            let mut sources = vec![99];
+            sources_2d(&candidates, &kept(keep), &transform, SOURCE, max, &mut sources);
+            assert!(sources.iter().map(|source| source - 10).eq(classes.iter().copied()));
             for (detection, index) in out.iter().zip(keep.iter().filter(|&&i| i != 1)) {
                 assert_eq!(detection.score, 0.9 - 0.1 * *index as f32);
             }

@@ -39,6 +39,9 @@
 //! A class that is given as a float is truncated. Rows of Mmdeploy with a negative label are padding: they are neither
 //! candidates nor counted.
 //!
+//! Of layouts with masks `outputs` are the predictions: coefficients are not read, and prototypes are
+//! those of [`super::mask`].
+//!
 //! Formulas: the export heads of YOLOv5, YOLOv7, YOLOv8, YOLOv8-OBB, YOLO26-OBB, YOLOX,
 //! RT-DETR, D-FINE, RF-DETR and mmdeploy.
 

@@ -8,12 +8,14 @@ use super::rows::{misfit, one, push};
 use super::values::{BLOCK, Floats, raise};
 use det_post_types::{Box2d, Candidate, Candidates, Result, RotatedBox2d, TensorView};
 
+/// `num_further`: planes behind the scores, which are not read.
 pub(super) fn v8(
     outputs: &[TensorView<'_>],
     head: &Head,
+    num_further: usize,
     candidates: &mut Candidates<Box2d>,
 ) -> Result<()> {
-    let num_planes = 4 + head.num_classes;
+    let num_planes = 4 + head.num_classes + num_further;
     let planes = Planes::new(outputs, num_planes, format_args!("[1, {num_planes}, N]"))?;
     let num_nan = planes.for_each_passing(head, |column, class, score| {
         let [cx, cy, width, height] = planes.four(column);

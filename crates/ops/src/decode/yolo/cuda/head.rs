@@ -87,6 +87,10 @@ impl Head {
                 head.kind = Kind::Planes;
                 head.num_rows = columns(shapes, 4 + num_classes)?;
             }
+            YoloLayout::Seg { num_coefficients } => {
+                head.kind = Kind::Planes;
+                head.num_rows = columns(shapes, 4 + num_classes + num_coefficients)?;
+            }
             YoloLayout::Obb => {
                 head.kind = Kind::RotatedPlanes;
                 head.num_rows = columns(shapes, 4 + num_classes + 1)?;
@@ -95,6 +99,7 @@ impl Head {
                 head.set_detr((*boxes, *logits, *classes), shapes)?;
             }
             YoloLayout::EndToEnd
+            | YoloLayout::SegEndToEnd { .. }
             | YoloLayout::ObbEndToEnd
             | YoloLayout::V7EndToEnd
             | YoloLayout::Mmdeploy => head.set_final(layout, shapes)?,

@@ -1,0 +1,203 @@
+//! Masks of instances from coefficients and prototypes.
+//!
+//! The network has M prototypes, maps of the size `[1, M, h, w]` over its input, and M
+//! coefficients for each row of its predictions. A detection carries the index of its row through
+//! selection, suppression and gathering ([`super::gather::sources_2d`]); its coefficients are read
+//! here, once.
+//!
+//! # Numbers
+//! All is f32 in this order, without contraction; f16 is widened exactly:
+//! 1. a cell is the sum of `coefficient * prototype`, from 0, prototypes ascending; with
+//!    [`MaskParams::sigmoid`] its sigmoid ([`super::logit::sigmoid`]);
+//! 2. the position of a source pixel along an axis is `(pixel + 0.5) * scale + shift`
+//!    ([`MaskAxis`]), not below 0 and not above the last cell; the weight of the next cell is
+//!    its fraction;
+//! 3. `a + (b - a) * weight` of the upper and the lower row, then of left and right;
+//! 4. a bit is set where the value is above 0, with a sigmoid above 0.5. NaN sets none.
+//!
+//! The pixels are those of the detection's box: [`MaskWindow::of_box`]. The value outside of it is
+//! not computed. A row that the predictions do not have has coefficients of 0: its mask is empty.
+//!
+//! # Capacity
+//! Words of masks follow each other in the order of the detections. The first mask that would
+//! exceed the capacity and all after it are left out and counted, however small they are.
+//!
+//! Equal on every device, but for the sigmoid, which [`super::logit`] bounds.
+//!
+//! Formulas: `process_mask_native` of ultralytics for [`MaskRule::Native`], with the window of the
+//! map as it rounds it since 2025. Its other rules (crop before the interpolation, masks of the
+//! size of the input) are not those here.
+
+mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+pub(crate) mod kernels;
+mod mapping;
+
+pub use mapping::{MaskAxis, MaskMapping};
+
+use det_post_types::{
+    Detection2d, Error, ErrorKind, MaskParams, MaskRule, MaskWindow, Masks, Result, Size,
+    TensorView, YoloLayout,
+};
+
+/// The maximum number of prototypes.
+pub const MAX_PROTOTYPES: usize = 256;
+
+/// Where the coefficients of a row are in the predictions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coefficients {
+    /// A column per row of `[1, planes, N]`, from this plane on.
+    Planes(usize),
+    /// A row of `[1, N, columns]`, from this column on.
+    Columns(usize),
+}
+
+impl Coefficients {
+    /// Those of a layout; `None` for one without masks.
+    pub fn of(layout: &YoloLayout, num_classes: usize) -> Option<Self> {
+        match layout {
+            YoloLayout::Seg { .. } => Some(Self::Planes(4 + num_classes)),
+            YoloLayout::SegEndToEnd { .. } => Some(Self::Columns(6)),
+            _ => None,
+        }
+    }
+}
+
+/// Where the coefficients are among the values of the predictions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Places {
+    /// Of the first row.
+    first: usize,
+    /// From a row to the next one.
+    row_distance: usize,
+    /// From a coefficient to the next one.
+    distance: usize,
+    num_rows: usize,
+    num_coefficients: usize,
+}
+
+impl Places {
+    /// The places for tensors of these shapes.
+    fn new(
+        coefficients: Coefficients,
+        predictions: &[usize],
+        prototypes: &[usize],
+    ) -> Result<Self> {
+        let misfit = || {
+            argument(format!(
+                "predictions {predictions:?} with coefficients in {coefficients:?} and prototypes \
+                 {prototypes:?}; as many coefficients as prototypes expected, 1 to {MAX_PROTOTYPES}"
+            ))
+        };
+        let &[1, num_coefficients, _, _] = prototypes else { return Err(misfit()) };
+        let places = match (coefficients, predictions) {
+            (Coefficients::Planes(first), &[1, num_planes, num_rows])
+                if num_planes == first.saturating_add(num_coefficients) =>
+            {
+                let first = first * num_rows;
+                Self { first, row_distance: 1, distance: num_rows, num_rows, num_coefficients }
+            }
+            (Coefficients::Columns(first), &[1, num_rows, num_columns])
+                if num_columns == first.saturating_add(num_coefficients) =>
+            {
+                let row_distance = num_columns;
+                Self { first, row_distance, distance: 1, num_rows, num_coefficients }
+            }
+            _ => return Err(misfit()),
+        };
+        let is_in_range = (1..=MAX_PROTOTYPES).contains(&num_coefficients);
+        is_in_range.then_some(places).ok_or_else(misfit)
+    }
+}
+
+/// The outputs of a network that masks are computed from.
+#[derive(Clone, Copy, Debug)]
+pub struct MaskInputs<'a> {
+    /// The tensor with the coefficients, f32 or f16.
+    pub predictions: TensorView<'a>,
+    /// Where they are in it.
+    pub coefficients: Coefficients,
+    /// `[1, M, h, w]`, f32 or f16.
+    pub prototypes: TensorView<'a>,
+    /// The source pixels on the map.
+    pub mapping: MaskMapping,
+    /// By detection, its row of the predictions.
+    pub sources: &'a [u32],
+    /// The detections, in source pixels.
+    pub detections: &'a [Detection2d],
+}
+
+/// The masks of a frame on the CPU, and memory to compute them. The memory for cells grows with
+/// the first frames.
+#[derive(Debug)]
+pub struct Workspace {
+    image: Size,
+    windows: Vec<MaskWindow>,
+    words: Vec<u32>,
+    capacity: usize,
+    scratch: cpu::Scratch,
+}
+
+impl Workspace {
+    /// Memory for the masks of `max_detections`, together of `capacity_bytes`.
+    pub fn with_capacity(max_detections: usize, capacity_bytes: usize) -> Self {
+        let capacity = capacity_bytes / size_of::<u32>();
+        Self {
+            image: Size::new(0, 0),
+            windows: Vec::with_capacity(max_detections),
+            words: Vec::with_capacity(capacity),
+            capacity,
+            scratch: cpu::Scratch::default(),
+        }
+    }
+
+    /// The masks that were computed last.
+    pub fn masks(&self) -> Masks<'_> {
+        Masks { image: self.image, windows: &self.windows, words: &self.words }
+    }
+}
+
+/// Computes the masks of the detections, in their order, into `workspace`. Returns how many
+/// were over the capacity.
+///
+/// # Errors
+/// `Argument`, with no masks, when the shapes or the element types of the tensors do not fit,
+/// naming expected and found, the mapping is of another map, or detections and sources differ in
+/// number.
+pub fn mask(inputs: &MaskInputs<'_>, workspace: &mut Workspace) -> Result<usize> {
+    let MaskInputs { predictions, coefficients, prototypes, mapping, sources, detections } = inputs;
+    workspace.windows.clear();
+    workspace.words.clear();
+    workspace.image = mapping.image;
+    let places = Places::new(*coefficients, predictions.shape(), prototypes.shape())?;
+    mapping.check(prototypes.shape())?;
+    if sources.len() != detections.len() {
+        let (found, expected) = (sources.len(), detections.len());
+        return Err(argument(format!("{found} sources of {expected} detections")));
+    }
+    let reader = cpu::Reader::new(predictions, prototypes, places)?;
+    for (&source, detection) in sources.iter().zip(*detections) {
+        let mut window = MaskWindow::of_box(&detection.bbox, mapping.image);
+        let first = workspace.words.len();
+        let end = first.saturating_add(window.num_words());
+        if end > workspace.capacity {
+            break;
+        }
+        window.first_word = u32::try_from(first).unwrap_or(u32::MAX);
+        workspace.words.resize(end, 0);
+        let words = &mut workspace.words[first..];
+        reader.fill(mapping, &window, source as usize, &mut workspace.scratch, words);
+        workspace.windows.push(window);
+    }
+    Ok(detections.len() - workspace.windows.len())
+}
+
+fn argument(message: String) -> Error {
+    Error::new(ErrorKind::Argument, "mask", message)
+}
+
+#[cfg(test)]
+mod tests;
