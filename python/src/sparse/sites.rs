@@ -64,6 +64,7 @@ pub(super) struct HostLevel {
 impl Sites {
     #[new]
     #[pyo3(signature = (coordinates, shape, *, batch_size=1, max_sites=None))]
+    #[expect(clippy::needless_pass_by_value, reason = "lists from Python are made for the call")]
     fn new(
         coordinates: &Array<'_>,
         shape: Vec<u32>,

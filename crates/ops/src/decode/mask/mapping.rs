@@ -91,7 +91,9 @@ impl MaskMapping {
                     let first = (half - 0.1).round_ties_even().max(0.0);
                     Ok((first, f64::from(map) - (half + 0.1).round_ties_even()))
                 }
-                Placement::TopLeft => Ok((0.0, f64::from(map) - padding)),
+                Placement::TopLeft | Placement::TopLeftRounded => {
+                    Ok((0.0, f64::from(map) - padding))
+                }
                 Placement::Stretch => Ok((0.0, f64::from(map))),
                 Placement::CropTop => Err(argument(
                     "the rule `native` is not defined for images that the input cuts off".into(),
