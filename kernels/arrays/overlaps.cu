@@ -107,10 +107,10 @@ __device__ inline bool is_inside(const float* point, const float* box) {
 
 }  // namespace box_overlaps
 
-#define BOX_OVERLAPS(Boxes, suffix)                                                                \
-    extern "C" __global__ void __launch_bounds__(box_overlaps::kThreads)                           \
-        box_overlaps_##suffix(const __grid_constant__ box_overlaps::OverlapArgs args) {            \
-        box_overlaps::write_overlaps<box_overlaps::Boxes>(args);                                   \
+#define BOX_OVERLAPS(Boxes, suffix)                                                     \
+    extern "C" __global__ void __launch_bounds__(box_overlaps::kThreads)                \
+        box_overlaps_##suffix(const __grid_constant__ box_overlaps::OverlapArgs args) { \
+        box_overlaps::write_overlaps<box_overlaps::Boxes>(args);                        \
     }
 
 BOX_OVERLAPS(Aligned, aligned)

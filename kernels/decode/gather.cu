@@ -169,8 +169,8 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
     gather::gather_boxes(args);
 }
 
-extern "C" __global__ void __launch_bounds__(gather::kThreads) gather_rotated(
-    const __grid_constant__ gather::Args<CandidateRotated, RotatedDetection> args) {
+extern "C" __global__ void __launch_bounds__(gather::kThreads)
+    gather_rotated(const __grid_constant__ gather::Args<CandidateRotated, RotatedDetection> args) {
     gather::gather_boxes(args);
 }
 

@@ -253,9 +253,8 @@ __device__ void write_tile(const BitsArgs<T>& args, const Settings& settings, co
     for (uint32_t i = 0; i < kWordsOfWarp && start + i < end; ++i) {
         const uint32_t word = word_of(settings, window, start + i, [&](const Tap& x, const Tap& y) {
             if (is_staged) {
-                return value_of(x, y, [&](uint32_t column, uint32_t row) {
-                    return cells.at(column, row);
-                });
+                return value_of(
+                    x, y, [&](uint32_t column, uint32_t row) { return cells.at(column, row); });
             }
             return value_of(x, y, [&](uint32_t column, uint32_t row) {
                 return cell_value(args, coefficients, has_sigmoid, column, row);
@@ -285,7 +284,8 @@ __device__ void write_bits(const BitsArgs<T>& args) {
         __syncthreads();
         const Planned mask = found;
         for (uint32_t i = threadIdx.x; i < args.num_prototypes; i += kThreads) {
-            const uint64_t at = args.first + static_cast<uint64_t>(mask.source) * args.row_distance +
+            const uint64_t at = args.first +
+                                static_cast<uint64_t>(mask.source) * args.row_distance +
                                 static_cast<uint64_t>(i) * args.distance;
             const bool is_there = mask.source < args.num_rows && at < args.predictions.len;
             coefficients[i] = is_there ? widened(args.predictions[at]) : 0.0f;
@@ -305,8 +305,8 @@ extern "C" __global__ void __launch_bounds__(mask::kPlanThreads)
     mask_plan(const __grid_constant__ mask::PlanArgs args) {
     using namespace mask;
     const Settings settings = args.settings[0];
-    const uint64_t places = min(min(args.detections.len, args.sources.len),
-                                min(args.planned.len, args.published.len));
+    const uint64_t places =
+        min(min(args.detections.len, args.sources.len), min(args.planned.len, args.published.len));
     const uint32_t num = min(args.num_detections[0], static_cast<uint32_t>(places));
     uint64_t num_words = 0;
     uint64_t num_written = 0;
