@@ -202,8 +202,14 @@ fn detections_and_their_masks_equal_the_reference() {
         let candidates = candidates.as_slice();
         assert_eq!(gather_2d(candidates, &keep, &back, source, 300, &mut found), 0);
         sources_2d(candidates, &keep, &back, source, 300, &mut sources);
-        assert_eq!(found.len(), case.objects().len(), "{name}");
-        for ((found, &source), object) in found.iter().zip(&sources).zip(case.objects()) {
+        // Gathering leaves out boxes without area inside of the image.
+        let has_area = |object: &&Value| {
+            let b = corners(&object["box_source"]);
+            b.x1 < b.x2 && b.y1 < b.y2
+        };
+        let objects: Vec<&Value> = case.objects().iter().filter(has_area).collect();
+        assert_eq!(found.len(), objects.len(), "{name}");
+        for ((found, &source), object) in found.iter().zip(&sources).zip(&objects) {
             let what = |key: &str| object[key].as_u64().unwrap() as u32;
             assert_eq!((found.class, source), (what("class_id"), what("index")), "{name}");
             let (a, b) = (found.bbox, corners(&object["box_source"]));
@@ -214,7 +220,7 @@ fn detections_and_their_masks_equal_the_reference() {
         for (rule, key) in RULES {
             let mut workspace = mask::Workspace::with_capacity(300, 64 << 20);
             case.masks(rule, &sources, &found, &mut workspace);
-            for (index, object) in case.objects().iter().enumerate() {
+            for (index, object) in objects.iter().enumerate() {
                 let found = Rle::of(&workspace.masks().get(index).unwrap());
                 let expected = expected_mask(object, key);
                 // Two empty masks overlap nothing.
