@@ -133,8 +133,10 @@ fn is_file(path: &Path) -> bool {
 fn is_of_recording(folder: &Path, output: &Path) -> bool {
     const READ: [&str; 3] = ["jsonl", "mcap", "db3"];
     let is_read = output.extension().is_some_and(|of| READ.iter().any(|read| of == *read));
-    let is_metadata = output.file_name().is_some_and(|name| name == "metadata.yaml");
-    (is_read || is_metadata) && output.parent() == Some(folder)
+    // The report of a replay is read for the page.
+    const NAMES: [&str; 2] = ["metadata.yaml", "report.json"];
+    let is_named = output.file_name().is_some_and(|name| NAMES.iter().any(|read| name == *read));
+    (is_read || is_named) && output.parent() == Some(folder)
 }
 
 /// Evaluates, prints the tables and writes the requested files.

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from .collect import collect, state_of
-from .driver import ConfigurationError, Progress, Resources, in_process, on_ray, run
+from .driver import Progress, Resources, in_process, on_ray, run
 from .outputs import OutputError
 from .plan import FAILURES, Plan, PlanError, make_plan, shown
 from .unit import DAMAGED, DONE, FAILED, INTERRUPTED, WRONG, Outcome, find_outcome
@@ -107,7 +107,7 @@ def _run(plan: Plan, parsed: argparse.Namespace, outcomes: dict[str, Outcome]) -
     engine = in_process if parsed.engine == "process" else on_ray(resources, parsed.address)
     try:
         run(plan, engine, finished)
-    except (ConfigurationError, PlanError) as error:
+    except PlanError as error:
         print(error, file=sys.stderr)
         return WRONG
     except KeyboardInterrupt:

@@ -34,10 +34,6 @@ GRACE_SECONDS = 0.5
 """Ctrl-C ends a replay before this process has seen its own signal."""
 
 
-class ConfigurationError(Exception):
-    """A replay refused the configuration: all others would, too."""
-
-
 @dataclass(frozen=True)
 class Resources:
     """What Ray reserves for one unit."""
@@ -74,10 +70,7 @@ Finished = Callable[[Outcome], None]
 
 
 def run(plan: Plan, run_units: Callable[[Plan, list[Unit], Finished], None], finished: Finished) -> None:
-    """Runs the units that have no results of their key yet; ``finished`` is called for each.
-
-    Raises :class:`ConfigurationError` when a replay refuses the configuration.
-    """
+    """Runs the units that have no results of their key yet; ``finished`` is called for each."""
     waiting = []
     for unit in plan.units:
         if found := find_outcome(plan, unit):
@@ -141,9 +134,8 @@ def devices_of(device: str) -> list[str]:
 
 
 def _is_final(outcome: Outcome, attempts: Attempts) -> bool:
-    if outcome.exit_code == WRONG:
-        raise ConfigurationError(outcome.log)
-    return outcome.is_kept or not attempts.tries_again(outcome)
+    # The configuration was checked before: a recording that it does not fit costs itself, and fits no better again.
+    return outcome.exit_code == WRONG or outcome.is_kept or not attempts.tries_again(outcome)
 
 
 def on_ray(resources: Resources, address: str | None = None) -> Callable[[Plan, list[Unit], Finished], None]:

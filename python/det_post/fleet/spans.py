@@ -158,10 +158,10 @@ def intervals_of(store: Store, files: dict[str, dict[str, Any]], seconds: float)
 
 def _of_metadata(store: Store, name: str) -> list[Interval]:
     text = store.fs.cat_file(store.at(name), start=0, end=MAX_METADATA_BYTES).decode(errors="replace")
-    start = re.search(r"^\s*starting_time:\s*\n\s*nanoseconds_since_epoch:\s*(\d+)", text, re.M)
-    length = re.search(r"^\s*duration:\s*\n\s*nanoseconds:\s*(\d+)", text, re.M)
+    start = re.search(r"^\s*starting_time:\s*\n\s*nanoseconds_since_epoch:\s*(\d{1,19})\b", text, re.M)
+    length = re.search(r"^\s*duration:\s*\n\s*nanoseconds:\s*(\d{1,19})\b", text, re.M)
     # Topics and files have a count of their own, further to the right.
-    counts = re.findall(r"^(\s*)message_count:\s*(\d+)", text, re.M)
+    counts = re.findall(r"^(\s*)message_count:\s*(\d{1,19})\b", text, re.M)
     if not (start and length and counts):
         return []
     num = int(min(counts, key=lambda count: len(count[0].rpartition("\n")[2]))[1])

@@ -109,8 +109,30 @@ impl Network {
         if has(|layout| matches!(layout, YoloLayout::V5)) && has(is_yolox) {
             // A row a cell, of which YOLOv5 has three.
             fitting.retain(|(_, facts)| is_yolox(&facts.layout));
+        } else if self.has_a_row_a_cell() {
+            // Rows of YOLOX under another name, or with a level more, which no head reads.
+            fitting.retain(|(_, facts)| !matches!(facts.layout, YoloLayout::V5));
         }
         fitting.into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// Whether the first output has as many rows as the levels of 8 to 32, or to 64, have cells: YOLOX
+    /// has one in each. So are rows taken whose number cannot be compared with an image, unless the
+    /// metadata is that of YOLOv5's exporter.
+    fn has_a_row_a_cell(&self) -> bool {
+        let rows = match self.metadata.outputs.first().and_then(|output| output.shape.as_deref()) {
+            Some([_, rows, _]) => rows,
+            _ => return false,
+        };
+        let (&Dim::Fixed(rows), Some(size)) = (rows, self.input_size()) else {
+            return self.metadata.stride.is_none();
+        };
+        let cells = |strides: &[u32]| -> usize {
+            let of_level =
+                |stride: &u32| (size.width / stride) as usize * (size.height / stride) as usize;
+            strides.iter().map(of_level).sum()
+        };
+        rows == cells(&[8, 16, 32]) || rows == cells(&[8, 16, 32, 64])
     }
 
     /// Whether metadata and names do not contradict a head that fits by its shapes.
@@ -254,4 +276,42 @@ fn describe(outputs: &[TensorSpec]) -> String {
 fn written(shape: &[Option<usize>]) -> String {
     let dim = |dim: &Option<usize>| dim.map_or("?".to_owned(), |length| length.to_string());
     format!("[{}]", shape.iter().map(dim).collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use det_post_infer::metadata::Metadata;
+
+    /// The heads that fit a network of one image and one output.
+    fn heads(image: &[Dim], name: &str, output: &[Dim], stride: Option<u32>) -> Vec<&'static str> {
+        let spec = |name: &str, dims: &[Dim]| TensorSpec {
+            name: name.to_owned(),
+            element: None,
+            shape: Some(dims.to_vec()),
+        };
+        let metadata = Metadata {
+            inputs: vec![spec("images", image)],
+            outputs: vec![spec(name, output)],
+            stride,
+            ..Metadata::default()
+        };
+        Network { channel: "cam".to_owned(), path: "n.onnx".to_owned(), metadata }.fitting_heads()
+    }
+
+    #[test]
+    fn a_row_a_cell_is_no_yolov5() {
+        let image = |side| [Dim::Fixed(1), Dim::Fixed(3), Dim::Fixed(side), Dim::Fixed(side)];
+        let rows = |num| [Dim::Fixed(1), Dim::Fixed(num), Dim::Fixed(85)];
+        assert_eq!(heads(&image(416), "output", &rows(3549), None), ["yolox"]);
+        // Another name, a level of stride 64.
+        assert!(heads(&image(416), "outputs", &rows(3549), None).is_empty());
+        assert!(heads(&image(64), "output", &rows(85), None).is_empty());
+        assert_eq!(heads(&image(416), "output0", &rows(10_647), None), ["yolov5"]);
+        assert_eq!(heads(&image(64), "output0", &rows(3 * 85), None), ["yolov5"]);
+        // Rows that cannot be compared are those of a file that says so.
+        let open = || [Dim::Fixed(1), Dim::Dynamic, Dim::Fixed(85)];
+        assert!(heads(&image(416), "output0", &open(), None).is_empty());
+        assert_eq!(heads(&image(416), "output0", &open(), Some(32)), ["yolov5"]);
+    }
 }

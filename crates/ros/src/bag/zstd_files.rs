@@ -44,6 +44,15 @@ pub(super) fn unpacked(name: &Path) -> Option<PathBuf> {
 /// The file to read in place of `name` in a directory: the unpacked one where it is there.
 pub(super) fn readable(directory: &Path, name: PathBuf) -> PathBuf {
     let found = unpacked(&name).filter(|unpacked| directory.join(unpacked).is_file());
+    if let Some(unpacked) = &found
+        && !directory.join(&name).exists()
+    {
+        tracing::warn!(
+            "{} is not there; {}, the unpacked file beside it, is read",
+            directory.join(&name).display(),
+            unpacked.display()
+        );
+    }
     found.unwrap_or(name)
 }
 
