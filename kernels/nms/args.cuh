@@ -25,8 +25,7 @@
 constexpr uint32_t kNmsThreads = 256;
 constexpr uint32_t kNone = 0xffffffffu;
 
-// The mirrors of the structs below are in crates/ops/src/nms/: kernels.rs, cuda/kernels.rs,
-// cuda/scratch/.
+// The mirrors of the structs below are in crates/ops/src/nms/.
 struct alignas(16) NmsSettings {
     float iou_threshold;
     float score_threshold;

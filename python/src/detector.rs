@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use det_post::config::{ChannelConfig, ChannelKind};
 use det_post::detectors::Payload;
-use det_post::{Config, Detector, FrameInput, FrameSet, open_detector};
+use det_post::{Detector, FrameInput, FrameSet, open_detector};
 use det_post_ops::device::cuda::{CudaDevice, Stream};
 use det_post_types::{
     CloudView, Detection2d, Detections, DeviceChoice, Encoding, FrameReport, Header, ImagePayload,
@@ -17,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::array::{GpuInput, Input, gpu_of};
+use crate::channel::chosen;
 use crate::column::Column;
 use crate::error::raised;
 use crate::gpu::is_of;
@@ -88,40 +88,6 @@ impl Channel {
         });
         detected.map_err(|error| raised(&error))
     }
-}
-
-/// A channel of a configuration, the only one where none is named; `library` is the ONNX Runtime
-/// of a configuration that names none.
-pub fn chosen(
-    files: &[PathBuf],
-    overrides: &[String],
-    channel: Option<&str>,
-    library: Option<PathBuf>,
-) -> PyResult<ChannelConfig> {
-    let config = Config::load(files, overrides).map_err(|error| raised(&error))?;
-    let names = config.channels.iter().map(|channel| channel.name.as_str());
-    let names = names.collect::<Vec<_>>().join(", ");
-    let found = match channel {
-        Some(name) => config.channel(name),
-        None if config.channels.len() == 1 => config.channels.first(),
-        None => None,
-    };
-    let Some(found) = found else {
-        let message = format!("channel is {channel:?}; the configuration has {names}");
-        return Err(PyValueError::new_err(message));
-    };
-    if found.is_isolated {
-        let message = format!("channel {} is isolated: det_post.replay runs it", found.name);
-        return Err(PyValueError::new_err(message));
-    }
-    let mut found = found.clone();
-    let engine = match &mut found.kind {
-        ChannelKind::Camera(camera) => &mut camera.engine,
-        ChannelKind::Lidar(lidar) => &mut lidar.engine,
-        ChannelKind::Surround(surround) => &mut surround.engine,
-    };
-    engine.library = engine.library.take().or(library);
-    Ok(found)
 }
 
 /// Detections as columns.

@@ -5,6 +5,7 @@
 
 mod argument;
 mod array;
+mod channel;
 mod cloud;
 mod column;
 mod decode;

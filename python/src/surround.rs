@@ -19,7 +19,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::array::{GpuInput, Input, gpu_of};
-use crate::detector::{Found, chosen, isometry, stamp_of};
+use crate::channel::chosen;
+use crate::detector::{Found, isometry, stamp_of};
 use crate::error::raised;
 use crate::gpu::is_of;
 use crate::image;

@@ -1,7 +1,7 @@
 //! Networks of the DETR family and of mmdeploy, from the image to the detections: the objects that
 //! their published pre- and post-processing gives, on rten and on ONNX Runtime.
 //!
-//! The data and where they come from: `detr/README.md` of the shared data.
+//! The data and where they come from: the folder detr of the shared data.
 
 use std::path::{Path, PathBuf};
 

@@ -8,9 +8,8 @@ use crate::{Error, ErrorKind, Result, Size};
 /// boxes are in pixels of the network's input unless said otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub enum YoloLayout {
-    /// One tensor `[1, N, 5 + C]`: cx cy w h objectness classes, decoded and
-    /// activated in the model (YOLOv5 and v7 exports). Score: objectness times
-    /// class.
+    /// One tensor `[1, N, 5 + C]`: cx cy w h objectness classes, decoded and activated in the model
+    /// (YOLOv5 and v7 exports). Score: objectness times class.
     V5,
     /// One tensor per stride, raw logits, `[1, A * (5 + C), H, W]` or
     /// `[1, A, H, W, 5 + C]` with `A` anchors: sigmoid, grid and anchors are
@@ -22,10 +21,9 @@ pub enum YoloLayout {
     /// One tensor `[1, 4 + C, N]`: cx cy w h and activated class scores
     /// (YOLOv8, v9, 11 and later). No objectness.
     V8,
-    /// One tensor `[1, 4 + C + 1, N]`: cx cy w h, activated class scores and the
-    /// angle of a rotated box in radians, which turns the side `w` from +x
-    /// towards +y (ultralytics' oriented boxes, YOLOv8-OBB and later). No
-    /// objectness.
+    /// One tensor `[1, 4 + C + 1, N]`: cx cy w h, activated class scores and the angle of a rotated box
+    /// in radians, which turns the side `w` from +x towards +y (ultralytics' oriented boxes,
+    /// YOLOv8-OBB and later). No objectness.
     Obb,
     /// A tensor `[1, 4 + C + M, N]`: as [`Self::V8`], then the coefficients of a mask; and
     /// prototypes of masks `[1, M, H, W]` (instance segmentation of ultralytics, YOLOv8-seg and
@@ -34,8 +32,8 @@ pub enum YoloLayout {
         /// M.
         num_coefficients: usize,
     },
-    /// One tensor `[1, N, 5 + C]`: offsets from the grid, logarithms of sizes
-    /// in strides, then activated objectness and class scores (YOLOX).
+    /// One tensor `[1, N, 5 + C]`: offsets from the grid, logarithms of sizes in strides, then activated
+    /// objectness and class scores (YOLOX).
     Yolox {
         /// Strides of the levels, in the order of the rows.
         strides: Vec<u32>,
@@ -59,8 +57,7 @@ pub enum YoloLayout {
     /// Boxes with their scores `[1, N, 5]`, x1 y1 x2 y2 score, and labels `[1, N]`, final
     /// (detectors exported by mmdeploy). Rows with a negative label are padding.
     Mmdeploy,
-    /// Boxes `[1, N, 4]` and scores, final (RT-DETR and similar networks). Scores are
-    /// `[1, N, C]`, or `[1, N]` with a third tensor of labels `[1, N]`.
+    /// Final boxes `[1, N, 4]` and scores (RT-DETR): `[1, N, C]`, or `[1, N]` with labels `[1, N]`.
     Detr {
         /// The meaning of the four numbers of a box.
         boxes: DetrBoxes,

@@ -1,8 +1,7 @@
 //! Heads: the facts of a network, independent of its deployment.
 //!
-//! A head is a YAML file of facts. Its section `defaults` contains
-//! defaults of channel parameters that suit the network. Values of the user
-//! take precedence.
+//! A head is a YAML file of facts. Its section `defaults` contains defaults of channel parameters that
+//! suit the network. Values of the user take precedence.
 
 mod anchor;
 mod camera;

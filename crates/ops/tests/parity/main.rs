@@ -43,6 +43,7 @@ mod nms_iou_3d;
 mod nms_none;
 mod nms_rotated;
 mod nms_soft;
+mod overlaps;
 mod pillar_features;
 mod resample;
 mod rulebook;

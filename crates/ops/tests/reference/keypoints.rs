@@ -1,4 +1,4 @@
-//! Keypoints against the shared data: the formulas of ultralytics in f64 (`pose/README.md` there).
+//! Keypoints against the shared data: the formulas of ultralytics in f64.
 
 use det_post_ops::decode::keypoints::{KeypointMapping, keypoints};
 use det_post_testing::npz::Npz;

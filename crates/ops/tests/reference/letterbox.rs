@@ -1,5 +1,4 @@
-//! Antialiased inputs of networks against the shared data: Pillow's and PyTorch's filters
-//! (`detr/README.md` there).
+//! Antialiased inputs of networks against the shared data: Pillow's and PyTorch's filters.
 
 use det_post_ops::image::decompress::{DecodedImage, decompress};
 use det_post_ops::image::letterbox::{LetterboxParams, Workspace, letterbox};

@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 pub(super) use fold::{elementwise as fold_elementwise, view as fold_view};
 pub(super) use import::import;
+pub(super) use resizing::{Coordinates, Resize, Rounding};
 pub(super) use shapes::{broadcast, num_elements};
 
 use super::function::Function;
@@ -276,45 +277,6 @@ pub(super) struct Pool {
     pub(super) counts_pads: bool,
     /// Whether sizes of the output are rounded up.
     pub(super) rounds_up: bool,
-}
-
-/// A resize of the last two dimensions.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Resize {
-    /// Linear, else nearest.
-    pub(super) is_linear: bool,
-    /// How places of the output map to places of the input.
-    pub(super) coordinates: Coordinates,
-    /// How a nearest place is rounded.
-    pub(super) rounding: Rounding,
-    /// Output size over input size, down and right, as the file states them.
-    pub(super) scales: [f32; 2],
-}
-
-/// ONNX's `coordinate_transformation_mode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coordinates {
-    /// `(x + 0.5) / scale - 0.5`.
-    HalfPixel,
-    /// As `HalfPixel`, 0 where the output has length 1.
-    PytorchHalfPixel,
-    /// `x * (input - 1) / (output - 1)`.
-    AlignCorners,
-    /// `x / scale`.
-    Asymmetric,
-}
-
-/// ONNX's `nearest_mode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rounding {
-    /// To the nearest, halves down.
-    PreferFloor,
-    /// To the nearest, halves up.
-    PreferCeil,
-    /// Down.
-    Floor,
-    /// Up.
-    Ceil,
 }
 
 /// A factor and a summand by the index along an axis.

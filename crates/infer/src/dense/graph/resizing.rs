@@ -2,12 +2,51 @@
 
 use super::attributes::{Place, Reason, axis_of, length};
 use super::importer::Importer;
-use super::{Coordinates, Id, Operation, Resize, Rounding};
+use super::{Id, Operation};
 
 type Imported = Result<Vec<Id>, Reason>;
 
 /// The largest side of an output.
 const MAX_SIDE: usize = 1 << 16;
+
+/// A resize of the last two dimensions.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::dense) struct Resize {
+    /// Linear, else nearest.
+    pub(in crate::dense) is_linear: bool,
+    /// How places of the output map to places of the input.
+    pub(in crate::dense) coordinates: Coordinates,
+    /// How a nearest place is rounded.
+    pub(in crate::dense) rounding: Rounding,
+    /// Output size over input size, down and right, as the file states them.
+    pub(in crate::dense) scales: [f32; 2],
+}
+
+/// ONNX's `coordinate_transformation_mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::dense) enum Coordinates {
+    /// `(x + 0.5) / scale - 0.5`.
+    HalfPixel,
+    /// As `HalfPixel`, 0 where the output has length 1.
+    PytorchHalfPixel,
+    /// `x * (input - 1) / (output - 1)`.
+    AlignCorners,
+    /// `x / scale`.
+    Asymmetric,
+}
+
+/// ONNX's `nearest_mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::dense) enum Rounding {
+    /// To the nearest, halves down.
+    PreferFloor,
+    /// To the nearest, halves up.
+    PreferCeil,
+    /// Down.
+    Floor,
+    /// Up.
+    Ceil,
+}
 
 pub(super) fn resize<'a>(importer: &mut Importer<'a>, place: &Place<'_, 'a>) -> Imported {
     let input = place.input(0)?;
