@@ -65,17 +65,19 @@ def test_a_surround_channel_gives_the_detections_of_a_replay(tmp_path: Path) -> 
     cameras = [messages(drive, topic) for topic in surround.inputs]
     num_frames = 0
     for parts in zip(*cameras):
+        wanted = expected.get(stamp_ns(parts[0]))
+        if wanted is None:
+            # The replay has no pose for it yet: the memory of the network does not know it either.
+            continue
         stamps = [stamp_ns(part) / 1e9 for part in parts]
         found = surround.process(
             [image_of(part) for part in parts], encoding=parts[0].encoding, stamps=stamps
         )
-        wanted = expected.get(stamp_ns(parts[0]))
-        if wanted is None:
-            continue
-        np.testing.assert_allclose(found["scores"], np.float32([d["score"] for d in wanted]), atol=1e-6)
+        # Stamps are seconds in f64 here, which is 0.2 us today, and rotations come as matrices.
+        np.testing.assert_allclose(found["scores"], np.float32([d["score"] for d in wanted]), atol=1e-5)
         np.testing.assert_array_equal(found["classes"], [d["class_id"] for d in wanted])
         centers = np.float32([d["center"] for d in wanted])
-        np.testing.assert_allclose(found["boxes"][:, :3], centers, atol=1e-4)
+        np.testing.assert_allclose(found["boxes"][:, :3], centers, atol=1e-3)
         num_frames += 1
     assert num_frames == len(expected) > 0
 
