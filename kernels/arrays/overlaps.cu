@@ -18,7 +18,7 @@ struct OverlapArgs {
     Slice<const float> first;   // rows of a kind of boxes
     Slice<const float> second;  // as well
     Slice<float> overlaps;      // by first and second box, or by row
-    uint32_t num_second;        // boxes that each first one is compared with; 0: those of its row
+    uint32_t num_second;        // boxes that each first one is compared with; 0: the one of its row
     uint32_t measure;
     float offset;  // of aligned boxes
     uint32_t reserved;

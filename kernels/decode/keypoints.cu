@@ -2,7 +2,7 @@
 //
 // Thread mapping: a thread computes a keypoint. Reads: the numbers of its row of the network's
 // output. Writes: the keypoints of the detections there are, in mapped host memory.
-// The order of operations is that of the CPU, without contraction. The launcher checks that the
+// Operations are in the order of the CPU, without contraction. The launcher checks that the
 // output has num_rows * num_columns numbers, and that there is a place for every keypoint.
 
 #include <cuda_fp16.h>

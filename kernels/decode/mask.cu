@@ -3,7 +3,7 @@
 // `mask_plan`, one block, gives each detection its window, its words and its tiles, up to the
 // capacity. In `mask_bits_*` resident blocks take tiles of kTileWords words of one mask: they
 // compute the cells below the tile once, in shared memory, then a warp a word, a lane a pixel.
-// The order of operations is that of the CPU, without contraction.
+// Operations are in the order of the CPU, without contraction.
 
 #include <cuda_fp16.h>
 

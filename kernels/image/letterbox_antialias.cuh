@@ -2,7 +2,7 @@
 //
 // Thread mapping: a thread computes a pixel in the three planes, a warp pixels of one row.
 // Reads: the bytes of the image. Writes: every value of the three planes.
-// The order of operations is that of the CPU, without contraction. The launcher checks that the
+// Operations are in the order of the CPU, without contraction. The launcher checks that the
 // image holds all rows of its layout, that sides are at most 32768, and that the planes have
 // network_width * network_height values.
 #pragma once

@@ -200,7 +200,7 @@ def nms_normal_bev(boxes: Any, scores: Any, thresh: float) -> Any:
 
 
 def nms_match(dets: Any, iou_threshold: float) -> list[Any]:
-    """``mmcv.ops.nms_match``: of each survivor its position and those of the boxes it suppresses.
+    """``mmcv.ops.nms_match``: the position of each survivor and of the boxes it suppresses.
 
     dets: ``[N, 5]``, boxes and scores. An IoU of exactly the threshold suppresses, as in mmcv.
     """

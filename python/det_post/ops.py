@@ -101,7 +101,7 @@ __all__ = [
 def indice_pairs(rulebook: Rulebook) -> tuple[Any, Any]:
     """The pairs of a rulebook by tap, as spconv's ``indice_pairs`` and ``indice_num``.
 
-    Returns ``[2, taps, P]``, int32: rows of the input and of the output that a tap joins, those of
+    Returns ``[2, taps, P]``, int32: rows of the input and of the output that a tap joins, rows of
     the output ascending, -1 past the last pair; and ``[taps]``, int32: the numbers of pairs, of
     which P is the largest.
     """

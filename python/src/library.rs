@@ -53,7 +53,7 @@ fn library_of(array: &Bound<'_, PyAny>) -> PyResult<String> {
 /// allocator, in the order of the library's current stream.
 ///
 /// # Errors
-/// `TypeError` for a library other than torch and cupy; those of the library.
+/// `TypeError` for a library other than torch and cupy; errors of the library.
 pub fn empty_like<'py>(
     like: &Bound<'py, PyAny>,
     shape: &[usize],
@@ -79,7 +79,7 @@ pub fn empty_like<'py>(
 /// current stream.
 ///
 /// # Errors
-/// `TypeError` for a library other than torch and cupy; those of the library.
+/// `TypeError` for a library other than torch and cupy; errors of the library.
 pub fn cast<'py>(array: &Bound<'py, PyAny>, dtype: &str) -> PyResult<Bound<'py, PyAny>> {
     match library_of(array)?.as_str() {
         "torch" => {
@@ -95,7 +95,7 @@ pub fn cast<'py>(array: &Bound<'py, PyAny>, dtype: &str) -> PyResult<Bound<'py, 
 /// the order of the library's current stream. Both have two dimensions.
 ///
 /// # Errors
-/// Those of the library.
+/// Errors of the library.
 pub fn copy_columns(
     to: (&Bound<'_, PyAny>, Range<isize>),
     from: Option<(&Bound<'_, PyAny>, Range<isize>)>,
@@ -114,7 +114,7 @@ pub fn copy_columns(
 /// begin at a multiple of 16 bytes on a GPU.
 ///
 /// # Errors
-/// Those of the library.
+/// Errors of the library.
 pub fn part<'py>(array: &Bound<'py, PyAny>, index: usize) -> PyResult<Bound<'py, PyAny>> {
     let start = index as isize;
     let row = array.get_item(PySlice::new(array.py(), start, start + 1, 1))?;
@@ -131,7 +131,7 @@ pub fn part<'py>(array: &Bound<'py, PyAny>, index: usize) -> PyResult<Bound<'py,
 /// Arrays of one library on a GPU behind each other along the first axis.
 ///
 /// # Errors
-/// Those of the library.
+/// Errors of the library.
 pub fn concatenated<'py>(arrays: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
     let py = arrays[0].py();
     let all = PyList::new(py, arrays)?;

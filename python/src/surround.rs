@@ -198,7 +198,7 @@ impl Surround {
     ///
     /// input: the camera's position among inputs. size: width and height of the calibrated image.
     /// intrinsics (k), rectification (r) and projection (p): rows of numbers, 9, 9 and 12;
-    /// rectification is the identity and projection that of intrinsics by default.
+    /// by default rectification is the identity and projection the intrinsics.
     /// distortion_model and distortion (d): none by default. frame_id: the camera's frame, to which
     /// set_transform leads.
     #[pyo3(signature = (input, *, size, intrinsics, frame_id, distortion_model="plumb_bob", distortion=vec![], rectification=None, projection=None))]

@@ -144,8 +144,8 @@ def test_raw_outputs_of_yolov5_in_both_shapes(is_flat: bool, element: Any) -> No
         np.testing.assert_allclose(found["scores"], [-one[0] for one in expected], rtol=1e-5)
         np.testing.assert_array_equal(found["classes"], [one[1] for one in expected])
         np.testing.assert_allclose(found["boxes"], [one[2] for one in expected], rtol=1e-4, atol=1e-3)
-        alone = ops.decode_yolo([array[frame : frame + 1] for array in arrays], "v5_raw", **options)
-        for name, column in alone.items():
+        single = ops.decode_yolo([array[frame : frame + 1] for array in arrays], "v5_raw", **options)
+        for name, column in single.items():
             np.testing.assert_array_equal(found[name], column)
     with pytest.raises(ValueError, match="of 2 and of 1 frames"):
         ops.decode_yolo([arrays[0], arrays[1][:1]], "v5_raw", batch=True, **options)

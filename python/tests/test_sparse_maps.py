@@ -91,7 +91,7 @@ def test_pooling_takes_the_largest_of_the_sites_and_zero() -> None:
 
 @pytest.mark.parametrize("shape", [(6,), (7, 6), (5, 7, 6)])
 def test_levels_have_one_to_three_axes(shape: tuple[int, ...]) -> None:
-    """Those of fewer axes are levels of three whose first axes have one cell."""
+    """Levels of fewer axes are levels of three whose first axes have one cell."""
     num = len(shape)
     rng = np.random.default_rng(num)
     lifted = np.zeros((25, 4), np.int32)

@@ -17,7 +17,7 @@ use crate::replay::{
     LogTime, Rate, Replay, ReplayFiles, ReplayFrame, ReplayOptions, Report, Slice,
 };
 use det_post_ops::device::Device;
-use det_post_types::{DeviceChoice, Error, ErrorKind, Result, Stamp};
+use det_post_types::{DeviceChoice, Error, ErrorKind, Result};
 
 /// Arguments of `det_post replay`.
 #[derive(Debug, clap::Args)]
@@ -113,27 +113,6 @@ fn parse_rate(text: &str) -> std::result::Result<Rate, String> {
     }
 }
 
-/// What is wrong with a part that has no time in common with the recording.
-fn beyond([from, to]: [Option<LogTime>; 2], [first, last]: [Stamp; 2]) -> Option<String> {
-    let at = |time: Option<LogTime>| match time {
-        Some(LogTime::At(stamp)) => Some(stamp),
-        Some(LogTime::AfterStart(duration)) => {
-            let nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
-            Some(Stamp::from_nanos(first.nanos().saturating_add(nanos)))
-        }
-        None => None,
-    };
-    let is_beyond =
-        at(from).is_some_and(|from| from > last) || at(to).is_some_and(|to| to <= first);
-    let seconds = (last.nanos() - first.nanos()) as f64 * 1e-9;
-    is_beyond.then(|| {
-        format!(
-            "--from, --to: no time of the recording is in this part; it goes from {first} to {last}, {seconds:.3} s; \
-             `--from +5` counts from its start"
-        )
-    })
-}
-
 fn parse_warm_up(text: &str) -> std::result::Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds.ok_or_else(|| "a warm-up is a number of seconds, 0 or above".into())
@@ -161,11 +140,12 @@ pub(super) fn replay(arguments: &ReplayArguments, ros: &RosArguments) -> Result<
         config = config.with_device(choice)?;
     }
     let ReplayArguments { rate, from, to, warm_up, .. } = *arguments;
+    let slice = Slice { from, to, warm_up };
     let options = ReplayOptions {
         rate,
         stop: interrupt.flag(),
         frames_in_flight: arguments.frames_in_flight.map(usize::from),
-        slice: Slice { from, to, warm_up },
+        slice,
         ..ReplayOptions::default()
     };
     let replay = Replay::open(&arguments.bag, &config, options)?;
@@ -188,10 +168,15 @@ pub(super) fn replay(arguments: &ReplayArguments, ros: &RosArguments) -> Result<
     if !has_messages {
         tracing::warn!("the recording, or the part of it, has no message of the channels' topics");
     }
-    if let Some((first, last)) = span.filter(|_| !has_messages && !report.is_interrupted())
-        && let Some(text) = beyond([from, to], [first, last])
+    if let Some((first, last)) = span.filter(|span| !has_messages && slice.misses(*span))
+        && !report.is_interrupted()
     {
-        return Err(Error::new(ErrorKind::Usage, "arguments", text));
+        let seconds = (last.nanos() - first.nanos()) as f64 * 1e-9;
+        let message = format!(
+            "--from, --to: no time of the recording is in this part; it goes from {first} to {last}, {seconds:.3} s; \
+             `--from +5` counts from its start"
+        );
+        return Err(Error::new(ErrorKind::Usage, "arguments", message));
     }
     let found = tally.to_text(rate == Rate::Max);
     if report.is_interrupted() {

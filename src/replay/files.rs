@@ -32,7 +32,7 @@ pub(crate) const RESULTS: &[&str] =
 /// | file | content |
 /// |---|---|
 /// | `detections.jsonl` | one line per processed frame |
-/// | `detections/` | a recording of the detections, of what viewers draw of them (`…/markers`, `…/annotations`), of label images and, latched, of the class tables of those of `vision_msgs` |
+/// | `detections/` | a recording of the detections, of what viewers draw of them (`…/markers`, `…/annotations`), of label images and, latched, of the class tables of outputs of `vision_msgs` |
 /// | `report.json` | the [`Report`] |
 /// | `images/` | the first frames of each channel with their detections |
 ///

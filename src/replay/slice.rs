@@ -86,6 +86,14 @@ pub struct Slice {
     pub warm_up: Option<Duration>,
 }
 
+impl Slice {
+    /// Whether it has no time of a recording with messages from the first to the last of these times.
+    pub fn misses(&self, (first, last): (Stamp, Stamp)) -> bool {
+        let at = |time: Option<LogTime>| time.and_then(|time| time.resolve(Some(first)).ok());
+        at(self.from).is_some_and(|from| from > last) || at(self.to).is_some_and(|to| to <= first)
+    }
+}
+
 /// A [`Slice`] of an open recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bounds {

@@ -2,7 +2,7 @@
 //! the same detections, services that answer, resident memory at most 1.3 times.
 
 use super::node::{PROGRAM, Program, await_status, call};
-use super::peer::{PATIENCE, Peer, turn_alone};
+use super::peer::{PATIENCE, Peer, exclusive_turn};
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::rtps::{
     Datagram, Entity, Fragment, LIVELINESS_WRITER, Parameters, Prefix, Rogue, SEDP_READERS_READER,
@@ -151,7 +151,7 @@ fn serve(peer: &mut Peer, frames: &[(&str, &str, String)]) -> Vec<Value> {
 /// `DET_POST_FLOOD_SECONDS` sets how long.
 #[test]
 fn a_flood_of_hostile_datagrams_changes_nothing() {
-    let turn = turn_alone();
+    let turn = exclusive_turn();
     let seconds = std::env::var("DET_POST_FLOOD_SECONDS").map_or(6, |text| text.parse().unwrap());
     let parameters = ["diagnostics_period_s:=0.2"];
     let config = sample().join("sample.param.yaml");

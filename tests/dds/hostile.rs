@@ -4,7 +4,7 @@
 //! Uses the loopback interface only, and needs no other DDS implementation.
 
 use super::memory::growth;
-use super::peer::{Heard, PATIENCE, Turn, turn_alone};
+use super::peer::{Heard, PATIENCE, Turn, exclusive_turn};
 use super::rtps::{
     Datagram, Entity, Fragment, GAP, LIVELINESS_WRITER, Parameters, Prefix, Rogue,
     SEDP_READERS_READER, SEDP_READERS_WRITER, SEDP_TOPICS_WRITER, SEDP_WRITERS_READER,
@@ -132,7 +132,7 @@ fn paced(index: usize) {
 /// A heartbeat of 52 bytes may make a reader list every missing number.
 #[test]
 fn ranges_of_any_length_take_no_memory() {
-    let turn = turn_alone();
+    let turn = exclusive_turn();
     let mut site = Site::new(&turn);
     let rogue = site.rogue(&turn, 2);
     site.assert_serves();
@@ -178,7 +178,7 @@ fn ranges_of_any_length_take_no_memory() {
 /// Four claims of 256 MiB would hold 1 GiB, from any sender.
 #[test]
 fn fragments_use_memory_as_they_arrive_not_as_claimed() {
-    let turn = turn_alone();
+    let turn = exclusive_turn();
     let mut site = Site::new(&turn);
     let rogue = site.rogue(&turn, 2);
     site.assert_serves();
@@ -228,7 +228,7 @@ fn fragments_use_memory_as_they_arrive_not_as_claimed() {
 
 #[test]
 fn announcements_are_bounded() {
-    let turn = turn_alone();
+    let turn = exclusive_turn();
     let mut site = Site::new(&turn);
     let rogue = site.rogue(&turn, 2);
     site.assert_serves();
@@ -264,7 +264,7 @@ fn announcements_are_bounded() {
 /// `DET_POST_FUZZ_ITERATIONS` sets how many.
 #[test]
 fn mutated_datagrams_do_no_harm() {
-    let turn = turn_alone();
+    let turn = exclusive_turn();
     let count = std::env::var("DET_POST_FUZZ_ITERATIONS")
         .map_or(5000, |text| text.parse::<usize>().unwrap());
     let mut site = Site::new(&turn);

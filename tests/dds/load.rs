@@ -2,7 +2,7 @@
 
 use super::memory::resident;
 use super::one_input_slot::{next_stamp, one_input_slot};
-use super::peer::{Turn, events, turn_alone, wait_until, with};
+use super::peer::{Turn, events, exclusive_turn, wait_until, with};
 use det_post::runtime::arrivals::{Arrivals, NUM_ARRIVING};
 use det_post_ops::device::PayloadMemory;
 use det_post_ros::middleware::{
@@ -210,7 +210,7 @@ fn report(sensor: Sensor, arrived: &Mutex<Arrived>, duration: Duration) -> usize
 
 #[test]
 fn a_camera_and_a_lidar_arrive_whole() {
-    let turn = turn_alone();
+    let turn = exclusive_turn();
     let duration = Duration::from_secs(4);
     let Some(run) = run(&turn, duration, Reliability::Reliable) else { return };
     for (sensor, arrived) in &run.sensors {
@@ -224,7 +224,7 @@ fn a_camera_and_a_lidar_arrive_whole() {
 fn fourteen_compressed_cameras_arrive_whole() {
     const NUM_CAMERAS: usize = 14;
     const NUM_FRAMES: usize = 30;
-    let turn = turn_alone();
+    let turn = exclusive_turn();
     let Some(mut peer) = turn.peer() else { return };
     let mut middleware = turn.middleware("det_post");
     let qos = Qos { reliability: Reliability::Reliable, depth: DEPTH, ..Qos::SENSOR_DATA };
@@ -259,7 +259,7 @@ fn fourteen_compressed_cameras_arrive_whole() {
 /// buffer is the only one.
 #[test]
 fn large_messages_arrive_in_the_memory_of_the_slot() {
-    let turn = turn_alone();
+    let turn = exclusive_turn();
     let Some(mut sender) = turn.peer() else { return };
     let mut middleware = turn.middleware("det_post");
     let (writer, mut reader, closer) = one_input_slot();
@@ -343,7 +343,7 @@ fn ages_at_channel(turn: &Turn, sensor: Sensor, num_frames: u64) -> Option<Vec<f
 #[test]
 #[ignore = "measures for two minutes"]
 fn the_middleware_adds_less_than_a_millisecond() {
-    let turn = turn_alone();
+    let turn = exclusive_turn();
     for sensor in [CAMERA, LIDAR] {
         let num_frames = (10.0 * sensor.hz) as u64;
         let mut medians = [Vec::new(), Vec::new()];
@@ -375,7 +375,7 @@ fn the_middleware_adds_less_than_a_millisecond() {
 #[test]
 #[ignore = "takes ten minutes"]
 fn soak() {
-    let turn = turn_alone();
+    let turn = exclusive_turn();
     let seconds = std::env::var("DET_POST_SOAK_SECONDS").map_or(600, |text| text.parse().unwrap());
     let duration = Duration::from_secs(seconds);
     let Some(run) = run(&turn, duration, Reliability::BestEffort) else { return };

@@ -27,7 +27,7 @@ static TURNS: RwLock<()> = RwLock::new(());
 
 enum Held {
     Shared { _guard: RwLockReadGuard<'static, ()> },
-    Alone { _guard: RwLockWriteGuard<'static, ()> },
+    Exclusive { _guard: RwLockWriteGuard<'static, ()> },
 }
 
 impl Held {
@@ -35,8 +35,8 @@ impl Held {
         Self::Shared { _guard: TURNS.read().unwrap_or_else(PoisonError::into_inner) }
     }
 
-    fn alone() -> Self {
-        Self::Alone { _guard: TURNS.write().unwrap_or_else(PoisonError::into_inner) }
+    fn exclusive() -> Self {
+        Self::Exclusive { _guard: TURNS.write().unwrap_or_else(PoisonError::into_inner) }
     }
 }
 
@@ -46,8 +46,8 @@ pub fn turn() -> Turn {
 }
 
 /// Waits for this test's turn, in which no other test runs.
-pub fn turn_alone() -> Turn {
-    Turn::new(Held::alone())
+pub fn exclusive_turn() -> Turn {
+    Turn::new(Held::exclusive())
 }
 
 impl Turn {
@@ -72,7 +72,7 @@ impl Turn {
     pub fn rest(&mut self, time: Duration) {
         self.end();
         std::thread::sleep(time);
-        self._held = Some(Held::alone());
+        self._held = Some(Held::exclusive());
     }
 
     /// A middleware that is called `node`.

@@ -2,7 +2,7 @@
 //! rate: every frame is accounted for, memory and threads stay.
 
 use super::node::{PROGRAM, Program, Status, diagnostics};
-use super::peer::{PATIENCE, Peer, turn_alone, with};
+use super::peer::{PATIENCE, Peer, exclusive_turn, with};
 use det_post::node::DIAGNOSTICS_TOPIC;
 use det_post_ros::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};
 use det_post_ros::middleware::InputKind;
@@ -161,7 +161,7 @@ impl Listener {
 #[test]
 #[ignore = "takes ten minutes"]
 fn the_program_loses_nothing_untold() {
-    let turn = turn_alone();
+    let turn = exclusive_turn();
     let seconds = std::env::var("DET_POST_SOAK_SECONDS").map_or(600, |text| text.parse().unwrap());
     let program = std::env::var("DET_POST_SOAK_PROGRAM").unwrap_or_else(|_| PROGRAM.to_owned());
     let (Some(camera), Some(lidar), Some(listening)) = (turn.peer(), turn.peer(), turn.peer())

@@ -3,7 +3,7 @@
 //!
 //! Each takes commands from its standard input, a line each, and answers a line; it ends with that input.
 //! All traffic stays on the loopback interface.
-#![allow(dead_code, reason = "each test program has needs of its own")]
+#![allow(dead_code, reason = "no test program calls all of it")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 use super::require::{Need, skip};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const FAST_DDS: &str = include_str!("../../../tests/peers/fast_dds_peer.cpp");
 
-/// Loopback alone, without multicast.
+/// Loopback only, without multicast.
 const INTERFACE: &str = "<Interfaces><NetworkInterface name=\"lo\"/></Interfaces>\
     <AllowMulticast>false</AllowMulticast>";
 const DISCOVERY: &str = "<Discovery><Peers><Peer address=\"127.0.0.1\"/></Peers>\

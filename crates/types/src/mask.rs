@@ -48,7 +48,7 @@ pub struct MaskWindow {
     pub width: u32,
     /// Rows.
     pub height: u32,
-    /// The first word among those of the frame.
+    /// The first of its words in the words of the frame.
     pub first_word: u32,
 }
 
@@ -77,7 +77,7 @@ impl MaskWindow {
     }
 }
 
-/// The masks of a frame: those of its first detections, in their order.
+/// The masks of the first detections of a frame, in their order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Masks<'a> {
     /// Size of the source image.

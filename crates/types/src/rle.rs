@@ -20,7 +20,7 @@ impl Rle {
         rle
     }
 
-    /// Replaces the runs by those of a mask.
+    /// Replaces the runs by the runs of a mask.
     pub fn replace(&mut self, mask: &Mask<'_>) {
         let MaskWindow { left, top, width, height, .. } = mask.window;
         self.size = mask.image;

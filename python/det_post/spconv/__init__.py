@@ -1,6 +1,6 @@
 """Sparse convolution with the modules and names of ``spconv.pytorch``, for inference: change only the import.
 
-``import spconv.pytorch as spconv`` becomes ``from det_post import spconv``. Modules are those of torch
+``import spconv.pytorch as spconv`` becomes ``from det_post import spconv``. Modules are modules of torch
 and load checkpoints of spconv 1.2 and 2; without torch they hold arrays of numpy. Features are
 arrays of numpy, torch or cupy, on the CPU or a GPU. What differs from spconv:
 

@@ -137,7 +137,7 @@ class SparseConvolution(SparseModule):
                 torch.nn.init.uniform_(parameter, -bound, bound)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
-        """Weights of spconv 1.2, ``[*kernel, Cin, Cout]``, become those of spconv 2,
+        """Weights of spconv 1.2, ``[*kernel, Cin, Cout]``, become weights of spconv 2,
         ``[Cout, *kernel, Cin]``. Where a shape is both, they are of spconv 2."""
         weight = state_dict.get(prefix + "weight")
         if weight is not None and tuple(weight.shape) != tuple(self.weight.shape):

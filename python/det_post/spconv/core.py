@@ -14,7 +14,7 @@ __all__ = ["IndiceData", "SparseConvTensor", "scatter_nd"]
 
 
 class Rows:
-    """The rows of features: their sites in the order of the caller, and in that of ``ops.Sites``."""
+    """The rows of features: their sites in the order of the caller, and in the order of ``ops.Sites``."""
 
     def __init__(self, indices: Any, shape: Sequence[int], batch_size: int) -> None:
         self.indices = indices
@@ -56,7 +56,7 @@ class Rows:
         return features if self.order is None else features[self.order]
 
     def restored(self, features: Any) -> Any:
-        """Rows in the order of the caller, of rows in that of the sites."""
+        """Rows in the order of the caller, of rows in the order of the sites."""
         if self.order is None:
             return features
         rows = arrays.full(tuple(features.shape), 0, features)

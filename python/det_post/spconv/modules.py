@@ -40,7 +40,7 @@ def is_sparse_conv(module: Any) -> bool:
 
 
 class SparseSequential(SparseModule):
-    """Modules in a row: others than :class:`SparseModule` take the features alone."""
+    """Modules in a row: others than :class:`SparseModule` take only the features."""
 
     def __init__(self, *modules: Any, **named: Any) -> None:
         super().__init__()

@@ -91,7 +91,7 @@ impl GpuFloats {
     /// As [`GpuInput::new`].
     ///
     /// # Errors
-    /// As [`GpuInput::new`]; those of the library. Elements of another type are refused where they
+    /// As [`GpuInput::new`]; errors of the library. Elements of another type are refused where they
     /// are read.
     pub fn new(name: &'static str, array: &Bound<'_, PyAny>, stream: &Stream) -> PyResult<Self> {
         let given = GpuInput::new(name, array, stream)?;

@@ -75,7 +75,7 @@ pub fn is_of(stream: &Stream, gpu: u32) -> bool {
 /// Queues work on a stream and waits for it.
 ///
 /// # Errors
-/// Those of the work, and of earlier work on the stream.
+/// Errors of the work, and of earlier work on the stream.
 pub fn finished<'env, R>(
     py: Python<'_>,
     stream: &Stream,
@@ -91,7 +91,7 @@ pub fn finished<'env, R>(
 /// Waits for what a library has queued to make an array.
 ///
 /// # Errors
-/// As [`GpuInput::new`]; those of the work.
+/// As [`GpuInput::new`]; errors of the work.
 pub fn complete<'py>(array: Bound<'py, PyAny>, stream: &Stream) -> PyResult<Bound<'py, PyAny>> {
     GpuInput::new("result", &array, stream)?;
     array.py().detach(|| stream.synchronize()).map_err(|error| raised(&error))?;
@@ -101,7 +101,7 @@ pub fn complete<'py>(array: Bound<'py, PyAny>, stream: &Stream) -> PyResult<Boun
 /// A result of float32 as floats of a type.
 ///
 /// # Errors
-/// As [`complete`]; those of the library.
+/// As [`complete`]; errors of the library.
 pub fn narrowed<'py>(
     result: Bound<'py, PyAny>,
     to: FloatType,

@@ -46,9 +46,9 @@ fn kernels_of(levels: &Workspace) -> det_post::Result<Arc<Kernels>> {
 /// The order of rows of features.
 #[derive(Clone, Copy)]
 pub enum RowOrder {
-    /// That of the sites.
+    /// The order of the sites.
     Sites,
-    /// That of the coordinates that the sites were made from.
+    /// The order of the coordinates that the sites were made from.
     Coordinates {
         /// Their rows.
         num_rows: usize,

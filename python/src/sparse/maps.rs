@@ -48,7 +48,7 @@ pub fn sparse_max_pool<'py>(features: &Array<'py>, rulebook: &Rulebook) -> PyRes
 
 /// The features of a level as a dense map, 0 at cells without a site.
 ///
-/// features: [N, C], float32, float16 or bfloat16, rows in the order of the sites. axes: those of
+/// features: [N, C], float32, float16 or bfloat16, rows in the order of the sites. axes: the axes of
 /// the sites that become depth, row and column.
 ///
 /// Returns [B, C * D, H, W] of the type of the features: feature c at depth d is in channel

@@ -4,19 +4,13 @@ use det_post_ops::arrays::candidates::cuda::{
     DeviceArrays, DeviceClasses, SurvivorColumns, SurvivorIds, Workspace,
 };
 use det_post_ops::arrays::candidates::{Classes, candidate_arrays};
-use det_post_ops::device::cuda::{
-    BUFFER_ALIGNMENT, CudaDevice, DeviceBuffer, In, Out, Plain, Stream,
-};
+use det_post_ops::device::cuda::{BUFFER_ALIGNMENT, CudaDevice, DeviceBuffer, In, Out, Plain};
 use det_post_ops::shared::DeviceCandidates;
 use det_post_types::{Box2d, Box3d, Candidate, Kept, RotatedBox2d};
 
 use det_post_testing::random::Random;
 
-fn uploaded<T: Plain>(stream: &Stream, values: &[T]) -> DeviceBuffer<T> {
-    let mut buffer = DeviceBuffer::zeros(stream, values.len()).unwrap();
-    buffer.write(values).unwrap();
-    buffer
-}
+use crate::dense_pair::uploaded;
 
 /// Compares both devices for boxes of `K` numbers.
 fn check<B, const K: usize>(device: &CudaDevice, num: usize, bbox: impl Fn([f32; K]) -> B)

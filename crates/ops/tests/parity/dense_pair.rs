@@ -120,7 +120,8 @@ impl Pair {
     }
 }
 
-fn uploaded<T: Plain>(stream: &Stream, values: &[T]) -> DeviceBuffer<T> {
+/// A buffer with these values.
+pub fn uploaded<T: Plain>(stream: &Stream, values: &[T]) -> DeviceBuffer<T> {
     let mut buffer = DeviceBuffer::zeros(stream, values.len()).unwrap();
     buffer.write(values).unwrap();
     buffer

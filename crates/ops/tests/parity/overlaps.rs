@@ -4,14 +4,9 @@ use det_post_ops::arrays::overlaps::cuda::Workspace;
 use det_post_ops::arrays::overlaps::{
     BoxKind, Measure, Pairing, first_boxes_of_points, num_overlaps, overlaps, points_in_boxes,
 };
-use det_post_ops::device::cuda::{DeviceBuffer, Plain, Stream};
 use det_post_testing::random::Random;
 
-fn uploaded<T: Plain>(stream: &Stream, values: &[T]) -> DeviceBuffer<T> {
-    let mut buffer = DeviceBuffer::zeros(stream, values.len()).unwrap();
-    buffer.write(values).unwrap();
-    buffer
-}
+use crate::dense_pair::uploaded;
 
 /// Rows of boxes near each other: corners, or a centre, sizes and an angle; of some a size is 0.
 fn boxes(random: &mut Random, kind: BoxKind, num: usize) -> Vec<f32> {

@@ -76,7 +76,7 @@ impl Case {
         }
     }
 
-    /// The mapping of the reference, whose gain is that of the whole image for both axes.
+    /// The mapping of the reference, whose gain is the same for both axes.
     fn mapping(&self, rule: MaskRule) -> MaskMapping {
         let (source, network, map) =
             (self.size("source_size"), self.size("input_size"), self.size("proto_size"));

@@ -32,7 +32,7 @@ pub struct OverlapArgs<'a> {
     pub second: In<'a, f32>,
     /// By first and second box, or by row.
     pub overlaps: Out<'a, f32>,
-    /// Boxes that each first one is compared with; 0: that of its row.
+    /// Boxes that each first one is compared with; 0: the box of its row.
     pub num_second: u32,
     /// [`Measure::number`].
     pub measure: u32,

@@ -256,7 +256,7 @@ impl PointGrouping {
 
     /// Queues the writing of the features of the voxels of the last call to all values of `out`,
     /// `[V, P, F]`, as [`pillar_features`](crate::cloud::pillar_features::pillar_features()).
-    /// `values` are those of that call.
+    /// `values` belong to that call.
     ///
     /// # Errors
     /// As [`Kernels::enqueue_all`].
@@ -279,7 +279,7 @@ impl PointGrouping {
     }
 
     /// Queues the writing of the means of the voxels of the last call to all values of `out`,
-    /// `[V, C]`, as [`voxel_mean`](crate::sparse::voxel_mean::voxel_mean). `values` are those of
+    /// `[V, C]`, as [`voxel_mean`](crate::sparse::voxel_mean::voxel_mean). `values` belong to
     /// that call.
     ///
     /// # Errors

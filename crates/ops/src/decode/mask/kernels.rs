@@ -147,7 +147,7 @@ pub struct BitsArgs<'a, T> {
     pub planned: In<'a, Planned>,
     /// Their number and tiles.
     pub totals: In<'a, MaskTotals>,
-    /// The bits, in mapped host memory or in that of the device.
+    /// The bits, in mapped host memory or in device memory.
     pub words: Out<'a, u32>,
     /// Columns of the map.
     pub map_width: u32,

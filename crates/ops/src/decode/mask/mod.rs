@@ -15,7 +15,7 @@
 //! 3. `a + (b - a) * weight` of the upper and the lower row, then of left and right;
 //! 4. a bit is set where the value is above 0, with a sigmoid above 0.5. NaN sets none.
 //!
-//! The pixels are those of the detection's box: [`MaskWindow::of_box`]. The value outside of it is
+//! The pixels lie in the detection's box: [`MaskWindow::of_box`]. The value outside of it is
 //! not computed. A row that the predictions do not have has coefficients of 0: its mask is empty.
 //!
 //! # Capacity
@@ -56,7 +56,7 @@ pub enum Coefficients {
 }
 
 impl Coefficients {
-    /// Those of a layout; `None` for one without masks.
+    /// The coefficients of a layout; `None` for one without masks.
     pub fn of(layout: &YoloLayout, num_classes: usize) -> Option<Self> {
         match layout {
             YoloLayout::Seg { .. } => Some(Self::Planes(4 + num_classes)),

@@ -44,7 +44,7 @@ impl LinearMax {
     /// A layer of these weights.
     ///
     /// # Errors
-    /// `Argument` when a size is 0 or above [`Self::MAX_CHANNELS`], the lengths are not those of
+    /// `Argument` when a size is 0 or above [`Self::MAX_CHANNELS`], the lengths do not match
     /// the sizes, or a weight is not finite.
     pub fn new(right: &RightWeights<'_>, activation: Activation) -> Result<Self> {
         let &RightWeights { num_inputs, num_outputs, weights, bias } = right;

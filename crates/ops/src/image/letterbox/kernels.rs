@@ -166,7 +166,7 @@ pub struct AntialiasOp;
 
 // SAFETY: `AntialiasArgs` mirrors the struct of that name (compared). All threads of a block reach
 // the only barrier; those outside the network's input stop after it, the others write one value in
-// each plane. A window's pixels are below those of the source, whose bytes are there (checked);
+// each plane. A window ends within the source, whose bytes are there (checked);
 // sides of up to `MAX_SIDE` keep every term below 2^32. Shared weights are read below their number.
 // Loops end with the windows.
 kernel_specs! {
