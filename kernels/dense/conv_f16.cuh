@@ -26,7 +26,7 @@ constexpr uint32_t kGroupColumns = 16;
 constexpr uint32_t kGroupBytes = 512;
 
 template <uint32_t kTilePixels, uint32_t kTileColumns, uint32_t kWarpsM, uint32_t kWarpsN,
-          uint32_t kWarpsK, uint32_t kStageSteps, uint32_t kNumStages>
+          uint32_t kWarpsK, uint32_t kStageSteps>
 struct Shape {
     static constexpr uint32_t kPixels = kTilePixels;
     static constexpr uint32_t kColumns = kTileColumns;
@@ -34,7 +34,6 @@ struct Shape {
     static constexpr uint32_t kAlongN = kWarpsN;
     static constexpr uint32_t kAlongK = kWarpsK;
     static constexpr uint32_t kSteps = kStageSteps;
-    static constexpr uint32_t kStages = kNumStages;
     static constexpr uint32_t kThreads = kWarpsM * kWarpsN * kWarpsK * kLanes;
     static constexpr uint32_t kRowTiles = kTilePixels / kWarpsM / 16;
     static constexpr uint32_t kColumnTiles = kTileColumns / kWarpsN / 8;
@@ -208,12 +207,13 @@ __device__ inline void load_patch(const Args& args, const Tile& tile, const Shar
         load_pieces<8>(args, tile, shared, chunk, num_threads);
 }
 
-// Queues the copies of a stage's weights, which are in memory as they are in shared memory.
+// Queues the copies of a stage's weights to a place of the ring; they are in memory as they are in
+// shared memory.
 template <typename S>
 __device__ inline void copy_weights(const Args& args, const Tile& tile, const Shared& shared,
-                                    uint32_t num_stages, uint32_t stage) {
+                                    uint32_t num_stages, uint32_t stage, uint32_t place) {
     constexpr uint32_t kPieces = S::kStageBytes / 16;
-    const uint32_t to = shared_address(shared.stages) + stage % S::kStages * S::kStageBytes;
+    const uint32_t to = shared_address(shared.stages) + place * S::kStageBytes;
     const uint32_t block = tile.group * args.column_blocks + tile.column / S::kColumns;
     const uint8_t* from =
         args.weights.data + (static_cast<uint64_t>(block) * num_stages + stage) * S::kStageBytes;
@@ -224,12 +224,13 @@ __device__ inline void copy_weights(const Args& args, const Tile& tile, const Sh
     }
 }
 
-// Loads a stage of the right side of a product from any window, into the order of weights.
+// Loads a stage of the right side of a product from any window to a place of the ring, in the order
+// of weights.
 template <typename S>
 __device__ inline void load_right(const Args& args, const Tile& tile, const Shared& shared,
-                                  uint32_t stage) {
+                                  uint32_t stage, uint32_t place) {
     constexpr uint32_t kPairs = S::kSteps * (kStepInputs / 2);
-    uint8_t* to = shared.stages + stage % S::kStages * S::kStageBytes;
+    uint8_t* to = shared.stages + place * S::kStageBytes;
     const uint32_t item = tile.item * args.weights_item;
     // Neighbouring threads have neighbouring elements.
     const bool by_column = args.weights_column == 1;
@@ -264,8 +265,7 @@ template <typename S, bool kIsWhole>
 __device__ inline void multiply_stage(const Args& args, const Shared& shared, uint32_t stage,
                                       const uint32_t (&rows)[S::kRowTiles], uint32_t warp_k,
                                       uint32_t weights_at, Sums<S>& sums) {
-    const uint32_t from =
-        shared_address(shared.stages) + stage % S::kStages * S::kStageBytes + weights_at;
+    const uint32_t from = shared_address(shared.stages) + weights_at;
 #pragma unroll
     for (uint32_t j = 0; j < S::kSteps / S::kAlongK; ++j) {
         const uint32_t in_stage = j * S::kAlongK + warp_k;
@@ -320,10 +320,11 @@ __device__ inline void compute(const Args& args, uint8_t* memory) {
     const Tile tile(args, S::kPixels, S::kColumns);
     const Shared shared(args, memory, S::kColumns);
     const uint32_t num_stages = (args.num_steps + S::kSteps - 1) / S::kSteps;
-#pragma unroll
-    for (uint32_t stage = 0; stage < S::kStages - 1; ++stage)
-        if (kHasWeights && stage < num_stages)
-            copy_weights<S>(args, tile, shared, num_stages, stage);
+    const uint32_t ahead = args.ring_stages - 1;
+    if constexpr (kHasWeights) {
+        for (uint32_t stage = 0; stage < min(ahead, num_stages); ++stage)
+            copy_weights<S>(args, tile, shared, num_stages, stage, stage);
+    }
     fill_tables(args, tile, shared, S::kColumns, S::kThreads);
     __syncthreads();
     pdl::wait();
@@ -331,15 +332,14 @@ __device__ inline void compute(const Args& args, uint8_t* memory) {
     // A chunk is loaded with the stage of its first step.
     uint32_t next_chunk = 0, next_chunk_step = 0;
     const auto load_chunks = [&](uint32_t stage) {
-        while (next_chunk < args.num_chunks && next_chunk_step / S::kSteps <= stage) {
+        while (next_chunk_step < args.num_steps && next_chunk_step / S::kSteps <= stage) {
             load_patch<kIsVector>(args, tile, shared, next_chunk, S::kThreads);
             ++next_chunk;
             next_chunk_step += args.chunk_steps;
         }
     };
-#pragma unroll
-    for (uint32_t stage = 0; stage < S::kStages - 1; ++stage) {
-        if (!kHasWeights && stage < num_stages) load_right<S>(args, tile, shared, stage);
+    for (uint32_t stage = 0; stage < ahead; ++stage) {
+        if (!kHasWeights && stage < num_stages) load_right<S>(args, tile, shared, stage, stage);
         load_chunks(stage);
         commit_copies();
     }
@@ -360,23 +360,28 @@ __device__ inline void compute(const Args& args, uint8_t* memory) {
     const uint32_t weights_at =
         warp_n * (S::kColumnTiles / 2) * S::kSteps * kGroupBytes + lane * 16;
     Sums<S> sums = {};
+    // Places of the ring: of the stage that is multiplied, and of the one before it, which takes
+    // the next copies.
+    uint32_t place = 0, free_place = ahead;
     for (uint32_t stage = 0; stage < num_stages; ++stage) {
-        wait_for_copies<S::kStages - 2>();
+        wait_for_stage(args.ring_stages);
         __syncthreads();
-        // The ring's place was read in the previous iteration.
-        const uint32_t next = stage + S::kStages - 1;
+        const uint32_t next = stage + ahead;
         if (next < num_stages) {
             if constexpr (kHasWeights)
-                copy_weights<S>(args, tile, shared, num_stages, next);
+                copy_weights<S>(args, tile, shared, num_stages, next, free_place);
             else
-                load_right<S>(args, tile, shared, next);
+                load_right<S>(args, tile, shared, next, free_place);
         }
         load_chunks(next);
         commit_copies();
+        const uint32_t at = weights_at + place * S::kStageBytes;
         if ((stage + 1) * S::kSteps <= args.num_steps)
-            multiply_stage<S, true>(args, shared, stage, rows, warp_k, weights_at, sums);
+            multiply_stage<S, true>(args, shared, stage, rows, warp_k, at, sums);
         else
-            multiply_stage<S, false>(args, shared, stage, rows, warp_k, weights_at, sums);
+            multiply_stage<S, false>(args, shared, stage, rows, warp_k, at, sums);
+        free_place = place;
+        place = place + 1 == args.ring_stages ? 0 : place + 1;
     }
     wait_for_copies<0>();
     __syncthreads();

@@ -12,6 +12,7 @@
 //! | [`enlarged`] | a nearest enlargement by 2 moves into the convolutions around it |
 //! | [`merge`] | convolutions of the same input become one |
 //! | [`linear_max`] | a product and the largest of its rows become one operation |
+//! | [`separable`] | a pooling of many taps becomes one along columns and one along rows |
 //! | [`programs`] | functions of elements in a row become one launch |
 
 mod activations;
@@ -24,6 +25,7 @@ mod inputs;
 mod linear_max;
 mod merge;
 mod programs;
+mod separable;
 mod uses;
 mod views;
 
@@ -50,5 +52,6 @@ pub(super) fn run(graph: &mut Graph) {
     merge::run(graph);
     views::resolve(graph);
     linear_max::run(graph);
+    separable::run(graph);
     programs::run(graph);
 }

@@ -1,7 +1,7 @@
 //! The parameter of the kernels, and what they need of it.
 
 use super::exact::{DEPTHWISE_THREADS, ExactTiling};
-use super::tiling::{Method, Tiling};
+use super::tiling::{Method, RINGS, Tiling};
 use crate::dense::activation::ActivationArgs;
 use crate::device::cuda::{Grid, In, Out, check_lens, check_threads, mirrors, refused};
 use det_post_types::Result;
@@ -87,8 +87,8 @@ pub struct ConvArgs<'a> {
     pub(super) pixel_bytes: u32,
     pub(super) patch_bytes: u32,
     pub(super) num_patches: u32,
+    pub(super) ring_stages: u32,
     pub(super) chunk_channels: u32,
-    pub(super) num_chunks: u32,
     pub(super) chunk_steps: u32,
     pub(super) num_steps: u32,
     pub(super) num_products: u32,
@@ -146,8 +146,8 @@ impl ConvArgs<'_> {
             pixel_bytes: 0,
             patch_bytes: 0,
             num_patches: 0,
+            ring_stages: 0,
             chunk_channels: 0,
-            num_chunks: 0,
             chunk_steps: 0,
             num_steps: 0,
             num_products: 0,
@@ -224,6 +224,7 @@ impl ConvArgs<'_> {
             self.num_steps,
             self.patch_height * self.patch_width,
             self.num_patches * self.patch_bytes,
+            self.ring_stages,
         )
     }
 
@@ -256,6 +257,7 @@ impl ConvArgs<'_> {
         let is_gather = tiling.method != Method::Vector;
         let fits = self.num_patches > 0
             && self.chunk_channels > 0
+            && RINGS.contains(&self.ring_stages)
             && pixels * self.pixel_bytes <= self.patch_bytes
             && self.patch_bytes.is_multiple_of(16)
             && self.pixel_bytes.is_multiple_of(if is_gather { 8 } else { 16 })

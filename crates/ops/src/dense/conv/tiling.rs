@@ -24,6 +24,7 @@ pub(super) struct Tiling {
     pub(super) warps: [u32; 3],
     /// Steps of 16 products of a stage.
     pub(super) stage_steps: u32,
+    /// Stages of the ring of weights, where it is not deep.
     pub(super) stages: u32,
 }
 
@@ -71,6 +72,8 @@ pub(super) const fn is_equal(a: &str, b: &str) -> bool {
 
 /// Products of a step along the channels.
 pub(super) const STEP_INPUTS: u32 = 16;
+/// Stages of weights in a ring: what the kernels can wait for.
+pub(super) const RINGS: [u32; 4] = [3, 4, 6, 10];
 /// Channels of a patch at most.
 const CHUNK_CHANNELS: u32 = 64;
 
@@ -84,9 +87,15 @@ impl Tiling {
     }
 
     /// Shared memory of a block: the tables, and the rings or the sums.
-    pub(super) fn shared_bytes(&self, num_steps: u32, patch_pixels: u32, patches: u32) -> u32 {
+    pub(super) fn shared_bytes(
+        &self,
+        num_steps: u32,
+        patch_pixels: u32,
+        patches: u32,
+        ring_stages: u32,
+    ) -> u32 {
         let tables = num_steps.div_ceil(4) * 16 + self.columns * 4 + patch_pixels.div_ceil(4) * 16;
-        let rings = patches + self.stages * self.stage_bytes();
+        let rings = patches + ring_stages * self.stage_bytes();
         let sums = self.warps[2] * self.pixels * (self.columns + 8) * 4;
         tables + rings.max(sums)
     }
@@ -103,6 +112,7 @@ pub(super) struct Layout {
     pub(super) pixel_bytes: u32,
     pub(super) patch_bytes: u32,
     pub(super) num_patches: u32,
+    pub(super) ring_stages: u32,
     pub(super) chunk_channels: u32,
     pub(super) num_chunks: u32,
     pub(super) chunk_steps: u32,
@@ -119,6 +129,13 @@ pub(super) struct Limits {
 
 /// Shared memory of a multiprocessor beside that of its largest block.
 const SHARED_BYTES_BESIDE: u32 = 1024;
+
+/// Shared memory of a block up to which the ring of weights is deep: so much that the blocks of the
+/// launch and some of the next one, which copy their weights ahead, are resident together.
+fn deep_ring_bytes(blocks: u32, limits: Limits) -> u32 {
+    let resident = blocks.div_ceil(limits.num_multiprocessors) + 1;
+    ((limits.shared_bytes + SHARED_BYTES_BESIDE) / resident).saturating_sub(SHARED_BYTES_BESIDE)
+}
 
 /// Channels of a pixel in the patch where several taps share a step: 4 or 8.
 fn packed_channels(job: &Job, method: Method) -> Option<u32> {
@@ -184,27 +201,47 @@ impl Layout {
         let pixels = patch[0].checked_mul(patch[1])?;
         let patch_bytes = pixels.checked_mul(pixel_bytes)?.next_multiple_of(16);
         let chunks = Chunks { num: num_chunks, steps: chunk_steps, num_steps };
-        let num_patches = chunks.num_patches(tiling);
-        let all_patches = num_patches.checked_mul(patch_bytes)?;
-        if all_patches > limits.shared_bytes || num_steps > 1 << 14 {
+        if num_steps > 1 << 14 {
             return None;
         }
-        let shared_bytes = tiling.shared_bytes(num_steps, pixels, all_patches);
-        (shared_bytes <= limits.shared_bytes).then_some(Self {
-            index,
-            column_blocks: job.columns().div_ceil(tiling.columns),
-            tiles: num_tiles(job, tiling.pixels, log2),
-            tile_x_log2: log2,
-            patch,
-            pixel_bytes,
-            patch_bytes,
-            num_patches,
-            chunk_channels,
-            num_chunks,
-            chunk_steps,
-            num_steps,
-            shared_bytes,
-        })
+        let tiles = num_tiles(job, tiling.pixels, log2);
+        let column_blocks = job.columns().div_ceil(tiling.columns);
+        let blocks = [job.items, tiles[0], tiles[1], column_blocks, job.groups]
+            .into_iter()
+            .fold(1, u32::saturating_mul);
+        let with_ring = |ring_stages| {
+            let num_patches = chunks.num_patches(tiling, ring_stages);
+            let all_patches = num_patches.checked_mul(patch_bytes)?;
+            if all_patches > limits.shared_bytes {
+                return None;
+            }
+            let shared_bytes = tiling.shared_bytes(num_steps, pixels, all_patches, ring_stages);
+            (shared_bytes <= limits.shared_bytes).then_some(Self {
+                index,
+                column_blocks,
+                tiles,
+                tile_x_log2: log2,
+                patch,
+                pixel_bytes,
+                patch_bytes,
+                num_patches,
+                ring_stages,
+                chunk_channels,
+                num_chunks,
+                chunk_steps,
+                num_steps,
+                shared_bytes,
+            })
+        };
+        let num_stages = num_steps.div_ceil(tiling.stage_steps);
+        let allowed = deep_ring_bytes(blocks, limits);
+        let is_deep = |layout: &Self| layout.shared_bytes <= allowed;
+        // No deeper than all stages at once.
+        let is_useful = |ring: u32| RINGS.iter().all(|&less| less >= ring || less <= num_stages);
+        let deep = RINGS.into_iter().rev().filter(|&ring| {
+            tiling.method == Method::Vector && ring > tiling.stages && is_useful(ring)
+        });
+        deep.filter_map(with_ring).find(is_deep).or_else(|| with_ring(tiling.stages))
     }
 
     /// Blocks of the launch: tiles of all items, blocks of columns of all groups.
@@ -252,13 +289,13 @@ struct Chunks {
 impl Chunks {
     /// The fewest patches of a ring in which a chunk, loaded as many stages ahead as weights
     /// are, takes the place of one that is not read any more.
-    fn num_patches(&self, tiling: &Tiling) -> u32 {
+    fn num_patches(&self, tiling: &Tiling, ring_stages: u32) -> u32 {
         let first = |chunk: u32| chunk * self.steps / tiling.stage_steps;
         let last = |chunk: u32| {
             let end = ((chunk + 1) * self.steps).min(self.num_steps);
             (end - 1) / tiling.stage_steps
         };
-        let is_free = |chunk: u32, num| last(chunk - num) + tiling.stages <= first(chunk);
+        let is_free = |chunk: u32, num| last(chunk - num) + ring_stages <= first(chunk);
         let fits = |num: &u32| (*num..self.num).all(|chunk| is_free(chunk, *num));
         (1..=self.num).find(fits).unwrap_or(self.num)
     }
