@@ -130,11 +130,14 @@ pub(super) struct Limits {
 /// Shared memory of a multiprocessor beside that of its largest block.
 const SHARED_BYTES_BESIDE: u32 = 1024;
 
-/// Shared memory of a block up to which the ring of weights is deep: so much that the blocks of the
-/// launch and some of the next one, which copy their weights ahead, are resident together.
+/// Shared memory of a block up to which the ring of weights is deep. Where each multiprocessor has
+/// one block, half: the blocks of the next launch copy their weights beside it. Where it has more,
+/// they wait for each other's loads, and a deep ring would leave room for fewer.
 fn deep_ring_bytes(blocks: u32, limits: Limits) -> u32 {
-    let resident = blocks.div_ceil(limits.num_multiprocessors) + 1;
-    ((limits.shared_bytes + SHARED_BYTES_BESIDE) / resident).saturating_sub(SHARED_BYTES_BESIDE)
+    if blocks > limits.num_multiprocessors {
+        return 0;
+    }
+    (limits.shared_bytes + SHARED_BYTES_BESIDE) / 2 - SHARED_BYTES_BESIDE
 }
 
 /// Channels of a pixel in the patch where several taps share a step: 4 or 8.
