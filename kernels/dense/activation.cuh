@@ -78,4 +78,33 @@ __device__ inline float activate(const Activation& activation, float v) {
     }
 }
 
+template <bool kFast, uint32_t kKind, uint32_t kNum>
+__device__ inline void activate_as(const Activation& activation, float (&values)[kNum]) {
+    const Activation known = {kKind, activation.a, activation.b};
+#pragma unroll
+    for (uint32_t i = 0; i < kNum; ++i) values[i] = activate<kFast>(known, values[i]);
+}
+// Activates several values after one choice: a jump through a table, which is read from memory,
+// takes longer than the arithmetic. The most frequent ones take none.
+template <bool kFast, uint32_t kNum>
+__device__ inline void activate_all(const Activation& activation, float (&values)[kNum]) {
+    if (activation.kind == kNone) return;
+    if (activation.kind == kSilu) return activate_as<kFast, kSilu>(activation, values);
+    if (activation.kind == kRelu) return activate_as<kFast, kRelu>(activation, values);
+    switch (activation.kind) {
+        case kLeakyRelu: return activate_as<kFast, kLeakyRelu>(activation, values);
+        case kHardSwish: return activate_as<kFast, kHardSwish>(activation, values);
+        case kHardSigmoid: return activate_as<kFast, kHardSigmoid>(activation, values);
+        case kSigmoid: return activate_as<kFast, kSigmoid>(activation, values);
+        case kTanh: return activate_as<kFast, kTanh>(activation, values);
+        case kGelu: return activate_as<kFast, kGelu>(activation, values);
+        case kGeluTanh: return activate_as<kFast, kGeluTanh>(activation, values);
+        case kClip: return activate_as<kFast, kClip>(activation, values);
+        case kExp: return activate_as<kFast, kExp>(activation, values);
+        case kElu: return activate_as<kFast, kElu>(activation, values);
+        case kSoftplus: return activate_as<kFast, kSoftplus>(activation, values);
+        case kMish: return activate_as<kFast, kMish>(activation, values);
+    }
+}
+
 }  // namespace dense

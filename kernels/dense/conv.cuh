@@ -210,15 +210,7 @@ __device__ inline void finish(const Args& args, const Tile& tile, const Place& p
 #pragma unroll
         for (uint32_t i = 0; i < 8; ++i) values[i] += residual[i];
     }
-    // The most frequent ones do not go through the choice for every value.
-    if (args.activation.kind == dense::kRelu) {
-#pragma unroll
-        for (uint32_t i = 0; i < 8; ++i) values[i] = dense::clip_low(values[i], 0.0f);
-    } else if (args.activation.kind != dense::kNone) {
-#pragma unroll
-        for (uint32_t i = 0; i < 8; ++i)
-            values[i] = dense::activate<kFast>(args.activation, values[i]);
-    }
+    dense::activate_all<kFast>(args.activation, values);
     if (args.residual_place == kAfterActivation) {
 #pragma unroll
         for (uint32_t i = 0; i < 8; ++i) values[i] += residual[i];
@@ -252,6 +244,7 @@ __device__ inline void store_sums(const Args& args, const Tile& tile, const floa
     const uint32_t mask = (1u << args.tile_x_log2) - 1;
     // Neighbouring threads have neighbouring channels, or pixels of planes.
     const bool by_channel = args.out_map.channel == 1;
+#pragma unroll 1
     for (uint32_t i = threadIdx.x; i < kPixels * kPieces; i += kThreads) {
         const uint32_t row = by_channel ? i / kPieces : i % kPixels;
         const uint32_t in_tile = (by_channel ? i % kPieces : i / kPixels) * 8;

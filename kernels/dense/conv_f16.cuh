@@ -363,18 +363,27 @@ __device__ inline void compute(const Args& args, uint8_t* memory) {
     // Places of the ring: of the stage that is multiplied, and of the one before it, which takes
     // the next copies.
     uint32_t place = 0, free_place = ahead;
+    const bool is_on_its_way = num_stages <= ahead;
     for (uint32_t stage = 0; stage < num_stages; ++stage) {
-        wait_for_stage(args.ring_stages);
-        __syncthreads();
-        const uint32_t next = stage + ahead;
-        if (next < num_stages) {
-            if constexpr (kHasWeights)
-                copy_weights<S>(args, tile, shared, num_stages, next, free_place);
-            else
-                load_right<S>(args, tile, shared, next, free_place);
+        // All stages at once, or one after the other.
+        if (is_on_its_way) {
+            if (stage == 0) {
+                wait_for_copies<0>();
+                __syncthreads();
+            }
+        } else {
+            wait_for_stage(args.ring_stages);
+            __syncthreads();
+            const uint32_t next = stage + ahead;
+            if (next < num_stages) {
+                if constexpr (kHasWeights)
+                    copy_weights<S>(args, tile, shared, num_stages, next, free_place);
+                else
+                    load_right<S>(args, tile, shared, next, free_place);
+            }
+            load_chunks(next);
+            commit_copies();
         }
-        load_chunks(next);
-        commit_copies();
         const uint32_t at = weights_at + place * S::kStageBytes;
         if ((stage + 1) * S::kSteps <= args.num_steps)
             multiply_stage<S, true>(args, shared, stage, rows, warp_k, at, sums);
