@@ -15,22 +15,22 @@
             args, reinterpret_cast<uint8_t*>(shared));                                     \
     }
 
-DENSE_CONV_F16(dense_conv_128x128x2_f16, true, true, 1, 128, 128, 2, 4, 2, 4)
-DENSE_CONV_F16(dense_conv_128x64x2_f16, true, true, 2, 128, 64, 2, 2, 2, 4)
-DENSE_CONV_F16(dense_conv_128x32x2_f16, true, true, 3, 128, 32, 2, 1, 2, 4)
-DENSE_CONV_F16(dense_conv_128x16x2_f16, true, true, 3, 128, 16, 2, 1, 2, 4)
-DENSE_CONV_F16(dense_conv_64x64x2_f16, true, true, 2, 64, 64, 2, 2, 2, 4)
-DENSE_CONV_F16(dense_conv_64x32x2_f16, true, true, 4, 64, 32, 2, 1, 2, 4)
-DENSE_CONV_F16(dense_conv_64x64x4_f16, true, true, 1, 64, 64, 2, 2, 4, 8)
-DENSE_CONV_F16(dense_conv_64x32x4_f16, true, true, 2, 64, 32, 2, 1, 4, 8)
-DENSE_CONV_F16(dense_conv_32x64x4_f16, true, true, 2, 32, 64, 1, 2, 4, 8)
-DENSE_CONV_F16(dense_conv_32x32x4_f16, true, true, 4, 32, 32, 1, 1, 4, 8)
-DENSE_CONV_F16(dense_conv_32x16x4_f16, true, true, 4, 32, 16, 1, 1, 4, 8)
-DENSE_CONV_F16(dense_conv_gather_128x32x2_f16, false, true, 2, 128, 32, 2, 1, 2, 4)
-DENSE_CONV_F16(dense_conv_gather_128x16x2_f16, false, true, 2, 128, 16, 2, 1, 2, 4)
-DENSE_CONV_F16(dense_conv_gather_32x32x4_f16, false, true, 2, 32, 32, 1, 1, 4, 8)
-DENSE_CONV_F16(dense_conv_window_64x64x2_f16, false, false, 2, 64, 64, 2, 2, 2, 4)
-DENSE_CONV_F16(dense_conv_window_32x32x4_f16, false, false, 2, 32, 32, 1, 1, 4, 8)
+DENSE_CONV_F16(dense_conv_128x128x2_f16, true, true, 1, 128, 128, 2, 4, 2, 4, 3)
+DENSE_CONV_F16(dense_conv_128x64x2_f16, true, true, 2, 128, 64, 2, 2, 2, 4, 4)
+DENSE_CONV_F16(dense_conv_128x32x2_f16, true, true, 3, 128, 32, 2, 1, 2, 4, 4)
+DENSE_CONV_F16(dense_conv_128x16x2_f16, true, true, 3, 128, 16, 2, 1, 2, 4, 4)
+DENSE_CONV_F16(dense_conv_64x64x2_f16, true, true, 2, 64, 64, 2, 2, 2, 4, 4)
+DENSE_CONV_F16(dense_conv_64x32x2_f16, true, true, 4, 64, 32, 2, 1, 2, 4, 4)
+DENSE_CONV_F16(dense_conv_64x64x4_f16, true, true, 1, 64, 64, 2, 2, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_64x32x4_f16, true, true, 2, 64, 32, 2, 1, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_32x64x4_f16, true, true, 2, 32, 64, 1, 2, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_32x32x4_f16, true, true, 4, 32, 32, 1, 1, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_32x16x4_f16, true, true, 4, 32, 16, 1, 1, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_gather_128x32x2_f16, false, true, 2, 128, 32, 2, 1, 2, 4, 3)
+DENSE_CONV_F16(dense_conv_gather_128x16x2_f16, false, true, 2, 128, 16, 2, 1, 2, 4, 3)
+DENSE_CONV_F16(dense_conv_gather_32x32x4_f16, false, true, 2, 32, 32, 1, 1, 4, 8, 3)
+DENSE_CONV_F16(dense_conv_window_64x64x2_f16, false, false, 2, 64, 64, 2, 2, 2, 4, 3)
+DENSE_CONV_F16(dense_conv_window_32x32x4_f16, false, false, 2, 32, 32, 1, 1, 4, 8, 3)
 
 // Names: pixels x columns of a tile.
 #define DENSE_CONV_EXACT(name, kBlocks, ...)                                                    \

@@ -55,7 +55,7 @@ struct Args {
     uint32_t pixel_bytes;  // of a patch
     uint32_t patch_bytes;
     uint32_t num_patches;     // in the ring
-    uint32_t ring_stages;     // f16: stages of weights in the ring: 3, 4, 6 or 10
+    uint32_t is_whole;        // f16: all stages of weights and all patches have their own place
     uint32_t chunk_channels;  // of a patch
     uint32_t chunk_steps;  // steps of a whole chunk
     uint32_t num_steps;
@@ -99,18 +99,6 @@ template <uint32_t kPending>
 __device__ inline void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
-// Waits for the copies of the first stage of a ring of 3, 4, 6 or 10.
-__device__ inline void wait_for_stage(uint32_t ring_stages) {
-    if (ring_stages == 3)
-        wait_for_copies<1>();
-    else if (ring_stages == 4)
-        wait_for_copies<2>();
-    else if (ring_stages == 6)
-        wait_for_copies<4>();
-    else
-        wait_for_copies<8>();
-}
-
 // An element of a map.
 __device__ inline float load_element(const uint8_t* data, bool is_f32, uint32_t at) {
     return is_f32 ? reinterpret_cast<const float*>(data)[at]

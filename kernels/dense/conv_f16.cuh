@@ -26,7 +26,7 @@ constexpr uint32_t kGroupColumns = 16;
 constexpr uint32_t kGroupBytes = 512;
 
 template <uint32_t kTilePixels, uint32_t kTileColumns, uint32_t kWarpsM, uint32_t kWarpsN,
-          uint32_t kWarpsK, uint32_t kStageSteps>
+          uint32_t kWarpsK, uint32_t kStageSteps, uint32_t kNumStages>
 struct Shape {
     static constexpr uint32_t kPixels = kTilePixels;
     static constexpr uint32_t kColumns = kTileColumns;
@@ -34,6 +34,7 @@ struct Shape {
     static constexpr uint32_t kAlongN = kWarpsN;
     static constexpr uint32_t kAlongK = kWarpsK;
     static constexpr uint32_t kSteps = kStageSteps;
+    static constexpr uint32_t kStages = kNumStages;  // of the ring
     static constexpr uint32_t kThreads = kWarpsM * kWarpsN * kWarpsK * kLanes;
     static constexpr uint32_t kRowTiles = kTilePixels / kWarpsM / 16;
     static constexpr uint32_t kColumnTiles = kTileColumns / kWarpsN / 8;
@@ -320,9 +321,11 @@ __device__ inline void compute(const Args& args, uint8_t* memory) {
     const Tile tile(args, S::kPixels, S::kColumns);
     const Shared shared(args, memory, S::kColumns);
     const uint32_t num_stages = (args.num_steps + S::kSteps - 1) / S::kSteps;
-    const uint32_t ahead = args.ring_stages - 1;
+    // All stages have their own place, or a ring has some of them.
+    const bool is_whole = args.is_whole != 0;
+    const uint32_t num_ahead = is_whole ? num_stages : min(S::kStages - 1, num_stages);
     if constexpr (kHasWeights) {
-        for (uint32_t stage = 0; stage < min(ahead, num_stages); ++stage)
+        for (uint32_t stage = 0; stage < num_ahead; ++stage)
             copy_weights<S>(args, tile, shared, num_stages, stage, stage);
     }
     fill_tables(args, tile, shared, S::kColumns, S::kThreads);
@@ -338,10 +341,16 @@ __device__ inline void compute(const Args& args, uint8_t* memory) {
             next_chunk_step += args.chunk_steps;
         }
     };
-    for (uint32_t stage = 0; stage < ahead; ++stage) {
-        if (!kHasWeights && stage < num_stages) load_right<S>(args, tile, shared, stage, stage);
-        load_chunks(stage);
+    if (is_whole) {
+        load_chunks(num_stages);
         commit_copies();
+    } else {
+#pragma unroll
+        for (uint32_t stage = 0; stage < S::kStages - 1; ++stage) {
+            if (!kHasWeights && stage < num_stages) load_right<S>(args, tile, shared, stage, stage);
+            load_chunks(stage);
+            commit_copies();
+        }
     }
 
     const uint32_t lane = lane_of(), warp = warp_of();
@@ -360,39 +369,35 @@ __device__ inline void compute(const Args& args, uint8_t* memory) {
     const uint32_t weights_at =
         warp_n * (S::kColumnTiles / 2) * S::kSteps * kGroupBytes + lane * 16;
     Sums<S> sums = {};
-    // Places of the ring: of the stage that is multiplied, and of the one before it, which takes
-    // the next copies.
-    uint32_t place = 0, free_place = ahead;
-    const bool is_on_its_way = num_stages <= ahead;
-    for (uint32_t stage = 0; stage < num_stages; ++stage) {
-        // All stages at once, or one after the other.
-        if (is_on_its_way) {
-            if (stage == 0) {
-                wait_for_copies<0>();
-                __syncthreads();
-            }
-        } else {
-            wait_for_stage(args.ring_stages);
-            __syncthreads();
-            const uint32_t next = stage + ahead;
-            if (next < num_stages) {
-                if constexpr (kHasWeights)
-                    copy_weights<S>(args, tile, shared, num_stages, next, free_place);
-                else
-                    load_right<S>(args, tile, shared, next, free_place);
-            }
-            load_chunks(next);
-            commit_copies();
-        }
+    const auto multiply_at = [&](uint32_t stage, uint32_t place) {
         const uint32_t at = weights_at + place * S::kStageBytes;
         if ((stage + 1) * S::kSteps <= args.num_steps)
             multiply_stage<S, true>(args, shared, stage, rows, warp_k, at, sums);
         else
             multiply_stage<S, false>(args, shared, stage, rows, warp_k, at, sums);
-        free_place = place;
-        place = place + 1 == args.ring_stages ? 0 : place + 1;
+    };
+    if (is_whole) {
+        wait_for_copies<0>();
+        __syncthreads();
+        for (uint32_t stage = 0; stage < num_stages; ++stage) multiply_at(stage, stage);
+    } else {
+        for (uint32_t stage = 0; stage < num_stages; ++stage) {
+            wait_for_copies<S::kStages - 2>();
+            __syncthreads();
+            // The ring's place was read in the previous iteration.
+            const uint32_t next = stage + S::kStages - 1;
+            if (next < num_stages) {
+                if constexpr (kHasWeights)
+                    copy_weights<S>(args, tile, shared, num_stages, next, next % S::kStages);
+                else
+                    load_right<S>(args, tile, shared, next, next % S::kStages);
+            }
+            load_chunks(next);
+            commit_copies();
+            multiply_at(stage, stage % S::kStages);
+        }
+        wait_for_copies<0>();
     }
-    wait_for_copies<0>();
     __syncthreads();
     store_tile<S>(args, tile, shared, sums, warp_m, warp_n, warp_k);
 }

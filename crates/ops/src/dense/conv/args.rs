@@ -1,7 +1,7 @@
 //! The parameter of the kernels, and what they need of it.
 
 use super::exact::{DEPTHWISE_THREADS, ExactTiling};
-use super::tiling::{Method, RINGS, Tiling};
+use super::tiling::{Method, Tiling};
 use crate::dense::activation::ActivationArgs;
 use crate::device::cuda::{Grid, In, Out, check_lens, check_threads, mirrors, refused};
 use det_post_types::Result;
@@ -87,7 +87,7 @@ pub struct ConvArgs<'a> {
     pub(super) pixel_bytes: u32,
     pub(super) patch_bytes: u32,
     pub(super) num_patches: u32,
-    pub(super) ring_stages: u32,
+    pub(super) is_whole: u32,
     pub(super) chunk_channels: u32,
     pub(super) chunk_steps: u32,
     pub(super) num_steps: u32,
@@ -146,7 +146,7 @@ impl ConvArgs<'_> {
             pixel_bytes: 0,
             patch_bytes: 0,
             num_patches: 0,
-            ring_stages: 0,
+            is_whole: 0,
             chunk_channels: 0,
             chunk_steps: 0,
             num_steps: 0,
@@ -224,8 +224,13 @@ impl ConvArgs<'_> {
             self.num_steps,
             self.patch_height * self.patch_width,
             self.num_patches * self.patch_bytes,
-            self.ring_stages,
+            self.is_whole != 0,
         )
+    }
+
+    /// Whether each chunk of channels has a patch of its own.
+    fn has_all_patches(&self) -> bool {
+        u64::from(self.num_patches) * u64::from(self.chunk_steps) >= u64::from(self.num_steps)
     }
 
     /// Bytes of a matrix of products by columns in place of weights.
@@ -257,7 +262,7 @@ impl ConvArgs<'_> {
         let is_gather = tiling.method != Method::Vector;
         let fits = self.num_patches > 0
             && self.chunk_channels > 0
-            && RINGS.contains(&self.ring_stages)
+            && (self.is_whole == 0 || tiling.method != Method::Window && self.has_all_patches())
             && pixels * self.pixel_bytes <= self.patch_bytes
             && self.patch_bytes.is_multiple_of(16)
             && self.pixel_bytes.is_multiple_of(if is_gather { 8 } else { 16 })

@@ -24,7 +24,7 @@ pub(super) struct Tiling {
     pub(super) warps: [u32; 3],
     /// Steps of 16 products of a stage.
     pub(super) stage_steps: u32,
-    /// Stages of the ring of weights, where it is not deep.
+    /// Stages of the ring of weights.
     pub(super) stages: u32,
 }
 
@@ -72,8 +72,6 @@ pub(super) const fn is_equal(a: &str, b: &str) -> bool {
 
 /// Products of a step along the channels.
 pub(super) const STEP_INPUTS: u32 = 16;
-/// Stages of weights in a ring: what the kernels can wait for.
-pub(super) const RINGS: [u32; 4] = [3, 4, 6, 10];
 /// Channels of a patch at most.
 const CHUNK_CHANNELS: u32 = 64;
 
@@ -92,10 +90,11 @@ impl Tiling {
         num_steps: u32,
         patch_pixels: u32,
         patches: u32,
-        ring_stages: u32,
+        is_whole: bool,
     ) -> u32 {
         let tables = num_steps.div_ceil(4) * 16 + self.columns * 4 + patch_pixels.div_ceil(4) * 16;
-        let rings = patches + ring_stages * self.stage_bytes();
+        let stages = if is_whole { num_steps.div_ceil(self.stage_steps) } else { self.stages };
+        let rings = patches + stages * self.stage_bytes();
         let sums = self.warps[2] * self.pixels * (self.columns + 8) * 4;
         tables + rings.max(sums)
     }
@@ -112,7 +111,8 @@ pub(super) struct Layout {
     pub(super) pixel_bytes: u32,
     pub(super) patch_bytes: u32,
     pub(super) num_patches: u32,
-    pub(super) ring_stages: u32,
+    /// Whether all stages of weights and all patches are in shared memory at once.
+    pub(super) is_whole: bool,
     pub(super) chunk_channels: u32,
     pub(super) num_chunks: u32,
     pub(super) chunk_steps: u32,
@@ -130,14 +130,16 @@ pub(super) struct Limits {
 /// Shared memory of a multiprocessor beside that of its largest block.
 const SHARED_BYTES_BESIDE: u32 = 1024;
 
-/// Shared memory of a block up to which the ring of weights is deep. Where each multiprocessor has
-/// one block, half: the blocks of the next launch copy their weights beside it. Where it has more,
-/// they wait for each other's loads, and a deep ring would leave room for fewer.
-fn deep_ring_bytes(blocks: u32, limits: Limits) -> u32 {
-    if blocks > limits.num_multiprocessors {
+/// Shared memory of a block up to which it has all weights and patches at once: the blocks of the
+/// next launch, which copy their weights ahead, have room beside those of this one. 0 where a
+/// multiprocessor has many blocks, which work while others wait for their loads.
+fn whole_bytes(blocks: u32, limits: Limits) -> u32 {
+    let per_multiprocessor = blocks.div_ceil(limits.num_multiprocessors);
+    if per_multiprocessor > 2 {
         return 0;
     }
-    (limits.shared_bytes + SHARED_BYTES_BESIDE) / 2 - SHARED_BYTES_BESIDE
+    let bytes = (limits.shared_bytes + SHARED_BYTES_BESIDE) / (per_multiprocessor + 1);
+    bytes - SHARED_BYTES_BESIDE
 }
 
 /// Channels of a pixel in the patch where several taps share a step: 4 or 8.
@@ -212,13 +214,13 @@ impl Layout {
         let blocks = [job.items, tiles[0], tiles[1], column_blocks, job.groups]
             .into_iter()
             .fold(1, u32::saturating_mul);
-        let with_ring = |ring_stages| {
-            let num_patches = chunks.num_patches(tiling, ring_stages);
+        let layout = |is_whole| {
+            let num_patches = if is_whole { num_chunks } else { chunks.num_patches(tiling) };
             let all_patches = num_patches.checked_mul(patch_bytes)?;
             if all_patches > limits.shared_bytes {
                 return None;
             }
-            let shared_bytes = tiling.shared_bytes(num_steps, pixels, all_patches, ring_stages);
+            let shared_bytes = tiling.shared_bytes(num_steps, pixels, all_patches, is_whole);
             (shared_bytes <= limits.shared_bytes).then_some(Self {
                 index,
                 column_blocks,
@@ -228,7 +230,7 @@ impl Layout {
                 pixel_bytes,
                 patch_bytes,
                 num_patches,
-                ring_stages,
+                is_whole,
                 chunk_channels,
                 num_chunks,
                 chunk_steps,
@@ -236,15 +238,13 @@ impl Layout {
                 shared_bytes,
             })
         };
-        let num_stages = num_steps.div_ceil(tiling.stage_steps);
-        let allowed = deep_ring_bytes(blocks, limits);
-        let is_deep = |layout: &Self| layout.shared_bytes <= allowed;
-        // No deeper than all stages at once.
-        let is_useful = |ring: u32| RINGS.iter().all(|&less| less >= ring || less <= num_stages);
-        let deep = RINGS.into_iter().rev().filter(|&ring| {
-            tiling.method == Method::Vector && ring > tiling.stages && is_useful(ring)
-        });
-        deep.filter_map(with_ring).find(is_deep).or_else(|| with_ring(tiling.stages))
+        let in_ring = layout(false)?;
+        if tiling.method == Method::Window {
+            return Some(in_ring);
+        }
+        // Few stages take no more memory than the ring.
+        let allowed = whole_bytes(blocks, limits).max(in_ring.shared_bytes);
+        layout(true).filter(|whole| whole.shared_bytes <= allowed).or(Some(in_ring))
     }
 
     /// Blocks of the launch: tiles of all items, blocks of columns of all groups.
@@ -292,13 +292,13 @@ struct Chunks {
 impl Chunks {
     /// The fewest patches of a ring in which a chunk, loaded as many stages ahead as weights
     /// are, takes the place of one that is not read any more.
-    fn num_patches(&self, tiling: &Tiling, ring_stages: u32) -> u32 {
+    fn num_patches(&self, tiling: &Tiling) -> u32 {
         let first = |chunk: u32| chunk * self.steps / tiling.stage_steps;
         let last = |chunk: u32| {
             let end = ((chunk + 1) * self.steps).min(self.num_steps);
             (end - 1) / tiling.stage_steps
         };
-        let is_free = |chunk: u32, num| last(chunk - num) + ring_stages <= first(chunk);
+        let is_free = |chunk: u32, num| last(chunk - num) + tiling.stages <= first(chunk);
         let fits = |num: &u32| (*num..self.num).all(|chunk| is_free(chunk, *num));
         (1..=self.num).find(fits).unwrap_or(self.num)
     }
