@@ -6,16 +6,22 @@ use super::table::{NEWEST_SET, OPERATORS};
 /// The list and the table of docs/numerics.md.
 fn listed() -> String {
     let mut plain = Vec::new();
-    let mut table = String::from("| operator | since set | inputs | rule |\n|---|---|---|---|\n");
+    let mut ruled: Vec<(&str, Vec<String>)> = Vec::new();
     for operator in OPERATORS {
         let rule = operator.rule.as_ref().map_or("", |rule| rule.text);
         let (name, since, takes) = (operator.name, operator.since, operator.takes.join(" "));
+        let text = format!("{name} {since} {takes}").trim_end().to_owned();
         if rule.is_empty() {
-            plain.push(format!("{name} {since} {takes}").trim_end().to_owned());
+            plain.push(text);
+        } else if let Some((_, operators)) = ruled.iter_mut().find(|(other, _)| *other == rule) {
+            operators.push(text);
         } else {
-            let takes = if takes.is_empty() { takes } else { format!(" {takes}") };
-            writeln!(table, "| {name} | {since} |{takes} | {rule} |").unwrap();
+            ruled.push((rule, vec![text]));
         }
+    }
+    let mut table = String::from("| operators | rule |\n|---|---|\n");
+    for (rule, operators) in ruled {
+        writeln!(table, "| {} | {rule} |", operators.join("; ")).unwrap();
     }
     format!("As ONNX defines them: {}.\n\n{table}", plain.join("; "))
 }
