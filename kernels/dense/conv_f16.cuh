@@ -1,12 +1,13 @@
 // Convolutions in f16 by matrix instructions (mma.sync): a tile of output pixels times a tile of
 // columns.
 //
-// The input pixels that a tile needs, its patch, are in shared memory once for all taps, a chunk
-// of channels at a time in a ring of patches: the rows of a matrix operand are addresses in the
-// patch, which a tap moves. The sum of an output runs over steps of 16 products: chunks of
-// channels, taps, channels of a chunk by 16. The steps of a stage are divided among the warps
-// along K, whose sums are added in their order at the end: the order of sums depends on the
-// shape of an item and not on the size of a batch.
+// The input pixels that a tile needs, its patch, are in shared memory once for all taps: the rows
+// of a matrix operand are addresses in the patch, which a tap moves. Where a block's shared memory
+// holds all channels and weights, they are copied at once and multiplied without a barrier, else
+// chunks of channels and stages of weights go through rings. The sum of an output runs over steps
+// of 16 products: chunks of channels, taps, channels of a chunk by 16. The steps of a stage are
+// divided among the warps along K, whose sums are added in their order at the end: the order of
+// sums depends on the shape of an item and not on the size of a batch.
 //
 // Weights and the table of steps, which no launch writes, are read before the wait for the
 // launches in front of this one.
