@@ -3,7 +3,7 @@
 use super::super::graph::{Graph, Node, Operation, Pool};
 
 /// Taps along both axes from which two launches take less time than one.
-const MIN_TAPS: usize = 5;
+const MIN_TAPS: usize = 7;
 
 /// Divides poolings. The largest values are the same; a mean is that of the means of its rows,
 /// since each has the same number of taps in the map and in the padding.
