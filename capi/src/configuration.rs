@@ -72,6 +72,7 @@ impl Configuration {
             overrides: texts(self.overrides, self.num_overrides, "configuration.overrides")?,
             arguments: texts(self.arguments, self.num_arguments, "configuration.arguments")?,
             like: like.map(package).transpose()?,
+            ..Source::default()
         };
         let namespace = call.text_or_null(self.node_namespace, "configuration.node_namespace")?;
         let name = call.text_or_null(self.node_name, "configuration.node_name")?;

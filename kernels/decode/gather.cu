@@ -53,11 +53,13 @@ __device__ inline uint32_t read_counter(const Counters& counters) {
 }
 
 // Writes the thread's counter to the host and clears it for the next frame.
-// `num_over_limit`: the detections that this kernel drops.
+// `num_over_limit`, `num_invalid`: the detections and boxes that this kernel drops.
 __device__ inline void publish_counter(const Counters& counters, const Slice<uint32_t>& published,
-                                       uint32_t counted, uint32_t num_over_limit) {
+                                       uint32_t counted, uint32_t num_over_limit,
+                                       uint32_t num_invalid) {
     if (threadIdx.x >= counters.len) return;
     if (threadIdx.x == kDetectionsOverLimit) counted += num_over_limit;
+    if (threadIdx.x == kBoxesInvalid) counted += num_invalid;
     published[threadIdx.x] = counted;
     counters[threadIdx.x] = 0;
 }
@@ -69,10 +71,11 @@ __device__ inline float clamped(float value, float high) {
 }
 
 // Transforms a box to source pixels and clips it. False if it has no area inside the
-// image or is not finite.
-__device__ inline bool to_source_image(const Settings& settings, const Candidate2d& c, float* box) {
+// image or is not finite there.
+__device__ inline bool to_source_image(const Settings& settings, const Candidate2d& c, float* box,
+                                       bool& is_finite) {
     const float corners[4] = {c.x1, c.y1, c.x2, c.y2};
-    bool is_finite = true;
+    is_finite = true;
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {
         const float value = settings.scale[i % 2] * corners[i] + settings.offset[i % 2];
@@ -84,13 +87,14 @@ __device__ inline bool to_source_image(const Settings& settings, const Candidate
 
 // The same for a rotated box, which is not clipped.
 __device__ inline bool to_source_image(const Settings& settings, const CandidateRotated& c,
-                                       float* box) {
+                                       float* box, bool& is_finite) {
     box[0] = settings.scale[0] * c.x + settings.offset[0];
     box[1] = settings.scale[1] * c.y + settings.offset[1];
     box[2] = settings.mean_scale * c.width;
     box[3] = settings.mean_scale * c.height;
     box[4] = c.angle;
-    if (!(are_finite(box[0], box[1], box[2], box[3]) && isfinite(box[4]))) return false;
+    is_finite = are_finite(box[0], box[1], box[2], box[3]) && isfinite(box[4]);
+    if (!is_finite) return false;
     const float width = settings.size[0];
     const float height = settings.size[1];
     const Rectangle image = make_rectangle(width * 0.5f, height * 0.5f, width, height, 0.0f);
@@ -112,22 +116,24 @@ __device__ void gather_boxes(const Args<Candidate, Detection>& args) {
     const uint32_t num_kept = min(args.nms_counts[0].num_kept, places);
     const uint32_t limit = min(settings.max_detections, static_cast<uint32_t>(args.published.len));
     uint32_t base = 0;
+    uint32_t num_invalid = 0;
     for (uint32_t start = 0; start < num_kept; start += kThreads) {
         const uint32_t own = start + threadIdx.x;
         if (start != 0 && own < num_kept) survivor = args.kept[own];
         Detection detection;
         uint32_t source = 0;
         bool is_valid = own < num_kept && survivor.index < args.candidates.len;
+        bool is_finite = true;
         if (is_valid) {
             const Candidate candidate = args.candidates[survivor.index];
             source = candidate.rank.source;
             detection.class_index = candidate.rank.class_index;
             detection.score = survivor.score;
-            is_valid = to_source_image(settings, candidate, detection.bbox);
+            is_valid = to_source_image(settings, candidate, detection.bbox, is_finite);
         }
         const uint32_t votes = __ballot_sync(kAllLanes, is_valid);
         if (lane == 0) sums[warp] = __popc(votes);
-        __syncthreads();
+        num_invalid += __syncthreads_count(!is_finite);
         uint32_t before = __popc(votes & ((1u << lane) - 1));
         uint32_t total = 0;
         for (uint32_t i = 0; i < kWarps; ++i) {
@@ -159,7 +165,7 @@ __device__ void gather_boxes(const Args<Candidate, Detection>& args) {
         args.gathered[0] = {args.nms_counts[0], num};
         if (args.num_copied.len != 0) args.num_copied[0] = num;
     }
-    publish_counter(args.counters, args.published_counters, counted, base - num);
+    publish_counter(args.counters, args.published_counters, counted, base - num, num_invalid);
 }
 
 }  // namespace gather
@@ -267,5 +273,5 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
     }
     const uint32_t num = min(base, limit);
     if (threadIdx.x == 0) args.gathered[0] = {args.nms_counts[0], num};
-    publish_counter(args.counters, args.published_counters, counted, base - num);
+    publish_counter(args.counters, args.published_counters, counted, base - num, 0);
 }

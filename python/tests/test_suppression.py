@@ -250,6 +250,43 @@ def test_page_locked_arrays_are_on_the_cpu() -> None:
     np.testing.assert_array_equal(found, ops.nms(boxes, scores, 0.5))
 
 
+class Older:
+    """An array whose library knows no ``max_version``, as torch before 2.5."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.calls = 0
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, stream: int | None = None) -> Any:
+        assert stream is None
+        self.calls += 1
+        return self.array.__dlpack__()
+
+
+def test_arrays_of_libraries_before_max_version_are_taken() -> None:
+    boxes, scores, _ = scene(20)
+    older = Older(boxes)
+    found = ops.nms(older, Older(scores), 0.5)
+    np.testing.assert_array_equal(found, ops.nms(boxes, scores, 0.5))
+    assert older.calls == 1
+
+
+class Broken(Older):
+    """An array whose export fails for another reason."""
+
+    def __dlpack__(self, stream: int | None = None) -> Any:
+        raise TypeError("no float8 in DLPack")
+
+
+def test_the_error_of_a_library_is_kept() -> None:
+    boxes, scores, _ = scene(20)
+    with pytest.raises(TypeError):
+        ops.nms(Broken(boxes), scores, 0.5)
+
+
 def test_read_only_arrays_are_taken_and_inputs_are_not_changed() -> None:
     boxes, scores, _ = scene(50)
     boxes.flags.writeable = scores.flags.writeable = False

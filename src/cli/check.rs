@@ -1,5 +1,6 @@
 //! `det_post check`: the effective configuration, and the layers of sparse encoders and networks.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::fingerprint::{self, Fingerprint};
@@ -53,13 +54,13 @@ pub(super) struct CheckArguments {
 pub(super) fn check(arguments: &CheckArguments, ros: &RosArguments) -> Result<ExitStatus> {
     if let Some(encoder) = &arguments.encoder {
         stdout::print(&listing(encoder, arguments.voxel_capacity)?)?;
-        if arguments.config.files.is_empty() && ros.params_files.is_empty() {
+        if arguments.config.files.is_empty() && ros.sources.is_empty() {
             return Ok(ExitStatus::Done);
         }
     }
     if let Some(network) = &arguments.network {
         stdout::print(&steps_of(network, &arguments.input_shape)?)?;
-        if arguments.config.files.is_empty() && ros.params_files.is_empty() {
+        if arguments.config.files.is_empty() && ros.sources.is_empty() {
             return Ok(ExitStatus::Done);
         }
     }
@@ -78,11 +79,13 @@ pub(super) fn check(arguments: &CheckArguments, ros: &RosArguments) -> Result<Ex
         stdout::print(&Fingerprint::of(&config)?.to_json()?)?;
         return Ok(ExitStatus::Done);
     }
-    for (parameter, path) in fingerprint::missing_files(&config)? {
-        tracing::warn!(
-            "{parameter}: {} is not there: no channel can run without it",
-            path.display()
-        );
+    for (parameter, path) in fingerprint::named_files(&config)? {
+        if !path.exists() {
+            let path = path.display();
+            tracing::warn!("{parameter}: {path} is not there: no channel can run without it");
+        } else if is_onnx(&path) {
+            metadata_of(&path).map_err(|error| error.within(&parameter))?;
+        }
     }
     let mut text = config.to_yaml();
     for channel in &config.channels {
@@ -111,7 +114,7 @@ const MAX_SHOWN_CLASSES: usize = 8;
 /// A file that is no parameter file in words: a network with its tensors and the heads that fit, a head
 /// with its kind and classes. `None` for any other.
 fn described(path: &Path) -> Result<Option<String>> {
-    if path.extension().is_some_and(|end| end == "onnx") {
+    if is_onnx(path) {
         return network_in_words(path).map(Some);
     }
     let Some(head) = describe_file(path)? else { return Ok(None) };
@@ -121,13 +124,61 @@ fn described(path: &Path) -> Result<Option<String>> {
     )))
 }
 
+/// Whether a file is called an ONNX file.
+fn is_onnx(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("onnx"))
+}
+
+/// The metadata of a file that is called an ONNX file.
+///
+/// # Errors
+/// `Io` when it cannot be opened, `Model` when it is no ONNX file, with what it is.
+fn metadata_of(path: &Path) -> Result<Metadata> {
+    let cannot_read = |e| {
+        let message = format!("cannot read {}", path.display());
+        Error::new(ErrorKind::Io, "check", message).with_source(e)
+    };
+    let mut file = input_file::open(path).map_err(cannot_read)?;
+    Metadata::read(path).or_else(|e| {
+        let mut start = Vec::new();
+        file.by_ref().take(NUM_START_BYTES).read_to_end(&mut start).map_err(cannot_read)?;
+        let found = match (kind_of(&start), e.kind()) {
+            (Some(found), _) => found.to_owned(),
+            (None, std::io::ErrorKind::UnexpectedEof) => "a file that ends too early".to_owned(),
+            (None, _) => format!("a file that starts with {:?}", String::from_utf8_lossy(&start)),
+        };
+        let message = format!(
+            "{}: found {found}; expected an ONNX file with a graph: export or copy it again",
+            path.display()
+        );
+        Err(Error::new(ErrorKind::Model, "check", message))
+    })
+}
+
+/// The bytes of a file from which its kind is told.
+const NUM_START_BYTES: u64 = 16;
+
+/// What a file is that is often called an ONNX file, from its first bytes.
+fn kind_of(start: &[u8]) -> Option<&'static str> {
+    const KINDS: [(&[u8], &str); 8] = [
+        (b"version https://", "a pointer of Git LFS in place of the file (`git lfs pull`)"),
+        (b"PK\x03\x04", "a zip archive, as PyTorch's checkpoints are"),
+        (b"\x80\x02", "a pickle, as PyTorch's older checkpoints are"),
+        (b"ptrt", "an engine of TensorRT"),
+        (b"ftrt", "an engine of TensorRT"),
+        (b"\x89HDF", "an HDF5 file"),
+        (b"\x1f\x8b", "a gzip archive"),
+        (b"<", "a web page or XML"),
+    ];
+    if start.is_empty() {
+        return Some("an empty file");
+    }
+    KINDS.iter().find(|(magic, _)| start.starts_with(magic)).map(|(_, kind)| *kind)
+}
+
 /// Inputs, outputs and metadata of a network, and the heads that fit.
 fn network_in_words(path: &Path) -> Result<String> {
-    // A file that is missing or cannot be opened is an error of its own.
-    input_file::open(path).map_err(|e| {
-        let message = format!("cannot read {}", path.display());
-        Error::new(ErrorKind::Model, "check", message).with_source(e)
-    })?;
+    metadata_of(path)?;
     let (heads, metadata) = fitting_heads(path);
     let escaped = |text: &str| shown(text.to_owned(), LineBreaks::Escaped);
     let mut text = format!("{}\n", path.display());
@@ -142,9 +193,6 @@ fn network_in_words(path: &Path) -> Result<String> {
         for tensor in tensors {
             text += &format!("  {side}: {}\n", escaped(&tensor.to_string()));
         }
-    }
-    if metadata.outputs.is_empty() {
-        text += "  no outputs: it is not a readable ONNX file\n";
     }
     if let Some(task) = &metadata.task {
         text += &format!("  task: {}\n", escaped(task));

@@ -83,7 +83,8 @@ fn drives(arguments: &EvalArguments) -> Result<Vec<Drive>> {
         return Err(Error::new(ErrorKind::Usage, "eval", message));
     }
     let sides = detections.iter().cloned().zip(truth.iter().cloned());
-    Ok(sides.map(|(detections, truth)| Drive { detections, truth }).collect())
+    let drive = |(detections, truth)| Drive { detections, truth, ..Drive::default() };
+    Ok(sides.map(drive).collect())
 }
 
 /// Refuses files that could not be written, before a long run; one file for two contents; and
@@ -145,8 +146,9 @@ pub(super) fn eval(arguments: &EvalArguments) -> Result<ExitStatus> {
     let listed = drives(arguments)?;
     check_outputs(arguments, &listed)?;
     let mut classes = Classes::default();
-    let read = |Drive { detections, truth }: &Drive| {
-        Sides::read(detections, truth, &mut classes, &interrupt.flag())
+    let read = |Drive { detections, truth, listed }: &Drive| {
+        let sides = Sides::read(detections, truth, &mut classes, &interrupt.flag());
+        sides.map_err(|error| if listed.is_empty() { error } else { error.within(listed) })
     };
     let drives: Vec<Sides> = listed.iter().map(read).collect::<Result<_>>()?;
     if interrupt.is_set() {

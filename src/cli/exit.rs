@@ -35,7 +35,8 @@ impl ExitStatus {
 impl From<&Error> for ExitStatus {
     fn from(error: &Error) -> Self {
         match error.kind() {
-            ErrorKind::Usage | ErrorKind::Config => Self::Usage,
+            // A network that does not load or fit is one that the configuration names.
+            ErrorKind::Usage | ErrorKind::Config | ErrorKind::Model => Self::Usage,
             ErrorKind::DamagedBag => Self::Damaged,
             ErrorKind::Interrupted => Self::Interrupted,
             _ => Self::Failed,

@@ -72,22 +72,21 @@ impl Fingerprint {
     }
 }
 
-/// The files that parameters name and that are not there.
+/// The parameters that name files, each with one of its files.
 ///
 /// # Errors
 /// `Config` when the parameters have no form in JSON.
-pub(super) fn missing_files(config: &Config) -> Result<Vec<(String, PathBuf)>> {
-    let mut missing = Vec::new();
+pub(super) fn named_files(config: &Config) -> Result<Vec<(String, PathBuf)>> {
+    let mut named = Vec::new();
     for (name, value) in parameters(config)?.iter().filter(|(name, _)| names_files(name)) {
         let paths = match value {
             Value::Array(paths) => &paths[..],
             path => std::slice::from_ref(path),
         };
         let paths = paths.iter().filter_map(Value::as_str).filter(|path| !path.is_empty());
-        let paths = paths.map(PathBuf::from).filter(|path| !path.exists());
-        missing.extend(paths.map(|path| (name.clone(), path)));
+        named.extend(paths.map(|path| (name.clone(), PathBuf::from(path))));
     }
-    Ok(missing)
+    Ok(named)
 }
 
 /// The effective parameters by their full names.

@@ -22,8 +22,14 @@ pub(super) struct LikeArguments {
 
 impl LikeArguments {
     /// What a configuration is read from.
-    pub(super) fn source(&self, files: &[PathBuf], overrides: &[String]) -> Source {
+    pub(super) fn source(
+        &self,
+        files: &[PathBuf],
+        overrides: &[String],
+        ros: &RosArguments,
+    ) -> Source {
         Source {
+            ros: ros.sources.clone(),
             files: files.to_vec(),
             overrides: overrides.to_vec(),
             arguments: self.arguments.clone(),
@@ -52,9 +58,7 @@ impl LikeArguments {
         for sentence in ros.without_effect(&default, &node, true) {
             tracing::warn!("--ros-args: {sentence}");
         }
-        let files = [files, &ros.params_files[..]].concat();
-        let overrides = [overrides, &ros.overrides(&node)[..]].concat();
-        Config::read(&node, &self.source(&files, &overrides))
+        Config::read(&node, &self.source(files, overrides, ros))
     }
 
     /// The package that the name stands for by which the program was started, unless one is

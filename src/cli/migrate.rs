@@ -10,8 +10,9 @@ use det_post_types::{Error, ErrorKind, Result};
 /// What to translate.
 #[derive(Debug, clap::Args)]
 pub(super) struct MigrateArguments {
-    /// Their parameter files, in the order of their launch file.
-    #[arg(value_name = "YAML", required = true)]
+    /// Their parameter files, in the order of their launch file; `--ros-args --params-file` takes them as
+    /// well.
+    #[arg(value_name = "YAML")]
     files: Vec<PathBuf>,
     /// A parameter that their launch file gives: -p model_path:=/models/yolox.onnx
     #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]
@@ -34,10 +35,14 @@ enum Format {
 /// Prints our parameters, and what became of theirs.
 pub(super) fn migrate(arguments: &MigrateArguments, ros: &RosArguments) -> Result<ExitStatus> {
     let MigrateArguments { files, overrides, like, format } = arguments;
+    if files.is_empty() && ros.sources.is_empty() {
+        let message = "a parameter file is missing: `det_post migrate YAML`, or `--ros-args --params-file YAML`";
+        return Err(Error::new(ErrorKind::Usage, "arguments", message));
+    }
     let mut like = like.clone();
     if like.like.is_none() {
-        like.like =
-            Config::recognize(&like.source(files, overrides), |default| ros.remaps.node(default))?;
+        let source = like.source(files, overrides, ros);
+        like.like = Config::recognize(&source, |default| ros.remaps.node(default))?;
     }
     if like.like.is_none() {
         let message = "these are parameter files of no package that is known; name it by --like";

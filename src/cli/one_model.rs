@@ -47,7 +47,7 @@ impl OneModel {
             };
             format!("{}{meant}", listed(&of_images, &names(topics, is_cloud)))
         };
-        let Some(found) = topics.iter().find(|found| found.name == topic) else {
+        let Some(found) = topics.iter().find(|found| is_called(found, topic)) else {
             return Err(usage(format!("--topic {topic} is not in the recording; {}", allowed())));
         };
         if !is_image(found) && !is_cloud(found) {
@@ -57,7 +57,7 @@ impl OneModel {
         let channel = if is_cloud(found) { "lidar" } else { "camera" };
         let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
         Ok(vec![
-            format!("{channel}.input:={}", quoted(topic)),
+            format!("{channel}.input:={}", quoted(&found.name)),
             format!("{channel}.model_path:={}", quoted(path)),
         ])
     }
@@ -113,6 +113,11 @@ fn listed(images: &[&str], clouds: &[&str]) -> String {
 fn names(topics: &[TopicInfo], is: fn(&TopicInfo) -> bool) -> Vec<&str> {
     let of_sensors = |topic: &&TopicInfo| is(topic) && !topic.name.starts_with("/truth/");
     topics.iter().filter(of_sensors).map(|topic| topic.name.as_str()).collect()
+}
+
+/// Whether a topic has a name, with or without its leading slash: other tools write it without.
+fn is_called(topic: &TopicInfo, name: &str) -> bool {
+    topic.name == name || topic.name.strip_prefix('/') == Some(name)
 }
 
 fn is_image(topic: &TopicInfo) -> bool {

@@ -14,9 +14,10 @@ use super::{ExitStatus, LikeArguments, stdout};
 use crate::config::Config;
 use crate::detectors::MAX_FRAMES_IN_FLIGHT;
 use crate::replay::{
-    LogTime, Rate, Replay, ReplayFiles, ReplayFrame, ReplayOptions, Report, Slice,
+    LogTime, RESULTS, Rate, Replay, ReplayFiles, ReplayFrame, ReplayOptions, Report, Slice,
 };
 use det_post_ops::device::Device;
+use det_post_ros::output_folder::{OutputFolder, Replaces};
 use det_post_types::{DeviceChoice, Error, ErrorKind, Result};
 
 /// Arguments of `det_post replay`.
@@ -131,6 +132,9 @@ pub(super) fn replay(arguments: &ReplayArguments, ros: &RosArguments) -> Result<
             arguments.bag.display()
         );
         return Err(Error::new(ErrorKind::Usage, "outputs", message));
+    }
+    if let Some(out) = &arguments.out {
+        OutputFolder::check(out, Replaces::These(RESULTS))?;
     }
     let mut config = configuration(arguments, ros)?;
     let mut gpus = Vec::new();

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::PathBuf;
 
+use crate::config::RosSource;
 use det_post_ros::{NodeName, Remaps, is_namespace, is_parameter, split_node};
 use det_post_types::{Error, ErrorKind, Result};
 
@@ -18,10 +18,8 @@ const LEVELS: [&str; 6] = ["unset", "debug", "info", "warn", "error", "fatal"];
 pub(super) struct RosArguments {
     /// Rules that rename the node, its topics and its services.
     pub(super) remaps: Remaps,
-    /// `--params-file PATH`, in their order.
-    pub(super) params_files: Vec<PathBuf>,
-    /// `-p [NODE:]KEY:=VALUE`, in their order.
-    parameters: Vec<String>,
+    /// `--params-file PATH` and `-p [NODE:]KEY:=VALUE`, in their order.
+    pub(super) sources: Vec<RosSource>,
     /// `--log-level LEVEL`, the last one.
     log_level: Option<&'static str>,
     /// `--log-level LOGGER:=LEVEL`, in their order.
@@ -68,17 +66,6 @@ impl RosArguments {
         *self == Self::default()
     }
 
-    /// The assignments `KEY:=VALUE` for a node: those without the name of another one. A name
-    /// means a node in the root namespace, as rcl has it.
-    pub(super) fn overrides(&self, node: &NodeName) -> Vec<String> {
-        let of_node = self.parameters.iter().filter_map(|assignment| {
-            let (name, assignment) = split_node(assignment);
-            let applies = name.is_none_or(|name| node.full() == format!("/{name}"));
-            applies.then(|| assignment.to_owned())
-        });
-        of_node.collect()
-    }
-
     /// The level of a node's logs: of its logger or the nearest one above it, else the level of
     /// all; `None` for the default.
     pub(super) fn log_level(&self, node: &NodeName) -> Option<&'static str> {
@@ -103,7 +90,10 @@ impl RosArguments {
     ) -> Vec<String> {
         let mut found = Vec::new();
         let others = self.remaps.other_nodes([default.name(), node.name()]);
-        let of_others = self.parameters.iter().filter_map(|assignment| split_node(assignment).0);
+        let of_others = self.sources.iter().filter_map(|source| match source {
+            RosSource::Assignment(assignment) => split_node(assignment).0,
+            RosSource::File(_) => None,
+        });
         let of_others = of_others.filter(|name| node.full() != format!("/{name}"));
         let mut others: Vec<&str> = others.chain(of_others).collect();
         let mut named = BTreeSet::new();
@@ -142,7 +132,7 @@ impl RosArguments {
         match option {
             "-r" | "--remap" => self.remaps.add(&text(value()?)?)?,
             "-p" | "--param" => self.add_parameter(text(value()?)?)?,
-            "--params-file" => self.params_files.push(value()?.into()),
+            "--params-file" => self.sources.push(RosSource::File(value()?.into())),
             "--log-level" => self.set_log_level(&text(value()?)?)?,
             "--log-config-file" | "--log-file-name" => {
                 let value = value()?;
@@ -170,7 +160,7 @@ impl RosArguments {
                  are letters, digits, underscores and slashes, with dots between their parts"
             )));
         }
-        self.parameters.push(assignment);
+        self.sources.push(RosSource::Assignment(assignment));
         Ok(())
     }
 
@@ -245,8 +235,8 @@ mod tests {
         let node = ros.remaps.node(&det_post()).unwrap();
         assert_eq!(node.full(), "/front/eyes");
         assert_eq!(ros.remaps.resolve(&node, "image"), "/cam/image_raw");
-        assert_eq!(ros.params_files, [PathBuf::from("/tmp/p.yaml")]);
-        assert_eq!(ros.overrides(&node), ["camera.score_threshold:=0.5"]);
+        let assignment = RosSource::Assignment("camera.score_threshold:=0.5".to_owned());
+        assert_eq!(ros.sources, [RosSource::File("/tmp/p.yaml".into()), assignment]);
         assert_eq!(ros.log_level(&node), Some("debug"));
         assert!(ros.disables_rosout && !ros.disables_stdout);
         assert!(ros.without_effect(&det_post(), &node, false).is_empty());
@@ -283,7 +273,8 @@ mod tests {
                 ["det_post", "--ros-args", option].map(OsString::from).into_iter().chain([latin()]),
             )
         };
-        assert_eq!(split("--params-file").unwrap().1.params_files, [PathBuf::from(latin())]);
+        let file = RosSource::File(latin().into());
+        assert_eq!(split("--params-file").unwrap().1.sources, [file]);
         for option in ["-p", "-r", "--log-level", "--disable-rosout-logs"] {
             let error = split(option).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Usage);
@@ -411,8 +402,6 @@ mod tests {
             let found = ros.without_effect(&det_post(), &node, false);
             assert_eq!(found.len(), usize::from(!words.is_empty()), "{text}: {found:?}");
             assert!(words.iter().all(|word| found[0].contains(word)), "{text}: {found:?}");
-            let own = if text.contains("-p eyes") { vec!["a:=1".to_owned()] } else { vec![] };
-            assert_eq!(ros.overrides(&node), own, "{text}");
         }
     }
 }

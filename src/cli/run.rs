@@ -78,9 +78,8 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
     for sentence in ros.without_effect(&default, &node, has_security) {
         tracing::warn!("--ros-args: {sentence}");
     }
-    let files = [&arguments.config[..], &ros.params_files[..]].concat();
-    let overrides = [&arguments.overrides[..], &ros.overrides(&node)[..]].concat();
-    let mut config = Config::read(&node, &like.source(&files, &overrides))?;
+    let source = like.source(&arguments.config, &arguments.overrides, ros);
+    let mut config = Config::read(&node, &source)?;
     if let Some(device) = arguments.device {
         config = config.with_device(device)?;
     }
@@ -114,7 +113,6 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
 fn status_of(started: Result<()>, devices: &[DeviceChoice]) -> Result<ExitStatus> {
     let Err(error) = started else { return Ok(ExitStatus::Done) };
     let meets_again = match error.kind() {
-        ErrorKind::Model => true,
         ErrorKind::Device => devices.iter().any(|&device| Device::check_present(device).is_err()),
         _ => false,
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::camera::CameraConfig;
 use super::declaration::Change::Fixed;
-use super::declaration::{Declaration, parameter_file, values};
+use super::declaration::{Declaration, parameter_file, plain, values};
 use super::engine::check_engine;
 use super::failure::failure_policy;
 use super::files::Entries;
@@ -24,7 +24,8 @@ use super::surround::SurroundConfig;
 use super::value::{above, device, flag, path, topic};
 use det_post_ros::{NodeName, OutputType};
 use det_post_types::{
-    DeviceChoice, EngineOptions, FailurePolicy, JpegOptions, PointRange, Result, ScoreThresholds,
+    DeviceChoice, EngineOptions, Error, ErrorKind, FailurePolicy, JpegOptions, PointRange, Result,
+    ScoreThresholds,
 };
 
 /// A channel: input topics, a detector, an output topic.
@@ -79,9 +80,27 @@ impl ChannelConfig {
     pub fn check_files(&self) -> Result<()> {
         let mut problems = Problems::default();
         for declared in self.declared.iter().filter(|of| of.path_use == PathUse::Read) {
-            declared.missing_files().iter().for_each(|text| problems.push(&declared.name, text));
+            let texts = declared.missing_files();
+            texts.iter().for_each(|text| problems.push(&declared.as_given(), text));
         }
         problems.into_result()
+    }
+
+    /// An error of a network of this channel, with the channel and the key of the network's file; others
+    /// as they are.
+    pub(crate) fn name_network(&self, error: Error) -> Error {
+        if error.kind() != ErrorKind::Model {
+            return error;
+        }
+        let files = || self.declared.iter().filter(|of| of.path_use == PathUse::Read);
+        let said = error.to_string();
+        let is_named = |of: &&Declaration| {
+            let path = of.value.as_ref().map(plain).filter(|path| !path.is_empty());
+            path.is_some_and(|path| said.contains(&path))
+        };
+        let is_model = |of: &&Declaration| of.name.ends_with(".model_path");
+        let key = files().find(is_named).or_else(|| files().find(is_model));
+        error.within(&key.map_or_else(|| self.name.clone(), Declaration::as_given))
     }
 
     /// The effective parameters of this channel as a parameter file, which loads

@@ -35,9 +35,29 @@ pub(super) struct Declaration {
     pub(super) path_use: PathUse,
     /// Where a relative path was looked for, before the folders of every value.
     pub(super) folders: Folders,
+    /// Where the value comes from.
+    pub(super) users_key: UsersKey,
+}
+
+/// The key of another node that a value comes from. It is no part of the value: all are equal.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UsersKey(pub(super) Option<String>);
+
+impl PartialEq for UsersKey {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl Declaration {
+    /// The key as the user has written it: of another node, with ours behind it, or ours.
+    pub(super) fn as_given(&self) -> String {
+        match &self.users_key.0 {
+            Some(key) => format!("{key}: as {}", self.name),
+            None => self.name.clone(),
+        }
+    }
+
     /// The paths of the value that lead nowhere, as sentences.
     pub(super) fn missing_files(&self) -> Vec<String> {
         self.value.iter().flat_map(|node| missing(node, &self.folders.0)).collect()

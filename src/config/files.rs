@@ -1,7 +1,7 @@
 //! Parameter files and overrides to one flat map of dotted keys.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use indexmap::{IndexMap, IndexSet};
 
@@ -9,8 +9,9 @@ use super::paths;
 use super::problems::{Origin, Problems, shorten};
 use super::scalar::scalar;
 use super::substitution::{self, Arguments, substitute};
-use det_post_ros::NodeName;
+use super::{RosSource, Source};
 use det_post_ros::yaml::{MAX_BYTES, Node};
+use det_post_ros::{NodeName, split_node};
 use det_post_types::{Error, ErrorKind, Result, input_file};
 
 /// The key above the parameters of a node.
@@ -117,6 +118,24 @@ impl<'a> Sections<'a> {
         self.applying.entry(name.to_owned()).or_default().extend(entries);
     }
 
+    /// Adds an assignment of `--ros-args`, `-p [NODE:]KEY:=VALUE`, as rcl does: to the section of the
+    /// node that it names, else of every node.
+    fn add_assignment(&mut self, assignment: &str, problems: &mut Problems) {
+        let (name, unnamed) = split_node(assignment);
+        let name = name.unwrap_or(EVERY_NODE);
+        if !applies(name, self.node) {
+            return;
+        }
+        match assignment_of(self.node, unnamed) {
+            Ok((key, node)) => {
+                let mut entries = Entries::new();
+                flatten(&key, node, &Origin::own("-p"), &mut entries, problems);
+                self.applying.entry(name.to_owned()).or_default().extend(entries);
+            }
+            Err(message) => problems.push(&format!("-p {assignment}"), &message),
+        }
+    }
+
     /// Refuses a substitution that was not replaced.
     fn check_replaced(&self, key: &str, node: &Node, origin: &Origin, problems: &mut Problems) {
         match node {
@@ -182,17 +201,25 @@ fn name_parts(name: &str) -> impl Iterator<Item = &str> {
     name.split('/').filter(|part| !part.is_empty())
 }
 
-/// Reads what files, then overrides hold for the node of `sections`; the later wins.
+/// Reads what files, `--ros-args`, then overrides hold for the node of `sections`; the later wins.
 pub(super) fn read(
     mut sections: Sections<'_>,
-    files: &[PathBuf],
-    overrides: &[String],
+    source: &Source,
     problems: &mut Problems,
 ) -> Result<Entries> {
     let node = sections.node;
-    for path in files {
+    for path in &source.files {
         sections.add_file(&read_file(path)?, &origin_of(path), problems);
     }
+    for given in &source.ros {
+        match given {
+            RosSource::File(path) => {
+                sections.add_file(&read_file(path)?, &origin_of(path), problems);
+            }
+            RosSource::Assignment(assignment) => sections.add_assignment(assignment, problems),
+        }
+    }
+    let overrides = &source.overrides;
     let mut entries = sections.into_entries(problems);
     let origin = Origin::own("-p");
     for assignment in overrides {
@@ -314,6 +341,48 @@ mod tests {
         }
         for assignment in ["", "a", "a=1", ":=1", "a..b:=1", "other:a:=1", "a:=[1"] {
             assert!(assignment_of(&det_post(), assignment).is_err(), "{assignment}");
+        }
+    }
+
+    /// The values of rcl's `rcl_parse_arguments` and rclcpp's `parameter_map_from`.
+    #[test]
+    fn assignments_and_files_hold_in_the_order_of_rcl() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            RosSource::File(path)
+        };
+        let every = file("every.yaml", "/**:\n  ros__parameters:\n    a: 1\n");
+        let own = file("own.yaml", "/det_post:\n  ros__parameters:\n    a: 2\n");
+        let both = "/**:\n  ros__parameters:\n    b: 0\n/det_post:\n  ros__parameters:\n    a: 3\n";
+        let both = file("both.yaml", both);
+        let set = |text: &str| RosSource::Assignment(text.to_owned());
+        for (ros, expected) in [
+            (vec![every.clone(), set("a:=9")], 9),
+            // The file comes later, into the section of the assignment.
+            (vec![set("a:=9"), every.clone()], 1),
+            (vec![set("a:=9"), own.clone()], 2),
+            (vec![own.clone(), set("a:=9")], 9),
+            // The assignment is at the place of `/**`, ahead of the node's section.
+            (vec![both.clone(), set("a:=9")], 3),
+            (vec![both.clone(), set("det_post:a:=9")], 9),
+            (vec![set("det_post:a:=9"), set("a:=8")], 8),
+            (vec![set("a:=8"), set("det_post:a:=9"), set("a:=7")], 9),
+            (vec![every.clone(), set("other:a:=9")], 1),
+            (vec![every, own, set("a:=9")], 2),
+        ] {
+            let source = Source { ros, ..Source::default() };
+            let (node, arguments) = (det_post(), Arguments::default());
+            let mut problems = Problems::default();
+            let sections = Sections::new(&node, &arguments, false);
+            let found = read(sections, &source, &mut problems).unwrap();
+            assert_eq!(found["a"].node, Node::Integer(expected), "{source:?}");
+            let source = Source { overrides: vec!["a:=5".to_owned()], ..source };
+            let sections = Sections::new(&node, &arguments, false);
+            let found = read(sections, &source, &mut problems).unwrap();
+            assert_eq!(found["a"].node, Node::Integer(5), "{source:?}");
+            assert!(problems.is_empty());
         }
     }
 

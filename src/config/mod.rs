@@ -115,6 +115,16 @@ pub struct Config {
     migrated: Vec<(String, Node)>,
 }
 
+/// Parameters of `--ros-args`. As in rcl, an assignment is a section of a file, `/**` or the node that
+/// it names, so that order and names of sections decide which of two values holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RosSource {
+    /// `--params-file PATH`.
+    File(PathBuf),
+    /// `-p [NODE:]KEY:=VALUE`.
+    Assignment(String),
+}
+
 /// What a configuration is read from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Source {
@@ -122,7 +132,9 @@ pub struct Source {
     pub text: Option<String>,
     /// Parameter files; of two values the later holds.
     pub files: Vec<PathBuf>,
-    /// Assignments `KEY:=VALUE`, which hold over files.
+    /// What `--ros-args` gives, in the order of the command line, behind the files.
+    pub ros: Vec<RosSource>,
+    /// Assignments `KEY:=VALUE`, which hold over files and over what `--ros-args` gives.
     pub overrides: Vec<String>,
     /// Launch arguments `NAME:=VALUE`, for `$(var NAME)` in files.
     pub arguments: Vec<String>,
@@ -162,14 +174,14 @@ impl Config {
     /// As [`Config::load`]; also a substitution without a value, and files of a package
     /// that was not named.
     pub fn read(node: &NodeName, source: &Source) -> Result<Self> {
-        let Source { text, files, overrides, arguments, like } = source;
+        let Source { text, files, arguments, like, .. } = source;
         let mut problems = Problems::default();
         let arguments = arguments_of(arguments, &mut problems);
         let mut sections = Sections::new(node, &arguments, like.is_some());
         if let Some(text) = text {
             sections.add_file(text, &Origin::own("the text"), &mut problems);
         }
-        let given = files::read(sections, files, overrides, &mut problems)?;
+        let given = files::read(sections, source, &mut problems)?;
         let Some(package) = *like else {
             let has_channel = given.keys().any(|key| is_head(key));
             if let Some(found) = like::recognize(&given).filter(|_| !has_channel) {
@@ -214,7 +226,7 @@ impl Config {
             let mut problems = Problems::default();
             let arguments = arguments_of(&source.arguments, &mut problems);
             let sections = Sections::new(&node, &arguments, true);
-            let given = files::read(sections, &source.files, &source.overrides, &mut problems)?;
+            let given = files::read(sections, source, &mut problems)?;
             match like::recognize(&given) {
                 Some(found) if found.package().is_none() => {
                     problems.push("FILES", &found.refusal());

@@ -50,7 +50,7 @@ pub(super) struct Problems {
 impl Problems {
     /// Adds a problem of a key.
     pub(super) fn push(&mut self, key: &str, message: &str) {
-        let from = self.origins.get(key).map_or(String::new(), |from| format!("{from}: as "));
+        let from = self.origin_of(key).map_or(String::new(), |from| format!("{from}: as "));
         self.problems.push(format!("{from}{}: {message}", shorten(key)));
     }
 
@@ -88,6 +88,11 @@ impl Problems {
     /// Names the key of another node that the value of a key of ours comes from.
     pub(super) fn name_origin(&mut self, key: &str, from: &str) {
         self.origins.insert(key.to_owned(), from.to_owned());
+    }
+
+    /// The key of another node that the value of a key of ours comes from.
+    pub(super) fn origin_of(&self, key: &str) -> Option<&str> {
+        self.origins.get(key).map(String::as_str)
     }
 
     /// No problems yet, for a part of the same configuration.

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use super::declaration::{Change, Declaration, DefaultValue, plain};
+use super::declaration::{Change, Declaration, DefaultValue, UsersKey, plain};
 use super::files::{Entries, Entry};
 use super::paths::{Folders, PathUse, located};
 use super::problems::{Problems, is_misspelling, nearest, shorten};
@@ -370,6 +370,7 @@ impl<'a> Reader<'a> {
         if node.is_none() && (is_given || default == DefaultValue::Required) {
             self.unread.insert(key.to_owned());
         }
+        let users_key = UsersKey(self.problems.origin_of(&name).map(str::to_owned));
         self.declared.push(Declaration {
             name,
             parameter_type: kind.parameter_type,
@@ -382,6 +383,7 @@ impl<'a> Reader<'a> {
             value: node,
             path_use: kind.path_use,
             folders: Folders(folders),
+            users_key,
         });
         value.ok_or(kind.placeholder)
     }

@@ -243,10 +243,14 @@ impl DetectorInfo {
 /// # Errors
 /// `Config` when a file of the channel is missing, with the places where it was looked for;
 /// `Device` when the device is not usable or has not enough memory, `Model`
-/// when a network cannot be loaded or does not fit its head, `Argument` when
-/// the device has no implementation of what is configured.
+/// when a network cannot be loaded or does not fit its head, with the parameter that names it;
+/// `Argument` when the device has no implementation of what is configured.
 pub fn open(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn Detector>> {
     config.check_files()?;
+    open_networks(config, device).map_err(|error| config.name_network(error))
+}
+
+fn open_networks(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn Detector>> {
     // Without a network there is nothing to compute on a device.
     if let ChannelKind::Camera(camera) = &config.kind
         && camera.engine.kind == EngineKind::External

@@ -21,10 +21,8 @@ pub struct NodeClock {
 impl NodeClock {
     /// The system's clock, or a simulated one, set by [`NodeClock::set`].
     pub fn new(is_simulated: bool) -> Self {
-        if !is_simulated && SystemTime::now() < UNIX_EPOCH {
-            tracing::warn!(
-                "the clock of this machine is before 1970: ages of messages and stamps of diagnostics are wrong; set it"
-            );
+        if let Some(warning) = warning_of(SystemTime::now()).filter(|_| !is_simulated) {
+            tracing::warn!("{warning}");
         }
         let simulated_ns = AtomicI64::new(UNSET);
         let [num_jumps, num_jumps_reported] = [0, 0].map(AtomicU64::new);
@@ -67,6 +65,13 @@ impl NodeClock {
     }
 }
 
+/// What is wrong with a time of the system's clock.
+fn warning_of(now: SystemTime) -> Option<&'static str> {
+    (now < UNIX_EPOCH).then_some(
+        "the clock of this machine is before 1970: ages of messages and stamps of diagnostics are wrong; set it",
+    )
+}
+
 /// A time as a stamp, which is negative before 1970.
 fn stamp_of(time: SystemTime) -> Stamp {
     let nanos = |of: Duration| i64::try_from(of.as_nanos()).unwrap_or(i64::MAX);
@@ -85,6 +90,8 @@ mod tests {
         let second = Duration::from_secs(1);
         assert_eq!(stamp_of(UNIX_EPOCH + second), Stamp::from_nanos(1_000_000_000));
         assert_eq!(stamp_of(UNIX_EPOCH - second), Stamp::from_nanos(-1_000_000_000));
+        assert!(warning_of(UNIX_EPOCH - second).is_some_and(|text| text.contains("before 1970")));
+        assert_eq!(warning_of(UNIX_EPOCH), None);
     }
 
     #[test]

@@ -298,11 +298,11 @@ fn check_lists_the_steps_of_a_network() {
     }
     let shape = ["check", "--network", model.to_str().unwrap(), "--input-shape", "1,3,384,641"];
     let run = det_post(&shape);
-    run.expect_code(1);
+    run.expect_code(2);
     assert!(run.stderr.contains("cannot have the shape [1, 3, 384, 641]"), "{}", run.stderr);
     let encoder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/voxel_encoder.scn.onnx");
     let run = det_post(&["check", "--network", encoder.to_str().unwrap(), "--input-shape", "9,5"]);
-    run.expect_code(1);
+    run.expect_code(2);
     assert!(run.stderr.contains("SparseConvolution"), "{}", run.stderr);
 }
 
@@ -332,7 +332,7 @@ fn check_lists_an_encoder() {
     file.nodes[4].op = "Sigmoid";
     std::fs::write(&path, file.to_bytes()).unwrap();
     let run = det_post(&arguments);
-    run.expect_code(1);
+    run.expect_code(2);
     assert!(run.stderr.contains("encoder.scn.onnx"), "{}", run.stderr);
     assert!(run.stderr.contains("Sigmoid_4: unknown operator"), "{}", run.stderr);
 }

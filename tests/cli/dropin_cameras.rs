@@ -147,6 +147,30 @@ fn yolo_ros_loads_the_network_that_was_exported() {
     }
 }
 
+/// A key that would read another topic is refused, also in a section for many nodes.
+#[test]
+fn yolo_ros_refuses_keys_of_topics_that_have_no_effect() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("yolo.yaml");
+    for (key, value, is_refused) in [
+        ("sub_topic_name", "/front/image", true),
+        ("input_topic", "/front/image", true),
+        ("yolo.rgb_topic", "/front/image", true),
+        ("use_compressed", "true", true),
+        ("use_compressed", "false", false),
+        ("image_transport", "compressed", true),
+        ("image_transport", "raw", false),
+        ("topic_of_something_else", "/x", false),
+    ] {
+        let text = format!("/**:\n  ros__parameters:\n    model: n.onnx\n    {key}: {value}\n");
+        std::fs::write(&path, text).unwrap();
+        let run = det_post(&["check", "--like", "yolo_ros", path.to_str().unwrap()]);
+        run.expect_code(if is_refused { 2 } else { 0 });
+        assert!(!is_refused || run.stderr.contains(key), "{key}: {}", run.stderr);
+        assert!(!is_refused || run.stderr.contains("-r image_raw:=TOPIC"), "{}", run.stderr);
+    }
+}
+
 /// The file of the node in C++, with values of our own.
 const NEWER: &[&str] = &[
     "model_type:=auto",

@@ -333,6 +333,32 @@ fn topics_of_another_frame_belong_together_when_told() {
     }
 }
 
+/// Files that an editor saved: a mark of the byte order, blank lines, ends of lines of two bytes.
+#[test]
+fn blank_lines_and_a_mark_are_no_damage_and_a_missing_drive_names_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_truth(&folder.join("truth"));
+    write_lines(&folder.join("found.jsonl"), 0..3, ["lidar_0", "camera_0"]);
+    let lines = std::fs::read_to_string(folder.join("found.jsonl")).unwrap();
+    let edited = format!("\u{feff}{}\r\n  \r\n\n", lines.replace('\n', "\r\n\r\n"));
+    std::fs::write(folder.join("edited.jsonl"), edited).unwrap();
+    let path = |name: &str| folder.join(name).display().to_string();
+    let table = |name: &str| {
+        let run = det_post(&["eval", "--detections", &path(name), "--truth", &path("truth")]);
+        run.expect_code(0);
+        run.stdout
+    };
+    assert_eq!(table("edited.jsonl"), table("found.jsonl"));
+    let good = "{\"detections\": \"found.jsonl\", \"truth\": \"truth\"}\n";
+    let list = format!("{good}\n{{\"detections\": \"gone\", \"truth\": \"truth\"}}\n");
+    std::fs::write(folder.join("drives.jsonl"), list).unwrap();
+    let run = det_post(&["eval", "--drives", &path("drives.jsonl")]);
+    run.expect_code(1);
+    let place = format!("line 3 of {}", path("drives.jsonl"));
+    assert!(run.stderr.contains(&place) && run.stderr.contains("gone"), "{}", run.stderr);
+}
+
 #[test]
 fn what_cannot_be_compared_is_refused_in_words() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,8 +3,10 @@
 
 use std::path::Path;
 
+use crate::common::onnx::{Attr, Graph};
 use crate::common::replay::det_post;
 use crate::common::shared_data::shared_data;
+use det_post_types::ElementType;
 
 /// A folder with half a second of a simulated drive, `town`.
 fn town() -> tempfile::TempDir {
@@ -42,6 +44,7 @@ fn a_network_needs_no_parameter_file() {
     let found = ["head demo_camera", "found   camera: ", "frames per second", "wrote"];
     typed("replay TOWN --model models/camera.onnx --out FOLDER/out", 0, &found);
     typed("replay --model models/camera.onnx --topic /camera_0/image TOWN", 0, &found[..1]);
+    typed("replay --model models/camera.onnx --topic camera_0/image TOWN", 0, &found[..1]);
     typed(&format!("replay TOWN {CAMERA} -q"), 0, &["found   camera: "]);
     let topics = ["--topic /x is not in the recording", "topics of images: /camera_0/image"];
     typed("replay TOWN --model models/camera.onnx --topic /x", 2, &topics);
@@ -97,7 +100,66 @@ fn check_takes_any_file() {
     );
     typed("check no/such.onnx", 1, &["cannot read no/such.onnx"]);
     let once = "ERROR sparse_network: models/camera.onnx: no sparse convolution";
-    typed("check --encoder models/camera.onnx", 1, &[once]);
+    typed("check --encoder models/camera.onnx", 2, &[once]);
+    // What is called .onnx and is none, by itself and in a channel.
+    let lfs = "version https://git-lfs.github.com/spec/v1\noid sha256:00\n";
+    let network = std::fs::read("models/camera.onnx").unwrap();
+    for (name, bytes, found) in [
+        ("empty.onnx", &b""[..], "found an empty file"),
+        ("lfs.onnx", lfs.as_bytes(), "found a pointer of Git LFS"),
+        ("page.onnx", b"<!DOCTYPE html><html></html>", "found a web page"),
+        ("best.onnx", b"PK\x03\x04\x00\x00", "found a zip archive"),
+        ("text.onnx", b"hello", "found a file that starts with \"hello\""),
+        ("cut.onnx", &network[..network.len() / 2], "found a file that ends too early"),
+    ] {
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+        typed(&format!("check FOLDER/{name}"), 2, &[name, found, "expected an ONNX file"]);
+        let channel = format!("-p camera.input:=/x -p camera.model_path:=FOLDER/{name}");
+        let named = ["camera.model_path: ", found];
+        typed(&format!("check {channel} -p camera.head:=yolox"), 2, &named);
+    }
+}
+
+/// A network of images of 64x64 with constant outputs; `open`: without the shape of the output.
+fn network(path: &Path, inputs: &[(&str, i64)], output: [i64; 3], open: bool) {
+    let num = output.iter().product::<i64>() as usize;
+    let mut graph = Graph::new("misfit", "constant outputs");
+    for (name, channels) in inputs {
+        graph = graph.input(name, ElementType::F32, &[1, *channels, 64, 64]);
+    }
+    let declared = if open { [-1; 3] } else { output };
+    graph
+        .constant("k", &output, &vec![0.0; num])
+        .node("ReduceMean", &[inputs[0].0], &["m"], &[("keepdims", Attr::Int(0))])
+        .op("Mul", &["m", "k"], "output")
+        .output("output", ElementType::F32, &declared)
+        .save(path)
+        .unwrap();
+}
+
+/// What does not fit is found when the network is loaded, and named by the key of the user.
+#[test]
+fn misfits_of_tensors_name_the_channel_and_the_key() {
+    let folder = town();
+    let typed = |line: &str, words: &[&str]| typed(folder.path(), line, 2, words);
+    let path = |name: &str| folder.path().join(name);
+    network(&path("four.onnx"), &[("images", 4)], [1, 84, 85], false);
+    network(&path("two.onnx"), &[("images", 3), ("size", 3)], [1, 84, 85], false);
+    network(&path("open.onnx"), &[("images", 3)], [1, 85, 85], true);
+    let camera = "replay TOWN --device cpu -p camera.input:=/camera_0/image -p camera.head:=yolox";
+    for (name, found) in [
+        ("four.onnx", "images f32 [1, 4, 64, 64]"),
+        ("two.onnx", "more inputs"),
+        ("open.onnx", "output f32 [1, 85, 85]"),
+    ] {
+        let line = format!("{camera} -p camera.model_path:=FOLDER/{name}");
+        typed(&line, &["ERROR", "camera.model_path: ", found]);
+        typed(&format!("{line} -p camera.isolate:=true"), &["camera.model_path: ", found]);
+    }
+    network(&path("theirs.onnx"), &[("images", 4)], [1, 84, 84], false);
+    let like = "replay TOWN --device cpu --like yolo_ros -p image_topic:=/camera_0/image";
+    let theirs = ["model: as camera.model_path: ", "images f32 [1, 4, 64, 64]"];
+    typed(&format!("{like} -p model:=FOLDER/theirs.onnx"), &theirs);
 }
 
 #[test]

@@ -200,6 +200,58 @@ fn a_replay_beside_its_recording_leaves_the_recording_alone() {
     assert!(tree(out) == before, "{:?}", names(out));
 }
 
+/// Capacities beyond a limit of the address space are refused by name; nothing is allocated, which would
+/// abort the process.
+#[test]
+fn capacities_beyond_a_limit_of_the_address_space_are_refused() {
+    let script = "ulimit -v \"$1\"; shift; exec \"$@\"";
+    let drive = text(&fixture().drive);
+    let capacity = "lidar.point_capacity:=16777216";
+    let config = "config/demo.param.yaml";
+    let commands: [&[&str]; 2] = [
+        &["check", config, "-p", capacity],
+        &["replay", drive, "-c", config, "-p", capacity, "--device", "cpu"],
+    ];
+    for arguments in commands {
+        for kibibytes in ["700000", "1000000", "1300000"] {
+            let mut bash = Command::new("bash");
+            bash.args(["-c", script, "bash", kibibytes, env!("CARGO_BIN_EXE_det_post")]);
+            let output = bash.args(arguments).output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let place = format!("{} with {kibibytes} KiB: {stderr}", arguments[0]);
+            assert_eq!(output.status.code(), Some(2), "{place}");
+            assert!(stderr.contains("lidar.point_capacity: found 16777216"), "{place}");
+            assert!(!stderr.contains("panicked") && !stderr.contains("allocation"), "{place}");
+        }
+    }
+}
+
+/// The folder is looked at before networks are loaded, which may take minutes.
+#[test]
+fn a_foreign_file_is_named_before_networks_are_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("detections.jsonl"), "mine").unwrap();
+    let network = folder.path().join("broken.onnx");
+    fs::write(&network, "no network").unwrap();
+    let channel = [
+        "-p",
+        "camera.input:=/x",
+        "-p",
+        "camera.head:=yolox",
+        "--out",
+        text(&out),
+        "--device",
+        "cpu",
+    ];
+    let model = format!("camera.model_path:={}", network.display());
+    let bag = text(&fixture().drive).to_owned();
+    let run = det_post(&[&["replay", &bag, "-p", &model][..], &channel].concat());
+    expect_refusal(&run, &["detections.jsonl was not written by det_post"]);
+    assert_eq!(names(&out), ["detections.jsonl"]);
+}
+
 #[test]
 fn a_simulation_replaces_simulations_alone() {
     let folder = tempfile::tempdir().unwrap();

@@ -195,6 +195,31 @@ fn a_process_that_is_killed_costs_one_frame() {
     assert!(!PathBuf::from(format!("/proc/{last}")).exists(), "the process is left");
 }
 
+/// The watchdog of frames: a process that is stopped does not end, and does not respond.
+#[test]
+fn a_process_that_is_stopped_costs_one_frame_and_is_replaced() {
+    let sample = sample();
+    let mut channel = supervised(camera(sample.path()));
+    let pixels = drive::image(1);
+    let stopped = process_id(&channel);
+    let (proxy, failures) = channel.ready().unwrap();
+    assert!(!failures.note(in_image(proxy, &image(&pixels))).unwrap().detections.is_empty());
+    let stop = Command::new("kill").args(["-STOP", &stopped.to_string()]).status().unwrap();
+    assert!(stop.success());
+    let start = Instant::now();
+    let (proxy, failures) = channel.ready().unwrap();
+    let error = failures.note(in_image(proxy, &image(&pixels))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Device, "{error}");
+    assert!(error.message().contains("did not respond and was killed"), "{error}");
+    let limits = Duration::from_secs(29)..Duration::from_secs(60);
+    assert!(limits.contains(&start.elapsed()), "{:?}", start.elapsed());
+    assert!(!PathBuf::from(format!("/proc/{stopped}")).exists(), "the process is left");
+    let (proxy, failures) = channel.ready().unwrap();
+    assert!(!failures.note(in_image(proxy, &image(&pixels))).unwrap().detections.is_empty());
+    assert_ne!(process_id(&channel), stopped);
+    assert_eq!((channel.health(), channel.num_failures()), (Health::Good, 1));
+}
+
 #[test]
 fn parameters_hold_that_are_set_after_the_process_was_killed() {
     let sample = sample();

@@ -129,6 +129,22 @@ fn without_autostart_it_waits_and_ends_all_the_same() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
+/// An idle node that is asked to stop has nothing to warn of.
+#[cfg(feature = "dds")]
+#[test]
+fn the_end_of_an_idle_node_is_no_warning() {
+    let domain = Domain::reserve();
+    let mut child = spawn(&domain, &["--ros-args", "-p", "autostart:=false"]);
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("waiting for change_state")));
+    signal(&child, "-TERM");
+    let rest: Vec<String> = lines.collect();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(rest.iter().any(|line| line.contains("INFO stopping: ")), "{rest:?}");
+    let is_noise = |line: &&String| line.contains("WARN") || line.contains("ERROR");
+    assert_eq!(rest.iter().find(is_noise), None);
+}
+
 /// The form of log lines that every ROS node takes, with the name of its logger.
 #[test]
 fn lines_have_the_form_that_the_environment_asks_for() {

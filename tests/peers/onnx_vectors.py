@@ -96,6 +96,24 @@ def with_constants(model: onnx.ModelProto, values: list[np.ndarray]) -> onnx.Mod
     return changed
 
 
+def nearest_cases() -> list[tuple]:
+    """Resize by the nearest value: sizes and scales at which a reciprocal of the scale takes other values."""
+    cases = []
+    for coordinates in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"):
+        for nearest in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
+            modes = {"mode": "nearest", "coordinate_transformation_mode": coordinates, "nearest_mode": nearest}
+            for height, width in ((13, 14), (19, 28), (23, 30), (26, 17), (32, 3)):
+                sizes = {"k": np.array([1, 3, height, width])}
+                name = f"nearest_{coordinates}_{nearest}_{height}x{width}"
+                cases.append((name, "equal", [helper.make_node("Resize", ["x", "", "", "k"], ["y"], **modes)], sizes, 13))
+            if coordinates != "align_corners":
+                for scale in (0.7, 1.7, 7):
+                    scales = {"k": np.array([1, 1, scale, scale], np.float32)}
+                    name = f"nearest_{coordinates}_{nearest}_by_{scale}"
+                    cases.append((name, "equal", [helper.make_node("Resize", ["x", "", "k"], ["y"], **modes)], scales, 13))
+    return cases
+
+
 def more() -> list[tuple]:
     """Name, what is expected, network and its input."""
     node, rng = helper.make_node, np.random.default_rng(1)
@@ -136,6 +154,12 @@ def more() -> list[tuple]:
         ("pytorch_half_pixel", "equal", [node("Resize", ["x", "", "k"], ["y"], mode="linear", coordinate_transformation_mode="pytorch_half_pixel")], {"k": np.array([1, 1, 2, 1.5], np.float32)}, 13),
         ("pytorch_half_pixel_sizes", "equal", [node("Resize", ["x", "", "", "k"], ["y"], mode="nearest", coordinate_transformation_mode="pytorch_half_pixel")], {"k": np.array([1, 3, 5, 20])}, 13),
         ("pytorch_half_pixel_of_1", "refused", [node("Resize", ["x", "", "", "k"], ["y"], mode="linear", coordinate_transformation_mode="pytorch_half_pixel")], {"k": np.array([1, 3, 1, 1])}, 13),
+        ("upsample_9", "equal", [node("Upsample", ["x", "k"], ["y"])], {"k": np.array([1, 1, 1.3, 2.9], np.float32)}, 9),
+        ("nearest_of_open_size", "refused", [node("NonZero", ["x"], ["n"]), node("Cast", ["n"], ["f"], to=1), node("Resize", ["f", "", "k"], ["y"], nearest_mode="ceil")], {"k": np.array([1, 7], np.float32)}, 13),
+        ("nearest_of_open_size_doubled", "equal", [node("NonZero", ["x"], ["n"]), node("Cast", ["n"], ["f"], to=1), node("Resize", ["f", "", "k"], ["y"], nearest_mode="floor")], {"k": np.array([1, 2], np.float32)}, 13),
+        ("nearest_same_size", "equal", [node("Resize", ["x", "", "k"], ["y"], mode="nearest", nearest_mode="ceil")], {"k": np.array([1, 1, 1.1, 1.1], np.float32)}, 13),
+        ("linear_same_size", "refused", [node("Resize", ["x", "", "k"], ["y"], mode="linear")], {"k": np.array([1, 1, 1.1, 1.1], np.float32)}, 13),
+        *nearest_cases(),
         ("mean_noop", "refused", [node("ReduceMean", ["x", "none"], ["y"], noop_with_empty_axes=1)], {"none": np.array([], np.int64)}, 18),
         ("reflected_channels", "refused", [node("Pad", ["x", "k"], ["y"], mode="reflect")], {"k": np.array([0, 1, 0, 0, 0, 1, 0, 0])}, 13),
         ("long_integer", "refused", [node("Shape", ["x"], ["s"]), node("Mul", ["s", "k"], ["y"])], {"k": np.int64(2**40)}, 13),

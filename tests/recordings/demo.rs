@@ -175,7 +175,7 @@ fn a_demo_without_networks_says_where_it_looked() {
     let [models, out] =
         ["models", "out"].map(|name| folder.path().join(name).display().to_string());
     let run = det_post(&["demo", "--models", &models, "--out", &out]);
-    run.expect_code(1);
+    run.expect_code(2);
     assert!(run.stderr.contains("looked into") && run.stderr.contains(&models), "{}", run.stderr);
 }
 

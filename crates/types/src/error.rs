@@ -120,6 +120,15 @@ impl Error {
         self
     }
 
+    /// The same error with the place where it occurred ahead of its message, such as a channel's
+    /// parameter.
+    #[must_use]
+    pub fn within(mut self, place: &str) -> Self {
+        let message = format!("{place}: {}", self.0.message);
+        self.0.message = shown(message, line_breaks(self.0.kind));
+        self
+    }
+
     /// What a program can react to.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -182,6 +191,15 @@ mod tests {
         assert_eq!(error.to_string(), "bag: cannot map drive.mcap: disk gone");
         assert_eq!(error.kind().reason(), "io");
         assert!(std::error::Error::source(&error).is_some());
+    }
+
+    #[test]
+    fn a_place_is_ahead_of_the_message() {
+        let cause = std::io::Error::other("disk gone");
+        let error = Error::new(ErrorKind::Model, "rten", "no output").with_source(cause);
+        let error = error.within("cam.model_path");
+        assert_eq!(error.to_string(), "rten: cam.model_path: no output: disk gone");
+        assert_eq!(error.kind(), ErrorKind::Model);
     }
 
     #[test]

@@ -7,13 +7,14 @@ use det_post_ops::device::cuda::{
     DeviceBuffer, DeviceTensor, DeviceValues, In, Out, Plain, Stream,
 };
 use det_post_types::DeviceBytes;
+use dlpark::python::DlpackStream;
 use dlpark::{DlpackElement, DlpackFlags};
 use half::f16;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::memory::Consumer;
-use super::{Imported, gpu_of_request, request};
+use super::{Imported, gpu_of_request, import, request};
 use crate::error::raised;
 
 /// An array on a GPU that a caller passes, borrowed for the call, as [`Input`].
@@ -55,7 +56,8 @@ impl GpuInput {
         let expected = stream.device().ordinal();
         match gpu_of_request(name, &request)? {
             Some(gpu) if gpu as usize == expected => {
-                Imported::new(name, request.import(Some(&Consumer(stream)), Some(false))?).map(Self)
+                let consumer = (&Consumer(stream) as &dyn DlpackStream, stream.handle().addr());
+                Imported::new(name, import(request, array, Some(consumer))?).map(Self)
             }
             found => {
                 let found = found.map_or("the CPU".into(), |gpu| format!("cuda:{gpu}"));

@@ -8,7 +8,7 @@ use half::f16;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::{Imported, gpu_of_request, request};
+use super::{Imported, gpu_of_request, import, request};
 
 /// An array on the CPU that a caller passes, borrowed for the call.
 ///
@@ -28,7 +28,7 @@ impl Input {
             let message = format!("{name} is on cuda:{gpu}; an array on the CPU is required here");
             return Err(PyValueError::new_err(message));
         }
-        Imported::new(name, request.import(None, None)?).map(Self)
+        Imported::new(name, import(request, array, None)?).map(Self)
     }
 
     /// The sizes of the dimensions.

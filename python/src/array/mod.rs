@@ -14,9 +14,10 @@ use std::fmt::Display;
 
 use dlpark::DlpackElement;
 use dlpark::ffi::{DLDataType, DLDevice, DLDeviceType};
-use dlpark::python::{ImportRequest, ImportedDlpack};
+use dlpark::python::{DlpackStream, ImportRequest, ImportedDlpack};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 pub use self::floats::{FloatType, GpuFloats};
 pub use self::gpu::{GpuInput, GpuScope};
@@ -48,6 +49,29 @@ fn request<'py>(name: &str, array: &Bound<'py, PyAny>) -> PyResult<ImportRequest
         return Err(PyTypeError::new_err(message));
     }
     ImportRequest::new(array.as_borrowed())
+}
+
+/// Completes an import. As the array API has it, a library whose `__dlpack__` does not know
+/// `max_version`, such as torch before 2.5, is asked again without, for a capsule of the first form. `stream` is the
+/// stream of later work, also as the number that libraries take.
+fn import(
+    request: ImportRequest<'_>,
+    array: &Bound<'_, PyAny>,
+    stream: Option<(&dyn DlpackStream, usize)>,
+) -> PyResult<ImportedDlpack> {
+    let py = array.py();
+    let copy = stream.map(|_| false);
+    let error = match request.import(stream.map(|(consumer, _)| consumer), copy) {
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => error,
+        imported => return imported,
+    };
+    let options = PyDict::new(py);
+    if let Some((_, number)) = stream {
+        options.set_item(pyo3::intern!(py, "stream"), number)?;
+    }
+    let capsule = array.call_method(pyo3::intern!(py, "__dlpack__"), (), Some(&options));
+    let capsule = capsule.map_err(|_| error)?;
+    ImportRequest::new(capsule.as_borrowed())?.import(None, None)
 }
 
 fn gpu_of_request(name: &str, request: &ImportRequest<'_>) -> PyResult<Option<u32>> {

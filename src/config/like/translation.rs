@@ -174,6 +174,11 @@ impl<'a> Translation<'a> {
         }
     }
 
+    /// The names of parameters that are not taken yet.
+    pub(super) fn left(&self) -> Vec<String> {
+        self.given.keys().cloned().collect()
+    }
+
     /// Notes the parameters of a table with a prefix that are left, which have no effect.
     pub(super) fn ignore_table(&mut self, prefix: &str, keys: &[&Key]) {
         for key in keys.iter().filter(|key| !prefix.is_empty() && key.effect != Effect::Used) {

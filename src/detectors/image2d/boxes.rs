@@ -1,6 +1,6 @@
 //! The kinds of boxes that heads decode, and the operations on them.
 
-use det_post_ops::decode::gather::{gather_2d, gather_rotated, sources_2d};
+use det_post_ops::decode::gather::{GatherCounts, gather_2d, gather_rotated, sources_2d};
 use det_post_ops::decode::yolo::{decode_yolo, decode_yolo_rotated};
 use det_post_ops::nms::{Workspace, suppress_2d, suppress_rotated};
 use det_post_types::{
@@ -15,7 +15,7 @@ type Decode<B> =
 type Suppress<B> = fn(&[Candidate<B>], &Nms2d, &mut Workspace, &mut Vec<Kept>) -> Result<()>;
 /// The signature of [`gather_2d`].
 type Gather<B> =
-    fn(&[Candidate<B>], &[Kept], &Affine2, Size, usize, &mut Vec<Detection2d<B>>) -> usize;
+    fn(&[Candidate<B>], &[Kept], &Affine2, Size, usize, &mut Vec<Detection2d<B>>) -> GatherCounts;
 /// The signature of [`sources_2d`].
 type Sources<B> = fn(&[Candidate<B>], &[Kept], &Affine2, Size, usize, &mut Vec<u32>);
 

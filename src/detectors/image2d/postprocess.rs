@@ -10,7 +10,7 @@ use det_post_infer::Outputs;
 use det_post_ops::decode::select::select;
 use det_post_ops::nms;
 use det_post_types::{
-    Candidates, Count, Detection2d, Detections, FrameReport, Kept, Letterbox, Nms2d, Result, Stage,
+    Candidates, Detection2d, Detections, FrameReport, Kept, Letterbox, Nms2d, Result, Stage,
 };
 
 /// The timed stages, in order.
@@ -76,14 +76,14 @@ impl<B: ImageBoxes> Postprocess<B> {
         let Self { candidates, keep, max_detections: limit, detections, masks, .. } = self;
         let (candidates, source) = (candidates.as_slice(), placed.source);
         let back = placed.source_from_network();
-        let num_over_limit = B::GATHER(candidates, keep, &back, source, *limit, detections);
+        let dropped = B::GATHER(candidates, keep, &back, source, *limit, detections);
         if let Some(masks) = masks {
             B::SOURCES(candidates, keep, &back, source, *limit, &mut masks.sources);
             masks.run(outputs, head, placed, B::aligned(detections), report)?;
         }
         report.add_duration(Stage::Gather, start.elapsed());
         cut.add_to(report);
-        report.add_count(Count::DetectionsOverLimit, num_over_limit);
+        dropped.add_to(report);
         Ok(())
     }
 

@@ -416,6 +416,29 @@ fn an_unpacked_file_is_read_in_place_of_the_compressed_one() {
 }
 
 #[test]
+fn an_unpacked_file_is_read_whatever_the_metadata_says_of_its_compression() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let wanted = messages(6);
+    let parts = [mcap_file(Layout::PLAIN, &wanted[..3]), mcap_file(Layout::PLAIN, &wanted[3..])];
+    let listed = ["drive_0.mcap.zstd", "drive_1.mcap.zstd"];
+    for mode in ["FILE", "file", "MESSAGE", "message", ""] {
+        for (name, bytes) in listed.iter().zip(&parts) {
+            std::fs::write(at(name.trim_end_matches(".zstd")), bytes).unwrap();
+        }
+        let extra = format!("  compression_format: zstd\n  compression_mode: {mode}\n");
+        std::fs::write(at("metadata.yaml"), page(&listed, &extra)).unwrap();
+        let (found, errors) = read(directory.path());
+        assert_eq!((found.len(), errors.len()), (6, 0), "{mode}");
+        // The second file is gone, too.
+        std::fs::remove_file(at("drive_1.mcap")).unwrap();
+        let (found, errors) = read(directory.path());
+        assert_eq!((found.len(), errors.len()), (3, 1), "{mode}");
+        assert!(errors[0].1.message().contains("drive_1.mcap.zstd is missing"), "{}", errors[0].1);
+    }
+}
+
+#[test]
 fn a_cut_database_gives_the_rows_that_are_there() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("drive.db3");

@@ -15,6 +15,9 @@ use det_post_types::{
     RotatedBox2d, Stamp, input_file,
 };
 
+/// U+FEFF at the start of a text of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// The longest line that is read: a frame of 65536 detections has half of that.
 const MAX_LINE_BYTES: usize = 32 << 20;
 
@@ -106,6 +109,13 @@ fn read_lines(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Result<D
         if text.len() > MAX_LINE_BYTES {
             let message = format!("{} has more than {MAX_LINE_BYTES} bytes", place());
             return Err(Error::new(ErrorKind::Message, "eval", message));
+        }
+        // Editors of other systems write a mark of the byte order and empty lines.
+        if number == 1 && text.starts_with(BYTE_ORDER_MARK) {
+            text.drain(..BYTE_ORDER_MARK.len());
+        }
+        if text.trim_ascii().is_empty() {
+            continue;
         }
         let line: Line = match serde_json::from_slice(&text) {
             Ok(line) => line,

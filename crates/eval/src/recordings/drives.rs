@@ -11,12 +11,15 @@ use det_post_types::{Error, ErrorKind, Result, input_file};
 const MAX_BYTES: u64 = 64 << 20;
 
 /// The two sides of a drive. Other fields of a line are ignored.
-#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Drive {
     /// `detections.jsonl`, a folder that holds it, or a recording of detections.
     pub detections: PathBuf,
     /// A recording with truth.
     pub truth: PathBuf,
+    /// Where the drive is listed, `line 3 of drives.jsonl`; empty for one that no list names.
+    #[serde(skip)]
+    pub listed: String,
 }
 
 /// Reads a list of drives. Relative paths start at the folder of the list; empty lines are
@@ -37,14 +40,14 @@ pub fn read_drives(path: &Path) -> Result<Vec<Drive>> {
         return Err(wrong(format!("{shown} has more than {MAX_BYTES} bytes")));
     }
     let folder = path.parent().unwrap_or(Path::new(""));
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut drives = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let Drive { detections, truth } = serde_json::from_str(line).map_err(|e| {
-            let message = format!("line {} of {shown} names no drive", index + 1);
-            wrong(message).with_source(e)
-        })?;
+        let listed = format!("line {} of {shown}", index + 1);
+        let Drive { detections, truth, .. } = serde_json::from_str(line)
+            .map_err(|e| wrong(format!("{listed} names no drive")).with_source(e))?;
         let (detections, truth) = (folder.join(detections), folder.join(truth));
-        drives.push(Drive { detections, truth });
+        drives.push(Drive { detections, truth, listed });
     }
     if drives.is_empty() {
         return Err(wrong(format!("{shown} names no drive")));
@@ -65,14 +68,15 @@ mod tests {
             read_drives(&list)
         };
         let drives = read(
-            "{\"detections\": \"out/a\", \"truth\": \"/data/a\", \"unit\": 3}\n\n\
+            "\u{feff}{\"detections\": \"out/a\", \"truth\": \"/data/a\", \"unit\": 3}\n\n\
              {\"truth\": \"b\", \"detections\": \"b.jsonl\"}",
         );
-        let drive = |detections: &str, truth: &str| Drive {
+        let drive = |detections: &str, truth: &str, line| Drive {
             detections: folder.path().join(detections),
             truth: folder.path().join(truth),
+            listed: format!("line {line} of {}", list.display()),
         };
-        assert_eq!(drives.unwrap(), [drive("out/a", "/data/a"), drive("b.jsonl", "b")]);
+        assert_eq!(drives.unwrap(), [drive("out/a", "/data/a", 1), drive("b.jsonl", "b", 3)]);
         for (text, part) in [
             ("", "names no drive"),
             ("{\"detections\": \"a\", \"truth\": \"b\"}\n{\"truth\": \"b\"}", "line 2 of"),

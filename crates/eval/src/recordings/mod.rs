@@ -27,7 +27,7 @@ use self::figures::SensorFigures;
 use self::file_names::file_names;
 pub use self::filters::Filters;
 pub use self::pair::{TopicPair, parse_pair};
-use self::pair::{Topics, describe, pair};
+use self::pair::{Topics, describe, is_called, pair};
 use self::run::Run;
 pub use self::streams::{Classes, Stream};
 use self::truth::Truth;
@@ -157,7 +157,7 @@ impl Sides {
 /// Refuses a pair whose topics are in no drive, or of different sensors.
 fn check_pairs(pairs: &[TopicPair], drives: &[Sides]) -> Result<()> {
     fn has<T>(streams: &[Stream<T>], topic: &str) -> bool {
-        streams.iter().any(|stream| stream.topic == topic)
+        streams.iter().any(|stream| is_called(&stream.topic, topic))
     }
     for pair in pairs {
         let has_pair = |Sides { detections, truth, .. }: &Sides| {

@@ -111,11 +111,17 @@ fn partner<'a, T, D>(
     truth: &'a [Stream<T>],
     wanted: &[TopicPair],
 ) -> Option<&'a Stream<T>> {
-    let named = wanted.iter().find(|pair| pair.detections == found.topic);
+    let named = wanted.iter().find(|pair| is_called(&found.topic, &pair.detections));
     truth.iter().find(|stream| match named {
-        Some(pair) => stream.topic == pair.truth,
+        Some(pair) => is_called(&stream.topic, &pair.truth),
         None => stream.frame_id == found.frame_id,
     })
+}
+
+/// Whether a topic has a name, with or without its leading slash: recordings of other tools have names
+/// without, which are read with it.
+pub(super) fn is_called(topic: &str, name: &str) -> bool {
+    topic == name || topic.strip_prefix('/') == Some(name)
 }
 
 /// Topics with their frames of reference.
@@ -221,5 +227,23 @@ fn span<'a>(stamps: impl DoubleEndedIterator<Item = &'a Stamp> + Clone) -> Strin
     match (stamps.clone().next(), stamps.clone().next_back()) {
         (Some(first), Some(last)) => format!("{} frames, {first} to {last}", stamps.count()),
         _ => "no frames".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_may_lack_their_slash() {
+        for (topic, name, expected) in [
+            ("/lidar/truth", "/lidar/truth", true),
+            ("/lidar/truth", "lidar/truth", true),
+            ("lidar", "lidar", true),
+            ("lidar", "/lidar", false),
+            ("//lidar", "lidar", false),
+        ] {
+            assert_eq!(is_called(topic, name), expected, "{topic} {name}");
+        }
     }
 }

@@ -116,6 +116,9 @@ impl<'s, 'a> Scope<'s, 'a> {
                 match value {
                     _ if node.operator != "Constant" => None,
                     AttributeValue::Tensor(tensor) => Some(Constant::Tensor(tensor)),
+                    AttributeValue::Floats(values) => {
+                        Some(Constant::Floats(values.clone(), vec![values.len() as i64]))
+                    }
                     AttributeValue::Int(value) => Some(Constant::Integers(vec![*value], vec![])),
                     AttributeValue::Ints(values) => {
                         Some(Constant::Integers(values.clone(), vec![values.len() as i64]))
@@ -190,13 +193,15 @@ pub(super) enum Constant<'s, 'a> {
     Tensor(&'s Tensor<'a>),
     /// Values and dimensions.
     Integers(Vec<i64>, Vec<i64>),
+    /// Values and dimensions.
+    Floats(Vec<f32>, Vec<i64>),
 }
 
 impl Constant<'_, '_> {
     pub(super) fn dims(&self) -> &[i64] {
         match self {
             Self::Tensor(tensor) => &tensor.dims,
-            Self::Integers(_, dims) => dims,
+            Self::Integers(_, dims) | Self::Floats(_, dims) => dims,
         }
     }
 
@@ -204,6 +209,7 @@ impl Constant<'_, '_> {
     pub(super) fn integers(&self) -> Option<Vec<i64>> {
         match self {
             Self::Integers(values, _) => Some(values.clone()),
+            Self::Floats(..) => None,
             Self::Tensor(tensor) => {
                 let mut values = Vec::new();
                 tensor.each_integer(|value| values.push(value)).ok()?;
@@ -214,7 +220,11 @@ impl Constant<'_, '_> {
 
     /// The values of f32; `None` for other types and for values in another file.
     pub(super) fn floats(&self) -> Option<Vec<f32>> {
-        let Self::Tensor(tensor) = self else { return None };
+        let tensor = match self {
+            Self::Floats(values, _) => return Some(values.clone()),
+            Self::Tensor(tensor) => tensor,
+            Self::Integers(..) => return None,
+        };
         let mut values = Vec::new();
         tensor.each_float(|value| values.push(value)).ok()?;
         (values.len() as i64 == tensor.dims.iter().product::<i64>()).then_some(values)

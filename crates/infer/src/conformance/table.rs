@@ -195,7 +195,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     row("Transpose", 1, &["fibu"], &[SAME]),
     row("Trilu", 14, &["fib", "i"], &[SAME]),
     ruled("Unsqueeze", 1, &["fibu", "i"], &[SAME], rules::AXES),
-    row("Upsample", 7, &["f"], &[SAME]),
+    ruled("Upsample", 7, &["f"], &[SAME], rules::UPSAMPLE),
     row("Where", 9, &["b", "fib"], &[Gives::Input(1)]),
     row("Xor", 1, &["b"], &[BOOL]),
 ];

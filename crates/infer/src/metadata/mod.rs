@@ -40,9 +40,19 @@ impl Metadata {
     /// The metadata of an ONNX file. A file that is missing or cannot be read says nothing here: its
     /// engine refuses it by name.
     pub fn of_file(path: &Path) -> Self {
-        let onnx::Entries { texts, inputs, outputs } =
-            onnx::metadata_entries(path).unwrap_or_default();
-        Self { inputs, outputs, ..Self::of_entries(&texts) }
+        Self::read(path).unwrap_or_default()
+    }
+
+    /// As [`Metadata::of_file`], with the reason why the file cannot be read.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or is no ONNX file as far as it is read.
+    pub fn read(path: &Path) -> std::io::Result<Self> {
+        let onnx::Entries { texts, inputs, outputs, has_graph } = onnx::metadata_entries(path)?;
+        if !has_graph {
+            return Err(std::io::ErrorKind::InvalidData.into());
+        }
+        Ok(Self { inputs, outputs, ..Self::of_entries(&texts) })
     }
 
     fn of_entries(entries: &[(String, String)]) -> Self {

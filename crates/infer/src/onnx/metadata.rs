@@ -33,6 +33,8 @@ pub(crate) struct Entries {
     pub(crate) inputs: Vec<TensorSpec>,
     /// The outputs, likewise.
     pub(crate) outputs: Vec<TensorSpec>,
+    /// Whether there is a graph.
+    pub(crate) has_graph: bool,
 }
 
 /// Reads metadata, inputs and outputs of a file, of which the rest is passed.
@@ -40,9 +42,11 @@ pub(crate) struct Entries {
 /// # Errors
 /// When the file cannot be read, or is not of the wire format as far as it is read.
 pub(crate) fn entries(path: &Path) -> Result<Entries> {
-    let mut reader = BufReader::new(input_file::open(path)?);
+    let file = input_file::open(path)?;
+    let num_bytes = file.metadata()?.len();
+    let mut reader = BufReader::new(file);
     let mut entries = Entries::default();
-    // Where the graph ends, while its fields are read.
+    // Where the graph ends, while its fields are read; 0: no graph was read.
     let mut graph_end = 0;
     for _ in 0..MAX_FIELDS {
         let is_graph = reader.stream_position()? < graph_end;
@@ -57,6 +61,9 @@ pub(crate) fn entries(path: &Path) -> Result<Entries> {
             5 => 4,
             _ => return Err(ErrorKind::InvalidData.into()),
         };
+        if len > num_bytes.saturating_sub(reader.stream_position()?) {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
         match key {
             GRAPH if !is_graph && i64::try_from(len).is_ok() => {
                 graph_end = reader.stream_position()?.saturating_add(len);
@@ -81,6 +88,7 @@ pub(crate) fn entries(path: &Path) -> Result<Entries> {
             _ => reader.seek_relative(i64::try_from(len).map_err(Error::other)?)?,
         }
     }
+    entries.has_graph = graph_end > 0;
     Ok(entries)
 }
 
@@ -175,6 +183,7 @@ mod tests {
         assert_eq!(found.inputs, [spec("images", Some(image))]);
         assert_eq!(found.outputs, [spec("a", Some(shape)), spec("b", None), spec("c", None)]);
         assert_eq!(found.texts, [("task".to_owned(), "obb".to_owned())]);
+        assert!(found.has_graph);
         for end in 0..bytes.len() {
             std::fs::write(file.path(), &bytes[..end]).unwrap();
             assert!(entries(file.path()).map_or(0, |found| found.texts.len()) == 0, "{end}");

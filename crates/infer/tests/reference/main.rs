@@ -10,6 +10,7 @@
 mod dense;
 mod engines;
 mod fp16;
+mod nans;
 mod onnx_vectors;
 mod sparse;
 mod views;

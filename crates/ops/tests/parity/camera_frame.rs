@@ -52,7 +52,13 @@ fn reference(
     let over = gather_2d(candidates.as_slice(), &keep, &back, SOURCE, MAX_DETECTIONS, &mut out);
     (
         out,
-        [candidates.as_slice().len(), cut.num_over_capacity, cut.num_over_top_k, keep.len(), over],
+        [
+            candidates.as_slice().len(),
+            cut.num_over_capacity,
+            cut.num_over_top_k,
+            keep.len(),
+            over.num_over_limit,
+        ],
     )
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use det_post_ops::decode::gather::{gather_2d, sources_2d};
+use det_post_ops::decode::gather::{GatherCounts, gather_2d, sources_2d};
 use det_post_ops::decode::mask::{self, Coefficients, MaskInputs, MaskMapping, mask};
 use det_post_ops::decode::select::select;
 use det_post_ops::decode::yolo::decode_yolo;
@@ -200,7 +200,8 @@ fn detections_and_their_masks_equal_the_reference() {
         let source = case.size("source_size");
         let (mut found, mut sources) = (Vec::new(), Vec::new());
         let candidates = candidates.as_slice();
-        assert_eq!(gather_2d(candidates, &keep, &back, source, 300, &mut found), 0);
+        let dropped = gather_2d(candidates, &keep, &back, source, 300, &mut found);
+        assert_eq!(dropped, GatherCounts::default());
         sources_2d(candidates, &keep, &back, source, 300, &mut sources);
         // Gathering leaves out boxes without area inside of the image.
         let has_area = |object: &&Value| {

@@ -64,9 +64,12 @@ impl Files {
         let mut files = Self::default();
         let names = match Metadata::read(path) {
             Ok(Some(metadata)) => {
-                check_compression(path, &metadata)?;
-                let names = files.listed(path, &metadata);
-                let names = names.into_iter().map(|name| readable(path, name)).collect();
+                let listed = files.listed(path, &metadata);
+                let names: Vec<_> = listed.iter().map(|name| readable(path, name)).collect();
+                // What is read in place of a listed file tells by itself how it is compressed.
+                if names == listed {
+                    check_compression(path, &metadata)?;
+                }
                 files.metadata = Some(metadata);
                 names
             }

@@ -42,18 +42,18 @@ pub(super) fn unpacked(name: &Path) -> Option<PathBuf> {
 }
 
 /// The file to read in place of `name` in a directory: the unpacked one where it is there.
-pub(super) fn readable(directory: &Path, name: PathBuf) -> PathBuf {
-    let found = unpacked(&name).filter(|unpacked| directory.join(unpacked).is_file());
+pub(super) fn readable(directory: &Path, name: &Path) -> PathBuf {
+    let found = unpacked(name).filter(|unpacked| directory.join(unpacked).is_file());
     if let Some(unpacked) = &found
-        && !directory.join(&name).exists()
+        && !directory.join(name).exists()
     {
         tracing::warn!(
             "{} is not there; {}, the unpacked file beside it, is read",
-            directory.join(&name).display(),
+            directory.join(name).display(),
             unpacked.display()
         );
     }
-    found.unwrap_or(name)
+    found.unwrap_or_else(|| name.to_owned())
 }
 
 /// The error of a file that is compressed as a whole, with the command that unpacks it.
@@ -91,7 +91,7 @@ mod tests {
             ("a_0.mcap.part", "a_0.mcap.part"),
         ];
         for (name, expected) in cases {
-            assert_eq!(readable(root, name.into()), Path::new(expected), "{name}");
+            assert_eq!(readable(root, Path::new(name)), Path::new(expected), "{name}");
         }
         let zstd = packing(&[0x28, 0xb5, 0x2f, 0xfd, 0, 1]).unwrap();
         let text = |name: &str| compressed_file(&root.join(name), zstd).to_string();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use det_post_types::{Error, ErrorKind, Result};
+use det_post_types::{Error, ErrorKind, Result, input_file};
 
 /// Name of the marker in its folder.
 pub(super) const FILE_NAME: &str = ".det_post.jsonl";
@@ -71,6 +71,15 @@ impl Listed {
         let Some(states) = self.0.get(file) else { return false };
         let mut complete = states.iter().flatten().peekable();
         complete.peek().is_none() || complete.any(|state| *state == FileState::of(about))
+    }
+
+    /// What the marker of a folder lists; nothing where there is none that can be read.
+    pub(super) fn of_folder(folder: &Path) -> Self {
+        let path = folder.join(FILE_NAME);
+        // A link is refused when the marker is opened.
+        let is_file = fs::symlink_metadata(&path).is_ok_and(|about| about.is_file());
+        let text = is_file.then(|| input_file::read_text(&path, MAX_BYTES as usize).ok()).flatten();
+        Self::parse(&text.unwrap_or_default())
     }
 
     fn parse(text: &str) -> Self {

@@ -96,6 +96,23 @@ fn a_file_that_det_post_did_not_write_is_refused_by_its_name_and_stays() {
 }
 
 #[test]
+fn a_check_refuses_what_a_run_refuses_and_changes_nothing() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("out");
+    OutputFolder::check(&folder, REPLACES).unwrap();
+    assert!(!folder.exists());
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("a.txt"), "mine").unwrap();
+    expect_refusal(OutputFolder::check(&folder, REPLACES), &["a.txt", "was not written by"]);
+    assert!(!folder.join(marker::FILE_NAME).exists());
+    fs::remove_file(folder.join("a.txt")).unwrap();
+    run(&folder, &[("a.txt", "1")]).unwrap();
+    OutputFolder::check(&folder, REPLACES).unwrap();
+    fs::write(folder.join("a.txt"), "changed").unwrap();
+    expect_refusal(OutputFolder::check(&folder, REPLACES), &["a.txt"]);
+}
+
+#[test]
 fn a_folder_for_one_result_holds_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

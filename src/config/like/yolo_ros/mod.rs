@@ -74,6 +74,55 @@ pub(super) fn translate(t: &mut Translation<'_>) {
     }
     t.default("output_type", "yolo_detection_array");
     topics(t, &names, is_newer);
+    refuse_topics(t, is_newer);
+}
+
+/// Parameters of other versions and of copies of the node that say which topic is read. Their section
+/// is one for many nodes, whose unknown keys would be ignored.
+const OF_TOPICS: [&str; 10] = [
+    "camera_topic",
+    "image_topic",
+    "image_transport",
+    "input_image_topic",
+    "input_topic",
+    "rgb_topic",
+    "sub_topic_name",
+    "subscribe_topic",
+    "topic_name",
+    "use_compressed",
+];
+
+/// Refuses what would read another topic than this node does.
+fn refuse_topics(t: &mut Translation<'_>, is_newer: bool) {
+    let topic = if is_newer { "image" } else { "image_raw" };
+    for name in t.left() {
+        let own = name.rsplit('.').next().unwrap_or_default();
+        if !OF_TOPICS.contains(&own) {
+            continue;
+        }
+        let Some(given) = t.take_name(&name) else { continue };
+        let changes_nothing = match own {
+            "image_transport" => text_of(&given.node) == Some("raw"),
+            "use_compressed" => given.node == Node::Flag(false),
+            _ => false,
+        };
+        if changes_nothing {
+            t.ignore(&given, TranslationOutcome::NoEffect, "the topic stays");
+            continue;
+        }
+        let allowed = match own {
+            "image_transport" => "raw",
+            "use_compressed" => "false",
+            _ => "none: yolo_ros has no such parameter",
+        };
+        t.refuse(
+            &given,
+            &format!(
+                "{allowed}; it has no effect here and would change which topic is read: \
+                 `--ros-args -r {topic}:=TOPIC` names that, also one of compressed images"
+            ),
+        );
+    }
 }
 
 /// The topics and the service of the node.

@@ -1,6 +1,7 @@
 //! What becomes of operators that rten computes in some cases, or otherwise than ONNX defines.
 
 mod convolution;
+mod nearest;
 mod quantized;
 mod resize;
 mod values;
@@ -15,7 +16,7 @@ use det_post_types::Result;
 
 pub(super) use convolution::{CONV, CONV_TRANSPOSE, POOL};
 pub(super) use quantized::{CONV_INTEGER, MAT_MUL_INTEGER, QUANTIZE};
-pub(super) use resize::RESIZE;
+pub(super) use resize::{RESIZE, UPSAMPLE};
 pub(super) use values::{BIT_CAST, CAST, CAST_LIKE, FIRST_OF_EQUAL, POW, SIGN, SOFTPLUS};
 
 /// A rule and its text in the documentation.
@@ -93,6 +94,15 @@ impl<'a> Place<'_, 'a, '_> {
             return Some(shape);
         }
         let checker = self.checker;
+        if !checker.with_shapes || !self.scope.is_outermost(name) {
+            return None;
+        }
+        checker.shapes.of(checker.bytes, checker.model, name).cloned()
+    }
+
+    /// The shape of the first output; `None` where it is not known.
+    fn output_shape(&self) -> Option<Shape> {
+        let (checker, name) = (self.checker, self.output(0)?);
         if !checker.with_shapes || !self.scope.is_outermost(name) {
             return None;
         }

@@ -5,8 +5,9 @@
 //!
 //! Boxes in images are transformed to source pixels by one multiplication and one
 //! addition per coordinate and clipped to `[0, width] x [0, height]`. A box that
-//! has no area inside the image, or is not finite, is dropped: it is not counted and
-//! does not use up the limit. Equal on every device.
+//! has no area inside the image is dropped: it is not counted and does not use up the limit. So is
+//! one whose numbers are not finite in source pixels, which is counted
+//! ([`GatherCounts::num_invalid_boxes`]). Equal on every device.
 //!
 //! Rotated boxes keep their angle and are not clipped
 //! ([`Affine2::apply_rotated`]). The two scales of a letterbox differ by the
@@ -21,11 +22,29 @@ pub(crate) mod kernels;
 
 use crate::nms::geometry::Rectangle;
 use det_post_types::{
-    Affine2, Box2d, Candidate, Detection2d, Detection3d, Kept, Object3d, RotatedBox2d, Size,
+    Affine2, Box2d, Candidate, Count, Detection2d, Detection3d, FrameReport, Kept, Object3d,
+    RotatedBox2d, Size,
 };
 
-/// Replaces the contents of `out` by the detections, in source pixels, and returns
-/// how many were over the limit.
+/// What gathering drops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GatherCounts {
+    /// Detections over the limit.
+    pub num_over_limit: usize,
+    /// Survivors, of those over the limit too, whose boxes are not finite in source pixels.
+    pub num_invalid_boxes: usize,
+}
+
+impl GatherCounts {
+    /// Adds the counts to a frame's report.
+    pub fn add_to(&self, report: &mut FrameReport) {
+        report.add_count(Count::DetectionsOverLimit, self.num_over_limit);
+        report.add_count(Count::BoxesInvalid, self.num_invalid_boxes);
+    }
+}
+
+/// Replaces the contents of `out` by the detections, in source pixels, and returns what was
+/// dropped.
 ///
 /// Nothing is allocated if `out` has the capacity for `max_detections`. Indices in
 /// `keep` that are out of range are ignored.
@@ -36,9 +55,13 @@ pub fn gather_2d(
     source: Size,
     max_detections: usize,
     out: &mut Vec<Detection2d>,
-) -> usize {
-    let detections = visible(candidates, keep, source_from_network, source).map(|(_, found)| found);
-    take(detections, max_detections, out)
+) -> GatherCounts {
+    let mut num_invalid_boxes = 0;
+    let mapped = mapped(candidates, keep, source_from_network, source);
+    let counted = mapped.inspect(|(_, found)| num_invalid_boxes += usize::from(found.is_none()));
+    let num_over_limit =
+        take(counted.filter_map(|(_, found)| found.flatten()), max_detections, out);
+    GatherCounts { num_over_limit, num_invalid_boxes }
 }
 
 /// Replaces the contents of `sources` by the rows of the network's output
@@ -54,20 +77,24 @@ pub fn sources_2d(
     sources: &mut Vec<u32>,
 ) {
     sources.clear();
-    let visible = visible(candidates, keep, source_from_network, source);
+    let mapped = mapped(candidates, keep, source_from_network, source);
+    let visible = mapped.filter(|(_, found)| found.flatten().is_some());
     sources.extend(visible.take(max_detections).map(|(source, _)| source));
 }
 
-/// The survivors with an area inside the image, each with its row.
-fn visible<'a>(
+/// The survivors, each with its row and what it is in the image: `None` where its numbers are not
+/// finite there, `Some(None)` where it has no area.
+fn mapped<'a>(
     candidates: &'a [Candidate<Box2d>],
     keep: &'a [Kept],
     source_from_network: &'a Affine2,
     source: Size,
-) -> impl Iterator<Item = (u32, Detection2d)> {
-    survivors(candidates, keep).filter_map(move |(candidate, score)| {
-        let bbox = clipped(source_from_network.apply(candidate.bbox), source)?;
-        Some((candidate.source, Detection2d { class: candidate.class, score, bbox }))
+) -> impl Iterator<Item = (u32, Option<Option<Detection2d>>)> {
+    survivors(candidates, keep).map(move |(candidate, score)| {
+        let bbox = source_from_network.apply(candidate.bbox);
+        let of = |bbox| Detection2d { class: candidate.class, score, bbox };
+        let found = bbox.is_finite().then(|| clipped(bbox, source).map(of));
+        (candidate.source, found)
     })
 }
 
@@ -79,14 +106,17 @@ pub fn gather_rotated(
     source: Size,
     max_detections: usize,
     out: &mut Vec<Detection2d<RotatedBox2d>>,
-) -> usize {
+) -> GatherCounts {
     let image = rectangle_of(source);
+    let mut num_invalid_boxes = 0;
     let detections = survivors(candidates, keep).filter_map(|(candidate, score)| {
         let bbox = source_from_network.apply_rotated(candidate.bbox);
+        num_invalid_boxes += usize::from(!bbox.is_finite());
         let is_inside = bbox.is_finite() && image.intersection(&Rectangle::new(&bbox)) > 0.0;
         is_inside.then_some(Detection2d { class: candidate.class, score, bbox })
     });
-    take(detections, max_detections, out)
+    let num_over_limit = take(detections, max_detections, out);
+    GatherCounts { num_over_limit, num_invalid_boxes }
 }
 
 /// An image as a rectangle.
@@ -146,7 +176,7 @@ fn clipped(bbox: Box2d, image: Size) -> Option<Box2d> {
         bbox.x2.clamp(0.0, width),
         bbox.y2.clamp(0.0, height),
     );
-    (bbox.is_finite() && inside.x1 < inside.x2 && inside.y1 < inside.y2).then_some(inside)
+    (inside.x1 < inside.x2 && inside.y1 < inside.y2).then_some(inside)
 }
 
 #[cfg(test)]
@@ -164,7 +194,7 @@ mod tests {
         indices.iter().map(|&index| Kept { index, score: 0.9 - 0.1 * index as f32 }).collect()
     }
 
-    fn gather(boxes: &[Box2d], keep: &[u32], max: usize) -> (Vec<Detection2d>, usize) {
+    fn gather(boxes: &[Box2d], keep: &[u32], max: usize) -> (Vec<Detection2d>, GatherCounts) {
         let candidates: Vec<_> =
             (10..).zip(boxes).map(|(class, &bbox)| candidate(bbox, class)).collect();
         let transform = Affine2 { scale: [2.0, 3.0], offset: [-10.0, -30.0] };
@@ -187,12 +217,18 @@ mod tests {
             ((30.0, 20.0, 10.0, 40.0), None),
             ((10.0, f32::NAN, 30.0, 40.0), None),
             ((10.0, 20.0, f32::INFINITY, 40.0), None),
+            // Finite in the network, not in the image.
+            ((10.0, 20.0, 3e38, 40.0), None),
+            ((10.0, -3e38, 30.0, 40.0), None),
         ];
         for ((x1, y1, x2, y2), expected) in cases {
             let (out, over) = gather(&[Box2d::new(x1, y1, x2, y2)], &[0], 5);
             let expected = expected.map(|(x1, y1, x2, y2)| Box2d::new(x1, y1, x2, y2));
             assert_eq!(out.first().map(|d| d.bbox), expected);
-            assert_eq!((out.len(), over), (usize::from(expected.is_some()), 0));
+            let is_invalid = [x1, y1, x2, y2].iter().any(|v| !v.is_finite() || v.abs() > 1e38);
+            let counts =
+                GatherCounts { num_over_limit: 0, num_invalid_boxes: usize::from(is_invalid) };
+            assert_eq!((out.len(), over), (usize::from(expected.is_some()), counts));
         }
     }
 
@@ -212,9 +248,9 @@ mod tests {
             (&[2, 4, 0], 0, &[], 2),
         ];
         for (keep, max, classes, over) in cases {
-            let (out, num_over) = gather(&boxes, keep, max);
+            let (out, counts) = gather(&boxes, keep, max);
             assert_eq!(out.iter().map(|d| d.class).collect::<Vec<_>>(), classes, "{keep:?}");
-            assert_eq!(num_over, over, "{keep:?} {max}");
+            assert_eq!((counts.num_over_limit, counts.num_invalid_boxes), (over, 0));
             let candidates: Vec<_> = (20..)
                 .zip(boxes)
                 .map(|(source, bbox)| Candidate { source, ..candidate(bbox, 0) })
@@ -266,7 +302,13 @@ mod tests {
             let candidates = [Candidate { bbox, score: 0.5, class: 3, source: 7 }];
             let mut out = Vec::new();
             let over = gather_rotated(&candidates, &kept(&[0]), &transform, SOURCE, 5, &mut out);
-            assert_eq!((out.len(), over), (usize::from(is_detection), 0), "{bbox:?}");
+            assert_eq!(
+                (out.len(), over.num_over_limit),
+                (usize::from(is_detection), 0),
+                "{bbox:?}"
+            );
+            let is_finite = transform.apply_rotated(bbox).is_finite();
+            assert_eq!(over.num_invalid_boxes, usize::from(!is_finite), "{bbox:?}");
             if let [found] = out[..] {
                 let RotatedBox2d { cx, cy, width, height, angle_rad } = bbox;
                 let expected =
@@ -277,7 +319,8 @@ mod tests {
         let good = Candidate { bbox: cases[0].0, score: 0.5, class: 3, source: 7 };
         let mut out = Vec::new();
         let keep = kept(&[0, 2, 1]);
-        assert_eq!(gather_rotated(&[good; 3], &keep, &transform, SOURCE, 2, &mut out), 1);
+        let counts = gather_rotated(&[good; 3], &keep, &transform, SOURCE, 2, &mut out);
+        assert_eq!(counts, GatherCounts { num_over_limit: 1, num_invalid_boxes: 0 });
         assert_eq!(out.iter().map(|d| d.score).collect::<Vec<_>>(), [0.9, 0.9 - 0.1 * 2.0]);
     }
 
