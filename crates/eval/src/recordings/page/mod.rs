@@ -3,6 +3,7 @@
 
 mod backgrounds;
 mod frames;
+mod labels;
 mod plot;
 mod summary;
 mod table;
@@ -26,8 +27,8 @@ const POLICY: &str =
 
 impl Evaluation {
     /// The page: the result, with devices, engines and times where a report is beside the
-    /// detections; then of each sensor, where the terms keep them, the worst frames, with what
-    /// the recordings of the truth show of them, its curves, and its tables. The same evaluation
+    /// detections; then of each sensor its curves, its tables and, where the terms keep them, the
+    /// worst frames, with what the recordings of the truth show of them. The same evaluation
     /// gives the same bytes.
     ///
     /// # Errors
@@ -45,8 +46,8 @@ impl Evaluation {
         let worst = frames::sections(self, stop)?;
         for (index, sensor) in self.sensors.iter().enumerate() {
             page += &head_of(sensor);
-            page += worst.get(index).map_or("", String::as_str);
             page += &figures(sensor, &self.class_names);
+            page += worst.get(index).map_or("", String::as_str);
         }
         page += &summary::sources(self);
         let _ = write!(page, "<script>\n{SCRIPT}</script>\n</body></html>\n");
@@ -66,15 +67,16 @@ fn colors() -> String {
 fn head_of(sensor: &SensorFigures) -> String {
     let SensorFigures { name, detections, truth, frame_id, num_frames, .. } = sensor;
     let mut section = format!("<h2>{}</h2>\n", text(name));
-    let about = format!("{detections} against {truth} in {frame_id}, {num_frames} frames");
+    let frames = plural(*num_frames, "frame");
+    let about = format!("{detections} against {truth} in {frame_id}, {frames}");
     let _ = writeln!(section, "<p class=about>{}</p>", text(&about));
-    for (num, what) in [
-        (sensor.num_truth_frames_alone, "frames of truth without detections"),
-        (sensor.num_detection_frames_alone, "frames of detections without truth, left out"),
-        (sensor.num_unusable_detections, "detections left out: score or box not finite"),
+    for (num, what, more) in [
+        (sensor.num_truth_frames_alone, "frame of truth", " without detections"),
+        (sensor.num_detection_frames_alone, "frame of detections", " without truth, left out"),
+        (sensor.num_unusable_detections, "detection", " left out: score or box not finite"),
     ] {
         if num > 0 {
-            let _ = writeln!(section, "<p class=warning>{num} {what}</p>");
+            let _ = writeln!(section, "<p class=warning>{}{more}</p>", plural(num, what));
         }
     }
     section
@@ -86,9 +88,18 @@ fn figures(sensor: &SensorFigures, class_names: &[String]) -> String {
     let precision = plot::plot(title, ["recall", "precision"], &curves);
     let curves = calibration_curves(sensor);
     let calibration =
-        plot::plot("reliability: precision by score", ["score", "precision"], &curves);
+        plot::plot("calibration: precision by score", ["score", "precision"], &curves);
     let tables = table::tables(&sensor.of);
     format!("<div class=row>{precision}{calibration}</div>\n{tables}")
+}
+
+/// A number and its noun, whose first word takes the plural.
+fn plural(num: usize, noun: &str) -> String {
+    let (noun, rest) = match noun.split_once(" of ") {
+        Some((noun, rest)) => (noun, format!(" of {rest}")),
+        None => (noun, String::new()),
+    };
+    format!("{num} {noun}{}{rest}", if num == 1 { "" } else { "s" })
 }
 
 /// Text from a recording or a path, for the content or a quoted attribute of an element.
@@ -110,6 +121,13 @@ fn text(plain: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_have_their_plural() {
+        assert_eq!(plural(1, "false detection"), "1 false detection");
+        assert_eq!(plural(0, "object"), "0 objects");
+        assert_eq!(plural(2, "frame of truth"), "2 frames of truth");
+    }
 
     #[test]
     fn names_are_text_and_never_markup() {

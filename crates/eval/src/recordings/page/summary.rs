@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::text;
+use super::{plural, text};
 use crate::recordings::Evaluation;
 use crate::recordings::figures::{Figures, SensorFigures};
 use crate::recordings::run::Run;
@@ -17,11 +17,16 @@ pub(super) fn summary(evaluation: &Evaluation) -> String {
     summary += &runs(&evaluation.runs, evaluation.drives.len());
     let damage = evaluation.damage.iter().map(|damage| format!("recording damaged: {damage}"));
     let left_out = [
-        (evaluation.num_repeated_frames, "frames left out: their stamp is repeated on their topic"),
-        (evaluation.num_incomplete_frames, "frames of truth left out: array or attributes missing"),
+        (evaluation.num_repeated_frames, "frame", " left out: a stamp is repeated on a topic"),
+        (
+            evaluation.num_incomplete_frames,
+            "frame of truth",
+            " left out: array or attributes missing",
+        ),
     ];
-    let left_out = left_out.into_iter().filter(|&(num, _)| num > 0);
-    for line in damage.chain(left_out.map(|(num, what)| format!("{num} {what}"))) {
+    let left_out = left_out.into_iter().filter(|&(num, ..)| num > 0);
+    let left_out = left_out.map(|(num, what, more)| plural(num, what) + more);
+    for line in damage.chain(left_out) {
         let _ = writeln!(summary, "<p class=warning>{}</p>", text(&line));
     }
     summary
@@ -47,9 +52,10 @@ fn result(sensor: &SensorFigures) -> String {
         })
         .collect();
     format!(
-        "<section><h3>{}</h3><dl>{figures}</dl><p>{num_truth} objects in {} frames</p></section>\n",
+        "<section><h3>{}</h3><dl>{figures}</dl><p>{} in {}</p></section>\n",
         text(&sensor.name),
-        sensor.num_frames
+        plural(num_truth, "object"),
+        plural(sensor.num_frames, "frame")
     )
 }
 
