@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::interrupt::Interrupt;
 use super::observe::{ObserveArguments, TraceFile};
+use super::one_model::OneModel;
 use super::ros_args::RosArguments;
 use super::{ExitStatus, LikeArguments};
 use crate::config::{Config, Like};
@@ -32,6 +33,8 @@ pub(super) struct RunArguments {
     /// Overrides one parameter, as ROS does: -p camera.score_threshold:=0.4
     #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]
     overrides: Vec<String>,
+    #[command(flatten)]
+    model: OneModel,
     #[command(flatten)]
     like: LikeArguments,
     /// Where all channels run: auto, cpu or cuda:N (overrides every parameter `device`).
@@ -79,8 +82,11 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
         tracing::warn!("--ros-args: {sentence}");
     }
     let files = [&arguments.config[..], &ros.params_files[..]].concat();
-    let overrides = [&arguments.overrides[..], &ros.overrides(&node)[..]].concat();
-    let mut config = Config::read(&node, &like.source(&files, &overrides))?;
+    let of_model = arguments.model.live_overrides()?;
+    let overrides = [&of_model[..], &arguments.overrides[..], &ros.overrides(&node)[..]].concat();
+    let config = Config::read(&node, &like.source(&files, &overrides));
+    let mut config =
+        config.map_err(|error| arguments.model.with_name(error, &arguments.overrides))?;
     if let Some(device) = arguments.device {
         config = config.with_device(device)?;
     }

@@ -133,7 +133,7 @@ pub(super) fn read(
 ) -> Option<Head> {
     let mut of_head = Problems::default();
     let network = network.filter(|_| !is_head_file(name));
-    let head = text_of(key, name, &mut of_head)
+    let head = text_of(key, name, network, &mut of_head)
         .and_then(|text| parse(name, &text, network, &mut of_head))
         .filter(|_| of_head.is_empty());
     problems.append(of_head);
@@ -201,7 +201,12 @@ pub(super) fn read_inline(
     (head.map(|facts| Head { facts, suggested, has_given_names }), declared)
 }
 
-fn text_of(key: &str, name: &str, problems: &mut Problems) -> Option<String> {
+fn text_of(
+    key: &str,
+    name: &str,
+    network: Option<&Network>,
+    problems: &mut Problems,
+) -> Option<String> {
     if is_head_file(name) {
         return read_file(Path::new(name))
             .map_err(|error| problems.push(key, &error.to_string()))
@@ -211,17 +216,24 @@ fn text_of(key: &str, name: &str, problems: &mut Problems) -> Option<String> {
         return Some((*text).to_owned());
     }
     let names: Vec<&str> = SHIPPED.iter().map(|(shipped, _)| *shipped).collect();
+    let fitting = network.map(Network::fitting_heads).unwrap_or_default();
+    let of_images = || shipped_for("camera");
     let hint = of_family(name)
         .or_else(|| nearest(name, names.iter().copied()))
+        // A network of images has no head of point clouds.
+        .filter(|head| fitting.is_empty() || of_images().contains(head))
+        .or(fitting.first().copied())
         .map_or(String::new(), |nearest| format!("; did you mean `{nearest}`?"));
     let found = shorten(&Node::Text(name.to_owned()).to_string());
     let auto = match name {
         AUTO => "; `auto` is for networks that run here: it reads the file of `model_path`",
         _ => "",
     };
-    let names = names.join(", ");
+    let names = [("images", "camera"), ("point clouds", "lidar"), ("surround cameras", "surround")]
+        .map(|(what, sensor)| format!("of {what} {}", shipped_for(sensor).join(", ")));
+    let names = names.join("; ");
     let message =
-        format!("found {found}{hint}; allowed: {names}, or the path of a head file{auto}");
+        format!("found {found}{hint}; allowed: {names}; or the path of a head file{auto}");
     problems.push(key, &message);
     None
 }
@@ -381,6 +393,29 @@ fn kind_in_words(text: &str) -> Option<String> {
     }
 }
 
+/// The shipped heads for a sensor, as head files name it.
+fn shipped_for(sensor: &str) -> Vec<&'static str> {
+    let is_for = |text: &str| {
+        let kind = kind_in_words(text).unwrap_or_default();
+        kind.split(',').next() == Some(sensor)
+    };
+    SHIPPED.iter().filter(|(_, text)| is_for(text)).map(|(name, _)| *name).collect()
+}
+
+/// What to say of a head of point clouds where the other network of point clouds is missing: the channel
+/// may be meant for images.
+pub(super) fn is_for_clouds(name: &str, network: Option<&Network>) -> String {
+    let fitting = network.map(Network::fitting_heads).unwrap_or_default();
+    let fitting = match &fitting[..] {
+        [] => String::new(),
+        heads => {
+            format!("; the network of `model_path` is for images and fits {}", heads.join(", "))
+        }
+    };
+    let allowed = shipped_for("camera").join(", ");
+    format!("`{name}` is for point clouds{fitting}; allowed for images: {allowed}")
+}
+
 /// Replaces the name of a shipped list by its names.
 fn expand(class_names: &mut Node) {
     let list = match class_names {
@@ -430,6 +465,13 @@ mod tests {
         assert_eq!(of_family("yolox_s"), None);
         let shipped = |head: &str| SHIPPED.iter().any(|(name, _)| *name == head);
         assert!(FAMILIES.iter().all(|(_, head)| shipped(head)));
+    }
+
+    #[test]
+    fn every_shipped_head_is_for_a_sensor() {
+        let of = ["camera", "lidar", "surround"].map(shipped_for);
+        assert_eq!(of.iter().map(Vec::len).sum::<usize>(), SHIPPED.len());
+        assert!(of[0].contains(&"yolox") && of[1].contains(&"second_kitti"), "{of:?}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::sync::atomic::AtomicBool;
 use super::Evaluation;
 use super::figures::SensorFigures;
 use super::plots::{calibration_curves, precision_curves};
+use super::table::plural;
 use crate::draw::{BACKGROUND, GRID, TEXT, VERDICTS};
 use det_post_types::Result;
 use det_post_types::text::{LineBreaks, shown};
@@ -70,14 +71,8 @@ fn head_of(sensor: &SensorFigures) -> String {
     let frames = plural(*num_frames, "frame");
     let about = format!("{detections} against {truth} in {frame_id}, {frames}");
     let _ = writeln!(section, "<p class=about>{}</p>", text(&about));
-    for (num, what, more) in [
-        (sensor.num_truth_frames_alone, "frame of truth", " without detections"),
-        (sensor.num_detection_frames_alone, "frame of detections", " without truth, left out"),
-        (sensor.num_unusable_detections, "detection", " left out: score or box not finite"),
-    ] {
-        if num > 0 {
-            let _ = writeln!(section, "<p class=warning>{}{more}</p>", plural(num, what));
-        }
+    for text in sensor.left_out() {
+        let _ = writeln!(section, "<p class=warning>{text}</p>");
     }
     section
 }
@@ -91,15 +86,6 @@ fn figures(sensor: &SensorFigures, class_names: &[String]) -> String {
         plot::plot("calibration: precision by score", ["score", "precision"], &curves);
     let tables = table::tables(&sensor.of);
     format!("<div class=row>{precision}{calibration}</div>\n{tables}")
-}
-
-/// A number and its noun, whose first word takes the plural.
-fn plural(num: usize, noun: &str) -> String {
-    let (noun, rest) = match noun.split_once(" of ") {
-        Some((noun, rest)) => (noun, format!(" of {rest}")),
-        None => (noun, String::new()),
-    };
-    format!("{num} {noun}{}{rest}", if num == 1 { "" } else { "s" })
 }
 
 /// Text from a recording or a path, for the content or a quoted attribute of an element.
@@ -121,13 +107,6 @@ fn text(plain: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_have_their_plural() {
-        assert_eq!(plural(1, "false detection"), "1 false detection");
-        assert_eq!(plural(0, "object"), "0 objects");
-        assert_eq!(plural(2, "frame of truth"), "2 frames of truth");
-    }
 
     #[test]
     fn names_are_text_and_never_markup() {

@@ -16,17 +16,7 @@ pub(super) fn summary(evaluation: &Evaluation) -> String {
     let mut summary = format!("<div class=results>{results}</div>\n");
     summary += &runs(&evaluation.runs, evaluation.drives.len());
     let damage = evaluation.damage.iter().map(|damage| format!("recording damaged: {damage}"));
-    let left_out = [
-        (evaluation.num_repeated_frames, "frame", " left out: a stamp is repeated on a topic"),
-        (
-            evaluation.num_incomplete_frames,
-            "frame of truth",
-            " left out: array or attributes missing",
-        ),
-    ];
-    let left_out = left_out.into_iter().filter(|&(num, ..)| num > 0);
-    let left_out = left_out.map(|(num, what, more)| plural(num, what) + more);
-    for line in damage.chain(left_out) {
+    for line in damage.chain(evaluation.left_out()) {
         let _ = writeln!(summary, "<p class=warning>{}</p>", text(&line));
     }
     summary
