@@ -116,12 +116,12 @@ fn a_page_opens_from_disk_with_the_worst_frames() {
         let num_frames = section.matches("<figure>").count();
         assert!((1..=10).contains(&num_frames), "{num_frames} frames");
         let shown = section.split("more frame").next().unwrap().matches("<figure>").count();
-        assert_eq!(shown, num_frames.min(3), "the others are folded");
+        assert_eq!(shown, num_frames.min(4), "the others are folded");
         assert_eq!(section.matches("<image ").count(), num_frames, "one image each");
         assert_eq!(section.matches("<svg class=plot").count(), 2);
         let places = ["<svg class=plot", "<table", "<figure>"].map(|part| section.find(part));
         assert!(places.is_sorted(), "curves, tables, frames: {places:?}");
-        let num_folds = 2 + usize::from(num_frames > 3);
+        let num_folds = 2 + usize::from(num_frames > 4);
         assert_eq!(section.matches("<details").count(), num_folds, "both tables fold");
         assert!(section.contains(" s after the start, stamp "), "{section}");
         assert!(section.contains("<text class=\"mark "), "errors are labelled");

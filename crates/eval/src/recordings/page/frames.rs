@@ -11,7 +11,7 @@ use crate::recordings::worst::{Fate, Outline, Plane, WorstFrame, WorstFrames};
 use det_post_types::{Result, Stamp};
 
 /// The frames of a sensor that are shown at once; the others are folded.
-const NUM_SHOWN: usize = 3;
+const NUM_SHOWN: usize = 4;
 
 const KEY: &str = "<p class=key><span class=truth>object</span><span class=missed>missed \
                    object</span><span class=right>correct detection</span><span class=false>false \

@@ -55,7 +55,7 @@ fn runs(runs: &[Run], num_drives: usize) -> String {
         return String::new();
     }
     let has_drives = num_drives > 1;
-    let heads = ["channel", "device", "engine", "frames", "p50, ms", "p95, ms", "p99, ms"];
+    let heads = ["channel", "device", "p50, ms", "p95, ms", "p99, ms", "frames", "engine"];
     let drive = has_drives.then_some("drive");
     let heads: String =
         drive.into_iter().chain(heads).map(|head| format!("<th>{head}</th>")).collect();
@@ -71,9 +71,10 @@ fn runs(runs: &[Run], num_drives: usize) -> String {
                 || ["–"; 3].map(str::to_owned),
                 |times| times.map(|time| format!("{time:.1}")),
             );
-            let names = [channel, device, engine].map(|name| text(name));
+            let [channel, device, engine] = [channel, device, engine].map(|name| text(name));
             let drive = has_drives.then(|| (drive + 1).to_string());
-            let cells = drive.into_iter().chain(names).chain([frames]).chain(times);
+            let cells = drive.into_iter().chain([channel, device]).chain(times);
+            let cells = cells.chain([frames, engine]);
             let cells: String = cells.map(|cell| format!("<td>{cell}</td>")).collect();
             format!("<tr>{cells}</tr>\n")
         })
