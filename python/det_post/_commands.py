@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, Union
+from typing import Any, Literal, TypeVar, Union
 
 from . import _program
 from ._errors import DamagedError, of_exit_code
@@ -36,7 +36,8 @@ def replay(
     from_time: float | str | None = None,
     to_time: float | str | None = None,
     warm_up: float | None = None,
-    images: int = 0,
+    frames: int | None = None,
+    images: int | Literal["all"] = 0,
     metrics: PathLike | None = None,
     trace: PathLike | None = None,
     recording_memory_mib: int | None = None,
@@ -62,7 +63,8 @@ def replay(
       [``from_time``, ``to_time``): seconds since the epoch, or ``"+S"`` after the start.
     - ``warm_up``: seconds before ``from_time`` that are processed and not written; without it, as
       many as the results of the part depend on.
-    - ``images``: how many frames of each channel are drawn.
+    - ``frames``: ends after so many frames of each channel, dropped ones included.
+    - ``images``: how many frames of each channel are drawn, or ``"all"``.
     - ``metrics``, ``trace``: files for Prometheus and for Perfetto.
     - ``recording_memory_mib``: memory that reading the recording may take.
     - ``onnxruntime``: whether networks run on an installed ONNX Runtime, or on that library.
@@ -91,6 +93,7 @@ def replay(
         frames_in_flight=frames_in_flight,
         to=to_time,
         warm_up=warm_up,
+        frames=frames,
         images=images or None,
         metrics=metrics,
         trace=trace,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::fingerprint::{self, Fingerprint};
 use super::ros_args::RosArguments;
-use super::{ConfigArguments, ExitStatus, stdout};
+use super::{ConfigArguments, ExitStatus, one_model, stdout};
 use crate::config::{
     CameraConfig, ChannelKind, EncoderFacts, LidarConfig, describe_file, fitting_heads,
 };
@@ -226,12 +226,8 @@ fn network_in_words(path: &Path) -> Result<String> {
 
 /// The parameters of `replay --model`, as overrides.
 fn parameters_of(model: &Path) -> Result<Vec<String>> {
-    let Some(path) = model.to_str() else {
-        let message = format!("--model: '{}' is not UTF-8", model.display());
-        return Err(Error::new(ErrorKind::Usage, "arguments", message));
-    };
-    let path = path.replace('\'', "''");
-    Ok(vec![format!("camera.model_path:='{path}'"), "camera.input:=/camera/image_raw".to_owned()])
+    let path = model.to_str().ok_or_else(|| one_model::not_utf8(model))?;
+    Ok(one_model::parameters("camera", "/camera/image_raw", path))
 }
 
 /// Whose class names a camera channel has, where its network names classes; else nothing.

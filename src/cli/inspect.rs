@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::local_time::local_time;
 use super::{ExitStatus, stdout};
 use det_post_ros::bag::{BagReader, TopicInfo};
 use det_post_ros::messages::{
@@ -39,7 +40,7 @@ pub(super) fn inspect(bag: &Path) -> Result<ExitStatus> {
             Err(error) => damage.push(error),
         }
     }
-    let mut text = format!("{}\n", bag.display());
+    let mut text = format!("{}\n{}", bag.display(), summary(&seen));
     for (topic, seen) in topics.iter().zip(&seen) {
         text += &paragraph(topic, seen);
     }
@@ -64,6 +65,28 @@ impl Seen {
     }
 }
 
+/// The length of the recording, its start in local time, and its messages.
+fn summary(seen: &[Seen]) -> String {
+    let spans = || seen.iter().filter_map(|seen| seen.span);
+    let first = spans().map(|(first, _)| first).min();
+    let Some((first, last)) = first.zip(spans().map(|(_, last)| last).max()) else {
+        return String::new();
+    };
+    let num_messages: u64 = seen.iter().map(|seen| seen.num_messages).sum();
+    let num_bytes: u64 = seen.iter().map(|seen| seen.num_bytes).sum();
+    let start = local_time(first).map_or_else(String::new, |start| format!("{start}, "));
+    format!(
+        "duration {:.3} s, start {start}{first}, {}, {:.2} MB\n",
+        last.seconds_since(first),
+        messages(num_messages),
+        num_bytes as f64 / 1e6
+    )
+}
+
+fn messages(num: u64) -> String {
+    format!("{num} message{}", if num == 1 { "" } else { "s" })
+}
+
 fn paragraph(topic: &TopicInfo, seen: &Seen) -> String {
     let line = |text: &str| shown(text.to_owned(), LineBreaks::Escaped);
     let mut text = format!("{}  {}\n", line(&topic.name), line(&topic.type_name));
@@ -76,8 +99,8 @@ fn paragraph(topic: &TopicInfo, seen: &Seen) -> String {
         _ => String::new(),
     };
     text += &format!(
-        "  {} messages{rate}, {first} to {last}, {:.2} MB\n",
-        seen.num_messages,
+        "  {}{rate}, {first} to {last}, {:.2} MB\n",
+        messages(seen.num_messages),
         seen.num_bytes as f64 / 1e6
     );
     if !seen.content.is_empty() {
@@ -168,9 +191,13 @@ mod tests {
         };
         let mut seen = Seen::default();
         assert!(paragraph(&topic, &seen).contains("no messages"));
+        assert_eq!(summary(&[Seen::default()]), "");
         seen.add(Stamp::from_ros(5, 0), &topic, &[0; 8]);
-        assert!(paragraph(&topic, &seen).contains("1 messages, 5.000000000 to 5.000000000"));
+        assert!(paragraph(&topic, &seen).contains("1 message, 5.000000000 to 5.000000000"));
         seen.add(Stamp::from_ros(5, 500_000_000), &topic, &[0; 8]);
         assert!(paragraph(&topic, &seen).contains("2 messages, 2.00 Hz"));
+        let summary = summary(&[seen, Seen::default()]);
+        assert!(summary.starts_with("duration 0.500 s, start 19"), "{summary}");
+        assert!(summary.ends_with(", 5.000000000, 2 messages, 0.00 MB\n"), "{summary}");
     }
 }

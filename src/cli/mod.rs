@@ -9,6 +9,7 @@ mod completions;
 mod console_format;
 mod demo;
 mod eval;
+mod examples;
 mod exit;
 mod fingerprint;
 mod heap;
@@ -16,6 +17,7 @@ mod inspect;
 mod interrupt;
 mod like;
 mod live_file;
+mod local_time;
 mod man;
 mod migrate;
 mod observe;
@@ -46,68 +48,78 @@ use crate::runtime::isolated;
 use det_post_ros::bag::MemoryBudget;
 use det_post_types::{Error, ErrorKind, Result};
 
+/// Where `--help` lists the options of all commands.
+const GLOBAL: &str = "Global options";
+
 /// Detection for ROS 2: images and point clouds in, detection arrays out.
 #[derive(Debug, Parser)]
-#[command(version, about, after_help = exit::HELP)]
+#[command(version, about, after_help = examples::help(""))]
 struct Arguments {
     /// Memory limit for reading recordings, in MiB: decompressed chunks and lists of messages.
-    #[arg(long, global = true, value_name = "MIB", default_value_t = 1024)]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "MIB", default_value_t = 1024)]
     recording_memory_mib: usize,
     /// Logs warnings and errors only.
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, help_heading = GLOBAL, conflicts_with = "verbose")]
     quiet: bool,
     /// Logs debug messages, too. RUST_LOG selects levels by module: RUST_LOG=warn,det_post::replay=debug
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
     verbose: bool,
     #[command(subcommand)]
     command: Command,
 }
 
+/// The order is that in which someone new needs them.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Runs the whole pipeline on a simulated drive: detects, evaluates, draws.
-    #[command(after_help = exit::HELP)]
+    #[command(after_help = examples::help("demo"))]
     Demo(demo::DemoArguments),
-    /// Replays a recording through the configured channels and writes their detections.
-    #[command(after_help = exit::HELP)]
-    Replay(replay::ReplayArguments),
-    /// Runs the node in a ROS 2 graph; `--ros-args` are taken as every node takes them, and mean
-    /// this command where none is given.
-    #[command(after_help = exit::HELP)]
-    Run(run::RunArguments),
-    /// Measures operations, copies and whole frames on this machine.
-    Bench(bench::BenchArguments),
-    /// Compares detections with truth: AP, errors and calibration, per class and distance.
-    #[command(after_help = exit::HELP)]
-    Eval(eval::EvalArguments),
-    /// Simulates a drive with ground truth and writes it as a recording.
-    #[command(after_help = exit::HELP)]
-    Simulate(simulate::SimulateArguments),
     /// Lists what a recording holds: topics, types, counts, rates, layouts, encodings.
+    #[command(after_help = examples::help("inspect"))]
     Inspect {
         /// A rosbag2 directory, an .mcap file or a .db3 file.
         bag: PathBuf,
     },
+    /// Checks parameter files and prints the effective configuration; of an ONNX file, its tensors and
+    /// the heads that fit; of a head file, its facts; of a sparse encoder, its layers.
+    #[command(after_help = examples::help("check"))]
+    Check(check::CheckArguments),
+    /// Runs a recording through a network or the configured channels, and writes the detections.
+    #[command(after_help = examples::help("replay"))]
+    Replay(replay::ReplayArguments),
+    /// Compares detections with truth: AP, errors and calibration, per class and distance.
+    #[command(after_help = examples::help("eval"))]
+    Eval(eval::EvalArguments),
+    /// Runs the node in a ROS 2 graph; `--ros-args` are taken as every node takes them, and mean
+    /// this command where none is given.
+    #[command(after_help = examples::help("run"))]
+    Run(run::RunArguments),
+    /// Simulates a drive with ground truth and writes it as a recording.
+    #[command(after_help = examples::help("simulate"))]
+    Simulate(simulate::SimulateArguments),
+    /// Measures operations, copies and whole frames on this machine.
+    #[command(after_help = examples::help("bench"))]
+    Bench(bench::BenchArguments),
     /// Translates parameter files of Autoware's nodes: ours on stdout, what became of each
     /// parameter on stderr.
+    #[command(after_help = examples::help("migrate"))]
     Migrate(migrate::MigrateArguments),
+    /// Finds the scales of int8 feature maps of surround channels over a recording, and writes
+    /// them as a parameter file.
+    #[command(after_help = examples::help("calibrate"))]
+    Calibrate(calibrate::CalibrateArguments),
+    /// Prints the completions of a shell.
+    #[command(after_help = examples::help("completions"))]
+    Completions(completions::CompletionsArguments),
+    /// Writes a manual page per command.
+    #[command(after_help = examples::help("man"))]
+    Man(man::ManArguments),
     /// Serves the frames of one channel for the process that started this one.
     #[command(hide = true)]
     Isolated,
     /// Checks, writes and removes files of an output folder, for programs that run this one.
     #[command(hide = true)]
     Outputs(outputs::OutputsArguments),
-    /// Finds the scales of int8 feature maps of surround channels over a recording, and writes
-    /// them as a parameter file.
-    #[command(after_help = exit::HELP)]
-    Calibrate(calibrate::CalibrateArguments),
-    /// Checks parameter files and prints the effective configuration; of an ONNX file, its tensors and
-    /// the heads that fit; of a head file, its facts; of a sparse encoder, its layers.
-    Check(check::CheckArguments),
-    /// Prints the completions of a shell: `source <(det_post completions bash)`.
-    Completions(completions::CompletionsArguments),
-    /// Writes a manual page per command.
-    Man(man::ManArguments),
 }
 
 /// Where the configuration comes from.

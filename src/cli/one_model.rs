@@ -13,7 +13,7 @@ pub(super) struct OneModel {
     /// for a topic of clouds `lidar`; its head is the one that fits, unless `-p camera.head:=NAME` gives it.
     #[arg(long, value_name = "ONNX", conflicts_with_all = ["config", "like"])]
     model: Option<PathBuf>,
-    /// The topic of that channel. The default is the only topic of images in the recording.
+    /// The topic of that channel. A replay takes the only topic of images where none is given.
     #[arg(long, value_name = "TOPIC", requires = "model", conflicts_with_all = ["config", "like"])]
     topic: Option<String>,
 }
@@ -26,9 +26,7 @@ impl OneModel {
     /// that is given; those of opening the recording.
     pub(super) fn overrides(&self, bag: &Path) -> Result<Vec<String>> {
         let Some(model) = &self.model else { return Ok(Vec::new()) };
-        let Some(path) = model.to_str() else {
-            return Err(usage(format!("--model: '{}' is not UTF-8", model.display())));
-        };
+        let Some(path) = model.to_str() else { return Err(not_utf8(model)) };
         let reader = BagReader::open(bag)?;
         let topics = reader.topics();
         let of_images = names(topics, is_image);
@@ -54,12 +52,24 @@ impl OneModel {
             let message = format!("--topic {topic} carries {}; {}", found.type_name, allowed());
             return Err(usage(message));
         }
-        let channel = if is_cloud(found) { "lidar" } else { "camera" };
-        let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
-        Ok(vec![
-            format!("{channel}.input:={}", quoted(&found.name)),
-            format!("{channel}.model_path:={}", quoted(path)),
-        ])
+        Ok(parameters(if is_cloud(found) { "lidar" } else { "camera" }, &found.name, path))
+    }
+
+    /// As [`Self::overrides`], of a camera in a graph.
+    ///
+    /// # Errors
+    /// `Usage` without a topic.
+    pub(super) fn live_overrides(&self) -> Result<Vec<String>> {
+        let Some(model) = &self.model else { return Ok(Vec::new()) };
+        match (&self.topic, model.to_str()) {
+            (Some(topic), Some(path)) => Ok(parameters("camera", topic, path)),
+            (None, _) => Err(usage(
+                "--topic is missing; allowed: the topic of the images, as `ros2 topic list` names it, such as \
+                 `--topic /camera/image_raw`"
+                    .to_owned(),
+            )),
+            (_, None) => Err(not_utf8(model)),
+        }
     }
 
     /// The error of a configuration, which says what the channel is called where an override names
@@ -82,6 +92,18 @@ impl OneModel {
     pub(super) fn is_given(&self) -> bool {
         self.model.is_some()
     }
+}
+
+/// The parameters of a channel of one network.
+pub(super) fn parameters(channel: &str, topic: &str, model: &str) -> Vec<String> {
+    [("input", topic), ("model_path", model)]
+        .map(|(key, text)| format!("{channel}.{key}:='{}'", text.replace('\'', "''")))
+        .into()
+}
+
+/// The error of a path that no parameter can have.
+pub(super) fn not_utf8(model: &Path) -> Error {
+    usage(format!("--model: '{}' is not UTF-8", model.display()))
 }
 
 /// What to give for a recording where nothing is configured.

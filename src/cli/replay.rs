@@ -62,8 +62,11 @@ pub(super) struct ReplayArguments {
     /// sweeps and the memory of networks need: joined slices then equal a replay of the whole.
     #[arg(long, value_name = "S", requires = "from", value_parser = parse_warm_up)]
     warm_up: Option<Duration>,
-    /// Draws the first N frames of every channel into images/ (needs --out).
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "out")]
+    /// Ends after the first N frames of every channel, dropped ones included.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    frames: Option<u64>,
+    /// Draws the first N frames of every channel, or all, into images/ (needs --out).
+    #[arg(long, value_name = "N", default_value = "0", requires = "out", value_parser = parse_images)]
     images: u64,
     #[command(flatten)]
     observe: ObserveArguments,
@@ -114,6 +117,14 @@ fn parse_rate(text: &str) -> std::result::Result<Rate, String> {
     }
 }
 
+/// A number of frames; `all` is the largest.
+fn parse_images(text: &str) -> std::result::Result<u64, String> {
+    if text == "all" {
+        return Ok(u64::MAX);
+    }
+    text.parse().map_err(|_| "allowed: a number of frames, 0 or above, or `all`".into())
+}
+
 fn parse_warm_up(text: &str) -> std::result::Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds.ok_or_else(|| "a warm-up is a number of seconds, 0 or above".into())
@@ -150,6 +161,7 @@ pub(super) fn replay(arguments: &ReplayArguments, ros: &RosArguments) -> Result<
         stop: interrupt.flag(),
         frames_in_flight: arguments.frames_in_flight.map(usize::from),
         slice,
+        max_frames: arguments.frames,
         ..ReplayOptions::default()
     };
     let replay = Replay::open(&arguments.bag, &config, options)?;
@@ -252,6 +264,15 @@ mod tests {
         assert!("cuda:**".parse::<Devices>().is_err());
         let is_there = Device::open(DeviceChoice::Cuda(0)).is_ok();
         assert_eq!(Devices::AllGpus.choice().is_ok(), is_there);
+    }
+
+    #[test]
+    fn images_are_a_number_or_all() {
+        assert_eq!(parse_images("3"), Ok(3));
+        assert_eq!(parse_images("all"), Ok(u64::MAX));
+        for wrong in ["-1", "ALL", "1.5", ""] {
+            assert!(parse_images(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

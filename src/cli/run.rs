@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::interrupt::Interrupt;
 use super::observe::{ObserveArguments, TraceFile};
+use super::one_model::OneModel;
 use super::ros_args::RosArguments;
 use super::{ExitStatus, LikeArguments};
 use crate::config::{Config, Like};
@@ -32,6 +33,8 @@ pub(super) struct RunArguments {
     /// Overrides one parameter, as ROS does: -p camera.score_threshold:=0.4
     #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]
     overrides: Vec<String>,
+    #[command(flatten)]
+    model: OneModel,
     #[command(flatten)]
     like: LikeArguments,
     /// Where all channels run: auto, cpu or cuda:N (overrides every parameter `device`).
@@ -78,8 +81,11 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
     for sentence in ros.without_effect(&default, &node, has_security) {
         tracing::warn!("--ros-args: {sentence}");
     }
-    let source = like.source(&arguments.config, &arguments.overrides, ros);
-    let mut config = Config::read(&node, &source)?;
+    let of_model = arguments.model.live_overrides()?;
+    let overrides = [&of_model[..], &arguments.overrides[..]].concat();
+    let source = like.source(&arguments.config, &overrides, ros);
+    let mut config = Config::read(&node, &source)
+        .map_err(|error| arguments.model.with_name(error, &arguments.overrides))?;
     if let Some(device) = arguments.device {
         config = config.with_device(device)?;
     }

@@ -7,6 +7,7 @@
 
 use std::fmt::{self, Debug};
 use std::io::IsTerminal;
+use std::time::SystemTime;
 
 use tracing::Event;
 use tracing::field::Field;
@@ -14,13 +15,16 @@ use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
+use tracing_subscriber::fmt::time::{self, FormatTime};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::reload;
 
 use super::console_format::{self, ConsoleFormat};
+use super::local_time::local_time;
 use super::progress::AboveProgress;
 use crate::node::{LogRecord, Logs, write_field};
 use det_post_ros::LogLevel;
+use det_post_types::Stamp;
 
 /// Where logs go.
 pub(super) struct Sinks {
@@ -54,6 +58,7 @@ pub(super) fn init(level: Option<&str>, sinks: &Sinks) {
     let lines = tracing_subscriber::fmt::layer()
         .fmt_fields(fields())
         .with_writer(|| AboveProgress)
+        .with_timer(LineTime { is_short: std::io::stderr().is_terminal() })
         .with_ansi(colored)
         .with_target(false)
         // The fallback for a line that cannot be written is a panic.
@@ -79,6 +84,24 @@ pub(super) fn init(level: Option<&str>, sinks: &Sinks) {
             // Fails only without the subscriber, which stays for good.
             let _ = handle.reload(filter_of(level));
         }));
+    }
+}
+
+/// The time of a line: local hours, minutes and seconds for someone who watches, else the date of UTC with
+/// microseconds.
+struct LineTime {
+    is_short: bool,
+}
+
+impl FormatTime for LineTime {
+    fn format_time(&self, to: &mut Writer<'_>) -> fmt::Result {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok();
+        let nanos = since.and_then(|since| i64::try_from(since.as_nanos()).ok());
+        let now = nanos.filter(|_| self.is_short).map(Stamp::from_nanos).and_then(local_time);
+        match now.as_deref().and_then(|now| now.split(' ').nth(1)) {
+            Some(time) => to.write_str(time),
+            None => time::SystemTime.format_time(to),
+        }
     }
 }
 

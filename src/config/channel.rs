@@ -208,6 +208,7 @@ pub(super) fn read(
         true => head::read_inline(&format!("{key}."), facts_given, network.as_ref(), problems),
         false => (None, Vec::new()),
     };
+    let has_encoder = given.contains_key("encoder_path");
     let mut p = Reader::new(&prefix, given, problems);
     let head = match is_inline {
         true => Some(key.clone()),
@@ -230,6 +231,9 @@ pub(super) fn read(
     if let (Some(network), Facts::Camera(facts)) = (&network, &mut facts) {
         network.adapt(facts, p.problems());
         network.check(&key, facts, has_given_names, p.problems());
+    }
+    if matches!(facts, Facts::Lidar(_)) && !has_encoder && !is_inline {
+        p.problems().push(&key, &head::is_for_clouds(&head, network.as_ref()));
     }
     p.set_class_names(facts.class_names());
     p.suggest(suggested);

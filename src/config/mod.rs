@@ -79,9 +79,8 @@ use reader::Reader;
 use substitution::Arguments;
 
 /// The message of a configuration without a channel.
-const NO_CHANNEL: &str = "none is configured; allowed: one or more, in a parameter file (`--config FILE`; \
-                          config/demo.param.yaml is an example) or as \
-                          `-p NAME.input:=TOPIC -p NAME.model_path:=FILE`";
+const NO_CHANNEL: &str = "none is configured; allowed: one or more, as a network (`--model NETWORK.onnx --topic TOPIC`) or in a \
+                          parameter file (`--config FILE`; config/demo.param.yaml is an example)";
 
 /// A parameter that rcl gives every node. It is accepted in files and has no
 /// effect here.

@@ -293,6 +293,10 @@ impl Middleware for OverridingMiddleware {
         self.middleware.watch(watcher);
     }
 
+    fn published_topics(&self, type_name: &str) -> Option<Vec<String>> {
+        self.middleware.published_topics(type_name)
+    }
+
     fn counts_losses(&self) -> bool {
         self.middleware.counts_losses()
     }

@@ -33,6 +33,9 @@ use det_post_types::{Error, ErrorKind, Header, Result};
 /// The messages of an input, and its calibrations, since the last call.
 type InputSummaries = (InputSummary, Option<CalibrationSummary>);
 
+/// How long after its start a channel names the topics that nothing publishes.
+const PUBLISHERS_PATIENCE: Duration = Duration::from_secs(5);
+
 /// A channel with its networks loaded and its outputs advertised.
 pub(super) struct LiveChannel {
     config: ChannelConfig,
@@ -51,6 +54,8 @@ pub(super) struct LiveChannel {
     totals: Account,
     input_totals: Vec<InputTotals>,
     num_failures_seen: u64,
+    /// When topics that nothing publishes are named, once after each start.
+    publishers_due: Option<Instant>,
 }
 
 enum ThreadState {
@@ -103,6 +108,7 @@ impl LiveChannel {
                 .is_some_and(|info| info.score_threshold.is_some()),
             state: Arc::new(ChannelState::new(states.collect(), Serving::of(&channel), trace)),
             num_failures_seen: 0,
+            publishers_due: None,
             gate: outputs.gate(),
             detection_topics: outputs.detection_topics().join(", "),
             thread: ThreadState::Idle(Box::new(Worker::new(channel, outputs))),
@@ -110,6 +116,11 @@ impl LiveChannel {
             totals: Account::new(),
             input_totals: vec![InputTotals::default(); config.inputs.len()],
         })
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        &self.config.name
     }
 
     /// Full names of the topics of its inputs.
@@ -206,6 +217,7 @@ impl LiveChannel {
         match self.subscribe(middleware, slots) {
             Ok(()) => {
                 self.thread = ThreadState::Running(ChannelThread { closer, thread });
+                self.publishers_due = Some(Instant::now() + PUBLISHERS_PATIENCE);
                 Ok(())
             }
             Err(error) => {
@@ -215,6 +227,16 @@ impl LiveChannel {
                 Err(error)
             }
         }
+    }
+
+    /// Topics that nothing publishes, with their types, when it is time to name them.
+    pub(super) fn take_without_publisher(&mut self, now: Instant) -> Vec<(String, &'static str)> {
+        let is_running = matches!(self.thread, ThreadState::Running(_));
+        if !is_running || self.publishers_due.take_if(|due| now >= *due).is_none() {
+            return Vec::new();
+        }
+        let silent = self.inputs.iter().flat_map(LiveInput::without_publisher);
+        silent.map(|(topic, type_name)| (topic.to_owned(), type_name)).collect()
     }
 
     /// Counts messages that are lost after they were received.

@@ -93,6 +93,18 @@ impl LiveInput {
         Ok(())
     }
 
+    /// The topics that nothing publishes, with the types of their messages.
+    pub(super) fn without_publisher(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        let of = self.subscriptions.as_ref();
+        let sensor = of.map(|of| (&*of.sensor, self.topic.as_str(), self.kind));
+        let camera_info =
+            of.and_then(|of| of.camera_info.as_deref()).zip(self.camera_info.as_deref());
+        let camera_info = camera_info.map(|(of, topic)| (of, topic, InputKind::CameraInfo));
+        let silent =
+            sensor.into_iter().chain(camera_info).filter(|(of, ..)| of.num_publishers() == 0);
+        silent.map(|(_, topic, kind)| (topic, kind.type_name()))
+    }
+
     /// Ends the subscriptions.
     pub(super) fn unsubscribe(&mut self) {
         self.subscriptions = None;

@@ -21,12 +21,20 @@ pub(super) struct Output<'a> {
     turns: Turns,
     /// The log times of the frames that are passed on.
     owned: LogSpan,
+    /// The most frames of a channel.
+    max_frames: u64,
 }
 
 impl<'a> Output<'a> {
-    /// The output of threads that pass on frames of these log times.
-    pub(super) fn new(on_frame: &'a mut OnFrame<'a>, owned: LogSpan, num_threads: usize) -> Self {
-        Self { on_frame: Mutex::new(on_frame), turns: Turns::new(num_threads), owned }
+    /// The output of threads that pass on frames of these log times, up to a number per channel.
+    pub(super) fn new(
+        on_frame: &'a mut OnFrame<'a>,
+        owned: LogSpan,
+        num_threads: usize,
+        max_frames: u64,
+    ) -> Self {
+        let turns = Turns::new(num_threads);
+        Self { on_frame: Mutex::new(on_frame), turns, owned, max_frames }
     }
 }
 
@@ -40,6 +48,8 @@ pub(super) struct ReplayContext<'a> {
     message: AtomicU64,
     pub(super) transforms: Option<Mutex<TransformFeed>>,
     num_messages_read: AtomicU64,
+    /// Whether its channels have begun all frames that they are to.
+    has_all_frames: AtomicBool,
 }
 
 impl<'a> ReplayContext<'a> {
@@ -55,6 +65,7 @@ impl<'a> ReplayContext<'a> {
             message: AtomicU64::new(0),
             transforms: transforms.map(Mutex::new),
             num_messages_read: AtomicU64::new(0),
+            has_all_frames: AtomicBool::new(false),
         }
     }
 
@@ -66,6 +77,21 @@ impl<'a> ReplayContext<'a> {
     /// The log times of the frames that are passed on.
     pub(super) fn owned(&self) -> LogSpan {
         self.output.owned
+    }
+
+    /// The most frames of a channel that are passed on.
+    pub(super) fn max_frames(&self) -> u64 {
+        self.output.max_frames
+    }
+
+    /// Notes that its channels begin no further frame: nothing more is read.
+    pub(super) fn note_all_frames(&self) {
+        self.has_all_frames.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the end of the recording is left out.
+    pub(super) fn has_all_frames(&self) -> bool {
+        self.has_all_frames.load(Ordering::Relaxed)
     }
 
     /// Reads the transforms up to `log_time`.
@@ -192,7 +218,7 @@ impl<'a> Reading<'a> {
         self.note_others(feed.map(|feed| lock(feed).take_damage()).unwrap_or_default());
     }
 
-    /// Passes message by message to `work`, until the end or a request to stop. Damage is
+    /// Passes message by message to `work`, until the end, the last wanted frame or a request to stop. Damage is
     /// noted and read past.
     ///
     /// # Errors
@@ -201,7 +227,7 @@ impl<'a> Reading<'a> {
         &mut self,
         work: &mut dyn FnMut(&BagMessage<'_>) -> Result<()>,
     ) -> Result<()> {
-        while !self.is_stopped() {
+        while !self.is_stopped() && !self.context.has_all_frames() {
             match self.reader.next_message() {
                 Ok(Some(message)) => {
                     let is_owned = self.context.owns(message.log_time);

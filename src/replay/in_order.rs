@@ -36,6 +36,8 @@ pub(super) struct InOrder<'a, 'c> {
     /// The number of these, from the earliest on, whose work is queued. The others may wait for
     /// each other, to have their images decoded at once.
     num_queued: usize,
+    /// Of each channel the frames of the slice that it still begins.
+    num_left: Vec<u64>,
 }
 
 /// A frame that has begun and not ended.
@@ -56,7 +58,8 @@ impl<'a, 'c> InOrder<'a, 'c> {
     ) -> Self {
         let in_flight = VecDeque::with_capacity(channels.len() * max_in_flight);
         let (message, num_queued) = (0, 0);
-        Self { channels, uploads, context, message, max_in_flight, in_flight, num_queued }
+        let num_left = vec![context.max_frames(); channels.len()];
+        Self { channels, uploads, context, message, max_in_flight, in_flight, num_queued, num_left }
     }
 
     /// Processes a message, and passes on the frames that it ends.
@@ -72,7 +75,7 @@ impl<'a, 'c> InOrder<'a, 'c> {
         self.context.advance_to(message.log_time);
         for index in 0..self.channels.len() {
             let channel = &mut self.channels[index];
-            if !channel.concerns(message) {
+            if self.num_left[index] == 0 || !channel.concerns(message) {
                 continue;
             }
             if let Some(Uploads { files, reader, is_shared: false }) = self.uploads
@@ -82,7 +85,15 @@ impl<'a, 'c> InOrder<'a, 'c> {
             }
             self.process_on(index, message)?;
         }
+        if !self.num_left.is_empty() && self.num_left.iter().all(|left| *left == 0) {
+            self.context.note_all_frames();
+        }
         Ok(())
+    }
+
+    /// Counts a frame that begins, unless it is before the slice.
+    fn count(&mut self, index: usize, log_time: Stamp) {
+        self.num_left[index] -= u64::from(self.context.owns(log_time));
     }
 
     /// Processes a message on a channel. Frames of other channels that are in flight end before one
@@ -95,6 +106,7 @@ impl<'a, 'c> InOrder<'a, 'c> {
             self.process_due(index, log_time)?;
         }
         if self.channels[index].is_frame(message) {
+            self.count(index, log_time);
             let is_kept = self.make_room(index)? > 1;
             let begun = self.channels[index].submit(message, is_kept, self.context);
             self.note_begun(index, log_time, begun)?;
@@ -109,7 +121,10 @@ impl<'a, 'c> InOrder<'a, 'c> {
 
     /// Processes the frames of several inputs of a channel that are due by `log_time`.
     fn process_due(&mut self, index: usize, log_time: Stamp) -> Result<()> {
-        while let Some(Closed { at, usable }) = self.channels[index].close(log_time) {
+        while self.num_left[index] > 0
+            && let Some(Closed { at, usable }) = self.channels[index].close(log_time)
+        {
+            self.count(index, at);
             self.end_all(&[])?;
             let begun = self.channels[index].submit_closed(usable, self.context);
             self.note_begun(index, at, begun)?;
@@ -130,7 +145,7 @@ impl<'a, 'c> InOrder<'a, 'c> {
         let last = self.context.owned().to.map_or(i64::MAX, |to| to.nanos().saturating_sub(1));
         for index in 0..self.channels.len() {
             self.process_due(index, Stamp::from_nanos(last))?;
-            if self.context.owned().to.is_none() {
+            if self.context.owned().to.is_none() && self.num_left[index] > 0 {
                 self.channels[index].count_abandoned();
             }
         }

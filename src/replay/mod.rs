@@ -107,8 +107,8 @@ impl Replay {
     /// another type than its channel takes, `Model` when a network cannot be loaded, `Io`
     /// or `DamagedBag` when the recording cannot be opened, or is damaged and has no input of any
     /// channel, `Argument` for a rate that is not above 0 or a number of frames in flight that
-    /// is 0 or above [`MAX_FRAMES_IN_FLIGHT`], `Usage` for a slice that ends before it starts,
-    /// `Interrupted` when the replay is stopped before it starts.
+    /// is 0 or above [`MAX_FRAMES_IN_FLIGHT`], `Usage` for a slice that ends before it starts and
+    /// a number of frames at a [`Rate::Factor`], `Interrupted` when the replay is stopped before it starts.
     pub fn open(bag: &Path, config: &Config, options: ReplayOptions) -> Result<Self> {
         if let Rate::Factor(factor) = options.rate
             && !(factor > 0.0 && factor.is_finite())
@@ -130,6 +130,11 @@ impl Replay {
                 return Err(Error::new(ErrorKind::Usage, "replay", message));
             }
             slice.warm_up = Some(Duration::ZERO);
+        }
+        if options.max_frames.is_some() && options.rate != Rate::Max {
+            let message =
+                "a number of frames is for replays at full speed; at a factor, a slice is";
+            return Err(Error::new(ErrorKind::Usage, "replay", message));
         }
         set_copy_threads(config.uploads.copy_threads);
         let read = ReadOptions { stop: Arc::clone(&options.stop), ..ReadOptions::default() };
@@ -220,7 +225,8 @@ impl Replay {
         let Self { bag, mut channels, thread_of, feed, more_feeds, bounds, damage, .. } = self;
         let (mapped_bytes, options) = (self.mapped_bytes, self.options);
         let num_readers = 1 + more_feeds.len();
-        let output = Output::new(&mut on_frame, bounds.owned, num_readers);
+        let max_frames = options.max_frames.unwrap_or(u64::MAX);
+        let output = Output::new(&mut on_frame, bounds.owned, num_readers, max_frames);
         let context = ReplayContext::new(&output, 0, feed.transforms);
         let of_more = |(number, feed): (usize, Feed)| {
             (feed.reader, ReplayContext::new(&output, number, feed.transforms))
@@ -258,7 +264,8 @@ impl Replay {
             damage: damage.iter().map(Error::to_string).collect(),
             interrupted: options.stop.load(Ordering::Relaxed),
         };
-        if !read.interrupted {
+        let mut contexts = [&context].into_iter().chain(&more_contexts);
+        if !read.interrupted && !contexts.any(ReplayContext::has_all_frames) {
             let num_lost = reader.num_messages().map(|n| n.saturating_sub(read.num_messages));
             let is_damaged = !read.damage.is_empty();
             read.num_lost = num_lost.filter(|num| is_damaged || *num > 0);

@@ -40,6 +40,9 @@ pub struct ReplayOptions {
     /// The part of the recording that is replayed. At a [`Rate::Factor`] it begins as a node
     /// that is started then, without a warm-up.
     pub slice: Slice,
+    /// Ends the replay once each channel has begun this many frames of the slice, dropped ones
+    /// included; at [`Rate::Max`] only.
+    pub max_frames: Option<u64>,
     /// The threads at [`Rate::Max`].
     pub threads: Threads,
 }
@@ -54,6 +57,7 @@ impl Default for ReplayOptions {
             frames_in_flight: Some(1),
             factory: Arc::new(open_detector),
             slice: Slice::default(),
+            max_frames: None,
             threads: Threads::default(),
         }
     }

@@ -209,7 +209,7 @@ fn known_figures_come_out() {
     let (figures, table) = eval(folder, "detections.jsonl", &["--out", &plots]);
     check_figures(&figures, Some(0.5));
     assert!(table.contains("mAP 0.722"), "{table}");
-    assert!(table.contains("0.000 (30)           - (0)      1.000 (30)"), "{table}");
+    assert!(table.contains("0.000 (30)        - (0)   1.000 (30)"), "{table}");
     for name in ["lidar", "camera"] {
         for plot in ["precision_recall", "calibration"] {
             let file = std::fs::File::open(format!("{plots}/{name}_{plot}.png")).unwrap();
@@ -468,7 +468,7 @@ fn numbers_that_are_none_are_left_out_and_counted() {
     std::fs::write(&path, format!("{first}\"score\":null,{after}")).unwrap();
     let (figures, table) = eval(folder, "found.jsonl", &[]);
     assert_eq!(figures["sensors"][0]["num_unusable_detections"], 1);
-    assert!(table.contains("1 detections left out: score or box not finite"), "{table}");
+    assert!(table.contains("1 detection left out: score or box not finite"), "{table}");
 }
 
 #[test]

@@ -52,7 +52,23 @@ fn a_network_needs_no_parameter_file() {
     typed("replay TOWN --model models/lidar_head.onnx --topic /lidar_0/points", 2, &needs_head);
     let nothing = ["no channel is configured", "--model NETWORK.onnx --topic /camera_0/image"];
     typed("replay TOWN", 2, &nothing);
-    typed("run", 2, &["none is configured", "--config FILE"]);
+    typed("run", 2, &["none is configured", "--config FILE", "--model NETWORK.onnx"]);
+    let needs_topic = ["--topic is missing", "`--topic /camera/image_raw`"];
+    typed("run --model models/camera.onnx", 2, &needs_topic);
+    typed("replay TOWN --model models/camera.onnx --frames 2", 0, &["2 in, 2 out"]);
+    let all = "replay TOWN --model models/camera.onnx --frames 3 --images all --out FOLDER/all";
+    typed(all, 0, &["3 in, 3 out", "images/ (3)"]);
+    let lines = |name: &str| {
+        std::fs::read_to_string(folder.path().join(name).join("detections.jsonl")).unwrap()
+    };
+    let (first, whole) = (lines("all"), lines("out"));
+    assert_eq!(first.lines().count(), 3);
+    assert!(whole.starts_with(&first), "the first frames are those of the whole");
+    let no_number = ["allowed: a number of frames, 0 or above, or `all`"];
+    typed("replay TOWN --model models/camera.onnx --images some --out FOLDER/all", 2, &no_number);
+    let at_full_speed = ["a number of frames is for replays at full speed"];
+    typed("replay TOWN --model models/camera.onnx --frames 1 --rate 1", 2, &at_full_speed);
+    typed("inspect TOWN", 0, &["duration 0.", ", start 20", " messages, "]);
     typed("replay -c config/demo.param.yaml TOWN", 0, &["found   lidar: "]);
     let only = ["has no topic /wrong", "did you mean `camera.input:=/camera_0/image`?"];
     typed(&format!("replay TOWN {CAMERA} -p camera.input:=/wrong"), 2, &only);
@@ -166,6 +182,12 @@ fn misfits_of_tensors_name_the_channel_and_the_key() {
 fn mistakes_name_their_cure() {
     let folder = tempfile::tempdir().unwrap();
     let typed = |line: &str, code, words: &[&str]| typed(folder.path(), line, code, words);
+    let of_images =
+        ["camera.head: `second_kitti` is for point clouds", "fits demo_camera", "yolov8"];
+    typed(&format!("check {CAMERA} -p camera.head:=second_kitti"), 2, &of_images);
+    let by_sensor =
+        ["did you mean `demo_camera`?", "of images demo_camera, dfine", "of point clouds"];
+    typed(&format!("check {CAMERA} -p camera.head:=centerpoint_x"), 2, &by_sensor);
     let yolo11 = format!("check {CAMERA} -p camera.head:=yolo11");
     typed(&yolo11, 2, &["camera.head: found \"yolo11\"", "did you mean `yolov8`?"]);
     let misfit = ["camera.head: its layout `yolox`", "output0 [?, 9, 20400]", "demo_camera"];
@@ -193,6 +215,61 @@ fn mistakes_name_their_cure() {
     typed(&format!("check {indent}"), 2, &["line 6 is indented by 5 spaces"]);
     typed("demo --device cuda:63 --out FOLDER/demo", 1, &["ERROR device: "]);
     assert!(!folder.path().join("demo/drive").exists(), "nothing is simulated");
+}
+
+/// Commands are in the order in which someone new needs them; each has two examples that it understands.
+#[test]
+fn help_has_examples() {
+    let help = det_post(&["--help"]).stdout;
+    let order = ["demo", "inspect", "check", "replay", "eval", "run", "simulate", "bench"];
+    let places = order.map(|command| help.find(&format!("\n  {command} ")));
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{help}");
+    assert!(help.find("\nOptions:") < help.find("\nGlobal options:"), "{help}");
+    for command in order.into_iter().chain(["migrate", "calibrate", "completions", "man"]) {
+        let help = det_post(&[command, "--help"]).stdout;
+        let (options, examples) = help.split_once("Examples:").unwrap();
+        let call = format!("det_post {command} ");
+        let of_command = |line: &&str| format!("{line} ").contains(&call);
+        let calls: Vec<&str> = examples.lines().filter(of_command).collect();
+        assert_eq!(calls.len(), 2, "{help}");
+        for option in calls.iter().flat_map(|call| call.split(' ')).filter(|w| w.starts_with("--"))
+        {
+            assert!(option == "--ros-args" || options.contains(option), "{option}: {help}");
+        }
+        let (_, global) = options.split_once("Global options:").unwrap();
+        assert!(global.contains("--verbose") && !global.contains("--config"), "{help}");
+    }
+}
+
+/// After 5 s a node says which input has no publisher; at the start, what it is subscribed to.
+#[cfg(feature = "dds")]
+#[test]
+fn a_node_names_inputs_that_nothing_publishes() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    let domain = crate::common::domain::Domain::reserve();
+    let mut node = Command::new(env!("CARGO_BIN_EXE_det_post"))
+        .args("run --model models/camera.onnx --topic /nowhere --middleware dds".split(' '))
+        .env("ROS_DOMAIN_ID", domain.id.to_string())
+        .env("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+        .env_remove("RUST_LOG")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(node.stderr.take().unwrap()).lines();
+    let mut log = String::new();
+    let ends = "nothing publishes /nowhere (sensor_msgs/msg/Image) yet; no topic of this type is published";
+    for line in lines.map_while(Result::ok) {
+        log += &format!("{line}\n");
+        if line.contains(ends) {
+            break;
+        }
+    }
+    node.kill().unwrap();
+    node.wait().unwrap();
+    assert!(log.contains(ends), "{log}");
+    assert!(log.contains("channel camera: subscribed to /nowhere through dds, publishes"), "{log}");
 }
 
 /// Networks as exporters write them: what their files say is enough.

@@ -25,6 +25,20 @@ const SORT: &str = r#"<script>
   document.body.append(result);
 </script></body>"#;
 
+/// How far a page of this width scrolls to the side, left in the page that holds it.
+const NARROW: &str = r#"<!doctype html><body><iframe id=page style="width:420px;height:900px"></iframe><script>
+  const frame = document.getElementById("page");
+  frame.onload = () => {
+    const page = frame.contentDocument;
+    page.querySelectorAll("details").forEach((one) => { one.open = true; });
+    const result = document.createElement("pre");
+    result.id = "widths";
+    result.textContent = `${page.documentElement.scrollWidth} ${frame.clientWidth}`;
+    document.body.append(result);
+  };
+  frame.srcdoc = PAGE;
+</script></body>"#;
+
 /// A browser, by `DET_POST_CHROMIUM` or its usual names.
 fn chromium() -> Option<PathBuf> {
     let named = std::env::var_os("DET_POST_CHROMIUM").map(PathBuf::from);
@@ -101,10 +115,18 @@ fn a_page_opens_from_disk_with_the_worst_frames() {
     for section in sections {
         let num_frames = section.matches("<figure>").count();
         assert!((1..=10).contains(&num_frames), "{num_frames} frames");
+        let shown = section.split("more frame").next().unwrap().matches("<figure>").count();
+        assert_eq!(shown, num_frames.min(4), "the others are folded");
         assert_eq!(section.matches("<image ").count(), num_frames, "one image each");
         assert_eq!(section.matches("<svg class=plot").count(), 2);
-        assert!(section.find("<figure>") < section.find("<svg class=plot"), "images are first");
-        assert_eq!(section.matches("<details").count(), 2, "both tables fold");
+        let places = ["<svg class=plot", "<table", "<figure>"].map(|part| section.find(part));
+        assert!(places.is_sorted(), "curves, tables, frames: {places:?}");
+        let num_folds = 2 + usize::from(num_frames > 4);
+        assert_eq!(section.matches("<details").count(), num_folds, "both tables fold");
+        assert!(section.contains(" s after the start, stamp "), "{section}");
+        assert!(section.contains("<text class=\"mark "), "errors are labelled");
+        assert!(!section.contains(" 1 false detections"), "{section}");
+        assert!(section.contains("<circle "), "the calibration curve has dots");
     }
 
     let Some(program) = chromium() else {
@@ -119,6 +141,15 @@ fn a_page_opens_from_disk_with_the_worst_frames() {
     let [down, up] = orders;
     assert!(down.len() >= 3 && down.first() > down.last(), "{down:?}");
     assert!(down.is_sorted_by(|a, b| a >= b) && up.is_sorted(), "{down:?} {up:?}");
+
+    let narrow = folder.path().join("narrow.html");
+    let quoted = serde_json::to_string(&html).unwrap().replace("</", "<\\/");
+    fs::write(&narrow, NARROW.replace("PAGE", &quoted)).unwrap();
+    let shown = browse(&program, folder.path(), &narrow, "--dump-dom");
+    let widths = shown.split("<pre id=\"widths\">").nth(1).unwrap().split('<').next().unwrap();
+    let [needed, given] = widths.split(' ').collect::<Vec<_>>()[..] else { panic!("{widths}") };
+    assert_eq!(given, "420");
+    assert!(needed.parse::<u32>().unwrap() <= 420, "{needed} pixels, scrolled to the side");
 
     let screenshot = folder.path().join("page.png");
     let what = format!("--screenshot={}", screenshot.display());

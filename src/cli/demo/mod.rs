@@ -138,7 +138,7 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
     };
     let found = tally.to_text(true);
     let (frames, accuracy) = (report.to_table(), evaluation.to_table());
-    stdout::print(&format!("{frames}{found}\n{accuracy}{directions}"))?;
+    stdout::print(&format!("{accuracy}\n{frames}{found}\n{directions}"))?;
     if let Some(hint) = tally::faster(&report) {
         tracing::info!("{hint}");
     }
@@ -197,16 +197,17 @@ fn directions(out: &Path, seconds: f64) -> String {
     let program = program.display();
     format!(
         "in {seconds:.0} s, below {out}/
-  drive/             the recording with its truth: drive_0.mcap for Foxglove, ros2 bag play for RViz
-  detections/        the detections as a recording; detections.jsonl the same as lines
-  images/          camera.png, birds_eye.png; drive.gif and drive.png move
   report.html        accuracy, curves and the worst frames, for a browser
-  figures/           precision over recall, calibration; eval.json has every figure
-  report.json        what every stage took and what every limit cost
+  images/            camera.png, birds_eye.png; drive.gif and drive.png, the drive from above
+  detections/        a recording of the detections; detections.jsonl has them as lines of JSON
+  drive/             the simulated recording with ground truth, for Foxglove and ros2 bag play
+  report.json        frames, times of each stage, counts of each limit; eval.json has the accuracy
+  figures/           precision over recall, calibration
 
 next
-  {program} replay {out}/drive --config {out}/demo.param.yaml -p lidar.densification.num_past_sweeps:=0 \\
-      --out one_sweep && {program} eval --detections one_sweep --truth {out}/drive
+  {program} replay {out}/drive --config {out}/demo.param.yaml \\
+      -p lidar.densification.num_past_sweeps:=0 --out one_sweep
+  {program} eval --detections one_sweep --truth {out}/drive
   {program} simulate --seed 9003 --actors 40 --out crowded
   {program} inspect {out}/drive
 "

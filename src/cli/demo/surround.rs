@@ -99,16 +99,17 @@ pub(super) fn directions(out: &Path, seconds: f64) -> String {
     let program = program.display();
     format!(
         "in {seconds:.0} s, below {out}/
-  drive/             the recording with its truth: drive_0.mcap for Foxglove, ros2 bag play for RViz
-  detections/        the detections as a recording; detections.jsonl the same as lines
-  images/          surround.png: six cameras and the view from above; drive.gif and drive.png move
   report.html        accuracy, curves and the worst frames, for a browser
-  figures/           precision over recall, calibration; eval.json has every figure
-  report.json        what every stage took and what every limit cost
+  images/            surround.png: six cameras and the view from above; drive.gif and drive.png
+  detections/        a recording of the detections; detections.jsonl has them as lines of JSON
+  drive/             the simulated recording with ground truth, for Foxglove and ros2 bag play
+  report.json        frames, times of each stage, counts of each limit; eval.json has the accuracy
+  figures/           precision over recall, calibration
 
 next
-  {program} replay {out}/drive --config {out}/demo.param.yaml -p surround.score_thresholds:=[0.5] \\
-      --out certain && {program} eval --detections certain --truth {out}/drive
+  {program} replay {out}/drive --config {out}/demo.param.yaml \\
+      -p surround.score_thresholds:=[0.5] --out certain
+  {program} eval --detections certain --truth {out}/drive
   {program} inspect {out}/drive
 "
     )

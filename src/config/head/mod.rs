@@ -8,6 +8,7 @@ mod camera;
 mod center;
 mod encoder;
 mod fitting;
+mod hints;
 mod lidar;
 mod network;
 mod surround;
@@ -23,6 +24,7 @@ pub use center::CenterFacts;
 pub use encoder::{EncoderFacts, PillarFacts, VoxelFacts};
 pub(super) use encoder::{EncoderKind, KINDS as ENCODERS};
 pub(super) use fitting::AUTO;
+pub(super) use hints::is_for_clouds;
 pub(super) use lidar::OutputKind;
 pub use lidar::{LidarFacts, LidarOutputs};
 pub(super) use network::Network;
@@ -33,7 +35,7 @@ pub use views::ViewFacts;
 use super::declaration::Declaration;
 use super::files::{Entries, flatten, read_file};
 use super::paths::is_head_file;
-use super::problems::{Origin, Problems, nearest, shorten};
+use super::problems::{Origin, Problems, shorten};
 use super::reader::{Reader, described};
 use super::value::Length::OneOrMore;
 use super::value::{list, one_of, text};
@@ -49,54 +51,6 @@ const CLASS_LISTS: &[(&str, &str)] = &[
     ("coco80", include_str!("../../../config/heads/classes/coco80.yaml")),
     ("coco91", include_str!("../../../config/heads/classes/coco91.yaml")),
 ];
-
-/// Names of networks, without `yolo` where they begin with it, and the heads that they use. The first
-/// whose name begins a word holds.
-const FAMILIES: &[(&str, &str)] = &[
-    ("11", "yolov8"),
-    ("12", "yolov8"),
-    ("13", "yolov8"),
-    ("26", "yolo26"),
-    ("10", "yolov10"),
-    ("3", "yolov5"),
-    ("5", "yolov5"),
-    ("7", "yolov5"),
-    ("8", "yolov8"),
-    ("9", "yolov8"),
-    ("rfdetr", "rfdetr"),
-    ("rf_detr", "rfdetr"),
-    ("rtdetrv", "dfine"),
-    ("rt_detrv", "dfine"),
-    ("rtdetr", "rtdetr"),
-    ("rt_detr", "rtdetr"),
-    ("dfine", "dfine"),
-    ("d_fine", "dfine"),
-    ("deim", "dfine"),
-    ("centerpoint", "centerpoint_autoware"),
-    ("pointpillars", "pointpillars_kitti"),
-    ("second", "second_kitti"),
-    ("streampetr", "streampetr_autoware"),
-];
-
-/// The head of the family that a name is of: `yolo11n` is one of ultralytics' since YOLOv8.
-fn of_family(name: &str) -> Option<&'static str> {
-    let name = name.to_ascii_lowercase().replace('-', "_");
-    let of_yolo = name.strip_prefix("yolo").map(|rest| rest.trim_start_matches(['v', '_']));
-    let is_numbered = of_yolo.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    if let Some(version) = of_yolo.filter(|_| is_numbered) {
-        let is_rotated = version.contains("obb");
-        let has_masks = version.contains("seg");
-        let head = FAMILIES.iter().find(|(family, _)| version.starts_with(family))?.1;
-        return Some(match (head, is_rotated, has_masks) {
-            ("yolo26", true, _) => "yolo26_obb",
-            ("yolo26", _, true) => "yolo26_seg",
-            (_, true, _) => "yolo_obb",
-            (_, _, true) => "yolo_seg",
-            (head, false, false) => head,
-        });
-    }
-    FAMILIES.iter().find(|(family, _)| name.starts_with(family)).map(|(_, head)| *head)
-}
 
 /// A head that was read.
 pub(super) struct Head {
@@ -133,7 +87,7 @@ pub(super) fn read(
 ) -> Option<Head> {
     let mut of_head = Problems::default();
     let network = network.filter(|_| !is_head_file(name));
-    let head = text_of(key, name, &mut of_head)
+    let head = text_of(key, name, network, &mut of_head)
         .and_then(|text| parse(name, &text, network, &mut of_head))
         .filter(|_| of_head.is_empty());
     problems.append(of_head);
@@ -201,7 +155,12 @@ pub(super) fn read_inline(
     (head.map(|facts| Head { facts, suggested, has_given_names }), declared)
 }
 
-fn text_of(key: &str, name: &str, problems: &mut Problems) -> Option<String> {
+fn text_of(
+    key: &str,
+    name: &str,
+    network: Option<&Network>,
+    problems: &mut Problems,
+) -> Option<String> {
     if is_head_file(name) {
         return read_file(Path::new(name))
             .map_err(|error| problems.push(key, &error.to_string()))
@@ -210,18 +169,16 @@ fn text_of(key: &str, name: &str, problems: &mut Problems) -> Option<String> {
     if let Some((_, text)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
         return Some((*text).to_owned());
     }
-    let names: Vec<&str> = SHIPPED.iter().map(|(shipped, _)| *shipped).collect();
-    let hint = of_family(name)
-        .or_else(|| nearest(name, names.iter().copied()))
+    let hint = hints::meant(name, network)
         .map_or(String::new(), |nearest| format!("; did you mean `{nearest}`?"));
     let found = shorten(&Node::Text(name.to_owned()).to_string());
     let auto = match name {
         AUTO => "; `auto` is for networks that run here: it reads the file of `model_path`",
         _ => "",
     };
-    let names = names.join(", ");
+    let names = hints::by_sensor();
     let message =
-        format!("found {found}{hint}; allowed: {names}, or the path of a head file{auto}");
+        format!("found {found}{hint}; allowed: {names}; or the path of a head file{auto}");
     problems.push(key, &message);
     None
 }
@@ -401,36 +358,6 @@ fn first_repeated(names: &[String]) -> Option<&String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn families_have_a_head() {
-        for (name, head) in [
-            ("yolo11", "yolov8"),
-            ("yolo11n", "yolov8"),
-            ("yolov9", "yolov8"),
-            ("YOLOv12", "yolov8"),
-            ("yolo8", "yolov8"),
-            ("yolov26", "yolo26"),
-            ("yolo11-obb", "yolo_obb"),
-            ("yolo26n_obb", "yolo26_obb"),
-            ("yolov8n-seg", "yolo_seg"),
-            ("yolo26n-seg", "yolo26_seg"),
-            ("yolov7", "yolov5"),
-            ("rtdetr", "rtdetr"),
-            ("rtdetrv2", "dfine"),
-            ("RT-DETRv4", "dfine"),
-            ("D-FINE", "dfine"),
-            ("deimv2_dinov3", "dfine"),
-            ("RF-DETR-nano", "rfdetr"),
-            ("centerpoint", "centerpoint_autoware"),
-        ] {
-            assert_eq!(of_family(name), Some(head), "{name}");
-        }
-        assert_eq!(of_family("yolo"), None);
-        assert_eq!(of_family("yolox_s"), None);
-        let shipped = |head: &str| SHIPPED.iter().any(|(name, _)| *name == head);
-        assert!(FAMILIES.iter().all(|(_, head)| shipped(head)));
-    }
 
     #[test]
     fn every_shipped_head_is_sound() {

@@ -103,16 +103,33 @@ impl Shared {
     fn statuses(&self) -> Vec<DiagnosticStatus> {
         let node = self.name.trim_start_matches('/');
         let mut statuses = vec![self.node_status(node)];
+        let mut silent = Vec::new();
         // Locked while channels start or stop, which the status of the node shows.
         if let Ok(mut channels) = self.channels.try_lock() {
             let graph = lock(&self.graph).summary();
+            let now = Instant::now();
             for channel in channels.iter_mut() {
+                let topics = channel.take_without_publisher(now).into_iter();
+                // A peer that does not fit is in the log already.
+                let topics = topics.filter(|(topic, _)| !graph.events.contains_key(topic));
+                silent.extend(topics.map(|of| (channel.name().to_owned(), of)));
                 statuses.extend(
                     channel.statuses(node, |topic| graph.topic_status(topic, self.counts_losses)),
                 );
             }
         }
+        self.warn_of_silent(&silent);
         statuses
+    }
+
+    /// Names topics that nothing publishes, each with its channel and type.
+    fn warn_of_silent(&self, silent: &[(String, (String, &'static str))]) {
+        for (channel, (topic, type_name)) in silent {
+            // It is locked while the node changes its state.
+            let middleware = self.middleware.try_lock();
+            let others = middleware.ok().and_then(|of| of.published_topics(type_name));
+            tracing::warn!("channel {channel}: {}", silence(topic, type_name, others.as_deref()));
+        }
     }
 
     fn node_status(&self, node: &str) -> DiagnosticStatus {
@@ -160,5 +177,33 @@ impl Shared {
         status.value("log_entries_lost", Logs::process().num_lost().to_string());
         status.value("clock_jumps", self.clock.num_jumps().to_string());
         status.into_inner()
+    }
+}
+
+/// What is known of a topic that nothing publishes; `others` are the topics of its type.
+fn silence(topic: &str, type_name: &str, others: Option<&[String]>) -> String {
+    let others = match others {
+        None => String::new(),
+        Some([]) => "; no topic of this type is published".to_owned(),
+        Some([only]) => format!("; did you mean {only}, the only topic of this type?"),
+        Some(others) => format!("; topics of this type: {}", others.join(" ")),
+    };
+    format!("nothing publishes {topic} ({type_name}) yet{others}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_names_the_topics_of_the_type() {
+        let others = ["/a", "/b"].map(str::to_owned);
+        let text = |others: Option<&[String]>| silence("/x", "p/msg/T", others);
+        assert_eq!(text(None), "nothing publishes /x (p/msg/T) yet");
+        assert!(text(Some(&[])).ends_with("; no topic of this type is published"));
+        assert!(
+            text(Some(&others[..1])).ends_with("; did you mean /a, the only topic of this type?")
+        );
+        assert!(text(Some(&others)).ends_with("; topics of this type: /a /b"));
     }
 }

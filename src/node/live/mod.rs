@@ -242,7 +242,17 @@ impl Shared {
     }
 
     fn publish_transition_event(&self, transition: LifecycleTransition) {
-        tracing::info!("{} -> {}", transition.start.label(), transition.goal.label());
+        let (start, goal) = (transition.start, transition.goal);
+        // The ends of changes are news; what leads there is a detail.
+        match goal {
+            LifecycleState::Active | LifecycleState::Unconfigured | LifecycleState::Finalized => {
+                tracing::info!("{} -> {}", start.label(), goal.label());
+            }
+            LifecycleState::Inactive if start == LifecycleState::Deactivating => {
+                tracing::info!("{} -> {}", start.label(), goal.label());
+            }
+            _ => tracing::debug!("{} -> {}", start.label(), goal.label()),
+        }
         let stamp = self.clock.now().unwrap_or_default();
         let mut bytes = Vec::new();
         let published = TransitionEvent { stamp, transition }

@@ -180,6 +180,17 @@ impl Canvas {
         self.polygon(&corners, color, 1);
     }
 
+    /// A filled circle.
+    pub(super) fn disc(&mut self, [x, y]: [f32; 2], radius: f32, color: Rgb888) {
+        let reach = radius.ceil() as i32;
+        for (right, down) in (-reach..=reach).flat_map(|y| (-reach..=reach).map(move |x| (x, y))) {
+            let [right, down] = [right as f32, down as f32];
+            if right.hypot(down) <= radius {
+                self.dot([x + right, y + down], color);
+            }
+        }
+    }
+
     /// A filled rectangle.
     pub(super) fn rectangle(&mut self, area: &Rect, color: Rgb888) {
         let image = self.bounds();

@@ -33,6 +33,9 @@ pub(crate) const BACKGROUND: [u8; 3] = [20, 23, 26];
 pub(crate) const GRID: [u8; 3] = [57, 65, 74];
 pub(crate) const TEXT: [u8; 3] = [216, 221, 226];
 
+/// The line on which a calibrated detector would be.
+pub(crate) const IDEAL: [u8; 3] = [138, 146, 154];
+
 /// Rings of distance, the own vehicle.
 pub(super) const RINGS: [u8; 3] = [72, 72, 72];
 pub(super) const VEHICLE: [u8; 3] = [150, 150, 150];

@@ -21,6 +21,8 @@ pub struct Curve {
     pub color: [u8; 3],
     /// Its points, x and y, in order.
     pub points: Vec<[f64; 2]>,
+    /// Whether each point is marked by a dot.
+    pub has_dots: bool,
 }
 
 /// Draws curves over a grid, with a legend, as a PNG file.
@@ -57,6 +59,9 @@ pub fn save_plot(
         let color = color(curve.color);
         for ends in curve.points.windows(2) {
             canvas.line(pixel(ends[0]), pixel(ends[1]), color, 2);
+        }
+        for &point in curve.points.iter().filter(|_| curve.has_dots) {
+            canvas.disc(pixel(point), 5.0, color);
         }
         let y = top + 22.0 * at as f32;
         let [from, to] = [12.0, 36.0].map(|x| [right + x, y + 0.5 * FONT.height()]);

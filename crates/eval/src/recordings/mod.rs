@@ -29,12 +29,13 @@ pub use self::filters::Filters;
 pub use self::pair::{TopicPair, parse_pair};
 use self::pair::{Topics, describe, is_called, pair};
 use self::run::Run;
+use self::streams::Streams;
 pub use self::streams::{Classes, Stream};
 use self::truth::Truth;
 use self::worst::WorstFrames;
 use crate::{GroundTruth2d, GroundTruth3d};
 use det_post_ros::output_folder::OutputFolder;
-use det_post_types::{Detection2d, Detection3d, Error, ErrorKind, ImageBox, Result};
+use det_post_types::{Detection2d, Detection3d, Error, ErrorKind, ImageBox, Result, Stamp};
 
 /// Detections and truth of one drive, read into memory.
 pub struct Sides {
@@ -95,6 +96,9 @@ pub struct Evaluation {
     /// Of each drive the recording of its truth.
     #[serde(skip)]
     recordings: Vec<PathBuf>,
+    /// Of each drive the first stamp of its truth.
+    #[serde(skip)]
+    starts: Vec<Option<Stamp>>,
 }
 
 impl Sides {
@@ -132,6 +136,13 @@ impl Sides {
         let Self { names, detections, truth, .. } = self;
         let (detections, truth) = (&detections.cameras, &truth.cameras);
         Topics { drive: &names.detections, detections, truth }
+    }
+
+    fn start(&self) -> Option<Stamp> {
+        let Streams { lidars, cameras, .. } = &self.truth;
+        let firsts = lidars.iter().filter_map(|stream| stream.frames.keys().next());
+        let firsts = firsts.chain(cameras.iter().filter_map(|stream| stream.frames.keys().next()));
+        firsts.min().copied()
     }
 
     fn has_pairs(&self, wanted: &[TopicPair]) -> bool {
@@ -233,6 +244,7 @@ impl Evaluation {
             runs,
             class_names: classes.names().to_vec(),
             recordings: drives.iter().map(|drive| drive.truth_path.clone()).collect(),
+            starts: drives.iter().map(Sides::start).collect(),
         })
     }
 

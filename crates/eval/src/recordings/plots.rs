@@ -1,11 +1,11 @@
-//! Precision-recall curves and reliability diagrams as images.
+//! Precision-recall curves and calibration plots as images.
 
 use std::path::Path;
 
 use super::Evaluation;
 use super::figures::{Figures, SensorFigures};
 use super::file_names::file_names;
-use crate::draw::{Curve, TEXT, class_rgb, save_plot};
+use crate::draw::{Curve, IDEAL, class_rgb, save_plot};
 use crate::recall_points;
 use det_post_ros::output_folder::OutputFolder;
 use det_post_types::Result;
@@ -46,6 +46,7 @@ pub(super) fn precision_curves(
             name: format!("{name} {ap:.2}"),
             color: color(name),
             points: points.collect(),
+            has_dots: false,
         })
     };
     let (title, curves): (_, Vec<Option<Curve>>) = match &sensor.of {
@@ -69,10 +70,11 @@ pub(super) fn calibration_curves(sensor: &SensorFigures) -> [Curve; 2] {
     let bins = sensor.calibration.bins.iter();
     let points = bins.filter_map(|bin| Some([bin.mean_score?, bin.precision?])).collect();
     let error = sensor.calibration.expected_error;
-    let name = error.map_or_else(|| "no detections".into(), |error| format!("gap {error:.3}"));
+    let name = error.map_or_else(|| "no detections".into(), |error| format!("mean gap {error:.3}"));
+    let ideal = vec![[0.0, 0.0], [1.0, 1.0]];
     [
-        Curve { name, color: class_rgb(0), points },
-        Curve { name: "calibrated".into(), color: TEXT, points: vec![[0.0, 0.0], [1.0, 1.0]] },
+        Curve { name: "ideal".into(), color: IDEAL, points: ideal, has_dots: false },
+        Curve { name, color: class_rgb(0), points, has_dots: true },
     ]
 }
 
@@ -82,6 +84,6 @@ fn draw_precision(sensor: &SensorFigures, class_names: &[String], path: &Path) -
 }
 
 fn draw_calibration(sensor: &SensorFigures, path: &Path) -> Result<()> {
-    let title = format!("{}: reliability, precision by score", sensor.name);
+    let title = format!("{}: calibration, precision by score", sensor.name);
     save_plot(path, &title, ["score", "precision"], &calibration_curves(sensor))
 }

@@ -28,15 +28,50 @@ impl Evaluation {
         for damage in &self.damage {
             line(&mut table, format!("recording damaged: {damage}"));
         }
-        for (num, what) in [
-            (self.num_repeated_frames, "frames left out: their stamp came before on their topic"),
-            (self.num_incomplete_frames, "frames of truth left out: array or attributes missing"),
-        ] {
-            if num > 0 {
-                line(&mut table, format!("{num} {what}"));
-            }
+        for text in self.left_out() {
+            line(&mut table, text);
         }
         table
+    }
+}
+
+/// A number and its noun, whose first word takes the plural.
+pub(super) fn plural(num: usize, noun: &str) -> String {
+    let (noun, rest) = match noun.split_once(" of ") {
+        Some((noun, rest)) => (noun, format!(" of {rest}")),
+        None => (noun, String::new()),
+    };
+    format!("{num} {noun}{}{rest}", if num == 1 { "" } else { "s" })
+}
+
+/// What was counted, for the counts that are not zero.
+fn counted<const N: usize>(counts: [(usize, &str, &str); N]) -> impl Iterator<Item = String> {
+    let counts = counts.into_iter().filter(|&(num, ..)| num > 0);
+    counts.map(|(num, noun, rest)| plural(num, noun) + rest)
+}
+
+impl Evaluation {
+    /// The frames that were left out, in words.
+    pub(super) fn left_out(&self) -> impl Iterator<Item = String> {
+        counted([
+            (self.num_repeated_frames, "frame", " left out: a stamp is repeated on a topic"),
+            (
+                self.num_incomplete_frames,
+                "frame of truth",
+                " left out: array or attributes missing",
+            ),
+        ])
+    }
+}
+
+impl SensorFigures {
+    /// What has no counterpart, and what cannot be measured, in words.
+    pub(super) fn left_out(&self) -> impl Iterator<Item = String> {
+        counted([
+            (self.num_truth_frames_alone, "frame of truth", " without detections"),
+            (self.num_detection_frames_alone, "frame of detections", " without truth, left out"),
+            (self.num_unusable_detections, "detection", " left out: score or box not finite"),
+        ])
     }
 }
 
@@ -49,15 +84,10 @@ fn line(table: &mut String, text: impl AsRef<str>) {
 
 fn head(table: &mut String, sensor: &SensorFigures) {
     let SensorFigures { name, detections, truth, num_frames, .. } = sensor;
-    line(table, format!("{name}  {detections} against {truth}, {num_frames} frames"));
-    for (num, what) in [
-        (sensor.num_truth_frames_alone, "frames of truth without detections"),
-        (sensor.num_detection_frames_alone, "frames of detections without truth, left out"),
-        (sensor.num_unusable_detections, "detections left out: score or box not finite"),
-    ] {
-        if num > 0 {
-            line(table, format!("  {num} {what}"));
-        }
+    let frames = plural(*num_frames, "frame");
+    line(table, format!("{name}  {detections} against {truth}, {frames}"));
+    for text in sensor.left_out() {
+        line(table, format!("  {text}"));
     }
 }
 
@@ -82,28 +112,25 @@ fn lidar(table: &mut String, figures: &LidarFigures, filters: &Filters) {
     line(
         table,
         format!(
-            "  objects of {least} within {max_range_m} m; \
-             mAP {}, AP by distance of centres, errors at 2 m",
+            "  mAP {}: AP by distance of centres, of objects of {least} within {max_range_m} m",
             figure(figures.map)
         ),
     );
-    let mut row = format!("  {:<12}{:>7}", "", "objects");
-    for column in
-        ["AP", "0.5m", "1m", "2m", "4m", "transl", "scale", "heading", "veloc", "BEV", "3D"]
-    {
-        let _ = write!(row, "{column:>8}");
-    }
-    line(table, row);
+    line(table, heads(&["AP", "0.5m", "1m", "2m", "4m", "BEV", "3D"]));
     let classes = figures.classes.iter().map(|(name, class)| (name.as_str(), &class.all));
+    let rows: Vec<_> = classes.chain([("mean", &figures.mean)]).collect();
     let mut has_few = false;
-    for (name, row) in classes.chain([("mean", &figures.mean)]) {
-        let is_few = name != "mean" && row.has_few_objects();
+    for (name, row) in &rows {
+        let is_few = *name != "mean" && row.has_few_objects();
         has_few |= is_few;
-        line(table, lidar_row(name, row, is_few));
+        line(table, accuracy(name, row, is_few));
     }
     if has_few {
         line(table, format!("  {}", few_objects()));
     }
+    line(table, "  errors at 2 m: translation in m, scale, heading in rad, velocity in m/s");
+    line(table, heads(&["transl", "scale", "heading", "veloc"]));
+    rows.iter().for_each(|(name, row)| line(table, errors(name, row)));
     let by_range: Vec<_> = figures
         .classes
         .iter()
@@ -119,21 +146,26 @@ fn lidar(table: &mut String, figures: &LidarFigures, filters: &Filters) {
     bins(table, "AP by range in m (objects)", &by_range);
 }
 
-fn lidar_row(name: &str, row: &LidarRow, is_few: bool) -> String {
-    let mut text = format!("  {name:<12}{:>7}", row.num_truth);
+/// The heads of columns; tables have up to 80 characters.
+fn heads(columns: &[&str]) -> String {
+    let columns = columns.iter().map(|column| format!("{column:>8}"));
+    format!("  {:<12}{:>7}{}", "", "objects", columns.collect::<String>())
+}
+
+fn accuracy(name: &str, row: &LidarRow, is_few: bool) -> String {
     let by_distance = row.ap_by_distance.map_or([None; 4], |ap| ap.map(Some));
-    let errors = row.errors;
-    let mut cells = vec![row.ap];
-    cells.extend(by_distance);
-    cells.extend([errors.translation_m, errors.scale, errors.heading_rad, errors.velocity_mps]);
-    for cell in cells {
-        let _ = write!(text, "{:>8}", figure(cell));
-    }
-    for cell in [row.ap_bev, row.ap_3d] {
-        let star = if is_few { "*" } else { "" };
-        let _ = write!(text, "{:>8}", figure(cell) + star);
-    }
-    text
+    let by_distance = [row.ap].into_iter().chain(by_distance).map(figure);
+    let star = if is_few { "*" } else { "" };
+    let by_overlap = [row.ap_bev, row.ap_3d].map(|cell| figure(cell) + star);
+    let cells = by_distance.chain(by_overlap).map(|cell| format!("{cell:>8}"));
+    format!("  {name:<12}{:>7}{}", row.num_truth, cells.collect::<String>())
+}
+
+fn errors(name: &str, row: &LidarRow) -> String {
+    let of = row.errors;
+    let cells = [of.translation_m, of.scale, of.heading_rad, of.velocity_mps];
+    let cells = cells.map(|cell| format!("{:>8}", figure(cell))).concat();
+    format!("  {name:<12}{:>7}{cells}", row.num_truth)
 }
 
 fn camera(table: &mut String, figures: &CameraFigures, filters: &Filters) {
@@ -142,12 +174,11 @@ fn camera(table: &mut String, figures: &CameraFigures, filters: &Filters) {
     line(
         table,
         format!(
-            "  objects {min_height} px high or higher, {seen:.0}% seen or more; \
-             AP50 {}, AP of overlaps 0.50 to 0.95",
+            "  AP50 {}, AP of overlaps 0.50 to 0.95; objects from {min_height} px high, {seen:.0}% seen",
             figure(figures.mean.ap50)
         ),
     );
-    line(table, format!("  {:<12}{:>7}{:>8}{:>8}{:>8}", "", "objects", "AP", "AP50", "AP75"));
+    line(table, heads(&["AP", "AP50", "AP75"]));
     let classes = figures.classes.iter().map(|(name, class)| (name.as_str(), &class.all));
     for (name, row) in classes.chain([("mean", &figures.mean)]) {
         let CameraRow { num_truth, ap, ap50, ap75 } = row;
@@ -183,14 +214,28 @@ fn bins(table: &mut String, title: &str, rows: &[(&str, Vec<Cell>)]) {
     let mut row = format!("  {:<12}", "");
     for Cell { bin, .. } in first {
         let to = bin.to.map_or_else(String::new, |to| to.to_string());
-        let _ = write!(row, "{:>16}", format!("{}-{to}", bin.from));
+        let _ = write!(row, "{:>13}", format!("{}-{to}", bin.from));
     }
     line(table, row);
     for (name, cells) in rows {
         let mut row = format!("  {name:<12}");
         for Cell { num_truth, value, .. } in cells {
-            let _ = write!(row, "{:>16}", format!("{} ({num_truth})", figure(*value)));
+            let _ = write!(row, "{:>13}", format!("{} ({num_truth})", figure(*value)));
         }
         line(table, row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_their_plural() {
+        assert_eq!(plural(1, "false detection"), "1 false detection");
+        assert_eq!(plural(0, "object"), "0 objects");
+        assert_eq!(plural(2, "frame of truth"), "2 frames of truth");
+        let counts = [(1, "frame", " left out"), (0, "object", ""), (3, "frame of x", "")];
+        assert_eq!(counted(counts).collect::<Vec<_>>(), ["1 frame left out", "3 frames of x"]);
     }
 }

@@ -115,6 +115,11 @@ impl Graph {
         Ok((writer, endpoint))
     }
 
+    /// Topics of a type that peers publish.
+    pub(super) fn published_topics(&self, type_name: &str) -> Vec<String> {
+        lock(&self.peers).published_topics(type_name)
+    }
+
     /// Removes an endpoint from the graph.
     pub(super) fn remove(&self, guid: Guid) {
         let settled = lock(&self.peers).remove(guid);

@@ -152,6 +152,10 @@ impl Middleware for DdsMiddleware {
     fn watch(&mut self, watcher: Watcher) {
         self.graph.watchers.add(watcher);
     }
+
+    fn published_topics(&self, type_name: &str) -> Option<Vec<String>> {
+        Some(self.graph.published_topics(type_name))
+    }
 }
 
 impl Drop for DdsMiddleware {

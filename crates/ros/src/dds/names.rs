@@ -8,6 +8,11 @@ pub(super) fn topic(name: &str) -> String {
     format!("rt{name}")
 }
 
+/// The full ROS name of a DDS topic; `None` for one of a service or outside ROS.
+pub(super) fn ros_topic(dds_topic: &str) -> Option<&str> {
+    dds_topic.strip_prefix("rt").filter(|name| name.starts_with('/'))
+}
+
 /// The DDS name of the topic of a service's requests.
 pub(super) fn request_topic(service: &str) -> String {
     format!("rq{service}Request")
@@ -55,6 +60,8 @@ mod tests {
     #[test]
     fn names_are_those_of_ros() {
         assert_eq!(topic("/camera/image_raw"), "rt/camera/image_raw");
+        assert_eq!(ros_topic("rt/camera/image_raw"), Some("/camera/image_raw"));
+        assert_eq!(["rr/a/bReply", "rtx", "Square"].map(ros_topic), [None; 3]);
         assert_eq!(request_topic("/det_post/get_state"), "rq/det_post/get_stateRequest");
         assert_eq!(response_topic("/det_post/get_state"), "rr/det_post/get_stateReply");
         assert_eq!(message_type("sensor_msgs/msg/Image"), "sensor_msgs::msg::dds_::Image_");

@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use det_post_rtps::{Event, Guid, Mismatch};
+use det_post_rtps::{EndpointKind, Event, Guid, Mismatch};
 
 use super::names;
 use crate::middleware::MiddlewareEvent;
 
 /// The most incompatible peers that are reported.
 const MAX_INCOMPATIBLE: usize = 256;
+
+/// The most writers of others that are remembered, to be named where a topic has none.
+const MAX_WRITERS: usize = 1024;
 
 /// A reader or writer of ours.
 #[derive(Debug)]
@@ -71,6 +74,8 @@ pub(super) struct Peers {
     ours: BTreeMap<Guid, Arc<Endpoint>>,
     /// Ours, theirs. Each pair is reported once.
     incompatible: BTreeSet<(Guid, Guid)>,
+    /// DDS names of the topics and types of the writers of others.
+    writers: BTreeMap<Guid, [String; 2]>,
 }
 
 impl Peers {
@@ -113,15 +118,31 @@ impl Peers {
             Event::Incompatible { ours, theirs, mismatch } => {
                 Vec::from_iter(self.refuse(ours, theirs, mismatch))
             }
-            Event::EndpointRemoved { guid, .. } => self.settle(|_, theirs| theirs == guid),
+            Event::EndpointRemoved { guid, .. } => {
+                self.writers.remove(&guid);
+                self.settle(|_, theirs| theirs == guid)
+            }
+            Event::EndpointDiscovered(found) => {
+                if found.kind == EndpointKind::Writer && self.writers.len() < MAX_WRITERS {
+                    self.writers.insert(found.guid, [found.topic, found.type_name]);
+                }
+                Vec::new()
+            }
             Event::Lost { reader, count, .. } => {
                 let topic = self.ours.get(&reader).map(|ours| ours.topic.clone());
                 Vec::from_iter(topic.map(|topic| MiddlewareEvent::Lost { topic, count }))
             }
-            Event::ParticipantDiscovered(_)
-            | Event::ParticipantRemoved { .. }
-            | Event::EndpointDiscovered(_) => Vec::new(),
+            Event::ParticipantDiscovered(_) | Event::ParticipantRemoved { .. } => Vec::new(),
         }
+    }
+
+    /// Full ROS names of the topics of a ROS type that others publish, in order.
+    pub fn published_topics(&self, type_name: &str) -> Vec<String> {
+        let wanted = names::message_type(type_name);
+        let found = self.writers.values().filter(|[_, dds_type]| *dds_type == wanted);
+        let topics = found.filter_map(|[topic, _]| names::ros_topic(topic));
+        let topics: BTreeSet<&str> = topics.collect();
+        topics.into_iter().map(str::to_owned).collect()
     }
 
     /// Forgets incompatible pairs (ours, theirs), and returns the topics that no peer is
@@ -160,12 +181,44 @@ impl Peers {
 
 #[cfg(test)]
 mod tests {
+    use det_post_rtps::{Durability, EndpointInfo, History, Qos, Reliability};
+
     use super::*;
 
     fn guid(kind: u8, n: u8) -> Guid {
         let mut bytes = [n; 16];
         bytes[15] = kind;
         Guid::from_bytes(bytes)
+    }
+
+    #[test]
+    fn topics_of_a_type_are_known_while_they_are_published() {
+        let mut peers = Peers::default();
+        let writer = |n, topic: &str, dds_type: &str| {
+            Event::EndpointDiscovered(EndpointInfo {
+                guid: guid(3, n),
+                kind: EndpointKind::Writer,
+                topic: topic.to_owned(),
+                type_name: dds_type.to_owned(),
+                qos: Qos {
+                    reliability: Reliability::BestEffort,
+                    durability: Durability::Volatile,
+                    history: History::KeepLast(1),
+                },
+                user_data: Vec::new(),
+            })
+        };
+        let image = "sensor_msgs::msg::dds_::Image_";
+        let all = [("rt/b", image), ("rt/a", image), ("rt/a", image), ("rt/c", "x"), ("q", image)];
+        for (n, (topic, dds_type)) in (1..).zip(all) {
+            assert_eq!(peers.update(writer(n, topic, dds_type)), []);
+        }
+        assert_eq!(peers.published_topics("sensor_msgs/msg/Image"), ["/a", "/b"]);
+        let gone = |n| Event::EndpointRemoved { guid: guid(3, n), kind: EndpointKind::Writer };
+        for n in [1, 2] {
+            assert_eq!(peers.update(gone(n)), []);
+        }
+        assert_eq!(peers.published_topics("sensor_msgs/msg/Image"), ["/a"]);
     }
 
     #[test]

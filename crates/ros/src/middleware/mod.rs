@@ -114,6 +114,13 @@ pub trait Middleware: Send {
     /// Reports later events of the graph to `watcher`, from any thread.
     fn watch(&mut self, watcher: Watcher);
 
+    /// Full names of the topics of a type that others publish, in order; `None` where the
+    /// middleware does not know them.
+    fn published_topics(&self, type_name: &str) -> Option<Vec<String>> {
+        let _ = type_name;
+        None
+    }
+
     /// Whether every message that is lost before it reaches its receiver is reported as
     /// [`MiddlewareEvent::Lost`]. Otherwise their number is unknown, and
     /// [`MiddlewareEvent::Missing`] reports an estimate.

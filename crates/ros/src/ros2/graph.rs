@@ -178,6 +178,21 @@ impl Graph {
         })
     }
 
+    /// Topics of a type that have a publisher, in order.
+    pub(super) fn published_topics(&self, type_name: &str) -> Result<Vec<String>> {
+        let topics = self.node.get_topic_names_and_types();
+        let topics = topics.map_err(|cause| error("cannot list the topics").with_source(cause))?;
+        let is_published = |topic: &String| {
+            let publishers = self.node.get_publishers_info_by_topic(topic, false);
+            publishers.is_ok_and(|publishers| !publishers.is_empty())
+        };
+        let of_type =
+            topics.into_iter().filter(|(_, types)| types.iter().any(|of| of == type_name));
+        let mut found: Vec<String> = of_type.map(|(topic, _)| topic).filter(is_published).collect();
+        found.sort_unstable();
+        Ok(found)
+    }
+
     pub(super) fn withdraw(&mut self, publisher: r2r::PublisherUntyped) {
         self.node.destroy_publisher_untyped(publisher);
     }

@@ -170,6 +170,11 @@ impl Middleware for RosMiddleware {
         self.watchers.add(watcher);
     }
 
+    fn published_topics(&self, type_name: &str) -> Option<Vec<String>> {
+        let type_name = type_name.to_owned();
+        self.commands.run(move |graph| graph.published_topics(&type_name)).ok()
+    }
+
     fn counts_losses(&self) -> bool {
         false
     }

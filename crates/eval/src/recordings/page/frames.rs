@@ -5,10 +5,13 @@ use std::fmt::Write as _;
 use std::sync::atomic::AtomicBool;
 
 use super::backgrounds::{self, Background, Wanted};
-use super::text;
+use super::{labels, plural, text};
 use crate::recordings::Evaluation;
 use crate::recordings::worst::{Fate, Outline, Plane, WorstFrame, WorstFrames};
-use det_post_types::Result;
+use det_post_types::{Result, Stamp};
+
+/// The frames of a sensor that are shown at once; the others are folded.
+const NUM_SHOWN: usize = 4;
 
 const KEY: &str = "<p class=key><span class=truth>object</span><span class=missed>missed \
                    object</span><span class=right>correct detection</span><span class=false>false \
@@ -52,24 +55,46 @@ fn section(
     if worst.frames.is_empty() {
         return Ok("<p>No frame has an error.</p>\n".to_owned());
     }
+    let figures: Vec<String> = worst
+        .frames
+        .iter()
+        .enumerate()
+        .map(|(place, frame)| figure(evaluation, worst.plane, frame, background(place)))
+        .collect::<Result<_>>()?;
+    let (shown, folded) = figures.split_at(figures.len().min(NUM_SHOWN));
     let mut section = format!(
         "<h3>The worst frames</h3>\n<p>Ranked by the number of missed objects plus the scores \
-         of false detections.</p>\n{KEY}<div class=row>"
+         of false detections.</p>\n{KEY}<div class=row>{}</div>\n",
+        shown.concat()
     );
-    for (place, frame) in worst.frames.iter().enumerate() {
-        let background = match (background(place), worst.plane) {
-            (None, Plane::Above) => Some(backgrounds::above(None, evaluation.filters.max_range_m)?),
-            (background, _) => background,
-        };
-        let names = &evaluation.class_names;
+    if !folded.is_empty() {
         let _ = writeln!(
             section,
-            "<figure>{}<figcaption>{}</figcaption></figure>",
-            drawing(frame, background.as_ref(), names),
-            caption(frame, names)
+            "<details><summary>{}</summary><div class=row>{}</div></details>",
+            plural(folded.len(), "more frame"),
+            folded.concat()
         );
     }
-    Ok(section + "</div>\n")
+    Ok(section)
+}
+
+fn figure(
+    evaluation: &Evaluation,
+    plane: Plane,
+    frame: &WorstFrame,
+    background: Option<Background>,
+) -> Result<String> {
+    let background = match (background, plane) {
+        (None, Plane::Above) => Some(backgrounds::above(None, evaluation.filters.max_range_m)?),
+        (background, _) => background,
+    };
+    let names = &evaluation.class_names;
+    let start = evaluation.starts.get(frame.drive).copied().flatten();
+    Ok(format!(
+        "<figure>{}<figcaption>{}</figcaption></figure>\n",
+        drawing(frame, background.as_ref(), names),
+        caption(frame, start, names)
+    ))
 }
 
 /// The boxes over the image.
@@ -92,7 +117,7 @@ fn drawing(frame: &WorstFrame, background: Option<&Background>, class_names: &[S
         (Fate::Unmatched, Some(_)) => 2,
         (Fate::Unmatched, None) => 3,
     });
-    for outline in outlines {
+    for outline in &outlines {
         let class = style(outline);
         let points = outline.corners.map(|[x, y]| format!("{x:.2},{y:.2}")).join(" ");
         let label = text(&label(outline, class_names));
@@ -107,7 +132,10 @@ fn drawing(frame: &WorstFrame, background: Option<&Background>, class_names: &[S
             );
         }
     }
-    svg + "</svg>"
+    let wrong = outlines.iter().rev().filter(|outline| outline.fate == Fate::Unmatched);
+    let wrong =
+        wrong.map(|outline| (&outline.corners, label(outline, class_names), style(outline)));
+    svg + &labels::labels([x, y, width, height], wrong) + "</svg>"
 }
 
 /// What a frame without an image shows.
@@ -124,19 +152,22 @@ fn bounds(outlines: &[Outline]) -> [f64; 4] {
     [x - 0.05 * width, y - 0.05 * height, 1.1 * width, 1.1 * height]
 }
 
-/// The numbers of a frame, and its errors by name.
-fn caption(frame: &WorstFrame, class_names: &[String]) -> String {
+/// The numbers of a frame, when it was, and its errors by name.
+fn caption(frame: &WorstFrame, start: Option<Stamp>, class_names: &[String]) -> String {
     let of = |is_detection: bool, fate: Fate| {
         let outlines = frame.outlines.iter();
         outlines.filter(move |o| o.score.is_some() == is_detection && o.fate == fate)
     };
     let [matched, missed] = [Fate::Matched, Fate::Unmatched].map(|fate| of(false, fate).count());
     let wrong = of(true, Fate::Unmatched).count();
+    let since = start.map_or_else(String::new, |start| {
+        format!("{:.2} s after the start, ", frame.stamp.seconds_since(start))
+    });
     let mut caption = format!(
-        "<b>{:.2}</b>: {} objects, {matched} found, {missed} missed; {wrong} false detections. \
-         Drive {}, {} s",
+        "<b>{:.2}</b>: {}, {matched} found, {missed} missed; {}. Drive {}, {since}stamp {}",
         frame.error,
-        matched + missed,
+        plural(matched + missed, "object"),
+        plural(wrong, "false detection"),
         frame.drive + 1,
         frame.stamp
     );

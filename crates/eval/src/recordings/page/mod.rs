@@ -3,6 +3,7 @@
 
 mod backgrounds;
 mod frames;
+mod labels;
 mod plot;
 mod summary;
 mod table;
@@ -13,6 +14,7 @@ use std::sync::atomic::AtomicBool;
 use super::Evaluation;
 use super::figures::SensorFigures;
 use super::plots::{calibration_curves, precision_curves};
+use super::table::plural;
 use crate::draw::{BACKGROUND, GRID, TEXT, VERDICTS};
 use det_post_types::Result;
 use det_post_types::text::{LineBreaks, shown};
@@ -26,8 +28,8 @@ const POLICY: &str =
 
 impl Evaluation {
     /// The page: the result, with devices, engines and times where a report is beside the
-    /// detections; then of each sensor, where the terms keep them, the worst frames, with what
-    /// the recordings of the truth show of them, its curves, and its tables. The same evaluation
+    /// detections; then of each sensor its curves, its tables and, where the terms keep them, the
+    /// worst frames, with what the recordings of the truth show of them. The same evaluation
     /// gives the same bytes.
     ///
     /// # Errors
@@ -45,8 +47,8 @@ impl Evaluation {
         let worst = frames::sections(self, stop)?;
         for (index, sensor) in self.sensors.iter().enumerate() {
             page += &head_of(sensor);
-            page += worst.get(index).map_or("", String::as_str);
             page += &figures(sensor, &self.class_names);
+            page += worst.get(index).map_or("", String::as_str);
         }
         page += &summary::sources(self);
         let _ = write!(page, "<script>\n{SCRIPT}</script>\n</body></html>\n");
@@ -66,16 +68,11 @@ fn colors() -> String {
 fn head_of(sensor: &SensorFigures) -> String {
     let SensorFigures { name, detections, truth, frame_id, num_frames, .. } = sensor;
     let mut section = format!("<h2>{}</h2>\n", text(name));
-    let about = format!("{detections} against {truth} in {frame_id}, {num_frames} frames");
+    let frames = plural(*num_frames, "frame");
+    let about = format!("{detections} against {truth} in {frame_id}, {frames}");
     let _ = writeln!(section, "<p class=about>{}</p>", text(&about));
-    for (num, what) in [
-        (sensor.num_truth_frames_alone, "frames of truth without detections"),
-        (sensor.num_detection_frames_alone, "frames of detections without truth, left out"),
-        (sensor.num_unusable_detections, "detections left out: score or box not finite"),
-    ] {
-        if num > 0 {
-            let _ = writeln!(section, "<p class=warning>{num} {what}</p>");
-        }
+    for text in sensor.left_out() {
+        let _ = writeln!(section, "<p class=warning>{text}</p>");
     }
     section
 }
@@ -86,7 +83,7 @@ fn figures(sensor: &SensorFigures, class_names: &[String]) -> String {
     let precision = plot::plot(title, ["recall", "precision"], &curves);
     let curves = calibration_curves(sensor);
     let calibration =
-        plot::plot("reliability: precision by score", ["score", "precision"], &curves);
+        plot::plot("calibration: precision by score", ["score", "precision"], &curves);
     let tables = table::tables(&sensor.of);
     format!("<div class=row>{precision}{calibration}</div>\n{tables}")
 }

@@ -63,6 +63,14 @@ pub(super) fn plot(title: &str, [x_label, y_label]: [&str; 2], curves: &[Curve])
             right + 14.0,
             top + 14.0 + 22.0 * index as f64
         );
+        for &[x, y] in curve.points.iter().filter(|_| curve.has_dots) {
+            let [at, above] = pixel([x, y]);
+            let _ = write!(
+                svg,
+                "<circle cx={at:.1} cy={above:.1} r=5 fill=\"rgb({r} {g} {b})\"><title>score \
+                 {x:.2}, precision {y:.2}</title></circle>"
+            );
+        }
     }
     svg + "</svg>\n"
 }

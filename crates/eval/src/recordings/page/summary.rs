@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::text;
+use super::{plural, text};
 use crate::recordings::Evaluation;
 use crate::recordings::figures::{Figures, SensorFigures};
 use crate::recordings::run::Run;
@@ -16,12 +16,7 @@ pub(super) fn summary(evaluation: &Evaluation) -> String {
     let mut summary = format!("<div class=results>{results}</div>\n");
     summary += &runs(&evaluation.runs, evaluation.drives.len());
     let damage = evaluation.damage.iter().map(|damage| format!("recording damaged: {damage}"));
-    let left_out = [
-        (evaluation.num_repeated_frames, "frames left out: their stamp is repeated on their topic"),
-        (evaluation.num_incomplete_frames, "frames of truth left out: array or attributes missing"),
-    ];
-    let left_out = left_out.into_iter().filter(|&(num, _)| num > 0);
-    for line in damage.chain(left_out.map(|(num, what)| format!("{num} {what}"))) {
+    for line in damage.chain(evaluation.left_out()) {
         let _ = writeln!(summary, "<p class=warning>{}</p>", text(&line));
     }
     summary
@@ -47,9 +42,10 @@ fn result(sensor: &SensorFigures) -> String {
         })
         .collect();
     format!(
-        "<section><h3>{}</h3><dl>{figures}</dl><p>{num_truth} objects in {} frames</p></section>\n",
+        "<section><h3>{}</h3><dl>{figures}</dl><p>{} in {}</p></section>\n",
         text(&sensor.name),
-        sensor.num_frames
+        plural(num_truth, "object"),
+        plural(sensor.num_frames, "frame")
     )
 }
 
@@ -59,7 +55,7 @@ fn runs(runs: &[Run], num_drives: usize) -> String {
         return String::new();
     }
     let has_drives = num_drives > 1;
-    let heads = ["channel", "device", "engine", "frames", "p50, ms", "p95, ms", "p99, ms"];
+    let heads = ["channel", "device", "p50, ms", "p95, ms", "p99, ms", "frames", "engine"];
     let drive = has_drives.then_some("drive");
     let heads: String =
         drive.into_iter().chain(heads).map(|head| format!("<th>{head}</th>")).collect();
@@ -75,9 +71,10 @@ fn runs(runs: &[Run], num_drives: usize) -> String {
                 || ["–"; 3].map(str::to_owned),
                 |times| times.map(|time| format!("{time:.1}")),
             );
-            let names = [channel, device, engine].map(|name| text(name));
+            let [channel, device, engine] = [channel, device, engine].map(|name| text(name));
             let drive = has_drives.then(|| (drive + 1).to_string());
-            let cells = drive.into_iter().chain(names).chain([frames]).chain(times);
+            let cells = drive.into_iter().chain([channel, device]).chain(times);
+            let cells = cells.chain([frames, engine]);
             let cells: String = cells.map(|cell| format!("<td>{cell}</td>")).collect();
             format!("<tr>{cells}</tr>\n")
         })
