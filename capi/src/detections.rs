@@ -152,7 +152,8 @@ impl Found {
         self.boxes_3d.clear();
         let kind = match detected.detections {
             det_post_types::Detections::Boxes2d(found)
-            | det_post_types::Detections::Masked2d(found, _) => {
+            | det_post_types::Detections::Masked2d(found, _)
+            | det_post_types::Detections::Keypoints2d(found, _) => {
                 self.boxes_2d.extend(found.iter().map(detection_2d));
                 DETECTIONS_2D
             }

@@ -45,7 +45,7 @@ fn lines_of(path: &Path) -> Option<PathBuf> {
     (path.is_file() && is_lines).then(|| path.to_owned())
 }
 
-/// A line of `detections.jsonl`, as `src/replay/files.rs` writes it.
+/// A line of `detections.jsonl`, as `src/replay/lines.rs` writes it.
 #[derive(Deserialize)]
 struct Line {
     channel: String,

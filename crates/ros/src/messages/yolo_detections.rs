@@ -3,11 +3,22 @@
 use super::detection::{Pose, class_name, write_array};
 use super::field::Field;
 use crate::cdr::Writer;
-use det_post_types::{Box2d, Detection2d, Header, ImageBox, Result, RotatedBox2d};
+use det_post_types::{
+    Box2d, Detection2d, Header, ImageBox, Keypoint, Keypoints, Result, RotatedBox2d,
+};
 
 /// `yolo_msgs/DetectionArray`, as yolo_ros publishes it.
 #[derive(Clone, Copy, Debug)]
 pub struct YoloDetectionArray;
+
+/// What detections have beside their boxes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct YoloParts<'a> {
+    /// The keypoints, of heads with keypoints.
+    pub keypoints: Option<Keypoints<'a>>,
+    /// Keypoints with a lower score are left out.
+    pub keypoint_threshold: f32,
+}
 
 impl YoloDetectionArray {
     /// The ROS name.
@@ -16,28 +27,53 @@ impl YoloDetectionArray {
     /// Encodes `detections` into `bytes`, replacing the content.
     ///
     /// Each has its class by index and name, its score, and its box in pixels of the source
-    /// image by centre, size and angle, which is 0 for axis-aligned boxes. Identifier, box in
-    /// space, mask and key points are empty.
+    /// image by centre, size and angle, which is 0 for axis-aligned boxes. Keypoints have their position in
+    /// the network's order, from 1, as `id`. Identifier, box in space, mask and key points in space are
+    /// empty.
     ///
     /// # Errors
     /// `Argument` when a class has no name, `Message` when the message would have 4 GiB or more.
     pub fn encode<B: Copy + Into<ImageBox>, S: AsRef<str>>(
         header: &Header<'_>,
         detections: &[Detection2d<B>],
+        parts: &YoloParts<'_>,
         class_names: &[S],
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
-        write_array(Self::TYPE, header, detections, bytes, |detection, writer| {
+        let numbered: Vec<(usize, &Detection2d<B>)> = detections.iter().enumerate().collect();
+        write_array(Self::TYPE, header, &numbered, bytes, |&(index, detection), writer| {
             writer.i32(i32::try_from(detection.class).unwrap_or(i32::MAX));
             writer.str(class_name(detection.class, class_names, Self::TYPE)?);
             writer.f64(detection.score.into());
             // Identifier of a tracked object.
             writer.str("");
             write_bbox(writer, detection.bbox.into());
-            write_nothing_else(writer);
+            // Box in space.
+            Pose::from_yaw([0.0; 3], 0.0).write(writer);
+            writer.f64_array(&[0.0; 3]);
+            writer.str("");
+            // Mask: height, width, points.
+            writer.i32(0);
+            writer.i32(0);
+            writer.sequence_len(0);
+            let keypoints = parts.keypoints.map_or(&[][..], |keypoints| keypoints.of(index));
+            write_keypoints(writer, keypoints, parts.keypoint_threshold);
+            // Key points in space with their frame.
+            writer.sequence_len(0);
+            writer.str("");
             Ok(())
         })
     }
+}
+
+/// Writes a `yolo_msgs/KeyPoint2DArray` of the keypoints with at least this score.
+fn write_keypoints(writer: &mut Writer<'_>, keypoints: &[Keypoint], threshold: f32) {
+    let is_shown = |(_, keypoint): &(i32, &Keypoint)| keypoint.score >= threshold;
+    let shown: Vec<(i32, &Keypoint)> = (1..).zip(keypoints).filter(is_shown).collect();
+    writer.sequence(&shown, |writer, &(id, &Keypoint { x, y, score })| {
+        writer.i32(id);
+        writer.f64_array(&[x, y, score].map(f64::from));
+    });
 }
 
 /// Writes a `yolo_msgs/BoundingBox2D`: x, y, theta, width, height.
@@ -51,20 +87,4 @@ fn write_bbox(writer: &mut Writer<'_>, bbox: ImageBox) {
             [cx, cy, angle_rad, width, height].map(f64::from)
         }
     });
-}
-
-/// Writes the parts of a detection that have no content.
-fn write_nothing_else(writer: &mut Writer<'_>) {
-    // Box in space.
-    Pose::from_yaw([0.0; 3], 0.0).write(writer);
-    writer.f64_array(&[0.0; 3]);
-    writer.str("");
-    // Mask: height, width, points.
-    writer.i32(0);
-    writer.i32(0);
-    writer.sequence_len(0);
-    // Key points in the image, then in space with their frame.
-    writer.sequence_len(0);
-    writer.sequence_len(0);
-    writer.str("");
 }
