@@ -17,6 +17,7 @@ mod docs_commands;
 mod dropin;
 mod dropin_cameras;
 mod eval;
+mod eval_parts;
 mod eval_peers;
 mod fingerprint;
 mod first_hour;
