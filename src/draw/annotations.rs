@@ -3,7 +3,7 @@
 use det_post_eval::draw::class_rgb;
 use det_post_ros::messages::{ImageAnnotations, ImagePoints, LabeledOutline};
 use det_post_types::{
-    Detection2d, Detections, ImageBox, Keypoint, Keypoints, Result, Stamp, bones,
+    Detection2d, Detections, ImageBox, Keypoint, Keypoints, Masks, Result, Stamp, bones,
 };
 
 /// Encodes the annotations of a frame's detections in an image into `bytes`, replacing the content;
@@ -18,8 +18,10 @@ pub fn encode_detections(
     bytes: &mut Vec<u8>,
 ) -> Result<()> {
     match *detections {
-        Detections::Boxes2d(found) | Detections::Masked2d(found, _) => {
-            encode_annotations(stamp, found, &[], class_names, bytes)
+        Detections::Boxes2d(found) => encode_annotations(stamp, found, &[], class_names, bytes),
+        Detections::Masked2d(found, masks) => {
+            let outlines = outlines_of(found, &masks);
+            encode_annotations(stamp, found, &outlines, class_names, bytes)
         }
         Detections::Keypoints2d(found, keypoints) => {
             let points = points_of(found, &keypoints, keypoint_threshold);
@@ -33,6 +35,18 @@ pub fn encode_detections(
             encode_annotations::<ImageBox>(stamp, &[], &[], class_names, bytes)
         }
     }
+}
+
+/// The outline of the mask of each detection.
+fn outlines_of(detections: &[Detection2d], masks: &Masks<'_>) -> Vec<ImagePoints> {
+    let of_detection = |(index, detection): (usize, &Detection2d)| {
+        let outline = masks.get(index)?.outline();
+        // Corners of the image are at whole numbers, centres of pixels between them.
+        let outline = outline.iter().map(|corner| corner.map(|value| f64::from(value) + 0.5));
+        let (outline, color) = (outline.collect(), color_of(detection.class));
+        Some(ImagePoints { outline, color, ..ImagePoints::default() })
+    };
+    detections.iter().enumerate().filter_map(of_detection).collect()
 }
 
 /// The keypoints that are shown of each detection, and the lines between them.
@@ -50,6 +64,7 @@ fn points_of(
             .filter_map(|&[from, to]| Some([position(shown(from)?), position(shown(to)?)]));
         ImagePoints {
             points: (0..own.len()).filter_map(shown).map(position).collect(),
+            outline: Vec::new(),
             lines: lines.flatten().collect(),
             color: color_of(detection.class),
         }

@@ -51,6 +51,7 @@ mod keypoint;
 mod letterbox;
 mod mask;
 mod nms;
+mod outline;
 mod point_channel;
 mod received_tensors;
 mod report;

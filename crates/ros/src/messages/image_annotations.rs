@@ -28,11 +28,13 @@ pub struct LabeledOutline {
     pub label: String,
 }
 
-/// Points of an object, and lines between them.
+/// A polygon and points of an object, and lines between them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImagePoints {
     /// Points in pixels.
     pub points: Vec<[f64; 2]>,
+    /// The corners of a polygon.
+    pub outline: Vec<[f64; 2]>,
     /// The two ends of each line.
     pub lines: Vec<[f64; 2]>,
     /// Red, green and blue, 0 to 1.
@@ -63,6 +65,7 @@ impl ImageAnnotations {
             .map(|of| (LINE_LOOP, &of.corners[..], &of.color, LINE_WIDTH_PX))
             .chain(points.iter().flat_map(|of| {
                 [
+                    (LINE_LOOP, &of.outline[..], &of.color, LINE_WIDTH_PX),
                     (LINE_LIST, &of.lines[..], &of.color, LINE_WIDTH_PX),
                     (POINTS, &of.points[..], &of.color, POINT_SIZE_PX),
                 ]

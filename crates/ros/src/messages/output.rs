@@ -41,6 +41,7 @@ impl OutputFormat {
             | Detections::Masked2d(boxes, _)
             | Detections::Keypoints2d(boxes, _) => {
                 let parts = YoloParts {
+                    masks: detections.masks(),
                     keypoints: detections.keypoints(),
                     keypoint_threshold: self.keypoint_threshold,
                 };

@@ -4,7 +4,8 @@ use super::detection::{Pose, class_name, write_array};
 use super::field::Field;
 use crate::cdr::Writer;
 use det_post_types::{
-    Box2d, Detection2d, Header, ImageBox, Keypoint, Keypoints, Result, RotatedBox2d,
+    Box2d, Detection2d, Header, ImageBox, Keypoint, Keypoints, Mask, Masks, Result, RotatedBox2d,
+    Size,
 };
 
 /// `yolo_msgs/DetectionArray`, as yolo_ros publishes it.
@@ -14,6 +15,8 @@ pub struct YoloDetectionArray;
 /// What detections have beside their boxes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct YoloParts<'a> {
+    /// The masks, of heads with masks.
+    pub masks: Option<Masks<'a>>,
     /// The keypoints, of heads with keypoints.
     pub keypoints: Option<Keypoints<'a>>,
     /// Keypoints with a lower score are left out.
@@ -28,7 +31,8 @@ impl YoloDetectionArray {
     ///
     /// Each has its class by index and name, its score, and its box in pixels of the source
     /// image by centre, size and angle, which is 0 for axis-aligned boxes. Keypoints have their position in
-    /// the network's order, from 1, as `id`. Identifier, box in space, mask and key points in space are
+    /// the network's order, from 1, as `id`; a mask is its outline ([`Mask::outline`]) with the size of the
+    /// image, which is 0 without a mask. Identifier, box in space and key points in space are
     /// empty.
     ///
     /// # Errors
@@ -52,10 +56,7 @@ impl YoloDetectionArray {
             Pose::from_yaw([0.0; 3], 0.0).write(writer);
             writer.f64_array(&[0.0; 3]);
             writer.str("");
-            // Mask: height, width, points.
-            writer.i32(0);
-            writer.i32(0);
-            writer.sequence_len(0);
+            write_mask(writer, parts.masks.and_then(|masks| masks.get(index)));
             let keypoints = parts.keypoints.map_or(&[][..], |keypoints| keypoints.of(index));
             write_keypoints(writer, keypoints, parts.keypoint_threshold);
             // Key points in space with their frame.
@@ -64,6 +65,16 @@ impl YoloDetectionArray {
             Ok(())
         })
     }
+}
+
+/// Writes a `yolo_msgs/Mask`: height and width of the image, points.
+fn write_mask(writer: &mut Writer<'_>, mask: Option<Mask<'_>>) {
+    let size = mask.map_or(Size::default(), |mask| mask.image);
+    for side in [size.height, size.width] {
+        writer.i32(i32::try_from(side).unwrap_or(i32::MAX));
+    }
+    let outline = mask.map(|mask| mask.outline()).unwrap_or_default();
+    writer.sequence(&outline, |writer, corner| writer.f64_array(&corner.map(f64::from)));
 }
 
 /// Writes a `yolo_msgs/KeyPoint2DArray` of the keypoints with at least this score.
