@@ -123,11 +123,7 @@ fn of_labels(size: Size, labels: impl Iterator<Item = usize>) -> Result<Vec<Opti
             all.resize_with(index + 1, || None);
         }
         let Runs(counts, last) = all[index].get_or_insert_default();
-        match counts.last_mut() {
-            // The end of a column and the begin of the next.
-            Some(count) if start == *last => *count += position - start,
-            _ => counts.extend([start - *last, position - start]),
-        }
+        counts.extend([start - *last, position - start]);
         *last = position;
     };
     for label in labels {

@@ -99,3 +99,73 @@ fn write_bbox(writer: &mut Writer<'_>, bbox: ImageBox) {
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cdr::Reader;
+    use crate::messages::read_header;
+    use det_post_types::MaskWindow;
+
+    /// Height, width and corners of a mask, and keypoints by number.
+    type Found = ([i32; 2], Vec<[f64; 2]>, Vec<(i32, [f64; 3])>);
+
+    /// The parts of every detection of a message.
+    fn decoded(bytes: &[u8]) -> Vec<Found> {
+        let mut reader = Reader::new(YoloDetectionArray::TYPE, bytes).unwrap();
+        read_header(&mut reader).unwrap();
+        let num = reader.sequence_len(1).unwrap();
+        let mut found = Vec::new();
+        for _ in 0..num {
+            reader.i32().unwrap();
+            reader.str().unwrap();
+            reader.f64().unwrap();
+            reader.str().unwrap();
+            // Box in the image; pose and size in space.
+            reader.f64_array::<5>().unwrap();
+            reader.f64_array::<10>().unwrap();
+            reader.str().unwrap();
+            let size = [reader.i32().unwrap(), reader.i32().unwrap()];
+            let num = reader.sequence_len(16).unwrap();
+            let corners = (0..num).map(|_| reader.f64_array::<2>().unwrap()).collect();
+            let num = reader.sequence_len(28).unwrap();
+            let keypoint =
+                |reader: &mut Reader<'_>| (reader.i32().unwrap(), reader.f64_array::<3>().unwrap());
+            let keypoints = (0..num).map(|_| keypoint(&mut reader)).collect();
+            assert_eq!(reader.sequence_len(28).unwrap(), 0);
+            reader.str().unwrap();
+            found.push((size, corners, keypoints));
+        }
+        assert_eq!(reader.remaining(), 0);
+        found
+    }
+
+    #[test]
+    fn detections_have_outlines_and_keypoints() {
+        let detections = [Detection2d::<Box2d>::default(); 2];
+        let image = Size::new(40, 30);
+        let windows = [MaskWindow { left: 10, top: 20, width: 3, height: 2, first_word: 0 }];
+        let masks = Masks { image, windows: &windows, words: &[0b111, 0b111] };
+        let points = [0.5, 0.25, 0.75, 1.0].map(|score| Keypoint { x: 1.0, y: 2.0, score });
+        let keypoints = Keypoints { num_per_detection: 2, all: &points };
+        let mut bytes = Vec::new();
+        let mut encoded = |parts: YoloParts<'_>| {
+            let header = Header::default();
+            YoloDetectionArray::encode(&header, &detections, &parts, &["a"], &mut bytes).unwrap();
+            decoded(&bytes)
+        };
+        let corners = [[10.0, 20.0], [12.0, 20.0], [12.0, 21.0], [10.0, 21.0]];
+        let nothing = ([0, 0], Vec::new(), Vec::new());
+        let parts = YoloParts { masks: Some(masks), ..YoloParts::default() };
+        // The second is beyond the capacity of masks.
+        let expected = [([30, 40], corners.to_vec(), Vec::new()), nothing.clone()];
+        assert_eq!(encoded(parts), expected);
+        let parts = YoloParts { keypoints: Some(keypoints), keypoint_threshold: 0.5, masks: None };
+        let expected = [
+            ([0, 0], Vec::new(), vec![(1, [1.0, 2.0, 0.5])]),
+            ([0, 0], Vec::new(), vec![(1, [1.0, 2.0, 0.75]), (2, [1.0, 2.0, 1.0])]),
+        ];
+        assert_eq!(encoded(parts), expected);
+        assert_eq!(encoded(YoloParts::default()), [nothing.clone(), nothing]);
+    }
+}
