@@ -621,7 +621,7 @@ struct det_post_detections {
     const char *degraded;
     /** Keypoints of each detection; 0 of a head without keypoints. */
     size_t num_keypoints;
-    /** `num_detections * num_keypoints`, those of a detection in the network's order, or `NULL`. */
+    /** `num_detections * num_keypoints`, detection by detection in the network's order, or `NULL`. */
     const det_post_keypoint *keypoints;
     /** Number of masks: of the first detections. 0 of a head without masks; less than
      * `num_detections` where `mask_capacity_bytes` was reached. */

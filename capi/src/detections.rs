@@ -141,7 +141,7 @@ pub struct Detections {
     pub degraded: ConstText,
     /// Keypoints of each detection; 0 of a head without keypoints.
     pub num_keypoints: usize,
-    /// `num_detections * num_keypoints`, those of a detection in the network's order, or `NULL`.
+    /// `num_detections * num_keypoints`, detection by detection in the network's order, or `NULL`.
     pub keypoints: Const<Keypoint>,
     /// Number of masks: of the first detections. 0 of a head without masks; less than
     /// `num_detections` where `mask_capacity_bytes` was reached.

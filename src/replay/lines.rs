@@ -114,7 +114,7 @@ struct Line3d<'a> {
 /// Writes the line of a frame.
 ///
 /// # Errors
-/// Those of writing.
+/// Returns the errors of writing.
 pub(super) fn write_line(
     lines: &mut BufWriter<File>,
     config: &ChannelConfig,

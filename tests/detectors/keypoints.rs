@@ -67,7 +67,7 @@ fn shape_of_keypoints_comes_from_the_metadata() {
     let Some(folder) = shared_data().map(|data| data.join("detr")) else { return };
     let model = folder.join("yolo26_pose_tiny.onnx").display().to_string();
     for head in ["yolo_pose", "yolo26_pose"] {
-        // The layout of the family becomes that of final boxes.
+        // The layout of the family becomes its layout of final boxes.
         let ChannelKind::Camera(camera) = channel(head, &model, &[]).kind else { panic!() };
         assert!(matches!(camera.facts.layout, YoloLayout::PoseEndToEnd { .. }), "{head}");
     }

@@ -5,7 +5,7 @@
 //! make one ranking; AP is the mean over 101 recall positions of the best
 //! precision from there on. AP50 and AP75 are at an overlap of 0.5 and 0.75, AP
 //! is the mean over ten from 0.50 to 0.95. The overlap of boxes of which one is
-//! rotated is that of the rectangles. Of masks it is that of their pixels, of keypoints their
+//! rotated is that of the rectangles. Masks overlap by their pixels, keypoints by their
 //! similarity (OKS), where the 20 best detections of an image are taken; what has no mask or no
 //! keypoints overlaps nothing.
 //!
@@ -153,7 +153,7 @@ pub fn accuracy(frames: &[Frame2d], class: u32, filter: &Filter2d) -> Accuracy {
     accuracy_by(&Measure::Boxes, frames, class, filter)
 }
 
-/// The figures of a class inside a filter, which is that of the boxes in any case.
+/// The figures of a class inside a filter, which reads the boxes in any case.
 pub fn accuracy_by(
     measure: &Measure<'_>,
     frames: &[Frame2d],

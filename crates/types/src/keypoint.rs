@@ -49,7 +49,7 @@ impl KeypointRows {
 pub struct Keypoints<'a> {
     /// Keypoints of a detection.
     pub num_per_detection: usize,
-    /// Of all detections, those of a detection in the network's order.
+    /// Detection by detection, each in the network's order.
     pub all: &'a [Keypoint],
 }
 
@@ -85,7 +85,7 @@ const COCO_BONES: [[usize; 2]; 18] = [
     [4, 6],
 ];
 
-/// The lines to draw between keypoints, by the positions of their ends: those of COCO's persons for
+/// The lines to draw between keypoints, by the positions of their ends: the bones of COCO's persons for
 /// 17 keypoints, none for other numbers, whose meaning is not known.
 pub const fn bones(num_keypoints: usize) -> &'static [[usize; 2]] {
     if num_keypoints == 17 { &COCO_BONES } else { &[] }

@@ -57,7 +57,7 @@ impl Network {
         self.metadata.class_names.as_ref()?.as_deref().ok()
     }
 
-    /// Puts the names and keypoints of the file in place of those of a shipped head of cameras.
+    /// Puts the names and keypoints of the file in place of a shipped head's, of cameras.
     pub(super) fn replace(
         &self,
         head: &str,

@@ -7,7 +7,7 @@ use det_post_types::{Keypoint, KeypointRows, Keypoints, Letterbox, Result};
 
 use super::head::YoloHead;
 
-/// Where a head has keypoints, and memory for those of a frame.
+/// Where a head has keypoints, and memory for the keypoints of a frame.
 pub(super) struct ImageKeypoints {
     rows: KeypointRows,
     /// By detection, its row of the predictions.

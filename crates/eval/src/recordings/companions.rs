@@ -25,7 +25,7 @@ pub(super) enum Companion {
 }
 
 impl Companion {
-    /// Those of a topic.
+    /// The companions of a topic.
     pub(super) fn all(topic: &TopicInfo, topics: &[TopicInfo]) -> Vec<Self> {
         let find = |type_name: &str, end: &str| {
             topics.iter().position(|other| {
@@ -47,7 +47,7 @@ impl Companion {
     /// The parts of a frame in a message.
     ///
     /// # Errors
-    /// `Message` for one of another form; those of decoding.
+    /// `Message` for one of another form; errors of decoding.
     pub(super) fn read(self, message: &[u8]) -> Result<(Stamp, Parts)> {
         match self {
             Self::Instances(_) => masks_of(message),

@@ -1,4 +1,4 @@
-//! The figures of masks and keypoints, beside those of boxes.
+//! The figures of masks and keypoints, beside the figures of boxes.
 
 use serde::Serialize;
 

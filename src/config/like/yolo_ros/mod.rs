@@ -100,7 +100,7 @@ fn take(t: &mut Translation<'_>, prefix: &str, key: &Key) -> Option<Given> {
     key.names.iter().find_map(|name| t.take_name(&format!("{prefix}{name}")))
 }
 
-/// Sets the layout of boxes: those of an image, rotated ones, with keypoints or masks. A network of final boxes is known by
+/// Sets the layout: axis-aligned or rotated boxes, keypoints or masks. A network of final boxes is known by
 /// the shape of its output.
 fn task(t: &mut Translation<'_>, prefix: &str, network: Option<&Path>) {
     let given = take(t, prefix, &keys::MODEL_TYPE);
