@@ -21,6 +21,7 @@ mod eval_parts;
 mod eval_peers;
 mod fingerprint;
 mod first_hour;
+mod keypoints;
 mod launch;
 mod observe;
 mod outputs;

@@ -17,7 +17,14 @@ fn a_small_network_finds_the_keypoints_of_the_reference() {
     let Some(folder) = shared_data().map(|data| data.join("detr")) else { return };
     let text = std::fs::read_to_string(folder.join("yolo26_pose_tiny_expected.json")).unwrap();
     let expected: Value = serde_json::from_str(&text).unwrap();
-    let objects = expected["objects"].as_array().unwrap();
+    // Boxes that are clipped to nothing are left out.
+    let has_area = |object: &&Value| {
+        let edge = |at: usize| object["box_source"][at].as_f64().unwrap();
+        edge(0) < edge(2) && edge(1) < edge(3)
+    };
+    let objects: Vec<&Value> =
+        expected["objects"].as_array().unwrap().iter().filter(has_area).collect();
+    assert!(objects.len() > 20);
     let (size, pixels) = picture(&folder.join("yolo26_pose_tiny.png"));
     let model = folder.join("yolo26_pose_tiny.onnx").display().to_string();
     let config = channel("auto", &model, &["c.score_threshold:=0.25"]);
@@ -41,7 +48,7 @@ fn a_small_network_finds_the_keypoints_of_the_reference() {
     let numbers = |value: &Value| -> Vec<f64> {
         value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
     };
-    for (index, (found, object)) in boxes.iter().zip(objects).enumerate() {
+    for (index, (found, object)) in boxes.iter().zip(&objects).enumerate() {
         assert_eq!(u64::from(found.class), object["class_id"].as_u64().unwrap(), "{index}");
         assert!((f64::from(found.score) - object["score"].as_f64().unwrap()).abs() < 1e-3);
         let scores = numbers(&object["visibility"]);
